@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ptxgen.api.grouped import gemm_grouped
     from ptxgen.api.jagged import gemm_jagged, gemm_jagged_input_grad, gemm_jagged_weight_grad
     from ptxgen.api.runners import selection_digest
-    from ptxgen.codegen.config import Config
+    from ptxgen.codegen.config.config import Config
     from ptxgen.operations.conv.problem import Conv
     from ptxgen.operations.gemm.problem import Gemm
 
@@ -57,7 +57,7 @@ _MODULES = {
     "gemm_grouped": "api.grouped",
     "Gemm": "operations.gemm.problem",
     "Conv": "operations.conv.problem",
-    "Config": "codegen.config",
+    "Config": "codegen.config.config",
     "autotune": "api.autotune",
     "selection_digest": "api.runners",
     "workspace_size": "api.caller_workspace",

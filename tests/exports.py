@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import Columns
+from ptxgen.codegen.config.config import Columns
 from ptxgen.codegen.render import render
 from ptxgen.codegen.source import Launch, TensorMap
 from ptxgen.cuda_abi import MAP_BYTES, MAP_SWIZZLES, MAP_TYPES

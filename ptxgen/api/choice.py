@@ -8,7 +8,7 @@ from typing import Any
 
 from ptxgen import settings
 from ptxgen.api import launches
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.registry import Problem

@@ -25,7 +25,7 @@ from ptxgen.api.arrays import View, alignment_of, as_numpy, emptied, matrix_layo
 from ptxgen.api.epilogue_args import EpilogueArgs, epilogue_arguments
 from ptxgen.api.gemm import check_operands, check_out, contiguous, number
 from ptxgen.arguments import flag, word
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.render import render
 from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, PtxgenError, ShapeError
 from ptxgen.families.plan_factory import plan_for

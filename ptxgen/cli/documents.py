@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ptxgen.arguments import shown
-from ptxgen.codegen.config import parse_config
-from ptxgen.codegen.config_migration import translate
+from ptxgen.codegen.config.config import parse_config
+from ptxgen.codegen.config.migration import translate
 from ptxgen.errors import InputError
 from ptxgen.problem.registry import parse
 

@@ -36,7 +36,7 @@ from ptxgen.cli.progress import progress as shown_progress
 from ptxgen.errors import ConfigError, InputError, UnavailableError
 
 if TYPE_CHECKING:
-    from ptxgen.codegen.config import Config
+    from ptxgen.codegen.config.config import Config
     from ptxgen.problem.device import Device
     from ptxgen.problem.registry import Problem
     from ptxgen.tuning.selection import Selection
@@ -59,7 +59,7 @@ BENCH_LAUNCHES = 2  #: of bench on the emulated device: the check, and one sampl
 
 def _given(text: str | None) -> Config | None:
     """The configuration of ``--config``, if it is given. ConfigError: it is none."""
-    from ptxgen.codegen.config import default_family, parse_config
+    from ptxgen.codegen.config.config import default_family, parse_config
 
     if text is None:
         return None

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ptxgen.cli.tables import Parts, Predicted, Table
-from ptxgen.codegen.axes import COMMON
-from ptxgen.codegen.config import Config, axes_of
+from ptxgen.codegen.config.axes import COMMON
+from ptxgen.codegen.config.config import Config, axes_of
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.operation import Case, Operation, operation_named, operation_names
 from ptxgen.tuning.progress import counted

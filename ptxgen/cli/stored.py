@@ -14,7 +14,7 @@ from ptxgen.cli.progress import progress as shown_progress
 from ptxgen.errors import InputError
 
 if TYPE_CHECKING:
-    from ptxgen.codegen.config import Config
+    from ptxgen.codegen.config.config import Config
     from ptxgen.problem.registry import Problem
     from ptxgen.runtime.driver import Driver
 

@@ -7,20 +7,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from ptxgen.codegen.addressing import CAddressing
-from ptxgen.codegen.arithmetic import Arithmetic
-from ptxgen.codegen.batch import Batch
-from ptxgen.codegen.c_access import CAccess
-from ptxgen.codegen.c_kernels import CKernels, Slicing
-from ptxgen.codegen.config import SPLIT_POLL, SPLIT_SHARE, Config
-from ptxgen.codegen.fused_ops import FusedOps
+from ptxgen.codegen.config.config import SPLIT_POLL, SPLIT_SHARE, Config
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.codegen.launcher import GemmLauncher, Grid
-from ptxgen.codegen.packing import Packing
+from ptxgen.codegen.launches.c_kernels import CKernels, Slicing
+from ptxgen.codegen.launches.launcher import GemmLauncher, Grid
+from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.parameter_table import parameter_table
-from ptxgen.codegen.parameters import KernelParameters
-from ptxgen.codegen.parts import Part, Reduction
-from ptxgen.codegen.pdl import Pdl
+from ptxgen.codegen.parts.addressing import CAddressing
+from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.parts.batch import Batch
+from ptxgen.codegen.parts.c_access import CAccess
+from ptxgen.codegen.parts.fused_ops import FusedOps
+from ptxgen.codegen.parts.parameters import KernelParameters
+from ptxgen.codegen.parts.part import Part, Reduction
+from ptxgen.codegen.parts.pdl import Pdl
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Launch
 from ptxgen.lowering.kernel_problem import KernelProblem

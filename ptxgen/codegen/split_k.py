@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import SPLIT_WORKSPACE
+from ptxgen.codegen.config.config import SPLIT_WORKSPACE
 from ptxgen.codegen.vectorized import ceil_div, where
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptxgen.codegen.addressing import CAddressing, OperandAddressing
-from ptxgen.codegen.batch import Batch
-from ptxgen.codegen.epilogue import TileEpilogue
-from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.geometry import TileGeometry
-from ptxgen.codegen.grouped import GroupedParameters, GroupedScheduler
-from ptxgen.codegen.jagged import JaggedTable
-from ptxgen.codegen.matrix_parameters import MatrixParameters
-from ptxgen.codegen.packing import Packing
+from ptxgen.codegen.grouped.jagged_table import JaggedTable
+from ptxgen.codegen.grouped.scheduler import GroupedParameters, GroupedScheduler
+from ptxgen.codegen.launches.matrix_parameters import MatrixParameters
+from ptxgen.codegen.launches.packing import Packing
+from ptxgen.codegen.parts.addressing import CAddressing, OperandAddressing
+from ptxgen.codegen.parts.batch import Batch
+from ptxgen.codegen.parts.epilogue import TileEpilogue
+from ptxgen.codegen.parts.fused_ops import FusedOps
+from ptxgen.codegen.parts.scheduler import GridScheduler
 from ptxgen.codegen.plan import Plan
-from ptxgen.codegen.scheduler import GridScheduler
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import STRIDED
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ptxgen.codegen.config import Columns, Config
+from ptxgen.codegen.config.config import Columns, Config
 from ptxgen.codegen.render import render, rendered
 from ptxgen.codegen.source import Launch, Source
 from ptxgen.export.operations import in_c

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.plan import Plan
 from ptxgen.families import registry
 from ptxgen.families.common.geometry import geometry

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from ptxgen.codegen import config
-from ptxgen.codegen.axes import Axis
-from ptxgen.codegen.config_migration import FORMER, Former
+from ptxgen.codegen.config import config
+from ptxgen.codegen.config.axes import Axis
+from ptxgen.codegen.config.migration import FORMER, Former
+from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.codegen.rule import Rule
 from ptxgen.errors import InputError
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device

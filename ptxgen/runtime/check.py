@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.problem.operation import operation_of
 from ptxgen.problem.reference import Deviation
 from ptxgen.problem.registry import Problem

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ptxgen.codegen.config import Columns, Config, parse_config
+from ptxgen.codegen.config.config import Columns, Config, parse_config
 from ptxgen.codegen.vectorized import WARP, register_cap
 from ptxgen.families.common import space
 from ptxgen.families.common.geometry import geometry

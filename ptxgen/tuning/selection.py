@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ptxgen import file_digests
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.errors import ConfigError
 from ptxgen.families.common import space
 from ptxgen.lowering.lower import lower

@@ -21,7 +21,7 @@ import typer
 import ptxgen
 from ptxgen import settings
 from ptxgen.cli import app, command, doctor
-from ptxgen.codegen.config import AXIS, axes_of, family_names
+from ptxgen.codegen.config.config import AXIS, axes_of, family_names
 from ptxgen.families.common import space
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower

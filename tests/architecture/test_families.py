@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ptxgen.codegen.axes import COMMON
-from ptxgen.codegen.config import AXIS, family_names
+from ptxgen.codegen.config.axes import COMMON
+from ptxgen.codegen.config.config import AXIS, family_names
 
 from .source import ROOT, modules, own_imports
 

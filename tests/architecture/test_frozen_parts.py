@@ -7,13 +7,13 @@ import dataclasses
 import importlib
 from collections.abc import Iterator
 
-from ptxgen.codegen.parts import Part
+from ptxgen.codegen.parts.part import Part
 from tests.architecture.source import modules
 
 #: functions that set attributes after the constructor, of objects that are no parts: an allocator of the workspace,
 #: columns that are computed when they are read, settings of NumPy arrays and of timers
 OTHERS = {
-    ("parts.py", "claim"),
+    ("part.py", "claim"),
     ("geometry.py", "__getattr__"),
     ("space.py", "groups"),
     ("candidates.py", "_one_number"),

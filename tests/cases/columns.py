@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptxgen.codegen.axes import Axis
-from ptxgen.codegen.config import FAMILIES, Columns, axes_of
+from ptxgen.codegen.config.axes import Axis
+from ptxgen.codegen.config.config import FAMILIES, Columns, axes_of
 
 
 def choices(axis: Axis) -> tuple[int, ...]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxgen.codegen.axes import COMMON
-from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Config
+from ptxgen.codegen.config.axes import COMMON
+from ptxgen.codegen.config.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Config
 from ptxgen.errors import ShapeError
 from ptxgen.families.common import rules
 from ptxgen.families.depthwise.rules import supports

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.errors import ShapeError
 from ptxgen.families.wgmma.geometry import widest_unit
 from ptxgen.lowering.im2col_descriptor import PaddedPixels

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import LAYOUTS
 from ptxgen.operations.grouped.problem import GroupedGemm, write_leading_dimensions

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.codegen.config import FAMILIES, Columns, Config
+from ptxgen.codegen.config.config import FAMILIES, Columns, Config
 from ptxgen.families.common.matrix_instructions import instruction
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm

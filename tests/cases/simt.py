@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptxgen.codegen.config import Columns, Config, axes_of
+from ptxgen.codegen.config.config import Columns, Config, axes_of
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.problem.device import Device
 from tests.cases.columns import choices

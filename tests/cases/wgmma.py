@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.codegen.config import FAMILIES, Columns, Config
+from ptxgen.codegen.config.config import FAMILIES, Columns, Config
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.problem.device import Device
 from tests.cases.source import RandomCases, extents

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from ptxgen.codegen.config import FAMILIES, SPLIT_WORKSPACE, Columns, Config
+from ptxgen.codegen.config.config import FAMILIES, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.families.common.rules import legal
 from ptxgen.families.winograd.axes import TILES
 from ptxgen.lowering.lower import lower

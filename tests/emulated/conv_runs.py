@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.problem.device import Device, device
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.emulator import Stats
 from ptxgen.errors import DtypeError
 from ptxgen.operations.conv import checks as conv_check

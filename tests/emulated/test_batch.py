@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from gemm_runs import execute, right, verify
 
-from ptxgen.codegen import scheduler as grid_scheduler
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
+from ptxgen.codegen.parts import scheduler as grid_scheduler
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.wgmma import scheduler

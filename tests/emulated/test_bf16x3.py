@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gemm_runs import execute, right, verify
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.problem.device import device
 from tests.cases import SOURCES

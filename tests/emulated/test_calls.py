@@ -16,7 +16,7 @@ import pytest
 
 import ptxgen
 from ptxgen.api import choice, driver_state, drivers, launches, runners, streams
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import DeviceError, InputError, LaunchError, OverlapError
 from ptxgen.runtime import workspace
 from ptxgen.runtime.emulated import EmulatedDriver

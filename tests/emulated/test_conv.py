@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gemm_runs import Placed, right
 
-from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.implicit_gemm import WINDOW
 from ptxgen.lowering.lower import lower

@@ -12,7 +12,7 @@ import pytest
 
 import ptxgen
 from ptxgen.api import choice, driver_state, drivers, launches, runners, streams
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import ShapeError
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.problem.reference import operands, reference

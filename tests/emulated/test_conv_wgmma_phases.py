@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conv_runs import H200, TF32, verify
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import ConfigError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.conv.problem import Conv

@@ -13,7 +13,7 @@ from gemm_runs import execute, inputs
 from test_emulator_hardware import recorded
 from test_emulator_hardware import run as run_case
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.emulator import Machine
 from ptxgen.errors import MisalignedFault, OutOfBoundsFault, RaceFault, UnavailableError, UninitialisedFault
 from ptxgen.problem.registry import parse

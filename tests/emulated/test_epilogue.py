@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import ConfigError, DtypeError, InputError
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.base import EPILOGUE_OPS

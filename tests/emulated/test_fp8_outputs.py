@@ -7,7 +7,7 @@ import pytest
 
 import ptxgen
 from ptxgen.api import choice, driver_state, drivers, first_call, gemm
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import DtypeError
 from ptxgen.families.plan_factory import plan_for

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gemm_runs import execute
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.conv.problem import Conv

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gemm_runs import right, verify
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm

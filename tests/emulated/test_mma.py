@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gemm_runs import execute, random_epilogues, right, verify
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import (
     AssembleError,

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError
 from ptxgen.families.plan_factory import plan_for

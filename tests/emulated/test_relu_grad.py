@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.problem.device import device
 from ptxgen.problem.reference import Array, epilogue_arrays, operands, reference
 from ptxgen.problem.registry import parse

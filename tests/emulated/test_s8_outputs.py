@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import DtypeError
 from ptxgen.families.plan_factory import plan_for

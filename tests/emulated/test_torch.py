@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from ptxgen.api import choice, runners
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from tests.torch_checks import Checks
 
 #: a short kernel, which the emulated device parses and runs in little time

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gemm_runs import execute, inputs, verify
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.common.space import refinements
 from ptxgen.families.wgmma import pack_rows

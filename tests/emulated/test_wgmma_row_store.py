@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gemm_runs import verify
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.gemm.strided_arrays import C, elements, padded
 from ptxgen.problem.device import device

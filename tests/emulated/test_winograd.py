@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, parse_config
+from ptxgen.codegen.config.config import SPLIT_MEMSET, SPLIT_WORKSPACE, parse_config
 from ptxgen.errors import ConfigError
 from ptxgen.families.common.rules import require
 from ptxgen.families.plan_factory import plan_for

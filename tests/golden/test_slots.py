@@ -6,7 +6,7 @@ import re
 from operator import attrgetter
 from pathlib import Path
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.plan import Kernel, Plan
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import device

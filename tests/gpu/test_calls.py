@@ -14,7 +14,7 @@ import pytest
 
 import ptxgen
 from ptxgen.api import driver_state, drivers, launches, runners
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import LaunchError
 from ptxgen.runtime import workspace
 from ptxgen.tuning import selection

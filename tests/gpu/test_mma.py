@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner

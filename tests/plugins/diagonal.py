@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.operations.gemm.lowering import lower_gemm
 from ptxgen.operations.gemm.operand_sets import GemmOperandSets

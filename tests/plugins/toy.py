@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.axes import Axis, searched
-from ptxgen.codegen.config import Columns, Config
+from ptxgen.codegen.config.axes import Axis, searched
+from ptxgen.codegen.config.config import Columns, Config
+from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.codegen.parameters import KernelParameters, Parameters, addresses, given
+from ptxgen.codegen.parts.parameters import KernelParameters, Parameters, addresses, given
 from ptxgen.codegen.plan import Plan
-from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.source import Launch, Step
 from ptxgen.families import registry
 from ptxgen.families.common import perf_blocks

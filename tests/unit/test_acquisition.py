@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.tuning.search.acquisition import BATCH, TIMED, explore, next_to_time
 
 WIDE = [parse_config(f"family=simt ms=8 ns=8 ml=64 nl=128 u={u} stages={s}") for u in (8, 16) for s in (2, 3, 4)]

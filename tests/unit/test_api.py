@@ -15,7 +15,7 @@ import pytest
 
 import ptxgen
 from ptxgen.api import choice, drivers, launches, on_host, runners
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, ShapeError, UnavailableError
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.runtime.emulated import EmulatedDriver

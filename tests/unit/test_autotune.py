@@ -22,7 +22,7 @@ import ptxgen
 from ptxgen.api import autotune, choice, drivers, first_call, launches, recording, runners
 from ptxgen.api.recording import Recorder
 from ptxgen.cli import command
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import CorruptError, InputError, LaunchError
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.gemm.problem import Gemm

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.errors import ConfigError
 from ptxgen.families.plan_factory import plan_for

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import ConfigError, RaceFault
 from ptxgen.operations.gemm import checks as module
 from ptxgen.operations.gemm.problem import Gemm

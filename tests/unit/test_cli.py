@@ -23,7 +23,7 @@ import typer
 
 import ptxgen
 from ptxgen.cli import app, command, doctor, options, problems, report
-from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import (
     ConfigError,

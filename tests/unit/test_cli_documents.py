@@ -13,7 +13,7 @@ import pytest
 from ptxgen.cli import documents, page, paper_tables, report
 from ptxgen.cli.explain import vendor_times
 from ptxgen.cli.tables import csv_of, text_of
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import InputError
 from ptxgen.problem.operation import Case
 from ptxgen.problem.reference import Deviation

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.problem.registry import parse
 from tests.scripts import script as load

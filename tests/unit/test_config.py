@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.codegen.axes import COMMON, Axis
-from ptxgen.codegen.config import (
+from ptxgen.codegen.config.axes import COMMON, Axis
+from ptxgen.codegen.config.config import (
     AXIS,
     FAMILIES,
     Columns,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ptxgen.codegen.config import AXIS, Config, axes_of, parse_config
-from ptxgen.codegen.config_migration import RENAMED, WORDS, formers, translate
+from ptxgen.codegen.config.config import AXIS, Config, axes_of, parse_config
+from ptxgen.codegen.config.migration import RENAMED, WORDS, formers, translate
 from ptxgen.errors import ConfigError, CorruptError
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.tuning.store.database import SCHEMA_VERSION, Database

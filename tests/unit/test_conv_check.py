@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv import checks as conv_check
 from ptxgen.operations.conv import reference as conv_reference

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import ptxgen
-from ptxgen.codegen.config import FAMILIES, Config, parse_config
+from ptxgen.codegen.config.config import FAMILIES, Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError, InputError, SchemaError
 from ptxgen.families.plan_factory import plan_for
@@ -919,7 +919,7 @@ def test_file_systems_without_wal(path: Path, monkeypatch: pytest.MonkeyPatch, k
 
 CHILD = """
 import sys
-from ptxgen.codegen.config import FAMILIES, Config, parse_config
+from ptxgen.codegen.config.config import FAMILIES, Config, parse_config
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.tuning.store.database import Database
 from ptxgen.tuning.store.measurement import Environment, Measurement

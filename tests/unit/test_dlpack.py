@@ -13,7 +13,7 @@ import pytest
 
 import ptxgen
 from ptxgen.api import choice, dlpack, drivers, grouped, launches, runners
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import DtypeError, InputError, OverlapError
 from ptxgen.problem.dtypes import DTYPES
 from ptxgen.runtime.emulated import EmulatedDriver

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ptxgen.cli.command import run
-from ptxgen.codegen.config import FAMILIES
+from ptxgen.codegen.config.config import FAMILIES
 from ptxgen.errors import UnavailableError
 from ptxgen.families.common import perf_model, space
 from ptxgen.lowering.lower import lower

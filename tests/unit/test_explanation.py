@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ptxgen.cli.command import run
-from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError
 from ptxgen.families.common import space

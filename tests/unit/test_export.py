@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from ptxgen.cli.command import run as run_command
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import InputError
 from ptxgen.export import files, manifest
 from ptxgen.export.c_source import form

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.errors import CorruptError, SchemaError
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.tuning.store import fastest, tuning_files

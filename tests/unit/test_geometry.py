@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import Columns, Config
+from ptxgen.codegen.config.config import Columns, Config
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.families.common.fma.geometry import warp_rows
 from ptxgen.families.common.rules import CAPABILITIES, FIRST

@@ -9,8 +9,8 @@ import pytest
 
 import ptxgen
 from ptxgen.api import choice, drivers
-from ptxgen.codegen.config import FAMILIES, parse_config
-from ptxgen.codegen.grouped import DescriptorTable, GroupTable
+from ptxgen.codegen.config.config import FAMILIES, parse_config
+from ptxgen.codegen.grouped.descriptor_table import DescriptorTable, GroupTable
 from ptxgen.codegen.render import render
 from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
 from ptxgen.families.common import perf_model, space

@@ -12,7 +12,7 @@ import pytest
 
 import ptxgen
 from ptxgen.api import choice, drivers, grouped, launches, runners
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import OverlapError, ShapeError
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning import selection

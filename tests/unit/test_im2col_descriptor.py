@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from ptxgen.codegen.addressing import multiplier
-from ptxgen.codegen.config import FAMILIES, Columns, parse_config
+from ptxgen.codegen.config.config import FAMILIES, Columns, parse_config
+from ptxgen.codegen.parts.addressing import multiplier
 from ptxgen.families.common import perf_model, rules, space
 from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, PaddedPixels
 from ptxgen.lowering.lower import lower

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.families.common.fma.layout import fits_32bit_offsets
 from ptxgen.families.common.issue_order import products
 from ptxgen.families.plan_factory import plan_for

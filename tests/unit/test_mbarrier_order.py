@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.emulator.ptx.parser import parse
 from ptxgen.emulator.ptx.syntax import Function, Instruction

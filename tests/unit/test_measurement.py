@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.tuning.store.measurement import OUTCOMES, Environment, Measurement, from_dict
 

@@ -20,8 +20,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import AXIS, Columns, Config, parse_config
-from ptxgen.codegen.config_migration import RENAMED
+from ptxgen.codegen.config.config import AXIS, Columns, Config, parse_config
+from ptxgen.codegen.config.migration import RENAMED
 from ptxgen.errors import CorruptError, DeviceError, InputError, SchemaError
 from ptxgen.families.common import perf_costs, perf_model, rules, space
 from ptxgen.families.common.features import DEVICE, FORMER, PROBLEM, all_names, default_names, features

@@ -11,7 +11,7 @@ import pytest
 
 from ptxgen.cli import report
 from ptxgen.cli.command import run
-from ptxgen.codegen.config import Columns
+from ptxgen.codegen.config.config import Columns
 from ptxgen.families.common import perf_model, rules, space
 from ptxgen.families.common.features import DEVICE
 from ptxgen.lowering.lower import lower

@@ -17,7 +17,7 @@ import pytest
 
 from ptxgen.cli import report as texts
 from ptxgen.cli.command import run
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.errors import CorruptError
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.operation import Case

@@ -30,7 +30,7 @@ def bench_document(operation: str, vendor: str, layout: str = "") -> dict[str, A
 
 
 def _axes() -> dict[str, Any]:
-    from ptxgen.codegen.config import parse_config
+    from ptxgen.codegen.config.config import parse_config
 
     return parse_config("ms=8 ns=4 ml=64 nl=32 u=8").values()
 

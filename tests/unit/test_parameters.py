@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ptxgen.codegen.parameters import (
+from ptxgen.codegen.parts.parameters import (
     ParameterList,
     Parameters,
     TensorMaps,

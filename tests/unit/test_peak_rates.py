@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ptxgen.cli.page import Contents, _roofline
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.grouped.problem import GroupedGemm

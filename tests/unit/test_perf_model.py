@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import AXIS, PACK, Columns, Config, parse_config
+from ptxgen.codegen.config.config import AXIS, PACK, Columns, Config, parse_config
 from ptxgen.codegen.source import Step
 from ptxgen.families import registry
 from ptxgen.families.common.features import default_names

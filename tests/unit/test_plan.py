@@ -9,9 +9,9 @@ from functools import cache
 
 import pytest
 
-from ptxgen.codegen.c_kernels import AUX_KERNEL_THREADS
-from ptxgen.codegen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Config, parse_config
-from ptxgen.codegen.parts import Allocator
+from ptxgen.codegen.config.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Config, parse_config
+from ptxgen.codegen.launches.c_kernels import AUX_KERNEL_THREADS
+from ptxgen.codegen.parts.part import Allocator
 from ptxgen.codegen.plan import Plan, neutral
 from ptxgen.codegen.render import render
 from ptxgen.emulator import Machine

@@ -14,7 +14,7 @@ import pytest
 
 from ptxgen.cli import command
 from ptxgen.cli.report import recheck_text
-from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import CorruptError, LaunchError
 from ptxgen.families.plan_factory import plan_for

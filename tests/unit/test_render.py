@@ -18,7 +18,7 @@ import pytest
 
 import ptxgen
 from ptxgen.codegen import render as render_module
-from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.codegen.render import emitted, header, lookup, render, tidy
 from ptxgen.errors import RenderError
 from ptxgen.families.common.fma.mainloop import ThreadTile

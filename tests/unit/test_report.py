@@ -12,7 +12,7 @@ import pytest
 
 from ptxgen.cli import report
 from ptxgen.cli.tables import Predicted, Table, csv_of, number, text_of
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.reference import Deviation
 from ptxgen.problem.suites import Case, cases
@@ -170,7 +170,7 @@ def test_wrong_or_unmeasured_row_is_not_ok() -> None:
 
 
 def test_text_of_a_configuration_is_valid_option_input() -> None:
-    from ptxgen.codegen.config import parse_config
+    from ptxgen.codegen.config.config import parse_config
 
     config = Config(ms=4, kg=7, splitk=2, stages=4)
     assert parse_config(report.config_fields(config)["config_text"]) == config

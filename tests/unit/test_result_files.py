@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ptxgen.cli.command import run
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import CorruptError, DatabaseError, InputError, SchemaError
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.tuning.store import parquet_file

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import FAMILIES, Columns, Config, parse_config
+from ptxgen.codegen.config.config import FAMILIES, Columns, Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError
 from ptxgen.families.common.rules import RULES

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.source import Launch
 from ptxgen.errors import ConfigError, InputError
 from ptxgen.operations.gemm.problem import Gemm

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import AXIS, Columns
+from ptxgen.codegen.config.config import AXIS, Columns
 from ptxgen.errors import ConfigError
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm

@@ -9,7 +9,7 @@ import sys
 import pytest
 from mako.lookup import TemplateLookup
 
-from ptxgen.codegen.config import FAMILIES, parse_config
+from ptxgen.codegen.config.config import FAMILIES, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.grouped import checks as grouped_check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import CorruptError
 from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower

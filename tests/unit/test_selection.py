@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.families.common import rules
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv

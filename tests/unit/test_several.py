@@ -12,7 +12,7 @@ import pytest
 
 import ptxgen
 from ptxgen.api import autotune, choice, driver_state, drivers, first_call, grouped, launches, runners
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import DeviceError, InputError
 from ptxgen.problem.device import DEVICES
 from ptxgen.runtime.emulated import EmulatedDriver

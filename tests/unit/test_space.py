@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import (
+from ptxgen.codegen.config.config import (
     AXIS,
     SPLIT_MEMSET,
     SPLIT_POLL,

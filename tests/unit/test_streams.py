@@ -11,7 +11,7 @@ import pytest
 
 import ptxgen
 from ptxgen.api import choice, drivers, grouped, launches, runners
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning import selection
 from tests.tensors import LIBRARY, Tensor

@@ -11,7 +11,7 @@ import pytest
 
 import ptxgen
 from ptxgen.api import drivers, runners
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import DtypeError, InputError
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning import selection

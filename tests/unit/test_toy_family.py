@@ -17,8 +17,8 @@ import pytest
 
 from ptxgen import plugins
 from ptxgen.cli import command
-from ptxgen.codegen.axes import Axis
-from ptxgen.codegen.config import AXIS, FAMILIES, Columns, Config, parse_config
+from ptxgen.codegen.config.axes import Axis
+from ptxgen.codegen.config.config import AXIS, FAMILIES, Columns, Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, InputError
 from ptxgen.families import registry

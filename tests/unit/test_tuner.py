@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import InputError, LaunchError, ShapeError
 from ptxgen.families.common import space

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError, InputError, SchemaError
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.registry import Problem

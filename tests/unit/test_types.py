@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ptxgen.api.arrays import view
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.errors import DtypeError, ShapeError
 from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower

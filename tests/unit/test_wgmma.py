@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import Columns, Config, parse_config
+from ptxgen.codegen.config.config import Columns, Config, parse_config
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.cuda_abi import MAP_BYTES
 from ptxgen.errors import ConfigError

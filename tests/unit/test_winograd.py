@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.families import registry
 from ptxgen.families.common import perf_model, space
 from ptxgen.families.winograd.axes import TILES

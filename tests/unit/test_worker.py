@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import LaunchError
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.runtime.emulated import EmulatedDriver

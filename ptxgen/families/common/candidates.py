@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import (
+from ptxgen.codegen.config.config import (
     AXIS,
     FAMILIES,
     PACK,

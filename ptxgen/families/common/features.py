@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import AXIS, PACK, REALIGN, Columns
+from ptxgen.codegen.config.config import AXIS, PACK, REALIGN, Columns
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families import registry

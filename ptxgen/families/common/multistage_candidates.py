@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.config.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.families.common.candidates import (
     FlatGrid,
     Grid,

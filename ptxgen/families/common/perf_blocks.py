@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import SPLIT_WORKSPACE, Columns
+from ptxgen.codegen.config.config import SPLIT_WORKSPACE, Columns
 from ptxgen.codegen.geometry import Geometry, TileGeometry
 from ptxgen.codegen.vectorized import float32, float64
 from ptxgen.families.common import perf_costs

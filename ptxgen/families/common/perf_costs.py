@@ -6,7 +6,7 @@ In cycles unless another unit is named. With the constants of FMA kernels, fourt
 
 from __future__ import annotations
 
-from ptxgen.codegen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.codegen.config.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 from ptxgen.problem.peak_rates import scalar_rate, tensor_rates, tensor_types

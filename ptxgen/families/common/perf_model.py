@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.config.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.families import registry
 from ptxgen.families.common import array_cache, perf_costs

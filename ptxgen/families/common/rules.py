@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from ptxgen.codegen.axes import BOUNDS_NONE, DIRECT, SPLIT_MEMSET, SPLIT_POLL, SPLIT_WORKSPACE, Axis
-from ptxgen.codegen.config import Columns, Config
+from ptxgen.codegen.config.axes import BOUNDS_NONE, DIRECT, SPLIT_MEMSET, SPLIT_POLL, SPLIT_WORKSPACE, Axis
+from ptxgen.codegen.config.config import Columns, Config
+from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.errors import ConfigError

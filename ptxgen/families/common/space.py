@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import AXIS, FAMILIES, Columns, Config, config_of
+from ptxgen.codegen.config.config import AXIS, FAMILIES, Columns, Config, config_of
 from ptxgen.families import registry
 from ptxgen.families.common.candidates import CandidateSpace, FlatGrid, Ints, whole_waves
 from ptxgen.families.common.geometry import LazyGeometry

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import AXIS, Columns
+from ptxgen.codegen.config.config import AXIS, Columns
 from ptxgen.families.common import array_cache
 from ptxgen.families.common.candidates import (
     CandidateSpace,

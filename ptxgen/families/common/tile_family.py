@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ptxgen.codegen.axes import SPLIT_WORKSPACE
+from ptxgen.codegen.config.axes import SPLIT_WORKSPACE
 from ptxgen.codegen.geometry import ThreadLoadGeometry, TileGeometry
 from ptxgen.families.common.feature_values import log
 from ptxgen.families.common.perf_blocks import Work

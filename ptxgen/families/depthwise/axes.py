@@ -7,7 +7,7 @@ the strip axis; rows are the results along all other axes. With ``feature_map_by
 
 from __future__ import annotations
 
-from ptxgen.codegen.axes import Axis, common
+from ptxgen.codegen.config.axes import Axis, common
 
 AXES = (
     Axis(

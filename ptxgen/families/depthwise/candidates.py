@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.axes import searched
-from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
+from ptxgen.codegen.config.axes import searched
+from ptxgen.codegen.config.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.families.common.candidates import Ints, violations
 from ptxgen.families.common.geometry import geometry
 from ptxgen.families.common.tile_candidates import TileSpace

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ptxgen.codegen.config import Config, parse_config
-from ptxgen.codegen.config_migration import Former
+from ptxgen.codegen.config.config import Config, parse_config
+from ptxgen.codegen.config.migration import Former
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.tile_family import TileFamily
 from ptxgen.families.depthwise import axes, perf_model, rules

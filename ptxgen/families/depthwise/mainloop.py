@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxgen.codegen.addressing import OUT_OF_IMAGE_LUT
-from ptxgen.codegen.arithmetic import Arithmetic
-from ptxgen.codegen.config import Config
-from ptxgen.codegen.parts import Part
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.parts.addressing import OUT_OF_IMAGE_LUT
+from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.vectorized import log2
 from ptxgen.lowering.depthwise_strips import DepthwiseStrip, strips

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ptxgen.codegen.addressing import CAddressing
-from ptxgen.codegen.batch import Batch
-from ptxgen.codegen.config import Config
-from ptxgen.codegen.fused_ops import FusedOps
-from ptxgen.codegen.parameters import Parameters
-from ptxgen.codegen.parts import Part
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.parts.addressing import CAddressing
+from ptxgen.codegen.parts.batch import Batch
+from ptxgen.codegen.parts.fused_ops import FusedOps
+from ptxgen.codegen.parts.parameters import Parameters
+from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Launch, Step

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import Columns
+from ptxgen.codegen.config.config import Columns
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.geometry import WARP
 from ptxgen.families.common.perf_blocks import Cells, Floats, Work, bound, cell, resident_blocks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxgen.codegen.rule import Rule
+from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.lowering.depthwise_strips import MAX_COLUMNS, MAX_RESULTS, strips
 from ptxgen.lowering.feature_maps import MAX_TAPS

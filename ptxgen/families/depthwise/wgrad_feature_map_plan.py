@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from ptxgen.codegen.addressing import CAddressing, multiplier
-from ptxgen.codegen.arithmetic import Arithmetic
-from ptxgen.codegen.batch import Batch
-from ptxgen.codegen.config import Config
-from ptxgen.codegen.epilogue import Epilogue
-from ptxgen.codegen.fused_ops import FusedOps
-from ptxgen.codegen.parameters import KernelParameters, Parameters, addresses, given
-from ptxgen.codegen.parts import Allocator, Part
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.parts.addressing import CAddressing, multiplier
+from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.parts.batch import Batch
+from ptxgen.codegen.parts.epilogue import Epilogue
+from ptxgen.codegen.parts.fused_ops import FusedOps
+from ptxgen.codegen.parts.parameters import KernelParameters, Parameters, addresses, given
+from ptxgen.codegen.parts.part import Allocator, Part
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Launch, Step

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ptxgen.codegen.addressing import CAddressing
-from ptxgen.codegen.arithmetic import Arithmetic
-from ptxgen.codegen.batch import Batch
-from ptxgen.codegen.config import Config
-from ptxgen.codegen.epilogue import Epilogue
-from ptxgen.codegen.fused_ops import FusedOps
-from ptxgen.codegen.parameters import (
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.parts.addressing import CAddressing
+from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.parts.batch import Batch
+from ptxgen.codegen.parts.epilogue import Epilogue
+from ptxgen.codegen.parts.fused_ops import FusedOps
+from ptxgen.codegen.parts.parameters import (
     KernelParameters,
     ParameterList,
     Parameters,
@@ -20,7 +20,7 @@ from ptxgen.codegen.parameters import (
     given,
     on_one_line,
 )
-from ptxgen.codegen.parts import Allocator, Part
+from ptxgen.codegen.parts.part import Allocator, Part
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.source import Launch, Step
 from ptxgen.families.depthwise.mainloop import WgradLoop

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxgen.codegen.axes import common
+from ptxgen.codegen.config.axes import common
 
 AXES = (
     common("ms", (16, 32, 64, 128), "rows of C per warp"),

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.axes import searched
-from ptxgen.codegen.config import DIRECT, PACK, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.config.axes import searched
+from ptxgen.codegen.config.config import DIRECT, PACK, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
 from ptxgen.codegen.geometry import accumulator_bytes, stores_via_smem
 from ptxgen.codegen.split_k import slices_of_k
 from ptxgen.families.common.candidates import Grid, Ints, default, effective_pdl, splitk_pairs

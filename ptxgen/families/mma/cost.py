@@ -8,7 +8,7 @@ them was measured.
 
 from __future__ import annotations
 
-from ptxgen.codegen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE
+from ptxgen.codegen.config.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE
 
 CLOCK_SHARE = 0.94  #: share of the nominal clock with all multiprocessors busy
 #: clocks from one instruction of a warp to the next

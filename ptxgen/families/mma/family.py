@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ptxgen.codegen.config import Config, parse_config
-from ptxgen.codegen.config_migration import Former
+from ptxgen.codegen.config.config import Config, parse_config
+from ptxgen.codegen.config.migration import Former
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.common import perf_costs, perf_grouped
 from ptxgen.families.common.tile_family import TileFamily, thread_products

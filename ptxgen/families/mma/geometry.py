@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import BOUNDS_PREDICATE
+from ptxgen.codegen.config.config import BOUNDS_PREDICATE
 from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry, accumulator_bytes, stores_via_smem
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import WARP, IntOrColumn, where

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from ptxgen.codegen.addressing import OperandAddressing
-from ptxgen.codegen.multistage import SharedStore, copy_template
+from ptxgen.codegen.parts.addressing import OperandAddressing
+from ptxgen.codegen.parts.multistage import SharedStore, copy_template
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import log2
 from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, Instruction

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxgen.codegen.multistage import MultistageMainloop, TilePart
+from ptxgen.codegen.parts.multistage import MultistageMainloop, TilePart
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.vectorized import log2
 from ptxgen.families.common.issue_order import products

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ptxgen.codegen.config import PACK
-from ptxgen.codegen.packing import ROW
+from ptxgen.codegen.config.config import PACK
+from ptxgen.codegen.launches.packing import ROW
 from ptxgen.codegen.vectorized import where
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.strided import aligned_access

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import Columns
+from ptxgen.codegen.config.config import Columns
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families.common import perf_costs, perf_grouped
 from ptxgen.families.common.geometry import WARP, register_cap

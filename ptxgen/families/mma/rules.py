@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import DIRECT, PACK, SPLIT_FLAG
-from ptxgen.codegen.rule import Rule
+from ptxgen.codegen.config.config import DIRECT, PACK, SPLIT_FLAG
+from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.vectorized import where
 from ptxgen.families import registry
 from ptxgen.families.common.matrix_instructions import instruction, lacks_wait, multiplies

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ptxgen.codegen.config import SPLIT_WORKSPACE, Config
-from ptxgen.codegen.config_migration import Former
+from ptxgen.codegen.config.config import SPLIT_WORKSPACE, Config
+from ptxgen.codegen.config.migration import Former
 from ptxgen.families.common import perf_costs, perf_grouped
 from ptxgen.families.common.fma import axes, perf_model, rules
 from ptxgen.families.common.fma.candidates import FmaSpace

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxgen.codegen.addressing import OperandAddressing
-from ptxgen.codegen.arithmetic import Arithmetic
-from ptxgen.codegen.config import BOUNDS_CLAMP, BOUNDS_NONE, BOUNDS_PREDICATE, Config
-from ptxgen.codegen.multistage import WHOLE
-from ptxgen.codegen.parts import Part
+from ptxgen.codegen.config.config import BOUNDS_CLAMP, BOUNDS_NONE, BOUNDS_PREDICATE, Config
+from ptxgen.codegen.parts.addressing import OperandAddressing
+from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.parts.multistage import WHOLE
+from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.families.common.fma.geometry import FmaOperandGeometry
 from ptxgen.families.common.fma.mainloop import ThreadTile

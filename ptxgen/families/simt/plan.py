@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxgen.codegen.packing import Packing
+from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler, table_packing, vector_bytes
 from ptxgen.families.common.fma.geometry import FmaGeometry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxgen.codegen.axes import Axis, common, switch
+from ptxgen.codegen.config.axes import Axis, common, switch
 
 POWERS = tuple(1 << n for n in range(15))
 

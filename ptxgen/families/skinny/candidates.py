@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.axes import searched
-from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.config.axes import searched
+from ptxgen.codegen.config.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.codegen.geometry import Geometry, accumulator_bytes
 from ptxgen.codegen.split_k import slices_of_k
 from ptxgen.families.common.candidates import NEUTRAL, Grid, Ints, splitk_pairs

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ptxgen.codegen.config import Config, parse_config
-from ptxgen.codegen.config_migration import Former
+from ptxgen.codegen.config.config import Config, parse_config
+from ptxgen.codegen.config.migration import Former
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.common.tile_family import TileFamily, thread_products
 from ptxgen.families.registry import STORES_PRODUCTS, Probe

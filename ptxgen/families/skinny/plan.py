@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ptxgen.codegen.addressing import CAddressing, OperandAddressing
-from ptxgen.codegen.epilogue import TileEpilogue
-from ptxgen.codegen.packing import Packing
+from ptxgen.codegen.launches.packing import Packing
+from ptxgen.codegen.parts.addressing import CAddressing, OperandAddressing
+from ptxgen.codegen.parts.epilogue import TileEpilogue
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.tile_parts import compose_launch, compose_scheduler, vector_bytes
 from ptxgen.families.common.matrix_instructions import by_words

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.rule import Rule
+from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.vectorized import WARP, ceil_div, register_cap
 from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, by_words
 from ptxgen.families.skinny.geometry import QUAD, SHORT, SkinnyGeometry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxgen.codegen.axes import Axis, common, switch
+from ptxgen.codegen.config.axes import Axis, common, switch
 
 SIDES = (8, 16, 32, 48, 64, 96, 128, 192, 256)  #: of a block's tile
 

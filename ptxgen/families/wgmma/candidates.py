@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.axes import searched
-from ptxgen.codegen.config import (
+from ptxgen.codegen.config.axes import searched
+from ptxgen.codegen.config.config import (
     DIRECT,
     PACK,
     PDL_WITHIN,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxgen.codegen import epilogue
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.parts import epilogue
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.vectorized import WARP, log2
 from ptxgen.families.wgmma import grouped_rows

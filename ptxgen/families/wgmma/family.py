@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ptxgen.codegen.config import SPLIT_SHARE, Config, parse_config
-from ptxgen.codegen.config_migration import Former
+from ptxgen.codegen.config.config import SPLIT_SHARE, Config, parse_config
+from ptxgen.codegen.config.migration import Former
 from ptxgen.families.common.tile_family import TileFamily
 from ptxgen.families.registry import STORES_PRODUCTS, Probe
 from ptxgen.families.wgmma import axes, cost, perf_model, reach, rules

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import DIRECT, SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.codegen.config.config import DIRECT, SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.codegen.geometry import TileGeometry
 from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, where
 from ptxgen.families.wgmma import operand_packing, promotion

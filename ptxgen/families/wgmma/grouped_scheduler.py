@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxgen.codegen.config import Config
-from ptxgen.codegen.grouped import HEADER, DescriptorTable
-from ptxgen.codegen.parameters import Parameters
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.grouped.descriptor_table import HEADER, DescriptorTable
+from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.families.wgmma.geometry import resident_blocks
 from ptxgen.families.wgmma.grouped_rows import FAR
 from ptxgen.families.wgmma.scheduler import TileScheduler

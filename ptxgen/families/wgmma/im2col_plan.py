@@ -10,10 +10,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.addressing import CAddressing, multiplier
-from ptxgen.codegen.config import Config
-from ptxgen.codegen.launched import Launched
-from ptxgen.codegen.parameters import Parameters
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.launches.launched import Launched
+from ptxgen.codegen.parts.addressing import CAddressing, multiplier
+from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.source import PixelBox, TensorMap
 from ptxgen.families.wgmma.geometry import STEP, loads_tiled, stage_depth
 from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.families.wgmma.geometry import ROWS, STEP, WgmmaGeometry
 
 T = TypeVar("T")

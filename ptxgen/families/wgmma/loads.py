@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ptxgen.codegen.config import Config
-from ptxgen.codegen.parameters import Parameters
-from ptxgen.codegen.parts import Allocator, Part
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.parts.parameters import Parameters
+from ptxgen.codegen.parts.part import Allocator, Part
 from ptxgen.codegen.source import TensorMap
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.families.wgmma.geometry import WARPGROUP, WgmmaGeometry

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ptxgen.codegen.config import PACK, REALIGN
-from ptxgen.codegen.packing import ROW
+from ptxgen.codegen.config.config import PACK, REALIGN
+from ptxgen.codegen.launches.packing import ROW
 from ptxgen.codegen.vectorized import ceil_div, where
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.lowering.descriptor_table import grouped

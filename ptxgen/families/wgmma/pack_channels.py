@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from ptxgen.codegen.c_kernels import AUX_KERNEL_THREADS
-from ptxgen.codegen.launched import BatchRange, Launched
-from ptxgen.codegen.packing import ROW, MappedOperand, Packing
-from ptxgen.codegen.parameters import Parameters
+from ptxgen.codegen.launches.c_kernels import AUX_KERNEL_THREADS
+from ptxgen.codegen.launches.launched import BatchRange, Launched
+from ptxgen.codegen.launches.packing import ROW, MappedOperand, Packing
+from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.families.wgmma.operand_packing import copy_bytes

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxgen.codegen.c_kernels import AUX_KERNEL_THREADS
-from ptxgen.codegen.launched import Launched
-from ptxgen.codegen.packing import ROW
-from ptxgen.codegen.parameters import Parameters
+from ptxgen.codegen.launches.c_kernels import AUX_KERNEL_THREADS
+from ptxgen.codegen.launches.launched import Launched
+from ptxgen.codegen.launches.packing import ROW
+from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.source import Step
 from ptxgen.families.wgmma.pack_channels import CHUNK, WORD, ChannelPacking, image_copy

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ptxgen.codegen.c_kernels import AUX_KERNEL_THREADS
-from ptxgen.codegen.config import Config
-from ptxgen.codegen.launched import BatchRange, Launched
-from ptxgen.codegen.packing import ROW, MappedOperand, Packing
-from ptxgen.codegen.parameters import (
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.launches.c_kernels import AUX_KERNEL_THREADS
+from ptxgen.codegen.launches.launched import BatchRange, Launched
+from ptxgen.codegen.launches.packing import ROW, MappedOperand, Packing
+from ptxgen.codegen.parts.parameters import (
     ParameterList,
     Parameters,
     TensorMaps,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxgen.codegen.arithmetic import Arithmetic
-from ptxgen.codegen.launched import Launched
-from ptxgen.codegen.packing import Packing
-from ptxgen.codegen.parameters import (
+from ptxgen.codegen.launches.launched import Launched
+from ptxgen.codegen.launches.packing import Packing
+from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.parts.parameters import (
     KernelParameters,
     Parameters,
     TensorMaps,

@@ -16,12 +16,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.addressing import multiplier
-from ptxgen.codegen.c_kernels import CKernels
-from ptxgen.codegen.config import Config
-from ptxgen.codegen.launched import Launched
-from ptxgen.codegen.parameters import Parameters, given
-from ptxgen.codegen.parts import Allocator
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.launches.c_kernels import CKernels
+from ptxgen.codegen.launches.launched import Launched
+from ptxgen.codegen.parts.addressing import multiplier
+from ptxgen.codegen.parts.parameters import Parameters, given
+from ptxgen.codegen.parts.part import Allocator
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Step
 from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, PhaseImages, im2col, with_descriptor

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ptxgen.codegen.config import PDL_WITHIN, Config
-from ptxgen.codegen.fused_ops import FusedOps
-from ptxgen.codegen.grouped import DescriptorTable
-from ptxgen.codegen.jagged import JaggedTable
-from ptxgen.codegen.packing import Packing
-from ptxgen.codegen.pdl import Pdl
+from ptxgen.codegen.config.config import PDL_WITHIN, Config
+from ptxgen.codegen.grouped.descriptor_table import DescriptorTable
+from ptxgen.codegen.grouped.jagged_table import JaggedTable
+from ptxgen.codegen.launches.packing import Packing
+from ptxgen.codegen.parts.fused_ops import FusedOps
+from ptxgen.codegen.parts.pdl import Pdl
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.source import Launch
 from ptxgen.families.wgmma import bf16x3, grouped_rows

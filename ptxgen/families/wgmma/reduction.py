@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxgen.codegen.config import SPLIT_POLL, SPLIT_SHARE, Config
-from ptxgen.codegen.parts import Allocator, Part
+from ptxgen.codegen.config.config import SPLIT_POLL, SPLIT_SHARE, Config
+from ptxgen.codegen.parts.part import Allocator, Part
 from ptxgen.codegen.registers import Tile
 from ptxgen.families.wgmma.geometry import WARPGROUP, WgmmaGeometry, batch, owners
 from ptxgen.families.wgmma.layout import SumSlot, in_batches

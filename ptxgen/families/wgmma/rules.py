@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import DIRECT, PACK, REALIGN, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
-from ptxgen.codegen.rule import Rule
+from ptxgen.codegen.config.config import DIRECT, PACK, REALIGN, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.families.wgmma import bf16x3, grouped_rows, operand_packing
 from ptxgen.families.wgmma.geometry import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxgen.codegen.config import Config
-from ptxgen.codegen.parameters import Parameters
-from ptxgen.codegen.parts import Part
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.parts.parameters import Parameters
+from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.vectorized import integer
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, length, resident_blocks

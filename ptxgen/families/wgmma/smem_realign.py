@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import TensorMap
 from ptxgen.codegen.vectorized import log2

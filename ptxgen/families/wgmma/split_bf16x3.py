@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ptxgen.codegen.config import Config
-from ptxgen.codegen.launched import BatchRange, Launched
-from ptxgen.codegen.packing import ROW, MappedOperand, Packing
-from ptxgen.codegen.parameters import Parameters
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.launches.launched import BatchRange, Launched
+from ptxgen.codegen.launches.packing import ROW, MappedOperand, Packing
+from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.codegen.vectorized import ceil_div
 from ptxgen.families.wgmma import bf16x3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxgen.codegen.batch import Batch
-from ptxgen.codegen.parameters import Parameters
+from ptxgen.codegen.parts.batch import Batch
+from ptxgen.codegen.parts.parameters import Parameters
 
 
 @dataclass(frozen=True)

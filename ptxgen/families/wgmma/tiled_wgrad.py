@@ -6,8 +6,8 @@ import itertools
 import operator
 from dataclasses import dataclass
 
-from ptxgen.codegen.config import Config
-from ptxgen.codegen.parameters import Parameters
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.source import TensorMap
 from ptxgen.families.wgmma.geometry import tiled_channels
 from ptxgen.families.wgmma.im2col_plan import Im2colLoads

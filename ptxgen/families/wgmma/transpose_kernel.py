@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxgen.codegen.packing import ROW
+from ptxgen.codegen.launches.packing import ROW
 from ptxgen.codegen.registers import Tile, braces
 
 DEPTH = 128  #: rows of K of a block

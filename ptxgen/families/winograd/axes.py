@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptxgen.codegen.axes import SPLIT_MEMSET, SPLIT_WORKSPACE, common, searched
+from ptxgen.codegen.config.axes import SPLIT_MEMSET, SPLIT_WORKSPACE, common, searched
 from ptxgen.families.common.fma.axes import AXES as FMA_AXES
 
 #: family -> rows and columns of results of a tile

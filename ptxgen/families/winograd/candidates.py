@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptxgen.codegen.axes import searched
-from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Columns
+from ptxgen.codegen.config.axes import searched
+from ptxgen.codegen.config.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Columns
 from ptxgen.families.common.candidates import Grid, Ints
 from ptxgen.families.common.fma.candidates import FmaSpace
 from ptxgen.families.winograd import axes

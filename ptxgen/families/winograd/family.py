@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.families import registry
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.fma.geometry import counts, geometry

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import Columns
+from ptxgen.codegen.config.config import Columns
 from ptxgen.codegen.geometry import TileGeometry
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families.common import perf_costs

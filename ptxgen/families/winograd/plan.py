@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ptxgen.codegen.addressing import CAddressing
-from ptxgen.codegen.c_access import CAccess
-from ptxgen.codegen.c_kernels import CKernels, Slicing
-from ptxgen.codegen.fused_ops import FusedOps
+from ptxgen.codegen.launches.c_kernels import CKernels, Slicing
+from ptxgen.codegen.parts.addressing import CAddressing
+from ptxgen.codegen.parts.c_access import CAccess
+from ptxgen.codegen.parts.fused_ops import FusedOps
 from ptxgen.codegen.plan import Kernel, Plan
 from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler
 from ptxgen.families.common.fma.geometry import FmaGeometry

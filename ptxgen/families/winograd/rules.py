@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ptxgen.codegen.config import SPLIT_WORKSPACE
-from ptxgen.codegen.rule import Rule
+from ptxgen.codegen.config.config import SPLIT_WORKSPACE
+from ptxgen.codegen.config.rule import Rule
 from ptxgen.families.common.fma.rules import RULES as FMA_RULES
 from ptxgen.families.winograd.axes import TILES
 from ptxgen.lowering.kernel_problem import KernelProblem

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
-from ptxgen.codegen.arithmetic import Arithmetic
-from ptxgen.codegen.c_access import CAccess
-from ptxgen.codegen.c_kernels import CKernels
-from ptxgen.codegen.fused_ops import FusedOps
-from ptxgen.codegen.launched import BatchRange, Buffers, Launched
-from ptxgen.codegen.packing import ROW, Packing
-from ptxgen.codegen.parameters import ParameterList, Parameters, addresses, given
-from ptxgen.codegen.parts import Allocator
-from ptxgen.codegen.pdl import Pdl
+from ptxgen.codegen.launches.c_kernels import CKernels
+from ptxgen.codegen.launches.launched import BatchRange, Buffers, Launched
+from ptxgen.codegen.launches.packing import ROW, Packing
+from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.parts.c_access import CAccess
+from ptxgen.codegen.parts.fused_ops import FusedOps
+from ptxgen.codegen.parts.parameters import ParameterList, Parameters, addresses, given
+from ptxgen.codegen.parts.part import Allocator
+from ptxgen.codegen.parts.pdl import Pdl
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP, ceil_div, log2

@@ -9,7 +9,7 @@ from itertools import islice
 
 import numpy as np
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.families import registry
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv

@@ -14,7 +14,7 @@ from ptxgen.operations.conv.suites import SUITES, TITLES, cells
 from ptxgen.problem.operation import Baseline, Installation, Operation, RandomKind
 
 if TYPE_CHECKING:
-    from ptxgen.codegen.config import Config
+    from ptxgen.codegen.config.config import Config
     from ptxgen.lowering.kernel_problem import KernelProblem
     from ptxgen.operations.conv.checks import ConvOperandSets
     from ptxgen.runtime.check import CheckResult

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.operations.gemm.problem import STRIDES, Gemm
 from ptxgen.operations.gemm.strided_arrays import A, B, C, elements, padded
 from ptxgen.problem.reference import Deviation, epilogue_arrays, operands, reference, verdict

@@ -15,7 +15,7 @@ from ptxgen.operations.gemm.suites import SUITES, TITLES, cells, from_column_maj
 from ptxgen.problem.operation import Baseline, Installation, Operation, RandomKind
 
 if TYPE_CHECKING:
-    from ptxgen.codegen.config import Config
+    from ptxgen.codegen.config.config import Config
     from ptxgen.operations.gemm.operand_sets import GemmOperandSets
     from ptxgen.runtime.check import CheckResult
     from ptxgen.runtime.driver import Driver, Timing

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.operations.gemm.strided_arrays import A, B, C
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.operations.grouped.reference import epilogue_view, item_view

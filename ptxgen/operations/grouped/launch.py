@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import Config
-from ptxgen.codegen.grouped import GroupedScheduler, GroupTable
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.grouped.descriptor_table import GroupTable
+from ptxgen.codegen.grouped.scheduler import GroupedScheduler
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.source import Launch, Step
 from ptxgen.families.plan_factory import plan_for

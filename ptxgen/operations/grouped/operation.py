@@ -15,7 +15,7 @@ from ptxgen.operations.grouped.suites import SUITES
 from ptxgen.problem.operation import Baseline, NamedSchedule, Operation, RandomKind, Schedule
 
 if TYPE_CHECKING:
-    from ptxgen.codegen.config import Config
+    from ptxgen.codegen.config.config import Config
     from ptxgen.operations.grouped.checks import GroupedOperandSets
     from ptxgen.problem.device import Device
     from ptxgen.runtime.check import CheckResult

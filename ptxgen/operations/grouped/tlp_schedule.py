@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import Config, parse_config
-from ptxgen.codegen.grouped import GroupedScheduler
+from ptxgen.codegen.config.config import Config, parse_config
+from ptxgen.codegen.grouped.scheduler import GroupedScheduler
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.render import render
 from ptxgen.codegen.source import Source, Step

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ptxgen import disk_cache, file_digests
-from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.families.common.array_cache import package_key
 from ptxgen.settings import settings
 

@@ -10,7 +10,7 @@ from itertools import groupby
 
 import numpy as np
 
-from ptxgen.codegen.config import Columns, Config
+from ptxgen.codegen.config.config import Columns, Config
 from ptxgen.families.common import perf_model, rules
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import DEVICES, Device

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from ptxgen.codegen.config import Columns, Config
+from ptxgen.codegen.config.config import Columns, Config
 from ptxgen.errors import CorruptError
 from ptxgen.families.common import rules
 from ptxgen.lowering.kernel_problem import KernelProblem

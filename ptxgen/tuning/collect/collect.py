@@ -30,7 +30,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from ptxgen.arguments import shown
-from ptxgen.codegen.config import Columns, Config
+from ptxgen.codegen.config.config import Columns, Config
 from ptxgen.codegen.render import render
 from ptxgen.errors import InputError, LaunchError, PtxgenError
 from ptxgen.families.common import perf_model, rules, space

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import Config, parse_config
-from ptxgen.codegen.config_migration import translate
+from ptxgen.codegen.config.config import Config, parse_config
+from ptxgen.codegen.config.migration import translate
 from ptxgen.errors import InputError
 from ptxgen.problem.device import Device
 from ptxgen.problem.operation import VendorTimes, operation_of

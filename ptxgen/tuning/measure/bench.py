@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.source import Source
 from ptxgen.errors import AssembleError, EmulatorError, LaunchError, UnavailableError
 from ptxgen.lowering.lower import lower

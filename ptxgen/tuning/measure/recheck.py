@@ -12,7 +12,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Protocol
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.render import render
 from ptxgen.codegen.source import Source
 from ptxgen.errors import AssembleError, InputError, PtxgenError

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import IO, Any
 
 from ptxgen import file_digests
-from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.errors import ConfigError, LaunchError, PtxgenError
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.problem.registry import Problem, parse

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import FAMILIES
+from ptxgen.codegen.config.config import FAMILIES
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.model.perceptron import HIDDEN_LAYERS, Perceptron
 from ptxgen.tuning.model.ranking_network import combined

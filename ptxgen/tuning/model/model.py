@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import FAMILIES, Columns, Config
+from ptxgen.codegen.config.config import FAMILIES, Columns, Config
 from ptxgen.errors import DeviceError, InputError
 from ptxgen.families.common import perf_model
 from ptxgen.families.common.features import DEVICE, all_names, default_names, features

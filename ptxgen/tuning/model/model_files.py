@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ptxgen import file_digests
-from ptxgen.codegen import config_migration
-from ptxgen.codegen.config import Columns
+from ptxgen.codegen.config import migration
+from ptxgen.codegen.config.config import Columns
 from ptxgen.errors import CorruptError, SchemaError
 from ptxgen.families.common import array_cache
 from ptxgen.families.common.features import FORMER, PROBLEM, all_names, features
@@ -200,7 +200,7 @@ def _features(path: Path, stored: list[str]) -> tuple[str, ...]:
     SchemaError: this version does not compute one of them."""
     if not isinstance(stored, list) or not all(isinstance(name, str) for name in stored):
         raise TypeError("features must be a list of names")
-    known_names, former = set(all_names()), {**config_migration.RENAMED, **FORMER}
+    known_names, former = set(all_names()), {**migration.RENAMED, **FORMER}
     names = tuple(name if name in known_names else former.get(name, name) for name in stored)
     if len(set(names)) != len(names) or not names:
         raise ValueError("features must be different names, one at least")
@@ -231,7 +231,7 @@ def _facts(content: dict[str, Any]) -> Facts:
     for name in ("commits", "also"):
         values[name] = tuple(values.get(name, ()))
     if isinstance(values.get("families"), dict):
-        values["families"] = {config_migration.present_family(f): n for f, n in values["families"].items()}
+        values["families"] = {migration.present_family(f): n for f, n in values["families"].items()}
     facts = Facts(**values)
     for name in ("rows", "problems", "skipped", "grouped", "trees", "depth"):
         if not 0 <= _require(name, getattr(facts, name), int) < 1 << 53:

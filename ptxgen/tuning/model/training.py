@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import FAMILIES, Columns, Config
+from ptxgen.codegen.config.config import FAMILIES, Columns, Config
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families import registry
 from ptxgen.families.common import perf_model

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import FAMILIES, Config
+from ptxgen.codegen.config.config import FAMILIES, Config
 
 POOL = 40  #: top-ranked configurations of the model, of which ``TIMED`` are timed
 TIMED = 8

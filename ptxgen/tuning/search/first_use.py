@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.render import render
 from ptxgen.errors import AssembleError
 from ptxgen.families.plan_factory import plan_for

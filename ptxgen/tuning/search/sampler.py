@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import FAMILIES, Columns
+from ptxgen.codegen.config.config import FAMILIES, Columns
 from ptxgen.errors import ConfigError
 from ptxgen.families.common.rules import legal
 from ptxgen.families.common.space import families

@@ -16,7 +16,7 @@ from itertools import islice
 
 import numpy as np
 
-from ptxgen.codegen.config import FAMILIES, Columns, Config
+from ptxgen.codegen.config.config import FAMILIES, Columns, Config
 from ptxgen.codegen.render import render
 from ptxgen.errors import AssembleError, ConfigError, DatabaseError, InputError, PtxgenError, ShapeError
 from ptxgen.families.common import perf_model, rules, space

@@ -7,7 +7,7 @@ import platform
 import uuid
 from contextlib import suppress
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.errors import DatabaseError
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.store.database import Database

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config.config import Config
 from ptxgen.errors import CorruptError, DatabaseError
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.registry import Problem

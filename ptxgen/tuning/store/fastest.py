@@ -15,8 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ptxgen.codegen.config import parse_config
-from ptxgen.codegen.config_migration import translate
+from ptxgen.codegen.config.config import parse_config
+from ptxgen.codegen.config.migration import translate
 from ptxgen.errors import CorruptError, InputError
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.store.exchange import (

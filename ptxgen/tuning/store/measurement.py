@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.problem.registry import Problem, parse
 
 #: sources of times: hardware, or the performance model of the emulated device

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
-from ptxgen.codegen.config import Config, config_of_full_text, parse_config
-from ptxgen.codegen.config_migration import translate
+from ptxgen.codegen.config.config import Config, config_of_full_text, parse_config
+from ptxgen.codegen.config.migration import translate
 from ptxgen.errors import InputError, PtxgenError
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.tuning.store.exchange import is_utf8, require_device_name

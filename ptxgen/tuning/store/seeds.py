@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.errors import CorruptError, InputError
 from ptxgen.problem.registry import Problem
 from ptxgen.settings import shipped_dir

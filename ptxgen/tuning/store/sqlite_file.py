@@ -14,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
-from ptxgen.codegen import config_migration
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config import migration
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError, SchemaError
 from ptxgen.tuning.store.schema import APPLICATION, MIGRATIONS, SCHEMA, SCHEMA_VERSION
 
@@ -50,7 +50,7 @@ _verified: set[tuple[int, ...]] = set()  #: states of files that this process ha
 
 def _translated(config: str) -> str:
     """A stored configuration with every axis of its family; unchanged where this version does not know an axis."""
-    text = config_migration.translate(config)
+    text = migration.translate(config)
     try:
         return parse_config(text).full_text()
     except ConfigError:

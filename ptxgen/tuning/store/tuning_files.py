@@ -26,8 +26,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
-from ptxgen.codegen.config import Config, default_family, parse_config
-from ptxgen.codegen.config_migration import translate
+from ptxgen.codegen.config.config import Config, default_family, parse_config
+from ptxgen.codegen.config.migration import translate
 from ptxgen.errors import CorruptError, InputError, PtxgenError
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.settings import shipped_dir

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxgen.codegen.axes import Axis, common, switch
+from ptxgen.codegen.config.axes import Axis, common, switch
 
 AXES = (
     common("ms", (2, 4, 8, 16)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ptxgen.codegen.addressing import OperandAddressing
-from ptxgen.codegen.multistage import SharedStore, copy_template
+from ptxgen.codegen.parts.addressing import OperandAddressing
+from ptxgen.codegen.parts.multistage import SharedStore, copy_template
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import WARP, log2
 from ptxgen.families.common.fma.geometry import FmaOperandGeometry

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxgen.codegen.arithmetic import Arithmetic
-from ptxgen.codegen.config import Config
-from ptxgen.codegen.multistage import WHOLE, MultistageMainloop, TilePart
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.parts.multistage import WHOLE, MultistageMainloop, TilePart
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import log2

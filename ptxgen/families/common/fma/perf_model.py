@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import Columns
+from ptxgen.codegen.config.config import Columns
 from ptxgen.families.common import perf_costs, perf_grouped
 from ptxgen.families.common.fma.candidates import adjacent_c, width_c
 from ptxgen.families.common.fma.geometry import FmaGeometry, FmaOperandGeometry

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.rule import Rule
+from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.common.fma.geometry import (
     SMALL_K,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxgen.codegen.arithmetic import Arithmetic
-from ptxgen.codegen.c_access import CAccess
-from ptxgen.codegen.config import BOUNDS_NONE, Config
-from ptxgen.codegen.parts import Part, Reduction
+from ptxgen.codegen.config.config import BOUNDS_NONE, Config
+from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.parts.c_access import CAccess
+from ptxgen.codegen.parts.part import Part, Reduction
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import WARP, log2
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxgen.codegen.config import Config
-from ptxgen.codegen.parts import Part
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.vectorized import ceil_div
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.lowering.kernel_problem import KernelProblem

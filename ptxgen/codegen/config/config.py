@@ -1,6 +1,6 @@
 """Configurations: the values of one family's axes, their text form, and many of them as columns.
 
-Each family declares its axes (``ptxgen.codegen.axes``); a configuration holds those and no others.
+Each family declares its axes (``ptxgen.codegen.config.axes``); a configuration holds those and no others.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from ptxgen import plugins
 from ptxgen.arguments import closest
-from ptxgen.codegen import config_migration
-from ptxgen.codegen.axes import (
+from ptxgen.codegen.config import migration
+from ptxgen.codegen.config.axes import (
     BOUNDS_CLAMP,
     BOUNDS_NONE,
     BOUNDS_PREDICATE,
@@ -186,7 +186,7 @@ def axes_of(family: str) -> tuple[Axis, ...]:
 def _class(family: str) -> type[Config]:
     names = family_names()
     if family not in names:
-        guess = config_migration.word_of("family", family) or closest(family, names)
+        guess = migration.word_of("family", family) or closest(family, names)
         hint = f"; did you mean family={guess}?" if guess else ""
         raise ConfigError(f"config has 'family={family}'; family is one of {', '.join(names)}{hint}", "axis")
     return _classes[family]
@@ -194,7 +194,7 @@ def _class(family: str) -> type[Config]:
 
 def _unknown_axis(name: str, family: str) -> ConfigError:
     own, others = _classes[family].names, [f for f in FAMILIES if name in _classes[f].names]
-    guess = config_migration.renamed(name, family)
+    guess = migration.renamed(name, family)
     if others and not guess:
         hint = f", which is an axis of {', '.join(others)}; "
     else:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ptxgen.arguments import closest
-from ptxgen.codegen import config_migration
+from ptxgen.codegen.config import migration
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.errors import ConfigError
 
@@ -84,7 +84,7 @@ class Axis:
         if text in self.words:
             return self.words.index(text)
         if self.words:
-            guess = config_migration.word_of(self.name, text) or closest(text, self.words)
+            guess = migration.word_of(self.name, text) or closest(text, self.words)
             hint = f"; did you mean {self.name}={guess}?" if guess else ""
             raise ConfigError(
                 f"config has '{self.name}={text}'; {self.name} is one of {', '.join(self.words)}{hint}", "axis"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxgen.codegen.addressing import OperandAddressing
-from ptxgen.codegen.arithmetic import Arithmetic
-from ptxgen.codegen.batch import Batch
-from ptxgen.codegen.c_access import CAccess
-from ptxgen.codegen.packing import Packing
-from ptxgen.codegen.parameters import KernelParameters, Parameters, addresses, given
-from ptxgen.codegen.scheduler import GridScheduler
+from ptxgen.codegen.launches.packing import Packing
+from ptxgen.codegen.parts.addressing import OperandAddressing
+from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.parts.batch import Batch
+from ptxgen.codegen.parts.c_access import CAccess
+from ptxgen.codegen.parts.parameters import KernelParameters, Parameters, addresses, given
+from ptxgen.codegen.parts.scheduler import GridScheduler
 
 
 @dataclass(frozen=True)

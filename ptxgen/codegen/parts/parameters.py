@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from ptxgen.codegen.parts import Part
+from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.source import Argument
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.table import Table

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from ptxgen.codegen.arithmetic import Arithmetic
-from ptxgen.codegen.batch import Batch
-from ptxgen.codegen.c_access import CAccess
-from ptxgen.codegen.launched import Launched
-from ptxgen.codegen.parameters import ParameterList, Parameters, given, on_one_line, other_addresses
-from ptxgen.codegen.parts import Allocator, Part, Reduction
+from ptxgen.codegen.launches.launched import Launched
+from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.parts.batch import Batch
+from ptxgen.codegen.parts.c_access import CAccess
+from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given, on_one_line, other_addresses
+from ptxgen.codegen.parts.part import Allocator, Part, Reduction
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import log2
 from ptxgen.cuda_abi import GRID_LIMIT

@@ -1,34 +1,22 @@
-"""Grouped kernels: the descriptor table of the items, and the scheduler of blocks that loop over all tiles."""
+"""The descriptor table of a group: what blocks read of each item."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import Config
-from ptxgen.codegen.geometry import Geometry
-from ptxgen.codegen.launched import Launched
-from ptxgen.codegen.matrix_parameters import MatrixParameters
-from ptxgen.codegen.parameters import Parameters, addresses, given
-from ptxgen.codegen.parts import Allocator
-from ptxgen.codegen.scheduler import GridScheduler
-from ptxgen.codegen.vectorized import log2, register_cap
-from ptxgen.lowering.descriptor_table import Items, items_of, slice_length
-from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.descriptor_table import Items, slice_length
 from ptxgen.lowering.table import Table
-from ptxgen.problem.device import Device
 
 Words = NDArray[np.uint32]
 
 #: of stream-K, in K iterations: the cost of beginning and storing a tile; the least part of a tile; the least mean
 #: share, unless there are more tiles
 TILE_ITERATIONS, LEAST_PART, LEAST_SHARE = 2, 2, 4
-GROUPED_SHARED = 16  #: bytes of shared memory for the number of the next tile
-GROUPED_REGISTERS = 8  #: registers that the tile loop adds
 HEADER = 16  #: bytes before the first tiles: the tile counter and the number of tiles
 EPILOGUE_AT = 88  #: offset of the addresses of epilogue operands in a descriptor
 
@@ -225,101 +213,3 @@ class GroupTable(Table):
         starts = p.starts * np.array([size, size, out])
         operands = [p.epilogue_sizes(n)[0] * p.epilogue_operand_dtype(n).bytes for n in self.layout.operands]
         return self.layout.words(p.extents, p.lds, starts, operands=operands)
-
-
-@dataclass(frozen=True)
-class GroupedScheduler(GridScheduler):
-    """As many blocks as fit on the device at once, each of which loops over tiles: the first is the one with the
-    block's number, a counter gives the others. ``geometry``: of a block; ``blocks``: blocks that fit the device;
-    ``slice_bytes``: of the sums of a slice of a tile."""
-
-    table: DescriptorTable
-    geometry: Geometry
-    blocks: int
-    slice_bytes: int = 0
-
-    HEADER = HEADER
-    counts_resident = True
-
-    template = "sched/grouped.mako"
-
-    @classmethod
-    def of(cls, p: KernelProblem, c: Config, g: Geometry, d: Device, registers: int = -1) -> GroupedScheduler:
-        """The scheduler of kernels with so many registers per thread, or with those that ptxas may grant at most. More
-        blocks than fit at once would delay the tiles that they begin with."""
-        kind = StreamScheduler if c.stream_k else cls
-        table = DescriptorTable(c.ml, c.nl, p.sink.arithmetic, p.sink.arrays, c.u, c.kg, stream=bool(c.stream_k))
-        if registers <= 0:
-            registers = min(int(g.registers), int(register_cap(d, g.threads, c.min_ctas_per_sm)))
-        resident = max(int(d.blocks_per_sm(g.threads, registers, g.shared)), c.min_ctas_per_sm)
-        parts = 1 if c.stream_k else c.kl * c.ks if c.kg > 1 else 0  # sums of a slice of a tile per element
-        slice_bytes = c.ml * c.nl * parts * p.accumulator.bytes
-        return kind(c, False, replace(table, sms=d.sms, resident=resident), g, d.sms * resident, slice_bytes)
-
-    @property
-    def shared_at(self) -> int:
-        """The offset in shared memory of the number of the next tile."""
-        return int(self.geometry.shared) - GROUPED_SHARED
-
-    def grid(self, p: KernelProblem, items: int) -> tuple[int, int, int]:
-        c = self.config
-        tiles = int(p.extents.tiles(c.ml, c.nl, c.u, c.kg))
-        return (self.blocks if p.extents.jagged else min(tiles, self.blocks)), 1, 1
-
-    def partial_bytes(self, group: Items) -> int:
-        """Bytes of the sums of all slices of tiles that have several."""
-        return self.table.split_tiles(group.extents) * self.slice_bytes
-
-    def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
-        if self.slice_bytes:
-            region = workspace.claim(self.partial_bytes(items_of(p)), "sums of slices of K")
-            assert region.offset == 0, "the kernel finds them at the start of the workspace"
-
-    def batch_limit(self, p: KernelProblem) -> int:
-        return 1
-
-    @property
-    def grid_text(self) -> str:
-        return f"(blocks, at most {self.blocks}, 1, 1)"
-
-
-@dataclass(frozen=True)
-class StreamScheduler(GroupedScheduler):
-    """Blocks have equal shares of the K iterations of all tiles. The first and the last tile of a share may be in
-    several shares: each block stores its sums, and the last one adds them."""
-
-    template = "sched/grouped_stream.mako"
-
-    @property
-    def log2_u(self) -> int:
-        return log2(self.config.u)
-
-    def grid(self, p: KernelProblem, items: int) -> tuple[int, int, int]:
-        if p.extents.group is None:
-            return self.blocks, 1, 1
-        return len(self.table.shares(items_of(p).extents)) - 1, 1, 1
-
-    def partial_bytes(self, group: Items) -> int:
-        """Bytes of the sums of the first and the last tile of each block."""
-        return 2 * (len(self.table.shares(group.extents)) - 1) * self.slice_bytes
-
-
-@dataclass(frozen=True)
-class GroupedParameters(MatrixParameters):
-    """Parameters of grouped kernels. Descriptors hold the values that differ between items."""
-
-    @property
-    def declared(self) -> list[Parameters]:
-        return [
-            *addresses(self.c.problem),
-            Parameters("u64", ("table",), lambda x: (self._table(x),)),
-            Parameters("u32", ("items",), lambda x: (len(items_of(x.p).items),), same_line=True),
-            given(self.arithmetic.type, "alpha", "beta"),
-            *self.packing.product_parameters,
-        ]
-
-    def _table(self, launched: Launched) -> int | GroupTable:
-        """The descriptor table: its offset in the workspace if a kernel makes it."""
-        assert isinstance(self.scheduler, GroupedScheduler)
-        made = launched.buffers.packed.get("table")
-        return GroupTable(self.scheduler.table, items_of(launched.p)) if made is None else made

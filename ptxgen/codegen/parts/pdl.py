@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ptxgen.codegen.config import PDL_WITHIN, Config
-from ptxgen.codegen.parts import Part
+from ptxgen.codegen.config.config import PDL_WITHIN, Config
+from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.source import Step
 
 

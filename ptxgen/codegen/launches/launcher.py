@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ptxgen.codegen.c_kernels import CKernels
-from ptxgen.codegen.launched import BatchRange, Launched
-from ptxgen.codegen.packing import Packing
-from ptxgen.codegen.parameters import KernelParameters
-from ptxgen.codegen.parts import Allocator, Part
+from ptxgen.codegen.launches.c_kernels import CKernels
+from ptxgen.codegen.launches.launched import BatchRange, Launched
+from ptxgen.codegen.launches.packing import Packing
+from ptxgen.codegen.parts.parameters import KernelParameters
+from ptxgen.codegen.parts.part import Allocator, Part
 from ptxgen.codegen.source import Launch, Step
 from ptxgen.lowering.kernel_problem import KernelProblem
 

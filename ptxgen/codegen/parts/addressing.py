@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ptxgen.codegen.parameters import Parameters
-from ptxgen.codegen.parts import Part
+from ptxgen.codegen.parts.parameters import Parameters
+from ptxgen.codegen.parts.part import Part
 from ptxgen.lowering.implicit_gemm import WINDOW, ImplicitOperand, OffsetTables
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from ptxgen.codegen.batch import Batch
-from ptxgen.codegen.launched import BatchRange, Buffers, Launched
-from ptxgen.codegen.parameters import ParameterList, Parameters, addresses
-from ptxgen.codegen.parts import Allocator, Part
+from ptxgen.codegen.launches.launched import BatchRange, Buffers, Launched
+from ptxgen.codegen.parts.batch import Batch
+from ptxgen.codegen.parts.parameters import ParameterList, Parameters, addresses
+from ptxgen.codegen.parts.part import Allocator, Part
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.lowering.kernel_problem import KernelProblem
 

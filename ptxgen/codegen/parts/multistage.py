@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from ptxgen.codegen.addressing import OperandAddressing
-from ptxgen.codegen.config import BOUNDS_NONE, BOUNDS_PREDICATE, Config
+from ptxgen.codegen.config.config import BOUNDS_NONE, BOUNDS_PREDICATE, Config
 from ptxgen.codegen.geometry import MultistageGeometry
-from ptxgen.codegen.parts import Part
+from ptxgen.codegen.parts.addressing import OperandAddressing
+from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import WARP, log2
 from ptxgen.problem.dtypes import bits_of, dtype

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxgen.codegen.parameters import Parameters
-from ptxgen.codegen.parts import Part
+from ptxgen.codegen.parts.parameters import Parameters
+from ptxgen.codegen.parts.part import Part
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxgen.codegen.addressing import CAddressing
-from ptxgen.codegen.arithmetic import Arithmetic
-from ptxgen.codegen.parts import Part
+from ptxgen.codegen.parts.addressing import CAddressing
+from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.lowering.kernel_problem import KernelProblem
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ptxgen.codegen.grouped import DescriptorTable
-from ptxgen.codegen.launched import BatchRange, Buffers, Launched
-from ptxgen.codegen.packing import ROW, Packing
-from ptxgen.codegen.parameters import Parameters
-from ptxgen.codegen.parts import Allocator
+from ptxgen.codegen.grouped.descriptor_table import DescriptorTable
+from ptxgen.codegen.launches.launched import BatchRange, Buffers, Launched
+from ptxgen.codegen.launches.packing import ROW, Packing
+from ptxgen.codegen.parts.parameters import Parameters
+from ptxgen.codegen.parts.part import Allocator
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
 from ptxgen.lowering.descriptor_table import Items, items_of

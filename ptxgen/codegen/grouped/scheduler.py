@@ -1,0 +1,119 @@
+"""The scheduler of grouped kernels, whose blocks loop over the tiles of all items, and their parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.grouped.descriptor_table import HEADER, DescriptorTable, GroupTable
+from ptxgen.codegen.launches.launched import Launched
+from ptxgen.codegen.launches.matrix_parameters import MatrixParameters
+from ptxgen.codegen.parts.parameters import Parameters, addresses, given
+from ptxgen.codegen.parts.part import Allocator
+from ptxgen.codegen.parts.scheduler import GridScheduler
+from ptxgen.codegen.vectorized import log2, register_cap
+from ptxgen.lowering.descriptor_table import Items, items_of
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.problem.device import Device
+
+GROUPED_SHARED = 16  #: bytes of shared memory for the number of the next tile
+GROUPED_REGISTERS = 8  #: registers that the tile loop adds
+
+
+@dataclass(frozen=True)
+class GroupedScheduler(GridScheduler):
+    """As many blocks as fit on the device at once, each of which loops over tiles: the first is the one with the
+    block's number, a counter gives the others. ``geometry``: of a block; ``blocks``: blocks that fit the device;
+    ``slice_bytes``: of the sums of a slice of a tile."""
+
+    table: DescriptorTable
+    geometry: Geometry
+    blocks: int
+    slice_bytes: int = 0
+
+    HEADER = HEADER
+    counts_resident = True
+
+    template = "sched/grouped.mako"
+
+    @classmethod
+    def of(cls, p: KernelProblem, c: Config, g: Geometry, d: Device, registers: int = -1) -> GroupedScheduler:
+        """The scheduler of kernels with so many registers per thread, or with those that ptxas may grant at most. More
+        blocks than fit at once would delay the tiles that they begin with."""
+        kind = StreamScheduler if c.stream_k else cls
+        table = DescriptorTable(c.ml, c.nl, p.sink.arithmetic, p.sink.arrays, c.u, c.kg, stream=bool(c.stream_k))
+        if registers <= 0:
+            registers = min(int(g.registers), int(register_cap(d, g.threads, c.min_ctas_per_sm)))
+        resident = max(int(d.blocks_per_sm(g.threads, registers, g.shared)), c.min_ctas_per_sm)
+        parts = 1 if c.stream_k else c.kl * c.ks if c.kg > 1 else 0  # sums of a slice of a tile per element
+        slice_bytes = c.ml * c.nl * parts * p.accumulator.bytes
+        return kind(c, False, replace(table, sms=d.sms, resident=resident), g, d.sms * resident, slice_bytes)
+
+    @property
+    def shared_at(self) -> int:
+        """The offset in shared memory of the number of the next tile."""
+        return int(self.geometry.shared) - GROUPED_SHARED
+
+    def grid(self, p: KernelProblem, items: int) -> tuple[int, int, int]:
+        c = self.config
+        tiles = int(p.extents.tiles(c.ml, c.nl, c.u, c.kg))
+        return (self.blocks if p.extents.jagged else min(tiles, self.blocks)), 1, 1
+
+    def partial_bytes(self, group: Items) -> int:
+        """Bytes of the sums of all slices of tiles that have several."""
+        return self.table.split_tiles(group.extents) * self.slice_bytes
+
+    def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
+        if self.slice_bytes:
+            region = workspace.claim(self.partial_bytes(items_of(p)), "sums of slices of K")
+            assert region.offset == 0, "the kernel finds them at the start of the workspace"
+
+    def batch_limit(self, p: KernelProblem) -> int:
+        return 1
+
+    @property
+    def grid_text(self) -> str:
+        return f"(blocks, at most {self.blocks}, 1, 1)"
+
+
+@dataclass(frozen=True)
+class StreamScheduler(GroupedScheduler):
+    """Blocks have equal shares of the K iterations of all tiles. The first and the last tile of a share may be in
+    several shares: each block stores its sums, and the last one adds them."""
+
+    template = "sched/grouped_stream.mako"
+
+    @property
+    def log2_u(self) -> int:
+        return log2(self.config.u)
+
+    def grid(self, p: KernelProblem, items: int) -> tuple[int, int, int]:
+        if p.extents.group is None:
+            return self.blocks, 1, 1
+        return len(self.table.shares(items_of(p).extents)) - 1, 1, 1
+
+    def partial_bytes(self, group: Items) -> int:
+        """Bytes of the sums of the first and the last tile of each block."""
+        return 2 * (len(self.table.shares(group.extents)) - 1) * self.slice_bytes
+
+
+@dataclass(frozen=True)
+class GroupedParameters(MatrixParameters):
+    """Parameters of grouped kernels. Descriptors hold the values that differ between items."""
+
+    @property
+    def declared(self) -> list[Parameters]:
+        return [
+            *addresses(self.c.problem),
+            Parameters("u64", ("table",), lambda x: (self._table(x),)),
+            Parameters("u32", ("items",), lambda x: (len(items_of(x.p).items),), same_line=True),
+            given(self.arithmetic.type, "alpha", "beta"),
+            *self.packing.product_parameters,
+        ]
+
+    def _table(self, launched: Launched) -> int | GroupTable:
+        """The descriptor table: its offset in the workspace if a kernel makes it."""
+        assert isinstance(self.scheduler, GroupedScheduler)
+        made = launched.buffers.packed.get("table")
+        return GroupTable(self.scheduler.table, items_of(launched.p)) if made is None else made
