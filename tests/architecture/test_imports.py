@@ -42,7 +42,7 @@ def owners() -> dict[str, list[str]]:
 
 
 def test_the_page_draws_layers() -> None:
-    assert {"", "codegen", "emulator", "emulator.ops", "operations", "tuning"} <= set(layers())
+    assert {"", "codegen", "emulator", "emulator.ops", "families.wgmma", "operations", "tuning"} <= set(layers())
 
 
 @pytest.mark.parametrize("package", layers())

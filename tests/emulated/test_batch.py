@@ -12,7 +12,7 @@ from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.parts import scheduler as grid_scheduler
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.wgmma import scheduler
+from ptxgen.families.wgmma.matrix import scheduler
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device

@@ -14,36 +14,30 @@ from ptxgen.codegen.parts.pdl import Pdl
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.source import Launch
 from ptxgen.families.wgmma import bf16x3, grouped_rows
-from ptxgen.families.wgmma.epilogue import Epilogue, c_barriers
+from ptxgen.families.wgmma.c_runs import RunAddressing
+from ptxgen.families.wgmma.conv.im2col_loads import Im2colLoads
+from ptxgen.families.wgmma.conv.phase_images import PhaseInterleaving, stores_by_phase
+from ptxgen.families.wgmma.conv.phases import MergedPhaseScheduler, PhaseBatch, PhasedLoads, PhaseScheduler
+from ptxgen.families.wgmma.conv.row_taps import RowTapLoads, with_row_taps
+from ptxgen.families.wgmma.conv.tiled_wgrad import TiledWgradLoads, unpacked
+from ptxgen.families.wgmma.conv.wgrad_loads import ImageWgradLoads, WgradLoads
 from ptxgen.families.wgmma.geometry import WgmmaGeometry
-from ptxgen.families.wgmma.grouped_loads import GroupedLoads
-from ptxgen.families.wgmma.grouped_scheduler import GroupedTileScheduler, cluster_tile
-from ptxgen.families.wgmma.im2col_plan import (
-    Im2colLoads,
-    ImageWgradLoads,
-    PhaseBatch,
-    PhasedLoads,
-    RowTapLoads,
-    RunAddressing,
-    WgradLoads,
-    unpacked,
-    with_row_taps,
-)
+from ptxgen.families.wgmma.grouped.loads import GroupedLoads
+from ptxgen.families.wgmma.grouped.scheduler import GroupedTileScheduler, cluster_tile
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
-from ptxgen.families.wgmma.loads import MatrixLoads
-from ptxgen.families.wgmma.mainloop import Mainloop, Pipeline
+from ptxgen.families.wgmma.matrix.epilogue import Epilogue, c_barriers
+from ptxgen.families.wgmma.matrix.loads import MatrixLoads
+from ptxgen.families.wgmma.matrix.mainloop import Mainloop, Pipeline
+from ptxgen.families.wgmma.matrix.parameters import MEANINGS, TmaParameters
+from ptxgen.families.wgmma.matrix.reduction import ClusterReduction, SplitKFixup
+from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
+from ptxgen.families.wgmma.matrix.tensor_batch import TensorBatch
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, packs, realigns
-from ptxgen.families.wgmma.pack_channels import ChannelPacking
-from ptxgen.families.wgmma.pack_merged_filters import MergedFilterPacking
-from ptxgen.families.wgmma.pack_pixels import PixelPacking
-from ptxgen.families.wgmma.pack_rows import RowPacking
-from ptxgen.families.wgmma.parameters import MEANINGS, TmaParameters
-from ptxgen.families.wgmma.phase_images import PhaseInterleaving, stores_by_phase
-from ptxgen.families.wgmma.reduction import ClusterReduction, SplitKFixup
-from ptxgen.families.wgmma.scheduler import MergedPhaseScheduler, PhaseScheduler, TileScheduler
-from ptxgen.families.wgmma.split_bf16x3 import SplitPacking
-from ptxgen.families.wgmma.tensor_batch import TensorBatch
-from ptxgen.families.wgmma.tiled_wgrad import TiledWgradLoads
+from ptxgen.families.wgmma.packing.channels import ChannelPacking
+from ptxgen.families.wgmma.packing.merged_filters import MergedFilterPacking
+from ptxgen.families.wgmma.packing.pixels import PixelPacking
+from ptxgen.families.wgmma.packing.rows import RowPacking
+from ptxgen.families.wgmma.packing.split_bf16x3 import SplitPacking
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import PaddedPixels, im2col
 from ptxgen.lowering.kernel_problem import KernelProblem

@@ -24,8 +24,8 @@ from ptxgen.codegen.parts.parameters import (
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.families.wgmma.operand_packing import mapped, packed_operand, packs, row_copy, transposes
+from ptxgen.families.wgmma.packing.transpose_kernel import TransposeKernel
 from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
-from ptxgen.families.wgmma.transpose_kernel import TransposeKernel
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 CHUNK = 16  #: bytes that a thread copies at once

@@ -13,7 +13,7 @@ from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.wgmma import bf16x3, promotion
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, WgmmaGeometry, stage_depth
 from ptxgen.families.wgmma.layout import ADDRESS_MASK, OperandPath, Product
-from ptxgen.families.wgmma.rs_fragments import (
+from ptxgen.families.wgmma.matrix.rs_fragments import (
     BYTE_ROWS,
     WGMMA_NEXT_ROW,
     WGMMA_ROWS,
@@ -21,8 +21,8 @@ from ptxgen.families.wgmma.rs_fragments import (
     Fragments,
     Term,
 )
-from ptxgen.families.wgmma.smem_realign import Realignment
-from ptxgen.families.wgmma.split_bf16x3 import SplitOperand
+from ptxgen.families.wgmma.packing.smem_realign import Realignment
+from ptxgen.families.wgmma.packing.split_bf16x3 import SplitOperand
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 

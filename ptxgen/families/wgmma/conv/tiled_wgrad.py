@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.source import TensorMap
-from ptxgen.families.wgmma.geometry import tiled_channels
-from ptxgen.families.wgmma.im2col_plan import Im2colLoads
+from ptxgen.families.wgmma.conv.im2col_loads import Im2colLoads
+from ptxgen.families.wgmma.geometry import loads_tiled, tiled_channels
 from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
-from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, im2col
+from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, im2col, with_descriptor
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 
@@ -101,3 +101,10 @@ class TiledWgradLoads(Im2colLoads):
         extents = (*pixels, channels)
         pitches = tuple(itertools.accumulate(extents, operator.mul, initial=p.element.bytes))[1:]
         return TensorMap(x.name.upper(), kind, (*extents, window.count), pitches, x.box, x.span)
+
+
+def unpacked(p: KernelProblem, c: Config) -> KernelProblem:
+    """The problem without packed copies of its operands, if ``c`` loads these from where they are."""
+    if im2col(p) is None or im2col(p).unpacked is None or not loads_tiled(p, c):
+        return p
+    return with_descriptor(p, im2col(p).unpacked)

@@ -10,7 +10,7 @@ from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.vectorized import integer
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, length, resident_blocks
-from ptxgen.lowering.im2col_descriptor import im2col, tma_n
+from ptxgen.lowering.im2col_descriptor import tma_n
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
@@ -138,26 +138,3 @@ class TileScheduler(Part):
         tiles = f"tiles of {self.x_extent[1:]}" + (f" x {self.cluster_k}" if self.cluster_k > 1 else "")
         last = self.grid_z_text
         return f"(tiles, 1, {last})" if self.linear else f"({tiles}, tiles of {self.y_extent[1:]}, {last})"
-
-
-@dataclass(frozen=True)
-class MergedPhaseScheduler(TileScheduler):
-    """The tiles of a strided input gradient whose phases are columns of C."""
-
-    def gemms(self, p: KernelProblem) -> tuple[KernelProblem, ...]:
-        return (p,)
-
-
-@dataclass(frozen=True)
-class PhaseScheduler(TileScheduler):
-    """The tiles of all phases of a strided input gradient, in one launch."""
-
-    grid_z_text = "phases"
-
-    def gemms(self, p: KernelProblem) -> tuple[KernelProblem, ...]:
-        return (p,)
-
-    def grid(self, p: KernelProblem, items: int) -> tuple[int, int, int]:
-        """The grid of a launch of all phases."""
-        assert im2col(p) is not None
-        return super().grid(p, len(im2col(p).phases))

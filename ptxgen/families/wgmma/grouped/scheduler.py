@@ -9,7 +9,7 @@ from ptxgen.codegen.grouped.descriptor_table import HEADER, DescriptorTable
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.families.wgmma.geometry import resident_blocks
 from ptxgen.families.wgmma.grouped_rows import FAR
-from ptxgen.families.wgmma.scheduler import TileScheduler
+from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 

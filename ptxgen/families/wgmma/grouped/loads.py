@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ptxgen.codegen.source import TensorMap
 from ptxgen.families.wgmma import grouped_rows
 from ptxgen.families.wgmma.layout import OperandPath
-from ptxgen.families.wgmma.loads import MatrixLoads
+from ptxgen.families.wgmma.matrix.loads import MatrixLoads
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 

@@ -11,7 +11,7 @@ from ptxgen.codegen.launches.packing import ROW
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.source import Step
-from ptxgen.families.wgmma.pack_channels import CHUNK, WORD, ChannelPacking, image_copy
+from ptxgen.families.wgmma.packing.channels import CHUNK, WORD, ChannelPacking, image_copy
 from ptxgen.lowering.im2col_descriptor import MergedFilters
 from ptxgen.lowering.kernel_problem import KernelProblem
 

@@ -15,6 +15,7 @@ from ptxgen.codegen.parts import epilogue
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.vectorized import WARP, log2
 from ptxgen.families.wgmma import grouped_rows
+from ptxgen.families.wgmma.c_runs import RunLayout, run_layouts
 from ptxgen.families.wgmma.geometry import (
     COLUMNS,
     ROWS,
@@ -24,9 +25,8 @@ from ptxgen.families.wgmma.geometry import (
     prefetch_barriers,
     widest,
 )
-from ptxgen.families.wgmma.im2col_plan import RunLayout, run_layouts
 from ptxgen.families.wgmma.layout import ATOM
-from ptxgen.families.wgmma.mainloop import Mainloop
+from ptxgen.families.wgmma.matrix.mainloop import Mainloop
 from ptxgen.families.wgmma.operand_packing import boxed
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col

@@ -13,8 +13,8 @@ from ptxgen.families.wgmma import bf16x3
 from ptxgen.families.wgmma.geometry import WARPGROUP, WgmmaGeometry
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
 from ptxgen.families.wgmma.operand_packing import realigns
-from ptxgen.families.wgmma.smem_realign import RealignedOperand
-from ptxgen.families.wgmma.split_bf16x3 import SplitOperand
+from ptxgen.families.wgmma.packing.smem_realign import RealignedOperand
+from ptxgen.families.wgmma.packing.split_bf16x3 import SplitOperand
 from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
 from ptxgen.lowering.kernel_problem import KernelProblem
 

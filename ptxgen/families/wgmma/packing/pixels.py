@@ -9,7 +9,7 @@ from functools import cached_property
 from ptxgen.codegen.launches.c_kernels import AUX_KERNEL_THREADS
 from ptxgen.codegen.launches.packing import ROW
 from ptxgen.codegen.registers import Tile, braces
-from ptxgen.families.wgmma.pack_channels import CHUNK, WORD, ChannelPacking, OperandCopy, image_copy
+from ptxgen.families.wgmma.packing.channels import CHUNK, WORD, ChannelPacking, OperandCopy, image_copy
 from ptxgen.lowering.im2col_descriptor import PaddedPixels
 
 

@@ -18,12 +18,12 @@ from ptxgen.codegen.parts.parameters import (
 )
 from ptxgen.codegen.source import TensorMap
 from ptxgen.families.wgmma import grouped_rows
-from ptxgen.families.wgmma.epilogue import Epilogue
 from ptxgen.families.wgmma.layout import OperandPath
-from ptxgen.families.wgmma.loads import MatrixLoads
-from ptxgen.families.wgmma.scheduler import TileScheduler
-from ptxgen.families.wgmma.smem_realign import RealignedOperand
-from ptxgen.families.wgmma.tensor_batch import TensorBatch
+from ptxgen.families.wgmma.matrix.epilogue import Epilogue
+from ptxgen.families.wgmma.matrix.loads import MatrixLoads
+from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
+from ptxgen.families.wgmma.matrix.tensor_batch import TensorBatch
+from ptxgen.families.wgmma.packing.smem_realign import RealignedOperand
 from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import tma_n

@@ -10,8 +10,8 @@ from ptxgen.codegen.parts.part import Allocator, Part
 from ptxgen.codegen.registers import Tile
 from ptxgen.families.wgmma.geometry import WARPGROUP, WgmmaGeometry, batch, owners
 from ptxgen.families.wgmma.layout import SumSlot, in_batches
-from ptxgen.families.wgmma.mainloop import Mainloop
-from ptxgen.families.wgmma.scheduler import TileScheduler
+from ptxgen.families.wgmma.matrix.mainloop import Mainloop
+from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 GROUP_BYTES = 16 * WARPGROUP  #: bytes of a warpgroup's sums of 8 columns

@@ -1,0 +1,217 @@
+"""Loads of convolutions: im2col tensor maps load windows of images, so that no kernel writes the im2col matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.launches.launched import Launched
+from ptxgen.codegen.parts.addressing import multiplier
+from ptxgen.codegen.parts.parameters import Parameters
+from ptxgen.codegen.source import PixelBox, TensorMap
+from ptxgen.families.wgmma.c_runs import RunLayout, run_layouts
+from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
+from ptxgen.families.wgmma.matrix.loads import MatrixLoads
+from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED
+from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, im2col, tma_n
+from ptxgen.lowering.kernel_problem import KernelProblem
+
+#: parameters of an axis of the images
+PER_AXIS = ("positions", "lower_corner", "stride", "taps", "filter_extent", "dilation")
+
+
+class Im2colPixels(OperandPath):
+    """Images whose rows are pixels and whose K is contiguous: a unit is some channels of one tap."""
+
+    tma_mode = "im2col"
+
+    def __init__(
+        self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
+    ) -> None:
+        super().__init__(role, name, loads.geometry, config, base, multicast)
+        self.tma_rank = loads.window.rank
+        self.boxes = [Box(b.offset, 0, n) for n, b in enumerate(self.boxes)]
+        self.pixel = "".join(f", %pixel{a}" for a in loads.axes)
+        self.copy_operands = ", {" + ", ".join(f"%im2col_offset{a}" for a in loads.axes) + "}" + self.copy_operands
+
+    def inner_coordinate(self, b: Box, first: str) -> str:
+        return "%channel"
+
+    def coordinates(self, b: Box, first: str) -> str:
+        return f"%inner_coord{self.pixel}, %image"
+
+
+class FilterTaps(OperandPath):
+    """Filters, one after the other, each of taps of channels: contiguous along K, or along the other side."""
+
+    def __init__(
+        self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
+    ) -> None:
+        super().__init__(role, name, loads.geometry, config, base, multicast)
+        self.tma_rank = 3
+        self.filter_tap = loads.filter_tap
+        if self.kmajor:
+            self.boxes = [Box(b.offset, 0, n) for n, b in enumerate(self.boxes)]
+            self.box = (self.box[0], 1, self.box[1])
+        else:
+            unit_bytes = loads.unit * self.span
+            self.boxes = [
+                Box(b.offset + n * unit_bytes, b.inner, n) for n in range(self.depth // loads.unit) for b in self.boxes
+            ]
+            self.box = (self.box[0], 1, loads.unit)
+
+    def inner_coordinate(self, b: Box, first: str) -> str:
+        return "%channel" if self.kmajor else first
+
+    def tap(self, b: Box) -> str:
+        """Register with the number of a box's tap in the filter."""
+        return "%box_tap" if self.tap_offset(b) else self.filter_tap
+
+    def coordinates(self, b: Box, first: str) -> str:
+        return f"%inner_coord, {self.tap(b)}, {first if self.kmajor else '%channel'}"
+
+
+class Im2colColumns(OperandPath):
+    """Images whose columns are taps of channels, contiguous, and whose rows, along K, are pixels."""
+
+    tma_mode = "im2col"
+
+    def __init__(
+        self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
+    ) -> None:
+        super().__init__(role, name, loads.geometry, config, base, multicast)
+        self.axes = loads.axes
+        self.tma_rank = loads.window.rank
+        self.pixel = "".join(f", %pixel{a}" for a in self.axes)
+        #: first column of each box, from the tile's first
+        self.columns = [b.inner for b in self.boxes]
+        self.boxes = [Box(b.offset, 0) for b in self.boxes]
+
+    def inner_coordinate(self, b: Box, first: str) -> str:
+        return f"%channel{self.boxes.index(b)}"
+
+    def coordinates(self, b: Box, first: str) -> str:
+        return f"%inner_coord{self.pixel}, %image"
+
+    def trailing_operands(self, b: Box) -> str:
+        offsets = ", ".join(f"%im2col_offset{self.boxes.index(b) * len(self.axes) + a}" for a in self.axes)
+        return f", {{{offsets}}}{self.copy_operands}"
+
+
+@dataclass(frozen=True)
+class Im2colLoads(MatrixLoads):
+    """Loads of the forward convolution, and of the gradient of images where the stride is one: K is taps of
+    channels."""
+
+    template = "addr/im2col.mako"
+
+    @property
+    def window(self) -> Im2colDescriptor:
+        window: Im2colDescriptor | None = im2col(self.problem)
+        assert window is not None
+        return window
+
+    @property
+    def filter_tap(self) -> str:
+        """The register with the tap's number in the filter."""
+        return "%filter_tap" if self.flipped else "%tap"
+
+    @property
+    def flipped(self) -> bool:
+        """Whether the filter's last tap is multiplied by the first pixel."""
+        return self.window.flipped
+
+    @property
+    def unit(self) -> int:
+        """Extent of K that one box loads."""
+        return int(self.geometry.unit)
+
+    @property
+    def units(self) -> int:  # type: ignore[override]
+        return self.config.u // self.unit
+
+    @property
+    def axes(self) -> range:
+        """The axes of the images, the innermost first."""
+        return range(len(self.window.extents))
+
+    @property
+    def splits_k(self) -> bool:
+        return self.config.kg * self.config.cluster_k > 1
+
+    def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
+        kind = Im2colPixels if name == self.window.side else FilterTaps
+        return kind(self, role, name, self.config, base, multicast)
+
+    @property
+    def dividers(self) -> list[str]:
+        """Run-time numbers that the kernel divides by, each as a multiplier and a shift."""
+        positions = [f"positions{a}" for a in self.axes]
+        return positions + (["units_per_tap", *(f"taps{a}" for a in self.axes[:-1])] if self.splits_k else [])
+
+    @property
+    def runs(self) -> list[RunLayout]:
+        """The run layouts of rows and columns of C, if C is not a matrix."""
+        return run_layouts(self.problem)
+
+    @property
+    def parameters(self) -> list[Parameters]:
+        return [
+            Parameters("u32", ("channels", "taps", "units_per_tap"), lambda x: self._counts(x.p)),
+            *map(self._of_axis, self.axes),
+            *map(self._of_divider, self.dividers),
+            *(self._of_run(n, run) for n, run in enumerate(self.runs)),
+        ]
+
+    def _counts(self, p: KernelProblem) -> tuple[int, int, int]:
+        x = im2col(p)
+        # the coordinate after the last channel must be a multiple of 16 bytes too
+        chunk = max(TMA_ALIGNED // p.element.bytes, 1)
+        channels = x.channels if x.wgrad else -(-x.channels // chunk) * chunk
+        return channels, x.tap_count, self.divisors(x)["units_per_tap"]
+
+    def _of_axis(self, a: int) -> Parameters:
+        def values(launched: Launched) -> Iterator[int]:
+            x = im2col(launched.p)
+            filter_extent = x.taps[a] * x.dilation[a]
+            numbers = (x.positions[a], x.lower[a], x.steps[a], x.taps[a], filter_extent, x.dilation[a])
+            return (n & 0xFFFFFFFF for n in numbers)
+
+        return Parameters("u32", tuple(f"{name}{a}" for name in PER_AXIS), values)
+
+    def _of_divider(self, name: str) -> Parameters:
+        names = (f"magic_{name}", f"shift_{name}")
+        return Parameters("u32", names, lambda x: multiplier(self.divisors(im2col(x.p))[name]))
+
+    def _of_run(self, n: int, run: RunLayout) -> Parameters:
+        return Parameters("u32", run.parameters, lambda x: run.values((im2col(x.p).result or ())[n]))
+
+    def divisors(self, x: Im2colDescriptor) -> dict[str, int]:
+        """The values of ``dividers``, and of others."""
+        divisors = {"channels": x.channels, "units_per_tap": -(-x.channels // self.unit)}
+        divisors.update((f"positions{a}", x.positions[a]) for a in self.axes)
+        divisors.update((f"taps{a}", x.taps[a]) for a in self.axes)
+        return divisors
+
+    def box_text(self, x: OperandPath) -> str:
+        return f"{x.box[0]} x {x.box[-1]}" + (" pixels" if x.name == self.window.side else "")
+
+    def tensor_map(self, p: KernelProblem, x: OperandPath, kind: str) -> TensorMap:
+        window, size = im2col(p), p.element.bytes
+        assert window is not None
+        if isinstance(x, Im2colPixels | Im2colColumns):
+            return im2col_map(window, x, kind, size)
+        along = tma_n(p) if x.name == "b" else p.m
+        inner, outer = (window.channels, along) if x.kmajor else (along, window.channels)
+        taps = window.tap_count * window.row_taps
+        pitches = (window.row * size, window.row * size * taps)
+        return TensorMap(x.name.upper(), kind, (inner, taps, outer), pitches, x.box, x.span)
+
+
+def im2col_map(window: Im2colDescriptor, x: OperandPath, kind: str, size: int) -> TensorMap:
+    """The im2col map of images, in boxes of ``x``."""
+    pitches = tuple(n * size for n in window.pitches)
+    extents = (window.channels, *window.extents, window.count)
+    pixel_box = PixelBox(window.lower, window.upper, window.steps)
+    return TensorMap(x.name.upper(), kind, extents, tuple(pitches), x.box, x.span, pixel_box)

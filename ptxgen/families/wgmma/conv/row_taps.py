@@ -1,0 +1,69 @@
+"""Loads of convolutions whose stages have pixels that all taps of a filter row read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxgen.codegen.config.config import Config
+from ptxgen.families.wgmma.conv.im2col_loads import FilterTaps, Im2colLoads, Im2colPixels
+from ptxgen.families.wgmma.conv.phases import PhasedLoads
+from ptxgen.families.wgmma.geometry import STEP, stage_depth
+from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
+from ptxgen.lowering.im2col_descriptor import im2col, with_descriptor
+from ptxgen.lowering.kernel_problem import KernelProblem
+
+
+class RowTapPixels(Im2colPixels):
+    """Images whose pixels all taps of a filter row read, from shared memory: a box has a tile and its halo. The rows of
+    tap n begin n pixels later; wgmma swizzles by addresses, so an operand may begin at any row."""
+
+    def __init__(
+        self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
+    ) -> None:
+        super().__init__(loads, role, name, config, base, multicast)
+        self.box = (self.box[0], self.box[1] + loads.window.row_taps - 1)
+        self.tx_bytes = self.box[0] * self.box[1] * self.element
+
+    def k_step_offset(self, k: int) -> int:
+        tap, inner = divmod(k * STEP, self.span)
+        return tap * self.span + inner
+
+
+class RowTapFilters(FilterTaps):
+    """Filters of a row of taps: a stage has them in the order of the pixels that they are multiplied by."""
+
+    def __init__(
+        self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
+    ) -> None:
+        super().__init__(loads, role, name, config, base, multicast)
+        last = loads.window.row_taps - 1
+        self.tap_offsets = {b.offset: last - b.unit if loads.flipped else b.unit for b in self.boxes}
+        self.boxes = [Box(b.offset, b.inner) for b in self.boxes]
+
+    def tap_offset(self, b: Box) -> int:
+        return self.tap_offsets[b.offset]
+
+
+@dataclass(frozen=True)
+class RowTapLoads(PhasedLoads):
+    """Loads of a convolution whose stages have a row of filter taps: K is rows of taps, of channels."""
+
+    template = "addr/row_taps.mako"
+    units = 1
+
+    def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
+        if name == self.window.side:
+            return RowTapPixels(self, role, name, self.config, base, multicast)
+        deep = self.config.replace(u=stage_depth(self.config))
+        return RowTapFilters(self, role, name, deep, base, multicast)
+
+
+def with_row_taps(p: KernelProblem, c: Config) -> KernelProblem:
+    """The problem whose taps are rows of filter taps, if ``c`` asks for it: its pixels have a halo."""
+    x = im2col(p)
+    if c.row_taps == 1 or x is None or x.row_taps > 1:
+        return p
+    shared = x.with_row_taps(p.operand("C").access.ld)
+    if x.side == "a":
+        return with_descriptor(p.with_extents("A", m=x.halo_pixels), shared)
+    return with_descriptor(p.with_extents("BC", n=x.halo_pixels), shared)

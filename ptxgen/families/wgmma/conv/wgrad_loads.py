@@ -1,0 +1,96 @@
+"""Loads of weight gradients whose images im2col tensor maps load: K is pixels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.parts.parameters import Parameters
+from ptxgen.codegen.source import TensorMap
+from ptxgen.families.wgmma.conv.im2col_loads import Im2colColumns, Im2colLoads
+from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
+from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, im2col
+from ptxgen.lowering.kernel_problem import KernelProblem
+
+
+@dataclass(frozen=True)
+class WgradLoads(Im2colLoads):
+    """Loads of the gradient of filters: K is pixels."""
+
+    template = "addr/wgrad_im2col.mako"
+    units = 1
+
+    def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
+        if name != self.window.side:
+            return OperandPath(role, name, self.geometry, self.config, base, multicast)
+        return Im2colColumns(self, role, name, self.config, base, multicast)
+
+    @property
+    def dividers(self) -> list[str]:
+        return ["channels", *(f"positions{a}" for a in self.axes), *(f"taps{a}" for a in self.axes[:-1])]
+
+    def tensor_map(self, p: KernelProblem, x: OperandPath, kind: str) -> TensorMap:
+        if isinstance(x, Im2colColumns):
+            return super().tensor_map(p, x, kind)
+        assert im2col(p) is not None
+        along = p.n if x.name == "b" else p.m
+        extents = (p.k, along) if x.kmajor else (along, p.k)
+        return TensorMap(x.name.upper(), kind, extents, (im2col(p).row * p.element.bytes,), x.box, x.span)
+
+
+class ImageGradients(OperandPath):
+    """Gradients of results: a box has pixels of an image, and filters."""
+
+    def __init__(
+        self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
+    ) -> None:
+        super().__init__(role, name, loads.geometry, config, base, multicast)
+        self.tma_rank = 3
+        self.box = (*self.box, 1)
+
+    def inner_coordinate(self, b: Box, first: str) -> str:
+        return "%position"
+
+    def coordinates(self, b: Box, first: str) -> str:
+        return f"%inner_coord, {first}, %image"
+
+
+@dataclass(frozen=True)
+class ImageWgradLoads(WgradLoads):
+    """Loads of the gradient of filters: K is pixels, those of each image padded to whole stages."""
+
+    template = "addr/wgrad_by_image.mako"
+
+    def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
+        if name == self.window.side:
+            return super().operand(role, name, base, multicast)
+        return ImageGradients(self, role, name, self.config, base, multicast)
+
+    @property
+    def dividers(self) -> list[str]:
+        return [*super().dividers, "stages_per_image"]
+
+    def divisors(self, x: Im2colDescriptor) -> dict[str, int]:
+        stages = -(-math.prod(x.positions) // self.config.u)
+        return {**super().divisors(x), "stages_per_image": stages}
+
+    @property
+    def parameters(self) -> list[Parameters]:
+        names = ("stages_per_image", "image_pixels")
+        return [*super().parameters, Parameters("u32", names, lambda x: self._images(im2col(x.p)))]
+
+    def _images(self, x: Im2colDescriptor) -> tuple[int, int]:
+        return self.divisors(x)["stages_per_image"], math.prod(x.positions)
+
+    def box_text(self, x: OperandPath) -> str:
+        return f"{x.box[0]} pixels x {x.box[1]}" if isinstance(x, ImageGradients) else super().box_text(x)
+
+    def tensor_map(self, p: KernelProblem, x: OperandPath, kind: str) -> TensorMap:
+        if not isinstance(x, ImageGradients):
+            return super().tensor_map(p, x, kind)
+        window = im2col(p)
+        assert window is not None
+        filters, row = p.n if x.name == "b" else p.m, window.row * p.element.bytes
+        extents = (math.prod(window.positions), filters, window.count)
+        return TensorMap(x.name.upper(), kind, extents, (row, row * filters), x.box, x.span)

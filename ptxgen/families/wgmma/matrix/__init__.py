@@ -1,0 +1,1 @@
+"""Kernels of plain products: loads by TMA, main loop, reductions, epilogue, tile scheduler and parameters."""
