@@ -91,6 +91,11 @@ class Plan:
         raise NotImplementedError
 
     @property
+    def numbers(self) -> str:
+        """The numbers that are parameters of the main kernel, for the header."""
+        return f"{self.source_problem.RUNTIME_PARAMETERS}, alpha and beta"
+
+    @property
     def accesses(self) -> str:
         """The widths of global accesses, for the header."""
         c = self.config

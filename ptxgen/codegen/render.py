@@ -111,7 +111,7 @@ def header(plan: Plan, choice: str = "") -> list[str]:
     c = plan.config
     lines = [
         *plan.source_problem.description,
-        f"{plan.source_problem.RUNTIME_PARAMETERS}, alpha and beta are parameters; {plan.accesses}",
+        f"{plan.numbers} are parameters; {plan.accesses}",
         *(("requires " if n == 0 else "         ") + line for n, line in enumerate(plan.preconditions)),
         "",
         f"version  ptxgen {__version__}",

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ptxgen.lowering.algebra import PLUS_TIMES, Algebra
-from ptxgen.lowering.sink import StoreTile
 from ptxgen.problem.base import SUMS
 from ptxgen.problem.dtypes import Dtype, dtype
 
@@ -25,6 +24,25 @@ class Extents:
     def results(self) -> Any:
         """Elements that the kernels compute; 0: there is nothing to launch."""
         raise NotImplementedError
+
+    @property
+    def flops(self) -> Any:
+        raise NotImplementedError
+
+    @property
+    def sizes(self) -> tuple[Any, ...]:
+        """The extents that tell near problems of an operation from far ones."""
+        raise NotImplementedError
+
+    @property
+    def batch(self) -> Any:
+        """Items of one shape."""
+        return 1
+
+    @property
+    def item(self) -> tuple[Any, Any]:
+        """The results of one item, and the terms of the sum of each."""
+        return self.results, 1
 
     def representative(self) -> Extents:
         """The extents of all problems of a class that differ in these only."""
@@ -43,6 +61,14 @@ class GemmExtents(Extents):
     @property
     def results(self) -> Any:
         return self.batch * self.m * self.n
+
+    @property
+    def sizes(self) -> tuple[Any, ...]:
+        return self.m, self.n, self.k
+
+    @property
+    def item(self) -> tuple[Any, Any]:
+        return self.m * self.n, self.k
 
     @property
     def reduction(self) -> Any:
@@ -163,7 +189,7 @@ class KernelProblem:
     from has checked them.
 
     ``name``: names the kernels, as ``gemm_f32_nt``; ``extents``; ``operands``, ``outputs``: with their access modes;
-    ``compute``: the arithmetic of products and sums; ``sink``: where the tiles go; ``deterministic``: the order of
+    ``compute``: the arithmetic of products and sums; ``sink``: a ``Sink``, where the results go; ``deterministic``: the order of
     summation must not depend on timing. ``moved``: lower bound of the bytes moved.
 
     ``parts``: products of other extents that the same kernel computes, each in launches of its own, the largest first;
@@ -176,7 +202,7 @@ class KernelProblem:
     operands: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
     compute: str
-    sink: StoreTile
+    sink: Any
     algebra: Algebra = PLUS_TIMES
     deterministic: bool = False
     moved: Any = field(default=0, compare=False)

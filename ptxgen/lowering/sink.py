@@ -1,12 +1,26 @@
-"""Where the tiles of a kernel go: a tile is stored to C, with an epilogue."""
+"""Where the results of a kernel go: a tile is stored to C, with an epilogue."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, EPILOGUE_OPERANDS
 from ptxgen.problem.dtypes import Dtype, dtype
+
+
+class Sink(Protocol):
+    """Where the results of a kernel go. ``needs``: what a family must provide."""
+
+    needs: ClassVar[frozenset[str]]
+
+    @property
+    def arithmetic(self) -> str:
+        """The type of alpha and beta, and of what is computed of the results."""
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """The names of the arrays that it reads, in the order of the kernel parameters."""
 
 
 @dataclass(frozen=True)

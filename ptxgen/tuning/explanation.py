@@ -227,10 +227,10 @@ def _distance(p: Problem, q: Problem) -> float:
 
 
 @lru_cache(maxsize=1 << 15)
-def _extents(p: Problem) -> tuple[int, int, int, int]:
-    """m, n, k and batch of the GEMM that kernels compute, each at least 1."""
-    x = lower(p)
-    return max(int(x.m), 1), max(int(x.n), 1), max(int(x.k), 1), max(int(x.batch), 1)
+def _extents(p: Problem) -> tuple[int, ...]:
+    """The extents of the kernel problem (of a GEMM m, n, k) and the batch, each at least 1."""
+    x = lower(p).extents
+    return tuple(max(int(extent), 1) for extent in (*x.sizes, x.batch))
 
 
 def _comparable(problem: Problem, others: Iterable[Problem]) -> list[Problem]:

@@ -29,7 +29,7 @@ from ptxgen.families import registry
 from ptxgen.families.common.geometry import geometry
 from ptxgen.families.common.rules import reducible, rules_of
 from ptxgen.lowering.descriptor_table import grouped
-from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.kernel_problem import GemmExtents, KernelProblem
 from ptxgen.problem.device import Device
 
 Ints = NDArray[np.int64]
@@ -42,8 +42,12 @@ NEUTRAL = 1 << 15  #: an extent that no rule rejects
 
 @lru_cache(maxsize=32)
 def neutral(p: KernelProblem) -> KernelProblem:
-    """The problem with neutral extents: equal for problems of the same types, layout, alignment and address modes."""
-    p = p.representative.with_extents(m=NEUTRAL, n=NEUTRAL, k=NEUTRAL, batch=1)
+    """The problem with neutral extents: equal for problems of the same types, layout, alignment and address modes. A
+    problem that is no product of matrices: its representative."""
+    p = p.representative
+    if not isinstance(p.extents, GemmExtents):
+        return p
+    p = p.with_extents(m=NEUTRAL, n=NEUTRAL, k=NEUTRAL, batch=1)
     for x in (*p.operands, *p.outputs):
         p = p.with_access(x.name, stride=0, aligned=x.access.vec * x.element.bytes)
     return p

@@ -26,7 +26,7 @@ from ptxgen.families.common.feature_values import log
 from ptxgen.families.common.geometry import WARP, geometry
 from ptxgen.families.common.space import Base, Candidates, Part
 from ptxgen.families.registry import Family
-from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.kernel_problem import GemmExtents, KernelProblem
 from ptxgen.problem.device import Device
 
 Floats = NDArray[np.float32]
@@ -231,6 +231,21 @@ def _row_alignment(p: KernelProblem, operand: str) -> Any:
     return (bits & -bits).bit_length() - 1
 
 
+def _of_matrices(p: KernelProblem) -> dict[str, Any]:
+    """The features of a product of matrices, which are 0 for other problems."""
+    return {
+        "m": log(p.m),
+        "n": log(p.n),
+        "k": log(p.k),
+        "kmajor_a": p.layout[0] == "N",
+        "kmajor_b": p.layout[1] == "T",
+        "epilogue_ops": len(p.sink.ops),
+        "row_alignment_a": _row_alignment(p, "A"),
+        "row_alignment_b": _row_alignment(p, "B"),
+        "row_alignment_c": _row_alignment(p, "C"),
+    }
+
+
 def _extent(names: tuple[str, ...], p: KernelProblem, c: Columns, g: Geometry, d: Device, roofline: float) -> list[Any]:
     """The columns of the features ``names`` of the block of extents and slices; of ``c`` only tiles and slices are
     read."""
@@ -240,24 +255,16 @@ def _extent(names: tuple[str, ...], p: KernelProblem, c: Columns, g: Geometry, d
         "splitk": c.splitk,
         "raster_group": c.raster_group,
         "store_policy": c.store_policy,
-        "m": log(p.m),
-        "n": log(p.n),
-        "k": log(p.k),
         "blocks": log(g.blocks),
         "problem_intensity": log(p.flops / max(p.bytes, 1)),
         "flops": log(p.flops),
         "roofline": log(roofline),
         "element": p.element.bytes,
         "accumulator": p.accumulator.bytes,
-        "kmajor_a": p.layout[0] == "N",
-        "kmajor_b": p.layout[1] == "T",
         "l2_evict_first": family.column(c, "l2_evict_first"),
         "output": p.output.bytes,
         "significand_bits": -math.log2(p.element.roundoff) if p.element.roundoff else 8,
-        "epilogue_ops": len(p.sink.ops),
-        "row_alignment_a": _row_alignment(p, "A"),
-        "row_alignment_b": _row_alignment(p, "B"),
-        "row_alignment_c": _row_alignment(p, "C"),
+        **(_of_matrices(p) if isinstance(p.extents, GemmExtents) else {}),
         **family.extent_features(p, c, g),
         **{name: log(getattr(d, fact)) for name, fact in zip(DEVICE, _FACTS, strict=True)},
     }

@@ -144,11 +144,11 @@ def _with_all_launches(p: KernelProblem, c: Columns, us: Floats) -> Floats:
     """The microseconds of all launches. ``us``: of the largest GEMM of ``p``. A family that reads addresses from offset
     tables launches a kernel for each phase of a strided input gradient; other families compute all phases in one
     launch."""
-    products = [x.m * x.n * x.k for x in p.gemms]
-    if len(products) < 2 or not max(products):
+    flops = [x.extents.flops for x in p.gemms]
+    if len(flops) < 2 or not max(flops):
         return us
     several = [f.code for f in registry.FAMILIES.values() if "offset_table" in f.form(p).needs]
-    return np.where(np.isin(c.family, several), us * np.float32(sum(products) / max(products)), us)
+    return np.where(np.isin(c.family, several), us * np.float32(sum(flops) / max(flops)), us)
 
 
 def microseconds(p: KernelProblem, c: Columns, d: Device) -> Any:

@@ -778,8 +778,7 @@ class Collector:
 
 
 def _has_results(problem: Problem) -> bool:
-    p = lower(problem)
-    return 0 not in (p.m, p.n)
+    return bool(lower(problem).extents.item[0])
 
 
 def summary(done: Collected) -> str:

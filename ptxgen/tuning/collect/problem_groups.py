@@ -44,5 +44,4 @@ def groups(problems: Iterable[Problem], size: int, ahead: int = READ_AHEAD) -> I
 
 
 def _extents(problem: Problem) -> tuple[float, ...]:
-    p = lower(problem)
-    return tuple(math.log2(max(extent, 1)) for extent in (p.m, p.n, p.k))
+    return tuple(math.log2(max(extent, 1)) for extent in lower(problem).extents.sizes)

@@ -37,7 +37,7 @@ def environment(driver: Driver, timing: Timing, commit: str = "") -> Environment
 
 def full_check_elements(problem: Problem) -> int:
     """The number of elements of C that a full check compares."""
-    return max(CHECKED_ELEMENTS, min(FULL_ELEMENTS, FULL_PRODUCTS // max(int(lower(problem).k), 1)))
+    return max(CHECKED_ELEMENTS, min(FULL_ELEMENTS, FULL_PRODUCTS // max(int(lower(problem).extents.item[1]), 1)))
 
 
 class Bench:

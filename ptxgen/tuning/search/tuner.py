@@ -575,8 +575,8 @@ def tune(
     if database is None:
         raise InputError("database is None; tune requires a database")
     for problem in problems:
-        if 0 in (lower(problem).m, lower(problem).n):
-            raise ShapeError(f"problem {problem.key()} has an empty C; its extents must be positive")
+        if not lower(problem).extents.item[0]:
+            raise ShapeError(f"problem {problem.key()} has an empty {problem.outputs[0]}; its extents must be positive")
     session = Session(driver, database, budget or Budget(), seed, progress or SILENT, jobs, commit, retry, deadline)
     try:
         queues = []
@@ -608,8 +608,8 @@ def similarity_class(p: Problem) -> tuple[object, ...]:
 
 
 def distance(p: Problem, q: Problem) -> float:
-    """The distance of two problems: the sum over m, n, k of |log2| of the ratio of their extents."""
-    pairs = ((getattr(lower(p), name), getattr(lower(q), name)) for name in "mnk")
+    """The distance of two problems of one operation: the sum over m, n, k of |log2| of the ratio of their extents."""
+    pairs = zip(lower(p).extents.sizes, lower(q).extents.sizes, strict=True)
     return sum(abs(math.log2(max(x, 1) / max(y, 1))) for x, y in pairs)
 
 

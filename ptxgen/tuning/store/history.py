@@ -125,14 +125,13 @@ class Ratio:
 
     @property
     def results(self) -> int:
-        """The elements of C of the GEMM that kernels compute."""
-        p = lower(self.problem)
-        return max(int(p.m) * int(p.n), 1)
+        """The results of one item of the kernel problem: of a GEMM the elements of C."""
+        return max(int(lower(self.problem).extents.item[0]), 1)
 
     @property
     def depth(self) -> int:
-        """K of the GEMM that kernels compute."""
-        return max(int(lower(self.problem).k), 1)
+        """The terms of the sum of a result: of a GEMM K."""
+        return max(int(lower(self.problem).extents.item[1]), 1)
 
 
 @dataclass(frozen=True)
