@@ -286,7 +286,8 @@ def emit(target: Target, config: ConfigOption = None, schedule: ScheduleOption =
         note(f"the configuration is {line}")
     plan = plan_for(case.problem, selection.config, device)
     fields = report.selection_fields(case, selection)
-    source = render(plan, report.choice_text(fields))
+    source, p = render(plan, report.choice_text(fields)), lower(case.problem)
+    preparation = plan.preparation(p.like(plan.problem))
     document = {
         "command": "emit",
         "device": device.name,
@@ -294,7 +295,8 @@ def emit(target: Target, config: ConfigOption = None, schedule: ScheduleOption =
         "target": source.target,
         "digest": source.digest,
         "entries": source.entries,
-        "launch": plan.launch(lower(case.problem)),
+        **({} if preparation is None else {"preparation": preparation}),
+        "launch": plan.launch(p),
         "ptx": source.text,
     }
     return Answer(document, source.text)

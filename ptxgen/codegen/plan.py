@@ -22,7 +22,7 @@ from ptxgen.codegen.parts.parameters import KernelParameters
 from ptxgen.codegen.parts.part import Part, Reduction
 from ptxgen.codegen.parts.pdl import Pdl
 from ptxgen.codegen.registers import Tile
-from ptxgen.codegen.source import Launch
+from ptxgen.codegen.source import Launch, Preparation
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 from ptxgen.problem.device import DEVICES, Device
@@ -194,9 +194,21 @@ class Plan:
         plan.source_problem = self.source_problem
         return plan
 
-    def launch(self, problem: KernelProblem) -> Launch:
-        """The steps that compute ``problem``, which must be of this plan's class."""
-        return self._launch(problem.like(self.problem))
+    def preparation(self, problem: KernelProblem) -> Preparation | None:
+        """The steps that run before launches of ``problem``, once for given addresses; None: there are none."""
+        return None
+
+    def launch(self, problem: KernelProblem, sizes: Sequence[int] = ()) -> Launch:
+        """The steps that compute ``problem``, which must be of this plan's class. ``sizes``: those that the preparation
+        has computed; none: their limits."""
+        p = problem.like(self.problem)
+        if (preparation := self.preparation(p)) is None:
+            return self._launch(p)
+        return self._launch_prepared(p, tuple(sizes) or preparation.limits)
+
+    def _launch_prepared(self, problem: KernelProblem, sizes: tuple[int, ...]) -> Launch:
+        """``launch`` of a plan that has a preparation."""
+        raise NotImplementedError
 
     def _launch(self, problem: KernelProblem) -> Launch:
         """``launch`` of the form of a problem that the plan computes."""

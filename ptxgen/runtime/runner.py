@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.render import render
 from ptxgen.codegen.source import Source, Step
-from ptxgen.errors import AssembleError, InputError
+from ptxgen.errors import AssembleError, InputError, LaunchError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.dtypes import dtype
@@ -31,18 +31,40 @@ def generate(problem: Problem, config: Config, driver: Driver) -> tuple[Plan, So
     return plan, render(plan)
 
 
+class Prepared(NamedTuple):
+    """The result of a preparation. ``sizes``: those that its steps computed."""
+
+    buffer: Allocation
+    sizes: tuple[int, ...]
+
+
 class Runner:
-    """A loaded kernel with the launch of one problem. AssembleError: the assembler rejected it."""
+    """A loaded kernel with the launch of one problem. AssembleError: the assembler rejected it.
+
+    ``prepared``: the result of the plan's preparation, on which the launch then depends; None: it has none, or ``bind``
+    runs it.
+    """
 
     def __init__(
-        self, driver: Driver, plan: Plan, kernel: Kernel, problem: Problem, workspace: Workspace | None = None
+        self,
+        driver: Driver,
+        plan: Plan,
+        kernel: Kernel,
+        problem: Problem,
+        workspace: Workspace | None = None,
+        prepared: Prepared | None = None,
     ) -> None:
-        self.driver, self.kernel, self.problem = driver, kernel, problem
+        self.driver, self.kernel, self.problem, self.prepared = driver, kernel, problem, prepared
         self.plan = plan.with_registers(kernel.registers)
         self.workspace = workspace or Workspace(driver)
-        lowered, tables = lower(problem), self.workspace.tables
-        launch = self.plan.launch(lowered).bound_to(lowered.bindings)
-        self.launch = replace(launch, steps=tuple(step.with_table_addresses(tables.of) for step in launch.steps))
+        self._lowered = lower(problem)
+        launch = self.plan.launch(self._lowered, prepared.sizes if prepared is not None else ())
+        self.launch = replace(launch, steps=self._bound(launch.steps))
+
+    def _bound(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        """The steps with the addresses of tables, on the arrays of the problem."""
+        at, names = self.workspace.tables.of, self._lowered.bindings
+        return tuple(step.with_table_addresses(at).bound_to(names) for step in steps)
 
     @property
     def tables(self) -> tuple[DeviceTable, ...]:
@@ -80,30 +102,56 @@ class Runner:
                 raise InputError(f"{name} is {value:g}; sums of {self.problem.dtype} take integers")
             if np.isfinite(value) and abs(value) > dtype(self.plan.arithmetic.type).largest:
                 raise InputError(f"{name} is {value:g}; it must fit the accumulator type, {self.plan.arithmetic.type}")
-        numbers = {"alpha": int(alpha), "beta": int(beta)} if integer else {"alpha": alpha, "beta": beta}
+        numbers: dict[str, float] = {"alpha": int(alpha), "beta": int(beta)} if integer else {"alpha": alpha, "beta": beta}
         names = (*self.problem.arrays, "W") if names is None else names
+        if self.prepared is not None:
+            numbers["P"] = self.prepared.buffer.address
         return [pack(step, names, numbers, self.driver.tensor_map) for step in self.launch.steps]
 
+    def on(self, addresses: Mapping[str, int]) -> Runner:
+        """The runner for these addresses of the problem's arrays: with the results of the preparation, which runs on
+        them now. This one, if the plan has none. LaunchError: a size exceeds its limit."""
+        preparation = self.plan.preparation(self._lowered.like(self.plan.problem))
+        if preparation is None:
+            return self
+        buffer, sizes = Allocation(self.driver, preparation.bytes), np.empty(len(preparation.limits), np.uint32)
+        values = {**addresses, "P": buffer.address}
+        for step in self._bound(preparation.steps):
+            _, parameters = pack(step, (), values, self.driver.tensor_map)
+            self.driver.launch(self.kernel, step, parameters(()))
+        self.driver.synchronize()
+        if sizes.size:
+            self.driver.download(buffer.address, sizes)
+        found = tuple(map(int, sizes))
+        if any(size > limit for size, limit in zip(found, preparation.limits, strict=True)):
+            raise LaunchError(f"sizes are {found}; they must be at most {preparation.limits}")
+        return Runner(self.driver, self.plan, self.kernel, self.problem, self.workspace, Prepared(buffer, found))
+
     def bind(self, addresses: Mapping[str, int], alpha: float = 1.0, beta: float = 0.0) -> Callable[[], None]:
-        """A function that launches every step on these addresses of the problem's arrays. It is not reentrant."""
-        prepared, driver, kernel = self.prepare(alpha, beta), self.driver, self.kernel
-        workspace, launch = self.workspace, self.launch
+        """A function that launches every step on these addresses of the problem's arrays. It is not reentrant. If the
+        plan has a preparation, that has run on them before."""
+        ready = self if self.prepared is not None else self.on(addresses)
+        return ready._bind(addresses, alpha, beta)
+
+    def _bind(self, addresses: Mapping[str, int], alpha: float, beta: float) -> Callable[[], None]:
+        """``bind`` of a runner on which a preparation has run, if there is one."""
+        prepared, driver, kernel, launch = self.prepare(alpha, beta), self.driver, self.kernel, self.launch
         bound = [addresses[name] for name in self.problem.arrays]
         current: Allocation | None = None
         steps: list[tuple[Step, bytes]] = []
 
         def launch_all() -> None:
             nonlocal current, steps
-            allocation = workspace.acquire(launch) if launch.workspace else None
+            allocation = self.workspace.acquire(launch) if launch.workspace else None
             if allocation is not current or not steps:
                 at = (*bound, allocation.address if allocation is not None else 0)
                 current, steps = allocation, [(step, parameters(at)) for step, parameters in prepared]
             for step, parameters in steps:
                 driver.launch(kernel, step, parameters)
             if allocation is not None:
-                workspace.put_back(launch, allocation)
+                self.workspace.put_back(launch, allocation)
 
-        return launch_all
+        return launch_all  # it holds the runner, and so the prepared buffer
 
     def workspace_dirty(self) -> bool:
         """Whether a workspace that must be zero after every launch has a nonzero byte."""
