@@ -194,7 +194,8 @@ class KernelProblem:
 
     ``parts``: products of other extents that the same kernel computes, each in launches of its own, the largest first;
     this one has the largest extents of them. ``forms``: the same problem with other access modes, or by another
-    algorithm; a family computes the first form that needs only what it provides.
+    algorithm; a family computes the first form that needs only what it provides. ``features``: (name, value) of those that the
+    operation gives of the problem.
     """
 
     name: str
@@ -208,6 +209,7 @@ class KernelProblem:
     moved: Any = field(default=0, compare=False)
     parts: tuple[KernelProblem, ...] = field(default=(), compare=False, repr=False)
     forms: tuple[KernelProblem, ...] = field(default=(), repr=False)
+    features: tuple[tuple[str, float], ...] = field(default=(), compare=False, repr=False)
 
     def __hash__(self) -> int:
         return self._hash

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -19,5 +20,8 @@ def lower(problem: ProblemBase) -> KernelProblem:
     """
     if isinstance(problem, KernelProblem):
         return problem
-    lowered: KernelProblem = operation_of(problem).lowering(problem)
-    return lowered
+    operation = operation_of(problem)
+    lowered: KernelProblem = operation.lowering(problem)
+    if not operation.features:
+        return lowered
+    return replace(lowered, features=tuple((name, of(problem)) for name, of in operation.features.items()))

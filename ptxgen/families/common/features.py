@@ -3,7 +3,7 @@
 Three blocks of columns: those that depend on the configuration alone (cached for a class of problems), those that
 depend on extents and slices (one row per tile and slice count), and those that depend on both. A million rows are
 gathered, not recomputed. Every axis of a registered family is a feature; a family may add others
-(``Family.features``). A model reads features by name; an axis that a family lacks has its default.
+(``Family.features``), and so may an operation (``Operation.features``). A model reads features by name; an axis that a family lacks has its default.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config.config import AXIS, PACK, REALIGN, Columns
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.vectorized import float32
+from ptxgen.errors import InputError
 from ptxgen.families import registry
 from ptxgen.families.common import perf_costs, perf_model
 from ptxgen.families.common.candidates import distinct
@@ -28,6 +29,7 @@ from ptxgen.families.common.space import Base, Candidates, Part
 from ptxgen.families.registry import Family
 from ptxgen.lowering.kernel_problem import GemmExtents, KernelProblem
 from ptxgen.problem.device import Device
+from ptxgen.problem.operation import operations
 
 Floats = NDArray[np.float32]
 
@@ -122,11 +124,19 @@ FORMER = {
 ROWS_AT_ONCE = 1 << 13  #: rows filled at a time, so that the matrix is written while it is in the cache
 
 
+def of_operations() -> tuple[str, ...]:
+    """The features that operations give of their problems."""
+    return tuple(dict.fromkeys(name for operation in operations() for name in operation.features))
+
+
 @lru_cache(maxsize=8)
-def _of_families(families: tuple[Family, ...], every: bool) -> tuple[str, ...]:
+def _names(families: tuple[Family, ...], of_problems: tuple[str, ...], every: bool) -> tuple[str, ...]:
     fixed = {"family", "operand_path", *_OWN, *_EXTENT, *_BOTH}
     axes = {a.name: a for f in families for a in f.axes if a.name not in fixed}
-    others = dict.fromkeys(name for f in families for name in f.features if name not in {*axes, *fixed})
+    if taken := sorted((set(of_problems) - set(_EXTENT)) & {*axes, *fixed}):
+        raise InputError(f"operations give features {', '.join(taken)}; these are features of configurations")
+    given = (*(name for f in families for name in f.features), *of_problems)
+    others = dict.fromkeys(name for name in given if name not in {*axes, *fixed})
     cells = {name for f in families for name in f.candidates.cell}
     own = [a for a in axes.values() if a.name not in cells and (every or a.feature)]
     counts, codes = ([a.name for a in own if a.counts is kind] for kind in (True, False))
@@ -136,15 +146,15 @@ def _of_families(families: tuple[Family, ...], every: bool) -> tuple[str, ...]:
 
 
 def all_names() -> tuple[str, ...]:
-    """The features that can be computed: every axis of a registered family, the other features that families give,
-    those that all families have, and those of the device."""
-    return _of_families(tuple(registry.FAMILIES.values()), True)
+    """The features that can be computed: every axis of a registered family, the other features that families and
+    operations give, those that all families have, and those of the device."""
+    return _names(tuple(registry.FAMILIES.values()), of_operations(), True)
 
 
 def default_names() -> tuple[str, ...]:
     """The features that a model of one device is trained on unless told otherwise: without those of the device, and
     without the axes whose ``feature`` is False."""
-    return _of_families(tuple(registry.FAMILIES.values()), False)
+    return _names(tuple(registry.FAMILIES.values()), of_operations(), False)
 
 
 @dataclass(frozen=True)
@@ -170,9 +180,13 @@ class _Blocks:
         return x if self.order is None else np.ascontiguousarray(x[:, self.order])
 
 
+def _blocks(names: tuple[str, ...]) -> _Blocks:
+    return _blocks_of(names, tuple(registry.FAMILIES.values()), of_operations())
+
+
 @lru_cache(maxsize=8)
-def _blocks(names: tuple[str, ...], families: tuple[Family, ...]) -> _Blocks:
-    late = {*_EXTENT, *DEVICE, *(name for f in families for name in f.candidates.cell)}
+def _blocks_of(names: tuple[str, ...], families: tuple[Family, ...], of_problems: tuple[str, ...]) -> _Blocks:
+    late = {*_EXTENT, *DEVICE, *of_problems, *(name for f in families for name in f.candidates.cell)}
     both = tuple(name for name in names if name in _BOTH)
     extent = tuple(name for name in names if name in late)
     own = tuple(name for name in names if name not in _BOTH and name not in late)
@@ -251,7 +265,7 @@ def _extent(names: tuple[str, ...], p: KernelProblem, c: Columns, g: Geometry, d
     read."""
     family = registry.of(c)
     known = {
-        **dict.fromkeys(_EXTENT, 0),
+        **dict.fromkeys((*_EXTENT, *of_operations()), 0),
         "splitk": c.splitk,
         "raster_group": c.raster_group,
         "store_policy": c.store_policy,
@@ -267,6 +281,7 @@ def _extent(names: tuple[str, ...], p: KernelProblem, c: Columns, g: Geometry, d
         **(_of_matrices(p) if isinstance(p.extents, GemmExtents) else {}),
         **family.extent_features(p, c, g),
         **{name: log(getattr(d, fact)) for name, fact in zip(DEVICE, _FACTS, strict=True)},
+        **dict(p.features),
     }
     return [known[n] if n in known else _configured(family, c, n) for n in names]
 
@@ -316,7 +331,7 @@ def features(
     ``us``: ``perf_model.predict(p, c, d)``, if it is known. ``names``: some of ``all_names``; None: ``default_names``.
     """
     us = perf_model.predict(p, c, d) if us is None else us
-    blocks = _blocks(names or default_names(), tuple(registry.FAMILIES.values()))
+    blocks = _blocks(names or default_names())
     x = np.empty((len(c), blocks.width), np.float32)
     if isinstance(c, Candidates):
         for part, where, rows, cells in c.groups():
@@ -341,7 +356,7 @@ def features(
 def row(p: KernelProblem, c: Columns, d: Device, us: Any, names: tuple[str, ...]) -> dict[str, Any]:
     """The features ``names`` of configurations of one family, each a column or a number. ``us``: their times by the
     performance model."""
-    blocks, roofline = _blocks(names, tuple(registry.FAMILIES.values())), perf_model.least_us(p, d)
+    blocks, roofline = _blocks(names), perf_model.least_us(p, d)
     w, one, g = perf_model.work(p, c, d), perf_model.without_slices(c), geometry(p, c)
     own = dict(zip(blocks.own, _own(blocks.own, p, one, geometry(p, one), w, d), strict=True))
     extent = dict(zip(blocks.extent, _extent(blocks.extent, p, c, g, d, roofline), strict=True))

@@ -17,7 +17,7 @@ from ptxgen.codegen.config import migration
 from ptxgen.codegen.config.config import Columns
 from ptxgen.errors import CorruptError, SchemaError
 from ptxgen.families.common import array_cache
-from ptxgen.families.common.features import FORMER, PROBLEM, all_names, features
+from ptxgen.families.common.features import FORMER, PROBLEM, all_names, features, of_operations
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
@@ -159,7 +159,7 @@ def _read(path: Path) -> array_cache.Arrays:
     _network(content, len(names))
     with np.errstate(all="ignore"):  # a device's facts may be nonsense
         _require_probe(path, content["probe"], _probe(device, facts, names), names)
-    constant = [i for i, name in enumerate(names) if name in PROBLEM]
+    constant = [i for i, name in enumerate(names) if name in {*PROBLEM, *of_operations()}]
     forest = trees.ranking_first(content.pop("forest"), constant)
     facts_text = json.dumps({**content, "features": names}).encode()
     parts = {"facts": facts_text, "trees": trees.content_of(forest, len(names))}
