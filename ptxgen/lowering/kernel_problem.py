@@ -166,7 +166,7 @@ def at_least_one(n: Any) -> Any:
 @dataclass(frozen=True)
 class Operand:
     """An operand or an output. ``name``: of the kernel parameter (A, B, C); ``access``: an ``Access``; ``array``: the
-    array of the call that it is, by the name that it has there."""
+    array of the call that it is, by the name that it has there; empty: its own name."""
 
     name: str
     dtype: str
@@ -269,7 +269,7 @@ class KernelProblem:
     @property
     def bindings(self) -> dict[str, str]:
         """Operand of the kernel -> array of the call, where the names differ."""
-        return {x.name: x.array for x in (*self.operands, *self.outputs) if x.array != x.name}
+        return {x.name: x.array for x in (*self.operands, *self.outputs) if x.array not in ("", x.name)}
 
     # ---- of a product of matrices
 

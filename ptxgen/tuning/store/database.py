@@ -17,6 +17,7 @@ from typing import Any
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.errors import CorruptError, DatabaseError
+from ptxgen.lowering.kernel_problem import GemmExtents
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.store.measurement import Environment, Measurement
@@ -83,10 +84,10 @@ def _facts(m: Measurement) -> Row:
 
 
 def _problem_facts(problem: Problem) -> str:
-    """The columns of ``problem`` other than the key, as JSON."""
+    """The columns of ``problem`` other than the key, as JSON. Only products of matrices have m, n, k."""
     shown = {n: getattr(problem, n) for n in ("operation", "layout", "dtype", "compute")}
-    lowered = lower(problem)
-    shown |= {n: getattr(lowered, n) for n in "mnk"}
+    extents = lower(problem).extents
+    shown |= dict(zip("mnk", extents.sizes if isinstance(extents, GemmExtents) else (None,) * 3, strict=True))
     return json.dumps({"fields": json.dumps(problem.as_dict()), **shown})
 
 
