@@ -189,13 +189,13 @@ class KernelProblem:
     from has checked them.
 
     ``name``: names the kernels, as ``gemm_f32_nt``; ``extents``; ``operands``, ``outputs``: with their access modes;
-    ``compute``: the arithmetic of products and sums; ``sink``: a ``Sink``, where the results go; ``deterministic``: the order of
-    summation must not depend on timing. ``moved``: lower bound of the bytes moved.
+    ``compute``: the arithmetic of products and sums; ``sink``: a ``Sink``, where the results go; ``deterministic``: the
+    order of summation must not depend on timing. ``moved``: lower bound of the bytes moved.
 
     ``parts``: products of other extents that the same kernel computes, each in launches of its own, the largest first;
     this one has the largest extents of them. ``forms``: the same problem with other access modes, or by another
-    algorithm; a family computes the first form that needs only what it provides. ``features``: (name, value) of those that the
-    operation gives of the problem.
+    algorithm; a family computes the first form that needs only what it provides. ``features``: (name, value) of
+    those that the operation gives of the problem.
     """
 
     name: str

@@ -102,7 +102,9 @@ class Runner:
                 raise InputError(f"{name} is {value:g}; sums of {self.problem.dtype} take integers")
             if np.isfinite(value) and abs(value) > dtype(self.plan.arithmetic.type).largest:
                 raise InputError(f"{name} is {value:g}; it must fit the accumulator type, {self.plan.arithmetic.type}")
-        numbers: dict[str, float] = {"alpha": int(alpha), "beta": int(beta)} if integer else {"alpha": alpha, "beta": beta}
+        numbers: dict[str, float] = (
+            {"alpha": int(alpha), "beta": int(beta)} if integer else {"alpha": alpha, "beta": beta}
+        )
         names = (*self.problem.arrays, "W") if names is None else names
         if self.prepared is not None:
             numbers["P"] = self.prepared.buffer.address

@@ -3,7 +3,8 @@
 Three blocks of columns: those that depend on the configuration alone (cached for a class of problems), those that
 depend on extents and slices (one row per tile and slice count), and those that depend on both. A million rows are
 gathered, not recomputed. Every axis of a registered family is a feature; a family may add others
-(``Family.features``), and so may an operation (``Operation.features``). A model reads features by name; an axis that a family lacks has its default.
+(``Family.features``), and so may an operation (``Operation.features``). A model reads features by name; an axis that a
+family lacks has its default.
 """
 
 from __future__ import annotations
