@@ -18,13 +18,13 @@ def test_stale_winners_are_timed_again(tmp_path):
     driver = open_driver("cuda")
     d = driver.device
     problems = [Gemm(64 * n, 128, 256, "NT", "f16") for n in range(1, 7)]
-    winners = [
+    stale = [
         Measurement(
             p, selection.select(p, d, use_model=True, k=3)[-1].config, "ok", Environment(d.name), (1e6,), "0" * 16
         )
         for p in problems
     ]
-    write_winners(winners_path(d.name, tmp_path), Header(d.name), winners)
+    write_winners(winners_path(d.name, tmp_path), Header(d.name), stale)
     store = FolderWinners(tmp_path, "now")
     work = Recheck(d, 8)
     rows = work.compare(store.read(d.name))
