@@ -7,6 +7,7 @@ import pytest
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.tuning import selection
+from ptxgen.tuning.choice import winners
 from ptxgen.tuning.measure.recheck import FolderWinners, Recheck
 from ptxgen.tuning.store.measurement import Environment, Measurement
 from ptxgen.tuning.store.tuning_files import Header, read_winners, winners_path, write_winners
