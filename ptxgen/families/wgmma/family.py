@@ -29,10 +29,10 @@ def _groups(c: Any) -> Any:
 
 def _issuer_tile(p: KernelProblem, c: Any, g: WgmmaGeometry) -> tuple[Any, Any, Any, Any, Any]:
     """A warpgroup's tile; an access of TMA counts as if it were of 16 bytes."""
-    size = g.element_bytes * g.planes
-    x_rows = g.x_rows / c.cluster_y
-    loads = [np.where(c.transposed_mma == other, x_rows, g.y_slice) * c.u * size / 16 for other in (0, 1)]
-    return g.x_tile // _groups(c), g.y_tile, c.u, loads[0], loads[1]
+    size = g.math.element_bytes * g.math.planes
+    x_rows = g.x.rows / c.cluster_y
+    loads = [np.where(c.transposed_mma == other, x_rows, g.y.slice) * c.u * size / 16 for other in (0, 1)]
+    return g.x.tile // _groups(c), g.y.tile, c.u, loads[0], loads[1]
 
 
 def _thread_products(c: Any) -> Any:

@@ -47,50 +47,79 @@ RESIDENT_BLOCKS = {1: 132, 2: 132, 3: 117, 4: 120, 5: 110, 6: 102, 8: 120}
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class WgmmaGeometry(TileGeometry):
-    """The geometry of a wgmma kernel."""
+class SideGeometry:
+    """X or Y of a block tile, and how TMA loads it."""
+
+    tile: IntOrColumn  #: elements of the block tile along this side
+    extent: IntOrColumn  #: extent of C along this side
+    kmajor: BoolOrColumn  #: whether K is contiguous
+    box: IntOrColumn  #: contiguous elements of a TMA box
+    rows: IntOrColumn  #: elements along this side that TMA loads
+    slice: IntOrColumn  #: what one block of a multicast loads: columns of Y, rows of X (if not K-major, elements of K)
+    bytes: IntOrColumn  #: bytes in a stage
+    realigned: BoolOrColumn  #: whether math warpgroups realign it in shared memory
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class MathGeometry:
+    """What a math warpgroup multiplies."""
 
     element_bytes: int  #: bytes of an element as wgmma takes it
     planes: int  #: bf16 planes of each operand, or 1
     promotes: bool  #: True if sums of parts of K have accumulators besides those of the totals
-    x_tile: IntOrColumn  #: elements of the block tile along X
-    y_tile: IntOrColumn  #: elements of the block tile along Y
-    x_kmajor: BoolOrColumn  #: whether K is contiguous in X
-    y_kmajor: BoolOrColumn  #: whether K is contiguous in Y
-    x_extent: IntOrColumn  #: extent of C along X
-    y_extent: IntOrColumn  #: extent of C along Y
-    x_box: IntOrColumn  #: contiguous elements of a TMA box of X
-    y_box: IntOrColumn  #: contiguous elements of a TMA box of Y
-    x_rows: IntOrColumn  #: rows of X that TMA loads
-    x_slice: IntOrColumn  #: elements of X (K-major: rows, else k) that one block of a multicast loads
-    y_slice: IntOrColumn  #: columns of Y that one block of a multicast loads
-    x_bytes: IntOrColumn  #: bytes of X in a stage
-    y_bytes: IntOrColumn  #: bytes of Y in a stage
+    mi: IntOrColumn  #: 64-row wgmma instructions of a warpgroup along X
+    a_from_registers: BoolOrColumn  #: whether wgmma reads X from registers
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class PipelineGeometry:
+    """The stages of the K loop."""
+
+    unit: IntOrColumn  #: elements of K that one box loads at most
+    k_iters: IntOrColumn  #: iterations of the K loop over all slices
+    image_boxes: IntOrColumn  #: adjacent boxes of images, where K counts pixels
     stage_bytes: IntOrColumn  #: bytes of a stage
-    pipeline_bytes: IntOrColumn  #: bytes of all stages
+    bytes: IntOrColumn  #: bytes of all stages
+    barrier_bytes: IntOrColumn  #: bytes of mbarriers
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class ReductionGeometry:
+    """Which blocks add the partial sums of a tile, and where."""
+
     groups: IntOrColumn  #: groups of 8 columns of the block tile
     owners: IntOrColumn  #: blocks that each finish a part of the tile
     owner_columns: IntOrColumn  #: columns of the tile that one block finishes
     single_reducer: BoolOrColumn  #: whether one block of a cluster along K finishes the whole tile
     dsmem_used: IntOrColumn  #: bytes of partial sums from the other blocks of the cluster
     dsmem_bytes: IntOrColumn  #: the same, aligned
-    epilogue_bytes: IntOrColumn  #: bytes of the epilogue's buffers for C
-    barrier_bytes: IntOrColumn  #: bytes of mbarriers
-    mi: IntOrColumn  #: 64-row wgmma instructions of a warpgroup along X
-    x_realigned: BoolOrColumn  #: whether math warpgroups realign X in shared memory
-    y_realigned: BoolOrColumn  #: whether math warpgroups realign Y in shared memory
-    images_x: BoolOrColumn  #: whether X is the images of a convolution
-    a_from_registers: BoolOrColumn  #: whether wgmma reads X from registers
-    setmaxnreg: BoolOrColumn  #: whether the producer warpgroup releases registers to the math warpgroups
-    setmaxnreg_producer: IntOrColumn  #: registers per producer thread then
-    setmaxnreg_math: IntOrColumn  #: registers per thread of a math warpgroup then
-    image_boxes: IntOrColumn  #: adjacent boxes of images, where K counts pixels
-    mainloop_regs: IntOrColumn  #: registers per thread of the main loop
-    epilogue_regs: IntOrColumn  #: further registers per thread that the epilogue takes
-    accumulators: IntOrColumn  #: accumulator registers per thread
-    unit: IntOrColumn  #: elements of K that one box loads at most
-    k_iters: IntOrColumn  #: iterations of the K loop over all slices
     partial_bytes: IntOrColumn  #: bytes of partial sums that one block stores in the workspace
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class RegisterBudget:
+    """Registers per thread: what the code takes, and what setmaxnreg gives."""
+
+    accumulators: IntOrColumn  #: accumulators
+    mainloop: IntOrColumn  #: those of the main loop, accumulators included
+    epilogue: IntOrColumn  #: further ones that the epilogue takes
+    setmaxnreg: BoolOrColumn  #: whether the producer warpgroup releases registers to the math warpgroups
+    producer: IntOrColumn  #: those of a producer thread then
+    math: IntOrColumn  #: those of a thread of a math warpgroup then
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class WgmmaGeometry(TileGeometry):
+    """The geometry of a wgmma kernel."""
+
+    x: SideGeometry  #: the operand on the side of wgmma's 64 rows
+    y: SideGeometry  #: the other operand
+    images_x: BoolOrColumn  #: whether X is the images of a convolution
+    math: MathGeometry  #: instructions of a warpgroup
+    pipeline: PipelineGeometry  #: stages
+    reduction: ReductionGeometry  #: partial sums
+    budget: RegisterBudget  #: registers
+    epilogue_bytes: IntOrColumn  #: bytes of the epilogue's buffers for C
     packed_bytes: IntOrColumn  #: bytes of workspace for packed operands
 
 
@@ -330,16 +359,14 @@ def prefetch_barriers(p: KernelProblem, c: Any) -> Any:
     return c.epilogue_buffers * (c.epilogue_smem == 1) * bool(p.sink.elementwise and operand_packing.boxed(p))
 
 
-def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
-    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+def _sides(p: KernelProblem, c: Any, images_x: Any, depth: Any) -> tuple[SideGeometry, SideGeometry, Any, Any]:
+    """X and Y; the adjacent boxes of images; the 16-byte moves of a thread that realigns a stage. ``depth``: elements
+    of K that a box loads."""
     size, count, transposed = factor_bytes(p), planes(p), c.transposed_mma == 1
     x_tile, y_tile = where(transposed, c.nl, c.ml), where(transposed, c.ml, c.nl)
     a_kmajor, b_kmajor = kmajor(p, c)
     x_kmajor, y_kmajor = where(transposed, b_kmajor, a_kmajor), where(transposed, a_kmajor, b_kmajor)
     m, n = extents(p, c)
-    x_extent, y_extent = where(transposed, n, m), where(transposed, m, n)
-    images_x = (transposed) == (im2col(p) is not None and im2col(p).side == "b")
-    a_from_registers, depth, k = from_registers(p, c), unit(p, c), length(p, c)
     y_slice = y_tile // np.maximum(c.cluster_x, 1)
     x_box = where(x_kmajor, depth, where(c.tma_rows > 0, c.tma_rows, min(ROWS, SPAN // size)))
     y_box = where(y_kmajor, depth, widest(along(p, y_slice), SPAN // size, COLUMNS))
@@ -365,22 +392,105 @@ def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
         x_moves = where(x_realigned, _realign_moves(x_kmajor, x_tile, c.u, x_box, threads), 0)
         y_moves = where(y_realigned, _realign_moves(y_kmajor, y_tile, c.u, y_box, threads), 0)
         moves = x_moves + y_moves
+    x = SideGeometry(
+        tile=x_tile,
+        extent=where(transposed, n, m),
+        kmajor=x_kmajor,
+        box=x_box,
+        rows=x_rows,
+        slice=x_slice,
+        bytes=x_bytes,
+        realigned=x_realigned,
+    )
+    y = SideGeometry(
+        tile=y_tile,
+        extent=where(transposed, m, n),
+        kmajor=y_kmajor,
+        box=y_box,
+        rows=y_tile,
+        slice=y_slice,
+        bytes=y_bytes,
+        realigned=y_realigned,
+    )
+    return x, y, image_boxes, moves
+
+
+def _reduction(c: Any, x_tile: Any, y_tile: Any) -> ReductionGeometry:
     groups = y_tile // COLUMNS
     by_cluster = owners(groups, c.cluster_k)
     tile_owners = where((c.kg > 1) & (c.splitk == SPLIT_SHARE), owners(groups, c.kg), by_cluster)
     owner_columns = y_tile // tile_owners
     single_reducer = (c.cluster_k > 1) & (by_cluster == 1)
     dsmem_used = where(c.cluster_k > 1, (c.cluster_k - single_reducer) * x_tile * owner_columns * 4, 0)
-    dsmem_bytes = aligned(dsmem_used)
-    mi = x_tile // ROWS // where(c.pingpong == 1, 1, np.maximum(c.math_warpgroups, 1))
-    c_buffer = c.math_warpgroups * mi * ROWS * (owner_columns // np.maximum(c.epilogue_subtiles, 1)) * p.output.bytes
+    return ReductionGeometry(
+        groups=groups,
+        owners=tile_owners,
+        owner_columns=owner_columns,
+        single_reducer=single_reducer,
+        dsmem_used=dsmem_used,
+        dsmem_bytes=aligned(dsmem_used),
+        partial_bytes=x_tile * owner_columns * 4,
+    )
+
+
+def _budget(p: KernelProblem, c: Any, m: MathGeometry, accumulators: Any, moves: Any) -> RegisterBudget:
+    """``moves``: of ``_sides``."""
+    # f16 accumulators are widened at the end
+    mainloop = accumulators
+    if m.promotes:
+        mainloop = accumulators * 2
+    elif p.accumulator.bytes == 2:
+        mainloop = accumulators + accumulators // 2
+    fixup = (c.kg > 1) & (c.splitk > SPLIT_WORKSPACE)
+    mainloop = (
+        mainloop
+        + LOOP_REGISTERS
+        + where(located_pixels(p, c), PHASE_REGISTERS, 0)
+        + where(fixup, 4 * batch(accumulators), 0)
+        + where(m.a_from_registers, FRAGMENTS * FRAGMENT * m.mi + 8, 0)
+    )
+    mainloop = mainloop + where(moves > 0, np.minimum(4 * moves, REALIGN_WORDS) + REALIGN_REGISTERS, 0)
+    epilogue = _epilogue_regs(p, c, accumulators, moves)
+    # producers of packed phases with L2 policies need more
+    packed = operand_packing.packs(c, "a") & operand_packing.packs(c, "b")
+    phased = bool(im2col(p) is not None and im2col(p).phases) & packed & (c.persistent == 1) & (c.l2_evict_first > 0)
+    less = (m.a_from_registers | bool(p.sink.ops) | phased) & (mainloop + epilogue <= MATH_LESS)
+    return RegisterBudget(
+        accumulators=accumulators,
+        mainloop=mainloop,
+        epilogue=epilogue,
+        setmaxnreg=(c.math_warpgroups == 2) & (c.min_ctas_per_sm == 1) & (mainloop + epilogue > EQUAL_REGISTERS),
+        producer=where(less, PRODUCER_MORE, PRODUCER),
+        math=where(less, MATH_LESS, MATH),
+    )
+
+
+def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
+    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    depth, transposed = unit(p, c), c.transposed_mma == 1
+    images_x = transposed == (im2col(p) is not None and im2col(p).side == "b")
+    x, y, image_boxes, moves = _sides(p, c, images_x, depth)
+    reduction = _reduction(c, x.tile, y.tile)
+    mi = x.tile // ROWS // where(c.pingpong == 1, 1, np.maximum(c.math_warpgroups, 1))
+    warpgroup = MathGeometry(
+        element_bytes=factor_bytes(p),
+        planes=planes(p),
+        promotes=promotion.promotes(p),
+        mi=mi,
+        a_from_registers=from_registers(p, c),
+    )
+    budget = _budget(p, c, warpgroup, mi * y.tile // 2, moves)
+    c_columns = reduction.owner_columns // np.maximum(c.epilogue_subtiles, 1)
+    c_buffer = c.math_warpgroups * mi * ROWS * c_columns * p.output.bytes
     epilogue_bytes = aligned(where(c.epilogue_smem == 1, c_buffer * c.epilogue_buffers, 0))
     own_epilogue_bytes = where(c.epilogue_aliases_ab == 1, 0, epilogue_bytes)
-    pipeline_bytes = c.stages * (x_bytes + y_bytes)
+    stage_bytes = x.bytes + y.bytes
+    pipeline_bytes = c.stages * stage_bytes
     barrier_bytes = 16 * c.stages + 8 + 8 * c.math_warpgroups * (1 + prefetch_barriers(p, c))
+    m, n = extents(p, c)
     tiles_m, tiles_n = ceil_div(m, np.maximum(c.ml, 1)), ceil_div(n, np.maximum(c.nl, 1))
     tiles_x, tiles_y = where(transposed, tiles_n, tiles_m), where(transposed, tiles_m, tiles_n)
-    k_iters = np.maximum(ceil_div(k, np.maximum(c.u, 1)), 1)
+    k_iters = np.maximum(ceil_div(length(p, c), np.maximum(c.u, 1)), 1)
     slices = np.maximum(c.kg * c.cluster_k, 1)
     clustered_x = ceil_div(tiles_x, np.maximum(c.cluster_x, 1)) * c.cluster_x
     blocks = clustered_x * ceil_div(tiles_y, np.maximum(c.cluster_y, 1)) * c.cluster_y * slices * p.batch
@@ -388,86 +498,38 @@ def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
         blocks = blocks * phase_count(p, c)
     if grouped(p):
         blocks = _grouped_blocks(p, c)
-    partial_bytes = x_tile * owner_columns * 4
-    fixup_bytes = blocks * partial_bytes * where(c.splitk == SPLIT_SHARE, tile_owners, 1)
+    fixup_bytes = blocks * reduction.partial_bytes * where(c.splitk == SPLIT_SHARE, reduction.owners, 1)
     split_bytes = where(c.kg > 1, where(c.splitk == SPLIT_WORKSPACE, c.kg * p.results * 4, fixup_bytes), 0)
     packed_bytes = operand_packing.workspace(p, c)
-    accumulators = mi * y_tile // 2
-    fixup = (c.kg > 1) & (c.splitk > SPLIT_WORKSPACE)
-    # f16 accumulators are widened at the end
-    mainloop_regs = accumulators
-    if promotion.promotes(p):
-        mainloop_regs = accumulators * 2
-    elif p.accumulator.bytes == 2:
-        mainloop_regs = accumulators + accumulators // 2
-    mainloop_regs = (
-        mainloop_regs
-        + LOOP_REGISTERS
-        + where(located_pixels(p, c), PHASE_REGISTERS, 0)
-        + where(fixup, 4 * batch(accumulators), 0)
-        + where(a_from_registers, FRAGMENTS * FRAGMENT * mi + 8, 0)
-    )
-    mainloop_regs = mainloop_regs + where(moves > 0, np.minimum(4 * moves, REALIGN_WORDS) + REALIGN_REGISTERS, 0)
-    epilogue_regs = _epilogue_regs(p, c, accumulators, moves)
-    setmaxnreg = (c.math_warpgroups == 2) & (c.min_ctas_per_sm == 1) & (mainloop_regs + epilogue_regs > EQUAL_REGISTERS)
-    # producers of packed phases with L2 policies need more
-    packed = operand_packing.packs(c, "a") & operand_packing.packs(c, "b")
-    phased = bool(im2col(p) is not None and im2col(p).phases) & packed & (c.persistent == 1) & (c.l2_evict_first > 0)
-    less = (a_from_registers | bool(p.sink.ops) | phased) & (mainloop_regs + epilogue_regs <= MATH_LESS)
     return WgmmaGeometry(
-        element_bytes=size,
-        planes=count,
-        promotes=promotion.promotes(p),
-        x_tile=x_tile,
-        y_tile=y_tile,
-        x_kmajor=x_kmajor,
-        y_kmajor=y_kmajor,
-        x_extent=x_extent,
-        y_extent=y_extent,
-        x_box=x_box,
-        y_box=y_box,
-        x_rows=x_rows,
-        x_slice=x_slice,
-        x_bytes=x_bytes,
-        y_bytes=y_bytes,
-        stage_bytes=x_bytes + y_bytes,
-        pipeline_bytes=pipeline_bytes,
-        y_slice=y_slice,
-        groups=groups,
-        owners=tile_owners,
-        owner_columns=owner_columns,
-        single_reducer=single_reducer,
-        dsmem_used=dsmem_used,
-        dsmem_bytes=dsmem_bytes,
-        epilogue_bytes=epilogue_bytes,
-        mi=mi,
-        x_realigned=x_realigned,
-        y_realigned=y_realigned,
+        x=x,
+        y=y,
         images_x=images_x,
-        a_from_registers=a_from_registers,
-        setmaxnreg=setmaxnreg,
-        setmaxnreg_producer=where(less, PRODUCER_MORE, PRODUCER),
-        setmaxnreg_math=where(less, MATH_LESS, MATH),
-        image_boxes=image_boxes,
-        threads=WARPGROUP * c.math_warpgroups + where(setmaxnreg, WARPGROUP, WARP),
-        mainloop_regs=mainloop_regs,
-        epilogue_regs=epilogue_regs,
-        registers=where(setmaxnreg, EQUAL_REGISTERS, mainloop_regs),
-        shared=(pipeline_bytes + barrier_bytes) + (dsmem_bytes + own_epilogue_bytes),  # few operations on whole grids
-        accumulators=accumulators,
+        math=warpgroup,
+        pipeline=PipelineGeometry(
+            unit=depth,
+            k_iters=k_iters,
+            image_boxes=image_boxes,
+            stage_bytes=stage_bytes,
+            bytes=pipeline_bytes,
+            barrier_bytes=barrier_bytes,
+        ),
+        reduction=reduction,
+        budget=budget,
+        epilogue_bytes=epilogue_bytes,
+        packed_bytes=packed_bytes,
+        threads=WARPGROUP * c.math_warpgroups + where(budget.setmaxnreg, WARPGROUP, WARP),
+        registers=where(budget.setmaxnreg, EQUAL_REGISTERS, budget.mainloop),
+        shared=(pipeline_bytes + barrier_bytes)
+        + (reduction.dsmem_bytes + own_epilogue_bytes),  # few operations on grids
         tiles_m=tiles_m,
         tiles_n=tiles_n,
         tiles=where(c.row_taps > 1, tiles_m * tiles_n, p.extents.tiles(np.maximum(c.ml, 1), np.maximum(c.nl, 1))),
-        unit=depth,
-        k_iters=k_iters,
         slice_k=ceil_div(k_iters, slices) * stage_depth(c),
         slices=slices,
         blocks=blocks,
-        partial_bytes=partial_bytes,
-        packed_bytes=packed_bytes,
         workspace=workspace(p) + packed_bytes + split_bytes,
         c_via_smem=c.epilogue_smem == 1,
         sum_bytes=4,
         c_row_pitch=c.nl,
-        barrier_bytes=barrier_bytes,
     )

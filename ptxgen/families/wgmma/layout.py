@@ -95,17 +95,18 @@ class OperandPath:
         self.copy_modifiers = (".multicast::cluster" if multicast else "") + (".L2::cache_hint" if evict_first else "")
         self.copy_operands = (f", {multicast.mask}" if multicast else "") + (", %policy" if evict_first else "")
         self.role, self.name, self.base, self.multicast = role, name, base, multicast
-        self.kmajor = bool(getattr(g, f"{role}_kmajor"))
-        size, depth = int(g.element_bytes), int(config.u)
-        tile = int(getattr(g, f"{role}_tile"))
-        inner = int(getattr(g, f"{role}_box"))
+        side = g.x if role == "x" else g.y
+        self.kmajor = bool(side.kmajor)
+        size, depth = int(g.math.element_bytes), int(config.u)
+        tile = int(side.tile)
+        inner = int(side.box)
         #: bytes of a row of a box, which its swizzle spans
         self.span = inner * size
         #: whether blocks slice the depth of a stage instead of the tile's extent; the register of the first slice
         self.sliced_along_k = role == "x" and multicast is not None and not self.kmajor
         self.slice_origin = "%k" if self.sliced_along_k else f"%{role}0"
         #: elements that one block loads along the sliced direction, and bytes of shared memory that they take
-        extent = int(g.y_slice) if role == "y" else int(g.x_slice) if multicast else int(g.x_rows)
+        extent = int(side.slice if role == "y" or multicast else side.rows)
         row = self.span
         if self.kmajor:
             #: (contiguous, other) extents of a box
@@ -117,7 +118,7 @@ class OperandPath:
             self.slice_bytes = extent * row
         else:
             self.box = (inner, extent if self.sliced_along_k else depth)
-            across = int(g.x_rows) if self.sliced_along_k else extent
+            across = int(side.rows) if self.sliced_along_k else extent
             self.boxes = [Box(n * depth * row, n * inner) for n in range(across // inner)]
             # where fewer rows than 64 are loaded, the descriptor repeats them
             self.stride, self.leading = ATOM * row, 0 if role == "x" and inner < ROWS else depth * row

@@ -50,15 +50,15 @@ class WgmmaCells:
 
 def work(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     """The cost of one block of each configuration. Reads no extents of ``p``."""
-    size, pairs = g.element_bytes, len(PAIRS) if g.planes > 1 else 1
-    instructions = g.x_tile // ROWS * (stage_depth(c) * size // STEP) * pairs
-    products = ROWS * g.y_tile * (STEP / size) / (cost.rate(p) * pairs) / cost.WGMMA
-    if g.planes > 1:
-        products = products * (1 + cost.PLANES_NARROW * np.maximum(1 - g.y_tile / 128, 0))
+    size, pairs = g.math.element_bytes, len(PAIRS) if g.math.planes > 1 else 1
+    instructions = g.x.tile // ROWS * (stage_depth(c) * size // STEP) * pairs
+    products = ROWS * g.y.tile * (STEP / size) / (cost.rate(p) * pairs) / cost.WGMMA
+    if g.math.planes > 1:
+        products = products * (1 + cost.PLANES_NARROW * np.maximum(1 - g.y.tile / 128, 0))
     # wgmma reads both operands from shared memory, 64 rows of X each time
-    read = (ROWS * STEP + STEP * g.y_tile) / perf_costs.WAVEFRONT
-    moved_x = g.x_rows / c.cluster_y * (1 + (c.cluster_y - 1) * cost.TMA_MULTICAST) * c.u * size * g.planes
-    moved_y = (g.y_slice + (g.y_tile - g.y_slice) * cost.TMA_MULTICAST) * c.u * size * g.planes
+    read = (ROWS * STEP + STEP * g.y.tile) / perf_costs.WAVEFRONT
+    moved_x = g.x.rows / c.cluster_y * (1 + (c.cluster_y - 1) * cost.TMA_MULTICAST) * c.u * size * g.math.planes
+    moved_y = (g.y.slice + (g.y.tile - g.y.slice) * cost.TMA_MULTICAST) * c.u * size * g.math.planes
     if im2col(p) is not None:
         moved_x, moved_y = _im2col_bytes(p, c, g, moved_x, moved_y)
     moved_a, moved_b = (
@@ -67,18 +67,20 @@ def work(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     )
     moved_b = np.where(c.resident_b == 1, 0, moved_b)  # the first tile of a block alone loads it
     busy = instructions * np.maximum(products, read)
-    realigned = (g.x_realigned * g.x_tile + g.y_realigned * g.y_tile) * c.u * size
+    realigned = (g.x.realigned * g.x.tile + g.y.realigned * g.y.tile) * c.u * size
     busy = busy + realigned * cost.REALIGN_BYTE
     # hidden behind the wgmma of other warpgroups
-    promotions = np.maximum(stage_depth(c) / promotion.depth(p), 1) if g.promotes else 0
-    adds = (cost.PROMOTE + cost.PROMOTE_SUM * g.accumulators) * promotions
+    promotions = np.maximum(stage_depth(c) / promotion.depth(p), 1) if g.math.promotes else 0
+    adds = (cost.PROMOTE + cost.PROMOTE_SUM * g.budget.accumulators) * promotions
     resident = np.maximum(d.blocks_per_sm(g.threads, g.registers, g.shared), 1)
-    tile = g.x_tile * g.owner_columns * p.output.bytes
+    tile = g.x.tile * g.reduction.owner_columns * p.output.bytes
     narrow = (c.vec_c == 1) & (c.epilogue_smem == 0) & (p.output.bytes == 2)
     direct: Any = cost.TILE_DIRECT * np.where(narrow, np.where(c.transposed_mma == 1, *cost.TILE_NARROW), 1.0)
     unaligned, along = (
         not operand_packing.boxed(p),
-        np.where(c.transposed_mma == 1, ROWS * g.mi, g.owner_columns // np.maximum(c.epilogue_subtiles, 1)),
+        np.where(
+            c.transposed_mma == 1, ROWS * g.math.mi, g.reduction.owner_columns // np.maximum(c.epilogue_subtiles, 1)
+        ),
     )
     via_smem = cost.TILE_UNALIGNED * (1 + cost.ROW_ENDS / np.maximum(along, 1)) if unaligned else 1.0
     phased = im2col(p) is not None and bool(im2col(p).phases)
@@ -121,11 +123,11 @@ def _im2col_bytes(p: KernelProblem, c: Columns, g: WgmmaGeometry, moved_x: Any, 
     assert im2col(p) is not None
     size = p.element.bytes
     images_x = g.images_x
-    tile = np.where(images_x, g.x_tile, g.y_tile)
+    tile = np.where(images_x, g.x.tile, g.y.tile)
     halo = 1 + (c.row_taps - 1) / np.maximum(tile, 1)
     moved_x = moved_x * np.where(images_x, halo, c.row_taps)
     moved_y = moved_y * np.where(images_x, c.row_taps, halo)
-    width = (g.unit if not im2col(p).wgrad else np.where(images_x, g.x_box, g.y_box)) * size
+    width = (g.pipeline.unit if not im2col(p).wgrad else np.where(images_x, g.x.box, g.y.box)) * size
     slower = 1 + np.where(loads_tiled(p, c), 0, cost.TMA_PIXEL * cost.TMA_BYTES / np.maximum(width, 1))
     return np.where(images_x, moved_x * slower, moved_x), np.where(images_x, moved_y, moved_y * slower)
 
@@ -140,7 +142,7 @@ def cell(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCell
             ("b", p.layout[1] == "T", p.operand("B").access.ld),
         )
     ]
-    iterations = np.maximum(-(-g.k_iters // g.slices), 1)
+    iterations = np.maximum(-(-g.pipeline.k_iters // g.slices), 1)
     if grouped_rows.jagged(p) == "k":  # the average tile, but at least the longest one of a block
         mean, longest = p.extents.tile_iterations(c.ml, c.nl, c.u)
         waves = np.maximum(np.ceil(g.blocks / np.maximum(resident_blocks(d, c), 1)), 1)
@@ -154,7 +156,7 @@ def cell(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCell
         SPLIT_POLL: cost.LAST_CTA_US
         + np.maximum(
             cost.LAST_CTA_STEP_US * np.log2(np.maximum(c.kg, 1)),
-            (c.kg - 1) * g.partial_bytes / cost.LAST_CTA_BYTES,
+            (c.kg - 1) * g.reduction.partial_bytes / cost.LAST_CTA_BYTES,
         ),
         SPLIT_SHARE: cost.DISTRIBUTED_US,
     }

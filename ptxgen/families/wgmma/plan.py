@@ -70,7 +70,7 @@ class WgmmaPlan(Plan):
         loads = self._loads()
         multicast_x, multicast_y = Multicast.of(c.cluster_x, c.cluster_y)
         self.x = loads.operand("x", names[0], 0, multicast_x)
-        self.y = loads.operand("y", names[1], int(g.x_bytes), multicast_y)
+        self.y = loads.operand("y", names[1], int(g.x.bytes), multicast_y)
         self.mainloop: Mainloop = Mainloop(p, c, g, self.x, self.y, self.arithmetic)
         m = self.mainloop
         self.cluster_reduction = ClusterReduction(c, g, m)
@@ -104,7 +104,9 @@ class WgmmaPlan(Plan):
         p = self.problem
         x = im2col(p)
         if x is not None and x.phases:
-            return PhaseBatch(True, names, False, int(self.geometry.unit), self.config.u, len(x.extents), x.by_phase)
+            return PhaseBatch(
+                True, names, False, int(self.geometry.pipeline.unit), self.config.u, len(x.extents), x.by_phase
+            )
         return TensorBatch(p.batch != 1, names, bf16x3.planes(p) > 1)
 
     def _scheduler(self) -> TileScheduler:

@@ -122,7 +122,7 @@ def _splitk(p: KernelProblem, c: Any, g: WgmmaGeometry, d: Device) -> Any:
         (c.kg == 1)
         | (c.splitk == SPLIT_WORKSPACE)
         | ((c.splitk == SPLIT_POLL) & _can_wait(p, c, g, d))
-        | ((c.splitk == SPLIT_SHARE) & (c.cluster_k == 1) & (g.owners > 1) & _can_wait(p, c, g, d))
+        | ((c.splitk == SPLIT_SHARE) & (c.cluster_k == 1) & (g.reduction.owners > 1) & _can_wait(p, c, g, d))
         | ((c.splitk == SPLIT_MEMSET) & (p.output.bytes == 4) & (p.output.integer or not p.deterministic))
     )
 
@@ -136,7 +136,7 @@ def _epilogue_smem(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:
         & (c.epilogue_subtiles >= 1)
         & (c.epilogue_buffers >= 1)
         & (c.epilogue_subtiles % np.maximum(c.epilogue_buffers, 1) == 0)
-        & (g.owner_columns % np.maximum(COLUMNS * c.epilogue_subtiles, 1) == 0)
+        & (g.reduction.owner_columns % np.maximum(COLUMNS * c.epilogue_subtiles, 1) == 0)
         & ((c.kg == 1) | (c.splitk > SPLIT_WORKSPACE)),
         (c.epilogue_subtiles == 1) & (c.epilogue_buffers == 1) & (c.epilogue_aliases_ab == 0),
     )
@@ -146,12 +146,14 @@ def _producer_registers(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:
     if im2col(p) is None:
         return True
     if im2col(p).wgrad:
-        fits = g.image_boxes * len(im2col(p).extents) <= COORDINATES
+        fits = g.pipeline.image_boxes * len(im2col(p).extents) <= COORDINATES
     else:
-        many = (c.persistent == 1) & (c.cluster_x * c.cluster_y > 1) | (bool(im2col(p).phases) & g.a_from_registers)
+        many = (c.persistent == 1) & (c.cluster_x * c.cluster_y > 1) | (
+            bool(im2col(p).phases) & g.math.a_from_registers
+        )
         units = np.where(many, UNITS // 2, UNITS)
-        fits = c.u <= units * g.unit
-    return np.logical_not(g.setmaxnreg) | fits
+        fits = c.u <= units * g.pipeline.unit
+    return np.logical_not(g.budget.setmaxnreg) | fits
 
 
 RULES = (
@@ -164,9 +166,9 @@ RULES = (
     ),
     Rule(
         "wgmma_kmajor_y",
-        lambda p, c, g, d: (g.element_bytes == 2) | g.y_kmajor,
-        "layout {p.layout}, transposed_mma={c.transposed_mma}: elements of {g.element_bytes} bytes must be K-major in"
-        " the operand that is not on the side of the 64 rows",
+        lambda p, c, g, d: (g.math.element_bytes == 2) | g.y.kmajor,
+        "layout {p.layout}, transposed_mma={c.transposed_mma}: elements of {g.math.element_bytes} bytes must be K-major"
+        " in the operand that is not on the side of the 64 rows",
     ),
     Rule(
         "wgmma_operand_path",
@@ -216,11 +218,11 @@ RULES = (
     Rule(
         "wgmma_x_from_registers",
         lambda p, c, g, d: (
-            np.logical_not(g.a_from_registers)
-            | ((c.tma_rows == 0) & (c.epilogue_smem == 0) & (c.u * g.element_bytes >= 2 * STEP))
+            np.logical_not(g.math.a_from_registers)
+            | ((c.tma_rows == 0) & (c.epilogue_smem == 0) & (c.u * g.math.element_bytes >= 2 * STEP))
         ),
         "wgmma reads X from registers (layout {p.layout}, transposed_mma={c.transposed_mma}): that takes tma_rows=0,"
-        " epilogue_smem=0, and u={c.u} elements of {g.element_bytes} bytes to be 64 bytes or more",
+        " epilogue_smem=0, and u={c.u} elements of {g.math.element_bytes} bytes to be 64 bytes or more",
     ),
     Rule(
         "wgmma_axis_range",
@@ -251,10 +253,10 @@ RULES = (
             or (not im2col(p).wgrad)
             | ((c.transposed_mma == 1) != (im2col(p).side == "b"))
             | loads_tiled(p, c)
-            | (im2col(p).channels % np.maximum(g.x_box, 1) == 0)
+            | (im2col(p).channels % np.maximum(g.x.box, 1) == 0)
         ),
         "transposed_mma={c.transposed_mma}: the channels of {p.operands[0].access.descriptor} are no multiple of the"
-        " {g.x_box} columns of a"
+        " {g.x.box} columns of a"
         " box",
     ),
     Rule(
@@ -274,61 +276,61 @@ RULES = (
     Rule(
         "wgmma_depth",
         lambda p, c, g, d: (
-            (c.u * g.element_bytes % STEP == 0)
+            (c.u * g.math.element_bytes % STEP == 0)
             & (c.u & (c.u - 1) == 0)
             & (c.u <= (BOX_LIMIT if bf16x3.planes(p) == 1 else bf16x3.PROMOTED))
         ),
-        "u={c.u} elements of {g.element_bytes} bytes must be 32 bytes times a power of two, at most 256 elements, 64 of"
-        " bf16 planes",
+        "u={c.u} elements of {g.math.element_bytes} bytes must be 32 bytes times a power of two, at most 256 elements,"
+        " 64 of bf16 planes",
     ),
     Rule(
         "wgmma_tile_x",
         lambda p, c, g, d: (
-            (g.mi >= 1)
-            & (g.x_tile == g.mi * ROWS * np.where(c.pingpong == 1, 1, c.math_warpgroups))
-            & (g.x_tile <= BOX_LIMIT)
+            (g.math.mi >= 1)
+            & (g.x.tile == g.math.mi * ROWS * np.where(c.pingpong == 1, 1, c.math_warpgroups))
+            & (g.x.tile <= BOX_LIMIT)
         ),
-        "the tile has {g.x_tile} along the side of the 64 rows; each of math_warpgroups={c.math_warpgroups} needs a"
+        "the tile has {g.x.tile} along the side of the 64 rows; each of math_warpgroups={c.math_warpgroups} needs a"
         " multiple of 64, at most 256 in total",
     ),
     Rule(
         "wgmma_tile_y",
         lambda p, c, g, d: (
-            (g.y_tile % COLUMNS == 0)
-            & _between(g.y_tile, COLUMNS, BOX_LIMIT)
-            & (g.y_slice * c.cluster_x == g.y_tile)
-            & (g.y_slice % COLUMNS == 0)
-            & (g.y_kmajor | (g.y_box >= 2 * COLUMNS))
-            & ((not p.element.int8) | (g.y_tile <= 32) | (g.y_tile % 16 == 0))
+            (g.y.tile % COLUMNS == 0)
+            & _between(g.y.tile, COLUMNS, BOX_LIMIT)
+            & (g.y.slice * c.cluster_x == g.y.tile)
+            & (g.y.slice % COLUMNS == 0)
+            & (g.y.kmajor | (g.y.box >= 2 * COLUMNS))
+            & ((not p.element.int8) | (g.y.tile <= 32) | (g.y.tile % 16 == 0))
         ),
-        "the tile has {g.y_tile} along the other side; it must be 8 to 256, a multiple of 8 per block of the cluster,"
+        "the tile has {g.y.tile} along the other side; it must be 8 to 256, a multiple of 8 per block of the cluster,"
         " and of 16 if K is not contiguous, or for s8 above 32",
     ),
     Rule(
         "wgmma_accumulators",
-        lambda p, c, g, d: g.mi * g.y_tile <= 384,
-        "{g.mi} x 64 x {g.y_tile} accumulators per warpgroup; its registers hold at most 384 columns of 64 rows",
+        lambda p, c, g, d: g.math.mi * g.y.tile <= 384,
+        "{g.math.mi} x 64 x {g.y.tile} accumulators per warpgroup; its registers hold at most 384 columns of 64 rows",
     ),
     # ptxas counts whole warpgroups
     Rule(
         "wgmma_register_file",
         lambda p, c, g, d: (
-            g.mainloop_regs + g.epilogue_regs
+            g.budget.mainloop + g.budget.epilogue
             <= np.where(
-                g.setmaxnreg,
-                g.setmaxnreg_math,
+                g.budget.setmaxnreg,
+                g.budget.math,
                 register_cap(d, ceil_div(g.threads * c.min_ctas_per_sm, WARPGROUP) * WARPGROUP, 1),
             )
         ),
-        "about {g.mainloop_regs} registers per thread, {g.epilogue_regs} more for the epilogue; {g.threads} threads"
+        "about {g.budget.mainloop} registers per thread, {g.budget.epilogue} more for the epilogue; {g.threads} threads"
         " with min_ctas_per_sm={c.min_ctas_per_sm} can have fewer",
     ),
     Rule(
         "wgmma_producer_registers",
         lambda p, c, g, d: _producer_registers(p, c, g),
-        "{g.image_boxes} adjacent boxes of images, u={c.u} in units of {g.unit}: with setmaxnreg a producer thread has"
-        " registers for 4 boxes (3 in three dimensions) or for 4 units (2 with persistent=1 in a cluster, and in"
-        " strided input gradients that read X from registers)",
+        "{g.pipeline.image_boxes} adjacent boxes of images, u={c.u} in units of {g.pipeline.unit}: with setmaxnreg a"
+        " producer thread has registers for 4 boxes (3 in three dimensions) or for 4 units (2 with persistent=1 in a"
+        " cluster, and in strided input gradients that read X from registers)",
     ),
     Rule(
         "wgmma_cluster",
@@ -350,16 +352,16 @@ RULES = (
         lambda p, c, g, d: (
             (c.cluster_y == 1)
             | (
-                (g.x_slice % COLUMNS == 0)
+                (g.x.slice % COLUMNS == 0)
                 & np.where(
-                    g.x_kmajor,
-                    g.x_slice * c.cluster_y == g.x_rows,
-                    (g.x_slice * c.cluster_y == c.u) & (im2col(p) is None),
+                    g.x.kmajor,
+                    g.x.slice * c.cluster_y == g.x.rows,
+                    (g.x.slice * c.cluster_y == c.u) & (im2col(p) is None),
                 )
             )
         ),
         "cluster_y={c.cluster_y} blocks multicast slices of the operand on the side of the 64 rows: each a multiple of"
-        " 8 of its {g.x_rows} rows, or, if K is not contiguous, of the depth u={c.u}, and then not of images",
+        " 8 of its {g.x.rows} rows, or, if K is not contiguous, of the depth u={c.u}, and then not of images",
     ),
     Rule(
         "wgmma_grouped",
@@ -368,7 +370,7 @@ RULES = (
             | (
                 (c.persistent == 1)
                 & (c.cluster_k == 1)
-                & (g.planes == 1)
+                & (g.math.planes == 1)
                 & ((grouped_rows.jagged(p) != "k") | ((c.pingpong == 0) & (c.stages > 1)))
             )
         ),
@@ -407,7 +409,7 @@ RULES = (
             | (
                 bool(im2col(p) is not None and im2col(p).shares_row_taps)
                 & (c.row_taps == (im2col(p).taps[0] if im2col(p) is not None else 1))
-                & (c.u == g.unit)
+                & (c.u == g.pipeline.unit)
                 & (g.slices == 1)
                 & (c.stages > 1)
                 & (c.tma_rows == 0)
@@ -416,8 +418,8 @@ RULES = (
         ),
         "row_taps={c.row_taps}, u={c.u}, stages={c.stages}, {g.slices} slices of K, cluster_x={c.cluster_x},"
         " cluster_y={c.cluster_y}, tma_rows={c.tma_rows}: row_taps is 1, or the taps of a filter row without stride or"
-        " dilation along it; then u is {g.unit}, the channels of a box, there are one slice and two stages or more, no"
-        " multicast of images, and tma_rows=0",
+        " dilation along it; then u is {g.pipeline.unit}, the channels of a box, there are one slice and two stages or"
+        " more, no multicast of images, and tma_rows=0",
     ),
     Rule(
         "wgmma_row_taps_offsets",
@@ -437,20 +439,20 @@ RULES = (
     ),
     Rule(
         "wgmma_resident_b_stages",
-        lambda p, c, g, d: (c.resident_b == 0) | ((g.tiles_n == 1) & (c.stages % g.k_iters == 0)),
-        "resident_b=1 with {g.tiles_n} tiles along N, stages={c.stages}, {g.k_iters} K iterations: it takes one tile"
-        " along N, and stages a multiple of the K iterations",
+        lambda p, c, g, d: (c.resident_b == 0) | ((g.tiles_n == 1) & (c.stages % g.pipeline.k_iters == 0)),
+        "resident_b=1 with {g.tiles_n} tiles along N, stages={c.stages}, {g.pipeline.k_iters} K iterations: it takes"
+        " one tile along N, and stages a multiple of the K iterations",
     ),
     Rule(
         "wgmma_pingpong",
-        lambda p, c, g, d: (c.pingpong == 0) | ((c.persistent == 1) & (c.math_warpgroups == 2) & (not g.promotes)),
+        lambda p, c, g, d: (c.pingpong == 0) | ((c.persistent == 1) & (c.math_warpgroups == 2) & (not g.math.promotes)),
         "pingpong=1 needs persistent=1 and math_warpgroups=2, and is not for two-level sums ({p.dtype} in"
         " {p.compute}): while a warpgroup adds, the other one multiplies",
     ),
     Rule(
         "wgmma_bf16x3",
         lambda p, c, g, d: (
-            (g.planes == 1) | ((g.workspace < WORKSPACE_LIMIT) & ((c.kg == 1) | (c.splitk <= SPLIT_WORKSPACE)))
+            (g.math.planes == 1) | ((g.workspace < WORKSPACE_LIMIT) & ((c.kg == 1) | (c.splitk <= SPLIT_WORKSPACE)))
         ),
         "{p.compute} with splitk={c.splitk} and {g.workspace} bytes of workspace: bf16 planes take less than 2^36"
         " bytes, and exclude splitk=last_cta and distributed, whose workspace must stay cleared",
@@ -465,14 +467,14 @@ RULES = (
         lambda p, c, g, d: (
             (c.tma_rows == 0)
             | (
-                (g.x_tile == ROWS)
-                & (g.x_extent <= c.tma_rows)
+                (g.x.tile == ROWS)
+                & (g.x.extent <= c.tma_rows)
                 & ((not grouped(p)) | (c.transposed_mma == 1))  # the rows of an item are not known before the launch
                 & (c.tma_rows < ROWS)
-                & np.where(g.x_kmajor, c.tma_rows % 8 == 0, (c.tma_rows == 32) | (c.tma_rows == 16))
+                & np.where(g.x.kmajor, c.tma_rows % 8 == 0, (c.tma_rows == 32) | (c.tma_rows == 16))
             )
         ),
-        "tma_rows={c.tma_rows} of a tile of {g.x_tile} for an extent of {g.x_extent}; it must cover the extent, be less"
+        "tma_rows={c.tma_rows} of a tile of {g.x.tile} for an extent of {g.x.extent}; it must cover the extent, be less"
         " than 64, and 16 or 32 if K is not contiguous",
     ),
     Rule(
@@ -480,26 +482,28 @@ RULES = (
         lambda p, c, g, d: _epilogue_smem(p, c, g),
         "epilogue_smem={c.epilogue_smem}, epilogue_subtiles={c.epilogue_subtiles},"
         " epilogue_buffers={c.epilogue_buffers}: C has two bytes per element and is stored in subtiles of a multiple of"
-        " 8 of {g.owner_columns} columns, not with splitk=workspace, and with a residual or relu_grad only"
+        " 8 of {g.reduction.owner_columns} columns, not with splitk=workspace, and with a residual or relu_grad only"
         " if the rows of C are whole 16 bytes that TMA can store, or pixels of a phase",
     ),
     Rule(
         "wgmma_stages",
-        lambda p, c, g, d: (c.stages > 1) | ((g.k_iters <= g.slices) & (im2col(p) is None or not im2col(p).phases)),
+        lambda p, c, g, d: (
+            (c.stages > 1) | ((g.pipeline.k_iters <= g.slices) & (im2col(p) is None or not im2col(p).phases))
+        ),
         "stages=1 takes one iteration of u={c.u} per slice of K={p.k}: a stage is freed while the next one is"
         " multiplied",
     ),
     Rule(
         "wgmma_epilogue_aliases_ab",
         lambda p, c, g, d: (
-            (c.epilogue_aliases_ab == 0) | ((c.persistent == 0) & (g.epilogue_bytes <= g.pipeline_bytes))
+            (c.epilogue_aliases_ab == 0) | ((c.persistent == 0) & (g.epilogue_bytes <= g.pipeline.bytes))
         ),
-        "epilogue_aliases_ab=1: {g.epilogue_bytes} bytes of C must fit the {g.pipeline_bytes} of the stages, and"
+        "epilogue_aliases_ab=1: {g.epilogue_bytes} bytes of C must fit the {g.pipeline.bytes} of the stages, and"
         " persistent=0",
     ),
     Rule(
         "wgmma_k_iters",
-        lambda p, c, g, d: g.slices <= g.k_iters,
+        lambda p, c, g, d: g.slices <= g.pipeline.k_iters,
         "{g.slices} slices; K={p.k} has fewer blocks of u={c.u}",
     ),
     Rule(
@@ -507,7 +511,7 @@ RULES = (
         lambda p, c, g, d: _splitk(p, c, g, d),
         "splitk={c.splitk} with {g.blocks} blocks: those of last_cta and distributed wait for each other, so all must"
         " be resident at once on {d.sms} multiprocessors, each cluster in one GPC; of s8 they take K={p.k} up to"
-        " 131072; distributed needs cluster_k=1 and several owners of the {g.groups} groups of 8 columns; flag_red is"
-        " not for wgmma; memset_red takes f32 and s32 results",
+        " 131072; distributed needs cluster_k=1 and several owners of the {g.reduction.groups} groups of 8 columns;"
+        " flag_red is not for wgmma; memset_red takes f32 and s32 results",
     ),
 )

@@ -125,7 +125,7 @@ class Im2colLoads(MatrixLoads):
     @property
     def unit(self) -> int:
         """Extent of K that one box loads."""
-        return int(self.geometry.unit)
+        return int(self.geometry.pipeline.unit)
 
     @property
     def units(self) -> int:  # type: ignore[override]

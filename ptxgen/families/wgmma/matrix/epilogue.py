@@ -342,7 +342,7 @@ class Epilogue(epilogue.Epilogue):
     @property
     def y_columns(self) -> int:
         """Columns along Y that this block stores."""
-        return int(self.geometry.owner_columns)
+        return int(self.geometry.reduction.owner_columns)
 
     # ---- fused operations
 
@@ -372,7 +372,8 @@ class Epilogue(epilogue.Epilogue):
     @property
     def staging_base(self) -> int:
         """Offset of the staging buffers in shared memory: on the stages, or after them and the cluster's sums."""
-        return 0 if self.config.epilogue_aliases_ab else int(self.geometry.pipeline_bytes + self.geometry.dsmem_bytes)
+        g = self.geometry
+        return 0 if self.config.epilogue_aliases_ab else int(g.pipeline.bytes + g.reduction.dsmem_bytes)
 
     @property
     def shared_map(self) -> list[str]:

@@ -52,12 +52,12 @@ class Mainloop(Part):
     @property
     def mi(self) -> int:
         """Instructions that a warpgroup stacks along X."""
-        return int(self.geometry.mi)
+        return int(self.geometry.math.mi)
 
     @property
     def a_from_registers(self) -> bool:
         """Whether wgmma takes X from registers instead of shared memory."""
-        return bool(self.geometry.a_from_registers)
+        return bool(self.geometry.math.a_from_registers)
 
     # ---- templates
 
@@ -80,7 +80,7 @@ class Mainloop(Part):
 
     @property
     def stage_bytes(self) -> int:
-        return int(self.geometry.stage_bytes)
+        return int(self.geometry.pipeline.stage_bytes)
 
     @property
     def tx_bytes(self) -> int:
@@ -189,7 +189,7 @@ class Mainloop(Part):
     @cached_property
     def fragments(self) -> Fragments:
         """The register fragments of X, where wgmma takes it from registers."""
-        return Fragments(int(self.geometry.element_bytes), self.mi, self.x.span, self.x.depth)
+        return Fragments(int(self.geometry.math.element_bytes), self.mi, self.x.span, self.x.depth)
 
     @property
     def row_terms(self) -> tuple[Term, ...]:
@@ -207,7 +207,7 @@ class Mainloop(Part):
 
     @property
     def y_tile(self) -> int:
-        return int(self.geometry.y_tile)
+        return int(self.geometry.y.tile)
 
     @property
     def groups(self) -> int:
@@ -281,7 +281,7 @@ class Pipeline(Part):
 
     @property
     def base(self) -> int:
-        return int(self.geometry.shared - self.geometry.barrier_bytes)
+        return int(self.geometry.shared - self.geometry.pipeline.barrier_bytes)
 
     @property
     def shared_map(self) -> list[str]:
@@ -322,7 +322,7 @@ class Pipeline(Part):
         """Registers of a thread of the producer warpgroup, and of a math warpgroup; None: all threads have the same
         number."""
         g = self.geometry
-        return (int(g.setmaxnreg_producer), int(g.setmaxnreg_math)) if g.setmaxnreg else None
+        return (int(g.budget.producer), int(g.budget.math)) if g.budget.setmaxnreg else None
 
     @property
     def multicast_ctas(self) -> int:

@@ -51,7 +51,7 @@ class ClusterReduction(Part):
     @property
     def single_reducer(self) -> bool:
         """Whether block 0 finishes the whole tile."""
-        return bool(self.geometry.single_reducer)
+        return bool(self.geometry.reduction.single_reducer)
 
     @cached_property
     def owners(self) -> int:
@@ -66,11 +66,11 @@ class ClusterReduction(Part):
     @property
     def base(self) -> int:
         """Offset in shared memory of the sums received, and their bytes."""
-        return int(self.geometry.pipeline_bytes)
+        return int(self.geometry.pipeline.bytes)
 
     @property
     def bytes(self) -> int:
-        return int(self.geometry.dsmem_used)
+        return int(self.geometry.reduction.dsmem_used)
 
     @property
     def shared_map(self) -> list[str]:
@@ -128,7 +128,7 @@ class SplitKFixup(Part):
     @property
     def owners(self) -> int:
         """Slices that finish a part of the tile."""
-        return int(self.geometry.owners) if self.distributed else 1
+        return int(self.geometry.reduction.owners) if self.distributed else 1
 
     @property
     def groups(self) -> int:

@@ -42,11 +42,11 @@ class TileScheduler(Part):
 
     @property
     def x_tile(self) -> int:
-        return int(self.geometry.x_tile)
+        return int(self.geometry.x.tile)
 
     @property
     def y_tile(self) -> int:
-        return int(self.geometry.y_tile)
+        return int(self.geometry.y.tile)
 
     @property
     def x_extent(self) -> str:
