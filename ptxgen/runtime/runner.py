@@ -58,6 +58,7 @@ class Runner:
         self.plan = plan.with_registers(kernel.registers)
         self.workspace = workspace or Workspace(driver)
         self._lowered = lower(problem)
+        self._preparation = self.plan.preparation(self._lowered.like(self.plan.problem))
         launch = self.plan.launch(self._lowered, prepared.sizes if prepared is not None else ())
         self.launch = replace(launch, steps=self._bound(launch.steps))
 
@@ -94,8 +95,11 @@ class Runner:
         """The steps of the launch, packed except for addresses in the order of ``names`` (default: the arrays of the
         problem, then the workspace, W).
 
-        InputError: alpha or beta does not fit the accumulator type; integer sums take integers.
+        InputError: alpha or beta does not fit the accumulator type; integer sums take integers. LaunchError: the
+        preparation has not run.
         """
+        if self._preparation is not None and self.prepared is None:
+            raise LaunchError(f"the runner of {self.problem.key()} is not prepared; Runner.on prepares it")
         integer = self.problem.epilogue_dtype.integer
         for name, value in (("alpha", alpha), ("beta", beta)):
             if integer and not float(value).is_integer():
@@ -113,15 +117,16 @@ class Runner:
     def on(self, addresses: Mapping[str, int]) -> Runner:
         """The runner for these addresses of the problem's arrays: with the results of the preparation, which runs on
         them now. This one, if the plan has none. LaunchError: a size exceeds its limit."""
-        preparation = self.plan.preparation(self._lowered.like(self.plan.problem))
+        preparation = self._preparation
         if preparation is None:
             return self
         buffer, sizes = Allocation(self.driver, preparation.bytes), np.empty(len(preparation.limits), np.uint32)
         values = {**addresses, "P": buffer.address}
-        for step in self._bound(preparation.steps):
-            _, parameters = pack(step, (), values, self.driver.tensor_map)
-            self.driver.launch(self.kernel, step, parameters(()))
-        self.driver.synchronize()
+        with self.driver.lock:
+            for step in self._bound(preparation.steps):
+                _, parameters = pack(step, (), values, self.driver.tensor_map)
+                self.driver.launch(self.kernel, step, parameters(()))
+            self.driver.synchronize()
         if sizes.size:
             self.driver.download(buffer.address, sizes)
         found = tuple(map(int, sizes))

@@ -158,6 +158,8 @@ def checks(driver: Driver, p: RowList, config: Config, seed: int = 0, row_paddin
 
 
 class RowListOperandSets(OperandSets):
+    problem: RowList
+
     def __init__(self, driver: Driver, problem: RowList, timing: Timing) -> None:
         self.problem, self.arrays, self.outputs = problem, random_inputs(problem), empty_outputs(problem)
         super().__init__(driver, timing, self.arrays, {name: x.nbytes for name, x in self.outputs.items()}, {})
@@ -248,7 +250,7 @@ OPERATION = Operation(
     RowList,
     lowering=lowered,
     product=product,
-    slices=lambda p, region=None: (),
+    slices=lambda p, region: (),
     checks=checks,
     operand_sets=RowListOperandSets,
     titles=("rows", "columns", "nonzeros"),
@@ -346,7 +348,7 @@ class RowPlan(Plan):
     kernel = "row_list.mako"
     templates = Path(__file__).parent
     accesses = "accesses of single elements"
-    preconditions = ("offsets and numbers of 32 bits", "P from the kernel list_rows")
+    preconditions: ClassVar[list[str]] = ["offsets and numbers of 32 bits", "P from the kernel list_rows"]
     numbers = "addresses"
     parameter_meanings: Mapping[str, str] = {"[a-z]+": "address"}
     lister = "list_rows"

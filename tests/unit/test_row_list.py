@@ -151,6 +151,11 @@ def test_sizes_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         Runner.of(EmulatedDriver(), P, parse_config(CONFIG)).compute(operands({3: 5, 50: 1, 69: 7}))
 
 
+def test_a_runner_is_prepared_for_addresses() -> None:
+    with pytest.raises(LaunchError, match="the runner of row_list 70,40,300 CSR f32 is not prepared"):
+        Runner.of(EmulatedDriver(), P, parse_config(CONFIG)).prepare()
+
+
 def test_plans_without_preparation_launch_as_they_are() -> None:
     driver, p = Recorder(), Gemm(8, 8, 8)
     runner = Runner.of(driver, p, select(p, driver.device)[0].config)
