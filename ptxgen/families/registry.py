@@ -13,7 +13,7 @@ import numpy as np
 
 from ptxgen.codegen.config import config
 from ptxgen.codegen.config.axes import Axis
-from ptxgen.codegen.config.migration import FORMER, Former
+from ptxgen.codegen.config.migration import FORMER, NEW, Former
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.errors import InputError
@@ -164,6 +164,8 @@ def register(family: Family) -> Family:
     FAMILIES[family.name] = family
     if family.former is not None:
         FORMER[family.name] = family.former
+    else:
+        NEW.add(family.name)
     RULES.extend(replace(rule, family=family.name) for rule in family.rules)
     SPACES.append(family.candidates)
     return family
@@ -177,6 +179,7 @@ def unregister(name: str) -> None:
     config.retract(name)
     del FAMILIES[name]
     FORMER.pop(name, None)
+    NEW.discard(name)
     RULES[:] = [rule for rule in RULES if rule.family != name]
     SPACES.remove(family.candidates)
 

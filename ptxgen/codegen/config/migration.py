@@ -33,6 +33,8 @@ class Former:
 
 #: by the name of the family; ``families.registry`` adds them
 FORMER: dict[str, Former] = {}
+#: families that had no earlier forms, whose axes may have names that other axes had before
+NEW: set[str] = set()
 
 #: axis of form 1 -> axis of form 2
 RENAMED = {
@@ -186,7 +188,11 @@ def _own(word: str, former: Former) -> str:
 def translate(text: str) -> str:
     """A configuration of an earlier form in the present one. Unknown words, and those of the present form, are
     unchanged."""
-    words = [word for old in text.replace(",", " ").split() for word in _translated(old).split()]
+    given = text.replace(",", " ").split()
+    formers()  # fills NEW
+    if any(word.removeprefix("family=") in NEW for word in given if word.startswith("family=")):
+        return " ".join(given)
+    words = [word for old in given for word in _translated(old).split()]
     family = next((word.partition("=")[2] for word in words if word.startswith("family=")), word_of("family", "0"))
     former = formers().get(family)
     if former is not None:
