@@ -12,6 +12,8 @@ __all__ = [
     "Config",
     "Conv",
     "Gemm",
+    "SparseMatrix",
+    "Spmm",
     "autotune",
     "conv1d",
     "conv2d",
@@ -27,6 +29,7 @@ __all__ = [
     "gemm_jagged_input_grad",
     "gemm_jagged_weight_grad",
     "selection_digest",
+    "spmm",
     "workspace_size",
 ]
 
@@ -47,9 +50,11 @@ if TYPE_CHECKING:
     from ptxgen.api.grouped import gemm_grouped
     from ptxgen.api.jagged import gemm_jagged, gemm_jagged_input_grad, gemm_jagged_weight_grad
     from ptxgen.api.runners import selection_digest
+    from ptxgen.api.spmm import SparseMatrix, spmm
     from ptxgen.codegen.config.config import Config
     from ptxgen.operations.conv.problem import Conv
     from ptxgen.operations.gemm.problem import Gemm
+    from ptxgen.operations.spmm.problem import Spmm
 
 #: public name -> its module
 _MODULES = {
@@ -57,6 +62,9 @@ _MODULES = {
     "gemm_grouped": "api.grouped",
     "Gemm": "operations.gemm.problem",
     "Conv": "operations.conv.problem",
+    "SparseMatrix": "api.spmm",
+    "Spmm": "operations.spmm.problem",
+    "spmm": "api.spmm",
     "Config": "codegen.config.config",
     "autotune": "api.autotune",
     "selection_digest": "api.runners",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cases import batch, bf16x3, conv, conv_wgmma, grouped, mma, simt, skinny, wgmma, winograd
+from tests.cases import batch, bf16x3, conv, conv_wgmma, grouped, mma, simt, skinny, spmm, wgmma, winograd
 from tests.cases.source import CaseSource
 
 #: by name
@@ -14,6 +14,7 @@ SOURCES: dict[str, CaseSource] = {
         simt.UNSTAGED,
         mma.SOURCE,
         skinny.SOURCE,
+        spmm.SOURCE,
         wgmma.SOURCE,
         wgmma.RESIDENT_B,
         bf16x3.SOURCE,

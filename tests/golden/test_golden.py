@@ -329,6 +329,16 @@ GOLDEN = {
         "conv N=8,C=40,H=7,W=7,K=40,R=3,S=3,pad=1,groups=40 NCHW bf16 direction=weight_grad",
         "family=depthwise strip_results=4 block_lanes=64 feature_map_bytes=4096 kg=4 splitk=workspace",
     ),
+    "row_split_f16": (
+        "h200",
+        "spmm 4096,512,4096 NN f16 pattern=even:nnz=65536",
+        "family=row_split row_lanes=8 lane_vectors=2 nonzeros_in_flight=2 block_groups=16 vec_b=4",
+    ),
+    "row_split_f64": (
+        "h200",
+        "spmm 4096,33,4096 NN f64 pattern=even:nnz=65536",
+        "family=row_split row_lanes=32 nonzeros_in_flight=4 block_groups=4",
+    ),
     "simt_batch": (
         "h200",
         "gemm 64,64,256 TN f32 batch=16",

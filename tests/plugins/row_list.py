@@ -27,6 +27,7 @@ from ptxgen.families import registry
 from ptxgen.families.common import perf_blocks
 from ptxgen.families.common.candidates import CandidateSpace, Ints, single_axis_changes, violations
 from ptxgen.families.registry import Family
+from ptxgen.lowering.csr import Csr
 from ptxgen.lowering.kernel_problem import Access, Extents, KernelProblem, Operand
 from ptxgen.problem import operation
 from ptxgen.problem.base import EXTENT_LIMIT, ProblemBase
@@ -168,17 +169,6 @@ class RowListOperandSets(OperandSets):
         for name, x in self.outputs.items():
             self.driver.download(self.sets[0][name], x)
         return deviation(self.problem, self.arrays, self.outputs)
-
-
-@dataclass(frozen=True)
-class Csr(Access):
-    """A sparse matrix: the operand has the nonzeros row by row."""
-
-    kind = "csr"
-
-    @property
-    def arrays(self) -> tuple[str, ...]:
-        return "indptr", "indices"
 
 
 @dataclass(frozen=True)

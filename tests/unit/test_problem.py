@@ -62,7 +62,7 @@ def test_key_omits_defaults():
         ("", InputError, "must have the form"),
         ("gemm 1,2,3 NN", InputError, "must have the form"),
         ("conv 1,2,3 NN f32", ShapeError, "must read"),
-        ("spmm 1,2,3 NN f32", InputError, "must have the form"),
+        ("sddmm 1,2,3 NN f32", InputError, "must have the form"),
         ("gemm 1,2 NN f32", ShapeError, "shape is '1,2'"),
         ("gemm 1,2,x NN f32", ShapeError, "shape"),
         ("gemm 1,-2,3 NN f32", ShapeError, "shape"),
@@ -98,7 +98,7 @@ def test_invalid_text_is_refused(text, error, words):
     [
         ({"m": 1, "n": 2}, "lacks k"),
         ({"m": 1, "n": 2, "k": 3, "mm": 4}, "problem has mm"),
-        ({"m": 1, "n": 2, "k": 3, "operation": "spmm"}, "spmm"),
+        ({"m": 1, "n": 2, "k": 3, "operation": "sddmm"}, "sddmm"),
         ({"m": "1", "n": 2, "k": 3}, "m is '1'"),
         ({"m": 1.0, "n": 2, "k": 3}, r"m is 1\.0"),
         ({"m": 1, "n": None, "k": 3}, "n is None"),

@@ -36,6 +36,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.grouped.problem import GroupedGemm
+from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.device import device
 from ptxgen.tuning.model.model import Model
 from ptxgen.tuning.search.sampler import Categorical
@@ -54,7 +55,7 @@ from tests.lowered import (
     whole_waves,
 )
 
-SIMT, MMA, WGMMA, STREAM, SLIDE, WINOGRAD, WINOGRAD_4X4 = space.SPACES
+SIMT, MMA, WGMMA, STREAM, SLIDE, WINOGRAD, WINOGRAD_4X4, _ = space.SPACES
 H200, T4 = device("h200"), device("t4")
 
 PROBLEMS = [
@@ -687,7 +688,7 @@ def test_explain_accounts_for_every_row(small_axes):
         legal = {ceil_div(p.k, ceil_div(ceil_div(p.k, kg), u) * u) for kg in slices if kg <= blocks}
         total += shapes * len(legal | {kg for kg in slices if kg > blocks})
     cannot = {"mma_dtype": 1, "wgmma_dtype": 1, "skinny_extent": 1}  # f32 in f32, no short side
-    cannot["capabilities"] = 3  # strips, and transforms over tiles of 2x2 and of 4x4
+    cannot["capabilities"] = 4  # strips, transforms over tiles of 2x2 and of 4x4, and a sparse matrix
     assert {n: counts.pop(n) for n in cannot} == cannot
     assert sum(counts.values()) + len(space.candidates(p, H200)) == total
 
@@ -756,7 +757,7 @@ def random_rows(f: space.CandidateSpace, n: int, seed: int) -> Columns:
 def outcomes(f: space.CandidateSpace, p: KernelProblem, c: Columns, names) -> np.ndarray:
     with np.errstate(all="ignore"):
         g = geometry(p, c)
-        chosen = [r for r in rules.RULES if r.name in names and r.family in ("", f.name)]
+        chosen = [r for _, r in rules.rules_of(f.name) if r.name in names]
         assert len(chosen) == len(set(names))
         return np.stack([np.broadcast_to(r.holds(p, c, g, H200), len(c)) for r in chosen])
 
@@ -790,6 +791,10 @@ CLASSES = {
         )
         for i, family in enumerate(TILES)
     },
+    7: tuple(
+        form(Spmm(n, 64 * n, 3 * n, dtype=kind, pattern="even:nnz=40"), "row_split")
+        for n, kind in ((9, "f16"), (50, "f16"), (9, "f64"))
+    ),
 }
 
 
@@ -808,7 +813,7 @@ def test_only_rules_of_extents_read_extents_and_slices(f):
     p, q, _ = CLASSES[f.code]
     assert f.neutral(p) == f.neutral(q)
     a, b = random_rows(f, 3000, 1), random_rows(f, 3000, 2)
-    mine = {r.name for r in rules.RULES if r.family in ("", f.name)}
+    mine = {r.name for _, r in rules.rules_of(f.name)}
     options = {n for option in f.slice_options(p) for n in option}
     rest = (mine - set(f.extent_rules) | {"range"}) if not options else mine - set(f.extent_rules)
     free = {n: b.column(n) for n in f.cell if n not in options}
@@ -857,7 +862,7 @@ def test_rules_of_shapes_leave_out_shapes_without_legal_rows(f, layout):
     assert rows(shapes.take(have)) <= rows(left)
 
 
-@pytest.mark.parametrize("f", [f for f in space.SPACES if f.code not in (2, 4)], ids=lambda f: f.name)
+@pytest.mark.parametrize("f", [f for f in space.SPACES if f.code not in (2, 4, 7)], ids=lambda f: f.name)
 def test_lazy_geometry_is_the_geometry(f):
     p = CLASSES[f.code][0]
     c = f.tiles(f.neutral(p)).replace(kg=3)

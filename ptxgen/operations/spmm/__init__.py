@@ -1,0 +1,1 @@
+"""C = A·B of a sparse matrix A in CSR and a matrix B."""

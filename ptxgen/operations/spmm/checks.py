@@ -1,0 +1,68 @@
+"""Checks of products of a sparse matrix and a matrix, and the operand sets that they are timed on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.config.config import Config
+from ptxgen.operations.spmm.problem import Spmm
+from ptxgen.operations.spmm.reference import arrays_of
+from ptxgen.problem.reference import Array, Deviation, compare, reference, verdict
+from ptxgen.runtime.check import CASES, CheckResult
+from ptxgen.runtime.driver import Driver, Timing
+from ptxgen.runtime.operand_sets import OperandSets
+from ptxgen.runtime.runner import Runner
+
+
+def padded(array: Array, ld: int, fill: float) -> Array:
+    """The rows of a matrix at a leading dimension, with ``fill`` in the gaps."""
+    out = np.full((len(array), ld), fill, array.dtype)
+    out[:, : array.shape[1]] = array
+    return out
+
+
+def stored(p: Spmm, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays as kernels read them; gaps are NaN."""
+    poison = p.element.poison
+    return {**arrays, "B": padded(arrays["B"], p.ldb, poison), "C": padded(arrays["C"], p.ldc, poison)}
+
+
+def check_spmm(
+    driver: Driver, problem: Spmm, config: Config, seed: int = 0, row_padding: int = 0
+) -> Iterator[CheckResult]:
+    """The checks of a product."""
+    p = replace(problem, ldb=problem.ldb + row_padding, ldc=problem.ldc + row_padding)
+    runner = Runner.of(driver, p, config)
+    for kind, alpha, beta, initial in CASES:
+        arrays = arrays_of(p, seed, kind)
+        if initial == "nan":
+            arrays["C"] = np.full_like(arrays["C"], p.output.poison)
+        out = runner.compute(stored(p, arrays), alpha, beta)["C"]
+        deviation = verdict(kind, out[:, : p.n], reference(p, arrays, alpha, beta))
+        if not np.isnan(out[:, p.n :].astype(np.float64)).all():
+            deviation = Deviation(np.inf, (-1, -1), deviation.worst)
+        yield CheckResult(kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}", deviation)
+
+
+class SpmmOperandSets(OperandSets):
+    """``OperandSets`` of a product."""
+
+    problem: Spmm
+
+    def __init__(self, driver: Driver, problem: Spmm, timing: Timing, seed: int = 0) -> None:
+        self.problem, self.arrays = problem, arrays_of(problem, seed)
+        inputs: dict[str, Any] = stored(problem, self.arrays)
+        del inputs["C"]
+        super().__init__(driver, timing, inputs, {"C": problem.m * problem.ldc * problem.output.bytes}, {})
+
+    def deviation(self, limit: int) -> Deviation:
+        """Compares the first rows of the first set's C."""
+        p = self.problem
+        rows = min(p.m, max(limit // max(p.n, 1), 1))
+        got = np.empty((rows, p.ldc), p.output.numpy)
+        self.driver.download(self.sets[0]["C"], got)
+        return compare(got[:, : p.n], reference(p, self.arrays, box=slice(0, rows)))

@@ -1,0 +1,152 @@
+"""The problem type of products of a sparse matrix in CSR and a matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ptxgen.errors import DtypeError, ShapeError
+from ptxgen.operations.gemm.problem import parse_shape
+from ptxgen.operations.spmm import patterns
+from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
+
+INDEX = 4  #: bytes of a row pointer and of a column index
+
+
+@dataclass(frozen=True)
+class Spmm(ProblemBase):
+    """C[M,N] = alpha · A[M,K] · B[K,N] + beta · C of A in CSR and row-major B and C.
+
+    A has the arrays ``indptr`` (M + 1 row pointers) and ``indices`` (columns) of 32-bit integers, and ``values``.
+    ``pattern``: the places of the nonzeros, as ``patterns`` reads it; kernels compute any pattern of A.
+    ``ldb``, ``ldc``: leading dimensions in elements, 0 = contiguous; ``aligned_b``, ``aligned_c``: alignments of
+    addresses in bytes. C has the type of A and B.
+
+    ShapeError, DtypeError, InputError: an argument breaks a rule.
+    """
+
+    m: int = field(metadata=described(c="rows of C"))
+    n: int = field(metadata=described(c="columns of C"))
+    k: int = field(metadata=described(c="columns of A"))
+    layout: str = "NN"
+    dtype: str = "f32"
+    compute: str = ""
+    pattern: str = field(
+        default="bernoulli:density=0.1,seed=0",
+        metadata=described(
+            f"Places of the nonzeros of A: {patterns.FORM}. [default: bernoulli:density=0.1,seed=0]", "GENERATOR"
+        ),
+    )
+    ldb: int = 0
+    ldc: int = 0
+    aligned_b: int = 16
+    aligned_c: int = 16
+    deterministic: bool = False
+    out: str = ""
+    epilogue: str = ""
+
+    operation = "spmm"
+    SHAPE = ("m", "n", "k")
+    SHAPE_FORM = "M,N,K"
+    CODE_OPTIONS = ("compute",)
+    ALLOWED_EPILOGUE_OPS = ()
+    RUNTIME_PARAMETERS = "M, N, the leading dimensions"
+    arrays = ("indptr", "indices", "values", "B", "C")
+    problem_kind = operation
+    broadcast_shapes: ClassVar[dict[str, Any]] = {}
+
+    def __post_init__(self) -> None:
+        self._normalize_integers(("m", "n", "k", "ldb", "ldc", "aligned_b", "aligned_c"))
+        self._check_words_and_flags()
+        self._normalize_layout("layout", ("NN",))
+        self._normalize_dtypes()
+        if self.out != self.dtype:
+            raise DtypeError(f"out is {self.out}; it must be dtype, {self.dtype}")
+        self._normalize_epilogue()
+        object.__setattr__(self, "pattern", patterns.canonical(self.pattern))
+        for name, rows in (("ldb", self.k), ("ldc", self.m)):
+            value = getattr(self, name) or max(self.n, 1)
+            object.__setattr__(self, name, value)
+            if not self.n <= value < EXTENT_LIMIT:
+                raise ShapeError(f"{name} is {value}; it must be from {self.n}, a row's length, to {EXTENT_LIMIT - 1}")
+            if rows * value * self.element.bytes > MEMORY_LIMIT:
+                raise ShapeError(
+                    f"{name[2:]} spans {rows * value * self.element.bytes} bytes; it must span at most {MEMORY_LIMIT},"
+                    " the address space of a GPU"
+                )
+        for name in ("aligned_b", "aligned_c"):
+            self._check_alignment(name, self.element)
+
+    def shape(self) -> str:
+        return f"{self.m},{self.n},{self.k}"
+
+    @classmethod
+    def read_shape(cls, text: str) -> dict[str, Any]:
+        return dict(zip(cls.SHAPE, parse_shape(text), strict=True))
+
+    def key(self) -> str:
+        """The text form. It always names the pattern."""
+        text = super().key()
+        return text if " pattern=" in text else f"{text} pattern={self.pattern}"
+
+    @property
+    def row_lengths(self) -> patterns.Ints:
+        """The lengths of the rows of A."""
+        return patterns.row_lengths(self.m, self.k, self.pattern)
+
+    @property
+    def nnz(self) -> int:
+        """The number of nonzeros of A."""
+        return int(self.row_lengths.sum())
+
+    @property
+    def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """The shapes of the values of A, of B and of C."""
+        return (self.nnz,), (self.k, self.n), (self.m, self.n)
+
+    @property
+    def results(self) -> int:
+        return self.m * self.n
+
+    @property
+    def reduction(self) -> int:
+        return int(self.row_lengths.max(initial=0))
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.nnz * self.n
+
+    @property
+    def bytes(self) -> int:
+        """Lower bound of the bytes moved: A and the rows of B that it needs are read once, C is written once."""
+        nnz, size = self.nnz, self.element.bytes
+        return nnz * (size + INDEX) + (self.m + 1) * INDEX + (min(self.k, nnz) + self.m) * self.n * size
+
+    @property
+    def description(self) -> list[str]:
+        types = f"{self.dtype}, summed in {self.compute}"
+        return [f"{self.operation}: C = alpha A B + beta C, A in CSR, B and C row-major, {types}"]
+
+
+def _log2(x: float) -> float:
+    return float(np.log2(max(x, 2.0**-10)))
+
+
+def _variation(p: Spmm) -> float:
+    """The standard deviation of row lengths over their mean."""
+    lengths = p.row_lengths
+    return float(lengths.std() / lengths.mean()) if lengths.sum() else 0.0
+
+
+#: features of the model; logarithms of sizes
+FEATURES = {
+    "m": lambda p: _log2(p.m),
+    "n": lambda p: _log2(p.n),
+    "k": lambda p: _log2(p.k),
+    "pattern_mean_length": lambda p: _log2(p.nnz / max(p.m, 1)),
+    "pattern_longest": lambda p: _log2(p.reduction),
+    "pattern_variation": _variation,
+    "pattern_empty_rows": lambda p: float((p.row_lengths == 0).mean()) if p.m else 0.0,
+}

@@ -1,0 +1,54 @@
+"""Random legal sparse products and configurations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ptxgen.codegen.config.config import Columns, Config
+from ptxgen.families.common.rules import legal
+from ptxgen.families.registry import FAMILIES
+from ptxgen.lowering.lower import lower
+from ptxgen.operations.spmm.problem import Spmm
+from ptxgen.problem.device import Device
+from tests.cases.source import RandomCases, extents
+
+DRAWS = 4000
+#: dtype, compute
+TYPES = (("f16", "f32"), ("bf16", "f32"), ("f32", "f32"), ("f32", "tf32"), ("f64", "f64"))
+
+
+def problem(rng: np.random.Generator, limit: int, d: Device) -> Spmm:
+    """Types that ``d`` converts, extents, generators, longer rows of B and C, unaligned starts."""
+    known = [(dtype, compute) for dtype, compute in TYPES if d.sm >= (80 if dtype == "bf16" else 0)]
+    dtype, compute = known[rng.integers(len(known))]
+    m, n, k = extents(rng, limit)
+    seed, density = rng.integers(100), rng.choice([0.02, 0.1, 0.5])
+    generators = (
+        f"bernoulli:density={density},seed={seed}",
+        f"lognormal:density={density},sigma=2,seed={seed}",
+        f"even:nnz={int(m * k * density)},seed={seed}",
+        f"banded:width={rng.integers(9)}",
+    )
+    p = Spmm(m, n, k, "NN", dtype, compute, generators[rng.integers(len(generators))])
+    if rng.random() < 0.4:
+        b, c = (int(x) for x in rng.choice([0, 1, 2, 4, 8, 16], 2))
+        p = replace(p, ldb=n + b, ldc=n + c)
+    if rng.random() < 0.3:
+        b, c = (int(x) for x in rng.choice([x for x in (2, 4, 8, 16) if x >= p.element.bytes], 2))
+        p = replace(p, aligned_b=b, aligned_c=c)
+    return p
+
+
+def config(p: Spmm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+    """A random legal configuration, or None if none was drawn."""
+    family = FAMILIES["row_split"]
+    c = {a.name: rng.choice(a.values, DRAWS) for a in family.axes}
+    c["lane_vectors"] = rng.integers(1, 5, DRAWS)
+    columns = Columns({**c, "family": np.full(DRAWS, family.code)}, DRAWS)
+    rows = np.flatnonzero(legal(lower(p), columns, d) & (c["row_lanes"] * c["block_groups"] <= threads))
+    return columns.row(int(rng.choice(rows))) if len(rows) else None
+
+
+SOURCE = RandomCases("spmm", problem, config, limit=70)

@@ -1,0 +1,217 @@
+"""Kernels of sparse products, executed with checks for races, bounds and uninitialised reads; every element is
+compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen.codegen.config.config import Config, parse_config
+from ptxgen.operations.spmm.problem import Spmm
+from ptxgen.operations.spmm.reference import arrays_of
+from ptxgen.problem.device import device
+from ptxgen.problem.dtypes import dtype
+from ptxgen.problem.reference import reference, verdict
+from ptxgen.runtime.check import check
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
+from tests.cases import SOURCES
+
+WIDE = parse_config("family=row_split row_lanes=8 lane_vectors=2 nonzeros_in_flight=4 block_groups=4 vec_b=4")
+NARROW = parse_config("family=row_split row_lanes=32 nonzeros_in_flight=8 block_groups=1 vec_b=1")
+
+
+@pytest.mark.parametrize("n", range(16))
+def test_random_problems_and_configurations(n: int) -> None:
+    on = ("emulated", "t4", "a100", "b200")[n % 4]
+    driver = EmulatedDriver()
+    for p, c in SOURCES["spmm"].cases(500 + n, 1, device(on), threads=128):
+        wrong = [
+            f"{r.kind}: {r.deviation}" for r in check(driver, p, c, n, (0, 3)[n % 2] if c.vec_b == 1 else 0) if not r.ok
+        ]
+        assert not wrong, f"{p.key()} | {c}"
+
+
+def multiplied(
+    rows: list[list[int]], k: int, n: int, config: Config, kind: str = "f32", alpha: float = 1.0, beta: float = 0.0
+) -> Any:
+    """The verdict of a matrix whose rows have these columns."""
+    nnz = sum(map(len, rows))
+    p = Spmm(len(rows), n, k, dtype=kind, pattern=f"even:nnz={nnz}")
+    arrays = arrays_of(p, 3, "integers")
+    arrays["indptr"] = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32)
+    arrays["indices"] = np.array([column for row in rows for column in row], np.int32)
+    if beta == 0:
+        arrays["C"] = np.full_like(arrays["C"], np.nan)
+    got = Runner.of(EmulatedDriver(), p, config).compute(arrays, alpha, beta)["C"]
+    return verdict("integers", got, reference(p, arrays, alpha, beta))
+
+
+@pytest.mark.parametrize("config", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[], [1], [], [], [0, 2, 3], []],
+        [[]] * 5,
+        [[], list(range(37)), []],
+        [[3, 3, 1, 3], [2, 0, 1], [36, 0, 36]],
+        [list(range(i)) for i in range(20)],
+    ],
+    ids=["empty_rows", "no_nonzeros", "one_long_row", "duplicates_unsorted", "every_length"],
+)
+def test_rows_of_every_kind(rows: list[list[int]], config: Config) -> None:
+    n = 44 if config is WIDE else 33
+    assert multiplied(rows, 37, n, config).ok
+    assert multiplied(rows, 37, n, config, alpha=2.0, beta=-1.0).ok
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("n", [1, 7, 40])
+def test_types_and_odd_columns(kind: str, n: int) -> None:
+    p = Spmm(23, n, 31, dtype=kind, pattern="lognormal:density=0.2,sigma=1")
+    vec = 16 // p.element.bytes if n == 40 else 1
+    config = parse_config(f"family=row_split row_lanes=4 lane_vectors=2 nonzeros_in_flight=2 vec_b={vec}")
+    assert all(r.ok for r in check(EmulatedDriver(), p, config))
+
+
+def test_alpha_0_reads_no_operand() -> None:
+    p = Spmm(9, 8, 7, pattern="banded:width=3")
+    arrays = arrays_of(p)
+    expected = 2 * arrays["C"]
+    arrays["values"][:], arrays["B"][:], arrays["indices"][:] = np.nan, np.nan, 1 << 30
+    got = Runner.of(EmulatedDriver(), p, WIDE).compute(arrays, 0.0, 2.0)["C"]
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_configurations_add_in_the_same_order() -> None:
+    """Each row is added in the order of its nonzeros, so that all configurations give the same bits."""
+    p = Spmm(16, 24, 200, pattern="bernoulli:density=0.3")
+    arrays = arrays_of(p)
+    first, second = (Runner.of(EmulatedDriver(), p, c).compute(arrays, 1.5, 0.5)["C"] for c in (WIDE, NARROW))
+    np.testing.assert_array_equal(first, second)
+
+
+# ---- the function on arrays
+
+
+@pytest.fixture(autouse=True)
+def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+
+
+def operands(m: int, n: int, k: int, kind: str = "f32", density: float = 0.2) -> tuple[ptxgen.SparseMatrix, Any]:
+    arrays = arrays_of(Spmm(m, n, k, dtype=kind, pattern=f"bernoulli:density={density}"), 1, "integers")
+    return ptxgen.SparseMatrix(arrays["indptr"], arrays["indices"], arrays["values"], (m, k)), arrays["B"]
+
+
+def dense(a: ptxgen.SparseMatrix) -> Any:
+    out = np.zeros(a.shape)
+    rows = np.repeat(np.arange(a.shape[0]), np.diff(a.indptr))
+    np.add.at(out, (rows, a.indices), a.values.astype(np.float64))
+    return out
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
+def test_arrays_of_numpy(kind: str) -> None:
+    a, b = operands(21, 13, 17, kind)
+    got = ptxgen.spmm(a, b)
+    assert got.dtype == dtype(kind).numpy
+    np.testing.assert_array_equal(got.astype(np.float64), dense(a) @ b.astype(np.float64))
+    out = np.ones((21, 20), b.dtype)[:, :13]  # rows with gaps
+    assert ptxgen.spmm(a, b, out, alpha=2, beta=-1) is out
+    np.testing.assert_array_equal(out.astype(np.float64), 2 * dense(a) @ b.astype(np.float64) - 1)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(0, 4, 5), (4, 0, 5), (4, 3, 0), (0, 0, 0)])
+def test_empty_extents(m: int, n: int, k: int) -> None:
+    a = ptxgen.SparseMatrix(np.zeros(m + 1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32), (m, k))
+    b, out = np.ones((k, n), np.float32), np.ones((m, n), np.float32)
+    assert not ptxgen.spmm(a, b).any()
+    np.testing.assert_array_equal(ptxgen.spmm(a, b, out, beta=3), np.full((m, n), 3))
+
+
+def test_matrices_of_scipy() -> None:
+    scipy = pytest.importorskip("scipy.sparse")
+    a, b = operands(12, 9, 15)
+    x = scipy.csr_matrix((a.values, a.indices, a.indptr), a.shape)
+    np.testing.assert_array_equal(ptxgen.spmm(x, b), dense(a) @ b)
+    with pytest.raises(ptxgen_error(), match=r"a has format csc; it must be csr: pass a.tocsr\(\)"):
+        ptxgen.spmm(x.tocsc(), b)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_tensors_of_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    a, b = operands(12, 9, 15)
+    x = torch.sparse_csr_tensor(*(torch.from_numpy(v) for v in a[:3]), a.shape)
+    got = ptxgen.spmm(x, torch.from_numpy(b))
+    assert isinstance(got, torch.Tensor)
+    np.testing.assert_array_equal(got.numpy(), dense(a) @ b)
+    with pytest.raises(ptxgen_error(), match=r"a has layout torch\.strided; it must be torch\.sparse_csr"):
+        ptxgen.spmm(torch.from_numpy(b), torch.from_numpy(b))
+    wide = torch.sparse_csr_tensor(*(torch.from_numpy(v).long() for v in a[:2]), torch.from_numpy(a.values), a.shape)
+    with pytest.raises(ptxgen_error(), match=r"a\.indptr has dtype torch\.int64; it must be int32"):
+        ptxgen.spmm(wide, torch.from_numpy(b))
+
+
+def ptxgen_error() -> type[Exception]:
+    from ptxgen.errors import InputError
+
+    return InputError
+
+
+F32 = np.float32
+INT = np.int32
+A = ptxgen.SparseMatrix(np.array([0, 1, 2], INT), np.array([0, 2], INT), np.ones(2, F32), (2, 3))
+B = np.ones((3, 4), F32)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "named", "message"),
+    [
+        (B, B, {}, "a is ndarray; it must be a sparse matrix in CSR"),
+        (A._replace(shape=(2, 3, 1)), B, {}, "a has shape .*; it must have 2 dimensions"),
+        (A._replace(shape=(3, 3)), B, {}, "a.indptr has 3 elements; it must have 4"),
+        (A._replace(values=np.ones(3, F32)), B, {}, "a.values has 3 elements; it must have 2, as a.indices"),
+        (A._replace(values=np.ones((2, 1), F32)), B, {}, r"a.values has shape \(2, 1\); it must have 1 dimension"),
+        (
+            A._replace(indices=np.arange(4, dtype=INT)[::2]),
+            B,
+            {},
+            "a.indices has strides .*; its elements must be cont",
+        ),
+        (A._replace(indices=np.array([0, 2])), B, {}, "a.indices has dtype int64; it must be int32"),
+        (A._replace(indptr=np.array([0, 2, 1], INT)), B, {}, "a.indptr is from 0 to 1; it must be from 0 to 2"),
+        (
+            A._replace(indptr=np.array([0, 3, 2], INT)),
+            B,
+            {},
+            r"a.indptr\[2\] is 2; it must be at least a.indptr\[1\], 3",
+        ),
+        (
+            A._replace(indices=np.array([0, 3], INT)),
+            B,
+            {},
+            r"a.indices\[1\] is 3; it must be at least 0 and less than 3",
+        ),
+        (A._replace(indices=np.array([-1, 2], INT)), B, {}, r"a.indices\[0\] is -1; it must be at least 0"),
+        (A, B.astype(np.float64), {}, "a is f32 and b is f64; they must be the same"),
+        (A._replace(values=np.ones(2, np.int8)), B.astype(np.int8), {}, "a and b have dtype s8; it must be one of f16"),
+        (A, np.ones((4, 4), F32), {}, "a has 3 columns and b has 4 rows"),
+        (A, np.ones((4, 3), F32).T, {}, "b has strides .*; its rows must be contiguous"),
+        (A, np.ones(3, F32), {}, r"b has shape \(3,\); it must have 2 dimensions"),
+        (A, B, {"beta": 1}, "beta is 1 and out is None"),
+        (A, B, {"out": np.ones((2, 3), F32)}, r"out has shape \(2, 3\); it must be \(2, 4\)"),
+        (A, B, {"out": np.ones((2, 4))}, "out is f64; it must be f32"),
+        (A, B, {"out": B[:2]}, "out shares memory with b"),
+        (A, B, {"compute": "f16"}, "compute is 'f16'; with dtype f32 it must be one of"),
+        (A, B, {"compute": "f32_bf16x6"}, "a and b are f32; no kernel multiplies f32 summed in f32_bf16x6"),
+        (A, B, {"alpha": "x"}, "alpha is 'x'; it must be a real number"),
+    ],
+)
+def test_errors_name_the_argument_and_the_rule(a: Any, b: Any, named: dict[str, Any], message: str) -> None:
+    with pytest.raises(ptxgen_error(), match=message):
+        ptxgen.spmm(a, b, **named)
