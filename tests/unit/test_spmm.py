@@ -96,6 +96,12 @@ def test_patterns_are_valid(text: str, m: int, k: int) -> None:
     assert (np.diff(rows * 1000 + p.indices) >= 0).all()
 
 
+@pytest.mark.parametrize("text", ["bernoulli:density=0.5", "banded:width=999999999"])
+def test_patterns_have_32_bit_row_pointers(text: str) -> None:
+    with pytest.raises(InputError, match="it must have less than 2147483648 nonzeros, not"):
+        Spmm(100_000, 8, 100_000, pattern=text).nnz  # noqa: B018
+
+
 def test_densities_are_those_of_the_text() -> None:
     bernoulli, lognormal = (
         patterns.pattern(400, 500, patterns.canonical(f"{text},seed=3")).lengths / 500

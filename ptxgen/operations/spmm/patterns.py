@@ -18,7 +18,7 @@ from ptxgen.errors import InputError
 
 Ints = NDArray[np.int64]
 
-SEED_LIMIT = 1 << 31
+SEED_LIMIT = NONZEROS_LIMIT = 1 << 31
 PLACES = 1 << 24  #: random numbers that are made at once
 _GOLDEN, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
@@ -124,8 +124,8 @@ GENERATORS = {
     "lognormal": Generator(
         {"density": _DENSITY, "sigma": (float, 0.0, 8.0)}, _lognormal, "the densities of rows are lognormal"
     ),
-    "even": Generator({"nnz": (int, 0, SEED_LIMIT - 1)}, _even, "rows of equal length, columns that may repeat"),
-    "banded": Generator({"width": (int, 0, SEED_LIMIT - 1)}, _banded, "adjacent columns along the diagonal"),
+    "even": Generator({"nnz": (int, 0, NONZEROS_LIMIT - 1)}, _even, "rows of equal length, columns that may repeat"),
+    "banded": Generator({"width": (int, 0, NONZEROS_LIMIT - 1)}, _banded, "adjacent columns along the diagonal"),
 }
 FORM = "; ".join(f"{name}:{','.join(f'{x}=…' for x in g.parameters)},seed=…" for name, g in GENERATORS.items())
 
@@ -158,8 +158,11 @@ def canonical(text: str) -> str:
 
 @lru_cache(maxsize=8)
 def pattern(m: int, k: int, text: str) -> Pattern:
-    """The pattern of a matrix of ``m`` rows and ``k`` columns. InputError: it has 2³¹ nonzeros or more."""
+    """The pattern of a matrix of ``m`` rows and ``k`` columns. InputError: 2³¹ nonzeros or more are expected."""
     name, values = read(text)
+    expected = m * max(values.get("density", 0) * k, min(values.get("width", 0), k))
+    if expected >= NONZEROS_LIMIT:
+        raise InputError(f"pattern is {text}; it must have less than {NONZEROS_LIMIT} nonzeros, not {expected:.3g}")
     if k == 0 or m == 0:
         return Pattern(np.zeros(m + 1, np.int32), np.zeros(0, np.int32))
     return GENERATORS[name].make(m, k, **values)
