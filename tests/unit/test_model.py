@@ -24,7 +24,7 @@ from ptxgen.codegen.config.config import AXIS, Columns, Config, parse_config
 from ptxgen.codegen.config.migration import RENAMED
 from ptxgen.errors import CorruptError, DeviceError, InputError, SchemaError
 from ptxgen.families.common import perf_costs, perf_model, rules, space
-from ptxgen.families.common.features import DEVICE, FORMER, PROBLEM, all_names, default_names, features
+from ptxgen.families.common.features import DEVICE, FORMER, PROBLEM, all_names, default_names, features, trained_names
 from ptxgen.families.mma import cost as mma_cost
 from ptxgen.families.registry import FAMILIES
 from ptxgen.families.wgmma import cost as wgmma_cost
@@ -46,6 +46,7 @@ from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.history import VALIDATION
 from ptxgen.tuning.store.measurement import Environment, Measurement
 
+MEASURED = {"gemm", "conv"}  #: the operations of measurements
 H200, H100 = device("h200"), device("h100")
 FUZZED = 300  #: changed model files that are read
 
@@ -153,7 +154,7 @@ def fitted(rows) -> Model:
 @pytest.fixture(scope="module")
 def networked(rows, fitted) -> Model:
     """The same with a network, for which there are too few problems."""
-    data = training.Training.gather(rows, H200)
+    data = training.Training.gather(rows, H200, trained_names(MEASURED))
     every = np.ones(len(data.log_us), bool)
     assert data.train_network("clock", every) is None
     with pytest.MonkeyPatch.context() as patched:
@@ -165,7 +166,7 @@ def test_the_network_has_half_of_the_last_ranking(networked, fitted):
     p = HELD_OUT[0]
     ranked = networked.rank(p, H200, 20)
     columns = Columns.of([config for config, _ in ranked])
-    x = features(lower(p), columns, H200)
+    x = features(lower(p), columns, H200, None, trained_names(MEASURED))
     network = networked.network.predict(x) + np.log2(perf_model.predict(lower(p), columns, H200))
     mean = (np.log2(fitted.predict(p, columns)) + network) / 2
     assert np.allclose(np.log2([us for _, us in ranked]), mean, atol=1e-3)
@@ -330,7 +331,7 @@ def small_file(whole_file) -> bytes:
     """The same with four of the trees and a network of three units, which is read and written faster."""
     content = json.loads(lzma.decompress(whole_file))
     content["forest"]["trees"] = content["forest"]["trees"][:4]
-    content["network"] = small_network(len(default_names()))
+    content["network"] = small_network(len(trained_names(MEASURED)))
     return packed({**content, "digest": model_files._digest(content)})
 
 
@@ -357,7 +358,7 @@ def test_saved_model_is_the_same_model(fitted, networked, saved):
     assert again.rank(HELD_OUT[3], H200, 20) == networked.rank(HELD_OUT[3], H200, 20)
     assert again.rank(HELD_OUT[3], H200, 20) != fitted.rank(HELD_OUT[3], H200, 20)
     assert [f.name for f in saved.iterdir()] == ["model.json.xz"]
-    x = np.random.default_rng(0).standard_normal((500, len(default_names()))).astype(np.float32) * 100
+    x = np.random.default_rng(0).standard_normal((500, len(trained_names(MEASURED)))).astype(np.float32) * 100
     x[::7, ::3] = np.nan
     assert np.array_equal(again._booster.inplace_predict(x), fitted._booster.inplace_predict(x))
 
@@ -550,7 +551,7 @@ def test_model_of_other_features_is_ignored_with_a_warning(small, tmp_path, monk
     models._load.cache_clear()
     folder.mkdir(parents=True)
     (folder / "model.json.xz").write_bytes((small / "model.json.xz").read_bytes())
-    edit(small, features=list(default_names()))
+    edit(small, features=list(trained_names(MEASURED)))
     assert models.model_for(H200, SimpleNamespace(path=tmp_path / "tuning.sqlite")).trained
     models._load.cache_clear()
 
@@ -623,11 +624,11 @@ def test_former_names_of_features_are_accepted(networked, saved):
 def test_model_accepts_features_that_it_was_not_trained_on(networked, saved, tmp_path, monkeypatch):
     """A later version computes one more feature between the others, or has one more family."""
     before = networked.rank(HELD_OUT[3], H200, 20)
-    names = default_names()
+    names = trained_names(MEASURED)
     simt = replace(FAMILIES["simt"], features={"moonlight": lambda c: c.ml % 7})
     monkeypatch.setitem(FAMILIES, "simt", simt)
-    at = default_names().index("moonlight")
-    assert default_names() == (*names[:at], "moonlight", *names[at:])
+    at = trained_names(MEASURED).index("moonlight")
+    assert trained_names(MEASURED) == (*names[:at], "moonlight", *names[at:])
     again = Model.load(saved)
     assert again.rank(HELD_OUT[3], H200, 20) == before
     again.save(tmp_path / "copy")
@@ -760,7 +761,7 @@ def test_concurrent_saves_leave_one_model(small):
         (lambda t: t["left"].__setitem__(0, -7), "follow their parents"),
         (lambda t: t["left"].__setitem__(0, 1.5), "left must be a list of integers"),
         (lambda t: t["left"].__setitem__(0, 10**30), "left must be a list of integers"),
-        (lambda t: t["feature"].__setitem__(0, len(default_names())), "feature outside"),
+        (lambda t: t["feature"].__setitem__(0, len(trained_names(MEASURED))), "feature outside"),
         (lambda t: t["feature"].__setitem__(0, -1), "feature outside"),
         (lambda t: t["value"].__setitem__(0, 1e300), "finite"),
         (lambda t: t["value"].__setitem__(0, "1"), "list of numbers"),
@@ -846,7 +847,7 @@ def test_mutated_files_are_refused_or_predict_finite_times(small, tmp_path):
     content = stored(small)
     content["forest"]["trees"] = content["forest"]["trees"][:2]
     plain_text, rng = json.dumps(content), np.random.default_rng(5)
-    x = rng.standard_normal((64, len(default_names()))).astype(np.float32) * 100
+    x = rng.standard_normal((64, len(trained_names(MEASURED)))).astype(np.float32) * 100
     folder, counts = tmp_path / "fuzzed", Counter()
     folder.mkdir()
     for _ in range(FUZZED):

@@ -10,6 +10,7 @@ family lacks has its default.
 from __future__ import annotations
 
 import math
+from collections.abc import Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -156,6 +157,14 @@ def default_names() -> tuple[str, ...]:
     """The features that a model of one device is trained on unless told otherwise: without those of the device, and
     without the axes whose ``feature`` is False."""
     return _names(tuple(registry.FAMILIES.values()), of_operations(), False)
+
+
+def trained_names(measured: Set[str]) -> tuple[str, ...]:
+    """The features that a model is trained on whose measurements are of the operations ``measured``: the default ones
+    without those that only other operations give, which would be constant."""
+    given = {name for operation in operations() if operation.name in measured for name in operation.features}
+    absent = set(of_operations()) - {*_EXTENT, *given}
+    return tuple(name for name in default_names() if name not in absent)
 
 
 @dataclass(frozen=True)

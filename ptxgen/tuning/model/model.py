@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config.config import FAMILIES, Columns, Config
 from ptxgen.errors import DeviceError, InputError
 from ptxgen.families.common import perf_model
-from ptxgen.families.common.features import DEVICE, all_names, default_names, features
+from ptxgen.families.common.features import DEVICE, all_names, default_names, features, trained_names
 from ptxgen.families.common.space import Candidates, candidates, members
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
@@ -145,7 +145,7 @@ class Model:
         ``target``: one of TARGETS; its error is then not estimated. Default: the one with the least error on held-out
         problems, which takes ten trainings.
         ``also``: measurements of other devices, for which the model is trained, too.
-        ``names``: the features to train on, some of ``features.all_names()``; none: ``features.default_names()``, and
+        ``names``: the features to train on, some of ``features.all_names()``; none: ``features.trained_names``, and
         those of the device if there are several.
         ``network``: one that reads these features, to keep; none: it is trained, too.
         InputError: nothing to train on, or no such target or feature.
@@ -154,8 +154,10 @@ class Model:
             raise InputError(f"target is {target!r}; it must be one of {', '.join(TARGETS)}")
         if unknown := sorted(set(names) - set(all_names())):
             raise InputError(f"names has {', '.join(unknown)}; a feature is one of {', '.join(all_names())}")
-        names = names or (*default_names(), *(DEVICE if also else ()))
-        parts = [Training.gather(some, d, names) for d, some in {device: measurements, **(also or {})}.items()]
+        given = {d: list(some) for d, some in {device: measurements, **(also or {})}.items()}
+        measured = {m.problem.operation for some in given.values() for m in some}
+        names = names or (*trained_names(measured), *(DEVICE if also else ()))
+        parts = [Training.gather(some, d, names) for d, some in given.items()]
         for d, part in zip((device, *(also or ())), parts, strict=True):
             if not len(part.log_us):
                 raise InputError(
