@@ -30,7 +30,7 @@ from ptxgen.tuning.model import model_files
 from ptxgen.tuning.model.model_files import Facts
 from ptxgen.tuning.model.ranking_network import RankingNetwork, combined
 from ptxgen.tuning.model.shortlist import Floats, fastest, shortlist
-from ptxgen.tuning.model.training import TARGETS, Training, baseline, clock_of, threads
+from ptxgen.tuning.model.training import TARGETS, Training, Usable, baseline, clock_of, threads
 from ptxgen.tuning.model.tree_predictor import TreePredictor
 from ptxgen.tuning.store.measurement import Measurement
 
@@ -154,10 +154,10 @@ class Model:
             raise InputError(f"target is {target!r}; it must be one of {', '.join(TARGETS)}")
         if unknown := sorted(set(names) - set(all_names())):
             raise InputError(f"names has {', '.join(unknown)}; a feature is one of {', '.join(all_names())}")
-        given = {d: list(some) for d, some in {device: measurements, **(also or {})}.items()}
-        measured = {m.problem.operation for some in given.values() for m in some}
+        given = {d: Usable.of(some, d) for d, some in {device: measurements, **(also or {})}.items()}
+        measured = set().union(*(usable.operations for usable in given.values()))
         names = names or (*trained_names(measured), *(DEVICE if also else ()))
-        parts = [Training.gather(some, d, names) for d, some in given.items()]
+        parts = [Training.of(usable, d, names) for d, usable in given.items()]
         for d, part in zip((device, *(also or ())), parts, strict=True):
             if not len(part.log_us):
                 raise InputError(

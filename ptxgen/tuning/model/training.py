@@ -79,6 +79,35 @@ def _calibrated(scores: Floats, behind: Floats, weight: Floats, group: NDArray[n
     return slope, mean(behind - np.float32(slope) * scores)
 
 
+@dataclass
+class Usable:
+    """The measurements of a device that can train: configurations and times by problem. ``skipped``: the others."""
+
+    by_problem: dict[Problem, list[tuple[Config, float]]] = field(default_factory=dict)
+    commits: set[str] = field(default_factory=set)
+    skipped: int = 0
+    newest: float = 0.0
+
+    @classmethod
+    def of(cls, measurements: Iterable[Measurement], d: Device) -> Usable:
+        """Reads each measurement once and keeps no other: there may be a million."""
+        found = cls()
+        for m in measurements:
+            e = m.environment
+            if m.outcome != "ok" or not m.samples or e.device != d.name or e.clock != clock_of(d) or not m.us > 0:
+                found.skipped += 1
+                continue
+            found.by_problem.setdefault(m.problem, []).append((m.config, m.us))
+            found.commits.add(e.commit)
+            found.newest = max(found.newest, m.created)
+        return found
+
+    @property
+    def operations(self) -> set[str]:
+        """The names of the operations that were measured."""
+        return {problem.operation for problem in self.by_problem}
+
+
 @dataclass(frozen=True)
 class Training:
     """Training data, one row per measurement. ``group``: the index of its problem in ``problems``; ``families``: number
@@ -100,18 +129,14 @@ class Training:
 
     @classmethod
     def gather(cls, measurements: Iterable[Measurement], d: Device, names: tuple[str, ...] = ()) -> Training:
+        """``of`` the usable ones of ``measurements``."""
+        return cls.of(Usable.of(measurements, d), d, names)
+
+    @classmethod
+    def of(cls, usable: Usable, d: Device, names: tuple[str, ...] = ()) -> Training:
         """``names``: the features; none: ``features.default_names()``."""
         names = names or default_names()
-        by_problem: dict[Problem, list[tuple[Config, float]]] = {}
-        commits, skipped, newest, grouped = set(), 0, 0.0, 0
-        for m in measurements:
-            e = m.environment
-            if m.outcome != "ok" or not m.samples or e.device != d.name or e.clock != clock_of(d) or not m.us > 0:
-                skipped += 1
-                continue
-            by_problem.setdefault(m.problem, []).append((m.config, m.us))
-            commits.add(e.commit)
-            newest = max(newest, m.created)
+        by_problem, skipped, grouped = usable.by_problem, usable.skipped, 0
         blocks, times, group = [np.zeros((0, len(names)), np.float32)], [], []
         bases: dict[str, list[Floats]] = {t: [] for t in TARGETS}
         family, classes = [np.zeros(0, np.int64)], Counter[str]()
@@ -140,8 +165,8 @@ class Training:
             bases={t: np.concatenate(b or empty) for t, b in bases.items()},
             groups=len(by_problem),
             skipped=skipped,
-            commits=frozenset(commits - {""}),
-            newest=newest,
+            commits=frozenset(usable.commits - {""}),
+            newest=usable.newest,
             families=dict(sorted((families + classes).items())),
             grouped=grouped,
             problems=problems,
