@@ -58,7 +58,6 @@ def matrix_product(
     epilogue: str = "",
     deterministic: bool = False,
     swapped: bool = False,
-    forms: tuple[KernelProblem, ...] = (),
     kind: type[KernelProblem] = KernelProblem,
 ) -> KernelProblem:
     """C[M,N] = alpha · op(A)[M,K] · op(B)[K,N] + beta · C of matrices with leading dimensions. Numbers may be integers,
@@ -84,5 +83,4 @@ def matrix_product(
         StoreTile(output.name, arithmetic_dtype(compute, output.name).name, epilogue),
         deterministic=deterministic,
         moved=element.bytes * (shared[0] * m + shared[1] * n) * k + output.bytes * batch * m * n,
-        forms=forms,
     )
