@@ -272,7 +272,7 @@ def emit(target: Target, config: ConfigOption = None, schedule: ScheduleOption =
         schedules.require(schedule, config)
         return schedules.emit(target, schedule)
     from ptxgen.cli import report
-    from ptxgen.codegen.render import render
+    from ptxgen.codegen.render import render, render_preparation
     from ptxgen.families.plan_factory import plan_for
     from ptxgen.lowering.lower import lower
 
@@ -287,7 +287,7 @@ def emit(target: Target, config: ConfigOption = None, schedule: ScheduleOption =
     plan = plan_for(case.problem, selection.config, device)
     fields = report.selection_fields(case, selection)
     source, p = render(plan, report.choice_text(fields)), lower(case.problem)
-    preparation = plan.preparation(p.like(plan.problem))
+    prepared = {type(each).__name__: render_preparation(each, device).text for each in plan.preparations}
     document = {
         "command": "emit",
         "device": device.name,
@@ -295,11 +295,11 @@ def emit(target: Target, config: ConfigOption = None, schedule: ScheduleOption =
         "target": source.target,
         "digest": source.digest,
         "entries": source.entries,
-        **({} if preparation is None else {"preparation": preparation}),
+        **({"preparations": prepared} if prepared else {}),
         "launch": plan.launch(p),
         "ptx": source.text,
     }
-    return Answer(document, source.text)
+    return Answer(document, "\n".join((source.text, *prepared.values())))
 
 
 @command(

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 COMMON = {
     "[ABC]": "address",
     "W": "address of the workspace, a multiple of 256; not read if the launch needs none",
-    "P": "address of the prepared buffer",
     "bias|residual|aux|scale_[ab]": "address of the epilogue operand",
     "offsets": "address of the ends of the items along the jagged axis",
     "batch_stride_[abc]": "bytes from one batch item to the next",

@@ -21,8 +21,9 @@ from ptxgen.codegen.parts.fused_ops import FusedOps
 from ptxgen.codegen.parts.parameters import KernelParameters
 from ptxgen.codegen.parts.part import Part, Reduction
 from ptxgen.codegen.parts.pdl import Pdl
+from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile
-from ptxgen.codegen.source import Launch, Preparation
+from ptxgen.codegen.source import Launch
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 from ptxgen.problem.device import DEVICES, Device
@@ -194,20 +195,21 @@ class Plan:
         plan.source_problem = self.source_problem
         return plan
 
-    def preparation(self, problem: KernelProblem) -> Preparation | None:
-        """The steps that run before launches of ``problem``, once for given addresses; None: there are none."""
-        return None
+    @property
+    def preparations(self) -> tuple[Preparation, ...]:
+        """The preparations whose arrays the launches read, in the order in which they run."""
+        return tuple(x.prepared for x in self.problem.operands if x.prepared is not None)
 
-    def launch(self, problem: KernelProblem, sizes: Sequence[int] = ()) -> Launch:
-        """The steps that compute ``problem``, which must be of this plan's class. ``sizes``: those that the preparation
-        has computed; none: their limits."""
+    def launch(self, problem: KernelProblem, sizes: Mapping[str, int] | None = None) -> Launch:
+        """The steps that compute ``problem``, which must be of this plan's class. ``sizes``: those that the
+        preparations have computed, by name; None: their limits."""
         p = problem.like(self.problem)
-        if (preparation := self.preparation(p)) is None:
-            return self._launch(p)
-        return self._launch_prepared(p, tuple(sizes) or preparation.limits)
+        if sizes is None:
+            sizes = {name: n for each in self.preparations for name, n in each.limits(p).items()}
+        return self._launch_prepared(p, sizes) if sizes else self._launch(p)
 
-    def _launch_prepared(self, problem: KernelProblem, sizes: tuple[int, ...]) -> Launch:
-        """``launch`` of a plan that has a preparation."""
+    def _launch_prepared(self, problem: KernelProblem, sizes: Mapping[str, int]) -> Launch:
+        """``launch`` of a plan whose preparations compute sizes."""
         raise NotImplementedError
 
     def _launch(self, problem: KernelProblem) -> Launch:

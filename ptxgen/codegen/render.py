@@ -18,9 +18,11 @@ import mako
 
 from ptxgen import __version__, disk_cache
 from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.preparation import Preparation, PreparationModule
 from ptxgen.codegen.simplify import simplified
 from ptxgen.codegen.source import Source
 from ptxgen.errors import RenderError
+from ptxgen.problem.device import Device
 from ptxgen.settings import settings, templates_dir
 
 if TYPE_CHECKING:
@@ -169,6 +171,15 @@ def _folders(plan: Plan) -> list[str]:
 def _source(plan: Plan, text: str) -> Source:
     entries, registers = tuple(_ENTRY.findall(text)), int(plan.geometry.registers)
     return Source(text, entries, plan.target, plan.shared, registers, plan.pdl_entries(entries))
+
+
+def render_preparation(preparation: Preparation, device: Device) -> Source:
+    """The PTX of a preparation."""
+    folders = [str(Path(folder)) for folder in (preparation.templates, templates_dir()) if folder]
+    module = PreparationModule(preparation, device.target, device.ptx_version)
+    lines = [*preparation.description, "", f"version  ptxgen {__version__}"]
+    text = tidy(lookup(*folders).get_template(preparation.kernel).render(plan=module, header_lines=lines))
+    return Source(text, tuple(_ENTRY.findall(text)), device.target)
 
 
 def render_file(template: str, **values: Any) -> str:

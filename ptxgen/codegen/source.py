@@ -65,7 +65,7 @@ class TensorMap:
 
 
 #: one argument of a launch: its PTX type, and an integer, or the name of a value that a caller supplies: an operand,
-#: W (the workspace) or P (the prepared buffer), which are addresses, or a number, alpha or beta.
+#: a prepared array or W (the workspace), which are addresses, or a number, alpha or beta.
 #: ``("map", TensorMap)``: a tensor map; ``("table", Table)``: a table, which ``with_table_addresses`` replaces by its
 #: address on the device
 Argument = tuple[str, "int | str | TensorMap | Table | SupportsIndex"]
@@ -168,20 +168,6 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, TensorMap):
         return replace(value, operand=names.get(value.operand, value.operand))
     return names.get(value, value) if isinstance(value, str) else value
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """Steps that run once for given addresses of operands that many launches read, as a sparse matrix. ``bytes``: of
-    the prepared buffer, which they write; arguments of these and of the launches' steps name it P.
-
-    ``limits``: upper limits of sizes that the steps compute, and that the host reads once: the launches depend on them.
-    The buffer begins with them, as 32-bit words.
-    """
-
-    steps: tuple[Step, ...]
-    bytes: int
-    limits: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

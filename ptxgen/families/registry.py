@@ -207,6 +207,11 @@ MEANINGS = {
     "strips": "convolutions in strips",
     "descriptor_table": "items with sizes of their own",
     "item_rows": "items that are ranges of rows of one array",
+    "csr": "sparse matrices in CSR that are not prepared",
+    "prepared_csr": "sparse matrices in CSR that may be prepared",
+    "repeated_columns": "rows of a sparse matrix whose columns do not increase",
+    "nonfinite": "products without those of absent nonzeros",
+    "gathered_rows": "rows of B that a sparse matrix selects",
 }
 
 

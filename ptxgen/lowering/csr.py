@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ptxgen.lowering.kernel_problem import Access, Extents, MatrixAccess
+
+#: calls from which a sparse matrix may be prepared: row order takes about 10 products, other formats about 50
+ORDERED_CALLS, FORMAT_CALLS = 30, 150
 
 
 @dataclass(frozen=True)
 class Csr(Access):
     """A sparse matrix: the operand has the nonzeros row by row. ``indptr`` has the first nonzero of each row, and their
-    number; ``indices`` the columns."""
+    number; ``indices`` the columns.
 
+    ``calls``: products for which the matrix may be prepared, 0: for none; ``distinct``: the columns of each row
+    increase, so that no place has two nonzeros; ``nonfinite``: absent nonzeros must not be multiplied, because
+    B may have infinities and NaN.
+    """
+
+    calls: int = 0
+    distinct: bool = True
+    nonfinite: bool = False
     kind: ClassVar[str] = "csr"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """``prepared_csr``: families may read prepared arrays instead of the nonzeros themselves."""
+        found = {"prepared_csr" if self.calls >= FORMAT_CALLS else self.kind}
+        found |= set() if self.distinct else {"repeated_columns"}
+        return frozenset(found | ({"nonfinite"} if self.nonfinite else set()))
 
     @property
     def arrays(self) -> tuple[str, ...]:
         return "indptr", "indices"
+
+    def representative(self) -> Csr:
+        """Only the kinds of preparation that pay count."""
+        return replace(self, calls=max(n for n in (0, ORDERED_CALLS, FORMAT_CALLS) if n <= self.calls))
 
 
 @dataclass(frozen=True)

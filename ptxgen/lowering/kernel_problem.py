@@ -166,12 +166,14 @@ def at_least_one(n: Any) -> Any:
 @dataclass(frozen=True)
 class Operand:
     """An operand or an output. ``name``: of the kernel parameter (A, B, C); ``access``: an ``Access``; ``array``: the
-    array of the call that it is, by the name that it has there; empty: its own name."""
+    array of the call that it is, by the name that it has there; empty: its own name; ``prepared``: the preparation that
+    makes it from arrays of the call (``codegen.preparation.Preparation``), None: it is one of them."""
 
     name: str
     dtype: str
     access: Any
     array: str = field(default="", compare=False)
+    prepared: Any = field(default=None, compare=False)
 
     @property
     def element(self) -> Dtype:

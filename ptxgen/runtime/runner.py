@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from ptxgen.problem.registry import Problem
 from ptxgen.runtime.device_tables import Allocation, DeviceTable
 from ptxgen.runtime.driver import Driver, Kernel
 from ptxgen.runtime.packed_step import PackedStep, pack
+from ptxgen.runtime.prepared_operands import Prepared, PreparedOperands
 from ptxgen.runtime.workspace import Workspace
 
 
@@ -31,18 +32,11 @@ def generate(problem: Problem, config: Config, driver: Driver) -> tuple[Plan, So
     return plan, render(plan)
 
 
-class Prepared(NamedTuple):
-    """The result of a preparation. ``sizes``: those that its steps computed."""
-
-    buffer: Allocation
-    sizes: tuple[int, ...]
-
-
 class Runner:
     """A loaded kernel with the launch of one problem. AssembleError: the assembler rejected it.
 
-    ``prepared``: the result of the plan's preparation, on which the launch then depends; None: it has none, or ``bind``
-    runs it.
+    ``prepared``: the results of the plan's preparations, on which the launch then depends; None: they have not run.
+    ``bind`` runs them.
     """
 
     def __init__(
@@ -52,14 +46,16 @@ class Runner:
         kernel: Kernel,
         problem: Problem,
         workspace: Workspace | None = None,
-        prepared: Prepared | None = None,
+        prepared: tuple[Prepared, ...] | None = None,
     ) -> None:
         self.driver, self.kernel, self.problem, self.prepared = driver, kernel, problem, prepared
         self.plan = plan.with_registers(kernel.registers)
         self.workspace = workspace or Workspace(driver)
         self._lowered = lower(problem)
-        self._preparation = self.plan.preparation(self._lowered.like(self.plan.problem))
-        launch = self.plan.launch(self._lowered, prepared.sizes if prepared is not None else ())
+        if prepared is None and not self.plan.preparations:
+            self.prepared = ()
+        sizes = {name: n for each in prepared for name, n in each.sizes.items()} if prepared is not None else None
+        launch = self.plan.launch(self._lowered, sizes)
         self.launch = replace(launch, steps=self._bound(launch.steps))
 
     def _bound(self, steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -96,9 +92,9 @@ class Runner:
         problem, then the workspace, W).
 
         InputError: alpha or beta does not fit the accumulator type; integer sums take integers. LaunchError: the
-        preparation has not run.
+        preparations have not run.
         """
-        if self._preparation is not None and self.prepared is None:
+        if self.prepared is None:
             raise LaunchError(f"the runner of {self.problem.key()} is not prepared; Runner.on prepares it")
         integer = self.problem.epilogue_dtype.integer
         for name, value in (("alpha", alpha), ("beta", beta)):
@@ -110,38 +106,26 @@ class Runner:
             {"alpha": int(alpha), "beta": int(beta)} if integer else {"alpha": alpha, "beta": beta}
         )
         names = (*self.problem.arrays, "W") if names is None else names
-        if self.prepared is not None:
-            numbers["P"] = self.prepared.buffer.address
+        for each in self.prepared:
+            numbers |= {name: x.address for name, x in each.arrays.items()}
         return [pack(step, names, numbers, self.driver.tensor_map) for step in self.launch.steps]
 
-    def on(self, addresses: Mapping[str, int]) -> Runner:
-        """The runner for these addresses of the problem's arrays: with the results of the preparation, which runs on
-        them now. This one, if the plan has none. LaunchError: a size exceeds its limit."""
-        preparation = self._preparation
-        if preparation is None:
+    def on(self, addresses: Mapping[str, int] | PreparedOperands) -> Runner:
+        """The runner for operands at these addresses: with the results of the plan's preparations, which run now unless
+        they have run on these operands. This one, if the plan has none. LaunchError: a size exceeds its limit."""
+        if self.prepared is not None:
             return self
-        buffer, sizes = Allocation(self.driver, preparation.bytes), np.empty(len(preparation.limits), np.uint32)
-        values = {**addresses, "P": buffer.address}
-        with self.driver.lock:
-            for step in self._bound(preparation.steps):
-                _, parameters = pack(step, (), values, self.driver.tensor_map)
-                self.driver.launch(self.kernel, step, parameters(()))
-            self.driver.synchronize()
-        if sizes.size:
-            self.driver.download(buffer.address, sizes)
-        found = tuple(map(int, sizes))
-        if any(size > limit for size, limit in zip(found, preparation.limits, strict=True)):
-            raise LaunchError(f"sizes are {found}; they must be at most {preparation.limits}")
-        return Runner(self.driver, self.plan, self.kernel, self.problem, self.workspace, Prepared(buffer, found))
+        operands = addresses if isinstance(addresses, PreparedOperands) else PreparedOperands(self.driver, addresses)
+        made = operands.make(self.plan.preparations, self._lowered.like(self.plan.problem))
+        return Runner(self.driver, self.plan, self.kernel, self.problem, self.workspace, made)
 
     def bind(self, addresses: Mapping[str, int], alpha: float = 1.0, beta: float = 0.0) -> Callable[[], None]:
         """A function that launches every step on these addresses of the problem's arrays. It is not reentrant. If the
-        plan has a preparation, that has run on them before."""
-        ready = self if self.prepared is not None else self.on(addresses)
-        return ready._bind(addresses, alpha, beta)
+        plan has preparations, they have run on them before."""
+        return self.on(addresses)._bind(addresses, alpha, beta)
 
     def _bind(self, addresses: Mapping[str, int], alpha: float, beta: float) -> Callable[[], None]:
-        """``bind`` of a runner on which a preparation has run, if there is one."""
+        """``bind`` of a runner whose preparations have run."""
         prepared, driver, kernel, launch = self.prepare(alpha, beta), self.driver, self.kernel, self.launch
         bound = [addresses[name] for name in self.problem.arrays]
         current: Allocation | None = None
@@ -158,7 +142,7 @@ class Runner:
             if allocation is not None:
                 self.workspace.put_back(launch, allocation)
 
-        return launch_all  # it holds the runner, and so the prepared buffer
+        return launch_all  # it holds the runner, and so the prepared arrays
 
     def workspace_dirty(self) -> bool:
         """Whether a workspace that must be zero after every launch has a nonzero byte."""

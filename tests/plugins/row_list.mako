@@ -1,4 +1,4 @@
-## Two kernels: one warp lists the rows that are not empty, ${plan.lanes} lanes of a warp multiply each of them.
+## ${plan.lanes} lanes of a warp multiply a row of the list.
 % for line in header_lines:
 // ${line}
 % endfor
@@ -18,7 +18,7 @@
     .reg .f32 %sum, %elem_a, %elem_x, %other;
     .reg .pred %inside, %more, %first, %stores;
 
-% for name, register in (("P", "list"), *((name, name) for name in plan.problem.arrays)):
+% for name, register in (("listed", "list"), *((name, name) for name in plan.problem.arrays)):
     ld.param.u64 %${register}, [${name}];
     cvta.to.global.u64 %${register}, %${register};
 % endfor
@@ -70,51 +70,5 @@ ADD_LANES:
     @%stores st.global.u32 [%at], %row;
     mad.wide.u32 %at, %place, 4, %sums;
     @%stores st.global.f32 [%at], %sum;
-    ret;
-}
-
-.visible .entry ${plan.lister}(
-% for line in plan.lister_parameters.declarations:
-    ${line}
-% endfor
-)
-.maxntid 32, 1, 1
-{
-    .reg .b64 %list, %indptr, %at;
-    .reg .b32 %lane, %rows, %base, %row, %begin, %end, %found, %before, %place, %listed;
-    .reg .pred %inside, %filled, %more, %first;
-
-    ld.param.u64 %list, [P];  ld.param.u64 %indptr, [indptr];  ld.param.u32 %rows, [rows];
-    cvta.to.global.u64 %list, %list;
-    cvta.to.global.u64 %indptr, %indptr;
-    mov.u32 %lane, %tid.x;
-    mov.b32 %base, 0;
-    mov.b32 %listed, 0;
-
-    // ---- loop over 32 rows
-LIST_LOOP:
-    add.u32 %row, %base, %lane;
-    mov.b32 %begin, 0;
-    mov.b32 %end, 0;
-    setp.lt.u32 %inside, %row, %rows;
-    mad.wide.u32 %at, %row, 4, %indptr;
-    @%inside ld.global.u32 %begin, [%at];
-    @%inside ld.global.u32 %end, [%at+4];
-    setp.ne.u32 %filled, %begin, %end;
-    vote.sync.ballot.b32 %found, %filled, 0xffffffff;
-    mov.u32 %before, %lanemask_lt;
-    and.b32 %before, %before, %found;
-    popc.b32 %place, %before;
-    add.u32 %place, %place, %listed;
-    mad.wide.u32 %at, %place, 4, %list;
-    @%filled st.global.u32 [%at+4], %row;
-    popc.b32 %found, %found;
-    add.u32 %listed, %listed, %found;
-    add.u32 %base, %base, 32;
-    setp.lt.u32 %more, %base, %rows;
-    @%more bra LIST_LOOP;
-
-    setp.eq.u32 %first, %lane, 0;
-    @%first st.global.u32 [%list], %listed;
     ret;
 }

@@ -21,7 +21,8 @@ from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.parts.parameters import KernelParameters, ParameterList, Parameters, given
 from ptxgen.codegen.plan import Plan
-from ptxgen.codegen.source import Launch, Preparation, Step
+from ptxgen.codegen.preparation import SIZES, Preparation, Stage, Stages
+from ptxgen.codegen.source import Launch, Step
 from ptxgen.errors import ShapeError
 from ptxgen.families import registry
 from ptxgen.families.common import perf_blocks
@@ -321,28 +322,44 @@ class RowScheduler:
 
 @dataclass(frozen=True)
 class RowParameters(KernelParameters):
-    """The addresses of the prepared list and of all arrays."""
+    """The addresses of the list and of all arrays of the problem."""
 
     problem: KernelProblem
 
     @property
     def declared(self) -> list[Parameters]:
-        return [given("u64", "P"), given("u64", *self.problem.arrays)]
+        return [given("u64", "listed"), given("u64", *self.problem.arrays)]
 
 
 def rows_of(p: KernelProblem) -> tuple[int]:
     return (p.extents.rows,)
 
 
+@dataclass(frozen=True)
+class ListRows(Preparation):
+    """The array ``listed``: the number of rows that are not empty, and the rows."""
+
+    kernel = "rows_of_list.mako"
+    templates = Path(__file__).parent
+    description: ClassVar[list[str]] = ["the rows that are not empty"]
+    parameters: ClassVar[ParameterList] = ParameterList(
+        (given("u64", "listed", SIZES, "indptr"), Parameters("u32", ("rows",), rows_of))
+    )
+
+    def stages(self, p: KernelProblem) -> Stages:
+        [rows] = rows_of(p)
+        step = Step("list_rows", (1, 1, 1), (32, 1, 1), 0, self.parameters.arguments(p))
+        yield Stage((step,), {"listed": INDEX * (1 + rows)}, sizes={"rows": rows})
+
+
 class RowPlan(Plan):
     kernel = "row_list.mako"
     templates = Path(__file__).parent
     accesses = "accesses of single elements"
-    preconditions: ClassVar[list[str]] = ["offsets and numbers of 32 bits", "P from the kernel list_rows"]
+    preconditions: ClassVar[list[str]] = ["offsets and numbers of 32 bits", "the list of the kernel list_rows"]
     numbers = "addresses"
     parameter_meanings: Mapping[str, str] = {"[a-z]+": "address"}
-    lister = "list_rows"
-    lister_parameters = ParameterList((given("u64", "P", "indptr"), Parameters("u32", ("rows",), rows_of)))
+    preparations = (ListRows(),)
 
     def _compose(self) -> None:
         self.scheduler = RowScheduler()
@@ -354,14 +371,8 @@ class RowPlan(Plan):
     def block_tile(self) -> str:
         return f"{self.threads // self.lanes} rows"
 
-    def preparation(self, problem: KernelProblem) -> Preparation:
-        """P: the number of rows that are not empty, and the rows."""
-        [rows] = rows_of(problem)
-        step = Step(self.lister, (1, 1, 1), (32, 1, 1), 0, self.lister_parameters.arguments(problem))
-        return Preparation((step,), INDEX * (1 + rows), (rows,))
-
-    def _launch_prepared(self, problem: KernelProblem, sizes: tuple[int, ...]) -> Launch:
-        blocks = max(-(-sizes[0] * self.lanes // self.threads), 1)  # one stores the count, also of no rows
+    def _launch_prepared(self, problem: KernelProblem, sizes: Mapping[str, int]) -> Launch:
+        blocks = max(-(-sizes["rows"] * self.lanes // self.threads), 1)  # one stores the count, also of no rows
         arguments = self.parameters.rows.arguments(problem)
         return Launch((Step(self.entry, (blocks, 1, 1), (self.threads, 1, 1), 0, arguments),))
 

@@ -18,7 +18,7 @@ from ptxgen import plugins
 from ptxgen.cli import command
 from ptxgen.codegen.config.config import Columns, Config, parse_config
 from ptxgen.codegen.config.migration import translate
-from ptxgen.codegen.render import render
+from ptxgen.codegen.render import render, render_preparation
 from ptxgen.codegen.source import Step
 from ptxgen.errors import ConfigError, InputError, LaunchError
 from ptxgen.families.common.features import all_names, default_names, features
@@ -75,7 +75,10 @@ def test_the_problem_has_no_matrix_and_no_k() -> None:
     assert not any(hasattr(p.extents, name) for name in "mnk")
     assert [f.name for f in families(p, H200)] == ["rowwise"]
     assert len(candidates(p, H200)) == 9
-    with pytest.raises(ConfigError, match="family simt lacks csr and row_numbers and store_list and vector"):
+    with pytest.raises(
+        ConfigError,
+        match="family simt lacks sparse matrices in CSR that are",
+    ):
         plan_for(P, Config(), H200)
     with pytest.raises(ConfigError, match="it computes the rows of sparse matrices that are not empty"):
         plan_for(Gemm(16, 16, 16), parse_config(CONFIG), H200)
@@ -114,8 +117,8 @@ def test_the_grid_depends_on_a_size_that_the_device_computed(lengths: dict[int, 
     assert runner.launch.steps[0].grid == (9, 1, 1)  # at the limit: no row is empty
     with Buffers(driver, arrays) as buffers:
         ready = runner.on(buffers.addresses)
-        assert ready.prepared is not None
-        assert ready.prepared.sizes == (len(lengths),)
+        [made] = ready.prepared or ()
+        assert made.sizes == {"rows": len(lengths)}
         call = runner.bind(buffers.addresses)
         del ready
         call()
@@ -138,8 +141,8 @@ def test_a_launch_at_the_limits_is_right() -> None:
     runner = Runner.of(driver, P, parse_config(CONFIG))
     with Buffers(driver, arrays) as buffers:
         ready = runner.on(buffers.addresses)
-        assert ready.prepared is not None
-        largest = ready.prepared._replace(sizes=())
+        [made] = ready.prepared or ()
+        largest = (replace(made, sizes={"rows": 70}),)
         Runner(driver, runner.plan, runner.kernel, P, runner.workspace, largest).bind(buffers.addresses)()
         count = np.zeros(1, np.uint32)
         driver.download(buffers.addresses["count"], count)
@@ -147,9 +150,11 @@ def test_a_launch_at_the_limits_is_right() -> None:
 
 
 def test_sizes_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = row_list.RowPlan.preparation
-    monkeypatch.setattr(row_list.RowPlan, "preparation", lambda plan, p: replace(made(plan, p), limits=(2,)))
-    with pytest.raises(LaunchError, match=r"sizes are \(3,\); they must be at most \(2,\)"):
+    made = row_list.ListRows.stages
+    monkeypatch.setattr(
+        row_list.ListRows, "stages", lambda x, p: (replace(stage, sizes={"rows": 2}) for stage in made(x, p))
+    )
+    with pytest.raises(LaunchError, match="size rows of ListRows is 3; it must be at most 2"):
         Runner.of(EmulatedDriver(), P, parse_config(CONFIG)).compute(operands({3: 5, 50: 1, 69: 7}))
 
 
@@ -161,7 +166,7 @@ def test_a_runner_is_prepared_for_addresses() -> None:
 def test_plans_without_preparation_launch_as_they_are() -> None:
     driver, p = Recorder(), Gemm(8, 8, 8)
     runner = Runner.of(driver, p, select(p, driver.device)[0].config)
-    assert runner.plan.preparation(lower(p)) is None
+    assert runner.plan.preparations == ()
     assert runner.on({}) is runner
 
 
@@ -219,8 +224,9 @@ def test_an_axis_may_have_a_name_that_another_axis_had_before() -> None:
 
 
 def test_both_kernels_are_emitted() -> None:
-    source = render(plan_for(P, parse_config(CONFIG), H200))
-    assert source.entries == ("row_list_f32", "list_rows")
+    plan = plan_for(P, parse_config(CONFIG), H200)
+    assert render(plan).entries == ("row_list_f32",)
+    assert [render_preparation(each, H200).entries for each in plan.preparations] == [("list_rows",)]
 
 
 @pytest.mark.parametrize("name", ["select", "emit", "check", "bench", "explain", "tune"])
@@ -239,8 +245,7 @@ def test_commands(
     [row] = document.get("rows", [document])
     assert row["problem"]["operation"] == "row_list"
     if name == "emit":
-        assert document["preparation"]["limits"] == [70]
-        assert document["preparation"]["steps"][0]["entry"] == "list_rows"
+        assert list(document["preparations"]) == ["ListRows"]
     if name == "tune":
         with Database(tmp_path / "tuning.sqlite") as database:
             rows = list(database.measurements())

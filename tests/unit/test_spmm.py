@@ -128,7 +128,9 @@ def test_one_family_computes_it() -> None:
     assert p.arrays == ("values", "B", "C", "indptr", "indices")
     assert set(p.arrays) == set(P.arrays)
     assert [f.name for f in families(p, H200)] == ["row_split"]
-    with pytest.raises(ConfigError, match="family simt lacks csr and gathered_rows"):
+    with pytest.raises(
+        ConfigError, match="family simt lacks sparse matrices in CSR that are not prepared and rows of B"
+    ):
         plan_for(P, parse_config("family=simt"), H200)
     with pytest.raises(ConfigError, match="it computes products of a sparse matrix in CSR and a row-major matrix"):
         plan_for(Gemm(16, 16, 16), parse_config("family=row_split"), H200)

@@ -29,6 +29,17 @@ FAMILY = Family(
     candidates=RowSplitSpace(),
     model=perf_model,
     plan=_plan,
-    provides=frozenset(("plus_times", "csr", "gathered_rows", "store_tile", "strided_output")),
+    provides=frozenset(
+        (
+            "plus_times",
+            "csr",
+            "prepared_csr",
+            "repeated_columns",
+            "nonfinite",
+            "gathered_rows",
+            "store_tile",
+            "strided_output",
+        )
+    ),
     scope="products of a sparse matrix in CSR and a row-major matrix",
 )

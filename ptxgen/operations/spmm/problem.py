@@ -22,7 +22,8 @@ class Spmm(ProblemBase):
     A has the arrays ``indptr`` (M + 1 row pointers) and ``indices`` (columns) of 32-bit integers, and ``values``.
     ``pattern``: the places of the nonzeros, as ``patterns`` reads it; kernels compute any pattern of A.
     ``ldb``, ``ldc``: leading dimensions in elements, 0 = contiguous; ``aligned_b``, ``aligned_c``: alignments of
-    addresses in bytes. C has the type of A and B.
+    addresses in bytes. C has the type of A and B. ``calls``: products for which A may be prepared, 0: it is not;
+    ``exact_nonfinite``: infinities and NaN of B give NaN only where A has a nonzero.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -43,6 +44,12 @@ class Spmm(ProblemBase):
     ldc: int = 0
     aligned_b: int = 16
     aligned_c: int = 16
+    calls: int = field(
+        default=0, metadata=described("Products for which A may be prepared; 0: it is not prepared. [default: 0]", "N")
+    )
+    exact_nonfinite: bool = field(
+        default=False, metadata=described("Infinities and NaN of B give NaN only where A has a nonzero.")
+    )
     deterministic: bool = False
     out: str = ""
     epilogue: str = ""
@@ -58,7 +65,7 @@ class Spmm(ProblemBase):
     broadcast_shapes: ClassVar[dict[str, Any]] = {}
 
     def __post_init__(self) -> None:
-        self._normalize_integers(("m", "n", "k", "ldb", "ldc", "aligned_b", "aligned_c"))
+        self._normalize_integers(("m", "n", "k", "ldb", "ldc", "aligned_b", "aligned_c", "calls"))
         self._check_words_and_flags()
         self._normalize_layout("layout", ("NN",))
         self._normalize_dtypes()

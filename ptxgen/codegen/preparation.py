@@ -1,0 +1,77 @@
+"""Preparations: kernels that run once for constant operands, as a sparse matrix, and make arrays for many launches."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ptxgen.codegen.source import Step
+from ptxgen.lowering.kernel_problem import KernelProblem
+
+SIZES = "sizes"  #: the array of 32-bit words that steps write sizes to, in the order of ``Stage.sizes``
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Steps of a preparation that run one after the other.
+
+    ``arrays``: name -> bytes of each array that is allocated before the steps run; ``scratch``: the same of arrays that
+    no launch reads; ``sizes``: name -> upper limit of each number that the steps write to the array ``sizes``. The host
+    reads the numbers after the steps.
+    """
+
+    steps: tuple[Step, ...]
+    arrays: Mapping[str, int] = field(default_factory=dict)
+    scratch: Mapping[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+#: yields stages; the value of a ``yield`` is the tuple of the sizes that the steps wrote
+Stages = Generator[Stage, tuple[int, ...], None]
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How arrays are made from operands that many launches read. Equal preparations of the same operands make equal
+    arrays, so one handle runs each of them once.
+
+    ``kernel``: the template of its module; ``templates``: the folder that has it, None: the package's;
+    ``reads_values``: True if the arrays depend on the values of the sparse matrix, and not on its pattern alone.
+    """
+
+    kernel: ClassVar[str]
+    templates: ClassVar[Path | None] = None
+    reads_values: ClassVar[bool] = False
+
+    @property
+    def description(self) -> list[str]:
+        """What it makes, for the header of the module."""
+        raise NotImplementedError
+
+    def stages(self, p: KernelProblem) -> Stages:
+        """The stages for the operands of ``p``. Arguments of steps name arrays of the problem, or arrays that this or
+        an earlier preparation of the plan has made."""
+        raise NotImplementedError
+
+    def limits(self, p: KernelProblem) -> dict[str, int]:
+        """The upper limits of all sizes."""
+        found: dict[str, int] = {}
+        stages = self.stages(p)
+        with suppress(StopIteration):
+            stage = next(stages)
+            while True:
+                found |= stage.sizes
+                stage = stages.send(tuple(stage.sizes.values()))
+        return found
+
+
+@dataclass(frozen=True)
+class PreparationModule:
+    """What the template of a preparation reads as ``plan``."""
+
+    preparation: Any
+    target: str
+    ptx_version: str
