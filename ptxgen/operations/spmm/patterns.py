@@ -1,4 +1,5 @@
-"""Patterns of sparse matrices: a generator with parameters, as ``bernoulli:density=0.1,seed=0``.
+"""Patterns of sparse matrices: a generator with parameters, as ``bernoulli:density=0.1,seed=0``, or the statistics of a
+matrix that no generator makes.
 
 Every process makes the same matrix of a text: numbers come from a counter-based function of the seed and of a place.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,14 @@ from numpy.typing import NDArray
 
 from ptxgen.arguments import shown
 from ptxgen.errors import InputError
-
-Ints = NDArray[np.int64]
+from ptxgen.operations.spmm.pattern_statistics import FORM as STATISTICS_FORM
+from ptxgen.operations.spmm.pattern_statistics import (
+    Ints,
+    PatternStatistics,
+    read_statistics,
+    statistics_of,
+    statistics_of_rows,
+)
 
 SEED_LIMIT = NONZEROS_LIMIT = 1 << 31
 PLACES = 1 << 24  #: random numbers that are made at once
@@ -89,12 +96,18 @@ def _lognormal(m: int, k: int, seed: int, density: float, sigma: float) -> Patte
 
 
 def _even(m: int, k: int, seed: int, nnz: int) -> Pattern:
-    first = np.concatenate([[0], np.cumsum(even_lengths(m, nnz))])
+    lengths = even_lengths(m, nnz)
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return Pattern(indptr, _even_columns(m, k, seed, nnz, 0, m).astype(np.int32))
 
-    def columns(rows: Ints, places: Ints) -> Ints:
-        return (uniform(seed, 0, first[rows] + places) * k).astype(np.int64)
 
-    return _of_rows(even_lengths(m, nnz), columns)
+def _even_columns(m: int, k: int, seed: int, nnz: int, first: int, last: int) -> Ints:
+    """The columns of the rows from ``first`` to ``last``, without ``last``."""
+    lengths = even_lengths(m, nnz)
+    begin = int(lengths[:first].sum())
+    rows = np.repeat(np.arange(first, last), lengths[first:last])
+    found = (uniform(seed, 0, np.arange(begin, begin + len(rows))) * k).astype(np.int64)
+    return found[np.lexsort((found, rows))]
 
 
 def even_lengths(m: int, nnz: int) -> Ints:
@@ -127,7 +140,10 @@ GENERATORS = {
     "even": Generator({"nnz": (int, 0, NONZEROS_LIMIT - 1)}, _even, "rows of equal length, columns that may repeat"),
     "banded": Generator({"width": (int, 0, NONZEROS_LIMIT - 1)}, _banded, "adjacent columns along the diagonal"),
 }
-FORM = "; ".join(f"{name}:{','.join(f'{x}=…' for x in g.parameters)},seed=…" for name, g in GENERATORS.items())
+GENERATOR_FORM = "; ".join(
+    f"{name}:{','.join(f'{x}=…' for x in g.parameters)},seed=…" for name, g in GENERATORS.items()
+)
+FORM = f"{GENERATOR_FORM}; or {STATISTICS_FORM}"
 
 
 def read(text: str) -> tuple[str, dict[str, Any]]:
@@ -152,13 +168,24 @@ def read(text: str) -> tuple[str, dict[str, Any]]:
 
 def canonical(text: str) -> str:
     """The text with all parameters in order."""
+    if stated := stated_statistics(text):
+        return stated.text()
     name, values = read(text)
     return f"{name}:{','.join(f'{n}={v:.10g}' if isinstance(v, float) else f'{n}={v}' for n, v in values.items())}"
 
 
+@lru_cache(maxsize=64)
+def stated_statistics(text: str) -> PatternStatistics | None:
+    """The statistics that a text states. None: it names a generator."""
+    return read_statistics(text) if text.startswith("statistics:") else None
+
+
 @lru_cache(maxsize=8)
 def pattern(m: int, k: int, text: str) -> Pattern:
-    """The pattern of a matrix of ``m`` rows and ``k`` columns. InputError: 2³¹ nonzeros or more are expected."""
+    """The pattern of a matrix of ``m`` rows and ``k`` columns. InputError: 2³¹ nonzeros or more are expected, or the
+    text states statistics."""
+    if stated_statistics(text):
+        raise InputError(f"pattern is {text}; it must be one of {GENERATOR_FORM} to make a matrix: statistics do not")
     name, values = read(text)
     expected = m * max(values.get("density", 0) * k, min(values.get("width", 0), k))
     if expected >= NONZEROS_LIMIT:
@@ -171,5 +198,22 @@ def pattern(m: int, k: int, text: str) -> Pattern:
 @lru_cache(maxsize=64)
 def row_lengths(m: int, k: int, text: str) -> Ints:
     """The lengths of the rows, without columns where these are not needed."""
+    if stated_statistics(text) is None:
+        name, values = read(text)
+        if name == "even" and k:
+            return even_lengths(m, values["nnz"])
+    return pattern(m, k, text).lengths
+
+
+@lru_cache(maxsize=64)
+def statistics(m: int, k: int, text: str) -> PatternStatistics:
+    """The statistics of the pattern. Those of ``even`` need no matrix; they say that its columns repeat."""
+    if stated := stated_statistics(text):
+        return stated
     name, values = read(text)
-    return even_lengths(m, values["nnz"]) if name == "even" and k else pattern(m, k, text).lengths
+    if name == "even" and k:
+        lengths = even_lengths(m, values["nnz"])
+        columns = partial(_even_columns, m, k, values["seed"], values["nnz"])
+        return statistics_of_rows(k, lengths, columns, bool(lengths.max(initial=0) <= 1))
+    found = pattern(m, k, text)
+    return statistics_of(k, found.indptr, found.indices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ import numpy as np
 from ptxgen.errors import DtypeError, ShapeError
 from ptxgen.operations.gemm.problem import parse_shape
 from ptxgen.operations.spmm import patterns
+from ptxgen.operations.spmm.pattern_statistics import Ints, PatternStatistics
 from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
 
 INDEX = 4  #: bytes of a row pointer and of a column index
@@ -99,14 +101,20 @@ class Spmm(ProblemBase):
         return text if " pattern=" in text else f"{text} pattern={self.pattern}"
 
     @property
-    def row_lengths(self) -> patterns.Ints:
-        """The lengths of the rows of A."""
+    def row_lengths(self) -> Ints:
+        """The lengths of the rows of A. InputError: the pattern states statistics alone."""
         return patterns.row_lengths(self.m, self.k, self.pattern)
+
+    @property
+    def statistics(self) -> PatternStatistics:
+        """The statistics of the pattern of A."""
+        return patterns.statistics(self.m, self.k, self.pattern)
 
     @property
     def nnz(self) -> int:
         """The number of nonzeros of A."""
-        return int(self.row_lengths.sum())
+        stated = patterns.stated_statistics(self.pattern)
+        return stated.nnz if stated else int(self.row_lengths.sum())
 
     @property
     def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -119,7 +127,8 @@ class Spmm(ProblemBase):
 
     @property
     def reduction(self) -> int:
-        return int(self.row_lengths.max(initial=0))
+        stated = patterns.stated_statistics(self.pattern)
+        return stated.longest if stated else int(self.row_lengths.max(initial=0))
 
     @property
     def flops(self) -> int:
@@ -141,19 +150,26 @@ def _log2(x: float) -> float:
     return float(np.log2(max(x, 2.0**-10)))
 
 
-def _variation(p: Spmm) -> float:
-    """The standard deviation of row lengths over their mean."""
-    lengths = p.row_lengths
-    return float(lengths.std() / lengths.mean()) if lengths.sum() else 0.0
+def _quantile(share: float) -> Callable[[Spmm], float]:
+    return lambda p: _log2(p.statistics.quantile(share))
 
 
 #: features of the model; logarithms of sizes
-FEATURES = {
+FEATURES: dict[str, Callable[[Spmm], float]] = {
     "m": lambda p: _log2(p.m),
     "n": lambda p: _log2(p.n),
     "k": lambda p: _log2(p.k),
-    "pattern_mean_length": lambda p: _log2(p.nnz / max(p.m, 1)),
-    "pattern_longest": lambda p: _log2(p.reduction),
-    "pattern_variation": _variation,
-    "pattern_empty_rows": lambda p: float((p.row_lengths == 0).mean()) if p.m else 0.0,
+    "nnz": lambda p: _log2(p.nnz),
+    "bytes_b": lambda p: _log2(p.k * p.n * p.element.bytes),
+    "pattern_mean_length": lambda p: _log2(p.statistics.mean),
+    "pattern_longest": lambda p: _log2(p.statistics.longest),
+    "pattern_variation": lambda p: p.statistics.variation,
+    "pattern_quantile_10": _quantile(0.1),
+    "pattern_quantile_50": _quantile(0.5),
+    "pattern_quantile_90": _quantile(0.9),
+    "pattern_longest_share": lambda p: p.statistics.longest_share,
+    "pattern_empty_rows": lambda p: p.statistics.empty,
+    "pattern_vector_nonzeros": lambda p: p.statistics.vector_nonzeros,
+    "pattern_column_share": lambda p: p.statistics.column_share,
+    "pattern_gap_bits": lambda p: p.statistics.mean_gap_bits,
 }

@@ -12,9 +12,9 @@ from ptxgen.problem.reference import Array, operands
 
 
 def arrays_of(p: Spmm, seed: int = 0, kind: str = "normal") -> dict[str, Array]:
-    """The arrays of the problem with its pattern; B and C are contiguous."""
-    dense = operands(p, seed, kind)
+    """The arrays of the problem with its pattern; B and C are contiguous. InputError: the pattern states statistics."""
     found = patterns.pattern(p.m, p.k, p.pattern)
+    dense = operands(p, seed, kind)
     return {"indptr": found.indptr, "indices": found.indices, "values": dense["A"], "B": dense["B"], "C": dense["C"]}
 
 
