@@ -26,6 +26,7 @@ from ptxgen.families.common import space
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
+from ptxgen.operations.spmm.patterns import described_forms
 from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES
 from ptxgen.problem.device import DEVICES, Device, device
 from ptxgen.problem.operation import operations
@@ -63,6 +64,10 @@ def types() -> list[list[str]]:
 
 def named_suites() -> list[list[str]]:
     return [[o.name, f"`{s.name}`", s.meaning] for o in operations() for s in o.suites.values()]
+
+
+def named_patterns() -> list[list[str]]:
+    return [[f"`{form}`", meaning] for form, meaning in described_forms().items()]
 
 
 #: columns of the tables of devices: (dtype, compute)
@@ -128,6 +133,7 @@ def targets() -> list[list[str]]:
     [
         (REFERENCE, "Configurations", axes),
         (REFERENCE, "Environment variables", variables),
+        (REFERENCE, "Patterns", named_patterns),
         (REFERENCE, "Suites", named_suites),
         (REFERENCE, "Types", types),
         (REFERENCE, "Devices", devices),

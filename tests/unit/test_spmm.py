@@ -20,7 +20,6 @@ from ptxgen.families.common.space import candidates, families
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
-from ptxgen.operations.spmm import patterns
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.operations.spmm.reference import arrays_of, product
 from ptxgen.problem.device import device
@@ -52,7 +51,7 @@ def test_the_text_form_names_the_pattern() -> None:
     [
         ("pattern=random", "pattern is 'random'; it must be one of bernoulli:density=…,seed=…"),
         ("pattern=bernoulli:density=2", "density must be from 0 to 1"),
-        ("pattern=bernoulli:density=x", "it must be one of"),
+        ("pattern=bernoulli:density=x", "density must be of type float"),
         ("pattern=bernoulli:seed=1", "it must be one of"),
         ("pattern=even:nnz=1,width=2", "it must be one of"),
         ("out=f32", "out is f32; it must be dtype, f16"),
@@ -66,50 +65,6 @@ def test_wrong_fields_are_named(text: str, message: str) -> None:
         parse(f"spmm 8,8,8 NN f16 {text}")
     assert issubclass(ShapeError, InputError)
     assert issubclass(DtypeError, InputError)
-
-
-def test_patterns_are_the_same_in_every_process() -> None:
-    """The digits are those of the counter-based function; a change of it changes every measured matrix."""
-    assert patterns.random_bits(0, 0, np.arange(3)).tolist() == [
-        6235967106033911276,
-        4964577235801436555,
-        5009519748041543987,
-    ]
-    found = patterns.pattern(64, 48, "bernoulli:density=0.1,seed=7")
-    assert found.indptr[:6].tolist() == [0, 5, 10, 13, 19, 26]
-    assert found.indices[:6].tolist() == [3, 25, 28, 36, 47, 0]
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["bernoulli:density=0.2", "lognormal:density=0.1,sigma=2", "even:nnz=777", "banded:width=5", "even:nnz=0"],
-)
-@pytest.mark.parametrize(("m", "k"), [(60, 50), (50, 300), (1, 7), (0, 5), (5, 0)])
-def test_patterns_are_valid(text: str, m: int, k: int) -> None:
-    text = patterns.canonical(text)
-    p = patterns.pattern(m, k, text)
-    assert (len(p.indptr), p.indptr[0], p.indptr[-1]) == (m + 1, 0, len(p.indices))
-    assert (p.lengths >= 0).all()
-    assert ((p.indices >= 0) & (p.indices < k)).all()
-    assert patterns.row_lengths(m, k, text).tolist() == p.lengths.tolist()
-    rows = np.repeat(np.arange(m), p.lengths)
-    assert (np.diff(rows * 1000 + p.indices) >= 0).all()
-
-
-@pytest.mark.parametrize("text", ["bernoulli:density=0.5", "banded:width=999999999"])
-def test_patterns_have_32_bit_row_pointers(text: str) -> None:
-    with pytest.raises(InputError, match="it must have less than 2147483648 nonzeros, not"):
-        Spmm(100_000, 8, 100_000, pattern=text).nnz  # noqa: B018
-
-
-def test_densities_are_those_of_the_text() -> None:
-    bernoulli, lognormal = (
-        patterns.pattern(400, 500, patterns.canonical(f"{text},seed=3")).lengths / 500
-        for text in ("bernoulli:density=0.1", "lognormal:density=0.1,sigma=1")
-    )
-    assert bernoulli.mean() == pytest.approx(0.1, rel=0.05)
-    assert lognormal.mean() == pytest.approx(0.1, rel=0.2)
-    assert lognormal.std() > 4 * bernoulli.std()
 
 
 def test_the_product_adds_duplicates() -> None:

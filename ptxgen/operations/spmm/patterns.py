@@ -1,219 +1,352 @@
-"""Patterns of sparse matrices: a generator with parameters, as ``bernoulli:density=0.1,seed=0``, or the statistics of a
-matrix that no generator makes.
+"""Patterns by their text: a generator with parameters, as ``bernoulli:density=0.1,seed=0``, a file, as ``mtx:FILE``, or
+the statistics of a matrix.
 
-Every process makes the same matrix of a text: numbers come from a counter-based function of the seed and of a place.
+Every process makes the same matrix of a text. The text of a file has the digest of its pattern.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ptxgen.arguments import shown
 from ptxgen.errors import InputError
+from ptxgen.operations.spmm import graph_generators, matrix_generators, pattern_files
+from ptxgen.operations.spmm.pattern import Pattern, empty
 from ptxgen.operations.spmm.pattern_statistics import FORM as STATISTICS_FORM
 from ptxgen.operations.spmm.pattern_statistics import (
-    Ints,
     PatternStatistics,
     read_statistics,
     statistics_of,
     statistics_of_rows,
 )
+from ptxgen.operations.spmm.random_numbers import Ints
 
 SEED_LIMIT = NONZEROS_LIMIT = 1 << 31
-PLACES = 1 << 24  #: random numbers that are made at once
-_GOLDEN, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-
-
-def _mixed(x: Any) -> Any:
-    """The finalizer of SplitMix64, of 64-bit integers."""
-    x = (x ^ (x >> np.uint64(30))) * _FIRST
-    x = (x ^ (x >> np.uint64(27))) * _SECOND
-    return x ^ (x >> np.uint64(31))
-
-
-def random_bits(seed: int, stream: int, places: Any) -> NDArray[np.uint64]:
-    """64 random bits for each place of a stream: SplitMix64, whose state begins at a random number of the stream."""
-    with np.errstate(over="ignore"):
-        key = _mixed(_mixed((np.uint64(seed) + np.uint64(1)) * _GOLDEN) + np.uint64(stream))
-        bits: NDArray[np.uint64] = _mixed(key + (np.asarray(places, np.uint64) + np.uint64(1)) * _GOLDEN)
-    return bits
-
-
-def uniform(seed: int, stream: int, places: Any) -> NDArray[np.float64]:
-    """A number from 0 to 1 for each place, without 1."""
-    return (random_bits(seed, stream, places) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+_DIGEST = re.compile(r"(.*),digest=([0-9a-f]{16})")
 
 
 @dataclass(frozen=True)
-class Pattern:
-    """The places of the nonzeros of a matrix in CSR: row ``i`` has the columns ``indices[indptr[i]:indptr[i + 1]]``."""
+class Parameter:
+    """A parameter of a generator: ``kind``, int or float; the range; ``default``, None: it must be given."""
 
-    indptr: NDArray[np.int32]
-    indices: NDArray[np.int32]
+    kind: type
+    least: float
+    most: float
+    default: float | None = None
 
-    @property
-    def lengths(self) -> Ints:
-        wide: Ints = self.indptr.astype(np.int64)
-        return wide[1:] - wide[:-1]
-
-
-def _of_rows(lengths: Ints, columns: Callable[[Ints, Ints], Ints]) -> Pattern:
-    """The pattern of rows of these lengths. ``columns(rows, places)``: the column of each nonzero, in any order."""
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    rows = np.repeat(np.arange(len(lengths)), lengths)
-    found = columns(rows, np.arange(indptr[-1]) - indptr[rows])
-    order = np.lexsort((found, rows))
-    return Pattern(indptr.astype(np.int32), found[order].astype(np.int32))
-
-
-def _chosen(m: int, k: int, seed: int, densities: NDArray[np.float64]) -> Pattern:
-    """The pattern that has each place of row i with the probability ``densities[i]``."""
-    lengths, indices = np.zeros(m, np.int64), [np.zeros(0, np.int32)]
-    step = max(PLACES // max(k, 1), 1)
-    for first in range(0, m, step):
-        rows = np.arange(first, min(first + step, m), dtype=np.uint64)
-        places = rows[:, None] * np.uint64(k) + np.arange(k, dtype=np.uint64)
-        row, column = np.nonzero(uniform(seed, 0, places) < densities[first : first + step, None])
-        lengths[first : first + step] = np.bincount(row, minlength=len(rows))
-        indices.append(column.astype(np.int32))
-    return Pattern(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32), np.concatenate(indices))
-
-
-def _bernoulli(m: int, k: int, seed: int, density: float) -> Pattern:
-    return _chosen(m, k, seed, np.full(m, density))
-
-
-def _lognormal(m: int, k: int, seed: int, density: float, sigma: float) -> Pattern:
-    angle, radius = (uniform(seed, stream, np.arange(m)) for stream in (1, 2))
-    normal = np.cos(2 * np.pi * angle) * np.sqrt(-2 * np.log1p(-radius))
-    return _chosen(m, k, seed, np.minimum(np.exp(sigma * normal - sigma * sigma / 2) * density, 0.95))
-
-
-def _even(m: int, k: int, seed: int, nnz: int) -> Pattern:
-    lengths = even_lengths(m, nnz)
-    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    return Pattern(indptr, _even_columns(m, k, seed, nnz, 0, m).astype(np.int32))
-
-
-def _even_columns(m: int, k: int, seed: int, nnz: int, first: int, last: int) -> Ints:
-    """The columns of the rows from ``first`` to ``last``, without ``last``."""
-    lengths = even_lengths(m, nnz)
-    begin = int(lengths[:first].sum())
-    rows = np.repeat(np.arange(first, last), lengths[first:last])
-    found = (uniform(seed, 0, np.arange(begin, begin + len(rows))) * k).astype(np.int64)
-    return found[np.lexsort((found, rows))]
-
-
-def even_lengths(m: int, nnz: int) -> Ints:
-    """Rows of about equal length, the longer ones first."""
-    return nnz // max(m, 1) + (np.arange(m) < nnz % max(m, 1)).astype(np.int64)
-
-
-def _banded(m: int, k: int, seed: int, width: int) -> Pattern:
-    first = np.arange(m) * k // max(m, 1) - width // 2
-    low, high = np.clip(first, 0, k), np.clip(first + width, 0, k)
-    return _of_rows(high - low, lambda rows, places: low[rows] + places)
+    def read(self, text: str, name: str, word: str) -> Any:
+        """The value of a word. InputError: it is no number, or outside the range."""
+        try:
+            value = self.kind(word)
+        except ValueError:
+            raise InputError(f"pattern is {shown(text)}; {name} must be of type {self.kind.__name__}") from None
+        if not self.least <= value <= self.most:
+            raise InputError(f"pattern is {shown(text)}; {name} must be from {self.least:.10g} to {self.most:.10g}")
+        return value
 
 
 @dataclass(frozen=True)
 class Generator:
-    """``parameters``: name -> (type, least, most); ``make(m, k, seed, **parameters)``: the pattern; ``meaning``."""
+    """``make(m, k, seed, **parameters)``: the pattern; ``expected(m, k, **parameters)``: its nonzeros, about;
+    ``rule(m, k, **parameters)``: what the extents or parameters must be, empty: they are."""
 
-    parameters: dict[str, tuple[type, float, float]]
+    parameters: dict[str, Parameter]
     make: Callable[..., Pattern]
     meaning: str
+    expected: Callable[..., float]
+    rule: Callable[..., str] = lambda m, k, **_: ""
 
 
-_DENSITY = (float, 0.0, 1.0)
+def _square(m: int, k: int, **_: Any) -> str:
+    return "" if m == k else f"the matrix must be square, not {m}×{k}"
+
+
+def _cube(m: int, k: int, points: int) -> str:
+    if points not in (7, 27):
+        return "points must be 7 or 27"
+    return "" if m == k == matrix_generators.cube_side(m) ** 3 else f"M and K must be one cube, not {m} and {k}"
+
+
+def _quadrants(m: int, k: int, a: float, b: float, c: float, **_: Any) -> str:
+    return "" if a + b + c <= 1 else "a + b + c must be at most 1"
+
+
+def _filled(m: int, k: int, density: float, fill: float, **_: Any) -> str:
+    return "" if density <= fill else "density must be at most fill"
+
+
+def _degrees(m: int, k: int, degree: int, **_: Any) -> float:
+    return m * degree
+
+
+_SHARE = Parameter(float, 0.0, 1.0)
+_COUNT = Parameter(int, 0, NONZEROS_LIMIT - 1)
+_SIZE = Parameter(int, 1, NONZEROS_LIMIT - 1)
+_SEED = Parameter(int, 0, SEED_LIMIT - 1, 0)
 #: generators by name
 GENERATORS = {
-    "bernoulli": Generator({"density": _DENSITY}, _bernoulli, "each place has the same probability"),
-    "lognormal": Generator(
-        {"density": _DENSITY, "sigma": (float, 0.0, 8.0)}, _lognormal, "the densities of rows are lognormal"
+    "bernoulli": Generator(
+        {"density": _SHARE},
+        matrix_generators.bernoulli,
+        "each place has the probability `density`",
+        lambda m, k, density: m * k * density,
     ),
-    "even": Generator({"nnz": (int, 0, NONZEROS_LIMIT - 1)}, _even, "rows of equal length, columns that may repeat"),
-    "banded": Generator({"width": (int, 0, NONZEROS_LIMIT - 1)}, _banded, "adjacent columns along the diagonal"),
+    "lognormal": Generator(
+        {"density": _SHARE, "sigma": Parameter(float, 0.0, 8.0)},
+        matrix_generators.lognormal,
+        "the densities of rows are lognormal with the mean `density`",
+        lambda m, k, density, sigma: m * k * density,
+    ),
+    "even": Generator(
+        {"nnz": _COUNT},
+        matrix_generators.even,
+        "`nnz` nonzeros in rows of equal length, whose columns may repeat",
+        lambda m, k, nnz: nnz,
+    ),
+    "banded": Generator(
+        {"width": _COUNT},
+        matrix_generators.banded,
+        "`width` adjacent columns along the diagonal",
+        lambda m, k, width: m * min(width, k),
+    ),
+    "poisson3d": Generator(
+        {"points": Parameter(int, 7, 27)},
+        matrix_generators.poisson3d,
+        "the stencil of 7 or 27 points on a cube of M points",
+        lambda m, k, points: m * points,
+        _cube,
+    ),
+    "zipf": Generator(
+        {"mean": Parameter(float, 0.0, 2.0**31), "exponent": Parameter(float, 0.0, 8.0), "empty": _SHARE},
+        matrix_generators.zipf,
+        "row lengths are proportional to rank^-`exponent`, and a share `empty` of the rows is empty",
+        lambda m, k, mean, exponent, empty: m * min(mean + 1, k),
+    ),
+    "blocky": Generator(
+        {"density": _SHARE, "rows": _SIZE, "columns": _SIZE, "fill": Parameter(float, 0.0, 1.0, 1.0)},
+        matrix_generators.blocky,
+        "random blocks of `rows`×`columns`, each place filled with the probability `fill`",
+        lambda m, k, density, rows, columns, fill: (m + rows) * (k + columns) * density / max(fill, 1e-9),
+        _filled,
+    ),
+    "rmat": Generator(
+        {
+            "degree": _COUNT,
+            "a": Parameter(float, 0.0, 1.0, 0.57),
+            "b": Parameter(float, 0.0, 1.0, 0.19),
+            "c": Parameter(float, 0.0, 1.0, 0.19),
+            "permute": Parameter(int, 0, 1, 1),
+        },
+        graph_generators.rmat,
+        "an R-MAT graph of `degree` edges a row; `permute=0` keeps its order",
+        _degrees,
+        _quadrants,
+    ),
+    "attachment": Generator(
+        {"links": _COUNT},
+        graph_generators.attachment,
+        "a symmetric graph of preferential attachment: each node links to `links` earlier ones",
+        lambda m, k, links: 2 * m * links,
+        _square,
+    ),
+    "uniform": Generator(
+        {"degree": _COUNT}, graph_generators.random_edges, "`degree` random edges a row on average", _degrees
+    ),
+    "communities": Generator(
+        {"degree": _COUNT, "size": _SIZE, "inside": _SHARE},
+        graph_generators.communities,
+        "`degree` edges a row on average, a share `inside` of them within communities of `size` nodes",
+        _degrees,
+    ),
 }
 GENERATOR_FORM = "; ".join(
     f"{name}:{','.join(f'{x}=…' for x in g.parameters)},seed=…" for name, g in GENERATORS.items()
 )
-FORM = f"{GENERATOR_FORM}; or {STATISTICS_FORM}"
+FORM = f"{GENERATOR_FORM}; mtx:FILE; smtx:FILE; or {STATISTICS_FORM}"
 
 
-def read(text: str) -> tuple[str, dict[str, Any]]:
-    """(generator, its parameters and seed). InputError: the text names no pattern."""
+def described_forms() -> dict[str, str]:
+    """The forms of pattern texts, with the defaults of parameters, and what they mean."""
+    out = {}
+    for name, g in GENERATORS.items():
+        words = (f"{n}={'…' if x.default is None else f'{x.default:g}'}" for n, x in g.parameters.items())
+        out[f"{name}:{','.join(words)}"] = g.meaning
+    return out | {
+        "mtx:FILE": "a Matrix Market file of coordinates: real, integer or pattern, general or symmetric",
+        "smtx:FILE": "a file of DLMC: `rows, columns, nonzeros`, then row pointers, then columns",
+        "statistics:nnz=…,longest=…,…": "no matrix, but its statistics, for `select`, `explain` and `emit`",
+    }
+
+
+class PatternText:
+    """A pattern text that was read. ``check``, ``make`` and ``statistics`` take M and K."""
+
+    def canonical(self) -> str:
+        raise NotImplementedError
+
+    def check(self, m: int, k: int) -> None:
+        """InputError: there is no such matrix of M rows and K columns."""
+
+    def make(self, m: int, k: int) -> Pattern:
+        raise NotImplementedError
+
+    def row_lengths(self, m: int, k: int) -> Ints:
+        return _made(m, k, self).lengths
+
+    def statistics(self, m: int, k: int) -> PatternStatistics:
+        found = _made(m, k, self)
+        return statistics_of(k, found.indptr, found.indices)
+
+
+@dataclass(frozen=True)
+class GeneratorText(PatternText):
+    """A generator and the values of its parameters, in order."""
+
+    name: str
+    values: tuple[tuple[str, Any], ...]
+
+    @property
+    def generator(self) -> Generator:
+        return GENERATORS[self.name]
+
+    def canonical(self) -> str:
+        words = (f"{n}={v:.10g}" if isinstance(v, float) else f"{n}={v}" for n, v in self.values)
+        return f"{self.name}:{','.join(words)}"
+
+    def check(self, m: int, k: int) -> None:
+        values = {n: v for n, v in self.values if n != "seed"}
+        if rule := self.generator.rule(m, k, **values):
+            raise InputError(f"pattern is {self.canonical()}; {rule}")
+        if (expected := self.generator.expected(m, k, **values)) >= NONZEROS_LIMIT:
+            raise InputError(
+                f"pattern is {self.canonical()}; it must have less than {NONZEROS_LIMIT} nonzeros, not {expected:.3g}"
+            )
+
+    def make(self, m: int, k: int) -> Pattern:
+        return self.generator.make(m, k, **dict(self.values)) if m and k else empty(m, k)
+
+    def row_lengths(self, m: int, k: int) -> Ints:
+        """The lengths of the rows, without a matrix where they are known."""
+        if self.name == "even" and k:
+            return matrix_generators.even_lengths(m, dict(self.values)["nnz"])
+        return super().row_lengths(m, k)
+
+    def statistics(self, m: int, k: int) -> PatternStatistics:
+        """The statistics. Those of ``even`` need no matrix, and say that its columns repeat."""
+        if self.name != "even" or not k:
+            return super().statistics(m, k)
+        lengths, columns = self.row_lengths(m, k), partial(matrix_generators.even_columns, m, k, **dict(self.values))
+        return statistics_of_rows(k, lengths, lambda a, b: columns(first=a, last=b), bool(lengths.max(initial=0) <= 1))
+
+
+@dataclass(frozen=True)
+class FileText(PatternText):
+    """A file: ``form``, mtx or smtx; ``digest``: of its pattern."""
+
+    form: str
+    path: str
+    digest: str
+
+    def canonical(self) -> str:
+        return f"{self.form}:{self.path},digest={self.digest}"
+
+    def make(self, m: int, k: int) -> Pattern:
+        found, known = pattern_files.load(self.form, self.path)
+        if known != self.digest:
+            raise InputError(f"pattern is {self.canonical()}; the file must have this digest, not {known}")
+        if (found.m, found.k) != (m, k):
+            raise InputError(f"pattern is {self.canonical()}; the matrix must be {found.m}×{found.k}, not {m}×{k}")
+        return found
+
+
+@dataclass(frozen=True)
+class StatisticsText(PatternText):
+    """The statistics of a matrix that no generator makes."""
+
+    stated: PatternStatistics
+
+    def canonical(self) -> str:
+        return self.stated.text()
+
+    def make(self, m: int, k: int) -> Pattern:
+        raise InputError(
+            f"pattern is {self.canonical()}; it must be one of {GENERATOR_FORM}; mtx:FILE; smtx:FILE to make a matrix:"
+            " statistics do not"
+        )
+
+    def statistics(self, m: int, k: int) -> PatternStatistics:
+        return self.stated
+
+
+def read(text: str) -> PatternText:
+    """The pattern text. InputError: it names no pattern."""
     name, _, rest = text.partition(":")
+    return _read_file(name, rest) if name in pattern_files.READERS else _read(text)
+
+
+@lru_cache(maxsize=256)
+def _read(text: str) -> PatternText:
+    name, _, rest = text.partition(":")
+    if name == "statistics":
+        return StatisticsText(read_statistics(text))
     given = dict(item.partition("=")[::2] for item in rest.split(",") if item)
-    known = {**GENERATORS[name].parameters, "seed": (int, 0, SEED_LIMIT - 1)} if name in GENERATORS else {}
-    values: dict[str, Any] = {"seed": 0}
-    for parameter, (kind, least, most) in known.items():
-        if parameter in given or parameter not in values:
-            try:
-                values[parameter] = kind(given.pop(parameter, ""))
-            except ValueError:
-                known = {}
-                break
-            if not least <= values[parameter] <= most:
-                raise InputError(f"pattern is {shown(text)}; {parameter} must be from {least:.10g} to {most:.10g}")
-    if given or not known:
+    known = {**GENERATORS[name].parameters, "seed": _SEED} if name in GENERATORS else {}
+    values = {n: x.default for n, x in known.items() if x.default is not None}
+    values |= {n: x.read(text, n, given.pop(n)) for n, x in known.items() if n in given}
+    if given or not known or set(values) != set(known):
         raise InputError(f"pattern is {shown(text)}; it must be one of {FORM}")
-    return name, {n: values[n] for n in known}
+    return GeneratorText(name, tuple((n, values[n]) for n in known))
+
+
+def _read_file(form: str, rest: str) -> FileText:
+    """The text of a file. It is read where the text has no digest."""
+    if found := _DIGEST.fullmatch(rest):
+        path, known = found.groups()
+    else:
+        path, known = rest, ""
+    if not path or len(path.split()) != 1 or path != path.strip():
+        raise InputError(f"pattern is {shown(f'{form}:{rest}')}; it must be {form}:FILE, without spaces")
+    return FileText(form, path, known or pattern_files.load(form, path)[1])
 
 
 def canonical(text: str) -> str:
     """The text with all parameters in order."""
-    if stated := stated_statistics(text):
-        return stated.text()
-    name, values = read(text)
-    return f"{name}:{','.join(f'{n}={v:.10g}' if isinstance(v, float) else f'{n}={v}' for n, v in values.items())}"
+    return read(text).canonical()
 
 
-@lru_cache(maxsize=64)
-def stated_statistics(text: str) -> PatternStatistics | None:
-    """The statistics that a text states. None: it names a generator."""
-    return read_statistics(text) if text.startswith("statistics:") else None
+def check(m: int, k: int, text: str) -> None:
+    """InputError: there is no such matrix of ``m`` rows and ``k`` columns."""
+    read(text).check(m, k)
 
 
 @lru_cache(maxsize=8)
+def _made(m: int, k: int, text: PatternText) -> Pattern:
+    text.check(m, k)
+    return text.make(m, k)
+
+
 def pattern(m: int, k: int, text: str) -> Pattern:
-    """The pattern of a matrix of ``m`` rows and ``k`` columns. InputError: 2³¹ nonzeros or more are expected, or the
-    text states statistics."""
-    if stated_statistics(text):
-        raise InputError(f"pattern is {text}; it must be one of {GENERATOR_FORM} to make a matrix: statistics do not")
-    name, values = read(text)
-    expected = m * max(values.get("density", 0) * k, min(values.get("width", 0), k))
-    if expected >= NONZEROS_LIMIT:
-        raise InputError(f"pattern is {text}; it must have less than {NONZEROS_LIMIT} nonzeros, not {expected:.3g}")
-    if k == 0 or m == 0:
-        return Pattern(np.zeros(m + 1, np.int32), np.zeros(0, np.int32))
-    return GENERATORS[name].make(m, k, **values)
+    """The pattern of a matrix of ``m`` rows and ``k`` columns. InputError: the text makes none."""
+    return _made(m, k, read(text))
 
 
 @lru_cache(maxsize=64)
 def row_lengths(m: int, k: int, text: str) -> Ints:
     """The lengths of the rows, without columns where these are not needed."""
-    if stated_statistics(text) is None:
-        name, values = read(text)
-        if name == "even" and k:
-            return even_lengths(m, values["nnz"])
-    return pattern(m, k, text).lengths
+    return read(text).row_lengths(m, k)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def statistics(m: int, k: int, text: str) -> PatternStatistics:
-    """The statistics of the pattern. Those of ``even`` need no matrix; they say that its columns repeat."""
-    if stated := stated_statistics(text):
-        return stated
-    name, values = read(text)
-    if name == "even" and k:
-        lengths = even_lengths(m, values["nnz"])
-        columns = partial(_even_columns, m, k, values["seed"], values["nnz"])
-        return statistics_of_rows(k, lengths, columns, bool(lengths.max(initial=0) <= 1))
-    found = pattern(m, k, text)
-    return statistics_of(k, found.indptr, found.indices)
+    """The statistics of the pattern."""
+    return read(text).statistics(m, k)
+
+
+def stated_statistics(text: str) -> PatternStatistics | None:
+    """The statistics that a text states. None: it makes a matrix."""
+    found = read(text)
+    return found.stated if isinstance(found, StatisticsText) else None

@@ -85,6 +85,7 @@ class Spmm(ProblemBase):
                     f"{name[2:]} spans {rows * value * self.element.bytes} bytes; it must span at most {MEMORY_LIMIT},"
                     " the address space of a GPU"
                 )
+        patterns.check(self.m, self.k, self.pattern)
         for name in ("aligned_b", "aligned_c"):
             self._check_alignment(name, self.element)
 
