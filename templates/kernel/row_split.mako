@@ -1,27 +1,32 @@
 ## Products of a sparse matrix in CSR: a group of lanes adds the products of one row, in order, for a slab of columns.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
-<%namespace name="convert" file="/ptx/convert.mako"/>\
+<%namespace name="math" file="/${context['plan'].mainloop.template}"/>\
+<%namespace name="products" file="/math/row_products.mako"/>\
+<%namespace name="row_parts" file="/epilogue/row_parts.mako"/>\
 <% rows, op = plan.mainloop, plan.arithmetic %>\
-    .reg .b64 %indptr, %indices, %values, %B, %C, %ptr_index, %ptr_value, %ptr_row, %ptr_c, %pitch64;
-    .reg .b32 %M, %N, %ldc, %pitch, %thread, %lane, %row, %begin, %end, %left, %last, %tmp0;
+    .reg .b64 ${", ".join(f"%{register}" for register in plan.addresses.values())}, %ptr_index, %ptr_value, %ptr_row, %ptr_c, %pitch64;
+    .reg .b32 %M, %N, %ldc, %pitch, %thread, %lane, %group, %row, %begin, %end, %left, %last, %tmp0;
     .reg .b32 %col<${rows.vectors}>;
-    .reg .pred %p, %reads_c, %stores<${rows.vectors}>;
+    .reg .pred %p, %exists, %reads_c, %stores<${rows.vectors}>;
     .reg .${op.type} %alpha, %beta;
 
-% for name in plan.problem.arrays:
-    ld.param.u64 %${name}, [${name}];  cvta.to.global.u64 %${name}, %${name};
+% for name, register in plan.addresses.items():
+    ld.param.u64 %${register}, [${name}];  cvta.to.global.u64 %${register}, %${register};
 % endfor
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %pitch, [ldb];  ld.param.u32 %ldc, [ldc];
     ld.param.${op.type} %alpha, [alpha];  ld.param.${op.type} %beta, [beta];
 ${ptx.banner("thread to row and columns: columns after the last are computed as the last, and not stored")}\
     mov.u32 %thread, %tid.x;
     mov.u32 %row, %ctaid.x;
-    shr.u32 %tmp0, %thread, ${rows.lanes.bit_length() - 1};
+    shr.u32 %tmp0, %thread, ${rows.row_threads.bit_length() - 1};
     mad.lo.u32 %row, %row, ${rows.groups}, %tmp0;
-    setp.ge.u32 %p, %row, %M;
-    @%p bra DONE;
+    setp.lt.u32 %exists, %row, %M;
     and.b32 %lane, %thread, ${rows.lanes - 1};
+% if rows.nonzero_groups > 1:
+    shr.u32 %group, %thread, ${rows.lanes.bit_length() - 1};
+    and.b32 %group, %group, ${rows.nonzero_groups - 1};
+% endif
     mov.u32 %tmp0, %ctaid.y;
     mul.lo.u32 %tmp0, %tmp0, ${rows.slab};
     mad.lo.u32 %tmp0, %lane, ${rows.vec}, %tmp0;
@@ -34,34 +39,38 @@ ${ptx.banner("thread to row and columns: columns after the last are computed as 
     mad.wide.u32 ${rows.from_b[v]}, %col${v}, ${rows.size}, %B;
 % endfor
 ${ptx.banner("the nonzeros of the row")}\
+    mov.b32 %begin, 0;
+    mov.b32 %end, 0;
+% if plan.work_list:
+    .reg .b64 %partials;
+    .reg .b32 %part_id;
+    ld.param.u64 %partials, [partials];
+    add.u64 %partials, %partials, %workspace;
+    mad.wide.u32 %ptr_index, %row, 16, %items;
+    mov.b32 %part_id, ${rows.whole};
+    @%exists ld.global.nc.v4.u32 {%row, %begin, %end, %part_id}, [%ptr_index];
+% else:
     mad.wide.u32 %ptr_index, %row, 4, %indptr;
-    ld.global.nc.u32 %begin, [%ptr_index];
-    ld.global.nc.u32 %end, [%ptr_index+4];
+    @%exists ld.global.nc.u32 %begin, [%ptr_index];
+    @%exists ld.global.nc.u32 %end, [%ptr_index+4];
+% endif
     sub.u32 %left, %end, %begin;
     setp.eq.${op.type} %p, %alpha, ${op.zero};
     @%p mov.b32 %left, 0; // A and B are not read
-    mad.wide.u32 %ptr_index, %begin, 4, %indices;
-    mad.wide.u32 %ptr_value, %begin, ${rows.size}, %values;
 % for name in rows.sums.all:
     mov.${op.type} ${name}, ${op.zero};
 % endfor
-${ptx.banner(f"loop over nonzeros, {rows.depths[0]} at once")}\
-    setp.lt.u32 %p, %left, ${rows.depths[0]};
-    @%p bra REST;
-    .pragma "nounroll";
-ROW_LOOP:
-${multiply(rows.depths[0])}\
-    sub.u32 %left, %left, ${rows.depths[0]};
-    setp.ge.u32 %p, %left, ${rows.depths[0]};
-    @%p bra ROW_LOOP;
-REST:
-% for n in rows.depths[1:]:
-    and.b32 %tmp0, %left, ${n};
-    setp.eq.u32 %p, %tmp0, 0;
-    @%p bra AFTER_${n};
-${multiply(n)}\
-AFTER_${n}:
+${math.multiply_row()}\
+    @!%exists bra DONE;
+% if rows.nonzero_groups > 1:
+    setp.eq.u32 %p, %group, 0; // the others have the same sums
+% for v in range(rows.vectors):
+    and.pred %stores${v}, %stores${v}, %p;
 % endfor
+% endif
+% if plan.work_list:
+${row_parts.add_parts()}\
+% endif
 ${ptx.banner("epilogue: C = alpha * sums + beta * C")}\
     setp.neu.${op.type} %reads_c, %beta, ${op.zero};
     mul.wide.u32 %pitch64, %row, %ldc;
@@ -75,9 +84,9 @@ ${ptx.banner("epilogue: C = alpha * sums + beta * C")}\
     mad.wide.u32 %ptr_c, %col${v}, ${rows.size}, %ptr_row;
     @!%reads_c bra STORE_${v};
     ld.global.${rows.access} ${c.vector(0, 0, 0, n=rows.packed)}, [%ptr_c];
-${widen(0, 0)}\
+${products.widen(0, 0)}\
 % for i, name in enumerate(sums):
-    ${op.fma} ${name}, ${element(0, 0, i)}, %beta, ${name};
+    ${op.fma} ${name}, ${products.element(0, 0, i)}, %beta, ${name};
 % endfor
 STORE_${v}:
 % if rows.converts and rows.vec == 1:
@@ -93,47 +102,3 @@ STORE_${v}:
 % endfor
 DONE:
 <%def name="after_entry()"></%def>\
-
-## The next n nonzeros: their indices and values, then the rows of B, then the products in the order of the nonzeros.
-<%def name="multiply(n)">
-<% rows, op = plan.mainloop, plan.arithmetic %>\
-% for q in range(n):
-    ld.global.nc.u32 ${rows.index[q]}, [%ptr_index+${4 * q}];
-% endfor
-% for q in range(n):
-    ld.global.nc.${rows.scalar} ${rows.half_value[q] if rows.converts else rows.value[q]}, [%ptr_value+${rows.size * q}];
-% endfor
-% for q in range(n):
-% for v in range(rows.vectors):
-    mad.wide.u32 %ptr_row, ${rows.index[q]}, %pitch, ${rows.from_b[v]};
-    ld.global.nc.${rows.access} ${rows.loaded.vector(q, v, 0, n=rows.packed)}, [%ptr_row];
-% endfor
-% endfor
-    add.u64 %ptr_index, %ptr_index, ${4 * n};
-    add.u64 %ptr_value, %ptr_value, ${rows.size * n};
-% for q in range(n):
-% if rows.converts:
-${convert.widen(rows.kind, rows.value[q], rows.half_value[q])}\
-% endif
-% for v in range(rows.vectors):
-${widen(q, v)}\
-% for i in range(rows.vec):
-    ${op.fma} ${rows.sums[v, i]}, ${rows.value[q]}, ${element(q, v, i)}, ${rows.sums[v, i]};
-% endfor
-% endfor
-% endfor
-</%def>
-
-## A loaded vector in the type of sums.
-<%def name="widen(q, v)">
-<% rows = plan.mainloop %>\
-% if rows.converts and rows.vec == 1:
-${convert.widen(rows.kind, rows.wide[0], rows.loaded[q, v, 0])}\
-% elif rows.converts:
-% for i in range(0, rows.vec, 2):
-${convert.widen_pair(rows.kind, rows.wide[i], rows.wide[i + 1], rows.loaded[q, v, i // 2], rows.half.all)}\
-% endfor
-% endif
-</%def>
-
-<%def name="element(q, v, i)"><% return plan.mainloop.wide[i] if plan.mainloop.converts else plan.mainloop.loaded[q, v, i] %></%def>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.device import Device
 from tests.cases.source import RandomCases, extents
 
-DRAWS = 4000
+DRAWS = 20000
 #: dtype, compute
 TYPES = (("f16", "f32"), ("bf16", "f32"), ("f32", "f32"), ("f32", "tf32"), ("f64", "f64"))
 
@@ -31,7 +32,8 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Spmm:
         f"even:nnz={int(m * k * density)},seed={seed}",
         f"banded:width={rng.integers(9)}",
     )
-    p = Spmm(m, n, k, "NN", dtype, compute, generators[rng.integers(len(generators))])
+    calls = int(rng.choice([0, 40, 1000]))
+    p = Spmm(m, n, k, "NN", dtype, compute, generators[rng.integers(len(generators))], calls=calls)
     if rng.random() < 0.4:
         b, c = (int(x) for x in rng.choice([0, 1, 2, 4, 8, 16], 2))
         p = replace(p, ldb=n + b, ldc=n + c)
@@ -47,8 +49,12 @@ def config(p: Spmm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     c = {a.name: rng.choice(a.values, DRAWS) for a in family.axes}
     c["lane_vectors"] = rng.integers(1, 5, DRAWS)
     columns = Columns({**c, "family": np.full(DRAWS, family.code)}, DRAWS)
-    rows = np.flatnonzero(legal(lower(p), columns, d) & (c["row_lanes"] * c["block_groups"] <= threads))
+    rows = np.flatnonzero(legal(lower(p), columns, d) & (threads_of(c) <= threads))
     return columns.row(int(rng.choice(rows))) if len(rows) else None
+
+
+def threads_of(c: dict[str, Any]) -> Any:
+    return c["row_lanes"] * c["nonzero_groups"] * c["block_groups"]
 
 
 SOURCE = RandomCases("spmm", problem, config, limit=70)

@@ -10,6 +10,8 @@ import pytest
 
 import ptxgen
 from ptxgen.codegen.config.config import Config, parse_config
+from ptxgen.families.common.work_list import UNLIMITED, WHOLE, WorkList
+from ptxgen.lowering.lower import lower
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.operations.spmm.reference import arrays_of
 from ptxgen.problem.device import device
@@ -17,14 +19,20 @@ from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import reference, verdict
 from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
-from ptxgen.runtime.runner import Runner
+from ptxgen.runtime.prepared_operands import PreparedOperands
+from ptxgen.runtime.runner import Buffers, Runner
 from tests.cases import SOURCES
 
 WIDE = parse_config("family=row_split row_lanes=8 lane_vectors=2 nonzeros_in_flight=4 block_groups=4 vec_b=4")
 NARROW = parse_config("family=row_split row_lanes=32 nonzeros_in_flight=8 block_groups=1 vec_b=1")
 
 
-@pytest.mark.parametrize("n", range(16))
+SHARED = parse_config("family=row_split row_lanes=2 nonzero_groups=4 nonzeros_in_flight=2 block_groups=4 vec_b=4")
+SHUFFLED = parse_config("family=row_split row_lanes=8 index_loads=shuffle nonzeros_in_flight=4 block_groups=8 vec_b=4")
+SPLIT = parse_config("family=row_split row_lanes=8 block_groups=8 row_order=length longest_part=32 vec_b=4")
+
+
+@pytest.mark.parametrize("n", range(24))
 def test_random_problems_and_configurations(n: int) -> None:
     on = ("emulated", "t4", "a100", "b200")[n % 4]
     driver = EmulatedDriver()
@@ -40,7 +48,7 @@ def multiplied(
 ) -> Any:
     """The verdict of a matrix whose rows have these columns."""
     nnz = sum(map(len, rows))
-    p = Spmm(len(rows), n, k, dtype=kind, pattern=f"even:nnz={nnz}")
+    p = Spmm(len(rows), n, k, dtype=kind, pattern=f"even:nnz={nnz}", calls=1000)
     arrays = arrays_of(p, 3, "integers")
     arrays["indptr"] = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32)
     arrays["indices"] = np.array([column for row in rows for column in row], np.int32)
@@ -50,7 +58,11 @@ def multiplied(
     return verdict("integers", got, reference(p, arrays, alpha, beta))
 
 
-@pytest.mark.parametrize("config", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize(
+    "config",
+    [WIDE, NARROW, SHARED, SHUFFLED, SPLIT, SPLIT.replace(index_loads=1)],
+    ids=["wide", "narrow", "nonzero_groups", "shuffle", "parts", "parts_shuffle"],
+)
 @pytest.mark.parametrize(
     "rows",
     [
@@ -59,11 +71,12 @@ def multiplied(
         [[], list(range(37)), []],
         [[3, 3, 1, 3], [2, 0, 1], [36, 0, 36]],
         [list(range(i)) for i in range(20)],
+        [[1], [2] * 200, [], [3] * 64, [4] * 65],
     ],
-    ids=["empty_rows", "no_nonzeros", "one_long_row", "duplicates_unsorted", "every_length"],
+    ids=["empty_rows", "no_nonzeros", "one_long_row", "duplicates_unsorted", "every_length", "several_parts"],
 )
 def test_rows_of_every_kind(rows: list[list[int]], config: Config) -> None:
-    n = 44 if config is WIDE else 33
+    n = 33 if config is NARROW else 44
     assert multiplied(rows, 37, n, config).ok
     assert multiplied(rows, 37, n, config, alpha=2.0, beta=-1.0).ok
 
@@ -92,6 +105,61 @@ def test_configurations_add_in_the_same_order() -> None:
     arrays = arrays_of(p)
     first, second = (Runner.of(EmulatedDriver(), p, c).compute(arrays, 1.5, 0.5)["C"] for c in (WIDE, NARROW))
     np.testing.assert_array_equal(first, second)
+
+
+def test_orders_of_rows_give_the_same_bits() -> None:
+    """A work list changes the order of rows, but not of a row's sum, and parts are added in order."""
+    p = Spmm(90, 24, 300, pattern="lognormal:density=0.2,sigma=2", calls=1000)
+    arrays, driver = arrays_of(p), EmulatedDriver()
+
+    def computed(config: Config) -> Any:
+        return Runner.of(driver, p, config).compute(arrays, 1.5, 0.5)["C"]
+
+    natural = parse_config("family=row_split row_lanes=8 block_groups=8 vec_b=4")
+    np.testing.assert_array_equal(computed(natural), computed(natural.replace(row_order=1)))
+    np.testing.assert_array_equal(computed(natural), computed(SHUFFLED))
+    np.testing.assert_array_equal(computed(SPLIT), computed(SPLIT))
+
+
+def test_parts_leave_the_workspace_zero() -> None:
+    p = Spmm(40, 24, 300, pattern="lognormal:density=0.2,sigma=2", calls=1000)
+    runner = Runner.of(EmulatedDriver(), p, SPLIT)
+    with Buffers(runner.driver, arrays_of(p)) as buffers:
+        ready = runner.on(buffers.addresses)
+        assert ready.launch.workspace > 0
+        ready.bind(buffers.addresses)()
+        assert not ready.workspace_dirty()
+
+
+@pytest.mark.parametrize(("longest", "rows"), [(32, 1), (64, 8), (UNLIMITED, 1)])
+def test_a_work_list_has_each_element_once(longest: int, rows: int) -> None:
+    """Items are by length, and the parts of a segment follow each other."""
+    p = Spmm(3000, 8, 500, pattern="lognormal:density=0.1,sigma=2", calls=1000)
+    arrays, driver = arrays_of(p), EmulatedDriver()
+    starts = arrays["indptr"][::rows]
+    starts = starts if starts[-1] == arrays["indptr"][-1] else np.append(starts, arrays["indptr"][-1])
+    with Buffers(driver, {**arrays, "indptr": starts}) as buffers:
+        made = PreparedOperands(driver, buffers.addresses)
+        [found] = made.make((WorkList("indptr", rows, longest),), lower(p))
+        items, parts = np.zeros((found.sizes["items"], 4), np.uint32), np.zeros((found.sizes["parts"], 2), np.uint32)
+        for name, x in (("items", items), ("parts", parts)):
+            if x.size:
+                driver.download(found.arrays[name].address, x)
+    lengths = (items[:, 2] - items[:, 1]).astype(np.int64)
+    assert lengths.max() <= longest
+    whole = lengths[items[:, 3] == WHOLE]
+    assert (whole[1:] <= 1.25 * whole[:-1]).all()
+    order = np.lexsort((items[:, 1], items[:, 0]))
+    segments, first, end, part = items[order].T
+    assert set(segments) == set(range(len(starts) - 1))
+    for s in range(len(starts) - 1):
+        own = segments == s
+        assert [*first[own], starts[s + 1]] == [starts[s], *end[own]]
+        if own.sum() == 1:
+            assert part[own] == WHOLE
+        else:
+            assert parts[part[own]].tolist() == [[part[own][0], own.sum()]] * own.sum()
+            assert (np.diff(part[own].astype(np.int64)) == 1).all()
 
 
 # ---- the function on arrays

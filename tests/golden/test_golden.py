@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ptxgen.codegen.config.config import parse_config
-from ptxgen.codegen.render import render
+from ptxgen.codegen.render import render, render_preparation
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
@@ -339,18 +339,37 @@ GOLDEN = {
         "spmm 4096,33,4096 NN f64 pattern=even:nnz=65536",
         "family=row_split row_lanes=32 nonzeros_in_flight=4 block_groups=4",
     ),
+    "row_split_parts": (
+        "h200",
+        "spmm 4096,512,4096 NN f16 pattern=even:nnz=65536 calls=1000",
+        "family=row_split row_lanes=16 nonzeros_in_flight=4 index_loads=shuffle row_order=length longest_part=256 vec_b=8",
+    ),
+    "row_split_groups": (
+        "h200",
+        "spmm 4096,16,4096 NN f32 pattern=even:nnz=65536",
+        "family=row_split row_lanes=4 nonzero_groups=8 nonzeros_in_flight=4 vec_b=4",
+    ),
     "simt_batch": (
         "h200",
         "gemm 64,64,256 TN f32 batch=16",
         "ms=4 ns=4 ml=32 nl=32 kg=2 splitk=workspace vec_a=4 vec_b=4 vec_c=4",
     ),
 }
+#: file of a preparation -> (golden of a plan that has it, its place in the plan)
+PREPARATIONS = {"prepare_work_list": ("row_split_parts", 0)}
+NAMES = (*GOLDEN, *PREPARATIONS)
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+def source_of(name):
+    golden, place = PREPARATIONS.get(name, (name, None))
+    where, problem, config = GOLDEN[golden]
+    plan = plan_for(parse(problem), parse_config(config), device(where))
+    return render(plan) if place is None else render_preparation(plan.preparations[place], device(where))
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_text_is_unchanged(name, request, tmp_path, monkeypatch):
-    where, problem, config = GOLDEN[name]
-    source = render(plan_for(parse(problem), parse_config(config), device(where)))
+    source = source_of(name)
     path = FOLDER / f"{name}.ptx"
     if request.config.getoption("--update-golden"):
         path.parent.mkdir(exist_ok=True)
@@ -361,13 +380,13 @@ def test_text_is_unchanged(name, request, tmp_path, monkeypatch):
 
 
 def test_every_file_has_an_entry():
-    assert {p.stem for p in FOLDER.glob("*.ptx")} == set(GOLDEN)
+    assert {p.stem for p in FOLDER.glob("*.ptx")} == set(NAMES)
 
 
 WAITS = re.compile(r"\b(bar\.sync|\w+\.wait_group|mbarrier\.try_wait|barrier\.cluster\.wait|griddepcontrol\.wait)\b")
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_wait_has_a_banner(name):
     """The last banner before an instruction that waits names the event."""
     banner = ""
@@ -384,7 +403,7 @@ SHORT = {*"ABCMNKkp", "m0", "n0", "k0", "x0", "y0"}
 VAGUE = {"addr", "all", "at", "other", "part", "rest", "temp", "to", "val"}
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("name", NAMES)
 def test_registers_are_named_by_role(name):
     declared = re.findall(r"\.reg \.\w+ ([^;]+);", (FOLDER / f"{name}.ptx").read_text())
     registers = {register for line in declared for register in re.findall(r"%(\w+)", line)}

@@ -20,8 +20,9 @@ CHOSEN = re.compile(r"""file="/\$\{context\['plan'\]\.([\w.]+)\}""")
 
 
 def templates_of(plan: Plan) -> set[str]:
-    """The templates that render a plan's kernels: its schedule, and every template that one of them includes."""
-    return set().union(*(_templates_of(kernel) for kernel in (plan, *plan.other_kernels)))
+    """The templates that render a plan's kernels: its schedule, those of its preparations, and every template that one
+    of them includes."""
+    return set().union(*(_templates_of(kernel) for kernel in (plan, *plan.other_kernels, *plan.preparations)))
 
 
 def _templates_of(kernel: Kernel) -> set[str]:

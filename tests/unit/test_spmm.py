@@ -98,7 +98,7 @@ def test_one_family_computes_it() -> None:
         (replace(P, n=33, ldb=0, ldc=0), "vec_b=2", "no wider than rows of B and C are aligned"),
         (replace(P, aligned_c=4), "vec_b=4", "no wider than rows of B and C are aligned"),
         (P, "row_lanes=4 block_groups=4", "16 threads; a block has whole warps"),
-        (P, "row_lanes=64", "row_lanes=64 must be a power of two from 2 to 32"),
+        (P, "row_lanes=64", "row_lanes=64 must be a power of two from 1 to 32"),
         (replace(P, dtype="f16", out="f16", compute="f16"), "", "row_split multiplies f16"),
         (Spmm(8, 1 << 20, 0, pattern="even:nnz=0"), "row_lanes=2 block_groups=16", "a grid has at most 65535"),
         (Spmm(8, 8, 8, dtype="f64", ldb=1 << 30), "", "rows of B must begin less than 4294967296 bytes"),
@@ -114,7 +114,7 @@ def test_candidates_are_the_legal_rows_of_a_plain_search() -> None:
         found = candidates(lower(p), H200)
         family = families(lower(p), H200)[0]
         every = Columns.product(dict(family.axes)).replace(family=family.code)
-        threads = every.row_lanes * every.block_groups
+        threads = every.row_lanes * every.nonzero_groups * every.block_groups
         plain = legal(lower(p), every, H200) & (threads >= 64) & (threads <= 512)
         assert len(found) == plain.sum() > 20
         assert legal(lower(p), found.take(np.arange(len(found))), H200).all()

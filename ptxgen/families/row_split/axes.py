@@ -4,18 +4,60 @@ from __future__ import annotations
 
 from ptxgen.codegen.config.axes import Axis, common
 
+NATURAL, BY_LENGTH = range(2)  #: values of ``row_order``
+BROADCAST, SHUFFLE = range(2)  #: values of ``index_loads``
+
+ROW_ORDER = Axis(
+    "row_order",
+    NATURAL,
+    "order of the rows: as stored, or by length with parts of at most longest_part nonzeros, from a prepared work list",
+    (NATURAL, BY_LENGTH),
+    least=0,
+    most=1,
+    words=("natural", "length"),
+    feature=False,
+)
+LONGEST_PART = Axis(
+    "longest_part",
+    0,
+    "most nonzeros of a part of a row; 0: rows are not split",
+    (0, 64, 128, 256, 512, 1024),
+    least=0,
+    most=1 << 20,
+    feature=False,
+)
 AXES = (
     Axis(
         "row_lanes",
         16,
         "lanes of a warp that compute a row of C for the columns of a slab",
-        (2, 4, 8, 16, 32),
-        least=2,
+        (1, 2, 4, 8, 16, 32),
+        least=1,
         most=32,
         power_of_two=True,
         feature=False,
     ),
     Axis("lane_vectors", 1, "vectors of a row of B per lane", (1, 2, 4), least=1, most=8, feature=False),
+    Axis(
+        "nonzero_groups",
+        1,
+        "groups of row_lanes lanes that share the nonzeros of a row, added by shuffles",
+        (1, 2, 4, 8, 16, 32),
+        least=1,
+        most=32,
+        power_of_two=True,
+        feature=False,
+    ),
+    Axis(
+        "index_loads",
+        BROADCAST,
+        "loads of indices and values: each by all lanes of a row, or one per lane and shuffles",
+        (BROADCAST, SHUFFLE),
+        least=0,
+        most=1,
+        words=("broadcast", "shuffle"),
+        feature=False,
+    ),
     Axis(
         "nonzeros_in_flight",
         4,
@@ -30,11 +72,13 @@ AXES = (
         "block_groups",
         8,
         "rows of C per block",
-        (4, 8, 16, 32, 64),
+        (2, 4, 8, 16, 32, 64),
         least=1,
         most=512,
         power_of_two=True,
         feature=False,
     ),
+    ROW_ORDER,
+    LONGEST_PART,
     common("vec_b", (1, 2, 4, 8), "elements per access to B and C"),
 )

@@ -10,6 +10,7 @@ from ptxgen.codegen.config.axes import searched
 from ptxgen.codegen.config.config import Columns, Config
 from ptxgen.families.common.candidates import CandidateSpace, Ints, single_axis_changes, violations
 from ptxgen.families.row_split import axes
+from ptxgen.families.row_split.axes import BY_LENGTH, NATURAL
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
@@ -19,10 +20,10 @@ THREADS = (64, 512)  #: least and most threads per block
 class RowSplitSpace(CandidateSpace):
     name = "row_split"
     axes, class_axes = searched(axes.AXES), {}
-    tile = ("row_lanes", "lane_vectors", "block_groups", "vec_b")
+    tile = ("row_lanes", "lane_vectors", "nonzero_groups", "index_loads", "nonzeros_in_flight", "block_groups", "vec_b")
     fixed = ("row_split_types",)
-    tile_rules = ("axis", "range", "threads", "row_split_warps")
-    extent_rules = ("range", "row_split_pitch", "row_split_grid")
+    tile_rules = ("axis", "range", "threads", "row_split_warps", "row_split_lanes", "row_split_shuffle")
+    extent_rules = ("range", "row_split_pitch", "row_split_grid", "row_split_order", "row_split_parts")
 
     def neutral(self, p: KernelProblem) -> KernelProblem:
         plain = super().neutral(p)
@@ -35,11 +36,12 @@ class RowSplitSpace(CandidateSpace):
 
     def shapes(self, p: KernelProblem) -> Columns:
         every = self.tiles(p)
-        threads = every.row_lanes * every.block_groups
+        threads = every.row_lanes * every.nonzero_groups * every.block_groups
         return every.take(np.flatnonzero((threads >= THREADS[0]) & (threads <= THREADS[1])))
 
     def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
-        return [[{"nonzeros_in_flight": n} for n in self.axes["nonzeros_in_flight"]]]
+        parts = [{"row_order": BY_LENGTH, "longest_part": n} for n in self.axes["longest_part"]]
+        return [[{"row_order": NATURAL, "longest_part": 0}, *parts]]
 
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         c = tiles.replace(family=self.code)

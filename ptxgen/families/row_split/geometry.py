@@ -1,5 +1,7 @@
-"""The geometry of row_split kernels: a block has ``block_groups`` groups of ``row_lanes`` lanes; each group computes a
-row of C for a slab of columns."""
+"""The geometry of row_split kernels: a block has ``block_groups`` rows of C for a slab of columns.
+
+A row has ``nonzero_groups`` groups of ``row_lanes`` lanes.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def geometry(p: KernelProblem, c: Any) -> RowSplitGeometry:
     nonzero = 1 + sums + c.lane_vectors * words(c.vec_b, size)  # index, value, loads
     registers = FIXED_REGISTERS + elements * sums + 4 * c.lane_vectors + c.nonzeros_in_flight * nonzero
     return RowSplitGeometry(
-        threads=c.block_groups * c.row_lanes,
+        threads=c.block_groups * c.row_lanes * c.nonzero_groups,
         shared=c.row_lanes * 0,
         registers=registers,
         blocks=ceil_div(p.extents.m, c.block_groups) * slabs,

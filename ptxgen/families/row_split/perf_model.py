@@ -15,11 +15,13 @@ from ptxgen.lowering.csr import SparseExtents
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-OVERHEAD = 4.0  #: instructions of a nonzero besides those of its vectors
+#: instructions of a nonzero besides those of its vectors, by ``index_loads``
+OVERHEAD = np.array((4.0, 2.5), np.float32)
 SECTOR = 32  #: bytes of a sector of L2, the least that a load moves
 L2_SPEED = 1.8  #: bandwidth of the L2 cache over that of device memory
 START = 1500.0  #: cycles from the start of a row to its first products, and of its store
 INDEX = 4
+NO_LIMIT = 1 << 30
 
 
 def work(p: KernelProblem, c: Columns, g: RowSplitGeometry, d: Device) -> Work:
@@ -33,19 +35,23 @@ def work(p: KernelProblem, c: Columns, g: RowSplitGeometry, d: Device) -> Work:
     return Work.of(
         len(c),
         resident=resident_blocks(c, g, d),
-        busy=share * (OVERHEAD + 2 * c.lane_vectors + elements * converted * slow) / perf_costs.ISSUE,
+        busy=share * (OVERHEAD[c.index_loads] + 2 * c.lane_vectors + elements * converted * slow) / perf_costs.ISSUE,
         latency=perf_costs.GLOBAL_LATENCY * 2 + 4 * c.nonzeros_in_flight * (c.lane_vectors + 1),
         moved_b=moved,
-        stages=c.nonzeros_in_flight,
+        stages=c.nonzeros_in_flight * c.nonzero_groups,
         start=g.slab,
         store=c.block_groups,
     )
 
 
 def cell(p: KernelProblem, c: Columns, g: RowSplitGeometry, d: Device) -> Cells:
-    """The blocks; nothing else depends on extents."""
+    """The blocks, and the longest part of a row."""
     return Cells(
-        iterations=float32(g.slabs), blocks=float32(g.blocks), extra=float32(0), queue=float32(0), c_cost=float32(0)
+        iterations=float32(g.slabs),
+        blocks=float32(g.blocks),
+        extra=float32(np.where(c.longest_part == 0, NO_LIMIT, c.longest_part)),
+        queue=float32(0),
+        c_cost=float32(0),
     )
 
 
@@ -62,7 +68,7 @@ def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell
     memory = np.float32(p.bytes) / bandwidth
     each = np.ceil(np.float32(e.nnz / max(e.m, 1)) / w.stages[rows]) * w.latency[rows] + np.float32(START)
     waves = np.ceil(blocks / (w.resident[rows] * np.float32(d.sms)))
-    longest = np.ceil(np.float32(e.longest) / w.stages[rows]) * w.latency[rows]
+    longest = np.ceil(np.minimum(np.float32(e.longest), x.extra[cell]) / w.stages[rows]) * w.latency[rows]
     waited = np.maximum(waves * each, longest) / np.float32(d.clock)
     total = (issue**4 + cached**4 + memory**4 + waited**4) ** np.float32(0.25)
     out: Floats = float32(total + np.float32(perf_costs.LAUNCH_US))

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.parameters import KernelParameters, Parameters, given
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Launch, Step
-from ptxgen.codegen.vectorized import ceil_div
+from ptxgen.codegen.vectorized import WARP, ceil_div
+from ptxgen.families.common.work_list import UNLIMITED, WHOLE, WorkList, sizes_of
+from ptxgen.families.row_split.axes import BY_LENGTH
 from ptxgen.families.row_split.geometry import RowSplitGeometry
+from ptxgen.families.row_split.rules import VECTOR
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 
@@ -25,16 +30,31 @@ class RowSlabs:
 
 
 @dataclass(frozen=True)
-class RowSplitParameters(KernelParameters):
+class Rows:
+    """What a launch computes: ``problem``; ``rows``: rows or items; ``partials``: bytes of the workspace before the
+    partial sums."""
+
     problem: KernelProblem
+    rows: int
+    partials: int = 0
+
+
+@dataclass(frozen=True)
+class RowSplitParameters(KernelParameters):
+    """``addresses``: the arrays that the kernel reads and writes; ``work_list``: True if it reads items of a work
+    list."""
+
+    addresses: tuple[str, ...]
     arithmetic: Arithmetic
+    work_list: bool
 
     @property
     def declared(self) -> list[Parameters]:
         return [
-            given("u64", *self.problem.arrays),
-            Parameters("u32", ("M", "N"), lambda p: (p.extents.m, p.extents.n)),
-            Parameters("u32", ("ldb", "ldc"), lambda p: (p.operand(name).access.ld for name in "BC")),
+            given("u64", *self.addresses),
+            Parameters("u32", ("M", "N"), lambda x: (x.rows, x.problem.extents.n)),
+            Parameters("u32", ("ldb", "ldc"), lambda x: (x.problem.operand(name).access.ld for name in "BC")),
+            *([Parameters("u64", ("partials",), lambda x: (x.partials,))] if self.work_list else []),
             given(self.arithmetic.type, "alpha", "beta"),
         ]
 
@@ -43,12 +63,15 @@ class RowSplitParameters(KernelParameters):
 class RowLoop(Part):
     """The loop over the nonzeros of a row, ``depths[0]`` at once; the rest in ``depths[1:]``, in the same order.
 
-    ``vec``: elements of a vector, ``vectors`` of a lane; ``size``: bytes of an element; ``access``, ``packed``: type
-    and registers of a vector in memory; ``scalar``: the type of an element in memory.
+    ``template``: the slot that loads indices and values; ``nonzero_groups``: groups of ``lanes`` lanes that share the
+    nonzeros of a row; ``vec``: elements of a vector, ``vectors`` of a lane; ``size``: bytes of an element;
+    ``access``, ``packed``: type and registers of a vector in memory; ``scalar``: the type of an element in memory.
     """
 
+    template: str
     kind: str
     lanes: int
+    nonzero_groups: int
     groups: int
     vec: int
     vectors: int
@@ -62,6 +85,7 @@ class RowLoop(Part):
     index: Tile
     value: Tile
     half_value: Tile
+    part_sum: Tile
     from_b: Tile
     access: str
     packed: int
@@ -75,8 +99,10 @@ class RowLoop(Part):
         register = "b32" if pairs else "b16" if half else arithmetic
         depth = c.nonzeros_in_flight
         return cls(
+            ("math/row_broadcast.mako", "math/row_shuffle.mako")[c.index_loads],
             p.dtype,
             c.row_lanes,
+            c.nonzero_groups,
             c.block_groups,
             c.vec_b,
             c.lane_vectors,
@@ -90,11 +116,57 @@ class RowLoop(Part):
             Tile("index", "b32", (depth,)),
             Tile("value", arithmetic, (depth,)),
             Tile("half_value", "b16", (depth,)),
+            Tile("part_sum", arithmetic, (4,)),
             Tile("ptr_b", "b64", (c.lane_vectors,)),
             width(packed, register),
             packed,
             "b16" if half else arithmetic,
         )
+
+    whole: ClassVar[int] = WHOLE
+
+    @property
+    def row_threads(self) -> int:
+        """Lanes of a row."""
+        return self.lanes * self.nonzero_groups
+
+    @property
+    def group_distances(self) -> list[int]:
+        """Distances of lanes in the sum of the groups of a row."""
+        return [self.lanes << i for i in range(self.nonzero_groups.bit_length() - 1)]
+
+    @property
+    def clamp(self) -> int:
+        """The operand of shuffles that keeps them within the lanes of a row."""
+        return (WARP - self.lanes) << 8 | WARP - 1
+
+    @property
+    def member_clamp(self) -> int:
+        """``clamp`` of all lanes of a row."""
+        return (WARP - self.row_threads) << 8 | WARP - 1
+
+    @property
+    def member_mask(self) -> int:
+        """The lanes of the first row of a warp."""
+        return (1 << self.row_threads) - 1
+
+    @property
+    def register_bits(self) -> int:
+        """Bits of a register of a loaded vector."""
+        return 8 * self.size if self.packed == self.vec else 32
+
+    @property
+    def loaded_value(self) -> Tile:
+        """Values of A as loaded."""
+        return self.half_value if self.converts else self.value
+
+    def sum_accesses(self, v: int) -> list[tuple[int, list[str], str]]:
+        """(offset in bytes, registers, type) of the accesses to the sums of vector ``v`` in the workspace."""
+        kind, size = self.sums.kind, 8 if self.sums.kind == "f64" else 4
+        step = min(self.vec, 16 // size)
+        return [
+            (i * size, [self.sums[v, i + j] for j in range(step)], width(step, kind)) for i in range(0, self.vec, step)
+        ]
 
     @property
     def converts(self) -> bool:
@@ -109,6 +181,7 @@ class RowLoop(Part):
             (self.index, "column indices"),
             (self.value, "values of A"),
             (self.from_b, "first row of B at the columns of each vector"),
+            (self.part_sum, "sums of a part of a long row"),
         ]
         converted = [
             (self.wide, "converted elements"),
@@ -125,13 +198,27 @@ class RowSplitPlan(Plan):
         "indptr": "address of the row pointers",
         "indices": "address of the column indices",
         "values": "address of the nonzeros",
+        "items": "address of the work list: {row, first nonzero, end, part}",
+        "parts": "address of {first part of the row, number of its parts}",
+        "partials": "bytes of the workspace before the partial sums",
     }
 
     def _compose(self) -> None:
         assert isinstance(self.geometry, RowSplitGeometry)
         self.scheduler = RowSlabs()
-        self.parameters = RowSplitParameters(self.problem, self.arithmetic)
+        self.work_list = self.config.row_order == BY_LENGTH
+        read = ("items", "parts", "W") if self.work_list else ("indptr",)
+        names = ("values", "B", "C", "indices", *read)
+        #: parameter of an address -> its register
+        self.addresses = {name: "workspace" if name == "W" else name for name in names}
+        self.parameters = RowSplitParameters(names, self.arithmetic, self.work_list)
         self.mainloop = RowLoop.of(self.problem, self.config, self.geometry, self.arithmetic.type)
+
+    @property
+    def preparations(self) -> tuple[Preparation, ...]:
+        if not self.work_list:
+            return ()
+        return (WorkList("indptr", 1, self.config.longest_part or UNLIMITED),)
 
     @property
     def accesses(self) -> str:
@@ -150,7 +237,21 @@ class RowSplitPlan(Plan):
         return f"{self.mainloop.groups} x {self.mainloop.slab}"
 
     def _launch(self, problem: KernelProblem) -> Launch:
-        if problem.results == 0:
+        return self._launch_rows(Rows(problem, problem.extents.m))
+
+    def _launch_prepared(self, problem: KernelProblem, sizes: Mapping[str, int]) -> Launch:
+        items, parts = sizes_of(sizes)
+        counters = 4 * parts * self._slabs(problem)
+        partials = -(-counters // VECTOR) * VECTOR
+        workspace = partials + parts * problem.extents.n * self.arithmetic.bytes
+        return self._launch_rows(Rows(problem, items, partials), workspace)
+
+    def _slabs(self, problem: KernelProblem) -> int:
+        return int(ceil_div(problem.extents.n, self.mainloop.slab))
+
+    def _launch_rows(self, x: Rows, workspace: int = 0) -> Launch:
+        if x.problem.results == 0:
             return Launch(())
-        grid = (ceil_div(problem.extents.m, self.mainloop.groups), ceil_div(problem.extents.n, self.mainloop.slab), 1)
-        return Launch((Step(self.entry, grid, (self.threads, 1, 1), 0, self.parameters.rows.arguments(problem)),))
+        grid = (ceil_div(x.rows, self.mainloop.groups), self._slabs(x.problem), 1)
+        step = Step(self.entry, grid, (self.threads, 1, 1), 0, self.parameters.rows.arguments(x))
+        return Launch((step,), workspace, workspace > 0)

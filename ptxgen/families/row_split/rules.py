@@ -5,6 +5,8 @@ from __future__ import annotations
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.cuda_abi import GRID_LIMIT
+from ptxgen.families.row_split.axes import BROADCAST, BY_LENGTH, NATURAL
+from ptxgen.lowering.csr import ORDERED_CALLS
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
@@ -45,6 +47,30 @@ RULES = (
         "row_split_warps",
         lambda p, c, g, d: g.threads % WARP == 0,
         "{g.threads} threads; a block has whole warps",
+    ),
+    Rule(
+        "row_split_lanes",
+        lambda p, c, g, d: c.row_lanes * c.nonzero_groups <= WARP,
+        "row_lanes={c.row_lanes} nonzero_groups={c.nonzero_groups}: a row has at most the lanes of a warp, 32",
+    ),
+    Rule(
+        "row_split_shuffle",
+        lambda p, c, g, d: (
+            (c.index_loads == BROADCAST)
+            | ((c.nonzero_groups == 1) & (c.nonzeros_in_flight <= c.row_lanes) & (p.dtype != "f64") & (d.sm >= 80))
+        ),
+        "index_loads=shuffle needs nonzero_groups=1, not {c.nonzero_groups}, nonzeros_in_flight={c.nonzeros_in_flight}"
+        " up to row_lanes={c.row_lanes}, and sums in f32 on sm_80 or later, not {p.dtype} on sm_{d.sm}",
+    ),
+    Rule(
+        "row_split_order",
+        lambda p, c, g, d: (c.row_order == NATURAL) | (p.operands[0].access.calls >= ORDERED_CALLS),
+        f"row_order=length takes a preparation; the problem must have calls={ORDERED_CALLS} or more",
+    ),
+    Rule(
+        "row_split_parts",
+        lambda p, c, g, d: (c.longest_part == 0) | ((c.row_order == BY_LENGTH) & (c.longest_part >= 32)),
+        "longest_part={c.longest_part}: 0, or with row_order=length at least 32",
     ),
     Rule(
         "row_split_pitch",

@@ -1,0 +1,91 @@
+"""Work lists of sparse matrices: rows, or windows of rows, in the order of their lengths, the long ones in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
+from ptxgen.codegen.preparation import SIZES, Preparation, Stage, Stages
+from ptxgen.codegen.source import Step
+from ptxgen.codegen.vectorized import ceil_div
+from ptxgen.lowering.kernel_problem import KernelProblem
+
+ITEM_BYTES, PART_BYTES = 16, 8
+WHOLE = 0xFFFFFFFF  #: the part number of an item that is a whole segment
+UNLIMITED = 0x3FFFFFFF  #: the length of parts that are not limited
+
+
+@dataclass(frozen=True)
+class WorkList(Preparation):
+    """Segments are ranges of nonzeros, or of blocks of them: ``starts`` names the array of their first ones, and of the
+    end; there is one for ``rows`` rows of A. ``longest``: the most elements of a part.
+
+    ``items``: {segment, first element, end, part or WHOLE} of 32 bits each, the longest parts first; ``parts``: {first
+    part of the segment, number of its parts} of each part of a split segment. Sizes: ``items``, ``parts``.
+    """
+
+    starts: str = "indptr"
+    rows: int = 1
+    longest: int = UNLIMITED
+
+    kernel = "prepare/work_list.mako"
+    threads: ClassVar[int] = 256
+    each: ClassVar[int] = 4  #: segments of a thread
+    scan_threads: ClassVar[int] = 1024
+    bins: ClassVar[int] = 128
+    whole: ClassVar[int] = WHOLE
+
+    @property
+    def scan_warps(self) -> int:
+        return self.scan_threads // 32
+
+    @property
+    def description(self) -> list[str]:
+        return [f"work list of the segments {self.starts}: items by length, long segments in parts"]
+
+    @property
+    def count(self) -> ParameterList:
+        return ParameterList((given("u64", self.starts, "counts"), *self._numbers))
+
+    @property
+    def scan(self) -> ParameterList:
+        return ParameterList(
+            (given("u64", "counts", SIZES), Parameters("u32", ("blocks",), lambda p: (self._blocks(p),)))
+        )
+
+    @property
+    def place(self) -> ParameterList:
+        return ParameterList((given("u64", self.starts, "counts", "items", "parts"), *self._numbers))
+
+    @property
+    def _numbers(self) -> tuple[Parameters, ...]:
+        return (Parameters("u32", ("segments", "longest"), lambda p: (self._segments(p), self.longest)),)
+
+    def _segments(self, p: Any) -> int:
+        return int(ceil_div(p.extents.m, self.rows))
+
+    def _blocks(self, p: Any) -> int:
+        return int(ceil_div(self._segments(p), self.threads * self.each))
+
+    def stages(self, p: KernelProblem) -> Stages:
+        blocks = self._blocks(p)
+        elements = int(p.extents.nnz)
+        limits = {"items": self._segments(p) + elements // self.longest, "parts": 2 * elements // self.longest}
+        grid, block = (blocks, 1, 1), (self.threads, 1, 1)
+        yield Stage(
+            (
+                Step("count_parts", grid, block, 0, self.count.arguments(p)),
+                Step("scan_parts", (1, 1, 1), (self.scan_threads, 1, 1), 0, self.scan.arguments(p)),
+                Step("place_parts", grid, block, 0, self.place.arguments(p)),
+            ),
+            {"items": ITEM_BYTES * limits["items"], "parts": PART_BYTES * limits["parts"]},
+            {"counts": 4 * (self.bins + 1) * blocks},
+            limits,
+        )
+
+
+def sizes_of(sizes: Mapping[str, int]) -> tuple[int, int]:
+    """The numbers of items and of parts."""
+    return sizes["items"], sizes["parts"]

@@ -1,0 +1,61 @@
+## Products of nonzeros and rows of B: a nonzero has its index, its value, and the vectors of this lane.
+<%namespace name="convert" file="/ptx/convert.mako"/>\
+<%namespace name="shuffle" file="/ptx/shuffle.mako"/>\
+<%def name="load_row(q, guard='')">
+<% rows = plan.mainloop %>\
+% for v in range(rows.vectors):
+    mad.wide.u32 %ptr_row, ${rows.index[q]}, %pitch, ${rows.from_b[v]};
+    ${guard}ld.global.nc.${rows.access} ${rows.loaded.vector(q, v, 0, n=rows.packed)}, [%ptr_row];
+% endfor
+</%def>
+
+<%def name="clear_row(q)">
+<% rows = plan.mainloop %>\
+% for v in range(rows.vectors):
+% for i in range(rows.packed):
+    mov.b${rows.register_bits} ${rows.loaded[q, v, i]}, 0;
+% endfor
+% endfor
+</%def>
+
+<%def name="widen_value(q)">
+<% rows = plan.mainloop %>\
+% if rows.converts:
+${convert.widen(rows.kind, rows.value[q], rows.half_value[q])}\
+% endif
+</%def>
+
+<%def name="multiply(q)">
+<% rows, op = plan.mainloop, plan.arithmetic %>\
+% for v in range(rows.vectors):
+${widen(q, v)}\
+% for i in range(rows.vec):
+    ${op.fma} ${rows.sums[v, i]}, ${rows.value[q]}, ${element(q, v, i)}, ${rows.sums[v, i]};
+% endfor
+% endfor
+</%def>
+
+## A loaded vector in the type of sums.
+<%def name="widen(q, v)">
+<% rows = plan.mainloop %>\
+% if rows.converts and rows.vec == 1:
+${convert.widen(rows.kind, rows.wide[0], rows.loaded[q, v, 0])}\
+% elif rows.converts:
+% for i in range(0, rows.vec, 2):
+${convert.widen_pair(rows.kind, rows.wide[i], rows.wide[i + 1], rows.loaded[q, v, i // 2], rows.half.all)}\
+% endfor
+% endif
+</%def>
+
+<%def name="element(q, v, i)"><% return plan.mainloop.wide[i] if plan.mainloop.converts else plan.mainloop.loaded[q, v, i] %></%def>
+
+## Adds the sums of the groups of lanes that share the nonzeros of a row: all of them have the sums then.
+<%def name="add_groups()">
+<% rows, op = plan.mainloop, plan.arithmetic %>\
+    // ---- the sums of the ${rows.nonzero_groups} groups of lanes
+% for distance in rows.group_distances:
+% for name in rows.sums.all:
+${shuffle.add_butterfly(op.type, name, distance)}\
+% endfor
+% endfor
+</%def>
