@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,16 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Driver, Kernel
 from ptxgen.runtime.packed_step import pack
+
+#: driver -> the loaded kernels of preparations
+_kernels: weakref.WeakKeyDictionary[Driver, dict[Source, Kernel]] = weakref.WeakKeyDictionary()
+
+
+def _load(driver: Driver, source: Source) -> Kernel:
+    loaded = _kernels.setdefault(driver, {})
+    if source not in loaded:
+        loaded[source] = driver.load(source)
+    return loaded[source]
 
 
 @dataclass(frozen=True)
@@ -34,12 +45,10 @@ class Prepared:
 
 class PreparedOperands:
     """The prepared arrays of operands at ``addresses``, by name. Each preparation runs once, when it is first asked
-    for. ``load``: loads the kernels (default: the driver)."""
+    for."""
 
-    def __init__(
-        self, driver: Driver, addresses: Mapping[str, int], load: Callable[[Source], Kernel] | None = None
-    ) -> None:
-        self.driver, self.addresses, self._load = driver, dict(addresses), load or driver.load
+    def __init__(self, driver: Driver, addresses: Mapping[str, int]) -> None:
+        self.driver, self.addresses = driver, dict(addresses)
         self._made: dict[Preparation, Prepared] = {}
 
     def make(self, preparations: tuple[Preparation, ...], p: KernelProblem) -> tuple[Prepared, ...]:
@@ -72,7 +81,7 @@ class PreparedOperands:
 
     def _run(self, preparation: Preparation, p: KernelProblem, before: list[Prepared]) -> Prepared:
         driver = self.driver
-        kernel = self._load(render_preparation(preparation, driver.device))
+        kernel = _load(driver, render_preparation(preparation, driver.device))
         arrays: dict[str, Allocation] = {}
         sizes: dict[str, int] = {}
         done: list[tuple[Step, bytes]] = []
