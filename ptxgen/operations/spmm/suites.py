@@ -1,12 +1,27 @@
-"""A suite of products of sparse matrices, and the columns that identify a problem in tables."""
+"""Suites of products of sparse matrices, and the columns that identify a problem in tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.operation import Case, Suite, by_name
+
+COLUMNS = (16, 64, 128, 256, 512)  #: N of each matrix
+#: larger matrices B and C are left out
+ELEMENTS = 1 << 28
+
+
+class Matrix(NamedTuple):
+    """A matrix of a suite: its name, extents and pattern text."""
+
+    name: str
+    m: int
+    k: int
+    pattern: str
+
 
 #: M, N, K, pattern
 _SMALL = (
@@ -14,6 +29,55 @@ _SMALL = (
     (64, 32, 64, "lognormal:density=0.1,sigma=1"),
     (96, 16, 64, "even:nnz=700"),
     (64, 24, 64, "banded:width=5"),
+    (64, 32, 64, "poisson3d:points=7"),
+    (80, 16, 64, "zipf:mean=4,exponent=0.9,empty=0.1"),
+    (64, 32, 72, "blocky:density=0.1,rows=8,columns=1"),
+    (64, 32, 64, "rmat:degree=4"),
+    (64, 24, 64, "attachment:links=2"),
+    (64, 32, 64, "uniform:degree=4"),
+    (64, 32, 64, "communities:degree=4,size=16,inside=0.8"),
+)
+
+LAYERS = ((512, 512), (2048, 512), (512, 2048), (4096, 4096))
+SPARSITIES = (0.5, 0.7, 0.9, 0.95, 0.98, 0.99, 0.995)
+
+
+def _layer(m: int, k: int, sparsity: float) -> Matrix:
+    return Matrix(f"dlmc-{m}x{k}-{sparsity:g}", m, k, f"bernoulli:density={1 - sparsity:g}")
+
+
+DLMC = (
+    *(_layer(m, k, sparsity) for m, k in LAYERS for sparsity in SPARSITIES),
+    Matrix("logn-4096x4096-0.9", 4096, 4096, "lognormal:density=0.1,sigma=1"),
+    Matrix("logn-2048x512-0.95", 2048, 512, "lognormal:density=0.05,sigma=1"),
+    Matrix("vec8-4096x4096-0.9", 4096, 4096, "blocky:density=0.1,rows=8,columns=1"),
+    Matrix("vec8-4096x4096-0.98", 4096, 4096, "blocky:density=0.02,rows=8,columns=1,fill=0.8"),
+)
+
+
+def _square(name: str, m: int, pattern: str) -> Matrix:
+    return Matrix(name, m, m, pattern)
+
+
+GRAPHS = (
+    _square("rmat-2^16-d16", 1 << 16, "rmat:degree=16"),
+    _square("rmat-2^16-d32", 1 << 16, "rmat:degree=32"),
+    _square("rmat-2^18-d16", 1 << 18, "rmat:degree=16"),
+    _square("rmat-2^20-d16", 1 << 20, "rmat:degree=16"),
+    _square("ba-2^16-m4", 1 << 16, "attachment:links=4"),
+    _square("ba-2^18-m8", 1 << 18, "attachment:links=8"),
+    _square("ba-2^20-m8", 1 << 20, "attachment:links=8"),
+    _square("uniform-2^17-d8", 1 << 17, "uniform:degree=8"),
+    _square("communities-2^17-d32", 1 << 17, "communities:degree=32,size=256,inside=0.8"),
+)
+MESH = (
+    _square("poisson27-64", 64**3, "poisson3d:points=27"),
+    _square("poisson7-100", 100**3, "poisson3d:points=7"),
+    _square("banded-2^17-w32", 1 << 17, "banded:width=32"),
+)
+SKEWED = (
+    _square("zipf-2^17-d16", 1 << 17, "zipf:mean=16,exponent=0.9,empty=0.1"),
+    Matrix("zipf-4096-d128", 4096, 65536, "zipf:mean=128,exponent=1.1,empty=0.1"),
 )
 
 
@@ -22,7 +86,25 @@ def _small(**fields: Any) -> Iterator[Case]:
         yield Case(f"{pattern.partition(':')[0]} {m}x{n}x{k}", Spmm(m, n, k, **{"pattern": pattern, **fields}))
 
 
-SUITES = by_name(Suite("small", "one matrix of each generator, small enough for the emulated device", _small))
+def _products(matrices: Iterable[Matrix], **fields: Any) -> Iterator[Case]:
+    """Each matrix with each N."""
+    for a in matrices:
+        for n in COLUMNS:
+            if max(a.m, a.k) * n <= ELEMENTS:
+                yield Case(f"{a.name} N={n}", Spmm(a.m, n, a.k, **{"pattern": a.pattern, **fields}))
+
+
+SUITES = by_name(
+    Suite("small", "one matrix of each generator, small enough for the emulated device", _small),
+    Suite("dlmc", "layers with sparsity 0.5 to 0.995: Bernoulli, lognormal, 8×1 vectors", partial(_products, DLMC)),
+    Suite(
+        "graphs",
+        "R-MAT, preferential attachment, uniform, communities: 2^16 to 2^20 rows, degree 8 to 32",
+        partial(_products, GRAPHS),
+    ),
+    Suite("mesh", "the stencils of 7 and 27 points, a band", partial(_products, MESH)),
+    Suite("skewed", "row lengths by Zipf's law", partial(_products, SKEWED)),
+)
 
 
 def cells(row: dict[str, Any]) -> list[Any]:
