@@ -174,7 +174,13 @@ def test_rmat_quadrants_have_their_probabilities() -> None:
 )
 def test_matrices_that_no_generator_makes(m: int, k: int, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Spmm(m, 8, k, pattern=text)
+        Spmm(m, 8, k, pattern=text).nnz  # noqa: B018
+
+
+def test_large_matrices_have_a_text() -> None:
+    """The default pattern has too many nonzeros for their extents."""
+    p = Spmm(1 << 16, 64, 1 << 16, pattern="rmat:degree=16")
+    assert parse(p.key()) == p
 
 
 # ---- files

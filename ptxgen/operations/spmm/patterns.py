@@ -218,15 +218,20 @@ class GeneratorText(PatternText):
         return f"{self.name}:{','.join(words)}"
 
     def check(self, m: int, k: int) -> None:
-        values = {n: v for n, v in self.values if n != "seed"}
-        if rule := self.generator.rule(m, k, **values):
+        if rule := self.generator.rule(m, k, **self.parameters):
             raise InputError(f"pattern is {self.canonical()}; {rule}")
-        if (expected := self.generator.expected(m, k, **values)) >= NONZEROS_LIMIT:
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters besides the seed."""
+        return {n: v for n, v in self.values if n != "seed"}
+
+    def make(self, m: int, k: int) -> Pattern:
+        """The matrix. InputError: 2³¹ nonzeros or more are expected."""
+        if (expected := self.generator.expected(m, k, **self.parameters)) >= NONZEROS_LIMIT:
             raise InputError(
                 f"pattern is {self.canonical()}; it must have less than {NONZEROS_LIMIT} nonzeros, not {expected:.3g}"
             )
-
-    def make(self, m: int, k: int) -> Pattern:
         return self.generator.make(m, k, **dict(self.values)) if m and k else empty(m, k)
 
     def row_lengths(self, m: int, k: int) -> Ints:
