@@ -35,6 +35,7 @@ PACKAGES: tuple[tuple[str, str | None, str], ...] = (
     ("cuda-bindings", "cuda", "tensor maps and graphs; the driver for NVIDIA GPUs where PyCUDA is not installed"),
     ("nvidia-cuda-nvcc", "cuda", "ptxas"),
     ("nvidia-cublas", "baseline", "bench --baseline cublas"),
+    ("nvidia-cusparse", "baseline", "bench --baseline cusparse"),
     ("torch", None, "ptxgen.torch, bench --baseline cudnn and torch"),
     ("llvmlite", "emu", "compiled kernels on the emulated device"),
     ("distributed", "dask", "collect --executor"),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
+from ptxgen.install_advice import install_extra
 from ptxgen.operations.spmm.lowering import lower_spmm
 from ptxgen.operations.spmm.problem import FEATURES, Spmm
 from ptxgen.operations.spmm.reference import product, slices
 from ptxgen.operations.spmm.suites import SUITES, TITLES, cells
-from ptxgen.problem.operation import Operation
+from ptxgen.problem.operation import Baseline, Installation, Operation
 
 if TYPE_CHECKING:
     from ptxgen.codegen.config.config import Config
@@ -30,6 +31,41 @@ def _operand_sets(driver: Driver, p: Spmm, timing: Timing) -> SpmmOperandSets:
     return SpmmOperandSets(driver, p, timing)
 
 
+def _cusparse() -> Callable[..., Any]:
+    from ptxgen.operations.spmm import cusparse
+
+    cusparse.load_library()
+    return cusparse.Cusparse
+
+
+def _cusparse_version() -> str | None:
+    from ptxgen.operations.spmm import cusparse
+
+    return cusparse.available()
+
+
+def _torch() -> Callable[..., Any]:
+    from ptxgen.operations.spmm import pytorch
+
+    pytorch.load_torch()
+    return pytorch.TorchSparse
+
+
+def _dense() -> Callable[..., Any]:
+    from ptxgen.operations.gemm import cublaslt
+    from ptxgen.operations.spmm.dense import DenseProduct
+
+    cublaslt.load_library()
+    return DenseProduct
+
+
+_CUSPARSE = Installation(_cusparse_version, "not installed", lambda: install_extra("baseline"))
+_BASELINES = (
+    Baseline("cusparse", "cuSPARSE", _cusparse, _CUSPARSE),
+    Baseline("torch", "torch.sparse.mm", _torch),
+    Baseline("dense", "cuBLASLt, dense A", _dense),
+)
+
 SPMM = Operation(
     Spmm,
     lowering=lower_spmm,
@@ -42,4 +78,5 @@ SPMM = Operation(
     cells=cells,
     suites=SUITES,
     features=FEATURES,
+    baselines={baseline.name: baseline for baseline in _BASELINES},
 )

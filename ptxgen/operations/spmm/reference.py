@@ -10,6 +10,8 @@ from ptxgen.operations.spmm import patterns
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.reference import Array, operands
 
+HELD = 1 << 20  #: products that are held at once
+
 
 def arrays_of(p: Spmm, seed: int = 0, kind: str = "normal") -> dict[str, Array]:
     """The arrays of the problem with its pattern; B and C are contiguous. InputError: the pattern states statistics."""
@@ -21,12 +23,17 @@ def arrays_of(p: Spmm, seed: int = 0, kind: str = "normal") -> dict[str, Array]:
 def product(p: Spmm, arrays: Mapping[str, Array], region: slice | None = None) -> tuple[Array, Array]:
     """Σab and Σ|a||b| of each element in float64. ``region``: the rows to compute; None: all."""
     rows = range(*(region or slice(None)).indices(p.m))
-    indptr, b = arrays["indptr"], arrays["B"].astype(np.float64)
+    indptr = arrays["indptr"].astype(np.int64)[rows.start : rows.stop + 1]
     exact, scale = np.zeros((len(rows), p.n)), np.zeros((len(rows), p.n))
-    for i, row in enumerate(rows):
-        at = slice(indptr[row], indptr[row + 1])
-        values, some = arrays["values"][at].astype(np.float64), b[arrays["indices"][at]]
-        exact[i], scale[i] = values @ some, np.abs(values) @ np.abs(some)
+    step = max(HELD // max(p.n, 1), 1)
+    for first in range(int(indptr[0]), int(indptr[-1]), step) if len(rows) else ():
+        nonzeros = np.arange(first, min(first + step, indptr[-1]))
+        row = np.searchsorted(indptr, nonzeros, "right") - 1
+        begins = np.flatnonzero(np.concatenate([[True], row[1:] != row[:-1]]))
+        values = arrays["values"][nonzeros].astype(np.float64)[:, None]
+        some = arrays["B"][arrays["indices"][nonzeros]].astype(np.float64)
+        exact[row[begins]] += np.add.reduceat(values * some, begins)
+        scale[row[begins]] += np.add.reduceat(np.abs(values) * np.abs(some), begins)
     return exact, scale
 
 

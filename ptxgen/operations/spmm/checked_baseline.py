@@ -1,0 +1,40 @@
+"""Comparison of a vendor library's result with the reference, before its time counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+from ptxgen.errors import LaunchError
+from ptxgen.operations.spmm.checked_rows import checked_rows, downloaded, rows_deviation, stored_rows
+from ptxgen.operations.spmm.problem import Spmm
+from ptxgen.problem.reference import Array
+from ptxgen.runtime.driver import Driver
+
+ELEMENTS = 1 << 17  #: elements of C that are compared, about
+
+
+class BaselineCheck:
+    """Compares rows of results on one operand set with the reference. ``arrays``: A and B of the set."""
+
+    def __init__(self, driver: Driver, problem: Spmm, addresses: Mapping[str, int]) -> None:
+        self._driver, self.problem, self._c = driver, problem, addresses["C"]
+        self.arrays = downloaded(driver, problem, addresses)
+        lengths = np.diff(self.arrays["indptr"])
+        self._rows = checked_rows(lengths, max(ELEMENTS // problem.n, 1))
+
+    def require(self, run: Callable[[], object]) -> None:
+        """Runs a product that writes C of the operand set. LaunchError: its result is wrong."""
+        p = self.problem
+        self._driver.fill(self._c, p.m * p.ldc * p.output.bytes, 0xFF)  # NaN
+        run()
+        self._driver.synchronize()
+        self.require_rows(partial(stored_rows, self._driver, p, self._c))
+
+    def require_rows(self, read: Callable[[slice], Array]) -> None:
+        """``read(rows)``: rows of the result. LaunchError: one is wrong."""
+        found = rows_deviation(self.problem, self.arrays, self._rows, read)
+        if not found.ok:
+            raise LaunchError(f"its result is wrong: {found}")

@@ -1,0 +1,60 @@
+"""Comparison of some rows of a product with the float64 reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ptxgen.operations.spmm.problem import Spmm
+from ptxgen.operations.spmm.random_numbers import Ints
+from ptxgen.problem.reference import Array, Deviation, compare, reference
+from ptxgen.runtime.driver import Driver
+
+RUNS = 8  #: ranges of adjacent rows
+
+
+def checked_rows(lengths: Ints, count: int) -> list[slice]:
+    """Ranges of about ``count`` rows: all, or the longest row and ranges that are evenly spread from first to last."""
+    m = len(lengths)
+    if m <= count:
+        return [slice(0, m)]
+    run = max(count // RUNS, 1)
+    starts = [round(i * (m - run) / (RUNS - 1)) for i in range(RUNS)]
+    longest = int(lengths.argmax())
+    return [slice(longest, longest + 1), *(slice(start, start + run) for start in dict.fromkeys(starts))]
+
+
+def rows_deviation(
+    p: Spmm, arrays: Mapping[str, Array], rows: Sequence[slice], read: Callable[[slice], Array]
+) -> Deviation:
+    """The largest deviation of some rows. ``read(rows)``: these rows of the result."""
+    worst = Deviation(0.0, (0, 0), 0.0)
+    for some in rows:
+        found = compare(read(some), reference(p, arrays, box=some))
+        found = replace(found, where=(found.where[0] + some.start, *found.where[1:]))
+        worst = max(worst, found, key=lambda d: d.ratio)
+    return worst
+
+
+def stored_rows(driver: Driver, p: Spmm, c: int, rows: slice) -> Array:
+    """Rows of a result at the address ``c``."""
+    got = np.empty((rows.stop - rows.start, p.ldc), p.output.numpy)
+    driver.download(c + rows.start * p.ldc * p.output.bytes, got)
+    return got[:, : p.n]
+
+
+def downloaded(driver: Driver, p: Spmm, addresses: Mapping[str, int]) -> dict[str, Array]:
+    """The arrays A and B of an operand set."""
+    shapes = {
+        "indptr": ((p.m + 1,), np.int32),
+        "indices": ((p.nnz,), np.int32),
+        "values": ((p.nnz,), p.element.numpy),
+        "B": ((p.k, p.ldb), p.element.numpy),
+    }
+    out: dict[str, Array] = {}
+    for name, (shape, kind) in shapes.items():
+        out[name] = np.empty(shape, kind)
+        driver.download(addresses[name], out[name])
+    return {**out, "B": out["B"][:, : p.n]}
