@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +16,9 @@ from ptxgen.cli.options import DatabaseOptions, SeedOption, warn_if_emulated
 from ptxgen.cli.progress import progress as shown_progress
 
 if TYPE_CHECKING:
+    from ptxgen.problem.device import Device
     from ptxgen.tuning.collect.validation import Validated
+    from ptxgen.tuning.store.measurement import Measurement
 
 
 def perceptrons_available(name: str, rows: int) -> None:
@@ -49,6 +52,13 @@ def train(
     target: Annotated[
         str, typer.Option(help="Baseline of times: time (none), roofline, clock (the performance model) or average.")
     ] = "average",
+    operation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Train the model of one operation, in the folder <device>/NAME. [default: of all others]",
+        ),
+    ] = None,
 ) -> Answer:
     """Train the model on the measurements of one device or of several.
 
@@ -58,37 +68,45 @@ def train(
     import json
 
     from ptxgen.errors import InputError
+    from ptxgen.families.common.features import operation_names_of
     from ptxgen.problem.device import device as device_named
+    from ptxgen.problem.operation import operation_named
     from ptxgen.tuning.choice.models import models_folder
     from ptxgen.tuning.model import model_files
     from ptxgen.tuning.model.model import Model
     from ptxgen.tuning.store import tuning_files
 
+    part = "" if operation is None else operation_named(operation).name
     names = [device, *(also or ())]
     if len(set(names)) < len(names):
         raise InputError(f"also is {', '.join(also or ())}; the devices must be different from each other and {device}")
-    first, *others = [
-        (facts, tuning_files.read_all(tuning_files.existing_measurements(facts.name, folder)))
-        for facts in map(device_named, names)
-    ]
-    fitted = Model.fit(first[1], first[0], target=target, also=dict(others))
-    written = tuning_files.model_path(device, out or models_folder(options.path))
+    given: dict[Device, Iterable[Measurement]] = {}
+    for facts in map(device_named, names):
+        files = tuning_files.existing_measurements(str(Path(facts.name, part)), folder)
+        given[facts] = tuning_files.read_all(files)
+    features: tuple[str, ...] = ()
+    if part:
+        given = {d: [m for m in rows if m.problem.operation == part] for d, rows in given.items()}
+        features = operation_names_of(part, {m.config.family for rows in given.values() for m in rows})
+    first, *others = given
+    fitted = Model.fit(given[first], first, target=target, names=features, also={d: given[d] for d in others})
+    written = tuning_files.model_path(str(Path(device, part)), out or models_folder(options.path))
     fitted.save(written.parent)
-    facts = fitted.facts
-    assert facts is not None
+    trained = fitted.facts
+    assert trained is not None
     document = {
         "command": "model train",
         "devices": names,
         "file": written,
-        "rows": facts.rows,
-        "problems": facts.problems,
-        "skipped": facts.skipped,
+        "rows": trained.rows,
+        "problems": trained.problems,
+        "skipped": trained.skipped,
         "digest": json.loads(model_files.content_of(written))["digest"],
     }
     return Answer(
         document,
-        f"{written}: trained on {facts.rows} measurements of {facts.problems} problems on {', '.join(names)},"
-        f" {facts.skipped} skipped; digest {document['digest']}",
+        f"{written}: trained on {trained.rows} measurements of {trained.problems} problems on {', '.join(names)},"
+        f" {trained.skipped} skipped; digest {document['digest']}",
     )
 
 

@@ -167,6 +167,14 @@ def trained_names(measured: Set[str]) -> tuple[str, ...]:
     return tuple(name for name in default_names() if name not in absent)
 
 
+def operation_names_of(operation: str, families: Set[str]) -> tuple[str, ...]:
+    """The features of a model of one operation that is trained on measurements of these families: the default ones and
+    all axes of the families, without features that only other operations give."""
+    axes = {a.name for f in registry.FAMILIES.values() if f.name in families for a in f.axes}
+    known = {*trained_names({operation}), *axes}
+    return tuple(name for name in all_names() if name in known)
+
+
 @dataclass(frozen=True)
 class _Blocks:
     """The features of a matrix by block. ``order``: for each feature its column among the blocks; None: the same."""

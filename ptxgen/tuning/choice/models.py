@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ptxgen.errors import DatabaseError
 from ptxgen.problem.device import Device
+from ptxgen.problem.operation import operation_names
 from ptxgen.tuning.choice.log import warn
 from ptxgen.tuning.choice.nearest import FEW_ROWS, nearest, transferred
 from ptxgen.tuning.model import model_files
@@ -34,21 +35,30 @@ def model_for(device: Device, database: Database | None = None) -> Model:
 
 
 def model_from(device: Device, own: Path | None) -> Model:
-    """``model_for`` with the folder of the user's model; those of other devices are in folders next to it."""
+    """``model_for`` with the folder of the user's model; those of other devices are in folders next to it. An operation
+    may have a model of its own, in a folder of its name within the device's."""
+    whole = _model_of(device, own, "") or Model.analytic(device)
+    parts = {name: part for name in operation_names() if (part := _model_of(device, own, name)) is not None}
+    return whole.with_parts(parts) if parts else whole
+
+
+def _model_of(device: Device, own: Path | None, operation: str) -> Model | None:
+    """The trained model of an operation, or of all; None: there is none."""
     mine = None if own is None else own.parent
-    own_models = _own_models(device.name, mine)
+    own_models = _own_models(device.name, mine, operation)
     best = next((model for model in own_models if model.facts is not None and model.facts.rows >= FEW_ROWS), None)
-    if best is None and (other := _nearest_model(device, mine)) is not None:
+    if best is None and (other := _nearest_model(device, mine, operation)) is not None:
         return other
-    return best or next(iter(own_models), None) or Model.analytic(device)
+    return best or next(iter(own_models), None)
 
 
-def _own_models(name: str, mine: Path | None) -> list[Model]:
+def _own_models(name: str, mine: Path | None, operation: str) -> list[Model]:
     """The models trained on measurements of the device called ``name``: the user's in a folder of ``mine``, then the
     shipped one."""
     shipped = tuning_files.model_path(name).parent
     out = []
-    for folder in (shipped,) if mine is None else (mine / name, shipped):
+    for of_device in (shipped,) if mine is None else (mine / name, shipped):
+        folder = of_device / operation
         try:
             changed = (folder / tuning_files.MODEL).stat().st_mtime_ns
         except OSError:
@@ -63,16 +73,17 @@ def _own_models(name: str, mine: Path | None) -> list[Model]:
     return out
 
 
-def _nearest_model(device: Device, mine: Path | None) -> Model | None:
+def _nearest_model(device: Device, mine: Path | None, operation: str) -> Model | None:
     """The model of the nearest other GPU that has many measurements, for ``device``; None: there is none."""
     if device.name == "emulated":
         return None
     shipped = tuning_files.model_path(device.name).parent.parent
     roots = (shipped,) if mine is None else (shipped, mine)
-    names = {path.parent.name for root in roots for path in root.glob(f"*/{tuning_files.MODEL}")}
+    found = (path for root in roots for path in root.glob(str(Path("*", operation, tuning_files.MODEL))))
+    names = {path.parents[1 if operation else 0].name for path in found}
     others: dict[Device, Model] = {}
     for name in sorted(names - {device.name, "emulated"}):
-        for model in _own_models(name, mine)[:1]:
+        for model in _own_models(name, mine, operation)[:1]:
             if model.facts is not None and model.facts.rows >= FEW_ROWS:
                 others[model.device] = model
     shared = [d for d, model in others.items() if model.facts is not None and device.name in model.facts.also]
@@ -83,7 +94,7 @@ def _nearest_model(device: Device, mine: Path | None) -> Model | None:
 _transferred = lru_cache(maxsize=8)(transferred)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def _load(folder: Path, changed: int) -> Model | DatabaseError:
     """The model, or the error of loading it; cached, so that a damaged file is read once."""
     try:

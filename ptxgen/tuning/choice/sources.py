@@ -112,7 +112,8 @@ class Cached:
         own, device, k = request.own_model, request.device, request.k
         folders = [tuning_files.model_path(device.name).parent.parent, *([] if own is None else [own.parent])]
         names = (tuning_files.MODEL, tuning_files.WINNERS, SEEDS)
-        files = [path for folder in folders for name in names for path in sorted(folder.glob(f"*/{name}"))]
+        patterns = [f"*/{name}" for name in (*names, f"*/{tuning_files.MODEL}")]
+        files = [path for folder in folders for pattern in patterns for path in sorted(folder.glob(pattern))]
         facts = request.problem.key(), request.lowered, device, k, not request.rank_only
         key = choice_cache.key(files, *facts) if k <= CACHED else ""
         choices = choice_cache.read(key)

@@ -93,8 +93,12 @@ class Model:
         booster: TreePredictor | None = None,
         names: tuple[str, ...] = (),
         network: RankingNetwork | None = None,
+        parts: Mapping[str, Model] | None = None,
     ) -> None:
-        """``names``: the features that booster and network were trained on; none: ``features.default_names()``."""
+        """``names``: the features that booster and network were trained on; none: ``features.default_names()``.
+        ``parts``: the models of operations that have one of their own, by name of the operation; they predict its
+        problems."""
+        self.parts = dict(parts or {})
         self.device, self.facts, self._booster, self.network = device, facts, booster, network
         self._names = names or default_names()
         self._workers = 0  # threads of the booster, 0: not set yet
@@ -112,6 +116,10 @@ class Model:
     def names(self) -> tuple[str, ...]:
         """The features that the trees read."""
         return self._names
+
+    def with_parts(self, parts: Mapping[str, Model]) -> Model:
+        """The same model with these models of operations."""
+        return Model(self.device, self.facts, self._booster, self._names, self.network, parts)
 
     def of_trees(self) -> Model:
         """The same model without its network."""
@@ -192,15 +200,21 @@ class Model:
         are ``shipped`` for the others. It keeps the network, whose training takes longest."""
         facts, own = self.facts, self.device.name
         if facts is None or self.measured_on != own:
-            return Model.fit(measurements, self.device, target="" if facts is None else facts.target)
+            fitted = Model.fit(measurements, self.device, target="" if facts is None else facts.target)
+            return fitted.with_parts(self.parts)
         names = {str(facts.device["name"]), *facts.also} - {own}
         also = {DEVICES[name]: shipped(name) for name in sorted(names & set(DEVICES))}
         inputs = () if self.network is None else self._names
-        return Model.fit(measurements, self.device, target=facts.target, names=inputs, also=also, network=self.network)
+        fitted = Model.fit(
+            measurements, self.device, target=facts.target, names=inputs, also=also, network=self.network
+        )
+        return fitted.with_parts(self.parts)
 
     def predict(self, problem: Problem, columns: Columns, scale: float | None = None) -> Floats:
         """Microseconds of each configuration, which must be legal: the times by which ``rank`` orders them. ``scale``:
         ``Search.scale`` if a search is known; else a family without trees requires one."""
+        if (part := self.parts.get(problem.operation)) is not None:
+            return part.predict(problem, columns, scale)
         p = lower(problem)
         scale = self._scale(problem, columns) if scale is None else scale
         return self._score(p, columns, self.device, perf_model.predict(p, columns, self.device), scale)[0]
@@ -302,6 +316,8 @@ class Model:
 
         ``exhaustive``: score all candidates, which takes seconds instead of a fraction of one.
         """
+        if (part := self.parts.get(problem.operation)) is not None:
+            return part.search(problem, device, k, exhaustive=exhaustive)
         d = self._own(device)
         p = lower(problem)
         every = exhaustive or not self.trained
