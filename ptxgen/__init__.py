@@ -12,6 +12,7 @@ __all__ = [
     "Config",
     "Conv",
     "Gemm",
+    "PreparedSpmm",
     "SparseMatrix",
     "Spmm",
     "autotune",
@@ -30,6 +31,7 @@ __all__ = [
     "gemm_jagged_weight_grad",
     "selection_digest",
     "spmm",
+    "spmm_prepare",
     "workspace_size",
 ]
 
@@ -49,8 +51,10 @@ if TYPE_CHECKING:
     from ptxgen.api.gemm import gemm
     from ptxgen.api.grouped import gemm_grouped
     from ptxgen.api.jagged import gemm_jagged, gemm_jagged_input_grad, gemm_jagged_weight_grad
+    from ptxgen.api.prepared_spmm import PreparedSpmm, spmm_prepare
     from ptxgen.api.runners import selection_digest
-    from ptxgen.api.spmm import SparseMatrix, spmm
+    from ptxgen.api.sparse_matrix import SparseMatrix
+    from ptxgen.api.spmm import spmm
     from ptxgen.codegen.config.config import Config
     from ptxgen.operations.conv.problem import Conv
     from ptxgen.operations.gemm.problem import Gemm
@@ -62,9 +66,11 @@ _MODULES = {
     "gemm_grouped": "api.grouped",
     "Gemm": "operations.gemm.problem",
     "Conv": "operations.conv.problem",
-    "SparseMatrix": "api.spmm",
+    "PreparedSpmm": "api.prepared_spmm",
+    "SparseMatrix": "api.sparse_matrix",
     "Spmm": "operations.spmm.problem",
     "spmm": "api.spmm",
+    "spmm_prepare": "api.prepared_spmm",
     "Config": "codegen.config.config",
     "autotune": "api.autotune",
     "selection_digest": "api.runners",

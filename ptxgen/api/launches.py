@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,8 @@ MAX_CALLS = 4096  #: entries of the launch cache
 launches: OrderedDict[Any, tuple[Callable[..., None], Any, Runner]] = OrderedDict()
 #: key of a call of ``gemm_grouped`` -> its launches
 grouped_calls: OrderedDict[Any, Any] = OrderedDict()
+#: objects that keep launches of their own, as handles of sparse matrices do
+holders: weakref.WeakSet[Any] = weakref.WeakSet()
 #: whether hits move entries to the end of ``launches``, which hashes the key again: it is of use only if entries
 #: are soon removed, least recently used first
 _tracks_use = False
@@ -54,3 +57,5 @@ def forget_launches() -> None:
     with call_lock.lock:
         launches.clear()
         grouped_calls.clear()
+        for each in holders:
+            each.forget_launches()

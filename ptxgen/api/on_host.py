@@ -16,18 +16,19 @@ _warned = False
 
 def compute_on_host(problem: Problem, arrays: Mapping[str, Any], alpha: float = 1.0, beta: float = 0.0) -> Any:
     """``Runner.compute`` for host arrays."""
-    if drivers.driver().clock == "model":
-        _warn_if_slow(problem)
+    warn_if_slow(problem)
     done = runners.runner_for(problem).compute(arrays, alpha, beta)
     recording.notify(problem, drivers.driver())
     return done
 
 
-def _warn_if_slow(problem: Problem) -> None:
+def warn_if_slow(problem: Problem) -> None:
     """Warns once per process if a call takes long on the emulated device, although no setting asks for that device."""
     global _warned
     from ptxgen.runtime.emulated import estimate_text, estimated_seconds
 
+    if drivers.driver().clock != "model":
+        return
     seconds = estimated_seconds([problem.flops])
     if not _warned and seconds > SLOW_SECONDS and settings.settings().driver == "auto":
         _warned = True

@@ -8,7 +8,10 @@ from typing import Any
 
 from ptxgen import settings
 from ptxgen.api import call_lock, choice, driver_state, drivers, first_call, launches, streams
+from ptxgen.codegen.config.config import Config
 from ptxgen.errors import DtypeError
+from ptxgen.families.common.rules import first_violation
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.operation import operation_of
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.driver import Driver
@@ -33,7 +36,7 @@ def runner_for(problem: Problem, stream: int = 0, on: Driver | None = None) -> R
         shared = driver_state.state_of(on)
         if settings.settings().tune != "off" and not streams.is_captured(stream, on):
             first_call.tune(problem, on, lambda: reselect([problem], load=True))
-        found = runners[on, problem] = _make_runner(problem, shared)
+        found = runners[on, problem] = make_runner(problem, shared)
         _evict(problem, shared)
     runners.move_to_end((on, problem))
     return found
@@ -80,7 +83,7 @@ def reselect(problems: Iterable[Problem], load: bool = False) -> None:
             for on, _ in [at for at in runners if at[1] == problem]:
                 del runners[on, problem]
                 if load:
-                    runners[on, problem] = _make_runner(problem, driver_state.state_of(on))
+                    runners[on, problem] = make_runner(problem, driver_state.state_of(on))
 
 
 def selection_digest() -> str:
@@ -91,9 +94,12 @@ def selection_digest() -> str:
         return selection.digest_of({(p, r.plan.config, r.kernel.source.digest) for (_, p), r in runners.items()})
 
 
-def _make_runner(problem: Problem, shared: driver_state.DriverState) -> Runner:
+def make_runner(problem: Problem, shared: driver_state.DriverState, config: Config | None = None) -> Runner:
+    """A runner of ``problem`` that is not cached. ``config``: its configuration, if it is legal; None: the choice of
+    the selection. DtypeError: no kernel computes the problem."""
     on = shared.driver
-    chosen = choice.choose(problem, on)
+    legal = config is not None and first_violation(lower(problem), config, on.device) is None
+    chosen = config if legal else choice.choose(problem, on)
     if chosen is None:
         kind = f"{problem.dtype} summed in {problem.compute} into {problem.out}"
         names = operation_of(problem).operands

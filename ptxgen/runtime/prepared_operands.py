@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,18 +12,19 @@ import numpy as np
 
 from ptxgen.codegen.preparation import SIZES, Preparation
 from ptxgen.codegen.render import render_preparation
-from ptxgen.codegen.source import Source, Step
+from ptxgen.codegen.source import Source
 from ptxgen.errors import LaunchError
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Driver, Kernel
-from ptxgen.runtime.packed_step import pack
+from ptxgen.runtime.packed_step import PackedStep, pack
 
 #: driver -> the loaded kernels of preparations
 _kernels: weakref.WeakKeyDictionary[Driver, dict[Source, Kernel]] = weakref.WeakKeyDictionary()
 
 
-def _load(driver: Driver, source: Source) -> Kernel:
+def load_once(driver: Driver, source: Source) -> Kernel:
+    """The loaded kernel of a preparation."""
     loaded = _kernels.setdefault(driver, {})
     if source not in loaded:
         loaded[source] = driver.load(source)
@@ -33,13 +34,13 @@ def _load(driver: Driver, source: Source) -> Kernel:
 @dataclass(frozen=True)
 class Prepared:
     """What one preparation has made. ``arrays``: by name; ``sizes``: by name; ``steps``: its kernel, with the steps of
-    all stages and their packed parameters; ``us``: microseconds that it took."""
+    all stages, packed except for the addresses of the operands; ``us``: microseconds that it took."""
 
     preparation: Preparation
     arrays: Mapping[str, Allocation]
     sizes: Mapping[str, int]
     kernel: Kernel
-    steps: tuple[tuple[Step, bytes], ...]
+    steps: tuple[PackedStep, ...]
     us: float
 
 
@@ -61,13 +62,24 @@ class PreparedOperands:
             found.append(self._made[each])
         return tuple(found)
 
-    def update(self) -> None:
-        """Runs the preparations again that read the values of the operands. The pattern is the same."""
+    def has(self, preparations: Collection[Preparation]) -> bool:
+        """True if all of them have run."""
+        return all(each in self._made for each in preparations)
+
+    def keep(self, preparations: Collection[Preparation]) -> None:
+        """Forgets the results of all others. They are freed with their last user."""
+        self._made = {each: made for each, made in self._made.items() if each in preparations}
+
+    def update(self, addresses: Mapping[str, int] | None = None, stream: int = 0) -> None:
+        """Runs the preparations again that read the values of the operands, on a stream (a raw handle; 0: the driver's
+        own). The pattern is the same. ``addresses``: the new ones of operands that are somewhere else now."""
+        self.addresses.update(addresses or {})
+        at = tuple(self.addresses.values())
         with self.driver.lock:
             for each in self._made.values():
                 if each.preparation.reads_values:
                     for step, parameters in each.steps:
-                        self.driver.launch(each.kernel, step, parameters)
+                        self.driver.launch(each.kernel, step, parameters(at), stream)
 
     @property
     def bytes(self) -> int:
@@ -81,11 +93,12 @@ class PreparedOperands:
 
     def _run(self, preparation: Preparation, p: KernelProblem, before: list[Prepared]) -> Prepared:
         driver = self.driver
-        kernel = _load(driver, render_preparation(preparation, driver.device))
+        kernel = load_once(driver, render_preparation(preparation, driver.device))
         arrays: dict[str, Allocation] = {}
         sizes: dict[str, int] = {}
-        done: list[tuple[Step, bytes]] = []
-        at: dict[str, Any] = dict(self.addresses)
+        done: list[PackedStep] = []
+        names, operands = tuple(self.addresses), tuple(self.addresses.values())
+        at: dict[str, Any] = {}
         for each in before:
             at |= {name: x.address for name, x in each.arrays.items()}
         driver.synchronize()
@@ -102,9 +115,8 @@ class PreparedOperands:
             at |= {name: x.address for name, x in (*new.items(), *made.items())}
             with driver.lock:
                 for step in stage.steps:
-                    _, parameters = pack(step, (), at, driver.tensor_map)
-                    done.append((step, parameters(())))
-                    driver.launch(kernel, *done[-1])
+                    done.append(pack(step, names, at, driver.tensor_map))
+                    driver.launch(kernel, step, done[-1].parameters(operands))
                 words = np.empty(len(stage.sizes), np.uint32)
                 if words.size:
                     driver.synchronize()

@@ -51,6 +51,7 @@ class Runner:
         self.driver, self.kernel, self.problem, self.prepared = driver, kernel, problem, prepared
         self.plan = plan.with_registers(kernel.registers)
         self.workspace = workspace or Workspace(driver)
+        self.holds: Any = None  #: what must exist as long as a launch, or a captured graph, refers to the runner
         self._lowered = lower(problem)
         if prepared is None and not self.plan.preparations:
             self.prepared = ()
@@ -152,11 +153,17 @@ class Runner:
         self.driver.download(self.workspace.address(self.launch), flags)
         return bool(flags.any())
 
-    def compute(self, arrays: Mapping[str, Array], alpha: float = 1.0, beta: float = 0.0) -> dict[str, Array]:
+    def compute(
+        self,
+        arrays: Mapping[str, Array],
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        addresses: Mapping[str, int] | None = None,
+    ) -> dict[str, Array]:
         """Computes on host arrays as stored (contiguous, or with the leading dimensions of the problem) and returns the
-        outputs, new arrays like those in ``arrays``."""
+        outputs, new arrays like those in ``arrays``. ``addresses``: of the arrays that are on the device already."""
         with Buffers(self.driver, arrays) as buffers:
-            at = buffers.addresses
+            at = {**buffers.addresses, **(addresses or {})}
             self.bind(at, alpha, beta)()
             self.driver.synchronize()
             outputs = {name: np.empty_like(arrays[name]) for name in self.problem.outputs}

@@ -11,7 +11,7 @@ from ptxgen.export.operations import exported, in_c
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import device
 from tests.cases import SOURCES
-from tests.golden.test_slots import templates_of
+from tests.golden.test_slots import templates_of, templates_of_handles
 
 from .source import ROOT
 
@@ -39,7 +39,8 @@ def test_every_template_is_used_by_some_plan() -> None:
     present = {str(p.relative_to(TEMPLATES)) for p in TEMPLATES.rglob("*.mako")}
     of_export = {*FILES.values(), *(in_c(name).form.template for name in exported())}
     assert of_export <= present
-    unused = present - of_export
+    assert templates_of_handles() <= present
+    unused = present - of_export - templates_of_handles()
     for made in plans(2, ROUNDS):
         names = set().union(*map(templates_of, made))
         assert names <= present, f"a template is named, and does not exist: {names - present}"

@@ -20,7 +20,7 @@ SAMPLES = 256  #: samples of a matrix, at most
 COUNTED = 1 << 15  #: columns of a sample in which distinct ones are counted, at most
 SHARES = 64  #: steps of the shares that ``rounded`` keeps
 BITS = 3  #: leading bits of the numbers that ``rounded`` keeps
-_SPREAD = 2654435769  #: 2³² over the golden ratio
+SPREAD = 2654435769  #: 2³² over the golden ratio: distances of samples vary by multiples of it
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def sampled_rows(m: int) -> list[int]:
     samples = -(-m // SAMPLE_ROWS)
     if samples <= SAMPLES:
         return [SAMPLE_ROWS * i for i in range(samples)]
-    shift = [(i * _SPREAD & 0xFFFFFFFF) >> 24 for i in range(SAMPLES)]  # distances vary: patterns may be periodic
+    shift = [(i * SPREAD & 0xFFFFFFFF) >> 24 for i in range(SAMPLES)]  # distances vary: patterns may be periodic
     return [SAMPLE_ROWS * ((i * samples >> 8) + (x * (samples >> 8) >> 8)) for i, x in enumerate(shift)]
 
 

@@ -1,0 +1,403 @@
+"""Handles of sparse matrices: what is computed once for a matrix, for many products with it."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from ptxgen.api import (
+    call_lock,
+    choice,
+    driver_state,
+    drivers,
+    launch_function,
+    launches,
+    new_arrays,
+    on_host,
+    recording,
+    runners,
+    spmm_operands,
+    streams,
+)
+from ptxgen.api.arrays import View, as_numpy, is_torch, records_gradient, require_disjoint, tensor
+from ptxgen.api.gemm import number
+from ptxgen.api.sparse_matrix import INDEX_LIMIT, Csr, read_csr
+from ptxgen.arguments import flag, integer, word
+from ptxgen.codegen.config.config import Config
+from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.operations.spmm.device_statistics import PatternRecord, read_pattern
+from ptxgen.operations.spmm.narrow_indices import narrow
+from ptxgen.operations.spmm.problem import Spmm
+from ptxgen.problem.base import EXTENT_LIMIT
+from ptxgen.problem.dtypes import dtype
+from ptxgen.runtime.device_tables import Allocation
+from ptxgen.runtime.driver import Driver, Timing
+from ptxgen.runtime.prepared_operands import PreparedOperands
+from ptxgen.runtime.runner import Runner
+from ptxgen.tuning import selection
+
+CALLS = 1000  #: products for which a handle is prepared by default
+TUNED = 16  #: configurations that ``tune`` times
+MAX_LAUNCHES = 256  #: launches that a handle keeps
+NO_KEY = (None, 0, 0)
+
+
+def spmm_prepare(
+    a: Any,
+    *,
+    calls: int = CALLS,
+    n: int | None = None,
+    validate: bool = True,
+    exact_nonfinite: bool = False,
+    compute: str | None = None,
+) -> PreparedSpmm:
+    """A handle of the sparse matrix ``a``, which multiplies it many times: ``p = spmm_prepare(a)``, then ``p(b)``.
+
+    Infinities and NaN in B: kernels that multiply padding give NaN where 0 times infinity is added, also in rows
+    without a nonzero in that column. ``exact_nonfinite=True`` excludes these kernels.
+
+    ``a``: as for ``spmm``. The handle keeps its arrays, or a copy on the device of arrays in host memory. It holds
+    formats that are made once, on the device; ``calls`` weighs their making against the time of a product: few calls
+    exclude costly formats, 0 excludes all. ``n``: columns of B for which the matrix is prepared now; by default it is
+    prepared at the first product. ``compute``: tf32 is permitted for float32.
+
+    ``validate``: a kernel checks that row pointers begin at 0, do not decrease and end at the number of nonzeros, and
+    that columns are in [0, K). Without it, a matrix that breaks these rules makes later products read outside B.
+
+    Matrices with int64 indices are stored with int32 indices unless they have 2³¹ nonzeros or more. InputError,
+    ShapeError, DtypeError: an argument breaks a rule. LaunchError: out of memory.
+    """
+    calls = integer("calls", calls, 0, EXTENT_LIMIT - 1)
+    n = None if n is None else integer("n", n, 0, EXTENT_LIMIT - 1)
+    validate, exact_nonfinite = flag("validate", validate), flag("exact_nonfinite", exact_nonfinite)
+    csr = read_csr(a)
+    spmm_operands.check_dtype(csr)
+    m, k = csr.shape
+    problem = Spmm(
+        m,
+        1,
+        k,
+        dtype=csr.values.dtype.name,
+        compute=word("compute", "" if compute is None else compute),
+        pattern="even:nnz=0",
+        calls=calls,
+        exact_nonfinite=exact_nonfinite,
+    )
+    with call_lock.lock:
+        handle = PreparedSpmm(a, csr, problem, validate)
+        if n:
+            handle.prepare(n)
+    return handle
+
+
+class PreparedSpmm:
+    """A sparse matrix that is prepared for products: ``p(b)``. ``spmm_prepare`` makes it.
+
+    ``shape``, ``nnz``: of the matrix. Calls with PyTorch tensors like those of an earlier call have the least overhead.
+    CUDA graphs capture them: they allocate nothing but the result, and copy nothing to the host.
+    """
+
+    def __init__(self, a: Any, csr: Csr, problem: Spmm, validate: bool) -> None:
+        self.shape, self.nnz = csr.shape, csr.nnz
+        self._csr, self._on = csr, drivers.driver_of(csr.values)
+        drivers.require_device(self._on, **csr.named)
+        self._versions = _versions(csr)
+        self._shared = driver_state.state_of(self._on)
+        self._stream = 0 if csr.host else streams.current_stream(csr.values.origin)
+        if streams.is_captured(self._stream, self._on):
+            raise InputError("the stream is being captured; spmm_prepare must be called before: it reads sizes")
+        self._held: dict[str, Allocation] = {}  # copies of the arrays on the device
+        self._runners: dict[Spmm, Runner] = {}
+        self._tuned: dict[int, Config] = {}
+        self._launches: dict[Any, Any] = {}
+        self._n = 0  # columns of B for which the matrix was prepared last
+        self._config: Config | None = None
+        self._at = self._addresses()
+        if not csr.host:
+            self._on.wait(self._stream)
+        record = read_pattern(self._on, self._at, *csr.shape, csr.nnz, csr.index_type)
+        self._us = record.us
+        if validate:
+            self._require_pattern(record)
+        if csr.index_type == "i64" and csr.nnz < INDEX_LIMIT:
+            counts = {"indptr": csr.shape[0] + 1, "indices": csr.nnz}
+            copies, us = narrow(self._on, {name: (self._at[name], n) for name, n in counts.items()})
+            self._held |= copies
+            self._at |= {name: x.address for name, x in copies.items()}
+            self._us += us
+        elif csr.index_type == "i64":
+            raise DtypeError(f"a has {csr.nnz} nonzeros; it must have less than {INDEX_LIMIT}")
+        self._problem = replace(problem, pattern=record.statistics.rounded().text())
+        self._prepared = PreparedOperands(self._on, self._at)
+        self._prefix = self._own_addresses()
+        launches.holders.add(self)
+        if is_torch(a) and str(a.layout) == "torch.sparse_csr":
+            _handles[_key_of(csr)] = self
+
+    def __call__(self, b: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
+        """C = alpha·A·B + beta·out, as an array of the library of ``b``: as ``spmm``.
+
+        The matrix is prepared at the first call for a kind of B that needs it; a call that is captured must not be
+        that one. ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
+        """
+        if type(alpha) is not float or type(beta) is not float:
+            alpha, beta = number(alpha, "alpha"), number(beta, "beta")
+        key, at_b, at_c = _key(b, out, alpha, beta)
+        ready = self._launches.get(key) if key is not None else None
+        if ready is not None:
+            launch, shape, kind, size_b, size_c = ready
+            disjoint = out is None
+            if disjoint:
+                out = b.new_empty(shape, dtype=kind)
+                at_c = out.data_ptr()
+            else:
+                end = at_c + size_c
+                disjoint = end <= at_b or at_b + size_b <= at_c
+                for first, last in self._spans:
+                    disjoint = disjoint and (end <= first or last <= at_c)
+            if disjoint:
+                launch((*self._prefix, at_b, at_c), streams.current_stream(b))
+                return out
+        with call_lock.lock:
+            result = self._multiply(key, b, out, alpha, beta)
+        return new_arrays.result_of(result, b) if out is None else result
+
+    def update(self, values: Any) -> None:
+        """Replaces the values of the matrix; the pattern stays the same. ``values``: one for each nonzero, in the order
+        of the matrix in CSR, and in the memory of the former values. Arrays on a GPU are not copied: the handle reads
+        ``values`` from now on, and graphs that were captured before still read the former array. If it is the same
+        array, changed in place, captured graphs see it, too. Formats that contain values are made again.
+
+        ShapeError, DtypeError, InputError: ``values`` breaks a rule.
+        """
+        v, former = tensor(values, "values"), self._csr.values
+        if v.shape != former.shape:
+            raise ShapeError(f"values has shape {v.shape}; it must be {former.shape}, the nonzeros of the matrix")
+        if v.dtype is not former.dtype:
+            raise DtypeError(f"values is {v.dtype}; it must be {former.dtype}, as the former values")
+        if v.host != former.host:
+            raise InputError("values must be in the same memory as the former values")
+        if v.shape[0] > 1 and v.strides != (1,):
+            raise ShapeError(f"values has strides {v.strides}; its elements must be contiguous")
+        with call_lock.lock:
+            if v.host:
+                self._on.upload(self._at["values"], np.ascontiguousarray(as_numpy(v)))
+                self._prepared.update()
+            else:
+                drivers.require_device(self._on, values=v)
+                stream = streams.current_stream(values)
+                self._at["values"] = v.address
+                with streams.ordered(self._on, stream, (v,)):
+                    self._prepared.update(self._at, stream)
+            if v.address != former.address:
+                _handles.pop(_key_of(self._csr), None)
+            self._csr = self._csr._replace(values=v)
+            self._prefix = self._own_addresses()
+            self._versions = _versions(self._csr)
+
+    def tune(self, n: int | None = None) -> Config:
+        """Times configurations for products with ``n`` columns (default: those for which the matrix was prepared last)
+        on the arrays of the handle, and uses the fastest one from now on. Returns it. The formats that it does not need
+        are freed. InputError: ``n`` is not known."""
+        n = n or self._n
+        if not n:
+            raise InputError("n is None and no product was computed; it must be the columns of B")
+        problem = self._for(integer("n", n, 1, EXTENT_LIMIT - 1))
+        with call_lock.lock:
+            if self._stream:
+                self._on.wait(self._stream)
+            times = {}
+            for found in selection.select(problem, self._on.device, choice.database(), k=TUNED):
+                runner = runners.make_runner(problem, self._shared, found.config).on(self._prepared)
+                times[found.config] = self._time(runner)
+            best = min(times, key=lambda c: times[c])
+            self._tuned[n] = best
+            self._runners = {p: r for p, r in self._runners.items() if p.n != n}
+            self.forget_launches()
+            self.prepare(n)
+            self._prepared.keep({each.preparation for r in self._runners.values() for each in r.prepared or ()})
+        return best
+
+    @property
+    def config(self) -> Config | None:
+        """The configuration for the columns of B for which the matrix was prepared last; None: it was not."""
+        return self._config
+
+    @property
+    def bytes(self) -> int:
+        """Bytes on the device that the handle holds besides the arrays of the caller."""
+        return sum(x.size for x in self._held.values()) + self._prepared.bytes
+
+    @property
+    def prepare_us(self) -> float:
+        """Microseconds of all that was done once for the matrix: checks, statistics, formats."""
+        return self._us + self._prepared.us
+
+    def prepare(self, n: int) -> None:
+        """Prepares the matrix for products with contiguous matrices of ``n`` columns."""
+        self._runner(self._for(n), self._stream)
+
+    def _for(self, n: int) -> Spmm:
+        """The problem of a product with a contiguous matrix of ``n`` columns."""
+        return replace(self._problem, n=n, ldb=0, ldc=0)
+
+    def forget_launches(self) -> None:
+        """Forgets the launches of earlier calls; later calls make them again."""
+        self._launches.clear()
+
+    def current(self, compute: str) -> bool:
+        """True if the tensors of the matrix did not change since it was prepared, and it is multiplied in ``compute``
+        (empty: the default)."""
+        return self._versions == _versions(self._csr) and self._problem.compute == (
+            compute or dtype(self._problem.dtype).compute[0]
+        )
+
+    def _addresses(self) -> dict[str, int]:
+        """The arrays of the matrix on the device: those of the caller, or copies."""
+        csr = self._csr
+        named = {"indptr": csr.indptr, "indices": csr.indices, "values": csr.values}
+        if not csr.host:
+            return {name: v.address for name, v in named.items()}
+        for name, v in named.items():
+            x = np.ascontiguousarray(as_numpy(v))
+            self._held[name] = Allocation(self._on, max(x.nbytes, 1))
+            if x.nbytes:
+                self._on.upload(self._held[name].address, x)
+        return {name: x.address for name, x in self._held.items()}
+
+    def _own_addresses(self) -> tuple[int, int, int]:
+        """The addresses of the arrays of the matrix, in the order of launches. Also notes where the arrays end."""
+        self._spans = [] if self._csr.host else [v.span for v in self._csr.named.values()]
+        return self._at["indptr"], self._at["indices"], self._at["values"]
+
+    def _require_pattern(self, found: PatternRecord) -> None:
+        """InputError: the pattern is none, which the message tells with the first place of a fault."""
+        nnz, k = self.nnz, self.shape[1]
+        if (found.first, found.last) != (0, nnz):
+            raise InputError(
+                f"a.indptr is from {found.first} to {found.last}; it must be from 0 to {nnz}, the nonzeros of a"
+            )
+        if (row := found.fall) is not None:
+            low, high = self._integers("indptr", row, 2)
+            raise InputError(f"a.indptr[{row + 1}] is {high}; it must be at least a.indptr[{row}], {low}")
+        if (at := found.outside) is not None:
+            [column] = self._integers("indices", at, 1)
+            raise InputError(f"a.indices[{at}] is {column}; it must be at least 0 and less than {k}, the columns of a")
+
+    def _integers(self, name: str, at: int, count: int) -> list[int]:
+        """Elements of an index array."""
+        words = np.empty(count, np.int64 if self._csr.index_type == "i64" else np.int32)
+        self._on.download(self._at[name] + at * words.itemsize, words)
+        return [int(n) for n in words]
+
+    def _runner(self, problem: Spmm, stream: int) -> Runner:
+        """The runner of a problem of this matrix, prepared. InputError: it must be prepared, and the stream is being
+        captured."""
+        found = self._runners.get(problem)
+        if found is None:
+            made = runners.make_runner(problem, self._shared, self._tuned.get(problem.n))
+            if not self._prepared.has(made.plan.preparations):
+                if streams.is_captured(stream, self._on):
+                    raise InputError(
+                        f"the stream is being captured, and products with {problem.n} columns need a preparation; call"
+                        f" once before, or spmm_prepare(a, n={problem.n})"
+                    )
+                if stream:
+                    self._on.wait(stream)
+            found = self._runners[problem] = made.on(self._prepared)
+            found.holds = (self._csr, dict(self._held))
+            self._n, self._config = problem.n, found.plan.config
+        return found
+
+    def _multiply(self, key: Any, b: Any, out: Any, alpha: float, beta: float) -> Any:
+        """Checks the arguments, prepares and launches; stores the launch under ``key``."""
+        vb, vector = spmm_operands.dense(b, "b")
+        spmm_operands.check_b(self.shape, self._csr.values.dtype, vb, **self._csr.named)
+        result, vc = spmm_operands.result_for(self.shape[0], vb, vector, out, beta)
+        require_disjoint(vc, b=vb, **self._csr.named)
+        if not vb.host:
+            drivers.require_device(self._on, b=vb, out=vc)
+        if 0 in vc.shape:
+            return result
+        if vb.host:
+            self._multiply_on_host(vb, vc, alpha, beta)
+            return result
+        problem, packed = spmm_operands.with_b_and_c(self._problem, vb, vc)
+        stream = streams.current_stream(b)
+        launch = launch_function.make_launch(self._runner(problem, stream), alpha, beta)
+        with streams.ordered(self._on, stream, (*self._csr.named.values(), vb, vc)):
+            launch((*self._prefix, packed.address, vc.address), stream)
+        if key is not None and packed.address == vb.address:
+            if len(self._launches) >= MAX_LAUNCHES:
+                self._launches.pop(next(iter(self._launches)))
+            sizes = (v.span[1] - v.address for v in (vb, vc))
+            shape = vc.shape[:1] if vector else vc.shape
+            self._launches[key] = (launch, shape, result.dtype, *sizes)
+        return result
+
+    def _multiply_on_host(self, b: View, c: View, alpha: float, beta: float) -> None:
+        """Copies B to the device, computes there, and copies the result back."""
+        problem = self._for(c.shape[1])
+        on_host.warn_if_slow(problem)
+        arrays = spmm_operands.host_arrays(b, c, beta)
+        computed = self._runner(problem, 0).compute(arrays, alpha, beta, self._at)
+        spmm_operands.store_on_host(c, computed["C"])
+        recording.notify(problem, self._on)
+
+    def _time(self, runner: Runner) -> float:
+        """Median microseconds of a product, on matrices B that are together larger than the L2 cache."""
+        p, timing = runner.problem, Timing()
+        assert isinstance(p, Spmm)
+        sizes = {"B": max(p.k * p.ldb, 1) * p.element.bytes, "C": p.m * p.ldc * p.output.bytes}
+        count = 1
+        if self._on.clock == "hardware":
+            count = int(min(timing.most, max(2, -(-timing.l2_multiple * self._on.device.l2 // sum(sizes.values())))))
+        held = [{name: Allocation(self._on, size) for name, size in sizes.items()} for _ in range(count)]
+        for each in held:
+            self._on.fill(each["B"].address, each["B"].size)
+        bound = [runner.bind({**self._at, **{name: x.address for name, x in each.items()}}) for each in held]
+        return median(self._on.time(bound, timing))
+
+
+#: handles of PyTorch tensors by their addresses, while they are in use
+_handles: weakref.WeakValueDictionary[Any, PreparedSpmm] = weakref.WeakValueDictionary()
+
+
+def handle_of(csr: Csr, compute: str) -> PreparedSpmm | None:
+    """The handle of the same PyTorch tensors, unchanged since; None: there is none."""
+    found = _handles.get(_key_of(csr)) if _handles else None
+    return found if found is not None and found.current(compute) else None
+
+
+def _key_of(csr: Csr) -> Any:
+    """What tells the tensors of a matrix from those of another one that exists at the same time."""
+    return csr.shape, csr.nnz, csr.index_type, csr.values.dtype, tuple(v.address for v in csr.named.values())
+
+
+def _versions(csr: Csr) -> tuple[int, ...]:
+    """PyTorch's counts of the changes of the arrays."""
+    return tuple(getattr(v.origin, "_version", 0) for v in csr.named.values())
+
+
+def _key(b: Any, out: Any, alpha: float, beta: float) -> tuple[Any, int, int]:
+    """(key of a call on PyTorch tensors, addresses of b and out). The key is None for other arrays, and for tensors
+    that need checks that it does not cover."""
+    try:
+        at_b, at_c, c = b.data_ptr(), 0, None
+        if not at_b or b.is_neg() or (b.requires_grad and records_gradient(b)):
+            return NO_KEY
+        if out is not None:
+            at_c = out.data_ptr()
+            if not at_c or out.is_neg() or (out.requires_grad and records_gradient(out)):
+                return NO_KEY
+            c = (type(out), out.shape, out.stride(), out.dtype, at_c & 15, out.get_device())
+        return (type(b), b.shape, b.stride(), b.dtype, at_b & 15, b.get_device(), alpha, beta, c), at_b, at_c
+    except (AttributeError, TypeError, RuntimeError):  # RuntimeError: a sparse tensor
+        return NO_KEY
+
+
+__all__ = ["Driver", "PreparedSpmm", "handle_of", "spmm_prepare"]

@@ -1,0 +1,183 @@
+"""The statistics of a pattern and its faults, computed on the device from the arrays of a sparse matrix there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ptxgen.codegen.preparation import Preparation
+from ptxgen.codegen.render import render_preparation
+from ptxgen.codegen.source import Step
+from ptxgen.operations.spmm.pattern_statistics import (
+    BINS,
+    COUNTED,
+    SAMPLE_ROWS,
+    SAMPLES,
+    SPREAD,
+    VECTOR,
+    PatternStatistics,
+    sampled_rows,
+)
+from ptxgen.runtime.device_tables import Allocation
+from ptxgen.runtime.driver import Driver
+from ptxgen.runtime.packed_step import pack
+from ptxgen.runtime.prepared_operands import load_once
+
+
+@dataclass(frozen=True)
+class CsrStatistics(Preparation):
+    """The record of statistics of a sparse matrix. ``index``: type of row pointers and columns, i32 or i64."""
+
+    index: str = "i32"
+    kernel: ClassVar[str] = "prepare/csr_statistics.mako"
+
+    threads: ClassVar[int] = 256
+    columns_per_thread: ClassVar[int] = 8
+    bins: ClassVar[int] = BINS
+    rows: ClassVar[int] = SAMPLE_ROWS
+    windows: ClassVar[int] = SAMPLE_ROWS // VECTOR
+    most_samples: ClassVar[int] = SAMPLES
+    positions: ClassVar[int] = COUNTED
+    spread: ClassVar[int] = SPREAD
+    bitmap: ClassVar[int] = COUNTED // 8  #: bytes of the bitmap of a row window
+    #: words of a block that counts rows, besides three for each bin: name -> their number
+    ROW_COUNTERS: ClassVar[dict[str, int]] = {"squares": 3, "starts": 1, "longest": 1, "longest_window": 1}
+    #: what a block adds up over a sample
+    SAMPLE_SUMS: ClassVar[tuple[str, ...]] = ("counted", "vectors", "columns", "gaps", "gap_bits", "row_gap_bits")
+    #: name -> 64-bit integers of the record. ``falls``: M less the first row that ends before it begins; ``outside``:
+    #: nonzeros from the first one whose column is outside the matrix; ``descents``: columns that are not above the one
+    #: before; ``starts``: those of them that begin a row; ``row_gap_bits``: the part of ``gap_bits`` between rows
+    RECORD: ClassVar[dict[str, int]] = {
+        **dict.fromkeys(("first", "last", "falls", "outside", "longest", "longest_window", "squares"), 1),
+        **dict.fromkeys(("descents", "starts", *SAMPLE_SUMS), 1),
+        "rows": BINS,
+        "nonzeros": BINS,
+    }
+
+    @property
+    def description(self) -> list[str]:
+        return [f"statistics and faults of the pattern of a sparse matrix in CSR, indices of type {self.index}"]
+
+    @property
+    def size(self) -> int:
+        """Bytes of an index."""
+        return 8 if self.index == "i64" else 4
+
+    @property
+    def load(self) -> str:
+        """The type of loads of an index."""
+        return f"s{8 * self.size}"
+
+    @property
+    def row_counters(self) -> int:
+        """The words of a block that counts rows."""
+        return 3 * BINS + sum(self.ROW_COUNTERS.values())
+
+    @property
+    def sample_counters(self) -> int:
+        """The words of a block that reads a sample."""
+        return 2 * len(self.SAMPLE_SUMS)
+
+    def counter(self, name: str) -> int:
+        """The byte at which a counter of ``ROW_COUNTERS`` begins."""
+        names = list(self.ROW_COUNTERS)
+        return 4 * (3 * BINS + sum(self.ROW_COUNTERS[n] for n in names[: names.index(name)]))
+
+    @property
+    def offsets(self) -> dict[str, int]:
+        """Name -> the byte at which it begins in the record."""
+        ends = np.cumsum([0, *self.RECORD.values()])
+        return {name: 8 * int(n) for name, n in zip(self.RECORD, ends, strict=False)}
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the record."""
+        return 8 * sum(self.RECORD.values())
+
+    def steps(self, m: int, k: int, nnz: int) -> tuple[Step, ...]:
+        """The launches for a matrix of this size. The record becomes zero first."""
+        each = self.threads * self.columns_per_thread
+        blocks = {
+            "csr_rows": -(-m // (VECTOR * self.threads)),
+            "csr_columns": -(-nnz // each),
+            "csr_samples": len(sampled_rows(m)) if nnz else 0,
+        }
+        arguments = (
+            ("u64", "indptr"),
+            ("u64", "indices"),
+            ("u64", "record"),
+            ("u64", nnz),
+            ("u32", m),
+            ("u32", k),
+        )
+        clear = Step("", (self.bytes, 1, 1), arguments=(("u64", "record"),))
+        return clear, *(Step(name, (n, 1, 1), (self.threads, 1, 1), 0, arguments) for name, n in blocks.items() if n)
+
+
+@dataclass(frozen=True)
+class PatternRecord:
+    """What the kernels found. ``first``, ``last``: the first and the last row pointer; ``fall``: the first row that
+    ends before it begins; ``outside``: the first nonzero whose column is outside the matrix; None: there is none.
+    ``statistics`` are right if none of these is a fault. ``us``: microseconds that it took."""
+
+    first: int
+    last: int
+    fall: int | None
+    outside: int | None
+    statistics: PatternStatistics
+    us: float
+
+
+def read_pattern(
+    driver: Driver,
+    addresses: Mapping[str, int],
+    m: int,
+    k: int,
+    nnz: int,
+    index: str = "i32",
+) -> PatternRecord:
+    """The record of a matrix of M rows, K columns and ``nnz`` nonzeros whose ``indptr`` and ``indices`` are at these
+    addresses, computed on the driver's stream."""
+    made = CsrStatistics(index)
+    kernel = load_once(driver, render_preparation(made, driver.device))
+    start = time.perf_counter()
+    record = Allocation(driver, made.bytes)
+    with driver.lock:
+        for step in made.steps(m, k, nnz):
+            _, parameters = pack(step, (), {**addresses, "record": record.address}, driver.tensor_map)
+            driver.launch(kernel, step, parameters(()))
+        driver.synchronize()
+        words = np.empty(made.bytes // 8, np.int64)
+        driver.download(record.address, words)
+    us = 1e6 * (time.perf_counter() - start)
+    ends = np.cumsum(list(made.RECORD.values()))[:-1]
+    found: dict[str, Any] = {name: part.tolist() for name, part in zip(made.RECORD, np.split(words, ends), strict=True)}
+    one = {name: values[0] for name, values in found.items() if made.RECORD[name] == 1}
+    if m == 0:
+        driver.download(addresses["indptr"], ends := np.empty(1, f"i{made.size}"))
+        one["first"] = one["last"] = int(ends[0])
+    return PatternRecord(
+        one["first"],
+        one["last"],
+        m - one["falls"] if one["falls"] else None,
+        nnz - one["outside"] if one["outside"] else None,
+        PatternStatistics(
+            nnz=nnz,
+            longest=one["longest"],
+            longest_window=one["longest_window"],
+            squares=one["squares"],
+            rows=tuple(found["rows"]),
+            nonzeros=tuple(found["nonzeros"]),
+            counted=one["counted"],
+            vectors=one["vectors"],
+            columns=one["columns"],
+            gaps=one["gaps"],
+            gap_bits=one["gap_bits"] - one["row_gap_bits"],
+            distinct=one["descents"] == one["starts"],
+        ),
+        us,
+    )

@@ -1,0 +1,47 @@
+"""Row pointers and columns of 64 bits, copied to 32 bits on the device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ptxgen.codegen.preparation import Preparation
+from ptxgen.codegen.render import render_preparation
+from ptxgen.codegen.source import Step
+from ptxgen.runtime.device_tables import Allocation
+from ptxgen.runtime.driver import Driver
+from ptxgen.runtime.packed_step import pack
+from ptxgen.runtime.prepared_operands import load_once
+
+
+@dataclass(frozen=True)
+class NarrowIndices(Preparation):
+    """The lower 32 bits of an array of 64-bit integers."""
+
+    kernel: ClassVar[str] = "prepare/narrow_indices.mako"
+    description: ClassVar[list[str]] = ["row pointers or columns of 64 bits as 32 bits"]
+    threads: ClassVar[int] = 256
+
+    def step(self, address: int, to: int, count: int) -> Step:
+        """The launch for ``count`` integers."""
+        blocks = max(-(-count // self.threads), 1)
+        return Step(
+            "narrow_indices", (blocks, 1, 1), (self.threads, 1, 1), 0, (("u64", address), ("u64", to), ("u64", count))
+        )
+
+
+def narrow(driver: Driver, arrays: Mapping[str, tuple[int, int]]) -> tuple[dict[str, Allocation], float]:
+    """(copies of arrays of 64-bit integers, which must fit 32 bits, as 32-bit integers; microseconds). ``arrays``: name
+    -> (address, number of integers)."""
+    made = NarrowIndices()
+    kernel = load_once(driver, render_preparation(made, driver.device))
+    start = time.perf_counter()
+    copies = {name: Allocation(driver, max(4 * count, 1)) for name, (_, count) in arrays.items()}
+    for name, (address, count) in arrays.items():
+        step = made.step(address, copies[name].address, count)
+        _, parameters = pack(step, (), {}, driver.tensor_map)
+        driver.launch(kernel, step, parameters(()))
+    driver.synchronize()
+    return copies, 1e6 * (time.perf_counter() - start)

@@ -1,0 +1,383 @@
+## The statistics of a sparse matrix in CSR, and the first places where its pattern is none. Three kernels add to one
+## record of 64-bit integers. They read the arrays inside their bounds, whatever row pointers and columns are.
+<%inherit file="module.mako"/>\
+<%namespace name="ptx" file="/ptx/banner.mako"/>\
+<% at, size, load = plan.preparation.offsets, plan.preparation.size, plan.preparation.load %>\
+.visible .entry csr_rows(
+${parameters()}\
+)
+.maxntid ${plan.preparation.threads}, 1, 1
+{
+${registers()}\
+    .reg .b32 %window, %windows, %row, %bin, %length, %longest, %descents, %part, %high;
+    .reg .b64 %begin, %end, %first, %length64, %squares, %square, %previous, %column, %sum;
+    .shared .align 4 .b8 counters[${4 * plan.preparation.row_counters}];
+${load_parameters()}\
+    mov.u32 %smem, counters;
+${ptx.banner("counters of the block: rows, nonzeros (two words) of each bin; squares (three words); descents; maxima")}\
+    mad.lo.u32 %address, %thread, 4, %smem;
+    setp.lt.u32 %p, %thread, ${plan.preparation.row_counters};
+    @%p st.shared.u32 [%address], 0;
+    bar.sync 0;
+${ptx.banner("one row window of 8 rows per thread")}\
+    mov.u32 %window, %ctaid.x;
+    mad.lo.u32 %window, %window, ${plan.preparation.threads}, %thread;
+    shl.b32 %row, %window, 3;
+    mov.b32 %longest, 0;
+    mov.b32 %descents, 0;
+    mov.b64 %squares, 0;
+    setp.ge.u32 %p, %row, %M;
+    @%p bra ROWS_ADDED;
+    mad.wide.u32 %at, %row, ${size}, %indptr;
+    ld.global.${load} %begin, [%at];
+    mov.b64 %first, %begin;
+    setp.eq.u32 %p, %row, 0;
+    @%p st.global.u64 [%record+${at["first"]}], %begin;
+ROW_LOOP:
+    ld.global.${load} %end, [%at+${size}];
+    sub.s64 %length64, %end, %begin;
+    setp.ge.s64 %p, %length64, 0;
+    @%p bra ROW_IS_ORDERED;
+    sub.u32 %part, %M, %row; // the first fall has the greatest number
+    cvt.u64.u32 %sum, %part;
+    red.global.max.u64 [%record+${at["falls"]}], %sum;
+    mov.b64 %length64, 0;
+ROW_IS_ORDERED:
+    min.u64 %length64, %length64, 0x7fffffff;
+    cvt.u32.u64 %length, %length64;
+    max.u32 %longest, %longest, %length;
+    mad.lo.u64 %squares, %length64, %length64, %squares;
+    setp.eq.u32 %empty, %length, 0;
+    sub.u32 %bin, %length, 1;
+    clz.b32 %bin, %bin;
+    sub.u32 %bin, 33, %bin;
+    @%empty mov.b32 %bin, 0;
+    mad.lo.u32 %address, %bin, 12, %smem;
+    red.shared.add.u32 [%address], 1;
+    @%empty bra NEXT_ROW;
+    and.b32 %part, %length, 0xffff;
+    shr.u32 %high, %length, 16;
+    red.shared.add.u32 [%address+4], %part;
+    red.shared.add.u32 [%address+8], %high;
+    setp.gt.s64 %p, %begin, 0; // a row begins below the column before it: a descent that is none of a row
+    setp.lt.s64.and %p, %begin, %nnz, %p;
+    @!%p bra NEXT_ROW;
+    mad.lo.s64 %at, %begin, ${size}, %indices;
+    ld.global.${load} %previous, [%at-${size}];
+    ld.global.${load} %column, [%at];
+    setp.le.s64 %p, %column, %previous;
+    @%p add.u32 %descents, %descents, 1;
+NEXT_ROW:
+    mov.b64 %begin, %end;
+    add.u32 %row, %row, 1;
+    mad.wide.u32 %at, %row, ${size}, %indptr;
+    setp.eq.u32 %p, %row, %M;
+    @%p st.global.u64 [%record+${at["last"]}], %end;
+    and.b32 %part, %row, 7;
+    setp.ne.u32.and %more, %part, 0, !%p;
+    @%more bra ROW_LOOP;
+    sub.s64 %length64, %end, %first;
+    max.s64 %length64, %length64, 0;
+    min.u64 %length64, %length64, 0xffffffff;
+    cvt.u32.u64 %length, %length64;
+    red.shared.max.u32 [%smem+${plan.preparation.counter("longest")}], %longest;
+    red.shared.max.u32 [%smem+${plan.preparation.counter("longest_window")}], %length;
+    red.shared.add.u32 [%smem+${plan.preparation.counter("starts")}], %descents;
+% for i in range(3):
+    cvt.u32.u64 %part, %squares;
+    and.b32 %part, %part, 0x3fffff;
+    red.shared.add.u32 [%smem+${plan.preparation.counter("squares") + 4 * i}], %part;
+    shr.u64 %squares, %squares, 22;
+% endfor
+ROWS_ADDED:
+    bar.sync 0;
+${ptx.banner("the counters are added to the record: one bin per thread; the last thread adds the others")}\
+    setp.lt.u32 %p, %thread, ${plan.preparation.bins};
+    @!%p bra BINS_ADDED;
+    mad.lo.u32 %address, %thread, 12, %smem;
+    ld.shared.u32 %part, [%address];
+    setp.eq.u32 %empty, %part, 0;
+    @%empty bra BINS_ADDED;
+    mad.wide.u32 %at, %thread, 8, %record;
+    cvt.u64.u32 %sum, %part;
+    red.global.add.u64 [%at+${at["rows"]}], %sum;
+    ld.shared.u32 %part, [%address+4];
+    ld.shared.u32 %high, [%address+8];
+    cvt.u64.u32 %sum, %part;
+    cvt.u64.u32 %square, %high;
+    mad.lo.u64 %sum, %square, 65536, %sum;
+    red.global.add.u64 [%at+${at["nonzeros"]}], %sum;
+BINS_ADDED:
+    setp.ne.u32 %p, %thread, ${plan.preparation.threads - 1};
+    @%p bra ROWS_DONE;
+% for name in ("longest", "longest_window", "starts"):
+    ld.shared.u32 %part, [%smem+${plan.preparation.counter(name)}];
+    cvt.u64.u32 %sum, %part;
+    red.global.${"add" if name == "starts" else "max"}.u64 [%record+${at[name]}], %sum;
+% endfor
+    mov.b64 %sum, 0;
+% for i in reversed(range(3)):
+    ld.shared.u32 %part, [%smem+${plan.preparation.counter("squares") + 4 * i}];
+    cvt.u64.u32 %square, %part;
+    mad.lo.u64 %sum, %sum, ${1 << 22}, %square;
+% endfor
+    red.global.add.u64 [%record+${at["squares"]}], %sum;
+ROWS_DONE:
+    ret;
+}
+
+.visible .entry csr_columns(
+${parameters()}\
+)
+.maxntid ${plan.preparation.threads}, 1, 1
+{
+${registers()}\
+    .reg .b32 %descents, %loops;
+    .reg .b64 %e, %column, %previous, %left;
+    .shared .align 4 .b8 descents[4];
+${load_parameters()}\
+    mov.u32 %smem, descents;
+    setp.eq.u32 %first_thread, %thread, 0;
+    @%first_thread st.shared.u32 [%smem], 0;
+    bar.sync 0;
+${ptx.banner(f"{plan.preparation.columns_per_thread} columns per thread: those outside the matrix, and those not above the one before")}\
+    mov.u32 %tmp, %ctaid.x;
+    mul.wide.u32 %e, %tmp, ${plan.preparation.threads * plan.preparation.columns_per_thread};
+    cvt.u64.u32 %left, %thread;
+    add.u64 %e, %e, %left;
+    mov.b32 %descents, 0;
+    mov.b32 %loops, 0;
+    cvt.u64.u32 %left, %K;
+COLUMN_LOOP:
+    setp.ge.u64 %p, %e, %nnz;
+    @%p bra COLUMNS_READ;
+    mad.lo.u64 %at, %e, ${size}, %indices;
+    ld.global.${load} %column, [%at];
+    setp.lt.u64 %p, %column, %left;
+    @%p bra COLUMN_IS_INSIDE;
+    sub.u64 %previous, %nnz, %e; // the first one has the greatest number
+    red.global.max.u64 [%record+${at["outside"]}], %previous;
+COLUMN_IS_INSIDE:
+    setp.eq.u64 %p, %e, 0;
+    @%p bra NEXT_COLUMN;
+    ld.global.${load} %previous, [%at-${size}];
+    setp.le.s64 %p, %column, %previous;
+    @%p add.u32 %descents, %descents, 1;
+NEXT_COLUMN:
+    add.u64 %e, %e, ${plan.preparation.threads};
+    add.u32 %loops, %loops, 1;
+    setp.lt.u32 %p, %loops, ${plan.preparation.columns_per_thread};
+    @%p bra COLUMN_LOOP;
+COLUMNS_READ:
+    setp.ne.u32 %p, %descents, 0;
+    @%p red.shared.add.u32 [%smem], %descents;
+    bar.sync 0;
+    @!%first_thread bra COLUMNS_DONE;
+    ld.shared.u32 %descents, [%smem];
+    cvt.u64.u32 %left, %descents;
+    setp.ne.u32 %p, %descents, 0;
+    @%p red.global.add.u64 [%record+${at["descents"]}], %left;
+COLUMNS_DONE:
+    ret;
+}
+
+.visible .entry csr_samples(
+${parameters()}\
+)
+.maxntid ${plan.preparation.threads}, 1, 1
+{
+${registers()}\
+    .reg .b32 %sample, %samples, %row, %last_row, %step, %residue, %column32, %place, %bit, %window, %word, %words;
+    .reg .b32 %counted, %gap_bits, %vectors, %columns, %gaps, %row_gap_bits, %part, %any, %bits;
+    .reg .b64 %begin, %end, %e, %column, %previous, %k64, %start<9>, %sum, %high;
+    .shared .align 4 .b8 bitmaps[${plan.preparation.windows * plan.preparation.bitmap}];
+    .shared .align 4 .b8 sums[${4 * plan.preparation.sample_counters}];
+${load_parameters()}\
+    cvt.u64.u32 %k64, %K;
+${ptx.banner("a bitmap for each row window, and the counters, become zero")}\
+    mov.u32 %smem, bitmaps;
+    mov.b32 %word, %thread;
+CLEAR_LOOP:
+    mad.lo.u32 %address, %word, 4, %smem;
+    st.shared.u32 [%address], 0;
+    add.u32 %word, %word, ${plan.preparation.threads};
+    setp.lt.u32 %p, %word, ${plan.preparation.windows * plan.preparation.bitmap // 4};
+    @%p bra CLEAR_LOOP;
+    mov.u32 %tmp, sums;
+    mad.lo.u32 %address, %thread, 4, %tmp;
+    setp.lt.u32 %p, %thread, ${plan.preparation.sample_counters};
+    @%p st.shared.u32 [%address], 0;
+    bar.sync 0;
+${ptx.banner("the first row of the sample: samples are adjacent, or at about equal distances")}\
+    mov.u32 %sample, %ctaid.x;
+    add.u32 %samples, %M, ${plan.preparation.rows - 1};
+    shr.u32 %samples, %samples, ${plan.preparation.rows.bit_length() - 1};
+    mov.b32 %row, %sample;
+    setp.le.u32 %p, %samples, ${plan.preparation.most_samples};
+    @%p bra SAMPLE_IS_KNOWN;
+    mul.wide.u32 %sum, %sample, %samples;
+    shr.u64 %sum, %sum, 8;
+    cvt.u32.u64 %row, %sum;
+    mul.lo.u32 %tmp, %sample, ${plan.preparation.spread};
+    shr.u32 %tmp, %tmp, 24;
+    shr.u32 %part, %samples, 8;
+    mul.wide.u32 %sum, %tmp, %part;
+    shr.u64 %sum, %sum, 8;
+    cvt.u32.u64 %tmp, %sum;
+    add.u32 %row, %row, %tmp;
+SAMPLE_IS_KNOWN:
+    shl.b32 %row, %row, ${plan.preparation.rows.bit_length() - 1};
+    add.u32 %step, %K, ${plan.preparation.positions - 1};
+    shr.u32 %step, %step, ${plan.preparation.positions.bit_length() - 1};
+    max.u32 %step, %step, 1;
+    rem.u32 %residue, %sample, %step;
+% for i in range(plan.preparation.windows + 1):
+    add.u32 %tmp, %row, ${8 * i};
+    min.u32 %tmp, %tmp, %M;
+${pointer(f"%start{i}", "%tmp")}\
+% endfor
+    mov.b32 %counted, 0;
+    mov.b32 %gap_bits, 0;
+    mov.b32 %gaps, 0;
+    mov.b32 %row_gap_bits, 0;
+${ptx.banner("one row per thread: pairs of nonzeros of the row, and the gap before its first nonzero, which is none of a row")}\
+    add.u32 %last_row, %row, %thread;
+    setp.ge.u32 %p, %thread, ${plan.preparation.rows};
+    setp.ge.u32.or %p, %last_row, %M, %p;
+    @%p bra ROW_IS_READ;
+${pointer("%begin", "%last_row")}\
+    add.u32 %last_row, %last_row, 1;
+${pointer("%end", "%last_row")}\
+    setp.ge.s64 %p, %begin, %end;
+    @%p bra ROW_IS_READ;
+    sub.s64 %sum, %end, %begin;
+    cvt.u32.u64 %gaps, %sum;
+    sub.u32 %gaps, %gaps, 1;
+    setp.le.s64 %p, %begin, %start0;
+    @%p bra ROW_IS_READ;
+    mad.lo.s64 %at, %begin, ${size}, %indices;
+${gap("%row_gap_bits", "ROW_IS_READ")}\
+ROW_IS_READ:
+${ptx.banner("all nonzeros of the sample: pairs of neighbours, and bits of chosen columns")}\
+    cvt.u64.u32 %e, %thread;
+    add.s64 %e, %e, %start0;
+NONZERO_LOOP:
+    setp.ge.s64 %p, %e, %start${plan.preparation.windows};
+    @%p bra NONZEROS_READ;
+    mad.lo.s64 %at, %e, ${size}, %indices;
+    setp.le.s64 %p, %e, %start0;
+    @%p bra PAIR_IS_READ;
+${gap("%gap_bits", "PAIR_IS_READ")}\
+PAIR_IS_READ:
+    ld.global.${load} %column, [%at];
+    setp.ge.u64 %p, %column, %k64;
+    @%p bra NEXT_NONZERO;
+    cvt.u32.u64 %column32, %column;
+    div.u32 %place, %column32, %step;
+    mul.lo.u32 %tmp, %place, %step;
+    sub.u32 %tmp, %column32, %tmp;
+    setp.ne.u32 %p, %tmp, %residue;
+    @%p bra NEXT_NONZERO;
+    add.u32 %counted, %counted, 1;
+    mov.b32 %window, 0;
+% for i in range(1, plan.preparation.windows):
+    setp.ge.s64 %p, %e, %start${i};
+    @%p mov.b32 %window, ${i * plan.preparation.bitmap};
+% endfor
+    shr.u32 %address, %place, 5;
+    mad.lo.u32 %address, %address, 4, %window;
+    add.u32 %address, %address, %smem;
+    and.b32 %bit, %place, 31;
+    shl.b32 %bit, 1, %bit;
+    red.shared.or.b32 [%address], %bit;
+NEXT_NONZERO:
+    add.s64 %e, %e, ${plan.preparation.threads};
+    bra NONZERO_LOOP;
+NONZEROS_READ:
+    bar.sync 0;
+${ptx.banner("distinct 8x1 vectors: bits of all windows; distinct columns: bits of any window")}\
+    mov.b32 %vectors, 0;
+    mov.b32 %columns, 0;
+    mov.b32 %word, %thread;
+WORD_LOOP:
+    mad.lo.u32 %address, %word, 4, %smem;
+    mov.b32 %any, 0;
+% for i in range(plan.preparation.windows):
+    ld.shared.u32 %bits, [%address+${i * plan.preparation.bitmap}];
+    or.b32 %any, %any, %bits;
+    popc.b32 %tmp, %bits;
+    add.u32 %vectors, %vectors, %tmp;
+% endfor
+    popc.b32 %tmp, %any;
+    add.u32 %columns, %columns, %tmp;
+    add.u32 %word, %word, ${plan.preparation.threads};
+    setp.lt.u32 %p, %word, ${plan.preparation.bitmap // 4};
+    @%p bra WORD_LOOP;
+${ptx.banner("sums of the block in two words each, then the record")}\
+    mov.u32 %smem, sums;
+% for i, name in enumerate(plan.preparation.SAMPLE_SUMS):
+    and.b32 %part, %${name}, 0xffff;
+    shr.u32 %tmp, %${name}, 16;
+    red.shared.add.u32 [%smem+${8 * i}], %part;
+    red.shared.add.u32 [%smem+${8 * i + 4}], %tmp;
+% endfor
+    bar.sync 0;
+    setp.ge.u32 %p, %thread, ${len(plan.preparation.SAMPLE_SUMS)};
+    @%p bra SAMPLES_DONE;
+    mad.lo.u32 %address, %thread, 8, %smem;
+    ld.shared.u32 %part, [%address];
+    ld.shared.u32 %tmp, [%address+4];
+    cvt.u64.u32 %sum, %part;
+    cvt.u64.u32 %high, %tmp;
+    mad.lo.u64 %sum, %high, 65536, %sum;
+    mad.wide.u32 %at, %thread, 8, %record;
+    red.global.add.u64 [%at+${at[plan.preparation.SAMPLE_SUMS[0]]}], %sum;
+SAMPLES_DONE:
+    ret;
+}
+
+<%def name="parameters()">
+    .param .u64 indptr,
+    .param .u64 indices,
+    .param .u64 record,
+    .param .u64 nnz,
+    .param .u32 M,
+    .param .u32 K
+</%def>\
+
+<%def name="registers()">
+    .reg .b64 %indptr, %indices, %record, %nnz, %at;
+    .reg .b32 %M, %K, %thread, %smem, %address, %tmp;
+    .reg .pred %p, %more, %empty, %first_thread;
+</%def>
+
+<%def name="load_parameters()">
+% for name in ("indptr", "indices", "record"):
+    ld.param.u64 %${name}, [${name}];  cvta.to.global.u64 %${name}, %${name};
+% endfor
+    ld.param.u64 %nnz, [nnz];  ld.param.u32 %M, [M];  ld.param.u32 %K, [K];
+    mov.u32 %thread, %tid.x;
+</%def>
+
+## The row pointer of a row, moved into the array of the columns.
+<%def name="pointer(into, row)">
+    mad.wide.u32 %at, ${row}, ${plan.preparation.size}, %indptr;
+    ld.global.${plan.preparation.load} ${into}, [%at];
+    max.s64 ${into}, ${into}, 0;
+    min.s64 ${into}, ${into}, %nnz;
+</%def>
+
+## Adds the bit length of the difference of the columns at %at and before it.
+<%def name="gap(into, after)">
+    ld.global.${plan.preparation.load} %column, [%at];
+    ld.global.${plan.preparation.load} %previous, [%at-${plan.preparation.size}];
+    setp.ge.u64 %p, %column, %k64;
+    setp.ge.u64.or %p, %previous, %k64, %p;
+    @%p bra ${after};
+    sub.s64 %sum, %column, %previous;
+    abs.s64 %sum, %sum;
+    cvt.u32.u64 %tmp, %sum;
+    clz.b32 %tmp, %tmp;
+    sub.u32 %tmp, 32, %tmp;
+    add.u32 ${into}, ${into}, %tmp;
+</%def>

@@ -1,0 +1,29 @@
+## Row pointers or columns of 64 bits as 32 bits. One index per thread.
+<%inherit file="module.mako"/>\
+.visible .entry narrow_indices(
+    .param .u64 wide,
+    .param .u64 narrow,
+    .param .u64 count
+)
+.maxntid ${plan.preparation.threads}, 1, 1
+{
+    .reg .b64 %wide, %narrow, %count, %i, %at;
+    .reg .b32 %thread, %block, %value;
+    .reg .pred %p;
+    ld.param.u64 %wide, [wide];  cvta.to.global.u64 %wide, %wide;
+    ld.param.u64 %narrow, [narrow];  cvta.to.global.u64 %narrow, %narrow;
+    ld.param.u64 %count, [count];
+    mov.u32 %thread, %tid.x;
+    mov.u32 %block, %ctaid.x;
+    mul.wide.u32 %i, %block, ${plan.preparation.threads};
+    cvt.u64.u32 %at, %thread;
+    add.u64 %i, %i, %at;
+    setp.ge.u64 %p, %i, %count;
+    @%p bra DONE;
+    mad.lo.u64 %at, %i, 8, %wide;
+    ld.global.u32 %value, [%at];
+    mad.lo.u64 %at, %i, 4, %narrow;
+    st.global.u32 [%at], %value;
+DONE:
+    ret;
+}

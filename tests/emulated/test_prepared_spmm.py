@@ -1,0 +1,420 @@
+"""Handles of sparse matrices: calls, updates, graphs, tuning, checks on the device."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen.api import drivers, prepared_spmm, streams
+from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, ShapeError
+from ptxgen.operations.spmm.problem import Spmm
+from ptxgen.operations.spmm.reference import arrays_of
+from ptxgen.runtime.emulated import EmulatedDriver
+from tests.tensors import LIBRARY, Tensor
+
+Array = np.ndarray[Any, Any]
+STREAM = 42
+F32, INT = np.float32, np.int32
+
+
+@pytest.fixture(autouse=True)
+def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+
+
+def matrix(m: int, k: int, text: str = "bernoulli:density=0.2", kind: str = "f32") -> ptxgen.SparseMatrix:
+    arrays = arrays_of(Spmm(m, 1, k, dtype=kind, pattern=text), 1, "integers")
+    return ptxgen.SparseMatrix(arrays["indptr"], arrays["indices"], arrays["values"], (m, k))
+
+
+def integers(*shape: int, seed: int = 0, kind: Any = F32) -> Array:
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(kind)
+
+
+def dense(a: ptxgen.SparseMatrix) -> Array:
+    out = np.zeros(a.shape)
+    rows = np.repeat(np.arange(a.shape[0]), np.diff(a.indptr))
+    np.add.at(out, (rows, a.indices), a.values.astype(np.float64))
+    return out
+
+
+# ---- arrays in host memory
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("calls", [0, 50, 1000])
+def test_products_of_many_shapes(kind: str, calls: int) -> None:
+    a = matrix(23, 31, "lognormal:density=0.2,sigma=1", kind)
+    p = ptxgen.spmm_prepare(a, calls=calls, n=8)
+    assert (p.shape, p.nnz) == (a.shape, len(a.values))
+    assert p.config is not None
+    assert p.bytes >= 4 * (len(a.indptr) + len(a.indices))
+    assert p.prepare_us > 0
+    for n in (1, 8, 33):
+        b = integers(31, n, kind=a.values.dtype)
+        got = p(b)
+        assert got.dtype == a.values.dtype
+        np.testing.assert_array_equal(got.astype(np.float64), dense(a) @ b.astype(np.float64))
+        out = np.ones_like(got)
+        assert p(b, out, 2, -1) is out
+        np.testing.assert_array_equal(out.astype(np.float64), 2 * dense(a) @ b.astype(np.float64) - 1)
+
+
+def test_vectors_and_other_strides_of_b() -> None:
+    a = matrix(12, 9)
+    p, b = ptxgen.spmm_prepare(a), integers(9, 6)
+    for x in (
+        b[:, 0],
+        b.T.copy().T,
+        b[:, ::2],
+        b[::-1],
+        np.broadcast_to(b[:1], (9, 6)),
+        np.broadcast_to(b[0, 0], (9,)),
+    ):
+        for multiply in (p, lambda x: ptxgen.spmm(a, x)):
+            got = multiply(x)
+            assert got.shape == (12, *x.shape[1:])
+            np.testing.assert_array_equal(got, dense(a) @ x)
+    out = np.zeros((6, 12), F32).T
+    p(b, out=out)
+    np.testing.assert_array_equal(out, dense(a) @ b)
+
+
+def test_update_replaces_the_values() -> None:
+    a, b = matrix(12, 9), integers(9, 5)
+    p = ptxgen.spmm_prepare(a, n=5)
+    p(b)
+    p.update(3 * a.values)
+    np.testing.assert_array_equal(p(b), 3 * dense(a) @ b)
+    for wrong, error, message in (
+        (a.values[:-1], ShapeError, r"values has shape .*; it must be .*, the nonzeros of the matrix"),
+        (a.values.astype(np.float64), DtypeError, "values is f64; it must be f32"),
+        (np.repeat(a.values, 2)[::2], ShapeError, "values has strides"),
+    ):
+        with pytest.raises(error, match=message):
+            p.update(wrong)
+
+
+def test_tune_keeps_the_fastest_configuration() -> None:
+    a, b = matrix(40, 30), integers(30, 16)
+    p = ptxgen.spmm_prepare(a)
+    with pytest.raises(InputError, match="n is None and no product was computed"):
+        p.tune()
+    p(b)
+    best = p.tune()
+    assert p.config == best
+    np.testing.assert_array_equal(p(b), dense(a) @ b)
+    assert p.tune(8) == p.config
+    np.testing.assert_array_equal(p(b[:, :8]), dense(a) @ b[:, :8])
+
+
+def test_formats_of_scipy() -> None:
+    scipy = pytest.importorskip("scipy.sparse")
+    a, b = matrix(12, 15), integers(15, 7)
+    x = scipy.csr_matrix((a.values, a.indices, a.indptr), a.shape)
+    for form in ("csr", "csc", "coo", "bsr"):
+        np.testing.assert_array_equal(ptxgen.spmm_prepare(x.asformat(form))(b), dense(a) @ b)
+    wide = scipy.csr_array((a.values, a.indices.astype(np.int64), a.indptr.astype(np.int64)), a.shape)
+    assert wide.indices.dtype == np.int64
+    p = ptxgen.spmm_prepare(wide)
+    np.testing.assert_array_equal(p(b), dense(a) @ b)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_spmm_uses_the_handle_of_unchanged_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    a, b = matrix(12, 15), integers(15, 7)
+    x = torch.sparse_csr_tensor(*(torch.from_numpy(np.array(v)) for v in a[:3]), a.shape)
+    y = torch.from_numpy(b)
+    calls: list[int] = []
+    multiply = prepared_spmm.PreparedSpmm._multiply
+    monkeypatch.setattr(
+        prepared_spmm.PreparedSpmm, "_multiply", lambda self, *rest: (calls.append(1), multiply(self, *rest))[1]
+    )
+    np.testing.assert_array_equal(ptxgen.spmm(x, y).numpy(), dense(a) @ b)
+    assert not calls
+    p = ptxgen.spmm_prepare(x)
+    np.testing.assert_array_equal(ptxgen.spmm(x, y).numpy(), dense(a) @ b)
+    assert len(calls) == 1
+    x.values().mul_(2)
+    np.testing.assert_array_equal(ptxgen.spmm(x, y).numpy(), 2 * dense(a) @ b)  # of the changed tensors
+    assert len(calls) == 1
+    p.update(x.values())
+    np.testing.assert_array_equal(ptxgen.spmm(x, y).numpy(), 2 * dense(a) @ b)
+    assert len(calls) == 2
+    p.update(torch.ones(len(a.values)))  # the handle has other values than x
+    np.testing.assert_array_equal(ptxgen.spmm(x, y).numpy(), 2 * dense(a) @ b)
+    del p
+    gc.collect()
+    assert not prepared_spmm._handles
+
+
+# ---- edge cases
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(0, 4, 5), (4, 0, 5), (4, 3, 0), (0, 0, 0)])
+def test_empty_extents(m: int, n: int, k: int) -> None:
+    a = ptxgen.SparseMatrix(np.zeros(m + 1, INT), np.zeros(0, INT), np.zeros(0, F32), (m, k))
+    p, b, out = ptxgen.spmm_prepare(a), np.ones((k, n), F32), np.ones((m, n), F32)
+    assert not p(b).any()
+    np.testing.assert_array_equal(p(b, out, beta=3), np.full((m, n), 3))
+
+
+ROWS: dict[str, list[list[int]]] = {
+    "empty_rows_and_columns": [[], [1], [], [], [0, 2, 3], []],
+    "no_nonzeros": [[]] * 5,
+    "one_row_has_all": [[], list(range(37)), []],
+    "unsorted_and_repeated": [[3, 3, 1, 3], [2, 0, 1], [36, 0, 36]],
+}
+
+
+@pytest.mark.parametrize("n", [1, 7, 16])
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_of_every_kind(name: str, n: int) -> None:
+    rows = ROWS[name]
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(INT)
+    indices = np.array([column for row in rows for column in row], INT)
+    a = ptxgen.SparseMatrix(indptr, indices, integers(len(indices), seed=1), (len(rows), 37))
+    b, out = integers(37, n), np.full((len(rows), n), np.nan, F32)
+    ptxgen.spmm_prepare(a)(b, out)  # beta = 0 does not read C
+    np.testing.assert_array_equal(out, dense(a) @ b)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_exact_nonfinite_keeps_absent_products_out(bad: float) -> None:
+    a = ptxgen.SparseMatrix(np.array([0, 1, 2, 2], INT), np.array([0, 2], INT), np.array([0, 1], F32), (3, 3))
+    b = np.ones((3, 4), F32)
+    b[1, 1], b[0, 2] = bad, bad
+    got = ptxgen.spmm_prepare(a, exact_nonfinite=True)(b)
+    expected = np.array([[0, 0, np.nan, 0], [1, 1, 1, 1], [0, 0, 0, 0]], F32)  # the explicit zero stays
+    np.testing.assert_array_equal(got, expected)
+
+
+# ---- errors
+
+A = ptxgen.SparseMatrix(np.array([0, 1, 2], INT), np.array([0, 2], INT), np.ones(2, F32), (2, 3))
+B = np.ones((3, 4), F32)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"indptr": [0, 2, 1]}, "a.indptr is from 0 to 1; it must be from 0 to 2"),
+        ({"indptr": [1, 2, 2]}, "a.indptr is from 1 to 2; it must be from 0 to 2"),
+        ({"indptr": [0, 3, 2]}, r"a.indptr\[2\] is 2; it must be at least a.indptr\[1\], 3"),
+        ({"indices": [0, 3]}, r"a.indices\[1\] is 3; it must be at least 0 and less than 3"),
+        ({"indices": [-1, 2]}, r"a.indices\[0\] is -1; it must be at least 0"),
+    ],
+)
+def test_the_device_checks_the_pattern(changes: dict[str, list[int]], message: str, wide: bool) -> None:
+    kind = np.int64 if wide else INT
+    a = A._replace(indptr=A.indptr.astype(kind), indices=A.indices.astype(kind))
+    a = a._replace(**{name: np.array(x, kind) for name, x in changes.items()})
+    with pytest.raises(InputError, match=message):
+        ptxgen.spmm_prepare(a)
+    ptxgen.spmm_prepare(a, validate=False)
+
+
+@pytest.mark.parametrize(
+    ("a", "named", "message"),
+    [
+        (B, {}, "a is ndarray; it must be a sparse matrix"),
+        (A, {"calls": -1}, "calls is -1; it must be an integer from 0"),
+        (A, {"n": 1.5}, "n is 1.5; it must be an integer"),
+        (A, {"validate": 1}, "validate is 1; it must be True or False"),
+        (A, {"exact_nonfinite": None}, "exact_nonfinite is None; it must be True or False"),
+        (A, {"compute": "f16"}, "compute is 'f16'; with dtype f32 it must be one of"),
+        (A._replace(values=np.ones(2, np.int8)), {}, "a has dtype s8; it must be one of f16"),
+    ],
+)
+def test_errors_of_the_preparation(a: Any, named: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ptxgen.spmm_prepare(a, **named)
+
+
+@pytest.mark.parametrize(
+    ("b", "named", "error", "message"),
+    [
+        (B.astype(np.float64), {}, DtypeError, "a is f32 and b is f64; they must be the same"),
+        (np.ones((4, 4), F32), {}, ShapeError, "a has 3 columns and b has 4 rows"),
+        (B, {"beta": 1}, InputError, "beta is 1 and out is None"),
+        (B, {"out": np.ones((2, 3), F32)}, ShapeError, r"out has shape \(2, 3\); it must be \(2, 4\)"),
+        (B, {"out": B[:2]}, OverlapError, "out shares memory with b"),
+        (np.ones((3, 1), F32), {"out": A.values[:, None]}, OverlapError, "out shares memory with a.values"),
+        (B, {"alpha": "x"}, InputError, "alpha is 'x'; it must be a real number"),
+    ],
+)
+def test_errors_of_calls(b: Any, named: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        ptxgen.spmm_prepare(A)(b, **named)
+
+
+# ---- tensors on a GPU, for which the emulated device stands
+
+
+class Gpu(EmulatedDriver):
+    """The emulated device as a GPU. ``graph``: a list that receives the launches instead, as a capture does."""
+
+    name = "cuda"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.graph: list[Callable[[], None]] | None = None
+        self.made = 0
+
+    def allocate(self, size: int) -> int:
+        self.made += 1
+        return super().allocate(size)
+
+    def launch(self, kernel: Any, step: Any, parameters: bytes, stream: int = 0) -> None:
+        if self.graph is not None and stream == STREAM:
+            self.graph.append(lambda: EmulatedDriver.launch(self, kernel, step, parameters))
+        else:
+            super().launch(kernel, step, parameters)
+
+    def capturing(self, stream: int) -> bool:
+        return self.graph is not None and stream == STREAM
+
+    def capture(self, stream: int) -> Any:
+        return SimpleNamespace(id=id(self.graph), watch=lambda: lambda: True)
+
+
+class Integers(Tensor):
+    """A tensor of int32 or int64."""
+
+    def __init__(self, driver: EmulatedDriver, x: Array) -> None:
+        super().__init__(driver, x)
+        self.dtype = f"torch.{x.dtype.name}"
+
+    def view(self, kind: str) -> Integers:
+        """The tensor as int32."""
+        assert (kind, self.dtype) == ("torch.int32", "torch.int64")
+        out = object.__new__(Integers)
+        out.__dict__.update(self.__dict__)
+        out.dtype, out.shape = kind, (2 * self.shape[0],)
+        return out
+
+
+class CsrTensor:
+    """The part of PyTorch's sparse tensors that calls use."""
+
+    requires_grad, layout = False, "torch.sparse_csr"
+
+    def __init__(self, driver: EmulatedDriver, a: ptxgen.SparseMatrix, kind: Any = INT) -> None:
+        self.shape = a.shape
+        self.parts = (
+            Integers(driver, a.indptr.astype(kind)),
+            Integers(driver, a.indices.astype(kind)),
+            Tensor(driver, a.values),
+        )
+
+    def crow_indices(self) -> Tensor:
+        return self.parts[0]
+
+    def col_indices(self) -> Tensor:
+        return self.parts[1]
+
+    def values(self) -> Tensor:
+        return self.parts[2]
+
+
+CsrTensor.__module__ = Integers.__module__ = "torch"
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    made = Gpu()
+    monkeypatch.setattr(drivers, "driver", lambda: made)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(**vars(LIBRARY), int32="torch.int32"))
+    monkeypatch.setattr(streams, "current_stream", lambda x: STREAM)
+    return made
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_later_calls_only_launch(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
+    a, b = matrix(20, 17), integers(17, 8)
+    p = ptxgen.spmm_prepare(CsrTensor(gpu, a, kind), n=8)
+    assert p.bytes >= (0 if kind is INT else 4 * (21 + len(a.indices)))
+    np.testing.assert_array_equal(p(Tensor(gpu, b)).numpy(), dense(a) @ b)
+    monkeypatch.setattr(prepared_spmm.PreparedSpmm, "_multiply", None)
+    for seed in (3, 4):
+        x, made = Tensor(gpu, integers(17, 8, seed=seed)), Tensor.made
+        np.testing.assert_array_equal(p(x).numpy(), dense(a) @ x.numpy())
+        assert Tensor.made == made + 1
+
+
+def test_cached_calls_check_for_overlap(gpu: Gpu) -> None:
+    a = matrix(17, 17)
+    x = CsrTensor(gpu, a)
+    p, b = ptxgen.spmm_prepare(x), Tensor(gpu, integers(17, 8))
+    out = Tensor(gpu, np.zeros((17, 8), F32))
+    for _ in range(2):
+        assert p(b, out) is out
+    np.testing.assert_array_equal(out.numpy(), dense(a) @ b.numpy())
+    with pytest.raises(OverlapError, match="out shares memory with b"):
+        p(b, b)
+    column = x.values().permute((0,))
+    column.shape, column.strides = (17, 1), (1, 1)
+    with pytest.raises(OverlapError, match=r"out shares memory with a\.values"):
+        p(Tensor(gpu, integers(17, 1)), column)
+
+
+def test_update_takes_the_array_of_the_caller(gpu: Gpu) -> None:
+    a, b = matrix(20, 17), Tensor(gpu, integers(17, 8))
+    x = CsrTensor(gpu, a)
+    p = ptxgen.spmm_prepare(x)
+    p(b)
+    made = gpu.made
+    p.update(Tensor(gpu, 2 * a.values))
+    assert gpu.made == made + 1  # that of the test
+    np.testing.assert_array_equal(p(b).numpy(), 2 * dense(a) @ b.numpy())
+    gpu.upload(x.values().address, 5 * a.values)
+    p.update(x.values())
+    np.testing.assert_array_equal(p(b).numpy(), 5 * dense(a) @ b.numpy())
+
+
+def test_graphs_capture_prepared_calls(gpu: Gpu) -> None:
+    a, b = matrix(20, 17), Tensor(gpu, integers(17, 8))
+    p, out = ptxgen.spmm_prepare(CsrTensor(gpu, a), n=8), Tensor(gpu, np.zeros((20, 8), F32))
+    gpu.graph, made = [], gpu.made
+    p(b, out)
+    p(b, out, 2.0, 1.0)
+    work, gpu.graph = gpu.graph, None
+    assert gpu.made == made
+    assert not out.numpy().any()
+    for _ in range(2):
+        for launch in work:
+            launch()
+        np.testing.assert_array_equal(out.numpy(), 3 * dense(a) @ b.numpy())
+
+
+def test_a_captured_call_does_not_prepare(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = CsrTensor(gpu, matrix(20, 17)), Tensor(gpu, integers(17, 8))
+    p = ptxgen.spmm_prepare(a)
+    monkeypatch.setattr(p._prepared, "has", lambda preparations: False)
+    gpu.graph = []
+    with pytest.raises(InputError, match=r"products with 8 columns need a preparation; call once before"):
+        p(b)
+    with pytest.raises(InputError, match="spmm_prepare must be called before"):
+        ptxgen.spmm_prepare(a)
+
+
+def test_arrays_on_several_gpus_are_refused(gpu: Gpu) -> None:
+    a, b = CsrTensor(gpu, matrix(20, 17)), Tensor(gpu, integers(17, 8))
+    p = ptxgen.spmm_prepare(a)
+    b.device = b.device._replace(index=1)
+    with pytest.raises(DeviceError, match="b is on GPU 1"):
+        p(b)
+    a.parts[1].device = a.parts[1].device._replace(index=1)
+    with pytest.raises(DeviceError, match=r"a\.indices is on GPU 1"):
+        ptxgen.spmm_prepare(a)
+    with pytest.raises(InputError, match=r"a\.indptr and b must be in the same memory"):
+        p(integers(17, 8))
