@@ -15,6 +15,7 @@ SOURCES: dict[str, CaseSource] = {
         mma.SOURCE,
         skinny.SOURCE,
         spmm.SOURCE,
+        spmm.SHARED_SLAB,
         wgmma.SOURCE,
         wgmma.RESIDENT_B,
         bf16x3.SOURCE,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config.config import Columns, Config
+from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.common.rules import legal
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
@@ -57,4 +58,19 @@ def threads_of(c: dict[str, Any]) -> Any:
     return c["row_lanes"] * c["nonzero_groups"] * c["block_groups"]
 
 
+def slab_config(p: Spmm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+    """As ``config``, of the family shared_slab, with small tiles."""
+    family = FAMILIES["shared_slab"]
+    c = {a.name: rng.choice(a.values, DRAWS) for a in family.axes}
+    c["tile_k"] = rng.choice([7, 16, 31, 40, 64, 70, 128], DRAWS)
+    c["c_rows"] = rng.choice([1, 4, 16, 64], DRAWS)
+    c["block_warps"] = rng.choice([1, 2, 4, 8], DRAWS)
+    c["nonzeros_in_flight"] = rng.choice([1, 2, 4, 8], DRAWS)
+    c["slab_columns"] = rng.choice([32, 64, 128, 256], DRAWS)
+    columns = Columns({**c, "family": np.full(DRAWS, family.code)}, DRAWS)
+    rows = np.flatnonzero(legal(lower(p), columns, d) & (c["block_warps"] * WARP <= threads))
+    return columns.row(int(rng.choice(rows))) if len(rows) else None
+
+
 SOURCE = RandomCases("spmm", problem, config, limit=70)
+SHARED_SLAB = RandomCases("spmm shared_slab", problem, slab_config, limit=70, sms=range(80, 1000))

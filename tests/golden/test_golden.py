@@ -349,6 +349,17 @@ GOLDEN = {
         "spmm 4096,16,4096 NN f32 pattern=even:nnz=65536",
         "family=row_split row_lanes=4 nonzero_groups=8 nonzeros_in_flight=4 vec_b=4",
     ),
+    "shared_slab_f16": (
+        "h200",
+        "spmm 2048,512,512 NN f16 pattern=even:nnz=65536",
+        "family=shared_slab vec_b=8",
+    ),
+    "shared_slab_tiles_f32": (
+        "h200",
+        "spmm 4096,132,4096 NN f32 pattern=even:nnz=65536 calls=1000",
+        "family=shared_slab slab_columns=32 tile_k=512 k_tiles=several tile_buffers=2 c_rows=128 block_warps=32"
+        " nonzeros_staged=64 vec_b=4",
+    ),
     "simt_batch": (
         "h200",
         "gemm 64,64,256 TN f32 batch=16",
@@ -356,7 +367,7 @@ GOLDEN = {
     ),
 }
 #: file of a preparation -> (golden of a plan that has it, its place in the plan)
-PREPARATIONS = {"prepare_work_list": ("row_split_parts", 0)}
+PREPARATIONS = {"prepare_work_list": ("row_split_parts", 0), "prepare_tile_starts": ("shared_slab_tiles_f32", 0)}
 NAMES = (*GOLDEN, *PREPARATIONS)
 
 

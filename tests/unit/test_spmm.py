@@ -15,9 +15,10 @@ from ptxgen.codegen.config.config import Columns, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, DtypeError, InputError, ShapeError
 from ptxgen.families.common.features import all_names, features
-from ptxgen.families.common.rules import legal
+from ptxgen.families.common.rules import first_violation, legal
 from ptxgen.families.common.space import candidates, families
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.spmm.problem import Spmm
@@ -77,12 +78,12 @@ def test_the_product_adds_duplicates() -> None:
     np.testing.assert_array_equal(product(p, arrays, slice(1, 2))[0], exact[1:])
 
 
-def test_one_family_computes_it() -> None:
+def test_families_compute_it() -> None:
     p = lower(P)
     assert p.needs == {"plus_times", "csr", "gathered_rows", "store_tile", "strided_output"}
     assert p.arrays == ("values", "B", "C", "indptr", "indices")
     assert set(p.arrays) == set(P.arrays)
-    assert [f.name for f in families(p, H200)] == ["row_split"]
+    assert [f.name for f in families(p, H200)] == ["row_split", "shared_slab"]
     with pytest.raises(
         ConfigError, match="family simt lacks sparse matrices in CSR that are not prepared and rows of B"
     ):
@@ -110,7 +111,7 @@ def test_rules(problem: Spmm, config: str, message: str) -> None:
 
 
 def test_candidates_are_the_legal_rows_of_a_plain_search() -> None:
-    for p in (P, Spmm(100, 33, 7), Spmm(9, 64, 9, dtype="f64")):
+    for p in (Spmm(64, 32, 5000, dtype="f16"), Spmm(100, 33, 5000), Spmm(9, 64, 5000, dtype="f64")):
         found = candidates(lower(p), H200)
         family = families(lower(p), H200)[0]
         every = Columns.product(dict(family.axes)).replace(family=family.code)
@@ -118,6 +119,56 @@ def test_candidates_are_the_legal_rows_of_a_plain_search() -> None:
         plain = legal(lower(p), every, H200) & (threads >= 64) & (threads <= 512)
         assert len(found) == plain.sum() > 20
         assert legal(lower(p), found.take(np.arange(len(found))), H200).all()
+
+
+SLAB = "family=shared_slab tile_k=64"
+PREPARED = replace(P, calls=150)
+
+
+@pytest.mark.parametrize(
+    ("problem", "config", "message"),
+    [
+        (replace(P, n=33, ldb=0, ldc=0), f"{SLAB} vec_b=2", "no wider than rows of B and C are aligned"),
+        (replace(P, compute="f16"), SLAB, "shared_slab multiplies f16, bf16, f32 and f64 from sm_80 on"),
+        (P, f"{SLAB} slab_columns=512", "slab_columns=512 must be a power of two from 32 to 256"),
+        (Spmm(8, 8, 8), f"{SLAB} slab_columns=256", "a warp reads at most 512 bytes of a row of a tile"),
+        (P, f"{SLAB} slab_columns=64 block_warps=1", "a thread copies at most one vector of a row"),
+        (P, f"{SLAB} slab_columns=32 nonzeros_in_flight=8", "no more than the share of 4 lanes of nonzeros_staged=32"),
+        (P, f"{SLAB} nonzeros_in_flight=1", "at least nonzeros_read=2"),
+        (Spmm(8, 8, 8, dtype="f64"), SLAB, "a lane reads at most 16 bytes of staged nonzeros, one in f64"),
+        (PREPARED, f"{SLAB} tile_buffers=2", "k_tiles=one has one tile"),
+        (P, f"{SLAB} k_tiles=several", "k_tiles=several needs a matrix that is prepared for at least 150 calls"),
+        (P, "family=shared_slab tile_k=47", "the tile must have all 48 rows of B"),
+        (P, "family=shared_slab tile_k=4096", "bytes of shared memory; h200 has 232448 a block"),
+        (replace(P, n=1 << 22, m=1, ldb=0, ldc=0), SLAB, "65536 slabs of slab_columns=64; a grid has at most 65535"),
+    ],
+)
+def test_rules_of_shared_slab(problem: Spmm, config: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        plan_for(problem, parse_config(config), H200)
+
+
+def test_shared_slab_needs_increasing_columns_in_several_tiles() -> None:
+    p = lower(PREPARED)
+    repeated = p.with_access("values", distinct=False)
+    for kind, allowed in ((p, True), (repeated, False)):
+        c = parse_config(f"{SLAB} k_tiles=several")
+        assert (first_violation(kind, c, H200) is None) == allowed
+        assert first_violation(kind, parse_config(SLAB), H200) is None
+
+
+@pytest.mark.parametrize(("k", "tiles"), [(48, {(64, 0)}), (500, {(512, 0)}), (5000, set())])
+def test_one_tile_has_all_rows_of_b_and_is_the_smallest(k: int, tiles: set[tuple[int, int]]) -> None:
+    def found(p: Spmm) -> set[tuple[int, int]]:
+        c = candidates(lower(p), H200)
+        rows = (c.take(np.array([i])) for i in np.flatnonzero(c.family == FAMILIES["shared_slab"].code))
+        return {(int(r.tile_k[0]), int(r.k_tiles[0])) for r in rows}
+
+    p = Spmm(64, 64, k, dtype="f16")
+    assert found(p) == tiles
+    several = found(replace(p, calls=150)) - tiles
+    assert all(tile_k < k and kind == 1 for tile_k, kind in several)
+    assert bool(several) == (k > 48)
 
 
 def test_the_choice_prefers_wide_accesses() -> None:
@@ -162,7 +213,10 @@ def test_commands(
     assert row["problem"]["key"] == "spmm 24,16,24 NN f16 pattern=even:nnz=90,seed=0"
     if name == "tune":
         with Database(tmp_path / "tuning.sqlite") as database:
-            assert {(m.outcome, m.config.family) for m in database.measurements()} == {("ok", "row_split")}
+            assert {(m.outcome, m.config.family) for m in database.measurements()} == {
+                ("ok", "row_split"),
+                ("ok", "shared_slab"),
+            }
             assert select(row_problem(row), device("emulated"), database)[0].origin == "winner"
 
 

@@ -1,0 +1,74 @@
+"""The candidate space of shared_slab kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ptxgen.codegen.config.axes import searched
+from ptxgen.codegen.config.config import Columns, Config
+from ptxgen.families.common.candidates import CandidateSpace, Ints, single_axis_changes, violations
+from ptxgen.families.shared_slab import axes
+from ptxgen.families.shared_slab.axes import ONE, SEVERAL
+from ptxgen.families.shared_slab.geometry import VECTOR
+from ptxgen.families.shared_slab.rules import widest
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.problem.device import Device
+
+WARP_ROWS = 8  #: most rows of C per warp
+LEAST_BYTES = 48 << 10  #: least bytes of one of several tiles
+LEAST_WARPS = 16  #: least warps of a block that copies several tiles
+
+
+class SharedSlabSpace(CandidateSpace):
+    name = "shared_slab"
+    axes, class_axes = searched(axes.AXES), {}
+    tile = ("slab_columns", "tile_k", "k_tiles", "c_rows", "block_warps", "vec_b")
+    fixed = ("shared_slab_types",)
+    tile_rules = ("axis", "range", "threads")
+    extent_rules = ("range", "shared_slab_k", "shared_slab_grid")
+
+    def neutral(self, p: KernelProblem) -> KernelProblem:
+        plain = super().neutral(p)
+        for name in "BC":
+            plain = plain.with_access(name, rows=1, columns=1, ld=1, aligned=1)
+        return plain
+
+    def tiles(self, p: KernelProblem) -> Columns:
+        values = {n: self.axes[n] for n in self.tile} | {"vec_b": (widest(p),)}
+        return Columns.product(values).replace(family=self.code)
+
+    def shapes(self, p: KernelProblem) -> Columns:
+        c = self.tiles(p)
+        filled = (c.c_rows >= c.block_warps) & (c.c_rows <= WARP_ROWS * c.block_warps)
+        bytes_tile = c.tile_k * c.slab_columns * p.element.bytes
+        large = (c.k_tiles == ONE) | (bytes_tile >= LEAST_BYTES) & (c.block_warps >= LEAST_WARPS)
+        return c.take(np.flatnonzero(filled & large))
+
+    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
+        lists = [[{n: i} for i in self.axes[n]] for n in ("tile_buffers", "nonzeros_in_flight", "nonzeros_staged")]
+        return [*lists, [{"nonzeros_read": VECTOR // (2 * p.accumulator.bytes)}]]
+
+    def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
+        """Of the tiles that have all rows of B, the smallest one is a candidate; of several tiles, there are two or
+        more."""
+        c = tiles.replace(family=self.code)
+        found = violations(self, p, c, d, self.extent_rules)
+        fits = [k for k in self.axes["tile_k"] if k >= p.extents.k]
+        useless = (c.k_tiles == ONE) & (c.tile_k != min(fits, default=0)) | (c.k_tiles == SEVERAL) & (
+            c.tile_k >= p.extents.k
+        )
+        found[(found < 0) & useless] = -2
+        return c, found
+
+    def canonical(self, p: KernelProblem, c: Columns) -> Columns:
+        return c
+
+    def changes(self, p: KernelProblem, d: Device, config: Config) -> Iterator[dict[str, int]]:
+        yield from single_axis_changes(self)
+        for a, b in ((1, 4), (4, 1)):
+            yield {"slab_columns": config.slab_columns * a // 2, "tile_k": config.tile_k * b // 2}
+
+    def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
+        return [config.replace(**changes)]

@@ -1,0 +1,45 @@
+"""The family shared_slab: products of sparse matrices in CSR with a slab of B in shared memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ptxgen.codegen.config.config import Config
+from ptxgen.families.registry import Family
+from ptxgen.families.shared_slab import axes, perf_model, rules
+from ptxgen.families.shared_slab.candidates import SharedSlabSpace
+from ptxgen.families.shared_slab.geometry import geometry
+from ptxgen.lowering.kernel_problem import KernelProblem
+
+if TYPE_CHECKING:
+    from ptxgen.codegen.plan import Plan
+
+
+def _plan(p: KernelProblem, c: Config) -> type[Plan]:
+    from ptxgen.families.shared_slab.plan import SharedSlabPlan
+
+    return SharedSlabPlan
+
+
+FAMILY = Family(
+    name="shared_slab",
+    axes=axes.AXES,
+    geometry=geometry,
+    rules=rules.RULES,
+    candidates=SharedSlabSpace(),
+    model=perf_model,
+    plan=_plan,
+    provides=frozenset(
+        (
+            "plus_times",
+            "csr",
+            "prepared_csr",
+            "repeated_columns",
+            "nonfinite",
+            "gathered_rows",
+            "store_tile",
+            "strided_output",
+        )
+    ),
+    scope="products of a sparse matrix in CSR and a row-major matrix",
+)

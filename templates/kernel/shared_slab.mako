@@ -1,0 +1,418 @@
+## Products of a sparse matrix in CSR: a block copies tiles of a slab of columns of B to shared memory; each warp
+## multiplies rows of A by them, whose nonzeros it stages in shared memory.
+<%inherit file="base.mako"/>\
+<%namespace name="ptx" file="/ptx/banner.mako"/>\
+<%namespace name="convert" file="/ptx/convert.mako"/>\
+<%
+    x, copy, op = plan.mainloop, plan.copy, plan.arithmetic
+    bounds = "tile_starts" if x.several else "indptr"
+%>\
+    .reg .b64 %indptr, %indices, %values, %B, %C, %ptr_index, %ptr_value, %ptr_bounds, %ptr_c;
+    .reg .b64 %from_b, %from_c, %copy_pitch, %offset64;
+    .reg .b32 %M, %N, %K, %ldb, %ldc, %thread, %lane, %warp, %first_row, %rows, %row, %next_row, %tmp0;
+    .reg .b32 %smem, %tile_at, %next_tile_at, %copy_to, %copy_row, %copy_bytes, %tile_row, %row_base;
+    .reg .b32 %begin, %end, %next_begin, %next_end, %left, %nonzero, %rounds, %zeros, %index<${x.chunks}>, %stage_to, %staged, %from_staged;
+    .reg .b32 %lane_bytes, %column, %place_staged<${x.chunks}>;
+    .reg .${x.scalar} %loaded_value<${x.chunks}>;
+    .reg .pred %p, %inside, %more, %reads_c, %multiplies, %has_row, %has_next, %copies<${copy.unrolled}>;
+    .reg .pred %upper<${max(len(x.exchanges), 1)}>, %stores<${x.kept // x.vec_c}>;
+    .reg .${op.type} %alpha, %beta, %value_staged<${x.chunks}>;
+% if x.sum_bytes == 8:
+    .reg .b32 %half_low, %half_high;
+% endif
+% if x.several:
+    .reg .b64 %tile_starts;
+    .reg .b32 %tiles, %tile, %next_tile, %pitch, %sums_at, %ptr_sums;
+    .reg .pred %first_tile, %last_tile;
+% endif
+
+% for name in plan.problem.arrays:
+    ld.param.u64 %${name}, [${name}];  cvta.to.global.u64 %${name}, %${name};
+% endfor
+    ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
+    ld.param.${op.type} %alpha, [alpha];  ld.param.${op.type} %beta, [beta];
+    setp.neu.${op.type} %multiplies, %alpha, ${op.zero};
+    @!%multiplies mov.b32 %K, 0; // A and B are not read
+% if x.several:
+    ld.param.u64 %tile_starts, [tile_starts];  cvta.to.global.u64 %tile_starts, %tile_starts;
+    ld.param.u32 %tiles, [tiles];
+    add.u32 %pitch, %tiles, 1;
+    @!%multiplies mov.b32 %tiles, 1;
+% endif
+${ptx.banner("thread to rows of C, and to columns of the slab")}\
+    mov.u32 %smem, smem;
+    mov.u32 %thread, %tid.x;
+    shr.u32 %warp, %thread, 5;
+    and.b32 %lane, %thread, 31;
+    mov.u32 %first_row, %ctaid.x;
+    mul.lo.u32 %first_row, %first_row, ${x.c_rows};
+    sub.u32 %rows, %M, %first_row;
+    min.u32 %rows, %rows, ${x.c_rows};
+    mov.u32 %column, %ctaid.y;
+    mul.lo.u32 %column, %column, ${x.slab};
+    and.b32 %lane_bytes, %lane, ${x.lanes - 1};
+    shl.b32 %lane_bytes, %lane_bytes, 4;
+    mad.lo.u32 %stage_to, %warp, ${x.chunk * x.staged}, %smem;
+    mad.lo.u32 %stage_to, %lane, ${x.staged}, %stage_to;
+    add.u32 %stage_to, %stage_to, ${x.staged_at};
+    shr.u32 %tmp0, %lane, ${x.lanes.bit_length() - 1};
+    mad.lo.u32 %staged, %warp, ${x.chunk * x.staged}, %smem;
+    mad.lo.u32 %staged, %tmp0, ${x.read * x.staged}, %staged;
+    add.u32 %staged, %staged, ${x.staged_at};
+    add.u32 %zeros, %smem, ${x.zeros_at};
+% for n, (distance, _) in enumerate(x.exchanges):
+    and.b32 %row, %lane, ${distance};
+    setp.ne.u32 %upper${n}, %row, 0;
+% endfor
+    mul.lo.u32 %tmp0, %tmp0, ${x.kept};
+    and.b32 %row, %lane, ${x.lanes - 1};
+    mad.lo.u32 %tmp0, %row, ${x.elements}, %tmp0;
+    add.u32 %tmp0, %tmp0, %column;
+    mad.wide.u32 %from_c, %tmp0, ${x.size}, %C;
+% for v in range(x.kept // x.vec_c):
+    sub.u32 %row, %N, ${v * x.vec_c};
+    setp.lt.s32 %stores${v}, %tmp0, %row;
+% endfor
+    setp.neu.${op.type} %reads_c, %beta, ${op.zero};
+% if x.several:
+    mad.lo.u32 %sums_at, %lane, ${x.kept * x.sum_bytes}, %smem;
+    add.u32 %sums_at, %sums_at, ${x.sums_at};
+% endif
+${ptx.banner("thread to the elements of a tile that it copies: columns after the last are zeros")}\
+    and.b32 %tmp0, %thread, ${copy.threads_row - 1};
+    shr.u32 %copy_row, %thread, ${copy.threads_row.bit_length() - 1};
+    mul.lo.u32 %copy_to, %tmp0, ${copy.bytes};
+    mad.lo.u32 %copy_to, %copy_row, ${x.row_bytes}, %copy_to;
+    mad.lo.u32 %tmp0, %tmp0, ${copy.bytes // x.size}, %column;
+    setp.lt.u32 %inside, %tmp0, %N;
+    selp.b32 %tmp0, %tmp0, %column, %inside;
+    selp.b32 %copy_bytes, ${copy.bytes}, 0, %inside;
+    mul.wide.u32 %offset64, %copy_row, %ldb;
+    cvt.u64.u32 %from_b, %tmp0;
+    add.u64 %from_b, %from_b, %offset64;
+    mad.lo.u64 %from_b, %from_b, ${x.size}, %B;
+    mul.wide.u32 %copy_pitch, %ldb, ${copy.rows * x.size};
+    setp.lt.u32 %p, %thread, ${x.lanes};
+    mad.lo.u32 %tmp0, %thread, 16, %zeros;
+    mov.b32 %row, 0;
+    @%p st.shared.v4.b32 [%tmp0], {%row, %row, %row, %row};
+${ptx.banner("the first two rows of the warp, and the first nonzeros of the first one")}\
+    setp.lt.u32 %has_row, %warp, %rows;
+    mov.b32 %next_row, %warp;
+% if x.several:
+    mov.b32 %tile, 0;
+    mov.b32 %next_tile, 0;
+    @!%has_row mov.b32 %next_tile, %tiles;
+% endif
+${load_bounds()}\
+${copy_tile("%smem", "0")}\
+    mov.b32 %nonzero, %next_begin;
+    mov.b32 %end, %next_end;
+${load_nonzeros()}\
+${load_bounds()}\
+    mov.b32 %tile_at, %smem;
+    mov.b32 %row_base, %smem;
+% if x.several:
+    mov.b32 %tile_row, 0;
+TILE_LOOP:
+% endif
+${ptx.banner("wait for the tile, and for all warps")}\
+% if copy.asynchronous:
+    cp.async.wait_group 0;
+% endif
+    bar.sync 0;
+% if x.several:
+    setp.eq.u32 %first_tile, %tile, 0;
+    add.u32 %tile, %tile, 1;
+    setp.eq.u32 %last_tile, %tile, %tiles;
+% endif
+% if x.buffers == 2:
+    add.u32 %tile_row, %tile_row, ${x.tile_k};
+    add.u32 %tmp0, %smem, %smem;
+    add.u32 %tmp0, %tmp0, ${x.tile_bytes};
+    sub.u32 %next_tile_at, %tmp0, %tile_at;
+    @%last_tile bra.uni COPIED;
+${copy_tile("%next_tile_at", "%tile_row")}\
+COPIED:
+% endif
+${ptx.banner("loop over the rows of the warp")}\
+    @!%has_row bra.uni ROWS_DONE;
+    mov.b32 %row, %warp;
+    .pragma "nounroll";
+ROW_LOOP:
+% for name in x.sums.all:
+    mov.${op.type} ${name}, ${op.zero};
+% endfor
+${ptx.banner(f"{x.chunk} nonzeros: addresses in the tile and values to shared memory; those after the last multiply zeros")}\
+    .pragma "nounroll";
+NONZERO_LOOP:
+    sub.u32 %left, %end, %nonzero;
+% for i in range(x.chunks):
+    add.u32 %tmp0, %lane, ${32 * i};
+    setp.lt.u32 %inside, %tmp0, %left;
+    mov.b32 %place_staged${i}, %zeros;
+    mov.${op.type} %value_staged${i}, ${op.zero};
+    @%inside mad.lo.u32 %place_staged${i}, %index${i}, ${x.row_bytes}, %row_base;
+% if x.converts:
+${convert.widen(x.kind, f"%value_staged{i}", f"%loaded_value{i}", "@%inside ")}\
+% else:
+    @%inside mov.${op.type} %value_staged${i}, %loaded_value${i};
+% endif
+% endfor
+    bar.warp.sync 0xffffffff;
+% for i in range(x.chunks):
+% if x.sum_bytes == 8:
+    st.shared.f64 [%stage_to+${32 * i * x.staged}], %value_staged${i};
+    st.shared.b32 [%stage_to+${32 * i * x.staged + 8}], %place_staged${i};
+% else:
+    st.shared.v2.b32 [%stage_to+${32 * i * x.staged}], {%place_staged${i}, %value_staged${i}};
+% endif
+% endfor
+    bar.warp.sync 0xffffffff;
+${ptx.banner("the next nonzeros of the row, or of the next row")}\
+    setp.gt.u32 %more, %left, ${x.chunk};
+    add.u32 %nonzero, %nonzero, ${x.chunk};
+    @!%more mov.b32 %nonzero, %next_begin;
+    @!%more mov.b32 %end, %next_end;
+${load_nonzeros()}\
+${ptx.banner(f"products, {x.depths[0]} nonzeros of each group at once")}\
+    min.u32 %left, %left, ${x.chunk};
+    add.u32 %rounds, %left, ${x.groups * x.read - 1};
+    shr.u32 %rounds, %rounds, ${(x.groups * x.read).bit_length() - 1};
+% if x.read > 1:
+    shl.b32 %rounds, %rounds, ${x.read.bit_length() - 1};
+% endif
+    mov.b32 %from_staged, %staged;
+    setp.lt.u32 %p, %rounds, ${x.depths[0]};
+    @%p bra.uni REMAINDER;
+    .pragma "nounroll";
+PRODUCT_LOOP:
+${multiply(x.depths[0])}\
+    sub.u32 %rounds, %rounds, ${x.depths[0]};
+    setp.ge.u32 %p, %rounds, ${x.depths[0]};
+    @%p bra.uni PRODUCT_LOOP;
+REMAINDER:
+% if len(x.depths) > 1:
+    setp.eq.u32 %p, %rounds, 0;
+    @%p bra.uni NONZEROS_DONE;
+% endif
+% for n in x.depths[1:]:
+    and.b32 %tmp0, %rounds, ${n};
+    setp.eq.u32 %p, %tmp0, 0;
+    @%p bra.uni AFTER_${n};
+${multiply(n)}\
+AFTER_${n}:
+% endfor
+NONZEROS_DONE:
+    @%more bra.uni NONZERO_LOOP;
+${load_bounds()}\
+% if x.exchanges:
+${ptx.banner("the sums of the groups: each lane keeps half of its columns, and adds those of another lane")}\
+% endif
+% for n, (distance, kept) in enumerate(x.exchanges):
+% for i in range(kept):
+    selp.${x.shuffled} ${x.moved[i]}, ${x.sums[i]}, ${x.sums[i + kept]}, %upper${n};
+    selp.${x.shuffled} ${x.sums[i]}, ${x.sums[i + kept]}, ${x.sums[i]}, %upper${n};
+% endfor
+% for i in range(kept):
+% if x.sum_bytes == 8:
+    mov.b64 {%half_low, %half_high}, ${x.moved[i]};
+    shfl.sync.bfly.b32 %half_low, %half_low, ${distance}, 31, 0xffffffff;
+    shfl.sync.bfly.b32 %half_high, %half_high, ${distance}, 31, 0xffffffff;
+    mov.b64 ${x.moved[i]}, {%half_low, %half_high};
+% else:
+    shfl.sync.bfly.b32 ${x.moved[i]}, ${x.moved[i]}, ${distance}, 31, 0xffffffff;
+% endif
+% endfor
+% for i in range(kept):
+    ${op.add} ${x.sums[i]}, ${x.sums[i]}, ${x.moved[i]};
+% endfor
+% endfor
+% if x.several:
+${ptx.banner("sums of the tiles before")}\
+    mad.lo.u32 %ptr_sums, %row, ${x.slab * x.sum_bytes}, %sums_at;
+    @%first_tile bra.uni SUMMED;
+% for i in range(0, x.kept, x.kept_vector):
+    ld.shared.${x.kept_access} ${x.before.vector(i, n=x.kept_vector)}, [%ptr_sums+${i * x.sum_bytes}];
+% endfor
+% for i in range(x.kept):
+    ${op.add} ${x.sums[i]}, ${x.before[i]}, ${x.sums[i]};
+% endfor
+SUMMED:
+    @%last_tile bra.uni STORE;
+% for i in range(0, x.kept, x.kept_vector):
+    st.shared.${x.kept_access} [%ptr_sums+${i * x.sum_bytes}], ${x.sums.vector(i, n=x.kept_vector)};
+% endfor
+    bra.uni STORED;
+STORE:
+% endif
+${ptx.banner("epilogue: C = alpha * sums + beta * C")}\
+    add.u32 %tmp0, %row, %first_row;
+    mul.wide.u32 %ptr_c, %tmp0, %ldc;
+    mad.lo.u64 %ptr_c, %ptr_c, ${x.size}, %from_c;
+% for i in range(x.kept):
+    ${op.mul} ${x.sums[i]}, ${x.sums[i]}, %alpha;
+% endfor
+% for v in range(x.kept // x.vec_c):
+<% sums = [x.sums[v * x.vec_c + i] for i in range(x.vec_c)] %>\
+    @!%stores${v} bra STORED;
+    @!%reads_c bra.uni STORE_${v};
+    ld.global.${x.access_c} ${x.c_vector.vector(0, n=x.packed)}, [%ptr_c+${v * x.vec_c * x.size}];
+% if x.converts and x.vec_c == 1:
+${convert.widen(x.kind, x.wide[0], x.c_vector[0])}\
+% elif x.converts:
+% for i in range(0, x.vec_c, 2):
+${convert.widen_pair(x.kind, x.wide[i], x.wide[i + 1], x.c_vector[i // 2], x.half.all)}\
+% endfor
+% endif
+% for i, name in enumerate(sums):
+    ${op.fma} ${name}, ${x.wide[i] if x.converts else x.c_vector[i]}, %beta, ${name};
+% endfor
+STORE_${v}:
+% if x.converts and x.vec_c == 1:
+    cvt.rn.${x.kind}.${op.type} ${x.c_vector[0]}, ${sums[0]};
+% elif x.converts:
+% for i in range(0, x.vec_c, 2):
+    cvt.rn.${x.kind}.${op.type} ${x.half[0]}, ${sums[i]};
+    cvt.rn.${x.kind}.${op.type} ${x.half[1]}, ${sums[i + 1]};
+    mov.b32 ${x.c_vector[i // 2]}, {${x.half[0]}, ${x.half[1]}};
+% endfor
+% endif
+    st.global.${x.access_c} [%ptr_c+${v * x.vec_c * x.size}], ${x.c_vector.vector(0, n=x.packed) if x.converts else operand_list(sums)};
+% endfor
+STORED:
+    add.u32 %row, %row, ${x.warps};
+    setp.lt.u32 %p, %row, %rows;
+    @%p bra.uni ROW_LOOP;
+ROWS_DONE:
+% if x.several:
+${ptx.banner("the next tile" if x.buffers == 2 else "the next tile: wait for all warps to have read this one")}\
+    @%last_tile bra.uni DONE;
+% if x.buffers == 2:
+    mov.b32 %tile_at, %next_tile_at;
+% else:
+    bar.sync 0;
+    add.u32 %tile_row, %tile_row, ${x.tile_k};
+${copy_tile("%smem", "%tile_row")}\
+% endif
+    mul.lo.u32 %tmp0, %tile_row, ${x.row_bytes};
+    sub.u32 %row_base, %tile_at, %tmp0;
+    bra.uni TILE_LOOP;
+DONE:
+% endif
+<%def name="after_entry()"></%def>\
+
+## The first nonzero and the end of the next row, or of the warp's first row in the next tile; of none, an empty range.
+<%def name="load_bounds()">
+<% x = plan.mainloop %>\
+    mov.b32 %next_begin, 0;
+    mov.b32 %next_end, 0;
+    add.u32 %tmp0, %first_row, %next_row;
+% if x.several:
+    setp.lt.and.u32 %has_next, %next_tile, %tiles, %multiplies;
+    mul.wide.u32 %offset64, %tmp0, %pitch;
+    cvt.u64.u32 %ptr_bounds, %next_tile;
+    add.u64 %ptr_bounds, %ptr_bounds, %offset64;
+    mad.lo.u64 %ptr_bounds, %ptr_bounds, 4, %tile_starts;
+    @%has_next ld.global.nc.u32 %next_begin, [%ptr_bounds];
+    @%has_next ld.global.nc.u32 %next_end, [%ptr_bounds+4];
+    add.u32 %next_row, %next_row, ${x.warps};
+    setp.ge.u32 %p, %next_row, %rows;
+    @%p mov.b32 %next_row, %warp;
+    @%p add.u32 %next_tile, %next_tile, 1;
+% else:
+    setp.lt.and.u32 %has_next, %next_row, %rows, %multiplies;
+    mad.wide.u32 %ptr_bounds, %tmp0, 4, %indptr;
+    @%has_next ld.global.nc.u32 %next_begin, [%ptr_bounds];
+    @%has_next ld.global.nc.u32 %next_end, [%ptr_bounds+4];
+    add.u32 %next_row, %next_row, ${x.warps};
+% endif
+</%def>
+
+## Column indices and values, from the first nonzero that is not staged.
+<%def name="load_nonzeros()">
+<% x = plan.mainloop %>\
+    add.u32 %tmp0, %nonzero, %lane;
+    mad.wide.u32 %ptr_index, %tmp0, 4, %indices;
+    mad.wide.u32 %ptr_value, %tmp0, ${x.size}, %values;
+% for i in range(x.chunks):
+    setp.lt.u32 %inside, %tmp0, %end;
+    @%inside ld.global.nc.u32 %index${i}, [%ptr_index+${128 * i}];
+    @%inside ld.global.nc.${x.scalar} %loaded_value${i}, [%ptr_value+${32 * i * x.size}];
+% if i + 1 < x.chunks:
+    add.u32 %tmp0, %tmp0, 32;
+% endif
+% endfor
+</%def>
+
+## Copies rows of B from the row ``first`` on to the tile at ``to``.
+<%def name="copy_tile(to, first)">
+<% x, copy = plan.mainloop, plan.copy %>\
+    {
+    .reg .b64 %ptr_copy;
+    .reg .b32 %copied_to, %rows_left, %tile_left;
+    sub.u32 %tile_left, %K, ${first};
+    min.u32 %tile_left, %tile_left, ${x.tile_k};
+    sub.s32 %rows_left, %tile_left, %copy_row;
+    add.u32 %copied_to, %copy_to, ${to};
+    mul.wide.u32 %ptr_copy, %ldb, ${first};
+    mad.lo.u64 %ptr_copy, %ptr_copy, ${x.size}, %from_b;
+% if copy.iterations > 1:
+    .pragma "nounroll";
+COPY_LOOP:
+% endif
+% for u in range(copy.unrolled):
+    setp.gt.s32 %copies${u}, %rows_left, ${u * copy.rows};
+% if copy.asynchronous:
+    @%copies${u} cp.async.${"cg" if copy.bytes == 16 else "ca"}.shared.global [%copied_to+${u * copy.rows * x.row_bytes}], [%ptr_copy], ${copy.bytes}, %copy_bytes;
+% else:
+    mov.b16 ${copy.loaded[u]}, 0;
+    @%copies${u} ld.global.nc.b16 ${copy.loaded[u]}, [%ptr_copy];
+% endif
+    add.u64 %ptr_copy, %ptr_copy, %copy_pitch;
+% endfor
+% if not copy.asynchronous:
+% for u in range(copy.unrolled):
+    @%copies${u} st.shared.b16 [%copied_to+${u * copy.rows * x.row_bytes}], ${copy.loaded[u]};
+% endfor
+% endif
+% if copy.iterations > 1:
+    add.u32 %copied_to, %copied_to, ${copy.unrolled * copy.rows * x.row_bytes};
+    sub.s32 %rows_left, %rows_left, ${copy.unrolled * copy.rows};
+    sub.s32 %tile_left, %tile_left, ${copy.unrolled * copy.rows};
+    setp.gt.s32 %p, %tile_left, 0;
+    @%p bra.uni COPY_LOOP;
+% endif
+% if copy.asynchronous:
+    cp.async.commit_group;
+% endif
+    }
+</%def>
+
+## The next n nonzeros of each group: their places and values, then the rows of the tile, then the products in order.
+<%def name="multiply(n)">
+<% x, op = plan.mainloop, plan.arithmetic %>\
+% for q in range(0, n, x.read):
+% if x.sum_bytes == 8:
+    ld.shared.f64 ${x.value[q]}, [%from_staged+${q * x.groups * x.staged}];
+    ld.shared.b32 ${x.place[q]}, [%from_staged+${q * x.groups * x.staged + 8}];
+% else:
+    ld.shared.v${2 * x.read}.b32 ${operand_list([r for i in range(x.read) for r in (x.place[q + i], x.value[q + i])])}, [%from_staged+${q * x.groups * x.staged}];
+% endif
+% endfor
+% for q in range(n):
+    add.u32 ${x.place[q]}, ${x.place[q]}, %lane_bytes;
+    ld.shared.${x.access} ${x.loaded.vector(q, 0, n=x.words)}, [${x.place[q]}];
+% endfor
+    add.u32 %from_staged, %from_staged, ${n * x.groups * x.staged};
+% for q in range(n):
+% if x.converts:
+% for i in range(x.words):
+${convert.widen_pair(x.kind, x.wide[2 * i], x.wide[2 * i + 1], x.loaded[q, i], x.half.all)}\
+% endfor
+% endif
+% for i in range(x.elements):
+    ${op.fma} ${x.sums[i]}, ${x.value[q]}, ${x.wide[i] if x.converts else x.loaded[q, i]}, ${x.sums[i]};
+% endfor
+% endfor
+</%def>
