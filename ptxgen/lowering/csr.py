@@ -52,13 +52,16 @@ class GatheredRows(MatrixAccess):
 @dataclass(frozen=True)
 class SparseExtents(Extents):
     """The extents of a product of a sparse matrix of M rows and K columns and a matrix of N columns. ``nnz``: nonzeros;
-    ``longest``: those of the longest row."""
+    ``longest``: those of the longest row; ``vectors``: 8×1 vectors that have a nonzero, estimated; ``longest_window``:
+    nonzeros of the largest window of 8 rows."""
 
     m: Any
     n: Any
     k: Any
     nnz: Any
     longest: Any
+    vectors: Any = 1
+    longest_window: Any = 1
 
     @property
     def results(self) -> Any:

@@ -360,6 +360,16 @@ GOLDEN = {
         "family=shared_slab slab_columns=32 tile_k=512 k_tiles=several tile_buffers=2 c_rows=128 block_warps=32"
         " nonzeros_staged=64 vec_b=4",
     ),
+    "vector_mma_f16": (
+        "h200",
+        "spmm 4096,512,4096 NN f16 pattern=bernoulli:density=0.01 calls=1000",
+        "family=vector_mma blocks_in_flight=2 vec_b=8",
+    ),
+    "vector_mma_tf32": (
+        "h200",
+        "spmm 4096,33,4096 NN f32 compute=tf32 pattern=bernoulli:density=0.01 calls=1000",
+        "family=vector_mma lane_vectors=2 blocks_in_flight=4",
+    ),
     "simt_batch": (
         "h200",
         "gemm 64,64,256 TN f32 batch=16",
@@ -367,7 +377,12 @@ GOLDEN = {
     ),
 }
 #: file of a preparation -> (golden of a plan that has it, its place in the plan)
-PREPARATIONS = {"prepare_work_list": ("row_split_parts", 0), "prepare_tile_starts": ("shared_slab_tiles_f32", 0)}
+PREPARATIONS = {
+    "prepare_work_list": ("row_split_parts", 0),
+    "prepare_tile_starts": ("shared_slab_tiles_f32", 0),
+    "prepare_row_windows": ("vector_mma_f16", 0),
+    "prepare_row_windows_tf32": ("vector_mma_tf32", 0),
+}
 NAMES = (*GOLDEN, *PREPARATIONS)
 
 

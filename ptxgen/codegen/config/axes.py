@@ -181,6 +181,7 @@ COMMON = {
         ),
         Axis("min_ctas_per_sm", 1, "blocks per multiprocessor for which registers are limited", refined=True, least=1),
         switch("stream_k", _STREAM_K, feature=False),
+        Axis("lane_vectors", 1, "vectors of a row of B per lane", feature=False),
         Axis("operand_path_a", 0, _PATH.format("A"), words=_PATHS, feature=False),
         Axis("operand_path_b", 0, "the same for B", words=_PATHS, feature=False),
         Axis("pdl", 0, _PDL, words=("off", "on_exit", "on_start", "within_launch"), feature=False),

@@ -37,7 +37,7 @@ AXES = (
         power_of_two=True,
         feature=False,
     ),
-    Axis("lane_vectors", 1, "vectors of a row of B per lane", (1, 2, 4), least=1, most=8, feature=False),
+    common("lane_vectors", (1, 2, 4), least=1, most=8),
     Axis(
         "nonzero_groups",
         1,

@@ -17,7 +17,7 @@ def lower_spmm(p: Spmm) -> KernelProblem:
     c = strided(p.m, p.n, p.ldc, 0, p.aligned_c, True, size)
     return KernelProblem(
         f"spmm_{p.dtype}",
-        SparseExtents(p.m, p.n, p.k, p.nnz, p.reduction),
+        SparseExtents(p.m, p.n, p.k, p.nnz, p.reduction, _vectors(p), p.statistics.longest_window),
         (Operand("values", p.dtype, Csr(p.calls, nonfinite=p.exact_nonfinite)), Operand("B", p.dtype, b)),
         (Operand("C", p.out, c),),
         p.compute,
@@ -25,3 +25,8 @@ def lower_spmm(p: Spmm) -> KernelProblem:
         deterministic=p.deterministic,
         moved=p.bytes,
     )
+
+
+def _vectors(p: Spmm) -> int:
+    """The 8×1 vectors of A that have a nonzero, estimated from samples."""
+    return round(p.nnz / max(p.statistics.vector_nonzeros, 1.0))

@@ -1,0 +1,222 @@
+"""The plan of a vector_mma kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.parts.parameters import KernelParameters, Parameters, given
+from ptxgen.codegen.parts.part import Part
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.preparation import Preparation
+from ptxgen.codegen.registers import Tile, braces, width
+from ptxgen.codegen.source import Launch, Step
+from ptxgen.codegen.vectorized import ceil_div
+from ptxgen.families.common.matrix_instructions import Instruction, instruction
+from ptxgen.families.vector_mma.geometry import GROUPS, WINDOW, VectorMmaGeometry
+from ptxgen.families.vector_mma.row_windows import ABSENT, WORD, RowWindows
+from ptxgen.lowering.kernel_problem import KernelProblem
+
+
+@dataclass(frozen=True)
+class WindowSlabs:
+    """A block has adjacent row windows of C, one for each warp, and a slab of columns."""
+
+    grid_text: str = "(blocks of row windows, slabs of columns, 1)"
+
+
+@dataclass(frozen=True)
+class VectorMmaParameters(KernelParameters):
+    arithmetic: Arithmetic
+
+    @property
+    def declared(self) -> list[Parameters]:
+        return [
+            given("u64", "window_starts", "window_columns", "window_values", "B", "C"),
+            Parameters("u32", ("M", "N"), lambda p: (p.extents.m, p.extents.n)),
+            Parameters("u32", ("ldb", "ldc"), lambda p: (p.operand(name).access.ld for name in "BC")),
+            given(self.arithmetic.type, "alpha", "beta"),
+        ]
+
+
+@dataclass(frozen=True)
+class WindowLoop(Part):
+    """The loop over the blocks of a row window, ``depths[0]`` at once; the rest in ``depths[1:]``, in the same order.
+
+    The left operand of an MMA instruction is a pair of columns of each group of lanes, of the rows of B that the
+    vectors of a block select; the right operand is the block. Lane 4 g + t loads columns of group g, of the rows of its
+    ``rows`` vectors; its sums are of the rows 2 t and 2 t + 1 of the window.
+
+    ``vec``: elements of a vector of a row of B, ``vectors`` of a lane; ``size``: bytes of an element; ``access``,
+    ``packed``: type and registers of such a vector in memory.
+    """
+
+    kind: str
+    instruction: Instruction
+    windows: int
+    rows: int
+    vec: int
+    vectors: int
+    size: int
+    depths: tuple[int, ...]
+    slab: int
+    block_bytes: int
+    sums: Tile
+    loaded: Tile
+    column: Tile
+    value: Tile
+    left: Tile
+    wide: Tile
+    half: Tile
+    from_b: Tile
+    access: str
+    packed: int
+
+    @classmethod
+    def of(cls, p: KernelProblem, c: Config, g: VectorMmaGeometry, windows: RowWindows) -> WindowLoop:
+        half = p.element.bytes == 2
+        pairs = half and c.vec_b > 1
+        packed = c.vec_b // 2 if pairs else c.vec_b
+        register = "b16" if half and not pairs else "b32"
+        depth, rows = c.blocks_in_flight, windows.lane_places
+        return cls(
+            p.dtype,
+            instruction(p),
+            c.block_windows,
+            rows,
+            c.vec_b,
+            c.lane_vectors,
+            p.element.bytes,
+            tuple(depth >> i for i in range(depth.bit_length())),
+            int(g.slab),
+            windows.block_bytes,
+            Tile("sum", "f32", (int(g.elements) // 2, 4)),
+            Tile("loaded", register, (depth, rows, c.lane_vectors, packed)),
+            Tile("vector", "b32", (depth, rows)),
+            Tile("value", "b32", (depth, 2)),
+            Tile("left", "b32", (4,)),
+            Tile("wide", "f32", (c.vec_b,)),
+            Tile("half", "b16", (2,)),
+            Tile("ptr_b", "b64", (c.lane_vectors,)),
+            width(packed, register),
+            packed,
+        )
+
+    absent = ABSENT
+    window_rows = WINDOW
+    groups = GROUPS
+
+    @property
+    def depth(self) -> int:
+        """Vectors of a block."""
+        return self.instruction.k
+
+    @property
+    def column_bytes(self) -> int:
+        """Bytes of the columns of a block."""
+        return self.depth * WORD
+
+    @property
+    def converts(self) -> bool:
+        """True if elements are converted to the type of sums."""
+        return self.size == 2
+
+    @property
+    def pairs(self) -> range:
+        """Pairs of elements of a lane, one for each MMA instruction of a block."""
+        return range(self.vec * self.vectors // 2)
+
+    def element(self, block: int, row: int, e: int) -> str:
+        """The register with element ``e`` of a row of B."""
+        at = e % self.vec // (2 if self.packed < self.vec else 1)
+        return self.loaded[block, row, e // self.vec, at]
+
+    def sum(self, row: int, e: int) -> str:
+        """The sum of element ``e`` of row 2 t + ``row`` of the window."""
+        return self.sums[e // 2, e % 2 * 2 + row]
+
+    def fragment(self, block: int, pair: int) -> list[str]:
+        """The instructions that compose the left operand from the loaded elements of a pair."""
+        if not self.converts:
+            return [
+                f"cvt.rna.tf32.f32 {self.left[2 * row + i]}, {self.element(block, row, 2 * pair + i)};"
+                for row in range(2)
+                for i in range(2)
+            ]
+        lines = []
+        for n in range(4):
+            low, high = (self.element(block, n // 2 * 2 + i, 2 * pair + n % 2) for i in range(2))
+            if self.vec > 1:
+                lines.append(f"prmt.b32 {self.left[n]}, {low}, {high}, {('0x5410', '0x7632')[n % 2]};")
+            else:
+                lines.append(f"mov.b32 {self.left[n]}, {{{low}, {high}}};")
+        return lines
+
+    def product(self, block: int, pair: int) -> str:
+        """The MMA instruction of a pair of elements."""
+        sums = braces([self.sums[pair, i] for i in range(4)])
+        left, right = braces(self.left.all), self.value.vector(block, 0, n=2)
+        return f"{self.instruction.name} {sums}, {left}, {right}, {sums};"
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        rows = [
+            (self.sums, "sums, 2 columns of 2 rows for each MMA instruction"),
+            (
+                self.loaded,
+                f"loads in flight: {self.depths[0]} blocks, {self.rows} rows of B, {self.vectors} vectors of"
+                f" {self.vec} elements",
+            ),
+            (self.column, "columns of the 8x1 vectors"),
+            (self.value, "right operand: values of A"),
+            (self.left, "left operand: elements of B"),
+            (self.from_b, "first row of B at the columns of each vector"),
+        ]
+        converted = [(self.wide, "converted elements of C"), (self.half, "elements to convert")]
+        return [*rows, *(converted if self.converts else [])]
+
+
+class VectorMmaPlan(Plan):
+    kernel = "kernel/vector_mma.mako"
+    mainloop: WindowLoop
+    parameter_meanings: Mapping[str, str] = {
+        "window_starts": "address of the first block of each row window",
+        "window_columns": "address of the columns of the 8x1 vectors",
+        "window_values": "address of the values of the blocks of vectors",
+    }
+
+    def _compose(self) -> None:
+        assert isinstance(self.geometry, VectorMmaGeometry)
+        self.windows = RowWindows(self.problem.dtype, instruction(self.problem).k)
+        self.scheduler = WindowSlabs()
+        self.parameters = VectorMmaParameters(self.arithmetic)
+        self.mainloop = WindowLoop.of(self.problem, self.config, self.geometry, self.windows)
+
+    @property
+    def preparations(self) -> tuple[Preparation, ...]:
+        return (self.windows,)
+
+    @property
+    def accesses(self) -> str:
+        return f"accesses of {self.config.vec_b} elements of B and C"
+
+    @property
+    def preconditions(self) -> list[str]:
+        size = self.config.vec_b * self.problem.element.bytes
+        return [
+            f"addresses, leading dimensions and lengths of rows of B and C in multiples of {size} bytes",
+            "the row windows of A; the columns of a row of A differ, and are from 0 to K - 1",
+        ]
+
+    @property
+    def block_tile(self) -> str:
+        return f"{self.mainloop.windows * WINDOW} x {self.mainloop.slab}"
+
+    def _launch_prepared(self, problem: KernelProblem, sizes: Mapping[str, int]) -> Launch:
+        if problem.results == 0:
+            return Launch(())
+        windows = ceil_div(problem.extents.m, WINDOW)
+        grid = (ceil_div(windows, self.mainloop.windows), ceil_div(problem.extents.n, self.mainloop.slab), 1)
+        return Launch((Step(self.entry, grid, (self.threads, 1, 1), 0, self.parameters.rows.arguments(problem)),))

@@ -1,0 +1,112 @@
+"""The preparation of row windows: a sparse matrix as blocks of 8×1 vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
+from ptxgen.codegen.preparation import SIZES, Preparation, Stage, Stages
+from ptxgen.codegen.source import Step
+from ptxgen.codegen.vectorized import ceil_div
+from ptxgen.families.vector_mma.geometry import WINDOW
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.problem.dtypes import dtype
+
+ABSENT = 0xFFFFFFFF  #: the column of a vector that pads the last block of a window
+WORD = 4
+#: blocks of all windows: row pointers have 32 bits, and each block has a nonzero
+BLOCK_LIMIT = (1 << 31) - 1
+_LANES = 4  #: lanes that share a block of the left operand
+
+
+def rows_of(p: KernelProblem) -> tuple[int]:
+    return (p.extents.m,)
+
+
+def windows_of(p: KernelProblem) -> tuple[int]:
+    return (ceil_div(p.extents.m, WINDOW),)
+
+
+@dataclass(frozen=True)
+class RowWindows(Preparation):
+    """Blocks of ``depth`` 8×1 vectors of each row window. The vectors are the distinct columns of the window, in
+    ascending order; pads have the column ``ABSENT`` and zeros.
+
+    ``window_starts``: the first block of each window, and the number of blocks; ``window_columns``: the columns of a
+    block; ``window_values``: 8 rows of ``depth`` values of a block, in the type ``element``; those of f32 are rounded
+    to tf32. Vector r of a block is at the place that ``place`` gives: lane t of 4 adjacent lanes reads ``depth`` / 4
+    adjacent places, and load i of the 4 lanes is of 4 adjacent vectors.
+    """
+
+    element: str
+    depth: int
+
+    kernel = "prepare/row_windows.mako"
+    reads_values = True
+
+    threads: ClassVar[int] = 256  #: of a block, which prepares a window
+    bitmap: ClassVar[int] = 4096  #: words of the bitmap of columns
+    scan_threads: ClassVar[int] = 1024
+    scan_each: ClassVar[int] = 4  #: adjacent windows of a thread
+    counted: ClassVar[ParameterList] = ParameterList(
+        (given("u64", "indptr", "indices", "window_starts"), Parameters("u32", ("M",), rows_of))
+    )
+    scanned: ClassVar[ParameterList] = ParameterList(
+        (given("u64", "window_starts", SIZES), Parameters("u32", ("windows",), windows_of))
+    )
+    filled: ClassVar[ParameterList] = ParameterList(
+        (
+            given("u64", "indptr", "indices", "values", "window_starts", "window_columns", "window_values"),
+            Parameters("u32", ("M",), rows_of),
+        )
+    )
+
+    @property
+    def description(self) -> list[str]:
+        return [f"row windows of a sparse matrix in CSR: blocks of {self.depth} 8x1 vectors of {self.element}"]
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return dtype(self.element).bytes
+
+    #: rows of a window
+    rows = WINDOW
+    absent = ABSENT
+
+    @property
+    def scan_step(self) -> int:
+        """Windows of an iteration of the scan."""
+        return self.scan_threads * self.scan_each
+
+    @property
+    def warps(self) -> int:
+        return self.threads // 32
+
+    @property
+    def lane_places(self) -> int:
+        """Adjacent places of a lane."""
+        return self.depth // _LANES
+
+    def place(self, vector: int) -> int:
+        """The place of a vector in its block."""
+        return vector % _LANES * self.lane_places + vector // _LANES
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of the values of a block."""
+        return WINDOW * self.depth * self.size
+
+    def stages(self, p: KernelProblem) -> Stages:
+        [windows] = windows_of(p)
+        count, scan, fill = "count_window_blocks", "scan_window_blocks", "fill_window_blocks"
+        grid, block = (max(windows, 1), 1, 1), (self.threads, 1, 1)
+        first = (
+            Step(count, grid, block, 0, self.counted.arguments(p)),
+            Step(scan, (1, 1, 1), (self.scan_threads, 1, 1), 0, self.scanned.arguments(p)),
+        )
+        most = min(windows * ceil_div(p.extents.k, self.depth), BLOCK_LIMIT)
+        [blocks] = yield Stage(first, {"window_starts": WORD * (windows + 1)}, sizes={"blocks": most})
+        arrays = {"window_columns": blocks * self.depth * WORD, "window_values": blocks * self.block_bytes}
+        yield Stage((Step(fill, grid, block, 0, self.filled.arguments(p)),), arrays)

@@ -1,0 +1,59 @@
+"""The rules of legal configurations of vector_mma kernels."""
+
+from __future__ import annotations
+
+from ptxgen.codegen.config.rule import Rule
+from ptxgen.cuda_abi import GRID_LIMIT
+from ptxgen.families.common.matrix_instructions import instruction
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.problem.device import Device
+
+VECTOR = 16  #: most bytes of an access
+#: most bytes from one row of B to the next
+PITCH_LIMIT = 1 << 32
+TYPES = {"f16": "f32", "bf16": "f32", "f32": "tf32"}
+
+
+def _multiplies(p: KernelProblem, d: Device) -> bool:
+    """True if its instructions multiply elements of this type."""
+    return TYPES.get(p.dtype) == p.compute and p.out == p.dtype and d.sm >= instruction(p).sm and not p.sink.epilogue
+
+
+def _vec(p: KernelProblem) -> int:
+    """Elements of the widest access to B and C."""
+    return int(min(p.operand("B").access.vec, p.operand("C").access.vec))
+
+
+RULES = (
+    Rule(
+        "vector_mma_types",
+        lambda p, c, g, d: _multiplies(p, d),
+        "vector_mma multiplies f16 and bf16 in f32, and f32 in tf32, from sm_80 on, not {p.dtype} in {p.compute} into"
+        " {p.out} on sm_{d.sm}",
+    ),
+    Rule(
+        "vector_mma_vec",
+        lambda p, c, g, d: (
+            (c.vec_b >= 1)
+            & (c.vec_b & (c.vec_b - 1) == 0)
+            & (c.vec_b * p.element.bytes <= VECTOR)
+            & (c.vec_b <= _vec(p))
+        ),
+        "vec_b={c.vec_b}: a power of two, at most 16 bytes, and no wider than rows of B and C are aligned",
+    ),
+    Rule(
+        "vector_mma_pairs",
+        lambda p, c, g, d: g.elements % 2 == 0,
+        "lane_vectors={c.lane_vectors} of vec_b={c.vec_b}: a lane loads an even number of elements of a row",
+    ),
+    Rule(
+        "vector_mma_pitch",
+        lambda p, c, g, d: p.operand("B").access.ld * p.element.bytes < PITCH_LIMIT,
+        f"rows of B must begin less than {PITCH_LIMIT} bytes after each other",
+    ),
+    Rule(
+        "vector_mma_grid",
+        lambda p, c, g, d: g.slabs <= GRID_LIMIT,
+        f"{{g.slabs}} slabs of {{g.slab}} columns; a grid has at most {GRID_LIMIT}",
+    ),
+)
