@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ptxgen.install_advice import install_extra
 from ptxgen.operations.spmm.lowering import lower_spmm
 from ptxgen.operations.spmm.problem import FEATURES, Spmm
+from ptxgen.operations.spmm.random_problems import RANDOM_KINDS
 from ptxgen.operations.spmm.reference import product, slices
 from ptxgen.operations.spmm.suites import SUITES, TITLES, cells
 from ptxgen.problem.operation import Baseline, Installation, Operation
@@ -78,5 +79,6 @@ SPMM = Operation(
     cells=cells,
     suites=SUITES,
     features=FEATURES,
+    random_kinds=RANDOM_KINDS,
     baselines={baseline.name: baseline for baseline in _BASELINES},
 )

@@ -223,8 +223,8 @@ def statistics_of_rows(k: int, lengths: Ints, columns: Callable[[int, int], Ints
             chosen = found % step == i % step
             found, rows = found[chosen], rows[chosen]
         counted += len(found)
-        vectors += len(np.unique(rows // VECTOR * k + found))
-        distinct_columns += len(np.unique(found))
+        vectors += _distinct(rows // VECTOR * k + found)
+        distinct_columns += _distinct(found)
     return PatternStatistics(
         nnz=int(lengths.sum()),
         longest=int(lengths.max(initial=0)),
@@ -239,6 +239,12 @@ def statistics_of_rows(k: int, lengths: Ints, columns: Callable[[int, int], Ints
         gap_bits=gap_bits,
         distinct=distinct,
     )
+
+
+def _distinct(x: Ints) -> int:
+    """The number of distinct integers. ``numpy.unique`` takes ten times as long."""
+    x = np.sort(x)
+    return int((x[1:] != x[:-1]).sum()) + bool(len(x))
 
 
 def strictly_increases(indptr: NDArray[Any], indices: NDArray[Any]) -> bool:

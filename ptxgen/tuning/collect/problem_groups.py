@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 
 from ptxgen.families.common.candidates import neutral
+from ptxgen.lowering.kernel_problem import Access, GemmExtents, MatrixAccess
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.registry import Problem
 
@@ -17,7 +19,16 @@ def kernel_class(problem: Problem) -> tuple[object, ...]:
     """Equal for two problems if most configurations have the same kernel for both: types, layout, alignment, address
     modes, whether there is a batch."""
     p = lower(problem)
-    return neutral(p), p.batch > 1
+    if isinstance(p.extents, GemmExtents):
+        return neutral(p), p.batch > 1
+    return (neutral(p).with_accesses(_without_extents),)
+
+
+def _without_extents(access: Access) -> Access:
+    """The access to a matrix by its alignment alone."""
+    if not isinstance(access, MatrixAccess):
+        return access
+    return replace(access, rows=0, columns=0, ld=access.vec, stride=0, aligned=access.vec)
 
 
 def groups(problems: Iterable[Problem], size: int, ahead: int = READ_AHEAD) -> Iterator[list[Problem]]:
