@@ -8,10 +8,11 @@ from ptxgen.families.row_split.family import FAMILY as ROW_SPLIT
 from ptxgen.families.shared_slab.family import FAMILY as SHARED_SLAB
 from ptxgen.families.simt.family import FAMILY as SIMT
 from ptxgen.families.skinny.family import FAMILY as SKINNY
+from ptxgen.families.tca.family import FAMILY as TCA
 from ptxgen.families.vector_mma.family import FAMILY as VECTOR_MMA
 from ptxgen.families.wgmma.family import FAMILY as WGMMA
 from ptxgen.families.winograd.family import FAMILY as WINOGRAD
 from ptxgen.families.winograd.family import FAMILY_4X4 as WINOGRAD_4X4
 
-for _family in (SIMT, MMA, WGMMA, SKINNY, DEPTHWISE, WINOGRAD, WINOGRAD_4X4, ROW_SPLIT, SHARED_SLAB, VECTOR_MMA):
+for _family in (SIMT, MMA, WGMMA, SKINNY, DEPTHWISE, WINOGRAD, WINOGRAD_4X4, ROW_SPLIT, SHARED_SLAB, VECTOR_MMA, TCA):
     register(_family)

@@ -13,7 +13,16 @@ from tests.cases import SOURCES
 
 TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 #: case source -> how many cases for each target
-COUNTS = {"mma": 4, "skinny": 3, "spmm": 3, "spmm shared_slab": 4, "vector_mma": 4, "winograd": 2, "winograd_4x4": 2}
+COUNTS = {
+    "mma": 4,
+    "skinny": 3,
+    "spmm": 3,
+    "spmm shared_slab": 4,
+    "tca": 2,
+    "vector_mma": 4,
+    "winograd": 2,
+    "winograd_4x4": 2,
+}
 EVERY = [(name, t) for name in COUNTS for t in TARGETS if SOURCES[name].supports(device(t))]
 
 

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from tests.cases import batch, bf16x3, conv, conv_wgmma, grouped, mma, simt, skinny, spmm, vector_mma, wgmma, winograd
+from tests.cases import (
+    batch,
+    bf16x3,
+    conv,
+    conv_wgmma,
+    grouped,
+    mma,
+    simt,
+    skinny,
+    spmm,
+    tca,
+    vector_mma,
+    wgmma,
+    winograd,
+)
 from tests.cases.source import CaseSource
 
 #: by name
@@ -16,6 +30,7 @@ SOURCES: dict[str, CaseSource] = {
         skinny.SOURCE,
         spmm.SOURCE,
         spmm.SHARED_SLAB,
+        tca.SOURCE,
         vector_mma.SOURCE,
         wgmma.SOURCE,
         wgmma.RESIDENT_B,

@@ -372,3 +372,12 @@ def test_constant_expressions_have_the_precedence_of_c():
 def test_constants_that_are_refused(expression, why):
     with pytest.raises(ParseError, match=why):
         run("ret;", extra=f".global .s32 g[1] = {{{expression}}};")
+
+
+def test_blocks_that_have_exited_do_not_count():
+    """The blocks of a wave execute together; the first of three goes on alone."""
+    body = (
+        "mov.u32 %r1, %ctaid.x; setp.ne.u32 %p0, %r1, 0; @%p0 exit; xor.b32 %r2, %r1, 1; bar.sync 0; not.b32 %r3, %r2;"
+    )
+    stats = run(body, grid=3, block=64)
+    assert [stats.opcodes[name] for name in ("mov.u32", "xor.b32", "bar.sync", "not.b32")] == [6, 2, 2, 2]

@@ -370,6 +370,16 @@ GOLDEN = {
         "spmm 4096,33,4096 NN f32 compute=tf32 pattern=bernoulli:density=0.01 calls=1000",
         "family=vector_mma lane_vectors=2 blocks_in_flight=4",
     ),
+    "tca_f16": (
+        "h200",
+        "spmm 4096,512,4096 NN f16 pattern=even:nnz=65536 calls=1000",
+        "family=tca vec_b=8",
+    ),
+    "tca_unaligned": (
+        "h200",
+        "spmm 4096,33,4096 NN bf16 pattern=even:nnz=65536 calls=1000",
+        "family=tca",
+    ),
     "simt_batch": (
         "h200",
         "gemm 64,64,256 TN f32 batch=16",
@@ -380,6 +390,7 @@ GOLDEN = {
 PREPARATIONS = {
     "prepare_work_list": ("row_split_parts", 0),
     "prepare_tile_starts": ("shared_slab_tiles_f32", 0),
+    "prepare_tca_warps": ("tca_f16", 0),
     "prepare_row_windows": ("vector_mma_f16", 0),
     "prepare_row_windows_tf32": ("vector_mma_tf32", 0),
 }

@@ -268,7 +268,7 @@ class Engine:
                 if m is None:
                     k = c.count
                     blk.lanes += k
-                    blk.warps += c.blocks
+                    blk.warps += c.blocks if c.alive is None else int(np.count_nonzero(c.warps(None)))
                 else:
                     k = int(np.count_nonzero(m))
                     blk.lanes += k

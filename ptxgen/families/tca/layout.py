@@ -1,0 +1,83 @@
+"""The distribution of rows to warps, and the layout of a row's columns in shared memory.
+
+A row of up to 8, 16, 32 or 64 nonzeros has w = 1, 2, 4 or 8 warps. Its nonzeros are w parts of 8; the left operand has
+a row for each part of each column of B, so that a fragment of 16 rows has 16 / w columns, and the diagonals of the
+parts of a column add up to one result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+WARPS = 8  #: of a block
+COLUMNS = 64  #: of B and C that a row's warps compute at once
+NONZEROS = 64  #: nonzeros that a block multiplies at once
+PART = 8  #: nonzeros of a part: of a row of the left operand, of a column of the right one
+FRAGMENTS = 4  #: accumulator fragments of a warp, for 64 columns
+FRAGMENT_ROWS = 16
+SHARES = (8, 4, 2, 1)  #: warps of a row of up to 64, 32, 16, 8 nonzeros
+
+SCRATCH_BYTES = 2 * PART  #: of a warp: 8 nonzeros
+#: of a warp: 64 columns of 8 elements, and 16 bytes after each 8 columns, so that stores have no bank conflicts
+BUFFER_BYTES = 2 * PART * COLUMNS + 16 * (COLUMNS // 8)
+SUM_BYTES = 4 * COLUMNS  #: of a warp: 64 sums
+SHARED_BYTES = WARPS * (SCRATCH_BYTES + BUFFER_BYTES + SUM_BYTES)
+
+CLASSES = 6  #: classes of rows by length: more than 64 nonzeros, up to 64, 32, 16, 8, none
+
+
+@dataclass(frozen=True)
+class Share:
+    """The layout of a row with ``warps`` warps. Offsets and strides are in bytes.
+
+    A column of B has ``column_bytes``; the stores of a lane begin ``lane_bytes`` after those of the lane for the 8
+    columns before.
+    """
+
+    warps: int
+
+    @property
+    def shift(self) -> int:
+        """log2 of ``warps``."""
+        return self.warps.bit_length() - 1
+
+    @property
+    def column_bytes(self) -> int:
+        return 2 * PART * self.warps
+
+    @property
+    def lane_bytes(self) -> int:
+        return PART * self.column_bytes + 16
+
+    def fragment(self, q: int) -> tuple[int, int]:
+        """The offsets of both halves of fragment ``q`` from that of the warp's first one."""
+        first = self._column(FRAGMENT_ROWS * q)
+        return first, first + PART * 16 + (16 if self.warps == 1 else 0)
+
+    def _column(self, column: int) -> int:
+        return column * self.column_bytes + 16 * (column // 8)
+
+    @property
+    def columns(self) -> int:
+        """Columns of a fragment."""
+        return FRAGMENT_ROWS // self.warps
+
+    def sums(self, q: int) -> tuple[int, int]:
+        """The offsets of the first sums of both halves of fragment ``q`` from that of the warp's first sum."""
+        return 4 * FRAGMENT_ROWS * q, 4 * (FRAGMENT_ROWS * q + self.columns // 2)
+
+    @property
+    def distances(self) -> tuple[int, ...]:
+        """Lanes between the diagonal elements that a shuffle adds, of all parts of a fragment at once."""
+        return (18, 9, 4)[3 - self.shift :]
+
+    @property
+    def stride(self) -> int:
+        """Lanes between those that have sums of columns."""
+        return 4 * self.warps
+
+
+def tiles(n: Any) -> Any:
+    """Tiles of columns."""
+    return -(-n // COLUMNS)

@@ -1,0 +1,190 @@
+"""The plan of a tca kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.parts.parameters import KernelParameters, Parameters, given
+from ptxgen.codegen.parts.part import Part
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.preparation import Preparation
+from ptxgen.codegen.registers import Tile, width
+from ptxgen.codegen.source import Launch, Step
+from ptxgen.families.tca import layout
+from ptxgen.families.tca.geometry import RESIDENT
+from ptxgen.families.tca.layout import Share
+from ptxgen.families.tca.preparation import BLOCKS, PLACE_OF_WARP, ROW_OF_WARP, WARPS_OF_ROW, AssignWarps
+from ptxgen.lowering.kernel_problem import KernelProblem
+
+
+@dataclass(frozen=True)
+class RowWarps:
+    """A block has rows of one class of lengths, or a part of the columns of a long row."""
+
+    grid_text: str = "(blocks of 8 warps, 1, 1)"
+
+
+@dataclass(frozen=True)
+class TcaParameters(KernelParameters):
+    problem: KernelProblem
+    arithmetic: Arithmetic
+
+    @property
+    def declared(self) -> list[Parameters]:
+        return [
+            given("u64", *self.problem.arrays, ROW_OF_WARP, PLACE_OF_WARP, WARPS_OF_ROW),
+            Parameters("u32", ("N",), lambda p: (p.extents.n,)),
+            Parameters("u32", ("ldb", "ldc"), lambda p: (p.operand(name).access.ld for name in "BC")),
+            given(self.arithmetic.type, "alpha", "beta"),
+        ]
+
+
+@dataclass(frozen=True)
+class DiagonalProducts(Part):
+    """The products of 8 nonzeros of a warp and 64 columns at once, and the sums of diagonals.
+
+    ``pieces``: accesses of a lane to 8 columns of B or C, ``packed``: registers of each, ``access``: its type.
+    """
+
+    kind: str
+    vec: int
+    pieces: int
+    packed: int
+    access: str
+    sums: Tile
+    diagonal: Tile
+    moved: Tile
+    loaded: Tile
+    value: Tile
+    index: Tile
+    from_b: Tile
+    result: Tile
+    stored: Tile
+    half: Tile
+    warps: int = layout.WARPS
+    columns: int = layout.COLUMNS
+    nonzeros: int = layout.NONZEROS
+    part: int = layout.PART
+    buffer_at: int = layout.WARPS * layout.SCRATCH_BYTES
+    sums_at: int = layout.WARPS * (layout.SCRATCH_BYTES + layout.BUFFER_BYTES)
+    scratch_bytes: int = layout.SCRATCH_BYTES
+    buffer_bytes: int = layout.BUFFER_BYTES
+    sum_bytes: int = layout.SUM_BYTES
+
+    @classmethod
+    def of(cls, p: KernelProblem, c: Config) -> DiagonalProducts:
+        pieces, packed = layout.PART // c.vec_b, max(c.vec_b // 2, 1)
+        register = "b32" if c.vec_b > 1 else "b16"
+        fragments = layout.FRAGMENTS
+        return cls(
+            p.dtype,
+            c.vec_b,
+            pieces,
+            packed,
+            width(packed, register),
+            Tile("sum", "f32", (fragments, 4)),
+            Tile("diagonal", "f32", (fragments, 2)),
+            Tile("moved", "f32", (fragments, 2)),
+            Tile("loaded", register, (2, pieces, packed)),
+            Tile("value", "b16", (2,)),
+            Tile("index", "b32", (2,)),
+            Tile("ptr_b", "b64", (2,)),
+            Tile("result", "f32", (layout.PART,)),
+            Tile("stored", register, (pieces, packed)),
+            Tile("half", "b16", (2,)),
+        )
+
+    @property
+    def instruction(self) -> str:
+        return f"mma.sync.aligned.m16n8k8.row.col.f32.{self.kind}.{self.kind}.f32"
+
+    @property
+    def shares(self) -> list[Share]:
+        """The layouts of rows of up to 64, 32, 16, 8 nonzeros."""
+        return [Share(w) for w in layout.SHARES]
+
+    @property
+    def fragments(self) -> range:
+        return range(layout.FRAGMENTS)
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        return [
+            (self.sums, f"accumulators, {layout.FRAGMENTS} fragments of 16 x 8"),
+            (self.diagonal, "sums of diagonals, two per fragment"),
+            (self.moved, "those of other lanes"),
+            (self.loaded, f"two rows of B: 8 columns, {self.pieces} vectors of {self.vec} elements"),
+            (self.value, "two nonzeros"),
+            (self.index, "their columns"),
+            (self.from_b, "their rows of B at the columns of the lane"),
+            (self.result, "8 elements of C, which a lane stores"),
+            (self.stored, "the same in memory"),
+            (self.half, "elements to convert"),
+        ]
+
+    @property
+    def shared_map(self) -> list[str]:
+        return [
+            f"[0, {self.buffer_at}): {self.part} nonzeros per warp",
+            f"[{self.buffer_at}, {self.sums_at}): {self.columns} columns of {self.part} gathered elements per warp,"
+            " transposed",
+            f"[{self.sums_at}, {layout.SHARED_BYTES}): {self.columns} sums per warp",
+        ]
+
+
+class TcaPlan(Plan):
+    kernel = "kernel/tca.mako"
+    mainloop: DiagonalProducts
+    parameter_meanings: Mapping[str, str] = {
+        "indptr": "address of the row pointers",
+        "indices": "address of the column indices",
+        "values": "address of the nonzeros",
+        ROW_OF_WARP: "address of the row of each warp, -1: none",
+        PLACE_OF_WARP: "address of the number of each warp in its row",
+        WARPS_OF_ROW: "address of the number of warps of each row",
+    }
+
+    def _compose(self) -> None:
+        self.scheduler = RowWarps()
+        self.parameters = TcaParameters(self.problem, self.arithmetic)
+        self.mainloop = DiagonalProducts.of(self.problem, self.config)
+
+    @property
+    def preparations(self) -> tuple[Preparation, ...]:
+        """The list of warps. Rows have no more blocks than they have parts of 64 nonzeros."""
+        e = self.problem.extents
+        return (AssignWarps(max(min(layout.tiles(e.n), -(-e.longest // layout.NONZEROS)), 1)),)
+
+    @property
+    def directives(self) -> list[str]:
+        return [f".maxntid {self.threads}, 1, 1", f".minnctapersm {RESIDENT}"]
+
+    @property
+    def accesses(self) -> str:
+        return f"accesses of {self.config.vec_b} elements of B and C"
+
+    @property
+    def preconditions(self) -> list[str]:
+        size = self.config.vec_b * self.problem.element.bytes
+        return [
+            f"addresses, leading dimensions and lengths of rows of B and C in multiples of {size} bytes",
+            "row pointers and column indices of 32 bits: pointers that do not decrease, columns from 0 to K - 1",
+            "the arrays of the kernel place_warps",
+        ]
+
+    @property
+    def block_tile(self) -> str:
+        return f"1 to {layout.WARPS} rows x {layout.COLUMNS}"
+
+    def _launch_prepared(self, problem: KernelProblem, sizes: Mapping[str, int]) -> Launch:
+        blocks = sizes[BLOCKS]
+        if problem.results == 0 or blocks == 0:
+            return Launch(())
+        arguments = self.parameters.rows.arguments(problem)
+        return Launch((Step(self.entry, (blocks, 1, 1), (self.threads, 1, 1), self.shared, arguments),))
+
+    def _launch(self, problem: KernelProblem) -> Launch:
+        return Launch(())  # there are no rows

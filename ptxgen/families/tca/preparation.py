@@ -1,0 +1,82 @@
+"""The preparation of tca kernels: which row each warp computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
+from ptxgen.codegen.preparation import SIZES, Preparation, Stage, Stages
+from ptxgen.codegen.source import Step
+from ptxgen.codegen.vectorized import WARP
+from ptxgen.families.tca import layout
+from ptxgen.families.tca.geometry import most_blocks
+from ptxgen.lowering.kernel_problem import KernelProblem
+
+ROWS = 1024  #: rows of a block, one for each thread
+WORD = 4
+BLOCKS = "blocks"  #: the size: blocks of 8 warps
+#: arrays that launches read
+WARPS_OF_ROW, ROW_OF_WARP, PLACE_OF_WARP = "num_warps_per_row", "row_id_for_each_warp", "warpid_within_row"
+
+
+def _rows(p: KernelProblem) -> tuple[int]:
+    return (p.extents.m,)
+
+
+@dataclass(frozen=True)
+class AssignWarps(Preparation):
+    """The three arrays of TCA-SpMM: the row of each warp (-1: none), the number of each warp among those of its row,
+    and the number of warps of each row.
+
+    Rows are sorted by class of length; a class begins with a block of its own, so that no row of fewer than 8 warps is
+    in two blocks. The last class is the empty rows: they have no warps to multiply, but one each that sets C.
+
+    ``tiles``: tiles of columns; a row has no more blocks. The pattern alone is read.
+    """
+
+    tiles: int
+
+    kernel: ClassVar[str] = "prepare/tca_warps.mako"
+    description: ClassVar[list[str]] = ["the row of each warp, by classes of row lengths"]
+    counting: ClassVar[ParameterList] = ParameterList(
+        (given("u64", "indptr", WARPS_OF_ROW, "class_units"), Parameters("u32", ("rows",), _rows))
+    )
+    adding: ClassVar[ParameterList] = ParameterList(
+        (
+            given("u64", "class_units", "classes", SIZES),
+            Parameters("u32", ("groups",), lambda p: (groups(p),)),
+        )
+    )
+    placing: ClassVar[ParameterList] = ParameterList(
+        (
+            given("u64", "indptr", "class_units", "classes", ROW_OF_WARP, PLACE_OF_WARP),
+            Parameters("u32", ("rows",), _rows),
+        )
+    )
+
+    # numbers of the template
+    threads: ClassVar[int] = ROWS
+    group_warps: ClassVar[int] = ROWS // WARP
+    classes: ClassVar[int] = layout.CLASSES
+    block_warps: ClassVar[int] = layout.WARPS
+    #: a row is in the first class whose limit its length exceeds, else in the last one
+    lengths: ClassVar[tuple[int, ...]] = (*(layout.PART * w for w in layout.SHARES), 0)
+    part: ClassVar[int] = layout.NONZEROS
+    #: log2 of the rows of a block, by class
+    row_shifts: ClassVar[tuple[int, ...]] = (0, 0, 1, 2, 3, 3)
+
+    def stages(self, p: KernelProblem) -> Stages:
+        rows, n = p.extents.m, groups(p)
+        units = {"class_units": WORD * layout.CLASSES * n, "classes": 2 * WORD * layout.CLASSES}
+        count = Step("count_warps", (n, 1, 1), (ROWS, 1, 1), 0, self.counting.arguments(p))
+        add = Step("add_warps", (1, 1, 1), (WARP * layout.CLASSES, 1, 1), 0, self.adding.arguments(p))
+        [blocks] = yield Stage((count, add), {WARPS_OF_ROW: WORD * rows}, units, {BLOCKS: most_blocks(p)})
+        place = Step("place_warps", (n, 1, 1), (ROWS, 1, 1), 0, self.placing.arguments(p))
+        arrays = dict.fromkeys((ROW_OF_WARP, PLACE_OF_WARP), WORD * layout.WARPS * blocks)
+        yield Stage((place,), arrays)
+
+
+def groups(p: KernelProblem) -> int:
+    """Blocks of the counting kernels."""
+    return max(-(-int(p.extents.m) // ROWS), 1)
