@@ -9,12 +9,12 @@
     .reg .b32 %members, %leader, %first_part, %count, %arrived, %slabs, %done;
     .reg .pred %leads, %again;
 ${ptx.banner("part of a long row: store its sums")}\
-    mul.wide.u32 %part_pitch, %N, ${op.bytes};
+    mul.wide.u32 %part_pitch, %N, ${op.bytes * rows.part_rows};
     cvt.u64.u32 %ptr_part, %part_id;
     mad.lo.u64 %ptr_part, %ptr_part, %part_pitch, %partials;
-% for v in range(rows.vectors):
-    mad.wide.u32 %ptr_sums, %col${v}, ${op.bytes}, %ptr_part;
-% for at, names, access in rows.sum_accesses(v):
+% for r, v in rows.lane_vectors:
+${sums_address(r, v)}\
+% for at, names, access in rows.sum_accesses(v, r):
     @%stores${v} st.global.${access} [%ptr_sums+${at}], ${operand_list(names)};
 % endfor
 % endfor
@@ -51,9 +51,9 @@ ${ptx.banner("the last part adds the sums of all in order; the workspace is zero
     mov.b32 %done, 0;
     .pragma "nounroll";
 ADD_PART:
-% for v in range(rows.vectors):
-    mad.wide.u32 %ptr_sums, %col${v}, ${op.bytes}, %ptr_part;
-% for at, names, access in rows.sum_accesses(v):
+% for r, v in rows.lane_vectors:
+${sums_address(r, v)}\
+% for at, names, access in rows.sum_accesses(v, r):
     @%stores${v} ld.global.${access} ${rows.part_sum.vector(0, n=len(names))}, [%ptr_sums+${at}];
 % for i, name in enumerate(names):
     @%stores${v} add.rn.${op.type} ${name}, ${name}, ${rows.part_sum[i]};
@@ -70,4 +70,12 @@ ADD_PART:
     @%again bra ADD_PART;
     }
 SUMS_COMPLETE:
+</%def>
+
+## The address of vector v of row r of the lane in a part.
+<%def name="sums_address(r, v)">
+    mad.wide.u32 %ptr_sums, %col${v}, ${plan.arithmetic.bytes}, %ptr_part;
+% if r:
+    add.u64 %ptr_sums, %ptr_sums, %row_pitch;
+% endif
 </%def>

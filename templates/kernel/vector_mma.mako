@@ -3,25 +3,27 @@
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\
+<%namespace name="row_parts" file="/epilogue/row_parts.mako"/>\
 <% blocks, op = plan.mainloop, plan.arithmetic %>\
-    .reg .b64 %window_starts, %window_columns, %window_values, %B, %C, %ptr_column, %ptr_value, %ptr_row, %ptr_c, %pitch64;
-    .reg .b32 %M, %N, %ldc, %pitch, %thread, %lane, %group, %member, %window, %begin, %end, %blocks_left, %row, %last, %tmp0;
+    .reg .b64 ${", ".join(f"%{register}" for register in plan.addresses.values())}, %ptr_column, %ptr_value, %ptr_row, %ptr_c, %pitch64;
+    .reg .b32 %M, %N, %ldc, %pitch, %count, %thread, %lane, %group, %member, %window, %begin, %end, %row, %last, %tmp0;
+    .reg .s32 %blocks_left;
     .reg .b32 %col<${blocks.vectors}>;
-    .reg .pred %p, %present, %reads_c, %stores<${blocks.vectors}>;
+    .reg .pred %p, %present, %reads_c, %exists<${blocks.in_flight}>, %stores<${blocks.vectors}>;
     .reg .${op.type} %alpha, %beta;
 
-% for name in ("window_starts", "window_columns", "window_values", "B", "C"):
-    ld.param.u64 %${name}, [${name}];  cvta.to.global.u64 %${name}, %${name};
+% for name, register in plan.addresses.items():
+    ld.param.u64 %${register}, [${name}];  cvta.to.global.u64 %${register}, %${register};
 % endfor
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %pitch, [ldb];  ld.param.u32 %ldc, [ldc];
     ld.param.${op.type} %alpha, [alpha];  ld.param.${op.type} %beta, [beta];
+    ld.param.u32 %count, [${"item_count" if plan.work_list else "windows"}];
 ${ptx.banner("warp to row window, lanes to columns: those after the last are computed as the last, and not stored")}\
     mov.u32 %thread, %tid.x;
     mov.u32 %window, %ctaid.x;
     shr.u32 %tmp0, %thread, 5;
     mad.lo.u32 %window, %window, ${blocks.windows}, %tmp0;
-    shl.b32 %row, %window, ${blocks.window_rows.bit_length() - 1};
-    setp.ge.u32 %p, %row, %M;
+    setp.ge.u32 %p, %window, %count;
     @%p bra DONE;
     and.b32 %lane, %thread, 31;
     shr.u32 %group, %lane, 2;
@@ -38,46 +40,91 @@ ${ptx.banner("warp to row window, lanes to columns: those after the last are com
     mad.wide.u32 ${blocks.from_b[v]}, %col${v}, ${blocks.size}, %B;
 % endfor
 ${ptx.banner("the blocks of the window")}\
+% if plan.work_list:
+    .reg .b64 %partials, %row_pitch;
+    .reg .b32 %part_id;
+    mad.wide.u32 %ptr_column, %window, 16, %items;
+    ld.global.nc.v4.u32 {%window, %begin, %end, %part_id}, [%ptr_column];
+% else:
     mad.wide.u32 %ptr_column, %window, 4, %window_starts;
     ld.global.nc.u32 %begin, [%ptr_column];
     ld.global.nc.u32 %end, [%ptr_column+4];
-    sub.u32 %blocks_left, %end, %begin;
+% endif
+    sub.s32 %blocks_left, %end, %begin;
+    mul.lo.u32 %row, %window, ${blocks.part_rows};
+    mad.lo.u32 %row, %member, ${blocks.lane_rows}, %row;
+% for name in blocks.sums.all:
+    mov.${op.type} ${name}, ${op.zero};
+% endfor
     setp.eq.${op.type} %p, %alpha, ${op.zero};
-    @%p mov.b32 %blocks_left, 0; // A and B are not read
+    @%p bra PRODUCTS_END; // A and B are not read
+    setp.le.s32 %p, %blocks_left, 0;
+    @%p bra PRODUCTS_END;
     mad.wide.u32 %ptr_column, %begin, ${blocks.column_bytes}, %window_columns;
     mad.wide.u32 %ptr_column, %member, ${4 * blocks.rows}, %ptr_column;
     mad.wide.u32 %ptr_value, %begin, ${blocks.block_bytes}, %window_values;
     mad.wide.u32 %ptr_value, %lane, 8, %ptr_value;
-% for name in blocks.sums.all:
-    mov.${op.type} ${name}, ${op.zero};
-% endfor
 % for name in blocks.loaded.all: # absent vectors, which have no values, are not loaded
     mov.${blocks.loaded.kind} ${name}, 0;
 % endfor
-${ptx.banner(f"loop over blocks, {blocks.depths[0]} at once")}\
-    setp.lt.u32 %p, %blocks_left, ${blocks.depths[0]};
-    @%p bra REST;
+% if blocks.ahead:
+${load_block_operands(blocks.value)}\
+% endif
+${ptx.banner(f"loop over blocks, {blocks.in_flight} at once; those after the last have no vectors")}\
     .pragma "nounroll";
 BLOCK_LOOP:
-${multiply(blocks.depths[0])}\
-    sub.u32 %blocks_left, %blocks_left, ${blocks.depths[0]};
-    setp.ge.u32 %p, %blocks_left, ${blocks.depths[0]};
-    @%p bra BLOCK_LOOP;
-REST:
-% for n in blocks.depths[1:]:
-    and.b32 %tmp0, %blocks_left, ${n};
-    setp.eq.u32 %p, %tmp0, 0;
-    @%p bra AFTER_${n};
-${multiply(n)}\
-AFTER_${n}:
+% if not blocks.ahead:
+${load_block_operands(blocks.value)}\
+% endif
+% for q in range(blocks.in_flight):
+% for i in range(blocks.rows):
+    setp.ne.u32 %present, ${blocks.column[q, i]}, ${blocks.absent};
+% for v in range(blocks.vectors):
+    mad.wide.u32 %ptr_row, ${blocks.column[q, i]}, %pitch, ${blocks.from_b[v]};
+    @%present ld.global.nc.${blocks.access} ${blocks.loaded.vector(q, i, v, 0, n=blocks.packed)}, [%ptr_row];
 % endfor
+% endfor
+% endfor
+    mov.s32 %end, %blocks_left;
+    sub.s32 %blocks_left, %blocks_left, ${blocks.in_flight};
+% if blocks.ahead:
+${load_block_operands(blocks.next_value)}\
+% endif
+% for q in range(blocks.in_flight):
+% if q:
+    setp.le.s32 %p, %end, ${q};
+    @%p bra PRODUCTS_END;
+% endif
+% for pair in blocks.pairs:
+% for line in blocks.fragment(q, pair):
+    ${line}
+% endfor
+    ${blocks.product(q, pair)}
+% endfor
+% endfor
+% if blocks.ahead:
+% for new, old in zip(blocks.next_value.all, blocks.value.all):
+    mov.b32 ${old}, ${new};
+% endfor
+% endif
+    setp.gt.s32 %p, %blocks_left, 0;
+    @%p bra BLOCK_LOOP;
+PRODUCTS_END:
+% if plan.work_list:
+    ld.param.u64 %partials, [partials];
+    add.u64 %partials, %partials, %workspace;
+    mul.wide.u32 %row_pitch, %N, ${op.bytes};
+    cvt.u64.u32 %pitch64, %member;
+    mul.lo.u64 %pitch64, %pitch64, ${blocks.lane_rows};
+    mad.lo.u64 %partials, %pitch64, %row_pitch, %partials; // the first row of the lane
+${row_parts.add_parts()}\
+% endif
 ${ptx.banner("epilogue: C = alpha * sums + beta * C, of two rows")}\
     setp.neu.${op.type} %reads_c, %beta, ${op.zero};
-    mad.lo.u32 %row, %member, 2, %row;
 % for name in blocks.sums.all:
     ${op.mul} ${name}, ${name}, %alpha;
 % endfor
-% for r in range(2):
+% for r in range(blocks.lane_rows):
 % if r:
     add.u32 %row, %row, 1;
 % endif
@@ -95,34 +142,23 @@ ROW_END_${r}:
 DONE:
 <%def name="after_entry()"></%def>\
 
-## The next n blocks: their columns and values, then the rows of B, then the products in the order of the blocks.
-<%def name="multiply(n)">
+## The columns of the next blocks, and their values into ``values``; the columns after the last block are absent.
+<%def name="load_block_operands(values)">
 <% blocks = plan.mainloop %>\
-% for q in range(n):
-    ld.global.nc.v${blocks.rows}.u32 ${blocks.column.vector(q, 0, n=blocks.rows)}, [%ptr_column+${q * blocks.column_bytes}];
+% for q in range(blocks.in_flight):
+    setp.gt.s32 %exists${q}, %blocks_left, ${q};
 % endfor
-% for q in range(n):
-    ld.global.nc.v2.b32 ${blocks.value.vector(q, 0, n=2)}, [%ptr_value+${q * blocks.block_bytes}];
-% endfor
-% for q in range(n):
+% for q in range(blocks.in_flight):
 % for i in range(blocks.rows):
-    setp.ne.u32 %present, ${blocks.column[q, i]}, ${blocks.absent};
-% for v in range(blocks.vectors):
-    mad.wide.u32 %ptr_row, ${blocks.column[q, i]}, %pitch, ${blocks.from_b[v]};
-    @%present ld.global.nc.${blocks.access} ${blocks.loaded.vector(q, i, v, 0, n=blocks.packed)}, [%ptr_row];
+    mov.b32 ${blocks.column[q, i]}, ${blocks.absent};
 % endfor
+    @%exists${q} ld.global.nc.v${blocks.rows}.u32 ${blocks.column.vector(q, 0, n=blocks.rows)}, [%ptr_column+${q * blocks.column_bytes}];
 % endfor
+% for q in range(blocks.in_flight):
+    @%exists${q} ld.global.nc.v2.b32 ${values.vector(q, 0, n=2)}, [%ptr_value+${q * blocks.block_bytes}];
 % endfor
-    add.u64 %ptr_column, %ptr_column, ${n * blocks.column_bytes};
-    add.u64 %ptr_value, %ptr_value, ${n * blocks.block_bytes};
-% for q in range(n):
-% for pair in blocks.pairs:
-% for line in blocks.fragment(q, pair):
-    ${line}
-% endfor
-    ${blocks.product(q, pair)}
-% endfor
-% endfor
+    add.u64 %ptr_column, %ptr_column, ${blocks.in_flight * blocks.column_bytes};
+    add.u64 %ptr_value, %ptr_value, ${blocks.in_flight * blocks.block_bytes};
 </%def>
 
 ## Vector v of row r of the lane: beta * C is added if beta is not 0.

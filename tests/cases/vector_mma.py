@@ -45,6 +45,7 @@ def config(p: Spmm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     c = {a.name: rng.choice(a.values, DRAWS) for a in family.axes}
     c["lane_vectors"] = rng.integers(1, 5, DRAWS)
     c["block_windows"] = rng.integers(1, 5, DRAWS)
+    c["longest_part"] = rng.choice([0, 4, 5, 8], DRAWS)
     columns = Columns({**c, "family": np.full(DRAWS, family.code)}, DRAWS)
     rows = np.flatnonzero(legal(lower(p), columns, d) & (c["block_windows"] * 32 <= threads))
     return columns.row(int(rng.choice(rows))) if len(rows) else None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config.config import parse_config
+from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.families.vector_mma.row_windows import ABSENT, RowWindows
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.spmm.problem import Spmm
@@ -23,6 +23,7 @@ from ptxgen.runtime.runner import Buffers, Runner
 from tests.cases import SOURCES
 
 CONFIG = parse_config("family=vector_mma block_windows=2 blocks_in_flight=2 vec_b=4")
+SPLIT = CONFIG.replace(row_order=1, longest_part=4, columns_ahead=0)
 #: dtype, compute
 TYPES = (("f16", "f32"), ("bf16", "f32"), ("f32", "tf32"))
 
@@ -63,9 +64,10 @@ ROWS: dict[str, list[list[int]]] = {
 
 @pytest.mark.parametrize("kinds", TYPES, ids=lambda x: x[0])
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
-def test_rows_of_every_kind(rows: list[list[int]], kinds: tuple[str, str]) -> None:
+@pytest.mark.parametrize("config", [CONFIG, SPLIT], ids=["natural", "parts"])
+def test_rows_of_every_kind(rows: list[list[int]], kinds: tuple[str, str], config: Config) -> None:
     p, arrays = with_rows(rows, 97, 44, *kinds)
-    runner = Runner.of(EmulatedDriver(), p, CONFIG)
+    runner = Runner.of(EmulatedDriver(), p, config)
     for alpha, beta in ((1.0, 0.0), (2.0, -1.0)):
         given = dict(arrays)
         if beta == 0:
@@ -99,6 +101,36 @@ def test_the_same_inputs_give_the_same_bits() -> None:
     configs = [CONFIG, parse_config("family=vector_mma block_windows=1 lane_vectors=4 blocks_in_flight=1 vec_b=1")]
     first, second = (Runner.of(EmulatedDriver(), p, c).compute(arrays, 1.5, 0.5)["C"] for c in configs)
     np.testing.assert_array_equal(first, second)
+
+
+def test_parts_of_windows_are_added_in_order() -> None:
+    """Whatever the order in which they arrive, and in a workspace that is zero again."""
+    p, arrays = with_rows([list(range(400)), [3], [], *([7, 9] for _ in range(30))], 400, 72)
+    arrays["values"] = np.random.default_rng(2).standard_normal(len(arrays["values"])).astype(np.float16)
+    results = []
+    for seed in range(3):
+        driver = EmulatedDriver(seed=seed)
+        with Buffers(driver, arrays) as buffers:
+            runner = Runner.of(driver, p, SPLIT).on(buffers.addresses)
+            assert runner.prepared is not None
+            assert [made.sizes for made in runner.prepared] == [{"blocks": 29}, {"items": 11, "parts": 7}]
+            call = runner.bind(buffers.addresses)
+            for _ in range(2):
+                call()
+                results.append(np.empty_like(arrays["C"]))
+                driver.download(buffers.addresses["C"], results[-1])
+                assert not runner.workspace_dirty()
+    assert verdict("normal", results[0], reference(p, arrays)).ok
+    for x in results[1:]:
+        np.testing.assert_array_equal(x, results[0])
+
+
+def test_the_order_of_windows_does_not_change_sums() -> None:
+    p, arrays = with_rows([list(range(3 * i % 90)) for i in range(60)], 97, 40)
+    configs = [CONFIG, CONFIG.replace(row_order=1), CONFIG.replace(columns_ahead=0)]
+    first, *others = (Runner.of(EmulatedDriver(), p, c).compute(arrays)["C"] for c in configs)
+    for x in others:
+        np.testing.assert_array_equal(x, first)
 
 
 # ---- the preparation

@@ -368,7 +368,7 @@ GOLDEN = {
     "vector_mma_tf32": (
         "h200",
         "spmm 4096,33,4096 NN f32 compute=tf32 pattern=bernoulli:density=0.01 calls=1000",
-        "family=vector_mma lane_vectors=2 blocks_in_flight=4",
+        "family=vector_mma lane_vectors=2 blocks_in_flight=2 columns_ahead=0 row_order=length longest_part=16",
     ),
     "tca_f16": (
         "h200",

@@ -7,16 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config.config import Columns, parse_config
+from ptxgen.codegen.config.config import Columns, Config, parse_config
 from ptxgen.codegen.render import render, render_preparation
 from ptxgen.errors import ConfigError
 from ptxgen.families import registry
+from ptxgen.families.common.perf_model import predict
 from ptxgen.families.common.rules import legal
 from ptxgen.families.common.space import candidates, families
+from ptxgen.families.common.work_list import WorkList
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.vector_mma.plan import VectorMmaPlan
 from ptxgen.families.vector_mma.row_windows import BLOCK_LIMIT, RowWindows
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.spmm.pattern_statistics import statistics_of
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.device import device
 
@@ -39,6 +42,8 @@ def test_it_computes_problems_that_may_be_prepared() -> None:
         (replace(P, n=33, ldb=0, ldc=0), "vec_b=2", "no wider than rows of B and C are aligned"),
         (P, "", "lane_vectors=1 of vec_b=1: a lane loads an even number of elements of a row"),
         (P, "vec_b=2 lane_vectors=5", "lane_vectors=5 must be an integer from 1 to 4"),
+        (P, "vec_b=2 longest_part=64", "longest_part=64: 0, or with row_order=length at least 4"),
+        (P, "vec_b=2 row_order=length longest_part=3", "longest_part=3: 0, or with row_order=length at least 4"),
         (replace(P, dtype="f32", out="f32", compute="f32"), "vec_b=2", "f32 in tf32, from sm_80 on, not f32 in f32"),
         (replace(P, dtype="f16", out="f16", compute="f16"), "vec_b=2", "not f16 in f16"),
         (replace(P, n=1 << 21, k=1, ldb=0, ldc=0), "vec_b=2", "a grid has at most 65535"),
@@ -81,6 +86,35 @@ def test_a_kernel_and_its_preparation_serve_every_pattern_and_shape() -> None:
         "scan_window_blocks",
         "fill_window_blocks",
     )
+
+
+def test_work_lists_order_windows_and_split_them() -> None:
+    windows, work = plan(P, "vec_b=2 row_order=length longest_part=16").preparations
+    assert (windows, work) == (RowWindows("f16", 16), WorkList("window_starts", 8, 16))
+    made = plan(P, "vec_b=2 row_order=length longest_part=16 block_windows=4")
+    launch = made.launch(lower(P), {"blocks": 100, "items": 9, "parts": 5})
+    assert launch.steps[0].grid == (3, 2, 1)
+    assert (launch.workspace, launch.zeroed) == (48 + 5 * 8 * 32 * 4, True)
+    whole = made.launch(lower(P), {"blocks": 100, "items": 8, "parts": 0})
+    assert (whole.steps[0].grid, whole.workspace) == ((2, 2, 1), 0)
+
+
+def fastest(longest: int) -> Config:
+    """The configuration that the performance model prefers for rows of 16 nonzeros, and one of ``longest``."""
+    lengths = np.full(4096, 16)
+    lengths[7] = longest
+    indptr, rng = np.concatenate([[0], np.cumsum(lengths)]), np.random.default_rng(0)
+    indices = np.concatenate([np.sort(rng.choice(65536, n, replace=False)) for n in lengths])
+    text = statistics_of(65536, indptr, indices).text()
+    p, family = lower(Spmm(4096, 128, 65536, dtype="f16", pattern=text, calls=1000)), registry.FAMILIES["vector_mma"]
+    every = Columns.product(dict(family.candidates.axes)).replace(family=family.code)
+    every = every.take(np.flatnonzero(legal(p, every, H200)))
+    return every.row(int(np.argmin(predict(p, every, H200))))
+
+
+def test_the_choice_splits_long_windows() -> None:
+    assert fastest(32768).longest_part > 0
+    assert fastest(16).longest_part == 0
 
 
 def test_places_of_vectors() -> None:

@@ -22,6 +22,8 @@ PDL_WITHIN = 3
 BOUNDS_NONE, BOUNDS_CLAMP, BOUNDS_PREDICATE = 0, 1, 2
 #: codes of the ``operand_path`` axes
 DIRECT, PACK, REALIGN = 0, 1, 2
+#: codes of the ``row_order`` axis
+NATURAL, BY_LENGTH = 0, 1
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,11 @@ _PATH = (
     " shifted in shared memory"
 )
 _PATHS = ("direct", "pack", "realign")
+_ROW_ORDER = (
+    "order of the rows, or row windows, of a sparse matrix: as stored, or by length with parts of at most longest_part,"
+    " from a prepared work list"
+)
+_LONGEST_PART = "most nonzeros of a part of a row; 0: rows are not split"
 _PDL = (
     "programmatic dependent launch: blocks may start when the preceding kernel of the stream exits (on_exit), or when"
     " it has started (on_start), or when it exits and belongs to the same call (within_launch)"
@@ -182,6 +189,8 @@ COMMON = {
         Axis("min_ctas_per_sm", 1, "blocks per multiprocessor for which registers are limited", refined=True, least=1),
         switch("stream_k", _STREAM_K, feature=False),
         Axis("lane_vectors", 1, "vectors of a row of B per lane", feature=False),
+        Axis("row_order", NATURAL, _ROW_ORDER, words=("natural", "length"), feature=False),
+        Axis("longest_part", 0, _LONGEST_PART, feature=False),
         Axis("operand_path_a", 0, _PATH.format("A"), words=_PATHS, feature=False),
         Axis("operand_path_b", 0, "the same for B", words=_PATHS, feature=False),
         Axis("pdl", 0, _PDL, words=("off", "on_exit", "on_start", "within_launch"), feature=False),

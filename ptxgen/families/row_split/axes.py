@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-from ptxgen.codegen.config.axes import Axis, common
+from ptxgen.codegen.config.axes import BY_LENGTH, NATURAL, Axis, common
 
-NATURAL, BY_LENGTH = range(2)  #: values of ``row_order``
 BROADCAST, SHUFFLE = range(2)  #: values of ``index_loads``
 
-ROW_ORDER = Axis(
-    "row_order",
-    NATURAL,
-    "order of the rows: as stored, or by length with parts of at most longest_part nonzeros, from a prepared work list",
-    (NATURAL, BY_LENGTH),
-    least=0,
-    most=1,
-    words=("natural", "length"),
-    feature=False,
-)
-LONGEST_PART = Axis(
-    "longest_part",
-    0,
-    "most nonzeros of a part of a row; 0: rows are not split",
-    (0, 64, 128, 256, 512, 1024),
-    least=0,
-    most=1 << 20,
-    feature=False,
-)
 AXES = (
     Axis(
         "row_lanes",
@@ -78,7 +58,7 @@ AXES = (
         power_of_two=True,
         feature=False,
     ),
-    ROW_ORDER,
-    LONGEST_PART,
+    common("row_order", (NATURAL, BY_LENGTH)),
+    common("longest_part", (0, 64, 128, 256, 512, 1024), least=0, most=1 << 20),
     common("vec_b", (1, 2, 4, 8), "elements per access to B and C"),
 )

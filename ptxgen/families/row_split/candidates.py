@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ptxgen.codegen.config.axes import searched
+from ptxgen.codegen.config.axes import BY_LENGTH, NATURAL, searched
 from ptxgen.codegen.config.config import Columns, Config
 from ptxgen.families.common.candidates import CandidateSpace, Ints, single_axis_changes, violations
 from ptxgen.families.row_split import axes
-from ptxgen.families.row_split.axes import BY_LENGTH, NATURAL
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ptxgen.codegen.config.axes import BY_LENGTH
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.parameters import KernelParameters, Parameters, given
@@ -16,7 +17,6 @@ from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Launch, Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
 from ptxgen.families.common.work_list import UNLIMITED, WHOLE, WorkList, sizes_of
-from ptxgen.families.row_split.axes import BY_LENGTH
 from ptxgen.families.row_split.geometry import RowSplitGeometry
 from ptxgen.families.row_split.rules import VECTOR
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -124,6 +124,7 @@ class RowLoop(Part):
         )
 
     whole: ClassVar[int] = WHOLE
+    part_rows: ClassVar[int] = 1  #: rows of C of a part
 
     @property
     def row_threads(self) -> int:
@@ -160,7 +161,12 @@ class RowLoop(Part):
         """Values of A as loaded."""
         return self.half_value if self.converts else self.value
 
-    def sum_accesses(self, v: int) -> list[tuple[int, list[str], str]]:
+    @property
+    def lane_vectors(self) -> list[tuple[int, int]]:
+        """(row, vector) of the sums of a lane."""
+        return [(0, v) for v in range(self.vectors)]
+
+    def sum_accesses(self, v: int, row: int = 0) -> list[tuple[int, list[str], str]]:
         """(offset in bytes, registers, type) of the accesses to the sums of vector ``v`` in the workspace."""
         kind, size = self.sums.kind, 8 if self.sums.kind == "f64" else 4
         step = min(self.vec, 16 // size)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ptxgen.codegen.config.axes import BY_LENGTH, NATURAL
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.cuda_abi import GRID_LIMIT
-from ptxgen.families.row_split.axes import BROADCAST, BY_LENGTH, NATURAL
+from ptxgen.families.row_split.axes import BROADCAST
 from ptxgen.lowering.csr import ORDERED_CALLS
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxgen.codegen.config.axes import Axis, common
+from ptxgen.codegen.config.axes import BY_LENGTH, NATURAL, Axis, common, switch
 
 AXES = (
     Axis("block_windows", 8, "row windows per block, one for each warp", (2, 4, 8), least=1, most=32, feature=False),
@@ -16,6 +16,20 @@ AXES = (
         most=8,
         power_of_two=True,
         feature=False,
+    ),
+    switch(
+        "columns_ahead",
+        "1: columns and values of the next blocks are loaded before the products of the present ones",
+        default=1,
+        feature=False,
+    ),
+    common("row_order", (NATURAL, BY_LENGTH)),
+    common(
+        "longest_part",
+        (0, 8, 16, 32, 64, 128),
+        "most blocks of 8×1 vectors of a part of a row window; 0: windows are not split",
+        least=0,
+        most=1 << 20,
     ),
     common("vec_b", (1, 2, 4, 8), "elements per access to B and C"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ptxgen.codegen.config.axes import searched
+from ptxgen.codegen.config.axes import BY_LENGTH, NATURAL, searched
 from ptxgen.codegen.config.config import Columns, Config
 from ptxgen.families.common.candidates import CandidateSpace, Ints, single_axis_changes, violations
 from ptxgen.families.vector_mma import axes
@@ -15,10 +15,10 @@ from ptxgen.problem.device import Device
 class VectorMmaSpace(CandidateSpace):
     name = "vector_mma"
     axes, class_axes = searched(axes.AXES), {}
-    tile = ("block_windows", "lane_vectors", "vec_b")
+    tile = ("block_windows", "lane_vectors", "blocks_in_flight", "vec_b")
     fixed = ("vector_mma_types",)
     tile_rules = ("axis", "range", "threads", "vector_mma_pairs")
-    extent_rules = ("range", "vector_mma_pitch", "vector_mma_grid")
+    extent_rules = ("range", "vector_mma_pitch", "vector_mma_grid", "vector_mma_parts")
 
     def neutral(self, p: KernelProblem) -> KernelProblem:
         plain = super().neutral(p)
@@ -32,7 +32,9 @@ class VectorMmaSpace(CandidateSpace):
     shapes = tiles
 
     def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
-        return [[{"blocks_in_flight": n} for n in self.axes["blocks_in_flight"]]]
+        parts = [{"row_order": BY_LENGTH, "longest_part": n} for n in self.axes["longest_part"]]
+        ahead = [{"columns_ahead": n} for n in self.axes["columns_ahead"]]
+        return [[{"row_order": NATURAL, "longest_part": 0}, *parts], ahead]
 
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         c = tiles.replace(family=self.code)

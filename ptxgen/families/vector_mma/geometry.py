@@ -12,7 +12,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 WINDOW = COLUMNS  #: rows of a row window: the columns of the right operand of an MMA instruction
 GROUPS = WARP // 4  #: groups of 4 lanes; the lanes of a group load the same columns of B, of different rows
-FIXED_REGISTERS = 20  #: registers per thread besides sums, loads and addresses
+FIXED_REGISTERS = 24  #: registers per thread besides sums, loads and addresses
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ def geometry(p: KernelProblem, c: Any) -> VectorMmaGeometry:
     slabs = ceil_div(p.extents.n, slab)
     rows = lane_rows(p)
     loads = rows * c.lane_vectors * ceil_div(c.vec_b * p.element.bytes, 4)
-    in_flight = c.blocks_in_flight * (rows + 2 + loads)  # indices, values, loads
+    in_flight = c.blocks_in_flight * (rows + 2 + 2 * c.columns_ahead + loads)  # indices, values, loads
     return VectorMmaGeometry(
         threads=c.block_windows * WARP,
         shared=c.block_windows * 0,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.codegen.config.axes import BY_LENGTH
 from ptxgen.codegen.config.config import Columns
 from ptxgen.codegen.vectorized import ceil_div, float32
 from ptxgen.families.common import perf_costs
@@ -22,6 +23,9 @@ L2_SPEED = 2.4  #: bandwidth of the L2 cache over that of device memory
 PAD = 0.45  #: the mean share of the last block of a window that is padding
 #: cycles of an iteration: fixed, and of each block and element, with a warp alone
 ROUND, BLOCK, ELEMENT = 250.0, 80.0, 10.0
+AHEAD = 0.65  #: share of the latency that is left where columns and values are loaded ahead
+LIST_US, PART_US = 0.2, 1.0  #: of reading a work list, of adding the parts of windows
+PART_ROWS = 4.0  #: accesses to a part in the workspace: stored, read, set to zero, and its counter
 START = 1500.0  #: cycles from the start of a window to its first products, and of its store
 
 
@@ -35,10 +39,11 @@ def work(p: KernelProblem, c: Columns, g: VectorMmaGeometry, d: Device) -> Work:
         len(c),
         resident=resident_blocks(c, g, d),
         busy=(OVERHEAD + rows + 3 * loads + pieces * g.elements / 2) / perf_costs.ISSUE,
-        latency=ROUND + c.blocks_in_flight * (BLOCK + ELEMENT * g.elements),
+        latency=np.where(c.columns_ahead == 1, AHEAD, 1)
+        * (ROUND + c.blocks_in_flight * (BLOCK + ELEMENT * g.elements)),
         moved_b=moved,
         stages=c.blocks_in_flight,
-        store=c.block_windows,
+        part_m=np.where(c.row_order == BY_LENGTH, np.where(c.longest_part > 0, c.longest_part, np.inf), 0),
     )
 
 
@@ -61,12 +66,18 @@ def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell
     speed = L2_SPEED if b_bytes < d.l2 else L2_SPEED * max(d.l2 / b_bytes, 1.6 / L2_SPEED)
     cached = steps * w.moved_b[rows] / (bandwidth * np.float32(speed))
     memory = np.float32(p.bytes) / bandwidth
-    each = np.ceil(np.float32(blocks_of_vectors / windows) / w.stages[rows]) * w.latency[rows] + np.float32(START)
-    waves = np.ceil(x.blocks[cell] / (w.resident[rows] * np.float32(d.sms)))
-    share = e.longest_window / max(e.nnz, 1)  # of the longest window: its vectors are taken to be as dense
-    longest = np.ceil(np.float32(blocks_of_vectors * share) / w.stages[rows]) * w.latency[rows]
-    waited = np.maximum(waves * each, longest) / np.float32(d.clock)
+    mean, share = blocks_of_vectors / windows, e.longest_window / max(e.nnz, 1)  # its vectors are taken to be as dense
+    longest, part = np.float32(max(blocks_of_vectors * share, mean)), w.part_m[rows]
+    limit = np.where(part > 0, np.minimum(longest, part), longest)
+    parts = np.where((part > 0) & (longest > part), np.float32(blocks_of_vectors) / np.maximum(part, 1), 0)
+    added = parts * np.float32(PART_ROWS * WINDOW * e.n * 4) / (bandwidth * np.float32(speed))
+    each = np.ceil(np.minimum(np.float32(mean), limit) / w.stages[rows]) * w.latency[rows] + np.float32(START)
+    warps = x.blocks[cell] / (w.resident[rows] * np.float32(d.sms))
+    waves = np.ceil(np.maximum(warps, parts * x.iterations[cell] / np.float32(d.sms * 32)))
+    last = np.ceil(limit / w.stages[rows]) * w.latency[rows] + np.float32(START)
+    waited = np.maximum(waves * each, last) / np.float32(d.clock)
     total = (issue**3 + cached**3 + memory**3 + waited**3) ** np.float32(1 / 3)
+    total = total + added + np.where(part > 0, LIST_US, 0) + np.where(parts > 0, PART_US, 0)
     out: Floats = float32(total + np.float32(perf_costs.LAUNCH_US))
     return out
 

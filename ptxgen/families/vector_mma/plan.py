@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
+from ptxgen.codegen.config.axes import BY_LENGTH
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.parameters import KernelParameters, Parameters, given
@@ -13,10 +15,12 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Launch, Step
-from ptxgen.codegen.vectorized import ceil_div
+from ptxgen.codegen.vectorized import WARP, ceil_div
 from ptxgen.families.common.matrix_instructions import Instruction, instruction
+from ptxgen.families.common.work_list import UNLIMITED, WHOLE, WorkList, sizes_of
 from ptxgen.families.vector_mma.geometry import GROUPS, WINDOW, VectorMmaGeometry
 from ptxgen.families.vector_mma.row_windows import ABSENT, WORD, RowWindows
+from ptxgen.families.vector_mma.rules import VECTOR
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 
@@ -28,22 +32,41 @@ class WindowSlabs:
 
 
 @dataclass(frozen=True)
+class Windows:
+    """What a launch computes: ``problem``; ``count``: windows or items; ``partials``: bytes of the workspace before the
+    partial sums."""
+
+    problem: KernelProblem
+    count: int
+    partials: int = 0
+
+
+@dataclass(frozen=True)
 class VectorMmaParameters(KernelParameters):
+    """``addresses``: the arrays that the kernel reads and writes; ``work_list``: True if it reads items of a work
+    list."""
+
+    addresses: tuple[str, ...]
     arithmetic: Arithmetic
+    work_list: bool
 
     @property
     def declared(self) -> list[Parameters]:
+        count = "item_count" if self.work_list else "windows"
         return [
-            given("u64", "window_starts", "window_columns", "window_values", "B", "C"),
-            Parameters("u32", ("M", "N"), lambda p: (p.extents.m, p.extents.n)),
-            Parameters("u32", ("ldb", "ldc"), lambda p: (p.operand(name).access.ld for name in "BC")),
+            given("u64", *self.addresses),
+            Parameters("u32", ("M", "N"), lambda x: (x.problem.extents.m, x.problem.extents.n)),
+            Parameters("u32", ("ldb", "ldc"), lambda x: (x.problem.operand(name).access.ld for name in "BC")),
+            Parameters("u32", (count,), lambda x: (x.count,)),
+            *([Parameters("u64", ("partials",), lambda x: (x.partials,))] if self.work_list else []),
             given(self.arithmetic.type, "alpha", "beta"),
         ]
 
 
 @dataclass(frozen=True)
 class WindowLoop(Part):
-    """The loop over the blocks of a row window, ``depths[0]`` at once; the rest in ``depths[1:]``, in the same order.
+    """The loop over the blocks of a row window, ``in_flight`` at once. ``ahead``: True if columns and values of the
+    next blocks are loaded before the products of the present ones.
 
     The left operand of an MMA instruction is a pair of columns of each group of lanes, of the rows of B that the
     vectors of a block select; the right operand is the block. Lane 4 g + t loads columns of group g, of the rows of its
@@ -60,16 +83,19 @@ class WindowLoop(Part):
     vec: int
     vectors: int
     size: int
-    depths: tuple[int, ...]
+    in_flight: int
+    ahead: bool
     slab: int
     block_bytes: int
     sums: Tile
     loaded: Tile
     column: Tile
     value: Tile
+    next_value: Tile
     left: Tile
     wide: Tile
     half: Tile
+    part_sum: Tile
     from_b: Tile
     access: str
     packed: int
@@ -89,24 +115,34 @@ class WindowLoop(Part):
             c.vec_b,
             c.lane_vectors,
             p.element.bytes,
-            tuple(depth >> i for i in range(depth.bit_length())),
+            depth,
+            bool(c.columns_ahead),
             int(g.slab),
             windows.block_bytes,
             Tile("sum", "f32", (int(g.elements) // 2, 4)),
             Tile("loaded", register, (depth, rows, c.lane_vectors, packed)),
             Tile("vector", "b32", (depth, rows)),
             Tile("value", "b32", (depth, 2)),
+            Tile("next_value", "b32", (depth, 2)),
             Tile("left", "b32", (4,)),
             Tile("wide", "f32", (c.vec_b,)),
             Tile("half", "b16", (2,)),
+            Tile("part_sum", "f32", (4,)),
             Tile("ptr_b", "b64", (c.lane_vectors,)),
             width(packed, register),
             packed,
         )
 
-    absent = ABSENT
-    window_rows = WINDOW
-    groups = GROUPS
+    absent: ClassVar[int] = ABSENT
+    whole: ClassVar[int] = WHOLE
+    groups: ClassVar[int] = GROUPS
+    #: rows of C of a window, and of a lane
+    part_rows: ClassVar[int] = WINDOW
+    lane_rows: ClassVar[int] = 2
+    #: lanes of a window: all of a warp
+    row_threads: ClassVar[int] = WARP
+    member_mask: ClassVar[int] = (1 << WARP) - 1
+    member_clamp: ClassVar[int] = WARP - 1
 
     @property
     def depth(self) -> int:
@@ -137,6 +173,19 @@ class WindowLoop(Part):
         """The sum of element ``e`` of row 2 t + ``row`` of the window."""
         return self.sums[e // 2, e % 2 * 2 + row]
 
+    @property
+    def lane_vectors(self) -> list[tuple[int, int]]:
+        """(row, vector) of the sums of a lane."""
+        return [(r, v) for r in range(self.lane_rows) for v in range(self.vectors)]
+
+    def sum_accesses(self, v: int, row: int = 0) -> list[tuple[int, list[str], str]]:
+        """(offset in bytes, registers, type) of the accesses to the sums of vector ``v`` in the workspace."""
+        step = min(self.vec, 4)
+        return [
+            (4 * i, [self.sum(row, v * self.vec + i + j) for j in range(step)], width(step, "f32"))
+            for i in range(0, self.vec, step)
+        ]
+
     def fragment(self, block: int, pair: int) -> list[str]:
         """The instructions that compose the left operand from the loaded elements of a pair."""
         if not self.converts:
@@ -166,13 +215,15 @@ class WindowLoop(Part):
             (self.sums, "sums, 2 columns of 2 rows for each MMA instruction"),
             (
                 self.loaded,
-                f"loads in flight: {self.depths[0]} blocks, {self.rows} rows of B, {self.vectors} vectors of"
+                f"loads in flight: {self.in_flight} blocks, {self.rows} rows of B, {self.vectors} vectors of"
                 f" {self.vec} elements",
             ),
             (self.column, "columns of the 8x1 vectors"),
             (self.value, "right operand: values of A"),
+            (self.next_value, "values of the next blocks"),
             (self.left, "left operand: elements of B"),
             (self.from_b, "first row of B at the columns of each vector"),
+            (self.part_sum, "sums of a part of a long window"),
         ]
         converted = [(self.wide, "converted elements of C"), (self.half, "elements to convert")]
         return [*rows, *(converted if self.converts else [])]
@@ -185,18 +236,30 @@ class VectorMmaPlan(Plan):
         "window_starts": "address of the first block of each row window",
         "window_columns": "address of the columns of the 8x1 vectors",
         "window_values": "address of the values of the blocks of vectors",
+        "windows": "number of row windows",
+        "items": "address of the work list: {row window, first block, end, part}",
+        "parts": "address of {first part of the window, number of its parts}",
+        "item_count": "number of items of the work list",
+        "partials": "bytes of the workspace before the partial sums",
     }
 
     def _compose(self) -> None:
         assert isinstance(self.geometry, VectorMmaGeometry)
         self.windows = RowWindows(self.problem.dtype, instruction(self.problem).k)
         self.scheduler = WindowSlabs()
-        self.parameters = VectorMmaParameters(self.arithmetic)
+        self.work_list = self.config.row_order == BY_LENGTH
+        read = ("items", "parts", "W") if self.work_list else ("window_starts",)
+        names = (*read, "window_columns", "window_values", "B", "C")
+        #: parameter of an address -> its register
+        self.addresses = {name: "workspace" if name == "W" else name for name in names}
+        self.parameters = VectorMmaParameters(names, self.arithmetic, self.work_list)
         self.mainloop = WindowLoop.of(self.problem, self.config, self.geometry, self.windows)
 
     @property
     def preparations(self) -> tuple[Preparation, ...]:
-        return (self.windows,)
+        if not self.work_list:
+            return (self.windows,)
+        return self.windows, WorkList("window_starts", WINDOW, self.config.longest_part or UNLIMITED)
 
     @property
     def accesses(self) -> str:
@@ -217,6 +280,12 @@ class VectorMmaPlan(Plan):
     def _launch_prepared(self, problem: KernelProblem, sizes: Mapping[str, int]) -> Launch:
         if problem.results == 0:
             return Launch(())
-        windows = ceil_div(problem.extents.m, WINDOW)
-        grid = (ceil_div(windows, self.mainloop.windows), ceil_div(problem.extents.n, self.mainloop.slab), 1)
-        return Launch((Step(self.entry, grid, (self.threads, 1, 1), 0, self.parameters.rows.arguments(problem)),))
+        slabs = int(ceil_div(problem.extents.n, self.mainloop.slab))
+        x, workspace = Windows(problem, ceil_div(problem.extents.m, WINDOW)), 0
+        if self.work_list:
+            items, parts = sizes_of(sizes)
+            x = Windows(problem, items, -(-4 * parts * slabs // VECTOR) * VECTOR)
+            workspace = x.partials + parts * WINDOW * problem.extents.n * self.arithmetic.bytes
+        grid = (ceil_div(x.count, self.mainloop.windows), slabs, 1)
+        step = Step(self.entry, grid, (self.threads, 1, 1), 0, self.parameters.rows.arguments(x))
+        return Launch((step,), workspace, workspace > 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ptxgen.codegen.config.axes import BY_LENGTH
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.families.common.matrix_instructions import instruction
@@ -9,6 +10,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 VECTOR = 16  #: most bytes of an access
+LEAST_PART = 4  #: blocks of a part of a row window
 #: most bytes from one row of B to the next
 PITCH_LIMIT = 1 << 32
 TYPES = {"f16": "f32", "bf16": "f32", "f32": "tf32"}
@@ -45,6 +47,11 @@ RULES = (
         "vector_mma_pairs",
         lambda p, c, g, d: g.elements % 2 == 0,
         "lane_vectors={c.lane_vectors} of vec_b={c.vec_b}: a lane loads an even number of elements of a row",
+    ),
+    Rule(
+        "vector_mma_parts",
+        lambda p, c, g, d: (c.longest_part == 0) | ((c.row_order == BY_LENGTH) & (c.longest_part >= LEAST_PART)),
+        f"longest_part={{c.longest_part}}: 0, or with row_order=length at least {LEAST_PART}",
     ),
     Rule(
         "vector_mma_pitch",
