@@ -67,6 +67,7 @@ class Family:
     ``former``: how its configurations were written in earlier forms.
     ``probes()``: points whose features a model that was trained on the family must see as it did then.
     ``scope``: the problems that it computes, in words, if its capabilities do not tell enough.
+    ``published``: the name of the published method that it implements; ``bench --baseline`` compares with it.
     ``instructions``: the PTX instructions of its products; several: axes or types choose one.
     """
 
@@ -89,6 +90,7 @@ class Family:
     former: Former | None = None
     instructions: tuple[str, ...] = ("fma",)
     scope: str = ""
+    published: str = ""
 
     def form(self, p: KernelProblem) -> KernelProblem:
         """The form of a problem that its kernels compute, to which geometry, rules, candidates and performance model

@@ -14,14 +14,19 @@ import pytest
 from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.emulator import Stats
+from ptxgen.errors import LaunchError, ShapeError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.tca.preparation import AssignWarps
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.spmm.checks import SpmmOperandSets
+from ptxgen.operations.spmm.family_baseline import FamilyProduct
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.operations.spmm.reference import arrays_of
 from ptxgen.problem.device import device
+from ptxgen.problem.operation import operation_named
 from ptxgen.problem.reference import Array, reference, verdict
 from ptxgen.runtime.check import check
+from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.prepared_operands import PreparedOperands
 from ptxgen.runtime.runner import Buffers, Runner
@@ -328,3 +333,31 @@ def test_types_and_odd_columns(kind: str, n: int) -> None:
     p = Spmm(23, n, 131, dtype=kind, pattern="lognormal:density=0.3,sigma=1.5", calls=1000)
     config = parse_config(f"family=tca vec_b={8 if n == 40 else 1}")
     assert all(r.ok for r in check(EmulatedDriver(), p, config, row_padding=3 if n != 40 else 0))
+
+
+# ---- the baseline
+
+
+def test_the_baseline_times_the_family_on_the_operands() -> None:
+    driver, p = EmulatedDriver(), Spmm(40, 72, 90, dtype="f16", pattern="bernoulli:density=0.2")
+    operands = SpmmOperandSets(driver, p, Timing(most=2, l2_multiple=0))
+    made = operation_named("spmm").baselines["tca"]
+    made.require()
+    times = made.best(driver, p, operands.sets, Timing())
+    assert 0 < times.best <= times.heuristic
+    assert made.title == "TCA-SpMM"
+    product = FamilyProduct("tca", driver, p)
+    assert [c.family for c in product.configs] == ["tca"] * 4
+    assert product.configs[0] == WIDE
+    with pytest.raises(LaunchError, match="TCA-SpMM does not compute spmm 40,72,90 NN f32"):
+        made.load()(driver, Spmm(40, 72, 90, pattern="even:nnz=9"), {})
+    with pytest.raises(ShapeError, match="number of nonzeros is 0"):
+        made.load()(driver, Spmm(40, 72, 90, dtype="f16", pattern="even:nnz=0"), {})
+
+
+def test_the_baseline_does_not_time_wrong_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, p = EmulatedDriver(), Spmm(40, 72, 90, dtype="f16", pattern="bernoulli:density=0.2")
+    operands = SpmmOperandSets(driver, p, Timing(most=1, l2_multiple=0))
+    monkeypatch.setattr(Runner, "bind", lambda runner, addresses: lambda: None)
+    with pytest.raises(LaunchError, match="its result is wrong"):
+        FamilyProduct("tca", driver, p).best(operands.sets, Timing())

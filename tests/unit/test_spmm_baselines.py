@@ -334,7 +334,7 @@ def test_absent_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     cusparse_module.load_library.cache_clear()
     assert cusparse_module.available() is None
     baselines = operation_named("spmm").baselines
-    assert list(baselines) == ["cusparse", "torch", "dense"]
+    assert list(baselines) == ["cusparse", "torch", "dense", "tca"]
     with pytest.raises(UnavailableError, match=r"libcusparse was not found; .*baseline"):
         baselines["cusparse"].require()
 

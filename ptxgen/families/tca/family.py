@@ -41,5 +41,6 @@ FAMILY = Family(
         )
     ),
     instructions=("mma.sync",),
+    published="TCA-SpMM",
     scope="products of a prepared sparse matrix in CSR and a row-major matrix",
 )

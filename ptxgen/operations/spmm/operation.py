@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ptxgen.families.registry import FAMILIES
 from ptxgen.install_advice import install_extra
+from ptxgen.lowering.csr import GatheredRows
 from ptxgen.operations.spmm.lowering import lower_spmm
 from ptxgen.operations.spmm.problem import FEATURES, Spmm
 from ptxgen.operations.spmm.random_problems import RANDOM_KINDS
@@ -60,11 +63,22 @@ def _dense() -> Callable[..., Any]:
     return DenseProduct
 
 
+def _of_family(family: str) -> Callable[..., Any]:
+    from ptxgen.operations.spmm.family_baseline import product_of
+
+    return product_of(family)
+
+
 _CUSPARSE = Installation(_cusparse_version, "not installed", lambda: install_extra("baseline"))
 _BASELINES = (
     Baseline("cusparse", "cuSPARSE", _cusparse, _CUSPARSE),
     Baseline("torch", "torch.sparse.mm", _torch),
     Baseline("dense", "cuBLASLt, dense A", _dense),
+    *(
+        Baseline(family.name, family.published, partial(_of_family, family.name))
+        for family in FAMILIES.values()
+        if family.published and GatheredRows.kind in family.provides
+    ),
 )
 
 SPMM = Operation(
