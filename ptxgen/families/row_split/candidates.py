@@ -21,8 +21,8 @@ class RowSplitSpace(CandidateSpace):
     axes, class_axes = searched(axes.AXES), {}
     tile = ("row_lanes", "lane_vectors", "nonzero_groups", "index_loads", "nonzeros_in_flight", "block_groups", "vec_b")
     fixed = ("row_split_types",)
-    tile_rules = ("axis", "range", "threads", "row_split_warps", "row_split_lanes", "row_split_shuffle")
-    extent_rules = ("range", "row_split_pitch", "row_split_grid", "row_split_order", "row_split_parts")
+    tile_rules = ("axis", "range", "threads", "row_split_warps", "row_split_lanes")
+    extent_rules = ("range", "row_split_pitch", "row_split_grid")
 
     def neutral(self, p: KernelProblem) -> KernelProblem:
         plain = super().neutral(p)

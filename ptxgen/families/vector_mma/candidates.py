@@ -18,7 +18,7 @@ class VectorMmaSpace(CandidateSpace):
     tile = ("block_windows", "lane_vectors", "blocks_in_flight", "vec_b")
     fixed = ("vector_mma_types",)
     tile_rules = ("axis", "range", "threads", "vector_mma_pairs")
-    extent_rules = ("range", "vector_mma_pitch", "vector_mma_grid", "vector_mma_parts")
+    extent_rules = ("range", "vector_mma_pitch", "vector_mma_grid")
 
     def neutral(self, p: KernelProblem) -> KernelProblem:
         plain = super().neutral(p)
