@@ -10,7 +10,7 @@ import pytest
 from mako.lookup import TemplateLookup
 
 from ptxgen.codegen.config.config import FAMILIES, parse_config
-from ptxgen.codegen.render import render
+from ptxgen.codegen.render import render, render_preparation
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.grouped import checks as grouped_check
 from ptxgen.problem.device import device
@@ -107,7 +107,10 @@ def listed():
         patch.setattr(TemplateLookup, "get_template", lambda self, uri: used.add(uri.lstrip("/")) or real(self, uri))
         pairs = itertools.chain(*script.cases().values())
         plans = [plan_for(parse(problem), parse_config(config), device("h200")) for problem, config in pairs]
-        return plans, [render(plan).text for plan in plans], used
+        texts = [render(plan).text for plan in plans]
+        for made in {x for plan in plans for x in plan.preparations}:
+            render_preparation(made, device("h200"))
+        return plans, texts, used
 
 
 def test_kernels_of_every_family_are_listed(listed):
