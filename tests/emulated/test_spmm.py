@@ -12,6 +12,7 @@ import ptxgen
 from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.families.common.work_list import UNLIMITED, WHOLE, WorkList
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.spmm.pattern_statistics import statistics_of
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.operations.spmm.reference import arrays_of
 from ptxgen.problem.device import device
@@ -160,6 +161,18 @@ def test_a_work_list_has_each_element_once(longest: int, rows: int) -> None:
         else:
             assert parts[part[own]].tolist() == [[part[own][0], own.sum()]] * own.sum()
             assert (np.diff(part[own].astype(np.int64)) == 1).all()
+
+
+def test_a_work_list_has_all_parts_though_the_problem_states_fewer_nonzeros() -> None:
+    """Handles state rounded statistics. All rows are one longer than a part."""
+    p = Spmm(60, 32, 64, pattern="even:nnz=1980")
+    arrays = arrays_of(p, 3, "integers")
+    arrays["indices"] = np.tile(np.arange(33, dtype=np.int32), 60)
+    text = statistics_of(64, arrays["indptr"], arrays["indices"]).rounded().text()
+    stated = Spmm(60, 32, 64, pattern=text, calls=1000)
+    assert stated.nnz == 1792
+    got = Runner.of(EmulatedDriver(), stated, SPLIT).compute(arrays)["C"]
+    assert verdict("integers", got, reference(p, arrays)).ok
 
 
 # ---- the function on arrays

@@ -14,6 +14,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 ITEM_BYTES, PART_BYTES = 16, 8
 WHOLE = 0xFFFFFFFF  #: the part number of an item that is a whole segment
+ELEMENT_LIMIT = (1 << 31) - 1  #: elements of all segments: the problem may state fewer than the matrix has
 UNLIMITED = 0x3FFFFFFF  #: the length of parts that are not limited
 
 
@@ -70,19 +71,20 @@ class WorkList(Preparation):
         return int(ceil_div(self._segments(p), self.threads * self.each))
 
     def stages(self, p: KernelProblem) -> Stages:
-        blocks = self._blocks(p)
-        elements = int(p.extents.nnz)
-        limits = {"items": self._segments(p) + elements // self.longest, "parts": 2 * elements // self.longest}
+        blocks, segments = self._blocks(p), self._segments(p)
+        limits = {"items": segments + ELEMENT_LIMIT // self.longest, "parts": 2 * ELEMENT_LIMIT // self.longest}
         grid, block = (blocks, 1, 1), (self.threads, 1, 1)
-        yield Stage(
+        items, parts = yield Stage(
             (
                 Step("count_parts", grid, block, 0, self.count.arguments(p)),
                 Step("scan_parts", (1, 1, 1), (self.scan_threads, 1, 1), 0, self.scan.arguments(p)),
-                Step("place_parts", grid, block, 0, self.place.arguments(p)),
             ),
-            {"items": ITEM_BYTES * limits["items"], "parts": PART_BYTES * limits["parts"]},
-            {"counts": 4 * (self.bins + 1) * blocks},
-            limits,
+            scratch={"counts": 4 * (self.bins + 1) * blocks},
+            sizes=limits,
+        )
+        yield Stage(
+            (Step("place_parts", grid, block, 0, self.place.arguments(p)),),
+            {"items": ITEM_BYTES * items, "parts": PART_BYTES * parts},
         )
 
 
