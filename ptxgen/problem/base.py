@@ -264,6 +264,11 @@ class ProblemBase:
         return tuple(name for name in self.epilogue_operands if name in ELEMENTWISE_OPERANDS)
 
     @property
+    def operands_digest(self) -> str:
+        """Digest of the operands that the text form names, as the pattern of a sparse matrix; empty: it names none."""
+        return ""
+
+    @property
     def arrays(self) -> tuple[str, ...]:
         """The names of the arrays that a call binds, in the order in which calls pass their addresses."""
         return ("A", "B", "C", *self.epilogue_operands)

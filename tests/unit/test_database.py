@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from ptxgen.problem.registry import Problem
 from ptxgen.tuning.store import database, sqlite_file, tuning_files
 from ptxgen.tuning.store.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, destination, readable
 from ptxgen.tuning.store.measurement import OUTCOMES, Environment, Measurement
+from ptxgen.tuning.store.schema import MIGRATIONS
 from ptxgen.tuning.store.tuning_files import Header, read_measurements, read_winners, write_winners
 
 H200 = Environment("h200", "hardware", "cuda 13.0", "13.0.88", "graph 3x", "abc")
@@ -688,10 +690,45 @@ def test_version_2_has_dates_that_json_can_represent(path: Path) -> None:
         db.add(measured())
         db.add(measured(5.0))
     sql(path, "UPDATE measurement SET created = 9e999 WHERE id = 1")
-    sql(path, "DROP TABLE claim")
-    sql(path, "PRAGMA user_version = 1")
+    as_version(path, 1)
     with Database(path) as db:
         assert [m.created for m in db.measurements()] == [0.0, 1000.0]
+
+
+def as_version(path: Path, version: int) -> None:
+    """Replaces a database by one of an earlier schema with the same rows."""
+    with closing(sqlite3.connect(path)) as db:
+        rows = {
+            table: db.execute(f"SELECT * FROM {table}").fetchall()
+            for table in ("problem", "environment", "measurement")
+        }
+    for end in ("", "-wal", "-shm"):
+        Path(f"{path}{end}").unlink(missing_ok=True)
+    with closing(sqlite3.connect(path)) as db:
+        for statements in (SCHEMA, *MIGRATIONS)[:version]:
+            if "translate_config" not in statements:
+                db.executescript(statements)
+        for table, found in rows.items():
+            width = len(db.execute(f"PRAGMA table_info({table})").fetchall())
+            db.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * width)})", [row[:width] for row in found])
+        db.execute(f"PRAGMA application_id = {APPLICATION}")
+        db.execute(f"PRAGMA user_version = {version}")
+        db.commit()
+
+
+def test_version_7_has_digests_of_operands(path: Path) -> None:
+    """Readers do not migrate a database, and read earlier ones."""
+    m = replace(measured(), operands="0123456789abcdef")
+    with Database(path) as db:
+        db.set_winner(m)
+        assert [x.operands for x in (*db.measurements(), *db.winners())] == [m.operands] * 2
+    as_version(path, 6)
+    for readonly in (True, False):
+        with Database(path, readonly=readonly) as db:
+            assert [(x.us, x.operands) for x in db.measurements()] == [(m.us, "")]
+            assert [x.operands for x in db.fastest(m.environment.device, m.environment.clock)] == [""]
+            assert list(db.winners()) == []
+            assert db.info()["schema"] == (6 if readonly else SCHEMA_VERSION)
 
 
 def test_samples_that_are_no_list_are_reported_as_corrupt(db: Database, path: Path) -> None:

@@ -17,6 +17,8 @@ from ptxgen.tuning.collect.problem_groups import groups, kernel_class
 from ptxgen.tuning.draws import Limits
 from ptxgen.tuning.problem_generator import ProblemGenerator, kinds
 from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.measurement import from_dict
+from ptxgen.tuning.store.tuning_files import Header, read_measurements, write_measurements
 
 GENERATORS = {
     "spmm_layer": {"bernoulli", "lognormal", "blocky"},
@@ -88,4 +90,9 @@ def test_collect_measures_them(
     assert document["problems"] == 4
     assert set(document["outcomes"]) == {"ok"}
     with Database(path, readonly=True) as database:
-        assert all(isinstance(m.problem, Spmm) for m in database.measurements())
+        rows = list(database.measurements())
+    assert all(isinstance(m.problem, Spmm) and m.operands == m.problem.operands_digest != "" for m in rows)
+    assert [from_dict(m.as_dict()).operands for m in rows] == [m.operands for m in rows]
+    files = tmp_path / "measurements.jsonl.xz"
+    write_measurements(files, Header("emulated", "model"), rows)
+    assert {m.operands for m in read_measurements(files)[1]} == {m.operands for m in rows}

@@ -15,7 +15,7 @@ from typing import Any
 from ptxgen.arguments import shown
 from ptxgen.errors import InputError
 from ptxgen.operations.spmm import graph_generators, matrix_generators, pattern_files
-from ptxgen.operations.spmm.pattern import Pattern, empty
+from ptxgen.operations.spmm.pattern import Pattern, digest, empty
 from ptxgen.operations.spmm.pattern_statistics import FORM as STATISTICS_FORM
 from ptxgen.operations.spmm.pattern_statistics import (
     PatternStatistics,
@@ -349,6 +349,12 @@ def row_lengths(m: int, k: int, text: str) -> Ints:
 def statistics(m: int, k: int, text: str) -> PatternStatistics:
     """The statistics of the pattern."""
     return read(text).statistics(m, k)
+
+
+@lru_cache(maxsize=256)
+def pattern_digest(m: int, k: int, text: str) -> str:
+    """The digest of the pattern; empty: the text states statistics alone."""
+    return "" if stated_statistics(text) else digest(pattern(m, k, text))
 
 
 def stated_statistics(text: str) -> PatternStatistics | None:

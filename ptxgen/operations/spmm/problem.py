@@ -118,6 +118,11 @@ class Spmm(ProblemBase):
         return stated.nnz if stated else int(self.row_lengths.sum())
 
     @property
+    def operands_digest(self) -> str:
+        """The digest of the pattern of A."""
+        return patterns.pattern_digest(self.m, self.k, self.pattern)
+
+    @property
     def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """The shapes of the values of A, of B and of C."""
         return (self.nnz,), (self.k, self.n), (self.m, self.n)

@@ -71,7 +71,11 @@ class Bench:
         """Loads, checks and times ``config``; a failure is the measurement's outcome. ``elements``: elements of C that
         are compared; ``full``: the number of ``full_check_elements``. ``source``: the kernel, if it was generated
         before."""
-        made: dict[str, Any] = {"purpose": purpose, "created": round(time.time(), 3)}
+        made: dict[str, Any] = {
+            "purpose": purpose,
+            "created": round(time.time(), 3),
+            "operands": problem.operands_digest,
+        }
         env = environment(self.driver, timing, self.commit)
         try:
             runner = self._last_runner = Runner.of(self.driver, problem, config, self.workspace, source)

@@ -39,8 +39,9 @@ from ptxgen.tuning.store.sqlite_file import Row, SqliteFile
 
 _COLUMNS = (
     "result.id, key, config, outcome, samples, digest, registers, spills, message, purpose, created,"
-    " result.device, result.clock, driver, ptxas, policy, revision"
+    " operands, result.device, result.clock, driver, ptxas, policy, revision"
 )
+OPERANDS_SINCE = 7  #: version of the schema that has the column
 BATCH = 256  #: rows that an import stores in one transaction
 _WINNERS = f"SELECT {_COLUMNS}, stale FROM winner JOIN result ON result.id = winner.measurement"
 
@@ -54,7 +55,20 @@ def _claim_key(problem: Problem, config: Config | None, device: str, clock: str)
 
 _ENVIRONMENT = ("device", "clock", "driver", "ptxas", "policy", "revision")
 #: columns of ``measurement`` that ``_facts`` returns, and all columns
-_FACTS = ("config", "outcome", "us", "samples", "digest", "registers", "spills", "message", "purpose", "created")
+_FACTS = (
+    "config",
+    "outcome",
+    "us",
+    "samples",
+    "digest",
+    "registers",
+    "spills",
+    "message",
+    "purpose",
+    "operands",
+    "created",
+)
+_KEPT = (*_FACTS[4:-2], "created", "operands")  #: those in the order of ``_COLUMNS``, from the digest on
 _STORED = ("problem", "environment", *_FACTS)
 _EQUAL = ("problem", "environment", "digest", "config", "outcome", "samples", "message", "purpose")
 _VALUES = f"VALUES ({', '.join('?' * len(_STORED))})"
@@ -79,6 +93,7 @@ def _facts(m: Measurement) -> Row:
         int(m.spills),
         utf8_text(m.message),
         m.purpose,
+        m.operands,
         float(m.created),
     )
 
@@ -114,6 +129,10 @@ class Database(SqliteFile):
     database of ptxgen. Both errors leave the file unchanged. DatabaseError: it cannot be opened, read or written.
     """
 
+    def _known(self, sql: str) -> str:
+        """A query of ``_COLUMNS`` for the schema of the file, which readers do not migrate."""
+        return sql if self._pragma("user_version") >= OPERANDS_SINCE else sql.replace(" operands,", " '' AS operands,")
+
     def _measurement(self, row: Row) -> Measurement | None:
         """The measurement of a row of ``_COLUMNS``; None: its problem or axes are unknown to this version."""
         try:
@@ -125,7 +144,12 @@ class Database(SqliteFile):
             if not isinstance(samples, list):
                 raise TypeError("it must be a list")
             m = Measurement(
-                problem, config, row[3], make_environment(*row[11:17]), tuple(map(float, samples)), *row[5:11]
+                problem,
+                config,
+                row[3],
+                make_environment(*row[12:18]),
+                tuple(map(float, samples)),
+                **dict(zip(_KEPT, row[5:12], strict=True)),
             )
             require_valid(m)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -163,7 +187,7 @@ class Database(SqliteFile):
 
     def fastest(self, device: str, clock: str) -> Iterator[Measurement]:
         """The fastest measurement of each problem."""
-        columns = _COLUMNS.replace("result.id", "result.id, min(us)", 1)
+        columns = self._known(_COLUMNS).replace("result.id", "result.id, min(us)", 1)
         sql = f"SELECT {columns} FROM result WHERE device = ? AND clock = ? AND outcome = 'ok' GROUP BY key"
         with self._guard():
             rows = self._db.execute(sql, (device, clock)).fetchall()
@@ -277,7 +301,7 @@ class Database(SqliteFile):
     ) -> Iterator[Measurement]:
         """The stored measurements that match, in the order of their ids. ``after``: an id."""
         key = None if problem is None else problem.key()
-        sql = f"SELECT {_COLUMNS} FROM result"
+        sql = self._known(f"SELECT {_COLUMNS} FROM result")
         rows = self._rows(sql, after, key=key, device=device, clock=clock, outcome=outcome, purpose=purpose)
         return (m for m in map(self._measurement, rows) if m is not None)
 
@@ -288,7 +312,7 @@ class Database(SqliteFile):
 
     def _winner(self, problem: Problem, device: str, clock: str) -> Row | None:
         sql = (
-            f"{_WINNERS} WHERE winner.problem = (SELECT id FROM problem WHERE key = ?)"
+            f"{self._known(_WINNERS)} WHERE winner.problem = (SELECT id FROM problem WHERE key = ?)"
             " AND winner.device = ? AND winner.clock = ?"
         )
         with self._guard():
@@ -328,12 +352,14 @@ class Database(SqliteFile):
         self, device: str | None = None, clock: str | None = None, *, stale: bool = False
     ) -> Iterator[Measurement]:
         """The winners that are not stale, or (``stale``) all of them."""
-        rows = self._rows(_WINNERS, device=device, clock=clock)
+        rows = self._rows(self._known(_WINNERS), device=device, clock=clock)
         return (m for m in (self._measurement(row) for row in rows if stale or not row[-1]) if m is not None)
 
     def stale(self, device: str | None = None) -> list[tuple[str, str, str, str]]:
         """The stale winners: problem key, device, clock, reason."""
-        return [(row[1], row[11], row[12], row[-1]) for row in self._rows(_WINNERS, device=device) if row[-1]]
+        return [
+            (row[1], row[12], row[13], row[-1]) for row in self._rows(self._known(_WINNERS), device=device) if row[-1]
+        ]
 
     def demote(self, device: str, current: Current) -> list[tuple[str, str]]:
         """Marks winners as stale whose kernel this version generates differently; returns (problem key, reason) of
@@ -343,7 +369,7 @@ class Database(SqliteFile):
         is stale too. A stale winner whose digest matches again is valid again.
         """
         changed, demoted = [], []
-        for row in list(self._rows(_WINNERS, device=device)):
+        for row in list(self._rows(self._known(_WINNERS), device=device)):
             m = self._measurement(row)
             reason = stale_reason(m, current) if m else "its problem or an axis of its configuration is unknown now"
             if reason != row[-1]:

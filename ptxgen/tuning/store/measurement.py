@@ -40,7 +40,8 @@ class Measurement:
     """``samples``: microseconds per launch, empty unless the outcome is ``ok``; ``digest``: of the PTX text;
     ``message``: why it failed; ``registers``, ``spills`` (bytes): from ptxas, -1 if unknown; ``purpose``: the phase
     that measured it (``sample``, ``search``, ``refine``, ``final``, ``bench``); ``created``: seconds since 1970;
-    ``sass``: machine code, as ``ptxgen.runtime.sass.machine_code`` returns it, empty if not recorded."""
+    ``sass``: machine code, as ``ptxgen.runtime.sass.machine_code`` returns it, empty if not recorded;
+    ``operands``: digest of the operands that the problem's text names, empty: it names none."""
 
     problem: Problem
     config: Config
@@ -54,6 +55,7 @@ class Measurement:
     purpose: str = ""
     created: float = field(default=0.0, compare=False)
     sass: str = field(default="", compare=False)
+    operands: str = field(default="", compare=False)
 
     @property
     def us(self) -> float:
@@ -74,8 +76,9 @@ class Measurement:
         """Plain data for JSON; ``from_dict`` reads it."""
         out = asdict(self)
         out.update(problem=self.problem.key(), config=self.config.full_text())
-        if not self.sass:
-            del out["sass"]
+        for name in ("sass", "operands"):
+            if not out[name]:
+                del out[name]
         return out
 
 

@@ -14,6 +14,7 @@ SCHEMA = """
 --   4  configurations with the axes of their own family alone
 --   5  timing policies with l2_multiple in place of ring
 --   6  configurations without axes that have the name of another family's
+--   7  digests of operands
 
 -- The problems. `key` is the text form of the problem. Columns hold the fields that most queries need, `fields` has
 -- all of them as JSON, for json_extract(). `m`, `n` and `k` of a convolution are those of its implicit GEMM.
@@ -114,6 +115,18 @@ UPDATE environment SET policy = replace(policy, ' ring=', ' l2_multiple=');
     """
 UPDATE measurement SET config = translate_config(config);
 DELETE FROM claim;
+""",
+    """
+-- `operands`: digest of the operands that the problem's text names, as the pattern of a sparse matrix, empty: none
+ALTER TABLE measurement ADD COLUMN operands TEXT NOT NULL DEFAULT '';
+DROP VIEW result;
+CREATE VIEW result AS
+    SELECT measurement.id AS id, key, operation, m, n, k, layout, dtype, compute, fields, config, outcome, us,
+           samples, digest, registers, spills, message, purpose, created, operands,
+           device, clock, driver, ptxas, policy, revision
+    FROM measurement
+    JOIN problem ON problem.id = measurement.problem
+    JOIN environment ON environment.id = measurement.environment;
 """,
 )
 SCHEMA_VERSION = 1 + len(MIGRATIONS)

@@ -342,7 +342,7 @@ def _objects(path: Path) -> Generator[dict[str, Any], None, None]:
 
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("problem", "config", "outcome", "digest", "message", "purpose", "sass"), str),
+    **dict.fromkeys(("problem", "config", "outcome", "digest", "message", "purpose", "sass", "operands"), str),
     **dict.fromkeys(("registers", "spills"), int),
     "created": (int, float),
     "samples": list,
