@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ptxgen
 from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.families.vector_mma.row_windows import ABSENT, RowWindows
 from ptxgen.lowering.lower import lower
@@ -254,3 +255,35 @@ def test_mma_instructions_are_those_of_the_blocks(kinds: tuple[str, str], depth:
         Runner.of(driver, p, CONFIG).compute(arrays)
     columns = [len({x for row in rows[i : i + 8] for x in row}) for i in range(0, len(rows), 8)]
     assert counted == [0, 0, 0, sum(-(-n // depth) for n in columns) * 64 // 16]
+
+
+# ---- handles
+
+
+def test_handles_multiply_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    p = Spmm(512, 64, 512, dtype="f16", pattern="banded:width=40")
+    arrays = arrays_of(p, 1, "integers")
+    a = ptxgen.SparseMatrix(arrays["indptr"], arrays["indices"], arrays["values"], (512, 512))
+    handle = ptxgen.spmm_prepare(a, calls=10_000, n=64)
+    assert handle.config is not None
+    assert handle.config.family == "vector_mma"
+    zero = {**arrays, "C": np.zeros_like(arrays["C"])}
+    assert verdict("integers", handle(arrays["B"]), reference(p, zero)).ok
+    changed = (2 * arrays["values"]).astype(np.float16)
+    handle.update(changed)
+    assert verdict("integers", handle(arrays["B"]), reference(p, {**zero, "values": changed})).ok
+
+
+def test_handles_of_matrices_with_repeated_columns_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block of vectors has one value for each place."""
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    p = Spmm(512, 64, 512, dtype="f16", pattern="banded:width=40")
+    arrays = arrays_of(p, 1, "integers")
+    arrays["indices"][1] = arrays["indices"][0]
+    a = ptxgen.SparseMatrix(arrays["indptr"], arrays["indices"], arrays["values"], (512, 512))
+    handle = ptxgen.spmm_prepare(a, calls=10_000, n=64)
+    assert handle.config is not None
+    assert handle.config.family != "vector_mma"
+    zero = {**arrays, "C": np.zeros_like(arrays["C"])}
+    assert verdict("integers", handle(arrays["B"]), reference(p, zero)).ok

@@ -18,7 +18,7 @@ def lower_spmm(p: Spmm) -> KernelProblem:
     return KernelProblem(
         f"spmm_{p.dtype}",
         SparseExtents(p.m, p.n, p.k, p.nnz, p.reduction, _vectors(p), p.statistics.longest_window),
-        (Operand("values", p.dtype, Csr(p.calls, nonfinite=p.exact_nonfinite)), Operand("B", p.dtype, b)),
+        (Operand("values", p.dtype, Csr(p.calls, p.statistics.distinct, p.exact_nonfinite)), Operand("B", p.dtype, b)),
         (Operand("C", p.out, c),),
         p.compute,
         StoreTile(p.out, p.epilogue_dtype.name),
