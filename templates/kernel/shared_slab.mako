@@ -3,10 +3,7 @@
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\
-<%
-    x, copy, op = plan.mainloop, plan.copy, plan.arithmetic
-    bounds = "tile_starts" if x.several else "indptr"
-%>\
+<% x, copy, op = plan.mainloop, plan.copy, plan.arithmetic %>\
     .reg .b64 %indptr, %indices, %values, %B, %C, %ptr_index, %ptr_value, %ptr_bounds, %ptr_c;
     .reg .b64 %from_b, %from_c, %copy_pitch, %offset64;
     .reg .b32 %M, %N, %K, %ldb, %ldc, %thread, %lane, %warp, %first_row, %rows, %row, %next_row, %tmp0;
@@ -21,7 +18,7 @@
     .reg .b32 %half_low, %half_high;
 % endif
 % if x.several:
-    .reg .b64 %tile_starts;
+    .reg .b64 %tile_starts, %ptr_first, %rows_pitch;
     .reg .b32 %tiles, %tile, %next_tile, %pitch, %sums_at, %ptr_sums;
     .reg .pred %first_tile, %last_tile;
 % endif
@@ -99,10 +96,19 @@ ${ptx.banner("thread to the elements of a tile that it copies: columns after the
 ${ptx.banner("the first two rows of the warp, and the first nonzeros of the first one")}\
     setp.lt.u32 %has_row, %warp, %rows;
     mov.b32 %next_row, %warp;
+    add.u32 %tmp0, %first_row, %warp;
 % if x.several:
     mov.b32 %tile, 0;
     mov.b32 %next_tile, 0;
     @!%has_row mov.b32 %next_tile, %tiles;
+    @!%multiplies mov.b32 %next_tile, %tiles;
+    mul.wide.u32 %ptr_first, %tmp0, %pitch;
+    mad.lo.u64 %ptr_first, %ptr_first, 4, %tile_starts;
+    mov.b64 %ptr_bounds, %ptr_first;
+    mul.wide.u32 %rows_pitch, %pitch, ${4 * x.warps};
+% else:
+    @!%multiplies mov.b32 %next_row, %rows;
+    mad.wide.u32 %ptr_bounds, %tmp0, 4, %indptr;
 % endif
 ${load_bounds()}\
 ${copy_tile("%smem", "0")}\
@@ -307,25 +313,23 @@ DONE:
 <% x = plan.mainloop %>\
     mov.b32 %next_begin, 0;
     mov.b32 %next_end, 0;
-    add.u32 %tmp0, %first_row, %next_row;
 % if x.several:
-    setp.lt.and.u32 %has_next, %next_tile, %tiles, %multiplies;
-    mul.wide.u32 %offset64, %tmp0, %pitch;
-    cvt.u64.u32 %ptr_bounds, %next_tile;
-    add.u64 %ptr_bounds, %ptr_bounds, %offset64;
-    mad.lo.u64 %ptr_bounds, %ptr_bounds, 4, %tile_starts;
+    setp.lt.u32 %has_next, %next_tile, %tiles;
+% else:
+    setp.lt.u32 %has_next, %next_row, %rows;
+% endif
     @%has_next ld.global.nc.u32 %next_begin, [%ptr_bounds];
     @%has_next ld.global.nc.u32 %next_end, [%ptr_bounds+4];
     add.u32 %next_row, %next_row, ${x.warps};
+% if x.several:
+    add.u64 %ptr_bounds, %ptr_bounds, %rows_pitch;
     setp.ge.u32 %p, %next_row, %rows;
     @%p mov.b32 %next_row, %warp;
     @%p add.u32 %next_tile, %next_tile, 1;
+    @%p add.u64 %ptr_first, %ptr_first, 4;
+    @%p mov.b64 %ptr_bounds, %ptr_first;
 % else:
-    setp.lt.and.u32 %has_next, %next_row, %rows, %multiplies;
-    mad.wide.u32 %ptr_bounds, %tmp0, 4, %indptr;
-    @%has_next ld.global.nc.u32 %next_begin, [%ptr_bounds];
-    @%has_next ld.global.nc.u32 %next_end, [%ptr_bounds+4];
-    add.u32 %next_row, %next_row, ${x.warps};
+    add.u64 %ptr_bounds, %ptr_bounds, ${4 * x.warps};
 % endif
 </%def>
 

@@ -17,9 +17,9 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 OVERHEAD = 2.0  #: instructions of a nonzero of each group besides its products
-STAGING = 22.0  #: instructions to stage nonzeros once
-STAGED = 18.0  #: more of them for each 32 nonzeros
-ROW = 55.0  #: instructions of a row in a tile besides its nonzeros
+STAGING = 29.0  #: instructions to stage nonzeros once
+STAGED = 9.0  #: more of them for each 32 nonzeros
+ROW = 65.0  #: instructions of a row in a tile besides its nonzeros
 PRODUCTS = 0.8  #: share of the issue rate that loops over nonzeros reach
 WARPS = 8.0  #: warps of a multiprocessor that hide half of the latency
 START = 2500.0  #: cycles from the start of a block to its first products, and of its last store
