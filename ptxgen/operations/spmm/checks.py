@@ -19,9 +19,13 @@ from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.operand_sets import OperandSets
 from ptxgen.runtime.runner import Runner
 
+PRODUCTS = 1 << 26  #: that a comparison computes, about
+
 
 def padded(array: Array, ld: int, fill: float) -> Array:
     """The rows of a matrix at a leading dimension, with ``fill`` in the gaps."""
+    if array.shape[1] == ld:
+        return array
     out = np.full((len(array), ld), fill, array.dtype)
     out[:, : array.shape[1]] = array
     return out
@@ -64,5 +68,6 @@ class SpmmOperandSets(OperandSets):
     def deviation(self, limit: int) -> Deviation:
         """Compares rows of the first set's C, the longest among them."""
         p = self.problem
-        rows = checked_rows(p.row_lengths, max(limit // max(p.n, 1), 1))
+        each = max(p.nnz * p.n // max(p.m, 1), 1)  # products of a row
+        rows = checked_rows(p.row_lengths, max(min(limit // max(p.n, 1), PRODUCTS // each), 1))
         return rows_deviation(p, self.arrays, rows, partial(stored_rows, self.driver, p, self.sets[0]["C"]))
