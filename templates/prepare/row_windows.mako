@@ -27,9 +27,13 @@ ${mark()}\
 ${ptx.banner("count the marks of each warp's words")}\
 ${first_word()}\
 COUNT:
-    ld.shared.u32 %marks, [%word];
-    popc.b32 %number, %marks;
+${load_words()}\
+    @!%some bra COUNTED_WORDS;
+% for i in range(4):
+    popc.b32 %number, %marks${i};
     add.u32 %vectors, %vectors, %number;
+% endfor
+COUNTED_WORDS:
 ${next_word("COUNT")}\
 ${next_range()}\
     redux.sync.add.u32 %vectors, %vectors, 0xffffffff;
@@ -123,9 +127,8 @@ ${ptx.banner("wait until all warps have read the sums")}\
 {
 ${declarations(2)}\
     .reg .b64 %values, %window_columns, %window_values;
-    .reg .b32 %start, %blocks, %ranked, %warp_base, %before, %shuffled, %rank, %place, %block, %value, %pointer<9>;
+    .reg .b32 %start, %blocks, %ranked, %warp_base, %before, %shuffled, %rank, %place, %block, %value, %sum, %rank<4>, %pointer<9>;
     .reg .b16 %half;
-    .reg .pred %some;
 
 % for name in windows.filled.names[:-1]:
     ld.param.u64 %${name}, [${name}];  cvta.to.global.u64 %${name}, %${name};
@@ -164,18 +167,25 @@ ${ptx.banner("number the marks of each warp's words")}\
 ${first_word()}\
     mov.b32 %before, 0;
 NUMBER:
-    ld.shared.u32 %marks, [%word];
-    setp.ne.u32 %p, %marks, 0;
-    vote.sync.any.pred %some, %p, 0xffffffff;
-    @!%some bra NUMBERED;
-    popc.b32 %number, %marks;
-    mov.b32 %rank, %number;
+${load_words()}\
+    vote.sync.any.pred %p, %some, 0xffffffff;
+    @!%p bra NUMBERED;
+    mov.b32 %sum, 0;
+% for i in range(4):
+    popc.b32 %number, %marks${i};
+    mov.b32 %rank${i}, %sum;
+    add.u32 %sum, %sum, %number;
+% endfor
+    mov.b32 %rank, %sum;
 ${add_lower_lanes("%rank")}\
     shfl.sync.idx.b32 %shuffled, %rank, 31, 31, 0xffffffff;
-    sub.u32 %rank, %rank, %number;
+    sub.u32 %rank, %rank, %sum;
     add.u32 %rank, %rank, %before;
     add.u32 %before, %before, %shuffled;
-    st.shared.u32 [%word+${4 * windows.bitmap}], %rank;
+% for i in range(4):
+    add.u32 %rank${i}, %rank${i}, %rank;
+% endfor
+    st.shared.v4.u32 [%word+${4 * windows.bitmap}], {%rank0, %rank1, %rank2, %rank3};
 NUMBERED:
 ${next_word("NUMBER")}\
 ${ptx.banner("wait for the numbers of all warps; add those of lower warps and ranges, and store the columns")}\
@@ -189,25 +199,34 @@ ${warp_numbers("%before")}\
 ${first_word()}\
     mad.lo.u32 %number, %number, 32, %base;
 EMIT:
-    ld.shared.u32 %marks, [%word];
+${load_words()}\
+    @!%some bra EMITTED;
+    ld.shared.v4.u32 {%rank0, %rank1, %rank2, %rank3}, [%word+${4 * windows.bitmap}];
+% for i in range(4):
+    add.u32 %rank${i}, %rank${i}, %warp_base;
+% endfor
+    st.shared.v4.u32 [%word+${4 * windows.bitmap}], {%rank0, %rank1, %rank2, %rank3};
+% for i in range(4):
+    mov.b32 %marks, %marks${i};
+    mov.b32 %rank, %rank${i};
     setp.eq.u32 %p, %marks, 0;
-    @%p bra EMITTED;
-    ld.shared.u32 %rank, [%word+${4 * windows.bitmap}];
-    add.u32 %rank, %rank, %warp_base;
-    st.shared.u32 [%word+${4 * windows.bitmap}], %rank;
-EMIT_MARK:
+    @%p bra EMITTED_${i};
+EMIT_MARK_${i}:
     brev.b32 %tmp0, %marks;
     bfind.shiftamt.u32 %tmp0, %tmp0; // the lowest mark
     add.u32 %column, %number, %tmp0;
+    add.u32 %column, %column, ${32 * i};
 ${place()}\
     st.global.u32 [%ptr], %column;
     add.u32 %rank, %rank, 1;
     sub.u32 %tmp0, %marks, 1;
     and.b32 %marks, %marks, %tmp0;
     setp.ne.u32 %p, %marks, 0;
-    @%p bra EMIT_MARK;
+    @%p bra EMIT_MARK_${i};
+EMITTED_${i}:
+% endfor
 EMITTED:
-    add.u32 %number, %number, ${32 * 32};
+    add.u32 %number, %number, ${32 * 32 * 4};
 ${next_word("EMIT")}\
 ${ptx.banner("wait for the numbers of all words, and for the zeros; store each value at its row and vector")}\
     bar.sync 0;
@@ -260,9 +279,9 @@ FILLED:
 <% windows = plan.preparation %>\
     .reg .b64 %indptr, %indices, %window_starts, %ptr, %ptr_index;
     .reg .b32 %M, %thread, %lane, %warp, %window, %row, %begin, %end, %least, %most, %nonzero, %column, %base, %columns;
-    .reg .b32 %round, %rounds, %word, %bitmap, %bit, %marks, %number, %slots, %tmp0;
-    .reg .pred %p, %empty, %inside;
-    .shared .align 4 .b8 bitmap[${4 * windows.bitmap * arrays}];
+    .reg .b32 %round, %rounds, %word, %bitmap, %bit, %marks, %marks<4>, %number, %slots, %tmp0;
+    .reg .pred %p, %empty, %inside, %some;
+    .shared .align 16 .b8 bitmap[${4 * windows.bitmap * arrays}];
     .shared .align 8 .b8 slots[${8 * windows.warps}];
 </%def>
 
@@ -318,7 +337,7 @@ ${ptx.banner("wait for the columns of all warps")}\
     and.b32 %base, %least, 0xffffffe0;
 </%def>
 
-## Marks the columns of a range. %rounds: words of the bitmap that a thread has.
+## Marks the columns of a range. %rounds: groups of 4 words of the bitmap that a thread has.
 <%def name="mark()">
 <% windows = plan.preparation %>\
 ${ptx.banner("clear the words of a range of columns")}\
@@ -326,15 +345,15 @@ ${ptx.banner("clear the words of a range of columns")}\
     shr.u32 %columns, %columns, 5;
     add.u32 %columns, %columns, 1;
     min.u32 %columns, %columns, ${windows.bitmap};
-    add.u32 %rounds, %columns, ${windows.threads - 1};
-    shr.u32 %rounds, %rounds, ${windows.threads.bit_length() - 1};
+    add.u32 %rounds, %columns, ${4 * windows.threads - 1};
+    shr.u32 %rounds, %rounds, ${(4 * windows.threads).bit_length() - 1};
     shl.b32 %columns, %columns, 5;
-    mad.lo.u32 %word, %thread, 4, %bitmap;
+    mad.lo.u32 %word, %thread, 16, %bitmap;
     mov.b32 %round, 0;
     mov.b32 %marks, 0;
 CLEAR:
-    st.shared.u32 [%word], %marks;
-    add.u32 %word, %word, ${4 * windows.threads};
+    st.shared.v4.u32 [%word], {%marks, %marks, %marks, %marks};
+    add.u32 %word, %word, ${16 * windows.threads};
     add.u32 %round, %round, 1;
     setp.lt.u32 %p, %round, %rounds;
     @%p bra CLEAR;
@@ -366,16 +385,26 @@ ${ptx.banner("wait for all marks")}\
     shl.b32 %bit, %bit, %column;
 </%def>
 
-## The first word of a lane; a warp has adjacent words. %number: its index.
+## The first 4 words of a lane; a warp has adjacent words. %number: the index of the first one.
 <%def name="first_word()">
     shl.b32 %number, %rounds, 5;
     mad.lo.u32 %number, %warp, %number, %lane;
-    mad.lo.u32 %word, %number, 4, %bitmap;
+    mad.lo.u32 %word, %number, 16, %bitmap;
+    shl.b32 %number, %number, 2;
     mov.b32 %round, 0;
 </%def>
 
+## Four words. %some: they have a mark.
+<%def name="load_words()">
+    ld.shared.v4.u32 {%marks0, %marks1, %marks2, %marks3}, [%word];
+    or.b32 %tmp0, %marks0, %marks1;
+    or.b32 %tmp0, %tmp0, %marks2;
+    or.b32 %tmp0, %tmp0, %marks3;
+    setp.ne.u32 %some, %tmp0, 0;
+</%def>
+
 <%def name="next_word(label)">
-    add.u32 %word, %word, ${32 * 4};
+    add.u32 %word, %word, ${32 * 16};
     add.u32 %round, %round, 1;
     setp.lt.u32 %p, %round, %rounds;
     @%p bra ${label};

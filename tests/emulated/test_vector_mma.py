@@ -184,6 +184,7 @@ def test_windows_have_the_columns_in_order(rows: list[list[int]], kind: str) -> 
 
 def test_windows_wider_than_the_bitmap_are_prepared_in_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bitmap has 256 words here, for 8192 columns."""
+    monkeypatch.setattr(RowWindows, "threads", 64)
     monkeypatch.setattr(RowWindows, "bitmap", 256)
     rng, k = np.random.default_rng(1), 30_000
     rows = [rng.permutation(k)[:n].tolist() for n in (0, 3, 400, 7, 50, 0, 9, 1, 90, 0, 5)]
@@ -199,7 +200,7 @@ def test_many_windows_are_scanned_in_several_iterations(monkeypatch: pytest.Monk
     monkeypatch.setattr(RowWindows, "scan_threads", 1024)
     monkeypatch.setattr(RowWindows, "scan_each", 1)
     monkeypatch.setattr(RowWindows, "threads", 32)
-    monkeypatch.setattr(RowWindows, "bitmap", 32)
+    monkeypatch.setattr(RowWindows, "bitmap", 128)
     rows = [[i % 7] if i % 3 else [] for i in range(8 * 1030)]
     p, arrays = with_rows(rows, 7, 1)
     windows = RowWindows("f16", 16)

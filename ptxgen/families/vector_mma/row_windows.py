@@ -46,7 +46,7 @@ class RowWindows(Preparation):
     reads_values = True
 
     threads: ClassVar[int] = 256  #: of a block, which prepares a window
-    bitmap: ClassVar[int] = 4096  #: words of the bitmap of columns
+    bitmap: ClassVar[int] = 4096  #: words of the bitmap of columns, a multiple of 4 a thread
     scan_threads: ClassVar[int] = 1024
     scan_each: ClassVar[int] = 4  #: adjacent windows of a thread
     counted: ClassVar[ParameterList] = ParameterList(
