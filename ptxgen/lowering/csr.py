@@ -75,5 +75,10 @@ class SparseExtents(Extents):
     def sizes(self) -> tuple[Any, ...]:
         return self.m, self.n, self.k, self.nnz
 
+    @property
+    def most_longest(self) -> Any:
+        """The most nonzeros of the longest row: handles state 3 leading bits of their number."""
+        return self.longest + self.longest // 4
+
     def representative(self) -> SparseExtents:
         return SparseExtents(1, 1, 1, 1, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,12 +74,15 @@ def multiplied(
     beta: float = 0.0,
     k: int = 0,
     kind: str = "f16",
+    nnz: int = 0,
     **changed: Any,
 ) -> Product:
-    """The product, whose columns do not repeat in a row. ``changed``: other values of arrays of integers."""
+    """The product, whose columns do not repeat in a row. ``nnz``: the number that the problem
+    states, 0: the right one; ``changed``: other values of arrays of integers."""
     k = k or max(*lengths, 8)
     p = Spmm(len(lengths), n, k, dtype=kind, pattern=f"even:nnz={sum(lengths)}", calls=1000)
     arrays = arrays_of(p, 3, "integers")
+    stated = replace(p, pattern=f"even:nnz={nnz or sum(lengths)}")
     rng = np.random.default_rng(n)
     arrays["indptr"] = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     arrays["indices"] = np.concatenate([rng.permutation(k)[:x] for x in lengths]).astype(np.int32)
@@ -87,7 +90,7 @@ def multiplied(
         arrays["C"] = np.full_like(arrays["C"], np.nan)
     arrays |= changed
     driver = Counting()
-    got = Runner.of(driver, p, config).compute(arrays, alpha, beta)["C"]
+    got = Runner.of(driver, stated, config).compute(arrays, alpha, beta)["C"]
     return Product(
         verdict("integers", got, reference(p, arrays, alpha, beta)).ok, got, driver.stats.get(f"spmm_{kind}", Stats())
     )
@@ -164,6 +167,12 @@ def test_products_of_other_widths_share_the_distribution() -> None:
     assert [x == first for x in others] == [True, False, False, False]
     assert plans[2].preparations == plans[3].preparations  # rows of 200 nonzeros have 4 parts
     assert not first[0].reads_values
+
+
+def test_a_handle_may_state_leading_bits_of_the_number_of_nonzeros() -> None:
+    got = multiplied([639], 1024, nnz=512)
+    assert got.ok
+    assert got.stats.blocks == 10
 
 
 # ---- counts of executed instructions

@@ -10,12 +10,14 @@ from ptxgen.families.tca import layout
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 REGISTERS = 64  #: per thread
+NONZERO_LIMIT = 1 << 31  #: no matrix with 32-bit row pointers has more nonzeros
 RESIDENT = 4  #: blocks per multiprocessor for which ptxas limits registers
 
 
-def most_blocks(p: KernelProblem) -> Any:
-    """No launch has more blocks. A row of up to 64 nonzeros has at most one, a longer one also one for each 64."""
-    return p.extents.m + p.extents.nnz // layout.NONZEROS
+def most_blocks(p: KernelProblem, nnz: Any) -> Any:
+    """No launch of a matrix with ``nnz`` nonzeros has more blocks. A row of up to 64 has at most one, a longer one also
+    one for each 64."""
+    return p.extents.m + nnz // layout.NONZEROS
 
 
 def geometry(p: KernelProblem, c: Any) -> Geometry:
@@ -25,5 +27,5 @@ def geometry(p: KernelProblem, c: Any) -> Geometry:
         threads=none + layout.WARPS * WARP,
         shared=none + layout.SHARED_BYTES,
         registers=none + REGISTERS,
-        blocks=none + most_blocks(p),
+        blocks=none + most_blocks(p, p.extents.nnz),
     )

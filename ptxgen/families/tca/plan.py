@@ -156,7 +156,7 @@ class TcaPlan(Plan):
     def preparations(self) -> tuple[Preparation, ...]:
         """The list of warps. Rows have no more blocks than they have parts of 64 nonzeros."""
         e = self.problem.extents
-        return (AssignWarps(max(min(layout.tiles(e.n), -(-e.longest // layout.NONZEROS)), 1)),)
+        return (AssignWarps(max(min(layout.tiles(e.n), -(-e.most_longest // layout.NONZEROS)), 1)),)
 
     @property
     def directives(self) -> list[str]:

@@ -10,7 +10,7 @@ from ptxgen.codegen.preparation import SIZES, Preparation, Stage, Stages
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.tca import layout
-from ptxgen.families.tca.geometry import most_blocks
+from ptxgen.families.tca.geometry import NONZERO_LIMIT, most_blocks
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 ROWS = 1024  #: rows of a block, one for each thread
@@ -71,7 +71,9 @@ class AssignWarps(Preparation):
         units = {"class_units": WORD * layout.CLASSES * n, "classes": 2 * WORD * layout.CLASSES}
         count = Step("count_warps", (n, 1, 1), (ROWS, 1, 1), 0, self.counting.arguments(p))
         add = Step("add_warps", (1, 1, 1), (WARP * layout.CLASSES, 1, 1), 0, self.adding.arguments(p))
-        [blocks] = yield Stage((count, add), {WARPS_OF_ROW: WORD * rows}, units, {BLOCKS: most_blocks(p)})
+        [blocks] = yield Stage(
+            (count, add), {WARPS_OF_ROW: WORD * rows}, units, {BLOCKS: most_blocks(p, NONZERO_LIMIT)}
+        )
         place = Step("place_warps", (n, 1, 1), (ROWS, 1, 1), 0, self.placing.arguments(p))
         arrays = dict.fromkeys((ROW_OF_WARP, PLACE_OF_WARP), WORD * layout.WARPS * blocks)
         yield Stage((place,), arrays)

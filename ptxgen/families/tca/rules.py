@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptxgen.codegen.config.rule import Rule
-from ptxgen.families.tca.geometry import most_blocks
+from ptxgen.families.tca.geometry import NONZERO_LIMIT, most_blocks
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
@@ -50,7 +50,7 @@ RULES = (
     ),
     Rule(
         "tca_grid",
-        lambda p, c, g, d: most_blocks(p) < BLOCK_LIMIT,
-        f"{{g.blocks}} blocks; a grid has less than {BLOCK_LIMIT}",
+        lambda p, c, g, d: most_blocks(p, NONZERO_LIMIT) < BLOCK_LIMIT,
+        f"{{p.extents.m}} rows of up to {NONZERO_LIMIT} nonzeros; a grid has less than {BLOCK_LIMIT} blocks",
     ),
 )
