@@ -48,9 +48,10 @@ def computed(p: Spmm, arrays: dict[str, Any], config: Config, alpha: float = 1.0
 
 def of_rows(rows: list[list[int]], k: int, n: int, kind: str = "f32") -> tuple[Spmm, dict[str, Any]]:
     """The problem and the arrays of a matrix whose rows have these columns."""
-    nnz = sum(map(len, rows))
-    p = Spmm(len(rows), n, k, dtype=kind, pattern=f"even:nnz={nnz}", calls=FORMAT_CALLS)
+    p = Spmm(len(rows), n, k, dtype=kind, pattern="banded:width=1", calls=FORMAT_CALLS)  # its columns increase
     arrays = arrays_of(p, 3, "integers")
+    values = np.random.default_rng(3).integers(-4, 5, sum(map(len, rows)))
+    arrays["values"] = values.astype(arrays["values"].dtype)
     arrays["indptr"] = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32)
     arrays["indices"] = np.array([column for row in rows for column in row], np.int32)
     return p, arrays

@@ -356,7 +356,7 @@ GOLDEN = {
     ),
     "shared_slab_tiles_f32": (
         "h200",
-        "spmm 4096,132,4096 NN f32 pattern=even:nnz=65536 calls=1000",
+        "spmm 4096,132,4096 NN f32 pattern=bernoulli:density=0.01 calls=1000",
         "family=shared_slab slab_columns=32 tile_k=512 k_tiles=several tile_buffers=2 c_rows=128 block_warps=32"
         " nonzeros_staged=64 vec_b=4",
     ),

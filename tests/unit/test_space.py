@@ -792,11 +792,11 @@ CLASSES = {
         for i, family in enumerate(TILES)
     },
     7: tuple(
-        form(Spmm(n, 64 * n, 3 * n, dtype=kind, pattern="even:nnz=40"), "row_split")
+        form(Spmm(n, 64 * n, 3 * n, dtype=kind, pattern="banded:width=3"), "row_split")
         for n, kind in ((9, "f16"), (50, "f16"), (9, "f64"))
     ),
     8: tuple(
-        form(Spmm(n, 64 * n, 3 * n, dtype=kind, pattern="even:nnz=40", calls=calls), "shared_slab")
+        form(Spmm(n, 64 * n, 3 * n, dtype=kind, pattern="banded:width=3", calls=calls), "shared_slab")
         for n, kind, calls in ((9, "f16", 150), (50, "f16", 150), (9, "f64", 150))
     ),
     9: tuple(
@@ -804,7 +804,7 @@ CLASSES = {
         for n, kind, compute in ((9, "f16", ""), (50, "f16", ""), (9, "f32", "tf32"))
     ),
     10: tuple(
-        form(Spmm(n, 64 * n, 3 * n, dtype=kind, pattern="even:nnz=40", calls=1000), "tca")
+        form(Spmm(n, 64 * n, 3 * n, dtype=kind, pattern="banded:width=3", calls=1000), "tca")
         for n, kind in ((9, "f16"), (50, "f16"), (9, "bf16"))
     ),
 }
