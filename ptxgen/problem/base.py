@@ -143,7 +143,7 @@ class ProblemBase:
         _, defaults = self._given_and_defaults()
         words = [self.operation, f"--shape {self.shape()}", f"--layout {self.layout}", f"--dtype {self.dtype}"]
         changed = (name for name in self.CODE_OPTIONS if getattr(self, name) != getattr(defaults, name))
-        return " ".join([*words, *(f"--{name} {getattr(self, name)}" for name in changed)])
+        return " ".join([*words, *(f"--{name.replace('_', '-')} {getattr(self, name)}" for name in changed)])
 
     def typical(self) -> ProblemBase:
         """The problem whose configuration this one takes while it has no winner."""

@@ -3,6 +3,7 @@ compared."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.shared_slab.tile_starts import TileStarts
 from ptxgen.lowering.csr import FORMAT_CALLS
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.spmm.pattern_statistics import statistics_of
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.operations.spmm.reference import arrays_of
 from ptxgen.problem.device import device
@@ -54,7 +56,7 @@ def of_rows(rows: list[list[int]], k: int, n: int, kind: str = "f32") -> tuple[S
     arrays["values"] = values.astype(arrays["values"].dtype)
     arrays["indptr"] = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32)
     arrays["indices"] = np.array([column for row in rows for column in row], np.int32)
-    return p, arrays
+    return replace(p, pattern=statistics_of(k, arrays["indptr"], arrays["indices"]).text()), arrays
 
 
 @pytest.mark.parametrize("config", [ONE, SEVERAL, NARROW], ids=IDS)

@@ -6,6 +6,7 @@ from ptxgen.lowering.csr import Csr, GatheredRows, SparseExtents
 from ptxgen.lowering.kernel_problem import KernelProblem, Operand
 from ptxgen.lowering.sink import StoreTile
 from ptxgen.lowering.strided import aligned_access, strided
+from ptxgen.operations.spmm.dense_matrix import densified
 from ptxgen.operations.spmm.problem import Spmm
 
 
@@ -15,15 +16,17 @@ def lower_spmm(p: Spmm) -> KernelProblem:
     vec = aligned_access(p.aligned_b, p.n, p.ldb, 0, size)
     b = GatheredRows(False, p.k, p.n, p.ldb, 0, p.aligned_b, vec)
     c = strided(p.m, p.n, p.ldc, 0, p.aligned_c, True, size)
+    a = Csr(p.calls, p.statistics.distinct, p.exact_nonfinite)
     return KernelProblem(
         f"spmm_{p.dtype}",
         SparseExtents(p.m, p.n, p.k, p.nnz, p.reduction, _vectors(p), p.statistics.longest_window),
-        (Operand("values", p.dtype, Csr(p.calls, p.statistics.distinct, p.exact_nonfinite)), Operand("B", p.dtype, b)),
+        (Operand("values", p.dtype, a), Operand("B", p.dtype, b)),
         (Operand("C", p.out, c),),
         p.compute,
         StoreTile(p.out, p.epilogue_dtype.name),
         deterministic=p.deterministic,
         moved=p.bytes,
+        forms=densified(p, a),
     )
 
 
