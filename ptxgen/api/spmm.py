@@ -21,7 +21,7 @@ from ptxgen.api.arrays import View, as_numpy, require_disjoint
 from ptxgen.api.gemm import number
 from ptxgen.api.sparse_matrix import INDEX_LIMIT, Csr, narrowed_on_host, read_csr
 from ptxgen.arguments import word
-from ptxgen.errors import DtypeError, InputError
+from ptxgen.errors import InputError
 from ptxgen.operations.spmm.problem import Spmm
 
 BITS = 3  #: leading bits of the number of nonzeros by which calls choose a configuration
@@ -35,8 +35,8 @@ def spmm(a: Any, b: Any, out: Any = None, *, alpha: float = 1.0, beta: float = 0
 
     ``a`` is M×K, of SciPy, CuPy or PyTorch (CSR; CSC, COO and BSR are converted by their library at each call), or a
     ``SparseMatrix``. Row pointers and columns are int32 or int64. Columns need not be sorted; nonzeros of one place are
-    added. ``b`` is K×N and ``out`` M×N (allocated if None); the rows of ``out`` are contiguous, and ``b`` is copied
-    first if its rows are not. Without N, ``b`` is a vector of K elements, and the result one of M. A, B and C have one
+    added. ``b`` is K×N and ``out`` M×N (allocated if None), row-major or column-major; a ``b`` that is neither is
+    copied first. Without N, ``b`` is a vector of K elements, and the result one of M. A, B and C have one
     dtype: float16, bfloat16, float32 or float64. 16-bit types are summed in float32. ``beta`` other than 0 requires
     ``out`` and reads it. If ``alpha`` is 0, A and B are not read. The same inputs give the same bits.
 
@@ -70,17 +70,18 @@ def _launch(csr: Csr, b: Any, out: Any, alpha: float, beta: float, compute: str)
     spmm_operands.check_b(csr.shape, csr.values.dtype, vb, **csr.named)
     result, vc = spmm_operands.result_for(m, vb, vector, out, beta)
     require_disjoint(vc, b=vb, **csr.named)
-    problem = Spmm(m, vc.shape[1], k, "NN", vb.dtype.name, compute, f"even:nnz={_rounded(csr.nnz)}")
+    pattern = f"even:nnz={_rounded(csr.nnz)}"
     if vb.host:
         _check_pattern(csr)
+        csr = narrowed_on_host(csr)
+    problem = Spmm(m, vc.shape[1], k, "NN", vb.dtype.name, compute, pattern, index=csr.index_type)
+    if vb.host:
         if 0 not in vc.shape:
-            _compute_on_host(problem, narrowed_on_host(csr), vb, vc, alpha, beta)
+            _compute_on_host(problem, csr, vb, vc, alpha, beta)
         return result
     drivers.require_device(on, b=vb, out=vc, **csr.named)
     if 0 in vc.shape:
         return result
-    if csr.index_type == "i64":
-        raise DtypeError("a has int64 indices; on a GPU they must be int32, or those of a handle of spmm_prepare")
     problem, packed = spmm_operands.with_b_and_c(problem, vb, vc)
     stream = streams.current_stream(b)
     launch = launch_function.make_launch(runners.runner_for(problem, stream, on), alpha, beta)

@@ -60,35 +60,35 @@ def result_for(m: int, b: View, vector: bool, out: Any, beta: float) -> tuple[An
         raise DtypeError(f"out is {c.dtype}; it must be {b.dtype}, as a and b")
     if c.host != b.host:
         raise InputError("out must be in the same memory as a and b")
-    if not c.host:
-        _row_length(c, "out")
+    if not c.host and matrix_layout(c) is None:
+        raise ShapeError(f"out has strides {c.strides}; its rows or its columns must be contiguous")
     return out, c
 
 
 def with_b_and_c(problem: Spmm, b: View, c: View) -> tuple[Spmm, View]:
-    """The problem with the leading dimensions and alignments of b and c, and b: a copy, if its rows are not contiguous.
-    ShapeError: those of c are not."""
-    if (found := matrix_layout(b)) is None or found[0] != "N":
+    """The problem with the layouts, leading dimensions and alignments of b and c, and b: a copy, if neither its rows
+    nor its columns are contiguous."""
+    if matrix_layout(b) is None:
         b = _contiguous(b, "b")
-    ldb, ldc = _row_length(b, "b"), _row_length(c, "out")
-    aligned = alignment_of(b.address), alignment_of(c.address)
-    return replace(problem, n=c.shape[1], ldb=ldb, ldc=ldc, aligned_b=aligned[0], aligned_c=aligned[1]), b
+    (layout_b, ldb), (layout_c, ldc) = matrix_layout(b) or ("N", 0), matrix_layout(c) or ("N", 0)
+    return replace(
+        problem,
+        n=c.shape[1],
+        layout=f"N{layout_b}",
+        layout_c=layout_c,
+        ldb=ldb,
+        ldc=ldc,
+        aligned_b=alignment_of(b.address),
+        aligned_c=alignment_of(c.address),
+    ), b
 
 
 def _contiguous(v: View, argument: str) -> View:
     """A copy with contiguous rows. ShapeError: the library of the array makes none."""
     copy = getattr(v.origin, "contiguous", None) or getattr(v.origin, "copy", None)
     if copy is None:
-        raise ShapeError(f"{argument} has strides {v.strides}; its rows must be contiguous")
+        raise ShapeError(f"{argument} has strides {v.strides}; its rows or its columns must be contiguous")
     return dense(copy(), argument)[0]
-
-
-def _row_length(v: View, argument: str) -> int:
-    """The leading dimension of a row-major matrix, 0: contiguous. ShapeError: rows are not contiguous."""
-    found = matrix_layout(v)
-    if found is None or found[0] != "N":
-        raise ShapeError(f"{argument} has strides {v.strides}; its rows must be contiguous")
-    return found[1]
 
 
 def host_arrays(b: View, c: View, beta: float) -> dict[str, Any]:

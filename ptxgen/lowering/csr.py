@@ -10,6 +10,8 @@ from ptxgen.lowering.kernel_problem import Access, Extents, MatrixAccess
 #: calls from which a sparse matrix may be prepared: row order takes about 10 products, other formats about 50
 ORDERED_CALLS, FORMAT_CALLS = 30, 150
 
+INDEX_BYTES = {"i32": 4, "i64": 8}  #: bytes of a row pointer and of a column, by their type
+
 
 @dataclass(frozen=True)
 class Csr(Access):
@@ -18,20 +20,29 @@ class Csr(Access):
 
     ``calls``: products for which the matrix may be prepared, 0: for none; ``distinct``: the columns of each row
     increase, so that no place has two nonzeros; ``nonfinite``: absent nonzeros must not be multiplied, because
-    B may have infinities and NaN.
+    B may have infinities and NaN; ``index_type``: that of row pointers and columns, i32 or i64; ``dense_bytes``: the
+    most bytes of a matrix with all places, 0: the family decides.
     """
 
     calls: int = 0
     distinct: bool = True
     nonfinite: bool = False
+    index_type: str = "i32"
+    dense_bytes: int = 0
     kind: ClassVar[str] = "csr"
 
     @property
     def needs(self) -> frozenset[str]:
-        """``prepared_csr``: families may read prepared arrays instead of the nonzeros themselves."""
+        """``prepared_csr``: families may read prepared arrays instead of the nonzeros themselves; ``wide_indices``:
+        row pointers and columns have 64 bits."""
         found = {"prepared_csr" if self.calls >= FORMAT_CALLS else self.kind}
         found |= set() if self.distinct else {"repeated_columns"}
+        found |= {"wide_indices"} if self.index_type == "i64" else set()
         return frozenset(found | ({"nonfinite"} if self.nonfinite else set()))
+
+    @property
+    def index_bytes(self) -> int:
+        return INDEX_BYTES[self.index_type]
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -44,9 +55,21 @@ class Csr(Access):
 
 @dataclass(frozen=True)
 class GatheredRows(MatrixAccess):
-    """A row-major matrix, the right operand of a sparse one: kernels read the rows that its column indices name."""
+    """A matrix, the right operand of a sparse one: kernels read the rows that its column indices name. ``kmajor``: it
+    is stored by columns, and read by single elements."""
 
     kind: ClassVar[str] = "gathered_rows"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset(("gathered_columns" if self.kmajor else self.kind,))
+
+
+@dataclass(frozen=True)
+class ColumnMajor(MatrixAccess):
+    """A matrix that is stored by columns, and accessed by single elements. ``rows``: its columns."""
+
+    kind: ClassVar[str] = "column_major"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,9 @@
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="math" file="/${context['plan'].mainloop.template}"/>\
 <%namespace name="products" file="/math/row_products.mako"/>\
+<%namespace name="pointers" file="/${context['plan'].mainloop.row_pointers}"/>\
+<%namespace name="b_access" file="/${context['plan'].mainloop.b_access}"/>\
+<%namespace name="c_access" file="/${context['plan'].mainloop.c_access}"/>\
 <%namespace name="row_parts" file="/epilogue/row_parts.mako"/>\
 <% rows, op = plan.mainloop, plan.arithmetic %>\
     .reg .b64 ${", ".join(f"%{register}" for register in plan.addresses.values())}, %ptr_index, %ptr_value, %ptr_row, %ptr_c, %pitch64;
@@ -31,13 +34,14 @@ ${ptx.banner("thread to row and columns: columns after the last are computed as 
     mul.lo.u32 %tmp0, %tmp0, ${rows.slab};
     mad.lo.u32 %tmp0, %lane, ${rows.vec}, %tmp0;
     sub.u32 %last, %N, ${rows.vec};
-    mul.lo.u32 %pitch, %pitch, ${rows.size};
+${b_access.row_pitch()}\
 % for v in range(rows.vectors):
     add.u32 %col${v}, %tmp0, ${v * rows.lanes * rows.vec};
     setp.lt.u32 %stores${v}, %col${v}, %N;
     min.u32 %col${v}, %col${v}, %last;
-    mad.wide.u32 ${rows.from_b[v]}, %col${v}, ${rows.size}, %B;
+${b_access.first_row(rows.from_b[v], v)}\
 % endfor
+${b_access.step()}\
 ${ptx.banner("the nonzeros of the row")}\
     mov.b32 %begin, 0;
     mov.b32 %end, 0;
@@ -50,9 +54,7 @@ ${ptx.banner("the nonzeros of the row")}\
     mov.b32 %part_id, ${rows.whole};
     @%exists ld.global.nc.v4.u32 {%row, %begin, %end, %part_id}, [%ptr_index];
 % else:
-    mad.wide.u32 %ptr_index, %row, 4, %indptr;
-    @%exists ld.global.nc.u32 %begin, [%ptr_index];
-    @%exists ld.global.nc.u32 %end, [%ptr_index+4];
+${pointers.load()}\
 % endif
     sub.u32 %left, %end, %begin;
     setp.eq.${op.type} %p, %alpha, ${op.zero};
@@ -73,15 +75,14 @@ ${row_parts.add_parts()}\
 % endif
 ${ptx.banner("epilogue: C = alpha * sums + beta * C")}\
     setp.neu.${op.type} %reads_c, %beta, ${op.zero};
-    mul.wide.u32 %pitch64, %row, %ldc;
-    mad.lo.u64 %ptr_row, %pitch64, ${rows.size}, %C;
+${c_access.row()}\
 % for name in rows.sums.all:
     ${op.mul} ${name}, ${name}, %alpha;
 % endfor
 % for v in range(rows.vectors):
 <% c, sums = rows.loaded, [rows.sums[v, i] for i in range(rows.vec)] %>\
     @!%stores${v} bra DONE;
-    mad.wide.u32 %ptr_c, %col${v}, ${rows.size}, %ptr_row;
+${c_access.vector(v)}\
     @!%reads_c bra STORE_${v};
     ld.global.${rows.access} ${c.vector(0, 0, 0, n=rows.packed)}, [%ptr_c];
 ${products.widen(0, 0)}\

@@ -11,7 +11,7 @@
     add.u32 %left, %left, ${rows.nonzero_groups - 1};
     shr.u32 %left, %left, ${rows.nonzero_groups.bit_length() - 1};
 % endif
-    mad.wide.u32 %ptr_index, %begin, 4, %indices;
+    mad.wide.u32 %ptr_index, %begin, ${rows.index_bytes}, %indices;
     mad.wide.u32 %ptr_value, %begin, ${rows.size}, %values;
 ${ptx.banner(f"loop over nonzeros, {rows.depths[0]} at once")}\
     setp.lt.u32 %p, %left, ${rows.depths[0]};
@@ -39,7 +39,7 @@ ${products.add_groups()}\
 <%def name="next_nonzeros(n)">
 <% rows = plan.mainloop %>\
 % for q in range(n):
-    ld.global.nc.u32 ${rows.index[q]}, [%ptr_index+${4 * rows.nonzero_groups * q}];
+    ld.global.nc.u32 ${rows.index[q]}, [%ptr_index+${rows.index_bytes * rows.nonzero_groups * q}];
 % endfor
 % for q in range(n):
     ld.global.nc.${rows.scalar} ${rows.loaded_value[q]}, [%ptr_value+${rows.size * rows.nonzero_groups * q}];
@@ -47,7 +47,7 @@ ${products.add_groups()}\
 % for q in range(n):
 ${products.load_row(q)}\
 % endfor
-    add.u64 %ptr_index, %ptr_index, ${4 * rows.nonzero_groups * n};
+    add.u64 %ptr_index, %ptr_index, ${rows.index_bytes * rows.nonzero_groups * n};
     add.u64 %ptr_value, %ptr_value, ${rows.size * rows.nonzero_groups * n};
 % for q in range(n):
 ${products.widen_value(q)}\

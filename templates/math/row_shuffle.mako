@@ -7,7 +7,7 @@
     .reg .${rows.sums.kind} %own_value;
     .reg .pred %whole, %has<${rows.depths[0]}>;
     add.u32 %begin, %begin, %lane;
-    mad.wide.u32 %ptr_index, %begin, 4, %indices;
+    mad.wide.u32 %ptr_index, %begin, ${rows.index_bytes}, %indices;
     mad.wide.u32 %ptr_value, %begin, ${rows.size}, %values;
     redux.sync.max.s32 %longest, %left, 0xffffffff;
     redux.sync.min.s32 %shortest, %left, 0xffffffff;
@@ -23,7 +23,7 @@ ROW_LOOP:
     @%p ld.global.nc.${rows.scalar} ${rows.loaded_value[0]}, [%ptr_value];
 ${products.widen_value(0)}\
     mov.b32 %own_value, ${rows.value[0]};
-    add.u64 %ptr_index, %ptr_index, ${4 * rows.lanes};
+    add.u64 %ptr_index, %ptr_index, ${rows.index_bytes * rows.lanes};
     add.u64 %ptr_value, %ptr_value, ${rows.size * rows.lanes};
 % for first in range(0, rows.lanes, rows.depths[0]):
 % if first:

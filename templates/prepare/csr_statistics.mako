@@ -9,12 +9,12 @@ ${parameters()}\
 .maxntid ${plan.preparation.threads}, 1, 1
 {
 ${registers()}\
-    .reg .b32 %window, %windows, %row, %bin, %length, %longest, %descents, %part, %high;
+    .reg .b32 %window, %windows, %row, %bin, %length, %longest, %descents, %low, %high;
     .reg .b64 %begin, %end, %first, %length64, %squares, %square, %previous, %column, %sum;
     .shared .align 4 .b8 counters[${4 * plan.preparation.row_counters}];
 ${load_parameters()}\
     mov.u32 %smem, counters;
-${ptx.banner("counters of the block: rows, nonzeros (two words) of each bin; squares (three words); descents; maxima")}\
+${ptx.banner("counters of the block, which wait for zeros: rows, nonzeros (two words) of each bin; squares (three words); descents; maxima")}\
     mad.lo.u32 %address, %thread, 4, %smem;
     setp.lt.u32 %p, %thread, ${plan.preparation.row_counters};
     @%p st.shared.u32 [%address], 0;
@@ -28,18 +28,18 @@ ${ptx.banner("one row window of 8 rows per thread")}\
     mov.b64 %squares, 0;
     setp.ge.u32 %p, %row, %M;
     @%p bra ROWS_ADDED;
-    mad.wide.u32 %at, %row, ${size}, %indptr;
-    ld.global.${load} %begin, [%at];
+    mad.wide.u32 %pointer, %row, ${size}, %indptr;
+    ld.global.${load} %begin, [%pointer];
     mov.b64 %first, %begin;
     setp.eq.u32 %p, %row, 0;
     @%p st.global.u64 [%record+${at["first"]}], %begin;
 ROW_LOOP:
-    ld.global.${load} %end, [%at+${size}];
+    ld.global.${load} %end, [%pointer+${size}];
     sub.s64 %length64, %end, %begin;
     setp.ge.s64 %p, %length64, 0;
     @%p bra ROW_IS_ORDERED;
-    sub.u32 %part, %M, %row; // the first fall has the greatest number
-    cvt.u64.u32 %sum, %part;
+    sub.u32 %low, %M, %row; // the first fall has the greatest number
+    cvt.u64.u32 %sum, %low;
     red.global.max.u64 [%record+${at["falls"]}], %sum;
     mov.b64 %length64, 0;
 ROW_IS_ORDERED:
@@ -55,26 +55,26 @@ ROW_IS_ORDERED:
     mad.lo.u32 %address, %bin, 12, %smem;
     red.shared.add.u32 [%address], 1;
     @%empty bra NEXT_ROW;
-    and.b32 %part, %length, 0xffff;
+    and.b32 %low, %length, 0xffff;
     shr.u32 %high, %length, 16;
-    red.shared.add.u32 [%address+4], %part;
+    red.shared.add.u32 [%address+4], %low;
     red.shared.add.u32 [%address+8], %high;
     setp.gt.s64 %p, %begin, 0; // a row begins below the column before it: a descent that is none of a row
     setp.lt.s64.and %p, %begin, %nnz, %p;
     @!%p bra NEXT_ROW;
-    mad.lo.s64 %at, %begin, ${size}, %indices;
-    ld.global.${load} %previous, [%at-${size}];
-    ld.global.${load} %column, [%at];
+    mad.lo.s64 %pointer, %begin, ${size}, %indices;
+    ld.global.${load} %previous, [%pointer+-${size}];
+    ld.global.${load} %column, [%pointer];
     setp.le.s64 %p, %column, %previous;
     @%p add.u32 %descents, %descents, 1;
 NEXT_ROW:
     mov.b64 %begin, %end;
     add.u32 %row, %row, 1;
-    mad.wide.u32 %at, %row, ${size}, %indptr;
+    mad.wide.u32 %pointer, %row, ${size}, %indptr;
     setp.eq.u32 %p, %row, %M;
     @%p st.global.u64 [%record+${at["last"]}], %end;
-    and.b32 %part, %row, 7;
-    setp.ne.u32.and %more, %part, 0, !%p;
+    and.b32 %low, %row, 7;
+    setp.ne.u32.and %more, %low, 0, !%p;
     @%more bra ROW_LOOP;
     sub.s64 %length64, %end, %first;
     max.s64 %length64, %length64, 0;
@@ -84,41 +84,42 @@ NEXT_ROW:
     red.shared.max.u32 [%smem+${plan.preparation.counter("longest_window")}], %length;
     red.shared.add.u32 [%smem+${plan.preparation.counter("starts")}], %descents;
 % for i in range(3):
-    cvt.u32.u64 %part, %squares;
-    and.b32 %part, %part, 0x3fffff;
-    red.shared.add.u32 [%smem+${plan.preparation.counter("squares") + 4 * i}], %part;
+    cvt.u32.u64 %low, %squares;
+    and.b32 %low, %low, 0x3fffff;
+    red.shared.add.u32 [%smem+${plan.preparation.counter("squares") + 4 * i}], %low;
     shr.u64 %squares, %squares, 22;
 % endfor
 ROWS_ADDED:
+${ptx.banner("wait for the counters of all threads")}\
     bar.sync 0;
 ${ptx.banner("the counters are added to the record: one bin per thread; the last thread adds the others")}\
     setp.lt.u32 %p, %thread, ${plan.preparation.bins};
     @!%p bra BINS_ADDED;
     mad.lo.u32 %address, %thread, 12, %smem;
-    ld.shared.u32 %part, [%address];
-    setp.eq.u32 %empty, %part, 0;
+    ld.shared.u32 %low, [%address];
+    setp.eq.u32 %empty, %low, 0;
     @%empty bra BINS_ADDED;
-    mad.wide.u32 %at, %thread, 8, %record;
-    cvt.u64.u32 %sum, %part;
-    red.global.add.u64 [%at+${at["rows"]}], %sum;
-    ld.shared.u32 %part, [%address+4];
+    mad.wide.u32 %pointer, %thread, 8, %record;
+    cvt.u64.u32 %sum, %low;
+    red.global.add.u64 [%pointer+${at["rows"]}], %sum;
+    ld.shared.u32 %low, [%address+4];
     ld.shared.u32 %high, [%address+8];
-    cvt.u64.u32 %sum, %part;
+    cvt.u64.u32 %sum, %low;
     cvt.u64.u32 %square, %high;
     mad.lo.u64 %sum, %square, 65536, %sum;
-    red.global.add.u64 [%at+${at["nonzeros"]}], %sum;
+    red.global.add.u64 [%pointer+${at["nonzeros"]}], %sum;
 BINS_ADDED:
     setp.ne.u32 %p, %thread, ${plan.preparation.threads - 1};
     @%p bra ROWS_DONE;
 % for name in ("longest", "longest_window", "starts"):
-    ld.shared.u32 %part, [%smem+${plan.preparation.counter(name)}];
-    cvt.u64.u32 %sum, %part;
+    ld.shared.u32 %low, [%smem+${plan.preparation.counter(name)}];
+    cvt.u64.u32 %sum, %low;
     red.global.${"add" if name == "starts" else "max"}.u64 [%record+${at[name]}], %sum;
 % endfor
     mov.b64 %sum, 0;
 % for i in reversed(range(3)):
-    ld.shared.u32 %part, [%smem+${plan.preparation.counter("squares") + 4 * i}];
-    cvt.u64.u32 %square, %part;
+    ld.shared.u32 %low, [%smem+${plan.preparation.counter("squares") + 4 * i}];
+    cvt.u64.u32 %square, %low;
     mad.lo.u64 %sum, %sum, ${1 << 22}, %square;
 % endfor
     red.global.add.u64 [%record+${at["squares"]}], %sum;
@@ -133,44 +134,46 @@ ${parameters()}\
 {
 ${registers()}\
     .reg .b32 %descents, %loops;
-    .reg .b64 %e, %column, %previous, %left;
+    .reg .b64 %nonzero, %column, %previous, %left;
     .shared .align 4 .b8 descents[4];
 ${load_parameters()}\
     mov.u32 %smem, descents;
     setp.eq.u32 %first_thread, %thread, 0;
     @%first_thread st.shared.u32 [%smem], 0;
+${ptx.banner("wait for the counter")}\
     bar.sync 0;
 ${ptx.banner(f"{plan.preparation.columns_per_thread} columns per thread: those outside the matrix, and those not above the one before")}\
     mov.u32 %tmp, %ctaid.x;
-    mul.wide.u32 %e, %tmp, ${plan.preparation.threads * plan.preparation.columns_per_thread};
+    mul.wide.u32 %nonzero, %tmp, ${plan.preparation.threads * plan.preparation.columns_per_thread};
     cvt.u64.u32 %left, %thread;
-    add.u64 %e, %e, %left;
+    add.u64 %nonzero, %nonzero, %left;
     mov.b32 %descents, 0;
     mov.b32 %loops, 0;
     cvt.u64.u32 %left, %K;
 COLUMN_LOOP:
-    setp.ge.u64 %p, %e, %nnz;
+    setp.ge.u64 %p, %nonzero, %nnz;
     @%p bra COLUMNS_READ;
-    mad.lo.u64 %at, %e, ${size}, %indices;
-    ld.global.${load} %column, [%at];
+    mad.lo.u64 %pointer, %nonzero, ${size}, %indices;
+    ld.global.${load} %column, [%pointer];
     setp.lt.u64 %p, %column, %left;
     @%p bra COLUMN_IS_INSIDE;
-    sub.u64 %previous, %nnz, %e; // the first one has the greatest number
+    sub.u64 %previous, %nnz, %nonzero; // the first one has the greatest number
     red.global.max.u64 [%record+${at["outside"]}], %previous;
 COLUMN_IS_INSIDE:
-    setp.eq.u64 %p, %e, 0;
+    setp.eq.u64 %p, %nonzero, 0;
     @%p bra NEXT_COLUMN;
-    ld.global.${load} %previous, [%at-${size}];
+    ld.global.${load} %previous, [%pointer+-${size}];
     setp.le.s64 %p, %column, %previous;
     @%p add.u32 %descents, %descents, 1;
 NEXT_COLUMN:
-    add.u64 %e, %e, ${plan.preparation.threads};
+    add.u64 %nonzero, %nonzero, ${plan.preparation.threads};
     add.u32 %loops, %loops, 1;
     setp.lt.u32 %p, %loops, ${plan.preparation.columns_per_thread};
     @%p bra COLUMN_LOOP;
 COLUMNS_READ:
     setp.ne.u32 %p, %descents, 0;
     @%p red.shared.add.u32 [%smem], %descents;
+${ptx.banner("wait for the descents of all threads")}\
     bar.sync 0;
     @!%first_thread bra COLUMNS_DONE;
     ld.shared.u32 %descents, [%smem];
@@ -188,13 +191,13 @@ ${parameters()}\
 {
 ${registers()}\
     .reg .b32 %sample, %samples, %row, %last_row, %step, %residue, %column32, %place, %bit, %window, %word, %words;
-    .reg .b32 %counted, %gap_bits, %vectors, %columns, %gaps, %row_gap_bits, %part, %any, %bits;
-    .reg .b64 %begin, %end, %e, %column, %previous, %k64, %start<9>, %sum, %high;
+    .reg .b32 %counted, %gap_bits, %vectors, %columns, %gaps, %row_gap_bits, %low, %any, %bits;
+    .reg .b64 %begin, %end, %nonzero, %column, %previous, %column_count, %start<9>, %sum, %high;
     .shared .align 4 .b8 bitmaps[${plan.preparation.windows * plan.preparation.bitmap}];
     .shared .align 4 .b8 sums[${4 * plan.preparation.sample_counters}];
 ${load_parameters()}\
-    cvt.u64.u32 %k64, %K;
-${ptx.banner("a bitmap for each row window, and the counters, become zero")}\
+    cvt.u64.u32 %column_count, %K;
+${ptx.banner("a bitmap for each row window, and the counters, become zero: threads wait for them")}\
     mov.u32 %smem, bitmaps;
     mov.b32 %word, %thread;
 CLEAR_LOOP:
@@ -220,8 +223,8 @@ ${ptx.banner("the first row of the sample: samples are adjacent, or at about equ
     cvt.u32.u64 %row, %sum;
     mul.lo.u32 %tmp, %sample, ${plan.preparation.spread};
     shr.u32 %tmp, %tmp, 24;
-    shr.u32 %part, %samples, 8;
-    mul.wide.u32 %sum, %tmp, %part;
+    shr.u32 %low, %samples, 8;
+    mul.wide.u32 %sum, %tmp, %low;
     shr.u64 %sum, %sum, 8;
     cvt.u32.u64 %tmp, %sum;
     add.u32 %row, %row, %tmp;
@@ -255,22 +258,22 @@ ${pointer("%end", "%last_row")}\
     sub.u32 %gaps, %gaps, 1;
     setp.le.s64 %p, %begin, %start0;
     @%p bra ROW_IS_READ;
-    mad.lo.s64 %at, %begin, ${size}, %indices;
+    mad.lo.s64 %pointer, %begin, ${size}, %indices;
 ${gap("%row_gap_bits", "ROW_IS_READ")}\
 ROW_IS_READ:
 ${ptx.banner("all nonzeros of the sample: pairs of neighbours, and bits of chosen columns")}\
-    cvt.u64.u32 %e, %thread;
-    add.s64 %e, %e, %start0;
+    cvt.u64.u32 %nonzero, %thread;
+    add.s64 %nonzero, %nonzero, %start0;
 NONZERO_LOOP:
-    setp.ge.s64 %p, %e, %start${plan.preparation.windows};
+    setp.ge.s64 %p, %nonzero, %start${plan.preparation.windows};
     @%p bra NONZEROS_READ;
-    mad.lo.s64 %at, %e, ${size}, %indices;
-    setp.le.s64 %p, %e, %start0;
+    mad.lo.s64 %pointer, %nonzero, ${size}, %indices;
+    setp.le.s64 %p, %nonzero, %start0;
     @%p bra PAIR_IS_READ;
 ${gap("%gap_bits", "PAIR_IS_READ")}\
 PAIR_IS_READ:
-    ld.global.${load} %column, [%at];
-    setp.ge.u64 %p, %column, %k64;
+    ld.global.${load} %column, [%pointer];
+    setp.ge.u64 %p, %column, %column_count;
     @%p bra NEXT_NONZERO;
     cvt.u32.u64 %column32, %column;
     div.u32 %place, %column32, %step;
@@ -281,7 +284,7 @@ PAIR_IS_READ:
     add.u32 %counted, %counted, 1;
     mov.b32 %window, 0;
 % for i in range(1, plan.preparation.windows):
-    setp.ge.s64 %p, %e, %start${i};
+    setp.ge.s64 %p, %nonzero, %start${i};
     @%p mov.b32 %window, ${i * plan.preparation.bitmap};
 % endfor
     shr.u32 %address, %place, 5;
@@ -291,9 +294,10 @@ PAIR_IS_READ:
     shl.b32 %bit, 1, %bit;
     red.shared.or.b32 [%address], %bit;
 NEXT_NONZERO:
-    add.s64 %e, %e, ${plan.preparation.threads};
+    add.s64 %nonzero, %nonzero, ${plan.preparation.threads};
     bra NONZERO_LOOP;
 NONZEROS_READ:
+${ptx.banner("wait for the bitmaps")}\
     bar.sync 0;
 ${ptx.banner("distinct 8x1 vectors: bits of all windows; distinct columns: bits of any window")}\
     mov.b32 %vectors, 0;
@@ -313,25 +317,25 @@ WORD_LOOP:
     add.u32 %word, %word, ${plan.preparation.threads};
     setp.lt.u32 %p, %word, ${plan.preparation.bitmap // 4};
     @%p bra WORD_LOOP;
-${ptx.banner("sums of the block in two words each, then the record")}\
+${ptx.banner("sums of the block in two words each; wait for all threads; then the record")}\
     mov.u32 %smem, sums;
 % for i, name in enumerate(plan.preparation.SAMPLE_SUMS):
-    and.b32 %part, %${name}, 0xffff;
+    and.b32 %low, %${name}, 0xffff;
     shr.u32 %tmp, %${name}, 16;
-    red.shared.add.u32 [%smem+${8 * i}], %part;
+    red.shared.add.u32 [%smem+${8 * i}], %low;
     red.shared.add.u32 [%smem+${8 * i + 4}], %tmp;
 % endfor
     bar.sync 0;
     setp.ge.u32 %p, %thread, ${len(plan.preparation.SAMPLE_SUMS)};
     @%p bra SAMPLES_DONE;
     mad.lo.u32 %address, %thread, 8, %smem;
-    ld.shared.u32 %part, [%address];
+    ld.shared.u32 %low, [%address];
     ld.shared.u32 %tmp, [%address+4];
-    cvt.u64.u32 %sum, %part;
+    cvt.u64.u32 %sum, %low;
     cvt.u64.u32 %high, %tmp;
     mad.lo.u64 %sum, %high, 65536, %sum;
-    mad.wide.u32 %at, %thread, 8, %record;
-    red.global.add.u64 [%at+${at[plan.preparation.SAMPLE_SUMS[0]]}], %sum;
+    mad.wide.u32 %pointer, %thread, 8, %record;
+    red.global.add.u64 [%pointer+${at[plan.preparation.SAMPLE_SUMS[0]]}], %sum;
 SAMPLES_DONE:
     ret;
 }
@@ -346,7 +350,7 @@ SAMPLES_DONE:
 </%def>\
 
 <%def name="registers()">
-    .reg .b64 %indptr, %indices, %record, %nnz, %at;
+    .reg .b64 %indptr, %indices, %record, %nnz, %pointer;
     .reg .b32 %M, %K, %thread, %smem, %address, %tmp;
     .reg .pred %p, %more, %empty, %first_thread;
 </%def>
@@ -361,18 +365,18 @@ SAMPLES_DONE:
 
 ## The row pointer of a row, moved into the array of the columns.
 <%def name="pointer(into, row)">
-    mad.wide.u32 %at, ${row}, ${plan.preparation.size}, %indptr;
-    ld.global.${plan.preparation.load} ${into}, [%at];
+    mad.wide.u32 %pointer, ${row}, ${plan.preparation.size}, %indptr;
+    ld.global.${plan.preparation.load} ${into}, [%pointer];
     max.s64 ${into}, ${into}, 0;
     min.s64 ${into}, ${into}, %nnz;
 </%def>
 
-## Adds the bit length of the difference of the columns at %at and before it.
+## Adds the bit length of the difference of the columns at %pointer and before it.
 <%def name="gap(into, after)">
-    ld.global.${plan.preparation.load} %column, [%at];
-    ld.global.${plan.preparation.load} %previous, [%at-${plan.preparation.size}];
-    setp.ge.u64 %p, %column, %k64;
-    setp.ge.u64.or %p, %previous, %k64, %p;
+    ld.global.${plan.preparation.load} %column, [%pointer];
+    ld.global.${plan.preparation.load} %previous, [%pointer+-${plan.preparation.size}];
+    setp.ge.u64 %p, %column, %column_count;
+    setp.ge.u64.or %p, %previous, %column_count, %p;
     @%p bra ${after};
     sub.s64 %sum, %column, %previous;
     abs.s64 %sum, %sum;

@@ -44,6 +44,16 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Spmm:
     return p
 
 
+def any_layout(rng: np.random.Generator, limit: int, d: Device) -> Spmm:
+    """``problem`` with column-major B or C, or indices of 64 bits."""
+    p = problem(rng, limit, d)
+    if rng.random() < 0.3:
+        b, c = (bool(x) for x in rng.integers(0, 2, 2))
+        lds = {"ldb": (p.k if b else p.n) + 3, "ldc": (p.m if c else p.n) + 1}
+        p = replace(p, layout="NT" if b else "NN", layout_c="T" if c else "N", **lds)
+    return replace(p, index="i64") if rng.random() < 0.2 else p
+
+
 def config(p: Spmm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration, or None if none was drawn."""
     family = FAMILIES["row_split"]
@@ -72,5 +82,5 @@ def slab_config(p: Spmm, d: Device, rng: np.random.Generator, threads: int = 102
     return columns.row(int(rng.choice(rows))) if len(rows) else None
 
 
-SOURCE = RandomCases("spmm", problem, config, limit=70)
+SOURCE = RandomCases("spmm", any_layout, config, limit=70)
 SHARED_SLAB = RandomCases("spmm shared_slab", problem, slab_config, limit=70, sms=range(80, 1000))

@@ -351,6 +351,33 @@ def test_later_calls_only_launch(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, kind
         assert Tensor.made == made + 1
 
 
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize(("order_b", "order_c"), [((0, 1), (1, 0)), ((1, 0), (0, 1)), ((1, 0), (1, 0))])
+def test_column_major_tensors_are_not_copied(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, order_b: tuple[int, int], order_c: tuple[int, int], kind: Any
+) -> None:
+    monkeypatch.setattr(Tensor, "contiguous", None)
+    a, b, c = matrix(20, 17), integers(17, 8), integers(20, 8, seed=2)
+    x = CsrTensor(gpu, a, kind)
+
+    def unprepared(*rest: Any) -> Any:
+        return ptxgen.spmm(x, *rest[:2], alpha=rest[2], beta=rest[3])
+
+    for multiply in (unprepared, ptxgen.spmm_prepare(CsrTensor(gpu, a, kind))):
+        for _ in range(2):
+            out = Tensor(gpu, c, order_c)
+            multiply(Tensor(gpu, b, order_b), out, 2.0, -1.0)
+            np.testing.assert_array_equal(out.numpy(), 2 * dense(a) @ b - c)
+
+
+def test_broadcast_tensors_are_copied(gpu: Gpu) -> None:
+    a, b = matrix(20, 17), integers(1, 8)
+    wide = Tensor(gpu, b)
+    wide.shape, wide.strides = (17, 8), (0, 1)
+    wide.contiguous = lambda: Tensor(gpu, np.repeat(b, 17, 0))  # type: ignore[method-assign]
+    np.testing.assert_array_equal(ptxgen.spmm_prepare(CsrTensor(gpu, a))(wide).numpy(), dense(a) @ np.repeat(b, 17, 0))
+
+
 def test_cached_calls_check_for_overlap(gpu: Gpu) -> None:
     a = matrix(17, 17)
     x = CsrTensor(gpu, a)

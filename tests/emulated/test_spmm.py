@@ -15,6 +15,7 @@ from ptxgen.lowering.lower import lower
 from ptxgen.operations.spmm.pattern_statistics import statistics_of
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.operations.spmm.reference import arrays_of
+from ptxgen.problem.base import EXTENT_LIMIT
 from ptxgen.problem.device import device
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import reference, verdict
@@ -173,6 +174,39 @@ def test_a_work_list_has_all_parts_though_the_problem_states_fewer_nonzeros() ->
     assert stated.nnz == 1792
     got = Runner.of(EmulatedDriver(), stated, SPLIT).compute(arrays)["C"]
     assert verdict("integers", got, reference(p, arrays)).ok
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("layout", ["NN", "NT"])
+@pytest.mark.parametrize("layout_c", ["N", "T"])
+@pytest.mark.parametrize("index", ["i32", "i64"])
+def test_column_major_matrices_and_wide_indices(kind: str, layout: str, layout_c: str, index: str) -> None:
+    p = Spmm(23, 9, 31, layout, kind, pattern="lognormal:density=0.2,sigma=1", index=index, layout_c=layout_c)
+    for text in ("row_lanes=4 lane_vectors=2", "row_lanes=4 nonzero_groups=4", "row_lanes=8 index_loads=shuffle"):
+        if kind != "f64" or "shuffle" not in text:
+            config = parse_config(f"family=row_split nonzeros_in_flight=2 vec_b=1 {text}")
+            wrong = [f"{r.kind}: {r.deviation}" for r in check(EmulatedDriver(), p, config, 1, 2) if not r.ok]
+            assert not wrong, text
+
+
+def test_starts_beyond_32_bits() -> None:
+    """The row begins at nonzero 2³¹ + 5 and needs row 2³⁰ + 3 of B: the arrays have nothing else in memory."""
+    driver, first, row = EmulatedDriver(), (1 << 31) + 5, (1 << 30) + 3
+    p = Spmm(1, 8, EXTENT_LIMIT - 1, pattern="even:nnz=2", index="i64", ldb=8)
+    held = {
+        "indptr": np.array([first, first + 2]),
+        "indices": np.array([row, row + 1]),
+        "values": np.array([2, 3], np.float32),
+        "B": np.arange(16, dtype=np.float32),
+        "C": np.zeros(8, np.float32),
+    }
+    with Buffers(driver, held) as buffers:
+        at = buffers.addresses
+        before = {"indices": 8 * first, "values": 4 * first, "B": 4 * 8 * row}
+        at |= {name: (at[name] - n) % (1 << 64) for name, n in before.items()}
+        Runner.of(driver, p, parse_config("family=row_split row_lanes=4 nonzeros_in_flight=2 vec_b=2")).bind(at)()
+        driver.download(buffers.addresses["C"], got := np.empty(8, np.float32))
+    np.testing.assert_array_equal(got, 2 * held["B"][:8] + 3 * held["B"][8:])
 
 
 # ---- the function on arrays

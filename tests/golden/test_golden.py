@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from ptxgen.codegen.config.config import parse_config
+from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.render import render, render_preparation
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.operations.spmm.device_statistics import CsrStatistics
+from ptxgen.operations.spmm.narrow_indices import NarrowIndices
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
 from ptxgen.runtime.assemble import assemble
@@ -380,10 +383,10 @@ GOLDEN = {
         "spmm 4096,33,4096 NN bf16 pattern=even:nnz=65536 calls=1000",
         "family=tca",
     ),
-    "mma_dense": (
+    "row_split_wide": (
         "h200",
-        "spmm 512,64,512 NN f16 pattern=bernoulli:density=0.3 calls=1000",
-        "family=mma ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=8 epilogue_smem=1",
+        "spmm 4096,16,4096 NT f32 pattern=even:nnz=65536 index=i64 layout_c=T",
+        "family=row_split row_lanes=4 nonzeros_in_flight=2",
     ),
     "simt_batch": (
         "h200",
@@ -391,19 +394,25 @@ GOLDEN = {
         "ms=4 ns=4 ml=32 nl=32 kg=2 splitk=workspace vec_a=4 vec_b=4 vec_c=4",
     ),
 }
+#: file -> a preparation that handles run, and no plan
+HANDLES: dict[str, Preparation] = {
+    "prepare_csr_statistics": CsrStatistics("i64"),
+    "prepare_narrow_indices": NarrowIndices(),
+}
 #: file of a preparation -> (golden of a plan that has it, its place in the plan)
 PREPARATIONS = {
     "prepare_work_list": ("row_split_parts", 0),
-    "prepare_dense_matrix": ("mma_dense", 0),
     "prepare_tile_starts": ("shared_slab_tiles_f32", 0),
     "prepare_tca_warps": ("tca_f16", 0),
     "prepare_row_windows": ("vector_mma_f16", 0),
     "prepare_row_windows_tf32": ("vector_mma_tf32", 0),
 }
-NAMES = (*GOLDEN, *PREPARATIONS)
+NAMES = (*GOLDEN, *PREPARATIONS, *HANDLES)
 
 
 def source_of(name):
+    if name in HANDLES:
+        return render_preparation(HANDLES[name], device("h200"))
     golden, place = PREPARATIONS.get(name, (name, None))
     where, problem, config = GOLDEN[golden]
     plan = plan_for(parse(problem), parse_config(config), device(where))

@@ -9,17 +9,13 @@ from pathlib import Path
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.plan import Kernel, Plan
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.operations.spmm.device_statistics import CsrStatistics
-from ptxgen.operations.spmm.narrow_indices import NarrowIndices
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
-from tests.golden.test_golden import GOLDEN
+from tests.golden.test_golden import GOLDEN, HANDLES
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
 INDEX = Path(__file__).parent / "slots.md"
 NAMED = re.compile(r"""file=["']/?([\w/]+\.mako)["']""")
-#: what handles run once for a matrix, and no plan
-OF_HANDLES = (CsrStatistics(), NarrowIndices())
 CHOSEN = re.compile(r"""file="/\$\{context\['plan'\]\.([\w.]+)\}""")
 
 
@@ -43,17 +39,19 @@ def _templates_of(kernel: Kernel) -> set[str]:
     return used
 
 
-def templates_of_handles() -> set[str]:
-    """The templates of kernels that handles run and no plan has."""
-    return set().union(*(_templates_of(kernel) for kernel in OF_HANDLES))
+def templates_of_handles() -> dict[str, set[str]]:
+    """Golden -> the templates of a kernel that handles run and no plan has."""
+    return {name: _templates_of(kernel) for name, kernel in HANDLES.items()}
 
 
 def test_every_template_has_a_golden(request):
-    names = {str(p.relative_to(TEMPLATES)) for p in TEMPLATES.rglob("*.mako")}
-    names -= {kernel.kernel for kernel in OF_HANDLES}
+    names = [str(p.relative_to(TEMPLATES)) for p in TEMPLATES.rglob("*.mako")]
     users: dict[str, list[str]] = {name: [] for name in names if not name.startswith("export/")}  # C sources
     for name, (where, problem, config) in sorted(GOLDEN.items()):
         for template in templates_of(plan_for(parse(problem), parse_config(config), device(where))):
+            users[template].append(name)
+    for name, templates in templates_of_handles().items():
+        for template in templates:
             users[template].append(name)
     rows = [f"| `{template}` | {' '.join(names)} |" for template, names in sorted(users.items())]
     text = "\n".join(

@@ -56,7 +56,11 @@ def test_the_text_form_names_the_pattern() -> None:
         ("pattern=bernoulli:seed=1", "it must be one of"),
         ("pattern=even:nnz=1,width=2", "it must be one of"),
         ("out=f32", "out is f32; it must be dtype, f16"),
-        ("ldb=4", "ldb is 4; it must be from 8"),
+        ("ldb=4", "ldb is 4; it must be from 8, a row's length"),
+        ("layout_c=T ldc=4", "ldc is 4; it must be from 8, a column's length"),
+        ("layout_c=X", "layout_c is 'X'; it must be one of N, T"),
+        ("index=i16", "index is 'i16'; it must be one of i32, i64"),
+        ("dense_bytes=-1", "dense_bytes must be an integer"),
         ("aligned_b=1", "aligned_b is 1 bytes; it must be a power of two from 2 to 16"),
         ("epilogue=relu", "epilogue is 'relu'"),
     ],
@@ -88,7 +92,7 @@ def test_families_compute_it() -> None:
         ConfigError, match="family simt lacks sparse matrices in CSR that are not prepared and rows of B"
     ):
         plan_for(P, parse_config("family=simt"), H200)
-    with pytest.raises(ConfigError, match="it computes products of a sparse matrix in CSR and a row-major matrix"):
+    with pytest.raises(ConfigError, match="it computes products of a sparse matrix in CSR and a matrix"):
         plan_for(Gemm(16, 16, 16), parse_config("family=row_split"), H200)
 
 

@@ -34,12 +34,15 @@ FAMILY = Family(
             "plus_times",
             "csr",
             "prepared_csr",
+            "wide_indices",
             "repeated_columns",
             "nonfinite",
             "gathered_rows",
+            "gathered_columns",
             "store_tile",
             "strided_output",
+            "column_major_output",
         )
     ),
-    scope="products of a sparse matrix in CSR and a row-major matrix",
+    scope="products of a sparse matrix in CSR and a matrix",
 )

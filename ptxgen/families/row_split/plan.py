@@ -19,7 +19,11 @@ from ptxgen.codegen.vectorized import WARP, ceil_div
 from ptxgen.families.common.work_list import UNLIMITED, WHOLE, WorkList, sizes_of
 from ptxgen.families.row_split.geometry import RowSplitGeometry
 from ptxgen.families.row_split.rules import VECTOR
+from ptxgen.lowering.csr import ColumnMajor
 from ptxgen.lowering.kernel_problem import KernelProblem
+
+#: slots that address a row-major, and a column-major matrix
+ADDRESSED = ("addr/dense_rows.mako", "addr/dense_columns.mako")
 
 
 @dataclass(frozen=True)
@@ -65,10 +69,16 @@ class RowLoop(Part):
 
     ``template``: the slot that loads indices and values; ``nonzero_groups``: groups of ``lanes`` lanes that share the
     nonzeros of a row; ``vec``: elements of a vector, ``vectors`` of a lane; ``size``: bytes of an element;
-    ``access``, ``packed``: type and registers of a vector in memory; ``scalar``: the type of an element in memory.
+    ``access``, ``packed``: type and registers of a vector in memory; ``scalar``: the type of an element in memory;
+    ``index_bytes``: those of a row pointer and of a column; ``row_pointers``, ``b_access``, ``c_access``: the slots
+    that read row pointers and address B and C.
     """
 
     template: str
+    row_pointers: str
+    b_access: str
+    c_access: str
+    index_bytes: int
     kind: str
     lanes: int
     nonzero_groups: int
@@ -100,6 +110,10 @@ class RowLoop(Part):
         depth = c.nonzeros_in_flight
         return cls(
             ("math/row_broadcast.mako", "math/row_shuffle.mako")[c.index_loads],
+            f"addr/row_pointers_{8 * p.operands[0].access.index_bytes}.mako",
+            ADDRESSED[p.operand("B").access.kmajor],
+            ADDRESSED[isinstance(p.operand("C").access, ColumnMajor)],
+            p.operands[0].access.index_bytes,
             p.dtype,
             c.row_lanes,
             c.nonzero_groups,
@@ -235,7 +249,8 @@ class RowSplitPlan(Plan):
         size = self.config.vec_b * self.problem.element.bytes
         return [
             f"addresses, leading dimensions and lengths of rows of B and C in multiples of {size} bytes",
-            "row pointers and column indices of 32 bits: pointers that do not decrease, columns from 0 to K - 1",
+            f"row pointers and column indices of {8 * self.mainloop.index_bytes} bits: pointers that do not decrease,"
+            " columns from 0 to K - 1",
         ]
 
     @property

@@ -65,8 +65,12 @@ RULES = (
     ),
     Rule(
         "row_split_order",
-        lambda p, c, g, d: (c.row_order == NATURAL) | (p.operands[0].access.calls >= ORDERED_CALLS),
-        f"row_order=length takes a preparation; the problem must have calls={ORDERED_CALLS} or more",
+        lambda p, c, g, d: (
+            (c.row_order == NATURAL)
+            | ((p.operands[0].access.calls >= ORDERED_CALLS) & (p.operands[0].access.index_type == "i32"))
+        ),
+        f"row_order=length takes a preparation of int32 indices; the problem must have calls={ORDERED_CALLS} or more,"
+        " and index=i32",
     ),
     Rule(
         "row_split_parts",
@@ -75,7 +79,7 @@ RULES = (
     ),
     Rule(
         "row_split_pitch",
-        lambda p, c, g, d: p.operand("B").access.ld * p.element.bytes < PITCH_LIMIT,
+        lambda p, c, g, d: (p.operand("B").access.ld * p.element.bytes < PITCH_LIMIT) | p.operand("B").access.kmajor,
         f"rows of B must begin less than {PITCH_LIMIT} bytes after each other",
     ),
     Rule(

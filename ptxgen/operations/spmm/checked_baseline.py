@@ -17,9 +17,12 @@ ELEMENTS = 1 << 17  #: elements of C that are compared, about
 
 
 class BaselineCheck:
-    """Compares rows of results on one operand set with the reference. ``arrays``: A and B of the set."""
+    """Compares rows of results on one operand set with the reference. ``arrays``: A and B of the set.
+    LaunchError: B or C is column-major, or indices have 64 bits."""
 
     def __init__(self, driver: Driver, problem: Spmm, addresses: Mapping[str, int]) -> None:
+        if problem.column_major_b or problem.column_major_c or problem.index != "i32":
+            raise LaunchError("it is compared on row-major B and C and int32 indices alone")
         self._driver, self.problem, self._c = driver, problem, addresses["C"]
         self.arrays = downloaded(driver, problem, addresses)
         lengths = np.diff(self.arrays["indptr"])

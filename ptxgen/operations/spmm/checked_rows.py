@@ -40,6 +40,10 @@ def rows_deviation(
 
 def stored_rows(driver: Driver, p: Spmm, c: int, rows: slice) -> Array:
     """Rows of a result at the address ``c``."""
+    if p.column_major_c:
+        columns = np.empty((p.n, p.ldc), p.output.numpy)
+        driver.download(c, columns)
+        return columns[:, rows].T
     got = np.empty((rows.stop - rows.start, p.ldc), p.output.numpy)
     driver.download(c + rows.start * p.ldc * p.output.bytes, got)
     return got[:, : p.n]

@@ -34,7 +34,9 @@ def padded(array: Array, ld: int, fill: float) -> Array:
 def stored(p: Spmm, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays as kernels read them; gaps are NaN."""
     poison = p.element.poison
-    return {**arrays, "B": padded(arrays["B"], p.ldb, poison), "C": padded(arrays["C"], p.ldc, poison)}
+    b = arrays["B"].T if p.column_major_b else arrays["B"]
+    c = arrays["C"].T if p.column_major_c else arrays["C"]
+    return {**arrays, "B": padded(b, p.ldb, poison), "C": padded(c, p.ldc, poison)}
 
 
 def check_spmm(
@@ -48,8 +50,10 @@ def check_spmm(
         if initial == "nan":
             arrays["C"] = np.full_like(arrays["C"], p.output.poison)
         out = runner.compute(stored(p, arrays), alpha, beta)["C"]
-        deviation = verdict(kind, out[:, : p.n], reference(p, arrays, alpha, beta))
-        if not np.isnan(out[:, p.n :].astype(np.float64)).all():
+        length = p.m if p.column_major_c else p.n
+        result = out[:, :length].T if p.column_major_c else out[:, :length]
+        deviation = verdict(kind, result, reference(p, arrays, alpha, beta))
+        if not np.isnan(out[:, length:].astype(np.float64)).all():
             deviation = Deviation(np.inf, (-1, -1), deviation.worst)
         yield CheckResult(kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}", deviation)
 
@@ -63,7 +67,8 @@ class SpmmOperandSets(OperandSets):
         self.problem, self.arrays = problem, arrays_of(problem, seed)
         inputs: dict[str, Any] = stored(problem, self.arrays)
         del inputs["C"]
-        super().__init__(driver, timing, inputs, {"C": problem.m * problem.ldc * problem.output.bytes}, {})
+        lines = problem.n if problem.column_major_c else problem.m
+        super().__init__(driver, timing, inputs, {"C": lines * problem.ldc * problem.output.bytes}, {})
 
     def deviation(self, limit: int) -> Deviation:
         """Compares rows of the first set's C, the longest among them."""

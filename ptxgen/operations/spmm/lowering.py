@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from ptxgen.lowering.csr import Csr, GatheredRows, SparseExtents
-from ptxgen.lowering.kernel_problem import KernelProblem, Operand
+from ptxgen.lowering.csr import ColumnMajor, Csr, GatheredRows, SparseExtents
+from ptxgen.lowering.kernel_problem import KernelProblem, MatrixAccess, Operand
 from ptxgen.lowering.sink import StoreTile
 from ptxgen.lowering.strided import aligned_access, strided
-from ptxgen.operations.spmm.dense_matrix import densified
 from ptxgen.operations.spmm.problem import Spmm
 
 
 def lower_spmm(p: Spmm) -> KernelProblem:
     """What kernels compute: they serve all patterns."""
     size = p.element.bytes
-    vec = aligned_access(p.aligned_b, p.n, p.ldb, 0, size)
-    b = GatheredRows(False, p.k, p.n, p.ldb, 0, p.aligned_b, vec)
-    c = strided(p.m, p.n, p.ldc, 0, p.aligned_c, True, size)
-    a = Csr(p.calls, p.statistics.distinct, p.exact_nonfinite)
+    a = Csr(p.calls, p.statistics.distinct, p.exact_nonfinite, p.index, p.dense_bytes)
+    if p.column_major_b:
+        b = GatheredRows(True, p.n, p.k, p.ldb, 0, p.aligned_b, 1)
+    else:
+        b = GatheredRows(False, p.k, p.n, p.ldb, 0, p.aligned_b, aligned_access(p.aligned_b, p.n, p.ldb, 0, size))
+    c: MatrixAccess = strided(p.m, p.n, p.ldc, 0, p.aligned_c, True, size)
+    if p.column_major_c:
+        c = ColumnMajor(False, p.n, p.m, p.ldc, 0, p.aligned_c, 1)
     return KernelProblem(
-        f"spmm_{p.dtype}",
+        f"spmm_{p.dtype}{'_wide' * (p.index == 'i64')}{'_nt' * p.column_major_b}{'_ct' * p.column_major_c}",
         SparseExtents(p.m, p.n, p.k, p.nnz, p.reduction, _vectors(p), p.statistics.longest_window),
         (Operand("values", p.dtype, a), Operand("B", p.dtype, b)),
         (Operand("C", p.out, c),),
@@ -26,7 +29,6 @@ def lower_spmm(p: Spmm) -> KernelProblem:
         StoreTile(p.out, p.epilogue_dtype.name),
         deterministic=p.deterministic,
         moved=p.bytes,
-        forms=densified(p, a),
     )
 
 

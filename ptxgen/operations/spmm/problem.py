@@ -8,29 +8,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ptxgen.arguments import integer
+from ptxgen.arguments import integer, word
 from ptxgen.errors import DtypeError, ShapeError
+from ptxgen.lowering.csr import INDEX_BYTES
 from ptxgen.operations.gemm.problem import parse_shape
 from ptxgen.operations.spmm import patterns
 from ptxgen.operations.spmm.pattern_statistics import Ints, PatternStatistics
 from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
 
-INDEX = 4  #: bytes of a row pointer and of a column index
-DENSE_DEFAULT = -1  #: value of ``dense_bytes``: in proportion to the sparse matrix
-#: most bytes of the dense matrix over those of the sparse one; of 16-bit types, of others
-RATIO_16, RATIO = 12, 16
-
 
 @dataclass(frozen=True)
 class Spmm(ProblemBase):
-    """C[M,N] = alpha · A[M,K] · B[K,N] + beta · C of A in CSR and row-major B and C.
+    """C[M,N] = alpha · A[M,K] · B[K,N] + beta · C of A in CSR.
 
-    A has the arrays ``indptr`` (M + 1 row pointers) and ``indices`` (columns) of 32-bit integers, and ``values``.
+    A has the arrays ``indptr`` (M + 1 row pointers) and ``indices`` (columns), of the type ``index``, and ``values``.
+    ``layout``: NN, or NT if B is stored by columns; ``layout_c``: N, or T if C is stored by columns.
     ``pattern``: the places of the nonzeros, as ``patterns`` reads it; kernels compute any pattern of A.
     ``ldb``, ``ldc``: leading dimensions in elements, 0 = contiguous; ``aligned_b``, ``aligned_c``: alignments of
     addresses in bytes. C has the type of A and B. ``calls``: products for which A may be prepared, 0: it is not;
-    ``exact_nonfinite``: infinities and NaN of B give NaN only where A has a nonzero. ``dense_bytes``: most bytes of A
-    as a dense matrix, 0: it is not made; DENSE_DEFAULT: ``RATIO_16`` or ``RATIO`` times those of the sparse matrix.
+    ``exact_nonfinite``: infinities and NaN of B give NaN only where A has a nonzero; ``dense_bytes``: the most bytes of
+    A with all places as a prepared matrix, 0: kernel families decide.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -57,13 +54,13 @@ class Spmm(ProblemBase):
     exact_nonfinite: bool = field(
         default=False, metadata=described("Infinities and NaN of B give NaN only where A has a nonzero.")
     )
+    index: str = field(
+        default="i32", metadata=described("Type of row pointers and columns: i32 or i64. [default: i32]", "TYPE")
+    )
+    layout_c: str = field(default="N", metadata=described("N: C is row-major; T: column-major. [default: N]", "LETTER"))
     dense_bytes: int = field(
-        default=DENSE_DEFAULT,
-        metadata=described(
-            f"Most bytes of A as a dense matrix, which products of matrices then read; 0: none. [default: {RATIO_16}"
-            f" times those of the sparse matrix in 16-bit types, {RATIO} times in others]",
-            "BYTES",
-        ),
+        default=0,
+        metadata=described("Most bytes of A as a prepared matrix with all places; 0: the default limits.", "N"),
     )
     deterministic: bool = False
     out: str = ""
@@ -72,30 +69,36 @@ class Spmm(ProblemBase):
     operation = "spmm"
     SHAPE = ("m", "n", "k")
     SHAPE_FORM = "M,N,K"
-    CODE_OPTIONS = ("compute", "pattern", "calls", "dense_bytes")
+    CODE_OPTIONS = ("compute", "index", "layout_c")
     ALLOWED_EPILOGUE_OPS = ()
-    RUNTIME_PARAMETERS = "extents, leading dimensions"
-    STEPS = "addresses and leading dimensions"
+    RUNTIME_PARAMETERS = "M, N, the leading dimensions"
     arrays = ("indptr", "indices", "values", "B", "C")
     problem_kind = operation
     broadcast_shapes: ClassVar[dict[str, Any]] = {}
 
     def __post_init__(self) -> None:
         self._normalize_integers(("m", "n", "k", "ldb", "ldc", "aligned_b", "aligned_c", "calls"))
-        if self.dense_bytes != DENSE_DEFAULT:
-            object.__setattr__(self, "dense_bytes", integer("dense_bytes", self.dense_bytes, 0, MEMORY_LIMIT))
         self._check_words_and_flags()
-        self._normalize_layout("layout", ("NN",))
+        self._normalize_layout("layout", ("NN", "NT"))
+        self._normalize_layout("layout_c", ("N", "T"))
+        word("index", self.index, INDEX_BYTES)
+        object.__setattr__(self, "dense_bytes", integer("dense_bytes", self.dense_bytes, 0, MEMORY_LIMIT))
         self._normalize_dtypes()
         if self.out != self.dtype:
             raise DtypeError(f"out is {self.out}; it must be dtype, {self.dtype}")
         self._normalize_epilogue()
         object.__setattr__(self, "pattern", patterns.canonical(self.pattern))
-        for name, rows in (("ldb", self.k), ("ldc", self.m)):
-            value = getattr(self, name) or max(self.n, 1)
+        for name, rows, columns, swapped in (
+            ("ldb", self.k, self.n, self.column_major_b),
+            ("ldc", self.m, self.n, self.column_major_c),
+        ):
+            rows, columns, line = (columns, rows, "column") if swapped else (rows, columns, "row")
+            value = getattr(self, name) or max(columns, 1)
             object.__setattr__(self, name, value)
-            if not self.n <= value < EXTENT_LIMIT:
-                raise ShapeError(f"{name} is {value}; it must be from {self.n}, a row's length, to {EXTENT_LIMIT - 1}")
+            if not columns <= value < EXTENT_LIMIT:
+                raise ShapeError(
+                    f"{name} is {value}; it must be from {columns}, a {line}'s length, to {EXTENT_LIMIT - 1}"
+                )
             if rows * value * self.element.bytes > MEMORY_LIMIT:
                 raise ShapeError(
                     f"{name[2:]} spans {rows * value * self.element.bytes} bytes; it must span at most {MEMORY_LIMIT},"
@@ -116,6 +119,14 @@ class Spmm(ProblemBase):
         """The text form. It always names the pattern."""
         text = super().key()
         return text if " pattern=" in text else f"{text} pattern={self.pattern}"
+
+    @property
+    def column_major_b(self) -> bool:
+        return self.layout == "NT"
+
+    @property
+    def column_major_c(self) -> bool:
+        return self.layout_c == "T"
 
     @property
     def row_lengths(self) -> Ints:
@@ -157,26 +168,21 @@ class Spmm(ProblemBase):
         return 2 * self.nnz * self.n
 
     @property
-    def sparse_bytes(self) -> int:
-        """Bytes of A in CSR."""
-        return self.nnz * (self.element.bytes + INDEX) + (self.m + 1) * INDEX
-
-    @property
-    def most_dense_bytes(self) -> int:
-        """The most bytes that A takes as a dense matrix."""
-        if self.dense_bytes != DENSE_DEFAULT:
-            return self.dense_bytes
-        return self.sparse_bytes * (RATIO_16 if self.element.bytes == 2 else RATIO)
-
-    @property
     def bytes(self) -> int:
         """Lower bound of the bytes moved: A and the rows of B that it needs are read once, C is written once."""
-        return self.sparse_bytes + (min(self.k, self.nnz) + self.m) * self.n * self.element.bytes
+        nnz, size, index = self.nnz, self.element.bytes, INDEX_BYTES[self.index]
+        return nnz * (size + index) + (self.m + 1) * index + (min(self.k, nnz) + self.m) * self.n * size
 
     @property
     def description(self) -> list[str]:
         types = f"{self.dtype}, summed in {self.compute}"
-        return [f"{self.operation}: C = alpha A B + beta C, A in CSR, B and C row-major, {types}"]
+        order = [
+            f"{x} {'column' if t else 'row'}-major"
+            for x, t in zip("BC", (self.column_major_b, self.column_major_c), strict=True)
+        ]
+        if self.column_major_b == self.column_major_c:
+            order = [order[0].replace("B", "B and C")]
+        return [f"{self.operation}: C = alpha A B + beta C, A in CSR, {', '.join(order)}, {types}"]
 
 
 def _log2(x: float) -> float:

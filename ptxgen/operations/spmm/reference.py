@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ptxgen.lowering.csr import INDEX_BYTES
 from ptxgen.operations.spmm import patterns
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.reference import Array, operands
@@ -14,10 +15,13 @@ HELD = 1 << 20  #: products that are held at once
 
 
 def arrays_of(p: Spmm, seed: int = 0, kind: str = "normal") -> dict[str, Array]:
-    """The arrays of the problem with its pattern; B and C are contiguous. InputError: the pattern states statistics."""
+    """The arrays of the problem with its pattern; B (K×N) and C (M×N) are row-major. InputError: the pattern states
+    statistics."""
     found = patterns.pattern(p.m, p.k, p.pattern)
     dense = operands(p, seed, kind)
-    return {"indptr": found.indptr, "indices": found.indices, "values": dense["A"], "B": dense["B"], "C": dense["C"]}
+    index = f"i{INDEX_BYTES[p.index]}"
+    pattern = {"indptr": found.indptr.astype(index, copy=False), "indices": found.indices.astype(index, copy=False)}
+    return {**pattern, "values": dense["A"], "B": dense["B"], "C": dense["C"]}
 
 
 def product(p: Spmm, arrays: Mapping[str, Array], region: slice | None = None) -> tuple[Array, Array]:
