@@ -31,7 +31,7 @@ from ptxgen.codegen.config.config import Config
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.operations.spmm.device_statistics import PatternRecord, read_pattern
 from ptxgen.operations.spmm.narrow_indices import narrow
-from ptxgen.operations.spmm.problem import Spmm
+from ptxgen.operations.spmm.problem import DENSE_DEFAULT, Spmm
 from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT
 from ptxgen.problem.dtypes import dtype
 from ptxgen.runtime.device_tables import Allocation
@@ -64,9 +64,9 @@ def spmm_prepare(
     ``a``: as for ``spmm``. The handle keeps its arrays, or a copy on the device of arrays in host memory. It holds
     formats that are made once, on the device; ``calls`` weighs their making against the time of a product: few calls
     exclude costly formats, 0 excludes all. ``n``: columns of B for which the matrix is prepared now; by default it is
-    prepared at the first product. ``dense_bytes``: the most bytes of A as a matrix with all places, if a kernel reads
-    such a one; by default 12 times those of CSR in 16-bit types, 16 times in float32. ``compute``: tf32 is permitted
-    for float32.
+    prepared at the first product. ``dense_bytes``: the most bytes of A as a dense matrix, which kernels of GEMMs
+    then may read, 0: none; by default 12 times those of CSR in 16-bit types, 16 times in others. ``compute``: tf32 is
+    permitted for float32.
 
     ``validate``: a kernel checks that row pointers begin at 0, do not decrease and end at the number of nonzeros, and
     that columns are in [0, K). Without it, a matrix that breaks these rules makes later products read outside B.
@@ -76,7 +76,7 @@ def spmm_prepare(
     """
     calls = integer("calls", calls, 0, EXTENT_LIMIT - 1)
     if dense_bytes is not None:
-        dense_bytes = integer("dense_bytes", dense_bytes, 1, MEMORY_LIMIT)
+        dense_bytes = integer("dense_bytes", dense_bytes, 0, MEMORY_LIMIT)
     n = None if n is None else integer("n", n, 0, EXTENT_LIMIT - 1)
     validate, exact_nonfinite = flag("validate", validate), flag("exact_nonfinite", exact_nonfinite)
     csr = read_csr(a)
@@ -92,7 +92,7 @@ def spmm_prepare(
         calls=calls,
         exact_nonfinite=exact_nonfinite,
         index=csr.index_type,
-        dense_bytes=dense_bytes or 0,
+        dense_bytes=DENSE_DEFAULT if dense_bytes is None else dense_bytes,
     )
     with call_lock.lock:
         handle = PreparedSpmm(a, csr, problem, validate)

@@ -108,8 +108,8 @@ def _write_compiled(source: bytes, path: str) -> None:
 
 
 def header(plan: Plan, choice: str = "") -> list[str]:
-    """The header of a module: problem, preconditions, version, configuration, launch, shared-memory map, registers,
-    parameters, the emit command. ``choice``: where the configuration is from."""
+    """The header of a module: problem, preconditions, version, configuration, launch, prepared arrays, shared-memory
+    map, registers, parameters, the emit command. ``choice``: where the configuration is from."""
     c = plan.config
     lines = [
         *plan.source_problem.description,
@@ -122,6 +122,7 @@ def header(plan: Plan, choice: str = "") -> list[str]:
         f"launch   grid {plan.scheduler.grid_text}, tile {plan.block_tile}; block ({plan.threads}, 1, 1);"
         f" {plan.shared} bytes of dynamic shared memory",
     ]
+    lines += [f"prepared {line}" for each in plan.preparations for line in each.description]
     lines += [("shared   " if n == 0 else "         ") + line for n, line in enumerate(plan.shared_map)]
     lines.append("registers")
     lines += [f"         %{t.name}<{t.size}> .{t.kind}: {meaning}" for t, meaning in plan.register_table]

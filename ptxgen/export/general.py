@@ -157,7 +157,7 @@ def _score(p: KernelProblem, c: Columns, d: Device, model: Model | None) -> Leaf
     numbers = [_node(x) for x in row(p, c, d, us, model.names).values()]
     logarithms = tuple(x.op == "log2" for x in numbers)
     values = [x.arguments[0] if log else x for x, log in zip(numbers, logarithms, strict=True)]
-    return Leaf(logarithms, (*values, _node(baseline(model.facts.target, p, d, us))))
+    return Leaf(logarithms, (*values, _node(baseline(model.facts.target, p, c, d, us))))
 
 
 def _node(x: Any) -> Node:

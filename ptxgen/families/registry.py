@@ -101,6 +101,12 @@ class Family:
         """True if it provides what a form of the problem needs."""
         return self.form(p).needs <= self.provides
 
+    def modelled(self, p: KernelProblem) -> KernelProblem:
+        """The problem whose features and lower bound the model reads for its kernels: its form if that has extents of
+        another kind, as a product of the dense matrix; else ``p``."""
+        found = self.form(p)
+        return found if type(found.extents) is not type(p.extents) else p
+
     #: whether the common rules of tiles hold for it
     tiles: ClassVar[bool] = False
 
@@ -199,6 +205,16 @@ def of(c: Any) -> Family:
 def by_code(code: int) -> Family:
     """The family with a code of columns."""
     return FAMILIES[config.FAMILIES[code]]
+
+
+def by_modelled(p: KernelProblem) -> list[tuple[KernelProblem, tuple[Family, ...]]]:
+    """The problems that the model reads in place of ``p``, each with its families. Times by the performance model are
+    compared, and corrected by those of trees, among the families of one."""
+    found: dict[type, tuple[KernelProblem, list[Family]]] = {}
+    for family in FAMILIES.values():
+        q = family.modelled(p)
+        found.setdefault(type(q.extents), (q, []))[1].append(family)
+    return [(q, tuple(families)) for q, families in found.values()]
 
 
 #: capabilities in messages, by name

@@ -20,15 +20,13 @@ class Csr(Access):
 
     ``calls``: products for which the matrix may be prepared, 0: for none; ``distinct``: the columns of each row
     increase, so that no place has two nonzeros; ``nonfinite``: absent nonzeros must not be multiplied, because
-    B may have infinities and NaN; ``index_type``: that of row pointers and columns, i32 or i64; ``dense_bytes``: the
-    most bytes of a matrix with all places, 0: the family decides.
+    B may have infinities and NaN; ``index_type``: that of row pointers and columns, i32 or i64.
     """
 
     calls: int = 0
     distinct: bool = True
     nonfinite: bool = False
     index_type: str = "i32"
-    dense_bytes: int = 0
     kind: ClassVar[str] = "csr"
 
     @property

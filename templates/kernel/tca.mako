@@ -61,6 +61,7 @@ ${lane_numbers()}\
     setp.lt.u32 %has1, %pair1, %length;
 ${row_pointers()}\
 ${load_nonzeros()}\
+${row_addresses()}\
     sub.u32 %tmp1, %warp, %id; // the first warp of the row
     mov.b32 %scratch_at, smem;
     mad.lo.u32 %store_at, %tmp1, ${x.buffer_bytes}, %scratch_at;
@@ -106,7 +107,7 @@ DONE:
     mad.wide.u32 %ptr_value, %tmp0, 2, %values;
 </%def>
 
-## Two nonzeros and the rows of B at their columns. Positions after the last nonzero load nothing.
+## Two nonzeros and their columns. Positions after the last nonzero load nothing.
 <%def name="load_nonzeros()">
 <% x = plan.mainloop %>\
 % for h in (0, 1):
@@ -115,9 +116,23 @@ DONE:
     @%has${h} ld.global.nc.u32 ${x.index[h]}, [%ptr_index+${4 * h}];
     @%has${h} ld.global.nc.b16 ${x.value[h]}, [%ptr_value+${2 * h}];
 % endfor
+</%def>
+
+## The rows of B at the columns of the nonzeros.
+<%def name="row_addresses()">
+<% x = plan.mainloop %>\
 % for h in (0, 1):
     mad.wide.u32 ${x.from_b[h]}, ${x.index[h]}, %pitch, %from_column;
 % endfor
+</%def>
+
+## The nonzeros of a lane from %done on.
+<%def name="load_part()">
+    add.u32 %tmp0, %done, %pair;
+    add.u32 %pair1, %tmp0, 1;
+    setp.lt.u32 %has0, %tmp0, %length;
+    setp.lt.u32 %has1, %pair1, %length;
+${load_nonzeros()}\
 </%def>
 
 ## The two nonzeros to the scratch of the row.
@@ -291,16 +306,17 @@ LONG_TILE:
     add.u32 %gathered, %tile, %column;
     mad.wide.u32 %from_column, %gathered, 2, %B;
 ${row_pointers()}\
+${load_part()}\
 ${clear()}\
-${ptx.banner("loop over parts of 64 nonzeros")}\
+${ptx.banner("loop over parts of 64 nonzeros; those of the next part are loaded while columns are")}\
 LONG_LOOP:
-    add.u32 %tmp0, %done, %pair;
-    add.u32 %pair1, %tmp0, 1;
-    setp.lt.u32 %has0, %tmp0, %length;
-    setp.lt.u32 %has1, %pair1, %length;
-${load_nonzeros()}\
+${row_addresses()}\
 ${store_nonzeros()}\
 ${gather()}\
+    add.u64 %ptr_index, %ptr_index, ${4 * x.nonzeros};
+    add.u64 %ptr_value, %ptr_value, ${2 * x.nonzeros};
+    add.u32 %done, %done, ${x.nonzeros};
+${load_part()}\
 ${store_columns(share)}\
     // ---- wait: 64 nonzeros and their columns are in shared memory
     bar.sync 0;
@@ -308,9 +324,6 @@ ${store_columns(share)}\
 ${multiply(share)}\
     // ---- wait: all warps have read them
     bar.sync 0;
-    add.u64 %ptr_index, %ptr_index, ${4 * x.nonzeros};
-    add.u64 %ptr_value, %ptr_value, ${2 * x.nonzeros};
-    add.u32 %done, %done, ${x.nonzeros};
     setp.lt.u32 %p, %done, %length;
     @%p bra LONG_LOOP;
 ${ptx.banner("sums of diagonals, once per tile")}\

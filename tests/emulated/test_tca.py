@@ -199,8 +199,9 @@ def test_instructions_of_a_row(length: int, n: int) -> None:
     assert got.stats.warp_instructions["warp"] == 2 * exchanges * fragments
     assert got.opcodes["ld.global.nc.v4.b32"] == 2 * warps * max(parts, 1) * tiles
     assert got.opcodes["st.global.v4.b32"] == (tiles if length else 1)
-    several = parts * tiles if length > 64 else 1  # short rows load the sparse operand once for all tiles
-    assert got.opcodes["ld.global.nc.b16"] == (2 * BLOCK * several if length else 0)  # also of warps without a row
+    # short rows load the sparse operand once for all tiles, long ones a part ahead; guards of the others are false
+    several = (parts + 1) * tiles if length > 64 else 1
+    assert got.opcodes["ld.global.nc.b16"] == (2 * BLOCK * several if length else 0)
     blocks = min(parts, tiles) if length > 64 else 1
     waits = (2 * parts + 1) * tiles if length > 64 else 1 + 2 * tiles
     assert got.stats.barriers == (BLOCK * waits if length else 0)

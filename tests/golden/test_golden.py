@@ -383,6 +383,11 @@ GOLDEN = {
         "spmm 4096,33,4096 NN bf16 pattern=even:nnz=65536 calls=1000",
         "family=tca",
     ),
+    "mma_dense": (
+        "h200",
+        "spmm 512,64,512 NN f16 pattern=bernoulli:density=0.3 calls=1000",
+        "family=mma ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=8 epilogue_smem=1",
+    ),
     "row_split_wide": (
         "h200",
         "spmm 4096,16,4096 NT f32 pattern=even:nnz=65536 index=i64 layout_c=T",
@@ -402,6 +407,7 @@ HANDLES: dict[str, Preparation] = {
 #: file of a preparation -> (golden of a plan that has it, its place in the plan)
 PREPARATIONS = {
     "prepare_work_list": ("row_split_parts", 0),
+    "prepare_dense_matrix": ("mma_dense", 0),
     "prepare_tile_starts": ("shared_slab_tiles_f32", 0),
     "prepare_tca_warps": ("tca_f16", 0),
     "prepare_row_windows": ("vector_mma_f16", 0),

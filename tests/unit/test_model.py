@@ -479,10 +479,11 @@ def test_predicted_time_of_an_unmeasured_family_is_the_one_that_ranks(fitted):
     p = Conv(8, 64, 28, 28, 64, 3, 3, padding=1)
     few, many = fitted.search(p, H200, 1), fitted.search(p, H200, 10_000)
     ranked = [x for x in many.best if x[0].family == "winograd"]
-    assert few.scale != 1
+    scale = few.scale["winograd"]
+    assert scale != 1
     c = Columns.of([c for c, _ in ranked])
     assert fitted.predict(p, c, many.scale).tolist() == pytest.approx([us for _, us in ranked], rel=1e-6)
-    times = few.scale * perf_model.predict(lower(p), c, H200)
+    times = scale * perf_model.predict(lower(p), c, H200)
     assert fitted.predict(p, c).tolist() == pytest.approx(times.tolist(), rel=1e-6)
 
 
@@ -493,7 +494,7 @@ def test_predicted_time_of_an_unmeasured_family_counts_all_phases_of_a_strided_g
     columns = Columns.of([parse_config(f"family={family}") for family in ("simt", "mma")])
     mma = perf_model.predict(lower(p), columns, H200)[1]
     assert set(fitted.facts.families) == {"simt"}
-    assert fitted.predict(p, columns, 1.5)[1] == pytest.approx(1.5 * mma)
+    assert fitted.predict(p, columns, {"mma": 1.5})[1] == pytest.approx(1.5 * mma)
     assert mma == pytest.approx(4 * perf_model.microseconds(lower(p), columns.take(np.array([1])), H200)[0])
 
 

@@ -353,7 +353,8 @@ def features(
     x = np.empty((len(c), blocks.width), np.float32)
     if isinstance(c, Candidates):
         for part, where, rows, cells in c.groups():
-            table = _Table(blocks, p, part, d, rows, cells)
+            seen = registry.FAMILIES[part.base.family.name].modelled(p)
+            table = _Table(blocks, seen, part, d, rows, cells)
             for at in range(0, len(rows), ROWS_AT_ONCE):
                 these = slice(at, at + ROWS_AT_ONCE)
                 if isinstance(where, slice):  # filled in place
@@ -374,6 +375,7 @@ def features(
 def row(p: KernelProblem, c: Columns, d: Device, us: Any, names: tuple[str, ...]) -> dict[str, Any]:
     """The features ``names`` of configurations of one family, each a column or a number. ``us``: their times by the
     performance model."""
+    p = registry.of(c).modelled(p)
     blocks, roofline = _blocks(names), perf_model.least_us(p, d)
     w, one, g = perf_model.work(p, c, d), perf_model.without_slices(c), geometry(p, c)
     own = dict(zip(blocks.own, _own(blocks.own, p, one, geometry(p, one), w, d), strict=True))

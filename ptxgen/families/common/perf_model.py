@@ -112,15 +112,31 @@ def least_us(p: KernelProblem, d: Device) -> float:
     """A lower bound of the microseconds of ptxgen's kernels: the longer of the fastest family's multiply-adds and the
     memory traffic. The feature and the baseline ``roofline`` of the model; ``tuning.roofline`` has that of the device.
     """
-    found = (registry.FAMILIES[f.name] for f in families(p, d))
+    found = (f for f in (registry.FAMILIES[f.name] for f in families(p, d)) if f.modelled(p) is p)
     rates = [family.rate(p, d) for family in found if isinstance(family, TileFamily)]
     fastest = max(rates, default=perf_costs.fma_rate(p, d))
     longest: float = np.maximum(p.flops / (2.0 * d.clock * d.sms * fastest), p.bytes / (d.bandwidth * 1e3))
     return np.maximum(longest, 1e-3)  # type: ignore[no-any-return]
 
 
+def least_us_of(p: KernelProblem, c: Columns, d: Device) -> Any:
+    """``least_us`` of the problem that the model reads for each configuration: a number if it is the same for all."""
+    kinds = registry.by_modelled(p) if p.forms else []
+    if len(kinds) < 2:
+        return least_us(p, d)
+    least = {family.code: least_us(q, d) for q, families_ in kinds for family in families_}
+    out = np.zeros(len(c), np.float32)
+    for code, rows in by_family(c):
+        out[rows] = least[code]
+    return out
+
+
 def by_family(c: Columns) -> Iterator[tuple[int, NDArray[np.intp]]]:
     """(code, its rows) of each family in ``c``."""
+    if isinstance(c, Candidates):
+        for part, where, _, _ in c.groups():
+            yield part.base.family.code, np.arange(len(c))[where]
+        return
     for code in np.unique(c.family):
         yield int(code), np.flatnonzero(c.family == code)
 
@@ -181,6 +197,7 @@ __all__ = [
     "by_family",
     "from_stats",
     "least_us",
+    "least_us_of",
     "microseconds",
     "perf_costs",
     "predict",

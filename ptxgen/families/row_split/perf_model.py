@@ -25,7 +25,8 @@ NO_LIMIT = 1 << 30
 
 
 def work(p: KernelProblem, c: Columns, g: RowSplitGeometry, d: Device) -> Work:
-    """The cost of a nonzero in a slab: warp instructions, bytes of L2; the latency of one round of loads."""
+    """The cost of a nonzero in a slab: warp instructions, bytes of L2; the latency of one round of loads; the most
+    nonzeros of a part of a row (``red``)."""
     size = p.element.bytes
     elements = c.lane_vectors * c.vec_b
     converted = 1.5 if size == 2 else 1.0
@@ -41,15 +42,16 @@ def work(p: KernelProblem, c: Columns, g: RowSplitGeometry, d: Device) -> Work:
         stages=c.nonzeros_in_flight * c.nonzero_groups,
         start=g.slab,
         store=c.block_groups,
+        red=np.where(c.longest_part == 0, NO_LIMIT, c.longest_part),
     )
 
 
 def cell(p: KernelProblem, c: Columns, g: RowSplitGeometry, d: Device) -> Cells:
-    """The blocks, and the longest part of a row."""
+    """The blocks; nothing else depends on extents."""
     return Cells(
         iterations=float32(g.slabs),
         blocks=float32(g.blocks),
-        extra=float32(np.where(c.longest_part == 0, NO_LIMIT, c.longest_part)),
+        extra=float32(0),
         queue=float32(0),
         c_cost=float32(0),
     )
@@ -68,7 +70,7 @@ def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell
     memory = np.float32(p.bytes) / bandwidth
     each = np.ceil(np.float32(e.nnz / max(e.m, 1)) / w.stages[rows]) * w.latency[rows] + np.float32(START)
     waves = np.ceil(blocks / (w.resident[rows] * np.float32(d.sms)))
-    longest = np.ceil(np.minimum(np.float32(e.longest), x.extra[cell]) / w.stages[rows]) * w.latency[rows]
+    longest = np.ceil(np.minimum(np.float32(e.longest), w.red[rows]) / w.stages[rows]) * w.latency[rows]
     waited = np.maximum(waves * each, longest) / np.float32(d.clock)
     total = (issue**4 + cached**4 + memory**4 + waited**4) ** np.float32(0.25)
     out: Floats = float32(total + np.float32(perf_costs.LAUNCH_US))

@@ -6,13 +6,14 @@ from ptxgen.lowering.csr import ColumnMajor, Csr, GatheredRows, SparseExtents
 from ptxgen.lowering.kernel_problem import KernelProblem, MatrixAccess, Operand
 from ptxgen.lowering.sink import StoreTile
 from ptxgen.lowering.strided import aligned_access, strided
+from ptxgen.operations.spmm.dense_matrix import densified
 from ptxgen.operations.spmm.problem import Spmm
 
 
 def lower_spmm(p: Spmm) -> KernelProblem:
     """What kernels compute: they serve all patterns."""
     size = p.element.bytes
-    a = Csr(p.calls, p.statistics.distinct, p.exact_nonfinite, p.index, p.dense_bytes)
+    a = Csr(p.calls, p.statistics.distinct, p.exact_nonfinite, p.index)
     if p.column_major_b:
         b = GatheredRows(True, p.n, p.k, p.ldb, 0, p.aligned_b, 1)
     else:
@@ -29,6 +30,7 @@ def lower_spmm(p: Spmm) -> KernelProblem:
         StoreTile(p.out, p.epilogue_dtype.name),
         deterministic=p.deterministic,
         moved=p.bytes,
+        forms=densified(p, a),
     )
 
 

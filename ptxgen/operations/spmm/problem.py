@@ -16,6 +16,10 @@ from ptxgen.operations.spmm import patterns
 from ptxgen.operations.spmm.pattern_statistics import Ints, PatternStatistics
 from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
 
+DENSE_DEFAULT = -1  #: value of ``dense_bytes``: in proportion to the sparse matrix
+#: most bytes of the dense matrix over those of the sparse one; of 16-bit types, of others
+RATIO_16, RATIO = 12, 16
+
 
 @dataclass(frozen=True)
 class Spmm(ProblemBase):
@@ -26,8 +30,8 @@ class Spmm(ProblemBase):
     ``pattern``: the places of the nonzeros, as ``patterns`` reads it; kernels compute any pattern of A.
     ``ldb``, ``ldc``: leading dimensions in elements, 0 = contiguous; ``aligned_b``, ``aligned_c``: alignments of
     addresses in bytes. C has the type of A and B. ``calls``: products for which A may be prepared, 0: it is not;
-    ``exact_nonfinite``: infinities and NaN of B give NaN only where A has a nonzero; ``dense_bytes``: the most bytes of
-    A with all places as a prepared matrix, 0: kernel families decide.
+    ``exact_nonfinite``: infinities and NaN of B give NaN only where A has a nonzero; ``dense_bytes``: most bytes of A
+    as a dense matrix, 0: it is not made; DENSE_DEFAULT: ``RATIO_16`` or ``RATIO`` times those of the sparse matrix.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -54,14 +58,18 @@ class Spmm(ProblemBase):
     exact_nonfinite: bool = field(
         default=False, metadata=described("Infinities and NaN of B give NaN only where A has a nonzero.")
     )
+    dense_bytes: int = field(
+        default=DENSE_DEFAULT,
+        metadata=described(
+            f"Most bytes of A as a dense matrix, which products of matrices then read; 0: none. [default: {RATIO_16}"
+            f" times those of the sparse matrix in 16-bit types, {RATIO} times in others]",
+            "BYTES",
+        ),
+    )
     index: str = field(
         default="i32", metadata=described("Type of row pointers and columns: i32 or i64. [default: i32]", "TYPE")
     )
     layout_c: str = field(default="N", metadata=described("N: C is row-major; T: column-major. [default: N]", "LETTER"))
-    dense_bytes: int = field(
-        default=0,
-        metadata=described("Most bytes of A as a prepared matrix with all places; 0: the default limits.", "N"),
-    )
     deterministic: bool = False
     out: str = ""
     epilogue: str = ""
@@ -69,20 +77,22 @@ class Spmm(ProblemBase):
     operation = "spmm"
     SHAPE = ("m", "n", "k")
     SHAPE_FORM = "M,N,K"
-    CODE_OPTIONS = ("compute", "index", "layout_c")
+    CODE_OPTIONS = ("compute", "pattern", "calls", "dense_bytes", "index", "layout_c")
     ALLOWED_EPILOGUE_OPS = ()
-    RUNTIME_PARAMETERS = "M, N, the leading dimensions"
+    RUNTIME_PARAMETERS = "extents, leading dimensions"
+    STEPS = "addresses and leading dimensions"
     arrays = ("indptr", "indices", "values", "B", "C")
     problem_kind = operation
     broadcast_shapes: ClassVar[dict[str, Any]] = {}
 
     def __post_init__(self) -> None:
         self._normalize_integers(("m", "n", "k", "ldb", "ldc", "aligned_b", "aligned_c", "calls"))
+        if self.dense_bytes != DENSE_DEFAULT:
+            object.__setattr__(self, "dense_bytes", integer("dense_bytes", self.dense_bytes, 0, MEMORY_LIMIT))
         self._check_words_and_flags()
         self._normalize_layout("layout", ("NN", "NT"))
         self._normalize_layout("layout_c", ("N", "T"))
         word("index", self.index, INDEX_BYTES)
-        object.__setattr__(self, "dense_bytes", integer("dense_bytes", self.dense_bytes, 0, MEMORY_LIMIT))
         self._normalize_dtypes()
         if self.out != self.dtype:
             raise DtypeError(f"out is {self.out}; it must be dtype, {self.dtype}")
@@ -168,10 +178,22 @@ class Spmm(ProblemBase):
         return 2 * self.nnz * self.n
 
     @property
+    def sparse_bytes(self) -> int:
+        """Bytes of A in CSR."""
+        index = INDEX_BYTES[self.index]
+        return self.nnz * (self.element.bytes + index) + (self.m + 1) * index
+
+    @property
+    def most_dense_bytes(self) -> int:
+        """The most bytes that A takes as a dense matrix."""
+        if self.dense_bytes != DENSE_DEFAULT:
+            return self.dense_bytes
+        return self.sparse_bytes * (RATIO_16 if self.element.bytes == 2 else RATIO)
+
+    @property
     def bytes(self) -> int:
         """Lower bound of the bytes moved: A and the rows of B that it needs are read once, C is written once."""
-        nnz, size, index = self.nnz, self.element.bytes, INDEX_BYTES[self.index]
-        return nnz * (size + index) + (self.m + 1) * index + (min(self.k, nnz) + self.m) * self.n * size
+        return self.sparse_bytes + (min(self.k, self.nnz) + self.m) * self.n * self.element.bytes
 
     @property
     def description(self) -> list[str]:

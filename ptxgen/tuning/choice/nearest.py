@@ -15,7 +15,7 @@ from ptxgen.families.common import perf_model, rules
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import DEVICES, Device
 from ptxgen.problem.registry import Problem
-from ptxgen.tuning.model.model import Model, Search
+from ptxgen.tuning.model.model import Model, Scale, Search
 from ptxgen.tuning.model.shortlist import Floats
 from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.measurement import Measurement
@@ -74,7 +74,7 @@ class ScaledModel(Model):
         super().__init__(device, source.facts, source.booster, source.names, source.network)
         self.source = source
 
-    def predict(self, problem: Problem, columns: Columns, scale: float | None = None) -> Floats:
+    def predict(self, problem: Problem, columns: Columns, scale: Scale | None = None) -> Floats:
         scale = self.source._scale(problem, columns, RANKED) if scale is None else scale
         us: Floats = self.source.predict(problem, columns, scale)
         us = us * time_ratio(problem, columns, self.device, self.source.device)

@@ -171,13 +171,13 @@ def error(rows: Training, predicted: Floats, out: Mask | None = None) -> float:
 def _losses(rows: Training, predicted: Floats) -> Iterator[tuple[int, float, float]]:
     """(problem, best time over that of the first choice, over that of the fastest of the first ``TOP``) of the problems
     that have predictions and at least ``MEASURED`` configurations."""
-    order = np.lexsort((predicted, rows.group))
-    starts = np.searchsorted(rows.group[order], np.arange(rows.groups + 1))
-    best = rows.best()
+    group = rows.choice[rows.group]
+    order = np.lexsort((predicted, group))
+    starts = np.searchsorted(group[order], np.arange(rows.groups + 1))
     for i in range(rows.groups):
         rows_of_problem = order[starts[i] : starts[i + 1]]
         if len(rows_of_problem) >= MEASURED and np.isfinite(predicted[rows_of_problem]).all():
-            gap = best[i] - rows.log_us[rows_of_problem]
+            gap = rows.log_us[rows_of_problem].min() - rows.log_us[rows_of_problem]
             yield i, float(np.exp2(gap[0])), float(np.exp2(gap[:TOP].max()))
 
 
@@ -189,8 +189,8 @@ def geometric_mean(values: Sequence[float]) -> float:
 def scores(rows: Training, predicted: Floats) -> list[Score]:
     """Of all problems, and by arithmetic, kind of problem, and kernel family of the fastest configuration."""
     members: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    best = rows.best()
-    fastest = {int(rows.group[i]): int(rows.family[i]) for i in np.flatnonzero(rows.log_us == best[rows.group])}
+    order = np.argsort(-rows.log_us, kind="stable")
+    fastest = dict(zip(rows.choice[rows.group[order]].tolist(), rows.family[order].tolist(), strict=True))
     for i, first, top in _losses(rows, predicted):
         p = rows.problems[i]
         for key in (

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.config.config import FAMILIES, Columns, Config
 from ptxgen.errors import DeviceError, InputError
+from ptxgen.families import registry
 from ptxgen.families.common import perf_model
 from ptxgen.families.common.features import DEVICE, all_names, default_names, features, trained_names
 from ptxgen.families.common.space import Candidates, candidates, members
@@ -56,14 +57,14 @@ class Search:
     ``total``: number of legal candidates of the families that were searched; ``scored``: number of those that the model
     scored; ``factor``: by the performance model, the others are slower than the best by more than this factor, or in
     classes of slower ones;
-    ``scale``: the factor by which the performance model's times of families without trees are multiplied.
+    ``scale``: the factors by which the performance model's times of families without trees are multiplied.
     """
 
     best: list[tuple[Config, float]]
     total: int
     scored: int
     factor: float
-    scale: float
+    scale: Scale
 
 
 def _best(us: Floats, rows: NDArray[np.intp]) -> int:
@@ -71,16 +72,54 @@ def _best(us: Floats, rows: NDArray[np.intp]) -> int:
     return int(rows[np.argmin(us[rows])])
 
 
-def _scale_others(scaled: Floats, us: Floats, learnt: NDArray[np.intp], scale: float | None = None) -> float:
-    """Sets the times of rows without trees: ``us``, by the performance model, times its error for the fastest row with
-    trees. Otherwise families whose model is optimistic would exclude those whose optimism trees have corrected.
-    ``scaled``: times in which the rows ``learnt`` have those of trees. ``scale``: that error, if
-    it is known. Returns it."""
-    best, known = _best(scaled, learnt), scaled[learnt]
-    scale = float(scaled[best] / us[best]) if scale is None else scale
-    np.multiply(us, np.float32(scale), out=scaled)
-    scaled[learnt] = known
+#: family -> the factor by which the performance model's times of its kernels are multiplied; none: 1
+Scale = Mapping[str, float]
+
+
+def _scale_others(
+    p: KernelProblem, c: Columns, scaled: Floats, us: Floats, learnt: NDArray[np.intp], scale: Scale | None = None
+) -> Scale:
+    """Sets the times of rows without trees: ``us``, by the performance model, times its error. ``scaled``: times in
+    which the rows ``learnt`` have those of trees. ``scale``: that error, if it is known. Returns it."""
+    scale = _errors(p, c, scaled, us, learnt) if scale is None else scale
+    if len(learnt) < len(c):
+        known = scaled[learnt]
+        for code, rows in perf_model.by_family(c):
+            scaled[rows] = us[rows] * np.float32(scale.get(FAMILIES[code], 1.0))
+        scaled[learnt] = known
     return scale
+
+
+def _errors(p: KernelProblem, c: Columns, scaled: Floats, us: Floats, learnt: NDArray[np.intp]) -> Scale:
+    """The performance model's error for the fastest row with trees, for all families for which the model reads the same
+    problem. Otherwise families whose model is optimistic would exclude those whose optimism trees have corrected."""
+    found: dict[str, float] = {}
+    for (_, families), rows in zip(registry.by_modelled(p), _by_modelled(p, c, learnt), strict=True):
+        if len(rows):
+            best = _best(scaled, rows)
+            found |= dict.fromkeys((family.name for family in families), float(scaled[best] / us[best]))
+    return found
+
+
+def _by_modelled(p: KernelProblem, c: Columns, rows: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    """These rows for each problem that the model reads in place of ``p``, in their order."""
+    kinds = registry.by_modelled(p)
+    if len(kinds) == 1:
+        return [rows]
+    codes = np.empty(len(c), np.int64)
+    for code, of_family in perf_model.by_family(c):
+        codes[of_family] = code
+    return [rows[np.isin(codes[rows], [family.code for family in families])] for _, families in kinds]
+
+
+def _shortlists(p: KernelProblem, c: Candidates, us: Floats, limit: int) -> tuple[NDArray[np.intp], float]:
+    """``shortlist`` of the candidates for each problem that the model reads in place of ``p``."""
+    found, factor = [np.zeros(0, np.intp)], FACTOR
+    for rows in _by_modelled(p, c, np.arange(len(c))):
+        near, least = shortlist(c if len(rows) == len(c) else c.take(rows), us[rows], FACTOR, limit)
+        found.append(rows[near])
+        factor = min(factor, least)
+    return np.sort(np.concatenate(found)), factor
 
 
 class Model:
@@ -210,7 +249,7 @@ class Model:
         )
         return fitted.with_parts(self.parts)
 
-    def predict(self, problem: Problem, columns: Columns, scale: float | None = None) -> Floats:
+    def predict(self, problem: Problem, columns: Columns, scale: Scale | None = None) -> Floats:
         """Microseconds of each configuration, which must be legal: the times by which ``rank`` orders them. ``scale``:
         ``Search.scale`` if a search is known; else a family without trees requires one."""
         if (part := self.parts.get(problem.operation)) is not None:
@@ -219,10 +258,11 @@ class Model:
         scale = self._scale(problem, columns) if scale is None else scale
         return self._score(p, columns, self.device, perf_model.predict(p, columns, self.device), scale)[0]
 
-    def _scale(self, problem: Problem, columns: Columns, k: int = 1) -> float:
-        """``Search.scale`` of a search for ``k`` configurations; 1 if all of ``columns`` are of families with trees."""
+    def _scale(self, problem: Problem, columns: Columns, k: int = 1) -> Scale:
+        """``Search.scale`` of a search for ``k`` configurations; none if all of ``columns`` are of families with
+        trees."""
         if not self.trained or len(self._learnt(lower(problem), columns)) == len(columns):
-            return 1.0
+            return {}
         return self.search(problem, k=k).scale
 
     def learnt(self, p: KernelProblem, family: str) -> bool:
@@ -248,17 +288,16 @@ class Model:
         c: Columns,
         d: Device,
         us: Floats,
-        scale: float | None = None,
+        scale: Scale | None = None,
         stage: tuple[float, int] | None = None,
-    ) -> tuple[Floats, float]:
+    ) -> tuple[Floats, Scale]:
         """Microseconds of rows that take ``us`` by the performance model, and ``Search.scale``, which may be known.
         ``stage``: of the rows with trees, only so many have finite times: the best by this fraction of the trees."""
         learnt = self._learnt(p, c)
-        if self._booster is None or self.facts is None or not len(learnt):
-            scale = 1.0 if scale is None else scale
-            return us * np.float32(scale), scale
         out = us.copy()
-        base = baseline(self.facts.target, p, d, us)
+        if self._booster is None or self.facts is None or not len(learnt):
+            return out, _scale_others(p, c, out, us, learnt, {} if scale is None else scale)
+        base = baseline(self.facts.target, p, c, d, us)
         for at in range(0, len(learnt), ROWS_AT_ONCE):
             rows = learnt[at : at + ROWS_AT_ONCE]
             x = features(p, c if len(rows) == len(c) else c.take(rows), d, us[rows], self._names)
@@ -267,11 +306,13 @@ class Model:
                 left = np.sort(fastest(self._predicted(x, trees) + base[rows], stage[1]))
                 rows, x = rows[left], x[left]
             out[rows] = np.exp2(combined(self._predicted(x, 0), self.network, x) + base[rows])
-        return out, _scale_others(out, us, learnt, scale)
+        return out, _scale_others(p, c, out, us, learnt, scale)
 
     def _predicted(self, x: Floats, trees: int) -> Floats:
         """The prediction of the first ``trees`` (0: of all) for rows of features."""
         assert self._booster is not None
+        if not len(x):
+            return np.zeros(0, np.float32)
         with _predicting:
             # for few rows, starting a second thread takes longer than the prediction
             workers = 1 if len(x) <= ONE_THREAD else threads()
@@ -291,22 +332,24 @@ class Model:
         self, p: KernelProblem, c: Candidates, d: Device, us: Floats, stages: list[tuple[float, int]]
     ) -> Candidates:
         """The rows of ``c`` that remain after ``stages`` of (fraction of the trees, rows): few trees rank many rows,
-        more trees rank fewer. The best row with trees is one of them. ``us``: by the performance model."""
+        more trees rank fewer. The best row with trees is one of them. Each problem that the model reads in place of
+        ``p`` has so many. ``us``: by the performance model."""
         learnt = self._learnt(p, c)
         if self._booster is None or self.facts is None or not len(learnt):
             return c.take(np.sort(fastest(us, stages[-1][1])))
         left, scaled = np.arange(len(c)), us.copy()
         x, place = features(p, c.take(learnt), d, us[learnt], self._names), np.full(len(c), -1)
         place[learnt] = np.arange(len(learnt))
-        base = baseline(self.facts.target, p, d, us)
+        base = baseline(self.facts.target, p, c, d, us)
         for fraction, count in stages:
             trees = self._trees(fraction)
             if len(left) > count and trees:
                 known = left[place[left] >= 0]
                 rows = x if len(known) == len(x) else x[place[known]]
                 scaled[known] = np.exp2(self._predicted(rows, trees) + base[known])
-                _scale_others(scaled, us, learnt)
-                left = np.sort(left[fastest(scaled[left], count)])
+                _scale_others(p, c, scaled, us, learnt)
+                near = (some[fastest(scaled[some], count)] for some in _by_modelled(p, c, left))
+                left = np.sort(np.concatenate(list(near)))
         return c.take(np.union1d(left, _best(scaled, learnt)))
 
     def search(
@@ -327,7 +370,7 @@ class Model:
         factor, stage = float("inf"), None
         if not every:
             more = 1 if k <= FEW else MORE
-            near, factor = shortlist(c, us, FACTOR, more * LIMIT)
+            near, factor = _shortlists(p, c, us, more * LIMIT)
             total, scored = c.total, len(near)
             c = members(self._best_classes(p, c.take(near), d, us[near], [(f, max(more * n, k)) for f, n in STAGES]))
             us = perf_model.predict(p, c, d)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,13 +53,13 @@ def threads() -> int:
     return max(1, min(cores, 8))
 
 
-def baseline(target: str, p: KernelProblem, d: Device, us: Floats) -> Any:
-    """log2 of the baseline in microseconds; ``us``: the times by the performance model."""
+def baseline(target: str, p: KernelProblem, c: Columns, d: Device, us: Floats) -> Any:
+    """log2 of the baseline of configurations in microseconds; ``us``: their times by the performance model."""
     if target == "time":
         return 0 * us
     if target == "average":
-        return (baseline("roofline", p, d, us) + baseline("clock", p, d, us)) / 2
-    return float32(np.log2(perf_model.least_us(p, d))) + 0 * us if target == "roofline" else np.log2(us)
+        return (baseline("roofline", p, c, d, us) + baseline("clock", p, c, d, us)) / 2
+    return float32(np.log2(perf_model.least_us_of(p, c, d))) + 0 * us if target == "roofline" else np.log2(us)
 
 
 def clock_of(d: Device) -> str:
@@ -79,11 +79,27 @@ def _calibrated(scores: Floats, behind: Floats, weight: Floats, group: NDArray[n
     return slope, mean(behind - np.float32(slope) * scores)
 
 
+Timed = list[tuple[Config, float]]  #: configurations with microseconds
+
+
+def _by_modelled(problem: Problem, rows: Timed) -> Iterator[tuple[Problem, Timed]]:
+    """The problem with the sorted rows of the families for which the model reads the same problem."""
+    p = lower(problem)
+    kinds = registry.by_modelled(p) if p.forms else []
+    if len(kinds) < 2:
+        yield problem, sorted(rows)
+        return
+    for _, families in kinds:
+        names = {family.name for family in families}
+        if some := sorted(row for row in rows if row[0].family in names):
+            yield problem, some
+
+
 @dataclass
 class Usable:
     """The measurements of a device that can train: configurations and times by problem. ``skipped``: the others."""
 
-    by_problem: dict[Problem, list[tuple[Config, float]]] = field(default_factory=dict)
+    by_problem: dict[Problem, Timed] = field(default_factory=dict)
     commits: set[str] = field(default_factory=set)
     skipped: int = 0
     newest: float = 0.0
@@ -110,9 +126,10 @@ class Usable:
 
 @dataclass(frozen=True)
 class Training:
-    """Training data, one row per measurement. ``group``: the index of its problem in ``problems``; ``families``: number
-    of rows of each family and ``Family.training_class``; ``grouped``: of rows of groups of GEMMs; ``family``: code of
-    the family of each row."""
+    """Training data, one row per measurement. ``group``: the index of its problem in ``problems``, which has a problem
+    once for each one that the model reads in its place; ``choice``: for each group the first one of the same problem on
+    its device, since a choice is among the rows of all of them; ``families``: number of rows of each family and
+    ``Family.training_class``; ``grouped``: of rows of groups of GEMMs; ``family``: code of the family of each row."""
 
     x: Floats
     log_us: Floats
@@ -126,6 +143,7 @@ class Training:
     grouped: int = 0
     problems: tuple[Problem, ...] = ()
     family: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    choice: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @classmethod
     def gather(cls, measurements: Iterable[Measurement], d: Device, names: tuple[str, ...] = ()) -> Training:
@@ -140,9 +158,9 @@ class Training:
         blocks, times, group = [np.zeros((0, len(names)), np.float32)], [], []
         bases: dict[str, list[Floats]] = {t: [] for t in TARGETS}
         family, classes = [np.zeros(0, np.int64)], Counter[str]()
-        problems = tuple(sorted(by_problem, key=lambda q: q.key()))
-        for i, problem in enumerate(problems):
-            rows, p = sorted(by_problem[problem]), lower(problem)
+        groups = [part for q in sorted(by_problem, key=lambda q: q.key()) for part in _by_modelled(q, by_problem[q])]
+        for i, (problem, rows) in enumerate(groups):
+            p = lower(problem)
             c = Columns.of([r[0] for r in rows])
             good = np.flatnonzero(legal(p, c, d))  # later rules may reject them
             skipped += len(rows) - len(good)
@@ -155,22 +173,23 @@ class Training:
             times.append(np.log2(np.array([r[1] for r in rows], np.float32)))
             group.append(np.full(len(rows), i))
             for t in TARGETS:
-                bases[t].append(baseline(t, p, d, us))
-        empty = [np.zeros(0, np.float32)]
+                bases[t].append(baseline(t, p, c, d, us))
+        empty, first = [np.zeros(0, np.float32)], dict[Problem, int]()
         families = Counter(FAMILIES[code] for code in np.concatenate(family).tolist())
         return cls(
             x=np.concatenate(blocks),
             log_us=np.concatenate(times or empty),
             group=np.concatenate(group or empty).astype(np.int64),
             bases={t: np.concatenate(b or empty) for t, b in bases.items()},
-            groups=len(by_problem),
+            groups=len(groups),
             skipped=skipped,
             commits=frozenset(usable.commits - {""}),
             newest=usable.newest,
             families=dict(sorted((families + classes).items())),
             grouped=grouped,
-            problems=problems,
+            problems=tuple(problem for problem, _ in groups),
             family=np.concatenate(family),
+            choice=np.array([first.setdefault(q, i) for i, (q, _) in enumerate(groups)], np.int64),
         )
 
     @classmethod
@@ -195,6 +214,7 @@ class Training:
             grouped=sum(part.grouped for part in parts),
             problems=tuple(problem for part in parts for problem in part.problems),
             family=np.concatenate([part.family for part in parts]),
+            choice=np.concatenate([part.choice + start for part, start in zip(parts, starts, strict=False)]),
         )
 
     def folds(self, count: int) -> NDArray[np.int64]:
