@@ -98,12 +98,12 @@ DONE:
 )
 .maxntid ${rows.threads}, 1, 1
 {
-    .reg .b64 %indptr, %class_units, %classes, %row_id, %warpid, %entry, %row_entry, %place_entry, %first;
+    .reg .b64 %indptr, %class_units, %classes, %row_id, %place_of_warp, %entry, %row_entry, %place_entry, %first;
     .reg .b32 %first_block, %shift, %place, %used, %none;
 ${classify()}\
     ld.param.u64 %classes, [classes];  cvta.to.global.u64 %classes, %classes;
     ld.param.u64 %row_id, [row_id_for_each_warp];  cvta.to.global.u64 %row_id, %row_id;
-    ld.param.u64 %warpid, [warpid_within_row];  cvta.to.global.u64 %warpid, %warpid;
+    ld.param.u64 %place_of_warp, [warpid_within_row];  cvta.to.global.u64 %place_of_warp, %place_of_warp;
 ${ptx.banner("a warp for each class: the units of all warps before each, and of all blocks before this one")}\
     setp.ge.u32 %p, %warp, ${rows.classes};
     @%p bra PLACE;
@@ -130,7 +130,7 @@ ${class_start("%class")}\
     mul.wide.u32 %entry, %rank, %tmp;
     add.u64 %entry, %entry, %first;
     add.u64 %row_entry, %row_id, %entry;
-    add.u64 %place_entry, %warpid, %entry;
+    add.u64 %place_entry, %place_of_warp, %entry;
     max.u32 %warps, %warps, 1;
     mov.b32 %place, 0;
 PLACE_LOOP:
@@ -162,7 +162,7 @@ ${class_start("%class")}\
     @%p bra DONE;
     mad.wide.u32 %first, %place, 4, %first;
     add.u64 %row_entry, %row_id, %first;
-    add.u64 %place_entry, %warpid, %first;
+    add.u64 %place_entry, %place_of_warp, %first;
     mov.b32 %none, -1;
     mov.b32 %place, 0;
     st.global.u32 [%row_entry], %none;
