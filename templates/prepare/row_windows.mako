@@ -412,8 +412,9 @@ ${ptx.banner("wait for all marks")}\
 
 <%def name="next_range()">
 <% windows = plan.preparation %>\
+    sub.u32 %tmp0, %most, %base;
+    setp.lt.u32 %p, %tmp0, ${32 * windows.bitmap};
     add.u32 %base, %base, ${32 * windows.bitmap};
-    setp.gt.u32 %p, %base, %most;
     @%p bra RANGES_END;
 ${ptx.banner("wait until all warps have read the bitmap; the next range")}\
     bar.sync 0;

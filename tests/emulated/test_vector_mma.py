@@ -196,6 +196,15 @@ def test_windows_wider_than_the_bitmap_are_prepared_in_ranges(monkeypatch: pytes
         np.testing.assert_array_equal(got[name], x, name)
 
 
+def test_the_last_range_may_end_at_the_greatest_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of matrices that are not validated, columns may be negative: no loop over ranges wraps around."""
+    monkeypatch.setattr(RowWindows, "threads", 32)
+    monkeypatch.setattr(RowWindows, "bitmap", 1024)
+    p, arrays = with_rows([[-1], [-40_000]], 97, 1)
+    got = prepared(p, arrays, RowWindows("f16", 16))
+    assert got["window_columns"][0, [0, 4]].tolist() == [(1 << 32) - 40_000, (1 << 32) - 1]
+
+
 def test_many_windows_are_scanned_in_several_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RowWindows, "scan_threads", 1024)
     monkeypatch.setattr(RowWindows, "scan_each", 1)
