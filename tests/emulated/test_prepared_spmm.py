@@ -115,6 +115,18 @@ def test_tune_keeps_the_fastest_configuration() -> None:
     np.testing.assert_array_equal(p(b[:, :8]), dense(a) @ b[:, :8])
 
 
+def test_dense_bytes_limits_the_dense_matrix() -> None:
+    a, b = matrix(64, 96, "bernoulli:density=0.9", "f16"), integers(96, 32, kind=np.float16)
+    held = {n: ptxgen.spmm_prepare(a, n=32, dense_bytes=n) for n in (None, 64 * 96 * 2, 0)}
+    families = {n: p.config.family for n, p in held.items() if p.config is not None}
+    assert families[None] == families[64 * 96 * 2] != families[0]
+    assert held[None].bytes >= 64 * 96 * 2
+    for p in held.values():
+        np.testing.assert_array_equal(p(b), (dense(a) @ b.astype(np.float64)).astype(np.float16))
+    with pytest.raises(InputError, match="dense_bytes is -1; it must be"):
+        ptxgen.spmm_prepare(a, dense_bytes=-1)
+
+
 def test_formats_of_scipy() -> None:
     scipy = pytest.importorskip("scipy.sparse")
     a, b = matrix(12, 15), integers(15, 7)
