@@ -8,7 +8,7 @@
     .reg .b64 %ptr, %ptr_index, %ptr_value, %from_column, %ptr_row, %ptr_c, %pitch64;
     .reg .b32 %N, %ldc, %pitch, %thread, %lane, %warp, %block, %first_row, %row, %id, %warps, %begin, %end, %length;
     .reg .b32 %left, %pair, %pair1, %column, %tile, %tile_step, %done, %store_at, %load_at, %scratch_at, %fragment_at;
-    .reg .b32 %sums_at, %out_at, %tmp0, %tmp1, %sparse, %word0, %word1, %gathered;
+    .reg .b32 %sums_at, %out_at, %tmp0, %tmp1, %row_barrier, %sparse, %word0, %word1, %gathered;
     .reg .pred %p, %has_row, %reads_c, %has0, %has1, %loads0, %loads1, %odd, %writes, %flushes, %stores_scratch;
     .reg .${op.type} %alpha, %beta;
 
@@ -253,9 +253,14 @@ ${load_nonzeros()}\
 <%def name="rows_of(share)">
 <% x = plan.mainloop %>\
 ${ptx.banner(f"rows of up to {8 * share.warps} nonzeros, {share.warps} warps each: columns of B in tiles of {x.columns}")}\
+% if x.row_barriers:
+    @!%has_row bra DONE;
+    shr.u32 %row_barrier, %warp, ${share.shift};
+    add.u32 %row_barrier, %row_barrier, 1;
+% endif
 ${places(share)}\
     // ---- wait: the nonzeros of all rows are in shared memory
-    bar.sync 0;
+    ${x.barrier(share)};
     mov.b32 %sparse, 0;
     mad.lo.u32 %tmp0, %lane, 4, %scratch_at;
     setp.lt.and.u32 %p, %lane, ${4 * share.warps}, %has_row;
@@ -267,14 +272,14 @@ ${gather()}\
 ${store_columns(share)}\
 GATHERED_${share.warps}:
     // ---- wait: the columns of this tile are in shared memory
-    bar.sync 0;
+    ${x.barrier(share)};
     @!%has_row bra MULTIPLIED_${share.warps};
 ${clear()}\
 ${multiply(share)}\
 ${add_diagonals(share)}\
 MULTIPLIED_${share.warps}:
     // ---- wait: the sums of this tile are in shared memory
-    bar.sync 0;
+    ${x.barrier(share)};
 ${flush(f"FLUSHED_{share.warps}")}\
 % for h in (0, 1):
     add.u64 ${x.from_b[h]}, ${x.from_b[h]}, ${2 * x.columns};

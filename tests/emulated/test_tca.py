@@ -267,6 +267,16 @@ def test_warps_without_a_row_wait_at_barriers(length: int) -> None:
     assert got.stats.barriers == BLOCK * (1 + 2 * 3)
 
 
+@pytest.mark.parametrize(("length", "barriers"), [(3, 0), (13, 2 * 7), (23, 4 * 7), (50, 8 * 7), (100, 8 * 15)])
+def test_rows_may_wait_for_their_own_warps_alone(length: int, barriers: int) -> None:
+    """Each of 1, 2, 4 or 8 warps waits once for the nonzeros and twice in each of three tiles. A warp with a row of its
+    own needs no barrier, and warps without a row leave."""
+    got = multiplied([length], 192, WIDE.replace(row_barriers=1))
+    assert got.ok
+    assert got.stats.barriers == barriers
+    assert multiplied([length, 2, 1, 10, 20, 9, 30, 0, 64] * 3, 136, SINGLE.replace(row_barriers=1), beta=0.5).ok
+
+
 def test_shuffles_name_all_lanes() -> None:
     """Published: masks omit lanes that execute the shuffle."""
     p = Spmm(64, 64, 64, dtype="f16", calls=1000)
@@ -357,8 +367,8 @@ def test_the_baseline_times_the_family_on_the_operands() -> None:
     assert 0 < times.best <= times.heuristic
     assert made.title == "TCA-SpMM"
     product = FamilyProduct("tca", driver, p)
-    assert [c.family for c in product.configs] == ["tca"] * 4
-    assert product.configs[0] == WIDE
+    assert [c.family for c in product.configs] == ["tca"] * 8
+    assert product.configs[0].vec_b == 8
     with pytest.raises(LaunchError, match="TCA-SpMM does not compute spmm 40,72,90 NN f32"):
         made.load()(driver, Spmm(40, 72, 90, pattern="even:nnz=9"), {})
     with pytest.raises(ShapeError, match="number of nonzeros is 0"):

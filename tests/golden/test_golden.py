@@ -381,7 +381,7 @@ GOLDEN = {
     "tca_unaligned": (
         "h200",
         "spmm 4096,33,4096 NN bf16 pattern=even:nnz=65536 calls=1000",
-        "family=tca",
+        "family=tca row_barriers=row",
     ),
     "mma_dense": (
         "h200",

@@ -32,7 +32,7 @@ class TcaSpace(CandidateSpace):
     shapes = tiles
 
     def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
-        return []
+        return [[{"row_barriers": n} for n in self.axes["row_barriers"]]]
 
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         return tiles, violations(self, p, tiles, d, self.extent_rules)

@@ -13,6 +13,7 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Launch, Step
+from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.tca import layout
 from ptxgen.families.tca.geometry import RESIDENT
 from ptxgen.families.tca.layout import Share
@@ -51,6 +52,7 @@ class DiagonalProducts(Part):
 
     kind: str
     vec: int
+    row_barriers: bool
     pieces: int
     packed: int
     access: str
@@ -82,6 +84,7 @@ class DiagonalProducts(Part):
         return cls(
             p.dtype,
             c.vec_b,
+            c.row_barriers == 1,
             pieces,
             packed,
             width(packed, register),
@@ -96,6 +99,14 @@ class DiagonalProducts(Part):
             Tile("stored", register, (pieces, packed)),
             Tile("half", "b16", (2,)),
         )
+
+    def barrier(self, share: Share) -> str:
+        """Where warps of a row wait for each other. Rows of one block have as many warps each."""
+        if share.warps == self.warps or not self.row_barriers:
+            return "bar.sync 0"
+        if share.warps == 1:
+            return "bar.warp.sync 0xffffffff"
+        return f"bar.sync %row_barrier, {WARP * share.warps}"
 
     @property
     def instruction(self) -> str:
