@@ -33,8 +33,9 @@ def active() -> tuple[Observer, ...]:
 
 
 def observed(problem: Problem, on: Driver, launch: Callable[..., None]) -> Callable[..., None]:
-    """A function that calls ``launch`` and then the current observers; ``launch`` itself if there are none."""
-    notified = active()
+    """A function that calls ``launch`` and then the current observers; ``launch`` itself if there are none, or if the
+    problem cannot be measured."""
+    notified = active() if problem.measurable else ()
     if not notified:
         return launch
 
@@ -47,8 +48,8 @@ def observed(problem: Problem, on: Driver, launch: Callable[..., None]) -> Calla
 
 
 def notify(problem: Problem, on: Driver) -> None:
-    """Calls the observers after a computation on host arrays."""
-    for observer in active():
+    """Calls the observers after a computation on host arrays, unless the problem cannot be measured."""
+    for observer in active() if problem.measurable else ():
         observer(problem, 0, on)
 
 

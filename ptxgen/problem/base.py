@@ -145,6 +145,11 @@ class ProblemBase:
         changed = (name for name in self.CODE_OPTIONS if getattr(self, name) != getattr(defaults, name))
         return " ".join([*words, *(f"--{name.replace('_', '-')} {getattr(self, name)}" for name in changed)])
 
+    @property
+    def measurable(self) -> bool:
+        """True if operands of the problem can be made, on which kernels are timed."""
+        return True
+
     def typical(self) -> ProblemBase:
         """The problem whose configuration this one takes while it has no winner."""
         return self

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.api import drivers, prepared_spmm, streams
+from ptxgen.api import drivers, prepared_spmm, recording, streams
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, ShapeError
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.operations.spmm.reference import arrays_of
@@ -100,6 +101,43 @@ def test_update_replaces_the_values() -> None:
     ):
         with pytest.raises(error, match=message):
             p.update(wrong)
+
+
+#: configurations of families that read prepared arrays; True: the arrays contain values
+PREPARED = {
+    "family=row_split row_lanes=4 nonzeros_in_flight=2 vec_b=8 row_order=length longest_part=32": False,
+    "family=vector_mma blocks_in_flight=2 vec_b=8": True,
+    "family=mma ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=8 epilogue_smem=1": True,
+    "family=tca": False,
+}
+
+
+@pytest.mark.parametrize("text", PREPARED)
+def test_update_makes_formats_with_values_again(text: str) -> None:
+    a, b = matrix(70, 64, "bernoulli:density=0.4", "f16"), integers(64, 64, kind=np.float16)
+    p = ptxgen.spmm_prepare(a)
+    p._tuned[64] = parse_config(text)
+    plain = p.bytes
+    for factor in (1, -2):
+        if factor != 1:
+            p.update(factor * a.values)
+        expected = factor * dense(a) @ b.astype(np.float64)
+        np.testing.assert_array_equal(p(b).astype(np.float64), expected)
+        np.testing.assert_array_equal(p(b, np.ones_like(p(b)), 2, 3).astype(np.float64), 2 * expected + 3)
+    assert str(p.config).split()[0] == text.split()[0]
+    assert p.bytes > plain
+    assert any(each.preparation.reads_values for each in p._prepared._made.values()) >= PREPARED[text]
+
+
+def test_calls_of_handles_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their problems state statistics, from which no matrix to time can be made."""
+    seen: list[Any] = []
+    monkeypatch.setattr(recording, "observers", [lambda problem, stream, on: seen.append(problem)])
+    a, b = matrix(12, 9), integers(9, 5)
+    ptxgen.spmm_prepare(a)(b)
+    assert not seen
+    ptxgen.spmm(a, b)
+    assert [p.measurable for p in seen] == [True]
 
 
 def test_tune_keeps_the_fastest_configuration() -> None:

@@ -139,6 +139,11 @@ class Spmm(ProblemBase):
         return self.layout_c == "T"
 
     @property
+    def measurable(self) -> bool:
+        """False if the pattern states statistics alone, from which no matrix can be made."""
+        return patterns.stated_statistics(self.pattern) is None
+
+    @property
     def row_lengths(self) -> Ints:
         """The lengths of the rows of A. InputError: the pattern states statistics alone."""
         return patterns.row_lengths(self.m, self.k, self.pattern)
