@@ -175,8 +175,8 @@ class PreparedSpmm:
     def update(self, values: Any) -> None:
         """Replaces the values of the matrix; the pattern stays the same. ``values``: one for each nonzero, in the order
         of the matrix in CSR, and in the memory of the former values. Arrays on a GPU are not copied: the handle reads
-        ``values`` from now on, and graphs that were captured before still read the former array. If it is the same
-        array, changed in place, captured graphs see it, too. Formats that contain values are made again.
+        ``values`` from now on. Graphs that were captured before still read the former array, which must then exist; if
+        it is the same array, changed in place, they see the change. Formats that contain values are made again.
 
         ShapeError, DtypeError, InputError: ``values`` breaks a rule.
         """
@@ -203,6 +203,8 @@ class PreparedSpmm:
                 _handles.pop(_key_of(self._csr), None)
             self._csr = self._csr._replace(values=v)
             self._prefix = self._own_addresses()
+            for runner in self._runners.values():
+                runner.holds = (self._csr, dict(self._held))
             self._versions = _versions(self._csr)
 
     def tune(self, n: int | None = None) -> Config:

@@ -466,6 +466,8 @@ def test_graphs_capture_prepared_calls(gpu: Gpu) -> None:
     p(b, out, 2.0, 1.0)
     work, gpu.graph = gpu.graph, None
     assert gpu.made == made
+    kept = next(iter(p._runners.values()))
+    assert kept.holds[0].values.origin is p._csr.values.origin  # a graph keeps the runner, and so the matrix
     assert not out.numpy().any()
     for _ in range(2):
         for launch in work:

@@ -3,6 +3,7 @@ compared."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import ptxgen
 from ptxgen.codegen.config.config import Config, parse_config
+from ptxgen.families.common.space import families
 from ptxgen.families.common.work_list import UNLIMITED, WHOLE, WorkList
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.spmm.pattern_statistics import statistics_of
@@ -187,6 +189,14 @@ def test_column_major_matrices_and_wide_indices(kind: str, layout: str, layout_c
             config = parse_config(f"family=row_split nonzeros_in_flight=2 vec_b=1 {text}")
             wrong = [f"{r.kind}: {r.deviation}" for r in check(EmulatedDriver(), p, config, 1, 2) if not r.ok]
             assert not wrong, text
+
+
+def test_a_dense_matrix_is_multiplied_by_a_column_major_one() -> None:
+    p = Spmm(40, 24, 32, "NT", "f16", pattern="bernoulli:density=0.3", calls=1000)
+    config = parse_config("family=mma ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=8 epilogue_smem=1")
+    assert all(r.ok for r in check(EmulatedDriver(), p, config))
+    for other in (replace(p, layout_c="T", ldc=0), replace(p, index="i64")):
+        assert [f.name for f in families(lower(other), device("h200"))] == ["row_split"]
 
 
 def test_starts_beyond_32_bits() -> None:

@@ -1,0 +1,76 @@
+"""Handles of sparse PyTorch tensors on a GPU: products, updates, graphs, checks of the pattern."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import ptxgen
+from ptxgen.errors import InputError
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed; the extra [test] installs it")
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:Sparse")]
+
+
+def matrix(kind: Any, m: int = 300, k: int = 200) -> Any:
+    """A sparse matrix of small integers with int64 indices."""
+    torch.manual_seed(1)
+    dense = torch.randint(-2, 3, (m, k), device="cuda") * (torch.rand(m, k, device="cuda") < 0.2)
+    return dense.to(kind).to_sparse_csr()
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("calls", [0, 1000])
+def test_products_and_updates(name: str, calls: int) -> None:
+    kind = getattr(torch, name)
+    a = matrix(kind)
+    exact = a.to_dense().double()
+    p = ptxgen.spmm_prepare(a, calls=calls, n=64)
+    for n in (1, 64, 33):
+        b = torch.randint(-2, 3, (200, n), device="cuda").to(kind)
+        for x in (b, b.T.contiguous().T):
+            assert torch.equal(p(x).double(), exact @ b.double())
+            assert torch.equal(ptxgen.spmm(a, x).double(), exact @ b.double())
+    a.values().mul_(2)
+    p.update(a.values())
+    assert torch.equal(p(b).double(), 2 * exact @ b.double())
+    p.tune(33)
+    assert torch.equal(p(b).double(), 2 * exact @ b.double())
+
+
+def test_a_graph_replays_prepared_calls() -> None:
+    a = matrix(torch.float16)
+    exact = a.to_dense().double()
+    p = ptxgen.spmm_prepare(a, n=64)
+    b = torch.randint(-2, 3, (200, 64), device="cuda").half()
+    out = torch.zeros(300, 64, device="cuda", dtype=torch.float16)
+    p(b, out)
+    recorded = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recorded):
+        p(b, out)
+    for factor in (1, 2):
+        b.copy_(torch.randint(-2, 3, (200, 64), device="cuda").half())
+        out.zero_()
+        recorded.replay()
+        assert torch.equal(out.double(), factor * exact @ b.double())
+        a.values().mul_(2)
+        p.update(a.values())
+
+
+def test_a_captured_preparation_is_refused() -> None:
+    a = matrix(torch.float16)
+    recorded = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recorded), pytest.raises(InputError, match="spmm_prepare must be called before"):
+        ptxgen.spmm_prepare(a)
+
+
+def test_the_pattern_is_checked() -> None:
+    a = matrix(torch.float32)
+    rows, columns, values = a.crow_indices().clone(), a.col_indices().clone(), a.values()
+    columns[7] = 200
+    with pytest.raises(InputError, match=r"a\.indices\[7\] is 200; it must be at least 0 and less than 200"):
+        ptxgen.spmm_prepare(ptxgen.SparseMatrix(rows, columns, values, (300, 200)))
+    rows[5] = rows[4] - 1
+    with pytest.raises(InputError, match=r"a\.indptr\[5\] is .*; it must be at least a\.indptr\[4\]"):
+        ptxgen.spmm_prepare(ptxgen.SparseMatrix(rows, columns, values, (300, 200)))
