@@ -58,6 +58,7 @@ def test_a_graph_replays_prepared_calls() -> None:
         p.update(a.values())
 
 
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")
 def test_a_captured_preparation_is_refused() -> None:
     a = matrix(torch.float16)
     recorded = torch.cuda.CUDAGraph()
