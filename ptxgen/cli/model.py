@@ -69,6 +69,8 @@ def train(
 
     from ptxgen.errors import InputError
     from ptxgen.families.common.features import operation_names_of
+    from ptxgen.families.registry import FAMILIES
+    from ptxgen.lowering.lower import lower
     from ptxgen.problem.device import device as device_named
     from ptxgen.problem.operation import operation_named
     from ptxgen.tuning.choice.models import models_folder
@@ -85,8 +87,14 @@ def train(
         files = tuning_files.existing_measurements(str(Path(facts.name, part)), folder)
         given[facts] = tuning_files.read_all(files)
     features: tuple[str, ...] = ()
+
+    def of_problem(m: Measurement) -> bool:
+        """True if the family computes the problem itself: other forms are predicted by the model of all."""
+        p = lower(m.problem)
+        return FAMILIES[m.config.family].form(p) is p
+
     if part:
-        given = {d: [m for m in rows if m.problem.operation == part] for d, rows in given.items()}
+        given = {d: [m for m in rows if m.problem.operation == part and of_problem(m)] for d, rows in given.items()}
         features = operation_names_of(part, {m.config.family for rows in given.values() for m in rows})
     first, *others = given
     fitted = Model.fit(given[first], first, target=target, names=features, also={d: given[d] for d in others})

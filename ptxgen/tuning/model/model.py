@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -252,11 +252,26 @@ class Model:
     def predict(self, problem: Problem, columns: Columns, scale: Scale | None = None) -> Floats:
         """Microseconds of each configuration, which must be legal: the times by which ``rank`` orders them. ``scale``:
         ``Search.scale`` if a search is known; else a family without trees requires one."""
-        if (part := self.parts.get(problem.operation)) is not None:
-            return part.predict(problem, columns, scale)
         p = lower(problem)
+        if (part := self.parts.get(problem.operation)) is not None:
+            return self._predict_with(part, problem, p, columns, scale)
         scale = self._scale(problem, columns) if scale is None else scale
         return self._score(p, columns, self.device, perf_model.predict(p, columns, self.device), scale)[0]
+
+    def _predict_with(
+        self, part: Model, problem: Problem, p: KernelProblem, columns: Columns, scale: Scale | None
+    ) -> Floats:
+        """``predict`` with the model of an operation: it predicts the families that compute the problem itself, this
+        one those that compute another form of it."""
+        scale = self.search(problem, k=1).scale if scale is None else scale
+        out, us = np.empty(len(columns), np.float32), perf_model.predict(p, columns, self.device)
+        own = np.zeros(len(columns), bool)
+        for code, rows in perf_model.by_family(columns):
+            own[rows] = registry.by_code(code).form(p) is p
+        for model, rows in ((part, np.flatnonzero(own)), (self, np.flatnonzero(~own))):
+            if len(rows):
+                out[rows] = model._score(p, columns.take(rows), self.device, us[rows], scale)[0]
+        return out
 
     def _scale(self, problem: Problem, columns: Columns, k: int = 1) -> Scale:
         """``Search.scale`` of a search for ``k`` configurations; none if all of ``columns`` are of families with
@@ -359,10 +374,19 @@ class Model:
 
         ``exhaustive``: score all candidates, which takes seconds instead of a fraction of one.
         """
-        if (part := self.parts.get(problem.operation)) is not None:
-            return part.search(problem, device, k, exhaustive=exhaustive)
-        d = self._own(device)
-        p = lower(problem)
+        d, p = self._own(device), lower(problem)
+        part = self.parts.get(problem.operation)
+        if part is None:
+            return self._search(p, d, k, exhaustive)
+        searched = [part._search(replace(p, forms=()), d, k, exhaustive)]
+        searched += [self._search(form, d, k, exhaustive) for form in p.forms]
+        best = sorted((found for each in searched for found in each.best), key=lambda found: found[1])[:k]
+        scale = {name: factor for each in searched for name, factor in each.scale.items()}
+        total, scored = (sum(getattr(each, name) for each in searched) for name in ("total", "scored"))
+        return Search(best, total, scored, min(each.factor for each in searched), scale)
+
+    def _search(self, p: KernelProblem, d: Device, k: int, exhaustive: bool) -> Search:
+        """``search`` by this model alone."""
         every = exhaustive or not self.trained
         c = candidates(p, d, representatives=not every, searched=not every)
         us = perf_model.predict(p, c, d)
