@@ -123,7 +123,7 @@ def test_the_ranking_has_the_times_of_gemms_and_of_the_performance_model() -> No
     performance model there does not hold for kernels of the sparse matrix."""
     p = Spmm(2048, 64, 2048, dtype="f16", pattern="bernoulli:density=0.01", calls=1000, dense_bytes=1 << 23)
     gemm = model_for(H200).search(Gemm(2048, 64, 2048, "NN", "f16", deterministic=True), H200, 20)
-    model = model_for(H200)
+    model = model_for(H200).with_parts({})
     found = model.search(p, H200, 100_000)
     tiles = [x for x in found.best if x[0].family in GEMMS][:20]
     assert [us for _, us in tiles] == pytest.approx([us for _, us in gemm.best], rel=1e-5)

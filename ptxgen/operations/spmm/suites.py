@@ -10,6 +10,7 @@ from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.operation import Case, Suite, by_name
 
 COLUMNS = (16, 64, 128, 256, 512)  #: N of each matrix
+CALLS = 1000  #: products of each matrix, for which it may be prepared
 #: larger matrices B and C are left out
 ELEMENTS = 1 << 28
 
@@ -91,7 +92,7 @@ def _products(matrices: Iterable[Matrix], **fields: Any) -> Iterator[Case]:
     for a in matrices:
         for n in COLUMNS:
             if max(a.m, a.k) * n <= ELEMENTS:
-                yield Case(f"{a.name} N={n}", Spmm(a.m, n, a.k, **{"pattern": a.pattern, **fields}))
+                yield Case(f"{a.name} N={n}", Spmm(a.m, n, a.k, **{"pattern": a.pattern, "calls": CALLS, **fields}))
 
 
 SUITES = by_name(
