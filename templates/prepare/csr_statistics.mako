@@ -341,12 +341,9 @@ SAMPLES_DONE:
 }
 
 <%def name="parameters()">
-    .param .u64 indptr,
-    .param .u64 indices,
-    .param .u64 record,
-    .param .u64 nnz,
-    .param .u32 M,
-    .param .u32 K
+% for line in plan.preparation.parameters.declarations:
+    ${line}
+% endfor
 </%def>\
 
 <%def name="registers()">

@@ -1,9 +1,9 @@
 ## Row pointers or columns of 64 bits as 32 bits. One index per thread.
 <%inherit file="module.mako"/>\
 .visible .entry narrow_indices(
-    .param .u64 wide,
-    .param .u64 narrow,
-    .param .u64 count
+% for line in plan.preparation.parameters.declarations:
+    ${line}
+% endfor
 )
 .maxntid ${plan.preparation.threads}, 1, 1
 {

@@ -194,7 +194,7 @@ def test_columns_hold_rows():
 
 
 def test_columns_take_replace_and_join():
-    configs = [c for c in random_configs(3, 200) if c.family == "mma"][:20]
+    configs = [c for c in random_configs(3, 400) if c.family == "mma"][:20]
     c = Columns.of(configs)
     mask = np.arange(20) % 3 == 0
     assert [c.take(mask).row(i) for i in range(7)] == configs[::3]

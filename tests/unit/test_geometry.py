@@ -17,6 +17,7 @@ from ptxgen.families.common.rules import CAPABILITIES, FIRST
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.device import DEVICES
 from tests.cases.columns import random_columns
 from tests.lowered import geometry
@@ -55,9 +56,17 @@ def flat(g: Any, prefix: str = "") -> dict[str, Any]:
     return out
 
 
+#: for families of sparse products
+SPARSE = [lower(Spmm(70, n, 50, dtype="f16", pattern="bernoulli:density=0.2", calls=1000)) for n in (33, 64)]
+
+
+def problems_of(family):
+    return SPARSE if "gathered_rows" in FAMILIES[family].provides else PROBLEMS
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_integers_and_columns_agree(family):
-    for n, p in enumerate(PROBLEMS):
+    for n, p in enumerate(problems_of(family)):
         rows = random_rows(family, n, ROWS)
         assert len(rows) > ROWS // 2
         with np.errstate(all="ignore"):
@@ -72,7 +81,7 @@ def test_integers_and_columns_agree(family):
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda f: f.name)
 def test_geometry_is_a_frozen_record_with_comments(family):
     """Each family has a record of its own; every field of every record has a comment of one line."""
-    g = geometry(PROBLEMS[0], Config(family=family.name))
+    g = geometry(problems_of(family.name)[0], Config(family=family.name))
     assert type(g) is not Geometry
     assert isinstance(g, Geometry)
     with pytest.raises(FrozenInstanceError):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
 from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.render import render_preparation
 from ptxgen.codegen.source import Step
@@ -58,6 +59,15 @@ class CsrStatistics(Preparation):
         "nonzeros": BINS,
     }
 
+    #: of a matrix of (M, K, nonzeros)
+    parameters: ClassVar[ParameterList] = ParameterList(
+        (
+            given("u64", "indptr", "indices", "record"),
+            Parameters("u64", ("nnz",), lambda x: x[2:]),
+            Parameters("u32", ("M", "K"), lambda x: x[:2]),
+        )
+    )
+
     @property
     def description(self) -> list[str]:
         return [f"statistics and faults of the pattern of a sparse matrix in CSR, indices of type {self.index}"]
@@ -106,14 +116,7 @@ class CsrStatistics(Preparation):
             "csr_columns": -(-nnz // each),
             "csr_samples": len(sampled_rows(m)) if nnz else 0,
         }
-        arguments = (
-            ("u64", "indptr"),
-            ("u64", "indices"),
-            ("u64", "record"),
-            ("u64", nnz),
-            ("u32", m),
-            ("u32", k),
-        )
+        arguments = self.parameters.arguments((m, k, nnz))
         clear = Step("", (self.bytes, 1, 1), arguments=(("u64", "record"),))
         return clear, *(Step(name, (n, 1, 1), (self.threads, 1, 1), 0, arguments) for name, n in blocks.items() if n)
 

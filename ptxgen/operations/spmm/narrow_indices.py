@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ptxgen.codegen.parts.parameters import ParameterList, Parameters
 from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.render import render_preparation
 from ptxgen.codegen.source import Step
@@ -23,13 +24,14 @@ class NarrowIndices(Preparation):
     kernel: ClassVar[str] = "prepare/narrow_indices.mako"
     description: ClassVar[list[str]] = ["row pointers or columns of 64 bits as 32 bits"]
     threads: ClassVar[int] = 256
+    #: (address of the array, address of its copy, number of integers)
+    parameters: ClassVar[ParameterList] = ParameterList((Parameters("u64", ("wide", "narrow", "count"), tuple),))
 
     def step(self, address: int, to: int, count: int) -> Step:
         """The launch for ``count`` integers."""
         blocks = max(-(-count // self.threads), 1)
-        return Step(
-            "narrow_indices", (blocks, 1, 1), (self.threads, 1, 1), 0, (("u64", address), ("u64", to), ("u64", count))
-        )
+        arguments = self.parameters.arguments((address, to, count))
+        return Step("narrow_indices", (blocks, 1, 1), (self.threads, 1, 1), 0, arguments)
 
 
 def narrow(driver: Driver, arrays: Mapping[str, tuple[int, int]]) -> tuple[dict[str, Allocation], float]:
