@@ -16,9 +16,9 @@ from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Launch, Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
+from ptxgen.families.common.sparse_rules import VECTOR
 from ptxgen.families.common.work_list import UNLIMITED, WHOLE, WorkList, sizes_of
 from ptxgen.families.row_split.geometry import RowSplitGeometry
-from ptxgen.families.row_split.rules import VECTOR
 from ptxgen.lowering.csr import ColumnMajor
 from ptxgen.lowering.kernel_problem import KernelProblem
 

@@ -17,10 +17,10 @@ from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Launch, Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
 from ptxgen.families.common.matrix_instructions import Instruction, instruction
+from ptxgen.families.common.sparse_rules import VECTOR
 from ptxgen.families.common.work_list import UNLIMITED, WHOLE, WorkList, sizes_of
 from ptxgen.families.vector_mma.geometry import GROUPS, WINDOW, VectorMmaGeometry
 from ptxgen.families.vector_mma.row_windows import ABSENT, WORD, RowWindows
-from ptxgen.families.vector_mma.rules import VECTOR
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 

@@ -6,24 +6,17 @@ from ptxgen.codegen.config.axes import BY_LENGTH
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.families.common.matrix_instructions import instruction
+from ptxgen.families.common.sparse_rules import pitch_rule, vec_rule
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-VECTOR = 16  #: most bytes of an access
 LEAST_PART = 4  #: blocks of a part of a row window
-#: most bytes from one row of B to the next
-PITCH_LIMIT = 1 << 32
 TYPES = {"f16": "f32", "bf16": "f32", "f32": "tf32"}
 
 
 def _multiplies(p: KernelProblem, d: Device) -> bool:
     """True if its instructions multiply elements of this type."""
     return TYPES.get(p.dtype) == p.compute and p.out == p.dtype and d.sm >= instruction(p).sm and not p.sink.epilogue
-
-
-def _vec(p: KernelProblem) -> int:
-    """Elements of the widest access to B and C."""
-    return int(min(p.operand("B").access.vec, p.operand("C").access.vec))
 
 
 RULES = (
@@ -33,16 +26,7 @@ RULES = (
         "vector_mma multiplies f16 and bf16 in f32, and f32 in tf32, from sm_80 on, not {p.dtype} in {p.compute} into"
         " {p.out} on sm_{d.sm}",
     ),
-    Rule(
-        "vector_mma_vec",
-        lambda p, c, g, d: (
-            (c.vec_b >= 1)
-            & (c.vec_b & (c.vec_b - 1) == 0)
-            & (c.vec_b * p.element.bytes <= VECTOR)
-            & (c.vec_b <= _vec(p))
-        ),
-        "vec_b={c.vec_b}: a power of two, at most 16 bytes, and no wider than rows of B and C are aligned",
-    ),
+    vec_rule("vector_mma"),
     Rule(
         "vector_mma_pairs",
         lambda p, c, g, d: g.elements % 2 == 0,
@@ -53,11 +37,7 @@ RULES = (
         lambda p, c, g, d: (c.longest_part == 0) | ((c.row_order == BY_LENGTH) & (c.longest_part >= LEAST_PART)),
         f"longest_part={{c.longest_part}}: 0, or with row_order=length at least {LEAST_PART}",
     ),
-    Rule(
-        "vector_mma_pitch",
-        lambda p, c, g, d: p.operand("B").access.ld * p.element.bytes < PITCH_LIMIT,
-        f"rows of B must begin less than {PITCH_LIMIT} bytes after each other",
-    ),
+    pitch_rule("vector_mma"),
     Rule(
         "vector_mma_grid",
         lambda p, c, g, d: g.slabs <= GRID_LIMIT,
