@@ -14,6 +14,7 @@ from ptxgen.operations.spmm.pattern import Pattern, digest
 from ptxgen.operations.spmm.patterns import GENERATORS, canonical, pattern
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.operations.spmm.random_numbers import permutation, random_bits
+from ptxgen.operations.spmm.reference import arrays_of
 from ptxgen.problem.registry import parse
 
 #: pattern text -> the digest of the matrix of 64 rows and columns. Measured matrices change with these digits.
@@ -68,6 +69,16 @@ def test_patterns_are_valid(text: str, m: int, k: int) -> None:
     assert patterns.row_lengths(m, k, canonical(text)).tolist() == p.lengths.tolist()
     steps = np.diff(np.repeat(np.arange(m), p.lengths) * 1000 + p.indices)
     assert (steps >= (0 if text.startswith("even") else 1)).all()
+
+
+def test_arrays_of_a_problem_are_its_own() -> None:
+    """The matrix of a text is cached. Writing to a problem's arrays does not change it."""
+    p = Spmm(9, 8, 7, pattern="banded:width=3")
+    arrays = arrays_of(p)
+    arrays["indices"][:] = 0
+    assert arrays_of(p)["indices"].any()
+    with pytest.raises(ValueError, match="read-only"):
+        made(9, 7, p.pattern).indices[0] = 0
 
 
 def test_each_place_has_the_density_of_the_text() -> None:

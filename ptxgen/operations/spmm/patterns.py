@@ -330,8 +330,11 @@ def check(m: int, k: int, text: str) -> None:
 
 @lru_cache(maxsize=8)
 def _made(m: int, k: int, text: PatternText) -> Pattern:
+    """The matrix, cached: its arrays are read-only."""
     text.check(m, k)
-    return text.make(m, k)
+    found = text.make(m, k)
+    found.indptr.flags.writeable = found.indices.flags.writeable = False
+    return found
 
 
 def pattern(m: int, k: int, text: str) -> Pattern:

@@ -20,7 +20,7 @@ def arrays_of(p: Spmm, seed: int = 0, kind: str = "normal") -> dict[str, Array]:
     found = patterns.pattern(p.m, p.k, p.pattern)
     dense = operands(p, seed, kind)
     index = f"i{INDEX_BYTES[p.index]}"
-    pattern = {"indptr": found.indptr.astype(index, copy=False), "indices": found.indices.astype(index, copy=False)}
+    pattern = {"indptr": found.indptr.astype(index), "indices": found.indices.astype(index)}
     return {**pattern, "values": dense["A"], "B": dense["B"], "C": dense["C"]}
 
 
