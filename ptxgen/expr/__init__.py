@@ -1,0 +1,1 @@
+"""Expressions of data: inner operators, epilogues and activations, printed as PTX, NumPy and C."""

@@ -1,0 +1,55 @@
+"""The types of values of expressions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ptxgen.errors import DtypeError
+
+
+@dataclass(frozen=True)
+class ValueType:
+    """The type of a value. ``group``: float, signed, unsigned or predicate."""
+
+    name: str
+    bits: int
+    group: str
+
+    @property
+    def floating(self) -> bool:
+        return self.group == "float"
+
+    @property
+    def integer(self) -> bool:
+        return self.group in ("signed", "unsigned")
+
+    @property
+    def least(self) -> float | int:
+        """The lowest value: minus infinity, or the lowest integer."""
+        return -math.inf if self.floating else -(1 << (self.bits - 1)) if self.group == "signed" else 0
+
+    @property
+    def greatest(self) -> float | int:
+        """The highest value: infinity, or the highest integer."""
+        return math.inf if self.floating else (1 << (self.bits - (self.group == "signed"))) - 1
+
+
+VALUE_TYPES = {
+    t.name: t
+    for t in (
+        *(ValueType(name, bits, "float") for name, bits in (("f64", 64), ("f32", 32), ("f16", 16), ("bf16", 16))),
+        *(ValueType(f"s{bits}", bits, "signed") for bits in (64, 32, 16, 8)),
+        *(ValueType(f"u{bits}", bits, "unsigned") for bits in (64, 32, 16, 8)),
+        ValueType("pred", 1, "predicate"),
+    )
+}
+PRED = "pred"  #: the type of comparisons and of and, or, not
+
+
+def type_of(name: str) -> ValueType:
+    """The type with this name. DtypeError: there is none."""
+    try:
+        return VALUE_TYPES[name]
+    except KeyError:
+        raise DtypeError(f"type is {name!r}; it must be one of {', '.join(VALUE_TYPES)}") from None
