@@ -27,6 +27,10 @@ Document = dict[str, Any]
 PAPER = tuple((a.symbol, a.name) for a in COMMON.values() if a.symbol)
 
 MODEL_CLOCK = "Times of the emulated device are modelled; they do not predict times of a GPU."
+PREPARATION_TITLES = ("preparation, products", "pays from calls")
+#: fields of a row of bench
+VENDOR_TIMES = ("us", "vendor_us", "vendor_first_us", "vendor_same_layout_us")
+PREPARATION = ("preparation_us", "unprepared_us", "preparation_products", "pays_from_calls")
 PREDICTED = "~: predicted, not measured"
 
 
@@ -95,12 +99,12 @@ def bench_fields(case: Case, row: Any) -> Document:
     """One row of bench; None for values that were not measured."""
     deviation = deviation_fields(row.deviation) if row.deviation is not None else None
     times = {
-        name: _known(getattr(row, name))
-        for name in ("us", "vendor_us", "vendor_first_us", "vendor_same_layout_us", "ratio", "tflops", "scheduling_us")
+        name: _known(getattr(row, name)) for name in (*VENDOR_TIMES, "ratio", "tflops", "scheduling_us", *PREPARATION)
     }
     return {
         **selection_fields(case, row.selection),
         **times,
+        "pays_from_calls": int(times["pays_from_calls"]) if times["pays_from_calls"] else None,
         "deviation": deviation,
         "note": row.note,
         "ok": times["us"] is not None and deviation is not None and deviation["ok"],
@@ -275,6 +279,8 @@ def bench_line(row: Document, document: Document) -> str:
     if row["ratio"] is not None:
         title = operation_in({"rows": [row]}).baselines[document["baseline"]].title
         times += [f"{title} {row['vendor_us']:.2f} µs", f"ratio {row['ratio']:.3f}"]
+    if row["preparation_products"] is not None:
+        times.append(f"preparation {row['preparation_products']:.1f} products")
     notes = ["" if row["ok"] else "WRONG", row["note"]]
     return f"{row['name']}: {', '.join(part for part in (*times, *notes) if part)}"
 
@@ -282,17 +288,21 @@ def bench_line(row: Document, document: Document) -> str:
 @by_operation
 def bench_text(document: Document) -> Parts:
     modelled, other_layouts = document["clock"] == "model", _has_other_layouts(document["rows"])
-    rows = []
+    rows, prepared = [], any(r["preparation_us"] is not None for r in document["rows"])
     for r in document["rows"]:
         measured = {**r, "predicted": False}
         vendor_us = [r["vendor_us"], r["vendor_same_layout_us"] if other_layouts else None]
         times = [time_cell(measured, "us", modelled), *vendor_us, r["ratio"]]
-        speed = [time_cell(measured, "tflops", modelled), r["scheduling_us"]]
+        speed = [
+            time_cell(measured, "tflops", modelled),
+            r["scheduling_us"],
+            *_preparation_cells(r, modelled, prepared),
+        ]
         rows.append([*shape_cells(r), *times, *speed, *config_cells(r), source_text(r), document["clock"], r["note"]])
     baseline = operation_in(document).baselines.get(document["baseline"])
     vendor = baseline.title if baseline else "vendor"
     same_layout = f"{vendor}, same layout µs"
-    heads = ("µs", f"{vendor} µs", same_layout, "ratio", "TFLOP/s", "scheduling µs")
+    heads = ("µs", f"{vendor} µs", same_layout, "ratio", "TFLOP/s", "scheduling µs", *PREPARATION_TITLES)
     titles = (*shape_titles(document), *heads, *CONFIG, "source", "clock", "note")
     lines: list[Table | str] = [Table(titles, rows, (*OPTIONAL, "source", same_layout), ("clock", "note"))]
     lines += [f"{r['name']}: {r['note']}" for r in document["rows"] if r["note"]]
@@ -306,10 +316,24 @@ def bench_text(document: Document) -> Parts:
                 mean, slower = f"{found['geometric_mean']:.3f}", counted(found["slower"], "row")
                 lines.append(f"with {vendor} in the layout of each problem: {mean} of {found['rows']}, {slower} slower")
         lines.append(f"ratio: time of the fastest {vendor} candidate / time of ptxgen, measured in the same run")
+    if prepared:
+        lines.append(
+            "preparation: time in units of one product; calls from which it pays, beside the choice without it"
+        )
     lines.append(f"device: {document['device']}")
     if modelled:
         lines.append(f"~: {MODEL_CLOCK}")
     return lines
+
+
+def _preparation_cells(row: Document, modelled: bool, shown: bool) -> list[Any]:
+    """The cells of ``PREPARATION_TITLES``. ``shown``: a row without preparation has dashes, and else empty cells."""
+    if row["preparation_us"] is None:
+        return [math.nan if shown else None] * 2
+    calls = row["pays_from_calls"]
+    if calls is None:
+        calls = "never" if row["unprepared_us"] is not None else math.nan
+    return [time_cell({**row, "predicted": False}, "preparation_products", modelled), calls]
 
 
 @by_operation

@@ -158,6 +158,7 @@ class Operation:
     (BLAS) terms, None: the operation has no such form; ``scheduling(problem, config, device)``: microseconds of the
     host before a launch, to be reported with its time, None: nothing to report; ``c_form``: its function in exported
     libraries, None: it has none; ``schedules``: by name; ``operands``: how errors call A and B;
+    ``unprepared(problem)``: the same problem without preparation of constant operands, None: nothing is prepared;
     ``features``: features of the model, functions of the problem; for problems of other operations they are 0. One
     with the name of a feature of extents that others have replaces it for problems of this operation.
     """
@@ -178,6 +179,7 @@ class Operation:
     c_form: CForm | None = None
     schedules: Mapping[str, NamedSchedule] = field(default_factory=dict)
     operands: str = "operands"
+    unprepared: Callable[[Any], ProblemBase] | None = None
     features: Mapping[str, Callable[[Any], float]] = field(default_factory=dict)
 
     @property

@@ -12,6 +12,7 @@ import ctypes
 import logging
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -357,6 +358,10 @@ class CudaDriver:
             return cuda_graph.Capture(stream)
 
     # ---- time ----
+
+    def now_us(self) -> float:
+        """Microseconds by the clock of the host."""
+        return 1e6 * time.perf_counter()
 
     def elapsed(self, launch: Callable[[], object]) -> float:
         """Microseconds of one call on the driver's stream, measured with events, idle gaps included."""

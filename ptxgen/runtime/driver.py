@@ -128,6 +128,11 @@ class Driver(Protocol):
         """The capture in progress on ``stream``. LaunchError: there is none."""
         ...
 
+    def now_us(self) -> float:
+        """Microseconds since some time, by the clock of the host; the emulated device adds up the modelled times
+        of its launches. Does not wait for queued work."""
+        ...
+
     def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:
         """Microseconds per call, one value per sample; ``launches`` are called in rotation."""
         ...

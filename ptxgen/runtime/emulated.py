@@ -83,6 +83,7 @@ class EmulatedDriver:
         self.machine = Machine(**options)
         self.lock = NoLock()
         self.modelled_us: list[float] = []  #: modelled microseconds of each launch since the last call of ``time``
+        self._launched_us = 0.0  # of all launches
 
     def allocate(self, size: int) -> int:
         return self.machine.alloc(size)
@@ -144,6 +145,7 @@ class EmulatedDriver:
             dependent=step.entry in kernel.source.pdl_entries,
         )
         self.modelled_us.append(perf_model.from_stats(model_counts(stats, kernel, step), self.device))
+        self._launched_us += self.modelled_us[-1]
 
     def order(self, before: int, after: int) -> None:
         """Does nothing. Launches are synchronous."""
@@ -160,6 +162,10 @@ class EmulatedDriver:
 
     def capture(self, stream: int) -> Capture:
         raise LaunchError("the emulated device has no graphs")
+
+    def now_us(self) -> float:
+        """The modelled microseconds of all launches so far."""
+        return self._launched_us
 
     def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:
         """One sample: the modelled time of one call. The model has no noise."""

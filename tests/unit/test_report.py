@@ -169,6 +169,37 @@ def test_wrong_or_unmeasured_row_is_not_ok() -> None:
     assert "a: launch_error: lost" in text_of(report.bench_text(bench_document([fields])))
 
 
+def test_preparations_are_counted_in_products_and_in_calls() -> None:
+    p = Gemm(64, 64, 64)
+
+    def fields(name: str, **times: float) -> dict[str, object]:
+        found = BenchRow(
+            name, p, Selection(p, Config(), "winner"), 10.0, deviation=Deviation(0.1, (0, 0), 0.1), **times
+        )
+        return report.bench_fields(Case(name, p), found)
+
+    rows = [
+        fields("a", preparation_us=80.0, unprepared_us=12.0),
+        fields("b", preparation_us=80.0, unprepared_us=10.0),
+        fields("c"),
+        fields("d", preparation_us=85.0),
+    ]
+    assert [r["preparation_products"] for r in rows] == [8.0, 8.0, None, 8.5]
+    assert [r["pays_from_calls"] for r in rows] == [41, None, None, None]  # 41 calls: 490 and 492 µs
+    document = {**bench_document(rows), "baseline": None}
+    text = text_of(report.bench_text(document))
+    assert "never" in text.splitlines()[2]
+    assert '"preparation, products",pays from calls' in csv_of(report.bench_text(document)).splitlines()[0]
+    shown = [report._preparation_cells(r, False, True) for r in rows]
+    assert shown[:2] == [[8.0, 41], [8.0, "never"]]
+    assert [number(x) for x in (*shown[2], shown[3][1])] == ["-", "-", "-"]
+    assert "preparation: time in units of one product" in text
+    assert "preparation 8.0 products" in report.bench_line(rows[0], document)
+    plain = text_of(report.bench_text(bench_document([row("a", 10, 20)])))
+    assert "preparation" not in plain
+    assert "pays from" not in plain
+
+
 def test_text_of_a_configuration_is_valid_option_input() -> None:
     from ptxgen.codegen.config.config import parse_config
 

@@ -3,8 +3,10 @@ them. The emulated device holds the operands; the stand-ins compute, so that res
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 from ptxgen.cli import command
+from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
 from ptxgen.operations.spmm import cusparse as cusparse_module
 from ptxgen.operations.spmm import dense as dense_module
@@ -23,10 +26,13 @@ from ptxgen.operations.spmm.dense import DenseProduct, densified
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.operations.spmm.pytorch import TorchSparse
 from ptxgen.operations.spmm.reference import product
-from ptxgen.problem.operation import VendorTimes, operation_named
+from ptxgen.problem.device import Device
+from ptxgen.problem.operation import Case, VendorTimes, operation_named
 from ptxgen.runtime import vendor_libraries
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
+from ptxgen.tuning.measure.bench import FINAL_TIMING, Bench, bench
 
 P = Spmm(70, 24, 50, dtype="f16", pattern="lognormal:density=0.2,sigma=1", ldb=40, ldc=32)
 
@@ -346,6 +352,41 @@ def test_bench_names_what_it_needs(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "baseline is 'cusparse'; the vendor's library needs an NVIDIA GPU" in capsys.readouterr().err
     assert command.run([*words, "cublas"])
     assert "for spmm it must be cusparse or torch or dense" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+def test_bench_times_the_preparation_beside_the_choice_without_it(prepared: bool) -> None:
+    order = "row_order=length longest_part=32" if prepared else "row_order=natural"
+    given = parse_config(f"family=row_split row_lanes=8 vec_b=2 {order}")
+    asked: list[Spmm] = []
+
+    def choose(problem: Spmm, device: Device) -> SimpleNamespace:
+        asked.append(problem)
+        return SimpleNamespace(config=given if problem.calls else given.replace(row_order=0, longest_part=0))
+
+    p = replace(P, dtype="f32", compute="", out="", calls=1000)
+    driver = EmulatedDriver()
+    [row] = bench([Case("x", p)], driver, choose)
+    assert row.deviation is not None
+    assert row.deviation.ok
+    if not prepared:
+        assert asked == [p]
+        assert math.isnan(row.preparation_us)
+        assert math.isnan(row.pays_from_calls)
+        return
+    assert asked == [p, replace(p, calls=0)]
+    plain = Bench(driver).measure(asked[1], choose(asked[1], driver.device).config, FINAL_TIMING)
+    assert row.unprepared_us == pytest.approx(plain.us)
+    assert row.preparation_us == pytest.approx(preparation_us(driver, p, given))
+
+
+def preparation_us(driver: EmulatedDriver, p: Spmm, config: Config) -> float:
+    """The modelled time of the launches of a preparation."""
+    runner, sets = Runner.of(driver, p, config), SpmmOperandSets(driver, p, Timing())
+    driver.modelled_us.clear()
+    runner.on(sets.sets[0])
+    assert len(driver.modelled_us) == 3
+    return sum(driver.modelled_us)
 
 
 def test_the_longest_row_and_rows_of_all_parts_are_compared() -> None:

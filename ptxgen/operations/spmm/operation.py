@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,7 @@ SPMM = Operation(
     checks=_checks,
     operand_sets=_operand_sets,
     operands="a and b",
+    unprepared=lambda p: replace(p, calls=0),
     titles=TITLES,
     cells=cells,
     suites=SUITES,

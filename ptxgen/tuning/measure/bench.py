@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -49,6 +51,7 @@ class Bench:
         self.operand_sets: OperandSets | None = None
         self._last_runner: Runner | None = None  # its offset tables serve the next configuration of the problem
         self.last_deviation: Deviation | None = None  #: of the last result
+        self.preparation_us = math.nan  #: of the last configuration, for one operand set; NaN: it prepares nothing
 
     def operand_sets_for(self, problem: Problem, timing: Timing) -> OperandSets:
         if self.operand_sets is None or self.operand_sets.problem != problem:
@@ -67,10 +70,11 @@ class Bench:
         full: bool = False,
         elements: int = CHECKED_ELEMENTS,
         source: Source | None = None,
+        operand_sets: OperandSets | None = None,
     ) -> Measurement:
         """Loads, checks and times ``config``; a failure is the measurement's outcome. ``elements``: elements of C that
         are compared; ``full``: the number of ``full_check_elements``. ``source``: the kernel, if it was generated
-        before."""
+        before. ``operand_sets``: those of another problem with the same operands; None: those of ``problem``."""
         made: dict[str, Any] = {
             "purpose": purpose,
             "created": round(time.time(), 3),
@@ -84,8 +88,10 @@ class Bench:
         kernel = runner.kernel
         made.update(digest=kernel.source.digest, registers=kernel.registers, spills=kernel.spills)
         try:
-            operand_sets = self.operand_sets_for(problem, timing)
-            calls = [runner.bind(addresses) for addresses in operand_sets.sets]
+            operand_sets = operand_sets or self.operand_sets_for(problem, timing)
+            runners = [runner.on(addresses) for addresses in operand_sets.sets]
+            self.preparation_us = _preparation_us(runners)
+            calls = [each.bind(addresses) for each, addresses in zip(runners, operand_sets.sets, strict=True)]
             with self.driver.lock:
                 operand_sets.poison()
                 calls[0]()
@@ -138,12 +144,19 @@ class Bench:
         self.workspace, self.operand_sets, self._last_runner = Workspace(self.driver), None, None
 
 
+def _preparation_us(runners: Sequence[Runner]) -> float:
+    """Median microseconds of the preparation of one operand set; NaN: the kernel needs none."""
+    prepared = [each.prepared or () for each in runners]
+    return statistics.median(sum(made.us for made in each) for each in prepared) if any(prepared) else math.nan
+
+
 @dataclass(frozen=True)
 class BenchRow:
     """One row of a comparison. ``us``: microseconds of ours; ``vendor_us``: of the vendor's best candidate in the same
     run, ``vendor_first_us``: of the one its heuristic names, ``vendor_same_layout_us``: of the best one on operands in
     the layout of the problem (NaN: unknown); ``note``: why a row is empty; ``scheduling_us``: of the host before a
-    launch, NaN if the operation has nothing to report."""
+    launch, NaN if the operation has nothing to report; ``preparation_us``: of the preparation of constant operands, NaN
+    if there is none; ``unprepared_us``: of the configuration that is chosen where nothing may be prepared."""
 
     name: str
     problem: Problem
@@ -155,6 +168,22 @@ class BenchRow:
     deviation: Deviation | None = None
     note: str = ""
     scheduling_us: float = float("nan")
+    preparation_us: float = float("nan")
+    unprepared_us: float = float("nan")
+
+    @property
+    def preparation_products(self) -> float:
+        """The time of the preparation in units of one product."""
+        return self.preparation_us / self.us if self.us > 0 else float("nan")
+
+    @property
+    def pays_from_calls(self) -> float:
+        """The least number of products that take less time with the preparation than without; infinity: no number
+        does."""
+        saved = self.unprepared_us - self.us
+        if not saved > 0:
+            return saved if math.isnan(saved) else math.inf
+        return math.floor(self.preparation_us / saved) + 1.0
 
     @property
     def tflops(self) -> float:
@@ -184,6 +213,7 @@ def bench(
             yield BenchRow(case.name, problem, selection, float("nan"), note=f"{first.outcome}: {first.message}")
             continue
         operand_sets, deviation = work.operand_sets_for(problem, timing), work.last_deviation
+        preparation, unprepared = work.preparation_us, float("nan")
         vendor = VendorTimes(float("nan"))
         us, note = first.us, "" if first.us > 0 else "C has no element: there is nothing to time"
         if baseline is not None:
@@ -194,4 +224,10 @@ def bench(
             us = (us + work.measure(problem, selection.config, timing, "bench").us) / 2
         scheduling = operation_of(problem).scheduling
         host = scheduling(problem, selection.config, driver.device) if scheduling else float("nan")
-        yield BenchRow(case.name, problem, selection, us, *vendor, deviation, note, host)
+        plain = operation_of(problem).unprepared
+        if plain is not None and preparation > 0:
+            other = plain(problem)
+            best = choose(other, driver.device).config
+            unprepared = work.measure(other, best, timing, "bench", operand_sets=operand_sets).us
+        times = (host, preparation, unprepared)
+        yield BenchRow(case.name, problem, selection, us, *vendor, deviation, note, *times)
