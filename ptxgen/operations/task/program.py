@@ -6,7 +6,9 @@ output. The variables of its expressions are:
 - ``P[i,k]``: the element of array P at these axes; another use of P with other axes is another variable;
 - a name alone: a scalar;
 - ``i``, ``j``, ``k``: the indices, of type s32;
-- ``accum``: the reduction over k, in ``initial`` excepted.
+- ``M``, ``N``, ``K``: their extents, of type s32;
+- ``accum``: the reduction over k, in outputs alone. The reductions argmin and argmax give a position, of type s32: the
+  first of equal ones, or of NaNs; −1 if there is no k.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from ptxgen.expr.node import Node, variable
 
 ACCUMULATOR = "accum"
 AXES = ("i", "j", "k")
+EXTENTS = ("M", "N", "K")  #: of the axes, in the same order
 #: reductions over k that are no operator: the position of an extreme, and the mean
 POSITIONS = ("argmin", "argmax")
 MEAN = "mean"
@@ -72,8 +75,8 @@ class RowReduce(Output):
 
 @dataclass(frozen=True)
 class Select(Output):
-    """The ``values`` of the pairs for which ``condition`` holds, as a list of unspecified order. ``value`` is the first
-    of ``values``."""
+    """The ``values`` of the pairs for which ``condition`` holds (the constant True: of all), as a list of unspecified
+    order. ``value`` is the first of ``values``."""
 
     condition: Node
     values: tuple[Node, ...]
