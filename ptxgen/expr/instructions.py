@@ -1,0 +1,389 @@
+"""The PTX instructions of each operator, by type and target, with the pipes that execute them.
+
+Registers of 32 bits hold values of 8- and 16-bit integers, extended by sign or zeros; registers of 16 bits hold values
+of f16 and bf16. A row is a short sequence of instructions; its last instruction alone writes the result.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxgen.errors import DtypeError
+from ptxgen.expr.node import Node
+from ptxgen.expr.operators import OPERATORS
+from ptxgen.expr.value_types import PRED, VALUE_TYPES, type_of
+
+#: pipes: multiply-adds of f32 and f16 (``fma``), multiplications of integers (``imad``), comparisons, logic and sums of
+#: integers (``alu``), special functions and most conversions (``xu``), f64 (``fp64``)
+PIPES = ("fma", "imad", "alu", "xu", "fp64")
+OLDEST = 75  #: the first target of ptxgen
+
+
+@dataclass(frozen=True)
+class Row:
+    """``operator``: of ``expr.operators``, or ``cast``, ``select``, ``mad`` (a product of integers and a sum);
+    ``operand``, ``result``: types of the operands (of a select: of its values) and of the result; ``first``: the first
+    target; ``lines``: of PTX, with ``{d}`` for the result, ``{a}``, ``{b}``, ``{c}`` for the operands and ``{f32_x}``
+    for a temporary register; none: the register of the operand has the value; ``pipes``: instructions of each pipe;
+    ``relative``, ``absolute``: bounds of the error of an approximate instruction, beside the rounding."""
+
+    operator: str
+    operand: str
+    result: str
+    first: int
+    lines: tuple[str, ...]
+    pipes: tuple[tuple[str, int], ...]
+    relative: float = 0.0
+    absolute: float = 0.0
+
+
+def register_class(type: str) -> str:
+    """The PTX type of a register with a value of this type."""
+    t = type_of(type)
+    if t.group == "predicate":
+        return PRED
+    if t.floating:
+        return type if t.bits > 16 else "b16"
+    return "b64" if t.bits == 64 else "b32"
+
+
+def literal(x: Node) -> str:
+    """A constant as PTX writes it: floats by their bits."""
+    if x.type == "f64":
+        return f"0d{struct.unpack('<Q', struct.pack('<d', x.value))[0]:016X}"
+    if x.type == "f32":
+        with np.errstate(over="ignore"):
+            return f"0f{int(np.array(x.value, np.float32).view(np.uint32)):08X}"
+    if x.type == "f16":
+        with np.errstate(over="ignore"):
+            return f"0x{int(np.array(x.value, np.float16).view(np.uint16)):04X}"
+    if x.type == "bf16":
+        return f"0x{_bf16_bits(x.value):04X}"
+    return str(int(x.value))
+
+
+def _bf16_bits(value: float) -> int:
+    """The bits of a number rounded to bf16."""
+    if math.isnan(value):
+        return 0x7FC0
+    with np.errstate(over="ignore"):
+        word = int(np.array(value, np.float32).view(np.uint32))
+    return word >> 16 if math.isinf(value) else (word + 0x7FFF + (word >> 16 & 1)) >> 16
+
+
+_COMPARISONS = {"<": "lt", "<=": "le", "==": "eq", "!=": "ne"}
+_LOGIC = {"&": "and", "|": "or", "^": "xor"}
+_NAN = {"f32": "0f7FFFFFFF", "f64": "0d7FF8000000000000"}
+#: operators of f16 and bf16 that are computed in f32
+_IN_F32 = ("/", "sqrt", "rsqrt", "exp", "exp2", "log", "log2")
+
+
+def _row(
+    operator: str,
+    operand: str,
+    line: str,
+    result: str = "",
+    first: int = OLDEST,
+    at: Mapping[str, int] | None = None,
+    **pipes: int,
+) -> Row:
+    lines = tuple(x.strip() for x in line.split(";"))
+    return Row(operator, operand, result or operand, first, lines, tuple((at or pipes).items()))
+
+
+def _floats() -> Iterator[Row]:
+    """f32 and f64."""
+    for t, pipe, other in (("f32", "fma", "alu"), ("f64", "fp64", "fp64")):
+        for operator, name in (("+", "add"), ("-", "sub"), ("*", "mul")):
+            yield _row(operator, t, f"{name}.rn.{t} {{d}}, {{a}}, {{b}}", at={pipe: 1})
+        yield _row("fma", t, f"fma.rn.{t} {{d}}, {{a}}, {{b}}, {{c}}", at={pipe: 1})
+        for operator in ("neg", "abs"):
+            yield _row(operator, t, f"{operator}.{t} {{d}}, {{a}}", at={pipe: 1})
+        for name in ("min", "max"):
+            yield _row(f"f{name}", t, f"{name}.{t} {{d}}, {{a}}, {{b}}", at={other: 1})
+            yield _row(
+                name,
+                t,
+                f"{name}.{t} {{{t}_x}}, {{a}}, {{b}}; setp.nan.{t} {{pred_x}}, {{a}}, {{b}}; "
+                f"selp.{t} {{d}}, {_NAN[t]}, {{{t}_x}}, {{pred_x}}",
+                at={"alu": 3} if t == "f32" else {"fp64": 2, "alu": 2},
+            )
+        for operator, name in _COMPARISONS.items():
+            unordered = "neu" if operator == "!=" else name
+            yield _row(operator, t, f"setp.{unordered}.{t} {{d}}, {{a}}, {{b}}", PRED, at={other: 1})
+        yield _row("select", t, f"selp.{t} {{d}}, {{b}}, {{c}}, {{a}}", alu=1 if t == "f32" else 2)
+    for name in ("min", "max"):
+        yield _row(name, "f32", f"{name}.NaN.f32 {{d}}, {{a}}, {{b}}", first=80, alu=1)
+    yield _row("/", "f32", "div.rn.f32 {d}, {a}, {b}", xu=1, fma=8)
+    yield _row("/", "f64", "div.rn.f64 {d}, {a}, {b}", xu=1, fp64=9)
+    yield _row("sqrt", "f32", "sqrt.rn.f32 {d}, {a}", xu=1, fma=6)
+    yield _row("sqrt", "f64", "sqrt.rn.f64 {d}, {a}", xu=1, fp64=8)
+    yield _row("rsqrt", "f64", "sqrt.rn.f64 {f64_x}, {a}; rcp.rn.f64 {d}, {f64_x}", xu=2, fp64=14)
+    for row, relative, absolute in (
+        (_row("rsqrt", "f32", "rsqrt.approx.f32 {d}, {a}", xu=1, fma=2, alu=1), 2.0**-22, 0.0),
+        (_row("exp2", "f32", "ex2.approx.f32 {d}, {a}", xu=1, fma=2, alu=1), 2.0**-22, 0.0),
+        # the error of the product, |x| 2^-24 log2(e), is an error of the exponent: relative + |x| 2^-23
+        (
+            _row("exp", "f32", "mul.rn.f32 {f32_x}, {a}, 0f3FB8AA3B; ex2.approx.f32 {d}, {f32_x}", xu=1, fma=3, alu=1),
+            2.0**-22,
+            0.0,
+        ),
+        # absolute between 1/2 and 2
+        (_row("log2", "f32", "lg2.approx.f32 {d}, {a}", xu=1, fma=2, alu=1), 2.0**-22, 2.0**-22),
+        (
+            _row("log", "f32", "lg2.approx.f32 {f32_x}, {a}; mul.rn.f32 {d}, {f32_x}, 0f3F317218", xu=1, fma=3, alu=1),
+            2.0**-21,
+            2.0**-22,
+        ),
+    ):
+        yield Row(
+            row.operator, row.operand, row.result, row.first, row.lines, row.pipes, relative=relative, absolute=absolute
+        )
+
+
+def _halves() -> Iterator[Row]:
+    """f16 and bf16: where a target lacks an instruction, fma or f32 computes it, with one rounding."""
+    for t in ("f16", "bf16"):
+        first, full = (OLDEST, OLDEST) if t == "f16" else (80, 90)
+        for operator, name in (("+", "add"), ("-", "sub"), ("*", "mul")):
+            yield _row(operator, t, f"{name}.rn.{t} {{d}}, {{a}}, {{b}}", first=full, fma=1)
+        yield _row("fma", t, f"fma.rn.{t} {{d}}, {{a}}, {{b}}, {{c}}", first=first, fma=1)
+        for operator in ("neg", "abs"):
+            yield _row(operator, t, f"{operator}.{t} {{d}}, {{a}}", first=first, fma=1)
+        for name in ("min", "max"):
+            yield _row(f"f{name}", t, f"{name}.{t} {{d}}, {{a}}, {{b}}", first=80, alu=1)
+            yield _row(name, t, f"{name}.NaN.{t} {{d}}, {{a}}, {{b}}", first=80, alu=1)
+        for operator, name in _COMPARISONS.items():
+            unordered = "neu" if operator == "!=" else name
+            yield _row(operator, t, f"setp.{unordered}.{t} {{d}}, {{a}}, {{b}}", PRED, first=full, alu=1)
+        yield _row("select", t, "selp.b16 {d}, {b}, {c}, {a}", alu=1)
+    yield _row("+", "bf16", "mov.b16 {b16_x}, 0x3F80; fma.rn.bf16 {d}, {a}, {b16_x}, {b}", first=80, fma=1)
+    yield _row("-", "bf16", "mov.b16 {b16_x}, 0xBF80; fma.rn.bf16 {d}, {b}, {b16_x}, {a}", first=80, fma=1)
+    yield _row("*", "bf16", "mov.b16 {b16_x}, 0x8000; fma.rn.bf16 {d}, {a}, {b}, {b16_x}", first=80, fma=1)
+    wide = {(r.operator, r.first): r for r in _floats() if r.operand == "f32"}
+    for name in _IN_F32:
+        yield from (_in_f32(wide[name, OLDEST], t) for t in ("f16", "bf16"))
+    for name in ("min", "max", "fmin", "fmax"):
+        yield _in_f32(wide[name, OLDEST], "f16")
+    for name in _COMPARISONS:
+        yield _in_f32(wide[name, OLDEST], "bf16")
+
+
+def _widened(t: str, to: str, value: str) -> list[str]:
+    if t == "f16":
+        return [f"cvt.f32.f16 {to}, {value}"]
+    return ["mov.b16 {b16_zero}, 0", f"mov.b32 {to}, {{{{{{b16_zero}}, {value}}}}}"]
+
+
+def _in_f32(row: Row, t: str) -> Row:
+    """The row of a 16-bit float that widens its operands and rounds the result of ``row``."""
+    lines: list[str] = []
+    for x in "abc":
+        if any(f"{{{x}}}" in line for line in row.lines):
+            lines += [line for line in _widened(t, f"{{f32_{x}}}", f"{{{x}}}") if line not in lines]
+    compares = row.result == PRED
+    for line in row.lines:
+        for x in "abc" if compares else "abcd":
+            line = line.replace(f"{{{x}}}", f"{{f32_{x}}}")
+        lines.append(line)
+    if not compares:
+        lines.append(f"cvt.rn.{t}.f32 {{d}}, {{f32_d}}")
+    converted = sum(line.startswith(("cvt", "mov.b32")) for line in lines)
+    pipes = dict(row.pipes)
+    pipes["alu"] = pipes.get("alu", 0) + converted
+    rounds = row.first if compares or t == "f16" else 80
+    return Row(
+        row.operator,
+        t,
+        row.result if compares else t,
+        rounds,
+        tuple(lines),
+        tuple(pipes.items()),
+        row.relative,
+        row.absolute,
+    )
+
+
+def _wide_integers() -> Iterator[Row]:
+    """32 and 64 bits."""
+    for t in ("s32", "u32", "s64", "u64"):
+        bits = int(t[1:])
+        twice = bits // 32
+        for operator, name in (("+", "add"), ("-", "sub")):
+            yield _row(operator, t, f"{name}.{t} {{d}}, {{a}}, {{b}}", alu=twice)
+        yield _row("*", t, f"mul.lo.{t} {{d}}, {{a}}, {{b}}", imad=twice**2)
+        yield _row("mad", t, f"mad.lo.{t} {{d}}, {{a}}, {{b}}, {{c}}", imad=twice**2)
+        for name in ("min", "max"):
+            yield _row(name, t, f"{name}.{t} {{d}}, {{a}}, {{b}}", alu=1 if twice == 1 else 4)
+        for operator, name in _LOGIC.items():
+            yield _row(operator, t, f"{name}.b{bits} {{d}}, {{a}}, {{b}}", alu=twice)
+        yield _row("~", t, f"not.b{bits} {{d}}, {{a}}", alu=twice)
+        if t[0] == "s":
+            yield _row("neg", t, f"neg.{t} {{d}}, {{a}}", alu=twice)
+            yield _row("abs", t, f"abs.{t} {{d}}, {{a}}", alu=1 if twice == 1 else 4)
+        # numbers of bits that are 32 or more, too
+        amount = "" if twice == 1 else "min.u64 {b64_x}, {b}, 64; cvt.u32.u64 {b32_x}, {b64_x}; "
+        by = "{b}" if twice == 1 else "{b32_x}"
+        yield _row("<<", t, f"{amount}shl.b{bits} {{d}}, {{a}}, {by}", alu=1 if twice == 1 else 6)
+        yield _row(">>", t, f"{amount}shr.{t} {{d}}, {{a}}, {by}", alu=1 if twice == 1 else 6)
+        for operator, name in _COMPARISONS.items():
+            yield _row(operator, t, f"setp.{name}.{t} {{d}}, {{a}}, {{b}}", PRED, alu=twice)
+        yield _row("select", t, f"selp.b{bits} {{d}}, {{b}}, {{c}}, {{a}}", alu=twice)
+    yield _row("popcount", "u32", "popc.b32 {d}, {a}", xu=1)
+    yield _row("popcount", "u64", "popc.b64 {b32_x}, {a}; cvt.u64.u32 {d}, {b32_x}", xu=2, alu=1)
+
+
+#: operators of 8- and 16-bit integers whose result, computed with 32 bits, is extended again
+_OVERFLOWS = {"+", "-", "*", "mad", "neg", "abs", "<<"}
+
+
+def _narrow_integers() -> Iterator[Row]:
+    """8 and 16 bits: the instructions of 32 bits."""
+    wide = list(_wide_integers())
+    for t in ("s16", "u16", "s8", "u8"):
+        base = f"{t[0]}32"
+        for r in wide:
+            if r.operand != base:
+                continue
+            if r.operator in _OVERFLOWS or (r.operator == "~" and t[0] == "u"):
+                lines = tuple(line.replace("{d}", "{b32_d}") for line in r.lines)
+                pipes = dict(r.pipes)
+                pipes["alu"] = pipes.get("alu", 0) + 1
+                yield Row(r.operator, t, t, r.first, (*lines, f"cvt.{base}.{t} {{d}}, {{b32_d}}"), tuple(pipes.items()))
+            else:
+                yield Row(r.operator, t, PRED if r.result == PRED else t, r.first, r.lines, r.pipes)
+
+
+def _predicates() -> Iterator[Row]:
+    for operator, name in _LOGIC.items():
+        yield _row(operator, PRED, f"{name}.pred {{d}}, {{a}}, {{b}}", alu=1)
+    yield _row("not", PRED, "not.pred {d}, {a}", alu=1)
+    yield _row(
+        "select",
+        PRED,
+        "and.pred {pred_x}, {a}, {b}; not.pred {pred_y}, {a}; and.pred {pred_y}, {pred_y}, {c}; "
+        "or.pred {d}, {pred_x}, {pred_y}",
+        alu=2,
+    )
+
+
+def _casts() -> Iterator[Row]:
+    """All pairs of types. Floats become integers toward zero, numbers beyond the range its ends; bf16 is converted from
+    f64 and integers through f32."""
+    for source in VALUE_TYPES.values():
+        for to in VALUE_TYPES.values():
+            if source is not to:
+                row = _cast(source.name, to.name)
+                yield row
+
+
+def _cast(source: str, to: str) -> Row:
+    s, t = type_of(source), type_of(to)
+    if to == PRED:
+        if source == "bf16":
+            return _cast_through(
+                source, to, _widened("bf16", "{f32_x}", "{a}"), "setp.neu.f32 {d}, {f32_x}, 0f00000000"
+            )
+        if source == "f16":
+            return _cast_line(source, to, "cvt.f32.f16 {f32_x}, {a}; setp.neu.f32 {d}, {f32_x}, 0f00000000", alu=2)
+        zero = {"f32": "0f00000000", "f64": "0d0000000000000000"}.get(source, "0")
+        compared = source if s.bits >= 32 else f"{source[0]}32"
+        return _cast_line(source, to, f"setp.{'neu' if s.floating else 'ne'}.{compared} {{d}}, {{a}}, {zero}", alu=1)
+    if source == PRED:
+        one = {"f16": "0x3C00", "bf16": "0x3F80", "f32": "0f3F800000", "f64": "0d3FF0000000000000"}.get(to, "1")
+        zero = {"f32": "0f00000000", "f64": "0d0000000000000000"}.get(to, "0")
+        return _cast_line(source, to, f"selp.{register_class(to)} {{d}}, {one}, {zero}, {{a}}", alu=1)
+    if s.integer and t.integer:
+        return _cast_integer(source, to)
+    if source == "bf16":
+        if to == "f32":
+            return _cast_through(source, to, _widened("bf16", "{d}", "{a}"), "")
+        return _cast_through(
+            source, to, _widened("bf16", "{f32_x}", "{a}"), _cast("f32", to).lines[0].replace("{a}", "{f32_x}")
+        )
+    held = source if s.floating else f"{source[0]}{max(32, s.bits)}"
+    if to == "bf16":
+        if source == "f32":
+            return _cast_line(source, to, "cvt.rn.bf16.f32 {d}, {a}", first=80, alu=1)
+        widening = "" if s.bits < 32 and s.floating else ".rn"
+        return _cast_line(
+            source,
+            to,
+            f"cvt{widening}.f32.{held} {{f32_x}}, {{a}}; cvt.rn.bf16.f32 {{d}}, {{f32_x}}",
+            first=80,
+            xu=1,
+            alu=1,
+        )
+    if t.integer:
+        return _cast_line(source, to, f"cvt.rzi.{to}.{source} {{d}}, {{a}}", xu=1)
+    rounding = "" if s.floating and s.bits < t.bits else ".rn"
+    pipe = {"alu": 1} if {source, to} == {"f16", "f32"} else {"xu": 1}
+    return _cast_line(source, to, f"cvt{rounding}.{to}.{held} {{d}}, {{a}}", OLDEST, **pipe)
+
+
+def _cast_integer(source: str, to: str) -> Row:
+    """The low bits; wider types are extended by the sign or zeros of the source."""
+    s, t = type_of(source), type_of(to)
+    if t.bits == 64:
+        if s.bits == 64:
+            return Row("cast", source, to, OLDEST, (), ())
+        return _cast_line(source, to, f"cvt.{source[0]}64.{source[0]}32 {{d}}, {{a}}", alu=1)
+    narrow = f"cvt.{to[0]}32.{to} {{d}}, "
+    if s.bits == 64:
+        if t.bits == 32:
+            return _cast_line(source, to, "cvt.u32.u64 {d}, {a}")
+        return _cast_line(source, to, f"cvt.u32.u64 {{b32_x}}, {{a}}; {narrow}{{b32_x}}", alu=1)
+    if t.bits == 32 or (t.least <= s.least and s.greatest <= t.greatest):
+        return Row("cast", source, to, OLDEST, (), ())
+    return _cast_line(source, to, f"{narrow}{{a}}", alu=1)
+
+
+def _cast_line(source: str, to: str, line: str, first: int = OLDEST, **pipes: int) -> Row:
+    return _row("cast", source, line, to, first, at=pipes)
+
+
+def _cast_through(source: str, to: str, widening: list[str], last: str) -> Row:
+    lines = (*widening, last) if last else tuple(widening)
+    first = 80 if to == "bf16" else OLDEST
+    return Row("cast", source, to, first, lines, (("alu", 1 + bool(last)),))
+
+
+@functools.cache
+def rows() -> dict[tuple[str, str, str], tuple[Row, ...]]:
+    """By operator, type of the operands and type of the result: the rows, the newest target first."""
+    table: dict[tuple[str, str, str], list[Row]] = {}
+    for makes in (_floats, _halves, _wide_integers, _narrow_integers, _predicates, _casts):
+        for r in makes():
+            table.setdefault((r.operator, r.operand, r.result), []).append(r)
+    return {key: tuple(sorted(found, key=lambda r: -r.first)) for key, found in table.items()}
+
+
+def row_of(x: Node, sm: int) -> Row:
+    """The row of a node. DtypeError: no instructions compute it, or the target lacks them."""
+    operands = x.arguments[1:] if x.op == "select" else x.arguments
+    operand = operands[0].type
+    if any(y.type != operand for y in operands):
+        types = ", ".join(y.type for y in operands)
+        raise DtypeError(f"the operands of {x.op} are {types}; they must have one type")
+    found = rows().get((x.op, operand, x.type))
+    if found is None:
+        if x.op not in OPERATORS and x.op not in ("cast", "select", "mad"):
+            raise DtypeError(f"operator is {x.op!r}; it must be one of {', '.join(OPERATORS)}, cast or select")
+        if x.op in ("cast", "select") or (x.op, operand) in {key[:2] for key in rows()}:
+            raise DtypeError(f"{x.op} of {operand} is {x.type}; it must be another type")
+        having = [t for t in VALUE_TYPES if (x.op, t) in {key[:2] for key in rows()}]
+        raise DtypeError(f"the operand of {x.op} is {operand}; it must be {' or '.join(having)}")
+    row = next((r for r in found if r.first <= sm), None)
+    if row is None:
+        raise DtypeError(f"the target is sm_{sm}; it must be sm_{found[-1].first} or newer for {x.op} of {operand}")
+    return row
+
+
+TEMPORARY = re.compile(r"\{((?:f64|f32|b16|b32|b64|pred)_\w+)\}")  #: of a line of a row

@@ -1,0 +1,297 @@
+"""Prints expressions as PTX."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ptxgen.errors import DtypeError, InputError
+from ptxgen.expr.instructions import TEMPORARY, literal, register_class, row_of
+from ptxgen.expr.node import Node, constant, node
+from ptxgen.expr.value_types import PRED, type_of
+
+
+class Temporaries:
+    """Registers that hold values between instructions: ``%t_f32_0``, …, of each class.
+
+    Every call of ``statements`` uses them from the first one again. ``keep`` sets those in use aside, until
+    ``release``."""
+
+    def __init__(self, prefix: str = "t") -> None:
+        self.prefix = prefix
+        self.counts: Counter[str] = Counter()  #: registers to declare, by class
+        self._next: Counter[str] = Counter()
+        self._kept: Counter[str] = Counter()
+        self._free: dict[str, list[str]] = {}
+
+    def begin(self) -> None:
+        """Makes all registers free that are not kept."""
+        self._next = Counter(self._kept)
+        self._free = {}
+
+    def take(self, kind: str) -> str:
+        """A free register of a class."""
+        free = self._free.get(kind)
+        if free:
+            return free.pop()
+        n = self._next[kind]
+        self._next[kind] += 1
+        self.counts[kind] = max(self.counts[kind], n + 1)
+        return f"%{self.prefix}_{kind}_{n}"
+
+    def give(self, kind: str, register: str) -> None:
+        """Makes a register free."""
+        self._free.setdefault(kind, []).append(register)
+
+    def keep(self) -> None:
+        """Later calls use none of the registers that are in use, because values in them are still read."""
+        self._kept = Counter(self._next)
+
+    def release(self) -> None:
+        """Ends ``keep``."""
+        self._kept = Counter()
+
+    @property
+    def declarations(self) -> list[str]:
+        """The lines that declare the registers, after all statements are printed."""
+        return [f".reg .{kind} %{self.prefix}_{kind}_<{n}>;" for kind, n in sorted(self.counts.items()) if n]
+
+
+@dataclass(frozen=True)
+class Statements:
+    """``lines``: of PTX; ``operands``: for each root, the register or number that has its value."""
+
+    lines: list[str]
+    operands: list[str]
+
+
+def check(roots: Iterable[Node], sm: int) -> None:
+    """DtypeError: a target has no instructions for an expression."""
+    seen: set[Node] = set()
+    stack = list(roots)
+    while stack:
+        x = stack.pop()
+        if x not in seen:
+            seen.add(x)
+            if x.arguments:
+                row_of(x, sm)
+                stack.extend(x.arguments)
+
+
+def statements(
+    roots: Sequence[Node],
+    registers: Mapping[Node, str],
+    results: Sequence[str | None] | None = None,
+    *,
+    sm: int,
+    temporaries: Temporaries,
+    guard: str = "",
+    contract: bool = True,
+) -> Statements:
+    """The instructions that compute ``roots``, common expressions once.
+
+    ``registers``: of variables, and of other expressions whose values the kernel holds. ``results``: the register that
+    gets the value of each root, None: any; a result may be the register of a variable, which is read before it is
+    written. ``guard``: precedes the instructions that write results, as ``@%p``, and no others. ``contract``: a product
+    of floats that one sum or difference uses becomes fma.rn, with one rounding instead of two.
+    DtypeError: the target has no instruction for an operator. InputError: a variable has no register.
+    """
+    results = [None] * len(roots) if results is None else list(results)
+    named = [r for r in results if r]
+    if len(set(named)) < len(named):
+        raise InputError(f"results are {', '.join(named)}; each must be another register")
+    if guard and not guard.endswith(" "):
+        guard += " "
+    roots = contracted(roots, registers, contract)
+    printer = _Printer(roots, registers, results, sm, temporaries, guard)
+    return printer.run()
+
+
+def contracted(roots: Sequence[Node], registers: Mapping[Node, str], floats: bool = True) -> list[Node]:
+    """The expressions with fma for products that one sum or difference uses, and with mad for those of integers."""
+    uses: Counter[Node] = Counter(roots)
+    order = _ordered(roots, registers)
+    for x in order:
+        uses.update(x.arguments)
+    made: dict[Node, Node] = {}
+
+    def product(x: Node) -> bool:
+        if x.op != "*" or x in registers or uses[x] != 1:
+            return False
+        return floats if type_of(x.type).floating else x.type != PRED
+
+    def factors(x: Node) -> list[Node]:
+        return [made.get(y, y) for y in x.arguments]
+
+    for x in order:
+        floating = type_of(x.type).floating
+        arguments = [made.get(y, y) for y in x.arguments]
+        new = node(x.op, x.type, *arguments, value=x.value) if x.arguments else x
+        if x.op == "+":
+            for p, other in ((0, 1), (1, 0)):
+                if product(x.arguments[p]):
+                    name = "fma" if floating else "mad"
+                    new = node(name, x.type, *factors(x.arguments[p]), arguments[other])
+                    break
+        elif x.op == "-" and floating:
+            if product(x.arguments[0]):
+                new = node("fma", x.type, *factors(x.arguments[0]), _negated(arguments[1]))
+            elif product(x.arguments[1]):
+                a, b = factors(x.arguments[1])
+                a, b = (a, _negated(b)) if b.op == "constant" else (_negated(a), b)
+                new = node("fma", x.type, a, b, arguments[0])
+        made[x] = new
+    return [made.get(x, x) for x in roots]
+
+
+def _negated(x: Node) -> Node:
+    if x.op == "constant":
+        return constant(-x.value, x.type)
+    return x.arguments[0] if x.op == "neg" else node("neg", x.type, x)
+
+
+def _ordered(roots: Iterable[Node], registers: Mapping[Node, str]) -> list[Node]:
+    """Every expression that is not in a register, arguments before the expressions that use them."""
+    done: dict[Node, None] = {}
+    stack = [(x, False) for x in reversed(list(roots))]
+    while stack:
+        x, ready = stack.pop()
+        if x in done or x in registers:
+            continue
+        if ready or not x.arguments:
+            done[x] = None
+        else:
+            stack.append((x, True))
+            stack.extend((y, False) for y in reversed(x.arguments))
+    return list(done)
+
+
+def _needs_register(x: Node) -> bool:
+    """True if no instruction takes the constant as a number."""
+    return register_class(x.type) in ("b16", PRED)
+
+
+class _Printer:
+    def __init__(
+        self,
+        roots: Sequence[Node],
+        registers: Mapping[Node, str],
+        results: list[str | None],
+        sm: int,
+        temporaries: Temporaries,
+        guard: str,
+    ) -> None:
+        self.registers, self.results, self.sm = registers, results, sm
+        self.temporaries, self.guard = temporaries, guard
+        self.lines: list[str] = []
+        self.values: dict[Node, str] = {}
+        self.same: dict[Node, Node] = {}  #: casts without instructions, and their operands
+        self.computed: list[Node] = []
+        for x in _ordered(roots, registers):
+            if x.op == "variable":
+                raise InputError(f"variable {x.value} has no register; registers must have one for each variable")
+            if x.op == "constant":
+                if _needs_register(x):
+                    self.computed.append(x)
+            elif row_of(x, sm).lines:
+                self.computed.append(x)
+            else:
+                self.same[x] = self.base(x.arguments[0])
+        self.roots = [self.base(x) for x in roots]
+        self.place = {x: n for n, x in enumerate(self.computed)}
+        self.last: dict[Node, int] = {}  #: the place of the last use
+        for n, x in enumerate(self.computed):
+            for y in x.arguments:
+                self.last[self.base(y)] = n
+
+    def base(self, x: Node) -> Node:
+        """The expression whose register has the value of ``x``."""
+        return self.same.get(x, x)
+
+    def direct_results(self) -> dict[Node, str]:
+        """The register of each root that its last instruction can write: nothing reads the old value later."""
+        reads: dict[str, int] = {}
+        for x, register in self.registers.items():
+            if x in self.last:
+                reads[register] = max(reads.get(register, -1), self.last[x])
+        direct: dict[Node, str] = {}
+        for x, result in zip(self.roots, self.results, strict=True):
+            if not result or x not in self.place or x in direct:
+                continue
+            if reads.get(result, -1) > self.place[x]:
+                continue
+            # with a guard the register may keep its old value
+            if self.guard and (x in self.last or self.roots.count(x) > 1):
+                continue
+            direct[x] = result
+        return direct
+
+    def run(self) -> Statements:
+        t = self.temporaries
+        t.begin()
+        direct = self.direct_results()
+        written = {r for r in self.results if r}
+        saved: dict[Node, str] = {}
+        for x, result in zip(self.roots, self.results, strict=True):
+            held = self.registers.get(x, "")
+            if held in written and held != result and x not in saved:
+                saved[x] = t.take(register_class(x.type))
+                self.move(saved[x], held, x.type)
+        for n, x in enumerate(self.computed):
+            self.compute(n, x, direct.get(x))
+        operands = []
+        for x, result in zip(self.roots, self.results, strict=True):
+            value = saved.get(x) or self.value(x)
+            if result and direct.get(x) != result and value != result:
+                self.move(result, value, x.type, self.guard)
+            operands.append(result or value)
+        return Statements(self.lines, operands)
+
+    def move(self, to: str, value: str, type: str, guard: str = "") -> None:
+        self.lines.append(f"{guard}mov.{register_class(type)} {to}, {value};")
+
+    def value(self, x: Node) -> str:
+        """The register or the number of an expression that is computed."""
+        x = self.base(x)
+        return self.registers.get(x) or self.values.get(x) or literal(x)
+
+    def compute(self, n: int, x: Node, result: str | None) -> None:
+        """Prints the instructions of one expression."""
+        t = self.temporaries
+        kind = register_class(x.type)
+        to = result or t.take(kind)
+        self.values[x] = to
+        guard = self.guard if result else ""
+        if x.op == "constant":
+            self.move(to, literal(x), x.type, guard)
+            return
+        row = row_of(x, self.sm)
+        names = {"d": to, **dict(zip("abc", map(self.value, x.arguments), strict=False))}
+        scratch: dict[str, str] = {}
+        if all(self.base(y).op == "constant" and self.base(y) not in self.registers for y in x.arguments):
+            first = x.arguments[0]
+            if not _needs_register(first):
+                names["a"] = scratch["first"] = t.take(register_class(first.type))
+                self.move(names["a"], literal(self.base(first)), first.type)
+        for line in row.lines:
+            for name in TEMPORARY.findall(line):
+                if name not in scratch:
+                    scratch[name] = names[name] = t.take(name.split("_")[0])
+        for m, line in enumerate(row.lines):
+            prefix = guard if m == len(row.lines) - 1 else ""
+            self.lines.append(f"{prefix}{line.format_map(names)};")
+        for name, register in scratch.items():
+            t.give(name.split("_")[0] if name != "first" else register_class(x.arguments[0].type), register)
+        for y in {self.base(y) for y in x.arguments}:
+            if y in self.values and self.last.get(y) == n and y not in self.roots and y in self.place:
+                t.give(register_class(y.type), self.values[y])
+
+
+def reduced(operator: str, accumulator: Node, step: Node) -> Node:
+    """The accumulator with a step added: its value goes to the register of the accumulator.
+
+    DtypeError: the step has another type."""
+    if step.type != accumulator.type:
+        raise DtypeError(f"the step is {step.type}; it must be {accumulator.type}, the type of the accumulator")
+    return node(operator, accumulator.type, accumulator, step)
