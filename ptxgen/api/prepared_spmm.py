@@ -62,9 +62,9 @@ def spmm_prepare(
     without a nonzero in that column. ``exact_nonfinite=True`` excludes these kernels.
 
     ``a``: as for ``spmm``. The handle keeps its arrays, or a copy on the device of arrays in host memory. It holds
-    formats that are made once, on the device; ``calls`` weighs their making against the time of a product: few calls
-    exclude costly formats, 0 excludes all. ``n``: columns of B for which the matrix is prepared now; by default it is
-    prepared at the first product. ``dense_bytes``: the most bytes of A as a dense matrix, which kernels of GEMMs
+    formats that are made once, on the device; the kernel is chosen that takes the least time for ``calls`` products
+    and the making of its format together; 0: no format is made. ``n``: columns of B for which the matrix is prepared
+    now; by default it is prepared at the first product. ``dense_bytes``: the most bytes of A as a dense matrix, which kernels of GEMMs
     then may read, 0: none; by default 12 times those of CSR in 16-bit types, 16 times in others. ``compute``: tf32 is
     permitted for float32.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,17 @@ class Stage:
     arrays: Mapping[str, int] = field(default_factory=dict)
     scratch: Mapping[str, int] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PreparationCost:
+    """What a preparation does. ``launches``: of kernels and memsets; ``allocations``, one for each stage with arrays;
+    ``reads``: of sizes by the host; ``bytes``: that its steps move, about."""
+
+    launches: int
+    allocations: int
+    reads: int
+    bytes: float
 
 
 #: yields stages; the value of a ``yield`` is the tuple of the sizes that the steps wrote
@@ -58,14 +69,35 @@ class Preparation:
 
     def limits(self, p: KernelProblem) -> dict[str, int]:
         """The upper limits of all sizes."""
-        found: dict[str, int] = {}
+        return {name: n for stage in self._stages_of(p, {}) for name, n in stage.sizes.items()}
+
+    def expected(self, p: KernelProblem) -> Mapping[str, int]:
+        """The sizes, estimated; those that it does not name are at their limits."""
+        return {}
+
+    def read_bytes(self, p: KernelProblem) -> int:
+        """The bytes that its steps read, about."""
+        raise NotImplementedError
+
+    def cost(self, p: KernelProblem) -> PreparationCost:
+        """What it does for the operands of ``p``, if the sizes are as expected."""
+        stages = list(self._stages_of(p, self.expected(p)))
+        written = sum(n for x in stages for n in (*x.arrays.values(), *x.scratch.values()))
+        return PreparationCost(
+            sum(len(x.steps) for x in stages),
+            sum(bool(x.arrays) for x in stages),
+            sum(bool(x.sizes) for x in stages),
+            self.read_bytes(p) + written,
+        )
+
+    def _stages_of(self, p: KernelProblem, sizes: Mapping[str, int]) -> Iterator[Stage]:
+        """The stages if the steps write these sizes, the others at their limits."""
         stages = self.stages(p)
         with suppress(StopIteration):
             stage = next(stages)
             while True:
-                found |= stage.sizes
-                stage = stages.send(tuple(stage.sizes.values()))
-        return found
+                yield stage
+                stage = stages.send(tuple(min(sizes.get(name, n), n) for name, n in stage.sizes.items()))
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from ptxgen.problem.device import Device
 
 if TYPE_CHECKING:
     from ptxgen.codegen.plan import Plan
+    from ptxgen.codegen.preparation import Preparation
 
 
 class PerformanceModel(Protocol):
@@ -35,6 +36,11 @@ class PerformanceModel(Protocol):
 
     def microseconds(self, p: KernelProblem, d: Device, w: Any, rows: Any, x: Any, cell: Any) -> Any:
         """The time of rows ``rows`` of ``w`` with the slices ``cell`` of ``x``."""
+
+
+def prepared_operands(p: KernelProblem, c: Any) -> tuple[Preparation, ...]:
+    """The preparations that make operands of ``p``."""
+    return tuple(x.prepared for x in p.operands if x.prepared is not None)
 
 
 #: a problem, and configurations of it
@@ -64,6 +70,7 @@ class Family:
     ``exact_integers``: integers whose sums are exact in the type of sums give exact results. False: transforms round.
     ``native(p, d)``: whether it has a kernel for ``p`` whose instructions multiply elements that the instructions of
     other families convert on ``d`` first.
+    ``preparations(p, c)``: those whose arrays its kernels read, ``preparation_axes``: the axes that they depend on.
     ``former``: how its configurations were written in earlier forms.
     ``probes()``: points whose features a model that was trained on the family must see as it did then.
     ``scope``: the problems that it computes, in words, if its capabilities do not tell enough.
@@ -87,6 +94,8 @@ class Family:
     training_class: Callable[[KernelProblem], str] = lambda p: ""
     exact_integers: bool = True
     native: Callable[[KernelProblem, Device], bool] = lambda p, d: False
+    preparations: Callable[[KernelProblem, Any], tuple[Preparation, ...]] = prepared_operands
+    preparation_axes: tuple[str, ...] = ()
     former: Former | None = None
     instructions: tuple[str, ...] = ("fma",)
     scope: str = ""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ptxgen.lowering.kernel_problem import Access, Extents, MatrixAccess
-
-#: calls from which a sparse matrix may be prepared: row order takes about 10 products, other formats about 50
-ORDERED_CALLS, FORMAT_CALLS = 30, 150
 
 INDEX_BYTES = {"i32": 4, "i64": 8}  #: bytes of a row pointer and of a column, by their type
 
@@ -18,12 +15,12 @@ class Csr(Access):
     """A sparse matrix: the operand has the nonzeros row by row. ``indptr`` has the first nonzero of each row, and their
     number; ``indices`` the columns.
 
-    ``calls``: products for which the matrix may be prepared, 0: for none; ``distinct``: the columns of each row
+    ``prepared``: True if kernels may read what is prepared from it; ``distinct``: the columns of each row
     increase, so that no place has two nonzeros; ``nonfinite``: absent nonzeros must not be multiplied, because
     B may have infinities and NaN; ``index_type``: that of row pointers and columns, i32 or i64.
     """
 
-    calls: int = 0
+    prepared: bool = False
     distinct: bool = True
     nonfinite: bool = False
     index_type: str = "i32"
@@ -33,7 +30,7 @@ class Csr(Access):
     def needs(self) -> frozenset[str]:
         """``prepared_csr``: families may read prepared arrays instead of the nonzeros themselves; ``wide_indices``:
         row pointers and columns have 64 bits."""
-        found = {"prepared_csr" if self.calls >= FORMAT_CALLS else self.kind}
+        found = {"prepared_csr" if self.prepared else self.kind}
         found |= set() if self.distinct else {"repeated_columns"}
         found |= {"wide_indices"} if self.index_type == "i64" else set()
         return frozenset(found | ({"nonfinite"} if self.nonfinite else set()))
@@ -45,10 +42,6 @@ class Csr(Access):
     @property
     def arrays(self) -> tuple[str, ...]:
         return "indptr", "indices"
-
-    def representative(self) -> Csr:
-        """Only the kinds of preparation that pay count."""
-        return replace(self, calls=max(n for n in (0, ORDERED_CALLS, FORMAT_CALLS) if n <= self.calls))
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,8 @@ class KernelProblem:
 
     ``name``: names the kernels, as ``gemm_f32_nt``; ``extents``; ``operands``, ``outputs``: with their access modes;
     ``compute``: the arithmetic of products and sums; ``sink``: a ``Sink``, where the results go; ``deterministic``: the
-    order of summation must not depend on timing. ``moved``: lower bound of the bytes moved.
+    order of summation must not depend on timing. ``moved``: lower bound of the bytes moved; ``calls``: times that it is
+    computed with the same constant operands, for which these may be prepared, 0: they are not.
 
     ``parts``: products of other extents that the same kernel computes, each in launches of its own, the largest first;
     this one has the largest extents of them. ``forms``: the same problem with other access modes, or by another
@@ -209,6 +210,7 @@ class KernelProblem:
     algebra: Algebra = PLUS_TIMES
     deterministic: bool = False
     moved: Any = field(default=0, compare=False)
+    calls: int = field(default=0, compare=False, repr=False)
     parts: tuple[KernelProblem, ...] = field(default=(), compare=False, repr=False)
     forms: tuple[KernelProblem, ...] = field(default=(), repr=False)
     features: tuple[tuple[str, float], ...] = field(default=(), compare=False, repr=False)

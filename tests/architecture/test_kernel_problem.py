@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ptxgen.lowering.kernel_problem import Access, KernelProblem
 from tests.architecture.source import modules
 
-FIELDS = "name extents operands outputs compute sink algebra deterministic moved parts forms features"
+FIELDS = "name extents operands outputs compute sink algebra deterministic moved calls parts forms features"
 #: names of variables and attributes that hold a kernel problem
 PROBLEMS = {"p", "q", "problem", "product", "lowered"}
 READERS = ("codegen.", "families.", "lowering.", "runtime.", "tuning.", "export.")

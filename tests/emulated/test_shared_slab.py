@@ -12,7 +12,6 @@ import pytest
 from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.shared_slab.tile_starts import TileStarts
-from ptxgen.lowering.csr import FORMAT_CALLS
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.spmm.pattern_statistics import statistics_of
 from ptxgen.operations.spmm.problem import Spmm
@@ -50,7 +49,7 @@ def computed(p: Spmm, arrays: dict[str, Any], config: Config, alpha: float = 1.0
 
 def of_rows(rows: list[list[int]], k: int, n: int, kind: str = "f32") -> tuple[Spmm, dict[str, Any]]:
     """The problem and the arrays of a matrix whose rows have these columns."""
-    p = Spmm(len(rows), n, k, dtype=kind, pattern="banded:width=1", calls=FORMAT_CALLS)  # its columns increase
+    p = Spmm(len(rows), n, k, dtype=kind, pattern="banded:width=1", calls=1000)  # its columns increase
     arrays = arrays_of(p, 3, "integers")
     values = np.random.default_rng(3).integers(-4, 5, sum(map(len, rows)))
     arrays["values"] = values.astype(arrays["values"].dtype)
@@ -113,14 +112,14 @@ def test_absent_nonzeros_are_not_multiplied(config: Config) -> None:
 
 @pytest.mark.parametrize("config", [ONE, SEVERAL], ids=IDS[:2])
 def test_repeated_calls_give_the_same_bits(config: Config) -> None:
-    p = Spmm(16, 24, 77, pattern="bernoulli:density=0.5", calls=FORMAT_CALLS)
+    p = Spmm(16, 24, 77, pattern="bernoulli:density=0.5", calls=1000)
     arrays = arrays_of(p)
     np.testing.assert_array_equal(computed(p, arrays, config, 1.5, 0.5), computed(p, arrays, config, 1.5, 0.5))
 
 
 @pytest.mark.parametrize("tile_k", [1, 7, 32, 100])
 def test_the_starts_of_rows_in_tiles(tile_k: int) -> None:
-    p = Spmm(37, 8, 100, pattern="lognormal:density=0.3,sigma=2", calls=FORMAT_CALLS)
+    p = Spmm(37, 8, 100, pattern="lognormal:density=0.3,sigma=2", calls=1000)
     arrays = arrays_of(p)
     driver = EmulatedDriver()
     held = {name: Allocation(driver, arrays[name].nbytes) for name in ("indptr", "indices")}
@@ -139,6 +138,6 @@ def test_the_starts_of_rows_in_tiles(tile_k: int) -> None:
 
 
 def test_a_kernel_of_one_tile_prepares_nothing() -> None:
-    p = Spmm(16, 24, 77, pattern="bernoulli:density=0.5", calls=FORMAT_CALLS)
+    p = Spmm(16, 24, 77, pattern="bernoulli:density=0.5", calls=1000)
     assert plan_for(p, ONE, device("emulated")).preparations == ()
     assert plan_for(p, SEVERAL, device("emulated")).preparations == (TileStarts(10),)

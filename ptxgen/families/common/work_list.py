@@ -70,6 +70,13 @@ class WorkList(Preparation):
     def _blocks(self, p: Any) -> int:
         return int(ceil_div(self._segments(p), self.threads * self.each))
 
+    def read_bytes(self, p: KernelProblem) -> int:
+        return 2 * 4 * self._segments(p)
+
+    def expected(self, p: KernelProblem) -> Mapping[str, int]:
+        elements = p.extents.nnz if self.rows == 1 else p.extents.vectors // self.rows
+        return {"items": self._segments(p) + elements // self.longest, "parts": 2 * elements // self.longest}
+
     def stages(self, p: KernelProblem) -> Stages:
         blocks, segments = self._blocks(p), self._segments(p)
         limits = {"items": segments + ELEMENT_LIMIT // self.longest, "parts": 2 * ELEMENT_LIMIT // self.longest}

@@ -13,12 +13,19 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 if TYPE_CHECKING:
     from ptxgen.codegen.plan import Plan
+    from ptxgen.codegen.preparation import Preparation
 
 
 def _plan(p: KernelProblem, c: Config) -> type[Plan]:
     from ptxgen.families.row_split.plan import RowSplitPlan
 
     return RowSplitPlan
+
+
+def _preparations(p: KernelProblem, c: Config) -> tuple[Preparation, ...]:
+    from ptxgen.families.row_split.plan import preparations_of
+
+    return preparations_of(p, c)
 
 
 FAMILY = Family(
@@ -29,6 +36,8 @@ FAMILY = Family(
     candidates=RowSplitSpace(),
     model=perf_model,
     plan=_plan,
+    preparations=_preparations,
+    preparation_axes=("row_order", "longest_part"),
     provides=frozenset(
         (
             "plus_times",

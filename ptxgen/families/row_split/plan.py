@@ -211,6 +211,13 @@ class RowLoop(Part):
         return [*rows, *(converted if self.converts else [])]
 
 
+def preparations_of(p: KernelProblem, c: Config) -> tuple[Preparation, ...]:
+    """What is made from A for the kernels of ``c``."""
+    if c.row_order != BY_LENGTH:
+        return ()
+    return (WorkList("indptr", 1, c.longest_part or UNLIMITED),)
+
+
 class RowSplitPlan(Plan):
     kernel = "kernel/row_split.mako"
     mainloop: RowLoop
@@ -236,9 +243,7 @@ class RowSplitPlan(Plan):
 
     @property
     def preparations(self) -> tuple[Preparation, ...]:
-        if not self.work_list:
-            return ()
-        return (WorkList("indptr", 1, self.config.longest_part or UNLIMITED),)
+        return preparations_of(self.problem, self.config)
 
     @property
     def accesses(self) -> str:

@@ -8,7 +8,6 @@ from ptxgen.codegen.vectorized import WARP
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.families.common.sparse_rules import pitch_rule, vec_rule
 from ptxgen.families.row_split.axes import BROADCAST
-from ptxgen.lowering.csr import ORDERED_CALLS
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
@@ -50,11 +49,9 @@ RULES = (
     Rule(
         "row_split_order",
         lambda p, c, g, d: (
-            (c.row_order == NATURAL)
-            | ((p.operands[0].access.calls >= ORDERED_CALLS) & (p.operands[0].access.index_type == "i32"))
+            (c.row_order == NATURAL) | (p.operands[0].access.prepared & (p.operands[0].access.index_type == "i32"))
         ),
-        f"row_order=length takes a preparation of int32 indices; the problem must have calls={ORDERED_CALLS} or more,"
-        " and index=i32",
+        "row_order=length takes a preparation of int32 indices; the problem must have calls=1 or more, and index=i32",
     ),
     Rule(
         "row_split_parts",

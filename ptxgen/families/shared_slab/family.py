@@ -13,12 +13,19 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 if TYPE_CHECKING:
     from ptxgen.codegen.plan import Plan
+    from ptxgen.codegen.preparation import Preparation
 
 
 def _plan(p: KernelProblem, c: Config) -> type[Plan]:
     from ptxgen.families.shared_slab.plan import SharedSlabPlan
 
     return SharedSlabPlan
+
+
+def _preparations(p: KernelProblem, c: Config) -> tuple[Preparation, ...]:
+    from ptxgen.families.shared_slab.plan import preparations_of
+
+    return preparations_of(p, c)
 
 
 FAMILY = Family(
@@ -29,6 +36,8 @@ FAMILY = Family(
     candidates=SharedSlabSpace(),
     model=perf_model,
     plan=_plan,
+    preparations=_preparations,
+    preparation_axes=("k_tiles", "tile_k"),
     provides=frozenset(
         (
             "plus_times",

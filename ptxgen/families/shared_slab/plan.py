@@ -230,6 +230,11 @@ class SharedSlabLoop(Part):
         return [*lines, *([sums] if self.several else [])]
 
 
+def preparations_of(p: KernelProblem, c: Config) -> tuple[Preparation, ...]:
+    """What is made from A for the kernels of ``c``."""
+    return (TileStarts(c.tile_k),) if c.k_tiles == SEVERAL else ()
+
+
 class SharedSlabPlan(Plan):
     kernel = "kernel/shared_slab.mako"
     shared_alignment = 128
@@ -275,7 +280,7 @@ class SharedSlabPlan(Plan):
 
     @property
     def preparations(self) -> tuple[Preparation, ...]:
-        return (TileStarts(self.mainloop.tile_k),) if self.mainloop.several else ()
+        return preparations_of(self.problem, self.config)
 
     def _launch(self, problem: KernelProblem) -> Launch:
         if problem.results == 0:

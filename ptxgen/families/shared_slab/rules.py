@@ -7,7 +7,6 @@ from ptxgen.codegen.vectorized import WARP
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.families.shared_slab.axes import ONE, SEVERAL
 from ptxgen.families.shared_slab.geometry import VECTOR
-from ptxgen.lowering.csr import FORMAT_CALLS
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
@@ -63,11 +62,9 @@ RULES = (
     Rule(
         "shared_slab_prepared",
         lambda p, c, g, d: (
-            (c.k_tiles == ONE)
-            | (p.operand("values").access.calls >= FORMAT_CALLS and p.operand("values").access.distinct)
+            (c.k_tiles == ONE) | (p.operand("values").access.prepared and p.operand("values").access.distinct)
         ),
-        "k_tiles=several needs a matrix that is prepared for at least " + str(FORMAT_CALLS) + " calls and whose columns"
-        " increase in each row",
+        "k_tiles=several needs a matrix that is prepared (calls=1 or more) and whose columns increase in each row",
     ),
     Rule(
         "shared_slab_k",

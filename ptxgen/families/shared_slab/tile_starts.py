@@ -41,6 +41,9 @@ class TileStarts(Preparation):
             )
         )
 
+    def read_bytes(self, p: KernelProblem) -> int:
+        return int(INDEX * (p.extents.nnz + p.extents.m))
+
     def stages(self, p: KernelProblem) -> Stages:
         grid = max(ceil_div(p.extents.m * WARP, self.threads), 1), 1, 1
         size = INDEX * p.extents.m * (tiles_of(p, self.tile_k) + 1)

@@ -13,12 +13,19 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 if TYPE_CHECKING:
     from ptxgen.codegen.plan import Plan
+    from ptxgen.codegen.preparation import Preparation
 
 
 def _plan(p: KernelProblem, c: Config) -> type[Plan]:
     from ptxgen.families.tca.plan import TcaPlan
 
     return TcaPlan
+
+
+def _preparations(p: KernelProblem, c: Config) -> tuple[Preparation, ...]:
+    from ptxgen.families.tca.plan import preparations_of
+
+    return preparations_of(p, c)
 
 
 FAMILY = Family(
@@ -29,6 +36,7 @@ FAMILY = Family(
     candidates=TcaSpace(),
     model=perf_model,
     plan=_plan,
+    preparations=_preparations,
     provides=frozenset(
         (
             "plus_times",

@@ -146,6 +146,12 @@ class DiagonalProducts(Part):
         ]
 
 
+def preparations_of(p: KernelProblem, c: Config) -> tuple[Preparation, ...]:
+    """The list of warps. Rows have no more blocks than they have parts of 64 nonzeros."""
+    e = p.extents
+    return (AssignWarps(max(min(layout.tiles(e.n), -(-e.most_longest // layout.NONZEROS)), 1)),)
+
+
 class TcaPlan(Plan):
     kernel = "kernel/tca.mako"
     mainloop: DiagonalProducts
@@ -165,9 +171,7 @@ class TcaPlan(Plan):
 
     @property
     def preparations(self) -> tuple[Preparation, ...]:
-        """The list of warps. Rows have no more blocks than they have parts of 64 nonzeros."""
-        e = self.problem.extents
-        return (AssignWarps(max(min(layout.tiles(e.n), -(-e.most_longest // layout.NONZEROS)), 1)),)
+        return preparations_of(self.problem, self.config)
 
     @property
     def directives(self) -> list[str]:

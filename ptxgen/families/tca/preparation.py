@@ -66,6 +66,12 @@ class AssignWarps(Preparation):
     #: log2 of the rows of a block, by class
     row_shifts: ClassVar[tuple[int, ...]] = (0, 0, 1, 2, 3, 3)
 
+    def read_bytes(self, p: KernelProblem) -> int:
+        return int(2 * WORD * p.extents.m)
+
+    def expected(self, p: KernelProblem) -> dict[str, int]:
+        return {BLOCKS: int(p.extents.m // layout.WARPS + p.extents.nnz // layout.NONZEROS)}
+
     def stages(self, p: KernelProblem) -> Stages:
         rows, n = p.extents.m, groups(p)
         units = {"class_units": WORD * layout.CLASSES * n, "classes": 2 * WORD * layout.CLASSES}

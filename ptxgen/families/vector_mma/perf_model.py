@@ -13,6 +13,7 @@ from ptxgen.families.common import perf_costs
 from ptxgen.families.common.matrix_instructions import instruction
 from ptxgen.families.common.perf_blocks import Cells, Floats, Work, resident_blocks
 from ptxgen.families.vector_mma.geometry import WINDOW, VectorMmaGeometry, lane_rows
+from ptxgen.families.vector_mma.row_windows import PAD
 from ptxgen.lowering.csr import SparseExtents
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
@@ -20,7 +21,6 @@ from ptxgen.problem.device import Device
 OVERHEAD = 8.0  #: instructions of a block besides those of its loads and products
 ROW_BYTES = 32  #: bytes that a load of a row of B costs besides its own
 L2_SPEED = 2.4  #: bandwidth of the L2 cache over that of device memory
-PAD = 0.45  #: the mean share of the last block of a window that is padding
 #: cycles of an iteration: fixed, and of each block and element, with a warp alone
 ROUND, BLOCK, ELEMENT = 250.0, 80.0, 10.0
 AHEAD = 0.65  #: share of the latency that is left where columns and values are loaded ahead

@@ -229,6 +229,14 @@ class WindowLoop(Part):
         return [*rows, *(converted if self.converts else [])]
 
 
+def preparations_of(p: KernelProblem, c: Config) -> tuple[Preparation, ...]:
+    """What is made from A for the kernels of ``c``."""
+    windows = RowWindows(p.dtype, instruction(p).k)
+    if c.row_order != BY_LENGTH:
+        return (windows,)
+    return windows, WorkList("window_starts", WINDOW, c.longest_part or UNLIMITED)
+
+
 class VectorMmaPlan(Plan):
     kernel = "kernel/vector_mma.mako"
     mainloop: WindowLoop
@@ -257,9 +265,7 @@ class VectorMmaPlan(Plan):
 
     @property
     def preparations(self) -> tuple[Preparation, ...]:
-        if not self.work_list:
-            return (self.windows,)
-        return self.windows, WorkList("window_starts", WINDOW, self.config.longest_part or UNLIMITED)
+        return preparations_of(self.problem, self.config)
 
     @property
     def accesses(self) -> str:

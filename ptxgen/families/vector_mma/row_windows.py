@@ -17,6 +17,7 @@ ABSENT = 0xFFFFFFFF  #: the column of a vector that pads the last block of a win
 WORD = 4
 #: blocks of all windows: row pointers have 32 bits, and each block has a nonzero
 BLOCK_LIMIT = (1 << 31) - 1
+PAD = 0.45  #: the mean share of the last block of a window that is padding
 _LANES = 4  #: lanes that share a block of the left operand
 
 
@@ -97,6 +98,14 @@ class RowWindows(Preparation):
     def block_bytes(self) -> int:
         """Bytes of the values of a block."""
         return WINDOW * self.depth * self.size
+
+    def read_bytes(self, p: KernelProblem) -> int:
+        """The columns are read twice, the values once."""
+        return int(p.extents.nnz * (2 * WORD + self.size) + 2 * p.extents.m * WORD)
+
+    def expected(self, p: KernelProblem) -> dict[str, int]:
+        [windows] = windows_of(p)
+        return {"blocks": int(p.extents.vectors / self.depth + PAD * min(windows, p.extents.vectors))}
 
     def stages(self, p: KernelProblem) -> Stages:
         [windows] = windows_of(p)

@@ -9,7 +9,7 @@ from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
 from ptxgen.codegen.preparation import Preparation, Stage, Stages
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
-from ptxgen.lowering.csr import FORMAT_CALLS, Csr
+from ptxgen.lowering.csr import Csr
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.operations.gemm.lowering import lower_gemm
 from ptxgen.operations.gemm.problem import Gemm
@@ -43,6 +43,10 @@ class DenseMatrix(Preparation):
     def description(self) -> list[str]:
         return ["a sparse matrix in CSR as a dense row-major matrix"]
 
+    def read_bytes(self, p: KernelProblem) -> int:
+        """As many as it writes: the sparse matrix is smaller, but each nonzero moves a whole sector."""
+        return int(p.m * p.operand("A").access.ld * self.size)
+
     def stages(self, p: KernelProblem) -> Stages:
         size = p.m * p.operand("A").access.ld * self.size
         blocks = ceil_div(p.m, self.warps), min(ceil_div(max(p.k, 1), ROW_PART), PARTS), 1
@@ -56,7 +60,7 @@ def densified(p: Spmm, a: Csr) -> tuple[KernelProblem, ...]:
     many bytes. Sums are in an order that does not depend on timing, as those of sparse products."""
     size = p.element.bytes
     lda = ceil_div(max(p.k, 1) * size, ROW_BYTES) * ROW_BYTES // size
-    if a.calls < FORMAT_CALLS or a.nonfinite or not a.distinct or lda >= EXTENT_LIMIT:
+    if not a.prepared or a.nonfinite or not a.distinct or lda >= EXTENT_LIMIT:
         return ()
     if a.index_type != "i32" or p.column_major_c:
         return ()
@@ -79,4 +83,4 @@ def densified(p: Spmm, a: Csr) -> tuple[KernelProblem, ...]:
     )
     form = lower_gemm(gemm)
     prepared = (replace(x, prepared=DenseMatrix(size)) if x.name == "A" else x for x in form.operands)
-    return (replace(form, operands=tuple(prepared)),)
+    return (replace(form, operands=tuple(prepared), calls=p.calls),)

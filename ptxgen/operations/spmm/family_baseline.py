@@ -14,7 +14,6 @@ from ptxgen.errors import LaunchError, ShapeError
 from ptxgen.families.common.perf_model import predict
 from ptxgen.families.common.space import candidates
 from ptxgen.families.registry import FAMILIES
-from ptxgen.lowering.csr import FORMAT_CALLS
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.spmm.checked_baseline import BaselineCheck
 from ptxgen.operations.spmm.problem import Spmm
@@ -34,7 +33,7 @@ class FamilyProduct:
     def __init__(self, family: str, driver: Driver, problem: Spmm, addresses: Mapping[str, int] | None = None) -> None:
         if not problem.flops:
             raise ShapeError(f"{problem.key()}: an extent or the number of nonzeros is 0, which is not timed")
-        self.problem = replace(problem, calls=max(problem.calls, FORMAT_CALLS))
+        self.problem = replace(problem, calls=max(problem.calls, 1))
         self._driver = driver
         self.configs = self._ranked(family)
         if not self.configs:

@@ -13,7 +13,7 @@ from ptxgen.operations.spmm.problem import Spmm
 def lower_spmm(p: Spmm) -> KernelProblem:
     """What kernels compute: they serve all patterns."""
     size = p.element.bytes
-    a = Csr(p.calls, p.statistics.distinct, p.exact_nonfinite, p.index)
+    a = Csr(p.calls > 0, p.statistics.distinct, p.exact_nonfinite, p.index)
     if p.column_major_b:
         b = GatheredRows(True, p.n, p.k, p.ldb, 0, p.aligned_b, 1)
     else:
@@ -30,6 +30,7 @@ def lower_spmm(p: Spmm) -> KernelProblem:
         StoreTile(p.out, p.epilogue_dtype.name),
         deterministic=p.deterministic,
         moved=p.bytes,
+        calls=p.calls,
         forms=densified(p, a),
     )
 

@@ -30,6 +30,7 @@ class Spmm(ProblemBase):
     ``pattern``: the places of the nonzeros, as ``patterns`` reads it; kernels compute any pattern of A.
     ``ldb``, ``ldc``: leading dimensions in elements, 0 = contiguous; ``aligned_b``, ``aligned_c``: alignments of
     addresses in bytes. C has the type of A and B. ``calls``: products for which A may be prepared, 0: it is not;
+    choices divide the time of a preparation by it.
     ``exact_nonfinite``: infinities and NaN of B give NaN only where A has a nonzero; ``dense_bytes``: most bytes of A
     as a dense matrix, 0: it is not made; DENSE_DEFAULT: ``RATIO_16`` or ``RATIO`` times those of the sparse matrix.
 
@@ -53,7 +54,12 @@ class Spmm(ProblemBase):
     aligned_b: int = 16
     aligned_c: int = 16
     calls: int = field(
-        default=0, metadata=described("Products for which A may be prepared; 0: it is not prepared. [default: 0]", "N")
+        default=0,
+        metadata=described(
+            "Products for which A may be prepared, over which the time of the preparation is divided; 0: it is not"
+            " prepared. [default: 0]",
+            "N",
+        ),
     )
     exact_nonfinite: bool = field(
         default=False, metadata=described("Infinities and NaN of B give NaN only where A has a nonzero.")

@@ -15,7 +15,7 @@ from ptxgen.families.common import perf_model, rules
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import DEVICES, Device
 from ptxgen.problem.registry import Problem
-from ptxgen.tuning.model.model import Model, Scale, Search
+from ptxgen.tuning.model.model import Model, Scale, Search, order_of_choices
 from ptxgen.tuning.model.shortlist import Floats
 from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.measurement import Measurement
@@ -92,8 +92,8 @@ class ScaledModel(Model):
         if not legal:
             return super().search(problem, own, k, exhaustive=exhaustive)
         us = self.predict(problem, Columns.of(legal), found.scale)
-        order = np.argsort(us, kind="stable")[:k]
-        return replace(found, best=[(legal[i], float(us[i])) for i in order])
+        choices = list(zip(legal, map(float, us), strict=True))
+        return replace(found, best=[choices[i] for i in order_of_choices(lower(problem), choices, own)[:k]])
 
 
 def transferred(device: Device, source: Model) -> Model:

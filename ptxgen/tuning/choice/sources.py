@@ -20,6 +20,7 @@ from ptxgen.tuning.choice.log import warn
 from ptxgen.tuning.choice.models import model_folder, model_from
 from ptxgen.tuning.choice.nearest import others_tuned, scaled_us
 from ptxgen.tuning.choice.winners import is_current
+from ptxgen.tuning.model.model import order_of_choices
 from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.database import Database
 from ptxgen.tuning.store.measurement import Measurement
@@ -156,7 +157,8 @@ class Ranking:
         known = [] if request.rank_only else _nearest_seeds(request)
         predicted = model.predict(problem, Columns.of([c.config for c in known]), search.scale) if known else ()
         scaled = [c._replace(us=float(us)) for c, us in zip(known, predicted, strict=True)]
-        return sorted([*scaled, *ranked], key=lambda c: c.us)
+        every = [*scaled, *ranked]
+        return [every[i] for i in order_of_choices(request.lowered, [(c.config, c.us) for c in every], device)]
 
 
 def _nearest_seeds(request: Request) -> list[Choice]:

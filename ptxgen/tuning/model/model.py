@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from ptxgen.errors import DeviceError, InputError
 from ptxgen.families import registry
 from ptxgen.families.common import perf_model
 from ptxgen.families.common.features import DEVICE, all_names, default_names, features, trained_names
+from ptxgen.families.common.perf_preparation import share_of_call
 from ptxgen.families.common.space import Candidates, candidates, members
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
@@ -52,8 +53,8 @@ ROWS_AT_ONCE = 1 << 15  #: rows scored at a time: larger matrices do not fit the
 
 @dataclass(frozen=True)
 class Search:
-    """The result of a search. ``best``: (configuration, predicted microseconds), fastest first;
-
+    """The result of a search. ``best``: (configuration, predicted microseconds), the first one is the best: the fastest
+    with its share of the preparation of operands;
     ``total``: number of legal candidates of the families that were searched; ``scored``: number of those that the model
     scored; ``factor``: by the performance model, the others are slower than the best by more than this factor, or in
     classes of slower ones;
@@ -113,13 +114,21 @@ def _by_modelled(p: KernelProblem, c: Columns, rows: NDArray[np.intp]) -> list[N
 
 
 def _shortlists(p: KernelProblem, c: Candidates, us: Floats, limit: int) -> tuple[NDArray[np.intp], float]:
-    """``shortlist`` of the candidates for each problem that the model reads in place of ``p``."""
+    """``shortlist`` of the candidates for each problem that the model reads in place of ``p``. ``us``: with the shares
+    of preparations."""
     found, factor = [np.zeros(0, np.intp)], FACTOR
     for rows in _by_modelled(p, c, np.arange(len(c))):
         near, least = shortlist(c if len(rows) == len(c) else c.take(rows), us[rows], FACTOR, limit)
         found.append(rows[near])
         factor = min(factor, least)
     return np.sort(np.concatenate(found)), factor
+
+
+def order_of_choices(p: KernelProblem, choices: Sequence[tuple[Config, float]], d: Device) -> list[int]:
+    """The indices of (configuration, microseconds), the best first: each with its share of the preparation."""
+    added = share_of_call(p, Columns.of([config for config, _ in choices]), d) if p.calls and choices else ()
+    us = [us for _, us in choices] if not len(added) else [us + x for (_, us), x in zip(choices, added, strict=True)]
+    return sorted(range(len(us)), key=us.__getitem__)
 
 
 class Model:
@@ -305,9 +314,11 @@ class Model:
         us: Floats,
         scale: Scale | None = None,
         stage: tuple[float, int] | None = None,
+        added: Floats | None = None,
     ) -> tuple[Floats, Scale]:
         """Microseconds of rows that take ``us`` by the performance model, and ``Search.scale``, which may be known.
-        ``stage``: of the rows with trees, only so many have finite times: the best by this fraction of the trees."""
+        ``stage``: of the rows with trees, only so many have finite times: the best by this fraction of the trees, with
+        what is ``added`` to their times."""
         learnt = self._learnt(p, c)
         out = us.copy()
         if self._booster is None or self.facts is None or not len(learnt):
@@ -318,7 +329,10 @@ class Model:
             x = features(p, c if len(rows) == len(c) else c.take(rows), d, us[rows], self._names)
             if stage is not None and (trees := self._trees(stage[0])) and len(rows) > stage[1]:
                 out[rows] = np.inf
-                left = np.sort(fastest(self._predicted(x, trees) + base[rows], stage[1]))
+                first = self._predicted(x, trees) + base[rows]
+                if added is not None:
+                    first = np.log2(np.exp2(first) + added[rows])
+                left = np.sort(fastest(first, stage[1]))
                 rows, x = rows[left], x[left]
             out[rows] = np.exp2(combined(self._predicted(x, 0), self.network, x) + base[rows])
         return out, _scale_others(p, c, out, us, learnt, scale)
@@ -344,14 +358,14 @@ class Model:
         return trees if trees >= LEAST_TREES else 0
 
     def _best_classes(
-        self, p: KernelProblem, c: Candidates, d: Device, us: Floats, stages: list[tuple[float, int]]
+        self, p: KernelProblem, c: Candidates, d: Device, us: Floats, stages: list[tuple[float, int]], added: Floats
     ) -> Candidates:
         """The rows of ``c`` that remain after ``stages`` of (fraction of the trees, rows): few trees rank many rows,
         more trees rank fewer. The best row with trees is one of them. Each problem that the model reads in place of
-        ``p`` has so many. ``us``: by the performance model."""
+        ``p`` has so many. ``us``: by the performance model; ``added``: to all times, before they are compared."""
         learnt = self._learnt(p, c)
         if self._booster is None or self.facts is None or not len(learnt):
-            return c.take(np.sort(fastest(us, stages[-1][1])))
+            return c.take(np.sort(fastest(us + added, stages[-1][1])))
         left, scaled = np.arange(len(c)), us.copy()
         x, place = features(p, c.take(learnt), d, us[learnt], self._names), np.full(len(c), -1)
         place[learnt] = np.arange(len(learnt))
@@ -363,9 +377,9 @@ class Model:
                 rows = x if len(known) == len(x) else x[place[known]]
                 scaled[known] = np.exp2(self._predicted(rows, trees) + base[known])
                 _scale_others(p, c, scaled, us, learnt)
-                near = (some[fastest(scaled[some], count)] for some in _by_modelled(p, c, left))
+                near = (some[fastest((scaled + added)[some], count)] for some in _by_modelled(p, c, left))
                 left = np.sort(np.concatenate(list(near)))
-        return c.take(np.union1d(left, _best(scaled, learnt)))
+        return c.take(np.union1d(left, _best(scaled + added, learnt)))
 
     def search(
         self, problem: Problem, device: Device | None = None, k: int = 100, *, exhaustive: bool = False
@@ -380,7 +394,8 @@ class Model:
             return self._search(p, d, k, exhaustive)
         searched = [part._search(replace(p, forms=()), d, k, exhaustive)]
         searched += [self._search(form, d, k, exhaustive) for form in p.forms]
-        best = sorted((found for each in searched for found in each.best), key=lambda found: found[1])[:k]
+        every = [found for each in searched for found in each.best]
+        best = [every[i] for i in order_of_choices(p, every, d)[:k]]
         scale = {name: factor for each in searched for name, factor in each.scale.items()}
         total, scored = (sum(getattr(each, name) for each in searched) for name in ("total", "scored"))
         return Search(best, total, scored, min(each.factor for each in searched), scale)
@@ -389,19 +404,20 @@ class Model:
         """``search`` by this model alone."""
         every = exhaustive or not self.trained
         c = candidates(p, d, representatives=not every, searched=not every)
-        us = perf_model.predict(p, c, d)
+        us, added = perf_model.predict(p, c, d), share_of_call(p, c, d)
         total = scored = len(c)
         factor, stage = float("inf"), None
         if not every:
             more = 1 if k <= FEW else MORE
-            near, factor = _shortlists(p, c, us, more * LIMIT)
+            near, factor = _shortlists(p, c, us + added, more * LIMIT)
             total, scored = c.total, len(near)
-            c = members(self._best_classes(p, c.take(near), d, us[near], [(f, max(more * n, k)) for f, n in STAGES]))
-            us = perf_model.predict(p, c, d)
+            stages = [(f, max(more * n, k)) for f, n in STAGES]
+            c = members(self._best_classes(p, c.take(near), d, us[near], stages, added[near]))
+            us, added = perf_model.predict(p, c, d), share_of_call(p, c, d)
             scored += len(c)
             stage = MEMBERS[0], max(more * MEMBERS[1], k)
-        us, scale = self._score(p, c, d, us, stage=stage)
-        best = [(c.row(int(i)), float(us[i])) for i in fastest(us, k)]
+        us, scale = self._score(p, c, d, us, stage=stage, added=added)
+        best = [(c.row(int(i)), float(us[i])) for i in fastest(us + added, k)]
         return Search(best, total, scored, factor, scale)
 
     def rank(
