@@ -111,7 +111,7 @@ def statements(
 def contracted(roots: Sequence[Node], registers: Mapping[Node, str], floats: bool = True) -> list[Node]:
     """The expressions with fma for products that one sum or difference uses, and with mad for those of integers."""
     uses: Counter[Node] = Counter(roots)
-    order = _ordered(roots, registers)
+    order = ordered(roots, registers)
     for x in order:
         uses.update(x.arguments)
     made: dict[Node, Node] = {}
@@ -151,7 +151,7 @@ def _negated(x: Node) -> Node:
     return x.arguments[0] if x.op == "neg" else node("neg", x.type, x)
 
 
-def _ordered(roots: Iterable[Node], registers: Mapping[Node, str]) -> list[Node]:
+def ordered(roots: Iterable[Node], registers: Mapping[Node, str]) -> list[Node]:
     """Every expression that is not in a register, arguments before the expressions that use them."""
     done: dict[Node, None] = {}
     stack = [(x, False) for x in reversed(list(roots))]
@@ -188,7 +188,7 @@ class _Printer:
         self.values: dict[Node, str] = {}
         self.same: dict[Node, Node] = {}  #: casts without instructions, and their operands
         self.computed: list[Node] = []
-        for x in _ordered(roots, registers):
+        for x in ordered(roots, registers):
             if x.op == "variable":
                 raise InputError(f"variable {x.value} has no register; registers must have one for each variable")
             if x.op == "constant":
