@@ -84,12 +84,14 @@ class Dtype:
     @property
     def least(self) -> float:
         """The lowest finite value."""
-        return self.poison if self.integer else -self.largest
+        return float(np.iinfo(self.numpy.name).min) if self.integer else -self.largest
 
     @property
     def poison(self) -> float:
-        """The value of memory that kernels must not access: NaN, or the lowest integer."""
-        return float(np.iinfo(self.numpy.name).min) if self.integer else float("nan")
+        """The value of memory that kernels must not access: NaN, or the integer that is farthest from zero."""
+        if not self.integer:
+            return float("nan")
+        return self.least or self.largest
 
     @property
     def largest(self) -> float:
@@ -211,13 +213,22 @@ DTYPES = {
             dlpack=0,
         ),
         Dtype("s32", 32, np.dtype(np.int32), roundoff=0.0, tma="s32", cuda=10, aliases=("i32",), dlpack=0),
+        Dtype("u32", 32, np.dtype(np.uint32), roundoff=0.0, tma="u32", cuda=12, dlpack=1),
+        Dtype("s16", 16, np.dtype(np.int16), roundoff=0.0, tma="u16", cuda=20, aliases=("i16",), dlpack=0),
+        Dtype("u16", 16, np.dtype(np.uint16), roundoff=0.0, tma="u16", cuda=22, dlpack=1),
+        Dtype("u8", 8, np.dtype(np.uint8), roundoff=0.0, tma="u8", cuda=8, dlpack=1),
     )
 }
 
 _ALIASES = {alias: d.name for d in DTYPES.values() for alias in (d.numpy.name, *d.aliases)}
 _BY_NUMPY = {d.numpy: d for d in DTYPES.values()}
 #: the types that arrays may have, for messages
-ALLOWED = ", ".join(str(d.numpy) for d in DTYPES.values() if d.compute) + "; int32 only for results"
+ALLOWED = (
+    ", ".join(str(d.numpy) for d in DTYPES.values() if d.compute)
+    + "; int32 only for results and tasks, "
+    + ", ".join(str(d.numpy) for d in DTYPES.values() if not d.compute and d.name != "s32")
+    + " only for tasks"
+)
 
 
 def promotion_k(element: Dtype, compute: str) -> int:

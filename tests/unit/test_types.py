@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ptxgen.api.arrays import view
+from ptxgen.api.gemm import gemm
 from ptxgen.codegen.config.config import Config
 from ptxgen.errors import DtypeError, ShapeError
 from ptxgen.families.common.rules import first_violation
@@ -14,7 +15,7 @@ from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.gemm.reference import as_matrices
 from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES
 from ptxgen.problem.device import device
-from ptxgen.problem.dtypes import DTYPES, bits_of, dtype, from_numpy
+from ptxgen.problem.dtypes import DTYPES, bits_of, canonical, dtype, from_numpy
 from ptxgen.problem.reference import KINDS, compare, operands, reference
 from ptxgen.problem.registry import from_dict, parse
 
@@ -59,6 +60,19 @@ def test_numpy_names_and_literals():
     assert bits_of(0.0, dtype("s32")) == "0"
     assert bits_of(1.0, dtype("bf16")) == "0x3F80"
     assert view(np.zeros((2, 3), np.int8), "a").dtype is dtype("s8")
+
+
+@pytest.mark.parametrize("name", ["u32", "s16", "u16", "u8"])
+def test_types_of_tasks_alone(name):
+    x = np.ones((8, 8), dtype(name).numpy)
+    assert view(x, "a").dtype is dtype(name)
+    assert dtype(canonical(str(x.dtype))) is dtype(name)
+    with pytest.raises(DtypeError, match=f"a and b have dtype {x.dtype}; it must be one of float16"):
+        gemm(x, x)
+    with pytest.raises(DtypeError, match=f"out is {name}; with a and b of f32 it must be f32"):
+        gemm(np.ones((8, 8), np.float32), np.ones((8, 8), np.float32), out=x)
+    with pytest.raises(DtypeError, match=f"dtype is '{name}'; it must be one of f16"):
+        Gemm(8, 8, 8, "NN", name)
 
 
 @pytest.mark.parametrize("name", COMPUTE_MODES)
@@ -124,3 +138,4 @@ def test_poison_is_no_possible_result():
     for kind in DTYPES.values():
         cells = np.full(2, kind.poison, kind.numpy)
         assert np.array_equal(cells, cells, equal_nan=not kind.integer)
+        assert kind.poison != 0
