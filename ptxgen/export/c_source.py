@@ -14,7 +14,8 @@ from ptxgen.export.choice import Score
 from ptxgen.export.general import VARIABLES, General
 from ptxgen.export.library import ExportedKernel, ExportedProblem, Library, Module, key_of
 from ptxgen.export.operations import KIND, exported, in_c
-from ptxgen.export.symbol import Branch, Leaf, Node, Symbol
+from ptxgen.export.symbol import Branch, Leaf, Symbol
+from ptxgen.expr.node import Node
 from ptxgen.lowering.table import Table
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.export.general import General
-from ptxgen.export.symbol import Branch, Leaf, Node, constant
+from ptxgen.export.symbol import Branch, Leaf, number
+from ptxgen.expr.node import Node
 from ptxgen.tuning.model.model import Model
 from ptxgen.tuning.model.model_trees import forest_of
 
@@ -103,7 +104,7 @@ def _compared(leaf: Leaf, logarithm: NDArray[np.bool_]) -> list[Node]:
     """The features of a leaf; those that are logarithms elsewhere and constant here as the number of that logarithm."""
     out = list(leaf.numbers[:-1])
     for i in np.flatnonzero(logarithm & ~np.array(leaf.form)):
-        out[i] = constant(np.float32(least_of_log2(np.array([out[i].value], np.float32))[0]))
+        out[i] = number(np.float32(least_of_log2(np.array([out[i].value], np.float32))[0]))
     return out
 
 

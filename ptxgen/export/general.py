@@ -14,7 +14,8 @@ from ptxgen.codegen.config.config import Columns, Config
 from ptxgen.codegen.render import render, rendered
 from ptxgen.codegen.source import Launch, Source
 from ptxgen.export.operations import in_c
-from ptxgen.export.symbol import Branch, Leaf, Node, Symbol, explore, outcomes, value
+from ptxgen.export.symbol import Branch, Leaf, Symbol, explore, outcomes, value
+from ptxgen.expr.node import Node
 from ptxgen.families import registry
 from ptxgen.families.common import perf_model, rules
 from ptxgen.families.common.features import row

@@ -17,38 +17,19 @@ from typing import Any
 import numpy as np
 
 from ptxgen.errors import InputError
+from ptxgen.expr.node import Node, constant, node, select
+from ptxgen.expr.value_types import PRED
 
-#: kinds of numbers: 64-bit integers, floats of 64 and 32 bits, truth values
-INTEGER, DOUBLE, FLOAT, BOOL = "int64_t", "double", "float", "int"
-
-
-@dataclass(frozen=True, eq=False)
-class Node:
-    """An expression: an operation on others. Equal expressions are one object. ``kind``: of its value; ``value``: of
-    a constant, or the name of a variable."""
-
-    op: str
-    kind: str
-    arguments: tuple[Node, ...] = ()
-    value: Any = None
+#: types of numbers: 64-bit integers, floats of 64 and 32 bits, truth values
+INTEGER, DOUBLE, FLOAT, BOOL = "s64", "f64", "f32", PRED
 
 
-#: kind -> the conversion of a number
+#: type -> the conversion of a number
 _TO: dict[str, Callable[[Any], Any]] = {INTEGER: int, DOUBLE: float, FLOAT: np.float32, BOOL: bool}
 
-_nodes: dict[tuple[Any, ...], Node] = {}
 
-
-def node(op: str, kind: str, *arguments: Node, value: Any = None) -> Node:
-    """The node with these fields."""
-    key = (op, kind, arguments, type(value), repr(value))
-    if key not in _nodes:
-        _nodes[key] = Node(op, kind, arguments, value)
-    return _nodes[key]
-
-
-def kind_of(value: Any) -> str:
-    """The kind of a number of Python or NumPy."""
+def type_of_number(value: Any) -> str:
+    """The type of a number of Python or NumPy."""
     if isinstance(value, bool | np.bool_):
         return BOOL
     if isinstance(value, int | np.integer):
@@ -56,24 +37,18 @@ def kind_of(value: Any) -> str:
     return FLOAT if isinstance(value, np.float32) else DOUBLE
 
 
-def constant(value: Any) -> Node:
-    """The node of a number."""
-    kind = kind_of(value)
-    return node("constant", kind, value=float(value) if kind == FLOAT else _TO[kind](value))
+def number(value: Any) -> Node:
+    """The node of a number of Python or NumPy."""
+    return constant(value, type_of_number(value))
 
 
-def cast(x: Node, kind: str) -> Node:
-    """``x`` as a number of another kind."""
-    if x.kind == kind:
+def cast(x: Node, type: str) -> Node:
+    """``x`` as a number of another type."""
+    if x.type == type:
         return x
     if x.op == "constant":
-        return constant(_TO[kind](x.value))
-    return node("cast", kind, x)
-
-
-def select(condition: Node, yes: Node, no: Node) -> Node:
-    """``yes`` where ``condition`` holds, else ``no``."""
-    return yes if yes is no else node("select", yes.kind, condition, yes, no)
+        return number(_TO[type](x.value))
+    return node("cast", type, x)
 
 
 _COMPARED = {"<": operator.lt, "<=": operator.le, "==": operator.eq}
@@ -87,7 +62,7 @@ def _bounds(x: Node) -> tuple[float, float]:
         return 2, math.inf
     if x.op == "cast" or x.op == "bit_length":
         return _bounds(x.arguments[0]) if x.op == "cast" else (0, 64)
-    if x.op in ("+", "*", "max", "min", "|") and x.kind in (INTEGER, DOUBLE):
+    if x.op in ("+", "*", "max", "min", "|") and x.type in (INTEGER, DOUBLE):
         (a, b), (c, d) = (_bounds(y) for y in x.arguments)
         if x.op == "+":
             return a + c, b + d
@@ -215,20 +190,20 @@ def _plain(x: NumberOrSymbol) -> tuple[Any, Node]:
         return x.example, x.node
     if isinstance(x, np.ndarray):
         x = x.reshape(())[()]
-    return x, constant(x)
+    return x, number(x)
 
 
 def _combined(op: str, kind: str, arguments: tuple[Node, ...], example: Any) -> Node:
     """The node of an operation, without operations that have no effect."""
     if all(x.op == "constant" for x in arguments):
-        return constant(example)
+        return number(example)
     if len(arguments) == 2 and any(x.op == "constant" for x in arguments):
         x, y = arguments
         left, right = (x.value if x.op == "constant" else None), (y.value if y.op == "constant" else None)
         integral = kind in (INTEGER, BOOL)
         if kind == BOOL and op in ("&", "|"):
             known, other = (left, y) if left is not None else (right, x)
-            return other if known == (op == "&") else constant(op == "|")
+            return other if known == (op == "&") else number(op == "|")
         if integral and ((op == "*" and left == 1) or (op == "+" and left == 0)):
             return y
         if integral and ((op in ("*", "//") and right == 1) or (op in ("+", "-") and right == 0)):
@@ -259,7 +234,7 @@ def apply(op: str, *operands: NumberOrSymbol) -> Symbol:
             example = (_BINARY.get(op) or _UNARY[op])(*values)
         except ZeroDivisionError:  # of example values on a path that they do not take
             example = values[0]
-    kind = kind_of(example)
+    kind = type_of_number(example)
     return Symbol(_combined(op, kind, tuple(cast(x, kind) for x in nodes), example), example)
 
 
@@ -272,7 +247,7 @@ def _common(values: tuple[Any, ...]) -> str:
 def where(condition: Any, x: Any, y: Any) -> Symbol:
     """``np.where`` of one row."""
     (holds, test), (first, a), (second, b) = _plain(condition), _plain(x), _plain(y)
-    kind = BOOL if a.kind == b.kind == BOOL else _common((first, second))
+    kind = BOOL if a.type == b.type == BOOL else _common((first, second))
     a, b, example = cast(a, kind), cast(b, kind), _TO[kind](first if holds else second)
     return Symbol((a if holds else b) if test.op == "constant" else select(test, a, b), example)
 
@@ -298,7 +273,7 @@ class Symbol:
     # ---- decisions, and uses as a plain number, which require its example value
 
     def __bool__(self) -> bool:
-        return _current[-1].decide(self.node if self.node.kind == BOOL else (self != 0).node)
+        return _current[-1].decide(self.node if self.node.type == BOOL else (self != 0).node)
 
     def __index__(self) -> int:
         value = int(self.example)
@@ -432,14 +407,14 @@ def value(x: Node, variables: Mapping[str, int], known: dict[Node, Any] | None =
 
 def _value(x: Node, variables: Mapping[str, int], known: dict[Node, Any]) -> Any:
     if x.op == "constant":
-        return _TO[x.kind](x.value)
+        return _TO[x.type](x.value)
     if x.op == "variable":
         return variables[x.value]
     if x.op == "select":
         return value(x.arguments[1 if value(x.arguments[0], variables, known) else 2], variables, known)
     values = [value(y, variables, known) for y in x.arguments]
     if x.op == "cast":
-        return _TO[x.kind](values[0])
+        return _TO[x.type](values[0])
     if x.op == "not":
         return not values[0]
     if x.op in _COMPARED:
@@ -447,7 +422,7 @@ def _value(x: Node, variables: Mapping[str, int], known: dict[Node, Any]) -> Any
     if x.op in ("//", "%", "ceil_div") and not values[1]:
         return 0
     with np.errstate(all="ignore"):
-        return _TO[x.kind]((_BINARY.get(x.op) or _UNARY[x.op])(*values))
+        return _TO[x.type]((_BINARY.get(x.op) or _UNARY[x.op])(*values))
 
 
 # ---- all paths
