@@ -6,6 +6,7 @@ PtxgenError
 │   ├── DtypeError                an unknown or unsupported combination of types
 │   ├── OverlapError              the output shares memory with an input
 │   ├── ConfigError               a configuration breaks a row of the rule table
+│   ├── TaskError                 the text or the function of a task breaks a rule of the language
 │   └── DeviceError               an unknown device, or one without a required feature
 ├── RenderError                   a template failed; the message has its traceback
 ├── AssembleError                 ptxas or the driver rejected a kernel
@@ -60,6 +61,17 @@ class ConfigError(InputError):
     def __init__(self, message: str, rule: str = "") -> None:
         super().__init__(message)
         self.rule = rule
+
+
+class TaskError(InputError):
+    """The text or the function of a task breaks a rule of the language; the message has the place and what to write.
+
+    ``line``, ``column``: of the place, from 1; 0: the error has none.
+    """
+
+    def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.line, self.column = line, column
 
 
 class DeviceError(InputError):

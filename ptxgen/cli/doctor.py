@@ -26,6 +26,7 @@ Finding = dict[str, Any]
 #: distribution, extra that installs it ("": always required; None: optional, without an extra), purpose
 PACKAGES: tuple[tuple[str, str | None, str], ...] = (
     ("mako", "", "templates"),
+    ("lark", "", "the language of tasks"),
     ("numpy", "", "arrays, exhaustive search"),
     ("ml_dtypes", "", "bfloat16"),
     ("xgboost-cpu", "", "the model"),
