@@ -231,10 +231,15 @@ def launch_uncached(
     return result
 
 
-def check_operands(a: View, b: View) -> None:
-    """DtypeError, ShapeError, InputError: a and b cannot be multiplied."""
+def check_same_dtype(a: View, b: View) -> None:
+    """DtypeError: a and b have different types."""
     if a.dtype is not b.dtype:
         raise DtypeError(f"a is {a.dtype} and b is {b.dtype}; they must be the same")
+
+
+def check_operands(a: View, b: View) -> None:
+    """DtypeError, ShapeError, InputError: a and b cannot be multiplied."""
+    check_same_dtype(a, b)
     if a.dtype.name not in OUT_DTYPES:
         raise DtypeError(f"a and b have dtype {a.dtype.numpy}; it must be one of {ALLOWED}")
     if a.shape[-1] != b.shape[-2]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ptxgen.api import driver_state, recording
 from ptxgen.codegen.source import Step
@@ -12,12 +12,17 @@ from ptxgen.runtime.runner import Runner
 
 
 def make_launch(
-    bound: Runner, alpha: float = 1.0, beta: float = 0.0, names: tuple[str, ...] = ()
+    bound: Runner,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    names: tuple[str, ...] = (),
+    scalars: Mapping[str, float] | None = None,
 ) -> Callable[..., None]:
     """A function that launches on a tuple of addresses, on a stream. ``names``: the arrays at these addresses (default:
-    those of the problem, in its order). Its parameter ``own``: address of a caller's workspace."""
+    those of the problem, in its order); ``scalars``: as ``Runner.prepare`` takes them. Its parameter ``own``: address
+    of a caller's workspace."""
     names, needs = names or bound.problem.arrays, bound.launch.workspace > 0
-    steps = bound.prepare(alpha, beta, (*names, "W") if needs else names)
+    steps = bound.prepare(alpha, beta, (*names, "W") if needs else names, scalars)
     spec, kernel, on = bound.launch, bound.kernel, bound.driver
     workspaces = driver_state.state_of(on).workspaces
     streams = workspaces.streams

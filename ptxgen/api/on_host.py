@@ -14,10 +14,16 @@ SLOW_SECONDS = 5.0  #: estimate of a call on the emulated device above which a p
 _warned = False
 
 
-def compute_on_host(problem: Problem, arrays: Mapping[str, Any], alpha: float = 1.0, beta: float = 0.0) -> Any:
+def compute_on_host(
+    problem: Problem,
+    arrays: Mapping[str, Any],
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    scalars: Mapping[str, float] | None = None,
+) -> Any:
     """``Runner.compute`` for host arrays."""
     warn_if_slow(problem)
-    done = runners.runner_for(problem).compute(arrays, alpha, beta)
+    done = runners.runner_for(problem).compute(arrays, alpha, beta, scalars=scalars)
     recording.notify(problem, drivers.driver())
     return done
 

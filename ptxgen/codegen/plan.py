@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -14,6 +16,7 @@ from ptxgen.codegen.launches.launcher import GemmLauncher, Grid
 from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.parameter_table import parameter_table
 from ptxgen.codegen.parts.addressing import CAddressing
+from ptxgen.codegen.parts.algebra import Reducer
 from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.batch import Batch
 from ptxgen.codegen.parts.c_access import CAccess
@@ -21,9 +24,11 @@ from ptxgen.codegen.parts.fused_ops import FusedOps
 from ptxgen.codegen.parts.parameters import KernelParameters
 from ptxgen.codegen.parts.part import Part, Reduction
 from ptxgen.codegen.parts.pdl import Pdl
+from ptxgen.codegen.parts.result_values import ResultValues
 from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Launch
+from ptxgen.lowering.algebra import Scalar
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 from ptxgen.problem.device import DEVICES, Device
@@ -64,6 +69,7 @@ class Plan:
     mainloop: Part
     c: CAccess
     epilogue: Part
+    values: ResultValues
     c_kernels: CKernels
     packing: Packing
     parameters: KernelParameters
@@ -83,6 +89,7 @@ class Plan:
         self.pdl = Pdl(config)
         self.reduction = Reduction.of(config)
         self.arithmetic = Arithmetic.of(problem)
+        self.reducer = Reducer.of(problem, self.arithmetic, device.sm)
         self._compose()
 
     # ---- overridden by families
@@ -152,6 +159,16 @@ class Plan:
         return [f".maxntid {self.threads}, 1, 1", f".minnctapersm {self.config.min_ctas_per_sm}"]
 
     # ---- parts
+
+    @cached_property
+    def scalars(self) -> list[tuple[str, list[str]]]:
+        """The numbers that calls pass, in groups of one type: (type, names)."""
+        return _by_type(self.problem.scalars)
+
+    @cached_property
+    def scalars_after_sums(self) -> list[tuple[str, list[str]]]:
+        """Those of the sink that are applied after partial sums are added, in the same way."""
+        return _by_type(self.problem.sink.scalars_after_sums)
 
     def _c_access(self, addressing: CAddressing, vec: int, preinitialises: bool = False) -> CAccess:
         """Accesses to C of ``vec`` elements, or as many as have 16 bytes of sums."""
@@ -224,6 +241,10 @@ class Plan:
     def command(self) -> str:
         name = self.device.name if self.device.name in DEVICES else f"{self.device.name}.json"
         return f"python -m ptxgen emit {self.source_problem.command_options} --device {name} --config '{self.config}'"
+
+
+def _by_type(scalars: Iterable[Scalar]) -> list[tuple[str, list[str]]]:
+    return [(kind, [s.name for s in each]) for kind, each in groupby(scalars, attrgetter("type"))]
 
 
 def neutral(config: Config) -> Config:

@@ -56,3 +56,8 @@ def braces(names: list[str]) -> str:
 def width(n: int, kind: str) -> str:
     """The type suffix of an access of ``n`` elements: ``f32``, ``v2.f32``, ``v4.f32``."""
     return kind if n == 1 else f"v{n}.{kind}"
+
+
+def load_type(type: str) -> str:
+    """The type of a load of one element of this type, into a register of its class."""
+    return "b16" if type in ("f16", "bf16") else type

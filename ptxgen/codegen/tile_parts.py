@@ -16,10 +16,12 @@ from ptxgen.codegen.parts.addressing import CAddressing, OperandAddressing
 from ptxgen.codegen.parts.batch import Batch
 from ptxgen.codegen.parts.epilogue import TileEpilogue
 from ptxgen.codegen.parts.fused_ops import FusedOps
+from ptxgen.codegen.parts.result_values import ResultValues
 from ptxgen.codegen.parts.scheduler import GridScheduler
 from ptxgen.codegen.plan import Plan
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import STRIDED
+from ptxgen.lowering.sink import ValueSink
 
 
 def compose_scheduler(plan: Plan) -> GridScheduler:
@@ -48,6 +50,8 @@ def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int
     c, via_smem = plan.config, bool(geometry.c_via_smem)
     vec = c.vec_c if via_smem else min(c.vec_c, contiguous)
     plan.c = plan._c_access(CAddressing(plan.problem.operand("C").access.mode != STRIDED), vec, grouped(plan.problem))
+    if isinstance(plan.problem.sink, ValueSink):
+        plan.values = ResultValues(plan.problem, plan.device.sm, plan.c.vec)
     plan.epilogue = TileEpilogue(
         c,
         plan.arithmetic,

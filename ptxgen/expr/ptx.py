@@ -94,7 +94,7 @@ def statements(
     ``registers``: of variables, and of other expressions whose values the kernel holds. ``results``: the register that
     gets the value of each root, None: any; a result may be the register of a variable, which is read before it is
     written. ``guard``: precedes the instructions that write results, as ``@%p``, and no others. ``contract``: a product
-    of floats that one sum or difference uses becomes fma.rn, with one rounding instead of two.
+    of floats that only sums and differences use becomes fma.rn in each, with one rounding instead of two.
     DtypeError: the target has no instruction for an operator. InputError: a variable has no register.
     """
     results = [None] * len(roots) if results is None else list(results)
@@ -109,15 +109,19 @@ def statements(
 
 
 def contracted(roots: Sequence[Node], registers: Mapping[Node, str], floats: bool = True) -> list[Node]:
-    """The expressions with fma for products that one sum or difference uses, and with mad for those of integers."""
+    """The expressions with fma for products that only sums and differences use, and with mad for those of integers that
+    one sum uses."""
     uses: Counter[Node] = Counter(roots)
+    added: Counter[Node] = Counter()  #: uses by sums and differences
     order = ordered(roots, registers)
     for x in order:
         uses.update(x.arguments)
+        if x.op in ("+", "-"):
+            added.update(x.arguments)
     made: dict[Node, Node] = {}
 
     def product(x: Node) -> bool:
-        if x.op != "*" or x in registers or uses[x] != 1:
+        if x.op != "*" or x in registers or uses[x] != (added[x] if type_of(x.type).floating else 1):
             return False
         return floats if type_of(x.type).floating else x.type != PRED
 

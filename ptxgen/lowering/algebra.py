@@ -1,27 +1,99 @@
-"""The algebra of a product: what combines two elements, and what reduces the combined ones."""
+"""The algebra of a product: what combines two elements, and what reduces the combined ones over K."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ptxgen.expr.node import Node, constant, variables
+from ptxgen.expr.operators import OPERATORS
+from ptxgen.expr.simplify import is_absorbed_at_zero, is_identity_at_zero
+from ptxgen.expr.value_types import type_of
+
+ACCUMULATOR = "accum"  #: the variable of the reduction in expressions
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number that calls pass: a kernel parameter. ``type``: of expressions."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Vector:
+    """An array along one axis that expressions read. ``name``: of the kernel parameter; ``axis``: i, j or k;
+    ``element``: the variable of its element."""
+
+    name: str
+    axis: str
+    element: Node
+
 
 @dataclass(frozen=True)
 class Algebra:
-    """``combine``, ``reduce``: the operations, as PTX names them without types; ``identity``: of ``reduce``;
+    """``reduce``: an operator of ``expr.operators`` that joins partial results; ``identity``: of ``reduce``;
     ``pads_with_zero``: True if zeros that pad operands do not change results; ``atomic``: True if red.global can
-    reduce."""
+    reduce; ``vectors``, ``scalars``: what steps read besides the operands."""
 
     name: str
-    combine: str
     reduce: str
     identity: float
     pads_with_zero: bool
     atomic: bool
+
+    vectors: tuple[Vector, ...] = ()
+    scalars: tuple[Scalar, ...] = ()
 
     @property
     def needs(self) -> frozenset[str]:
         """What a family must provide: instructions that compute it."""
         return frozenset((self.name,))
 
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """The names of the arrays that it reads besides the operands, in the order of the kernel parameters."""
+        return tuple(v.name for v in self.vectors)
 
-PLUS_TIMES = Algebra("plus_times", "mul", "add", 0.0, pads_with_zero=True, atomic=True)
+
+@dataclass(frozen=True, kw_only=True)
+class InnerExpression(Algebra):
+    """The reduction over k of an expression. ``step``: its value at one k; ``a``, ``b``: the parts of it that operands
+    A and B hold in registers, in the type of the reduction."""
+
+    step: Node
+    a: Node
+    b: Node
+
+    @property
+    def type(self) -> str:
+        """The type of the reduction."""
+        return self.step.type
+
+    @property
+    def identity_node(self) -> Node:
+        return constant(self.identity, self.type)
+
+
+PLUS_TIMES = Algebra("plus_times", "+", 0.0, pads_with_zero=True, atomic=True)
+
+
+def inner_expression(
+    step: Node, reduce: str, a: Node, b: Node, vectors: tuple[Vector, ...] = (), scalars: tuple[Scalar, ...] = ()
+) -> InnerExpression:
+    """The algebra of ``reduce`` over ``step``, with what follows from them."""
+    operator = OPERATORS[reduce]
+    assert operator.identity is not None
+    zeroed = set(variables(a, b, *(v.element for v in vectors if v.axis == "k")))
+    return InnerExpression(
+        name="inner_expression",
+        reduce=reduce,
+        identity=operator.identity(type_of(step.type)),
+        pads_with_zero=is_identity_at_zero(step, reduce, zeroed) or is_absorbed_at_zero(step, reduce, zeroed),
+        atomic=False,
+        step=step,
+        a=a,
+        b=b,
+        vectors=vectors,
+        scalars=scalars,
+    )

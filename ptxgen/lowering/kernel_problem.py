@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ptxgen.lowering.algebra import PLUS_TIMES, Algebra
+from ptxgen.lowering.algebra import PLUS_TIMES, Algebra, Scalar
 from ptxgen.problem.base import SUMS
 from ptxgen.problem.dtypes import Dtype, dtype
 
@@ -268,7 +268,12 @@ class KernelProblem:
     def other_arrays(self) -> tuple[str, ...]:
         """The names of the arrays that are no operand or output."""
         others = (name for x in (*self.operands, *self.outputs) for name in x.access.arrays)
-        return (*dict.fromkeys((*self.sink.arrays, *others)),)
+        return (*dict.fromkeys((*self.sink.arrays, *self.algebra.arrays, *others)),)
+
+    @cached_property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """The numbers that calls pass, each a kernel parameter."""
+        return (*dict.fromkeys((*self.sink.scalars, *self.algebra.scalars)),)
 
     @property
     def bindings(self) -> dict[str, str]:

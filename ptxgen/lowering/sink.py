@@ -1,18 +1,33 @@
-"""Where the results of a kernel go: a tile is stored to C, with an epilogue."""
+"""Where the results of a kernel go: a tile is stored to C, with an epilogue, or as the value of an expression."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from ptxgen.expr.node import Node, node
+from ptxgen.lowering.algebra import Scalar, Vector
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, EPILOGUE_OPERANDS
 from ptxgen.problem.dtypes import Dtype, dtype
 
 
 class Sink(Protocol):
-    """Where the results of a kernel go. ``needs``: what a family must provide."""
+    """Where the results of a kernel go. ``needs``: what a family must provide; ``template``: the slot that stores the
+    results of complete sums; ``scalars``: the numbers that it takes from calls."""
 
     needs: ClassVar[frozenset[str]]
+    template: ClassVar[str]
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]: ...
+
+    @property
+    def scalars_after_sums(self) -> tuple[Scalar, ...]:
+        """Those that are applied after partial sums are added."""
+
+    @property
+    def linear(self) -> bool:
+        """True if partial sums may be added to C one after the other."""
 
     @property
     def arithmetic(self) -> str:
@@ -21,6 +36,16 @@ class Sink(Protocol):
     @property
     def arrays(self) -> tuple[str, ...]:
         """The names of the arrays that it reads, in the order of the kernel parameters."""
+
+
+@dataclass(frozen=True)
+class Elements:
+    """An array with the shape of C that an expression reads. ``name``: of the kernel parameter, ``ld``: its leading
+    dimension, the parameter ``ld_`` and the name; ``element``: the variable of its element."""
+
+    name: str
+    element: Node
+    ld: int
 
 
 @dataclass(frozen=True)
@@ -39,6 +64,20 @@ class StoreTile:
     batched_bias: bool = False
 
     needs: ClassVar[frozenset[str]] = frozenset(("store_tile",))
+    template: ClassVar[str] = "epilogue/store.mako"
+    elements: ClassVar[tuple[Elements, ...]] = ()
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]:
+        return Scalar("alpha", self.arithmetic), *self.scalars_after_sums
+
+    @property
+    def scalars_after_sums(self) -> tuple[Scalar, ...]:
+        return (Scalar("beta", self.arithmetic),)
+
+    @property
+    def linear(self) -> bool:
+        return not self.epilogue
 
     @property
     def ops(self) -> tuple[str, ...]:
@@ -59,3 +98,62 @@ class StoreTile:
         """The type of an epilogue operand: f32 for scales and for the bias of an 8-bit C, else the type of C."""
         wide = name.startswith("scale") or (name == "bias" and dtype(self.out).bytes == 1)
         return dtype("f32" if wide else self.out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueSink:
+    """Takes values of each result, which are expressions of the reduction, the variable ``accum``.
+
+    ``out``: the type of C; ``arithmetic``: that of the reduction; ``elements``, ``vectors``, ``scalars``: the arrays
+    and numbers that the values read.
+    """
+
+    out: str
+    arithmetic: str
+    elements: tuple[Elements, ...] = ()
+    vectors: tuple[Vector, ...] = ()
+    scalars: tuple[Scalar, ...] = ()
+
+    linear: ClassVar[bool] = False
+    ops: ClassVar[tuple[str, ...]] = ()
+    epilogue: ClassVar[str] = ""
+    elementwise: ClassVar[tuple[str, ...]] = ()
+    scalar_bias: ClassVar[bool] = False
+    batched_bias: ClassVar[bool] = False
+
+    @property
+    def roots(self) -> tuple[Node, ...]:
+        """The expressions of the values."""
+        raise NotImplementedError
+
+    @property
+    def scalars_after_sums(self) -> tuple[Scalar, ...]:
+        return self.scalars
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """The names of the arrays that the values read, in the order of the kernel parameters."""
+        return (*(x.name for x in self.elements), *(v.name for v in self.vectors))
+
+    def array_dtype(self, name: str) -> Dtype:
+        elements = {x.name: x.element for x in self.elements} | {v.name: v.element for v in self.vectors}
+        return dtype(elements[name].type)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreValue(ValueSink):
+    """C = value."""
+
+    value: Node
+
+    needs: ClassVar[frozenset[str]] = frozenset(("store_value",))
+    template: ClassVar[str] = "epilogue/store_value.mako"
+
+    @property
+    def roots(self) -> tuple[Node, ...]:
+        """The value in the type of a register: the store converts it to 16-bit floats."""
+        kind = dtype(self.out)
+        if kind.bytes != 2 or kind.integer:
+            return (self.value,)
+        inner = self.value.arguments[0] if self.value.op == "cast" else self.value
+        return (inner if inner.type == "f32" else node("cast", "f32", self.value),)

@@ -4,6 +4,7 @@ from ptxgen.operations.conv.operation import CONV
 from ptxgen.operations.gemm.operation import GEMM
 from ptxgen.operations.grouped.operation import GROUPED
 from ptxgen.operations.spmm.operation import SPMM
+from ptxgen.operations.task.operation import TASK
 from ptxgen.problem.operation import OPERATIONS
 
-OPERATIONS.update({operation.name: operation for operation in (GEMM, CONV, GROUPED, SPMM)})
+OPERATIONS.update({operation.name: operation for operation in (GEMM, CONV, GROUPED, SPMM, TASK)})

@@ -146,6 +146,11 @@ class ProblemBase:
         return " ".join([*words, *(f"--{name.replace('_', '-')} {getattr(self, name)}" for name in changed)])
 
     @property
+    def typical_scalars(self) -> dict[str, float]:
+        """The numbers besides alpha and beta that a call passes, with values on which kernels are timed."""
+        return {}
+
+    @property
     def measurable(self) -> bool:
         """True if operands of the problem can be made, on which kernels are timed."""
         return True

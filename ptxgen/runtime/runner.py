@@ -88,9 +88,16 @@ class Runner:
                 return cls(driver, plan, driver.load(source), problem, workspace)
         return cls(driver, plan, driver.load(render(plan)), problem, workspace)
 
-    def prepare(self, alpha: float = 1.0, beta: float = 0.0, names: Sequence[str] | None = None) -> list[PackedStep]:
+    def prepare(
+        self,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        names: Sequence[str] | None = None,
+        scalars: Mapping[str, float] | None = None,
+    ) -> list[PackedStep]:
         """The steps of the launch, packed except for addresses in the order of ``names`` (default: the arrays of the
-        problem, then the workspace, W).
+        problem, then the workspace, W). ``scalars``: the numbers besides alpha and beta that the
+        problem takes; it has typical ones for those without a value.
 
         InputError: alpha or beta does not fit the accumulator type; integer sums take integers. LaunchError: the
         preparations have not run.
@@ -106,6 +113,7 @@ class Runner:
         numbers: dict[str, float] = (
             {"alpha": int(alpha), "beta": int(beta)} if integer else {"alpha": alpha, "beta": beta}
         )
+        numbers |= {**self.problem.typical_scalars, **(scalars or {})}
         names = (*self.problem.arrays, "W") if names is None else names
         for each in self.prepared:
             numbers |= {name: x.address for name, x in each.arrays.items()}
@@ -120,14 +128,21 @@ class Runner:
         made = operands.make(self.plan.preparations, self._lowered.like(self.plan.problem))
         return Runner(self.driver, self.plan, self.kernel, self.problem, self.workspace, made)
 
-    def bind(self, addresses: Mapping[str, int], alpha: float = 1.0, beta: float = 0.0) -> Callable[[], None]:
+    def bind(
+        self,
+        addresses: Mapping[str, int],
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        scalars: Mapping[str, float] | None = None,
+    ) -> Callable[[], None]:
         """A function that launches every step on these addresses of the problem's arrays. It is not reentrant. If the
         plan has preparations, they have run on them before."""
-        return self.on(addresses)._bind(addresses, alpha, beta)
+        runner = self.on(addresses)
+        return runner._bind(addresses, runner.prepare(alpha, beta, scalars=scalars))
 
-    def _bind(self, addresses: Mapping[str, int], alpha: float, beta: float) -> Callable[[], None]:
+    def _bind(self, addresses: Mapping[str, int], prepared: list[PackedStep]) -> Callable[[], None]:
         """``bind`` of a runner whose preparations have run."""
-        prepared, driver, kernel, launch = self.prepare(alpha, beta), self.driver, self.kernel, self.launch
+        driver, kernel, launch = self.driver, self.kernel, self.launch
         bound = [addresses[name] for name in self.problem.arrays]
         current: Allocation | None = None
         steps: list[tuple[Step, bytes]] = []
@@ -159,12 +174,13 @@ class Runner:
         alpha: float = 1.0,
         beta: float = 0.0,
         addresses: Mapping[str, int] | None = None,
+        scalars: Mapping[str, float] | None = None,
     ) -> dict[str, Array]:
         """Computes on host arrays as stored (contiguous, or with the leading dimensions of the problem) and returns the
         outputs, new arrays like those in ``arrays``. ``addresses``: of the arrays that are on the device already."""
         with Buffers(self.driver, arrays) as buffers:
             at = {**buffers.addresses, **(addresses or {})}
-            self.bind(at, alpha, beta)()
+            self.bind(at, alpha, beta, scalars)()
             self.driver.synchronize()
             outputs = {name: np.empty_like(arrays[name]) for name in self.problem.outputs}
             for name, out in outputs.items():

@@ -1,8 +1,7 @@
 ## Auxiliary kernels over C: scale C by beta before red.global, or reduce the partial sums of the workspace. Each thread
-## computes vectors of a row.
-<%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
+## computes vectors of a row. The sink stores them: it declares and loads its scalars, and completes each vector.
+<%namespace name="sink" file="/${context['plan'].problem.sink.template}"/>
 <%namespace name="batch" file="/sched/batch.mako"/>
-<%namespace name="fused_ops" file="/${context['plan'].fused_ops.template}"/>
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%namespace name="c_addr" file="/${context['plan'].c.addressing.template}"/>
 <%def name="entries()">
@@ -24,22 +23,23 @@ ${entry(name)}\
     .reg .b64 %C, %workspace, %c_addr, %partial_ptr, %slice_bytes, %tmp64, %tmp64b;
     .reg .b32 %M, %N, %ldc, %shift, %thread, %c_row, %c_col, %block_rows, %row_step, %tmp0, %slices, %slice;
     .reg .pred %in_bounds, %has_beta, %p;
-    .reg .${plan.arithmetic.type} %beta;
+${sink.declare_scalars()}\
     ${plan.epilogue.vector.declaration}
     ${plan.c.addend.declaration}
     ${plan.c.declaration}
+% for line in plan.reducer.temporaries:
+    ${line}
+% endfor
     ld.param.u64 %C, [C];  ld.param.u64 %workspace, [W];
     cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %workspace, %workspace;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %ldc, [ldc];  ld.param.u32 %shift, [shift];
-    ld.param.${plan.arithmetic.type} %beta, [beta];
+${sink.load_scalars()}\
 ${batch.registers()}\
 % if plan.batch.active:
     mov.u32 %item, %ctaid.z;
 ${batch.c_address()}\
 % endif
-% if plan.reduction.stores_partials:
-${fused_ops.setup()}\
-% endif
+${sink.setup_slices()}\
 ${pdl.trigger_and_wait()}\
     mov.u32 %thread, %tid.x;
     // 2^shift threads along a row; each block loops over rows
@@ -61,11 +61,11 @@ ${pdl.trigger_and_wait()}\
     mul.lo.u32 %row_step, %row_step, %block_rows;
     setp.lt.and.u32 %in_bounds, %c_row, %M, %in_bounds;
     @!%in_bounds bra DONE;
-    ${plan.arithmetic.setp_ne} %has_beta, %beta, ${plan.arithmetic.zero};
+${sink.begin_slices()}\
 ROW_LOOP:
 ${c_addr.element("%c_addr", "%c_row", "%c_col", plan.batch.c_base, "%ldc", plan.c.bytes)}\
 % for q in range(plan.c.vec):
-    mov.${plan.arithmetic.type} ${plan.epilogue.vector[q]}, ${plan.arithmetic.zero};
+    mov.${plan.arithmetic.type} ${plan.epilogue.vector[q]}, ${plan.reducer.identity};
 % endfor
 % if plan.reduction.stores_partials:
     mul.wide.u32 %tmp64, %c_row, %N;
@@ -85,24 +85,16 @@ ${c_addr.column("%c_col")}\
 ADD_SLICE:
     ld.global.${plan.c.sums_type} ${plan.c.addend.vector(0, n=plan.c.vec)}, [%partial_ptr];
 % for q in range(plan.c.vec):
-    ${plan.arithmetic.add} ${plan.epilogue.vector[q]}, ${plan.epilogue.vector[q]}, ${plan.c.addend[q]};
+% for line in plan.reducer.join(plan.epilogue.vector[q], plan.c.addend[q]):
+    ${line}
+% endfor
 % endfor
     add.u64 %partial_ptr, %partial_ptr, %slice_bytes;
     add.u32 %slice, %slice, 1;
     setp.lt.u32 %p, %slice, %slices;
     @%p bra ADD_SLICE;
 % endif
-% if plan.reduction.stores_partials:
-${fused_ops.scale_product([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%c_addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
-% endif
-${c_elements.load("%c_addr", 0, "@%has_beta ")}\
-% for q in range(plan.c.vec):
-    @%has_beta ${plan.arithmetic.fma} ${plan.epilogue.vector[q]}, ${plan.c.values[q]}, %beta, ${plan.epilogue.vector[q]};
-% endfor
-% if plan.reduction.stores_partials:
-${fused_ops.finish([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%c_addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
-% endif
-${c_elements.store([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%c_addr", 0, "")}\
+${sink.store_slices()}\
     add.u32 %c_row, %c_row, %row_step;
     setp.lt.u32 %p, %c_row, %M;
     @%p bra ROW_LOOP;

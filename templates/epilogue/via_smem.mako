@@ -44,7 +44,9 @@ ${c_addr.element("%c_addr", "%c_row", "%c_col", "%out", "%ld_out", plan.epilogue
     ${plan.epilogue.gather_guard}ld.shared.${plan.c.sums_type} ${into.vector(0, n=plan.c.vec)}, [%tmp0+${g * plan.config.ml * plan.epilogue.row_pitch * plan.arithmetic.bytes}];
 % if g:
 % for q in range(plan.c.vec):
-    ${plan.epilogue.gather_guard}${plan.arithmetic.add} ${plan.epilogue.vector[q]}, ${plan.epilogue.vector[q]}, ${plan.c.addend[q]};
+% for line in plan.reducer.join(plan.epilogue.vector[q], plan.c.addend[q], plan.epilogue.gather_guard):
+    ${line}
+% endfor
 % endfor
 % endif
 % endfor

@@ -22,7 +22,9 @@
     .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %k_slice, %thread, %smem, %m0, %n0, %k0, %slice, %k_len, %k_iters, %k_rem;
     .reg .b32 %k_iter, %write_stage, %smem_end, %read_slot, %stage_step, %row, %col, %smem_c, %tmp0, %tmp1, %tmp2;
     .reg .pred %issue, %prefetch, %has_next, %has_load, %wrap, %skip, %p;
-    .reg .${plan.arithmetic.type} %alpha, %beta;
+% for kind, names in plan.scalars:
+    .reg .${kind} ${", ".join(f"%{name}" for name in names)};
+% endfor
 
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %workspace, [W];
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %workspace, %workspace;
@@ -89,9 +91,20 @@ ${k_loop(plan.mainloop.WHOLE)}\
 ${math.read(x, 0, 0, part)}\
 % endif
 % endfor
+% if plan.mainloop.peels_remainder:
+${ptx.banner("first iteration: the remainder of K")}\
+    setp.eq.u32 %p, %k_rem, ${plan.config.u};
+    @%p bra.uni ${part.label};
+${iteration(part.of_remainder)}\
+    @!%has_next bra.uni EPILOGUE;
+% endif
 ${ptx.banner(f"K loop: {plan.config.u} of K per iteration, {plan.mainloop.steps} steps per warp")}\
     .pragma "nounroll";
 ${part.label}:
+${iteration(part)}\
+    @%has_next bra.uni ${part.label};
+</%def>\
+<%def name="iteration(part)">
 ${begin_iteration()}\
 % for k in range(plan.mainloop.steps):
     // step ${k} of ${plan.mainloop.steps}
@@ -117,7 +130,6 @@ ${load_stage(operands)}\
 ${math.multiply(k, part)}\
 % endfor
 ${next_write_stage()}\
-    @%has_next bra.uni ${part.label};
 </%def>\
 <%def name="copies()">
 ${begin_iteration()}\

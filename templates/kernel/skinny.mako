@@ -16,14 +16,18 @@
     .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %k_slice, %thread, %smem, %m0, %n0, %k0, %slice, %k_len;
     .reg .b32 %k_pos, %k_iters, %k_iter, %k_rem, %row, %col, %smem_c, %tmp0, %tmp1, %tmp2;
     .reg .pred %is_k_lane0, %in_k, %p;
-    .reg .${plan.arithmetic.type} %alpha, %beta;
+% for kind, names in plan.scalars:
+    .reg .${kind} ${", ".join(f"%{name}" for name in names)};
+% endfor
 ${batch.registers()}\
 
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %workspace, [W];
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %workspace, %workspace;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %k_slice, [k_slice];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
-    ld.param.${plan.arithmetic.type} %alpha, [alpha];  ld.param.${plan.arithmetic.type} %beta, [beta];
+% for kind, names in plan.scalars:
+    ${"  ".join(f"ld.param.{kind} %{name}, [{name}];" for name in names)}
+% endfor
 ${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;

@@ -2,7 +2,9 @@
 <%def name="parameters()">
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %k_slice, [k_slice];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
-    ld.param.${plan.arithmetic.type} %alpha, [alpha];  ld.param.${plan.arithmetic.type} %beta, [beta];
+% for kind, names in plan.scalars:
+    ${"  ".join(f"ld.param.{kind} %{name}, [{name}];" for name in names)}
+% endfor
 </%def>
 
 ## Before and after the work of a block on a tile.

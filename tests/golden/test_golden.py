@@ -78,6 +78,12 @@ GOLDEN = {
         "ms=2 ns=4 ml=16 nl=128 lanes_m=1 u=4 stages=0 cp_async_a=0 cp_async_b=0 fragment_prefetch=0 vec_a=2 vec_b=4"
         " vec_c=4 store_policy=streaming",
     ),
+    "simt_step": (
+        "h200",
+        "task 64,64,61 NN f32 text=A:f32[i,k];B:f32[k,j];input0:f32[k];input1:f32[i];input2:f32[i,j];scalar0:f32;accum:f32;"
+        "where(i,j){reduce(k){accum=max(accum,(A[i,k]+B[k,j])*input0[k]-input1[i]);}C[i,j]=accum*scalar0+input2[i,j];}",
+        "ms=4 ns=4 ml=32 nl=32 u=8 kl=2 kg=2 splitk=workspace vec_b=4 vec_c=4",
+    ),
     "simt_sm75": ("t4", "gemm 128,128,64 NN f32", "cp_async_a=0 cp_async_b=0 vec_a=4 vec_b=4 vec_c=4 stages=2"),
     "simt_grouped": (
         "h200",

@@ -9,7 +9,15 @@ from ptxgen.codegen.launches.launched import Launched
 from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.batch import Batch
 from ptxgen.codegen.parts.c_access import CAccess
-from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given, on_one_line, other_addresses
+from ptxgen.codegen.parts.parameters import (
+    ParameterList,
+    Parameters,
+    given,
+    leading_dimensions,
+    on_one_line,
+    other_addresses,
+    scalar_parameters,
+)
 from ptxgen.codegen.parts.part import Allocator, Part, Reduction
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import log2
@@ -72,7 +80,8 @@ class CKernels(Part):
         return [
             given("u64", "C", "W"),
             *on_one_line([*shared, sizes, shift]),
-            given(self.arithmetic.type, "beta"),
+            *scalar_parameters(self.c.problem.sink.scalars_after_sums),
+            *leading_dimensions(self.c.problem),
             *([slices] if self.reduction.stores_partials else []),
         ]
 

@@ -9,7 +9,13 @@ from ptxgen.codegen.parts.addressing import OperandAddressing
 from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.batch import Batch
 from ptxgen.codegen.parts.c_access import CAccess
-from ptxgen.codegen.parts.parameters import KernelParameters, Parameters, addresses, given
+from ptxgen.codegen.parts.parameters import (
+    KernelParameters,
+    Parameters,
+    addresses,
+    leading_dimensions,
+    scalar_parameters,
+)
 from ptxgen.codegen.parts.scheduler import GridScheduler
 
 
@@ -33,6 +39,7 @@ class MatrixParameters(KernelParameters):
             Parameters("u32", ("M", "N", "K"), lambda x: (x.p.m, x.p.n, x.p.k)),
             Parameters("u32", ("lda", "ldb", "ldc"), lambda x: (x.p.operand(name).access.ld for name in "ABC")),
             Parameters("u32", ("k_slice",), lambda x: (self.scheduler.k_slices(x.p)[1],), same_line=True),
-            given(self.arithmetic.type, "alpha", "beta"),
+            *scalar_parameters(self.c.problem.scalars),
+            *leading_dimensions(self.c.problem),
             *self.packing.product_parameters,
         ]

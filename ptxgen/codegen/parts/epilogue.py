@@ -35,8 +35,8 @@ class Epilogue(Part):
 
     @property
     def store_op(self) -> str:
-        """The slot that stores one vector of sums."""
-        return self.reduction.store_op
+        """The slot that stores one vector of sums: those of a slice, or complete ones by the sink."""
+        return self.reduction.store_op or self.c.problem.sink.template
 
     @property
     def out_addr(self) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.source import Argument
+from ptxgen.lowering.algebra import Scalar
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.table import Table
 
@@ -51,6 +54,19 @@ class TensorMaps(Parameters):
 def given(ptx_type: str, *names: str) -> Parameters:
     """Parameters whose values the caller of a launch supplies by their names: arrays, the workspace, alpha, beta."""
     return Parameters(ptx_type, names, lambda _: names)
+
+
+def scalar_parameters(scalars: Iterable[Scalar]) -> list[Parameters]:
+    """The numbers that calls pass."""
+    return [given(kind, *(s.name for s in each)) for kind, each in groupby(scalars, attrgetter("type"))]
+
+
+def leading_dimensions(p: KernelProblem) -> list[Parameters]:
+    """Those of the arrays with the shape of C that the sink reads."""
+    if not p.sink.elements:
+        return []
+    names = tuple(f"ld_{x.name}" for x in p.sink.elements)
+    return [Parameters("u32", names, lambda x: (each.ld for each in x.p.sink.elements))]
 
 
 def operand_names(p: KernelProblem) -> tuple[str, ...]:

@@ -52,10 +52,11 @@ class Reduction(StrEnum):
 
     @property
     def store_op(self) -> str:
-        """The slot that stores one vector of sums: to C, by red to C, or to the workspace."""
+        """The slot that stores one vector of sums of a slice, by red to C or to the workspace; empty: the sink stores
+        complete sums."""
         if self in (Reduction.MEMSET_RED, Reduction.FLAG_RED):
             return "epilogue/red.mako"
-        return "epilogue/partial.mako" if self.stores_partials else "epilogue/store.mako"
+        return "epilogue/partial.mako" if self.stores_partials else ""
 
 
 _REDUCTIONS = {

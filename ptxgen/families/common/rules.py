@@ -36,7 +36,7 @@ COMPACTION = 12  #: once so many rows are illegal per legal one, later rules see
 def reducible(p: KernelProblem) -> bool:
     """Whether blocks may add slices of K to C in any order: sums of integers do not depend on it. Epilogue operations
     apply to the whole sum only."""
-    return p.output.bytes >= 4 and (p.output.integer or (not p.deterministic and not p.sink.epilogue))
+    return p.algebra.atomic and p.sink.linear and p.output.bytes >= 4 and (p.output.integer or not p.deterministic)
 
 
 def _every_axis(c: Any, holds: Callable[[Axis, Any], Any]) -> Any:

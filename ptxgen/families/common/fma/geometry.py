@@ -11,6 +11,7 @@ from ptxgen.codegen.config.config import BOUNDS_NONE, BOUNDS_PREDICATE
 from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry, accumulator_bytes, stores_via_smem
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import SECTOR, WARP, BoolOrColumn, IntOrColumn, ceil_div, where
+from ptxgen.lowering.algebra import PLUS_TIMES
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.implicit_gemm import TABLE, WINDOW
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
@@ -235,7 +236,8 @@ def geometry(p: KernelProblem, c: Any) -> FmaGeometry:
 def plain_sums(p: KernelProblem) -> bool:
     """Whether it is a product, or a batch, of plain matrices with sums in f32 or f64."""
     return (
-        not grouped(p)
+        p.algebra == PLUS_TIMES
+        and not grouped(p)
         and p.operand("A").access.mode == p.operand("B").access.mode == p.operand("C").access.mode == STRIDED
         and p.accumulator.bytes >= 4
     )

@@ -40,9 +40,9 @@ class OperandLayout:
     """How A or B reaches the registers of a thread.
 
     ``g`` is the operand's part of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth``
-    U, ``ahead`` whether fragments are read one k ahead, ``steps`` k steps of one thread group, ``packed`` whether
-    fragments are pairs of f16, ``base`` the operand's offset in a stage, ``addressing`` how it is addressed in global
-    memory, ``ld`` its leading dimension.
+    U, ``ahead`` whether fragments are read one k ahead, ``steps`` k steps of one thread group, ``sums`` the type of
+    sums: fragments have it, or are pairs of f16, ``base`` the operand's offset in a stage, ``addressing`` how it is
+    addressed in global memory, ``ld`` its leading dimension.
     """
 
     swizzled = False
@@ -54,7 +54,7 @@ class OperandLayout:
         depth: int,
         steps: int,
         ahead: bool,
-        packed: bool,
+        sums: str,
         global_bytes: int,
         base: int,
         addressing: str,
@@ -67,7 +67,7 @@ class OperandLayout:
         self.vec, self.row, self.size = int(g.vec), int(g.row_pitch), int(g.stage_bytes)
         self.bytes, self.global_bytes, self.chunk = int(g.bytes), global_bytes, int(g.chunk)
         self.asynchronous = bool(g.cp_async)
-        self.depth, self.steps, self.packed, self.base = depth, steps, packed, base
+        self.depth, self.steps, self.packed, self.base = depth, steps, sums == "f16", base
         self.vectors, self.across = int(g.loads), int(g.row_loads)
         self.log2_across, self.log2_chunk, self.log2_tile = log2(self.across), log2(self.chunk), log2(self.tile)
         self.partial_copy = self.vectors < threads
@@ -82,9 +82,11 @@ class OperandLayout:
         self.reads_per_iteration = steps // self.chunk if self.kmajor_smem else steps
         self.prefetches = ahead and self.reads_per_iteration % 2 == 0
         buffers = 2 if self.prefetches else 1
-        word = "b32" if packed else f"f{8 * self.bytes}"
+        word = "b32" if self.packed else sums
         shape = (
-            (buffers, self.thread, self.chunk) if self.kmajor_smem else (buffers, self.thread // (2 if packed else 1))
+            (buffers, self.thread, self.chunk)
+            if self.kmajor_smem
+            else (buffers, self.thread // (2 if self.packed else 1))
         )
         self.fragment = Tile(f"frag_{self.name}", word, shape)
         self.contiguous = 1 if self.kmajor_smem else min(self.chunk, self.thread)

@@ -6,14 +6,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.parts.algebra import ExpressionReducer
 from ptxgen.codegen.parts.arithmetic import Arithmetic
-from ptxgen.codegen.parts.multistage import WHOLE, MultistageMainloop, TilePart
+from ptxgen.codegen.parts.multistage import MultistageMainloop, TilePart
 from ptxgen.codegen.plan import Plan
-from ptxgen.codegen.registers import Tile
+from ptxgen.codegen.registers import Tile, load_type
 from ptxgen.codegen.vectorized import log2
+from ptxgen.expr.instructions import register_class
 from ptxgen.families.common.fma.geometry import FmaGeometry
 from ptxgen.families.common.fma.layout import OperandLayout, lane_bits
 from ptxgen.families.common.issue_order import products
+from ptxgen.lowering.algebra import Vector
+from ptxgen.problem.dtypes import dtype
 
 #: the schedule's template
 KERNEL = "kernel/multistage.mako"
@@ -70,7 +74,7 @@ class ThreadTile:
 
     def products_of(self, part: TilePart) -> list[tuple[int, int]]:
         """The same of a part of the tile."""
-        if part == WHOLE:
+        if (part.a, part.b) == (1, 1):
             return self.products
         columns = self.ns // 2 if self.packed else self.ns
         return products(self.ms // part.a, columns // part.b, self.config.mma_order)
@@ -136,11 +140,88 @@ class FmaMainloop(ThreadTile, MultistageMainloop):
         return out
 
 
+@dataclass(frozen=True)
+class StepVector:
+    """An array along one axis that each step reads. ``offsets``: from the thread's first row or column to each of its
+    own, none along K; ``tile``: its registers."""
+
+    vector: Vector
+    offsets: tuple[int, ...]
+    count: int
+
+    @property
+    def name(self) -> str:
+        return self.vector.name
+
+    @property
+    def extent(self) -> str:
+        """M, N or K."""
+        return {"i": "M", "j": "N", "k": "K"}[self.vector.axis]
+
+    @property
+    def bytes(self) -> int:
+        return dtype(self.vector.element.type).bytes
+
+    @property
+    def access(self) -> str:
+        """The type of a load."""
+        return load_type(self.vector.element.type)
+
+    @property
+    def register_bits(self) -> int:
+        return int(self.tile.kind[1:])
+
+    @cached_property
+    def tile(self) -> Tile:
+        return Tile(f"{self.name}_", register_class(self.vector.element.type), (self.count,))
+
+
+@dataclass(frozen=True)
+class StepMainloop(FmaMainloop):
+    """The reduction of an expression over K, by scalar instructions."""
+
+    reducer: ExpressionReducer
+
+    math = "math/step.mako"
+
+    @property
+    def peels_remainder(self) -> bool:  # type: ignore[override]
+        """True if steps beyond K must have no effect: zeros there change the result, or arrays along K end."""
+        return self.checks_bounds and (self.reducer.guarded or bool(self.k_vectors))
+
+    @cached_property
+    def fixed_vectors(self) -> list[StepVector]:
+        """The arrays along M and N that steps read."""
+        rows = tuple(self.a.offset(i) for i in range(self.ms))
+        columns = tuple(self.b.offset(j) for j in range(self.ns))
+        return [
+            StepVector(v, offsets, len(offsets))
+            for axis, offsets in (("i", rows), ("j", columns))
+            for v in self.reducer.of_axis(axis)
+        ]
+
+    @cached_property
+    def k_vectors(self) -> list[StepVector]:
+        """The arrays along K that steps read."""
+        return [StepVector(v, (), self.steps) for v in self.reducer.of_axis("k")]
+
+    def step_lines(self, k: int, i: int, j: int, guard: str = "") -> list[str]:
+        """The instructions of step ``k`` for element (``i``, ``j``) of the thread's tile. ``guard``: of the
+        reduction."""
+        algebra = self.reducer.algebra
+        registers = {algebra.a: self.a.element(i, k), algebra.b: self.b.element(j, k)}
+        for v in (*self.fixed_vectors, *self.k_vectors):
+            registers[v.vector.element] = v.tile[{"M": i, "N": j, "K": k}[v.extent]]
+        return self.reducer.step(self.acc[self.set_of(k), i, j], registers, guard)
+
+
 def mainloop(plan: Plan, geometry: FmaGeometry) -> FmaMainloop:
     """The main loop of scalar multiply-adds of a plan, with its operands."""
     p, c, g = plan.problem, plan.config, geometry
-    steps, ahead, packed, size = int(g.uk), bool(c.fragment_prefetch), p.accumulator.bytes == 2, p.element.bytes
-    common = (plan.threads, c.u, steps, ahead, packed, size)
+    steps, ahead, size = int(g.uk), bool(c.fragment_prefetch), p.element.bytes
+    common = (plan.threads, c.u, steps, ahead, p.accumulator.name, size)
     a = OperandLayout(g.a, *common, 0, p.operand("A").access.mode, p.operand("A").access.ld)
     b = OperandLayout(g.b, *common, a.size, p.operand("B").access.mode, p.operand("B").access.ld)
+    if isinstance(plan.reducer, ExpressionReducer):
+        return StepMainloop(c, g, steps, a, b, plan.arithmetic, plan.reducer)
     return FmaMainloop(c, g, steps, a, b, plan.arithmetic)

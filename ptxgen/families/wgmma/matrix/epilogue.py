@@ -323,7 +323,7 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def store_op(self) -> str:
-        return "epilogue/stmatrix_subtiles.mako" if self.via_smem else self.reduction.store_op
+        return "epilogue/stmatrix_subtiles.mako" if self.via_smem else super().store_op
 
     @property
     def pack_8bit(self) -> bool:  # type: ignore[override]

@@ -1,0 +1,141 @@
+"""One call of a task on arrays: extents, problem, results, launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ptxgen.api import drivers, launch_function, new_arrays, on_host, runners, streams
+from ptxgen.api.arrays import View, alignment_of, as_numpy, matrix_layout, require_disjoint, tensor
+from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.operations.task.problem import Task
+from ptxgen.operations.task.program import AXES, Program
+from ptxgen.operations.task.roles import Roles, Use, roles_of
+from ptxgen.problem.dtypes import dtype
+
+
+def call(
+    program: Program,
+    arrays: Mapping[str, View],
+    scalars: Mapping[str, float],
+    out: Any,
+    arguments: Mapping[str, str],
+) -> Any:
+    """The result of a program on arrays and numbers, by the names of the program. ``arguments``: what errors call
+    arrays, where that is not their name.
+
+    ShapeError, DtypeError, InputError: an argument breaks a rule."""
+    roles = roles_of(program)
+    extents = extents_of(program, arrays, arguments)
+    shape = extents["i"], extents["j"]
+    first = arrays[roles.use("A").name]
+    kind = dtype(Task.result_type(program))
+    result = new_arrays.empty_array(first.origin, shape, kind) if out is None else out
+    vc = tensor(result, "out")
+    if vc.shape != shape:
+        raise ShapeError(f"out has shape {vc.shape}; it must be {shape}, the extents of i and j")
+    if vc.dtype is not kind:
+        raise DtypeError(f"out is {vc.dtype}; it must be {kind}, the type of the result")
+    named = {arguments.get(name, name): v for name, v in arrays.items()}
+    for name, v in (*named.items(), ("out", vc)):
+        if v.host != first.host:
+            raise InputError(f"{name} and {next(iter(named))} must be in the same memory: the host's, or a GPU's")
+    require_disjoint(vc, **named)
+    if first.host:
+        _compute_on_host(roles, arrays, scalars, vc, extents)
+        return result
+    on = drivers.driver_of(first)
+    drivers.require_device(on, out=vc, **named)
+    if 0 in shape:
+        return result
+    problem, views = problem_of(roles, arrays, vc, extents)
+    stream = streams.current_stream(first.origin)
+    runner = runners.runner_for(problem, stream, on)
+    numbers = {role: scalars[name] for role, name, _ in roles.scalars}
+    launch = launch_function.make_launch(runner, scalars=numbers)
+    with streams.ordered(on, stream, views.values()):
+        launch(tuple(views[name].address for name in problem.arrays), stream)
+    return result
+
+
+def extents_of(program: Program, arrays: Mapping[str, View], arguments: Mapping[str, str]) -> dict[str, int]:
+    """The extents of i, j and k. ``arguments``: as in ``call``. ShapeError: the arrays disagree, or have another number
+    of dimensions."""
+    found: dict[str, tuple[int, str]] = {}
+    for x in program.inputs:
+        name = arguments.get(x.name, x.name)
+        for axes in x.uses:
+            shape = arrays[x.name].shape
+            if len(shape) != len(axes):
+                raise ShapeError(
+                    f"{name} has shape {shape}; the task reads {name}[{','.join(axes)}], so it must have"
+                    f" {len(axes)} dimension{'s' if len(axes) > 1 else ''}"
+                )
+            for axis, n in zip(axes, shape, strict=True):
+                known, by = found.setdefault(axis, (n, name))
+                if known != n:
+                    raise ShapeError(
+                        f"axis {axis} has the extent {known} in {by} and {n} in {name}; they must be equal"
+                    )
+    return {axis: found[axis][0] for axis in AXES}
+
+
+def problem_of(
+    roles: Roles, arrays: Mapping[str, View], out: View, extents: Mapping[str, int]
+) -> tuple[Task, dict[str, View]]:
+    """(the problem of a call on a GPU, its arrays by role). ShapeError: an array has strides that no kernel reads."""
+    views = {u.role: _contiguous(arrays[u.name], u) for u in roles.others}
+    fields: dict[str, Any] = dict(zip(("m", "n", "k"), (extents[axis] for axis in AXES), strict=True))
+    layout = ""
+    for role in "AB":
+        v, use = arrays[roles.use(role).name], roles.use(role)
+        if matrix_layout(v) is None:
+            v = _copied(v, use.name)
+        letter, ld = matrix_layout(v) or ("N", 0)
+        if use.axes != (("i", "k") if role == "A" else ("k", "j")):
+            letter = "T" if letter == "N" else "N"
+        layout += letter
+        fields |= {f"ld{role.lower()}": ld, f"aligned_{role.lower()}": alignment_of(v.address)}
+        views[role] = v
+    c_layout = matrix_layout(out)
+    if c_layout is None or c_layout[0] != "N":
+        raise ShapeError(f"out has strides {out.strides}; its rows must be contiguous")
+    views["C"] = out
+    fields |= {"ldc": c_layout[1], "aligned_c": alignment_of(out.address)}
+    return Task(layout=layout, dtype="", text=Task.text_of(roles), **fields), views
+
+
+def _contiguous(v: View, use: Use) -> View:
+    """An array that expressions read, with consecutive elements."""
+    packed = [1]
+    for n in reversed(v.shape[1:]):
+        packed.append(packed[-1] * n)
+    expected = tuple(reversed(packed))
+    same = all(n == 1 or a == b for n, a, b in zip(v.shape, v.strides, expected, strict=True))
+    return v if same else _copied(v, use.name)
+
+
+def _copied(v: View, name: str) -> View:
+    """A copy with consecutive elements. ShapeError: the library of the array makes none."""
+    copy = getattr(v.origin, "contiguous", None) or getattr(v.origin, "copy", None)
+    if copy is None:
+        raise ShapeError(f"{name} has strides {v.strides}; its elements must be consecutive")
+    return tensor(copy(), name)
+
+
+def _compute_on_host(
+    roles: Roles, arrays: Mapping[str, View], scalars: Mapping[str, float], out: View, extents: Mapping[str, int]
+) -> None:
+    """Copies host arrays to the device, computes there, and copies the result back."""
+    into = as_numpy(out)
+    if 0 in into.shape:
+        return
+    given = {u.role: np.ascontiguousarray(as_numpy(arrays[u.name])) for u in roles.uses}
+    layout = ("N" if roles.use("A").axes == ("i", "k") else "T") + ("N" if roles.use("B").axes == ("k", "j") else "T")
+    m, n, k = (extents[axis] for axis in AXES)
+    problem = Task(m, n, k, layout, "", text=Task.text_of(roles))
+    given["C"] = np.empty(into.shape, into.dtype)
+    numbers = {role: scalars[name] for role, name, _ in roles.scalars}
+    into[...] = on_host.compute_on_host(problem, given, scalars=numbers)["C"]

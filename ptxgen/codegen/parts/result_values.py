@@ -1,0 +1,107 @@
+"""The values that a sink takes of each result: expressions of the reduction and of other arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ptxgen.codegen.parts.part import Part
+from ptxgen.codegen.registers import Tile, load_type
+from ptxgen.expr.instructions import register_class
+from ptxgen.expr.node import Node, variable, variables
+from ptxgen.expr.ptx import Temporaries, statements
+from ptxgen.lowering.algebra import ACCUMULATOR
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.sink import ValueSink
+from ptxgen.problem.dtypes import dtype
+
+
+@dataclass(frozen=True)
+class ReadArray:
+    """An array that values read. ``axes``: ij, i or j; ``element``: the variable of its element; ``tile``: its
+    registers, one for each result of a vector, or one in all along i."""
+
+    name: str
+    axes: str
+    element: Node
+    vec: int
+
+    @property
+    def bytes(self) -> int:
+        return dtype(self.element.type).bytes
+
+    @property
+    def access(self) -> str:
+        """The type of a load."""
+        return load_type(self.element.type)
+
+    @cached_property
+    def tile(self) -> Tile:
+        return Tile(f"{self.name}_at", register_class(self.element.type), (1 if self.axes == "i" else self.vec,))
+
+    def register(self, q: int) -> str:
+        """The register of the element of result ``q`` of a vector."""
+        return self.tile[0 if self.axes == "i" else q]
+
+
+@dataclass(frozen=True)
+class ResultValues(Part):
+    """The values of a ``ValueSink``. ``vec``: results of a vector; ``roots``: the expressions, by number."""
+
+    problem: KernelProblem
+    sm: int
+    vec: int
+
+    @property
+    def sink(self) -> ValueSink:
+        found = self.problem.sink
+        assert isinstance(found, ValueSink)
+        return found
+
+    @cached_property
+    def arrays(self) -> list[ReadArray]:
+        """The arrays that the values read."""
+        vectors = [ReadArray(v.name, v.axis, v.element, self.vec) for v in self.sink.vectors]
+        return [*(ReadArray(x.name, "ij", x.element, self.vec) for x in self.sink.elements), *vectors]
+
+    @property
+    def roots(self) -> tuple[Node, ...]:
+        return self.sink.roots
+
+    @cached_property
+    def tiles(self) -> list[Tile]:
+        """The registers of the values of a vector, by number of the expression."""
+        return [Tile(f"value{n}_", register_class(x.type), (self.vec,)) for n, x in enumerate(self.roots)]
+
+    def of(self, number: int) -> list[str]:
+        """The registers of the values of expression ``number``."""
+        return self.tiles[number].all
+
+    @cached_property
+    def indices(self) -> list[str]:
+        """The indices, i and j, that the values read."""
+        return [name for name in variables(*self.roots) if name in ("i", "j")]
+
+    @property
+    def temporaries(self) -> list[str]:
+        """The declarations of the registers that ``lines`` uses besides its operands."""
+        used = Temporaries("v")
+        self._lines(["%sum"] * self.vec, used)
+        return used.declarations
+
+    def lines(self, sums: Sequence[str]) -> list[str]:
+        """The instructions that compute the values of a vector from its sums."""
+        return self._lines(sums, Temporaries("v"))
+
+    def _lines(self, sums: Sequence[str], used: Temporaries) -> list[str]:
+        out: list[str] = []
+        fixed = {variable(s.name, s.type): f"%{s.name}" for s in self.sink.scalars}
+        fixed |= {variable(name, "s32"): f"%{name}" for name in ("M", "N", "K")}
+        accumulator = variable(ACCUMULATOR, self.sink.arithmetic)
+        for q, r in enumerate(sums):
+            known = {accumulator: r, variable("i", "s32"): "%index_i", variable("j", "s32"): f"%index_j{q}", **fixed}
+            known |= {x.element: x.register(q) for x in self.arrays}
+            results = [tile[q] for tile in self.tiles]
+            out += statements(self.roots, known, results, sm=self.sm, temporaries=used).lines
+        return out

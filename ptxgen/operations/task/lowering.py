@@ -1,0 +1,116 @@
+"""Lowers tasks to what kernels compute: the algebra of the step, the sink of the output."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ptxgen.errors import InputError
+from ptxgen.expr.node import Node, node, rewritten, variable, walk
+from ptxgen.expr.simplify import simplified
+from ptxgen.lowering.algebra import InnerExpression, Scalar, Vector, inner_expression
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.sink import Elements, StoreValue
+from ptxgen.lowering.strided import matrix_product
+from ptxgen.operations.task.problem import Task
+from ptxgen.operations.task.program import ACCUMULATOR, MEAN, Program, Store
+from ptxgen.operations.task.roles import Roles, Use
+
+
+def lower_task(p: Task) -> KernelProblem:
+    """A task as a kernel problem. One that is a plain product is a GEMM, whose kernels compute it."""
+    roles, program = p.roles, p.program
+    product = matrix_product(
+        p.m,
+        p.n,
+        p.k,
+        p.layout,
+        p.dtype,
+        p.compute,
+        out=p.out,
+        ld=(p.lda, p.ldb, p.ldc),
+        aligned=(p.aligned_a, p.aligned_b, p.aligned_c),
+        batch=p.batch,
+        strides=(p.stride_a, p.stride_b, p.stride_c),
+        deterministic=p.deterministic,
+    )
+    output = program.outputs[0]
+    if not isinstance(output, Store) or len(program.outputs) > 1 or program.when is not None:
+        raise InputError(f"the outputs of {p.text} are not supported yet")
+    sums = variable(ACCUMULATOR, program.accumulator)
+    value = _value(program, output.value)
+    algebra = _algebra(program, roles)
+    if algebra is None and value is sums:
+        return product
+    vectors, scalars = _read(roles, value, "ij")
+    sink = StoreValue(
+        value=value,
+        out=p.out,
+        arithmetic=program.accumulator,
+        elements=_elements(p, roles, value),
+        vectors=vectors,
+        scalars=scalars,
+    )
+    return replace(
+        product,
+        name=f"task_{p.dtype}_{p.layout.lower()}",
+        algebra=algebra or _product_algebra(program, roles),
+        sink=sink,
+    )
+
+
+def _value(program: Program, value: Node) -> Node:
+    """The value as an expression of the reduction over k as kernels compute it."""
+    kind = program.accumulator
+    sums = variable(ACCUMULATOR, kind)
+    whole = sums
+    if program.reduction == MEAN:
+        whole = node("/", kind, whole, node("cast", kind, variable("K", "s32")))
+    if program.initial is not None:
+        whole = node("+" if program.reduction == MEAN else program.reduction, kind, whole, program.initial)
+    return value if whole is sums else rewritten(value, lambda x: whole if x is sums else x)
+
+
+def _reduction(program: Program) -> str:
+    return "+" if program.reduction == MEAN else program.reduction
+
+
+def _leaf(program: Program, use: Use) -> Node:
+    """The part of the step that a register of an operand holds: the element, in the type of the reduction."""
+    element = variable(f"{use.role}[{','.join(use.axes)}]", use.dtype)
+    wide = node("cast", program.accumulator, element)
+    return element if use.dtype == program.accumulator else wide
+
+
+def _algebra(program: Program, roles: Roles) -> InnerExpression | None:
+    """The algebra of the step; None: it is the sum of products."""
+    a, b = (_leaf(program, roles.use(role)) for role in "AB")
+    if _reduction(program) == "+" and program.step in (node("*", a.type, a, b), node("*", a.type, b, a)):
+        return None
+    step = simplified(program.step, relaxed=True)
+    return inner_expression(step, _reduction(program), a, b, *_read(roles, step, "ijk"))
+
+
+def _product_algebra(program: Program, roles: Roles) -> InnerExpression:
+    a, b = (_leaf(program, roles.use(role)) for role in "AB")
+    return inner_expression(program.step, "+", a, b)
+
+
+def _read(roles: Roles, root: Node, axes: str) -> tuple[tuple[Vector, ...], tuple[Scalar, ...]]:
+    """The arrays along one axis, and the scalars, that an expression reads."""
+    names = {x.value: x for x in walk(root) if x.op == "variable"}
+    vectors = tuple(
+        Vector(u.role, u.axes[0], names[element])
+        for u in roles.others
+        if len(u.axes) == 1 and u.axes[0] in axes and (element := f"{u.role}[{u.axes[0]}]") in names
+    )
+    return vectors, tuple(Scalar(role, kind) for role, _, kind in roles.scalars if role in names)
+
+
+def _elements(p: Task, roles: Roles, root: Node) -> tuple[Elements, ...]:
+    """The arrays with the shape of C that an expression reads."""
+    names = {x.value: x for x in walk(root) if x.op == "variable"}
+    return tuple(
+        Elements(u.role, names[element], p.n)
+        for u in roles.others
+        if len(u.axes) == 2 and (element := f"{u.role}[{','.join(u.axes)}]") in names
+    )

@@ -1,0 +1,51 @@
+"""The operation ``task``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ptxgen.operations.gemm.reference import slices
+from ptxgen.operations.task.lowering import lower_task
+from ptxgen.operations.task.problem import Task
+from ptxgen.operations.task.suites import SUITES, TITLES, cells
+from ptxgen.problem.operation import Operation
+
+if TYPE_CHECKING:
+    from ptxgen.codegen.config.config import Config
+    from ptxgen.operations.task.checks import TaskOperandSets
+    from ptxgen.runtime.check import CheckResult
+    from ptxgen.runtime.driver import Driver, Timing
+
+
+def _checks(driver: Driver, p: Task, config: Config, seed: int, row_padding: int) -> Iterable[CheckResult]:
+    from ptxgen.operations.task.checks import check_task
+
+    return check_task(driver, p, config, seed, row_padding)
+
+
+def _operand_sets(driver: Driver, p: Task, timing: Timing) -> TaskOperandSets:
+    from ptxgen.operations.task.checks import TaskOperandSets
+
+    return TaskOperandSets(driver, p, timing)
+
+
+def _product(p: Task, arrays: Mapping[str, Any], region: None = None) -> tuple[Any, Any]:
+    from ptxgen.operations.task.checks import reference
+
+    exact, scale = reference(p, arrays, p.typical_scalars)
+    return exact, abs(exact) if scale is None else scale
+
+
+TASK = Operation(
+    Task,
+    lowering=lower_task,
+    product=_product,
+    slices=slices,
+    checks=_checks,
+    operand_sets=_operand_sets,
+    operands="the inputs",
+    titles=TITLES,
+    cells=cells,
+    suites=SUITES,
+)

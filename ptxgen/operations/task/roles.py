@@ -1,0 +1,87 @@
+"""Gives the arrays of a program the names of kernel operands, so that programs that differ in names have one kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any
+
+from ptxgen.errors import InputError
+from ptxgen.expr.node import Node, substituted, variable
+from ptxgen.operations.task.program import Input, Program
+
+#: the axes of an element of A and of B, in either order
+SIDES = {"A": {"i", "k"}, "B": {"k", "j"}}
+
+
+@dataclass(frozen=True)
+class Use:
+    """An array of a program as a kernel reads it. ``role``: the name there; ``name``: in the program; ``axes``: as the
+    program indexes it."""
+
+    role: str
+    name: str
+    dtype: str
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Roles:
+    """``program``: with the names of roles; ``uses``: its arrays, A and B first; ``scalars``: (role, name, type);
+    ``outputs``: (role, name)."""
+
+    program: Program
+    uses: tuple[Use, ...]
+    scalars: tuple[tuple[str, str, str], ...]
+    outputs: tuple[tuple[str, str], ...]
+
+    def use(self, role: str) -> Use:
+        return next(u for u in self.uses if u.role == role)
+
+    @property
+    def others(self) -> tuple[Use, ...]:
+        """The arrays besides A and B."""
+        return tuple(u for u in self.uses if u.role not in SIDES)
+
+
+@lru_cache(maxsize=256)
+def roles_of(program: Program) -> Roles:
+    """The roles of the arrays of a program. InputError: the arrays of its step are not those of one kernel."""
+    every = [Use("", x.name, x.dtype, axes) for x in program.inputs for axes in x.uses]
+    named: list[Use] = []
+    for role, side in SIDES.items():
+        own = [u for u in every if set(u.axes) == side]
+        if len(own) != 1:
+            row = "i" if role == "A" else "j"
+            found = ", ".join(f"{u.name}[{','.join(u.axes)}]" for u in own) or "none"
+            raise InputError(f"the step reads {found}; it must read one array at [{row},k]")
+        named.append(replace(own[0], role=role))
+    rest = [u for u in every if set(u.axes) not in SIDES.values()]
+    named += [replace(u, role=f"input{n}") for n, u in enumerate(rest)]
+    scalars = tuple((f"scalar{n}", x.name, x.dtype) for n, x in enumerate(x for x in program.inputs if not x.uses))
+    changes = {_element(u.name, u.axes): variable(_element(u.role, u.axes), u.dtype) for u in named}
+    changes |= {name: variable(role, kind) for role, name, kind in scalars}
+    inputs = (*(Input(u.role, u.dtype, (u.axes,)) for u in named), *(Input(role, kind) for role, _, kind in scalars))
+    names = [("C" if n == 0 else f"C{n}", x.name) for n, x in enumerate(program.outputs)]
+    outputs = tuple(
+        _substituted(replace(x, name=role), changes) for x, (role, _) in zip(program.outputs, names, strict=True)
+    )
+    changed = _substituted(replace(program, inputs=inputs, outputs=outputs), changes)
+    return Roles(changed, tuple(named), scalars, tuple(names))
+
+
+def _element(name: str, axes: tuple[str, ...]) -> str:
+    return f"{name}[{','.join(axes)}]"
+
+
+def _substituted(x: Any, changes: dict[str, Node]) -> Any:
+    """A record whose expressions have other variables."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, Node):
+            return substituted(value, changes)
+        if isinstance(value, tuple) and value and all(isinstance(y, Node) for y in value):
+            return tuple(substituted(y, changes) for y in value)
+        return value
+
+    return replace(x, **{f.name: changed(getattr(x, f.name)) for f in fields(x)})

@@ -1,0 +1,43 @@
+"""Semirings by name: products of matrices with other operators than + and ×."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ptxgen.arguments import word
+from ptxgen.errors import DtypeError
+from ptxgen.expr.value_types import type_of
+from ptxgen.operations.task.program import Program
+
+#: name -> (reduction, combination of a and b)
+SEMIRINGS = {
+    "plus_times": ("+", "{a} * {b}"),
+    "min_plus": ("min", "{a} + {b}"),
+    "max_plus": ("max", "{a} + {b}"),
+    "min_times": ("min", "{a} * {b}"),
+    "max_times": ("max", "{a} * {b}"),
+    "min_max": ("min", "max({a}, {b})"),
+    "max_min": ("max", "min({a}, {b})"),
+    "or_and": ("|", "{a} & {b}"),
+}
+
+
+@lru_cache(maxsize=256)
+def semiring_program(name: str, kind: str, out: str = "") -> Program:
+    """C = A·B over a semiring of elements of type ``kind``; ``out``: the type of C, empty: that of A and B, but of
+    products and sums of narrow integers s32. InputError, DtypeError: there is no such semiring."""
+    from ptxgen.operations.task.language.parser import parse
+
+    word("semiring", name, SEMIRINGS)
+    reduction, combined = SEMIRINGS[name]
+    t = type_of(kind)
+    if name == "or_and" and not t.integer:
+        raise DtypeError(f"a and b are {kind}; with the semiring or_and they must be integers")
+    grows = "+" in combined or "*" in combined or reduction == "+"
+    result = out or (kind if t.floating or t.bits >= 32 or not grows else "s32")
+    step = combined.format(a="A[i, k]", b="B[k, j]")
+    join = f"accum {reduction}= {step};" if reduction in ("+", "|") else f"accum = {reduction}(accum, {step});"
+    return parse(
+        f"where (i in [0, M], j in [0, N]) {{ reduce (k in [0, K]) {{ {join} }} C[i, j] = {result}(accum); }}",
+        {"A": kind, "B": kind},
+    )

@@ -1,0 +1,112 @@
+"""Suites of tasks: the queries of Gamut, semirings, distances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from ptxgen.operations.task.language.canonical import canonical
+from ptxgen.operations.task.problem import Task
+from ptxgen.operations.task.semirings import SEMIRINGS, semiring_program
+from ptxgen.problem.operation import Case, Suite, by_name
+
+#: the queries of the paper. Query 1 has the assignment that its figure 1 implies; query 6 reads R at [j,k]: R[k,j], as
+#: the paper writes, holds for square matrices alone
+QUERIES = {
+    "q1": """where (i in [0, M], j in [0, N]) { accum = 0;
+    reduce (k in [0, K]) {
+        accum += S[i,k]*W[k,j] + (S[i,k]*W[k,j] > thres[i])*(S[i,k]*W[k,j]-thres[i]);
+    } C[i,j] = accum; }""",
+    "q2": """where (i in [0, M], j in [0, N]) { accum = 0;
+    reduce (k in [0, K]) { accum += P[i,k]*R[k,j]; } C[Pzip[i],Rzip[j]] += accum; }""",
+    "q3": """where (i in [0, M], j in [0, N]) { accum = 0;
+    reduce (k in [0, K]) { accum += P[i,k]*R[k,j]; } C[Pzip[i],Rzip[j]] += accum > thres; }""",
+    "q4": """where (i in [0, M], j in [0, N]) when (Pzip[i] == Rzip[j]) { accum = 0;
+    reduce (k in [0, K]) { accum += P[i,k]*R[k,j]; } C[Pzip[i],Rzip[j]] += accum; }""",
+    "q5": """where (i in [0, M], j in [0, N]) { accum = 0;
+    reduce (k in [0, K]) { accum += P[i,k]*R[k,j]; } accum > thres ? C.add(accum, i, j); }""",
+    "q6": """where (i in [0, M], j in [0, N]) { accum = 0;
+    reduce (k in [0, K]) { accum += max(R[i,k],R[j,k])*max(R[i,k],R[j,k]); } accum > thres ? C.add(accum, i, j); }""",
+}
+#: distances of rows of P and R, by name
+DISTANCES = {
+    "l1": "accum += abs(P[i,k] - R[j,k]);",
+    "l2": "accum += (P[i,k] - R[j,k])*(P[i,k] - R[j,k]);",
+    "linf": "accum = max(accum, abs(P[i,k] - R[j,k]));",
+}
+SIDES = (1024, 2048, 4096, 8192, 16384)  #: M = N = K
+#: M, N, K of narrow and deep tasks
+NARROW = ((64, 65536, 256), (4096, 64, 4096), (65536, 128, 128), (256, 256, 65536), (16, 16384, 1024))
+KEYS = ("Pzip", "Rzip")
+
+
+def types_of(text: str, kind: str) -> dict[str, str]:
+    """The types of the inputs of a text, all ``kind``, but of group keys s32."""
+    from ptxgen.operations.task.language.parser import input_ranks
+
+    return {name: "s32" if name in KEYS else kind for name in input_ranks(text)}
+
+
+def _text(text: str, kind: str) -> str:
+    from ptxgen.operations.task.language.parser import parse
+
+    return canonical(parse(text, types_of(text, kind)))
+
+
+def distance_text(name: str) -> str:
+    return f"where (i in [0, M], j in [0, N]) {{ reduce (k in [0, K]) {{ {DISTANCES[name]} }} C[i,j] = accum; }}"
+
+
+def _cubes(name: str, text: Callable[[str], str], dtype: str = "f32", **fields: Any) -> Iterator[Case]:
+    for n in SIDES:
+        yield Case(f"{name} {n}", Task(n, n, n, dtype=dtype, text=text(dtype), **fields))
+
+
+def _semirings(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
+    for name in SEMIRINGS:
+        if name != "or_and" or dtype.startswith(("s", "u")):
+            yield from _cubes(name, lambda kind, name=name: canonical(semiring_program(name, kind)), dtype, **fields)  # type: ignore[misc]
+
+
+def _distances(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
+    for name in DISTANCES:
+        yield from _cubes(name, lambda kind, name=name: _text(distance_text(name), kind), dtype, **fields)  # type: ignore[misc]
+
+
+def _narrow(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
+    for name in ("max_plus", "max_min"):
+        text = canonical(semiring_program(name, dtype))
+        for m, n, k in NARROW:
+            yield Case(f"{name} {m}x{n}x{k}", Task(m, n, k, dtype=dtype, text=text, **fields))
+
+
+def _small(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
+    for name in ("min_plus", "max_min"):
+        text = canonical(semiring_program(name, dtype))
+        yield Case(name, Task(48, 40, 33, dtype=dtype, text=text, **fields))
+    yield Case("q1", Task(33, 64, 40, dtype=dtype, text=_text(QUERIES["q1"], dtype), **fields))
+    yield Case("l1", Task(64, 33, 20, dtype=dtype, text=_text(distance_text("l1"), dtype), **fields))
+
+
+def _query(name: str, **fields: Any) -> Iterator[Case]:
+    return _cubes(name, lambda kind: _text(QUERIES[name], kind), **fields)
+
+
+SUITES = by_name(
+    *(Suite(name, f"query {name[1:]} of Gamut, cubes from 1024 to 16384", partial(_query, name)) for name in ("q1",)),
+    Suite("semirings", "products over semirings, cubes from 1024 to 16384", _semirings),
+    Suite("distances", "L1, L2 and L∞ distances of rows, cubes from 1024 to 16384", _distances),
+    Suite("narrow", "products over semirings with one or two small extents", _narrow),
+    Suite("small", "one task of each kind, small enough for the emulated device", _small),
+)
+
+TITLES = ("task", "M,N,K", "layout", "dtype", "reduced in", "out")
+
+
+def cells(row: dict[str, Any]) -> list[Any]:
+    p = row["problem"]
+    text = p["text"]
+    body = text[text.index("where") :] if "where" in text else text
+    short = body if len(body) <= 60 else f"{body[:57]}…"
+    return [short, f"{p['m']},{p['n']},{p['k']}", p["layout"], p["dtype"], p["compute"], p["out"]]
