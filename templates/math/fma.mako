@@ -18,7 +18,7 @@
 % endfor
 </%def>
 
-## Row i of the thread's tile, times alpha, into %result. Storing the accumulators themselves would tie them to
+## Row i of the thread's tile, scaled, into %result. Storing the accumulators themselves would tie them to
 ## aligned groups of four, which costs the K loop register-bank conflicts.
 <%def name="scaled_row(i)">
 % for s in range(1, plan.mainloop.ks):
@@ -27,6 +27,6 @@
 % endfor
 % endfor
 % for j in range(plan.mainloop.ns):
-    mul.rn.${plan.arithmetic.type} ${plan.epilogue.vector[j]}, ${plan.mainloop.acc[0, i, j]}, %alpha;
+    ${plan.epilogue.scaled(plan.epilogue.vector[j], plan.mainloop.acc[0, i, j])}
 % endfor
 </%def>

@@ -38,6 +38,6 @@
     cvt.f32.f16 ${plan.epilogue.vector[j + 1]}, %half1;
 % endfor
 % for j in range(plan.mainloop.ns):
-    mul.rn.f32 ${plan.epilogue.vector[j]}, ${plan.epilogue.vector[j]}, %alpha;
+    ${plan.epilogue.scaled(plan.epilogue.vector[j], plan.epilogue.vector[j])}
 % endfor
 </%def>

@@ -45,7 +45,7 @@ ${matrix.product(plan.mainloop.instruction, sums, a, b)}\
 % endfor
 </%def>
 
-## Row i of the lane's sums, times alpha, into %result.
+## Row i of the lane's sums, scaled, into %result.
 <%def name="scaled_row(i)">
 % if plan.mainloop.packed:
 % for j in range(0, plan.mainloop.ns, 2):
@@ -54,14 +54,14 @@ ${matrix.product(plan.mainloop.instruction, sums, a, b)}\
     cvt.f32.f16 ${plan.epilogue.vector[j + 1]}, %half1;
 % endfor
 % for j in range(plan.mainloop.ns):
-    ${plan.arithmetic.mul} ${plan.epilogue.vector[j]}, ${plan.epilogue.vector[j]}, %alpha;
+    ${plan.epilogue.scaled(plan.epilogue.vector[j], plan.epilogue.vector[j])}
 % endfor
 % else:
 % for j in range(plan.mainloop.ns):
 % if plan.arithmetic.s32_to_f32:
     cvt.rn.f32.s32 ${plan.epilogue.vector[j]}, ${plan.mainloop.sum_at(i, j)};
 % endif
-    ${plan.arithmetic.mul} ${plan.epilogue.vector[j]}, ${plan.epilogue.vector[j] if plan.arithmetic.s32_to_f32 else plan.mainloop.sum_at(i, j)}, %alpha;
+    ${plan.epilogue.scaled(plan.epilogue.vector[j], plan.epilogue.vector[j] if plan.arithmetic.s32_to_f32 else plan.mainloop.sum_at(i, j))}
 % endfor
 % endif
 </%def>

@@ -38,6 +38,12 @@ class Epilogue(Part):
         """The slot that stores one vector of sums: those of a slice, or complete ones by the sink."""
         return self.reduction.store_op or self.c.problem.sink.template
 
+    def scaled(self, to: str, sums: str) -> str:
+        """The instruction that gives the sink a sum: times alpha, if the sink has one."""
+        if any(s.name == "alpha" for s in self.c.problem.sink.scalars):
+            return f"{self.arithmetic.mul} {to}, {sums}, %alpha;"
+        return f"mov.{self.arithmetic.type} {to}, {sums};"
+
     @property
     def out_addr(self) -> str:
         """The slot that computes the addresses to which a block stores: of C or of partial sums."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ptxgen.errors import InputError
 from ptxgen.expr.node import Node, node, rewritten, variable, walk
 from ptxgen.expr.simplify import simplified
-from ptxgen.lowering.algebra import InnerExpression, Scalar, Vector, inner_expression
+from ptxgen.lowering.algebra import PLUS_TIMES, InnerExpression, Scalar, Vector, inner_expression
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.sink import Elements, StoreValue
 from ptxgen.lowering.strided import matrix_product
@@ -53,7 +53,7 @@ def lower_task(p: Task) -> KernelProblem:
     return replace(
         product,
         name=f"task_{p.dtype}_{p.layout.lower()}",
-        algebra=algebra or _product_algebra(program, roles),
+        algebra=algebra or PLUS_TIMES,
         sink=sink,
     )
 
@@ -88,11 +88,6 @@ def _algebra(program: Program, roles: Roles) -> InnerExpression | None:
         return None
     step = simplified(program.step, relaxed=True)
     return inner_expression(step, _reduction(program), a, b, *_read(roles, step, "ijk"))
-
-
-def _product_algebra(program: Program, roles: Roles) -> InnerExpression:
-    a, b = (_leaf(program, roles.use(role)) for role in "AB")
-    return inner_expression(program.step, "+", a, b)
 
 
 def _read(roles: Roles, root: Node, axes: str) -> tuple[tuple[Vector, ...], tuple[Scalar, ...]]:

@@ -41,10 +41,10 @@ def sum_of_products(kind: str) -> Program:
 class Task(Gemm):
     """C[i,j] = the value of a program for each pair (i, j), of M rows and N columns, reduced over K.
 
-    ``text``: the canonical text of the program, with the names of roles: A is the array at [i,k], B at [k,j], ``input0``,
-    ``input1``, … the others, ``scalar0``, … the scalars, C the output; empty: the sum of products. ``layout``: N: A is stored
-    M×K, B is stored K×N; T: K×M, N×K. ``dtype``, ``compute``, ``out``: the types of A, of the reduction and of C, which
-    the text states. The other fields are those of ``Gemm``.
+    ``text``: the canonical text of the program, with the names of roles: A is the array at [i,k], B at [k,j],
+    ``input0``, ``input1``, … the others, ``scalar0``, … the scalars, C the output; empty: the sum of products.
+    ``layout``: N: A is stored M×K, B is stored K×N; T: K×M, N×K. ``dtype``, ``compute``, ``out``: the types of A, of
+    the reduction and of C, which the text states. The other fields are those of ``Gemm``.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
