@@ -1,0 +1,701 @@
+"""The results of a program, computed by NumPy in float64 and in integers that wrap around, with a kernel's error.
+
+Floats are exact up to float64, and round only where the program casts to a narrower type. The error of each value
+follows from the types of its expression: it is 0 where every operation of a kernel is exact, in any order of the
+reduction, and then results must be equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.errors import ShapeError
+from ptxgen.expr.evaluate import numpy_type, values
+from ptxgen.expr.node import Node, walk
+from ptxgen.expr.operators import OPERATORS
+from ptxgen.expr.value_types import PRED, type_of
+from ptxgen.operations.task.assembling import array_of, axes_of, roots
+from ptxgen.operations.task.program import (
+    ACCUMULATOR,
+    AXES,
+    EXTENTS,
+    MEAN,
+    POSITIONS,
+    Aggregate,
+    Output,
+    Program,
+    RowReduce,
+    Select,
+    Store,
+)
+
+Array = NDArray[Any]
+#: elements of a block of pairs and reduced indices
+_BLOCK = 1 << 18
+_UNIT = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
+_GREATEST = {"f64": 1.7e308, "f32": 3.4e38, "f16": 65504.0, "bf16": 3.38e38}
+_LEAST_NORMAL = {"f64": 2.3e-308, "f32": 1.2e-38, "f16": 6.2e-5, "bf16": 1.2e-38}
+#: roundings of a function's instructions
+_ROUNDINGS = {"/": 4, "sqrt": 4, "rsqrt": 4, "exp": 8, "exp2": 4, "log": 8, "log2": 8}
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A matrix, groups, rows or columns. ``error``: a kernel's result may differ by so much, in units of rounding that
+    a test may multiply; ``written``: the elements that some pair gives a value, None: all; ``dropped``: pairs whose
+    keys are out of range."""
+
+    values: Array
+    error: Array
+    written: Array | None = None
+    dropped: int = 0
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A list, in the order of (i, j). ``certain``: False where rounding may decide if a pair is listed; such pairs are
+    listed here even if the condition does not hold."""
+
+    values: tuple[Array, ...]
+    errors: tuple[Array, ...]
+    i: Array
+    j: Array
+    certain: Array
+    holds: Array
+
+    @property
+    def count(self) -> int:
+        """The number of pairs for which the condition holds."""
+        return int(self.holds.sum())
+
+
+def extents_of(program: Program, arrays: Mapping[str, Any]) -> dict[str, int]:
+    """The extents of i, j and k that arrays have. ShapeError: two of them disagree, or an axis has no array."""
+    found: dict[str, tuple[int, str]] = {}
+    for x in program.inputs:
+        shape = np.shape(arrays[x.name])
+        for axes in x.uses or ((),):
+            if len(shape) != len(axes):
+                raise ShapeError(f"{x.name} has shape {shape}; it must have {len(axes)} axes")
+            for axis, extent in zip(axes, shape, strict=True):
+                other, name = found.setdefault(axis, (extent, x.name))
+                if other != extent:
+                    raise ShapeError(
+                        f"{x.name} has {extent} elements along {axis}; it must have {other}, as {name} has"
+                    )
+    for axis in AXES:
+        if axis not in found:
+            raise ShapeError(f"no array has the axis {axis}; its extent must be given")
+    return {axis: found[axis][0] for axis in AXES}
+
+
+def evaluate(
+    program: Program,
+    arrays: Mapping[str, Any],
+    extents: Mapping[str, int] | None = None,
+    groups: Mapping[str, tuple[int, int]] | None = None,
+) -> dict[str, Dense | Listed]:
+    """The results of a program by the names of its outputs. ``arrays``: also has the scalars; ``extents``: of i, j and
+    k, those of the arrays unless given; ``groups``: the extents of outputs of groups, the greatest keys and 1 unless
+    given."""
+    with np.errstate(all="ignore"):
+        return _Evaluation(program, arrays, extents or extents_of(program, arrays), groups or {}).results()
+
+
+class _Evaluation:
+    """One evaluation, in blocks of rows, and within them of reduced indices."""
+
+    def __init__(
+        self,
+        program: Program,
+        arrays: Mapping[str, Any],
+        extents: Mapping[str, int],
+        groups: Mapping[str, tuple[int, int]],
+    ) -> None:
+        self.program, self.groups = program, groups
+        self.m, self.n, self.k = (extents[axis] for axis in AXES)
+        self.variables: dict[str, Array] = {}
+        shapes = {"i": (1, -1, 1), "j": (1, 1, -1), "k": (-1, 1, 1)}
+        for x in walk(*roots(program)):
+            if x.op != "variable" or x.value == ACCUMULATOR:
+                continue
+            name = x.value
+            if name in AXES:
+                self.variables[name] = np.arange(extents[name], dtype=np.int32).reshape(shapes[name])
+            elif name in EXTENTS:
+                self.variables[name] = np.asarray(extents[AXES[EXTENTS.index(name)]], np.int32)
+            else:
+                self.variables[name] = self.placed(np.asarray(arrays[array_of(name)]), axes_of(name))
+
+    def placed(self, array: Array, axes: Sequence[str]) -> Array:
+        """An array with the axes (k, i, j)."""
+        order = [axis for axis in ("k", "i", "j") if axis in axes]
+        array = array.transpose([axes.index(axis) for axis in order]) if axes else array
+        lengths = dict(zip(order, array.shape, strict=True))
+        return array.reshape([lengths.get(axis, 1) for axis in ("k", "i", "j")])
+
+    def within(self, rows: slice, reduced: slice) -> dict[str, Array]:
+        """The variables of a block."""
+        out = {}
+        for name, array in self.variables.items():
+            if array.ndim == 3:
+                array = array[reduced if array.shape[0] == self.k and depends("k", name) else slice(None)]
+                array = array[:, rows] if depends("i", name) else array
+            out[name] = array
+        return out
+
+    def results(self) -> dict[str, Dense | Listed]:
+        rows = max(1, _BLOCK // max(1, self.n))
+        collected = [_collector(output, self) for output in self.program.outputs]
+        for first in range(0, self.m, rows):
+            block = slice(first, min(first + rows, self.m))
+            shape = (block.stop - block.start, self.n)
+            variables, errors = self.within(block, slice(0, 0)), dict[str, Array]()
+            total, error = self.reduced(block, shape)
+            variables[ACCUMULATOR], errors[ACCUMULATOR] = total[None], error[None]
+            when = self.program.when
+            selected, unsure = self.pairs([when], variables, errors, shape)[0] if when is not None else (None, None)
+            for collector in collected:
+                collector.add(block, variables, errors, selected, unsure)
+        return {x.output.name: x.result() for x in collected}
+
+    def pairs(
+        self,
+        expressions: Sequence[Node],
+        variables: Mapping[str, Array],
+        errors: Mapping[str, Array],
+        shape: tuple[int, int],
+    ) -> list[tuple[Array, Array]]:
+        """Values and errors of expressions without k, of each pair of a block."""
+        found = with_errors(expressions, variables, errors)
+        return [tuple(np.broadcast_to(y.reshape(y.shape[-2:] if y.ndim else ()), shape) for y in x) for x in found]  # type: ignore[misc]
+
+    def steps(self, rows: slice, shape: tuple[int, int]) -> Iterator[tuple[int, Array, Array]]:
+        """(first k, steps, errors) of blocks of reduced indices."""
+        deep = max(1, _BLOCK // max(1, shape[0] * shape[1]))
+        for first in range(0, self.k, deep):
+            block = slice(first, min(first + deep, self.k))
+            [(step, error)] = with_errors([self.program.step], self.within(rows, block), {})
+            full = (block.stop - block.start, *shape)
+            yield first, np.broadcast_to(step, full), np.broadcast_to(error, full)
+
+    def reduced(self, rows: slice, shape: tuple[int, int]) -> tuple[Array, Array]:
+        """The accumulator of each pair, and its error."""
+        program = self.program
+        if program.reduction in POSITIONS:
+            return self.position(rows, shape)
+        op = "+" if program.reduction == MEAN else program.reduction
+        running = Running(op, program.accumulator, shape)
+        for _, step, error in self.steps(rows, shape):
+            running.add(step, error)
+        if program.initial is not None:
+            variables = self.within(rows, slice(0, 0))
+            [(value, error)] = self.pairs([program.initial], variables, {}, shape)
+            running.add(value[None], error[None])
+        total, error = running.result()
+        if program.reduction == MEAN:
+            total, error = total / np.float64(self.k), error / self.k if self.k else error
+            error = error + 4 * _UNIT[program.accumulator] * np.abs(total)
+        return total, np.where(np.isnan(total), 0, error)
+
+    def position(self, rows: slice, shape: tuple[int, int]) -> tuple[Array, Array]:
+        running = Extreme(self.program.reduction, shape, self.program.step.type)
+        for first, step, error in self.steps(rows, shape):
+            running.add(step, error, first)
+        for first, step, error in self.steps(rows, shape):
+            running.compare(step, error, first)
+        return running.result()
+
+
+def depends(axis: str, name: str) -> bool:
+    """True if a variable of this name has an axis."""
+    return axis in axes_of(name) or name == axis
+
+
+class _Grid:
+    """Terms of sums that are multiples of one step, so that sums are exact if they are small."""
+
+    STEPS = (1.0, 1 / 32, 1 / 1024)
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.on = [np.ones(shape, bool) for _ in self.STEPS]
+
+    def add(self, values: Array, errors: Array) -> None:
+        """Terms along the first axis."""
+        for on, step in zip(self.on, self.STEPS, strict=True):
+            on &= ((errors == 0) & (values / step == np.floor(values / step))).all(axis=0)
+
+    def add_at(self, at: tuple[Array, Array], values: Array, errors: Array) -> None:
+        """Terms of the elements at these indices."""
+        for on, step in zip(self.on, self.STEPS, strict=True):
+            np.logical_and.at(on, at, (errors == 0) & (values / step == np.floor(values / step)))
+
+    def exact(self, magnitude: Array, unit: float) -> Array:
+        """Where sums of these magnitudes are exact in any order."""
+        found = np.zeros(magnitude.shape, bool)
+        for on, step in zip(self.on, self.STEPS, strict=True):
+            found |= on & (magnitude / step <= 1 / unit)
+        return found
+
+
+class Running:
+    """A reduction along the first axis of blocks."""
+
+    def __init__(self, op: str, type: str, shape: tuple[int, ...]) -> None:
+        self.op, self.type, self.floating = op, type, type_of(type).floating
+        self.held = np.dtype(np.float64) if self.floating else numpy_type(type)
+        operator = OPERATORS[op]
+        assert operator.identity is not None
+        self.ufunc: Any = operator.compute
+        self.total = np.full(shape, operator.identity(type_of(type)), self.held)
+        self.error = np.zeros(shape)
+        self.magnitude = np.zeros(shape)
+        self.grid = _Grid(shape)
+        self.count = 0
+
+    def add(self, values: Array, errors: Array, selected: Array | None = None) -> None:
+        """Reduces a block. ``selected``: the values that count, None: all."""
+        if not values.shape[0]:
+            return
+        values = values.astype(self.held)
+        if selected is not None:
+            operator = OPERATORS[self.op]
+            assert operator.identity is not None
+            values = np.where(selected, values, np.asarray(operator.identity(type_of(self.type)), self.held))
+            errors = np.where(selected, errors, 0)
+        self.count += values.shape[0]
+        if self.op == "*":
+            for value, error in zip(values, errors, strict=True):
+                product = self.total * value
+                self.error = _known(
+                    self.error * np.abs(value.astype(float))
+                    + error * np.abs(self.total.astype(float))
+                    + self.error * error
+                )
+                if self.floating:
+                    self.error += _rounding(product, self.type, self.error)
+                self.total = product
+            return
+        self.total = self.ufunc(self.total, self.ufunc.reduce(values, axis=0, dtype=self.held))
+        if self.op == "+":
+            self.error = self.error + errors.sum(axis=0)
+            if self.floating:
+                self.magnitude = self.magnitude + np.where(np.isfinite(values), np.abs(values), 0).sum(axis=0)
+                self.grid.add(values, errors)
+        elif self.op in ("&", "|", "^"):
+            self.error = np.where((errors > 0).any(axis=0), np.inf, self.error)
+        else:
+            self.error = np.maximum(self.error, errors.max(axis=0))
+
+    def result(self) -> tuple[Array, Array]:
+        """The reduction, and its error in any order."""
+        error = self.error
+        if self.op == "+" and self.floating:
+            unit = _UNIT[self.type]
+            worst = error + (2 + 2 * sqrt(self.count)) * unit * self.magnitude + _LEAST_NORMAL[self.type]
+            error = np.where(self.grid.exact(self.magnitude, unit), 0, worst)
+            error = np.where(self.magnitude + error >= _GREATEST[self.type], np.inf, error)
+        return self.total, error
+
+
+class Extreme:
+    """The position of the least or greatest value along the first axis of blocks: the first one, or the first NaN."""
+
+    def __init__(self, op: str, shape: tuple[int, ...], type: str) -> None:
+        self.before = np.less if op == "argmin" else np.greater
+        self.sign = 1 if op == "argmin" else -1
+        self.best = np.zeros(shape, _held(type))
+        self.error = np.zeros(shape)
+        self.found = np.full(shape, -1, np.int32)
+        self.unsure = np.zeros(shape, bool)
+
+    def add(self, values: Array, errors: Array, first: int, selected: Array | None = None) -> None:
+        """One block. ``selected``: the values that count, None: all."""
+        for n, (value, error) in enumerate(zip(values.astype(self.best.dtype), errors, strict=True)):
+            better = self.before(value, self.best)
+            if value.dtype.kind == "f":
+                better = (better | np.isnan(value)) & ~np.isnan(self.best)
+            take = better | (self.found < 0)
+            take = take if selected is None else take & selected[n]
+            self.best = np.where(take, value, self.best)
+            self.error = np.where(take, error, self.error)
+            self.found = np.where(take, first + n, self.found).astype(np.int32)
+
+    def compare(self, values: Array, errors: Array, first: int, selected: Array | None = None) -> None:
+        """Marks positions that rounding may change, after all blocks were added."""
+        best = self.sign * self.best.astype(float)
+        for n, (value, error) in enumerate(zip(values, errors, strict=True)):
+            either = error + self.error
+            near = (self.sign * value.astype(float) - best <= either) & (either > 0) & (self.found != first + n)
+            self.unsure |= near if selected is None else near & selected[n]
+
+    def result(self) -> tuple[Array, Array]:
+        """The positions, and their errors: infinite where another position may be right, too."""
+        return self.found, np.where(self.unsure, np.inf, 0.0)
+
+
+# ---- errors of expressions
+
+
+def _known(error: Array) -> Array:
+    return np.where(np.isnan(error), np.inf, error)
+
+
+def _rounding(value: Array, type: str, operand_error: Array, roundings: int = 0) -> Array:
+    """The error of rounding a result: 0 if it is exact. ``roundings``: of an approximation, 0: one, correct."""
+    t = numpy_type(type)
+    exact = np.zeros(np.shape(value), bool) if roundings else np.asarray(value).astype(t).astype(np.float64) == value
+    exact = exact & (operand_error == 0)
+    size = np.abs(value)
+    error = np.where(exact | ~np.isfinite(value), 0, max(roundings, 1) * _UNIT[type] * size + _LEAST_NORMAL[type])
+    return np.where(np.isfinite(value) & (size + error + operand_error > _GREATEST[type]), np.inf, error)
+
+
+def with_errors(
+    expressions: Sequence[Node], variables: Mapping[str, Array], errors: Mapping[str, Array]
+) -> list[tuple[Array, Array]]:
+    """The values of expressions with their errors. ``errors``: those of variables, by name, 0 unless given. The error
+    of a condition is 1 where it may be false, or true, too."""
+    order = list(walk(*expressions))
+    value = dict(zip(order, values(order, variables), strict=True))
+    error: dict[Node, Array] = {}
+    for x in order:
+        arguments = [(value[y], error[y]) for y in x.arguments]
+        if x.op == "variable" and x.value in errors:
+            error[x] = errors[x.value]
+        elif not x.arguments or not (type_of(x.type).floating or any(e.any() for _, e in arguments)):
+            error[x] = np.zeros(np.shape(value[x]))
+        else:
+            error[x] = _known(np.asarray(_error(x, value[x], arguments), float))
+    return [(value[x], error[x]) for x in expressions]
+
+
+def _error(x: Node, value: Array, arguments: list[tuple[Array, Array]]) -> Array:
+    """The error of a node, of the values and errors of its operands."""
+    (a, ea), *rest = arguments
+    floating = type_of(x.type).floating
+    if x.op == "select":
+        (b, eb), (c, ec) = rest
+        apart = np.abs(np.asarray(b, float) - np.asarray(c, float))
+        return np.where(ea > 0, apart + eb + ec, np.where(a, eb, ec))
+    if x.op == "cast":
+        return _cast_error(x, value, ea)
+    operator = OPERATORS[x.op]
+    if x.type == PRED:
+        if not operator.compares:
+            return np.minimum(1.0, sum((e for _, e in arguments), np.zeros(())))
+        (b, eb), both = rest[0], ea + rest[0][1]
+        apart = np.abs(np.asarray(a, float) - np.asarray(b, float))
+        return np.where((both > 0) & ~(apart > both), 1.0, 0.0)
+    if x.op in ("&", "|", "^", "~", "<<", ">>", "popcount"):
+        return np.where(sum((e for _, e in arguments), np.zeros(())) > 0, np.inf, 0.0)
+    passed = _passed(x.op, [(np.asarray(v, float), e) for v, e in arguments])
+    changed = np.where(np.isfinite(np.asarray(value, float)), passed, np.where(passed > 0, np.inf, 0.0))
+    if not floating:
+        return changed
+    if x.op in ("min", "max", "fmin", "fmax", "neg", "abs"):
+        return changed
+    roundings = _ROUNDINGS.get(x.op, 0)
+    if x.op == "exp":  # the argument of exp2 is rounded, too
+        changed = changed + 2 * _UNIT[x.type] * np.abs(np.where(np.isfinite(a), a * value, 0))
+    if x.op in ("log", "log2"):
+        changed = changed + 4 * _UNIT[x.type]
+    return changed + _rounding(value, x.type, changed, roundings)
+
+
+def _cast_error(x: Node, value: Array, error: Array) -> Array:
+    source = type_of(x.arguments[0].type)
+    if source.name == PRED:
+        return error
+    if not type_of(x.type).floating:
+        return np.where(error > 0, np.floor(error) + 1, 0.0)
+    # a value that is not exact may round to a neighbour
+    return np.where(error > 0, error + 2 * _UNIT[x.type] * np.abs(value), 0.0)
+
+
+def _passed(op: str, operands: list[tuple[Array, Array]]) -> Array:
+    """The error of a result from those of its operands."""
+    (a, ea), *rest = operands
+    if op in ("neg", "abs"):
+        return ea
+    if op in ("+", "-", "min", "max", "fmin", "fmax"):
+        eb = rest[0][1]
+        return ea + eb if op in ("+", "-") else np.maximum(ea, eb)
+    if op == "*":
+        b, eb = rest[0]
+        return _product(a, ea, b, eb)
+    if op == "fma":
+        (b, eb), (_, ec) = rest
+        return _product(a, ea, b, eb) + ec
+    if op == "/":
+        b, eb = rest[0]
+        room = np.abs(b) - eb
+        return np.where((ea == 0) & (eb == 0), 0.0, np.where(room > 0, (ea + np.abs(a / b) * eb) / room, np.inf))
+    compute = OPERATORS[op].compute
+    if not np.any(ea):
+        return np.zeros(np.shape(a))
+    middle = compute(a)
+    ends = [np.abs(compute(end) - middle) for end in (a - ea, a + ea)]
+    return np.where(ea == 0, 0.0, np.fmax(_known(ends[0]), _known(ends[1])))
+
+
+def _product(a: Array, ea: Array, b: Array, eb: Array) -> Array:
+    first = np.where(ea == 0, 0.0, np.abs(b) * ea)
+    second = np.where(eb == 0, 0.0, np.abs(a) * eb)
+    return np.asarray(first + second + ea * eb)
+
+
+# ---- outputs
+
+
+class _Collector:
+    """Collects the results of blocks for one output."""
+
+    def __init__(self, output: Output, evaluation: _Evaluation) -> None:
+        self.output, self.evaluation = output, evaluation
+
+    def add(
+        self,
+        rows: slice,
+        variables: Mapping[str, Array],
+        errors: Mapping[str, Array],
+        selected: Array | None,
+        unsure: Array | None,
+    ) -> None:
+        """One block. ``selected``: the pairs of ``when``, None: all; ``unsure``: where rounding may decide."""
+        raise NotImplementedError
+
+    def result(self) -> Dense | Listed:
+        raise NotImplementedError
+
+    def values(
+        self, expressions: Sequence[Node], rows: slice, variables: Any, errors: Any
+    ) -> list[tuple[Array, Array]]:
+        shape = (rows.stop - rows.start, self.evaluation.n)
+        return self.evaluation.pairs(expressions, variables, errors, shape)
+
+
+def _held(type: str) -> np.dtype[Any]:
+    return np.dtype(np.float64) if type_of(type).floating else numpy_type(type)
+
+
+class _Stored(_Collector):
+    def __init__(self, output: Store, evaluation: _Evaluation) -> None:
+        super().__init__(output, evaluation)
+        shape = (evaluation.m, evaluation.n)
+        self.array, self.error = np.zeros(shape, _held(output.value.type)), np.zeros(shape)
+        self.written = None if evaluation.program.when is None else np.zeros(shape, bool)
+
+    def add(self, rows: slice, variables: Any, errors: Any, selected: Array | None, unsure: Array | None) -> None:
+        [(value, error)] = self.values([self.output.value], rows, variables, errors)
+        self.array[rows], self.error[rows] = value, error
+        if selected is not None and self.written is not None:
+            self.array[rows] = np.where(selected, value, 0)
+            self.written[rows] = selected
+
+    def result(self) -> Dense:
+        assert isinstance(self.output, Store)
+        arrays = self.array, self.error, self.written
+        if self.output.axes == ("j", "i"):
+            return Dense(self.array.T, self.error.T, None if self.written is None else self.written.T)
+        return Dense(*arrays)
+
+
+class _Grouped(_Collector):
+    def __init__(self, output: Aggregate, evaluation: _Evaluation) -> None:
+        super().__init__(output, evaluation)
+        whole = [evaluation.variables[x.value] for x in (output.row, output.column)]
+        extents = evaluation.groups.get(output.name) or tuple(int(x.max(initial=-1)) + 1 for x in whole)
+        self.shape = (max(0, extents[0]), max(0, extents[1]))
+        operator, type = OPERATORS[output.op], output.value.type
+        assert operator.identity is not None
+        self.array = np.full(self.shape, operator.identity(type_of(type)), _held(type))
+        self.error, self.magnitude, self.count = (np.zeros(self.shape) for _ in range(3))
+        self.grid = _Grid(self.shape)
+        self.dropped = 0
+
+    def add(self, rows: slice, variables: Any, errors: Any, selected: Array | None, unsure: Array | None) -> None:
+        output = self.output
+        assert isinstance(output, Aggregate)
+        found = self.values([output.row, output.column, output.value], rows, variables, errors)
+        (row, _), (column, _), (value, error) = found
+        inside = (row >= 0) & (row < self.shape[0]) & (column >= 0) & (column < self.shape[1])
+        chosen = np.ones(value.shape, bool) if selected is None else selected
+        self.dropped += int((chosen & ~inside).sum())
+        chosen = chosen & inside
+        at = row[chosen].astype(np.int64), column[chosen].astype(np.int64)
+        value, error = value[chosen].astype(self.array.dtype), error[chosen]
+        type, ufunc = output.value.type, OPERATORS[output.op].compute
+        if output.op == "*":
+            for g, h, v, e in zip(*at, value, error, strict=True):
+                old = self.array[g, h]
+                new = (np.asarray([old]) * v)[0]
+                passed = self.error[g, h] * abs(float(v)) + e * abs(float(old))
+                rounding = _rounding(np.asarray(new), type, np.asarray(passed)) if type_of(type).floating else 0
+                self.array[g, h], self.error[g, h] = new, passed + rounding
+            return
+        ufunc.at(self.array, at, value)  # type: ignore[attr-defined]
+        if output.op == "+":
+            np.add.at(self.error, at, error)
+            if type_of(type).floating:
+                np.add.at(self.magnitude, at, np.abs(value))
+                np.add.at(self.count, at, 1)
+                self.grid.add_at(at, value, error)
+        elif output.op in ("&", "|", "^"):
+            np.maximum.at(self.error, at, np.where(error > 0, np.inf, 0))
+        else:
+            np.maximum.at(self.error, at, error)
+
+    def result(self) -> Dense:
+        output, error = self.output, self.error
+        assert isinstance(output, Aggregate)
+        type = output.value.type
+        if output.op == "+" and type_of(type).floating:
+            unit = _UNIT[type]
+            worst = error + (2 + 2 * np.sqrt(self.count)) * unit * self.magnitude
+            error = np.where(self.grid.exact(self.magnitude, unit), 0, worst)
+        return Dense(self.array, error, None, self.dropped)
+
+
+class _Rows(_Collector):
+    """Values of each row or column, reduced along the other axis."""
+
+    def __init__(self, output: RowReduce, evaluation: _Evaluation) -> None:
+        super().__init__(output, evaluation)
+        self.blocks: list[tuple[Array, Array, Array]] = []
+
+    def add(self, rows: slice, variables: Any, errors: Any, selected: Array | None, unsure: Array | None) -> None:
+        [(value, error)] = self.values([self.output.value], rows, variables, errors)
+        chosen = np.ones(value.shape, bool) if selected is None else selected
+        self.blocks.append((value, error, chosen))
+
+    def result(self) -> Dense:
+        output, evaluation = self.output, self.evaluation
+        assert isinstance(output, RowReduce)
+        empty = np.zeros((0, evaluation.n))
+        parts = [np.concatenate([block[n] for block in self.blocks] or [empty]) for n in range(3)]
+        value, error, chosen = (x.T if output.axis == "i" else x for x in parts)  # the reduced axis first
+        chosen = chosen.astype(bool)
+        type, shape = output.value.type, value.shape[1:]
+        if output.op in POSITIONS:
+            extreme = Extreme(output.op, shape, type)
+            extreme.add(value, error, 0, chosen)
+            extreme.compare(value, error, 0, chosen)
+            return Dense(*extreme.result())
+        if output.op == "logsumexp":
+            return Dense(*_logsumexp(value, error, chosen, type))
+        running = Running("+" if output.op == MEAN else output.op, type, shape)
+        running.add(value, error, chosen)
+        total, error = running.result()
+        if output.op == MEAN:
+            number = chosen.sum(axis=0)
+            total, error = total / number, error / np.maximum(number, 1)
+            error = error + 4 * _UNIT[type] * np.where(np.isfinite(total), np.abs(total), 0)
+        return Dense(total, error)
+
+
+def _logsumexp(value: Array, error: Array, chosen: Array, type: str) -> tuple[Array, Array]:
+    value = np.where(chosen, value, -np.inf)
+    greatest = value.max(axis=0, initial=-np.inf)
+    finite = np.where(np.isfinite(greatest), greatest, 0)
+    total = np.exp(value - finite).sum(axis=0)
+    found = np.where(np.isfinite(greatest), finite + np.log(total), greatest)
+    most = np.where(chosen, error, 0).max(axis=0, initial=0)
+    size = np.where(np.isfinite(found), np.abs(found) + np.abs(finite), 0)
+    unit = _UNIT[type]
+    return found, most + unit * (4 * size + 16 + 2 * sqrt(len(value))) * np.isfinite(found)
+
+
+class _Selected(_Collector):
+    def __init__(self, output: Select, evaluation: _Evaluation) -> None:
+        super().__init__(output, evaluation)
+        self.parts: list[list[Array]] = []
+
+    def add(self, rows: slice, variables: Any, errors: Any, selected: Array | None, unsure: Array | None) -> None:
+        output = self.output
+        assert isinstance(output, Select)
+        (test, doubt), *found = self.values([output.condition, *output.values], rows, variables, errors)
+        if selected is not None:
+            test, doubt = test & selected, np.where(selected, doubt, 0)
+        at = np.nonzero(test | (doubt > 0))
+        parts = [at[0] + rows.start, at[1], doubt[at] == 0, test[at]]
+        self.parts.append(parts + [x[at] for pair in found for x in pair])
+
+    def result(self) -> Listed:
+        output = self.output
+        assert isinstance(output, Select)
+        types = [t for x in output.values for t in (_held(x.type), np.dtype(float))]
+        none = [np.zeros(0, t) for t in (np.dtype(int), np.dtype(int), np.dtype(bool), np.dtype(bool), *types)]
+        i, j, certain, holds, *found = (np.concatenate(x) for x in zip(none, *self.parts, strict=True))
+        return Listed(tuple(found[::2]), tuple(found[1::2]), i, j, certain, holds)
+
+
+def _collector(output: Output, evaluation: _Evaluation) -> _Collector:
+    if isinstance(output, Aggregate):
+        return _Grouped(output, evaluation)
+    if isinstance(output, RowReduce):
+        return _Rows(output, evaluation)
+    if isinstance(output, Select):
+        return _Selected(output, evaluation)
+    assert isinstance(output, Store)
+    return _Stored(output, evaluation)
+
+
+# ---- comparison
+
+
+def difference(expected: Dense | Listed, actual: Any, factor: float = 4.0) -> str:
+    """What is wrong with a kernel's result, empty: nothing. ``actual``: an array, or a tuple of the arrays of a list;
+    ``factor``: of the errors."""
+    if isinstance(expected, Listed):
+        return _list_difference(expected, tuple(np.asarray(x) for x in actual), factor)
+    array = np.asarray(actual)
+    if array.shape != expected.values.shape:
+        return f"the shape is {array.shape}; it must be {expected.values.shape}"
+    wrong = _unequal(array, expected.values, expected.error * factor)
+    if expected.written is not None:
+        wrong &= expected.written
+    if not wrong.any():
+        return ""
+    at = tuple(int(x[0]) for x in np.nonzero(wrong))
+    return (
+        f"{int(wrong.sum())} of {wrong.size} elements are wrong; element {at} is {array[at]}; it must be "
+        f"{expected.values[at]}, error {expected.error[at] * factor:.3g}"
+    )
+
+
+def _unequal(actual: Array, expected: Array, allowed: Array) -> Array:
+    if actual.dtype.kind in "iub" and expected.dtype.kind in "iub" and not allowed.any():
+        return np.asarray(actual != expected)
+    a, b = np.asarray(actual, float), np.asarray(expected, float)
+    with np.errstate(all="ignore"):
+        same = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= allowed) | np.isinf(allowed)
+    return np.asarray(~same)
+
+
+def _list_difference(expected: Listed, actual: tuple[Array, ...], factor: float) -> str:
+    """Lists have no order: rows are compared after sorting by all values, those without errors first."""
+    count, least = len(actual[0]), int((expected.certain & expected.holds).sum())
+    most = least + int((~expected.certain).sum())
+    if not least <= count <= most:
+        return f"the list has {count} rows; it must have {least}" + (f" to {most}" if most > least else "")
+    if most > least:
+        return ""
+    order = sorted(range(len(expected.values)), key=lambda n: bool(expected.errors[n].any()))
+    mine = np.lexsort([actual[n] for n in reversed(order)])
+    theirs = np.lexsort([expected.values[n] for n in reversed(order)])
+    for n in order:
+        wrong = _unequal(actual[n][mine], expected.values[n][theirs], expected.errors[n][theirs] * factor)
+        if wrong.any():
+            at = int(np.nonzero(wrong)[0][0])
+            return (
+                f"{int(wrong.sum())} of {count} rows are wrong; value {n} of a row is {actual[n][mine][at]}; "
+                f"it must be {expected.values[n][theirs][at]}"
+            )
+    return ""
