@@ -23,7 +23,8 @@ def compute_on_host(
 ) -> Any:
     """``Runner.compute`` for host arrays."""
     warn_if_slow(problem)
-    done = runners.runner_for(problem).compute(arrays, alpha, beta, scalars=scalars)
+    numbers = {} if scalars is None else {"scalars": scalars}
+    done = runners.runner_for(problem).compute(arrays, alpha, beta, **numbers)
     recording.notify(problem, drivers.driver())
     return done
 
