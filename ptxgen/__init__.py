@@ -15,6 +15,7 @@ __all__ = [
     "PreparedSpmm",
     "SparseMatrix",
     "Spmm",
+    "Task",
     "autotune",
     "conv1d",
     "conv2d",
@@ -29,9 +30,11 @@ __all__ = [
     "gemm_jagged",
     "gemm_jagged_input_grad",
     "gemm_jagged_weight_grad",
+    "matmul_over",
     "selection_digest",
     "spmm",
     "spmm_prepare",
+    "task",
     "workspace_size",
 ]
 
@@ -55,10 +58,12 @@ if TYPE_CHECKING:
     from ptxgen.api.runners import selection_digest
     from ptxgen.api.sparse_matrix import SparseMatrix
     from ptxgen.api.spmm import spmm
+    from ptxgen.api.task import matmul_over, task
     from ptxgen.codegen.config.config import Config
     from ptxgen.operations.conv.problem import Conv
     from ptxgen.operations.gemm.problem import Gemm
     from ptxgen.operations.spmm.problem import Spmm
+    from ptxgen.operations.task.problem import Task
 
 #: public name -> its module
 _MODULES = {
@@ -71,6 +76,9 @@ _MODULES = {
     "Spmm": "operations.spmm.problem",
     "spmm": "api.spmm",
     "spmm_prepare": "api.prepared_spmm",
+    "Task": "operations.task.problem",
+    "task": "api.task",
+    "matmul_over": "api.task",
     "Config": "codegen.config.config",
     "autotune": "api.autotune",
     "selection_digest": "api.runners",

@@ -23,8 +23,8 @@ def compute_on_host(
 ) -> Any:
     """``Runner.compute`` for host arrays."""
     warn_if_slow(problem)
-    numbers = {} if scalars is None else {"scalars": scalars}
-    done = runners.runner_for(problem).compute(arrays, alpha, beta, **numbers)
+    runner = runners.runner_for(problem)
+    done = runner.compute(arrays, alpha, beta) if scalars is None else runner.compute(arrays, scalars=scalars)
     recording.notify(problem, drivers.driver())
     return done
 

@@ -133,9 +133,8 @@ def _compute_on_host(
     if 0 in into.shape:
         return
     given = {u.role: np.ascontiguousarray(as_numpy(arrays[u.name])) for u in roles.uses}
-    layout = ("N" if roles.use("A").axes == ("i", "k") else "T") + ("N" if roles.use("B").axes == ("k", "j") else "T")
     m, n, k = (extents[axis] for axis in AXES)
-    problem = Task(m, n, k, layout, "", text=Task.text_of(roles))
+    problem = Task(m, n, k, roles.layout, "", text=Task.text_of(roles))
     given["C"] = np.empty(into.shape, into.dtype)
     numbers = {role: scalars[name] for role, name, _ in roles.scalars}
     into[...] = on_host.compute_on_host(problem, given, scalars=numbers)["C"]

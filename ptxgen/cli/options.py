@@ -135,6 +135,7 @@ class ProblemOptions(DatabaseOptions):
                 if f.name in operation.options and f.name not in PROBLEM_FIELDS and kind is not None:
                     described = text_of(f)
                     value = typer.Option(
+                        *((described.flag,) if described.flag else ()),
                         help=described.option or f"{operation.name}: {f.name}. [default: {f.default}]",
                         metavar=described.metavar or None,
                     )

@@ -101,7 +101,8 @@ class Plan:
     @property
     def numbers(self) -> str:
         """The numbers that are parameters of the main kernel, for the header."""
-        return f"{self.source_problem.RUNTIME_PARAMETERS}, alpha and beta"
+        *names, last = self.source_problem.RUNTIME_PARAMETERS, *(s.name for s in self.problem.scalars)
+        return f"{', '.join(names)} and {last}" if names else last
 
     @property
     def accesses(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import Field, asdict, dataclass, fields
 from typing import Any, ClassVar
@@ -47,23 +48,26 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {"str": word, "bool": flag}
 
 @dataclass(frozen=True)
 class FieldText:
-    """What commands and exported libraries say of a field of a problem. ``option``: the help of its option;
-    ``metavar``: the name of its value; ``c``: (name, meaning) of the fields of the C structure that hold it, of a tuple
-    its last elements; ``words``: the values of a text field."""
+    """What commands and exported libraries say of a field of a problem. ``option``: the help of its option; ``flag``:
+    the option, if it is not the name of the field; ``metavar``: the name of its value; ``c``: (name, meaning) of the
+    fields of the C structure that hold it, of a tuple its last elements; ``words``: the values of a text field."""
 
     option: str = ""
     metavar: str = ""
     c: tuple[tuple[str, str], ...] = ()
     words: tuple[str, ...] = ()
+    flag: str = ""
 
 
 NO_TEXT = FieldText()
 
 
-def described(option: str = "", metavar: str = "", c: Any = (), words: Iterable[str] = ()) -> dict[str, FieldText]:
+def described(
+    option: str = "", metavar: str = "", c: Any = (), words: Iterable[str] = (), flag: str = ""
+) -> dict[str, FieldText]:
     """The metadata of a field of a problem. ``c``: as ``FieldText.c``, or the meaning of one field of the same name."""
     pairs = (("", c),) if isinstance(c, str) else c
-    return {"text": FieldText(option, metavar, pairs, tuple(words))}
+    return {"text": FieldText(option, metavar, pairs, tuple(words), flag)}
 
 
 def text_of(f: Field[Any]) -> FieldText:
@@ -143,7 +147,12 @@ class ProblemBase:
         _, defaults = self._given_and_defaults()
         words = [self.operation, f"--shape {self.shape()}", f"--layout {self.layout}", f"--dtype {self.dtype}"]
         changed = (name for name in self.CODE_OPTIONS if getattr(self, name) != getattr(defaults, name))
-        return " ".join([*words, *(f"--{name.replace('_', '-')} {getattr(self, name)}" for name in changed)])
+        return " ".join([*words, *(f"{self._flag(name)} {shlex.quote(str(getattr(self, name)))}" for name in changed)])
+
+    @classmethod
+    def _flag(cls, name: str) -> str:
+        """The option of a field."""
+        return text_of(cls.__dataclass_fields__[name]).flag or f"--{name.replace('_', '-')}"
 
     @property
     def typical_scalars(self) -> dict[str, float]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 from ptxgen.arguments import word
-from ptxgen.errors import DtypeError
+from ptxgen.errors import DtypeError, InputError
 from ptxgen.expr.node import node, variable
 from ptxgen.expr.value_types import PRED
-from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.operations.task.language.canonical import canonical as canonical_text
 from ptxgen.operations.task.program import ACCUMULATOR, Input, Program, Store
 from ptxgen.operations.task.roles import Roles, roles_of
@@ -19,10 +20,11 @@ from ptxgen.problem.dtypes import Dtype, canonical, dtype
 
 
 @lru_cache(maxsize=256)
-def _read(text: str) -> Roles:
-    from ptxgen.operations.task.language.parser import parse  # it imports a parser generator
+def _read(text: str, dtype: str) -> Roles:
+    """The roles of a program's text. ``dtype``: the type of inputs that the text does not declare."""
+    from ptxgen.operations.task.language.parser import input_ranks, parse  # they import a parser generator
 
-    return roles_of(parse(text))
+    return roles_of(parse(text, dict.fromkeys(input_ranks(text), dtype)))
 
 
 def sum_of_products(kind: str) -> Program:
@@ -43,22 +45,49 @@ class Task(Gemm):
 
     ``text``: the canonical text of the program, with the names of roles: A is the array at [i,k], B at [k,j],
     ``input0``, ``input1``, … the others, ``scalar0``, … the scalars, C the output; empty: the sum of products.
-    ``layout``: N: A is stored M×K, B is stored K×N; T: K×M, N×K. ``dtype``, ``compute``, ``out``: the types of A, of
-    the reduction and of C, which the text states. The other fields are those of ``Gemm``.
+    ``layout``: N: A is stored M×K, B is stored K×N; T: K×M, N×K; empty: as the program indexes them. ``dtype``,
+    ``compute``, ``out``: the types of A, of the reduction and of C, which the text states. The other fields are those
+    of ``Gemm``.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
 
-    text: str = field(default="", metadata=described("Program of the task, as text without spaces."))
+    layout: str = field(
+        default="", metadata=described("NN, NT, TN or TT (T: stored transposed) [default: as indexed]", words=LAYOUTS)
+    )
+    text: str = field(
+        default="",
+        metadata=described(
+            "The task: its text, or a file with it. Inputs without a type have that of --dtype. [default: a sum of"
+            " products]",
+            "FILE",
+            flag="--task",
+        ),
+    )
 
     operation = "task"
     CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("text", "batch")
     ALLOWED_EPILOGUE_OPS: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
     def __post_init__(self) -> None:
-        found = _read(self.text) if self.text else roles_of(sum_of_products(canonical(self.dtype)))
+        found = (
+            _read(self.text, canonical(self.dtype)) if self.text else roles_of(sum_of_products(canonical(self.dtype)))
+        )
         object.__setattr__(self, "text", canonical_text(found.program))
+        if not self.layout:
+            object.__setattr__(self, "layout", found.layout)
         super().__post_init__()
+
+    @classmethod
+    def checked_fields(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The fields with the text of the file that ``text`` names. InputError: there is no such file."""
+        text = values.get("text", "")
+        if not text or "{" in text:
+            return values
+        try:
+            return {**values, "text": Path(text).read_text()}
+        except OSError as error:
+            raise InputError(f"task is {text}; it must be the text of a task, or a file with it: {error}") from None
 
     @staticmethod
     def text_of(roles: Roles) -> str:
@@ -73,7 +102,7 @@ class Task(Gemm):
 
     @property
     def roles(self) -> Roles:
-        return _read(self.text)
+        return _read(self.text, self.dtype)
 
     @property
     def program(self) -> Program:

@@ -39,6 +39,12 @@ class Roles:
         return next(u for u in self.uses if u.role == role)
 
     @property
+    def layout(self) -> str:
+        """N or T for A and for B, if they are stored as the program indexes them."""
+        a, b = self.use("A").axes, self.use("B").axes
+        return ("N" if a == ("i", "k") else "T") + ("N" if b == ("k", "j") else "T")
+
+    @property
     def others(self) -> tuple[Use, ...]:
         """The arrays besides A and B."""
         return tuple(u for u in self.uses if u.role not in SIDES)
