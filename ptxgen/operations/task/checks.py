@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from ptxgen.codegen.config.config import Config
-from ptxgen.expr.evaluate import evaluate
-from ptxgen.expr.operators import OPERATORS
 from ptxgen.expr.simplify import simplified
 from ptxgen.expr.value_types import type_of
 from ptxgen.operations.gemm.checks import with_row_padding
 from ptxgen.operations.gemm.strided_arrays import C, elements, padded
+from ptxgen.operations.task.oracle import Dense, evaluate
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.program import ACCUMULATOR, MEAN, Store
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import Array, Deviation
 from ptxgen.runtime.check import CheckResult
@@ -25,7 +23,7 @@ from ptxgen.runtime.runner import Runner
 
 #: kinds of inputs: integers, whose results are exact; normal values; NaN, infinities and −0 among integers
 KINDS = ("integers", "normal", "special")
-FACTOR = 4.0  #: of the tolerance of sums
+FACTOR = 4.0  #: of the tolerance, in units of the oracle's error
 SHARE = 16  #: one in so many values is special
 STEPS = 1 << 26  #: steps that a comparison of a timed kernel computes, about
 
@@ -65,80 +63,32 @@ def stored(p: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:
     return out
 
 
-def tolerance(p: Task, expected: Array, scale: Array | None) -> Array:
-    """The error allowed for each result. ``scale``: Σ|terms| of sums of floats; None: order does not matter, so that
-    only roundings of a step and of the result count."""
-    kind, out = type_of(p.compute), type_of(p.out)
-    if not kind.floating and not out.floating:
-        return np.zeros(expected.shape)
-    unit = dtype(p.compute).roundoff if kind.floating else 0.0
-    rounding = dtype(p.out).roundoff if out.floating else 0.0
-    steps = min(FACTOR * max(p.k, 1) ** 0.5, p.k + 8.0)
-    size = np.abs(expected) if scale is None else scale
-    with np.errstate(all="ignore"):
-        allowed = steps * unit * size + FACTOR * (rounding + 4 * unit) * np.abs(expected)
-    return np.asarray(allowed + (1e-30 if out.floating else 0))
+def expected(
+    p: Task, arrays: Mapping[str, Array], scalars: Mapping[str, float], relaxed: bool = False
+) -> tuple[Array, Array]:
+    """The results of the program, and the error that each may have. ``relaxed``: of the step that kernels compute,
+    which may differ where a part of the step as written is no finite number."""
+    program = p.program
+    if relaxed:
+        program = replace(program, step=simplified(program.step, relaxed=True))
+    found = evaluate(program, {**arrays, **scalars}, {"i": p.m, "j": p.n, "k": p.k})["C"]
+    assert isinstance(found, Dense)
+    return found.values, FACTOR * found.error
 
 
-def deviation(p: Task, got: Array, expected: Array, scale: Array | None, exact: bool) -> Deviation:
-    """How results differ from the oracle. ``exact``: every result must be equal."""
+def deviation(p: Task, got: Array, wanted: Array, allowed: Array) -> Deviation:
+    """How results differ from the oracle's."""
     if got.size == 0:
         return Deviation(0.0, (0, 0), 0.0)
     with np.errstate(all="ignore"):
-        wide, want = got.astype(np.float64), expected.astype(got.dtype).astype(np.float64)
-        same = (wide == want) | (np.isnan(wide) & np.isnan(want))
-        allowed = np.zeros(got.shape) if exact else tolerance(p, want, scale)
+        wide, want = got.astype(np.float64), wanted.astype(np.float64)
+        rounded = wanted.astype(got.dtype).astype(np.float64)
+        same = (wide == want) | (wide == rounded) | (np.isnan(wide) & np.isnan(want))
         ratio = np.where(same, 0.0, np.abs(wide - want) / np.where(allowed > 0, allowed, np.nan))
         ratio = np.where(same, 0.0, np.where(np.isnan(ratio), np.inf, ratio))
     flat = int(np.argmax(ratio))
     where = tuple(int(i) for i in np.unravel_index(flat, ratio.shape))
     return Deviation(float(ratio.flat[flat]), where, float(ratio.flat[flat]))
-
-
-def reference(
-    p: Task, arrays: Mapping[str, Array], scalars: Mapping[str, float], relaxed: bool = False
-) -> tuple[Array, Array | None]:
-    """(the results of the program in float64 or exact integers, Σ|terms| of sums of floats, else None). ``relaxed``: of
-    the step that kernels compute, which may differ where a part of the step as written is no finite number."""
-    program, uses = p.program, p.roles.uses
-    step = simplified(program.step, relaxed=True) if relaxed else program.step
-    output = program.outputs[0]
-    assert isinstance(output, Store)
-    extents: dict[str, Any] = {"M": p.m, "N": p.n, "K": p.k, "i": np.arange(p.m)[:, None], "j": np.arange(p.n)[None]}
-    fixed: dict[str, Any] = dict(scalars) | extents
-    along_k = {}
-    for u in uses:
-        name, x = f"{u.role}[{','.join(u.axes)}]", arrays[u.role]
-        if "k" in u.axes:
-            along_k[name] = np.moveaxis(x, u.axes.index("k"), 0), u.axes
-        else:
-            fixed[name] = _spread(x, u.axes)
-    operator = OPERATORS["+" if program.reduction == MEAN else program.reduction]
-    kind = type_of(program.accumulator)
-    assert operator.identity is not None
-    held = np.float64 if kind.floating else dtype(kind.name).numpy
-    sums = np.full((p.m, p.n), operator.identity(kind), held)
-    scale = np.zeros((p.m, p.n)) if operator.name == "+" and kind.floating else None
-    with np.errstate(all="ignore"):
-        for k in range(p.k):
-            at = {n: _spread(x[k], tuple(a for a in axes if a != "k")) for n, (x, axes) in along_k.items()}
-            term = evaluate(step, {**fixed, **at, "k": k})
-            sums = operator.compute(sums, term)
-            if scale is not None:
-                scale = scale + np.abs(term)
-        if program.reduction == MEAN:
-            sums = sums / p.k
-        if program.initial is not None:
-            sums = operator.compute(sums, evaluate(program.initial, fixed))
-        result = np.broadcast_to(evaluate(output.value, {**fixed, ACCUMULATOR: sums}), sums.shape)
-    return result, scale
-
-
-def _spread(x: Array, axes: tuple[str, ...]) -> Array:
-    """An array along i, j or both, such that it broadcasts to M×N."""
-    if axes == ("j", "i"):
-        return x.T
-    return x[:, None] if axes == ("i",) else x
 
 
 def scalars_of(p: Task, seed: int) -> dict[str, float]:
@@ -160,19 +110,13 @@ def check_task(
             given = _with_padding(p, stored(p, arrays))
             out = runner.compute(given, scalars=scalars)["C"]
             got = elements(p, C, out)
-            expected, scale = reference(p, arrays, scalars, relaxed=kind == "special")
-            found = deviation(p, got, expected, scale, _exact(p, kind))
+            found = deviation(p, got, *expected(p, arrays, scalars, relaxed=kind == "special"))
             got[...] = p.output.poison
             if not np.array_equal(out, np.full_like(out, p.output.poison), equal_nan=True) or runner.workspace_dirty():
                 found = Deviation(np.inf, (-1, -1), found.worst)
             yield CheckResult(kind, found)
     finally:
         runner.workspace.release()
-
-
-def _exact(p: Task, kind: str) -> bool:
-    """True if results have no rounding errors: integers alone, and order alone."""
-    return type_of(p.compute).integer and not type_of(p.out).floating and kind == "integers"
 
 
 class TaskOperandSets(OperandSets):
@@ -195,11 +139,11 @@ class TaskOperandSets(OperandSets):
         rows = np.unique(np.linspace(0, p.m - 1, count).astype(int))
         part = p.with_rows(len(rows))
         arrays = {u.role: _rows_of(self.arrays[u.role], u.axes, rows) for u in p.roles.uses}
-        expected, scale = reference(part, arrays, p.typical_scalars)
+        wanted, allowed = expected(part, arrays, p.typical_scalars)
         got = np.empty((len(rows), p.n), p.output.numpy)
         for n, row in enumerate(rows):
             self.driver.download(self.sets[0]["C"] + int(row) * p.ldc * p.output.bytes, got[n])
-        found = deviation(part, got, expected, scale, _exact(p, "normal"))
+        found = deviation(part, got, wanted, allowed)
         return Deviation(found.ratio, (int(rows[found.where[0]]), found.where[1]), found.worst)
 
 
