@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -34,7 +35,7 @@ from ptxgen.operations.spmm.narrow_indices import narrow
 from ptxgen.operations.spmm.problem import DENSE_DEFAULT, Spmm
 from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT
 from ptxgen.problem.dtypes import dtype
-from ptxgen.runtime.device_tables import Allocation
+from ptxgen.runtime.device_tables import Allocation, Part, allocate_parts
 from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.prepared_operands import PreparedOperands
 from ptxgen.runtime.runner import Runner
@@ -64,9 +65,9 @@ def spmm_prepare(
     ``a``: as for ``spmm``. The handle keeps its arrays, or a copy on the device of arrays in host memory. It holds
     formats that are made once, on the device; the kernel is chosen that takes the least time for ``calls`` products
     and the making of its format together; 0: no format is made. ``n``: columns of B for which the matrix is prepared
-    now; by default it is prepared at the first product. ``dense_bytes``: the most bytes of A as a dense matrix, which kernels of GEMMs
-    then may read, 0: none; by default 12 times those of CSR in 16-bit types, 16 times in others. ``compute``: tf32 is
-    permitted for float32.
+    now; by default it is prepared at the first product. ``dense_bytes``: the most bytes of A as a dense matrix, which
+    kernels of GEMMs then may read, 0: none; by default 12 times those of CSR in 16-bit types, 16 times in others.
+    ``compute``: tf32 is permitted for float32.
 
     ``validate``: a kernel checks that row pointers begin at 0, do not decrease and end at the number of nonzeros, and
     that columns are in [0, K). Without it, a matrix that breaks these rules makes later products read outside B.
@@ -101,6 +102,17 @@ def spmm_prepare(
     return handle
 
 
+@dataclass(frozen=True, eq=False)
+class KnownPattern:
+    """What was found of a pattern. ``arrays``: row pointers and columns; ``versions``: PyTorch's counts of their
+    changes; ``narrow``: their copies in 32 bits, if they have 64."""
+
+    arrays: tuple[View, View]
+    record: PatternRecord
+    narrow: Mapping[str, Part]
+    versions: tuple[Any, ...]
+
+
 class PreparedSpmm:
     """A sparse matrix that is prepared for products: ``p(b)``. ``spmm_prepare`` makes it.
 
@@ -117,7 +129,7 @@ class PreparedSpmm:
         self._stream = 0 if csr.host else streams.current_stream(csr.values.origin)
         if streams.is_captured(self._stream, self._on):
             raise InputError("the stream is being captured; spmm_prepare must be called before: it reads sizes")
-        self._held: dict[str, Allocation] = {}  # copies of the arrays on the device
+        self._held: dict[str, Part] = {}  # copies of the arrays on the device
         self._runners: dict[Spmm, Runner] = {}
         self._tuned: dict[int, Config] = {}
         self._launches: dict[Any, Any] = {}
@@ -126,18 +138,16 @@ class PreparedSpmm:
         self._at = self._addresses()
         if not csr.host:
             self._on.wait(self._stream)
-        record = read_pattern(self._on, self._at, *csr.shape, csr.nnz, csr.index_type)
-        self._us = record.us
+        start = self._on.now_us()
+        self._pattern = _known_pattern(csr) or self._read_pattern()
+        self._us = self._on.now_us() - start
         if validate:
-            self._require_pattern(record)
-        if csr.index_type == "i64" and csr.nnz < INDEX_LIMIT:
-            counts = {"indptr": csr.shape[0] + 1, "indices": csr.nnz}
-            copies, us = narrow(self._on, {name: (self._at[name], n) for name, n in counts.items()})
-            self._held |= copies
-            self._at |= {name: x.address for name, x in copies.items()}
-            self._us += us
+            self._require_pattern(self._pattern.record)
+        if csr.nnz < INDEX_LIMIT:
             problem = replace(problem, index="i32")
-        self._problem = replace(problem, pattern=record.statistics.rounded().text())
+        self._held |= self._pattern.narrow
+        self._at |= {name: x.address for name, x in self._pattern.narrow.items()}
+        self._problem = replace(problem, pattern=self._pattern.record.statistics.rounded().text())
         self._prepared = PreparedOperands(self._on, self._at)
         self._prefix = self._own_addresses()
         launches.holders.add(self)
@@ -270,12 +280,24 @@ class PreparedSpmm:
         named = {"indptr": csr.indptr, "indices": csr.indices, "values": csr.values}
         if not csr.host:
             return {name: v.address for name, v in named.items()}
-        for name, v in named.items():
-            x = np.ascontiguousarray(as_numpy(v))
-            self._held[name] = Allocation(self._on, max(x.nbytes, 1))
+        arrays = {name: np.ascontiguousarray(as_numpy(v)) for name, v in named.items()}
+        self._held |= allocate_parts(self._on, {name: x.nbytes for name, x in arrays.items()})
+        for name, x in arrays.items():
             if x.nbytes:
                 self._on.upload(self._held[name].address, x)
         return {name: x.address for name, x in self._held.items()}
+
+    def _read_pattern(self) -> KnownPattern:
+        """The statistics of the pattern, and its arrays with indices of 32 bits if it has others and they fit."""
+        csr, copies = self._csr, dict[str, Part]()
+        if csr.index_type == "i64" and csr.nnz < INDEX_LIMIT:
+            counts = {"indptr": csr.shape[0] + 1, "indices": csr.nnz}
+            copies = narrow(self._on, {name: (self._at[name], n) for name, n in counts.items()})
+        record = read_pattern(self._on, self._at, *csr.shape, csr.nnz, csr.index_type)
+        found = KnownPattern((csr.indptr, csr.indices), record, copies, _versions(csr)[:2])
+        if _tracked(csr):
+            _patterns[_pattern_key(csr)] = found
+        return found
 
     def _own_addresses(self) -> tuple[int, int, int]:
         """The addresses of the arrays of the matrix, in the order of launches. Also notes where the arrays end."""
@@ -375,6 +397,25 @@ class PreparedSpmm:
 _handles: weakref.WeakValueDictionary[Any, PreparedSpmm] = weakref.WeakValueDictionary()
 
 
+#: patterns of PyTorch tensors that handles have read, by the addresses of the index arrays
+_patterns: weakref.WeakValueDictionary[Any, KnownPattern] = weakref.WeakValueDictionary()
+
+
+def _pattern_key(csr: Csr) -> Any:
+    return csr.shape, csr.nnz, csr.index_type, csr.indptr.address, csr.indices.address
+
+
+def _known_pattern(csr: Csr) -> KnownPattern | None:
+    """The pattern of a handle of the same index tensors, unchanged since; None: there is none."""
+    found = _patterns.get(_pattern_key(csr)) if _tracked(csr) else None
+    return found if found is not None and found.versions == _versions(csr)[:2] else None
+
+
+def _tracked(csr: Csr) -> bool:
+    """True if the index arrays are PyTorch tensors on a GPU, whose changes are counted."""
+    return not csr.host and is_torch(csr.indptr.origin) and is_torch(csr.indices.origin)
+
+
 def handle_of(csr: Csr, compute: str) -> PreparedSpmm | None:
     """The handle of the same PyTorch tensors, unchanged since; None: there is none."""
     found = _handles.get(_key_of(csr)) if _handles else None
@@ -386,9 +427,15 @@ def _key_of(csr: Csr) -> Any:
     return csr.shape, csr.nnz, csr.index_type, csr.values.dtype, tuple(v.address for v in csr.named.values())
 
 
-def _versions(csr: Csr) -> tuple[int, ...]:
-    """PyTorch's counts of the changes of the arrays."""
-    return tuple(getattr(v.origin, "_version", 0) for v in csr.named.values())
+def _versions(csr: Csr) -> tuple[Any, ...]:
+    """PyTorch's counts of the changes of the arrays. Those of inference tensors are not counted: no two are equal."""
+    found: list[Any] = []
+    for v in csr.named.values():
+        try:
+            found.append(getattr(v.origin, "_version", 0))
+        except RuntimeError:
+            found.append(object())
+    return tuple(found)
 
 
 def _key(b: Any, out: Any, alpha: float, beta: float) -> tuple[Any, int, int]:
