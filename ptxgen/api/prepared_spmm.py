@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from ptxgen.api import (
     recording,
     runners,
     spmm_operands,
+    stored_times,
     streams,
 )
 from ptxgen.api.arrays import View, as_numpy, is_torch, records_gradient, require_disjoint, tensor
@@ -40,9 +40,11 @@ from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.prepared_operands import PreparedOperands
 from ptxgen.runtime.runner import Runner
 from ptxgen.tuning import selection
+from ptxgen.tuning.store.measurement import Measurement
 
 CALLS = 1000  #: products for which a handle is prepared by default
 TUNED = 16  #: configurations that ``tune`` times
+TIMING = Timing()  #: of ``tune``
 MAX_LAUNCHES = 256  #: launches that a handle keeps
 NO_KEY = (None, 0, 0)
 
@@ -219,8 +221,10 @@ class PreparedSpmm:
 
     def tune(self, n: int | None = None) -> Config:
         """Times configurations for products with ``n`` columns (default: those for which the matrix was prepared last)
-        on the arrays of the handle, and uses the fastest one from now on. Returns it. The formats that it does not need
-        are freed. InputError: ``n`` is not known."""
+        on the arrays of the handle. Uses from now on the one that takes the least time for ``calls`` products and the
+        making of its format together, and returns it. The formats that it does not need are freed. The times are stored
+        in the tuning database, so that later handles of matrices with the same rounded statistics use the same
+        configuration. InputError: ``n`` is not known."""
         n = n or self._n
         if not n:
             raise InputError("n is None and no product was computed; it must be the columns of B")
@@ -228,12 +232,15 @@ class PreparedSpmm:
         with call_lock.lock:
             if self._stream:
                 self._on.wait(self._stream)
-            times = {}
+            times: dict[Measurement, float] = {}
             for found in selection.select(problem, self._on.device, choice.database(), k=TUNED):
                 runner = runners.make_runner(problem, self._shared, found.config).on(self._prepared)
-                times[found.config] = self._time(runner)
-            best = min(times, key=lambda c: times[c])
-            self._tuned[n] = best
+                timed = stored_times.measurement(runner, self._time(runner), TIMING, "search")
+                share = sum(each.us for each in runner.prepared or ()) / max(problem.calls, 1)
+                times[timed] = timed.us + share
+            fastest = min(times, key=lambda m: times[m])
+            stored_times.store([m for m in times if m is not fastest], replace(fastest, purpose="final"))
+            best = self._tuned[n] = fastest.config
             self._runners = {p: r for p, r in self._runners.items() if p.n != n}
             self.forget_launches()
             self.prepare(n)
@@ -378,9 +385,9 @@ class PreparedSpmm:
         spmm_operands.store_on_host(c, computed["C"])
         recording.notify(problem, self._on)
 
-    def _time(self, runner: Runner) -> float:
-        """Median microseconds of a product, on matrices B that are together larger than the L2 cache."""
-        p, timing = runner.problem, Timing()
+    def _time(self, runner: Runner) -> list[float]:
+        """Microseconds of a product, on matrices B and C that are together larger than the L2 cache."""
+        p, timing = runner.problem, TIMING
         assert isinstance(p, Spmm)
         sizes = {"B": max(p.k * p.ldb, 1) * p.element.bytes, "C": p.m * p.ldc * p.output.bytes}
         count = 1
@@ -390,7 +397,7 @@ class PreparedSpmm:
         for each in held:
             self._on.fill(each["B"].address, each["B"].size)
         bound = [runner.bind({**self._at, **{name: x.address for name, x in each.items()}}) for each in held]
-        return median(self._on.time(bound, timing))
+        return self._on.time(bound, timing)
 
 
 #: handles of PyTorch tensors by their addresses, while they are in use

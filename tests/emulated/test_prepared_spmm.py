@@ -6,6 +6,7 @@ import gc
 import sys
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.api import drivers, prepared_spmm, recording, streams
+from ptxgen.api import choice, drivers, prepared_spmm, recording, streams
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, ShapeError
 from ptxgen.families import registry
@@ -22,6 +23,7 @@ from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.operations.spmm.reference import arrays_of
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.prepared_operands import scratch
+from ptxgen.tuning.store.database import Database
 from tests.tensors import LIBRARY, Tensor
 
 Array = np.ndarray[Any, Any]
@@ -155,6 +157,59 @@ def test_tune_keeps_the_fastest_configuration() -> None:
     np.testing.assert_array_equal(p(b), dense(a) @ b)
     assert p.tune(8) == p.config
     np.testing.assert_array_equal(p(b[:, :8]), dense(a) @ b[:, :8])
+
+
+def test_times_of_tune_are_stored_for_handles_of_like_matrices(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "tuning.sqlite"))
+    choice.database.cache_clear()
+    a, b = matrix(40, 30), integers(30, 16)
+    p = ptxgen.spmm_prepare(a)
+    p(b)
+    first, slow = p.config, {}
+
+    def time(self: Any, runner: Any) -> list[float]:  # the choice is slow, the last one timed is the fastest
+        slow[runner.plan.config] = len(slow)
+        return [100.0 - len(slow)] * 3
+
+    monkeypatch.setattr(prepared_spmm.PreparedSpmm, "_time", time)
+    best = p.tune()
+    assert len(slow) > 1
+    assert best == list(slow)[-1] != first
+    with Database(tmp_path / "tuning.sqlite") as database:
+        problem = p._for(16)
+        winner = database.best(problem, "emulated", "model")
+        assert winner is not None
+        assert (winner.config, winner.samples, winner.purpose) == (best, (100.0 - len(slow),) * 3, "final")
+        assert len(list(database.measurements())) == len(slow)
+    indices = a.indices.copy()
+    at = int(np.flatnonzero(np.diff(indices) > 1)[0])
+    indices[at] += 1  # another pattern with the same rounded statistics
+    other = a._replace(values=3 * a.values, indices=indices)
+    q = ptxgen.spmm_prepare(other)
+    np.testing.assert_array_equal(q(b), dense(other) @ b)
+    assert q.config == best
+    assert ptxgen.spmm_prepare(a, calls=3, n=16).config != best  # another problem
+    (tmp_path / "broken").write_text("no database")
+    monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "broken"))
+    assert p.tune() in slow
+    assert "are not stored" in caplog.text
+    choice.database.cache_clear()
+
+
+def test_tune_weighs_the_preparation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "tuning.sqlite"))
+    choice.database.cache_clear()
+    monkeypatch.setattr(prepared_spmm, "TUNED", 60)
+    a = matrix(40, 30)
+    for calls, prepared in ((1, False), (1_000_000, True)):
+        p = ptxgen.spmm_prepare(a, calls=calls, dense_bytes=0)
+        monkeypatch.setattr(p, "_time", lambda runner: [1.0 if runner.prepared else 1.001])
+        best = p.tune(8)
+        family = registry.of(best)
+        assert bool(family.preparations(lower(p._for(8)), best)) == prepared
+    choice.database.cache_clear()
 
 
 def test_dense_bytes_limits_the_dense_matrix() -> None:
