@@ -16,11 +16,15 @@ _NEGATE = {*_MODIFY, "fma"}
 
 
 def instructions_by_pipe(
-    roots: Sequence[Node], sm: int, registers: Mapping[Node, str] | None = None, contract: bool = True
+    roots: Sequence[Node],
+    sm: int,
+    registers: Mapping[Node, str] | None = None,
+    contract: bool = True,
+    fast: bool = False,
 ) -> Counter[str]:
     """The instructions of each pipe (``instructions.PIPES``) that compute ``roots``, common expressions once. Constants
     are in registers; the sign and the absolute value of floats are modifiers of operands where the machine has them.
-    ``registers``, ``contract``: as in ``ptx.statements``. DtypeError: the target lacks an instruction."""
+    ``registers``, ``contract``, ``fast``: as in ``ptx.statements``. DtypeError: the target lacks an instruction."""
     held = registers or {}
     changed = contracted(roots, held, contract)
     order = ordered(changed, held)
@@ -35,5 +39,5 @@ def instructions_by_pipe(
         free = {"neg": _NEGATE, "abs": _MODIFY}.get(x.op)
         if free and type_of(x.type).floating and x not in changed and set(users.get(x, ())) <= free:
             continue
-        count.update(dict(row_of(x, sm).pipes))
+        count.update(dict(row_of(x, sm, fast).pipes))
     return count
