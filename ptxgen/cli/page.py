@@ -328,7 +328,8 @@ def _roofline(found: Contents) -> str:
             p = lower(m.problem)
             if operation_of(m.problem).name == operation and p.flops and p.bytes and m.us > 0:
                 name, family = arithmetic(m.problem), m.config.values()["family"]
-                label = f"{m.problem.key()}: {number(m.us)} µs, {number(m.tflops)} TFLOP/s, {family}"
+                unit = operation_of(m.problem).speed.title
+                label = f"{m.problem.key()}: {number(m.us)} µs, {number(m.speed)} {unit}, {family}"
                 series.setdefault(name, []).append((p.flops / p.bytes, m.tflops, label))
                 peaks[name] = max(peaks.get(name, 0.0), peak_flops(p, found.device) / 1e12)
         if series:
@@ -427,17 +428,17 @@ def _winners(found: Contents) -> str:
     from ptxgen.tuning.model.evaluation import arithmetic
     from ptxgen.tuning.roofline import roofline_us
 
-    groups: dict[str, list[list[Any]]] = {}
+    groups: dict[tuple[str, str], list[list[Any]]] = {}
     for m in sorted(found.winners, key=lambda m: m.problem.flops):
+        operation = operation_of(m.problem)
         floor = roofline_us(lower(m.problem), found.device) / m.us
         family, _, axes = str(m.config).partition(" ")
-        row = [_code(m.problem.key()), m.us, m.tflops, f"{floor:.0%}", family.partition("=")[2], _code(axes)]
-        groups.setdefault(f"{operation_of(m.problem).name}, {arithmetic(m.problem)}", []).append(row)
-    titles = ("problem", "µs", "TFLOP/s", "roofline", "family", "configuration")
-    parts = [
-        f"<details><summary>{html.escape(name)}: {_shapes(len(rows))}</summary>{_table(titles, rows)}</details>"
-        for name, rows in sorted(groups.items())
-    ]
+        row = [_code(m.problem.key()), m.us, m.speed, f"{floor:.0%}", family.partition("=")[2], _code(axes)]
+        groups.setdefault((f"{operation.name}, {arithmetic(m.problem)}", operation.speed.title), []).append(row)
+    parts = []
+    for (name, unit), rows in sorted(groups.items()):
+        table = _table(("problem", "µs", unit, "roofline", "family", "configuration"), rows)
+        parts.append(f"<details><summary>{html.escape(name)}: {_shapes(len(rows))}</summary>{table}</details>")
     text = "The fastest measured configuration of each shape. Roofline: the least possible time over the measured one."
     return _section("Winners", text, *(parts or [_note("There are none.")]))
 

@@ -18,7 +18,7 @@ from ptxgen.cli.tables import Parts, Predicted, Table
 from ptxgen.codegen.config.axes import COMMON
 from ptxgen.codegen.config.config import Config, axes_of
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.operation import Case, Operation, operation_named, operation_names
+from ptxgen.problem.operation import Case, Operation, operation_named, operation_names, operation_of, operations
 from ptxgen.tuning.progress import counted
 
 Document = dict[str, Any]
@@ -31,6 +31,9 @@ PREPARATION_TITLES = ("preparation, products", "pays from calls")
 #: fields of a row of bench
 VENDOR_TIMES = ("us", "vendor_us", "vendor_first_us", "vendor_same_layout_us")
 PREPARATION = ("preparation_us", "unprepared_us", "preparation_products", "pays_from_calls")
+#: fields of a row of bench, and their titles: shares of the speed of the problem's instructions, predicted and measured
+CEILING = ("ceiling_share", "measured_ceiling_share", "ceiling_steps", "ceiling_clock")
+CEILING_TITLES = ("of ceiling", "of measured", "steps/clock·SM", "MHz")
 PREDICTED = "~: predicted, not measured"
 
 
@@ -99,11 +102,16 @@ def bench_fields(case: Case, row: Any) -> Document:
     """One row of bench; None for values that were not measured."""
     deviation = deviation_fields(row.deviation) if row.deviation is not None else None
     times = {
-        name: _known(getattr(row, name)) for name in (*VENDOR_TIMES, "ratio", "tflops", "scheduling_us", *PREPARATION)
+        name: _known(getattr(row, name))
+        for name in (*VENDOR_TIMES, "ratio", "scheduling_us", *PREPARATION, "ceiling_share", "measured_ceiling_share")
     }
+    measured = row.measured_ceiling
     return {
         **selection_fields(case, row.selection),
         **times,
+        operation_of(case.problem).speed.name: _known(row.speed),
+        "ceiling_steps": _known(measured.steps) if measured else None,
+        "ceiling_clock": _known(measured.clock) if measured else None,
         "pays_from_calls": int(times["pays_from_calls"]) if times["pays_from_calls"] else None,
         "deviation": deviation,
         "note": row.note,
@@ -119,7 +127,7 @@ def tuned_fields(case: Case, tuned: Any) -> Document:
         **problem_fields(case),
         **found,
         "us": winner.us if winner else None,
-        "tflops": winner.tflops if winner else None,
+        operation_of(case.problem).speed.name: winner.speed if winner else None,
         "measured": tuned.measured,
         "failures": dict(tuned.failures),
     }
@@ -289,12 +297,14 @@ def bench_line(row: Document, document: Document) -> str:
 def bench_text(document: Document) -> Parts:
     modelled, other_layouts = document["clock"] == "model", _has_other_layouts(document["rows"])
     rows, prepared = [], any(r["preparation_us"] is not None for r in document["rows"])
+    speed_of_all = operation_in(document).speed
     for r in document["rows"]:
         measured = {**r, "predicted": False}
         vendor_us = [r["vendor_us"], r["vendor_same_layout_us"] if other_layouts else None]
         times = [time_cell(measured, "us", modelled), *vendor_us, r["ratio"]]
         speed = [
-            time_cell(measured, "tflops", modelled),
+            time_cell(measured, speed_of_all.name, modelled),
+            *(time_cell(measured, name, modelled) for name in CEILING),
             r["scheduling_us"],
             *_preparation_cells(r, modelled, prepared),
         ]
@@ -302,7 +312,16 @@ def bench_text(document: Document) -> Parts:
     baseline = operation_in(document).baselines.get(document["baseline"])
     vendor = baseline.title if baseline else "vendor"
     same_layout = f"{vendor}, same layout µs"
-    heads = ("µs", f"{vendor} µs", same_layout, "ratio", "TFLOP/s", "scheduling µs", *PREPARATION_TITLES)
+    heads = (
+        "µs",
+        f"{vendor} µs",
+        same_layout,
+        "ratio",
+        speed_of_all.title,
+        *CEILING_TITLES,
+        "scheduling µs",
+        *PREPARATION_TITLES,
+    )
     titles = (*shape_titles(document), *heads, *CONFIG, "source", "clock", "note")
     lines: list[Table | str] = [Table(titles, rows, (*OPTIONAL, "source", same_layout), ("clock", "note"))]
     lines += [f"{r['name']}: {r['note']}" for r in document["rows"] if r["note"]]
@@ -320,6 +339,8 @@ def bench_text(document: Document) -> Parts:
         lines.append(
             "preparation: time in units of one product; calls from which it pays, beside the choice without it"
         )
+    if any(r[name] is not None for r in document["rows"] for name in CEILING[:2]):
+        lines.append("of ceiling: least time by the instructions of a step, predicted or of a measured loop / time")
     lines.append(f"device: {document['device']}")
     if modelled:
         lines.append(f"~: {MODEL_CLOCK}")
@@ -338,12 +359,12 @@ def _preparation_cells(row: Document, modelled: bool, shown: bool) -> list[Any]:
 
 @by_operation
 def tune_text(document: Document) -> Parts:
-    modelled, rows = document["clock"] == "model", []
+    modelled, rows, speed = document["clock"] == "model", [], operation_in(document).speed
     for r in document["rows"]:
         failures = " ".join(f"{outcome}={count}" for outcome, count in r["failures"].items())
-        times = [time_cell(r, name, modelled) for name in ("us", "tflops")]
+        times = [time_cell(r, name, modelled) for name in ("us", speed.name)]
         rows.append([*shape_cells(r), *times, *config_cells(r), r["measured"], failures, document["clock"]])
-    titles = (*shape_titles(document), "µs", "TFLOP/s", *CONFIG, "measured", "failed", "clock")
+    titles = (*shape_titles(document), "µs", speed.title, *CONFIG, "measured", "failed", "clock")
     lines: list[Table | str] = [Table(titles, rows, OPTIONAL, ("clock",))]
     lines.append(f"device: {document['device']}; {document['seconds']:.0f} s; stored in {document['database']}")
     if modelled:
@@ -450,14 +471,16 @@ def info_text(document: Document) -> Parts:
 def list_text(document: Document) -> Parts:
     """The stored winners."""
     rows, modelled = [], False
+    known = {operation.speed.name: operation.speed.title for operation in operations()}
+    speeds = {name: title for name, title in known.items() if any(name in r for r in document["rows"])}
     for r in document["rows"]:
         emulated = r["clock"] == "model"
-        times = [time_cell(r, name, emulated) for name in ("us", "tflops")]
+        times = [time_cell(r, "us", emulated), *(time_cell(r, n, emulated) if n in r else None for n in speeds)]
         rows.append([r["problem"], r["device"], *times, r["config_text"], r["stale"], r["clock"]])
         modelled |= emulated
     if not rows:
         return ["the database has no winners"]
-    titles = ("problem", "device", "µs", "TFLOP/s", "configuration", "stale", "clock")
+    titles = ("problem", "device", "µs", *speeds.values(), "configuration", "stale", "clock")
     return [Table(titles, rows, ("configuration",), ("clock",)), *([f"~: {MODEL_CLOCK}"] if modelled else [])]
 
 

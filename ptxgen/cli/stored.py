@@ -217,6 +217,7 @@ def list_(
     One row for each problem, device and clock, the stale ones with the reason.
     """
     from ptxgen.cli.report import list_text
+    from ptxgen.problem.operation import operation_of
     from ptxgen.tuning.store.database import Database
 
     with Database(options.path, readonly=True) as database:
@@ -228,7 +229,7 @@ def list_(
             "device": m.environment.device,
             "clock": m.environment.clock,
             "us": m.us,
-            "tflops": m.tflops,
+            operation_of(m.problem).speed.name: m.speed,
             "config_text": str(m.config),
             "stale": reasons.get((m.problem.key(), m.environment.device, m.environment.clock), ""),
         }

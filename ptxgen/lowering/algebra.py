@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
-from ptxgen.expr.node import Node, constant, variables
+from ptxgen.expr.node import Node, constant, node, variable, variables
 from ptxgen.expr.operators import OPERATORS
 from ptxgen.expr.simplify import is_absorbed_at_zero, is_identity_at_zero
 from ptxgen.expr.value_types import type_of
@@ -73,6 +74,19 @@ class InnerExpression(Algebra):
     @property
     def identity_node(self) -> Node:
         return constant(self.identity, self.type)
+
+    @cached_property
+    def reduced(self) -> Node:
+        """The accumulator after a step. The terms of a sum are added one after the other, products first, which then
+        need no instruction of their own."""
+
+        def terms(x: Node) -> list[Node]:
+            return [z for y in x.arguments for z in terms(y)] if x.op == self.reduce else [x]
+
+        root = variable(ACCUMULATOR, self.type)
+        for term in sorted(terms(self.step), key=lambda x: x.op != "*"):
+            root = node(self.reduce, self.type, root, term)
+        return root
 
 
 PLUS_TIMES = Algebra("plus_times", "+", 0.0, pads_with_zero=True, atomic=True)

@@ -83,6 +83,41 @@ class Baseline:
 
 
 @dataclass(frozen=True)
+class Speed:
+    """A speed of kernels of an operation, in documents and tables. ``title``: its unit; ``of(problem, us)``: its value
+    for a time of ``us`` microseconds."""
+
+    name: str
+    title: str
+    of: Callable[[Any, float], float]
+
+    def cell(self, problem: Any, us: float) -> float:
+        """The value; 0: there is no time."""
+        return self.of(problem, us) if us > 0 and math.isfinite(us) else 0.0
+
+
+FLOPS = Speed("tflops", "TFLOP/s", lambda problem, us: problem.flops / us * 1e-6)
+
+
+class MeasuredCeiling(NamedTuple):
+    """``least_us``: of the problem at the measured speed and clock; ``steps``: per clock and multiprocessor;
+    ``clock``: in MHz while the loop ran."""
+
+    least_us: float
+    steps: float
+    clock: float
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The least time of problems of an operation by the instructions of their loops. ``least_us(problem, device)``:
+    predicted; ``measure(driver, problem)``: times a loop of them on the device, None: there is no such loop."""
+
+    least_us: Callable[[Any, Any], float]
+    measure: Callable[[Any, Any], MeasuredCeiling] | None = None
+
+
+@dataclass(frozen=True)
 class RandomKind:
     """Random problems of one kind, which models are trained on. ``draw(rng, values, limits)``: one problem with the
     fields ``values`` (dtype, compute) within ``tuning.draws.Limits``; ShapeError: to be drawn again;
@@ -156,7 +191,8 @@ class Operation:
     JSON document; ``baselines``: vendor libraries, by name; ``random_kinds``: kinds of random problems, by names that
     are different in all operations; ``column_major(fields)``: the case of a problem whose fields are in column-major
     (BLAS) terms, None: the operation has no such form; ``scheduling(problem, config, device)``: microseconds of the
-    host before a launch, to be reported with its time, None: nothing to report; ``c_form``: its function in exported
+    host before a launch, to be reported with its time, None: nothing to report; ``speed``: how fast a time is;
+    ``ceiling``: what a time is compared with, None: nothing; ``c_form``: its function in exported
     libraries, None: it has none; ``schedules``: by name; ``operands``: how errors call A and B;
     ``unprepared(problem)``: the same problem without preparation of constant operands, None: nothing is prepared;
     ``features``: features of the model, functions of the problem; for problems of other operations they are 0. One
@@ -176,6 +212,8 @@ class Operation:
     random_kinds: Mapping[str, RandomKind] = field(default_factory=dict)
     column_major: Callable[[dict[str, Any]], Case] | None = None
     scheduling: Callable[[Any, Any, Any], float] | None = None
+    speed: Speed = FLOPS
+    ceiling: Ceiling | None = None
     c_form: CForm | None = None
     schedules: Mapping[str, NamedSchedule] = field(default_factory=dict)
     operands: str = "operands"

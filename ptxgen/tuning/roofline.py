@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ptxgen.lowering import step_rate
+from ptxgen.lowering.algebra import InnerExpression
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem import peak_rates
 from ptxgen.problem.device import Device
@@ -10,7 +12,10 @@ LEAST_US = 1e-3
 
 
 def peak_flops(p: KernelProblem, d: Device) -> float:
-    """Floating-point operations per second of the fastest units of the device, even if no kernel family uses them."""
+    """Floating-point operations per second of the fastest units of the device, even if no kernel family uses them. The
+    step of an inner expression counts as a multiply-add, two operations."""
+    if isinstance(p.algebra, InnerExpression):
+        return 2e6 * d.clock * d.sms * step_rate.bound(p.algebra, d)
     return peak_rates.peak_flops(p.element, p.compute, d)
 
 

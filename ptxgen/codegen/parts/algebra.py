@@ -87,28 +87,15 @@ class ExpressionReducer(Reducer):
         """The arrays along an axis that a step reads."""
         return [v for v in self.algebra.vectors if v.axis == axis]
 
-    @cached_property
-    def _terms(self) -> list[Node]:
-        """The parts of a step that are reduced one after the other: of a sum its terms, products first, which then need
-        no instruction of their own."""
-
-        def terms(x: Node) -> list[Node]:
-            return [z for y in x.arguments for z in terms(y)] if x.op == self.algebra.reduce else [x]
-
-        return sorted(terms(self.algebra.step), key=lambda x: x.op != "*")
-
     def step(self, into: str, registers: Mapping[Node, str], guard: str) -> list[str]:
         """The instructions that reduce one step into the register ``into``. ``registers``: of what the step reads,
         besides scalars; ``guard``: of the reduction."""
         return self._step(into, registers, guard, Temporaries())
 
     def _step(self, into: str, registers: Mapping[Node, str], guard: str, used: Temporaries) -> list[str]:
-        root = self.accumulator
-        for term in self._terms:
-            root = node(self.algebra.reduce, self.algebra.type, root, term)
         scalars = {variable(s.name, s.type): f"%{s.name}" for s in self.algebra.scalars}
         known = {self.accumulator: into, **scalars, **registers}
-        return statements([root], known, [into], sm=self.sm, temporaries=used, guard=guard).lines
+        return statements([self.algebra.reduced], known, [into], sm=self.sm, temporaries=used, guard=guard).lines
 
     @cached_property
     def step_temporaries(self) -> list[str]:

@@ -7,6 +7,8 @@ In cycles unless another unit is named. With the constants of FMA kernels, fourt
 from __future__ import annotations
 
 from ptxgen.codegen.config.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.lowering import step_rate
+from ptxgen.lowering.algebra import InnerExpression
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 from ptxgen.problem.peak_rates import scalar_rate, tensor_rates, tensor_types
@@ -65,6 +67,8 @@ def mma_rate(p: KernelProblem, d: Device) -> float:
     return rates.get(tensor_types(p.element, p.compute), rates["f16", "f32"])
 
 
-def fma_rate(p: KernelProblem, d: Device) -> int:
-    """Scalar multiply-adds per clock and multiprocessor."""
+def fma_rate(p: KernelProblem, d: Device) -> float:
+    """Scalar multiply-adds, or steps of another algebra, per clock and multiprocessor."""
+    if isinstance(p.algebra, InnerExpression):
+        return step_rate.bound(p.algebra, d)
     return scalar_rate(p.accumulator, d)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
 from ptxgen.codegen.preparation import Preparation
+from ptxgen.codegen.render import render_preparation
 from ptxgen.codegen.source import Step
 from ptxgen.operations.spmm.pattern_statistics import (
     BINS,
@@ -21,8 +22,10 @@ from ptxgen.operations.spmm.pattern_statistics import (
     PatternStatistics,
     sampled_rows,
 )
+from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Driver
-from ptxgen.runtime.prepared_operands import load_once, scratch
+from ptxgen.runtime.packed_step import pack
+from ptxgen.runtime.prepared_operands import load_once
 
 
 @dataclass(frozen=True)
@@ -142,14 +145,16 @@ def read_pattern(
     """The record of a matrix of M rows, K columns and ``nnz`` nonzeros whose ``indptr`` and ``indices`` are at these
     addresses, computed on the driver's stream."""
     made = CsrStatistics(index)
-    kernel = load_once(driver, made)
+    kernel = load_once(driver, render_preparation(made, driver.device))
     start = driver.now_us()
-    at = {**addresses, **scratch(driver, {"record": made.bytes})}
+    record = Allocation(driver, made.bytes)
     with driver.lock:
         for step in made.steps(m, k, nnz):
-            driver.launch(kernel, step, step.pack(at))
+            _, parameters = pack(step, (), {**addresses, "record": record.address}, driver.tensor_map)
+            driver.launch(kernel, step, parameters(()))
+        driver.synchronize()
         words = np.empty(made.bytes // 8, np.int64)
-        driver.download(at["record"], words)
+        driver.download(record.address, words)
     us = driver.now_us() - start
     ends = np.cumsum(list(made.RECORD.values()))[:-1]
     found: dict[str, Any] = {name: part.tolist() for name, part in zip(made.RECORD, np.split(words, ends), strict=True)}

@@ -38,7 +38,7 @@ def lower_task(p: Task) -> KernelProblem:
         raise InputError(f"the outputs of {p.text} are not supported yet")
     sums = variable(ACCUMULATOR, program.accumulator)
     value = _value(program, output.value)
-    algebra = _algebra(program, roles)
+    algebra = algebra_of(program, roles)
     if algebra is None and value is sums:
         return product
     vectors, scalars = _read(roles, value, "ij")
@@ -81,7 +81,7 @@ def _leaf(program: Program, use: Use) -> Node:
     return element if use.dtype == program.accumulator else wide
 
 
-def _algebra(program: Program, roles: Roles) -> InnerExpression | None:
+def algebra_of(program: Program, roles: Roles) -> InnerExpression | None:
     """The algebra of the step; None: it is the sum of products."""
     a, b = (_leaf(program, roles.use(role)) for role in "AB")
     if _reduction(program) == "+" and program.step in (node("*", a.type, a, b), node("*", a.type, b, a)):

@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.operations.gemm.reference import slices
+from ptxgen.operations.task.features import FEATURES
 from ptxgen.operations.task.lowering import lower_task
 from ptxgen.operations.task.problem import Task
+from ptxgen.operations.task.random_problems import RANDOM_KINDS
+from ptxgen.operations.task.speed import SPR, least_us
 from ptxgen.operations.task.suites import SUITES, TITLES, cells
-from ptxgen.problem.operation import Operation
+from ptxgen.problem.operation import Ceiling, Operation
 
 if TYPE_CHECKING:
     from ptxgen.codegen.config.config import Config
@@ -48,4 +51,8 @@ TASK = Operation(
     titles=TITLES,
     cells=cells,
     suites=SUITES,
+    random_kinds=RANDOM_KINDS,
+    features=FEATURES,
+    speed=SPR,
+    ceiling=Ceiling(least_us),
 )

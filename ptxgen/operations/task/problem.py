@@ -67,10 +67,7 @@ class Task(Gemm):
 
     operation = "task"
     CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("text", "batch")
-
-    @classmethod
-    def epilogue_rows(cls) -> tuple[tuple[str, ...], ...]:
-        return ()
+    ALLOWED_EPILOGUE_OPS: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
     def __post_init__(self) -> None:
         found = (

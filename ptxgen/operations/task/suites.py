@@ -48,7 +48,7 @@ def types_of(text: str, kind: str) -> dict[str, str]:
     return {name: "s32" if name in KEYS else kind for name in input_ranks(text)}
 
 
-def _text(text: str, kind: str) -> str:
+def typed_text(text: str, kind: str) -> str:
     from ptxgen.operations.task.language.parser import parse
 
     return canonical(parse(text, types_of(text, kind)))
@@ -71,7 +71,7 @@ def _semirings(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
 
 def _distances(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
     for name in DISTANCES:
-        yield from _cubes(name, lambda kind, name=name: _text(distance_text(name), kind), dtype, **fields)  # type: ignore[misc]
+        yield from _cubes(name, lambda kind, name=name: typed_text(distance_text(name), kind), dtype, **fields)  # type: ignore[misc]
 
 
 def _narrow(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
@@ -85,12 +85,12 @@ def _small(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
     for name in ("min_plus", "max_min"):
         text = canonical(semiring_program(name, dtype))
         yield Case(name, Task(48, 40, 33, dtype=dtype, text=text, **fields))
-    yield Case("q1", Task(33, 64, 40, dtype=dtype, text=_text(QUERIES["q1"], dtype), **fields))
-    yield Case("l1", Task(64, 33, 20, dtype=dtype, text=_text(distance_text("l1"), dtype), **fields))
+    yield Case("q1", Task(33, 64, 40, dtype=dtype, text=typed_text(QUERIES["q1"], dtype), **fields))
+    yield Case("l1", Task(64, 33, 20, dtype=dtype, text=typed_text(distance_text("l1"), dtype), **fields))
 
 
 def _query(name: str, **fields: Any) -> Iterator[Case]:
-    return _cubes(name, lambda kind: _text(QUERIES[name], kind), **fields)
+    return _cubes(name, lambda kind: typed_text(QUERIES[name], kind), **fields)
 
 
 SUITES = by_name(

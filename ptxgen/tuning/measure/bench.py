@@ -15,7 +15,7 @@ from ptxgen.codegen.source import Source
 from ptxgen.errors import AssembleError, EmulatorError, LaunchError, UnavailableError
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
-from ptxgen.problem.operation import VendorTimes, operation_of
+from ptxgen.problem.operation import MeasuredCeiling, VendorTimes, operation_of
 from ptxgen.problem.reference import Deviation
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.driver import Driver, Timing
@@ -156,7 +156,9 @@ class BenchRow:
     run, ``vendor_first_us``: of the one its heuristic names, ``vendor_same_layout_us``: of the best one on operands in
     the layout of the problem (NaN: unknown); ``note``: why a row is empty; ``scheduling_us``: of the host before a
     launch, NaN if the operation has nothing to report; ``preparation_us``: of the preparation of constant operands, NaN
-    if there is none; ``unprepared_us``: of the configuration that is chosen where nothing may be prepared."""
+    if there is none; ``unprepared_us``: of the configuration that is chosen where nothing may be prepared;
+    ``ceiling_us``: the least time by the instructions of the problem, predicted, NaN if the operation has no ceiling;
+    ``measured_ceiling``: that of a loop timed in the same run, None: none was."""
 
     name: str
     problem: Problem
@@ -170,6 +172,8 @@ class BenchRow:
     scheduling_us: float = float("nan")
     preparation_us: float = float("nan")
     unprepared_us: float = float("nan")
+    ceiling_us: float = float("nan")
+    measured_ceiling: MeasuredCeiling | None = None
 
     @property
     def preparation_products(self) -> float:
@@ -186,8 +190,20 @@ class BenchRow:
         return math.floor(self.preparation_us / saved) + 1.0
 
     @property
-    def tflops(self) -> float:
-        return self.problem.flops / self.us * 1e-6 if self.us > 0 else 0.0
+    def speed(self) -> float:
+        """In the unit of the operation; 0: there is no time."""
+        return operation_of(self.problem).speed.cell(self.problem, self.us)
+
+    @property
+    def ceiling_share(self) -> float:
+        """The least time, predicted, over the time."""
+        return self.ceiling_us / self.us if self.us > 0 else float("nan")
+
+    @property
+    def measured_ceiling_share(self) -> float:
+        """The least time, by the measured loop, over the time."""
+        found = self.measured_ceiling
+        return found.least_us / self.us if found is not None and self.us > 0 else float("nan")
 
     @property
     def ratio(self) -> float:
@@ -201,9 +217,11 @@ def bench(
     choose: Callable[[Problem, Device], Any],
     baseline: str | None = None,
     timing: Timing = FINAL_TIMING,
+    ceiling: bool = False,
 ) -> Iterator[BenchRow]:
     """Times each case (``name``, ``problem``) with the configuration that ``choose`` selects, checked, and the
-    vendor's library (``baseline``, of the operation): ours, theirs, ours again; our two times are averaged."""
+    vendor's library (``baseline``, of the operation): ours, theirs, ours again; our two times are averaged.
+    ``ceiling``: also times the loop of the operation's ceiling."""
     work = Bench(driver)
     for case in cases:
         problem = case.problem
@@ -229,5 +247,9 @@ def bench(
             other = plain(problem)
             best = choose(other, driver.device).config
             unprepared = work.measure(other, best, timing, "bench", operand_sets=operand_sets).us
-        times = (host, preparation, unprepared)
-        yield BenchRow(case.name, problem, selection, us, *vendor, deviation, note, *times)
+        limit, measured = operation_of(problem).ceiling, None
+        least = limit.least_us(problem, driver.device) if limit else float("nan")
+        if ceiling and limit and limit.measure:
+            measured = limit.measure(driver, problem)
+        times = (host, preparation, unprepared, least)
+        yield BenchRow(case.name, problem, selection, us, *vendor, deviation, note, *times, measured_ceiling=measured)

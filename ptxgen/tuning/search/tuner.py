@@ -23,6 +23,7 @@ from ptxgen.families.common import perf_model, rules, space
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
+from ptxgen.problem.operation import operation_of
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.assemble import assemble, find_ptxas
 from ptxgen.tuning.choice.models import model_folder, model_for
@@ -621,7 +622,8 @@ def summary(t: Tuned) -> str:
     if t.winner is None:
         return f"{head}: no kernel succeeded; {tail}"
     mark = "~" if t.winner.environment.clock == "model" else ""
-    speed = f"{mark}{t.winner.us:.2f} µs, {mark}{t.winner.tflops:.2f} TFLOP/s"
+    unit = operation_of(t.problem).speed.title
+    speed = f"{mark}{t.winner.us:.2f} µs, {mark}{t.winner.speed:.2f} {unit}"
     return f"{head}: {speed} with {t.winner.config}; {tail}"
 
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from ptxgen.codegen.config.config import Config, parse_config
+from ptxgen.problem.operation import FLOPS, operation_of
 from ptxgen.problem.registry import Problem, parse
 
 #: sources of times: hardware, or the performance model of the emulated device
@@ -64,7 +65,12 @@ class Measurement:
 
     @property
     def tflops(self) -> float:
-        return self.problem.flops / self.us * 1e-6 if self.samples else 0.0
+        return FLOPS.cell(self.problem, self.us)
+
+    @property
+    def speed(self) -> float:
+        """In the unit of the operation; 0: there is no time."""
+        return operation_of(self.problem).speed.cell(self.problem, self.us)
 
     @property
     def inconclusive(self) -> bool:

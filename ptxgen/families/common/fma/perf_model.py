@@ -12,6 +12,7 @@ from ptxgen.families.common.fma.candidates import adjacent_c, width_c
 from ptxgen.families.common.fma.geometry import FmaGeometry, FmaOperandGeometry
 from ptxgen.families.common.geometry import SECTOR, WARP, register_cap
 from ptxgen.families.common.perf_blocks import Work, bound, cell, epilogue_costs, microseconds
+from ptxgen.lowering import step_rate
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
@@ -54,8 +55,10 @@ def work(p: KernelProblem, c: Columns, g: FmaGeometry, d: Device) -> Work:
     packed = 2 if p.accumulator.bytes == 2 else 1
     warps = np.maximum(g.threads // WARP, 1)
     lanes = c.ml * c.nl * c.u
-    product = c.ms * c.ns / packed
+    step = step_rate.instructions(p, d)
+    product = c.ms * c.ns / packed * step.issued
     fma = lanes / WARP / packed
+    more = fma * (step.issued - 1 + step.mixed)  # instructions of a step besides one
 
     (read_a, waves_a), (read_b, waves_b) = _fragment_loads(g.a), _fragment_loads(g.b)
     reads = g.group / WARP * c.u
@@ -71,7 +74,7 @@ def work(p: KernelProblem, c: Columns, g: FmaGeometry, d: Device) -> Work:
     spill = 1 + np.maximum(g.registers - register_cap(d, g.threads, c.min_ctas_per_sm), 0) / 32
     checks = np.where(c.bounds == 2, 1 + np.where((c.cp_async_a == 0) | (c.cp_async_b == 0), 2.0, 0.5), 1.0) * loads
 
-    issue = fma * banks * order + reads * (read_a + read_b) + sts_a + sts_b + warps * 14 + 2 * loads + checks
+    issue = fma * banks * order + more + reads * (read_a + read_b) + sts_a + sts_b + warps * 14 + 2 * loads + checks
     math = lanes / perf_costs.fma_rate(p, d) * order
     arithmetic = np.maximum(issue / perf_costs.ISSUE, math) / perf_costs.PIPE * fetch * spill
     copies = waves_sts_a + waves_sts_b
@@ -81,7 +84,7 @@ def work(p: KernelProblem, c: Columns, g: FmaGeometry, d: Device) -> Work:
     moved_a, moved_b = (x.loads * x.vec * p.element.bytes for x in (g.a, g.b))
     unstaged = c.stages == 0
     if unstaged.any():  # loads that hit the L1 cache, no reads and stores of shared memory
-        mads = fma * banks * order + 4 * loads
+        mads = fma * banks * order + more + 4 * loads
         issue = np.where(unstaged, mads + warps * 8, issue)
         shared = np.where(unstaged, loads * perf_costs.LDG * 2, shared)
         arithmetic = np.where(
@@ -92,9 +95,9 @@ def work(p: KernelProblem, c: Columns, g: FmaGeometry, d: Device) -> Work:
     narrow = np.where(g.a.kmajor | g.b.kmajor, np.maximum(SECTOR / (c.u * p.element.bytes), 1), 1)
     busy = bound(arithmetic, shared, (moved_a + moved_b) * narrow / perf_costs.L2_BYTES)
 
-    step = np.maximum((product + read_a + read_b) * np.ceil(warps / 4) * spill, perf_costs.ALU_LATENCY)
-    step = step + np.where(c.fragment_prefetch == 1, 0, perf_costs.SHARED_LATENCY)
-    path = g.uk * step + perf_costs.SHARED_LATENCY + perf_costs.BARRIER
+    depth = np.maximum((product + read_a + read_b) * np.ceil(warps / 4) * spill, perf_costs.ALU_LATENCY)
+    depth = depth + np.where(c.fragment_prefetch == 1, 0, perf_costs.SHARED_LATENCY)
+    path = g.uk * depth + perf_costs.SHARED_LATENCY + perf_costs.BARRIER
     latency = bound(path, perf_costs.GLOBAL_LATENCY / np.maximum(c.stages - 1, 1))
     if unstaged.any():  # loads, then products; the start of a block has the latency of the store only
         direct = perf_costs.GLOBAL_LATENCY + c.u * np.maximum(product * np.ceil(warps / 4), perf_costs.ALU_LATENCY)

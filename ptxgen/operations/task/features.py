@@ -1,0 +1,44 @@
+"""Numbers of a task for the model: the instructions of its step, what it reads, where its results go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+
+from ptxgen.expr.instructions import PIPES
+from ptxgen.lowering import step_rate
+from ptxgen.operations.task.lowering import algebra_of
+from ptxgen.operations.task.problem import Task
+from ptxgen.operations.task.program import Aggregate, RowReduce, Select, Store
+from ptxgen.operations.task.roles import Roles
+from ptxgen.problem.device import device
+
+TARGET = "sm_90"  #: whose instructions are counted
+#: the number of each kind of output
+SINKS = {Store: 0, Aggregate: 1, RowReduce: 2, Select: 3}
+
+
+@lru_cache(maxsize=256)
+def _numbers(roles: Roles) -> dict[str, float]:
+    """The features of a program."""
+    algebra = algebra_of(roles.program, roles)
+    counted = step_rate.PRODUCT if algebra is None else step_rate.of_expression(algebra, device(TARGET))
+    of_pipes = dict(counted.by_pipe)
+    return {
+        **{f"step_{pipe}": float(of_pipes.get(pipe, 0)) for pipe in PIPES},
+        "step_vectors": float(len(algebra.vectors)) if algebra else 0.0,
+        "task_inputs": float(len(roles.others)),
+        "task_sink": float(SINKS[type(roles.program.outputs[0])]),
+    }
+
+
+def _number(name: str, p: Task) -> float:
+    return _numbers(p.roles)[name]
+
+
+#: features of the model: instructions of a step by pipe; arrays along an axis that a step reads, arrays besides A and
+#: B, the kind of the first output
+FEATURES: dict[str, Callable[[Task], float]] = {
+    name: partial(_number, name)
+    for name in (*(f"step_{pipe}" for pipe in PIPES), "step_vectors", "task_inputs", "task_sink")
+}

@@ -1,0 +1,60 @@
+"""Random tasks to measure: products over semirings, distances, queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ptxgen.operations.gemm import random_problems as gemm
+from ptxgen.operations.gemm.problem import LAYOUTS, THIN
+from ptxgen.operations.task.language.canonical import canonical
+from ptxgen.operations.task.problem import Task
+from ptxgen.operations.task.semirings import SEMIRINGS, semiring_program
+from ptxgen.operations.task.suites import DISTANCES, QUERIES, SUITES, distance_text, typed_text
+from ptxgen.problem.operation import RandomKind
+from ptxgen.tuning.draws import Limits, log_uniform
+
+THIN_SHARE = 0.3  #: share of the tasks of which one extent is small
+
+
+def semiring(rng: np.random.Generator, kind: str) -> str:
+    """A product over a semiring of floats."""
+    names = [name for name in SEMIRINGS if name not in ("plus_times", "or_and")]
+    return canonical(semiring_program(str(rng.choice(names)), kind))
+
+
+def distance(rng: np.random.Generator, kind: str) -> str:
+    """A distance of rows."""
+    return typed_text(distance_text(str(rng.choice(list(DISTANCES)))), kind)
+
+
+def query(rng: np.random.Generator, kind: str) -> str:
+    """A query of Gamut."""
+    return typed_text(QUERIES[str(rng.choice([name for name in QUERIES if name in SUITES]))], kind)
+
+
+def drawn(text: Callable[..., str], rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Task:
+    """A task of any layout, extents log-uniform; half of them are multiples of 8. Tasks have no compute modes."""
+    kind = values.get("dtype", "f32")
+    multiple = gemm.MULTIPLE if rng.random() < 0.5 else 1
+    extents = {name: gemm.extent(rng, limits.extent, multiple) for name in "mnk"}
+    if rng.random() < THIN_SHARE:
+        extents[str(rng.choice(list("mnk")))] = log_uniform(rng, THIN)
+    m, n, k = extents.values()
+    return Task(m, n, k, str(rng.choice(LAYOUTS)), dtype=kind, text=text(rng, kind))
+
+
+def varied(rng: np.random.Generator, p: Task, limits: Limits) -> Task:
+    """The same program with other extents."""
+    found = gemm.varied(rng, p, limits)
+    return replace(p, m=found.m, n=found.n, k=found.k, lda=0, ldb=0, ldc=0)
+
+
+#: by default, random problems have no tasks
+RANDOM_KINDS = {
+    f"task_{text.__name__}": RandomKind(partial(drawn, text), 0.0, varied) for text in (semiring, distance, query)
+}

@@ -1,0 +1,23 @@
+"""The speed of tasks, and the ceiling that their instructions set."""
+
+from __future__ import annotations
+
+from ptxgen.lowering import step_rate
+from ptxgen.lowering.lower import lower
+from ptxgen.operations.task.problem import Task
+from ptxgen.problem.device import Device
+from ptxgen.problem.operation import Speed
+
+
+def steps(p: Task) -> float:
+    """The steps of a task, with its batch."""
+    return float(p.batch * p.m * p.n * p.k)
+
+
+def least_us(p: Task, d: Device) -> float:
+    """Microseconds of the steps at the predicted ceiling of the device (``step_rate.ceiling``)."""
+    return steps(p) / (step_rate.ceiling(lower(p), d) * d.sms * d.clock)
+
+
+#: the metric of Gamut's paper: M·N·K / (10⁹ s)
+SPR = Speed("spr", "SPR", lambda p, us: steps(p) / us * 1e-3)
