@@ -8,10 +8,9 @@ from typing import Any
 from ptxgen.api.arrays import View, tensor, view
 from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.problem.base import EPILOGUE_OPERANDS, EPILOGUE_OPS
 from ptxgen.problem.dtypes import DTYPES
+from ptxgen.problem.epilogue_ops import ACTIVATION, arrays_of, epilogue_op_names
 
-ACTIVATIONS = EPILOGUE_OPS[-1]
 #: name of an operation or operand for C = AB -> name for Cᵀ = BᵀAᵀ
 TRANSPOSED_NAMES = {"bias_row": "bias_column", "bias_column": "bias_row", "scale_a": "scale_b", "scale_b": "scale_a"}
 
@@ -82,12 +81,13 @@ def epilogue_arguments(
 
 def check_activation(activation: Any, aux: Any) -> None:
     """InputError: the activation is unknown, or ``aux`` is missing, or not an operand of it."""
-    reads_aux = activation is not None and "aux" in EPILOGUE_OPERANDS.get(
-        word("activation", activation, ACTIVATIONS), ()
-    )
+    known = epilogue_op_names(ACTIVATION)
+    reads_aux = activation is not None and "aux" in arrays_of(word("activation", activation, known))
     if reads_aux != (aux is not None):
         given = "None" if aux is None else "an array"
-        raise InputError(f"activation is {shown(activation)} and aux is {given}; relu_grad takes aux, others do not")
+        readers = [name for name in known if "aux" in arrays_of(name)]
+        takes = f"{', '.join(readers)} {'takes' if len(readers) == 1 else 'take'} aux, others do not"
+        raise InputError(f"activation is {shown(activation)} and aux is {given}; {takes}")
 
 
 def _vector(x: Any, argument: str, out: View, kind: str, length: int | None = None, column: bool = False) -> View:

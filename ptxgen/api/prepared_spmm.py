@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import replace
-from statistics import median
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from ptxgen.api import (
     recording,
     runners,
     spmm_operands,
+    stored_times,
     streams,
 )
 from ptxgen.api.arrays import View, as_numpy, is_torch, records_gradient, require_disjoint, tensor
@@ -34,14 +35,16 @@ from ptxgen.operations.spmm.narrow_indices import narrow
 from ptxgen.operations.spmm.problem import DENSE_DEFAULT, Spmm
 from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT
 from ptxgen.problem.dtypes import dtype
-from ptxgen.runtime.device_tables import Allocation
+from ptxgen.runtime.device_tables import Allocation, Part, allocate_parts
 from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.prepared_operands import PreparedOperands
 from ptxgen.runtime.runner import Runner
 from ptxgen.tuning import selection
+from ptxgen.tuning.store.measurement import Measurement
 
 CALLS = 1000  #: products for which a handle is prepared by default
 TUNED = 16  #: configurations that ``tune`` times
+TIMING = Timing()  #: of ``tune``
 MAX_LAUNCHES = 256  #: launches that a handle keeps
 NO_KEY = (None, 0, 0)
 
@@ -64,9 +67,9 @@ def spmm_prepare(
     ``a``: as for ``spmm``. The handle keeps its arrays, or a copy on the device of arrays in host memory. It holds
     formats that are made once, on the device; the kernel is chosen that takes the least time for ``calls`` products
     and the making of its format together; 0: no format is made. ``n``: columns of B for which the matrix is prepared
-    now; by default it is prepared at the first product. ``dense_bytes``: the most bytes of A as a dense matrix, which kernels of GEMMs
-    then may read, 0: none; by default 12 times those of CSR in 16-bit types, 16 times in others. ``compute``: tf32 is
-    permitted for float32.
+    now; by default it is prepared at the first product. ``dense_bytes``: the most bytes of A as a dense matrix, which
+    kernels of GEMMs then may read, 0: none; by default 12 times those of CSR in 16-bit types, 16 times in others.
+    ``compute``: tf32 is permitted for float32.
 
     ``validate``: a kernel checks that row pointers begin at 0, do not decrease and end at the number of nonzeros, and
     that columns are in [0, K). Without it, a matrix that breaks these rules makes later products read outside B.
@@ -101,6 +104,17 @@ def spmm_prepare(
     return handle
 
 
+@dataclass(frozen=True, eq=False)
+class KnownPattern:
+    """What was found of a pattern. ``arrays``: row pointers and columns; ``versions``: PyTorch's counts of their
+    changes; ``narrow``: their copies in 32 bits, if they have 64."""
+
+    arrays: tuple[View, View]
+    record: PatternRecord
+    narrow: Mapping[str, Part]
+    versions: tuple[Any, ...]
+
+
 class PreparedSpmm:
     """A sparse matrix that is prepared for products: ``p(b)``. ``spmm_prepare`` makes it.
 
@@ -117,7 +131,7 @@ class PreparedSpmm:
         self._stream = 0 if csr.host else streams.current_stream(csr.values.origin)
         if streams.is_captured(self._stream, self._on):
             raise InputError("the stream is being captured; spmm_prepare must be called before: it reads sizes")
-        self._held: dict[str, Allocation] = {}  # copies of the arrays on the device
+        self._held: dict[str, Part] = {}  # copies of the arrays on the device
         self._runners: dict[Spmm, Runner] = {}
         self._tuned: dict[int, Config] = {}
         self._launches: dict[Any, Any] = {}
@@ -126,18 +140,16 @@ class PreparedSpmm:
         self._at = self._addresses()
         if not csr.host:
             self._on.wait(self._stream)
-        record = read_pattern(self._on, self._at, *csr.shape, csr.nnz, csr.index_type)
-        self._us = record.us
+        start = self._on.now_us()
+        self._pattern = _known_pattern(csr) or self._read_pattern()
+        self._us = self._on.now_us() - start
         if validate:
-            self._require_pattern(record)
-        if csr.index_type == "i64" and csr.nnz < INDEX_LIMIT:
-            counts = {"indptr": csr.shape[0] + 1, "indices": csr.nnz}
-            copies, us = narrow(self._on, {name: (self._at[name], n) for name, n in counts.items()})
-            self._held |= copies
-            self._at |= {name: x.address for name, x in copies.items()}
-            self._us += us
+            self._require_pattern(self._pattern.record)
+        if csr.nnz < INDEX_LIMIT:
             problem = replace(problem, index="i32")
-        self._problem = replace(problem, pattern=record.statistics.rounded().text())
+        self._held |= self._pattern.narrow
+        self._at |= {name: x.address for name, x in self._pattern.narrow.items()}
+        self._problem = replace(problem, pattern=self._pattern.record.statistics.rounded().text())
         self._prepared = PreparedOperands(self._on, self._at)
         self._prefix = self._own_addresses()
         launches.holders.add(self)
@@ -209,8 +221,10 @@ class PreparedSpmm:
 
     def tune(self, n: int | None = None) -> Config:
         """Times configurations for products with ``n`` columns (default: those for which the matrix was prepared last)
-        on the arrays of the handle, and uses the fastest one from now on. Returns it. The formats that it does not need
-        are freed. InputError: ``n`` is not known."""
+        on the arrays of the handle. Uses from now on the one that takes the least time for ``calls`` products and the
+        making of its format together, and returns it. The formats that it does not need are freed. The times are stored
+        in the tuning database, so that later handles of matrices with the same rounded statistics use the same
+        configuration. InputError: ``n`` is not known."""
         n = n or self._n
         if not n:
             raise InputError("n is None and no product was computed; it must be the columns of B")
@@ -218,12 +232,15 @@ class PreparedSpmm:
         with call_lock.lock:
             if self._stream:
                 self._on.wait(self._stream)
-            times = {}
+            times: dict[Measurement, float] = {}
             for found in selection.select(problem, self._on.device, choice.database(), k=TUNED):
                 runner = runners.make_runner(problem, self._shared, found.config).on(self._prepared)
-                times[found.config] = self._time(runner)
-            best = min(times, key=lambda c: times[c])
-            self._tuned[n] = best
+                timed = stored_times.measurement(runner, self._time(runner), TIMING, "search")
+                share = sum(each.us for each in runner.prepared or ()) / max(problem.calls, 1)
+                times[timed] = timed.us + share
+            fastest = min(times, key=lambda m: times[m])
+            stored_times.store([m for m in times if m is not fastest], replace(fastest, purpose="final"))
+            best = self._tuned[n] = fastest.config
             self._runners = {p: r for p, r in self._runners.items() if p.n != n}
             self.forget_launches()
             self.prepare(n)
@@ -270,12 +287,24 @@ class PreparedSpmm:
         named = {"indptr": csr.indptr, "indices": csr.indices, "values": csr.values}
         if not csr.host:
             return {name: v.address for name, v in named.items()}
-        for name, v in named.items():
-            x = np.ascontiguousarray(as_numpy(v))
-            self._held[name] = Allocation(self._on, max(x.nbytes, 1))
+        arrays = {name: np.ascontiguousarray(as_numpy(v)) for name, v in named.items()}
+        self._held |= allocate_parts(self._on, {name: x.nbytes for name, x in arrays.items()})
+        for name, x in arrays.items():
             if x.nbytes:
                 self._on.upload(self._held[name].address, x)
         return {name: x.address for name, x in self._held.items()}
+
+    def _read_pattern(self) -> KnownPattern:
+        """The statistics of the pattern, and its arrays with indices of 32 bits if it has others and they fit."""
+        csr, copies = self._csr, dict[str, Part]()
+        if csr.index_type == "i64" and csr.nnz < INDEX_LIMIT:
+            counts = {"indptr": csr.shape[0] + 1, "indices": csr.nnz}
+            copies = narrow(self._on, {name: (self._at[name], n) for name, n in counts.items()})
+        record = read_pattern(self._on, self._at, *csr.shape, csr.nnz, csr.index_type)
+        found = KnownPattern((csr.indptr, csr.indices), record, copies, _versions(csr)[:2])
+        if _tracked(csr):
+            _patterns[_pattern_key(csr)] = found
+        return found
 
     def _own_addresses(self) -> tuple[int, int, int]:
         """The addresses of the arrays of the matrix, in the order of launches. Also notes where the arrays end."""
@@ -356,9 +385,9 @@ class PreparedSpmm:
         spmm_operands.store_on_host(c, computed["C"])
         recording.notify(problem, self._on)
 
-    def _time(self, runner: Runner) -> float:
-        """Median microseconds of a product, on matrices B that are together larger than the L2 cache."""
-        p, timing = runner.problem, Timing()
+    def _time(self, runner: Runner) -> list[float]:
+        """Microseconds of a product, on matrices B and C that are together larger than the L2 cache."""
+        p, timing = runner.problem, TIMING
         assert isinstance(p, Spmm)
         sizes = {"B": max(p.k * p.ldb, 1) * p.element.bytes, "C": p.m * p.ldc * p.output.bytes}
         count = 1
@@ -368,11 +397,30 @@ class PreparedSpmm:
         for each in held:
             self._on.fill(each["B"].address, each["B"].size)
         bound = [runner.bind({**self._at, **{name: x.address for name, x in each.items()}}) for each in held]
-        return median(self._on.time(bound, timing))
+        return self._on.time(bound, timing)
 
 
 #: handles of PyTorch tensors by their addresses, while they are in use
 _handles: weakref.WeakValueDictionary[Any, PreparedSpmm] = weakref.WeakValueDictionary()
+
+
+#: patterns of PyTorch tensors that handles have read, by the addresses of the index arrays
+_patterns: weakref.WeakValueDictionary[Any, KnownPattern] = weakref.WeakValueDictionary()
+
+
+def _pattern_key(csr: Csr) -> Any:
+    return csr.shape, csr.nnz, csr.index_type, csr.indptr.address, csr.indices.address
+
+
+def _known_pattern(csr: Csr) -> KnownPattern | None:
+    """The pattern of a handle of the same index tensors, unchanged since; None: there is none."""
+    found = _patterns.get(_pattern_key(csr)) if _tracked(csr) else None
+    return found if found is not None and found.versions == _versions(csr)[:2] else None
+
+
+def _tracked(csr: Csr) -> bool:
+    """True if the index arrays are PyTorch tensors on a GPU, whose changes are counted."""
+    return not csr.host and is_torch(csr.indptr.origin) and is_torch(csr.indices.origin)
 
 
 def handle_of(csr: Csr, compute: str) -> PreparedSpmm | None:
@@ -386,9 +434,15 @@ def _key_of(csr: Csr) -> Any:
     return csr.shape, csr.nnz, csr.index_type, csr.values.dtype, tuple(v.address for v in csr.named.values())
 
 
-def _versions(csr: Csr) -> tuple[int, ...]:
-    """PyTorch's counts of the changes of the arrays."""
-    return tuple(getattr(v.origin, "_version", 0) for v in csr.named.values())
+def _versions(csr: Csr) -> tuple[Any, ...]:
+    """PyTorch's counts of the changes of the arrays. Those of inference tensors are not counted: no two are equal."""
+    found: list[Any] = []
+    for v in csr.named.values():
+        try:
+            found.append(getattr(v.origin, "_version", 0))
+        except RuntimeError:
+            found.append(object())
+    return tuple(found)
 
 
 def _key(b: Any, out: Any, alpha: float, beta: float) -> tuple[Any, int, int]:

@@ -27,7 +27,7 @@ from ptxgen.lowering.sink import ValueSink
 def compose_scheduler(plan: Plan) -> GridScheduler:
     """Sets the parts that precede the operands, and returns the scheduler."""
     plan.batch = Batch(plan.problem.batch != 1)
-    plan.fused_ops = FusedOps.of(plan.problem, plan.batch.active)
+    plan.fused_ops = FusedOps.of(plan.problem, plan.batch.active, plan.device.sm)
     scheduler = GridScheduler(plan.config, plan.batch.active)
     if grouped(plan.problem):
         scheduler = GroupedScheduler.of(plan.problem, plan.config, plan.geometry, plan.device, plan.registers)

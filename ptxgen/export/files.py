@@ -14,8 +14,8 @@ from ptxgen.export.c_expression import comment
 from ptxgen.export.choice import compiled
 from ptxgen.export.general import VARIABLES
 from ptxgen.export.library import Library
-from ptxgen.export.operations import EPILOGUE_BITS, KIND, enumerator, exported, in_c, words
-from ptxgen.problem.base import EPILOGUE_OPERANDS
+from ptxgen.export.operations import KIND, enumerator, epilogue_bits, exported, in_c, words
+from ptxgen.problem.epilogue_ops import arrays_of
 from ptxgen.runtime.assemble import assemble
 from ptxgen.tuning.store.exchange import replacing
 
@@ -89,8 +89,8 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
         "statuses": STATUSES,
         "words": words(),
         "enumerator": enumerator,
-        "epilogue_bits": EPILOGUE_BITS,
-        "arrays": tuple(dict.fromkeys(name for names in EPILOGUE_OPERANDS.values() for name in names)),
+        "epilogue_bits": epilogue_bits(),
+        "arrays": tuple(dict.fromkeys(name for op in epilogue_bits() for name in arrays_of(op))),
         "operations": tuple(map(in_c, exported())),
         "modules": library.modules,
         "functions": library.functions,

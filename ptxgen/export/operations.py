@@ -7,12 +7,10 @@ from dataclasses import Field, dataclass, fields
 from functools import cache
 from typing import Any
 
-from ptxgen.problem.base import COMPUTE_MODES, EPILOGUE_OPS, OUT_DTYPES, text_of
+from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES, text_of
 from ptxgen.problem.c_form import CForm
+from ptxgen.problem.epilogue_ops import ordered_names
 from ptxgen.problem.operation import operation_named, operations
-
-#: epilogue operation -> its bit in the field ``epilogue``
-EPILOGUE_BITS = {name: 1 << bit for bit, name in enumerate([*(n for row in EPILOGUE_OPS for n in row), "bias"])}
 
 
 @cache
@@ -48,9 +46,15 @@ def _integer(name: str, meaning: str) -> CField:
     return CField(name, meaning, lambda p: int(getattr(p, name)))
 
 
-def epilogue_bits(epilogue: str) -> int:
+def epilogue_bits() -> dict[str, int]:
+    """Epilogue operation -> its bit in the field ``epilogue``."""
+    return {name: 1 << bit for bit, name in enumerate(ordered_names())}
+
+
+def epilogue_sum(epilogue: str) -> int:
     """The field ``epilogue`` of operations separated by commas."""
-    return sum(EPILOGUE_BITS[name] for name in epilogue.split(",") if name)
+    bits = epilogue_bits()
+    return sum(bits[name] for name in epilogue.split(",") if name)
 
 
 #: the fields of every operation: types, arithmetic, epilogue
@@ -59,7 +63,7 @@ KIND = (
     _word("dtype", "type of A and B"),
     _word("compute", "arithmetic"),
     _word("out", "type of C"),
-    CField("epilogue", "sum of PTXGEN_EPILOGUE_ values", lambda p: epilogue_bits(p.epilogue)),
+    CField("epilogue", "sum of PTXGEN_EPILOGUE_ values", lambda p: epilogue_sum(p.epilogue)),
     CField("deterministic", "1: only kernels whose sums have a fixed order", lambda p: int(p.deterministic)),
 )
 

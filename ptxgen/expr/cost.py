@@ -19,11 +19,15 @@ _LOGIC, _SUM_AND_EXTREME = {"&", "|", "^"}, 90
 
 
 def instructions_by_pipe(
-    roots: Sequence[Node], sm: int, registers: Mapping[Node, str] | None = None, contract: bool = True
+    roots: Sequence[Node],
+    sm: int,
+    registers: Mapping[Node, str] | None = None,
+    contract: bool = True,
+    fast: bool = False,
 ) -> Counter[str]:
     """The instructions of each pipe (``instructions.PIPES``) that compute ``roots``, common expressions once. Constants
     are in registers; the sign and the absolute value of floats are modifiers of operands where the machine has them.
-    ``registers``, ``contract``: as in ``ptx.statements``. DtypeError: the target lacks an instruction."""
+    ``registers``, ``contract``, ``fast``: as in ``ptx.statements``. DtypeError: the target lacks an instruction."""
     held = registers or {}
     changed = contracted(roots, held, contract)
     order = ordered(changed, held)
@@ -39,11 +43,11 @@ def instructions_by_pipe(
         absorbed = next((y for y in x.arguments if y not in held and _fused(y, x, sm) and y not in absorbing), None)
         if absorbed is not None and len(users[absorbed]) == 1 and absorbed not in changed:
             absorbing.add(x)
-            count.subtract(dict(row_of(absorbed, sm).pipes))
+            count.subtract(dict(row_of(absorbed, sm, fast).pipes))
         free = {"neg": _NEGATE, "abs": _MODIFY}.get(x.op)
         if free and type_of(x.type).floating and x not in changed and set(users.get(x, ())) <= free:
             continue
-        count.update(dict(row_of(x, sm).pipes))
+        count.update(dict(row_of(x, sm, fast).pipes))
     return +count
 
 

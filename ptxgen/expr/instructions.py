@@ -11,7 +11,7 @@ import math
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -82,7 +82,7 @@ _COMPARISONS = {"<": "lt", "<=": "le", "==": "eq", "!=": "ne"}
 _LOGIC = {"&": "and", "|": "or", "^": "xor"}
 _NAN = {"f32": "0f7FFFFFFF", "f64": "0d7FF8000000000000"}
 #: operators of f16 and bf16 that are computed in f32
-_IN_F32 = ("/", "sqrt", "rsqrt", "exp", "exp2", "log", "log2")
+_IN_F32 = ("/", "sqrt", "rcp", "rsqrt", "exp", "exp2", "log", "log2")
 
 
 def _row(
@@ -123,6 +123,8 @@ def _floats() -> Iterator[Row]:
         yield _row(name, "f32", f"{name}.NaN.f32 {{d}}, {{a}}, {{b}}", first=80, alu=1)
     yield _row("/", "f32", "div.rn.f32 {d}, {a}, {b}", xu=1, fma=8)
     yield _row("/", "f64", "div.rn.f64 {d}, {a}, {b}", xu=1, fp64=9)
+    yield _row("rcp", "f32", "rcp.rn.f32 {d}, {a}", xu=1, fma=4)
+    yield _row("rcp", "f64", "rcp.rn.f64 {d}, {a}", xu=1, fp64=7)
     yield _row("sqrt", "f32", "sqrt.rn.f32 {d}, {a}", xu=1, fma=6)
     yield _row("sqrt", "f64", "sqrt.rn.f64 {d}, {a}", xu=1, fp64=8)
     yield _row("rsqrt", "f64", "sqrt.rn.f64 {f64_x}, {a}; rcp.rn.f64 {d}, {f64_x}", xu=2, fp64=14)
@@ -365,13 +367,38 @@ def rows() -> dict[tuple[str, str, str], tuple[Row, ...]]:
     return {key: tuple(sorted(found, key=lambda r: -r.first)) for key, found in table.items()}
 
 
-def row_of(x: Node, sm: int) -> Row:
-    """The row of a node. DtypeError: no instructions compute it, or the target lacks them."""
+@functools.cache
+def fast_rows() -> dict[str, Row]:
+    """By operator: one instruction, or two, of f32 for an approximate value, which reads and gives 0 for subnormal
+    numbers."""
+    made = (
+        ("exp2", "ex2.approx.ftz.f32 {d}, {a}", 0),
+        ("exp", "mul.rn.f32 {f32_x}, {a}, 0f3FB8AA3B; ex2.approx.ftz.f32 {d}, {f32_x}", 1),
+        ("log2", "lg2.approx.ftz.f32 {d}, {a}", 0),
+        ("log", "lg2.approx.ftz.f32 {f32_x}, {a}; mul.rn.f32 {d}, {f32_x}, 0f3F317218", 1),
+        ("rcp", "rcp.approx.ftz.f32 {d}, {a}", 0),
+        ("rsqrt", "rsqrt.approx.ftz.f32 {d}, {a}", 0),
+        ("sqrt", "sqrt.approx.ftz.f32 {d}, {a}", 1),
+        ("/", "div.full.ftz.f32 {d}, {a}, {b}", 2),
+    )
+    found = {}
+    for operator, line, fma in made:
+        row = _row(operator, "f32", line, at={"xu": 1, "fma": fma} if fma else {"xu": 1})
+        absolute = 2.0**-22 if operator.startswith("log") else 0.0
+        found[operator] = replace(row, relative=2.0**-21, absolute=absolute)
+    return found
+
+
+def row_of(x: Node, sm: int, fast: bool = False) -> Row:
+    """The row of a node. ``fast``: that of ``fast_rows``, if there is one. DtypeError: no instructions compute it, or
+    the target lacks them."""
     operands = x.arguments[1:] if x.op == "select" else x.arguments
     operand = operands[0].type
     if any(y.type != operand for y in operands):
         types = ", ".join(y.type for y in operands)
         raise DtypeError(f"the operands of {x.op} are {types}; they must have one type")
+    if fast and x.type == "f32" and x.op in fast_rows():
+        return fast_rows()[x.op]
     found = rows().get((x.op, operand, x.type))
     if found is None:
         if x.op not in OPERATORS and x.op not in ("cast", "select", "mad"):

@@ -62,6 +62,7 @@ OPERATORS = {
         Operator("fmax", 2, frozenset((FLOAT,)), np.fmax, **_LATTICE, identity=lambda t: t.least),
         Operator("fma", 3, frozenset((FLOAT,)), lambda a, b, c: a * b + c),
         Operator("sqrt", 1, frozenset((FLOAT,)), np.sqrt),
+        Operator("rcp", 1, frozenset((FLOAT,)), lambda x: 1 / x),
         Operator("rsqrt", 1, frozenset((FLOAT,)), lambda x: 1 / np.sqrt(x)),
         Operator("exp", 1, frozenset((FLOAT,)), np.exp),
         Operator("exp2", 1, frozenset((FLOAT,)), np.exp2),

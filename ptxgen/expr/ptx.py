@@ -16,10 +16,10 @@ class Temporaries:
     """Registers that hold values between instructions: ``%t_f32_0``, …, of each class.
 
     Every call of ``statements`` uses them from the first one again. ``keep`` sets those in use aside, until
-    ``release``."""
+    ``release``. ``first``: by class, registers that the kernel declares, which are used first."""
 
-    def __init__(self, prefix: str = "t") -> None:
-        self.prefix = prefix
+    def __init__(self, prefix: str = "t", first: Mapping[str, Sequence[str]] | None = None) -> None:
+        self.prefix, self.first = prefix, dict(first or {})
         self.counts: Counter[str] = Counter()  #: registers to declare, by class
         self._next: Counter[str] = Counter()
         self._kept: Counter[str] = Counter()
@@ -35,8 +35,11 @@ class Temporaries:
         free = self._free.get(kind)
         if free:
             return free.pop()
-        n = self._next[kind]
+        own, n = self.first.get(kind, ()), self._next[kind]
         self._next[kind] += 1
+        if n < len(own):
+            return own[n]
+        n -= len(own)
         self.counts[kind] = max(self.counts[kind], n + 1)
         return f"%{self.prefix}_{kind}_{n}"
 
@@ -87,14 +90,17 @@ def statements(
     sm: int,
     temporaries: Temporaries,
     guard: str = "",
+    guards_all: bool = False,
     contract: bool = True,
+    fast: bool = False,
 ) -> Statements:
     """The instructions that compute ``roots``, common expressions once.
 
     ``registers``: of variables, and of other expressions whose values the kernel holds. ``results``: the register that
     gets the value of each root, None: any; a result may be the register of a variable, which is read before it is
-    written. ``guard``: precedes the instructions that write results, as ``@%p``, and no others. ``contract``: a product
-    of floats that only sums and differences use becomes fma.rn in each, with one rounding instead of two.
+    written. ``guard``: precedes the instructions that write results, as ``@%p``, and with ``guards_all`` all others.
+    ``contract``: a product of floats that only sums and differences use becomes fma.rn in each, with one rounding
+    instead of two. ``fast``: approximate functions of f32 without subnormal numbers (``instructions.fast_rows``).
     DtypeError: the target has no instruction for an operator. InputError: a variable has no register.
     """
     results = [None] * len(roots) if results is None else list(results)
@@ -104,8 +110,11 @@ def statements(
     if guard and not guard.endswith(" "):
         guard += " "
     roots = contracted(roots, registers, contract)
-    printer = _Printer(roots, registers, results, sm, temporaries, guard)
-    return printer.run()
+    printer = _Printer(roots, registers, results, sm, temporaries, guard, fast)
+    made = printer.run()
+    if guard and guards_all:
+        made.lines[:] = [line if line.startswith(guard) else f"{guard}{line}" for line in made.lines]
+    return made
 
 
 def contracted(roots: Sequence[Node], registers: Mapping[Node, str], floats: bool = True) -> list[Node]:
@@ -185,8 +194,9 @@ class _Printer:
         sm: int,
         temporaries: Temporaries,
         guard: str,
+        fast: bool,
     ) -> None:
-        self.registers, self.results, self.sm = registers, results, sm
+        self.registers, self.results, self.sm, self.fast = registers, results, sm, fast
         self.temporaries, self.guard = temporaries, guard
         self.lines: list[str] = []
         self.values: dict[Node, str] = {}
@@ -198,7 +208,7 @@ class _Printer:
             if x.op == "constant":
                 if _needs_register(x):
                     self.computed.append(x)
-            elif row_of(x, sm).lines:
+            elif row_of(x, sm, fast).lines:
                 self.computed.append(x)
             else:
                 self.same[x] = self.base(x.arguments[0])
@@ -263,33 +273,32 @@ class _Printer:
     def compute(self, n: int, x: Node, result: str | None) -> None:
         """Prints the instructions of one expression."""
         t = self.temporaries
-        kind = register_class(x.type)
-        to = result or t.take(kind)
-        self.values[x] = to
         guard = self.guard if result else ""
         if x.op == "constant":
-            self.move(to, literal(x), x.type, guard)
+            self.values[x] = result or t.take(register_class(x.type))
+            self.move(self.values[x], literal(x), x.type, guard)
             return
-        row = row_of(x, self.sm)
-        names = {"d": to, **dict(zip("abc", map(self.value, x.arguments), strict=False))}
+        row = row_of(x, self.sm, self.fast)
+        names = dict(zip("abc", map(self.value, x.arguments), strict=False))
         scratch: dict[str, str] = {}
-        if all(self.base(y).op == "constant" and self.base(y) not in self.registers for y in x.arguments):
-            first = x.arguments[0]
-            if not _needs_register(first):
-                names["a"] = scratch["first"] = t.take(register_class(first.type))
-                self.move(names["a"], literal(self.base(first)), first.type)
-        for line in row.lines:
-            for name in TEMPORARY.findall(line):
-                if name not in scratch:
-                    scratch[name] = names[name] = t.take(name.split("_")[0])
+        first = x.arguments[0]
+        numbers = [self.base(y).op == "constant" and self.base(y) not in self.registers for y in x.arguments]
+        if all(numbers) and not _needs_register(first):  # instructions take one number, not several
+            names["a"] = scratch[f"{register_class(first.type)}_number"] = t.take(register_class(first.type))
+            self.move(names["a"], literal(self.base(first)), first.type)
+        for name in TEMPORARY.findall(" ".join(row.lines)):
+            if name not in scratch:
+                scratch[name] = names[name] = t.take(name.split("_")[0])
+        # the last line alone writes the result, so an operand that it reads may have the same register
+        for y in dict.fromkeys(map(self.base, x.arguments)):
+            if y in self.place and self.last[y] == n and y not in self.roots:
+                t.give(register_class(y.type), self.values[y])
+        names["d"] = self.values[x] = result or t.take(register_class(x.type))
         for m, line in enumerate(row.lines):
             prefix = guard if m == len(row.lines) - 1 else ""
             self.lines.append(f"{prefix}{line.format_map(names)};")
         for name, register in scratch.items():
-            t.give(name.split("_")[0] if name != "first" else register_class(x.arguments[0].type), register)
-        for y in {self.base(y) for y in x.arguments}:
-            if y in self.values and self.last.get(y) == n and y not in self.roots and y in self.place:
-                t.give(register_class(y.type), self.values[y])
+            t.give(name.split("_")[0], register)
 
 
 def reduced(operator: str, accumulator: Node, step: Node) -> Node:

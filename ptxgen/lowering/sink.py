@@ -7,8 +7,9 @@ from typing import ClassVar, Protocol
 
 from ptxgen.expr.node import Node, node
 from ptxgen.lowering.algebra import Scalar, Vector
-from ptxgen.problem.base import ELEMENTWISE_OPERANDS, EPILOGUE_OPERANDS
+from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 from ptxgen.problem.dtypes import Dtype, dtype
+from ptxgen.problem.epilogue_ops import EpilogueOp, epilogue_op
 
 
 class Sink(Protocol):
@@ -53,8 +54,8 @@ class StoreTile:
     """C = epilogue(alpha · sums + beta · C).
 
     ``out``: the type of C; ``arithmetic``: that of alpha, beta and the epilogue; ``epilogue``: operations of
-    EPILOGUE_OPS, separated by commas. ``scalar_bias``: all rows and columns of C add the same bias; ``batched_bias``:
-    each product of a batch has a bias of its own.
+    ``problem.epilogue_ops``, separated by commas. ``scalar_bias``: all rows and columns of C add the same bias;
+    ``batched_bias``: each product of a batch has a bias of its own.
     """
 
     out: str
@@ -81,13 +82,18 @@ class StoreTile:
 
     @property
     def ops(self) -> tuple[str, ...]:
-        """The operations of the epilogue, in order."""
+        """The names of the operations of the epilogue, in order."""
         return tuple(self.epilogue.split(",")) if self.epilogue else ()
+
+    @property
+    def operations(self) -> tuple[EpilogueOp, ...]:
+        """The operations of the epilogue, in order."""
+        return tuple(map(epilogue_op, self.ops))
 
     @property
     def arrays(self) -> tuple[str, ...]:
         """The names of the epilogue operands, in the order of the kernel parameters."""
-        return tuple(name for op in self.ops for name in EPILOGUE_OPERANDS.get(op, ()))
+        return tuple(name for op in self.operations for name in op.arrays)
 
     @property
     def elementwise(self) -> tuple[str, ...]:
@@ -116,6 +122,7 @@ class ValueSink:
 
     linear: ClassVar[bool] = False
     ops: ClassVar[tuple[str, ...]] = ()
+    operations: ClassVar[tuple[EpilogueOp, ...]] = ()
     epilogue: ClassVar[str] = ""
     elementwise: ClassVar[tuple[str, ...]] = ()
     scalar_bias: ClassVar[bool] = False

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from ptxgen.arguments import flag, integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.dtypes import DTYPES, FAST_ACCUM, Dtype, canonical, dtype
+from ptxgen.problem.epilogue_ops import arrays_of, epilogue_op, epilogue_rows
 
 EXTENT_LIMIT = 1 << 31
 MEMORY_LIMIT = 1 << 47  #: upper limit of an operand in bytes: the virtual address space of a GPU
@@ -23,23 +24,6 @@ SUMS = {"tf32": "f32", "f32_bf16x6": "f32", FAST_ACCUM: "f32"}
 #: dtype of A and B -> the dtypes that C may have, the default first
 OUT_DTYPES = {d.name: d.outputs for d in DTYPES.values() if d.outputs}
 
-#: the epilogue operations in the order of execution; an epilogue has at most one of each row
-EPILOGUE_OPS = (
-    ("scale", "scale_rows"),
-    ("bias_row", "bias_column"),
-    ("residual",),
-    ("relu", "gelu", "silu", "relu_grad"),
-)
-#: epilogue operation -> the arrays that it reads
-EPILOGUE_OPERANDS = {
-    "scale": ("scale_a", "scale_b"),
-    "scale_rows": ("scale_a", "scale_b"),
-    "bias_row": ("bias",),
-    "bias_column": ("bias",),
-    "bias": ("bias",),
-    "residual": ("residual",),
-    "relu_grad": ("aux",),
-}
 #: the epilogue operands with the shape, strides, alignment and type of C
 ELEMENTWISE_OPERANDS = ("residual", "aux")
 #: type of a dataclass field -> the function that checks a value of it
@@ -91,7 +75,6 @@ class ProblemBase:
     SHAPE: ClassVar[tuple[str, ...]]  #: the fields in the shape word of the text form
     SHAPE_FORM: ClassVar[str]  #: the syntax of the shape word, for errors
     SHAPE_EXAMPLE: ClassVar[str] = ""  #: the beginning of a shape word, where ``SHAPE_FORM`` is long, for help
-    ALLOWED_EPILOGUE_OPS: ClassVar[tuple[tuple[str, ...], ...]] = EPILOGUE_OPS
     #: the fields, besides shape, layout and dtype, that generated code depends on and commands have options for
     CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("compute", "out", "epilogue", "batch")
     outputs: ClassVar[tuple[str, ...]] = ("C",)  #: those of ``arrays`` that a call writes
@@ -246,16 +229,22 @@ class ProblemBase:
         if value not in (1, 2, 4, 8, 16) or value < kind.bytes:
             raise ShapeError(f"{name} is {value} bytes; it must be a power of two from {kind.bytes} to 16")
 
+    @classmethod
+    def epilogue_rows(cls) -> tuple[tuple[str, ...], ...]:
+        """The epilogue operations in the order of execution; an epilogue has at most one of each row."""
+        return epilogue_rows()
+
     def _normalize_epilogue(self) -> None:
         """InputError, DtypeError: an epilogue operation is unknown, out of order, or not supported for this type."""
         given = [name for name in self.epilogue.split(",") if name]
-        ordered = tuple(name for row in self.ALLOWED_EPILOGUE_OPS for name in row if name in given)
+        rows = self.epilogue_rows() if given else ()
+        ordered = tuple(name for row in rows for name in row if name in given)
         if sorted(ordered) != sorted(given):
-            known = ", ".join(name for row in self.ALLOWED_EPILOGUE_OPS for name in row)
+            known = ", ".join(name for row in rows for name in row)
             raise InputError(
                 f"epilogue is {shown(self.epilogue)}; its operations must be among {known}, each at most once"
             )
-        for row in self.ALLOWED_EPILOGUE_OPS:
+        for row in rows:
             if sum(name in given for name in row) > 1:
                 raise InputError(f"epilogue is {self.epilogue!r}; it may have only one of {', '.join(row)}")
         if tuple(given) != ordered:
@@ -263,7 +252,7 @@ class ProblemBase:
                 f"epilogue is {self.epilogue!r}; its operations must be in the order of execution: {','.join(ordered)}"
             )
         kind = self.epilogue_dtype
-        if given and (kind.integer or (kind.name == "f64" and {"gelu", "silu"} & set(given))):
+        if given and (kind.integer or not all(epilogue_op(name).computes(kind.name) for name in given)):
             raise DtypeError(f"epilogue is {self.epilogue!r}; it is not supported for sums of type {kind.name}")
         object.__setattr__(self, "epilogue", ",".join(ordered))
 
@@ -275,7 +264,7 @@ class ProblemBase:
     @property
     def epilogue_operands(self) -> tuple[str, ...]:
         """The names of the epilogue operands, in the order of the kernel parameters."""
-        return tuple(name for op in self.epilogue_ops for name in EPILOGUE_OPERANDS.get(op, ()))
+        return tuple(name for op in self.epilogue_ops for name in arrays_of(op))
 
     @property
     def elementwise_operands(self) -> tuple[str, ...]:

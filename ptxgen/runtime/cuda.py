@@ -16,6 +16,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ MAX_GRAPH_NODES = 400  #: nodes of a timing graph; more nodes take time to captu
 MAX_REPLAYS = 100  #: graph replays in one sample
 LAUNCH_GAPS_US = 200  #: microseconds above which gaps between launches are a small part of a time without a graph
 NON_BLOCKING = 1
+ALIGNMENT = 256  #: bytes, of the addresses of allocations and of their parts
 
 
 class CudaKernel:
@@ -119,6 +121,12 @@ class CudaDriver:
         address = int(block)
         self._memory[address] = block
         return address
+
+    def allocate_parts(self, sizes: Sequence[int]) -> list[int]:
+        """The addresses of several arrays in one allocation, multiples of 256."""
+        places = [0, *accumulate(-(-max(n, 1) // ALIGNMENT) * ALIGNMENT for n in sizes)]
+        first = self.allocate(places[-1])
+        return [first + n for n in places[:-1]]
 
     def release(self, address: int) -> None:
         """Frees memory from ``allocate``, after the work that uses it."""

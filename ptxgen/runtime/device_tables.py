@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +16,32 @@ from ptxgen.runtime.driver import Driver
 
 
 class Allocation:
-    """Device memory that is freed with the last reference. ``size``: in bytes. LaunchError: out of memory."""
+    """Device memory that is freed with the last reference. ``size``: in bytes; ``address``: of memory that the driver
+    has allocated, None: it is allocated. LaunchError: out of memory."""
 
     __slots__ = ("__weakref__", "address", "size")
 
-    def __init__(self, driver: Driver, size: int) -> None:
+    def __init__(self, driver: Driver, size: int, address: int | None = None) -> None:
         self.size = size
-        self.address = driver.allocate(size)
+        self.address = driver.allocate(size) if address is None else address
         weakref.finalize(self, _free, driver, self.address).atexit = False  # the driver frees the rest at exit
+
+
+class Part(NamedTuple):
+    """One of several arrays in an allocation, which it holds."""
+
+    memory: Allocation
+    address: int
+    size: int
+
+
+def allocate_parts(driver: Driver, sizes: Mapping[str, int]) -> dict[str, Part]:
+    """Arrays of these sizes in bytes, by name, in one allocation. LaunchError: out of memory."""
+    if not sizes:
+        return {}
+    at = driver.allocate_parts([max(n, 1) for n in sizes.values()])
+    memory = Allocation(driver, sum(sizes.values()), at[0])
+    return {name: Part(memory, address, n) for (name, n), address in zip(sizes.items(), at, strict=True)}
 
 
 def _free(driver: Driver, address: int) -> None:

@@ -84,12 +84,20 @@ class EmulatedDriver:
         self.lock = NoLock()
         self.modelled_us: list[float] = []  #: modelled microseconds of each launch since the last call of ``time``
         self._launched_us = 0.0  # of all launches
+        self._parts: dict[int, list[int]] = {}  # first part of an allocation -> the others
 
     def allocate(self, size: int) -> int:
         return self.machine.alloc(size)
 
+    def allocate_parts(self, sizes: Sequence[int]) -> list[int]:
+        """Separate arrays, so that an access between them is a fault."""
+        first = self.allocate(sizes[0])
+        self._parts[first] = [self.machine.alloc(n) for n in sizes[1:]]
+        return [first, *self._parts[first]]
+
     def release(self, address: int) -> None:
-        self.machine.free(address)
+        for each in (address, *self._parts.pop(address, ())):
+            self.machine.free(each)
 
     def upload(self, address: int, array: np.ndarray[Any, Any]) -> None:
         self.machine.write(address, np.ascontiguousarray(array))

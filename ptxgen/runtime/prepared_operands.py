@@ -4,30 +4,50 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from ptxgen.codegen.preparation import SIZES, Preparation
 from ptxgen.codegen.render import render_preparation
-from ptxgen.codegen.source import Source
 from ptxgen.errors import LaunchError
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.runtime.device_tables import Allocation
+from ptxgen.runtime.device_tables import Part, allocate_parts
 from ptxgen.runtime.driver import Driver, Kernel
 from ptxgen.runtime.packed_step import PackedStep, pack
 
+WORD = 4  #: bytes of a size
 #: driver -> the loaded kernels of preparations
-_kernels: weakref.WeakKeyDictionary[Driver, dict[Source, Kernel]] = weakref.WeakKeyDictionary()
+_kernels: weakref.WeakKeyDictionary[Driver, dict[Preparation, Kernel]] = weakref.WeakKeyDictionary()
+#: driver -> for each stage of a preparation: sizes and addresses of its scratch arrays
+_scratch: weakref.WeakKeyDictionary[Driver, dict[int, tuple[list[int], list[int]]]] = weakref.WeakKeyDictionary()
 
 
-def load_once(driver: Driver, source: Source) -> Kernel:
+def load_once(driver: Driver, preparation: Preparation) -> Kernel:
     """The loaded kernel of a preparation."""
     loaded = _kernels.setdefault(driver, {})
-    if source not in loaded:
-        loaded[source] = driver.load(source)
-    return loaded[source]
+    if preparation not in loaded:
+        source = render_preparation(preparation, driver.device)
+        same = (each for each in loaded.values() if each.source == source)
+        loaded[preparation] = next(same, None) or driver.load(source)
+    return loaded[preparation]
+
+
+def scratch(driver: Driver, sizes: Mapping[str, int], stage: int = 0) -> dict[str, int]:
+    """The addresses of arrays that a stage of a preparation uses until the next preparation begins. The driver keeps
+    the memory, so that later preparations allocate none; it runs one preparation at a time, on its own stream."""
+    if not sizes:
+        return {}
+    wanted, slots = [max(n, 1) for n in sizes.values()], _scratch.setdefault(driver, {})
+    held, at = slots.get(stage, ([], []))
+    if len(held) < len(wanted) or any(size < n for size, n in zip(held, wanted, strict=False)):
+        if slots.pop(stage, None):
+            driver.release(at[0])
+        held = [max(pair) for pair in zip_longest(held, wanted, fillvalue=1)]
+        slots[stage] = held, driver.allocate_parts(held)
+    return dict(zip(sizes, slots[stage][1], strict=False))
 
 
 @dataclass(frozen=True)
@@ -36,7 +56,7 @@ class Prepared:
     all stages, packed except for the addresses of the operands; ``us``: microseconds that it took."""
 
     preparation: Preparation
-    arrays: Mapping[str, Allocation]
+    arrays: Mapping[str, Part]
     sizes: Mapping[str, int]
     kernel: Kernel
     steps: tuple[PackedStep, ...]
@@ -55,10 +75,16 @@ class PreparedOperands:
         """The results of preparations for operands of ``p``, each after those before it. LaunchError: a size exceeds
         its limit, or there is not enough memory."""
         found: list[Prepared] = []
+        last = None  # the place of the last one that runs now
         for each in preparations:
             if each not in self._made:
-                self._made[each] = self._run(each, p, found)
+                self._made[each], last = self._run(each, p, found), len(found)
             found.append(self._made[each])
+        if last is not None:
+            start, made = self.driver.now_us(), found[last]
+            self.driver.synchronize()
+            found[last] = replace(made, us=made.us + self.driver.now_us() - start)
+            self._made[made.preparation] = found[last]
         return tuple(found)
 
     def has(self, preparations: Collection[Preparation]) -> bool:
@@ -91,48 +117,46 @@ class PreparedOperands:
         return sum(each.us for each in self._made.values())
 
     def _run(self, preparation: Preparation, p: KernelProblem, before: list[Prepared]) -> Prepared:
+        """Runs a preparation. Its last stage is queued on the driver's stream."""
         driver = self.driver
-        kernel = load_once(driver, render_preparation(preparation, driver.device))
-        arrays: dict[str, Allocation] = {}
+        kernel = load_once(driver, preparation)
+        arrays: dict[str, Part] = {}
         sizes: dict[str, int] = {}
         done: list[PackedStep] = []
         names, operands = tuple(self.addresses), tuple(self.addresses.values())
         at: dict[str, Any] = {}
         for each in before:
             at |= {name: x.address for name, x in each.arrays.items()}
-        driver.synchronize()
         start = driver.now_us()
         stages = preparation.stages(p)
-        scratch: list[Allocation] = []
-        stage = next(stages, None)
+        stage, number = next(stages, None), 0
         while stage is not None:
-            new = {name: Allocation(driver, max(size, 1)) for name, size in stage.arrays.items()}
-            made = {name: Allocation(driver, max(size, 1)) for name, size in stage.scratch.items()}
-            made[SIZES] = Allocation(driver, 4 * max(len(stage.sizes), 1))
-            arrays |= new
-            scratch += made.values()
-            at |= {name: x.address for name, x in (*new.items(), *made.items())}
+            used = {**stage.scratch, **({SIZES: WORD * len(stage.sizes)} if stage.sizes else {})}
+            if preparation.reads_values:  # ``update`` runs the steps again, on any stream
+                new = allocate_parts(driver, {**stage.arrays, **used})
+            else:
+                new = allocate_parts(driver, stage.arrays)
+                at |= scratch(driver, used, number)
+            at |= {name: x.address for name, x in new.items()}
+            arrays |= {f"{number}: {name}" if name in used else name: x for name, x in new.items()}
             with driver.lock:
                 for step in stage.steps:
-                    done.append(pack(step, names, at, driver.tensor_map))
-                    driver.launch(kernel, step, done[-1].parameters(operands))
+                    if preparation.reads_values:
+                        done.append(pack(step, names, at, driver.tensor_map))
+                        driver.launch(kernel, step, done[-1].parameters(operands))
+                    else:
+                        driver.launch(kernel, step, step.pack({**self.addresses, **at}))
                 words = np.empty(len(stage.sizes), np.uint32)
                 if words.size:
-                    driver.synchronize()
-                    driver.download(made[SIZES].address, words)
+                    driver.download(at[SIZES], words)
             read = tuple(map(int, words))
             for (name, limit), n in zip(stage.sizes.items(), read, strict=True):
                 if n > limit:
                     raise LaunchError(f"size {name} of {type(preparation).__name__} is {n}; it must be at most {limit}")
             sizes |= dict(zip(stage.sizes, read, strict=True))
+            number += 1
             try:
                 stage = stages.send(read)
             except StopIteration:
                 stage = None
-        driver.synchronize()
-        us = driver.now_us() - start
-        if preparation.reads_values:  # ``update`` runs the steps again
-            arrays |= {f"{n}: scratch": x for n, x in enumerate(scratch)}
-        else:
-            done.clear()
-        return Prepared(preparation, arrays, sizes, kernel, tuple(done), us)
+        return Prepared(preparation, arrays, sizes, kernel, tuple(done), driver.now_us() - start)

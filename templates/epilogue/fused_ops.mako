@@ -2,6 +2,7 @@
 ## row, column: (register, constant to add) of the first sum's row and column.
 <%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
+<%namespace name="fused_step" file="/epilogue/fused_step.mako"/>
 <%def name="setup()">
 % for name in plan.fused_ops.operands:
     .reg .b64 %${name};
@@ -28,18 +29,14 @@
 
 ## Scales, before beta C is added.
 <%def name="scale_product(registers, at, offset, guard, row, column)">
-${run([s for s in plan.problem.sink.ops if s.startswith("scale")], registers, at, offset, guard, row, column)}\
+${run(plan.fused_ops.scales, registers, at, offset, guard, row, column)}\
 </%def>
 
 <%def name="finish(registers, at, offset, guard, row, column)">
-${run([s for s in plan.problem.sink.ops if not s.startswith("scale")], registers, at, offset, guard, row, column)}\
+${run(plan.fused_ops.others, registers, at, offset, guard, row, column)}\
 </%def>
 
 <%def name="run(chosen, registers, at, offset, guard, row, column)">
-<%
-    stages = dict(scale=scale, scale_rows=scale_rows, bias_row=bias_row, bias_column=bias_column, residual=residual,
-                  relu=relu, gelu=gelu, silu=silu, relu_grad=relu_grad)
-%>\
     {
     .reg .b64 %elem_addr;
     .reg .b32 %elem_index;
@@ -47,13 +44,18 @@ ${run([s for s in plan.problem.sink.ops if not s.startswith("scale")], registers
     .reg .f32 %elem32;
     .reg .${plan.arithmetic.type} %elem;
     .reg .pred %is_negative;
+% for line in plan.fused_ops.declarations:
+    ${line}
+% endfor
 % if plan.c.preinitialised:
     mov.${plan.arithmetic.type} %elem, ${plan.arithmetic.zero};
     mov.b16 %elem16, 0;
     mov.f32 %elem32, 0f00000000;
 % endif
-% for stage in chosen:
-${stages[stage](registers, at, offset, guard, row, column)}\
+% for op in chosen:
+% for step in op.steps:
+${applied(step, registers, at, offset, guard, row, column)}\
+% endfor
 % endfor
     }
 </%def>
@@ -87,83 +89,33 @@ ${load(kind, "%elem_addr", guard)}\
 ${c_elements.load("%elem_addr", offset, guard)}\
 </%def>
 
-<%def name="each(name, operation, registers, guard, row, column)">
+## A step on all registers. An element of its array is loaded once, unless it differs between them.
+<%def name="applied(step, registers, at, offset, guard, row, column)">
+% if step.spans == "element":
+${elementwise(step.array, at, offset, guard)}\
+% for q, r in enumerate(registers):
+${fused_step.on(step, r, plan.c.values[q], guard)}\
+% endfor
+% elif step.spans == "one":
+${load(plan.fused_ops.operands[step.array][0], f"%{step.array}", guard)}\
+${fused_step.on_all(step, registers, guard)}\
+% elif step.spans == "row" or plan.fused_ops.scalar_bias and step.array == "bias":
+${each(step, registers, guard, row if step.spans == "row" else ("%zero_index", 0), column)}\
+% elif step.spans == "column":
+${each(step, registers, guard, column, column)}\
+% else:
+${fused_step.on_all(step, registers, guard)}\
+% endif
+</%def>
+
+<%def name="each(step, registers, guard, row, column)">
 % if row is not column:
-${element(name, row, guard)}\
+${element(step.array, row, guard)}\
 % endif
 % for q, r in enumerate(registers):
 % if row is column:
-${element(name, (column[0], column[1] + q), guard)}\
+${element(step.array, (column[0], column[1] + q), guard)}\
 % endif
-    ${guard}${operation} ${r}, ${r}, %elem;
+${fused_step.on(step, r, "%elem", guard)}\
 % endfor
-</%def>
-
-<%def name="apply(operation, registers, guard='')">
-% for r in registers:
-    ${guard}${operation} ${r}, ${r}, %elem;
-% endfor
-</%def>
-
-<%def name="scale(registers, at, offset, guard, row, column)">
-% for name in ("scale_a", "scale_b"):
-${load("f32", f"%{name}", guard)}\
-${apply(plan.arithmetic.mul, registers, guard)}\
-% endfor
-</%def>
-<%def name="scale_rows(registers, at, offset, guard, row, column)">
-${each("scale_a", plan.arithmetic.mul, registers, guard, row, column)}\
-${each("scale_b", plan.arithmetic.mul, registers, guard, column, column)}\
-</%def>
-<%def name="bias_row(registers, at, offset, guard, row, column)">
-${each("bias", plan.arithmetic.add, registers, guard, row, column)}\
-</%def>
-<%def name="bias_column(registers, at, offset, guard, row, column)">
-${each("bias", plan.arithmetic.add, registers, guard, ("%zero_index", 0) if plan.fused_ops.scalar_bias else column, column)}\
-</%def>
-<%def name="residual(registers, at, offset, guard, row, column)">
-${elementwise("residual", at, offset, guard)}\
-% for q, r in enumerate(registers):
-    ${guard}${plan.arithmetic.add} ${r}, ${r}, ${plan.c.values[q]};
-% endfor
-</%def>
-## The gradient of ReLU: 0 where aux <= 0; where aux is NaN, the sum stays.
-<%def name="relu_grad(registers, at, offset, guard, row, column)">
-${elementwise("aux", at, offset, guard)}\
-% for q, r in enumerate(registers):
-${mask(r, plan.c.values[q], guard)}\
-% endfor
-</%def>
-<%def name="mask(r, aux, guard='')">
-    ${guard}setp.le.${plan.arithmetic.type} %is_negative, ${aux}, ${plan.arithmetic.zero};
-    ${guard}selp.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero}, ${r}, %is_negative;
-</%def>
-## ReLU; NaN stays NaN.
-<%def name="relu(registers, at, offset, guard, row, column)">
-% for r in registers:
-${mask(r, r, guard)}\
-% endfor
-</%def>
-## SiLU: x times the logistic function, by ex2.approx and rcp.approx (2 ulp each).
-<%def name="silu(registers, at, offset, guard, row, column)">
-% for r in registers:
-    ${guard}mul.rn.f32 %elem, ${r}, ${plan.fused_ops.MINUS_LOG2E};
-${logistic(r, guard)}\
-% endfor
-</%def>
-## GELU in its tanh form, written as x times a logistic function.
-<%def name="gelu(registers, at, offset, guard, row, column)">
-% for r in registers:
-    ${guard}mul.rn.f32 %elem, ${r}, ${r};
-    ${guard}fma.rn.f32 %elem, %elem, ${plan.fused_ops.GELU_CUBIC}, ${plan.fused_ops.GELU_LINEAR};
-    ${guard}mul.rn.f32 %elem, %elem, ${r};
-${logistic(r, guard)}\
-% endfor
-</%def>
-## r = r / (1 + 2^%elem).
-<%def name="logistic(r, guard)">
-    ${guard}ex2.approx.ftz.f32 %elem, %elem;
-    ${guard}add.rn.f32 %elem, %elem, 0f3F800000;
-    ${guard}rcp.approx.ftz.f32 %elem, %elem;
-    ${guard}mul.rn.f32 ${r}, ${r}, %elem;
 </%def>

@@ -1,6 +1,7 @@
 ## Fused operations on a subtile that is stored through shared memory: an element of an array is loaded once for all sums
 ## that it applies to. TMA loads elementwise operands.
 <%namespace name="fused" file="/epilogue/fused_ops.mako"/>
+<%namespace name="fused_step" file="/epilogue/fused_step.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%namespace name="loaded" file="/epilogue/loaded_boxes.mako"/>
 <%def name="setup()"></%def>
@@ -12,6 +13,9 @@
     .reg .b16 %elem16;
     .reg .f32 %elem${", %aux_val<2>" if "aux" in plan.problem.sink.elementwise else ""};
     .reg .pred %is_negative, %past_end, %in_bounds;
+% for line in plan.fused_ops.declarations:
+    ${line}
+% endfor
     shr.u32 %x_first, %lane, 2;
     mad.lo.u32 %x_first, %wg_warp, 16, %x_first;
     add.u32 %x_first, %x_first, %c_x;
@@ -23,27 +27,24 @@
 </%def>
 
 <%def name="scale_subtile(chunk)">
-% for stage in plan.problem.sink.ops:
-% if stage == "scale":
-% for name in ("scale_a", "scale_b"):
-${pointer(name)}\
+% for op in plan.fused_ops.scales:
+% for step in op.steps:
+% if step.spans == "one":
+${pointer(step.array)}\
 ${fused.load("f32", "%operand_ptr", "")}\
 % for _, registers in chunk.along_x:
-${fused.apply(plan.arithmetic.mul, registers)}\
+${fused_step.on_all(step, registers)}\
 % endfor
-% endfor
-% elif stage == "scale_rows":
-${apply_vector("scale_a", plan.arithmetic.mul, chunk, not plan.epilogue.transposed)}\
-${apply_vector("scale_b", plan.arithmetic.mul, chunk, plan.epilogue.transposed)}\
+% else:
+${apply_vector(step, chunk)}\
 % endif
+% endfor
 % endfor
 </%def>
 
 <%def name="finish_subtile(chunk)">
-% for stage in plan.problem.sink.ops:
-% if stage.startswith("bias"):
-${apply_vector("bias", plan.arithmetic.add, chunk, (stage == "bias_row") != plan.epilogue.transposed)}\
-% endif
+% for step in plan.fused_ops.vectors:
+${apply_vector(step, chunk)}\
 % endfor
 </%def>
 
@@ -51,34 +52,34 @@ ${apply_vector("bias", plan.arithmetic.add, chunk, (stage == "bias_row") != plan
 ## would interleave all of them, and spill.
 <%def name="activate(stmatrix, label)">
 <%
-    curves = dict(relu=fused.relu, gelu=fused.gelu, silu=fused.silu)
     results = plan.epilogue.results(stmatrix)
     to = sum(results, ())
 %>\
-% for stage in plan.problem.sink.ops:
-% if stage in curves or stage == "relu_grad":
+% for op in plan.fused_ops.activations:
 % for r, out in zip(sum(stmatrix.registers, ()), to):
     mov.f32 ${out}, ${r};
 % endfor
-% endif
-% if stage == "relu_grad":
-${loaded.combine(plan.epilogue.staging, stmatrix, fused.mask, results, ("%aux_val0", "%aux_val1"))}\
-% elif stage in curves:
-% if stage != "relu":
+% if op.long:
     setp.le.s32 %past_end, %subtile_rem, ${stmatrix.column};
     @%past_end bra.uni ${label};
 % endif
-${curves[stage](to, "", 0, "", None, None)}\
-% if stage != "relu":
-${label}:
+% for step in op.steps:
+% if step.array:
+${loaded.combine(plan.epilogue.staging, stmatrix, step, results, ("%aux_val0", "%aux_val1"))}\
+% else:
+${fused_step.on_all(step, to)}\
 % endif
+% endfor
+% if op.long:
+${label}:
 % endif
 % endfor
 </%def>
 
 ## Applies each element of a vector along X (or Y) to the sums of its row (or column). Nothing past the end of C is loaded.
-<%def name="apply_vector(name, operation, chunk, along_x)">
+<%def name="apply_vector(step, chunk)">
 <%
+    name, along_x = step.array, (step.spans == "row") != plan.epilogue.transposed
     side, shared = ("x", chunk.along_x) if along_x else ("y", chunk.along_y)
     kind, size = plan.fused_ops.operands[name]
 %>\
@@ -94,7 +95,7 @@ ${convert.widen(plan.problem.out, "%elem", "%elem16")}\
     mov.f32 %elem, 0f00000000;
     @%in_bounds ld.global.nc.${kind} %elem, [%operand_ptr+${place * size}];
 % endif
-${fused.apply(operation, registers)}\
+${fused_step.on_all(step, registers)}\
 % endfor
 </%def>
 

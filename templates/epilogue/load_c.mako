@@ -38,5 +38,5 @@ ${rows.next_rows(s, f"LOAD_ROWS{c.index}_{n}")}\
 % endfor
     // ---- wait: the warpgroup has loaded C
 ${sync.warpgroup(plan.config.math_warpgroups)}\
-${loaded.add(s, c, loaded.beta_c)}\
+${loaded.add(s, c, None)}\
 </%def>

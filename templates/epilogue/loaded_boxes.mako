@@ -1,26 +1,24 @@
 ## Combines what was loaded to the boxes of a subtile, C or an elementwise operand, with the sums in registers.
 <%namespace name="convert" file="/ptx/convert.mako"/>
-<%def name="add(s, c, operation)">
+<%namespace name="fused_step" file="/epilogue/fused_step.mako"/>
+## ``step``: of a fused operation, with the elements as its operand; None: beta times the elements are added.
+<%def name="add(s, c, step)">
 % for stmatrix in c.stmatrices:
-${combine(s, stmatrix, operation, stmatrix.registers, ("%c_val0", "%c_val1"))}\
+${combine(s, stmatrix, step, stmatrix.registers, ("%c_val0", "%c_val1"))}\
 % endfor
 </%def>
 
-## operation(register, element) for the elements of one stmatrix and the registers ``pairs``; ``wide``: two registers for
-## elements in f32.
-<%def name="combine(s, stmatrix, operation, pairs, wide)">
+## A step on the registers ``pairs`` and the elements of one stmatrix; ``wide``: two registers for elements in f32.
+<%def name="combine(s, stmatrix, step, pairs, wide)">
     ldmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 ${s.words(stmatrix)}, [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}];
 % for n, (low, high) in enumerate(pairs):
 ${convert.widen_pair(plan.problem.out, *wide, f"%word{n}", ("%half0", "%half1"))}\
-${operation(low, wide[0])}\
-${operation(high, wide[1])}\
-% endfor
-</%def>
-
-<%def name="beta_c(r, element)">
+% for r, element in zip((low, high), wide):
+% if step is None:
     fma.rn.f32 ${r}, ${element}, %beta, ${r};
-</%def>
-
-<%def name="residual(r, element)">
-    add.rn.f32 ${r}, ${r}, ${element};
+% else:
+${fused_step.on(step, r, element)}\
+% endif
+% endfor
+% endfor
 </%def>

@@ -69,7 +69,7 @@ ${end(s, c, f"LOAD_BOX{c.index}")}\
 % endfor
     // ---- wait: the warpgroup has loaded C
 ${sync.warpgroup(plan.config.math_warpgroups)}\
-${loaded.add(s, c, loaded.beta_c)}\
+${loaded.add(s, c, None)}\
 </%def>
 
 ## A thread's two columns of a box's first row: %c_addr and %next_c_addr in C, %smem_addr in the box; %rows_rem: rows of C from

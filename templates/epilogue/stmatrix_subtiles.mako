@@ -100,7 +100,7 @@ ${sync.wait(f"%c_bar+{s.prefetch_barrier(c)}", f"%{prefetched}_phase")}\
 % if not plan.epilogue.tma:
 ${boxes.load_residual(s, c)}\
 % endif
-${loaded.add(s, c, loaded.residual)}\
+${loaded.add(s, c, plan.fused_ops.step_of("residual"))}\
 % endif
     @!%has_beta bra.uni PACK${c.index};
 % if "residual" in operands:

@@ -77,7 +77,7 @@ ${constants.add("%box_y", "%c_y", b.y)}\
 ## + beta C: loads the subtile's boxes of C.
 <%def name="load_c(s, c)">
 ${load(s, c, "%map_c", "C", f"LOADED{c.index}")}\
-${loaded.add(s, c, loaded.beta_c)}\
+${loaded.add(s, c, None)}\
 </%def>
 
 ## Loads aux to the subtile's boxes, whose contents the warpgroup has read.

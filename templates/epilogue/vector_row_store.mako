@@ -37,7 +37,7 @@ ${column(s, b)}\
 ## + beta C: loads C to the subtile's boxes.
 <%def name="load_c(s, c)">
 ${load(s, c, plan.batch.c_base, "C")}\
-${loaded.add(s, c, loaded.beta_c)}\
+${loaded.add(s, c, None)}\
 </%def>
 
 <%def name="load_residual(s, c)">

@@ -36,7 +36,7 @@ typedef enum ptxgen_word {
 /* Operations of an epilogue; their sum is the field "epilogue". 0: none. */
 enum {
 % for name, bit in epilogue_bits.items():
-    PTXGEN_EPILOGUE_${name.upper()} = ${bit}${"," if name != "bias" else ""}
+    PTXGEN_EPILOGUE_${name.upper()} = ${bit}${"" if loop.last else ","}
 % endfor
 };
 

@@ -29,6 +29,7 @@ from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.operations.spmm.patterns import described_forms
 from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES
 from ptxgen.problem.device import DEVICES, Device, device
+from ptxgen.problem.epilogue_ops import EPILOGUE_OPS, PLACES
 from ptxgen.problem.operation import operations
 from ptxgen.tuning.choice.models import model_for
 
@@ -59,6 +60,15 @@ def types() -> list[list[str]]:
     return [
         [f"`{name}`", *(", ".join(f"`{v}`" for v in t[name]) for t in (COMPUTE_MODES, OUT_DTYPES))]
         for name in COMPUTE_MODES
+    ]
+
+
+def epilogue_operations() -> list[list[str]]:
+    return [
+        [f"`{op.name}`", op.place, " ".join(f"`{name}`" for name in op.arrays), op.meaning]
+        for place in PLACES
+        for op in EPILOGUE_OPS.values()
+        if op.place == place
     ]
 
 
@@ -134,6 +144,7 @@ def targets() -> list[list[str]]:
         (REFERENCE, "Configurations", axes),
         (REFERENCE, "Environment variables", variables),
         (REFERENCE, "Patterns", named_patterns),
+        (REFERENCE, "Epilogue operations", epilogue_operations),
         (REFERENCE, "Suites", named_suites),
         (REFERENCE, "Types", types),
         (REFERENCE, "Devices", devices),
@@ -255,6 +266,8 @@ def test_extending_names_the_module_of_each_registry(row: list[str]) -> None:
     described = {
         "name of the operation": {"gemm", "conv"},
         "name of the type": {"f16"},
+        "name of the epilogue operation": {"relu", "bias"},
+        "name of the operator": {"+", "max"},
         "name of the family": set(family_names()),
     }
     assert described.get(row[2], set()) <= set(registry)

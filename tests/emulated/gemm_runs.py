@@ -18,8 +18,8 @@ from ptxgen.operations.gemm import checks as gemm_check
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.gemm.strided_arrays import elements, extent, padded
 from ptxgen.operations.grouped import checks as grouped_check
-from ptxgen.problem.base import EPILOGUE_OPS
 from ptxgen.problem.device import Device, device
+from ptxgen.problem.epilogue_ops import epilogue_rows
 from ptxgen.problem.reference import Array, compare, operands, reference
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime import check as runtime_check
@@ -170,7 +170,7 @@ def random_epilogues(
     rng = np.random.default_rng(seed)
 
     def draw() -> Gemm | None:
-        stages = [row[rng.integers(len(row))] for row in EPILOGUE_OPS if rng.random() < 0.6]
+        stages = [row[rng.integers(len(row))] for row in epilogue_rows() if rng.random() < 0.6]
         try:
             return replace(problem(rng), epilogue=",".join(stages))
         except DtypeError:  # gelu and silu of f64, anything of integers

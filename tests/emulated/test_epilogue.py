@@ -8,8 +8,8 @@ import pytest
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import ConfigError, DtypeError, InputError
 from ptxgen.operations.gemm.problem import Gemm
-from ptxgen.problem.base import EPILOGUE_OPS
 from ptxgen.problem.device import DEVICES
+from ptxgen.problem.epilogue_ops import epilogue_rows
 from ptxgen.problem.reference import epilogue_arrays, operands, reference
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
@@ -17,7 +17,7 @@ from tests.cases.simt import config, problem
 from tests.emulated.gemm_runs import random_epilogues, right
 
 D = DEVICES["h200"]
-STAGES = [stage for row in EPILOGUE_OPS for stage in row]
+STAGES = [stage for row in epilogue_rows() for stage in row]
 #: epilogue paths: from registers, through shared memory, split-K with a reduction kernel
 OPTIONS = ("kg=1", "kl=2 u=16", "kg=3 splitk=workspace")
 

@@ -9,7 +9,7 @@ import pytest
 
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.gemm.strided_arrays import padded
-from ptxgen.problem.base import EPILOGUE_OPS
+from ptxgen.problem.epilogue_ops import epilogue_rows
 from ptxgen.problem.reference import operands
 from ptxgen.runtime.check import CASES
 from ptxgen.runtime.runner import Runner
@@ -27,7 +27,7 @@ OPTIONS = {
     "last slice": "ml=64 nl=64 u=32 stages=2 kg=2 splitk=last_cta epilogue_smem=1",
     "shares": "ml=64 nl=64 u=32 stages=2 kg=2 splitk=distributed epilogue_smem=1 epilogue_subtiles=2 epilogue_buffers=2",
 }
-STAGES = [stage for row in EPILOGUE_OPS for stage in row]
+STAGES = [stage for row in epilogue_rows() for stage in row]
 #: columns past the last whole box, rows past the last tile
 P = Gemm(150, 72, 130, "NT", "f16", lda=136, ldb=136)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,12 +14,16 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.api import drivers, prepared_spmm, recording, streams
+from ptxgen.api import choice, drivers, prepared_spmm, recording, streams
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, ShapeError
+from ptxgen.families import registry
+from ptxgen.lowering.lower import lower
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.operations.spmm.reference import arrays_of
 from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.prepared_operands import scratch
+from ptxgen.tuning.store.database import Database
 from tests.tensors import LIBRARY, Tensor
 
 Array = np.ndarray[Any, Any]
@@ -151,6 +157,59 @@ def test_tune_keeps_the_fastest_configuration() -> None:
     np.testing.assert_array_equal(p(b), dense(a) @ b)
     assert p.tune(8) == p.config
     np.testing.assert_array_equal(p(b[:, :8]), dense(a) @ b[:, :8])
+
+
+def test_times_of_tune_are_stored_for_handles_of_like_matrices(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "tuning.sqlite"))
+    choice.database.cache_clear()
+    a, b = matrix(40, 30), integers(30, 16)
+    p = ptxgen.spmm_prepare(a)
+    p(b)
+    first, slow = p.config, {}
+
+    def time(self: Any, runner: Any) -> list[float]:  # the choice is slow, the last one timed is the fastest
+        slow[runner.plan.config] = len(slow)
+        return [100.0 - len(slow)] * 3
+
+    monkeypatch.setattr(prepared_spmm.PreparedSpmm, "_time", time)
+    best = p.tune()
+    assert len(slow) > 1
+    assert best == list(slow)[-1] != first
+    with Database(tmp_path / "tuning.sqlite") as database:
+        problem = p._for(16)
+        winner = database.best(problem, "emulated", "model")
+        assert winner is not None
+        assert (winner.config, winner.samples, winner.purpose) == (best, (100.0 - len(slow),) * 3, "final")
+        assert len(list(database.measurements())) == len(slow)
+    indices = a.indices.copy()
+    at = int(np.flatnonzero(np.diff(indices) > 1)[0])
+    indices[at] += 1  # another pattern with the same rounded statistics
+    other = a._replace(values=3 * a.values, indices=indices)
+    q = ptxgen.spmm_prepare(other)
+    np.testing.assert_array_equal(q(b), dense(other) @ b)
+    assert q.config == best
+    assert ptxgen.spmm_prepare(a, calls=3, n=16).config != best  # another problem
+    (tmp_path / "broken").write_text("no database")
+    monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "broken"))
+    assert p.tune() in slow
+    assert "are not stored" in caplog.text
+    choice.database.cache_clear()
+
+
+def test_tune_weighs_the_preparation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "tuning.sqlite"))
+    choice.database.cache_clear()
+    monkeypatch.setattr(prepared_spmm, "TUNED", 60)
+    a = matrix(40, 30)
+    for calls, prepared in ((1, False), (1_000_000, True)):
+        p = ptxgen.spmm_prepare(a, calls=calls, dense_bytes=0)
+        monkeypatch.setattr(p, "_time", lambda runner: [1.0 if runner.prepared else 1.001])
+        best = p.tune(8)
+        family = registry.of(best)
+        assert bool(family.preparations(lower(p._for(8)), best)) == prepared
+    choice.database.cache_clear()
 
 
 def test_dense_bytes_limits_the_dense_matrix() -> None:
@@ -311,18 +370,29 @@ def test_errors_of_calls(b: Any, named: dict[str, Any], error: type[Exception], 
 
 
 class Gpu(EmulatedDriver):
-    """The emulated device as a GPU. ``graph``: a list that receives the launches instead, as a capture does."""
+    """The emulated device as a GPU. ``graph``: a list that receives the launches instead, as a capture does;
+    ``calls``: how often each function of the driver was called, a launch that clears memory as ``clear``."""
 
     name = "cuda"
+    COUNTED = "allocate release upload download fill queue_upload load synchronize wait order launch"
 
     def __init__(self) -> None:
         super().__init__()
         self.graph: list[Callable[[], None]] | None = None
-        self.made = 0
+        self.calls: Counter[str] = Counter()
+        for name in self.COUNTED.split():
+            setattr(self, name, self._counted(name, getattr(self, name)))
 
-    def allocate(self, size: int) -> int:
-        self.made += 1
-        return super().allocate(size)
+    def _counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            self.calls["clear" if name == "launch" and not arguments[1].entry else name] += 1
+            return function(*arguments, **named)
+
+        return call
+
+    @property
+    def made(self) -> int:
+        return self.calls["allocate"]
 
     def launch(self, kernel: Any, step: Any, parameters: bytes, stream: int = 0) -> None:
         if self.graph is not None and stream == STREAM:
@@ -386,6 +456,125 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(**vars(LIBRARY), int32="torch.int32"))
     monkeypatch.setattr(streams, "current_stream", lambda x: STREAM)
     return made
+
+
+#: what a preparation calls besides ``wait`` and ``synchronize``, by configuration
+DRIVER_CALLS = {
+    "family=row_split vec_b=4": {},
+    "family=row_split vec_b=4 row_order=length longest_part=32": {"allocate": 1, "launch": 3, "download": 1},
+    "family=vector_mma vec_b=4": {"allocate": 2, "launch": 3, "download": 1},
+    "family=vector_mma vec_b=4 row_order=length longest_part=4": {"allocate": 3, "launch": 6, "download": 2},
+    "family=shared_slab tile_k=64 vec_b=4 k_tiles=several": {"allocate": 1, "launch": 1},
+    "family=mma ms=32 ns=32 ml=64 nl=64 u=32 vec_a=4 vec_b=4 vec_c=4 epilogue_smem=1": {
+        "allocate": 1,
+        "clear": 1,
+        "fill": 1,
+        "launch": 1,
+    },
+}
+PATTERN = {"clear": 1, "fill": 1, "launch": 3, "download": 1}
+
+
+@pytest.mark.parametrize("text", DRIVER_CALLS)
+def test_preparations_call_the_driver_a_few_times(gpu: Gpu, text: str) -> None:
+    """A matrix after the first one, for which kernels are loaded and scratch memory is allocated: each stage allocates
+    once, and the host waits once for each sizes that it reads, and at the end."""
+    a, held = matrix(70, 96, "lognormal:density=0.4,sigma=1"), []
+    for first in (True, False):
+        x = CsrTensor(gpu, a)
+        gpu.calls.clear()
+        p = ptxgen.spmm_prepare(x, compute="tf32")
+        held.append(p)  # so that none of its memory is released
+        if not first:
+            assert gpu.calls == {"wait": 1, **PATTERN}
+        p._tuned[32] = parse_config(text)
+        gpu.calls.clear()
+        p.prepare(32)
+        gpu.calls.pop("load", None)  # of the product
+        if not first:
+            once = {"wait": 1, "synchronize": 1} if DRIVER_CALLS[text] else {}
+            assert gpu.calls == {**once, **DRIVER_CALLS[text]}
+        b = integers(96, 32)
+        np.testing.assert_array_equal(p(Tensor(gpu, b)).numpy(), dense(a) @ b)
+
+
+def test_predicted_costs_are_those_of_the_calls_of_the_driver() -> None:
+    p = lower(Spmm(70, 32, 96, "NN", "f32", "tf32", "lognormal:density=0.4,sigma=1", calls=1000))
+    for text, calls in DRIVER_CALLS.items():
+        family = registry.of(config := parse_config(text))
+        form = family.form(p)
+        costs = [each.cost(form) for each in family.preparations(form, config)]
+        assert sum(x.launches for x in costs) == calls.get("launch", 0) + calls.get("clear", 0)
+        assert sum(x.allocations for x in costs) == calls.get("allocate", 0)
+        assert sum(x.reads for x in costs) == calls.get("download", 0)
+
+
+def test_host_arrays_take_one_allocation(gpu: Gpu) -> None:
+    ptxgen.spmm_prepare(matrix(12, 9))
+    gpu.calls.clear()
+    ptxgen.spmm_prepare(matrix(12, 9))
+    assert {name: n for name, n in gpu.calls.items() if name not in PATTERN} == {
+        "allocate": 1,
+        "upload": 3,
+        "release": 1,
+    }
+
+
+def test_scratch_memory_is_kept_and_grows(gpu: Gpu) -> None:
+    first = scratch(gpu, {"a": 8, "b": 0})
+    gpu.calls.clear()
+    assert scratch(gpu, {"c": 4, "d": 1}) == {"c": first["a"], "d": first["b"]}
+    assert scratch(gpu, {}) == {}
+    assert not gpu.calls
+    scratch(gpu, {"a": 4}, 1)  # of another stage
+    assert scratch(gpu, {"a": 8}) == {"a": first["a"]}
+    scratch(gpu, {"a": 4, "b": 2, "c": 1})
+    assert gpu.calls == {"allocate": 2, "release": 1}
+    with pytest.raises(InputError, match="not inside one allocation"):
+        gpu.upload(first["a"] + 8, np.zeros(4, np.uint8))
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_a_known_pattern_is_not_read_again(gpu: Gpu, kind: Any) -> None:
+    a, b = matrix(20, 17), integers(17, 8)
+    x = CsrTensor(gpu, a, kind)
+    y = CsrTensor(gpu, a._replace(values=2 * a.values), kind)
+    p = ptxgen.spmm_prepare(x)
+    y.parts = (*x.parts[:2], y.parts[2])  # the same index tensors
+    gpu.calls.clear()
+    q = ptxgen.spmm_prepare(y)
+    assert gpu.calls == {"wait": 1}
+    assert q._problem == p._problem
+    np.testing.assert_array_equal(q(Tensor(gpu, b)).numpy(), 2 * dense(a) @ b)
+    x.parts[1]._version = 1  # they changed
+    gpu.calls.clear()
+    ptxgen.spmm_prepare(y)
+    assert gpu.calls["download"] == 1
+    x.parts[1]._version = 0
+    del p, q
+    gc.collect()
+    assert not prepared_spmm._patterns
+    gpu.calls.clear()
+    ptxgen.spmm_prepare(y)
+    assert gpu.calls["download"] == 1
+
+
+def test_a_wrong_pattern_that_is_known_is_refused(gpu: Gpu) -> None:
+    x = CsrTensor(gpu, A._replace(indices=np.array([0, 3], INT)))
+    held = ptxgen.spmm_prepare(x, validate=False)
+    with pytest.raises(InputError, match=r"a.indices\[1\] is 3"):
+        ptxgen.spmm_prepare(x)
+    assert held.nnz == 2
+
+
+def test_inference_tensors_are_prepared_each_time() -> None:
+    torch = pytest.importorskip("torch")
+    a, b = matrix(12, 15), integers(15, 7)
+    with torch.inference_mode():
+        parts = [torch.from_numpy(np.array(v)).clone() for v in a[:3]]
+    p = ptxgen.spmm_prepare(ptxgen.SparseMatrix(*parts, a.shape))
+    np.testing.assert_array_equal(p(b), dense(a) @ b)
+    assert not p.current("")
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])

@@ -65,12 +65,15 @@ class RowList(ProblemBase):
     SHAPE = ("rows", "columns", "nnz")
     SHAPE_FORM = "ROWS,COLUMNS,NNZ"
     CODE_OPTIONS = ()
-    ALLOWED_EPILOGUE_OPS = ()
     RUNTIME_PARAMETERS = "addresses"
     outputs = ("count", "numbers", "sums")
     arrays = ("indptr", "indices", "values", "x", *outputs)
     problem_kind = NAME
     broadcast_shapes: ClassVar[dict[str, Any]] = {}
+
+    @classmethod
+    def epilogue_rows(cls) -> tuple[tuple[str, ...], ...]:
+        return ()
 
     def __post_init__(self) -> None:
         for name in self.SHAPE:

@@ -880,6 +880,17 @@ def test_freed_memory_is_not_accessible(driver: CudaDriver, gpu: Gpu) -> None:
         driver.upload(a, np.zeros(4, np.uint32))
 
 
+def test_parts_of_an_allocation_are_aligned_and_freed_at_once(driver: CudaDriver, gpu: Gpu) -> None:
+    at = driver.allocate_parts([4, 0, 300, 16])
+    assert [x - at[0] for x in at] == [0, 256, 512, 1024]
+    assert len(gpu.memory) == 1
+    driver.upload(at[3], np.arange(4, dtype=np.uint32))
+    with pytest.raises(InputError, match="address"):
+        driver.release(at[1])
+    driver.release(at[0])
+    assert not gpu.memory
+
+
 def test_invalid_copies_are_refused(driver: CudaDriver) -> None:
     a = driver.allocate(64)
     with pytest.raises(ShapeError, match=r"upload.*C-contiguous"):

@@ -100,7 +100,7 @@ def test_temporaries_are_used_again_and_declared_once() -> None:
     root = f32("max", f32("*", f32("-", A, B), f32("-", B, C)), C)
     first = statements([root], REGISTERS, ["%r"], sm=90, temporaries=t).lines
     assert statements([root], REGISTERS, ["%r"], sm=90, temporaries=t).lines == first
-    assert t.declarations == [".reg .f32 %t_f32_<3>;"]
+    assert t.declarations == [".reg .f32 %t_f32_<2>;"]
     kept = statements([f32("-", A, B)], REGISTERS, sm=90, temporaries=t)
     t.keep()
     assert kept.operands == ["%t_f32_0"]

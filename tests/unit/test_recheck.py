@@ -19,6 +19,7 @@ from ptxgen.codegen.render import render
 from ptxgen.errors import CorruptError, LaunchError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.device import device
 from ptxgen.runtime import sass
 from ptxgen.runtime.assemble import assemble, find_ptxas
@@ -209,6 +210,17 @@ def test_wrong_kernel_does_not_win(fake):
     [row], _ = retimed([stored(P, 1.0, OLD)])
     assert (row.state, row.new) == ("failed", None)
     assert "wrong_result" in row.reason
+
+
+def test_winners_of_handles_are_not_timed_again(fake):
+    p = Spmm(40, 16, 30)
+    m = stored(replace(p, pattern=p.statistics.rounded().text()), 1.0, OLD)
+    m = replace(m, config=parse_config("family=row_split vec_b=4"))
+    work = Recheck(EMULATED, 1)
+    rows = work.compare([m])
+    work.retime(rows, "emulated", lambda rows: None, 1e9)
+    assert [row.state for row in rows] == ["stale"]
+    assert not Fake.log
 
 
 def test_check_without_enough_memory_is_repeated_alone(fake):

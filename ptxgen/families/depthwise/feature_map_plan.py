@@ -184,7 +184,7 @@ class FeatureMapPlan(Plan):
     def _compose(self) -> None:
         p, c = self.problem, self.config
         self.batch = Batch(False)  # items are feature maps
-        self.fused_ops = replace(FusedOps.of(p, batched=False), scalar_bias=False)
+        self.fused_ops = replace(FusedOps.of(p, False, self.device.sm), scalar_bias=False)
         self.scheduler: FeatureMapScheduler = FeatureMapScheduler(c)
         self.mainloop: FeatureMapLoop = FeatureMapLoop(p, c, self.arithmetic, self.device.sm >= 80)
         self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), 1)

@@ -183,7 +183,7 @@ class DepthwisePatchPlan(Plan):
     def _compose(self) -> None:
         p, c = self.problem, self.config
         self.batch = Batch(False)  # items are among patches
-        self.fused_ops = replace(FusedOps.of(p, batched=False), scalar_bias=False)
+        self.fused_ops = replace(FusedOps.of(p, False, self.device.sm), scalar_bias=False)
         self.scheduler: PatchScheduler = PatchScheduler(c)
         self.mainloop: PatchLoop = PatchLoop(p, c, self.arithmetic)
         self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), c.vec_lane)

@@ -140,7 +140,7 @@ class DepthwisePlan(Plan):
         p, c = self.problem, self.config
         self.batch = Batch(False)  # items are among lanes, or in a table
         # a thread reads the bias of its filter, where others read one for all elements
-        self.fused_ops = replace(FusedOps.of(p, batched=False), scalar_bias=False)
+        self.fused_ops = replace(FusedOps.of(p, False, self.device.sm), scalar_bias=False)
         self.scheduler: StripScheduler = StripScheduler(c)
         self.mainloop: TapLoop = TapLoop(p, c, self.arithmetic)
         self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), c.vec_lane)

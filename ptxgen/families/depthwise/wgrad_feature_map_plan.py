@@ -141,7 +141,7 @@ class FeatureMapWgradPlan(Plan):
     def _compose(self) -> None:
         p, c = self.problem, self.config
         self.batch = Batch(False)  # items are feature maps
-        self.fused_ops = FusedOps.of(p, batched=False)
+        self.fused_ops = FusedOps.of(p, False, self.device.sm)
         self.mainloop: FeatureMapWgradLoop = FeatureMapWgradLoop(p, c, self.arithmetic, self.device.sm >= 80)
         self.scheduler: FeatureMapWgradScheduler = FeatureMapWgradScheduler(c)
         self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), 1)

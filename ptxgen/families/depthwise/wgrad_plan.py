@@ -128,7 +128,7 @@ class DepthwiseWgradPlan(Plan):
     def _compose(self) -> None:
         p, c = self.problem, self.config
         self.batch = Batch(False)  # items are among strips
-        self.fused_ops = FusedOps.of(p, batched=False)
+        self.fused_ops = FusedOps.of(p, False, self.device.sm)
         self.mainloop: WgradLoop = WgradLoop(p, c, self.arithmetic)
         self.scheduler: WgradScheduler = WgradScheduler(c, self.mainloop.strip.grouped)
         self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), 1)

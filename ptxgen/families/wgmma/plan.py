@@ -64,7 +64,7 @@ class WgmmaPlan(Plan):
         names = "ba" if c.transposed_mma else "ab"
         self.batch: TensorBatch = self._batch(names)
         ops = "epilogue/fused_ops_subtile.mako" if c.epilogue_smem else "epilogue/fused_ops.mako"
-        self.fused_ops = FusedOps.of(p, p.batch != 1, ops)
+        self.fused_ops = FusedOps.of(p, p.batch != 1, self.device.sm, ops)
         self.scheduler: TileScheduler = self._scheduler()
         self.packing: Packing = self._packing()
         loads = self._loads()

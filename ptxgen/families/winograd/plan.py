@@ -26,7 +26,7 @@ class WinogradPlan(Plan):
     def _compose(self) -> None:
         conv, arithmetic = with_results(self.problem), self.arithmetic
         c = CAccess(conv, arithmetic, CAddressing(False), 1, False, bool(self.config.store_policy))
-        fused = FusedOps.of(conv, False)
+        fused = FusedOps.of(conv, False, self.device.sm)
         self.results = ResultTransform(conv, arithmetic, c, fused, self.pdl, self.entry, self.reduction.active)
         scheduler = compose_scheduler(self)
         self.mainloop: FmaMainloop = mainloop(self, self.geometry)

@@ -35,6 +35,10 @@ def available() -> str | None:
     return f"cuDNN {number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
+#: the epilogue operations that are computed after the convolution, or fused
+_OPS = {"bias", "residual", "relu", "relu_grad", "gelu", "silu"}
+
+
 class Cudnn:
     """A convolution computed by cuDNN on tensors that this object allocates. ``addresses`` are not used.
 
@@ -113,6 +117,10 @@ class Cudnn:
             raise LaunchError(f"out is {p.out}; PyTorch's convolutions of {p.dtype} write {p.dtype}")
         if "scale" in p.epilogue_ops:
             raise LaunchError(f"epilogue is {p.epilogue!r}; PyTorch's convolutions have no scale")
+        if unknown := set(p.epilogue_ops) - _OPS:
+            raise LaunchError(
+                f"epilogue is {p.epilogue!r}; PyTorch's convolutions have no {', '.join(sorted(unknown))}"
+            )
         shapes = {
             "x": (p.n, p.c, *self._images),
             "f": (p.k, p.c // p.groups, *self._filter),

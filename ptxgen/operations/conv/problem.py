@@ -15,7 +15,7 @@ from typing import Any
 from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.operations.conv.spatial import PerAxis, per_axis, per_axis_text
-from ptxgen.problem.base import EPILOGUE_OPS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
+from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
 from ptxgen.problem.dtypes import Dtype
 
 #: layout of images and results -> the filters' natural layout
@@ -100,7 +100,10 @@ class Conv(ProblemBase):
     SHAPE_FORM = "N=,C=,H=,W=,K=,R=,S=[,D=,T=,stride=,pad=,dilation=,groups=]"
     CODE_OPTIONS = ("filters", "direction", "compute", "out", "epilogue")
     COUNTS_PADDING = True
-    ALLOWED_EPILOGUE_OPS = (("scale",), ("bias",), *EPILOGUE_OPS[2:])
+
+    @classmethod
+    def epilogue_rows(cls) -> tuple[tuple[str, ...], ...]:
+        return (("scale",), ("bias",), *super().epilogue_rows()[2:])
 
     def __post_init__(self) -> None:
         self._normalize_integers(

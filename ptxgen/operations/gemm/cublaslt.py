@@ -18,8 +18,8 @@ from typing import Any
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
 from ptxgen.operations.gemm.problem import Gemm
-from ptxgen.problem.base import EPILOGUE_OPERANDS
 from ptxgen.problem.dtypes import FAST_ACCUM, dtype
+from ptxgen.problem.epilogue_ops import arrays_of
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime import vendor_libraries
 from ptxgen.runtime.cuda import CudaDriver
@@ -82,9 +82,7 @@ class CublasLt:
         if not problem.results * problem.k:
             raise ShapeError(f"{problem.key()}: an extent is 0, which cuBLASLt does not support")
         fp8 = problem.output.fp8  # with an fp8 C, the epilogue operands of cuBLASLt are bf16, those of ptxgen are not
-        if unsupported := [
-            op for op in problem.epilogue_ops if op not in _EPILOGUE_BITS or (fp8 and op in EPILOGUE_OPERANDS)
-        ]:
+        if unsupported := [op for op in problem.epilogue_ops if op not in _EPILOGUE_BITS or (fp8 and arrays_of(op))]:
             raise LaunchError(f"cuBLASLt does not fuse {', '.join(unsupported)}{f' into {problem.out}' if fp8 else ''}")
         self.problem = problem
         self._epilogue = {name: (addresses or {})[name] for name in problem.epilogue_operands}

@@ -31,7 +31,7 @@ class Gemm(ProblemBase):
     the operand's address in bytes, a power of two up to 16. ``deterministic``: the order of summation must not depend
     on timing. ``dtype``: the type of A and B; ``out``: the type of C.
 
-    ``epilogue``: operations of EPILOGUE_OPS after the product, separated by commas (``bias_column,relu``). The product
+    ``epilogue``: operations after the product, separated by commas (``bias_column,relu``). The product
     is multiplied by f32 ``scale_a`` and ``scale_b`` (one number each; with ``scale_rows`` one for each row of A and for
     each column of B); ``beta·C`` is added, then ``bias`` (one for each row or each column of C) and ``residual`` (M×N,
     with the strides and alignment of C), both of C's type (f32 for the bias of an 8-bit C); then the activation.

@@ -10,7 +10,6 @@ import numpy as np
 
 from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
 from ptxgen.codegen.preparation import Preparation
-from ptxgen.codegen.render import render_preparation
 from ptxgen.codegen.source import Step
 from ptxgen.operations.spmm.pattern_statistics import (
     BINS,
@@ -22,10 +21,8 @@ from ptxgen.operations.spmm.pattern_statistics import (
     PatternStatistics,
     sampled_rows,
 )
-from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Driver
-from ptxgen.runtime.packed_step import pack
-from ptxgen.runtime.prepared_operands import load_once
+from ptxgen.runtime.prepared_operands import load_once, scratch
 
 
 @dataclass(frozen=True)
@@ -145,16 +142,14 @@ def read_pattern(
     """The record of a matrix of M rows, K columns and ``nnz`` nonzeros whose ``indptr`` and ``indices`` are at these
     addresses, computed on the driver's stream."""
     made = CsrStatistics(index)
-    kernel = load_once(driver, render_preparation(made, driver.device))
+    kernel = load_once(driver, made)
     start = driver.now_us()
-    record = Allocation(driver, made.bytes)
+    at = {**addresses, **scratch(driver, {"record": made.bytes})}
     with driver.lock:
         for step in made.steps(m, k, nnz):
-            _, parameters = pack(step, (), {**addresses, "record": record.address}, driver.tensor_map)
-            driver.launch(kernel, step, parameters(()))
-        driver.synchronize()
+            driver.launch(kernel, step, step.pack(at))
         words = np.empty(made.bytes // 8, np.int64)
-        driver.download(record.address, words)
+        driver.download(at["record"], words)
     us = driver.now_us() - start
     ends = np.cumsum(list(made.RECORD.values()))[:-1]
     found: dict[str, Any] = {name: part.tolist() for name, part in zip(made.RECORD, np.split(words, ends), strict=True)}

@@ -8,11 +8,9 @@ from typing import ClassVar
 
 from ptxgen.codegen.parts.parameters import ParameterList, Parameters
 from ptxgen.codegen.preparation import Preparation
-from ptxgen.codegen.render import render_preparation
 from ptxgen.codegen.source import Step
-from ptxgen.runtime.device_tables import Allocation
+from ptxgen.runtime.device_tables import Part, allocate_parts
 from ptxgen.runtime.driver import Driver
-from ptxgen.runtime.packed_step import pack
 from ptxgen.runtime.prepared_operands import load_once
 
 
@@ -33,16 +31,13 @@ class NarrowIndices(Preparation):
         return Step("narrow_indices", (blocks, 1, 1), (self.threads, 1, 1), 0, arguments)
 
 
-def narrow(driver: Driver, arrays: Mapping[str, tuple[int, int]]) -> tuple[dict[str, Allocation], float]:
-    """(copies of arrays of 64-bit integers, which must fit 32 bits, as 32-bit integers; microseconds). ``arrays``: name
-    -> (address, number of integers)."""
+def narrow(driver: Driver, arrays: Mapping[str, tuple[int, int]]) -> dict[str, Part]:
+    """Copies of arrays of 64-bit integers, which must fit 32 bits, as 32-bit integers. ``arrays``: name -> (address,
+    number of integers). They are complete after later work on the driver's stream."""
     made = NarrowIndices()
-    kernel = load_once(driver, render_preparation(made, driver.device))
-    start = driver.now_us()
-    copies = {name: Allocation(driver, max(4 * count, 1)) for name, (_, count) in arrays.items()}
+    kernel = load_once(driver, made)
+    copies = allocate_parts(driver, {name: 4 * count for name, (_, count) in arrays.items()})
     for name, (address, count) in arrays.items():
         step = made.step(address, copies[name].address, count)
-        _, parameters = pack(step, (), {}, driver.tensor_map)
-        driver.launch(kernel, step, parameters(()))
-    driver.synchronize()
-    return copies, driver.now_us() - start
+        driver.launch(kernel, step, step.pack({}))
+    return copies

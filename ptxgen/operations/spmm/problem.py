@@ -84,12 +84,15 @@ class Spmm(ProblemBase):
     SHAPE = ("m", "n", "k")
     SHAPE_FORM = "M,N,K"
     CODE_OPTIONS = ("compute", "pattern", "calls", "dense_bytes", "index", "layout_c")
-    ALLOWED_EPILOGUE_OPS = ()
     RUNTIME_PARAMETERS = "extents, leading dimensions"
     STEPS = "addresses and leading dimensions"
     arrays = ("indptr", "indices", "values", "B", "C")
     problem_kind = operation
     broadcast_shapes: ClassVar[dict[str, Any]] = {}
+
+    @classmethod
+    def epilogue_rows(cls) -> tuple[tuple[str, ...], ...]:
+        return ()
 
     def __post_init__(self) -> None:
         self._normalize_integers(("m", "n", "k", "ldb", "ldc", "aligned_b", "aligned_c", "calls"))

@@ -65,6 +65,16 @@ def depends_on(axis: str, root: Node) -> bool:
     )
 
 
+def number_type(kind: str, wanted: Iterable[str]) -> str:
+    """The type of a Python number, a ``float`` or an ``int``. ``wanted``: the types of what it is combined with."""
+    types = set(wanted)
+    if "f64" in types:
+        return "f64"
+    if kind == "float" or any(type_of(t).floating for t in types):
+        return "f32"
+    return "u32" if types and all(type_of(t).group == "unsigned" for t in types) else "s32"
+
+
 def check_nesting(root: Node) -> Node:
     """The expression. TaskError: too many operators are nested for what reads them."""
     depth: dict[Node, int] = {}

@@ -67,7 +67,10 @@ class Task(Gemm):
 
     operation = "task"
     CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("text", "batch")
-    ALLOWED_EPILOGUE_OPS: ClassVar[tuple[tuple[str, ...], ...]] = ()
+
+    @classmethod
+    def epilogue_rows(cls) -> tuple[tuple[str, ...], ...]:
+        return ()
 
     def __post_init__(self) -> None:
         found = (

@@ -107,13 +107,14 @@ class Recheck:
         """Checks and times the stale of ``rows`` again, each together with the choice of the model, and updates the
         rows.
 
-        Kernels are assembled and checked in parallel, and timed one at a time. ``save`` is called every
-        ``SAVE_INTERVAL`` rows and at the end. ``seconds``: time after which no further winner is begun; the others stay
-        stale.
+        Kernels are assembled and checked in parallel, and timed one at a time. Winners of handles of sparse matrices
+        stay stale, since their matrices are not known. ``save`` is called every ``SAVE_INTERVAL`` rows and at the end.
+        ``seconds``: time after which no further winner is begun; the others stay stale.
         """
         model_for(self.device)  # cached before the threads use it
         self._until = time.monotonic() + seconds
-        waiting = sorted((row for row in rows if row.state == "stale"), key=lambda row: row.old.problem.flops)
+        stale = (row for row in rows if row.state == "stale" and row.old.problem.measurable)
+        waiting = sorted(stale, key=lambda row: row.old.problem.flops)
         if not waiting:
             return
         self.progress.message(f"{len(waiting)} of {len(rows)} winners are stale: each is checked, then timed")

@@ -31,7 +31,7 @@ from ptxgen.families.wgmma.operand_packing import boxed
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.problem.base import EPILOGUE_OPS
+from ptxgen.problem.epilogue_ops import ACTIVATION, SCALE
 
 WORD = 2  #: elements in four bytes of C
 
@@ -348,7 +348,7 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def scales(self) -> bool:
-        return any(stage.startswith("scale") for stage in self.problem.sink.ops)
+        return any(op.place == SCALE for op in self.problem.sink.operations)
 
     @property
     def out_of_place(self) -> bool:
@@ -358,7 +358,7 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def has_activation(self) -> bool:
-        return any(stage in EPILOGUE_OPS[-1] for stage in self.problem.sink.ops)
+        return any(op.place == ACTIVATION for op in self.problem.sink.operations)
 
     # ---- through shared memory
 

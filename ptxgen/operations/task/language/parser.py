@@ -18,6 +18,7 @@ from ptxgen.operations.task.assembling import (
     check_nesting,
     depends_on,
     initial_of,
+    number_type,
     program_of,
     reduced,
     step_of,
@@ -89,16 +90,6 @@ def parse(text: str, dtypes: Mapping[str, str] | None = None) -> Program:
         first.program()
         given |= {name: number_type(kind, first.wanted.get(name, ())) for name, kind in numbers.items()}
     return _Reader(text, given).program()
-
-
-def number_type(kind: str, wanted: Iterable[str]) -> str:
-    """The type of a Python number, a ``float`` or an ``int``. ``wanted``: the types of what it is combined with."""
-    types = set(wanted)
-    if "f64" in types:
-        return "f64"
-    if kind == "float" or any(type_of(t).floating for t in types):
-        return "f32"
-    return "u32" if types and all(type_of(t).group == "unsigned" for t in types) else "s32"
 
 
 def _tokens(x: Tree[Token]) -> list[str]:

@@ -1,0 +1,1 @@
+"""Python functions as tasks: their operands, reductions and outputs, and the functions that they call."""

@@ -1,0 +1,251 @@
+"""What the functions of tasks are written with: axes, functions of expressions, reductions and outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptxgen.errors import TaskError
+from ptxgen.operations.task.tracing import outputs
+from ptxgen.operations.task.tracing.operands import Axis, Reduced, Traced, computed
+from ptxgen.operations.task.tracing.places import error
+from ptxgen.operations.task.typed import CAST_TYPES, call, choice
+from ptxgen.operations.task.typed import cast as typed_cast
+
+__all__ = [
+    "abs",
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "axes",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "cast",
+    "count_by",
+    "exp",
+    "exp2",
+    "fma",
+    "fmax",
+    "fmin",
+    "log",
+    "log2",
+    "logsumexp",
+    "max",
+    "max_by",
+    "maximum",
+    "mean",
+    "min",
+    "min_by",
+    "minimum",
+    "popcount",
+    "prod",
+    "prod_by",
+    "rsqrt",
+    "select",
+    "sqrt",
+    "sum",
+    "sum_by",
+    "when",
+    "where",
+]
+
+
+def axes(names: str) -> tuple[Axis, ...]:
+    """Axes with these names, which spaces or commas separate: of those that are not reduced, the first is i."""
+    found = tuple(names.replace(",", " ").split())
+    for name in found:
+        if not name.isidentifier() or found.count(name) > 1:
+            raise TaskError(f"names is {names!r}; it must be different names, as in 'i j k'")
+    return tuple(Axis(name, n) for n, name in enumerate(found))
+
+
+def where(condition: Any, a: Any, b: Any) -> Traced:
+    """``a`` where the condition holds, else ``b``."""
+    return computed(choice, condition, a, b)
+
+
+def cast(x: Any, dtype: Any) -> Traced:
+    """The value as another type: f64, f32, f16, bf16, s64, …, u8, or NumPy's name. Integers are truncated values."""
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype))
+    if name not in CAST_TYPES:
+        try:
+            known = np.dtype(dtype)
+            name = f"{'s' if known.kind == 'i' else known.kind}{known.itemsize * 8}"
+        except TypeError:
+            name = {"bfloat16": "bf16"}.get(name, name)
+    if name not in CAST_TYPES:
+        raise error(f"the type of a cast is {dtype}; it must be one of {', '.join(CAST_TYPES)}")
+    return computed(lambda value: typed_cast(value, name), x)
+
+
+def _function(name: str, *arguments: Any) -> Traced:
+    return computed(lambda *values: call(name, values), *arguments)
+
+
+def exp(x: Any) -> Traced:
+    """e to the power of x."""
+    return _function("exp", x)
+
+
+def exp2(x: Any) -> Traced:
+    """2 to the power of x."""
+    return _function("exp2", x)
+
+
+def log(x: Any) -> Traced:
+    """The natural logarithm."""
+    return _function("log", x)
+
+
+def log2(x: Any) -> Traced:
+    """The logarithm to the base 2."""
+    return _function("log2", x)
+
+
+def sqrt(x: Any) -> Traced:
+    """The square root."""
+    return _function("sqrt", x)
+
+
+def rsqrt(x: Any) -> Traced:
+    """1 / the square root."""
+    return _function("rsqrt", x)
+
+
+def abs(x: Any) -> Traced:
+    """The absolute value."""
+    return _function("abs", x)
+
+
+def popcount(x: Any) -> Traced:
+    """The number of ones of an unsigned integer."""
+    return _function("popcount", x)
+
+
+def minimum(x: Any, *others: Any) -> Traced:
+    """The least of the operands, NaN if one is NaN."""
+    return _function("min", x, *others)
+
+
+def maximum(x: Any, *others: Any) -> Traced:
+    """The greatest of the operands, NaN if one is NaN."""
+    return _function("max", x, *others)
+
+
+def fmin(x: Any, *others: Any) -> Traced:
+    """The least of the operands that are not NaN."""
+    return _function("fmin", x, *others)
+
+
+def fmax(x: Any, *others: Any) -> Traced:
+    """The greatest of the operands that are not NaN."""
+    return _function("fmax", x, *others)
+
+
+def fma(a: Any, b: Any, c: Any) -> Traced:
+    """a·b + c with one rounding."""
+    return _function("fma", a, b, c)
+
+
+def sum(axis: Axis, x: Any, *, accum: str | None = None, initial: Any = None) -> Any:
+    """The sum over the reduced axis; of a result over a spatial axis, an output. ``accum``: the type of the sum;
+    ``initial``: is added once. The other reductions are alike."""
+    return outputs.reduce("+", axis, x, accum, initial)
+
+
+def prod(axis: Axis, x: Any, *, accum: str | None = None, initial: Any = None) -> Any:
+    """The product over an axis."""
+    return outputs.reduce("*", axis, x, accum, initial)
+
+
+def max(axis: Axis, x: Any, *, accum: str | None = None, initial: Any = None) -> Any:
+    """The greatest value over an axis, NaN if one is NaN."""
+    return outputs.reduce("max", axis, x, accum, initial)
+
+
+def min(axis: Axis, x: Any, *, accum: str | None = None, initial: Any = None) -> Any:
+    """The least value over an axis, NaN if one is NaN."""
+    return outputs.reduce("min", axis, x, accum, initial)
+
+
+def bit_and(axis: Axis, x: Any, *, initial: Any = None) -> Any:
+    """The bits that all values over an axis have."""
+    return outputs.reduce("&", axis, x, None, initial)
+
+
+def bit_or(axis: Axis, x: Any, *, initial: Any = None) -> Any:
+    """The bits that any value over an axis has."""
+    return outputs.reduce("|", axis, x, None, initial)
+
+
+def bit_xor(axis: Axis, x: Any, *, initial: Any = None) -> Any:
+    """The bits that an odd number of values over an axis have."""
+    return outputs.reduce("^", axis, x, None, initial)
+
+
+def any(axis: Axis, condition: Any) -> Any:
+    """A condition: that of any index of an axis holds."""
+    return outputs.reduce_conditions("|", axis, condition)
+
+
+def all(axis: Axis, condition: Any) -> Any:
+    """A condition: those of all indices of an axis hold."""
+    return outputs.reduce_conditions("&", axis, condition)
+
+
+def argmin(axis: Axis, x: Any) -> Any:
+    """The first index of the least value over an axis, or of the first NaN; −1 if there is none."""
+    return outputs.reduce("argmin", axis, x, None, None)
+
+
+def argmax(axis: Axis, x: Any) -> Any:
+    """The first index of the greatest value over an axis, or of the first NaN; −1 if there is none."""
+    return outputs.reduce("argmax", axis, x, None, None)
+
+
+def mean(axis: Axis, x: Any, *, accum: str | None = None) -> Any:
+    """The mean over an axis."""
+    return outputs.reduce("mean", axis, x, accum, None)
+
+
+def logsumexp(axis: Axis, x: Any) -> Reduced:
+    """The logarithm of the sum of exponentials over a spatial axis, an output."""
+    return outputs.reduce_rows("logsumexp", axis, x)
+
+
+def sum_by(row: Any, column: Any, x: Any) -> Reduced:
+    """The sums of the pairs with equal keys. ``row``, ``column``: elements of arrays of integers, or an axis."""
+    return outputs.grouped("+", row, column, x)
+
+
+def prod_by(row: Any, column: Any, x: Any) -> Reduced:
+    """The products of the pairs with equal keys."""
+    return outputs.grouped("*", row, column, x)
+
+
+def max_by(row: Any, column: Any, x: Any) -> Reduced:
+    """The greatest values of the pairs with equal keys."""
+    return outputs.grouped("max", row, column, x)
+
+
+def min_by(row: Any, column: Any, x: Any) -> Reduced:
+    """The least values of the pairs with equal keys."""
+    return outputs.grouped("min", row, column, x)
+
+
+def count_by(row: Any, column: Any, condition: Any = 1) -> Reduced:
+    """The numbers of pairs with equal keys for which a condition holds."""
+    return outputs.grouped("+", row, column, condition)
+
+
+def select(condition: Any, *values: Any) -> Reduced:
+    """A list of the values of the pairs for which a condition holds."""
+    return outputs.selected(condition, values)
+
+
+def when(condition: Any) -> None:
+    """Restricts the task to the pairs for which a condition without the reduction holds."""
+    outputs.restricted(condition)

@@ -1,0 +1,115 @@
+"""Reductions and outputs of a traced function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ptxgen.errors import TaskError
+from ptxgen.expr.node import Node, variable, variables
+from ptxgen.expr.value_types import type_of
+from ptxgen.operations.task.assembling import axes_of, check_nesting, initial_of, reduced, step_of, stored
+from ptxgen.operations.task.program import ACCUMULATOR, Aggregate, RowReduce, Select
+from ptxgen.operations.task.tracing.operands import Axis, Operand, Reduced, Traced, current, lifted
+from ptxgen.operations.task.tracing.places import error, placed
+from ptxgen.operations.task.typed import binary, cast, condition, fixed
+
+
+def reduce(op: str, axis: Any, x: Any, accum: str | None, initial: Any) -> Any:
+    """The reduction of an expression over the reduced axis, or the output of a reduction over a spatial axis."""
+    trace = current()
+    if not isinstance(axis, Axis):
+        raise error("the first argument of a reduction is an axis: write ptxgen.sum(k, …)")
+    name, value = trace.key(axis), lifted(x)
+    with placed():
+        node = fixed(value)
+        complete = ACCUMULATOR in variables(node)
+        if trace.axis is not None and axis is not trace.axis:
+            if accum is not None or initial is not None:
+                raise TaskError("accum and initial are of the reduction over the reduced axis; remove them")
+            return _row(op, axis, node)
+        if complete:
+            raise TaskError(
+                f"the reduction over {name} is read in itself, before it is complete; it must be read after it"
+            )
+        step, type = step_of(op, value, accum)
+        start = None if initial is None else initial_of(op, lifted(initial), type)
+        found = (op, step, type, start)
+        if trace.reduction not in (None, found):
+            raise TaskError(f"the task has a second reduction over {name}; it must have one")
+        trace.axis, trace.reduction = axis, found
+    return Traced(variable(ACCUMULATOR, type))
+
+
+def reduce_conditions(op: str, axis: Any, x: Any) -> Any:
+    """The condition that holds if any, or all, of the conditions along an axis hold."""
+    with placed():
+        test = condition(lifted(x), "the operand of any or all")
+    found = reduce(op, axis, Traced(cast(test, "s32")), None, None)
+    return found if isinstance(found, Reduced) else found != 0
+
+
+def reduce_rows(op: str, axis: Any, x: Any) -> Reduced:
+    """The output of a reduction that the reduced axis cannot have."""
+    trace = current()
+    if not isinstance(axis, Axis):
+        raise error(f"the first argument of a reduction is an axis: write ptxgen.{op}(j, …)")
+    if trace.axis is None or axis is trace.axis:
+        raise error(f"{op} is over {axis.name}, which is no spatial axis; it must be of a reduction: ptxgen.sum(k, …)")
+    trace.key(axis)
+    with placed():
+        return _row(op, axis, fixed(lifted(x)))
+
+
+def _row(op: str, axis: Axis, node: Node) -> Reduced:
+    value = reduced(op, node)
+    name = {"+": "sum"}.get(op, op)
+    return Reduced(f"the {name} over {axis.name}", lambda output: RowReduce(output, value, axis.name, op))
+
+
+def grouped(op: str, row: Any, column: Any, x: Any) -> Reduced:
+    """The output of groups."""
+    keys = []
+    for key in (row, column):
+        value = lifted(key) if isinstance(key, Operand) else None
+        if (
+            not isinstance(value, Node)
+            or value.op != "variable"
+            or len(axes_of(value.value)) > 1
+            or value.value == ACCUMULATOR
+        ):
+            raise error("a key is no element of an array with one axis; write g[i]")
+        if not isinstance(key, Axis) and not axes_of(value.value):
+            raise error("a key is a scalar; it must be an element of an array with one axis: write g[i]")
+        if not type_of(value.type).integer:
+            raise error(f"a key is {value.type}; it must be an integer: convert the array before the call")
+        keys.append(value)
+    first, second = (
+        x.name if isinstance(x, Axis) else axes_of(y.value)[0] for x, y in zip((row, column), keys, strict=True)
+    )
+    if first == second:
+        raise error(f"both keys are of the axis {first}; they must be of the two spatial axes")
+    if isinstance(row, Axis) and isinstance(column, Axis):
+        raise error("both keys are axes, so that each group has one pair; return the expression")
+    with placed():
+        value = reduced(op, lifted(x))
+    return Reduced("a reduction of groups", lambda output: Aggregate(output, value, keys[0], keys[1], op))
+
+
+def selected(test: Any, values: tuple[Any, ...]) -> Reduced:
+    """The output of a list."""
+    if not values:
+        raise error("the list has no values; write ptxgen.select(condition, c, i, j)")
+    with placed():
+        found = check_nesting(condition(lifted(test)))
+        nodes = tuple(stored(lifted(x)) for x in values)
+    return Reduced("a list", lambda output: Select(output, nodes[0], found, nodes))
+
+
+def restricted(test: Any) -> None:
+    """Restricts the pairs that are computed."""
+    trace = current()
+    with placed():
+        found = check_nesting(condition(lifted(test)))
+        if ACCUMULATOR in variables(found):
+            raise TaskError("when reads the reduction, which is for the pairs that it selects; write ptxgen.select")
+        trace.when = found if trace.when is None else check_nesting(binary("&", trace.when, found))  # type: ignore[arg-type]

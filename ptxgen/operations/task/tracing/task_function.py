@@ -1,0 +1,258 @@
+"""A Python function as a task: it is called once with expressions for its arrays, and what it returns is a program.
+
+Numbers that a function reads from around it, and its parameters, are scalars, known when the task is called; numbers
+that are written in the function are constants. Errors name the user's file and line.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from ptxgen.errors import TaskError
+from ptxgen.expr.node import Node, substituted, variable, variables, walk
+from ptxgen.operations.task.assembling import RESERVED, array_of, axes_of, number_type, program_of, roots_of, stored
+from ptxgen.operations.task.program import (
+    AXES,
+    EXTENTS,
+    Aggregate,
+    Output,
+    Program,
+    RowReduce,
+    Select,
+    Store,
+)
+from ptxgen.operations.task.tracing.operands import Operand, Parameter, Reduced, Trace, depends, lifted, tracing
+from ptxgen.operations.task.tracing.places import OWN_FOLDERS, error_at
+from ptxgen.operations.task.typed import INPUT_TYPES
+
+
+def _number_kind(value: Any) -> str:
+    """The type of a number around a function, empty: it is none."""
+    if isinstance(value, bool | np.bool_):
+        return ""
+    if isinstance(value, np.floating | np.integer) and not isinstance(value, float | int):
+        name = value.dtype.name.replace("float", "f").replace("uint", "u").replace("int", "s")
+        return name if name in INPUT_TYPES else "int" if isinstance(value, np.integer) else "float"
+    return "int" if isinstance(value, int) else "float" if isinstance(value, float) else ""
+
+
+def _around(function: FunctionType) -> dict[str, Any]:
+    """What a function reads from around it, by name."""
+    found = inspect.getclosurevars(function)
+    return {**found.globals, **found.nonlocals}
+
+
+class _Surroundings:
+    """The numbers around a function and the functions that it calls."""
+
+    def __init__(self, function: FunctionType, taken: Iterable[str]) -> None:
+        self.numbers: dict[str, Any] = {}
+        self.others: list[Any] = []
+        self._taken = {*taken, *RESERVED}
+        self._places: dict[tuple[int, str], str] = {}
+        self._functions: dict[int, FunctionType] = {}
+        self._read(function)
+
+    def _read(self, function: FunctionType) -> None:
+        self._functions[id(function)] = function
+        for name, value in _around(function).items():
+            if _number_kind(value):
+                place = id(function) if name in function.__code__.co_freevars else id(function.__globals__)
+                if (place, name) not in self._places:
+                    free = name
+                    while free in self._taken:
+                        free += "_"
+                    self._taken.add(free)
+                    self._places[place, name] = free
+                    self.numbers[free] = value
+            elif isinstance(value, FunctionType) and not value.__code__.co_filename.startswith(OWN_FOLDERS):
+                if id(value) not in self._functions:
+                    self._read(value)
+            else:
+                self.others.append(value if isinstance(value, bool | str | bytes | None) else id(value))
+
+    def rebound(self, function: FunctionType, types: Mapping[str, str]) -> FunctionType:
+        """The function that reads parameters in place of these numbers."""
+        made: dict[int, FunctionType] = {}
+        return self._rebound(function, types, made)
+
+    def _rebound(self, function: FunctionType, types: Mapping[str, str], made: dict[int, FunctionType]) -> FunctionType:
+        if id(function) in made:
+            return made[id(function)]
+        names = dict(function.__globals__)
+        code = function.__code__
+        cells = {name: CellType() for name in code.co_freevars}
+        closure = tuple(cells.values())
+        copy = FunctionType(code, names, function.__name__, function.__defaults__, closure or None)
+        copy.__kwdefaults__ = function.__kwdefaults__
+        made[id(function)] = copy
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            try:
+                cells[name].cell_contents = cell.cell_contents
+            except ValueError:
+                continue  # it has no value yet
+        for name, value in _around(function).items():
+            free = name in code.co_freevars
+            place = self._places.get((id(function) if free else id(function.__globals__), name))
+            new: Any = value
+            if place is not None:
+                new = Parameter(place, types[place])
+            elif id(value) in self._functions and isinstance(value, FunctionType):
+                new = self._rebound(value, types, made)
+            if free:
+                cells[name].cell_contents = new
+            else:
+                names[name] = new
+        return copy
+
+
+class TaskFunction:
+    """A Python function as a task. ``parameters``: their names; those of arrays and scalars."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        if not isinstance(function, FunctionType):
+            raise TaskError(f"the task is {type(function).__name__}; it must be a function or a text")
+        self.function = function
+        self.parameters = tuple(inspect.signature(function).parameters)
+        for x in inspect.signature(function).parameters.values():
+            if x.kind in (x.VAR_POSITIONAL, x.VAR_KEYWORD):
+                raise self._error(f"{x} is no parameter of one array; each array must have a parameter")
+            if x.name in RESERVED:
+                raise self._error(f"{x.name} is a word of the language; the parameter must have another name")
+        self._programs: dict[Any, Program] = {}
+
+    def _error(self, message: str) -> TaskError:
+        code: CodeType = self.function.__code__
+        return error_at(message, code.co_filename, code.co_firstlineno)
+
+    def numbers(self) -> dict[str, Any]:
+        """The numbers around the function that are scalars of the task, by their names there."""
+        return _Surroundings(self.function, self.parameters).numbers
+
+    def program(self, types: Mapping[str, str | None]) -> Program:
+        """The program of the function, which is called once for all equal ``types``: those of its parameters;
+        ``float`` and ``int`` are Python numbers, None is None. A parameter without a type has its default value.
+        TaskError: the function breaks a rule; the message has its file and line."""
+        around = _Surroundings(self.function, self.parameters)
+        kinds = {name: _number_kind(value) for name, value in around.numbers.items()}
+        key = (tuple(sorted(types.items())), tuple(kinds.items()), tuple(around.others))
+        if key not in self._programs:
+            try:
+                self._programs[key] = self._traced(around, types, kinds)
+            except TaskError as broken:
+                raise broken.with_traceback(None) from None
+        return self._programs[key]
+
+    def _traced(self, around: _Surroundings, types: Mapping[str, str | None], kinds: Mapping[str, str]) -> Program:
+        given = {**types, **kinds}
+        for name, type in given.items():
+            if type is not None and type not in (*INPUT_TYPES, "float", "int"):
+                raise self._error(f"{name} is {type}; it must be one of {', '.join(INPUT_TYPES)}")
+        numbers = {name: type for name, type in given.items() if type in ("float", "int")}
+        trace, result = self._called(around, given)
+        if numbers:
+            given |= {name: number_type(str(kind), trace.wanted.get(name, ())) for name, kind in numbers.items()}
+            trace, result = self._called(around, given)
+        return self._program(trace, result)
+
+    def _called(self, around: _Surroundings, types: Mapping[str, str | None]) -> tuple[Trace, Any]:
+        arguments = {
+            name: None if types[name] is None else Parameter(name, str(types[name]))
+            for name in self.parameters
+            if name in types
+        }
+        function = around.rebound(self.function, {name: str(type) for name, type in types.items()})
+        with tracing(Trace()) as trace:
+            return trace, function(**arguments)
+
+    def _program(self, trace: Trace, result: Any) -> Program:
+        if trace.axis is None or trace.reduction is None:
+            raise self._error("the function has no reduction; it must have one: write ptxgen.sum(k, …)")
+        op, step, accumulator, initial = trace.reduction
+        with tracing(trace):
+            outputs = self._outputs(result)
+        spatial = sorted((x for x in trace.axes if x is not trace.axis), key=lambda x: x.order)
+        if len(spatial) != 2:
+            raise self._error(f"the number of spatial axes is {len(spatial)}; it must be 2")
+        names = {x.name: axis for x, axis in zip((*spatial, trace.axis), AXES, strict=True)}
+        when = trace.when
+        roots = [step, *(x for x in (initial, when) if x is not None), *(x for y in outputs for x in roots_of(y))]
+        for x in roots[1:]:
+            late = [name for name in variables(x) if depends(trace.axis.name, name)]
+            if late:
+                raise self._error(
+                    f"{late[0]} changes with the reduced axis; it must be in ptxgen.sum({trace.axis.name}, …)"
+                )
+        values = {}
+        for name in variables(*roots):
+            if axes_of(name):
+                values[name] = f"{array_of(name)}[{','.join(names[axis] for axis in axes_of(name))}]"
+            elif name in names:
+                values[name] = names[name]
+            elif name.endswith(".extent"):
+                values[name] = EXTENTS[AXES.index(names[name.removesuffix(".extent")])]
+        renamed = {x.value: variable(values[x.value], x.type) for x in _all_variables(roots) if x.value in values}
+
+        def changed(x: Node) -> Node:
+            return substituted(x, renamed)
+
+        made = tuple(_mapped(output, changed, names) for output in outputs)
+        try:
+            return program_of(
+                changed(step),
+                op,
+                accumulator,
+                made,
+                None if initial is None else changed(initial),
+                None if when is None else changed(when),
+            )
+        except TaskError as broken:
+            raise self._error(str(broken)) from None
+
+    def _outputs(self, result: Any) -> list[Output]:
+        if isinstance(result, Mapping):
+            named = {str(name): x for name, x in result.items()}
+        elif isinstance(result, tuple | list):
+            named = {f"out{n}": x for n, x in enumerate(result)}
+        else:
+            named = {"out": result}
+        outputs: list[Output] = []
+        for name, x in named.items():
+            if not name.isidentifier() or name in RESERVED or name in self.parameters:
+                raise self._error(f"the output {name} has the name of a parameter or a word; it must have another name")
+            if isinstance(x, Reduced):
+                outputs.append(x.make(name))
+            elif isinstance(x, Operand):
+                try:
+                    outputs.append(Store(name, stored(lifted(x))))
+                except TaskError as broken:
+                    raise self._error(str(broken)) from None
+            else:
+                what = "nothing" if x is None else f"a {type(x).__name__}"
+                raise self._error(f"the function returns {what}; it must return an expression, or outputs")
+        if not outputs:
+            raise self._error("the function returns no output; it must return an expression, or outputs")
+        return outputs
+
+
+def _all_variables(roots: list[Node]) -> Iterator[Node]:
+    return (x for x in walk(*roots) if x.op == "variable")
+
+
+def _mapped(output: Output, changed: Callable[[Node], Node], axes: Mapping[str, str]) -> Output:
+    """The output with the axes i and j."""
+    value = changed(output.value)
+    if isinstance(output, RowReduce):
+        other = "j" if axes[output.axis] == "i" else "i"
+        return RowReduce(output.name, value, other, output.op)
+    if isinstance(output, Aggregate):
+        return Aggregate(output.name, value, changed(output.row), changed(output.column), output.op)
+    if isinstance(output, Select):
+        values = tuple(changed(x) for x in output.values)
+        return Select(output.name, values[0], changed(output.condition), values)
+    return Store(output.name, value)
