@@ -25,6 +25,7 @@ from ptxgen.api import (
     streams,
 )
 from ptxgen.api.arrays import View, as_numpy, is_torch, records_gradient, require_disjoint, tensor
+from ptxgen.api.converted_matrices import versions_of
 from ptxgen.api.gemm import number
 from ptxgen.api.sparse_matrix import INDEX_LIMIT, Csr, read_csr
 from ptxgen.arguments import flag, integer, word
@@ -153,7 +154,7 @@ class PreparedSpmm:
         self._prepared = PreparedOperands(self._on, self._at)
         self._prefix = self._own_addresses()
         launches.holders.add(self)
-        if is_torch(a) and str(a.layout) == "torch.sparse_csr":
+        if is_torch(a):
             _handles[_key_of(csr)] = self
 
     def __call__(self, b: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
@@ -435,14 +436,8 @@ def _key_of(csr: Csr) -> Any:
 
 
 def _versions(csr: Csr) -> tuple[Any, ...]:
-    """PyTorch's counts of the changes of the arrays. Those of inference tensors are not counted: no two are equal."""
-    found: list[Any] = []
-    for v in csr.named.values():
-        try:
-            found.append(getattr(v.origin, "_version", 0))
-        except RuntimeError:
-            found.append(object())
-    return tuple(found)
+    """PyTorch's counts of the changes of the arrays."""
+    return versions_of([v.origin for v in csr.named.values()])
 
 
 def _key(b: Any, out: Any, alpha: float, beta: float) -> tuple[Any, int, int]:

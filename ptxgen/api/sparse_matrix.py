@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ptxgen.api import converted_matrices
 from ptxgen.api.arrays import View, as_numpy, is_torch, require_no_gradient, tensor
 from ptxgen.arguments import integer, shown
 from ptxgen.errors import DtypeError, InputError, ShapeError
@@ -20,7 +21,7 @@ INDEX_TYPES = {
     "i64": Dtype("s64", 64, np.dtype(np.int64), roundoff=0.0),
 }
 INDEX_LIMIT = 1 << 31  #: nonzeros, and columns, from which indices need 64 bits
-TORCH_FORMATS = ("torch.sparse_csr", "torch.sparse_csc", "torch.sparse_coo", "torch.sparse_bsr", "torch.sparse_bsc")
+TORCH_FORMATS = (*converted_matrices.INDICES, converted_matrices.COO)
 
 
 class SparseMatrix(NamedTuple):
@@ -57,7 +58,8 @@ class Csr(NamedTuple):
 
 def read_csr(a: Any) -> Csr:
     """The arrays of a sparse matrix. Attributes and methods of its library are used; none is imported. Other formats
-    than CSR are converted by their library. InputError, ShapeError, DtypeError: ``a`` breaks a rule."""
+    than CSR are converted by their library; conversions of PyTorch tensors are kept while these do not change.
+    InputError, ShapeError, DtypeError: ``a`` breaks a rule."""
     arrays, shape = _arrays_of(a)
     if not isinstance(shape, (tuple, list)) or len(shape) != 2:
         raise ShapeError(f"a has shape {shown(shape)}; it must have 2 dimensions")
@@ -93,9 +95,7 @@ def _arrays_of(a: Any) -> tuple[tuple[Any, Any, Any], Any]:
         layout = str(getattr(a, "layout", "torch.strided"))
         if layout not in TORCH_FORMATS:
             raise InputError(f"a has layout {layout}; it must be one of {', '.join(TORCH_FORMATS)}")
-        if layout != TORCH_FORMATS[0]:
-            a = a.to_sparse_csr() if layout in TORCH_FORMATS[:3] else a.to_sparse_coo().to_sparse_csr()
-        return (a.crow_indices(), a.col_indices(), a.values()), tuple(a.shape)
+        return converted_matrices.csr_arrays(a), tuple(a.shape)
     if isinstance(a, SparseMatrix):
         return (a.indptr, a.indices, a.values), a.shape
     if isinstance(form := getattr(a, "format", None), str) and hasattr(a, "tocsr"):

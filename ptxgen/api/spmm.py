@@ -33,16 +33,17 @@ def spmm(a: Any, b: Any, out: Any = None, *, alpha: float = 1.0, beta: float = 0
     Infinities and NaN in B: explicit zeros are multiplied, so they give NaN. Where the call uses a handle (below), its
     kernels may also give NaN in rows without a nonzero in that column.
 
-    ``a`` is M×K, of SciPy, CuPy or PyTorch (CSR; CSC, COO and BSR are converted by their library at each call), or a
-    ``SparseMatrix``. Row pointers and columns are int32 or int64. Columns need not be sorted; nonzeros of one place are
-    added. ``b`` is K×N and ``out`` M×N (allocated if None), row-major or column-major; a ``b`` that is neither is
-    copied first. Without N, ``b`` is a vector of K elements, and the result one of M. A, B and C have one
-    dtype: float16, bfloat16, float32 or float64. 16-bit types are summed in float32. ``beta`` other than 0 requires
-    ``out`` and reads it. If ``alpha`` is 0, A and B are not read. The same inputs give the same bits.
+    ``a`` is M×K, of SciPy, CuPy or PyTorch, or a ``SparseMatrix``. Other formats than CSR (CSC, COO, BSR) are converted
+    by their library: PyTorch tensors once, as long as they exist and do not change, others at each call, for which a
+    handle of ``spmm_prepare`` is better. Row pointers and columns are int32 or int64. Columns need not be sorted;
+    nonzeros of one place are added. ``b`` is K×N and ``out`` M×N (allocated if None), row-major or column-major; a
+    ``b`` that is neither is copied first. Without N, ``b`` is a vector of K elements, and the result one of M. A, B and
+    C have one dtype: float16, bfloat16, float32 or float64. 16-bit types are summed in float32. ``beta`` other than 0
+    requires ``out`` and reads it. If ``alpha`` is 0, A and B are not read. The same inputs give the same bits.
 
     ``compute``: tf32 is permitted for float32.
 
-    Nothing is prepared. PyTorch tensors in CSR of which a handle of ``spmm_prepare`` exists are multiplied by the
+    Nothing is prepared. PyTorch tensors of which a handle of ``spmm_prepare`` exists are multiplied by the
     handle, as long as they do not change.
 
     Host arrays are checked: row pointers begin at 0, do not decrease and end at the number of nonzeros; columns are in

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.api import choice, drivers, prepared_spmm, recording, streams
+from ptxgen.api import choice, converted_matrices, drivers, prepared_spmm, recording, streams
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, ShapeError
 from ptxgen.families import registry
@@ -263,6 +263,65 @@ def test_spmm_uses_the_handle_of_unchanged_tensors(monkeypatch: pytest.MonkeyPat
     del p
     gc.collect()
     assert not prepared_spmm._handles
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("form", ["coo", "csc", "bsr", "bsc"])
+def test_tensors_in_other_formats_are_converted_once(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    torch = pytest.importorskip("torch")
+    a, b = matrix(12, 16), integers(16, 7)
+    plain = torch.from_numpy(dense(a).astype(F32))
+    x = getattr(plain, f"to_sparse_{form}")(*([(4, 4)] if form.startswith("bs") else []))
+    y, converted = torch.from_numpy(b), []
+    convert = torch.Tensor.to_sparse_csr
+    monkeypatch.setattr(torch.Tensor, "to_sparse_csr", lambda self: (converted.append(1), convert(self))[1])
+    for _ in range(3):
+        np.testing.assert_array_equal(ptxgen.spmm(x, y).numpy(), dense(a) @ b)
+    assert len(converted) == 1
+    (x._values() if form == "coo" else x.values()).mul_(2)
+    np.testing.assert_array_equal(ptxgen.spmm(x, y).numpy(), 2 * dense(a) @ b)
+    assert len(converted) == 2
+    p = ptxgen.spmm_prepare(x)
+    assert len(converted) == 2
+    assert prepared_spmm.handle_of(p._csr, "") is p
+    np.testing.assert_array_equal(ptxgen.spmm(x, y).numpy(), 2 * dense(a) @ b)  # by the handle
+    (x._values() if form == "coo" else x.values()).mul_(0.5)
+    np.testing.assert_array_equal(ptxgen.spmm(x, y).numpy(), dense(a) @ b)
+    assert len(converted) == 3
+    del x, p
+    gc.collect()
+    assert not converted_matrices._converted
+
+
+def test_conversions_on_a_gpu_are_complete_unless_captured(gpu: Gpu) -> None:
+    a, b = matrix(12, 16), integers(16, 7)
+    converted: list[CsrTensor] = []
+
+    class Coo(CsrTensor):
+        layout = "torch.sparse_coo"
+
+        def _indices(self) -> Tensor:
+            return self.parts[1]
+
+        def _values(self) -> Tensor:
+            return self.parts[2]
+
+        def to_sparse_csr(self) -> CsrTensor:
+            converted.append(CsrTensor(gpu, a))
+            return converted[-1]
+
+    Coo.__module__ = "torch"
+    x, y = Coo(gpu, a), Tensor(gpu, b)
+    gpu.graph = []
+    ptxgen.spmm(x, y)
+    ptxgen.spmm(x, y)
+    assert len(converted) == 2  # in the graph
+    gpu.graph = None
+    gpu.calls.clear()
+    for _ in range(2):
+        np.testing.assert_array_equal(ptxgen.spmm(x, y).numpy(), dense(a) @ b)
+    assert len(converted) == 3
+    assert gpu.calls["wait"] == 1
 
 
 # ---- edge cases
