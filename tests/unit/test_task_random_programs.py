@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from ptxgen.errors import TaskError
-from ptxgen.operations.task.assembling import renamed
+from ptxgen.expr.node import variables
+from ptxgen.operations.task.assembling import renamed, roots
 from ptxgen.operations.task.language.canonical import canonical, digest, erased
 from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.oracle import evaluate
@@ -60,6 +61,15 @@ def test_choices_are_kept(kind: str) -> None:
         assert [type(x) for x in program.outputs] == [classes[kind]]
         assert {x.dtype for x in program.inputs if x.name not in ("gi", "gj")} <= {"f32", "u8"}
         assert not any(function in canonical(program) for function in ("exp(", "sqrt(", "log2(", "/"))
+
+
+def test_steps_with_two_sides_read_one_array_of_each() -> None:
+    for seed in range(60):
+        program = random_program(Random(seed), Choices(sides=True, indices=False))
+        sides = [frozenset(use) for x in program.inputs for use in x.uses if len(use) == 2 and "k" in use]
+        assert sorted(map(sorted, sides)) == [["i", "k"], ["j", "k"]]
+        assert all(len(x.uses) <= 1 for x in program.inputs)
+        assert not {"i", "j", "k", "M", "N", "K"} & set(variables(*(x for x in roots(program) if x.op != "variable")))
 
 
 def test_arrays_have_the_extents_of_the_program() -> None:

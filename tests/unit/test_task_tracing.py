@@ -19,7 +19,7 @@ from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.program import Input
 from ptxgen.operations.task.tracing import functions as ptxgen
-from ptxgen.operations.task.tracing.task_function import TaskFunction
+from ptxgen.operations.task.tracing.traced_function import TracedFunction
 
 i, j, k = ptxgen.axes("i j k")
 TYPES = {"P": "f32", "R": "f32", "g": "s32", "h": "s32", "t": "f32", "b": "u8", "n": "s32"}
@@ -29,7 +29,7 @@ FLAG = True
 
 def program(function: Callable[..., Any], **types: Any) -> Any:
     known = {**TYPES, **types}
-    return TaskFunction(function).program({x: known[x] for x in inspect.signature(function).parameters})
+    return TracedFunction(function).program({x: known[x] for x in inspect.signature(function).parameters})
 
 
 def mutual(P, R, g, h, t):
@@ -110,7 +110,7 @@ def test_numbers_around_a_function_are_scalars() -> None:
     def near(P, R, t):
         return ptxgen.select(scaled(ptxgen.sum(k, P[i, k] * R[k, j])) > limit, i, j) if FLAG else None
 
-    task = TaskFunction(near)
+    task = TracedFunction(near)
     assert task.numbers() == {"limit": 0.5, "LIMIT": 0.25}
     found = task.program({"P": "f64", "R": "f64", "t": None})
     assert found.inputs[2:] == (Input("limit", "f64"), Input("LIMIT", "f64"))
@@ -139,7 +139,7 @@ def test_a_function_is_called_once_for_equal_types() -> None:
         calls.append(scale)
         return ptxgen.sum(k, P[i, k] * R[k, j]) * scale
 
-    task = TaskFunction(product)
+    task = TracedFunction(product)
     first = task.program({"P": "f32", "R": "f32"})
     assert task.program({"R": "f32", "P": "f32"}) is first
     assert calls == [2.0]  # no type: the default is a constant
@@ -378,7 +378,7 @@ def test_errors_of_users_pass() -> None:
 )
 def test_parameters_have_rules(function: Any, message: str) -> None:
     with pytest.raises(TaskError, match=message):
-        TaskFunction(function)
+        TracedFunction(function)
 
 
 def test_functions_of_tasks_are_for_tasks() -> None:
@@ -388,6 +388,16 @@ def test_functions_of_tasks_are_for_tasks() -> None:
         i + 1
     with pytest.raises(TaskError, match="different names"):
         ptxgen.axes("i i k")
+
+
+def test_functions_inside_a_function_read_numbers_around_it() -> None:
+    def near(P, R):
+        c = ptxgen.sum(k, P[i, k] * R[k, j])
+        return tuple(scale(c) for scale in (lambda x: x * LIMIT, lambda x: x + LIMIT))
+
+    task = TracedFunction(near)
+    assert task.numbers() == {"LIMIT": 0.25}
+    assert task.program({"P": "f32", "R": "f32"}).inputs[2] == Input("LIMIT", "f32")
 
 
 def test_recursion_and_helpers_keep_their_surroundings() -> None:

@@ -69,7 +69,9 @@ KEY_TYPES = ("s32", "u32", "s16", "u8")
 @dataclass(frozen=True)
 class Choices:
     """What random programs are made of. ``types``: of arrays and scalars; ``functions``: those that kernels
-    approximate, too; ``depth``: the greatest number of nested operators of a step; ``most``: the number of outputs."""
+    approximate, too; ``depth``: the greatest number of nested operators of a step; ``most``: the number of outputs;
+    ``sides``: the step reads one array at [i,k] and one at [k,j], in either order of the axes, and every other array is
+    read with one kind of axes; ``indices``: expressions have indices and extents."""
 
     reductions: tuple[str, ...] = REDUCTIONS
     outputs: tuple[str, ...] = OUTPUTS
@@ -81,6 +83,8 @@ class Choices:
     initial: bool = True
     depth: int = 4
     most: int = 3
+    sides: bool = False
+    indices: bool = True
 
 
 ALL = Choices()
@@ -98,15 +102,17 @@ def random_program(draw: Random, choices: Choices = ALL) -> Program:
 class _Maker:
     def __init__(self, draw: Random, choices: Choices) -> None:
         self.draw, self.choices = draw, choices
-        self.arrays: dict[str, tuple[str, int]] = {}
+        self.arrays: dict[str, tuple[str, int | str]] = {}
         self.kinds = STEP_AXES
         self.accumulator: Node | None = None
+        if choices.sides:
+            self.kinds = (*PAIR_AXES, ("k",))
 
     def program(self) -> Program:
         draw, choices = self.draw, self.choices
         reduction = draw.choice(choices.reductions)
         step = self.expression(draw.randint(1, choices.depth))
-        if draw.random() < 0.7:  # the usual two operands
+        if choices.sides or draw.random() < 0.7:  # the usual two operands
             left = self.element(draw.choice((("i", "k"), ("k", "i"))))
             right = self.element(draw.choice((("k", "j"), ("j", "k"))))
             product = self.applied(draw.choice(("+", "*", "-", "max", "min")), left, right)
@@ -171,7 +177,7 @@ class _Maker:
         return self.floating(value) if op in (MEAN, "logsumexp") else value
 
     def key(self, axis: str) -> Node:
-        if self.draw.random() < 0.15:
+        if self.choices.indices and self.draw.random() < 0.15:
             return variable(axis, "s32")
         types = [t for t in KEY_TYPES if t in self.choices.types] or ["s32"]
         return variable(f"g{axis}[{axis}]", types[len(self.choices.types) % len(types)])
@@ -184,12 +190,13 @@ class _Maker:
         return self.named("x", self.draw.choice(self.choices.types), len(axes), f"[{','.join(axes)}]")
 
     def named(self, prefix: str, type: str, rank: int, index: str) -> Node:
-        old = [name for name, (_, other) in self.arrays.items() if other == rank]
+        shape = index if self.choices.sides else rank
+        old = [name for name, (_, other) in self.arrays.items() if other == shape]
         if old and self.draw.random() < 0.4:
             name = self.draw.choice(old)
         else:
             name = f"{prefix}{len(self.arrays)}"
-            self.arrays[name] = type, rank
+            self.arrays[name] = type, shape
         return variable(name + index, self.arrays[name][0])
 
     def leaf(self) -> Value:
@@ -201,8 +208,8 @@ class _Maker:
             return self.element(draw.choice(self.kinds))
         if kind < 0.84:
             return self.element(())
-        if kind < 0.89:
-            names = ["i", "j", "M", "N", "K"] + ["k"] * (self.kinds == STEP_AXES)
+        if kind < 0.89 and self.choices.indices:
+            names = ["i", "j", "M", "N", "K"] + ["k"] * (("k",) in self.kinds)
             return variable(draw.choice(names), "s32")
         return Number(draw.choice((0, 1, 2, -1, 3, 7, 0.5, -2.25, 1.5)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 from ptxgen.errors import TaskError
@@ -76,14 +77,24 @@ LATER = {
 
 def input_ranks(text: str) -> dict[str, int]:
     """The arrays and scalars of a text, in the order of the text, and their numbers of axes; 0: a scalar."""
-    return _Reader(text, {}).ranks()
+    return dict(_ranks(text))
 
 
 def parse(text: str, dtypes: Mapping[str, str] | None = None) -> Program:
     """The program of a text. ``dtypes``: of arrays and scalars that the text does not declare; ``float`` and ``int``
     are Python numbers, which take the type of what they are combined with. TaskError: a rule is broken; the message
     has line, column and a caret."""
-    given = dict(dtypes or {})
+    return _parsed(text, tuple(sorted((dtypes or {}).items())))
+
+
+@lru_cache(maxsize=256)
+def _ranks(text: str) -> dict[str, int]:
+    return _Reader(text, {}).ranks()
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str, dtypes: tuple[tuple[str, str], ...]) -> Program:
+    given = dict(dtypes)
     numbers = {name: kind for name, kind in given.items() if kind in ("float", "int")}
     if numbers:
         first = _Reader(text, given)

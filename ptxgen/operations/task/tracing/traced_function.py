@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -41,77 +42,106 @@ def _number_kind(value: Any) -> str:
     return "int" if isinstance(value, int) else "float" if isinstance(value, float) else ""
 
 
-def _around(function: FunctionType) -> dict[str, Any]:
-    """What a function reads from around it, by name."""
-    found = inspect.getclosurevars(function)
-    return {**found.globals, **found.nonlocals}
+@dataclass(frozen=True)
+class Reference:
+    """A name that a function reads from around it, in a cell of its closure or among its globals."""
+
+    name: str
+    holder: CellType | dict[str, Any]
+
+    def value(self) -> Any:
+        if isinstance(self.holder, dict):
+            return self.holder.get(self.name)
+        try:
+            return self.holder.cell_contents
+        except ValueError:
+            return None  # it has no value yet
 
 
-class _Surroundings:
-    """The numbers around a function and the functions that it calls."""
+def _globals_read(code: CodeType) -> Iterator[str]:
+    """Names that are globals, or attributes, of the code and of functions inside it."""
+    yield from code.co_names
+    for x in code.co_consts:
+        if isinstance(x, CodeType):
+            yield from _globals_read(x)
+
+
+def references(function: FunctionType) -> list[Reference]:
+    """What a function reads from around it."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    names = dict.fromkeys(_globals_read(function.__code__))
+    known = [name for name in names if name in function.__globals__]
+    return [*(Reference(*x) for x in cells), *(Reference(name, function.__globals__) for name in known)]
+
+
+def _state(value: Any) -> Any:
+    """What of a value around a function determines the program."""
+    return _number_kind(value) or (value if isinstance(value, bool | str | bytes | None) else id(value))
+
+
+class Surroundings:
+    """The numbers around a function and around the functions that it calls. ``places``: the references to numbers, by
+    their names as scalars."""
 
     def __init__(self, function: FunctionType, taken: Iterable[str]) -> None:
-        self.numbers: dict[str, Any] = {}
-        self.others: list[Any] = []
+        self.places: dict[str, Reference] = {}
         self._taken = {*taken, *RESERVED}
-        self._places: dict[tuple[int, str], str] = {}
+        self._names: dict[tuple[int, str], str] = {}
         self._functions: dict[int, FunctionType] = {}
-        self._read(function)
+        self._read: list[tuple[Reference, Any]] = []
+        self._visit(function)
+        self.state = tuple(_state(value) for _, value in self._read)
 
-    def _read(self, function: FunctionType) -> None:
+    def _visit(self, function: FunctionType) -> None:
         self._functions[id(function)] = function
-        for name, value in _around(function).items():
+        for x in references(function):
+            value = x.value()
+            self._read.append((x, value))  # it lives as long as its id is used
             if _number_kind(value):
-                place = id(function) if name in function.__code__.co_freevars else id(function.__globals__)
-                if (place, name) not in self._places:
-                    free = name
+                if (id(x.holder), x.name) not in self._names:
+                    free = x.name
                     while free in self._taken:
                         free += "_"
                     self._taken.add(free)
-                    self._places[place, name] = free
-                    self.numbers[free] = value
-            elif isinstance(value, FunctionType) and not value.__code__.co_filename.startswith(OWN_FOLDERS):
-                if id(value) not in self._functions:
-                    self._read(value)
-            else:
-                self.others.append(value if isinstance(value, bool | str | bytes | None) else id(value))
+                    self._names[id(x.holder), x.name] = free
+                    self.places[free] = x
+                continue
+            own = isinstance(value, FunctionType) and not value.__code__.co_filename.startswith(OWN_FOLDERS)
+            if own and id(value) not in self._functions:
+                self._visit(value)
 
-    def rebound(self, function: FunctionType, types: Mapping[str, str]) -> FunctionType:
-        """The function that reads parameters in place of these numbers."""
-        made: dict[int, FunctionType] = {}
-        return self._rebound(function, types, made)
+    @property
+    def current(self) -> bool:
+        """True if the program of a function would be the same now."""
+        return self.state == tuple(_state(x.value()) for x, _ in self._read)
 
-    def _rebound(self, function: FunctionType, types: Mapping[str, str], made: dict[int, FunctionType]) -> FunctionType:
+    def rebound(
+        self, function: FunctionType, types: Mapping[str, str], made: dict[int, FunctionType] | None = None
+    ) -> FunctionType:
+        """The function that reads parameters in place of the numbers around it."""
+        made = {} if made is None else made
         if id(function) in made:
             return made[id(function)]
-        names = dict(function.__globals__)
-        code = function.__code__
+        names, code = dict(function.__globals__), function.__code__
         cells = {name: CellType() for name in code.co_freevars}
-        closure = tuple(cells.values())
-        copy = FunctionType(code, names, function.__name__, function.__defaults__, closure or None)
+        copy = FunctionType(code, names, function.__name__, function.__defaults__, tuple(cells.values()) or None)
         copy.__kwdefaults__ = function.__kwdefaults__
         made[id(function)] = copy
-        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            try:
-                cells[name].cell_contents = cell.cell_contents
-            except ValueError:
-                continue  # it has no value yet
-        for name, value in _around(function).items():
-            free = name in code.co_freevars
-            place = self._places.get((id(function) if free else id(function.__globals__), name))
-            new: Any = value
+        for x in references(function):
+            value = x.value()
+            place = self._names.get((id(x.holder), x.name))
             if place is not None:
-                new = Parameter(place, types[place])
-            elif id(value) in self._functions and isinstance(value, FunctionType):
-                new = self._rebound(value, types, made)
-            if free:
-                cells[name].cell_contents = new
+                value = Parameter(place, types[place])
+            elif isinstance(value, FunctionType) and id(value) in self._functions:
+                value = self.rebound(value, types, made)
+            if isinstance(x.holder, dict):
+                names[x.name] = value
             else:
-                names[name] = new
+                cells[x.name].cell_contents = value
         return copy
 
 
-class TaskFunction:
+class TracedFunction:
     """A Python function as a task. ``parameters``: their names; those of arrays and scalars."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -125,30 +155,36 @@ class TaskFunction:
             if x.name in RESERVED:
                 raise self._error(f"{x.name} is a word of the language; the parameter must have another name")
         self._programs: dict[Any, Program] = {}
+        self._last: Surroundings | None = None
 
     def _error(self, message: str) -> TaskError:
         code: CodeType = self.function.__code__
         return error_at(message, code.co_filename, code.co_firstlineno)
 
+    def _around(self) -> Surroundings:
+        if self._last is None or not self._last.current:
+            self._last = Surroundings(self.function, self.parameters)
+        return self._last
+
     def numbers(self) -> dict[str, Any]:
         """The numbers around the function that are scalars of the task, by their names there."""
-        return _Surroundings(self.function, self.parameters).numbers
+        return {name: x.value() for name, x in self._around().places.items()}
 
     def program(self, types: Mapping[str, str | None]) -> Program:
         """The program of the function, which is called once for all equal ``types``: those of its parameters;
         ``float`` and ``int`` are Python numbers, None is None. A parameter without a type has its default value.
         TaskError: the function breaks a rule; the message has its file and line."""
-        around = _Surroundings(self.function, self.parameters)
-        kinds = {name: _number_kind(value) for name, value in around.numbers.items()}
-        key = (tuple(sorted(types.items())), tuple(kinds.items()), tuple(around.others))
+        around = self._around()
+        key = (tuple(sorted(types.items())), around.state)
         if key not in self._programs:
+            kinds = {name: _number_kind(x.value()) for name, x in around.places.items()}
             try:
                 self._programs[key] = self._traced(around, types, kinds)
             except TaskError as broken:
                 raise broken.with_traceback(None) from None
         return self._programs[key]
 
-    def _traced(self, around: _Surroundings, types: Mapping[str, str | None], kinds: Mapping[str, str]) -> Program:
+    def _traced(self, around: Surroundings, types: Mapping[str, str | None], kinds: Mapping[str, str]) -> Program:
         given = {**types, **kinds}
         for name, type in given.items():
             if type is not None and type not in (*INPUT_TYPES, "float", "int"):
@@ -160,7 +196,7 @@ class TaskFunction:
             trace, result = self._called(around, given)
         return self._program(trace, result)
 
-    def _called(self, around: _Surroundings, types: Mapping[str, str | None]) -> tuple[Trace, Any]:
+    def _called(self, around: Surroundings, types: Mapping[str, str | None]) -> tuple[Trace, Any]:
         arguments = {
             name: None if types[name] is None else Parameter(name, str(types[name]))
             for name in self.parameters
