@@ -129,7 +129,9 @@ def test_targets_have_their_instructions(registered: None, tmp_path: Path, monke
     for target in ("sm_75", "sm_80", "sm_90", "sm_100"):
         p = problem("f32", "softplus")
         assert assemble(
-            render(plan_for(p, parse_config("ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0"), device(target)))
+            render(
+                plan_for(p, parse_config("ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0"), device(target))
+            )
         ).cubin
 
 
