@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ptxgen.errors import DtypeError, InputError
 from ptxgen.expr.instructions import TEMPORARY, literal, register_class, row_of
@@ -25,10 +28,31 @@ class Temporaries:
         self._kept: Counter[str] = Counter()
         self._free: dict[str, list[str]] = {}
 
-    def begin(self) -> None:
-        """Makes all registers free that are not kept."""
-        self._next = Counter(self._kept)
-        self._free = {}
+    @property
+    def state(self) -> tuple[Any, ...]:
+        """What decides which registers the next call uses."""
+        first = tuple((kind, tuple(names)) for kind, names in self.first.items())
+        return self.prefix, first, tuple(sorted(self._kept.items()))
+
+    @classmethod
+    def of(cls, state: tuple[Any, ...]) -> Temporaries:
+        """Registers in this state, of which none is declared."""
+        prefix, first, kept = state
+        made = cls(prefix, dict(first))
+        made._kept = Counter(dict(kept))
+        made._next = Counter(dict(kept))
+        return made
+
+    @property
+    def following(self) -> dict[str, int]:
+        """The number of the next register, by class."""
+        return dict(self._next)
+
+    def use(self, counts: Mapping[str, int], following: Mapping[str, int]) -> None:
+        """Counts the registers of a call."""
+        for kind, n in counts.items():
+            self.counts[kind] = max(self.counts[kind], n)
+        self._next = Counter(following)
 
     def take(self, kind: str) -> str:
         """A free register of a class."""
@@ -103,18 +127,67 @@ def statements(
     instead of two. ``fast``: approximate functions of f32 without subnormal numbers (``instructions.fast_rows``).
     DtypeError: the target has no instruction for an operator. InputError: a variable has no register.
     """
-    results = [None] * len(roots) if results is None else list(results)
-    named = [r for r in results if r]
-    if len(set(named)) < len(named):
-        raise InputError(f"results are {', '.join(named)}; each must be another register")
-    if guard and not guard.endswith(" "):
-        guard += " "
-    roots = contracted(roots, registers, contract)
-    printer = _Printer(roots, registers, results, sm, temporaries, guard, fast)
-    made = printer.run()
-    if guard and guards_all:
+    results = [None] * len(roots) if results is None else results
+    places: dict[str, int] = {}  #: of registers, whose names differ between calls that are alike
+    held = tuple([places.setdefault(name, len(places)) for name in registers.values()])
+    into = tuple([None if name is None else places.setdefault(name, len(places)) for name in results])
+    given = [n for n in into if n is not None]
+    if len(set(given)) < len(given):
+        raise InputError(f"results are {', '.join(filter(None, results))}; each must be another register")
+    flags = (bool(guard), guards_all, contract, fast)
+    pattern = _pattern(tuple(roots), tuple(registers), held, into, sm, temporaries.state, *flags)
+    temporaries.use(pattern.counts, pattern.following)
+    names = (*places, guard if guard.endswith(" ") or not guard else f"{guard} ")
+    lines = pattern.lines.format(*names).split("\n") if pattern.lines else []
+    return Statements(lines, [operand.format(*names) for operand in pattern.operands])
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    """Instructions with places for the names of registers and, last, for the guard: ``str.format`` fills them.
+    ``lines``: separated by ends of lines; ``counts``, ``following``: of temporaries."""
+
+    lines: str
+    operands: tuple[str, ...]
+    counts: dict[str, int]
+    following: dict[str, int]
+
+
+_PLACE = re.compile("\x01([0-9]+)\x02")
+
+
+@functools.lru_cache(maxsize=256)
+def _pattern(
+    roots: tuple[Node, ...],
+    leaves: tuple[Node, ...],
+    held: tuple[int, ...],
+    into: tuple[int | None, ...],
+    sm: int,
+    state: tuple[Any, ...],
+    guarded: bool,
+    guards_all: bool,
+    contract: bool,
+    fast: bool,
+) -> _Pattern:
+    """The instructions of all calls of ``statements`` that differ in the names of registers and of the guard alone.
+    ``leaves``: the expressions in registers, ``held``: the places of their names; ``into``: those of results."""
+
+    def place(n: int) -> str:
+        return f"\x01{n}\x02"
+
+    registers = {x: place(n) for x, n in zip(leaves, held, strict=True)}
+    results = [None if n is None else place(n) for n in into]
+    guard = place(len({*held, *(n for n in into if n is not None)})) if guarded else ""
+    temporaries = Temporaries.of(state)
+    made = _Printer(contracted(roots, registers, contract), registers, results, sm, temporaries, guard, fast).run()
+    if guarded and guards_all:
         made.lines[:] = [line if line.startswith(guard) else f"{guard}{line}" for line in made.lines]
-    return made
+
+    def template(text: str) -> str:
+        return _PLACE.sub(r"{\1}", text.replace("{", "{{").replace("}", "}}"))
+
+    lines, operands = template("\n".join(made.lines)), tuple(map(template, made.operands))
+    return _Pattern(lines, operands, dict(temporaries.counts), temporaries.following)
 
 
 def contracted(roots: Sequence[Node], registers: Mapping[Node, str], floats: bool = True) -> list[Node]:
@@ -243,7 +316,6 @@ class _Printer:
 
     def run(self) -> Statements:
         t = self.temporaries
-        t.begin()
         direct = self.direct_results()
         written = {r for r in self.results if r}
         saved: dict[Node, str] = {}

@@ -33,7 +33,12 @@ class EpilogueStep:
 
     def expression(self, type: str) -> Node:
         """The value, of variables x and operand of a type."""
-        return self.value(variable("x", type), variable("operand" if self.array else "x", type))
+        return _expression(self, type)
+
+
+@functools.cache
+def _expression(step: EpilogueStep, type: str) -> Node:
+    return step.value(variable("x", type), variable("operand" if step.array else "x", type))
 
 
 @dataclass(frozen=True)

@@ -182,3 +182,21 @@ def test_selections_of_predicates() -> None:
     made = statements([select(p, q, constant(True, PRED))], {p: "%p", q: "%q"}, sm=90, temporaries=Temporaries())
     assert made.lines[0] == "mov.pred %t_pred_0, 1;"
     assert np.all([x.split()[0].endswith(".pred") for x in made.lines])
+
+
+def test_calls_that_are_alike_differ_in_names_only() -> None:
+    half = variable("h", "bf16")
+    root = f32("+", node("cast", "f32", half), A)
+    t = Temporaries()
+
+    def printed(h: str, a: str, r: str, guard: str) -> list[str]:
+        return statements([root], {half: h, A: a}, [r], sm=80, temporaries=t, guard=guard).lines
+
+    first, second = printed("%h", "%a", "%r", "@%p "), printed("%h1", "%b", "%s", "@!%q ")
+    assert first[1:] == ["mov.b32 %t_f32_0, {%t_b16_0, %h};", "@%p add.rn.f32 %r, %t_f32_0, %a;"]
+    assert second[1:] == ["mov.b32 %t_f32_0, {%t_b16_0, %h1};", "@!%q add.rn.f32 %s, %t_f32_0, %b;"]
+    # a result that is an operand is another text than one that is not
+    assert printed("%h", "%a", "%a", "")[-1] == "add.rn.f32 %a, %t_f32_0, %a;"
+    both = [A, f32("neg", A)]
+    swapped = statements(both, {A: "%a"}, ["%b", "%a"], sm=80, temporaries=Temporaries()).lines
+    assert swapped == ["mov.f32 %t_f32_0, %a;", "neg.f32 %a, %a;", "mov.f32 %b, %t_f32_0;"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+from collections import Counter
 from dataclasses import dataclass
 
 from ptxgen.codegen.parts.part import Part
@@ -12,22 +12,6 @@ from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.epilogue_ops import COLUMN, ROW, SCALE, EpilogueOp, EpilogueStep
-
-#: in printed instructions, the places of a sum, of an element of an array, and of the guard
-_X, _OPERAND, _GUARD = "\x01", "\x02", "\x03 "
-
-
-@functools.cache
-def _printed(step: EpilogueStep, type: str, sm: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The instructions of a step, and the declarations of the registers that they need besides %elem and
-    %is_negative. %elem may hold the element of the array."""
-    own = {PRED: ["%is_negative"]} if step.array else {type: ["%elem"], PRED: ["%is_negative"]}
-    temporaries = Temporaries("fused", own)
-    names = {variable("x", type): _X, variable("operand", type): _OPERAND}
-    made = statements(
-        [step.expression(type)], names, [_X], sm=sm, temporaries=temporaries, guard=_GUARD, guards_all=True, fast=True
-    )
-    return tuple(made.lines), tuple(temporaries.declarations)
 
 
 @dataclass(frozen=True)
@@ -92,17 +76,24 @@ class FusedOps(Part):
 
     def lines(self, step: EpilogueStep, x: str, operand: str = "", guard: str = "") -> list[str]:
         """The instructions of a step on the register of a sum. ``operand``: the register of the element."""
-        return [
-            line.replace(_X, x).replace(_OPERAND, operand).replace(_GUARD, guard)
-            for line in _printed(step, self.type, self.sm)[0]
-        ]
+        return self._lines(step, x, operand, guard, self._temporaries(step))
+
+    def _temporaries(self, step: EpilogueStep) -> Temporaries:
+        """%elem may hold the element of the array."""
+        return Temporaries("fused", {**({} if step.array else {self.type: ["%elem"]}), PRED: ["%is_negative"]})
+
+    def _lines(self, step: EpilogueStep, x: str, operand: str, guard: str, used: Temporaries) -> list[str]:
+        names = {variable("x", self.type): x, variable("operand", self.type): operand}
+        options: dict[str, bool] = {"guards_all": True, "fast": True}
+        root = step.expression(self.type)
+        return statements([root], names, [x], sm=self.sm, temporaries=used, guard=guard, **options).lines
 
     @property
     def declarations(self) -> list[str]:
         """Registers that the instructions need, besides %elem and %is_negative, of all steps."""
-        found: dict[str, int] = {}
+        found: Counter[str] = Counter()
         for step in self.steps:
-            for line in _printed(step, self.type, self.sm)[1]:
-                head, _, count = line.rpartition("<")
-                found[head] = max(found.get(head, 0), int(count.rstrip(">;")))
-        return [f"{head}<{n}>;" for head, n in found.items()]
+            used = self._temporaries(step)
+            self._lines(step, "%x", "%operand", "", used)
+            found |= used.counts
+        return [f".reg .{kind} %fused_{kind}_<{n}>;" for kind, n in sorted(found.items())]
