@@ -17,12 +17,13 @@ from ptxgen.cli import page as _page
 from ptxgen.cli import paper as _paper
 from ptxgen.cli import problems as _problems
 from ptxgen.cli import stored as _stored
+from ptxgen.cli import task as _task
 from ptxgen.cli.command import app, run
 
 __all__ = ["app", "main"]
 
 #: importing these modules registers their commands
-_COMMANDS = (_problems, _collect, _stored, _model, _emulate, _explain, _export, _page, _paper)
+_COMMANDS = (_problems, _collect, _stored, _model, _emulate, _explain, _export, _page, _paper, _task)
 #: the order of commands in --help
 _ORDER = (
     "tune",
@@ -33,6 +34,7 @@ _ORDER = (
     "export",
     "check",
     "bench",
+    "task",
     "sampler",
     "emulate",
     "report",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ptxgen.errors import InputError
 from ptxgen.expr.node import Node, node, rewritten, variable, walk
 from ptxgen.expr.simplify import simplified
-from ptxgen.lowering.algebra import PLUS_TIMES, InnerExpression, Scalar, Vector, inner_expression
+from ptxgen.lowering.algebra import PLUS_TIMES, Algebra, Scalar, Vector, inner_expression
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.sink import Elements, StoreValue
 from ptxgen.lowering.strided import matrix_product
@@ -38,8 +38,8 @@ def lower_task(p: Task) -> KernelProblem:
         raise InputError(f"the outputs of {p.text} are not supported yet")
     sums = variable(ACCUMULATOR, program.accumulator)
     value = _value(program, output.value)
-    algebra = algebra_of(program, roles)
-    if algebra is None and value is sums:
+    algebra = algebra_of(roles)
+    if algebra is PLUS_TIMES and value is sums:
         return product
     vectors, scalars = _read(roles, value, "ij")
     sink = StoreValue(
@@ -53,7 +53,7 @@ def lower_task(p: Task) -> KernelProblem:
     return replace(
         product,
         name=f"task_{p.dtype}_{p.layout.lower()}",
-        algebra=algebra or PLUS_TIMES,
+        algebra=algebra,
         sink=sink,
     )
 
@@ -81,11 +81,12 @@ def _leaf(program: Program, use: Use) -> Node:
     return element if use.dtype == program.accumulator else wide
 
 
-def algebra_of(program: Program, roles: Roles) -> InnerExpression | None:
-    """The algebra of the step; None: it is the sum of products."""
+def algebra_of(roles: Roles) -> Algebra:
+    """The algebra of the step of a program."""
+    program = roles.program
     a, b = (_leaf(program, roles.use(role)) for role in "AB")
     if _reduction(program) == "+" and program.step in (node("*", a.type, a, b), node("*", a.type, b, a)):
-        return None
+        return PLUS_TIMES
     step = simplified(program.step, relaxed=True)
     return inner_expression(step, _reduction(program), a, b, *_read(roles, step, "ijk"))
 

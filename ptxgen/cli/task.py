@@ -1,0 +1,121 @@
+"""The command task: computes a matmul-like task on arrays of files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ptxgen.cli.checks import INPUT_FILE, OUTPUT_FILE, Check
+from ptxgen.cli.command import USE_COMMANDS, Answer, Common, app, command
+from ptxgen.errors import InputError
+
+if TYPE_CHECKING:
+    from ptxgen.operations.task.program import Program
+
+
+def given_input(name: str, text: str) -> None:
+    """InputError: the text is no NAME=FILE.npy or NAME=NUMBER, or there is no such file."""
+    key, equals, value = text.partition("=")
+    if not key or not equals or not value:
+        raise InputError(f"{name} is {text}; it must be NAME=FILE.npy or NAME=NUMBER")
+    if _number(value) is None:
+        INPUT_FILE.function(name, Path(value))
+
+
+def _number(text: str) -> int | float | None:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return None
+
+
+INPUT = Check(given_input)
+
+
+@command(
+    app,
+    "task",
+    "--expr 'where (i, j) { reduce (k) { accum min= A[i,k] + B[k,j]; } C[i,j] = accum; }' --input A=a.npy"
+    " --input B=b.npy --save c.npy",
+    "distances.task --explain",
+    panel=USE_COMMANDS,
+    tables=False,
+)
+def task(
+    options: Common,
+    file: Annotated[Path | None, typer.Argument(help="File with the text of the task."), INPUT_FILE] = None,
+    expr: Annotated[str | None, typer.Option(metavar="TEXT", help="The text of the task, in place of a file.")] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=FILE", help="An array, NAME=FILE.npy, or a number, NAME=0.5."),
+        INPUT,
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="Type of inputs that neither the text nor --input gives.")] = "f32",
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the result to this .npy file."), OUTPUT_FILE
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print what kernels compute: the step, its instructions, the result.")
+    ] = False,
+) -> Answer:
+    """Compute a matmul-like task: an inner operator of your own over pairs of rows and columns.
+
+    The text is described in docs/tasks.md. Without inputs, the canonical text is printed, with the types of all inputs.
+    tune, select, emit, check and bench take tasks by --task.
+    """
+    import numpy as np
+
+    from ptxgen.api.task import TaskFunction
+    from ptxgen.operations.task.language.canonical import canonical, digest
+    from ptxgen.operations.task.language.parser import input_ranks, parse
+
+    if (file is None) == (expr is None):
+        raise InputError("a file or --expr must be given, and not both")
+    text = expr if expr is not None else Path(str(file)).read_text()
+    ranks = input_ranks(text)
+    values: dict[str, Any] = {}
+    for item in inputs or ():
+        name, _, value = item.partition("=")
+        if name not in ranks:
+            raise InputError(f"input is {item}; the inputs of the task are {', '.join(ranks)}")
+        number = _number(value)
+        values[name] = number if number is not None else np.load(value)
+    kinds = {name: _type_of(values[name]) if name in values else dtype for name in ranks}
+    program = parse(text, kinds)
+    document: dict[str, Any] = {"command": "task", "text": canonical(program), "digest": digest(program)}
+    lines = [document["text"]]
+    if explain:
+        document["explanation"] = _explanation(program)
+        lines += document["explanation"]
+    if values:
+        result = TaskFunction(text)(**values)
+        document |= {"shape": list(result.shape), "dtype": str(result.dtype)}
+        lines.append(f"result: {result.dtype}, {' x '.join(map(str, result.shape))}")
+        if save is not None:
+            np.save(save, result)
+            lines.append(f"written to {save}")
+        else:
+            lines.append(np.array2string(result, threshold=64, edgeitems=3))
+    elif save is not None:
+        raise InputError(f"save is {save}; it needs the inputs {', '.join(ranks)}")
+    return Answer(document, "\n".join(lines))
+
+
+def _type_of(value: Any) -> str:
+    """The type of an input: of its elements, or of a Python number."""
+    from ptxgen.problem.dtypes import from_numpy
+
+    if isinstance(value, int | float):
+        return type(value).__name__
+    return from_numpy(value.dtype, "input").name
+
+
+def _explanation(program: Program) -> list[str]:
+    """What kernels compute for a program, in lines."""
+    from ptxgen.operations.task.explanation import explanation
+
+    return explanation(program)

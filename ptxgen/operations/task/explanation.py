@@ -1,0 +1,33 @@
+"""What kernels compute for a program: the step after rewriting, its instructions, where results go."""
+
+from __future__ import annotations
+
+from ptxgen.expr.cost import instructions_by_pipe
+from ptxgen.lowering.algebra import InnerExpression
+from ptxgen.operations.task.lowering import algebra_of
+from ptxgen.operations.task.printing import printed
+from ptxgen.operations.task.program import Program
+from ptxgen.operations.task.roles import roles_of
+
+SM = 90  #: the target whose instructions are counted
+
+
+def explanation(program: Program) -> list[str]:
+    """Lines on the roles of arrays, the step, its instructions, and padding."""
+    roles = roles_of(program)
+    lines = [f"{u.role} is {u.name}[{','.join(u.axes)}], {u.dtype}" for u in roles.uses]
+    lines += [f"{role} is {name}, {kind}" for role, name, kind in roles.scalars]
+    algebra = algebra_of(roles)
+    if not isinstance(algebra, InnerExpression):
+        return [*lines, "step: a sum of products, which all families of GEMMs compute, tensor cores among them"]
+    written, computed = printed(roles.program.step), printed(algebra.step)
+    lines.append(f"step: {computed}" + (f", rewritten from {written}" if computed != written else ""))
+    lines.append(f"reduction: {algebra.reduce} in {algebra.type}, from {algebra.identity}")
+    pipes = instructions_by_pipe([algebra.reduced], SM)
+    lines.append(f"instructions a step: {', '.join(f'{n:g} {pipe}' for pipe, n in pipes.items() if n)} (sm_{SM})")
+    lines.append(
+        "remainder of K: padded with zeros, which do not change the result"
+        if algebra.pads_with_zero
+        else "remainder of K: an iteration of its own, because zeros would change the result"
+    )
+    return lines

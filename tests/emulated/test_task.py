@@ -1,0 +1,115 @@
+"""Tasks on the emulated device, with checks for races, bounds and uninitialised reads; every element is compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen.codegen.config.config import parse_config
+from ptxgen.codegen.parts.algebra import ExpressionReducer
+from ptxgen.operations.task.semirings import SEMIRINGS, semiring_program
+from ptxgen.problem.device import device
+from ptxgen.runtime.check import check
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
+from tests.cases import SOURCES
+
+SPLIT = parse_config("ms=4 ns=4 ml=16 nl=32 u=16 ks=2 kl=2 kg=3 splitk=workspace vec_b=1 vec_c=1")
+NUMPY: dict[str, Any] = {
+    "plus_times": (np.sum, np.multiply),
+    "min_plus": (np.min, np.add),
+    "max_plus": (np.max, np.add),
+    "min_times": (np.min, np.multiply),
+    "max_times": (np.max, np.multiply),
+    "min_max": (np.min, np.maximum),
+    "max_min": (np.max, np.minimum),
+    "or_and": (np.bitwise_or.reduce, np.bitwise_and),
+}
+
+
+@pytest.mark.parametrize("n", range(24))
+def test_random_programs_and_configurations(n: int) -> None:
+    on = device(("emulated", "a100", "h200", "b200")[n % 4])
+    for p, c in SOURCES["task"].cases(900 + n, 1, on, limit=100, threads=128):
+        wrong = [f"{r.kind}: {r.deviation}" for r in check(EmulatedDriver(on), p, c, n) if not r.ok]
+        assert not wrong, f"{p.key()} | {c}: {wrong}"
+
+
+@pytest.mark.parametrize("name", SEMIRINGS)
+@pytest.mark.parametrize("shape", [(33, 35, 61), (16, 8, 1), (1, 70, 130)], ids=str)
+def test_semirings(name: str, shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    rng, kind = np.random.default_rng(3), np.int32 if name == "or_and" else np.float32
+    a, b = rng.integers(-9, 10, (m, k)).astype(kind), rng.integers(-9, 10, (k, n)).astype(kind)
+    reduce, combine = NUMPY[name]
+    expected = reduce(combine(a[:, :, None], b[None]), axis=1)
+    got = ptxgen.matmul_over(name, a, b)
+    assert got.dtype == kind
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(ptxgen.matmul_over(name, a.T.copy().T, b.T.copy().T), expected)
+
+
+def test_without_k_the_result_is_the_identity() -> None:
+    a, b = np.zeros((3, 0), np.float32), np.zeros((0, 4), np.float32)
+    assert (ptxgen.matmul_over("min_plus", a, b) == np.inf).all()
+    assert (ptxgen.matmul_over("max_plus", a, b) == -np.inf).all()
+    assert (ptxgen.matmul_over("plus_times", a, b) == 0).all()
+
+
+def test_nan_reaches_the_result() -> None:
+    a, b = np.ones((4, 9), np.float32), np.ones((9, 5), np.float32)
+    a[2, 8] = np.nan
+    got = ptxgen.matmul_over("max_plus", a, b)
+    assert np.isnan(got[2]).all()
+    assert (np.delete(got, 2, 0) == 2).all()
+
+
+@pytest.mark.parametrize("name", ["identity", "guarded"])
+def test_wrong_padding_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reduction that begins with 0 in place of its identity, and steps beyond K that are reduced."""
+    p = ptxgen.Task(17, 20, 13, text=text_of("max_plus"))
+    assert all(r.ok for r in check(EmulatedDriver(), p, SPLIT.replace(kg=1, splitk=0)))
+    wrong = {"identity": property(lambda self: "0f00000000"), "guarded": property(lambda self: False)}
+    monkeypatch.setattr(ExpressionReducer, name, wrong[name])
+    a, b = -np.ones((17, 13), np.float32), -np.ones((13, 20), np.float32)
+    arrays = {"A": a, "B": b, "C": np.full((17, 20), np.nan, np.float32)}
+    got = Runner.of(EmulatedDriver(), p, SPLIT.replace(kg=1, splitk=0)).compute(arrays)["C"]
+    assert not (got == -2).all()
+
+
+def text_of(semiring: str) -> str:
+    return ptxgen.Task.text_of(ptxgen.operations.task.roles.roles_of(semiring_program(semiring, "f32")))
+
+
+def test_slices_of_k_are_joined_by_the_reduction() -> None:
+    p = ptxgen.Task(33, 40, 61, text=text_of("min_max"))
+    assert all(r.ok for r in check(EmulatedDriver(), p, SPLIT))
+
+
+def test_the_paper_query_1() -> None:
+    query = ptxgen.task("""where (i in [0, M], j in [0, N]) { accum = 0;
+        reduce (k in [0, K]) {
+            accum += S[i,k]*W[k,j] + (S[i,k]*W[k,j] > thres[i])*(S[i,k]*W[k,j]-thres[i]);
+        } N[i,j] = accum; }""")
+    rng = np.random.default_rng(1)
+    s, w, t = (rng.integers(-5, 6, shape).astype(np.float32) for shape in ((20, 31), (31, 17), (20,)))
+    p = s[:, :, None] * w[None]
+    expected = (p + np.maximum(p - t[:, None, None], 0)).sum(1)
+    np.testing.assert_array_equal(query(S=s, W=w, thres=t), expected)
+    np.testing.assert_array_equal(query(s, w, t), expected)
+
+
+def test_numbers_are_arguments_of_the_kernel() -> None:
+    """Another number makes no other problem."""
+    scaled = ptxgen.task("where (i, j) { reduce (k) { accum max= A[i,k] - B[k,j]; } C[i,j] = accum * s + r[i]; }")
+    rng = np.random.default_rng(2)
+    a, b, r = (rng.integers(-5, 6, shape).astype(np.float32) for shape in ((6, 7), (7, 9), (6,)))
+    runners = ptxgen.api.runners.runners
+    before = len(runners)
+    for number in (2.0, -0.5, 3):
+        expected = (a[:, :, None] - b[None]).max(1) * number + r[:, None]
+        np.testing.assert_array_equal(scaled(A=a, B=b, s=float(number), r=r), expected)
+    assert len(runners) == before + 1

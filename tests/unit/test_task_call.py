@@ -1,0 +1,93 @@
+"""Arguments of tasks: what is refused, and how it is said."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
+
+DISTANCE = "where (i, j) { reduce (k) { accum += abs(P[i,k] - R[j,k]); } D[i,j] = accum * s; }"
+
+
+def zeros(*shape: int, kind: Any = np.float32) -> np.ndarray:
+    return np.zeros(shape, kind)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (
+            {"P": zeros(3, 4), "R": zeros(5, 6), "s": 1.0},
+            ShapeError,
+            "axis k has the extent 4 in P and 6 in R; they must be",
+        ),
+        (
+            {"P": zeros(4), "R": zeros(5, 4), "s": 1.0},
+            ShapeError,
+            "P has shape (4,); the task reads P[i,k], so it must have 2",
+        ),
+        ({"P": zeros(3, 4), "s": 1.0}, InputError, "R must be given; the inputs of the task are P, R, s"),
+        (
+            {"P": zeros(3, 4), "R": zeros(5, 4), "s": 1.0, "t": 2},
+            InputError,
+            "t is no input of the task; its inputs are P, R, s",
+        ),
+        (
+            {"P": zeros(3, 4), "R": zeros(5, 4, kind=complex), "s": 1.0},
+            DtypeError,
+            "R has dtype complex128; it must be one of",
+        ),
+        (
+            {"P": zeros(3, 4), "R": zeros(5, 4), "s": 1.0, "out": zeros(3, 4)},
+            ShapeError,
+            "out has shape (3, 4); it must be (3, 5)",
+        ),
+        (
+            {"P": zeros(3, 4), "R": zeros(5, 4), "s": 1.0, "out": zeros(3, 5, kind=np.int32)},
+            DtypeError,
+            "out is s32; it must be f32",
+        ),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_arguments_that_are_refused(given: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        ptxgen.task(DISTANCE)(**given)
+
+
+def test_the_result_may_not_overlap_an_input() -> None:
+    memory = zeros(8, 8)
+    with pytest.raises(OverlapError, match="out shares memory with a; they must not overlap"):
+        ptxgen.matmul_over("min_plus", memory, zeros(8, 8), out=memory)
+
+
+def test_semirings_that_do_not_exist() -> None:
+    with pytest.raises(InputError, match="semiring is 'min_sum'; it must be one of plus_times, min_plus,"):
+        ptxgen.matmul_over("min_sum", zeros(2, 2), zeros(2, 2))
+    with pytest.raises(DtypeError, match="a and b are f32; with the semiring or_and they must be integers"):
+        ptxgen.matmul_over("or_and", zeros(2, 2), zeros(2, 2))
+    with pytest.raises(DtypeError, match="a is f32 and b is f64; they must be the same"):
+        ptxgen.matmul_over("min_plus", zeros(2, 2), zeros(2, 2, kind=np.float64))
+
+
+def test_strided_arrays_are_read_where_they_are_or_copied() -> None:
+    rng = np.random.default_rng(0)
+    p, r = rng.integers(-4, 5, (12, 22)).astype(np.float32), rng.integers(-4, 5, (9, 22)).astype(np.float32)
+    expected = np.abs(p[::2, None, ::2] - r[None, :, ::2]).sum(-1)
+    np.testing.assert_array_equal(ptxgen.task(DISTANCE)(P=p[::2, ::2], R=r[:, ::2], s=1.0), expected)
+
+
+def test_the_text_form_names_the_program() -> None:
+    from ptxgen.problem.registry import parse
+
+    p = ptxgen.Task(3, 4, 5, dtype="f64", text=DISTANCE)
+    assert p.layout == "NT"
+    assert (p.dtype, p.compute, p.out) == ("f64", "f64", "f64")
+    assert parse(p.key()) == p
+    renamed = DISTANCE.replace("P", "U").replace("R", "V").replace("D[", "E[")
+    assert ptxgen.Task(3, 4, 5, dtype="f64", text=renamed) == p
