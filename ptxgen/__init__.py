@@ -64,9 +64,33 @@ if TYPE_CHECKING:
     from ptxgen.operations.gemm.problem import Gemm
     from ptxgen.operations.spmm.problem import Spmm
     from ptxgen.operations.task.problem import Task
+    from ptxgen.operations.task.tracing.functions import *  # noqa: F403
+
+#: the words of tasks that are Python functions; those of Python's own functions are in no ``import *``
+_TASK_WORDS = (
+    *(
+        "axes",
+        "where",
+        "cast",
+        "exp",
+        "exp2",
+        "log",
+        "log2",
+        "sqrt",
+        "rsqrt",
+        "abs",
+        "minimum",
+        "maximum",
+        "fmin",
+        "fmax",
+    ),
+    *("fma", "popcount", "sum", "prod", "max", "min", "bit_and", "bit_or", "bit_xor", "any", "all", "argmin", "argmax"),
+    *("mean", "logsumexp", "sum_by", "prod_by", "max_by", "min_by", "count_by", "select", "when"),
+)
 
 #: public name -> its module
 _MODULES = {
+    **dict.fromkeys(_TASK_WORDS, "operations.task.tracing.functions"),
     "gemm": "api.gemm",
     "gemm_grouped": "api.grouped",
     "Gemm": "operations.gemm.problem",
@@ -96,7 +120,7 @@ def register_own() -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+    return sorted({*__all__, *_TASK_WORDS, *(name for name in globals() if name.startswith("__"))})
 
 
 if not TYPE_CHECKING:  # type checkers then report unknown names

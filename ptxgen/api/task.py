@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from ptxgen.api import call_lock, new_arrays, task_call
 from ptxgen.api.arrays import View, tensor
 from ptxgen.api.gemm import check_same_dtype
 from ptxgen.errors import InputError
-from ptxgen.operations.task.language.parser import input_ranks, parse
 from ptxgen.operations.task.program import Program
 from ptxgen.operations.task.semirings import semiring_program
+from ptxgen.problem.dtypes import from_numpy
 
 
 def matmul_over(semiring: str, a: Any, b: Any, out: Any = None) -> Any:
@@ -34,26 +38,28 @@ def matmul_over(semiring: str, a: Any, b: Any, out: Any = None) -> Any:
 
 
 class TaskFunction:
-    """A task that is called with arrays and numbers, by name or in the order in which the text first names them.
+    """A task that is called with arrays and numbers, by name or in order: that of the parameters of its function, or in
+    which its text first names them.
 
-    It returns the result of the output: an array of the library of the first array. Arrays of other types, and numbers
-    of other types, make another kernel; other extents and other numbers do not.
+    It returns the result of its output, an array of the library of the first array. Arrays of other types make another
+    kernel; other extents and other numbers do not. ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.names = tuple(input_ranks(text))
+    def __init__(self, source: str | Callable[..., Any]) -> None:
+        self._source = TextTask(source) if isinstance(source, str) else TracedTask(source)
+        self.names = self._source.parameters
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         given = self._given(arrays, named)
-        ranks = input_ranks(self.text)
-        views = {name: tensor(given[name], name) for name, rank in ranks.items() if rank}
-        numbers = {name: given[name] for name, rank in ranks.items() if not rank}
-        kinds = {name: v.dtype.name for name, v in views.items()}
-        kinds |= {name: "int" if isinstance(x, int) else "float" for name, x in numbers.items()}
-        program = self._program(tuple(sorted(kinds.items())))
+        numbers: dict[str, Any] = {name: x for name, x in given.items() if isinstance(x, int | float | np.number)}
+        views = {name: tensor(x, name) for name, x in given.items() if name not in numbers and x is not None}
+        if not views:
+            raise InputError(f"the inputs are {', '.join(given)}; one of them must be an array")
+        kinds: dict[str, str | None] = {name: None if x is None else "" for name, x in given.items()}
+        kinds |= {name: v.dtype.name for name, v in views.items()} | {n: _number_type(x) for n, x in numbers.items()}
+        program = self._source.program(kinds)
         with call_lock.lock:
-            result = task_call.call(program, views, numbers, out, {})
+            result = task_call.call(program, views, {**self._source.numbers(), **numbers}, out, {})
         first: View = next(iter(views.values()))
         return new_arrays.result_of(result, first.origin) if out is None else result
 
@@ -67,16 +73,73 @@ class TaskFunction:
                 problem = "given twice" if name in found else "no input of the task"
                 raise InputError(f"{name} is {problem}; its inputs are {', '.join(self.names)}")
             found[name] = x
-        if absent := [name for name in self.names if name not in found]:
+        if absent := [name for name in self.names if name not in {*found, *self._source.optional}]:
             raise InputError(f"{', '.join(absent)} must be given; the inputs of the task are {', '.join(self.names)}")
         return found
 
-    def _program(self, kinds: tuple[tuple[str, str], ...]) -> Program:
-        return parse(self.text, dict(kinds))
+
+class TextTask:
+    """A task that is a text. ``optional``: the inputs with a default value."""
+
+    optional: tuple[str, ...] = ()
+
+    def __init__(self, text: str) -> None:
+        from ptxgen.operations.task.language.parser import input_ranks
+
+        self.text = text
+        self.parameters = tuple(input_ranks(text))
+        self._programs: dict[tuple[Any, ...], Program] = {}
+
+    def numbers(self) -> dict[str, Any]:
+        return {}
+
+    def program(self, types: dict[str, str | None]) -> Program:
+        """The program for inputs of these types."""
+        from ptxgen.operations.task.language.parser import parse
+
+        key = tuple(sorted(types.items()))
+        if key not in self._programs:
+            for name, kind in types.items():
+                if kind is None:
+                    raise InputError(f"{name} is None; it must be an array or a number")
+            self._programs[key] = parse(self.text, {name: str(kind) for name, kind in types.items()})
+        return self._programs[key]
 
 
-def task(source: str) -> TaskFunction:
-    """A function of arrays and numbers from the text of a task: see the page on tasks.
+class TracedTask:
+    """A task that is a Python function. ``optional``: the parameters with a default value."""
 
-    TaskError: the text breaks a rule; the message shows the place."""
+    def __init__(self, function: Callable[..., Any]) -> None:
+        from ptxgen.operations.task.tracing.task_function import TaskFunction as Traced
+
+        self._traced = Traced(function)
+        self.parameters = self._traced.parameters
+        parameters = inspect.signature(function).parameters.values()
+        self.optional = tuple(x.name for x in parameters if x.default is not x.empty)
+
+    def numbers(self) -> dict[str, Any]:
+        """The numbers around the function."""
+        return self._traced.numbers()
+
+    def program(self, types: dict[str, str | None]) -> Program:
+        """The program for arguments of these types."""
+        return self._traced.program(types)
+
+
+def _number_type(x: Any) -> str:
+    """The type of a number: one of NumPy's, or ``int`` or ``float``, which take the type of what they meet."""
+    if isinstance(x, np.number):
+        return from_numpy(x.dtype, "a number").name
+    return "int" if isinstance(x, int) else "float"
+
+
+def task(source: str | Callable[..., Any]) -> TaskFunction:
+    """A matmul-like task, from its text or from a Python function, as a function of arrays and numbers.
+
+    For each pair (i, j) it reduces a step over k, and gives the result to an output: see the page on tasks. As a
+    decorator it takes a function of arrays, which is called once for all calls with equal types, with expressions in
+    place of arrays.
+
+    TaskError: the text breaks a rule, or, at the first call, the function; the message shows the place.
+    """
     return TaskFunction(source)
