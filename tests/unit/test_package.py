@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import builtins
 import subprocess
 import sys
 import venv
@@ -20,9 +21,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_public_names_are_listed_and_imported_once() -> None:
-    assert {*ptxgen.__all__} == {name for name in dir(ptxgen) if not name.startswith("_")}
-    assert set(ptxgen._MODULES) == set(ptxgen.__all__)
-    for name in ptxgen.__all__:
+    public = {*ptxgen.__all__, *ptxgen._TASK_WORDS}
+    assert public == {name for name in dir(ptxgen) if not name.startswith("_")}
+    assert set(ptxgen._MODULES) == public
+    assert not {*ptxgen.__all__} & {*dir(builtins)}, "import * would replace a function of Python"
+    for name in public:
         assert getattr(ptxgen, name) is vars(ptxgen)[name]
     with pytest.raises(AttributeError, match="module 'ptxgen' has no attribute 'gem'"):
         ptxgen.gem  # type: ignore[attr-defined]  # noqa: B018
