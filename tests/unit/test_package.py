@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
 import json
 import os
 import re
-import builtins
 import subprocess
 import sys
 import venv

@@ -7,6 +7,7 @@ from functools import lru_cache, partial
 
 from ptxgen.expr.instructions import PIPES
 from ptxgen.lowering import step_rate
+from ptxgen.lowering.algebra import InnerExpression
 from ptxgen.operations.task.lowering import algebra_of
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.program import Aggregate, RowReduce, Select, Store
@@ -21,12 +22,14 @@ SINKS = {Store: 0, Aggregate: 1, RowReduce: 2, Select: 3}
 @lru_cache(maxsize=256)
 def _numbers(roles: Roles) -> dict[str, float]:
     """The features of a program."""
-    algebra = algebra_of(roles.program, roles)
-    counted = step_rate.PRODUCT if algebra is None else step_rate.of_expression(algebra, device(TARGET))
+    algebra = algebra_of(roles)
+    counted = step_rate.PRODUCT
+    if isinstance(algebra, InnerExpression):
+        counted = step_rate.of_expression(algebra, device(TARGET))
     of_pipes = dict(counted.by_pipe)
     return {
         **{f"step_{pipe}": float(of_pipes.get(pipe, 0)) for pipe in PIPES},
-        "step_vectors": float(len(algebra.vectors)) if algebra else 0.0,
+        "step_vectors": float(len(algebra.vectors)),
         "task_inputs": float(len(roles.others)),
         "task_sink": float(SINKS[type(roles.program.outputs[0])]),
     }
