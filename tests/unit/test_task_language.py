@@ -289,6 +289,12 @@ def test_errors_show_the_place_and_what_to_write(rule: str) -> None:
         assert carets.index("^") - 4 == caught.value.column - 1
 
 
+def test_a_text_is_a_string() -> None:
+    for wrong in (None, b"where", 3):
+        with pytest.raises(TaskError, match="it must be a string"):
+            parse(wrong)  # type: ignore[arg-type]
+
+
 def test_errors_of_later_lines_show_their_line() -> None:
     text = f"P: f32[i, k];\n{RANGES} {{\n  {SUM}\n\tC[i, j] = acum;\n}}"
     with pytest.raises(TaskError) as caught:

@@ -373,6 +373,7 @@ def test_errors_of_users_pass() -> None:
     [
         (lambda *arrays: arrays, "is no parameter of one array"),
         (lambda K: K, "K is a word of the language"),
+        (lambda ä: ä, "letters outside ASCII"),
         (operator.add, "it must be a function or a text"),
     ],
 )
@@ -398,6 +399,24 @@ def test_functions_inside_a_function_read_numbers_around_it() -> None:
     task = TracedFunction(near)
     assert task.numbers() == {"LIMIT": 0.25}
     assert task.program({"P": "f32", "R": "f32"}).inputs[2] == Input("LIMIT", "f32")
+
+
+def test_names_of_outputs_and_inputs_differ() -> None:
+    out, größe = 2.0, 3.0
+
+    def scaled(P, R):
+        return ptxgen.sum(k, P[i, k] * R[k, j]) * out + größe
+
+    found = program(scaled)
+    assert [x.name for x in found.inputs] == ["P", "R", "out", "number"]
+    assert found.outputs[0].name == "out_"
+    assert parse(canonical(found)) == found
+    for wrong in (
+        lambda P, R: {"P": ptxgen.sum(k, P[i, k] * R[k, j])},
+        lambda P, R: {"max": ptxgen.sum(k, P[i, k] * R[k, j])},
+    ):
+        with pytest.raises(TaskError, match="the name of an input or a word"):
+            program(wrong)
 
 
 def test_recursion_and_helpers_keep_their_surroundings() -> None:

@@ -113,6 +113,8 @@ def placed(text: str, message: str, line: int, column: int, length: int = 1) -> 
 
 def tree(text: str) -> Tree[Token]:
     """The syntax tree of a task's text. TaskError: the text has none."""
+    if not isinstance(text, str):
+        raise TaskError(f"the text of the task is {type(text).__name__}; it must be a string")
     if len(text) > _LONGEST:
         raise TaskError(f"the text has {len(text)} characters; it must have at most {_LONGEST}")
     try:

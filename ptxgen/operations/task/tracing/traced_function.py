@@ -7,6 +7,7 @@ that are written in the function are constants. Errors name the user's file and 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
@@ -27,9 +28,21 @@ from ptxgen.operations.task.program import (
     Select,
     Store,
 )
-from ptxgen.operations.task.tracing.operands import Operand, Parameter, Reduced, Trace, depends, lifted, tracing
+from ptxgen.operations.task.tracing.operands import (
+    Operand,
+    Parameter,
+    Reduced,
+    Trace,
+    current,
+    depends,
+    lifted,
+    tracing,
+)
 from ptxgen.operations.task.tracing.places import OWN_FOLDERS, error_at
 from ptxgen.operations.task.typed import INPUT_TYPES
+
+#: names of the text form
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _number_kind(value: Any) -> str:
@@ -99,7 +112,7 @@ class Surroundings:
             self._read.append((x, value))  # it lives as long as its id is used
             if _number_kind(value):
                 if (id(x.holder), x.name) not in self._names:
-                    free = x.name
+                    free = x.name if _NAME.fullmatch(x.name) else "number"
                     while free in self._taken:
                         free += "_"
                     self._taken.add(free)
@@ -152,6 +165,8 @@ class TracedFunction:
         for x in inspect.signature(function).parameters.values():
             if x.kind in (x.VAR_POSITIONAL, x.VAR_KEYWORD):
                 raise self._error(f"{x} is no parameter of one array; each array must have a parameter")
+            if not _NAME.fullmatch(x.name):
+                raise self._error(f"{x.name} has letters outside ASCII; the parameter must have another name")
             if x.name in RESERVED:
                 raise self._error(f"{x.name} is a word of the language; the parameter must have another name")
         self._programs: dict[Any, Program] = {}
@@ -258,9 +273,13 @@ class TracedFunction:
         else:
             named = {"out": result}
         outputs: list[Output] = []
+        inputs = {*self.parameters, *current().ranks}
         for name, x in named.items():
-            if not name.isidentifier() or name in RESERVED or name in self.parameters:
-                raise self._error(f"the output {name} has the name of a parameter or a word; it must have another name")
+            if not isinstance(result, Mapping):
+                while name in inputs:
+                    name += "_"
+            if not _NAME.fullmatch(name) or name in RESERVED or name in inputs:
+                raise self._error(f"the output {name} has the name of an input or a word; it must have another name")
             if isinstance(x, Reduced):
                 outputs.append(x.make(name))
             elif isinstance(x, Operand):
