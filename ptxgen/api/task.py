@@ -110,9 +110,9 @@ class TracedTask:
     """A task that is a Python function. ``optional``: the parameters with a default value."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        from ptxgen.operations.task.tracing.task_function import TaskFunction as Traced
+        from ptxgen.operations.task.tracing.traced_function import TracedFunction
 
-        self._traced = Traced(function)
+        self._traced = TracedFunction(function)
         self.parameters = self._traced.parameters
         parameters = inspect.signature(function).parameters.values()
         self.optional = tuple(x.name for x in parameters if x.default is not x.empty)
