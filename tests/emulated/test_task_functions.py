@@ -13,8 +13,8 @@ scale = 3.0
 
 
 @ptxgen.task
-def near(P: Any, R: Any, limit: Any, far: Any = None) -> Any:
-    d = P[i, k] - R[j, k]
+def near(p: Any, r: Any, limit: Any, far: Any = None) -> Any:
+    d = p[i, k] - r[j, k]
     c = ptxgen.sum(k, d * d)
     return ptxgen.where(c > limit, ptxgen.sqrt(c) if far is None else far, 0.0) * scale
 
@@ -27,4 +27,4 @@ def test_a_function_is_called_with_arrays_and_numbers() -> None:
     for scale in (3.0, -2.0):  # a number around the function
         expected = np.where(d > 50, np.sqrt(d), 0) * scale
         np.testing.assert_allclose(near(p, r, 50.0), expected, rtol=1e-6)
-        np.testing.assert_array_equal(near(P=p, R=r, limit=50, far=7), np.where(d > 50, 7, 0) * scale)
+        np.testing.assert_array_equal(near(p=p, r=r, limit=50, far=7.0), np.where(d > 50, 7, 0) * scale)
