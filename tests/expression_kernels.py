@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ptxgen.codegen.source import Source, Step
 from ptxgen.emulator import launch
 from ptxgen.expr.instructions import register_class
 from ptxgen.expr.node import Node, variable
@@ -71,15 +72,34 @@ ret;
 """
 
 
-def computed(roots: Sequence[Node], values: Mapping[str, tuple[str, Any]], sm: int, **options: Any) -> list[Any]:
-    """The values of expressions on the emulated device. ``values``: type and array of each variable, by name."""
+def computed(
+    roots: Sequence[Node], values: Mapping[str, tuple[str, Any]], sm: int, driver: Any = None, **options: Any
+) -> list[Any]:
+    """The values of expressions on the emulated device, or on that of a driver. ``values``: type and array of each
+    variable, by name."""
     n = max(len(x) for _, x in values.values())
     text = kernel(roots, {name: type for name, (type, _) in values.items()}, sm, **options)
     arrays = [np.resize(np.asarray(x, ARRAYS[type]), n) for type, x in values.values()]
     results = [np.zeros(n, ARRAYS[root.type]) for root in roots]
-    raw = [
-        x.view(np.uint16) if x.itemsize == 2 else x.view(np.uint8) if x.dtype == bool else x
-        for x in (*arrays, *results)
-    ]
-    launch(text, "k", -(-n // 128), 128, [*raw, np.uint32(n)], 0)
+    every = (*arrays, *results)
+    raw = [x.view(np.uint16) if x.itemsize == 2 else x.view(np.uint8) if x.dtype == bool else x for x in every]
+    if driver is None:
+        launch(text, "k", -(-n // 128), 128, [*raw, np.uint32(n)], 0)
+    else:
+        _launch(driver, text, raw, n)
     return results
+
+
+def _launch(driver: Any, text: str, arrays: list[Any], n: int) -> None:
+    """Runs a kernel of ``kernel`` on the device of a driver, and copies all arrays back."""
+    addresses = {f"x{i}": driver.allocate(max(x.nbytes, 1)) for i, x in enumerate(arrays)}
+    for address, x in zip(addresses.values(), arrays, strict=True):
+        driver.upload(address, x)
+    arguments = (*(("u64", name) for name in addresses), ("u32", n))
+    step = Step("k", (-(-n // 128), 1, 1), (128, 1, 1), 0, arguments)
+    loaded = driver.load(Source(text, ("k",), device(f"sm_{driver.device.sm}").target))
+    driver.launch(loaded, step, step.pack(addresses))
+    driver.synchronize()
+    for address, x in zip(addresses.values(), arrays, strict=True):
+        driver.download(address, x)
+        driver.release(address)

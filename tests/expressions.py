@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.expr.evaluate import numpy_type
-from ptxgen.expr.node import Node, constant, node, select, variable
+from ptxgen.expr.node import Node, constant, node, select, variable, walk
 from ptxgen.expr.operators import OPERATORS
 from ptxgen.expr.simplify import cast
 from ptxgen.expr.value_types import PRED, type_of
@@ -49,6 +49,14 @@ def random_expression(rng: random.Random, type: str, depth: int) -> Node:
     chosen = [o for o in OPERATORS.values() if group in o.groups and not o.compares and o.name not in unlike]
     o = rng.choice(chosen)
     return node(o.name, type, *(inner(type) for _ in range(o.operands)))
+
+
+def random_roots(seed: int, count: int) -> list[Node]:
+    """Expressions whose values are exact: without approximations and without minima, of which the sign of zeros is
+    any."""
+    rng = random.Random(seed)
+    made = [random_expression(rng, rng.choice(TYPES), rng.randrange(2, 5)) for _ in range(count)]
+    return [x for x in made if not {"rsqrt", "min", "max", "fmin", "fmax"} & {y.op for y in walk(x)}]
 
 
 def random_values(rng: np.random.Generator, n: int) -> dict[str, Any]:
