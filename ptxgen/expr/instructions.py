@@ -85,6 +85,23 @@ _NAN = {"f32": "0f7FFFFFFF", "f64": "0d7FF8000000000000"}
 _IN_F32 = ("/", "sqrt", "rcp", "rsqrt", "exp", "exp2", "log", "log2")
 
 
+#: exp(x) = 2^n 2^r for r = x log2(e) - n, in two parts of log2(e), so that the error does not grow with x. n is rounded
+#: by adding 1.5 · 2^23, and clamped to -126 … 126 by saturation to 0 … 1; beyond, r is larger
+_EXP = "; ".join(
+    (
+        "fma.rn.sat.f32 {f32_n}, {a}, 0f3BBB989D, 0f3F000000",
+        "fma.rm.f32 {f32_n}, {f32_n}, 0f437C0000, 0f4B400001",
+        "add.rn.f32 {f32_r}, {f32_n}, 0fCB40007F",
+        "neg.f32 {f32_r}, {f32_r}",
+        "fma.rn.f32 {f32_r}, {a}, 0f3FB8AA3B, {f32_r}",
+        "fma.rn.f32 {f32_r}, {a}, 0f32A57060, {f32_r}",
+        "ex2.approx.ftz.f32 {f32_r}, {f32_r}",
+        "shl.b32 {f32_n}, {f32_n}, 23",
+        "mul.rn.f32 {d}, {f32_r}, {f32_n}",
+    )
+)
+
+
 def _row(
     operator: str,
     operand: str,
@@ -131,12 +148,7 @@ def _floats() -> Iterator[Row]:
     for row, relative, absolute in (
         (_row("rsqrt", "f32", "rsqrt.approx.f32 {d}, {a}", xu=1, fma=2, alu=1), 2.0**-22, 0.0),
         (_row("exp2", "f32", "ex2.approx.f32 {d}, {a}", xu=1, fma=2, alu=1), 2.0**-22, 0.0),
-        # the error of the product, |x| 2^-24 log2(e), is an error of the exponent: relative + |x| 2^-23
-        (
-            _row("exp", "f32", "mul.rn.f32 {f32_x}, {a}, 0f3FB8AA3B; ex2.approx.f32 {d}, {f32_x}", xu=1, fma=3, alu=1),
-            2.0**-22,
-            0.0,
-        ),
+        (_row("exp", "f32", _EXP, fma=6, alu=1, xu=1), 2.0**-21, 0.0),
         # absolute between 1/2 and 2
         (_row("log2", "f32", "lg2.approx.f32 {d}, {a}", xu=1, fma=2, alu=1), 2.0**-22, 2.0**-22),
         (

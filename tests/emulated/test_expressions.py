@@ -84,3 +84,11 @@ def test_random_expressions_give_the_values_of_numpy(sm: int) -> None:
         want = np.broadcast_to(evaluate(root, inputs, exact=False), got.shape)
         np.testing.assert_array_equal(got, want, err_msg=repr(root))
     assert len(roots) > 25
+
+
+def test_the_error_of_exp_does_not_grow_with_its_argument() -> None:
+    x = np.concatenate([np.linspace(-87.3, 88.7, 20000), np.linspace(-104, -87, 500)]).astype(np.float32)
+    [got] = computed([node("exp", "f32", variable("a", "f32"))], {"a": ("f32", x)}, 90)
+    want = np.exp(x.astype(np.float64))
+    error = np.abs(got - want)
+    assert (error <= 2.0**-23 * want + 2.0**-149).all()
