@@ -25,6 +25,7 @@ from ptxgen.codegen.parts.parameters import KernelParameters
 from ptxgen.codegen.parts.part import Part, Reduction
 from ptxgen.codegen.parts.pdl import Pdl
 from ptxgen.codegen.parts.result_values import ResultValues
+from ptxgen.codegen.parts.selected_lists import SelectedLists
 from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Launch
@@ -70,6 +71,7 @@ class Plan:
     c: CAccess
     epilogue: Part
     values: ResultValues
+    selected: SelectedLists
     c_kernels: CKernels
     packing: Packing
     parameters: KernelParameters

@@ -18,10 +18,11 @@ from ptxgen.codegen.parts.epilogue import TileEpilogue
 from ptxgen.codegen.parts.fused_ops import FusedOps
 from ptxgen.codegen.parts.result_values import ResultValues
 from ptxgen.codegen.parts.scheduler import GridScheduler
+from ptxgen.codegen.parts.selected_lists import SelectedLists
 from ptxgen.codegen.plan import Plan
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import STRIDED
-from ptxgen.lowering.sink import ValueSink
+from ptxgen.lowering.sink import SelectValues, ValueSink
 
 
 def compose_scheduler(plan: Plan) -> GridScheduler:
@@ -51,7 +52,9 @@ def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int
     vec = c.vec_c if via_smem else min(c.vec_c, contiguous)
     plan.c = plan._c_access(CAddressing(plan.problem.operand("C").access.mode != STRIDED), vec, grouped(plan.problem))
     if isinstance(plan.problem.sink, ValueSink):
-        plan.values = ResultValues(plan.problem, plan.device.sm, plan.c.vec)
+        plan.values = ResultValues(plan.problem, plan.device.sm, plan.c.vec, c.ml, c.nl)
+    if isinstance(plan.problem.sink, SelectValues):
+        plan.selected = SelectedLists(plan.problem)
     plan.epilogue = TileEpilogue(
         c,
         plan.arithmetic,

@@ -236,6 +236,7 @@ MEANINGS = {
     "item_rows": "items that are ranges of rows of one array",
     "inner_expression": "inner operators other than a product",
     "store_value": "results that are values of an expression",
+    "select_values": "lists of selected results",
     "csr": "sparse matrices in CSR that are not prepared",
     "prepared_csr": "sparse matrices in CSR that may be prepared",
     "repeated_columns": "rows of a sparse matrix whose columns do not increase",

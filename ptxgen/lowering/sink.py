@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from ptxgen.expr.node import Node, node
+from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.algebra import Scalar, Vector
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 from ptxgen.problem.dtypes import Dtype, dtype
 from ptxgen.problem.epilogue_ops import EpilogueOp, epilogue_op
 
 
+class Number(NamedTuple):
+    """A kernel parameter that each problem has a value of. ``type``: in PTX; ``name``: of the parameter."""
+
+    type: str
+    name: str
+    value: Any
+
+
+class Reset(NamedTuple):
+    """An array whose first ``bytes`` are set to zero before the kernels run."""
+
+    array: str
+    bytes: int
+
+
 class Sink(Protocol):
     """Where the results of a kernel go. ``needs``: what a family must provide; ``template``: the slot that stores the
-    results of complete sums; ``scalars``: the numbers that it takes from calls."""
+    results of complete sums; ``scalars``: the numbers that it takes from calls; ``numbers``: those that follow from the
+    problem; ``resets``: what is set to zero before each launch."""
 
     needs: ClassVar[frozenset[str]]
     template: ClassVar[str]
@@ -36,7 +53,13 @@ class Sink(Protocol):
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """The names of the arrays that it reads, in the order of the kernel parameters."""
+        """The names of the arrays that it reads, or writes besides C, in the order of the kernel parameters."""
+
+    @property
+    def numbers(self) -> tuple[Number, ...]: ...
+
+    @property
+    def resets(self) -> tuple[Reset, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -66,7 +89,8 @@ class StoreTile:
 
     needs: ClassVar[frozenset[str]] = frozenset(("store_tile",))
     template: ClassVar[str] = "epilogue/store.mako"
-    elements: ClassVar[tuple[Elements, ...]] = ()
+    numbers: ClassVar[tuple[Number, ...]] = ()
+    resets: ClassVar[tuple[Reset, ...]] = ()
 
     @property
     def scalars(self) -> tuple[Scalar, ...]:
@@ -111,7 +135,7 @@ class ValueSink:
     """Takes values of each result, which are expressions of the reduction, the variable ``accum``.
 
     ``out``: the type of C; ``arithmetic``: that of the reduction; ``elements``, ``vectors``, ``scalars``: the arrays
-    and numbers that the values read.
+    and numbers that the values read; ``when``: the condition of the pairs (i, j) that are taken, None: all are.
     """
 
     out: str
@@ -119,7 +143,9 @@ class ValueSink:
     elements: tuple[Elements, ...] = ()
     vectors: tuple[Vector, ...] = ()
     scalars: tuple[Scalar, ...] = ()
+    when: Node | None = None
 
+    resets: ClassVar[tuple[Reset, ...]] = ()
     linear: ClassVar[bool] = False
     ops: ClassVar[tuple[str, ...]] = ()
     operations: ClassVar[tuple[EpilogueOp, ...]] = ()
@@ -134,8 +160,17 @@ class ValueSink:
         raise NotImplementedError
 
     @property
+    def guard(self) -> Node | None:
+        """The condition of the results that are taken."""
+        return self.when
+
+    @property
     def scalars_after_sums(self) -> tuple[Scalar, ...]:
         return self.scalars
+
+    @property
+    def numbers(self) -> tuple[Number, ...]:
+        return tuple(Number("u32", f"ld_{x.name}", x.ld) for x in self.elements)
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -164,3 +199,41 @@ class StoreValue(ValueSink):
             return (self.value,)
         inner = self.value.arguments[0] if self.value.op == "cast" else self.value
         return (inner if inner.type == "f32" else node("cast", "f32", self.value),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectValues(ValueSink):
+    """Appends the values of the results for which a condition holds to lists, in any order, and counts them.
+
+    ``values``: the first goes to C, the others to ``lists``. The array ``count``, one integer of 64 bits, is the number
+    of such results, also if it exceeds the scalar ``capacity``, the elements of each list.
+    """
+
+    condition: Node
+    values: tuple[Node, ...]
+    needs: ClassVar[frozenset[str]] = frozenset(("select_values",))
+    template: ClassVar[str] = "epilogue/select_values.mako"
+    COUNT: ClassVar[str] = "count"
+    CAPACITY: ClassVar[Scalar] = Scalar("capacity", "u64")
+    resets: ClassVar[tuple[Reset, ...]] = (Reset(COUNT, 8),)
+
+    @property
+    def roots(self) -> tuple[Node, ...]:
+        return self.values
+
+    @property
+    def guard(self) -> Node:
+        return self.condition if self.when is None else node("&", PRED, self.when, self.condition)
+
+    @property
+    def lists(self) -> tuple[str, ...]:
+        return list_names(len(self.values))[1:]
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        return (*super().arrays, *self.lists, self.COUNT)
+
+
+def list_names(values: int) -> tuple[str, ...]:
+    """The names of the lists of so many values: C, C_1, …"""
+    return ("C", *(f"C_{n}" for n in range(1, values)))

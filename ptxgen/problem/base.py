@@ -77,7 +77,6 @@ class ProblemBase:
     SHAPE_EXAMPLE: ClassVar[str] = ""  #: the beginning of a shape word, where ``SHAPE_FORM`` is long, for help
     #: the fields, besides shape, layout and dtype, that generated code depends on and commands have options for
     CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("compute", "out", "epilogue", "batch")
-    outputs: ClassVar[tuple[str, ...]] = ("C",)  #: those of ``arrays`` that a call writes
     RUNTIME_PARAMETERS: ClassVar[str]  #: the numbers of the shape that are kernel parameters, for headers of PTX
     STEPS: ClassVar[str]  #: the numbers of an operand that its alignment restricts, for headers of PTX
     ROWS: ClassVar[str] = "lengths of rows"  #: those that vector accesses restrict; empty: ``STEPS`` has them
@@ -280,6 +279,11 @@ class ProblemBase:
     def arrays(self) -> tuple[str, ...]:
         """The names of the arrays that a call binds, in the order in which calls pass their addresses."""
         return ("A", "B", "C", *self.epilogue_operands)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Those of ``arrays`` that a call writes."""
+        return ("C",)
 
     @property
     def element(self) -> Dtype:

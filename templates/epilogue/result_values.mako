@@ -1,5 +1,26 @@
 ## The values that a sink takes of a vector of results: plan.values has their registers. row, column: (register, constant
-## to add) of the row and column of the first result.
+## to add) of the row and column of the first result; values: those to compute, if not all.
+<%def name="skip_tile()">
+% if plan.values.reachable is not None:
+    { // no pair of this tile is taken: the block has nothing to do
+    .reg .pred %reachable;
+    .reg .b32 %first_i, %first_j, %last_i, %last_j;
+    mov.b32 %first_i, %m0;
+    mov.b32 %first_j, %n0;
+    add.u32 %last_i, %m0, ${plan.values.rows};
+    add.u32 %last_j, %n0, ${plan.values.columns};
+    min.u32 %last_i, %last_i, %M;
+    min.u32 %last_j, %last_j, %N;
+    sub.u32 %last_i, %last_i, 1;
+    sub.u32 %last_j, %last_j, 1;
+% for line in plan.values.reach_lines:
+    ${line}
+% endfor
+    @!%reachable ret;
+    }
+% endif
+</%def>
+
 <%def name="setup()">
 % for x in plan.values.arrays:
     .reg .b64 %${x.name};
@@ -13,28 +34,30 @@
 </%def>
 
 ## The registers of a scope in which values are computed.
-<%def name="declare()">
-% for tile in plan.values.tiles:
+<%def name="declare(values=None)">
+<% v = values or plan.values %>\
+% for tile in v.tiles:
     ${tile.declaration}
 % endfor
-% for line in plan.values.temporaries:
+% for line in v.temporaries:
     ${line}
 % endfor
-% for x in plan.values.arrays:
+% for x in v.arrays:
     ${x.tile.declaration}
 % endfor
     .reg .b64 %read_addr;
-    .reg .b32 %index_i, %index_j<${plan.values.vec}>;
+    .reg .b32 %index_i, %index_j<${v.vec}>;
 </%def>
 
-<%def name="compute(registers, guard, row, column)">
-% if plan.values.arrays or plan.values.indices:
+<%def name="compute(registers, guard, row, column, values=None)">
+<% v = values or plan.values %>\
+% if v.arrays or v.indices:
     add.u32 %index_i, ${row[0]}, ${row[1]};
-% for q in range(plan.values.vec):
+% for q in range(v.vec):
     add.u32 %index_j${q}, ${column[0]}, ${column[1] + q};
 % endfor
 % endif
-% for x in plan.values.arrays:
+% for x in v.arrays:
 % if x.axes == "i":
     mad.wide.u32 %read_addr, %index_i, ${x.bytes}, %${x.name};
     ${guard}ld.global.nc.${x.access} ${x.tile[0]}, [%read_addr];
@@ -46,12 +69,12 @@
 % else:
     mad.wide.u32 %read_addr, %index_j0, ${x.bytes}, %${x.name};
 % endif
-% for q in range(plan.values.vec):
+% for q in range(v.vec):
     ${guard}ld.global.nc.${x.access} ${x.tile[q]}, [%read_addr+${q * x.bytes}];
 % endfor
 % endif
 % endfor
-% for line in plan.values.lines(registers):
+% for line in v.lines(registers):
     ${line}
 % endfor
 </%def>

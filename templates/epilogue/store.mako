@@ -31,6 +31,7 @@ ${c_elements.store([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%c_add
 </%def>
 
 <%def name="prepare()"></%def>
+<%def name="skip_tile()"></%def>
 
 <%def name="store_tiles(store_c, math, store_op)">
     .reg .b64 %out;

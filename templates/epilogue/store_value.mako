@@ -2,6 +2,7 @@
 <%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
 <%namespace name="values" file="/epilogue/result_values.mako"/>
 <%def name="prepare()"></%def>
+<%def name="skip_tile()">${values.skip_tile()}</%def>
 
 <%def name="store_tiles(store_c, math, store_op)">
     .reg .b64 %out;
@@ -17,7 +18,13 @@ ${store_c.store_tile(math, store_op, False)}\
     ${plan.c.declaration}
 ${values.declare()}\
 ${values.compute(registers, guard, row, column)}\
+% if plan.problem.sink.guard is not None:
+    .reg .pred %holds;
+    ${plan.values.holds(0, guard)}
+${c_elements.store(plan.values.of(0), at, offset, "@%holds ")}\
+% else:
 ${c_elements.store(plan.values.of(0), at, offset, guard)}\
+% endif
     }
 </%def>
 

@@ -6,6 +6,7 @@
 <%namespace name="batch" file="/sched/batch.mako"/>\
 <%namespace name="fragments" file="/addr/global_fragments.mako"/>\
 <%namespace name="math" file="/${context['plan'].mainloop.math}"/>\
+<%namespace name="sink" file="/${context['plan'].problem.sink.template}"/>\
 <%namespace name="store_op" file="/${context['plan'].epilogue.store_op}"/>\
 <%namespace name="store_c" file="/${context['plan'].epilogue.template}"/>\
 <%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
@@ -26,6 +27,7 @@ ${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;
 ${ptx.banner("block to tile: tile of C, slice of K")}\
 ${raster.tile()}\
+${sink.skip_tile()}\
 ${batch.from_block()}\
 ${batch.offset_operands()}\
 ${raster.k_slice()}\

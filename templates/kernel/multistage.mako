@@ -9,6 +9,7 @@
 <%namespace name="copy_a" file="/${context['plan'].a.copy}"/>\
 <%namespace name="copy_b" file="/${context['plan'].b.copy}"/>\
 <%namespace name="math" file="/${context['plan'].mainloop.math}"/>\
+<%namespace name="sink" file="/${context['plan'].problem.sink.template}"/>\
 <%namespace name="store_op" file="/${context['plan'].epilogue.store_op}"/>\
 <%namespace name="store_c" file="/${context['plan'].epilogue.template}"/>\
 <%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
@@ -37,6 +38,7 @@ ${pdl.early_trigger()}\
 ${raster.open()}\
 ${ptx.banner("block to tile: tile of C, slice of K")}\
 ${raster.tile()}\
+${sink.skip_tile()}\
 ${batch.from_block()}\
 ${batch.offset_operands()}\
 ${raster.k_iterations()}\

@@ -84,6 +84,24 @@ GOLDEN = {
         "where(i,j){reduce(k){accum=max(accum,(A[i,k]+B[k,j])*input0[k]-input1[i]);}C[i,j]=accum*scalar0+input2[i,j];}",
         "ms=4 ns=4 ml=32 nl=32 u=8 kl=2 kg=2 splitk=workspace vec_b=4 vec_c=4",
     ),
+    "simt_select": (
+        "h200",
+        "task 64,61,61 NN f32 text=A:f32[i,k];B:f32[k,j];input0:f32[i];scalar0:f32;accum:f32;where(i,j)when(i<j)"
+        "{reduce(k){accum+=A[i,k]*B[k,j];}accum>scalar0?C.add(accum*input0[i],i,j);} capacity=100",
+        "ms=2 ns=2 ml=16 nl=16 u=8 ks=2 vec_a=1",
+    ),
+    "simt_select_slices": (
+        "h200",
+        "task 64,61,61 NN f32 text=A:f32[i,k];B:f32[k,j];input0:s32[i];input1:s32[j];accum:f32;where(i,j)"
+        "when(input0[i]==input1[j]){reduce(k){accum+=abs(A[i,k]-B[k,j]);}accum>0?C.add(accum);} capacity=100",
+        "ms=2 ns=2 ml=16 nl=16 u=8 kg=3 splitk=workspace",
+    ),
+    "mma_select": (
+        "h200",
+        "task 64,64,64 TN f16 text=A:f16[k,i];B:f16[k,j];accum:f32;where(i,j)when(abs(i-j)<40)"
+        "{reduce(k){accum+=A[k,i]*B[k,j];}accum>0?C.add(f16(accum),i);} capacity=100",
+        "family=mma ms=16 ns=16 ml=32 nl=32 u=32 vec_a=8 vec_b=8 epilogue_smem=1",
+    ),
     "simt_sm75": ("t4", "gemm 128,128,64 NN f32", "cp_async_a=0 cp_async_b=0 vec_a=4 vec_b=4 vec_c=4 stages=2"),
     "simt_grouped": (
         "h200",

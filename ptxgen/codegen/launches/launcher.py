@@ -45,15 +45,16 @@ class GemmLauncher:
     def launch(self, problem: KernelProblem) -> Launch:
         """The steps that compute ``problem``. A batch that exceeds the grid is split into several launches, which use
         the same workspace one after the other."""
+        resets = tuple(Step("", (n, 1, 1), arguments=(("u64", name),)) for name, n in problem.sink.resets)
         if problem.results == 0:
-            return Launch(())
+            return Launch(resets)
         launches = [
             self._launch_range(p, run)
             for p in self.scheduler.gemms(problem)
             for product in (self.packing.product_problem(p),)
             for run in BatchRange.split(product.batch, self.scheduler.batch_limit(product))
         ]
-        steps = tuple(step for each in launches for step in each.steps)
+        steps = (*resets, *(step for each in launches for step in each.steps))
         return Launch(steps, max(each.workspace for each in launches), launches[0].zeroed)
 
     def _launch_range(self, problem: KernelProblem, run: BatchRange) -> Launch:

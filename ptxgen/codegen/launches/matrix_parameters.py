@@ -13,8 +13,8 @@ from ptxgen.codegen.parts.parameters import (
     KernelParameters,
     Parameters,
     addresses,
-    leading_dimensions,
     scalar_parameters,
+    sink_numbers,
 )
 from ptxgen.codegen.parts.scheduler import GridScheduler
 
@@ -40,6 +40,6 @@ class MatrixParameters(KernelParameters):
             Parameters("u32", ("lda", "ldb", "ldc"), lambda x: (x.p.operand(name).access.ld for name in "ABC")),
             Parameters("u32", ("k_slice",), lambda x: (self.scheduler.k_slices(x.p)[1],), same_line=True),
             *scalar_parameters(self.c.problem.scalars),
-            *leading_dimensions(self.c.problem),
+            *sink_numbers(self.c.problem),
             *self.packing.product_parameters,
         ]

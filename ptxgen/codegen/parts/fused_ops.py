@@ -33,7 +33,7 @@ class FusedOps(Part):
     @classmethod
     def of(cls, p: KernelProblem, batched: bool, sm: int, template: str = "epilogue/fused_ops.mako") -> FusedOps:
         """The fused operations of ``p``. ``template``: the slot, if there are any."""
-        types = {name: p.sink.array_dtype(name) for name in p.sink.arrays}
+        types = {name: p.sink.array_dtype(name) for name in p.sink.arrays} if p.sink.epilogue else {}
         operands = {name: ("b16" if kind.bytes == 2 else kind.name, kind.bytes) for name, kind in types.items()}
         return cls(
             template if p.sink.epilogue else "epilogue/identity.mako",

@@ -184,6 +184,11 @@ class MultistageMainloop(Part):
         return [(first[i % len(first)], names) for i, names in enumerate(self.acc_vectors) if i >= len(first)]
 
     @property
+    def joined(self) -> list[str]:
+        """The accumulators that reading a row of sums adds to others."""
+        return []
+
+    @property
     def acc_vector_bytes(self) -> int:
         return len(self.acc_vectors[0]) * (8 if self.acc.kind == "f64" else 4)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -61,12 +61,13 @@ def scalar_parameters(scalars: Iterable[Scalar]) -> list[Parameters]:
     return [given(kind, *(s.name for s in each)) for kind, each in groupby(scalars, attrgetter("type"))]
 
 
-def leading_dimensions(p: KernelProblem) -> list[Parameters]:
-    """Those of the arrays with the shape of C that the sink reads."""
-    if not p.sink.elements:
-        return []
-    names = tuple(f"ld_{x.name}" for x in p.sink.elements)
-    return [Parameters("u32", names, lambda x: (each.ld for each in x.p.sink.elements))]
+def sink_numbers(p: KernelProblem) -> list[Parameters]:
+    """The numbers of the problem that the sink takes."""
+    return [Parameters(each.type, (each.name,), partial(_sink_number, n)) for n, each in enumerate(p.sink.numbers)]
+
+
+def _sink_number(n: int, x: Any) -> tuple[Any]:
+    return (x.p.sink.numbers[n].value,)
 
 
 def operand_names(p: KernelProblem) -> tuple[str, ...]:

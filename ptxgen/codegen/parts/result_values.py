@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.registers import Tile, load_type
+from ptxgen.expr.index_sets import INDEX, possible
 from ptxgen.expr.instructions import register_class
 from ptxgen.expr.node import Node, variable, variables
 from ptxgen.expr.ptx import Temporaries, statements
@@ -47,11 +48,16 @@ class ReadArray:
 
 @dataclass(frozen=True)
 class ResultValues(Part):
-    """The values of a ``ValueSink``. ``vec``: results of a vector; ``roots``: the expressions, by number."""
+    """The values of a ``ValueSink``. ``vec``: results of a vector; ``roots``: the expressions, by number; the last one
+    is the condition of the results that are taken, if there is one. ``rows``, ``columns``: of the block's tile;
+    ``counts``: of that condition alone."""
 
     problem: KernelProblem
     sm: int
     vec: int
+    rows: int
+    columns: int
+    counts: bool = False
 
     @property
     def sink(self) -> ValueSink:
@@ -63,11 +69,26 @@ class ResultValues(Part):
     def arrays(self) -> list[ReadArray]:
         """The arrays that the values read."""
         vectors = [ReadArray(v.name, v.axis, v.element, self.vec) for v in self.sink.vectors]
-        return [*(ReadArray(x.name, "ij", x.element, self.vec) for x in self.sink.elements), *vectors]
+        found = [*(ReadArray(x.name, "ij", x.element, self.vec) for x in self.sink.elements), *vectors]
+        return [x for x in found if x.element.value in variables(*self.roots)]
 
     @property
     def roots(self) -> tuple[Node, ...]:
-        return self.sink.roots
+        values, guard = () if self.counts else self.sink.roots, self.sink.guard
+        return values if guard is None else (*values, guard)
+
+    @property
+    def condition(self) -> ResultValues:
+        """The condition of the results that are taken, without their values."""
+        return replace(self, counts=True)
+
+    def holds(self, q: int, guard: str) -> str:
+        """The instruction that sets %holds: result ``q`` of a vector is taken. ``guard``: of the bounds, as
+        ``@%in_bounds``, or empty."""
+        terms = [guard.strip().removeprefix("@")] if guard else []
+        if self.sink.guard is not None:
+            terms.append(self.tiles[-1][q])
+        return f"and.pred %holds, {', '.join(terms)};" if len(terms) > 1 else f"mov.pred %holds, {terms[0]};"
 
     @cached_property
     def tiles(self) -> list[Tile]:
@@ -82,6 +103,31 @@ class ResultValues(Part):
     def indices(self) -> list[str]:
         """The indices, i and j, that the values read."""
         return [name for name in variables(*self.roots) if name in ("i", "j")]
+
+    # ---- tiles without a result that is taken
+
+    @cached_property
+    def reachable(self) -> Node | None:
+        """The condition that a tile may have a result that is taken, of the indices of its corners and the extents;
+        None: every tile may."""
+        when = self.sink.when
+        if when is None:
+            return None
+        ranges = {name: (variable(f"first_{name}", INDEX), variable(f"last_{name}", INDEX)) for name in ("i", "j")}
+        ranges |= {name: (variable(name, INDEX),) * 2 for name in ("M", "N", "K")}
+        return possible(when, ranges)
+
+    @property
+    def reach_lines(self) -> list[str]:
+        """The instructions that set %reachable, with the declarations of their registers."""
+        assert self.reachable is not None
+        names = [f"{end}_{name}" for end in ("first", "last") for name in ("i", "j")] + ["M", "N", "K"]
+        used = Temporaries("r")
+        known = {variable(name, INDEX): f"%{name}" for name in names}
+        lines = statements([self.reachable], known, ["%reachable"], sm=self.sm, temporaries=used).lines
+        return [*used.declarations, *lines]
+
+    # ---- lines
 
     @property
     def temporaries(self) -> list[str]:

@@ -10,10 +10,12 @@ import numpy as np
 from ptxgen.codegen.config.config import Config
 from ptxgen.expr.simplify import simplified
 from ptxgen.expr.value_types import type_of
+from ptxgen.lowering.sink import SelectValues
 from ptxgen.operations.gemm.checks import with_row_padding
-from ptxgen.operations.gemm.strided_arrays import C, elements, padded
-from ptxgen.operations.task.oracle import Dense, evaluate
-from ptxgen.operations.task.problem import Task
+from ptxgen.operations.gemm.strided_arrays import C, elements, store_operand
+from ptxgen.operations.task.list_checks import list_error
+from ptxgen.operations.task.oracle import Dense, Listed, evaluate
+from ptxgen.operations.task.problem import ResultArray, Task
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import Array, Deviation
 from ptxgen.runtime.check import CheckResult
@@ -54,32 +56,41 @@ def random_arrays(p: Task, kind: str = "normal", seed: int = 0) -> dict[str, Arr
 
 
 def stored(p: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays as kernels read them: A and B with the layout and the leading dimensions of the problem."""
+    """The arrays as kernels read them, A and B with the layout of the problem, and outputs that no kernel has
+    written."""
     out = dict(arrays)
     for role, order, letter in (("A", ("i", "k"), p.layout[0]), ("B", ("k", "j"), p.layout[1])):
         x = arrays[role] if p.roles.use(role).axes == order else arrays[role].T
         out[role] = np.ascontiguousarray(x if letter == "N" else x.T)
-    out["C"] = np.full((p.m, p.n), dtype(p.out).poison, dtype(p.out).numpy)
-    return out
+    return out | {name: _unwritten(x) for name, x in p.result_arrays.items()}
+
+
+def _unwritten(x: ResultArray) -> Array:
+    """An output before a launch: a matrix of poison, or a list of bytes of ones."""
+    if len(x.shape) > 1:
+        return np.full(x.shape, x.dtype.poison, x.dtype.numpy)
+    return np.full(x.shape[0] * x.dtype.bytes, 0xFF, np.uint8).view(x.dtype.numpy)
 
 
 def expected(
     p: Task, arrays: Mapping[str, Array], scalars: Mapping[str, float], relaxed: bool = False
-) -> tuple[Array, Array]:
-    """The results of the program, and the error that each may have. ``relaxed``: of the step that kernels compute,
-    which may differ where a part of the step as written is no finite number."""
+) -> Dense | Listed:
+    """The results of the program. ``relaxed``: of the step that kernels compute, which may differ where a part of the
+    step as written is no finite number."""
     program = p.program
     if relaxed:
         program = replace(program, step=simplified(program.step, relaxed=True))
-    found = evaluate(program, {**arrays, **scalars}, {"i": p.m, "j": p.n, "k": p.k})["C"]
-    assert isinstance(found, Dense)
-    return found.values, FACTOR * found.error
+    return evaluate(program, {**arrays, **scalars}, {"i": p.m, "j": p.n, "k": p.k})["C"]
 
 
-def deviation(p: Task, got: Array, wanted: Array, allowed: Array) -> Deviation:
-    """How results differ from the oracle's."""
+def deviation(p: Task, got: Array, oracle: Dense | Listed) -> Deviation:
+    """How the matrix C differs from the oracle's. Results of pairs that are not computed must be poison."""
+    assert isinstance(oracle, Dense)
     if got.size == 0:
         return Deviation(0.0, (0, 0), 0.0)
+    wanted, allowed = oracle.values, FACTOR * oracle.error
+    if oracle.written is not None:
+        wanted = np.where(oracle.written, wanted, p.output.poison)
     with np.errstate(all="ignore"):
         wide, want = got.astype(np.float64), wanted.astype(np.float64)
         rounded = wanted.astype(got.dtype).astype(np.float64)
@@ -92,9 +103,9 @@ def deviation(p: Task, got: Array, wanted: Array, allowed: Array) -> Deviation:
 
 
 def scalars_of(p: Task, seed: int) -> dict[str, float]:
-    """Values of the scalars: small integers."""
+    """Values of the numbers that a call passes: scalars are small integers."""
     rng = np.random.default_rng([seed, 7])
-    return {name: int(rng.integers(1, 4)) for name in p.typical_scalars}
+    return p.typical_scalars | {role: int(rng.integers(1, 4)) for role, _, _ in p.roles.scalars}
 
 
 def check_task(
@@ -107,16 +118,27 @@ def check_task(
     try:
         for kind in KINDS:
             arrays, scalars = random_arrays(p, kind, seed), scalars_of(p, seed)
-            given = _with_padding(p, stored(p, arrays))
-            out = runner.compute(given, scalars=scalars)["C"]
-            got = elements(p, C, out)
-            found = deviation(p, got, *expected(p, arrays, scalars, relaxed=kind == "special"))
-            got[...] = p.output.poison
-            if not np.array_equal(out, np.full_like(out, p.output.poison), equal_nan=True) or runner.workspace_dirty():
+            out = runner.compute(_with_padding(p, stored(p, arrays)), scalars=scalars)
+            found = _compared(p, out, expected(p, arrays, scalars, relaxed=kind == "special"))
+            if runner.workspace_dirty():
                 found = Deviation(np.inf, (-1, -1), found.worst)
             yield CheckResult(kind, found)
     finally:
         runner.workspace.release()
+
+
+def _compared(p: Task, out: Mapping[str, Array], oracle: Dense | Listed) -> Deviation:
+    """How the outputs differ from the oracle's; elements between the rows of C must not change. The deviation of lists
+    is 0 or infinite."""
+    if isinstance(oracle, Listed):
+        assert p.selected is not None
+        return Deviation(np.inf if list_error(p.selected, oracle, out) else 0.0, (-1, -1), 0.0)
+    whole = out["C"]
+    got = elements(p, C, whole)
+    found = deviation(p, got, oracle)
+    got[...] = p.output.poison
+    untouched = np.array_equal(whole, np.full_like(whole, p.output.poison), equal_nan=True)
+    return found if untouched else Deviation(np.inf, (-1, -1), found.worst)
 
 
 class TaskOperandSets(OperandSets):
@@ -127,29 +149,48 @@ class TaskOperandSets(OperandSets):
     def __init__(self, driver: Driver, problem: Task, timing: Timing, seed: int = 0) -> None:
         self.problem, self.arrays = problem, random_arrays(problem, seed=seed)
         given = _with_padding(problem, stored(problem, self.arrays))
-        size = given.pop("C").nbytes
-        super().__init__(driver, timing, {n: given[n] for n in "AB"}, {"C": size}, _others(given))
+        sizes = {name: given.pop(name).nbytes for name in problem.outputs}
+        super().__init__(driver, timing, {n: given[n] for n in "AB"}, sizes, _others(given))
 
     def deviation(self, limit: int) -> Deviation:
-        """Compares rows of the first set's C, spread evenly."""
+        """Compares rows of the first set's C, spread evenly; lists, if that many rows are all."""
         p = self.problem
         if not p.results:
             return Deviation(0.0, (0, 0), 0.0)
         count = int(max(min(limit // max(p.n, 1), STEPS // max(p.n * p.k, 1), p.m), 1))
+        if p.selected is not None:
+            return self._list_deviation() if count == p.m else Deviation(0.0, (-1, -1), 0.0)
         rows = np.unique(np.linspace(0, p.m - 1, count).astype(int))
         part = p.with_rows(len(rows))
         arrays = {u.role: _rows_of(self.arrays[u.role], u.axes, rows) for u in p.roles.uses}
-        wanted, allowed = expected(part, arrays, p.typical_scalars)
+        oracle = expected(part, arrays, p.typical_scalars)
         got = np.empty((len(rows), p.n), p.output.numpy)
         for n, row in enumerate(rows):
             self.driver.download(self.sets[0]["C"] + int(row) * p.ldc * p.output.bytes, got[n])
-        found = deviation(part, got, wanted, allowed)
+        if isinstance(oracle, Dense) and oracle.written is not None:
+            got[~oracle.written] = p.output.poison
+        found = deviation(part, got, oracle)
         return Deviation(found.ratio, (int(rows[found.where[0]]), found.where[1]), found.worst)
+
+    def _list_deviation(self) -> Deviation:
+        """Compares the lists of the first set."""
+        p = self.problem
+        out = {name: np.empty(x.shape, x.dtype.numpy) for name, x in p.result_arrays.items()}
+        for name, x in out.items():
+            if x.size:
+                self.driver.download(self.sets[0][name], x)
+        count = int(out[SelectValues.COUNT][0])
+        for name, x in out.items():
+            if name != SelectValues.COUNT:
+                x[count:].view(np.uint8)[...] = 0xFF
+        return _compared(p, out, expected(p, self.arrays, p.typical_scalars))
 
 
 def _with_padding(p: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays, A, B and C with their leading dimensions."""
-    return {**arrays, **padded(p, {name: arrays[name] for name in ("A", "B", "C")})}
+    """The arrays, A, B and the matrix C with their leading dimensions."""
+    matrices = {name: n for n, name in enumerate("ABC") if arrays[name].ndim > 1}
+    poison = {"A": p.element.poison, "B": p.element.poison, "C": p.output.poison}
+    return {**arrays, **{name: store_operand(p, n, arrays[name], poison[name]) for name, n in matrices.items()}}
 
 
 def _others(arrays: Mapping[str, Array]) -> dict[str, Array]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ptxgen.errors import InputError
 from ptxgen.expr.node import Node, node, rewritten, variable, walk
 from ptxgen.expr.simplify import simplified
 from ptxgen.lowering.algebra import PLUS_TIMES, Algebra, Scalar, Vector, inner_expression
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.lowering.sink import Elements, StoreValue
+from ptxgen.lowering.sink import Elements, SelectValues, StoreValue, ValueSink
 from ptxgen.lowering.strided import matrix_product
+from ptxgen.operations.task.assembling import roots_of
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.program import ACCUMULATOR, MEAN, Program, Store
+from ptxgen.operations.task.program import ACCUMULATOR, MEAN, Program, Select, Store
 from ptxgen.operations.task.roles import Roles, Use
+from ptxgen.problem.dtypes import dtype
 
 
 def lower_task(p: Task) -> KernelProblem:
@@ -33,29 +37,41 @@ def lower_task(p: Task) -> KernelProblem:
         strides=(p.stride_a, p.stride_b, p.stride_c),
         deterministic=p.deterministic,
     )
-    output = program.outputs[0]
-    if not isinstance(output, Store) or len(program.outputs) > 1 or program.when is not None:
-        raise InputError(f"the outputs of {p.text} are not supported yet")
+    algebra, sink = algebra_of(roles), _sink(p, program, roles)
     sums = variable(ACCUMULATOR, program.accumulator)
-    value = _value(program, output.value)
-    algebra = algebra_of(roles)
-    if algebra is PLUS_TIMES and value is sums:
+    if algebra is PLUS_TIMES and sink.guard is None and sink.roots == (sums,):
         return product
-    vectors, scalars = _read(roles, value, "ij")
-    sink = StoreValue(
-        value=value,
-        out=p.out,
-        arithmetic=program.accumulator,
-        elements=_elements(p, roles, value),
-        vectors=vectors,
-        scalars=scalars,
-    )
-    return replace(
-        product,
-        name=f"task_{p.dtype}_{p.layout.lower()}",
-        algebra=algebra,
-        sink=sink,
-    )
+    found = replace(product, name=f"task_{p.dtype}_{p.layout.lower()}", algebra=algebra, sink=sink)
+    if sink.guard is None:
+        return found
+    if isinstance(sink, SelectValues):
+        written = sum(dtype(x.type).bytes for x in sink.values) * p.capacity
+        found = replace(found, moved=found.moved + written - p.output.bytes * found.results)
+    return found.with_access("C", aligned=p.output.bytes, vec=1)  # results are stored one by one
+
+
+def _sink(p: Task, program: Program, roles: Roles) -> ValueSink:
+    """The sink of the output."""
+    output = program.outputs[0]
+    if len(program.outputs) > 1:
+        raise InputError(f"the outputs of {p.text} are not supported yet")
+    roots = [_value(program, x) for x in roots_of(output)]
+    read = [*roots, *([] if program.when is None else [program.when])]
+    vectors, scalars = _read(roles, read, "ij")
+    fields: dict[str, Any] = {
+        "out": p.out,
+        "arithmetic": program.accumulator,
+        "elements": _elements(p, roles, read),
+        "vectors": vectors,
+        "scalars": scalars,
+        "when": program.when,
+    }
+    if isinstance(output, Store):
+        return StoreValue(value=roots[0], **fields)
+    if isinstance(output, Select):
+        fields["scalars"] = (*scalars, SelectValues.CAPACITY)
+        return SelectValues(condition=roots[0], values=tuple(roots[1:]), **fields)
+    raise InputError(f"the outputs of {p.text} are not supported yet")
 
 
 def _value(program: Program, value: Node) -> Node:
@@ -88,12 +104,12 @@ def algebra_of(roles: Roles) -> Algebra:
     if _reduction(program) == "+" and program.step in (node("*", a.type, a, b), node("*", a.type, b, a)):
         return PLUS_TIMES
     step = simplified(program.step, relaxed=True)
-    return inner_expression(step, _reduction(program), a, b, *_read(roles, step, "ijk"))
+    return inner_expression(step, _reduction(program), a, b, *_read(roles, [step], "ijk"))
 
 
-def _read(roles: Roles, root: Node, axes: str) -> tuple[tuple[Vector, ...], tuple[Scalar, ...]]:
-    """The arrays along one axis, and the scalars, that an expression reads."""
-    names = {x.value: x for x in walk(root) if x.op == "variable"}
+def _read(roles: Roles, roots: Sequence[Node], axes: str) -> tuple[tuple[Vector, ...], tuple[Scalar, ...]]:
+    """The arrays along one axis, and the scalars, that expressions read."""
+    names = {x.value: x for x in walk(*roots) if x.op == "variable"}
     vectors = tuple(
         Vector(u.role, u.axes[0], names[element])
         for u in roles.others
@@ -102,9 +118,9 @@ def _read(roles: Roles, root: Node, axes: str) -> tuple[tuple[Vector, ...], tupl
     return vectors, tuple(Scalar(role, kind) for role, _, kind in roles.scalars if role in names)
 
 
-def _elements(p: Task, roles: Roles, root: Node) -> tuple[Elements, ...]:
-    """The arrays with the shape of C that an expression reads."""
-    names = {x.value: x for x in walk(root) if x.op == "variable"}
+def _elements(p: Task, roles: Roles, roots: Sequence[Node]) -> tuple[Elements, ...]:
+    """The arrays with the shape of C that expressions read."""
+    names = {x.value: x for x in walk(*roots) if x.op == "variable"}
     return tuple(
         Elements(u.role, names[element], p.n)
         for u in roles.others

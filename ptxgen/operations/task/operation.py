@@ -35,9 +35,11 @@ def _operand_sets(driver: Driver, p: Task, timing: Timing) -> TaskOperandSets:
 
 def _product(p: Task, arrays: Mapping[str, Any], region: None = None) -> tuple[Any, Any]:
     from ptxgen.operations.task.checks import expected
+    from ptxgen.operations.task.oracle import Dense
 
-    exact, _ = expected(p, arrays, p.typical_scalars)
-    return exact, abs(exact)
+    found = expected(p, arrays, p.typical_scalars)
+    assert isinstance(found, Dense)
+    return found.values, abs(found.values)
 
 
 TASK = Operation(

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from ptxgen.arguments import word
+import numpy as np
+
+from ptxgen.arguments import integer, word
 from ptxgen.errors import DtypeError, InputError
 from ptxgen.expr.node import node, variable
 from ptxgen.expr.value_types import PRED
+from ptxgen.lowering.sink import SelectValues, list_names
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.operations.task.language.canonical import canonical as canonical_text
-from ptxgen.operations.task.program import ACCUMULATOR, Input, Program, Store
+from ptxgen.operations.task.program import ACCUMULATOR, Input, Program, Select, Store
 from ptxgen.operations.task.roles import Roles, roles_of
 from ptxgen.problem.base import COMPUTE_MODES, SUMS, described
 from ptxgen.problem.dtypes import Dtype, canonical, dtype
+
+CAPACITY_LIMIT = 1 << 40
+#: the type of counts, which expressions do not have
+COUNTER = Dtype("s64", 64, np.dtype(np.int64), roundoff=0.0, dlpack=0)
+
+
+class ResultArray(NamedTuple):
+    """An array that a call writes."""
+
+    shape: tuple[int, ...]
+    dtype: Dtype
 
 
 @lru_cache(maxsize=256)
@@ -46,7 +60,8 @@ class Task(Gemm):
     ``text``: the canonical text of the program, with the names of roles: A is the array at [i,k], B at [k,j],
     ``input0``, ``input1``, … the others, ``scalar0``, … the scalars, C the output; empty: the sum of products.
     ``layout``: N: A is stored M×K, B is stored K×N; T: K×M, N×K; empty: as the program indexes them. ``dtype``,
-    ``compute``, ``out``: the types of A, of the reduction and of C, which the text states. The other fields are those
+    ``compute``, ``out``: the types of A, of the reduction and of C, which the text states. ``capacity``: elements of
+    the lists of selected results, C the first of them, unless a call passes another number. The other fields are those
     of ``Gemm``.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
@@ -64,6 +79,7 @@ class Task(Gemm):
             flag="--task",
         ),
     )
+    capacity: int = field(default=0, metadata=described("Elements of the lists of selected results. [default: 0]"))
 
     operation = "task"
     CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("text", "batch")
@@ -73,10 +89,13 @@ class Task(Gemm):
         return ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "capacity", integer("capacity", self.capacity, 0, CAPACITY_LIMIT))
         found = (
             _read(self.text, canonical(self.dtype)) if self.text else roles_of(sum_of_products(canonical(self.dtype)))
         )
         object.__setattr__(self, "text", canonical_text(found.program))
+        if not isinstance(found.program.outputs[0], Select):
+            object.__setattr__(self, "capacity", 0)
         if not self.layout:
             object.__setattr__(self, "layout", found.layout)
         super().__post_init__()
@@ -139,7 +158,26 @@ class Task(Gemm):
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        return ("A", "B", "C", *(u.role for u in self.roles.others))
+        return ("A", "B", *self.outputs, *(u.role for u in self.roles.others))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(self.result_arrays)
+
+    @cached_property
+    def result_arrays(self) -> dict[str, ResultArray]:
+        """The arrays that a call writes, by name."""
+        if self.selected is None:
+            return {"C": ResultArray((self.m, self.n), self.output)}
+        lists = zip(list_names(len(self.selected.values)), self.selected.values, strict=True)
+        found = {name: ResultArray((self.capacity,), dtype(x.type)) for name, x in lists}
+        return found | {SelectValues.COUNT: ResultArray((1,), COUNTER)}
+
+    @property
+    def selected(self) -> Select | None:
+        """The output, if it is a list of selected results."""
+        output = self.program.outputs[0]
+        return output if isinstance(output, Select) else None
 
     @property
     def epilogue_dtype(self) -> Dtype:
@@ -147,4 +185,5 @@ class Task(Gemm):
 
     @property
     def typical_scalars(self) -> dict[str, float]:
-        return {role: 1 for role, _, _ in self.roles.scalars}
+        found: dict[str, float] = {role: 1 for role, _, _ in self.roles.scalars}
+        return found if self.selected is None else found | {SelectValues.CAPACITY.name: self.capacity}

@@ -62,6 +62,10 @@ class ThreadTile:
             return Tile("acc", "b32", (self.ks, self.ms, self.ns // 2))
         return Tile("acc", self.arithmetic.type, (self.ks, self.ms, self.ns))
 
+    @property
+    def joined(self) -> list[str]:
+        return self.acc.all[self.acc.size // self.ks :]
+
     @cached_property
     def pairs(self) -> Tile:
         """The elements of A, each duplicated in a pair."""

@@ -1,0 +1,44 @@
+"""The lists to which the values of selected results are appended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ptxgen.codegen.parts.part import Part
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.sink import SelectValues
+from ptxgen.problem.dtypes import dtype
+
+
+@dataclass(frozen=True)
+class SelectedLists(Part):
+    """The lists of a ``SelectValues``."""
+
+    problem: KernelProblem
+
+    @property
+    def sink(self) -> SelectValues:
+        found = self.problem.sink
+        assert isinstance(found, SelectValues)
+        return found
+
+    @property
+    def count(self) -> str:
+        """The kernel parameter with the address of the count."""
+        return self.sink.COUNT
+
+    @cached_property
+    def lists(self) -> list[tuple[str, str]]:
+        """(kernel parameter, register of its address) of each list."""
+        return [(name, f"%list_{n}") for n, name in enumerate(("C", *self.sink.lists))]
+
+    @property
+    def pointers(self) -> list[str]:
+        return [pointer for _, pointer in self.lists]
+
+    @property
+    def stores(self) -> list[tuple[int, str, str]]:
+        """(bytes of an element, type of its store, register of the list's address) of each value."""
+        kinds = [dtype(x.type) for x in self.sink.values]
+        return [(kind.bytes, f"b{kind.bits}", pointer) for kind, pointer in zip(kinds, self.pointers, strict=True)]

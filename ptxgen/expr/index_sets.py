@@ -1,0 +1,100 @@
+"""Conditions of index sets, over ranges of the indices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ptxgen.expr.node import Node, constant, node
+from ptxgen.expr.value_types import PRED
+
+INDEX = "s32"  #: the type of indices
+LARGEST = (1 << 31) - 1
+#: upper limit of the indices and the extents in sums: a larger sum of one and a constant could wrap
+LIMIT = LARGEST - (1 << 16)
+
+_COMPLEMENTS = {"<": "<=", "<=": "<", "==": "!=", "!=": "=="}
+
+
+@dataclass(frozen=True)
+class _Interval:
+    """The values of an expression: ``low`` to ``high``, which are expressions too. ``least``, ``most``: bounds of both
+    for all indices."""
+
+    low: Node
+    high: Node
+    least: int
+    most: int
+
+
+def possible(condition: Node, ranges: Mapping[str, tuple[Node, Node]]) -> Node | None:
+    """A condition on the ends of ranges: it is true if some values of the variables in these ranges may satisfy
+    ``condition``. ``ranges``: the first and the last value of variables, by name. None: nothing is known."""
+    return _possible(condition, ranges, False)
+
+
+def _possible(x: Node, ranges: Mapping[str, tuple[Node, Node]], negated: bool) -> Node | None:
+    if x.op == "not":
+        return _possible(x.arguments[0], ranges, not negated)
+    if x.op in ("&", "|") and x.type == PRED:
+        first, second = (_possible(y, ranges, negated) for y in x.arguments)
+        both = (x.op == "&") != negated
+        if first is None or second is None:
+            return (first or second) if both else None
+        return node("&" if both else "|", PRED, first, second)
+    if x.op not in _COMPLEMENTS:
+        return None
+    a, b = (_interval(y, ranges) for y in x.arguments)
+    if a is None or b is None:
+        return None
+    op = x.op
+    if negated:
+        op = _COMPLEMENTS[op]
+        if op in ("<", "<="):
+            a, b = b, a
+    if op == "!=":
+        return None
+    if op == "==":
+        return node("&", PRED, node("<=", PRED, a.low, b.high), node("<=", PRED, b.low, a.high))
+    return node(op, PRED, a.low, b.high)
+
+
+def _interval(x: Node, ranges: Mapping[str, tuple[Node, Node]]) -> _Interval | None:
+    """The values of an integer expression; None: they are not known, or may wrap."""
+    if x.type != INDEX:
+        return None
+    if x.op == "constant":
+        return _Interval(x, x, x.value, x.value)
+    if x.op == "variable":
+        found = ranges.get(x.value)
+        return None if found is None else _Interval(*found, 0, LIMIT)
+    if x.op not in ("+", "-", "neg", "abs"):
+        return None
+    parts = [_interval(y, ranges) for y in x.arguments]
+    known = [y for y in parts if y is not None]
+    if len(known) < len(parts):
+        return None
+    if x.op == "abs":
+        made = _absolute(known[0])
+    elif x.op == "neg":
+        made = _negated(known[0])
+    else:
+        a, b = known
+        made = _sum(a, b if x.op == "+" else _negated(b))
+    return made if made.least >= -LARGEST and made.most <= LARGEST else None
+
+
+def _sum(a: _Interval, b: _Interval) -> _Interval:
+    low, high = node("+", INDEX, a.low, b.low), node("+", INDEX, a.high, b.high)
+    return _Interval(low, high, a.least + b.least, a.most + b.most)
+
+
+def _negated(a: _Interval) -> _Interval:
+    return _Interval(node("neg", INDEX, a.high), node("neg", INDEX, a.low), -a.most, -a.least)
+
+
+def _absolute(a: _Interval) -> _Interval:
+    opposite = _negated(a)
+    low = node("max", INDEX, constant(0, INDEX), node("max", INDEX, a.low, opposite.low))
+    high = node("max", INDEX, a.high, opposite.high)
+    return _Interval(low, high, 0, max(a.most, opposite.most))

@@ -1,0 +1,136 @@
+## Lists of the values of the results that are selected: each warp counts its own, reserves adjacent elements of the
+## lists by one atomic addition, and stores its values there. The count is exact if there are more than the lists hold.
+<%namespace name="values" file="/epilogue/result_values.mako"/>
+<%def name="prepare()"></%def>
+<%def name="skip_tile()">${values.skip_tile()}</%def>
+
+<%def name="store_tiles(store_c, math, store_op)">
+    .reg .b64 %out, %count, %position, ${", ".join(plan.selected.pointers)};
+    .reg .b32 %ld_out, %selected, %lanes_below;
+    .reg .pred %any;
+    mov.b64 %out, %C;
+    mov.b32 %ld_out, %ldc;
+${values.setup()}\
+    // ---- first pass: %selected: results of this thread that are selected
+    mov.u32 %selected, 0;
+${store_c.store_tile(math, store_op, False)}\
+    setp.ne.u32 %any, %selected, 0;
+% if plan.epilogue.via_smem:
+    // the sums are in shared memory: the block decides, and no warp overwrites what another one reads
+    bar.red.or.pred %any, 0, %any;
+% else:
+    vote.sync.any.pred %any, %any, 0xffffffff;
+% endif
+    @!%any bra.uni SELECTED;
+    // ---- %position: the first of the elements of the lists that this warp reserves
+${load_lists()}\
+    {
+    .reg .b32 %partner, %low, %high, %lane;
+% for distance in (16, 8, 4, 2, 1):
+    shfl.sync.bfly.b32 %partner, %selected, ${distance}, 31, 0xffffffff;
+    add.u32 %selected, %selected, %partner;
+% endfor
+    and.b32 %lane, %thread, 31;
+    setp.eq.u32 %p, %lane, 0;
+    cvt.u64.u32 %position, %selected;
+    @%p atom.global.add.u64 %position, [%count], %position;
+    mov.b64 {%low, %high}, %position;
+    shfl.sync.idx.b32 %low, %low, 0, 31, 0xffffffff;
+    shfl.sync.idx.b32 %high, %high, 0, 31, 0xffffffff;
+    mov.b64 %position, {%low, %high};
+    }
+% for r in plan.mainloop.joined:
+    mov.${plan.mainloop.acc.kind} ${r}, ${plan.reducer.identity if plan.mainloop.acc.kind == plan.arithmetic.type else 0};
+% endfor
+    // ---- second pass: the lanes whose result is selected store it
+${store_c.store_tile(math, store_op, True)}\
+SELECTED:
+</%def>
+
+<%def name="store_vector(registers, at, offset, guard, stores, row, column)">
+<% v = plan.values if stores else plan.values.condition %>\
+    {
+    .reg .pred %holds;
+% if stores:
+    .reg .b32 %ballot, %rank;
+    .reg .b64 %element, %element_at;
+% endif
+${values.declare(v)}\
+${values.compute(registers, guard, row, column, v)}\
+    ${v.holds(0, guard)}
+% if stores:
+    vote.sync.ballot.b32 %ballot, %holds, 0xffffffff;
+${append()}\
+    popc.b32 %rank, %ballot;
+    cvt.u64.u32 %element, %rank;
+    add.u64 %position, %position, %element;
+% else:
+    @%holds add.u32 %selected, %selected, 1;
+% endif
+    }
+</%def>
+
+## The lanes in %ballot, for which %holds, store their values from %position on, while the lists have room.
+<%def name="append()">
+    and.b32 %rank, %ballot, %lanes_below;
+    popc.b32 %rank, %rank;
+    cvt.u64.u32 %element, %rank;
+    add.u64 %element, %element, %position;
+    setp.lt.and.u64 %holds, %element, %capacity, %holds;
+% for n, (size, kind, pointer) in enumerate(plan.selected.stores):
+    mad.lo.u64 %element_at, %element, ${size}, ${pointer};
+    @%holds st.global.${kind} [%element_at], ${plan.values.of(n)[0]};
+% endfor
+</%def>
+
+## The addresses of the lists and of the count.
+<%def name="load_lists()">
+    ld.param.u64 %count, [${plan.selected.count}];
+    cvta.to.global.u64 %count, %count;
+% for name, pointer in plan.selected.lists:
+    ld.param.u64 ${pointer}, [${name}];
+    cvta.to.global.u64 ${pointer}, ${pointer};
+% endfor
+    mov.u32 %lanes_below, %lanemask_lt;
+</%def>
+
+## Defs of an auxiliary kernel over C: see splitk_kernels.mako. The executing lanes of a warp reserve elements together.
+<%def name="declare_scalars()">${values.declare_scalars()}</%def>
+<%def name="load_scalars()">${values.load_scalars()}</%def>
+<%def name="setup_slices()">
+    .reg .b64 %count, %position, ${", ".join(plan.selected.pointers)};
+    .reg .b32 %lanes_below;
+${values.setup()}\
+${load_lists()}\
+</%def>
+<%def name="begin_slices()"></%def>
+<%def name="store_slices()">
+    {
+    .reg .pred %holds, %any, %leads;
+    .reg .b32 %ballot, %rank, %lanes, %leader, %low, %high;
+    .reg .b64 %element, %element_at;
+${values.declare()}\
+${values.compute([plan.epilogue.vector[0]], "", ("%c_row", 0), ("%c_col", 0))}\
+    ${plan.values.holds(0, "")}
+    activemask.b32 %lanes;
+    vote.sync.ballot.b32 %ballot, %holds, %lanes;
+    setp.ne.u32 %any, %ballot, 0;
+    @!%any bra NONE_SELECTED;
+    // the first lane whose result is selected reserves the elements of all
+    sub.u32 %rank, %ballot, 1;
+    not.b32 %leader, %ballot;
+    and.b32 %leader, %leader, %rank;
+    popc.b32 %leader, %leader;
+    mov.u32 %rank, %laneid;
+    setp.eq.u32 %leads, %rank, %leader;
+    popc.b32 %rank, %ballot;
+    cvt.u64.u32 %position, %rank;
+    @%leads atom.global.add.u64 %position, [%count], %position;
+    mov.b64 {%low, %high}, %position;
+    shfl.sync.idx.b32 %low, %low, %leader, 31, %lanes;
+    shfl.sync.idx.b32 %high, %high, %leader, 31, %lanes;
+    mov.b64 %position, {%low, %high};
+${append()}\
+NONE_SELECTED:
+    }
+</%def>
