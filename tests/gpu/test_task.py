@@ -1,0 +1,71 @@
+"""Tasks on a GPU: random programs and configurations against the oracle, calls with PyTorch tensors."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen.errors import PtxgenError
+from ptxgen.families.common.space import candidates
+from ptxgen.lowering.lower import lower
+from ptxgen.runtime.assemble import assemble
+from ptxgen.runtime.check import check
+from ptxgen.runtime.open_driver import open_driver
+from ptxgen.runtime.runner import generate
+from tests.cases import SOURCES
+
+pytestmark = pytest.mark.gpu
+PROGRAMS, EACH = 150, 2  #: random programs, and candidates for each of them besides the random configuration
+SHOWN = 4
+
+
+@pytest.fixture(scope="module")
+def driver() -> Any:
+    return open_driver("cuda")
+
+
+def test_random_programs(driver: Any) -> None:
+    rng, pairs = np.random.default_rng(5), []
+    for name in [x for x in SOURCES if x == "task" or x.startswith("task_")]:
+        for p, c in SOURCES[name].cases(23, PROGRAMS, driver.device, 400):
+            found = candidates(lower(p), driver.device)
+            pairs += [(p, c), *((p, found.row(int(i))) for i in rng.integers(0, len(found), EACH))]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda pair: assemble(generate(*pair, driver)[1]), pairs))
+    wrong = []
+    for n, (p, c) in enumerate(pairs):
+        try:
+            bad = [f"{r.kind}: {r.deviation}" for r in check(driver, p, c, n) if not r.ok]
+        except PtxgenError as error:
+            bad = [str(error)]
+        wrong += [f"{p.key()} | {c}: {', '.join(bad)}"] if bad else []
+    assert not wrong, f"{len(wrong)} of {len(pairs)}:\n" + "\n".join(wrong[:SHOWN])
+
+
+def test_calls_with_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    a, b = torch.randn(333, 257, device="cuda"), torch.randn(257, 190, device="cuda")
+    expected = (a[:, :, None] + b[None]).amin(1)
+    assert torch.equal(ptxgen.matmul_over("min_plus", a, b), expected)
+    out = torch.empty(333, 190, device="cuda")
+    assert ptxgen.matmul_over("min_plus", a, b.t().contiguous().t(), out=out) is out
+    assert torch.equal(out, expected)
+
+
+def test_a_graph_captures_a_call() -> None:
+    torch = pytest.importorskip("torch")
+    distance = ptxgen.task("where (i, j) { reduce (k) { accum += abs(P[i,k] - R[j,k]); } C[i,j] = accum * s; }")
+    p, r, out = (torch.randn(*shape, device="cuda") for shape in ((128, 64), (96, 64), (128, 96)))
+    distance(P=p, R=r, s=2.0, out=out)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        distance(P=p, R=r, s=2.0, out=out)
+    p.copy_(torch.randn_like(p))
+    graph.replay()
+    expected = 2 * (p[:, None] - r[None]).abs().sum(-1)
+    torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-4)
