@@ -22,7 +22,7 @@ COMMON = {
     "ld[abc]": "leading dimension in elements",
     "k_slice": "length of a slice of K, a multiple of u",
     "input[0-9]+": "address of an array that the expressions read",
-    "ld_input[0-9]+": "its leading dimension in elements",
+    "(step_)?ld_input[0-9]+": "its leading dimension in elements",
     "scalar[0-9]+": "number that the expressions read",
     "C_[0-9]+": "address of the list of another value",
     "count": "address of the number of selected results",

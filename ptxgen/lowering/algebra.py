@@ -23,8 +23,9 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Vector:
-    """An array along one axis that expressions read. ``name``: of the kernel parameter; ``axis``: i, j or k;
-    ``element``: the variable of its element."""
+    """An array that expressions read. ``name``: of the kernel parameter; ``axis``: i, j or k, or, in steps, two of them
+    as it is stored; its leading dimension is then the parameter ``step_ld_`` and the name; ``element``: the variable of
+    its element."""
 
     name: str
     axis: str
@@ -50,6 +51,11 @@ class Algebra:
     def needs(self) -> frozenset[str]:
         """What a family must provide: instructions that compute it."""
         return frozenset((self.name,))
+
+    @property
+    def matrices(self) -> tuple[Vector, ...]:
+        """The arrays along two axes that it reads besides the operands."""
+        return tuple(v for v in self.vectors if len(v.axis) > 1)
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -98,7 +104,7 @@ def inner_expression(
     """The algebra of ``reduce`` over ``step``, with what follows from them."""
     operator = OPERATORS[reduce]
     assert operator.identity is not None
-    zeroed = set(variables(a, b, *(v.element for v in vectors if v.axis == "k")))
+    zeroed = set(variables(a, b, *(v.element for v in vectors if "k" in v.axis)))
     return InnerExpression(
         name="inner_expression",
         reduce=reduce,

@@ -64,12 +64,14 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class Elements:
-    """An array with the shape of C that an expression reads. ``name``: of the kernel parameter, ``ld``: its leading
-    dimension, the parameter ``ld_`` and the name; ``element``: the variable of its element."""
+    """An array with an element for each result that an expression reads. ``name``: of the kernel parameter, ``ld``: its
+    leading dimension, the parameter ``ld_`` and the name; ``element``: the variable of its element; ``axes``: ij, or ji
+    if it is stored by columns."""
 
     name: str
     element: Node
     ld: int
+    axes: str = "ij"
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@
     .reg .b64 %${x.name};
     ld.param.u64 %${x.name}, [${x.name}];
     cvta.to.global.u64 %${x.name}, %${x.name};
-% if x.axes == "ij":
+% if x.pitched:
     .reg .b32 %ld_${x.name};
     ld.param.u32 %ld_${x.name}, [ld_${x.name}];
 % endif
@@ -58,7 +58,14 @@
 % endfor
 % endif
 % for x in v.arrays:
-% if x.axes == "i":
+% if x.axes == "ji":
+% for q in range(v.vec):
+    mul.wide.u32 %read_addr, %index_j${q}, %ld_${x.name};
+    mad.lo.u64 %read_addr, %read_addr, ${x.bytes}, %${x.name};
+    mad.wide.u32 %read_addr, %index_i, ${x.bytes}, %read_addr;
+    ${guard}ld.global.nc.${x.access} ${x.tile[q]}, [%read_addr];
+% endfor
+% elif x.axes == "i":
     mad.wide.u32 %read_addr, %index_i, ${x.bytes}, %${x.name};
     ${guard}ld.global.nc.${x.access} ${x.tile[0]}, [%read_addr];
 % else:

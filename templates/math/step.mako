@@ -9,8 +9,20 @@
 % for line in plan.reducer.temporaries:
     ${line}
 % endfor
-% for v in plan.mainloop.fixed_vectors:
-${load_fixed(v)}\
+${indices()}\
+% for x in plan.mainloop.arrays:
+    .reg .b64 %at_${x.name};
+    ${x.tile.declaration}
+    ld.param.u64 %at_${x.name}, [${x.name}];
+    cvta.to.global.u64 %at_${x.name}, %at_${x.name};
+% if len(x.axes) > 1:
+    .reg .b32 %step_ld_${x.name};
+    ld.param.u32 %step_ld_${x.name}, [step_ld_${x.name}];
+% endif
+% endfor
+% for x in plan.mainloop.fixed_arrays:
+    // ${x.name}: the elements of this thread's rows and columns
+${load(x)}\
 % endfor
 % if plan.mainloop.peels_remainder:
     // %k_left: steps of this thread in the iteration that has the remainder of K
@@ -24,29 +36,44 @@ ${load_fixed(v)}\
     shr.u32 %tmp0, %thread, ${plan.mainloop.log2_group};
     mad.lo.u32 %tmp0, %tmp0, ${plan.mainloop.steps}, %k0;
 % endif
-% for v in plan.mainloop.k_vectors:
-    .reg .b64 %at_${v.name};
-    ${v.tile.declaration}
-    ld.param.u64 %at_${v.name}, [${v.name}];
-    cvta.to.global.u64 %at_${v.name}, %at_${v.name};
-    mad.wide.u32 %at_${v.name}, %tmp0, ${v.bytes}, %at_${v.name};
+% for x in plan.mainloop.k_vectors:
+    mad.wide.u32 %at_${x.name}, %tmp0, ${x.bytes}, %at_${x.name};
 % endfor
 </%def>
 
-## The elements of an array along M or N that belong to the rows or columns of this thread.
-<%def name="load_fixed(v)">
-    // ${v.name}: one element for each ${"row" if v.extent == "M" else "column"} of this thread
-    .reg .b64 %at_${v.name};
-    ${v.tile.declaration}
-    ld.param.u64 %at_${v.name}, [${v.name}];
-    cvta.to.global.u64 %at_${v.name}, %at_${v.name};
-    add.u32 %tmp1, %${v.extent.lower()}0, ${"%row" if v.extent == "M" else "%col"};
-    sub.u32 %tmp2, %${v.extent}, 1;
-% for n, offset in enumerate(v.offsets):
-    add.u32 %tmp0, %tmp1, ${offset};
-    min.u32 %tmp0, %tmp0, %tmp2;
-    mad.wide.u32 %tmp64, %tmp0, ${v.bytes}, %at_${v.name};
-    ld.global.nc.${v.access} ${v.tile[n]}, [%tmp64];
+## The indices that steps need: %step_i and %step_j of this thread's rows and columns, inside the matrix, and %step_k.
+<%def name="indices()">
+% for axis, extent, first, offsets in (("i", "M", "%row", plan.mainloop.rows), ("j", "N", "%col", plan.mainloop.columns)):
+% if axis in plan.mainloop.indices:
+    .reg .b32 %step_${axis}<${len(offsets)}>;
+    add.u32 %tmp1, %${extent.lower()}0, ${first};
+    sub.u32 %tmp2, %${extent}, 1;
+% for n, offset in enumerate(offsets):
+    add.u32 %step_${axis}${n}, %tmp1, ${offset};
+    min.u32 %step_${axis}${n}, %step_${axis}${n}, %tmp2;
+% endfor
+% endif
+% endfor
+% if "k" in plan.mainloop.indices:
+    // %k_first: the first k of this thread in the iteration
+    .reg .b32 %step_k, %k_first;
+    shr.u32 %tmp0, %thread, ${plan.mainloop.log2_group};
+    mad.lo.u32 %k_first, %tmp0, ${plan.mainloop.steps}, %k0;
+% endif
+</%def>
+
+## Loads the elements of an array that one step needs.
+<%def name="load(x, guard='')">
+% for register, index in x.elements:
+% if len(index) == 1:
+    mad.wide.u32 %tmp64, ${index[0]}, ${x.bytes}, %at_${x.name};
+% else:
+    mul.wide.u32 %tmp64, ${index[0]}, %step_ld_${x.name};
+    cvt.u64.u32 %tmp64b, ${index[1]};
+    add.u64 %tmp64, %tmp64, %tmp64b;
+    mad.lo.u64 %tmp64, %tmp64, ${x.bytes}, %at_${x.name};
+% endif
+    ${guard}ld.global.nc.${x.access} ${register}, [%tmp64];
 % endfor
 </%def>
 
@@ -61,11 +88,22 @@ ${load_fixed(v)}\
 % if part.remainder:
     setp.gt.s32 %k_valid, %k_left, ${k};
 % endif
-% for v in m.k_vectors:
-% if part.remainder:
-    mov.b${v.register_bits} ${v.tile[k]}, 0;
+% if "k" in m.indices:
+    add.u32 %step_k, %k_first, ${k};
 % endif
-    ${valid}ld.global.nc.${v.access} ${v.tile[k]}, [%at_${v.name}+${k * v.bytes}];
+% for x in m.k_vectors:
+% if part.remainder:
+    mov.b${x.register_bits} ${x.tile[k]}, 0;
+% endif
+    ${valid}ld.global.nc.${x.access} ${x.tile[k]}, [%at_${x.name}+${k * x.bytes}];
+% endfor
+% for x in m.k_matrices:
+% if part.remainder:
+% for register in x.tile.all:
+    mov.b${x.register_bits} ${register}, 0;
+% endfor
+% endif
+${load(x, valid)}\
 % endfor
 % for i, j in m.products_of(part):
 % for line in m.step_lines(k, i, j, valid if plan.reducer.guarded else ""):
@@ -73,13 +111,16 @@ ${load_fixed(v)}\
 % endfor
 % endfor
 % if k == m.steps - 1:
-% for v in m.k_vectors:
+% for x in m.k_vectors:
 % if part.remainder:
-    mad.wide.u32 %at_${v.name}, %k_rem, ${v.bytes}, %at_${v.name};
+    mad.wide.u32 %at_${x.name}, %k_rem, ${x.bytes}, %at_${x.name};
 % else:
-    add.u64 %at_${v.name}, %at_${v.name}, ${plan.config.u * v.bytes};
+    add.u64 %at_${x.name}, %at_${x.name}, ${plan.config.u * x.bytes};
 % endif
 % endfor
+% if "k" in m.indices:
+    add.u32 %k_first, %k_first, ${"%k_rem" if part.remainder else plan.config.u};
+% endif
 % endif
 </%def>
 

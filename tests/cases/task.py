@@ -23,13 +23,17 @@ STEPS = (
     "accum+=w[k]*(A[i,k]-B[k,j])*(A[i,k]-B[k,j])",
     "accum=min(accum,w[k]+A[i,k]*B[k,j]-c[j])",
     "accum+=A[i,k]*B[k,j]",
+    "accum=max(accum,A[i,k]*d[i,k]-B[k,j]*e[j,k])",
+    "accum+=t[i,j]*abs(A[i,k]-B[k,j])",
+    "accum=min(accum,v[j,i]+A[i,k]+B[k,j]+KIND(i+2*j-k))",
 )
-VALUES = ("accum", "accum*s", "max(accum,t[i,j])+r[i]", "accum>c[j]?accum:s-accum", "accum+t[i,j]*c[j]")
-AXES = {"r": "i", "c": "j", "w": "k", "t": "i,j"}
+VALUES = ("accum", "accum+v[j,i]", "accum*s", "max(accum,t[i,j])+r[i]", "accum>c[j]?accum:s-accum", "accum+t[i,j]*c[j]")
+AXES = {"r": "i", "c": "j", "w": "k", "t": "i,j", "v": "j,i", "d": "i,k", "e": "j,k"}
 
 
 def text(step: str, value: str, kind: str) -> str:
     """The program of a step and a value, of arrays of one type."""
+    step = step.replace("KIND", kind)
     body = step + value
     arrays = [f"{name}:{kind}[{axes}];" for name, axes in AXES.items() if f"{name}[" in body]
     scalar = f"s:{kind};" if "accum*s" in value or "s-accum" in value else ""

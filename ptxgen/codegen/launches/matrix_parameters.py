@@ -15,6 +15,7 @@ from ptxgen.codegen.parts.parameters import (
     addresses,
     scalar_parameters,
     sink_numbers,
+    step_leading_dimensions,
 )
 from ptxgen.codegen.parts.scheduler import GridScheduler
 
@@ -40,6 +41,7 @@ class MatrixParameters(KernelParameters):
             Parameters("u32", ("lda", "ldb", "ldc"), lambda x: (x.p.operand(name).access.ld for name in "ABC")),
             Parameters("u32", ("k_slice",), lambda x: (self.scheduler.k_slices(x.p)[1],), same_line=True),
             *scalar_parameters(self.c.problem.scalars),
+            *step_leading_dimensions(self.c.problem),
             *sink_numbers(self.c.problem),
             *self.packing.product_parameters,
         ]

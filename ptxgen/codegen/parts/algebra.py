@@ -11,7 +11,7 @@ from ptxgen.codegen.parts.part import Part
 from ptxgen.expr.instructions import literal
 from ptxgen.expr.node import Node, node, variable
 from ptxgen.expr.ptx import Temporaries, statements
-from ptxgen.lowering.algebra import ACCUMULATOR, InnerExpression, Vector
+from ptxgen.lowering.algebra import ACCUMULATOR, InnerExpression
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 
@@ -83,10 +83,6 @@ class ExpressionReducer(Reducer):
         """True if steps beyond K must not be reduced: zeros there change the result."""
         return not self.algebra.pads_with_zero
 
-    def of_axis(self, axis: str) -> list[Vector]:
-        """The arrays along an axis that a step reads."""
-        return [v for v in self.algebra.vectors if v.axis == axis]
-
     def step(self, into: str, registers: Mapping[Node, str], guard: str) -> list[str]:
         """The instructions that reduce one step into the register ``into``. ``registers``: of what the step reads,
         besides scalars; ``guard``: of the reduction."""
@@ -94,7 +90,8 @@ class ExpressionReducer(Reducer):
 
     def _step(self, into: str, registers: Mapping[Node, str], guard: str, used: Temporaries) -> list[str]:
         scalars = {variable(s.name, s.type): f"%{s.name}" for s in self.algebra.scalars}
-        known = {self.accumulator: into, **scalars, **registers}
+        extents = {variable(name, "s32"): f"%{name}" for name in ("M", "N", "K")}
+        known = {self.accumulator: into, **scalars, **extents, **registers}
         return statements([self.algebra.reduced], known, [into], sm=self.sm, temporaries=used, guard=guard).lines
 
     @cached_property
@@ -102,5 +99,6 @@ class ExpressionReducer(Reducer):
         """The declarations of the registers that a step uses besides those that it reads."""
         used = Temporaries()
         elements = [self.algebra.a, self.algebra.b, *(v.element for v in self.algebra.vectors)]
+        elements += [variable(axis, "s32") for axis in "ijk"]
         self._step("%into", {x: f"%read{n}" for n, x in enumerate(elements)}, "", used)
         return used.declarations

@@ -70,6 +70,15 @@ def _sink_number(n: int, x: Any) -> tuple[Any]:
     return (x.p.sink.numbers[n].value,)
 
 
+def step_leading_dimensions(p: KernelProblem) -> list[Parameters]:
+    """Those of the arrays along two axes that steps read, whose rows are contiguous."""
+    return [Parameters("u32", (f"step_ld_{v.name}",), partial(_extent, v.axis[1])) for v in p.algebra.matrices]
+
+
+def _extent(axis: str, x: Any) -> tuple[int]:
+    return (max({"i": x.p.m, "j": x.p.n, "k": x.p.k}[axis], 1),)
+
+
 def operand_names(p: KernelProblem) -> tuple[str, ...]:
     return tuple(x.name for x in p.operands)
 

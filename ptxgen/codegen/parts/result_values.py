@@ -20,13 +20,18 @@ from ptxgen.problem.dtypes import dtype
 
 @dataclass(frozen=True)
 class ReadArray:
-    """An array that values read. ``axes``: ij, i or j; ``element``: the variable of its element; ``tile``: its
-    registers, one for each result of a vector, or one in all along i."""
+    """An array that values read. ``axes``: i, j, ij or ji, as it is stored; ``element``: the variable of its element;
+    ``tile``: its registers, one for each result of a vector, or one in all along i."""
 
     name: str
     axes: str
     element: Node
     vec: int
+
+    @property
+    def pitched(self) -> bool:
+        """True if it has a leading dimension."""
+        return len(self.axes) > 1
 
     @property
     def bytes(self) -> int:
@@ -69,7 +74,7 @@ class ResultValues(Part):
     def arrays(self) -> list[ReadArray]:
         """The arrays that the values read."""
         vectors = [ReadArray(v.name, v.axis, v.element, self.vec) for v in self.sink.vectors]
-        found = [*(ReadArray(x.name, "ij", x.element, self.vec) for x in self.sink.elements), *vectors]
+        found = [*(ReadArray(x.name, x.axes, x.element, self.vec) for x in self.sink.elements), *vectors]
         return [x for x in found if x.element.value in variables(*self.roots)]
 
     @property

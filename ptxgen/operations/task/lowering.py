@@ -19,6 +19,9 @@ from ptxgen.operations.task.program import ACCUMULATOR, MEAN, Program, Select, S
 from ptxgen.operations.task.roles import Roles, Use
 from ptxgen.problem.dtypes import dtype
 
+#: axes of arrays besides A and B that steps read
+STEP_AXES = ("i", "j", "k", "ij", "ji", "ik", "ki", "jk", "kj")
+
 
 def lower_task(p: Task) -> KernelProblem:
     """A task as a kernel problem. One that is a plain product is a GEMM, whose kernels compute it."""
@@ -57,7 +60,7 @@ def _sink(p: Task, program: Program, roles: Roles) -> ValueSink:
         raise InputError(f"the outputs of {p.text} are not supported yet")
     roots = [_value(program, x) for x in roots_of(output)]
     read = [*roots, *([] if program.when is None else [program.when])]
-    vectors, scalars = _read(roles, read, "ij")
+    vectors, scalars = _read(roles, read, ("i", "j"))
     fields: dict[str, Any] = {
         "out": p.out,
         "arithmetic": program.accumulator,
@@ -104,16 +107,17 @@ def algebra_of(roles: Roles) -> Algebra:
     if _reduction(program) == "+" and program.step in (node("*", a.type, a, b), node("*", a.type, b, a)):
         return PLUS_TIMES
     step = simplified(program.step, relaxed=True)
-    return inner_expression(step, _reduction(program), a, b, *_read(roles, [step], "ijk"))
+    return inner_expression(step, _reduction(program), a, b, *_read(roles, [step], STEP_AXES))
 
 
-def _read(roles: Roles, roots: Sequence[Node], axes: str) -> tuple[tuple[Vector, ...], tuple[Scalar, ...]]:
-    """The arrays along one axis, and the scalars, that expressions read."""
+def _read(roles: Roles, roots: Sequence[Node], axes: Sequence[str]) -> tuple[tuple[Vector, ...], tuple[Scalar, ...]]:
+    """The arrays along these axes, and the scalars, that expressions read."""
     names = {x.value: x for x in walk(*roots) if x.op == "variable"}
+    read = [(u, f"{u.role}[{','.join(u.axes)}]") for u in roles.others]
     vectors = tuple(
-        Vector(u.role, u.axes[0], names[element])
-        for u in roles.others
-        if len(u.axes) == 1 and u.axes[0] in axes and (element := f"{u.role}[{u.axes[0]}]") in names
+        Vector(u.role, "".join(u.axes), names[element])
+        for u, element in read
+        if element in names and "".join(u.axes) in axes
     )
     return vectors, tuple(Scalar(role, kind) for role, _, kind in roles.scalars if role in names)
 
@@ -122,7 +126,7 @@ def _elements(p: Task, roles: Roles, roots: Sequence[Node]) -> tuple[Elements, .
     """The arrays with the shape of C that expressions read."""
     names = {x.value: x for x in walk(*roots) if x.op == "variable"}
     return tuple(
-        Elements(u.role, names[element], p.n)
+        Elements(u.role, names[element], max(p.n if u.axes == ("i", "j") else p.m, 1), "".join(u.axes))
         for u in roles.others
         if len(u.axes) == 2 and (element := f"{u.role}[{','.join(u.axes)}]") in names
     )

@@ -57,12 +57,11 @@ def roles_of(program: Program) -> Roles:
     named: list[Use] = []
     for role, side in SIDES.items():
         own = [u for u in every if set(u.axes) == side]
-        if len(own) != 1:
-            row = "i" if role == "A" else "j"
-            found = ", ".join(f"{u.name}[{','.join(u.axes)}]" for u in own) or "none"
-            raise InputError(f"the step reads {found}; it must read one array at [{row},k]")
+        if not own:
+            index = "i,k" if role == "A" else "k,j"
+            raise InputError(f"the task reads no array at [{index}]; its step must read one")
         named.append(replace(own[0], role=role))
-    rest = [u for u in every if set(u.axes) not in SIDES.values()]
+    rest = [u for u in every if not any((u.name, u.axes) == (x.name, x.axes) for x in named)]
     named += [replace(u, role=f"input{n}") for n, u in enumerate(rest)]
     scalars = tuple((f"scalar{n}", x.name, x.dtype) for n, x in enumerate(x for x in program.inputs if not x.uses))
     changes = {_element(u.name, u.axes): variable(_element(u.role, u.axes), u.dtype) for u in named}

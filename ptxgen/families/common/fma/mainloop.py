@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +14,7 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile, load_type
 from ptxgen.codegen.vectorized import log2
 from ptxgen.expr.instructions import register_class
+from ptxgen.expr.node import variable, variables
 from ptxgen.families.common.fma.geometry import FmaGeometry
 from ptxgen.families.common.fma.layout import OperandLayout, lane_bits
 from ptxgen.families.common.issue_order import products
@@ -145,22 +147,27 @@ class FmaMainloop(ThreadTile, MultistageMainloop):
 
 
 @dataclass(frozen=True)
-class StepVector:
-    """An array along one axis that each step reads. ``offsets``: from the thread's first row or column to each of its
-    own, none along K; ``tile``: its registers."""
+class StepArray:
+    """An array besides A and B that each step reads. ``ms``, ``ns``: the thread's rows and columns; ``steps``: of an
+    iteration. Elements that do not change along K are loaded before the loop, others in each step."""
 
     vector: Vector
-    offsets: tuple[int, ...]
-    count: int
+    ms: int
+    ns: int
+    steps: int
 
     @property
     def name(self) -> str:
         return self.vector.name
 
     @property
-    def extent(self) -> str:
-        """M, N or K."""
-        return {"i": "M", "j": "N", "k": "K"}[self.vector.axis]
+    def axes(self) -> str:
+        """Its one or two axes, as it is stored."""
+        return self.vector.axis
+
+    @property
+    def along_k(self) -> bool:
+        return "k" in self.axes
 
     @property
     def bytes(self) -> int:
@@ -175,9 +182,37 @@ class StepVector:
     def register_bits(self) -> int:
         return int(self.tile.kind[1:])
 
+    @property
+    def rows(self) -> int:
+        """Rows of the thread that have elements of their own."""
+        return self.ms if "i" in self.axes else 1
+
+    @property
+    def columns(self) -> int:
+        """Columns of the thread that have elements of their own."""
+        return self.ns if "j" in self.axes else 1
+
     @cached_property
     def tile(self) -> Tile:
-        return Tile(f"{self.name}_", register_class(self.vector.element.type), (self.count,))
+        """The registers: of the array along K alone for each step of an iteration."""
+        count = self.steps if self.axes == "k" else self.rows * self.columns
+        return Tile(f"{self.name}_", register_class(self.vector.element.type), (count,))
+
+    def register(self, k: int, i: int, j: int) -> str:
+        """The register of the element of step ``k``, row ``i`` and column ``j``."""
+        if self.axes == "k":
+            return self.tile[k]
+        return self.tile[(i if "i" in self.axes else 0) * self.columns + (j if "j" in self.axes else 0)]
+
+    @property
+    def elements(self) -> list[tuple[str, list[str]]]:
+        """(register, its indices, the outer first) of each element of a step."""
+        pairs = itertools.product(range(self.rows), range(self.columns))
+        return [(self.register(0, i, j), [_INDEX[axis].format(i=i, j=j) for axis in self.axes]) for i, j in pairs]
+
+
+#: the registers with the indices of a thread's elements, by axis
+_INDEX = {"i": "%step_i{i}", "j": "%step_j{j}", "k": "%step_k"}
 
 
 @dataclass(frozen=True)
@@ -191,31 +226,51 @@ class StepMainloop(FmaMainloop):
     @property
     def peels_remainder(self) -> bool:  # type: ignore[override]
         """True if steps beyond K must have no effect: zeros there change the result, or arrays along K end."""
-        return self.checks_bounds and (self.reducer.guarded or bool(self.k_vectors))
+        return self.checks_bounds and (self.reducer.guarded or any(x.along_k for x in self.arrays))
 
     @cached_property
-    def fixed_vectors(self) -> list[StepVector]:
-        """The arrays along M and N that steps read."""
-        rows = tuple(self.a.offset(i) for i in range(self.ms))
-        columns = tuple(self.b.offset(j) for j in range(self.ns))
-        return [
-            StepVector(v, offsets, len(offsets))
-            for axis, offsets in (("i", rows), ("j", columns))
-            for v in self.reducer.of_axis(axis)
-        ]
+    def arrays(self) -> list[StepArray]:
+        """The arrays besides A and B that steps read."""
+        return [StepArray(v, self.ms, self.ns, self.steps) for v in self.reducer.algebra.vectors]
+
+    @property
+    def fixed_arrays(self) -> list[StepArray]:
+        """Those that do not change along K."""
+        return [x for x in self.arrays if not x.along_k]
+
+    @property
+    def k_vectors(self) -> list[StepArray]:
+        """Those along K alone."""
+        return [x for x in self.arrays if x.axes == "k"]
+
+    @property
+    def k_matrices(self) -> list[StepArray]:
+        """Those along K and M or N."""
+        return [x for x in self.arrays if x.along_k and len(x.axes) > 1]
 
     @cached_property
-    def k_vectors(self) -> list[StepVector]:
-        """The arrays along K that steps read."""
-        return [StepVector(v, (), self.steps) for v in self.reducer.of_axis("k")]
+    def indices(self) -> list[str]:
+        """The indices i, j and k that steps, or addresses of their arrays, need."""
+        read = {*variables(self.reducer.algebra.step), *(axis for x in self.arrays if x.axes != "k" for axis in x.axes)}
+        return [axis for axis in "ijk" if axis in read]
+
+    @property
+    def rows(self) -> list[int]:
+        """The rows of the thread, from its first."""
+        return [self.a.offset(i) for i in range(self.ms)]
+
+    @property
+    def columns(self) -> list[int]:
+        """The columns of the thread, from its first."""
+        return [self.b.offset(j) for j in range(self.ns)]
 
     def step_lines(self, k: int, i: int, j: int, guard: str = "") -> list[str]:
         """The instructions of step ``k`` for element (``i``, ``j``) of the thread's tile. ``guard``: of the
         reduction."""
         algebra = self.reducer.algebra
         registers = {algebra.a: self.a.element(i, k), algebra.b: self.b.element(j, k)}
-        for v in (*self.fixed_vectors, *self.k_vectors):
-            registers[v.vector.element] = v.tile[{"M": i, "N": j, "K": k}[v.extent]]
+        registers |= {x.vector.element: x.register(k, i, j) for x in self.arrays}
+        registers |= {variable(axis, "s32"): _INDEX[axis].format(i=i, j=j) for axis in self.indices}
         return self.reducer.step(self.acc[self.set_of(k), i, j], registers, guard)
 
 
