@@ -73,6 +73,7 @@ def conv2d(
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
+    exact_nonfinite: bool = False,
     workspace: Any = None,
 ) -> Any:
     """activation(images ⋆ filters + bias + residual) as an array of the same library as ``images``; ⋆ is
@@ -91,12 +92,13 @@ def conv2d(
     ``workspace``, devices and streams: as for ``gemm``.
 
     3x3 filters with stride 1, and both gradients, may be computed in f32 by Winograd's algorithm. Its errors on data of
-    one scale are at most three times those of direct sums, but a NaN or an infinity also makes adjacent results NaN.
-    The environment variable PTXGEN_WINOGRAD=off excludes it.
+    one scale are at most three times those of direct sums, but a NaN or an infinity also makes adjacent results NaN, as
+    it does in NCHW with at most 4 filters. ``exact_nonfinite=True`` excludes both; the environment variable
+    PTXGEN_WINOGRAD=off excludes Winograd's algorithm.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
-    arguments = (2, stride, padding, dilation, groups, layout, filter_layout)
+    arguments = (2, stride, padding, dilation, groups, layout, filter_layout, 0, exact_nonfinite)
     epilogue = bias, residual, aux
     return _call(
         FORWARD, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace
@@ -120,10 +122,11 @@ def conv1d(
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
+    exact_nonfinite: bool = False,
     workspace: Any = None,
 ) -> Any:
     """``conv2d`` with one spatial axis: layouts NCW, NWC, CWN; filters KCS, KSC, CSK."""
-    arguments = (1, stride, padding, dilation, groups, layout, filter_layout)
+    arguments = (1, stride, padding, dilation, groups, layout, filter_layout, 0, exact_nonfinite)
     epilogue = bias, residual, aux
     return _call(
         FORWARD, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace
@@ -147,10 +150,11 @@ def conv3d(
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
+    exact_nonfinite: bool = False,
     workspace: Any = None,
 ) -> Any:
     """``conv2d`` with three spatial axes: layouts NCDHW, NDHWC, CDHWN; filters KCTRS, KTRSC, CTRSK."""
-    arguments = (3, stride, padding, dilation, groups, layout, filter_layout)
+    arguments = (3, stride, padding, dilation, groups, layout, filter_layout, 0, exact_nonfinite)
     epilogue = bias, residual, aux
     return _call(
         FORWARD, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace
@@ -175,6 +179,7 @@ def conv_transpose2d(
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
+    exact_nonfinite: bool = False,
     workspace: Any = None,
 ) -> Any:
     """activation(transposed convolution of ``images`` with ``filters`` + bias + residual), as an array of the same
@@ -187,7 +192,7 @@ def conv_transpose2d(
     group. ``padding``: numbers, as for ``conv2d``. ``bias``: one element per channel of the result. Other arguments,
     dtypes and errors: as for ``conv2d``.
     """
-    arguments = (2, stride, padding, dilation, groups, layout, filter_layout, output_padding)
+    arguments = (2, stride, padding, dilation, groups, layout, filter_layout, output_padding, exact_nonfinite)
     epilogue = bias, residual, aux
     return _call(
         TRANSPOSED, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace
@@ -212,10 +217,11 @@ def conv_transpose1d(
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
+    exact_nonfinite: bool = False,
     workspace: Any = None,
 ) -> Any:
     """``conv_transpose2d`` with one spatial axis: layouts NCW, NWC, CWN; filters KCS, KSC, CSK."""
-    arguments = (1, stride, padding, dilation, groups, layout, filter_layout, output_padding)
+    arguments = (1, stride, padding, dilation, groups, layout, filter_layout, output_padding, exact_nonfinite)
     epilogue = bias, residual, aux
     return _call(
         TRANSPOSED, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace
@@ -240,10 +246,11 @@ def conv_transpose3d(
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
+    exact_nonfinite: bool = False,
     workspace: Any = None,
 ) -> Any:
     """``conv_transpose2d`` with three spatial axes: layouts NCDHW, NDHWC, CDHWN; filters KCTRS, KTRSC, CTRSK."""
-    arguments = (3, stride, padding, dilation, groups, layout, filter_layout, output_padding)
+    arguments = (3, stride, padding, dilation, groups, layout, filter_layout, output_padding, exact_nonfinite)
     epilogue = bias, residual, aux
     return _call(
         TRANSPOSED, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace
@@ -267,6 +274,7 @@ def conv2d_input_grad(
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
+    exact_nonfinite: bool = False,
     workspace: Any = None,
 ) -> Any:
     """The gradient of ``conv2d`` with respect to its images, of shape ``input_shape``: a transposed convolution of
@@ -274,7 +282,7 @@ def conv2d_input_grad(
 
     If the images are results of a ReLU, ``activation="relu_grad", aux=images`` gives the gradient with respect to the
     ReLU's input. ``residual``: a gradient of the same images from elsewhere, which is added first."""
-    arguments = (2, stride, padding, dilation, groups, layout, filter_layout)
+    arguments = (2, stride, padding, dilation, groups, layout, filter_layout, 0, exact_nonfinite)
     shape, epilogue = _extents(input_shape, "input_shape"), (None, residual, aux)
     return _call(
         INPUT_GRAD, grads, filters, shape, arguments, out, compute, deterministic, epilogue, activation, workspace
@@ -295,11 +303,12 @@ def conv2d_weight_grad(
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
+    exact_nonfinite: bool = False,
     workspace: Any = None,
 ) -> Any:
     """The gradient of ``conv2d`` with respect to its filters, of shape ``filter_shape``, from its images and
     ``grads``, the gradient with respect to its results. Axes, options, dtypes and errors: as for ``conv2d``."""
-    arguments = (2, stride, padding, dilation, groups, layout, filter_layout)
+    arguments = (2, stride, padding, dilation, groups, layout, filter_layout, 0, exact_nonfinite)
     shape = _extents(filter_shape, "filter_shape")
     return _call(WEIGHT_GRAD, images, grads, shape, arguments, out, compute, deterministic, workspace=workspace)
 
@@ -592,6 +601,7 @@ def _problem(arguments: ConvArguments, extents: dict[str, Extents], **fields: An
         padding=arguments.padding_pairs(images, filters),
         dilation=arguments.dilation,
         groups=arguments.groups,
+        exact_nonfinite=arguments.exact_nonfinite,
         **fields,
     )
 

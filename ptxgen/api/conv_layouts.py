@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ptxgen.api.arrays import View
-from ptxgen.arguments import integer, is_integer, plain, shown, word
+from ptxgen.arguments import flag, integer, is_integer, plain, shown, word
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.problem.base import EXTENT_LIMIT
 
@@ -37,7 +37,8 @@ Extents = dict[str, int]
 class ConvArguments:
     """Stride, padding, dilation, groups and layouts of one call. ``dims``: number of spatial axes; ``stride``,
     ``dilation``: per (depth, height, width) after ``resolved``; ``padding``: unchanged from the caller; ``layout``,
-    ``filters``: layouts of the user's arrays; ``output_padding``: of a transposed convolution, like ``stride``.
+    ``filters``: layouts of the user's arrays; ``output_padding``: of a transposed convolution, like ``stride``;
+    ``exact_nonfinite``: as of ``Conv``.
 
     An array has the role ``images``, ``filters`` or ``results``. InputError, ShapeError: an argument breaks a rule.
     """
@@ -50,6 +51,7 @@ class ConvArguments:
     layout: str | None = None
     filters: str | None = None
     output_padding: Any = 0
+    exact_nonfinite: bool = False
 
     def resolved(self) -> ConvArguments:
         """The arguments with defaults filled in. All but the padding are checked."""
@@ -67,6 +69,7 @@ class ConvArguments:
             stride=self._per_axis("stride", self.stride, 1),
             dilation=self._per_axis("dilation", self.dilation, 1),
             output_padding=self._per_axis("output_padding", self.output_padding, 0),
+            exact_nonfinite=flag("exact_nonfinite", self.exact_nonfinite),
         )
 
     def transposed(self, images: Mapping[str, int], filters: Mapping[str, int]) -> tuple[ConvArguments, Extents]:

@@ -240,7 +240,7 @@ MEANINGS = {
     "csr": "sparse matrices in CSR that are not prepared",
     "prepared_csr": "sparse matrices in CSR that may be prepared",
     "repeated_columns": "rows of a sparse matrix whose columns do not increase",
-    "nonfinite": "products without those of absent nonzeros",
+    "nonfinite": "results that are exact beside infinities and NaN",
     "gathered_rows": "rows of B that a sparse matrix selects",
 }
 
@@ -257,7 +257,9 @@ def native(p: KernelProblem, d: Device) -> list[str]:
 
 def missing(p: KernelProblem, family: str) -> str:
     """The message that family ``family`` lacks a capability: what the problem needs, and who has it."""
-    lacking = sorted({name.removesuffix("_output") for name in p.needs - FAMILIES[family].provides})
+    provided = FAMILIES[family].provides
+    nearest = max((p, *p.forms), key=lambda x: len(x.needs & provided))
+    lacking = sorted({name.removesuffix("_output") for name in nearest.needs - provided})
     words = " and ".join(MEANINGS.get(name, name) for name in lacking)
     having = [f.name for f in FAMILIES.values() if f.computes(p)]
     scope = FAMILIES[family].scope

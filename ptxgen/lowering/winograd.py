@@ -76,7 +76,8 @@ class Winograd:
     ``tile``: rows and columns of results of a tile; ``image``: the operand with the images, of the
     convolution and of the products: a or b. ``channels_adjacent``: channels are adjacent in memory (NHWC), not pixels;
     ``images_adjacent``: images are (CHWN). ``transform``: the tensors; ``sink``: that of the convolution, whose arrays
-    every kernel of a launch takes; None: the representative of a class.
+    every kernel of a launch takes; None: the representative of a class. ``nonfinite``: infinities and NaN must reach
+    the same results as in direct sums.
     """
 
     tile: int
@@ -86,6 +87,7 @@ class Winograd:
     weight_grad: bool
     transform: WinogradTransform | None
     sink: StoreTile | None
+    nonfinite: bool = False
 
     @property
     def patch(self) -> int:
@@ -120,7 +122,8 @@ class TransformedMatrix(MatrixAccess):
 
     @property
     def needs(self) -> frozenset[str]:
-        return frozenset((capability(self.algorithm.tile),))
+        found = frozenset((capability(self.algorithm.tile),))
+        return found | {"nonfinite"} if self.algorithm.nonfinite else found
 
     @property
     def arrays(self) -> tuple[str, ...]:

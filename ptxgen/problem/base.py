@@ -54,6 +54,13 @@ def described(
     return {"text": FieldText(option, metavar, pairs, tuple(words), flag)}
 
 
+#: of the field ``exact_nonfinite``
+EXACT_NONFINITE = described(
+    "Exclude kernels in which infinities and NaN reach results that do not depend on them: conv, Winograd's algorithm"
+    " and kernels that fold few filters; spmm, kernels that multiply absent nonzeros."
+)
+
+
 def text_of(f: Field[Any]) -> FieldText:
     found: FieldText = f.metadata.get("text", NO_TEXT)
     return found

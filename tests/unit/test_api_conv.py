@@ -251,6 +251,22 @@ def test_out_of_any_layout() -> None:
     assert np.array_equal(wide, want)
 
 
+def test_exact_nonfinite_is_asked_of_all_convolutions(asked: list[Conv]) -> None:
+    x, w, y = (np.ones(shape, np.float32) for shape in ((1, 2, 5, 6), (3, 2, 3, 3), (1, 3, 3, 4)))
+    for exact in (False, True):
+        named = {"exact_nonfinite": exact}
+        ptxgen.conv2d(x, w, **named)
+        ptxgen.conv1d(x[:, :, 0], w[:, :, 0], **named)
+        ptxgen.conv3d(x[:, :, None], w[:, :, None], **named)
+        ptxgen.conv_transpose2d(y, w, **named)
+        ptxgen.conv2d_input_grad(y, w, x.shape, **named)
+        ptxgen.conv2d_weight_grad(x, y, w.shape, **named)
+        assert [p.exact_nonfinite for p in asked] == [exact] * 6
+        asked.clear()
+    with pytest.raises(InputError, match="exact_nonfinite is 2; it must be True or False"):
+        ptxgen.conv2d(x, w, exact_nonfinite=2)
+
+
 def test_empty_convolutions() -> None:
     f = integers(4, 3, 3, 3)
     assert ptxgen.conv2d(integers(0, 3, 5, 5), f).shape == (0, 4, 3, 3)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from ptxgen.codegen.config.config import Config
+from ptxgen.errors import ConfigError
 from ptxgen.families import registry
 from ptxgen.families.common import perf_model, space
+from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.winograd.axes import TILES
 from ptxgen.families.winograd.interpolation import Interpolation
 from ptxgen.families.winograd.perf_model import cell
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.problem.device import device
+from ptxgen.problem.registry import parse
 from ptxgen.tuning.choice.models import model_for
 from ptxgen.tuning.model.model_files import Facts, known
 from ptxgen.tuning.model.training import Training
@@ -67,6 +72,20 @@ def test_minimal_filtering_of_six_points_is_correlation(tile):
     found = a_t @ ((g @ filter_ @ g.T) * (b_t @ patch @ b_t.T)) @ a_t.T
     direct = [[np.sum(patch[i : i + taps, j : j + taps] * filter_) for j in range(tile)] for i in range(tile)]
     assert found == pytest.approx(np.array(direct), abs=1e-11)
+
+
+@pytest.mark.parametrize("direction", ["forward", "input_grad", "weight_grad"])
+def test_exact_nonfinite_is_a_need_that_it_lacks(direction):
+    p = Conv(8, 64, 56, 56, 64, 3, 3, padding=1, direction=direction)
+    exact = replace(p, exact_nonfinite=True)
+    assert parse(exact.key()) == exact != p
+    for q, has in ((p, True), (exact, False)):
+        names = [f.name for f in space.families(lower(q), H200)]
+        assert ("winograd" in names) == ("winograd_4x4" in names) == has
+        assert "simt" in names
+    with pytest.raises(ConfigError, match="family winograd lacks results that are exact beside infinities and NaN"):
+        plan_for(exact, Config(family="winograd"), H200)
+    assert select(exact, H200)[0].config.family not in TILES
 
 
 def number(bits: str) -> float:

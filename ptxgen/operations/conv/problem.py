@@ -15,7 +15,7 @@ from typing import Any
 from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.operations.conv.spatial import PerAxis, per_axis, per_axis_text
-from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
+from ptxgen.problem.base import EXACT_NONFINITE, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
 from ptxgen.problem.dtypes import Dtype
 
 #: layout of images and results -> the filters' natural layout
@@ -49,6 +49,8 @@ class Conv(ProblemBase):
     results. ``epilogue``, not for ``weight_grad``: ``scale``, ``bias`` (one for each channel of the result),
     ``residual`` (of the result's shape), an activation or ``relu_grad`` (with ``aux`` of the result's shape), as for
     Gemm. ``aligned_input`` (filter, output): the alignment in bytes of the start of images (filters, results).
+    ``exact_nonfinite``: infinities and NaN reach only the results that depend on them, which excludes Winograd's
+    algorithm, and ``fold``.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -91,6 +93,7 @@ class Conv(ProblemBase):
     aligned_input: int = field(default=16, metadata=described("conv: alignment of images in bytes. [default: 16]"))
     aligned_filter: int = field(default=16, metadata=described("conv: alignment of filters. [default: 16]"))
     aligned_output: int = field(default=16, metadata=described("conv: alignment of results. [default: 16]"))
+    exact_nonfinite: bool = field(default=False, metadata=EXACT_NONFINITE)
 
     operation = "conv"
     SHAPE = ("n", "c", "h", "w", "k", "r", "s", "d", "t", "stride", "padding", "dilation", "groups")
@@ -340,13 +343,20 @@ class Conv(ProblemBase):
     @property
     def fold(self) -> int:
         """The number of adjacent pixels that are folded into the columns of the GEMM; 0: none. With few filters,
-        folding reuses the pixels that the windows of adjacent results have in common."""
+        folding reuses the pixels that the windows of adjacent results have in common; but each result also has the
+        products of the others' pixels and zeros."""
         # the epilogue of a folded GEMM has one bias for all columns
         limit = 1 if "bias" in self.epilogue_ops else MAX_FOLDED_FILTERS
         applies = (
             self.direction == "forward" and self.k // self.groups <= limit and self.s > 1 and self.dilations[2] == 1
         )
-        if not applies or self.steps("x")["w"] != 1 or self.steps("y")["q"] != 1 or self.q < 2 * FOLD:
+        if (
+            self.exact_nonfinite
+            or not applies
+            or self.steps("x")["w"] != 1
+            or self.steps("y")["q"] != 1
+            or self.q < 2 * FOLD
+        ):
             return 0
         return FOLD if self.s < FOLD else 2 * FOLD
 

@@ -82,6 +82,7 @@ def winograd_form(v: Conv, p: KernelProblem, tile: int) -> KernelProblem | None:
         weight_grad=weights,
         transform=transform,
         sink=p.sink,
+        nonfinite=v.exact_nonfinite,
     )
     products = matrix_product(
         rows,

@@ -14,7 +14,7 @@ from ptxgen.lowering.csr import INDEX_BYTES
 from ptxgen.operations.gemm.problem import parse_shape
 from ptxgen.operations.spmm import patterns
 from ptxgen.operations.spmm.pattern_statistics import Ints, PatternStatistics
-from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
+from ptxgen.problem.base import EXACT_NONFINITE, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
 
 DENSE_DEFAULT = -1  #: value of ``dense_bytes``: in proportion to the sparse matrix
 #: most bytes of the dense matrix over those of the sparse one; of 16-bit types, of others
@@ -61,9 +61,7 @@ class Spmm(ProblemBase):
             "N",
         ),
     )
-    exact_nonfinite: bool = field(
-        default=False, metadata=described("Infinities and NaN of B give NaN only where A has a nonzero.")
-    )
+    exact_nonfinite: bool = field(default=False, metadata=EXACT_NONFINITE)
     dense_bytes: int = field(
         default=DENSE_DEFAULT,
         metadata=described(
