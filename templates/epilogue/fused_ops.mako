@@ -91,6 +91,10 @@ ${c_elements.load("%elem_addr", offset, guard)}\
 
 ## A step on all registers. An element of its array is loaded once, unless it differs between them.
 <%def name="applied(step, registers, at, offset, guard, row, column)">
+<% skipped = plan.fused_ops.is_skipped(step, guard) %>\
+% if skipped:
+    ${guard.replace("@", "@!")}bra STEP_DONE;
+% endif
 % if step.spans == "element":
 ${elementwise(step.array, at, offset, guard)}\
 % for q, r in enumerate(registers):
@@ -105,6 +109,9 @@ ${each(step, registers, guard, row if step.spans == "row" else ("%zero_index", 0
 ${each(step, registers, guard, column, column)}\
 % else:
 ${fused_step.on_all(step, registers, guard)}\
+% endif
+% if skipped:
+STEP_DONE:
 % endif
 </%def>
 

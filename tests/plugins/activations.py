@@ -16,10 +16,10 @@ from ptxgen.problem.epilogue_ops import (
 
 
 def softplus(x: Node) -> Node:
-    """log(1 + exp(x)), as max(x, 0) + log(1 + exp(-|x|)), which does not overflow."""
+    """log(1 + exp(x)), as log(1 + exp(-|x|)) + max(x, 0), which does not overflow."""
     zero, one = constant(0.0, x.type), constant(1.0, x.type)
     power = node("exp", x.type, node("neg", x.type, node("abs", x.type, x)))
-    return node("+", x.type, node("max", x.type, x, zero), node("log", x.type, node("+", x.type, one, power)))
+    return node("+", x.type, node("log", x.type, node("+", x.type, one, power)), node("max", x.type, x, zero))
 
 
 def hard_swish(x: Node) -> Node:

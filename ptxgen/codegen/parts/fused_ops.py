@@ -78,6 +78,13 @@ class FusedOps(Part):
         """The instructions of a step on the register of a sum. ``operand``: the register of the element."""
         return self._lines(step, x, operand, guard, self._temporaries(step))
 
+    def is_skipped(self, step: EpilogueStep, guard: str) -> bool:
+        """True if a branch skips the step where the guard does not hold: without a branch between vectors, ptxas
+        interleaves all of them, and spills if a step holds several values."""
+        used = self._temporaries(step)
+        self._lines(step, "%x", "%operand", "", used)
+        return bool(guard) and used.counts.total() > 0
+
     def _temporaries(self, step: EpilogueStep) -> Temporaries:
         """%elem may hold the element of the array."""
         return Temporaries("fused", {**({} if step.array else {self.type: ["%elem"]}), PRED: ["%is_negative"]})
