@@ -71,7 +71,8 @@ class Choices:
     """What random programs are made of. ``types``: of arrays and scalars; ``functions``: those that kernels
     approximate, too; ``depth``: the greatest number of nested operators of a step; ``most``: the number of outputs;
     ``sides``: the step reads one array at [i,k] and one at [k,j], in either order of the axes, and every other array is
-    read with one kind of axes; ``indices``: expressions have indices and extents."""
+    read with one kind of axes; ``indices``: expressions have indices and extents; ``step_axes``, ``pair_axes``: of the
+    elements that steps and other expressions read; ``stores``: the axes of stored matrices."""
 
     reductions: tuple[str, ...] = REDUCTIONS
     outputs: tuple[str, ...] = OUTPUTS
@@ -85,6 +86,9 @@ class Choices:
     most: int = 3
     sides: bool = False
     indices: bool = True
+    step_axes: tuple[tuple[str, ...], ...] = STEP_AXES
+    pair_axes: tuple[tuple[str, ...], ...] = PAIR_AXES
+    stores: tuple[tuple[str, str], ...] = (("i", "j"), ("j", "i"))
 
 
 ALL = Choices()
@@ -103,10 +107,8 @@ class _Maker:
     def __init__(self, draw: Random, choices: Choices) -> None:
         self.draw, self.choices = draw, choices
         self.arrays: dict[str, tuple[str, int | str]] = {}
-        self.kinds = STEP_AXES
+        self.kinds = tuple(x for x in choices.step_axes if not choices.sides or len(x) == 1 or "k" not in x)
         self.accumulator: Node | None = None
-        if choices.sides:
-            self.kinds = (*PAIR_AXES, ("k",))
 
     def program(self) -> Program:
         draw, choices = self.draw, self.choices
@@ -129,7 +131,7 @@ class _Maker:
             found, accumulator = step_of(reduction, step, None)
         if draw.random() < 0.05 and reduction not in POSITIONS and accumulator == "f32" and "f64" in choices.types:
             found, accumulator = step_of(reduction, step, "f64")
-        self.kinds = PAIR_AXES
+        self.kinds = choices.pair_axes
         initial = None
         if choices.initial and reduction not in (*POSITIONS, MEAN) and draw.random() < 0.3:
             try:
@@ -152,7 +154,7 @@ class _Maker:
         kind = draw.choice(self.choices.outputs)
         value: Value = self.accumulator if draw.random() < 0.4 else self.expression(draw.randint(1, 3))  # type: ignore[assignment]
         if kind == "store":
-            return Store(name, stored(value), draw.choice((("i", "j"), ("i", "j"), ("j", "i"))))
+            return Store(name, stored(value), draw.choice(self.choices.stores))
         if kind == "aggregate":
             op = draw.choice(self.choices.aggregates)
             keys = self.key("i"), self.key("j")

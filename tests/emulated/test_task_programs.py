@@ -1,0 +1,41 @@
+"""Random programs of tasks, called with arrays on the emulated device: every element is that of the oracle."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+
+import pytest
+
+import ptxgen
+from ptxgen.operations.task.language.canonical import canonical
+from ptxgen.operations.task.oracle import difference, evaluate
+from ptxgen.operations.task.random_programs import Choices, random_arrays, random_program, square
+
+#: what kernels have
+KERNELS = Choices(
+    reductions=("+", "*", "max", "min", "fmax", "fmin", "mean"),
+    outputs=("store",),
+    types=("f32",),
+    step_axes=(("i",), ("j",), ("k",)),
+    pair_axes=(("i",), ("j",), ("i", "j")),
+    stores=(("i", "j"),),
+    sides=True,
+    indices=False,
+    most=1,
+)
+PARTS = 8
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_programs(part: int) -> None:
+    """``PTXGEN_TEST_PROGRAMS`` is their number."""
+    for seed in range(part, int(os.environ.get("PTXGEN_TEST_PROGRAMS", "40")), PARTS):
+        draw = Random(seed)
+        program = random_program(draw, KERNELS)
+        extents = {axis: n for group in square(program) for n in [draw.choice((0, 1, 7, 16, 17, 33))] for axis in group}
+        arrays = random_arrays(program, extents, draw, special=draw.choice((0.0, 0.0, 0.1)))
+        given = {x.name: arrays[x.name] if x.uses else arrays[x.name][()] for x in program.inputs}
+        got = ptxgen.task(canonical(program))(**given)
+        wrong = difference(evaluate(program, arrays, extents)["C0"], got)
+        assert not wrong, f"{seed}: {canonical(program)}, {extents}: {wrong}"
