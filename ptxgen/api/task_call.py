@@ -28,7 +28,7 @@ def call(
 
     ShapeError, DtypeError, InputError: an argument breaks a rule."""
     roles = roles_of(program)
-    extents = extents_of(program, arrays, arguments)
+    extents = roles.extents(extents_of(program, arrays, arguments))
     shape = extents["i"], extents["j"]
     first = arrays[roles.use("A").name]
     kind = dtype(Task.result_type(program))

@@ -113,3 +113,12 @@ def test_numbers_are_arguments_of_the_kernel() -> None:
         expected = (a[:, :, None] - b[None]).max(1) * number + r[:, None]
         np.testing.assert_array_equal(scaled(A=a, B=b, s=float(number), r=r), expected)
     assert len(runners) == before + 1
+
+
+def test_a_result_by_columns() -> None:
+    """C[j,i] is the transpose of C[i,j]."""
+    rng = np.random.default_rng(4)
+    a, b, r = (rng.integers(-5, 6, shape).astype(np.float32) for shape in ((9, 7), (7, 12), (9,)))
+    text = "where (i, j) { reduce (k) { accum max= A[i,k] * B[k,j] - r[i]; } C[j,i] = accum + i; }"
+    expected = (a[:, :, None] * b[None] - r[:, None, None]).max(1) + np.arange(9)[:, None]
+    np.testing.assert_array_equal(ptxgen.task(text)(A=a, B=b, r=r), expected.T)

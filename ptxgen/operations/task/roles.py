@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
 from ptxgen.errors import InputError
-from ptxgen.expr.node import Node, substituted, variable
-from ptxgen.operations.task.program import Input, Program
+from ptxgen.expr.node import Node, substituted, variable, walk
+from ptxgen.operations.task.assembling import roots
+from ptxgen.operations.task.program import Input, Program, RowReduce, Store
 
 #: the axes of an element of A and of B, in either order
 SIDES = {"A": {"i", "k"}, "B": {"k", "j"}}
@@ -28,12 +30,17 @@ class Use:
 @dataclass(frozen=True)
 class Roles:
     """``program``: with the names of roles; ``uses``: its arrays, A and B first; ``scalars``: (role, name, type);
-    ``outputs``: (role, name)."""
+    ``outputs``: (role, name); ``exchanged``: i and j have each other's names, as C is stored by columns."""
 
     program: Program
     uses: tuple[Use, ...]
     scalars: tuple[tuple[str, str, str], ...]
     outputs: tuple[tuple[str, str], ...]
+    exchanged: bool = False
+
+    def extents(self, of: Mapping[str, int]) -> dict[str, int]:
+        """The extents of i, j and k from those of the axes that the program was written with."""
+        return {**of, "i": of["j"], "j": of["i"]} if self.exchanged else dict(of)
 
     def use(self, role: str) -> Use:
         return next(u for u in self.uses if u.role == role)
@@ -52,7 +59,10 @@ class Roles:
 
 @lru_cache(maxsize=256)
 def roles_of(program: Program) -> Roles:
-    """The roles of the arrays of a program. InputError: the arrays of its step are not those of one kernel."""
+    """The roles of the arrays of a program. InputError: its step reads no array on one side."""
+    exchanged = any(isinstance(x, Store) and x.axes == ("j", "i") for x in program.outputs)
+    if exchanged:
+        program = _exchanged(program)
     every = [Use("", x.name, x.dtype, axes) for x in program.inputs for axes in x.uses]
     named: list[Use] = []
     for role, side in SIDES.items():
@@ -73,6 +83,36 @@ def roles_of(program: Program) -> Roles:
     )
     changed = _substituted(replace(program, inputs=inputs, outputs=outputs), changes)
     return Roles(changed, tuple(named), scalars, tuple(names))
+
+
+#: i and j, and their extents, with each other's names
+_OTHER = {"i": "j", "j": "i", "M": "N", "N": "M"}
+
+
+def _exchanged(program: Program) -> Program:
+    """The program whose i is the j of this one, and the other way round."""
+    read = {x.value: x.type for x in walk(*roots(program)) if x.op == "variable"}
+    changes = {name: variable(_renamed(name), kind) for name, kind in read.items()}
+    uses = [tuple(tuple(_OTHER.get(axis, axis) for axis in axes) for axes in x.uses) for x in program.inputs]
+    inputs = tuple(replace(x, uses=each) for x, each in zip(program.inputs, uses, strict=True))
+    outputs = []
+    for x in program.outputs:
+        other = _substituted(x, changes)
+        if isinstance(other, Store):
+            other = replace(other, axes=("i", "j") if other.axes == ("j", "i") else ("j", "i"))
+        elif isinstance(other, RowReduce):
+            other = replace(other, axis=_OTHER[other.axis])
+        outputs.append(other)
+    made: Program = _substituted(replace(program, inputs=inputs, outputs=tuple(outputs)), changes)
+    return made
+
+
+def _renamed(name: str) -> str:
+    """The name of a variable where i and j have each other's names."""
+    array, bracket, axes = name.partition("[")
+    if not bracket:
+        return _OTHER.get(name, name)
+    return f"{array}[{','.join(_OTHER.get(axis, axis) for axis in axes[:-1].split(','))}]"
 
 
 def _element(name: str, axes: tuple[str, ...]) -> str:
