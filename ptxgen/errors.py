@@ -6,6 +6,7 @@ PtxgenError
 │   ├── DtypeError                an unknown or unsupported combination of types
 │   ├── OverlapError              the output shares memory with an input
 │   ├── ConfigError               a configuration breaks a row of the rule table
+│   ├── CapacityError             a list has no room for all selected results
 │   ├── TaskError                 the text or the function of a task breaks a rule of the language
 │   └── DeviceError               an unknown device, or one without a required feature
 ├── RenderError                   a template failed; the message has its traceback
@@ -72,6 +73,14 @@ class TaskError(InputError):
     def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
         super().__init__(message)
         self.line, self.column = line, column
+
+
+class CapacityError(InputError):
+    """The lists of a task have no room for all selected results. ``count``: of these; ``capacity``: of each list."""
+
+    def __init__(self, message: str, count: int = 0, capacity: int = 0) -> None:
+        super().__init__(message)
+        self.count, self.capacity = count, capacity
 
 
 class DeviceError(InputError):

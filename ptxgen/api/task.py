@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.api import call_lock, new_arrays, task_call
+from ptxgen.api import call_lock, new_arrays, selection, task_call
 from ptxgen.api.arrays import View, tensor
 from ptxgen.api.gemm import check_same_dtype
 from ptxgen.errors import InputError
-from ptxgen.operations.task.program import Program
+from ptxgen.operations.task.program import Program, Select
 from ptxgen.operations.task.semirings import semiring_program
 from ptxgen.problem.dtypes import from_numpy
 
@@ -49,8 +49,24 @@ class TaskFunction:
         self._source = TextTask(source) if isinstance(source, str) else TracedTask(source)
         self.names = self._source.parameters
 
-    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
-        given = self._given(arrays, named)
+    def __call__(
+        self,
+        *arrays: Any,
+        out: Any = None,
+        capacity: int | None = None,
+        overflow: str = "grow",
+        sorted: bool = False,
+        **named: Any,
+    ) -> Any:
+        """The result of the task: a matrix, or the lists of selected results, a ``Selection``.
+
+        ``out``: the array of the matrix, or None. ``capacity``: the elements that lists have room for; None: 1024, or
+        one for 64 pairs, and more if an earlier call like this one has had more results. ``overflow``: if there are
+        more results than that, "grow": the task is computed again with lists for all (not during a CUDA graph
+        capture); "error": CapacityError, which has the number of results; "truncate": the lists have as many results
+        as they have room for. ``sorted``: lists are in the order of (i, j), which must be among their values.
+        """
+        given, options = self._given(arrays, named), selection.Options(capacity, overflow, sorted)
         numbers: dict[str, Any] = {name: x for name, x in given.items() if isinstance(x, int | float | np.number)}
         views = {name: tensor(x, name) for name, x in given.items() if name not in numbers and x is not None}
         if not views:
@@ -59,7 +75,14 @@ class TaskFunction:
         kinds |= {name: v.dtype.name for name, v in views.items()} | {n: _number_type(x) for n, x in numbers.items()}
         program = self._source.program(kinds)
         with call_lock.lock:
-            result = task_call.call(program, views, {**self._source.numbers(), **numbers}, out, {})
+            scalars = {**self._source.numbers(), **numbers}
+            if isinstance(program.outputs[0], Select):
+                if out is not None:
+                    raise InputError("out is given; a task with lists makes them, and takes capacity")
+                return selection.select(program, views, scalars, {}, options)
+            if options != selection.Options():
+                raise InputError("capacity, overflow and sorted are for tasks with lists; this one has none")
+            result = task_call.call(program, views, scalars, out, {})
         first: View = next(iter(views.values()))
         return new_arrays.result_of(result, first.origin) if out is None else result
 

@@ -30,7 +30,7 @@ def call(
     roles = roles_of(program)
     extents = roles.extents(extents_of(program, arrays, arguments))
     shape = extents["i"], extents["j"]
-    first = arrays[roles.use("A").name]
+    first = first_array(roles, arrays, arguments)
     kind = dtype(Task.result_type(program))
     result = new_arrays.empty_array(first.origin, shape, kind) if out is None else out
     vc = tensor(result, "out")
@@ -39,9 +39,7 @@ def call(
     if vc.dtype is not kind:
         raise DtypeError(f"out is {vc.dtype}; it must be {kind}, the type of the result")
     named = {arguments.get(name, name): v for name, v in arrays.items()}
-    for name, v in (*named.items(), ("out", vc)):
-        if v.host != first.host:
-            raise InputError(f"{name} and {next(iter(named))} must be in the same memory: the host's, or a GPU's")
+    require_one_memory({**named, "out": vc})
     require_disjoint(vc, **named)
     if first.host:
         _compute_on_host(roles, arrays, scalars, vc, extents)
@@ -58,6 +56,20 @@ def call(
     with streams.ordered(on, stream, views.values()):
         launch(tuple(views[name].address for name in problem.arrays), stream)
     return result
+
+
+def first_array(roles: Roles, arrays: Mapping[str, View], arguments: Mapping[str, str]) -> View:
+    """The array that says where a call computes. InputError: arrays are in different memory."""
+    require_one_memory({arguments.get(name, name): v for name, v in arrays.items()})
+    return arrays[roles.use("A").name]
+
+
+def require_one_memory(named: Mapping[str, View]) -> None:
+    """InputError: arrays are in different memory."""
+    (first, one), *others = named.items()
+    for name, v in others:
+        if v.host != one.host:
+            raise InputError(f"{name} and {first} must be in the same memory: the host's, or a GPU's")
 
 
 def extents_of(program: Program, arrays: Mapping[str, View], arguments: Mapping[str, str]) -> dict[str, int]:
@@ -83,9 +95,10 @@ def extents_of(program: Program, arrays: Mapping[str, View], arguments: Mapping[
 
 
 def problem_of(
-    roles: Roles, arrays: Mapping[str, View], out: View, extents: Mapping[str, int]
+    roles: Roles, arrays: Mapping[str, View], out: View | None, extents: Mapping[str, int], **named: Any
 ) -> tuple[Task, dict[str, View]]:
-    """(the problem of a call on a GPU, its arrays by role). ShapeError: an array has strides that no kernel reads."""
+    """(the problem of a call on a GPU, its arrays by role). ``out``: the matrix C, None: the output is another;
+    ``named``: further fields. ShapeError: an array has strides that no kernel reads."""
     views = {u.role: _contiguous(arrays[u.name], u) for u in roles.others}
     fields: dict[str, Any] = dict(zip(("m", "n", "k"), (extents[axis] for axis in AXES), strict=True))
     layout = ""
@@ -99,12 +112,13 @@ def problem_of(
         layout += letter
         fields |= {f"ld{role.lower()}": ld, f"aligned_{role.lower()}": alignment_of(v.address)}
         views[role] = v
-    c_layout = matrix_layout(out)
-    if c_layout is None or c_layout[0] != "N":
-        raise ShapeError(f"out has strides {out.strides}; its rows must be contiguous")
-    views["C"] = out
-    fields |= {"ldc": c_layout[1], "aligned_c": alignment_of(out.address)}
-    return Task(layout=layout, dtype="", text=Task.text_of(roles), **fields), views
+    if out is not None:
+        c_layout = matrix_layout(out)
+        if c_layout is None or c_layout[0] != "N":
+            raise ShapeError(f"out has strides {out.strides}; its rows must be contiguous")
+        views["C"] = out
+        fields |= {"ldc": c_layout[1], "aligned_c": alignment_of(out.address)}
+    return Task(layout=layout, dtype="", text=Task.text_of(roles), **fields, **named), views
 
 
 def _contiguous(v: View, use: Use) -> View:
@@ -132,9 +146,16 @@ def _compute_on_host(
     into = as_numpy(out)
     if 0 in into.shape:
         return
-    given = {u.role: np.ascontiguousarray(as_numpy(arrays[u.name])) for u in roles.uses}
-    m, n, k = (extents[axis] for axis in AXES)
-    problem = Task(m, n, k, roles.layout, "", text=Task.text_of(roles))
+    problem, given = host_problem(roles, arrays, extents)
     given["C"] = np.empty(into.shape, into.dtype)
     numbers = {role: scalars[name] for role, name, _ in roles.scalars}
     into[...] = on_host.compute_on_host(problem, given, scalars=numbers)["C"]
+
+
+def host_problem(
+    roles: Roles, arrays: Mapping[str, View], extents: Mapping[str, int], **named: Any
+) -> tuple[Task, dict[str, Any]]:
+    """(the problem of a call on host arrays, its inputs by role). ``named``: further fields."""
+    given = {u.role: np.ascontiguousarray(as_numpy(arrays[u.name])) for u in roles.uses}
+    m, n, k = (extents[axis] for axis in AXES)
+    return Task(m, n, k, roles.layout, "", text=Task.text_of(roles), **named), given

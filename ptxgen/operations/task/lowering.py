@@ -56,7 +56,7 @@ def lower_task(p: Task) -> KernelProblem:
 def _sink(p: Task, program: Program, roles: Roles) -> ValueSink:
     """The sink of the output."""
     output = program.outputs[0]
-    if len(program.outputs) > 1:
+    if len(program.outputs) > 1 or (isinstance(output, Store) and output.axes != ("i", "j")):
         raise InputError(f"the outputs of {p.text} are not supported yet")
     roots = [_value(program, x) for x in roots_of(output)]
     read = [*roots, *([] if program.when is None else [program.when])]

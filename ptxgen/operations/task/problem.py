@@ -96,6 +96,8 @@ class Task(Gemm):
         object.__setattr__(self, "text", canonical_text(found.program))
         if not isinstance(found.program.outputs[0], Select):
             object.__setattr__(self, "capacity", 0)
+        elif self.batch != 1:
+            raise InputError(f"batch is {self.batch}; a task with lists of selected results takes batch 1")
         if not self.layout:
             object.__setattr__(self, "layout", found.layout)
         super().__post_init__()

@@ -1,0 +1,255 @@
+"""Lists of selected results: the calls that compute them, and what they return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxgen.api import drivers, launch_function, new_arrays, on_host, runners, streams, task_call
+from ptxgen.api.arrays import View, as_numpy, tensor
+from ptxgen.arguments import flag, integer, word
+from ptxgen.errors import CapacityError, InputError
+from ptxgen.expr.node import Node, variable
+from ptxgen.lowering.sink import SelectValues
+from ptxgen.operations.task.problem import CAPACITY_LIMIT, Task
+from ptxgen.operations.task.program import Program, Select
+from ptxgen.operations.task.roles import Roles, roles_of
+from ptxgen.problem.dtypes import DTYPES
+from ptxgen.runtime.driver import Driver
+
+GROW, ERROR, TRUNCATE = "grow", "error", "truncate"
+#: the first lists of a task have one element for so many pairs, and at least ``LEAST``
+PAIRS = 64
+LEAST = 1024
+MAX_COUNTS = 1024  #: tasks whose last count is known
+
+#: by problem: the count of the last call whose lists grew
+_last_counts: dict[Task, int] = {}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a call treats lists. ``capacity``: their elements, None: enough for most calls; ``overflow``: if there are
+    more results, grow: the task is computed again with lists for all, error: CapacityError, truncate: the lists have
+    some of the results; ``sorted``: in the order of (i, j)."""
+
+    capacity: int | None = None
+    overflow: str = GROW
+    sorted: bool = False
+
+    def __post_init__(self) -> None:
+        word("overflow", self.overflow, (GROW, ERROR, TRUNCATE))
+        flag("sorted", self.sorted)
+        if self.capacity is not None:
+            object.__setattr__(self, "capacity", integer("capacity", self.capacity, 0, CAPACITY_LIMIT))
+
+
+@dataclass(frozen=True)
+class _Count:
+    """A count that is known."""
+
+    count: int
+
+    def __call__(self) -> int:
+        return self.count
+
+
+@dataclass(frozen=True)
+class _DeviceCount:
+    """A count in memory of a GPU. ``array``: owns the memory."""
+
+    driver: Driver
+    address: int
+    array: Any
+
+    def __call__(self) -> int:
+        found = np.zeros(1, np.int64)
+        self.driver.download(self.address, found)
+        return int(found[0])
+
+
+class Selection:
+    """The results of a task for which a condition holds, in any order unless they are sorted.
+
+    A call that a CUDA graph captures reads the count when it is asked for: the lists have the results of the last
+    launch of the graph, once the stream has been waited for. Keep the object as long as the graph.
+    """
+
+    def __init__(self, values: Sequence[Node], lists: Sequence[Any], read: Callable[[], int], capacity: int) -> None:
+        self._values, self._lists, self._read, self._capacity = tuple(values), tuple(lists), read, capacity
+
+    @property
+    def count(self) -> int:
+        """The number of results, which may exceed the capacity."""
+        return self._read()
+
+    def __len__(self) -> int:
+        """The number of results in the lists."""
+        return min(self.count, self._capacity)
+
+    @property
+    def values(self) -> Any:
+        """The list of values that are not i or j, a tuple of lists if there are several."""
+        found = tuple(
+            self._part(x) for v, x in zip(self._values, self._lists, strict=True) if v not in (_index("i"), _index("j"))
+        )
+        return found[0] if len(found) == 1 else found
+
+    @property
+    def i(self) -> Any:
+        """The list of i, None: the task does not list it."""
+        return self._of(_index("i"))
+
+    @property
+    def j(self) -> Any:
+        """The list of j, None: the task does not list it."""
+        return self._of(_index("j"))
+
+    def _of(self, value: Node) -> Any:
+        return next((self._part(x) for v, x in zip(self._values, self._lists, strict=True) if v is value), None)
+
+    def _part(self, x: Any) -> Any:
+        return x[: len(self)]
+
+    def __repr__(self) -> str:
+        return f"Selection(count={self.count}, capacity={self._capacity})"
+
+
+def _index(axis: str) -> Node:
+    return variable(axis, "s32")
+
+
+def select(
+    program: Program,
+    arrays: Mapping[str, View],
+    scalars: Mapping[str, float],
+    arguments: Mapping[str, str],
+    options: Options,
+) -> Selection:
+    """The selected results of a program: arguments as of ``task_call.call``.
+
+    ShapeError, DtypeError, InputError: an argument breaks a rule. CapacityError: there are too many results."""
+    roles = roles_of(program)
+    output = roles.program.outputs[0]
+    assert isinstance(output, Select)
+    if options.sorted and not {_index("i"), _index("j")} <= set(output.values):
+        raise InputError(f"sorted is True; {program.outputs[0].name}.add must then have i and j among its values")
+    extents = task_call.extents_of(program, arrays, arguments)
+    first = task_call.first_array(roles, arrays, arguments)
+    pairs = extents["i"] * extents["j"]
+    initial = min(pairs, max(LEAST, pairs // PAIRS))
+    make = _host_lists if first.host else _device_lists
+    compute = make(roles, arrays, scalars, extents, initial, options)
+    capacity = options.capacity
+    if capacity is None:
+        last = _last_counts.get(compute.problem, 0)
+        capacity = min(pairs, max(initial, last + last // 8))
+    found = compute(capacity)
+    if options.overflow == GROW and (count := found.count) > capacity:
+        if len(_last_counts) >= MAX_COUNTS:
+            _last_counts.clear()
+        _last_counts[compute.problem] = count
+        found = compute(count)
+    if options.overflow == ERROR and found.count > capacity:
+        message = f"capacity is {capacity}; it must be at least {found.count}, the number of selected results"
+        raise CapacityError(message, found.count, capacity)
+    return _sorted(found, extents["j"]) if options.sorted else found
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """Computes lists of the problem. ``run(capacity)``: returns them."""
+
+    problem: Task
+    run: Callable[[int], Selection]
+
+    def __call__(self, capacity: int) -> Selection:
+        return self.run(capacity)
+
+
+def _host_lists(
+    roles: Roles,
+    arrays: Mapping[str, View],
+    scalars: Mapping[str, float],
+    extents: Mapping[str, int],
+    initial: int,
+    options: Options,
+) -> _Lists:
+    """Copies host arrays to the device, computes there, and copies the lists back."""
+    problem, given = task_call.host_problem(roles, arrays, extents, capacity=initial)
+    origin = arrays[roles.use("A").name].origin
+    numbers = {role: scalars[name] for role, name, _ in roles.scalars}
+    assert problem.selected is not None
+    values = problem.selected.values
+
+    def run(capacity: int) -> Selection:
+        kinds = {name: x.dtype for name, x in problem.result_arrays.items()}
+        counter = kinds.pop(SelectValues.COUNT)
+        out = {name: np.empty(capacity, kind.numpy) for name, kind in kinds.items()}
+        out[SelectValues.COUNT] = np.zeros(1, counter.numpy)
+        if problem.results:
+            all_numbers = {**numbers, SelectValues.CAPACITY.name: capacity}
+            out = on_host.compute_on_host(problem, {**given, **out}, scalars=all_numbers)
+        count = int(out[SelectValues.COUNT][0])
+        lists = []
+        for name, kind in kinds.items():
+            made = new_arrays.empty_array(origin, (min(count, capacity),), kind)
+            as_numpy(tensor(made, name))[...] = out[name][:count]
+            lists.append(new_arrays.result_of(made, origin))
+        return Selection(values, lists, _Count(count), capacity)
+
+    return _Lists(problem, run)
+
+
+def _device_lists(
+    roles: Roles,
+    arrays: Mapping[str, View],
+    scalars: Mapping[str, float],
+    extents: Mapping[str, int],
+    initial: int,
+    options: Options,
+) -> _Lists:
+    """Computes on a GPU. The count is read on the host, unless the stream is being captured."""
+    first = arrays[roles.use("A").name]
+    on, stream = drivers.driver_of(first), streams.current_stream(first.origin)
+    drivers.require_device(on, **arrays)
+    captured = streams.is_captured(stream, on)
+    if captured and (options.overflow != TRUNCATE or options.sorted):
+        rule = "sorted must be False, and overflow" if options.sorted else "overflow"
+        raise InputError(f"overflow is {options.overflow!r} during a CUDA graph capture; {rule} must be 'truncate'")
+    problem, views = task_call.problem_of(roles, arrays, None, extents, capacity=initial)
+    numbers = {role: scalars[name] for role, name, _ in roles.scalars}
+    assert problem.selected is not None
+    values = problem.selected.values
+
+    def run(capacity: int) -> Selection:
+        made, results = {}, dict(views)
+        for name, x in problem.result_arrays.items():
+            shape, kind = ((2,), DTYPES["s32"]) if name == SelectValues.COUNT else ((max(capacity, 1),), x.dtype)
+            made[name] = new_arrays.empty_array(first.origin, shape, kind)
+            results[name] = tensor(made[name], name)
+        address = results[SelectValues.COUNT].address
+        runner = runners.runner_for(problem, stream, on)
+        launch = launch_function.make_launch(runner, scalars={**numbers, SelectValues.CAPACITY.name: capacity})
+        with streams.ordered(on, stream, views.values()):
+            launch(tuple(results[name].address for name in problem.arrays), stream)
+        read: Callable[[], int] = _DeviceCount(on, address, made.pop(SelectValues.COUNT))
+        if not captured:
+            on.wait(stream)
+            read = _Count(read())
+        lists = [new_arrays.result_of(x, first.origin) for x in made.values()]
+        return Selection(values, lists, read, capacity)
+
+    return _Lists(problem, run)
+
+
+def _sorted(found: Selection, columns: int) -> Selection:
+    """The same results in the order of (i, j), by the library of the lists."""
+    torch = hasattr(found.i, "new_empty")
+    i, j = (x.long() if torch else x.astype("int64") for x in (found.i, found.j))
+    order = (i * columns + j).argsort()
+    lists = [x[: len(found)][order] for x in found._lists]
+    return Selection(found._values, lists, _Count(found.count), len(found))
