@@ -119,6 +119,6 @@ def test_a_result_by_columns() -> None:
     """C[j,i] is the transpose of C[i,j]."""
     rng = np.random.default_rng(4)
     a, b, r = (rng.integers(-5, 6, shape).astype(np.float32) for shape in ((9, 7), (7, 12), (9,)))
-    text = "where (i, j) { reduce (k) { accum max= A[i,k] * B[k,j] - r[i]; } C[j,i] = accum + i; }"
+    text = "where (i, j) { reduce (k) { accum max= A[i,k] * B[k,j] - r[i]; } C[j,i] = accum + f32(i); }"
     expected = (a[:, :, None] * b[None] - r[:, None, None]).max(1) + np.arange(9)[:, None]
     np.testing.assert_array_equal(ptxgen.task(text)(A=a, B=b, r=r), expected.T)
