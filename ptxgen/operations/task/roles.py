@@ -82,7 +82,7 @@ def roles_of(program: Program) -> Roles:
         _substituted(replace(x, name=role), changes) for x, (role, _) in zip(program.outputs, names, strict=True)
     )
     changed = _substituted(replace(program, inputs=inputs, outputs=outputs), changes)
-    return Roles(changed, tuple(named), scalars, tuple(names))
+    return Roles(changed, tuple(named), scalars, tuple(names), exchanged)
 
 
 #: i and j, and their extents, with each other's names
