@@ -11,6 +11,7 @@ import numpy as np
 from ptxgen.api import call_lock, new_arrays, selection, task_call
 from ptxgen.api.arrays import View, tensor
 from ptxgen.api.gemm import check_same_dtype
+from ptxgen.arguments import flag
 from ptxgen.errors import InputError
 from ptxgen.operations.task.program import Program, Select
 from ptxgen.operations.task.semirings import semiring_program
@@ -53,18 +54,25 @@ class TaskFunction:
         self,
         *arrays: Any,
         out: Any = None,
+        groups: tuple[int, int] | None = None,
+        deterministic: bool = False,
         capacity: int | None = None,
         overflow: str = "grow",
         sorted: bool = False,
         **named: Any,
     ) -> Any:
-        """The result of the task: a matrix, or the lists of selected results, a ``Selection``.
+        """The result of the task: an array, or the lists of selected results, a ``Selection``.
 
-        ``out``: the array of the matrix, or None. ``capacity``: the elements that lists have room for; None: 1024, or
-        one for 64 pairs, and more if an earlier call like this one has had more results. ``overflow``: if there are
-        more results than that, "grow": the task is computed again with lists for all (not during a CUDA graph
-        capture); "error": CapacityError, which has the number of results; "truncate": the lists have as many results
-        as they have room for. ``sorted``: lists are in the order of (i, j), which must be among their values.
+        ``out``: the array of the result, or None. ``groups``: (G, H), the rows and columns of a result whose elements
+        keys select; None: those of ``out``, or the greatest keys and 1, which are read back from the arrays (not during
+        a CUDA graph capture). Pairs (i, j) with a key out of range are not reduced; with arrays of the host, InputError
+        has their number. ``deterministic``: sums in groups do not depend on timing.
+
+        ``capacity``: the elements that lists have room for; None: 1024, or one for 64 pairs, and more if an earlier
+        call like this one has had more results. ``overflow``: if there are more results than that, "grow": the task is
+        computed again with lists for all (not during a CUDA graph capture); "error": CapacityError, which has the
+        number of results; "truncate": the lists have as many results as they have room for. ``sorted``: lists are in
+        the order of (i, j), which must be among their values.
         """
         given, options = self._given(arrays, named), selection.Options(capacity, overflow, sorted)
         numbers: dict[str, Any] = {name: x for name, x in given.items() if isinstance(x, int | float | np.number)}
@@ -79,10 +87,13 @@ class TaskFunction:
             if isinstance(program.outputs[0], Select):
                 if out is not None:
                     raise InputError("out is given; a task with lists makes them, and takes capacity")
+                if groups is not None:
+                    raise InputError(f"groups is {groups}; it must be None for a task with lists")
                 return selection.select(program, views, scalars, {}, options)
             if options != selection.Options():
                 raise InputError("capacity, overflow and sorted are for tasks with lists; this one has none")
-            result = task_call.call(program, views, scalars, out, {})
+            own = task_call.Options(groups, flag("deterministic", deterministic))
+            result = task_call.call(program, views, scalars, out, {}, own)
         first: View = next(iter(views.values()))
         return new_arrays.result_of(result, first.origin) if out is None else result
 

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ptxgen.api import drivers, launch_function, new_arrays, on_host, runners, streams
+from ptxgen.api import drivers, launch_function, new_arrays, on_host, runners, streams, task_groups
 from ptxgen.api.arrays import View, alignment_of, as_numpy, matrix_layout, require_disjoint, tensor
 from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.lowering.aggregate import REJECTED
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.program import AXES, Program
+from ptxgen.operations.task.program import AXES, Aggregate, Program, RowReduce
 from ptxgen.operations.task.roles import Roles, Use, roles_of
 from ptxgen.problem.dtypes import dtype
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a call asks for besides arrays. ``groups``: rows and columns of a result whose elements keys select, None:
+    those of ``out``, or as many as the keys need; ``deterministic``: results must not depend on timing."""
+
+    groups: tuple[int, int] | None = None
+    deterministic: bool = False
 
 
 def call(
@@ -22,6 +33,7 @@ def call(
     scalars: Mapping[str, float],
     out: Any,
     arguments: Mapping[str, str],
+    options: Options = Options(),
 ) -> Any:
     """The result of a program on arrays and numbers, by the names of the program. ``arguments``: what errors call
     arrays, where that is not their name.
@@ -29,26 +41,34 @@ def call(
     ShapeError, DtypeError, InputError: an argument breaks a rule."""
     roles = roles_of(program)
     extents = roles.extents(extents_of(program, arrays, arguments))
-    shape = extents["i"], extents["j"]
     first = first_array(roles, arrays, arguments)
+    output = program.outputs[0]
+    groups = task_groups.extents_of(output, arrays, extents, out, options.groups)
+    shape = task_groups.result_shape(output, extents, groups)
     kind = dtype(Task.result_type(program))
     result = new_arrays.empty_array(first.origin, shape, kind) if out is None else out
     vc = tensor(result, "out")
     if vc.shape != shape:
-        raise ShapeError(f"out has shape {vc.shape}; it must be {shape}, the extents of i and j")
+        what = "the groups" if groups else "the extents of i and j" if len(shape) > 1 else "the extent of its axis"
+        raise ShapeError(f"out has shape {vc.shape}; it must be {shape}, {what}")
     if vc.dtype is not kind:
         raise DtypeError(f"out is {vc.dtype}; it must be {kind}, the type of the result")
     named = {arguments.get(name, name): v for name, v in arrays.items()}
     require_one_memory({**named, "out": vc})
     require_disjoint(vc, **named)
+    own: dict[str, Any] = {"deterministic": options.deterministic}
+    own |= {"groups": f"{groups[0]},{groups[1]}"} if groups else {}
     if first.host:
-        _compute_on_host(roles, arrays, scalars, vc, extents)
+        _compute_on_host(roles, arrays, scalars, vc, extents, own)
         return result
     on = drivers.driver_of(first)
     drivers.require_device(on, out=vc, **named)
     if 0 in shape:
         return result
-    problem, views = problem_of(roles, arrays, vc, extents)
+    problem, views = problem_of(roles, arrays, vc, extents, **own)
+    if REJECTED in problem.outputs:
+        counter = new_arrays.empty_array(first.origin, (2,), dtype("s32"))  # 64 bits
+        views[REJECTED] = tensor(counter, REJECTED)
     stream = streams.current_stream(first.origin)
     runner = runners.runner_for(problem, stream, on)
     numbers = {role: scalars[name] for role, name, _ in roles.scalars}
@@ -113,22 +133,29 @@ def problem_of(
         fields |= {f"ld{role.lower()}": ld, f"aligned_{role.lower()}": alignment_of(v.address)}
         views[role] = v
     if out is not None:
+        views["C"] = out
+    if out is not None and isinstance(roles.program.outputs[0], Aggregate | RowReduce):
+        if not _is_packed(out):
+            raise ShapeError(f"out has strides {out.strides}; its elements must be consecutive")
+    elif out is not None:
         c_layout = matrix_layout(out)
         if c_layout is None or c_layout[0] != "N":
             raise ShapeError(f"out has strides {out.strides}; its rows must be contiguous")
-        views["C"] = out
         fields |= {"ldc": c_layout[1], "aligned_c": alignment_of(out.address)}
     return Task(layout=layout, dtype="", text=Task.text_of(roles), **fields, **named), views
 
 
-def _contiguous(v: View, use: Use) -> View:
-    """An array that expressions read, with consecutive elements."""
+def _is_packed(v: View) -> bool:
+    """True if the elements of an array are consecutive."""
     packed = [1]
     for n in reversed(v.shape[1:]):
         packed.append(packed[-1] * n)
-    expected = tuple(reversed(packed))
-    same = all(n == 1 or a == b for n, a, b in zip(v.shape, v.strides, expected, strict=True))
-    return v if same else _copied(v, use.name)
+    return all(n == 1 or a == b for n, a, b in zip(v.shape, v.strides, reversed(packed), strict=True))
+
+
+def _contiguous(v: View, use: Use) -> View:
+    """An array that expressions read, with consecutive elements."""
+    return v if _is_packed(v) else _copied(v, use.name)
 
 
 def _copied(v: View, name: str) -> View:
@@ -140,16 +167,29 @@ def _copied(v: View, name: str) -> View:
 
 
 def _compute_on_host(
-    roles: Roles, arrays: Mapping[str, View], scalars: Mapping[str, float], out: View, extents: Mapping[str, int]
+    roles: Roles,
+    arrays: Mapping[str, View],
+    scalars: Mapping[str, float],
+    out: View,
+    extents: Mapping[str, int],
+    own: Mapping[str, Any],
 ) -> None:
-    """Copies host arrays to the device, computes there, and copies the result back."""
+    """Copies host arrays to the device, computes there, and copies the result back. ``own``: other fields of the
+    problem. InputError: keys are out of range."""
     into = as_numpy(out)
     if 0 in into.shape:
         return
-    problem, given = host_problem(roles, arrays, extents)
-    given["C"] = np.empty(into.shape, into.dtype)
+    problem, given = host_problem(roles, arrays, extents, **own)
+    given |= {name: np.empty(x.shape, x.dtype.numpy) for name, x in problem.result_arrays.items()}
     numbers = {role: scalars[name] for role, name, _ in roles.scalars}
-    into[...] = on_host.compute_on_host(problem, given, scalars=numbers)["C"]
+    done = on_host.compute_on_host(problem, given, scalars=numbers)
+    into[...] = done["C"]
+    if (rejected := int(done[REJECTED][0]) if REJECTED in done else 0) > 0:
+        rows, columns = problem.group_extents
+        raise InputError(
+            f"{rejected} pairs (i, j) have keys out of range; keys of rows must be from 0 to {rows - 1}, those of"
+            f" columns from 0 to {columns - 1}"
+        )
 
 
 def host_problem(

@@ -17,9 +17,9 @@ def accumulator_bytes(p: KernelProblem) -> int:
     return max(4, p.accumulator.bytes)
 
 
-def stores_via_smem(c: Any) -> Any:
+def stores_via_smem(p: KernelProblem, c: Any) -> Any:
     """Whether the epilogue of a kernel whose warps all copy and multiply stores C through shared memory."""
-    return (c.epilogue_smem == 1) | (c.kl > 1)
+    return (c.epilogue_smem == 1) | (c.kl > 1) | p.sink.shared_tile
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.launches.c_kernels import CKernels, Slicing
 from ptxgen.codegen.launches.launcher import GemmLauncher, Grid
 from ptxgen.codegen.launches.packing import Packing
+from ptxgen.codegen.launches.sink_kernels import SinkKernels
 from ptxgen.codegen.parameter_table import parameter_table
 from ptxgen.codegen.parts.addressing import CAddressing
 from ptxgen.codegen.parts.algebra import Reducer
@@ -21,11 +22,14 @@ from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.batch import Batch
 from ptxgen.codegen.parts.c_access import CAccess
 from ptxgen.codegen.parts.fused_ops import FusedOps
+from ptxgen.codegen.parts.group_reduction import GroupReduction
 from ptxgen.codegen.parts.parameters import KernelParameters
 from ptxgen.codegen.parts.part import Part, Reduction
 from ptxgen.codegen.parts.pdl import Pdl
 from ptxgen.codegen.parts.result_values import ResultValues
+from ptxgen.codegen.parts.row_states import RowStates
 from ptxgen.codegen.parts.selected_lists import SelectedLists
+from ptxgen.codegen.parts.tile_walk import TileWalk
 from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Launch
@@ -71,6 +75,10 @@ class Plan:
     c: CAccess
     epilogue: Part
     values: ResultValues
+    walk: TileWalk
+    states: RowStates
+    groups: GroupReduction
+    sink_kernels: SinkKernels
     selected: SelectedLists
     c_kernels: CKernels
     packing: Packing
@@ -92,6 +100,7 @@ class Plan:
         self.reduction = Reduction.of(config)
         self.arithmetic = Arithmetic.of(problem)
         self.reducer = Reducer.of(problem, self.arithmetic, device.sm)
+        self.sink_kernels = SinkKernels(problem, self.entry)
         self._compose()
 
     # ---- overridden by families
@@ -183,7 +192,15 @@ class Plan:
     def _gemm_launcher(self, scheduler: Grid, parameters: KernelParameters) -> GemmLauncher:
         """Call it last: the parts that are set claim the workspace."""
         return GemmLauncher(
-            self.entry, self.threads, self.shared, scheduler, parameters, self.packing, self.c_kernels, self.parts
+            self.entry,
+            self.threads,
+            self.shared,
+            scheduler,
+            parameters,
+            self.packing,
+            self.c_kernels,
+            self.sink_kernels,
+            self.parts,
         )
 
     def _c_kernels(self, scheduler: Slicing) -> CKernels:

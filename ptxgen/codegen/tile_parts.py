@@ -12,16 +12,22 @@ from ptxgen.codegen.grouped.jagged_table import JaggedTable
 from ptxgen.codegen.grouped.scheduler import GroupedParameters, GroupedScheduler
 from ptxgen.codegen.launches.matrix_parameters import MatrixParameters
 from ptxgen.codegen.launches.packing import Packing
+from ptxgen.codegen.launches.sink_kernels import AggregateKernels, RowReduceKernels
 from ptxgen.codegen.parts.addressing import CAddressing, OperandAddressing
 from ptxgen.codegen.parts.batch import Batch
 from ptxgen.codegen.parts.epilogue import TileEpilogue
 from ptxgen.codegen.parts.fused_ops import FusedOps
+from ptxgen.codegen.parts.group_reduction import GroupReduction
 from ptxgen.codegen.parts.result_values import ResultValues
+from ptxgen.codegen.parts.row_states import RowStates
 from ptxgen.codegen.parts.scheduler import GridScheduler
 from ptxgen.codegen.parts.selected_lists import SelectedLists
+from ptxgen.codegen.parts.tile_walk import TileWalk
 from ptxgen.codegen.plan import Plan
+from ptxgen.lowering.aggregate import Aggregate
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import STRIDED
+from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.sink import SelectValues, ValueSink
 
 
@@ -72,9 +78,25 @@ def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int
     )
 
 
+def compose_sink(plan: Plan, scheduler: GridScheduler) -> None:
+    """Sets the parts of sinks that reduce results: they read the tile in shared memory, and have kernels."""
+    p, sink = plan.problem, plan.problem.sink
+    if not sink.shared_tile:
+        return
+    c = plan.config
+    plan.walk = TileWalk(plan.threads, plan.c.vec, c.ml, c.nl)
+    if isinstance(sink, RowReduce):
+        plan.states = RowStates(p, plan.device.sm, plan.c.vec)
+        plan.sink_kernels = RowReduceKernels(p, plan.entry, scheduler, plan.reduction, plan.walk, plan.states)
+    elif isinstance(sink, Aggregate):
+        plan.groups = GroupReduction(p, plan.device.sm, plan.values)
+        plan.sink_kernels = AggregateKernels(p, plan.entry, plan.groups)
+
+
 def compose_launch(plan: Plan, a: OperandAddressing, b: OperandAddressing, scheduler: GridScheduler) -> None:
     """Sets the auxiliary kernels of C, the parameters and the launcher. The other parts must be set."""
     plan.c_kernels = plan._c_kernels(scheduler)
+    compose_sink(plan, scheduler)
     kind = GroupedParameters if grouped(plan.problem) else MatrixParameters
     plan.parameters = parameters = kind(plan.arithmetic, plan.batch, (a, b), plan.c, scheduler, plan.packing)
     plan.launcher = plan._gemm_launcher(scheduler, parameters)

@@ -237,6 +237,8 @@ MEANINGS = {
     "inner_expression": "inner operators other than a product",
     "store_value": "results that are values of an expression",
     "select_values": "lists of selected results",
+    "row_reduce": "reductions of rows or columns of results",
+    "aggregate": "reductions of groups of results",
     "csr": "sparse matrices in CSR that are not prepared",
     "prepared_csr": "sparse matrices in CSR that may be prepared",
     "repeated_columns": "rows of a sparse matrix whose columns do not increase",

@@ -31,10 +31,13 @@ class Reset(NamedTuple):
 class Sink(Protocol):
     """Where the results of a kernel go. ``needs``: what a family must provide; ``template``: the slot that stores the
     results of complete sums; ``scalars``: the numbers that it takes from calls; ``numbers``: those that follow from the
-    problem; ``resets``: what is set to zero before each launch."""
+    problem; ``resets``: what is set to zero before each launch; ``shared_tile``: True if it reads the sums of a whole
+    tile in shared memory; ``has_workspace``: True if it stores results in the workspace."""
 
     needs: ClassVar[frozenset[str]]
     template: ClassVar[str]
+    shared_tile: ClassVar[bool]
+    has_workspace: ClassVar[bool]
 
     @property
     def scalars(self) -> tuple[Scalar, ...]: ...
@@ -91,6 +94,8 @@ class StoreTile:
 
     needs: ClassVar[frozenset[str]] = frozenset(("store_tile",))
     template: ClassVar[str] = "epilogue/store.mako"
+    shared_tile: ClassVar[bool] = False
+    has_workspace: ClassVar[bool] = False
     numbers: ClassVar[tuple[Number, ...]] = ()
     resets: ClassVar[tuple[Reset, ...]] = ()
 
@@ -149,6 +154,8 @@ class ValueSink:
 
     resets: ClassVar[tuple[Reset, ...]] = ()
     linear: ClassVar[bool] = False
+    shared_tile: ClassVar[bool] = False
+    has_workspace: ClassVar[bool] = False
     ops: ClassVar[tuple[str, ...]] = ()
     operations: ClassVar[tuple[EpilogueOp, ...]] = ()
     epilogue: ClassVar[str] = ""

@@ -9,14 +9,7 @@
     .reg .pred %in_bounds;
     ${plan.epilogue.vector.declaration}
     ${plan.c.addend.declaration}
-% for i in range(plan.mainloop.ms):
-${math.scaled_row(i)}\
-% for j in range(0, plan.mainloop.ns, plan.epilogue.sts_vec):
-    ${plan.epilogue.sts_guard}st.shared.${ptx.kind(plan.epilogue.sts_vec, plan.arithmetic.type)} [%smem_c+${(plan.a.offset(i) * plan.epilogue.row_pitch + plan.b.offset(j)) * plan.arithmetic.bytes}], ${plan.epilogue.vector.vector(j, n=plan.epilogue.sts_vec)};
-% endfor
-% endfor
-    // ---- wait: the whole tile is in shared memory
-    bar.sync 0;
+${sums_to_shared(math)}\
     mov.u32 %vec_index, %thread;
 % if plan.epilogue.gather_rounds > plan.epilogue.UNROLLED:
     .pragma "nounroll";
@@ -58,4 +51,16 @@ ${store_op.store_vector([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%
     @%p bra STORE_ROWS${int(add_c)};
 % endif
     }
+</%def>
+
+## Stores the sums of this thread, and waits for those of the block.
+<%def name="sums_to_shared(math)">
+% for i in range(plan.mainloop.ms):
+${math.scaled_row(i)}\
+% for j in range(0, plan.mainloop.ns, plan.epilogue.sts_vec):
+    ${plan.epilogue.sts_guard}st.shared.${ptx.kind(plan.epilogue.sts_vec, plan.arithmetic.type)} [%smem_c+${(plan.a.offset(i) * plan.epilogue.row_pitch + plan.b.offset(j)) * plan.arithmetic.bytes}], ${plan.epilogue.vector.vector(j, n=plan.epilogue.sts_vec)};
+% endfor
+% endfor
+    // ---- wait: the whole tile is in shared memory
+    bar.sync 0;
 </%def>

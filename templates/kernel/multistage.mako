@@ -13,6 +13,7 @@
 <%namespace name="store_op" file="/${context['plan'].epilogue.store_op}"/>\
 <%namespace name="store_c" file="/${context['plan'].epilogue.template}"/>\
 <%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
+<%namespace name="sink_kernels" file="/${context['plan'].sink_kernels.template}"/>\
 <%namespace name="fragments" file="/${context['plan'].mainloop.fragment_addr}"/>\
 <%namespace name="packing" file="/${context['plan'].packing.template}"/>\
 <%
@@ -200,4 +201,4 @@ ${addr.advance(x, False)}\
     setp.eq.u32 %wrap, %write_stage, %smem_end;
     selp.b32 %write_stage, %smem, %write_stage, %wrap;
 </%def>\
-<%def name="after_entry()">${aux_kernels.entries()}${packing.entries()}</%def>\
+<%def name="after_entry()">${aux_kernels.entries()}${packing.entries()}${sink_kernels.entries()}</%def>\

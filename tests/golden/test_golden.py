@@ -102,6 +102,24 @@ GOLDEN = {
         "{reduce(k){accum+=A[k,i]*B[k,j];}accum>0?C.add(f16(accum),i);} capacity=100",
         "family=mma ms=16 ns=16 ml=32 nl=32 u=32 vec_a=8 vec_b=8 epilogue_smem=1",
     ),
+    "simt_row_reduce": (
+        "h200",
+        "task 64,64,61 NN f32 text=A:f32[i,k];B:f32[k,j];accum:f32;where(i,j)when(i<j){reduce(k){accum+=A[i,k]*B[k,j];}"
+        "C[i]argmax=accum;}",
+        "ms=4 ns=4 ml=32 nl=32 u=8 kl=2 vec_b=4 vec_c=4",
+    ),
+    "simt_column_reduce": (
+        "h200",
+        "task 64,64,61 NN f32 text=A:f32[i,k];B:f32[k,j];accum:f32;where(i,j){reduce(k){accum=max(accum,A[i,k]+B[k,j]);}"
+        "C[j]logsumexp=accum;}",
+        "ms=4 ns=4 ml=32 nl=32 u=8 kg=2 splitk=workspace vec_b=4 vec_c=4",
+    ),
+    "simt_aggregate": (
+        "h200",
+        "task 64,64,61 NN f32 text=A:f32[i,k];B:f32[k,j];input0:s32[i];input1:s32[j];accum:f32;where(i,j){reduce(k){"
+        "accum+=A[i,k]*B[k,j];}C[input0[i],input1[j]]=max(C[input0[i],input1[j]],accum);} groups=4,7",
+        "ms=4 ns=4 ml=32 nl=32 u=8 vec_b=4 vec_c=4",
+    ),
     "simt_sm75": ("t4", "gemm 128,128,64 NN f32", "cp_async_a=0 cp_async_b=0 vec_a=4 vec_b=4 vec_c=4 stages=2"),
     "simt_grouped": (
         "h200",
@@ -124,6 +142,12 @@ GOLDEN = {
         "ms=4 ns=4 ml=32 nl=32 u=8 kl=2 stream_k=1 vec_a=1 vec_b=1 vec_c=1",
     ),
     "simt_jagged_rows": ("h200", "grouped 8x100,96,64 NN f32 jagged=m", "ms=4 ns=4 ml=32 nl=32 vec_b=4 vec_c=4"),
+    "mma_aggregate_ordered": (
+        "h200",
+        "task 64,64,61 NN f16 text=A:f16[i,k];B:f16[k,j];input0:s32[i];input1:s32[j];accum:f32;where(i,j){reduce(k){"
+        "accum+=f32(A[i,k])*f32(B[k,j]);}C[input1[j],input0[i]]+=accum;} groups=4,7 deterministic=1",
+        "family=mma ms=16 ns=16 ml=32 nl=32 u=32 cp_async_a=0 cp_async_b=0 vec_a=1 vec_b=1 vec_c=4",
+    ),
     "wgmma_jagged_rows": (
         "h200",
         "grouped 8x100,96,64 NT bf16 jagged=m epilogue=bias_column",

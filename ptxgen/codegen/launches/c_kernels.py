@@ -16,7 +16,7 @@ from ptxgen.codegen.parts.parameters import (
     on_one_line,
     other_addresses,
     scalar_parameters,
-    sink_numbers,
+    sink_parameters,
 )
 from ptxgen.codegen.parts.part import Allocator, Part, Reduction
 from ptxgen.codegen.source import Step
@@ -81,7 +81,7 @@ class CKernels(Part):
             given("u64", "C", "W"),
             *on_one_line([*shared, sizes, shift]),
             *scalar_parameters(self.c.problem.sink.scalars_after_sums),
-            *sink_numbers(self.c.problem),
+            *sink_parameters(self.c.problem),
             *([slices] if self.reduction.stores_partials else []),
         ]
 

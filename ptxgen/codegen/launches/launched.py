@@ -34,8 +34,10 @@ class Buffers:
 
 @dataclass(frozen=True)
 class Launched:
-    """The problem ``p`` and the batch items ``run`` of a launch, and the buffers of its packed operands."""
+    """The problem ``p`` and the batch items ``run`` of a launch, and the buffers of its packed operands.
+    ``sink_offset``: of the sink's workspace, in bytes."""
 
     p: KernelProblem
     run: BatchRange
     buffers: Buffers = field(default_factory=Buffers)
+    sink_offset: int = 0

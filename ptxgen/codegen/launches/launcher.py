@@ -1,4 +1,4 @@
-"""The launches of a product: packing kernels, the main kernel, auxiliary kernels over C, and their workspace."""
+"""The launches of a product: packing kernels, the main kernel, those over C and of the sink, and their workspace."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Protocol
 from ptxgen.codegen.launches.c_kernels import CKernels
 from ptxgen.codegen.launches.launched import BatchRange, Launched
 from ptxgen.codegen.launches.packing import Packing
+from ptxgen.codegen.launches.sink_kernels import SinkKernels
 from ptxgen.codegen.parts.parameters import KernelParameters
 from ptxgen.codegen.parts.part import Allocator, Part
 from ptxgen.codegen.source import Launch, Step
@@ -40,6 +41,7 @@ class GemmLauncher:
     parameters: KernelParameters
     packing: Packing
     c_kernels: CKernels
+    sink: SinkKernels
     parts: Sequence[Part]
 
     def launch(self, problem: KernelProblem) -> Launch:
@@ -47,7 +49,8 @@ class GemmLauncher:
         the same workspace one after the other."""
         resets = tuple(Step("", (n, 1, 1), arguments=(("u64", name),)) for name, n in problem.sink.resets)
         if problem.results == 0:
-            return Launch(resets)
+            empty = Launched(problem, BatchRange(0, 0))
+            return Launch((*resets, *self.sink.before(empty), *self.sink.after(empty)))
         launches = [
             self._launch_range(p, run)
             for p in self.scheduler.gemms(problem)
@@ -62,9 +65,12 @@ class GemmLauncher:
         p, workspace = self.packing.product_problem(problem), Allocator()
         for part in self.parts:
             part.claim(p, run.items, workspace)
+        sink_offset = self.sink.allocate(p, workspace)
         buffers = self.packing.allocate(problem, run, workspace)
-        product = Launched(p, run, buffers)
+        product = Launched(p, run, buffers, sink_offset)
         grid, arguments = self.scheduler.grid(p, run.items), self.parameters.rows.arguments(product)
         main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
         packing = self.packing.steps(Launched(problem, run, buffers))
-        return Launch((*packing, *self.c_kernels.steps(main, product)), workspace.bytes, workspace.zeroed)
+        product_steps = (*packing, *self.c_kernels.steps(main, product))
+        steps = (*self.sink.before(product), *product_steps, *self.sink.after(product))
+        return Launch(steps, workspace.bytes, workspace.zeroed)

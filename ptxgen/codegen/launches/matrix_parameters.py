@@ -14,7 +14,7 @@ from ptxgen.codegen.parts.parameters import (
     Parameters,
     addresses,
     scalar_parameters,
-    sink_numbers,
+    sink_parameters,
     step_leading_dimensions,
 )
 from ptxgen.codegen.parts.scheduler import GridScheduler
@@ -42,6 +42,6 @@ class MatrixParameters(KernelParameters):
             Parameters("u32", ("k_slice",), lambda x: (self.scheduler.k_slices(x.p)[1],), same_line=True),
             *scalar_parameters(self.c.problem.scalars),
             *step_leading_dimensions(self.c.problem),
-            *sink_numbers(self.c.problem),
+            *sink_parameters(self.c.problem),
             *self.packing.product_parameters,
         ]

@@ -79,6 +79,12 @@ def _extent(axis: str, x: Any) -> tuple[int]:
     return (max({"i": x.p.m, "j": x.p.n, "k": x.p.k}[axis], 1),)
 
 
+def sink_parameters(p: KernelProblem) -> list[Parameters]:
+    """The numbers that the sink takes, and the offset of its workspace."""
+    offset = Parameters("u64", ("sink_offset",), lambda x: (x.sink_offset,))
+    return [*sink_numbers(p), *([offset] if p.sink.has_workspace else [])]
+
+
 def operand_names(p: KernelProblem) -> tuple[str, ...]:
     return tuple(x.name for x in p.operands)
 

@@ -42,9 +42,14 @@ class ReadArray:
         """The type of a load."""
         return load_type(self.element.type)
 
+    @property
+    def kind(self) -> str:
+        """The PTX type of a register."""
+        return register_class(self.element.type)
+
     @cached_property
     def tile(self) -> Tile:
-        return Tile(f"{self.name}_at", register_class(self.element.type), (1 if self.axes == "i" else self.vec,))
+        return Tile(f"{self.name}_at", self.kind, (1 if self.axes == "i" else self.vec,))
 
     def register(self, q: int) -> str:
         """The register of the element of result ``q`` of a vector."""

@@ -137,7 +137,7 @@ class MmaSpace(MultistageSpace):
             kg=kg,
             pdl=effective_pdl(p, c),
             splitk=np.where(kg > 1, c.splitk, SPLIT_MEMSET),
-            epilogue_smem=np.where(c.kl > 1, default("epilogue_smem"), c.epilogue_smem),
+            epilogue_smem=np.where((c.kl > 1) | p.sink.shared_tile, default("epilogue_smem"), c.epilogue_smem),
             mma_order=np.where(one_order, default("mma_order"), c.mma_order),
             vec_c=width_c(p, c),
         )
@@ -146,4 +146,4 @@ class MmaSpace(MultistageSpace):
 def width_c(p: KernelProblem, c: Any) -> Any:
     """Elements of one access of C: at most 16 bytes of sums and, from registers, the adjacent elements of a lane."""
     vec_c = np.minimum(c.vec_c, 16 // accumulator_bytes(p))
-    return np.where(stores_via_smem(c), vec_c, np.minimum(vec_c, adjacent_c(p, c)))
+    return np.where(stores_via_smem(p, c), vec_c, np.minimum(vec_c, adjacent_c(p, c)))

@@ -161,7 +161,7 @@ def geometry(p: KernelProblem, c: Any) -> MmaGeometry:
     stage_bytes = a.stage_bytes + b.stage_bytes
     sum_bytes = counted["sum_bytes"]
     c_row_pitch = _c_row_pitch(c.nl, sum_bytes, a, b)
-    c_via_smem = stores_via_smem(c)
+    c_via_smem = stores_via_smem(p, c)
     shared = np.maximum(c.stages * stage_bytes, where(c_via_smem, c.ml * c_row_pitch * c.kl * sum_bytes, 0))
     words = 2 if p.element.bytes == 8 else 1
     permuted = 4 * sum(x.fragment_load == BYTES for x in (a, b)) + (32 if p.element.fp8 else 0)

@@ -40,7 +40,9 @@ FAMILY = TileFamily(
     model=perf_model,
     rate=perf_costs.fma_rate,
     plan=_plan,
-    provides=READS_ELEMENTS | LOOPS_OVER_ITEMS | {"inner_expression", "store_value", "select_values"},
+    provides=READS_ELEMENTS
+    | LOOPS_OVER_ITEMS
+    | {"inner_expression", "store_value", "select_values", "row_reduce", "aggregate"},
     grouped_model=perf_grouped,
     calibrated=perf_grouped.calibrated,
     former=Former(

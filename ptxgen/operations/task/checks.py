@@ -10,12 +10,15 @@ import numpy as np
 from ptxgen.codegen.config.config import Config
 from ptxgen.expr.simplify import simplified
 from ptxgen.expr.value_types import type_of
+from ptxgen.lowering.aggregate import REJECTED
 from ptxgen.lowering.sink import SelectValues
 from ptxgen.operations.gemm.checks import with_row_padding
 from ptxgen.operations.gemm.strided_arrays import C, elements, store_operand
+from ptxgen.operations.task.assembling import array_of
 from ptxgen.operations.task.list_checks import list_error
 from ptxgen.operations.task.oracle import Dense, Listed, evaluate
 from ptxgen.operations.task.problem import ResultArray, Task
+from ptxgen.operations.task.program import AXES, Aggregate
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import Array, Deviation
 from ptxgen.runtime.check import CheckResult
@@ -52,7 +55,31 @@ def random_values(kind: str, type: str, shape: tuple[int, ...], rng: np.random.G
 def random_arrays(p: Task, kind: str = "normal", seed: int = 0) -> dict[str, Array]:
     """The arrays that a program reads, as it indexes them, by role."""
     rng = np.random.default_rng([seed, p.m, p.n, p.k])
-    return {u.role: random_values(kind, u.dtype, array_shape(p, u.role), rng) for u in p.roles.uses}
+    found = {u.role: random_values(kind, u.dtype, array_shape(p, u.role), rng) for u in p.roles.uses}
+    return found | random_keys(p, kind, rng)
+
+
+def random_keys(p: Task, kind: str, rng: np.random.Generator) -> dict[str, Array]:
+    """The arrays of keys: sorted, in any order with some out of range, or all equal."""
+    output = p.program.outputs[0]
+    if not isinstance(output, Aggregate):
+        return {}
+    found = {}
+    for key, groups in zip((output.row, output.column), p.group_extents, strict=True):
+        role = array_of(key.value)
+        if role in AXES:
+            continue
+        shape, own = array_shape(p, role), dtype(key.type).numpy
+        keys = rng.integers(0, max(groups, 1), shape)
+        if kind == "integers":
+            keys = np.sort(keys)
+        elif kind == "normal":
+            outside = groups if type_of(key.type).group == "unsigned" else rng.choice([-1, groups], shape)
+            keys = np.where(rng.random(shape) < 1 / SHARE, outside, keys)
+        else:
+            keys[...] = groups // 2
+        found[role] = np.minimum(keys, int(type_of(key.type).greatest)).astype(own)
+    return found
 
 
 def stored(p: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -80,11 +107,12 @@ def expected(
     program = p.program
     if relaxed:
         program = replace(program, step=simplified(program.step, relaxed=True))
-    return evaluate(program, {**arrays, **scalars}, {"i": p.m, "j": p.n, "k": p.k})["C"]
+    groups = {"C": p.group_extents} if p.groups else None
+    return evaluate(program, {**arrays, **scalars}, {"i": p.m, "j": p.n, "k": p.k}, groups)["C"]
 
 
 def deviation(p: Task, got: Array, oracle: Dense | Listed) -> Deviation:
-    """How the matrix C differs from the oracle's. Results of pairs that are not computed must be poison."""
+    """How C differs from the oracle's. Results of pairs that are not computed must be poison."""
     assert isinstance(oracle, Dense)
     if got.size == 0:
         return Deviation(0.0, (0, 0), 0.0)
@@ -134,6 +162,9 @@ def _compared(p: Task, out: Mapping[str, Array], oracle: Dense | Listed) -> Devi
         assert p.selected is not None
         return Deviation(np.inf if list_error(p.selected, oracle, out) else 0.0, (-1, -1), 0.0)
     whole = out["C"]
+    if not p.stores_pairs:
+        rejected = REJECTED in out and int(out[REJECTED][0]) != oracle.dropped
+        return Deviation(np.inf, (-1, -1), np.inf) if rejected else deviation(p, whole, oracle)
     got = elements(p, C, whole)
     found = deviation(p, got, oracle)
     got[...] = p.output.poison
@@ -153,13 +184,15 @@ class TaskOperandSets(OperandSets):
         super().__init__(driver, timing, {n: given[n] for n in "AB"}, sizes, _others(given))
 
     def deviation(self, limit: int) -> Deviation:
-        """Compares rows of the first set's C, spread evenly; lists, if that many rows are all."""
+        """Compares rows of the first set's C, spread evenly; lists, and reductions, if that many rows are all."""
         p = self.problem
         if not p.results:
             return Deviation(0.0, (0, 0), 0.0)
         count = int(max(min(limit // max(p.n, 1), STEPS // max(p.n * p.k, 1), p.m), 1))
         if p.selected is not None:
             return self._list_deviation() if count == p.m else Deviation(0.0, (-1, -1), 0.0)
+        if not p.stores_pairs:
+            return self._reduced_deviation() if count == p.m else Deviation(0.0, (-1, -1), 0.0)
         rows = np.unique(np.linspace(0, p.m - 1, count).astype(int))
         part = p.with_rows(len(rows))
         arrays = {u.role: _rows_of(self.arrays[u.role], u.axes, rows) for u in p.roles.uses}
@@ -185,10 +218,18 @@ class TaskOperandSets(OperandSets):
                 x[count:].view(np.uint8)[...] = 0xFF
         return _compared(p, out, expected(p, self.arrays, p.typical_scalars))
 
+    def _reduced_deviation(self) -> Deviation:
+        """Compares the reductions of the first set."""
+        p = self.problem
+        got = np.empty(p.result_arrays["C"].shape, p.output.numpy)
+        if got.size:
+            self.driver.download(self.sets[0]["C"], got)
+        return deviation(p, got, expected(p, self.arrays, p.typical_scalars))
+
 
 def _with_padding(p: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays, A, B and the matrix C with their leading dimensions."""
-    matrices = {name: n for n, name in enumerate("ABC") if arrays[name].ndim > 1}
+    matrices = {name: n for n, name in enumerate("ABC") if name != "C" or p.stores_pairs}
     poison = {"A": p.element.poison, "B": p.element.poison, "C": p.output.poison}
     return {**arrays, **{name: store_operand(p, n, arrays[name], poison[name]) for name, n in matrices.items()}}
 

@@ -9,13 +9,16 @@ from typing import Any
 from ptxgen.errors import InputError
 from ptxgen.expr.node import Node, node, rewritten, variable, walk
 from ptxgen.expr.simplify import simplified
+from ptxgen.lowering import aggregate as groups
+from ptxgen.lowering import row_reduce as rows
+from ptxgen.lowering.aggregate import depends_on_order
 from ptxgen.lowering.algebra import PLUS_TIMES, Algebra, Scalar, Vector, inner_expression
-from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.kernel_problem import KernelProblem, at_least_one
 from ptxgen.lowering.sink import Elements, SelectValues, StoreValue, ValueSink
-from ptxgen.lowering.strided import matrix_product
+from ptxgen.lowering.strided import aligned_access, matrix_product
 from ptxgen.operations.task.assembling import roots_of
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.program import ACCUMULATOR, MEAN, Program, Select, Store
+from ptxgen.operations.task.program import ACCUMULATOR, MEAN, Aggregate, Program, RowReduce, Select, Store
 from ptxgen.operations.task.roles import Roles, Use
 from ptxgen.problem.dtypes import dtype
 
@@ -41,16 +44,27 @@ def lower_task(p: Task) -> KernelProblem:
         deterministic=p.deterministic,
     )
     algebra, sink = algebra_of(roles), _sink(p, program, roles)
-    sums = variable(ACCUMULATOR, program.accumulator)
-    if algebra is PLUS_TIMES and sink.guard is None and sink.roots == (sums,):
+    sums, plain = variable(ACCUMULATOR, program.accumulator), isinstance(sink, StoreValue) and sink.guard is None
+    if algebra is PLUS_TIMES and plain and sink.roots == (sums,):
         return product
     found = replace(product, name=f"task_{p.dtype}_{p.layout.lower()}", algebra=algebra, sink=sink)
+    if isinstance(sink, groups.Aggregate | rows.RowReduce):
+        return _reduced(p, found)
     if sink.guard is None:
         return found
     if isinstance(sink, SelectValues):
         written = sum(dtype(x.type).bytes for x in sink.values) * p.capacity
         found = replace(found, moved=found.moved + written - p.output.bytes * found.results)
     return found.with_access("C", aligned=p.output.bytes, vec=1)  # results are stored one by one
+
+
+def _reduced(p: Task, found: KernelProblem) -> KernelProblem:
+    """The problem of a sink that reduces results: C has another shape than they. InputError: it is batched."""
+    if p.batch != 1:
+        raise InputError(f"batch is {p.batch}; it must be 1 for results that are reduced")
+    pitch = at_least_one(p.n)
+    # the width of accesses to sums
+    return found.with_access("C", ld=pitch, vec=aligned_access(16, p.n, pitch, 0, p.output.bytes))
 
 
 def _sink(p: Task, program: Program, roles: Roles) -> ValueSink:
@@ -74,7 +88,13 @@ def _sink(p: Task, program: Program, roles: Roles) -> ValueSink:
     if isinstance(output, Select):
         fields["scalars"] = (*scalars, SelectValues.CAPACITY)
         return SelectValues(condition=roots[0], values=tuple(roots[1:]), **fields)
-    raise InputError(f"the outputs of {p.text} are not supported yet")
+    if isinstance(output, RowReduce):
+        return rows.RowReduce(value=roots[0], axis=output.axis, op=output.op, **fields)
+    assert isinstance(output, Aggregate)
+    row, column, value = roots
+    ordered = p.deterministic and depends_on_order(output.op, value.type)
+    keys: dict[str, Any] = {"row": row, "column": column, "groups": p.group_extents, "ordered": ordered}
+    return groups.Aggregate(value=value, op=output.op, **keys, **fields)
 
 
 def _value(program: Program, value: Node) -> Node:

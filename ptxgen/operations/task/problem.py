@@ -9,16 +9,18 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ptxgen.arguments import integer, word
-from ptxgen.errors import DtypeError, InputError
+from ptxgen.arguments import integer, shown, word
+from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.expr.node import node, variable
 from ptxgen.expr.value_types import PRED
+from ptxgen.lowering.aggregate import REJECTED
 from ptxgen.lowering.sink import SelectValues, list_names
+from ptxgen.lowering.states import StateReduction
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.operations.task.language.canonical import canonical as canonical_text
-from ptxgen.operations.task.program import ACCUMULATOR, Input, Program, Select, Store
+from ptxgen.operations.task.program import ACCUMULATOR, Aggregate, Input, Program, RowReduce, Select, Store
 from ptxgen.operations.task.roles import Roles, roles_of
-from ptxgen.problem.base import COMPUTE_MODES, SUMS, described
+from ptxgen.problem.base import COMPUTE_MODES, EXTENT_LIMIT, SUMS, described
 from ptxgen.problem.dtypes import Dtype, canonical, dtype
 
 CAPACITY_LIMIT = 1 << 40
@@ -61,8 +63,8 @@ class Task(Gemm):
     ``input0``, ``input1``, … the others, ``scalar0``, … the scalars, C the output; empty: the sum of products.
     ``layout``: N: A is stored M×K, B is stored K×N; T: K×M, N×K; empty: as the program indexes them. ``dtype``,
     ``compute``, ``out``: the types of A, of the reduction and of C, which the text states. ``capacity``: elements of
-    the lists of selected results, C the first of them, unless a call passes another number. The other fields are those
-    of ``Gemm``.
+    the lists of selected results, C the first of them, unless a call passes another number; ``groups``: rows and
+    columns of C where keys select its elements. The other fields are those of ``Gemm``.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -80,6 +82,9 @@ class Task(Gemm):
         ),
     )
     capacity: int = field(default=0, metadata=described("Elements of the lists of selected results. [default: 0]"))
+    groups: str = field(
+        default="", metadata=described("Rows and columns of C where keys select its elements, as 4,7.", "G,H")
+    )
 
     operation = "task"
     CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("text", "batch")
@@ -101,6 +106,26 @@ class Task(Gemm):
         if not self.layout:
             object.__setattr__(self, "layout", found.layout)
         super().__post_init__()
+        self._normalize_groups()
+
+    def _normalize_groups(self) -> None:
+        """ShapeError: the extents of groups are missing, or no group needs them."""
+        output = self.program.outputs[0]
+        if not isinstance(output, Aggregate):
+            if self.groups:
+                raise ShapeError(f"groups is {shown(self.groups)}; it must be empty where no keys select elements of C")
+            return
+        words = self.groups.replace(" ", "").split(",") if self.groups else []
+        if len(words) != 2 or not all(x.isdecimal() and len(x) <= 10 for x in words):
+            raise ShapeError(f"groups is {shown(self.groups)}; it must be G,H, the rows and columns of C, as 4,7")
+        extents = [integer("groups", int(x), 0, EXTENT_LIMIT - 1) for x in words]
+        object.__setattr__(self, "groups", ",".join(map(str, extents)))
+
+    @property
+    def group_extents(self) -> tuple[int, int]:
+        """Rows and columns of C where keys select its elements."""
+        rows, columns = map(int, self.groups.split(","))
+        return rows, columns
 
     @classmethod
     def checked_fields(cls, values: dict[str, Any]) -> dict[str, Any]:
@@ -121,7 +146,10 @@ class Task(Gemm):
     @staticmethod
     def result_type(program: Program) -> str:
         """The type of C."""
-        kind = program.outputs[0].value.type
+        output = program.outputs[0]
+        if isinstance(output, RowReduce):
+            return StateReduction(output.op, output.value.type).result
+        kind = output.value.type
         return "u8" if kind == PRED else kind
 
     @property
@@ -169,11 +197,21 @@ class Task(Gemm):
     @cached_property
     def result_arrays(self) -> dict[str, ResultArray]:
         """The arrays that a call writes, by name."""
+        output = self.program.outputs[0]
+        if isinstance(output, RowReduce):
+            return {"C": ResultArray((self.m if output.axis == "i" else self.n,), self.output)}
+        if isinstance(output, Aggregate):
+            return {"C": ResultArray(self.group_extents, self.output), REJECTED: ResultArray((1,), COUNTER)}
         if self.selected is None:
             return {"C": ResultArray((self.m, self.n), self.output)}
         lists = zip(list_names(len(self.selected.values)), self.selected.values, strict=True)
         found = {name: ResultArray((self.capacity,), dtype(x.type)) for name, x in lists}
         return found | {SelectValues.COUNT: ResultArray((1,), COUNTER)}
+
+    @property
+    def stores_pairs(self) -> bool:
+        """True if C has an element for each pair (i, j), at its row and column."""
+        return isinstance(self.program.outputs[0], Store)
 
     @property
     def selected(self) -> Select | None:

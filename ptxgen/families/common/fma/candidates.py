@@ -156,7 +156,7 @@ class FmaSpace(MultistageSpace):
         return c.replace(
             kg=kg,
             splitk=np.where(kg > 1, c.splitk, SPLIT_MEMSET),
-            epilogue_smem=np.where(c.kl > 1, default("epilogue_smem"), c.epilogue_smem),
+            epilogue_smem=np.where((c.kl > 1) | p.sink.shared_tile, default("epilogue_smem"), c.epilogue_smem),
             lane_interleave=np.where(one_row, default("lane_interleave"), c.lane_interleave),
             mma_order=np.where((c.ms == 1) | (columns == 1), default("mma_order"), c.mma_order),
             vec_c=width_c(p, c),
@@ -179,4 +179,4 @@ def adjacent_c(p: KernelProblem, c: Any) -> Any:
 def width_c(p: KernelProblem, c: Any) -> Any:
     """Elements of one access of C: at most 16 bytes of sums and, from registers, the adjacent elements of a thread."""
     vec_c = np.minimum(c.vec_c, 16 // accumulator_bytes(p))
-    return np.where(stores_via_smem(c), vec_c, np.minimum(vec_c, adjacent_c(p, c)))
+    return np.where(stores_via_smem(p, c), vec_c, np.minimum(vec_c, adjacent_c(p, c)))

@@ -189,7 +189,7 @@ def geometry(p: KernelProblem, c: Any) -> FmaGeometry:
     bytes_ = staged_bytes(p)
     threads = counted["threads"]
     stage_bytes = a.stage_bytes + b.stage_bytes
-    c_via_smem = stores_via_smem(c)
+    c_via_smem = stores_via_smem(p, c)
     shared = np.maximum(c.stages * stage_bytes, where(c_via_smem, staging_bytes(p, c), 0))
     words = max(1, bytes_ // 4)
     packed = 2 if p.accumulator.bytes == 2 else 1
@@ -237,6 +237,7 @@ def plain_sums(p: KernelProblem) -> bool:
     """Whether it is a product, or a batch, of plain matrices with sums in f32 or f64."""
     return (
         p.algebra == PLUS_TIMES
+        and not p.sink.shared_tile
         and not grouped(p)
         and p.operand("A").access.mode == p.operand("B").access.mode == p.operand("C").access.mode == STRIDED
         and p.accumulator.bytes >= 4

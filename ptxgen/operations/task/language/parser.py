@@ -535,16 +535,20 @@ class _Reader:
                 if x.children[2] is not None and x.children[2].data == "name"
             }
         own |= set(EXTENTS)
-        targets = set()
+        targets, outputs = set(), set()
         for x in self.where.iter_subtrees():
             if x.data == "assign" and x.children[0].data == "name":
                 own.add(str(x.children[0].children[0]))
             elif x.data in ("assign", "listed"):
-                targets.add(id(x.children[x.data == "listed"]))
+                target = x.children[x.data == "listed"]
+                targets.add(id(target))
+                outputs.add(str(target.children[0]))
         declared = [str(x.children[0]) for x in self.declarations]
         found: dict[str, tuple[int, int]] = {}
         for x in self.where.iter_subtrees_topdown():
-            if id(x) in targets or x.data not in ("name", "index") or (x.data == "name" and str(x.children[0]) in own):
+            if id(x) in targets or x.data not in ("name", "index") or str(x.children[0]) in outputs:
+                continue
+            if x.data == "name" and str(x.children[0]) in own:
                 continue
             rank = len([y for y in x.children[1].children if y is not None]) if x.data == "index" else 0
             found.setdefault(str(x.children[0]), (x.children[0].start_pos, rank))

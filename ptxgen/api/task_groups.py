@@ -1,0 +1,73 @@
+"""The extents of results whose elements keys select, or that have one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ptxgen.api import drivers, streams
+from ptxgen.api.arrays import View, as_numpy, tensor
+from ptxgen.arguments import shown
+from ptxgen.errors import InputError, ShapeError
+from ptxgen.expr.node import Node
+from ptxgen.operations.task.assembling import array_of
+from ptxgen.operations.task.program import AXES, Aggregate, Output, RowReduce
+
+
+def result_shape(output: Output, extents: Mapping[str, int], groups: tuple[int, int] | None) -> tuple[int, ...]:
+    """The shape of the first output."""
+    if isinstance(output, RowReduce):
+        return (extents[output.axis],)
+    return groups or (extents["i"], extents["j"])
+
+
+def extents_of(
+    output: Output, arrays: Mapping[str, View], extents: Mapping[str, int], out: Any, given: Any
+) -> tuple[int, int] | None:
+    """Rows and columns of a result whose elements keys select; None: there are no keys. ``given``: by the caller.
+
+    ShapeError, InputError: they are not two integers, or cannot be read."""
+    if not isinstance(output, Aggregate):
+        if given is not None:
+            raise InputError(f"groups is {shown(given)}; it must be None where no keys select elements of the result")
+        return None
+    if given is not None:
+        if (
+            not isinstance(given, tuple | list)
+            or len(given) != 2
+            or not all(isinstance(n, int) and n >= 0 for n in given)
+        ):
+            raise ShapeError(f"groups is {shown(given)}; it must be (G, H), the rows and columns of the result")
+        return given[0], given[1]
+    if out is not None:
+        shape = tensor(out, "out").shape
+        if len(shape) != 2:
+            raise ShapeError(f"out has shape {shape}; it must have two dimensions, the groups of rows and of columns")
+        return shape[0], shape[1]
+    return _needed(output.row, arrays, extents), _needed(output.column, arrays, extents)
+
+
+def _needed(key: Node, arrays: Mapping[str, View], extents: Mapping[str, int]) -> int:
+    """The largest key, and one: it is read from the array. InputError: a key is negative, or the array cannot be
+    read."""
+    if key.value in AXES:
+        return extents[key.value]
+    name = array_of(key.value)
+    v = arrays[name]
+    if 0 in v.shape:
+        return 0
+    if v.host:
+        values = as_numpy(v)
+        least, largest = int(values.min()), int(values.max())
+    else:
+        on = drivers.driver_of(v)
+        if streams.is_captured(streams.current_stream(v.origin), on):
+            raise InputError(
+                f"groups is None; it must be given while a stream is captured, where {name} cannot be read"
+            )
+        if not hasattr(v.origin, "max"):
+            raise InputError(f"groups is None; it must be given, because the library of {name} finds no largest key")
+        least, largest = int(v.origin.min()), int(v.origin.max())
+    if least < 0:
+        raise InputError(f"{name} has the key {least}; keys must be 0 or more")
+    return largest + 1

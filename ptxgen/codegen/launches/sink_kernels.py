@@ -1,0 +1,144 @@
+"""The kernels of a sink before and after the main kernel, and its workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ptxgen.codegen.launches.launched import Launched
+from ptxgen.codegen.parts.group_reduction import GroupReduction
+from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given, other_addresses, sink_parameters
+from ptxgen.codegen.parts.part import Allocator, Part, Reduction
+from ptxgen.codegen.parts.row_states import RowStates, results_of
+from ptxgen.codegen.parts.scheduler import GridScheduler
+from ptxgen.codegen.parts.tile_walk import TileWalk
+from ptxgen.codegen.source import Step
+from ptxgen.codegen.vectorized import ceil_div
+from ptxgen.lowering.kernel_problem import KernelProblem
+
+ALIGNMENT = 16  #: of the sink's workspace
+
+
+@dataclass(frozen=True)
+class SinkKernels(Part):
+    """No kernels. ``entry``: name of the main kernel."""
+
+    problem: KernelProblem
+    entry: str
+
+    template = "epilogue/no_sink_kernels.mako"
+    THREADS = 256
+
+    def workspace(self, p: KernelProblem) -> tuple[int, str]:
+        """(bytes, meaning) of the sink's workspace."""
+        return 0, ""
+
+    def allocate(self, p: KernelProblem, workspace: Allocator) -> int:
+        """The offset of the sink's workspace."""
+        size, meaning = self.workspace(p)
+        return workspace.claim(size, meaning, ALIGNMENT).offset if size else 0
+
+    def before(self, launched: Launched) -> tuple[Step, ...]:
+        """The launches that precede the main kernel."""
+        return ()
+
+    def after(self, launched: Launched) -> tuple[Step, ...]:
+        """Those that follow it."""
+        return ()
+
+    def _step(self, name: str, blocks: int, rows: Sequence[Parameters], launched: Launched) -> Step:
+        arguments = ParameterList(rows).arguments(launched)
+        return Step(f"{self.entry}_{name}", (blocks, 1, 1), (self.THREADS, 1, 1), 0, arguments)
+
+
+@dataclass(frozen=True)
+class RowReduceKernels(SinkKernels):
+    """One kernel joins the states of each row, or column. Warps have ``RESULTS`` results each, and the lanes that share
+    one have different states."""
+
+    scheduler: GridScheduler
+    reduction: Reduction
+    walk: TileWalk
+    states: RowStates
+
+    template = "epilogue/row_reduce_kernels.mako"
+    RESULTS = 8
+
+    def parts(self, p: KernelProblem) -> int:
+        """States of a result in the workspace."""
+        if p.results == 0:
+            return 0
+        if self.reduction.stores_partials:
+            return int(p.n // self.walk.vec if self.states.of_rows else p.m)
+        tiles_m, tiles_n, _ = self.scheduler.tiles(p)
+        return tiles_n if self.states.of_rows else tiles_m * self.walk.bands
+
+    def workspace(self, p: KernelProblem) -> tuple[int, str]:
+        results, _ = results_of(self.states.sink, p.m, p.n)
+        return self.parts(p) * results * self.states.entry_bytes, "states [part][result]"
+
+    @property
+    def rows(self) -> list[Parameters]:
+        """The parameters of the kernel."""
+        results = Parameters("u32", ("results",), lambda x: (results_of(self.states.sink, x.p.m, x.p.n)[0],))
+        parts = Parameters("u32", ("parts",), lambda x: (self.parts(x.p),))
+        return [given("u64", "C", "W"), *sink_parameters(self.problem)[-1:], results, parts]
+
+    @property
+    def declarations(self) -> list[str]:
+        return ParameterList(self.rows).declarations
+
+    def after(self, launched: Launched) -> tuple[Step, ...]:
+        results, _ = results_of(self.states.sink, launched.p.m, launched.p.n)
+        if not results:
+            return ()
+        return (self._step("join", ceil_div(results, self.RESULTS), self.rows, launched),)
+
+
+@dataclass(frozen=True)
+class AggregateKernels(SinkKernels):
+    """A kernel fills C with the identity. Where the order counts, one adds the values of each column of results by
+    groups of rows, and one adds these by groups of columns."""
+
+    groups: GroupReduction
+
+    template = "epilogue/aggregate_kernels.mako"
+    FILL_BLOCKS = 1024  #: of the kernel that fills C, at most
+
+    def _inner_groups(self, p: KernelProblem) -> int:
+        """Groups of the key that depends on i."""
+        rows, columns = p.sink.groups
+        return int(columns if p.sink.transposed else rows)
+
+    def workspace(self, p: KernelProblem) -> tuple[int, str]:
+        if not p.sink.ordered or p.results == 0:
+            return 0, ""
+        return (p.m + self._inner_groups(p)) * p.n * self.groups.bytes, "values [M][N], sums [group][N]"
+
+    @property
+    def rows(self) -> list[Parameters]:
+        """The parameters of each kernel."""
+        sizes = Parameters("u32", ("M", "N"), lambda x: (x.p.m, x.p.n))
+        return [given("u64", "C", "W"), *other_addresses(self.problem), sizes, *sink_parameters(self.problem)]
+
+    @property
+    def declarations(self) -> list[str]:
+        return ParameterList(self.rows).declarations
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("fill", "add_rows", "add_columns") if self.groups.sink.ordered else ("fill",)
+
+    def before(self, launched: Launched) -> tuple[Step, ...]:
+        rows, columns = launched.p.sink.groups
+        blocks = min(max(ceil_div(rows * columns, self.THREADS), 1), self.FILL_BLOCKS)
+        return (self._step("fill", blocks, self.rows, launched),)
+
+    def after(self, launched: Launched) -> tuple[Step, ...]:
+        p = launched.p
+        if not p.sink.ordered or p.results == 0:
+            return ()
+        counts = {"add_rows": p.n, "add_columns": self._inner_groups(p)}
+        return tuple(
+            self._step(name, ceil_div(n, self.THREADS), self.rows, launched) for name, n in counts.items() if n
+        )

@@ -1,0 +1,171 @@
+"""How values are reduced into the elements of an array that keys select: by atomic instructions, after runs of equal
+keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ptxgen.codegen.parts.part import Part
+from ptxgen.codegen.parts.result_values import ReadArray, ResultValues
+from ptxgen.codegen.parts.row_states import shuffled
+from ptxgen.codegen.registers import Tile
+from ptxgen.expr.instructions import literal, register_class
+from ptxgen.expr.node import Node, constant, node, variable, variables
+from ptxgen.expr.operators import OPERATORS
+from ptxgen.expr.ptx import Temporaries, statements
+from ptxgen.expr.value_types import type_of
+from ptxgen.lowering.aggregate import Aggregate
+from ptxgen.lowering.kernel_problem import KernelProblem
+
+VALUE, ROW, COLUMN, WHEN = range(4)  #: the numbers of the sink's expressions
+_SUMS = {"f32": "f32", "f64": "f64", "s32": "u32", "u32": "u32", "s64": "u64", "u64": "u64"}
+_BITS = {"&": "and", "|": "or", "^": "xor"}
+
+
+@dataclass(frozen=True)
+class GroupReduction(Part):
+    """``values``: of the sink. A thread keeps a run for each result of a vector: the value of pairs with equal keys
+    that it has not written yet."""
+
+    problem: KernelProblem
+    sm: int
+    values: ResultValues
+
+    @property
+    def sink(self) -> Aggregate:
+        found = self.problem.sink
+        assert isinstance(found, Aggregate)
+        return found
+
+    @property
+    def type(self) -> str:
+        return self.sink.value.type
+
+    @property
+    def bytes(self) -> int:
+        return type_of(self.type).bits // 8
+
+    @property
+    def kind(self) -> str:
+        """The PTX type of a register."""
+        return register_class(self.type)
+
+    @property
+    def vec(self) -> int:
+        return self.values.vec
+
+    @property
+    def conditional(self) -> bool:
+        """True if only some pairs are reduced."""
+        return self.sink.when is not None
+
+    @cached_property
+    def run(self) -> Tile:
+        return Tile("run", self.kind, (self.vec,))
+
+    @property
+    def identity(self) -> str:
+        identity = OPERATORS[self.sink.op].identity
+        assert identity is not None
+        return literal(constant(identity(type_of(self.type)), self.type))
+
+    @property
+    def declarations(self) -> list[str]:
+        """The declarations of the registers that joining takes."""
+        used = Temporaries("g")
+        self._join("%into", "%other", "", used)
+        return used.declarations
+
+    def join(self, into: str, other: str, guard: str = "") -> list[str]:
+        """The instructions of ``into`` = ``into`` reduced with ``other``."""
+        return self._join(into, other, guard, Temporaries("g"))
+
+    def _join(self, into: str, other: str, guard: str, used: Temporaries) -> list[str]:
+        x, y = variable("x", self.type), variable("y", self.type)
+        root = node(self.sink.op, self.type, x, y)
+        return statements([root], {x: into, y: other}, [into], sm=self.sm, temporaries=used, guard=guard).lines
+
+    def take(self, q: int, guard: str) -> list[str]:
+        """The instructions that set ``%take`` of result ``q``: its pair is reduced; and ``%reject``: a key of the pair
+        is out of range."""
+        row, column = self.values.of(ROW)[q], self.values.of(COLUMN)[q]
+        lines = [
+            f"setp.lt.u32 %take{q}, {row}, %group_rows;",
+            f"setp.lt.and.u32 %take{q}, {column}, %group_columns, %take{q};",
+            f"not.pred %reject, %take{q};",
+        ]
+        conditions = [guard.strip(" @")] if guard else []
+        conditions += [self.values.of(WHEN)[q]] if self.conditional else []
+        for p in conditions:
+            lines += [f"and.pred {x}, {x}, {p};" for x in (f"%take{q}", "%reject")]
+        return lines
+
+    # ---- atomic instructions
+
+    @property
+    def atomics(self) -> list[tuple[str, str]]:
+        """(guard, instruction up to the type) of the instructions that reduce ``%emitted`` in memory; none: a loop of
+        compare-and-swap does."""
+        op, bits = self.sink.op, type_of(self.type).bits
+        if op == "+":
+            return [("%emit", f"add.{_SUMS[self.type]}")]
+        if op in _BITS:
+            return [("%emit", f"{_BITS[op]}.b{bits}")]
+        if op in ("min", "max"):
+            if not type_of(self.type).floating:
+                return [("%emit", f"{op}.{self.type}")]
+            # floats are ordered as integers with sign, those below zero in reverse as integers without sign
+            other = "max" if op == "min" else "min"
+            return [("%plus", f"{op}.s{bits}"), ("%minus", f"{other}.u{bits}")]
+        return []
+
+    @property
+    def splits_sign(self) -> bool:
+        """True if the values of both signs have instructions of their own."""
+        return len(self.atomics) > 1
+
+    @property
+    def nan(self) -> str:
+        """The bits that stay in memory where floats are reduced with NaN: no other value replaces them."""
+        bits = type_of(self.type).bits
+        word = (1 << bits - 1) - 1 if self.sink.op == "max" else (1 << bits) - 1
+        return f"0x{word:X}"
+
+    @property
+    def bits_type(self) -> str:
+        return f"b{8 * self.bytes}"
+
+    # ---- in order
+
+    def key(self, axis: str) -> Node:
+        """The key that depends on an axis."""
+        row, column = self.sink.keys
+        return row if (axis == "j") == self.sink.transposed else column
+
+    def extent(self, axis: str) -> str:
+        """The parameter with the number of groups of that key."""
+        return "group_rows" if (axis == "j") == self.sink.transposed else "group_columns"
+
+    def key_vectors(self, axis: str) -> list[ReadArray]:
+        """The array of that key; none: the key is an index."""
+        names = variables(self.key(axis))
+        return [x for x in self.values.arrays if x.axes == axis and x.element.value in names]
+
+    def key_lines(self, axis: str) -> list[str]:
+        """The instructions that compute ``%key``, the key of an axis at ``%index``."""
+        return self._key(axis, Temporaries("k"))
+
+    def key_temporaries(self, axis: str) -> list[str]:
+        used = Temporaries("k")
+        self._key(axis, used)
+        return used.declarations
+
+    def _key(self, axis: str, used: Temporaries) -> list[str]:
+        known = {variable(axis, "s32"): "%index"}
+        known |= {x.element: f"%{x.name}_at" for x in self.key_vectors(axis)}
+        return statements([self.key(axis)], known, ["%key"], sm=self.sm, temporaries=used).lines
+
+    def exchange(self, to: str, value: str, distance: int) -> list[str]:
+        """The instructions that give a register the value of the lane at a distance."""
+        return shuffled(self.kind, to, value, "bfly", str(distance))

@@ -1,0 +1,115 @@
+"""Reductions of values over rows or columns of results: the state that a thread keeps, as expressions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ptxgen.expr.node import Node, constant, node, select
+from ptxgen.expr.operators import OPERATORS
+from ptxgen.expr.value_types import PRED, type_of
+
+State = tuple[Node, ...]
+INDEX = "s32"  #: the type of positions and counts
+NO_INDEX = (1 << 31) - 1  #: the position in a state without values
+POSITIONS = ("argmin", "argmax")
+MEAN, LOGSUMEXP = "mean", "logsumexp"
+
+
+@dataclass(frozen=True)
+class StateReduction:
+    """Reduces values of one type. ``op``: an operator, argmin, argmax, mean or logsumexp.
+
+    A state has ``types``: the value that an operator reduces; a value and its position; the sum of a mean and the
+    number of its values; the greatest value of logsumexp, and the sum of exp(value − greatest). ``joined`` is
+    associative and commutative up to rounding, and ``identity`` is its identity. Of equal values, or NaNs, the least
+    position is kept.
+    """
+
+    op: str
+    type: str
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        if self.op in POSITIONS or self.op == MEAN:
+            return self.type, INDEX
+        return (self.type, self.type) if self.op == LOGSUMEXP else (self.type,)
+
+    @property
+    def result(self) -> str:
+        """The type of the result."""
+        return INDEX if self.op in POSITIONS else self.type
+
+    @property
+    def identity(self) -> State:
+        if self.op in POSITIONS:
+            kind = type_of(self.type)
+            worst = kind.greatest if self.op == "argmin" else kind.least
+            return constant(worst, self.type), constant(NO_INDEX, INDEX)
+        if self.op == MEAN:
+            return constant(0, self.type), constant(0, INDEX)
+        if self.op == LOGSUMEXP:
+            return constant(-math.inf, self.type), constant(0, self.type)
+        identity = OPERATORS[self.op].identity
+        assert identity is not None
+        return (constant(identity(type_of(self.type)), self.type),)
+
+    def lifted(self, value: Node, index: Node) -> State:
+        """The state of one value. ``index``: its position."""
+        if self.op in POSITIONS:
+            return value, index
+        if self.op == MEAN:
+            return value, constant(1, INDEX)
+        return (value, constant(1, self.type)) if self.op == LOGSUMEXP else (value,)
+
+    def joined(self, x: State, y: State) -> State:
+        """The state of the values of ``x`` and ``y``."""
+        if self.op in POSITIONS:
+            better = self._better(x, y)
+            return select(better, y[0], x[0]), select(better, y[1], x[1])
+        if self.op == MEAN:
+            return node("+", self.type, x[0], y[0]), node("+", INDEX, x[1], y[1])
+        if self.op == LOGSUMEXP:
+            top = node("max", self.type, x[0], y[0])
+            return top, node("+", self.type, *(self._scaled(s, top) for s in (x, y)))
+        return (node(self.op, self.type, x[0], y[0]),)
+
+    def added(self, x: State, value: Node, index: Node) -> State:
+        """The state of the values of ``x`` and another one, whose position is greater than theirs."""
+        if self.op not in POSITIONS:
+            return self.joined(x, self.lifted(value, index))
+        best, position = x
+        keeps = node("<=", PRED, *((best, value) if self.op == "argmin" else (value, best)))
+        better = node("not", PRED, keeps)
+        if type_of(self.type).floating:  # a NaN is kept, and replaces any number
+            better = node("&", PRED, better, node("==", PRED, best, best))
+        better = node("|", PRED, better, node("==", PRED, position, constant(NO_INDEX, INDEX)))
+        return select(better, value, best), select(better, index, position)
+
+    def _better(self, x: State, y: State) -> Node:
+        """True if the value of ``y`` is the one to keep."""
+        (a, n), (b, m) = x, y
+        beats = node("<", PRED, *((b, a) if self.op == "argmin" else (a, b)))
+        same = node("==", PRED, a, b)
+        if type_of(self.type).floating:
+            nan_a, nan_b = (node("!=", PRED, v, v) for v in (a, b))
+            beats = node("|", PRED, beats, node("&", PRED, nan_b, node("not", PRED, nan_a)))
+            same = node("|", PRED, same, node("&", PRED, nan_a, nan_b))
+        return node("|", PRED, beats, node("&", PRED, same, node("<", PRED, m, n)))
+
+    def _scaled(self, x: State, top: Node) -> Node:
+        """The sum of ``x`` relative to ``top``. Infinities are not subtracted from themselves."""
+        factor = node("exp", self.type, node("-", self.type, x[0], top))
+        return node("*", self.type, x[1], select(node("==", PRED, x[0], top), constant(1, self.type), factor))
+
+    def finished(self, x: State) -> Node:
+        """The result of a state."""
+        if self.op in POSITIONS:
+            none = node("==", PRED, x[1], constant(NO_INDEX, INDEX))
+            return select(none, constant(-1, INDEX), x[1])
+        if self.op == MEAN:
+            return node("/", self.type, x[0], node("cast", self.type, x[1]))
+        if self.op == LOGSUMEXP:
+            # the sum is 0 if there is no value, and its logarithm minus infinity
+            return node("+", self.type, x[0], node("log", self.type, x[1]))
+        return x[0]

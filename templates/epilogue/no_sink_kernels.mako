@@ -1,0 +1,2 @@
+## The sink has no kernels.
+<%def name="entries()"></%def>

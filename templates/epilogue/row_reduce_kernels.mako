@@ -1,0 +1,88 @@
+## Joins the states of each row, or column, that the blocks have stored in the workspace [part][result]. A warp has
+## 8 results; the lanes and warps that share one have every 32nd part, so the order of reduction depends on nothing else.
+<%namespace name="rows" file="/epilogue/row_reduce.mako"/>
+<%namespace name="pdl" file="/ptx/pdl.mako"/>
+<%def name="entries()">
+<% lanes, warps = plan.sink_kernels.RESULTS, plan.sink_kernels.THREADS // 32 %>\
+
+// C = the results of the states of all parts
+.visible .entry ${plan.entry}_join(
+% for line in plan.sink_kernels.declarations:
+    ${line}
+% endfor
+)
+.maxntid ${plan.sink_kernels.THREADS}, 1, 1
+{
+    .shared .align 16 .b8 joined[${lanes * warps * plan.states.entry_bytes}];
+    .reg .b64 %C, %workspace, %states, %tmp64, %part_step;
+    .reg .b32 %results, %parts, %thread, %result, %state_part, %warp, %half<2>, %joined, %tmp0;
+    .reg .pred %in_bounds, %p;
+${rows.declare()}\
+    ld.param.u64 %C, [C];  ld.param.u64 %workspace, [W];  ld.param.u64 %states, [sink_offset];
+    cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %workspace, %workspace;
+    ld.param.u32 %results, [results];  ld.param.u32 %parts, [parts];
+${pdl.trigger_and_wait()}\
+    add.u64 %states, %states, %workspace;
+    mov.u32 %thread, %tid.x;
+    mov.u32 %joined, joined;
+    shr.u32 %warp, %thread, 5;
+    mov.u32 %tmp0, %ctaid.x;
+    and.b32 %result, %thread, ${lanes - 1};
+    mad.lo.u32 %result, %tmp0, ${lanes}, %result;
+    shr.u32 %state_part, %thread, 3;
+    setp.lt.u32 %in_bounds, %result, %results;
+${rows.clear(1)}\
+    setp.lt.and.u32 %p, %state_part, %parts, %in_bounds;
+    @!%p bra JOIN_LANES;
+    mul.wide.u32 %state_addr, %state_part, %results;
+    cvt.u64.u32 %tmp64, %result;
+    add.u64 %state_addr, %state_addr, %tmp64;
+    mad.lo.u64 %state_addr, %state_addr, ${plan.states.entry_bytes}, %states;
+    mul.wide.u32 %part_step, %results, ${32 * plan.states.entry_bytes};
+JOIN_PARTS:
+% for n, (kind, offset) in enumerate(plan.states.components):
+    ld.global.${kind} ${plan.states.other[n][0]}, [%state_addr+${offset}];
+% endfor
+% for line in plan.states.join(0):
+    ${line}
+% endfor
+    add.u64 %state_addr, %state_addr, %part_step;
+    add.u32 %state_part, %state_part, 32;
+    setp.lt.u32 %p, %state_part, %parts;
+    @%p bra JOIN_PARTS;
+JOIN_LANES:
+    // ---- wait: all lanes have joined their parts
+    bar.warp.sync 0xffffffff;
+${rows.join_lanes(16)}\
+${rows.join_lanes(8)}\
+    // the first lanes of each warp pass their states to the first warp
+    and.b32 %tmp0, %thread, 31;
+    setp.lt.u32 %p, %tmp0, ${lanes};
+    mad.lo.u32 %tmp0, %warp, ${lanes}, %tmp0;
+    mad.lo.u32 %tmp0, %tmp0, ${plan.states.entry_bytes}, %joined;
+% for n, (kind, offset) in enumerate(plan.states.components):
+    @%p st.shared.${kind} [%tmp0+${offset}], ${plan.states.state[n][0]};
+% endfor
+    // ---- wait: the states of all warps are in shared memory
+    bar.sync 0;
+    setp.lt.and.u32 %p, %thread, ${lanes}, %in_bounds;
+    @!%p bra DONE;
+    mad.lo.u32 %tmp0, %thread, ${plan.states.entry_bytes}, %joined;
+% for w in range(1, warps):
+% for n, (kind, offset) in enumerate(plan.states.components):
+    ld.shared.${kind} ${plan.states.other[n][0]}, [%tmp0+${w * lanes * plan.states.entry_bytes + offset}];
+% endfor
+% for line in plan.states.join(0):
+    ${line}
+% endfor
+% endfor
+    .reg .${plan.states.result_kind} %reduced;
+% for line in plan.states.finish("%reduced"):
+    ${line}
+% endfor
+    mad.wide.u32 %state_addr, %result, ${plan.c.bytes}, %C;
+    st.global.${plan.states.reduction.result} [%state_addr], %reduced;
+DONE:
+    ret;
+}
+</%def>

@@ -1,0 +1,289 @@
+"""Rows, columns and groups of results, reduced on the emulated device."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxgen.api import drivers, streams
+from ptxgen.api.task import task
+from ptxgen.codegen.config.config import parse_config
+from ptxgen.errors import InputError, ShapeError
+from ptxgen.operations.task.problem import Task
+from ptxgen.problem.device import device
+from ptxgen.runtime.check import check
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
+from tests.cases import SOURCES
+from tests.tensors import LIBRARY, Tensor
+
+H200 = device("h200")
+SIMT = "ms=4 ns=4 ml=32 nl=32 u=8 vec_a=1 vec_b=1 vec_c=4 "
+CONFIGS = {
+    "one_slice": SIMT,
+    "thread_groups": SIMT + "kl=2",
+    "slices": SIMT + "kg=3 splitk=workspace",
+    "wide": "ms=2 ns=8 ml=16 nl=128 u=8 vec_a=1 vec_b=1 vec_c=4",
+    "tall": "ms=8 ns=2 ml=128 nl=16 u=8 vec_a=1 vec_b=1 vec_c=4",
+}
+PRODUCT = "reduce(k){accum+=A[i,k]*B[k,j];}"
+HEAD = "A:f32[i,k];B:f32[k,j];"
+RNG = np.random.default_rng(3)
+
+
+def integers(*shape: int) -> Any:
+    return RNG.integers(-3, 4, shape).astype(np.float32)
+
+
+def ran(p: Task, arrays: dict[str, Any], config: str = SIMT, **options: Any) -> dict[str, Any]:
+    """The outputs of a task. Before the launch, they hold 77."""
+    driver = EmulatedDriver(H200, **options)
+    outputs = {name: np.full(x.shape, 77, x.dtype.numpy) for name, x in p.result_arrays.items()}
+    return Runner.of(driver, p, parse_config(config)).compute(arrays | outputs)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_reductions_equal_the_oracle(seed: int) -> None:
+    driver = EmulatedDriver(H200)
+    for n, (p, c) in enumerate(SOURCES["task_reduce"].cases(seed, 8, H200, limit=50)):
+        for result in check(driver, p, c, seed=n):
+            assert result.ok, f"{result.kind}: {result.deviation}: {p.key()} | {c}"
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+@pytest.mark.parametrize("axis", ["i", "j"])
+@pytest.mark.parametrize("op", ["argmin", "argmax"])
+def test_positions_of_ties_nans_and_infinities(op: str, axis: str, config: str) -> None:
+    a, b = integers(70, 30), integers(30, 52)
+    a[5, 0], a[9, 0], b[0, 7], b[0, 9] = np.nan, np.inf, -np.inf, np.nan
+    p = Task(70, 52, 30, text=f"{HEAD}where(i,j){{{PRODUCT}C[{axis}]={op}(C[{axis}],accum);}}")
+    with np.errstate(all="ignore"):
+        expected = getattr(np, op)(a @ b, axis="ij".index(axis) ^ 1)
+    np.testing.assert_array_equal(ran(p, {"A": a, "B": b}, config)["C"], expected)
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+@pytest.mark.parametrize("axis", ["i", "j"])
+def test_logsumexp_of_large_values(axis: str, config: str) -> None:
+    a, b = 100 * integers(66, 24), integers(24, 36)
+    p = Task(66, 36, 24, text=f"{HEAD}where(i,j){{{PRODUCT}C[{axis}]=logsumexp(C[{axis}],accum);}}")
+    expected = np.logaddexp.reduce((a @ b).astype(np.float64), axis="ij".index(axis) ^ 1)
+    np.testing.assert_allclose(ran(p, {"A": a, "B": b}, config)["C"], expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("op", "empty"),
+    [("+=", 0), ("*=", 1), ("=min", np.inf), ("=max", -np.inf), ("=argmin", -1), ("=logsumexp", -np.inf)],
+)
+@pytest.mark.parametrize("extents", [(5, 0, 4), (0, 5, 4)])
+def test_reductions_of_nothing_are_the_identity(extents: tuple[int, int, int], op: str, empty: float) -> None:
+    m, n, k = extents
+    axis = "i" if m else "j"
+    value = f"{op}(C[{axis}],accum)" if op[0] == "=" else f"{op}accum"
+    p = Task(m, n, k, text=f"{HEAD}where(i,j){{{PRODUCT}C[{axis}]{value};}}")
+    out = ran(p, {"A": integers(m, k), "B": integers(k, n)}, SIMT.replace("vec_c=4", "vec_c=1"))["C"]
+    np.testing.assert_array_equal(out, np.full(5, empty, out.dtype))
+
+
+def test_pairs_outside_the_index_set_are_not_reduced() -> None:
+    a, b = integers(40, 9), integers(9, 40)
+    p = Task(40, 40, 9, text=f"{HEAD}where(i,j)when(i<j){{{PRODUCT}C[i]=mean(C[i],accum);}}")
+    product, above = a @ b, np.triu(np.ones((40, 40), bool), 1)
+    with np.errstate(all="ignore"):
+        expected = np.where(above, product, 0).sum(1) / above.sum(1).astype(np.float32)
+    np.testing.assert_allclose(ran(p, {"A": a, "B": b})["C"], expected, rtol=1e-6)
+
+
+# ---- groups
+
+
+def aggregated(product: Any, g: Any, h: Any, groups: tuple[int, int], op: Any = np.add, start: float = 0) -> Any:
+    """(the groups of a product, the number of pairs whose keys are out of range)."""
+    out = np.full(groups, start, product.dtype)
+    rows, columns = np.broadcast_arrays(g[:, None].astype(int), h[None].astype(int))
+    inside = (rows >= 0) & (rows < groups[0]) & (columns >= 0) & (columns < groups[1])
+    op.at(out, (rows[inside], columns[inside]), product[inside])
+    return out, int((~inside).sum())
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("keys", ["random", "sorted", "one group", "out of range"])
+def test_groups(keys: str, deterministic: bool, config: str) -> None:
+    a, b = integers(70, 30), integers(30, 52)
+    g, h = RNG.integers(-1, 6, 70).astype(np.int32), RNG.integers(0, 4, 52).astype(np.uint8)
+    if keys == "sorted":
+        g.sort(), h.sort()
+    elif keys != "random":
+        g[:], h[:] = (2, 3) if keys == "one group" else (5, 200)
+    text = f"{HEAD}g:s32[i];h:u8[j];where(i,j){{{PRODUCT}C[g[i],h[j]]+=accum;}}"
+    p = Task(70, 52, 30, text=text, groups="5,4", deterministic=deterministic)
+    roles = {u.name: u.role for u in p.roles.uses}
+    found = ran(p, {"A": a, "B": b, roles.get("g", "input0"): g, roles.get("h", "input1"): h}, config)
+    expected, rejected = aggregated(a @ b, g, h, (5, 4))
+    np.testing.assert_array_equal(found["C"], expected)
+    assert found["rejected"] == rejected
+
+
+@pytest.mark.parametrize("value", ["accum", "f64(accum)"])
+@pytest.mark.parametrize("op", ["min", "max"])
+def test_extremes_of_groups_propagate_nan(op: str, value: str) -> None:
+    a, b = integers(37, 8) - 1, integers(8, 41)
+    a[3, 0], a[11, 0], a[20] = np.nan, -np.nan, np.inf
+    b[0, ::5] = -0.0
+    g, h = RNG.integers(0, 7, 37).astype(np.int32), RNG.integers(0, 3, 41).astype(np.int32)
+    text = f"{HEAD}g:s32[i];h:s32[j];where(i,j){{{PRODUCT}C[g[i],h[j]]={op}(C[g[i],h[j]],{value});}}"
+    p = Task(37, 41, 8, text=text, groups="9,3")
+    found = ran(p, {"A": a, "B": b, "input0": g, "input1": h}, SIMT.replace("vec_c=4", "vec_c=1"))["C"]
+    with np.errstate(all="ignore"):
+        product = (a @ b).astype(found.dtype)
+        ufunc = np.minimum if op == "min" else np.maximum
+        expected, _ = aggregated(product, g, h, (9, 3), ufunc, np.inf if op == "min" else -np.inf)
+    np.testing.assert_array_equal(found, expected)
+
+
+def sums(deterministic: bool, seed: int) -> Any:
+    """Sums of groups whose rounding depends on their order."""
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((64, 16), (16, 64)))
+    g, h = rng.integers(0, 3, 64).astype(np.int32), rng.integers(0, 2, 64).astype(np.int32)
+    text = f"{HEAD}g:s32[i];h:s32[j];where(i,j){{{PRODUCT}C[g[i],h[j]]+=accum;}}"
+    p = Task(64, 64, 16, text=text, groups="3,2", deterministic=deterministic)
+    return ran(p, {"A": a, "B": b, "input0": g, "input1": h}, seed=seed)["C"]
+
+
+def test_deterministic_sums_do_not_depend_on_timing() -> None:
+    assert len({sums(True, seed).tobytes() for seed in range(4)}) == 1
+    assert len({sums(False, seed).tobytes() for seed in range(4)}) > 1  # the order of atomics changes with the seed
+
+
+# ---- calls
+
+
+BODY = "accum = 0; reduce (k in [0, K]) { accum += P[i, k] * R[k, j]; }"
+GROUPED = task(f"where (i in [0, M], j in [0, N]) {{ {BODY} C[g[i], h[j]] += accum > t; }}")
+
+
+def call(**options: Any) -> Any:
+    p, r = integers(37, 21), integers(21, 50)
+    g, h = np.arange(37, dtype=np.int32) % 4, (np.arange(50) % 3).astype(np.int32)
+    expected, _ = aggregated((p @ r > 0.5).astype(np.int32), g, h, (4, 3))
+    return GROUPED(P=p, R=r, g=g - options.pop("less", 0), h=h, t=0.5, **options), expected
+
+
+def test_groups_are_as_many_as_the_keys_need() -> None:
+    found, expected = call()
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_groups_of_an_output_and_given_ones() -> None:
+    out = np.full((6, 5), 9, np.int32)
+    found, expected = call(out=out)
+    assert found is out
+    np.testing.assert_array_equal(out, np.pad(expected, ((0, 2), (0, 2))))
+    found, expected = call(groups=(4, 4))
+    np.testing.assert_array_equal(found, np.pad(expected, ((0, 0), (0, 1))))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"groups": (4, 2)},
+            InputError,
+            r"592 pairs \(i, j\) have keys out of range; keys of rows must be from 0 to 3",
+        ),
+        ({"less": 1}, InputError, "g has the key -1; keys must be 0 or more"),
+        ({"groups": 4}, ShapeError, r"groups is 4; it must be \(G, H\)"),
+        ({"out": np.empty(3, np.int32)}, ShapeError, r"out has shape \(3,\); it must have two dimensions"),
+    ],
+)
+def test_errors_of_groups(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call(**options)
+
+
+def test_rows_of_arrays() -> None:
+    p, r = integers(20, 5), integers(5, 30)
+    nearest = task(f"where (i in [0, M], j in [0, N]) {{ {BODY} C[i] = argmax(C[i], accum); }}")
+    found = nearest(p, r)
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, (p @ r).argmax(1))
+    np.testing.assert_array_equal(nearest(p, r[:, :0]), np.full(20, -1))
+    with pytest.raises(ShapeError, match=r"out has shape \(30,\); it must be \(20,\), the extent of its axis"):
+        nearest(p, r, out=np.empty(30, np.int32))
+    with pytest.raises(InputError, match=r"groups is \(1, 2\); it must be None where no keys select"):
+        nearest(p, r, groups=(1, 2))
+
+
+@pytest.mark.parametrize("groups", ["", "4", "4,x", "4,5,6"])
+def test_errors_of_the_problem(groups: str) -> None:
+    text = f"{HEAD}g:s32[i];h:s32[j];where(i,j){{{PRODUCT}C[g[i],h[j]]+=accum;}}"
+    with pytest.raises(ShapeError, match=f"groups is '{groups}'; it must be G,H"):
+        Task(4, 4, 4, text=text, groups=groups)
+    with pytest.raises(ShapeError, match="groups is '1,2'; it must be empty"):
+        Task(4, 4, 4, groups="1,2")
+
+
+# ---- arrays on a device
+
+
+class Integers(Tensor):
+    """A tensor of 32-bit integers."""
+
+    def __init__(self, driver: EmulatedDriver, x: Any) -> None:
+        super().__init__(driver, x.astype(np.int32))
+        self.dtype = "torch.int32"
+
+    def numpy(self) -> Any:
+        return super().numpy().view(np.int32)
+
+    def min(self) -> Any:
+        return self.numpy().min()
+
+    def max(self) -> Any:
+        return self.numpy().max()
+
+
+Integers.__module__ = "torch"
+
+
+@pytest.fixture
+def device_driver(monkeypatch: pytest.MonkeyPatch) -> EmulatedDriver:
+    driver = EmulatedDriver()
+    driver.name = "cuda"
+    monkeypatch.setattr(drivers, "driver", lambda: driver)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(**vars(LIBRARY), int32="torch.int32"))
+    return driver
+
+
+def test_rows_of_tensors(device_driver: EmulatedDriver) -> None:
+    p, r = integers(20, 5), integers(5, 30)
+    largest = task(f"where (i in [0, M], j in [0, N]) {{ {BODY} C[j] = max(C[j], accum); }}")
+    held = [Tensor(device_driver, x) for x in (p, r)]
+    for _ in range(2):
+        np.testing.assert_array_equal(largest(*held).numpy(), (p @ r).max(0))
+    out = Tensor(device_driver, np.zeros((2, 30), np.float32)).permute((1, 0))
+    out.shape, out.strides = (30,), (2,)
+    with pytest.raises(ShapeError, match=r"out has strides \(2,\); its elements must be consecutive"):
+        largest(*held, out=out)
+
+
+def test_groups_of_tensors(device_driver: EmulatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    p, r = integers(37, 21), integers(21, 50)
+    g, h = np.arange(37) % 4, np.arange(50) % 3
+    held = {"P": Tensor(device_driver, p), "R": Tensor(device_driver, r)}
+    keys = {"g": Integers(device_driver, g), "h": Integers(device_driver, h)}
+    sums = task(f"where (i in [0, M], j in [0, N]) {{ {BODY} C[g[i], h[j]] += accum; }}")
+    expected, _ = aggregated(p @ r, g, h, (4, 3))
+    np.testing.assert_array_equal(sums(**held, **keys).numpy(), expected)
+    # pairs with keys out of range are not reduced, and the call does not wait for their number
+    np.testing.assert_array_equal(sums(**held, **keys, groups=(2, 3)).numpy(), expected[:2])
+    monkeypatch.setattr(streams, "is_captured", lambda stream, on: True)
+    with pytest.raises(InputError, match="groups is None; it must be given while a stream is captured"):
+        sums(**held, **keys)
