@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxgen.errors import DtypeError
+from ptxgen.errors import DtypeError, InputError
 from ptxgen.expr.node import Node
-from ptxgen.expr.operators import OPERATORS
+from ptxgen.expr.operators import OPERATORS, Operator
 from ptxgen.expr.value_types import PRED, VALUE_TYPES, type_of
 
 #: pipes: multiply-adds of f32 and f16 (``fma``), multiplications of integers (``imad``), comparisons, logic and sums of
@@ -369,12 +369,43 @@ def _cast_through(source: str, to: str, widening: list[str], last: str) -> Row:
     return Row("cast", source, to, first, lines, (("alu", 1 + bool(last)),))
 
 
+#: rows of operators that programs registered, by operator
+_REGISTERED: dict[str, tuple[Row, ...]] = {}
+_table = {"version": 0}
+
+
+def table_version() -> int:
+    """A number that changes with the table."""
+    return _table["version"]
+
+
+def register(operator: Operator, *instructions: Row) -> None:
+    """Adds an operator with its rows. InputError: there is one with this name, or a row is of another operator."""
+    if operator.name in OPERATORS or any(r.operator != operator.name for r in instructions):
+        raise InputError(f"operator is {operator.name!r}; it must be a name that no other has, and that of its rows")
+    OPERATORS[operator.name] = operator
+    _REGISTERED[operator.name] = instructions
+    _changed()
+
+
+def unregister(name: str) -> None:
+    """Removes an operator that ``register`` added."""
+    del _REGISTERED[name], OPERATORS[name]
+    _changed()
+
+
+def _changed() -> None:
+    rows.cache_clear()
+    _table["version"] += 1
+
+
 @functools.cache
 def rows() -> dict[tuple[str, str, str], tuple[Row, ...]]:
     """By operator, type of the operands and type of the result: the rows, the newest target first."""
     table: dict[tuple[str, str, str], list[Row]] = {}
-    for makes in (_floats, _halves, _wide_integers, _narrow_integers, _predicates, _casts):
-        for r in makes():
+    makers = (_floats, _halves, _wide_integers, _narrow_integers, _predicates, _casts)
+    for made in (*(makes() for makes in makers), *_REGISTERED.values()):
+        for r in made:
             table.setdefault((r.operator, r.operand, r.result), []).append(r)
     return {key: tuple(sorted(found, key=lambda r: -r.first)) for key, found in table.items()}
 

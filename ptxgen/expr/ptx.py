@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxgen.errors import DtypeError, InputError
-from ptxgen.expr.instructions import TEMPORARY, literal, register_class, row_of
+from ptxgen.expr.instructions import TEMPORARY, literal, register_class, row_of, table_version
 from ptxgen.expr.node import Node, constant, node
 from ptxgen.expr.value_types import PRED, type_of
 
@@ -134,7 +134,7 @@ def statements(
     given = [n for n in into if n is not None]
     if len(set(given)) < len(given):
         raise InputError(f"results are {', '.join(filter(None, results))}; each must be another register")
-    flags = (bool(guard), guards_all, contract, fast)
+    flags = (bool(guard), guards_all, contract, fast, table_version())
     pattern = _pattern(tuple(roots), tuple(registers), held, into, sm, temporaries.state, *flags)
     temporaries.use(pattern.counts, pattern.following)
     names = (*places, guard if guard.endswith(" ") or not guard else f"{guard} ")
@@ -168,9 +168,11 @@ def _pattern(
     guards_all: bool,
     contract: bool,
     fast: bool,
+    version: int,
 ) -> _Pattern:
     """The instructions of all calls of ``statements`` that differ in the names of registers and of the guard alone.
-    ``leaves``: the expressions in registers, ``held``: the places of their names; ``into``: those of results."""
+    ``leaves``: the expressions in registers, ``held``: the places of their names; ``into``: those of results;
+    ``version``: of the table of instructions."""
 
     def place(n: int) -> str:
         return f"\x01{n}\x02"

@@ -234,7 +234,7 @@ def test_glossary_is_alphabetical_and_has_each_term_once() -> None:
 
 # ---- extending
 
-SECTIONS = ("An operation", "A family", "An element type", "An epilogue operation")
+SECTIONS = ("An operation", "A family", "An element type", "An epilogue operation", "An operator")
 
 
 def section(heading: str) -> str:

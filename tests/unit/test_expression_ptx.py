@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ptxgen.errors import DtypeError, InputError
+from ptxgen.expr.cost import instructions_by_pipe
+from ptxgen.expr.evaluate import evaluate
+from ptxgen.expr.instructions import Row, register, rows, unregister
 from ptxgen.expr.node import Node, constant, node, select, variable
+from ptxgen.expr.operators import Operator
 from ptxgen.expr.ptx import Temporaries, check, reduced, statements
 from ptxgen.expr.value_types import PRED
+from tests.expression_kernels import computed
 
 A, B, C, ACC = (variable(x, "f32") for x in ("a", "b", "c", "acc"))
 REGISTERS = {A: "%a", B: "%b", C: "%c", ACC: "%acc"}
@@ -200,3 +206,30 @@ def test_calls_that_are_alike_differ_in_names_only() -> None:
     both = [A, f32("neg", A)]
     swapped = statements(both, {A: "%a"}, ["%b", "%a"], sm=80, temporaries=Temporaries()).lines
     assert swapped == ["mov.f32 %t_f32_0, %a;", "neg.f32 %a, %a;", "mov.f32 %b, %t_f32_0;"]
+
+
+def test_an_operator_from_outside_the_package() -> None:
+    tanh = Operator("tanh", 1, frozenset(("float",)), np.tanh)
+    row = Row("tanh", "f32", "f32", 75, ("tanh.approx.f32 {d}, {a}",), (("xu", 1),), relative=2.0**-11)
+    before = dict(rows())
+    register(tanh, row)
+    try:
+        root = f32("*", f32("tanh", A), B)
+        assert lines(root) == ["tanh.approx.f32 %t_f32_0, %a;", "mul.rn.f32 %r, %t_f32_0, %b;"]
+        assert instructions_by_pipe([root], 90) == {"xu": 1, "fma": 1}
+        assert evaluate(root, {"a": 0.5, "b": 2.0}) == 2 * np.tanh(0.5)
+        x = np.linspace(-3, 3, 64, dtype=np.float32)
+        [got] = computed([root], {"a": ("f32", x), "b": ("f32", np.ones(1))}, 75)
+        np.testing.assert_allclose(got, np.tanh(x), rtol=2.0**-11)
+        unregister("tanh")
+        register(tanh, replace(row, lines=("tanh.approx.ftz.f32 {d}, {a}",)))
+        assert lines(f32("tanh", A)) == ["tanh.approx.ftz.f32 %r, %a;"]  # no text of before
+        with pytest.raises(DtypeError, match="the operand of tanh is f64; it must be f32"):
+            check([node("tanh", "f64", variable("x", "f64"))], 90)
+        with pytest.raises(InputError, match="operator is 'tanh'; it must be a name that no other has"):
+            register(tanh, row)
+    finally:
+        unregister("tanh")
+    assert rows() == before
+    with pytest.raises(InputError, match=r"operator is 'other'; it must be .* that of its rows"):
+        register(Operator("other", 1, frozenset(("float",)), np.tanh), row)
