@@ -29,6 +29,27 @@ def empty_array(x: Any, shape: tuple[int, ...], kind: Dtype) -> Any:
     return np.empty(shape, kind.numpy) if index is None else DeviceArray(drivers.gpu_driver(index), shape, kind)
 
 
+def is_truth(x: Any) -> bool:
+    """True if ``x`` is an array of truth values, of a library that can read them as bytes."""
+    return str(getattr(x, "dtype", "")) in ("bool", "torch.bool") and hasattr(x, "view")
+
+
+def as_bytes(x: Any) -> Any:
+    """An array of truth values as one of uint8 in the same memory."""
+    return _viewed(x, "uint8")
+
+
+def as_truth(x: Any) -> Any:
+    """An array of uint8, 0 and 1, as one of truth values in the same memory; arrays of libraries without views stay as
+    they are."""
+    return _viewed(x, "bool") if hasattr(x, "view") else x
+
+
+def _viewed(x: Any, name: str) -> Any:
+    """``x`` in the same memory, with another dtype of NumPy or PyTorch."""
+    return x.view(getattr(importlib.import_module("torch"), name) if hasattr(x, "new_empty") else np.dtype(name))
+
+
 def result_of(made: Any, x: Any) -> Any:
     """The result of a call that allocated it with ``empty_array``, as an array of the library of ``x``."""
     if isinstance(made, DeviceArray):

@@ -11,9 +11,11 @@ import numpy as np
 from ptxgen.api import drivers, launch_function, new_arrays, on_host, runners, streams, task_groups
 from ptxgen.api.arrays import View, alignment_of, as_numpy, matrix_layout, require_disjoint, tensor
 from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.expr.node import Node
+from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.aggregate import REJECTED
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.program import AXES, Aggregate, Program, RowReduce
+from ptxgen.operations.task.program import AXES, Aggregate, Program, RowReduce, Store
 from ptxgen.operations.task.roles import Roles, Use, roles_of
 from ptxgen.problem.dtypes import dtype
 
@@ -36,7 +38,7 @@ def call(
     options: Options = Options(),
 ) -> Any:
     """The result of a program on arrays and numbers, by the names of the program. ``arguments``: what errors call
-    arrays, where that is not their name.
+    arrays, where that is not their name. Conditions are truth values, in an ``out`` of truth values or of uint8.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule."""
     roles = roles_of(program)
@@ -45,9 +47,12 @@ def call(
     output = program.outputs[0]
     groups = task_groups.extents_of(output, arrays, extents, out, options.groups)
     shape = task_groups.result_shape(output, extents, groups)
-    kind = dtype(Task.result_type(program))
-    result = new_arrays.empty_array(first.origin, shape, kind) if out is None else out
-    vc = tensor(result, "out")
+    kind, truth = dtype(Task.result_type(program)), isinstance(output, Store) and _is_truth(output.value)
+    stored = new_arrays.empty_array(first.origin, shape, kind) if out is None else out
+    if truth and out is not None and new_arrays.is_truth(out):
+        stored = new_arrays.as_bytes(out)
+    result = out if out is not None else new_arrays.as_truth(stored) if truth else stored
+    vc = tensor(stored, "out")
     if vc.shape != shape:
         what = "the groups" if groups else "the extents of i and j" if len(shape) > 1 else "the extent of its axis"
         raise ShapeError(f"out has shape {vc.shape}; it must be {shape}, {what}")
@@ -90,6 +95,11 @@ def require_one_memory(named: Mapping[str, View]) -> None:
     for name, v in others:
         if v.host != one.host:
             raise InputError(f"{name} and {first} must be in the same memory: the host's, or a GPU's")
+
+
+def _is_truth(value: Node) -> bool:
+    """True if a value is a condition, which is stored as 0 or 1."""
+    return value.type == PRED or (value.op == "cast" and value.type == "u8" and value.arguments[0].type == PRED)
 
 
 def extents_of(program: Program, arrays: Mapping[str, View], arguments: Mapping[str, str]) -> dict[str, int]:

@@ -124,7 +124,8 @@ class Plan:
     @property
     def access_bytes(self) -> tuple[int, int, int]:
         """Bytes of which addresses of A, B and C, and the steps between their rows and items, must be multiples."""
-        return self.problem.element.bytes, self.problem.element.bytes, self.problem.output.bytes
+        a, b, c = (x.element.bytes for x in (*self.problem.operands, *self.problem.outputs))
+        return a, b, c
 
     #: the operands of which also the lengths of rows must be such multiples
     whole_rows: ClassVar[tuple[str, ...]] = ("A", "B", "C")
@@ -133,7 +134,7 @@ class Plan:
     def preconditions(self) -> list[str]:
         """What launches of the kernel must have, besides the types and the layout, for the header."""
         p, c = self.source_problem, self.config
-        elements = self.problem.element.bytes, self.problem.element.bytes, self.problem.output.bytes
+        elements = [x.element.bytes for x in (*self.problem.operands, *self.problem.outputs)]
         needed = list(zip("ABC", self.access_bytes, elements, strict=True))
         lines = [f"{p.STEPS} of A, B, C in multiples of {', '.join(str(n) for _, n, _ in needed)} bytes"]
         rows = [name for name, n, one in needed if n > one and name in self.whole_rows and p.ROWS]

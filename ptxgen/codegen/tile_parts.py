@@ -104,5 +104,5 @@ def compose_launch(plan: Plan, a: OperandAddressing, b: OperandAddressing, sched
 
 def vector_bytes(plan: Plan) -> tuple[int, int, int]:
     """``Plan.access_bytes`` of kernels that load vectors of A and B from where they are."""
-    c, size = plan.config, plan.problem.element.bytes
-    return c.vec_a * size, c.vec_b * size, plan.c.vec * plan.problem.output.bytes
+    a, b = (x.element.bytes for x in plan.problem.operands)
+    return plan.config.vec_a * a, plan.config.vec_b * b, plan.c.vec * plan.problem.output.bytes

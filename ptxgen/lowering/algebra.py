@@ -62,11 +62,16 @@ class Algebra:
         """The names of the arrays that it reads besides the operands, in the order of the kernel parameters."""
         return tuple(v.name for v in self.vectors)
 
+    def held_type(self, name: str, sums: str) -> str:
+        """The type in which kernels hold elements of operand ``name``. ``sums``: the type of the reduction."""
+        return sums
+
 
 @dataclass(frozen=True, kw_only=True)
 class InnerExpression(Algebra):
     """The reduction over k of an expression. ``step``: its value at one k; ``a``, ``b``: the parts of it that operands
-    A and B hold in registers, in the type of the reduction."""
+    A and B hold in shared memory and in registers: elements, or casts of them. Integers narrower than 32 bits are held
+    in 32."""
 
     step: Node
     a: Node
@@ -76,6 +81,10 @@ class InnerExpression(Algebra):
     def type(self) -> str:
         """The type of the reduction."""
         return self.step.type
+
+    def held_type(self, name: str, sums: str) -> str:
+        held = type_of((self.a if name == "A" else self.b).type)
+        return f"{held.name[0]}32" if held.integer and held.bits < 32 else held.name
 
     @property
     def identity_node(self) -> Node:

@@ -338,6 +338,10 @@ class KernelProblem:
     def accumulator(self) -> Dtype:
         return dtype(SUMS.get(self.compute, self.compute))
 
+    def held_type(self, name: str) -> str:
+        """The type in which scalar instructions read elements of operand ``name``."""
+        return self.algebra.held_type(name, self.accumulator.name)
+
     @cached_property
     def layout(self) -> str:
         """N or T for A and for B: A is stored M×K or K×M, B is stored K×N or N×K."""

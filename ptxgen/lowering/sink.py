@@ -55,6 +55,10 @@ class Sink(Protocol):
         """The type of alpha and beta, and of what is computed of the results."""
 
     @property
+    def stored_type(self) -> str:
+        """The type of the registers that stores to C read; they round floats to 8 and 16 bits."""
+
+    @property
     def arrays(self) -> tuple[str, ...]:
         """The names of the arrays that it reads, or writes besides C, in the order of the kernel parameters."""
 
@@ -106,6 +110,10 @@ class StoreTile:
     @property
     def scalars_after_sums(self) -> tuple[Scalar, ...]:
         return (Scalar("beta", self.arithmetic),)
+
+    @property
+    def stored_type(self) -> str:
+        return self.arithmetic
 
     @property
     def linear(self) -> bool:
@@ -174,6 +182,10 @@ class ValueSink:
         return self.when
 
     @property
+    def stored_type(self) -> str:
+        return "f32" if self.out in ("f16", "bf16") else self.out
+
+    @property
     def scalars_after_sums(self) -> tuple[Scalar, ...]:
         return self.scalars
 
@@ -202,12 +214,13 @@ class StoreValue(ValueSink):
 
     @property
     def roots(self) -> tuple[Node, ...]:
-        """The value in the type of a register: the store converts it to 16-bit floats."""
-        kind = dtype(self.out)
-        if kind.bytes != 2 or kind.integer:
+        """The value in ``stored_type``. A store truncates integers to their bits, so it extends nothing; truth values
+        are integers, 0 or 1."""
+        stored = self.stored_type
+        if stored == self.value.type:
             return (self.value,)
         inner = self.value.arguments[0] if self.value.op == "cast" else self.value
-        return (inner if inner.type == "f32" else node("cast", "f32", self.value),)
+        return (inner if inner.type == stored else node("cast", stored, self.value),)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,17 +58,21 @@ def matrix_product(
     epilogue: str = "",
     deterministic: bool = False,
     swapped: bool = False,
+    dtype_b: str = "",
     kind: type[KernelProblem] = KernelProblem,
 ) -> KernelProblem:
     """C[M,N] = alpha · op(A)[M,K] · op(B)[K,N] + beta · C of matrices with leading dimensions. Numbers may be integers,
-    NumPy columns or symbols; the fields are those of ``Gemm``. ``swapped``: A is the second array of the call."""
+    NumPy columns or symbols; the fields are those of ``Gemm``. ``swapped``: A is the second array of the call;
+    ``dtype_b``: the type of B, empty: that of A."""
     element, output = dtypes.dtype(dtype), dtypes.dtype(out or OUT_DTYPES[dtype][0])
+    types = element, dtypes.dtype(dtype_b or dtype), output
     compute = compute or COMPUTE_MODES[dtype][0]
     a, b = layout[0] == "N", layout[1] == "T"
     shapes = ((m, k) if a else (k, m), (n, k) if b else (k, n), (m, n))
     operands, shared = [], []
-    for name, kmajor, shape, pitch, at, step in zip("ABC", (a, b, True), shapes, ld, aligned, strides, strict=True):
-        (rows, columns), each = shape, output if name == "C" else element
+    for name, each, kmajor, (rows, columns), pitch, at, step in zip(
+        "ABC", types, (a, b, True), shapes, ld, aligned, strides, strict=True
+    ):
         row = at_least_one(columns) if pitch is None else pitch
         stride = 0 if batch <= 1 else rows * row if step == CONTIGUOUS else step
         access = strided(rows, columns, row, stride, at, kmajor, each.bytes)
@@ -82,5 +86,5 @@ def matrix_product(
         compute,
         StoreTile(output.name, arithmetic_dtype(compute, output.name).name, epilogue),
         deterministic=deterministic,
-        moved=element.bytes * (shared[0] * m + shared[1] * n) * k + output.bytes * batch * m * n,
+        moved=(types[0].bytes * shared[0] * m + types[1].bytes * shared[1] * n) * k + output.bytes * batch * m * n,
     )

@@ -1,12 +1,15 @@
 ## Global to shared memory through registers (ld.global, st.shared): any alignment; widens 16-bit types and transposes.
 <%namespace name="convert" file="/ptx/convert.mako"/>
-<%def name="title(x)"><% return "through registers" + (", transposed" if x.transposed else "") + (", widened to f32" if x.widens else "") %></%def>
+<%def name="title(x)"><% return "through registers" + (", transposed" if x.transposed else "") + (", widened to f32" if x.widens else f", cast to {x.held}" if x.casts else ", widened to 32 bits" if x.extracts else "") %></%def>
 
 <%def name="setup(x)">
     .reg .b32 ${", ".join(to for to, _ in x.store_ptrs)};
 % if x.unpacks:
     ${x.converted.declaration}
     ${x.halves.declaration}
+% endif
+% if x.extracts and x.casts:
+    ${x.extracted.declaration}
 % endif
 </%def>
 
@@ -41,7 +44,9 @@ ${addr.copy_guard(x, guard)}\
     add.u32 ${to}, ${stage}, ${offset};
 % endfor
 % for p in x.loads:
-% if x.unpacks:
+% if x.extracts or x.casts:
+${cast(x, p, issue)}\
+% elif x.unpacks:
 ${unpack(x, p, issue)}\
 % endif
 % for store in x.shared_stores[p.index]:
@@ -50,13 +55,34 @@ ${unpack(x, p, issue)}\
 % endfor
 </%def>
 
+## Extracts integers of 8 or 16 bits from words, and casts elements to the type that shared memory holds.
+<%def name="cast(x, p, issue)">
+% for j in range(x.vec):
+<% to = x.converted[p.index, j] %>\
+% if x.extracts:
+<%
+    word, bit = x.in_word(p.index, j)
+    value = x.extracted[0] if x.casts else to
+%>\
+    @${issue} bfe.${x.read_type} ${value}, ${word}, ${bit}, ${x.dtype.bits};
+% else:
+<% value = x.staging[p.index, j] %>\
+% endif
+% if x.casts:
+% for line in x.cast(to, value, f"@{issue}"):
+    ${line}
+% endfor
+% endif
+% endfor
+</%def>
+
 ## Unpacks words of two 16-bit elements, to f32 where shared memory holds f32.
 <%def name="unpack(x, p, issue)">
 % for j in range(0, x.vec, 2):
 % if x.vec == 1:
-${convert.widen(plan.problem.dtype, x.converted[p.index, j], x.staging[p.index, 0], f"@{issue} ")}\
+${convert.widen(x.dtype.name, x.converted[p.index, j], x.staging[p.index, 0], f"@{issue} ")}\
 % elif x.widens:
-${convert.widen_pair(plan.problem.dtype, x.converted[p.index, j], x.converted[p.index, j + 1], x.staging[p.index, j // 2], x.halves, f"@{issue} ")}\
+${convert.widen_pair(x.dtype.name, x.converted[p.index, j], x.converted[p.index, j + 1], x.staging[p.index, j // 2], x.halves, f"@{issue} ")}\
 % else:
     @${issue} mov.b32 {${x.converted[p.index, j]}, ${x.converted[p.index, j + 1]}}, ${x.staging[p.index, j // 2]};
 % endif

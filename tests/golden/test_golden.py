@@ -120,6 +120,12 @@ GOLDEN = {
         "accum+=A[i,k]*B[k,j];}C[input0[i],input1[j]]=max(C[input0[i],input1[j]],accum);} groups=4,7",
         "ms=4 ns=4 ml=32 nl=32 u=8 vec_b=4 vec_c=4",
     ),
+    "simt_step_types": (
+        "h200",
+        "task 64,64,60 NN s8 text=A:s8[i,k];B:u16[k,j];input0:f16[k];input1:u8[i,j];accum:f32;"
+        "where(i,j){reduce(k){accum+=abs(f32(A[i,k])-f32(B[k,j]))*f32(input0[k]);}C[i,j]=s16(accum)+s16(input1[i,j]);}",
+        "ms=4 ns=4 ml=32 nl=32 u=8 stages=2 cp_async_a=0 cp_async_b=0 vec_a=4 vec_b=8 vec_c=4",
+    ),
     "simt_sm75": ("t4", "gemm 128,128,64 NN f32", "cp_async_a=0 cp_async_b=0 vec_a=4 vec_b=4 vec_c=4 stages=2"),
     "simt_grouped": (
         "h200",

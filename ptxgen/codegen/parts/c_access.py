@@ -28,11 +28,18 @@ class CAccess(Part):
 
     @cached_property
     def is_16bit(self) -> bool:
-        return self.problem.output.bytes == 2
+        """Whether C has 16-bit floats."""
+        return self.problem.output.bytes == 2 and not self.problem.output.integer
 
     @cached_property
     def is_s8(self) -> bool:
-        return self.problem.out == "s8"
+        """Whether C has integers of 8 bits, to which f32 is rounded."""
+        return self.problem.out == "s8" and self.problem.sink.stored_type == "f32"
+
+    @cached_property
+    def truncates(self) -> bool:
+        """Whether stores write the low bits of registers."""
+        return self.problem.output.integer and self.problem.output.bytes < 4
 
     @cached_property
     def is_fp8(self) -> bool:
@@ -79,7 +86,7 @@ class CAccess(Part):
             return Tile("c_raw", "b16", (max(1, self.vec // 2),))
         if self.is_16bit:
             return Tile("c_raw", "b32", (self.vec // 2,)) if self.vec > 1 else Tile("c_raw", "b16", (1,))
-        return Tile("c_raw", "b32" if self.is_s8 else self.element_type, (self.vec,))
+        return Tile("c_raw", "b32" if self.truncates else self.element_type, (self.vec,))
 
     @cached_property
     def half(self) -> Tile:

@@ -14,6 +14,7 @@ from typing import Any
 from ptxgen.arguments import integer, shown
 from ptxgen.errors import ShapeError
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
+from ptxgen.problem.dtypes import Dtype
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 STRIDE_LIMIT = 1 << 40
@@ -112,7 +113,7 @@ class Gemm(ProblemBase):
             elif not columns <= value < EXTENT_LIMIT:
                 raise ShapeError(f"{name} is {value}; it must be from {columns}, a row's length, to {EXTENT_LIMIT - 1}")
         for name in ("aligned_a", "aligned_b", "aligned_c"):
-            self._check_alignment(name, self.output if name == "aligned_c" else self.element)
+            self._check_alignment(name, self.types["abc".index(name[-1])])
         self._normalize_batch_strides()
         self._normalize_epilogue()
 
@@ -137,7 +138,7 @@ class Gemm(ProblemBase):
 
     def _require_memory(self) -> None:
         """ShapeError: an operand spans more memory than a GPU can address."""
-        rows, sizes = (self.rows_a, self.rows_b, self.m), (self.element.bytes, self.element.bytes, self.output.bytes)
+        rows, sizes = (self.rows_a, self.rows_b, self.m), (x.bytes for x in self.types)
         spans = zip("abc", rows, (self.lda, self.ldb, self.ldc), self.strides, sizes, strict=True)
         for name, count, ld, stride, size in spans:
             span = (count * ld + max(self.batch - 1, 0) * stride) * size
@@ -158,6 +159,11 @@ class Gemm(ProblemBase):
     def description(self) -> list[str]:
         types = f"{self.dtype}, summed in {self.compute}"
         return [f"{self.operation}: C = alpha A B + beta C, layout {self.layout} (row-major), {types}"]
+
+    @property
+    def types(self) -> tuple[Dtype, Dtype, Dtype]:
+        """The types of A, B and C."""
+        return self.element, self.element, self.output
 
     @property
     def columns_a(self) -> int:
@@ -191,8 +197,8 @@ class Gemm(ProblemBase):
     @property
     def offsets(self) -> tuple[int, int, int]:
         """The batch strides of A, B and C in bytes."""
-        (a, b, c), size = self.strides, self.element.bytes
-        return a * size, b * size, c * self.output.bytes
+        a, b, c = (n * x.bytes for n, x in zip(self.strides, self.types, strict=True))
+        return a, b, c
 
     @property
     def results(self) -> int:
@@ -211,23 +217,27 @@ class Gemm(ProblemBase):
     @property
     def bytes(self) -> int:
         """Lower bound of the bytes moved: A and B are read once, C is written once."""
-        a, b = (self.batch if stride else min(self.batch, 1) for stride in self.strides[:2])
-        return self.element.bytes * (a * self.m + b * self.n) * self.k + self.output.bytes * self.results
+        a, b = (
+            x.bytes * (self.batch if stride else min(self.batch, 1))
+            for x, stride in zip(self.types[:2], self.strides[:2], strict=True)
+        )
+        return (a * self.m + b * self.n) * self.k + self.output.bytes * self.results
 
     @property
     def vectors(self) -> tuple[int, int, int]:
         """The alignment class: the widest aligned accesses to every row of A, B and C, in elements."""
 
         a, b, c = self.offsets if self.batch > 1 else (0, 0, 0)
+        sizes = [x.bytes for x in self.types]
 
         def widest(aligned: int, columns: int, ld: int, offset: int, size: int) -> int:
             bits = 16 | aligned | columns * size | ld * size | offset
             return (bits & -bits) // size  # the lowest bit is the greatest power of two that divides all
 
         return (
-            widest(self.aligned_a, self.columns_a, self.lda, a, self.element.bytes),
-            widest(self.aligned_b, self.columns_b, self.ldb, b, self.element.bytes),
-            widest(self.aligned_c, self.n, self.ldc, c, self.output.bytes),
+            widest(self.aligned_a, self.columns_a, self.lda, a, sizes[0]),
+            widest(self.aligned_b, self.columns_b, self.ldb, b, sizes[1]),
+            widest(self.aligned_c, self.n, self.ldc, c, sizes[2]),
         )
 
     def shape(self) -> str:

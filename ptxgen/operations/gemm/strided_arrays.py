@@ -62,6 +62,6 @@ def stored_epilogue_operands(p: Gemm, arrays: Mapping[str, Array]) -> dict[str, 
 
 def padded(p: Gemm, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """A, B and C stored with the problem's strides; gaps are poisoned. The epilogue operands as stored."""
-    kinds = zip("ABC", (p.element, p.element, p.output), strict=True)
+    kinds = zip("ABC", p.types, strict=True)
     stored = {name: store_operand(p, i, arrays[name], kind.poison) for i, (name, kind) in enumerate(kinds)}
     return stored | stored_epilogue_operands(p, arrays)

@@ -12,7 +12,7 @@ from ptxgen.expr.simplify import simplified
 from ptxgen.lowering import aggregate as groups
 from ptxgen.lowering import row_reduce as rows
 from ptxgen.lowering.aggregate import depends_on_order
-from ptxgen.lowering.algebra import PLUS_TIMES, Algebra, Scalar, Vector, inner_expression
+from ptxgen.lowering.algebra import PLUS_TIMES, Algebra, InnerExpression, Scalar, Vector, inner_expression
 from ptxgen.lowering.kernel_problem import KernelProblem, at_least_one
 from ptxgen.lowering.sink import Elements, SelectValues, StoreValue, ValueSink
 from ptxgen.lowering.strided import aligned_access, matrix_product
@@ -20,6 +20,7 @@ from ptxgen.operations.task.assembling import roots_of
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.program import ACCUMULATOR, MEAN, Aggregate, Program, RowReduce, Select, Store
 from ptxgen.operations.task.roles import Roles, Use
+from ptxgen.problem.base import COMPUTE_MODES, SUMS
 from ptxgen.problem.dtypes import dtype
 
 #: axes of arrays besides A and B that steps read
@@ -42,12 +43,16 @@ def lower_task(p: Task) -> KernelProblem:
         batch=p.batch,
         strides=(p.stride_a, p.stride_b, p.stride_c),
         deterministic=p.deterministic,
+        dtype_b=roles.use("B").dtype,
     )
     algebra, sink = algebra_of(roles), _sink(p, program, roles)
     sums, plain = variable(ACCUMULATOR, program.accumulator), isinstance(sink, StoreValue) and sink.guard is None
     if algebra is PLUS_TIMES and plain and sink.roots == (sums,):
         return product
-    found = replace(product, name=f"task_{p.dtype}_{p.layout.lower()}", algebra=algebra, sink=sink)
+    if algebra is PLUS_TIMES and p.accumulator.bytes < 4:  # kernels that sum pairs of f16 compute no values of them
+        algebra = _step_algebra(program, roles)
+    types = "_".join(dict.fromkeys(x.dtype for x in product.operands))
+    found = replace(product, name=f"task_{types}_{p.layout.lower()}", algebra=algebra, sink=sink)
     if isinstance(sink, groups.Aggregate | rows.RowReduce):
         return _reduced(p, found)
     if sink.guard is None:
@@ -113,21 +118,59 @@ def _reduction(program: Program) -> str:
     return "+" if program.reduction == MEAN else program.reduction
 
 
-def _leaf(program: Program, use: Use) -> Node:
-    """The part of the step that a register of an operand holds: the element, in the type of the reduction."""
-    element = variable(f"{use.role}[{','.join(use.axes)}]", use.dtype)
-    wide = node("cast", program.accumulator, element)
-    return element if use.dtype == program.accumulator else wide
+def _is_product(program: Program, roles: Roles) -> bool:
+    """True if the step is a product of elements of one type, which GEMMs sum in the type of the reduction."""
+    sums, elements, kinds = program.accumulator, [], set()
+    for role in "AB":
+        x = _element(roles.use(role))
+        kinds.add(x.type)
+        elements.append(x if x.type == sums else node("cast", sums, x))
+    a, b = elements
+    modes = COMPUTE_MODES.get(kinds.pop(), ()) if len(kinds) == 1 else ()
+    summed = sums in {SUMS.get(mode, mode) for mode in modes}
+    return summed and program.step in (node("*", sums, a, b), node("*", sums, b, a))
 
 
 def algebra_of(roles: Roles) -> Algebra:
-    """The algebra of the step of a program."""
+    """The algebra of the step of a program: plus-times where it is a product that kernels of GEMMs sum."""
     program = roles.program
-    a, b = (_leaf(program, roles.use(role)) for role in "AB")
-    if _reduction(program) == "+" and program.step in (node("*", a.type, a, b), node("*", a.type, b, a)):
-        return PLUS_TIMES
+    return PLUS_TIMES if _reduction(program) == "+" and _is_product(program, roles) else _step_algebra(program, roles)
+
+
+def _step_algebra(program: Program, roles: Roles) -> InnerExpression:
+    """The algebra of a step as an expression."""
     step = simplified(program.step, relaxed=True)
+    step, a = hold(step, _element(roles.use("A")))
+    step, b = hold(step, _element(roles.use("B")))
     return inner_expression(step, _reduction(program), a, b, *_read(roles, [step], STEP_AXES))
+
+
+def _element(use: Use) -> Node:
+    """The variable of an element of an operand."""
+    return variable(f"{use.role}[{','.join(use.axes)}]", use.dtype)
+
+
+def hold(step: Node, element: Node) -> tuple[Node, Node]:
+    """(the step, the part of it that kernels hold of an operand): a cast to f32 or f64, where the step reads nothing
+    else of the element; f32 of floats of 16 bits, to which the step then casts where it reads them as they are; else
+    the element."""
+    users = {x for x in walk(step) if element in x.arguments}
+    kinds = {x.type if x.op == "cast" else "" for x in users}
+    narrow = element.type in ("f16", "bf16")
+    kind = "f32" if narrow else kinds.pop() if len(kinds) == 1 else ""
+    if kind not in ("f32", "f64"):
+        return step, element
+    held = node("cast", kind, element)
+    if not narrow:
+        return step, held
+    known: dict[Node, Node] = {held: held, element: node("cast", element.type, held)}
+
+    def changed(x: Node) -> Node:
+        if x not in known:
+            known[x] = node(x.op, x.type, *map(changed, x.arguments), value=x.value) if x.arguments else x
+        return known[x]
+
+    return changed(step), held
 
 
 def _read(roles: Roles, roots: Sequence[Node], axes: Sequence[str]) -> tuple[tuple[Vector, ...], tuple[Scalar, ...]]:

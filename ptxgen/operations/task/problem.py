@@ -21,7 +21,7 @@ from ptxgen.operations.task.language.canonical import canonical as canonical_tex
 from ptxgen.operations.task.program import ACCUMULATOR, Aggregate, Input, Program, RowReduce, Select, Store
 from ptxgen.operations.task.roles import Roles, roles_of
 from ptxgen.problem.base import COMPUTE_MODES, EXTENT_LIMIT, SUMS, described
-from ptxgen.problem.dtypes import Dtype, canonical, dtype
+from ptxgen.problem.dtypes import DTYPES, Dtype, canonical, dtype
 
 CAPACITY_LIMIT = 1 << 40
 #: the type of counts, which expressions do not have
@@ -44,9 +44,12 @@ def _read(text: str, dtype: str) -> Roles:
 
 
 def sum_of_products(kind: str) -> Program:
-    """C[i,j] = Σ A[i,k]·B[k,j] of elements of type ``kind``. DtypeError: GEMMs do not have it."""
-    word("dtype", kind, COMPUTE_MODES, DtypeError)
-    sums = SUMS.get(compute := COMPUTE_MODES[kind][0], compute)
+    """C[i,j] = Σ A[i,k]·B[k,j] of elements of type ``kind``, summed as GEMMs do, or integers in 32 bits. DtypeError:
+    there is no such type."""
+    if kind in COMPUTE_MODES:
+        sums = SUMS.get(compute := COMPUTE_MODES[kind][0], compute)
+    else:
+        sums = f"{word('dtype', kind, DTYPES, DtypeError)[0]}32"
     a, b = Input("A", kind, (("i", "k"),)), Input("B", kind, (("k", "j"),))
     elements = [a.variable(("i", "k")), b.variable(("k", "j"))]
     if kind != sums:
@@ -151,6 +154,11 @@ class Task(Gemm):
             return StateReduction(output.op, output.value.type).result
         kind = output.value.type
         return "u8" if kind == PRED else kind
+
+    @property
+    def types(self) -> tuple[Dtype, Dtype, Dtype]:
+        a, b = (dtype(self.roles.use(role).dtype) for role in "AB")
+        return a, b, self.output
 
     @property
     def roles(self) -> Roles:

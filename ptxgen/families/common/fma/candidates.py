@@ -86,8 +86,9 @@ class FmaSpace(MultistageSpace):
         kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"
         if not kmajor:
             return [(0, 0, widest), (1, 0, widest)]
-        chunk = min(widest, 16 // p.accumulator.bytes)
-        return [(0, 0, widest), (1, 0, 1), (0, 1, chunk), (1, 1, chunk)]
+        chunk = min(widest, 16 // staged_bytes(p, operand))
+        narrower = [(0, 0, chunk)] if p.operand(operand.upper()).element.bytes == 1 and chunk < widest else []
+        return [(0, 0, widest), *narrower, (1, 0, 1), (0, 1, chunk), (1, 1, chunk)]
 
     def copy_modes(self, p: KernelProblem, every: bool = False) -> list[dict[str, int]]:
         a, b = self._copy_modes_by_operand(p)
@@ -173,7 +174,7 @@ class FmaSpace(MultistageSpace):
 
 def adjacent_c(p: KernelProblem, c: Any) -> Any:
     """Adjacent elements of C that a thread has in registers."""
-    return np.where(kmajor_in_smem(p, c, "b"), 1, np.minimum(16 // staged_bytes(p), c.ns))
+    return np.where(kmajor_in_smem(p, c, "b"), 1, np.minimum(16 // staged_bytes(p, "b"), c.ns))
 
 
 def width_c(p: KernelProblem, c: Any) -> Any:

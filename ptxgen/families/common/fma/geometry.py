@@ -15,6 +15,7 @@ from ptxgen.lowering.algebra import PLUS_TIMES
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.implicit_gemm import TABLE, WINDOW
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
+from ptxgen.problem.dtypes import dtype
 
 #: registers that a thread keeps for each row and column of its loads, by addressing
 TABLE_REGISTERS = {STRIDED: 0, TABLE: 1, WINDOW: 2}
@@ -26,6 +27,8 @@ PREDICATE_MARGIN = 10  #: for predicated loads
 KMAJOR_MARGIN = 12  #: for K-major rows of two operands in shared memory
 LDG_MARGIN = 12  #: for operands that pass through registers
 F64_MARGIN = 20  #: further ones, if these are 64-bit
+#: bytes of an element -> registers of loads in flight, for each register that is loaded, where elements are widened
+IN_FLIGHT = {1: 5, 2: 2}
 SMALL_K = 16  #: the greatest K for which kernels without shared memory are candidates
 FULL_THREADS = 256  #: threads per multiprocessor up to which each can have 255 registers
 
@@ -47,7 +50,9 @@ class FmaOperandGeometry(OperandGeometry):
     stage_bytes: IntOrColumn  #: bytes of a stage
     row_loads: IntOrColumn  #: adjacent global loads of consecutive lanes along a row
     row_chunks: IntOrColumn  #: chunks of 16 bytes of a K-major row in shared memory, else 0
+    element: int  #: bytes of an element in global memory
     bytes: int  #: bytes of an element in shared memory
+    converted: bool  #: whether elements have another type in shared memory
     chunk: int  #: elements of 16 bytes
     addressing: str  #: how global memory is addressed: strided, or by offset tables
 
@@ -60,9 +65,16 @@ class FmaGeometry(MultistageGeometry):
     b: FmaOperandGeometry
 
 
-def staged_bytes(p: KernelProblem) -> int:
-    """Bytes of one element in shared memory: 16-bit elements that are summed in f32 are stored as f32."""
-    return p.accumulator.bytes
+def staged_bytes(p: KernelProblem, name: str) -> int:
+    """Bytes of one element of operand ``name`` in shared memory, which holds the type that is computed with: 16-bit
+    elements that are summed in f32 are stored as f32."""
+    return dtype(p.held_type(name.upper())).bytes
+
+
+def element_bytes(p: KernelProblem) -> tuple[int, int]:
+    """Bytes of one element of A and of B in global memory."""
+    a, b = (x.element.bytes for x in p.operands)
+    return a, b
 
 
 def row_pitch_c(c: Any) -> Any:
@@ -92,12 +104,13 @@ def operand(p: KernelProblem, c: Any, name: str) -> FmaOperandGeometry:
     tile, thread_tile = (c.ml, c.ms) if first else (c.nl, c.ns)
     vec, cp_async = (c.vec_a, c.cp_async_a) if first else (c.vec_b, c.cp_async_b)
     keeps_layout = c.kmajor_smem_a if first else c.kmajor_smem_b
-    bytes_ = staged_bytes(p)
+    element, held = p.operand(name.upper()).element, dtype(p.held_type(name.upper()))
+    bytes_ = held.bytes
     transposed = (keeps_layout == 0) & kmajor
     pad = max(4, 16 // bytes_)  # rows stay 16-byte aligned, and stores across rows have no bank conflicts
     row_pitch = where(kmajor_smem, c.u, where(transposed, tile + pad, tile))
     stage_bytes = bytes_ * row_pitch * where(kmajor_smem, tile, c.u)
-    sector_loads = SECTOR // (vec * p.element.bytes)
+    sector_loads = SECTOR // (vec * element.bytes)
     row_loads = where(kmajor_smem, c.u // vec, where(transposed, np.minimum(sector_loads, c.u // vec), tile // vec))
     return FmaOperandGeometry(
         name=name,
@@ -114,7 +127,9 @@ def operand(p: KernelProblem, c: Any, name: str) -> FmaOperandGeometry:
         row_loads=row_loads,
         loads=tile * c.u // vec,
         row_chunks=where(kmajor_smem, c.u * bytes_ // 16, 0),
+        element=element.bytes,
         bytes=bytes_,
+        converted=held is not element,
         chunk=16 // bytes_,
         addressing=p.operand("A").access.mode if first else p.operand("B").access.mode,
     )
@@ -140,9 +155,9 @@ def _early(p: KernelProblem, c: Any, operands: tuple[Any, Any], each: list[Any],
     sets = where(
         c.ks > 1, where(c.bounds == BOUNDS_PREDICATE, 56, where(c.bounds == BOUNDS_NONE, 0, where(c.ks > 2, 32, 6))), 0
     )
-    if p.element.bytes == 8:
+    if max(element_bytes(p)) == 8:
         kinds = 4 + where(c.ks > 1, 20, 0) + where(c.bounds == BOUNDS_PREDICATE, 16, 0)
-    elif p.element.bytes < 4:
+    elif min(element_bytes(p)) < 4:
         kinds = 4 + where(c.ks > 1, 12, 0) + (c.ms + c.ns) // 2 + (24 if p.accumulator.bytes == 2 else 0)
     else:
         kinds = 0
@@ -186,28 +201,31 @@ def geometry(p: KernelProblem, c: Any) -> FmaGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
     counted = counts(p, c)
     a, b = operand(p, c, "a"), operand(p, c, "b")
-    bytes_ = staged_bytes(p)
+    bytes_ = max(a.bytes, b.bytes)
+    narrow = min(element_bytes(p))
     threads = counted["threads"]
     stage_bytes = a.stage_bytes + b.stage_bytes
     c_via_smem = stores_via_smem(p, c)
     shared = np.maximum(c.stages * stage_bytes, where(c_via_smem, staging_bytes(p, c), 0))
-    words = max(1, bytes_ // 4)
+    words = max(1, bytes_ // 4, p.accumulator.bytes // 4)
     packed = 2 if p.accumulator.bytes == 2 else 1
     fragments = (c.fragment_prefetch + 1) * (
         c.ms * where(a.kmajor_smem, a.chunk, 1) + c.ns * where(b.kmajor_smem, b.chunk, 1) // packed
     )
     in_flight = (
-        sum(where(x.cp_async == 0, np.maximum(x.loads // np.maximum(threads, 1), 1) * x.vec, 0) for x in (a, b))
-        * p.element.bytes
+        sum(
+            where(x.cp_async == 0, np.maximum(x.loads // np.maximum(threads, 1), 1) * x.vec, 0) * x.element
+            for x in (a, b)
+        )
         // 4
     )
-    in_flight = in_flight * (2 if p.element.bytes == 2 else 1)
+    in_flight = in_flight * IN_FLIGHT.get(narrow, 1)
     each = [np.maximum(x.loads // np.maximum(threads, 1), 1) for x in (a, b)]
     pointers = sum(n if x.addressing == STRIDED else 0 for x, n in zip((a, b), each, strict=True))
     tables = sum(TABLE_REGISTERS[x.addressing] * (n + 3) for x, n in zip((a, b), each, strict=True))
     # ptxas uses more for conversions of 16-bit elements, and for early loads of K-major rows
     beyond = 0
-    if p.element.bytes == 2:
+    if narrow <= 2:
         beyond = (
             2 * np.maximum(pointers - 8, 0) + where(a.kmajor_smem | b.kmajor_smem, 24, 0) + (24 if packed == 2 else 0)
         )
@@ -263,8 +281,8 @@ def _without_shared_memory(p: KernelProblem, c: Any, g: FmaGeometry) -> FmaGeome
         """The operand, and the registers of its loads, elements and pointers."""
         lines = x.thread_tile if x.kmajor else ceil_div(x.thread_tile, x.vec)
         loads = lines * (ceil_div(c.u, x.vec) if x.kmajor else c.u)
-        held = loads * np.maximum(x.vec * p.element.bytes // 4, 1)
-        held = held + (x.thread_tile * (x.vec if x.kmajor else 1) if p.element.bytes < 4 else 0)
+        held = loads * np.maximum(x.vec * x.element // 4, 1)
+        held = held + (x.thread_tile * (x.vec if x.kmajor else 1) if x.element < 4 else 0)
         return replace(x, loads=where(unstaged, loads * g.threads, x.loads)), held + 2 * lines
 
     (a, registers_a), (b, registers_b) = operand(g.a), operand(g.b)

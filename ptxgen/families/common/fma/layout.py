@@ -9,7 +9,11 @@ from ptxgen.codegen.parts.addressing import OperandAddressing
 from ptxgen.codegen.parts.multistage import SharedStore, copy_template
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import WARP, log2
+from ptxgen.expr.instructions import OLDEST
+from ptxgen.expr.node import node, variable
+from ptxgen.expr.ptx import Temporaries, statements
 from ptxgen.families.common.fma.geometry import FmaOperandGeometry
+from ptxgen.problem.dtypes import Dtype
 
 POINTERS_LIMIT = 4  #: with more loads per thread, each adds a 32-bit offset to one pointer
 
@@ -40,9 +44,9 @@ class OperandLayout:
     """How A or B reaches the registers of a thread.
 
     ``g`` is the operand's part of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth``
-    U, ``ahead`` whether fragments are read one k ahead, ``steps`` k steps of one thread group, ``sums`` the type of
-    sums: fragments have it, or are pairs of f16, ``base`` the operand's offset in a stage, ``addressing`` how it is
-    addressed in global memory, ``ld`` its leading dimension.
+    U, ``ahead`` whether fragments are read one k ahead, ``steps`` k steps of one thread group, ``held`` the type that
+    fragments have, or f16 if they are pairs of it, ``element`` the type in global memory, ``base`` the operand's offset
+    in a stage, ``addressing`` how it is addressed in global memory, ``ld`` its leading dimension.
     """
 
     swizzled = False
@@ -54,8 +58,8 @@ class OperandLayout:
         depth: int,
         steps: int,
         ahead: bool,
-        sums: str,
-        global_bytes: int,
+        held: str,
+        element: Dtype,
         base: int,
         addressing: str,
         ld: int,
@@ -65,9 +69,10 @@ class OperandLayout:
         self.kmajor, self.kmajor_smem, self.transposed = bool(g.kmajor), bool(g.kmajor_smem), bool(g.transposed)
         self.tile, self.thread, self.warp = int(g.tile), int(g.thread_tile), int(g.warp_threads)
         self.vec, self.row, self.size = int(g.vec), int(g.row_pitch), int(g.stage_bytes)
-        self.bytes, self.global_bytes, self.chunk = int(g.bytes), global_bytes, int(g.chunk)
+        self.held, self.dtype = held, element
+        self.bytes, self.global_bytes, self.chunk = int(g.bytes), element.bytes, int(g.chunk)
         self.asynchronous = bool(g.cp_async)
-        self.depth, self.steps, self.packed, self.base = depth, steps, sums == "f16", base
+        self.depth, self.steps, self.packed, self.base = depth, steps, held == "f16", base
         self.vectors, self.across = int(g.loads), int(g.row_loads)
         self.log2_across, self.log2_chunk, self.log2_tile = log2(self.across), log2(self.chunk), log2(self.tile)
         self.partial_copy = self.vectors < threads
@@ -82,7 +87,7 @@ class OperandLayout:
         self.reads_per_iteration = steps // self.chunk if self.kmajor_smem else steps
         self.prefetches = ahead and self.reads_per_iteration % 2 == 0
         buffers = 2 if self.prefetches else 1
-        word = "b32" if self.packed else sums
+        word = "b32" if self.packed else self.register
         shape = (
             (buffers, self.thread, self.chunk)
             if self.kmajor_smem
@@ -134,23 +139,50 @@ class OperandLayout:
 
     # ---- registers between global and shared memory
 
+    @property
+    def register(self) -> str:
+        """The type of a register with an element as it is held; integers are bits."""
+        return self.held if self.held[0] == "f" else f"b{8 * self.bytes}"
+
     def _staging(self) -> None:
         """``staging``: the registers that global loads fill; ``converted``: the elements to store;
         ``shared_stores``: the stores, by load."""
-        halves = self.global_bytes == 2 and self.vec > 1
-        words = self.vec // 2 if halves else self.vec
-        kind = "b32" if halves else f"b{8 * self.global_bytes}"
+        x, size = self.dtype, self.copy_bytes
+        narrow, halves = x.integer and x.bytes < 4, x.bytes == 2 and self.vec > 1
+        #: several narrow integers in a word are extracted, and extended to 32 bits; a load extends a single one
+        self.extracts = narrow and self.vec > 1
+        self.read_type = f"{x.name[0]}32" if narrow else x.name
+        self.widens = x.bytes < 4 and not x.integer and self.bytes == 4  # floats of 16 bits
+        #: whether elements are cast, after they are extracted
+        self.casts = not self.widens and self.held != self.read_type
+        words = max(size // 4, 1) if self.extracts or halves else self.vec
+        kind = "b32" if narrow or halves else f"b{8 * x.bytes}"
         pieces = len(self.loads)
         self.staging = Tile(f"ldg_{self.name}", kind, (pieces, words))
         self.load_kind = width(words, kind)
-        self.widens = self.bytes != self.global_bytes
-        self.unpacks = self.widens or (halves and self.transposed)
-        if self.unpacks:
-            self.converted = Tile(f"cvt_{self.name}", "f32" if self.widens else "b16", (pieces, self.vec))
+        if narrow and size < 4:
+            self.load_kind = f"u{8 * size}" if self.extracts else x.name
+        if self.widens or self.extracts or self.casts:
+            self.converted = Tile(f"cvt_{self.name}", self.register, (pieces, self.vec))
+        elif halves and self.transposed:
+            self.converted = Tile(f"cvt_{self.name}", "b16", (pieces, self.vec))
         else:
             self.converted = self.staging
+        self.unpacks = self.converted is not self.staging
         self.halves = Tile(f"half_{self.name}", "b16", (2,))
+        self.extracted = Tile(f"int_{self.name}", "b32", (1,))
         self.shared_stores = [self._stores_of(p) for p in self.loads]
+
+    def in_word(self, index: int, j: int) -> tuple[str, int]:
+        """(register, first bit) of narrow integer ``j`` of load ``index``."""
+        bit = j * self.dtype.bits
+        return self.staging[index, bit // 32], bit % 32
+
+    def cast(self, to: str, value: str, guard: str) -> list[str]:
+        """The instructions that cast an element in a register to the type that is held."""
+        read = variable("element", self.read_type)
+        known, used = {read: value}, Temporaries()
+        return statements([node("cast", self.held, read)], known, [to], sm=OLDEST, temporaries=used, guard=guard).lines
 
     def _stores_of(self, p: GlobalLoad) -> list[SharedStore]:
         kind = self.converted.kind

@@ -277,10 +277,11 @@ class StepMainloop(FmaMainloop):
 def mainloop(plan: Plan, geometry: FmaGeometry) -> FmaMainloop:
     """The main loop of scalar multiply-adds of a plan, with its operands."""
     p, c, g = plan.problem, plan.config, geometry
-    steps, ahead, size = int(g.uk), bool(c.fragment_prefetch), p.element.bytes
-    common = (plan.threads, c.u, steps, ahead, p.accumulator.name, size)
-    a = OperandLayout(g.a, *common, 0, p.operand("A").access.mode, p.operand("A").access.ld)
-    b = OperandLayout(g.b, *common, a.size, p.operand("B").access.mode, p.operand("B").access.ld)
+    steps, ahead = int(g.uk), bool(c.fragment_prefetch)
+    common = (plan.threads, c.u, steps, ahead)
+    x, y = p.operands
+    a = OperandLayout(g.a, *common, p.held_type("A"), x.element, 0, x.access.mode, x.access.ld)
+    b = OperandLayout(g.b, *common, p.held_type("B"), y.element, a.size, y.access.mode, y.access.ld)
     if isinstance(plan.reducer, ExpressionReducer):
         return StepMainloop(c, g, steps, a, b, plan.arithmetic, plan.reducer)
     return FmaMainloop(c, g, steps, a, b, plan.arithmetic)

@@ -38,10 +38,9 @@ def _stage_stores(x: FmaOperandGeometry) -> tuple[Any, Any]:
     return instructions, np.maximum(wavefronts, instructions)
 
 
-def _copy_cycles(x: FmaOperandGeometry, element: int) -> Any:
-    """Cycles of the load/store unit in which a block copies one stage of an operand, counted by instruction.
-    ``element``: bytes of an element in global memory."""
-    loads, access = x.loads / WARP, x.vec * element
+def _copy_cycles(x: FmaOperandGeometry) -> Any:
+    """Cycles of the load/store unit in which a block copies one stage of an operand, counted by instruction."""
+    loads, access = x.loads / WARP, x.vec * x.element
     asynchronous = loads * np.where(access < 16, perf_costs.CP_ASYNC_L1, perf_costs.CP_ASYNC_L2)
     loaded = perf_costs.LDG + perf_costs.LDG_WORD * np.maximum(access / 4 - 1, 0)
     words = x.vec * x.bytes / 4
@@ -79,9 +78,9 @@ def work(p: KernelProblem, c: Columns, g: FmaGeometry, d: Device) -> Work:
     arithmetic = np.maximum(issue / perf_costs.ISSUE, math) / perf_costs.PIPE * fetch * spill
     copies = waves_sts_a + waves_sts_b
     if perf_grouped.calibrated(p):
-        copies = _copy_cycles(g.a, p.element.bytes) + _copy_cycles(g.b, p.element.bytes)
+        copies = _copy_cycles(g.a) + _copy_cycles(g.b)
     shared = reads * (waves_a + waves_b) + copies
-    moved_a, moved_b = (x.loads * x.vec * p.element.bytes for x in (g.a, g.b))
+    moved_a, moved_b = (x.loads * x.vec * x.element for x in (g.a, g.b))
     unstaged = c.stages == 0
     if unstaged.any():  # loads that hit the L1 cache, no reads and stores of shared memory
         mads = fma * banks * order + more + 4 * loads
@@ -90,9 +89,9 @@ def work(p: KernelProblem, c: Columns, g: FmaGeometry, d: Device) -> Work:
         arithmetic = np.where(
             unstaged, np.maximum(issue / perf_costs.ISSUE, math) / perf_costs.PIPE * fetch * spill, arithmetic
         )
-        moved_a = np.where(unstaged, c.ml * c.u * p.element.bytes, moved_a)
-        moved_b = np.where(unstaged, c.nl * c.u * p.element.bytes, moved_b)
-    narrow = np.where(g.a.kmajor | g.b.kmajor, np.maximum(SECTOR / (c.u * p.element.bytes), 1), 1)
+        moved_a = np.where(unstaged, c.ml * c.u * g.a.element, moved_a)
+        moved_b = np.where(unstaged, c.nl * c.u * g.b.element, moved_b)
+    narrow = np.where(g.a.kmajor | g.b.kmajor, np.maximum(SECTOR / (c.u * min(g.a.element, g.b.element)), 1), 1)
     busy = bound(arithmetic, shared, (moved_a + moved_b) * narrow / perf_costs.L2_BYTES)
 
     depth = np.maximum((product + read_a + read_b) * np.ceil(warps / 4) * spill, perf_costs.ALU_LATENCY)

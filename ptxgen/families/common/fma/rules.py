@@ -18,6 +18,7 @@ from ptxgen.families.common.fma.geometry import (
     plain_sums,
     widest_load,
 )
+from ptxgen.lowering.algebra import InnerExpression
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
@@ -35,17 +36,41 @@ def _loads_divide(g: FmaGeometry, x: FmaOperandGeometry) -> Any:
     return (x.row_loads > 0) & even & np.where(x.kmajor_smem, kmajor_smem, np.where(x.transposed, transposed, direct))
 
 
-def _cp_async(p: KernelProblem, d: Device, x: FmaOperandGeometry) -> Any:
+def _computes(p: KernelProblem, d: Device) -> bool:
+    """Whether there are scalar instructions of its types."""
+    if any(d.sm < x.element.sm for x in p.operands):
+        return False
+    if isinstance(p.algebra, InnerExpression):
+        return p.accumulator.bytes >= 4
+    sums = p.compute == p.accumulator.name or (p.compute == "tf32" and loads_fragments(p))
+    return sums and p.element.bytes > 1
+
+
+def _types(p: KernelProblem, c: Any, g: FmaGeometry | None, d: Device) -> str:
+    """The message of the rule ``simt_dtype``."""
+    if isinstance(p.algebra, InnerExpression):
+        a, b = (x.dtype for x in p.operands)
+        return (
+            f"A is {a} and B is {b}, reduced in {p.compute} on {d.target}; family {c.family} reduces in f32, f64, s32"
+            " and u32, and reads bf16 from sm_80 on"
+        )
+    return (
+        f"family {c.family} multiplies f16, f32, f64 and, from sm_80, bf16; {p.dtype} summed in {p.compute} on"
+        f" {d.target} is for tensor cores, unless it is tf32 with K of at most {SMALL_K}, which is multiplied in f32"
+    )
+
+
+def _cp_async(d: Device, x: FmaOperandGeometry) -> Any:
     """cp.async copies 4, 8 or 16 bytes without conversion; a transposed operand element by element."""
-    size = x.vec * p.element.bytes
-    copies = (size >= 4) & (size <= 16) & (x.bytes == p.element.bytes) & d.has_async_copy
+    size = x.vec * x.element
+    copies = (size >= 4) & (size <= 16) & (not x.converted) & d.has_async_copy
     return (x.cp_async == 0) | (copies & (np.logical_not(x.transposed) | (x.vec == 1)))
 
 
 def _kmajor_smem(c: Any, g: FmaGeometry, x: FmaOperandGeometry) -> Any:
     """Rows along K are swizzled by chunks of 16 bytes: 2, 4 or 8 chunks in a row, and whole ones per thread group."""
     chunks = np.isin(c.u // x.chunk, (2, 4, 8)) & (g.uk % x.chunk == 0)
-    return x.kmajor & (g.bytes >= 4) & chunks & (x.vec <= x.chunk)
+    return x.kmajor & (x.bytes >= 4) & chunks & (x.vec <= x.chunk)
 
 
 def _loads_fragments(p: KernelProblem, c: Any, g: FmaGeometry) -> Any:
@@ -59,13 +84,8 @@ def _loads_fragments(p: KernelProblem, c: Any, g: FmaGeometry) -> Any:
 RULES = (
     Rule(
         "simt_dtype",
-        lambda p, c, g, d: (
-            (p.compute == p.accumulator.name or (p.compute == "tf32" and loads_fragments(p)))
-            and p.element.bytes > 1
-            and d.sm >= p.element.sm
-        ),
-        "family {c.family} multiplies f16, f32, f64 and, from sm_80, bf16; {p.dtype} summed in {p.compute} on"
-        f" {{d.target}} is for tensor cores, unless it is tf32 with K of at most {SMALL_K}, which is multiplied in f32",
+        lambda p, c, g, d: _computes(p, d),
+        _types,
     ),
     Rule(
         "simt_tile_m",
@@ -136,12 +156,12 @@ RULES = (
     ),
     Rule(
         "simt_cp_async_a",
-        lambda p, c, g, d: _cp_async(p, d, g.a),
+        lambda p, c, g, d: _cp_async(d, g.a),
         "cp_async_a=1 (cp.async) needs sm_80, 4 to 16 bytes an access, no conversion, and vec_a=1 where it transposes",
     ),
     Rule(
         "simt_cp_async_b",
-        lambda p, c, g, d: _cp_async(p, d, g.b),
+        lambda p, c, g, d: _cp_async(d, g.b),
         "cp_async_b=1 (cp.async) needs sm_80, 4 to 16 bytes an access, no conversion, and vec_b=1 where it transposes",
     ),
     Rule(

@@ -1,0 +1,149 @@
+"""Tasks on arrays of every type: operands of two types, wide and narrow results, truth values."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from ptxgen.api.task import matmul_over, task
+from ptxgen.codegen.config.config import Config
+from ptxgen.errors import DtypeError
+from ptxgen.families.common.rules import first_violation
+from ptxgen.lowering.lower import lower
+from ptxgen.operations.task.problem import Task
+from ptxgen.problem.device import device
+from tests.cases import SOURCES
+from tests.emulated.gemm_runs import right
+
+EACH = 5
+PLAIN = "ms=4 ns=4 ml=16 nl=32 lanes_m=4 u=8 vec_a=1 vec_b=1 vec_c=1 cp_async_a=0 cp_async_b=0"
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("on", ["h200", "t4"])
+def test_random_programs_of_every_type(on, seed):
+    for n, (p, c) in enumerate(SOURCES["task_types"].cases(seed, EACH, device(on), limit=40, threads=256)):
+        right(p, c, n, on)
+
+
+def dense(step: str, value: str) -> str:
+    return f"where (i in [0, M], j in [0, N]) {{ reduce (k in [0, K]) {{ {step}; }} C[i,j] = {value}; }}"
+
+
+def program(a: str, b: str, step: str, value: str, sums: str) -> str:
+    return f"A:{a}[i,k];B:{b}[k,j];accum:{sums};where(i,j){{reduce(k){{{step};}}C[i,j]={value};}}"
+
+
+@pytest.mark.parametrize("kind", ["s8", "u8", "s16", "u16", "s32", "u32"])
+@pytest.mark.parametrize("sums", ["s32", "f32", "f64"])
+@pytest.mark.parametrize("layout", ["NN", "TT"])
+def test_integers_are_widened_in_vectors(kind, sums, layout):
+    """Both ways to shared memory: transposed, and in rows; vectors of one to 16 bytes."""
+    text = program(kind, kind, f"accum=max(accum,{sums}(A[i,k])-{sums}(B[k,j]))", "accum", sums)
+    if kind == sums:
+        text = text.replace(f"{sums}(A[i,k])", "A[i,k]").replace(f"{sums}(B[k,j])", "B[k,j]")
+    p = Task(32, 64, 48, layout, "", text=text)
+    widest = min(p.vectors[:2])
+    for vec in (v for v in (1, 2, 4, 8, 16) if v <= widest):
+        c = f"ms=4 ns=4 ml=16 nl=32 lanes_m=4 u=16 vec_a={vec} vec_b={vec} vec_c=2 cp_async_a=0 cp_async_b=0 stages=2"
+        right(p, c)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 0), (5, 3, 0), (1, 1, 1), (17, 33, 9)])
+def test_no_step_gives_the_identity(shape):
+    p = Task(*shape, "NN", "", text=program("u8", "s16", "accum=min(accum,s32(A[i,k])*s32(B[k,j]))", "accum", "s32"))
+    right(p, PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("out", "numbers", "expected"),
+    [
+        ("s8", [300, -300, 127, -129], [44, -44, 127, 127]),
+        ("u8", [300, -1, 255, 256], [44, 255, 255, 0]),
+        ("s16", [40000, -40000, 1, 2], [-25536, 25536, 1, 2]),
+        ("u16", [70000, -1, 1, 2], [4464, 65535, 1, 2]),
+    ],
+)
+def test_casts_of_integers_wrap(out, numbers, expected):
+    run = task(dense("accum += P[i,k] * R[k,j]", f"{out}(accum)"))
+    found = run(P=np.array(numbers, np.int32)[:, None], R=np.ones((1, 3), np.int32))
+    assert found.dtype == np.dtype({"s": "int", "u": "uint"}[out[0]] + out[1:])
+    assert found.tolist() == [[x] * 3 for x in expected]
+
+
+@pytest.mark.parametrize(
+    ("out", "numbers", "expected"),
+    [
+        ("s8", [300.5, -300.0, 1.9, -1.9, np.nan], [127, -128, 1, -1, 0]),
+        ("u8", [300.5, -1.0, 254.9, np.inf, np.nan], [255, 0, 254, 255, 0]),
+        ("s16", [40000.0, -40000.0, 1.5, 2.5, np.nan], [32767, -32768, 1, 2, 0]),
+        ("u32", [5e9, -3.0, 1.5, 2.5, np.nan], [2**32 - 1, 0, 1, 2, 0]),
+    ],
+)
+def test_casts_of_floats_saturate(out, numbers, expected):
+    run = task(dense("accum = max(accum, P[i,k] * R[k,j])", f"{out}(accum)"))
+    found = run(P=np.array(numbers, np.float32)[:, None], R=np.ones((1, 2), np.float32))
+    assert found.tolist() == [[x] * 2 for x in expected]
+
+
+COUNT = task(dense("accum += P[i,k] * R[k,j]", "accum > t"))
+
+
+def test_conditions_are_truth_values():
+    p, r = np.arange(12, dtype=np.float32).reshape(3, 4), np.ones((4, 5), np.float32)
+    expected = p @ r > 20
+    found = COUNT(P=p, R=r, t=20.0)
+    assert found.dtype == bool
+    assert np.array_equal(found, expected)
+    out = np.zeros((5, 3), bool).T.copy()
+    assert COUNT(P=p, R=r, t=20.0, out=out) is out
+    assert np.array_equal(out, expected)
+    numbers = np.full((3, 5), 7, np.uint8)
+    assert COUNT(P=p, R=r, t=20.0, out=numbers) is numbers
+    assert np.array_equal(numbers, expected.astype(np.uint8))
+
+
+def test_conditions_of_tensors():
+    torch = pytest.importorskip("torch")
+    p, r = torch.arange(12.0).reshape(3, 4), torch.ones(4, 5)
+    found = COUNT(P=p, R=r, t=20.0)
+    assert found.dtype == torch.bool
+    assert torch.equal(found, p @ r > 20)
+    out = torch.zeros(3, 5, dtype=torch.bool)
+    COUNT(P=p, R=r, t=20.0, out=out)
+    assert torch.equal(out, found)
+
+
+def test_numbers_are_no_truth_values():
+    x = np.ones((4, 4), np.uint8)
+    with pytest.raises(DtypeError, match="out has dtype bool"):
+        matmul_over("max_min", x, x, out=np.zeros((4, 4), bool))
+
+
+def test_operands_of_two_types():
+    rng = np.random.default_rng(5)
+    p, r = rng.integers(-128, 128, (19, 13)).astype(np.int8), rng.standard_normal((13, 21)).astype(np.float16)
+    run = task(dense("accum += f32(P[i,k]) * R[k,j]", "accum"))
+    np.testing.assert_allclose(run(P=p, R=r), p.astype(np.float64) @ r.astype(np.float64), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("a", "sums", "on", "message"),
+    [
+        ("f16", "f16", "h200", "A is f16 and B is f16, reduced in f16 on sm_90; family simt reduces in f32, f64, s32"),
+        ("bf16", "f32", "t4", "A is bf16 and B is bf16, reduced in f32 on sm_75; .* reads bf16 from sm_80 on"),
+    ],
+)
+def test_types_without_a_kernel(a, sums, on, message):
+    x, y = ("A[i,k]", "B[k,j]") if a == sums else (f"{sums}(A[i,k])", f"{sums}(B[k,j])")
+    p, c, d = (
+        Task(8, 8, 8, "NN", "", text=program(a, a, f"accum=min(accum,{x}+{y})", "accum", sums)),
+        Config(),
+        device(on),
+    )
+    rule = first_violation(lower(p), c, d)
+    assert rule is not None
+    assert rule.name == "simt_dtype"
+    assert re.match(message, rule.worded(lower(p), c, None, d))
