@@ -69,6 +69,12 @@ class Cells:
     queue: Floats  #: cycles that the slices of a tile wait for each other
     c_cost: Floats  #: cost of C: 0 Work.store, 1 Work.red, 2 Work.partial
 
+    @classmethod
+    def of_slabs(cls, slabs: Any, blocks: Any) -> Cells:
+        """The numbers of launches whose blocks loop over what no extent determines. ``slabs``: of columns."""
+        none = float32(0)
+        return cls(iterations=float32(slabs), blocks=float32(blocks), extra=none, queue=none, c_cost=none)
+
 
 def bound(*terms: Any) -> Any:
     """A smooth maximum: terms close to the largest one add a little."""

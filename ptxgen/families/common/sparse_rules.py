@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ptxgen.codegen.config.rule import Rule
+from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 VECTOR = 16  #: most bytes of an access
@@ -10,21 +11,25 @@ VECTOR = 16  #: most bytes of an access
 PITCH_LIMIT = 1 << 32
 
 
-def _widest(p: KernelProblem) -> int:
+#: types of A and B -> arithmetic of kernels that multiply on CUDA cores. Sums in f32 serve problems in tf32, too
+CORE_TYPES = {"f16": ("f32",), "bf16": ("f32",), "f32": ("f32", "tf32"), "f64": ("f64",)}
+
+
+def widest(p: KernelProblem) -> int:
     """Elements of the widest access to B and C."""
-    return int(min(p.operand("B").access.vec, p.operand("C").access.vec))
+    return int(min(p.operand("B").access.vec, p.operand("C").access.vec, VECTOR // p.element.bytes))
+
+
+def core_types(p: KernelProblem) -> bool:
+    """True if CUDA cores multiply elements of these types, and C is stored as it is summed."""
+    return p.compute in CORE_TYPES.get(p.dtype, ()) and p.out == p.dtype and not p.sink.epilogue
 
 
 def vec_rule(family: str) -> Rule:
     """Accesses to B and C fit their alignment."""
     return Rule(
         f"{family}_vec",
-        lambda p, c, g, d: (
-            (c.vec_b >= 1)
-            & (c.vec_b & (c.vec_b - 1) == 0)
-            & (c.vec_b * p.element.bytes <= VECTOR)
-            & (c.vec_b <= _widest(p))
-        ),
+        lambda p, c, g, d: (c.vec_b >= 1) & (c.vec_b & (c.vec_b - 1) == 0) & (c.vec_b <= widest(p)),
         "vec_b={c.vec_b}: a power of two, at most 16 bytes, and no wider than rows of B and C are aligned",
     )
 
@@ -35,4 +40,13 @@ def pitch_rule(family: str) -> Rule:
         f"{family}_pitch",
         lambda p, c, g, d: (p.operand("B").access.ld * p.element.bytes < PITCH_LIMIT) | p.operand("B").access.kmajor,
         f"rows of B must begin less than {PITCH_LIMIT} bytes after each other",
+    )
+
+
+def grid_rule(family: str) -> Rule:
+    """The slabs of columns fit a grid."""
+    return Rule(
+        f"{family}_grid",
+        lambda p, c, g, d: g.slabs <= GRID_LIMIT,
+        f"{{g.slabs}} slabs of {{g.slab}} columns; a grid has at most {GRID_LIMIT}",
     )

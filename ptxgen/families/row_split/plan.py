@@ -16,8 +16,9 @@ from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Launch, Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
-from ptxgen.families.common.sparse_rules import VECTOR
-from ptxgen.families.common.work_list import UNLIMITED, WHOLE, WorkList, sizes_of
+from ptxgen.families.common import sparse_plan
+from ptxgen.families.common.sparse_plan import Listed
+from ptxgen.families.common.work_list import UNLIMITED, WHOLE, WorkList
 from ptxgen.families.row_split.geometry import RowSplitGeometry
 from ptxgen.lowering.csr import ColumnMajor
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -34,16 +35,6 @@ class RowSlabs:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """What a launch computes: ``problem``; ``rows``: rows or items; ``partials``: bytes of the workspace before the
-    partial sums."""
-
-    problem: KernelProblem
-    rows: int
-    partials: int = 0
-
-
-@dataclass(frozen=True)
 class RowSplitParameters(KernelParameters):
     """``addresses``: the arrays that the kernel reads and writes; ``work_list``: True if it reads items of a work
     list."""
@@ -56,9 +47,9 @@ class RowSplitParameters(KernelParameters):
     def declared(self) -> list[Parameters]:
         return [
             given("u64", *self.addresses),
-            Parameters("u32", ("M", "N"), lambda x: (x.rows, x.problem.extents.n)),
-            Parameters("u32", ("ldb", "ldc"), lambda x: (x.problem.operand(name).access.ld for name in "BC")),
-            *([Parameters("u64", ("partials",), lambda x: (x.partials,))] if self.work_list else []),
+            Parameters("u32", ("M", "N"), lambda x: (x.count, x.problem.extents.n)),
+            sparse_plan.leading_dimensions(lambda x: x.problem),
+            *sparse_plan.partials(self.work_list),
             given(self.arithmetic.type, "alpha", "beta"),
         ]
 
@@ -222,9 +213,7 @@ class RowSplitPlan(Plan):
     kernel = "kernel/row_split.mako"
     mainloop: RowLoop
     parameter_meanings: Mapping[str, str] = {
-        "indptr": "address of the row pointers",
-        "indices": "address of the column indices",
-        "values": "address of the nonzeros",
+        **sparse_plan.CSR_MEANINGS,
         "items": "address of the work list: {row, first nonzero, end, part}",
         "parts": "address of {first part of the row, number of its parts}",
         "partials": "bytes of the workspace before the partial sums",
@@ -247,13 +236,12 @@ class RowSplitPlan(Plan):
 
     @property
     def accesses(self) -> str:
-        return f"accesses of {self.config.vec_b} elements of B and C"
+        return sparse_plan.accesses(self.config)
 
     @property
     def preconditions(self) -> list[str]:
-        size = self.config.vec_b * self.problem.element.bytes
         return [
-            f"addresses, leading dimensions and lengths of rows of B and C in multiples of {size} bytes",
+            sparse_plan.alignment(self.problem, self.config),
             f"row pointers and column indices of {8 * self.mainloop.index_bytes} bits: pointers that do not decrease,"
             " columns from 0 to K - 1",
         ]
@@ -263,21 +251,17 @@ class RowSplitPlan(Plan):
         return f"{self.mainloop.groups} x {self.mainloop.slab}"
 
     def _launch(self, problem: KernelProblem) -> Launch:
-        return self._launch_rows(Rows(problem, problem.extents.m))
+        return self._launch_rows(Listed(problem, problem.extents.m))
 
     def _launch_prepared(self, problem: KernelProblem, sizes: Mapping[str, int]) -> Launch:
-        items, parts = sizes_of(sizes)
-        counters = 4 * parts * self._slabs(problem)
-        partials = -(-counters // VECTOR) * VECTOR
-        workspace = partials + parts * problem.extents.n * self.arithmetic.bytes
-        return self._launch_rows(Rows(problem, items, partials), workspace)
+        return self._launch_rows(Listed.of(problem, sizes, self._slabs(problem), 1, self.arithmetic.bytes))
 
     def _slabs(self, problem: KernelProblem) -> int:
         return int(ceil_div(problem.extents.n, self.mainloop.slab))
 
-    def _launch_rows(self, x: Rows, workspace: int = 0) -> Launch:
+    def _launch_rows(self, x: Listed) -> Launch:
         if x.problem.results == 0:
             return Launch(())
-        grid = (ceil_div(x.rows, self.mainloop.groups), self._slabs(x.problem), 1)
+        grid = (ceil_div(x.count, self.mainloop.groups), self._slabs(x.problem), 1)
         step = Step(self.entry, grid, (self.threads, 1, 1), 0, self.parameters.rows.arguments(x))
-        return Launch((step,), workspace, workspace > 0)
+        return Launch((step,), x.workspace, x.workspace > 0)

@@ -5,24 +5,13 @@ from __future__ import annotations
 from ptxgen.codegen.config.axes import BY_LENGTH, NATURAL
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.vectorized import WARP
-from ptxgen.cuda_abi import GRID_LIMIT
-from ptxgen.families.common.sparse_rules import pitch_rule, vec_rule
+from ptxgen.families.common.sparse_rules import core_types, grid_rule, pitch_rule, vec_rule
 from ptxgen.families.row_split.axes import BROADCAST
-from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.problem.device import Device
-
-TYPES = {"f16": ("f32",), "bf16": ("f32",), "f32": ("f32", "tf32"), "f64": ("f64",)}
-
-
-def _multiplies(p: KernelProblem, d: Device) -> bool:
-    """True if its instructions multiply elements of this type. Sums in f32 serve problems in tf32, too."""
-    return p.compute in TYPES.get(p.dtype, ()) and p.out == p.dtype and d.sm >= p.element.sm and not p.sink.epilogue
-
 
 RULES = (
     Rule(
         "row_split_types",
-        lambda p, c, g, d: _multiplies(p, d),
+        lambda p, c, g, d: core_types(p) and d.sm >= p.element.sm,
         "row_split multiplies f16, bf16 (from sm_80 on), f32 and f64 and sums in f32 or f64, not {p.dtype} in"
         " {p.compute} into {p.out} on sm_{d.sm}",
     ),
@@ -59,9 +48,5 @@ RULES = (
         "longest_part={c.longest_part}: 0, or with row_order=length at least 32",
     ),
     pitch_rule("row_split"),
-    Rule(
-        "row_split_grid",
-        lambda p, c, g, d: g.slabs <= GRID_LIMIT,
-        f"{{g.slabs}} slabs of {{g.slab}} columns; a grid has at most {GRID_LIMIT}",
-    ),
+    grid_rule("row_split"),
 )

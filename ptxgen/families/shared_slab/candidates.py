@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from ptxgen.codegen.config.axes import searched
-from ptxgen.codegen.config.config import Columns, Config
-from ptxgen.families.common.candidates import CandidateSpace, Ints, single_axis_changes, violations
+from ptxgen.codegen.config.config import Columns
+from ptxgen.families.common.candidates import Ints, violations
+from ptxgen.families.common.sparse_rules import VECTOR, widest
+from ptxgen.families.common.sparse_space import SparseSpace
 from ptxgen.families.shared_slab import axes
 from ptxgen.families.shared_slab.axes import ONE, SEVERAL
-from ptxgen.families.shared_slab.geometry import VECTOR
-from ptxgen.families.shared_slab.rules import widest
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
@@ -21,19 +19,14 @@ LEAST_BYTES = 48 << 10  #: least bytes of one of several tiles
 LEAST_WARPS = 16  #: least warps of a block that copies several tiles
 
 
-class SharedSlabSpace(CandidateSpace):
+class SharedSlabSpace(SparseSpace):
     name = "shared_slab"
-    axes, class_axes = searched(axes.AXES), {}
+    exchanged = (("slab_columns", "tile_k"),)
+    axes = searched(axes.AXES)
     tile = ("slab_columns", "tile_k", "k_tiles", "c_rows", "block_warps", "vec_b")
     fixed = ("shared_slab_types",)
     tile_rules = ("axis", "range", "threads")
     extent_rules = ("range", "shared_slab_k", "shared_slab_grid")
-
-    def neutral(self, p: KernelProblem) -> KernelProblem:
-        plain = super().neutral(p)
-        for name in "BC":
-            plain = plain.with_access(name, rows=1, columns=1, ld=1, aligned=1)
-        return plain
 
     def tiles(self, p: KernelProblem) -> Columns:
         values = {n: self.axes[n] for n in self.tile} | {"vec_b": (widest(p),)}
@@ -61,14 +54,3 @@ class SharedSlabSpace(CandidateSpace):
         )
         found[(found < 0) & useless] = -2
         return c, found
-
-    def canonical(self, p: KernelProblem, c: Columns) -> Columns:
-        return c
-
-    def changes(self, p: KernelProblem, d: Device, config: Config) -> Iterator[dict[str, int]]:
-        yield from single_axis_changes(self)
-        for a, b in ((1, 4), (4, 1)):
-            yield {"slab_columns": config.slab_columns * a // 2, "tile_k": config.tile_k * b // 2}
-
-    def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
-        return [config.replace(**changes)]

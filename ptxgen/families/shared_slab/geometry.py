@@ -13,10 +13,10 @@ import numpy as np
 
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.vectorized import WARP, IntOrColumn, ceil_div
+from ptxgen.families.common.sparse_rules import VECTOR
 from ptxgen.families.shared_slab.axes import SEVERAL
 from ptxgen.lowering.kernel_problem import KernelProblem
 
-VECTOR = 16  #: bytes of an access to a tile of B
 FIXED_REGISTERS = 30  #: registers per thread besides loads of tiles
 TILE_REGISTERS = 10  #: more of them if there are several tiles
 ENOUGH_REGISTERS = 64  #: with which elements of 2 and 8 bytes are multiplied, however many loads are in flight

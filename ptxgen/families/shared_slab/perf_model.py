@@ -10,8 +10,9 @@ from ptxgen.codegen.config.config import Columns
 from ptxgen.codegen.vectorized import WARP, float32
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.perf_blocks import Cells, Floats, Work, resident_blocks
+from ptxgen.families.common.sparse_rules import VECTOR
 from ptxgen.families.shared_slab.axes import SEVERAL
-from ptxgen.families.shared_slab.geometry import VECTOR, SharedSlabGeometry
+from ptxgen.families.shared_slab.geometry import SharedSlabGeometry
 from ptxgen.lowering.csr import SparseExtents
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
@@ -53,9 +54,7 @@ def work(p: KernelProblem, c: Columns, g: SharedSlabGeometry, d: Device) -> Work
 
 def cell(p: KernelProblem, c: Columns, g: SharedSlabGeometry, d: Device) -> Cells:
     """The blocks; nothing else depends on extents."""
-    return Cells(
-        iterations=float32(g.slabs), blocks=float32(g.blocks), extra=float32(0), queue=float32(0), c_cost=float32(0)
-    )
+    return Cells.of_slabs(g.slabs, g.blocks)
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:

@@ -14,8 +14,10 @@ from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Launch, Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
+from ptxgen.families.common import sparse_plan
+from ptxgen.families.common.sparse_rules import VECTOR
 from ptxgen.families.shared_slab.axes import SEVERAL
-from ptxgen.families.shared_slab.geometry import VECTOR, SharedSlabGeometry, staged_bytes
+from ptxgen.families.shared_slab.geometry import SharedSlabGeometry, staged_bytes
 from ptxgen.families.shared_slab.tile_starts import TileStarts, tiles_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 
@@ -45,7 +47,7 @@ class SharedSlabParameters(KernelParameters):
             given("u64", *self.problem.arrays, *(("tile_starts",) if self.several else ())),
             Parameters("u32", ("M", "N"), lambda p: (p.extents.m, p.extents.n)),
             tiles if self.several else Parameters("u32", ("K",), lambda p: (p.extents.k,)),
-            Parameters("u32", ("ldb", "ldc"), lambda p: (p.operand(name).access.ld for name in "BC")),
+            sparse_plan.leading_dimensions(),
             given(self.arithmetic.type, "alpha", "beta"),
         ]
 
@@ -241,9 +243,7 @@ class SharedSlabPlan(Plan):
     mainloop: SharedSlabLoop
     copy: TileCopy
     parameter_meanings: Mapping[str, str] = {
-        "indptr": "address of the row pointers",
-        "indices": "address of the column indices",
-        "values": "address of the nonzeros",
+        **sparse_plan.CSR_MEANINGS,
         "tile_starts": "address of the first nonzero of each row in each tile, made by find_tile_starts",
         "tiles": "tiles of B along K",
     }
@@ -262,9 +262,9 @@ class SharedSlabPlan(Plan):
 
     @property
     def preconditions(self) -> list[str]:
-        size, several = self.config.vec_b * self.problem.element.bytes, self.mainloop.several
+        several = self.mainloop.several
         lines = [
-            f"addresses, leading dimensions and lengths of rows of B and C in multiples of {size} bytes",
+            sparse_plan.alignment(self.problem, self.config),
             "row pointers and column indices of 32 bits: pointers that do not decrease, columns from 0 to K - 1",
         ]
         return [*lines, "columns of each row do not decrease" if several else f"K is at most {self.mainloop.tile_k}"]

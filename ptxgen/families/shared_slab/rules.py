@@ -5,36 +5,17 @@ from __future__ import annotations
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.cuda_abi import GRID_LIMIT
+from ptxgen.families.common.sparse_rules import VECTOR, core_types, vec_rule
 from ptxgen.families.shared_slab.axes import ONE, SEVERAL
-from ptxgen.families.shared_slab.geometry import VECTOR
-from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.problem.device import Device
-
-TYPES = {"f16": ("f32",), "bf16": ("f32",), "f32": ("f32", "tf32"), "f64": ("f64",)}
-
-
-def _multiplies(p: KernelProblem, d: Device) -> bool:
-    """True if its instructions multiply elements of this type. Sums in f32 serve problems in tf32, too."""
-    return p.compute in TYPES.get(p.dtype, ()) and p.out == p.dtype and d.has_async_copy and not p.sink.epilogue
-
-
-def widest(p: KernelProblem) -> int:
-    """Elements of the widest access to B and C."""
-    return int(min(p.operand("B").access.vec, p.operand("C").access.vec, VECTOR // p.element.bytes))
-
 
 RULES = (
     Rule(
         "shared_slab_types",
-        lambda p, c, g, d: _multiplies(p, d),
+        lambda p, c, g, d: core_types(p) and d.has_async_copy,
         "shared_slab multiplies f16, bf16, f32 and f64 from sm_80 on and sums in f32 or f64, not {p.dtype} in"
         " {p.compute} into {p.out} on sm_{d.sm}",
     ),
-    Rule(
-        "shared_slab_vec",
-        lambda p, c, g, d: (c.vec_b >= 1) & (c.vec_b & (c.vec_b - 1) == 0) & (c.vec_b <= widest(p)),
-        "vec_b={c.vec_b}: a power of two, at most 16 bytes, and no wider than rows of B and C are aligned",
-    ),
+    vec_rule("shared_slab"),
     Rule(
         "shared_slab_columns",
         lambda p, c, g, d: (g.row_bytes <= WARP * VECTOR) & (c.slab_columns <= g.threads * c.vec_b),

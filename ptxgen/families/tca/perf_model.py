@@ -34,13 +34,7 @@ def work(p: KernelProblem, c: Columns, g: Geometry, d: Device) -> Work:
 
 def cell(p: KernelProblem, c: Columns, g: Geometry, d: Device) -> Cells:
     """The tiles of columns; nothing else depends on extents."""
-    return Cells(
-        iterations=float32(layout.tiles(p.extents.n) + c.vec_b * 0),
-        blocks=float32(g.blocks),
-        extra=float32(0),
-        queue=float32(0),
-        c_cost=float32(0),
-    )
+    return Cells.of_slabs(layout.tiles(p.extents.n) + c.vec_b * 0, g.blocks)
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:

@@ -14,6 +14,7 @@ from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Launch, Step
 from ptxgen.codegen.vectorized import WARP
+from ptxgen.families.common import sparse_plan
 from ptxgen.families.tca import layout
 from ptxgen.families.tca.geometry import RESIDENT
 from ptxgen.families.tca.layout import Share
@@ -38,7 +39,7 @@ class TcaParameters(KernelParameters):
         return [
             given("u64", *self.problem.arrays, ROW_OF_WARP, PLACE_OF_WARP, WARPS_OF_ROW),
             Parameters("u32", ("N",), lambda p: (p.extents.n,)),
-            Parameters("u32", ("ldb", "ldc"), lambda p: (p.operand(name).access.ld for name in "BC")),
+            sparse_plan.leading_dimensions(),
             given(self.arithmetic.type, "alpha", "beta"),
         ]
 
@@ -156,9 +157,7 @@ class TcaPlan(Plan):
     kernel = "kernel/tca.mako"
     mainloop: DiagonalProducts
     parameter_meanings: Mapping[str, str] = {
-        "indptr": "address of the row pointers",
-        "indices": "address of the column indices",
-        "values": "address of the nonzeros",
+        **sparse_plan.CSR_MEANINGS,
         ROW_OF_WARP: "address of the row of each warp, -1: none",
         PLACE_OF_WARP: "address of the number of each warp in its row",
         WARPS_OF_ROW: "address of the number of warps of each row",
@@ -179,13 +178,12 @@ class TcaPlan(Plan):
 
     @property
     def accesses(self) -> str:
-        return f"accesses of {self.config.vec_b} elements of B and C"
+        return sparse_plan.accesses(self.config)
 
     @property
     def preconditions(self) -> list[str]:
-        size = self.config.vec_b * self.problem.element.bytes
         return [
-            f"addresses, leading dimensions and lengths of rows of B and C in multiples of {size} bytes",
+            sparse_plan.alignment(self.problem, self.config),
             "row pointers and column indices of 32 bits: pointers that do not decrease, columns from 0 to K - 1",
             "the arrays of the kernel place_warps",
         ]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from ptxgen.codegen.config.rule import Rule
+from ptxgen.families.common.sparse_rules import pitch_rule, vec_rule
 from ptxgen.families.tca.geometry import NONZERO_LIMIT, most_blocks
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-VECTOR = 16  #: most bytes of an access
-#: most bytes from one row of B to the next
-PITCH_LIMIT = 1 << 32
 #: most blocks of a launch
 BLOCK_LIMIT = 1 << 31
 #: first target of the instruction m16n8k8, by type
@@ -21,11 +19,6 @@ def _multiplies(p: KernelProblem, d: Device) -> bool:
     return p.dtype in TARGETS and p.compute == "f32" and p.out == p.dtype and d.sm >= TARGETS[p.dtype]
 
 
-def _vec(p: KernelProblem) -> int:
-    """Elements of the widest access to B and C."""
-    return int(min(p.operand("B").access.vec, p.operand("C").access.vec))
-
-
 RULES = (
     Rule(
         "tca_types",
@@ -33,21 +26,8 @@ RULES = (
         "tca multiplies f16 (from sm_75 on) and bf16 (from sm_80 on) and sums in f32, not {p.dtype} in {p.compute} into"
         " {p.out} on sm_{d.sm}",
     ),
-    Rule(
-        "tca_vec",
-        lambda p, c, g, d: (
-            (c.vec_b >= 1)
-            & (c.vec_b & (c.vec_b - 1) == 0)
-            & (c.vec_b * p.element.bytes <= VECTOR)
-            & (c.vec_b <= _vec(p))
-        ),
-        "vec_b={c.vec_b}: a power of two, at most 16 bytes, and no wider than rows of B and C are aligned",
-    ),
-    Rule(
-        "tca_pitch",
-        lambda p, c, g, d: p.operand("B").access.ld * p.element.bytes < PITCH_LIMIT,
-        f"rows of B must begin less than {PITCH_LIMIT} bytes after each other",
-    ),
+    vec_rule("tca"),
+    pitch_rule("tca"),
     Rule(
         "tca_grid",
         lambda p, c, g, d: most_blocks(p, NONZERO_LIMIT) < BLOCK_LIMIT,

@@ -49,9 +49,7 @@ def work(p: KernelProblem, c: Columns, g: VectorMmaGeometry, d: Device) -> Work:
 
 def cell(p: KernelProblem, c: Columns, g: VectorMmaGeometry, d: Device) -> Cells:
     """The blocks; nothing else depends on extents."""
-    return Cells(
-        iterations=float32(g.slabs), blocks=float32(g.blocks), extra=float32(0), queue=float32(0), c_cost=float32(0)
-    )
+    return Cells.of_slabs(g.slabs, g.blocks)
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:

@@ -16,9 +16,10 @@ from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Launch, Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
+from ptxgen.families.common import sparse_plan
 from ptxgen.families.common.matrix_instructions import Instruction, instruction
-from ptxgen.families.common.sparse_rules import VECTOR
-from ptxgen.families.common.work_list import UNLIMITED, WHOLE, WorkList, sizes_of
+from ptxgen.families.common.sparse_plan import Listed
+from ptxgen.families.common.work_list import UNLIMITED, WHOLE, WorkList
 from ptxgen.families.vector_mma.geometry import GROUPS, WINDOW, VectorMmaGeometry
 from ptxgen.families.vector_mma.row_windows import ABSENT, WORD, RowWindows
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -29,16 +30,6 @@ class WindowSlabs:
     """A block has adjacent row windows of C, one for each warp, and a slab of columns."""
 
     grid_text: str = "(blocks of row windows, slabs of columns, 1)"
-
-
-@dataclass(frozen=True)
-class Windows:
-    """What a launch computes: ``problem``; ``count``: windows or items; ``partials``: bytes of the workspace before the
-    partial sums."""
-
-    problem: KernelProblem
-    count: int
-    partials: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,9 +47,9 @@ class VectorMmaParameters(KernelParameters):
         return [
             given("u64", *self.addresses),
             Parameters("u32", ("M", "N"), lambda x: (x.problem.extents.m, x.problem.extents.n)),
-            Parameters("u32", ("ldb", "ldc"), lambda x: (x.problem.operand(name).access.ld for name in "BC")),
+            sparse_plan.leading_dimensions(lambda x: x.problem),
             Parameters("u32", (count,), lambda x: (x.count,)),
-            *([Parameters("u64", ("partials",), lambda x: (x.partials,))] if self.work_list else []),
+            *sparse_plan.partials(self.work_list),
             given(self.arithmetic.type, "alpha", "beta"),
         ]
 
@@ -269,13 +260,12 @@ class VectorMmaPlan(Plan):
 
     @property
     def accesses(self) -> str:
-        return f"accesses of {self.config.vec_b} elements of B and C"
+        return sparse_plan.accesses(self.config)
 
     @property
     def preconditions(self) -> list[str]:
-        size = self.config.vec_b * self.problem.element.bytes
         return [
-            f"addresses, leading dimensions and lengths of rows of B and C in multiples of {size} bytes",
+            sparse_plan.alignment(self.problem, self.config),
             "the row windows of A; the columns of a row of A differ, and are from 0 to K - 1",
         ]
 
@@ -287,11 +277,9 @@ class VectorMmaPlan(Plan):
         if problem.results == 0:
             return Launch(())
         slabs = int(ceil_div(problem.extents.n, self.mainloop.slab))
-        x, workspace = Windows(problem, ceil_div(problem.extents.m, WINDOW)), 0
+        x = Listed(problem, ceil_div(problem.extents.m, WINDOW))
         if self.work_list:
-            items, parts = sizes_of(sizes)
-            x = Windows(problem, items, -(-4 * parts * slabs // VECTOR) * VECTOR)
-            workspace = x.partials + parts * WINDOW * problem.extents.n * self.arithmetic.bytes
+            x = Listed.of(problem, sizes, slabs, WINDOW, self.arithmetic.bytes)
         grid = (ceil_div(x.count, self.mainloop.windows), slabs, 1)
         step = Step(self.entry, grid, (self.threads, 1, 1), 0, self.parameters.rows.arguments(x))
-        return Launch((step,), workspace, workspace > 0)
+        return Launch((step,), x.workspace, x.workspace > 0)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ptxgen.codegen.config.axes import BY_LENGTH
 from ptxgen.codegen.config.rule import Rule
-from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.families.common.matrix_instructions import instruction
-from ptxgen.families.common.sparse_rules import pitch_rule, vec_rule
+from ptxgen.families.common.sparse_rules import grid_rule, pitch_rule, vec_rule
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
@@ -38,9 +37,5 @@ RULES = (
         f"longest_part={{c.longest_part}}: 0, or with row_order=length at least {LEAST_PART}",
     ),
     pitch_rule("vector_mma"),
-    Rule(
-        "vector_mma_grid",
-        lambda p, c, g, d: g.slabs <= GRID_LIMIT,
-        f"{{g.slabs}} slabs of {{g.slab}} columns; a grid has at most {GRID_LIMIT}",
-    ),
+    grid_rule("vector_mma"),
 )
