@@ -48,39 +48,44 @@ SELECTED:
 </%def>
 
 <%def name="store_vector(registers, at, offset, guard, stores, row, column)">
-<% v = plan.values if stores else plan.values.condition %>\
     {
     .reg .pred %holds;
+${values.declare(plan.values.condition)}\
+${values.compute(registers, guard, row, column, plan.values.condition)}\
+    ${plan.values.condition.holds(0, guard)}
 % if stores:
-    .reg .b32 %ballot, %rank;
-    .reg .b64 %element, %element_at;
-% endif
-${values.declare(v)}\
-${values.compute(registers, guard, row, column, v)}\
-    ${v.holds(0, guard)}
-% if stores:
+    .reg .b32 %ballot;
     vote.sync.ballot.b32 %ballot, %holds, 0xffffffff;
-${append()}\
-    popc.b32 %rank, %ballot;
-    cvt.u64.u32 %element, %rank;
-    add.u64 %position, %position, %element;
+    setp.eq.u32 %p, %ballot, 0;
+    @%p bra.uni NONE_SELECTED;
+${append(registers, "@%holds ", row, column)}\
+NONE_SELECTED:
 % else:
     @%holds add.u32 %selected, %selected, 1;
 % endif
     }
 </%def>
 
-## The lanes in %ballot, for which %holds, store their values from %position on, while the lists have room.
-<%def name="append()">
+## The lanes in %ballot, for which %holds, store the values of their results from %position on, while the lists have room.
+<%def name="append(registers, guard, row, column)">
+    {
+    .reg .b32 %rank;
+    .reg .b64 %element, %element_at;
     and.b32 %rank, %ballot, %lanes_below;
     popc.b32 %rank, %rank;
     cvt.u64.u32 %element, %rank;
     add.u64 %element, %element, %position;
+    popc.b32 %rank, %ballot;
+    cvt.u64.u32 %element_at, %rank;
+    add.u64 %position, %position, %element_at;
     setp.lt.and.u64 %holds, %element, %capacity, %holds;
+${values.declare(plan.values.taken)}\
+${values.compute(registers, guard, row, column, plan.values.taken)}\
 % for n, (size, kind, pointer) in enumerate(plan.selected.stores):
     mad.lo.u64 %element_at, %element, ${size}, ${pointer};
-    @%holds st.global.${kind} [%element_at], ${plan.values.of(n)[0]};
+    @%holds st.global.${kind} [%element_at], ${plan.values.taken.of(n)[0]};
 % endfor
+    }
 </%def>
 
 ## The addresses of the lists and of the count.
@@ -106,31 +111,30 @@ ${load_lists()}\
 <%def name="begin_slices()"></%def>
 <%def name="store_slices()">
     {
-    .reg .pred %holds, %any, %leads;
-    .reg .b32 %ballot, %rank, %lanes, %leader, %low, %high;
-    .reg .b64 %element, %element_at;
-${values.declare()}\
-${values.compute([plan.epilogue.vector[0]], "", ("%c_row", 0), ("%c_col", 0))}\
-    ${plan.values.holds(0, "")}
+    .reg .pred %holds, %leads;
+    .reg .b32 %ballot, %lanes, %leader, %low, %high;
+${values.declare(plan.values.condition)}\
+${values.compute([plan.epilogue.vector[0]], "", ("%c_row", 0), ("%c_col", 0), plan.values.condition)}\
+    ${plan.values.condition.holds(0, "")}
     activemask.b32 %lanes;
     vote.sync.ballot.b32 %ballot, %holds, %lanes;
-    setp.ne.u32 %any, %ballot, 0;
-    @!%any bra NONE_SELECTED;
+    setp.eq.u32 %p, %ballot, 0;
+    @%p bra NONE_SELECTED;
     // the first lane whose result is selected reserves the elements of all
-    sub.u32 %rank, %ballot, 1;
+    sub.u32 %low, %ballot, 1;
     not.b32 %leader, %ballot;
-    and.b32 %leader, %leader, %rank;
+    and.b32 %leader, %leader, %low;
     popc.b32 %leader, %leader;
-    mov.u32 %rank, %laneid;
-    setp.eq.u32 %leads, %rank, %leader;
-    popc.b32 %rank, %ballot;
-    cvt.u64.u32 %position, %rank;
+    mov.u32 %low, %laneid;
+    setp.eq.u32 %leads, %low, %leader;
+    popc.b32 %low, %ballot;
+    cvt.u64.u32 %position, %low;
     @%leads atom.global.add.u64 %position, [%count], %position;
     mov.b64 {%low, %high}, %position;
     shfl.sync.idx.b32 %low, %low, %leader, 31, %lanes;
     shfl.sync.idx.b32 %high, %high, %leader, 31, %lanes;
     mov.b64 %position, {%low, %high};
-${append()}\
+${append([plan.epilogue.vector[0]], "@%holds ", ("%c_row", 0), ("%c_col", 0))}\
 NONE_SELECTED:
     }
 </%def>

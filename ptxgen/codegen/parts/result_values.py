@@ -60,14 +60,15 @@ class ReadArray:
 class ResultValues(Part):
     """The values of a ``ValueSink``. ``vec``: results of a vector; ``roots``: the expressions, by number; the last one
     is the condition of the results that are taken, if there is one. ``rows``, ``columns``: of the block's tile;
-    ``counts``: of that condition alone."""
+    ``values``, ``guards``: False: without the values, without that condition."""
 
     problem: KernelProblem
     sm: int
     vec: int
     rows: int
     columns: int
-    counts: bool = False
+    values: bool = True
+    guards: bool = True
 
     @property
     def sink(self) -> ValueSink:
@@ -84,13 +85,18 @@ class ResultValues(Part):
 
     @property
     def roots(self) -> tuple[Node, ...]:
-        values, guard = () if self.counts else self.sink.roots, self.sink.guard
+        values, guard = self.sink.roots if self.values else (), self.sink.guard if self.guards else None
         return values if guard is None else (*values, guard)
 
-    @property
+    @cached_property
     def condition(self) -> ResultValues:
         """The condition of the results that are taken, without their values."""
-        return replace(self, counts=True)
+        return replace(self, values=False)
+
+    @cached_property
+    def taken(self) -> ResultValues:
+        """The values of results that are taken."""
+        return replace(self, guards=False)
 
     def holds(self, q: int, guard: str) -> str:
         """The instruction that sets %holds: result ``q`` of a vector is taken. ``guard``: of the bounds, as
