@@ -135,8 +135,11 @@ class ProblemBase:
         """The operation and the command-line options of problems that use the same kernel."""
         _, defaults = self._given_and_defaults()
         words = [self.operation, f"--shape {self.shape()}", f"--layout {self.layout}", f"--dtype {self.dtype}"]
-        changed = (name for name in self.CODE_OPTIONS if getattr(self, name) != getattr(defaults, name))
-        return " ".join([*words, *(f"{self._flag(name)} {shlex.quote(str(getattr(self, name)))}" for name in changed)])
+        for name in self.CODE_OPTIONS:
+            value = getattr(self, name)
+            if value != getattr(defaults, name):
+                words.append(self._flag(name) if value is True else f"{self._flag(name)} {shlex.quote(str(value))}")
+        return " ".join(words)
 
     @classmethod
     def _flag(cls, name: str) -> str:

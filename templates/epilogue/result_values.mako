@@ -1,6 +1,7 @@
 ## The values that a sink takes of a vector of results: plan.values has their registers. row, column: (register, constant
 ## to add) of the row and column of the first result; values: those to compute, if not all.
-<%def name="skip_tile()">
+## instead: instructions of a block that has nothing else to do, which return.
+<%def name="skip_tile(instead='')">
 % if plan.values.reachable is not None:
     { // no pair of this tile is taken: the block has nothing to do
     .reg .pred %reachable;
@@ -16,7 +17,13 @@
 % for line in plan.values.reach_lines:
     ${line}
 % endfor
+% if instead:
+    @%reachable bra.uni TILE_REACHABLE;
+${instead}\
+TILE_REACHABLE:
+% else:
     @!%reachable ret;
+% endif
     }
 % endif
 </%def>

@@ -3,7 +3,43 @@
 <%namespace name="values" file="/epilogue/result_values.mako"/>
 <%namespace name="walk" file="/epilogue/tile_walk.mako"/>
 <%def name="prepare()"></%def>
-<%def name="skip_tile()"></%def>
+## A block whose tile has no pair that is reduced stores states of no value.
+<%def name="skip_tile()">${values.skip_tile(capture(empty_states) if plan.sink_kernels.stores_tiles else "")}</%def>
+<%def name="empty_states()">
+    {
+    .reg .b64 %states;
+    .reg .b32 %state_part, %state_result, %first_part, %parts_end;
+${declare()}\
+${clear(1)}\
+    ld.param.u64 %states, [sink_offset];
+    add.u64 %states, %states, %workspace;
+% if plan.states.of_rows:
+    div.u32 %first_part, %n0, ${plan.config.nl};
+    add.u32 %parts_end, %first_part, 1;
+    add.u32 %state_result, %m0, %thread;
+    add.u32 %tmp1, %m0, ${plan.config.ml};
+    min.u32 %tmp1, %tmp1, %M;
+% else:
+    div.u32 %tmp0, %m0, ${plan.config.ml};
+    mul.lo.u32 %first_part, %tmp0, ${plan.walk.bands};
+    add.u32 %parts_end, %first_part, ${plan.walk.bands};
+    add.u32 %state_result, %n0, %thread;
+    add.u32 %tmp1, %n0, ${plan.config.nl};
+    min.u32 %tmp1, %tmp1, %N;
+% endif
+NEXT_RESULT:
+    setp.ge.u32 %p, %state_result, %tmp1;
+    @%p ret;
+    mov.u32 %state_part, %first_part;
+NEXT_PART:
+${store_state(0, "%state_part", "%M" if plan.states.of_rows else "%N", "%state_result", "")}\
+    add.u32 %state_part, %state_part, 1;
+    setp.lt.u32 %p, %state_part, %parts_end;
+    @%p bra NEXT_PART;
+    add.u32 %state_result, %state_result, ${plan.threads};
+    bra NEXT_RESULT;
+    }
+</%def>
 
 <%def name="store_tiles(store_c, math, store_op)">
     {

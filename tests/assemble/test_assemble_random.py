@@ -1,4 +1,4 @@
-"""ptxas assembles random legal SIMT configurations for every target, without spills."""
+"""ptxas assembles random legal configurations for every target, without spills: SIMT kernels, and reductions of tasks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 EACH = 5
 
 
+@pytest.mark.parametrize("source", ["simt", "task_reduce"])
 @pytest.mark.parametrize("target", TARGETS)
-def test_random_configurations_assemble_without_spills(target, tmp_path, monkeypatch):
+def test_random_configurations_assemble_without_spills(target, source, tmp_path, monkeypatch):
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     d = device(target)
-    for p, c in SOURCES["simt"].cases(int(target[3:]), EACH, d, limit=600):
+    for p, c in SOURCES[source].cases(int(target[3:]), EACH, d, limit=600):
         made = assemble(render(plan_for(p, c, d)))
         assert made.cubin, f"{p.key()} | {c}"
         assert not any(made.spills.values()), f"{p.key()} | {c}: {made.spills}"

@@ -98,6 +98,26 @@ def test_pairs_outside_the_index_set_are_not_reduced() -> None:
     np.testing.assert_allclose(ran(p, {"A": a, "B": b})["C"], expected, rtol=1e-6)
 
 
+PAIRS = {
+    "i<j": np.less,
+    "i==j": np.equal,
+    "j<=i": np.greater_equal,
+    "i+40<j": lambda i, j: i + 40 < j,
+    "j>200": lambda i, j: (i < 0) & (j < 0),
+}
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+@pytest.mark.parametrize("axis", ["i", "j"])
+@pytest.mark.parametrize("when", PAIRS)
+def test_tiles_without_a_pair_have_states_of_no_value(when: str, axis: str, config: str) -> None:
+    a, b = integers(100, 17), integers(17, 76)
+    p = Task(100, 76, 17, text=f"{HEAD}where(i,j)when({when}){{{PRODUCT}C[{axis}]argmax=accum;}}")
+    taken, along = PAIRS[when](np.arange(100)[:, None], np.arange(76)), "ij".index(axis) ^ 1
+    expected = np.where(taken.any(along), np.where(taken, a @ b, -np.inf).argmax(along), -1)
+    np.testing.assert_array_equal(ran(p, {"A": a, "B": b}, config)["C"], expected)
+
+
 # ---- groups
 
 

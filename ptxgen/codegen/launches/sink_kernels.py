@@ -64,6 +64,11 @@ class RowReduceKernels(SinkKernels):
     template = "epilogue/row_reduce_kernels.mako"
     RESULTS = 8
 
+    @property
+    def stores_tiles(self) -> bool:
+        """True if the blocks of the main kernel store states of their tiles."""
+        return not self.reduction.stores_partials
+
     def parts(self, p: KernelProblem) -> int:
         """States of a result in the workspace."""
         if p.results == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -68,6 +69,8 @@ def _reduced(p: Task, found: KernelProblem) -> KernelProblem:
     if p.batch != 1:
         raise InputError(f"batch is {p.batch}; it must be 1 for results that are reduced")
     pitch = at_least_one(p.n)
+    written = sum(math.prod(x.shape) * x.dtype.bytes for x in p.result_arrays.values())
+    found = replace(found, moved=found.moved + written - p.output.bytes * found.results)
     # the width of accesses to sums
     return found.with_access("C", ld=pitch, vec=aligned_access(16, p.n, pitch, 0, p.output.bytes))
 

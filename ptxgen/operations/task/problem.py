@@ -90,7 +90,7 @@ class Task(Gemm):
     )
 
     operation = "task"
-    CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("text", "batch")
+    CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("text", "batch", "groups", "deterministic")
 
     @classmethod
     def epilogue_rows(cls) -> tuple[tuple[str, ...], ...]:
