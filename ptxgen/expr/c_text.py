@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ptxgen.errors import DtypeError
 from ptxgen.expr.node import Node
@@ -40,14 +40,22 @@ def c_type(x: Node) -> str:
 class Expressions:
     """The C text of nodes. Nodes with several uses are local variables, which ``definitions`` defines in order."""
 
-    def __init__(self, roots: Iterable[Node], shape: str) -> None:
-        """``shape``: the text before the name of a variable."""
+    def __init__(
+        self,
+        roots: Iterable[Node],
+        shape: str,
+        names: Mapping[Node, str] | None = None,
+        functions: Mapping[tuple[str, str], str] | None = None,
+    ) -> None:
+        """``shape``: the text before the name of a variable; ``names``: nodes that the text around has; ``functions``:
+        those of operators and types, instead of those of ``math.h``."""
         self.definitions: list[str] = []
-        self._names: dict[Node, str] = {}
+        self._names: dict[Node, str] = dict(names or {})
+        self._functions = functions or {}
         uses: Counter[Node] = Counter()
         order: dict[Node, None] = {}
         for root in roots:
-            _count(root, uses, order)
+            _count(root, uses, order, self._names)
         for x in order:
             if x.op == "variable":
                 self._define(x, x.value, f"{shape}{x.value}")
@@ -66,6 +74,8 @@ class Expressions:
         if x.op == "constant":
             return literal(x)
         a = [self(y) for y in x.arguments]
+        if (x.op, x.type) in self._functions:
+            return f"{self._functions[x.op, x.type]}({', '.join(a)})"
         if x.op == "select":
             return f"({a[0]} ? {a[1]} : {a[2]})"
         if x.op == "cast":
@@ -96,12 +106,12 @@ def _narrowed(x: Node, text: str) -> str:
     return f"({c_type(x)}){text}" if t.integer and t.bits < 32 else text
 
 
-def _count(x: Node, uses: Counter[Node], order: dict[Node, None]) -> None:
+def _count(x: Node, uses: Counter[Node], order: dict[Node, None], known: Mapping[Node, str]) -> None:
     uses[x] += 1
-    if uses[x] > 1:
+    if uses[x] > 1 or x in known:
         return
     for y in x.arguments:
-        _count(y, uses, order)
+        _count(y, uses, order, known)
     order[x] = None
 
 

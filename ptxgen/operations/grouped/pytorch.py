@@ -12,6 +12,7 @@ from ptxgen.install_advice import install
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime.cuda import CudaDriver
+from ptxgen.runtime.device_array import DeviceArray
 from ptxgen.runtime.driver import Timing
 
 #: addresses of the arrays that hold A, B and C of all items
@@ -49,7 +50,7 @@ class TorchGrouped:
         self.problem, self._driver, self._torch = problem, driver, load_torch()
         with driver.context("PyTorch"), self._torch.cuda.stream(self._stream):  # its GPU is the current one
             self._ends = self._torch.as_tensor(
-                _Memory(addresses["offsets"], (len(problem.items),), "<i4"), device="cuda"
+                DeviceArray(addresses["offsets"], (len(problem.items),), "<i4"), device="cuda"
             )
         self._tensors: dict[tuple[int, int], tuple[Any, Any]] = {}
         self._results: dict[Addresses, Any] = {}
@@ -112,22 +113,9 @@ class TorchGrouped:
         transposed = self.problem.layout[operand] == "T"
         if transposed:
             rows, columns = columns, rows
-        memory = _Memory(address, (*items, rows, int(self.problem.lds[0, operand])), "<i2")
+        memory = DeviceArray(address, (*items, rows, int(self.problem.lds[0, operand])), "<i2")
         found = self._torch.as_tensor(memory, device="cuda").view(self._torch.bfloat16)[..., :columns]
         return found.transpose(-2, -1) if transposed else found
-
-
-class _Memory:
-    """Device memory with the CUDA array interface."""
-
-    def __init__(self, address: int, shape: tuple[int, ...], kind: str) -> None:
-        self.__cuda_array_interface__ = {
-            "version": 3,
-            "data": (address, False),
-            "shape": shape,
-            "typestr": kind,
-            "strides": None,
-        }
 
 
 @functools.cache

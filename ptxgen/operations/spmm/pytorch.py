@@ -14,6 +14,7 @@ from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.problem.reference import Array
 from ptxgen.runtime.cuda import CudaDriver
+from ptxgen.runtime.device_array import DeviceArray
 from ptxgen.runtime.driver import Timing
 
 
@@ -76,7 +77,7 @@ class TorchSparse:
     def _tensor(self, address: int, shape: tuple[int, ...], kind: str = "") -> Any:
         """A tensor of memory at ``address``. ``kind``: the type of its elements, empty: that of the problem."""
         as_integers = kind or f"<i{self.problem.element.bytes}"
-        memory = self._torch.as_tensor(_Memory(address, shape, as_integers), device="cuda")
+        memory = self._torch.as_tensor(DeviceArray(address, shape, as_integers), device="cuda")
         return memory if kind else memory.view(getattr(self._torch, self.problem.element.numpy.name))
 
 
@@ -85,19 +86,6 @@ def _rows(result: Any, p: Spmm, rows: slice) -> Array:
     some = result[rows]
     found: Array = (some if p.element.bytes >= 4 else some.float()).cpu().numpy()
     return found
-
-
-class _Memory:
-    """Device memory with the CUDA array interface."""
-
-    def __init__(self, address: int, shape: tuple[int, ...], kind: str) -> None:
-        self.__cuda_array_interface__ = {
-            "version": 3,
-            "data": (address, False),
-            "shape": shape,
-            "typestr": kind,
-            "strides": None,
-        }
 
 
 @functools.cache

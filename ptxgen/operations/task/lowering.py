@@ -51,7 +51,7 @@ def lower_task(p: Task) -> KernelProblem:
     if algebra is PLUS_TIMES and plain and sink.roots == (sums,):
         return product
     if algebra is PLUS_TIMES and p.accumulator.bytes < 4:  # kernels that sum pairs of f16 compute no values of them
-        algebra = _step_algebra(program, roles)
+        algebra = inner_of(roles)
     types = "_".join(dict.fromkeys(x.dtype for x in product.operands))
     found = replace(product, name=f"task_{types}_{p.layout.lower()}", algebra=algebra, sink=sink)
     if isinstance(sink, groups.Aggregate | rows.RowReduce):
@@ -80,7 +80,7 @@ def _sink(p: Task, program: Program, roles: Roles) -> ValueSink:
     output = program.outputs[0]
     if len(program.outputs) > 1 or (isinstance(output, Store) and output.axes != ("i", "j")):
         raise InputError(f"the outputs of {p.text} are not supported yet")
-    roots = [_value(program, x) for x in roots_of(output)]
+    roots = [value_of(program, x) for x in roots_of(output)]
     read = [*roots, *([] if program.when is None else [program.when])]
     vectors, scalars = _read(roles, read, ("i", "j"))
     fields: dict[str, Any] = {
@@ -105,7 +105,7 @@ def _sink(p: Task, program: Program, roles: Roles) -> ValueSink:
     return groups.Aggregate(value=value, op=output.op, **keys, **fields)
 
 
-def _value(program: Program, value: Node) -> Node:
+def value_of(program: Program, value: Node) -> Node:
     """The value as an expression of the reduction over k as kernels compute it."""
     kind = program.accumulator
     sums = variable(ACCUMULATOR, kind)
@@ -137,11 +137,12 @@ def _is_product(program: Program, roles: Roles) -> bool:
 def algebra_of(roles: Roles) -> Algebra:
     """The algebra of the step of a program: plus-times where it is a product that kernels of GEMMs sum."""
     program = roles.program
-    return PLUS_TIMES if _reduction(program) == "+" and _is_product(program, roles) else _step_algebra(program, roles)
+    return PLUS_TIMES if _reduction(program) == "+" and _is_product(program, roles) else inner_of(roles)
 
 
-def _step_algebra(program: Program, roles: Roles) -> InnerExpression:
-    """The algebra of a step as an expression."""
+def inner_of(roles: Roles) -> InnerExpression:
+    """The algebra of a step as an expression, also of the sum of products."""
+    program = roles.program
     step = simplified(program.step, relaxed=True)
     step, a = hold(step, _element(roles.use("A")))
     step, b = hold(step, _element(roles.use("B")))

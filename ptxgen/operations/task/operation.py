@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.operations.gemm.reference import slices
@@ -12,7 +12,7 @@ from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.random_problems import RANDOM_KINDS
 from ptxgen.operations.task.speed import SPR, least_us
 from ptxgen.operations.task.suites import SUITES, TITLES, cells
-from ptxgen.problem.operation import Ceiling, Operation
+from ptxgen.problem.operation import Baseline, Ceiling, Operation
 
 if TYPE_CHECKING:
     from ptxgen.codegen.config.config import Config
@@ -42,6 +42,54 @@ def _product(p: Task, arrays: Mapping[str, Any], region: None = None) -> tuple[A
     return found.values, abs(found.values)
 
 
+def _torch() -> Callable[..., Any]:
+    from ptxgen.operations.task.baselines.libraries import load_torch
+    from ptxgen.operations.task.baselines.torch_arrays import TorchEager
+
+    load_torch()
+    return TorchEager
+
+
+def _compile() -> Callable[..., Any]:
+    from ptxgen.operations.task.baselines.libraries import load_torch
+    from ptxgen.operations.task.baselines.torch_arrays import TorchCompiled
+
+    load_torch()
+    return TorchCompiled
+
+
+def _triton() -> Callable[..., Any]:
+    from ptxgen.operations.task.baselines.libraries import load_triton
+    from ptxgen.operations.task.baselines.triton_outer import TritonOuter
+
+    load_triton()
+    return TritonOuter
+
+
+def _gluon() -> Callable[..., Any]:
+    from ptxgen.operations.task.baselines.gluon_staged import GluonStaged
+    from ptxgen.operations.task.baselines.libraries import load_gluon
+
+    load_gluon()
+    return GluonStaged
+
+
+def _cuda() -> Callable[..., Any]:
+    from ptxgen.operations.task.baselines.cuda_staged import CudaStaged, find_nvcc, load_library
+
+    find_nvcc()
+    load_library()
+    return CudaStaged
+
+
+_BASELINES = (
+    Baseline("torch", "PyTorch", _torch),
+    Baseline("compile", "torch.compile", _compile),
+    Baseline("triton", "Triton", _triton),
+    Baseline("gluon", "Gluon", _gluon),
+    Baseline("cuda", "CUDA C++", _cuda),
+)
+
 TASK = Operation(
     Task,
     lowering=lower_task,
@@ -57,4 +105,5 @@ TASK = Operation(
     features=FEATURES,
     speed=SPR,
     ceiling=Ceiling(least_us),
+    baselines={baseline.name: baseline for baseline in _BASELINES},
 )

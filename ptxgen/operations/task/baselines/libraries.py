@@ -1,0 +1,72 @@
+"""PyTorch and Triton, and the generated modules that call them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ptxgen.errors import UnavailableError
+from ptxgen.install_advice import install
+
+
+@functools.cache
+def load_torch() -> Any:
+    """PyTorch with a GPU. UnavailableError: it is missing."""
+    try:
+        import torch
+    except ImportError as error:
+        raise UnavailableError(f"PyTorch cannot be imported ({error}); {install('torch')}") from error
+    if not torch.cuda.is_available():
+        raise UnavailableError(f"PyTorch {torch.__version__} has no GPU; install a build with CUDA")
+    return torch
+
+
+@functools.cache
+def load_triton() -> Any:
+    """Triton, and PyTorch with a GPU, whose tensors it takes. UnavailableError: one is missing."""
+    load_torch()
+    try:
+        import triton
+    except ImportError as error:
+        raise UnavailableError(f"Triton cannot be imported ({error}); {install('triton')}") from error
+    return triton
+
+
+@functools.cache
+def load_gluon() -> Any:
+    """Gluon, a part of Triton. UnavailableError: it is missing."""
+    load_triton()
+    try:
+        from triton.experimental import gluon
+    except ImportError as error:
+        raise UnavailableError(f"Gluon cannot be imported ({error}); it is a part of Triton 3.4 and newer") from error
+    return gluon
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="ptxgen-baselines-")
+
+
+def module_of(source: str) -> Any:
+    """The module of a Python text. Triton reads the text of kernels from a file."""
+    name = f"ptxgen_baseline_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
+    if name not in sys.modules:
+        path = Path(_folder().name) / f"{name}.py"
+        path.write_text(source, encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]

@@ -1,0 +1,35 @@
+"""Tensors of device memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ptxgen.errors import DtypeError
+from ptxgen.expr.python_text import TORCH, type_in
+from ptxgen.problem.dtypes import dtype
+from ptxgen.runtime.device_array import DeviceArray
+
+
+def tensor(torch: Any, address: int, shape: tuple[int, ...], kind: str) -> Any:
+    """A tensor of memory at ``address``. DtypeError: PyTorch lacks the type."""
+    name = type_in(TORCH, kind).partition(".")[2]
+    if not hasattr(torch, name):
+        raise DtypeError(f"type is {kind}; PyTorch lacks torch.{name}")
+    size = dtype(kind).bytes
+    memory = torch.as_tensor(DeviceArray(address, shape, f"<i{size}" if size > 1 else "|u1"), device="cuda")
+    return memory.view(getattr(torch, name))
+
+
+@contextmanager
+def on_stream(torch: Any, driver: Any) -> Iterator[None]:
+    """Operations of PyTorch are queued on the driver's stream, in full precision."""
+    stream = torch.cuda.ExternalStream(driver.stream, driver.index)  # its GPU becomes the current one
+    matmul = torch.backends.cuda.matmul
+    tf32, matmul.allow_tf32 = matmul.allow_tf32, False
+    try:
+        with driver.context("PyTorch"), torch.cuda.stream(stream), torch.no_grad():
+            yield
+    finally:
+        matmul.allow_tf32 = tf32

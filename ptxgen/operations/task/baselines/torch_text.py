@@ -1,0 +1,236 @@
+"""A task as a function of PyTorch's tensors, as users write it: operations on whole arrays.
+
+The reduction over k is a product of matrices, a distance of ``torch.cdist``, or that of a cube M×K×N in slabs of K.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ptxgen.errors import DtypeError
+from ptxgen.expr.node import Node, constant, node, variable
+from ptxgen.expr.operators import OPERATORS
+from ptxgen.expr.python_text import TORCH, PythonText, number, type_in
+from ptxgen.expr.value_types import PRED, type_of
+from ptxgen.lowering.algebra import PLUS_TIMES, InnerExpression
+from ptxgen.operations.task.baselines.parts import Parts, Read, filled
+from ptxgen.operations.task.lowering import algebra_of
+from ptxgen.operations.task.program import (
+    MEAN,
+    POSITIONS,
+    Aggregate,
+    Output,
+    RowReduce,
+    Select,
+    Store,
+)
+
+SOURCE = """\
+import torch
+
+
+def compute(«arguments»M, N, K, slab, groups):
+    i = torch.arange(M, dtype=torch.int32, device=A.device)
+    j = torch.arange(N, dtype=torch.int32, device=A.device)
+    «reduction»
+    «results»
+"""
+CUBE = """\
+accum = None
+for first in range(0, K, slab):
+    k = torch.arange(first, min(first + slab, K), dtype=torch.int32, device=A.device)
+    «step»
+    part = «reduced»
+    accum = part if accum is None else «joined»
+"""
+#: the reductions of an axis, by operator
+_ALONG = {
+    "+": "{x}.sum({axis}, dtype={type})",
+    "*": "{x}.prod({axis}, dtype={type})",
+    "max": "{x}.amax({axis})",
+    "min": "{x}.amin({axis})",
+    "fmax": "{x}.amax({axis})",
+    "fmin": "{x}.amin({axis})",
+    "argmax": "{x}.argmax({axis}).to(torch.int32)",
+    "argmin": "{x}.argmin({axis}).to(torch.int32)",
+    "logsumexp": "{x}.logsumexp({axis})",
+    "mean": "{x}.mean({axis})",
+}
+#: of ``index_reduce_``
+_REDUCED_BY_INDEX = {"*": "prod", "max": "amax", "min": "amin"}
+
+
+def along(op: str, x: str, axis: int, type: str) -> str:
+    """The reduction of an axis of ``x``. DtypeError: PyTorch has none."""
+    if op not in _ALONG:
+        raise DtypeError(f"the reduction is {op}; PyTorch has {', '.join(_ALONG)}")
+    return _ALONG[op].format(x=x, axis=axis, type=type_in(TORCH, type))
+
+
+def _element(read: Read, axes: tuple[str, ...]) -> str:
+    """The text of a variable that broadcasts along ``axes``: (i, k, j) in the cube, (i, j) of results."""
+    if read.indexed:
+        own: tuple[str, ...] = (read.name,) if read.name in axes else ()
+        base = read.name if own else f"torch.tensor({read.name}, dtype=torch.int32)"
+    else:
+        order = [axis for axis in axes if axis in read.axes]
+        own, base = tuple(order), read.name
+        if list(read.axes) != order:
+            base = f"{read.name}.T"
+        if read.name == "A":
+            base = "A"
+        elif read.name == "B":
+            base = "B"
+    if not own:
+        return base
+    inside = ["first:first + slab" if axis == "k" and not read.indexed else ":" for axis in axes if axis in own]
+    at = iter(inside)
+    return f"{base}[{', '.join(next(at) if axis in own else 'None' for axis in axes)}]"
+
+
+def forms(parts: Parts) -> dict[str, list[str]]:
+    """The ways to reduce over k: name -> lines that define ``accum``. A is M×K, B is K×N. DtypeError: PyTorch lacks an
+    operator or a type."""
+    p, algebra = parts.problem, parts.algebra
+    total = type_in(TORCH, algebra.type)
+    program, roles = p.program, p.roles
+    if program.reduction in POSITIONS:
+        raise DtypeError(f"the reduction is {program.reduction}; it must be an operator")
+    out: dict[str, list[str]] = {}
+    if algebra_of(roles) is PLUS_TIMES and type_of(algebra.type).floating:
+        same = roles.use("A").dtype == roles.use("B").dtype == p.out
+        wide = "" if same else f".to({total})"
+        out["matmul"] = [f"accum = torch.matmul(A{wide}, B{wide}).to({total})"]
+        return out
+    if (power := distance_of(algebra)) is not None:
+        text = f'torch.cdist(A, B.T, p={power}, compute_mode="donot_use_mm_for_euclid_dist")'
+        out["cdist"] = [f"accum = {text}{'.square()' if power == '2.0' else ''}"]
+    names = parts.names(lambda read: _element(read, ("i", "k", "j")), parts.step)
+    step = PythonText([parts.step], names, TORCH, "s")
+    part, accum = variable("part", algebra.type), parts.accumulator
+    joined = PythonText([], {part: "part", accum: "accum"}, TORCH)(node(algebra.reduce, algebra.type, accum, part))
+    words = {"reduced": along(algebra.reduce, step(parts.step), 1, algebra.type), "joined": joined}
+    out["cube"] = filled(CUBE, {"step": step.definitions}, words).splitlines()
+    return out
+
+
+def distance_of(algebra: InnerExpression) -> str | None:
+    """p of the distance that an algebra is, 2 of its square, as Python writes it. None: it is none, or is not computed
+    in the type of A and B."""
+    a, b, type = algebra.a, algebra.b, algebra.type
+    if a.op != "variable" or b.op != "variable" or type not in ("f32", "f64"):
+        return None
+    for difference in (node("-", type, a, b), node("-", type, b, a)):
+        size = node("abs", type, difference)
+        if algebra.step is size and algebra.reduce in ("+", "max"):
+            return "1.0" if algebra.reduce == "+" else 'float("inf")'
+        if algebra.step is node("*", type, difference, difference) and algebra.reduce == "+":
+            return "2.0"
+    return None
+
+
+def _matrix(text: PythonText, x: Node, type: str) -> str:
+    """An expression as a matrix of all pairs."""
+    if x.op == "constant":
+        return f"torch.full((M, N), {number(x)}, dtype={type_in(TORCH, type)}, device=A.device)"
+    return f"{text(x)}.expand(M, N)"
+
+
+def results(parts: Parts) -> list[str]:
+    """The lines that return the outputs, a list in the order of the program."""
+    program = parts.problem.program
+    outputs = [_known_output(parts, x) for x in program.outputs]
+    when = None if program.when is None else parts.known(program.when)
+    roots = [x for _, xs in outputs for x in xs] + ([when] if when is not None else [])
+    names = parts.names(lambda read: _element(read, ("i", "j")), *roots)
+    text = PythonText(roots, names, TORCH, "v")
+    lines = list(text.definitions)
+    if when is not None:
+        lines.append(f"when = {_matrix(text, when, PRED)}")
+    shown: list[str] = []
+    for output, expressions in outputs:
+        lines += _OUTPUTS[type(output)](output, expressions, text, when is not None, f"out{len(shown)}")
+        shown.append(f"out{len(shown)}")
+    return [*lines, f"return [{', '.join(shown)}]"]
+
+
+def _known_output(parts: Parts, x: Output) -> tuple[Output, list[Node]]:
+    """An output, and its expressions with the values of scalars: those of a list begin with the condition, those of
+    groups end with the keys."""
+    roots = [x.condition, *x.values] if isinstance(x, Select) else [x.value]
+    if isinstance(x, Aggregate):
+        roots += [x.row, x.column]
+    return x, [parts.known(parts.of_reduction(y)) for y in roots]
+
+
+Lines = Callable[..., list[str]]
+
+
+def _masked(value: str, op: str, type: str, masked: bool) -> str:
+    """A matrix whose pairs that are not computed have the identity of ``op``."""
+    if not masked:
+        return value
+    operator = OPERATORS["max" if op == "logsumexp" else op]
+    assert operator.identity is not None
+    return f"torch.where(when, {value}, {number(constant(operator.identity(type_of(type)), type))})"
+
+
+def _stored(output: Output, roots: list[Node], text: PythonText, masked: bool, name: str) -> list[str]:
+    assert isinstance(output, Store)
+    if masked:
+        raise DtypeError("the output leaves elements unwritten; PyTorch writes all")
+    value = _matrix(text, roots[0], roots[0].type)
+    return [f"{name} = {value}{'.T' if output.axes == ('j', 'i') else ''}"]
+
+
+def _grouped(output: Output, roots: list[Node], text: PythonText, masked: bool, name: str) -> list[str]:
+    """Groups of rows, then groups of columns; keys out of range have a group that is dropped."""
+    assert isinstance(output, Aggregate)
+    value, row, column = roots
+    if output.op != "+" and output.op not in _REDUCED_BY_INDEX:
+        raise DtypeError(f"the reduction of groups is {output.op}; PyTorch has +, {', '.join(_REDUCED_BY_INDEX)}")
+    operator = OPERATORS[output.op]
+    assert operator.identity is not None
+    first = number(constant(operator.identity(type_of(value.type)), value.type))
+    add = "index_add_({axis}, {at}, {x})"
+    if output.op != "+":
+        add = f'index_reduce_({{axis}}, {{at}}, {{x}}, "{_REDUCED_BY_INDEX[output.op]}")'
+    lines = [
+        f"g, h = groups[{output.name!r}]",
+        f"x = {_masked(_matrix(text, value, value.type), output.op, value.type, masked)}",
+    ]
+    for key, root, size in (("rows", row, "g"), ("columns", column, "h")):
+        lines += [
+            f"{key} = {text(root)}.flatten()",
+            f"{key} = torch.where(({key} >= 0) & ({key} < {size}), {key}, {size})",
+        ]
+    return [
+        *lines,
+        f"part = x.new_full((g + 1, N), {first}).{add.format(axis=0, at='rows', x='x')}",
+        f"{name} = x.new_full((g + 1, h + 1), {first}).{add.format(axis=1, at='columns', x='part')}[:g, :h]",
+    ]
+
+
+def _along_axis(output: Output, roots: list[Node], text: PythonText, masked: bool, name: str) -> list[str]:
+    assert isinstance(output, RowReduce)
+    if masked and output.op in (MEAN, *POSITIONS):
+        raise DtypeError(f"{output.op} of some pairs is none of PyTorch's operations")
+    value = _masked(_matrix(text, roots[0], roots[0].type), output.op, roots[0].type, masked)
+    return [f"{name} = {along(output.op, value, 1 if output.axis == 'i' else 0, roots[0].type)}"]
+
+
+def _listed(output: Output, roots: list[Node], text: PythonText, masked: bool, name: str) -> list[str]:
+    condition = _matrix(text, roots[0], PRED)
+    values = ", ".join(f"{_matrix(text, x, x.type)}[at]" for x in roots[1:])
+    return [f"at = torch.nonzero({condition}{' & when' if masked else ''}, as_tuple=True)", f"{name} = ({values},)"]
+
+
+_OUTPUTS: dict[type[Output], Lines] = {Store: _stored, Aggregate: _grouped, RowReduce: _along_axis, Select: _listed}
+
+
+def sources(parts: Parts) -> dict[str, str]:
+    """The modules by the name of the form. Each has ``compute``. DtypeError: PyTorch cannot express the program."""
+    others = [u.role for u in parts.problem.roles.others]
+    words = {"arguments": "".join(f"{name}, " for name in ("A", "B", *others))}
+    found = results(parts)
+    return {name: filled(SOURCE, {"reduction": lines, "results": found}, words) for name, lines in forms(parts).items()}

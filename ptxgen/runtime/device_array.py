@@ -1,0 +1,16 @@
+"""Device memory as an array that other libraries read."""
+
+from __future__ import annotations
+
+
+class DeviceArray:
+    """Contiguous device memory with the CUDA array interface. ``kind``: NumPy's text of the type of its elements."""
+
+    def __init__(self, address: int, shape: tuple[int, ...], kind: str) -> None:
+        self.__cuda_array_interface__ = {
+            "version": 3,
+            "data": (address, False),
+            "shape": shape,
+            "typestr": kind,
+            "strides": None,
+        }
