@@ -108,6 +108,14 @@ class Selection:
         """The list of j, None: the task does not list it."""
         return self._of(_index("j"))
 
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The lists by name, in the order in which the task gives them: i, j, and value or value0, value1, …"""
+        others = sum(v not in (_index("i"), _index("j")) for v in self._values)
+        numbers = (f"value{n}" if others > 1 else "value" for n in range(others))
+        names = [str(v.value) if v in (_index("i"), _index("j")) else next(numbers) for v in self._values]
+        return {name: self._part(x) for name, x in zip(names, self._lists, strict=True)}
+
     def _of(self, value: Node) -> Any:
         return next((self._part(x) for v, x in zip(self._values, self._lists, strict=True) if v is value), None)
 
@@ -116,6 +124,11 @@ class Selection:
 
     def __repr__(self) -> str:
         return f"Selection(count={self.count}, capacity={self._capacity})"
+
+
+def lists_pairs(output: Select) -> bool:
+    """True if a list has i and j among its values."""
+    return {_index("i"), _index("j")} <= set(output.values)
 
 
 def _index(axis: str) -> Node:
@@ -135,7 +148,7 @@ def select(
     roles = roles_of(program)
     output = roles.program.outputs[0]
     assert isinstance(output, Select)
-    if options.sorted and not {_index("i"), _index("j")} <= set(output.values):
+    if options.sorted and not lists_pairs(output):
         raise InputError(f"sorted is True; {program.outputs[0].name}.add must then have i and j among its values")
     extents = task_call.extents_of(program, arrays, arguments)
     first = task_call.first_array(roles, arrays, arguments)

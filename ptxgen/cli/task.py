@@ -64,14 +64,17 @@ def task(
 ) -> Answer:
     """Compute a matmul-like task: an inner operator of your own over pairs of rows and columns.
 
-    The text is described in docs/tasks.md. Without inputs, the canonical text is printed, with the types of all inputs.
+    The text is described in docs/tasks.md. A list of pairs is an array with fields, in the order of (i, j) if it has
+    both. Without inputs, the canonical text is printed, with the types of all inputs.
     tune, select, emit, check and bench take tasks by --task.
     """
     import numpy as np
 
+    from ptxgen.api.selection import lists_pairs
     from ptxgen.api.task import TaskFunction
     from ptxgen.operations.task.language.canonical import canonical, digest
     from ptxgen.operations.task.language.parser import input_ranks, parse
+    from ptxgen.operations.task.program import Select
 
     if (file is None) == (expr is None):
         raise InputError("a file or --expr must be given, and not both")
@@ -92,9 +95,18 @@ def task(
         document["explanation"] = _explanation(program)
         lines += document["explanation"]
     if values:
-        result = TaskFunction(text)(**values)
-        document |= {"shape": list(result.shape), "dtype": str(result.dtype)}
-        lines.append(f"result: {result.dtype}, {' x '.join(map(str, result.shape))}")
+        output = program.outputs[0]
+        if isinstance(output, Select):
+            columns = TaskFunction(text)(**values, sorted=lists_pairs(output)).columns
+            result = np.empty(len(next(iter(columns.values()))), [(name, x.dtype) for name, x in columns.items()])
+            for name, x in columns.items():
+                result[name] = x
+            kind = ", ".join(f"{name} {x.dtype}" for name, x in columns.items())
+        else:
+            result = TaskFunction(text)(**values)
+            kind = str(result.dtype)
+        document |= {"shape": list(result.shape), "dtype": kind}
+        lines.append(f"result: {kind}, {' x '.join(map(str, result.shape))}")
         if save is not None:
             np.save(save, result)
             lines.append(f"written to {save}")

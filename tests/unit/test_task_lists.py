@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 from collections import OrderedDict
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +14,12 @@ import pytest
 
 import ptxgen
 from ptxgen.api import choice, drivers, launches, runners, selection
+from ptxgen.cli import command
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import CapacityError, InputError, ShapeError
+from ptxgen.operations.task import checks
+from ptxgen.operations.task.oracle import Listed
+from ptxgen.problem.suites import cases
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning import selection as tuning_selection
 from tests.tensors import LIBRARY, Tensor
@@ -237,3 +242,31 @@ def test_a_captured_call_reads_the_count_later(gpu: EmulatedDriver, monkeypatch:
     assert (hits.count, len(hits.values)) == (selected.sum(), 9)
     gpu.upload(hits._read.address, np.array([2], np.int64))  # the next launch selects two
     assert (hits.count, len(hits.i)) == (2, 2)
+
+
+# ---- commands
+
+
+def test_the_command_saves_a_list_as_an_array_with_fields(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    product, selected = expected()
+    given = inputs()
+    words = []
+    for name in ("P", "R"):
+        np.save(tmp_path / f"{name}.npy", given[name])
+        words += ["--input", f"{name}={tmp_path / name}.npy"]
+    words += ["--input", f"thres={given['thres']}", "--save", str(tmp_path / "hits.npy")]
+    assert command.run(["task", "--expr", QUERY, *words]) == 0
+    assert f"result: value float32, i int32, j int32, {selected.sum()}" in capsys.readouterr().out
+    hits = np.load(tmp_path / "hits.npy")
+    assert (np.stack([hits["i"], hits["j"]], 1) == np.argwhere(selected)).all()
+    assert (hits["value"] == product[selected]).all()
+
+
+@pytest.mark.parametrize("name", ["q5", "q6"])
+def test_suites_list_one_pair_of_1000(name: str) -> None:
+    p = next(iter(cases(name, "task"))).problem
+    small = replace(p, m=256, n=256, k=512, lda=0, ldb=0, ldc=0)
+    found = checks.expected(small, checks.random_arrays(small), small.typical_scalars)
+    assert isinstance(found, Listed)
+    assert 20 < found.count < 200
+    assert p.capacity == p.m * p.n // 64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -38,6 +39,8 @@ DISTANCES = {
 SIDES = (1024, 2048, 4096, 8192, 16384)  #: M = N = K
 #: M, N, K of narrow and deep tasks
 NARROW = ((64, 65536, 256), (4096, 64, 4096), (65536, 128, 128), (256, 256, 65536), (16, 16384, 1024))
+#: thresholds of the queries that list pairs: of normal values one result in 1,000 exceeds it, where ``thres`` is 1
+THRESHOLDS = {"q5": "thres*3.09*sqrt(f32(K))", "q6": "f32(K)+thres*4.37*sqrt(f32(K))"}
 KEYS = ("Pzip", "Rzip")
 
 
@@ -93,8 +96,20 @@ def _query(name: str, **fields: Any) -> Iterator[Case]:
     return _cubes(name, lambda kind: typed_text(QUERIES[name], kind), **fields)
 
 
+def _selection(name: str, **fields: Any) -> Iterator[Case]:
+    text = QUERIES[name].replace("> thres", f"> {THRESHOLDS[name]}")
+    for case in _cubes(name, lambda kind: typed_text(text, kind), **fields):
+        p = case.problem
+        assert isinstance(p, Task)
+        yield replace(case, problem=replace(p, capacity=p.m * p.n // 64))
+
+
 SUITES = by_name(
     *(Suite(name, f"query {name[1:]} of Gamut, cubes from 1024 to 16384", partial(_query, name)) for name in ("q1",)),
+    *(
+        Suite(name, f"query {name[1:]} of Gamut, which lists 1 of 1,000 pairs, cubes from 1024 to 16384", build)
+        for name, build in ((name, partial(_selection, name)) for name in THRESHOLDS)
+    ),
     Suite("semirings", "products over semirings, cubes from 1024 to 16384", _semirings),
     Suite("distances", "L1, L2 and L∞ distances of rows, cubes from 1024 to 16384", _distances),
     Suite("narrow", "products over semirings with one or two small extents", _narrow),
