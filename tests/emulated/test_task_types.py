@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 
 from ptxgen.api.task import matmul_over, task
-from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.errors import DtypeError
 from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.task.checks import stored
 from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import device
+from ptxgen.problem.dtypes import dtype
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
 from tests.cases import SOURCES
 from tests.emulated.gemm_runs import right
 
@@ -49,6 +53,24 @@ def test_integers_are_widened_in_vectors(kind, sums, layout):
     for vec in (v for v in (1, 2, 4, 8, 16) if v <= widest):
         c = f"ms=4 ns=4 ml=16 nl=32 lanes_m=4 u=16 vec_a={vec} vec_b={vec} vec_c=2 cp_async_a=0 cp_async_b=0 stages=2"
         right(p, c)
+
+
+@pytest.mark.parametrize("kind", ["s8", "u8", "s16", "u16", "s32", "u32"])
+@pytest.mark.parametrize("layout", ["NN", "TT"])
+def test_extremes_of_integers_keep_their_sign(kind, layout):
+    own, t = dtype(kind).numpy, np.iinfo(dtype(kind).numpy)
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(t.min, t.max, shape, endpoint=True).astype(own) for shape in ((16, 48), (48, 32)))
+    a[:, ::5], b[::7] = t.max, t.min
+    sums = "u32" if kind == "u32" else "s32"
+    x, y = (v if kind == sums else f"{sums}({v})" for v in ("A[i,k]", "B[k,j]"))
+    p = Task(16, 32, 48, layout, "", text=program(kind, kind, f"accum=max(accum,min({x},{y}))", f"{kind}(accum)", sums))
+    expected = np.minimum(a[:, :, None], b[None]).max(1)
+    for vec in (1, 4, min(p.vectors[:2])):
+        c = f"ms=4 ns=4 ml=16 nl=32 lanes_m=4 u=16 vec_a={vec} vec_b={vec} vec_c=2 cp_async_a=0 cp_async_b=0 stages=2"
+        given = stored(p, {"A": a, "B": b})
+        found = Runner.of(EmulatedDriver(device("h200")), p, parse_config(c)).compute(given)["C"]
+        assert np.array_equal(found, expected)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 0), (5, 3, 0), (1, 1, 1), (17, 33, 9)])
