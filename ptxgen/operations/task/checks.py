@@ -230,8 +230,7 @@ class TaskOperandSets(OperandSets):
 def _with_padding(p: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays, A, B and the matrix C with their leading dimensions."""
     matrices = {name: n for n, name in enumerate("ABC") if name != "C" or p.stores_pairs}
-    poison = {"A": p.element.poison, "B": p.element.poison, "C": p.output.poison}
-    return {**arrays, **{name: store_operand(p, n, arrays[name], poison[name]) for name, n in matrices.items()}}
+    return {**arrays, **{name: store_operand(p, n, arrays[name], p.types[n].poison) for name, n in matrices.items()}}
 
 
 def _others(arrays: Mapping[str, Array]) -> dict[str, Array]:
