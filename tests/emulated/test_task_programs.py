@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -16,14 +17,13 @@ from ptxgen.operations.task.random_programs import Choices, random_arrays, rando
 KERNELS = Choices(
     reductions=("+", "*", "max", "min", "fmax", "fmin", "mean"),
     outputs=("store",),
-    types=("f32",),
-    step_axes=(("i",), ("j",), ("k",)),
-    pair_axes=(("i",), ("j",), ("i", "j")),
+    step_axes=(("i",), ("j",), ("k",), ("i", "j"), ("j", "i")),
     stores=(("i", "j"),),
     sides=True,
-    indices=False,
+    narrow=False,
     most=1,
 )
+TYPES = (("f32",), ("bf16",))
 PARTS = 8
 
 
@@ -32,7 +32,7 @@ def test_random_programs(part: int) -> None:
     """``PTXGEN_TEST_PROGRAMS`` is their number."""
     for seed in range(part, int(os.environ.get("PTXGEN_TEST_PROGRAMS", "40")), PARTS):
         draw = Random(seed)
-        program = random_program(draw, KERNELS)
+        program = random_program(draw, replace(KERNELS, types=TYPES[seed // PARTS % len(TYPES)]))
         extents = {axis: n for group in square(program) for n in [draw.choice((0, 1, 7, 16, 17, 33))] for axis in group}
         arrays = random_arrays(program, extents, draw, special=draw.choice((0.0, 0.0, 0.1)))
         given = {x.name: arrays[x.name] if x.uses else arrays[x.name][()] for x in program.inputs}

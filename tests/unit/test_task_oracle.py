@@ -190,6 +190,19 @@ def test_errors_bound_f32_arithmetic(step: str) -> None:
     assert difference(found, result * 1.01, 1.0) != ""
 
 
+def test_f64_results_have_an_error_unless_they_are_small_integers() -> None:
+    types = {"P": "f64", "R": "f64"}
+    for p, exact in ((P, True), (P / 3, False), (P * 1e9, False)):
+        out = results(
+            "reduce (k) { accum *= P[i, k] * R[k, j]; } A[i, j] = accum;",
+            types,
+            P=p[:, :2].astype(float),
+            R=R[:2].astype(float),
+        )
+        zero = out["A"].values == 0
+        assert (out["A"].error[~zero] == 0).all() == exact
+
+
 def test_conditions_that_rounding_may_change_are_known() -> None:
     p = np.full((1, 3), 0.1, np.float32)
     r = np.array([[1, 2]] * 3, np.float32)

@@ -349,8 +349,13 @@ def _known(error: Array) -> Array:
 
 def _rounding(value: Array, type: str, operand_error: Array, roundings: int = 0) -> Array:
     """The error of rounding a result: 0 if it is exact. ``roundings``: of an approximation, 0: one, correct."""
-    t = numpy_type(type)
-    exact = np.zeros(np.shape(value), bool) if roundings else np.asarray(value).astype(t).astype(np.float64) == value
+    value = np.asarray(value, float)
+    if roundings:
+        exact = np.zeros(value.shape, bool)
+    elif type == "f64":  # rounded here, too: only multiples of 1/1024 that are not large are seen to be exact
+        exact = (value * 1024 == np.floor(value * 1024)) & (np.abs(value) <= 1 << 23)
+    else:
+        exact = value.astype(numpy_type(type)).astype(float) == value
     exact = exact & (operand_error == 0)
     size = np.abs(value)
     error = np.where(exact | ~np.isfinite(value), 0, max(roundings, 1) * _UNIT[type] * size + _LEAST_NORMAL[type])

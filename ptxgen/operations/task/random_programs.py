@@ -71,8 +71,9 @@ class Choices:
     """What random programs are made of. ``types``: of arrays and scalars; ``functions``: those that kernels
     approximate, too; ``depth``: the greatest number of nested operators of a step; ``most``: the number of outputs;
     ``sides``: the step reads one array at [i,k] and one at [k,j], in either order of the axes, and every other array is
-    read with one kind of axes; ``indices``: expressions have indices and extents; ``step_axes``, ``pair_axes``: of the
-    elements that steps and other expressions read; ``stores``: the axes of stored matrices."""
+    read with one kind of axes; ``indices``: expressions have indices and extents; ``narrow``: some accumulators are
+    f16 or bf16; ``step_axes``, ``pair_axes``: of the elements that steps and other expressions read; ``stores``: the
+    axes of stored matrices."""
 
     reductions: tuple[str, ...] = REDUCTIONS
     outputs: tuple[str, ...] = OUTPUTS
@@ -86,6 +87,7 @@ class Choices:
     most: int = 3
     sides: bool = False
     indices: bool = True
+    narrow: bool = True
     step_axes: tuple[tuple[str, ...], ...] = STEP_AXES
     pair_axes: tuple[tuple[str, ...], ...] = PAIR_AXES
     stores: tuple[tuple[str, str], ...] = (("i", "j"), ("j", "i"))
@@ -124,7 +126,7 @@ class _Maker:
         elif reduction in (MEAN, "fmin", "fmax"):
             step = self.floating(step)
         wide = {"f16": "f16", "bf16": "bf16"}.get(draw.choice(choices.types)) if draw.random() < 0.1 else None
-        narrow = wide is not None and reduction not in (*POSITIONS, "&", "|", "^")
+        narrow = choices.narrow and wide is not None and reduction not in (*POSITIONS, "&", "|", "^")
         try:
             found, accumulator = step_of(reduction, step, wide if narrow else None)
         except TaskError:
