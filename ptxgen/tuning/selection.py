@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ptxgen import file_digests
 from ptxgen.codegen.config.config import Config
-from ptxgen.errors import ConfigError
+from ptxgen.errors import ConfigError, DtypeError
 from ptxgen.families.common import space
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.base import COMPUTE_MODES
@@ -113,7 +114,11 @@ def why_unsupported(problem: Problem, device: Device) -> str:
     targets = sorted({d.sm for d in DEVICES.values() if space.families(lower(problem), d)})
     if targets:
         return f"it is sm_{device.sm}; kernels of this are for {', '.join(f'sm_{sm}' for sm in targets)}"
-    sums = [c for c in COMPUTE_MODES[problem.dtype] if space.families(lower(replace(problem, compute=c)), device)]
+    sums = []
+    for c in COMPUTE_MODES.get(problem.dtype, ()):
+        with suppress(DtypeError):  # the program of a task states the type of its reduction
+            if space.families(lower(replace(problem, compute=c)), device):
+                sums.append(c)
     return "no built-in device has a kernel for it" + (
         f"; with compute {' or '.join(sums)} there are kernels" if sums else ""
     )

@@ -9,7 +9,7 @@ import pytest
 
 from ptxgen.api.task import matmul_over, task
 from ptxgen.codegen.config.config import Config, parse_config
-from ptxgen.errors import DtypeError
+from ptxgen.errors import DtypeError, InputError
 from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.task.checks import stored
@@ -142,6 +142,14 @@ def test_numbers_are_no_truth_values():
     x = np.ones((4, 4), np.uint8)
     with pytest.raises(DtypeError, match="out has dtype bool"):
         matmul_over("max_min", x, x, out=np.zeros((4, 4), bool))
+
+
+def test_reductions_without_a_kernel():
+    x = np.ones((4, 4), np.float16)
+    with pytest.raises(InputError, match="the reduction over k is argmax; no kernel has it"):
+        task(dense("accum argmax= P[i,k] + R[k,j]", "accum"))(P=x, R=x)
+    with pytest.raises(DtypeError, match="no kernel multiplies f16 summed in f16 into f16"):
+        task("accum: f16;" + dense("accum = max(accum, P[i,k] * R[k,j])", "accum"))(P=x, R=x)
 
 
 def test_operands_of_two_types():

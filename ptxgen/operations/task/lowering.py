@@ -19,7 +19,7 @@ from ptxgen.lowering.sink import Elements, SelectValues, StoreValue, ValueSink
 from ptxgen.lowering.strided import aligned_access, matrix_product
 from ptxgen.operations.task.assembling import roots_of
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.program import ACCUMULATOR, MEAN, Aggregate, Program, RowReduce, Select, Store
+from ptxgen.operations.task.program import ACCUMULATOR, MEAN, POSITIONS, Aggregate, Program, RowReduce, Select, Store
 from ptxgen.operations.task.roles import Roles, Use
 from ptxgen.problem.base import COMPUTE_MODES, SUMS
 from ptxgen.problem.dtypes import dtype
@@ -141,8 +141,12 @@ def algebra_of(roles: Roles) -> Algebra:
 
 
 def inner_of(roles: Roles) -> InnerExpression:
-    """The algebra of a step as an expression, also of the sum of products."""
+    """The algebra of a step as an expression, also of the sum of products. InputError: no kernel has the reduction."""
     program = roles.program
+    if program.reduction in POSITIONS:
+        raise InputError(
+            f"the reduction over k is {program.reduction}; no kernel has it, it must be an operator or mean"
+        )
     step = simplified(program.step, relaxed=True)
     step, a = hold(step, _element(roles.use("A")))
     step, b = hold(step, _element(roles.use("B")))
