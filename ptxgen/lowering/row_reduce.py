@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ptxgen.expr.node import Node
+from ptxgen.expr.node import Node, variable
 from ptxgen.lowering.sink import ValueSink
 from ptxgen.lowering.states import StateReduction
 
@@ -34,3 +34,8 @@ class RowReduce(ValueSink):
     @property
     def roots(self) -> tuple[Node, ...]:
         return (self.value,)
+
+    @property
+    def expressions(self) -> tuple[Node, ...]:
+        x = tuple(variable(f"state{n}", t) for n, t in enumerate(self.reduction.types))
+        return (*self.roots, *self.reduction.joined(x, x), self.reduction.finished(x))

@@ -177,6 +177,11 @@ class ValueSink:
         raise NotImplementedError
 
     @property
+    def expressions(self) -> tuple[Node, ...]:
+        """All that kernels compute of results."""
+        return self.roots
+
+    @property
     def guard(self) -> Node | None:
         """The condition of the results that are taken."""
         return self.when

@@ -12,7 +12,11 @@ import pytest
 from ptxgen.api import drivers, streams
 from ptxgen.api.task import task
 from ptxgen.codegen.config.config import parse_config
-from ptxgen.errors import InputError, ShapeError
+from ptxgen.codegen.launches.sink_kernels import AggregateKernels, RowReduceKernels
+from ptxgen.codegen.parts.group_reduction import GroupReduction
+from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.expr.node import constant
+from ptxgen.lowering.states import StateReduction
 from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import device
 from ptxgen.runtime.check import check
@@ -181,6 +185,30 @@ def test_deterministic_sums_do_not_depend_on_timing() -> None:
     assert len({sums(False, seed).tobytes() for seed in range(4)}) > 1  # the order of atomics changes with the seed
 
 
+def unfilled(kernels: AggregateKernels, launched: Any) -> tuple[Any, ...]:
+    return ()
+
+
+PLANTED = {
+    "C is not filled": (AggregateKernels, "before", unfilled),
+    "zero is no identity of max": (GroupReduction, "identity", property(lambda _: "0f00000000")),
+    "a state without a value counts": (StateReduction, "identity", property(lambda _: (constant(0, "f32"),))),
+    "a part of the states is not joined": (RowReduceKernels, "parts", lambda kernels, p: 1),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED.values(), ids=PLANTED)
+def test_planted_errors_are_found(planted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    where, name, wrong = planted
+    groups = "C[g[i],h[j]]" if where in (AggregateKernels, GroupReduction) else "C[i]"
+    keys = "g:s32[i];h:s32[j];" if groups != "C[i]" else ""
+    text = f"{HEAD}{keys}where(i,j){{{PRODUCT}{groups}=max({groups},accum-500);}}"
+    p = Task(64, 64, 16, text=text, groups="3,2" if keys else "")
+    assert all(result.ok for result in check(EmulatedDriver(H200), p, parse_config(SIMT)))
+    monkeypatch.setattr(where, name, wrong)
+    assert not all(result.ok for result in check(EmulatedDriver(H200), p, parse_config(SIMT)))
+
+
 # ---- calls
 
 
@@ -239,6 +267,13 @@ def test_rows_of_arrays() -> None:
         nearest(p, r, out=np.empty(30, np.int32))
     with pytest.raises(InputError, match=r"groups is \(1, 2\); it must be None where no keys select"):
         nearest(p, r, groups=(1, 2))
+
+
+@pytest.mark.parametrize("output", ["C[i] logsumexp= accum", "C[j] += exp(accum)", "C[i, j] = exp(accum)"])
+def test_values_without_instructions(output: str) -> None:
+    made = task(f"where (i, j) {{ reduce (k) {{ accum += P[i, k] * R[k, j]; }} {output}; }}")
+    with pytest.raises(DtypeError, match=r"the operand of (exp|log) is f64; it must be f32"):
+        made(np.ones((3, 4)), np.ones((4, 5)))
 
 
 @pytest.mark.parametrize("groups", ["", "4", "4,x", "4,5,6"])

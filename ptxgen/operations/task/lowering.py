@@ -9,6 +9,7 @@ from typing import Any
 
 from ptxgen.errors import InputError
 from ptxgen.expr.node import Node, node, rewritten, variable, walk
+from ptxgen.expr.ptx import check
 from ptxgen.expr.simplify import simplified
 from ptxgen.lowering import aggregate as groups
 from ptxgen.lowering import row_reduce as rows
@@ -24,12 +25,15 @@ from ptxgen.operations.task.roles import Roles, Use
 from ptxgen.problem.base import COMPUTE_MODES, SUMS
 from ptxgen.problem.dtypes import dtype
 
+NEWEST = 1000  #: a target that has every instruction
 #: axes of arrays besides A and B that steps read
 STEP_AXES = ("i", "j", "k", "ij", "ji", "ik", "ki", "jk", "kj")
 
 
 def lower_task(p: Task) -> KernelProblem:
-    """A task as a kernel problem. One that is a plain product is a GEMM, whose kernels compute it."""
+    """A task as a kernel problem. One that is a plain product is a GEMM, whose kernels compute it.
+
+    DtypeError: no target has instructions for a value."""
     roles, program = p.roles, p.program
     product = matrix_product(
         p.m,
@@ -47,6 +51,7 @@ def lower_task(p: Task) -> KernelProblem:
         dtype_b=roles.use("B").dtype,
     )
     algebra, sink = algebra_of(roles), _sink(p, program, roles)
+    check((*sink.expressions, *([] if sink.guard is None else [sink.guard])), NEWEST)
     sums, plain = variable(ACCUMULATOR, program.accumulator), isinstance(sink, StoreValue) and sink.guard is None
     if algebra is PLUS_TIMES and plain and sink.roots == (sums,):
         return product
