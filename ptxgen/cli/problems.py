@@ -356,6 +356,9 @@ def bench(
         OUTPUT_FILE,
     ] = None,
     schedule: ScheduleOption = None,
+    ceiling: Annotated[
+        bool, typer.Option("--ceiling", help="Time a loop of the steps of each task, too, for its share and clock.")
+    ] = False,
 ) -> Answer:
     """Time kernels, after a check of their results.
 
@@ -377,6 +380,8 @@ def bench(
     from ptxgen.tuning.measure.bench import bench as run
     from ptxgen.tuning.store.exchange import replacing
 
+    if ceiling and operation_named(target.operation_name).ceiling is None:
+        raise InputError(f"ceiling is given; {target.operation_name} has none, so it must be left out")
     known = operation_named(target.operation_name).baselines
     if baseline is not None and baseline not in known:
         raise InputError(f"baseline is {baseline!r}; for {target.operation_name} it must be {' or '.join(known)}")
@@ -384,6 +389,8 @@ def bench(
     rows: list[dict[str, Any]] = []
     if baseline and driver.clock == "model":
         raise UnavailableError(f"baseline is {baseline!r}; the vendor's library needs an NVIDIA GPU")
+    if ceiling and driver.clock == "model":
+        raise UnavailableError("ceiling is given; its loop needs an NVIDIA GPU")
     if baseline:
         known[baseline].require()
     target.warn_if_emulated(driver, emulated_time(cases, BENCH_LAUNCHES))
@@ -407,7 +414,7 @@ def bench(
 
         code = 0
         try:
-            for case, row in zip(cases, run(cases, driver, choose, baseline), strict=True):
+            for case, row in zip(cases, run(cases, driver, choose, baseline, ceiling=ceiling), strict=True):
                 rows.append(report.bench_fields(case, row))
                 progress.step(case.name)
                 if len(cases) > 1:

@@ -99,6 +99,8 @@ class PythonText:
             return f"({a[0]} {x.op} {a[1]})"
         if x.op == "fma":
             return f"({a[0]} * {a[1]} + {a[2]})"
+        if x.op == "rcp":
+            return f"(1.0 / {a[0]})"
         if x.op not in self._library.functions:
             raise DtypeError(f"operator is {x.op!r}; it must be one of {', '.join(self._library.functions)}")
         numbers = [y for y in x.arguments if y.op == "constant"]

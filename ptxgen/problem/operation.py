@@ -111,10 +111,10 @@ class MeasuredCeiling(NamedTuple):
 @dataclass(frozen=True)
 class Ceiling:
     """The least time of problems of an operation by the instructions of their loops. ``least_us(problem, device)``:
-    predicted; ``measure(driver, problem)``: times a loop of them on the device, None: there is no such loop."""
+    predicted; ``measure(driver, problem)``: times a loop of them on the device, None: none limits the problem."""
 
     least_us: Callable[[Any, Any], float]
-    measure: Callable[[Any, Any], MeasuredCeiling] | None = None
+    measure: Callable[[Any, Any], MeasuredCeiling | None]
 
 
 @dataclass(frozen=True)

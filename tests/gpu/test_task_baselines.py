@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from ptxgen.errors import LaunchError, UnavailableError
+from ptxgen.lowering.lower import lower
+from ptxgen.lowering.step_rate import ceiling
 from ptxgen.operations.task.checks import TaskOperandSets
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.semirings import semiring_program
+from ptxgen.operations.task.step_loop import measured
 from ptxgen.operations.task.suites import QUERIES, distance_text, typed_text
 from ptxgen.problem.operation import operation_named
 from ptxgen.runtime.cuda import CudaDriver
@@ -69,6 +72,16 @@ def test_results_are_those_of_the_oracle(driver: CudaDriver, baseline: str, name
 def test_layouts_and_leading_dimensions(driver: CudaDriver, baseline: str, layout: str) -> None:
     p = Task(150, 129, 80, layout, text=MATRICES["max_plus"], lda=160, ldb=160)
     assert best(driver, baseline, p) > 0
+
+
+@pytest.mark.parametrize("name", ["plus_times", "max_plus", "max_min", "l1", "l2", "linf", "q1"])
+def test_the_measured_ceiling_is_near_the_predicted_one(driver: CudaDriver, name: str) -> None:
+    p = Task(4096, 4096, 4096, text=MATRICES[name])
+    found = measured(driver, p)
+    assert found is not None
+    assert 300 < found.clock < driver.device.clock * 1.1
+    if driver.device.sm == 90:
+        assert found.steps == pytest.approx(ceiling(lower(p), driver.device), rel=0.1)
 
 
 OUTPUTS = {

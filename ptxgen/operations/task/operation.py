@@ -12,7 +12,7 @@ from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.random_problems import RANDOM_KINDS
 from ptxgen.operations.task.speed import SPR, least_us
 from ptxgen.operations.task.suites import SUITES, TITLES, cells
-from ptxgen.problem.operation import Baseline, Ceiling, Operation
+from ptxgen.problem.operation import Baseline, Ceiling, MeasuredCeiling, Operation
 
 if TYPE_CHECKING:
     from ptxgen.codegen.config.config import Config
@@ -90,6 +90,13 @@ _BASELINES = (
     Baseline("cuda", "CUDA C++", _cuda),
 )
 
+
+def _measured(driver: Driver, p: Task) -> MeasuredCeiling | None:
+    from ptxgen.operations.task.step_loop import measured
+
+    return measured(driver, p)
+
+
 TASK = Operation(
     Task,
     lowering=lower_task,
@@ -104,6 +111,6 @@ TASK = Operation(
     random_kinds=RANDOM_KINDS,
     features=FEATURES,
     speed=SPR,
-    ceiling=Ceiling(least_us),
+    ceiling=Ceiling(least_us, _measured),
     baselines={baseline.name: baseline for baseline in _BASELINES},
 )

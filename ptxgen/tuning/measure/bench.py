@@ -249,7 +249,7 @@ def bench(
             unprepared = work.measure(other, best, timing, "bench", operand_sets=operand_sets).us
         limit, measured = operation_of(problem).ceiling, None
         least = limit.least_us(problem, driver.device) if limit else float("nan")
-        if ceiling and limit and limit.measure:
+        if ceiling and limit:
             measured = limit.measure(driver, problem)
         times = (host, preparation, unprepared, least)
         yield BenchRow(case.name, problem, selection, us, *vendor, deviation, note, *times, measured_ceiling=measured)

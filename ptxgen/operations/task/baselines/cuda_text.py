@@ -11,7 +11,8 @@ from ptxgen.errors import DtypeError
 from ptxgen.expr.c_text import C_TYPES, Expressions, literal
 from ptxgen.expr.node import Node
 from ptxgen.expr.value_types import type_of
-from ptxgen.operations.task.baselines.parts import Parts, Read, filled, identity_of, order_of
+from ptxgen.operations.task.baselines.parts import Parts, Read, identity_of, order_of
+from ptxgen.operations.task.text_blocks import filled
 
 NAME = "task"  #: of the kernel
 TILE, DEPTH, THREADS = 128, 16, 256
@@ -31,6 +32,8 @@ FUNCTIONS = {
     },
     **{("fma", kind): f"fma{'f' * (kind == 'f32')}" for kind in ("f32", "f64")},
     **{(op, kind): op for op in ("min", "max") for kind in ("s32", "u32")},
+    ("rcp", "f32"): "__frcp_rn",
+    ("rcp", "f64"): "__drcp_rn",
     ("abs", "s32"): "abs",
     ("popcount", "u32"): "__popc",
 }

@@ -13,7 +13,7 @@ from ptxgen.expr.operators import OPERATORS
 from ptxgen.expr.python_text import TORCH, PythonText, number, type_in
 from ptxgen.expr.value_types import PRED, type_of
 from ptxgen.lowering.algebra import PLUS_TIMES, InnerExpression
-from ptxgen.operations.task.baselines.parts import Parts, Read, filled
+from ptxgen.operations.task.baselines.parts import Parts, Read
 from ptxgen.operations.task.lowering import algebra_of
 from ptxgen.operations.task.program import (
     MEAN,
@@ -24,6 +24,7 @@ from ptxgen.operations.task.program import (
     Select,
     Store,
 )
+from ptxgen.operations.task.text_blocks import filled
 
 SOURCE = """\
 import torch
