@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,11 +42,12 @@ def call(
 
     ShapeError, DtypeError, InputError: an argument breaks a rule."""
     roles = roles_of(program)
-    extents = roles.extents(extents_of(program, arrays, arguments))
     first = first_array(roles, arrays, arguments)
     output = program.outputs[0]
+    batch = batch_of(roles, arrays) if isinstance(output, Store) else ()
+    extents = roles.extents(extents_of(program, arrays, arguments, roles.tiles if batch else ()))
     groups = task_groups.extents_of(output, arrays, extents, out, options.groups)
-    shape = task_groups.result_shape(output, extents, groups)
+    shape = (*batch, *task_groups.result_shape(output, extents, groups))
     kind, truth = dtype(Task.result_type(program)), isinstance(output, Store) and _is_truth(output.value)
     stored = new_arrays.empty_array(first.origin, shape, kind) if out is None else out
     if truth and out is not None and new_arrays.is_truth(out):
@@ -54,7 +55,7 @@ def call(
     result = out if out is not None else new_arrays.as_truth(stored) if truth else stored
     vc = tensor(stored, "out")
     if vc.shape != shape:
-        what = "the groups" if groups else "the extents of i and j" if len(shape) > 1 else "the extent of its axis"
+        what = "the groups" if groups else "the extents of its axes"
         raise ShapeError(f"out has shape {vc.shape}; it must be {shape}, {what}")
     if vc.dtype is not kind:
         raise DtypeError(f"out is {vc.dtype}; it must be {kind}, the type of the result")
@@ -63,6 +64,7 @@ def call(
     require_disjoint(vc, **named)
     own: dict[str, Any] = {"deterministic": options.deterministic}
     own |= {"groups": f"{groups[0]},{groups[1]}"} if groups else {}
+    own |= {"batch": batch[0], **batch_strides(roles, arrays)} if batch and batch[0] != 1 else {}
     if first.host:
         _compute_on_host(roles, arrays, scalars, vc, extents, own)
         return result
@@ -89,6 +91,23 @@ def first_array(roles: Roles, arrays: Mapping[str, View], arguments: Mapping[str
     return arrays[roles.use("A").name]
 
 
+def batch_of(roles: Roles, arrays: Mapping[str, View]) -> tuple[int, ...]:
+    """The extent of the batch, which is the first axis of A, of B or of both; empty: there is none. ShapeError: their
+    extents differ, and neither is 1."""
+    counts = {name: arrays[name].shape[0] for name in roles.tiles if len(arrays[name].shape) == 3}
+    several = {n for n in counts.values() if n != 1}
+    if len(several) > 1:
+        (one, m), (other, n) = counts.items()
+        raise ShapeError(f"{one} has a batch of {m} and {other} one of {n}; they must be equal, or one of them 1")
+    return (several.pop() if several else 1,) if counts else ()
+
+
+def batch_strides(roles: Roles, arrays: Mapping[str, View]) -> dict[str, int]:
+    """The batch strides of A and B that are not those of contiguous items."""
+    views = {f"stride_{role.lower()}": arrays[roles.use(role).name] for role in "AB"}
+    return {field: 0 for field, v in views.items() if len(v.shape) == 2 or v.shape[0] == 1}
+
+
 def require_one_memory(named: Mapping[str, View]) -> None:
     """InputError: arrays are in different memory."""
     (first, one), *others = named.items()
@@ -102,14 +121,18 @@ def _is_truth(value: Node) -> bool:
     return value.type == PRED or (value.op == "cast" and value.type == "u8" and value.arguments[0].type == PRED)
 
 
-def extents_of(program: Program, arrays: Mapping[str, View], arguments: Mapping[str, str]) -> dict[str, int]:
-    """The extents of i, j and k. ``arguments``: as in ``call``. ShapeError: the arrays disagree, or have another number
-    of dimensions."""
+def extents_of(
+    program: Program, arrays: Mapping[str, View], arguments: Mapping[str, str], batched: Sequence[str] = ()
+) -> dict[str, int]:
+    """The extents of i, j and k. ``arguments``: as in ``call``; ``batched``: the arrays that may have a batch as their
+    first axis. ShapeError: the arrays disagree, or have another number of dimensions."""
     found: dict[str, tuple[int, str]] = {}
     for x in program.inputs:
         name = arguments.get(x.name, x.name)
         for axes in x.uses:
             shape = arrays[x.name].shape
+            if x.name in batched and len(shape) == len(axes) + 1:
+                shape = shape[1:]
             if len(shape) != len(axes):
                 raise ShapeError(
                     f"{name} has shape {shape}; the task reads {name}[{','.join(axes)}], so it must have"
@@ -140,6 +163,8 @@ def problem_of(
         if use.axes != (("i", "k") if role == "A" else ("k", "j")):
             letter = "T" if letter == "N" else "N"
         layout += letter
+        if len(v.shape) == 3 and v.shape[0] != 1:
+            fields[f"stride_{role.lower()}"] = v.strides[0]
         fields |= {f"ld{role.lower()}": ld, f"aligned_{role.lower()}": alignment_of(v.address)}
         views[role] = v
     if out is not None:
@@ -152,7 +177,9 @@ def problem_of(
         if c_layout is None or c_layout[0] != "N":
             raise ShapeError(f"out has strides {out.strides}; its rows must be contiguous")
         fields |= {"ldc": c_layout[1], "aligned_c": alignment_of(out.address)}
-    return Task(layout=layout, dtype="", text=Task.text_of(roles), **fields, **named), views
+        if len(out.shape) == 3 and out.shape[0] != 1:
+            fields["stride_c"] = out.strides[0]
+    return Task(layout=layout, dtype="", text=Task.text_of(roles), **{**fields, **named}), views
 
 
 def _is_packed(v: View) -> bool:

@@ -122,3 +122,16 @@ def test_a_result_by_columns() -> None:
     text = "where (i, j) { reduce (k) { accum max= A[i,k] * B[k,j] - r[i]; } C[j,i] = accum + f32(i); }"
     expected = (a[:, :, None] * b[None] - r[:, None, None]).max(1) + np.arange(9)[:, None]
     np.testing.assert_array_equal(ptxgen.task(text)(A=a, B=b, r=r), expected.T)
+
+
+@pytest.mark.parametrize("batched", ["ab", "a", "b"])
+def test_batches(batched: str) -> None:
+    """The batch is the first axis of one operand or both; other arrays serve all items."""
+    rng = np.random.default_rng(6)
+    a, b, r = (rng.integers(-5, 6, shape).astype(np.float32) for shape in ((3, 9, 7), (3, 7, 12), (9,)))
+    a, b = (x if name in batched else x[1] for name, x in (("a", a), ("b", b)))
+    wide_a, wide_b = np.broadcast_to(a, (3, 9, 7)), np.broadcast_to(b, (3, 7, 12))
+    expected = (wide_a[:, :, :, None] + wide_b[:, None]).min(2)
+    np.testing.assert_array_equal(ptxgen.matmul_over("min_plus", a, b), expected)
+    scaled = ptxgen.task("where (i, j) { reduce (k) { accum min= A[i,k] + B[k,j]; } C[i,j] = accum * r[i]; }")
+    np.testing.assert_array_equal(scaled(A=a, B=b, r=r), expected * r[:, None])

@@ -8,17 +8,18 @@ from dataclasses import replace
 import numpy as np
 
 from ptxgen.codegen.config.config import Config
+from ptxgen.expr.node import constant, substituted
 from ptxgen.expr.simplify import simplified
 from ptxgen.expr.value_types import type_of
 from ptxgen.lowering.aggregate import REJECTED
 from ptxgen.lowering.sink import SelectValues
 from ptxgen.operations.gemm.checks import with_row_padding
 from ptxgen.operations.gemm.strided_arrays import C, elements, store_operand
-from ptxgen.operations.task.assembling import array_of
+from ptxgen.operations.task.assembling import array_of, mapped
 from ptxgen.operations.task.list_checks import list_error
 from ptxgen.operations.task.oracle import Dense, Listed, evaluate
 from ptxgen.operations.task.problem import ResultArray, Task
-from ptxgen.operations.task.program import AXES, Aggregate
+from ptxgen.operations.task.program import AXES, Aggregate, Input
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import Array, Deviation
 from ptxgen.runtime.check import CheckResult
@@ -34,9 +35,13 @@ STEPS = 1 << 26  #: steps that a comparison of a timed kernel computes, about
 
 
 def array_shape(p: Task, role: str) -> tuple[int, ...]:
-    """The shape of an array as the program indexes it."""
+    """The shape of an array as the program indexes it; that of A and of B begins with the batch, or with 1 if all
+    items have one."""
     extents = {"i": p.m, "j": p.n, "k": p.k}
-    return tuple(extents[axis] for axis in p.roles.use(role).axes)
+    shape = tuple(extents[axis] for axis in p.roles.use(role).axes)
+    if p.batch == 1 or role not in ("A", "B"):
+        return shape
+    return (p.batch if p.strides["AB".index(role)] else 1, *shape)
 
 
 def random_values(kind: str, type: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
@@ -87,8 +92,8 @@ def stored(p: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:
     written."""
     out = dict(arrays)
     for role, order, letter in (("A", ("i", "k"), p.layout[0]), ("B", ("k", "j"), p.layout[1])):
-        x = arrays[role] if p.roles.use(role).axes == order else arrays[role].T
-        out[role] = np.ascontiguousarray(x if letter == "N" else x.T)
+        transposed = (p.roles.use(role).axes == order) != (letter == "N")
+        out[role] = np.ascontiguousarray(np.swapaxes(arrays[role], -1, -2) if transposed else arrays[role])
     return out | {name: _unwritten(x) for name, x in p.result_arrays.items()}
 
 
@@ -108,7 +113,17 @@ def expected(
     if relaxed:
         program = replace(program, step=simplified(program.step, relaxed=True))
     groups = {"C": p.group_extents} if p.groups else None
-    return evaluate(program, {**arrays, **scalars}, {"i": p.m, "j": p.n, "k": p.k}, groups)["C"]
+    extents = {"i": p.m, "j": p.n, "k": p.k}
+    if p.batch == 1:
+        return evaluate(program, {**arrays, **scalars}, extents, groups)["C"]
+    items = []
+    for n in range(p.batch):
+        matrices = {role: arrays[role][n % len(arrays[role])] for role in ("A", "B")}
+        item = evaluate(program, {**arrays, **scalars, **matrices}, extents)["C"]
+        assert isinstance(item, Dense)
+        items.append(item)
+    written = None if items[0].written is None else np.stack([x.written for x in items if x.written is not None])
+    return Dense(np.stack([x.values for x in items]), np.stack([x.error for x in items]), written)
 
 
 def deviation(p: Task, got: Array, oracle: Dense | Listed) -> Deviation:
@@ -193,17 +208,20 @@ class TaskOperandSets(OperandSets):
             return self._list_deviation() if count == p.m else Deviation(0.0, (-1, -1), 0.0)
         if not p.stores_pairs:
             return self._reduced_deviation() if count == p.m else Deviation(0.0, (-1, -1), 0.0)
-        rows = np.unique(np.linspace(0, p.m - 1, count).astype(int))
+        rows, item = np.unique(np.linspace(0, p.m - 1, count).astype(int)), p.batch - 1
         part = p.with_rows(len(rows))
-        arrays = {u.role: _rows_of(self.arrays[u.role], u.axes, rows) for u in p.roles.uses}
-        oracle = expected(part, arrays, p.typical_scalars)
+        arrays = {u.role: x if x.ndim == len(u.axes) else x[-1] for u in p.roles.uses for x in (self.arrays[u.role],)}
+        chosen = {u.role: _rows_of(arrays[u.role], u.axes, rows) for u in p.roles.uses}
+        oracle = _expected_rows(part, rows, p.m, chosen)
         got = np.empty((len(rows), p.n), p.output.numpy)
+        first = self.sets[0]["C"] + item * p.strides[C] * p.output.bytes
         for n, row in enumerate(rows):
-            self.driver.download(self.sets[0]["C"] + int(row) * p.ldc * p.output.bytes, got[n])
+            self.driver.download(first + int(row) * p.ldc * p.output.bytes, got[n])
         if isinstance(oracle, Dense) and oracle.written is not None:
             got[~oracle.written] = p.output.poison
         found = deviation(part, got, oracle)
-        return Deviation(found.ratio, (int(rows[found.where[0]]), found.where[1]), found.worst)
+        where = (int(rows[found.where[0]]), found.where[1])
+        return Deviation(found.ratio, where if p.batch == 1 else (item, *where), found.worst)
 
     def _list_deviation(self) -> Deviation:
         """Compares the lists of the first set."""
@@ -225,6 +243,17 @@ class TaskOperandSets(OperandSets):
         if got.size:
             self.driver.download(self.sets[0]["C"], got)
         return deviation(p, got, expected(p, self.arrays, p.typical_scalars))
+
+
+def _expected_rows(part: Task, rows: Array, m: int, arrays: Mapping[str, Array]) -> Dense | Listed:
+    """The results of the program for these i of ``m``. ``part``: the task with as many rows; ``arrays``: those of these
+    rows."""
+    numbers = Input("rows", "s32", (("i",),))
+    changes = {"i": numbers.variable(("i",)), "M": constant(m, "s32")}
+    program = mapped(part.program, lambda x: substituted(x, changes))
+    given = {**arrays, **part.typical_scalars, "rows": rows.astype(np.int32)}
+    program = replace(program, inputs=(*program.inputs, numbers))
+    return evaluate(program, given, {"i": part.m, "j": part.n, "k": part.k})["C"]
 
 
 def _with_padding(p: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:

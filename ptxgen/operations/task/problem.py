@@ -16,7 +16,7 @@ from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.aggregate import REJECTED
 from ptxgen.lowering.sink import SelectValues, list_names
 from ptxgen.lowering.states import StateReduction
-from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
+from ptxgen.operations.gemm.problem import CONTIGUOUS, LAYOUTS, Gemm
 from ptxgen.operations.task.language.canonical import canonical as canonical_text
 from ptxgen.operations.task.program import ACCUMULATOR, Aggregate, Input, Program, RowReduce, Select, Store
 from ptxgen.operations.task.roles import Roles, roles_of
@@ -183,8 +183,9 @@ class Task(Gemm):
             object.__setattr__(self, name, known)
 
     def with_rows(self, m: int) -> Task:
-        """The task with another M, and contiguous operands."""
-        return replace(self, m=m, lda=0, ldb=0, ldc=0)
+        """One item of the task with another M, and contiguous operands."""
+        packed = replace(self, stride_a=CONTIGUOUS, stride_b=CONTIGUOUS, stride_c=CONTIGUOUS, batch=1)
+        return replace(packed, m=m, lda=0, ldb=0, ldc=0)
 
     @property
     def problem_kind(self) -> str:
@@ -211,7 +212,7 @@ class Task(Gemm):
         if isinstance(output, Aggregate):
             return {"C": ResultArray(self.group_extents, self.output), REJECTED: ResultArray((1,), COUNTER)}
         if self.selected is None:
-            return {"C": ResultArray((self.m, self.n), self.output)}
+            return {"C": ResultArray((self.batch, self.m, self.n)[self.batch == 1 :], self.output)}
         lists = zip(list_names(len(self.selected.values)), self.selected.values, strict=True)
         found = {name: ResultArray((self.capacity,), dtype(x.type)) for name, x in lists}
         return found | {SelectValues.COUNT: ResultArray((1,), COUNTER)}

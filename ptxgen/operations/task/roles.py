@@ -52,6 +52,11 @@ class Roles:
         return ("N" if a == ("i", "k") else "T") + ("N" if b == ("k", "j") else "T")
 
     @property
+    def tiles(self) -> tuple[str, ...]:
+        """The arrays of the program that are A and B."""
+        return tuple(dict.fromkeys(self.use(role).name for role in SIDES))
+
+    @property
     def others(self) -> tuple[Use, ...]:
         """The arrays besides A and B."""
         return tuple(u for u in self.uses if u.role not in SIDES)
