@@ -263,7 +263,7 @@ def test_rows_of_arrays() -> None:
     assert found.dtype == np.int32
     np.testing.assert_array_equal(found, (p @ r).argmax(1))
     np.testing.assert_array_equal(nearest(p, r[:, :0]), np.full(20, -1))
-    with pytest.raises(ShapeError, match=r"out has shape \(30,\); it must be \(20,\), the extent of its axis"):
+    with pytest.raises(ShapeError, match=r"out has shape \(30,\); it must be \(20,\), the extents of its axes"):
         nearest(p, r, out=np.empty(30, np.int32))
     with pytest.raises(InputError, match=r"groups is \(1, 2\); it must be None where no keys select"):
         nearest(p, r, groups=(1, 2))
