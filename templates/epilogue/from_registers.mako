@@ -1,6 +1,11 @@
-## Each thread stores its part of the tile from registers, row by row.
+## Each thread stores its part of the tile from registers, row by row. again: an earlier walk over the tile has read it.
 <%namespace name="c_addr" file="/${context['plan'].epilogue.out_addr}"/>
-<%def name="store_tile(math, store_op, add_c)">
+<%def name="store_tile(math, store_op, add_c, again=False)">
+% if again:
+% for r in plan.mainloop.joined:
+    mov.${plan.mainloop.acc.kind} ${r}, ${plan.reducer.identity if plan.mainloop.acc.kind == plan.arithmetic.type else 0};
+% endfor
+% endif
     {
     .reg .b64 %c_addr;
     .reg .b32 %c_row, %c_col;

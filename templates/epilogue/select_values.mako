@@ -15,12 +15,7 @@ ${values.setup()}\
     mov.u32 %selected, 0;
 ${store_c.store_tile(math, store_op, False)}\
     setp.ne.u32 %any, %selected, 0;
-% if plan.epilogue.via_smem:
-    // the sums are in shared memory: the block decides, and no warp overwrites what another one reads
-    bar.red.or.pred %any, 0, %any;
-% else:
     vote.sync.any.pred %any, %any, 0xffffffff;
-% endif
     @!%any bra.uni SELECTED;
     // ---- %position: the first of the elements of the lists that this warp reserves
 ${load_lists()}\
@@ -39,11 +34,8 @@ ${load_lists()}\
     shfl.sync.idx.b32 %high, %high, 0, 31, 0xffffffff;
     mov.b64 %position, {%low, %high};
     }
-% for r in plan.mainloop.joined:
-    mov.${plan.mainloop.acc.kind} ${r}, ${plan.reducer.identity if plan.mainloop.acc.kind == plan.arithmetic.type else 0};
-% endfor
     // ---- second pass: the lanes whose result is selected store it
-${store_c.store_tile(math, store_op, True)}\
+${store_c.store_tile(math, store_op, True, again=True)}\
 SELECTED:
 </%def>
 

@@ -1,15 +1,17 @@
 ## Each thread stores its sums to shared memory; then the block stores C by whole rows, and adds the sums of thread groups
-## that split K.
+## that split K. again: the sums are in shared memory, where an earlier walk over the tile has read them.
 <%namespace name="ptx" file="/ptx/vector.mako"/>
 <%namespace name="c_addr" file="/${context['plan'].epilogue.out_addr}"/>
-<%def name="store_tile(math, store_op, add_c)">
+<%def name="store_tile(math, store_op, add_c, again=False)">
     {
     .reg .b64 %c_addr;
     .reg .b32 %c_row, %c_col, %vec_index;
     .reg .pred %in_bounds;
     ${plan.epilogue.vector.declaration}
     ${plan.c.addend.declaration}
+% if not again:
 ${sums_to_shared(math)}\
+% endif
     mov.u32 %vec_index, %thread;
 % if plan.epilogue.gather_rounds > plan.epilogue.UNROLLED:
     .pragma "nounroll";
