@@ -57,12 +57,16 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
         values, condition = LISTS[rng.integers(len(LISTS))], CONDITIONS[rng.integers(len(CONDITIONS))]
         output = f"{condition}?L.add({values})"
     capacity = int(rng.choice([0, 1, 33, m * n // 3, m * n]))
-    return Task(m, n, k, LAYOUTS[rng.integers(4)], kind, text=text(kind, step, pairs, output), capacity=capacity)
+    compute = "tf32" if kind == "f32" and "*" in step and d.sm >= 80 and rng.random() < 0.5 else ""
+    program = text(kind, step, pairs, output)
+    return Task(m, n, k, LAYOUTS[rng.integers(4)], kind, compute, text=program, capacity=capacity)
 
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
-    on_tensor_cores = d.sm >= 80 and p.dtype != "f32" and "abs" not in p.text and "max" not in p.text
-    if on_tensor_cores and (p.dtype == "s8" or rng.random() < 0.7):
+    on_tensor_cores = (
+        d.sm >= 80 and (p.dtype != "f32" or p.compute == "tf32") and "abs" not in p.text and "max" not in p.text
+    )
+    if on_tensor_cores and (p.dtype == "s8" or p.compute == "tf32" or rng.random() < 0.7):
         return mma.config(p, d, rng, threads)
     return simt.config(p, d, rng, threads)
 

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from ptxgen.codegen.config.config import parse_config
+from ptxgen.errors import DtypeError
+from ptxgen.lowering.lower import lower
 from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import device
+from ptxgen.problem.registry import parse
 from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
@@ -132,3 +135,14 @@ def test_blocks_whose_tile_has_no_pair_do_not_multiply(pairs: str, tiles: int, s
     assert np.array_equal(out, np.where(holds, arrays["A"] @ arrays["B"], np.nan), equal_nan=True)
     whole = 64 * 64 * 32
     assert whole * tiles / 16 <= multiplied[0] < whole * (tiles + 1) / 16
+
+
+def test_tf32_is_for_products() -> None:
+    p = Task(33, 40, 61, "NN", "f32", "tf32", text=SELECT, capacity=400)
+    assert parse(p.key()) == p
+    config = "family=mma ms=16 ns=16 ml=32 nl=32 u=32 kl=2 cp_async_a=0 cp_async_b=0 vec_a=1 vec_b=1"
+    assert all(r.ok for r in check(EmulatedDriver(), p, parse_config(config)))
+    with pytest.raises(DtypeError, match="compute is tf32; it must be f32: the step is no product"):
+        lower(Task(3, 4, 6, "NN", "f32", "tf32", text=SELECT.replace("A[i,k]*B[k,j]", "abs(A[i,k]-B[k,j])")))
+    with pytest.raises(DtypeError, match="compute is f16; the program has f32"):
+        Task(3, 4, 6, "NN", "f32", "f16", text=SELECT)

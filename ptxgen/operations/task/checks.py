@@ -31,6 +31,7 @@ from ptxgen.runtime.runner import Runner
 KINDS = ("integers", "normal", "special")
 FACTOR = 4.0  #: of the tolerance, in units of the oracle's error
 SHARE = 16  #: one in so many values is special
+TF32_MASK = np.uint32(0xFFFFE000)  #: the bits of an f32 that tf32 has
 STEPS = 1 << 26  #: steps that a comparison of a timed kernel computes, about
 
 
@@ -61,6 +62,8 @@ def random_arrays(p: Task, kind: str = "normal", seed: int = 0) -> dict[str, Arr
     """The arrays that a program reads, as it indexes them, by role."""
     rng = np.random.default_rng([seed, p.m, p.n, p.k])
     found = {u.role: random_values(kind, u.dtype, array_shape(p, u.role), rng) for u in p.roles.uses}
+    if p.compute == "tf32":  # kernels round the operands
+        found |= {name: (found[name].view(np.uint32) & TF32_MASK).view(np.float32) for name in "AB"}
     return found | random_keys(p, kind, rng)
 
 

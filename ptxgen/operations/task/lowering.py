@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ptxgen.errors import InputError
+from ptxgen.errors import DtypeError, InputError
 from ptxgen.expr.node import Node, node, rewritten, variable, walk
 from ptxgen.expr.ptx import check
 from ptxgen.expr.simplify import simplified
@@ -57,6 +57,8 @@ def lower_task(p: Task) -> KernelProblem:
         return product
     if algebra is PLUS_TIMES and p.accumulator.bytes < 4:  # kernels that sum pairs of f16 compute no values of them
         algebra = inner_of(roles)
+    if algebra is not PLUS_TIMES and p.compute != program.accumulator:
+        raise DtypeError(f"compute is {p.compute}; it must be {program.accumulator}: the step is no product")
     types = "_".join(dict.fromkeys(x.dtype for x in product.operands))
     found = replace(product, name=f"task_{types}_{p.layout.lower()}", algebra=algebra, sink=sink)
     if isinstance(sink, groups.Aggregate | rows.RowReduce):

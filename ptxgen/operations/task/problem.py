@@ -65,9 +65,10 @@ class Task(Gemm):
     ``text``: the canonical text of the program, with the names of roles: A is the array at [i,k], B at [k,j],
     ``input0``, ``input1``, … the others, ``scalar0``, … the scalars, C the output; empty: the sum of products.
     ``layout``: N: A is stored M×K, B is stored K×N; T: K×M, N×K; empty: as the program indexes them. ``dtype``,
-    ``compute``, ``out``: the types of A, of the reduction and of C, which the text states. ``capacity``: elements of
-    the lists of selected results, C the first of them, unless a call passes another number; ``groups``: rows and
-    columns of C where keys select its elements. The other fields are those of ``Gemm``.
+    ``compute``, ``out``: the types of A, of the reduction and of C, which the text states; sums of products of f32 may
+    have ``compute`` tf32. ``capacity``: elements of the lists of selected results, C the first of them, unless a call
+    passes another number; ``groups``: rows and columns of C where keys select its elements. The other fields are those
+    of ``Gemm``.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -90,7 +91,7 @@ class Task(Gemm):
     )
 
     operation = "task"
-    CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("text", "batch", "groups", "deterministic")
+    CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("text", "compute", "batch", "groups", "deterministic")
 
     @classmethod
     def epilogue_rows(cls) -> tuple[tuple[str, ...], ...]:
@@ -178,6 +179,8 @@ class Task(Gemm):
         }
         for name, known in stated.items():
             given = getattr(self, name)
+            if name == "compute" and given in COMPUTE_MODES.get(self.dtype, ()) and SUMS.get(given) == known:
+                continue
             if given not in ("", known) and not (name == "dtype" and given == "f32"):
                 raise DtypeError(f"{name} is {given}; the program has {known}")
             object.__setattr__(self, name, known)
@@ -230,7 +233,7 @@ class Task(Gemm):
 
     @property
     def epilogue_dtype(self) -> Dtype:
-        return dtype(self.compute)
+        return dtype(self.program.accumulator)
 
     @property
     def typical_scalars(self) -> dict[str, float]:
