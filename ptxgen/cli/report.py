@@ -28,6 +28,7 @@ PAPER = tuple((a.symbol, a.name) for a in COMMON.values() if a.symbol)
 
 MODEL_CLOCK = "Times of the emulated device are modelled; they do not predict times of a GPU."
 PREPARATION_TITLES = ("preparation, products", "pays from calls")
+PREPARATION_TIMES = ("preparation µs", "µs without preparation")
 #: fields of a row of bench
 VENDOR_TIMES = ("us", "vendor_us", "vendor_first_us", "vendor_same_layout_us")
 PREPARATION = ("preparation_us", "unprepared_us", "preparation_products", "pays_from_calls")
@@ -321,9 +322,12 @@ def bench_text(document: Document) -> Parts:
         *CEILING_TITLES,
         "scheduling µs",
         *PREPARATION_TITLES,
+        *PREPARATION_TIMES,
     )
     titles = (*shape_titles(document), *heads, *CONFIG, "source", "clock", "note")
-    lines: list[Table | str] = [Table(titles, rows, (*OPTIONAL, "source", same_layout), ("clock", "note"))]
+    lines: list[Table | str] = [
+        Table(titles, rows, (*OPTIONAL, "source", same_layout), ("clock", "note", *PREPARATION_TIMES))
+    ]
     lines += [f"{r['name']}: {r['note']}" for r in document["rows"] if r["note"]]
     total = document["summary"]
     if document["baseline"]:
@@ -348,13 +352,16 @@ def bench_text(document: Document) -> Parts:
 
 
 def _preparation_cells(row: Document, modelled: bool, shown: bool) -> list[Any]:
-    """The cells of ``PREPARATION_TITLES``. ``shown``: a row without preparation has dashes, and else empty cells."""
+    """The cells of ``PREPARATION_TITLES`` and ``PREPARATION_TIMES``. ``shown``: a row without preparation has dashes in
+    place of empty cells."""
     if row["preparation_us"] is None:
-        return [math.nan if shown else None] * 2
+        return [*[math.nan if shown else None] * 2, None, None]
     calls = row["pays_from_calls"]
     if calls is None:
         calls = "never" if row["unprepared_us"] is not None else math.nan
-    return [time_cell({**row, "predicted": False}, "preparation_products", modelled), calls]
+    measured = {**row, "predicted": False}
+    products, *times = (time_cell(measured, name, modelled) for name in (PREPARATION[2], *PREPARATION[:2]))
+    return [products, calls, *times]
 
 
 @by_operation

@@ -75,3 +75,30 @@ def test_the_pattern_is_checked() -> None:
     rows[5] = rows[4] - 1
     with pytest.raises(InputError, match=r"a\.indptr\[5\] is .*; it must be at least a\.indptr\[4\]"):
         ptxgen.spmm_prepare(ptxgen.SparseMatrix(rows, columns, values, (300, 200)))
+
+
+@pytest.mark.parametrize("form", ["coo", "csc"])
+def test_other_formats_are_converted_again_when_they_change(form: str) -> None:
+    a = getattr(matrix(torch.float32), f"to_sparse_{form}")()
+    b = torch.randint(-2, 3, (200, 16), device="cuda").float()
+    values = a._values() if form == "coo" else a.values()
+    exact = a.to_dense()
+    for factor in (1, 2, 4):
+        for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                found = ptxgen.spmm(a, b)
+            torch.cuda.synchronize()
+            assert torch.equal(found.double(), factor * (exact.double() @ b.double()))
+        values.mul_(2)
+
+
+def test_handles_of_one_pattern() -> None:
+    a = matrix(torch.float32)
+    b = torch.randint(-2, 3, (200, 16), device="cuda").float()
+    other = torch.sparse_csr_tensor(a.crow_indices(), a.col_indices(), 3 * a.values(), a.shape)
+    handles = [ptxgen.spmm_prepare(x, n=16) for x in (a, other)]
+    exact = a.to_dense().double() @ b.double()
+    assert torch.equal(handles[0](b).double(), exact)
+    assert torch.equal(handles[1](b).double(), 3 * exact)
+    assert handles[1].prepare_us > 0

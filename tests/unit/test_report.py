@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from dataclasses import dataclass
@@ -189,10 +190,23 @@ def test_preparations_are_counted_in_products_and_in_calls() -> None:
     document = {**bench_document(rows), "baseline": None}
     text = text_of(report.bench_text(document))
     assert "never" in text.splitlines()[2]
-    assert '"preparation, products",pays from calls' in csv_of(report.bench_text(document)).splitlines()[0]
+    head, *lines = csv.reader(csv_of(report.bench_text(document)).splitlines())
+    at = head.index("preparation, products")
+    assert head[at : at + 4] == [
+        "preparation, products",
+        "pays from calls",
+        "preparation µs",
+        "µs without preparation",
+    ]
+    assert [line[at : at + 4] for line in lines] == [
+        ["8.0", "41", "80.0", "12.0"],
+        ["8.0", "never", "80.0", "10.0"],
+        ["", "", "", ""],
+        ["8.5", "", "85.0", ""],
+    ]
     shown = [report._preparation_cells(r, False, True) for r in rows]
-    assert shown[:2] == [[8.0, 41], [8.0, "never"]]
-    assert [number(x) for x in (*shown[2], shown[3][1])] == ["-", "-", "-"]
+    assert [number(x) for x in (*shown[2][:2], shown[3][1])] == ["-", "-", "-"]
+    assert "without preparation" not in text
     assert "preparation: time in units of one product" in text
     assert "preparation 8.0 products" in report.bench_line(rows[0], document)
     plain = text_of(report.bench_text(bench_document([row("a", 10, 20)])))

@@ -18,8 +18,8 @@ from ptxgen.families.common.perf_model import by_family
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-#: microseconds of the host: of a launch or memset, of an allocation, of reading sizes after the steps of a stage, of
-#: the wait for the last step
+#: microseconds of the host, estimates that no measurement was fitted to: of a launch or memset, of an allocation, of
+#: reading sizes after the steps of a stage, of the wait for the last step
 LAUNCH_US, ALLOCATION_US, READ_US, WAIT_US = 6.0, 50.0, 20.0, 10.0
 
 
