@@ -182,6 +182,20 @@ def test_infinite_loop_while_others_wait():
     assert "barrier 0: 32 of 64 threads" in str(caught.value)
 
 
+@pytest.mark.parametrize(("expects", "ends"), [(5, True), (6, False)])
+def test_swaps_that_store_the_same_value(expects, ends):
+    """A swap that finds what it expects is progress, also if memory does not change; a swap that does not is a poll."""
+    y = np.full((1, 1), 5, "u4")
+    body = f"""mov.u32 %r10, 0; mov.u32 %r11, {expects};
+    L: atom.global.cas.b32 %r7, [%q0], %r11, %r11; setp.ne.u32 %p0, %r7, %r11; @%p0 bra L;
+    add.u32 %r10, %r10, 1; setp.lt.u32 %p1, %r10, 20; @%p1 bra L;"""
+    if ends:
+        run(body, y, block=1)
+    else:
+        with pytest.raises(DeadlockFault, match="no warp can make progress"):
+            run(body, y, block=1)
+
+
 def test_livelock_of_two_warps():
     """Both poll and both write: neither is blocked, and neither makes progress."""
     y = np.zeros((1, 64), "u4")
