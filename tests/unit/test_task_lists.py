@@ -18,6 +18,8 @@ from ptxgen.cli import command
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import CapacityError, InputError, ShapeError
 from ptxgen.operations.task import checks
+from ptxgen.operations.task.explanation import explanation
+from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.oracle import Listed
 from ptxgen.problem.suites import cases
 from ptxgen.runtime.emulated import EmulatedDriver
@@ -270,3 +272,11 @@ def test_suites_list_one_pair_of_1000(name: str) -> None:
     assert isinstance(found, Listed)
     assert 20 < found.count < 200
     assert p.capacity == p.m * p.n // 64
+
+
+def test_explanation_tells_pairs_and_lists() -> None:
+    types = {"P": "f32", "R": "f32", "thres": "f32", "g": "s32"}
+    for when, tiles in (("i < j", "tiles without such a pair are not computed"), ("g[i] == 1", "computed by whole")):
+        lines = explanation(parse(QUERY.replace(" {", f" when ({when}) {{", 1), types))
+        assert any(line.startswith("pairs: ") and tiles in line for line in lines)
+        assert "list C: accum, i, j if scalar0<accum; each warp reserves elements by one atomic" in lines

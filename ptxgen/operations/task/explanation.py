@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from ptxgen.expr.cost import instructions_by_pipe
+from ptxgen.expr.index_sets import INDEX, possible
+from ptxgen.expr.node import variable
 from ptxgen.lowering.algebra import InnerExpression
 from ptxgen.operations.task.lowering import algebra_of
 from ptxgen.operations.task.printing import printed
-from ptxgen.operations.task.program import Program
+from ptxgen.operations.task.program import Program, Select
 from ptxgen.operations.task.roles import roles_of
 
 SM = 90  #: the target whose instructions are counted
 
 
 def explanation(program: Program) -> list[str]:
-    """Lines on the roles of arrays, the step, its instructions, and padding."""
+    """Lines on the roles of arrays, the pairs that are computed and listed, the step, its instructions, and padding."""
     roles = roles_of(program)
     lines = [f"{u.role} is {u.name}[{','.join(u.axes)}], {u.dtype}" for u in roles.uses]
     lines += [f"{role} is {name}, {kind}" for role, name, kind in roles.scalars]
+    lines += _pairs(roles.program)
     algebra = algebra_of(roles)
     if not isinstance(algebra, InnerExpression):
         return [*lines, "step: a sum of products, which all families of GEMMs compute, tensor cores among them"]
@@ -30,4 +33,20 @@ def explanation(program: Program) -> list[str]:
         if algebra.pads_with_zero
         else "remainder of K: an iteration of its own, because zeros would change the result"
     )
+    return lines
+
+
+def _pairs(program: Program) -> list[str]:
+    """Lines on the pairs that are computed, and on those that are listed."""
+    lines = []
+    if program.when is not None:
+        known = possible(program.when, {name: (variable(name, INDEX),) * 2 for name in ("i", "j", "M", "N", "K")})
+        tiles = "computed by whole tiles" if known is None else "tiles without such a pair are not computed"
+        lines.append(f"pairs: {printed(program.when)}; {tiles}")
+    for x in program.outputs:
+        if isinstance(x, Select):
+            values = ", ".join(map(printed, x.values))
+            lines.append(
+                f"list {x.name}: {values} if {printed(x.condition)}; each warp reserves elements by one atomic"
+            )
     return lines
