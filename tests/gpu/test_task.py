@@ -69,3 +69,30 @@ def test_a_graph_captures_a_call() -> None:
     graph.replay()
     expected = 2 * (p[:, None] - r[None]).abs().sum(-1)
     torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-4)
+
+
+def test_lists_of_tensors_grow_and_are_captured() -> None:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    query = ptxgen.task("""where (i, j) when (i < j) {
+        reduce (k) { accum += P[i,k] * R[k,j]; } accum > thres ? hits.add(accum, i, j); }""")
+    p, r = (torch.randint(-3, 4, shape, device="cuda", dtype=torch.float32) for shape in ((515, 37), (37, 290)))
+
+    def check(hits: Any, thres: float) -> None:
+        product = p @ r  # exact
+        selected = torch.triu(product > thres, 1)
+        assert hits.count == selected.sum()
+        order = torch.argsort(hits.i.long() * r.shape[1] + hits.j)
+        assert torch.equal(torch.stack([hits.i, hits.j], 1)[order].long(), selected.nonzero())
+        assert torch.equal(hits.values[order], product[selected])
+
+    check(query(P=p, R=r, thres=-1.0, capacity=10), -1.0)
+    check(query(P=p, R=r, thres=40.0, sorted=True), 40.0)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        hits = query(P=p, R=r, thres=5.0, capacity=p.shape[0] * r.shape[1], overflow="truncate")
+    for _ in range(2):
+        p.copy_(torch.randint_like(p, -3, 4))
+        graph.replay()
+        torch.cuda.synchronize()
+        check(hits, 5.0)
