@@ -18,6 +18,7 @@ COUNTS = {
     "skinny": 3,
     "spmm": 3,
     "spmm shared_slab": 4,
+    "task": 12,
     "task_select": 4,
     "tca": 2,
     "vector_mma": 4,

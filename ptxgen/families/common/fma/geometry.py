@@ -11,7 +11,8 @@ from ptxgen.codegen.config.config import BOUNDS_NONE, BOUNDS_PREDICATE
 from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry, accumulator_bytes, stores_via_smem
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import SECTOR, WARP, BoolOrColumn, IntOrColumn, ceil_div, where
-from ptxgen.lowering.algebra import PLUS_TIMES
+from ptxgen.expr.node import variables
+from ptxgen.lowering.algebra import PLUS_TIMES, InnerExpression
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.implicit_gemm import TABLE, WINDOW
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
@@ -30,6 +31,8 @@ F64_MARGIN = 20  #: further ones, if these are 64-bit
 #: bytes of an element -> registers of loads in flight, for each register that is loaded, where elements are widened
 IN_FLIGHT = {1: 5, 2: 2}
 SMALL_K = 16  #: the greatest K for which kernels without shared memory are candidates
+#: arrays that steps read: loads along K, and steps of loads along K and M or N, that ptxas hoists; registers in reserve
+STEP_LOADS, STEPS_AHEAD, STEP_MARGIN = 8, 4, 18
 FULL_THREADS = 256  #: threads per multiprocessor up to which each can have 255 registers
 
 
@@ -233,7 +236,7 @@ def geometry(p: KernelProblem, c: Any) -> FmaGeometry:
         beyond = where(a.kmajor_smem & b.kmajor_smem, fragments * words, where(a.kmajor_smem | b.kmajor_smem, 8, 0))
     live = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight
     early = _early(p, c, (a, b), each, threads)
-    registers = live + np.minimum(2 * pointers, 16) + early + (tables + beyond + 34)
+    registers = live + np.minimum(2 * pointers, 16) + early + (tables + beyond + 34) + step_registers(p, c)
     g = FmaGeometry(
         a=a,
         b=b,
@@ -249,6 +252,22 @@ def geometry(p: KernelProblem, c: Any) -> FmaGeometry:
         **counted,
     )
     return _without_shared_memory(p, c, g) if np.any(c.stages == 0) else g
+
+
+def step_registers(p: KernelProblem, c: Any) -> Any:
+    """Registers of the arrays besides A and B that steps read, of indices, and of addresses; none of a product."""
+    if not isinstance(p.algebra, InnerExpression):
+        return 0
+    sides = {"i": c.ms, "j": c.ns, "k": np.minimum(c.u // np.maximum(c.kl, 1), STEP_LOADS)}
+    held = 0
+    for v in p.algebra.vectors:
+        count = STEPS_AHEAD if len(v.axis) > 1 and "k" in v.axis else 1
+        for axis in v.axis if len(v.axis) == 1 else v.axis.replace("k", ""):
+            count = count * sides[axis]
+        held = held + count * max(dtype(v.element.type).bytes // 4, 1) + 2
+    indexed = {axis for v in p.algebra.matrices for axis in v.axis} | {*variables(p.algebra.step)}
+    held = held + sum(sides[axis] if axis != "k" else 2 for axis in "ijk" if axis in indexed)
+    return held + STEP_MARGIN * bool(p.algebra.vectors or indexed & set("ijk"))
 
 
 def plain_sums(p: KernelProblem) -> bool:
