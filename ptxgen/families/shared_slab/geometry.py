@@ -44,9 +44,9 @@ def geometry(p: KernelProblem, c: Any) -> SharedSlabGeometry:
     sums = several * c.c_rows * c.slab_columns * wide
     staged = c.block_warps * c.nonzeros_staged * staged_bytes(p)
     registers = FIXED_REGISTERS + c.nonzeros_in_flight * (VECTOR // 4 + 2) + TILE_REGISTERS * several
-    registers = registers + 2 * (c.nonzeros_staged // WARP - 1)
     if size != 4:
         registers = np.minimum(registers, ENOUGH_REGISTERS)
+    registers = registers + 2 * (c.nonzeros_staged // WARP - 1)
     return SharedSlabGeometry(
         threads=c.block_warps * WARP,
         shared=c.tile_buffers * tile_bytes + row_bytes + staged + sums,
