@@ -28,6 +28,7 @@ from ptxgen.operations.task.baselines import (
     cuda_text,
     gluon_staged,
     libraries,
+    tensors,
     torch_arrays,
     torch_text,
     triton_outer,
@@ -454,7 +455,7 @@ def torch_on_cpu(monkeypatch: pytest.MonkeyPatch) -> Any:
         **{name: getattr(torch, name) for name in ("from_numpy", "bfloat16")},
     )
     monkeypatch.setattr(torch_arrays, "load_torch", lambda: stand_in)
-    monkeypatch.setattr(torch_arrays, "on_stream", lambda torch, driver: nullcontext())
+    monkeypatch.setattr(torch_arrays, "on_stream", lambda torch, driver, tf32: nullcontext())
     monkeypatch.setattr(torch_arrays, "_device", lambda torch_, x, kind: copied(torch, x))
     return torch
 
@@ -506,6 +507,19 @@ def test_a_wrong_result_of_pytorch_does_not_count(torch_on_cpu: Any, monkeypatch
         LaunchError, match=r"PyTorch does not compute task .*: its result is wrong: .*; cube: its result"
     ):
         torch_arrays.TorchEager(driver, p).best(sets.sets, Timing())
+
+
+def test_pytorch_may_use_tf32_where_the_task_does() -> None:
+    matmul = SimpleNamespace(allow_tf32=True)
+    torch: Any = SimpleNamespace(
+        backends=SimpleNamespace(cuda=SimpleNamespace(matmul=matmul)),
+        cuda=SimpleNamespace(ExternalStream=lambda *x: x, stream=lambda stream: nullcontext()),
+        no_grad=nullcontext,
+    )
+    for permitted in (True, False):
+        with tensors.on_stream(torch, StandInDriver(), permitted):
+            assert matmul.allow_tf32 is permitted
+        assert matmul.allow_tf32 is True
 
 
 def test_slabs_fit_memory() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from ptxgen.problem.registry import parse
 from ptxgen.tuning.collect.problem_groups import kernel_class
 from ptxgen.tuning.draws import Limits
 from ptxgen.tuning.problem_generator import ProblemGenerator, kinds
+from ptxgen.tuning.store.database import Database
 
 H100 = device("h100")
 
@@ -123,6 +125,22 @@ def test_groups_of_tasks_share_kernels(kind: str) -> None:
     assert len(set(group)) == 6
     assert len({p.text for p in group}) == 1
     assert len({kernel_class(p) for p in group}) == 1
+
+
+def test_collect_measures_tasks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    path = tmp_path / "tuning.sqlite"
+    words = ["collect", "--database", str(path), "--problems", "4", "--mixture", ",".join(RANDOM_KINDS)]
+    code = command.run([*words, "--dtypes", "f16,f32", "--configurations", "2", "--jobs", "1", "--json"])
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    assert set(json.loads(printed.out)["outcomes"]) == {"ok"}
+    with Database(path, readonly=True) as database:
+        rows = list(database.measurements())
+    assert rows
+    assert all(isinstance(m.problem, Task) and m.speed == pytest.approx(SPR.of(m.problem, m.us)) for m in rows)
 
 
 # ---- features

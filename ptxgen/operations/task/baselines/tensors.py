@@ -23,13 +23,13 @@ def tensor(torch: Any, address: int, shape: tuple[int, ...], kind: str) -> Any:
 
 
 @contextmanager
-def on_stream(torch: Any, driver: Any) -> Iterator[None]:
-    """Operations of PyTorch are queued on the driver's stream, in full precision."""
+def on_stream(torch: Any, driver: Any, tf32: bool = False) -> Iterator[None]:
+    """Operations of PyTorch are queued on the driver's stream. ``tf32``: products of f32 may be computed in tf32."""
     stream = torch.cuda.ExternalStream(driver.stream, driver.index)  # its GPU becomes the current one
     matmul = torch.backends.cuda.matmul
-    tf32, matmul.allow_tf32 = matmul.allow_tf32, False
+    before, matmul.allow_tf32 = matmul.allow_tf32, tf32
     try:
         with driver.context("PyTorch"), torch.cuda.stream(stream), torch.no_grad():
             yield
     finally:
-        matmul.allow_tf32 = tf32
+        matmul.allow_tf32 = before

@@ -37,7 +37,7 @@ class TorchEager(TaskBaseline):
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
         torch = load_torch()
         try:
-            with on_stream(torch, self.driver):
+            with on_stream(torch, self.driver, self.problem.compute == "tf32"):
                 return super().best(sets, timing)
         finally:
             torch.cuda.empty_cache()
