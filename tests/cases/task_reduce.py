@@ -56,13 +56,15 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
     scalar = f"s:{sums};" if ">s" in body else ""
     when = f"when({pairs})" if pairs else ""
     text = f"A:{kind}[i,k];B:{kind}[k,j];{''.join(arrays)}{scalar}where(i,j){when}{{reduce(k){{{step};}}{output};}}"
-    return Task(
-        m, n, k, LAYOUTS[rng.integers(4)], kind, text=text, groups=groups, deterministic=bool(rng.random() < 0.4)
-    )
+    compute = "tf32" if kind == "f32" and "B[k,j]" in step and "*" in step and d.sm >= 80 and rng.random() < 0.3 else ""
+    layout, deterministic = LAYOUTS[rng.integers(4)], bool(rng.random() < 0.4)
+    return Task(m, n, k, layout, kind, compute, text=text, groups=groups, deterministic=deterministic)
 
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """Of the family mma, where it multiplies the type."""
+    if p.compute == "tf32":
+        return mma.config(p, d, rng, threads)
     on_tensor_cores = d.sm >= 80 and p.dtype != "f32" and "abs" not in p.text and "A[i,k]+" not in p.text
     if on_tensor_cores and (p.dtype == "s8" or rng.random() < 0.7):
         return mma.config(p, d, rng, threads)
