@@ -560,7 +560,7 @@ def on_hardware(monkeypatch: pytest.MonkeyPatch, times: list[tuple[float, float]
     class Fake:
         clock, device = "hardware", device("h200")
 
-    def rows(cases: Any, driver: Any, choose: Any, baseline: Any) -> Any:
+    def rows(cases: Any, driver: Any, choose: Any, baseline: Any, **named: Any) -> Any:
         for case, (us, vendor) in zip(cases, times, strict=True):
             yield BenchRow(
                 case.name,
@@ -611,8 +611,8 @@ def test_rows_of_bench_are_printed_and_saved_one_by_one(
 
     timed = bench.bench
 
-    def interrupted(*arguments: Any) -> Any:
-        yield next(iter(timed(*arguments)))
+    def interrupted(*arguments: Any, **named: Any) -> Any:
+        yield next(iter(timed(*arguments, **named)))
         [row] = json.loads(saved.read_text())["rows"]
         assert row["us"] == 10
         signal.raise_signal(getattr(signal, name))
