@@ -15,15 +15,14 @@ from ptxgen.operations.task.random_programs import Choices, random_arrays, rando
 
 #: what kernels have
 KERNELS = Choices(
-    reductions=("+", "*", "max", "min", "fmax", "fmin", "mean"),
-    outputs=("store",),
+    reductions=("+", "*", "max", "min", "fmax", "fmin", "&", "|", "^", "mean"),
+    outputs=("store", "aggregate", "rows"),
     step_axes=(("i",), ("j",), ("k",), ("i", "j"), ("j", "i")),
-    stores=(("i", "j"),),
     sides=True,
     narrow=False,
     most=1,
 )
-TYPES = (("f32",), ("bf16",))
+TYPES = (("f32",), ("bf16",), ("f32", "s32", "u8"), ("f16", "u16", "s16"))
 PARTS = 8
 
 

@@ -77,6 +77,16 @@ def test_groups(op: str) -> None:
     assert out["B"].dropped == 5  # the column with key 3
 
 
+def test_keys_may_be_unsigned() -> None:
+    out = results(
+        f"{SUM} A[G[i], H[j]] += accum;", {"G": "u8", "H": "u32"}, G=G.astype(np.uint8), H=H.astype(np.uint32)
+    )
+    assert out["A"].values.shape == (3, 4)
+    assert out["A"].values[0, 3] == C[np.ix_(G == 0, H == 3)].sum()
+    out = results(f"{SUM} A[G[i], H[j]] += accum;", {"G": "u8"}, P=P[:0], G=np.zeros(0, np.uint8))
+    assert out["A"].values.shape == (0, 4)
+
+
 def test_rows_and_columns() -> None:
     out = results(
         f"{SUM} A[i] += accum; B[j] max= accum; D[i] argmin= accum; E[j] argmax= accum; F[i] logsumexp= accum / 50.0; H1[j] mean= accum;"

@@ -516,7 +516,7 @@ class _Grouped(_Collector):
     def __init__(self, output: Aggregate, evaluation: _Evaluation) -> None:
         super().__init__(output, evaluation)
         whole = [evaluation.variables[x.value] for x in (output.row, output.column)]
-        extents = evaluation.groups.get(output.name) or tuple(int(x.max(initial=-1)) + 1 for x in whole)
+        extents = evaluation.groups.get(output.name) or tuple(int(x.max()) + 1 if x.size else 0 for x in whole)
         self.shape = (max(0, extents[0]), max(0, extents[1]))
         operator, type = OPERATORS[output.op], output.value.type
         assert operator.identity is not None
@@ -678,8 +678,8 @@ def difference(expected: Dense | Listed, actual: Any, factor: float = 4.0) -> st
 def _unequal(actual: Array, expected: Array, allowed: Array) -> Array:
     if actual.dtype.kind in "iub" and expected.dtype.kind in "iub" and not allowed.any():
         return np.asarray(actual != expected)
-    a, b = np.asarray(actual, float), np.asarray(expected, float)
     with np.errstate(all="ignore"):
+        a, b = np.asarray(actual, float), np.asarray(expected, float)
         same = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= allowed) | np.isinf(allowed)
     return np.asarray(~same)
 
