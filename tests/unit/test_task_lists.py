@@ -280,3 +280,12 @@ def test_explanation_tells_pairs_and_lists() -> None:
         lines = explanation(parse(QUERY.replace(" {", f" when ({when}) {{", 1), types))
         assert any(line.startswith("pairs: ") and tiles in line for line in lines)
         assert "list C: accum, i, j if scalar0<accum; each warp reserves elements by one atomic" in lines
+
+
+def test_lists_are_of_one_product() -> None:
+    text = "where (i, j) { reduce (k) { accum += A[i,k] * B[k,j]; } accum > 0 ? L.add(i); }"
+    with pytest.raises(InputError, match="batch is 2; a task with lists of selected results takes batch 1"):
+        ptxgen.Task(3, 4, 5, dtype="f32", text=text, batch=2)
+    assert ptxgen.Task(3, 4, 5, dtype="f32", text=text, capacity=7).key().endswith("capacity=7")
+    plain = ptxgen.Task(3, 4, 5, dtype="f32", capacity=7)
+    assert plain.capacity == 0
