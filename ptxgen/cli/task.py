@@ -39,9 +39,8 @@ INPUT = Check(given_input)
 @command(
     app,
     "task",
-    "--expr 'where (i, j) { reduce (k) { accum min= A[i,k] + B[k,j]; } C[i,j] = accum; }' --input A=a.npy"
-    " --input B=b.npy --save c.npy",
-    "distances.task --explain",
+    "distances.task --input P=p.npy --input R=r.npy --save distances.npy",
+    "--expr 'where (i,j) { reduce (k) { s max= A[i,k]*B[k,j]; } C[i,j] = s; }'",
     panel=USE_COMMANDS,
     tables=False,
 )

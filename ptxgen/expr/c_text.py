@@ -84,6 +84,8 @@ class Expressions:
             return f"!{a[0]}"
         if x.op in ("neg", "~"):
             return _narrowed(x, f"{'-' if x.op == 'neg' else '~'}({a[0]})")
+        if x.op == "rcp":
+            return f"({'1.0f' if x.type == 'f32' else '1.0'} / {a[0]})"
         if x.op in _INFIX:
             return _narrowed(x, f"({a[0]} {x.op} {a[1]})")
         if x.op in ("&", "|"):
