@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.api import drivers, launch_function, new_arrays, on_host, runners, streams, task_groups
+from ptxgen.api import drivers, launch_function, new_arrays, on_host, runners, streams, task_groups, task_launches
 from ptxgen.api.arrays import View, alignment_of, as_numpy, matrix_layout, require_disjoint, tensor
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.expr.node import Node
@@ -36,9 +36,11 @@ def call(
     out: Any,
     arguments: Mapping[str, str],
     options: Options = Options(),
+    cached: task_launches.Arguments | None = None,
 ) -> Any:
     """The result of a program on arrays and numbers, by the names of the program. ``arguments``: what errors call
     arrays, where that is not their name. Conditions are truth values, in an ``out`` of truth values or of uint8.
+    ``cached``: later calls with these arguments may use the launch.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule."""
     roles = roles_of(program)
@@ -82,6 +84,8 @@ def call(
     launch = launch_function.make_launch(runner, scalars=numbers)
     with streams.ordered(on, stream, views.values()):
         launch(tuple(views[name].address for name in problem.arrays), stream)
+    if cached is not None and not isinstance(output, Aggregate):
+        task_launches.store(cached, launch, runner, roles, views, scalars, result)
     return result
 
 

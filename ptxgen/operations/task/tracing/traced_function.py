@@ -169,7 +169,8 @@ class TracedFunction:
                 raise self._error(f"{x.name} has letters outside ASCII; the parameter must have another name")
             if x.name in RESERVED:
                 raise self._error(f"{x.name} is a word of the language; the parameter must have another name")
-        self._programs: dict[Any, Program] = {}
+        #: programs, and what they were traced with: it exists as long as its ids are keys
+        self._programs: dict[Any, tuple[Program, Surroundings]] = {}
         self._last: Surroundings | None = None
 
     def _error(self, message: str) -> TaskError:
@@ -185,6 +186,10 @@ class TracedFunction:
         """The numbers around the function that are scalars of the task, by their names there."""
         return {name: x.value() for name, x in self._around().places.items()}
 
+    def state(self) -> Any:
+        """What, around the function, determines its program: equal states mean equal programs."""
+        return self._around().state
+
     def program(self, types: Mapping[str, str | None]) -> Program:
         """The program of the function, which is called once for all equal ``types``: those of its parameters;
         ``float`` and ``int`` are Python numbers, None is None. A parameter without a type has its default value.
@@ -194,10 +199,10 @@ class TracedFunction:
         if key not in self._programs:
             kinds = {name: _number_kind(x.value()) for name, x in around.places.items()}
             try:
-                self._programs[key] = self._traced(around, types, kinds)
+                self._programs[key] = self._traced(around, types, kinds), around
             except TaskError as broken:
                 raise broken.with_traceback(None) from None
-        return self._programs[key]
+        return self._programs[key][0]
 
     def _traced(self, around: Surroundings, types: Mapping[str, str | None], kinds: Mapping[str, str]) -> Program:
         given = {**types, **kinds}
