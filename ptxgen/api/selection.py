@@ -141,8 +141,9 @@ def select(
     scalars: Mapping[str, float],
     arguments: Mapping[str, str],
     options: Options,
+    algebra: bool = True,
 ) -> Selection:
-    """The selected results of a program: arguments as of ``task_call.call``.
+    """The selected results of a program: arguments as of ``task_call.call``. ``algebra``: as its option.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule. CapacityError: there are too many results."""
     roles = roles_of(program)
@@ -155,7 +156,7 @@ def select(
     pairs = extents["i"] * extents["j"]
     initial = min(pairs, max(LEAST, pairs // PAIRS))
     make = _host_lists if first.host else _device_lists
-    compute = make(roles, arrays, scalars, extents, initial, options)
+    compute = make(roles, arrays, scalars, extents, {"capacity": initial, "algebra": algebra}, options)
     capacity = options.capacity
     if capacity is None:
         last = _last_counts.get(compute.problem, 0)
@@ -188,11 +189,12 @@ def _host_lists(
     arrays: Mapping[str, View],
     scalars: Mapping[str, float],
     extents: Mapping[str, int],
-    initial: int,
+    own: Mapping[str, Any],
     options: Options,
 ) -> _Lists:
-    """Copies host arrays to the device, computes there, and copies the lists back."""
-    problem, given = task_call.host_problem(roles, arrays, extents, capacity=initial)
+    """Copies host arrays to the device, computes there, and copies the lists back. ``own``: other fields of the
+    problem."""
+    problem, given = task_call.host_problem(roles, arrays, extents, **own)
     origin = arrays[roles.use("A").name].origin
     numbers = {role: scalars[name] for role, name, _ in roles.scalars}
     assert problem.selected is not None
@@ -222,10 +224,11 @@ def _device_lists(
     arrays: Mapping[str, View],
     scalars: Mapping[str, float],
     extents: Mapping[str, int],
-    initial: int,
+    own: Mapping[str, Any],
     options: Options,
 ) -> _Lists:
-    """Computes on a GPU. The count is read on the host, unless the stream is being captured."""
+    """Computes on a GPU. The count is read on the host, unless the stream is being captured. ``own``: other fields of
+    the problem."""
     first = arrays[roles.use("A").name]
     on, stream = drivers.driver_of(first), streams.current_stream(first.origin)
     drivers.require_device(on, **arrays)
@@ -233,7 +236,7 @@ def _device_lists(
     if captured and (options.overflow != TRUNCATE or options.sorted):
         rule = "sorted must be False, and overflow" if options.sorted else "overflow"
         raise InputError(f"overflow is {options.overflow!r} during a CUDA graph capture; {rule} must be 'truncate'")
-    problem, views = task_call.problem_of(roles, arrays, None, extents, capacity=initial)
+    problem, views = task_call.problem_of(roles, arrays, None, extents, **own)
     numbers = {role: scalars[name] for role, name, _ in roles.scalars}
     assert problem.selected is not None
     values = problem.selected.values

@@ -62,6 +62,7 @@ class TaskFunction:
         capacity: int | None = None,
         overflow: str = "grow",
         sorted: bool = False,
+        algebra: bool = True,
         **named: Any,
     ) -> Any:
         """The result of the task: an array, or the lists of selected results, a ``Selection``.
@@ -76,13 +77,15 @@ class TaskFunction:
         computed again with lists for all (not during a CUDA graph capture); "error": CapacityError, which has the
         number of results; "truncate": the lists have as many results as they have room for. ``sorted``: lists are in
         the order of (i, j), which must be among their values.
+
+        ``algebra``: the task may be rewritten by laws that hold for finite numbers; False: it is computed as written.
         """
         given, options = self._given(arrays, named), selection.Options(capacity, overflow, sorted)
         numbers: dict[str, Any] = {name: x for name, x in given.items() if isinstance(x, int | float | np.number)}
-        scalars = {**self._source.numbers(), **numbers}
+        scalars, rewrite = {**self._source.numbers(), **numbers}, flag("algebra", algebra)
         cached = None
         if options == selection.Options() and groups is None:
-            cached = task_launches.arguments_of(self, given, out, (self._source.state(), deterministic))
+            cached = task_launches.arguments_of(self, given, out, (self._source.state(), deterministic, rewrite))
             if (result := task_launches.launched(cached, scalars, out)) is not None:
                 return result
         views = {name: tensor(x, name) for name, x in given.items() if name not in numbers and x is not None}
@@ -97,10 +100,10 @@ class TaskFunction:
                     raise InputError("out is given; a task with lists makes them, and takes capacity")
                 if groups is not None:
                     raise InputError(f"groups is {groups}; it must be None for a task with lists")
-                return selection.select(program, views, scalars, {}, options)
+                return selection.select(program, views, scalars, {}, options, rewrite)
             if options != selection.Options():
                 raise InputError("capacity, overflow and sorted are for tasks with lists; this one has none")
-            own = task_call.Options(groups, flag("deterministic", deterministic))
+            own = task_call.Options(groups, flag("deterministic", deterministic), rewrite)
             result = task_call.call(program, views, scalars, out, {}, own, cached)
         first: View = next(iter(views.values()))
         return new_arrays.result_of(result, first.origin) if out is None else result

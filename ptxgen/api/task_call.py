@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ptxgen.api import drivers, launch_function, new_arrays, on_host, runners, streams, task_groups, task_launches
-from ptxgen.api.arrays import View, alignment_of, as_numpy, matrix_layout, require_disjoint, tensor
+from ptxgen.api.arrays import View, alignment_of, as_numpy, is_cupy, matrix_layout, require_disjoint, tensor
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.expr.node import Node
 from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.aggregate import REJECTED
+from ptxgen.operations.task.group_sums import GroupSums, group_sums, pays
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.program import AXES, Aggregate, Program, RowReduce, Store
 from ptxgen.operations.task.roles import Roles, Use, roles_of
@@ -23,10 +24,12 @@ from ptxgen.problem.dtypes import dtype
 @dataclass(frozen=True)
 class Options:
     """What a call asks for besides arrays. ``groups``: rows and columns of a result whose elements keys select, None:
-    those of ``out``, or as many as the keys need; ``deterministic``: results must not depend on timing."""
+    those of ``out``, or as many as the keys need; ``deterministic``: results must not depend on timing; ``algebra``:
+    the program may be rewritten by laws that hold for finite numbers."""
 
     groups: tuple[int, int] | None = None
     deterministic: bool = False
+    algebra: bool = True
 
 
 def call(
@@ -64,7 +67,11 @@ def call(
     named = {arguments.get(name, name): v for name, v in arrays.items()}
     require_one_memory({**named, "out": vc})
     require_disjoint(vc, **named)
-    own: dict[str, Any] = {"deterministic": options.deterministic}
+    sums = group_sums(roles) if groups and options.algebra else None
+    if sums is not None and groups and pays(extents, groups) and _can_sum_groups(sums, arrays, groups):
+        _call_by_sums(sums, roles, arrays, scalars, stored, extents["k"], groups, options)
+        return result
+    own: dict[str, Any] = {"deterministic": options.deterministic, "algebra": options.algebra}
     own |= {"groups": f"{groups[0]},{groups[1]}"} if groups else {}
     own |= {"batch": batch[0], **batch_strides(roles, arrays)} if batch and batch[0] != 1 else {}
     if first.host:
@@ -87,6 +94,54 @@ def call(
     if cached is not None and not isinstance(output, Aggregate):
         task_launches.store(cached, launch, runner, roles, views, scalars, result)
     return result
+
+
+def _can_sum_groups(sums: GroupSums, arrays: Mapping[str, View], groups: tuple[int, int]) -> bool:
+    """True if sums in groups can be held in arrays of the library of the operands, during a graph capture, too. Keys of
+    the host must be in range: else the pairs with other keys are counted."""
+    first = arrays[sums.rows.array]
+    if first.host:
+        keys = [as_numpy(arrays[x.key]) for x in (sums.rows, sums.columns)]
+        return all(key.min() >= 0 and key.max() < n for key, n in zip(keys, groups, strict=True))
+    if hasattr(first.origin, "new_empty"):  # PyTorch keeps memory that is allocated during a capture for the graph
+        return True
+    return is_cupy(first.origin) and not streams.is_captured(
+        streams.current_stream(first.origin), drivers.driver_of(first)
+    )
+
+
+def _call_by_sums(
+    sums: GroupSums,
+    roles: Roles,
+    arrays: Mapping[str, View],
+    scalars: Mapping[str, float],
+    out: Any,
+    k: int,
+    groups: tuple[int, int],
+    options: Options,
+) -> None:
+    """Computes sums in groups by three calls: the sums of each operand, and their product."""
+    origin, operands = arrays[sums.rows.array].origin, dict[str, View]()
+
+    def empty(program: Program, m: int, n: int) -> dict[str, View]:
+        """Operands A and B without elements: there is no k."""
+        extents, found = {"i": m, "j": n, "k": 0}, dict[str, View]()
+        for x in program.inputs[:2]:
+            shape = tuple(extents[axis] for axis in x.uses[0])
+            found[x.name] = tensor(new_arrays.empty_array(origin, shape, dtype(x.dtype)), x.name)
+        return found
+
+    for role, each, n in zip("AB", (sums.rows, sums.columns), groups, strict=True):
+        x, kind, shape = arrays[each.array], dtype(each.program.accumulator), each.shape(n, k)
+        made = new_arrays.empty_array(origin, shape, kind)
+        inputs = {**empty(each.program, *x.shape), "X": x, "key": arrays[each.key]}
+        call(each.program, inputs, {}, made, {}, replace(options, groups=shape))
+        operands[role] = tensor(made, role)
+    numbers = {role: scalars[name] for role, name, _ in roles.scalars}
+    options = replace(options, groups=None)
+    if sums.zeros is not None:
+        call(sums.zeros, empty(sums.zeros, *groups), {}, out, {}, options)
+    call(sums.product, operands, numbers, out, {}, options)
 
 
 def first_array(roles: Roles, arrays: Mapping[str, View], arguments: Mapping[str, str]) -> View:
@@ -222,6 +277,8 @@ def _compute_on_host(
         return
     problem, given = host_problem(roles, arrays, extents, **own)
     given |= {name: np.empty(x.shape, x.dtype.numpy) for name, x in problem.result_arrays.items()}
+    if roles.program.when is not None and problem.stores_pairs:
+        given["C"][...] = into  # elements without a pair keep their values
     numbers = {role: scalars[name] for role, name, _ in roles.scalars}
     done = on_host.compute_on_host(problem, given, scalars=numbers)
     into[...] = done["C"]

@@ -134,8 +134,12 @@ class ProblemOptions(DatabaseOptions):
                 kind = FIELD_TYPES.get(str(f.type))
                 if f.name in operation.options and f.name not in PROBLEM_FIELDS and kind is not None:
                     described = text_of(f)
+                    switch, on = described.flag, kind is bool and f.default is True
+                    if on:
+                        word = f.name.replace("_", "-")
+                        kind, switch = bool | None, f"--{word}/--no-{word}"
                     value = typer.Option(
-                        *((described.flag,) if described.flag else ()),
+                        *((switch,) if switch else ()),
                         help=described.option or f"{operation.name}: {f.name}. [default: {f.default}]",
                         metavar=described.metavar or None,
                     )
@@ -206,7 +210,10 @@ class Target(ProblemOptions):
         """The problem fields on the command line. ``options``: the fields of the operation. InputError: a field belongs
         to another operation."""
         values = {name: getattr(self, name) for name in PROBLEM_FIELDS} | self.own
-        given = {name: value for name, value in values.items() if value is not None and value is not False}
+        off = {name for name, (_, default) in self.more_options().items() if default is None}
+        given = {
+            name: value for name, value in values.items() if value is not None and (value is not False or name in off)
+        }
         for name in given:
             if name not in options:
                 raise InputError(

@@ -60,6 +60,12 @@ def task(
     explain: Annotated[
         bool, typer.Option("--explain", help="Print what kernels compute: the step, its instructions, the result.")
     ] = False,
+    algebra: Annotated[
+        bool,
+        typer.Option(
+            "--algebra/--no-algebra", help="Rewrite the task by laws that hold for finite numbers, or do not."
+        ),
+    ] = True,
 ) -> Answer:
     """Compute a matmul-like task: an inner operator of your own over pairs of rows and columns.
 
@@ -91,18 +97,18 @@ def task(
     document: dict[str, Any] = {"command": "task", "text": canonical(program), "digest": digest(program)}
     lines = [document["text"]]
     if explain:
-        document["explanation"] = _explanation(program)
+        document["explanation"] = _explanation(program, algebra)
         lines += document["explanation"]
     if values:
         output = program.outputs[0]
         if isinstance(output, Select):
-            columns = TaskFunction(text)(**values, sorted=lists_pairs(output)).columns
+            columns = TaskFunction(text)(**values, sorted=lists_pairs(output), algebra=algebra).columns
             result = np.empty(len(next(iter(columns.values()))), [(name, x.dtype) for name, x in columns.items()])
             for name, x in columns.items():
                 result[name] = x
             kind = ", ".join(f"{name} {x.dtype}" for name, x in columns.items())
         else:
-            result = TaskFunction(text)(**values)
+            result = TaskFunction(text)(**values, algebra=algebra)
             kind = str(result.dtype)
         document |= {"shape": list(result.shape), "dtype": kind}
         lines.append(f"result: {kind}, {' x '.join(map(str, result.shape))}")
@@ -125,8 +131,8 @@ def _type_of(value: Any) -> str:
     return from_numpy(value.dtype, "input").name
 
 
-def _explanation(program: Program) -> list[str]:
+def _explanation(program: Program, algebra: bool) -> list[str]:
     """What kernels compute for a program, in lines."""
     from ptxgen.operations.task.explanation import explanation
 
-    return explanation(program)
+    return explanation(program, algebra)

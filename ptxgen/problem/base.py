@@ -137,8 +137,12 @@ class ProblemBase:
         words = [self.operation, f"--shape {self.shape()}", f"--layout {self.layout}", f"--dtype {self.dtype}"]
         for name in self.CODE_OPTIONS:
             value = getattr(self, name)
-            if value != getattr(defaults, name):
-                words.append(self._flag(name) if value is True else f"{self._flag(name)} {shlex.quote(str(value))}")
+            if value == getattr(defaults, name):
+                continue
+            if isinstance(value, bool):
+                words.append(self._flag(name) if value else f"--no-{name.replace('_', '-')}")
+            else:
+                words.append(f"{self._flag(name)} {shlex.quote(str(value))}")
         return " ".join(words)
 
     @classmethod

@@ -6,6 +6,7 @@ from ptxgen.expr.cost import instructions_by_pipe
 from ptxgen.expr.index_sets import INDEX, possible
 from ptxgen.expr.node import variable
 from ptxgen.lowering.algebra import InnerExpression
+from ptxgen.operations.task.group_sums import FEWER, LEAST, group_sums
 from ptxgen.operations.task.lowering import algebra_of
 from ptxgen.operations.task.printing import printed
 from ptxgen.operations.task.program import Program, Select
@@ -14,23 +15,29 @@ from ptxgen.operations.task.roles import roles_of
 SM = 90  #: the target whose instructions are counted
 
 
-def explanation(program: Program) -> list[str]:
-    """Lines on the roles of arrays, the pairs that are computed and listed, the step, its instructions, and padding."""
+def explanation(program: Program, algebra: bool = True) -> list[str]:
+    """Lines on the roles of arrays, the pairs that are computed and listed, the step, its instructions, and padding.
+    ``algebra``: the program may be rewritten."""
     roles = roles_of(program)
     lines = [f"{u.role} is {u.name}[{','.join(u.axes)}], {u.dtype}" for u in roles.uses]
     lines += [f"{role} is {name}, {kind}" for role, name, kind in roles.scalars]
     lines += _pairs(roles.program)
-    algebra = algebra_of(roles)
-    if not isinstance(algebra, InnerExpression):
+    if algebra and group_sums(roles) is not None:
+        lines.append(
+            f"rewriting: sums of A and of B in groups, and their product, take (M + N)*K steps; in calls with at least"
+            f" {LEAST} steps and {FEWER} pairs (i, j) for each pair of groups"
+        )
+    inner = algebra_of(roles, algebra)
+    if not isinstance(inner, InnerExpression):
         return [*lines, "step: a sum of products, which all families of GEMMs compute, tensor cores among them"]
-    written, computed = printed(roles.program.step), printed(algebra.step)
+    written, computed = printed(roles.program.step), printed(inner.step)
     lines.append(f"step: {computed}" + (f", rewritten from {written}" if computed != written else ""))
-    lines.append(f"reduction: {algebra.reduce} in {algebra.type}, from {algebra.identity}")
-    pipes = instructions_by_pipe([algebra.reduced], SM)
+    lines.append(f"reduction: {inner.reduce} in {inner.type}, from {inner.identity}")
+    pipes = instructions_by_pipe([inner.reduced], SM)
     lines.append(f"instructions a step: {', '.join(f'{n:g} {pipe}' for pipe, n in pipes.items() if n)} (sm_{SM})")
     lines.append(
         "remainder of K: padded with zeros, which do not change the result"
-        if algebra.pads_with_zero
+        if inner.pads_with_zero
         else "remainder of K: an iteration of its own, because zeros would change the result"
     )
     return lines

@@ -20,9 +20,9 @@ SINKS = {Store: 0, Aggregate: 1, RowReduce: 2, Select: 3}
 
 
 @lru_cache(maxsize=256)
-def _numbers(roles: Roles) -> dict[str, float]:
-    """The features of a program."""
-    algebra = algebra_of(roles)
+def _numbers(roles: Roles, rewrite: bool) -> dict[str, float]:
+    """The features of a program. ``rewrite``: as in ``inner_of``."""
+    algebra = algebra_of(roles, rewrite)
     counted = step_rate.PRODUCT
     if isinstance(algebra, InnerExpression):
         counted = step_rate.of_expression(algebra, device(TARGET))
@@ -36,7 +36,7 @@ def _numbers(roles: Roles) -> dict[str, float]:
 
 
 def _number(name: str, p: Task) -> float:
-    return _numbers(p.roles)[name]
+    return _numbers(p.roles, p.algebra)[name]
 
 
 #: features of the model: instructions of a step by pipe; arrays along an axis that a step reads, arrays besides A and

@@ -50,13 +50,13 @@ def lower_task(p: Task) -> KernelProblem:
         deterministic=p.deterministic,
         dtype_b=roles.use("B").dtype,
     )
-    algebra, sink = algebra_of(roles), _sink(p, program, roles)
+    algebra, sink = algebra_of(roles, p.algebra), _sink(p, program, roles)
     check((*sink.expressions, *([] if sink.guard is None else [sink.guard])), NEWEST)
     sums, plain = variable(ACCUMULATOR, program.accumulator), isinstance(sink, StoreValue) and sink.guard is None
     if algebra is PLUS_TIMES and plain and sink.roots == (sums,):
         return product
     if algebra is PLUS_TIMES and p.accumulator.bytes < 4:  # kernels that sum pairs of f16 compute no values of them
-        algebra = inner_of(roles)
+        algebra = inner_of(roles, p.algebra)
     if algebra is not PLUS_TIMES and p.compute != program.accumulator:
         raise DtypeError(f"compute is {p.compute}; it must be {program.accumulator}: the step is no product")
     types = "_".join(dict.fromkeys(x.dtype for x in product.operands))
@@ -141,20 +141,22 @@ def _is_product(program: Program, roles: Roles) -> bool:
     return summed and program.step in (node("*", sums, a, b), node("*", sums, b, a))
 
 
-def algebra_of(roles: Roles) -> Algebra:
-    """The algebra of the step of a program: plus-times where it is a product that kernels of GEMMs sum."""
+def algebra_of(roles: Roles, rewrite: bool = True) -> Algebra:
+    """The algebra of the step of a program: plus-times where it is a product that kernels of GEMMs sum. ``rewritten``:
+    as in ``inner_of``."""
     program = roles.program
-    return PLUS_TIMES if _reduction(program) == "+" and _is_product(program, roles) else inner_of(roles)
+    return PLUS_TIMES if _reduction(program) == "+" and _is_product(program, roles) else inner_of(roles, rewrite)
 
 
-def inner_of(roles: Roles) -> InnerExpression:
-    """The algebra of a step as an expression, also of the sum of products. InputError: no kernel has the reduction."""
+def inner_of(roles: Roles, rewrite: bool = True) -> InnerExpression:
+    """The algebra of a step as an expression, also of the sum of products. ``rewrite``: by laws that hold for finite
+    numbers. InputError: no kernel has the reduction."""
     program = roles.program
     if program.reduction in POSITIONS:
         raise InputError(
             f"the reduction over k is {program.reduction}; no kernel has it, it must be an operator or mean"
         )
-    step = simplified(program.step, relaxed=True)
+    step = simplified(program.step, relaxed=True) if rewrite else program.step
     step, a = hold(step, _element(roles.use("A")))
     step, b = hold(step, _element(roles.use("B")))
     return inner_expression(step, _reduction(program), a, b, *_read(roles, [step], STEP_AXES))

@@ -67,8 +67,8 @@ class Task(Gemm):
     ``layout``: N: A is stored M×K, B is stored K×N; T: K×M, N×K; empty: as the program indexes them. ``dtype``,
     ``compute``, ``out``: the types of A, of the reduction and of C, which the text states; sums of products of f32 may
     have ``compute`` tf32. ``capacity``: elements of the lists of selected results, C the first of them, unless a call
-    passes another number; ``groups``: rows and columns of C where keys select its elements. The other fields are those
-    of ``Gemm``.
+    passes another number; ``groups``: rows and columns of C where keys select its elements; ``algebra``: kernels may
+    compute the program rewritten by laws that hold for finite numbers. The other fields are those of ``Gemm``.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -89,9 +89,13 @@ class Task(Gemm):
     groups: str = field(
         default="", metadata=described("Rows and columns of C where keys select its elements, as 4,7.", "G,H")
     )
+    algebra: bool = field(
+        default=True,
+        metadata=described("Rewrite tasks by laws that hold for finite numbers. [default: they are rewritten]"),
+    )
 
     operation = "task"
-    CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("text", "compute", "batch", "groups", "deterministic")
+    CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("text", "compute", "batch", "groups", "deterministic", "algebra")
 
     @classmethod
     def epilogue_rows(cls) -> tuple[tuple[str, ...], ...]:

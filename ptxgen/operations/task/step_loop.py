@@ -136,7 +136,7 @@ def threads_of(p: Task) -> int:
 
 def source_of(p: Task, d: Device) -> Source:
     """The kernel ``ENTRY`` of the step of a task."""
-    algebra = inner_of(p.roles)
+    algebra = inner_of(p.roles, p.algebra)
     problem = replace(lower(p), algebra=algebra)
     reducer = ExpressionReducer(problem, Arithmetic.of(problem), d.sm)
     kinds = {"a": algebra.a.type, "b": algebra.b.type, "acc": algebra.type}

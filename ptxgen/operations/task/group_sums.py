@@ -1,0 +1,154 @@
+"""Sums of products in groups, computed from sums of rows and of columns in groups.
+
+If C[g[i],h[j]] += c · Σ_k A[i,k]·B[k,j], then C[g,h] = c · Σ_k (Σ_i A[i,k]) · (Σ_j B[k,j]), with i in group g and j in
+group h: (M + N)·K additions and the product of the sums, in place of the product of the matrices. Integers are equal in
+any order, modulo a power of two. Floats are as exact as the sums of all pairs; infinities and NaN may have other
+results, because they reach all sums of their group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from ptxgen.expr.node import Node, node, variable, variables
+from ptxgen.expr.simplify import cast
+from ptxgen.expr.value_types import PRED, type_of
+from ptxgen.operations.task.assembling import array_of, axes_of
+from ptxgen.operations.task.program import ACCUMULATOR, AXES, Aggregate, Input, Program, Store
+from ptxgen.operations.task.roles import Roles, Use
+
+KINDS = ("f32", "f64", "s32", "u32")  #: types of sums
+#: steps from which three launches take less time than one
+LEAST = 1 << 28
+FEWER = 4  #: the pairs of groups are at most one of so many pairs (i, j)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The sums of one operand in groups. ``program``: of the arrays X, the operand, and ``key``, and of operands A and
+    B without elements; ``array``, ``key``: their names in the task; ``keyed_first``: X is stored by rows of one key."""
+
+    program: Program
+    array: str
+    key: str
+    keyed_first: bool
+
+    def shape(self, groups: int, k: int) -> tuple[int, int]:
+        """The shape of the sums."""
+        return (groups, k) if self.keyed_first else (k, groups)
+
+
+@dataclass(frozen=True)
+class GroupSums:
+    """``rows``, ``columns``: the sums that have the rows and the columns of C; ``product``: the program of their
+    product, with these as A and B; ``zeros``: None, or the program that first makes all elements 0, of operands without
+    elements, because the product has those of equal groups alone."""
+
+    rows: Sums
+    columns: Sums
+    product: Program
+    zeros: Program | None
+
+
+@lru_cache(maxsize=256)
+def group_sums(roles: Roles) -> GroupSums | None:
+    """The sums in groups whose product is the result of a program; None: it is no sum of products in groups."""
+    program = roles.program
+    output, kind = program.outputs[0], program.accumulator
+    if len(program.outputs) > 1 or not isinstance(output, Aggregate) or output.op != "+" or kind not in KINDS:
+        return None
+    if program.reduction != "+" or program.initial is not None or not _is_product(program, roles):
+        return None
+    if output.value.type != kind or not _is_linear(output.value):
+        return None
+    keys = [axes_of(str(x.value)) if x.op == "variable" else () for x in (output.row, output.column)]
+    if sorted(keys) != [("i",), ("j",)] or not _compares(program.when, output):
+        return None
+    made = []
+    for key, axes in zip((output.row, output.column), keys, strict=True):
+        use = roles.use("A" if axes == ("i",) else "B")
+        made.append(_sums(use, next(u for u in roles.others if u.role == array_of(str(key.value))), kind))
+    rows, columns = made
+    product = _product(program, output.value, rows, columns)
+    if program.when is None:
+        return GroupSums(rows, columns, product, None)
+    diagonal = node("==", PRED, variable("i", "s32"), variable("j", "s32"))
+    zeros = replace(product, inputs=product.inputs[:2], outputs=(Store("C", variable(ACCUMULATOR, kind)),))
+    return GroupSums(rows, columns, replace(product, when=diagonal), zeros)
+
+
+def pays(extents: Mapping[str, int], groups: tuple[int, int]) -> bool:
+    """True if sums in groups take less time than the product of the matrices. ``extents``: of i, j and k."""
+    (m, n, k), (rows, columns) = (extents[axis] for axis in AXES), groups
+    return m * n * k >= LEAST and 0 < FEWER * rows * columns <= m * n and rows <= m and columns <= n
+
+
+def _is_product(program: Program, roles: Roles) -> bool:
+    """True if the step is the product of an element of A and one of B, in the type of the reduction."""
+    kind = program.accumulator
+    a, b = (cast(variable(f"{u.role}[{','.join(u.axes)}]", u.dtype), kind) for u in (roles.use("A"), roles.use("B")))
+    return program.step in (node("*", kind, a, b), node("*", kind, b, a))
+
+
+def _is_linear(value: Node) -> bool:
+    """True if a value is the reduction, times numbers."""
+    if value.op == "variable":
+        return value is variable(ACCUMULATOR, value.type)
+    if value.op == "neg":
+        return _is_linear(value.arguments[0])
+    if value.op == "*":
+        return any(_is_linear(x) and _is_number(y) for x, y in (value.arguments, value.arguments[::-1]))
+    return value.op == "/" and _is_linear(value.arguments[0]) and _is_number(value.arguments[1])
+
+
+def _is_number(x: Node) -> bool:
+    """True if a value is the same for all pairs, and for groups of them."""
+    return not any("[" in name or name in (*AXES, "M", "N", ACCUMULATOR) for name in variables(x))
+
+
+def _compares(when: Node | None, output: Aggregate) -> bool:
+    """True if all pairs are computed, or those whose keys are equal."""
+    if when is None:
+        return True
+    keys = [output.row, output.column]
+    return when.op == "==" and [_source(x) for x in when.arguments] in (keys, keys[::-1])
+
+
+def _source(x: Node) -> Node:
+    """The integer of which ``x`` is a cast that keeps its value, else ``x``."""
+    if x.op != "cast":
+        return x
+    source, to = type_of(x.arguments[0].type), type_of(x.type)
+    exact = source.integer and to.integer and to.least <= source.least and source.greatest <= to.greatest
+    return x.arguments[0] if exact else x
+
+
+def _operands(kind: str, *axes: tuple[str, str]) -> tuple[tuple[Input, Input], Node]:
+    """(the operands A and B, their product)."""
+    a, b = Input("A", kind, axes[:1]), Input("B", kind, axes[1:])
+    return (a, b), node("*", kind, a.variable(axes[0]), b.variable(axes[1]))
+
+
+def _sums(use: Use, key: Use, kind: str) -> Sums:
+    """The sums of an operand in the groups of a key."""
+    keyed_first = use.axes[0] != "k"
+    operands, step = _operands(kind, ("i", "k"), ("k", "j"))
+    x = Input("X", use.dtype, (("i", "j"),))
+    keys = Input("key", key.dtype, (("i",) if keyed_first else ("j",),))
+    row, column = variable("i", "s32"), variable("j", "s32")
+    row, column = (keys.variable(("i",)), column) if keyed_first else (row, keys.variable(("j",)))
+    output = Aggregate("C", cast(x.variable(("i", "j")), kind), row, column, "+")
+    return Sums(Program((*operands, keys, x), step, "+", kind, (output,)), use.name, key.name, keyed_first)
+
+
+def _product(program: Program, value: Node, rows: Sums, columns: Sums) -> Program:
+    """The program of the product of sums."""
+    operands, step = _operands(
+        program.accumulator,
+        ("i", "k") if rows.keyed_first else ("k", "i"),
+        ("j", "k") if columns.keyed_first else ("k", "j"),
+    )
+    scalars = tuple(x for x in program.inputs if x.name in variables(value))
+    return Program((*operands, *scalars), step, "+", program.accumulator, (Store("C", value),))
