@@ -166,7 +166,8 @@ def rendered(plan: Plan, choice: str = "") -> Source:
 
 
 def _folders(plan: Plan) -> list[str]:
-    return [str(Path(folder)) for folder in (plan.templates, templates_dir()) if folder]
+    own = getattr(plan.problem.sink, "templates", None)
+    return [str(Path(folder)) for folder in (plan.templates, own, templates_dir()) if folder]
 
 
 def _source(plan: Plan, text: str) -> Source:

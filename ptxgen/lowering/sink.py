@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from ptxgen.expr.node import Node, node
@@ -30,12 +31,14 @@ class Reset(NamedTuple):
 
 class Sink(Protocol):
     """Where the results of a kernel go. ``needs``: what a family must provide; ``template``: the slot that stores the
-    results of complete sums; ``scalars``: the numbers that it takes from calls; ``numbers``: those that follow from the
-    problem; ``resets``: what is set to zero before each launch; ``shared_tile``: True if it reads the sums of a whole
-    tile in shared memory; ``has_workspace``: True if it stores results in the workspace."""
+    results of complete sums; ``templates``: the folder that has it, None: the package's; ``scalars``: the numbers that
+    it takes from calls; ``numbers``: those that follow from the problem; ``resets``: what is set to zero before each
+    launch; ``shared_tile``: True if it reads the sums of a whole tile in shared memory; ``has_workspace``: True if it
+    stores results in the workspace."""
 
     needs: ClassVar[frozenset[str]]
     template: ClassVar[str]
+    templates: ClassVar[Path | None]
     shared_tile: ClassVar[bool]
     has_workspace: ClassVar[bool]
 
@@ -98,6 +101,7 @@ class StoreTile:
 
     needs: ClassVar[frozenset[str]] = frozenset(("store_tile",))
     template: ClassVar[str] = "epilogue/store.mako"
+    templates: ClassVar[Path | None] = None
     shared_tile: ClassVar[bool] = False
     has_workspace: ClassVar[bool] = False
     numbers: ClassVar[tuple[Number, ...]] = ()
@@ -160,6 +164,7 @@ class ValueSink:
     scalars: tuple[Scalar, ...] = ()
     when: Node | None = None
 
+    templates: ClassVar[Path | None] = None
     resets: ClassVar[tuple[Reset, ...]] = ()
     linear: ClassVar[bool] = False
     shared_tile: ClassVar[bool] = False
