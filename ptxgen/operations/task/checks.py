@@ -9,6 +9,7 @@ import numpy as np
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.expr.node import constant, substituted
+from ptxgen.expr.operators import OPERATORS
 from ptxgen.expr.simplify import simplified
 from ptxgen.expr.value_types import type_of
 from ptxgen.lowering.aggregate import REJECTED
@@ -19,7 +20,7 @@ from ptxgen.operations.task.assembling import array_of, mapped
 from ptxgen.operations.task.list_checks import list_error
 from ptxgen.operations.task.oracle import Dense, Listed, evaluate
 from ptxgen.operations.task.problem import ResultArray, Task
-from ptxgen.operations.task.program import AXES, Aggregate, Input
+from ptxgen.operations.task.program import AXES, POSITIONS, Aggregate, Input
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import Array, Deviation
 from ptxgen.runtime.check import CheckResult
@@ -29,6 +30,9 @@ from ptxgen.runtime.runner import Runner
 
 #: kinds of inputs: integers, whose results are exact; normal values; NaN, infinities and −0 among integers
 KINDS = ("integers", "normal", "special")
+#: kinds of integers for reductions that select a value, by the signs of A and of all others: a 0 that is no value of a
+#: step, as padding may be, is selected with one of them
+SIGNS = {"negative": (-1, -1), "positive": (1, 1), "opposite": (-1, 1)}
 FACTOR = 4.0  #: of the tolerance, in units of the oracle's error
 SHARE = 16  #: one in so many values is special
 TF32_MASK = np.uint32(0xFFFFE000)  #: the bits of an f32 that tf32 has
@@ -45,9 +49,19 @@ def array_shape(p: Task, role: str) -> tuple[int, ...]:
     return (p.batch if p.strides["AB".index(role)] else 1, *shape)
 
 
-def random_values(kind: str, type: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Random values of a type."""
+def kinds(p: Task) -> tuple[str, ...]:
+    """The kinds of inputs that a check of the task takes."""
+    operator = OPERATORS.get(p.program.reduction)
+    selects = p.program.reduction in POSITIONS or (operator is not None and operator.idempotent)
+    return (*SIGNS, *KINDS[1:]) if selects else KINDS
+
+
+def random_values(kind: str, type: str, shape: tuple[int, ...], rng: np.random.Generator, role: str = "") -> Array:
+    """Random values of a type, for the array of a role."""
     t, own = type_of(type), dtype(type).numpy
+    if kind in SIGNS:
+        sign = 1 if t.group == "unsigned" else SIGNS[kind][role != "A"]
+        return (sign * rng.integers(1, 7, shape)).astype(own)
     if t.integer:
         low = 0 if t.group == "unsigned" else -6
         return rng.integers(low, 7, shape).astype(own)
@@ -61,7 +75,7 @@ def random_values(kind: str, type: str, shape: tuple[int, ...], rng: np.random.G
 def random_arrays(p: Task, kind: str = "normal", seed: int = 0) -> dict[str, Array]:
     """The arrays that a program reads, as it indexes them, by role."""
     rng = np.random.default_rng([seed, p.m, p.n, p.k])
-    found = {u.role: random_values(kind, u.dtype, array_shape(p, u.role), rng) for u in p.roles.uses}
+    found = {u.role: random_values(kind, u.dtype, array_shape(p, u.role), rng, u.role) for u in p.roles.uses}
     if p.compute == "tf32":  # kernels round the operands
         found |= {name: (found[name].view(np.uint32) & TF32_MASK).view(np.float32) for name in "AB"}
     return found | random_keys(p, kind, rng)
@@ -79,9 +93,9 @@ def random_keys(p: Task, kind: str, rng: np.random.Generator) -> dict[str, Array
             continue
         shape, own = array_shape(p, role), dtype(key.type).numpy
         keys = rng.integers(0, max(groups, 1), shape)
-        if kind == "integers":
+        if kind in ("integers", "positive"):
             keys = np.sort(keys)
-        elif kind == "normal":
+        elif kind != "special":
             outside = groups if type_of(key.type).group == "unsigned" else rng.choice([-1, groups], shape)
             keys = np.where(rng.random(shape) < 1 / SHARE, outside, keys)
         else:
@@ -162,7 +176,7 @@ def check_task(
     assert isinstance(p, Task)
     runner = Runner.of(driver, p, config)
     try:
-        for kind in KINDS:
+        for kind in kinds(p):
             arrays, scalars = random_arrays(p, kind, seed), scalars_of(p, seed)
             out = runner.compute(_with_padding(p, stored(p, arrays)), scalars=scalars)
             found = _compared(p, out, expected(p, arrays, scalars, relaxed=kind == "special"))
