@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from ptxgen.expr.instructions import PIPES
 from ptxgen.lowering import step_rate
 from ptxgen.lowering.algebra import InnerExpression
-from ptxgen.operations.task.lowering import algebra_of
+from ptxgen.operations.task.lowering import algebra_of, in_loop
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.program import Aggregate, RowReduce, Select, Store
 from ptxgen.operations.task.roles import Roles
@@ -22,7 +22,7 @@ SINKS = {Store: 0, Aggregate: 1, RowReduce: 2, Select: 3}
 @lru_cache(maxsize=256)
 def _numbers(roles: Roles, rewrite: bool) -> dict[str, float]:
     """The features of a program. ``rewrite``: as in ``inner_of``."""
-    algebra = algebra_of(roles, rewrite)
+    algebra = algebra_of(in_loop(roles, rewrite)[0], rewrite)
     counted = step_rate.PRODUCT
     if isinstance(algebra, InnerExpression):
         counted = step_rate.of_expression(algebra, device(TARGET))

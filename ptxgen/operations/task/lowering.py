@@ -19,9 +19,10 @@ from ptxgen.lowering.kernel_problem import KernelProblem, at_least_one
 from ptxgen.lowering.sink import Elements, SelectValues, StoreValue, ValueSink
 from ptxgen.lowering.strided import aligned_access, matrix_product
 from ptxgen.operations.task.assembling import roots_of
+from ptxgen.operations.task.loop_terms import without_terms
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.program import ACCUMULATOR, MEAN, POSITIONS, Aggregate, Program, RowReduce, Select, Store
-from ptxgen.operations.task.roles import Roles, Use
+from ptxgen.operations.task.roles import Roles, Use, with_variables
 from ptxgen.problem.base import COMPUTE_MODES, SUMS
 from ptxgen.problem.dtypes import dtype
 
@@ -50,13 +51,14 @@ def lower_task(p: Task) -> KernelProblem:
         deterministic=p.deterministic,
         dtype_b=roles.use("B").dtype,
     )
-    algebra, sink = algebra_of(roles, p.algebra), _sink(p, program, roles)
+    loop, whole = in_loop(roles, p.algebra)
+    algebra, sink = algebra_of(loop, p.algebra), _sink(p, program, roles, whole)
     check((*sink.expressions, *([] if sink.guard is None else [sink.guard])), NEWEST)
     sums, plain = variable(ACCUMULATOR, program.accumulator), isinstance(sink, StoreValue) and sink.guard is None
     if algebra is PLUS_TIMES and plain and sink.roots == (sums,):
         return product
     if algebra is PLUS_TIMES and p.accumulator.bytes < 4:  # kernels that sum pairs of f16 compute no values of them
-        algebra = inner_of(roles, p.algebra)
+        algebra = inner_of(loop, p.algebra)
     if algebra is not PLUS_TIMES and p.compute != program.accumulator:
         raise DtypeError(f"compute is {p.compute}; it must be {program.accumulator}: the step is no product")
     types = "_".join(dict.fromkeys(x.dtype for x in product.operands))
@@ -82,12 +84,12 @@ def _reduced(p: Task, found: KernelProblem) -> KernelProblem:
     return found.with_access("C", ld=pitch, vec=aligned_access(16, p.n, pitch, 0, p.output.bytes))
 
 
-def _sink(p: Task, program: Program, roles: Roles) -> ValueSink:
-    """The sink of the output."""
+def _sink(p: Task, program: Program, roles: Roles, whole: Node) -> ValueSink:
+    """The sink of the output. ``whole``: as in ``value_of``."""
     output = program.outputs[0]
     if len(program.outputs) > 1 or (isinstance(output, Store) and output.axes != ("i", "j")):
         raise InputError(f"the outputs of {p.text} are not supported yet")
-    roots = [value_of(program, x) for x in roots_of(output)]
+    roots = [value_of(program, x, whole) for x in roots_of(output)]
     read = [*roots, *([] if program.when is None else [program.when])]
     vectors, scalars = _read(roles, read, ("i", "j"))
     fields: dict[str, Any] = {
@@ -112,11 +114,33 @@ def _sink(p: Task, program: Program, roles: Roles) -> ValueSink:
     return groups.Aggregate(value=value, op=output.op, **keys, **fields)
 
 
-def value_of(program: Program, value: Node) -> Node:
-    """The value as an expression of the reduction over k as kernels compute it."""
+def in_loop(roles: Roles, rewrite: bool = True) -> tuple[Roles, Node]:
+    """(the roles with the program whose step the loop over k has, the reduction of the program as an expression of that
+    loop's). ``rewrite``: terms without k leave the loop."""
+    program = roles.program
+    if not rewrite:
+        return roles, variable(ACCUMULATOR, program.accumulator)
+    program, whole = without_terms(program)
+    return replace(roles, program=program), whole
+
+
+def as_computed(program: Program) -> Program:
+    """The program whose step, and values of the reduction, are those of kernels."""
+    loop, whole = without_terms(program)
+    step = simplified(loop.step, relaxed=True)
+    if whole.op == "variable":
+        return replace(program, step=step)
+    changes = {ACCUMULATOR: value_of(program, variable(ACCUMULATOR, program.accumulator), whole)}
+    outputs = tuple(with_variables(x, changes) for x in program.outputs)
+    return replace(program, step=step, reduction=_reduction(program), initial=None, outputs=outputs)
+
+
+def value_of(program: Program, value: Node, whole: Node | None = None) -> Node:
+    """The value as an expression of the reduction over k as kernels compute it. ``whole``: the reduction of all steps,
+    None: that of the kernel."""
     kind = program.accumulator
     sums = variable(ACCUMULATOR, kind)
-    whole = sums
+    whole = whole or sums
     if program.reduction == MEAN:
         whole = node("/", kind, whole, node("cast", kind, variable("K", "s32")))
     if program.initial is not None:

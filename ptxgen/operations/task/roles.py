@@ -84,9 +84,9 @@ def roles_of(program: Program) -> Roles:
     inputs = (*(Input(u.role, u.dtype, (u.axes,)) for u in named), *(Input(role, kind) for role, _, kind in scalars))
     names = [("C" if n == 0 else f"C{n}", x.name) for n, x in enumerate(program.outputs)]
     outputs = tuple(
-        _substituted(replace(x, name=role), changes) for x, (role, _) in zip(program.outputs, names, strict=True)
+        with_variables(replace(x, name=role), changes) for x, (role, _) in zip(program.outputs, names, strict=True)
     )
-    changed = _substituted(replace(program, inputs=inputs, outputs=outputs), changes)
+    changed = with_variables(replace(program, inputs=inputs, outputs=outputs), changes)
     return Roles(changed, tuple(named), scalars, tuple(names), exchanged)
 
 
@@ -102,13 +102,13 @@ def _exchanged(program: Program) -> Program:
     inputs = tuple(replace(x, uses=each) for x, each in zip(program.inputs, uses, strict=True))
     outputs = []
     for x in program.outputs:
-        other = _substituted(x, changes)
+        other = with_variables(x, changes)
         if isinstance(other, Store):
             other = replace(other, axes=("i", "j") if other.axes == ("j", "i") else ("j", "i"))
         elif isinstance(other, RowReduce):
             other = replace(other, axis=_OTHER[other.axis])
         outputs.append(other)
-    made: Program = _substituted(replace(program, inputs=inputs, outputs=tuple(outputs)), changes)
+    made: Program = with_variables(replace(program, inputs=inputs, outputs=tuple(outputs)), changes)
     return made
 
 
@@ -124,7 +124,7 @@ def _element(name: str, axes: tuple[str, ...]) -> str:
     return f"{name}[{','.join(axes)}]"
 
 
-def _substituted(x: Any, changes: dict[str, Node]) -> Any:
+def with_variables(x: Any, changes: dict[str, Node]) -> Any:
     """A record whose expressions have other variables."""
 
     def changed(value: Any) -> Any:

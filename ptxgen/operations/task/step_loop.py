@@ -21,7 +21,7 @@ from ptxgen.expr.node import Node, variable
 from ptxgen.expr.value_types import type_of
 from ptxgen.lowering.lower import lower
 from ptxgen.lowering.step_rate import ceiling
-from ptxgen.operations.task.lowering import inner_of
+from ptxgen.operations.task.lowering import in_loop, inner_of
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.speed import steps
 from ptxgen.operations.task.text_blocks import filled
@@ -136,7 +136,7 @@ def threads_of(p: Task) -> int:
 
 def source_of(p: Task, d: Device) -> Source:
     """The kernel ``ENTRY`` of the step of a task."""
-    algebra = inner_of(p.roles, p.algebra)
+    algebra = inner_of(in_loop(p.roles, p.algebra)[0], p.algebra)
     problem = replace(lower(p), algebra=algebra)
     reducer = ExpressionReducer(problem, Arithmetic.of(problem), d.sm)
     kinds = {"a": algebra.a.type, "b": algebra.b.type, "acc": algebra.type}
