@@ -54,6 +54,9 @@ TILE_REACHABLE:
 % endfor
     .reg .b64 %read_addr;
     .reg .b32 %index_i, %index_j<${v.vec}>;
+% for kind, r, zero in v.preinitialised:
+    mov.${kind} ${r}, ${zero};
+% endfor
 </%def>
 
 <%def name="compute(registers, guard, row, column, values=None)">

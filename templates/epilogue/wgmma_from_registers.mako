@@ -43,8 +43,8 @@ ${pack.setup()}\
 % for n in range(plan.epilogue.rows):
 % for w in plan.epilogue.stores(j, n):
 <% out = plan.epilogue.result_registers(w) %>\
-% for r, to in zip(w.registers, out):
-    ${plan.arithmetic.mul} ${to}, ${r}, %alpha;
+% for line in plan.epilogue.scaled_results(w):
+    ${line}
 % endfor
     and.pred %in_bounds, %in_x${n}, %in_y${w.second};
 ${store_op.store_vector(out, f"%c_addr{w.pointer}", w.offset, "@%in_bounds ", add, w.row, w.column)}\

@@ -38,9 +38,14 @@ class Epilogue(Part):
         """The slot that stores one vector of sums: those of a slice, or complete ones by the sink."""
         return self.reduction.store_op or self.c.problem.sink.template
 
+    @property
+    def scales_sums(self) -> bool:
+        """True if the sink takes sums times alpha."""
+        return any(s.name == "alpha" for s in self.c.problem.sink.scalars)
+
     def scaled(self, to: str, sums: str) -> str:
         """The instruction that gives the sink a sum: times alpha, if the sink has one."""
-        if any(s.name == "alpha" for s in self.c.problem.sink.scalars):
+        if self.scales_sums:
             return f"{self.arithmetic.mul} {to}, {sums}, %alpha;"
         return f"mov.{self.arithmetic.type} {to}, {sums};"
 

@@ -9,8 +9,8 @@ from functools import cached_property
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.registers import Tile, load_type
 from ptxgen.expr.index_sets import INDEX, possible
-from ptxgen.expr.instructions import register_class
-from ptxgen.expr.node import Node, variable, variables
+from ptxgen.expr.instructions import literal, register_class
+from ptxgen.expr.node import Node, constant, variable, variables
 from ptxgen.expr.ptx import Temporaries, statements
 from ptxgen.lowering.algebra import ACCUMULATOR
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -60,7 +60,8 @@ class ReadArray:
 class ResultValues(Part):
     """The values of a ``ValueSink``. ``vec``: results of a vector; ``roots``: the expressions, by number; the last one
     is the condition of the results that are taken, if there is one. ``rows``, ``columns``: of the block's tile;
-    ``values``, ``guards``: False: without the values, without that condition."""
+    ``values``, ``guards``: False: without the values, without that condition; ``preinitialises``: whether registers are
+    set before guarded loads write them, as in ``CAccess``."""
 
     problem: KernelProblem
     sm: int
@@ -69,6 +70,7 @@ class ResultValues(Part):
     columns: int
     values: bool = True
     guards: bool = True
+    preinitialises: bool = False
 
     @property
     def sink(self) -> ValueSink:
@@ -82,6 +84,14 @@ class ResultValues(Part):
         vectors = [ReadArray(v.name, v.axis, v.element, self.vec) for v in self.sink.vectors]
         found = [*(ReadArray(x.name, x.axes, x.element, self.vec) for x in self.sink.elements), *vectors]
         return [x for x in found if x.element.value in variables(*self.roots)]
+
+    @property
+    def preinitialised(self) -> list[tuple[str, str, str]]:
+        """(type, register, zero) of registers that are set before guarded loads write them."""
+        if not self.preinitialises:
+            return []
+        rows = [(x.tile.kind, r, x.element.type) for x in self.arrays for r in x.tile.all]
+        return [(kind, r, literal(constant(0, element))) for kind, r, element in rows]
 
     @property
     def roots(self) -> tuple[Node, ...]:

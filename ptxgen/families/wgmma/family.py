@@ -68,7 +68,8 @@ FAMILY = TileFamily(
     thread_products=_thread_products,
     plan=_plan,
     splitk=SPLIT_SHARE,
-    provides=STORES_PRODUCTS | {"strided", "im2col", "im2col_output", "item_rows", "item_rows_output"},
+    provides=STORES_PRODUCTS
+    | {"strided", "im2col", "im2col_output", "item_rows", "item_rows_output", "store_value"},
     native=reach.native,
     former=Former(
         2,

@@ -25,6 +25,7 @@ from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, packs, re
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.sink import ValueSink
 from ptxgen.problem.device import Device
 
 #: pixel coordinates, or units of K, that a producer thread with PRODUCER registers can hold
@@ -484,6 +485,14 @@ RULES = (
         " epilogue_buffers={c.epilogue_buffers}: C has two bytes per element and is stored in subtiles of a multiple of"
         " 8 of {g.reduction.owner_columns} columns, not with splitk=workspace, and with a residual or relu_grad only"
         " if the rows of C are whole 16 bytes that TMA can store, or pixels of a phase",
+    ),
+    Rule(
+        "wgmma_values",
+        lambda p, c, g, d: (
+            (not isinstance(p.sink, ValueSink)) | ((c.epilogue_smem == 0) & (p.accumulator.name == p.sink.arithmetic))
+        ),
+        "epilogue_smem={c.epilogue_smem}, sums in {p.compute}: values of sums are computed from registers, so they take"
+        " epilogue_smem=0, and of sums in f32 or s32",
     ),
     Rule(
         "wgmma_stages",

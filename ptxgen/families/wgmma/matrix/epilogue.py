@@ -344,6 +344,11 @@ class Epilogue(epilogue.Epilogue):
         """Columns along Y that this block stores."""
         return int(self.geometry.reduction.owner_columns)
 
+    @property
+    def formula(self) -> str:
+        """What is stored, for a banner."""
+        return "C = alpha sums + beta C" if self.scales_sums else "values of the sums"
+
     # ---- fused operations
 
     @property
@@ -468,6 +473,11 @@ class Epilogue(epilogue.Epilogue):
     def result_registers(self, store: RegisterStore) -> list[str]:
         """The registers in which the sums of a store become results."""
         return [self.vector[n] for n in range(len(store.registers))] if self.out_of_place else store.registers
+
+    def scaled_results(self, store: RegisterStore) -> list[str]:
+        """The instructions that give the sink the sums of a store; none if it takes the sums themselves."""
+        pairs = zip(self.result_registers(store), store.registers, strict=True)
+        return [self.scaled(to, r) for to, r in pairs if self.scales_sums or to != r]
 
     def stores(self, j: int, n: int) -> list[RegisterStore]:
         """The stores of row ``n``, columns of group ``j``."""

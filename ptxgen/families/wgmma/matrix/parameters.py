@@ -6,15 +6,16 @@ from dataclasses import dataclass
 
 from ptxgen.codegen.launches.launched import Launched
 from ptxgen.codegen.launches.packing import Packing
-from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.parameters import (
     KernelParameters,
     Parameters,
     TensorMaps,
     given,
+    leading_dimensions,
     operand_names,
     other_addresses,
     output_names,
+    scalar_parameters,
 )
 from ptxgen.codegen.source import TensorMap
 from ptxgen.families.wgmma import grouped_rows
@@ -52,7 +53,6 @@ class TmaParameters(KernelParameters):
     """Parameters of kernels that load A and B by TMA."""
 
     problem: KernelProblem
-    arithmetic: Arithmetic
     batch: TensorBatch
     loads: MatrixLoads
     x: OperandPath
@@ -86,7 +86,8 @@ class TmaParameters(KernelParameters):
             sizes,
             Parameters("u32", ("k_iters", "extra_iters"), lambda x: self.scheduler.k_iters(x.p)),
             *self.scheduler.parameters,
-            given(self.arithmetic.type, "alpha", "beta"),
+            *scalar_parameters(self.problem.scalars),
+            *leading_dimensions(self.problem),
             *self.loads.parameters,
             *(self._maps(name, same_line=n > 0) for n, name in enumerate(self.maps)),
         ]
