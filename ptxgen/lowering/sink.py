@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from ptxgen.expr.node import Node, node
+from ptxgen.expr.node import Node, node, variables
 from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.algebra import Scalar, Vector
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
@@ -62,6 +62,10 @@ class Sink(Protocol):
         """The type of the registers that stores to C read; they round floats to 8 and 16 bits."""
 
     @property
+    def reads_k(self) -> bool:
+        """True if what it takes of results depends on the extent of k."""
+
+    @property
     def arrays(self) -> tuple[str, ...]:
         """The names of the arrays that it reads, or writes besides C, in the order of the kernel parameters."""
 
@@ -105,6 +109,7 @@ class StoreTile:
     shared_tile: ClassVar[bool] = False
     has_workspace: ClassVar[bool] = False
     numbers: ClassVar[tuple[Number, ...]] = ()
+    reads_k: ClassVar[bool] = False
     resets: ClassVar[tuple[Reset, ...]] = ()
 
     @property
@@ -194,6 +199,11 @@ class ValueSink:
     @property
     def stored_type(self) -> str:
         return "f32" if self.out in ("f16", "bf16") else self.out
+
+    @property
+    def reads_k(self) -> bool:
+        """True if values read the extent of k."""
+        return "K" in variables(*self.roots, *([] if self.guard is None else [self.guard]))
 
     @property
     def scalars_after_sums(self) -> tuple[Scalar, ...]:

@@ -101,9 +101,15 @@ TILE_REACHABLE:
 % for kind, names in plan.scalars_after_sums:
     .reg .${kind} ${", ".join(f"%{name}" for name in names)};
 % endfor
+% if plan.problem.sink.reads_k:
+    .reg .b32 %K;
+% endif
 </%def>
 <%def name="load_scalars()">
 % for kind, names in plan.scalars_after_sums:
     ${"  ".join(f"ld.param.{kind} %{name}, [{name}];" for name in names)}
 % endfor
+% if plan.problem.sink.reads_k:
+    ld.param.u32 %K, [K];
+% endif
 </%def>

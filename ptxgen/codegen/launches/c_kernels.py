@@ -75,11 +75,12 @@ class CKernels(Part):
     def _parameters(self) -> list[Parameters]:
         shared = [*other_addresses(self.c.problem), *self.batch.parameters, *self.c.addressing.parameters]
         sizes = Parameters("u32", ("M", "N", "ldc"), lambda x: (x.p.m, x.p.n, x.p.operand("C").access.ld))
+        k = [Parameters("u32", ("K",), lambda x: (x.p.k,))] if self.c.problem.sink.reads_k else []
         shift = Parameters("u32", ("shift",), lambda x: (self._shift(x.p),))
         slices = Parameters("u32", ("slices",), lambda x: (self.scheduler.slices(x.p),), same_line=True)
         return [
             given("u64", "C", "W"),
-            *on_one_line([*shared, sizes, shift]),
+            *on_one_line([*shared, sizes, *k, shift]),
             *scalar_parameters(self.c.problem.sink.scalars_after_sums),
             *sink_parameters(self.c.problem),
             *([slices] if self.reduction.stores_partials else []),

@@ -69,7 +69,7 @@ FAMILY = TileFamily(
     plan=_plan,
     splitk=SPLIT_SHARE,
     provides=STORES_PRODUCTS
-    | {"strided", "im2col", "im2col_output", "item_rows", "item_rows_output", "store_value"},
+    | {"strided", "im2col", "im2col_output", "item_rows", "item_rows_output", "store_value", "select_values"},
     native=reach.native,
     former=Former(
         2,

@@ -12,6 +12,7 @@ from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.parts.fused_ops import FusedOps
 from ptxgen.codegen.parts.pdl import Pdl
 from ptxgen.codegen.parts.result_values import ResultValues
+from ptxgen.codegen.parts.selected_lists import SelectedLists
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.source import Launch
 from ptxgen.families.wgmma import bf16x3, grouped_rows
@@ -42,7 +43,7 @@ from ptxgen.families.wgmma.packing.split_bf16x3 import SplitPacking
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import PaddedPixels, im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.lowering.sink import ValueSink
+from ptxgen.lowering.sink import SelectValues, ValueSink
 
 
 def as_computed(p: KernelProblem, c: Config) -> KernelProblem:
@@ -81,6 +82,8 @@ class WgmmaPlan(Plan):
         self.c = self._c_access(RunAddressing.of(p), vec, preinitialises=True)
         if isinstance(p.sink, ValueSink):
             self.values = ResultValues(p, self.device.sm, self.c.vec, c.ml, c.nl, preinitialises=True)
+        if isinstance(p.sink, SelectValues):
+            self.selected = SelectedLists(p)
         self.epilogue: Epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c, p, g, m, self.fixup.sums)
         self.pipeline = Pipeline(c, g, m.a_from_registers, m.promotes, c_barriers(p, c))
         self.c_kernels = self._c_kernels(self.scheduler)

@@ -11,7 +11,7 @@ from ptxgen.codegen.parts.parameters import (
     Parameters,
     TensorMaps,
     given,
-    leading_dimensions,
+    sink_numbers,
     operand_names,
     other_addresses,
     output_names,
@@ -87,7 +87,7 @@ class TmaParameters(KernelParameters):
             Parameters("u32", ("k_iters", "extra_iters"), lambda x: self.scheduler.k_iters(x.p)),
             *self.scheduler.parameters,
             *scalar_parameters(self.problem.scalars),
-            *leading_dimensions(self.problem),
+            *sink_numbers(self.problem),
             *self.loads.parameters,
             *(self._maps(name, same_line=n > 0) for n, name in enumerate(self.maps)),
         ]

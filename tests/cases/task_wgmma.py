@@ -1,0 +1,60 @@
+"""Random legal tasks on tensor cores by wgmma: values of sums of products, and lists of those that are selected."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ptxgen.codegen.config.config import Config
+from ptxgen.operations.gemm.problem import LAYOUTS
+from ptxgen.operations.task.problem import Task
+from ptxgen.problem.device import Device
+from tests.cases import task_select, wgmma
+from tests.cases.source import RandomCases, extents
+
+STEP = "accum+=A[i,k]*B[k,j]"
+#: of the type of sums, then of another type
+VALUES = (
+    "accum",
+    "accum*s",
+    "max(accum,t[i,j])+r[i]",
+    "accum>c[j]?accum:s-accum",
+    "accum+t[i,j]*c[j]",
+    "accum>r[i]",
+    "f32(accum)*0.5",
+    "bf16(f32(accum)+f32(i-j))",
+)
+ARRAYS = {"r": "i", "c": "j", "t": "i,j"}
+
+
+def text(kind: str, value: str) -> str:
+    """The program of a value of a sum of products."""
+    sums = task_select.TYPES[kind]
+    arrays = [f"{name}:{sums}[{axes}];" for name, axes in ARRAYS.items() if f"{name}[" in value]
+    scalar = f"s:{sums};" if "*s" in value or ":s" in value else ""
+    return f"A:{kind}[i,k];B:{kind}[k,j];{''.join(arrays)}{scalar}where(i,j){{reduce(k){{{STEP};}}C[i,j]={value};}}"
+
+
+def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
+    """A value or a selection of any extents, whose rows of A and B are whole 16 bytes or not."""
+    m, n, k = extents(rng, limit)
+    kind = ("f16", "bf16", "s8")[rng.integers(3)]
+    body, capacity = text(kind, VALUES[rng.integers(len(VALUES))]), 0
+    if rng.random() < 0.4:
+        pairs = task_select.PAIRS[rng.integers(len(task_select.PAIRS))]
+        lists, condition = (x[rng.integers(len(x))] for x in (task_select.LISTS, task_select.CONDITIONS))
+        body = task_select.text(kind, STEP, pairs, f"{condition}?L.add({lists})")
+        capacity = int(rng.choice([0, 33, m * n // 3, m * n]))
+    p = Task(m, n, k, LAYOUTS[rng.integers(4)], kind, text=body, capacity=capacity)
+    if rng.random() < 0.3:
+        return p
+    unit = 16 // p.element.bytes
+    return replace(p, lda=-(-p.columns_a // unit) * unit, ldb=-(-p.columns_b // unit) * unit)
+
+
+def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+    return wgmma.config(p, d, rng, threads, epilogue_smem=0)
+
+
+SOURCE = RandomCases("task_wgmma", problem, config, limit=300, sms=wgmma.SMS, seeds=(53,))
