@@ -54,7 +54,8 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
 
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
-    return wgmma.config(p, d, rng, threads, epilogue_smem=0)
+    slices = {"kg": int(rng.integers(2, 5)), "persistent": 0} if rng.random() < 0.4 else {}
+    return wgmma.config(p, d, rng, threads, epilogue_smem=0, **slices)
 
 
 SOURCE = RandomCases("task_wgmma", problem, config, limit=300, sms=wgmma.SMS, seeds=(53,))
