@@ -16,6 +16,9 @@ ${store_c.store_tile(math, store_op, False)}\
 <%def name="store_vector(registers, at, offset, guard, add_c, row, column)">
     {
     ${plan.c.declaration}
+% for ptx_type, r, zero in plan.c.preinitialised:
+    mov.${ptx_type} ${r}, ${zero};
+% endfor
 ${values.declare()}\
 ${values.compute(registers, guard, row, column)}\
 % if plan.problem.sink.guard is not None:
