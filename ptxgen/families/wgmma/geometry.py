@@ -21,6 +21,7 @@ from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes, workspace
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import Im2colPhase, im2col, tma_n
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.sink import SelectValues, ValueSink
 from ptxgen.problem.device import Device
 
 ROWS = 64  #: rows of one wgmma
@@ -307,6 +308,8 @@ def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> A
         terms.append(where(via_smem & phased & (c.interleave_phases == 0), located, 0))
     if p.output.bytes == 1:
         terms.append(where(packs_8bit(p, c) & (c.vec_c >= COLUMNS) & (accumulators >= 128), 4, 0))
+    if isinstance(p.sink, ValueSink):
+        terms.append(_value_regs(p.sink, c, accumulators))
     if not p.sink.ops:
         return reduce(np.maximum, terms)
     operations, direct, few = set(p.sink.ops), np.logical_not(via_smem), accumulators <= 128
@@ -331,6 +334,15 @@ def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> A
         where(along_x, 35, 0) if scaled else 0,
     ]
     return reduce(np.maximum, terms)
+
+
+def _value_regs(sink: ValueSink, c: Any, accumulators: Any) -> Any:
+    """Further registers of values of sums. ptxas hoists the loads of selected values over those of other columns, as
+    far as there are registers."""
+    selects, few = isinstance(sink, SelectValues), accumulators < 128
+    reads = bool(sink.elements or sink.vectors) or selects
+    hoists = where((c.math_warpgroups == 1) & np.logical_not(few), 90, 0) if selects and sink.elements else 0
+    return np.maximum(where(accumulators >= 192, 26, 12) if reads else 2, hoists)
 
 
 def _unaligned_bytes(kmajor: Any, tile: Any, u: Any, size: int) -> Any:
