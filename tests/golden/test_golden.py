@@ -126,6 +126,24 @@ GOLDEN = {
         "where(i,j){reduce(k){accum+=abs(f32(A[i,k])-f32(B[k,j]))*f32(input0[k]);}C[i,j]=s16(accum)+s16(input1[i,j]);}",
         "ms=4 ns=4 ml=32 nl=32 u=8 stages=2 cp_async_a=0 cp_async_b=0 vec_a=4 vec_b=8 vec_c=4",
     ),
+    "wgmma_value": (
+        "h200",
+        "task 64,64,64 NN f16 text=A:f16[i,k];B:f16[k,j];input0:f32[i];input1:f16[i,j];scalar0:f32;accum:f32;where(i,j)"
+        "{reduce(k){accum+=A[i,k]*B[k,j];}C[i,j]=f16(max(accum*scalar0,f32(input1[i,j]))+input0[i]);}",
+        "family=wgmma ml=64 nl=16 u=64 stages=2 vec_c=2",
+    ),
+    "wgmma_mean_slices": (
+        "h200",
+        "task 64,64,64 NT bf16 text=A:bf16[i,k];B:bf16[j,k];input0:f32[j];accum:f32;where(i,j)"
+        "{reduce(k){accum=mean(accum,A[i,k]*B[j,k]);}C[i,j]=accum-input0[j];}",
+        "family=wgmma ml=8 nl=64 u=32 stages=2 kg=2 splitk=workspace transposed_mma=1",
+    ),
+    "wgmma_select": (
+        "h200",
+        "task 64,64,64 TN f16 text=A:f16[k,i];B:f16[k,j];scalar0:f32;accum:f32;where(i,j)when(i<j)"
+        "{reduce(k){accum+=A[k,i]*B[k,j];}accum>scalar0?C.add(accum,i,j);} capacity=100",
+        "family=wgmma ml=128 nl=16 u=64 stages=2 math_warpgroups=2 pingpong=1 persistent=1",
+    ),
     "simt_sm75": ("t4", "gemm 128,128,64 NN f32", "cp_async_a=0 cp_async_b=0 vec_a=4 vec_b=4 vec_c=4 stages=2"),
     "simt_grouped": (
         "h200",

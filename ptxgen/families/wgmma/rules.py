@@ -488,11 +488,8 @@ RULES = (
     ),
     Rule(
         "wgmma_values",
-        lambda p, c, g, d: (
-            (not isinstance(p.sink, ValueSink)) | ((c.epilogue_smem == 0) & (p.accumulator.bytes == 4))
-        ),
-        "epilogue_smem={c.epilogue_smem}, sums in {p.compute}: values of sums are computed from registers, so they take"
-        " epilogue_smem=0, and of sums in f32 or s32",
+        lambda p, c, g, d: (not isinstance(p.sink, ValueSink)) | (c.epilogue_smem == 0),
+        "epilogue_smem={c.epilogue_smem}: values of sums are computed from registers; they take epilogue_smem=0",
     ),
     Rule(
         "wgmma_stages",

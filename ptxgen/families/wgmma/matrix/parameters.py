@@ -11,11 +11,11 @@ from ptxgen.codegen.parts.parameters import (
     Parameters,
     TensorMaps,
     given,
-    sink_numbers,
     operand_names,
     other_addresses,
     output_names,
     scalar_parameters,
+    sink_parameters,
 )
 from ptxgen.codegen.source import TensorMap
 from ptxgen.families.wgmma import grouped_rows
@@ -87,7 +87,7 @@ class TmaParameters(KernelParameters):
             Parameters("u32", ("k_iters", "extra_iters"), lambda x: self.scheduler.k_iters(x.p)),
             *self.scheduler.parameters,
             *scalar_parameters(self.problem.scalars),
-            *sink_numbers(self.problem),
+            *sink_parameters(self.problem),
             *self.loads.parameters,
             *(self._maps(name, same_line=n > 0) for n, name in enumerate(self.maps)),
         ]

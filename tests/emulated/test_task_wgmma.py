@@ -1,0 +1,81 @@
+"""Tasks on wgmma: values of sums of products from registers, and selected results. Kernels are executed with checks for
+races, bounds and uninitialised reads; every result is compared."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxgen.codegen.config.config import parse_config
+from ptxgen.families.common.rules import first_violation
+from ptxgen.lowering.lower import lower
+from ptxgen.operations.task.problem import Task
+from ptxgen.problem.device import device
+from ptxgen.runtime.check import check
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
+from tests.cases import SOURCES
+
+HOPPER = device("h200")
+CONFIGS = {
+    "pairs": "ml=64 nl=32 u=64 vec_c=2",
+    "transposed": "ml=32 nl=64 u=64 transposed_mma=1",
+    "pingpong": "ml=128 nl=32 u=32 math_warpgroups=2 pingpong=1 persistent=1",
+    "workspace": "ml=64 nl=32 u=16 kg=3 splitk=workspace",
+    "last_cta": "ml=64 nl=32 u=16 cluster_k=2 kg=2 splitk=last_cta stages=2",
+    "distributed": "ml=64 nl=32 u=32 kg=2 splitk=distributed",
+}
+VALUE = "A:f16[i,k];B:f16[k,j];r:f32[i];s:f32;where(i,j){reduce(k){accum+=A[i,k]*B[k,j];}C[i,j]=max(accum*s,0)+r[i];}"
+SELECT = "A:f16[i,k];B:f16[k,j];s:f32;where(i,j){reduce(k){accum+=A[i,k]*B[k,j];}accum>s?L.add(accum,i,j);}"
+MEAN = "A:f16[i,k];B:f16[k,j];where(i,j){reduce(k){accum=mean(accum,A[i,k]*B[k,j]);}C[i,j]=accum;}"
+
+
+def wgmma(text: str) -> str:
+    return f"family=wgmma {text}"
+
+
+@pytest.mark.parametrize("n", range(24))
+def test_random_problems_and_configurations(n: int) -> None:
+    for p, c in SOURCES["task_wgmma"].cases(300 + n, 1, HOPPER, limit=150):
+        wrong = [f"{r.kind}: {r.deviation}" for r in check(EmulatedDriver(HOPPER), p, c, n) if not r.ok]
+        assert not wrong, f"{p.key()} | {c}: {wrong}"
+
+
+@pytest.mark.parametrize("text", [VALUE, MEAN], ids=["value", "mean"])
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+@pytest.mark.parametrize("shape", [(64, 32, 64), (65, 40, 136), (1, 8, 64), (127, 31, 61)], ids=str)
+def test_values(shape: tuple[int, int, int], config: str, text: str) -> None:
+    p, c = Task(*shape, dtype="f16", text=text), parse_config(wgmma(config))
+    if shape[1] % 2:
+        c = c.replace(vec_c=1)
+    if any(x % 8 for x in shape[1:]):
+        c = c.replace(operand_path_a=1, operand_path_b=1)
+        c = c.replace(splitk=parse_config(wgmma("kg=2 splitk=workspace")).splitk) if c.kg > 1 else c
+    for row in check(EmulatedDriver(HOPPER), p, c, 1):
+        assert row.ok, f"{row.kind}: {row.deviation}"
+
+
+@pytest.mark.parametrize("scalar", [-np.inf, np.inf, 0.0, np.nan], ids=["all", "none", "ties", "nan"])
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_selected_results(config: str, scalar: float) -> None:
+    m, n, k = 70, 40, 64
+    rng = np.random.default_rng(5)
+    arrays = {"A": rng.integers(-3, 4, (m, k)).astype("f2"), "B": rng.integers(-3, 4, (k, n)).astype("f2")}
+    product = arrays["A"].astype("f4") @ arrays["B"].astype("f4")
+    selected = product > scalar
+    p = Task(m, n, k, dtype="f16", text=SELECT, capacity=m * n)
+    given = {name: np.full(x.shape, -1, x.dtype.numpy) for name, x in p.result_arrays.items()}
+    c = parse_config(wgmma(config)).replace(vec_c=1)
+    out = Runner.of(EmulatedDriver(HOPPER), p, c).compute({**arrays, **given}, scalars={"scalar0": scalar})
+    count = int(selected.sum())
+    assert out["count"] == [count]
+    i, j = out["C_1"][:count], out["C_2"][:count]
+    assert {*zip(i.tolist(), j.tolist(), strict=True)} == {*map(tuple, np.argwhere(selected).tolist())}
+    assert (out["C"][:count] == product[i, j]).all()
+
+
+def test_values_are_computed_from_registers() -> None:
+    p = lower(Task(64, 64, 64, dtype="f16", text=VALUE.replace("max(accum*s,0)+r[i]", "f16(max(accum*s,0)+r[i])")))
+    broken = first_violation(p, parse_config(wgmma("ml=64 nl=32 u=64 epilogue_smem=1")), HOPPER)
+    assert broken is not None
+    assert broken.name == "wgmma_values"
