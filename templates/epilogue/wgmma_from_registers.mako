@@ -7,7 +7,8 @@
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
 
-<%def name="store_tile(math, store_op, add)">
+## The sums stay in registers, so that a sink may take them again.
+<%def name="store_tile(math, store_op, add, again=False)">
     {
 % if plan.epilogue.out_of_place:
     ${plan.epilogue.vector.declaration}
