@@ -166,8 +166,7 @@ def rendered(plan: Plan, choice: str = "") -> Source:
 
 
 def _folders(plan: Plan) -> list[str]:
-    own = getattr(plan.problem.sink, "templates", None)
-    return [str(Path(folder)) for folder in (plan.templates, own, templates_dir()) if folder]
+    return [str(Path(folder)) for folder in (plan.templates, plan.problem.sink.templates, templates_dir()) if folder]
 
 
 def _source(plan: Plan, text: str) -> Source:

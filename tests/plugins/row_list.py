@@ -200,6 +200,7 @@ class StoreList:
     arithmetic: str = "f32"
     arrays: tuple[str, ...] = ()
     needs: ClassVar[frozenset[str]] = frozenset(("store_list",))
+    templates: ClassVar[Path | None] = None
 
 
 @dataclass(frozen=True)
