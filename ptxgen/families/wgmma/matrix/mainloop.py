@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts.arithmetic import Arithmetic
@@ -224,9 +223,6 @@ class Mainloop(Part):
     def join(self) -> str:
         """The instruction that adds sums of different slices of K."""
         return "add.s32" if self.arithmetic.s32_to_f32 else self.arithmetic.add
-
-    #: the accumulators that reading sums adds to others
-    joined: ClassVar[tuple[str, ...]] = ()
 
     @cached_property
     def acc(self) -> Tile:
