@@ -142,8 +142,9 @@ def select(
     arguments: Mapping[str, str],
     options: Options,
     algebra: bool = True,
+    compute: str = "",
 ) -> Selection:
-    """The selected results of a program: arguments as of ``task_call.call``. ``algebra``: as its option.
+    """The selected results of a program: arguments as of ``task_call.call``. ``algebra``, ``compute``: as its options.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule. CapacityError: there are too many results."""
     roles = roles_of(program)
@@ -156,17 +157,18 @@ def select(
     pairs = extents["i"] * extents["j"]
     initial = min(pairs, max(LEAST, pairs // PAIRS))
     make = _host_lists if first.host else _device_lists
-    compute = make(roles, arrays, scalars, extents, {"capacity": initial, "algebra": algebra}, options)
+    own = {"capacity": initial, "algebra": algebra, "compute": compute}
+    lists = make(roles, arrays, scalars, extents, own, options)
     capacity = options.capacity
     if capacity is None:
-        last = _last_counts.get(compute.problem, 0)
+        last = _last_counts.get(lists.problem, 0)
         capacity = min(pairs, max(initial, last + last // 8))
-    found = compute(capacity)
+    found = lists(capacity)
     if options.overflow == GROW and (count := found.count) > capacity:
         if len(_last_counts) >= MAX_COUNTS:
             _last_counts.clear()
-        _last_counts[compute.problem] = count
-        found = compute(count)
+        _last_counts[lists.problem] = count
+        found = lists(count)
     if options.overflow == ERROR and found.count > capacity:
         message = f"capacity is {capacity}; it must be at least {found.count}, the number of selected results"
         raise CapacityError(message, found.count, capacity)

@@ -11,7 +11,7 @@ import numpy as np
 from ptxgen.api import call_lock, new_arrays, selection, task_call, task_launches
 from ptxgen.api.arrays import View, tensor
 from ptxgen.api.gemm import check_same_dtype
-from ptxgen.arguments import flag
+from ptxgen.arguments import flag, word
 from ptxgen.errors import InputError
 from ptxgen.operations.task.program import Program, Select
 from ptxgen.operations.task.semirings import semiring_program
@@ -63,6 +63,7 @@ class TaskFunction:
         overflow: str = "grow",
         sorted: bool = False,
         algebra: bool = True,
+        compute: str | None = None,
         **named: Any,
     ) -> Any:
         """The result of the task: an array, or the lists of selected results, a ``Selection``.
@@ -79,13 +80,14 @@ class TaskFunction:
         the order of (i, j), which must be among their values.
 
         ``algebra``: the task may be rewritten by laws that hold for finite numbers; False: it is computed as written.
+        ``compute``: tf32: sums of products of float32 are computed on tensor cores, from operands rounded to tf32.
         """
         given, options = self._given(arrays, named), selection.Options(capacity, overflow, sorted)
         numbers: dict[str, Any] = {name: x for name, x in given.items() if isinstance(x, int | float | np.number)}
-        scalars, rewrite = {**self._source.numbers(), **numbers}, flag("algebra", algebra)
-        cached = None
+        scalars, cached = {**self._source.numbers(), **numbers}, None
+        how = flag("algebra", algebra), word("compute", "" if compute is None else compute)
         if options == selection.Options() and groups is None:
-            cached = task_launches.arguments_of(self, given, out, (self._source.state(), deterministic, rewrite))
+            cached = task_launches.arguments_of(self, given, out, (self._source.state(), deterministic, how))
             if (result := task_launches.launched(cached, scalars, out)) is not None:
                 return result
         views = {name: tensor(x, name) for name, x in given.items() if name not in numbers and x is not None}
@@ -100,10 +102,10 @@ class TaskFunction:
                     raise InputError("out is given; a task with lists makes them, and takes capacity")
                 if groups is not None:
                     raise InputError(f"groups is {groups}; it must be None for a task with lists")
-                return selection.select(program, views, scalars, {}, options, rewrite)
+                return selection.select(program, views, scalars, {}, options, *how)
             if options != selection.Options():
                 raise InputError("capacity, overflow and sorted are for tasks with lists; this one has none")
-            own = task_call.Options(groups, flag("deterministic", deterministic), rewrite)
+            own = task_call.Options(groups, flag("deterministic", deterministic), *how)
             result = task_call.call(program, views, scalars, out, {}, own, cached)
         first: View = next(iter(views.values()))
         return new_arrays.result_of(result, first.origin) if out is None else result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,13 @@ from ptxgen.problem.dtypes import dtype
 class Options:
     """What a call asks for besides arrays. ``groups``: rows and columns of a result whose elements keys select, None:
     those of ``out``, or as many as the keys need; ``deterministic``: results must not depend on timing; ``algebra``:
-    the program may be rewritten by laws that hold for finite numbers."""
+    the program may be rewritten by laws that hold for finite numbers; ``compute``: how products are computed, empty: in
+    the type of the reduction."""
 
     groups: tuple[int, int] | None = None
     deterministic: bool = False
     algebra: bool = True
+    compute: str = ""
 
 
 def call(
@@ -71,7 +73,8 @@ def call(
     if sums is not None and groups and pays(extents, groups) and _can_sum_groups(sums, arrays, groups):
         _call_by_sums(sums, roles, arrays, scalars, stored, extents["k"], groups, options)
         return result
-    own: dict[str, Any] = {"deterministic": options.deterministic, "algebra": options.algebra}
+    own: dict[str, Any] = asdict(options)
+    del own["groups"]
     own |= {"groups": f"{groups[0]},{groups[1]}"} if groups else {}
     own |= {"batch": batch[0], **batch_strides(roles, arrays)} if batch and batch[0] != 1 else {}
     if first.host:
@@ -122,6 +125,7 @@ def _call_by_sums(
 ) -> None:
     """Computes sums in groups by three calls: the sums of each operand, and their product."""
     origin, operands = arrays[sums.rows.array].origin, dict[str, View]()
+    options = replace(options, compute="")  # it takes few products
 
     def empty(program: Program, m: int, n: int) -> dict[str, View]:
         """Operands A and B without elements: there is no k."""

@@ -10,6 +10,7 @@ import pytest
 import ptxgen
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.parts.algebra import ExpressionReducer
+from ptxgen.errors import DtypeError
 from ptxgen.operations.task.semirings import SEMIRINGS, semiring_program
 from ptxgen.problem.device import device
 from ptxgen.runtime.check import check
@@ -132,3 +133,18 @@ def test_batches(batched: str) -> None:
     np.testing.assert_array_equal(ptxgen.matmul_over("min_plus", a, b), expected)
     scaled = ptxgen.task("where (i, j) { reduce (k) { accum min= A[i,k] + B[k,j]; } C[i,j] = accum * r[i]; }")
     np.testing.assert_array_equal(scaled(A=a, B=b, r=r), expected * r[:, None])
+
+
+def test_products_may_be_computed_in_tf32() -> None:
+    sums = ptxgen.task("where (i, j) { reduce (k) { accum += A[i,k] * B[k,j]; } C[i,j] = accum * 2; }")
+    lists = ptxgen.task(
+        "where (i, j) { reduce (k) { accum += A[i,k] * B[k,j]; } accum != 65568 ? L.add(accum, i, j); }"
+    )
+    a, b = np.full((64, 32), 2049, np.float32), np.ones((32, 64), np.float32)  # tf32 has 11 bits
+    assert (sums(a, b) == 131136).all()
+    assert set(np.unique(sums(a, b, compute="tf32"))) <= {131072, 131200}
+    assert lists(a, b).count == 0
+    assert lists(a, b, compute="tf32").count == 4096
+    distances = ptxgen.task("where (i, j) { reduce (k) { accum += abs(A[i,k] - B[k,j]); } C[i,j] = accum; }")
+    with pytest.raises(DtypeError, match="compute is tf32; it must be f32: the step is no product"):
+        distances(a, b, compute="tf32")
