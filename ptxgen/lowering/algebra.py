@@ -9,8 +9,10 @@ from ptxgen.expr.node import Node, constant, node, variable, variables
 from ptxgen.expr.operators import OPERATORS
 from ptxgen.expr.simplify import is_absorbed_at_zero, is_identity_at_zero
 from ptxgen.expr.value_types import type_of
+from ptxgen.lowering.states import INDEX, NO_INDEX, POSITIONS, State, StateReduction
 
 ACCUMULATOR = "accum"  #: the variable of the reduction in expressions
+BEST = "best"  #: the variable of the value at the position that a reduction to positions keeps
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,9 @@ class Vector:
 
 @dataclass(frozen=True)
 class Algebra:
-    """``reduce``: an operator of ``expr.operators`` that joins partial results; ``identity``: of ``reduce``;
-    ``pads_with_zero``: True if zeros that pad operands do not change results; ``atomic``: True if red.global can
-    reduce; ``vectors``, ``scalars``: what steps read besides the operands."""
+    """``reduce``: an operator of ``expr.operators`` that joins partial results, or argmin or argmax; ``identity``: of
+    ``reduce``; ``pads_with_zero``: True if zeros that pad operands do not change results; ``atomic``: True if
+    red.global can reduce; ``vectors``, ``scalars``: what steps read besides the operands."""
 
     name: str
     reduce: str
@@ -62,6 +64,11 @@ class Algebra:
         """The names of the arrays that it reads besides the operands, in the order of the kernel parameters."""
         return tuple(v.name for v in self.vectors)
 
+    @property
+    def state(self) -> StateReduction | None:
+        """The reduction to positions, whose accumulators have two registers; None: it has one."""
+        return None
+
     def held_type(self, name: str, sums: str) -> str:
         """The type in which kernels hold elements of operand ``name``. ``sums``: the type of the reduction."""
         return sums
@@ -71,7 +78,8 @@ class Algebra:
 class InnerExpression(Algebra):
     """The reduction over k of an expression. ``step``: its value at one k; ``a``, ``b``: the parts of it that operands
     A and B hold in shared memory and in registers: elements, or casts of them. Integers narrower than 32 bits are held
-    in 32."""
+    in 32. The reductions argmin and argmax give the first k of the least or greatest step, ``NO_INDEX`` if there is no
+    k."""
 
     step: Node
     a: Node
@@ -80,15 +88,46 @@ class InnerExpression(Algebra):
     @property
     def type(self) -> str:
         """The type of the reduction."""
-        return self.step.type
+        return self.step.type if self.state is None else INDEX
+
+    @property
+    def state(self) -> StateReduction | None:
+        return StateReduction(self.reduce, self.step.type) if self.reduce in POSITIONS else None
+
+    @property
+    def components(self) -> tuple[Node, ...]:
+        """The variables of an accumulator, each in a register: that of the result, then the best value, if there is
+        one."""
+        result = variable(ACCUMULATOR, self.type)
+        return (result,) if self.state is None else (result, variable(BEST, self.step.type))
+
+    @cached_property
+    def next(self) -> tuple[Node, ...]:
+        """The components of the accumulator after a step."""
+        if self.state is None:
+            return (self.reduced,)
+        result, best = self.components
+        value, position = self.state.added((best, result), self.step, variable("k", INDEX))
+        return position, value
+
+    def joined(self, x: State, y: State) -> State:
+        """The components of two partial results of different k as those of one."""
+        if self.state is None:
+            return (node(self.reduce, self.type, x[0], y[0]),)
+        value, position = self.state.joined((x[1], x[0]), (y[1], y[0]))
+        return position, value
 
     def held_type(self, name: str, sums: str) -> str:
         held = type_of((self.a if name == "A" else self.b).type)
         return f"{held.name[0]}32" if held.integer and held.bits < 32 else held.name
 
     @property
-    def identity_node(self) -> Node:
-        return constant(self.identity, self.type)
+    def identities(self) -> tuple[Node, ...]:
+        """The components of the accumulator before the first step."""
+        if self.state is None:
+            return (constant(self.identity, self.type),)
+        value, position = self.state.identity
+        return position, value
 
     @cached_property
     def reduced(self) -> Node:
@@ -111,14 +150,19 @@ def inner_expression(
     step: Node, reduce: str, a: Node, b: Node, vectors: tuple[Vector, ...] = (), scalars: tuple[Scalar, ...] = ()
 ) -> InnerExpression:
     """The algebra of ``reduce`` over ``step``, with what follows from them."""
-    operator = OPERATORS[reduce]
-    assert operator.identity is not None
+    if reduce in POSITIONS:
+        identity = float(NO_INDEX)
+    else:
+        of_operator = OPERATORS[reduce].identity
+        assert of_operator is not None
+        identity = of_operator(type_of(step.type))
     zeroed = set(variables(a, b, *(v.element for v in vectors if "k" in v.axis)))
     return InnerExpression(
         name="inner_expression",
         reduce=reduce,
-        identity=operator.identity(type_of(step.type)),
-        pads_with_zero=is_identity_at_zero(step, reduce, zeroed) or is_absorbed_at_zero(step, reduce, zeroed),
+        identity=identity,
+        pads_with_zero=reduce not in POSITIONS
+        and (is_identity_at_zero(step, reduce, zeroed) or is_absorbed_at_zero(step, reduce, zeroed)),
         atomic=False,
         step=step,
         a=a,

@@ -102,11 +102,15 @@ class StateReduction:
         factor = node("exp", self.type, node("-", self.type, x[0], top))
         return node("*", self.type, x[1], select(node("==", PRED, x[0], top), constant(1, self.type), factor))
 
+    @staticmethod
+    def position(kept: Node) -> Node:
+        """The result of the position in a state: −1 if there is none."""
+        return select(node("==", PRED, kept, constant(NO_INDEX, INDEX)), constant(-1, INDEX), kept)
+
     def finished(self, x: State) -> Node:
         """The result of a state."""
         if self.op in POSITIONS:
-            none = node("==", PRED, x[1], constant(NO_INDEX, INDEX))
-            return select(none, constant(-1, INDEX), x[1])
+            return self.position(x[1])
         if self.op == MEAN:
             return node("/", self.type, x[0], node("cast", self.type, x[1]))
         if self.op == LOGSUMEXP:

@@ -51,15 +51,15 @@ PRODUCT = Instructions((("fma", 1),))
 
 
 @lru_cache(maxsize=1024)
-def _of_step(root: Node, a: Node, b: Node, sm: int) -> Instructions:
-    known = {variable(ACCUMULATOR, root.type): "accum", a: "a", b: "b"}
-    count = instructions_by_pipe([root], sm, known)
+def _of_step(roots: tuple[Node, ...], a: Node, b: Node, sm: int) -> Instructions:
+    known = {variable(ACCUMULATOR, roots[0].type): "accum", a: "a", b: "b"}
+    count = instructions_by_pipe(roots, sm, known)
     return Instructions(tuple((pipe, count[pipe]) for pipe in PIPES if count[pipe]) or PRODUCT.by_pipe)
 
 
 def of_expression(algebra: InnerExpression, d: Device) -> Instructions:
     """The instructions of a step of an inner expression on a device."""
-    return _of_step(algebra.reduced, algebra.a, algebra.b, d.sm)
+    return _of_step(algebra.next, algebra.a, algebra.b, d.sm)
 
 
 def instructions(p: KernelProblem, d: Device) -> Instructions:

@@ -3,6 +3,11 @@
 % for r in plan.mainloop.acc.all:
     mov.${plan.arithmetic.type} ${r}, ${plan.reducer.identity};
 % endfor
+% if plan.mainloop.best is not None:
+% for r in plan.mainloop.best.all:
+    mov.${plan.mainloop.best.kind} ${r}, ${plan.reducer.identities[1]};
+% endfor
+% endif
 % for line in plan.reducer.step_temporaries:
     ${line}
 % endfor
@@ -128,7 +133,7 @@ ${load(x, valid)}\
 <%def name="scaled_row(i)">
 % for s in range(1, plan.mainloop.ks):
 % for j in range(plan.mainloop.ns):
-% for line in plan.reducer.join(plan.mainloop.acc[0, i, j], plan.mainloop.acc[s, i, j]):
+% for line in plan.mainloop.join_lines(s, i, j):
     ${line}
 % endfor
 % endfor

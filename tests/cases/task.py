@@ -25,6 +25,8 @@ STEPS = (
     "accum+=A[i,k]*B[k,j]",
     "accum=max(accum,A[i,k]*d[i,k]-B[k,j]*e[j,k])",
     "accum+=t[i,j]*abs(A[i,k]-B[k,j])",
+    "accum=argmin(accum,(A[i,k]+B[k,j],k))",
+    "accum=argmax(accum,(w[k]*abs(A[i,k]-B[k,j]),k))",
     "accum=min(accum,v[j,i]+A[i,k]+B[k,j]+KIND(i+2*j-k))",
 )
 VALUES = ("accum", "accum+v[j,i]", "accum*s", "max(accum,t[i,j])+r[i]", "accum>c[j]?accum:s-accum", "accum+t[i,j]*c[j]")
@@ -34,6 +36,8 @@ AXES = {"r": "i", "c": "j", "w": "k", "t": "i,j", "v": "j,i", "d": "i,k", "e": "
 def text(step: str, value: str, kind: str) -> str:
     """The program of a step and a value, of arrays of one type."""
     step = step.replace("KIND", kind)
+    if "arg" in step:  # a position is an integer
+        value = value.replace("accum", f"{kind}(accum)")
     body = step + value
     arrays = [f"{name}:{kind}[{axes}];" for name, axes in AXES.items() if f"{name}[" in body]
     scalar = f"s:{kind};" if "accum*s" in value or "s-accum" in value else ""

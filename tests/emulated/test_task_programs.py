@@ -15,7 +15,7 @@ from ptxgen.operations.task.random_programs import Choices, random_arrays, rando
 
 #: what kernels have
 KERNELS = Choices(
-    reductions=("+", "*", "max", "min", "fmax", "fmin", "&", "|", "^", "mean"),
+    reductions=("+", "*", "max", "min", "fmax", "fmin", "&", "|", "^", "mean", "argmin", "argmax"),
     outputs=("store", "aggregate", "rows"),
     step_axes=(("i",), ("j",), ("k",), ("i", "j"), ("j", "i")),
     sides=True,

@@ -9,7 +9,7 @@ import pytest
 
 from ptxgen.api.task import matmul_over, task
 from ptxgen.codegen.config.config import Config, parse_config
-from ptxgen.errors import DtypeError, InputError
+from ptxgen.errors import DtypeError
 from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.task.checks import stored
@@ -146,10 +146,40 @@ def test_numbers_are_no_truth_values():
 
 def test_reductions_without_a_kernel():
     x = np.ones((4, 4), np.float16)
-    with pytest.raises(InputError, match="the reduction over k is argmax; no kernel has it"):
-        task(dense("accum argmax= P[i,k] + R[k,j]", "accum"))(P=x, R=x)
     with pytest.raises(DtypeError, match="no kernel multiplies f16 summed in f16 into f16"):
         task("accum: f16;" + dense("accum = max(accum, P[i,k] * R[k,j])", "accum"))(P=x, R=x)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32, np.int8])
+@pytest.mark.parametrize("op", ["argmin", "argmax"])
+def test_positions_along_k(op: str, dtype: type) -> None:
+    run = task(dense(f"accum = {op}(accum, (P[i,k] + R[k,j], k))", "accum"))
+    rng = np.random.default_rng(7)
+    for m, n, k in ((33, 17, 1), (17, 35, 61), (5, 7, 0)):
+        p, r = rng.integers(-3, 4, (m, k)).astype(dtype), rng.integers(-3, 4, (k, n)).astype(dtype)
+        if k > 20:
+            p[0] = r[:, 0] = 1  # all values of a pair are equal
+            if p.dtype.kind == "f":
+                p[3, 5] = p[3, 9] = np.nan
+                p[4] = np.inf if op == "argmin" else -np.inf
+                r[7, 4] = -np.inf
+        with np.errstate(invalid="ignore"):
+            sums = p[:, :, None].astype(np.float64) + r[None]
+        found = run(P=p, R=r)
+        assert found.dtype == np.int32
+        np.testing.assert_array_equal(found, getattr(np, op)(sums, axis=1) if k else np.full((m, n), -1))
+
+
+POSITIONS = "A:f32[i,k];B:f32[k,j];where(i,j){reduce(k){accum=argmin(accum,(A[i,k]+B[k,j],k));}C[i,j]=accum;}"
+
+
+@pytest.mark.parametrize("axes", ["kl=2", "kg=2 splitk=workspace"])
+def test_positions_are_joined_in_registers(axes: str) -> None:
+    p, d = lower(Task(64, 64, 64, text=POSITIONS)), device("h100")
+    assert first_violation(p, parse_config(f"{PLAIN} ks=2"), d) is None
+    rule = first_violation(p, parse_config(f"{PLAIN} {axes}"), d)
+    assert rule is not None
+    assert rule.name == "simt_positions"
 
 
 def test_operands_of_two_types():

@@ -84,6 +84,12 @@ GOLDEN = {
         "where(i,j){reduce(k){accum=max(accum,(A[i,k]+B[k,j])*input0[k]-input1[i]);}C[i,j]=accum*scalar0+input2[i,j];}",
         "ms=4 ns=4 ml=32 nl=32 u=8 kl=2 kg=2 splitk=workspace vec_b=4 vec_c=4",
     ),
+    "simt_step_positions": (
+        "h200",
+        "task 64,64,61 NN f32 text=A:f32[i,k];B:f32[k,j];accum:s32;where(i,j){reduce(k){accum=argmin(accum,(A[i,k]+B[k,j]"
+        ",k));}C[i,j]=accum;}",
+        "ms=2 ns=2 ml=16 nl=16 u=8 ks=2 vec_a=1",
+    ),
     "simt_select": (
         "h200",
         "task 64,61,61 NN f32 text=A:f32[i,k];B:f32[k,j];input0:f32[i];scalar0:f32;accum:f32;where(i,j)when(i<j)"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.part import Part
 from ptxgen.expr.instructions import literal
-from ptxgen.expr.node import Node, node, variable
+from ptxgen.expr.node import Node, variable
 from ptxgen.expr.ptx import Temporaries, statements
-from ptxgen.lowering.algebra import ACCUMULATOR, InnerExpression
+from ptxgen.lowering.algebra import InnerExpression
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 
@@ -55,26 +55,33 @@ class ExpressionReducer(Reducer):
 
     @property
     def identity(self) -> str:
-        return literal(self.algebra.identity_node)
+        return self.identities[0]
 
-    @cached_property
-    def accumulator(self) -> Node:
-        return variable(ACCUMULATOR, self.algebra.type)
+    @property
+    def identities(self) -> list[str]:
+        """The components of an accumulator before the first step, as PTX writes them."""
+        return [literal(x) for x in self.algebra.identities]
 
     @property
     def temporaries(self) -> list[str]:
         used = Temporaries("j")
-        self._join("%into", "%other", "", used)
+        numbers = range(len(self.algebra.components))
+        self._join([f"%into{n}" for n in numbers], [f"%other{n}" for n in numbers], "", used)
         return used.declarations
 
     def join(self, into: str, other: str, guard: str = "") -> list[str]:
+        return self.join_components([into], [other], guard)
+
+    def join_components(self, into: Sequence[str], other: Sequence[str], guard: str = "") -> list[str]:
+        """``join`` of accumulators with several registers."""
         return self._join(into, other, guard, Temporaries("j"))
 
-    def _join(self, into: str, other: str, guard: str, used: Temporaries) -> list[str]:
-        partial = variable("partial", self.algebra.type)
-        root = node(self.algebra.reduce, self.algebra.type, self.accumulator, partial)
-        known = {self.accumulator: into, partial: other}
-        return statements([root], known, [into], sm=self.sm, temporaries=used, guard=guard).lines
+    def _join(self, into: Sequence[str], other: Sequence[str], guard: str, used: Temporaries) -> list[str]:
+        first = self.algebra.components
+        second = tuple(variable(f"partial{n}", x.type) for n, x in enumerate(first))
+        known = dict(zip((*first, *second), (*into, *other), strict=True))
+        roots = self.algebra.joined(first, second)
+        return statements(roots, known, list(into), sm=self.sm, temporaries=used, guard=guard).lines
 
     # ---- steps
 
@@ -83,16 +90,17 @@ class ExpressionReducer(Reducer):
         """True if steps beyond K must not be reduced: zeros there change the result."""
         return not self.algebra.pads_with_zero
 
-    def step(self, into: str, registers: Mapping[Node, str], guard: str) -> list[str]:
-        """The instructions that reduce one step into the register ``into``. ``registers``: of what the step reads,
-        besides scalars; ``guard``: of the reduction."""
+    def step(self, into: Sequence[str], registers: Mapping[Node, str], guard: str) -> list[str]:
+        """The instructions that reduce one step into the registers ``into`` of an accumulator. ``registers``: of what
+        the step reads, besides scalars; ``guard``: of the reduction."""
         return self._step(into, registers, guard, Temporaries())
 
-    def _step(self, into: str, registers: Mapping[Node, str], guard: str, used: Temporaries) -> list[str]:
+    def _step(self, into: Sequence[str], registers: Mapping[Node, str], guard: str, used: Temporaries) -> list[str]:
         scalars = {variable(s.name, s.type): f"%{s.name}" for s in self.algebra.scalars}
         extents = {variable(name, "s32"): f"%{name}" for name in ("M", "N", "K")}
-        known = {self.accumulator: into, **scalars, **extents, **registers}
-        return statements([self.algebra.reduced], known, [into], sm=self.sm, temporaries=used, guard=guard).lines
+        accumulators = dict(zip(self.algebra.components, into, strict=True))
+        known = {**accumulators, **scalars, **extents, **registers}
+        return statements(self.algebra.next, known, list(into), sm=self.sm, temporaries=used, guard=guard).lines
 
     @cached_property
     def step_temporaries(self) -> list[str]:
@@ -100,5 +108,6 @@ class ExpressionReducer(Reducer):
         used = Temporaries()
         elements = [self.algebra.a, self.algebra.b, *(v.element for v in self.algebra.vectors)]
         elements += [variable(axis, "s32") for axis in "ijk"]
-        self._step("%into", {x: f"%read{n}" for n, x in enumerate(elements)}, "", used)
+        into = [f"%into{n}" for n in range(len(self.algebra.components))]
+        self._step(into, {x: f"%read{n}" for n, x in enumerate(elements)}, "", used)
         return used.declarations

@@ -41,8 +41,12 @@ def explanation(program: Program, algebra: bool = True) -> list[str]:
         return [*lines, "step: a sum of products, which all families of GEMMs compute, tensor cores among them"]
     written, computed = printed(roles.program.step), printed(inner.step)
     lines.append(f"step: {computed}" + (f", rewritten from {written}" if computed != written else ""))
-    lines.append(f"reduction: {inner.reduce} in {inner.type}, from {inner.identity}")
-    pipes = instructions_by_pipe([inner.reduced], SM)
+    lines.append(
+        f"reduction: {inner.reduce} in {inner.type}, from {inner.identity}"
+        if inner.state is None
+        else f"reduction: {inner.reduce}, the position and the value, {inner.state.type}, in registers"
+    )
+    pipes = instructions_by_pipe(inner.next, SM)
     lines.append(f"instructions a step: {', '.join(f'{n:g} {pipe}' for pipe, n in pipes.items() if n)} (sm_{SM})")
     lines.append(
         "remainder of K: padded with zeros, which do not change the result"

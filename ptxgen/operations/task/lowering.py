@@ -17,6 +17,7 @@ from ptxgen.lowering.aggregate import depends_on_order
 from ptxgen.lowering.algebra import PLUS_TIMES, Algebra, InnerExpression, Scalar, Vector, inner_expression
 from ptxgen.lowering.kernel_problem import KernelProblem, at_least_one
 from ptxgen.lowering.sink import Elements, SelectValues, StoreValue, ValueSink
+from ptxgen.lowering.states import StateReduction
 from ptxgen.lowering.strided import aligned_access, matrix_product
 from ptxgen.operations.task.assembling import roots_of
 from ptxgen.operations.task.loop_terms import without_terms
@@ -141,6 +142,8 @@ def value_of(program: Program, value: Node, whole: Node | None = None) -> Node:
     kind = program.accumulator
     sums = variable(ACCUMULATOR, kind)
     whole = whole or sums
+    if program.reduction in POSITIONS:
+        whole = StateReduction.position(whole)
     if program.reduction == MEAN:
         whole = node("/", kind, whole, node("cast", kind, variable("K", "s32")))
     if program.initial is not None:
@@ -174,12 +177,8 @@ def algebra_of(roles: Roles, rewrite: bool = True) -> Algebra:
 
 def inner_of(roles: Roles, rewrite: bool = True) -> InnerExpression:
     """The algebra of a step as an expression, also of the sum of products. ``rewrite``: by laws that hold for finite
-    numbers. InputError: no kernel has the reduction."""
+    numbers."""
     program = roles.program
-    if program.reduction in POSITIONS:
-        raise InputError(
-            f"the reduction over k is {program.reduction}; no kernel has it, it must be an operator or mean"
-        )
     step = simplified(program.step, relaxed=True) if rewrite else program.step
     step, a = hold(step, _element(roles.use("A")))
     step, b = hold(step, _element(roles.use("B")))

@@ -213,20 +213,20 @@ def _steps(reducer: ExpressionReducer, known: Mapping[Node, str], kinds: Mapping
         for i in range(TILE):
             for j in range(TILE)[:: 1 if i % 2 == 0 else -1]:
                 read = {reducer.algebra.a: f"%a{i}", reducer.algebra.b: f"%b{j}", **known}
-                lines += reducer.step(f"%acc{i * TILE + j}", read, "")
+                lines += reducer.step([f"%acc{i * TILE + j}"], read, "")
     return lines
 
 
 def _timed(p: Task, d: Device) -> bool:
-    """True if scalar instructions set the ceiling of the task."""
-    return lower(p).algebra.name == "inner_expression" or peak_rate(p.element, p.compute, d) <= scalar_rate(
-        p.accumulator, d
-    )
+    """True if scalar instructions set the ceiling of the task, and an accumulator is one register."""
+    algebra = lower(p).algebra
+    scalar = algebra.name == "inner_expression" or peak_rate(p.element, p.compute, d) <= scalar_rate(p.accumulator, d)
+    return scalar and algebra.state is None
 
 
 def measured(driver: Driver, p: Task) -> MeasuredCeiling | None:
-    """The ceiling of a task by the loop, at the clock while it ran. None: tensor cores compute the task, or the device
-    is emulated."""
+    """The ceiling of a task by the loop, at the clock while it ran. None: tensor cores compute the task, its
+    reduction gives positions, or the device is emulated."""
     d = driver.device
     if driver.clock != "hardware" or not _timed(p, d):
         return None

@@ -265,7 +265,9 @@ def step_registers(p: KernelProblem, c: Any) -> Any:
         for axis in v.axis if len(v.axis) == 1 else v.axis.replace("k", ""):
             count = count * sides[axis]
         held = held + count * max(dtype(v.element.type).bytes // 4, 1) + 2
-    indexed = {axis for v in p.algebra.matrices for axis in v.axis} | {*variables(p.algebra.step)}
+    if p.algebra.state is not None:
+        held = held + c.ms * c.ns * c.ks * max(dtype(p.algebra.state.type).bytes // 4, 1)
+    indexed = {axis for v in p.algebra.matrices for axis in v.axis} | {*variables(*p.algebra.next)}
     held = held + sum(sides[axis] if axis != "k" else 2 for axis in "ijk" if axis in indexed)
     return held + STEP_MARGIN * bool(p.algebra.vectors or indexed & set("ijk"))
 

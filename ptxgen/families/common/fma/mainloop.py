@@ -251,7 +251,10 @@ class StepMainloop(FmaMainloop):
     @cached_property
     def indices(self) -> list[str]:
         """The indices i, j and k that steps, or addresses of their arrays, need."""
-        read = {*variables(self.reducer.algebra.step), *(axis for x in self.arrays if x.axes != "k" for axis in x.axes)}
+        read = {
+            *variables(*self.reducer.algebra.next),
+            *(axis for x in self.arrays if x.axes != "k" for axis in x.axes),
+        }
         return [axis for axis in "ijk" if axis in read]
 
     @property
@@ -264,6 +267,25 @@ class StepMainloop(FmaMainloop):
         """The columns of the thread, from its first."""
         return [self.b.offset(j) for j in range(self.ns)]
 
+    @cached_property
+    def best(self) -> Tile | None:
+        """The value at the position of each accumulator; None: accumulators are no positions."""
+        state = self.reducer.algebra.state
+        return None if state is None else Tile("best", register_class(state.type), self.acc.shape)
+
+    def accumulator(self, s: int, i: int, j: int) -> list[str]:
+        """The registers of the accumulator of set ``s`` for element (``i``, ``j``) of the thread's tile."""
+        return [tile[s, i, j] for tile in (self.acc, self.best) if tile is not None]
+
+    def join_lines(self, s: int, i: int, j: int) -> list[str]:
+        """The instructions that join set ``s`` with the first one."""
+        return self.reducer.join_components(self.accumulator(0, i, j), self.accumulator(s, i, j))
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        best = [] if self.best is None else [(self.best, "values at the positions in accumulators")]
+        return [*super().register_table, *best]
+
     def step_lines(self, k: int, i: int, j: int, guard: str = "") -> list[str]:
         """The instructions of step ``k`` for element (``i``, ``j``) of the thread's tile. ``guard``: of the
         reduction."""
@@ -271,7 +293,7 @@ class StepMainloop(FmaMainloop):
         registers = {algebra.a: self.a.element(i, k), algebra.b: self.b.element(j, k)}
         registers |= {x.vector.element: x.register(k, i, j) for x in self.arrays}
         registers |= {variable(axis, "s32"): _INDEX[axis].format(i=i, j=j) for axis in self.indices}
-        return self.reducer.step(self.acc[self.set_of(k), i, j], registers, guard)
+        return self.reducer.step(self.accumulator(self.set_of(k), i, j), registers, guard)
 
 
 def mainloop(plan: Plan, geometry: FmaGeometry) -> FmaMainloop:

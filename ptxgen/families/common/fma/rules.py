@@ -175,6 +175,11 @@ RULES = (
         "the {g.b.loads} loads of B's tile, {g.b.row_loads} side by side, do not split evenly over {g.threads} threads",
     ),
     Rule(
+        "simt_positions",
+        lambda p, c, g, d: p.algebra.state is None or ((c.kl == 1) & (c.kg == 1)),
+        "kl={c.kl}, kg={c.kg}: a reduction to positions along K is joined in registers; it takes kl=1 and kg=1",
+    ),
+    Rule(
         "simt_deferred_sts",
         lambda p, c, g, d: (c.deferred_sts == 0) | (c.cp_async_a == 0) | (c.cp_async_b == 0),
         "deferred_sts=1 needs an operand that is copied through registers",
