@@ -16,6 +16,9 @@ from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.grouped.problem import GroupedGemm
+from ptxgen.operations.task.language.parser import parse as program
+from ptxgen.operations.task.problem import Task
+from ptxgen.operations.task.roles import roles_of
 from ptxgen.problem.device import DEVICES, device
 from ptxgen.problem.registry import parse
 from tests.cases import SOURCES
@@ -29,6 +32,8 @@ P = Gemm(512, 512, 512, "TN")
 NT = Gemm(512, 512, 512, "NT")
 
 GROUP = lower(GroupedGemm(((64, 64, 64), (32, 32, 128))))
+STEPS = "A:f32[i,k];B:f32[k,j];where(i,j){reduce(k){accum argmin=A[i,k]+B[k,j];}C[i,j]=accum;}"
+POSITIONS = lower(Task(64, 64, 64, text=Task.text_of(roles_of(program(STEPS)))))
 
 #: a row of the table -> problem, configuration that breaks it and none before it, device, words of the message
 BREAKS = {
@@ -48,6 +53,10 @@ BREAKS = {
     ],
     "offset_table_end": [
         (lower(Conv(1, 4, 8, 8, 4, 3, 3, padding=1)), "u=256 cp_async_a=0 vec_c=1", "h200", "stages=3 of u=256")
+    ],
+    "simt_positions": [
+        (POSITIONS, "ms=2 ns=2 ml=16 nl=16 u=16 kl=2", "h200", "kl=2, kg=1: a reduction to positions"),
+        (POSITIONS, "ms=2 ns=2 ml=16 nl=16 u=16 kg=2 splitk=workspace", "h200", "kl=1, kg=2: a reduction to positions"),
     ],
     "grouped_slices": [(GROUP, "ms=4 ns=4 ml=32 nl=32 kg=2 splitk=workspace", "h200", "kg=2, splitk=")],
     "stream_k": [
