@@ -11,6 +11,7 @@ from ptxgen.api.task import matmul_over, task
 from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.errors import DtypeError
 from ptxgen.families.common.rules import first_violation
+from ptxgen.families.common.space import candidates
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.task.checks import stored
 from ptxgen.operations.task.problem import Task
@@ -173,13 +174,30 @@ def test_positions_along_k(op: str, dtype: type) -> None:
 POSITIONS = "A:f32[i,k];B:f32[k,j];where(i,j){reduce(k){accum=argmin(accum,(A[i,k]+B[k,j],k));}C[i,j]=accum;}"
 
 
-@pytest.mark.parametrize("axes", ["kl=2", "kg=2 splitk=workspace"])
-def test_positions_are_joined_in_registers(axes: str) -> None:
+@pytest.mark.parametrize(("axes", "name"), [("kl=2", "simt_positions"), ("kg=2 splitk=workspace", "positions")])
+def test_positions_are_joined_in_registers(axes: str, name: str) -> None:
     p, d = lower(Task(64, 64, 64, text=POSITIONS)), device("h100")
     assert first_violation(p, parse_config(f"{PLAIN} ks=2"), d) is None
     rule = first_violation(p, parse_config(f"{PLAIN} {axes}"), d)
     assert rule is not None
-    assert rule.name == "simt_positions"
+    assert rule.name == name
+
+
+def test_candidates_reduce_positions_in_registers() -> None:
+    p, d = lower(Task(300, 200, 5000, text=POSITIONS)), device("h100")
+    found = candidates(p, d)
+    assert len(found)
+    assert set(found.columns["kl"]) == set(found.columns["kg"]) == {1}
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16", "s8", "u8", "s16", "u16", "s32", "u32", "f32", "f64"])
+def test_numbers_of_every_type(kind: str) -> None:
+    run = task(f"s:{kind};where(i,j){{reduce(k){{accum=max(accum,A[i,k]+B[k,j]);}}C[i,j]=f32(accum)+f32(s);}}")
+    a, b = np.arange(12, dtype=np.float32).reshape(3, 4), np.ones((4, 5), np.float32)
+    number = 2.71 if kind[0] in "fb" else 7
+    found = run(A=a, B=b, s=number)
+    expected = a.max(1)[:, None] + 1 + np.float32(dtype(kind).numpy.type(number))
+    np.testing.assert_array_equal(found, np.tile(expected, 5))
 
 
 def test_operands_of_two_types():

@@ -55,8 +55,10 @@ BREAKS = {
         (lower(Conv(1, 4, 8, 8, 4, 3, 3, padding=1)), "u=256 cp_async_a=0 vec_c=1", "h200", "stages=3 of u=256")
     ],
     "simt_positions": [
-        (POSITIONS, "ms=2 ns=2 ml=16 nl=16 u=16 kl=2", "h200", "kl=2, kg=1: a reduction to positions"),
-        (POSITIONS, "ms=2 ns=2 ml=16 nl=16 u=16 kg=2 splitk=workspace", "h200", "kl=1, kg=2: a reduction to positions"),
+        (POSITIONS, "ms=2 ns=2 ml=16 nl=16 u=16 kl=2", "h200", "kl=2: a reduction to positions"),
+    ],
+    "positions": [
+        (POSITIONS, "ms=2 ns=2 ml=16 nl=16 u=16 kg=2 splitk=workspace", "h200", "kg=2: a reduction to positions"),
     ],
     "grouped_slices": [(GROUP, "ms=4 ns=4 ml=32 nl=32 kg=2 splitk=workspace", "h200", "kg=2, splitk=")],
     "stream_k": [

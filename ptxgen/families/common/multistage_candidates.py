@@ -29,7 +29,16 @@ THIN = 512  #: extents of K below which stores of C bypass the caches, because C
 class MultistageSpace(TileSpace):
     """Candidates of multistage kernels."""
 
-    extent_rules: tuple[str, ...] = ("range", "bounds", "kg", "splitk", "grid", "grouped_slices", "stream_k")
+    extent_rules: tuple[str, ...] = (
+        "range",
+        "bounds",
+        "kg",
+        "splitk",
+        "positions",
+        "grid",
+        "grouped_slices",
+        "stream_k",
+    )
 
     def copy_modes(self, p: KernelProblem, every: bool = False) -> list[dict[str, int]]:
         """How operands are copied to shared memory. ``every``: also modes that are not candidates."""

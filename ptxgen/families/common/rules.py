@@ -187,8 +187,14 @@ LAST = (
             & ((c.splitk <= _tiles_of(c).splitk) | grouped(p))
             & ((c.kg == 1) | (c.splitk >= SPLIT_WORKSPACE) | reducible(p))
         ),
-        "splitk={c.splitk} with kg={c.kg}: kg=1 takes splitk=memset_red; 16-bit C, deterministic sums and epilogues"
-        " take splitk=workspace",
+        "splitk={c.splitk} with kg={c.kg}: kg=1 takes splitk=memset_red; 16-bit C, deterministic sums, epilogues and"
+        " reductions without a red instruction take splitk=workspace",
+        tiles=True,
+    ),
+    Rule(
+        "positions",
+        lambda p, c, g, d: (c.kg == 1) | (p.algebra.state is None),
+        "kg={c.kg}: a reduction to positions along K is joined in registers; it takes kg=1",
         tiles=True,
     ),
     Rule(

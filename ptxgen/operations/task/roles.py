@@ -8,9 +8,10 @@ from functools import lru_cache
 from typing import Any
 
 from ptxgen.errors import InputError
-from ptxgen.expr.node import Node, substituted, variable, walk
+from ptxgen.expr.node import Node, node, substituted, variable, walk
 from ptxgen.operations.task.assembling import roots
 from ptxgen.operations.task.program import Input, Program, RowReduce, Store
+from ptxgen.problem.dtypes import dtype
 
 #: the axes of an element of A and of B, in either order
 SIDES = {"A": {"i", "k"}, "B": {"k", "j"}}
@@ -29,8 +30,9 @@ class Use:
 
 @dataclass(frozen=True)
 class Roles:
-    """``program``: with the names of roles; ``uses``: its arrays, A and B first; ``scalars``: (role, name, type);
-    ``outputs``: (role, name); ``exchanged``: i and j have each other's names, as C is stored by columns."""
+    """``program``: with the names of roles; ``uses``: its arrays, A and B first; ``scalars``: (role, name, type of
+    the kernel parameter); ``outputs``: (role, name); ``exchanged``: i and j have each other's names, as C is stored by
+    columns."""
 
     program: Program
     uses: tuple[Use, ...]
@@ -78,9 +80,10 @@ def roles_of(program: Program) -> Roles:
         named.append(replace(own[0], role=role))
     rest = [u for u in every if not any((u.name, u.axes) == (x.name, x.axes) for x in named)]
     named += [replace(u, role=f"input{n}") for n, u in enumerate(rest)]
-    scalars = tuple((f"scalar{n}", x.name, x.dtype) for n, x in enumerate(x for x in program.inputs if not x.uses))
+    numbers = [x for x in program.inputs if not x.uses]
+    scalars = tuple((f"scalar{n}", x.name, _parameter_type(x.dtype)) for n, x in enumerate(numbers))
     changes = {_element(u.name, u.axes): variable(_element(u.role, u.axes), u.dtype) for u in named}
-    changes |= {name: variable(role, kind) for role, name, kind in scalars}
+    changes |= {x.name: _number(role, kind, x.dtype) for x, (role, _, kind) in zip(numbers, scalars, strict=True)}
     inputs = (*(Input(u.role, u.dtype, (u.axes,)) for u in named), *(Input(role, kind) for role, _, kind in scalars))
     names = [("C" if n == 0 else f"C{n}", x.name) for n, x in enumerate(program.outputs)]
     outputs = tuple(
@@ -118,6 +121,18 @@ def _renamed(name: str) -> str:
     if not bracket:
         return _OTHER.get(name, name)
     return f"{array}[{','.join(_OTHER.get(axis, axis) for axis in axes[:-1].split(','))}]"
+
+
+def _parameter_type(kind: str) -> str:
+    """The type of the kernel parameter that has a number of this type: no parameter has fewer than 32 bits."""
+    t = dtype(kind)
+    return kind if t.bytes >= 4 else "s32" if t.integer and kind[0] == "s" else "u32" if t.integer else "f32"
+
+
+def _number(role: str, parameter: str, kind: str) -> Node:
+    """A number of a program, as an expression of its kernel parameter."""
+    x = variable(role, parameter)
+    return x if parameter == kind else node("cast", kind, x)
 
 
 def _element(name: str, axes: tuple[str, ...]) -> str:

@@ -176,8 +176,8 @@ RULES = (
     ),
     Rule(
         "simt_positions",
-        lambda p, c, g, d: p.algebra.state is None or ((c.kl == 1) & (c.kg == 1)),
-        "kl={c.kl}, kg={c.kg}: a reduction to positions along K is joined in registers; it takes kl=1 and kg=1",
+        lambda p, c, g, d: (c.kl == 1) | (p.algebra.state is None),
+        "kl={c.kl}: a reduction to positions along K is joined in registers; it takes kl=1",
     ),
     Rule(
         "simt_deferred_sts",
