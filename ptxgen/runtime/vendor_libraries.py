@@ -1,13 +1,15 @@
-"""Finds the shared libraries of the vendor: in NVIDIA's wheels, else on the library path."""
+"""Finds the shared libraries of the vendor: in NVIDIA's wheels, else on the library path; and PyTorch."""
 
 from __future__ import annotations
 
 import ctypes as ct
+import functools
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 from ptxgen.errors import UnavailableError
-from ptxgen.install_advice import install_extra
+from ptxgen.install_advice import install, install_extra
 
 
 def load(name: str) -> ct.CDLL:
@@ -31,3 +33,15 @@ def _wheels(name: str) -> list[str]:
 def _number(path: Path) -> int:
     tail = path.name.rpartition(".")[2]
     return int(tail) if tail.isdigit() else 0
+
+
+@functools.cache
+def load_torch() -> Any:
+    """PyTorch with a GPU. UnavailableError: it is missing."""
+    try:
+        import torch
+    except ImportError as error:
+        raise UnavailableError(f"PyTorch cannot be imported ({error}); {install('torch')}") from error
+    if not torch.cuda.is_available():
+        raise UnavailableError(f"PyTorch {torch.__version__} has no GPU; install a build with CUDA")
+    return torch

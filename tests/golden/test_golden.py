@@ -81,7 +81,7 @@ GOLDEN = {
     "simt_step": (
         "h200",
         "task 64,64,61 NN f32 text=A:f32[i,k];B:f32[k,j];input0:f32[k];input1:f32[i];input2:f32[i,j];scalar0:f32;accum:f32;"
-        "where(i,j){reduce(k){accum=max(accum,(A[i,k]+B[k,j])*input0[k]-input1[i]);}C[i,j]=accum*scalar0+input2[i,j];}",
+        "where(i,j){reduce(k){accum=max(accum,(A[i,k]+B[k,j])*input0[k]-input1[i]);}C[i,j]=accum*scalar0+input2[i,j];} algebra=0",
         "ms=4 ns=4 ml=32 nl=32 u=8 kl=2 kg=2 splitk=workspace vec_b=4 vec_c=4",
     ),
     "simt_step_positions": (

@@ -44,6 +44,7 @@ from ptxgen.operations.task.semirings import SEMIRINGS, semiring_program
 from ptxgen.operations.task.suites import DISTANCES, QUERIES, distance_text, typed_text
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.operation import operation_named
+from ptxgen.runtime import vendor_libraries
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
 from tests import tile_languages
@@ -548,7 +549,7 @@ def test_what_cannot_be_timed_is_refused() -> None:
 def test_baselines_have_names_and_missing_libraries_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
     baselines = operation_named("task").baselines
     assert list(baselines) == ["torch", "compile", "triton", "gluon", "cuda"]
-    for cached in (libraries.load_torch, libraries.load_triton, libraries.load_gluon, cuda_staged.find_nvcc):
+    for cached in (vendor_libraries.load_torch, libraries.load_triton, libraries.load_gluon, cuda_staged.find_nvcc):
         cached.cache_clear()
     monkeypatch.setattr(cuda_staged.shutil, "which", lambda name: None)
     monkeypatch.setattr(cuda_staged.Path, "is_file", lambda path: False)
@@ -559,7 +560,7 @@ def test_baselines_have_names_and_missing_libraries_remedies(monkeypatch: pytest
     for name in ("torch", "compile", "triton", "gluon"):
         with pytest.raises(UnavailableError, match="PyTorch cannot be imported"):
             baselines[name].require()
-    libraries.load_torch.cache_clear()
+    vendor_libraries.load_torch.cache_clear()
 
 
 def test_bench_names_the_baselines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

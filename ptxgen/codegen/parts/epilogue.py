@@ -9,8 +9,9 @@ from ptxgen.codegen.config.config import BOUNDS_NONE, Config
 from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.c_access import CAccess
 from ptxgen.codegen.parts.part import Part, Reduction
+from ptxgen.codegen.parts.row_lanes import RowLanes
 from ptxgen.codegen.registers import Tile
-from ptxgen.codegen.vectorized import WARP, log2
+from ptxgen.codegen.vectorized import log2
 
 _STORES = {
     Reduction.MEMSET_RED: "add to C by red.global",
@@ -68,7 +69,7 @@ class Epilogue(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TileEpilogue(Epilogue):
+class TileEpilogue(RowLanes, Epilogue):
     """Threads hold sums of a tile of the block. ``threads`` of the block; ``ns``: columns of C that a thread (or lane)
     holds, ``columns``: from its first column, the first of each vector; ``contiguous``: adjacent columns among them;
     ``via_smem``: sums go through shared memory, in rows of ``row_pitch`` elements; ``aliases_stages``: in the place of
@@ -143,25 +144,6 @@ class TileEpilogue(Epilogue):
         return "@%in_bounds " if self.checks_bounds or self.gather_loads < self.threads else ""
 
     # ---- by rows
-
-    @property
-    def row_lanes(self) -> int:
-        """Threads that store a row."""
-        return min(self.row_vectors, WARP)
-
-    @property
-    def log2_row_lanes(self) -> int:
-        return log2(self.row_lanes)
-
-    @property
-    def row_rounds(self) -> int:
-        """Vectors of a thread in a row."""
-        return self.row_vectors // self.row_lanes
-
-    @property
-    def rows_per_step(self) -> int:
-        """Rows that the block stores at once."""
-        return self.threads // self.row_lanes
 
     @property
     def row_batch(self) -> int:

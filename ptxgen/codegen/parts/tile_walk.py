@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass
 
 from ptxgen.codegen.parts.part import Part
-from ptxgen.codegen.vectorized import WARP, log2
+from ptxgen.codegen.parts.row_lanes import RowLanes
+from ptxgen.codegen.vectorized import log2
 
 
 @dataclass(frozen=True)
-class TileWalk(Part):
+class TileWalk(RowLanes, Part):
     """``threads`` of a block read vectors of ``vec`` sums of a tile of ``ml`` rows and ``nl`` columns.
 
     Along rows, adjacent lanes of a warp have the vectors of one row. Along columns, each thread has the same vectors of
@@ -27,25 +28,6 @@ class TileWalk(Part):
         return self.nl // self.vec
 
     # ---- along rows
-
-    @property
-    def row_lanes(self) -> int:
-        """Lanes that share a row."""
-        return min(self.row_vectors, WARP)
-
-    @property
-    def log2_row_lanes(self) -> int:
-        return log2(self.row_lanes)
-
-    @property
-    def row_rounds(self) -> int:
-        """Vectors of a lane in a row."""
-        return self.row_vectors // self.row_lanes
-
-    @property
-    def rows_per_step(self) -> int:
-        """Rows that the block reads at once."""
-        return self.threads // self.row_lanes
 
     @property
     def distances(self) -> list[int]:

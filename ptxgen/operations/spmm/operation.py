@@ -51,8 +51,9 @@ def _cusparse_version() -> str | None:
 
 def _torch() -> Callable[..., Any]:
     from ptxgen.operations.spmm import pytorch
+    from ptxgen.runtime.vendor_libraries import load_torch
 
-    pytorch.load_torch()
+    load_torch()
     return pytorch.TorchSparse
 
 

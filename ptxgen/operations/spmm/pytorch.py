@@ -7,8 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ptxgen.errors import LaunchError, ShapeError, UnavailableError
-from ptxgen.install_advice import install
+from ptxgen.errors import LaunchError, ShapeError
 from ptxgen.operations.spmm.checked_baseline import BaselineCheck
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.operation import VendorTimes
@@ -16,6 +15,7 @@ from ptxgen.problem.reference import Array
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.device_array import DeviceArray
 from ptxgen.runtime.driver import Timing
+from ptxgen.runtime.vendor_libraries import load_torch
 
 
 class TorchSparse:
@@ -86,15 +86,3 @@ def _rows(result: Any, p: Spmm, rows: slice) -> Array:
     some = result[rows]
     found: Array = (some if p.element.bytes >= 4 else some.float()).cpu().numpy()
     return found
-
-
-@functools.cache
-def load_torch() -> Any:
-    """PyTorch with a GPU. UnavailableError: it is missing."""
-    try:
-        import torch
-    except ImportError as error:
-        raise UnavailableError(f"PyTorch cannot be imported ({error}); {install('torch')}") from error
-    if not torch.cuda.is_available():
-        raise UnavailableError(f"PyTorch {torch.__version__} has no GPU; install a build with CUDA")
-    return torch

@@ -43,16 +43,16 @@ def _product(p: Task, arrays: Mapping[str, Any], region: None = None) -> tuple[A
 
 
 def _torch() -> Callable[..., Any]:
-    from ptxgen.operations.task.baselines.libraries import load_torch
     from ptxgen.operations.task.baselines.torch_arrays import TorchEager
+    from ptxgen.runtime.vendor_libraries import load_torch
 
     load_torch()
     return TorchEager
 
 
 def _compile() -> Callable[..., Any]:
-    from ptxgen.operations.task.baselines.libraries import load_torch
     from ptxgen.operations.task.baselines.torch_arrays import TorchCompiled
+    from ptxgen.runtime.vendor_libraries import load_torch
 
     load_torch()
     return TorchCompiled

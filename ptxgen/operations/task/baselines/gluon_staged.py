@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 from ptxgen.expr.python_text import GLUON, type_in
 from ptxgen.operations.task.baselines.checked import Candidate
-from ptxgen.operations.task.baselines.libraries import load_gluon, load_torch, module_of
+from ptxgen.operations.task.baselines.libraries import load_gluon, module_of
 from ptxgen.operations.task.baselines.operands import padded_extents
 from ptxgen.operations.task.baselines.parts import Parts
 from ptxgen.operations.task.baselines.triton_outer import GROUP, OfTiles, blocks_of, tensors_of
 from ptxgen.operations.task.text_blocks import filled
 from ptxgen.problem.dtypes import dtype
+from ptxgen.runtime.vendor_libraries import load_torch
 
 
 class Tile(NamedTuple):

@@ -12,18 +12,7 @@ from typing import Any
 
 from ptxgen.errors import UnavailableError
 from ptxgen.install_advice import install
-
-
-@functools.cache
-def load_torch() -> Any:
-    """PyTorch with a GPU. UnavailableError: it is missing."""
-    try:
-        import torch
-    except ImportError as error:
-        raise UnavailableError(f"PyTorch cannot be imported ({error}); {install('torch')}") from error
-    if not torch.cuda.is_available():
-        raise UnavailableError(f"PyTorch {torch.__version__} has no GPU; install a build with CUDA")
-    return torch
+from ptxgen.runtime.vendor_libraries import load_torch
 
 
 @functools.cache

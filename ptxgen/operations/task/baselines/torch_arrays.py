@@ -12,7 +12,7 @@ import numpy as np
 from ptxgen.errors import LaunchError
 from ptxgen.operations.gemm.strided_arrays import A, B
 from ptxgen.operations.task.baselines.checked import FACTOR, Candidate, TaskBaseline
-from ptxgen.operations.task.baselines.libraries import load_torch, module_of
+from ptxgen.operations.task.baselines.libraries import module_of
 from ptxgen.operations.task.baselines.operands import downloaded, rows_of
 from ptxgen.operations.task.baselines.parts import Parts
 from ptxgen.operations.task.baselines.tensors import on_stream, tensor
@@ -24,6 +24,7 @@ from ptxgen.operations.task.program import Select
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.problem.reference import Array
 from ptxgen.runtime.driver import Timing
+from ptxgen.runtime.vendor_libraries import load_torch
 
 SLAB = 1 << 28  #: elements of a slab of the cube
 

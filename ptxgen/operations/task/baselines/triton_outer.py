@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 from ptxgen.expr.python_text import TRITON, Library, PythonText, number, type_in
 from ptxgen.operations.task.baselines.checked import Candidate, TileBaseline
-from ptxgen.operations.task.baselines.libraries import load_torch, load_triton, module_of
+from ptxgen.operations.task.baselines.libraries import load_triton, module_of
 from ptxgen.operations.task.baselines.operands import padded_extents
 from ptxgen.operations.task.baselines.parts import Parts, Read, identity_of, order_of
 from ptxgen.operations.task.baselines.tensors import on_stream, tensor
 from ptxgen.operations.task.text_blocks import filled
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime.driver import Timing
+from ptxgen.runtime.vendor_libraries import load_torch
 
 
 class Tile(NamedTuple):

@@ -1,0 +1,35 @@
+"""How the lanes of a warp share the rows of a block's tile in shared memory."""
+
+from __future__ import annotations
+
+from ptxgen.codegen.vectorized import WARP, log2
+
+
+class RowLanes:
+    """Adjacent lanes of a warp have the vectors of one row. ``threads``: of the block."""
+
+    threads: int
+
+    @property
+    def row_vectors(self) -> int:
+        """Vectors of a row of the block's tile."""
+        raise NotImplementedError
+
+    @property
+    def row_lanes(self) -> int:
+        """Lanes that share a row."""
+        return min(self.row_vectors, WARP)
+
+    @property
+    def log2_row_lanes(self) -> int:
+        return log2(self.row_lanes)
+
+    @property
+    def row_rounds(self) -> int:
+        """Vectors of a lane in a row."""
+        return self.row_vectors // self.row_lanes
+
+    @property
+    def rows_per_step(self) -> int:
+        """Rows that the block reads at once."""
+        return self.threads // self.row_lanes
