@@ -98,7 +98,7 @@ ${math.read(x, 0, 0, part)}\
 ${ptx.banner("first iteration: the remainder of K")}\
     setp.eq.u32 %p, %k_rem, ${plan.config.u};
     @%p bra.uni ${part.label};
-${iteration(part.of_remainder)}\
+${remainder_iteration(part)}\
     @!%has_next bra.uni EPILOGUE;
 % endif
 ${ptx.banner(f"K loop: {plan.config.u} of K per iteration, {plan.mainloop.steps} steps per warp")}\
@@ -131,6 +131,21 @@ ${math.read(x, 0 if k == last else k + 1, x.buffer(k + 1), part, "@%has_next " i
 ${load_stage(operands)}\
 % endif
 ${math.multiply(k, part)}\
+% endfor
+${next_write_stage()}\
+</%def>\
+<%def name="remainder_iteration(part)">
+${begin_iteration()}\
+${load_stage(operands)}\
+${math.remainder()}\
+${store_stage(operands)}\
+    // fragment addresses of the next stage
+${fragments.advance()}\
+${wait_for_stage()}\
+% for x in plan.mainloop.operands:
+% if x.prefetches:
+${math.read(x, 0, 0, part, "@%has_next ")}\
+% endif
 % endfor
 ${next_write_stage()}\
 </%def>\

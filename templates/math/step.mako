@@ -1,4 +1,4 @@
-## The reduction of an expression over K, a step at a time. Steps beyond K are not reduced, unless zeros do not change the result.
+## The reduction of an expression over K, a step at a time. Steps beyond K are not computed, unless zeros do not change the result.
 <%def name="clear_accumulators()">
 % for r in plan.mainloop.acc.all:
     mov.${plan.arithmetic.type} ${r}, ${plan.reducer.identity};
@@ -29,14 +29,6 @@ ${indices()}\
     // ${x.name}: the elements of this thread's rows and columns
 ${load(x)}\
 % endfor
-% if plan.mainloop.peels_remainder:
-    // %k_left: steps of this thread in the iteration that has the remainder of K
-    .reg .pred %k_valid;
-    .reg .b32 %k_left;
-    shr.u32 %tmp0, %thread, ${plan.mainloop.log2_group};
-    mul.lo.u32 %tmp0, %tmp0, ${plan.mainloop.steps};
-    sub.u32 %k_left, %k_rem, %tmp0;
-% endif
 % if plan.mainloop.k_vectors:
     shr.u32 %tmp0, %thread, ${plan.mainloop.log2_group};
     mad.lo.u32 %tmp0, %tmp0, ${plan.mainloop.steps}, %k0;
@@ -68,7 +60,7 @@ ${load(x)}\
 </%def>
 
 ## Loads the elements of an array that one step needs.
-<%def name="load(x, guard='')">
+<%def name="load(x)">
 % for register, index in x.elements:
 % if len(index) == 1:
     mad.wide.u32 %tmp64, ${index[0]}, ${x.bytes}, %at_${x.name};
@@ -78,7 +70,7 @@ ${load(x)}\
     add.u64 %tmp64, %tmp64, %tmp64b;
     mad.lo.u64 %tmp64, %tmp64, ${x.bytes}, %at_${x.name};
 % endif
-    ${guard}ld.global.nc.${x.access} ${register}, [%tmp64];
+    ld.global.nc.${x.access} ${register}, [%tmp64];
 % endfor
 </%def>
 
@@ -89,44 +81,107 @@ ${load(x)}\
 </%def>
 
 <%def name="multiply(k, part)">
-<% m, valid = plan.mainloop, "@%k_valid " if part.remainder else "" %>\
-% if part.remainder:
-    setp.gt.s32 %k_valid, %k_left, ${k};
-% endif
+<% m = plan.mainloop %>\
 % if "k" in m.indices:
     add.u32 %step_k, %k_first, ${k};
 % endif
 % for x in m.k_vectors:
-% if part.remainder:
-    mov.b${x.register_bits} ${x.tile[k]}, 0;
-% endif
-    ${valid}ld.global.nc.${x.access} ${x.tile[k]}, [%at_${x.name}+${k * x.bytes}];
+    ld.global.nc.${x.access} ${x.tile[k]}, [%at_${x.name}+${k * x.bytes}];
 % endfor
 % for x in m.k_matrices:
-% if part.remainder:
-% for register in x.tile.all:
-    mov.b${x.register_bits} ${register}, 0;
+${load(x)}\
 % endfor
+${products(k, part)}\
+% if k == m.steps - 1:
+${advance(plan.config.u)}\
 % endif
-${load(x, valid)}\
-% endfor
-% for i, j in m.products_of(part):
-% for line in m.step_lines(k, i, j, valid if plan.reducer.guarded else ""):
+</%def>
+
+<%def name="products(k, part)">
+% for i, j in plan.mainloop.products_of(part):
+% for line in plan.mainloop.step_lines(k, i, j):
     ${line}
 % endfor
 % endfor
-% if k == m.steps - 1:
-% for x in m.k_vectors:
-% if part.remainder:
-    mad.wide.u32 %at_${x.name}, %k_rem, ${x.bytes}, %at_${x.name};
+</%def>
+
+## Advances what is along K by the elements of an iteration.
+<%def name="advance(elements)">
+% for x in plan.mainloop.k_vectors:
+% if isinstance(elements, int):
+    add.u64 %at_${x.name}, %at_${x.name}, ${elements * x.bytes};
 % else:
-    add.u64 %at_${x.name}, %at_${x.name}, ${plan.config.u * x.bytes};
+    mad.wide.u32 %at_${x.name}, ${elements}, ${x.bytes}, %at_${x.name};
+% endif
+% endfor
+% if "k" in plan.mainloop.indices:
+    add.u32 %k_first, %k_first, ${elements};
+% endif
+</%def>
+
+## The remainder of K, whose elements are in stage 0: a loop over the steps that this thread has of it. One step is
+## assembled, where an iteration has many.
+<%def name="remainder()">
+<% m = plan.mainloop %>\
+    // %k_left: steps of this thread; %k_done: how many of them are done
+    .reg .b32 %k_left, %k_done;
+    shr.u32 %tmp0, %thread, ${m.log2_group};
+    mul.lo.u32 %tmp0, %tmp0, ${m.steps};
+    sub.u32 %k_left, %k_rem, %tmp0;
+    min.s32 %k_left, %k_left, ${m.steps};
+    mov.u32 %k_done, 0;
+% for x, first in ((plan.a, "%row"), (plan.b, "%col")):
+    ${x.step_ptrs.declaration}
+% if x.kmajor_smem:
+    // the element and the row from which steps of ${x.name.upper()} are addressed
+    .reg .b32 %step_first_${x.name}, %step_row_${x.name};
+    shr.u32 %tmp0, ${first}, ${x.swizzle_shift};
+    shr.u32 %tmp1, %thread, ${m.log2_group};
+    mul.lo.u32 %tmp1, %tmp1, ${m.steps // x.chunk};
+    xor.b32 %tmp0, %tmp0, %tmp1;
+    and.b32 %tmp0, %tmp0, ${x.swizzle_q - 1};
+    mul.lo.u32 %step_first_${x.name}, %tmp0, ${x.chunk};
+    mul.lo.u32 %tmp0, %tmp0, 16;
+    sub.u32 %step_row_${x.name}, ${x.fragment_ptrs[0]}, %tmp0;
+% else:
+    mov.u32 ${x.step_ptrs[0]}, ${x.fragment_ptrs[0]};
+% endif
+% endfor
+    setp.gt.s32 %p, %k_left, 0;
+    @!%p bra.uni REMAINDER_END;
+    .pragma "nounroll";
+REMAINDER:
+% for x in (plan.a, plan.b):
+% if x.kmajor_smem:
+    xor.b32 %tmp0, %step_first_${x.name}, %k_done;
+% for ptr, swizzle in zip(x.step_ptrs.all, x.swizzles):
+    xor.b32 %tmp1, %tmp0, ${swizzle};
+    mad.lo.u32 ${ptr}, %tmp1, ${x.bytes}, %step_row_${x.name};
+% endfor
+% endif
+% for r in x.step_loads:
+    ld.shared.${r.kind} ${r.registers}, [${r.address}];
+% endfor
+% if not x.kmajor_smem:
+    add.u32 ${x.step_ptrs[0]}, ${x.step_ptrs[0]}, ${x.row * x.bytes};
 % endif
 % endfor
 % if "k" in m.indices:
-    add.u32 %k_first, %k_first, ${"%k_rem" if part.remainder else plan.config.u};
+    add.u32 %step_k, %k_first, %k_done;
 % endif
-% endif
+% for x in m.k_vectors:
+    mad.wide.u32 %tmp64, %k_done, ${x.bytes}, %at_${x.name};
+    ld.global.nc.${x.access} ${x.tile[0]}, [%tmp64];
+% endfor
+% for x in m.k_matrices:
+${load(x)}\
+% endfor
+${products(0, m.WHOLE)}\
+    add.u32 %k_done, %k_done, 1;
+    setp.lt.s32 %p, %k_done, %k_left;
+    @%p bra.uni REMAINDER;
+REMAINDER_END:
+${advance("%k_rem")}\
 </%def>
 
 ## Row i of the thread's tile into %result.

@@ -10,7 +10,9 @@ import pytest
 import ptxgen
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.parts.algebra import ExpressionReducer
+from ptxgen.codegen.render import render
 from ptxgen.errors import DtypeError
+from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.task.semirings import SEMIRINGS, semiring_program
 from ptxgen.problem.device import device
 from ptxgen.runtime.check import check
@@ -85,6 +87,24 @@ def text_of(semiring: str) -> str:
 def test_slices_of_k_are_joined_by_the_reduction() -> None:
     p = ptxgen.Task(33, 40, 61, text=text_of("min_max"))
     assert all(r.ok for r in check(EmulatedDriver(), p, SPLIT))
+
+
+SWIZZLED = "ms=4 ns=2 ml=32 nl=16 u=16 kl=2 ks=2 kmajor_smem_a=1 kmajor_smem_b=1 vec_a=1 vec_b=1 cp_async_b={async_b}"
+
+
+@pytest.mark.parametrize("k", [1, 5, 8, 9, 15, 16, 47])
+@pytest.mark.parametrize("config", [SWIZZLED.format(async_b=1), "ms=2 ns=4 ml=16 nl=32 u=8 kl=2 vec_a=1 vec_b=1"])
+def test_the_remainder_of_k_has_its_exact_length(k: int, config: str) -> None:
+    """Some groups of threads have all of their steps, one or none; A and B are swizzled in shared memory or not."""
+    text = "A:f32[i,k];B:f32[j,k];input0:f32[k];input1:f32[k,j];accum:f32;where(i,j){reduce(k){accum=max(accum,"
+    text += "A[i,k]-B[j,k]-abs(input0[k])-f32(k)*input1[k,j]);}C[i,j]=accum;}"
+    p = ptxgen.Task(33, 18, k, text=text, algebra=False)
+    assert all(r.ok for r in check(EmulatedDriver(), p, parse_config(config)))
+
+
+def test_the_remainder_of_k_is_one_step_of_code() -> None:
+    p, config = ptxgen.Task(33, 40, 61, text=text_of("max_plus")), parse_config("ms=4 ns=4 ml=32 nl=32 u=16 vec_b=4")
+    assert render(plan_for(p, config, device("h200"))).text.count("max.NaN.f32") == 16 * (16 + 1)
 
 
 def test_the_paper_query_1() -> None:

@@ -87,20 +87,20 @@ class ExpressionReducer(Reducer):
 
     @property
     def guarded(self) -> bool:
-        """True if steps beyond K must not be reduced: zeros there change the result."""
+        """True if steps beyond K must not be computed: zeros there change the result."""
         return not self.algebra.pads_with_zero
 
-    def step(self, into: Sequence[str], registers: Mapping[Node, str], guard: str) -> list[str]:
+    def step(self, into: Sequence[str], registers: Mapping[Node, str]) -> list[str]:
         """The instructions that reduce one step into the registers ``into`` of an accumulator. ``registers``: of what
-        the step reads, besides scalars; ``guard``: of the reduction."""
-        return self._step(into, registers, guard, Temporaries())
+        the step reads, besides scalars."""
+        return self._step(into, registers, Temporaries())
 
-    def _step(self, into: Sequence[str], registers: Mapping[Node, str], guard: str, used: Temporaries) -> list[str]:
+    def _step(self, into: Sequence[str], registers: Mapping[Node, str], used: Temporaries) -> list[str]:
         scalars = {variable(s.name, s.type): f"%{s.name}" for s in self.algebra.scalars}
         extents = {variable(name, "s32"): f"%{name}" for name in ("M", "N", "K")}
         accumulators = dict(zip(self.algebra.components, into, strict=True))
         known = {**accumulators, **scalars, **extents, **registers}
-        return statements(self.algebra.next, known, list(into), sm=self.sm, temporaries=used, guard=guard).lines
+        return statements(self.algebra.next, known, list(into), sm=self.sm, temporaries=used).lines
 
     @cached_property
     def step_temporaries(self) -> list[str]:
@@ -109,5 +109,5 @@ class ExpressionReducer(Reducer):
         elements = [self.algebra.a, self.algebra.b, *(v.element for v in self.algebra.vectors)]
         elements += [variable(axis, "s32") for axis in "ijk"]
         into = [f"%into{n}" for n in range(len(self.algebra.components))]
-        self._step(into, {x: f"%read{n}" for n, x in enumerate(elements)}, "", used)
+        self._step(into, {x: f"%read{n}" for n, x in enumerate(elements)}, used)
         return used.declarations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
@@ -20,16 +20,10 @@ from ptxgen.problem.dtypes import bits_of, dtype
 @dataclass(frozen=True)
 class TilePart:
     """The part of a warp's tile that a K loop multiplies: the first half of its rows (``a`` = 2) or all of them (1),
-    and likewise of its columns (``b``). ``remainder``: in the iteration that has the remainder of K."""
+    and likewise of its columns (``b``)."""
 
     a: int = 1
     b: int = 1
-    remainder: bool = False
-
-    @property
-    def of_remainder(self) -> TilePart:
-        """The same part in the iteration that has the remainder of K."""
-        return replace(self, remainder=True)
 
     @property
     def label(self) -> str:

@@ -213,7 +213,7 @@ def _steps(reducer: ExpressionReducer, known: Mapping[Node, str], kinds: Mapping
         for i in range(TILE):
             for j in range(TILE)[:: 1 if i % 2 == 0 else -1]:
                 read = {reducer.algebra.a: f"%a{i}", reducer.algebra.b: f"%b{j}", **known}
-                lines += reducer.step([f"%acc{i * TILE + j}"], read, "")
+                lines += reducer.step([f"%acc{i * TILE + j}"], read)
     return lines
 
 

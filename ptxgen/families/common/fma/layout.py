@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ptxgen.codegen.parts.addressing import OperandAddressing
@@ -225,21 +226,58 @@ class OperandLayout:
                 )
                 for i in range(self.thread)
             ]
+        return self._loads_at(self.fragment_ptrs[0], k, buffer)
+
+    def _loads_at(self, pointer: str, k: int, buffer: int) -> list[FragmentLoad]:
+        """The fragment loads of a step that is ``k`` rows after a pointer; rows are along M or N."""
         n = self.contiguous
         per = n // (2 if self.packed else 1)
         return [
             FragmentLoad(
                 width(per, self.fragment.kind),
                 self.fragment.vector(buffer, i // n * per, n=per),
-                f"{self.fragment_ptrs[0]}+{(k * self.row + self.offset(i)) * self.bytes}",
+                f"{pointer}+{(k * self.row + self.offset(i)) * self.bytes}",
             )
             for i in range(0, self.thread, n)
         ]
 
     def _kmajor_address(self, k: int, i: int) -> str:
         """16-byte chunk q of row mn is stored at chunk q ^ (mn >> shift): a column is read without conflicts."""
-        q = k // self.chunk ^ (self.offset(i) >> self.swizzle_shift) & self.swizzle_q - 1
+        q = k // self.chunk ^ self._chunk_of(i)
         return f"{self.fragment_ptrs[q]}+{self.offset(i) * self.depth * self.bytes}"
+
+    def _chunk_of(self, i: int) -> int:
+        """The bits by which the swizzle of row ``i`` of the thread's differs from that of its first row."""
+        return (self.offset(i) >> self.swizzle_shift) & self.swizzle_q - 1
+
+    # ---- one step of stage 0
+
+    @cached_property
+    def swizzles(self) -> list[int]:
+        """The values that are combined with the number of an element of K to address it, by the rows of a thread."""
+        return sorted({self._swizzle(i) for i in range(self.thread)}) if self.kmajor_smem else [0]
+
+    def _swizzle(self, i: int) -> int:
+        return self._chunk_of(i) * self.chunk
+
+    @cached_property
+    def step_ptrs(self) -> Tile:
+        """The shared-memory addresses of a step that is not a constant."""
+        return Tile(f"step_ptr_{self.name}", "b32", (len(self.swizzles),))
+
+    @property
+    def step_loads(self) -> list[FragmentLoad]:
+        """The loads of a step at ``step_ptrs`` into the registers of step 0."""
+        if not self.kmajor_smem:
+            return self._loads_at(self.step_ptrs[0], 0, 0)
+        return [
+            FragmentLoad(
+                self.fragment.kind,
+                self.fragment[0, i, 0],
+                f"{self.step_ptrs[self.swizzles.index(self._swizzle(i))]}+{self.offset(i) * self.depth * self.bytes}",
+            )
+            for i in range(self.thread)
+        ]
 
     def element(self, i: int, k: int) -> str:
         """The register with element ``i`` of step ``k`` (not packed)."""

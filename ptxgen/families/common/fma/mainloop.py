@@ -286,14 +286,13 @@ class StepMainloop(FmaMainloop):
         best = [] if self.best is None else [(self.best, "values at the positions in accumulators")]
         return [*super().register_table, *best]
 
-    def step_lines(self, k: int, i: int, j: int, guard: str = "") -> list[str]:
-        """The instructions of step ``k`` for element (``i``, ``j``) of the thread's tile. ``guard``: of the
-        reduction."""
+    def step_lines(self, k: int, i: int, j: int) -> list[str]:
+        """The instructions of step ``k`` for element (``i``, ``j``) of the thread's tile."""
         algebra = self.reducer.algebra
         registers = {algebra.a: self.a.element(i, k), algebra.b: self.b.element(j, k)}
         registers |= {x.vector.element: x.register(k, i, j) for x in self.arrays}
         registers |= {variable(axis, "s32"): _INDEX[axis].format(i=i, j=j) for axis in self.indices}
-        return self.reducer.step(self.accumulator(self.set_of(k), i, j), registers, guard)
+        return self.reducer.step(self.accumulator(self.set_of(k), i, j), registers)
 
 
 def mainloop(plan: Plan, geometry: FmaGeometry) -> FmaMainloop:
