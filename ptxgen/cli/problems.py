@@ -365,6 +365,9 @@ def bench(
     With --baseline, the best candidate of the vendor library is timed in the same run. Each row of several is printed
     on standard error, and written to the file of --save, when it is timed; Ctrl-C and SIGTERM keep the rows timed.
 
+    Problems that calls compute by several kernels, as sums in groups, are timed so, unless --config names the
+    configuration of one kernel.
+
     Where operands are prepared, two columns tell the time of the preparation in units of one product, and the number of
     calls from which it pays, beside the kernel that is chosen if nothing may be prepared.
     """
@@ -414,7 +417,9 @@ def bench(
 
         code = 0
         try:
-            for case, row in zip(cases, run(cases, driver, choose, baseline, ceiling=ceiling), strict=True):
+            for case, row in zip(
+                cases, run(cases, driver, choose, baseline, ceiling=ceiling, in_parts=given is None), strict=True
+            ):
                 rows.append(report.bench_fields(case, row))
                 progress.step(case.name)
                 if len(cases) > 1:

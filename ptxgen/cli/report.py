@@ -33,8 +33,8 @@ PREPARATION_TIMES = ("preparation µs", "µs without preparation")
 VENDOR_TIMES = ("us", "vendor_us", "vendor_first_us", "vendor_same_layout_us")
 PREPARATION = ("preparation_us", "unprepared_us", "preparation_products", "pays_from_calls")
 #: fields of a row of bench, and their titles: shares of the speed of the problem's instructions, predicted and measured
-CEILING = ("ceiling_share", "measured_ceiling_share", "ceiling_steps", "ceiling_clock")
-CEILING_TITLES = ("of ceiling", "of measured", "steps/clock·SM", "MHz")
+CEILING = ("ceiling_share", "measured_ceiling_share", "ceiling_steps", "ceiling_clock", "bandwidth")
+CEILING_TITLES = ("of ceiling", "of measured", "steps/clock·SM", "MHz", "GB/s")
 PREDICTED = "~: predicted, not measured"
 
 
@@ -104,7 +104,10 @@ def bench_fields(case: Case, row: Any) -> Document:
     deviation = deviation_fields(row.deviation) if row.deviation is not None else None
     times = {
         name: _known(getattr(row, name))
-        for name in (*VENDOR_TIMES, "ratio", "scheduling_us", *PREPARATION, "ceiling_share", "measured_ceiling_share")
+        for name in (
+            *(*VENDOR_TIMES, "ratio", "scheduling_us", *PREPARATION),
+            *("ceiling_share", "measured_ceiling_share", "bandwidth"),
+        )
     }
     measured = row.measured_ceiling
     return {
@@ -345,6 +348,8 @@ def bench_text(document: Document) -> Parts:
         )
     if any(r[name] is not None for r in document["rows"] for name in CEILING[:2]):
         lines.append("of ceiling: least time by the instructions of a step, predicted or of a measured loop / time")
+    if any(r["bandwidth"] is not None for r in document["rows"]):
+        lines.append("GB/s: bytes of the operands / time; of ceiling is then the share of the data sheet's bandwidth")
     lines.append(f"device: {document['device']}")
     if modelled:
         lines.append(f"~: {MODEL_CLOCK}")

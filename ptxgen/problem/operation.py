@@ -118,6 +118,26 @@ class Ceiling:
 
 
 @dataclass(frozen=True)
+class Part:
+    """One of several problems that together compute another one. ``arrays``: for each of its arrays the name of the
+    other problem's array, or of memory between the parts."""
+
+    problem: ProblemBase
+    arrays: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The problems that calls compute, one after the other, in place of another one. ``memory``: the bytes of what they
+    leave for each other, by name; ``moved``: the bytes that bound their time; ``note``: what they are."""
+
+    steps: tuple[Part, ...]
+    memory: Mapping[str, int]
+    moved: float
+    note: str
+
+
+@dataclass(frozen=True)
 class RandomKind:
     """Random problems of one kind, which models are trained on. ``draw(rng, values, limits)``: one problem with the
     fields ``values`` (dtype, compute) within ``tuning.draws.Limits``; ShapeError: to be drawn again;
@@ -196,7 +216,8 @@ class Operation:
     libraries, None: it has none; ``schedules``: by name; ``operands``: how errors call A and B;
     ``unprepared(problem)``: the same problem without preparation of constant operands, None: nothing is prepared;
     ``features``: features of the model, functions of the problem; for problems of other operations they are 0. One
-    with the name of a feature of extents that others have replaces it for problems of this operation.
+    with the name of a feature of extents that others have replaces it for problems of this operation;
+    ``parts(problem)``: the problems that calls compute in its place, None: one kernel computes it.
     """
 
     problem: type[ProblemBase]
@@ -219,6 +240,7 @@ class Operation:
     operands: str = "operands"
     unprepared: Callable[[Any], ProblemBase] | None = None
     features: Mapping[str, Callable[[Any], float]] = field(default_factory=dict)
+    parts: Callable[[Any], Parts | None] | None = None
 
     @property
     def name(self) -> str:

@@ -375,6 +375,7 @@ def test_errors_of_nvcc_are_told() -> None:
 OUTPUTS = {
     **MATRICES,
     "groups": "accum += P[i,k]*R[k,j]; } C[g[i],h[j]] += accum; }",
+    "groups of columns": "accum += P[k,i]*R[j,k]; } C[h[j],g[i]] += accum*0.5; }",
     "greatest": "accum += P[i,k]*R[k,j]; } C[g[i],h[j]] max= accum; }",
     "by_index": "accum += P[i,k]*R[k,j]; } C[g[i],j] += accum > 1.0; }",
     "rows": "accum += P[i,k]*R[k,j]; } C[i] max= accum + b[j]; }",
@@ -385,6 +386,7 @@ OUTPUTS = {
 }
 WHEN = {
     "groups where": ("i < j", OUTPUTS["groups"]),
+    "groups equal": ("g[i] == h[j]", OUTPUTS["groups"]),
     "rows where": ("g[i] == h[j]", OUTPUTS["rows"]),
     "list where": ("i != j", OUTPUTS["list"]),
 }
@@ -398,7 +400,7 @@ def any_task(name: str) -> Task:
     text = f"where (i in [0, M], j in [0, N]){when} {{ reduce (k in [0, K]) {{ {body}"
     types = dict.fromkeys(("P", "R", "b"), "f32") | {"g": "s32", "h": "s32"}
     program = parse(text, {name: kind for name, kind in types.items() if f"{name}[" in text})
-    groups = {"groups": "5,7", "groups where": "5,7", "greatest": "5,7", "by_index": "5,90"}.get(name, "")
+    groups = {"by_index": "5,90"}.get(name, "5,7" if "group" in name or name == "greatest" else "")
     return Task(70, 90, 48, text=canonical(program), groups=groups)
 
 
@@ -411,6 +413,8 @@ def test_functions_of_pytorch_compute_the_program(name: str) -> None:
     expected = evaluate(p.program, {**arrays, **p.typical_scalars}, {"i": p.m, "j": p.n, "k": p.k}, groups)
     given = [tensor_of(torch, p, u.role, arrays) for u in p.roles.uses]
     modules = torch_text.sources(Parts(p))
+    sums = {"index_add of rows and columns", "one-hot products"}
+    assert (sums <= set(modules)) == (name in ("groups", "groups of columns", "groups equal"))
     assert set(modules) == {"plus_times": {"matmul"}, "mean": {"cube"}}.get(
         name, {"cdist", "cube"} if name in (*DISTANCES, "f64") else {"cube"} if name in MATRICES else set(modules)
     )

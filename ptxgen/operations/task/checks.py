@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ptxgen.codegen.config.config import Config
+from ptxgen.expr.evaluate import values as evaluated
 from ptxgen.expr.node import constant, substituted
 from ptxgen.expr.operators import OPERATORS
 from ptxgen.expr.value_types import type_of
@@ -21,6 +22,7 @@ from ptxgen.operations.task.lowering import as_computed
 from ptxgen.operations.task.oracle import Dense, Listed, evaluate
 from ptxgen.operations.task.problem import ResultArray, Task
 from ptxgen.operations.task.program import AXES, POSITIONS, Aggregate, Input
+from ptxgen.operations.task.sum_parts import sums_of
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import Array, Deviation
 from ptxgen.runtime.check import CheckResult
@@ -213,6 +215,7 @@ class TaskOperandSets(OperandSets):
     def __init__(self, driver: Driver, problem: Task, timing: Timing, seed: int = 0) -> None:
         self.problem, self.arrays = problem, random_arrays(problem, seed=seed)
         self._oracles: dict[int, Dense | Listed] = {}  # by the number of rows
+        self.arrays |= random_keys(problem, "integers", np.random.default_rng(seed))  # sorted, none is out of range
         given = _with_padding(problem, stored(problem, self.arrays))
         sizes = {name: given.pop(name).nbytes for name in problem.outputs}
         super().__init__(driver, timing, {n: given[n] for n in "AB"}, sizes, _others(given))
@@ -222,6 +225,8 @@ class TaskOperandSets(OperandSets):
         p = self.problem
         if not p.results:
             return Deviation(0.0, (0, 0), 0.0)
+        if sums_of(p) is not None:
+            return self._sums_deviation()
         if p.selected is not None or not p.stores_pairs:
             if p.m * p.n * p.k > ALL_STEPS or p.m * p.n > max(limit, p.n):
                 return Deviation(0.0, (-1, -1), 0.0)
@@ -264,10 +269,44 @@ class TaskOperandSets(OperandSets):
     def _reduced_deviation(self) -> Deviation:
         """Compares the reductions of the first set."""
         p = self.problem
-        got = np.empty(p.result_arrays["C"].shape, p.output.numpy)
+        return deviation(p, self._reduced(), self._oracle(p.m, lambda: expected(p, self.arrays, p.typical_scalars)))
+
+    def _sums_deviation(self) -> Deviation:
+        """Compares sums of products in groups with the product of sums, which takes few steps."""
+        p = self.problem
+        return deviation(p, self._reduced(), self._oracle(p.m, lambda: sums_in_groups(p, self.arrays)))
+
+    def _reduced(self) -> Array:
+        """The reductions of the first set."""
+        got = np.empty(self.problem.result_arrays["C"].shape, self.problem.output.numpy)
         if got.size:
             self.driver.download(self.sets[0]["C"], got)
-        return deviation(p, got, self._oracle(p.m, lambda: expected(p, self.arrays, p.typical_scalars)))
+        return got
+
+
+def sums_in_groups(p: Task, arrays: Mapping[str, Array]) -> Dense:
+    """Sums of products in groups, of ``sums_of``, for the numbers that kernels are timed with."""
+    sums = sums_of(p)
+    assert sums is not None
+    held = np.int64 if p.accumulator.integer else np.float64
+    operands = []
+    for role, each, n in zip("AB", (sums.rows, sums.columns), p.group_extents, strict=True):
+        along = p.roles.use(each.array).axes.index("k")
+        x, key = np.moveaxis(arrays[each.array], along, 1), arrays[each.key]
+        parts = [x[key == group] for group in range(n)]
+        both = [np.stack([part.sum(0, dtype=held) for part in part_of]) for part_of in (parts, map(np.abs, parts))]
+        operands.append(both if role == "A" else [y.T for y in both])
+    (a, size_a), (b, size_b) = operands
+    value: dict[str, Array] = {name: np.asarray(x) for name, x in p.typical_scalars.items()} | {"accum": a @ b}
+    output, computed = p.program.outputs[0].value, np.ones(p.group_extents, bool)
+    if p.program.when is not None:
+        computed = np.eye(*p.group_extents, dtype=bool)
+    found = np.where(computed, evaluated([output], value)[0], 0)
+    if p.accumulator.integer:
+        return Dense(found.astype(p.output.numpy), np.zeros(found.shape))
+    size = np.where(computed, evaluated([output], {**value, "accum": size_a @ size_b})[0], 0)
+    terms = p.k + p.m * p.n / (found.size or 1)
+    return Dense(found, (2 + 2 * np.sqrt(terms)) * p.accumulator.roundoff * np.abs(size))
 
 
 def _expected_rows(part: Task, rows: Array, m: int, arrays: Mapping[str, Array]) -> Dense | Listed:

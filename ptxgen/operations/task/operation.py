@@ -12,7 +12,7 @@ from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.random_problems import RANDOM_KINDS
 from ptxgen.operations.task.speed import SPR, least_us
 from ptxgen.operations.task.suites import SUITES, TITLES, cells
-from ptxgen.problem.operation import Baseline, Ceiling, MeasuredCeiling, Operation
+from ptxgen.problem.operation import Baseline, Ceiling, MeasuredCeiling, Operation, Parts
 
 if TYPE_CHECKING:
     from ptxgen.codegen.config.config import Config
@@ -97,6 +97,12 @@ def _measured(driver: Driver, p: Task) -> MeasuredCeiling | None:
     return measured(driver, p)
 
 
+def _parts(p: Task) -> Parts | None:
+    from ptxgen.operations.task.sum_parts import parts_of
+
+    return parts_of(p)
+
+
 TASK = Operation(
     Task,
     lowering=lower_task,
@@ -113,4 +119,5 @@ TASK = Operation(
     speed=SPR,
     ceiling=Ceiling(least_us, _measured),
     baselines={baseline.name: baseline for baseline in _BASELINES},
+    parts=_parts,
 )

@@ -10,6 +10,7 @@ from typing import Any
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.semirings import SEMIRINGS, semiring_program
+from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.operation import Case, Suite, by_name
 
 #: the queries of the paper. Query 1 has the assignment that its figure 1 implies; query 6 reads R at [j,k]: R[k,j], as
@@ -41,7 +42,10 @@ SIDES = (1024, 2048, 4096, 8192, 16384)  #: M = N = K
 NARROW = ((64, 65536, 256), (4096, 64, 4096), (65536, 128, 128), (256, 256, 65536), (16, 16384, 1024))
 #: thresholds of the queries that list pairs: of normal values one result in 1,000 exceeds it, where ``thres`` is 1
 THRESHOLDS = {"q5": "thres*3.09*sqrt(f32(K))", "q6": "f32(K)+thres*4.37*sqrt(f32(K))"}
+#: thresholds of query 3, by the share of pairs that exceed them
+COUNTED = {"half": "thres", "1/1000": THRESHOLDS["q5"]}
 KEYS = ("Pzip", "Rzip")
+GROUPS = "128,128"  #: rows and columns of C where keys select its elements, as in the released code
 
 
 def types_of(text: str, kind: str) -> dict[str, str]:
@@ -96,6 +100,15 @@ def _query(name: str, **fields: Any) -> Iterator[Case]:
     return _cubes(name, lambda kind: typed_text(QUERIES[name], kind), **fields)
 
 
+def _grouped(name: str, **fields: Any) -> Iterator[Case]:
+    """A query in groups. Query 3 counts half of the pairs, then, of floats, one in 1,000."""
+    fields = {"dtype": "f32", "groups": GROUPS, **fields}
+    shares = {"": "thres"} if name != "q3" else COUNTED if fields["dtype"] in COMPUTE_MODES else {"half": "thres"}
+    for share, threshold in shares.items():
+        text = QUERIES[name].replace("> thres", f"> {threshold}")
+        yield from _cubes(f"{name} {share}".strip(), lambda kind, text=text: typed_text(text, kind), **fields)  # type: ignore[misc]
+
+
 def _selection(name: str, **fields: Any) -> Iterator[Case]:
     text = QUERIES[name].replace("> thres", f"> {THRESHOLDS[name]}")
     for case in _cubes(name, lambda kind: typed_text(text, kind), **fields):
@@ -105,7 +118,10 @@ def _selection(name: str, **fields: Any) -> Iterator[Case]:
 
 
 SUITES = by_name(
-    *(Suite(name, f"query {name[1:]} of Gamut, cubes from 1024 to 16384", partial(_query, name)) for name in ("q1",)),
+    Suite("q1", "query 1 of Gamut, cubes from 1024 to 16384", partial(_query, "q1")),
+    Suite("q2", "query 2 of Gamut, sums in 128 x 128 groups, cubes from 1024 to 16384", partial(_grouped, "q2")),
+    Suite("q3", "query 3 of Gamut, counts half, then 1 of 1,000 pairs in groups", partial(_grouped, "q3")),
+    Suite("q4", "query 4 of Gamut, sums of pairs with equal groups", partial(_grouped, "q4")),
     *(
         Suite(name, f"query {name[1:]} of Gamut, which lists 1 of 1,000 pairs, cubes from 1024 to 16384", build)
         for name, build in ((name, partial(_selection, name)) for name in THRESHOLDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +15,10 @@ from ptxgen.codegen.source import Source
 from ptxgen.errors import AssembleError, EmulatorError, LaunchError, UnavailableError
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
-from ptxgen.problem.operation import MeasuredCeiling, VendorTimes, operation_of
+from ptxgen.problem.operation import MeasuredCeiling, Parts, VendorTimes, operation_of
 from ptxgen.problem.reference import Deviation
 from ptxgen.problem.registry import Problem
+from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.operand_sets import OperandSets
 from ptxgen.runtime.runner import Runner
@@ -87,16 +88,63 @@ class Bench:
             return Measurement(problem, config, "ptxas_error", env, message=str(error)[:500], **made)
         kernel = runner.kernel
         made.update(digest=kernel.source.digest, registers=kernel.registers, spills=kernel.spills)
+
+        def bound(sets: Sequence[Mapping[str, int]]) -> list[Callable[[], None]]:
+            runners = [runner.on(addresses) for addresses in sets]
+            self.preparation_us = _preparation_us(runners)
+            return [each.bind(addresses) for each, addresses in zip(runners, sets, strict=True)]
+
+        checked = full_check_elements(problem) if full else elements
+        return self._timed(problem, config, timing, env, made, checked, bound, operand_sets)
+
+    def measure_parts(
+        self, problem: Problem, parts: Parts, configs: Sequence[Config], timing: Timing, full: bool = False
+    ) -> Measurement:
+        """Loads, checks and times the problems that calls compute in place of ``problem``, each with its configuration,
+        as ``measure`` does. The measurement has the configuration of the last one."""
+        made: dict[str, Any] = {"purpose": "bench", "created": round(time.time(), 3)}
+        env = environment(self.driver, timing, self.commit)
+        try:
+            runners = [
+                Runner.of(self.driver, part.problem, config, self.workspace)
+                for part, config in zip(parts.steps, configs, strict=True)
+            ]
+        except AssembleError as error:
+            return Measurement(problem, configs[-1], "ptxas_error", env, message=str(error)[:500], **made)
+        memory = {name: Allocation(self.driver, max(size, 16)) for name, size in parts.memory.items()}
+
+        def bound(sets: Sequence[Mapping[str, int]]) -> list[Callable[[], None]]:
+            self.preparation_us = math.nan
+            found = []
+            for addresses in sets:
+                at = {**addresses, **{name: x.address for name, x in memory.items()}}
+                own = [{name: at[whole] for name, whole in part.arrays.items()} for part in parts.steps]
+                found.append(_in_order([runner.bind(each) for runner, each in zip(runners, own, strict=True)]))
+            return found
+
+        checked = full_check_elements(problem) if full else CHECKED_ELEMENTS
+        return self._timed(problem, configs[-1], timing, env, made, checked, bound)
+
+    def _timed(
+        self,
+        problem: Problem,
+        config: Config,
+        timing: Timing,
+        env: Environment,
+        made: dict[str, Any],
+        elements: int,
+        bound: Callable[[Sequence[Mapping[str, int]]], list[Callable[[], None]]],
+        operand_sets: OperandSets | None = None,
+    ) -> Measurement:
+        """Checks and times calls. ``bound(sets)``: a call for each operand set; others are as in ``measure``."""
         try:
             operand_sets = operand_sets or self.operand_sets_for(problem, timing)
-            runners = [runner.on(addresses) for addresses in operand_sets.sets]
-            self.preparation_us = _preparation_us(runners)
-            calls = [each.bind(addresses) for each, addresses in zip(runners, operand_sets.sets, strict=True)]
+            calls = bound(operand_sets.sets)
             with self.driver.lock:
                 operand_sets.poison()
                 calls[0]()
                 self.driver.synchronize()
-            self.last_deviation = deviation = operand_sets.deviation(full_check_elements(problem) if full else elements)
+            self.last_deviation = deviation = operand_sets.deviation(elements)
             if not deviation.ok:
                 self._renew()
                 return Measurement(problem, config, "wrong_result", env, message=str(deviation), **made)
@@ -144,6 +192,16 @@ class Bench:
         self.workspace, self.operand_sets, self._last_runner = Workspace(self.driver), None, None
 
 
+def _in_order(calls: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    """One call of several."""
+
+    def call() -> None:
+        for each in calls:
+            each()
+
+    return call
+
+
 def _preparation_us(runners: Sequence[Runner]) -> float:
     """Median microseconds of the preparation of one operand set; NaN: the kernel needs none."""
     prepared = [each.prepared or () for each in runners]
@@ -158,7 +216,8 @@ class BenchRow:
     launch, NaN if the operation has nothing to report; ``preparation_us``: of the preparation of constant operands, NaN
     if there is none; ``unprepared_us``: of the configuration that is chosen where nothing may be prepared;
     ``ceiling_us``: the least time by the instructions of the problem, predicted, NaN if the operation has no ceiling;
-    ``measured_ceiling``: that of a loop timed in the same run, None: none was."""
+    ``measured_ceiling``: that of a loop timed in the same run, None: none was; ``moved``: the bytes that bound the
+    time, NaN where memory does not."""
 
     name: str
     problem: Problem
@@ -174,6 +233,12 @@ class BenchRow:
     unprepared_us: float = float("nan")
     ceiling_us: float = float("nan")
     measured_ceiling: MeasuredCeiling | None = None
+    moved: float = float("nan")
+
+    @property
+    def bandwidth(self) -> float:
+        """GB/s of the bytes that bound the time."""
+        return self.moved / self.us * 1e-3 if self.us > 0 else float("nan")
 
     @property
     def preparation_products(self) -> float:
@@ -218,13 +283,20 @@ def bench(
     baseline: str | None = None,
     timing: Timing = FINAL_TIMING,
     ceiling: bool = False,
+    in_parts: bool = True,
 ) -> Iterator[BenchRow]:
     """Times each case (``name``, ``problem``) with the configuration that ``choose`` selects, checked, and the
     vendor's library (``baseline``, of the operation): ours, theirs, ours again; our two times are averaged.
-    ``ceiling``: also times the loop of the operation's ceiling."""
+    ``ceiling``: also times the loop of the operation's ceiling; ``in_parts``: problems that calls compute in parts are
+    timed so."""
     work = Bench(driver)
     for case in cases:
         problem = case.problem
+        find = operation_of(problem).parts
+        parts = find(problem) if find and in_parts else None
+        if parts is not None:
+            yield _in_parts(work, case, parts, choose, baseline, timing)
+            continue
         selection = choose(problem, driver.device)
         first = work.measure(problem, selection.config, timing, "bench", full=True)
         if first.outcome != "ok":
@@ -253,3 +325,34 @@ def bench(
             measured = limit.measure(driver, problem)
         times = (host, preparation, unprepared, least)
         yield BenchRow(case.name, problem, selection, us, *vendor, deviation, note, *times, measured_ceiling=measured)
+
+
+def _in_parts(
+    work: Bench,
+    case: Any,
+    parts: Parts,
+    choose: Callable[[Problem, Device], Any],
+    baseline: str | None,
+    timing: Timing,
+) -> BenchRow:
+    """The row of a problem that calls compute in parts: arguments as of ``bench``. Its configuration is that of the
+    last part, its ceiling the bandwidth of the device."""
+    problem, driver = case.problem, work.driver
+    selections = [choose(part.problem, driver.device) for part in parts.steps]
+    configs = [selection.config for selection in selections]
+    first = work.measure_parts(problem, parts, configs, timing, full=True)
+    if first.outcome != "ok":
+        message = f"{first.outcome}: {first.message}"
+        return BenchRow(case.name, problem, selections[-1], float("nan"), note=message)
+    us, note, deviation, vendor = first.us, parts.note, work.last_deviation, VendorTimes(float("nan"))
+    if baseline is not None:
+        sets = work.operand_sets_for(problem, timing).sets
+        try:
+            vendor = operation_of(problem).baselines[baseline].best(driver, problem, sets, timing)
+        except LaunchError as error:
+            note = f"{note}; {error}"
+        us = (us + work.measure_parts(problem, parts, configs, timing).us) / 2
+    least = parts.moved / (driver.device.bandwidth * 1e3)
+    return BenchRow(
+        case.name, problem, selections[-1], us, *vendor, deviation, note, ceiling_us=least, moved=parts.moved
+    )

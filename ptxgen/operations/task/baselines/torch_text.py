@@ -13,6 +13,7 @@ from ptxgen.expr.operators import OPERATORS
 from ptxgen.expr.python_text import TORCH, PythonText, number, type_in
 from ptxgen.expr.value_types import PRED, type_of
 from ptxgen.lowering.algebra import PLUS_TIMES, InnerExpression
+from ptxgen.operations.task.assembling import depends_on
 from ptxgen.operations.task.baselines.parts import Parts, Read
 from ptxgen.operations.task.lowering import algebra_of
 from ptxgen.operations.task.program import (
@@ -24,6 +25,7 @@ from ptxgen.operations.task.program import (
     Select,
     Store,
 )
+from ptxgen.operations.task.sum_parts import sums_of
 from ptxgen.operations.task.text_blocks import filled
 
 SOURCE = """\
@@ -196,10 +198,9 @@ def _grouped(output: Output, roots: list[Node], text: PythonText, masked: bool, 
     add = "index_add_({axis}, {at}, {x})"
     if output.op != "+":
         add = f'index_reduce_({{axis}}, {{at}}, {{x}}, "{_REDUCED_BY_INDEX[output.op]}")'
-    lines = [
-        f"g, h = groups[{output.name!r}]",
-        f"x = {_masked(_matrix(text, value, value.type), output.op, value.type, masked)}",
-    ]
+    across = not depends_on("i", row)  # keys of rows are those of j
+    x = _masked(_matrix(text, value, value.type), output.op, value.type, masked)
+    lines = [f"g, h = groups[{output.name!r}]", f"x = ({x}).T" if across else f"x = {x}"]
     for key, root, size in (("rows", row, "g"), ("columns", column, "h")):
         lines += [
             f"{key} = {text(root)}.flatten()",
@@ -207,7 +208,7 @@ def _grouped(output: Output, roots: list[Node], text: PythonText, masked: bool, 
         ]
     return [
         *lines,
-        f"part = x.new_full((g + 1, N), {first}).{add.format(axis=0, at='rows', x='x')}",
+        f"part = x.new_full((g + 1, x.shape[1]), {first}).{add.format(axis=0, at='rows', x='x')}",
         f"{name} = x.new_full((g + 1, h + 1), {first}).{add.format(axis=1, at='columns', x='part')}[:g, :h]",
     ]
 
@@ -234,4 +235,47 @@ def sources(parts: Parts) -> dict[str, str]:
     others = [u.role for u in parts.problem.roles.others]
     words = {"arguments": "".join(f"{name}, " for name in ("A", "B", *others))}
     found = results(parts)
-    return {name: filled(SOURCE, {"reduction": lines, "results": found}, words) for name, lines in forms(parts).items()}
+    blocks = {name: {"reduction": lines, "results": found} for name, lines in forms(parts).items()}
+    blocks |= group_forms(parts)
+    return {name: filled(SOURCE, lines, words) for name, lines in blocks.items()}
+
+
+def group_forms(parts: Parts) -> dict[str, dict[str, list[str]]]:
+    """The ways to compute sums of products in groups from sums of rows and of columns: by ``index_add_``, or by
+    products with matrices of 0 and 1. Name -> lines by block; empty: the program is another one."""
+    p = parts.problem
+    sums = sums_of(p)
+    if sums is None or not type_of(p.program.accumulator).floating:
+        return {}
+    output, total = p.program.outputs[0], type_in(TORCH, p.program.accumulator)
+    first = [f"g, h = groups[{output.name!r}]"]
+    for name, each, size in (("rows", sums.rows, "g"), ("columns", sums.columns, "h")):
+        first += [
+            f"{name} = torch.where(({each.key} >= 0) & ({each.key} < {size}), {each.key}, {size})",
+            f"of_{name} = {each.array if each.array == 'A' else 'B.T'}.to({total})",
+        ]
+    found: dict[str, list[str]] = {
+        "index_add of rows and columns": [
+            f"{name} = of_{name}.new_zeros(({size} + 1, K)).index_add_(0, {name}, of_{name})[:{size}]"
+            for name, size in (("rows", "g"), ("columns", "h"))
+        ],
+        "one-hot products": [
+            f"{name} = (torch.arange({size}, device=A.device)[:, None] == {name}[None]).to({total}) @ of_{name}"
+            for name, size in (("rows", "g"), ("columns", "h"))
+        ],
+    }
+    accum = parts.accumulator
+    value = parts.known(parts.of_reduction(output.value))
+    text = PythonText([value], {accum: "accum"}, TORCH, "v")
+    if p.program.when is None:
+        last = ["accum = rows @ columns.T", *text.definitions, f"return [{text(value)}]"]
+    else:  # of equal groups alone
+        last = [
+            "both = min(g, h)",
+            "accum = (rows[:both] * columns[:both]).sum(1)",
+            *text.definitions,
+            "out = accum.new_zeros((g, h))",
+            f"out.diagonal().copy_({text(value)})",
+            "return [out]",
+        ]
+    return {name: {"reduction": [*first, *lines], "results": last} for name, lines in found.items()}

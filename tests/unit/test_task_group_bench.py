@@ -1,0 +1,125 @@
+"""Queries in groups: their suites, and the timing of what calls compute in place of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxgen.api import task_call
+from ptxgen.api.task import task
+from ptxgen.cli import command
+from ptxgen.errors import InputError
+from ptxgen.operations.task import checks, group_sums
+from ptxgen.operations.task.oracle import Dense
+from ptxgen.operations.task.problem import Task
+from ptxgen.operations.task.suites import QUERIES, typed_text
+from ptxgen.operations.task.sum_parts import parts_of
+from ptxgen.problem.device import device
+from ptxgen.problem.suites import cases
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.tuning.measure import bench
+from ptxgen.tuning.selection import select
+
+
+def smaller(p: Any, **fields: Any) -> Task:
+    made: Task = replace(p, **{"m": 256, "n": 256, "k": 512, "lda": 0, "ldb": 0, "ldc": 0, "groups": "8,8", **fields})
+    return made
+
+
+def test_suites_of_groups_have_the_groups_of_the_released_code() -> None:
+    for name in ("q2", "q3", "q4"):
+        for p in (case.problem for case in cases(name, "task")):
+            assert isinstance(p, Task)
+            assert p.group_extents == (128, 128)
+            assert (parts_of(p) is None) == (name == "q3")
+        assert next(x.problem.groups for x in cases(name, "task", groups="3,4")) == "3,4"  # type: ignore[attr-defined]
+    assert [x.name for x in cases("q3", "task", dtype="s32")] == [
+        f"q3 half {n}" for n in (1024, 2048, 4096, 8192, 16384)
+    ]
+    with pytest.raises(InputError, match="suite is 'q7'; for task it must be one of q1, q2"):
+        cases("q7", "task")
+
+
+@pytest.mark.parametrize(("share", "least", "most"), [("half", 0.4, 0.6), ("1/1000", 0.0003, 0.003)])
+def test_query_3_counts_half_or_one_pair_in_1000(share: str, least: float, most: float) -> None:
+    p = smaller(next(x.problem for x in cases("q3", "task") if x.name.startswith(f"q3 {share}")))
+    arrays = checks.random_arrays(p, "normal")
+    arrays |= checks.random_keys(p, "integers", np.random.default_rng(0))
+    found = checks.expected(p, arrays, p.typical_scalars)
+    assert isinstance(found, Dense)
+    assert found.dropped == 0
+    assert least < found.values.sum() / (p.m * p.n) < most
+
+
+@pytest.mark.parametrize("name", ["q2", "q4"])
+@pytest.mark.parametrize("kind", ["f32", "s32", "f16"])
+def test_sums_that_timed_kernels_are_compared_with(name: str, kind: str) -> None:
+    p = Task(60, 50, 20, text=typed_text(QUERIES[name].replace("+= accum;", "+= accum*4;"), kind), groups="5,4")
+    arrays = checks.random_arrays(p) | checks.random_keys(p, "integers", np.random.default_rng(0))
+    found, expected = checks.sums_in_groups(p, arrays), checks.expected(p, arrays, p.typical_scalars)
+    assert isinstance(expected, Dense)
+    np.testing.assert_allclose(found.values, expected.values, rtol=1e-9, atol=1e-9)
+    assert (found.error <= 40 * expected.error).all()
+
+
+def test_parts_are_the_problems_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_sums, "LEAST", 1)
+    called: list[Task] = []
+    made = task_call.Task
+
+    def noted(*args: Any, **fields: Any) -> Task:
+        called.append(made(*args, **fields))
+        return called[-1]
+
+    noted.text_of, noted.result_type = made.text_of, made.result_type  # type: ignore[attr-defined]
+    monkeypatch.setattr(task_call, "Task", noted)
+    rng = np.random.default_rng(1)
+    p, r = rng.random((40, 9), np.float32), rng.random((9, 30), np.float32)
+    g, h = (rng.integers(0, 3, n).astype(np.int32) for n in (40, 30))
+    for name in ("q2", "q4"):
+        called.clear()
+        task(QUERIES[name])(P=p, R=r, Pzip=g, Rzip=h, groups=(3, 4))
+        parts = parts_of(Task(40, 30, 9, text=typed_text(QUERIES[name], "f32"), groups="3,4"))
+        assert parts is not None
+        assert {x.problem for x in parts.steps} == set(called)
+        assert parts.moved == 4 * 9 * 70
+
+
+def bench_row(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    text = typed_text(QUERIES["q4"], "f32")
+    given = ["--task", text, "--shape", "40,30,9", "--groups", "3,4", "--device", "emulated", "--json"]
+    assert command.run(["bench", "task", *given, *words]) == 0
+    [row] = json.loads(capsys.readouterr().out)["rows"]
+    return row
+
+
+def test_bench_times_what_calls_compute(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_sums, "LEAST", 1)
+    row = bench_row(capsys, monkeypatch)
+    assert row["note"] == "4 kernels: sums of rows and of columns in groups, their product"
+    assert row["bandwidth"] == pytest.approx(4 * 9 * 70 / row["us"] * 1e-3)
+    assert row["ceiling_share"] == pytest.approx(row["bandwidth"] / device("emulated").bandwidth)
+    for direct in (["--no-algebra"], ["--config", "ms=4 ns=4 ml=16 nl=32"]):
+        other = bench_row(capsys, monkeypatch, *direct)
+        assert other["note"] == ""
+        assert other["bandwidth"] is None
+        assert other["us"] != row["us"]
+
+
+def test_bench_finds_wrong_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_sums, "LEAST", 1)
+    p = Task(40, 30, 9, text=typed_text(QUERIES["q2"], "f32"), groups="4,4")
+    parts = parts_of(p)
+    assert parts is not None
+    arrays = {**parts.steps[-1].arrays, "A": "sums of B", "B": "sums of A"}
+    wrong = replace(parts, steps=(*parts.steps[:-1], replace(parts.steps[-1], arrays=arrays)))
+    driver = EmulatedDriver()
+    work = bench.Bench(driver)
+    configs = [select(x.problem, driver.device)[0].config for x in parts.steps]
+    assert work.measure_parts(p, parts, configs, bench.FINAL_TIMING).outcome == "ok"
+    assert work.measure_parts(p, wrong, configs, bench.FINAL_TIMING).outcome == "wrong_result"
