@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from ptxgen.api import call_lock, new_arrays, selection, task_call, task_launches
 from ptxgen.api.arrays import View, tensor
 from ptxgen.api.gemm import check_same_dtype
-from ptxgen.arguments import flag, word
+from ptxgen.arguments import closest, flag, word
 from ptxgen.errors import InputError
 from ptxgen.operations.task.program import Program, Select
 from ptxgen.operations.task.semirings import semiring_program
@@ -116,13 +116,20 @@ class TaskFunction:
             raise InputError(f"the task has {len(self.names)} inputs, {', '.join(self.names)}; {len(arrays)} are given")
         found = dict(zip(self.names, arrays, strict=False))
         for name, x in named.items():
-            if name not in self.names or name in found:
-                problem = "given twice" if name in found else "no input of the task"
-                raise InputError(f"{name} is {problem}; its inputs are {', '.join(self.names)}")
+            if name not in self.names:
+                raise unknown_input(name, self.names, OPTIONS)
+            if name in found:
+                raise InputError(f"{name} is given twice; it must be given by name or in order")
             found[name] = x
         if absent := [name for name in self.names if name not in {*found, *self._source.optional}]:
             raise InputError(f"{', '.join(absent)} must be given; the inputs of the task are {', '.join(self.names)}")
         return found
+
+
+#: the options of calls
+OPTIONS = tuple(
+    x.name for x in inspect.signature(TaskFunction.__call__).parameters.values() if x.kind is x.KEYWORD_ONLY
+)
 
 
 class TextTask:
@@ -178,6 +185,14 @@ class TracedTask:
     def program(self, types: dict[str, str | None]) -> Program:
         """The program for arguments of these types."""
         return self._traced.program(types)
+
+
+def unknown_input(name: str, names: Collection[str], others: Collection[str] = ()) -> InputError:
+    """The error of an argument that is no input of a task. ``others``: further names that may have been meant."""
+    known = {x.lower(): x for x in (*others, *names)}
+    near = known.get(closest(name.lower(), known), "")
+    rule = f"its inputs are {', '.join(names)}" + (f": write {near}" if near else "")
+    return InputError(f"{name} is no input of the task; {rule}")
 
 
 def _number_type(x: Any) -> str:

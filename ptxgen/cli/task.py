@@ -76,7 +76,7 @@ def task(
     import numpy as np
 
     from ptxgen.api.selection import lists_pairs
-    from ptxgen.api.task import TaskFunction
+    from ptxgen.api.task import TaskFunction, unknown_input
     from ptxgen.operations.task.language.canonical import canonical, digest
     from ptxgen.operations.task.language.parser import input_ranks, parse
     from ptxgen.operations.task.program import Select
@@ -89,7 +89,7 @@ def task(
     for item in inputs or ():
         name, _, value = item.partition("=")
         if name not in ranks:
-            raise InputError(f"input is {item}; the inputs of the task are {', '.join(ranks)}")
+            raise unknown_input(name, ranks)
         number = _number(value)
         values[name] = number if number is not None else np.load(value)
     kinds = {name: _type_of(values[name]) if name in values else dtype for name in ranks}

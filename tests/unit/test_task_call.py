@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ptxgen
+from ptxgen.cli import command
 from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
 
 DISTANCE = "where (i, j) { reduce (k) { accum += abs(P[i,k] - R[j,k]); } D[i,j] = accum * s; }"
@@ -58,6 +59,21 @@ def zeros(*shape: int, kind: Any = np.float32) -> np.ndarray:
 def test_arguments_that_are_refused(given: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=re.escape(message)):
         ptxgen.task(DISTANCE)(**given)
+
+
+@pytest.mark.parametrize(("name", "near"), [("p", "P"), ("grups", "groups"), ("Out", "out"), ("zzzz", "")])
+def test_names_that_are_no_inputs_have_the_nearest_one(name: str, near: str) -> None:
+    with pytest.raises(InputError) as error:
+        ptxgen.task(DISTANCE)(**{"P": zeros(3, 4), "R": zeros(5, 4), "s": 1.0, name: zeros(3)})
+    rule = f": write {near}" if near else ""
+    assert str(error.value) == f"{name} is no input of the task; its inputs are P, R, s{rule}"
+    with pytest.raises(InputError, match="P is given twice; it must be given by name or in order"):
+        ptxgen.task(DISTANCE)(zeros(3, 4), P=zeros(3, 4))
+
+
+def test_the_command_names_the_nearest_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.run(["task", "--expr", DISTANCE, "--input", "r=2.0"]) == 2
+    assert "r is no input of the task; its inputs are P, R, s: write R" in capsys.readouterr().err
 
 
 def test_the_result_may_not_overlap_an_input() -> None:
