@@ -91,18 +91,12 @@ ${load(x)}\
 % for x in m.k_matrices:
 ${load(x)}\
 % endfor
-${products(k, part)}\
+% for line in m.step_lines(k, part):
+    ${line}
+% endfor
 % if k == m.steps - 1:
 ${advance(plan.config.u)}\
 % endif
-</%def>
-
-<%def name="products(k, part)">
-% for i, j in plan.mainloop.products_of(part):
-% for line in plan.mainloop.step_lines(k, i, j):
-    ${line}
-% endfor
-% endfor
 </%def>
 
 ## Advances what is along K by the elements of an iteration.
@@ -176,7 +170,9 @@ REMAINDER:
 % for x in m.k_matrices:
 ${load(x)}\
 % endfor
-${products(0, m.WHOLE)}\
+% for line in m.step_lines(0, m.WHOLE):
+    ${line}
+% endfor
     add.u32 %k_done, %k_done, 1;
     setp.lt.s32 %p, %k_done, %k_left;
     @%p bra.uni REMAINDER;

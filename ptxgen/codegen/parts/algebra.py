@@ -95,6 +95,16 @@ class ExpressionReducer(Reducer):
         the step reads, besides scalars."""
         return self._step(into, registers, Temporaries())
 
+    def step_pattern(self, leaves: Sequence[Node]) -> str:
+        """The lines of ``step``, for ``str.format`` with the registers of an accumulator and then those of ``leaves``,
+        what the step reads: a kernel has thousands of steps that differ in registers alone."""
+        numbers = range(len(self.algebra.components) + len(leaves))
+        places = [f"\x01{n}\x02" for n in numbers]
+        into, held = places[: len(self.algebra.components)], places[len(self.algebra.components) :]
+        text = "\n".join(self.step(into, dict(zip(leaves, held, strict=True))))
+        text = text.replace("{", "{{").replace("}", "}}")
+        return text.replace("\x01", "{").replace("\x02", "}")
+
     def _step(self, into: Sequence[str], registers: Mapping[Node, str], used: Temporaries) -> list[str]:
         scalars = {variable(s.name, s.type): f"%{s.name}" for s in self.algebra.scalars}
         extents = {variable(name, "s32"): f"%{name}" for name in ("M", "N", "K")}

@@ -286,13 +286,26 @@ class StepMainloop(FmaMainloop):
         best = [] if self.best is None else [(self.best, "values at the positions in accumulators")]
         return [*super().register_table, *best]
 
-    def step_lines(self, k: int, i: int, j: int) -> list[str]:
-        """The instructions of step ``k`` for element (``i``, ``j``) of the thread's tile."""
+    @cached_property
+    def _step_pattern(self) -> str:
+        """The instructions of a step, with places for registers in the order of ``step_lines``."""
         algebra = self.reducer.algebra
-        registers = {algebra.a: self.a.element(i, k), algebra.b: self.b.element(j, k)}
-        registers |= {x.vector.element: x.register(k, i, j) for x in self.arrays}
-        registers |= {variable(axis, "s32"): _INDEX[axis].format(i=i, j=j) for axis in self.indices}
-        return self.reducer.step(self.accumulator(self.set_of(k), i, j), registers)
+        indices = [variable(axis, "s32") for axis in self.indices]
+        leaves = [algebra.a, algebra.b, *(x.vector.element for x in self.arrays), *indices]
+        return self.reducer.step_pattern(leaves)
+
+    def step_lines(self, k: int, part: TilePart) -> list[str]:
+        """The instructions of step ``k`` for a part of the thread's tile."""
+        pattern, s, arrays = self._step_pattern, self.set_of(k), self.arrays
+        rows = [self.a.element(i, k) for i in range(self.ms)]
+        columns = [self.b.element(j, k) for j in range(self.ns)]
+        indices = [_INDEX[axis] for axis in self.indices]
+        lines = []
+        for i, j in self.products_of(part):
+            held = (x.register(k, i, j) for x in arrays)
+            at = (index.format(i=i, j=j) for index in indices)
+            lines += pattern.format(*self.accumulator(s, i, j), rows[i], columns[j], *held, *at).split("\n")
+        return lines
 
 
 def mainloop(plan: Plan, geometry: FmaGeometry) -> FmaMainloop:
