@@ -101,6 +101,23 @@ class GemmExtents(Extents):
 
 
 @dataclass(frozen=True)
+class MirroredExtents(GemmExtents):
+    """The extents of products with M = N of which the pairs (i, j) with i ≤ j are computed: (j, i) has the same sum."""
+
+    @property
+    def flops(self) -> Any:
+        return self.batch * self.m * (self.m + 1) * self.k
+
+    def tiles(self, ml: Any, nl: Any, u: Any = 1, kg: Any = 1) -> Any:
+        """Tiles that have a pair with i ≤ j, about: exact where one side of a tile is a multiple of the other."""
+        rows, columns = -(-self.m // ml), -(-self.n // nl)
+        step = np.gcd(ml, nl)
+        # below the diagonal are floor(row · ml / nl) tiles of each row of them
+        below = (rows * (rows - 1) * ml - rows * (nl - step)) // (2 * nl)
+        return (rows * columns - np.maximum(below, 0)) * self.batch
+
+
+@dataclass(frozen=True)
 class Access:
     """How kernels address an operand or an output in memory. ``kind``: the name of the access mode, which families
     provide."""
@@ -301,6 +318,11 @@ class KernelProblem:
     @property
     def results(self) -> Any:
         return self.extents.results
+
+    @property
+    def mirrored(self) -> bool:
+        """True if results of (i, j) are those of (j, i) too, which are not computed."""
+        return isinstance(self.extents, MirroredExtents)
 
     @property
     def flops(self) -> Any:

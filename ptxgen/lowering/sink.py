@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from ptxgen.expr.node import Node, node, variables
+from ptxgen.expr.node import Node, node, variable, variables
 from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.algebra import Scalar, Vector
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
@@ -159,7 +159,9 @@ class ValueSink:
     """Takes values of each result, which are expressions of the reduction, the variable ``accum``.
 
     ``out``: the type of C; ``arithmetic``: that of the reduction; ``elements``, ``vectors``, ``scalars``: the arrays
-    and numbers that the values read; ``when``: the condition of the pairs (i, j) that are taken, None: all are.
+    and numbers that the values read; ``when``: the condition of the pairs (i, j) that are taken, None: all are;
+    ``mirrored``: the reduction of (i, j) is that of (j, i), so kernels compute the pairs with i ≤ j, and take the
+    values of both from it.
     """
 
     out: str
@@ -168,6 +170,7 @@ class ValueSink:
     vectors: tuple[Vector, ...] = ()
     scalars: tuple[Scalar, ...] = ()
     when: Node | None = None
+    mirrored: bool = False
 
     templates: ClassVar[Path | None] = None
     resets: ClassVar[tuple[Reset, ...]] = ()
@@ -192,9 +195,31 @@ class ValueSink:
         return self.roots
 
     @property
-    def guard(self) -> Node | None:
+    def taken(self) -> Node | None:
         """The condition of the results that are taken."""
         return self.when
+
+    @property
+    def guard(self) -> Node | None:
+        """The condition of the results that are computed and taken."""
+        return self.guarded()
+
+    def guarded(self, exchanged: bool = False) -> Node | None:
+        """``guard``. ``exchanged``: of the results (i, j) that are taken from those of (j, i)."""
+        return self._of_half(self.taken, exchanged)
+
+    @property
+    def computed(self) -> Node | None:
+        """The condition of the pairs (i, j) that kernels must compute."""
+        return self._of_half(self.when)
+
+    def _of_half(self, condition: Node | None, exchanged: bool = False) -> Node | None:
+        """The condition, of the pairs that are computed where results are mirrored, or of the others."""
+        if not self.mirrored:
+            return condition
+        i, j = variable("i", "s32"), variable("j", "s32")
+        half = node("<", PRED, j, i) if exchanged else node("<=", PRED, i, j)
+        return half if condition is None else node("&", PRED, half, condition)
 
     @property
     def stored_type(self) -> str:
@@ -264,7 +289,7 @@ class SelectValues(ValueSink):
         return self.values
 
     @property
-    def guard(self) -> Node:
+    def taken(self) -> Node:
         return self.condition if self.when is None else node("&", PRED, self.when, self.condition)
 
     @property

@@ -40,17 +40,25 @@ SELECTED:
 </%def>
 
 <%def name="store_vector(registers, at, offset, guard, stores, row, column)">
+${select_vector(plan.values, registers, guard, stores, row, column)}\
+% if plan.values.mirror is not None:
+    // ---- (j, i), from the sum of (i, j)
+${select_vector(plan.values.mirror, registers, guard, stores, column, row)}\
+% endif
+</%def>
+
+<%def name="select_vector(of, registers, guard, stores, row, column)">
     {
     .reg .pred %holds;
-${values.declare(plan.values.condition)}\
-${values.compute(registers, guard, row, column, plan.values.condition)}\
-    ${plan.values.condition.holds(0, guard)}
+${values.declare(of.condition)}\
+${values.compute(registers, guard, row, column, of.condition)}\
+    ${of.condition.holds(0, guard)}
 % if stores:
     .reg .b32 %ballot;
     vote.sync.ballot.b32 %ballot, %holds, 0xffffffff;
     setp.eq.u32 %p, %ballot, 0;
     @%p bra.uni NONE_SELECTED;
-${append(registers, "@%holds ", row, column)}\
+${append(of, registers, "@%holds ", row, column)}\
 NONE_SELECTED:
 % else:
     @%holds add.u32 %selected, %selected, 1;
@@ -59,7 +67,7 @@ NONE_SELECTED:
 </%def>
 
 ## The lanes in %ballot, for which %holds, store the values of their results from %position on, while the lists have room.
-<%def name="append(registers, guard, row, column)">
+<%def name="append(of, registers, guard, row, column)">
     {
     .reg .b32 %rank;
     .reg .b64 %element, %element_at;
@@ -71,11 +79,11 @@ NONE_SELECTED:
     cvt.u64.u32 %element_at, %rank;
     add.u64 %position, %position, %element_at;
     setp.lt.and.u64 %holds, %element, %capacity, %holds;
-${values.declare(plan.values.taken)}\
-${values.compute(registers, guard, row, column, plan.values.taken)}\
+${values.declare(of.taken)}\
+${values.compute(registers, guard, row, column, of.taken)}\
 % for n, (size, kind, pointer) in enumerate(plan.selected.stores):
     mad.lo.u64 %element_at, %element, ${size}, ${pointer};
-    @%holds st.global.${kind} [%element_at], ${plan.values.taken.of(n)[0]};
+    @%holds st.global.${kind} [%element_at], ${of.taken.of(n)[0]};
 % endfor
     }
 </%def>
@@ -102,12 +110,20 @@ ${load_lists()}\
 </%def>
 <%def name="begin_slices()"></%def>
 <%def name="store_slices()">
+${select_sum(plan.values, ("%c_row", 0), ("%c_col", 0))}\
+% if plan.values.mirror is not None:
+    // ---- (j, i), from the sum of (i, j)
+${select_sum(plan.values.mirror, ("%c_col", 0), ("%c_row", 0))}\
+% endif
+</%def>
+
+<%def name="select_sum(of, row, column)">
     {
     .reg .pred %holds, %leads;
     .reg .b32 %ballot, %lanes, %leader, %low, %high;
-${values.declare(plan.values.condition)}\
-${values.compute([plan.epilogue.vector[0]], "", ("%c_row", 0), ("%c_col", 0), plan.values.condition)}\
-    ${plan.values.condition.holds(0, "")}
+${values.declare(of.condition)}\
+${values.compute([plan.epilogue.vector[0]], "", row, column, of.condition)}\
+    ${of.condition.holds(0, "")}
     activemask.b32 %lanes;
     vote.sync.ballot.b32 %ballot, %holds, %lanes;
     setp.eq.u32 %p, %ballot, 0;
@@ -126,7 +142,7 @@ ${values.compute([plan.epilogue.vector[0]], "", ("%c_row", 0), ("%c_col", 0), pl
     shfl.sync.idx.b32 %low, %low, %leader, 31, %lanes;
     shfl.sync.idx.b32 %high, %high, %leader, 31, %lanes;
     mov.b64 %position, {%low, %high};
-${append([plan.epilogue.vector[0]], "@%holds ", ("%c_row", 0), ("%c_col", 0))}\
+${append(of, [plan.epilogue.vector[0]], "@%holds ", row, column)}\
 NONE_SELECTED:
     }
 </%def>

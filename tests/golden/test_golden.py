@@ -102,6 +102,18 @@ GOLDEN = {
         "when(input0[i]==input1[j]){reduce(k){accum+=abs(A[i,k]-B[k,j]);}accum>0?C.add(accum);} capacity=100",
         "ms=2 ns=2 ml=16 nl=16 u=8 kg=3 splitk=workspace",
     ),
+    "simt_mirrored": (
+        "h200",
+        "task 61,61,61 NT f32 text=A:f32[i,k];input0:f32[j];accum:f32;where(i,j){reduce(k){accum+=abs(A[i,k]-A[j,k]);}"
+        "C[i,j]=accum+input0[j];}",
+        "ms=2 ns=2 ml=16 nl=16 u=8 kg=3 splitk=workspace",
+    ),
+    "simt_mirrored_select": (
+        "h200",
+        "task 61,61,61 NT f32 text=A:f32[i,k];scalar0:f32;accum:f32;where(i,j){reduce(k){accum+=max(A[i,k],A[j,k]);}"
+        "accum>scalar0?C.add(accum,i,j);} capacity=100",
+        "ms=2 ns=2 ml=16 nl=16 u=8",
+    ),
     "mma_select": (
         "h200",
         "task 64,64,64 TN f16 text=A:f16[k,i];B:f16[k,j];accum:f32;where(i,j)when(abs(i-j)<40)"

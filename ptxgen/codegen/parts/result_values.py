@@ -61,7 +61,8 @@ class ResultValues(Part):
     """The values of a ``ValueSink``. ``vec``: results of a vector; ``roots``: the expressions, by number; the last one
     is the condition of the results that are taken, if there is one. ``rows``, ``columns``: of the block's tile;
     ``values``, ``guards``: False: without the values, without that condition; ``preinitialises``: whether registers are
-    set before guarded loads write them, as in ``CAccess``."""
+    set before guarded loads write them, as in ``CAccess``; ``exchanged``: of results (i, j) that are taken from those
+    of (j, i)."""
 
     problem: KernelProblem
     sm: int
@@ -71,6 +72,7 @@ class ResultValues(Part):
     values: bool = True
     guards: bool = True
     preinitialises: bool = False
+    exchanged: bool = False
 
     @property
     def sink(self) -> ValueSink:
@@ -95,8 +97,18 @@ class ResultValues(Part):
 
     @property
     def roots(self) -> tuple[Node, ...]:
-        values, guard = self.sink.roots if self.values else (), self.sink.guard if self.guards else None
+        values, guard = self.sink.roots if self.values else (), self.guard if self.guards else None
         return values if guard is None else (*values, guard)
+
+    @property
+    def guard(self) -> Node | None:
+        """The condition of the results that are taken."""
+        return self.sink.guarded(self.exchanged)
+
+    @cached_property
+    def mirror(self) -> ResultValues | None:
+        """The values of (j, i), where they are taken from the sum of (i, j); None: they are not."""
+        return replace(self, exchanged=True) if self.sink.mirrored else None
 
     @cached_property
     def condition(self) -> ResultValues:
@@ -112,7 +124,7 @@ class ResultValues(Part):
         """The instruction that sets %holds: result ``q`` of a vector is taken. ``guard``: of the bounds, as
         ``@%in_bounds``, or empty."""
         terms = [guard.strip().removeprefix("@")] if guard else []
-        if self.sink.guard is not None:
+        if self.guard is not None:
             terms.append(self.tiles[-1][q])
         return f"and.pred %holds, {', '.join(terms)};" if len(terms) > 1 else f"mov.pred %holds, {terms[0]};"
 
@@ -136,7 +148,7 @@ class ResultValues(Part):
     def reachable(self) -> Node | None:
         """The condition that a tile may have a result that is taken, of the indices of its corners and the extents;
         None: every tile may."""
-        when = self.sink.when
+        when = self.sink.computed
         if when is None:
             return None
         ranges = {name: (variable(f"first_{name}", INDEX), variable(f"last_{name}", INDEX)) for name in ("i", "j")}

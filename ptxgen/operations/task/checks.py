@@ -79,6 +79,8 @@ def random_arrays(p: Task, kind: str = "normal", seed: int = 0) -> dict[str, Arr
     """The arrays that a program reads, as it indexes them, by role."""
     rng = np.random.default_rng([seed, p.m, p.n, p.k])
     found = {u.role: random_values(kind, u.dtype, array_shape(p, u.role), rng, u.role) for u in p.roles.uses}
+    if p.mirrored:
+        found["B"] = found["A"]
     if p.compute == "tf32":  # kernels round the operands
         found |= {name: (found[name].view(np.uint32) & TF32_MASK).view(np.float32) for name in "AB"}
     return found | random_keys(p, kind, rng)

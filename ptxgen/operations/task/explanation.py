@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from ptxgen.expr.cost import instructions_by_pipe
 from ptxgen.expr.index_sets import INDEX, possible
-from ptxgen.expr.node import Node, node, rewritten, substituted, variable, variables
-from ptxgen.expr.simplify import key, simplified
+from ptxgen.expr.node import variable
 from ptxgen.lowering.algebra import InnerExpression
-from ptxgen.operations.task.assembling import depends_on
 from ptxgen.operations.task.group_sums import FEWER, LEAST, group_sums
 from ptxgen.operations.task.lowering import algebra_of, in_loop
 from ptxgen.operations.task.printing import printed
 from ptxgen.operations.task.program import Program, Select
-from ptxgen.operations.task.roles import Roles, roles_of
+from ptxgen.operations.task.roles import roles_of
+from ptxgen.operations.task.symmetry import computes_half, is_symmetric
 
 SM = 90  #: the target whose instructions are counted
 
@@ -29,7 +28,12 @@ def explanation(program: Program, algebra: bool = True) -> list[str]:
             f"rewriting: sums of A and of B in groups, and their product, take (M + N)*K steps; in calls with at least"
             f" {LEAST} steps and {FEWER} pairs (i, j) for each pair of groups"
         )
-    if _is_symmetric(roles):
+    if algebra and computes_half(roles):
+        lines.append(
+            "rewriting: (i, j) and (j, i) have the same reduction, which is computed for i <= j; tiles without such a"
+            " pair are skipped"
+        )
+    elif is_symmetric(roles) and program.when is None:
         lines.append(
             "pairs: (i, j) and (j, i) have the same reduction; `when (i < j)` computes one of them, and skips tiles"
         )
@@ -54,28 +58,6 @@ def explanation(program: Program, algebra: bool = True) -> list[str]:
         else "remainder of K: an iteration of its own, because zeros would change the result"
     )
     return lines
-
-
-def _is_symmetric(roles: Roles) -> bool:
-    """True if a reduction stays the same where i and j exchange their values, and all pairs are computed."""
-    a, b, program = roles.use("A"), roles.use("B"), roles.program
-    if a.name != b.name or a.axes.index("k") != b.axes.index("k") or program.when is not None:
-        return False
-    elements = [variable(f"{u.role}[{','.join(u.axes)}]", u.dtype) for u in (a, b)]
-    others = set(variables(program.step)) - {x.value for x in elements}
-    if any(depends_on(axis, variable(name, "s32")) for name in others for axis in "ij"):
-        return False
-    exchanged = substituted(program.step, dict(zip((str(x.value) for x in elements), elements[::-1], strict=True)))
-    return simplified(rewritten(exchanged, _even)) is simplified(rewritten(program.step, _even))
-
-
-def _even(x: Node) -> Node:
-    """A magnitude or a square of a difference, with the operands of the difference in one order."""
-    inner = x.arguments[0] if x.op == "abs" or (x.op == "*" and x.arguments[0] is x.arguments[1]) else x
-    if inner is x or inner.op != "-":
-        return x
-    difference = node("-", inner.type, *sorted(inner.arguments, key=lambda y: key(y, {})))
-    return node(x.op, x.type, *[difference] * len(x.arguments))
 
 
 def _pairs(program: Program) -> list[str]:

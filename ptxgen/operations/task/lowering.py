@@ -15,7 +15,7 @@ from ptxgen.lowering import aggregate as groups
 from ptxgen.lowering import row_reduce as rows
 from ptxgen.lowering.aggregate import depends_on_order
 from ptxgen.lowering.algebra import PLUS_TIMES, Algebra, InnerExpression, Scalar, Vector, inner_expression
-from ptxgen.lowering.kernel_problem import KernelProblem, at_least_one
+from ptxgen.lowering.kernel_problem import KernelProblem, MirroredExtents, at_least_one
 from ptxgen.lowering.sink import Elements, SelectValues, StoreValue, ValueSink
 from ptxgen.lowering.states import StateReduction
 from ptxgen.lowering.strided import aligned_access, matrix_product
@@ -64,6 +64,8 @@ def lower_task(p: Task) -> KernelProblem:
         raise DtypeError(f"compute is {p.compute}; it must be {program.accumulator}: the step is no product")
     types = "_".join(dict.fromkeys(x.dtype for x in product.operands))
     found = replace(product, name=f"task_{types}_{p.layout.lower()}", algebra=algebra, sink=sink)
+    if p.mirrored:  # A and B are one array
+        found = replace(found, extents=MirroredExtents(p.m, p.n, p.k, p.batch), moved=p.bytes)
     if isinstance(sink, groups.Aggregate | rows.RowReduce):
         return _reduced(p, found)
     if sink.guard is None:
@@ -94,6 +96,7 @@ def _sink(p: Task, program: Program, roles: Roles, whole: Node) -> ValueSink:
     read = [*roots, *([] if program.when is None else [program.when])]
     vectors, scalars = _read(roles, read, ("i", "j"))
     fields: dict[str, Any] = {
+        "mirrored": p.mirrored,
         "out": p.out,
         "arithmetic": program.accumulator,
         "elements": _elements(p, roles, read),

@@ -20,6 +20,7 @@ from ptxgen.operations.gemm.problem import CONTIGUOUS, LAYOUTS, Gemm
 from ptxgen.operations.task.language.canonical import canonical as canonical_text
 from ptxgen.operations.task.program import ACCUMULATOR, Aggregate, Input, Program, RowReduce, Select, Store
 from ptxgen.operations.task.roles import Roles, roles_of
+from ptxgen.operations.task.symmetry import computes_half, one_array
 from ptxgen.problem.base import COMPUTE_MODES, EXTENT_LIMIT, SUMS, described
 from ptxgen.problem.dtypes import DTYPES, Dtype, canonical, dtype
 
@@ -63,7 +64,8 @@ class Task(Gemm):
     """C[i,j] = the value of a program for each pair (i, j), of M rows and N columns, reduced over K.
 
     ``text``: the canonical text of the program, with the names of roles: A is the array at [i,k], B at [k,j],
-    ``input0``, ``input1``, … the others, ``scalar0``, … the scalars, C the output; empty: the sum of products.
+    ``input0``, ``input1``, … the others, ``scalar0``, … the scalars, C the output; empty: the sum of products. A is
+    also the array of the other side if kernels compute the pairs with i ≤ j alone (``mirrored``).
     ``layout``: N: A is stored M×K, B is stored K×N; T: K×M, N×K; empty: as the program indexes them. ``dtype``,
     ``compute``, ``out``: the types of A, of the reduction and of C, which the text states; sums of products of f32 may
     have ``compute`` tf32. ``capacity``: elements of the lists of selected results, C the first of them, unless a call
@@ -106,7 +108,7 @@ class Task(Gemm):
         found = (
             _read(self.text, canonical(self.dtype)) if self.text else roles_of(sum_of_products(canonical(self.dtype)))
         )
-        object.__setattr__(self, "text", canonical_text(found.program))
+        object.__setattr__(self, "text", self.text_of(found))
         if not isinstance(found.program.outputs[0], Select):
             object.__setattr__(self, "capacity", 0)
         elif self.batch != 1:
@@ -115,6 +117,8 @@ class Task(Gemm):
             object.__setattr__(self, "layout", found.layout)
         super().__post_init__()
         self._normalize_groups()
+        if self.mirrored and not self._may_mirror():
+            object.__setattr__(self, "text", canonical_text(found.program))
 
     def _normalize_groups(self) -> None:
         """ShapeError: the extents of groups are missing, or no group needs them."""
@@ -128,6 +132,25 @@ class Task(Gemm):
             raise ShapeError(f"groups is {shown(self.groups)}; it must be G,H, the rows and columns of C, as 4,7")
         extents = [integer("groups", int(x), 0, EXTENT_LIMIT - 1) for x in words]
         object.__setattr__(self, "groups", ",".join(map(str, extents)))
+
+    def _may_mirror(self) -> bool:
+        """True if A and B, as the fields describe them, can be one array."""
+        one = self.layout in ("NT", "TN") and self.lda == self.ldb and self.stride_a == self.stride_b
+        return self.algebra and one and self.aligned_a == self.aligned_b and self.m == self.n
+
+    @property
+    def mirrored(self) -> bool:
+        """True if A and B are one array, and (i, j) and (j, i) have one reduction, which is computed for i ≤ j."""
+        return self.roles.one_array
+
+    @property
+    def flops(self) -> int:
+        return self.batch * self.m * (self.m + 1) * self.k if self.mirrored else super().flops
+
+    @property
+    def bytes(self) -> int:
+        b = self.types[1].bytes * self.n * self.k * (self.batch if self.strides[1] else min(self.batch, 1))
+        return super().bytes - (b if self.mirrored else 0)
 
     @property
     def group_extents(self) -> tuple[int, int]:
@@ -149,7 +172,7 @@ class Task(Gemm):
     @staticmethod
     def text_of(roles: Roles) -> str:
         """The field ``text`` of a program with these roles."""
-        return canonical_text(roles.program)
+        return canonical_text(one_array(roles) if computes_half(roles) else roles.program)
 
     @staticmethod
     def result_type(program: Program) -> str:

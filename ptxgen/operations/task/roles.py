@@ -54,6 +54,11 @@ class Roles:
         return ("N" if a == ("i", "k") else "T") + ("N" if b == ("k", "j") else "T")
 
     @property
+    def one_array(self) -> bool:
+        """True if one array of the program is A and B."""
+        return self.use("A").name == self.use("B").name
+
+    @property
     def tiles(self) -> tuple[str, ...]:
         """The arrays of the program that are A and B."""
         return tuple(dict.fromkeys(self.use(role).name for role in SIDES))
@@ -100,7 +105,7 @@ _OTHER = {"i": "j", "j": "i", "M": "N", "N": "M"}
 def _exchanged(program: Program) -> Program:
     """The program whose i is the j of this one, and the other way round."""
     read = {x.value: x.type for x in walk(*roots(program)) if x.op == "variable"}
-    changes = {name: variable(_renamed(name), kind) for name, kind in read.items()}
+    changes = {name: variable(exchanged_name(name), kind) for name, kind in read.items()}
     uses = [tuple(tuple(_OTHER.get(axis, axis) for axis in axes) for axes in x.uses) for x in program.inputs]
     inputs = tuple(replace(x, uses=each) for x, each in zip(program.inputs, uses, strict=True))
     outputs = []
@@ -115,7 +120,7 @@ def _exchanged(program: Program) -> Program:
     return made
 
 
-def _renamed(name: str) -> str:
+def exchanged_name(name: str) -> str:
     """The name of a variable where i and j have each other's names."""
     array, bracket, axes = name.partition("[")
     if not bracket:

@@ -14,9 +14,14 @@ def steps(p: Task) -> float:
     return float(p.batch * p.m * p.n * p.k)
 
 
+def computed_steps(p: Task) -> float:
+    """Those that kernels compute."""
+    return p.flops / 2
+
+
 def least_us(p: Task, d: Device) -> float:
     """Microseconds of the steps at the predicted ceiling of the device (``step_rate.ceiling``)."""
-    return steps(p) / (step_rate.ceiling(lower(p), d) * d.sms * d.clock)
+    return computed_steps(p) / (step_rate.ceiling(lower(p), d) * d.sms * d.clock)
 
 
 #: the metric of Gamut's paper: M·N·K / (10⁹ s)

@@ -23,7 +23,7 @@ from ptxgen.lowering.lower import lower
 from ptxgen.lowering.step_rate import ceiling
 from ptxgen.operations.task.lowering import in_loop, inner_of
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.speed import steps
+from ptxgen.operations.task.speed import computed_steps
 from ptxgen.operations.task.text_blocks import filled
 from ptxgen.problem.device import Device
 from ptxgen.problem.operation import MeasuredCeiling
@@ -235,7 +235,7 @@ def measured(driver: Driver, p: Task) -> MeasuredCeiling | None:
     clocks = run(driver, p, d.sms, count)
     cycles, ns = (statistics.median(float(x) for x in column) for column in clocks.T)
     found, clock = per_iteration * count / cycles, cycles / ns * 1e3
-    return MeasuredCeiling(steps(p) / (found * d.sms * clock), found, clock)
+    return MeasuredCeiling(computed_steps(p) / (found * d.sms * clock), found, clock)
 
 
 def run(driver: Driver, p: Task, blocks: int, count: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint64]]:

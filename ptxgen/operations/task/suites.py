@@ -61,8 +61,10 @@ def typed_text(text: str, kind: str) -> str:
     return canonical(parse(text, types_of(text, kind)))
 
 
-def distance_text(name: str) -> str:
-    return f"where (i in [0, M], j in [0, N]) {{ reduce (k in [0, K]) {{ {DISTANCES[name]} }} C[i,j] = accum; }}"
+def distance_text(name: str, one_array: bool = False) -> str:
+    """The text of a distance. ``one_array``: of rows of R."""
+    step = DISTANCES[name].replace("P[", "R[") if one_array else DISTANCES[name]
+    return f"where (i in [0, M], j in [0, N]) {{ reduce (k in [0, K]) {{ {step} }} C[i,j] = accum; }}"
 
 
 def _cubes(name: str, text: Callable[[str], str], dtype: str = "f32", **fields: Any) -> Iterator[Case]:
@@ -79,6 +81,9 @@ def _semirings(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
 def _distances(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
     for name in DISTANCES:
         yield from _cubes(name, lambda kind, name=name: typed_text(distance_text(name), kind), dtype, **fields)  # type: ignore[misc]
+    for name in DISTANCES:
+        text = partial(distance_text, name, True)
+        yield from _cubes(f"{name} of one array", lambda kind, text=text: typed_text(text(), kind), dtype, **fields)  # type: ignore[misc]
 
 
 def _narrow(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
@@ -114,7 +119,10 @@ def _selection(name: str, **fields: Any) -> Iterator[Case]:
     for case in _cubes(name, lambda kind: typed_text(text, kind), **fields):
         p = case.problem
         assert isinstance(p, Task)
-        yield replace(case, problem=replace(p, capacity=p.m * p.n // 64))
+        p = replace(p, capacity=p.m * p.n // 64)
+        yield replace(case, problem=p)
+        if p.mirrored:
+            yield Case(f"{case.name} all pairs", replace(p, algebra=False))
 
 
 SUITES = by_name(
@@ -127,7 +135,9 @@ SUITES = by_name(
         for name, build in ((name, partial(_selection, name)) for name in THRESHOLDS)
     ),
     Suite("semirings", "products over semirings, cubes from 1024 to 16384", _semirings),
-    Suite("distances", "L1, L2 and L∞ distances of rows, cubes from 1024 to 16384", _distances),
+    Suite(
+        "distances", "L1, L2 and L∞ distances of rows, of two arrays and of one, cubes from 1024 to 16384", _distances
+    ),
     Suite("narrow", "products over semirings with one or two small extents", _narrow),
     Suite("small", "one task of each kind, small enough for the emulated device", _small),
 )

@@ -1,0 +1,83 @@
+"""Programs with one array on both sides, whose reduction is the same for (i, j) and for (j, i).
+
+Kernels then compute the pairs with i ≤ j, and take the values of both from one reduction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from ptxgen.expr.node import Node, node, rewritten, substituted, variable, walk
+from ptxgen.expr.simplify import cast, key, simplified
+from ptxgen.operations.task.assembling import array_of, axes_of
+from ptxgen.operations.task.loop_terms import without_terms
+from ptxgen.operations.task.program import MEAN, Input, Program, Select, Store
+from ptxgen.operations.task.roles import Roles, exchanged_name, with_variables
+
+_NOWHERE = "?"  #: what an element becomes whose array has no use at the exchanged axes
+
+
+def one_array(roles: Roles) -> Program:
+    """The program with the names of roles, in which A is the array of both sides."""
+    a, b = roles.use("A"), roles.use("B")
+    changes = {_element("B", b.axes): variable(_element("A", b.axes), b.dtype)}
+    inputs = (Input("A", a.dtype, (a.axes, b.axes)), *(x for x in roles.program.inputs if x.name not in ("A", "B")))
+    outputs = tuple(with_variables(x, changes) for x in roles.program.outputs)
+    found: Program = with_variables(replace(roles.program, inputs=inputs, outputs=outputs), changes)
+    return found
+
+
+@lru_cache(maxsize=256)
+def is_symmetric(roles: Roles) -> bool:
+    """True if A and B are one array, the reduction of the loop over k is the same where i and j exchange their values,
+    and so is the set of pairs that are computed."""
+    if not roles.one_array or roles.use("A").axes.index("k") != roles.use("B").axes.index("k"):
+        return False
+    step = without_terms(roles.program)[0].step
+    return all(_is_invariant(x, roles) for x in (step, roles.program.when) if x is not None)
+
+
+@lru_cache(maxsize=256)
+def computes_half(roles: Roles) -> bool:
+    """True if kernels may compute the pairs with i ≤ j alone. Sums of products have the kernels of GEMMs, which compute
+    all."""
+    outputs = roles.program.outputs
+    stored = len(outputs) == 1 and isinstance(outputs[0], Store | Select)
+    return stored and is_symmetric(roles) and not _is_sum_of_products(roles)
+
+
+def _is_sum_of_products(roles: Roles) -> bool:
+    """True if the loop over k sums products of an element of A and one of B."""
+    loop = without_terms(roles.program)[0]
+    elements = (variable(_element(u.role, u.axes), u.dtype) for u in map(roles.use, "AB"))
+    a, b = (cast(x, loop.accumulator) for x in elements)
+    return loop.reduction in ("+", MEAN) and loop.step.op == "*" and loop.step.arguments in ((a, b), (b, a))
+
+
+def _is_invariant(x: Node, roles: Roles) -> bool:
+    """True if an expression has the same value where i and j exchange theirs, for M = N."""
+    names = {u.role: u.name for u in roles.uses}
+    role_of = {(u.name, u.axes): u.role for u in roles.uses}
+    changes = {}
+    for y in walk(x):
+        if y.op != "variable":
+            continue
+        other = exchanged_name(y.value)
+        if axes := axes_of(other):
+            other = _element(role_of.get((names[array_of(y.value)], axes), _NOWHERE), axes)
+        changes[y.value] = variable(other, y.type)
+    return simplified(rewritten(substituted(x, changes), _even)) is simplified(rewritten(x, _even))
+
+
+def _even(x: Node) -> Node:
+    """A magnitude or a square of a difference, with the operands of the difference in one order."""
+    inner = x.arguments[0] if x.op == "abs" or (x.op == "*" and x.arguments[0] is x.arguments[1]) else x
+    if inner is x or inner.op != "-":
+        return x
+    difference = node("-", inner.type, *sorted(inner.arguments, key=lambda y: key(y, {})))
+    return node(x.op, x.type, *[difference] * len(x.arguments))
+
+
+def _element(name: str, axes: tuple[str, ...]) -> str:
+    return f"{name}[{','.join(axes)}]"

@@ -1,0 +1,70 @@
+"""Random legal tasks with one array on both sides, of which the pairs with i ≤ j are computed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ptxgen.codegen.config.config import Config
+from ptxgen.operations.task.problem import Task
+from ptxgen.problem.device import Device
+from tests.cases import simt
+from tests.cases.source import RandomCases, extents
+
+#: what each k adds, with the reduction; X is the array, of floats or integers
+STEPS = (
+    "accum+=max(X[i,k],X[j,k])*max(X[i,k],X[j,k])",
+    "accum+=abs(X[i,k]-X[j,k])",
+    "accum=max(accum,(X[j,k]-X[i,k])*(X[j,k]-X[i,k]))",
+    "accum=min(accum,w[k]+(X[i,k]+X[j,k]))",
+    "accum+=X[i,k]*X[j,k]*w[k]",
+    "accum+=(v[i,j]+v[j,i])*min(X[i,k],X[j,k])",
+    "accum=max(accum,r[i]*r[j]-abs(X[i,k]-X[j,k]))",
+    "accum=argmin(accum,(abs(X[i,k]-X[j,k]),k))",
+)
+PAIRS = ("", "", "", "i!=j", "abs(i-j)<20", "r[i]<r[j] or r[j]<r[i]")
+#: results need not be symmetric
+OUTPUTS = (
+    "C[i,j]=accum",
+    "C[i,j]=accum+c[j]",
+    "C[i,j]=r[i]<c[j]?v[i,j]:v[j,i]",
+    "C[i,j]=accum>s",
+    "accum>s?L.add(accum,i,j)",
+    "accum>s and i<j+3?L.add(j,i)",
+    "accum<=r[i]?L.add(i,accum,c[j])",
+    "true?L.add(i,j,v[i,j])",
+    "false?L.add(accum)",
+)
+AXES = {"w": "k", "r": "i", "c": "j", "v": "i,j"}
+
+
+def text(step: str, pairs: str, output: str, kind: str, kmajor: bool) -> str:
+    """The program of a step, the pairs that are computed and an output. ``kmajor``: rows of X are contiguous."""
+    if "arg" in step:  # a position is an integer
+        output = output.replace("accum", f"{kind}(accum)")
+    body = f"{pairs} {step} {output}"
+    arrays = [f"{name}:{kind}[{axes}];" for name, axes in AXES.items() if f"{name}[" in body]
+    scalar = f"s:{kind};" if ">s" in body else ""
+    when = f"when({pairs})" if pairs else ""
+    found = f"X:{kind}[i,k];{''.join(arrays)}{scalar}where(i,j){when}{{reduce(k){{{step};}}{output};}}"
+    return (
+        found if kmajor else found.replace("X[i,k]", "X[k,i]").replace("X[j,k]", "X[k,j]").replace("[i,k];", "[k,i];")
+    )
+
+
+def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
+    """A random task of one array."""
+    m, _, k = extents(rng, limit)
+    kind = ("f32", "f32", "f64", "s32")[rng.integers(4)]
+    step, output = STEPS[rng.integers(len(STEPS))], OUTPUTS[rng.integers(len(OUTPUTS))]
+    program = text(step, PAIRS[rng.integers(len(PAIRS))], output, kind, rng.random() < 0.5)
+    capacity = int(rng.choice([0, 1, m * m // 3, m * m]))
+    found = Task(m, m, k, "", kind, text=program, capacity=capacity)
+    assert found.mirrored, program
+    return found
+
+
+def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+    return simt.config(p, d, rng, threads)
+
+
+SOURCE = RandomCases("task_mirrored", problem, config, seeds=(47,))

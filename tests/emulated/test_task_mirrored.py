@@ -1,0 +1,244 @@
+"""Tasks with one array on both sides, of which kernels compute the pairs with i ≤ j: results are those of all pairs.
+Kernels are executed with checks for races, bounds and uninitialised reads."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxgen.api.task import task
+from ptxgen.codegen.config.config import parse_config
+from ptxgen.errors import CapacityError
+from ptxgen.lowering.kernel_problem import GemmExtents, MirroredExtents
+from ptxgen.lowering.lower import lower
+from ptxgen.lowering.sink import ValueSink
+from ptxgen.operations.task.explanation import explanation
+from ptxgen.operations.task.language.parser import parse as parse_text
+from ptxgen.operations.task.problem import Task
+from ptxgen.operations.task.speed import SPR, least_us
+from ptxgen.operations.task.suites import QUERIES, typed_text
+from ptxgen.problem.device import device
+from ptxgen.problem.registry import parse
+from ptxgen.runtime.check import check
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
+from ptxgen.tuning.selection import select
+from tests.cases import SOURCES
+
+PLAIN = "cp_async_a=0 cp_async_b=0 vec_a=1 vec_b=1"
+TILES = {
+    "registers": f"ms=4 ns=2 ml=32 nl=16 u=8 {PLAIN}",
+    "shared_memory": f"ms=2 ns=4 ml=16 nl=32 u=8 epilogue_smem=1 {PLAIN}",
+    "thread_groups": f"ms=2 ns=2 ml=16 nl=16 u=8 kl=2 {PLAIN}",
+    "slices": f"ms=2 ns=2 ml=16 nl=16 u=8 kg=3 splitk=workspace {PLAIN}",
+}
+LISTS = typed_text(QUERIES["q6"], "f32")
+MATRIX = "X:f32[i,k];c:f32[j];where(i,j){reduce(k){accum max= abs(X[i,k]-X[j,k]);}D[i,j]=accum+c[j];}"
+
+
+@pytest.mark.parametrize("n", range(8))
+def test_random_problems_and_configurations(n: int) -> None:
+    on, driver = ("emulated", "t4", "a100", "b200")[n % 4], EmulatedDriver()
+    for p, c in SOURCES["task_mirrored"].cases(720 + n, 1, device(on), limit=70, threads=128):
+        padding = 3 if n % 2 and c.vec_a == c.vec_b == 1 else 0
+        wrong = [f"{r.kind}: {r.deviation}" for r in check(driver, p, c, n, padding) if not r.ok]
+        assert not wrong, f"{p.key()} | {c}"
+
+
+@pytest.mark.parametrize("config", TILES.values(), ids=TILES)
+@pytest.mark.parametrize("text", [LISTS, MATRIX], ids=["lists", "matrix"])
+@pytest.mark.parametrize("m", [1, 17, 37])
+def test_results_are_those_of_all_pairs(m: int, text: str, config: str) -> None:
+    driver, p = EmulatedDriver(), Task(m, m, 21, text=text, capacity=m * m)
+    whole = replace(p, algebra=False)
+    assert p.mirrored
+    assert not whole.mirrored
+    x = np.random.default_rng(m).integers(-3, 4, (m, 21)).astype("f4")
+    found = []
+    for each in (p, whole):
+        given = {"A": x, "B": x} | ({} if p.selected else {"input0": np.arange(m, dtype="f4")})
+        given |= {name: np.full(r.shape, -1, r.dtype.numpy) for name, r in each.result_arrays.items()}
+        scalars = {**each.typical_scalars, "scalar0": 40.0} if p.selected else {}
+        found.append(Runner.of(driver, each, parse_config(config)).compute(given, scalars=scalars))
+    if p.selected is None:
+        np.testing.assert_array_equal(found[0]["C"], found[1]["C"])
+        return
+    assert found[0]["count"] == found[1]["count"]
+    rows = [sorted(zip(*(out[name].tolist() for name in ("C", "C_1", "C_2")), strict=True)) for out in found]
+    assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize("tile", [(16, 16, 10), (16, 32, 6), (32, 16, 6), (64, 64, 1)])
+@pytest.mark.parametrize("slices", ["", " kg=2 splitk=workspace"])
+def test_tiles_below_the_diagonal_are_not_computed(tile: tuple[int, int, int], slices: str) -> None:
+    ml, nl, tiles = tile
+    driver, p = EmulatedDriver(), Task(64, 64, 32, text=MATRIX)
+    launch, computed = driver.machine.launch, []
+
+    def counted(*given: Any, **named: Any) -> Any:
+        stats = launch(*given, **named)
+        computed.append(stats.lane_instructions["fp32"])
+        return stats
+
+    driver.machine.launch = counted  # type: ignore[method-assign]
+    config = parse_config(f"ms=2 ns=2 ml={ml} nl={nl} u=8{slices}")
+    x = np.zeros((64, 32), "f4")
+    given = {"A": x, "B": x, "input0": np.zeros(64, "f4"), "C": np.zeros((64, 64), "f4")}
+    Runner.of(driver, p, config).compute(given)
+    assert lower(p).extents.tiles(ml, nl) == tiles
+    instructions = 3 * tiles * ml * nl * 32  # a difference, its magnitude, the maximum
+    assert instructions <= computed[0] < 1.1 * instructions
+
+
+NOT_SYMMETRIC = [
+    "reduce (k) { accum += max(X[i,k], 2 * X[j,k]); } C[i,j] = accum;",
+    "reduce (k) { accum += X[i,k] - X[j,k]; } C[i,j] = accum;",
+    "reduce (k) { accum += max(X[i,k], X[j,k]) * f32(i); } C[i,j] = accum;",
+    "reduce (k) { accum += max(X[i,k], X[j,k]) + v[i,j]; } C[i,j] = accum;",
+    "reduce (k) { accum += max(X[i,k], X[k,j]); } C[i,j] = accum;",
+    "reduce (k) { accum += max(X[i,k], Y[j,k]); } C[i,j] = accum;",
+    "reduce (k) { accum += X[i,k] * X[j,k]; } C[i,j] = accum;",  # a GEMM
+    "reduce (k) { accum += max(X[i,k], X[j,k]); } C[i] += accum;",
+]
+
+
+@pytest.mark.parametrize("body", NOT_SYMMETRIC)
+def test_other_programs_compute_all_pairs(body: str) -> None:
+    text = f"where (i, j) {{ {body} }}"
+    p = Task(20, 20, 20, text=text)
+    assert not p.mirrored
+    assert type(lower(p).extents) is GemmExtents
+    assert not getattr(lower(p).sink, "mirrored", False)
+
+
+def test_pairs_that_are_excluded_on_one_side_compute_all() -> None:
+    body = "{ reduce (k) { accum += max(X[i,k], X[j,k]); } C[i,j] = accum; }"
+    assert not Task(20, 20, 20, text=f"where (i, j) when (i < j) {body}").mirrored
+    assert not Task(20, 20, 20, text=f"t: f32[i]; where (i, j) when (t[i] < t[j]) {body}").mirrored
+    assert Task(20, 20, 20, text=f"where (i, j) when (abs(j - i) < 3) {body}").mirrored
+    assert Task(20, 20, 20, text=f"t: f32[i]; where (i, j) when (t[i] == t[j]) {body}").mirrored
+
+
+def test_the_text_names_one_array() -> None:
+    p = Task(20, 20, 9, text=LISTS, capacity=7)
+    assert "B" not in p.text
+    assert parse(p.key()) == p
+    assert p.layout == "NT"
+    changes: list[dict[str, Any]] = [
+        {"m": 19},
+        {"layout": "NN", "ldb": 0},
+        {"lda": 12},
+        {"aligned_b": 4},
+        {"algebra": False},
+    ]
+    for change in changes:
+        whole = replace(p, **change)
+        assert "B:f32[j,k]" in whole.text
+        assert not whole.mirrored
+        assert parse(whole.key()) == whole
+    assert not p.with_rows(5).mirrored
+
+
+def test_explanations_tell_it() -> None:
+    program = parse_text(LISTS, {})
+    told = "rewriting: (i, j) and (j, i) have the same reduction, which is computed for i <= j; "
+    assert any(line.startswith(told) for line in explanation(program))
+    assert not any(line.startswith(told) for line in explanation(program, algebra=False))
+
+
+# ---- predictions
+
+
+def test_work_is_that_of_half_of_the_pairs() -> None:
+    h100 = device("h100")
+    p = Task(4096, 4096, 4096, text=LISTS, capacity=1000)
+    whole = replace(p, algebra=False)
+    assert p.flops == lower(p).flops == 4096 * 4097 * 4096
+    assert p.bytes == whole.bytes - 4 * 4096 * 4096
+    assert least_us(p, h100) == pytest.approx(least_us(whole, h100) / 2, rel=1e-3)
+    assert SPR.of(p, 100.0) == SPR.of(whole, 100.0)
+    times = [select(x, h100)[0].us for x in (p, whole)]
+    assert 1.8 < times[1] / times[0] < 2.2
+
+
+@pytest.mark.parametrize("ml", [16, 48, 64, 128])
+@pytest.mark.parametrize("nl", [16, 32, 96, 128])
+@pytest.mark.parametrize("m", [1, 64, 130, 1000])
+def test_tiles_with_a_pair_are_counted(m: int, ml: int, nl: int) -> None:
+    rows, columns = np.mgrid[: -(-m // ml), : -(-m // nl)]
+    tiles = int((rows * ml <= np.minimum((columns + 1) * nl, m) - 1).sum())
+    found = MirroredExtents(m, m, 8, batch=3).tiles(ml, nl)
+    assert found % 3 == 0
+    exact = math.gcd(ml, nl) in (ml, nl)
+    assert found // 3 == tiles if exact and len(rows) % max(nl // ml, 1) == 0 else abs(found // 3 - tiles) <= 2
+
+
+# ---- calls
+
+
+@pytest.mark.parametrize("m", [1, 40])
+def test_calls_have_all_results(m: int) -> None:
+    x = np.random.default_rng(m).integers(-3, 4, (m, 9)).astype(np.float32)
+    complement = (np.maximum(x[:, None], x[None]) ** 2).sum(-1)
+    query6 = task(QUERIES["q6"])
+    scalar = float(np.sort(complement.ravel())[-min(3, m)]) - 0.5
+    i, j = np.nonzero(complement > scalar)
+    for algebra in (True, False):
+        hits = query6(R=x, thres=scalar, sorted=True, algebra=algebra)
+        assert hits.count == len(i)
+        assert np.array_equal(hits.i, i)
+        assert np.array_equal(hits.j, j)
+        assert np.array_equal(hits.values, complement[i, j])
+    for capacity in (0, len(i) - 1, len(i)):
+        hits = query6(R=x, thres=scalar, capacity=capacity, overflow="truncate")
+        assert (hits.count, len(hits.values)) == (len(i), min(capacity, len(i)))
+        assert len({*zip(hits.i.tolist(), hits.j.tolist(), strict=True)}) == len(hits)
+        assert np.array_equal(hits.values, complement[hits.i, hits.j])
+    if len(i) > 1:
+        with pytest.raises(CapacityError):
+            query6(R=x, thres=scalar, capacity=len(i) - 1, overflow="error")
+    assert query6(R=x, thres=-1.0, capacity=1).count == m * m  # lists grow
+
+
+def test_excluded_elements_of_a_matrix_keep_their_values() -> None:
+    x = np.random.default_rng(0).integers(-3, 4, (21, 5)).astype(np.float32)
+    out = np.full((21, 21), 7, np.float32)
+    text = "where (i, j) when (i != j) { reduce (k) { accum += abs(X[i,k] - X[j,k]); } C[i,j] = accum; }"
+    task(text)(X=x, out=out)
+    distances = np.abs(x[:, None] - x).sum(-1)
+    assert np.array_equal(out, np.where(np.eye(21, dtype=bool), 7, distances))
+
+
+def test_batches_of_one_array() -> None:
+    x = np.random.default_rng(0).integers(-3, 4, (3, 19, 5)).astype(np.float32)
+    distances = task("where (i, j) { reduce (k) { accum += abs(X[i,k] - X[j,k]); } C[i,j] = accum; }")(X=x)
+    assert np.array_equal(distances, np.abs(x[:, :, None] - x[:, None]).sum(-1))
+
+
+# ---- planted faults
+
+
+@pytest.mark.parametrize("config", [TILES["registers"], TILES["slices"]], ids=["registers", "slices"])
+@pytest.mark.parametrize("fault", ["twice on the diagonal", "never exchanged", "whole tiles twice"])
+def test_check_finds_a_fault(fault: str, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ptxgen.expr.node import node, variable
+    from ptxgen.expr.value_types import PRED
+
+    i, j = variable("i", "s32"), variable("j", "s32")
+    both = ValueSink._of_half
+
+    def planted(sink: ValueSink, condition: Any, exchanged: bool = False) -> Any:
+        if fault == "whole tiles twice":
+            return both(replace(sink, mirrored=False), condition)
+        if exchanged:
+            wrong = node("<=", PRED, j, i) if fault == "twice on the diagonal" else node("<", PRED, i, j)
+            return node("&", PRED, wrong, condition)
+        return both(sink, condition)
+
+    p = Task(37, 37, 21, text=LISTS, capacity=37 * 37)
+    monkeypatch.setattr(ValueSink, "_of_half", planted)
+    assert not all(r.ok for r in check(EmulatedDriver(), p, parse_config(config)))
