@@ -28,6 +28,7 @@ from ptxgen.families.wgmma.grouped.loads import GroupedLoads
 from ptxgen.families.wgmma.grouped.scheduler import GroupedTileScheduler, cluster_tile
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
 from ptxgen.families.wgmma.matrix.epilogue import Epilogue, c_barriers
+from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT, FragmentValues
 from ptxgen.families.wgmma.matrix.loads import MatrixLoads
 from ptxgen.families.wgmma.matrix.mainloop import Mainloop, Pipeline
 from ptxgen.families.wgmma.matrix.parameters import MEANINGS, TmaParameters
@@ -80,7 +81,10 @@ class WgmmaPlan(Plan):
         self.fixup = SplitKFixup(c, g, m, self.cluster_reduction, self.scheduler)
         vec = c.vec_c if c.epilogue_smem else min(c.vec_c, self._contiguous)
         self.c = self._c_access(RunAddressing.of(p), vec, preinitialises=True)
-        if isinstance(p.sink, ValueSink):
+        if isinstance(p.sink, ValueSink) and c.epilogue_smem:
+            sides = m.mi, bool(c.transposed_mma)
+            self.values = FragmentValues(p, self.device.sm, FRAGMENT, c.ml, c.nl, mi=sides[0], transposed=sides[1])
+        elif isinstance(p.sink, ValueSink):
             self.values = ResultValues(p, self.device.sm, self.c.vec, c.ml, c.nl, preinitialises=True)
         if isinstance(p.sink, SelectValues):
             self.selected = SelectedLists(p)

@@ -25,7 +25,7 @@ from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, packs, re
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.lowering.sink import ValueSink
+from ptxgen.lowering.sink import StoreValue, ValueSink
 from ptxgen.problem.device import Device
 
 #: pixel coordinates, or units of K, that a producer thread with PRODUCER registers can hold
@@ -141,6 +141,13 @@ def _epilogue_smem(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:
         & ((c.kg == 1) | (c.splitk > SPLIT_WORKSPACE)),
         (c.epilogue_subtiles == 1) & (c.epilogue_buffers == 1) & (c.epilogue_aliases_ab == 0),
     )
+
+
+def _stages_values(p: KernelProblem) -> bool:
+    """True if what the sink stores may go through shared memory: words of two rounded floats."""
+    if not isinstance(p.sink, ValueSink):
+        return True
+    return isinstance(p.sink, StoreValue) and p.sink.guard is None and not p.output.integer
 
 
 def _producer_registers(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:
@@ -488,8 +495,9 @@ RULES = (
     ),
     Rule(
         "wgmma_values",
-        lambda p, c, g, d: (not isinstance(p.sink, ValueSink)) | (c.epilogue_smem == 0),
-        "epilogue_smem={c.epilogue_smem}: values of sums are computed from registers; they take epilogue_smem=0",
+        lambda p, c, g, d: (c.epilogue_smem == 0) | _stages_values(p),
+        "epilogue_smem={c.epilogue_smem}: values of sums that are stored through shared memory are all stored, to C of"
+        " f16 or bf16",
     ),
     Rule(
         "wgmma_stages",

@@ -26,11 +26,13 @@ from ptxgen.families.wgmma.geometry import (
     widest,
 )
 from ptxgen.families.wgmma.layout import ATOM
+from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT
 from ptxgen.families.wgmma.matrix.mainloop import Mainloop
 from ptxgen.families.wgmma.operand_packing import boxed
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.sink import ValueSink
 from ptxgen.problem.epilogue_ops import ACTIVATION, SCALE
 
 WORD = 2  #: elements in four bytes of C
@@ -39,12 +41,19 @@ WORD = 2  #: elements in four bytes of C
 @dataclass(frozen=True)
 class Stmatrix:
     """One stmatrix. ``registers``: pairs of accumulators, each packed to a word; ``variant``, ``offset``: address
-    register and a constant to add; ``column``: first column along Y."""
+    register and a constant to add; ``row``, ``column``: first row along X of the warpgroup, first column along Y."""
 
     registers: list[tuple[str, str]]
     variant: int
     offset: int
+    row: int
     column: int
+
+    @property
+    def fragments(self) -> list[list[str]]:
+        """The accumulators of each group of 8 columns."""
+        names = [r for pair in self.registers for r in pair]
+        return [names[n : n + FRAGMENT] for n in range(0, len(names), FRAGMENT)]
 
 
 @dataclass(frozen=True)
@@ -121,6 +130,16 @@ class Staging:
         """The operand of packed pairs."""
         return braces([f"%word{n}" for n in range(len(stmatrix.registers))])
 
+    def groups(self, subtile: Subtile) -> range:
+        """The groups of 8 columns of a subtile, by their number in the tile."""
+        each = self.columns // COLUMNS
+        return range(subtile.index * each, (subtile.index + 1) * each)
+
+    @staticmethod
+    def of_groups(subtile: Subtile, groups: Sequence[int]) -> list[Stmatrix]:
+        """The instructions that store some groups of columns of a subtile."""
+        return [x for x in subtile.stmatrices if x.column // COLUMNS in groups]
+
     def _stmatrices(self, subtile: int) -> list[Stmatrix]:
         out = []
         groups = self.columns // COLUMNS
@@ -136,12 +155,11 @@ class Staging:
                 box, inner = divmod(j * COLUMNS, self.width)
                 column = subtile * self.columns + j * COLUMNS
                 if self.transposed:
-                    stmatrix = Stmatrix(
-                        registers, 0, buffer + m * ROWS * self.columns * 2 + j * ATOM * self.span, column
-                    )
+                    offset = buffer + m * ROWS * self.columns * 2 + j * ATOM * self.span
+                    stmatrix = Stmatrix(registers, 0, offset, m * ROWS, column)
                 else:
                     offset = buffer + m * ROWS * self.columns * 2 + box * ROWS * self.span
-                    stmatrix = Stmatrix(registers, inner // 16, offset, column)
+                    stmatrix = Stmatrix(registers, inner // 16, offset, m * ROWS, column)
                 out.append(stmatrix)
                 j += 2 if pair else 1
         return out
@@ -323,7 +341,7 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def store_op(self) -> str:
-        return "epilogue/stmatrix_subtiles.mako" if self.via_smem else super().store_op
+        return self.template if self.via_smem else super().store_op
 
     @property
     def pack_8bit(self) -> bool:  # type: ignore[override]
@@ -416,7 +434,8 @@ class Epilogue(epilogue.Epilogue):
     @property
     def template(self) -> str:  # type: ignore[override]
         if self.via_smem:
-            return "epilogue/stmatrix_subtiles.mako"
+            values = isinstance(self.problem.sink, ValueSink)
+            return "epilogue/staged_values.mako" if values else "epilogue/stmatrix_subtiles.mako"
         if self.runs and not self.reduction.stores_partials:
             return "epilogue/store_scatter.mako"
         return "epilogue/wgmma_from_registers.mako"

@@ -1,0 +1,107 @@
+"""The values that a sink takes of the sums of a warpgroup, in the fragments of wgmma: a thread has, of each group of 8
+columns along Y, two adjacent columns of two rows along X."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ptxgen.codegen.parts.result_values import ReadArray, ResultValues
+from ptxgen.codegen.registers import Tile
+from ptxgen.expr.instructions import literal
+from ptxgen.expr.node import constant, variable
+from ptxgen.expr.ptx import Temporaries, statements
+from ptxgen.lowering.algebra import ACCUMULATOR
+
+FRAGMENT = 4  #: results of a thread in 8 columns of 64 rows: [row][column]
+
+
+@dataclass(frozen=True)
+class FragmentValues(ResultValues):
+    """A vector is a fragment: the results of two rows, by two columns. ``mi``: fragments along X; ``transposed``: X is
+    along N. Elements of vectors along X are loaded once a tile, those along Y once for ``batch`` groups of columns."""
+
+    mi: int = 1
+    transposed: bool = False
+
+    BATCH = 8  #: groups of columns whose elements of vectors along Y are in registers
+    LONG = 8  #: instructions of a value from which on those past the end of C are skipped
+
+    # ---- arrays
+
+    @property
+    def along_x(self) -> list[ReadArray]:
+        """The arrays with an element for each row along X."""
+        return [x for x in self.arrays if x.axes == ("j" if self.transposed else "i")]
+
+    @property
+    def along_y(self) -> list[ReadArray]:
+        """Those with one for each column along Y."""
+        return [x for x in self.arrays if x.axes == ("i" if self.transposed else "j")]
+
+    @property
+    def pitched(self) -> list[ReadArray]:
+        """Those with one for each result."""
+        return [x for x in self.arrays if x.pitched]
+
+    def leading(self, x: ReadArray) -> str:
+        """The side, x or y, along which rows of the array are."""
+        return "x" if (x.axes[0] == "i") != self.transposed else "y"
+
+    def x_tile(self, x: ReadArray) -> Tile:
+        """The elements of the rows of a thread: [fragment along X][row]."""
+        return Tile(f"{x.name}_x", x.kind, (self.mi, 2))
+
+    def y_tile(self, x: ReadArray) -> Tile:
+        """The elements of the columns of a batch: [group][column]."""
+        return Tile(f"{x.name}_y", x.kind, (self.BATCH, 2))
+
+    def element_tile(self, x: ReadArray) -> Tile:
+        """The elements of a fragment."""
+        return Tile(f"{x.name}_at", x.kind, (2, 2))
+
+    def zero(self, x: ReadArray) -> str:
+        return literal(constant(0, x.element.type))
+
+    def batches(self, groups: Sequence[int]) -> list[Sequence[int]]:
+        """The groups of columns, as many at a time as have registers for elements along Y."""
+        return [groups[n : n + self.BATCH] for n in range(0, len(groups), self.BATCH)]
+
+    @property
+    def computes_indices(self) -> bool:
+        return bool(self.indices or self.pitched)
+
+    @cached_property
+    def long(self) -> bool:
+        """True if there are so many instructions that ptxas must not interleave those of different fragments."""
+        return len(self.lines(["%sum"] * FRAGMENT)) > self.LONG * FRAGMENT
+
+    # ---- lines
+
+    def fragment_lines(self, m: int, group: int, sums: Sequence[str]) -> list[str]:
+        """The instructions that compute the values of a fragment. ``m``: of the fragments along X; ``group``: of the
+        batch."""
+        return self._fragment(m, group, sums, Temporaries("v"))
+
+    def _lines(self, sums: Sequence[str], used: Temporaries) -> list[str]:
+        return self._fragment(0, 0, sums, used)
+
+    def _fragment(self, m: int, group: int, sums: Sequence[str], used: Temporaries) -> list[str]:
+        out: list[str] = []
+        fixed = {variable(s.name, s.type): f"%{s.name}" for s in self.sink.scalars}
+        fixed |= {variable(name, "s32"): f"%{name}" for name in ("M", "N", "K")}
+        accumulator = variable(ACCUMULATOR, self.sink.arithmetic)
+        side_i, side_j = ("y", "x") if self.transposed else ("x", "y")
+        for q, r in enumerate(sums):
+            h, e = divmod(q, 2)
+            number = {"x": h, "y": e}
+            known = {accumulator: r, **fixed}
+            known |= {variable("i", "s32"): f"%index_{side_i}{number[side_i]}"}
+            known |= {variable("j", "s32"): f"%index_{side_j}{number[side_j]}"}
+            known |= {x.element: self.x_tile(x)[m, h] for x in self.along_x}
+            known |= {x.element: self.y_tile(x)[group, e] for x in self.along_y}
+            known |= {x.element: self.element_tile(x)[h, e] for x in self.pitched}
+            results = [tile[q] for tile in self.tiles]
+            out += statements(self.roots, known, results, sm=self.sm, temporaries=used).lines
+        return out
