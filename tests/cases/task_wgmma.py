@@ -24,6 +24,9 @@ VALUES = (
     "accum>r[i]",
     "f32(accum)*0.5",
     "bf16(f32(accum)+f32(i-j))",
+    "bf16(f32(accum)*0.5+f32(r[i]))",
+    "f16(f32(max(accum,t[i,j])+c[j])*0.125)",
+    "bf16(exp(f32(accum>r[i])+f32(c[j])*0.0))",
 )
 ARRAYS = {"r": "i", "c": "j", "t": "i,j"}
 
@@ -55,7 +58,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     slices = {"kg": int(rng.integers(2, 5)), "persistent": 0} if rng.random() < 0.4 else {}
-    return wgmma.config(p, d, rng, threads, epilogue_smem=0, **slices)
+    return wgmma.config(p, d, rng, threads, **slices)
 
 
 SOURCE = RandomCases("task_wgmma", problem, config, limit=300, sms=wgmma.SMS, seeds=(53,))

@@ -9,6 +9,7 @@ import pytest
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import device
 from ptxgen.runtime.check import check
@@ -74,8 +75,52 @@ def test_selected_results(config: str, scalar: float) -> None:
     assert (out["C"][:count] == product[i, j]).all()
 
 
-def test_values_are_computed_from_registers() -> None:
-    p = lower(Task(64, 64, 64, dtype="f16", text=VALUE.replace("max(accum*s,0)+r[i]", "f16(max(accum*s,0)+r[i])")))
-    broken = first_violation(p, parse_config(wgmma("ml=64 nl=32 u=64 epilogue_smem=1")), HOPPER)
+STAGED = {
+    "one": "ml=64 nl=32 u=64",
+    "subtiles": "ml=128 nl=64 u=64 epilogue_subtiles=2 epilogue_buffers=2",
+    "transposed": "ml=32 nl=64 u=64 transposed_mma=1",
+    "pingpong": "ml=128 nl=32 u=32 math_warpgroups=2 pingpong=1 persistent=1 epilogue_subtiles=2",
+    "last_cta": "ml=64 nl=32 u=16 cluster_k=2 kg=2 splitk=last_cta stages=2 epilogue_aliases_ab=1",
+}
+#: configurations of large tiles
+WHOLE = (
+    "math_warpgroups=2 persistent=1 stages=3 epilogue_subtiles=4 epilogue_buffers=2",
+    "math_warpgroups=2 stages=3 epilogue_aliases_ab=1",
+    "math_warpgroups=2 stages=3 cluster_x=2 persistent=1 epilogue_subtiles=2",
+)
+#: a value of every kind of array, in f16
+EVERY = (
+    "A:f16[i,k];B:f16[k,j];r:f32[i];c:f16[j];t:f16[i,j];u:f32[j,i];s:f32;where(i,j){reduce(k){accum+=A[i,k]*B[k,j];}"
+    "C[i,j]=f16(max(accum*s,0)*f32(c[j])+r[i]+f32(t[i,j])+u[j,i]+f32(i-j)*0.125);}"
+)
+
+
+@pytest.mark.parametrize("config", STAGED.values(), ids=STAGED)
+@pytest.mark.parametrize("shape", [(64, 32, 64), (129, 40, 136), (127, 31, 64)], ids=str)
+def test_values_through_shared_memory(shape: tuple[int, int, int], config: str) -> None:
+    """Rows of C are whole 16 bytes, which TMA stores, or not."""
+    m, n, k = shape
+    p = Task(m, n, k, dtype="f16", text=EVERY, ldb=-(-n // 8) * 8)
+    for row in check(EmulatedDriver(HOPPER), p, parse_config(wgmma(f"epilogue_smem=1 {config}")), 1):
+        assert row.ok, f"{row.kind}: {row.deviation}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [VALUE, SELECT, EVERY.replace("where(i,j)", "where(i,j)when(i<j)"), EVERY.replace("=f16", "=u16")],
+    ids=["f32", "list", "pairs", "integers"],
+)
+def test_only_whole_tiles_of_16_bits_go_through_shared_memory(text: str) -> None:
+    c = parse_config(wgmma("ml=64 nl=32 u=64 epilogue_smem=1"))
+    broken = first_violation(lower(Task(64, 64, 64, dtype="f16", text=text)), c, HOPPER)
     assert broken is not None
-    assert broken.name == "wgmma_values"
+    assert broken.name in ("wgmma_values", "wgmma_epilogue_smem")
+
+
+def test_a_product_as_a_task_has_the_configurations_of_a_gemm() -> None:
+    """Also with a value that GEMMs compute as an epilogue."""
+    plain = "A:f16[i,k];B:f16[k,j];where(i,j){reduce(k){accum+=A[i,k]*B[k,j];}C[i,j]=f16(accum);}"
+    p = lower(Task(1000, 1000, 1000, dtype="f16", text=plain.replace("f16(accum)", "f16(max(accum,0))")))
+    gemm = lower(Gemm(1000, 1000, 1000, dtype="f16", epilogue="relu"))
+    configs = [parse_config(wgmma(f"ml=128 nl=256 u=64 epilogue_smem=1 {x}")) for x in WHOLE]
+    assert [first_violation(x, c, HOPPER) for x in (p, gemm) for c in configs] == [None] * 2 * len(configs)

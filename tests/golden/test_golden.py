@@ -150,6 +150,12 @@ GOLDEN = {
         "{reduce(k){accum+=A[i,k]*B[k,j];}C[i,j]=f16(max(accum*scalar0,f32(input1[i,j]))+input0[i]);}",
         "family=wgmma ml=64 nl=16 u=64 stages=2 vec_c=2",
     ),
+    "wgmma_staged_value": (
+        "h200",
+        "task 64,64,64 NN f16 text=A:f16[i,k];B:f16[k,j];input0:f32[i];input1:f16[i,j];input2:bf16[j];accum:f32;where(i,j)"
+        "{reduce(k){accum+=A[i,k]*B[k,j];}C[i,j]=f16(max(accum+f32(input2[j]),f32(input1[i,j]))+input0[i]);}",
+        "family=wgmma ml=64 nl=16 u=64 stages=2 epilogue_smem=1 epilogue_subtiles=2",
+    ),
     "wgmma_mean_slices": (
         "h200",
         "task 64,64,64 NT bf16 text=A:bf16[i,k];B:bf16[j,k];input0:f32[j];accum:f32;where(i,j)"

@@ -128,5 +128,5 @@ class CAccess(Part):
         """(type, register, zero) of registers that are set before guarded instructions write them."""
         if not self.preinitialises:
             return []
-        kind, zero = self.arithmetic.type, self.arithmetic.zero
-        return [(t.kind, r, zero if t.kind == kind else "0") for t in self.registers for r in t.all]
+        zeros = {"f32": "0f00000000", self.arithmetic.type: self.arithmetic.zero}
+        return [(t.kind, r, zeros.get(t.kind, "0")) for t in self.registers for r in t.all]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config.config import DIRECT, SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.codegen.geometry import TileGeometry
 from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, where
+from ptxgen.expr.node import variables
 from ptxgen.families.wgmma import operand_packing, promotion
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes, workspace
 from ptxgen.lowering.descriptor_table import grouped
@@ -340,9 +341,17 @@ def _value_regs(sink: ValueSink, c: Any, accumulators: Any) -> Any:
     """Further registers of values of sums. ptxas hoists the loads of selected values over those of other columns, as
     far as there are registers."""
     selects, few = isinstance(sink, SelectValues), accumulators < 128
-    reads = bool(sink.elements or sink.vectors) or selects
-    hoists = where((c.math_warpgroups == 1) & np.logical_not(few), 90, 0) if selects and sink.elements else 0
-    return np.maximum(where(accumulators >= 192, 26, 12) if reads else 2, hoists)
+    reads, wide = bool(sink.elements or sink.vectors) or selects, accumulators >= 192
+    hoisting = (c.math_warpgroups == 1) & (np.logical_not(few) | (c.min_ctas_per_sm > 1))
+    hoists = where(hoisting, 90, 0) if selects and sink.elements else 0
+    direct = np.maximum(where(wide, 26, 12) if reads else 2, hoists)
+    # through shared memory, elements along X are in registers from one subtile to the next
+    few_more = 3 if {"i", "j"} & set(variables(*sink.roots)) else 2
+    along_x = where(c.transposed_mma == 1, *(any(v.axis == axis for v in sink.vectors) for axis in "ji"))
+    staged = (
+        where(wide, where(along_x | bool(sink.elements), 26, 20), 28 if sink.elements else 12) if reads else few_more
+    )
+    return where(c.epilogue_smem == 1, staged, direct)
 
 
 def _unaligned_bytes(kmajor: Any, tile: Any, u: Any, size: int) -> Any:

@@ -25,8 +25,9 @@ class FragmentValues(ResultValues):
     mi: int = 1
     transposed: bool = False
 
-    BATCH = 8  #: groups of columns whose elements of vectors along Y are in registers
-    LONG = 8  #: instructions of a value from which on those past the end of C are skipped
+    COLUMNS = 8  #: groups of columns whose elements of vectors along Y are in registers, of all vectors
+    HOISTED = 2  #: vectors along Y whose loads ptxas may hoist
+    LONG = 8  #: instructions of a value from which on fragments are computed one after the other
 
     # ---- arrays
 
@@ -55,7 +56,7 @@ class FragmentValues(ResultValues):
 
     def y_tile(self, x: ReadArray) -> Tile:
         """The elements of the columns of a batch: [group][column]."""
-        return Tile(f"{x.name}_y", x.kind, (self.BATCH, 2))
+        return Tile(f"{x.name}_y", x.kind, (self.batch, 2))
 
     def element_tile(self, x: ReadArray) -> Tile:
         """The elements of a fragment."""
@@ -66,7 +67,12 @@ class FragmentValues(ResultValues):
 
     def batches(self, groups: Sequence[int]) -> list[Sequence[int]]:
         """The groups of columns, as many at a time as have registers for elements along Y."""
-        return [groups[n : n + self.BATCH] for n in range(0, len(groups), self.BATCH)]
+        return [groups[n : n + self.batch] for n in range(0, len(groups), self.batch)]
+
+    @cached_property
+    def batch(self) -> int:
+        """Groups of columns of a batch: an even number."""
+        return max(2, self.COLUMNS // max(len(self.along_y), 1) & ~1)
 
     @property
     def computes_indices(self) -> bool:
@@ -74,8 +80,9 @@ class FragmentValues(ResultValues):
 
     @cached_property
     def long(self) -> bool:
-        """True if there are so many instructions that ptxas must not interleave those of different fragments."""
-        return len(self.lines(["%sum"] * FRAGMENT)) > self.LONG * FRAGMENT
+        """True if ptxas must not interleave the loads and instructions of different fragments."""
+        loads = bool(self.pitched) or len(self.along_y) > self.HOISTED
+        return loads or len(self.lines(["%sum"] * FRAGMENT)) > self.LONG * FRAGMENT
 
     # ---- lines
 
