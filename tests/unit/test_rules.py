@@ -33,6 +33,14 @@ NT = Gemm(512, 512, 512, "NT")
 
 GROUP = lower(GroupedGemm(((64, 64, 64), (32, 32, 128))))
 STEPS = "A:f32[i,k];B:f32[k,j];where(i,j){reduce(k){accum argmin=A[i,k]+B[k,j];}C[i,j]=accum;}"
+MAX_PLUS = lower(
+    Task(
+        64,
+        64,
+        64,
+        text="A:f32[i,k];B:f32[k,j];accum:f32;where(i,j){reduce(k){accum=max(accum,A[i,k]+B[k,j]);}C[i,j]=accum;}",
+    )
+)
 POSITIONS = lower(Task(64, 64, 64, text=Task.text_of(roles_of(program(STEPS)))))
 
 #: a row of the table -> problem, configuration that breaks it and none before it, device, words of the message
@@ -201,6 +209,7 @@ BREAKS = {
     "registers": [
         (P, "ms=16 ns=16 ml=128 nl=128", "h200", "about 418 registers"),
         (P, "min_ctas_per_sm=16", "h200", "min_ctas_per_sm=16"),
+        (MAX_PLUS, "ms=16 ns=8 ml=128 nl=128 u=8 stages=2", "h200", "about 290 registers"),
     ],
     "register_margin": [
         (

@@ -33,6 +33,8 @@ IN_FLIGHT = {1: 5, 2: 2}
 SMALL_K = 16  #: the greatest K for which kernels without shared memory are candidates
 #: arrays that steps read: loads along K, and steps of loads along K and M or N, that ptxas hoists; registers in reserve
 STEP_LOADS, STEPS_AHEAD, STEP_MARGIN = 8, 4, 18
+#: accumulators of a thread from which steps are so many that ptxas keeps the values of several; their registers
+STEP_TILE, STEP_VALUES = 128, 64
 FULL_THREADS = 256  #: threads per multiprocessor up to which each can have 255 registers
 
 
@@ -255,11 +257,12 @@ def geometry(p: KernelProblem, c: Any) -> FmaGeometry:
 
 
 def step_registers(p: KernelProblem, c: Any) -> Any:
-    """Registers of the arrays besides A and B that steps read, of indices, and of addresses; none of a product."""
+    """Registers of the values that steps compute, of the arrays besides A and B that they read, of indices, and of
+    addresses; none of a product."""
     if not isinstance(p.algebra, InnerExpression):
         return 0
     sides = {"i": c.ms, "j": c.ns, "k": np.minimum(c.u // np.maximum(c.kl, 1), STEP_LOADS)}
-    held = 0
+    held = where(c.ms * c.ns >= STEP_TILE, STEP_VALUES, 0)
     for v in p.algebra.vectors:
         count = STEPS_AHEAD if len(v.axis) > 1 and "k" in v.axis else 1
         for axis in v.axis if len(v.axis) == 1 else v.axis.replace("k", ""):
