@@ -14,11 +14,13 @@ from ptxgen.operations.gemm.problem import LAYOUTS, THIN
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.semirings import SEMIRINGS, semiring_program
-from ptxgen.operations.task.suites import DISTANCES, QUERIES, SUITES, distance_text, typed_text
+from ptxgen.operations.task.suites import DISTANCES, GROUPS, KEYS, QUERIES, SUITES, distance_text, typed_text
 from ptxgen.problem.operation import RandomKind
 from ptxgen.tuning.draws import Limits, log_uniform
 
 THIN_SHARE = 0.3  #: share of the tasks of which one extent is small
+LARGE_SHARE = 0.25  #: share of the tasks of which all extents are large, before that
+LARGE = 512  #: the least large extent
 
 
 def semiring(rng: np.random.Generator, kind: str) -> str:
@@ -42,10 +44,16 @@ def drawn(text: Callable[..., str], rng: np.random.Generator, values: dict[str, 
     kind = values.get("dtype", "f32")
     multiple = gemm.MULTIPLE if rng.random() < 0.5 else 1
     extents = {name: gemm.extent(rng, limits.extent, multiple) for name in "mnk"}
+    if limits.extent >= 2 * LARGE and rng.random() < LARGE_SHARE:
+        extents = {
+            name: multiple * int(np.exp(rng.uniform(*np.log([LARGE, limits.extent]))) / multiple) for name in "mnk"
+        }
     if rng.random() < THIN_SHARE:
         extents[str(rng.choice(list("mnk")))] = log_uniform(rng, THIN)
     m, n, k = extents.values()
-    return Task(m, n, k, str(rng.choice(LAYOUTS)), dtype=kind, text=text(rng, kind))
+    program = text(rng, kind)
+    groups = GROUPS if KEYS[0] in program else ""
+    return Task(m, n, k, str(rng.choice(LAYOUTS)), dtype=kind, text=program, groups=groups)
 
 
 def varied(rng: np.random.Generator, p: Task, limits: Limits) -> Task:
