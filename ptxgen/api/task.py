@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 
-from ptxgen.api import call_lock, new_arrays, selection, task_call, task_launches
-from ptxgen.api.arrays import View, tensor
+from ptxgen.api import call_lock, new_arrays, selection, task_call, task_launches, task_outputs
+from ptxgen.api.arrays import tensor
 from ptxgen.api.gemm import check_same_dtype
 from ptxgen.arguments import closest, flag, word
 from ptxgen.errors import InputError
-from ptxgen.operations.task.program import Program, Select
+from ptxgen.operations.task.program import Program
 from ptxgen.operations.task.semirings import semiring_program
 from ptxgen.problem.dtypes import from_numpy
 
@@ -57,7 +57,7 @@ class TaskFunction:
         self,
         *arrays: Any,
         out: Any = None,
-        groups: tuple[int, int] | None = None,
+        groups: tuple[int, int] | Mapping[str, tuple[int, int]] | None = None,
         deterministic: bool = False,
         capacity: int | None = None,
         overflow: str = "grow",
@@ -66,12 +66,14 @@ class TaskFunction:
         compute: str | None = None,
         **named: Any,
     ) -> Any:
-        """The result of the task: an array, or the lists of selected results, a ``Selection``.
+        """The result of the task: an array, or the lists of selected results, a ``Selection``. Several outputs are a
+        named tuple, the lists of the items of a batch a tuple.
 
-        ``out``: the array of the result, or None. ``groups``: (G, H), the rows and columns of a result whose elements
-        keys select; None: those of ``out``, or the greatest keys and 1, which are read back from the arrays (not during
-        a CUDA graph capture). Pairs (i, j) with a key out of range are not reduced; with arrays of the host, InputError
-        has their number. ``deterministic``: sums in groups do not depend on timing.
+        ``out``: the array of the result, or None; of several outputs, a mapping of arrays by name. ``groups``: (G, H),
+        the rows and columns of a result whose elements keys select, of several outputs also a mapping by name; None:
+        those of ``out``, or the greatest keys and 1, which are read back from the arrays (not during a CUDA graph
+        capture). Pairs (i, j) with a key out of range are not reduced; with arrays of the host, InputError has their
+        number. ``deterministic``: sums in groups do not depend on timing.
 
         ``capacity``: the elements that lists have room for; None: 1024, or one for 64 pairs, and more if an earlier
         call like this one has had more results. ``overflow``: if there are more results than that, "grow": the task is
@@ -96,19 +98,11 @@ class TaskFunction:
         kinds: dict[str, str | None] = {name: None if x is None else "" for name, x in given.items()}
         kinds |= {name: v.dtype.name for name, v in views.items()} | {n: _number_type(x) for n, x in numbers.items()}
         program = self._source.program(kinds)
+        own = task_call.Options(None, flag("deterministic", deterministic), *how)
         with call_lock.lock:
-            if isinstance(program.outputs[0], Select):
-                if out is not None:
-                    raise InputError("out is given; a task with lists makes them, and takes capacity")
-                if groups is not None:
-                    raise InputError(f"groups is {groups}; it must be None for a task with lists")
-                return selection.select(program, views, scalars, {}, options, *how)
-            if options != selection.Options():
-                raise InputError("capacity, overflow and sorted are for tasks with lists; this one has none")
-            own = task_call.Options(groups, flag("deterministic", deterministic), *how)
-            result = task_call.call(program, views, scalars, out, {}, own, cached)
-        first: View = next(iter(views.values()))
-        return new_arrays.result_of(result, first.origin) if out is None else result
+            return task_outputs.results(
+                program, views, scalars, out, task_outputs.Options(own, groups, options, cached)
+            )
 
     def _given(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """The arguments by name. InputError: there are too many, too few, or unknown ones."""

@@ -106,11 +106,16 @@ def _can_sum_groups(sums: GroupSums, arrays: Mapping[str, View], groups: tuple[i
     if first.host:
         keys = [as_numpy(arrays[x.key]) for x in (sums.rows, sums.columns)]
         return all(key.min() >= 0 and key.max() < n for key, n in zip(keys, groups, strict=True))
-    if hasattr(first.origin, "new_empty"):  # PyTorch keeps memory that is allocated during a capture for the graph
+    return can_allocate(first)
+
+
+def can_allocate(v: View) -> bool:
+    """True if a call can hold intermediate results in arrays of the library of ``v``, during a graph capture, too."""
+    if v.host or hasattr(
+        v.origin, "new_empty"
+    ):  # PyTorch keeps memory that is allocated during a capture for the graph
         return True
-    return is_cupy(first.origin) and not streams.is_captured(
-        streams.current_stream(first.origin), drivers.driver_of(first)
-    )
+    return is_cupy(v.origin) and not streams.is_captured(streams.current_stream(v.origin), drivers.driver_of(v))
 
 
 def _call_by_sums(

@@ -55,7 +55,9 @@ def task(
     ] = None,
     dtype: Annotated[str, typer.Option(help="Type of inputs that neither the text nor --input gives.")] = "f32",
     save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the result to this .npy file."), OUTPUT_FILE
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the result to this .npy file, several outputs to an .npz file."),
+        OUTPUT_FILE,
     ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Print what kernels compute: the step, its instructions, the result.")
@@ -70,7 +72,8 @@ def task(
     """Compute a matmul-like task: an inner operator of your own over pairs of rows and columns.
 
     The text is described in docs/tasks.md. A list of pairs is an array with fields, in the order of (i, j) if it has
-    both. Without inputs, the canonical text is printed, with the types of all inputs.
+    both. Every output of a task with several is printed. Without inputs, the canonical text is printed, with the types
+    of all inputs.
     tune, select, emit, check and bench take tasks by --task.
     """
     import numpy as np
@@ -100,26 +103,51 @@ def task(
         document["explanation"] = _explanation(program, algebra)
         lines += document["explanation"]
     if values:
-        output = program.outputs[0]
-        if isinstance(output, Select):
-            columns = TaskFunction(text)(**values, sorted=lists_pairs(output), algebra=algebra).columns
-            result = np.empty(len(next(iter(columns.values()))), [(name, x.dtype) for name, x in columns.items()])
-            for name, x in columns.items():
-                result[name] = x
-            kind = ", ".join(f"{name} {x.dtype}" for name, x in columns.items())
-        else:
-            result = TaskFunction(text)(**values, algebra=algebra)
-            kind = str(result.dtype)
-        document |= {"shape": list(result.shape), "dtype": kind}
-        lines.append(f"result: {kind}, {' x '.join(map(str, result.shape))}")
+        several = len(program.outputs) > 1
+        if save is not None and several and save.suffix != ".npz":
+            names = ", ".join(x.name for x in program.outputs)
+            raise InputError(f"save is {save}; it must end in .npz, because the task has the outputs {names}")
+        listed = [x for x in program.outputs if isinstance(x, Select)]
+        in_order = bool(listed) and all(map(lists_pairs, listed))
+        made = TaskFunction(text)(**values, sorted=in_order, algebra=algebra)
+        found = {x.name: _array(y) for x, y in zip(program.outputs, made if several else (made,), strict=True)}
+        rows = [{"name": name, "shape": list(x.shape), "dtype": _kind(x)} for name, x in found.items()]
+        document |= {"outputs": rows} if several else {name: rows[0][name] for name in ("shape", "dtype")}
+        for name, x in found.items():
+            lines.append(f"{name if several else 'result'}: {_kind(x)}, {' x '.join(map(str, x.shape))}")
+            if save is None:
+                lines.append(np.array2string(x, threshold=64, edgeitems=3))
         if save is not None:
-            np.save(save, result)
+            if several:
+                np.savez(save, **found)
+            else:
+                np.save(save, *found.values())
             lines.append(f"written to {save}")
-        else:
-            lines.append(np.array2string(result, threshold=64, edgeitems=3))
     elif save is not None:
         raise InputError(f"save is {save}; it needs the inputs {', '.join(ranks)}")
     return Answer(document, "\n".join(lines))
+
+
+def _array(x: Any) -> Any:
+    """A result as an array: a list of pairs as one with fields."""
+    import numpy as np
+
+    from ptxgen.api.selection import Selection
+
+    if not isinstance(x, Selection):
+        return x
+    columns = x.columns
+    found = np.empty(len(next(iter(columns.values()))), [(name, y.dtype) for name, y in columns.items()])
+    for name, y in columns.items():
+        found[name] = y
+    return found
+
+
+def _kind(x: Any) -> str:
+    """The type of an array, or those of its fields."""
+    if x.dtype.names is None:
+        return str(x.dtype)
+    return ", ".join(f"{name} {x.dtype[name]}" for name in x.dtype.names)
 
 
 def _type_of(value: Any) -> str:

@@ -6,6 +6,7 @@ from ptxgen.expr.cost import instructions_by_pipe
 from ptxgen.expr.index_sets import INDEX, possible
 from ptxgen.expr.node import variable
 from ptxgen.lowering.algebra import InnerExpression
+from ptxgen.operations.task import several
 from ptxgen.operations.task.group_sums import FEWER, LEAST, group_sums
 from ptxgen.operations.task.lowering import algebra_of, in_loop
 from ptxgen.operations.task.printing import printed
@@ -23,6 +24,8 @@ def explanation(program: Program, algebra: bool = True) -> list[str]:
     lines = [f"{u.role} is {u.name}[{','.join(u.axes)}], {u.dtype}" for u in roles.uses]
     lines += [f"{role} is {name}, {kind}" for role, name, kind in roles.scalars]
     lines += _pairs(roles.program)
+    if len(program.outputs) > 1:
+        lines += _outputs(program)
     if algebra and group_sums(roles) is not None:
         lines.append(
             f"rewriting: sums of A and of B in groups, and their product, take (M + N)*K steps; in calls with at least"
@@ -58,6 +61,18 @@ def explanation(program: Program, algebra: bool = True) -> list[str]:
         else "remainder of K: an iteration of its own, because zeros would change the result"
     )
     return lines
+
+
+def _outputs(program: Program) -> list[str]:
+    """Lines on the kernels of several outputs."""
+    names, count = ", ".join(x.name for x in program.outputs), len(program.outputs)
+    stored = several.stored_output(program)
+    held = f"of {stored.name}" if stored else f"of a matrix of up to {several.MOST_BYTES >> 20} MiB"
+    least = count + (stored is None)
+    return [
+        f"outputs: {names}; {least} kernels if K is {several.LEAST_K} or more: others read the elements {held}; else"
+        f" {count} kernels, each with the reduction"
+    ]
 
 
 def _pairs(program: Program) -> list[str]:

@@ -90,8 +90,12 @@ def _reduced(p: Task, found: KernelProblem) -> KernelProblem:
 def _sink(p: Task, program: Program, roles: Roles, whole: Node) -> ValueSink:
     """The sink of the output. ``whole``: as in ``value_of``."""
     output = program.outputs[0]
-    if len(program.outputs) > 1 or (isinstance(output, Store) and output.axes != ("i", "j")):
-        raise InputError(f"the outputs of {p.text} are not supported yet")
+    if len(program.outputs) > 1:
+        count = len(program.outputs)
+        raise InputError(
+            f"the text of the task has {count} outputs; a kernel has one, so it must have one: write a text for each"
+            " (calls, and the command task, compute all)"
+        )
     roots = [value_of(program, x, whole) for x in roots_of(output)]
     read = [*roots, *([] if program.when is None else [program.when])]
     vectors, scalars = _read(roles, read, ("i", "j"))

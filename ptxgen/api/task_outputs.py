@@ -1,0 +1,238 @@
+"""Calls of tasks by their outputs: one or several, of matrices or of batches."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ptxgen.api import new_arrays, selection, task_call, task_groups, task_launches
+from ptxgen.api.arrays import View, is_cupy, require_disjoint, tensor
+from ptxgen.arguments import closest, shown
+from ptxgen.errors import InputError, ShapeError
+from ptxgen.operations.task import several
+from ptxgen.operations.task.problem import Task
+from ptxgen.operations.task.program import AXES, Aggregate, Output, Program, Select, Store
+from ptxgen.operations.task.roles import roles_of
+from ptxgen.problem.dtypes import dtype
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a call asks for. ``call``: of results that are arrays; ``groups``: as of ``task_call.Options``, or these by
+    output; ``lists``: of lists; ``cached``: later calls with the same arguments may use the launch."""
+
+    call: task_call.Options
+    groups: Any
+    lists: selection.Options
+    cached: task_launches.Arguments | None = None
+
+
+def results(
+    program: Program, arrays: Mapping[str, View], scalars: Mapping[str, Any], out: Any, options: Options
+) -> Any:
+    """The result of a program, or a named tuple of those of its outputs. ``out``: the array of the result, or arrays by
+    output.
+
+    ShapeError, DtypeError, InputError: an argument breaks a rule."""
+    lists = [x.name for x in program.outputs if isinstance(x, Select)]
+    if not lists and options.lists != selection.Options():
+        raise InputError("capacity, overflow and sorted are for tasks with lists; this one has none")
+    if len(program.outputs) > 1:
+        return _several(program, arrays, scalars, out, options)
+    output, groups = program.outputs[0], options.groups
+    if lists:
+        if out is not None:
+            raise InputError("out is given; a task with lists makes them, and takes capacity")
+        if groups is not None:
+            raise InputError(f"groups is {shown(groups)}; it must be None for a task with lists")
+    return _one(program, output, arrays, scalars, out, options)
+
+
+def _one(
+    program: Program, output: Output, arrays: Mapping[str, View], scalars: Mapping[str, Any], out: Any, options: Options
+) -> Any:
+    """The result of a program with one output. ``arrays``: may have others, too."""
+    arrays = {x.name: arrays[x.name] for x in program.inputs if x.uses}
+    how = replace(options.call, groups=options.groups)
+    batch = () if isinstance(output, Store) else task_call.batch_of(roles_of(program), arrays)
+    if isinstance(output, Select):
+        items = [arrays] if not batch else [_item(program, arrays, n) for n in range(batch[0])]
+        made = [selection.select(program, each, scalars, {}, options.lists, how.algebra, how.compute) for each in items]
+        return tuple(made) if batch else made[0]
+    if batch:
+        return _reduced_items(program, output, arrays, scalars, out, options, batch[0])
+    result = task_call.call(program, arrays, scalars, out, {}, how, options.cached)
+    return result if out is not None else new_arrays.result_of(result, next(iter(arrays.values())).origin)
+
+
+# ---- batches
+
+
+def _item(program: Program, arrays: Mapping[str, View], n: int) -> dict[str, View]:
+    """The arrays of one item of a batch."""
+    found = dict(arrays)
+    for name in roles_of(program).tiles:
+        v = arrays[name]
+        if len(v.shape) == 3:
+            found[name] = tensor(v.origin[n if v.shape[0] != 1 else 0], name)
+    return found
+
+
+def _reduced_items(
+    program: Program,
+    output: Output,
+    arrays: Mapping[str, View],
+    scalars: Mapping[str, Any],
+    out: Any,
+    options: Options,
+    count: int,
+) -> Any:
+    """Reduced results of each item of a batch, along the first axis of an array."""
+    roles, how, first = roles_of(program), options.call, next(iter(arrays.values()))
+    extents = roles.extents(task_call.extents_of(program, arrays, {}, roles.tiles))
+    shape = None if out is None else tensor(out, "out").shape
+    groups = options.groups
+    if shape is not None and groups is None and isinstance(output, Aggregate) and len(shape) == 3:
+        groups = (shape[1], shape[2])
+    if groups is None or not isinstance(output, Aggregate):
+        groups = task_groups.extents_of(output, arrays, extents, None, groups)
+    wanted = (count, *task_groups.result_shape(output, extents, groups))
+    if shape is not None and shape != wanted:
+        raise ShapeError(f"out has shape {shape}; it must be {wanted}, the batch and the result of an item")
+    each = replace(how, groups=groups)
+    items = [_item(program, arrays, n) for n in range(count)]
+    if not _has_views(first.origin if out is None else out):
+        if out is not None or not items:
+            raise InputError(f"the arrays are of {_library(first)}; with a batch, out must be None, and an item exist")
+        origin = first.origin
+        made = [new_arrays.result_of(task_call.call(program, x, scalars, None, {}, each), origin) for x in items]
+        return origin.__array_namespace__().stack(made)
+    stored = out if out is not None else new_arrays.empty_array(first.origin, wanted, dtype(Task.result_type(program)))
+    for n, item in enumerate(items):
+        task_call.call(program, item, scalars, stored[n], {}, each)
+    return stored
+
+
+def _has_views(x: Any) -> bool:
+    """True if an element of an array is a view of its memory."""
+    return isinstance(x, np.ndarray) or hasattr(x, "new_empty") or is_cupy(x)
+
+
+def _library(v: View) -> str:
+    return type(v.origin).__module__.partition(".")[0]
+
+
+# ---- several outputs
+
+
+@lru_cache(maxsize=256)
+def _results_type(names: tuple[str, ...]) -> Any:
+    return namedtuple("Results", names, rename=True)
+
+
+def _several(
+    program: Program, arrays: Mapping[str, View], scalars: Mapping[str, Any], out: Any, options: Options
+) -> Any:
+    """The results of several outputs, a named tuple."""
+    names = tuple(x.name for x in program.outputs)
+    given = _by_output("out", out, names, "arrays by output")
+    groups = options.groups
+    keyed = [x.name for x in program.outputs if isinstance(x, Aggregate)]
+    if groups is not None and not isinstance(groups, Mapping):
+        if not keyed:
+            raise InputError(f"groups is {shown(groups)}; it must be None where no keys select elements of a result")
+        groups = dict.fromkeys(keyed, groups)
+    extents_by = _by_output("groups", groups, names, "(G, H), or these by output")
+    _check_arrays(program, arrays, given)
+    made: dict[str, Any] = {}
+
+    def compute(each: Program, output: Output, of: Mapping[str, View], numbers: Mapping[str, Any], how: Any) -> Any:
+        own = replace(options, call=how, groups=extents_by.get(output.name), cached=None)
+        return _one(each, output, of, numbers, given.get(output.name), own)
+
+    matrix = _reduction(program, arrays, scalars, options, compute, made)
+    for output in program.outputs:
+        if output.name in made:
+            continue
+        if matrix is None:
+            each, of, numbers = several.single(program, output), arrays, scalars
+        else:
+            each = several.reading(program, output)
+            of, numbers = {**arrays, **matrix}, {**scalars, several.EXTENT: _extents(program, arrays)["k"]}
+        how = options.call if matrix is None else replace(options.call, compute="")
+        made[output.name] = compute(each, output, of, numbers, how)
+    return _results_type(names)(*(made[name] for name in names))
+
+
+def _extents(program: Program, arrays: Mapping[str, View]) -> dict[str, int]:
+    return task_call.extents_of(program, arrays, {}, roles_of(program).tiles)
+
+
+def _by_output(argument: str, given: Any, names: Iterable[str], rule: str) -> dict[str, Any]:
+    """What an argument has for each output. InputError: it is no mapping, or has another name."""
+    if given is None:
+        return {}
+    known = list(names)
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f"{argument} is {shown(given)}; the task has the outputs {', '.join(known)}, so it must be {rule}"
+        )
+    for name in given:
+        if name not in known:
+            near = closest(str(name), known)
+            rule = f"; it must be one of {', '.join(known)}" + (f": write {near}" if near else "")
+            raise InputError(f"{argument} has {shown(name)}, which is no output of the task{rule}")
+    return {str(name): x for name, x in given.items() if x is not None}
+
+
+def _check_arrays(program: Program, arrays: Mapping[str, View], given: Mapping[str, Any]) -> None:
+    """ShapeError: inputs disagree. InputError: lists are given, or results share memory with an input or another."""
+    _extents(program, arrays)
+    lists = {x.name for x in program.outputs if isinstance(x, Select)}
+    views: dict[str, View] = {}
+    for name, x in given.items():
+        if name in lists:
+            raise InputError(f"out has {name}, which is a list; the call makes it, and takes capacity")
+        shown_as = f"out[{name!r}]"
+        views[shown_as] = tensor(new_arrays.as_bytes(x) if new_arrays.is_truth(x) else x, shown_as)
+    for name, v in views.items():
+        others = {other: w for other, w in views.items() if other != name}
+        task_call.require_one_memory({**arrays, name: v})
+        require_disjoint(v, **arrays, **others)
+
+
+def _reduction(
+    program: Program,
+    arrays: Mapping[str, View],
+    scalars: Mapping[str, Any],
+    options: Options,
+    compute: Any,
+    made: dict[str, Any],
+) -> dict[str, View] | None:
+    """The arrays of ``several.reading``: operands without elements, and the matrix of the reduction, which is computed
+    here, and may be an output, in ``made``. None: each output computes the reduction."""
+    extents, stored = _extents(program, arrays), several.stored_output(program)
+    m, n, k = (extents[axis] for axis in AXES)
+    roles = roles_of(program)
+    first, kind = arrays[roles.use("A").name], dtype(program.accumulator)
+    if k < several.LEAST_K or task_call.batch_of(roles, arrays) or not task_call.can_allocate(first):
+        return None
+    if stored is not None:
+        matrix = compute(several.single(program, stored), stored, arrays, scalars, options.call)
+        made[stored.name] = matrix
+    elif m * n * kind.bytes <= several.MOST_BYTES:
+        matrix = new_arrays.empty_array(first.origin, (m, n), kind)
+        each = several.storing(program)
+        own = {x.name: arrays[x.name] for x in each.inputs if x.uses}
+        task_call.call(each, own, scalars, matrix, {}, options.call)
+    else:
+        return None
+    base = dtype(several.reading(program, program.outputs[0]).accumulator)
+    empty = {several.LEFT: (m, 0), several.RIGHT: (0, n)}
+    found = {name: new_arrays.empty_array(first.origin, shape, base) for name, shape in empty.items()}
+    return {name: tensor(x, name) for name, x in {**found, several.REDUCTION: matrix}.items()}
