@@ -147,6 +147,7 @@ def select(
     """The selected results of a program: arguments as of ``task_call.call``. ``algebra``, ``compute``: as its options.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule. CapacityError: there are too many results."""
+    program = task_call.with_one_array(program, arrays) if algebra else program
     roles = roles_of(program)
     output = roles.program.outputs[0]
     assert isinstance(output, Select)

@@ -18,6 +18,7 @@ from ptxgen.operations.task.group_sums import GroupSums, group_sums, pays
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.program import AXES, Aggregate, Program, RowReduce, Store
 from ptxgen.operations.task.roles import Roles, Use, roles_of
+from ptxgen.operations.task.symmetry import joined
 from ptxgen.problem.dtypes import dtype
 
 
@@ -48,6 +49,7 @@ def call(
     ``cached``: later calls with these arguments may use the launch.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule."""
+    program = with_one_array(program, arrays) if options.algebra else program
     roles = roles_of(program)
     first = first_array(roles, arrays, arguments)
     output = program.outputs[0]
@@ -151,6 +153,22 @@ def _call_by_sums(
     if sums.zeros is not None:
         call(sums.zeros, empty(sums.zeros, *groups), {}, out, {}, options)
     call(sums.product, operands, numbers, out, {}, options)
+
+
+def with_one_array(program: Program, arrays: Mapping[str, View]) -> Program:
+    """The program of arrays of which one may have two names, as operands A and B."""
+    roles = roles_of(program)
+    a, b = (roles.use(role) for role in "AB")
+    if a.name == b.name:
+        return program
+    x, y = arrays[a.name], arrays[b.name]
+    if (x.address, x.dtype, x.host) != (y.address, y.dtype, y.host):
+        return program
+    transposed = a.axes.index("k") != b.axes.index("k")
+    shape, strides = (v[::-1] if transposed and len(v) == 2 else v for v in (y.shape, y.strides))
+    if (x.shape, x.strides) != (shape, strides) or (transposed and len(x.shape) > 2):
+        return program
+    return joined(program, transposed)
 
 
 def first_array(roles: Roles, arrays: Mapping[str, View], arguments: Mapping[str, str]) -> View:

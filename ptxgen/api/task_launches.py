@@ -50,6 +50,9 @@ def arguments_of(task: Any, given: Mapping[str, Any], out: Any, options: tuple[A
                 return None
             tensors[name], at[name] = x, x.data_ptr()
             key.append((name, *_key_of(x)))
+        if len(at) > 1 and len({*at.values()}) < len(at):  # one array has two names
+            addresses = [*at.values()]
+            key.append(tuple(map(addresses.index, addresses)))
         if out is None:
             return Arguments(tuple(key), tensors, at, 0)
         if not is_plain_tensor(out):
@@ -98,6 +101,8 @@ def store(
     if any(names[role] and v.address != arguments.at[names[role]] for role, v in views.items()):
         return
     sizes = {names[role]: v.span[1] - v.address for role, v in views.items()}  # strides of PyTorch are not negative
+    at = {x: sizes[name] for name, x in arguments.at.items() if name in sizes}
+    sizes |= {name: at[x] for name, x in arguments.at.items() if name not in sizes}  # another name of an array
     cached = Cached(
         tuple(names[role] for role in runner.problem.arrays),
         tuple((role, name) for role, name, _ in roles.scalars),

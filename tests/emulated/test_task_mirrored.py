@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxgen.api.task import task
+from ptxgen.api import on_host
+from ptxgen.api.task import matmul_over, task
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import CapacityError
 from ptxgen.lowering.kernel_problem import GemmExtents, MirroredExtents
@@ -217,6 +218,41 @@ def test_batches_of_one_array() -> None:
     x = np.random.default_rng(0).integers(-3, 4, (3, 19, 5)).astype(np.float32)
     distances = task("where (i, j) { reduce (k) { accum += abs(X[i,k] - X[j,k]); } C[i,j] = accum; }")(X=x)
     assert np.array_equal(distances, np.abs(x[:, :, None] - x[:, None]).sum(-1))
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
+    """The problems that calls compute."""
+    found: list[Task] = []
+    compute = on_host.compute_on_host
+    monkeypatch.setattr(
+        on_host, "compute_on_host", lambda p, *rest, **named: found.append(p) or compute(p, *rest, **named)
+    )
+    return found
+
+
+def test_an_array_that_is_passed_twice_is_one(computed: list[Task]) -> None:
+    x = np.random.default_rng(0).integers(-3, 4, (19, 19)).astype(np.float32)
+    distances = task("where (i, j) { reduce (k) { accum += abs(P[i,k] - R[j,k]); } C[i,j] = accum; }")
+    assert np.array_equal(distances(P=x, R=x), np.abs(x[:, None] - x).sum(-1))
+    assert np.array_equal(distances(P=x, R=x, algebra=False), np.abs(x[:, None] - x).sum(-1))
+    assert np.array_equal(distances(P=x, R=x.copy()), np.abs(x[:, None] - x).sum(-1))
+    assert np.array_equal(distances(P=x, R=x.T), np.abs(x[:, None] - x.T).sum(-1))
+    assert np.array_equal(distances(P=x[:, 1:], R=x[:, :-1]), np.abs(x[:, None, 1:] - x[:, :-1]).sum(-1))
+    assert np.array_equal(distances(P=x[::2], R=x[::2]), np.abs(x[::2, None] - x[::2]).sum(-1))
+    assert [p.mirrored for p in computed] == [True, False, False, False, False, True]
+
+
+def test_a_transpose_that_is_passed_is_the_array(computed: list[Task]) -> None:
+    x = np.random.default_rng(0).integers(-3, 4, (19, 7)).astype(np.float32)
+    square = np.ascontiguousarray(x[:7])
+    expected = (x[:, :, None] + x.T[None]).min(1)
+    assert np.array_equal(matmul_over("min_plus", x, x.T), expected)
+    assert np.array_equal(matmul_over("min_plus", square, square), (square[:, :, None] + square[None]).min(1))
+    least = task("where (i, j) { reduce (k) { accum = min(accum, P[i,k] + R[k,j]); } accum < t ? L.add(i, j, accum); }")
+    hits = least(P=x, R=x.T, t=-2.0, sorted=True)
+    assert np.array_equal(np.stack([hits.i, hits.j]), np.nonzero(expected < -2))
+    assert [p.mirrored for p in computed] == [True, False, True]
 
 
 # ---- planted faults

@@ -104,3 +104,18 @@ def test_matmul_over_uses_the_launch(on, slow):
         expected = (a.numpy()[:, :, None] + b.numpy()[None]).min(1)
         assert np.array_equal(ptxgen.matmul_over("min_plus", a, b).numpy(), expected)
     assert len(slow) == 1
+
+
+def test_one_array_with_two_names_is_another_call(on, slow):
+    task = ptxgen.task(DISTANCE)
+    p, r = integers(on, 9, 6), integers(on, 9, 6, seed=1)
+    for x, y in ((p, p), (p, r), (r, r), (r, p), (p, p)):
+        assert np.array_equal(task(x, y, 2.0).numpy(), distances(x, y, 2))
+    assert [problem.mirrored for problem in slow] == [True, False]
+    out = integers(on, 9, 9, seed=2)
+    for _ in range(2):
+        assert task(p, p, 3.0, out=out) is out
+        assert np.array_equal(out.numpy(), distances(p, p, 3))
+    assert len(slow) == 3
+    with pytest.raises(OverlapError):
+        ptxgen.task(DISTANCE)(out, out, 3.0, out=out)

@@ -13,7 +13,7 @@ from ptxgen.expr.simplify import cast, key, simplified
 from ptxgen.operations.task.assembling import array_of, axes_of
 from ptxgen.operations.task.loop_terms import without_terms
 from ptxgen.operations.task.program import MEAN, Input, Program, Select, Store
-from ptxgen.operations.task.roles import Roles, exchanged_name, with_variables
+from ptxgen.operations.task.roles import Roles, exchanged_name, roles_of, with_variables
 
 _NOWHERE = "?"  #: what an element becomes whose array has no use at the exchanged axes
 
@@ -26,6 +26,24 @@ def one_array(roles: Roles) -> Program:
     outputs = tuple(with_variables(x, changes) for x in roles.program.outputs)
     found: Program = with_variables(replace(roles.program, inputs=inputs, outputs=outputs), changes)
     return found
+
+
+@lru_cache(maxsize=256)
+def joined(program: Program, transposed: bool) -> Program:
+    """The program in which the array of B is that of A (``transposed``: with its axes in the other order), if kernels
+    then compute half of the pairs; else the program."""
+    roles = roles_of(program)
+    a, b = roles.use("A"), roles.use("B")
+    if roles.exchanged or roles.one_array or any(u.name == b.name for u in roles.others):
+        return program
+    axes = b.axes[::-1] if transposed else b.axes
+    changes = {_element(b.name, b.axes): variable(_element(a.name, axes), b.dtype)}
+    inputs = tuple(
+        replace(x, uses=(*x.uses, axes)) if x.name == a.name else x for x in program.inputs if x.name != b.name
+    )
+    outputs = tuple(with_variables(x, changes) for x in program.outputs)
+    found: Program = with_variables(replace(program, inputs=inputs, outputs=outputs), changes)
+    return found if computes_half(roles_of(found)) else program
 
 
 @lru_cache(maxsize=256)
