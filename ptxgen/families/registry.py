@@ -237,6 +237,7 @@ MEANINGS = {
     "inner_expression": "inner operators other than a product",
     "store_value": "results that are values of an expression",
     "select_values": "lists of selected results",
+    "mirrored": "results of two pairs with one sum",
     "row_reduce": "reductions of rows or columns of results",
     "aggregate": "reductions of groups of results",
     "csr": "sparse matrices in CSR that are not prepared",

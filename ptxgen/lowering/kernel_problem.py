@@ -250,7 +250,7 @@ class KernelProblem:
     @cached_property
     def needs(self) -> frozenset[str]:
         """The capabilities that a family must provide to compute it."""
-        found = self.algebra.needs | self.sink.needs
+        found = self.algebra.needs | self.sink.needs | (frozenset(("mirrored",)) if self.mirrored else frozenset())
         for x in self.operands:
             found |= x.access.needs
         for x in self.outputs:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ptxgen.codegen.config.config import Config
+from ptxgen.lowering.lower import lower
 from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import Device
-from tests.cases import simt
+from tests.cases import mma, simt
 from tests.cases.source import RandomCases, extents
 
 #: what each k adds, with the reduction; X is the array, of floats or integers
@@ -21,6 +22,7 @@ STEPS = (
     "accum=max(accum,r[i]*r[j]-abs(X[i,k]-X[j,k]))",
     "accum=argmin(accum,(abs(X[i,k]-X[j,k]),k))",
 )
+PRODUCT = "accum+=X[i,k]*X[j,k]"
 PAIRS = ("", "", "", "i!=j", "abs(i-j)<20", "r[i]<r[j] or r[j]<r[i]")
 #: results need not be symmetric
 OUTPUTS = (
@@ -56,15 +58,20 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
     m, _, k = extents(rng, limit)
     kind = ("f32", "f32", "f64", "s32")[rng.integers(4)]
     step, output = STEPS[rng.integers(len(STEPS))], OUTPUTS[rng.integers(len(OUTPUTS))]
+    compute = ""
+    if rng.random() < 0.3 and kind != "s32":
+        step, output = PRODUCT, OUTPUTS[rng.integers(1, len(OUTPUTS))]  # C[i,j]=accum is a GEMM
+        compute = "tf32" if kind == "f32" and d.sm >= 80 else ""
     program = text(step, PAIRS[rng.integers(len(PAIRS))], output, kind, rng.random() < 0.5)
     capacity = int(rng.choice([0, 1, m * m // 3, m * m]))
-    found = Task(m, m, k, "", kind, text=program, capacity=capacity)
+    found = Task(m, m, k, "", kind, compute, text=program, capacity=capacity)
     assert found.mirrored, program
     return found
 
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
-    return simt.config(p, d, rng, threads)
+    product = p.compute == "tf32" or (p.dtype == "f64" and lower(p).forms and d.sm >= 80)
+    return (mma if product else simt).config(p, d, rng, threads)
 
 
 SOURCE = RandomCases("task_mirrored", problem, config, seeds=(47,))

@@ -14,6 +14,7 @@ from ptxgen.api import on_host
 from ptxgen.api.task import matmul_over, task
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import CapacityError
+from ptxgen.families import registry
 from ptxgen.lowering.kernel_problem import GemmExtents, MirroredExtents
 from ptxgen.lowering.lower import lower
 from ptxgen.lowering.sink import ValueSink
@@ -149,6 +150,44 @@ def test_explanations_tell_it() -> None:
     told = "rewriting: (i, j) and (j, i) have the same reduction, which is computed for i <= j; "
     assert any(line.startswith(told) for line in explanation(program))
     assert not any(line.startswith(told) for line in explanation(program, algebra=False))
+
+
+# ---- products
+
+
+PRODUCT = "X:f16[i,k];s:f32;where(i,j){reduce(k){accum+=X[i,k]*X[j,k];}OUTPUT}"
+
+
+@pytest.mark.parametrize("output", ["accum>s?L.add(accum,i,j);", "C[i,j]=accum>s?accum:f32(i);"])
+@pytest.mark.parametrize(
+    ("config", "half"),
+    [
+        ("family=mma ms=16 ns=16 ml=32 nl=32 u=32 vec_a=8 vec_b=8 epilogue_smem=1", True),
+        ("family=mma ms=16 ns=16 ml=32 nl=32 u=32 kg=2 splitk=workspace vec_a=8 vec_b=8", True),
+        ("family=wgmma ml=64 nl=32 u=64", False),
+    ],
+)
+def test_tensor_cores_compute_half_or_all_pairs(config: str, half: bool, output: str) -> None:
+    p, c = Task(72, 72, 64, "", "f16", text=PRODUCT.replace("OUTPUT", output), capacity=72 * 72), parse_config(config)
+    assert p.mirrored
+    computed = registry.of(c).form(lower(p))
+    assert (computed.mirrored, computed.sink.mirrored) == (half, half)
+    assert all(r.ok for r in check(EmulatedDriver(), p, c))
+
+
+def test_a_product_of_matrices_is_a_gemm() -> None:
+    p = Task(72, 72, 64, "", "f16", text=PRODUCT.replace("OUTPUT", "C[i,j]=f16(accum);").replace("s:f32;", ""))
+    assert lower(p).name == "gemm_f16_nt"
+
+
+def test_the_model_compares_families_that_compute_half_with_those_that_compute_all() -> None:
+    h100 = device("h100")
+    text = PRODUCT.replace("OUTPUT", "accum>s?L.add(accum,i,j);")
+    for kind, least in (("f16", 0.99), ("f32", 1.8)):
+        p = Task(4096, 4096, 4096, "", kind, text=text.replace("f16", kind), capacity=1000)
+        half, whole = (select(x, h100)[0] for x in (p, replace(p, algebra=False)))
+        assert whole.us / half.us > least
+        assert half.config.family == whole.config.family
 
 
 # ---- predictions

@@ -48,7 +48,9 @@ FAMILY = TileFamily(
     rate=perf_costs.mma_rate,
     thread_products=lambda c: thread_products(c) // WARP,
     plan=_plan,
-    provides=READS_ELEMENTS | LOOPS_OVER_ITEMS | {"store_value", "select_values", "row_reduce", "aggregate"},
+    provides=READS_ELEMENTS
+    | LOOPS_OVER_ITEMS
+    | {"store_value", "select_values", "mirrored", "row_reduce", "aggregate"},
     grouped_model=perf_grouped,
     former=Former(
         1,

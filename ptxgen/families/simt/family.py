@@ -42,7 +42,7 @@ FAMILY = TileFamily(
     plan=_plan,
     provides=READS_ELEMENTS
     | LOOPS_OVER_ITEMS
-    | {"inner_expression", "store_value", "select_values", "row_reduce", "aggregate"},
+    | {"inner_expression", "store_value", "select_values", "mirrored", "row_reduce", "aggregate"},
     grouped_model=perf_grouped,
     calibrated=perf_grouped.calibrated,
     former=Former(

@@ -64,16 +64,25 @@ def lower_task(p: Task) -> KernelProblem:
         raise DtypeError(f"compute is {p.compute}; it must be {program.accumulator}: the step is no product")
     types = "_".join(dict.fromkeys(x.dtype for x in product.operands))
     found = replace(product, name=f"task_{types}_{p.layout.lower()}", algebra=algebra, sink=sink)
-    if p.mirrored:  # A and B are one array
-        found = replace(found, extents=MirroredExtents(p.m, p.n, p.k, p.batch), moved=p.bytes)
     if isinstance(sink, groups.Aggregate | rows.RowReduce):
         return _reduced(p, found)
+    if not p.mirrored:
+        return _one_by_one(p, found)
+    half = replace(found, extents=MirroredExtents(p.m, p.n, p.k, p.batch), moved=found.moved - p.shared_bytes)
+    all_pairs = replace(found, sink=replace(sink, mirrored=False))
+    forms = (_one_by_one(p, all_pairs),) if algebra is PLUS_TIMES else ()  # other kernels of products compute all pairs
+    return replace(_one_by_one(p, half), forms=forms)
+
+
+def _one_by_one(p: Task, found: KernelProblem) -> KernelProblem:
+    """The problem with a C whose elements are stored one by one, if not all of them are stored."""
+    sink = found.sink
     if sink.guard is None:
         return found
     if isinstance(sink, SelectValues):
         written = sum(dtype(x.type).bytes for x in sink.values) * p.capacity
         found = replace(found, moved=found.moved + written - p.output.bytes * found.results)
-    return found.with_access("C", aligned=p.output.bytes, vec=1)  # results are stored one by one
+    return found.with_access("C", aligned=p.output.bytes, vec=1)
 
 
 def _reduced(p: Task, found: KernelProblem) -> KernelProblem:

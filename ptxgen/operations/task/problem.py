@@ -148,9 +148,14 @@ class Task(Gemm):
         return self.batch * self.m * (self.m + 1) * self.k if self.mirrored else super().flops
 
     @property
+    def shared_bytes(self) -> int:
+        """Bytes of B that are those of A."""
+        items = self.batch if self.strides[1] else min(self.batch, 1)
+        return items * self.types[1].bytes * self.n * self.k if self.mirrored else 0
+
+    @property
     def bytes(self) -> int:
-        b = self.types[1].bytes * self.n * self.k * (self.batch if self.strides[1] else min(self.batch, 1))
-        return super().bytes - (b if self.mirrored else 0)
+        return super().bytes - self.shared_bytes
 
     @property
     def group_extents(self) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from ptxgen.expr.node import Node, node, rewritten, substituted, variable, walk
 from ptxgen.expr.simplify import cast, key, simplified
 from ptxgen.operations.task.assembling import array_of, axes_of
 from ptxgen.operations.task.loop_terms import without_terms
-from ptxgen.operations.task.program import MEAN, Input, Program, Select, Store
+from ptxgen.operations.task.program import ACCUMULATOR, Input, Program, Select, Store
 from ptxgen.operations.task.roles import Roles, exchanged_name, roles_of, with_variables
 
 _NOWHERE = "?"  #: what an element becomes whose array has no use at the exchanged axes
@@ -58,19 +58,24 @@ def is_symmetric(roles: Roles) -> bool:
 
 @lru_cache(maxsize=256)
 def computes_half(roles: Roles) -> bool:
-    """True if kernels may compute the pairs with i ≤ j alone. Sums of products have the kernels of GEMMs, which compute
-    all."""
+    """True if kernels may compute the pairs with i ≤ j alone. A product of matrices has the kernels of GEMMs, which
+    compute all."""
     outputs = roles.program.outputs
     stored = len(outputs) == 1 and isinstance(outputs[0], Store | Select)
-    return stored and is_symmetric(roles) and not _is_sum_of_products(roles)
+    return stored and is_symmetric(roles) and not _is_gemm(roles)
 
 
-def _is_sum_of_products(roles: Roles) -> bool:
-    """True if the loop over k sums products of an element of A and one of B."""
-    loop = without_terms(roles.program)[0]
+def _is_gemm(roles: Roles) -> bool:
+    """True if the result is the matrix of the sums of products of an element of A and one of B."""
+    program, output = roles.program, roles.program.outputs[0]
+    if not isinstance(output, Store) or program.reduction != "+" or program.step.op != "*":
+        return False
+    if program.initial is not None or program.when is not None:
+        return False
+    value = output.value.arguments[0] if output.value.op == "cast" else output.value
     elements = (variable(_element(u.role, u.axes), u.dtype) for u in map(roles.use, "AB"))
-    a, b = (cast(x, loop.accumulator) for x in elements)
-    return loop.reduction in ("+", MEAN) and loop.step.op == "*" and loop.step.arguments in ((a, b), (b, a))
+    a, b = (cast(x, program.accumulator) for x in elements)
+    return value is variable(ACCUMULATOR, program.accumulator) and program.step.arguments in ((a, b), (b, a))
 
 
 def _is_invariant(x: Node, roles: Roles) -> bool:
