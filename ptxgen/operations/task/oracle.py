@@ -256,6 +256,7 @@ class Running:
         self.total = np.full(shape, operator.identity(type_of(type)), self.held)
         self.error = np.zeros(shape)
         self.magnitude = np.zeros(shape)
+        self.large, self.small = np.ones(shape), np.ones(shape)  # products of the factors above 1 and below
         self.grid = _Grid(shape)
         self.count = 0
 
@@ -280,6 +281,9 @@ class Running:
                 )
                 if self.floating:
                     self.error += _rounding(product, self.type, self.error)
+                    size = np.where(np.isfinite(value), np.abs(value), 1.0)
+                    self.large *= np.maximum(size + error, 1)
+                    self.small *= np.where(size > 0, np.minimum(size, 1), 1)
                 self.total = product
             return
         self.total = self.ufunc(self.total, self.ufunc.reduce(values, axis=0, dtype=self.held))
@@ -301,6 +305,9 @@ class Running:
             worst = error + (2 + 2 * sqrt(self.count)) * unit * self.magnitude + _LEAST_NORMAL[self.type]
             error = np.where(self.grid.exact(self.magnitude, unit), 0, worst)
             error = np.where(self.magnitude + error >= _GREATEST[self.type], np.inf, error)
+        if self.op == "*" and self.floating:  # in another order, a part may overflow, or become 0
+            beyond = (self.large >= _GREATEST[self.type]) | (self.small <= _LEAST_NORMAL[self.type])
+            error = np.where(beyond, np.inf, error)
         return self.total, error
 
 
