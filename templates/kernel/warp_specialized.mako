@@ -5,6 +5,7 @@
 <%namespace name="sync" file="/ptx/barrier.mako"/>\
 <%namespace name="pipeline" file="/copy/mbarrier_pipeline.mako"/>\
 <%namespace name="sched" file="/${context['plan'].scheduler.template}"/>\
+<%namespace name="reachable" file="/sched/reachable_tiles.mako"/>\
 <%namespace name="copy" file="/copy/tma.mako"/>\
 <%namespace name="math" file="/${context['plan'].mainloop.template}"/>\
 <%namespace name="sums" file="/${context['plan'].mainloop.accumulate}"/>\
@@ -47,6 +48,9 @@ ${pdl.early_trigger()}\
     mov.u32 %smem, smem;
     add.u32 %bars, %smem, ${pipe.base};
 ${pipeline.cluster_ranks()}\
+% if plan.skips_tiles and not plan.config.persistent:
+${reachable.skip_block(sched)}\
+% endif
     mov.u32 %stage, 0;  mov.u32 %phase, 0;
 ${ptx.banner(f"mbarriers: {plan.pipeline.stages} full, {plan.pipeline.stages} empty, {len(pipe.others)} more; warp {pipe.producer_warp} initialises them")}\
 ${pipeline.initialise()}\

@@ -4,6 +4,12 @@
 <%def name="registers()"></%def>
 <%def name="open(who)">
     // the tile of this block
+${tile()}\
+${batch.from_block()}\
+${batch.tensor_coordinates()}\
+${coords.k_slice()}\
+</%def>
+<%def name="tile()">
 % if plan.scheduler.linear:
     mov.u32 %tile, %ctaid.x;
 ${coords.tile_counts()}\
@@ -11,8 +17,5 @@ ${coords.from_number()}\
 % else:
 ${coords.from_grid()}\
 % endif
-${batch.from_block()}\
-${batch.tensor_coordinates()}\
-${coords.k_slice()}\
 </%def>
 <%def name="close(who)"></%def>

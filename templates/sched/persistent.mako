@@ -2,7 +2,12 @@
 <%namespace name="coords" file="/sched/tile_coords.mako"/>
 <%namespace name="turns" file="/sched/pingpong_turns.mako"/>
 <%namespace name="batch" file="/${context['plan'].batch.template}"/>
-<%def name="registers()"></%def>
+<%namespace name="reachable" file="/sched/reachable_tiles.mako"/>
+<%def name="registers()">
+% if plan.skips_tiles:
+${reachable.registers()}\
+% endif
+</%def>
 <%def name="open(who)">
     // ---- tile loop: a block starts at the tile of its index and advances by the size of the grid
     mov.u32 %tile, %ctaid.x;
@@ -17,7 +22,10 @@ ${coords.tile_counts()}\
     mov.u32 %item_tiles, %tiles;
     mul.lo.u32 %tiles, %tiles, %items;
 % endif
-% if plan.config.pingpong and who == "CONSUMER":
+% if plan.config.pingpong and who == "CONSUMER" and plan.skips_tiles:
+    .reg .b32 %turn;
+    mov.u32 %turn, 0;
+% elif plan.config.pingpong and who == "CONSUMER":
 ${turns.first()}\
 % endif
     .pragma "nounroll";
@@ -27,12 +35,22 @@ ${who}_TILE:
 ${batch.from_tile()}\
 ${batch.tensor_coordinates()}\
 ${coords.from_number()}\
+% if plan.skips_tiles:
+${reachable.test()}\
+    @!%reachable bra${".uni" if who == "CONSUMER" else ""} ${who}_NEXT;
+% if plan.config.pingpong and who == "CONSUMER":
+${reachable.take_turn()}\
+% endif
+% endif
 ${coords.k_slice()}\
 </%def>
 
 <%def name="close(who)">
-% if plan.config.pingpong and who == "CONSUMER":
+% if plan.config.pingpong and who == "CONSUMER" and not plan.skips_tiles:
 ${turns.next()}\
+% endif
+% if plan.skips_tiles:
+${who}_NEXT:
 % endif
     add.u32 %tile, %tile, %tile_step;
     bra${".uni" if who == "CONSUMER" else ""} ${who}_TILE;

@@ -31,19 +31,25 @@ VALUES = (
 ARRAYS = {"r": "i", "c": "j", "t": "i,j"}
 
 
-def text(kind: str, value: str) -> str:
+#: conditions of pairs of stored values
+PAIRS = ("", "", "", "i<j", "abs(i-j)<60", "j+70<i", "t[i,j]>s and i<j")
+
+
+def text(kind: str, value: str, pairs: str = "") -> str:
     """The program of a value of a sum of products."""
-    sums = task_select.TYPES[kind]
-    arrays = [f"{name}:{sums}[{axes}];" for name, axes in ARRAYS.items() if f"{name}[" in value]
-    scalar = f"s:{sums};" if "*s" in value or ":s" in value else ""
-    return f"A:{kind}[i,k];B:{kind}[k,j];{''.join(arrays)}{scalar}where(i,j){{reduce(k){{{STEP};}}C[i,j]={value};}}"
+    sums, body = task_select.TYPES[kind], value + pairs
+    arrays = [f"{name}:{sums}[{axes}];" for name, axes in ARRAYS.items() if f"{name}[" in body]
+    scalar = f"s:{sums};" if any(x in body for x in ("*s", ":s", ">s")) else ""
+    when = f"when({pairs})" if pairs else ""
+    inputs = f"A:{kind}[i,k];B:{kind}[k,j];{''.join(arrays)}{scalar}"
+    return f"{inputs}where(i,j){when}{{reduce(k){{{STEP};}}C[i,j]={value};}}"
 
 
 def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
     """A value or a selection of any extents, whose rows of A and B are whole 16 bytes or not."""
     m, n, k = extents(rng, limit)
     kind = ("f16", "bf16", "s8")[rng.integers(3)]
-    body, capacity = text(kind, VALUES[rng.integers(len(VALUES))]), 0
+    body, capacity = text(kind, VALUES[rng.integers(len(VALUES))], PAIRS[rng.integers(len(PAIRS))]), 0
     if rng.random() < 0.4:
         pairs = task_select.PAIRS[rng.integers(len(task_select.PAIRS))]
         lists, condition = (x[rng.integers(len(x))] for x in (task_select.LISTS, task_select.CONDITIONS))

@@ -3,6 +3,8 @@ races, bounds and uninitialised reads; every result is compared."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -73,6 +75,49 @@ def test_selected_results(config: str, scalar: float) -> None:
     i, j = out["C_1"][:count], out["C_2"][:count]
     assert {*zip(i.tolist(), j.tolist(), strict=True)} == {*map(tuple, np.argwhere(selected).tolist())}
     assert (out["C"][:count] == product[i, j]).all()
+
+
+#: configuration -> rows and columns of the tiles of a cluster of blocks
+SKIPPING = {
+    "one_tile": ("ml=64 nl=32", 64, 32),
+    "transposed": ("ml=32 nl=64 transposed_mma=1", 32, 64),
+    "multicast": ("ml=64 nl=32 cluster_x=2", 128, 32),
+    "multicast_2d": ("ml=16 nl=64 cluster_x=2 cluster_y=2 transposed_mma=1 persistent=1", 32, 128),
+    "persistent": ("ml=64 nl=32 persistent=1 raster_group=2", 64, 32),
+    "pingpong": ("ml=64 nl=32 math_warpgroups=2 pingpong=1 persistent=1", 64, 32),
+    "slices": ("ml=64 nl=32 cluster_k=2 kg=2 splitk=last_cta", 64, 32),
+    "workspace": ("ml=64 nl=32 kg=2 splitk=workspace", 64, 32),
+}
+
+
+@pytest.mark.parametrize(("config", "rows", "columns"), SKIPPING.values(), ids=SKIPPING)
+@pytest.mark.parametrize("pairs", ["i<j", "abs(i-j)<9", "i+300<j"])
+def test_tiles_without_a_pair_are_not_multiplied(pairs: str, config: str, rows: int, columns: int) -> None:
+    """Blocks of a cluster multiply their tiles if one of them has a pair."""
+    m, n, k = 256, 160, 128
+    rng = np.random.default_rng(3)
+    arrays = {"A": rng.integers(-3, 4, (m, k)).astype("f2"), "B": rng.integers(-3, 4, (k, n)).astype("f2")}
+    text = f"A:f16[i,k];B:f16[k,j];where(i,j)when({pairs}){{reduce(k){{accum+=A[i,k]*B[k,j];}}C[i,j]=accum;}}"
+    driver = EmulatedDriver(HOPPER)
+    launch, products = driver.machine.launch, []
+
+    def counted(*given: Any, **named: Any) -> Any:
+        stats = launch(*given, **named)
+        products.append(stats.mma)
+        return stats
+
+    driver.machine.launch = counted  # type: ignore[method-assign]
+    c = parse_config(wgmma(config)).replace(vec_c=1, stages=2, u=32)
+    runner = Runner.of(driver, Task(m, n, k, dtype="f16", text=text), c)
+    out = runner.compute({**arrays, "C": np.full((m, n), np.nan, "f4")})["C"]
+    i, j = np.mgrid[:m, :n]
+    holds = eval(pairs, {"i": i, "j": j, "abs": np.abs})
+    whole = arrays["A"].astype("f4") @ arrays["B"].astype("f4")
+    assert np.array_equal(out, np.where(holds, whole, np.nan), equal_nan=True)
+    corners = [(a, b) for a in range(0, m, rows) for b in range(0, n, columns)]
+    taken = sum(holds[a : a + rows, b : b + columns].any() for a, b in corners)
+    instructions = rows * columns // (64 * min(c.ml, c.nl)) * k // 16
+    assert sum(products) == taken * instructions
 
 
 STAGED = {

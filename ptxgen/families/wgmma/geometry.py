@@ -338,13 +338,10 @@ def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> A
 
 
 def _value_regs(sink: ValueSink, c: Any, accumulators: Any) -> Any:
-    """Further registers of values of sums. ptxas hoists the loads of selected values over those of other columns, as
-    far as there are registers."""
-    selects, few = isinstance(sink, SelectValues), accumulators < 128
-    reads, wide = bool(sink.elements or sink.vectors) or selects, accumulators >= 192
-    hoisting = (c.math_warpgroups == 1) & (np.logical_not(few) | (c.min_ctas_per_sm > 1))
-    hoists = where(hoisting, 90, 0) if selects and sink.elements else 0
-    direct = np.maximum(where(wide, 26, 12) if reads else 2, hoists)
+    """Further registers of values of sums."""
+    reads = bool(sink.elements or sink.vectors) or isinstance(sink, SelectValues)
+    wide = accumulators >= 192
+    direct = where(wide, 26, 12) if reads else 2
     # through shared memory, elements along X are in registers from one subtile to the next
     few_more = 3 if {"i", "j"} & set(variables(*sink.roots)) else 2
     along_x = where(c.transposed_mma == 1, *(any(v.axis == axis for v in sink.vectors) for axis in "ji"))

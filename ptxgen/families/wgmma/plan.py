@@ -107,6 +107,20 @@ class WgmmaPlan(Plan):
         )
         self.launcher = self._gemm_launcher(self.scheduler, self.parameters)
 
+    @property
+    def skips_tiles(self) -> bool:
+        """True if tiles of which no result is taken are neither loaded nor multiplied."""
+        return isinstance(self.problem.sink, ValueSink) and self.values.reachable is not None
+
+    @property
+    def cluster_tile(self) -> list[tuple[str, str, str, int, int, str]]:
+        """Of i and j: (index, register of its extent, side, tile, blocks of a cluster, register with the rank of one)."""
+        s, c = self.scheduler, self.config
+        ranks = [m.rank if m is not None else "" for m in (self.y.multicast, self.x.multicast)]
+        sides = [("x", s.x_tile, c.cluster_x, ranks[0]), ("y", s.y_tile, c.cluster_y, ranks[1])]
+        pairs = zip((("i", "M"), ("j", "N")), sides[::-1] if s.transposed else sides, strict=True)
+        return [(*index, *side) for index, side in pairs]
+
     def _launch(self, problem: KernelProblem) -> Launch:
         return super()._launch(as_computed(problem, self.config))
 

@@ -32,7 +32,7 @@ from ptxgen.families.wgmma.operand_packing import boxed
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.lowering.sink import ValueSink
+from ptxgen.lowering.sink import SelectValues, ValueSink
 from ptxgen.problem.epilogue_ops import ACTIVATION, SCALE
 
 WORD = 2  #: elements in four bytes of C
@@ -468,6 +468,12 @@ class Epilogue(epilogue.Epilogue):
         return ["map_c"] * (self.via_smem and self.tma) + [f"map_{name}" for name in self.tma_operands]
 
     # ---- from registers
+
+    @property
+    def separates_columns(self) -> bool:
+        """True if the sink loads elements of every result more than once."""
+        sink = self.problem.sink
+        return isinstance(sink, SelectValues) and bool(sink.elements)
 
     @property
     def rows(self) -> int:
