@@ -129,6 +129,8 @@ def tune(
     at any time, which is never slower than the choice that it replaces. Without a problem: the suite isaac on a GPU;
     the suite small, at most two minutes, on the emulated device. SIGINT (Ctrl-C) and SIGTERM end the run after the
     measurement in progress. Measurements in the database are not repeated: the same command continues the run.
+
+    In place of a problem that calls compute by several kernels, as sums in groups, those are tuned.
     """
     if schedule is not None:
         from ptxgen.cli import schedules
@@ -140,6 +142,7 @@ def tune(
 
     from ptxgen.cli import report
     from ptxgen.cli.doctor import revision
+    from ptxgen.problem.suites import as_called
     from ptxgen.tuning.deadline import Deadline, stop_on_signals
     from ptxgen.tuning.search import tuner
     from ptxgen.tuning.search.shard import Shard
@@ -148,7 +151,8 @@ def tune(
     part = Shard.parse(shard) if shard is not None else Shard()
     driver = target.find_driver()
     emulated = driver.clock == "model"
-    cases = [case for case in target.cases("small" if emulated else "isaac") if part.contains(case.problem)]
+    every = as_called(target.cases("small" if emulated else "isaac"))
+    cases = [case for case in every if part.contains(case.problem)]
     chosen: dict[str, Any] = {
         "samples": samples,
         "search": search,
@@ -225,7 +229,8 @@ def select(
 ) -> Answer:
     """Print the configuration that computes a problem.
 
-    Stored winners have measured times, others the time that the model predicts. Needs no GPU: use --device h200.
+    Stored winners have measured times, others the time that the model predicts. A problem that calls compute by several
+    kernels, as sums in groups, has a row for each. Needs no GPU: use --device h200.
     """
     if schedule is not None:
         from ptxgen.cli import schedules
@@ -233,11 +238,12 @@ def select(
         schedules.require(schedule)
         return schedules.select(target, schedule)
     from ptxgen.cli import report
+    from ptxgen.problem.suites import as_called
     from ptxgen.tuning import selection
     from ptxgen.tuning.choice import winners
     from ptxgen.tuning.store.tuning_files import clock_of
 
-    cases, device = target.cases(), target.find_device()
+    cases, device = as_called(target.cases()), target.find_device()
     found = []
     with target.reading() as database, shown_progress() as progress:
         progress.phase("select", len(cases))

@@ -119,9 +119,10 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class Part:
-    """One of several problems that together compute another one. ``arrays``: for each of its arrays the name of the
-    other problem's array, or of memory between the parts."""
+    """One of several problems that together compute another one. ``name``: what it computes; ``arrays``: for each of
+    its arrays the name of the other problem's array, or of memory between the parts."""
 
+    name: str
     problem: ProblemBase
     arrays: Mapping[str, str]
 

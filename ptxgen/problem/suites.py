@@ -30,6 +30,18 @@ def cases(name: str, of: str = DEFAULT, **fields: Any) -> list[Case]:
     return list(suite.build(**fields))
 
 
+def as_called(cases: Iterable[Case]) -> list[Case]:
+    """The cases with the parts of those that calls compute in parts, in their place."""
+    found = []
+    for case in cases:
+        find = operation_named(case.problem.operation).parts
+        parts = find(case.problem) if find else None
+        steps = parts.steps if parts else ()
+        found += [replace(case, name=f"{case.name}: {x.name}", problem=x.problem, column_major=None) for x in steps]
+        found += [] if steps else [case]
+    return found
+
+
 def read(
     lines: Iterable[str | bytes], name: str, of: str = DEFAULT, column_major: bool = False, **fields: Any
 ) -> Iterator[Case]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from ptxgen.problem.device import device
 from ptxgen.problem.suites import cases
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning.measure import bench
+from ptxgen.tuning.search import tuner
 from ptxgen.tuning.selection import select
 
 
@@ -46,7 +49,7 @@ def test_suites_of_groups_have_the_groups_of_the_released_code() -> None:
 
 @pytest.mark.parametrize(("share", "least", "most"), [("half", 0.4, 0.6), ("1/1000", 0.0003, 0.003)])
 def test_query_3_counts_half_or_one_pair_in_1000(share: str, least: float, most: float) -> None:
-    p = smaller(next(x.problem for x in cases("q3", "task") if x.name.startswith(f"q3 {share}")))
+    p = smaller(next(x.problem for x in cases("q3", "task") if x.name.startswith(f"q3 {share}")), k=64)
     arrays = checks.random_arrays(p, "normal")
     arrays |= checks.random_keys(p, "integers", np.random.default_rng(0))
     found = checks.expected(p, arrays, p.typical_scalars)
@@ -123,3 +126,26 @@ def test_bench_finds_wrong_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     configs = [select(x.problem, driver.device)[0].config for x in parts.steps]
     assert work.measure_parts(p, parts, configs, bench.FINAL_TIMING).outcome == "ok"
     assert work.measure_parts(p, wrong, configs, bench.FINAL_TIMING).outcome == "wrong_result"
+
+
+def test_select_and_tune_have_the_kernels_of_calls(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(group_sums, "LEAST", 1)
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    tuned: list[Task] = []
+
+    def tune(problems: list[Task], *options: Any, **named: Any) -> list[Any]:
+        tuned.extend(problems)
+        return [SimpleNamespace(winner=None, measured=0, failures={}) for _ in problems]
+
+    monkeypatch.setattr(tuner, "tune", tune)
+    given = ["task", "--task", typed_text(QUERIES["q4"], "f32"), "--shape", "40,30,9", "--groups", "3,4", "--json"]
+    for direct, names in (([], ["sums of A", "sums of B", "zeros", "product"]), (["--no-algebra"], [""])):
+        assert command.run(["select", *given, *direct, "--device", "emulated"]) == 0
+        rows = json.loads(capsys.readouterr().out)["rows"]
+        assert [x["name"].partition(": ")[2] for x in rows] == names
+        tuned.clear()
+        command.run(["tune", *given, *direct, "--device", "emulated", "--database", str(tmp_path / "tuning.sqlite")])
+        assert [p.key() for p in tuned] == [x["problem"]["key"] for x in rows]
+        capsys.readouterr()

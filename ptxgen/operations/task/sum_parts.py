@@ -47,11 +47,11 @@ def _of_sums(p: Task, sums: Sums, shape: tuple[int, int], name: str) -> Part:
     problem = Task(rows, columns, 0, text=Task.text_of(roles), groups=groups, deterministic=p.deterministic)
     names = {"X": sums.array, "key": sums.key}
     arrays = {u.role: names[u.name] for u in roles.others}
-    return Part(problem, {"A": NOTHING, "B": NOTHING, "C": name, REJECTED: NOTHING, **arrays})
+    return Part(name, problem, {"A": NOTHING, "B": NOTHING, "C": name, REJECTED: NOTHING, **arrays})
 
 
 def _of_product(p: Task, program: Program, m: int, n: int, k: int) -> Part:
     """The product of the sums, or zeros in its place."""
     problem = Task(m, n, k, text=Task.text_of(roles_of(program)), deterministic=p.deterministic)
     names = ("sums of A", "sums of B") if k else (NOTHING, NOTHING)
-    return Part(problem, {"A": names[0], "B": names[1], "C": "C"})
+    return Part("product" if k else "zeros", problem, {"A": names[0], "B": names[1], "C": "C"})
