@@ -23,6 +23,7 @@ from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.operand_sets import OperandSets
 from ptxgen.runtime.runner import Runner
 from ptxgen.runtime.workspace import Workspace
+from ptxgen.tuning.measure import copy_bandwidth
 from ptxgen.tuning.store.measurement import Environment, Measurement
 
 CHECKED_ELEMENTS = 1 << 17  #: elements of C that a measurement compares
@@ -295,7 +296,7 @@ def bench(
         find = operation_of(problem).parts
         parts = find(problem) if find and in_parts else None
         if parts is not None:
-            yield _in_parts(work, case, parts, choose, baseline, timing)
+            yield _in_parts(work, case, parts, choose, baseline, timing, ceiling)
             continue
         selection = choose(problem, driver.device)
         first = work.measure(problem, selection.config, timing, "bench", full=True)
@@ -334,9 +335,10 @@ def _in_parts(
     choose: Callable[[Problem, Device], Any],
     baseline: str | None,
     timing: Timing,
+    ceiling: bool,
 ) -> BenchRow:
     """The row of a problem that calls compute in parts: arguments as of ``bench``. Its configuration is that of the
-    last part, its ceiling the bandwidth of the device."""
+    last part, its ceiling the bandwidth of the device, and of a copy, if ``ceiling``."""
     problem, driver = case.problem, work.driver
     selections = [choose(part.problem, driver.device) for part in parts.steps]
     configs = [selection.config for selection in selections]
@@ -354,5 +356,14 @@ def _in_parts(
         us = (us + work.measure_parts(problem, parts, configs, timing).us) / 2
     least = parts.moved / (driver.device.bandwidth * 1e3)
     return BenchRow(
-        case.name, problem, selections[-1], us, *vendor, deviation, note, ceiling_us=least, moved=parts.moved
+        case.name,
+        problem,
+        selections[-1],
+        us,
+        *vendor,
+        deviation,
+        note,
+        ceiling_us=least,
+        measured_ceiling=copy_bandwidth.measured(driver, parts.moved, timing) if ceiling else None,
+        moved=parts.moved,
     )
