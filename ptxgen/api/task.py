@@ -13,7 +13,7 @@ from ptxgen.api.arrays import tensor
 from ptxgen.api.gemm import check_same_dtype
 from ptxgen.arguments import closest, flag, word
 from ptxgen.errors import InputError
-from ptxgen.operations.task.program import Program
+from ptxgen.operations.task.program import ACCUMULATOR, Program
 from ptxgen.operations.task.semirings import semiring_program
 from ptxgen.problem.dtypes import from_numpy
 
@@ -116,7 +116,11 @@ class TaskFunction:
                 raise InputError(f"{name} is given twice; it must be given by name or in order")
             found[name] = x
         if absent := [name for name in self.names if name not in {*found, *self._source.optional}]:
-            raise InputError(f"{', '.join(absent)} must be given; the inputs of the task are {', '.join(self.names)}")
+            near = closest(absent[0], [ACCUMULATOR])
+            raise InputError(
+                f"{', '.join(absent)} must be given; the inputs of the task are {', '.join(self.names)}"
+                + (f": write {near}, if {absent[0]} is no input" if near else "")
+            )
         return found
 
 

@@ -27,7 +27,7 @@ from ptxgen.arguments import closest
 from ptxgen.cli.checks import Check
 from ptxgen.cli.progress import running
 from ptxgen.cli.tables import Parts, Table, csv_of, terminal_width, text_of
-from ptxgen.errors import DatabaseError, EmulatorError, InputError, ParseError, PtxgenError, UnavailableError
+from ptxgen.errors import DatabaseError, EmulatorError, InputError, ParseError, PtxgenError, TaskError, UnavailableError
 from ptxgen.tuning.deadline import Terminated
 
 #: error class -> exit code; the first match applies
@@ -394,8 +394,8 @@ def explain_interrupt(text: Callable[[], str]) -> Iterator[None]:
 
 @contextmanager
 def _reported(common: Common) -> Iterator[None]:
-    """Prints errors of ptxgen and of files, and Ctrl-C, as one line on standard error, with ``--json`` also as a
-    document, and sets the exit code."""
+    """Prints errors of ptxgen and of files, and Ctrl-C, as one line on standard error, those of the text of a task
+    with the line of the text, with ``--json`` also as a document, and sets the exit code."""
     try:
         yield
     except BrokenPipeError:  # the reader closed the pipe
@@ -403,7 +403,7 @@ def _reported(common: Common) -> Iterator[None]:
     except (PtxgenError, OSError, MemoryError, KeyboardInterrupt) as error:
         if common.debug:
             raise
-        print(f"error: {one_line(error)}", file=sys.stderr)
+        print("\n".join((f"error: {one_line(error)}", *_excerpt(error))), file=sys.stderr)
         if common.json:
             kind = "Interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
             _print({"error": {"kind": kind, "message": _message(error)}})
@@ -510,6 +510,12 @@ def one_line(error: BaseException) -> str:
     lines = [line.strip() for line in _message(error).splitlines() if line.strip()] or [type(error).__name__]
     text = "; ".join(lines) if isinstance(error, EmulatorError) else lines[0]
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _excerpt(error: BaseException) -> list[str]:
+    """The line of a task at which it breaks a rule, with a caret below the place."""
+    lines = _message(error).splitlines()[1:] if isinstance(error, TaskError) else []
+    return ["".join(c if c.isprintable() else "?" for c in line) for line in lines]
 
 
 def _version(wanted: bool) -> None:

@@ -107,3 +107,18 @@ def test_the_text_form_names_the_program() -> None:
     assert parse(p.key()) == p
     renamed = DISTANCE.replace("P", "U").replace("R", "V").replace("D[", "E[")
     assert ptxgen.Task(3, 4, 5, dtype="f64", text=renamed) == p
+
+
+def test_the_command_shows_the_place_of_an_error_in_a_text(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "where (i, j) { reduce (k) { accum += P[i,k]*R[j,k]; } C[i,j] = accum }"
+    assert command.run(["task", "--expr", text]) == 2
+    error, line, caret = capsys.readouterr().err.splitlines()[-3:]
+    assert error == "error: line 1, column 69: `;` is missing; write ; here"
+    assert line.strip() == text
+    assert caret.index("^") - line.index(text) == 68
+
+
+def test_a_name_like_accum_is_no_missing_input() -> None:
+    run = ptxgen.task("where (i, j) { reduce (k) { accum += P[i,k]*R[j,k]; } C[i,j] = acum; }")
+    with pytest.raises(InputError, match="acum must be given; .*: write accum, if acum is no input"):
+        run(P=zeros(3, 4), R=zeros(5, 4))
