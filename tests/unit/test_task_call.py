@@ -120,5 +120,5 @@ def test_the_command_shows_the_place_of_an_error_in_a_text(capsys: pytest.Captur
 
 def test_a_name_like_accum_is_no_missing_input() -> None:
     run = ptxgen.task("where (i, j) { reduce (k) { accum += P[i,k]*R[j,k]; } C[i,j] = acum; }")
-    with pytest.raises(InputError, match="acum must be given; .*: write accum, if acum is no input"):
+    with pytest.raises(InputError, match=r"acum must be given; .*: write accum, if acum is no input"):
         run(P=zeros(3, 4), R=zeros(5, 4))

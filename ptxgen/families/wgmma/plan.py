@@ -114,7 +114,7 @@ class WgmmaPlan(Plan):
 
     @property
     def cluster_tile(self) -> list[tuple[str, str, str, int, int, str]]:
-        """Of i and j: (index, register of its extent, side, tile, blocks of a cluster, register with the rank of one)."""
+        """Of i and j: (index, register of its extent, side, tile, blocks of a cluster, register of its rank there)."""
         s, c = self.scheduler, self.config
         ranks = [m.rank if m is not None else "" for m in (self.y.multicast, self.x.multicast)]
         sides = [("x", s.x_tile, c.cluster_x, ranks[0]), ("y", s.y_tile, c.cluster_y, ranks[1])]
