@@ -149,3 +149,22 @@ def test_select_and_tune_have_the_kernels_of_calls(
         command.run(["tune", *given, *direct, "--device", "emulated", "--database", str(tmp_path / "tuning.sqlite")])
         assert [p.key() for p in tuned] == [x["problem"]["key"] for x in rows]
         capsys.readouterr()
+
+
+@pytest.mark.parametrize("name", ["q3", "q5"])
+def test_large_products_are_compared(name: str) -> None:
+    p = next(x.problem for x in cases(name, "task"))
+    large = replace(p, m=512, n=512, k=512, lda=0, ldb=0, ldc=0, **({"groups": "8,8"} if name == "q3" else {}))
+    assert isinstance(large, Task)
+    sets = checks.TaskOperandSets(EmulatedDriver(), large, bench.FINAL_TIMING)
+    sets.poison()  # nothing was computed
+    assert not sets.deviation(bench.FULL_ELEMENTS).ok
+
+
+def test_sums_of_one_array_are_compared() -> None:
+    text = "where (i, j) { reduce (k) { accum += X[i,k] * X[j,k]; } C[g[i],g[j]] += accum; }"
+    p = Task(40, 40, 12, text=f"g:s32[i];{text}", groups="5,5")
+    arrays = checks.random_arrays(p) | checks.random_keys(p, "integers", np.random.default_rng(0))
+    found, expected = checks.sums_in_groups(p, arrays), checks.expected(p, arrays, p.typical_scalars)
+    assert isinstance(expected, Dense)
+    np.testing.assert_allclose(found.values, expected.values, rtol=1e-9, atol=1e-9)

@@ -17,6 +17,7 @@ from ptxgen.expr.operators import OPERATORS
 from ptxgen.expr.value_types import type_of
 from ptxgen.operations.task import oracle
 from ptxgen.operations.task.assembling import array_of, axes_of
+from ptxgen.operations.task.checks import random_values
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.oracle import Dense, Listed, difference, evaluate, extents_of
@@ -323,3 +324,36 @@ def test_blocks_compute_what_loops_compute(seed: int, monkeypatch: pytest.Monkey
             assert np.allclose(np.array(a, float), np.array(b, float), rtol=1e-9, atol=1e-9, equal_nan=True), canonical(
                 program
             )
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16", "f64"])
+@pytest.mark.parametrize("values", ["integers", "normal", "special"])
+def test_large_sums_of_products_are_products_of_matrices(
+    kind: str, values: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(4)
+    a, b = (random_values(values, kind, shape, rng) for shape in ((9, 17), (30, 17)))
+    step = "f32(P[i,k])*f32(R[j,k])" if kind == "f16" else "R[j,k]*P[i,k]"
+    text = f"where (i, j) {{ reduce (k) {{ accum += {step}; }} C[i,j] = accum; D[i] += accum > 2; }}"
+    program = parse(text, {"P": kind, "R": kind})
+    slow = evaluate(program, {"P": a, "R": b})
+    monkeypatch.setattr(oracle, "PRODUCTS", 1)
+    monkeypatch.setattr(oracle, "_BLOCK", 120)
+    fast = evaluate(program, {"P": a, "R": b})
+    for name in "CD":
+        one, other = slow[name], fast[name]
+        assert isinstance(one, Dense)
+        assert isinstance(other, Dense)
+        np.testing.assert_allclose(other.values, one.values, rtol=1e-12, atol=1e-12)
+        if values == "normal":
+            assert (one.error <= 2 * other.error + 1e-30).all()
+            assert (other.error <= 4 * one.error + 1e-30).all()
+        else:
+            np.testing.assert_array_equal(other.error, one.error)
+
+
+def test_other_steps_are_no_products_of_matrices() -> None:
+    steps = [("P[i,k]+R[j,k]", "f32"), ("P[i,k]*R[j,k]", "s32"), ("f32(P[i,k])*f32(R[j,k])", "f64")]
+    for step, kind in [*steps, ("P[i,k]*P[i,k]*R[j,k]", "f32")]:
+        text = f"where (i, j) {{ reduce (k) {{ accum += {step}; }} C[i,j] = accum; }}"
+        assert oracle.factors_of(parse(text, {"P": kind, "R": kind})) is None

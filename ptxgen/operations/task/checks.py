@@ -19,7 +19,7 @@ from ptxgen.operations.gemm.strided_arrays import C, elements, store_operand
 from ptxgen.operations.task.assembling import array_of, mapped
 from ptxgen.operations.task.list_checks import list_error
 from ptxgen.operations.task.lowering import as_computed
-from ptxgen.operations.task.oracle import Dense, Listed, evaluate
+from ptxgen.operations.task.oracle import Dense, Listed, evaluate, factors_of
 from ptxgen.operations.task.problem import ResultArray, Task
 from ptxgen.operations.task.program import AXES, POSITIONS, Aggregate, Input
 from ptxgen.operations.task.sum_parts import sums_of
@@ -40,6 +40,7 @@ SHARE = 16  #: one in so many values is special
 TF32_MASK = np.uint32(0xFFFFE000)  #: the bits of an f32 that tf32 has
 STEPS = 1 << 23  #: steps that a comparison of rows of a timed kernel computes, about
 ALL_STEPS = 1 << 26  #: of tasks whose lists or reductions are compared
+ALL_PRODUCTS = 1 << 36  #: of those whose steps are products of floats
 
 
 def array_shape(p: Task, role: str) -> tuple[int, ...]:
@@ -230,7 +231,8 @@ class TaskOperandSets(OperandSets):
         if sums_of(p) is not None:
             return self._sums_deviation()
         if p.selected is not None or not p.stores_pairs:
-            if p.m * p.n * p.k > ALL_STEPS or p.m * p.n > max(limit, p.n):
+            most = ALL_STEPS if factors_of(p.program) is None else ALL_PRODUCTS
+            if p.m * p.n * p.k > most or p.m * p.n > max(limit, p.n):
                 return Deviation(0.0, (-1, -1), 0.0)
             return self._reduced_deviation() if p.selected is None else self._list_deviation()
         count = int(max(min(limit // max(p.n, 1), STEPS // max(p.n * p.k, 1), p.m), 1))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import sqrt
 from typing import Any
 
@@ -38,6 +39,8 @@ from ptxgen.operations.task.program import (
 Array = NDArray[Any]
 #: elements of a block of pairs and reduced indices
 _BLOCK = 1 << 18
+#: steps from which sums of products are computed by products of matrices, and the most elements of these
+PRODUCTS, FACTORS = 1 << 24, 1 << 27
 _UNIT = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 _GREATEST = {"f64": 1.7e308, "f32": 3.4e38, "f16": 65504.0, "bf16": 3.38e38}
 _LEAST_NORMAL = {"f64": 2.3e-308, "f32": 1.2e-38, "f16": 6.2e-5, "bf16": 1.2e-38}
@@ -190,6 +193,8 @@ class _Evaluation:
         program = self.program
         if program.reduction in POSITIONS:
             return self.position(rows, shape)
+        if (product := self.product(rows)) is not None:
+            return product
         op = "+" if program.reduction == MEAN else program.reduction
         running = Running(op, program.accumulator, shape)
         for _, step, error in self.steps(rows, shape):
@@ -204,6 +209,30 @@ class _Evaluation:
             error = error + 4 * _UNIT[program.accumulator] * np.abs(total)
         return total, np.where(np.isnan(total), 0, error)
 
+    @cached_property
+    def factors(self) -> tuple[Array, Array, Array, Array] | None:
+        """A and B of many finite products in float64, and the rows and columns of integers. None: the step is
+        another."""
+        names, size = factors_of(self.program), (self.m + self.n) * self.k
+        if names is None or self.m * self.n * self.k < PRODUCTS or size > FACTORS:
+            return None
+        a, b = (self.variables[name].astype(np.float64) for name in names)
+        a, b = np.ascontiguousarray(a[:, :, 0].T), b[:, 0, :]
+        if not (np.isfinite(a).all() and np.isfinite(b).all()):
+            return None
+        return a, b, (a == np.floor(a)).all(axis=1), (b == np.floor(b)).all(axis=0)
+
+    def product(self, rows: slice) -> tuple[Array, Array] | None:
+        """Sums of products, by a product of matrices, and their errors. None: the step is another."""
+        if self.factors is None:
+            return None
+        a, b, whole_rows, whole_columns = self.factors
+        type, a = self.program.accumulator, a[rows]
+        total, magnitude, unit = a @ b, np.abs(a) @ np.abs(b), _UNIT[type]
+        exact = whole_rows[rows, None] & whole_columns & (magnitude <= 1 / unit)
+        error = np.where(exact, 0, (3 + 2 * sqrt(self.k)) * unit * magnitude + _LEAST_NORMAL[type])
+        return total, np.where(magnitude + error >= _GREATEST[type], np.inf, error)
+
     def position(self, rows: slice, shape: tuple[int, int]) -> tuple[Array, Array]:
         running = Extreme(self.program.reduction, shape, self.program.step.type)
         for first, step, error in self.steps(rows, shape):
@@ -211,6 +240,24 @@ class _Evaluation:
         for first, step, error in self.steps(rows, shape):
             running.compare(step, error, first)
         return running.result()
+
+
+def factors_of(program: Program) -> tuple[str, str] | None:
+    """The elements at [i,k] and at [k,j], in either order, whose products of floats a program sums; None: its step is
+    another."""
+    step = program.step
+    if program.reduction != "+" or program.initial is not None or not type_of(step.type).floating or step.op != "*":
+        return None
+    sources = [x.arguments[0] if x.op == "cast" else x for x in step.arguments]
+    kinds = [type_of(x.type) for x in sources]
+    if not all(
+        x.op == "variable" and t.floating and t.bits <= type_of(step.type).bits
+        for x, t in zip(sources, kinds, strict=True)
+    ):
+        return None
+    named = {frozenset(axes_of(str(x.value))): str(x.value) for x in sources}
+    found = named.get(frozenset("ik")), named.get(frozenset("kj"))
+    return (found[0], found[1]) if found[0] and found[1] else None
 
 
 def depends(axis: str, name: str) -> bool:
