@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import mako
 
 from ptxgen import __version__, disk_cache
+from ptxgen.codegen.pair_products import PairProducts
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.preparation import Preparation, PreparationModule
 from ptxgen.codegen.simplify import simplified
@@ -181,6 +182,14 @@ def render_preparation(preparation: Preparation, device: Device) -> Source:
     lines = [*preparation.description, "", f"version  ptxgen {__version__}"]
     text = tidy(lookup(*folders).get_template(preparation.kernel).render(plan=module, header_lines=lines))
     return Source(text, tuple(_ENTRY.findall(text)), device.target)
+
+
+def render_pairs(plan: PairProducts) -> Source:
+    """The PTX of a kernel of listed pairs."""
+    folders = [str(Path(folder)) for folder in (plan.problem.sink.templates, templates_dir()) if folder]
+    lines = [*plan.description, "", f"version  ptxgen {__version__}"]
+    text = tidy(lookup(*folders).get_template(plan.kernel).render(plan=plan, header_lines=lines))
+    return Source(text, tuple(_ENTRY.findall(text)), plan.target)
 
 
 def render_file(template: str, **values: Any) -> str:

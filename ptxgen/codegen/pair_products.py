@@ -1,0 +1,144 @@
+"""Products of listed pairs: for each pair (i, j) of a list, the sum over k of A[i,k]·B[j,k], which a sink takes.
+
+A warp adds one sum after the other, with a part of k in each lane, and keeps one for each of its lanes; then the lanes
+give them to the sink together. The number of pairs is in device memory, so that an earlier kernel may have listed them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+from ptxgen.codegen.parts.parameters import (
+    ParameterList,
+    Parameters,
+    given,
+    other_addresses,
+    scalar_parameters,
+    sink_parameters,
+)
+from ptxgen.codegen.parts.result_values import ResultValues
+from ptxgen.codegen.parts.selected_lists import SelectedLists
+from ptxgen.codegen.registers import Tile
+from ptxgen.codegen.source import Step
+from ptxgen.codegen.vectorized import WARP, ceil_div
+from ptxgen.lowering.algebra import PLUS_TIMES, Scalar
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.sink import SelectValues
+from ptxgen.problem.device import Device
+
+#: the arrays of the list: i, j, each of 32 bits, and their number, of 64 bits
+PAIRS = ("pairs_i", "pairs_j", "pair_count")
+ROOM = Scalar("pair_room", "u64")  #: elements of the list; if there are more pairs, the kernel computes none
+
+
+class Sums(NamedTuple):
+    """The registers of the sums that the sink takes."""
+
+    vector: Tile
+
+
+class Launched(NamedTuple):
+    """What a launch computes. ``p``: its problem; ``sink_offset``: of a workspace, which no sink here has."""
+
+    p: KernelProblem
+    sink_offset: int = 0
+
+
+@dataclass(frozen=True)
+class PairProducts:
+    """The kernel for problems like ``problem``: products of f32 whose operands are K-major, and whose sink selects
+    values."""
+
+    problem: KernelProblem
+    device: Device
+
+    kernel: ClassVar[str] = "kernel/pair_products.mako"
+    threads: ClassVar[int] = 256
+    unrolled: ClassVar[int] = 4  #: loads of each operand in flight
+    BLOCKS: ClassVar[int] = 4  #: on each multiprocessor
+
+    def __post_init__(self) -> None:
+        p = self.problem
+        assert p.algebra is PLUS_TIMES and isinstance(p.sink, SelectValues) and p.accumulator.name == "f32"
+        assert all(x.dtype == "f32" and x.access.kmajor for x in p.operands) and p.batch == 1
+
+    @property
+    def entry(self) -> str:
+        return f"pairs_{self.problem.name}"
+
+    @property
+    def target(self) -> str:
+        return self.device.target
+
+    @property
+    def ptx_version(self) -> str:
+        return self.device.ptx_version
+
+    @property
+    def description(self) -> list[str]:
+        """What the kernel computes, for the header of the module."""
+        return [f"products of listed pairs, f32, accesses of {self.vec} elements", f"sink {self.problem.sink.template}"]
+
+    @property
+    def vec(self) -> int:
+        """Elements of an access to A and to B."""
+        return int(min(4, *(x.access.vec for x in self.problem.operands)))
+
+    def roundings(self, k: int) -> int:
+        """Roundings of a sum over ``k`` along the longest path from a product."""
+        return ceil_div(k, WARP) + self.vec + 6
+
+    @property
+    def warps(self) -> int:
+        return self.threads // WARP
+
+    # ---- registers and parts that the sink reads
+
+    @cached_property
+    def values(self) -> ResultValues:
+        return ResultValues(self.problem, self.device.sm, 1, 1, 1)
+
+    @cached_property
+    def selected(self) -> SelectedLists:
+        return SelectedLists(self.problem)
+
+    @cached_property
+    def epilogue(self) -> Sums:
+        return Sums(Tile("total", "f32", (1,)))
+
+    @cached_property
+    def tiles(self) -> tuple[Tile, Tile, Tile]:
+        """The registers of A, of B and of the parts of a sum."""
+        loads = (self.unrolled, self.vec)
+        return Tile("a", "f32", loads), Tile("b", "f32", loads), Tile("part", "f32", (self.vec,))
+
+    @property
+    def scalars_after_sums(self) -> list[tuple[str, list[str]]]:
+        return [(s.type, [s.name]) for s in self.problem.sink.scalars]
+
+    # ---- launches
+
+    @property
+    def rows(self) -> ParameterList:
+        """The parameters."""
+        return ParameterList(
+            [
+                given("u64", *(x.name for x in (*self.problem.operands, *self.problem.outputs))),
+                *other_addresses(self.problem),
+                given("u64", *PAIRS),
+                given(ROOM.type, ROOM.name),
+                Parameters("u32", ("M", "N", "K"), lambda x: (x.p.m, x.p.n, x.p.k)),
+                Parameters("u32", ("lda", "ldb"), lambda x: (x.p.operand(name).access.ld for name in "AB")),
+                *scalar_parameters(self.problem.scalars),
+                *sink_parameters(self.problem),
+            ]
+        )
+
+    def steps(self, p: KernelProblem, pairs: int) -> tuple[Step, ...]:
+        """The steps that compute ``p``, for a list of at most so many pairs."""
+        blocks = max(1, min(self.device.sms * self.BLOCKS, ceil_div(pairs, self.warps)))
+        resets = (Step("", (x.bytes, 1, 1), arguments=(("u64", x.array),)) for x in p.sink.resets)
+        arguments: Any = self.rows.arguments(Launched(p))
+        return (*resets, Step(self.entry, (blocks, 1, 1), (self.threads, 1, 1), 0, arguments))
