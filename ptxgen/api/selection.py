@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ptxgen.api import drivers, launch_function, new_arrays, on_host, runners, streams, task_call
+from ptxgen.api import drivers, exact_calls, launch_function, new_arrays, on_host, runners, streams, task_call
 from ptxgen.api.arrays import View, as_numpy, tensor
 from ptxgen.arguments import flag, integer, word
 from ptxgen.errors import CapacityError, InputError
 from ptxgen.expr.node import Node, variable
 from ptxgen.lowering.sink import SelectValues
+from ptxgen.operations.task.fast_distances import fast_distance
 from ptxgen.operations.task.problem import CAPACITY_LIMIT, Task
 from ptxgen.operations.task.program import Program, Select
 from ptxgen.operations.task.roles import Roles, roles_of
@@ -141,13 +142,12 @@ def select(
     scalars: Mapping[str, float],
     arguments: Mapping[str, str],
     options: Options,
-    algebra: bool = True,
-    compute: str = "",
+    own: task_call.Options,
 ) -> Selection:
-    """The selected results of a program: arguments as of ``task_call.call``. ``algebra``, ``compute``: as its options.
+    """The selected results of a program: arguments as of ``task_call.call``. ``own``: its options.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule. CapacityError: there are too many results."""
-    program = task_call.with_one_array(program, arrays) if algebra else program
+    program = task_call.with_one_array(program, arrays) if own.algebra else program
     roles = roles_of(program)
     output = roles.program.outputs[0]
     assert isinstance(output, Select)
@@ -155,11 +155,16 @@ def select(
         raise InputError(f"sorted is True; {program.outputs[0].name}.add must then have i and j among its values")
     extents = task_call.extents_of(program, arrays, arguments)
     first = task_call.first_array(roles, arrays, arguments)
+    fast = fast_distance(roles) if own.precision == task_call.FAST and extents["k"] else None
+    if fast is not None:
+        views = task_call.with_squares(fast, roles, arrays)
+        numbers = {role: scalars[name] for role, name, _ in roles.scalars}
+        return select(fast.program, views, numbers, {}, options, replace(own, precision=task_call.EXACT))
     pairs = extents["i"] * extents["j"]
     initial = min(pairs, max(LEAST, pairs // PAIRS))
     make = _host_lists if first.host else _device_lists
-    own = {"capacity": initial, "algebra": algebra, "compute": compute}
-    lists = make(roles, arrays, scalars, extents, own, options)
+    fields = {"capacity": initial, "algebra": own.algebra, "compute": own.compute}
+    lists = make(roles, arrays, scalars, extents, fields, options)
     capacity = options.capacity
     if capacity is None:
         last = _last_counts.get(lists.problem, 0)
@@ -210,7 +215,9 @@ def _host_lists(
         out[SelectValues.COUNT] = np.zeros(1, counter.numpy)
         if problem.results:
             all_numbers = {**numbers, SelectValues.CAPACITY.name: capacity}
-            out = on_host.compute_on_host(problem, {**given, **out}, scalars=all_numbers)
+            arrays = {**given, **out}
+            exact = exact_calls.select_on_host(problem, arrays, all_numbers)
+            out = exact or on_host.compute_on_host(problem, arrays, scalars=all_numbers)
         count = int(out[SelectValues.COUNT][0])
         lists = []
         for name, kind in kinds.items():
@@ -251,10 +258,12 @@ def _device_lists(
             made[name] = new_arrays.empty_array(first.origin, shape, kind)
             results[name] = tensor(made[name], name)
         address = results[SelectValues.COUNT].address
-        runner = runners.runner_for(problem, stream, on)
-        launch = launch_function.make_launch(runner, scalars={**numbers, SelectValues.CAPACITY.name: capacity})
+        all_numbers = {**numbers, SelectValues.CAPACITY.name: capacity}
         with streams.ordered(on, stream, views.values()):
-            launch(tuple(results[name].address for name in problem.arrays), stream)
+            if captured or not exact_calls.select_on_device(problem, results, all_numbers, first.origin, on, stream):
+                runner = runners.runner_for(problem, stream, on)
+                launch = launch_function.make_launch(runner, scalars=all_numbers)
+                launch(tuple(results[name].address for name in problem.arrays), stream)
         read: Callable[[], int] = _DeviceCount(on, address, made.pop(SelectValues.COUNT))
         if not captured:
             on.wait(stream)

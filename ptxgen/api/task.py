@@ -64,6 +64,7 @@ class TaskFunction:
         sorted: bool = False,
         algebra: bool = True,
         compute: str | None = None,
+        precision: str = task_call.EXACT,
         **named: Any,
     ) -> Any:
         """The result of the task: an array, or the lists of selected results, a ``Selection``. Several outputs are a
@@ -83,11 +84,18 @@ class TaskFunction:
 
         ``algebra``: the task may be rewritten by laws that hold for finite numbers; False: it is computed as written.
         ``compute``: tf32: sums of products of float32 are computed on tensor cores, from operands rounded to tf32.
+        ``precision``: exact: as the text says; lists by a threshold of large sums of products of float32 may take
+        candidates from tensor cores, of which each is computed in float32 (``algebra``). fast: sums of squares of
+        differences may also be computed from sums of squares and products, with errors relative to these.
         """
         given, options = self._given(arrays, named), selection.Options(capacity, overflow, sorted)
         numbers: dict[str, Any] = {name: x for name, x in given.items() if isinstance(x, int | float | np.number)}
         scalars, cached = {**self._source.numbers(), **numbers}, None
-        how = flag("algebra", algebra), word("compute", "" if compute is None else compute)
+        how = (
+            flag("algebra", algebra),
+            word("compute", "" if compute is None else compute),
+            word("precision", precision, (task_call.EXACT, task_call.FAST)),
+        )
         if options == selection.Options() and groups is None:
             cached = task_launches.arguments_of(self, given, out, (self._source.state(), deterministic, how))
             if (result := task_launches.launched(cached, scalars, out)) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.expr.node import Node
 from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.aggregate import REJECTED
+from ptxgen.operations.task.fast_distances import COLUMNS, ROWS, FastDistance, fast_distance
 from ptxgen.operations.task.group_sums import GroupSums, group_sums, pays
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.program import AXES, Aggregate, Program, RowReduce, Store
@@ -21,18 +22,27 @@ from ptxgen.operations.task.roles import Roles, Use, roles_of
 from ptxgen.operations.task.symmetry import joined
 from ptxgen.problem.dtypes import dtype
 
+#: values of ``Options.precision``
+EXACT, FAST = "exact", "fast"
+
 
 @dataclass(frozen=True)
 class Options:
     """What a call asks for besides arrays. ``groups``: rows and columns of a result whose elements keys select, None:
     those of ``out``, or as many as the keys need; ``deterministic``: results must not depend on timing; ``algebra``:
     the program may be rewritten by laws that hold for finite numbers; ``compute``: how products are computed, empty: in
-    the type of the reduction."""
+    the type of the reduction; ``precision``: exact, or fast: squares of differences may be computed as products."""
 
     groups: tuple[int, int] | None = None
     deterministic: bool = False
     algebra: bool = True
     compute: str = ""
+    precision: str = EXACT
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of a problem."""
+        return {name: getattr(self, name) for name in ("deterministic", "algebra", "compute")}
 
 
 def call(
@@ -75,8 +85,13 @@ def call(
     if sums is not None and groups and pays(extents, groups) and _can_sum_groups(sums, arrays, groups):
         _call_by_sums(sums, roles, arrays, scalars, stored, extents["k"], groups, options)
         return result
-    own: dict[str, Any] = asdict(options)
-    del own["groups"]
+    fast = fast_distance(roles) if options.precision == FAST and not batch else None
+    if fast is not None and extents["k"]:
+        views = with_squares(fast, roles, arrays)
+        own_numbers = {role: scalars[name] for role, name, _ in roles.scalars}
+        call(fast.program, views, own_numbers, stored, {}, replace(options, groups=groups, precision=EXACT))
+        return result
+    own: dict[str, Any] = options.fields
     own |= {"groups": f"{groups[0]},{groups[1]}"} if groups else {}
     own |= {"batch": batch[0], **batch_strides(roles, arrays)} if batch and batch[0] != 1 else {}
     if first.host:
@@ -133,25 +148,16 @@ def _call_by_sums(
     """Computes sums in groups by three calls: the sums of each operand, and their product."""
     origin, operands = arrays[sums.rows.array].origin, dict[str, View]()
     options = replace(options, compute="")  # it takes few products
-
-    def empty(program: Program, m: int, n: int) -> dict[str, View]:
-        """Operands A and B without elements: there is no k."""
-        extents, found = {"i": m, "j": n, "k": 0}, dict[str, View]()
-        for x in program.inputs[:2]:
-            shape = tuple(extents[axis] for axis in x.uses[0])
-            found[x.name] = tensor(new_arrays.empty_array(origin, shape, dtype(x.dtype)), x.name)
-        return found
-
     for role, each, n in zip("AB", (sums.rows, sums.columns), groups, strict=True):
         x, kind, shape = arrays[each.array], dtype(each.program.accumulator), each.shape(n, k)
         made = new_arrays.empty_array(origin, shape, kind)
-        inputs = {**empty(each.program, *x.shape), "X": x, "key": arrays[each.key]}
+        inputs = {**without_elements(each.program, origin, *x.shape), "X": x, "key": arrays[each.key]}
         call(each.program, inputs, {}, made, {}, replace(options, groups=shape))
         operands[role] = tensor(made, role)
     numbers = {role: scalars[name] for role, name, _ in roles.scalars}
     options = replace(options, groups=None)
     if sums.zeros is not None:
-        call(sums.zeros, empty(sums.zeros, *groups), {}, out, {}, options)
+        call(sums.zeros, without_elements(sums.zeros, origin, *groups), {}, out, {}, options)
     call(sums.product, operands, numbers, out, {}, options)
 
 
@@ -169,6 +175,27 @@ def with_one_array(program: Program, arrays: Mapping[str, View]) -> Program:
     if (x.shape, x.strides) != (shape, strides) or (transposed and len(x.shape) > 2):
         return program
     return joined(program, transposed)
+
+
+def without_elements(program: Program, origin: Any, m: int, n: int) -> dict[str, View]:
+    """Operands A and B of a call that has no k."""
+    extents, found = {"i": m, "j": n, "k": 0}, dict[str, View]()
+    for x in program.inputs[:2]:
+        shape = tuple(extents[axis] for axis in x.uses[0])
+        found[x.name] = tensor(new_arrays.empty_array(origin, shape, dtype(x.dtype)), x.name)
+    return found
+
+
+def with_squares(fast: FastDistance, roles: Roles, arrays: Mapping[str, View]) -> dict[str, View]:
+    """The arrays of a call by role, and the sums of squares of A and of B, which are computed now."""
+    found = {u.role: arrays[u.name] for u in roles.uses}
+    for name, role, each in ((ROWS, "A", fast.rows), (COLUMNS, "B", fast.columns)):
+        x = found[role]
+        made = new_arrays.empty_array(x.origin, (x.shape[not each.by_rows],), dtype(each.program.accumulator))
+        inputs = {**without_elements(each.program, x.origin, *x.shape), "X": x}
+        call(each.program, inputs, {}, made, {})
+        found[name] = tensor(made, name)
+    return found
 
 
 def first_array(roles: Roles, arrays: Mapping[str, View], arguments: Mapping[str, str]) -> View:

@@ -62,7 +62,7 @@ def _one(
     batch = () if isinstance(output, Store) else task_call.batch_of(roles_of(program), arrays)
     if isinstance(output, Select):
         items = [arrays] if not batch else [_item(program, arrays, n) for n in range(batch[0])]
-        made = [selection.select(program, each, scalars, {}, options.lists, how.algebra, how.compute) for each in items]
+        made = [selection.select(program, each, scalars, {}, options.lists, how) for each in items]
         return tuple(made) if batch else made[0]
     if batch:
         return _reduced_items(program, output, arrays, scalars, out, options, batch[0])

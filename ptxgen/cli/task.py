@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ptxgen.arguments import word
 from ptxgen.cli.checks import INPUT_FILE, OUTPUT_FILE, Check
 from ptxgen.cli.command import USE_COMMANDS, Answer, Common, app, command
 from ptxgen.errors import InputError
@@ -68,6 +69,10 @@ def task(
             "--algebra/--no-algebra", help="Rewrite the task by laws that hold for finite numbers, or do not."
         ),
     ] = True,
+    precision: Annotated[
+        str,
+        typer.Option(help="exact; or fast: squares of differences may be computed as products.", metavar="exact|fast"),
+    ] = "exact",
 ) -> Answer:
     """Compute a matmul-like task: an inner operator of your own over pairs of rows and columns.
 
@@ -86,6 +91,7 @@ def task(
 
     if (file is None) == (expr is None):
         raise InputError("a file or --expr must be given, and not both")
+    word("precision", precision, ("exact", "fast"))
     text = expr if expr is not None else Path(str(file)).read_text()
     ranks = input_ranks(text)
     values: dict[str, Any] = {}
@@ -100,7 +106,7 @@ def task(
     document: dict[str, Any] = {"command": "task", "text": canonical(program), "digest": digest(program)}
     lines = [document["text"]]
     if explain:
-        document["explanation"] = _explanation(program, algebra)
+        document["explanation"] = _explanation(program, algebra, precision == "fast")
         lines += document["explanation"]
     if values:
         several = len(program.outputs) > 1
@@ -109,7 +115,7 @@ def task(
             raise InputError(f"save is {save}; it must end in .npz, because the task has the outputs {names}")
         listed = [x for x in program.outputs if isinstance(x, Select)]
         in_order = bool(listed) and all(map(lists_pairs, listed))
-        made = TaskFunction(text)(**values, sorted=in_order, algebra=algebra)
+        made = TaskFunction(text)(**values, sorted=in_order, algebra=algebra, precision=precision)
         found = {x.name: _array(y) for x, y in zip(program.outputs, made if several else (made,), strict=True)}
         rows = [{"name": name, "shape": list(x.shape), "dtype": _kind(x)} for name, x in found.items()]
         document |= {"outputs": rows} if several else {name: rows[0][name] for name in ("shape", "dtype")}
@@ -159,8 +165,8 @@ def _type_of(value: Any) -> str:
     return from_numpy(value.dtype, "input").name
 
 
-def _explanation(program: Program, algebra: bool) -> list[str]:
+def _explanation(program: Program, algebra: bool, fast: bool) -> list[str]:
     """What kernels compute for a program, in lines."""
     from ptxgen.operations.task.explanation import explanation
 
-    return explanation(program, algebra)
+    return explanation(program, algebra, fast)

@@ -61,8 +61,10 @@ class PairProducts:
 
     def __post_init__(self) -> None:
         p = self.problem
-        assert p.algebra is PLUS_TIMES and isinstance(p.sink, SelectValues) and p.accumulator.name == "f32"
-        assert all(x.dtype == "f32" and x.access.kmajor for x in p.operands) and p.batch == 1
+        assert p.algebra is PLUS_TIMES
+        assert isinstance(p.sink, SelectValues)
+        assert p.batch == 1
+        assert all(x.dtype == "f32" and x.access.kmajor for x in p.operands)
 
     @property
     def entry(self) -> str:
@@ -88,7 +90,8 @@ class PairProducts:
 
     def roundings(self, k: int) -> int:
         """Roundings of a sum over ``k`` along the longest path from a product."""
-        return ceil_div(k, WARP) + self.vec + 6
+        lane: int = ceil_div(k, WARP)
+        return lane + self.vec + 6
 
     @property
     def warps(self) -> int:
@@ -112,7 +115,7 @@ class PairProducts:
     def tiles(self) -> tuple[Tile, Tile, Tile]:
         """The registers of A, of B and of the parts of a sum."""
         loads = (self.unrolled, self.vec)
-        return Tile("a", "f32", loads), Tile("b", "f32", loads), Tile("part", "f32", (self.vec,))
+        return Tile("a_load", "f32", loads), Tile("b_load", "f32", loads), Tile("lane_sum", "f32", (self.vec,))
 
     @property
     def scalars_after_sums(self) -> list[tuple[str, list[str]]]:

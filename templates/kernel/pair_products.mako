@@ -12,7 +12,7 @@
 .maxntid ${plan.threads}, 1, 1
 {
     .reg .b64 %A, %B, %pairs_i, %pairs_j, %pairs, %room, %first, %next, %own, %row_a, %row_b, %tmp64;
-    .reg .b32 %M, %N, %length, %whole, %lda, %ldb, %thread, %lane, %batch, %warps, %q, %i, %j, %k, %c_row, %c_col, %tmp0;
+    .reg .b32 %M, %N, %length, %whole, %lda, %ldb, %thread, %lane, %batch, %warp, %warps, %pair_lane, %pair_i, %pair_j, %k, %c_row, %c_col, %tmp0;
     .reg .f32 %partner;
     .reg .pred %p, %exists, %inside;
     ${a.declaration}
@@ -47,8 +47,8 @@ ${ptx.banner("%batch: pairs of a warp at once, as many as share the list among a
     cvt.u32.u64 %batch, %tmp64;
     mul.lo.u64 %next, %next, %tmp64;
     mov.u32 %tmp0, %ctaid.x;
-    shr.u32 %q, %thread, 5;
-    mad.lo.u32 %tmp0, %tmp0, ${plan.warps}, %q;
+    shr.u32 %warp, %thread, 5;
+    mad.lo.u32 %tmp0, %tmp0, ${plan.warps}, %warp;
     mul.wide.u32 %first, %tmp0, %batch;
     and.b32 %whole, %length, ${-plan.vec};
 ${sink.begin_slices()}\
@@ -68,14 +68,14 @@ ${ptx.banner("%c_row, %c_col: the pair of this lane")}\
     @%exists ld.global.u32 %c_row, [%tmp64];
     add.u64 %tmp64, %pairs_j, %own;
     @%exists ld.global.u32 %c_col, [%tmp64];
-    mov.u32 %q, 0;
+    mov.u32 %pair_lane, 0;
 PAIR_LOOP:
-${ptx.banner("the pair of lane %q: each lane adds a part of k")}\
-    shfl.sync.idx.b32 %i, %c_row, %q, 31, 0xffffffff;
-    shfl.sync.idx.b32 %j, %c_col, %q, 31, 0xffffffff;
-    mul.wide.u32 %row_a, %i, %lda;
+${ptx.banner("the pair of lane %pair_lane: each lane adds a part of k")}\
+    shfl.sync.idx.b32 %pair_i, %c_row, %pair_lane, 31, 0xffffffff;
+    shfl.sync.idx.b32 %pair_j, %c_col, %pair_lane, 31, 0xffffffff;
+    mul.wide.u32 %row_a, %pair_i, %lda;
     mad.lo.u64 %row_a, %row_a, 4, %A;
-    mul.wide.u32 %row_b, %j, %ldb;
+    mul.wide.u32 %row_b, %pair_j, %ldb;
     mad.lo.u64 %row_b, %row_b, 4, %B;
     mul.lo.u32 %k, %lane, ${plan.vec};
 % for n in range(plan.vec):
@@ -122,13 +122,13 @@ K_DONE:
     shfl.sync.bfly.b32 %partner, ${part[0]}, ${distance}, 31, 0xffffffff;
     add.rn.f32 ${part[0]}, ${part[0]}, %partner;
 % endfor
-    setp.eq.u32 %p, %lane, %q;
+    setp.eq.u32 %p, %lane, %pair_lane;
     @%p mov.f32 ${total}, ${part[0]};
-    add.u32 %q, %q, 1;
-    cvt.u64.u32 %tmp64, %q;
+    add.u32 %pair_lane, %pair_lane, 1;
+    cvt.u64.u32 %tmp64, %pair_lane;
     add.u64 %tmp64, %tmp64, %first;
     setp.lt.u64 %p, %tmp64, %pairs;
-    setp.lt.and.u32 %p, %q, %batch, %p;
+    setp.lt.and.u32 %p, %pair_lane, %batch, %p;
     @%p bra.uni PAIR_LOOP;
 ${ptx.banner("the lanes that have a pair give its sum to the sink")}\
     @!%exists bra NO_PAIR;

@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from ptxgen.codegen.config.config import parse_config
+from ptxgen.codegen.pair_products import PairProducts
 from ptxgen.codegen.preparation import Preparation
-from ptxgen.codegen.render import render, render_preparation
+from ptxgen.codegen.render import render, render_pairs, render_preparation
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.lowering.lower import lower
 from ptxgen.operations.spmm.device_statistics import CsrStatistics
 from ptxgen.operations.spmm.narrow_indices import NarrowIndices
+from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
 from ptxgen.runtime.assemble import assemble
@@ -495,10 +498,12 @@ GOLDEN = {
         "ms=4 ns=4 ml=32 nl=32 kg=2 splitk=workspace vec_a=4 vec_b=4 vec_c=4",
     ),
 }
-#: file -> a preparation that handles run, and no plan
-HANDLES: dict[str, Preparation] = {
+LISTED = "A:f32[i,k];B:f32[j,k];t:f32;where(i,j){reduce(k){accum+=A[i,k]*B[j,k];}accum>t?C.add(accum,i,j);}"
+#: file -> a kernel that handles run or calls of tasks, and no plan
+HANDLES: dict[str, Preparation | PairProducts] = {
     "prepare_csr_statistics": CsrStatistics("i64"),
     "prepare_narrow_indices": NarrowIndices(),
+    "pair_products": PairProducts(lower(Task(64, 64, 64, "NT", text=LISTED, capacity=64)), device("h200")),
 }
 #: file of a preparation -> (golden of a plan that has it, its place in the plan)
 PREPARATIONS = {
@@ -514,7 +519,8 @@ NAMES = (*GOLDEN, *PREPARATIONS, *HANDLES)
 
 def source_of(name):
     if name in HANDLES:
-        return render_preparation(HANDLES[name], device("h200"))
+        made = HANDLES[name]
+        return render_pairs(made) if isinstance(made, PairProducts) else render_preparation(made, device("h200"))
     golden, place = PREPARATIONS.get(name, (name, None))
     where, problem, config = GOLDEN[golden]
     plan = plan_for(parse(problem), parse_config(config), device(where))

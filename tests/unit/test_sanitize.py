@@ -10,6 +10,7 @@ import pytest
 from mako.lookup import TemplateLookup
 
 from ptxgen.codegen.config.config import FAMILIES, parse_config
+from ptxgen.codegen.pair_products import PairProducts
 from ptxgen.codegen.render import render, render_preparation
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.grouped import checks as grouped_check
@@ -122,7 +123,8 @@ def test_kernels_of_every_family_are_listed(listed):
 def test_every_template_is_used(listed):
     folder = ROOT / "templates"
     names = {str(path.relative_to(folder)) for path in folder.rglob("*.mako")}
-    of_handles = {CsrStatistics.kernel, NarrowIndices.kernel}  # no check of a problem runs them
+    # no check of a problem runs them
+    of_handles = {CsrStatistics.kernel, NarrowIndices.kernel, PairProducts.kernel}
     assert {name for name in names if not name.startswith("export/")} == listed[2] | of_handles  # export: C sources
 
 

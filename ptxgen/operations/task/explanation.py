@@ -6,7 +6,9 @@ from ptxgen.expr.cost import instructions_by_pipe
 from ptxgen.expr.index_sets import INDEX, possible
 from ptxgen.expr.node import variable
 from ptxgen.lowering.algebra import PLUS_TIMES, InnerExpression
-from ptxgen.operations.task import several
+from ptxgen.operations.task import exact_filter, several
+from ptxgen.operations.task.exact_filter import candidates_of
+from ptxgen.operations.task.fast_distances import fast_distance
 from ptxgen.operations.task.group_sums import FEWER, LEAST, group_sums
 from ptxgen.operations.task.lowering import algebra_of, in_loop
 from ptxgen.operations.task.printing import printed
@@ -17,15 +19,26 @@ from ptxgen.operations.task.symmetry import computes_half, is_symmetric
 SM = 90  #: the target whose instructions are counted
 
 
-def explanation(program: Program, algebra: bool = True) -> list[str]:
+def explanation(program: Program, algebra: bool = True, fast: bool = False) -> list[str]:
     """Lines on the roles of arrays, the pairs that are computed and listed, the step, its instructions, and padding.
-    ``algebra``: the program may be rewritten."""
+    ``algebra``: the program may be rewritten; ``fast``: squares of differences may be computed as products."""
     roles = roles_of(program)
     lines = [f"{u.role} is {u.name}[{','.join(u.axes)}], {u.dtype}" for u in roles.uses]
     lines += [f"{role} is {name}, {kind}" for role, name, kind in roles.scalars]
     lines += _pairs(roles.program)
     if len(program.outputs) > 1:
         lines += _outputs(program)
+    if fast and (distance := fast_distance(roles)) is not None:
+        lines.append(
+            "rewriting: squares of differences are sums of squares of A and of B, computed before, and their product"
+        )
+        roles = roles_of(distance.program)
+    if algebra and candidates_of(roles) is not None:
+        lines.append(
+            f"filter: in calls with at least {exact_filter.LEAST} steps and K of at most {exact_filter.DEEPEST}, where"
+            f" tensor cores are {exact_filter.FASTER} times as fast as scalar instructions, they list candidates in"
+            f" tf32, with a bound of their error, and each candidate is computed in f32"
+        )
     if algebra and group_sums(roles) is not None:
         lines.append(
             f"rewriting: sums of A and of B in groups, and their product, take (M + N)*K steps; in calls with at least"

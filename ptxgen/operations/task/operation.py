@@ -82,12 +82,19 @@ def _cuda() -> Callable[..., Any]:
     return CudaStaged
 
 
+def _exact() -> Callable[..., Any]:
+    from ptxgen.operations.task.baselines.exact import ExactFilter
+
+    return ExactFilter
+
+
 _BASELINES = (
     Baseline("torch", "PyTorch", _torch),
     Baseline("compile", "torch.compile", _compile),
     Baseline("triton", "Triton", _triton),
     Baseline("gluon", "Gluon", _gluon),
     Baseline("cuda", "CUDA C++", _cuda),
+    Baseline("exact", "exact filter", _exact),
 )
 
 

@@ -44,6 +44,13 @@ def _read(text: str, dtype: str) -> Roles:
     return roles_of(parse(text, dict.fromkeys(input_ranks(text), dtype)))
 
 
+def read_again(program: Program) -> Program:
+    """The program that its own text gives: inputs are in the order of their first use, as in a text."""
+    from ptxgen.operations.task.language.parser import parse  # it imports a parser generator
+
+    return parse(canonical_text(program))
+
+
 def sum_of_products(kind: str) -> Program:
     """C[i,j] = Σ A[i,k]·B[k,j] of elements of type ``kind``, summed as GEMMs do, or integers in 32 bits. DtypeError:
     there is no such type."""

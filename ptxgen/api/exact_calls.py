@@ -1,0 +1,91 @@
+"""Calls that list pairs by a threshold of sums of f32, of candidates that tensor cores select."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from ptxgen.api import driver_state, drivers, launch_function, new_arrays, runners
+from ptxgen.api.arrays import View, tensor
+from ptxgen.operations.task.exact_select import COUNT, ExactSelect, Launch
+from ptxgen.operations.task.problem import Task
+from ptxgen.problem.dtypes import dtype
+from ptxgen.problem.reference import Array
+from ptxgen.runtime.device_tables import Part, allocate_parts
+from ptxgen.runtime.driver import Driver
+from ptxgen.runtime.runner import Buffers
+
+MAX_FULL = 1024  #: problems that are known to have too many candidates
+#: problems whose last call had more candidates than there is room for
+_full: dict[tuple[Driver, Task], None] = {}
+
+
+@lru_cache(maxsize=256)
+def _exact(problem: Task, on: Driver) -> ExactSelect | None:
+    return ExactSelect.of(problem, on.device)
+
+
+def exact_of(problem: Task, on: Driver) -> ExactSelect | None:
+    """The launches of a call; None: the kernel of f32 computes all pairs."""
+    return None if (on, problem) in _full else _exact(problem, on)
+
+
+def select_on_host(problem: Task, arrays: Mapping[str, Array], scalars: Mapping[str, float]) -> dict[str, Array] | None:
+    """The lists and their count of a call on host arrays, which are copied to the device. ``arrays``: by role, with
+    those of the result; None: the kernel of f32 is to compute them."""
+    on = drivers.driver()
+    exact = exact_of(problem, on)
+    if exact is None:
+        return None
+    scratch: Mapping[str, Part] = allocate_parts(on, {name: 4 * n for name, n in exact.scratch.items()})
+    with Buffers(on, arrays) as buffers:
+        addresses = {**buffers.addresses, **{name: part.address for name, part in scratch.items()}}
+        if not _launched(exact, problem, addresses, scalars, on, 0, on.synchronize):
+            return None
+        found = {name: np.empty_like(arrays[name]) for name in problem.outputs}
+        for name, out in found.items():
+            on.download(addresses[name], out)
+    return found
+
+
+def select_on_device(
+    problem: Task, views: Mapping[str, View], scalars: Mapping[str, float], origin: Any, on: Driver, stream: int
+) -> bool:
+    """Computes the lists of a call on arrays of a GPU; False: the kernel of f32 is to compute them. ``views``: by role,
+    with those of the result; ``origin``: an array of the library that allocates."""
+    exact = exact_of(problem, on)
+    if exact is None:
+        return False
+    made = {name: new_arrays.empty_array(origin, (n,), dtype("s32")) for name, n in exact.scratch.items()}
+    addresses = {name: v.address for name, v in views.items()} | {n: tensor(x, n).address for n, x in made.items()}
+    return _launched(exact, problem, addresses, scalars, on, stream, partial(on.wait, stream))
+
+
+def _launched(
+    exact: ExactSelect,
+    problem: Task,
+    addresses: Mapping[str, int],
+    scalars: Mapping[str, float],
+    on: Driver,
+    stream: int,
+    wait: Callable[[], None],
+) -> bool:
+    """Launches, and reads the number of candidates; False: there was no room for them."""
+
+    def make_launch(p: Task, numbers: Mapping[str, float]) -> Launch:
+        return launch_function.make_launch(runners.runner_for(p, stream, on), scalars=numbers)
+
+    kernel = driver_state.state_of(on).kernel(exact.source)
+    exact.launch(on, kernel, make_launch, addresses, scalars, stream)
+    wait()
+    found = np.zeros(1, np.int64)
+    on.download(addresses[COUNT], found)
+    if found[0] <= exact.room:
+        return True
+    if len(_full) >= MAX_FULL:
+        _full.clear()
+    _full[on, problem] = None
+    return False

@@ -1,0 +1,127 @@
+"""Lists of pairs by a threshold of sums of f32: tensor cores list candidates, and a kernel computes these in f32.
+
+The launches, in their order: copies of operands that are not K-major; the sums of weighted squares of the rows of A and
+of the columns of B; the list of candidates; the products of these. No launch waits for the host. If there are more
+candidates than their list has room for, the last one computes nothing, and the kernel of f32 is to compute all pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from ptxgen.codegen.pair_products import PAIRS, ROOM, PairProducts
+from ptxgen.codegen.render import render_pairs
+from ptxgen.codegen.source import Source
+from ptxgen.lowering.lower import lower
+from ptxgen.lowering.sink import SelectValues
+from ptxgen.operations.task import exact_filter
+from ptxgen.operations.task.exact_filter import COLUMNS, ROWS, candidates_of
+from ptxgen.operations.task.language.canonical import canonical
+from ptxgen.operations.task.problem import Task
+from ptxgen.operations.task.program import Program
+from ptxgen.operations.task.roles import roles_of
+from ptxgen.problem.device import Device
+from ptxgen.runtime.driver import Driver, Kernel
+
+#: a function that launches on addresses of the arrays of a problem, in their order, on a stream
+Launch = Callable[[tuple[int, ...], int], object]
+COUNT = PAIRS[2]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One launch of a task. ``arrays``: its arrays, by the names that ``ExactSelect`` has for them; ``scalars``: its
+    numbers, or names of numbers of the task."""
+
+    problem: Task
+    arrays: tuple[str, ...]
+    scalars: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ExactSelect:
+    """The launches of a task that lists pairs. ``scratch``: name -> elements of 4 bytes of each array that they need
+    besides those of the task."""
+
+    problem: Task
+    stages: tuple[Stage, ...]
+    pairs: PairProducts
+    renamed: Mapping[str, str]
+    scratch: Mapping[str, int]
+
+    @classmethod
+    def of(cls, p: Task, d: Device) -> ExactSelect | None:
+        """The launches of a task; None: they do not pay, or the task is not one that a filter computes."""
+        if not p.selected or p.compute != "f32" or not p.algebra or p.batch != 1 or not exact_filter.pays(p, d):
+            return None
+        program = candidates_of(p.roles)
+        if program is None:
+            return None
+        p = replace(p, text=canonical(p.roles.program))  # one array on both sides has two names: all pairs are computed
+        stages, names, scratch = list[Stage](), dict[str, str](), dict[str, int]()
+        for role, letter, rows in (("A", "N", p.m), ("B", "T", p.n)):
+            names[role] = role
+            if p.layout["AB".index(role)] != letter:
+                names[role] = f"{role}_rows"
+                scratch[names[role]] = rows * p.k
+                stages.append(_stage(exact_filter.transposed(), rows, p.k, {"X": role, "C": names[role]}))
+        aligned = [16 if names[role] != role else at for role, at in zip("AB", (p.aligned_a, p.aligned_b), strict=True)]
+        fields: dict[str, Any] = {"lda": p.k, "ldb": p.k, "aligned_a": aligned[0], "aligned_b": aligned[1]}
+        kmajor = replace(p, layout="NT", **fields)
+        pairs = PairProducts(lower(kmajor), d)
+        weights = exact_filter.weights(p.k, pairs.roundings(p.k))
+        for name, role, rows in ((ROWS, "A", p.m), (COLUMNS, "B", p.n)):
+            scratch[name] = rows
+            stages.append(_stage(exact_filter.squares(), rows, p.k, {"X": names[role], "C": name}, weights))
+        room = exact_filter.room(p)
+        scratch |= {PAIRS[0]: room, PAIRS[1]: room, COUNT: 2}
+        roles = roles_of(program)
+        q = Task(p.m, p.n, p.k, "NT", "f32", "tf32", text=Task.text_of(roles), capacity=room, **fields)
+        at = {"C": PAIRS[0], "C_1": PAIRS[1], SelectValues.COUNT: COUNT}
+        at |= {u.role: names.get(u.name, u.name) for u in roles.uses}
+        numbers = {role: name for role, name, _ in roles.scalars} | {SelectValues.CAPACITY.name: room}
+        stages.append(Stage(q, tuple(at[name] for name in q.arrays), numbers))
+        return cls(kmajor, tuple(stages), pairs, names, scratch)
+
+    @property
+    def room(self) -> int:
+        """Candidates, at most."""
+        return self.scratch[PAIRS[0]]
+
+    @cached_property
+    def source(self) -> Source:
+        """The kernel of the products of candidates."""
+        return render_pairs(self.pairs)
+
+    def launch(
+        self,
+        driver: Driver,
+        kernel: Kernel,
+        make_launch: Callable[[Task, Mapping[str, float]], Launch],
+        addresses: Mapping[str, int],
+        scalars: Mapping[str, float],
+        stream: int = 0,
+    ) -> None:
+        """Queues the launches. ``kernel``: of ``source``; ``make_launch``: a launch of a problem with these numbers;
+        ``addresses``: of the arrays of the task and of ``scratch``; ``scalars``: the numbers of the task."""
+        for stage in self.stages:
+            numbers = {name: scalars[x] if isinstance(x, str) else x for name, x in stage.scalars.items()}
+            make_launch(stage.problem, numbers)(tuple(addresses[name] for name in stage.arrays), stream)
+        values = {**scalars, **addresses, **{role: addresses[name] for role, name in self.renamed.items()}}
+        values[ROOM.name] = self.room
+        for step in self.pairs.steps(lower(self.problem), self.room):
+            driver.launch(kernel, step, step.pack(values), stream)
+
+
+def _stage(
+    program: Program, m: int, n: int, arrays: Mapping[str, str], numbers: Mapping[str, float] | None = None
+) -> Stage:
+    """A task of M×N results without k: its operands have no elements. ``arrays``: by the names of the program."""
+    roles = roles_of(program)
+    p = Task(m, n, 0, "NN", "f32", text=Task.text_of(roles))
+    at = {"A": ROWS, "B": ROWS, "C": arrays["C"]} | {u.role: arrays[u.name] for u in roles.others}
+    scalars = {role: numbers[name] for role, name, _ in roles.scalars} if numbers else {}
+    return Stage(p, tuple(at[name] for name in p.arrays), scalars)

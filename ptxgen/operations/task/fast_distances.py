@@ -1,0 +1,108 @@
+"""Sums of squares of differences as sums of squares and a product, which tensor cores and every sink of them compute.
+
+Σ_k (x·A[i,k] - y·B[k,j])² = x²·Σ_k A[i,k]² + y²·Σ_k B[k,j]² - 2·x·y·Σ_k A[i,k]·B[k,j], where x depends on i and y on j
+alone, as the norms of rows do: then it is twice the cosine distance. Near pairs lose digits: the error is relative to
+the sums of squares, not to their difference, so results below 0 become 0. Hence only calls with precision fast use it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from ptxgen.expr.node import Node, constant, node, variable
+from ptxgen.expr.simplify import cast
+from ptxgen.operations.task.assembling import depends_on
+from ptxgen.operations.task.problem import read_again
+from ptxgen.operations.task.program import ACCUMULATOR, Input, Program, RowReduce
+from ptxgen.operations.task.roles import Roles, Use, with_variables
+from ptxgen.problem.base import COMPUTE_MODES, SUMS
+
+ROWS, COLUMNS = "row_squares", "column_squares"
+
+
+@dataclass(frozen=True)
+class Squares:
+    """The sums of squares of A or of B. ``program``: of the array X, the operand as the task indexes it, and of
+    operands A and B without elements; ``by_rows``: X has one row for each of them."""
+
+    program: Program
+    by_rows: bool
+
+
+@dataclass(frozen=True)
+class FastDistance:
+    """``program``: of the inputs of the task, with the names of roles, and of ``ROWS`` and ``COLUMNS``, whose programs
+    are ``rows`` and ``columns``."""
+
+    program: Program
+    rows: Squares
+    columns: Squares
+
+
+@lru_cache(maxsize=256)
+def fast_distance(roles: Roles) -> FastDistance | None:
+    """The rewritten program; None: its step is no square of a difference of elements of A and B."""
+    program, kind = roles.program, roles.program.accumulator
+    a, b, step = roles.use("A"), roles.use("B"), program.step
+    if program.reduction != "+" or program.initial is not None or kind not in ("f32", "f64"):
+        return None
+    if a.dtype != b.dtype or kind not in {SUMS.get(mode, mode) for mode in COMPUTE_MODES.get(a.dtype, ())}:
+        return None
+    if step.op != "*" or step.arguments[0] is not step.arguments[1] or step.arguments[0].op != "-":
+        return None
+    elements = [cast(_element(u), kind) for u in (a, b)]
+    parts = step.arguments[0].arguments
+    found = None
+    for one, other in (parts, parts[::-1]):
+        x, y = _factor(one, elements[0], "j"), _factor(other, elements[1], "i")
+        found = (x, y) if x is not None and y is not None else found
+    if found is None:
+        return None
+    x, y = found
+    sums = [variable(f"{ROWS}[i]", kind), variable(f"{COLUMNS}[j]", kind)]
+    squares = [_product(kind, total, factor, factor) for total, factor in zip(sums, (x, y), strict=True)]
+    product = _product(kind, node("*", kind, constant(2, kind), variable(ACCUMULATOR, kind)), x, y)
+    difference = node("-", kind, node("+", kind, *squares), product)
+    changes = {ACCUMULATOR: node("max", kind, difference, constant(0, kind))}
+    outputs = tuple(with_variables(each, changes) for each in program.outputs)
+    inputs = (*program.inputs, Input(ROWS, kind, (("i",),)), Input(COLUMNS, kind, (("j",),)))
+    made = replace(program, inputs=inputs, step=node("*", kind, *elements), outputs=outputs)
+    return FastDistance(read_again(made), _squares(a, kind), _squares(b, kind))
+
+
+def _element(use: Use) -> Node:
+    return variable(f"{use.role}[{','.join(use.axes)}]", use.dtype)
+
+
+def _factor(x: Node, element: Node, other: str) -> Node | None:
+    """The factor of an element, 1 if there is none; None: ``x`` is no multiple of it, or the factor depends on k or on
+    the axis ``other``."""
+    if x is element:
+        return constant(1, x.type)
+    if x.op not in ("*", "/"):
+        return None
+    for each, rest in (x.arguments, x.arguments[::-1])[: 2 if x.op == "*" else 1]:
+        factor = _factor(each, element, other)
+        if factor is None or depends_on("k", rest) or depends_on(other, rest):
+            continue
+        return node(x.op, x.type, factor, rest) if x.op == "/" else _product(x.type, factor, rest)
+    return None
+
+
+def _product(kind: str, x: Node, *factors: Node) -> Node:
+    """The product without factors that are 1."""
+    for factor in factors:
+        if factor is not constant(1, kind):
+            x = factor if x is constant(1, kind) else node("*", kind, x, factor)
+    return x
+
+
+def _squares(use: Use, kind: str) -> Squares:
+    """The sums of squares of A or of B."""
+    a, b, x = (Input(name, kind, (axes,)) for name, axes in (("A", ("i", "k")), ("B", ("k", "j")), ("X", ("i", "j"))))
+    x = replace(x, dtype=use.dtype)
+    step = node("*", kind, a.variable(("i", "k")), b.variable(("k", "j")))
+    element, by_rows = cast(x.variable(("i", "j")), kind), use.axes[0] != "k"
+    output = RowReduce("C", node("*", kind, element, element), "i" if by_rows else "j", "+")
+    return Squares(Program((a, b, x), step, "+", kind, (output,)), by_rows)

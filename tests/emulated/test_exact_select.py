@@ -1,0 +1,292 @@
+"""Lists by a threshold of sums of f32, of candidates that tensor cores select, executed on the emulated device."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen.api import drivers, exact_calls, selection, task_call
+from ptxgen.expr.node import constant, node
+from ptxgen.operations.task import exact_filter
+from ptxgen.operations.task.baselines.exact import ExactFilter
+from ptxgen.operations.task.exact_select import COUNT, ExactSelect
+from ptxgen.operations.task.explanation import explanation
+from ptxgen.operations.task.language.parser import parse
+from ptxgen.operations.task.problem import Task
+from ptxgen.operations.task.roles import roles_of
+from ptxgen.operations.task.suites import QUERIES, typed_text
+from ptxgen.problem.device import device
+from ptxgen.runtime.driver import Timing
+from ptxgen.runtime.emulated import EmulatedDriver
+from tests.tensors import LIBRARY
+from tests.unit.test_task_lists import Typed
+
+RNG = np.random.default_rng(3)
+BODY = "reduce (k) { accum += P[i,k] * R[j,k]; }"
+
+
+def query(condition: str, when: str = "") -> str:
+    return f"where (i, j) {when} {{ {BODY} {condition} ? hits.add(accum, i, j); }}"
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """For each call with a filter: False where there was no room for its candidates. A filter pays from the first
+    step."""
+    found: list[bool] = []
+    launched = exact_calls._launched
+
+    def noted(*given: Any) -> bool:
+        found.append(launched(*given))
+        return found[-1]
+
+    def forget() -> None:
+        exact_calls._full.clear()
+        exact_calls._exact.cache_clear()
+        exact_filter.candidates_of.cache_clear()
+
+    monkeypatch.setattr(exact_calls, "_launched", noted)
+    monkeypatch.setattr(exact_filter, "LEAST", 1)
+    forget()
+    yield found
+    forget()
+
+
+def pairs(hits: Any) -> set[tuple[int, int]]:
+    found = list(zip(hits.i.tolist(), hits.j.tolist(), strict=True))
+    assert len(found) == len({*found}) == hits.count
+    return {*found}
+
+
+def where(holds: Any) -> set[tuple[int, int]]:
+    return {*map(tuple, np.argwhere(holds).tolist())}
+
+
+def near(m: int, n: int, k: int) -> tuple[Any, Any]:
+    """Operands whose sums are exact in f32, close to K on either side, and K where tf32 truncates them."""
+    p, r = np.ones((m, k), np.float32), np.ones((n, k), np.float32)
+    p += RNG.integers(0, 3, (m, 1)).astype(np.float32) * np.float32(2**-12)
+    r[RNG.random(n) < 0.5] *= np.float32(1 - 2**-12)
+    return p, r
+
+
+CONDITIONS = {
+    "accum > t": np.greater,
+    "t <= accum": np.greater_equal,
+    "accum < t": np.less,
+    "accum <= t": np.less_equal,
+    "accum == t": np.equal,
+}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_sums_within_the_error_of_tensor_cores_of_the_threshold(condition: str, runs: list[bool]) -> None:
+    p, r = near(40, 24, 16)
+    product, task = p @ r.T, ptxgen.task(query(condition))
+    assert (product == p.astype("f8") @ r.T.astype("f8")).all()
+    for t in (16, 16 + 2**-8, 16 + 2**-10, 16 - 2**-10):
+        expected = where(CONDITIONS[condition](product, t))
+        hits = task(P=p, R=r, t=np.float32(t))
+        assert pairs(hits) == expected
+        assert (hits.values == product[hits.i, hits.j]).all()
+    assert runs == [True] * 4
+
+
+def test_without_a_bound_pairs_are_missing(runs: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: candidates are those of the threshold itself."""
+    bound = exact_filter.bound
+    monkeypatch.setattr(exact_filter, "bound", lambda: node("*", "f32", bound(), constant(0.0, "f32")))
+    p, r = near(40, 24, 16)
+    t = np.float32(16 + 2**-10)
+    expected = where(p @ r.T > t)
+    found = pairs(ptxgen.task(query("accum > t"))(P=p, R=r, t=t))
+    assert runs == [True]
+    assert found < expected
+
+
+def test_nearly_cancelled_sums(runs: list[bool]) -> None:
+    """The sums are far smaller than the products, whose lowest bits decide their sign."""
+    p = RNG.integers(1, 1 << 12, (30, 32)).astype(np.float32)
+    r = RNG.integers(1, 1 << 8, (32, 32)).astype(np.float32)
+    r[:, 16:] = -r[:, :16]
+    p[:, 16:] = p[:, :16] + RNG.integers(-1, 2, (30, 16))
+    product = p @ r.T
+    assert (product == p.astype("f8") @ r.T).all()
+    found = ptxgen.task(query("abs(accum) > t"))(P=p, R=r, t=np.float32(1200))
+    assert runs == [True]
+    assert pairs(found) == where(abs(product) > 1200)
+
+
+@pytest.mark.parametrize("scale", [2.0**-70, 2.0**-60, 1.0, 2.0**59])
+def test_magnitudes_whose_squares_leave_the_range(scale: float, runs: list[bool]) -> None:
+    """A bound that is not finite, or is above all sums, makes every pair a candidate; there is room for 1,024."""
+    p, r = (RNG.integers(-4, 5, shape).astype(np.float32) * np.float32(scale) for shape in ((30, 16), (32, 16)))
+    product = p @ r.T
+    t = np.float32(np.sort(product.ravel())[-20])
+    assert pairs(ptxgen.task(query("accum > t"))(P=p, R=r, t=t)) == where(product > t)
+    assert runs == [True]
+
+
+def test_nan_and_infinities(runs: list[bool]) -> None:
+    p, r = (RNG.integers(-3, 4, shape).astype(np.float32) for shape in ((40, 24), (24, 24)))
+    p[3, 5], p[7, 2], r[4, 1], r[9, 0] = np.nan, np.inf, -np.inf, np.float32(3e38)
+    with np.errstate(all="ignore"):
+        product = p.astype("f8") @ r.T.astype("f8")
+        overflows = abs(product) > 1e38
+    hits = ptxgen.task(query("accum > t"))(P=p, R=r, t=np.float32(60))
+    assert runs == [True]
+    assert pairs(hits) == where((product > 60) & (np.isinf(product) | ~overflows | (product > 0)))
+
+
+def test_arrays_of_thresholds_pairs_and_parts_of_a_condition(runs: list[bool]) -> None:
+    p, r = near(29, 35, 20)
+    low, high = (RNG.integers(19, 22, n).astype(np.float32) for n in (29, 35))
+    text = query("low[i] <= accum and accum < high[j] + s or accum > 20.01 and i > 2", "when (i + j != 7)")
+    hits = ptxgen.task(text)(P=p, R=r, low=low, high=high, s=np.float32(0.001))
+    i, j = np.mgrid[:29, :35]
+    product = p @ r.T
+    holds = (low[:, None] <= product) & (product < high + np.float32(0.001)) | (product > np.float32(20.01)) & (i > 2)
+    assert runs == [True]
+    assert pairs(hits) == where(holds & (i + j != 7))
+
+
+@pytest.mark.parametrize("stored", ["ki,jk", "ki,kj", "ik,kj", "one"])
+def test_operands_of_other_layouts_are_copied(stored: str, runs: list[bool]) -> None:
+    p, r = (RNG.integers(-3, 4, shape).astype(np.float32) for shape in ((37, 21), (29, 21)))
+    given = {"P": p, "R": r}
+    text = query("accum > t")
+    if stored == "one":
+        given, text, r = {"P": p}, text.replace("R[", "P["), p
+    elif stored.endswith("kj"):
+        given, text = given | {"R": np.ascontiguousarray(r.T)}, text.replace("R[j,k]", "R[k,j]")
+    if stored.startswith("ki"):
+        given, text = given | {"P": np.ascontiguousarray(p.T)}, text.replace("P[i,k]", "P[k,i]")
+    hits = ptxgen.task(text)(**given, t=np.float32(30), sorted=True)
+    assert runs == [True]
+    assert [*zip(hits.i.tolist(), hits.j.tolist(), strict=True)] == [*map(tuple, np.argwhere(p @ r.T > 30).tolist())]
+
+
+def test_one_array_whose_thresholds_differ_for_ij_and_ji(runs: list[bool]) -> None:
+    p, w = RNG.integers(-3, 4, (31, 21)).astype(np.float32), RNG.integers(0, 50, 31).astype(np.float32)
+    for given in ({"P": p}, {"P": p, "R": p}):
+        text = query("accum > w[i]").replace("R[", "P[" if len(given) == 1 else "R[")
+        assert pairs(ptxgen.task(text)(**given, w=w)) == where(p @ p.T > w[:, None])
+    assert runs == [True] * 2
+
+
+def test_too_many_candidates_are_left_to_the_kernel_of_f32(runs: list[bool]) -> None:
+    p, r = (RNG.integers(-3, 4, shape).astype(np.float32) for shape in ((48, 8), (48, 8)))
+    task = ptxgen.task(query("accum > t"))
+    for t in (-np.inf, 50.0):  # the second call does not try again
+        assert pairs(task(P=p, R=r, t=np.float32(t))) == where(p @ r.T > t)
+    assert runs == [False]
+
+
+def test_calls_that_have_no_filter(runs: list[bool]) -> None:
+    p, r = np.ones((9, 8), np.float32), np.ones((7, 8), np.float32)
+    for text, named in (
+        (query("accum > t"), {"algebra": False}),
+        (query("accum > t"), {"compute": "tf32"}),
+        (query("accum * 2 > t"), {}),
+        (query("accum > t + accum"), {}),
+        (query("accum > t").replace("reduce", "accum = 1; reduce"), {}),
+        (query("accum > t").replace("* R", "+ R"), {}),
+        (query("accum != t"), {}),
+        (query("t > 6").replace("add(accum", "add(accum + t"), {}),
+    ):
+        assert ptxgen.task(text)(P=p, R=r, t=np.float32(7), **named).count >= 0
+    assert ptxgen.task(query("accum > t"))(P=p.astype("f8"), R=r.astype("f8"), t=7.0).count == 63
+    assert runs == []
+
+
+def test_overflow_of_lists_is_that_of_their_count(runs: list[bool]) -> None:
+    p, r = (RNG.integers(-3, 4, shape).astype(np.float32) for shape in ((40, 8), (24, 8)))
+    task, expected = ptxgen.task(query("accum > t")), where(p @ r.T > 5)
+    given = {"P": p, "R": r, "t": np.float32(5)}
+    part = task(**given, capacity=4, overflow="truncate")
+    assert (part.count, len(part.i)) == (len(expected), 4)
+    assert pairs(task(**given, capacity=4)) == expected
+    assert runs == [True] * 3
+
+
+def test_a_filter_pays_where_tensor_cores_are_much_faster() -> None:
+    text = typed_text(QUERIES["q5"], "f32")
+    large = Task(4096, 4096, 4096, text=text, capacity=10)
+    assert exact_filter.pays(large, device("h100"))
+    assert ExactSelect.of(large, device("a100")) is not None
+    assert not exact_filter.pays(large, device("sm_89"))
+    assert not exact_filter.pays(large, device("t4"))
+    assert not exact_filter.pays(Task(1024, 1024, 1024, text=text, capacity=10), device("h100"))
+    assert not exact_filter.pays(Task(4096, 4096, 1 << 17, text=text, capacity=10), device("h100"))
+    assert not exact_filter.pays(Task(4096, 4096, 4096, lda=4104, text=text, capacity=10), device("h100"))
+
+
+def test_the_bound_covers_the_worst_operands_and_sums() -> None:
+    """Truncated operands lose 2^-10 each; sums lose 2^-23 of each partial sum for each of six terms of four products."""
+    for k in (1, 16, 4096, 1 << 16):
+        w = exact_filter.weights(k, -(-k // 32) + 10)
+        alpha, beta = w[exact_filter.ALPHA], w[exact_filter.BETA]
+        lost = 1 - (1 - 2.0**-10) ** 2
+        blocks = -(-k // 4)
+        partial = (np.arange(blocks) + 1) * 4 / max(k, 4)  # of sums of equal products
+        worst = lost + 6 * 2.0**-23 * partial.sum() + (k // 32 + 11) * 2.0**-24
+        bound = alpha + beta * np.mean(k - np.arange(k))
+        assert worst < bound < 1.5 * worst + 2.0**-10
+
+
+# ---- on a GPU
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> EmulatedDriver:
+    driver = EmulatedDriver()
+    monkeypatch.setattr(drivers, "driver_of", lambda v: driver)
+    monkeypatch.setattr(drivers, "require_device", lambda *_, **__: None)
+    library = SimpleNamespace(**vars(LIBRARY), int32="torch.int32")
+    monkeypatch.setitem(sys.modules, "torch", library)
+    return driver
+
+
+def test_tensors_and_captured_calls(gpu: EmulatedDriver, runs: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    p, r = near(40, 24, 16)
+    given = {"P": Typed(gpu, p), "R": Typed(gpu, r), "t": np.float32(16)}
+    task, expected = ptxgen.task(query("accum > t")), where(p @ r.T > 16)
+    assert pairs(task(**given)) == expected
+    assert runs == [True]
+    monkeypatch.setattr(selection.streams, "is_captured", lambda stream, on: True)
+    assert pairs(task(**given, capacity=960, overflow="truncate")) == expected
+    assert runs == [True]
+
+
+# ---- reports
+
+
+def test_the_explanation_tells_the_filter() -> None:
+    program = parse(query("accum > t"), dict.fromkeys(("P", "R", "t"), "f32"))
+    assert any(line.startswith("filter: ") for line in explanation(program))
+    assert not any(line.startswith("filter: ") for line in explanation(program, algebra=False))
+    assert exact_filter.candidates_of(roles_of(program)) is not None
+    assert task_call.Options().precision == "exact"
+
+
+def test_the_baseline_checks_its_lists(runs: list[bool]) -> None:
+    driver: Any = EmulatedDriver()
+    text = typed_text(QUERIES["q5"].replace("> thres", "> thres * 25"), "f32")
+    p = Task(40, 36, 24, text=text, capacity=200)
+    a, b = (RNG.integers(-3, 4, shape).astype(np.float32) for shape in ((40, 24), (24, 36)))
+    at = {name: driver.allocate(8 * int(np.prod(x.shape)) + 8) for name, x in p.result_arrays.items()}
+    at |= {"A": driver.allocate(a.nbytes), "B": driver.allocate(b.nbytes)}
+    driver.upload(at["A"], a)
+    driver.upload(at["B"], b)
+    baseline = ExactFilter(driver, p)
+    assert baseline.best([at], Timing(samples=1)).best > 0
+    count = np.zeros(1, np.int64)
+    driver.download(at["count"], count)
+    assert count == [(a @ b > 25).sum()]
+    assert COUNT == "pair_count"
