@@ -457,7 +457,7 @@ def _error(x: Node, value: Array, arguments: list[tuple[Array, Array]]) -> Array
     passed = _passed(x.op, [(np.asarray(v, float), e) for v, e in arguments])
     changed = np.where(np.isfinite(np.asarray(value, float)), passed, np.where(passed > 0, np.inf, 0.0))
     if not floating:
-        return changed
+        return changed if x.op in ("min", "max") else _wrapped(x.type, value, changed)
     if x.op in ("min", "max", "fmin", "fmax", "neg", "abs"):
         return changed
     roundings = _ROUNDINGS.get(x.op, 0)
@@ -466,6 +466,13 @@ def _error(x: Node, value: Array, arguments: list[tuple[Array, Array]]) -> Array
     if x.op in ("log", "log2"):
         changed = changed + 4 * _UNIT[x.type]
     return changed + _rounding(value, x.type, changed, roundings)
+
+
+def _wrapped(type: str, value: Array, error: Array) -> Array:
+    """The error of integers: infinite where the value may wrap around."""
+    t, wide = type_of(type), np.asarray(value, float)
+    beyond = (wide + error > float(t.greatest)) | (wide - error < float(t.least))
+    return np.where((error > 0) & beyond, np.inf, error)
 
 
 def _cast_error(x: Node, value: Array, error: Array) -> Array:
