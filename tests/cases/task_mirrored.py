@@ -35,6 +35,12 @@ OUTPUTS = (
     "accum<=r[i]?L.add(i,accum,c[j])",
     "true?L.add(i,j,v[i,j])",
     "false?L.add(accum)",
+    "C[i]=min(C[i],accum+c[j])",
+    "C[j]=argmin(C[j],accum)",
+    "C[i]=argmax(C[i],accum*r[i]-c[j])",
+    "C[j]+=accum>s",
+    "C[j]=mean(C[j],f32(accum))",
+    "C[i]=logsumexp(C[i],f32(accum))",
 )
 AXES = {"w": "k", "r": "i", "c": "j", "v": "i,j"}
 

@@ -74,6 +74,21 @@ def test_results_are_those_of_all_pairs(m: int, text: str, config: str) -> None:
     assert rows[0] == rows[1]
 
 
+ROWS = "X:f32[i,k];where(i,j)when(i!=j){reduce(k){accum+=abs(X[i,k]-X[j,k]);}D[AXIS]OP;}"
+
+
+@pytest.mark.parametrize("config", TILES.values(), ids=TILES)
+@pytest.mark.parametrize("op", ["=argmin(D[AXIS],accum)", "+=accum*f32(j)"])
+@pytest.mark.parametrize("axis", "ij")
+def test_rows_and_columns_reduce_all_pairs(axis: str, op: str, config: str) -> None:
+    text = ROWS.replace("OP", op).replace("AXIS", axis)
+    for m in (1, 37):
+        p = Task(m, m, 21, text=text)
+        assert p.mirrored
+        assert lower(p).extents == MirroredExtents(m, m, 21)
+        assert all(r.ok for r in check(EmulatedDriver(), p, parse_config(config)))
+
+
 @pytest.mark.parametrize("tile", [(16, 16, 10), (16, 32, 6), (32, 16, 6), (64, 64, 1)])
 @pytest.mark.parametrize("slices", ["", " kg=2 splitk=workspace"])
 def test_tiles_below_the_diagonal_are_not_computed(tile: tuple[int, int, int], slices: str) -> None:
@@ -104,7 +119,6 @@ NOT_SYMMETRIC = [
     "reduce (k) { accum += max(X[i,k], X[k,j]); } C[i,j] = accum;",
     "reduce (k) { accum += max(X[i,k], Y[j,k]); } C[i,j] = accum;",
     "reduce (k) { accum += X[i,k] * X[j,k]; } C[i,j] = accum;",  # a GEMM
-    "reduce (k) { accum += max(X[i,k], X[j,k]); } C[i] += accum;",
 ]
 
 
@@ -115,6 +129,11 @@ def test_other_programs_compute_all_pairs(body: str) -> None:
     assert not p.mirrored
     assert type(lower(p).extents) is GemmExtents
     assert not getattr(lower(p).sink, "mirrored", False)
+
+
+def test_groups_reduce_all_pairs() -> None:
+    text = "g:s32[i];where(i,j){reduce(k){accum+=max(X[i,k],X[j,k]);}C[g[i],g[j]]+=accum;}"
+    assert not Task(20, 20, 20, text=text, groups="4,4").mirrored
 
 
 def test_pairs_that_are_excluded_on_one_side_compute_all() -> None:
@@ -253,6 +272,15 @@ def test_excluded_elements_of_a_matrix_keep_their_values() -> None:
     assert np.array_equal(out, np.where(np.eye(21, dtype=bool), 7, distances))
 
 
+def test_nearest_neighbours_among_the_rows_of_an_array() -> None:
+    x = np.random.default_rng(0).integers(-9, 9, (50, 5)).astype(np.float32)
+    distances = np.abs(x[:, None] - x).sum(-1)
+    np.fill_diagonal(distances, np.inf)
+    text = "where (i, j) when (i != j) { reduce (k) { accum += abs(P[i,k] - R[j,k]); } C[i] argmin= accum; }"
+    for algebra in (True, False):
+        assert np.array_equal(task(text)(P=x, R=x, algebra=algebra), distances.argmin(1))
+
+
 def test_batches_of_one_array() -> None:
     x = np.random.default_rng(0).integers(-3, 4, (3, 19, 5)).astype(np.float32)
     distances = task("where (i, j) { reduce (k) { accum += abs(X[i,k] - X[j,k]); } C[i,j] = accum; }")(X=x)
@@ -311,9 +339,11 @@ def test_check_finds_a_fault(fault: str, config: str, monkeypatch: pytest.Monkey
             return both(replace(sink, mirrored=False), condition)
         if exchanged:
             wrong = node("<=", PRED, j, i) if fault == "twice on the diagonal" else node("<", PRED, i, j)
-            return node("&", PRED, wrong, condition)
+            return wrong if condition is None else node("&", PRED, wrong, condition)
         return both(sink, condition)
 
-    p = Task(37, 37, 21, text=LISTS, capacity=37 * 37)
     monkeypatch.setattr(ValueSink, "_of_half", planted)
-    assert not all(r.ok for r in check(EmulatedDriver(), p, parse_config(config)))
+    for text in (LISTS, ROWS.replace("OP", "+=accum+1").replace("AXIS", "i").replace("when(i!=j)", "")):
+        p = Task(37, 37, 21, text=text, capacity=37 * 37)
+        assert p.mirrored
+        assert not all(r.ok for r in check(EmulatedDriver(), p, parse_config(config)))

@@ -117,6 +117,12 @@ GOLDEN = {
         "accum>scalar0?C.add(accum,i,j);} capacity=100",
         "ms=2 ns=2 ml=16 nl=16 u=8",
     ),
+    "simt_mirrored_row_reduce": (
+        "h200",
+        "task 61,61,61 NT f32 text=A:f32[i,k];accum:f32;where(i,j)when(i!=j){reduce(k){accum+=abs(A[i,k]-A[j,k]);}"
+        "C[i]argmin=accum;}",
+        "ms=2 ns=2 ml=16 nl=16 u=8",
+    ),
     "mma_select": (
         "h200",
         "task 64,64,64 TN f16 text=A:f16[k,i];B:f16[k,j];accum:f32;where(i,j)when(abs(i-j)<40)"

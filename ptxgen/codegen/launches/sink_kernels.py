@@ -70,13 +70,17 @@ class RowReduceKernels(SinkKernels):
         return not self.reduction.stores_partials
 
     def parts(self, p: KernelProblem) -> int:
-        """States of a result in the workspace."""
-        if p.results == 0:
-            return 0
+        """States of a result in the workspace: those of results (j, i) that are taken from the sums of (i, j) come
+        last."""
+        every = (self.states, self.states.mirror)
+        return sum(self._parts(p, states.of_rows) for states in every if states is not None) if p.results else 0
+
+    def _parts(self, p: KernelProblem, of_rows: bool) -> int:
+        """States of a row, or of a column."""
         if self.reduction.stores_partials:
-            return int(p.n // self.walk.vec if self.states.of_rows else p.m)
+            return int(p.n // self.walk.vec if of_rows else p.m)
         tiles_m, tiles_n, _ = self.scheduler.tiles(p)
-        return tiles_n if self.states.of_rows else tiles_m * self.walk.bands
+        return tiles_n if of_rows else tiles_m * self.walk.bands
 
     def workspace(self, p: KernelProblem) -> tuple[int, str]:
         results, _ = results_of(self.states.sink, p.m, p.n)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ptxgen.codegen.parts.part import Part
@@ -18,11 +18,13 @@ from ptxgen.lowering.states import State, StateReduction
 
 @dataclass(frozen=True)
 class RowStates(Part):
-    """``vec``: results of a vector. A thread has one state of a row, or ``vec`` states of adjacent columns."""
+    """``vec``: results of a vector. A thread has one state of a row, or ``vec`` states of adjacent columns.
+    ``exchanged``: of results (j, i) that are taken from the sums of (i, j)."""
 
     problem: KernelProblem
     sm: int
     vec: int
+    exchanged: bool = False
 
     @property
     def sink(self) -> RowReduce:
@@ -36,8 +38,14 @@ class RowStates(Part):
 
     @property
     def of_rows(self) -> bool:
-        """True if rows are reduced, over j."""
-        return self.sink.axis == "i"
+        """True if rows of the tile are reduced."""
+        return (self.sink.axis == "i") != self.exchanged
+
+    @cached_property
+    def mirror(self) -> RowStates | None:
+        """The states of results (j, i) that are taken from the sums of (i, j): columns of the tile if these are of
+        rows. None: there are none."""
+        return replace(self, exchanged=True) if self.sink.mirrored else None
 
     @property
     def count(self) -> int:

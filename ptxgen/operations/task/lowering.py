@@ -64,14 +64,15 @@ def lower_task(p: Task) -> KernelProblem:
         raise DtypeError(f"compute is {p.compute}; it must be {program.accumulator}: the step is no product")
     types = "_".join(dict.fromkeys(x.dtype for x in product.operands))
     found = replace(product, name=f"task_{types}_{p.layout.lower()}", algebra=algebra, sink=sink)
-    if isinstance(sink, groups.Aggregate | rows.RowReduce):
-        return _reduced(p, found)
+    reduces = isinstance(sink, groups.Aggregate | rows.RowReduce)
+    with_output = _reduced if reduces else _one_by_one
     if not p.mirrored:
-        return _one_by_one(p, found)
+        return with_output(p, found)
     half = replace(found, extents=MirroredExtents(p.m, p.n, p.k, p.batch), moved=found.moved - p.shared_bytes)
-    all_pairs = replace(found, sink=replace(sink, mirrored=False))
-    forms = (_one_by_one(p, all_pairs),) if algebra is PLUS_TIMES else ()  # other kernels of products compute all pairs
-    return replace(_one_by_one(p, half), forms=forms)
+    if reduces or algebra is not PLUS_TIMES:
+        return with_output(p, half)
+    all_pairs = replace(found, sink=replace(sink, mirrored=False))  # which other kernels of products compute
+    return replace(with_output(p, half), forms=(with_output(p, all_pairs),))
 
 
 def _one_by_one(p: Task, found: KernelProblem) -> KernelProblem:
@@ -93,7 +94,8 @@ def _reduced(p: Task, found: KernelProblem) -> KernelProblem:
     written = sum(math.prod(x.shape) * x.dtype.bytes for x in p.result_arrays.values())
     found = replace(found, moved=found.moved + written - p.output.bytes * found.results)
     # the width of accesses to sums
-    return found.with_access("C", ld=pitch, vec=aligned_access(16, p.n, pitch, 0, p.output.bytes))
+    vec = 1 if p.mirrored else aligned_access(16, p.n, pitch, 0, p.output.bytes)
+    return found.with_access("C", ld=pitch, vec=vec)
 
 
 def _sink(p: Task, program: Program, roles: Roles, whole: Node) -> ValueSink:
