@@ -9,6 +9,8 @@ from random import Random
 import pytest
 
 import ptxgen
+from ptxgen.expr.node import walk
+from ptxgen.operations.task.assembling import roots
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.oracle import difference, evaluate
 from ptxgen.operations.task.random_programs import Choices, random_arrays, random_program, square
@@ -24,6 +26,8 @@ KERNELS = Choices(
 )
 TYPES = (("f32",), ("bf16",), ("f32", "s32", "u8"), ("f16", "u16", "s16"))
 PARTS = 8
+#: functions of finite numbers that are not always finite: laws of finite numbers do not hold for their values
+PARTIAL = {"/", "sqrt", "rsqrt", "exp", "exp2", "log", "log2"}
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -36,6 +40,7 @@ def test_random_programs(part: int) -> None:
         special = draw.choice((0.0, 0.0, 0.1))
         arrays = random_arrays(program, extents, draw, special=special)
         given = {x.name: arrays[x.name] if x.uses else arrays[x.name][()] for x in program.inputs}
-        got = ptxgen.task(canonical(program))(**given, algebra=not special)
+        finite = not special and PARTIAL.isdisjoint(x.op for x in walk(*roots(program)))
+        got = ptxgen.task(canonical(program))(**given, algebra=finite)
         wrong = difference(evaluate(program, arrays, extents)["C0"], got)
         assert not wrong, f"{seed}: {canonical(program)}, {extents}: {wrong}"

@@ -291,6 +291,23 @@ class _Grid:
         return found
 
 
+class _Factors:
+    """Where a part of a product may overflow, or become 0, in some order of its factors."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.large, self.small = np.ones(shape), np.ones(shape)  # products of the factors above 1, and below
+
+    def add(self, at: Any, values: Array, errors: Array) -> None:
+        """Factors of the elements at ``at``, one of each."""
+        size = np.where(np.isfinite(values), np.abs(values), 1.0)
+        self.large[at] *= np.maximum(size + errors, 1)
+        self.small[at] *= np.where(size > 0, np.minimum(size, 1), 1)
+
+    def beyond(self, type: str) -> NDArray[np.bool_]:
+        """Where it may in this type."""
+        return (self.large >= _GREATEST[type]) | (self.small <= _LEAST_NORMAL[type])
+
+
 class Running:
     """A reduction along the first axis of blocks."""
 
@@ -303,7 +320,7 @@ class Running:
         self.total = np.full(shape, operator.identity(type_of(type)), self.held)
         self.error = np.zeros(shape)
         self.magnitude = np.zeros(shape)
-        self.large, self.small = np.ones(shape), np.ones(shape)  # products of the factors above 1 and below
+        self.factors = _Factors(shape)
         self.grid = _Grid(shape)
         self.count = 0
 
@@ -328,9 +345,7 @@ class Running:
                 )
                 if self.floating:
                     self.error += _rounding(product, self.type, self.error)
-                    size = np.where(np.isfinite(value), np.abs(value), 1.0)
-                    self.large *= np.maximum(size + error, 1)
-                    self.small *= np.where(size > 0, np.minimum(size, 1), 1)
+                    self.factors.add(..., value, error)
                 self.total = product
             return
         self.total = self.ufunc(self.total, self.ufunc.reduce(values, axis=0, dtype=self.held))
@@ -352,9 +367,8 @@ class Running:
             worst = error + (2 + 2 * sqrt(self.count)) * unit * self.magnitude + _LEAST_NORMAL[self.type]
             error = np.where(self.grid.exact(self.magnitude, unit), 0, worst)
             error = np.where(self.magnitude + error >= _GREATEST[self.type], np.inf, error)
-        if self.op == "*" and self.floating:  # in another order, a part may overflow, or become 0
-            beyond = (self.large >= _GREATEST[self.type]) | (self.small <= _LEAST_NORMAL[self.type])
-            error = np.where(beyond, np.inf, error)
+        if self.op == "*" and self.floating:
+            error = np.where(self.factors.beyond(self.type), np.inf, error)
         return self.total, error
 
 
@@ -583,7 +597,7 @@ class _Grouped(_Collector):
         assert operator.identity is not None
         self.array = np.full(self.shape, operator.identity(type_of(type)), _held(type))
         self.error, self.magnitude, self.count = (np.zeros(self.shape) for _ in range(3))
-        self.grid = _Grid(self.shape)
+        self.factors, self.grid = _Factors(self.shape), _Grid(self.shape)
         self.dropped = 0
 
     def add(self, rows: slice, variables: Any, errors: Any, selected: Array | None, unsure: Array | None) -> None:
@@ -605,6 +619,7 @@ class _Grouped(_Collector):
                 passed = self.error[g, h] * abs(float(v)) + e * abs(float(old))
                 rounding = _rounding(np.asarray(new), type, np.asarray(passed)) if type_of(type).floating else 0
                 self.array[g, h], self.error[g, h] = new, passed + rounding
+                self.factors.add((g, h), v, e)
             return
         ufunc.at(self.array, at, value)  # type: ignore[attr-defined]
         if output.op == "+":
@@ -626,6 +641,8 @@ class _Grouped(_Collector):
             unit = _UNIT[type]
             worst = error + (2 + 2 * np.sqrt(self.count)) * unit * self.magnitude
             error = np.where(self.grid.exact(self.magnitude, unit), 0, worst)
+        if output.op == "*" and type_of(type).floating:
+            error = np.where(self.factors.beyond(type), np.inf, error)
         return Dense(self.array, error, None, self.dropped)
 
 
