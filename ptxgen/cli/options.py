@@ -244,7 +244,7 @@ class Target(ProblemOptions):
             if self.shapes_file is not None:
                 raise no_problem(self.shapes_file)
             raise InputError("no problem is given; use --shape, --suite or --shapes-file")
-        return cases
+        return suites.separated(cases)
 
     def find_driver(self) -> Driver:
         """The driver of the selected device; default: the GPU, else the emulated device.

@@ -218,7 +218,9 @@ class Operation:
     ``unprepared(problem)``: the same problem without preparation of constant operands, None: nothing is prepared;
     ``features``: features of the model, functions of the problem; for problems of other operations they are 0. One
     with the name of a feature of extents that others have replaces it for problems of this operation;
-    ``parts(problem)``: the problems that calls compute in its place, None: one kernel computes it.
+    ``parts(problem)``: the problems that calls compute in its place, None: one kernel computes it;
+    ``separate(problem)``: the problems of its outputs, by what they compute, of which commands have a row each; None: a
+    problem is one.
     """
 
     problem: type[ProblemBase]
@@ -242,6 +244,7 @@ class Operation:
     unprepared: Callable[[Any], ProblemBase] | None = None
     features: Mapping[str, Callable[[Any], float]] = field(default_factory=dict)
     parts: Callable[[Any], Parts | None] | None = None
+    separate: Callable[[Any], Mapping[str, ProblemBase]] | None = None
 
     @property
     def name(self) -> str:

@@ -30,6 +30,17 @@ def cases(name: str, of: str = DEFAULT, **fields: Any) -> list[Case]:
     return list(suite.build(**fields))
 
 
+def separated(cases: Iterable[Case]) -> list[Case]:
+    """The cases with those of each output in place of problems that have several."""
+    found = []
+    for case in cases:
+        separate = operation_named(case.problem.operation).separate
+        outputs = separate(case.problem) if separate else {}
+        named = {f"{case.name}: {name}": p for name, p in outputs.items()} or {case.name: case.problem}
+        found += [replace(case, name=name, problem=p) for name, p in named.items()]
+    return found
+
+
 def as_called(cases: Iterable[Case]) -> list[Case]:
     """The cases with the parts of those that calls compute in parts, in their place."""
     found = []

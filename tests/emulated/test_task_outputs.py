@@ -14,9 +14,11 @@ import ptxgen
 from ptxgen.api import drivers, task_call
 from ptxgen.cli import command
 from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
+from ptxgen.lowering.lower import lower
 from ptxgen.operations.task import several
 from ptxgen.operations.task.explanation import explanation
 from ptxgen.operations.task.language.parser import parse
+from ptxgen.operations.task.output_problems import problems_of
 from ptxgen.runtime.emulated import EmulatedDriver
 from tests.tensors import LIBRARY, Tensor
 
@@ -50,13 +52,13 @@ def grouped(x: Any, g: Any, h: Any, groups: tuple[int, int]) -> Any:
 
 
 @pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """K of the problems that are made for calls."""
-    found: list[int] = []
+def called(monkeypatch: pytest.MonkeyPatch) -> list[ptxgen.Task]:
+    """The problems that are made for calls."""
+    found: list[ptxgen.Task] = []
     made = task_call.Task
 
     def noted(*args: Any, **fields: Any) -> Any:
-        found.append((p := made(*args, **fields)).k)
+        found.append(p := made(*args, **fields))
         return p
 
     noted.text_of, noted.result_type = made.text_of, made.result_type  # type: ignore[attr-defined]
@@ -65,10 +67,10 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("k", [7, 40])
-def test_every_output_is_computed(k: int, called: list[int]) -> None:
+def test_every_output_is_computed(k: int, called: list[ptxgen.Task]) -> None:
     given = inputs(35, 21, k)
     found = ptxgen.task(ALL)(**given, sorted=True, groups=(3, 4))
-    assert called == ([7] * 5 if k == 7 else [40, 0, 0, 0, 0])
+    assert [p.k for p in called] == ([7] * 5 if k == 7 else [40, 0, 0, 0, 0])
     c = given["P"] @ given["R"]
     assert found._fields == ("C", "D", "L", "G", "E")
     np.testing.assert_array_equal(found.C, c)
@@ -91,13 +93,13 @@ def test_extents_of_0(m: int, n: int, k: int) -> None:
 
 @pytest.mark.parametrize("reduction", ["max=", "mean=", "argmin="])
 @pytest.mark.parametrize("when", ["", "when (i <= j)"])
-def test_reductions_that_no_output_stores_are_held(reduction: str, when: str, called: list[int]) -> None:
+def test_reductions_that_no_output_stores_are_held(reduction: str, when: str, called: list[ptxgen.Task]) -> None:
     p, r = integers(20, 33), integers(33, 25)
     step = p[:, :, None] + r[None] - 1
     reduced = {"max=": step.max(1), "mean=": step.mean(1), "argmin=": step.argmin(1)}[reduction]
     text = f"where (i, j) {when} {{ reduce (k) {{ accum {reduction} P[i,k] + R[k,j] - 1; }} C[i] max= accum; D[j] += accum; }}"
     found = ptxgen.task(text)(p, r)
-    assert called == [33, 0, 0]
+    assert [x.k for x in called] == [33, 0, 0]
     computed = np.ones((20, 25), bool) if not when else np.triu(np.ones((20, 25), bool))
     low = -np.inf if reduced.dtype.kind == "f" else np.iinfo(np.int32).min
     np.testing.assert_allclose(found.C, np.where(computed, reduced, low).max(1), rtol=1e-6)
@@ -115,12 +117,12 @@ def test_elements_that_when_excludes_keep_their_values() -> None:
     np.testing.assert_array_equal(found.D, np.where(above, p @ r, -np.inf).max(1))
 
 
-def test_too_large_matrices_are_not_held(monkeypatch: pytest.MonkeyPatch, called: list[int]) -> None:
+def test_too_large_matrices_are_not_held(monkeypatch: pytest.MonkeyPatch, called: list[ptxgen.Task]) -> None:
     monkeypatch.setattr(several, "MOST_BYTES", 4 * 20 * 25 - 1)
     text = f"where (i, j) {{ {BODY} C[i] += accum; D[j] += accum; }}"
     p, r = integers(20, 40), integers(40, 25)
     found = ptxgen.task(text)(p, r)
-    assert called == [40, 40]
+    assert [x.k for x in called] == [40, 40]
     np.testing.assert_array_equal(found.D, (p @ r).sum(0))
 
 
@@ -180,15 +182,34 @@ def test_options_of_lists_need_a_list() -> None:
         )
 
 
-def test_problems_have_one_output(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("k", [7, 40])
+def test_commands_have_the_kernels_of_calls(
+    k: int, called: list[ptxgen.Task], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
-    text = f"where (i, j) {{ {BODY} C[i,j] = accum; D[i] += accum; }}"
-    for name in ("select", "tune", "check", "bench"):
-        assert command.run([name, "task", "--task", text, "--shape", "8,8,8", "--device", "emulated"]) == 2
-        shown = " ".join(capsys.readouterr().err.split())
-        assert (
-            "the text of the task has 2 outputs; a kernel has one, so it must have one: write a text for each" in shown
-        )
+    text = f"where (i, j) {{ {BODY} D[i] += accum * t[i]; accum > s ? L.add(accum, i, j); G[g[i],h[j]] += accum > s; }}"
+    types = "t: f32[i]; g: s32[i]; h: s32[j]; "
+    given = ["--task", types + text, "--shape", f"20,24,{k}", "--groups", "3,4", "--capacity", "512", "--json"]
+    rows = {}
+    for name in ("select", "check", "bench"):
+        assert command.run([name, "task", *given, "--device", "emulated"]) == 0
+        rows[name] = json.loads(capsys.readouterr().out)["rows"]
+    names = ["output 1", "output 2", "output 3"]
+    names = names if k == 7 else ["the reduction", *names]
+    assert [x["name"].partition(": ")[2] for x in rows["select"]] == names
+    keys = [x["problem"]["key"] for x in rows["select"]]
+    assert keys == [x["problem"]["key"] for x in rows["check"]] == [x["problem"]["key"] for x in rows["bench"]]
+    ptxgen.task(types + text)(**inputs(20, 24, k), groups=(3, 4), capacity=512)
+    assert [x["problem"]["text"] for x in rows["select"]] == [p.text for p in called]
+
+
+def test_a_kernel_has_one_output() -> None:
+    p = ptxgen.Task(8, 8, 8, dtype="f32", text=f"where (i, j) {{ {BODY} C[i,j] = accum; D[i] += accum; }}")
+    with pytest.raises(InputError, match="the text of the task has 2 outputs; a kernel has one, so it must have one"):
+        lower(p)
+    both = f"where (i, j) {{ {BODY} C[i,j] = accum; E[j,i] = accum; }}"
+    with pytest.raises(InputError, match="stores matrices by rows and by columns; a problem has one of them: write a"):
+        problems_of(ptxgen.Task(8, 8, 8, dtype="f32", text=both))
 
 
 def test_the_command_prints_and_saves_every_output(

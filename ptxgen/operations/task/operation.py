@@ -110,6 +110,12 @@ def _parts(p: Task) -> Parts | None:
     return parts_of(p)
 
 
+def _separate(p: Task) -> Mapping[str, Task]:
+    from ptxgen.operations.task.output_problems import problems_of
+
+    return problems_of(p)
+
+
 TASK = Operation(
     Task,
     lowering=lower_task,
@@ -127,4 +133,5 @@ TASK = Operation(
     ceiling=Ceiling(least_us, _measured),
     baselines={baseline.name: baseline for baseline in _BASELINES},
     parts=_parts,
+    separate=_separate,
 )

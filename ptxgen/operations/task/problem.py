@@ -116,9 +116,10 @@ class Task(Gemm):
             _read(self.text, canonical(self.dtype)) if self.text else roles_of(sum_of_products(canonical(self.dtype)))
         )
         object.__setattr__(self, "text", self.text_of(found))
-        if not isinstance(found.program.outputs[0], Select):
+        outputs = found.program.outputs
+        if not any(isinstance(x, Select) for x in outputs):
             object.__setattr__(self, "capacity", 0)
-        elif self.batch != 1:
+        elif self.batch != 1 and len(outputs) == 1:
             raise InputError(f"batch is {self.batch}; a task with lists of selected results takes batch 1")
         if not self.layout:
             object.__setattr__(self, "layout", found.layout)
@@ -129,8 +130,7 @@ class Task(Gemm):
 
     def _normalize_groups(self) -> None:
         """ShapeError: the extents of groups are missing, or no group needs them."""
-        output = self.program.outputs[0]
-        if not isinstance(output, Aggregate):
+        if not any(isinstance(x, Aggregate) for x in self.program.outputs):
             if self.groups:
                 raise ShapeError(f"groups is {shown(self.groups)}; it must be empty where no keys select elements of C")
             return

@@ -20,7 +20,7 @@ from ptxgen.operations.task.baselines.torch_text import sources
 from ptxgen.operations.task.checks import array_shape
 from ptxgen.operations.task.oracle import difference, evaluate
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.program import Select
+from ptxgen.operations.task.program import Aggregate, Select
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.problem.reference import Array
 from ptxgen.runtime.driver import Timing
@@ -137,7 +137,7 @@ class TorchCompiled(TorchEager):
 
 def groups_of(p: Task) -> dict[str, tuple[int, int]]:
     """The extents of groups, by output."""
-    return {"C": p.group_extents} if p.groups else {}
+    return {x.name: p.group_extents for x in p.program.outputs if isinstance(x, Aggregate)}
 
 
 def _kept(compute: Callable[..., Any]) -> Callable[..., None]:

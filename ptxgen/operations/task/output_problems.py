@@ -1,0 +1,63 @@
+"""The problems that calls compute for a task with several outputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ptxgen.errors import InputError
+from ptxgen.operations.gemm.problem import CONTIGUOUS
+from ptxgen.operations.task import several
+from ptxgen.operations.task.problem import Task
+from ptxgen.operations.task.program import Aggregate, Output, Program, Select, Store
+from ptxgen.operations.task.roles import roles_of
+from ptxgen.problem.dtypes import dtype
+
+
+def problems_of(p: Task) -> dict[str, Task]:
+    """The problems that a call computes for several outputs, by what they compute; empty: the task has one output.
+
+    InputError: M is the rows of one matrix and the columns of another."""
+    program, outputs = p.program, p.program.outputs
+    if len(outputs) == 1:
+        return {}
+    if len({x.axes for x in outputs if isinstance(x, Store)}) > 1:
+        raise InputError(
+            f"the text {p.text} stores matrices by rows and by columns; a problem has one of them: write a text for"
+            " each"
+        )
+    stored = several.stored_output(program)
+    size = p.m * p.n * dtype(program.accumulator).bytes
+    if p.k < several.LEAST_K or p.batch != 1 or (stored is None and size > several.MOST_BYTES):
+        return {_name(p, x): _direct(p, several.single(program, x), x) for x in outputs}
+    first = {"the reduction": _direct(p, several.storing(program), None)} if stored is None else {}
+    return first | {
+        _name(p, x): _direct(p, several.single(program, x), x)
+        if x is stored
+        else Task(p.m, p.n, 0, text=_text(several.reading(program, x)), algebra=p.algebra, **_fields(p, x))
+        for x in outputs
+    }
+
+
+def _name(p: Task, output: Output) -> str:
+    return f"output {p.program.outputs.index(output) + 1}"
+
+
+def _text(program: Program) -> str:
+    return Task.text_of(roles_of(program))
+
+
+def _fields(p: Task, output: Output | None) -> dict[str, Any]:
+    """The fields that belong to an output, None: the matrix of the reduction."""
+    return {
+        "deterministic": p.deterministic,
+        "groups": p.groups if isinstance(output, Aggregate) else "",
+        "capacity": p.capacity if isinstance(output, Select) else 0,
+    }
+
+
+def _direct(p: Task, program: Program, output: Output | None) -> Task:
+    """The problem of a program that computes the reduction; of one item, if its results are no matrices."""
+    one = {} if isinstance(output, Store) else {"batch": 1, "stride_a": CONTIGUOUS, "stride_b": CONTIGUOUS}
+    fields: dict[str, Any] = {"out": "", "ldc": 0, "stride_c": CONTIGUOUS, **one, **_fields(p, output)}
+    return replace(p, text=_text(program), **fields)
