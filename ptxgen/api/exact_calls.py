@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.api import driver_state, drivers, launch_function, new_arrays, runners
+from ptxgen.api import driver_state, drivers, launch_function, new_arrays, on_host, runners
 from ptxgen.api.arrays import View, tensor
 from ptxgen.operations.task.exact_select import COUNT, ExactSelect, Launch
 from ptxgen.operations.task.problem import Task
@@ -19,8 +19,9 @@ from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.runner import Buffers
 
 MAX_FULL = 1024  #: problems that are known to have too many candidates
-#: problems whose last call had more candidates than there is room for
-_full: dict[tuple[Driver, Task], None] = {}
+RETRY = 16  #: so many calls of such a problem do without a filter
+#: by problem whose last filter had more candidates than there is room for: calls that do without one
+_full: dict[tuple[Driver, Task], int] = {}
 
 
 @lru_cache(maxsize=256)
@@ -30,7 +31,11 @@ def _exact(problem: Task, on: Driver) -> ExactSelect | None:
 
 def exact_of(problem: Task, on: Driver) -> ExactSelect | None:
     """The launches of a call; None: the kernel of f32 computes all pairs."""
-    return None if (on, problem) in _full else _exact(problem, on)
+    if left := _full.pop((on, problem), 0):
+        if left > 1:
+            _full[on, problem] = left - 1
+        return None
+    return _exact(problem, on)
 
 
 def select_on_host(problem: Task, arrays: Mapping[str, Array], scalars: Mapping[str, float]) -> dict[str, Array] | None:
@@ -40,6 +45,7 @@ def select_on_host(problem: Task, arrays: Mapping[str, Array], scalars: Mapping[
     exact = exact_of(problem, on)
     if exact is None:
         return None
+    on_host.warn_if_slow(problem)
     scratch: Mapping[str, Part] = allocate_parts(on, {name: 4 * n for name, n in exact.scratch.items()})
     with Buffers(on, arrays) as buffers:
         addresses = {**buffers.addresses, **{name: part.address for name, part in scratch.items()}}
@@ -87,5 +93,5 @@ def _launched(
         return True
     if len(_full) >= MAX_FULL:
         _full.clear()
-    _full[on, problem] = None
+    _full[on, problem] = RETRY
     return False

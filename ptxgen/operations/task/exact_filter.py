@@ -32,8 +32,8 @@ FASTER = 4  #: how many times the rate of tensor cores must be that of scalar in
 PAIRS = 64  #: at most one of so many pairs may be a candidate; more take as long as the kernel of f32
 LEAST_PAIRS = 1024
 
-#: of w_k: what both operands lose if they are truncated to tf32
-FACTORS = 2.0**-9
+#: of w_k: what a product changes by as both operands are rounded to tf32, to nearest
+FACTORS = 2.0**-10 + 2.0**-22
 #: of w_k: the sums of tensor cores truncate each addend, and each sum of four products or more, to 24 bits
 SUMS = 1.5 * 2.0**-23
 BLOCK = 32  #: products that are summed at once, at most

@@ -1,0 +1,75 @@
+"""Lists of candidates of tensor cores on a GPU: the bound of their error, and lists that must be exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen.api import drivers, exact_calls
+from ptxgen.operations.task import exact_filter
+from ptxgen.operations.task.baselines.exact import ExactFilter
+from ptxgen.operations.task.checks import TaskOperandSets
+from ptxgen.operations.task.suites import SUITES
+from ptxgen.runtime.driver import Timing
+
+pytestmark = pytest.mark.gpu
+
+RNG = np.random.default_rng(8)
+PRODUCT = "where (i, j) { reduce (k) { accum += P[i,k] * R[j,k]; } C[i,j] = accum; }"
+QUERY = "where (i, j) { reduce (k) { accum += P[i,k] * R[j,k]; } accum > t ? hits.add(accum, i, j); }"
+
+
+def operands(kind: str, m: int, n: int, k: int) -> tuple[Any, Any]:
+    """Normal values; positive ones, whose sums grow with k; ones with lower bits, which tf32 loses."""
+    p, r = (RNG.standard_normal((rows, k)).astype(np.float32) for rows in (m, n))
+    if kind == "positive":
+        p, r = abs(p) + 1, abs(r) + 1
+    if kind == "lost":
+        p, r = (np.float32(1 + 2**-11 - 2**-23) * np.ones_like(x) for x in (p, r))
+    return p, r
+
+
+@pytest.mark.parametrize("kind", ["normal", "positive", "lost"])
+@pytest.mark.parametrize("k", [1, 61, 4096, 1 << 16])
+def test_the_bound_covers_the_sums_of_tensor_cores(kind: str, k: int) -> None:
+    p, r = operands(kind, 200, 136, k)
+    found = ptxgen.task(PRODUCT)(P=p, R=r, compute="tf32").astype("f8")
+    w = exact_filter.weights(k, 0)
+    weights = w[exact_filter.ALPHA] + w[exact_filter.BETA] * (k - np.arange(k))
+    exact = p.astype("f8") @ r.T.astype("f8")
+    bound = np.sqrt((p.astype("f8") ** 2 @ weights)[:, None] * (r.astype("f8") ** 2 @ weights))
+    assert (abs(found - exact) < bound).all(), float((abs(found - exact) / bound).max())
+
+
+@pytest.mark.parametrize("kind", ["normal", "lost"])
+def test_lists_are_those_of_f32(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact_filter, "LEAST", 1)
+    exact_calls._exact.cache_clear()
+    m, n, k = 1500, 1100, 700
+    p, r = operands(kind, m, n, k)
+    if kind == "lost":  # only the lowest bits of few rows exceed the threshold
+        p[5::100] = np.float32(1 + 2**-11)
+        r[:1000, ::2] = 0.5
+    exact = p.astype("f8") @ r.T.astype("f8")
+    t = np.float32(np.sort(exact.ravel())[-min(1500, m * n // 200)])
+    hits = ptxgen.task(QUERY)(P=p, R=r, t=t)
+    error = k * 2.0**-24 * (abs(p).astype("f8") @ abs(r).T.astype("f8"))
+    listed = np.zeros((m, n), bool)
+    listed[hits.i, hits.j] = True
+    assert listed.sum() == hits.count
+    assert not (listed & (exact < t - error)).any()
+    assert not (~listed & (exact > t + error)).any()
+    assert (abs(hits.values - exact[hits.i, hits.j]) <= error[hits.i, hits.j]).all()
+
+
+def test_the_baseline_of_query_5() -> None:
+    driver: Any = drivers.driver()
+    problem: Any = next(x.problem for x in SUITES["q5"].build() if x.name == "q5 2048")
+    sets = TaskOperandSets(driver, problem, Timing(samples=3, target_ms=0.5))
+    try:
+        assert ExactFilter(driver, problem).best(sets.sets, Timing(samples=3, target_ms=0.5)).best > 0
+    finally:
+        sets.release()
