@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ptxgen.codegen.config.config import Config
+from ptxgen.lowering.algebra import PLUS_TIMES
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import Device
-from tests.cases import mma, simt
+from tests.cases import mma, simt, wgmma
 from tests.cases.source import RandomCases, extents
 
 #: what each k adds, with the reduction; X is the array, of floats or integers
@@ -76,8 +77,11 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
 
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
-    product = p.compute == "tf32" or (p.dtype == "f64" and lower(p).forms and d.sm >= 80)
-    return (mma if product else simt).config(p, d, rng, threads)
+    reduces = p.selected is None and not p.stores_pairs
+    if p.compute == "tf32" and d.sm in wgmma.SMS and not reduces and rng.random() < 0.5:
+        return wgmma.config(p, d, rng, threads)
+    product = p.compute == "tf32" or (p.dtype == "f64" and p.program.step.op == "*" and d.sm >= 80)
+    return (mma if product and lower(p).algebra is PLUS_TIMES else simt).config(p, d, rng, threads)
 
 
 SOURCE = RandomCases("task_mirrored", problem, config, seeds=(47,))

@@ -69,7 +69,16 @@ FAMILY = TileFamily(
     plan=_plan,
     splitk=SPLIT_SHARE,
     provides=STORES_PRODUCTS
-    | {"strided", "im2col", "im2col_output", "item_rows", "item_rows_output", "store_value", "select_values"},
+    | {
+        "strided",
+        "im2col",
+        "im2col_output",
+        "item_rows",
+        "item_rows_output",
+        "store_value",
+        "select_values",
+        "mirrored",
+    },
     native=reach.native,
     former=Former(
         2,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ptxgen.expr.cost import instructions_by_pipe
 from ptxgen.expr.index_sets import INDEX, possible
 from ptxgen.expr.node import variable
-from ptxgen.lowering.algebra import PLUS_TIMES, InnerExpression
+from ptxgen.lowering.algebra import InnerExpression
 from ptxgen.operations.task import exact_filter, several
 from ptxgen.operations.task.exact_filter import candidates_of
 from ptxgen.operations.task.fast_distances import fast_distance
@@ -45,10 +45,9 @@ def explanation(program: Program, algebra: bool = True, fast: bool = False) -> l
             f" {LEAST} steps and {FEWER} pairs (i, j) for each pair of groups"
         )
     if algebra and computes_half(roles):
-        some = " by families that skip tiles" if algebra_of(in_loop(roles)[0]) is PLUS_TIMES else ""
         lines.append(
-            f"rewriting: (i, j) and (j, i) have the same reduction, which is computed for i <= j{some}; tiles without"
-            " such a pair are skipped"
+            "rewriting: (i, j) and (j, i) have the same reduction, which is computed for i <= j; tiles without such a"
+            " pair are skipped"
         )
     elif is_symmetric(roles) and program.when is None:
         lines.append(

@@ -64,15 +64,10 @@ def lower_task(p: Task) -> KernelProblem:
         raise DtypeError(f"compute is {p.compute}; it must be {program.accumulator}: the step is no product")
     types = "_".join(dict.fromkeys(x.dtype for x in product.operands))
     found = replace(product, name=f"task_{types}_{p.layout.lower()}", algebra=algebra, sink=sink)
+    if p.mirrored:
+        found = replace(found, extents=MirroredExtents(p.m, p.n, p.k, p.batch), moved=found.moved - p.shared_bytes)
     reduces = isinstance(sink, groups.Aggregate | rows.RowReduce)
-    with_output = _reduced if reduces else _one_by_one
-    if not p.mirrored:
-        return with_output(p, found)
-    half = replace(found, extents=MirroredExtents(p.m, p.n, p.k, p.batch), moved=found.moved - p.shared_bytes)
-    if reduces or algebra is not PLUS_TIMES:
-        return with_output(p, half)
-    all_pairs = replace(found, sink=replace(sink, mirrored=False))  # which other kernels of products compute
-    return replace(with_output(p, half), forms=(with_output(p, all_pairs),))
+    return _reduced(p, found) if reduces else _one_by_one(p, found)
 
 
 def _one_by_one(p: Task, found: KernelProblem) -> KernelProblem:
