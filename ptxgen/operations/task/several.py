@@ -6,6 +6,8 @@ read it.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ptxgen.expr.node import node, variable
 from ptxgen.operations.task.assembling import program_of
 from ptxgen.operations.task.group_sums import KINDS
@@ -18,6 +20,7 @@ LEAST_K = 32  #: from which reading the reduction takes less time than computing
 MOST_BYTES = 1 << 30  #: of a matrix of the reduction that no output stores
 
 
+@lru_cache(maxsize=256)
 def single(program: Program, output: Output) -> Program:
     """The program with one of its outputs."""
     parts = program.step, program.reduction, program.accumulator
@@ -30,11 +33,13 @@ def stored_output(program: Program) -> Output | None:
     return next((x for x in program.outputs if isinstance(x, Store) and x == Store(x.name, reduction)), None)
 
 
+@lru_cache(maxsize=256)
 def storing(program: Program) -> Program:
     """The program that stores the reduction of each pair."""
     return single(program, Store(REDUCTION, variable(ACCUMULATOR, program.accumulator)))
 
 
+@lru_cache(maxsize=256)
 def reading(program: Program, output: Output) -> Program:
     """The program of one of the outputs that reads the reduction, and has no k."""
     kind = program.accumulator if program.accumulator in KINDS else "f32"
