@@ -314,3 +314,28 @@ def test_the_baseline_checks_its_lists(runs: list[bool]) -> None:
     driver.download(at["count"], count)
     assert count == [(a @ b > 25).sum()]
     assert COUNT == "pair_count"
+
+
+# ---- one array on both sides
+
+
+@pytest.mark.parametrize(
+    "text", [query("accum > t"), query("accum > r[i] and i < j + 5"), query("accum > t", "when (i != j)")]
+)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_candidates_of_one_array_are_of_half_of_the_pairs(
+    text: str, transposed: bool, runs: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, of = [], ExactSelect.of.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(ExactSelect, "of", classmethod(lambda cls, *given: found.append(of(cls, *given)) or found[-1]))
+    x = RNG.integers(-3, 4, (45, 16)).astype(np.float32)
+    limits = (np.arange(45) % 40).astype(np.float32)
+    given, least = ({"r": limits}, limits[:, None]) if "r[i]" in text else ({"t": np.float32(20)}, np.float32(20))
+    i, j = np.mgrid[:45, :45]
+    holds = (x @ x.T > least) & ((i < j + 5) | ("j + 5" not in text)) & ((i != j) | ("!=" not in text))
+    if transposed:
+        text, x = text.replace("P[i,k]", "P[k,i]").replace("R[j,k]", "R[k,j]"), np.ascontiguousarray(x.T)
+    hits = ptxgen.task(text)(P=x, R=x, **given)
+    assert pairs(hits) == where(holds)
+    assert runs == [True]
+    assert found[0].stages[-1].problem.mirrored

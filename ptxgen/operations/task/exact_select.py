@@ -23,6 +23,7 @@ from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.program import Program
 from ptxgen.operations.task.roles import roles_of
+from ptxgen.operations.task.symmetry import joined
 from ptxgen.problem.device import Device
 from ptxgen.runtime.driver import Driver, Kernel
 
@@ -60,7 +61,8 @@ class ExactSelect:
         program = candidates_of(p.roles)
         if program is None:
             return None
-        p = replace(p, text=canonical(p.roles.program))  # one array on both sides has two names: all pairs are computed
+        program = joined(program, False) if p.mirrored else program
+        p = replace(p, text=canonical(p.roles.program))  # one array has two names: candidates are of any pairs
         stages, names, scratch = list[Stage](), dict[str, str](), dict[str, int]()
         for role, letter, rows in (("A", "N", p.m), ("B", "T", p.n)):
             names[role] = role
