@@ -1,4 +1,4 @@
-"""Random legal tasks of every type: operands, other arrays and results each of its own, reductions in 32 and 64 bits."""
+"""Random legal tasks of every type: operands, other arrays and results each of its own, reductions in 16 to 64 bits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cases import simt
 from tests.cases.source import RandomCases, extents
 
 TYPES = ("s8", "u8", "s16", "u16", "s32", "u32", "f16", "bf16", "f32", "f64")
-SUMS = ("f32", "f64", "s32", "u32")
+SUMS = ("f32", "f64", "s32", "u32", "f16", "bf16")
 #: what each k adds; a, b, w, r, c: elements in the type of the reduction; wider: that type
 STEPS = (
     "accum = min(accum, {a} + {b})",
@@ -37,7 +37,7 @@ AXES = {"A": "i,k", "B": "k,j", "w": "k", "r": "i", "c": "j", "t": "i,j"}
 
 def text(rng: np.random.Generator, types: tuple[str, ...]) -> str:
     """The canonical text of a random program on arrays of these types."""
-    sums = str(rng.choice(SUMS))
+    sums = str(rng.choice([x for x in SUMS if dtype(x).bytes > 2 or x in types]))
     kinds = {name: str(rng.choice(types)) for name in AXES}
     if rng.random() < 0.3:
         kinds["B"] = kinds["A"]
@@ -50,11 +50,12 @@ def text(rng: np.random.Generator, types: tuple[str, ...]) -> str:
 
     words = {name: element(name) for name in "abwrct"} | {"sums": sums, "out": str(rng.choice(types))}
     steps = [s for s in STEPS if "A[i,k]" not in s or _comparable(kinds["A"], kinds["B"])]
-    if sums[0] != "f":
+    if dtype(sums).integer:
         steps += OF_INTEGERS
     step = steps[rng.integers(len(steps))].format(**words)
     value = (CONDITION if rng.random() < 0.1 else VALUES[rng.integers(len(VALUES))]).format(**words)
-    source = f"where (i in [0, M], j in [0, N]) {{ reduce (k in [0, K]) {{ {step}; }} C[i,j] = {value}; }}"
+    declared = f"accum: {sums}; " if dtype(sums).bytes == 2 else ""
+    source = f"{declared}where (i in [0, M], j in [0, N]) {{ reduce (k in [0, K]) {{ {step}; }} C[i,j] = {value}; }}"
     return canonical(parse(source, {name: kind for name, kind in kinds.items() if f"{name}[" in source}))
 
 

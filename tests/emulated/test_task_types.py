@@ -12,6 +12,8 @@ from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.errors import DtypeError
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.common.space import candidates
+from ptxgen.lowering import step_rate
+from ptxgen.lowering.algebra import PLUS_TIMES
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.task.checks import stored
 from ptxgen.operations.task.problem import Task
@@ -145,10 +147,39 @@ def test_numbers_are_no_truth_values():
         matmul_over("max_min", x, x, out=np.zeros((4, 4), bool))
 
 
-def test_reductions_without_a_kernel():
-    x = np.ones((4, 4), np.float16)
-    with pytest.raises(DtypeError, match="no kernel multiplies f16 summed in f16 into f16"):
-        task("accum: f16;" + dense("accum = max(accum, P[i,k] * R[k,j])", "accum"))(P=x, R=x)
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize("op", ["max", "min", "+", "*"])
+def test_reductions_in_16_bits(kind, op):
+    """Each operation rounds to 16 bits; minima and maxima are exact."""
+    step = f"{kind}(A[i,k]*B[k,j])" if op in ("+", "*") else "min(A[i,k]+B[k,j],A[i,k]*B[k,j])"
+    reduced = f"accum{op}={step}" if op in ("+", "*") else f"accum={op}(accum,{step})"
+    p = Task(18, 33, 21, "", "", text=program(kind, kind, reduced, f"max(accum,{kind}(1.5))", kind))
+    right(p, PLAIN, on="h200")
+
+
+def test_a_step_is_rounded_to_16_bits():
+    one = np.ones((1, 1), np.float16)
+    tiny = np.full((1, 1), 2.0**-11, np.float16)
+    text = "accum: f16;" + dense("accum = max(accum, P[i,k] + R[k,j])", "accum - f16(1.0)")
+    assert task(text)(P=one, R=tiny) == 0  # 1 + 2**-11 is halfway between 1 and the next number of f16
+    assert task(text.replace("accum: f16;", ""))(P=one, R=tiny) == 2.0**-11
+    nested = "accum: f16;" + dense("accum += (P[i,k] + R[k,j]) - P[i,k]", "accum")
+    assert task(nested)(P=one, R=tiny) == 0
+    assert task(nested)(P=one, R=2 * tiny) == 2.0**-10
+    lowered = lower(
+        Task(64, 64, 64, "", "", text=program("f16", "f16", "accum=max(accum,A[i,k]+B[k,j])", "accum", "f16"))
+    )
+    assert step_rate.instructions(lowered, device("h200")).issued == 2  # the result is rounded once
+
+
+def test_values_of_sums_in_16_bits_have_kernels_of_tensor_cores():
+    text = program("f16", "f16", "accum+=A[i,k]*B[k,j]", "accum*2.0", "f16")
+    lowered = lower(Task(64, 64, 64, "", "", text=text))
+    assert lowered.algebra is PLUS_TIMES
+    assert lowered.compute == "f32"
+    plain = lower(Task(64, 64, 64, "", "", text=text.replace("accum*2.0", "accum")))
+    assert plain.algebra is PLUS_TIMES
+    assert plain.compute == "f16"
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32, np.int8])
@@ -210,7 +241,6 @@ def test_operands_of_two_types():
 @pytest.mark.parametrize(
     ("a", "sums", "on", "message"),
     [
-        ("f16", "f16", "h200", "A is f16 and B is f16, reduced in f16 on sm_90; family simt reduces in f32, f64, s32"),
         ("bf16", "f32", "t4", "A is bf16 and B is bf16, reduced in f32 on sm_75; .* reads bf16 from sm_80 on"),
     ],
 )

@@ -160,7 +160,7 @@ def deviation(p: Task, got: Array, oracle: Dense | Listed) -> Deviation:
     with np.errstate(all="ignore"):
         wide, want = got.astype(np.float64), wanted.astype(np.float64)
         rounded = wanted.astype(got.dtype).astype(np.float64)
-        same = (wide == want) | (wide == rounded) | (np.isnan(wide) & np.isnan(want))
+        same = (wide == want) | (wide == rounded) | (np.isnan(wide) & np.isnan(want)) | np.isinf(allowed)
         ratio = np.where(same, 0.0, np.abs(wide - want) / np.where(allowed > 0, allowed, np.nan))
         ratio = np.where(same, 0.0, np.where(np.isnan(ratio), np.inf, ratio))
     flat = int(np.argmax(ratio))

@@ -54,7 +54,10 @@ def explanation(program: Program, algebra: bool = True, fast: bool = False) -> l
             "pairs: (i, j) and (j, i) have the same reduction; `when (i < j)` computes one of them, and skips tiles"
         )
     loop, whole = in_loop(roles, algebra)
-    if loop.program is not roles.program and whole.op != "variable":
+    kind, wide = roles.program.accumulator, loop.program.accumulator
+    if kind != wide:
+        lines.append(f"reduction: {kind} is computed in {wide}, from steps that are rounded to {kind}")
+    elif loop.program is not roles.program and whole.op != "variable":
         lines.append(f"rewriting: terms without k leave the loop, whose reduction becomes {printed(whole)}")
     inner = algebra_of(loop, algebra)
     if not isinstance(inner, InnerExpression):
@@ -66,12 +69,12 @@ def explanation(program: Program, algebra: bool = True, fast: bool = False) -> l
         if inner.state is None
         else f"reduction: {inner.reduce}, the position and the value, {inner.state.type}, in registers"
     )
-    pipes = instructions_by_pipe(inner.next, SM)
+    pipes = instructions_by_pipe(inner.next, SM, {inner.a: "a", inner.b: "b"})
     lines.append(f"instructions a step: {', '.join(f'{n:g} {pipe}' for pipe, n in pipes.items() if n)} (sm_{SM})")
     lines.append(
         "remainder of K: padded with zeros, which do not change the result"
         if inner.pads_with_zero
-        else "remainder of K: an iteration of its own, because zeros would change the result"
+        else "remainder of K: a loop of single steps, because zeros would change the result"
     )
     return lines
 

@@ -21,6 +21,7 @@ from ptxgen.lowering.states import StateReduction
 from ptxgen.lowering.strided import aligned_access, matrix_product
 from ptxgen.operations.task.assembling import roots_of
 from ptxgen.operations.task.loop_terms import without_terms
+from ptxgen.operations.task.narrow_sums import is_narrow, stores_sums, widened
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.program import ACCUMULATOR, MEAN, POSITIONS, Aggregate, Program, RowReduce, Select, Store
 from ptxgen.operations.task.roles import Roles, Use, with_variables
@@ -37,13 +38,16 @@ def lower_task(p: Task) -> KernelProblem:
 
     DtypeError: no target has instructions for a value."""
     roles, program = p.roles, p.program
+    loop, whole = in_loop(roles, p.algebra)
+    kind = loop.program.accumulator
+    compute = p.compute if kind == program.accumulator else kind
     product = matrix_product(
         p.m,
         p.n,
         p.k,
         p.layout,
         p.dtype,
-        p.compute,
+        compute,
         out=p.out,
         ld=(p.lda, p.ldb, p.ldc),
         aligned=(p.aligned_a, p.aligned_b, p.aligned_c),
@@ -52,15 +56,11 @@ def lower_task(p: Task) -> KernelProblem:
         deterministic=p.deterministic,
         dtype_b=roles.use("B").dtype,
     )
-    loop, whole = in_loop(roles, p.algebra)
-    algebra, sink = algebra_of(loop, p.algebra), _sink(p, program, roles, whole)
+    algebra, sink = algebra_of(loop, p.algebra), _sink(p, program, roles, whole, kind)
     check((*sink.expressions, *([] if sink.guard is None else [sink.guard])), NEWEST)
-    sums, plain = variable(ACCUMULATOR, program.accumulator), isinstance(sink, StoreValue) and sink.guard is None
-    if algebra is PLUS_TIMES and plain and sink.roots == (sums,):
+    if algebra is PLUS_TIMES and whole.op == "variable" and stores_sums(program) and not p.mirrored:
         return product
-    if algebra is PLUS_TIMES and p.accumulator.bytes < 4:  # kernels that sum pairs of f16 compute no values of them
-        algebra = inner_of(loop, p.algebra)
-    if algebra is not PLUS_TIMES and p.compute != program.accumulator:
+    if algebra is not PLUS_TIMES and compute != kind:
         raise DtypeError(f"compute is {p.compute}; it must be {program.accumulator}: the step is no product")
     types = "_".join(dict.fromkeys(x.dtype for x in product.operands))
     found = replace(product, name=f"task_{types}_{p.layout.lower()}", algebra=algebra, sink=sink)
@@ -93,8 +93,8 @@ def _reduced(p: Task, found: KernelProblem) -> KernelProblem:
     return found.with_access("C", ld=pitch, vec=vec)
 
 
-def _sink(p: Task, program: Program, roles: Roles, whole: Node) -> ValueSink:
-    """The sink of the output. ``whole``: as in ``value_of``."""
+def _sink(p: Task, program: Program, roles: Roles, whole: Node, kind: str) -> ValueSink:
+    """The sink of the output. ``whole``: as in ``value_of``; ``kind``: the type of the reduction in kernels."""
     output = program.outputs[0]
     if len(program.outputs) > 1:
         count = len(program.outputs)
@@ -108,7 +108,7 @@ def _sink(p: Task, program: Program, roles: Roles, whole: Node) -> ValueSink:
     fields: dict[str, Any] = {
         "mirrored": p.mirrored,
         "out": p.out,
-        "arithmetic": program.accumulator,
+        "arithmetic": kind,
         "elements": _elements(p, roles, read),
         "vectors": vectors,
         "scalars": scalars,
@@ -130,11 +130,16 @@ def _sink(p: Task, program: Program, roles: Roles, whole: Node) -> ValueSink:
 
 def in_loop(roles: Roles, rewrite: bool = True) -> tuple[Roles, Node]:
     """(the roles with the program whose step the loop over k has, the reduction of the program as an expression of that
-    loop's). ``rewrite``: terms without k leave the loop."""
+    loop's). ``rewrite``: terms without k leave the loop. Reductions in 16 bits are computed in f32, but for the sum of
+    products that is stored as it is."""
     program = roles.program
-    if not rewrite:
-        return roles, variable(ACCUMULATOR, program.accumulator)
-    program, whole = without_terms(program)
+    whole = sums = variable(ACCUMULATOR, program.accumulator)
+    if is_narrow(program) and not (stores_sums(program) and algebra_of(roles) is PLUS_TIMES):
+        program, whole = widened(program)
+        sums = variable(ACCUMULATOR, program.accumulator)
+    if rewrite:
+        program, inner = without_terms(program)
+        whole = rewritten(whole, lambda x: inner if x is sums else x)
     return replace(roles, program=program), whole
 
 
