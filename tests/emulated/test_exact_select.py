@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,13 +16,17 @@ from ptxgen.api import drivers, exact_calls, selection, task_call
 from ptxgen.expr.node import constant, node
 from ptxgen.operations.task import exact_filter
 from ptxgen.operations.task.baselines.exact import ExactFilter
+from ptxgen.operations.task.checks import random_arrays
 from ptxgen.operations.task.exact_select import COUNT, ExactSelect
 from ptxgen.operations.task.explanation import explanation
 from ptxgen.operations.task.language.parser import parse
+from ptxgen.operations.task.oracle import Listed, evaluate
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.roles import roles_of
 from ptxgen.operations.task.suites import QUERIES, typed_text
 from ptxgen.problem.device import device
+from ptxgen.problem.suites import cases
+from ptxgen.runtime.check import check
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
@@ -289,6 +294,21 @@ def test_tensors_and_captured_calls(gpu: EmulatedDriver, runs: list[bool], monke
 
 
 # ---- reports
+
+
+def test_the_suite_has_the_problems_that_list_candidates() -> None:
+    found = {x.name: x.problem for x in cases("candidates", "task")}
+    assert list(found) == [f"candidates {n}" for n in (2048, 4096, 8192, 16384)]
+    exact = ExactSelect.of(next(x.problem for x in cases("q5", "task") if x.name == "q5 4096"), device("h100"))  # type: ignore[arg-type]
+    assert exact is not None
+    assert exact.stages[-1].problem == found["candidates 4096"]
+    small = replace(exact.stages[-1].problem, m=64, n=48, k=32, lda=0, ldb=0, ldc=0, capacity=3000)
+    config = select(small, device("h100"))[0].config
+    assert all(x.ok for x in check(EmulatedDriver(), small, config))
+    given = random_arrays(small, "normal") | small.typical_scalars
+    listed = evaluate(small.program, given, {"i": 64, "j": 48, "k": 32})["C"]
+    assert isinstance(listed, Listed)
+    assert 0 < listed.count < 64 * 48 // 50
 
 
 def test_the_explanation_tells_the_filter() -> None:

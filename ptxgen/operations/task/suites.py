@@ -11,6 +11,7 @@ from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.semirings import SEMIRINGS, semiring_program
 from ptxgen.problem.base import COMPUTE_MODES
+from ptxgen.problem.device import device
 from ptxgen.problem.operation import Case, Suite, by_name
 
 #: the queries of the paper. Query 1 has the assignment that its figure 1 implies; query 6 reads R at [j,k]: R[k,j], as
@@ -125,6 +126,17 @@ def _selection(name: str, **fields: Any) -> Iterator[Case]:
             yield Case(f"{case.name} all pairs", replace(p, algebra=False))
 
 
+def _candidates(**fields: Any) -> Iterator[Case]:
+    from ptxgen.operations.task.exact_select import ExactSelect  # it imports kernels
+
+    for case in _selection("q5", **fields):
+        p = case.problem
+        assert isinstance(p, Task)
+        exact = ExactSelect.of(p, device("h100"))
+        if exact is not None:
+            yield replace(case, name=case.name.replace("q5", "candidates"), problem=exact.stages[-1].problem)
+
+
 SUITES = by_name(
     Suite("q1", "query 1 of Gamut, cubes from 1024 to 16384", partial(_query, "q1")),
     Suite("q2", "query 2 of Gamut, sums in 128 x 128 groups, cubes from 1024 to 16384", partial(_grouped, "q2")),
@@ -134,6 +146,7 @@ SUITES = by_name(
         Suite(name, f"query {name[1:]} of Gamut, which lists 1 of 1,000 pairs, cubes from 1024 to 16384", build)
         for name, build in ((name, partial(_selection, name)) for name in THRESHOLDS)
     ),
+    Suite("candidates", "candidate pairs of query 5 in tf32, cubes from 2048 to 16384", _candidates),
     Suite("semirings", "products over semirings, cubes from 1024 to 16384", _semirings),
     Suite(
         "distances", "L1, L2 and L∞ distances of rows, of two arrays and of one, cubes from 1024 to 16384", _distances
