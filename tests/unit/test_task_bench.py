@@ -97,7 +97,7 @@ def test_bench_of_products_keeps_its_columns(
 
 
 def test_default_mixtures_have_no_tasks() -> None:
-    assert set(RANDOM_KINDS) == {"task_semiring", "task_distance", "task_query"} <= set(kinds())
+    assert set(RANDOM_KINDS) == {"task_semiring", "task_distance", "task_query", "task_one_array"} <= set(kinds())
     assert not any(isinstance(p, Task) for p in islice(ProblemGenerator(0), 100))
 
 
@@ -105,13 +105,17 @@ def test_default_mixtures_have_no_tasks() -> None:
 def test_kinds_draw_programs_types_layouts_and_extents(kind: str) -> None:
     found: list[Any] = list(islice(ProblemGenerator(3, {kind: 1}, limits=Limits(2048)), 60))
     assert {p.dtype for p in found} == {"f16", "bf16", "f32", "f64"}
-    assert {p.layout for p in found} == {"NN", "NT", "TN", "TT"}
+    one = kind == "task_one_array"
+    assert {p.layout for p in found} == ({"NT", "TN"} if one else {"NN", "NT", "TN", "TT"})
     assert len({(p.m, p.n, p.k) for p in found}) > 50
+    assert not one or all(p.mirrored for p in found)
     assert any(p.m % 8 == p.n % 8 == p.k % 8 == 0 for p in found)
     assert all(parse(p.key()) == p for p in found)
     programs = {p.text for p in found if p.dtype == "f32"}
     if kind == "task_distance":
         assert programs == {text_of(typed_text(distance_text(name), "f32")) for name in DISTANCES}
+    elif one:
+        assert text_of(typed_text(distance_text("l1", True), "f32")) in programs
     elif kind == "task_query":
         assert text_of(typed_text(QUERIES["q1"], "f32")) in programs
     else:

@@ -39,6 +39,12 @@ def query(rng: np.random.Generator, kind: str) -> str:
     return typed_text(QUERIES[str(rng.choice([name for name in QUERIES if name in SUITES]))], kind)
 
 
+def one_array(rng: np.random.Generator, kind: str) -> str:
+    """A distance of rows of one array, or query 6."""
+    name = str(rng.choice([*DISTANCES, "q6"]))
+    return typed_text(QUERIES[name] if name in QUERIES else distance_text(name, True), kind)
+
+
 def drawn(text: Callable[..., str], rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Task:
     """A task of any layout, extents log-uniform; half of them are multiples of 8. Tasks have no compute modes."""
     kind = values.get("dtype", "f32")
@@ -56,13 +62,19 @@ def drawn(text: Callable[..., str], rng: np.random.Generator, values: dict[str, 
     return Task(m, n, k, str(rng.choice(LAYOUTS)), dtype=kind, text=program, groups=groups)
 
 
+def drawn_of_one_array(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Task:
+    """A task of one array on both sides, as ``drawn``."""
+    p = drawn(one_array, rng, values, limits)
+    return Task(p.m, p.m, p.k, ("NT", "TN")[rng.integers(2)], dtype=p.dtype, text=one_array(rng, p.dtype))
+
+
 def varied(rng: np.random.Generator, p: Task, limits: Limits) -> Task:
     """The same program with other extents."""
     found = gemm.varied(rng, p, limits)
-    return replace(p, m=found.m, n=found.n, k=found.k, lda=0, ldb=0, ldc=0)
+    return replace(p, m=found.m, n=found.m if p.mirrored else found.n, k=found.k, lda=0, ldb=0, ldc=0)
 
 
 #: by default, random problems have no tasks
 RANDOM_KINDS = {
     f"task_{text.__name__}": RandomKind(partial(drawn, text), 0.0, varied) for text in (semiring, distance, query)
-}
+} | {"task_one_array": RandomKind(drawn_of_one_array, 0.0, varied)}
