@@ -10,12 +10,13 @@ import numpy as np
 
 from ptxgen.api import driver_state, drivers, launch_function, new_arrays, on_host, runners
 from ptxgen.api.arrays import View, tensor
+from ptxgen.codegen.source import Source
 from ptxgen.operations.task.exact_select import COUNT, ExactSelect, Launch
 from ptxgen.operations.task.problem import Task
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import Array
 from ptxgen.runtime.device_tables import Part, allocate_parts
-from ptxgen.runtime.driver import Driver
+from ptxgen.runtime.driver import Driver, Kernel
 from ptxgen.runtime.runner import Buffers
 
 MAX_FULL = 1024  #: problems that are known to have too many candidates
@@ -27,6 +28,12 @@ _full: dict[tuple[Driver, Task], int] = {}
 @lru_cache(maxsize=256)
 def _exact(problem: Task, on: Driver) -> ExactSelect | None:
     return ExactSelect.of(problem, on.device)
+
+
+@lru_cache(maxsize=64)
+def _kernel(source: Source, on: Driver) -> Kernel:
+    """The loaded kernel of listed pairs, which stays loaded for later calls."""
+    return driver_state.state_of(on).kernel(source)
 
 
 def exact_of(problem: Task, on: Driver) -> ExactSelect | None:
@@ -84,7 +91,7 @@ def _launched(
     def make_launch(p: Task, numbers: Mapping[str, float]) -> Launch:
         return launch_function.make_launch(runners.runner_for(p, stream, on), scalars=numbers)
 
-    kernel = driver_state.state_of(on).kernel(exact.source)
+    kernel = _kernel(exact.source, on)
     exact.launch(on, kernel, make_launch, addresses, scalars, stream)
     wait()
     found = np.zeros(1, np.int64)
