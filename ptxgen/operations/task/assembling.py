@@ -25,6 +25,7 @@ from ptxgen.operations.task.typed import (
     ACCUMULATOR_TYPES,
     CAST_TYPES,
     FUNCTIONS,
+    INPUT_TYPES,
     Value,
     adapted,
     cast,
@@ -96,7 +97,8 @@ def step_of(reduction: str, step: Value, declared: str | None) -> tuple[Node, st
     if reduction in POSITIONS and declared not in (None, "s32"):
         raise TaskError(f"the accumulator of {reduction} is a position, of type s32; it is declared {declared}")
     if type not in ACCUMULATOR_TYPES:
-        raise TaskError(f"the accumulator is declared {type}; it must be one of {', '.join(ACCUMULATOR_TYPES)}")
+        known = f"the accumulator is {type}; it must be one of {', '.join(ACCUMULATOR_TYPES)}"
+        raise TaskError(known if declared else f"{known}: write f64({shown(x)})")
     if type in ("f16", "bf16"):
         x = narrowed(x, type)
     if not holds(type, x.type):
@@ -138,15 +140,23 @@ def initial_of(reduction: str, initial: Value, accumulator: str) -> Node | None:
     return check_nesting(x)
 
 
+def _require_array_type(x: Node) -> None:
+    """TaskError: arrays have no elements of the type of a value."""
+    if x.type not in (*INPUT_TYPES, PRED):
+        raise TaskError(f"the result is {x.type}; it must be one of {', '.join(INPUT_TYPES)}: write f64({shown(x)})")
+
+
 def stored(value: Value) -> Node:
-    """A value as an element of an output: conditions are u8."""
+    """A value as an element of an output: conditions are u8. TaskError: it has 64 bits and is no float."""
     x = fixed(value)
+    _require_array_type(x)
     return check_nesting(cast(x, "u8") if x.type == PRED else x)
 
 
 def reduced(op: str, value: Value) -> Node:
     """A value that an output reduces with ``op``, in 32 bits or more."""
     x = fixed(value)
+    _require_array_type(x)
     x = cast(x, "s32" if x.type == PRED else widened(x.type, op))
     _check_group(op, x)
     return check_nesting(x)

@@ -24,7 +24,7 @@ from ptxgen.operations.task.printing import printed
 INPUT_TYPES = ("f64", "f32", "f16", "bf16", "s32", "u32", "s16", "u16", "s8", "u8")
 #: types of casts in expressions
 CAST_TYPES = tuple(name for name in VALUE_TYPES if name != PRED)
-ACCUMULATOR_TYPES = ("f64", "f32", "f16", "bf16", "s64", "u64", "s32", "u32")
+ACCUMULATOR_TYPES = ("f64", "f32", "f16", "bf16", "s32", "u32")
 #: bits of the significand
 _PRECISION = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
 #: types of narrower inputs in arithmetic
