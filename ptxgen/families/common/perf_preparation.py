@@ -18,9 +18,9 @@ from ptxgen.families.common.perf_model import by_family
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-#: microseconds of the host, near the medians of an H100's (39 preparations of 2 and 3 launches, 110 to 322): of a launch
-#: or memset that is packed for the first time, of an allocation, of reading sizes after the steps of a stage, of the wait
-#: for the last step
+#: microseconds of the host, near the medians of an H100 (39 preparations of 2 and 3 launches, 110 to 322): of a
+#: launch or memset that is packed for the first time, of an allocation, of reading sizes after the steps of a stage, of
+#: the wait for the last step
 LAUNCH_US, ALLOCATION_US, READ_US, WAIT_US = 25.0, 130.0, 22.0, 11.0
 
 
