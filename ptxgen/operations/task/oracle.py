@@ -400,7 +400,9 @@ class Extreme:
         best = self.sign * self.best.astype(float)
         for n, (value, error) in enumerate(zip(values, errors, strict=True)):
             either = error + self.error
-            near = (self.sign * value.astype(float) - best <= either) & (either > 0) & (self.found != first + n)
+            apart = self.sign * value.astype(float) - best
+            near = (apart <= either) & (either > 0) | np.isinf(either)
+            near &= self.found != first + n
             self.unsure |= near if selected is None else near & selected[n]
 
     def result(self) -> tuple[Array, Array]:
@@ -468,7 +470,7 @@ def _error(x: Node, value: Array, arguments: list[tuple[Array, Array]]) -> Array
         return np.where((both > 0) & ~(apart > both), 1.0, 0.0)
     if x.op in ("&", "|", "^", "~", "<<", ">>", "popcount"):
         return np.where(sum((e for _, e in arguments), np.zeros(())) > 0, np.inf, 0.0)
-    passed = _passed(x.op, [(np.asarray(v, float), e) for v, e in arguments])
+    passed = _known(_passed(x.op, [(np.asarray(v, float), e) for v, e in arguments]))
     changed = np.where(np.isfinite(np.asarray(value, float)), passed, np.where(passed > 0, np.inf, 0.0))
     if not floating:
         return changed if x.op in ("min", "max") else _wrapped(x.type, value, changed)
