@@ -12,7 +12,7 @@ from ptxgen.codegen.grouped.jagged_table import JaggedTable
 from ptxgen.codegen.grouped.scheduler import GroupedParameters, GroupedScheduler
 from ptxgen.codegen.launches.matrix_parameters import MatrixParameters
 from ptxgen.codegen.launches.packing import Packing
-from ptxgen.codegen.launches.sink_kernels import AggregateKernels, RowReduceKernels
+from ptxgen.codegen.launches.sink_kernels import AggregateKernels, TileReduceKernels
 from ptxgen.codegen.parts.addressing import CAddressing, OperandAddressing
 from ptxgen.codegen.parts.batch import Batch
 from ptxgen.codegen.parts.epilogue import TileEpilogue
@@ -87,7 +87,7 @@ def compose_sink(plan: Plan, scheduler: GridScheduler) -> None:
     plan.walk = TileWalk(plan.threads, plan.c.vec, c.ml, c.nl)
     if isinstance(sink, RowReduce):
         plan.states = RowStates(p, plan.device.sm, plan.c.vec)
-        plan.sink_kernels = RowReduceKernels(p, plan.entry, scheduler, plan.reduction, plan.walk, plan.states)
+        plan.sink_kernels = TileReduceKernels(p, plan.entry, plan.states, scheduler, plan.reduction, plan.walk)
     elif isinstance(sink, Aggregate):
         plan.groups = GroupReduction(p, plan.device.sm, plan.values)
         plan.sink_kernels = AggregateKernels(p, plan.entry, plan.groups)

@@ -221,6 +221,11 @@ WRITTEN:
 <%def name="load_scalars()">${values.load_scalars()}</%def>
 <%def name="setup_slices()">
 ${values.setup()}\
+${load_groups()}\
+</%def>
+
+## The parameters of groups.
+<%def name="load_groups()">
     .reg .b64 %rejected;
     .reg .b32 %group_rows, %group_columns;
     ld.param.u64 %rejected, [rejected];

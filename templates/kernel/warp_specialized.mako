@@ -15,6 +15,7 @@
 <%namespace name="store_op" file="/${context['plan'].epilogue.store_op}"/>\
 <%namespace name="store_c" file="/${context['plan'].epilogue.template}"/>\
 <%namespace name="batch" file="/${context['plan'].batch.template}"/>\
+<%namespace name="sink_kernels" file="/${context['plan'].sink_kernels.template}"/>\
 <%namespace name="aux_kernels" file="/${context['plan'].c_kernels.template}"/>\
 <% pipe, warpgroups = plan.pipeline, plan.config.math_warpgroups %>\
     .reg .b64 %C, %workspace, ${", ".join(f"%{name}" for name in plan.parameters.maps)}, %tmp64, %tmp64b;
@@ -162,4 +163,4 @@ ${store_op.store_tiles(store_c, math, store_op)}\
 ${sched.close("CONSUMER")}\
 ${store_c.finish()}\
 END:
-<%def name="after_entry()">${packing.entries()}${aux_kernels.entries()}</%def>\
+<%def name="after_entry()">${packing.entries()}${aux_kernels.entries()}${sink_kernels.entries()}</%def>\

@@ -56,31 +56,14 @@ class RowReduceKernels(SinkKernels):
     """One kernel joins the states of each row, or column. Warps have ``RESULTS`` results each, and the lanes that share
     one have different states."""
 
-    scheduler: GridScheduler
-    reduction: Reduction
-    walk: TileWalk
     states: RowStates
 
     template = "epilogue/row_reduce_kernels.mako"
     RESULTS = 8
 
-    @property
-    def stores_tiles(self) -> bool:
-        """True if the blocks of the main kernel store states of their tiles."""
-        return not self.reduction.stores_partials
-
     def parts(self, p: KernelProblem) -> int:
-        """States of a result in the workspace: those of results (j, i) that are taken from the sums of (i, j) come
-        last."""
-        every = (self.states, self.states.mirror)
-        return sum(self._parts(p, states.of_rows) for states in every if states is not None) if p.results else 0
-
-    def _parts(self, p: KernelProblem, of_rows: bool) -> int:
-        """States of a row, or of a column."""
-        if self.reduction.stores_partials:
-            return int(p.n // self.walk.vec if of_rows else p.m)
-        tiles_m, tiles_n, _ = self.scheduler.tiles(p)
-        return tiles_n if of_rows else tiles_m * self.walk.bands
+        """States of a result in the workspace."""
+        raise NotImplementedError
 
     def workspace(self, p: KernelProblem) -> tuple[int, str]:
         results, _ = results_of(self.states.sink, p.m, p.n)
@@ -102,6 +85,33 @@ class RowReduceKernels(SinkKernels):
         if not results:
             return ()
         return (self._step("join", ceil_div(results, self.RESULTS), self.rows, launched),)
+
+
+@dataclass(frozen=True)
+class TileReduceKernels(RowReduceKernels):
+    """The kernel that joins states of tiles in shared memory, or of vectors of sums of slices."""
+
+    scheduler: GridScheduler
+    reduction: Reduction
+    walk: TileWalk
+
+    @property
+    def stores_tiles(self) -> bool:
+        """True if the blocks of the main kernel store states of their tiles."""
+        return not self.reduction.stores_partials
+
+    def parts(self, p: KernelProblem) -> int:
+        """States of a result in the workspace: those of results (j, i) that are taken from the sums of (i, j) come
+        last."""
+        every = (self.states, self.states.mirror)
+        return sum(self._parts(p, states.of_rows) for states in every if states is not None) if p.results else 0
+
+    def _parts(self, p: KernelProblem, of_rows: bool) -> int:
+        """States of a row, or of a column."""
+        if self.reduction.stores_partials:
+            return int(p.n // self.walk.vec if of_rows else p.m)
+        tiles_m, tiles_n, _ = self.scheduler.tiles(p)
+        return tiles_n if of_rows else tiles_m * self.walk.bands
 
 
 @dataclass(frozen=True)

@@ -146,11 +146,11 @@ class RowStates(Part):
         root = self.reduction.finished(tuple(x))
         return statements([root], x, [result], sm=self.sm, temporaries=used).lines
 
-    def exchange(self, distance: int) -> list[str]:
-        """The instructions that give ``other`` the first state of the lane at a distance."""
+    def exchange(self, distance: int, q: int = 0) -> list[str]:
+        """The instructions that give ``other`` state ``q`` of the lane at a distance."""
         lines: list[str] = []
         for mine, got in zip(self.state, self.other, strict=True):
-            lines += shuffled(mine.kind, got[0], mine[0], "bfly", str(distance))
+            lines += shuffled(mine.kind, got[0], mine[q], "bfly", str(distance))
         return lines
 
 

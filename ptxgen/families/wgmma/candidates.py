@@ -128,6 +128,7 @@ class WgmmaSpace(TileSpace):
         "wgmma_row_taps",
         "wgmma_epilogue_smem",
         "wgmma_values",
+        "wgmma_reduced_values",
         "wgmma_epilogue_aliases_ab",
     )
     shape_rules = ("wgmma_realign", "wgmma_row_taps", "wgmma_persistent", "wgmma_pingpong")

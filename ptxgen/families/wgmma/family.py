@@ -78,6 +78,8 @@ FAMILY = TileFamily(
         "store_value",
         "select_values",
         "mirrored",
+        "row_reduce",
+        "aggregate",
     },
     native=reach.native,
     former=Former(

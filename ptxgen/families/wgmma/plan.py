@@ -9,6 +9,7 @@ from ptxgen.codegen.config.config import PDL_WITHIN, Config
 from ptxgen.codegen.grouped.descriptor_table import DescriptorTable
 from ptxgen.codegen.grouped.jagged_table import JaggedTable
 from ptxgen.codegen.launches.packing import Packing
+from ptxgen.codegen.launches.sink_kernels import AggregateKernels
 from ptxgen.codegen.parts.fused_ops import FusedOps
 from ptxgen.codegen.parts.pdl import Pdl
 from ptxgen.codegen.parts.result_values import ResultValues
@@ -28,6 +29,8 @@ from ptxgen.families.wgmma.grouped.loads import GroupedLoads
 from ptxgen.families.wgmma.grouped.scheduler import GroupedTileScheduler, cluster_tile
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
 from ptxgen.families.wgmma.matrix.epilogue import Epilogue, c_barriers
+from ptxgen.families.wgmma.matrix.fragment_groups import FragmentGroups
+from ptxgen.families.wgmma.matrix.fragment_states import FragmentReduceKernels, FragmentStates
 from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT, FragmentValues
 from ptxgen.families.wgmma.matrix.loads import MatrixLoads
 from ptxgen.families.wgmma.matrix.mainloop import Mainloop, Pipeline
@@ -41,9 +44,11 @@ from ptxgen.families.wgmma.packing.merged_filters import MergedFilterPacking
 from ptxgen.families.wgmma.packing.pixels import PixelPacking
 from ptxgen.families.wgmma.packing.rows import RowPacking
 from ptxgen.families.wgmma.packing.split_bf16x3 import SplitPacking
+from ptxgen.lowering.aggregate import Aggregate
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import PaddedPixels, im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.sink import SelectValues, ValueSink
 
 
@@ -81,13 +86,8 @@ class WgmmaPlan(Plan):
         self.fixup = SplitKFixup(c, g, m, self.cluster_reduction, self.scheduler)
         vec = c.vec_c if c.epilogue_smem else min(c.vec_c, self._contiguous)
         self.c = self._c_access(RunAddressing.of(p), vec, preinitialises=True)
-        if isinstance(p.sink, ValueSink) and c.epilogue_smem:
-            sides = m.mi, bool(c.transposed_mma)
-            self.values = FragmentValues(p, self.device.sm, FRAGMENT, c.ml, c.nl, mi=sides[0], transposed=sides[1])
-        elif isinstance(p.sink, ValueSink):
-            self.values = ResultValues(p, self.device.sm, self.c.vec, c.ml, c.nl, preinitialises=True)
-        if isinstance(p.sink, SelectValues):
-            self.selected = SelectedLists(p)
+        if isinstance(p.sink, ValueSink):
+            self._compose_values(p.sink)
         self.epilogue: Epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c, p, g, m, self.fixup.sums)
         self.pipeline = Pipeline(c, g, m.a_from_registers, m.promotes, c_barriers(p, c))
         self.c_kernels = self._c_kernels(self.scheduler)
@@ -107,10 +107,30 @@ class WgmmaPlan(Plan):
         )
         self.launcher = self._gemm_launcher(self.scheduler, self.parameters)
 
+    def _compose_values(self, sink: ValueSink) -> None:
+        """Sets the parts that compute values of sums, and those of the sink."""
+        p, c, g, sm = self.problem, self.config, self.geometry, self.device.sm
+        mi, transposed = self.mainloop.mi, bool(c.transposed_mma)
+        if c.epilogue_smem or sink.shared_tile:
+            self.values = FragmentValues(p, sm, FRAGMENT, c.ml, c.nl, mi=mi, transposed=transposed)
+        else:
+            self.values = ResultValues(p, sm, self.c.vec, c.ml, c.nl, preinitialises=True)
+        if isinstance(sink, RowReduce):
+            self.states = FragmentStates(p, sm, 2 * mi, transposed=transposed)
+            self.sink_kernels = FragmentReduceKernels(p, self.entry, self.states, self.scheduler, g)
+        elif isinstance(sink, Aggregate):
+            self.groups = FragmentGroups(p, sm, self.values, mi, transposed)
+            self.sink_kernels = AggregateKernels(p, self.entry, self.groups)
+        elif isinstance(sink, SelectValues):
+            self.selected = SelectedLists(p)
+
     @property
     def skips_tiles(self) -> bool:
         """True if tiles of which no result is taken are neither loaded nor multiplied."""
-        return isinstance(self.problem.sink, ValueSink) and self.values.reachable is not None
+        sink = self.problem.sink
+        if not isinstance(sink, ValueSink) or sink.has_workspace:  # which every tile writes to
+            return False
+        return self.values.reachable is not None
 
     @property
     def cluster_tile(self) -> list[tuple[str, str, str, int, int, str]]:

@@ -500,6 +500,16 @@ RULES = (
         " f16 or bf16",
     ),
     Rule(
+        "wgmma_reduced_values",
+        lambda p, c, g, d: (
+            (not p.sink.shared_tile)
+            | np.where(c.kg > 1, (c.splitk > SPLIT_WORKSPACE) & (not p.sink.has_workspace), p.k > 0)
+        ),
+        "K={p.k}, kg={c.kg}, splitk={c.splitk}: values that are reduced are those of fragments with all of K, which is"
+        " above 0; slices take splitk=last_cta or distributed, whose workspace must stay cleared, so no reduction of rows"
+        " nor deterministic groups",
+    ),
+    Rule(
         "wgmma_stages",
         lambda p, c, g, d: (
             (c.stages > 1) | ((g.pipeline.k_iters <= g.slices) & (im2col(p) is None or not im2col(p).phases))

@@ -29,12 +29,19 @@ from ptxgen.families.wgmma.layout import ATOM
 from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT
 from ptxgen.families.wgmma.matrix.mainloop import Mainloop
 from ptxgen.families.wgmma.operand_packing import boxed
+from ptxgen.lowering.aggregate import Aggregate
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.lowering.sink import SelectValues, ValueSink
+from ptxgen.lowering.row_reduce import RowReduce
+from ptxgen.lowering.sink import SelectValues, Sink, ValueSink
 from ptxgen.problem.epilogue_ops import ACTIVATION, SCALE
 
+#: sink -> the slot that takes its values from fragments
+_FRAGMENT_SINKS: dict[type[Sink], str] = {
+    RowReduce: "epilogue/fragment_row_reduce.mako",
+    Aggregate: "epilogue/fragment_aggregate.mako",
+}
 WORD = 2  #: elements in four bytes of C
 
 
@@ -341,7 +348,9 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def store_op(self) -> str:
-        return self.template if self.via_smem else super().store_op
+        if self.via_smem:
+            return self.template
+        return _FRAGMENT_SINKS.get(type(self.problem.sink)) or super().store_op
 
     @property
     def pack_8bit(self) -> bool:  # type: ignore[override]
@@ -488,6 +497,10 @@ class Epilogue(epilogue.Epilogue):
     def row_offset(self, n: int) -> int:
         """Rows from a thread's first to its ``n``-th."""
         return n // 2 * ROWS + n % 2 * self.mainloop.next_row
+
+    def fragment(self, m: int, j: int) -> list[str]:
+        """A thread's sums of fragment ``m`` along X, columns of group ``j``: [row][column]."""
+        return [self.sums[m, FRAGMENT * j + q] for q in range(FRAGMENT)]
 
     def results(self, stmatrix: Stmatrix) -> list[tuple[str, str]]:
         """The pairs that an stmatrix packs. Activations write to registers of their own."""
