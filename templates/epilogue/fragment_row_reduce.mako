@@ -53,7 +53,7 @@ ${rows.store_state(q, "%state_part", plan.scheduler.x_extent, "%result", "@%take
 <%def name="reduce_group(n, j)">
 <% s, v = plan.states, plan.values %>\
     {
-% if v.long:
+% if v.long or not s.along_y:
     sub.s32 %tmp0, ${plan.scheduler.y_extent}, %c_y;
     setp.le.s32 %p, %tmp0, ${8 * j};
     @%p bra.uni REDUCED;

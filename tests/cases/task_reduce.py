@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ptxgen.codegen.config.config import Config
@@ -28,10 +30,10 @@ def statement(target: str, op: str, value: str) -> str:
     return f"{target}{op}={value}" if op in "+*&|^" else f"{target}={op}({target},{value})"
 
 
-def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
+def problem(rng: np.random.Generator, limit: int, d: Device, kinds: Sequence[str] = tuple(TYPES)) -> Task:
     """A random reduction of rows, of columns or of groups."""
     m, n, k = extents(rng, limit)
-    known = [name for name in TYPES if d.sm >= (80 if name in ("bf16", "s8") else 0)]
+    known = [name for name in kinds if d.sm >= (80 if name in ("bf16", "s8") else 0)]
     kind = known[rng.integers(len(known))]
     sums = TYPES[kind]
     step = "accum+=A[i,k]*B[k,j]"

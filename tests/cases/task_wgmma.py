@@ -1,4 +1,5 @@
-"""Random legal tasks on tensor cores by wgmma: values of sums of products, and lists of those that are selected."""
+"""Random legal tasks on tensor cores by wgmma: values of sums of products, lists of those that are selected, and reductions
+of rows, columns and groups."""
 
 from __future__ import annotations
 
@@ -7,12 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from ptxgen.codegen.config.config import Config
+from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import LAYOUTS
 from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import Device
-from tests.cases import task_select, wgmma
+from tests.cases import task_reduce, task_select, wgmma
 from tests.cases.source import RandomCases, extents
 
+KINDS = ("f16", "bf16", "s8")  #: types of A and B
 STEP = "accum+=A[i,k]*B[k,j]"
 #: of the type of sums, then of another type
 VALUES = (
@@ -46,24 +49,30 @@ def text(kind: str, value: str, pairs: str = "") -> str:
 
 
 def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
-    """A value or a selection of any extents, whose rows of A and B are whole 16 bytes or not."""
-    m, n, k = extents(rng, limit)
-    kind = ("f16", "bf16", "s8")[rng.integers(3)]
-    body, capacity = text(kind, VALUES[rng.integers(len(VALUES))], PAIRS[rng.integers(len(PAIRS))]), 0
-    if rng.random() < 0.4:
-        pairs = task_select.PAIRS[rng.integers(len(task_select.PAIRS))]
-        lists, condition = (x[rng.integers(len(x))] for x in (task_select.LISTS, task_select.CONDITIONS))
-        body = task_select.text(kind, STEP, pairs, f"{condition}?L.add({lists})")
-        capacity = int(rng.choice([0, 33, m * n // 3, m * n]))
-    p = Task(m, n, k, LAYOUTS[rng.integers(4)], kind, text=body, capacity=capacity)
+    """A value, a selection or a reduction of any extents, whose rows of A and B are whole 16 bytes or not."""
+    p = task_reduce.problem(rng, limit, d, KINDS) if rng.random() < 0.4 else listed(rng, limit)
     if rng.random() < 0.3:
         return p
     unit = 16 // p.element.bytes
     return replace(p, lda=-(-p.columns_a // unit) * unit, ldb=-(-p.columns_b // unit) * unit)
 
 
+def listed(rng: np.random.Generator, limit: int) -> Task:
+    """A random value or selection."""
+    m, n, k = extents(rng, limit)
+    kind = KINDS[rng.integers(len(KINDS))]
+    body, capacity = text(kind, VALUES[rng.integers(len(VALUES))], PAIRS[rng.integers(len(PAIRS))]), 0
+    if rng.random() < 0.4:
+        pairs = task_select.PAIRS[rng.integers(len(task_select.PAIRS))]
+        lists, condition = (x[rng.integers(len(x))] for x in (task_select.LISTS, task_select.CONDITIONS))
+        body = task_select.text(kind, STEP, pairs, f"{condition}?L.add({lists})")
+        capacity = int(rng.choice([0, 33, m * n // 3, m * n]))
+    return Task(m, n, k, LAYOUTS[rng.integers(4)], kind, text=body, capacity=capacity)
+
+
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
-    slices = {"kg": int(rng.integers(2, 5)), "persistent": 0} if rng.random() < 0.4 else {}
+    sliced = rng.random() < 0.4 and not lower(p).sink.has_workspace
+    slices = {"kg": int(rng.integers(2, 5)), "persistent": 0} if sliced else {}
     return wgmma.config(p, d, rng, threads, **slices)
 
 

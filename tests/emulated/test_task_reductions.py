@@ -12,7 +12,7 @@ import pytest
 from ptxgen.api import drivers, streams
 from ptxgen.api.task import task
 from ptxgen.codegen.config.config import parse_config
-from ptxgen.codegen.launches.sink_kernels import AggregateKernels, RowReduceKernels
+from ptxgen.codegen.launches.sink_kernels import AggregateKernels, TileReduceKernels
 from ptxgen.codegen.parts.group_reduction import GroupReduction
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.expr.node import constant
@@ -193,7 +193,7 @@ PLANTED = {
     "C is not filled": (AggregateKernels, "before", unfilled),
     "zero is no identity of max": (GroupReduction, "identity", property(lambda _: "0f00000000")),
     "a state without a value counts": (StateReduction, "identity", property(lambda _: (constant(0, "f32"),))),
-    "a part of the states is not joined": (RowReduceKernels, "parts", lambda kernels, p: 1),
+    "a part of the states is not joined": (TileReduceKernels, "parts", lambda kernels, p: 1),
 }
 
 

@@ -169,3 +169,73 @@ def test_a_product_as_a_task_has_the_configurations_of_a_gemm() -> None:
     gemm = lower(Gemm(1000, 1000, 1000, dtype="f16", epilogue="relu"))
     configs = [parse_config(wgmma(f"ml=128 nl=256 u=64 epilogue_smem=1 {x}")) for x in WHOLE]
     assert [first_violation(x, c, HOPPER) for x in (p, gemm) for c in configs] == [None] * 2 * len(configs)
+
+
+REDUCING = {
+    "one_tile": "ml=64 nl=32 u=64 stages=2",
+    "transposed": "ml=32 nl=64 u=64 stages=2 transposed_mma=1 cluster_x=2",
+    "pingpong": "ml=128 nl=32 u=32 math_warpgroups=2 pingpong=1 persistent=1",
+    "cluster": "ml=128 nl=48 u=32 cluster_k=2 math_warpgroups=2 stages=2",
+}
+REDUCTIONS = ("C[i]+=accum", "C[j]argmin=accum", "C[i]argmax=accum", "C[j]max=accum", "C[i]=logsumexp(C[i],accum)")
+
+
+def reduced(output: str, pairs: str = "") -> str:
+    arrays = ("g:s32[i];" if "g[i]" in output else "") + ("h:s32[j];" if "h[j]" in output else "")
+    inputs = f"A:f16[i,k];B:f16[k,j];{arrays}{'s:f32;' if '>s' in output else ''}"
+    return f"{inputs}where(i,j){pairs}{{reduce(k){{accum+=A[i,k]*B[k,j];}}{output};}}"
+
+
+@pytest.mark.parametrize("config", REDUCING.values(), ids=REDUCING)
+@pytest.mark.parametrize("output", REDUCTIONS)
+def test_rows_and_columns_are_reduced(output: str, config: str) -> None:
+    """Integers have many equal values, of which the first position counts; special values include NaN."""
+    p = Task(130, 72, 64, dtype="f16", text=reduced(output, "when(i<j)" if config == REDUCING["one_tile"] else ""))
+    for row in check(EmulatedDriver(HOPPER), p, parse_config(wgmma(config)).replace(vec_c=1), 1):
+        assert row.ok, f"{row.kind}: {row.deviation}"
+
+
+@pytest.mark.parametrize("config", REDUCING.values(), ids=REDUCING)
+@pytest.mark.parametrize("keys", ["one", "rows", "columns", "random", "out of range"])
+def test_groups_of_results(keys: str, config: str) -> None:
+    """Rows, or columns, of a warp have one key or several; pairs with a key out of range are counted."""
+    op = "max" if config in (REDUCING["transposed"], REDUCING["pingpong"]) else "+"
+    m, n, k = 192, 80, 64
+    rng = np.random.default_rng(7)
+    arrays = {"A": rng.integers(-3, 4, (m, k)).astype("f2"), "B": rng.integers(-3, 4, (k, n)).astype("f2")}
+    g, h = np.zeros(m, np.int32), np.zeros(n, np.int32)
+    if keys in ("columns", "random", "out of range"):
+        g = rng.integers(0, 4, m).astype(np.int32)
+    if keys in ("rows", "random", "out of range"):
+        h = rng.integers(0, 5, n).astype(np.int32)
+    if keys == "out of range":
+        g[[3, 77]], h[8:16] = (-1, 4), 5
+    output = "C[g[i],h[j]]+=accum>s" if op == "+" else "C[h[j],g[i]]=max(C[h[j],g[i]],accum)"
+    groups = (4, 5) if op == "+" else (5, 4)
+    p = Task(m, n, k, dtype="f16", text=reduced(output), groups=f"{groups[0]},{groups[1]}")
+    roles = {use.axes: use.role for use in p.roles.others}
+    arrays |= {roles[("i",)]: g, roles[("j",)]: h}
+    given = {name: np.zeros(x.shape, x.dtype.numpy) for name, x in p.result_arrays.items()}
+    c = parse_config(wgmma(config)).replace(vec_c=1)
+    out = Runner.of(EmulatedDriver(HOPPER), p, c).compute(
+        {**arrays, **given}, scalars={"scalar0": 4.0} if op == "+" else {}
+    )
+    product = arrays["A"].astype("f4") @ arrays["B"].astype("f4")
+    inside = ((g >= 0) & (g < 4))[:, None] & (h < 5)
+    assert out["rejected"] == [(~inside).sum()]
+    i, j = np.nonzero(inside)
+    expected = np.zeros((4, 5)) if op == "+" else np.full((4, 5), -np.inf)
+    combine = np.add if op == "+" else np.maximum
+    combine.at(expected, (g[i], h[j]), (product > 4)[i, j] if op == "+" else product[i, j])
+    assert np.array_equal(out["C"], expected if op == "+" else expected.T)
+
+
+def test_reductions_take_slices_that_leave_the_workspace_as_it_was() -> None:
+    rows, groups = (
+        lower(Task(64, 64, 64, dtype="f16", text=reduced(output), groups=extents))
+        for output, extents in (("C[i]+=accum", ""), ("C[g[i],h[j]]+=accum", "3,4"))
+    )
+    for p, split, legal in ((rows, "last_cta", False), (groups, "last_cta", True), (groups, "workspace", False)):
+        broken = first_violation(p, parse_config(wgmma(f"ml=64 nl=32 u=32 kg=2 splitk={split} vec_c=1")), HOPPER)
+        assert (broken is None) == legal
+        assert legal or (broken is not None and broken.name == "wgmma_reduced_values")

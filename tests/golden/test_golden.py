@@ -165,6 +165,18 @@ GOLDEN = {
         "{reduce(k){accum+=A[i,k]*B[k,j];}C[i,j]=f16(max(accum+f32(input2[j]),f32(input1[i,j]))+input0[i]);}",
         "family=wgmma ml=64 nl=16 u=64 stages=2 epilogue_smem=1 epilogue_subtiles=2",
     ),
+    "wgmma_row_reduce": (
+        "h200",
+        "task 64,64,64 NN f16 text=A:f16[i,k];B:f16[k,j];input0:f32[i];accum:f32;where(i,j)"
+        "{reduce(k){accum+=f32(A[i,k])*f32(B[k,j]);}C[i]argmin=input0[i]-accum;}",
+        "family=wgmma ml=64 nl=16 u=64 stages=2 vec_c=1",
+    ),
+    "wgmma_aggregate": (
+        "h200",
+        "task 64,64,64 NN f16 text=A:f16[i,k];B:f16[k,j];input0:s32[i];input1:s32[j];scalar0:f32;accum:f32;where(i,j)"
+        "{reduce(k){accum+=f32(A[i,k])*f32(B[k,j]);}C[input0[i],input1[j]]+=scalar0<accum;} groups=4,7",
+        "family=wgmma ml=16 nl=64 u=64 stages=2 vec_c=1 transposed_mma=1",
+    ),
     "wgmma_mean_slices": (
         "h200",
         "task 64,64,64 NT bf16 text=A:bf16[i,k];B:bf16[j,k];input0:f32[j];accum:f32;where(i,j)"

@@ -22,6 +22,7 @@ from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes, workspace
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import Im2colPhase, im2col, tma_n
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.sink import SelectValues, ValueSink
 from ptxgen.problem.device import Device
 
@@ -341,7 +342,8 @@ def _value_regs(sink: ValueSink, c: Any, accumulators: Any) -> Any:
     """Further registers of values of sums."""
     reads = bool(sink.elements or sink.vectors) or isinstance(sink, SelectValues)
     wide = accumulators >= 192
-    direct = where(wide, 26, 12) if reads else 2
+    many = isinstance(sink, RowReduce) and (len(sink.reduction.types) > 1 or sink.guard is not None)
+    direct = where(wide, 26, 12) if reads or many else 2
     # through shared memory, elements along X are in registers from one subtile to the next
     few_more = 3 if {"i", "j"} & set(variables(*sink.roots)) else 2
     along_x = where(c.transposed_mma == 1, *(any(v.axis == axis for v in sink.vectors) for axis in "ji"))

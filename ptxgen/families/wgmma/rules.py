@@ -500,14 +500,19 @@ RULES = (
         " f16 or bf16",
     ),
     Rule(
+        "wgmma_mirrored",
+        lambda p, c, g, d: not (p.mirrored and p.sink.shared_tile),
+        "results (j, i) are taken from the sums of (i, j); fragments reduce results of pairs that are all computed",
+    ),
+    Rule(
         "wgmma_reduced_values",
         lambda p, c, g, d: (
             (not p.sink.shared_tile)
             | np.where(c.kg > 1, (c.splitk > SPLIT_WORKSPACE) & (not p.sink.has_workspace), p.k > 0)
         ),
         "K={p.k}, kg={c.kg}, splitk={c.splitk}: values that are reduced are those of fragments with all of K, which is"
-        " above 0; slices take splitk=last_cta or distributed, whose workspace must stay cleared, so no reduction of rows"
-        " nor deterministic groups",
+        " above 0; slices take splitk=last_cta or distributed, and then no reduction of rows nor deterministic groups,"
+        " which write to a workspace that must stay cleared",
     ),
     Rule(
         "wgmma_stages",

@@ -34,11 +34,11 @@ from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
-from ptxgen.lowering.sink import SelectValues, Sink, ValueSink
+from ptxgen.lowering.sink import SelectValues, ValueSink
 from ptxgen.problem.epilogue_ops import ACTIVATION, SCALE
 
 #: sink -> the slot that takes its values from fragments
-_FRAGMENT_SINKS: dict[type[Sink], str] = {
+_FRAGMENT_SINKS: dict[type[ValueSink], str] = {
     RowReduce: "epilogue/fragment_row_reduce.mako",
     Aggregate: "epilogue/fragment_aggregate.mako",
 }
@@ -350,7 +350,7 @@ class Epilogue(epilogue.Epilogue):
     def store_op(self) -> str:
         if self.via_smem:
             return self.template
-        return _FRAGMENT_SINKS.get(type(self.problem.sink)) or super().store_op
+        return _FRAGMENT_SINKS.get(type(self.problem.sink), "") or super().store_op
 
     @property
     def pack_8bit(self) -> bool:  # type: ignore[override]
