@@ -58,7 +58,9 @@ def lower_task(p: Task) -> KernelProblem:
     )
     algebra, sink = algebra_of(loop, p.algebra), _sink(p, program, roles, whole, kind)
     check((*sink.expressions, *([] if sink.guard is None else [sink.guard])), NEWEST)
-    if algebra is PLUS_TIMES and whole.op == "variable" and stores_sums(program) and not p.mirrored:
+    rounded = kind == program.accumulator and isinstance(sink, StoreValue) and sink.guard is None
+    plain = stores_sums(program) or (rounded and sink.roots == (variable(ACCUMULATOR, kind),))
+    if algebra is PLUS_TIMES and whole.op == "variable" and plain and not p.mirrored:
         return product
     if algebra is not PLUS_TIMES and compute != kind:
         raise DtypeError(f"compute is {p.compute}; it must be {program.accumulator}: the step is no product")
