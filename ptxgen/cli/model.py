@@ -16,6 +16,7 @@ from ptxgen.cli.options import DatabaseOptions, SeedOption, warn_if_emulated
 from ptxgen.cli.progress import progress as shown_progress
 
 if TYPE_CHECKING:
+    from ptxgen.errors import InputError
     from ptxgen.problem.device import Device
     from ptxgen.tuning.collect.validation import Validated
     from ptxgen.tuning.store.measurement import Measurement
@@ -63,7 +64,8 @@ def train(
     """Train the model on the measurements of one device or of several.
 
     With --also, facts of the device are features, and one model serves all of these devices. The same measurements
-    give the same trees. Takes minutes, and needs no GPU. select uses the model of the default folder.
+    give the same trees. Takes minutes, and needs no GPU. select uses the model of the default folder. Of a device
+    without shipped measurements, those in the database are used.
     """
     import json
 
@@ -84,8 +86,14 @@ def train(
         raise InputError(f"also is {', '.join(also or ())}; the devices must be different from each other and {device}")
     given: dict[Device, Iterable[Measurement]] = {}
     for facts in map(device_named, names):
-        files = tuning_files.existing_measurements(str(Path(facts.name, part)), folder)
-        given[facts] = tuning_files.read_all(files)
+        try:
+            files = tuning_files.existing_measurements(str(Path(facts.name, part)), folder)
+        except InputError as error:
+            if folder is not None:
+                raise
+            given[facts] = _stored(options, facts.name, error)
+        else:
+            given[facts] = tuning_files.read_all(files)
     features: tuple[str, ...] = ()
 
     def of_problem(m: Measurement) -> bool:
@@ -116,6 +124,17 @@ def train(
         f"{written}: trained on {trained.rows} measurements of {trained.problems} problems on {', '.join(names)},"
         f" {trained.skipped} skipped; digest {document['digest']}",
     )
+
+
+def _stored(options: DatabaseOptions, device: str, error: InputError) -> list[Measurement]:
+    """The measurements of a device in the database. InputError: there is none; ``error``: what else is missing."""
+    from ptxgen.errors import InputError
+
+    with options.reading() as database:
+        found = list(database.measurements(device=device)) if database is not None else []
+    if not found:
+        raise InputError(f"{error}; {options.path} has none either: tune or collect adds them, --folder reads others")
+    return found
 
 
 @command(model, "evaluate", "--no-curve", "--device h200 --samples --perceptrons 10000 --json")

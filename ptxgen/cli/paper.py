@@ -18,6 +18,9 @@ from ptxgen.cli.command import OUTPUT_PANEL, Answer, command, paper
 from ptxgen.cli.options import DatabaseOptions, SeedOption, Target
 
 DeviceOption = Annotated[str | None, typer.Option(help="Device name. [default: the GPU, else emulated]")]
+GpuOption = Annotated[
+    str | None, typer.Option(help="The GPU that must be in this machine, or that --from has. [default: any]")
+]
 DtypeOption = Annotated[str | None, typer.Option(help="Dtype of A and B. [default: f32]")]
 ComputeOption = Annotated[str | None, typer.Option(help="Accumulation. [default: the first of the dtype]")]
 FoldsOption = Annotated[int, typer.Option(min=2, help="Parts of the problems that are held out of training.")]
@@ -56,13 +59,19 @@ class TableOptions(DatabaseOptions):
     ] = None
 
 
-def _answer(options: TableOptions, name: str, source: tuple[str, ...], run: Callable[[], Answer]) -> Answer:
+def _answer(
+    options: TableOptions, name: str, source: tuple[str, ...], run: Callable[[], Answer], device: str | None = None
+) -> Answer:
     """The table ``name`` as text, in the requested picture and, with ``--json``, as the document that it is made from.
-    ``source``: the commands whose documents serve; ``run``: runs the first of them."""
+    ``source``: the commands whose documents serve; ``run``: runs the first of them; ``device``: the one that the
+    document must be of; None: any."""
     from ptxgen.cli import documents, paper_tables, pictures
     from ptxgen.errors import InputError
+    from ptxgen.problem.device import device as device_named
 
     answer = Answer(documents.read(options.source, *source), "") if options.source is not None else run()
+    if device is not None and answer.document["device"] != device_named(device).name:
+        raise InputError(f"device is {device!r}; {options.source} is of {answer.document['device']}")
     if not answer.document.get(paper_tables.CONTENTS[name]):
         raise InputError(f"{options.source} has no {paper_tables.CONTENTS[name]}: {paper_tables.REMEDIES[name]}")
     try:
@@ -150,17 +159,21 @@ def _speeds(options: TableOptions, name: str, target: Target, baseline: str) -> 
             )
         return bench(target, None, baseline)
 
-    return _answer(options, name, ("bench",), run)
+    return _answer(options, name, ("bench",), run, target.device)
 
 
 @command(paper, "table4", "--dtype f16", "--from bench.json --picture table4.png")
-def table4(options: TableOptions, dtype: DtypeOption = None, compute: ComputeOption = None) -> Answer:
+def table4(
+    options: TableOptions, dtype: DtypeOption = None, compute: ComputeOption = None, device: GpuOption = None
+) -> Answer:
     """Print Table 4: the speed of GEMMs and of cuBLASLt.
 
     Of cuBLASLt: its best candidate and its heuristic's choice. Runs `bench gemm --suite isaac --baseline cublas`; needs
     a GPU, or its document with --from.
     """
-    target = Target(database=options.database, dtype=dtype, compute=compute, operation="gemm", suite="isaac")
+    target = Target(
+        database=options.database, dtype=dtype, compute=compute, operation="gemm", suite="isaac", device=device
+    )
     return _speeds(options, "table4", target, "cublas")
 
 
@@ -170,6 +183,7 @@ def table5(
     dtype: DtypeOption = None,
     compute: ComputeOption = None,
     layout: Annotated[str | None, typer.Option(help="Layout of images: NCHW, NHWC or CHWN. [default: NCHW]")] = None,
+    device: GpuOption = None,
 ) -> Answer:
     """Print Table 5: the speed of convolutions and of cuDNN.
 
@@ -177,7 +191,13 @@ def table5(
     for it. Runs `bench conv --suite isaac --baseline cudnn`; needs a GPU, or its document with --from.
     """
     target = Target(
-        database=options.database, dtype=dtype, compute=compute, layout=layout, operation="conv", suite="isaac"
+        database=options.database,
+        dtype=dtype,
+        compute=compute,
+        layout=layout,
+        operation="conv",
+        suite="isaac",
+        device=device,
     )
     return _speeds(options, "table5", target, "cudnn")
 

@@ -396,7 +396,7 @@ def bench(
         raise InputError(f"baseline is {baseline!r}; for {target.operation_name} it must be {' or '.join(known)}")
     given, driver, cases = _given(config), target.find_driver(), target.cases()
     rows: list[dict[str, Any]] = []
-    if baseline and driver.clock == "model":
+    if baseline and driver.clock == "model" and not known[baseline].emulated:
         raise UnavailableError(f"baseline is {baseline!r}; the vendor's library needs an NVIDIA GPU")
     if ceiling and driver.clock == "model":
         raise UnavailableError("ceiling is given; its loop needs an NVIDIA GPU")

@@ -11,7 +11,10 @@ from ptxgen.cli.progress import progress as shown_progress
 from ptxgen.errors import InputError, LaunchError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ptxgen.cli.tables import Parts
+    from ptxgen.problem.device import Device
     from ptxgen.problem.operation import Schedule
     from ptxgen.problem.suites import Case
 
@@ -31,8 +34,9 @@ def select(target: Target, name: str) -> Answer:
     """What the schedule chooses for each problem."""
     device = target.find_device()
     schedule, cases = _cases(target, name)
-    rows = [_fields(c, schedule.choose(c.problem, device, target.path)) for c in _stepped("select", cases)]
-    document = {**_head("select", name, device.name), **schedule.settings(device, target.path), "rows": rows}
+    skipped = Skipped()
+    rows = [_fields(*found) for found in _chosen("select", schedule, cases, device, target.path, skipped)]
+    document = {**_head("select", name, device.name), **schedule.settings(device, target.path), "rows": rows, **skipped}
     return Answer(document, _text(schedule, document, (), lambda row: []))
 
 
@@ -54,24 +58,23 @@ def check(target: Target, name: str, seed: int) -> Answer:
     """Compares the results of the schedule with float64."""
     from ptxgen.cli import report
 
-    driver, rows = target.find_driver(), []
+    driver, rows, skipped = target.find_driver(), [], Skipped()
     schedule, cases = _cases(target, name)
-    for case in _stepped("check", cases):
-        choice = schedule.choose(case.problem, driver.device, target.path)
+    for case, choice in _chosen("check", schedule, cases, driver.device, target.path, skipped):
         found = schedule.launches(driver, choice).check(seed)
         results = [{"kind": r.kind, **report.deviation_fields(r.deviation)} for r in found]
         rows.append({**_fields(case, choice), "results": results, "ok": all(r["ok"] for r in results)})
-    document = {**_head("check", name, driver.device.name), "clock": driver.clock, "rows": rows}
-    return Answer(document, report.check_text(document), int(not all(row["ok"] for row in rows)))
+    document = {**_head("check", name, driver.device.name), "clock": driver.clock, "rows": rows, **skipped}
+    text = [*report.check_text(document), *_skipped_lines(document)]
+    return Answer(document, text, int(not all(row["ok"] for row in rows)))
 
 
 def bench(target: Target, name: str) -> Answer:
     """Times the schedule, after a check of its results, and the host's choice."""
-    driver, rows = target.find_driver(), []
+    driver, rows, skipped = target.find_driver(), [], Skipped()
     schedule, cases = _cases(target, name)
-    for case in _stepped("bench", cases):
+    for case, choice in _chosen("bench", schedule, cases, driver.device, target.path, skipped):
         problem = case.problem
-        choice = schedule.choose(problem, driver.device, target.path)
         [(us, deviation)] = _timed(driver, schedule, [choice])
         rows.append(
             {
@@ -84,7 +87,7 @@ def bench(target: Target, name: str) -> Answer:
             }
         )
     head = {**_head("bench", name, driver.device.name), "clock": driver.clock}
-    document = {**head, **schedule.settings(driver.device, target.path), "rows": rows}
+    document = {**head, **schedule.settings(driver.device, target.path), "rows": rows, **skipped}
     titles = ("µs", "TFLOP/s", "scheduling µs")
     text = _text(schedule, document, titles, lambda r: [r["us"], r["tflops"], r["scheduling_us"]])
     return Answer(document, text, int(not all(row["ok"] for row in rows)))
@@ -142,6 +145,36 @@ def _stepped(name: str, cases: list[Case]) -> Iterator[Case]:
             progress.step(case.name)
 
 
+class Skipped(dict[str, list[dict[str, str]]]):
+    """The part ``skipped`` of a document: name and reason of each problem that the schedule does not compute. Without
+    one it is empty, and the document has no such part."""
+
+    def add(self, case: Case, reason: str) -> None:
+        self.setdefault("skipped", []).append({"name": case.name, "reason": reason})
+
+
+def _chosen(
+    command: str, schedule: Schedule, cases: list[Case], device: Device, database: Path, skipped: Skipped
+) -> Iterator[tuple[Case, Any]]:
+    """Each case with the choice of the schedule; adds cases that it does not compute to ``skipped``. LaunchError: it
+    computes none of them."""
+    refused = None
+    for case in _stepped(command, cases):
+        try:
+            choice = schedule.choose(case.problem, device, database)
+        except LaunchError as error:
+            skipped.add(case, str(error))
+            refused = error
+            continue
+        yield case, choice
+    if refused is not None and len(skipped["skipped"]) == len(cases):
+        raise refused
+
+
+def _skipped_lines(document: dict[str, Any]) -> list[str]:
+    return [f"skipped {row['name']}: {row['reason']}" for row in document.get("skipped", ())]
+
+
 def _timed(driver: Any, schedule: Schedule, choices: list[Any]) -> Iterator[tuple[float, dict[str, Any]]]:
     """(microseconds, deviation from float64) of each choice for one problem. LaunchError: a result is wrong."""
     from ptxgen.cli import report
@@ -183,4 +216,10 @@ def _text(
     heads = (*report.shape_titles(document), *schedule.titles, *titles)
     notes = [report.MODEL_CLOCK] if document.get("clock") == "model" else []
     limits = schedule.settings_text(document)
-    return [Table(heads, rows, ("column-major",)), limits, f"device: {document['device']}", *notes]
+    return [
+        Table(heads, rows, ("column-major",)),
+        limits,
+        f"device: {document['device']}",
+        *notes,
+        *_skipped_lines(document),
+    ]

@@ -61,12 +61,14 @@ class Installation:
 class Baseline:
     """A vendor library to compare with. ``title``: its name in tables; ``load()``: loads the library, or raises
     UnavailableError, and returns what is called with (driver, problem, addresses of one operand set);
-    ``installation``: None: ``doctor`` does not report it."""
+    ``installation``: None: ``doctor`` does not report it; ``emulated``: its kernels are ptxgen's own, which the
+    emulated device runs."""
 
     name: str
     title: str
     load: Callable[[], Callable[..., Any]]
     installation: Installation | None = None
+    emulated: bool = False
 
     def require(self) -> None:
         """UnavailableError: the library is missing."""

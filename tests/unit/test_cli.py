@@ -661,6 +661,36 @@ def test_every_command_takes_the_tile_policy_of_the_paper(run: Run) -> None:
     assert run("emit", *GROUP[:-1]).out.count(".version") == len(emitted["kernels"])
 
 
+def test_schedule_names_the_problems_that_it_skips(run: Run) -> None:
+    small = ("grouped", "--suite", "small", "--device", "emulated", "--schedule", "tlp")
+    done = run("check", *small, "--json")
+    assert done.code == 0, done.err
+    assert [row["ok"] for row in done.document["rows"]] == [True, True, True]
+    assert [row["name"] for row in done.document["skipped"]] == ["experts", "gradient of experts"]
+    lines = " ".join(run("select", *small).out.split())
+    assert lines.count("the tile policy is for lists of products") == 2
+    jagged = run("select", *small[:1], "--shape", "24,64,32", "--jagged", "m", *small[3:])
+    assert (jagged.code != 0, "the tile policy is for lists" in jagged.err) == (True, True)
+
+
+def test_bench_compares_with_a_baseline_of_ptxgen_on_the_emulated_device(run: Run) -> None:
+    words = ("grouped", "--shape", "17,16,5", "--device", "emulated", "--json", "--baseline")
+    [row] = run("bench", *words, "tlp").document["rows"]
+    assert row["ratio"] == pytest.approx(row["vendor_us"] / row["us"], rel=0.01)
+    assert "needs an NVIDIA GPU" in run("bench", *words, "cublas").document["error"]["message"]
+
+
+@pytest.mark.usefixtures("few_draws")
+def test_model_of_a_device_without_shipped_measurements_is_trained_on_the_database(run: Run, tmp_path: Path) -> None:
+    train = ("model", "train", "--device", "emulated", "--target", "clock", "--json")
+    message = run(*train).document["error"]["message"]
+    assert f"{tmp_path / 'tuning.sqlite'} has none either: tune" in message
+    run("tune", "--shape", "17,19,23", "--samples", 8, "--search", 1, "--rounds", 0, "--keep", 1)
+    trained = run(*train).document
+    assert (trained["devices"], trained["problems"]) == (["emulated"], 1)
+    assert Path(trained["file"]).is_relative_to(tmp_path)
+
+
 def test_bench_reports_what_the_host_spends_before_a_launch(run: Run) -> None:
     rows = [
         run("bench", operation, "--shape", "8,8,8", "--json").document["rows"][0] for operation in ("grouped", "gemm")

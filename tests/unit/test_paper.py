@@ -195,6 +195,15 @@ def test_other_documents_are_errors(files: dict[str, Path], tmp_path: Path, caps
     assert "is not a JSON document" in capsys.readouterr().err
 
 
+def test_device_must_be_that_of_the_document(files: dict[str, Path], capsys: Any) -> None:
+    words = ["paper", "table4", "--from", str(files["table4"]), "--device"]
+    own = DOCUMENTS["table4"]["device"]
+    assert run([*words, own]) == 0
+    assert run([*words, "t4"]) == 2
+    assert f"is of {own}" in capsys.readouterr().err
+    assert run(["paper", "table4", "--device", "emulated"]) == 3
+
+
 def test_picture_of_another_format_is_an_error() -> None:
     with pytest.raises(InputError, match=r"must end in \.png, \.svg, \.pdf"):
         pictures.require(Path("picture.jpg"))

@@ -90,7 +90,7 @@ def _torch() -> Callable[..., Any]:
 
 _BASELINES = (
     Baseline("cublas", "cuBLAS", _cublas),
-    Baseline("tlp", "tile policy by TLP", _tlp),
+    Baseline("tlp", "tile policy by TLP", _tlp, emulated=True),
     Baseline("cudnn", "cuDNN", _cudnn),
     Baseline("torch", "torch._grouped_mm", _torch),
 )
