@@ -12,6 +12,7 @@ from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.config.migration import translate
 from ptxgen.errors import InputError
 from ptxgen.problem.registry import parse
+from ptxgen.tuning.store.splitting import SPLITS
 
 Document = dict[str, Any]
 #: returns a value in the form that readers use; InputError, ValueError, TypeError: it breaks a rule
@@ -139,6 +140,13 @@ def _samplers(value: Any) -> list[Document]:
     return found
 
 
+def _splits(value: Any) -> Document:
+    found = _checked(value, {"splits": _text, "us": _positive, "measured": _count, "config": _config}, ".")
+    if found["splits"] not in SPLITS:
+        raise InputError(f".splits is {shown(found['splits'])}; it must be one of {', '.join(SPLITS)}")
+    return {**value, **found}
+
+
 _NAMES: dict[str, Check] = {
     "name": _optional(_text, ""),
     "problem": _problem,
@@ -162,6 +170,7 @@ CHECKS: dict[str, dict[str, Check]] = {
         "rows": _list_of(_row(**_CHOICE, **dict.fromkeys(_TIMES, _optional(_positive)))),
     },
     "select": {"device": _text, "rows": _list_of(_row(**_CHOICE))},
+    "paper splitting": {"device": _text, "rows": _list_of(_row(**_NAMES, splits=_list_of(_splits)))},
     "sampler": {"device": _text, "rows": _list_of(_row(**_NAMES, samplers=_samplers))},
     "model evaluate": {
         "device": _text,

@@ -1,7 +1,8 @@
-"""The commands that reproduce tables and figures of the paper: paper table1, table2, figure5, table4, table5, table6.
+"""The commands that reproduce tables and figures of the paper: paper table1, table2, figure5, table4, table5 and table6,
+and paper splitting, the value of splits of the reduction.
 
 Each runs another command on the paper's problems (sampler, model evaluate, bench, select) and prints its document as a
-table; --from reads that document from a file instead.
+table; --from reads that document from a file instead. splitting has a document of its own.
 """
 
 from __future__ import annotations
@@ -216,3 +217,36 @@ def table6(
         database=options.database, dtype=dtype, compute=compute, operation="gemm", suite="isaac", device=device
     )
     return _answer(options, "table6", ("select", "bench"), lambda: select(target))
+
+
+@command(paper, "splitting", "--device h100", "--dtype f64 --csv")
+def splitting(
+    options: TableOptions,
+    device: Annotated[str, typer.Option(help="The device whose shipped measurements are used.")] = "h200",
+    dtype: DtypeOption = None,
+    compute: ComputeOption = None,
+) -> Answer:
+    """Print what splits of the reduction are worth.
+
+    For each problem of Table 4, the fastest measured time with K_S = K_L = K_G = 1, with splits among blocks alone
+    (K_S = K_L = 1), and with all splits. A dash: no such configuration was measured. Reads the shipped measurements;
+    needs no GPU.
+    """
+    from ptxgen.cli.report import config_fields, problem_fields
+    from ptxgen.problem.device import device as device_named
+    from ptxgen.tuning.store import splitting as measured
+
+    def run() -> Answer:
+        target = Target(database=options.database, dtype=dtype, compute=compute, operation="gemm", suite="isaac")
+        cases, name = target.cases(), device_named(device).name
+        found = measured.shipped(name, [case.problem for case in cases])
+        rows = []
+        for case in cases:
+            times = found.get(case.problem, {})
+            splits = [
+                {"splits": s, "us": t.us, "measured": t.measured, **config_fields(t.config)} for s, t in times.items()
+            ]
+            rows.append({**problem_fields(case), "splits": splits})
+        return Answer({"command": "paper splitting", "device": name, "rows": rows}, "")
+
+    return _answer(options, "splitting", ("paper splitting",), run)

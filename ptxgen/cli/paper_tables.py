@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -192,6 +193,43 @@ def table6(document: Document) -> PaperTable:
     return PaperTable(("problem", *CONFIG, "source"), rows, notes, Grid(title, labels, symbols, cells), OPTIONAL)
 
 
+#: splits that are allowed, and their columns
+SPLITS = {"none": "none", "kg": "K_G", "all": "all"}
+
+
+def splitting(document: Document) -> PaperTable:
+    """The fastest measured times of the problems of Table 4 by the splits of the reduction that are allowed."""
+    rows: list[list[Any]] = []
+    series: dict[str, list[float | None]] = {"K_G alone": [], "K_S, K_L and K_G": []}
+    for r in document["rows"]:
+        found = {s["splits"]: s for s in r["splits"]}
+        us = [found[s]["us"] if s in found else math.nan for s in SPLITS]
+        gains = [us[0] / us[1], us[0] / us[2]]  # NaN if one was not measured
+        chosen = found["all"]["config"] if "all" in found else None
+        splits = " ".join(str(chosen.get(name, 1)) for name in ("ks", "kl", "kg")) if chosen else ""
+        counts = [found[s]["measured"] if s in found else 0 for s in SPLITS]
+        rows.append([*shape_cells(r), *us, *gains, splits, *counts])
+        for line, gain in zip(series.values(), gains, strict=True):
+            line.append(None if math.isnan(gain) else gain)
+    counts_titles = [f"measured, {title}" for title in SPLITS.values()]
+    heads = (*shape_titles(document), *(f"{title} µs" for title in SPLITS.values()), "gain K_G", "gain all")
+    notes = [
+        f"fastest measured times on {document['device']}, {_arithmetic(document)}; none: K_S = K_L = K_G = 1; K_G: K_S"
+        " = K_L = 1; -: no such configuration was measured",
+        "gain: time without splits / time with these; fastest: K_S K_L K_G of the fastest",
+        "a search measures few configurations of a kind that it expects to be slow, so large gains are upper limits",
+    ]
+    notes += [f"geometric mean of the gains, {name}: {number(_mean(found))}" for name, found in series.items()]
+    chart = Bars(
+        f"Splits of the reduction on {document['device']}, {_arithmetic(document)}",
+        [str(r["name"]) for r in document["rows"]],
+        series,
+        "time without splits / time",
+    )
+    optional = (*counts_titles, *reversed(shape_titles(document)[1:]))
+    return PaperTable((*heads, "fastest", *counts_titles), rows, notes, chart, optional)
+
+
 def _arithmetic(document: Document) -> str:
     """The types of the problems."""
     found = dict.fromkeys((r["problem"]["dtype"], r["problem"]["compute"]) for r in document["rows"])
@@ -224,6 +262,7 @@ TABLES: dict[str, Callable[[Document], PaperTable]] = {
     "table4": table4,
     "table5": table5,
     "table6": table6,
+    "splitting": splitting,
 }
 #: the part of the document that each is made from, and how to get a document that has it
 CONTENTS = dict.fromkeys(TABLES, "rows") | {"table2": "architectures", "figure5": "samples"}

@@ -46,6 +46,16 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         "device": "h200",
         "rows": [{**report.problem_fields(GEMM), "samplers": ACCEPTANCE}],
     },
+    "paper splitting": {
+        "command": "paper splitting",
+        "device": "h200",
+        "rows": [
+            {
+                **report.problem_fields(GEMM),
+                "splits": [{"splits": "all", "us": 4.0, "measured": 3, **report.config_fields(CONFIG)}],
+            }
+        ],
+    },
     "model evaluate": {
         "command": "model evaluate",
         "device": "h200",
@@ -60,7 +70,7 @@ HOSTILE = ("x", "", -1, 0, 10**400, 1e300, float("nan"), True, None, [], {}, [5]
 
 def read_table(name: str) -> Callable[[Path], object]:
     def read(path: Path) -> None:
-        document = documents.read(path, "bench", "sampler", "model evaluate")
+        document = documents.read(path, "bench", "sampler", "model evaluate", "paper splitting")
         if document.get(paper_tables.CONTENTS[name]):
             parts = paper_tables.TABLES[name](document).parts
             text_of(parts, 80), csv_of(parts)
@@ -72,6 +82,7 @@ def read_table(name: str) -> Callable[[Path], object]:
 READERS: dict[str, list[Callable[[Path], object]]] = {
     "bench": [page.read_source, lambda path: vendor_times(path, "h200"), read_table("table4"), read_table("table6")],
     "sampler": [read_table("table1")],
+    "paper splitting": [read_table("splitting")],
     "model evaluate": [page.read_source, read_table("table2"), read_table("figure5")],
 }
 

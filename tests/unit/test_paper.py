@@ -12,10 +12,14 @@ import pytest
 
 from ptxgen.cli import documents, model, paper_tables, pictures, problems
 from ptxgen.cli.command import Answer, run
-from ptxgen.cli.report import plain, problem_fields
+from ptxgen.cli.report import config_fields, plain, problem_fields
 from ptxgen.cli.tables import text_of
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import InputError, UnavailableError
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.suites import cases
+from ptxgen.tuning.store import tuning_files
+from ptxgen.tuning.store.measurement import Environment, Measurement
 
 CONFIG = {"family": "simt", "ms": 8, "ns": 4, "ml": 64, "nl": 32, "u": 8, "ks": 1, "kl": 1, "kg": 1}
 
@@ -30,8 +34,6 @@ def bench_document(operation: str, vendor: str, layout: str = "") -> dict[str, A
 
 
 def _axes() -> dict[str, Any]:
-    from ptxgen.codegen.config.config import parse_config
-
     return parse_config("ms=8 ns=4 ml=64 nl=32 u=8").values()
 
 
@@ -65,6 +67,28 @@ DOCUMENTS = {
     "table4": bench_document("gemm", "cublas"),
     "table5": bench_document("conv", "cudnn"),
     "table6": bench_document("gemm", "cublas"),
+}
+
+
+def split_time(splits: str, us: float, text: str) -> dict[str, Any]:
+    return {"splits": splits, "us": us, "measured": 3, **config_fields(parse_config(text))}
+
+
+DOCUMENTS["splitting"] = {
+    "command": "paper splitting",
+    "device": "h200",
+    "rows": [
+        {
+            **problem_fields(GEMM_CASES[0]),
+            "splits": [
+                split_time("none", 12.0, "family=simt"),
+                split_time("kg", 6.0, "family=simt kg=4"),
+                split_time("all", 4.0, "family=simt kg=2 kl=2"),
+            ],
+        },
+        {**problem_fields(GEMM_CASES[1]), "splits": [split_time("all", 5.0, "family=simt ks=2")]},
+        {**problem_fields(GEMM_CASES[2]), "splits": []},
+    ],
 }
 
 
@@ -132,6 +156,45 @@ def test_table_6_has_the_problems_and_axes_of_the_paper() -> None:
     assert tuple(row[0] for row in table.rows) == tuple(sorted(paper_tables.TABLE_6, key=_order))
     assert table.titles[2:10] == ("M_S", "N_S", "M_L", "N_L", "U", "K_S", "K_L", "K_G")
     assert table.rows[0][2:10] == [8, 4, 64, 32, 8, 1, 1, 1]
+
+
+def test_gains_are_of_measured_configurations_alone() -> None:
+    table = paper_tables.splitting(DOCUMENTS["splitting"])
+    first, second, third = (dict(zip(table.titles, row, strict=True)) for row in table.rows)
+    assert [first[t] for t in ("none µs", "K_G µs", "all µs", "gain K_G", "gain all")] == [12, 6, 4, 2, 3]
+    assert (first["fastest"], second["fastest"], third["fastest"]) == ("1 2 2", "2 1 1", "")
+    assert [t for t in table.titles if second[t] != second[t]] == ["none µs", "K_G µs", "gain K_G", "gain all"]
+    [line] = [line for line in text_of(table.parts, 80).splitlines() if line.startswith("LINPACK 2048")]
+    assert line.split()[2:] == ["-"] * 5
+    assert table.notes[-1] == "geometric mean of the gains, K_S, K_L and K_G: 3.00"
+
+
+def test_splitting_reads_the_shipped_measurements(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+    first, other = GEMM_CASES[0].problem, Gemm(64, 64, 64)
+    environment = Environment("h200", "hardware", "cuda 13.0", "13.0.88", "graph", "abc")
+
+    def row(problem: Any, config: str, us: float, created: float = 1.0, outcome: str = "ok") -> Measurement:
+        samples = (us,) if outcome == "ok" else ()
+        return Measurement(problem, parse_config(config), outcome, environment, samples, created=created)
+
+    rows = [
+        row(first, "family=simt", 70.0),
+        row(first, "family=simt", 90.0, created=2.0),
+        row(first, "family=simt ms=2", 80.0),
+        row(first, "family=simt kl=2", 60.0),
+        row(first, "family=simt ks=2", 50.0, outcome="wrong_result"),
+        row(other, "family=simt kg=2", 40.0),
+    ]
+    header = tuning_files.Header("h200", "hardware", "abc", "tune", "2026-01-31")
+    tuning_files.write_measurements(tmp_path / "h200" / "measurements.jsonl.xz", header, rows)
+    monkeypatch.setattr(tuning_files, "shipped_dir", lambda: tmp_path)
+    assert run(["paper", "splitting", "--json"]) == 0
+    [measured, *others] = json.loads(capsys.readouterr().out)["rows"]
+    found = [(s["splits"], s["us"], s["measured"], s["config"]["kl"]) for s in measured["splits"]]
+    assert found == [("none", 80.0, 2, 1), ("kg", 80.0, 2, 1), ("all", 60.0, 3, 2)]
+    assert not any(r["splits"] for r in others)
+    assert run(["paper", "splitting", "--device", "h100"]) == 2
+    assert "device is 'h100'; it must be one with measurements: h200" in capsys.readouterr().err
 
 
 def _order(name: str) -> int:

@@ -217,6 +217,12 @@ def test_withdrawn_measurements_are_left_out(raw: Path, db: Database) -> None:
         list(tuning_files.read_all([raw]))
 
 
+def test_measurements_of_chosen_problems_are_those_of_all(raw: Path) -> None:
+    rows = list(tuning_files.read_all([raw]))
+    for chosen in ({SMALL}, {WIDE, ODD}, set[Problem]()):
+        assert list(tuning_files.read_all([raw], chosen)) == [m for m in rows if m.problem in chosen]
+
+
 def test_equal_measurements_give_equal_bytes_in_any_order(raw: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.xz"
     assert tuning_files.write_measurements(again, HEADER, [*FAILURES, *reversed(THREE)]) == 8

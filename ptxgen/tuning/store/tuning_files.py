@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import lzma
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, fields
 from functools import lru_cache
@@ -108,12 +108,12 @@ def existing_measurements(device: str, folder: Path | None = None) -> list[Path]
     return files
 
 
-def read_all(files: Iterable[Path]) -> Iterator[Measurement]:
-    """The measurements of ``files``, each one checked, without withdrawn ones. SchemaError, CorruptError: as
-    ``read_measurements``."""
+def read_all(files: Iterable[Path], problems: Collection[Problem] | None = None) -> Iterator[Measurement]:
+    """The measurements of ``files``, each one checked, without withdrawn ones. ``problems``: only theirs, in a tenth of
+    the time. SchemaError, CorruptError: as ``read_measurements``."""
     for path in files:
         absent = withdrawn(path.parent)
-        for m in read_measurements(path)[1]:
+        for m in read_measurements(path, problems)[1]:
             if not absent or (m.problem.key(), m.config.family) not in absent:
                 yield m
 
@@ -297,8 +297,9 @@ def write_measurements(path: Path, header: Header, measurements: Iterable[Measur
     return len(lines)
 
 
-def read_measurements(path: Path) -> tuple[Header, Iterator[Measurement]]:
-    """Reads ``measurements.jsonl.xz``: the header at once, rows on demand, each one checked.
+def read_measurements(path: Path, problems: Collection[Problem] | None = None) -> tuple[Header, Iterator[Measurement]]:
+    """Reads ``measurements.jsonl.xz``: the header at once, rows on demand, each one checked. ``problems``: only theirs;
+    lines of others are not checked.
 
     SchemaError: a newer format. CorruptError: names the line and the rule.
     """
@@ -310,14 +311,25 @@ def read_measurements(path: Path) -> tuple[Header, Iterator[Measurement]]:
     count = title.pop("measurements", None)
     with errors_with_line(path, 1):
         header = Header(**title)
-    return header, _measurements(path, header, count, version)
+    lines = None if problems is None else tuple(map(_line_start, problems))
+    return header, _measurements(path, header, count, version, lines)
 
 
-def _measurements(path: Path, header: Header, count: object, version: int) -> Iterator[Measurement]:
+def _line_start(problem: Problem) -> bytes:
+    """The beginning of the lines with measurements of a problem."""
+    return to_json({"problem": problem.key()})[:-1].encode() + b","
+
+
+def _measurements(
+    path: Path, header: Header, count: object, version: int, starts: tuple[bytes, ...] | None
+) -> Iterator[Measurement]:
+    """``starts``: the beginnings of the lines to read; None: all."""
     number = 1
     with closing(decompressed_lines(path)) as lines:
         next(lines)
         for number, line in enumerate(lines, 2):
+            if starts is not None and not line.startswith(starts):
+                continue
             with errors_with_line(path, number):
                 m = measurement_of(from_json(line.decode()), version)
                 require_header(m, header)
