@@ -1,4 +1,4 @@
-"""The commands that reproduce tables and figures of the paper: paper table1, table2, figure5, table4, table5 and table6,
+"""The commands that reproduce tables and figures of the paper: paper table1, table2, figure5, table4, table5, table6;
 and paper splitting, the value of splits of the reduction.
 
 Each runs another command on the paper's problems (sampler, model evaluate, bench, select) and prints its document as a
