@@ -79,11 +79,14 @@ class InnerExpression(Algebra):
     """The reduction over k of an expression. ``step``: its value at one k; ``a``, ``b``: the parts of it that operands
     A and B hold in shared memory and in registers: elements, or casts of them. Integers narrower than 32 bits are held
     in 32. The reductions argmin and argmax give the first k of the least or greatest step, ``NO_INDEX`` if there is no
-    k."""
+    k.
+
+    ``terms``: what a step joins to the accumulator, one after the other."""
 
     step: Node
     a: Node
     b: Node
+    terms: tuple[Node, ...]
 
     @property
     def type(self) -> str:
@@ -131,14 +134,9 @@ class InnerExpression(Algebra):
 
     @cached_property
     def reduced(self) -> Node:
-        """The accumulator after a step. The terms of a sum are added one after the other, products first, which then
-        need no instruction of their own."""
-
-        def terms(x: Node) -> list[Node]:
-            return [z for y in x.arguments for z in terms(y)] if x.op == self.reduce else [x]
-
+        """The accumulator after a step."""
         root = variable(ACCUMULATOR, self.type)
-        for term in sorted(terms(self.step), key=lambda x: x.op != "*"):
+        for term in self.terms:
             root = node(self.reduce, self.type, root, term)
         return root
 
@@ -146,10 +144,31 @@ class InnerExpression(Algebra):
 PLUS_TIMES = Algebra("plus_times", "+", 0.0, pads_with_zero=True, atomic=True)
 
 
+def terms_of(step: Node, reduce: str, rewrite: bool) -> tuple[Node, ...]:
+    """The parts of a step that are joined to the accumulator one after the other: those of the reduction's own operator
+    where its order does not matter; with ``rewrite`` those of a sum of floats with products, which then need no
+    instruction of their own: its error is relative to its terms. Products are first."""
+
+    def parts(x: Node) -> list[Node]:
+        return [z for y in x.arguments for z in parts(y)] if x.op == reduce else [x]
+
+    found = sorted(parts(step), key=lambda x: x.op != "*")
+    if reduce in POSITIONS or len(found) == 1:
+        return (step,)
+    exact = OPERATORS[reduce].idempotent or not type_of(step.type).floating
+    return tuple(found) if exact or (rewrite and reduce == "+" and found[0].op == "*") else (step,)
+
+
 def inner_expression(
-    step: Node, reduce: str, a: Node, b: Node, vectors: tuple[Vector, ...] = (), scalars: tuple[Scalar, ...] = ()
+    step: Node,
+    reduce: str,
+    a: Node,
+    b: Node,
+    vectors: tuple[Vector, ...] = (),
+    scalars: tuple[Scalar, ...] = (),
+    rewrite: bool = True,
 ) -> InnerExpression:
-    """The algebra of ``reduce`` over ``step``, with what follows from them."""
+    """The algebra of ``reduce`` over ``step``, with what follows from them. ``rewrite``: as in ``terms_of``."""
     if reduce in POSITIONS:
         identity = float(NO_INDEX)
     else:
@@ -165,6 +184,7 @@ def inner_expression(
         and (is_identity_at_zero(step, reduce, zeroed) or is_absorbed_at_zero(step, reduce, zeroed)),
         atomic=False,
         step=step,
+        terms=terms_of(step, reduce, rewrite),
         a=a,
         b=b,
         vectors=vectors,

@@ -220,6 +220,16 @@ def test_calls_without_the_algebra_pass() -> None:
         task(text)(P=a, R=b, algebra=3)
 
 
+@pytest.mark.parametrize(("step", "algebra"), [("P[i,k]+R[k,j]+w[k]", True), ("P[i,k]*w[k]+R[k,j]*w[k]+w[k]", False)])
+def test_steps_are_computed_before_they_are_summed(step: str, algebra: bool) -> None:
+    a, b = integers(20, 7), integers(7, 30)
+    w = np.full(7, 1 / 64 if algebra else 1, np.float32)
+    far = np.float32(2**20 if algebra else 2**26)  # a sum with one of the terms loses what the others add
+    found = task(f"where(i,j){{reduce(k){{accum+={step};}}C[i,j]=accum;}}")(P=a + far, R=b - far, w=w, algebra=algebra)
+    exact = ((a + far)[:, :, None] + (b - far) + w[:, None]).sum(1)
+    np.testing.assert_array_equal(found, exact)
+
+
 def test_commands_rewrite_or_do_not(capsys: pytest.CaptureFixture[str]) -> None:
     def told(*words: str) -> str:
         assert command.run([*words]) == 0

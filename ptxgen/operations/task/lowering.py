@@ -202,7 +202,7 @@ def inner_of(roles: Roles, rewrite: bool = True) -> InnerExpression:
     step = simplified(program.step, relaxed=True) if rewrite else program.step
     step, a = hold(step, _element(roles.use("A")))
     step, b = hold(step, _element(roles.use("B")))
-    return inner_expression(step, _reduction(program), a, b, *_read(roles, [step], STEP_AXES))
+    return inner_expression(step, _reduction(program), a, b, *_read(roles, [step], STEP_AXES), rewrite)
 
 
 def _element(use: Use) -> Node:

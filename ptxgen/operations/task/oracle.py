@@ -643,6 +643,7 @@ class _Grouped(_Collector):
             unit = _UNIT[type]
             worst = error + (2 + 2 * np.sqrt(self.count)) * unit * self.magnitude
             error = np.where(self.grid.exact(self.magnitude, unit), 0, worst)
+            error = np.where(self.magnitude + error >= _GREATEST[type], np.inf, error)
         if output.op == "*" and type_of(type).floating:
             error = np.where(self.factors.beyond(type), np.inf, error)
         return Dense(self.array, error, None, self.dropped)
