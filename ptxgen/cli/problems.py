@@ -221,6 +221,9 @@ def tune(
 def select(
     target: Target,
     model: ModelOption = False,
+    exhaustive: Annotated[
+        bool, typer.Option("--exhaustive", help="Score every legal configuration by the model; print what that costs.")
+    ] = False,
     count: Annotated[int, typer.Option("--count", "-k", min=1, help="Number of configurations, best first.")] = 1,
     digest: Annotated[
         bool, typer.Option("--digest", help="Print only a digest of the choices, to compare machines or ranks.")
@@ -231,7 +234,12 @@ def select(
 
     Stored winners have measured times, others the time that the model predicts. A problem that calls compute by several
     kernels, as sums in groups, has a row for each. Needs no GPU: use --device h200.
+
+    --exhaustive implies --model. It takes seconds, because the search otherwise scores only representatives of the
+    configurations that may be fast.
     """
+    if exhaustive and schedule is not None:
+        raise InputError(f"exhaustive and schedule are given; schedule {schedule} has no configurations to score")
     if schedule is not None:
         from ptxgen.cli import schedules
 
@@ -244,14 +252,26 @@ def select(
     from ptxgen.tuning.store.tuning_files import clock_of
 
     cases, device = as_called(target.cases()), target.find_device()
-    found = []
+    found, costs = [], []
     with target.reading() as database, shown_progress() as progress:
         progress.phase("select", len(cases))
         for case in cases:
-            found += [(case, s) for s in selection.require(case.problem, device, database, model, count)]
+            if exhaustive:
+                every = selection.exhaustive(case.problem, device, database, count)
+                found += [(case, s) for s in every.best]
+                costs.append(report.exhaustive_fields(case, every))
+            else:
+                found += [(case, s) for s in selection.require(case.problem, device, database, model, count)]
             progress.step(case.name)
     rows = [report.selection_fields(case, selection) for case, selection in found]
-    document = {"command": "select", "device": device.name, "clock": clock_of(device.name), "rows": rows}
+    document: dict[str, Any] = {
+        "command": "select",
+        "device": device.name,
+        "clock": clock_of(device.name),
+        "rows": rows,
+    }
+    if exhaustive:
+        document["exhaustive"] = costs
     if digest:
         kernels = ((s.problem, s.config, winners.current_digest(s.problem, s.config, device)) for _, s in found)
         document["digest"] = selection.digest_of(kernels)

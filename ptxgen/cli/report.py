@@ -88,6 +88,30 @@ def selection_fields(case: Case, selection: Any) -> Document:
     }
 
 
+def exhaustive_fields(case: Case, search: Any) -> Document:
+    """What it cost to score every legal configuration, beside the search. ``search_loss``: the predicted time of the
+    search's choice over that of the exhaustive one."""
+    names = ("scored", "seconds", "search_scored", "search_seconds")
+    loss = search.search_us / search.best[0].us if search.best[0].us else math.nan
+    return {"name": case.name, **{name: getattr(search, name) for name in names}, "search_loss": _known(loss)}
+
+
+def exhaustive_lines(document: Document) -> list[str]:
+    """One line for each problem of the rows."""
+    names, lines = {row["name"] for row in document["rows"]}, []
+    for r in document.get("exhaustive", ()):
+        if r["name"] not in names:
+            continue
+        line = (
+            f"{r['name']}: all {r['scored']:,} legal configurations scored in {r['seconds']:.2f} s"
+            f" ({r['scored'] / r['seconds']:,.0f} a second); the search scores {r['search_scored']:,} in"
+            f" {r['search_seconds']:.2f} s"
+        )
+        loss = r["search_loss"]
+        lines.append(line if loss is None else f"{line}; its choice takes {loss:.3f} times as long by prediction")
+    return lines
+
+
 def check_fields(case: Case, selection: Any, results: Sequence[Any]) -> Document:
     """The results of one configuration on every kind of input."""
     check_results = [{"kind": r.kind, **deviation_fields(r.deviation)} for r in results]
@@ -263,7 +287,8 @@ def select_text(document: Document) -> Parts:
     configurations = [f"--config '{r['config_text']}'" for r in document["rows"][:1] if len(rows) == 1]
     note = [f"~: {MODEL_CLOCK}"] if modelled else predicted_note(document["rows"])
     extrapolated = extrapolation_notes(document["device"], [(r["origin"], r["scaled_from"]) for r in document["rows"]])
-    return [table, *configurations, *notes, *note, *extrapolated, f"device: {document['device']}"]
+    costs = exhaustive_lines(document)
+    return [table, *configurations, *notes, *costs, *note, *extrapolated, f"device: {document['device']}"]
 
 
 @by_operation

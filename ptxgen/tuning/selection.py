@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.device import DEVICES, Device
 from ptxgen.problem.registry import Problem
 from ptxgen.settings import settings
-from ptxgen.tuning.choice.models import model_folder
+from ptxgen.tuning.choice.models import model_folder, model_from
 from ptxgen.tuning.choice.sources import SOURCES, Request, StoredWinner, first_choices
 from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.database import Database
@@ -65,6 +66,43 @@ def select(
     return [Selection(problem, *choice) for choice in first_choices(SOURCES, request)]
 
 
+@dataclass(frozen=True)
+class ExhaustiveSearch:
+    """The model's ``best`` configurations of all legal ones. ``scored``, ``seconds``: configurations that it scored,
+    and the time; ``search_scored``, ``search_seconds``: those of the search that ``select`` uses; ``search_us``: the
+    predicted time of the search's choice, NaN if there is none."""
+
+    best: list[Selection]
+    scored: int
+    seconds: float
+    search_scored: int
+    search_seconds: float
+    search_us: float
+
+
+def exhaustive(problem: Problem, device: Device, database: Database | None = None, k: int = 1) -> ExhaustiveSearch:
+    """Ranks every legal configuration by the model, and compares with the search that ranks representatives.
+    ConfigError: none is legal."""
+    model = model_from(device, Request(problem, lower(problem), device, database).own_model)
+    times = [time.perf_counter()]
+    searched = model.search(problem, device, k)
+    times.append(time.perf_counter())
+    every = model.search(problem, device, k, exhaustive=True)
+    times.append(time.perf_counter())
+    if not every.best:
+        raise _none_legal(problem, device)
+    origin = "model" if model.trained else "analytic"
+    trained_on = model.measured_on if model.measured_on != device.name else ""
+    return ExhaustiveSearch(
+        [Selection(problem, config, origin, us, trained_on) for config, us in every.best],
+        every.scored,
+        times[2] - times[1],
+        searched.scored,
+        times[1] - times[0],
+        searched.best[0][1] if searched.best else math.nan,
+    )
+
+
 def stored(problem: Problem, device: Device, database: Database | None = None) -> Selection | None:
     """The winner of the user's database, or else the shipped one; None: the problem has not been tuned."""
     found = StoredWinner().choices(Request(problem, lower(problem), device, database))
@@ -77,9 +115,13 @@ def require(
     """``select``, of at least one configuration. ConfigError: none is legal."""
     found = select(problem, device, database, use_model, k)
     if not found:
-        why = why_unsupported(problem, device)
-        raise ConfigError(f"{problem.key()}: no kernel supports this problem on {device.name}: {why}", "space")
+        raise _none_legal(problem, device)
     return found
+
+
+def _none_legal(problem: Problem, device: Device) -> ConfigError:
+    why = why_unsupported(problem, device)
+    return ConfigError(f"{problem.key()}: no kernel supports this problem on {device.name}: {why}", "space")
 
 
 def untuned(problem: Problem, device: Device, database: Database | None = None) -> Selection | None:

@@ -35,7 +35,9 @@ from ptxgen.errors import (
     SchemaError,
     UnavailableError,
 )
+from ptxgen.families.common.space import candidates
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.grouped.tlp_schedule import threshold_of
@@ -689,6 +691,21 @@ def test_model_of_a_device_without_shipped_measurements_is_trained_on_the_databa
     trained = run(*train).document
     assert (trained["devices"], trained["problems"]) == (["emulated"], 1)
     assert Path(trained["file"]).is_relative_to(tmp_path)
+
+
+def test_select_scores_every_legal_configuration(run: Run) -> None:
+    """Of a trained model, the search scores fewer, and its choice is not predicted to be faster."""
+    words = ("select", "--shape", "512,512,512", "--layout", "TN", "--dtype", "e4m3", *H200, "--exhaustive")
+    document = run(*words, "--count", 3, "--json").document
+    assert [row["origin"] for row in document["rows"]] == ["model"] * 3
+    [cost] = document["exhaustive"]
+    legal = len(candidates(lower(Gemm(512, 512, 512, "TN", "e4m3")), device("h200")))
+    assert cost["search_scored"] < cost["scored"] == legal
+    assert cost["search_loss"] >= 1 - 1e-6
+    assert cost["seconds"] > 0
+    assert f"all {legal:,} legal configurations scored" in " ".join(run(*words).out.split())
+    done = run("select", *GROUP, "--exhaustive")
+    assert "exhaustive and schedule are given" in done.document["error"]["message"]
 
 
 def test_bench_reports_what_the_host_spends_before_a_launch(run: Run) -> None:
