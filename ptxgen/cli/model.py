@@ -31,6 +31,7 @@ def perceptrons_available(name: str, rows: int) -> None:
 
 
 PERCEPTRONS = Check(perceptrons_available)
+LEAST_PROBLEMS = 1_000  #: of a comparison of regressors; fewer held-out ones would be too few for its errors
 
 
 @command(model, "train", "--device h200 --out models", "--device h200 --also h100 --folder tuning_db --out models")
@@ -213,6 +214,45 @@ def evaluate(
         "architectures": [asdict(r) for r in networks],
     }
     return Answer(document, report.evaluation_text(document))
+
+
+def compare_regressors(device: str, folds: int, target: str, samples: int) -> Answer:
+    """The part of ``model evaluate`` with the perceptrons and the trees alone. It reads as many problems as training on
+    ``samples`` rows can tell apart. InputError: as ``evaluate``. UnavailableError: scikit-learn is missing."""
+    import numpy as np
+
+    from ptxgen.errors import InputError
+    from ptxgen.problem.device import device as device_named
+    from ptxgen.problem.registry import parse
+    from ptxgen.tuning.model import evaluation
+    from ptxgen.tuning.model.perceptron import HIDDEN_LAYERS
+    from ptxgen.tuning.model.training import SEED, Training
+    from ptxgen.tuning.store import tuning_files
+
+    perceptrons_available("perceptrons", samples)
+    facts = device_named(device)
+    files = tuning_files.existing_measurements(facts.name)
+    with shown_progress() as progress:
+        keys = tuning_files.measured_problems(files)
+        count = min(max(LEAST_PROBLEMS, 2 * samples), len(keys))
+        drawn = np.random.default_rng(SEED).permutation(len(keys))[:count]
+        rows = Training.gather(tuning_files.read_all(files, {parse(keys[i]) for i in drawn}), facts)
+        if rows.groups < folds:
+            raise InputError(
+                f"{files[0]} has {rows.groups} problems with usable rows for {device}; {folds} folds need more"
+            )
+        progress.phase("train", len(HIDDEN_LAYERS) + 1)
+        found = evaluation.architectures(rows, target, folds, samples, progress.step)
+    document = {
+        "command": "model evaluate",
+        "device": device,
+        "file": files[0],
+        "folds": folds,
+        "problems": rows.groups,
+        "rows": len(rows.log_us),
+        "architectures": [asdict(r) for r in found],
+    }
+    return Answer(document, "")
 
 
 @command(model, "validate", "--problems 100 --time-limit 600", "--from rows.jsonl")

@@ -8,9 +8,10 @@ import sys
 import numpy as np
 import pytest
 
+from ptxgen.cli import model
 from ptxgen.cli.command import run
 from ptxgen.codegen.config.config import FAMILIES
-from ptxgen.errors import UnavailableError
+from ptxgen.errors import InputError, UnavailableError
 from ptxgen.families.common import perf_model, space
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv
@@ -245,3 +246,19 @@ def test_command_prints_scores_and_curve(tmp_path, capsys):
     assert "9 folds need more" in capsys.readouterr().err
     assert run(["model", "evaluate", str(path), "--target", "speed"]) == 2
     assert "target is 'speed'" in capsys.readouterr().err
+
+
+def test_comparison_of_regressors_reads_some_problems(tmp_path, monkeypatch):
+    """Twice as many as rows; of each problem all measurements, for the choice among them."""
+    pytest.importorskip("sklearn")
+    path = tmp_path / "h200" / "measurements.jsonl.xz"
+    tuning_files.write_measurements(path, Header("h200"), measured(PROBLEMS, 20))
+    monkeypatch.setattr(tuning_files, "shipped_dir", lambda: tmp_path)
+    monkeypatch.setattr(evaluation, "HIDDEN_LAYERS", ((8,),))
+    monkeypatch.setattr(model, "LEAST_PROBLEMS", 4)
+    document = model.compare_regressors("h200", 2, "clock", 2).document
+    assert (document["problems"], document["rows"]) == (4, 80)
+    assert [(r["hidden"], r["samples"]) for r in document["architectures"]] == [((8,), 2), ((), 2)]
+    assert model.compare_regressors("h200", 2, "clock", 3).document["problems"] == 6
+    with pytest.raises(InputError, match="7 problems with usable rows for h200; 9 folds need more"):
+        model.compare_regressors("h200", 9, "clock", 100)

@@ -239,10 +239,7 @@ def test_without_a_file_a_command_runs_on_the_suites(
     assert capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("name", "wanted"), [("table2", (False, 77)), ("figure5", (True, 77))])
-def test_evaluation_runs_with_the_requested_samples(
-    name: str, wanted: tuple[bool, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_figure_5_runs_the_evaluation_with_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 
     def evaluate(*arguments: Any) -> Answer:
@@ -250,8 +247,20 @@ def test_evaluation_runs_with_the_requested_samples(
         return Answer(EVALUATION, "")
 
     monkeypatch.setattr(model, "evaluate", evaluate)
-    assert run(["paper", name, "--perceptrons", "77"]) == 0
-    assert seen == [wanted]
+    assert run(["paper", "figure5", "--perceptrons", "77"]) == 0
+    assert seen == [(True, 77)]
+
+
+def test_table_2_compares_regressors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def compare_regressors(*arguments: Any) -> Answer:
+        seen.append(arguments)
+        return Answer(EVALUATION, "")
+
+    monkeypatch.setattr(model, "compare_regressors", compare_regressors)
+    assert run(["paper", "table2", "--perceptrons", "77", "--folds", "3"]) == 0
+    assert seen == [("h200", 3, "clock", 77)]
 
 
 def test_other_documents_are_errors(files: dict[str, Path], tmp_path: Path, capsys: Any) -> None:

@@ -223,6 +223,11 @@ def test_measurements_of_chosen_problems_are_those_of_all(raw: Path) -> None:
         assert list(tuning_files.read_all([raw], chosen)) == [m for m in rows if m.problem in chosen]
 
 
+def test_measured_problems_are_those_of_all_measurements(raw: Path) -> None:
+    problems = {m.problem.key() for m in tuning_files.read_all([raw])}
+    assert tuning_files.measured_problems([raw, raw]) == sorted(problems)
+
+
 def test_equal_measurements_give_equal_bytes_in_any_order(raw: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.xz"
     assert tuning_files.write_measurements(again, HEADER, [*FAILURES, *reversed(THREE)]) == 8

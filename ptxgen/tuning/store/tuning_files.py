@@ -311,24 +311,34 @@ def read_measurements(path: Path, problems: Collection[Problem] | None = None) -
     count = title.pop("measurements", None)
     with errors_with_line(path, 1):
         header = Header(**title)
-    lines = None if problems is None else tuple(map(_line_start, problems))
-    return header, _measurements(path, header, count, version, lines)
+    starts = None if problems is None else {to_json({"problem": p.key()})[:-2].encode() for p in problems}
+    return header, _measurements(path, header, count, version, starts)
 
 
-def _line_start(problem: Problem) -> bytes:
-    """The beginning of the lines with measurements of a problem."""
-    return to_json({"problem": problem.key()})[:-1].encode() + b","
+def measured_problems(files: Iterable[Path]) -> list[str]:
+    """The keys of the problems of ``files``, sorted. Lines are not checked."""
+    starts: set[bytes] = set()
+    for path in files:
+        with closing(decompressed_lines(path)) as lines:
+            next(lines, None)
+            starts.update(map(_start, lines))
+    return sorted(str(from_json(start.decode() + '"}')["problem"]) for start in starts)
+
+
+def _start(line: bytes) -> bytes:
+    """The beginning of a line, up to the end of the key of its problem: no JSON text contains quote, comma, quote."""
+    return line[: line.find(b'","')]
 
 
 def _measurements(
-    path: Path, header: Header, count: object, version: int, starts: tuple[bytes, ...] | None
+    path: Path, header: Header, count: object, version: int, starts: Collection[bytes] | None
 ) -> Iterator[Measurement]:
     """``starts``: the beginnings of the lines to read; None: all."""
     number = 1
     with closing(decompressed_lines(path)) as lines:
         next(lines)
         for number, line in enumerate(lines, 2):
-            if starts is not None and not line.startswith(starts):
+            if starts is not None and _start(line) not in starts:
                 continue
             with errors_with_line(path, number):
                 m = measurement_of(from_json(line.decode()), version)
