@@ -51,6 +51,23 @@ def test_each_tile_divides_the_next() -> None:
         assert large.m * large.n == 2 * small.m * small.n
 
 
+def test_initial_tile_is_the_largest_that_divides_the_padded_extents() -> None:
+    items = [(m, n, 8) for m in range(0, 145, 9) for n in (*range(0, 145, 16), 17, 33, 130)]
+    for (m, n, _), chosen in zip(items, policy.initial_tiles(items), strict=True):
+        rows, columns = -(-m // 16) * 16, -(-n // 16) * 16
+        dividing = [i for i, t in enumerate(TILES) if rows % t.m == 0 and columns % t.n == 0]
+        assert chosen == (dividing[-1] if m and n else 0), (m, n)
+
+
+def test_resources_of_another_choice_are_not_kept() -> None:
+    """The warps of a multiprocessor are kept by device and resources."""
+    counts = [100_000, 0, 0, 0, 0]
+    found = [policy.tlp(d, counts, [Resources(n, 0)] * 5) for d in (H200, device("t4")) for n in (16, 128, 16)]
+    assert found[0] == found[2] > found[1]
+    assert found[3] == found[5] > found[4]
+    assert found[0] != found[3]
+
+
 def test_warps_by_the_number_of_blocks() -> None:
     """Equation 5: a block of up to 32 threads is one warp, so the limit is that of blocks."""
     assert [policy.warps_by_blocks(H200, t) for t in (1, 32, 33, 128, 256)] == [32, 32, 64, 128, 256]

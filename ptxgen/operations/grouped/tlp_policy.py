@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,6 +63,21 @@ TILES = (
     Tile("medium-large", 32, 64, 16, 256),
     Tile("large", 64, 64, 16, 256),
 )
+#: rows and columns, and warps of a block, of each of TILES
+_SIDES = np.array([(tile.m, tile.n) for tile in TILES])
+_WARPS = np.array([tile.warps for tile in TILES])
+_UNIT, _PERIOD = _SIDES.min(), _SIDES.max() // _SIDES.min()
+
+
+def _largest_tiles() -> Ints:
+    """For extents M and N in units of the smallest tile, modulo ``_PERIOD``: the index of the largest tile that divides
+    both."""
+    extents = np.stack(np.meshgrid(np.arange(_PERIOD), np.arange(_PERIOD), indexing="ij"), axis=-1) * _UNIT
+    divides = (extents[..., None, :] % _SIDES == 0).all(axis=-1)
+    return np.asarray(len(TILES) - 1 - divides[..., ::-1].argmax(axis=-1), np.int64)
+
+
+_LARGEST = _largest_tiles()
 
 
 @dataclass(frozen=True)
@@ -128,15 +144,16 @@ def tlp(device: Device, counts: ArrayLike, resources: Sequence[Resources] | None
     not fit a multiprocessor.
     """
     blocks = np.asarray(counts, np.int64)
-    warps = blocks * np.array([t.warps for t in TILES])
-    occupied = (warps / _active_by_tile(device, resources)).sum()
+    warps = blocks * _WARPS
+    occupied = (warps / _active_by_tile(device, None if resources is None else tuple(resources))).sum()
     active = min(1.0, device.sms / occupied) if occupied else 0.0
     return int(WARP * round(float(warps.sum()) * active, 6))
 
 
-def _active_by_tile(device: Device, resources: Sequence[Resources] | None) -> NDArray[np.float64]:
+@lru_cache(64)
+def _active_by_tile(device: Device, resources: tuple[Resources, ...] | None) -> NDArray[np.float64]:
     """Active warps of a multiprocessor for each tile. InputError: a block does not fit."""
-    given = tuple(estimated_resources(t) for t in TILES) if resources is None else tuple(resources)
+    given = tuple(estimated_resources(t) for t in TILES) if resources is None else resources
     if len(given) != len(TILES):
         raise InputError(f"resources has {len(given)} elements; it must have {len(TILES)}, one for each tile")
     active = [active_warps(device, t.threads, r) for t, r in zip(TILES, given, strict=True)]
@@ -169,29 +186,36 @@ def initial_tiles(items: ArrayLike) -> Ints:
     computes more elements outside C than the smallest one would. The last step along K is predicated too, and does not
     limit the choice. Empty items have the smallest tile.
     """
-    extents = _extents(items)
-    m, n = (-(-extents[:, x] // side) * side for x, side in ((0, TILES[0].m), (1, TILES[0].n)))
-    chosen = np.zeros(len(extents), np.int64)
-    for index, tile in enumerate(TILES):
-        chosen[(m > 0) & (n > 0) & (m % tile.m == 0) & (n % tile.n == 0)] = index
+    return _initial_tiles(_extents(items))
+
+
+def _initial_tiles(extents: Ints) -> Ints:
+    """``initial_tiles`` of checked extents."""
+    units = -(-extents[:, :2] // _UNIT)
+    chosen: Ints = _LARGEST[units[:, 0] % _PERIOD, units[:, 1] % _PERIOD]
+    chosen[(units == 0).any(axis=1)] = 0
     return chosen
 
 
 def blocks_of_items(items: ArrayLike, tiles: ArrayLike) -> Ints:
     """Tiles along M and along N of each item, one row an item."""
-    extents, chosen = _extents(items), np.asarray(tiles, np.int64)
-    sides = np.array([(t.m, t.n) for t in TILES])[chosen].reshape(-1, 2)
-    return np.asarray(-(-extents[:, :2] // sides), np.int64)
+    return _blocks(_extents(items), np.asarray(tiles, np.int64))
+
+
+def _blocks(extents: Ints, tiles: Ints) -> Ints:
+    """``blocks_of_items`` of checked extents."""
+    return np.asarray(-(-extents[:, :2] // _SIDES[tiles].reshape(-1, 2)), np.int64)
 
 
 def schemes(items: ArrayLike, device: Device, resources: Sequence[Resources] | None = None) -> Iterator[Scheme]:
     """The schemes that Algorithm 1 visits: the initial one, then each with every item's tile one size smaller, until
     all tiles are the smallest."""
-    tiles = initial_tiles(items)
+    extents, used = _extents(items), None if resources is None else tuple(resources)
+    tiles = _initial_tiles(extents)
     while True:
-        blocks = blocks_of_items(items, tiles).prod(axis=1)
-        counts = np.bincount(tiles, blocks, len(TILES)).astype(np.int64)
-        yield Scheme(tiles, counts, tlp(device, counts, resources))
+        blocks = _blocks(extents, tiles)
+        counts = np.bincount(tiles, blocks[:, 0] * blocks[:, 1], len(TILES)).astype(np.int64)
+        yield Scheme(tiles, counts, tlp(device, counts, used))
         if not tiles.any():
             return
         tiles = np.maximum(tiles - 1, 0)

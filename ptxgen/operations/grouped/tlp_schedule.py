@@ -93,7 +93,7 @@ class TlpSchedule:
 
     def __init__(self, problem: GroupedGemm, device: Device, scheme: Scheme) -> None:
         self.problem, self.device, self.scheme = problem, device, scheme
-        self.idle_blocks = idle_blocks(problem.items, scheme.tiles)
+        self.idle_blocks = idle_blocks(problem.extents, scheme.tiles)
         self.parts: list[tuple[str, Plan, list[int]]] = []
         for index in reversed(range(len(TILES))):
             items = [int(i) for i in np.flatnonzero(scheme.tiles == index) if problem.item(int(i)).results]
@@ -105,12 +105,12 @@ class TlpSchedule:
         """The schedule of Algorithm 1. ``threshold``: None: that of the device."""
         resources = _resources(problem, device)
         limit = threshold_of(device) if threshold is None else threshold
-        return cls(problem, device, choose_tiles(problem.items, device, limit, resources))
+        return cls(problem, device, choose_tiles(problem.extents, device, limit, resources))
 
     @classmethod
     def every(cls, problem: GroupedGemm, device: Device) -> Iterator[TlpSchedule]:
         """The schedules that Algorithm 1 visits."""
-        for scheme in schemes(problem.items, device, _resources(problem, device)):
+        for scheme in schemes(problem.extents, device, _resources(problem, device)):
             yield cls(problem, device, scheme)
 
     def sources(self) -> list[tuple[str, Source]]:
@@ -230,7 +230,7 @@ def choice_us(problem: GroupedGemm, device: Device, runs: int = 3) -> float:
     resources, limit, times = _resources(problem, device), threshold_of(device), []
     for _ in range(runs):
         began = time.perf_counter()
-        choose_tiles(problem.items, device, limit, resources)
+        choose_tiles(problem.extents, device, limit, resources)
         times.append(1e6 * (time.perf_counter() - began))
     return min(times)
 
