@@ -32,6 +32,7 @@ PROBLEMS = ("gemm 100,24,300 NN f16", "gemm 64,8,512 NT f32", "conv N=2,C=16,H=9
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The folder of the files; spaces of other tests are not used."""
+    array_cache.flush()  # what other tests left to be written
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(array_cache, "read", READ)
     monkeypatch.setattr(array_cache, "write", WRITE)

@@ -56,7 +56,7 @@ def test_it_predicts_the_problems_of_its_operation(
     document = json.loads(capsys.readouterr().out)
     assert Path(document["file"]) == tmp_path / "h100" / "spmm" / tuning_files.MODEL
     before = model_from(H100, None)
-    assert set(before.parts) == {"spmm"}  # shipped
+    assert set(before.parts) == {"spmm", "task"}  # shipped
     model = before.with_parts({"spmm": Model.load(Path(document["file"]).parent)})
     gemm = Gemm(512, 512, 512, dtype="f16")
     configs = Columns.of([c.config for c in select(gemm, H100, k=4)])
