@@ -32,7 +32,7 @@ def bench_row(case: Case) -> dict[str, Any]:
     return report.bench_fields(case, row)
 
 
-REGRESSOR = {"hidden": [64, 32], "weights": 100, "samples": 1000, "mse": 0.1, "first": 0.9}
+REGRESSOR = {"hidden": [64, 32], "weights": 100, "samples": 1000, "mse": 0.1, "first": 0.9, "plain_mse": 0.2}
 ACCEPTANCE = [{"sampler": name, "acceptance": 0.1} for name in ("categorical", "uniform")]
 DOCUMENTS: dict[str, dict[str, Any]] = {
     "bench": {

@@ -12,7 +12,7 @@ from ptxgen.cli import model
 from ptxgen.cli.command import run
 from ptxgen.codegen.config.config import FAMILIES
 from ptxgen.errors import InputError, UnavailableError
-from ptxgen.families.common import perf_model, space
+from ptxgen.families.common import features, perf_model, space, tile_family
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.gemm.problem import Gemm
@@ -181,8 +181,30 @@ def test_perceptrons_and_trees_learn_from_the_same_rows(rows, monkeypatch):
     inputs = rows.x.shape[1]
     assert [r.weights for r in found] == [8 * (inputs + 2) + 1, 4 * (inputs + 1) + 4 * 5 + 5, 0]
     assert all(r.mse > 0 for r in found)
+    assert [r.plain_mse is not None for r in found] == [True, True, False]
+    assert all(r.plain_mse not in (None, r.mse) for r in found[:2])
     curve = evaluation.perceptron_curve(rows, "clock", 3, 100)
     assert [r.samples for r in curve] == [3, 6, 12, 25, 50]
+
+
+@pytest.mark.parametrize("problem", [PROBLEMS[0], Gemm(1024, 1024, 1024, "NT", "f16"), Conv(8, 64, 56, 56, 64, 3, 3)])
+def test_numbers_replace_all_logarithms_and_nothing_else(problem, monkeypatch):
+    p = lower(problem)
+    c = space.candidates(p, H200)
+    c = c.take(np.random.default_rng(3).choice(len(c), 50, replace=False))
+    us, names = perf_model.predict(p, c, H200), features.default_names()
+    logarithms = features.features(p, c, H200, us, names)
+    for module in (features, tile_family):
+        monkeypatch.setattr(module, "log", lambda x: np.maximum(np.float32(x), np.float32(1e-6)))
+    expected = features.features(p, c, H200, us, names)
+    for i, name in enumerate(names):
+        if name.startswith("row_alignment") or name in features._BOTH:
+            expected[:, i] = logarithms[:, i] if name in ("wave_efficiency", "blocks_sm") else 2 ** logarithms[:, i]
+    given = (logarithms != 0).any(axis=0)  # a family that lacks a feature gives 0
+    found = features.without_logarithms(logarithms, names)
+    wrong = ~np.isclose(found, expected, rtol=1e-3).all(axis=0) & given
+    assert [name for name, differs in zip(names, wrong, strict=True) if differs] == []
+    assert given.sum() > 40
 
 
 def test_perceptron_learns_a_line(rows, monkeypatch):

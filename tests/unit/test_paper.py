@@ -151,6 +151,13 @@ def test_row_without_a_vendors_time_is_empty() -> None:
     assert "nan" not in text_of(table.parts)
 
 
+def test_table_2_has_the_errors_without_logarithms() -> None:
+    found = [{**regressor((64,), 500, 0.1), "plain_mse": 0.25}, regressor((64, 128, 256, 128, 64), 500, 0.1)]
+    table = paper_tables.table2({**EVALUATION, "architectures": [*found, regressor((), 500, 0.1)]})
+    assert table.titles[-3:] == ("MSE, no log", "paper", "paper, no log")
+    assert [row[-3:] for row in table.rows] == [["0.250", "0.170", "1.200"], [None, "0.067", None], [None] * 3]
+
+
 def test_table_6_has_the_problems_and_axes_of_the_paper() -> None:
     table = paper_tables.table6(DOCUMENTS["table6"])
     assert tuple(row[0] for row in table.rows) == tuple(sorted(paper_tables.TABLE_6, key=_order))

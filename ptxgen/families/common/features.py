@@ -98,6 +98,17 @@ DEVICE = tuple(f"device_{fact}" for fact in _FACTS)
 PROBLEM = frozenset((*_EXTENT, *DEVICE)) - _SLICED - _TILED
 #: features that depend on both
 _BOTH = ("waves", "wave_efficiency", "blocks_sm", "thread_work", "bytes_loaded", "predicted_us", "over_roofline")
+#: features that are logarithms, besides the axes that are counts
+_LOGARITHMS = frozenset(
+    (
+        *("threads", "shared", "resident_blocks", "resident_warps", "tile_intensity", "thread_intensity"),
+        *("issuer_products", "loads_a", "loads_b", "issue_cycles", "latency_cycles", "store_cycles"),
+        *("reduction_cycles", "peak_rate", "math_fraction", "bytes_per_product", "smem_fraction", "bytes_in_flight"),
+        *("m", "n", "k", "kg", "tiles", "tiles_m", "tiles_n", "blocks", "iterations", "operand_bytes"),
+        *("reduction_bytes", "problem_intensity", "flops", "roofline", "waves", "thread_work", "bytes_loaded"),
+        *("predicted_us", "over_roofline", "row_alignment_a", "row_alignment_b", "row_alignment_c", *DEVICE),
+    )
+)
 #: names of features in models of earlier versions
 FORMER = {
     "loop": "issuer_products",
@@ -157,6 +168,12 @@ def default_names() -> tuple[str, ...]:
     """The features that a model of one device is trained on unless told otherwise: without those of the device, and
     without the axes whose ``feature`` is False."""
     return _names(tuple(registry.FAMILIES.values()), of_operations(), False)
+
+
+def without_logarithms(x: Floats, names: tuple[str, ...]) -> Floats:
+    """Features in which the numbers are in place of their logarithms."""
+    logarithms = [n in _LOGARITHMS or (n in AXIS and AXIS[n].counts and n not in _EXTENT) for n in names]
+    return np.where(logarithms, np.exp2(np.where(logarithms, x, np.float32(0))), x)
 
 
 def trained_names(measured: Set[str]) -> tuple[str, ...]:

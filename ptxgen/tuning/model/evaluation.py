@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config.config import FAMILIES
+from ptxgen.families.common.features import default_names, without_logarithms
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.model.perceptron import HIDDEN_LAYERS, Perceptron
 from ptxgen.tuning.model.ranking_network import combined
@@ -59,13 +60,15 @@ class Point:
 class Regressor:
     """A regressor trained on ``samples`` rows, and its accuracy on problems held out of training. ``hidden``: sizes of
     the hidden layers of a perceptron, none for the trees; ``weights``: trained weights of a perceptron, 0 for the
-    trees; ``mse``: mean square of log2(predicted / measured), weighted as in training; ``first``: as in ``Score``."""
+    trees; ``mse``: mean square of log2(predicted / measured), weighted as in training; ``first``: as in ``Score``;
+    ``plain_mse``: ``mse`` after training on numbers in place of their logarithms, None: not trained so."""
 
     hidden: tuple[int, ...]
     weights: int
     samples: int
     mse: float
     first: float
+    plain_mse: float | None = None
 
 
 def arithmetic(p: Problem) -> str:
@@ -110,10 +113,15 @@ def architectures(
     rows: Training, target: str, count: int, samples: int, step: Step = lambda _: None
 ) -> list[Regressor]:
     """Perceptrons of the sizes of the paper's Table 2, then the trees, trained on the same ``samples`` random rows of
-    all folds but the first, and evaluated on the first. UnavailableError: scikit-learn is missing."""
+    all folds but the first, and evaluated on the first. The perceptrons are trained without logarithms, too: trees
+    split at the same rows either way. UnavailableError: scikit-learn is missing."""
     fold, found = rows.folds(count)[rows.group], []
+    plain = replace(rows, x=without_logarithms(rows.x, default_names()))
     for hidden in (*HIDDEN_LAYERS, ()):
-        found.append(_regressor(rows, target, hidden, samples, fold, [0]))
+        one = _regressor(rows, target, hidden, samples, fold, [0])
+        if hidden:
+            one = replace(one, plain_mse=_regressor(plain, target, hidden, samples, fold, [0]).mse)
+        found.append(one)
         step("-".join(map(str, hidden)) or "trees")
     return found
 
