@@ -201,12 +201,7 @@ def evaluate(
             by_samples += evaluation.perceptron_curve(rows, target, folds, perceptrons, progress.step)
             by_samples += [r for r in networks if r.hidden == HIDDEN_LAYERS[-1]]
     document = {
-        "command": "model evaluate",
-        "device": device,
-        "file": files[0],
-        "folds": folds,
-        "problems": rows.groups,
-        "rows": len(rows.log_us),
+        **_evaluated(device, files[0], folds, rows),
         "error": evaluation.error(rows, predicted),
         "scores": [asdict(s) for s in evaluation.scores(rows, predicted)],
         "curve": [asdict(p) for p in points],
@@ -214,6 +209,12 @@ def evaluate(
         "architectures": [asdict(r) for r in networks],
     }
     return Answer(document, report.evaluation_text(document))
+
+
+def _evaluated(device: str, file: Any, folds: int, rows: Any) -> dict[str, Any]:
+    """What documents say of the rows that regressors are evaluated on."""
+    counts = {"problems": rows.groups, "rows": len(rows.log_us)}
+    return {"command": "model evaluate", "device": device, "file": file, "folds": folds, **counts}
 
 
 def compare_regressors(device: str, folds: int, target: str, samples: int) -> Answer:
@@ -244,12 +245,7 @@ def compare_regressors(device: str, folds: int, target: str, samples: int) -> An
         progress.phase("train", len(HIDDEN_LAYERS) + 1)
         found = evaluation.architectures(rows, target, folds, samples, progress.step)
     document = {
-        "command": "model evaluate",
-        "device": device,
-        "file": files[0],
-        "folds": folds,
-        "problems": rows.groups,
-        "rows": len(rows.log_us),
+        **_evaluated(device, files[0], folds, rows),
         "architectures": [asdict(r) for r in found],
     }
     return Answer(document, "")
