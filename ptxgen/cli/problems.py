@@ -409,19 +409,22 @@ def bench(
     from ptxgen.tuning.measure.bench import bench as run
     from ptxgen.tuning.store.exchange import replacing
 
-    if ceiling and operation_named(target.operation_name).ceiling is None:
-        raise InputError(f"ceiling is given; {target.operation_name} has none, so it must be left out")
-    known = operation_named(target.operation_name).baselines
-    if baseline is not None and baseline not in known:
-        raise InputError(f"baseline is {baseline!r}; for {target.operation_name} it must be {' or '.join(known)}")
-    given, driver, cases = _given(config), target.find_driver(), target.cases()
+    given, cases = _given(config), target.cases()
+    names = sorted({case.problem.operation for case in cases})
+    for name in names:
+        if ceiling and operation_named(name).ceiling is None:
+            raise InputError(f"ceiling is given; {name} has none, so it must be left out")
+        known = operation_named(name).baselines
+        if baseline is not None and baseline not in known:
+            raise InputError(f"baseline is {baseline!r}; for {name} it must be {' or '.join(known)}")
+    driver = target.find_driver()
     rows: list[dict[str, Any]] = []
-    if baseline and driver.clock == "model" and not known[baseline].emulated:
-        raise UnavailableError(f"baseline is {baseline!r}; the vendor's library needs an NVIDIA GPU")
+    for compared in [operation_named(name).baselines[baseline] for name in names if baseline]:
+        if driver.clock == "model" and not compared.emulated:
+            raise UnavailableError(f"baseline is {baseline!r}; the vendor's library needs an NVIDIA GPU")
+        compared.require()
     if ceiling and driver.clock == "model":
         raise UnavailableError("ceiling is given; its loop needs an NVIDIA GPU")
-    if baseline:
-        known[baseline].require()
     target.warn_if_emulated(driver, emulated_time(cases, BENCH_LAUNCHES))
     with target.reading() as database, shown_progress() as progress:
         progress.phase("bench", len(cases))

@@ -358,6 +358,19 @@ def test_conv_takes_options_of_its_own(run: Run) -> None:
     assert "baseline is 'cublas'; for conv it must be cudnn" in run("bench", *CONV, "--baseline", "cublas").err
 
 
+def test_the_lines_of_a_file_decide_what_bench_compares(run: Run, tmp_path: Path) -> None:
+    product = '{"operation": "gemm", "m": 8, "n": 8, "k": 8}'
+    task = '{"operation": "task", "m": 8, "n": 8, "k": 8, "text": "where (i, j) { reduce (k) { c += A[i,k]*B[k,j]; } C[i,j] = c; }"}'
+    file = tmp_path / "lines.jsonl"
+    file.write_text(task)
+    device = ("--shapes-file", file, "--device", "emulated")
+    assert "baseline is 'cuda'; the vendor's library needs" in run("bench", *device, "--baseline", "cuda").err
+    assert "ceiling is given; its loop needs" in run("bench", *device, "--ceiling").err
+    file.write_text(f"{task}\n{product}")
+    assert "baseline is 'cuda'; for gemm it must be" in run("bench", *device, "--baseline", "cuda").err
+    assert "ceiling is given; gemm has none" in run("bench", *device, "--ceiling").err
+
+
 @pytest.mark.usefixtures("few_draws")
 def test_conv_on_the_emulated_device(run: Run) -> None:
     """Tuned, stored, selected, emitted, checked, timed."""
