@@ -161,7 +161,14 @@ _CHOICE: dict[str, Check] = {
 }
 _TIMES = ("us", "vendor_us", "vendor_first_us", "vendor_same_layout_us", "ratio", "tflops")
 _REGRESSOR = _row(
-    hidden=_list_of(_count), weights=_count, samples=_count, mse=_number, first=_number, plain_mse=_optional(_number)
+    hidden=_list_of(_count),
+    weights=_count,
+    samples=_count,
+    mse=_number,
+    first=_number,
+    plain_mse=_optional(_number),
+    seeds=_optional(_count, 1),
+    mse_deviation=_optional(_number),
 )
 
 #: command -> the checks of the parts of its document that readers use

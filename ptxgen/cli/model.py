@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ptxgen.errors import InputError
     from ptxgen.problem.device import Device
     from ptxgen.tuning.collect.validation import Validated
+    from ptxgen.tuning.model.training import Training
     from ptxgen.tuning.store.measurement import Measurement
 
 
@@ -190,7 +191,7 @@ def evaluate(
                 f"{files[0]} has {rows.groups} problems with usable rows for {device}; {folds} folds need more"
             )
         extra = curve * len(evaluation.FRACTIONS) + samples * evaluation.HALVINGS
-        extra += bool(perceptrons) * (len(HIDDEN_LAYERS) + evaluation.HALVINGS)
+        extra += bool(perceptrons) * (len(HIDDEN_LAYERS) + 1 + evaluation.HALVINGS)
         progress.phase("train", folds + extra)
         predicted = evaluation.cross_validate(rows, target, folds, progress.step)
         points = evaluation.learning_curve(rows, target, folds, progress.step) if curve else []
@@ -198,8 +199,7 @@ def evaluate(
         networks: list[evaluation.Regressor] = []
         if perceptrons:
             networks = evaluation.architectures(rows, target, folds, perceptrons, progress.step)
-            by_samples += evaluation.perceptron_curve(rows, target, folds, perceptrons, progress.step)
-            by_samples += [r for r in networks if r.hidden == HIDDEN_LAYERS[-1]]
+            by_samples += evaluation.sample_curve(rows, target, folds, progress.step, HIDDEN_LAYERS[-1], perceptrons)
     document = {
         **_evaluated(device, files[0], folds, rows),
         "error": evaluation.error(rows, predicted),
@@ -217,38 +217,61 @@ def _evaluated(device: str, file: Any, folds: int, rows: Any) -> dict[str, Any]:
     return {"command": "model evaluate", "device": device, "file": file, "folds": folds, **counts}
 
 
-def compare_regressors(device: str, folds: int, target: str, samples: int) -> Answer:
+def compare_regressors(device: str, folds: int, target: str, samples: int, seeds: int) -> Answer:
     """The part of ``model evaluate`` with the perceptrons and the trees alone. It reads as many problems as training on
-    ``samples`` rows can tell apart. InputError: as ``evaluate``. UnavailableError: scikit-learn is missing."""
+    ``samples`` rows can tell apart. ``seeds``: as in ``evaluation.architectures``. InputError: as ``evaluate``.
+    UnavailableError: scikit-learn is missing."""
+    from ptxgen.tuning.model import evaluation
+    from ptxgen.tuning.model.perceptron import HIDDEN_LAYERS
+
+    perceptrons_available("perceptrons", samples)
+    with shown_progress() as progress:
+        rows, head = _drawn_problems(device, folds, samples)
+        progress.phase("train", seeds * (len(HIDDEN_LAYERS) + 1))
+        found = evaluation.architectures(rows, target, folds, samples, progress.step, seeds)
+    return Answer({**head, "architectures": [asdict(r) for r in found]}, "")
+
+
+def compare_sample_curves(device: str, folds: int, target: str, samples: int | None, perceptron: bool) -> Answer:
+    """The part of ``model evaluate`` with errors by the number of rows alone, of the trees and of the largest
+    perceptron of Table 2. ``samples``: rows at most, None: all; ``perceptron``: False: the trees alone. InputError: as
+    ``evaluate``. UnavailableError: scikit-learn is missing."""
+    from ptxgen.tuning.model import evaluation
+    from ptxgen.tuning.model.perceptron import HIDDEN_LAYERS
+
+    perceptrons_available("perceptrons", int(perceptron))
+    regressors = ((), HIDDEN_LAYERS[-1]) if perceptron else ((),)
+    found = []
+    with shown_progress() as progress:
+        rows, head = _drawn_problems(device, folds, samples)
+        progress.phase("train", len(regressors) * evaluation.HALVINGS)
+        for hidden in regressors:
+            found += evaluation.sample_curve(rows, target, folds, progress.step, hidden, samples)
+    return Answer({**head, "samples": [asdict(r) for r in found]}, "")
+
+
+def _drawn_problems(device: str, folds: int, samples: int | None) -> tuple[Training, dict[str, Any]]:
+    """Rows of twice as many random problems as ``samples``, None: of all, and what documents say of them. InputError:
+    there are too few for ``folds``."""
     import numpy as np
 
     from ptxgen.errors import InputError
     from ptxgen.problem.device import device as device_named
     from ptxgen.problem.registry import parse
-    from ptxgen.tuning.model import evaluation
-    from ptxgen.tuning.model.perceptron import HIDDEN_LAYERS
     from ptxgen.tuning.model.training import SEED, Training
     from ptxgen.tuning.store import tuning_files
 
-    perceptrons_available("perceptrons", samples)
     facts = device_named(device)
     files = tuning_files.existing_measurements(facts.name)
-    with shown_progress() as progress:
-        keys = tuning_files.measured_problems(files)
-        count = min(max(LEAST_PROBLEMS, 2 * samples), len(keys))
-        drawn = np.random.default_rng(SEED).permutation(len(keys))[:count]
-        rows = Training.gather(tuning_files.read_all(files, {parse(keys[i]) for i in drawn}), facts)
-        if rows.groups < folds:
-            raise InputError(
-                f"{files[0]} has {rows.groups} problems with usable rows for {device}; {folds} folds need more"
-            )
-        progress.phase("train", len(HIDDEN_LAYERS) + 1)
-        found = evaluation.architectures(rows, target, folds, samples, progress.step)
-    document = {
-        **_evaluated(device, files[0], folds, rows),
-        "architectures": [asdict(r) for r in found],
-    }
-    return Answer(document, "")
+    keys = tuning_files.measured_problems(files)
+    count = len(keys) if samples is None else min(max(LEAST_PROBLEMS, 2 * samples), len(keys))
+    drawn = np.random.default_rng(SEED).permutation(len(keys))[:count]
+    rows = Training.gather(tuning_files.read_all(files, {parse(keys[i]) for i in drawn}), facts)
+    if rows.groups < folds:
+        raise InputError(
+            f"{files[0]} has {rows.groups} problems with usable rows for {device}; {folds} folds need more"
+        )
+    return rows, _evaluated(device, files[0], folds, rows)
 
 
 @command(model, "validate", "--problems 100 --time-limit 600", "--from rows.jsonl")

@@ -99,14 +99,16 @@ def table2(document: Document) -> PaperTable:
     rows = []
     for r in found:
         paper = [f"{mse:.3f}" if mse else None for mse in TABLE_2.get(tuple(r["hidden"]), (None, None))]
-        plain = r.get("plain_mse")
-        rows.append([*regressor_cells(r), plain and f"{plain:.3f}", *paper])
+        optional = [value and f"{value:.3f}" for value in (r.get("mse_deviation"), r.get("plain_mse"))]
+        rows.append([*regressor_cells(r), *optional, *paper])
     labels = [str(r[0]).replace(", ", "-") for r in rows]
+    seeds = max(r.get("seeds", 1) for r in found)
     return PaperTable(
-        (*REGRESSOR, "MSE, no log", "paper", "paper, no log"),
+        (*REGRESSOR, "±", "MSE, no log", "paper", "paper, no log"),
         rows,
         [
             "MSE: mean square of log2(predicted / measured) on problems held out of training",
+            *([f"means over {seeds} seeds; ±: standard deviation of the MSE"] if seeds > 1 else []),
             "no log: trained on numbers in place of their logarithms",
             "paper: MSE of a target with another scale, on rows held out of training",
             "first: time of the fastest measured configuration / time of the first choice",

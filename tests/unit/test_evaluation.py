@@ -164,7 +164,8 @@ def test_sample_curve_is_cross_validated(rows, monkeypatch):
     fold = rows.folds(3)
     sizes = [r.samples for r in found]
     assert sizes == sorted({size for size, _ in seen})
-    assert len(sizes) == evaluation.HALVINGS
+    most = min(int((fold[rows.group] != turn).sum()) for turn in range(3))
+    assert sizes == sorted(most >> n for n in range(most.bit_length()))
     for size in sizes:
         for turn, (_, problems) in enumerate(s for s in seen if s[0] == size):
             assert not problems & set(np.flatnonzero(fold == turn).tolist())
@@ -183,8 +184,29 @@ def test_perceptrons_and_trees_learn_from_the_same_rows(rows, monkeypatch):
     assert all(r.mse > 0 for r in found)
     assert [r.plain_mse is not None for r in found] == [True, True, False]
     assert all(r.plain_mse not in (None, r.mse) for r in found[:2])
-    curve = evaluation.perceptron_curve(rows, "clock", 3, 100)
-    assert [r.samples for r in curve] == [3, 6, 12, 25, 50]
+
+
+def test_sample_curves_of_regressors_have_the_same_range(rows):
+    pytest.importorskip("sklearn")
+    trees, network = (evaluation.sample_curve(rows, "clock", 3, hidden=h, most=60) for h in ((), (4,)))
+    assert [r.samples for r in trees] == [r.samples for r in network] == [1, 3, 7, 15, 30, 60]
+    assert {r.hidden for r in network} == {(4,)}
+
+
+def test_errors_of_seeds_are_averaged(rows, monkeypatch):
+    pytest.importorskip("sklearn")
+    monkeypatch.setattr(evaluation, "HIDDEN_LAYERS", ((8,),))
+    [first, _] = evaluation.architectures(rows, "clock", 3, 100)
+    [network, trees] = evaluation.architectures(rows, "clock", 3, 100, seeds=3)
+    assert (first.seeds, first.mse_deviation, network.seeds, trees.seeds) == (1, None, 3, 3)
+    fold = rows.folds(3)[rows.group]
+    mses = [evaluation._regressor(rows, "clock", (8,), 100, fold, [0], seed).mse for seed in range(3)]
+    assert mses[0] == first.mse
+    assert len(set(mses)) == 3
+    assert network.mse == pytest.approx(np.mean(mses))
+    assert network.mse_deviation == pytest.approx(np.std(mses, ddof=1))
+    assert trees.plain_mse is None
+    assert network.plain_mse != first.plain_mse
 
 
 @pytest.mark.parametrize("problem", [PROBLEMS[0], Gemm(1024, 1024, 1024, "NT", "f16"), Conv(8, 64, 56, 56, 64, 3, 3)])
@@ -276,11 +298,16 @@ def test_comparison_of_regressors_reads_some_problems(tmp_path, monkeypatch):
     path = tmp_path / "h200" / "measurements.jsonl.xz"
     tuning_files.write_measurements(path, Header("h200"), measured(PROBLEMS, 20))
     monkeypatch.setattr(tuning_files, "shipped_dir", lambda: tmp_path)
-    monkeypatch.setattr(evaluation, "HIDDEN_LAYERS", ((8,),))
+    for module in (evaluation, perceptron):
+        monkeypatch.setattr(module, "HIDDEN_LAYERS", ((8,),))
     monkeypatch.setattr(model, "LEAST_PROBLEMS", 4)
-    document = model.compare_regressors("h200", 2, "clock", 2).document
+    document = model.compare_regressors("h200", 2, "clock", 2, 1).document
     assert (document["problems"], document["rows"]) == (4, 80)
     assert [(r["hidden"], r["samples"]) for r in document["architectures"]] == [((8,), 2), ((), 2)]
-    assert model.compare_regressors("h200", 2, "clock", 3).document["problems"] == 6
+    assert model.compare_regressors("h200", 2, "clock", 3, 1).document["problems"] == 6
+    samples = model.compare_sample_curves("h200", 2, "clock", 3, True).document["samples"]
+    assert [(r["hidden"], r["samples"]) for r in samples] == [((), 1), ((), 3), ((8,), 1), ((8,), 3)]
+    alone = model.compare_sample_curves("h200", 2, "clock", 3, False).document
+    assert (alone["samples"], alone["problems"]) == (samples[:2], 6)
     with pytest.raises(InputError, match="7 problems with usable rows for h200; 9 folds need more"):
-        model.compare_regressors("h200", 9, "clock", 100)
+        model.compare_regressors("h200", 9, "clock", 100, 1)

@@ -152,10 +152,13 @@ def test_row_without_a_vendors_time_is_empty() -> None:
 
 
 def test_table_2_has_the_errors_without_logarithms() -> None:
-    found = [{**regressor((64,), 500, 0.1), "plain_mse": 0.25}, regressor((64, 128, 256, 128, 64), 500, 0.1)]
-    table = paper_tables.table2({**EVALUATION, "architectures": [*found, regressor((), 500, 0.1)]})
-    assert table.titles[-3:] == ("MSE, no log", "paper", "paper, no log")
-    assert [row[-3:] for row in table.rows] == [["0.250", "0.170", "1.200"], [None, "0.067", None], [None] * 3]
+    first = {**regressor((64,), 500, 0.1), "plain_mse": 0.25, "seeds": 3, "mse_deviation": 0.004}
+    found = [first, regressor((64, 128, 256, 128, 64), 500, 0.1), regressor((), 500, 0.1)]
+    table = paper_tables.table2({**EVALUATION, "architectures": found})
+    assert table.titles[-4:] == ("±", "MSE, no log", "paper", "paper, no log")
+    last = [["0.004", "0.250", "0.170", "1.200"], [None, None, "0.067", None], [None] * 4]
+    assert [row[-4:] for row in table.rows] == last
+    assert "means over 3 seeds; ±: standard deviation of the MSE" in table.notes
 
 
 def test_table_6_has_the_problems_and_axes_of_the_paper() -> None:
@@ -246,16 +249,17 @@ def test_without_a_file_a_command_runs_on_the_suites(
     assert capsys.readouterr().out
 
 
-def test_figure_5_runs_the_evaluation_with_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figure_5_compares_curves_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 
-    def evaluate(*arguments: Any) -> Answer:
-        seen.append(arguments[-2:])
+    def compare_sample_curves(*arguments: Any) -> Answer:
+        seen.append(arguments)
         return Answer(EVALUATION, "")
 
-    monkeypatch.setattr(model, "evaluate", evaluate)
-    assert run(["paper", "figure5", "--perceptrons", "77"]) == 0
-    assert seen == [(True, 77)]
+    monkeypatch.setattr(model, "compare_sample_curves", compare_sample_curves)
+    assert run(["paper", "figure5"]) == 0
+    assert run(["paper", "figure5", "--samples", "77", "--no-perceptron", "--device", "h100"]) == 0
+    assert seen == [("h200", 4, "clock", None, True), ("h100", 4, "clock", 77, False)]
 
 
 def test_table_2_compares_regressors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,8 +270,8 @@ def test_table_2_compares_regressors_alone(monkeypatch: pytest.MonkeyPatch) -> N
         return Answer(EVALUATION, "")
 
     monkeypatch.setattr(model, "compare_regressors", compare_regressors)
-    assert run(["paper", "table2", "--perceptrons", "77", "--folds", "3"]) == 0
-    assert seen == [("h200", 3, "clock", 77)]
+    assert run(["paper", "table2", "--perceptrons", "77", "--folds", "3", "--seeds", "2"]) == 0
+    assert seen == [("h200", 3, "clock", 77, 2)]
 
 
 def test_other_documents_are_errors(files: dict[str, Path], tmp_path: Path, capsys: Any) -> None:

@@ -24,7 +24,7 @@ from ptxgen.tuning.model.training import SEED, Floats, Training
 MEASURED = 16  #: least configurations of an evaluated problem: among fewer, any choice is good
 TOP = 8  #: number of best-ranked configurations whose fastest is reported, too
 FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  #: of the training problems, points of the learning curve
-HALVINGS = 6  #: points of the sample curve; each has half as many rows as the next
+HALVINGS = 10  #: points of the sample curve; each has half as many rows as the next
 Mask = NDArray[np.bool_]
 Step = Callable[[str], None]
 
@@ -61,7 +61,9 @@ class Regressor:
     """A regressor trained on ``samples`` rows, and its accuracy on problems held out of training. ``hidden``: sizes of
     the hidden layers of a perceptron, none for the trees; ``weights``: trained weights of a perceptron, 0 for the
     trees; ``mse``: mean square of log2(predicted / measured), weighted as in training; ``first``: as in ``Score``;
-    ``plain_mse``: ``mse`` after training on numbers in place of their logarithms, None: not trained so."""
+    ``plain_mse``: ``mse`` after training on numbers in place of their logarithms, None: not trained so. These are means
+    over ``seeds`` draws of the rows and of the initial weights; ``mse_deviation``: the standard deviation of ``mse``
+    over them, None: there is one."""
 
     hidden: tuple[int, ...]
     weights: int
@@ -69,6 +71,22 @@ class Regressor:
     mse: float
     first: float
     plain_mse: float | None = None
+    seeds: int = 1
+    mse_deviation: float | None = None
+
+    @classmethod
+    def mean(cls, of_seeds: Sequence[Regressor]) -> Regressor:
+        """The means over regressors that differ in their seeds alone."""
+        first, count = of_seeds[0], len(of_seeds)
+        plain = [r.plain_mse for r in of_seeds if r.plain_mse is not None]
+        return replace(
+            first,
+            mse=statistics.fmean(r.mse for r in of_seeds),
+            first=statistics.fmean(r.first for r in of_seeds),
+            plain_mse=statistics.fmean(plain) if plain else None,
+            seeds=count,
+            mse_deviation=statistics.stdev(r.mse for r in of_seeds) if count > 1 else None,
+        )
 
 
 def arithmetic(p: Problem) -> str:
@@ -110,57 +128,67 @@ def learning_curve(rows: Training, target: str, count: int, step: Step = lambda 
 
 
 def architectures(
-    rows: Training, target: str, count: int, samples: int, step: Step = lambda _: None
+    rows: Training, target: str, count: int, samples: int, step: Step = lambda _: None, seeds: int = 1
 ) -> list[Regressor]:
     """Perceptrons of the sizes of the paper's Table 2, then the trees, trained on the same ``samples`` random rows of
     all folds but the first, and evaluated on the first. The perceptrons are trained without logarithms, too: trees
-    split at the same rows either way. UnavailableError: scikit-learn is missing."""
+    split at the same rows either way. ``seeds``: draws of the rows and of the perceptrons' initial weights.
+    UnavailableError: scikit-learn is missing."""
     fold, found = rows.folds(count)[rows.group], []
     plain = replace(rows, x=without_logarithms(rows.x, default_names()))
     for hidden in (*HIDDEN_LAYERS, ()):
-        one = _regressor(rows, target, hidden, samples, fold, [0])
-        if hidden:
-            one = replace(one, plain_mse=_regressor(plain, target, hidden, samples, fold, [0]).mse)
-        found.append(one)
-        step("-".join(map(str, hidden)) or "trees")
+        of_seeds = []
+        for seed in range(seeds):
+            one = _regressor(rows, target, hidden, samples, fold, [0], seed)
+            if hidden:
+                one = replace(one, plain_mse=_regressor(plain, target, hidden, samples, fold, [0], seed).mse)
+            of_seeds.append(one)
+            step(f"{'-'.join(map(str, hidden)) or 'trees'}{f', seed {seed + 1}' if seeds > 1 else ''}")
+        found.append(Regressor.mean(of_seeds))
     return found
 
 
-def sample_curve(rows: Training, target: str, count: int, step: Step = lambda _: None) -> list[Regressor]:
-    """Cross-validated error of the trees by the number of training rows, which are drawn at random from the problems
-    that are not held out: the paper's Figure 5."""
+def sample_curve(
+    rows: Training,
+    target: str,
+    count: int,
+    step: Step = lambda _: None,
+    hidden: tuple[int, ...] = (),
+    most: int | None = None,
+) -> list[Regressor]:
+    """Cross-validated error of a regressor by the number of training rows, which are drawn at random from the problems
+    that are not held out: the paper's Figure 5. The same sizes and rows for every regressor.
+
+    ``hidden``: as in ``Regressor``; ``most``: rows at most, None: all. UnavailableError: scikit-learn is missing.
+    """
     fold = rows.folds(count)[rows.group]
     test_folds = [int(test_fold) for test_fold in np.unique(fold)]
-    most, found = min(int((fold != test_fold).sum()) for test_fold in test_folds), []
-    for size in sorted({most >> n for n in range(HALVINGS)} - {0}):
-        found.append(_regressor(rows, target, (), size, fold, test_folds))
-        step(f"{size} samples")
-    return found
-
-
-def perceptron_curve(
-    rows: Training, target: str, count: int, samples: int, step: Step = lambda _: None
-) -> list[Regressor]:
-    """The error of the largest perceptron on the first fold, by the number of training rows, up to ``samples``."""
-    fold, found = rows.folds(count)[rows.group], []
-    for size in sorted({samples >> n for n in range(1, HALVINGS)} - {0}):
-        found.append(_regressor(rows, target, HIDDEN_LAYERS[-1], size, fold, [0]))
-        step(f"{size} samples")
+    every = min(int((fold != test_fold).sum()) for test_fold in test_folds)
+    largest, found = min(every, most or every), []
+    for size in sorted({largest >> n for n in range(HALVINGS)} - {0}):
+        found.append(_regressor(rows, target, hidden, size, fold, test_folds))
+        step(f"{'-'.join(map(str, hidden)) or 'trees'}, {size} samples")
     return found
 
 
 def _regressor(
-    rows: Training, target: str, hidden: tuple[int, ...], samples: int, fold: NDArray[np.int64], test_folds: list[int]
+    rows: Training,
+    target: str,
+    hidden: tuple[int, ...],
+    samples: int,
+    fold: NDArray[np.int64],
+    test_folds: list[int],
+    seed: int = 0,
 ) -> Regressor:
     """A regressor trained for each fold of ``test_folds`` on ``samples`` random rows of the others, or on all."""
     predicted = np.full_like(rows.log_us, np.nan)
     weights = used = 0
     for test_fold in test_folds:
         out, train = fold == test_fold, np.zeros(len(fold), bool)
-        drawn = np.random.default_rng(SEED + 2).permutation(np.flatnonzero(~out))[:samples]
+        drawn = np.random.default_rng(SEED + 2 + seed).permutation(np.flatnonzero(~out))[:samples]
         train[drawn], used = True, len(drawn)
         if hidden:
-            network = Perceptron(hidden, rows, target, train)
+            network = Perceptron(hidden, rows, target, train, SEED + seed)
             weights = network.weights
             predicted[out] = network.predict(rows.x[out]) + rows.bases[target][out]
         else:

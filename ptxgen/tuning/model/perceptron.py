@@ -33,7 +33,9 @@ class Perceptron:
     """A multi-layer perceptron with rectified linear units. It reads the features of the trees, each scaled to mean 0
     and variance 1, and learns the same logarithm of time. UnavailableError: scikit-learn is missing."""
 
-    def __init__(self, hidden: tuple[int, ...], rows: Training, target: str, mask: NDArray[np.bool_]) -> None:
+    def __init__(
+        self, hidden: tuple[int, ...], rows: Training, target: str, mask: NDArray[np.bool_], seed: int = SEED
+    ) -> None:
         networks, unfinished = require()
         x, y = rows.x[mask], (rows.log_us - rows.bases[target])[mask]
         deviation = x.std(axis=0)
@@ -49,7 +51,7 @@ class Perceptron:
             early_stopping=len(y) >= 100,
             validation_fraction=VALIDATION,
             n_iter_no_change=PATIENCE,
-            random_state=SEED,
+            random_state=seed,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", unfinished)  # EPOCHS is a limit, not a failure
