@@ -222,7 +222,8 @@ class Operation:
     with the name of a feature of extents that others have replaces it for problems of this operation;
     ``parts(problem)``: the problems that calls compute in its place, None: one kernel computes it;
     ``separate(problem)``: the problems of its outputs, by what they compute, of which commands have a row each; None: a
-    problem is one.
+    problem is one. ``plain(problem)``: the problem of the same loop over K that stores its sums as they are, the
+    problem itself if it does; None: the one without epilogue operations.
     """
 
     problem: type[ProblemBase]
@@ -247,6 +248,7 @@ class Operation:
     features: Mapping[str, Callable[[Any], float]] = field(default_factory=dict)
     parts: Callable[[Any], Parts | None] | None = None
     separate: Callable[[Any], Mapping[str, ProblemBase]] | None = None
+    plain: Callable[[Any], ProblemBase] | None = None
 
     @property
     def name(self) -> str:

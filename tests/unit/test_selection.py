@@ -14,6 +14,7 @@ from ptxgen.families.common import rules
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import device
 from ptxgen.settings import shipped_dir
 from ptxgen.tuning import selection
@@ -174,6 +175,37 @@ def test_winner_without_epilogue_serves_the_same_gemm_with_one(folder):
     (found,) = select(fused, H200)
     assert (found.config, found.origin, found.problem) == (THEIRS, "shipped", fused)
     assert select(replace(fused, aligned_c=4), H200)[0].origin == "analytic"
+
+
+SUMS = "where(i,j){reduce(k){accum+=A[i,k]*B[k,j];}"
+
+
+def test_a_task_of_sums_of_products_has_the_winner_of_the_gemm(folder):
+    """With accesses of C that its lists permit; a task of another step has none."""
+    values = Task(2560, 16, 2560, "TN", text=f"{SUMS} C[i,j]=accum*2.0; }}")
+    pairs = Task(2560, 16, 2560, "TN", text=f"{SUMS} accum>2.0?C.add(i,j); }}", capacity=64)
+    assert [(x.config, x.origin) for x in select(values, H200)] == [(THEIRS, "shipped")]
+    assert [(x.config, x.origin) for x in select(pairs, H200)] == [(THEIRS.replace(vec_c=1), "shipped")]
+    other = Task(2560, 16, 2560, "TN", text=f"{SUMS} C[i,j]=accum*2.0; }}".replace("*B", "+B"))
+    assert select(other, H200)[0].origin == "analytic"
+
+
+def test_a_task_is_ranked_as_its_gemm():
+    """Through shared memory C is stored by the GEMM alone: for the task that memory is another stage."""
+    task = Task(
+        4096,
+        4096,
+        4096,
+        dtype="f16",
+        text=f"{SUMS.replace('A[i,k]*B[k,j]', 'f32(A[i,k])*f32(B[k,j])')} accum>2.0?C.add(i,j); }}",
+    )
+    (found,), (gemm,) = (select(p, device("h100")) for p in (task, Gemm(4096, 4096, 4096, dtype="f16")))
+    assert (found.config.ml, found.config.nl, found.config.persistent) == (gemm.config.ml, gemm.config.nl, 1)
+    assert gemm.config.epilogue_smem
+    assert found.config == gemm.config.replace(epilogue_smem=0, stages=gemm.config.stages + 1)
+    odd = replace(task, m=3000, n=3500, k=2000, lda=0, ldb=0, ldc=0)
+    (ranked,), gemms = select(odd, device("h100")), select(Gemm(3000, 3500, 2000, dtype="f16"), device("h100"), k=20)
+    assert any((ranked.config.ml, ranked.config.nl) == (x.config.ml, x.config.nl) for x in gemms)
 
 
 @pytest.mark.parametrize(

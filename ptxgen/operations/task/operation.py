@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ptxgen.lowering.algebra import PLUS_TIMES
+from ptxgen.lowering.lower import lower
+from ptxgen.lowering.sink import ValueSink
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.gemm.reference import slices
 from ptxgen.operations.task.features import FEATURES
 from ptxgen.operations.task.lowering import lower_task
@@ -12,6 +16,7 @@ from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.random_problems import RANDOM_KINDS
 from ptxgen.operations.task.speed import SPR, least_us
 from ptxgen.operations.task.suites import SUITES, TITLES, cells
+from ptxgen.problem.base import ProblemBase
 from ptxgen.problem.operation import Baseline, Ceiling, MeasuredCeiling, Operation, Parts
 
 if TYPE_CHECKING:
@@ -110,6 +115,16 @@ def _parts(p: Task) -> Parts | None:
     return parts_of(p)
 
 
+def _plain(p: Task) -> ProblemBase:
+    """The GEMM with the same loop over K, if the step is a product that GEMMs sum; else the task itself."""
+    found = lower(p)
+    if found.algebra is not PLUS_TIMES or not isinstance(found.sink, ValueSink):
+        return p
+    names = ("lda", "ldb", "aligned_a", "aligned_b", "batch", "stride_a", "stride_b")
+    fields: dict[str, Any] = {name: getattr(p, name) for name in names}
+    return Gemm(p.m, p.n, p.k, p.layout, p.dtype, found.compute, **fields)
+
+
 def _separate(p: Task) -> Mapping[str, Task]:
     from ptxgen.operations.task.output_problems import problems_of
 
@@ -134,4 +149,5 @@ TASK = Operation(
     baselines={baseline.name: baseline for baseline in _BASELINES},
     parts=_parts,
     separate=_separate,
+    plain=_plain,
 )

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from ptxgen.codegen.config.config import Columns, Config
 from ptxgen.errors import CorruptError
-from ptxgen.families.common import rules
+from ptxgen.families.common import rules, space
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
+from ptxgen.problem.operation import operation_of
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.choice import choice_cache
 from ptxgen.tuning.choice.choice_cache import Choice
@@ -27,6 +28,8 @@ from ptxgen.tuning.store.measurement import Measurement
 from ptxgen.tuning.store.seeds import SEEDS, seeds
 
 CACHED = 8  #: the most configurations of a choice that is cached on disk
+LONG = 1024  #: steps of K from which on the loop takes nearly all the time
+RANKED = 32  #: configurations of a GEMM of which one is legal for a task
 
 
 @dataclass(frozen=True)
@@ -88,19 +91,28 @@ class ShippedSeeds:
 
 @dataclass(frozen=True)
 class WithoutEpilogue:
-    """For a problem with an epilogue: what ``source`` has for the product without it."""
+    """For a problem with an epilogue, or a task of sums of products: what ``source`` has for the product without it."""
 
     source: Source
 
     def choices(self, request: Request) -> list[Choice]:
-        if not request.problem.epilogue:
-            return []
         plain = _without_epilogue(request.problem)
-        return self.source.choices(replace(request, problem=plain, lowered=lower(plain), use_winner=True))
+        if plain == request.problem:
+            return []
+        choices = self.source.choices(replace(request, problem=plain, lowered=lower(plain), use_winner=True))
+        return _fitted(request, choices)
 
 
 def _without_epilogue(problem: Problem) -> Problem:
-    return replace(problem, epilogue="")
+    """The problem of the same loop over K that stores its sums as they are."""
+    plain = operation_of(problem).plain
+    return replace(problem, epilogue="") if plain is None else plain(problem)
+
+
+def _fitted(request: Request, choices: Iterable[Choice]) -> list[Choice]:
+    """The choices of another problem with the same loop over K, with an epilogue that the problem can have."""
+    found = ((choice, space.fitted(request.lowered, request.device, choice.config)) for choice in choices)
+    return [choice._replace(config=config) for choice, config in found if config is not None]
 
 
 @dataclass(frozen=True)
@@ -137,10 +149,24 @@ class NearestWinner:
     def choices(self, request: Request) -> list[Choice]:
         for other, problem in _nearest_results(request):
             m = tuning_files.lookup(problem, other.name)
-            if m is not None and is_current(m, other) and request.allows(m.config):
-                us = scaled_us(request.problem, m.config, m.us, request.device, other)
-                return [Choice(m.config, "shipped", us, other.name)]
+            if m is not None and is_current(m, other):
+                us = scaled_us(problem, m.config, m.us, request.device, other)
+                if found := _fitted(request, [Choice(m.config, "shipped", us, other.name)]):
+                    return found
         return []
+
+
+class ProductRanking:
+    """The model's ranking of the GEMM whose loop a task has, if that is long: models of tasks know few of these."""
+
+    def choices(self, request: Request) -> list[Choice]:
+        plain = _without_epilogue(request.problem)
+        if plain.operation == request.problem.operation or request.lowered.k < LONG:
+            return []
+        found = Ranking().choices(
+            replace(request, problem=plain, lowered=lower(plain), k=RANKED * request.k, rank_only=True)
+        )
+        return _fitted(request, found)
 
 
 class Ranking:
@@ -175,7 +201,7 @@ SOURCES: tuple[Source, ...] = (
     ShippedSeeds(),
     WithoutEpilogue(StoredWinner()),
     WithoutEpilogue(ShippedSeeds()),
-    Cached((NearestWinner(), Ranking())),
+    Cached((NearestWinner(), ProductRanking(), Ranking())),
 )
 
 
