@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config.config import parse_config
-from ptxgen.families.common.rules import first_violation
+from ptxgen.codegen.config.config import FAMILIES, parse_config
+from ptxgen.families.common.rules import first_violation, legal
+from ptxgen.families.common.space import candidates
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.task.problem import Task
@@ -235,7 +236,16 @@ def test_reductions_take_slices_that_leave_the_workspace_as_it_was() -> None:
         lower(Task(64, 64, 64, dtype="f16", text=reduced(output), groups=extents))
         for output, extents in (("C[i]+=accum", ""), ("C[g[i],h[j]]+=accum", "3,4"))
     )
-    for p, split, legal in ((rows, "last_cta", False), (groups, "last_cta", True), (groups, "workspace", False)):
+    for p, split, allowed in ((rows, "last_cta", False), (groups, "last_cta", True), (groups, "workspace", False)):
         broken = first_violation(p, parse_config(wgmma(f"ml=64 nl=32 u=32 kg=2 splitk={split} vec_c=1")), HOPPER)
-        assert (broken is None) == legal
-        assert legal or (broken is not None and broken.name == "wgmma_reduced_values")
+        assert (broken is None) == allowed
+        assert allowed or (broken is not None and broken.name == "wgmma_reduced_values")
+
+
+@pytest.mark.parametrize("output", ["C[i,j]=accum", "C[i]+=accum", "C[i]logsumexp=accum", "C[g[i],h[j]]+=accum"])
+@pytest.mark.parametrize("k", [0, 64])
+def test_candidates_are_legal_for_an_empty_sum(output: str, k: int) -> None:
+    p = lower(Task(33, 17, k, dtype="f16", text=reduced(output), groups="3,4" if "g[" in output else ""))
+    found = candidates(p, HOPPER)
+    assert "wgmma" in {FAMILIES[x] for x in found.family} or (k == 0 and output != "C[i,j]=accum")
+    assert legal(p, found, HOPPER).all()

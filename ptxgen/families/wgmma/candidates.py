@@ -140,6 +140,7 @@ class WgmmaSpace(TileSpace):
         "wgmma_raster_group",
         "wgmma_k_iters",
         "wgmma_splitk",
+        "wgmma_reduced_k",
         "wgmma_stages",
         "wgmma_bf16x3",
         "wgmma_operand_path",

@@ -507,12 +507,16 @@ RULES = (
     Rule(
         "wgmma_reduced_values",
         lambda p, c, g, d: (
-            (not p.sink.shared_tile)
-            | np.where(c.kg > 1, (c.splitk > SPLIT_WORKSPACE) & (not p.sink.has_workspace), p.k > 0)
+            (not p.sink.shared_tile) | (c.kg == 1) | ((c.splitk > SPLIT_WORKSPACE) & (not p.sink.has_workspace))
         ),
-        "K={p.k}, kg={c.kg}, splitk={c.splitk}: values that are reduced are those of fragments with all of K, which is"
-        " above 0; slices take splitk=last_cta or distributed, and then no reduction of rows nor deterministic groups,"
-        " which write to a workspace that must stay cleared",
+        "kg={c.kg}, splitk={c.splitk}: values that are reduced are those of fragments with all of K; slices take"
+        " splitk=last_cta or distributed, and then no reduction of rows nor deterministic groups, which write to a"
+        " workspace that must stay cleared",
+    ),
+    Rule(
+        "wgmma_reduced_k",
+        lambda p, c, g, d: (not p.sink.shared_tile) | (c.kg > 1) | (p.k > 0),
+        "K={p.k}: values that are reduced are those of fragments, which need K above 0",
     ),
     Rule(
         "wgmma_stages",
