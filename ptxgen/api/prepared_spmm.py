@@ -27,13 +27,14 @@ from ptxgen.api import (
 from ptxgen.api.arrays import View, as_numpy, is_torch, records_gradient, require_disjoint, tensor
 from ptxgen.api.converted_matrices import versions_of
 from ptxgen.api.gemm import number
-from ptxgen.api.sparse_matrix import INDEX_LIMIT, Csr, read_csr
+from ptxgen.api.sparse_matrix import INDEX_LIMIT, INDEX_TYPES, Csr, csc_arrays, read_csr
 from ptxgen.arguments import flag, integer, word
 from ptxgen.codegen.config.config import Config
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.operations.spmm.device_statistics import PatternRecord, read_pattern
 from ptxgen.operations.spmm.narrow_indices import narrow
 from ptxgen.operations.spmm.problem import DENSE_DEFAULT, Spmm
+from ptxgen.operations.spmm.transposition import gather_values, symmetric_places, transpose
 from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT
 from ptxgen.problem.dtypes import dtype
 from ptxgen.runtime.device_tables import Allocation, Part, allocate_parts
@@ -59,6 +60,7 @@ def spmm_prepare(
     exact_nonfinite: bool = False,
     dense_bytes: int | None = None,
     compute: str | None = None,
+    symmetric: bool = False,
 ) -> PreparedSpmm:
     """A handle of the sparse matrix ``a``, which multiplies it many times: ``p = spmm_prepare(a)``, then ``p(b)``.
 
@@ -70,7 +72,8 @@ def spmm_prepare(
     and the making of its format together; 0: no format is made. ``n``: columns of B for which the matrix is prepared
     now; by default it is prepared at the first product. ``dense_bytes``: the most bytes of A as a dense matrix, which
     kernels of GEMMs then may read, 0: none; by default 12 times those of CSR in 16-bit types, 16 times in others.
-    ``compute``: tf32 is permitted for float32.
+    ``compute``: tf32 is permitted for float32. ``symmetric``: A has a nonzero (j, i) for each nonzero (i, j), and
+    columns increase in each row; so products with the transpose read the same pattern. The values may differ.
 
     ``validate``: a kernel checks that row pointers begin at 0, do not decrease and end at the number of nonzeros, and
     that columns are in [0, K). Without it, a matrix that breaks these rules makes later products read outside B.
@@ -83,9 +86,12 @@ def spmm_prepare(
         dense_bytes = integer("dense_bytes", dense_bytes, 0, MEMORY_LIMIT)
     n = None if n is None else integer("n", n, 0, EXTENT_LIMIT - 1)
     validate, exact_nonfinite = flag("validate", validate), flag("exact_nonfinite", exact_nonfinite)
+    symmetric = flag("symmetric", symmetric)
     csr = read_csr(a)
     spmm_operands.check_dtype(csr)
     m, k = csr.shape
+    if symmetric and m != k:
+        raise ShapeError(f"a has shape {csr.shape}; with symmetric=True it must have as many rows as columns")
     problem = Spmm(
         m,
         1,
@@ -99,21 +105,27 @@ def spmm_prepare(
         dense_bytes=DENSE_DEFAULT if dense_bytes is None else dense_bytes,
     )
     with call_lock.lock:
-        handle = PreparedSpmm(a, csr, problem, validate)
+        handle = PreparedSpmm(csr, problem, validate, symmetric=symmetric)
+        handle.transposed_arrays = csc_arrays(a)
+        if is_torch(a):
+            _handles[_key_of(csr)] = handle
         if n:
             handle.prepare(n)
     return handle
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class KnownPattern:
     """What was found of a pattern. ``arrays``: row pointers and columns; ``versions``: PyTorch's counts of their
-    changes; ``narrow``: their copies in 32 bits, if they have 64."""
+    changes; ``narrow``: their copies in 32 bits, if they have 64; ``transposed``: row pointers and columns of the
+    transpose, and the places of its values; ``of_transpose``: what was found of it; None: it was not made."""
 
     arrays: tuple[View, View]
     record: PatternRecord
     narrow: Mapping[str, Part]
     versions: tuple[Any, ...]
+    transposed: Mapping[str, Part] | None = None
+    of_transpose: KnownPattern | None = None
 
 
 class PreparedSpmm:
@@ -123,7 +135,16 @@ class PreparedSpmm:
     CUDA graphs capture them: they allocate nothing but the result, and copy nothing to the host.
     """
 
-    def __init__(self, a: Any, csr: Csr, problem: Spmm, validate: bool) -> None:
+    def __init__(
+        self,
+        csr: Csr,
+        problem: Spmm,
+        validate: bool,
+        held: Mapping[str, Part] | None = None,
+        pattern: KnownPattern | None = None,
+        symmetric: bool = False,
+    ) -> None:
+        """``held``: arrays on the device, of the transpose of another handle; ``pattern``: what is known of it."""
         self.shape, self.nnz = csr.shape, csr.nnz
         self._csr, self._on = csr, drivers.driver_of(csr.values)
         drivers.require_device(self._on, **csr.named)
@@ -132,7 +153,15 @@ class PreparedSpmm:
         self._stream = 0 if csr.host else streams.current_stream(csr.values.origin)
         if streams.is_captured(self._stream, self._on):
             raise InputError("the stream is being captured; spmm_prepare must be called before: it reads sizes")
-        self._held: dict[str, Part] = {}  # copies of the arrays on the device
+        self._held: dict[str, Part] = dict(held or {})  # copies of the arrays on the device
+        self._symmetric = symmetric
+        #: arrays of the transpose in CSR that its library made, if the matrix was given so
+        self.transposed_arrays: Csr | None = None
+        self._transposed: PreparedSpmm | None = None
+        self._places: Part | None = None  # of the values of the transpose
+        self._former: list[PreparedSpmm] = []  # handles of the transpose that captured graphs may use
+        self._sources: tuple[Any, ...] = ()  # holders of arrays that belong to another handle
+        self._derived = held is not None
         self._runners: dict[Spmm, Runner] = {}
         self._tuned: dict[int, Config] = {}
         self._launches: dict[Any, Any] = {}
@@ -142,7 +171,7 @@ class PreparedSpmm:
         if not csr.host:
             self._on.wait(self._stream)
         start = self._on.now_us()
-        self._pattern = _known_pattern(csr) or self._read_pattern()
+        self._pattern = pattern or (not self._derived and _known_pattern(csr)) or self._read_pattern()
         self._us = self._on.now_us() - start
         if validate:
             self._require_pattern(self._pattern.record)
@@ -154,8 +183,6 @@ class PreparedSpmm:
         self._prepared = PreparedOperands(self._on, self._at)
         self._prefix = self._own_addresses()
         launches.holders.add(self)
-        if is_torch(a):
-            _handles[_key_of(csr)] = self
 
     def __call__(self, b: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
         """C = alpha·A·B + beta·out, as an array of the library of ``b``: as ``spmm``.
@@ -185,6 +212,22 @@ class PreparedSpmm:
             result = self._multiply(key, b, out, alpha, beta)
         return new_arrays.result_of(result, b) if out is None else result
 
+    def t(self, b: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
+        """C = alpha·Aᵀ·B + beta·out, as ``transposed``; the same inputs give the same bits.
+
+        The first call makes the transpose, so it must not be captured.
+        """
+        found = self._transposed
+        if found is None:
+            vb, _ = spmm_operands.dense(b, "b")
+            found = self._transpose(0 if vb.host else streams.current_stream(b))
+        return found(b, out, alpha, beta)
+
+    @property
+    def transposed(self) -> PreparedSpmm:
+        """The handle of Aᵀ, made once: its values follow ``update`` of this handle, and are a copy."""
+        return self._transposed or self._transpose(self._stream)
+
     def update(self, values: Any) -> None:
         """Replaces the values of the matrix; the pattern stays the same. ``values``: one for each nonzero, in the order
         of the matrix in CSR, and in the memory of the former values. Arrays on a GPU are not copied: the handle reads
@@ -193,6 +236,8 @@ class PreparedSpmm:
 
         ShapeError, DtypeError, InputError: ``values`` breaks a rule.
         """
+        if self._derived:
+            raise InputError("the handle is the transpose of another one; values must be given to that one")
         v, former = tensor(values, "values"), self._csr.values
         if v.shape != former.shape:
             raise ShapeError(f"values has shape {v.shape}; it must be {former.shape}, the nonzeros of the matrix")
@@ -206,12 +251,14 @@ class PreparedSpmm:
             if v.host:
                 self._on.upload(self._at["values"], np.ascontiguousarray(as_numpy(v)))
                 self._prepared.update()
+                self._update_transposed(0)
             else:
                 drivers.require_device(self._on, values=v)
                 stream = streams.current_stream(values)
                 self._at["values"] = v.address
                 with streams.ordered(self._on, stream, (v,)):
                     self._prepared.update(self._at, stream)
+                    self._update_transposed(stream)
             if v.address != former.address:
                 _handles.pop(_key_of(self._csr), None)
             self._csr = self._csr._replace(values=v)
@@ -256,12 +303,14 @@ class PreparedSpmm:
     @property
     def bytes(self) -> int:
         """Bytes on the device that the handle holds besides the arrays of the caller."""
-        return sum(x.size for x in self._held.values()) + self._prepared.bytes
+        own = sum(x.size for x in self._held.values()) + self._prepared.bytes
+        places = self._places.size if self._places is not None else 0
+        return own + places + (self._transposed.bytes if self._transposed is not None else 0)
 
     @property
     def prepare_us(self) -> float:
         """Microseconds of all that was done once for the matrix: checks, statistics, formats."""
-        return self._us + self._prepared.us
+        return self._us + self._prepared.us + (self._transposed.prepare_us if self._transposed is not None else 0)
 
     def prepare(self, n: int) -> None:
         """Prepares the matrix for products with contiguous matrices of ``n`` columns."""
@@ -286,6 +335,8 @@ class PreparedSpmm:
         """The arrays of the matrix on the device: those of the caller, or copies."""
         csr = self._csr
         named = {"indptr": csr.indptr, "indices": csr.indices, "values": csr.values}
+        if self._held:
+            return {name: x.address for name, x in self._held.items()}
         if not csr.host:
             return {name: v.address for name, v in named.items()}
         arrays = {name: np.ascontiguousarray(as_numpy(v)) for name, v in named.items()}
@@ -295,6 +346,90 @@ class PreparedSpmm:
                 self._on.upload(self._held[name].address, x)
         return {name: x.address for name, x in self._held.items()}
 
+    def _transpose(self, stream: int) -> PreparedSpmm:
+        """Makes the handle of the transpose from the values after the work of a stream. InputError: the stream is being
+        captured, or the pattern is not symmetric as stated."""
+        with call_lock.lock:
+            if self._transposed is not None:
+                return self._transposed
+            if streams.is_captured(stream, self._on):
+                raise InputError(
+                    "the stream is being captured, and the transpose must be made; call p.t(b) once before"
+                )
+            if stream:
+                self._on.wait(stream)
+            m, k = self.shape
+            problem = replace(self._problem, m=k, n=1, k=m, ldb=0, ldc=0)
+            if self.transposed_arrays is not None:
+                found = PreparedSpmm(self.transposed_arrays, problem, False)
+            else:
+                found = self._with_gathered_values(problem)
+            self._transposed = found
+            return found
+
+    def _with_gathered_values(self, problem: Spmm) -> PreparedSpmm:
+        """The handle of the transpose, whose values are gathered from those of the matrix."""
+        start = self._on.now_us()
+        csr, size, (m, k) = self._csr, self._csr.values.dtype.bytes, self.shape
+        pattern = self._transposed_pattern()
+        self._places = places = pattern["places"]
+        values = allocate_parts(self._on, {"values": self.nnz * size})["values"]
+        gather_values(self._on, size, self._at["values"], places.address, values.address, self.nnz)
+        self._on.synchronize()
+        us = self._on.now_us() - start
+        held = {"indptr": pattern["indptr"], "indices": pattern["indices"], "values": values}
+        views = [  # streams are those of the library of the matrix
+            replace(csr.values, address=x.address, shape=(n,), strides=(1,), dtype=kind)
+            for x, n, kind in (
+                (pattern["indptr"], k + 1, INDEX_TYPES["i32"]),
+                (pattern["indices"], self.nnz, INDEX_TYPES["i32"]),
+                (values, self.nnz, csr.values.dtype),
+            )
+        ]
+        known = self._pattern if self._symmetric else self._pattern.of_transpose
+        found = PreparedSpmm(Csr(views[0], views[1], views[2], (k, m), "i32"), problem, False, held, known)
+        found._sources = (csr, dict(self._held)) if self._symmetric else ()
+        found._us += us
+        self._pattern.of_transpose = found._pattern
+        return found
+
+    def _transposed_pattern(self) -> Mapping[str, Part]:
+        """``indptr``, ``indices`` and ``places`` of the transpose, kept with the pattern."""
+        (m, k), at, known = self.shape, self._at, self._pattern
+        if self.nnz >= INDEX_LIMIT:
+            raise InputError(f"a has {self.nnz} nonzeros; to be transposed it must have fewer than {INDEX_LIMIT}")
+        if known.transposed is None or self._symmetric:
+            known.transposed = self._symmetric_pattern() if self._symmetric else transpose(self._on, at, m, k, self.nnz)
+        return known.transposed
+
+    def _symmetric_pattern(self) -> Mapping[str, Part]:
+        """The same for a symmetric pattern: its own row pointers and columns."""
+        if not self._pattern.record.statistics.distinct:
+            raise InputError("a has rows whose columns do not increase; with symmetric=True they must")
+        places, fault = symmetric_places(self._on, self._at, self.shape[0], self.nnz)
+        if fault is not None:
+            [column] = self._integers("indices", fault, 1)
+            raise InputError(
+                f"a.indices[{fault}] is {column}, and row {column} has no nonzero in the column of that row; with"
+                " symmetric=True it must have one"
+            )
+        own = {name: Part(places.memory, self._at[name], 0) for name in ("indptr", "indices")}
+        return {**own, "places": places}
+
+    def _update_transposed(self, stream: int) -> None:
+        """Gathers the values of the transpose again, on a stream."""
+        found = self._transposed
+        self.transposed_arrays = None
+        if found is None:
+            return
+        if self._places is None:  # its values are in an array of the caller
+            self._former.append(found)
+            self._transposed = None
+            return
+        size = self._csr.values.dtype.bytes
+        gather_values(self._on, size, self._at["values"], self._places.address, found._at["values"], self.nnz, stream)
+        found._prepared.update(found._at, stream)
+
     def _read_pattern(self) -> KnownPattern:
         """The statistics of the pattern, and its arrays with indices of 32 bits if it has others and they fit."""
         csr, copies = self._csr, dict[str, Part]()
@@ -303,7 +438,7 @@ class PreparedSpmm:
             copies = narrow(self._on, {name: (self._at[name], n) for name, n in counts.items()})
         record = read_pattern(self._on, self._at, *csr.shape, csr.nnz, csr.index_type)
         found = KnownPattern((csr.indptr, csr.indices), record, copies, _versions(csr)[:2])
-        if _tracked(csr):
+        if _tracked(csr) and not self._derived:
             _patterns[_pattern_key(csr)] = found
         return found
 
@@ -428,6 +563,32 @@ def handle_of(csr: Csr, compute: str) -> PreparedSpmm | None:
     """The handle of the same PyTorch tensors, unchanged since; None: there is none."""
     found = _handles.get(_key_of(csr)) if _handles else None
     return found if found is not None and found.current(compute) else None
+
+
+def transposed_of(a: Any, csr: Csr, compute: str) -> PreparedSpmm:
+    """A handle of the transpose of a matrix, for calls without a handle: nothing is prepared. That of a PyTorch tensor
+    is kept as long as the tensor exists and does not change."""
+    found = handle_of(csr, compute)
+    if found is not None:
+        return found.transposed
+    known = _transposes.get(id(a))
+    if known is not None and known[0]() is a and known[1].current(compute):
+        return known[1].transposed
+    m, k = csr.shape
+    kind = csr.values.dtype.name
+    problem = Spmm(m, 1, k, dtype=kind, compute=compute, pattern="even:nnz=0", index=csr.index_type)
+    if hasattr(csr.values.origin, "detach"):  # the values of a tensor refer to it
+        csr = csr._replace(values=replace(csr.values, origin=csr.values.origin.detach()))
+    with call_lock.lock:
+        made = PreparedSpmm(csr, problem, csr.host)
+        if is_torch(a):
+            at = id(a)
+            _transposes[at] = weakref.ref(a, lambda _: _transposes.pop(at, None)), made
+        return made.transposed
+
+
+#: identity of a PyTorch tensor -> (a weak reference to it, a handle whose transpose was asked for by ``spmm``)
+_transposes: dict[int, tuple[weakref.ref[Any], PreparedSpmm]] = {}
 
 
 def _key_of(csr: Csr) -> Any:

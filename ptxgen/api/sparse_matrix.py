@@ -88,6 +88,27 @@ def read_csr(a: Any) -> Csr:
     return csr
 
 
+def is_sparse(a: Any) -> bool:
+    """True if ``a`` is a sparse matrix of SciPy, CuPy or PyTorch, or a ``SparseMatrix``."""
+    if is_torch(a):
+        return str(getattr(a, "layout", "torch.strided")) in TORCH_FORMATS
+    return isinstance(a, SparseMatrix) or (isinstance(getattr(a, "format", None), str) and hasattr(a, "tocsr"))
+
+
+def csc_arrays(a: Any) -> Csr | None:
+    """The arrays of a matrix in CSC, which are those of its transpose in CSR; None: it is in another format."""
+    if is_torch(a):
+        if str(getattr(a, "layout", "")) != "torch.sparse_csc":
+            return None
+        require_no_gradient(a, "a")
+        arrays = a.ccol_indices(), a.row_indices(), a.values()
+    elif getattr(a, "format", None) == "csc" and hasattr(a, "tocsr"):
+        arrays = a.indptr, a.indices, a.data
+    else:
+        return None
+    return read_csr(SparseMatrix(*arrays, (a.shape[1], a.shape[0])))
+
+
 def _arrays_of(a: Any) -> tuple[tuple[Any, Any, Any], Any]:
     """((row pointers, columns, values), shape)."""
     if is_torch(a):

@@ -19,16 +19,26 @@ from ptxgen.api import (
 )
 from ptxgen.api.arrays import View, as_numpy, require_disjoint
 from ptxgen.api.gemm import number
-from ptxgen.api.sparse_matrix import INDEX_LIMIT, Csr, narrowed_on_host, read_csr
-from ptxgen.arguments import word
-from ptxgen.errors import InputError
+from ptxgen.api.sparse_matrix import INDEX_LIMIT, Csr, csc_arrays, is_sparse, narrowed_on_host, read_csr
+from ptxgen.arguments import flag, word
+from ptxgen.errors import InputError, ShapeError
 from ptxgen.operations.spmm.problem import Spmm
 
 BITS = 3  #: leading bits of the number of nonzeros by which calls choose a configuration
 
 
-def spmm(a: Any, b: Any, out: Any = None, *, alpha: float = 1.0, beta: float = 0.0, compute: str | None = None) -> Any:
-    """C = alpha·A·B + beta·out of a sparse matrix A, as an array of the same library as ``b``.
+def spmm(
+    a: Any,
+    b: Any,
+    out: Any = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    compute: str | None = None,
+    transpose: bool = False,
+) -> Any:
+    """C = alpha·A·B + beta·out of a sparse matrix A, as an array of the same library as ``b``. If A is dense and B
+    sparse, as one of the library of ``a``.
 
     Infinities and NaN in B: explicit zeros are multiplied, so they give NaN. Where the call uses a handle (below), its
     kernels may also give NaN in rows without a nonzero in that column.
@@ -41,7 +51,13 @@ def spmm(a: Any, b: Any, out: Any = None, *, alpha: float = 1.0, beta: float = 0
     C have one dtype: float16, bfloat16, float32 or float64. 16-bit types are summed in float32. ``beta`` other than 0
     requires ``out`` and reads it. If ``alpha`` is 0, A and B are not read. The same inputs give the same bits.
 
-    ``compute``: tf32 is permitted for float32.
+    ``compute``: tf32 is permitted for float32. ``transpose``: C = alpha·Aᵀ·B + beta·out, where B has as many rows as A.
+    The transpose is made at each call, that of a PyTorch tensor once, as long as it exists and does not change; the
+    arrays of a matrix in CSC are read as they are.
+
+    ``spmm(x, a)`` with a dense ``x`` of one row for each row of the result is alpha·X·A + beta·out, with ``transpose``
+    alpha·X·Aᵀ + beta·out. A copy of Xᵀ is made if its rows are not contiguous, and without ``out`` the columns of the
+    result are contiguous.
 
     Nothing is prepared. PyTorch tensors of which a handle of ``spmm_prepare`` exists are multiplied by the
     handle, as long as they do not change.
@@ -54,13 +70,35 @@ def spmm(a: Any, b: Any, out: Any = None, *, alpha: float = 1.0, beta: float = 0
     """
     alpha, beta = number(alpha, "alpha"), number(beta, "beta")
     compute = word("compute", "" if compute is None else compute)
-    csr = read_csr(a)
-    handle = prepared_spmm.handle_of(csr, compute)
-    if handle is not None:
-        return handle(b, out, alpha, beta)
+    transpose = flag("transpose", transpose)
+    if is_sparse(b) and not is_sparse(a):
+        return _dense_times_sparse(a, b, out, alpha, beta, compute, transpose)
+    csr = csc_arrays(a) if transpose else None
+    if csr is None:
+        csr = read_csr(a)
+        if transpose:
+            spmm_operands.check_dtype(csr)
+            return prepared_spmm.transposed_of(a, csr, compute)(b, out, alpha, beta)
+        handle = prepared_spmm.handle_of(csr, compute)
+        if handle is not None:
+            return handle(b, out, alpha, beta)
     with call_lock.lock:
         result = _launch(csr, b, out, alpha, beta, compute)
     return new_arrays.result_of(result, b) if out is None else result
+
+
+def _dense_times_sparse(x: Any, a: Any, out: Any, alpha: float, beta: float, compute: str, transpose: bool) -> Any:
+    """X·A, or X·Aᵀ, as the transpose of a product with the matrix on the left."""
+    vx, vector = spmm_operands.dense(x, "a")
+    rows, columns = (tuple(a.shape)[::-1] if transpose else tuple(a.shape))[0], vx.shape[0 if vector else 1]
+    if rows != columns:
+        raise ShapeError(f"a has {columns} columns and b has {rows} rows; they must be as many")
+    right = x if vector else x.T
+    if not vector and not vx.host and right.shape[1] > 1:
+        right = spmm_operands.with_contiguous_rows(right)
+    into = out if out is None or vector else out.T
+    result = spmm(a, right, into, alpha=alpha, beta=beta, compute=compute or None, transpose=not transpose)
+    return out if out is not None else result if vector else result.T
 
 
 def _launch(csr: Csr, b: Any, out: Any, alpha: float, beta: float, compute: str) -> Any:

@@ -83,6 +83,12 @@ def with_b_and_c(problem: Spmm, b: View, c: View) -> tuple[Spmm, View]:
     ), b
 
 
+def with_contiguous_rows(x: Any) -> Any:
+    """A matrix of an array library, or a copy of it whose rows are contiguous."""
+    v, _ = dense(x, "b")
+    return x if matrix_layout(v) == ("N", v.strides[0]) else _contiguous(v, "b").origin
+
+
 def _contiguous(v: View, argument: str) -> View:
     """A copy with contiguous rows. ShapeError: the library of the array makes none."""
     copy = getattr(v.origin, "contiguous", None) or getattr(v.origin, "copy", None)

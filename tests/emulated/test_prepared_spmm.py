@@ -745,3 +745,160 @@ def test_arrays_on_several_gpus_are_refused(gpu: Gpu) -> None:
         ptxgen.spmm_prepare(a)
     with pytest.raises(InputError, match=r"a\.indptr and b must be in the same memory"):
         p(integers(17, 8))
+
+
+# ---- transposes
+
+
+def repeated(m: int, k: int, nnz: int, seed: int = 0) -> ptxgen.SparseMatrix:
+    """A matrix with empty rows, unsorted columns and several nonzeros of one place."""
+    draw = np.random.default_rng(seed)
+    rows = np.sort(draw.integers(0, m, nnz) // 2 * 2)
+    indptr = np.searchsorted(rows, np.arange(m + 1)).astype(INT)
+    return ptxgen.SparseMatrix(indptr, draw.integers(0, k, nnz).astype(INT), integers(nnz, seed=seed), (m, k))
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "nnz"), [(13, 9, 60), (40, 300, 2100), (3, 70_000, 40), (1, 1, 3), (5, 4, 0), (0, 3, 0), (4, 0, 0)]
+)
+def test_products_of_the_transpose(m: int, k: int, nnz: int) -> None:
+    a, b = repeated(m, k, nnz), integers(m, 5)
+    p = ptxgen.spmm_prepare(a, calls=0)
+    expected = dense(a).T @ b
+    np.testing.assert_array_equal(p.t(b), expected)
+    out = np.ones((k, 5), F32)
+    assert p.t(b, out, 2, -1) is out
+    np.testing.assert_array_equal(out, 2 * expected - 1)
+    np.testing.assert_array_equal(ptxgen.spmm(a, b, transpose=True), expected)
+    np.testing.assert_array_equal(p.t(b[:, 0]), expected[:, 0])
+    assert p.transposed.shape == (k, m)
+    assert p.bytes > p.transposed.bytes
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16", "f64"])
+def test_types_of_transposes_and_their_formats(kind: str) -> None:
+    a = matrix(30, 40, "bernoulli:density=0.3", kind)
+    b = integers(30, 32, kind=a.values.dtype)
+    p, expected = ptxgen.spmm_prepare(a), dense(a).T @ b.astype(np.float64)
+    np.testing.assert_array_equal(p.t(b).astype(np.float64), expected)
+    p.update(-a.values)  # formats that contain values are made again
+    np.testing.assert_array_equal(p.t(b).astype(np.float64), -expected)
+    with pytest.raises(InputError, match="is the transpose of another one; values must be given to that one"):
+        p.transposed.update(a.values)
+
+
+def test_order_of_the_nonzeros_in_transposes_is_that_of_rows() -> None:
+    """Values whose sums depend on their order: a sequential sum in the order of rows has the same bits."""
+    a = repeated(40, 3, 1500)
+    a = a._replace(values=np.random.default_rng(1).standard_normal(1500).astype(F32))
+    p = ptxgen.spmm_prepare(a, calls=0)
+    first = p.t(np.ones((40, 4), F32))
+    np.testing.assert_array_equal(ptxgen.spmm_prepare(a, calls=0).t(np.ones((40, 4), F32)), first)
+    assert p._pattern.transposed is not None
+    places = np.empty(1500, INT)
+    p._on.download(p._pattern.transposed["places"].address, places)
+    np.testing.assert_array_equal(places, np.argsort(a.indices, kind="stable"))
+
+
+def test_matrices_in_csc_are_their_own_transposes(monkeypatch: pytest.MonkeyPatch) -> None:
+    scipy = pytest.importorskip("scipy.sparse")
+    made: list[Any] = []
+    monkeypatch.setattr(prepared_spmm, "transpose", lambda *x: made.append(x))
+    a, b = matrix(12, 15), integers(12, 7)
+    x = scipy.csr_matrix((a.values, a.indices, a.indptr), a.shape).tocsc()
+    p = ptxgen.spmm_prepare(x)
+    for _ in range(2):
+        np.testing.assert_array_equal(p.t(b), dense(a).T @ b)
+        np.testing.assert_array_equal(ptxgen.spmm(x, b, transpose=True), dense(a).T @ b)
+    assert not made
+    monkeypatch.undo()
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    p.update(2 * a.values)  # in the order of the matrix in CSR
+    np.testing.assert_array_equal(p.t(b), 2 * dense(a).T @ b)
+
+
+def test_symmetric_patterns_are_shared() -> None:
+    rows = np.array([0, 1, 0, 2, 3, 3]), np.array([1, 0, 2, 0, 3, 1])
+    pairs = sorted({*zip(*map(np.ndarray.tolist, rows), strict=True), (1, 3)})
+    indptr = np.searchsorted([i for i, _ in pairs], np.arange(6)).astype(INT)
+    a = ptxgen.SparseMatrix(indptr, np.array([j for _, j in pairs], INT), integers(len(pairs), seed=3), (5, 5))
+    p, b = ptxgen.spmm_prepare(a, symmetric=True), integers(5, 7)
+    np.testing.assert_array_equal(p.t(b), dense(a).T @ b)
+    assert p.transposed._at["indices"] == p._at["indices"]
+    assert p.transposed._pattern is p._pattern
+    p.update(3 * a.values)
+    np.testing.assert_array_equal(p.t(b), 3 * dense(a).T @ b)
+    other = a._replace(indices=np.where(np.arange(len(pairs)) == 0, 4, a.indices).astype(INT))
+    for wrong, error, message in (
+        (other._replace(indices=a.indices[::-1].copy()), InputError, "columns do not increase; with symmetric=True"),
+        (matrix(4, 5), ShapeError, r"a has shape \(4, 5\); with symmetric=True it must have as many rows"),
+        (
+            ptxgen.SparseMatrix(np.array([0, 1, 1], INT), np.array([1], INT), np.ones(1, F32), (2, 2)),
+            InputError,
+            r"a.indices\[0\] is 1, and row 1 has no nonzero in the column of that row; with symmetric=True it must",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            ptxgen.spmm_prepare(wrong, symmetric=True).transposed  # noqa: B018 it makes the transpose
+
+
+def test_dense_matrices_times_sparse_ones() -> None:
+    a, x = matrix(12, 9), integers(5, 12)
+    np.testing.assert_array_equal(ptxgen.spmm(x, a), x @ dense(a))
+    np.testing.assert_array_equal(ptxgen.spmm(x[0], a), x[0] @ dense(a))
+    np.testing.assert_array_equal(ptxgen.spmm(x[:, :9], a, transpose=True), x[:, :9] @ dense(a).T)
+    out = np.ones((5, 9), F32)
+    assert ptxgen.spmm(x, a, out, alpha=2, beta=3) is out
+    np.testing.assert_array_equal(out, 2 * x @ dense(a) + 3)
+    with pytest.raises(ShapeError, match="a has 11 columns and b has 12 rows; they must be as many"):
+        ptxgen.spmm(x[:, :11], a)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_transposes_of_tensors_are_kept() -> None:
+    torch = pytest.importorskip("torch")
+    a, b = matrix(12, 15), integers(12, 7)
+    x = torch.sparse_csr_tensor(*(torch.from_numpy(np.array(v)) for v in a[:3]), a.shape)
+    y, expected = torch.from_numpy(b), dense(a).T @ b
+    for _ in range(2):
+        np.testing.assert_array_equal(ptxgen.spmm(x, y, transpose=True).numpy(), expected)
+    [(_, kept)] = prepared_spmm._transposes.values()
+    np.testing.assert_array_equal(ptxgen.spmm(y.T, x).numpy(), expected.T)
+    x.values().mul_(2)
+    np.testing.assert_array_equal(ptxgen.spmm(x, y, transpose=True).numpy(), 2 * expected)
+    [(_, other)] = prepared_spmm._transposes.values()
+    assert other is not kept
+    np.testing.assert_array_equal(ptxgen.spmm(x.to_sparse_csc(), y, transpose=True).numpy(), 2 * expected)
+    p = ptxgen.spmm_prepare(x)
+    np.testing.assert_array_equal(ptxgen.spmm(x, y, transpose=True).numpy(), 2 * expected)
+    assert p._transposed is not None
+    del x, kept, other, p
+    gc.collect()
+    assert not prepared_spmm._transposes
+
+
+def test_graphs_capture_products_of_the_transpose(gpu: Gpu) -> None:
+    a, b = matrix(12, 9), integers(12, 6)
+    for kind in (INT, np.int64):
+        x, y = CsrTensor(gpu, a, kind), Tensor(gpu, b)
+        p = ptxgen.spmm_prepare(x)
+        gpu.graph = []
+        with pytest.raises(InputError, match=r"the transpose must be made; call p.t\(b\) once before"):
+            p.t(y)
+        gpu.graph = None
+        np.testing.assert_array_equal(p.t(y).numpy(), dense(a).T @ b)
+        gpu.graph, gpu.calls = [], Counter()
+        got = p.t(y)
+        assert gpu.calls == {"launch": 1, "allocate": 1, "upload": 1}  # the result
+        for launch in gpu.graph:
+            launch()
+        gpu.graph = None
+        np.testing.assert_array_equal(got.numpy(), dense(a).T @ b)
+        values = Tensor(gpu, 2 * a.values)
+        p.update(values)
+        np.testing.assert_array_equal(p.t(y).numpy(), 2 * dense(a).T @ b)
+        q = ptxgen.spmm_prepare(x)  # another handle of the pattern: it is not transposed again
+        gpu.calls.clear()
+        np.testing.assert_array_equal(q.t(y).numpy(), dense(a).T @ b)
+        assert q._pattern is p._pattern
+        assert q.transposed._pattern is p.transposed._pattern

@@ -16,6 +16,7 @@ from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.spmm.device_statistics import CsrStatistics
 from ptxgen.operations.spmm.narrow_indices import NarrowIndices
+from ptxgen.operations.spmm.transposition import GatherValues, SymmetricPlaces, TransposeCsr
 from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
@@ -521,6 +522,9 @@ LISTED = "A:f32[i,k];B:f32[j,k];t:f32;where(i,j){reduce(k){accum+=A[i,k]*B[j,k];
 HANDLES: dict[str, Preparation | PairProducts] = {
     "prepare_csr_statistics": CsrStatistics("i64"),
     "prepare_narrow_indices": NarrowIndices(),
+    "prepare_transpose_csr": TransposeCsr(),
+    "prepare_symmetric_places": SymmetricPlaces(),
+    "prepare_gather_values": GatherValues(2),
     "pair_products": PairProducts(lower(Task(64, 64, 64, "NT", text=LISTED, capacity=64)), device("h200")),
 }
 #: file of a preparation -> (golden of a plan that has it, its place in the plan)
