@@ -15,6 +15,7 @@ from ptxgen.cli import export as _export
 from ptxgen.cli import model as _model
 from ptxgen.cli import page as _page
 from ptxgen.cli import paper as _paper
+from ptxgen.cli import paper_figures as _paper_figures
 from ptxgen.cli import problems as _problems
 from ptxgen.cli import stored as _stored
 from ptxgen.cli import task as _task
@@ -23,7 +24,7 @@ from ptxgen.cli.command import app, run
 __all__ = ["app", "main"]
 
 #: importing these modules registers their commands
-_COMMANDS = (_problems, _collect, _stored, _model, _emulate, _explain, _export, _page, _paper, _task)
+_COMMANDS = (_problems, _collect, _stored, _model, _emulate, _explain, _export, _page, _paper, _paper_figures, _task)
 #: the order of commands in --help
 _ORDER = (
     "tune",

@@ -110,7 +110,7 @@ def test_paths_are_checked_before_work(words: tuple[str, ...], message: str, idl
     ("words", "package", "message"),
     [
         (("paper", "table2"), "sklearn", "scikit-learn"),
-        (("paper", "figure5", "--perceptrons", "9"), "sklearn", "scikit-learn"),
+        (("paper", "figure5"), "sklearn", "scikit-learn"),
         (("model", "evaluate", "--perceptrons", "9"), "sklearn", "scikit-learn"),
         (("paper", "table6", "--picture", "t.png"), "matplotlib", "pictures need matplotlib"),
         (("report",), "matplotlib", "pictures need matplotlib"),

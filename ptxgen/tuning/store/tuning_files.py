@@ -10,6 +10,7 @@
  problem. Readers of a device's measurements leave them out.
  ``fastest.txt.xz``: the fastest measurement of each problem, which ``ptxgen.tuning.store.fastest`` reads and writes.
  ``model.json.xz``: the model, which ``ptxgen.tuning.model.model`` reads and writes.
+ ``paper/``: documents of tables and figures of papers (``ptxgen.tuning.store.paper_files``).
 
 The same content gives the same bytes.
 """
