@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from ptxgen.families.common import array_cache
+from ptxgen.operations.task.language import texts
 from ptxgen.settings import GPU_DRIVER, settings
 from ptxgen.tuning.choice import choice_cache
 
@@ -31,6 +32,8 @@ def _own_database(tmp_path_factory):
         patch.setattr(choice_cache, "write", lambda key, choices: None)
         patch.setattr(array_cache, "read", lambda key: None)
         patch.setattr(array_cache, "write", lambda key, arrays: None)
+        patch.setattr(texts, "read", lambda key: None)
+        patch.setattr(texts, "write", lambda key, lists: None)
         yield
 
 

@@ -13,6 +13,7 @@ from ptxgen.api.arrays import tensor
 from ptxgen.api.gemm import check_same_dtype
 from ptxgen.arguments import closest, flag, word
 from ptxgen.errors import InputError
+from ptxgen.operations.task.language.texts import input_ranks, parse
 from ptxgen.operations.task.program import ACCUMULATOR, Program
 from ptxgen.operations.task.semirings import semiring_program
 from ptxgen.problem.dtypes import from_numpy
@@ -144,8 +145,6 @@ class TextTask:
     optional: tuple[str, ...] = ()
 
     def __init__(self, text: str) -> None:
-        from ptxgen.operations.task.language.parser import input_ranks
-
         self.text = text
         self.parameters = tuple(input_ranks(text))
         self._programs: dict[tuple[Any, ...], Program] = {}
@@ -158,8 +157,6 @@ class TextTask:
 
     def program(self, types: dict[str, str | None]) -> Program:
         """The program for inputs of these types."""
-        from ptxgen.operations.task.language.parser import parse
-
         key = tuple(sorted(types.items()))
         if key not in self._programs:
             for name, kind in types.items():

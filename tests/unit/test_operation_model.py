@@ -15,8 +15,12 @@ from ptxgen.families.common.space import candidates
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.spmm.problem import Spmm
-from ptxgen.problem.device import device
+from ptxgen.operations.task.problem import Task
+from ptxgen.problem.device import Device, device
+from ptxgen.problem.operation import operation_names
+from ptxgen.tuning.choice import models
 from ptxgen.tuning.choice.models import model_from
+from ptxgen.tuning.model import model_files
 from ptxgen.tuning.model.model import Model
 from ptxgen.tuning.selection import select
 from ptxgen.tuning.store import tuning_files
@@ -24,6 +28,8 @@ from ptxgen.tuning.store.measurement import Environment, Measurement
 from ptxgen.tuning.store.tuning_files import Header, write_measurements
 
 H100 = device("h100")
+DENSE = Spmm(512, 64, 512, dtype="f16", pattern="bernoulli:density=0.5", calls=1000)
+MAX_PLUS = "where (i, j) { reduce (k) { accum = max(accum, A[i,k] + B[k,j]); } C[i,j] = accum; }"
 P = Spmm(4096, 64, 4096, dtype="f16", pattern="bernoulli:density=0.02", calls=1000)
 
 
@@ -66,3 +72,33 @@ def test_it_predicts_the_problems_of_its_operation(
         for n in (2, 4)
     )
     assert two < four / 10
+
+
+def test_choices_read_the_models_that_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def model_of(device: Device, own: Path | None, operation: str) -> Model | None:
+        read.append(operation)
+        return found.get(operation)
+
+    every = model_from(H100, None)
+    found = {"": every.with_parts({}), **every.parts}
+    monkeypatch.setattr(models, "_model_of", model_of)
+    monkeypatch.setattr(model_files, "_made_arrays", [])
+    for problem, needs in (
+        (Gemm(64, 64, 64), {"gemm", ""}),
+        (Task(64, 64, 64, text=MAX_PLUS), {"task"}),
+        (Task(64, 64, 64), {"task"}),
+        (P, {"spmm"}),
+        (DENSE, {"spmm", ""}),  # the GEMM of the dense matrix is a form of it
+    ):
+        read.clear()
+        model = models.model_of_problem(problem, H100, None)
+        assert set(read) == needs
+        assert model.search(problem, k=3) == every.search(problem, k=3)
+        configs = Columns.of([config for config, _ in model.rank(problem, k=3)])
+        np.testing.assert_array_equal(model.predict(problem, configs), every.predict(problem, configs))
+    monkeypatch.setattr(model_files, "_made_arrays", [Path()])
+    read.clear()
+    models.model_of_problem(Gemm(64, 64, 64), H100, None)
+    assert set(read) == {"", *operation_names()}  # one was not in the disk cache

@@ -18,6 +18,7 @@ from ptxgen.lowering.sink import SelectValues, list_names
 from ptxgen.lowering.states import StateReduction
 from ptxgen.operations.gemm.problem import CONTIGUOUS, LAYOUTS, Gemm
 from ptxgen.operations.task.language.canonical import canonical as canonical_text
+from ptxgen.operations.task.language.texts import input_ranks, parse
 from ptxgen.operations.task.program import ACCUMULATOR, Aggregate, Input, Program, RowReduce, Select, Store
 from ptxgen.operations.task.roles import Roles, roles_of
 from ptxgen.operations.task.symmetry import computes_half, one_array
@@ -39,15 +40,11 @@ class ResultArray(NamedTuple):
 @lru_cache(maxsize=256)
 def _read(text: str, dtype: str) -> Roles:
     """The roles of a program's text. ``dtype``: the type of inputs that the text does not declare."""
-    from ptxgen.operations.task.language.parser import input_ranks, parse  # they import a parser generator
-
     return roles_of(parse(text, dict.fromkeys(input_ranks(text), dtype)))
 
 
 def read_again(program: Program) -> Program:
     """The program that its own text gives: inputs are in the order of their first use, as in a text."""
-    from ptxgen.operations.task.language.parser import parse  # it imports a parser generator
-
     return parse(canonical_text(program))
 
 

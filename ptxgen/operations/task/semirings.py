@@ -7,6 +7,7 @@ from functools import lru_cache
 from ptxgen.arguments import word
 from ptxgen.errors import DtypeError
 from ptxgen.expr.value_types import type_of
+from ptxgen.operations.task.language.texts import parse
 from ptxgen.operations.task.program import Program
 
 #: name -> (reduction, combination of a and b)
@@ -26,8 +27,6 @@ SEMIRINGS = {
 def semiring_program(name: str, kind: str, out: str = "") -> Program:
     """C = A·B over a semiring of elements of type ``kind``; ``out``: the type of C, empty: that of A and B, but of
     products and sums of narrow integers s32. InputError, DtypeError: there is no such semiring."""
-    from ptxgen.operations.task.language.parser import parse
-
     word("semiring", name, SEMIRINGS)
     reduction, combined = SEMIRINGS[name]
     t = type_of(kind)

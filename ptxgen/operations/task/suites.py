@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from ptxgen.operations.task.language.canonical import canonical
+from ptxgen.operations.task.language.texts import input_ranks, parse
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.semirings import SEMIRINGS, semiring_program
 from ptxgen.problem.base import COMPUTE_MODES
@@ -51,14 +52,10 @@ GROUPS = "128,128"  #: rows and columns of C where keys select its elements, as 
 
 def types_of(text: str, kind: str) -> dict[str, str]:
     """The types of the inputs of a text, all ``kind``, but of group keys s32."""
-    from ptxgen.operations.task.language.parser import input_ranks
-
     return {name: "s32" if name in KEYS else kind for name in input_ranks(text)}
 
 
 def typed_text(text: str, kind: str) -> str:
-    from ptxgen.operations.task.language.parser import parse
-
     return canonical(parse(text, types_of(text, kind)))
 
 

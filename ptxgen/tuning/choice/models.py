@@ -6,8 +6,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from ptxgen.errors import DatabaseError
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.operation import operation_names
+from ptxgen.problem.registry import Problem
 from ptxgen.tuning.choice.log import warn
 from ptxgen.tuning.choice.nearest import FEW_ROWS, nearest, transferred
 from ptxgen.tuning.model import model_files
@@ -40,6 +42,21 @@ def model_from(device: Device, own: Path | None) -> Model:
     whole = _model_of(device, own, "") or Model.analytic(device)
     parts = {name: part for name in operation_names() if (part := _model_of(device, own, name)) is not None}
     return whole.with_parts(parts) if parts else whole
+
+
+def model_of_problem(problem: Problem, device: Device, own: Path | None) -> Model:
+    """``model_from``, without models that predictions for ``problem`` do not need. If the disk cache does not have
+    those, all are read, once, which takes tenths of a second: later first calls, also of other operations, find them
+    there."""
+    part = _model_of(device, own, problem.operation)
+    if part is not None and not lower(problem).forms:
+        found = part
+    else:
+        whole = _model_of(device, own, "") or Model.analytic(device)
+        found = whole if part is None else whole.with_parts({problem.operation: part})
+    if model_files.made_arrays():
+        model_from(device, own)
+    return found
 
 
 def _model_of(device: Device, own: Path | None, operation: str) -> Model | None:

@@ -18,7 +18,7 @@ from ptxgen.problem.registry import Problem
 from ptxgen.tuning.choice import choice_cache
 from ptxgen.tuning.choice.choice_cache import Choice
 from ptxgen.tuning.choice.log import warn
-from ptxgen.tuning.choice.models import model_folder, model_from
+from ptxgen.tuning.choice.models import model_folder, model_of_problem
 from ptxgen.tuning.choice.nearest import others_tuned, scaled_us
 from ptxgen.tuning.choice.winners import is_current
 from ptxgen.tuning.model.model import order_of_choices
@@ -175,7 +175,7 @@ class Ranking:
 
     def choices(self, request: Request) -> list[Choice]:
         problem, device = request.problem, request.device
-        model = model_from(device, request.own_model)
+        model = model_of_problem(problem, device, request.own_model)
         search = model.search(problem, device, request.k)
         origin = "model" if model.trained else "analytic"
         trained_on = model.measured_on if model.measured_on != device.name else ""

@@ -122,6 +122,7 @@ def read(folder: Path) -> tuple[Device, Facts, Any, tuple[str, ...], RankingNetw
         key = _cache_key(path)
         arrays = array_cache.read(key)
         if arrays is None:
+            _made_arrays.append(path)
             arrays = _read(path)
             if key == _cache_key(path):  # it was not replaced meanwhile
                 array_cache.write(key, arrays)
@@ -133,6 +134,14 @@ def read(folder: Path) -> tuple[Device, Facts, Any, tuple[str, ...], RankingNetw
         raise CorruptError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError, lzma.LZMAError) as error:
         raise CorruptError(f"{path} is damaged, or no model: {type(error).__name__}: {error}"[:500]) from error
+
+
+_made_arrays: list[Path] = []  #: the models that this process has read without the disk cache
+
+
+def made_arrays() -> bool:
+    """True if this process has read a model that the disk cache did not have."""
+    return bool(_made_arrays)
 
 
 def _cache_key(path: Path) -> str:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import sys
 from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
+import lark
+import numpy as np
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark.grammar import Rule
+from lark.lexer import TerminalDef
 
 from ptxgen.errors import TaskError
+from ptxgen.families.common import array_cache
 
 __all__ = ["Token", "Tree", "placed", "tree"]
 
@@ -97,7 +106,21 @@ _SHOWN = {"NAME": "a name", "NUMBER": "a number", "EQUAL": "`=`", "AUGMENTED": "
 
 @cache
 def _parser() -> Lark:
-    return Lark(_GRAMMAR, parser="lalr", lexer="basic", propagate_positions=True, maybe_placeholders=True)
+    """The parser. Its tables, which take tens of milliseconds to compute, are kept in the disk cache."""
+    facts = repr((_GRAMMAR, lark.__version__, sys.implementation.cache_tag))
+    key = hashlib.sha256(facts.encode()).hexdigest()
+    if (kept := array_cache.read(key)) is not None:
+        return Lark.load(json.loads(kept["tables"].tobytes(), object_pairs_hook=_with_numbers))
+    made = Lark(_GRAMMAR, parser="lalr", lexer="basic", propagate_positions=True, maybe_placeholders=True)
+    data, memo = made.memo_serialize([TerminalDef, Rule])
+    tables = json.dumps({"data": data, "memo": memo}).encode()
+    array_cache.write_later(key, {"tables": np.frombuffer(tables, np.uint8)})
+    return made
+
+
+def _with_numbers(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
+    """An object of JSON, whose keys are numbers where they were before."""
+    return {int(name) if name.isdecimal() else name: value for name, value in pairs}
 
 
 def placed(text: str, message: str, line: int, column: int, length: int = 1) -> TaskError:

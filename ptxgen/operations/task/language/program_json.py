@@ -1,0 +1,54 @@
+"""Programs as lists that JSON can hold, with every node once."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from ptxgen.expr.node import Node, node, walk
+from ptxgen.operations.task.assembling import roots
+from ptxgen.operations.task.program import Aggregate, Input, Program, RowReduce, Select, Store
+
+_RECORDS: dict[str, Any] = {x.__name__: x for x in (Program, Input, Store, Aggregate, RowReduce, Select)}
+
+
+def to_lists(program: Program) -> list[Any]:
+    """[the nodes of a program, arguments before the nodes that use them; the program]."""
+    places: dict[Node, int] = {}
+    rows: list[list[Any]] = []
+    for x in walk(*roots(program)):
+        places[x] = len(rows)
+        rows.append([x.op, x.type, [places[y] for y in x.arguments], x.value])
+
+    def written(x: Any) -> Any:
+        if isinstance(x, Node):
+            return {"node": places[x]}
+        if isinstance(x, tuple):
+            return [written(y) for y in x]
+        name = type(x).__name__
+        return {"record": name, **{f.name: written(getattr(x, f.name)) for f in fields(x)}} if name in _RECORDS else x
+
+    return [rows, written(program)]
+
+
+def from_lists(lists: Any) -> Program:
+    """The program of which ``to_lists`` made ``lists``. ValueError, TypeError, KeyError, IndexError: it made others."""
+    nodes: list[Node] = []
+    rows, program = lists
+    for op, kind, arguments, value in rows:
+        nodes.append(node(op, kind, *(nodes[n] for n in arguments), value=value))
+
+    def read(x: Any) -> Any:
+        if isinstance(x, list):
+            return tuple(map(read, x))
+        if not isinstance(x, dict):
+            return x
+        if "node" in x:
+            return nodes[x["node"]]
+        values = {name: read(y) for name, y in x.items()}
+        return _RECORDS[values.pop("record")](**values)
+
+    found = read(program)
+    if not isinstance(found, Program):
+        raise TypeError(f"the lists are of a {type(found).__name__}; they must be of a Program")
+    return found
