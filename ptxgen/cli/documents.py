@@ -12,6 +12,7 @@ from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.config.migration import translate
 from ptxgen.errors import InputError
 from ptxgen.problem.registry import parse
+from ptxgen.runtime.profiler import METRICS
 from ptxgen.tuning.store.splitting import SPLITS
 
 Document = dict[str, Any]
@@ -171,6 +172,48 @@ _REGRESSOR = _row(
     mse_deviation=_optional(_number),
 )
 
+
+def _extents(value: Any) -> list[int]:
+    found: list[int] = _list_of(_count)(value)
+    if len(found) != 3:
+        raise InputError(f"has {len(found)} elements; it must have x, y and z")
+    return found
+
+
+def _tile(value: Any) -> list[int]:
+    found: list[int] = _list_of(_count)(value)
+    if len(found) != 2:
+        raise InputError(f"has {len(found)} elements; it must have rows and columns")
+    return found
+
+
+def _captured(value: Any) -> Document:
+    checks = {"name": _text, "grid": _extents, "block": _extents, **dict.fromkeys(_RESOURCES, _count)}
+    return _checked(value, checks, ".")
+
+
+def _libraries(value: Any) -> list[Document]:
+    found: list[Document] = _list_of(_row(**_LIBRARY))(value)
+    if not found:
+        raise InputError("is empty; it must have a library")
+    return found
+
+
+_RESOURCES = ("registers", "shared", "blocks_sm")
+_LIBRARY: dict[str, Check] = {
+    "name": _text,
+    "us": _positive,
+    "tflops": _positive,
+    "tile": _optional(_tile),
+    "kernels": _list_of(_captured),
+    "main": _captured,
+    "occupancy": _number,
+    "profile": lambda value: _checked(value or {}, {name: _optional(_number) for name in METRICS}, "."),
+    "note": _optional(_text, ""),
+    "splits": _count,
+    "config": _optional(_config),
+}
+
 #: command -> the checks of the parts of its document that readers use
 CHECKS: dict[str, dict[str, Check]] = {
     "bench": {
@@ -179,6 +222,7 @@ CHECKS: dict[str, dict[str, Check]] = {
         "rows": _list_of(_row(**_CHOICE, **dict.fromkeys(_TIMES, _optional(_positive)))),
     },
     "select": {"device": _text, "rows": _list_of(_row(**_CHOICE))},
+    "paper anatomy": {"device": _text, "column_major": _column_major, "libraries": _libraries},
     "paper splitting": {"device": _text, "rows": _list_of(_row(**_NAMES, splits=_list_of(_splits)))},
     "sampler": {"device": _text, "rows": _list_of(_row(**_NAMES, samplers=_samplers))},
     "model evaluate": {

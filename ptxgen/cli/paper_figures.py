@@ -1,6 +1,7 @@
-"""The commands of the ISAAC paper's Figures 6 to 11: speeds of its Tables 4 and 5 on two devices.
+"""The commands of the ISAAC paper's Figures 6 to 11, which are speeds of its Tables 4 and 5 on two devices, and of its
+section 8.1, which compares kernels.
 
-They read documents of ``bench`` that ship, or those of ``--from``, and measure nothing.
+The figures read documents of ``bench`` that ship, or those of ``--from``, and measure nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import typer
 
 from ptxgen.cli.checks import INPUT_FILE
 from ptxgen.cli.command import OUTPUT_PANEL, Answer, Common, command, paper
+from ptxgen.cli.measured import MeasuredOptions, answer
 from ptxgen.cli.paper import PICTURE
 
 
@@ -156,3 +158,18 @@ def figure11(options: FigureOptions) -> Answer:
     As Figure 9, in f16. Reads shipped times; needs no GPU.
     """
     return _figure(options, "figure11")
+
+
+@command(paper, "anatomy", "--picture anatomy.png", "--measure --save anatomy.json")
+def anatomy(options: MeasuredOptions) -> Answer:
+    """Print what differs from cuBLASLt's fastest kernel for 2560×32×2560.
+
+    Section 8.1: tile, grid, registers, shared memory, occupancy and hit rate of the L2 cache, beside those of the paper
+    on a P100. With --measure, the counters are read by ncu, if it is there. Otherwise needs no GPU.
+    """
+    from ptxgen.cli import paper_anatomy
+
+    def measure() -> dict[str, Any]:
+        return paper_anatomy.measured(options.gpu("paper anatomy"))
+
+    return answer(options, "paper anatomy", "anatomy", measure, paper_anatomy.table)

@@ -432,6 +432,12 @@ class CudaDriver:
 
                 return [self._elapsed(sample) / (repeat * count) for _ in range(timing.samples)]
 
+    def kernels_of(self, launch: Callable[[], object]) -> list[cuda_graph.CapturedKernel]:
+        """The kernels that a call queues on the driver's stream. It is captured, not run; it must have run before, so
+        that its library has loaded them."""
+        with self.context("listing kernels"):
+            return cuda_graph.captured_kernels(self.stream, launch)
+
     # ---- the context ----
 
     @contextmanager

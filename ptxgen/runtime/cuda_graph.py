@@ -9,9 +9,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -143,6 +145,63 @@ def captured_function(stream: int, launch: Callable[[], object]) -> int:
             raise LaunchError(f"{len(nodes)} graph nodes were captured; expected one kernel")
         parameters = call(driver.cuGraphKernelNodeGetParams, nodes[0])
         return int(parameters.func) or int(parameters.kern)
+    finally:
+        driver.cuGraphDestroy(graph)
+
+
+MOST_NODES = 64  #: of a graph whose kernels are listed
+
+
+@dataclass(frozen=True)
+class CapturedKernel:
+    """A kernel that a call launches. ``name``: mangled; ``registers``: of a thread; ``shared``: bytes of a block,
+    static and dynamic; ``blocks_sm``: the most resident blocks of a multiprocessor."""
+
+    name: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    registers: int
+    shared: int
+    blocks_sm: int
+
+    @property
+    def threads(self) -> int:
+        return math.prod(self.block)
+
+    @property
+    def blocks(self) -> int:
+        return math.prod(self.grid)
+
+
+def captured_kernels(stream: int, launch: Callable[[], object]) -> list[CapturedKernel]:
+    """The kernels that ``launch`` queues on ``stream``, whatever library queues them. They are captured, not run."""
+    driver = load()
+    kernel_node = driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL
+    facts = driver.CUfunction_attribute
+    graph, found = _capture(stream, launch), []
+    try:
+        nodes, count = call(driver.cuGraphGetNodes, graph, MOST_NODES)
+        for node in nodes[:count]:
+            if call(driver.cuGraphNodeGetType, node) != kernel_node:
+                continue
+            p = call(driver.cuGraphKernelNodeGetParams, node)
+            function = p.func if int(p.func) else call(driver.cuKernelGetFunction, p.kern)
+            grid, block = (p.gridDimX, p.gridDimY, p.gridDimZ), (p.blockDimX, p.blockDimY, p.blockDimZ)
+            static = call(driver.cuFuncGetAttribute, facts.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function)
+            resident = call(
+                driver.cuOccupancyMaxActiveBlocksPerMultiprocessor, function, math.prod(block), p.sharedMemBytes
+            )
+            found.append(
+                CapturedKernel(
+                    call(driver.cuFuncGetName, function).decode(),
+                    grid,
+                    block,
+                    call(driver.cuFuncGetAttribute, facts.CU_FUNC_ATTRIBUTE_NUM_REGS, function),
+                    static + p.sharedMemBytes,
+                    resident,
+                )
+            )
+        return found
     finally:
         driver.cuGraphDestroy(graph)
 

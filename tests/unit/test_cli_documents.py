@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ptxgen.cli import documents, page, paper_tables, report
+from ptxgen.cli import documents, page, paper_anatomy, paper_tables, report
 from ptxgen.cli.explain import vendor_times
 from ptxgen.cli.tables import csv_of, text_of
 from ptxgen.codegen.config.config import parse_config
@@ -21,6 +21,7 @@ from ptxgen.problem.suites import cases
 from ptxgen.tuning.collect.validation import Validated, read_rows, summaries
 from ptxgen.tuning.measure.bench import BenchRow
 from ptxgen.tuning.selection import Selection
+from tests.unit.test_anatomy import shown as shown_anatomy
 
 CONFIG = parse_config("ms=8 ns=4 ml=64 nl=32 u=8")
 GEMM, OTHER = list(cases("isaac", "gemm"))[:2]
@@ -56,6 +57,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
             }
         ],
     },
+    "paper anatomy": shown_anatomy(),
     "model evaluate": {
         "command": "model evaluate",
         "device": "h200",
@@ -78,11 +80,17 @@ def read_table(name: str) -> Callable[[Path], object]:
     return read
 
 
+def read_anatomy(path: Path) -> None:
+    parts = paper_anatomy.table(documents.read(path, "paper anatomy")).parts
+    text_of(parts, 80), csv_of(parts)
+
+
 #: command -> the functions that read its document
 READERS: dict[str, list[Callable[[Path], object]]] = {
     "bench": [page.read_source, lambda path: vendor_times(path, "h200"), read_table("table4"), read_table("table6")],
     "sampler": [read_table("table1")],
     "paper splitting": [read_table("splitting")],
+    "paper anatomy": [read_anatomy],
     "model evaluate": [page.read_source, read_table("table2"), read_table("figure5")],
 }
 

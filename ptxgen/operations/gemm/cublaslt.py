@@ -44,6 +44,7 @@ _BATCH_COUNT, _BATCH_STRIDE = 5, 6
 _TRANSA, _TRANSB, _EPILOGUE, _BIAS_POINTER, _FAST_ACCUM = 3, 4, 7, 8, 25
 #: epilogue operation -> bits of cublasLtEpilogue_t. A residual is C of cuBLASLt with beta = 1
 _EPILOGUE_BITS = {"bias_column": 4, "relu": 2, "gelu": 32, "residual": 0}
+_SPLITS = 2  #: CUBLASLT_ALGO_CONFIG_SPLITK_NUM
 _MAX_WORKSPACE, _ALIGNMENT_A, _ALIGNMENT_B, _ALIGNMENT_C, _ALIGNMENT_D = 1, 5, 6, 7, 8
 _NOT_SUPPORTED = 15
 
@@ -111,16 +112,30 @@ class CublasLt:
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
         """Times of the fastest candidate and of the heuristic's first: medians of the samples.
 
-        ``sets``: addresses by name of the array, used in rotation. Every candidate runs once. Slow ones are dropped,
-        the others are timed briefly, and the FINALISTS with the policy ``timing``. LaunchError: no candidate runs.
+        ``sets``: addresses by name of the array, used in rotation. LaunchError: no candidate runs.
+        """
+        times = self.times(sets, timing)
+        best = min(times.values())
+        return VendorTimes(best, times[min(times)], same_layout=best)
+
+    def times(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> dict[int, float]:
+        """Microseconds of the heuristic's first candidate that runs and of the fastest ones, by index.
+
+        Every candidate runs once. Slow ones are dropped, the others are timed briefly, and the FINALISTS with the
+        policy ``timing``. LaunchError: no candidate runs.
         """
         with self._driver.context("cuBLASLt"):
             brief = self._brief(sets, timing)
-            first = min(brief)
             finalists = sorted(brief, key=lambda i: brief[i])[:FINALISTS]
-            times = {i: self._time(i, sets, timing) for i in dict.fromkeys([first, *finalists])}
-        best = min(times.values())
-        return VendorTimes(best, times[first], same_layout=best)
+            return {i: self._time(i, sets, timing) for i in dict.fromkeys([min(brief), *finalists])}
+
+    def splits(self, index: int) -> int:
+        """The number of slices of K of a candidate."""
+        value, written = ct.c_int32(), ct.c_size_t()
+        read = self._library.cublasLtMatmulAlgoConfigGetAttribute
+        algorithm = ct.byref(self.algorithms[index])
+        _check(read(algorithm, _SPLITS, ct.byref(value), ct.c_size_t(ct.sizeof(value)), ct.byref(written)))
+        return max(int(value.value), 1)
 
     def close(self) -> None:
         """Frees the handles of cuBLASLt and the workspace."""

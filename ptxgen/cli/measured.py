@@ -1,0 +1,92 @@
+"""Tables that are measured on a GPU once, ship as documents, and are printed without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import typer
+
+from ptxgen.cli.checks import INPUT_FILE, OUTPUT_FILE
+from ptxgen.cli.command import OUTPUT_PANEL, Answer
+from ptxgen.cli.options import DatabaseOptions, Target
+from ptxgen.cli.paper import PICTURE
+
+if TYPE_CHECKING:
+    from ptxgen.cli.paper_tables import PaperTable
+    from ptxgen.runtime.cuda import CudaDriver
+
+DEVICE = "h100"  #: whose shipped documents are printed unless another one is named
+
+
+@dataclass(frozen=True)
+class MeasuredOptions(DatabaseOptions):
+    """Where a table comes from and where it goes."""
+
+    panel: ClassVar[str] = OUTPUT_PANEL
+
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help="The device whose shipped times are shown; with --measure, the GPU. [default: h100; the GPU]"
+        ),
+    ] = None
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Read the JSON document of this command in place."),
+        INPUT_FILE,
+    ] = None
+    measure: Annotated[bool, typer.Option("--measure", help="Measure on the GPU of this machine.")] = False
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the JSON document, too."), OUTPUT_FILE] = None
+    picture: Annotated[
+        Path | None, typer.Option("--picture", metavar="FILE", help="Draw a .png, .svg or .pdf, too."), PICTURE
+    ] = None
+
+    def gpu(self, name: str) -> CudaDriver:
+        """The driver of the GPU. UnavailableError: there is none. ``name``: of the command."""
+        from ptxgen.errors import UnavailableError
+        from ptxgen.runtime.cuda import CudaDriver
+
+        found = Target(database=self.database, device=self.device).find_driver()
+        if not isinstance(found, CudaDriver):
+            raise UnavailableError(f"{name} --measure times kernels and vendors' libraries, which needs an NVIDIA GPU")
+        return found
+
+
+def answer(
+    options: MeasuredOptions,
+    name: str,
+    file: str,
+    measure: Callable[[], dict[str, Any]],
+    table: Callable[[dict[str, Any]], PaperTable],
+) -> Answer:
+    """The table of a document: a new one, that of ``--from``, or the shipped one. ``name``: of the command, which the
+    document has; ``file``: the name of the shipped one; ``measure``: makes one. InputError: there is none, or it lacks
+    a part."""
+    from ptxgen.cli import documents, pictures, report
+    from ptxgen.errors import InputError
+    from ptxgen.problem.device import device as device_named
+    from ptxgen.tuning.store import paper_files
+    from ptxgen.tuning.store.exchange import replacing
+
+    if options.measure and options.source is not None:
+        raise InputError("measure and from are given; a document is either measured or read")
+    device = None if options.device is None else device_named(options.device).name
+    if options.measure:
+        document = report.plain(measure())
+        if options.save is not None:  # at once, whatever is wrong with the table
+            with replacing(options.save) as out:
+                out.write(report.to_json(document).encode())
+    else:
+        remedy = f"On such a GPU: python -m ptxgen {name} --measure --save {file}.json; then use --from"
+        path = options.source or paper_files.existing(device or DEVICE, file, remedy)
+        document = documents.read(path, name, device=device)
+        if options.save is not None:
+            with replacing(options.save) as out:
+                out.write(report.to_json(document).encode())
+    made = table(document)
+    if options.picture is not None:
+        pictures.draw(made.chart, options.picture)
+    return Answer(document, made.parts)
