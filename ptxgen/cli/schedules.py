@@ -76,20 +76,26 @@ def bench(target: Target, name: str) -> Answer:
     for case, choice in _chosen("bench", schedule, cases, driver.device, target.path, skipped):
         problem = case.problem
         [(us, deviation)] = _timed(driver, schedule, [choice])
+        choice_us = schedule.choice_us(problem, driver.device)
         rows.append(
             {
                 **_fields(case, choice),
                 "us": us,
                 "tflops": problem.flops / us * 1e-6 if us else None,
-                "scheduling_us": schedule.choice_us(problem, driver.device),
+                "scheduling_us": choice_us,
+                "scheduling_percent": 100 * choice_us / (choice_us + us),
                 "deviation": deviation,
                 "ok": deviation["ok"],
             }
         )
     head = {**_head("bench", name, driver.device.name), "clock": driver.clock}
     document = {**head, **schedule.settings(driver.device, target.path), "rows": rows, **skipped}
-    titles = ("µs", "TFLOP/s", "scheduling µs")
-    text = _text(schedule, document, titles, lambda r: [r["us"], r["tflops"], r["scheduling_us"]])
+    titles = ("µs", "TFLOP/s", "scheduling µs", "scheduling %")
+
+    def cells(row: dict[str, Any]) -> list[Any]:
+        return [row["us"], row["tflops"], row["scheduling_us"], row["scheduling_percent"]]
+
+    text = _text(schedule, document, titles, cells)
     return Answer(document, text, int(not all(row["ok"] for row in rows)))
 
 

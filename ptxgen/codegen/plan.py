@@ -62,6 +62,8 @@ class Plan:
 
     #: the schedule's template
     kernel = ""
+    #: the template around the schedule's: that of a module, or of a part of another kernel
+    frame: ClassVar[str] = "kernel/base.mako"
     #: a folder of templates that are searched before the package's, of a family outside the package
     templates: Path | None = None
     #: alignment of dynamic shared memory in bytes
@@ -165,6 +167,16 @@ class Plan:
     def other_kernels(self) -> Sequence[Kernel]:
         """Kernels of the module that are rendered as plans of their own, after the main kernel."""
         return ()
+
+    @property
+    def bodies(self) -> Sequence[Plan]:
+        """Plans that are rendered as parts of the kernel, before it."""
+        return ()
+
+    @property
+    def configs(self) -> list[str]:
+        """The configurations of the kernel, for the header."""
+        return [str(self.config)]
 
     @property
     def directives(self) -> list[str]:

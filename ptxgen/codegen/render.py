@@ -111,14 +111,13 @@ def _write_compiled(source: bytes, path: str) -> None:
 def header(plan: Plan, choice: str = "") -> list[str]:
     """The header of a module: problem, preconditions, version, configuration, launch, prepared arrays, shared-memory
     map, registers, parameters, the emit command. ``choice``: where the configuration is from."""
-    c = plan.config
     lines = [
         *plan.source_problem.description,
         f"{plan.numbers} are parameters; {plan.accesses}",
         *(("requires " if n == 0 else "         ") + line for n, line in enumerate(plan.preconditions)),
         "",
         f"version  ptxgen {__version__}",
-        f"config   {c}",
+        *(("config   " if n == 0 else "         ") + line for n, line in enumerate(plan.configs)),
         *([f"choice   {choice}"] if choice else []),
         f"launch   grid {plan.scheduler.grid_text}, tile {plan.block_tile}; block ({plan.threads}, 1, 1);"
         f" {plan.shared} bytes of dynamic shared memory",
@@ -199,7 +198,8 @@ def render_file(template: str, **values: Any) -> str:
 
 
 def _text(plan: Plan, templates: TemplateLookup, choice: str) -> str:
-    main = templates.get_template(plan.kernel).render(plan=plan, header_lines=header(plan, choice))
+    bodies = [templates.get_template(each.kernel).render(plan=each) for each in plan.bodies]
+    main = templates.get_template(plan.kernel).render(plan=plan, header_lines=header(plan, choice), bodies=bodies)
     return tidy(main + "".join(templates.get_template(each.kernel).render(plan=each) for each in plan.other_kernels))
 
 

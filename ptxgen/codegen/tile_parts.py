@@ -31,13 +31,14 @@ from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.sink import SelectValues, ValueSink
 
 
-def compose_scheduler(plan: Plan) -> GridScheduler:
-    """Sets the parts that precede the operands, and returns the scheduler."""
+def compose_scheduler(plan: Plan, scheduler: GridScheduler | None = None) -> GridScheduler:
+    """Sets the parts that precede the operands, and returns the scheduler: the given one, or that of the problem."""
     plan.batch = Batch(plan.problem.batch != 1)
     plan.fused_ops = FusedOps.of(plan.problem, plan.batch.active, plan.device.sm)
-    scheduler = GridScheduler(plan.config, plan.batch.active)
-    if grouped(plan.problem):
-        scheduler = GroupedScheduler.of(plan.problem, plan.config, plan.geometry, plan.device, plan.registers)
+    if scheduler is None:
+        scheduler = GridScheduler(plan.config, plan.batch.active)
+        if grouped(plan.problem):
+            scheduler = GroupedScheduler.of(plan.problem, plan.config, plan.geometry, plan.device, plan.registers)
     plan.scheduler = scheduler
     return scheduler
 

@@ -21,6 +21,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 if TYPE_CHECKING:
+    from ptxgen.codegen.mixed_tiles import MixedTiles
     from ptxgen.codegen.plan import Plan
     from ptxgen.codegen.preparation import Preparation
 
@@ -73,6 +74,9 @@ class Family:
     ``preparations(p, c)``: those whose arrays its kernels read, ``preparation_axes``: the axes that they depend on.
     ``former``: how its configurations were written in earlier forms.
     ``probes()``: points whose features a model that was trained on the family must see as it did then.
+    ``mixed_tiles(p, configs, d, most_registers, grid)``: the kernel, with so many registers per thread at most, in
+    which each item of a list has the tile of one of ``configs``; the grid is that of the largest item if ``grid``.
+    None: it has no such kernel.
     ``scope``: the problems that it computes, in words, if its capabilities do not tell enough.
     ``published``: the name of the published method that it implements; ``bench --baseline`` compares with it.
     ``instructions``: the PTX instructions of its products; several: axes or types choose one.
@@ -98,6 +102,7 @@ class Family:
     preparation_axes: tuple[str, ...] = ()
     former: Former | None = None
     instructions: tuple[str, ...] = ("fma",)
+    mixed_tiles: Callable[[KernelProblem, Sequence[config.Config], Device, int, bool], MixedTiles] | None = None
     scope: str = ""
     published: str = ""
 

@@ -1,5 +1,5 @@
 ## Multistage schedule: every warp copies and computes. A circular buffer of stages in shared memory, one barrier per K iteration.
-<%inherit file="base.mako"/>\
+<%inherit file="/${context['plan'].frame}"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="raster" file="/${context['plan'].scheduler.template}"/>\

@@ -20,7 +20,10 @@ OTHERS = {
     ("array_cache.py", "write_later"),
 }
 #: what a plan is composed by: these set the attributes of the plan
-COMPOSERS = {"compose_scheduler", "compose_epilogue", "compose_sink", "compose_launch", "plan_for", "with_registers"}
+COMPOSERS = {
+    *("compose_scheduler", "compose_epilogue", "compose_sink", "compose_launch"),
+    *("plan_for", "mixed_plan_for", "with_registers"),
+}
 
 
 def subclasses(kind: type) -> Iterator[type]:

@@ -15,13 +15,11 @@ from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.grouped.checks import group_deviation, random_group
 from ptxgen.operations.grouped.launch import GroupLaunch
 from ptxgen.operations.grouped.problem import GroupedGemm, write_leading_dimensions
-from ptxgen.operations.grouped.tlp_schedule import TlpBaseline
 from ptxgen.problem.device import device
 from ptxgen.problem.reference import compare, operands, reference
 from ptxgen.runtime.check import CASES
-from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
-from ptxgen.runtime.runner import Buffers, Runner
+from ptxgen.runtime.runner import Runner
 from ptxgen.runtime.workspace import Workspaces
 from tests.cases import SOURCES
 from tests.emulated.gemm_runs import right
@@ -246,24 +244,6 @@ def test_one_kernel_serves_other_sizes():
         out = runner.compute(arrays, 1.0, 0.0)["C"]
         arrays["C"][...] = np.nan
         assert group_deviation(other, arrays, out, "integers").ratio == 0
-
-
-@pytest.mark.parametrize("threshold", [None, 0])
-def test_tiles_by_the_policy_of_the_paper(threshold):
-    """Every tile of the policy is a legal kernel; items with different tiles are launches of their own."""
-    p = GroupedGemm(((64, 64, 20), (33, 17, 40), (16, 32, 5), (0, 4, 4), (32, 64, 9), (128, 64, 16), (7, 9, 0)))
-    driver = EmulatedDriver(replace(device("h200"), sms=2))
-    policy = TlpBaseline(driver, p, threshold=threshold)
-    arrays = random_group(p, 0, "integers")
-    arrays["C"][...] = np.nan
-    with Buffers(driver, arrays) as buffers:
-        steps = policy.steps(buffers.addresses)
-        policy.run(steps)
-        out = np.empty_like(arrays["C"])
-        driver.download(buffers.addresses["C"], out)
-        assert policy.best([buffers.addresses], Timing())[0] > 0
-    assert len(steps) == (4 if threshold == 0 else 1)
-    assert group_deviation(p, arrays, out, "integers").ratio == 0
 
 
 def test_operands_of_items():

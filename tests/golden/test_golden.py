@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from ptxgen.codegen.config.config import parse_config
+from ptxgen.codegen.mixed_tiles import MixedTiles
 from ptxgen.codegen.pair_products import PairProducts
 from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.render import render, render_pairs, render_preparation
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.grouped.problem import GroupedGemm
+from ptxgen.operations.grouped.tile_kernel import kernel_plan
+from ptxgen.operations.grouped.tlp_policy import TILES, TileSet
 from ptxgen.operations.spmm.device_statistics import CsrStatistics
 from ptxgen.operations.spmm.narrow_indices import NarrowIndices
 from ptxgen.operations.spmm.transposition import GatherValues, SymmetricPlaces, TransposeCsr
@@ -518,14 +522,18 @@ GOLDEN = {
     ),
 }
 LISTED = "A:f32[i,k];B:f32[j,k];t:f32;where(i,j){reduce(k){accum+=A[i,k]*B[j,k];}accum>t?C.add(accum,i,j);}"
-#: file -> a kernel that handles run or calls of tasks, and no plan
-HANDLES: dict[str, Preparation | PairProducts] = {
+MIXED = parse("grouped 64,64,64+32,64,48 NN f32")
+assert isinstance(MIXED, GroupedGemm)
+#: file -> a kernel that handles, calls of tasks or schedules run, and that no configuration chooses
+HANDLES: dict[str, Preparation | PairProducts | MixedTiles] = {
     "prepare_csr_statistics": CsrStatistics("i64"),
     "prepare_narrow_indices": NarrowIndices(),
     "prepare_transpose_csr": TransposeCsr(),
     "prepare_symmetric_places": SymmetricPlaces(),
     "prepare_gather_values": GatherValues(2),
     "pair_products": PairProducts(lower(Task(64, 64, 64, "NT", text=LISTED, capacity=64)), device("h200")),
+    "grouped_mixed_tiles": kernel_plan(MIXED, device("h200"), TileSet((TILES[0], TILES[4]))),
+    "grouped_item_grid": kernel_plan(MIXED, device("t4"), TileSet((TILES[1], TILES[3])), grid=True),
 }
 #: file of a preparation -> (golden of a plan that has it, its place in the plan)
 PREPARATIONS = {
@@ -542,6 +550,8 @@ NAMES = (*GOLDEN, *PREPARATIONS, *HANDLES)
 def source_of(name):
     if name in HANDLES:
         made = HANDLES[name]
+        if isinstance(made, MixedTiles):
+            return render(made)
         return render_pairs(made) if isinstance(made, PairProducts) else render_preparation(made, device("h200"))
     golden, place = PREPARATIONS.get(name, (name, None))
     where, problem, config = GOLDEN[golden]

@@ -40,7 +40,7 @@ from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.gemm.problem import Gemm
-from ptxgen.operations.grouped.tlp_schedule import threshold_of
+from ptxgen.operations.grouped.tlp_schedule import setting_of
 from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.device import device
 from ptxgen.problem.operation import Baseline, Case, operation_named, operation_names
@@ -658,22 +658,27 @@ GROUP = ("grouped", "--shape", "33,17,20+64,64,9+0,5,5", "--device", "emulated",
 
 
 def test_every_command_takes_the_tile_policy_of_the_paper(run: Run) -> None:
-    """The tuned threshold, which no scheme reaches here or the first one does, is used by the other commands."""
+    """The tuned threshold and bodies are used by the other commands."""
     chosen = run("select", *GROUP).document
     [row] = chosen["rows"]
     assert sum(t["items"] for t in row["tiles"]) == 2
-    assert chosen["threshold"] == threshold_of(device("emulated"))
+    assert chosen["threshold"] is setting_of(device("emulated")).threshold is None
+    assert "threshold of TLP: not tuned" in run("select", *GROUP[:-1]).out
     tuned = run("tune", *GROUP).document
     again = run("select", *GROUP).document
-    assert again["threshold"] == tuned["threshold"] != chosen["threshold"]
-    assert json.loads(Path(tuned["stored"]).read_text()) == {"emulated": tuned["threshold"]}
+    found = {name: tuned[name] for name in ("threshold", "bodies")}
+    assert {name: again[name] for name in found} == found
+    assert json.loads(Path(tuned["stored"]).read_text()) == {"emulated": {"tlp": found}}
     assert run("check", *GROUP).document["rows"][0]["ok"]
     timed = run("bench", *GROUP).document["rows"][0]
     assert timed["us"] == tuned["rows"][0]["us"]
+    assert 0 < timed["scheduling_percent"] < 100
     assert timed["scheduling_us"] > 0
-    emitted = run("emit", *GROUP).document
-    assert [k["tile"] for k in emitted["kernels"]] == [t["tile"] for t in again["rows"][0]["tiles"]]
-    assert run("emit", *GROUP[:-1]).out.count(".version") == len(emitted["kernels"])
+    [kernel] = run("emit", *GROUP).document["kernels"]
+    assert kernel["tile"] == "small, small-medium, medium, medium-large, large"
+    assert run("emit", *GROUP[:-1]).out.count(".version") == 1
+    other = run("bench", *GROUP[:-2], "vbatched", "--json").document["rows"][0]
+    assert [t["items"] for t in other["tiles"]] == [2]
 
 
 def test_schedule_names_the_problems_that_it_skips(run: Run) -> None:

@@ -103,6 +103,13 @@ def test_table_has_a_line_for_each_group_and_tool():
     ]
 
 
+def plan_of(problem, config):
+    """The plan of a line of the list."""
+    if name := script.schedule_of(config):
+        return script.scheduled(problem, name, device("h200")).choice.plan
+    return plan_for(parse(problem), parse_config(config), device("h200"))
+
+
 @pytest.fixture(scope="module")
 def listed():
     """The plan and PTX of every kernel of the list, and their templates."""
@@ -110,7 +117,7 @@ def listed():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TemplateLookup, "get_template", lambda self, uri: used.add(uri.lstrip("/")) or real(self, uri))
         pairs = itertools.chain(*script.cases().values())
-        plans = [plan_for(parse(problem), parse_config(config), device("h200")) for problem, config in pairs]
+        plans = [plan_of(problem, config) for problem, config in pairs]
         texts = [render(plan).text for plan in plans]
         for made in {x for plan in plans for x in plan.preparations}:
             render_preparation(made, device("h200"))

@@ -9,7 +9,7 @@ import pytest
 
 from ptxgen.errors import InputError
 from ptxgen.operations.grouped import tlp_policy as policy
-from ptxgen.operations.grouped.tlp_policy import TILES, Resources, Tile
+from ptxgen.operations.grouped.tlp_policy import TILES, Method, Resources, Tile
 from ptxgen.problem.device import device
 
 H200 = device("h200")
@@ -198,7 +198,93 @@ def test_large_groups_keep_their_initial_tiles() -> None:
     """The printed condition, ``while TLP >= threshold``, would shrink the tiles of a group that fills the device."""
     many, few = [(512, 512, 128)] * 256, [(512, 512, 128)] * 2
     assert set(names(policy.choose_tiles(many, H200))) == {"large"}
-    assert set(names(policy.choose_tiles(few, H200))) == {"small"}
+    assert set(names(policy.choose_tiles(few, H200))) == {"small-medium"}
+    assert set(names(policy.choose_tiles(few[:1], H200))) == {"small"}
+
+
+def test_default_threshold_is_half_of_what_every_tile_reaches() -> None:
+    """With half of the resident threads, which the smallest tile alone reached, every list had the smallest tile."""
+    used = [Resources(80, 17408)] * len(TILES)  # 24 of 64 warps by registers
+    assert policy.full_tlp(H200, used) == 24 * 32 * H200.sms
+    assert policy.default_threshold(H200, used) == 12 * 32 * H200.sms
+    for index in range(len(TILES)):
+        counts = [0] * len(TILES)
+        counts[index] = 10**6
+        assert policy.tlp(H200, counts, used) >= policy.full_tlp(H200, used)
+
+
+def test_old_tlp_counts_the_threads_of_all_blocks() -> None:
+    """Equation 3 knows no limit, so larger groups reach the same threshold with larger tiles."""
+    old = Method(criterion=policy.BLOCKS)
+    assert policy.tlp(H200, [1, 2, 3, 4, 10**6], None, old) == 6 * 128 + (4 + 10**6) * 256
+    items = [(256, 256, 64)] * 40
+    threshold = H200.sms * H200.threads_sm
+    assert set(names(policy.choose_tiles(items, H200, threshold, LIGHT, old))) == {"medium-large"}
+    heavy = [Resources(128, 0)] * 5  # a quarter of the resident threads, which no scheme can exceed
+    assert set(names(policy.choose_tiles(items, H200, threshold, heavy))) == {"small"}
+
+
+def test_items_take_smaller_tiles_one_after_the_other() -> None:
+    """As in the authors' program: those with the largest tile first, until the threshold is reached."""
+    single = Method(single=True)
+    items = [(64, 64, 64)] * 3 + [(32, 32, 64)]
+    for threshold, expected in (
+        (896, ["large", "large", "large", "medium"]),
+        (897, ["medium-large", "large", "large", "medium"]),
+        (1409, ["medium-large", "medium-large", "medium-large", "medium"]),
+        (1665, ["small-medium", "medium", "medium", "medium"]),
+        (10**9, ["small"] * 4),
+    ):
+        assert names(policy.choose_tiles(items, H200, threshold, LIGHT, single)) == expected
+    visited = list(policy.schemes(items, H200, LIGHT, single))
+    assert names(visited[0])[:3] == ["large"] * 3
+    assert names(visited[-1]) == ["small"] * 4
+    assert all((a.tiles >= b.tiles).all() for a, b in pairwise(visited))
+
+
+def test_choice_one_after_the_other_is_the_first_that_reaches_the_threshold() -> None:
+    rng = np.random.default_rng(3)
+    items, single = rng.integers(1, 300, (12, 3)), Method(single=True)
+    tiles, seen = policy.initial_tiles(items), []
+    for size in (4, 3, 2, 1):  # a plain loop
+        for i in np.flatnonzero(tiles == size):
+            seen.append(policy.scheme_of(items, tiles, H200, LIGHT, single))
+            tiles = tiles.copy()
+            tiles[i] = size - 1
+    seen.append(policy.scheme_of(items, tiles, H200, LIGHT, single))
+    for threshold in (0, *sorted({s.tlp for s in seen})[::5], 10**9):
+        expected = next((s for s in seen if s.tlp >= threshold), seen[-1])
+        assert names(policy.choose_tiles(items, H200, threshold, LIGHT, single)) == names(expected)
+
+
+def test_initial_tiles_need_not_divide() -> None:
+    fits = Method(initial=policy.FITS)
+    items = [(63, 65, 9), (784, 96, 9), (17, 40, 9), (33, 40, 9), (5, 300, 9), (0, 64, 64)]
+    chosen = [NAMES[i] for i in policy.initial_tiles(items, fits)]
+    assert chosen == ["large", "large", "medium", "medium", "small-medium", "small"]
+
+
+def test_tiles_of_earlier_work_all_have_128_threads() -> None:
+    """Table 2: the workloads of threads differ by a factor of 16."""
+    rows = [(t.m, t.n, t.k, t.compute_workload, t.load_workload) for t in policy.UNIFORM_TILES]
+    assert rows == [(16, 16, 16, 2, 6), (32, 32, 16, 8, 16), (64, 64, 16, 32, 48)]
+    uniform = Method(policy.UNIFORM_TILES)
+    assert policy.initial_tiles([(64, 128, 9), (32, 64, 9), (64, 16, 9)], uniform).tolist() == [2, 1, 0]
+    seen = [s.tiles.tolist() for s in policy.schemes([(64, 64, 9), (32, 32, 9)], H200, method=uniform)]
+    assert seen == [[2, 1], [1, 0], [0, 0]]
+
+
+def test_occupancy_is_that_of_active_warps() -> None:
+    """Equation 12."""
+    assert policy.occupancy(H200, [0, 0, 0, 0, 10**6], LIGHT) == 1
+    assert policy.occupancy(H200, [10**6, 0, 0, 0, 0], [Resources(128, 0)] * 5) == 0.25
+    assert policy.occupancy(H200, [0] * 5, LIGHT) == 0
+
+
+def test_single_tiles_are_schemes_of_one_tile() -> None:
+    found = list(policy.single_schemes([(64, 64, 9), (20, 20, 9)], H200, LIGHT))
+    assert [names(s) for s in found] == [[name] * 2 for name in NAMES]
+    assert [int(s.counts.sum()) for s in found] == [16 + 4, 8 + 2, 4 + 1, 2 + 1, 1 + 1]
 
 
 def test_steps_keep_dividing() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen.codegen.vectorized import IntOrColumn
 from ptxgen.lowering.descriptor_table import Items, slice_length
 from ptxgen.lowering.table import Table
 
@@ -48,18 +49,18 @@ _NUMBERS = {"f32": "f4", "f64": "f8", "s32": "i4"}
 class DescriptorTable:
     """The layout of a table in device memory that describes each item to the blocks.
 
-    ``ml``, ``nl``: the tile of a block; ``kind``: the type of alpha and beta; ``operands``: the operands of the
-    epilogue; ``u``: the depth of an iteration, ``kg``: slices of the longest K; ``sms``: multiprocessors, ``resident``:
-    blocks that one of them runs at once; ``stream``: whether blocks have shares of K iterations. The table has the tile
-    counter, which
+    ``ml``, ``nl``: the tile of a block, or of the blocks of each item; ``kind``: the type of alpha and beta;
+    ``operands``: the operands of the epilogue; ``u``: the depth of an iteration, ``kg``: slices of the longest K;
+    ``sms``: multiprocessors, ``resident``: blocks that one of them runs at once; ``stream``: whether blocks have shares
+    of K iterations. The table has the tile counter, which
     launches leave zero, the number of tiles, the first tile of each item, then the descriptors, in the order in which
     items are computed, and a counter for each tile of several slices, which launches leave zero, too. Every slice of a
     tile is a tile of its own. With ``stream``, numbers of tiles are those of K iterations, and the shares of the blocks
     precede the counters, one for each block.
     """
 
-    ml: int
-    nl: int
+    ml: IntOrColumn
+    nl: IntOrColumn
     kind: str
     operands: tuple[str, ...] = ()
     u: int = 1

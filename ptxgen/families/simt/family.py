@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ptxgen.codegen.config.config import SPLIT_WORKSPACE, Config
@@ -14,8 +15,10 @@ from ptxgen.families.common.tile_family import TileFamily
 from ptxgen.families.registry import LOOPS_OVER_ITEMS, READS_ELEMENTS, Probe
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.strided import matrix_product
+from ptxgen.problem.device import Device
 
 if TYPE_CHECKING:
+    from ptxgen.codegen.mixed_tiles import MixedTiles
     from ptxgen.codegen.plan import Plan
 
 
@@ -30,6 +33,12 @@ def _plan(p: KernelProblem, c: Config) -> type[Plan]:
     return SimtPlan if c.stages else GlobalFragmentPlan
 
 
+def _mixed_tiles(p: KernelProblem, configs: Sequence[Config], d: Device, most_registers: int, grid: bool) -> MixedTiles:
+    from ptxgen.families.simt.mixed_tiles import mixed_tiles
+
+    return mixed_tiles(p, configs, d, most_registers, grid)
+
+
 FAMILY = TileFamily(
     name="simt",
     axes=axes.AXES,
@@ -40,6 +49,7 @@ FAMILY = TileFamily(
     model=perf_model,
     rate=perf_costs.fma_rate,
     plan=_plan,
+    mixed_tiles=_mixed_tiles,
     provides=READS_ELEMENTS
     | LOOPS_OVER_ITEMS
     | {"inner_expression", "store_value", "select_values", "mirrored", "row_reduce", "aggregate"},

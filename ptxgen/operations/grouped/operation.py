@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,13 +65,22 @@ def _tlp() -> Callable[..., Any]:
     return TlpBaseline
 
 
-_TLP_MEANING = "the tile policy of Zhang et al. with its tile for each item"
+#: schedules by the tile policy, with what help says of them
+_SCHEDULES = {
+    "tlp": "the tile policy of Zhang et al. with its tile for each item",
+    "tlp_blocks": "the same with TLP counted by blocks",
+    "tlp_single": "the same, whose items take smaller tiles one after the other",
+    "tlp_fits": "the same with initial tiles that need not divide the extents",
+    "tlp_uniform": "the same with tiles that all have 128 threads",
+    "tlp_grid": "the same in a grid of the largest item",
+    "vbatched": "one tile for all items in a grid of the largest item, as MAGMA",
+}
 
 
-def _tlp_schedule() -> Schedule:
-    from ptxgen.operations.grouped.tlp_schedule import TlpPolicy
+def _tlp_schedule(name: str) -> Schedule:
+    from ptxgen.operations.grouped.tlp_schedule import VARIANTS, TlpPolicy
 
-    return TlpPolicy()
+    return TlpPolicy(VARIANTS[name])
 
 
 def _cudnn() -> Callable[..., Any]:
@@ -107,6 +117,6 @@ GROUPED = Operation(
     suites=SUITES,
     baselines={baseline.name: baseline for baseline in _BASELINES},
     scheduling=_table_us,
-    schedules={"tlp": NamedSchedule(_TLP_MEANING, _tlp_schedule)},
+    schedules={name: NamedSchedule(text, partial(_tlp_schedule, name)) for name, text in _SCHEDULES.items()},
     random_kinds={"grouped": RandomKind(random_problems.grouped, 0.0)},
 )

@@ -72,6 +72,16 @@ def batchgemm(seed: int = 0) -> Iterator[Group]:
         yield Group(name, items, "f32")
 
 
+#: sizes of section 5.4, whose tiles the host chooses, and the range of extents of the authors' list
+OVERHEAD_SIZES, OVERHEAD_RANGE = (8, 16, 32, 64, 128, 256, 512, 1024), (512, 128)
+
+
+def batch_sizes(seed: int = 0) -> Iterator[Group]:
+    """Batches of all sizes in one range of extents."""
+    for count in OVERHEAD_SIZES:
+        yield Group(f"x{count}", random_items(count, *OVERHEAD_RANGE, seed), "f32")
+
+
 # ---- moe
 
 
@@ -165,6 +175,7 @@ def _suite(name: str, meaning: str, groups: Callable[[], Iterable[Group]]) -> Su
 
 SUITES = by_name(
     _suite("batchgemm", "random batches of 8 to 256 items in 12 ranges of extents, nine Inception modules", batchgemm),
+    _suite("batch_sizes", "random batches of 8 to 1,024 items, M and N up to 512 and K up to 128", batch_sizes),
     _suite("moe", "experts of public language models, uniform and Zipf routing, decoding and prompts", moe),
     _suite("small", "one group of each kind, small enough for the emulated device", lambda: SMALL),
 )

@@ -1,4 +1,5 @@
-"""Grouped products by the tile policy of Zhang et al. (``tlp_policy``): a launch for each tile that occurs."""
+"""Grouped products by the tile policy of Zhang et al. (``tlp_policy``): one launch of one kernel with a body for each
+tile (``tile_kernel``). ``VARIANTS`` are the method, and what it is compared with."""
 
 from __future__ import annotations
 
@@ -7,31 +8,32 @@ import json
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ptxgen.codegen.config.config import Config, parse_config
-from ptxgen.codegen.grouped.scheduler import GroupedScheduler
-from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.render import render
 from ptxgen.codegen.source import Source, Step
-from ptxgen.errors import CorruptError, LaunchError
-from ptxgen.families.common.fma.geometry import warp_rows
-from ptxgen.families.common.rules import first_violation
-from ptxgen.families.plan_factory import plan_for
-from ptxgen.lowering.lower import lower
+from ptxgen.errors import CorruptError
 from ptxgen.operations.grouped.checks import group_deviation, random_group
-from ptxgen.operations.grouped.problem import GroupedGemm, write_leading_dimensions
+from ptxgen.operations.grouped.problem import GroupedGemm
+from ptxgen.operations.grouped.tile_kernel import BODIES, kernel_plan, kernel_resources
 from ptxgen.operations.grouped.tlp_policy import (
-    TILES,
-    Resources,
+    BLOCKS,
+    FITS,
+    PAPER,
+    UNIFORM_TILES,
+    Method,
     Scheme,
     choose_tiles,
     default_threshold,
     idle_blocks,
+    log_mean,
+    occupancy,
     schemes,
+    single_schemes,
     tune_threshold,
 )
 from ptxgen.problem.device import Device
@@ -40,119 +42,213 @@ from ptxgen.runtime.check import CASES, CheckResult
 from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Driver, Kernel, Timing
 from ptxgen.runtime.runner import Buffers
-from ptxgen.settings import settings
+from ptxgen.settings import settings, shipped_dir
 
-#: by name of a tile of the policy: rows and columns of C of a thread
-THREAD_TILES = {"small": (2, 1), "small-medium": (2, 2), "medium": (4, 2), "medium-large": (4, 2), "large": (4, 4)}
-
-
-def tile_config(name: str) -> Config:
-    """The kernel of a tile of the policy: its threads, its step along K, two stages."""
-    tile = next(t for t in TILES if t.name == name)
-    ms, ns = THREAD_TILES[name]
-    text = f"ms={ms} ns={ns} ml={tile.m} nl={tile.n} u={tile.k} stages=2 vec_a=1 vec_b=1 vec_c=1"
-    config = parse_config(text)
-    return config.replace(lanes_m=int(warp_rows(config)))
+# ---- the method, and what it is compared with
 
 
-# ---- the threshold of a device
+@dataclass(frozen=True)
+class Variant:
+    """A way to choose and to launch tiles. ``name``: of the schedule; ``grid``: the grid is that of the largest item;
+    ``one_tile``: all items have the same tile, the largest whose TLP reaches the threshold."""
+
+    name: str
+    method: Method = PAPER
+    grid: bool = False
+    one_tile: bool = False
+
+    def choose(self, problem: GroupedGemm, device: Device, setting: Setting) -> Scheme:
+        """The scheme of a problem."""
+        used = kernel_resources(problem, device, self.method.tiles, setting.bodies)
+        limit = self.threshold(problem, device, setting)
+        if not self.one_tile:
+            return choose_tiles(problem.extents, device, limit, used, self.method)
+        found = list(single_schemes(problem.extents, device, used, self.method.tiles))
+        return next((scheme for scheme in reversed(found) if scheme.tlp >= limit), found[0])
+
+    def visited(self, problem: GroupedGemm, device: Device, bodies: str) -> Iterator[Scheme]:
+        """The schemes that ``choose`` visits, in order."""
+        used = kernel_resources(problem, device, self.method.tiles, bodies)
+        if self.one_tile:
+            yield from reversed(list(single_schemes(problem.extents, device, used, self.method.tiles)))
+        else:
+            yield from schemes(problem.extents, device, used, self.method)
+
+    def threshold(self, problem: GroupedGemm, device: Device, setting: Setting) -> int:
+        """The threshold of a setting, or the default one."""
+        if setting.threshold is not None:
+            return setting.threshold
+        return default_threshold(
+            device, kernel_resources(problem, device, self.method.tiles, setting.bodies), self.method
+        )
 
 
-def threshold_file(database: Path) -> Path:
-    """The file next to a database that holds the tuned thresholds of devices, by name."""
+VARIANTS = {
+    v.name: v
+    for v in (
+        Variant("tlp"),
+        Variant("tlp_blocks", Method(criterion=BLOCKS)),
+        Variant("tlp_single", Method(single=True)),
+        Variant("tlp_fits", Method(initial=FITS)),
+        Variant("tlp_uniform", Method(UNIFORM_TILES)),
+        Variant("tlp_grid", grid=True),
+        Variant("vbatched", grid=True, one_tile=True),
+    )
+}
+
+
+# ---- the settings of a device
+
+
+class Setting(NamedTuple):
+    """``threshold``: of TLP, None: the default one; ``bodies``: how the threads of a block share a tile."""
+
+    threshold: int | None = None
+    bodies: str = BODIES[0]
+
+
+#: settings by device and variant
+Settings = dict[str, dict[str, Setting]]
+SHIPPED = "tile-policy.json"  #: the file of a device in the shipped tuning results
+
+
+def settings_file(database: Path) -> Path:
+    """The file next to a database that holds the tuned settings of devices."""
     return database.with_name(f"{database.stem}-tlp.json")
 
 
-def thresholds(database: Path) -> dict[str, int]:
-    """The tuned thresholds by device. CorruptError: the file is damaged."""
-    path = threshold_file(database)
-    if not path.exists():
+def tuned_settings(database: Path) -> Settings:
+    """The tuned settings by device and variant. CorruptError: the file is damaged."""
+    return _read(settings_file(database))
+
+
+@functools.lru_cache(8)
+def shipped_settings(device: str) -> dict[str, Setting]:
+    """The shipped settings of a device by variant."""
+    return _read(shipped_dir() / device / SHIPPED).get(device, {})
+
+
+def _read(path: Path) -> Settings:
+    """The settings in a file, which is read again if it has changed."""
+    try:
+        changed = path.stat().st_mtime_ns
+    except FileNotFoundError:
         return {}
+    return _read_at(path, changed)
+
+
+@functools.lru_cache(8)
+def _read_at(path: Path, changed: int) -> Settings:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        return {str(name): int(value) for name, value in found.items()}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+        return {
+            str(device): {str(name): _setting(s) for name, s in variants.items()} for device, variants in found.items()
+        }
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise CorruptError(f"{path} is damaged: {error}; delete it, and tune the threshold again") from error
 
 
-def threshold_of(device: Device, database: Path | None = None) -> int:
-    """The tuned threshold of a device, or the default one."""
-    return thresholds(database or settings().database).get(device.name, default_threshold(device))
+def _setting(values: Mapping[str, Any]) -> Setting:
+    if values["bodies"] not in BODIES:
+        raise ValueError(f"bodies is {values['bodies']!r}; it must be {' or '.join(BODIES)}")
+    return Setting(int(values["threshold"]), values["bodies"])
+
+
+def setting_of(device: Device, variant: str = "tlp", database: Path | None = None) -> Setting:
+    """The tuned setting of a device: in the user's file, else the shipped one, else the default."""
+    tuned = tuned_settings(database or settings().database).get(device.name, {})
+    return tuned.get(variant) or shipped_settings(device.name).get(variant) or Setting()
 
 
 # ---- schedules
 
 
 class TlpSchedule:
-    """The launches of a grouped product: for each tile of ``scheme`` that occurs its kernel and its items, the largest
-    tile first. A kernel has one tile; the paper has one launch for all.
+    """The launch of a grouped product whose items have the tiles of ``scheme``."""
 
-    ``idle_blocks``: blocks that the paper's grid of the largest item would add. LaunchError: the kernels do not support
-    the problem.
-    """
-
-    def __init__(self, problem: GroupedGemm, device: Device, scheme: Scheme) -> None:
-        self.problem, self.device, self.scheme = problem, device, scheme
-        self.idle_blocks = idle_blocks(problem.extents, scheme.tiles)
-        self.parts: list[tuple[str, Plan, list[int]]] = []
-        for index in reversed(range(len(TILES))):
-            items = [int(i) for i in np.flatnonzero(scheme.tiles == index) if problem.item(int(i)).results]
-            if items:
-                self.parts.append((TILES[index].name, _plan(problem, device, TILES[index].name), items))
+    def __init__(
+        self,
+        problem: GroupedGemm,
+        device: Device,
+        scheme: Scheme,
+        variant: Variant = VARIANTS["tlp"],
+        bodies: str = BODIES[0],
+    ) -> None:
+        self.problem, self.device, self.scheme, self.variant, self.bodies = problem, device, scheme, variant, bodies
+        self.plan = kernel_plan(problem, device, variant.method.tiles, bodies, variant.grid)
 
     @classmethod
-    def choose(cls, problem: GroupedGemm, device: Device, threshold: int | None = None) -> TlpSchedule:
-        """The schedule of Algorithm 1. ``threshold``: None: that of the device."""
-        resources = _resources(problem, device)
-        limit = threshold_of(device) if threshold is None else threshold
-        return cls(problem, device, choose_tiles(problem.extents, device, limit, resources))
+    def choose(
+        cls,
+        problem: GroupedGemm,
+        device: Device,
+        threshold: int | None = None,
+        variant: Variant = VARIANTS["tlp"],
+        setting: Setting | None = None,
+    ) -> TlpSchedule:
+        """The schedule of Algorithm 1. ``threshold``: None: that of ``setting``, which is the device's if None.
+        LaunchError: the kernels do not support the problem."""
+        found = setting or setting_of(device, variant.name)
+        if threshold is not None:
+            found = found._replace(threshold=threshold)
+        return cls(problem, device, variant.choose(problem, device, found), variant, found.bodies)
 
     @classmethod
-    def every(cls, problem: GroupedGemm, device: Device) -> Iterator[TlpSchedule]:
-        """The schedules that Algorithm 1 visits."""
-        for scheme in schemes(problem.extents, device, _resources(problem, device)):
-            yield cls(problem, device, scheme)
+    def every(cls, problem: GroupedGemm, device: Device, variant: Variant = VARIANTS["tlp"]) -> Iterator[TlpSchedule]:
+        """The schedules that the variant visits, with each kind of bodies."""
+        for bodies in BODIES:
+            for scheme in variant.visited(problem, device, bodies):
+                yield cls(problem, device, scheme, variant, bodies)
+
+    @classmethod
+    def single(
+        cls, problem: GroupedGemm, device: Device, variant: Variant = VARIANTS["tlp"], bodies: str = BODIES[0]
+    ) -> Iterator[TlpSchedule]:
+        """For each tile the schedule in which all items have it, the smallest tile first."""
+        used = kernel_resources(problem, device, variant.method.tiles, bodies)
+        for scheme in single_schemes(problem.extents, device, used, variant.method.tiles):
+            yield cls(problem, device, scheme, variant, bodies)
 
     def sources(self) -> list[tuple[str, Source]]:
-        """(tile, kernel) of each launch."""
-        return [(name, render(plan)) for name, plan, _ in self.parts]
+        """(the tiles of the module, the module)."""
+        return [(", ".join(tile.name for tile in self.variant.method.tiles), render(self.plan))]
+
+    @property
+    def idle_blocks(self) -> int:
+        """Blocks without a tile of the grid of the largest item, which this schedule launches if it has that grid."""
+        return idle_blocks(self.problem.extents, self.scheme.tiles, self.variant.method.tiles)
+
+    @property
+    def occupancy(self) -> float:
+        """Equation 12, as predicted from the registers and the shared memory of blocks."""
+        tiles = self.variant.method.tiles
+        used = kernel_resources(self.problem, self.device, tiles, self.bodies)
+        return occupancy(self.device, self.scheme.counts, used, tiles)
 
     def facts(self) -> dict[str, Any]:
         """The scheme as plain data."""
+        tiles, counts = self.variant.method.tiles, self.scheme.counts
+        items = np.bincount(self.scheme.tiles[(self.problem.extents[:, :2] > 0).all(axis=1)], minlength=len(tiles))
         return {
             "tlp": self.scheme.tlp,
+            "occupancy": round(self.occupancy, 4),
             "idle_blocks": self.idle_blocks,
+            "bodies": self.bodies,
             "tiles": [
                 {
-                    "tile": name,
-                    "items": len(items),
-                    "blocks": int(self.scheme.counts[[t.name for t in TILES].index(name)]),
-                    "config_text": str(tile_config(name)),
+                    "tile": tile.name,
+                    "items": int(items[i]),
+                    "blocks": int(counts[i]),
+                    "config_text": str(self.plan.bodies[i].config),
                 }
-                for name, _, items in self.parts
+                for i, tile in reversed(list(enumerate(tiles)))
+                if counts[i]
             ],
         }
 
 
-def _plan(problem: GroupedGemm, device: Device, name: str) -> Plan:
-    """LaunchError: the configuration of the tile is not legal for the problem."""
-    if problem.jagged or problem.epilogue_ops:
-        raise LaunchError(f"{problem.key()}: the tile policy is for lists of products without an epilogue")
-    config = tile_config(name)
-    broken = first_violation(lower(problem), config, device)
-    if broken is not None:
-        raise LaunchError(f"tile {name} of the policy breaks rule {broken.name!r} for {problem.key()}")
-    return plan_for(problem, config, device)
-
-
-def _resources(problem: GroupedGemm, device: Device) -> list[Resources]:
-    """The resources of a block of each tile."""
-    plans = [_plan(problem, device, t.name) for t in TILES]
-    return [Resources(int(plan.geometry.registers), int(plan.geometry.shared)) for plan in plans]
-
-
 class TlpBaseline:
-    """A schedule on a device, with loaded kernels. ``schedule``: None: the one that Algorithm 1 chooses."""
+    """A schedule on a device, with its loaded kernel. ``schedule``: None: the one that Algorithm 1 chooses."""
 
     def __init__(
         self,
@@ -164,32 +260,25 @@ class TlpBaseline:
     ) -> None:
         self._driver, self.problem = driver, problem
         self.schedule = schedule or TlpSchedule.choose(problem, driver.device, threshold)
-        loaded = [(driver.load(render(plan)), plan, items) for _, plan, items in self.schedule.parts]
-        self._kernels = [(kernel, plan.with_registers(kernel.registers), items) for kernel, plan, items in loaded]
+        self._kernel = driver.load(render(self.schedule.plan))
         self._tables: list[Allocation] = []
 
     def steps(
         self, addresses: Mapping[str, int], alpha: float = 1, beta: float = 0
     ) -> list[tuple[Kernel, Step, bytes]]:
-        """The launches on arrays that hold all items, with tables in device memory."""
-        p, found = self.problem, []
+        """The launch on arrays that hold all items, with its table in device memory; none if no item has a tile."""
+        p, plan, tiles = self.problem, self.schedule.plan, self.schedule.scheme.tiles
+        if not self.schedule.scheme.counts.any():
+            return []
         bytes_ = np.array([p.element.bytes, p.element.bytes, p.output.bytes])
         at = p.starts * bytes_ + np.array([addresses[name] for name in "ABC"], np.int64)
-        for kernel, plan, items in self._kernels:
-            scheduler = plan.scheduler
-            assert isinstance(scheduler, GroupedScheduler)
-            part = GroupedGemm(
-                tuple(p.items[i] for i in items), p.layout, p.dtype, p.compute, write_leading_dimensions(p.lds[items])
-            )
-            words = scheduler.table.words(part.extents, part.lds, at[items])
-            table = Allocation(self._driver, words.nbytes)
-            self._driver.upload(table.address, words)
-            self._tables.append(table)
-            grid = scheduler.grid(lower(part), 1)
-            step = Step(plan.entry, grid, (plan.threads, 1, 1), plan.shared, plan.parameters.rows.by_name)
-            values = {**dict.fromkeys("ABCW", 0), "table": table.address, "items": len(items)}
-            found.append((kernel, step, step.pack({**values, "alpha": alpha, "beta": beta})))
-        return found
+        words = plan.scheduler.table.words(p.extents, p.lds, at, tiles)
+        table = Allocation(self._driver, words.nbytes)
+        self._driver.upload(table.address, words)
+        self._tables.append(table)
+        step = plan.step(p.extents, tiles)
+        values = {**dict.fromkeys("ABCW", 0), "table": table.address, "items": len(p.items)}
+        return [(self._kernel, step, step.pack({**values, "alpha": alpha, "beta": beta}))]
 
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
         """The time of the product, the median of the samples. The policy has one choice.
@@ -225,39 +314,57 @@ class TlpBaseline:
             yield CheckResult(label, group_deviation(p, arrays, out, kind, alpha, beta))
 
 
-def choice_us(problem: GroupedGemm, device: Device, runs: int = 3) -> float:
-    """Microseconds of the host in which Algorithm 1 chooses the tiles, the least of ``runs``."""
-    resources, limit, times = _resources(problem, device), threshold_of(device), []
+def choice_us(
+    problem: GroupedGemm,
+    device: Device,
+    runs: int = 3,
+    variant: Variant = VARIANTS["tlp"],
+    setting: Setting | None = None,
+) -> float:
+    """Microseconds of the host in which the variant chooses the tiles, the least of ``runs``."""
+    found, times = setting or setting_of(device, variant.name), []
+    extents = problem.extents
+    used = kernel_resources(problem, device, variant.method.tiles, found.bodies)
+    found = found._replace(threshold=variant.threshold(problem, device, found))
     for _ in range(runs):
         began = time.perf_counter()
-        choose_tiles(problem.extents, device, limit, resources)
+        if variant.one_tile:
+            variant.choose(problem, device, found)
+        else:
+            choose_tiles(extents, device, found.threshold, used, variant.method)
         times.append(1e6 * (time.perf_counter() - began))
     return min(times)
 
 
 class TlpPolicy:
-    """The schedule of ``--schedule tlp``. Its setting is the threshold of a device, which Algorithm 1 compares TLP
-    with."""
+    """The schedule of ``--schedule tlp``, or of another variant. Its settings are the threshold of a device, which
+    Algorithm 1 compares TLP with, and the bodies of the kernel."""
 
-    name, suite = "tlp", "batchgemm"
+    suite = "batchgemm"
     none_tuned = "every problem is jagged; schedule tlp is for lists of products"
-    titles: tuple[str, ...] = "items by tile", "blocks", "idle blocks", "TLP"
+    titles: tuple[str, ...] = "items by tile", "blocks", "idle blocks", "TLP", "occupancy"
+
+    def __init__(self, variant: Variant = VARIANTS["tlp"]) -> None:
+        self.variant, self.name = variant, variant.name
 
     def cells(self, row: dict[str, Any]) -> list[Any]:
         tiles = ", ".join(f"{t['items']} {t['tile']}" for t in row["tiles"])
-        return [tiles, sum(t["blocks"] for t in row["tiles"]), row["idle_blocks"], row["tlp"]]
+        blocks = sum(t["blocks"] for t in row["tiles"])
+        return [tiles, blocks, row["idle_blocks"], row["tlp"], f"{row['occupancy']:.2f}"]
 
     def settings(self, device: Device, database: Path) -> dict[str, Any]:
-        return {"threshold": threshold_of(device, database)}
+        return setting_of(device, self.name, database)._asdict()
 
     def settings_text(self, document: dict[str, Any]) -> str:
-        return f"threshold of TLP: {document['threshold']}"
+        limit = document["threshold"]
+        return f"threshold of TLP: {'not tuned' if limit is None else limit}; bodies: {document['bodies']}"
 
     def choose(self, problem: GroupedGemm, device: Device, database: Path) -> TlpSchedule:
-        return TlpSchedule.choose(problem, device, threshold_of(device, database))
+        found = setting_of(device, self.name, database)
+        return TlpSchedule.choose(problem, device, variant=self.variant, setting=found)
 
     def choice_us(self, problem: GroupedGemm, device: Device) -> float:
-        return choice_us(problem, device)
+        return choice_us(problem, device, variant=self.variant)
 
     def launches(self, driver: Driver, choice: TlpSchedule) -> TlpBaseline:
         return TlpBaseline(driver, choice.problem, schedule=choice)
@@ -266,11 +373,18 @@ class TlpPolicy:
         return not problem.jagged
 
     def every(self, problem: GroupedGemm, device: Device) -> Iterator[TlpSchedule]:
-        return TlpSchedule.every(problem, device)
+        return TlpSchedule.every(problem, device, self.variant)
 
     def tuned(
         self, measured: list[list[tuple[TlpSchedule, float]]], device: Device, database: Path
     ) -> tuple[dict[str, Any], Path, dict[str, Any]]:
-        known = thresholds(database)
-        limit = tune_threshold([[(choice.scheme.tlp, us) for choice, us in group] for group in measured])
-        return {"threshold": limit}, threshold_file(database), {**known, device.name: limit}
+        best = min((self._tuned(measured, bodies) for bodies in BODIES), key=lambda found: found[0])[1]
+        known = {name: {v: s._asdict() for v, s in each.items()} for name, each in tuned_settings(database).items()}
+        stored = {**known, device.name: {**known.get(device.name, {}), self.name: best._asdict()}}
+        return best._asdict(), settings_file(database), stored
+
+    def _tuned(self, measured: list[list[tuple[TlpSchedule, float]]], bodies: str) -> tuple[float, Setting]:
+        """The mean of logarithms of times with these bodies and their best threshold, and the setting."""
+        groups = [[(choice.scheme.tlp, us) for choice, us in group if choice.bodies == bodies] for group in measured]
+        limit = tune_threshold(groups)
+        return log_mean(groups, limit), Setting(limit, bodies)

@@ -1,0 +1,53 @@
+"""A kernel of several tiles, each computed by the SIMT schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.grouped.tile_table import ItemGridScheduler, MixedTable, TileTableScheduler
+from ptxgen.codegen.mixed_tiles import MixedTiles
+from ptxgen.codegen.parts.scheduler import GridScheduler
+from ptxgen.codegen.tile_parts import compose_scheduler
+from ptxgen.families.common.fma.geometry import FmaGeometry, geometry
+from ptxgen.families.simt.plan import SimtPlan
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.problem.device import Device
+
+
+class TileBody(SimtPlan):
+    """The part of a kernel of several tiles that computes one of them."""
+
+    frame = "kernel/tile_body.mako"
+
+    def __init__(
+        self,
+        problem: KernelProblem,
+        config: Config,
+        device: Device,
+        geometry: FmaGeometry,
+        table: MixedTable,
+        grid: bool,
+    ) -> None:
+        self._table, self._grid = table, grid
+        super().__init__(problem, config, device, geometry)
+
+    def _compose_scheduler(self) -> GridScheduler:
+        kind = ItemGridScheduler if self._grid else TileTableScheduler
+        return compose_scheduler(self, kind(self.config, False, self._table))
+
+
+def mixed_tiles(
+    problem: KernelProblem, configs: Sequence[Config], device: Device, most_registers: int, grid: bool
+) -> MixedTiles:
+    """The kernel with a body for each of ``configs``. ``most_registers``: per thread; ``grid``: its grid is that of the
+    largest item."""
+    each = [geometry(problem, c) for c in configs]
+    threads, shared = max(int(g.threads) for g in each), max(int(g.shared) for g in each)
+    registers = min(max(int(g.registers) for g in each), most_registers)
+    resident = max(int(device.blocks_per_sm(threads, registers, shared)), 1)
+    table = MixedTable(tuple((c.ml, c.nl) for c in configs), problem.sink.arithmetic, device.sms, resident)
+    bodies = [TileBody(problem, c, device, g, table, grid) for c, g in zip(configs, each, strict=True)]
+    whole = replace(each[-1], threads=threads, shared=shared, registers=registers)
+    return MixedTiles(problem, device, bodies, whole, most_registers)

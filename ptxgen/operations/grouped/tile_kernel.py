@@ -1,0 +1,176 @@
+"""The kernel of the tile policy (``tlp_policy``): one module with a body for each tile, and what its blocks occupy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ptxgen.codegen.config.config import Config, parse_config
+from ptxgen.codegen.mixed_tiles import MixedTiles
+from ptxgen.codegen.render import render
+from ptxgen.errors import LaunchError
+from ptxgen.families.common.fma.geometry import warp_rows
+from ptxgen.families.common.rules import first_violation
+from ptxgen.families.plan_factory import mixed_plan_for
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.lower import lower
+from ptxgen.operations.grouped.lowering import SMALL_LD
+from ptxgen.operations.grouped.problem import GroupedGemm
+from ptxgen.operations.grouped.tlp_policy import Resources, Tile, TileSet
+from ptxgen.problem.device import Device
+from ptxgen.runtime.assemble import assemble, find_ptxas
+
+WHOLE_K, SPLIT_K = "whole_k", "split_k"  #: how the threads of a block share a tile: values of ``bodies``
+BODIES = SPLIT_K, WHOLE_K  #: the first is the default
+THREAD_ELEMENTS = 16  #: of C, of a thread, if groups of threads split K
+WIDE = 16  #: bytes of an access from which cp.async copies it
+#: registers per thread that ptxas may use, by the elements of C of a thread of the largest tile: 16 at most, or more
+MOST_REGISTERS = {WHOLE_K: (64, 128), SPLIT_K: (80, 128)}
+#: registers per thread that ptxas 13.0 used for the tiles of Table 3, f32, where there is no ptxas to ask: target ->
+#: (whole_k with narrow accesses, with 16-byte accesses, split_k with narrow ones, with 16-byte ones)
+REGISTERS = {
+    "sm_75": (64, 64, 78, 80),
+    "sm_80": (64, 64, 78, 80),
+    "sm_86": (64, 64, 78, 80),
+    "sm_89": (64, 64, 78, 80),
+    "sm_90": (64, 64, 80, 80),
+    "sm_100": (64, 64, 80, 80),
+    "sm_120": (64, 64, 78, 80),
+}
+
+
+def thread_tile(tile: Tile, bodies: str) -> tuple[int, int, int]:
+    """Rows and columns of C of a thread, and the groups of threads that split K.
+
+    ``whole_k``: every thread has different elements, m·n / threads of them. ``split_k``: a thread has up to 16, and
+    several groups add their sums in shared memory; it loads fewer elements of A and B for each multiply-add.
+    """
+    elements = max(tile.m * tile.n // tile.threads, 1)
+    if bodies == SPLIT_K:
+        while elements < THREAD_ELEMENTS and tile.m * tile.n // (2 * elements) >= 32:
+            elements *= 2
+    bits = elements.bit_length() - 1
+    return 1 << -(-bits // 2), 1 << bits // 2, tile.threads * elements // (tile.m * tile.n)
+
+
+def tile_config(problem: GroupedGemm, device: Device, tile: Tile, bodies: str = SPLIT_K) -> Config:
+    """The configuration of a tile: the widest accesses that the problem permits, cp.async where they are wide and the
+    device has it. LaunchError: the kernels do not support the problem."""
+    p, broken = lower(problem), None
+    for config in _configs(p, device, tile, bodies):
+        broken = first_violation(p, config, device)
+        if broken is None:
+            return config
+    assert broken is not None
+    raise LaunchError(f"tile {tile.name} of the policy breaks rule {broken.name!r} for {problem.key()}")
+
+
+def _configs(p: KernelProblem, device: Device, tile: Tile, bodies: str) -> Iterator[Config]:
+    """The configurations of a tile, the fastest first."""
+    ms, ns, kl = thread_tile(tile, bodies)
+    c_smem = kl > 1 or p.vectors[2] * p.output.bytes < WIDE
+    text = f"ms={ms} ns={ns} ml={tile.m} nl={tile.n} u={tile.k} kl={kl} vec_c={p.vectors[2]} store_policy=streaming"
+    base = parse_config(f"{text} epilogue_smem={int(c_smem)} cp_async_a=0 cp_async_b=0 stages=2")
+    lanes_m = int(warp_rows(base))
+    base = base.replace(lanes_m=lanes_m, lane_interleave=int(1 < lanes_m < 32))
+    a, b = p.vectors[:2]
+    wide = [vec * x.element.bytes >= WIDE for vec, x in zip((a, b), p.operands, strict=True)]
+    if device.has_async_copy and any(wide):
+        kmajor = p.layout[0] == "N", p.layout[1] == "T"
+        yield base.replace(
+            stages=3,
+            vec_a=a,
+            vec_b=b,
+            cp_async_a=int(wide[0]),
+            cp_async_b=int(wide[1]),
+            kmajor_smem_a=int(wide[0] and kmajor[0]),
+            kmajor_smem_b=int(wide[1] and kmajor[1]),
+        )
+    yield base.replace(vec_a=a, vec_b=b)
+    yield base.replace(vec_a=1, vec_b=1)
+
+
+# ---- the module, and what a block of it occupies
+
+
+def kernel_plan(
+    problem: GroupedGemm, device: Device, tiles: TileSet, bodies: str = SPLIT_K, grid: bool = False
+) -> MixedTiles:
+    """The kernel for lists like ``problem``, whose tile numbers are indices into ``tiles``. ``grid``: its grid is that
+    of the largest item. LaunchError: the kernels do not support the problem."""
+    return _kernel_plan(_Class.of(problem), device, tiles, bodies, grid)
+
+
+def kernel_resources(
+    problem: GroupedGemm, device: Device, tiles: TileSet, bodies: str = SPLIT_K
+) -> tuple[Resources, ...]:
+    """The resources of a block of each tile: registers of the module by ptxas, or those that it has used for such
+    modules, and the shared memory of the tile's body."""
+    return _kernel_resources(_Class.of(problem), device, tiles, bodies)
+
+
+def registers_of(plan: MixedTiles, bodies: str) -> int:
+    """Registers per thread of a module. Without ptxas: those that it has used for f32, or may use."""
+    if find_ptxas() is not None:
+        return max(assemble(render(plan)).registers.values())
+    if plan.problem.element.name == "f32" and plan.target in REGISTERS:
+        wide = any(n >= WIDE for n in plan.access_bytes[:2])
+        return REGISTERS[plan.target][(2 if bodies == SPLIT_K else 0) + wide]
+    return min(plan.most_registers, int(plan.geometry.registers))
+
+
+@dataclass(frozen=True)
+class _Class:
+    """What kernels depend on, of a problem. ``aligned``: bytes of the widest accesses to A, B and C; ``large``: of
+    each, whether leading dimensions need offsets of 64 bits."""
+
+    layout: str
+    dtype: str
+    compute: str
+    out: str
+    deterministic: bool
+    aligned: tuple[int, ...]
+    large: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, p: GroupedGemm) -> _Class:
+        """LaunchError: the policy is not for such problems."""
+        if p.jagged or p.epilogue_ops:
+            raise LaunchError(f"{p.key()}: the tile policy is for lists of products without an epilogue")
+        sizes = p.element.bytes, p.element.bytes, p.output.bytes
+        aligned = tuple(vec * size for vec, size in zip(p.vectors, sizes, strict=True))
+        large = tuple(bool(x) for x in p.lds.max(axis=0, initial=1) > SMALL_LD)
+        return cls(p.layout, p.dtype, p.compute, p.out, p.deterministic, aligned, large)
+
+    def problem(self, side: int) -> GroupedGemm:
+        """A problem of the class with one item."""
+        ld = ":".join(str(2 * SMALL_LD if large else side) for large in self.large)
+        a, b, c = self.aligned
+        return GroupedGemm(
+            ((side, side, side),),
+            self.layout,
+            self.dtype,
+            self.compute,
+            ld,
+            a,
+            b,
+            c,
+            deterministic=self.deterministic,
+            out=self.out,
+        )
+
+
+@lru_cache(256)
+def _kernel_plan(kind: _Class, device: Device, tiles: TileSet, bodies: str, grid: bool) -> MixedTiles:
+    problem = kind.problem(int(tiles.sides.max()))
+    configs = [tile_config(problem, device, tile, bodies) for tile in tiles]
+    most = MOST_REGISTERS[bodies][max(c.ms * c.ns for c in configs) > THREAD_ELEMENTS]
+    return mixed_plan_for(problem, configs, device, most, grid)
+
+
+@lru_cache(256)
+def _kernel_resources(kind: _Class, device: Device, tiles: TileSet, bodies: str) -> tuple[Resources, ...]:
+    plan = _kernel_plan(kind, device, tiles, bodies, False)
+    registers = registers_of(plan, bodies)
+    return tuple(Resources(registers, body.shared) for body in plan.bodies)

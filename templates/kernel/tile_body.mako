@@ -1,0 +1,6 @@
+## The frame of the part of a kernel that computes one of several tiles: its registers.
+% for tile, meaning in plan.register_table:
+    ${tile.declaration}
+% endfor
+${next.body()}\
+    ret;
