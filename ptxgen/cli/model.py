@@ -190,8 +190,8 @@ def evaluate(
             raise InputError(
                 f"{files[0]} has {rows.groups} problems with usable rows for {device}; {folds} folds need more"
             )
-        extra = curve * len(evaluation.FRACTIONS) + samples * evaluation.HALVINGS
-        extra += bool(perceptrons) * (len(HIDDEN_LAYERS) + 1 + evaluation.HALVINGS)
+        extra = curve * len(evaluation.FRACTIONS) + samples * evaluation.HALVINGS * folds
+        extra += bool(perceptrons) * (2 * len(HIDDEN_LAYERS) + 1 + evaluation.HALVINGS * folds)
         progress.phase("train", folds + extra)
         predicted = evaluation.cross_validate(rows, target, folds, progress.step)
         points = evaluation.learning_curve(rows, target, folds, progress.step) if curve else []
@@ -217,24 +217,27 @@ def _evaluated(device: str, file: Any, folds: int, rows: Any) -> dict[str, Any]:
     return {"command": "model evaluate", "device": device, "file": file, "folds": folds, **counts}
 
 
-def compare_regressors(device: str, folds: int, target: str, samples: int, seeds: int) -> Answer:
+def compare_regressors(device: str, folds: int, target: str, samples: int, seeds: int, jobs: int) -> Answer:
     """The part of ``model evaluate`` with the perceptrons and the trees alone. It reads as many problems as training on
-    ``samples`` rows can tell apart. ``seeds``: as in ``evaluation.architectures``. InputError: as ``evaluate``.
-    UnavailableError: scikit-learn is missing."""
+    ``samples`` rows can tell apart. ``seeds``, ``jobs``: as in ``evaluation.architectures``. InputError: as
+    ``evaluate``. UnavailableError: scikit-learn is missing."""
     from ptxgen.tuning.model import evaluation
     from ptxgen.tuning.model.perceptron import HIDDEN_LAYERS
 
     perceptrons_available("perceptrons", samples)
     with shown_progress() as progress:
         rows, head = _drawn_problems(device, folds, samples)
-        progress.phase("train", seeds * (len(HIDDEN_LAYERS) + 1))
-        found = evaluation.architectures(rows, target, folds, samples, progress.step, seeds)
+        progress.phase("train", seeds * (2 * len(HIDDEN_LAYERS) + 1))
+        found = evaluation.architectures(rows, target, folds, samples, progress.step, seeds, jobs)
     return Answer({**head, "architectures": [asdict(r) for r in found]}, "")
 
 
-def compare_sample_curves(device: str, folds: int, target: str, samples: int | None, perceptron: bool) -> Answer:
+def compare_sample_curves(
+    device: str, folds: int, target: str, samples: int | None, perceptron: bool, jobs: int
+) -> Answer:
     """The part of ``model evaluate`` with errors by the number of rows alone, of the trees and of the largest
-    perceptron of Table 2. ``samples``: rows at most, None: all; ``perceptron``: False: the trees alone. InputError: as
+    perceptron of Table 2. ``samples``: rows at most, None: all; ``perceptron``: False: the trees alone; ``jobs``: as in
+    ``evaluation.architectures``. InputError: as
     ``evaluate``. UnavailableError: scikit-learn is missing."""
     from ptxgen.tuning.model import evaluation
     from ptxgen.tuning.model.perceptron import HIDDEN_LAYERS
@@ -244,9 +247,9 @@ def compare_sample_curves(device: str, folds: int, target: str, samples: int | N
     found = []
     with shown_progress() as progress:
         rows, head = _drawn_problems(device, folds, samples)
-        progress.phase("train", len(regressors) * evaluation.HALVINGS)
+        progress.phase("train", len(regressors) * evaluation.HALVINGS * folds)
         for hidden in regressors:
-            found += evaluation.sample_curve(rows, target, folds, progress.step, hidden, samples)
+            found += evaluation.sample_curve(rows, target, folds, progress.step, hidden, samples, jobs)
     return Answer({**head, "samples": [asdict(r) for r in found]}, "")
 
 

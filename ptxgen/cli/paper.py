@@ -29,6 +29,8 @@ PerceptronsOption = Annotated[
     int, typer.Option(metavar="ROWS", min=1, help="Random rows that each perceptron is trained on.")
 ]
 
+JobsOption = Annotated[int, typer.Option(min=1, help="Regressors to train at a time, each in a process.")]
+
 
 def picture_file(name: str, path: Path) -> None:
     """InputError: the file cannot be written, or its name does not end in that of a format. UnavailableError:
@@ -112,6 +114,7 @@ def table2(
     folds: FoldsOption = 4,
     perceptrons: PerceptronsOption = 10_000,
     seeds: Annotated[int, typer.Option(min=1, help="Draws of the rows and of the initial weights.")] = 1,
+    jobs: JobsOption = 1,
 ) -> Answer:
     """Print Table 2: errors of perceptrons and trees.
 
@@ -122,7 +125,7 @@ def table2(
     from ptxgen.cli.model import compare_regressors
 
     def run() -> Answer:
-        return compare_regressors(device, folds, "clock", perceptrons, seeds)
+        return compare_regressors(device, folds, "clock", perceptrons, seeds, jobs)
 
     return _answer(options, "table2", ("model evaluate",), run)
 
@@ -138,6 +141,7 @@ def figure5(
     perceptron: Annotated[
         bool, typer.Option("--perceptron/--no-perceptron", help="Train the largest perceptron of Table 2, too.")
     ] = True,
+    jobs: JobsOption = 1,
 ) -> Answer:
     """Print Figure 5: error by number of training samples.
 
@@ -147,7 +151,7 @@ def figure5(
     from ptxgen.cli.model import compare_sample_curves
 
     def run() -> Answer:
-        return compare_sample_curves(device, folds, "clock", samples, perceptron)
+        return compare_sample_curves(device, folds, "clock", samples, perceptron, jobs)
 
     return _answer(options, "figure5", ("model evaluate",), run)
 

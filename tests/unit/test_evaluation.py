@@ -199,8 +199,10 @@ def test_errors_of_seeds_are_averaged(rows, monkeypatch):
     [first, _] = evaluation.architectures(rows, "clock", 3, 100)
     [network, trees] = evaluation.architectures(rows, "clock", 3, 100, seeds=3)
     assert (first.seeds, first.mse_deviation, network.seeds, trees.seeds) == (1, None, 3, 3)
-    fold = rows.folds(3)[rows.group]
-    mses = [evaluation._regressor(rows, "clock", (8,), 100, fold, [0], seed).mse for seed in range(3)]
+    data = evaluation._Data(rows, "clock", rows.folds(3)[rows.group])
+    fits = [evaluation._Fit((8,), 100, 0, seed) for seed in range(3)]
+    mses = [evaluation._regressor(data, [fit], [evaluation._fit(data, fit)]).mse for fit in fits]
+    assert evaluation.architectures(rows, "clock", 3, 100, seeds=3, jobs=2) == [network, trees]
     assert mses[0] == first.mse
     assert len(set(mses)) == 3
     assert network.mse == pytest.approx(np.mean(mses))
@@ -301,13 +303,13 @@ def test_comparison_of_regressors_reads_some_problems(tmp_path, monkeypatch):
     for module in (evaluation, perceptron):
         monkeypatch.setattr(module, "HIDDEN_LAYERS", ((8,),))
     monkeypatch.setattr(model, "LEAST_PROBLEMS", 4)
-    document = model.compare_regressors("h200", 2, "clock", 2, 1).document
+    document = model.compare_regressors("h200", 2, "clock", 2, 1, 1).document
     assert (document["problems"], document["rows"]) == (4, 80)
     assert [(r["hidden"], r["samples"]) for r in document["architectures"]] == [((8,), 2), ((), 2)]
-    assert model.compare_regressors("h200", 2, "clock", 3, 1).document["problems"] == 6
-    samples = model.compare_sample_curves("h200", 2, "clock", 3, True).document["samples"]
+    assert model.compare_regressors("h200", 2, "clock", 3, 1, 1).document["problems"] == 6
+    samples = model.compare_sample_curves("h200", 2, "clock", 3, True, 1).document["samples"]
     assert [(r["hidden"], r["samples"]) for r in samples] == [((), 1), ((), 3), ((8,), 1), ((8,), 3)]
-    alone = model.compare_sample_curves("h200", 2, "clock", 3, False).document
+    alone = model.compare_sample_curves("h200", 2, "clock", 3, False, 1).document
     assert (alone["samples"], alone["problems"]) == (samples[:2], 6)
     with pytest.raises(InputError, match="7 problems with usable rows for h200; 9 folds need more"):
-        model.compare_regressors("h200", 9, "clock", 100, 1)
+        model.compare_regressors("h200", 9, "clock", 100, 1, 1)

@@ -259,7 +259,7 @@ def test_figure_5_compares_curves_alone(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(model, "compare_sample_curves", compare_sample_curves)
     assert run(["paper", "figure5"]) == 0
     assert run(["paper", "figure5", "--samples", "77", "--no-perceptron", "--device", "h100"]) == 0
-    assert seen == [("h200", 4, "clock", None, True), ("h100", 4, "clock", 77, False)]
+    assert seen == [("h200", 4, "clock", None, True, 1), ("h100", 4, "clock", 77, False, 1)]
 
 
 def test_table_2_compares_regressors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,8 +270,8 @@ def test_table_2_compares_regressors_alone(monkeypatch: pytest.MonkeyPatch) -> N
         return Answer(EVALUATION, "")
 
     monkeypatch.setattr(model, "compare_regressors", compare_regressors)
-    assert run(["paper", "table2", "--perceptrons", "77", "--folds", "3", "--seeds", "2"]) == 0
-    assert seen == [("h200", 3, "clock", 77, 2)]
+    assert run(["paper", "table2", "--perceptrons", "77", "--folds", "3", "--seeds", "2", "--jobs", "5"]) == 0
+    assert seen == [("h200", 3, "clock", 77, 2, 5)]
 
 
 def test_other_documents_are_errors(files: dict[str, Path], tmp_path: Path, capsys: Any) -> None:

@@ -7,9 +7,12 @@ reference is the fastest of them. Nothing is timed.
 from __future__ import annotations
 
 import math
+import multiprocessing
 import statistics
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,24 +131,34 @@ def learning_curve(rows: Training, target: str, count: int, step: Step = lambda 
 
 
 def architectures(
-    rows: Training, target: str, count: int, samples: int, step: Step = lambda _: None, seeds: int = 1
+    rows: Training,
+    target: str,
+    count: int,
+    samples: int,
+    step: Step = lambda _: None,
+    seeds: int = 1,
+    jobs: int = 1,
 ) -> list[Regressor]:
     """Perceptrons of the sizes of the paper's Table 2, then the trees, trained on the same ``samples`` random rows of
     all folds but the first, and evaluated on the first. The perceptrons are trained without logarithms, too: trees
-    split at the same rows either way. ``seeds``: draws of the rows and of the perceptrons' initial weights.
-    UnavailableError: scikit-learn is missing."""
-    fold, found = rows.folds(count)[rows.group], []
-    plain = replace(rows, x=without_logarithms(rows.x, default_names()))
-    for hidden in (*HIDDEN_LAYERS, ()):
+    split at the same rows either way. ``seeds``: draws of the rows and of the perceptrons' initial weights; ``jobs``:
+    regressors that are trained at a time, each in a process. UnavailableError: scikit-learn is missing."""
+    sizes = (*HIDDEN_LAYERS, ())
+    fits = [
+        _Fit(hidden, samples, 0, seed, plain) for hidden in sizes for seed in range(seeds) for plain in (False, True)
+    ]
+    fits = [fit for fit in fits if fit.hidden or not fit.plain]
+    data = _Data(rows, target, rows.folds(count)[rows.group])
+    found = {fit: _regressor(data, [fit], [result]) for fit, result in _fitted(data, fits, jobs, step)}
+    out = []
+    for hidden in sizes:
         of_seeds = []
         for seed in range(seeds):
-            one = _regressor(rows, target, hidden, samples, fold, [0], seed)
-            if hidden:
-                one = replace(one, plain_mse=_regressor(plain, target, hidden, samples, fold, [0], seed).mse)
-            of_seeds.append(one)
-            step(f"{'-'.join(map(str, hidden)) or 'trees'}{f', seed {seed + 1}' if seeds > 1 else ''}")
-        found.append(Regressor.mean(of_seeds))
-    return found
+            one = found[_Fit(hidden, samples, 0, seed)]
+            plain = found.get(_Fit(hidden, samples, 0, seed, True))
+            of_seeds.append(replace(one, plain_mse=plain.mse if plain else None))
+        out.append(Regressor.mean(of_seeds))
+    return out
 
 
 def sample_curve(
@@ -155,47 +168,112 @@ def sample_curve(
     step: Step = lambda _: None,
     hidden: tuple[int, ...] = (),
     most: int | None = None,
+    jobs: int = 1,
 ) -> list[Regressor]:
     """Cross-validated error of a regressor by the number of training rows, which are drawn at random from the problems
     that are not held out: the paper's Figure 5. The same sizes and rows for every regressor.
 
-    ``hidden``: as in ``Regressor``; ``most``: rows at most, None: all. UnavailableError: scikit-learn is missing.
+    ``hidden``: as in ``Regressor``; ``most``: rows at most, None: all; ``jobs``: as in ``architectures``.
+    UnavailableError: scikit-learn is missing.
     """
-    fold = rows.folds(count)[rows.group]
-    test_folds = [int(test_fold) for test_fold in np.unique(fold)]
-    every = min(int((fold != test_fold).sum()) for test_fold in test_folds)
-    largest, found = min(every, most or every), []
-    for size in sorted({largest >> n for n in range(HALVINGS)} - {0}):
-        found.append(_regressor(rows, target, hidden, size, fold, test_folds))
-        step(f"{'-'.join(map(str, hidden)) or 'trees'}, {size} samples")
-    return found
+    data = _Data(rows, target, rows.folds(count)[rows.group])
+    test_folds = [int(test_fold) for test_fold in np.unique(data.fold)]
+    every = min(int((data.fold != test_fold).sum()) for test_fold in test_folds)
+    largest = min(every, most or every)
+    sizes = sorted({largest >> n for n in range(HALVINGS)} - {0})
+    fits = [_Fit(hidden, size, test_fold) for size in sizes for test_fold in test_folds]
+    found = dict(_fitted(data, fits, jobs, step))
+    out = []
+    for size in sizes:
+        of_size = [fit for fit in fits if fit.samples == size]
+        out.append(_regressor(data, of_size, [found[fit] for fit in of_size]))
+    return out
 
 
-def _regressor(
-    rows: Training,
-    target: str,
-    hidden: tuple[int, ...],
-    samples: int,
-    fold: NDArray[np.int64],
-    test_folds: list[int],
-    seed: int = 0,
-) -> Regressor:
-    """A regressor trained for each fold of ``test_folds`` on ``samples`` random rows of the others, or on all."""
-    predicted = np.full_like(rows.log_us, np.nan)
-    weights = used = 0
-    for test_fold in test_folds:
-        out, train = fold == test_fold, np.zeros(len(fold), bool)
-        drawn = np.random.default_rng(SEED + 2 + seed).permutation(np.flatnonzero(~out))[:samples]
-        train[drawn], used = True, len(drawn)
-        if hidden:
-            network = Perceptron(hidden, rows, target, train, SEED + seed)
-            weights = network.weights
-            predicted[out] = network.predict(rows.x[out]) + rows.bases[target][out]
-        else:
-            predicted[out] = _predict(rows, target, train, out)
+@dataclass(frozen=True)
+class _Data:
+    """What regressors are trained on. ``fold``: of each row."""
+
+    rows: Training
+    target: str
+    fold: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """The training of a regressor on ``samples`` random rows, or on all, that are not of ``test_fold``. ``hidden``: as
+    in ``Regressor``; ``plain``: on numbers in place of their logarithms."""
+
+    hidden: tuple[int, ...]
+    samples: int
+    test_fold: int
+    seed: int = 0
+    plain: bool = False
+
+    def __str__(self) -> str:
+        name = "-".join(map(str, self.hidden)) or "trees"
+        rest = f", seed {self.seed + 1}" * bool(self.seed) + ", no logarithms" * self.plain
+        return f"{name}, {self.samples} rows, fold {self.test_fold + 1}{rest}"
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """The result. ``predicted``: of the rows of the test fold; ``weights``, ``used``: as in ``Regressor``."""
+
+    predicted: Floats
+    weights: int
+    used: int
+
+
+def _fit(data: _Data, fit: _Fit) -> _Fitted:
+    rows, out = data.rows, data.fold == fit.test_fold
+    if fit.plain:
+        rows = replace(rows, x=without_logarithms(rows.x, default_names()))
+    train = np.zeros(len(out), bool)
+    drawn = np.random.default_rng(SEED + 2 + fit.seed).permutation(np.flatnonzero(~out))[: fit.samples]
+    train[drawn] = True
+    if not fit.hidden:
+        return _Fitted(_predict(rows, data.target, train, out), 0, len(drawn))
+    network = Perceptron(fit.hidden, rows, data.target, train, SEED + fit.seed)
+    return _Fitted(network.predict(rows.x[out]) + rows.bases[data.target][out], network.weights, len(drawn))
+
+
+def _fitted(data: _Data, fits: Sequence[_Fit], jobs: int, step: Step) -> Iterator[tuple[_Fit, _Fitted]]:
+    """The results in any order, the longest trainings first if there are several ``jobs``."""
+    if jobs == 1:
+        for fit in fits:
+            yield fit, _fit(data, fit)
+            step(str(fit))
+        return
+    ordered = sorted(fits, key=lambda f: -f.samples * (sum(a * b for a, b in pairwise((100, *f.hidden))) or 100_000))
+    context = multiprocessing.get_context("fork")  # the rows are not copied
+    with ProcessPoolExecutor(jobs, context, _share, (data,)) as pool:
+        futures = {pool.submit(_fit_shared, fit): fit for fit in ordered}
+        for done in as_completed(futures):
+            yield futures[done], done.result()
+            step(str(futures[done]))
+
+
+_shared: list[_Data] = []  #: in a process of ``_fitted``, its data
+
+
+def _share(data: _Data) -> None:
+    _shared.append(data)
+
+
+def _fit_shared(fit: _Fit) -> _Fitted:
+    return _fit(_shared[0], fit)
+
+
+def _regressor(data: _Data, fits: Sequence[_Fit], results: Sequence[_Fitted]) -> Regressor:
+    """The accuracy over the test folds of ``fits``."""
+    rows, predicted = data.rows, np.full_like(data.rows.log_us, np.nan)
+    for fit, result in zip(fits, results, strict=True):
+        predicted[data.fold == fit.test_fold] = result.predicted
     losses = [best for _, best, _ in _losses(rows, predicted)]
-    mse = error(rows, predicted, np.isin(fold, test_folds)) ** 2
-    return Regressor(hidden, weights, used, mse, geometric_mean(losses))
+    mse = error(rows, predicted, np.isin(data.fold, [fit.test_fold for fit in fits])) ** 2
+    last = results[-1]
+    return Regressor(fits[0].hidden, last.weights, last.used, mse, geometric_mean(losses))
 
 
 def error(rows: Training, predicted: Floats, out: Mask | None = None) -> float:
