@@ -20,6 +20,11 @@ _state = {"begun": False, "loaded": False}
 _called: set[EntryPoint] = set()  #: plugins that have registered: a second call would register them again
 
 
+def called() -> bool:
+    """True if the process has called a plugin."""
+    return bool(_called)
+
+
 def load() -> None:
     """Registers the families and the operations of the package, then calls the plugins, each once per process.
 

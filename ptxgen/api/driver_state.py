@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import replace
+from contextlib import suppress
 from functools import lru_cache
 
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.render import render
 from ptxgen.codegen.source import Source
+from ptxgen.errors import AssembleError
+from ptxgen.runtime import kept_sources
+from ptxgen.runtime.assemble import CachedSource
 from ptxgen.runtime.driver import Driver, Kernel
 from ptxgen.runtime.workspace import Workspaces
 
@@ -19,15 +24,27 @@ class DriverState:
         self.driver = on
         self.workspaces = Workspaces(on)
         self.tables = self.workspaces.own.tables
-        self.kernels: weakref.WeakValueDictionary[Source, Kernel] = weakref.WeakValueDictionary()
+        self.kernels: weakref.WeakValueDictionary[CachedSource, Kernel] = weakref.WeakValueDictionary()
 
     def kernel(self, source: Source) -> Kernel:
         """The loaded kernel of ``source``. AssembleError: the driver rejected it."""
-        key = replace(source, text=source.digest)
+        key = source if isinstance(source, CachedSource) else CachedSource.of(source)
         found = self.kernels.get(key)
         if found is None:
             found = self.kernels[key] = self.driver.load(source)
         return found
+
+    def kernel_of(self, plan: Plan) -> Kernel:
+        """The loaded kernel of a plan, which is rendered unless the disk cache has its machine code. AssembleError: the
+        driver rejected it."""
+        key = kept_sources.key(plan) if self.driver.assembler.startswith("ptxas") else ""
+        if (kept := kept_sources.read(key)) is not None:
+            with suppress(AssembleError):
+                return self.kernel(kept)
+        source = render(plan)
+        kernel = self.kernel(source)
+        kept_sources.write(key, source)
+        return kernel
 
 
 @lru_cache(maxsize=64)  # more than the GPUs of a machine

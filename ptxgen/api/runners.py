@@ -11,11 +11,12 @@ from ptxgen.api import call_lock, choice, driver_state, drivers, first_call, lau
 from ptxgen.codegen.config.config import Config
 from ptxgen.errors import DtypeError
 from ptxgen.families.common.rules import first_violation
+from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.operation import operation_of
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.driver import Driver
-from ptxgen.runtime.runner import Runner, generate
+from ptxgen.runtime.runner import Runner
 from ptxgen.tuning import selection
 
 #: bytes of device tables of cached calls; ResNet-50 with 400 images in all three directions needs less
@@ -107,5 +108,5 @@ def make_runner(problem: Problem, shared: driver_state.DriverState, config: Conf
             f"{names} are {problem.dtype}; no kernel multiplies {kind} on {on.device.name}:"
             f" {selection.why_unsupported(problem, on.device)}"
         )
-    plan, source = generate(problem, chosen, on)
-    return Runner(on, plan, shared.kernel(source), problem, shared.workspaces.own)
+    plan = plan_for(problem, chosen, on.device)
+    return Runner(on, plan, shared.kernel_of(plan), problem, shared.workspaces.own)

@@ -95,7 +95,8 @@ def assemble(source: Source, target: str | None = None) -> Assembled:
     """The machine code of ``source`` for ``target`` (for example ``sm_90``; default: the target of the source), cached
     on disk.
 
-    Thread-safe: ptxas runs as a child process. AssembleError: ptxas rejected the text; ``log`` has its messages.
+    Thread-safe: ptxas runs as a child process. AssembleError: ptxas rejected the text; ``log`` has its messages; or
+    there is no text, and the cache does not have the machine code.
     UnavailableError: there is no ptxas. RuntimeWarning: other users can write the cache folder, so it is not used.
     """
     ptxas = find_ptxas()
@@ -104,6 +105,8 @@ def assemble(source: Source, target: str | None = None) -> Assembled:
     target = target or source.target
     stem = _stem(ptxas, source.digest, target)
     assembled = _read(stem)
+    if assembled is None and isinstance(source, CachedSource):
+        raise AssembleError(f"the disk cache has no machine code of {source.digest}, whose text is not known")
     if assembled is None:
         assembled = _run(ptxas, source, target)
         _write(stem, assembled)

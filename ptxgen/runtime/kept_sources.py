@@ -1,0 +1,57 @@
+"""Sources of kernels without their texts, kept in the disk cache by problem and configuration.
+
+A process that finds the source of a plan, and its machine code by the source's digest, renders nothing. The cache is
+optional: errors of the file system and damaged files are ignored. Processes with plugins do not use it: the digest of
+the package does not tell changes of theirs.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from ptxgen import disk_cache, plugins
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.source import Source
+from ptxgen.families.common.array_cache import package_key
+from ptxgen.runtime.assemble import CachedSource
+from ptxgen.settings import settings
+
+MOST = 8192  #: files; if there are more, the older half is removed
+EVERY = "0"  #: the last digit of a key whose file has the number of files checked, so one of sixteen
+
+
+def key(plan: Plan) -> str:
+    """The key of a plan's source. Empty: it is not cached."""
+    if plugins.called():
+        return ""
+    return package_key(repr(plan.source_problem), repr(plan.problem), plan.config.full_text(), plan.device)
+
+
+def read(key: str) -> CachedSource | None:
+    """The source that ``write`` stored. None: there is none, or its file is damaged."""
+    path = _file(key)
+    if not key or disk_cache.unsafe(path.parent):
+        return None
+    try:
+        return CachedSource.from_dict(json.loads(path.read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def write(key: str, source: Source) -> None:
+    """Stores a source. If several processes write it at once, a reader finds the whole file of one of them."""
+    path = _file(key)
+    if not key or disk_cache.unsafe(path.parent):
+        return
+    with suppress(OSError):
+        disk_cache.create(path.parent)
+        disk_cache.replace(path, json.dumps(asdict(CachedSource.of(source))).encode())
+        if key.endswith(EVERY):
+            disk_cache.remove_oldest(path.parent, MOST)
+
+
+def _file(key: str) -> Path:
+    return settings().cache / "sources" / f"{key}.json"

@@ -1,0 +1,115 @@
+"""Kernels whose machine code is in the disk cache are loaded without being rendered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ptxgen import file_digests, plugins
+from ptxgen.api import driver_state
+from ptxgen.codegen.config.config import parse_config
+from ptxgen.codegen.render import render
+from ptxgen.errors import AssembleError
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.runtime import assemble
+from ptxgen.runtime.assemble import Assembled, CachedSource
+from ptxgen.runtime.emulated import EmulatedDriver, EmulatedKernel
+
+P = Gemm(64, 64, 64)
+MODULE = EmulatedDriver().machine.load(".version 8.0\n.target sm_80\n.address_size 64\n")
+CONFIG = parse_config("ms=4 ns=4 ml=32 nl=32 u=8")
+
+
+class Assembling(EmulatedDriver):
+    """A driver that assembles, and loads nothing."""
+
+    assembler = "ptxas"
+
+    def load(self, source: Any) -> EmulatedKernel:
+        assemble.assemble(source)
+        return EmulatedKernel(source, MODULE)
+
+
+@pytest.fixture
+def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The digests of rendered sources."""
+    found: list[str] = []
+
+    def counted(plan: Any) -> Any:
+        source = render(plan)
+        found.append(source.digest)
+        return source
+
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(driver_state, "render", counted)
+    monkeypatch.setattr(assemble, "find_ptxas", lambda: Path("ptxas"))
+    monkeypatch.setattr(assemble, "version", lambda ptxas: "13.0")
+    monkeypatch.setattr(assemble, "_run", lambda ptxas, source, target: Assembled(b"code", {}, {}, ""))
+    return found
+
+
+def loaded(problem: Gemm = P, config: Any = CONFIG, driver: EmulatedDriver | None = None) -> Any:
+    """The source of the kernel that a new process loads."""
+    state = driver_state.DriverState(driver or Assembling())
+    return state.kernel_of(plan_for(problem, config, state.driver.device)).source
+
+
+def test_a_known_kernel_is_not_rendered(rendered, tmp_path):
+    source = loaded()
+    again = loaded()
+    assert rendered == [source.digest]
+    assert again == CachedSource.of(source)
+    assert again.text == ""
+    loaded(replace(P, m=128))  # renders the same kernel
+    assert rendered == [source.digest] * 2
+    loaded(config=replace(CONFIG, u=16))
+    loaded(Gemm(64, 64, 64, "NT"))
+    assert len(set(rendered)) == 3
+    assert len(list((tmp_path / "cache" / "sources").iterdir())) == 4
+
+
+def test_one_process_loads_a_kernel_once(rendered):
+    loaded()
+    state = driver_state.DriverState(Assembling())
+    first = state.kernel_of(plan_for(P, CONFIG, state.driver.device))
+    second = state.kernel_of(plan_for(replace(P, m=128), CONFIG, state.driver.device))
+    assert first is second
+    assert len(rendered) == 2
+
+
+def test_without_machine_code_the_kernel_is_rendered(rendered, tmp_path):
+    source = loaded()
+    for path in (tmp_path / "cache" / "cubin").iterdir():
+        path.unlink()
+    with pytest.raises(AssembleError, match="no machine code"):
+        assemble.assemble(CachedSource.of(source))
+    assert loaded() == source
+    assert len(rendered) == 2
+
+
+def test_damaged_files_other_versions_and_plugins(rendered, tmp_path, monkeypatch):
+    loaded()
+    [kept] = (tmp_path / "cache" / "sources").iterdir()
+    whole = kept.read_bytes()
+    for content in (b"", whole[:-2], b"[]", b"{}"):
+        kept.write_bytes(content)
+        loaded()
+        assert kept.read_bytes() == whole
+    assert len(rendered) == 5
+    monkeypatch.setattr(file_digests, "of_package", lambda: "another version")
+    loaded()
+    assert len(rendered) == 6
+    monkeypatch.setattr(plugins, "_called", {"one"})
+    for _ in range(2):
+        loaded()
+    assert len(rendered) == 8
+
+
+def test_drivers_that_read_the_text_render_it(rendered):
+    for _ in range(2):
+        loaded(driver=EmulatedDriver())
+    assert len(rendered) == 2
