@@ -29,6 +29,16 @@ TILE_REACHABLE:
 </%def>
 
 <%def name="setup()">
+% for kind, register, _ in plan.values.fixed:
+    .reg .${kind} ${register};
+% endfor
+% if plan.values.fixed:
+    { // ---- what is equal for all results
+% for line in [*plan.values.fixed_temporaries, *plan.values.fixed_lines]:
+    ${line}
+% endfor
+    }
+% endif
 % for x in plan.values.arrays:
     .reg .b64 %${x.name};
     ld.param.u64 %${x.name}, [${x.name}];

@@ -18,6 +18,14 @@ ${store_c.store_tile(math, store_op, False)}\
     vote.sync.any.pred %any, %any, 0xffffffff;
     @!%any bra.uni SELECTED;
     // ---- %position: the first of the elements of the lists that this warp reserves
+${reserve()}\
+    // ---- second pass: the lanes whose result is selected store it
+${store_c.store_tile(math, store_op, True, again=True)}\
+SELECTED:
+</%def>
+
+## The lanes of a warp reserve %selected elements of each.
+<%def name="reserve()">
 ${load_lists()}\
     {
     .reg .b32 %partner, %low, %high, %lane;
@@ -34,9 +42,6 @@ ${load_lists()}\
     shfl.sync.idx.b32 %high, %high, 0, 31, 0xffffffff;
     mov.b64 %position, {%low, %high};
     }
-    // ---- second pass: the lanes whose result is selected store it
-${store_c.store_tile(math, store_op, True, again=True)}\
-SELECTED:
 </%def>
 
 <%def name="store_vector(registers, at, offset, guard, stores, row, column)">
@@ -69,6 +74,15 @@ NONE_SELECTED:
 ## The lanes in %ballot, for which %holds, store the values of their results from %position on, while the lists have room.
 <%def name="append(of, registers, guard, row, column)">
     {
+${place()}\
+${values.declare(of.taken)}\
+${values.compute(registers, guard, row, column, of.taken)}\
+${store_at_place(of.taken, 0)}\
+    }
+</%def>
+
+## %element: the place of this lane's result, if it %holds; %position moves on past those of all lanes in %ballot.
+<%def name="place()">
     .reg .b32 %rank;
     .reg .b64 %element, %element_at;
     and.b32 %rank, %ballot, %lanes_below;
@@ -79,13 +93,14 @@ NONE_SELECTED:
     cvt.u64.u32 %element_at, %rank;
     add.u64 %position, %position, %element_at;
     setp.lt.and.u64 %holds, %element, %capacity, %holds;
-${values.declare(of.taken)}\
-${values.compute(registers, guard, row, column, of.taken)}\
+</%def>
+
+## The values of result q of a vector.
+<%def name="store_at_place(taken, q)">
 % for n, (size, kind, pointer) in enumerate(plan.selected.stores):
     mad.lo.u64 %element_at, %element, ${size}, ${pointer};
-    @%holds st.global.${kind} [%element_at], ${of.taken.of(n)[0]};
+    @%holds st.global.${kind} [%element_at], ${taken.of(n)[q]};
 % endfor
-    }
 </%def>
 
 ## The addresses of the lists and of the count.

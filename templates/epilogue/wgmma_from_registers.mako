@@ -38,12 +38,6 @@ ${constants.add("%row", "%c_y" if plan.epilogue.transposed else "%c_x", first)}\
 ${pack.setup()}\
 % endif
 % for j in range(plan.epilogue.y_columns // 8):
-% if plan.epilogue.separates_columns:
-    // columns past the end of C are skipped: without a branch, ptxas would load elements of all columns at once
-    sub.s32 %tmp0, ${plan.scheduler.y_extent}, %y0;
-    setp.le.s32 %p, %tmp0, ${8 * j};
-    @%p bra.uni COLUMNS_END;
-% endif
 % for e in range(2):
     setp.gt.s32 %in_y${e}, %y_rem, ${8 * j + e};
 % endfor
@@ -64,8 +58,5 @@ ${pack.store(j, n)}\
 % endfor
 % endif
 % endfor
-% if plan.epilogue.separates_columns:
-COLUMNS_END:
-% endif
     }
 </%def>

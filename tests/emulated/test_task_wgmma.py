@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from ptxgen.codegen.config.config import FAMILIES, parse_config
+from ptxgen.codegen.render import render
 from ptxgen.families.common.rules import first_violation, legal
 from ptxgen.families.common.space import candidates
+from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.task.problem import Task
@@ -76,6 +78,41 @@ def test_selected_results(config: str, scalar: float) -> None:
     i, j = out["C_1"][:count], out["C_2"][:count]
     assert {*zip(i.tolist(), j.tolist(), strict=True)} == {*map(tuple, np.argwhere(selected).tolist())}
     assert (out["C"][:count] == product[i, j]).all()
+
+
+#: configurations whose threads have 64 results or more
+LARGE = {
+    "two_warpgroups": "ml=256 nl=64 u=32 math_warpgroups=2 persistent=1",
+    "transposed": "ml=128 nl=256 u=32 transposed_mma=1 math_warpgroups=2",
+    "three_fragments": "ml=192 nl=48 u=32",
+    "pingpong": "ml=128 nl=64 u=32 math_warpgroups=2 pingpong=1 persistent=1",
+}
+LISTED = (
+    "A:f16[i,k];B:f16[k,j];r:f32[i];c:f32[j];t:f32[i,j];u:f32[j,i];s:f32;"
+    "where(i,j){reduce(k){accum+=A[i,k]*B[k,j];}CONDITION?L.add(accum*c[j]+r[i]+s,j,u[j,i]-t[i,j],i);}"
+)
+
+
+CONDITIONS = ("accum>s*9.5+f32(N)*0.125", "accum+c[j]>r[i]", "t[i,j]>3.0+s", "accum>s*30.0")
+
+
+@pytest.mark.parametrize(("config", "condition"), zip(LARGE.values(), CONDITIONS, strict=True), ids=LARGE)
+def test_lists_of_large_tiles(config: str, condition: str) -> None:
+    p = Task(149, 139, 40, dtype="f16", text=LISTED.replace("CONDITION", condition), capacity=21000, ldb=144)
+    for row in check(EmulatedDriver(HOPPER), p, parse_config(wgmma(config)).replace(vec_c=1), 1):
+        assert row.ok, f"{row.kind}: {row.deviation}"
+
+
+@pytest.mark.parametrize("family", ["wgmma ml=64 nl=32 u=32", "mma ml=32 nl=32 ms=16 ns=16 u=16", "simt u=16"])
+@pytest.mark.parametrize("output", ["accum>LIMIT?L.add(accum,i)", "C[i,j]=accum*LIMIT", "C[i]+=accum>LIMIT"])
+def test_expressions_of_numbers_alone_are_computed_once(output: str, family: str) -> None:
+    """The products with it are added by fma: a part of them is computed once."""
+    body = output.replace("LIMIT", "(accum+s*sqrt(f32(K)))")
+    text = f"A:f32[i,k];B:f32[k,j];s:f32;where(i,j){{reduce(k){{accum+=A[i,k]*B[k,j];}}{body};}}"
+    tf32 = {} if family.startswith("simt") else {"compute": "tf32"}
+    p = Task(64, 64, 64, "NT", text=text, capacity=64, **tf32)
+    c = parse_config(f"family={family}").replace(vec_c=1)
+    assert render(plan_for(p, c, HOPPER)).text.count("sqrt.rn.f32") == 1
 
 
 #: configuration -> rows and columns of the tiles of a cluster of blocks

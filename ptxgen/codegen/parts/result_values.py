@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -142,6 +142,44 @@ class ResultValues(Part):
         """The indices, i and j, that the values read."""
         return [name for name in variables(*self.roots) if name in ("i", "j")]
 
+    # ---- expressions of scalars and extents alone
+
+    @cached_property
+    def fixed(self) -> list[tuple[str, str, Node]]:
+        """(type, register, expression) of those that are equal for all results: computed once, in ``setup``."""
+        guards = (self.sink.guarded(exchanged) for exchanged in (False, True))
+        arrays = [x.element.value for x in self.sink.elements] + [v.element.value for v in self.sink.vectors]
+        varying = {ACCUMULATOR, "i", "j", *arrays}
+        found: dict[Node, None] = {}
+        for root in (*self.sink.roots, *(x for x in guards if x is not None)):
+            _fixed(root, varying, found)
+        return [(register_class(x.type), f"%fixed{n}", x) for n, x in enumerate(found)]
+
+    @property
+    def fixed_temporaries(self) -> list[str]:
+        used = Temporaries("f")
+        self._fixed_lines(used)
+        return used.declarations
+
+    @property
+    def fixed_lines(self) -> list[str]:
+        return self._fixed_lines(Temporaries("f"))
+
+    def _fixed_lines(self, used: Temporaries) -> list[str]:
+        roots, results = [x for _, _, x in self.fixed], [r for _, r, _ in self.fixed]
+        return statements(roots, self._numbers, results, sm=self.sm, temporaries=used).lines
+
+    @property
+    def _numbers(self) -> dict[Node, str]:
+        """The registers of scalars and extents."""
+        scalars = {variable(s.name, s.type): f"%{s.name}" for s in self.sink.scalars}
+        return scalars | {variable(name, "s32"): f"%{name}" for name in ("M", "N", "K")}
+
+    @cached_property
+    def known(self) -> dict[Node, str]:
+        """The registers of scalars and extents, and of the expressions of them."""
+        return self._numbers | {x: r for _, r, x in self.fixed}
+
     # ---- tiles without a result that is taken
 
     @cached_property
@@ -180,12 +218,25 @@ class ResultValues(Part):
 
     def _lines(self, sums: Sequence[str], used: Temporaries) -> list[str]:
         out: list[str] = []
-        fixed = {variable(s.name, s.type): f"%{s.name}" for s in self.sink.scalars}
-        fixed |= {variable(name, "s32"): f"%{name}" for name in ("M", "N", "K")}
         accumulator = variable(ACCUMULATOR, self.sink.arithmetic)
         for q, r in enumerate(sums):
-            known = {accumulator: r, variable("i", "s32"): "%index_i", variable("j", "s32"): f"%index_j{q}", **fixed}
+            known = {accumulator: r, variable("i", "s32"): "%index_i", variable("j", "s32"): f"%index_j{q}"}
+            known |= self.known
             known |= {x.element: x.register(q) for x in self.arrays}
             results = [tile[q] for tile in self.tiles]
             out += statements(self.roots, known, results, sm=self.sm, temporaries=used).lines
         return out
+
+
+def _fixed(x: Node, varying: Set[str], found: dict[Node, None], added: bool = False) -> None:
+    """Adds the greatest parts of an expression that read no variable of ``varying``. ``added``: a sum or a difference
+    reads ``x``: products of it are part of fused multiply-adds."""
+    if not x.arguments:
+        return
+    names = variables(x)
+    if not varying & {*names} and not (added and x.op == "*"):
+        if names:
+            found[x] = None
+        return
+    for y in x.arguments:
+        _fixed(y, varying, found, x.op in ("+", "-"))

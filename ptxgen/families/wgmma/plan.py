@@ -24,12 +24,13 @@ from ptxgen.families.wgmma.conv.phases import MergedPhaseScheduler, PhaseBatch, 
 from ptxgen.families.wgmma.conv.row_taps import RowTapLoads, with_row_taps
 from ptxgen.families.wgmma.conv.tiled_wgrad import TiledWgradLoads, unpacked
 from ptxgen.families.wgmma.conv.wgrad_loads import ImageWgradLoads, WgradLoads
-from ptxgen.families.wgmma.geometry import WgmmaGeometry
+from ptxgen.families.wgmma.geometry import COLUMNS, WgmmaGeometry
 from ptxgen.families.wgmma.grouped.loads import GroupedLoads
 from ptxgen.families.wgmma.grouped.scheduler import GroupedTileScheduler, cluster_tile
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
-from ptxgen.families.wgmma.matrix.epilogue import Epilogue, c_barriers
+from ptxgen.families.wgmma.matrix.epilogue import Epilogue, c_barriers, takes_fragments
 from ptxgen.families.wgmma.matrix.fragment_groups import FragmentGroups
+from ptxgen.families.wgmma.matrix.fragment_lists import FragmentLists
 from ptxgen.families.wgmma.matrix.fragment_states import FragmentReduceKernels, FragmentStates
 from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT, FragmentValues
 from ptxgen.families.wgmma.matrix.loads import MatrixLoads
@@ -111,7 +112,8 @@ class WgmmaPlan(Plan):
         """Sets the parts that compute values of sums, and those of the sink."""
         p, c, g, sm = self.problem, self.config, self.geometry, self.device.sm
         mi, transposed = self.mainloop.mi, bool(c.transposed_mma)
-        if c.epilogue_smem or sink.shared_tile:
+        complete = not self.reduction.stores_partials
+        if c.epilogue_smem or (takes_fragments(sink) and complete):
             self.values = FragmentValues(p, sm, FRAGMENT, c.ml, c.nl, mi=mi, transposed=transposed)
         else:
             self.values = ResultValues(p, sm, self.c.vec, c.ml, c.nl, preinitialises=True)
@@ -122,7 +124,9 @@ class WgmmaPlan(Plan):
             self.groups = FragmentGroups(p, sm, self.values, mi, transposed)
             self.sink_kernels = AggregateKernels(p, self.entry, self.groups)
         elif isinstance(sink, SelectValues):
-            self.selected = SelectedLists(p)
+            groups = int(g.reduction.owner_columns) // COLUMNS
+            lists = FragmentLists(p, self.arithmetic.type, mi, groups)
+            self.selected = lists if complete else SelectedLists(p)
 
     @property
     def skips_tiles(self) -> bool:

@@ -116,13 +116,15 @@ def _parts(p: Task) -> Parts | None:
 
 
 def _plain(p: Task) -> ProblemBase:
-    """The GEMM with the same loop over K, if the step is a product that GEMMs sum; else the task itself."""
+    """The GEMM with the same loop over K, if the step is a product that GEMMs sum; else the task itself. Where kernels
+    compute half of the pairs, it has half of the columns."""
     found = lower(p)
     if found.algebra is not PLUS_TIMES or not isinstance(found.sink, ValueSink):
         return p
     names = ("lda", "ldb", "aligned_a", "aligned_b", "batch", "stride_a", "stride_b")
     fields: dict[str, Any] = {name: getattr(p, name) for name in names}
-    return Gemm(p.m, p.n, p.k, p.layout, p.dtype, found.compute, **fields)
+    columns = (p.n + 1) // 2 if p.mirrored else p.n
+    return Gemm(p.m, columns, p.k, p.layout, p.dtype, found.compute, **fields)
 
 
 def _separate(p: Task) -> Mapping[str, Task]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts import epilogue
@@ -41,6 +42,7 @@ from ptxgen.problem.epilogue_ops import ACTIVATION, SCALE
 _FRAGMENT_SINKS: dict[type[ValueSink], str] = {
     RowReduce: "epilogue/fragment_row_reduce.mako",
     Aggregate: "epilogue/fragment_aggregate.mako",
+    SelectValues: "epilogue/fragment_select.mako",
 }
 WORD = 2  #: elements in four bytes of C
 
@@ -350,7 +352,12 @@ class Epilogue(epilogue.Epilogue):
     def store_op(self) -> str:
         if self.via_smem:
             return self.template
-        return _FRAGMENT_SINKS.get(type(self.problem.sink), "") or super().store_op
+        return _FRAGMENT_SINKS.get(type(self.problem.sink), "") if self.takes_fragments else super().store_op
+
+    @property
+    def takes_fragments(self) -> bool:
+        """True if the sink takes its values from fragments with complete sums."""
+        return takes_fragments(self.problem.sink) and not self.reduction.stores_partials
 
     @property
     def pack_8bit(self) -> bool:  # type: ignore[override]
@@ -479,12 +486,6 @@ class Epilogue(epilogue.Epilogue):
     # ---- from registers
 
     @property
-    def separates_columns(self) -> bool:
-        """True if the sink loads elements of every result more than once."""
-        sink = self.problem.sink
-        return isinstance(sink, SelectValues) and bool(sink.elements)
-
-    @property
     def rows(self) -> int:
         """Rows of a thread."""
         return 2 * self.mainloop.mi
@@ -559,6 +560,11 @@ class Epilogue(epilogue.Epilogue):
     def paired(self) -> bool:
         """Whether two neighbouring columns are one access."""
         return bool(self.problem.vectors[2] > 1)
+
+
+def takes_fragments(sink: Any) -> bool:
+    """True if there is a slot that takes the values of a sink from fragments."""
+    return type(sink) in _FRAGMENT_SINKS
 
 
 def c_barriers(p: KernelProblem, c: Config) -> int:

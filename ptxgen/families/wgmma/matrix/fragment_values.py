@@ -4,7 +4,7 @@ columns along Y, two adjacent columns of two rows along X."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ptxgen.codegen.parts.result_values import ReadArray, ResultValues
@@ -28,6 +28,19 @@ class FragmentValues(ResultValues):
     COLUMNS = 8  #: groups of columns whose elements of vectors along Y are in registers, of all vectors
     HOISTED = 2  #: vectors along Y whose loads ptxas may hoist
     LONG = 8  #: instructions of a value from which on fragments are computed one after the other
+
+    @cached_property
+    def mirror(self) -> FragmentValues | None:
+        """The values of (j, i) are those of a tile whose X is along the other side."""
+        return replace(self, exchanged=True, transposed=not self.transposed) if self.sink.mirrored else None
+
+    @cached_property
+    def condition(self) -> FragmentValues:
+        return replace(self, values=False)
+
+    @cached_property
+    def taken(self) -> FragmentValues:
+        return replace(self, guards=False)
 
     # ---- arrays
 
@@ -96,14 +109,12 @@ class FragmentValues(ResultValues):
 
     def _fragment(self, m: int, group: int, sums: Sequence[str], used: Temporaries) -> list[str]:
         out: list[str] = []
-        fixed = {variable(s.name, s.type): f"%{s.name}" for s in self.sink.scalars}
-        fixed |= {variable(name, "s32"): f"%{name}" for name in ("M", "N", "K")}
         accumulator = variable(ACCUMULATOR, self.sink.arithmetic)
         side_i, side_j = ("y", "x") if self.transposed else ("x", "y")
         for q, r in enumerate(sums):
             h, e = divmod(q, 2)
             number = {"x": h, "y": e}
-            known = {accumulator: r, **fixed}
+            known = {accumulator: r, **self.known}
             known |= {variable("i", "s32"): f"%index_{side_i}{number[side_i]}"}
             known |= {variable("j", "s32"): f"%index_{side_j}{number[side_j]}"}
             known |= {x.element: self.x_tile(x)[m, h] for x in self.along_x}
