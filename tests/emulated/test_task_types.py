@@ -19,6 +19,7 @@ from ptxgen.operations.task.checks import stored
 from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import device
 from ptxgen.problem.dtypes import dtype
+from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from tests.cases import SOURCES
@@ -255,3 +256,12 @@ def test_types_without_a_kernel(a, sums, on, message):
     assert rule is not None
     assert rule.name == "simt_dtype"
     assert re.match(message, rule.worded(lower(p), c, None, d))
+
+
+def test_16_bit_reductions_with_a_term_without_k_of_special_values() -> None:
+    """The term leaves the loop: of -inf in one step, and a term inf, the result is that of the other steps."""
+    text = """A:f32[i,k]; B:f32[k,j]; r:f32[j]; accum:bf16; where (i, j) {
+        reduce (k) { accum = max(accum, bf16(A[i,k])*bf16(B[k,j]) - bf16(r[j])); } C[i,j] = f32(accum); }"""
+    p, c = Task(33, 34, 19, text=text), parse_config("family=simt ms=2 ns=4 ml=16 nl=32 u=8")
+    for seed in range(4):
+        assert all(x.ok for x in check(EmulatedDriver(), p, c, seed)), seed

@@ -134,7 +134,7 @@ def expected(
     written is no finite number."""
     program = p.program
     if relaxed and p.algebra:
-        program = as_computed(program)
+        program = as_computed(p.roles)
     groups = {"C": p.group_extents} if p.groups else None
     extents = {"i": p.m, "j": p.n, "k": p.k}
     if p.batch == 1:

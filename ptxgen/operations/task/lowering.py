@@ -145,15 +145,23 @@ def in_loop(roles: Roles, rewrite: bool = True) -> tuple[Roles, Node]:
     return replace(roles, program=program), whole
 
 
-def as_computed(program: Program) -> Program:
+def as_computed(roles: Roles) -> Program:
     """The program whose step, and values of the reduction, are those of kernels."""
-    loop, whole = without_terms(program)
+    program = roles.program
+    found, whole = in_loop(roles)
+    loop = found.program
     step = simplified(loop.step, relaxed=True)
     if whole.op == "variable":
         return replace(program, step=step)
     changes = {ACCUMULATOR: value_of(program, variable(ACCUMULATOR, program.accumulator), whole)}
-    outputs = tuple(with_variables(x, changes) for x in program.outputs)
-    return replace(program, step=step, reduction=_reduction(program), initial=None, outputs=outputs)
+    return replace(
+        program,
+        step=step,
+        accumulator=loop.accumulator,
+        reduction=_reduction(program),
+        initial=None,
+        outputs=tuple(with_variables(x, changes) for x in program.outputs),
+    )
 
 
 def value_of(program: Program, value: Node, whole: Node | None = None) -> Node:
