@@ -1,6 +1,7 @@
 """The kernel families, each with its geometry, rules, candidates, performance model and plan; the candidate space, and
 the features of the model."""
 
+from ptxgen.families.compressed_tiles.family import FAMILY as COMPRESSED_TILES
 from ptxgen.families.depthwise.family import FAMILY as DEPTHWISE
 from ptxgen.families.mma.family import FAMILY as MMA
 from ptxgen.families.registry import register
@@ -14,5 +15,18 @@ from ptxgen.families.wgmma.family import FAMILY as WGMMA
 from ptxgen.families.winograd.family import FAMILY as WINOGRAD
 from ptxgen.families.winograd.family import FAMILY_4X4 as WINOGRAD_4X4
 
-for _family in (SIMT, MMA, WGMMA, SKINNY, DEPTHWISE, WINOGRAD, WINOGRAD_4X4, ROW_SPLIT, SHARED_SLAB, VECTOR_MMA, TCA):
+for _family in (
+    SIMT,
+    MMA,
+    WGMMA,
+    SKINNY,
+    DEPTHWISE,
+    WINOGRAD,
+    WINOGRAD_4X4,
+    ROW_SPLIT,
+    SHARED_SLAB,
+    VECTOR_MMA,
+    TCA,
+    COMPRESSED_TILES,
+):
     register(_family)

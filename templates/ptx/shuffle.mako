@@ -18,3 +18,14 @@
     }
 % endif
 </%def>
+
+## Adds the values of lower lanes.
+<%def name="add_lower(sum, far)">
+    {
+    .reg .pred %has_lower;
+% for distance in (1, 2, 4, 8, 16):
+    shfl.sync.up.b32 ${far}|%has_lower, ${sum}, ${distance}, 0, 0xffffffff;
+    @%has_lower add.u32 ${sum}, ${sum}, ${far};
+% endfor
+    }
+</%def>

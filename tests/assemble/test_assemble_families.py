@@ -14,6 +14,7 @@ from tests.cases import SOURCES
 TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 #: case source -> how many cases for each target
 COUNTS = {
+    "compressed_tiles": 3,
     "mma": 4,
     "skinny": 3,
     "spmm": 3,

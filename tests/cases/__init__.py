@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.cases import (
     batch,
     bf16x3,
+    compressed_tiles,
     conv,
     conv_wgmma,
     grouped,
@@ -39,6 +40,7 @@ SOURCES: dict[str, CaseSource] = {
         spmm.SHARED_SLAB,
         tca.SOURCE,
         vector_mma.SOURCE,
+        compressed_tiles.SOURCE,
         spmm_dense.SOURCE,
         task.SOURCE,
         task_mirrored.SOURCE,

@@ -495,6 +495,21 @@ GOLDEN = {
         "spmm 4096,33,4096 NN f32 compute=tf32 pattern=bernoulli:density=0.01 calls=1000",
         "family=vector_mma lane_vectors=2 blocks_in_flight=2 columns_ahead=0 row_order=length longest_part=16",
     ),
+    "compressed_tiles_f16": (
+        "h200",
+        "spmm 4096,8,4096 NN f16 pattern=bernoulli:density=0.5 calls=1000",
+        "family=compressed_tiles tile_warps=8 stages=3 vec_b=8",
+    ),
+    "compressed_tiles_unaligned": (
+        "h200",
+        "spmm 4096,13,4096 NN bf16 pattern=bernoulli:density=0.3 calls=1000",
+        "family=compressed_tiles b_columns=16 tile_warps=8 stages=2",
+    ),
+    "compressed_tiles_f32": (
+        "h200",
+        "spmm 4096,2,4096 NN f32 pattern=bernoulli:density=0.3 calls=1000",
+        "family=compressed_tiles b_columns=2 tile_warps=8 stages=2 vec_b=2",
+    ),
     "tca_f16": (
         "h200",
         "spmm 4096,512,4096 NN f16 pattern=even:nnz=65536 calls=1000",
@@ -541,6 +556,8 @@ PREPARATIONS = {
     "prepare_dense_matrix": ("mma_dense", 0),
     "prepare_tile_starts": ("shared_slab_tiles_f32", 0),
     "prepare_tca_warps": ("tca_f16", 0),
+    "prepare_compressed_tiles": ("compressed_tiles_f16", 0),
+    "prepare_compressed_tiles_f32": ("compressed_tiles_f32", 0),
     "prepare_row_windows": ("vector_mma_f16", 0),
     "prepare_row_windows_tf32": ("vector_mma_tf32", 0),
 }

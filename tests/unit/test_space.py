@@ -688,7 +688,7 @@ def test_explain_accounts_for_every_row(small_axes):
         legal = {ceil_div(p.k, ceil_div(ceil_div(p.k, kg), u) * u) for kg in slices if kg <= blocks}
         total += shapes * len(legal | {kg for kg in slices if kg > blocks})
     cannot = {"mma_dtype": 1, "wgmma_dtype": 1, "skinny_extent": 1}  # f32 in f32, no short side
-    cannot["capabilities"] = 7  # strips, transforms over tiles of 2x2 and of 4x4, and four of a sparse matrix
+    cannot["capabilities"] = 8  # strips, transforms over tiles of 2x2 and of 4x4, and five of a sparse matrix
     assert {n: counts.pop(n) for n in cannot} == cannot
     assert sum(counts.values()) + len(space.candidates(p, H200)) == total
 
@@ -807,6 +807,10 @@ CLASSES = {
         form(Spmm(n, 64 * n, 3 * n, dtype=kind, pattern="banded:width=3", calls=1000), "tca")
         for n, kind in ((9, "f16"), (50, "f16"), (9, "bf16"))
     ),
+    11: tuple(
+        form(Spmm(64 * n, n, 3 * n, dtype=kind, pattern="banded:width=3", calls=1000), "compressed_tiles")
+        for n, kind in ((8, "f16"), (16, "f16"), (8, "f32"))
+    ),
 }
 
 
@@ -874,7 +878,7 @@ def test_rules_of_shapes_leave_out_shapes_without_legal_rows(f, layout):
     assert rows(shapes.take(have)) <= rows(left)
 
 
-@pytest.mark.parametrize("f", [f for f in space.SPACES if f.code not in (2, 4, 7, 8, 9, 10)], ids=lambda f: f.name)
+@pytest.mark.parametrize("f", [f for f in space.SPACES if f.code not in (2, 4, 7, 8, 9, 10, 11)], ids=lambda f: f.name)
 def test_lazy_geometry_is_the_geometry(f):
     p = CLASSES[f.code][0]
     c = f.tiles(f.neutral(p)).replace(kg=3)

@@ -1,0 +1,1 @@
+"""Products of sparse matrices in compressed tiles and matrices of few columns, which read A once."""

@@ -1,0 +1,30 @@
+"""The axes of the family compressed_tiles."""
+
+from __future__ import annotations
+
+from ptxgen.codegen.config.axes import Axis, common
+
+AXES = (
+    Axis(
+        "b_columns",
+        8,
+        "columns of B and C of a block; those after the last are computed, and not stored",
+        (1, 2, 4, 8, 16),
+        least=1,
+        most=16,
+        power_of_two=True,
+        feature=False,
+    ),
+    Axis(
+        "tile_warps",
+        16,
+        "warps of a block, which divide the tiles of 32 rows of A",
+        (4, 8, 16, 32),
+        least=1,
+        most=32,
+        power_of_two=True,
+        feature=False,
+    ),
+    common("stages", (2, 3, 4, 6, 8), "tiles of a warp in shared memory"),
+    common("vec_b", (1, 2, 4, 8), "elements per copy of B"),
+)

@@ -1,0 +1,21 @@
+"""The candidate space of compressed_tiles kernels."""
+
+from __future__ import annotations
+
+from ptxgen.codegen.config.axes import searched
+from ptxgen.families.common.sparse_space import SparseSpace
+from ptxgen.families.compressed_tiles import axes
+from ptxgen.lowering.kernel_problem import KernelProblem
+
+
+class CompressedTilesSpace(SparseSpace):
+    name = "compressed_tiles"
+    exchanged = (("tile_warps", "stages"),)
+    axes = searched(axes.AXES)
+    tile = ("b_columns", "tile_warps", "vec_b")
+    fixed = ("compressed_tiles_types",)
+    tile_rules = ("axis", "range", "threads")
+    extent_rules = ("range", "compressed_tiles_count", "compressed_tiles_pitch", "compressed_tiles_grid")
+
+    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
+        return [[{"stages": n} for n in self.axes["stages"]]]

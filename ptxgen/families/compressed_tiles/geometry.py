@@ -1,0 +1,59 @@
+"""The geometry of compressed_tiles kernels.
+
+A block computes 32 rows of C for a slab of columns; each of its warps multiplies adjacent tiles of A. A warp copies a
+tile, with the rows of B that it multiplies, to a slot of shared memory of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.vectorized import WARP, IntOrColumn, ceil_div
+from ptxgen.families.compressed_tiles.layout import COLUMNS, PIECE, ROWS, WORDS, most_pieces
+from ptxgen.lowering.kernel_problem import KernelProblem
+
+FIXED_REGISTERS = 68  #: registers per thread besides sums and elements of B
+ENOUGH_REGISTERS = 64  #: with which nothing spills, however many are useful
+MANY_THREADS = 512  #: threads of a block with which a thread may have them
+GROUP = 8  #: columns of the right operand of an MMA instruction
+DECODED_BYTES = 8 * WORDS  #: of a warp: each word of a bitmap, and the address of its first nonzero
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class CompressedTilesGeometry(Geometry):
+    slab: IntOrColumn  #: columns of B and C of a block
+    slabs: IntOrColumn  #: blocks along N
+    slot_bytes: IntOrColumn  #: bytes of a tile and its rows of B in shared memory
+    tiles: IntOrColumn  #: tiles of A
+
+
+def copies_b(p: KernelProblem, c: Any) -> Any:
+    """True if rows of B are copied to shared memory: elements of 2 bytes are else loaded as fragments."""
+    return (p.element.bytes == 4) | (c.vec_b > 1)
+
+
+def geometry(p: KernelProblem, c: Any) -> CompressedTilesGeometry:
+    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    size = p.element.bytes
+    slot = most_pieces(size) * PIECE + copies_b(p, c) * COLUMNS * c.b_columns * size
+    rows, tiles = ceil_div(p.extents.m, ROWS), ceil_div(p.extents.k, COLUMNS)
+    slabs = ceil_div(p.extents.n, c.b_columns)
+    groups = ceil_div(c.b_columns, GROUP)
+    mine = 22 if size == 4 else 12 * groups + (c.vec_b == 1) * 16 * groups
+    threads = c.tile_warps * WARP
+    least = ENOUGH_REGISTERS + (size == 2) * (c.vec_b == 1) * 16 * (groups - 1)
+    registers = np.where(threads > MANY_THREADS, least, FIXED_REGISTERS + mine)
+    return CompressedTilesGeometry(
+        threads=threads,
+        shared=c.tile_warps * (c.stages * slot + DECODED_BYTES),
+        registers=registers,
+        blocks=rows * slabs,
+        slab=c.b_columns,
+        slabs=slabs,
+        slot_bytes=slot,
+        tiles=rows * tiles,
+    )

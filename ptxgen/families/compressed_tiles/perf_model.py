@@ -1,0 +1,73 @@
+"""The performance model of compressed_tiles kernels: bytes of memory and of L2, instructions of the tiles, latency."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.config.config import Columns
+from ptxgen.codegen.vectorized import ceil_div, float32
+from ptxgen.families.common import perf_costs
+from ptxgen.families.common.perf_blocks import Cells, Floats, Work, resident_blocks
+from ptxgen.families.compressed_tiles.geometry import GROUP, CompressedTilesGeometry
+from ptxgen.families.compressed_tiles.layout import BITMAP_BYTES, COLUMNS, PIECE, ROWS, WORDS
+from ptxgen.lowering.csr import SparseExtents
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.problem.device import Device
+
+PREFETCH = 45.0  #: warp instructions of a tile that copy it, and number the words of its bitmap
+WORD = 8.0  #: of a word of the bitmap
+GATHER = 40.0  #: more of them where elements of B are loaded as fragments
+ISSUED = 0.75  #: share of the issue rate that loops over tiles reach
+START = 1800.0  #: cycles from the start of a block to its first products, and of the sum of its warps
+ROUND = 900.0  #: cycles from a copy of a tile to its arrival
+
+
+def work(p: KernelProblem, c: Columns, g: CompressedTilesGeometry, d: Device) -> Work:
+    """Cycles of a multiprocessor for a tile; bytes of B of a tile; tiles in flight of a block."""
+    half = p.element.bytes == 2
+    groups = ceil_div(c.b_columns, GROUP)
+    products = (
+        4 * groups + np.where(c.vec_b == 1, GATHER, 2.0) * groups
+        if half
+        else WORDS * (c.b_columns * 128 / d.fma / 1 + np.maximum(c.b_columns / 4, 1) + 1)
+    )
+    return Work.of(
+        len(c),
+        resident=resident_blocks(c, g, d),
+        busy=(PREFETCH + WORD * WORDS / (2 if half else 1.2) + products) / perf_costs.ISSUE / ISSUED,
+        latency=ROUND,
+        moved_b=COLUMNS * c.b_columns * p.element.bytes,
+        stages=c.stages - 1,
+        store=c.tile_warps,
+    )
+
+
+def cell(p: KernelProblem, c: Columns, g: CompressedTilesGeometry, d: Device) -> Cells:
+    """The blocks; nothing else depends on extents."""
+    return Cells.of_slabs(g.slabs, g.blocks)
+
+
+def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
+    """Microseconds of a launch."""
+    e: SparseExtents = p.extents
+    blocks, slabs = x.blocks[cell], x.iterations[cell]
+    each = float(ceil_div(max(e.k, 1), COLUMNS))  # tiles of 32 rows
+    tiles = each * float(ceil_div(max(e.m, 1), ROWS))
+    bytes_a = tiles * (BITMAP_BYTES + PIECE) + e.nnz * p.element.bytes
+    bandwidth = np.float32(d.bandwidth * 1e3 * perf_costs.DRAM)
+    memory = np.float32(bytes_a + e.k * e.n * p.element.bytes + e.m * e.n * p.element.bytes) / bandwidth
+    cached = (np.float32(bytes_a) + np.float32(tiles) * w.moved_b[rows]) * slabs
+    cached = cached / np.float32(perf_costs.L2_BYTES * d.sms * d.clock)
+    waves = np.ceil(blocks / np.float32(d.sms))  # of blocks on the busiest multiprocessor
+    issue = waves * np.float32(each) * w.busy[rows] / np.float32(d.clock)
+    mine = np.ceil(np.float32(each) / w.store[rows])  # tiles of a warp
+    rounds = np.ceil(waves / w.resident[rows]) * (np.ceil(mine / w.stages[rows]) * w.latency[rows] + np.float32(START))
+    waited = rounds / np.float32(d.clock)
+    total = (memory**3 + cached**3 + issue**3 + waited**3) ** np.float32(1 / 3)
+    out: Floats = float32(total + np.float32(perf_costs.LAUNCH_US))
+    return out
+
+
+__all__ = ["cell", "microseconds", "work"]

@@ -1,0 +1,275 @@
+"""The plan of a compressed_tiles kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.parts.parameters import KernelParameters, Parameters, given
+from ptxgen.codegen.parts.part import Part
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.preparation import Preparation
+from ptxgen.codegen.registers import Tile, braces, width
+from ptxgen.codegen.source import Launch, Step
+from ptxgen.codegen.vectorized import WARP, ceil_div
+from ptxgen.families.common import sparse_plan
+from ptxgen.families.common.matrix_instructions import Instruction, instruction
+from ptxgen.families.compressed_tiles.geometry import DECODED_BYTES, GROUP, CompressedTilesGeometry, copies_b
+from ptxgen.families.compressed_tiles.layout import (
+    BITMAP_BYTES,
+    COLUMNS,
+    FRAGMENT_REGISTERS,
+    PIECE,
+    ROWS,
+    WORDS,
+    most_pieces,
+)
+from ptxgen.families.compressed_tiles.tiles import CompressedTiles
+from ptxgen.lowering.kernel_problem import KernelProblem
+
+HALVES = 2  #: MMA instructions along the rows, and along the columns, of a tile
+
+
+@dataclass(frozen=True)
+class TileSlabs:
+    """A block has 32 rows of C, and a slab of columns."""
+
+    grid_text: str = "(blocks of 32 rows, slabs of columns, 1)"
+
+
+@dataclass(frozen=True)
+class CompressedTilesParameters(KernelParameters):
+    arithmetic: Arithmetic
+
+    @property
+    def declared(self) -> list[Parameters]:
+        return [
+            given("u64", "tile_starts", "tile_data", "B", "C"),
+            Parameters("u32", ("M", "N", "K"), lambda p: (p.extents.m, p.extents.n, p.extents.k)),
+            sparse_plan.leading_dimensions(),
+            given(self.arithmetic.type, "alpha", "beta"),
+        ]
+
+
+@dataclass(frozen=True)
+class RowCopies:
+    """The copies of the rows of B of a tile. ``bytes``: of a copy; ``row_lanes``: lanes of a row; ``copies``: (row,
+    column, offset in the slot) of each copy of a lane, besides its own."""
+
+    bytes: int
+    row_lanes: int
+    copies: tuple[tuple[int, int, int], ...]
+
+    @classmethod
+    def of(cls, size: int, columns: int, vec: int) -> RowCopies:
+        """MMA instructions read groups of 8 columns, rows of 16 bytes; others read rows of all columns."""
+        if size == 2:
+            return cls(vec * size, 1, tuple((0, n, COLUMNS * n * size) for n in range(0, columns, GROUP)))
+        lanes = columns // vec
+        rows = range(0, COLUMNS, WARP // lanes)
+        return cls(vec * size, lanes, tuple((n, 0, n * columns * size) for n in rows))
+
+
+@dataclass(frozen=True)
+class TileLoop(Part):
+    """The loop of a warp over its tiles of A, ``stages`` of which have slots in shared memory.
+
+    ``math``: the slot that multiplies a tile; ``b_access``: the slot that brings the rows of B; ``columns`` of B of a
+    block; ``vec``: elements of a copy of B; ``size``: bytes of an element; ``slot_bytes``: of a slot; ``sums``: of a
+    lane, for MMA instructions of each half of the rows and each group of 8 columns, else of each column.
+    """
+
+    math: str
+    b_access: str
+    kind: str
+    instruction: Instruction
+    warps: int
+    stages: int
+    columns: int
+    vec: int
+    size: int
+    slot_bytes: int
+    sums: Tile
+    right: Tile
+    next_right: Tile
+    left: Tile
+    element: Tile
+
+    @classmethod
+    def of(cls, p: KernelProblem, c: Config, g: CompressedTilesGeometry) -> TileLoop:
+        half = p.element.bytes == 2
+        groups = int(ceil_div(c.b_columns, GROUP))
+        copied = bool(copies_b(p, c))
+        return cls(
+            "math/bitmap_mma.mako" if half else "math/bitmap_fma.mako",
+            "copy/tile_rows.mako" if copied else "addr/tile_fragments.mako",
+            p.dtype,
+            instruction(p),
+            c.tile_warps,
+            c.stages,
+            c.b_columns,
+            c.vec_b,
+            p.element.bytes,
+            int(g.slot_bytes),
+            Tile("sum", "f32", (HALVES, groups, 4) if half else (c.b_columns,)),
+            Tile("right", "b32", (groups, 4)) if half else Tile("right", "f32", (c.b_columns,)),
+            Tile("next_right", "b16", (groups, 4, 2)),
+            Tile("left", "b32", (FRAGMENT_REGISTERS,)),
+            Tile("element", "b16" if half else "f32", (2,)),
+        )
+
+    rows: ClassVar[int] = ROWS
+    depth: ClassVar[int] = COLUMNS  #: columns of A of a tile
+    words: ClassVar[int] = WORDS
+    group: ClassVar[int] = GROUP
+    piece: ClassVar[int] = PIECE
+    values_at: ClassVar[int] = BITMAP_BYTES  #: of a slot: the nonzeros
+    decoded_bytes: ClassVar[int] = DECODED_BYTES
+
+    @property
+    def row_copies(self) -> RowCopies:
+        return RowCopies.of(self.size, self.columns, self.vec)
+
+    @property
+    def b_at(self) -> int:
+        """The offset of the rows of B in a slot."""
+        return most_pieces(self.size) * PIECE
+
+    @property
+    def warp_bytes(self) -> int:
+        """Bytes of the slots of a warp."""
+        return self.stages * self.slot_bytes
+
+    @property
+    def decoded_at(self) -> int:
+        """The offset of the decoded bitmaps in shared memory, after the slots of all warps."""
+        return self.warps * self.warp_bytes
+
+    @property
+    def rounds(self) -> int:
+        """Copies of a lane, at most, for a tile of A."""
+        return -(-most_pieces(self.size) // WARP)
+
+    @property
+    def sum_bytes(self) -> int:
+        """Bytes of the sums of a warp in shared memory."""
+        return 4 * self.rows * self.columns
+
+    @property
+    def groups(self) -> range:
+        """Groups of 8 columns, one for each MMA instruction."""
+        return range(self.columns // GROUP)
+
+    @property
+    def fragments(self) -> list[tuple[int, int]]:
+        """(half of the columns, half of the rows) of the fragments of a tile, in the order of the bitmap."""
+        return [(k, m) for k in range(HALVES) for m in range(HALVES)]
+
+    def product(self, k: int, m: int, group: int) -> str:
+        """The MMA instruction of a fragment and a group of columns."""
+        sums = braces([self.sums[m, group, i] for i in range(4)])
+        return (
+            f"{self.instruction.name} {sums}, {braces(self.left.all)}, {self.right.vector(group, 2 * k, n=2)}, {sums};"
+        )
+
+    @property
+    def b_vectors(self) -> list[tuple[int, list[str], str]]:
+        """(offset in bytes, registers, type) of the accesses to a row of B in a slot."""
+        step = min(self.columns, 4)
+        return [
+            (4 * i, [self.right[i + j] for j in range(step)], width(step, "f32")) for i in range(0, self.columns, step)
+        ]
+
+    @property
+    def sum_vectors(self) -> list[tuple[int, list[str], str]]:
+        """(offset in bytes, registers, type) of the accesses to the sums of a lane in those of its warp."""
+        if self.size == 4:
+            step = min(self.columns, 4)
+            return [
+                (4 * i, [self.sums[i + j] for j in range(step)], width(step, "f32"))
+                for i in range(0, self.columns, step)
+            ]
+        return [
+            (
+                4 * ((16 * m + 8 * h) * self.columns + GROUP * n),
+                [self.sums[m, n, 2 * h], self.sums[m, n, 2 * h + 1]],
+                "v2.f32",
+            )
+            for m in range(HALVES)
+            for n in self.groups
+            for h in range(2)
+        ]
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        if self.size == 4:
+            return [
+                (self.sums, "sums of a row of C"),
+                (self.right, "a row of B"),
+                (self.element, "elements of A"),
+            ]
+        rows = [
+            (self.sums, "sums, 16 rows and 8 columns for each MMA instruction"),
+            (self.right, "right operand: elements of B, 32 rows"),
+            (self.left, "left operand: a fragment of A"),
+            (self.element, "elements of A"),
+        ]
+        return rows if self.vec > 1 else [*rows, (self.next_right, "elements of B of the next tile")]
+
+    @property
+    def shared_map(self) -> list[str]:
+        return [
+            f"0: {self.warps} x {self.stages} slots of {self.slot_bytes} bytes; after the loop the sums of the warps",
+            f"{self.decoded_at}: {self.warps} x {self.decoded_bytes} bytes: words of bitmaps, addresses of nonzeros",
+        ]
+
+
+def preparations_of(p: KernelProblem, c: Config) -> tuple[Preparation, ...]:
+    """What is made from A for the kernels of ``c``."""
+    return (CompressedTiles(p.dtype),)
+
+
+class CompressedTilesPlan(Plan):
+    kernel = "kernel/compressed_tiles.mako"
+    mainloop: TileLoop
+    parameter_meanings: Mapping[str, str] = {
+        "tile_starts": "address of the places of the tiles, in units of 16 bytes",
+        "tile_data": "address of the tiles: bitmap, nonzeros",
+    }
+
+    def _compose(self) -> None:
+        assert isinstance(self.geometry, CompressedTilesGeometry)
+        self.scheduler = TileSlabs()
+        self.parameters = CompressedTilesParameters(self.arithmetic)
+        self.mainloop = TileLoop.of(self.problem, self.config, self.geometry)
+
+    @property
+    def preparations(self) -> tuple[Preparation, ...]:
+        return preparations_of(self.problem, self.config)
+
+    @property
+    def accesses(self) -> str:
+        return f"copies of {self.config.vec_b} elements of B"
+
+    @property
+    def preconditions(self) -> list[str]:
+        size = self.config.vec_b * self.problem.element.bytes
+        return [
+            f"address, leading dimension and lengths of rows of B in multiples of {size} bytes",
+            "the tiles of A; the columns of a row of A differ, and are from 0 to K - 1",
+        ]
+
+    @property
+    def block_tile(self) -> str:
+        return f"{self.mainloop.rows} x {self.mainloop.columns}"
+
+    def _launch_prepared(self, problem: KernelProblem, sizes: Mapping[str, int]) -> Launch:
+        if problem.results == 0:
+            return Launch(())
+        x = self.mainloop
+        grid = (ceil_div(problem.extents.m, x.rows), ceil_div(problem.extents.n, x.columns), 1)
+        step = Step(self.entry, grid, (self.threads, 1, 1), self.shared, self.parameters.rows.arguments(problem))
+        return Launch((step,))

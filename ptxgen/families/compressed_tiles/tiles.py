@@ -1,0 +1,117 @@
+"""The preparation of compressed tiles: a sparse matrix as tiles of a bitmap and the nonzeros."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
+from ptxgen.codegen.preparation import SIZES, Preparation, Stage, Stages
+from ptxgen.codegen.source import Step
+from ptxgen.codegen.vectorized import WARP, ceil_div
+from ptxgen.families.compressed_tiles.layout import (
+    BITMAP_BYTES,
+    COLUMNS,
+    PIECE,
+    ROWS,
+    WORDS,
+    Fields,
+    bit_fields,
+    most_pieces,
+    word_fields,
+)
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.problem.dtypes import dtype
+
+WORD = 4
+ROW_PART = 4096  #: columns for which one warp of a row is launched
+PARTS = 64  #: most warps of a row
+
+
+def columns_of(p: KernelProblem) -> int:
+    """Tiles of 32 rows of A."""
+    return int(ceil_div(p.extents.k, COLUMNS))
+
+
+def tiles_of(p: KernelProblem) -> int:
+    return int(ceil_div(p.extents.m, ROWS)) * columns_of(p)
+
+
+@dataclass(frozen=True)
+class CompressedTiles(Preparation):
+    """Tiles of 32 rows and 32 columns, row by row. A tile is a bitmap of 32 words, then its nonzeros in the order of
+    their bits, in the type ``element``, then zeros up to a multiple of 16 bytes.
+
+    ``tile_starts``: the place of each tile, and the end of the last one, in units of 16 bytes; ``tile_data``: the
+    tiles. Size ``pieces``: all units.
+    """
+
+    element: str
+
+    kernel = "prepare/compressed_tiles.mako"
+    reads_values = True
+
+    warps: ClassVar[int] = 8  #: of a block, one row of A each
+    scan_threads: ClassVar[int] = 1024
+    scan_each: ClassVar[int] = 4  #: adjacent tiles of a thread
+    rows: ClassVar[int] = ROWS
+    columns: ClassVar[int] = COLUMNS
+    words: ClassVar[int] = WORDS
+    bitmap_bytes: ClassVar[int] = BITMAP_BYTES
+    piece: ClassVar[int] = PIECE
+    _row_numbers: ClassVar[Parameters] = Parameters("u32", ("M", "columns"), lambda p: (p.extents.m, columns_of(p)))
+    counted: ClassVar[ParameterList] = ParameterList((given("u64", "indptr", "indices", "tile_starts"), _row_numbers))
+    scanned: ClassVar[ParameterList] = ParameterList(
+        (given("u64", "tile_starts", SIZES), Parameters("u32", ("tiles",), lambda p: (tiles_of(p),)))
+    )
+    marked: ClassVar[ParameterList] = ParameterList(
+        (given("u64", "indptr", "indices", "tile_starts", "tile_data"), _row_numbers)
+    )
+    placed: ClassVar[ParameterList] = ParameterList(
+        (given("u64", "indptr", "indices", "values", "tile_starts", "tile_data"), _row_numbers)
+    )
+
+    @property
+    def description(self) -> list[str]:
+        return [f"a sparse matrix in CSR as tiles of {ROWS} rows and {COLUMNS} columns of {self.element} with bitmaps"]
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return dtype(self.element).bytes
+
+    @property
+    def word_fields(self) -> Fields:
+        return word_fields(self.size)
+
+    @property
+    def bit_fields(self) -> Fields:
+        return bit_fields(self.size)
+
+    @property
+    def scan_step(self) -> int:
+        """Tiles of an iteration of the scan."""
+        return self.scan_threads * self.scan_each
+
+    def read_bytes(self, p: KernelProblem) -> int:
+        """Columns are read three times, values once; a nonzero reads half of the bitmap."""
+        return int(p.extents.nnz * (3 * WORD + self.size + BITMAP_BYTES // 2))
+
+    def expected(self, p: KernelProblem) -> dict[str, int]:
+        tiles = tiles_of(p)
+        return {"pieces": int(tiles * (BITMAP_BYTES / PIECE + 0.5) + p.extents.nnz * self.size / PIECE)}
+
+    def stages(self, p: KernelProblem) -> Stages:
+        tiles = tiles_of(p)
+        grid = ceil_div(p.extents.m, self.warps), min(ceil_div(max(p.extents.k, 1), ROW_PART), PARTS), 1
+        block = (WARP * self.warps, 1, 1)
+        zeros = Step("", (WORD * (tiles + 1), 1, 1), arguments=(("u64", "tile_starts"),))
+        count = Step("count_tile_nonzeros", grid, block, 0, self.counted.arguments(p))
+        scan = Step("scan_tiles", (1, 1, 1), (self.scan_threads, 1, 1), 0, self.scanned.arguments(p))
+        first = (zeros, count, scan) if tiles else (zeros, scan)
+        most = tiles * most_pieces(self.size)
+        [pieces] = yield Stage(first, {"tile_starts": WORD * (tiles + 1)}, sizes={"pieces": most})
+        bitmaps = Step("", (PIECE * pieces, 1, 1), arguments=(("u64", "tile_data"),))
+        mark = Step("mark_nonzeros", grid, block, 0, self.marked.arguments(p))
+        place = Step("place_nonzeros", grid, block, 0, self.placed.arguments(p))
+        yield Stage((bitmaps, mark, place) if pieces else (), {"tile_data": PIECE * pieces})
