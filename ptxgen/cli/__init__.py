@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from ptxgen.cli import batchgemm as _batchgemm
 from ptxgen.cli import collect as _collect
 from ptxgen.cli import emulate as _emulate
 from ptxgen.cli import explain as _explain
@@ -24,7 +25,20 @@ from ptxgen.cli.command import app, run
 __all__ = ["app", "main"]
 
 #: importing these modules registers their commands
-_COMMANDS = (_problems, _collect, _stored, _model, _emulate, _explain, _export, _page, _paper, _paper_figures, _task)
+_COMMANDS = (
+    _problems,
+    _collect,
+    _stored,
+    _model,
+    _emulate,
+    _explain,
+    _export,
+    _page,
+    _paper,
+    _paper_figures,
+    _batchgemm,
+    _task,
+)
 #: the order of commands in --help
 _ORDER = (
     "tune",

@@ -214,6 +214,33 @@ _LIBRARY: dict[str, Check] = {
     "config": _optional(_config),
 }
 
+
+def _dict_of(check: Check) -> Check:
+    """The check of an object with any names; one that is missing is empty."""
+
+    def checked(value: Any) -> Document:
+        if not isinstance(value, dict | None):
+            raise InputError(f"is {shown(value)}; it must be an object")
+        return {_text(name): _named(f".{name}", check, item) for name, item in (value or {}).items()}
+
+    return checked
+
+
+_SWEPT = {
+    **dict.fromkeys(("m", "n", "threads"), _count),
+    **dict.fromkeys(("us", "gflops"), _optional(_positive)),
+    "note": _optional(_text, ""),
+}
+_LIST_TIMES: dict[str, Check] = {
+    "name": _text,
+    **dict.fromkeys(("max_mn", "max_k", "items"), _count),
+    "named": _flag,
+    "flops": _positive,
+    **dict.fromkeys(("us", "host_us"), _dict_of(_positive)),
+    "occupancy": _dict_of(_number),
+    "notes": _dict_of(_text),
+}
+
 #: command -> the checks of the parts of its document that readers use
 CHECKS: dict[str, dict[str, Check]] = {
     "bench": {
@@ -222,6 +249,7 @@ CHECKS: dict[str, dict[str, Check]] = {
         "rows": _list_of(_row(**_CHOICE, **dict.fromkeys(_TIMES, _optional(_positive)))),
     },
     "select": {"device": _text, "rows": _list_of(_row(**_CHOICE))},
+    "paper batchgemm": {"device": _text, "sweep": _list_of(_row(**_SWEPT)), "lists": _list_of(_row(**_LIST_TIMES))},
     "paper anatomy": {"device": _text, "column_major": _column_major, "libraries": _libraries},
     "paper splitting": {"device": _text, "rows": _list_of(_row(**_NAMES, splits=_list_of(_splits)))},
     "sampler": {"device": _text, "rows": _list_of(_row(**_NAMES, samplers=_samplers))},

@@ -61,10 +61,13 @@ def answer(
     file: str,
     measure: Callable[[], dict[str, Any]],
     table: Callable[[dict[str, Any]], PaperTable],
+    shipped: str = DEVICE,
+    optional: bool = False,
 ) -> Answer:
     """The table of a document: a new one, that of ``--from``, or the shipped one. ``name``: of the command, which the
-    document has; ``file``: the name of the shipped one; ``measure``: makes one. InputError: there is none, or it lacks
-    a part."""
+    document has; ``file``: the name of the shipped one; ``measure``: makes one; ``shipped``: the device whose document
+    is read unless one is named; ``optional``: the table needs no times. InputError: there is none, or it lacks a
+    part."""
     from ptxgen.cli import documents, pictures, report
     from ptxgen.errors import InputError
     from ptxgen.problem.device import device as device_named
@@ -74,18 +77,18 @@ def answer(
     if options.measure and options.source is not None:
         raise InputError("measure and from are given; a document is either measured or read")
     device = None if options.device is None else device_named(options.device).name
+    found = device or shipped
     if options.measure:
         document = report.plain(measure())
-        if options.save is not None:  # at once, whatever is wrong with the table
-            with replacing(options.save) as out:
-                out.write(report.to_json(document).encode())
+    elif options.source is None and optional and not paper_files.path_of(found, file).exists():
+        document = {"command": name, "device": found}
     else:
         remedy = f"On such a GPU: python -m ptxgen {name} --measure --save {file}.json; then use --from"
-        path = options.source or paper_files.existing(device or DEVICE, file, remedy)
+        path = options.source or paper_files.existing(found, file, remedy)
         document = documents.read(path, name, device=device)
-        if options.save is not None:
-            with replacing(options.save) as out:
-                out.write(report.to_json(document).encode())
+    if options.save is not None:
+        with replacing(options.save) as out:
+            out.write(report.to_json(document).encode())
     made = table(document)
     if options.picture is not None:
         pictures.draw(made.chart, options.picture)

@@ -283,11 +283,11 @@ def test_modules_that_import_a_family_are_listed() -> None:
     ("name", "others"),
     [
         ("conv", r"operations\.grouped\.(cudnn|operation)|api\.conv_layouts"),
-        ("grouped", r"api\.(grouped_calls|jagged)"),
+        ("grouped", r"api\.(grouped_calls|jagged)|cli\.batchgemm(_tables)?"),
     ],
 )
 def test_modules_that_import_an_operation_are_listed(name: str, others: str) -> None:
-    """``others``: modules of its functions on arrays, and of operations that use it."""
+    """``others``: modules of its functions on arrays, of operations that use it, and of an article about it."""
     own = re.compile(rf"operations\.{name}(\.\w+)?|api\.{name}|{others}")
     users = {m for m in modules() if any(re.match(rf"operations\.{name}\b", i) for _, i in own_imports(m))}
     paths = {str(modules()[m].relative_to(ROOT)) for m in users if not own.fullmatch(m)}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ptxgen.cli import documents, page, paper_anatomy, paper_tables, report
+from ptxgen.cli import batchgemm_tables, documents, page, paper_anatomy, paper_tables, report
 from ptxgen.cli.explain import vendor_times
 from ptxgen.cli.tables import csv_of, text_of
 from ptxgen.codegen.config.config import parse_config
@@ -22,6 +23,7 @@ from ptxgen.tuning.collect.validation import Validated, read_rows, summaries
 from ptxgen.tuning.measure.bench import BenchRow
 from ptxgen.tuning.selection import Selection
 from tests.unit.test_anatomy import shown as shown_anatomy
+from tests.unit.test_batchgemm import shown as shown_batchgemm
 
 CONFIG = parse_config("ms=8 ns=4 ml=64 nl=32 u=8")
 GEMM, OTHER = list(cases("isaac", "gemm"))[:2]
@@ -58,6 +60,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         ],
     },
     "paper anatomy": shown_anatomy(),
+    "paper batchgemm": {name: x[3:5] if isinstance(x, list) else x for name, x in shown_batchgemm().items()},
     "model evaluate": {
         "command": "model evaluate",
         "device": "h200",
@@ -85,12 +88,21 @@ def read_anatomy(path: Path) -> None:
     text_of(parts, 80), csv_of(parts)
 
 
+def read_batchgemm(path: Path) -> None:
+    document = documents.read(path, "paper batchgemm")
+    for shown in batchgemm_tables.TABLES.values():
+        with suppress(InputError):  # a part is missing
+            parts = shown.table(document).parts
+            text_of(parts, 80), csv_of(parts)
+
+
 #: command -> the functions that read its document
 READERS: dict[str, list[Callable[[Path], object]]] = {
     "bench": [page.read_source, lambda path: vendor_times(path, "h200"), read_table("table4"), read_table("table6")],
     "sampler": [read_table("table1")],
     "paper splitting": [read_table("splitting")],
     "paper anatomy": [read_anatomy],
+    "paper batchgemm": [read_batchgemm],
     "model evaluate": [page.read_source, read_table("table2"), read_table("figure5")],
 }
 

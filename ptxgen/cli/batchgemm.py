@@ -1,0 +1,74 @@
+"""The command of the article of Zhang et al. on irregular batches: its tables and figures, made with ptxgen."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from ptxgen.cli.command import Answer, command, paper
+from ptxgen.cli.measured import DEVICE, MeasuredOptions, answer
+from ptxgen.cli.progress import progress as shown_progress
+
+NAME, FILE = "paper batchgemm", "batchgemm"
+
+
+@command(paper, "batchgemm", "table3", "figure5 --picture figure5.png", "--measure --save batchgemm.json")
+def batchgemm(
+    options: MeasuredOptions,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="table2, table3, table6, or figure3 to figure11.")
+    ] = "figure5",
+    most_items: Annotated[
+        int, typer.Option(metavar="ITEMS", min=1, help="With --measure: leave out lists with more items.")
+    ] = 1024,
+) -> Answer:
+    """Print a table or figure of Zhang et al. on irregular batches.
+
+    Their method, its ablations and libraries on random lists and Inception modules, on an H100 and an H200 in place of
+    the article's GPUs. --measure measures those of all names: some minutes. Otherwise reads shipped times, and needs no
+    GPU.
+    """
+    from ptxgen.cli import batchgemm_tables
+    from ptxgen.errors import InputError
+
+    if name not in batchgemm_tables.TABLES:
+        raise InputError(f"name is {name!r}; it must be one of {', '.join(batchgemm_tables.TABLES)}")
+    shown = batchgemm_tables.TABLES[name]
+    default = DEVICE if shown.device is None else shown.device
+
+    def measure() -> dict[str, Any]:
+        return measured(options, most_items)
+
+    return answer(options, NAME, FILE, measure, shown.table, default, optional=not shown.times)
+
+
+def measured(options: MeasuredOptions, most_items: int) -> dict[str, Any]:
+    """The document of all tables and figures."""
+    from ptxgen.operations.grouped import article_times
+    from ptxgen.tuning.selection import require
+
+    driver = options.gpu(NAME)
+    cases = list(article_times.list_cases(most_items))
+    tiles = len(article_times.SWEEP_TILES) * len(article_times.SWEEP_THREADS)
+    lists, swept = [], []
+    with options.reading() as database, shown_progress() as progress:
+        progress.phase("figure3", tiles)
+        for found in article_times.sweep(driver):
+            swept.append(asdict(found))
+            progress.step(f"{found.m}x{found.n}, {found.threads} threads")
+        progress.phase("lists", len(cases))
+        for times in article_times.list_times(
+            driver, cases, lambda p: require(p, driver.device, database)[0].config, options.path
+        ):
+            lists.append(asdict(times))
+            progress.step(times.name)
+    return {
+        "command": NAME,
+        "device": driver.device.name,
+        "assembler": driver.assembler,
+        "settings": article_times.settings_on(driver.device, options.path),
+        "sweep": swept,
+        "lists": lists,
+    }
