@@ -1,6 +1,7 @@
-## Values of the results in wgmma's fragments are reduced into the elements of C that their keys select. A warp takes 8 columns
-## along Y at a time. If these have one key, lanes reduce them first; if all of its rows along X have one key, lanes reduce these.
-## What is left is written by atomic instructions, unless it is the identity.
+## Values of the results in wgmma's fragments are reduced into the elements of C that their keys select. A thread joins the values
+## of each of its rows along X while the key along Y stays the same: groups of 8 columns along Y that have the key of the column
+## before them take a few instructions. One piece of code takes the other groups: it ends the runs, joins rows of a warp with one
+## key, and writes what is left by atomic instructions, unless it is the identity.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="fragments" file="/epilogue/fragment_values.mako"/>
 <%namespace name="groups" file="/epilogue/aggregate.mako"/>
@@ -11,25 +12,12 @@ ${groups.load_groups()}\
 ${declare()}\
 ${constants.mad("%c_x", "%wg", plan.mainloop.wg_rows, "%x0")}\
     mov.b32 %c_y, %y0;
-${fragments.setup()}\
-% for batch in plan.values.batches(range(plan.epilogue.y_columns // 8)):
-    {
-${fragments.begin_batch(batch)}\
-% for n, j in enumerate(batch):
-    {
-    // columns past the end of C are skipped
-    sub.s32 %tmp0, ${plan.scheduler.y_extent}, %c_y;
-    setp.le.s32 %p, %tmp0, ${8 * j};
-    @%p bra.uni GROUP_DONE;
-${take_group(n, j)}\
-% if not plan.groups.sink.ordered:
-${reduce_group()}\
+${fragments.bounds()}\
+% if plan.groups.sink.ordered:
+${store_tile()}\
+% else:
+${reduce_tile()}\
 % endif
-GROUP_DONE:
-    }
-% endfor
-    }
-% endfor
     }
 </%def>
 
@@ -37,7 +25,7 @@ GROUP_DONE:
 <% g = plan.groups %>\
     .reg .b64 %group_addr, %group_index, %one;
     .reg .b32 %half<2>, %first, %c_row, %c_col;
-    .reg .pred %take<4>, %within, %emit, %reject, %same, %is_nan, %plus, %minus, %rows_same, %columns_same, %first_lane;
+    .reg .pred %take<4>, %within, %emit, %reject, %same, %is_nan, %plus, %minus, %first_lane;
     .reg .${g.kind} %emitted, %received, %seen, %next;
     .reg .${g.bits_type} %bits, %seen_bits, %next_bits;
     ${g.run.declaration}
@@ -49,8 +37,28 @@ GROUP_DONE:
     mov.u64 %one, 1;
 </%def>
 
+## ---- sums in a fixed order: the values of all pairs are stored
+<%def name="store_tile()">
+${fragments.load_rows()}\
+% for batch in plan.values.batches(range(plan.epilogue.y_columns // 8)):
+    {
+${fragments.begin_batch(batch)}\
+% for n, j in enumerate(batch):
+    {
+    // columns past the end of C are skipped
+    sub.s32 %tmp0, ${plan.scheduler.y_extent}, %c_y;
+    setp.le.s32 %p, %tmp0, ${8 * j};
+    @%p bra.uni GROUP_DONE;
+${store_group(n, j)}\
+GROUP_DONE:
+    }
+% endfor
+    }
+% endfor
+</%def>
+
 ## The values of group j of columns, number n of the batch, or the identity in place of those that are not reduced.
-<%def name="take_group(n, j)">
+<%def name="store_group(n, j)">
 <% g, v = plan.groups, plan.values %>\
 % for e in range(2):
     setp.gt.s32 %in_y${e}, %y_rem, ${8 * j + e};
@@ -68,100 +76,365 @@ ${fragments.compute(m, j, n, plan.epilogue.fragment(m, j))}\
     @%reject red.global.add.u64 [%rejected], %one;
     mov.${g.kind} ${g.run[m, q]}, ${g.identity};
     @%take${q} mov.${g.kind} ${g.run[m, q]}, ${v.of(0)[q]};
-% if e == 0:
-    mov.b32 ${g.x_keys[2 * m + h]}, ${v.of(g.sides[0])[q]};
-% endif
-% if m == h == 0:
-    mov.b32 ${g.y_keys[e]}, ${v.of(g.sides[1])[q]};
-% endif
-% if g.sink.ordered:
 ${store_value(m, j, h, e)}\
-% endif
 % endfor
     }
 % endfor
 </%def>
 
-## Reduces what the warp has of 8 columns.
-<%def name="reduce_group()">
+## Stores a value, or the identity in its place, in the workspace [M][N].
+<%def name="store_value(m, j, h, e)">
+<%
+    g = plan.groups
+    x, y = ("%c_col", "%c_row") if plan.epilogue.transposed else ("%c_row", "%c_col")
+%>\
+${constants.add(x, "%first_x", plan.epilogue.row_offset(2 * m + h))}\
+${constants.add(y, "%first_y", 8 * j + e)}\
+    mul.wide.u32 %group_index, %c_row, %N;
+    cvt.u64.u32 %group_addr, %c_col;
+    add.u64 %group_index, %group_index, %group_addr;
+    mad.lo.u64 %group_addr, %group_index, ${g.bytes}, %ordered;
+    @%within st.global.${g.type} [%group_addr], ${g.run[m, 2 * h + e]};
+</%def>
+
+## ---- runs
+<%def name="reduce_tile()">
 <% g = plan.groups %>\
-    // %columns_same, %rows_same: all lanes have one key along Y, or along X
-    shfl.sync.idx.b32 %first, ${g.y_keys[0]}, 0, 31, 0xffffffff;
-    setp.eq.u32 %same, %first, ${g.y_keys[0]};
-    setp.eq.and.u32 %same, %first, ${g.y_keys[1]}, %same;
-    vote.sync.all.pred %columns_same, %same, 0xffffffff;
-    shfl.sync.idx.b32 %first, ${g.x_keys[0]}, 0, 31, 0xffffffff;
-    setp.eq.u32 %same, %first, ${g.x_keys[0]};
-% for r in g.x_keys.all[1:]:
-    setp.eq.and.u32 %same, %first, ${r}, %same;
+    // %run_key: the key along Y of %row_run; %steady: a bit of each group of columns that have the key of the column before them
+    .reg .b32 %run_key, %steady, %columns, %group, %pick_y, %pick_rem, %taken;
+    .reg .pred %bad_rows, %rows_same<${g.mi}>;
+    ${g.row_run.declaration}
+${load_x_keys()}\
+${find_steady()}\
+${fragments.load_rows(g.reduced)}\
+% for r in g.row_run.all:
+    mov.${g.kind} ${r}, ${g.identity};
 % endfor
-    vote.sync.all.pred %rows_same, %same, 0xffffffff;
-    @!%columns_same bra.uni COLUMNS_DIFFER;
-% for m in range(g.mi):
-% for h in range(2):
-${join(g.run[m, 2 * h], g.run[m, 2 * h + 1])}\
-% endfor
-% endfor
-    @!%rows_same bra.uni ROWS_DIFFER;
-    // all results of the warp are of one group
-${join_rows(0)}\
-${join_lanes(g.run[0, 0], (16, 8, 4, 2, 1))}\
-    setp.eq.u32 %first_lane, %lane, 0;
-${emit(g.run[0, 0], g.x_keys[0], g.y_keys[0], "%first_lane")}\
-    bra.uni GROUP_DONE;
-ROWS_DIFFER:
-    // four lanes have the columns of a row
-    and.b32 %first, %lane, 3;
-    setp.eq.u32 %first_lane, %first, 0;
-% for m in range(g.mi):
-% for h in range(2):
-${join_lanes(g.run[m, 2 * h], (1, 2))}\
-${emit(g.run[m, 2 * h], g.x_keys[2 * m + h], g.y_keys[0], "%first_lane")}\
-% endfor
-% endfor
-    bra.uni GROUP_DONE;
-COLUMNS_DIFFER:
-    @!%rows_same bra.uni ALL_DIFFER;
-    // eight lanes have the rows of a column
-    setp.lt.u32 %first_lane, %lane, 4;
-% for e in range(2):
-${join_rows(e)}\
-${join_lanes(g.run[0, e], (4, 8, 16))}\
-${emit(g.run[0, e], g.x_keys[0], g.y_keys[e], "%first_lane")}\
-% endfor
-    bra.uni GROUP_DONE;
-ALL_DIFFER:
+    // columns of this tile, of 8 in a group
+    sub.s32 %columns, ${plan.scheduler.y_extent}, %c_y;
+    min.s32 %columns, %columns, ${8 * g.columns};
+${take_group(0)}\
+    mov.b32 %group, 0;
+    .pragma "nounroll";
+MIXED:
+${end_run()}\
+${next_group(0, g.columns)}\
+% for j in range(1, g.columns):
+GROUP_${j}:
+${take_group(j)}\
+    and.b32 %tmp0, %steady, ${hex(1 << j)};
+    setp.eq.u32 %p, %tmp0, 0;
+    mov.b32 %group, ${j};
+    @%p bra.uni MIXED;
 % for m in range(g.mi):
 % for q in range(4):
-${emit(g.run[m, q], g.x_keys[2 * m + q // 2], g.y_keys[q % 2], "")}\
+${join(g.row_run[m, q // 2], g.run[m, q])}\
+% endfor
+% endfor
+% endfor
+LAST_GROUP:
+    mov.b32 %group, ${g.columns};
+    bra.uni MIXED;
+GROUPS_DONE:
+</%def>
+
+## The key of an axis at %index, if it is below the extent.
+<%def name="read_key(axis, within, to)">
+<% g = plan.groups %>\
+    {
+    .reg .b64 %key_addr;
+    .reg .b32 %key;
+% for line in g.key_temporaries(axis, plan.values.known):
+    ${line}
+% endfor
+% for v in g.key_vectors(axis):
+    .reg .${v.kind} %${v.name}_at;
+    mov.${v.kind} %${v.name}_at, ${plan.values.zero(v)};
+    mad.wide.u32 %key_addr, %index, ${v.bytes}, %${v.name};
+    @${within} ld.global.nc.${v.access} %${v.name}_at, [%key_addr];
+% endfor
+% for line in g.key_lines(axis, plan.values.known):
+    ${line}
+% endfor
+    mov.b32 ${to}, %key;
+    }
+</%def>
+
+## The keys of rows along X; %rows_same: those of a fragment of the warp are equal; %bad_rows: one of the warp is out of range.
+<%def name="load_x_keys()">
+<%
+    g = plan.groups
+    axis = g.axes[0]
+%>\
+    {
+    .reg .b32 %index;
+    .reg .pred %bad;
+% for n in range(2 * g.mi):
+${constants.add("%index", "%first_x", plan.epilogue.row_offset(n))}\
+${read_key(axis, f"%in_x{n}", g.x_keys[n])}\
+% endfor
+% for n in range(2 * g.mi):
+    setp.ge.and.u32 ${"%same" if n else "%bad"}, ${g.x_keys[n]}, %${g.extent(axis)}, %in_x${n};
+% if n:
+    or.pred %bad, %bad, %same;
+% endif
+% endfor
+    vote.sync.any.pred %bad_rows, %bad, 0xffffffff;
+% for m in range(g.mi):
+    shfl.sync.idx.b32 %first, ${g.x_keys[2 * m]}, 0, 31, 0xffffffff;
+% for h in range(2):
+    // rows past the end of C have no values
+    setp.eq.u32 %within, %first, ${g.x_keys[2 * m + h]};
+    not.pred %bad, %in_x${2 * m + h};
+    or.pred %within, %within, %bad;
+% if h:
+    and.pred %same, %same, %within;
+% else:
+    mov.pred %same, %within;
+% endif
+% endfor
+    vote.sync.all.pred %rows_same${m}, %same, 0xffffffff;
+% endfor
+    }
+</%def>
+
+## Each lane compares the keys of the columns of a group.
+<%def name="find_steady()">
+<%
+    g = plan.groups
+    axis = g.axes[1]
+%>\
+    {
+    .reg .b32 %index, %lane_key<8>, %lane_rem;
+    shl.b32 %lane_rem, %lane, 3;
+    add.u32 %index, %c_y, %lane_rem;
+    sub.s32 %lane_rem, ${plan.scheduler.y_extent}, %index;
+% for n in range(8):
+    setp.gt.s32 %within, %lane_rem, ${n};
+${read_key(axis, "%within", f"%lane_key{n}")}\
+% if n < 7:
+    add.u32 %index, %index, 1;
+% endif
+% endfor
+    // the first run has the key of the first column
+    shfl.sync.idx.b32 %run_key, %lane_key0, 0, 31, 0xffffffff;
+    // all columns are within C
+    mov.pred %same, %within;
+    shfl.sync.up.b32 %first, %lane_key7, 1, 0, 0xffffffff;
+% for n in range(8):
+    setp.eq.and.u32 %same, %first, %lane_key${n}, %same;
+% endfor
+    setp.lt.and.u32 %same, %first, %${g.extent(axis)}, %same;
+    not.pred %within, %bad_rows;
+    and.pred %same, %same, %within;
+    vote.sync.ballot.b32 %steady, %same, 0xffffffff;
+    }
+</%def>
+
+## The values of group j of columns, or the identity in place of those that are not reduced. Results past the end of C have values.
+<%def name="take_group(j)">
+<% g, v = plan.groups, plan.groups.reduced %>\
+% if g.conditional:
+    mov.b32 %taken, 0;
+% endif
+    {
+${fragments.begin_batch([j], v)}\
+% for m in range(g.mi):
+    {
+${fragments.declare(v)}\
+${fragments.compute(m, j, 0, plan.epilogue.fragment(m, j), v)}\
+% for q in range(4):
+    mov.${g.kind} ${g.run[m, q]}, ${v.of(0)[q]};
+% if g.conditional:
+    @!${v.of(1)[q]} mov.${g.kind} ${g.run[m, q]}, ${g.identity};
+    @${v.of(1)[q]} or.b32 %taken, %taken, ${hex(1 << 4 * m + q)};
+% endif
+% endfor
+    }
+% endfor
+    }
+</%def>
+
+## Takes group %group, whose columns may have other keys than the run: those with its key are joined to it; if there are others, it
+## is written, and the key of the last column begins the next run. If the group is past the last one, writes the run.
+<%def name="end_run()">
+<%
+    g = plan.groups
+    axis = g.axes[1]
+%>\
+    {
+    .reg .b32 %index;
+    .reg .pred %bad, %ends;
+    shl.b32 %pick_rem, %group, 3;
+    setp.ge.s32 %ends, %pick_rem, %columns;
+    @%ends bra.uni WRITE_RUN;
+    add.u32 %pick_y, %first_y, %pick_rem;
+    sub.s32 %pick_rem, %y_rem, %pick_rem;
+% for e in range(2):
+    setp.gt.s32 %in_y${e}, %pick_rem, ${e};
+${constants.add("%index", "%pick_y", e)}\
+${read_key(axis, f"%in_y{e}", g.y_keys[e])}\
+% endfor
+% for m in range(g.mi):
+% for q in range(4):
+    @!%in_x${2 * m + q // 2} mov.${g.kind} ${g.run[m, q]}, ${g.identity};
+    @!%in_y${q % 2} mov.${g.kind} ${g.run[m, q]}, ${g.identity};
+% endfor
+% endfor
+${reject()}\
+    // ---- columns with the key of the run
+${take_columns()}\
+    setp.ne.and.u32 %bad, ${g.y_keys[0]}, %run_key, %in_y0;
+    setp.ne.and.u32 %same, ${g.y_keys[1]}, %run_key, %in_y1;
+    or.pred %bad, %bad, %same;
+    vote.sync.any.pred %bad, %bad, 0xffffffff;
+    @!%bad bra.uni RUN_CONTINUES;
+WRITE_RUN:
+${write_run()}\
+    @%ends bra.uni GROUPS_DONE;
+    // ---- columns with the key of the last one
+    shfl.sync.idx.b32 %run_key, ${g.y_keys[1]}, 3, 31, 0xffffffff;
+${take_columns()}\
+    // ---- columns with other keys
+    setp.ne.u32 %bad, 0, 0;
+% for r in g.run.all:
+    ${g.differs} %emit, ${r}, ${g.identity};
+    or.pred %bad, %bad, %emit;
+% endfor
+    vote.sync.any.pred %bad, %bad, 0xffffffff;
+    @!%bad bra.uni RUN_CONTINUES;
+${write_others()}\
+RUN_CONTINUES:
+    }
+</%def>
+
+## Counts the pairs with keys out of range, whose values become the identity.
+<%def name="reject()">
+<%
+    g = plan.groups
+    x_axis, y_axis = g.axes
+%>\
+    {
+    setp.ge.and.u32 %bad, ${g.y_keys[0]}, %${g.extent(y_axis)}, %in_y0;
+    setp.ge.and.u32 %same, ${g.y_keys[1]}, %${g.extent(y_axis)}, %in_y1;
+    or.pred %bad, %bad, %same;
+    or.pred %bad, %bad, %bad_rows;
+    vote.sync.any.pred %bad, %bad, 0xffffffff;
+    @!%bad bra.uni IN_RANGE;
+% for m in range(g.mi):
+% for q in range(4):
+<% h, e = q // 2, q % 2 %>\
+    setp.ge.u32 %reject, ${g.x_keys[2 * m + h]}, %${g.extent(x_axis)};
+    setp.ge.or.u32 %reject, ${g.y_keys[e]}, %${g.extent(y_axis)}, %reject;
+    and.pred %reject, %reject, %in_x${2 * m + h};
+    and.pred %reject, %reject, %in_y${e};
+    @%reject mov.${g.kind} ${g.run[m, q]}, ${g.identity};
+% if g.conditional:
+    and.b32 %first, %taken, ${hex(1 << 4 * m + q)};
+    setp.ne.and.u32 %reject, %first, 0, %reject;
+% endif
+    @%reject red.global.add.u64 [%rejected], %one;
+% endfor
+% endfor
+IN_RANGE:
+    }
+</%def>
+
+## Joins the columns with the key of the run to it.
+<%def name="take_columns()">
+<% g = plan.groups %>\
+% for e in range(2):
+    setp.eq.u32 %same, ${g.y_keys[e]}, %run_key;
+% for m in range(g.mi):
+% for h in range(2):
+    mov.${g.kind} %received, ${g.identity};
+    @%same mov.${g.kind} %received, ${g.run[m, 2 * h + e]};
+${join(g.row_run[m, h], "%received")}\
+    @%same mov.${g.kind} ${g.run[m, 2 * h + e]}, ${g.identity};
+% endfor
 % endfor
 % endfor
 </%def>
 
-## Joins a thread's rows of column e.
-<%def name="join_rows(e)">
+## Writes what rows have of the columns with the key of the run.
+<%def name="write_run()">
+<% g = plan.groups %>\
+    and.b32 %first, %lane, 3;
+% for m in range(g.mi):
+    {
+% for h in range(2):
+    @!%in_x${2 * m + h} mov.${g.kind} ${g.row_run[m, h]}, ${g.identity};
+% endfor
+    @!%rows_same${m} bra.uni ROWS_DIFFER;
+    // all rows of the warp have one key
+${join(g.row_run[m, 0], g.row_run[m, 1])}\
+% for line in g.join_warp(g.row_run[m, 0]):
+    ${line}
+% endfor
+    setp.eq.u32 %first_lane, %lane, 0;
+${emit(g.row_run[m, 0], g.x_keys[2 * m], "%run_key", "%first_lane")}\
+    bra.uni RUN_WRITTEN;
+ROWS_DIFFER:
+    // four lanes have the columns of a row
+    setp.eq.u32 %first_lane, %first, 0;
+% for h in range(2):
+% for line in g.join_lanes(g.row_run[m, h], (1, 2)):
+    ${line}
+% endfor
+${emit(g.row_run[m, h], g.x_keys[2 * m + h], "%run_key", "%first_lane")}\
+% endfor
+RUN_WRITTEN:
+% for h in range(2):
+    mov.${g.kind} ${g.row_run[m, h]}, ${g.identity};
+% endfor
+    }
+% endfor
+</%def>
+
+## Writes the values of columns with other keys: where all rows of a fragment of the warp have one key, lanes join them.
+<%def name="write_others()">
 <% g = plan.groups %>\
 % for m in range(g.mi):
-% for h in range(2):
-% if m or h:
-${join(g.run[0, e], g.run[m, 2 * h + e])}\
+    {
+    @!%rows_same${m} bra.uni ALL_DIFFER;
+    // eight lanes have the rows of a column
+    setp.lt.u32 %first_lane, %lane, 4;
+% for e in range(2):
+${join(g.run[m, e], g.run[m, 2 + e])}\
+% for line in g.join_lanes(g.run[m, e], (4, 8, 16)):
+    ${line}
+% endfor
+${emit(g.run[m, e], g.x_keys[2 * m], g.y_keys[e], "%first_lane")}\
+% endfor
+    bra.uni OTHERS_WRITTEN;
+ALL_DIFFER:
+% for q in range(4):
+${emit(g.run[m, q], g.x_keys[2 * m + q // 2], g.y_keys[q % 2], "")}\
+% endfor
+OTHERS_WRITTEN:
+    }
+% endfor
+</%def>
+
+## Branches to the code of the group after %group, one of ``first`` to ``end`` − 1.
+<%def name="next_group(first, end)">
+<% middle = (first + end) // 2 %>\
+% if end - first == 1:
+    bra.uni ${f"GROUP_{end}" if end < plan.groups.columns else "LAST_GROUP"};
+% else:
+    {
+    setp.ge.u32 %p, %group, ${middle};
+    @%p bra.uni UPPER;
+${next_group(first, middle)}\
+UPPER:
+${next_group(middle, end)}\
+    }
 % endif
-% endfor
-% endfor
 </%def>
 
 <%def name="join(into, other)">
 % for line in plan.groups.join(into, other):
     ${line}
-% endfor
-</%def>
-
-<%def name="join_lanes(value, distances)">
-% for distance in distances:
-% for line in plan.groups.exchange("%received", value, distance):
-    ${line}
-% endfor
-${join(value, "%received")}\
 % endfor
 </%def>
 
@@ -183,19 +456,4 @@ ${join(value, "%received")}\
     mad.lo.u64 %group_addr, %group_index, ${g.bytes}, %C;
 ${groups.emit()}\
     }
-</%def>
-
-## Stores a value, or the identity in its place, in the workspace [M][N].
-<%def name="store_value(m, j, h, e)">
-<%
-    g = plan.groups
-    x, y = ("%c_col", "%c_row") if plan.epilogue.transposed else ("%c_row", "%c_col")
-%>\
-${constants.add(x, "%first_x", plan.epilogue.row_offset(2 * m + h))}\
-${constants.add(y, "%first_y", 8 * j + e)}\
-    mul.wide.u32 %group_index, %c_row, %N;
-    cvt.u64.u32 %group_addr, %c_col;
-    add.u64 %group_index, %group_index, %group_addr;
-    mad.lo.u64 %group_addr, %group_index, ${g.bytes}, %ordered;
-    @%within st.global.${g.type} [%group_addr], ${g.run[m, 2 * h + e]};
 </%def>

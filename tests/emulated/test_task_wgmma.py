@@ -3,6 +3,7 @@ races, bounds and uninitialised reads; every result is compared."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -96,11 +97,56 @@ LISTED = (
 CONDITIONS = ("accum>s*9.5+f32(N)*0.125", "accum+c[j]>r[i]", "t[i,j]>3.0+s", "accum>s*30.0")
 
 
-@pytest.mark.parametrize(("config", "condition"), zip(LARGE.values(), CONDITIONS, strict=True), ids=LARGE)
+@pytest.mark.parametrize(("config", "condition"), list(zip(LARGE.values(), CONDITIONS, strict=True)), ids=LARGE)
 def test_lists_of_large_tiles(config: str, condition: str) -> None:
     p = Task(149, 139, 40, dtype="f16", text=LISTED.replace("CONDITION", condition), capacity=21000, ldb=144)
     for row in check(EmulatedDriver(HOPPER), p, parse_config(wgmma(config)).replace(vec_c=1), 1):
         assert row.ok, f"{row.kind}: {row.deviation}"
+
+
+#: outputs of groups: counts, sums of floats, of pairs alone, of columns that all have other keys, by compare and swap
+GROUPED = (
+    "s:f32;where(i,j){reduce(k){S}C[g[i],h[j]]+=accum>s*2.5;}",
+    "where(i,j)when(i+70>j){reduce(k){S}C[h[j],g[i]]+=accum;}",
+    "c:f32[j];where(i,j){reduce(k){S}C[g[i],h[j]]max=accum*c[j];}",
+    "where(i,j)when(g[i]!=h[j]){reduce(k){S}C[h[j],g[i]]*=1.0+f32(accum>30.0);}",
+)
+
+
+@pytest.mark.parametrize(("config", "text"), list(zip(LARGE.values(), GROUPED, strict=True)), ids=LARGE)
+def test_groups_of_large_tiles(config: str, text: str) -> None:
+    """Keys are sorted, in any order with some out of range, and all equal."""
+    groups = "9,12" if "max=" in text or "*=" in text else "40,64"
+    text = "A:f16[i,k];B:f16[k,j];g:s32[i];h:s32[j];" + text.replace("S", "accum+=A[i,k]*B[k,j];")
+    p = Task(149, 139, 40, dtype="f16", text=text, groups=groups, ldb=144)
+    for row in check(EmulatedDriver(HOPPER), p, parse_config(wgmma(config)).replace(vec_c=1), 1):
+        assert row.ok, f"{row.kind}: {row.deviation}"
+
+
+def test_sorted_keys_take_few_atomic_instructions() -> None:
+    """Runs of rows and columns with one key are joined in registers: each warp has one key along rows and seven along
+    columns."""
+    arrays = {"A": np.ones((128, 16), "f2"), "B": np.ones((16, 256), "f2")}
+    arrays |= {"input0": np.arange(128, dtype="i4") // 32, "input1": np.arange(256, dtype="i4") // 37}
+    text = reduced("C[g[i],h[j]]+=accum>s")
+    p = Task(128, 256, 16, dtype="f16", text=text, groups="4,7")
+    driver = EmulatedDriver(HOPPER)
+    launch, atomics = driver.machine.launch, Counter[float]()
+
+    def counted(*given: Any, **named: Any) -> Any:
+        stats = launch(*given, **named)
+        atomics[limit] += stats.atomics
+        return stats
+
+    driver.machine.launch = counted  # type: ignore[method-assign]
+    runner = Runner.of(driver, p, parse_config(wgmma("ml=128 nl=256 u=16 math_warpgroups=2")))
+    zeros = {name: np.zeros(x.shape, x.dtype.numpy) for name, x in p.result_arrays.items()}
+    for limit in (1.0, 16.0):
+        out = runner.compute({**arrays, **zeros}, scalars={"scalar0": limit})
+        expected = np.zeros((4, 7), "i4")
+        np.add.at(expected, (arrays["input0"][:, None], arrays["input1"]), limit < 16)
+        assert np.array_equal(out["C"], expected)
+    assert atomics[1.0] - atomics[16.0] == 8 * 7  # values that change nothing are not written
 
 
 @pytest.mark.parametrize("family", ["wgmma ml=64 nl=32 u=32", "mma ml=32 nl=32 ms=16 ns=16 u=16", "simt u=16"])

@@ -3,8 +3,10 @@ keys."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.parts.result_values import ReadArray, ResultValues
@@ -152,17 +154,18 @@ class GroupReduction(Part):
         names = variables(self.key(axis))
         return [x for x in self.values.arrays if x.axes == axis and x.element.value in names]
 
-    def key_lines(self, axis: str) -> list[str]:
-        """The instructions that compute ``%key``, the key of an axis at ``%index``."""
-        return self._key(axis, Temporaries("k"))
+    def key_lines(self, axis: str, numbers: Mapping[Node, str] = MappingProxyType({})) -> list[str]:
+        """The instructions that compute ``%key``, the key of an axis at ``%index``. ``numbers``: the registers of what
+        is equal for all results."""
+        return self._key(axis, Temporaries("k"), numbers)
 
-    def key_temporaries(self, axis: str) -> list[str]:
+    def key_temporaries(self, axis: str, numbers: Mapping[Node, str] = MappingProxyType({})) -> list[str]:
         used = Temporaries("k")
-        self._key(axis, used)
+        self._key(axis, used, numbers)
         return used.declarations
 
-    def _key(self, axis: str, used: Temporaries) -> list[str]:
-        known = {variable(axis, "s32"): "%index"}
+    def _key(self, axis: str, used: Temporaries, numbers: Mapping[Node, str]) -> list[str]:
+        known = {**numbers, variable(axis, "s32"): "%index"}
         known |= {x.element: f"%{x.name}_at" for x in self.key_vectors(axis)}
         return statements([self.key(axis)], known, ["%key"], sm=self.sm, temporaries=used).lines
 

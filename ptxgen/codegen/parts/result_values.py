@@ -62,7 +62,7 @@ class ResultValues(Part):
     is the condition of the results that are taken, if there is one. ``rows``, ``columns``: of the block's tile;
     ``values``, ``guards``: False: without the values, without that condition; ``preinitialises``: whether registers are
     set before guarded loads write them, as in ``CAccess``; ``exchanged``: of results (i, j) that are taken from those
-    of (j, i)."""
+    of (j, i); ``chosen``: the numbers of the values, if not all."""
 
     problem: KernelProblem
     sm: int
@@ -73,6 +73,7 @@ class ResultValues(Part):
     guards: bool = True
     preinitialises: bool = False
     exchanged: bool = False
+    chosen: tuple[int, ...] = ()
 
     @property
     def sink(self) -> ValueSink:
@@ -98,6 +99,8 @@ class ResultValues(Part):
     @property
     def roots(self) -> tuple[Node, ...]:
         values, guard = self.sink.roots if self.values else (), self.guard if self.guards else None
+        if self.chosen:
+            values = tuple(values[n] for n in self.chosen)
         return values if guard is None else (*values, guard)
 
     @property

@@ -112,7 +112,7 @@ class WgmmaPlan(Plan):
         """Sets the parts that compute values of sums, and those of the sink."""
         p, c, g, sm = self.problem, self.config, self.geometry, self.device.sm
         mi, transposed = self.mainloop.mi, bool(c.transposed_mma)
-        complete = not self.reduction.stores_partials
+        complete, columns = not self.reduction.stores_partials, int(g.reduction.owner_columns) // COLUMNS
         if c.epilogue_smem or (takes_fragments(sink) and complete):
             self.values = FragmentValues(p, sm, FRAGMENT, c.ml, c.nl, mi=mi, transposed=transposed)
         else:
@@ -121,11 +121,11 @@ class WgmmaPlan(Plan):
             self.states = FragmentStates(p, sm, 2 * mi, transposed=transposed)
             self.sink_kernels = FragmentReduceKernels(p, self.entry, self.states, self.scheduler, g)
         elif isinstance(sink, Aggregate):
-            self.groups = FragmentGroups(p, sm, self.values, mi, transposed)
+            assert isinstance(self.values, FragmentValues)
+            self.groups = FragmentGroups(p, sm, self.values, mi, transposed, columns)
             self.sink_kernels = AggregateKernels(p, self.entry, self.groups)
         elif isinstance(sink, SelectValues):
-            groups = int(g.reduction.owner_columns) // COLUMNS
-            lists = FragmentLists(p, self.arithmetic.type, mi, groups)
+            lists = FragmentLists(p, self.arithmetic.type, mi, columns)
             self.selected = lists if complete else SelectedLists(p)
 
     @property

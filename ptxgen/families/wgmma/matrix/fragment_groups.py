@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ptxgen.codegen.parts.group_reduction import COLUMN, ROW, GroupReduction
+from ptxgen.codegen.parts.group_reduction import COLUMN, ROW, VALUE, GroupReduction
 from ptxgen.codegen.registers import Tile
 from ptxgen.expr.value_types import type_of
-from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT
+from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT, FragmentValues
+
+_LANES = (16, 8, 4, 2, 1)  #: distances of the lanes of a warp
+_REDUX = {"+": "add", "min": "min", "max": "max", "&": "and", "|": "or", "^": "xor"}
 
 
 @dataclass(frozen=True)
 class FragmentGroups(GroupReduction):
-    """A thread reduces the values of all its rows in a group of 8 columns. ``mi``: fragments along X; ``transposed``: X
-    is along N."""
+    """A thread reduces the values of each of its rows in adjacent columns with one key. ``mi``: fragments along X;
+    ``transposed``: X is along N; ``columns``: groups of 8 columns."""
 
+    values: FragmentValues
     mi: int = 1
     transposed: bool = False
+    columns: int = 1
+
+    @cached_property
+    def reduced(self) -> FragmentValues:
+        """The values without the keys, and the condition of the pairs that are reduced."""
+        return replace(self.values, chosen=(VALUE,))
 
     @cached_property
     def run(self) -> Tile:
-        """The values: [fragment along X][row][column]."""
+        """The values of 8 columns: [fragment along X][row][column]."""
         return Tile("run", self.kind, (self.mi, FRAGMENT))
+
+    @cached_property
+    def row_run(self) -> Tile:
+        """What each row has of the columns with the key of the run: [fragment along X][row]."""
+        return Tile("row_run", self.kind, (self.mi, 2))
 
     @cached_property
     def x_keys(self) -> Tile:
@@ -33,6 +48,11 @@ class FragmentGroups(GroupReduction):
     def y_keys(self) -> Tile:
         """The keys of a thread's columns along Y."""
         return Tile("y_key", "b32", (2,))
+
+    @property
+    def axes(self) -> tuple[str, str]:
+        """The axes along X and along Y."""
+        return ("j", "i") if self.transposed else ("i", "j")
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -47,3 +67,17 @@ class FragmentGroups(GroupReduction):
     def differs(self) -> str:
         """The comparison that is true if values are not equal, or are NaN."""
         return f"setp.{'neu' if type_of(self.type).floating else 'ne'}.{self.type}"
+
+    def join_warp(self, value: str) -> list[str]:
+        """The instructions that reduce the values of all lanes."""
+        if self.type in ("s32", "u32") and self.sink.op in _REDUX:
+            kind = "b32" if self.sink.op in "&|^" else self.type
+            return [f"redux.sync.{_REDUX[self.sink.op]}.{kind} {value}, {value}, 0xffffffff;"]
+        return self.join_lanes(value, _LANES)
+
+    def join_lanes(self, value: str, distances: tuple[int, ...]) -> list[str]:
+        """The instructions that reduce the values of lanes at these distances."""
+        lines = []
+        for distance in distances:
+            lines += [*self.exchange("%received", value, distance), *self.join(value, "%received")]
+        return lines
