@@ -30,12 +30,13 @@ from ptxgen.codegen.render import render
 from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, PtxgenError, ShapeError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.gemm.strided_arrays import A, B, C
-from ptxgen.operations.grouped.launch import GroupCall, GroupLaunch
+from ptxgen.operations.grouped.launch import GroupCall, GroupLaunch, ListLaunch
 from ptxgen.operations.grouped.lowering import SMALL_LD
 from ptxgen.operations.grouped.problem import GroupedGemm, write_leading_dimensions
 from ptxgen.operations.grouped.reference import item_view
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
 from ptxgen.problem.dtypes import dtype
+from ptxgen.problem.operation import operation_named
 from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.runner import Buffers
 from ptxgen.tuning import selection
@@ -59,6 +60,7 @@ def gemm_grouped(
     aux: Sequence[Any] | None = None,
     scale_a: Sequence[Any] | None = None,
     scale_b: Sequence[Any] | None = None,
+    schedule: str | None = None,
 ) -> list[Any]:
     """C_i = activation(scale_a_i·scale_b_i·alpha_i·A_i·B_i + beta_i·out_i + bias_i + residual_i) for every item i, as a
     list of arrays.
@@ -72,6 +74,9 @@ def gemm_grouped(
     Inputs may share memory; an array of ``outs`` must not share memory with another one or with an input. Errors name
     the item and are otherwise those of ``gemm``.
 
+    ``schedule``: a name of ``--schedule``, as ``tlp``: every item gets a tile by this method, in place of one tuned
+    kernel; lists then have no epilogue.
+
     A captured CUDA graph computes the same items on the same arrays again.
     """
     count = _length("a", a)
@@ -81,13 +86,15 @@ def gemm_grouped(
         if given is not None and _length(name, given) != count:
             raise InputError(f"a has {count} items and {name} has {len(given)}; they must have as many")
     plain = activation is aux is bias is residual is scale_a is scale_b is None
-    found = grouped_calls.key_of(a, b, outs, alpha, beta, compute, deterministic) if plain and count else None
+    found = grouped_calls.key_of(a, b, outs, alpha, beta, compute, deterministic, schedule) if plain and count else None
     key = found[0] if found is not None else None
     if found is not None and (ready := launches.grouped_calls.get(key)) is not None:
         made = grouped_calls.launch(ready, a, outs, found[1])
         if made is not None:
             return list(outs) if outs is not None else made
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
+    if schedule is not None:
+        word("schedule", schedule, operation_named("grouped").schedules)
     alphas, betas = _numbers("alpha", alpha, count), _numbers("beta", beta, count)
     if outs is None and betas.any():
         i = int(np.flatnonzero(betas)[0])
@@ -104,7 +111,7 @@ def gemm_grouped(
         if items:
             _check_group(items)
             groups = _groups([x if alphas[x.index] != 0 else x.without_product() for x in items])
-            launched = [_launch(group, a[0], alphas, betas, compute, deterministic) for group in groups]
+            launched = [_launch(group, a[0], alphas, betas, compute, deterministic, schedule) for group in groups]
             if key is not None:
                 _store(key, items, groups, launched, results)
     return results if outs is not None else [new_arrays.result_of(c, x) for c, x in zip(results, a, strict=True)]
@@ -265,7 +272,7 @@ def _store(key: Any, items: list[Item], groups: list[list[Item]], launched: Sequ
 
 
 def _launch(
-    group: list[Item], array: Any, alphas: Any, betas: Any, compute: str, deterministic: bool
+    group: list[Item], array: Any, alphas: Any, betas: Any, compute: str, deterministic: bool, schedule: str | None
 ) -> GroupCall | None:
     """Computes the items of one launch. The call that computes them again at other addresses; None: there is none."""
     index = [x.index for x in group]
@@ -278,13 +285,13 @@ def _launch(
     names = problem.epilogue_operands
     on = drivers.driver_of(group[0].a)
     if group[0].a.host:
-        _compute_on_host(group, problem, alpha, beta, on)
+        _compute_on_host(group, problem, alpha, beta, launcher(problem, on, schedule))
     else:
         stream = streams.current_stream(array)
         addresses = np.array([[x.a.address, x.b.address, x.c.address] for x in group], np.int64)
         operands = [np.array([dict(x.epilogue.arrays)[n].address for x in group], np.int64) for n in names]
         with streams.ordered(on, stream, (v for x in group for v, _ in _arrays(x))):
-            call = launcher(problem, on).prepare(problem, alpha, beta, operands)
+            call = launcher(problem, on, schedule).prepare(problem, alpha, beta, operands)
             call(addresses, stream)
     recording.notify(problem, on)
     return call
@@ -335,8 +342,9 @@ def _check_numbers(problem: GroupedGemm, index: list[int], alpha: Any, beta: Any
             raise InputError(f"{name} of item {index[i]} is {values[i]:g}; it must be a number of type {kind.name}")
 
 
-def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: Any, on: Driver) -> None:
+def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: Any, launch: ListLaunch) -> None:
     """Copies host arrays to contiguous memory of the device, computes there, and copies the results back."""
+    on = launch.driver
     kinds = (problem.element.numpy, problem.element.numpy, problem.output.numpy)
     wholes = [np.zeros(size, kind) for size, kind in zip(problem.sizes, kinds, strict=True)]
     reads_c = beta != 0
@@ -354,7 +362,7 @@ def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: 
         bytes_ = np.array([problem.element.bytes, problem.element.bytes, problem.output.bytes])
         addresses = problem.starts * bytes_ + np.array(at[:3], np.int64)
         rest = np.array(at[3:], np.int64).reshape(len(operands), len(group))
-        launcher(problem, on)(problem, addresses, alpha, beta, list(rest))
+        launch(problem, addresses, alpha, beta, list(rest))
         on.synchronize()
         on.download(at[2], wholes[C])
     for i, x in enumerate(group):
@@ -373,8 +381,11 @@ def _stored(x: Item, operand: int, v: View) -> Any:
     return array.T if operand != C and x.layout[operand] == "T" else array
 
 
-def launcher(problem: GroupedGemm, on: Driver) -> GroupLaunch:
-    """The loaded kernel of a problem on a driver. DtypeError: no kernel computes it."""
+def launcher(problem: GroupedGemm, on: Driver, schedule: str | None = None) -> ListLaunch:
+    """The loaded kernel of a problem on a driver. DtypeError: no kernel computes it; LaunchError: those of the schedule
+    do not."""
+    if schedule is not None:
+        return _tile_launcher(problem, schedule, on)
     config = choice.choose(problem, on)
     if config is None:
         why = selection.why_unsupported(problem, on.device)
@@ -382,10 +393,10 @@ def launcher(problem: GroupedGemm, on: Driver) -> GroupLaunch:
     return _launcher(problem, config, on)
 
 
-_launchers: dict[Any, GroupLaunch] = {}
+_launchers: dict[Any, ListLaunch] = {}
 
 
-def _launcher(problem: GroupedGemm, config: Config, on: Driver) -> GroupLaunch:
+def _launcher(problem: GroupedGemm, config: Config, on: Driver) -> ListLaunch:
     """The loaded kernel of a configuration. Kernels serve all groups of a class."""
     large = bool((problem.lds > SMALL_LD).any())
     fields = (problem.layout, problem.dtype, problem.compute, problem.out, problem.epilogue)
@@ -394,4 +405,20 @@ def _launcher(problem: GroupedGemm, config: Config, on: Driver) -> GroupLaunch:
         shared = driver_state.state_of(on)
         plan = plan_for(problem, config, on.device)
         _launchers[key] = GroupLaunch(on, plan, shared.kernel(render(plan)), shared.workspaces)
+    return _launchers[key]
+
+
+def _tile_launcher(problem: GroupedGemm, schedule: str, on: Driver) -> ListLaunch:
+    """The loaded kernel of a schedule by tiles."""
+    from ptxgen.operations.grouped.tile_kernel import kernel_plan
+    from ptxgen.operations.grouped.tile_launch import TileLaunch
+    from ptxgen.operations.grouped.tlp_schedule import VARIANTS, setting_of
+
+    variant = VARIANTS[schedule]
+    bodies = setting_of(on.device, schedule).bodies
+    plan = kernel_plan(problem, on.device, variant.method.tiles, bodies, variant.grid)
+    key = on, schedule, plan
+    if key not in _launchers:
+        shared = driver_state.state_of(on)
+        _launchers[key] = TileLaunch(on, plan, shared.kernel(render(plan)), shared.workspaces, variant)
     return _launchers[key]

@@ -1,4 +1,4 @@
-"""scripts/bench: the kernels in CUDA C whose checks of bounds are compared with those of PTX."""
+"""scripts/bench: the kernels in CUDA C whose checks of bounds are compared with those of PTX; lists by tiles."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from ptxgen.errors import UnavailableError
 from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.grouped.article_times import ListCase
+from ptxgen.operations.grouped.problem import GroupedGemm
+from ptxgen.operations.grouped.tlp_schedule import VARIANTS
 from ptxgen.operations.task.baselines.cuda_staged import find_nvcc
 from ptxgen.problem.device import device
 from ptxgen.runtime.driver import Timing
@@ -44,3 +47,16 @@ def test_cuda_kernels_are_correct(number, checks, extents):
     script.cuda_call(driver, driver.load(source), step(p), p, sets.sets[0])()
     driver.synchronize()
     assert sets.deviation(p.m * p.n).ok
+
+
+def test_lists_are_timed_by_mixed_tiles_and_by_each_alone(monkeypatch, capsys) -> None:
+    for name in set(VARIANTS) - {"tlp", "tile_16x16", "tile_64x64"}:
+        monkeypatch.delitem(VARIANTS, name)
+    cases = [ListCase("two", GroupedGemm(((20, 17, 9), (64, 64, 5))))]
+    script.tiles(EmulatedDriver(device("h200")), cases)
+    lines = capsys.readouterr().out.splitlines()
+    [row] = [line for line in lines if line.startswith("tiles: two: ")]
+    assert all(f"{name} " in row for name in ("ptxgen", *VARIANTS))
+    assert any(line.startswith("tiles: fastest tile alone over tlp: geometric mean ") for line in lines)
+    assert lines[-1].startswith("tiles: mixed tiles are faster than every tile alone in ")
+    assert len(script.tile_lists()) == 15

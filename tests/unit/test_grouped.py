@@ -12,7 +12,7 @@ from ptxgen.api import choice, drivers
 from ptxgen.codegen.config.config import FAMILIES, parse_config
 from ptxgen.codegen.grouped.descriptor_table import DescriptorTable, GroupTable
 from ptxgen.codegen.render import render
-from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
+from ptxgen.errors import DtypeError, InputError, LaunchError, OverlapError, ShapeError
 from ptxgen.families.common import perf_model, space
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
@@ -333,6 +333,23 @@ def test_layouts_of_items_may_differ():
         np.testing.assert_allclose(x, y @ z, atol=1e-4)
 
 
+@pytest.mark.parametrize("schedule", ["tlp", "tlp_grid", "tile_16x16"])
+def test_calls_by_a_schedule(schedule):
+    """Items have tiles of their own; alpha and beta are numbers of each item, outputs may be column-major."""
+    rng = np.random.default_rng(4)
+    a, b, outs = lists(rng, order="C")
+    (
+        a.append(np.ones((64, 20), np.float32)),
+        b.append(np.ones((20, 64), np.float32)),
+        outs.append(np.ones((64, 64), "f4")),
+    )
+    outs[2] = np.asfortranarray(outs[2])
+    alpha, beta = rng.standard_normal(6), [0.0, 1.0, -0.5, 2.0, 0.0, 1.0]
+    before = [x.copy() for x in outs]
+    for i, x in enumerate(ptxgen.gemm_grouped(a, b, outs, alpha=alpha, beta=beta, schedule=schedule)):
+        np.testing.assert_allclose(x, alpha[i] * a[i] @ b[i] + beta[i] * before[i], atol=1e-4)
+
+
 def test_empty_list():
     assert ptxgen.gemm_grouped([], []) == []
 
@@ -360,6 +377,8 @@ BIG = np.zeros((8, 8), np.float32)
         ((ONES, ONES), {"bias": [None]}, InputError, "a has 2 items and bias has 1"),
         ((ONES, ONES), {"alpha": [1.0, "x"]}, InputError, "alpha of item 1 is 'x'"),
         ((ONES, ONES), {"alpha": 1e60}, InputError, "alpha of item 0 is 1e"),
+        ((ONES, ONES), {"schedule": "x"}, InputError, "schedule is 'x'; it must be one of tlp, "),
+        ((ONES, ONES), {"schedule": "tlp", "activation": "relu"}, LaunchError, "without an epilogue"),
     ],
 )
 def test_errors_of_calls(arguments, options, error, message):

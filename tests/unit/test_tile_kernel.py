@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ptxgen.codegen.config.config import Config
-from ptxgen.errors import LaunchError
-from ptxgen.operations.grouped import tile_kernel
+from ptxgen.errors import CorruptError, LaunchError
+from ptxgen.operations.grouped import tile_kernel, tlp_schedule
 from ptxgen.operations.grouped.problem import GroupedGemm
+from ptxgen.operations.grouped.suites import batchgemm
 from ptxgen.operations.grouped.tile_kernel import (
     BODIES,
     REGISTERS,
@@ -20,6 +23,14 @@ from ptxgen.operations.grouped.tile_kernel import (
     tile_config,
 )
 from ptxgen.operations.grouped.tlp_policy import TILES, UNIFORM_TILES, Tile, TileSet
+from ptxgen.operations.grouped.tlp_schedule import (
+    SHIPPED,
+    Setting,
+    TlpPolicy,
+    TlpSchedule,
+    setting_of,
+    settings_file,
+)
 from ptxgen.problem.device import DEVICES, device
 from ptxgen.runtime.assemble import find_ptxas
 
@@ -94,3 +105,46 @@ def test_problems_that_the_kernels_do_not_compute_are_refused() -> None:
         kernel_plan(GroupedGemm(((64, 64, 64),), jagged="m"), device("h200"), TILES)
     with pytest.raises(LaunchError, match="tile wide of the policy breaks rule"):
         kernel_plan(ALIGNED, device("h200"), TileSet((Tile("wide", 24, 64, 16, 128),)))
+
+
+# ---- the settings of a device
+
+
+def test_settings_are_the_users_or_else_the_shipped_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped, database = tmp_path / "shipped", tmp_path / "tuning.sqlite"
+    (shipped / "h100").mkdir(parents=True)
+    (shipped / "h100" / SHIPPED).write_text('{"h100": {"tlp": {"threshold": 7, "bodies": "whole_k"}}}')
+    monkeypatch.setattr(tlp_schedule, "shipped_dir", lambda: shipped)
+    tlp_schedule.shipped_settings.cache_clear()
+    try:
+        assert setting_of(device("h100"), "tlp", database) == Setting(7, WHOLE_K)
+        assert setting_of(device("h100"), "tlp_grid", database) == Setting()
+        settings_file(database).write_text('{"h100": {"tlp": {"threshold": 9, "bodies": "split_k"}}}')
+        assert setting_of(device("h100"), "tlp", database) == Setting(9, SPLIT_K)
+        settings_file(database).write_text('{"h100": {"tlp": {"threshold": 9, "bodies": "?"}}}')
+        with pytest.raises(CorruptError, match=r"is damaged: bodies is '.'; it must be split_k or whole_k"):
+            setting_of(device("h100"), "tlp", database)
+    finally:
+        tlp_schedule.shipped_settings.cache_clear()
+
+
+def test_tuning_finds_the_threshold_and_the_bodies(tmp_path: Path) -> None:
+    """``whole_k`` is faster on the small list, by more than ``split_k`` is on the large one."""
+    d, policy, database = device("h100"), TlpPolicy(), tmp_path / "tuning.sqlite"
+    small, large = GroupedGemm(((64, 64, 64),) * 2), GroupedGemm(((512, 512, 64),) * 64)
+    measured = []
+    for problem, factor in ((small, 4.0), (large, 0.9)):
+        choices = list(TlpSchedule.every(problem, d))
+        assert len(choices) == len(BODIES) * len(TILES)
+        us = [float(max(c.scheme.tiles)) + 10 for c in choices]  # smaller tiles are faster
+        measured.append([(c, t * (factor if c.bodies == SPLIT_K else 1)) for c, t in zip(choices, us, strict=True)])
+    found, path, stored = policy.tuned(measured, d, database)
+    assert found["bodies"] == WHOLE_K
+    assert found["threshold"] > max(c.scheme.tlp for c, _ in measured[1] if c.bodies == WHOLE_K)
+    assert (path, stored) == (settings_file(database), {"h100": {"tlp": found}})
+
+
+def test_most_lists_of_the_suite_have_several_tiles() -> None:
+    """With one kernel's registers, half of the threads of a full device is no longer the TLP of the smallest tile."""
+    counts = [len(TlpSchedule.choose(GroupedGemm(g.items), device("h100")).facts()["tiles"]) for g in batchgemm()]
+    assert sum(n > 1 for n in counts) > len(counts) // 2

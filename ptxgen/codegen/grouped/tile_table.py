@@ -53,6 +53,10 @@ class MixedTable:
         rows[:, self.at("tile") // 4] = tiles[rows[:, table.at("item") // 4]]
         return words
 
+    def place(self, words: Words, addresses: Ints) -> None:
+        """Writes the addresses of A, B and C of the items to a table."""
+        self._of_tiles(1, 1).place(words, addresses)
+
     def _of_tiles(self, ml: Any, nl: Any) -> DescriptorTable:
         return DescriptorTable(ml, nl, self.kind, sms=self.sms, resident=self.resident)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,41 @@ def table_us(problem: GroupedGemm, config: Config, device: Device, runs: int = 3
     return min(times)
 
 
+class ItemTable(Protocol):
+    """A descriptor table."""
+
+    def place(self, words: NDArray[Any], addresses: Ints) -> None:
+        """Writes the addresses of A, B and C of the items to it."""
+
+
+class ListLaunch(Protocol):
+    """A loaded kernel for lists, and the layout of its table."""
+
+    @property
+    def driver(self) -> Driver: ...
+    @property
+    def kernel(self) -> Kernel: ...
+    @property
+    def workspaces(self) -> Workspaces: ...
+    @property
+    def table(self) -> ItemTable: ...
+
+    def __call__(
+        self,
+        problem: GroupedGemm,
+        addresses: Ints,
+        alpha: Any = 1,
+        beta: Any = 0,
+        operands: Sequence[Ints] = (),
+        stream: int = 0,
+    ) -> None:
+        """Queues the product."""
+
+    def prepare(self, problem: GroupedGemm, alpha: Any = 1, beta: Any = 0, operands: Sequence[Ints] = ()) -> GroupCall:
+        """A call that needs the addresses of A, B and C."""
+        ...
+
+
 @dataclass(eq=False)
 class HostTable:
     """A table in host memory that a captured graph copies to the device at each launch, and the kernel that reads it.
@@ -57,7 +92,7 @@ class GroupLaunch:
         plan = plan.with_registers(kernel.registers)
         assert isinstance(plan.scheduler, GroupedScheduler)
         self.driver, self.plan, self.kernel, self.workspaces = driver, plan, kernel, workspaces
-        self.scheduler = plan.scheduler
+        self.scheduler, self.table = plan.scheduler, plan.scheduler.table
 
     def __call__(
         self,
@@ -76,7 +111,7 @@ class GroupLaunch:
     def prepare(self, problem: GroupedGemm, alpha: Any = 1, beta: Any = 0, operands: Sequence[Ints] = ()) -> GroupCall:
         """A call that needs the addresses of A, B and C."""
         none = np.zeros((len(problem.items), 3), np.int64)
-        words = self.scheduler.table.words(problem.extents, problem.lds, none, alpha, beta, operands)
+        words = self.table.words(problem.extents, problem.lds, none, alpha, beta, operands)
         sums_at = -(-words.nbytes // SUMS_ALIGNMENT) * SUMS_ALIGNMENT
         needs = Launch((), sums_at + self.scheduler.partial_bytes(problem))
         return GroupCall(self, problem, words, self.step(problem), sums_at, needs)
@@ -92,7 +127,7 @@ class GroupCall:
     """A launch of a list of GEMMs at any addresses. ``words``: the descriptor table without them; ``sums_at``: where
     the sums of slices of K follow it in the workspace; ``needs``: the workspace."""
 
-    launch: GroupLaunch
+    launch: ListLaunch
     problem: GroupedGemm
     words: NDArray[Any]
     step: Step
@@ -110,7 +145,7 @@ class GroupCall:
         else:
             table = self.words.copy()
             workspace = workspaces.for_stream(stream) if stream else workspaces.own
-        launch.scheduler.table.place(table, addresses)
+        launch.table.place(table, addresses)
         allocation = workspace.acquire(self.needs)
         driver.queue_upload(allocation.address, table, stream)
         values: dict[str, int | float] = {name: 0 for _, name in step.arguments if isinstance(name, str)}

@@ -74,6 +74,7 @@ _SCHEDULES = {
     "tlp_uniform": "the same with tiles that all have 128 threads",
     "tlp_grid": "the same in a grid of the largest item",
     "vbatched": "one tile for all items in a grid of the largest item, as MAGMA",
+    **{f"tile_{m}x{n}": f"a kernel of {m} x {n} alone" for m, n in ((16, 16), (16, 32), (32, 32), (32, 64), (64, 64))},
 }
 
 

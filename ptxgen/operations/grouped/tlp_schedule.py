@@ -24,9 +24,11 @@ from ptxgen.operations.grouped.tlp_policy import (
     BLOCKS,
     FITS,
     PAPER,
+    TILES,
     UNIFORM_TILES,
     Method,
     Scheme,
+    TileSet,
     choose_tiles,
     default_threshold,
     idle_blocks,
@@ -93,6 +95,7 @@ VARIANTS = {
         Variant("tlp_uniform", Method(UNIFORM_TILES)),
         Variant("tlp_grid", grid=True),
         Variant("vbatched", grid=True, one_tile=True),
+        *(Variant(f"tile_{tile.m}x{tile.n}", Method(TileSet((tile,)))) for tile in TILES),
     )
 }
 
