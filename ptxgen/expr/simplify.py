@@ -58,12 +58,13 @@ def is_absorbed_at_zero(
     step: Node, reduction: str, zeroed: frozenset[str] | set[str], known: Mapping[str, Range] | None = None
 ) -> bool:
     """True if zeros change no minimum or maximum of at least one step: no step is beyond that of zeros, as with
-    max(|p - r|). ``known``: ranges of variables, by name."""
+    max(|p - r|). They change those of fmin and fmax, which drop steps that are NaN. ``known``: ranges of variables, by
+    name."""
     value = value_at_zero(step, zeroed)
-    if value is None or reduction not in ("max", "fmax", "min", "fmin"):
+    if value is None or reduction not in ("max", "min"):
         return False
     r = ranges(step, known)[step]
-    return r.low >= value if reduction.endswith("max") else r.high <= value
+    return r.low >= value if reduction == "max" else r.high <= value
 
 
 def key(x: Node, keys: dict[Node, bytes]) -> bytes:

@@ -265,3 +265,9 @@ def test_16_bit_reductions_with_a_term_without_k_of_special_values() -> None:
     p, c = Task(33, 34, 19, text=text), parse_config("family=simt ms=2 ns=4 ml=16 nl=32 u=8")
     for seed in range(4):
         assert all(x.ok for x in check(EmulatedDriver(), p, c, seed)), seed
+
+
+def test_steps_beyond_k_change_no_fmin_of_nan() -> None:
+    a, b = np.full((7, 2), np.inf, np.float32), np.ones((3, 2), np.float32)
+    least = task("where (i, j) { reduce (k) { accum = fmin(accum, (P[i,k] + R[j,k]) * 0); } C[i,j] = accum; }")
+    assert np.isposinf(least(P=a, R=b, algebra=False)).all()

@@ -142,6 +142,7 @@ def test_steps_of_zeros() -> None:
     assert is_absorbed_at_zero(l2, "max", zeros)
     assert not is_absorbed_at_zero(l1, "min", zeros)
     assert not is_absorbed_at_zero(difference, "max", zeros)
+    assert not is_absorbed_at_zero(l1, "fmax", zeros)  # of a step that is NaN, only the zeros would be left
     assert is_absorbed_at_zero(f32("min", P, R), "max", zeros, {"p": Range(0, 1), "r": Range(0, 5)})
 
 
