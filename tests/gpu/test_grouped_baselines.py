@@ -8,8 +8,10 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
+from ptxgen.errors import UnavailableError
 from ptxgen.operations.conv import cudnn
 from ptxgen.operations.grouped import cublas as cublas_grouped
+from ptxgen.operations.grouped import cutlass
 from ptxgen.operations.grouped import pytorch as torch_grouped
 from ptxgen.operations.grouped.checks import group_deviation, random_group
 from ptxgen.operations.grouped.cublas import CublasGrouped
@@ -17,6 +19,7 @@ from ptxgen.operations.grouped.cudnn import CudnnGrouped
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.operations.grouped.pytorch import TorchGrouped
 from ptxgen.operations.grouped.suites import INCEPTION
+from ptxgen.operations.task.baselines.cuda_staged import find_nvcc
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.open_driver import open_driver
@@ -125,3 +128,27 @@ def test_cudnn_is_timed_item_by_item(driver: CudaDriver) -> None:
     us, first, _ = CudnnGrouped(driver, p).best([{}] * 2, BRIEF)
     assert len(p.items) < us < 1e5
     assert np.isnan(first)
+
+
+@pytest.mark.parametrize("layout", ["NN", "TT"])
+def test_cutlass(driver: CudaDriver, layout: str) -> None:
+    """Each tile gives exact products of integers, and writes nothing between items."""
+    try:
+        find_nvcc(), cutlass.find_headers()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    p = GroupedGemm(ITEMS, layout)
+    arrays = random_group(p, 1, "integers")
+    c = arrays["C"]
+    c[...] = p.output.poison
+    with on_device(driver, arrays) as addresses:
+        product = cutlass.CutlassGrouped(driver, p)
+        for tile in range(len(cutlass.TILES)):
+            driver.upload(addresses["C"], c)
+            product.run(product.make(tile, addresses))
+            driver.synchronize()
+            out = np.empty_like(c)
+            driver.download(addresses["C"], out)
+            assert group_deviation(p, arrays, out, "integers").ok
+        assert product.best([addresses], BRIEF).best > 0
+        product.close()

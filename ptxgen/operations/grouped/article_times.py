@@ -16,9 +16,11 @@ import numpy as np
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.errors import LaunchError, UnavailableError
+from ptxgen.operations.grouped import cutlass as cutlass_grouped
 from ptxgen.operations.grouped import suites
 from ptxgen.operations.grouped.cublas import CublasGrouped
 from ptxgen.operations.grouped.cudnn import CudnnGrouped
+from ptxgen.operations.grouped.cutlass import CutlassGrouped
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.operations.grouped.tile_kernel import WHOLE_K, tile_config
 from ptxgen.operations.grouped.tlp_policy import Tile
@@ -176,7 +178,8 @@ def _variant_times(
 
 
 def _library_times(driver: CudaDriver, case: ListCase, operands: OperandSets, timing: Timing, found: ListTimes) -> None:
-    """cuBLAS's grouped call, a loop of its calls in a CUDA graph and with the host's part; cuDNN for Inception."""
+    """cuBLAS's grouped call, a loop of its calls in a CUDA graph and with the host's part; CUTLASS's grouped kernel;
+    cuDNN for Inception."""
 
     def cublas() -> Mapping[str, float]:
         with CublasGrouped(driver, case.problem) as library:
@@ -184,10 +187,23 @@ def _library_times(driver: CudaDriver, case: ListCase, operands: OperandSets, ti
             loop = [driver.elapsed(lambda: library.run("loop", operands.sets[0])) for _ in range(CALLS)]
             return {**times, "cublas_calls": statistics.median(loop)}
 
+    def cutlass() -> Mapping[str, float]:
+        library = CutlassGrouped(driver, case.problem)
+        for tile in range(len(cutlass_grouped.TILES)):
+            operands.poison()
+            library.run(library.make(tile, operands.sets[0]))
+            driver.synchronize()
+            deviation = operands.deviation(CHECKED)
+            if not deviation.ok:
+                raise LaunchError(f"the result of tile {tile} is wrong: {deviation}")
+        us = library.best(operands.sets, timing).best
+        library.close()
+        return {"cutlass": us}
+
     def cudnn() -> Mapping[str, float]:
         return {"cudnn": CudnnGrouped(driver, case.problem).best(operands.sets, timing).best}
 
-    libraries: dict[str, Callable[[], Mapping[str, float]]] = {"cublas": cublas}
+    libraries: dict[str, Callable[[], Mapping[str, float]]] = {"cublas": cublas, "cutlass": cutlass}
     libraries |= {} if case.max_mn else {"cudnn": cudnn}
     for name, times in libraries.items():
         try:

@@ -92,6 +92,14 @@ def _cudnn() -> Callable[..., Any]:
     return CudnnGrouped
 
 
+def _cutlass() -> Callable[..., Any]:
+    from ptxgen.operations.grouped import cutlass
+    from ptxgen.operations.task.baselines.cuda_staged import find_nvcc
+
+    find_nvcc(), cutlass.find_headers()
+    return cutlass.CutlassGrouped
+
+
 def _torch() -> Callable[..., Any]:
     from ptxgen.operations.grouped import pytorch
 
@@ -104,6 +112,7 @@ _BASELINES = (
     Baseline("tlp", "tile policy by TLP", _tlp, emulated=True),
     Baseline("cudnn", "cuDNN", _cudnn),
     Baseline("torch", "torch._grouped_mm", _torch),
+    Baseline("cutlass", "CUTLASS", _cutlass),
 )
 
 GROUPED = Operation(
