@@ -12,7 +12,9 @@ from ptxgen.runtime.emulated import EmulatedDriver
 Array = np.ndarray[Any, Any]
 #: what is asked of the library: its types, and the handle of the stream that it queues on
 LIBRARY = SimpleNamespace(
-    float32="torch.float32", _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda i: 0), is_grad_enabled=lambda: True
+    **{name: f"torch.{name}" for name in ("float32", "int32", "uint8", "bool")},
+    _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda i: 0),
+    is_grad_enabled=lambda: True,
 )
 
 
@@ -35,7 +37,7 @@ class Tensor:
         driver.upload(self.address, memory)
         steps = [s // x.itemsize for s in memory.strides]
         self.strides = tuple(steps[order.index(i)] for i in range(x.ndim))
-        self.dtype, self.device = "torch.float32", Place("cuda", driver.index)
+        self.dtype, self.device = f"torch.{x.dtype.name}", Place("cuda", driver.index)
 
     def data_ptr(self) -> int:
         return self.address
@@ -57,16 +59,39 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        return 4 * int(np.prod(self.shape))
+        return self.element_type.itemsize * int(np.prod(self.shape))
+
+    @property
+    def element_type(self) -> np.dtype[Any]:
+        return np.dtype(str(self.dtype).removeprefix("torch."))
 
     def numpy(self) -> Array:
-        flat = np.empty(int(np.prod(self.shape)), np.float32)
+        last = sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+        flat = np.empty(last + 1 if 0 not in self.shape else 0, self.element_type)
         self.driver.download(self.address, flat)
-        return np.lib.stride_tricks.as_strided(flat, self.shape, [4 * s for s in self.strides])
+        return np.lib.stride_tricks.as_strided(flat, self.shape, [flat.itemsize * s for s in self.strides])
 
     def new_empty(self, shape: tuple[int, ...], dtype: Any = None) -> Tensor:
         Tensor.made += 1
-        return Tensor(self.driver, np.zeros(shape, np.float32))
+        return Tensor(self.driver, np.zeros(shape, str(dtype or self.dtype).removeprefix("torch.")))
+
+    def view(self, dtype: str) -> Tensor:
+        """The same memory with another type of equal size."""
+        out = self.permute(tuple(range(len(self.shape))))
+        out.dtype = dtype
+        return out
+
+    def __getitem__(self, n: int | slice) -> Tensor:
+        """An item, or consecutive items."""
+        out = self.permute(tuple(range(len(self.shape))))
+        items = range(self.shape[0])[n]
+        first = items if isinstance(items, int) else items.start
+        out.address = self.address + first * self.strides[0] * self.element_type.itemsize
+        if isinstance(items, int):
+            out.shape, out.strides = self.shape[1:], self.strides[1:]
+        else:
+            out.shape = (len(items), *self.shape[1:])
+        return out
 
     def permute(self, order: tuple[int, ...]) -> Tensor:
         out = object.__new__(Tensor)

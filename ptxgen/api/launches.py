@@ -38,6 +38,12 @@ def store(key: Any, launch: Callable[..., None], kind: Any, bound: Runner) -> No
         track_use()
 
 
+def runners_of(entry: tuple[Callable[..., None], Any, Runner]) -> tuple[Runner, ...]:
+    """The runners of the launches of an entry."""
+    _, kind, bound = entry
+    return (bound, *getattr(kind, "others", ()))
+
+
 def cached(key: Any) -> tuple[Callable[..., None], Any, Runner] | None:
     """The cache entry of ``key``: (launch function, allocation of the result, runner), or None."""
     try:

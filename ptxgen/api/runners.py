@@ -60,7 +60,10 @@ def _evict_while(newest: tuple[Driver, Problem], over_limit: Callable[[], bool],
     if not over_limit():
         return
     cached_calls = [
-        (key, (bound.driver, bound.problem)) for key, (_, _, bound) in list(launches.launches.items()) if counts(bound)
+        (key, (bound.driver, bound.problem))
+        for key, entry in list(launches.launches.items())
+        for bound in launches.runners_of(entry)
+        if counts(bound)
     ]
     with_entry = {at for _, at in cached_calls}
     uncached = [at for at, bound in runners.items() if counts(bound) and at not in with_entry]
@@ -79,8 +82,9 @@ def reselect(problems: Iterable[Problem], load: bool = False) -> None:
         choice.refresh()
         launches.grouped_calls.clear()
         for problem in problems:
-            for key in [key for key, (_, _, bound) in list(launches.launches.items()) if bound.problem == problem]:
-                launches.launches.pop(key, None)
+            for key, entry in list(launches.launches.items()):
+                if any(bound.problem == problem for bound in launches.runners_of(entry)):
+                    launches.launches.pop(key, None)
             for on, _ in [at for at in runners if at[1] == problem]:
                 del runners[on, problem]
                 if load:

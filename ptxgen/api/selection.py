@@ -147,6 +147,7 @@ def select(
     """The selected results of a program: arguments as of ``task_call.call``. ``own``: its options.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule. CapacityError: there are too many results."""
+    own.recording.refuse()  # the count is read on the host
     program = task_call.with_one_array(program, arrays) if own.algebra else program
     roles = roles_of(program)
     output = roles.program.outputs[0]
@@ -157,7 +158,7 @@ def select(
     first = task_call.first_array(roles, arrays, arguments)
     fast = fast_distance(roles) if own.precision == task_call.FAST and extents["k"] else None
     if fast is not None:
-        views = task_call.with_squares(fast, roles, arrays)
+        views = task_call.with_squares(fast, roles, arrays, own.recording)
         numbers = {role: scalars[name] for role, name, _ in roles.scalars}
         return select(fast.program, views, numbers, {}, options, replace(own, precision=task_call.EXACT))
     pairs = extents["i"] * extents["j"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.api import call_lock, new_arrays, selection, task_call, task_launches, task_outputs
+from ptxgen.api import call_lock, launches, new_arrays, selection, task_call, task_launches, task_outputs
 from ptxgen.api.arrays import tensor
 from ptxgen.api.gemm import check_same_dtype
 from ptxgen.arguments import closest, flag, word
@@ -31,14 +31,19 @@ def matmul_over(semiring: str, a: Any, b: Any, out: Any = None) -> Any:
     The result has their dtype, but int32 where sums or products of integers of 8 or 16 bits are reduced. ``out``: the
     array of the result, or None. ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
-    cached = task_launches.arguments_of(semiring, {"A": a, "B": b}, out)
-    if (result := task_launches.launched(cached, {}, out)) is not None:
-        return result
+    cached = task_launches.arguments_of(semiring, (a, b), None, out)
+    if cached is not None and (ready := launches.cached(cached[0])) is not None:
+        result = task_launches.launched(cached, ready, out)
+        if result is not None:
+            return result
     va, vb = tensor(a, "a"), tensor(b, "b")
     check_same_dtype(va, vb)
     program = semiring_program(semiring, va.dtype.name)
+    recording = task_launches.recording(cached, (a, b), out)
     with call_lock.lock:
-        result = task_call.call(program, {"A": va, "B": vb}, {}, out, {"A": "a", "B": "b"}, cached=cached)
+        options = task_call.Options(recording=recording)
+        result = task_call.call(program, {"A": va, "B": vb}, {}, out, {"A": "a", "B": "b"}, options)
+        recording.store(result, None, {})
     return new_arrays.result_of(result, a) if out is None else result
 
 
@@ -52,6 +57,7 @@ class TaskFunction:
 
     def __init__(self, source: str | Callable[..., Any]) -> None:
         self._source = TextTask(source) if isinstance(source, str) else TracedTask(source)
+        self._states = self._source.state if isinstance(self._source, TracedTask) else None
         self.names = self._source.parameters
 
     def __call__(
@@ -89,29 +95,46 @@ class TaskFunction:
         candidates from tensor cores, of which each is computed in float32 (``algebra``). fast: sums of squares of
         differences may also be computed from sums of squares and products, with errors relative to these.
         """
+        key = (
+            None if self._states is None else self._states(),
+            groups if groups is None else _hashable(groups),
+            deterministic,
+            capacity,
+            overflow,
+            sorted,
+            algebra,
+            compute,
+            precision,
+        )
+        every = (*arrays, *named.values()) if named else arrays
+        cached = task_launches.arguments_of(self, every, (len(arrays), *named), out, key)
+        if cached is not None and (ready := launches.cached(cached[0])) is not None:
+            result = task_launches.launched(cached, ready, out, self._source.numbers)
+            if result is not None:
+                return result
         given, options = self._given(arrays, named), selection.Options(capacity, overflow, sorted)
-        numbers: dict[str, Any] = {name: x for name, x in given.items() if isinstance(x, int | float | np.number)}
-        scalars, cached = {**self._source.numbers(), **numbers}, None
         how = (
             flag("algebra", algebra),
             word("compute", "" if compute is None else compute),
             word("precision", precision, (task_call.EXACT, task_call.FAST)),
         )
-        if options == selection.Options() and groups is None:
-            cached = task_launches.arguments_of(self, given, out, (self._source.state(), deterministic, how))
-            if (result := task_launches.launched(cached, scalars, out)) is not None:
-                return result
+        numbers = {name: x for name, x in given.items() if _is_number(x)}
+        around = self._source.numbers()
+        scalars = {**around, **numbers}
         views = {name: tensor(x, name) for name, x in given.items() if name not in numbers and x is not None}
         if not views:
             raise InputError(f"the inputs are {', '.join(given)}; one of them must be an array")
         kinds: dict[str, str | None] = {name: None if x is None else "" for name, x in given.items()}
         kinds |= {name: v.dtype.name for name, v in views.items()} | {n: _number_type(x) for n, x in numbers.items()}
-        program = self._source.program(kinds)
-        own = task_call.Options(None, flag("deterministic", deterministic), *how)
+        program, recording = self._source.program(kinds), task_launches.recording(cached, every, out)
+        own = task_call.Options(None, flag("deterministic", deterministic), *how, recording)
         with call_lock.lock:
-            return task_outputs.results(
-                program, views, scalars, out, task_outputs.Options(own, groups, options, cached)
-            )
+            result = task_outputs.results(program, views, scalars, out, task_outputs.Options(own, groups, options))
+            absent = (name for name, x in given.items() if name not in views)  # those that ``cached`` counts as numbers
+            indices = {name: n for n, name in enumerate(absent)}
+            known = {name: (indices.get(name), x) for name, x in scalars.items()}
+            recording.store(result, type(result) if len(program.outputs) > 1 else None, known)
+        return result
 
     def _given(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """The arguments by name. InputError: there are too many, too few, or unknown ones."""
@@ -151,9 +174,6 @@ class TextTask:
 
     def numbers(self) -> dict[str, Any]:
         return {}
-
-    def state(self) -> Any:
-        return None
 
     def program(self, types: dict[str, str | None]) -> Program:
         """The program for inputs of these types."""
@@ -196,6 +216,17 @@ def unknown_input(name: str, names: Collection[str], others: Collection[str] = (
     near = known.get(closest(name.lower(), known), "")
     rule = f"its inputs are {', '.join(names)}" + (f": write {near}" if near else "")
     return InputError(f"{name} is no input of the task; {rule}")
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, int | float | np.number)
+
+
+def _hashable(groups: Any) -> Any:
+    """The extents of groups as a part of a key."""
+    if isinstance(groups, Mapping):
+        return tuple((name, _hashable(x)) for name, x in groups.items())
+    return tuple(groups) if isinstance(groups, list) else groups
 
 
 def _number_type(x: Any) -> str:

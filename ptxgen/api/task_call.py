@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,13 +31,21 @@ class Options:
     """What a call asks for besides arrays. ``groups``: rows and columns of a result whose elements keys select, None:
     those of ``out``, or as many as the keys need; ``deterministic``: results must not depend on timing; ``algebra``:
     the program may be rewritten by laws that hold for finite numbers; ``compute``: how products are computed, empty: in
-    the type of the reduction; ``precision``: exact, or fast: squares of differences may be computed as products."""
+    the type of the reduction; ``precision``: exact, or fast: squares of differences may be computed as products.
+    ``recording``: of the call, for later ones; ``names``: the numbers whose names in the program are not those of the
+    call's arguments -> these, or constants."""
 
     groups: tuple[int, int] | None = None
     deterministic: bool = False
     algebra: bool = True
     compute: str = ""
     precision: str = EXACT
+    recording: task_launches.NotRecorded = field(default=task_launches.NOT_RECORDED, compare=False)
+    names: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    def with_roles(self, roles: Roles, **changes: Any) -> Options:
+        """The options of a call that takes the numbers of this one by their roles."""
+        return replace(self, names={role: self.names.get(name, name) for role, name, _ in roles.scalars}, **changes)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -52,26 +60,26 @@ def call(
     out: Any,
     arguments: Mapping[str, str],
     options: Options = Options(),
-    cached: task_launches.Arguments | None = None,
 ) -> Any:
     """The result of a program on arrays and numbers, by the names of the program. ``arguments``: what errors call
     arrays, where that is not their name. Conditions are truth values, in an ``out`` of truth values or of uint8.
-    ``cached``: later calls with these arguments may use the launch.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule."""
-    program = with_one_array(program, arrays) if options.algebra else program
+    program = with_one_array(program, arrays, options.recording) if options.algebra else program
     roles = roles_of(program)
     first = first_array(roles, arrays, arguments)
     output = program.outputs[0]
     batch = batch_of(roles, arrays) if isinstance(output, Store) else ()
     extents = roles.extents(extents_of(program, arrays, arguments, roles.tiles if batch else ()))
-    groups = task_groups.extents_of(output, arrays, extents, out, options.groups)
+    groups, recording = task_groups.extents_of(output, arrays, extents, out, options.groups), options.recording
+    if groups and out is None and options.groups is None:
+        recording.refuse()  # it has read the keys
     shape = (*batch, *task_groups.result_shape(output, extents, groups))
     kind, truth = dtype(Task.result_type(program)), isinstance(output, Store) and _is_truth(output.value)
-    stored = new_arrays.empty_array(first.origin, shape, kind) if out is None else out
+    stored = recording.empty_array(first.origin, shape, kind) if out is None else out
     if truth and out is not None and new_arrays.is_truth(out):
-        stored = new_arrays.as_bytes(out)
-    result = out if out is not None else new_arrays.as_truth(stored) if truth else stored
+        stored = recording.part(new_arrays.as_bytes(out), out)
+    result = out if out is not None else recording.part(new_arrays.as_truth(stored), stored) if truth else stored
     vc = tensor(stored, "out")
     if vc.shape != shape:
         what = "the groups" if groups else "the extents of its axes"
@@ -87,9 +95,10 @@ def call(
         return result
     fast = fast_distance(roles) if options.precision == FAST and not batch else None
     if fast is not None and extents["k"]:
-        views = with_squares(fast, roles, arrays)
+        views = with_squares(fast, roles, arrays, recording)
         own_numbers = {role: scalars[name] for role, name, _ in roles.scalars}
-        call(fast.program, views, own_numbers, stored, {}, replace(options, groups=groups, precision=EXACT))
+        exact = options.with_roles(roles, groups=groups, precision=EXACT)
+        call(fast.program, views, own_numbers, stored, {}, exact)
         return result
     own: dict[str, Any] = options.fields
     own |= {"groups": f"{groups[0]},{groups[1]}"} if groups else {}
@@ -103,7 +112,7 @@ def call(
         return result
     problem, views = problem_of(roles, arrays, vc, extents, **own)
     if REJECTED in problem.outputs:
-        counter = new_arrays.empty_array(first.origin, (2,), dtype("s32"))  # 64 bits
+        counter = recording.empty_array(first.origin, (2,), dtype("s32"))  # 64 bits
         views[REJECTED] = tensor(counter, REJECTED)
     stream = streams.current_stream(first.origin)
     runner = runners.runner_for(problem, stream, on)
@@ -111,8 +120,8 @@ def call(
     launch = launch_function.make_launch(runner, scalars=numbers)
     with streams.ordered(on, stream, views.values()):
         launch(tuple(views[name].address for name in problem.arrays), stream)
-    if cached is not None and not isinstance(output, Aggregate):
-        task_launches.store(cached, launch, runner, roles, views, scalars, result)
+    given = {role: options.names.get(name, name) for role, name, _ in roles.scalars}
+    recording.launched(launch, runner, [views[name] for name in problem.arrays], given)
     return result
 
 
@@ -146,22 +155,24 @@ def _call_by_sums(
     options: Options,
 ) -> None:
     """Computes sums in groups by three calls: the sums of each operand, and their product."""
-    origin, operands = arrays[sums.rows.array].origin, dict[str, View]()
+    origin, operands, recording = arrays[sums.rows.array].origin, dict[str, View](), options.recording
     options = replace(options, compute="")  # it takes few products
     for role, each, n in zip("AB", (sums.rows, sums.columns), groups, strict=True):
         x, kind, shape = arrays[each.array], dtype(each.program.accumulator), each.shape(n, k)
-        made = new_arrays.empty_array(origin, shape, kind)
-        inputs = {**without_elements(each.program, origin, *x.shape), "X": x, "key": arrays[each.key]}
+        made = recording.empty_array(origin, shape, kind)
+        inputs = {**without_elements(each.program, origin, recording, *x.shape), "X": x, "key": arrays[each.key]}
         call(each.program, inputs, {}, made, {}, replace(options, groups=shape))
         operands[role] = tensor(made, role)
     numbers = {role: scalars[name] for role, name, _ in roles.scalars}
     options = replace(options, groups=None)
     if sums.zeros is not None:
-        call(sums.zeros, without_elements(sums.zeros, origin, *groups), {}, out, {}, options)
-    call(sums.product, operands, numbers, out, {}, options)
+        call(sums.zeros, without_elements(sums.zeros, origin, recording, *groups), {}, out, {}, options)
+    call(sums.product, operands, numbers, out, {}, options.with_roles(roles))
 
 
-def with_one_array(program: Program, arrays: Mapping[str, View]) -> Program:
+def with_one_array(
+    program: Program, arrays: Mapping[str, View], recording: task_launches.NotRecorded = task_launches.NOT_RECORDED
+) -> Program:
     """The program of arrays of which one may have two names, as operands A and B."""
     roles = roles_of(program)
     a, b = (roles.use(role) for role in "AB")
@@ -174,26 +185,31 @@ def with_one_array(program: Program, arrays: Mapping[str, View]) -> Program:
     shape, strides = (v[::-1] if transposed and len(v) == 2 else v for v in (y.shape, y.strides))
     if (x.shape, x.strides) != (shape, strides) or (transposed and len(x.shape) > 2):
         return program
+    recording.same(x.origin, y.origin)
     return joined(program, transposed)
 
 
-def without_elements(program: Program, origin: Any, m: int, n: int) -> dict[str, View]:
+def without_elements(
+    program: Program, origin: Any, recording: task_launches.NotRecorded, m: int, n: int
+) -> dict[str, View]:
     """Operands A and B of a call that has no k."""
     extents, found = {"i": m, "j": n, "k": 0}, dict[str, View]()
     for x in program.inputs[:2]:
         shape = tuple(extents[axis] for axis in x.uses[0])
-        found[x.name] = tensor(new_arrays.empty_array(origin, shape, dtype(x.dtype)), x.name)
+        found[x.name] = tensor(recording.empty_array(origin, shape, dtype(x.dtype)), x.name)
     return found
 
 
-def with_squares(fast: FastDistance, roles: Roles, arrays: Mapping[str, View]) -> dict[str, View]:
+def with_squares(
+    fast: FastDistance, roles: Roles, arrays: Mapping[str, View], recording: task_launches.NotRecorded
+) -> dict[str, View]:
     """The arrays of a call by role, and the sums of squares of A and of B, which are computed now."""
     found = {u.role: arrays[u.name] for u in roles.uses}
     for name, role, each in ((ROWS, "A", fast.rows), (COLUMNS, "B", fast.columns)):
         x = found[role]
-        made = new_arrays.empty_array(x.origin, (x.shape[not each.by_rows],), dtype(each.program.accumulator))
-        inputs = {**without_elements(each.program, x.origin, *x.shape), "X": x}
-        call(each.program, inputs, {}, made, {})
+        made = recording.empty_array(x.origin, (x.shape[not each.by_rows],), dtype(each.program.accumulator))
+        inputs = {**without_elements(each.program, x.origin, recording, *x.shape), "X": x}
+        call(each.program, inputs, {}, made, {}, Options(recording=recording))
         found[name] = tensor(made, name)
     return found
 

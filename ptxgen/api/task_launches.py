@@ -1,115 +1,269 @@
-"""Cached launches of tasks: calls that differ from an earlier one in the contents of tensors and in numbers only."""
+"""Cached launches of tasks: calls that differ from an earlier one in the contents of tensors and in numbers only.
+
+A first call is recorded: the arrays that it allocates, and its launches, whose addresses are those of arguments, of
+allocated arrays, or of parts of them. Later calls allocate the same, and launch. Calls that read a tensor on the host,
+or copy one, are not cached.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ptxgen.api import launch_function, launches, streams
-from ptxgen.api.arrays import View, is_plain_tensor
-from ptxgen.operations.task.roles import Roles
+from ptxgen.api import launch_function, launches, new_arrays, streams
+from ptxgen.api.arrays import View, records_gradient, tensor
+from ptxgen.problem.dtypes import Dtype
 from ptxgen.runtime.runner import Runner
 
+#: types of arguments that are numbers, or absent
+_NUMBERS = frozenset((float, int, bool, type(None), *(x for x in np.sctypeDict.values() if issubclass(x, np.number))))
 
-class Arguments(NamedTuple):
-    """The arguments of a call on PyTorch tensors. ``key``: in the launch cache; ``tensors``: by their names, and
-    ``at``: their addresses; ``out``: the address of the result, 0 if it is to be allocated."""
-
-    key: Any
-    tensors: Mapping[str, Any]
-    at: Mapping[str, int]
-    out: int
+#: The arguments of a call on PyTorch tensors: the key in the launch cache; the first tensor; the addresses of tensors
+#: that the call reads, then of those that it writes; the number of the latter; the numbers, in the arguments' order.
+Arguments = tuple[tuple[Any, ...], Any, list[int], int, list[Any]]
 
 
-class Cached(NamedTuple):
-    """What a cached launch needs. ``order``: the names of the arrays at its addresses, empty for the result;
-    ``scalars``: roles and names of its numbers; ``numbers``: the numbers, as texts; ``shape``, ``kind``: of the result;
-    ``sizes``: the bytes of each array; ``size``: those of the result."""
+class Place(NamedTuple):
+    """An address of a call. ``array``: its index among the tensors of ``Arguments`` and those that the call allocates;
+    ``offset``: in bytes."""
 
-    order: tuple[str, ...]
-    scalars: tuple[tuple[str, str], ...]
-    numbers: tuple[str, ...]
-    shape: tuple[int, ...]
-    kind: Any
-    sizes: Mapping[str, int]
-    size: int
+    array: int
+    offset: int = 0
 
 
-def arguments_of(task: Any, given: Mapping[str, Any], out: Any, options: tuple[Any, ...] = ()) -> Arguments | None:
-    """The arguments of a call. ``task``, ``options``: what else determines the launch; ``given``: tensors and numbers.
-    None: an array is no PyTorch tensor, or one that needs checks that the key does not cover."""
-    key, tensors, at = [task, options], {}, {}
+class Launch(NamedTuple):
+    """One launch. ``places``: of its addresses; ``numbers``: role -> where its value is among those of the call, or a
+    constant."""
+
+    launch: Callable[..., None]
+    runner: Runner
+    places: tuple[Place, ...]
+    numbers: Mapping[str, Any]
+
+    def with_values(self, values: Mapping[str, Any]) -> Launch:
+        """The same launch with other numbers, by the names of arguments."""
+        given = {role: values[x] if isinstance(x, str) else x for role, x in self.numbers.items()}
+        return self._replace(launch=launch_function.make_launch(self.runner, scalars=given))
+
+
+class Recorded(NamedTuple):
+    """What a later call does. ``launches``: in their order; ``only``: gives the addresses of the only launch, None:
+    there are several, or parts of arrays; ``made``: shape and dtype of the arrays that it allocates, None: it has no
+    elements; ``results``: indices of arrays, as in ``Place``; ``form``: what returns them, None: there is one;
+    ``inputs``: the number of tensors that it reads; ``scalars``: name -> the index of its numbers, None: it is around
+    the function; ``texts``: these numbers; ``sizes``: the bytes of the tensors; ``others``: the runners besides the
+    first."""
+
+    launches: tuple[Launch, ...]
+    only: Callable[[Sequence[int]], tuple[int, ...]] | None
+    made: tuple[tuple[tuple[int, ...], Any] | None, ...]
+    results: tuple[int, ...]
+    form: Callable[..., Any] | None
+    inputs: int
+    scalars: Mapping[str, int | None]
+    texts: tuple[str, ...]
+    sizes: tuple[int, ...]
+    others: tuple[Runner, ...]
+
+
+def arguments_of(task: Any, given: Iterable[Any], names: Any, out: Any, options: Any = None) -> Arguments | None:
+    """The arguments of a call. ``given``: tensors and numbers; ``task``, ``names`` of arguments, ``options``: what else
+    determines the launches; ``out``: a tensor, a dictionary of these, or None. None: an array is no PyTorch tensor, or
+    one that needs checks that the key does not cover."""
+    key: list[Any] = [task, names, options]
+    at: list[int] = []  # list[int]() would take a tenth of the call
+    numbers: list[Any] = []
+    first, outs = None, 0
     try:
-        for name, x in given.items():
-            if x is None or isinstance(x, int | float | np.number):
-                key.append((name, type(x)))
+        for x in given:
+            kind = type(x)
+            if kind in _NUMBERS:
+                key.append(kind)
+                numbers.append(x)
                 continue
-            if not is_plain_tensor(x):
+            address = x.data_ptr()
+            if not address or x.is_neg() or (x.requires_grad and records_gradient(x)):
                 return None
-            tensors[name], at[name] = x, x.data_ptr()
-            key.append((name, *_key_of(x)))
-        if len(at) > 1 and len({*at.values()}) < len(at):  # one array has two names
-            addresses = [*at.values()]
-            key.append(tuple(map(addresses.index, addresses)))
-        if out is None:
-            return Arguments(tuple(key), tensors, at, 0)
-        if not is_plain_tensor(out):
-            return None
-        return Arguments((*key, *_key_of(out)), tensors, at, out.data_ptr())
+            key += kind, x.shape, x.stride(), x.dtype, address & 15, x.get_device()
+            if address in at:  # one array has two names
+                key.append(at.index(address))
+            at.append(address)
+            if first is None:
+                first = x
+        if out is not None:
+            for name, x in out.items() if type(out) is dict else (("", out),):
+                address = x.data_ptr()
+                if not address or x.is_neg() or (x.requires_grad and records_gradient(x)):
+                    return None
+                key += name, type(x), x.shape, x.stride(), x.dtype, address & 15, x.get_device()
+                at.append(address)
+                outs += 1
     except (AttributeError, TypeError, RuntimeError):  # RuntimeError: a sparse tensor
         return None
+    return (tuple(key), first, at, outs, numbers) if first is not None else None
 
 
-def _key_of(x: Any) -> tuple[Any, ...]:
-    return type(x), x.shape, x.stride(), x.dtype, x.data_ptr() & 15, x.get_device()
-
-
-def launched(arguments: Arguments | None, scalars: Mapping[str, Any], out: Any) -> Any:
-    """The result of a call that has a cached launch; None: it has none, or ``out`` shares memory with an array."""
-    ready = launches.cached(arguments.key) if arguments is not None else None
-    if arguments is None or ready is None:
-        return None
+def launched(arguments: Arguments, ready: Any, out: Any, around: Callable[[], Mapping[str, Any]] = dict) -> Any:
+    """The result of a call that has the entry ``ready`` of the launch cache. ``around``: returns the numbers around its
+    function. None: an array of ``out`` shares memory with another."""
+    key, first, at, outs, numbers = arguments
     launch, found, runner = ready
-    numbers = tuple(repr(scalars[name]) for _, name in found.scalars)
-    if numbers != found.numbers:
-        launch = launch_function.make_launch(runner, scalars={role: scalars[name] for role, name in found.scalars})
-        launches.store(arguments.key, launch, found._replace(numbers=numbers), runner)
-    first = next(iter(arguments.tensors.values()))
-    if out is None:
-        out = first.new_empty(found.shape, dtype=found.kind)
-    elif any(arguments.out < at + found.sizes[n] and at < arguments.out + found.size for n, at in arguments.at.items()):
+    if found.scalars:
+        outside = around() if None in found.scalars.values() else {}
+        values = {name: outside[name] if n is None else numbers[n] for name, n in found.scalars.items()}
+        texts = tuple([repr(x) for x in values.values()])
+        if texts != found.texts:
+            changed = tuple(each.with_values(values) if each.numbers else each for each in found.launches)
+            launch, found = changed[0].launch, found._replace(launches=changed, texts=texts)
+            launches.store(key, launch, found, runner)
+    if outs and _overlaps(at, found.sizes, found.inputs):
         return None
-    at = {**arguments.at, "": out.data_ptr()}
-    launch(tuple(at[name] for name in found.order), streams.current_stream(first))
-    return out
+    if found.only is not None:
+        if out is None:
+            ((shape, kind),) = found.made
+            out = first.new_empty(shape, dtype=kind)
+            at.append(out.data_ptr())
+        launch(found.only(at), streams.current_stream(first))
+        return out
+    made = [None if x is None else first.new_empty(x[0], dtype=x[1]) for x in found.made]
+    at += [0 if x is None else x.data_ptr() for x in made]
+    stream = streams.current_stream(first)
+    for each in found.launches:
+        each.launch(tuple([at[n] + offset for n, offset in each.places]), stream)
+    written = [] if out is None else [*out.values()] if type(out) is dict else [out]
+    arrays = [*written, *made]
+    results = [arrays[n - found.inputs] for n in found.results]
+    return results[0] if found.form is None else found.form(*results)
 
 
-def store(
-    arguments: Arguments,
-    launch: Any,
-    runner: Runner,
-    roles: Roles,
-    views: Mapping[str, View],
-    scalars: Mapping[str, Any],
-    result: Any,
-) -> None:
-    """Caches the launch of a call, unless it reads copies of arrays. ``views``: its arrays by role; ``result``: the
-    array that it returns."""
-    names = {u.role: u.name for u in roles.uses} | {"C": ""}
-    if any(names[role] and v.address != arguments.at[names[role]] for role, v in views.items()):
-        return
-    sizes = {names[role]: v.span[1] - v.address for role, v in views.items()}  # strides of PyTorch are not negative
-    at = {x: sizes[name] for name, x in arguments.at.items() if name in sizes}
-    sizes |= {name: at[x] for name, x in arguments.at.items() if name not in sizes}  # another name of an array
-    cached = Cached(
-        tuple(names[role] for role in runner.problem.arrays),
-        tuple((role, name) for role, name, _ in roles.scalars),
-        tuple(repr(scalars[name]) for _, name, _ in roles.scalars),
-        tuple(result.shape),
-        result.dtype,
-        sizes,
-        sizes[""],
-    )
-    launches.store(arguments.key, launch, cached, runner)
+def _overlaps(at: Sequence[int], sizes: Sequence[int], inputs: int) -> bool:
+    """True if an array that a call writes, which come after the ``inputs``, shares memory with another."""
+    for n in range(inputs, len(at)):
+        start, end = at[n], at[n] + sizes[n]
+        for m in range(n):
+            if start < at[m] + sizes[m] and at[m] < end:
+                return True
+    return False
+
+
+class NotRecorded:
+    """The recording of a call whose launches are not cached."""
+
+    def empty_array(self, origin: Any, shape: tuple[int, ...], kind: Dtype) -> Any:
+        """``new_arrays.empty_array``."""
+        return new_arrays.empty_array(origin, shape, kind)
+
+    def part(self, x: Any, of: Any) -> Any:
+        """``x``, which is in the memory of the array ``of``."""
+        return x
+
+    def same(self, x: Any, y: Any) -> None:
+        """The launches depend on ``x`` and ``y`` having one address."""
+
+    def launched(self, launch: Any, runner: Runner, views: Sequence[View], numbers: Mapping[str, Any]) -> None:
+        """Adds a launch. ``views``: of the arrays of its problem; ``numbers``: as of ``Launch``."""
+
+    def refuse(self) -> None:
+        """The call does what later calls must do again."""
+
+    def store(
+        self, result: Any, form: Callable[..., Any] | None, scalars: Mapping[str, tuple[int | None, Any]]
+    ) -> None:
+        """Caches the launches of the call, unless it refused. ``result``: what it returned: an array, or arrays if
+        ``form`` makes the result of them; ``scalars``: name -> (index, as in ``Recorded``, and value) of its
+        numbers."""
+
+
+NOT_RECORDED = NotRecorded()
+
+
+class Recording(NotRecorded):
+    """Records a call with these arguments."""
+
+    def __init__(self, key: Any, inputs: Sequence[Any], outs: Sequence[Any]) -> None:
+        """``inputs``, ``outs``: the tensors that the call reads, and writes."""
+        self._key, self._tensors, self._inputs = key, [*inputs, *outs], len(inputs)
+        self._launches, self._refused = list[Launch](), False
+        self._made: list[Any] = []
+        self._places: dict[int, Place] = {}
+        self._kept: list[Any] = []  # an object with the id of one that was freed would have its place
+        for n, x in enumerate(self._tensors):
+            self._places.setdefault(id(x), Place(n))
+
+    def empty_array(self, origin: Any, shape: tuple[int, ...], kind: Dtype) -> Any:
+        made = super().empty_array(origin, shape, kind)
+        self._places[id(made)] = Place(len(self._tensors) + len(self._made))
+        self._made.append(made)
+        return made
+
+    def part(self, x: Any, of: Any) -> Any:
+        if (place := self._places.get(id(of))) is not None and x is not of:
+            self._places[id(x)] = Place(place.array, place.offset + x.data_ptr() - of.data_ptr())
+            self._kept.append(x)
+        return x
+
+    def same(self, x: Any, y: Any) -> None:
+        one, other = (self._places.get(id(array)) for array in (x, y))
+        if one != other and (one is None or other is None or one.offset or other.offset):
+            self._refused = True  # the key tells which arguments have one address, but not which parts of them
+
+    def launched(self, launch: Any, runner: Runner, views: Sequence[View], numbers: Mapping[str, Any]) -> None:
+        places = [self._places.get(id(v.origin)) for v in views]
+        known = [place for place in places if place is not None]
+        if len(known) < len(views) or any(v.address != v.origin.data_ptr() for v in views):  # a copy
+            self._refused = True
+        self._launches.append(Launch(launch, runner, tuple(known), dict(numbers)))
+
+    def refuse(self) -> None:
+        self._refused = True
+
+    def store(
+        self, result: Any, form: Callable[..., Any] | None, scalars: Mapping[str, tuple[int | None, Any]]
+    ) -> None:
+        arrays = (result,) if form is None else tuple(result)
+        places = [self._places.get(id(x)) for x in arrays]
+        if self._refused or not self._launches or not all(place is not None and not place.offset for place in places):
+            return
+        results, tensors = tuple(place.array for place in places if place is not None), len(self._tensors)
+        if min(results) < self._inputs:
+            return
+        made: list[Any] = [(tuple(x.shape), x.dtype) for x in self._made]
+        for n, x in zip(results, arrays, strict=True):
+            if n >= tensors:  # a condition is computed as bytes, and returned as a truth value
+                made[n - tensors] = (tuple(x.shape), x.dtype)
+        made = [None if 0 in x[0] and n + tensors not in results else x for n, x in enumerate(made)]
+        first, *others = self._launches
+        one = not others and form is None and len(made) == (1 if tensors == self._inputs else 0)
+        whole = one and not any(place.offset for place in first.places)
+        names = dict.fromkeys(x for each in self._launches for x in each.numbers.values() if isinstance(x, str))
+        found = Recorded(
+            tuple(self._launches),
+            itemgetter(*(place.array for place in first.places)) if whole else None,
+            tuple(made),
+            results,
+            form,
+            self._inputs,
+            {name: scalars[name][0] for name in names},
+            tuple(repr(scalars[name][1]) for name in names),
+            tuple(map(_size, self._tensors)),
+            tuple(each.runner for each in others),
+        )
+        launches.store(self._key, first.launch, found, first.runner)
+
+
+def recording(arguments: Arguments | None, given: Iterable[Any], out: Any) -> NotRecorded:
+    """The recording of a call; one that records nothing if it has no ``arguments``. ``given``, ``out``: as
+    ``arguments_of`` takes them."""
+    if arguments is None:
+        return NOT_RECORDED
+    outs = [] if out is None else [*out.values()] if type(out) is dict else [out]
+    return Recording(arguments[0], [x for x in given if type(x) not in _NUMBERS], outs)
+
+
+def _size(x: Any) -> int:
+    """The bytes from the first element of a tensor to the end of the last one: strides of PyTorch are not negative."""
+    v = tensor(new_arrays.as_bytes(x) if new_arrays.is_truth(x) else x, "an array")
+    return v.span[1] - v.address

@@ -24,12 +24,11 @@ from ptxgen.problem.dtypes import dtype
 @dataclass(frozen=True)
 class Options:
     """What a call asks for. ``call``: of results that are arrays; ``groups``: as of ``task_call.Options``, or these by
-    output; ``lists``: of lists; ``cached``: later calls with the same arguments may use the launch."""
+    output; ``lists``: of lists."""
 
     call: task_call.Options
     groups: Any
     lists: selection.Options
-    cached: task_launches.Arguments | None = None
 
 
 def results(
@@ -61,25 +60,27 @@ def _one(
     how = replace(options.call, groups=options.groups)
     batch = () if isinstance(output, Store) else task_call.batch_of(roles_of(program), arrays)
     if isinstance(output, Select):
-        items = [arrays] if not batch else [_item(program, arrays, n) for n in range(batch[0])]
+        items = [arrays] if not batch else [_item(program, arrays, n, how.recording) for n in range(batch[0])]
         made = [selection.select(program, each, scalars, {}, options.lists, how) for each in items]
         return tuple(made) if batch else made[0]
     if batch:
         return _reduced_items(program, output, arrays, scalars, out, options, batch[0])
-    result = task_call.call(program, arrays, scalars, out, {}, how, options.cached)
+    result = task_call.call(program, arrays, scalars, out, {}, how)
     return result if out is not None else new_arrays.result_of(result, next(iter(arrays.values())).origin)
 
 
 # ---- batches
 
 
-def _item(program: Program, arrays: Mapping[str, View], n: int) -> dict[str, View]:
+def _item(
+    program: Program, arrays: Mapping[str, View], n: int, recording: task_launches.NotRecorded
+) -> dict[str, View]:
     """The arrays of one item of a batch."""
     found = dict(arrays)
     for name in roles_of(program).tiles:
         v = arrays[name]
         if len(v.shape) == 3:
-            found[name] = tensor(v.origin[n if v.shape[0] != 1 else 0], name)
+            found[name] = tensor(recording.part(v.origin[n if v.shape[0] != 1 else 0], v.origin), name)
     return found
 
 
@@ -101,20 +102,23 @@ def _reduced_items(
         groups = (shape[1], shape[2])
     if groups is None or not isinstance(output, Aggregate):
         groups = task_groups.extents_of(output, arrays, extents, None, groups)
+        if groups and options.groups is None:
+            how.recording.refuse()  # it has read the keys
     wanted = (count, *task_groups.result_shape(output, extents, groups))
     if shape is not None and shape != wanted:
         raise ShapeError(f"out has shape {shape}; it must be {wanted}, the batch and the result of an item")
-    each = replace(how, groups=groups)
-    items = [_item(program, arrays, n) for n in range(count)]
+    each, recording = replace(how, groups=groups), how.recording
+    items = [_item(program, arrays, n, recording) for n in range(count)]
     if not _has_views(first.origin if out is None else out):
         if out is not None or not items:
             raise InputError(f"the arrays are of {_library(first)}; with a batch, out must be None, and an item exist")
         origin = first.origin
         made = [new_arrays.result_of(task_call.call(program, x, scalars, None, {}, each), origin) for x in items]
         return origin.__array_namespace__().stack(made)
-    stored = out if out is not None else new_arrays.empty_array(first.origin, wanted, dtype(Task.result_type(program)))
+    kind = dtype(Task.result_type(program))
+    stored = out if out is not None else recording.empty_array(first.origin, wanted, kind)
     for n, item in enumerate(items):
-        task_call.call(program, item, scalars, stored[n], {}, each)
+        task_call.call(program, item, scalars, recording.part(stored[n], stored), {}, each)
     return stored
 
 
@@ -152,7 +156,7 @@ def _several(
     made: dict[str, Any] = {}
 
     def compute(each: Program, output: Output, of: Mapping[str, View], numbers: Mapping[str, Any], how: Any) -> Any:
-        own = replace(options, call=how, groups=extents_by.get(output.name), cached=None)
+        own = replace(options, call=how, groups=extents_by.get(output.name))
         return _one(each, output, of, numbers, given.get(output.name), own)
 
     matrix = _reduction(program, arrays, scalars, options, compute, made)
@@ -164,7 +168,9 @@ def _several(
         else:
             each = several.reading(program, output)
             of, numbers = {**arrays, **matrix}, {**scalars, several.EXTENT: _extents(program, arrays)["k"]}
-        how = options.call if matrix is None else replace(options.call, compute="")
+        how = options.call
+        if matrix is not None:
+            how = replace(how, compute="", names={**how.names, several.EXTENT: numbers[several.EXTENT]})
         made[output.name] = compute(each, output, of, numbers, how)
     return _results_type(names)(*(made[name] for name in names))
 
@@ -219,14 +225,14 @@ def _reduction(
     extents, stored = _extents(program, arrays), several.stored_output(program)
     m, n, k = (extents[axis] for axis in AXES)
     roles = roles_of(program)
-    first, kind = arrays[roles.use("A").name], dtype(program.accumulator)
+    first, kind, recording = arrays[roles.use("A").name], dtype(program.accumulator), options.call.recording
     if k < several.LEAST_K or task_call.batch_of(roles, arrays) or not task_call.can_allocate(first):
         return None
     if stored is not None:
         matrix = compute(several.single(program, stored), stored, arrays, scalars, options.call)
         made[stored.name] = matrix
     elif m * n * kind.bytes <= several.MOST_BYTES:
-        matrix = new_arrays.empty_array(first.origin, (m, n), kind)
+        matrix = recording.empty_array(first.origin, (m, n), kind)
         each = several.storing(program)
         own = {x.name: arrays[x.name] for x in each.inputs if x.uses}
         task_call.call(each, own, scalars, matrix, {}, options.call)
@@ -234,5 +240,5 @@ def _reduction(
         return None
     base = dtype(several.reading(program, program.outputs[0]).accumulator)
     empty = {several.LEFT: (m, 0), several.RIGHT: (0, n)}
-    found = {name: new_arrays.empty_array(first.origin, shape, base) for name, shape in empty.items()}
+    found = {name: recording.empty_array(first.origin, shape, base) for name, shape in empty.items()}
     return {name: tensor(x, name) for name, x in {**found, several.REDUCTION: matrix}.items()}

@@ -6,7 +6,6 @@ import pickle
 import sys
 from collections import OrderedDict
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -199,8 +198,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> EmulatedDriver:
     monkeypatch.setattr(choice, "database", lambda: None)
     given = tuning_selection.Selection
     monkeypatch.setattr(tuning_selection, "select", lambda p, *_, **__: [given(p, config, "given")])
-    library = SimpleNamespace(**vars(LIBRARY), int32="torch.int32", uint8="torch.uint8")
-    monkeypatch.setitem(sys.modules, "torch", library)
+    monkeypatch.setitem(sys.modules, "torch", LIBRARY)
     return driver
 
 
