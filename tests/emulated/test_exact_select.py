@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -277,8 +276,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> EmulatedDriver:
     driver = EmulatedDriver()
     monkeypatch.setattr(drivers, "driver_of", lambda v: driver)
     monkeypatch.setattr(drivers, "require_device", lambda *_, **__: None)
-    library = SimpleNamespace(**vars(LIBRARY), int32="torch.int32")
-    monkeypatch.setitem(sys.modules, "torch", library)
+    monkeypatch.setitem(sys.modules, "torch", LIBRARY)
     return driver
 
 

@@ -512,7 +512,7 @@ CsrTensor.__module__ = Integers.__module__ = "torch"
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     made = Gpu()
     monkeypatch.setattr(drivers, "driver", lambda: made)
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(**vars(LIBRARY), int32="torch.int32"))
+    monkeypatch.setitem(sys.modules, "torch", LIBRARY)
     monkeypatch.setattr(streams, "current_stream", lambda x: STREAM)
     return made
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -158,7 +157,7 @@ def device_driver(monkeypatch: pytest.MonkeyPatch) -> EmulatedDriver:
     driver = EmulatedDriver()
     driver.name = "cuda"
     monkeypatch.setattr(drivers, "driver", lambda: driver)
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(**vars(LIBRARY), int32="torch.int32"))
+    monkeypatch.setitem(sys.modules, "torch", LIBRARY)
     return driver
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -313,7 +312,7 @@ def device_driver(monkeypatch: pytest.MonkeyPatch) -> EmulatedDriver:
     driver = EmulatedDriver()
     driver.name = "cuda"
     monkeypatch.setattr(drivers, "driver", lambda: driver)
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(**vars(LIBRARY), int32="torch.int32"))
+    monkeypatch.setitem(sys.modules, "torch", LIBRARY)
     return driver
 
 
