@@ -4,6 +4,7 @@ the features of the model."""
 from ptxgen.families.compressed_tiles.family import FAMILY as COMPRESSED_TILES
 from ptxgen.families.depthwise.family import FAMILY as DEPTHWISE
 from ptxgen.families.mma.family import FAMILY as MMA
+from ptxgen.families.private_groups.family import FAMILY as PRIVATE_GROUPS
 from ptxgen.families.registry import register
 from ptxgen.families.row_split.family import FAMILY as ROW_SPLIT
 from ptxgen.families.shared_slab.family import FAMILY as SHARED_SLAB
@@ -28,5 +29,6 @@ for _family in (
     VECTOR_MMA,
     TCA,
     COMPRESSED_TILES,
+    PRIVATE_GROUPS,
 ):
     register(_family)

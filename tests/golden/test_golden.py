@@ -222,6 +222,18 @@ GOLDEN = {
         "accum+=f32(A[i,k])*f32(B[k,j]);}C[input1[j],input0[i]]+=accum;} groups=4,7 deterministic=1",
         "family=mma ms=16 ns=16 ml=32 nl=32 u=32 cp_async_a=0 cp_async_b=0 vec_a=1 vec_b=1 vec_c=4",
     ),
+    "private_groups_rows": (
+        "h200",
+        "task 300,260,0 NN f32 text=A:f32[i,k];B:f32[k,j];input0:s32[i];input1:f32[i,j];accum:f32;where(i,j){reduce(k)"
+        "{accum+=A[i,k]*B[k,j];}C[input0[i],j]+=input1[i,j];} groups=9,260",
+        "family=private_groups copy_warps=2 array_vec=2 loads=4",
+    ),
+    "private_groups_columns": (
+        "h200",
+        "task 300,260,0 NN f32 text=A:f32[i,k];B:f32[k,j];input0:u8[j];input1:f16[i,j];accum:f32;where(i,j){reduce(k)"
+        "{accum+=A[i,k]*B[k,j];}C[i,input0[j]]=max(C[i,input0[j]],f32(input1[i,j]));} groups=300,40",
+        "family=private_groups copy_warps=2 array_vec=4 warp_rows=2 loads=2 kg=2",
+    ),
     "wgmma_jagged_rows": (
         "h200",
         "grouped 8x100,96,64 NT bf16 jagged=m epilogue=bias_column",

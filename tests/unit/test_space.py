@@ -37,6 +37,7 @@ from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.operations.spmm.problem import Spmm
+from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import device
 from ptxgen.tuning.model.model import Model
 from ptxgen.tuning.search.sampler import Categorical
@@ -688,7 +689,7 @@ def test_explain_accounts_for_every_row(small_axes):
         legal = {ceil_div(p.k, ceil_div(ceil_div(p.k, kg), u) * u) for kg in slices if kg <= blocks}
         total += shapes * len(legal | {kg for kg in slices if kg > blocks})
     cannot = {"mma_dtype": 1, "wgmma_dtype": 1, "skinny_extent": 1}  # f32 in f32, no short side
-    cannot["capabilities"] = 8  # strips, transforms over tiles of 2x2 and of 4x4, and five of a sparse matrix
+    cannot["capabilities"] = 9  # strips, transforms over tiles of 2x2 and of 4x4, five of a sparse matrix, groups
     assert {n: counts.pop(n) for n in cannot} == cannot
     assert sum(counts.values()) + len(space.candidates(p, H200)) == total
 
@@ -762,6 +763,14 @@ def outcomes(f: space.CandidateSpace, p: KernelProblem, c: Columns, names) -> np
         return np.stack([np.broadcast_to(r.holds(p, c, g, H200), len(c)) for r in chosen])
 
 
+def element_sums(n: int, kind: str) -> Task:
+    """Sums of the elements of n × 3n in 9 groups of columns."""
+    head = f"A:f32[i,k];B:f32[k,j];g:s32[j];x:{kind}[i,j];"
+    return Task(
+        n, 3 * n, 0, text=f"{head}where(i,j){{reduce(k){{accum+=A[i,k]*B[k,j];}}C[i,g[j]]+=x[i,j];}}", groups=f"{n},9"
+    )
+
+
 #: of each family: two problems of one class, and one of another
 CLASSES = {
     0: (kernel(2560, 16, 2560, "NN"), kernel(64, 4096, 128, "NN"), kernel(77, 300, 19, "TT", "f64")),
@@ -811,6 +820,7 @@ CLASSES = {
         form(Spmm(64 * n, n, 3 * n, dtype=kind, pattern="banded:width=3", calls=1000), "compressed_tiles")
         for n, kind in ((8, "f16"), (16, "f16"), (8, "f32"))
     ),
+    12: tuple(form(element_sums(n, kind), "private_groups") for n, kind in ((64, "f32"), (300, "f32"), (64, "f64"))),
 }
 
 

@@ -15,6 +15,7 @@ from ptxgen.lowering import aggregate as groups
 from ptxgen.lowering import row_reduce as rows
 from ptxgen.lowering.aggregate import depends_on_order
 from ptxgen.lowering.algebra import PLUS_TIMES, Algebra, InnerExpression, Scalar, Vector, inner_expression
+from ptxgen.lowering.element_groups import ElementGroups
 from ptxgen.lowering.kernel_problem import KernelProblem, MirroredExtents, at_least_one
 from ptxgen.lowering.sink import Elements, SelectValues, StoreValue, ValueSink
 from ptxgen.lowering.states import StateReduction
@@ -92,7 +93,12 @@ def _reduced(p: Task, found: KernelProblem) -> KernelProblem:
     found = replace(found, moved=found.moved + written - p.output.bytes * found.results)
     # the width of accesses to sums
     vec = 1 if p.mirrored else aligned_access(16, p.n, pitch, 0, p.output.bytes)
-    return found.with_access("C", ld=pitch, vec=vec)
+    found = found.with_access("C", ld=pitch, vec=vec)
+    one = ElementGroups.of(found.sink, p.m, p.n) if isinstance(found.sink, groups.Aggregate) else None
+    if one is None:
+        return found
+    read = p.m * p.n * dtype(one.array.element.type).bytes
+    return replace(found, forms=(replace(found, sink=one, algebra=PLUS_TIMES, moved=written + read),))
 
 
 def _sink(p: Task, program: Program, roles: Roles, whole: Node, kind: str) -> ValueSink:

@@ -1,0 +1,108 @@
+"""The performance model of kernels with private groups: bytes of memory, and the loads that warps have in flight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.config.config import Columns
+from ptxgen.codegen.vectorized import WARP, ceil_div, float32
+from ptxgen.families.common import perf_costs
+from ptxgen.families.common.perf_blocks import Cells, Floats, Work, resident_blocks
+from ptxgen.families.private_groups.geometry import PrivateGroupsGeometry, array_bytes
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.problem.device import Device
+
+LATENCY = 1100.0  #: cycles of a load from device memory under load
+CHAIN = 46.0  #: cycles of a read, a combination and a store of a group, of two elements at once
+ELEMENT = 8.0  #: instructions of an element, and of its key
+LOAD = 4.0  #: instructions of a load
+WAVEFRONTS = 3.0  #: cycles of shared memory and L1 for 32 elements of 4 bytes
+SM_BYTES = 40.0  #: bytes of global memory per cycle that one multiprocessor loads at most
+START = 1800.0  #: cycles of a block besides its loop and the clearing and joining of copies
+JOIN_US = 2.5  #: the second kernel, besides its bytes
+NARROW = 0.04  #: share of time that 128-byte pieces of rows add, of longer ones less
+
+
+def work(p: KernelProblem, c: Columns, g: PrivateGroupsGeometry, d: Device) -> Work:
+    """The cost of a stage of a warp: cycles that its loads take at least (``latency``), of the multiprocessor
+    (``busy``); warps of a block (``math``); rows, or vectors along a row, of a stage of a block (``stages``); cycles of
+    clearing and joining copies (``store``)."""
+    size, held, rows = array_bytes(p), p.sink.value_bytes, p.sink.by_rows
+    vectors = c.loads * c.warp_rows
+    elements = vectors * c.array_vec  # of a lane
+    chain = CHAIN * (c.loads / 2 if rows else c.loads * c.array_vec / 2)
+    chain = np.maximum(chain, CHAIN)
+    # keys are read, and made to groups, once for the rows, or the columns, that share them
+    shared_keys = c.array_vec if rows else c.warp_rows
+    issued = elements * (ELEMENT / 2 + ELEMENT / 2 / shared_keys) + vectors * LOAD
+    wavefronts = elements * (1 + (2 * held + size) / 12 * 2)
+    busy = np.maximum(issued / perf_costs.ISSUE, np.maximum(wavefronts, 1))
+    period = LATENCY + chain
+    copies = (p.sink.count + 1) * c.warp_rows
+    clear = copies * 1.5
+    warps = np.maximum(c.copy_warps, 1)
+    if rows:
+        join = p.sink.count * WARP * c.array_vec / g.threads * (2.0 * warps + 40)
+    else:
+        join = ceil_div(p.sink.count, WARP) * c.warp_rows * WARP * 5.0 + 0 * warps
+    segment = np.minimum(WARP * c.array_vec * size, 512)
+    return Work.of(
+        len(c),
+        resident=resident_blocks(c, g, d),
+        busy=busy,
+        latency=period,
+        math=c.copy_warps,
+        stages=c.loads * c.copy_warps if rows else c.loads,
+        store=clear + join + START,
+        straddle_a=NARROW * 128 / segment if rows else 0 * segment,
+    )
+
+
+def cell(p: KernelProblem, c: Columns, g: PrivateGroupsGeometry, d: Device) -> Cells:
+    """The blocks, and the time of the second kernel."""
+    elements = p.sink.groups[0] * p.sink.groups[1] * p.sink.value_bytes
+    second = JOIN_US + elements * (c.kg * 1.5 + 1) / (d.bandwidth * 1e3 * perf_costs.DRAM)
+    extra = np.where(c.kg > 1, second, 0.0)
+    none = float32(0)
+    return Cells(
+        iterations=float32(g.units) / float32(c.kg),
+        blocks=float32(g.blocks),
+        extra=float32(extra),
+        queue=none,
+        c_cost=none,
+    )
+
+
+def _most(*terms: Any) -> Any:
+    """A smooth maximum: loads in flight hide latency the better, the more they are."""
+    return sum(np.asarray(x, np.float64) ** 4 for x in terms) ** 0.25
+
+
+def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
+    """Microseconds of a launch: waves of blocks, each at the speed of memory or of its own loads."""
+    read = float(p.m) * p.n * array_bytes(p)
+    blocks, resident = x.blocks[cell], w.resident[rows]
+    bandwidth = np.float32(d.bandwidth * 1e3 * perf_costs.DRAM / d.clock) / (1 + w.straddle_a[rows])  # bytes a cycle
+    own = np.float32(read) / np.maximum(blocks, 1)  # bytes of a block
+    stages = np.ceil(x.iterations[cell] / w.stages[rows])
+    alone = stages * w.latency[rows]
+    crowded = stages * w.math[rows] * w.busy[rows]
+    sms = np.float32(d.sms)
+    full = np.floor(blocks / (resident * sms))
+    rest = blocks - full * resident * sms
+    own_speed = np.float32(SM_BYTES)
+    wave = _most(alone, crowded * resident, own * resident / own_speed, own * resident * sms / bandwidth)
+    some = np.ceil(rest / sms)
+    last = _most(alone, crowded * some, own * some / own_speed, own * rest / bandwidth)
+    last = np.where(rest > 0, last, 0)
+    waves = full + (rest > 0)
+    # blocks of a multiprocessor clear and join while others load
+    overhead = w.store[rows] * (1 + (waves - 1) / np.maximum(resident, 1))
+    total = full * wave + last + overhead
+    out: Floats = float32(total / np.float32(d.clock) + x.extra[cell] + np.float32(perf_costs.LAUNCH_US))
+    return out
+
+
+__all__ = ["cell", "microseconds", "work"]
