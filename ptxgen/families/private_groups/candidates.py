@@ -22,15 +22,7 @@ class PrivateGroupsSpace(CandidateSpace):
     tile = ("copy_warps", "array_vec", "warp_rows", "loads")
     cell = ("kg",)
     fixed = ("private_groups_types",)
-    tile_rules = (
-        "axis",
-        "range",
-        "threads",
-        "private_groups_vec",
-        "private_groups_wide_values",
-        "private_groups_rows",
-        "private_groups_loads",
-    )
+    tile_rules = ("axis", "range", "threads")
     extent_rules = ("range", "private_groups_pitch", "private_groups_slices")
 
     def neutral(self, p: KernelProblem) -> KernelProblem:
