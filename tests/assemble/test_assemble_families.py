@@ -15,6 +15,7 @@ TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 #: case source -> how many cases for each target
 COUNTS = {
     "compressed_tiles": 3,
+    "element_groups": 4,
     "mma": 4,
     "skinny": 3,
     "spmm": 3,

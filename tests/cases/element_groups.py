@@ -49,7 +49,7 @@ def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     """A random legal configuration, or None if none was drawn."""
     columns = random_columns("private_groups", rng, DRAWS)
     few = {"copy_warps": rng.choice([1, 2, 3, 5], DRAWS), "kg": rng.choice([1, 1, 2, 3], DRAWS)}
-    columns = columns.replace(**few, loads=np.minimum(columns.loads, 8))
+    columns = columns.replace(**few)
     rows = np.flatnonzero(legal(lower(p), columns, d) & (32 * columns.copy_warps <= threads))
     return columns.row(int(rng.choice(rows))) if len(rows) else None
 
