@@ -28,15 +28,18 @@ class OperandSets:
         inputs: Mapping[str, Array],
         outputs: Mapping[str, int],
         shared: Mapping[str, Array],
+        least: int | None = None,
     ) -> None:
         """``inputs``: each set has its own, as the kernel reads them in memory; ``outputs``: sizes in bytes;
-        ``shared``: arrays that all sets share. LaunchError: out of memory."""
+        ``shared``: arrays that all sets share; ``least``: bytes of the inputs that every kernel reads, None: all.
+        LaunchError: out of memory."""
         self.driver = driver
         self._outputs = {name: max(size, 1) for name, size in outputs.items()}
         self._memory: list[Allocation] = []
         count = 1
         if driver.clock == "hardware":
-            size = sum(x.nbytes for x in inputs.values()) + sum(self._outputs.values())
+            read = sum(x.nbytes for x in inputs.values()) if least is None else least
+            size = read + sum(self._outputs.values())
             count = int(min(timing.most, max(2, -(-timing.l2_multiple * driver.device.l2 // size))))
         self.sets = [
             {name: self._upload(x) for name, x in inputs.items()}

@@ -14,6 +14,7 @@ from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.families.common.space import families
 from ptxgen.families.common.work_list import UNLIMITED, WHOLE, WorkList
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.spmm.checks import SpmmOperandSets
 from ptxgen.operations.spmm.pattern_statistics import statistics_of
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.operations.spmm.reference import arrays_of
@@ -22,6 +23,7 @@ from ptxgen.problem.device import device
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import reference, verdict
 from ptxgen.runtime.check import check
+from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.prepared_operands import PreparedOperands
 from ptxgen.runtime.runner import Buffers, Runner
@@ -355,3 +357,15 @@ B = np.ones((3, 4), F32)
 def test_errors_name_the_argument_and_the_rule(a: Any, b: Any, named: dict[str, Any], message: str) -> None:
     with pytest.raises(ptxgen_error(), match=message):
         ptxgen.spmm(a, b, **named)
+
+
+def test_operand_sets_exceed_the_l2_without_the_indices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prepared formats have fewer bytes than CSR: values, B and C alone are l2_multiple times the cache."""
+    driver = EmulatedDriver()
+    monkeypatch.setattr(driver, "clock", "hardware")
+    p = Spmm(64, 8, 128, dtype="f16", pattern="even:nnz=4096")
+    read = 2 * (4096 + 128 * 8 + 64 * 8)
+    monkeypatch.setattr(driver, "device", replace(driver.device, l2=read))
+    sets = SpmmOperandSets(driver, p, Timing(l2_multiple=3))
+    assert len(sets.sets) == 3
+    sets.release()

@@ -80,3 +80,12 @@ def test_matrices_have_the_size_of_those_that_were_measured(name: str) -> None:
     ]
     assert isinstance(problem, Spmm)
     assert problem.nnz == pytest.approx(NONZEROS[name], rel=0.02)
+
+
+def test_decode_has_five_densities_of_two_layers() -> None:
+    problems = [c.problem for c in suites.cases("decode", "spmm", dtype="f16")]
+    assert len(set(problems)) == len(problems) == 2 * 5 * 3
+    assert {(p.m, p.k) for p in problems if isinstance(p, Spmm)} == {(4096, 4096), (14336, 4096)}
+    assert {p.n for p in problems if isinstance(p, Spmm)} == {1, 8, 16}
+    sparsities = {1 - p.nnz / (p.m * p.k) for p in problems if isinstance(p, Spmm)}
+    assert {round(x, 2) for x in sparsities} == {0.5, 0.7, 0.9, 0.95, 0.99}

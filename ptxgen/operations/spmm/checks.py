@@ -68,7 +68,9 @@ class SpmmOperandSets(OperandSets):
         inputs: dict[str, Any] = stored(problem, self.arrays)
         del inputs["C"]
         lines = problem.n if problem.column_major_c else problem.m
-        super().__init__(driver, timing, inputs, {"C": lines * problem.ldc * problem.output.bytes}, {})
+        outputs = {"C": lines * problem.ldc * problem.output.bytes}
+        least = inputs["values"].nbytes + inputs["B"].nbytes  # prepared formats may have shorter indices
+        super().__init__(driver, timing, inputs, outputs, {}, least)
 
     def deviation(self, limit: int) -> Deviation:
         """Compares rows of the first set's C, the longest among them."""

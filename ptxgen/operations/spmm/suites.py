@@ -87,12 +87,22 @@ def _small(**fields: Any) -> Iterator[Case]:
         yield Case(f"{pattern.partition(':')[0]} {m}x{n}x{k}", Spmm(m, n, k, **{"pattern": pattern, **fields}))
 
 
-def _products(matrices: Iterable[Matrix], **fields: Any) -> Iterator[Case]:
+def _products(matrices: Iterable[Matrix], columns: Iterable[int] = COLUMNS, **fields: Any) -> Iterator[Case]:
     """Each matrix with each N."""
     for a in matrices:
-        for n in COLUMNS:
+        for n in columns:
             if max(a.m, a.k) * n <= ELEMENTS:
                 yield Case(f"{a.name} N={n}", Spmm(a.m, n, a.k, **{"pattern": a.pattern, "calls": CALLS, **fields}))
+
+
+DECODE_LAYERS = ((4096, 4096), (14336, 4096))
+DECODE_SPARSITIES = (0.5, 0.7, 0.9, 0.95, 0.99)
+DECODE_COLUMNS = (1, 8, 16)  #: N of each matrix
+DECODE = tuple(
+    Matrix(f"decode-{m}x{k}-{sparsity:g}", m, k, f"bernoulli:density={1 - sparsity:g}")
+    for m, k in DECODE_LAYERS
+    for sparsity in DECODE_SPARSITIES
+)
 
 
 SUITES = by_name(
@@ -104,6 +114,11 @@ SUITES = by_name(
         partial(_products, GRAPHS),
     ),
     Suite("mesh", "the stencils of 7 and 27 points, a band", partial(_products, MESH)),
+    Suite(
+        "decode",
+        "layers of 4096×4096 and 14336×4096 with sparsity 0.5 to 0.99, N = 1, 8, 16: A is read from memory",
+        partial(_products, DECODE, DECODE_COLUMNS),
+    ),
     Suite("skewed", "row lengths by Zipf's law", partial(_products, SKEWED)),
 )
 
