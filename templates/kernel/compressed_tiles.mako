@@ -2,14 +2,14 @@
 ## columns of a slab of B. Each warp copies tiles ahead to slots of shared memory of its own.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
-<%namespace name="lanes" file="/ptx/shuffle.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\
+<%namespace name="expand" file="/${context['plan'].mainloop.expand}"/>\
 <%namespace name="math" file="/${context['plan'].mainloop.math}"/>\
 <%namespace name="rows_b" file="/${context['plan'].mainloop.b_access}"/>\
 <% x, op = plan.mainloop, plan.arithmetic %>\
     .reg .b64 %tile_starts, %tile_data, %B, %C, %ptr_tile, %ptr_c;
     .reg .b32 %M, %N, %K, %ldb, %ldc, %thread, %lane, %warp, %smem, %slots, %slots_end, %slot, %filled, %decoded, %tmp0;
-    .reg .b32 %row_tile, %first_column, %tiles, %first, %count, %ahead, %done, %begin, %end, %word, %value_at, %sums_at;
+    .reg .b32 %row_tile, %first_column, %tiles, %first, %count, %ahead, %done, %begin, %end, %sums_at;
     .reg .s32 %pieces;
     .reg .pred %p, %some, %inside;
     .reg .${op.type} %alpha, %beta;
@@ -67,21 +67,7 @@ ${ptx.banner("wait for the copies of this tile, of all lanes")}\
     cp.async.wait_group ${x.stages - 1};
     bar.warp.sync 0xffffffff;
 ${rows_b.load()}\
-${ptx.banner("lane to word of the bitmap: the address of its first nonzero")}\
-    mad.lo.u32 %tmp0, %lane, 4, %slot;
-    ld.shared.b32 %word, [%tmp0];
-    popc.b32 %tmp0, %word;
-    mov.b32 %value_at, %tmp0;
-    {
-    .reg .b32 %lower;
-${lanes.add_lower("%value_at", "%lower")}\
-    }
-    sub.u32 %value_at, %value_at, %tmp0;
-    mad.lo.u32 %value_at, %value_at, ${x.size}, %slot;
-    add.u32 %value_at, %value_at, ${x.values_at};
-    mad.lo.u32 %tmp0, %lane, 8, %decoded;
-    st.shared.v2.b32 [%tmp0], {%word, %value_at};
-    bar.warp.sync 0xffffffff;
+${expand.expand()}\
 ${math.multiply()}\
 ${ptx.banner("the next slot, once all lanes have read this one")}\
     bar.warp.sync 0xffffffff;
@@ -96,7 +82,10 @@ ${ptx.banner("wait for all warps; their sums to shared memory")}\
     cp.async.wait_group 0;
     bar.sync 0;
     mad.lo.u32 %sums_at, %warp, ${x.sum_bytes}, %smem;
-${math.sums_at()}\
+    shr.u32 %tmp0, %lane, ${x.lane_rows[0]};
+    mad.lo.u32 %sums_at, %tmp0, ${4 * x.columns}, %sums_at;
+    and.b32 %tmp0, %lane, ${x.lane_rows[1]};
+    mad.lo.u32 %sums_at, %tmp0, 8, %sums_at;
 % for offset, names, access in x.sum_vectors:
     st.shared.${access} [%sums_at+${offset}], ${operand_list(names)};
 % endfor
@@ -155,7 +144,7 @@ DONE:
     setp.ge.u32 %p, %ahead, %count;
     @%p bra.uni COPIED_${label};
     {
-    .reg .b32 %from, %piece_at, %tile_lane;
+    .reg .b32 %from, %piece_at, %tile_lane, %left;
     and.b32 %tile_lane, %ahead, 31;
     setp.ne.u32 %p, %tile_lane, 0;
     @%p bra.uni PLACES_${label};
@@ -171,11 +160,16 @@ PLACES_${label}:
     mad.wide.u32 %ptr_tile, %from, ${x.piece}, %tile_data;
     mad.wide.u32 %ptr_tile, %lane, ${x.piece}, %ptr_tile;
     mad.lo.u32 %piece_at, %lane, ${x.piece}, %filled;
-    sub.s32 %pieces, %pieces, %lane;
+    sub.s32 %left, %pieces, %lane;
 % for i in range(x.rounds):
-    setp.gt.s32 %p, %pieces, ${32 * i};
+% if i and i % 4 == 0:
+    setp.le.s32 %p, %pieces, ${32 * i};
+    @%p bra.uni TILE_COPIED_${label};
+% endif
+    setp.gt.s32 %p, %left, ${32 * i};
     @%p cp.async.cg.shared.global [%piece_at+${32 * x.piece * i}], [%ptr_tile+${32 * x.piece * i}], ${x.piece};
 % endfor
+TILE_COPIED_${label}:
     }
 ${rows_b.copy()}\
     add.u32 %filled, %filled, ${x.slot_bytes};

@@ -24,8 +24,3 @@
 % endfor
 % endfor
 </%def>
-
-<%def name="sums_at()">
-<% x = plan.mainloop %>\
-    mad.lo.u32 %sums_at, %lane, ${4 * x.columns}, %sums_at;
-</%def>

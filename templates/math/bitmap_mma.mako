@@ -36,12 +36,3 @@
 % endfor
 % endfor
 </%def>
-
-## The first sums of the lane: row lane div 4, columns 2 (lane mod 4) and the next.
-<%def name="sums_at()">
-<% x = plan.mainloop %>\
-    shr.u32 %tmp0, %lane, 2;
-    mad.lo.u32 %sums_at, %tmp0, ${4 * x.columns}, %sums_at;
-    and.b32 %tmp0, %lane, 3;
-    mad.lo.u32 %sums_at, %tmp0, 8, %sums_at;
-</%def>

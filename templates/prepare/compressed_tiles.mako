@@ -27,7 +27,7 @@ ${next_nonzero("COUNT_LOOP")}\
 {
     .reg .b64 %tile_starts, %sizes, %ptr;
     .reg .b32 %tiles, %thread, %lane, %warp, %item, %tiles_left, %pieces<${tiles.scan_each}>, %sum, %inclusive, %shuffled;
-    .reg .b32 %before, %warp_total, %warp_slot, %lane_slot;
+    .reg .b32 %before, %nonzeros, %warp_total, %warp_slot, %lane_slot;
     .reg .pred %p, %inside<${tiles.scan_each}>;
     .shared .align 4 .b8 warp_sums[${4 * tiles.scan_threads // 32}];
 
@@ -52,8 +52,13 @@ SCAN:
     setp.lt.u32 %inside${i}, %shuffled, %tiles;
     mov.b32 %pieces${i}, 0;
     @%inside${i} ld.global.u32 %pieces${i}, [%ptr+${4 * i}];
-    mad.lo.u32 %pieces${i}, %pieces${i}, ${tiles.size}, ${tiles.bitmap_bytes + tiles.piece - 1};
-    shr.u32 %pieces${i}, %pieces${i}, ${tiles.piece.bit_length() - 1};
+    mov.b32 %nonzeros, %pieces${i};
+    mov.b32 %pieces${i}, 0;
+% for fixed, each in tiles.parts:
+    mad.lo.u32 %shuffled, %nonzeros, ${each}, ${fixed + tiles.piece - 1};
+    shr.u32 %shuffled, %shuffled, ${tiles.piece.bit_length() - 1};
+    add.u32 %pieces${i}, %pieces${i}, %shuffled;
+% endfor
     @!%inside${i} mov.b32 %pieces${i}, 0;
     add.u32 %sum, %sum, %pieces${i};
 % endfor
@@ -90,6 +95,7 @@ ${ptx.banner("wait until all warps have read the sums")}\
     ret;
 }
 
+% if not tiles.offsets:
 .visible .entry mark_nonzeros(
 % for line in tiles.marked.declarations:
     ${line}
@@ -107,6 +113,7 @@ ${place()}\
 ${next_nonzero("MARK_LOOP")}\
 }
 
+% endif
 .visible .entry place_nonzeros(
 % for line in tiles.placed.declarations:
     ${line}
@@ -115,32 +122,19 @@ ${next_nonzero("MARK_LOOP")}\
 .maxntid ${32 * tiles.warps}, 1, 1
 {
     .reg .b${8 * tiles.size} %value;
+% if tiles.offsets:
+    .reg .b16 %offset;
+% else:
     .reg .b32 %marks, %before;
+% endif
 ${nonzeros_of_row(tiles.placed.names[:-2])}\
 PLACE_LOOP:
 ${load_column()}\
-${place()}\
-${ptx.banner("the bits before its own")}\
-    mad.wide.u32 %ptr_word, %word, 4, %ptr_tile;
-    ld.global.u32 %marks, [%ptr_word];
-    shl.b32 %bit, 1, %bit;
-    sub.u32 %bit, %bit, 1;
-    and.b32 %marks, %marks, %bit;
-    popc.b32 %before, %marks;
-COUNT_WORDS:
-    setp.eq.u32 %p, %word, 0;
-    @%p bra COUNTED_WORDS;
-    sub.u32 %word, %word, 1;
-    mad.wide.u32 %ptr_word, %word, 4, %ptr_tile;
-    ld.global.u32 %marks, [%ptr_word];
-    popc.b32 %marks, %marks;
-    add.u32 %before, %before, %marks;
-    bra COUNT_WORDS;
-COUNTED_WORDS:
-    mad.wide.u32 %ptr_word, %next, ${tiles.size}, %values;
-    ld.global.nc.b${8 * tiles.size} %value, [%ptr_word];
-    mad.wide.u32 %ptr_word, %before, ${tiles.size}, %ptr_tile;
-    st.global.b${8 * tiles.size} [%ptr_word+${tiles.bitmap_bytes}], %value;
+% if tiles.offsets:
+${place_by_offset()}\
+% else:
+${place_by_bit()}\
+% endif
 ${next_nonzero("PLACE_LOOP")}\
 }
 
@@ -194,13 +188,8 @@ ${ptx.banner("loop over nonzeros")}\
     ld.global.nc.u32 %tile, [%ptr_tile];
     mul.wide.u32 %ptr_tile, %tile, ${tiles.piece};
     add.u64 %ptr_tile, %ptr_tile, %tile_data;
-% for to, fields in (("%word", tiles.word_fields), ("%bit", tiles.bit_fields)):
-    mov.b32 ${to}, 0;
-% for name, first, bits, at in fields:
-    bfe.u32 %field, %${name}, ${first}, ${bits};
-    bfi.b32 ${to}, %field, ${to}, ${at}, ${bits};
-% endfor
-% endfor
+${number("%word", tiles.word_fields)}\
+${number("%bit", tiles.bit_fields)}\
 </%def>
 
 <%def name="next_nonzero(label)">
@@ -209,4 +198,63 @@ ${ptx.banner("loop over nonzeros")}\
     @%p bra ${label};
 DONE:
     ret;
+</%def>
+
+## The nonzero is stored after those of the bits before its own.
+<%def name="place_by_bit()">
+<% tiles = plan.preparation %>\
+${place()}\
+${ptx.banner("the bits before its own")}\
+    mad.wide.u32 %ptr_word, %word, 4, %ptr_tile;
+    ld.global.u32 %marks, [%ptr_word];
+    shl.b32 %bit, 1, %bit;
+    sub.u32 %bit, %bit, 1;
+    and.b32 %marks, %marks, %bit;
+    popc.b32 %before, %marks;
+COUNT_WORDS:
+    setp.eq.u32 %p, %word, 0;
+    @%p bra COUNTED_WORDS;
+    sub.u32 %word, %word, 1;
+    mad.wide.u32 %ptr_word, %word, 4, %ptr_tile;
+    ld.global.u32 %marks, [%ptr_word];
+    popc.b32 %marks, %marks;
+    add.u32 %before, %before, %marks;
+    bra COUNT_WORDS;
+COUNTED_WORDS:
+    mad.wide.u32 %ptr_word, %next, ${tiles.size}, %values;
+    ld.global.nc.b${8 * tiles.size} %value, [%ptr_word];
+    mad.wide.u32 %ptr_word, %before, ${tiles.size}, %ptr_tile;
+    st.global.b${8 * tiles.size} [%ptr_word+${tiles.bitmap_bytes}], %value;
+</%def>
+
+## The nonzero gets the next number of its tile, in any order; its value is stored from the end of the tile backwards.
+<%def name="place_by_offset()">
+<% tiles = plan.preparation %>\
+    .reg .b64 %ptr_value;
+    ld.global.nc.u32 %tile, [%ptr_tile+4];
+    mul.wide.u32 %ptr_value, %tile, ${tiles.piece};
+    add.u64 %ptr_value, %ptr_value, %tile_data;
+    ld.global.nc.u32 %tile, [%ptr_tile];
+    mul.wide.u32 %ptr_tile, %tile, ${tiles.piece};
+    add.u64 %ptr_tile, %ptr_tile, %tile_data;
+${number("%word", tiles.offset_fields)}\
+    cvt.u16.u32 %offset, %word;
+    atom.global.add.u32 %bit, [%ptr_tile], 1;
+    mad.wide.u32 %ptr_word, %bit, ${tiles.offset_bytes}, %ptr_tile;
+    st.global.b16 [%ptr_word+${tiles.count_bytes}], %offset;
+    mad.wide.u32 %ptr_word, %next, ${tiles.size}, %values;
+    ld.global.nc.b${8 * tiles.size} %value, [%ptr_word];
+    add.u32 %bit, %bit, 1;
+    mul.wide.u32 %ptr_word, %bit, ${tiles.size};
+    sub.u64 %ptr_word, %ptr_value, %ptr_word;
+    st.global.b${8 * tiles.size} [%ptr_word], %value;
+</%def>
+
+## The bits of the row and the column of the nonzero that make a number.
+<%def name="number(to, fields)">
+    mov.b32 ${to}, 0;
+% for name, first, bits, at in fields:
+    bfe.u32 %field, %${name}, ${first}, ${bits};
+    bfi.b32 ${to}, %field, ${to}, ${at}, ${bits};
+% endfor
 </%def>

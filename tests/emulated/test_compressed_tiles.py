@@ -4,14 +4,15 @@ reads; every element is compared."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.codegen.config.config import parse_config
-from ptxgen.families.compressed_tiles.layout import bit_fields, number, word_fields
+from ptxgen.codegen.config.config import Config, parse_config
+from ptxgen.families.compressed_tiles.layout import bit_fields, number, offset_fields, pieces, word_fields
 from ptxgen.families.compressed_tiles.tiles import CompressedTiles
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.spmm.problem import Spmm
@@ -25,7 +26,8 @@ from ptxgen.runtime.runner import Buffers, Runner
 from tests.cases import SOURCES
 
 CONFIG = parse_config("family=compressed_tiles b_columns=8 tile_warps=2 stages=2")
-KINDS = ("f16", "bf16", "f32")
+OFFSETS = CONFIG.replace(tile_index=1)
+KINDS = ("f16", "f32")
 
 
 @pytest.mark.parametrize("n", range(18))
@@ -62,9 +64,10 @@ ROWS: dict[str, list[list[int]]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
-def test_rows_of_every_kind(rows: list[list[int]], kind: str) -> None:
+@pytest.mark.parametrize("config", [CONFIG, OFFSETS], ids=["bitmap", "offsets"])
+def test_rows_of_every_kind(rows: list[list[int]], kind: str, config: Config) -> None:
     p, arrays = with_rows(rows, 97, 11, kind)
-    runner = Runner.of(EmulatedDriver(), p, CONFIG)
+    runner = Runner.of(EmulatedDriver(), p, config)
     for alpha, beta in ((1.0, 0.0), (2.0, -1.0)):
         given = dict(arrays)
         if beta == 0:
@@ -93,7 +96,7 @@ def test_the_same_inputs_give_the_same_bits() -> None:
     """Sums of the same tiles do not depend on stages and copies, nor on the order in which warps run."""
     p = Spmm(40, 8, 200, dtype="f16", pattern="bernoulli:density=0.3", calls=1000)
     arrays = arrays_of(p)
-    configs = [CONFIG, CONFIG.replace(stages=4, vec_b=8), CONFIG.replace(b_columns=16)]
+    configs = [CONFIG, CONFIG.replace(stages=4, vec_b=8), CONFIG.replace(b_columns=16), OFFSETS]
     first, *others = (Runner.of(EmulatedDriver(seed=i), p, c).compute(arrays)["C"] for i, c in enumerate(configs))
     for x in others:
         np.testing.assert_array_equal(x, first)
@@ -110,11 +113,11 @@ def test_extents_of_0() -> None:
 # ---- the preparation
 
 
-def prepared(p: Spmm, arrays: Mapping[str, Array]) -> tuple[Array, bytes]:
+def prepared(p: Spmm, arrays: Mapping[str, Array], offsets: int = 0) -> tuple[Array, bytes]:
     """The places of the tiles, and their bytes."""
     driver = EmulatedDriver()
     with Buffers(driver, arrays) as buffers:
-        [made] = PreparedOperands(driver, buffers.addresses).make((CompressedTiles(p.dtype),), lower(p))
+        [made] = PreparedOperands(driver, buffers.addresses).make((CompressedTiles(p.dtype, offsets),), lower(p))
         starts = np.empty(-(-p.m // 32) * -(-p.k // 32) + 1, np.uint32)
         driver.download(made.arrays["tile_starts"].address, starts)
         data = np.zeros(16 * made.sizes["pieces"], np.uint8)
@@ -154,16 +157,35 @@ def test_tiles_have_the_nonzeros_in_the_order_of_their_bits(rows: list[list[int]
     assert data == tiles
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_tiles_with_offsets_have_each_nonzero_once(kind: str) -> None:
+    p, arrays = with_rows(ROWS["random"], 97, 8, kind)
+    starts, data = prepared(p, arrays, 1)
+    size, kinds = p.element.bytes, p.element.numpy
+    rows = np.repeat(np.arange(p.m), np.diff(arrays["indptr"]))
+    for tile, (begin, end) in enumerate(pairwise(16 * starts.astype(int))):
+        inside = np.flatnonzero((rows // 32 == tile // 4) & (arrays["indices"] // 32 == tile % 4))
+        expected = {
+            number(offset_fields(size), rows[n] % 32, arrays["indices"][n] % 32): arrays["values"][n] for n in inside
+        }
+        [count] = np.frombuffer(data[begin : begin + 4], np.uint32)
+        offsets = np.frombuffer(data[begin + 4 : begin + 4 + 2 * count], np.uint16)
+        values = np.frombuffer(data[end - size * count : end], kinds)[::-1]
+        assert dict(zip(offsets.tolist(), values, strict=True)) == expected
+        assert end - begin == 16 * pieces(size, len(inside), 1)
+
+
 def test_many_tiles_are_scanned_in_several_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CompressedTiles, "scan_each", 1)
     p, arrays = with_rows([[700 * i % 33_000] for i in range(60)], 33_000, 1)
     assert prepared(p, arrays)[0].tolist() == expected_tiles(p, arrays)[0]
 
 
-def test_changed_values_are_prepared_again() -> None:
+@pytest.mark.parametrize("config", [CONFIG, OFFSETS], ids=["bitmap", "offsets"])
+def test_changed_values_are_prepared_again(config: Config) -> None:
     p, arrays = with_rows(ROWS["random"], 97, 8)
     driver = EmulatedDriver()
-    runner = Runner.of(driver, p, CONFIG)
+    runner = Runner.of(driver, p, config)
     with Buffers(driver, arrays) as buffers:
         operands = PreparedOperands(driver, buffers.addresses)
         ready = runner.on(operands)

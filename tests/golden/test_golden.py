@@ -517,6 +517,16 @@ GOLDEN = {
         "spmm 4096,13,4096 NN bf16 pattern=bernoulli:density=0.3 calls=1000",
         "family=compressed_tiles b_columns=16 tile_warps=8 stages=2",
     ),
+    "compressed_tiles_offsets": (
+        "h200",
+        "spmm 4096,8,4096 NN f16 pattern=bernoulli:density=0.01 calls=1000",
+        "family=compressed_tiles tile_index=offsets tile_warps=8 stages=2 vec_b=8",
+    ),
+    "compressed_tiles_offsets_f32": (
+        "h200",
+        "spmm 4096,1,4096 NN f32 pattern=bernoulli:density=0.01 calls=1000",
+        "family=compressed_tiles tile_index=offsets b_columns=1 tile_warps=8 stages=2",
+    ),
     "compressed_tiles_f32": (
         "h200",
         "spmm 4096,2,4096 NN f32 pattern=bernoulli:density=0.3 calls=1000",
@@ -570,6 +580,7 @@ PREPARATIONS = {
     "prepare_tca_warps": ("tca_f16", 0),
     "prepare_compressed_tiles": ("compressed_tiles_f16", 0),
     "prepare_compressed_tiles_f32": ("compressed_tiles_f32", 0),
+    "prepare_compressed_tiles_offsets": ("compressed_tiles_offsets", 0),
     "prepare_row_windows": ("vector_mma_f16", 0),
     "prepare_row_windows_tf32": ("vector_mma_tf32", 0),
 }

@@ -11,9 +11,10 @@ from ptxgen.codegen.config.config import Columns, parse_config
 from ptxgen.codegen.render import render, render_preparation
 from ptxgen.errors import ConfigError
 from ptxgen.families import registry
+from ptxgen.families.common.perf_model import predict
 from ptxgen.families.common.rules import legal
 from ptxgen.families.common.space import candidates, families
-from ptxgen.families.compressed_tiles.layout import bit_fields, most_pieces, number, word_fields
+from ptxgen.families.compressed_tiles.layout import bit_fields, number, offset_fields, word_fields
 from ptxgen.families.compressed_tiles.plan import CompressedTilesPlan
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
@@ -87,7 +88,10 @@ def test_a_kernel_and_its_preparation_serve_every_pattern_and_shape() -> None:
         "mark_nonzeros",
         "place_nonzeros",
     )
-    assert tiles.limits(lower(P)) == {"pieces": 2 * 2 * most_pieces(2)}
+    assert tiles.limits(lower(P)) == {"pieces": 2 * 2 * (8 + 128)}
+    [offsets] = plan(P, "tile_index=offsets").preparations
+    assert render_preparation(offsets, H200).entries == ("count_tile_nonzeros", "scan_tiles", "place_nonzeros")
+    assert offsets.limits(lower(P)) == {"pieces": 2 * 2 * (129 + 128)}
 
 
 def test_a_launch_has_a_block_for_32_rows_and_a_slab() -> None:
@@ -102,6 +106,31 @@ def test_each_element_of_a_tile_has_a_bit_of_its_own(size: int) -> None:
     words, bits = word_fields(size), bit_fields(size)
     places = {(number(words, r, c), number(bits, r, c)) for r in range(32) for c in range(32)}
     assert places == {(w, b) for w in range(32) for b in range(32)}
+    offsets = {number(offset_fields(size), r, c) for r in range(32) for c in range(32)}
+    assert offsets == set(range(1024))
+
+
+def test_lanes_have_16_adjacent_bytes_of_an_expanded_tile() -> None:
+    """Of a fragment, the registers in their order; of a row, 4 columns."""
+    for n, (k, m) in enumerate(plan(P, "").mainloop.fragments):
+        for lane in range(32):
+            rows = [16 * m + lane // 4 + 8 * (r % 2) for r in range(4) for _ in range(2)]
+            columns = [16 * k + 2 * (lane % 4) + 8 * (r // 2) + h for r in range(4) for h in range(2)]
+            found = [number(offset_fields(2), r, c) for r, c in zip(rows, columns, strict=True)]
+            assert found == [8 * (32 * n + lane) + i for i in range(8)]
+    for row in range(32):
+        for c in range(0, 32, 4):
+            assert [number(offset_fields(4), row, c + i) - 32 * c for i in range(4)] == [4 * row + i for i in range(4)]
+
+
+def test_the_performance_model_prefers_bitmaps_of_many_nonzeros() -> None:
+    """An offset takes 2 bytes, a bit of each element 1/8; but bits take more instructions."""
+    family = registry.FAMILIES["compressed_tiles"]
+    for density, offsets in ((0.6, 0), (0.05, 1), (0.01, 1)):
+        p = lower(Spmm(14336, 8, 4096, dtype="f16", pattern=f"bernoulli:density={density}", calls=1000))
+        every = Columns.product(dict(family.candidates.axes)).replace(family=family.code)
+        every = every.take(np.flatnonzero(legal(p, every, H200)))
+        assert every.row(int(np.argmin(predict(p, every, H200)))).tile_index == offsets
 
 
 def test_a_lane_has_the_elements_of_its_fragment_registers() -> None:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from ptxgen.codegen.config.axes import Axis, common
 
+#: values of the axis ``tile_index``
+BITMAP, OFFSETS = 0, 1
+
 AXES = (
+    Axis(
+        "tile_index",
+        BITMAP,
+        "places of the nonzeros of a tile: a bit for each element, or an offset of 16 bits for each nonzero",
+        (BITMAP, OFFSETS),
+        words=("bitmap", "offsets"),
+        feature=False,
+    ),
     Axis(
         "b_columns",
         8,

@@ -12,7 +12,7 @@ class CompressedTilesSpace(SparseSpace):
     name = "compressed_tiles"
     exchanged = (("tile_warps", "stages"),)
     axes = searched(axes.AXES)
-    tile = ("b_columns", "tile_warps", "vec_b")
+    tile = ("tile_index", "b_columns", "tile_warps", "vec_b")
     fixed = ("compressed_tiles_types",)
     tile_rules = ("axis", "range", "threads")
     extent_rules = ("range", "compressed_tiles_count", "compressed_tiles_pitch", "compressed_tiles_grid")

@@ -37,6 +37,7 @@ FAMILY = Family(
     model=perf_model,
     plan=_plan,
     preparations=_preparations,
+    preparation_axes=("tile_index",),
     provides=frozenset(("plus_times", "prepared_csr", "gathered_rows", "store_tile", "strided_output")),
     instructions=("mma.sync", "fma"),
     scope="products of a sparse matrix in CSR that may be prepared, has no place twice, and a row-major matrix",

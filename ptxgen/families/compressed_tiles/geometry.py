@@ -13,6 +13,7 @@ import numpy as np
 
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.vectorized import WARP, IntOrColumn, ceil_div
+from ptxgen.families.compressed_tiles.axes import OFFSETS
 from ptxgen.families.compressed_tiles.layout import COLUMNS, PIECE, ROWS, WORDS, most_pieces
 from ptxgen.lowering.kernel_problem import KernelProblem
 
@@ -20,7 +21,6 @@ FIXED_REGISTERS = 68  #: registers per thread besides sums and elements of B
 ENOUGH_REGISTERS = 64  #: with which nothing spills, however many are useful
 MANY_THREADS = 512  #: threads of a block with which a thread may have them
 GROUP = 8  #: columns of the right operand of an MMA instruction
-DECODED_BYTES = 8 * WORDS  #: of a warp: each word of a bitmap, and the address of its first nonzero
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -28,6 +28,9 @@ class CompressedTilesGeometry(Geometry):
     slab: IntOrColumn  #: columns of B and C of a block
     slabs: IntOrColumn  #: blocks along N
     slot_bytes: IntOrColumn  #: bytes of a tile and its rows of B in shared memory
+    decoded_bytes: (
+        IntOrColumn  #: bytes of a warp: words of a bitmap and addresses of nonzeros, or a tile with all zeros
+    )
     tiles: IntOrColumn  #: tiles of A
 
 
@@ -39,7 +42,8 @@ def copies_b(p: KernelProblem, c: Any) -> Any:
 def geometry(p: KernelProblem, c: Any) -> CompressedTilesGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
     size = p.element.bytes
-    slot = most_pieces(size) * PIECE + copies_b(p, c) * COLUMNS * c.b_columns * size
+    slot = most_pieces(size, c.tile_index) * PIECE + copies_b(p, c) * COLUMNS * c.b_columns * size
+    decoded = np.where(c.tile_index == OFFSETS, ROWS * COLUMNS * size, 8 * WORDS)
     rows, tiles = ceil_div(p.extents.m, ROWS), ceil_div(p.extents.k, COLUMNS)
     slabs = ceil_div(p.extents.n, c.b_columns)
     groups = ceil_div(c.b_columns, GROUP)
@@ -49,11 +53,12 @@ def geometry(p: KernelProblem, c: Any) -> CompressedTilesGeometry:
     registers = np.where(threads > MANY_THREADS, least, FIXED_REGISTERS + mine)
     return CompressedTilesGeometry(
         threads=threads,
-        shared=c.tile_warps * (c.stages * slot + DECODED_BYTES),
+        shared=c.tile_warps * (c.stages * slot + decoded),
         registers=registers,
         blocks=rows * slabs,
         slab=c.b_columns,
         slabs=slabs,
         slot_bytes=slot,
+        decoded_bytes=decoded,
         tiles=rows * tiles,
     )

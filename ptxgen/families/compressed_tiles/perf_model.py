@@ -7,17 +7,19 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config.config import Columns
-from ptxgen.codegen.vectorized import ceil_div, float32
+from ptxgen.codegen.vectorized import WARP, ceil_div, float32
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.perf_blocks import Cells, Floats, Work, resident_blocks
+from ptxgen.families.compressed_tiles.axes import OFFSETS
 from ptxgen.families.compressed_tiles.geometry import GROUP, CompressedTilesGeometry
-from ptxgen.families.compressed_tiles.layout import BITMAP_BYTES, COLUMNS, PIECE, ROWS, WORDS
+from ptxgen.families.compressed_tiles.layout import COLUMNS, PIECE, ROWS, WORDS, pieces
 from ptxgen.lowering.csr import SparseExtents
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-PREFETCH = 45.0  #: warp instructions of a tile that copy it, and number the words of its bitmap
-WORD = 8.0  #: of a word of the bitmap
+PREFETCH = 75.0  #: warp instructions of a tile that copy it
+WORD = 6.5  #: of a word of the bitmap
+SCATTER = 9.0  #: of 32 nonzeros that are stored at their offsets
 GATHER = 40.0  #: more of them where elements of B are loaded as fragments
 ISSUED = 0.75  #: share of the issue rate that loops over tiles reach
 START = 1800.0  #: cycles from the start of a block to its first products, and of the sum of its warps
@@ -31,16 +33,19 @@ def work(p: KernelProblem, c: Columns, g: CompressedTilesGeometry, d: Device) ->
     products = (
         4 * groups + np.where(c.vec_b == 1, GATHER, 2.0) * groups
         if half
-        else WORDS * (c.b_columns * 128 / d.fma / 1 + np.maximum(c.b_columns / 4, 1) + 1)
+        else WORDS * (c.b_columns * 128 / d.fma + np.maximum(c.b_columns / 4, 1))
     )
+    offsets = c.tile_index == OFFSETS
+    expanded = np.where(offsets, ROWS * COLUMNS * p.element.bytes / (WARP * PIECE) * 2 + 20, WORD * WORDS)
     return Work.of(
         len(c),
         resident=resident_blocks(c, g, d),
-        busy=(PREFETCH + WORD * WORDS / (2 if half else 1.2) + products) / perf_costs.ISSUE / ISSUED,
+        busy=(PREFETCH + expanded + products) / perf_costs.ISSUE / ISSUED,
         latency=ROUND,
         moved_b=COLUMNS * c.b_columns * p.element.bytes,
         stages=c.stages - 1,
         store=c.tile_warps,
+        part_m=offsets,
     )
 
 
@@ -55,13 +60,16 @@ def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell
     blocks, slabs = x.blocks[cell], x.iterations[cell]
     each = float(ceil_div(max(e.k, 1), COLUMNS))  # tiles of 32 rows
     tiles = each * float(ceil_div(max(e.m, 1), ROWS))
-    bytes_a = tiles * (BITMAP_BYTES + PIECE) + e.nnz * p.element.bytes
+    mean = e.nnz / max(tiles, 1.0)  # nonzeros of a tile
+    offsets = w.part_m[rows]
+    bytes_a = np.float32(tiles * PIECE) * np.where(offsets > 0, *(pieces(p.element.bytes, mean, n) for n in (1, 0)))
     bandwidth = np.float32(d.bandwidth * 1e3 * perf_costs.DRAM)
-    memory = np.float32(bytes_a + e.k * e.n * p.element.bytes + e.m * e.n * p.element.bytes) / bandwidth
-    cached = (np.float32(bytes_a) + np.float32(tiles) * w.moved_b[rows]) * slabs
+    memory = (bytes_a + np.float32((e.k + e.m) * float(e.n) * p.element.bytes)) / bandwidth
+    cached = (bytes_a + np.float32(tiles) * w.moved_b[rows]) * slabs
     cached = cached / np.float32(perf_costs.L2_BYTES * d.sms * d.clock)
     waves = np.ceil(blocks / np.float32(d.sms))  # of blocks on the busiest multiprocessor
-    issue = waves * np.float32(each) * w.busy[rows] / np.float32(d.clock)
+    scattered = offsets * np.float32(SCATTER * np.ceil(mean / WARP) / perf_costs.ISSUE / ISSUED)
+    issue = waves * np.float32(each) * (w.busy[rows] + scattered) / np.float32(d.clock)
     mine = np.ceil(np.float32(each) / w.store[rows])  # tiles of a warp
     rounds = np.ceil(waves / w.resident[rows]) * (np.ceil(mine / w.stages[rows]) * w.latency[rows] + np.float32(START))
     waited = rounds / np.float32(d.clock)

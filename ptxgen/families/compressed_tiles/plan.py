@@ -17,11 +17,14 @@ from ptxgen.codegen.source import Launch, Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
 from ptxgen.families.common import sparse_plan
 from ptxgen.families.common.matrix_instructions import Instruction, instruction
-from ptxgen.families.compressed_tiles.geometry import DECODED_BYTES, GROUP, CompressedTilesGeometry, copies_b
+from ptxgen.families.compressed_tiles.axes import OFFSETS
+from ptxgen.families.compressed_tiles.geometry import GROUP, CompressedTilesGeometry, copies_b
 from ptxgen.families.compressed_tiles.layout import (
     BITMAP_BYTES,
     COLUMNS,
+    COUNT_BYTES,
     FRAGMENT_REGISTERS,
+    OFFSET_BYTES,
     PIECE,
     ROWS,
     WORDS,
@@ -30,6 +33,13 @@ from ptxgen.families.compressed_tiles.layout import (
 from ptxgen.families.compressed_tiles.tiles import CompressedTiles
 from ptxgen.lowering.kernel_problem import KernelProblem
 
+#: (elements of 16 bits, offsets) -> the slot that multiplies a tile
+MATH = {
+    (True, False): "math/bitmap_mma.mako",
+    (True, True): "math/expanded_mma.mako",
+    (False, False): "math/bitmap_fma.mako",
+    (False, True): "math/expanded_fma.mako",
+}
 HALVES = 2  #: MMA instructions along the rows, and along the columns, of a tile
 
 
@@ -77,13 +87,17 @@ class RowCopies:
 class TileLoop(Part):
     """The loop of a warp over its tiles of A, ``stages`` of which have slots in shared memory.
 
-    ``math``: the slot that multiplies a tile; ``b_access``: the slot that brings the rows of B; ``columns`` of B of a
-    block; ``vec``: elements of a copy of B; ``size``: bytes of an element; ``slot_bytes``: of a slot; ``sums``: of a
-    lane, for MMA instructions of each half of the rows and each group of 8 columns, else of each column.
+    ``expand``: the slot that makes a tile ready; ``math``: the slot that multiplies it; ``b_access``: the slot that
+    brings the rows of B; ``pieces``: of a tile, at most; ``decoded_bytes``: of what ``expand`` makes; ``columns`` of B
+    of a block; ``vec``: elements of a copy of B; ``size``: bytes of an element; ``slot_bytes``: of a slot; ``sums``: of
+    a lane, for MMA instructions of each half of the rows and each group of 8 columns, else of each column.
     """
 
+    expand: str
     math: str
     b_access: str
+    pieces: int
+    decoded_bytes: int
     kind: str
     instruction: Instruction
     warps: int
@@ -102,10 +116,13 @@ class TileLoop(Part):
     def of(cls, p: KernelProblem, c: Config, g: CompressedTilesGeometry) -> TileLoop:
         half = p.element.bytes == 2
         groups = int(ceil_div(c.b_columns, GROUP))
-        copied = bool(copies_b(p, c))
+        copied, offsets = bool(copies_b(p, c)), bool(c.tile_index == OFFSETS)
         return cls(
-            "math/bitmap_mma.mako" if half else "math/bitmap_fma.mako",
+            "copy/scatter_nonzeros.mako" if offsets else "copy/bitmap_words.mako",
+            MATH[half, offsets],
             "copy/tile_rows.mako" if copied else "addr/tile_fragments.mako",
+            int(most_pieces(p.element.bytes, c.tile_index)),
+            int(g.decoded_bytes),
             p.dtype,
             instruction(p),
             c.tile_warps,
@@ -118,7 +135,7 @@ class TileLoop(Part):
             Tile("right", "b32", (groups, 4)) if half else Tile("right", "f32", (c.b_columns,)),
             Tile("next_right", "b16", (groups, 4, 2)),
             Tile("left", "b32", (FRAGMENT_REGISTERS,)),
-            Tile("element", "b16" if half else "f32", (2,)),
+            Tile("element", "b16" if half else "f32", (2 if half else 4,)),
         )
 
     rows: ClassVar[int] = ROWS
@@ -126,8 +143,9 @@ class TileLoop(Part):
     words: ClassVar[int] = WORDS
     group: ClassVar[int] = GROUP
     piece: ClassVar[int] = PIECE
-    values_at: ClassVar[int] = BITMAP_BYTES  #: of a slot: the nonzeros
-    decoded_bytes: ClassVar[int] = DECODED_BYTES
+    values_at: ClassVar[int] = BITMAP_BYTES  #: of a slot: the nonzeros after a bitmap
+    count_bytes: ClassVar[int] = COUNT_BYTES
+    offset_bytes: ClassVar[int] = OFFSET_BYTES
 
     @property
     def row_copies(self) -> RowCopies:
@@ -136,7 +154,7 @@ class TileLoop(Part):
     @property
     def b_at(self) -> int:
         """The offset of the rows of B in a slot."""
-        return most_pieces(self.size) * PIECE
+        return self.pieces * PIECE
 
     @property
     def warp_bytes(self) -> int:
@@ -151,12 +169,22 @@ class TileLoop(Part):
     @property
     def rounds(self) -> int:
         """Copies of a lane, at most, for a tile of A."""
-        return -(-most_pieces(self.size) // WARP)
+        return -(-self.pieces // WARP)
 
     @property
     def sum_bytes(self) -> int:
         """Bytes of the sums of a warp in shared memory."""
         return 4 * self.rows * self.columns
+
+    @property
+    def lane_rows(self) -> tuple[int, int]:
+        """(log2 of the lanes of a row of sums, mask of the pair of columns of a lane)."""
+        return (2, 3) if self.size == 2 else (0, 0)
+
+    @property
+    def clears(self) -> range:
+        """Stores of a lane that set a tile with all zeros."""
+        return range(self.decoded_bytes // (WARP * PIECE))
 
     @property
     def groups(self) -> range:
@@ -220,16 +248,23 @@ class TileLoop(Part):
         return rows if self.vec > 1 else [*rows, (self.next_right, "elements of B of the next tile")]
 
     @property
+    def expanded(self) -> str:
+        """The contents of the memory that ``expand`` fills, for the header."""
+        if self.expand == "copy/scatter_nonzeros.mako":
+            return "a tile with all zeros"
+        return "words of bitmaps, addresses of nonzeros"
+
+    @property
     def shared_map(self) -> list[str]:
         return [
             f"0: {self.warps} x {self.stages} slots of {self.slot_bytes} bytes; after the loop the sums of the warps",
-            f"{self.decoded_at}: {self.warps} x {self.decoded_bytes} bytes: words of bitmaps, addresses of nonzeros",
+            f"{self.decoded_at}: {self.warps} x {self.decoded_bytes} bytes: {self.expanded}",
         ]
 
 
 def preparations_of(p: KernelProblem, c: Config) -> tuple[Preparation, ...]:
     """What is made from A for the kernels of ``c``."""
-    return (CompressedTiles(p.dtype),)
+    return (CompressedTiles(p.dtype, int(c.tile_index == OFFSETS)),)
 
 
 class CompressedTilesPlan(Plan):
@@ -237,7 +272,7 @@ class CompressedTilesPlan(Plan):
     mainloop: TileLoop
     parameter_meanings: Mapping[str, str] = {
         "tile_starts": "address of the places of the tiles, in units of 16 bytes",
-        "tile_data": "address of the tiles: bitmap, nonzeros",
+        "tile_data": "address of the tiles: bitmap or offsets, nonzeros",
     }
 
     def _compose(self) -> None:

@@ -1,4 +1,4 @@
-"""The preparation of compressed tiles: a sparse matrix as tiles of a bitmap and the nonzeros."""
+"""The preparation of compressed tiles: a sparse matrix as tiles of a bitmap, or of offsets, and the nonzeros."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from ptxgen.codegen.vectorized import WARP, ceil_div
 from ptxgen.families.compressed_tiles.layout import (
     BITMAP_BYTES,
     COLUMNS,
+    COUNT_BYTES,
+    OFFSET_BYTES,
     PIECE,
     ROWS,
     WORDS,
     Fields,
     bit_fields,
     most_pieces,
+    offset_fields,
+    pieces,
     word_fields,
 )
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -39,14 +43,15 @@ def tiles_of(p: KernelProblem) -> int:
 
 @dataclass(frozen=True)
 class CompressedTiles(Preparation):
-    """Tiles of 32 rows and 32 columns, row by row. A tile is a bitmap of 32 words, then its nonzeros in the order of
-    their bits, in the type ``element``, then zeros up to a multiple of 16 bytes.
+    """Tiles of 32 rows and 32 columns, row by row, with the values in the type ``element``. ``offsets``: 1 if nonzeros
+    have offsets, 0 if tiles have bitmaps. ``layout`` describes both; zeros fill them to multiples of 16 bytes.
 
     ``tile_starts``: the place of each tile, and the end of the last one, in units of 16 bytes; ``tile_data``: the
     tiles. Size ``pieces``: all units.
     """
 
     element: str
+    offsets: int
 
     kernel = "prepare/compressed_tiles.mako"
     reads_values = True
@@ -58,6 +63,8 @@ class CompressedTiles(Preparation):
     columns: ClassVar[int] = COLUMNS
     words: ClassVar[int] = WORDS
     bitmap_bytes: ClassVar[int] = BITMAP_BYTES
+    count_bytes: ClassVar[int] = COUNT_BYTES
+    offset_bytes: ClassVar[int] = OFFSET_BYTES
     piece: ClassVar[int] = PIECE
     _row_numbers: ClassVar[Parameters] = Parameters("u32", ("M", "columns"), lambda p: (p.extents.m, columns_of(p)))
     counted: ClassVar[ParameterList] = ParameterList((given("u64", "indptr", "indices", "tile_starts"), _row_numbers))
@@ -73,7 +80,8 @@ class CompressedTiles(Preparation):
 
     @property
     def description(self) -> list[str]:
-        return [f"a sparse matrix in CSR as tiles of {ROWS} rows and {COLUMNS} columns of {self.element} with bitmaps"]
+        index = "offsets of the nonzeros" if self.offsets else "bitmaps"
+        return [f"a sparse matrix in CSR as tiles of {ROWS} rows and {COLUMNS} columns of {self.element}, with {index}"]
 
     @property
     def size(self) -> int:
@@ -89,17 +97,29 @@ class CompressedTiles(Preparation):
         return bit_fields(self.size)
 
     @property
+    def offset_fields(self) -> Fields:
+        return offset_fields(self.size)
+
+    @property
+    def parts(self) -> list[tuple[int, int]]:
+        """(bytes, bytes of each nonzero) of the parts of a tile, which begin at multiples of a piece."""
+        if self.offsets:
+            return [(COUNT_BYTES, OFFSET_BYTES), (0, self.size)]
+        return [(BITMAP_BYTES, self.size)]
+
+    @property
     def scan_step(self) -> int:
         """Tiles of an iteration of the scan."""
         return self.scan_threads * self.scan_each
 
     def read_bytes(self, p: KernelProblem) -> int:
-        """Columns are read three times, values once; a nonzero reads half of the bitmap."""
-        return int(p.extents.nnz * (3 * WORD + self.size + BITMAP_BYTES // 2))
+        """Columns are read two or three times, values once; with a bitmap, a nonzero reads half of it."""
+        more = 0 if self.offsets else WORD + BITMAP_BYTES // 2
+        return int(p.extents.nnz * (2 * WORD + self.size + more))
 
     def expected(self, p: KernelProblem) -> dict[str, int]:
-        tiles = tiles_of(p)
-        return {"pieces": int(tiles * (BITMAP_BYTES / PIECE + 0.5) + p.extents.nnz * self.size / PIECE)}
+        tiles = max(tiles_of(p), 1)
+        return {"pieces": tiles * int(pieces(self.size, ceil_div(p.extents.nnz, tiles), self.offsets))}
 
     def stages(self, p: KernelProblem) -> Stages:
         tiles = tiles_of(p)
@@ -109,9 +129,10 @@ class CompressedTiles(Preparation):
         count = Step("count_tile_nonzeros", grid, block, 0, self.counted.arguments(p))
         scan = Step("scan_tiles", (1, 1, 1), (self.scan_threads, 1, 1), 0, self.scanned.arguments(p))
         first = (zeros, count, scan) if tiles else (zeros, scan)
-        most = tiles * most_pieces(self.size)
-        [pieces] = yield Stage(first, {"tile_starts": WORD * (tiles + 1)}, sizes={"pieces": most})
-        bitmaps = Step("", (PIECE * pieces, 1, 1), arguments=(("u64", "tile_data"),))
+        most = tiles * int(most_pieces(self.size, self.offsets))
+        [units] = yield Stage(first, {"tile_starts": WORD * (tiles + 1)}, sizes={"pieces": most})
+        clear = Step("", (PIECE * units, 1, 1), arguments=(("u64", "tile_data"),))
         mark = Step("mark_nonzeros", grid, block, 0, self.marked.arguments(p))
         place = Step("place_nonzeros", grid, block, 0, self.placed.arguments(p))
-        yield Stage((bitmaps, mark, place) if pieces else (), {"tile_data": PIECE * pieces})
+        steps = (clear, place) if self.offsets else (clear, mark, place)
+        yield Stage(steps if units else (), {"tile_data": PIECE * units})
