@@ -165,9 +165,10 @@ def _call_by_sums(
         operands[role] = tensor(made, role)
     numbers = {role: scalars[name] for role, name, _ in roles.scalars}
     options = replace(options, groups=None)
-    if sums.zeros is not None:
-        call(sums.zeros, without_elements(sums.zeros, origin, recording, *groups), {}, out, {}, options)
-    call(sums.product, operands, numbers, out, {}, options.with_roles(roles))
+    zeros, product = sums.products(groups)
+    if zeros is not None:
+        call(zeros, without_elements(zeros, origin, recording, *groups), {}, out, {}, options)
+    call(product, operands, numbers, out, {}, options.with_roles(roles))
 
 
 def with_one_array(

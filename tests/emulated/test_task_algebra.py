@@ -68,7 +68,7 @@ def test_sums_in_groups_are_those_of_all_pairs(kind: Any, m: int, n: int, k: int
     np.testing.assert_array_equal(found, grouped(product, g, h, groups))
     out = np.full(groups, 77, wide)
     task(EQUAL)(P=p, R=r, g=g, h=h, s=wide(3), out=out)
-    assert len(called) == 7
+    assert len(called) == 6
     np.testing.assert_array_equal(out, grouped(np.where(g[:, None] == h, product * wide(3), 0), g, h, groups))
 
 
@@ -78,7 +78,11 @@ def test_sums_in_groups_are_those_of_all_pairs(kind: Any, m: int, n: int, k: int
     "where (i, j) when (h[j] == g[i]) { reduce (k) { accum += P[k,i] * R[j,k]; } C[h[j],g[i]] += accum; }",
 ])  # fmt: skip
 @pytest.mark.parametrize("deterministic", [False, True])
-def test_layouts_and_orders_of_keys(text: str, deterministic: bool, called: list[str]) -> None:
+def test_layouts_and_orders_of_keys(
+    text: str, deterministic: bool, called: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With many groups, a kernel makes the products of different ones 0."""
+    monkeypatch.setattr(group_sums, "ALL_PAIRS", 0 if deterministic else 1 << 15)
     p, r = integers(70, 21), integers(21, 52)
     g, h = RNG.integers(0, 5, 70).astype(np.int32), RNG.integers(0, 3, 52).astype(np.int32)
     product = p @ r
@@ -89,7 +93,7 @@ def test_layouts_and_orders_of_keys(text: str, deterministic: bool, called: list
     given = {"P": p.T if "P[k" in text else p, "R": r.T if "R[j" in text else r}
     options = {"groups": expected.shape, "deterministic": deterministic}
     np.testing.assert_array_equal(task(text)(**given, g=g, h=h, **options), expected)
-    assert len(called) == 3 + ("when" in text)
+    assert len(called) == 3 + ("when" in text and deterministic)
     np.testing.assert_array_equal(task(text)(**given, g=g, h=h, **options, algebra=False), expected)
 
 
@@ -176,7 +180,7 @@ def test_sums_in_groups_of_tensors(
         np.testing.assert_array_equal(out.numpy(), grouped(p @ r, g, h, (4, 3))[:3])
     task(EQUAL)(**held, **keys, s=2.0, out=out)
     np.testing.assert_array_equal(out.numpy(), grouped(np.where(g[:, None] == h, 2 * (p @ r), 0), g, h, (4, 3))[:3])
-    assert len(called) == 10
+    assert len(called) == 9
 
 
 def test_elements_without_a_pair_keep_their_values() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ptxgen.expr.node import Node, node, variable, variables
+from ptxgen.expr.node import Node, constant, node, select, variable, variables
 from ptxgen.expr.simplify import cast
 from ptxgen.expr.value_types import PRED, type_of
 from ptxgen.operations.task.assembling import array_of, axes_of
@@ -23,6 +23,9 @@ KINDS = ("f32", "f64", "s32", "u32")  #: types of sums
 #: steps from which three launches take less time than one
 LEAST = 1 << 28
 FEWER = 4  #: the pairs of groups are at most one of so many pairs (i, j)
+#: pairs of groups up to which one kernel computes the products of all of them, where those of equal groups count: it
+#: takes less time than one that makes all elements 0 and one that computes fewer tiles
+ALL_PAIRS = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,22 @@ class Sums:
 @dataclass(frozen=True)
 class GroupSums:
     """``rows``, ``columns``: the sums that have the rows and the columns of C; ``product``: the program of their
-    product, with these as A and B; ``zeros``: None, or the program that first makes all elements 0, of operands without
-    elements, because the product has those of equal groups alone."""
+    product, with these as A and B. If it has the elements of equal groups alone, ``zeros`` is the program that first
+    makes all elements 0, of operands without elements, and ``masked`` a product that stores 0 in the others."""
 
     rows: Sums
     columns: Sums
     product: Program
-    zeros: Program | None
+    zeros: Program | None = None
+    masked: Program | None = None
+
+    def products(self, groups: tuple[int, int]) -> tuple[Program | None, Program]:
+        """(the program that makes elements 0 before the product, None: there is none, that of the product).
+        ``groups``: rows and columns of C."""
+        rows, columns = groups
+        if self.masked is not None and rows * columns <= ALL_PAIRS:
+            return None, self.masked
+        return self.zeros, self.product
 
 
 @lru_cache(maxsize=256)
@@ -73,10 +85,11 @@ def group_sums(roles: Roles) -> GroupSums | None:
     rows, columns = made
     product = _product(program, output.value, rows, columns)
     if program.when is None:
-        return GroupSums(rows, columns, product, None)
+        return GroupSums(rows, columns, product)
     diagonal = node("==", PRED, variable("i", "s32"), variable("j", "s32"))
     zeros = replace(product, inputs=product.inputs[:2], outputs=(Store("C", variable(ACCUMULATOR, kind)),))
-    return GroupSums(rows, columns, replace(product, when=diagonal), zeros)
+    masked = replace(product, outputs=(Store("C", select(diagonal, output.value, constant(0, kind))),))
+    return GroupSums(rows, columns, replace(product, when=diagonal), zeros, masked)
 
 
 def pays(extents: Mapping[str, int], groups: tuple[int, int]) -> bool:

@@ -31,9 +31,10 @@ def parts_of(p: Task) -> Parts | None:
         memory[name] = shape[0] * shape[1] * p.accumulator.bytes
         steps.append(_of_sums(p, each, shape, name))
     rows, columns = p.group_extents
-    if sums.zeros is not None:
-        steps.append(_of_product(p, sums.zeros, rows, columns, 0))
-    steps.append(_of_product(p, sums.product, rows, columns, p.k))
+    zeros, product = sums.products(p.group_extents)
+    if zeros is not None:
+        steps.append(_of_product(p, zeros, rows, columns, 0))
+    steps.append(_of_product(p, product, rows, columns, p.k))
     moved = sum(x * y * dtype(p.roles.use(role).dtype).bytes for role, (x, y) in zip("AB", p.stored, strict=False))
     note = f"{len(steps)} kernels: sums of rows and of columns in groups, their product"
     return Parts(tuple(steps), memory, moved, note)
