@@ -31,6 +31,7 @@ __all__ = [
     "gemm_jagged_input_grad",
     "gemm_jagged_weight_grad",
     "matmul_over",
+    "sddmm",
     "selection_digest",
     "spmm",
     "spmm_prepare",
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from ptxgen.api.prepared_spmm import PreparedSpmm, spmm_prepare
     from ptxgen.api.runners import selection_digest
     from ptxgen.api.sparse_matrix import SparseMatrix
-    from ptxgen.api.spmm import spmm
+    from ptxgen.api.spmm import sddmm, spmm
     from ptxgen.api.task import matmul_over, task
     from ptxgen.codegen.config.config import Config
     from ptxgen.operations.conv.problem import Conv
@@ -98,6 +99,7 @@ _MODULES = {
     "PreparedSpmm": "api.prepared_spmm",
     "SparseMatrix": "api.sparse_matrix",
     "Spmm": "operations.spmm.problem",
+    "sddmm": "api.spmm",
     "spmm": "api.spmm",
     "spmm_prepare": "api.prepared_spmm",
     "Task": "operations.task.problem",

@@ -24,22 +24,25 @@ from ptxgen.api import (
     stored_times,
     streams,
 )
-from ptxgen.api.arrays import View, as_numpy, is_torch, records_gradient, require_disjoint, tensor
+from ptxgen.api.arrays import View, alignment_of, as_numpy, is_torch, records_gradient, require_disjoint, tensor
 from ptxgen.api.converted_matrices import versions_of
 from ptxgen.api.gemm import number
 from ptxgen.api.sparse_matrix import INDEX_LIMIT, INDEX_TYPES, Csr, csc_arrays, read_csr
 from ptxgen.arguments import flag, integer, word
 from ptxgen.codegen.config.config import Config
 from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.lowering.strided import aligned_access
 from ptxgen.operations.spmm.device_statistics import PatternRecord, read_pattern
 from ptxgen.operations.spmm.narrow_indices import narrow
 from ptxgen.operations.spmm.problem import DENSE_DEFAULT, Spmm
+from ptxgen.operations.spmm.sampled_products import sampled_products
 from ptxgen.operations.spmm.transposition import gather_values, symmetric_places, transpose
 from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT
 from ptxgen.problem.dtypes import dtype
 from ptxgen.runtime.device_tables import Allocation, Part, allocate_parts
 from ptxgen.runtime.driver import Driver, Timing
-from ptxgen.runtime.prepared_operands import PreparedOperands
+from ptxgen.runtime.packed_step import pack
+from ptxgen.runtime.prepared_operands import PreparedOperands, load_once
 from ptxgen.runtime.runner import Runner
 from ptxgen.tuning import selection
 from ptxgen.tuning.store.measurement import Measurement
@@ -49,6 +52,7 @@ TUNED = 16  #: configurations that ``tune`` times
 TIMING = Timing()  #: of ``tune``
 MAX_LAUNCHES = 256  #: launches that a handle keeps
 NO_KEY = (None, 0, 0)
+SPARSE = ("indptr", "indices", "values")  #: arrays of a matrix, in the order of launches
 
 
 def spmm_prepare(
@@ -143,8 +147,10 @@ class PreparedSpmm:
         held: Mapping[str, Part] | None = None,
         pattern: KnownPattern | None = None,
         symmetric: bool = False,
+        tracked: bool = True,
     ) -> None:
-        """``held``: arrays on the device, of the transpose of another handle; ``pattern``: what is known of it."""
+        """``held``: arrays on the device, of the transpose of another handle; ``pattern``: what is known of it;
+        ``tracked``: handles of the same index tensors share what is found of the pattern."""
         self.shape, self.nnz = csr.shape, csr.nnz
         self._csr, self._on = csr, drivers.driver_of(csr.values)
         drivers.require_device(self._on, **csr.named)
@@ -161,17 +167,18 @@ class PreparedSpmm:
         self._places: Part | None = None  # of the values of the transpose
         self._former: list[PreparedSpmm] = []  # handles of the transpose that captured graphs may use
         self._sources: tuple[Any, ...] = ()  # holders of arrays that belong to another handle
-        self._derived = held is not None
+        self._derived, self._tracked = held is not None, tracked and held is None and _tracked(csr)
         self._runners: dict[Spmm, Runner] = {}
         self._tuned: dict[int, Config] = {}
         self._launches: dict[Any, Any] = {}
+        self._sampled: dict[Any, Any] = {}  # launches of sampled products
         self._n = 0  # columns of B for which the matrix was prepared last
         self._config: Config | None = None
         self._at = self._addresses()
         if not csr.host:
             self._on.wait(self._stream)
         start = self._on.now_us()
-        self._pattern = pattern or (not self._derived and _known_pattern(csr)) or self._read_pattern()
+        self._pattern = pattern or (_known_pattern(csr) if self._tracked else None) or self._read_pattern()
         self._us = self._on.now_us() - start
         if validate:
             self._require_pattern(self._pattern.record)
@@ -222,6 +229,26 @@ class PreparedSpmm:
             vb, _ = spmm_operands.dense(b, "b")
             found = self._transpose(0 if vb.host else streams.current_stream(b))
         return found(b, out, alpha, beta)
+
+    def sddmm(self, x: Any, y: Any, out: Any = None, *, scaled: bool = False) -> Any:
+        """The elements of x·yᵀ at the nonzeros of the matrix, in their order, as an array of the library of ``x``.
+
+        ``x``: M×N, ``y``: K×N, of the dtype of the matrix; without N, vectors. ``out``: an array of as many elements as
+        nonzeros, allocated if None. ``scaled``: results are multiplied by the values of the matrix. 16-bit types are
+        summed in float32. The same inputs give the same bits. ShapeError, DtypeError, OverlapError, InputError: an
+        argument breaks a rule.
+        """
+        key, at_x, at_y = _key(x, y, 0.0, float(flag("scaled", scaled))) if out is None and y is not None else NO_KEY
+        ready = self._sampled.get(key) if key is not None else None
+        if ready is not None:
+            kernel, packed, kind = ready
+            out = x.new_empty((self.nnz,), dtype=kind)
+            addresses = (*self._prefix, at_x, at_y, out.data_ptr())
+            self._on.launch(kernel, packed.step, packed.parameters(addresses), streams.current_stream(x))
+            return out
+        with call_lock.lock:
+            result = self._sample(key, x, y, out, scaled)
+        return new_arrays.result_of(result, x) if out is None else result
 
     @property
     def transposed(self) -> PreparedSpmm:
@@ -320,9 +347,21 @@ class PreparedSpmm:
         """The problem of a product with a contiguous matrix of ``n`` columns."""
         return replace(self._problem, n=n, ldb=0, ldc=0)
 
+    def forget_indices(self) -> None:
+        """Keeps the index arrays of the caller no longer. Streams are those of the values."""
+        csr, origin = self._csr, self._csr.values.origin
+        views = replace(csr.indptr, origin=origin), replace(csr.indices, origin=origin)
+        self._csr = csr._replace(indptr=views[0], indices=views[1])
+        self._pattern.arrays = views
+
     def forget_launches(self) -> None:
         """Forgets the launches of earlier calls; later calls make them again."""
         self._launches.clear()
+        self._sampled.clear()
+
+    def has(self, values: Any) -> bool:
+        """True if the handle reads this PyTorch tensor as its values, and it did not change since."""
+        return self._csr.values.address == values.data_ptr() and self._versions[2:] == versions_of([values])
 
     def current(self, compute: str) -> bool:
         """True if the tensors of the matrix did not change since it was prepared, and it is multiplied in ``compute``
@@ -438,7 +477,7 @@ class PreparedSpmm:
             copies = narrow(self._on, {name: (self._at[name], n) for name, n in counts.items()})
         record = read_pattern(self._on, self._at, *csr.shape, csr.nnz, csr.index_type)
         found = KnownPattern((csr.indptr, csr.indices), record, copies, _versions(csr)[:2])
-        if _tracked(csr) and not self._derived:
+        if self._tracked:
             _patterns[_pattern_key(csr)] = found
         return found
 
@@ -512,6 +551,50 @@ class PreparedSpmm:
             self._launches[key] = (launch, shape, result.dtype, *sizes)
         return result
 
+    def _sample(self, key: Any, x: Any, y: Any, out: Any, scaled: bool) -> Any:
+        """Checks the arguments and launches; stores the launch under ``key``."""
+        (m, k), kind = self.shape, self._csr.values.dtype
+        vx, vy = spmm_operands.sampled(x, y, (m, k), kind, **self._csr.named)
+        result, vo = spmm_operands.nonzeros_for(self.nnz, vx, out)
+        require_disjoint(vo, x=vx, y=vy, **self._csr.named)
+        if self.nnz >= INDEX_LIMIT:
+            raise InputError(f"a has {self.nnz} nonzeros; for sampled products it must have fewer than {INDEX_LIMIT}")
+        if not vx.host:
+            drivers.require_device(self._on, x=vx, y=vy, out=vo)
+        if self.nnz == 0:
+            return result
+        if vx.host:
+            arrays = {"X": np.ascontiguousarray(as_numpy(vx)), "Y": np.ascontiguousarray(as_numpy(vy))}
+            held = {name: Allocation(self._on, max(each.nbytes, 1)) for name, each in arrays.items()}
+            for name, each in arrays.items():
+                if each.nbytes:
+                    self._on.upload(held[name].address, each)
+            held["out"] = Allocation(self._on, self.nnz * kind.bytes)
+            at = {name: each.address for name, each in held.items()}
+            vx, vy = (replace(v, strides=(v.shape[1], 1)) for v in (vx, vy))
+        else:
+            at = {"X": vx.address, "Y": vy.address, "out": vo.address}
+        (ldx, ldy), n, size = (spmm_operands.leading_dimension(v) for v in (vx, vy)), vx.shape[1], kind.bytes
+        vec = min(aligned_access(alignment_of(at[v]), n, ld, 0, size) for v, ld in (("X", ldx), ("Y", ldy)))
+        longest = self._pattern.record.statistics.longest
+        made, step = sampled_products(kind.name, m, n, self.nnz, longest, ldx, ldy, vec, scaled, self._on.device)
+        kernel = load_once(self._on, made)
+        packed = pack(step, (*SPARSE, "X", "Y", "out"), {}, self._on.tensor_map)
+        parameters = packed.parameters((*self._prefix, at["X"], at["Y"], at["out"]))
+        if vx.host:
+            self._on.launch(kernel, step, parameters)
+            self._on.download(at["out"], found := np.empty(self.nnz, kind.numpy))
+            as_numpy(vo)[...] = found
+            return result
+        stream = streams.current_stream(x)
+        with streams.ordered(self._on, stream, (*self._csr.named.values(), vx, vy, vo)):
+            self._on.launch(kernel, step, parameters, stream)
+        if key is not None and (vx.address, vy.address) == (x.data_ptr(), y.data_ptr()):
+            if len(self._sampled) >= MAX_LAUNCHES:
+                self._sampled.pop(next(iter(self._sampled)))
+            self._sampled[key] = kernel, packed, result.dtype
+        return result
+
     def _multiply_on_host(self, b: View, c: View, alpha: float, beta: float) -> None:
         """Copies B to the device, computes there, and copies the result back."""
         problem = self._for(c.shape[1])
@@ -550,7 +633,7 @@ def _pattern_key(csr: Csr) -> Any:
 
 def _known_pattern(csr: Csr) -> KnownPattern | None:
     """The pattern of a handle of the same index tensors, unchanged since; None: there is none."""
-    found = _patterns.get(_pattern_key(csr)) if _tracked(csr) else None
+    found = _patterns.get(_pattern_key(csr))
     return found if found is not None and found.versions == _versions(csr)[:2] else None
 
 
@@ -565,30 +648,44 @@ def handle_of(csr: Csr, compute: str) -> PreparedSpmm | None:
     return found if found is not None and found.current(compute) else None
 
 
-def transposed_of(a: Any, csr: Csr, compute: str) -> PreparedSpmm:
-    """A handle of the transpose of a matrix, for calls without a handle: nothing is prepared. That of a PyTorch tensor
-    is kept as long as the tensor exists and does not change."""
+def kept_handle(a: Any, csr: Csr, compute: str) -> PreparedSpmm:
+    """A handle of a matrix for calls without one: no format is made. That of a PyTorch tensor is kept as long as the
+    tensor exists and does not change."""
     found = handle_of(csr, compute)
     if found is not None:
-        return found.transposed
-    known = _transposes.get(id(a))
+        return found
+    known = _kept.get(id(a))
     if known is not None and known[0]() is a and known[1].current(compute):
-        return known[1].transposed
-    m, k = csr.shape
-    kind = csr.values.dtype.name
-    problem = Spmm(m, 1, k, dtype=kind, compute=compute, pattern="even:nnz=0", index=csr.index_type)
+        return known[1]
+    problem = _problem(csr, compute)
     if hasattr(csr.values.origin, "detach"):  # the values of a tensor refer to it
         csr = csr._replace(values=replace(csr.values, origin=csr.values.origin.detach()))
     with call_lock.lock:
         made = PreparedSpmm(csr, problem, csr.host)
         if is_torch(a):
             at = id(a)
-            _transposes[at] = weakref.ref(a, lambda _: _transposes.pop(at, None)), made
-        return made.transposed
+            _kept[at] = weakref.ref(a, lambda _: _kept.pop(at, None)), made
+        return made
 
 
-#: identity of a PyTorch tensor -> (a weak reference to it, a handle whose transpose was asked for by ``spmm``)
-_transposes: dict[int, tuple[weakref.ref[Any], PreparedSpmm]] = {}
+def handle_of_arrays(csr: Csr, compute: str, exact_nonfinite: bool) -> PreparedSpmm:
+    """A handle for ``CALLS`` products that does not keep the index tensors: its user knows whether they are those."""
+    problem = replace(_problem(csr, compute), calls=CALLS, exact_nonfinite=exact_nonfinite)
+    with call_lock.lock:
+        made = PreparedSpmm(csr, problem, True, tracked=False)
+        made.forget_indices()
+    return made
+
+
+def _problem(csr: Csr, compute: str) -> Spmm:
+    """The problem of products with a matrix, before its pattern is read."""
+    m, k = csr.shape
+    kind = csr.values.dtype.name
+    return Spmm(m, 1, k, dtype=kind, compute=compute, pattern="even:nnz=0", index=csr.index_type)
+
+
+#: identity of a PyTorch tensor -> (a weak reference to it, its handle)
+_kept: dict[int, tuple[weakref.ref[Any], PreparedSpmm]] = {}
 
 
 def _key_of(csr: Csr) -> Any:

@@ -78,13 +78,24 @@ def spmm(
         csr = read_csr(a)
         if transpose:
             spmm_operands.check_dtype(csr)
-            return prepared_spmm.transposed_of(a, csr, compute)(b, out, alpha, beta)
+            return prepared_spmm.kept_handle(a, csr, compute).transposed(b, out, alpha, beta)
         handle = prepared_spmm.handle_of(csr, compute)
         if handle is not None:
             return handle(b, out, alpha, beta)
     with call_lock.lock:
         result = _launch(csr, b, out, alpha, beta, compute)
     return new_arrays.result_of(result, b) if out is None else result
+
+
+def sddmm(a: Any, x: Any, y: Any, out: Any = None, *, scaled: bool = False) -> Any:
+    """The elements of x·yᵀ at the nonzeros of a sparse matrix A, in the order of A in CSR, as ``PreparedSpmm.sddmm``.
+
+    ``a``: as for ``spmm``. A handle of it is made at each call, that of a PyTorch tensor once, as long as the tensor
+    exists and does not change. ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
+    """
+    csr = read_csr(a)
+    spmm_operands.check_dtype(csr)
+    return prepared_spmm.kept_handle(a, csr, "").sddmm(x, y, out, scaled=scaled)
 
 
 def _dense_times_sparse(x: Any, a: Any, out: Any, alpha: float, beta: float, compute: str, transpose: bool) -> Any:

@@ -83,10 +83,56 @@ def with_b_and_c(problem: Spmm, b: View, c: View) -> tuple[Spmm, View]:
     ), b
 
 
+def sampled(x: Any, y: Any, shape: tuple[int, int], kind: Dtype, **arrays: View) -> tuple[View, View]:
+    """Views of the operands of sampled products of a matrix of this shape, dtype and arrays: copies, if their rows are
+    not contiguous. DtypeError, ShapeError, InputError: they break a rule."""
+    views = [dense(each, name)[0] for name, each in (("x", x), ("y", y))]
+    for name, v, rows, of in zip("xy", views, shape, ("rows", "columns"), strict=True):
+        if v.dtype is not kind:
+            raise DtypeError(f"{name} is {v.dtype}; it must be {kind}, as a")
+        if v.shape[0] != rows:
+            raise ShapeError(f"{name} has {v.shape[0]} rows; it must have {rows}, the {of} of a")
+        for other, each in arrays.items():
+            if each.host != v.host:
+                raise InputError(f"{other} and {name} must be in the same memory: both in host memory, or on the GPU")
+    if views[0].shape[1] != views[1].shape[1]:
+        raise ShapeError(f"x has {views[0].shape[1]} columns and y has {views[1].shape[1]}; they must be as many")
+    a, b = (
+        v if v.host or _rows_are_contiguous(v) else _contiguous(v, name) for name, v in zip("xy", views, strict=True)
+    )
+    return a, b
+
+
+def nonzeros_for(nnz: int, x: View, out: Any) -> tuple[Any, View]:
+    """(the array of results for each nonzero, its view): ``out``, or a new array. ShapeError, DtypeError, InputError:
+    ``out`` cannot store them."""
+    if out is None:
+        out = new_arrays.empty_array(x.origin, (nnz,), x.dtype)
+    v = tensor(out, "out")
+    if v.shape != (nnz,):
+        raise ShapeError(f"out has shape {v.shape}; it must be ({nnz},), the nonzeros of a")
+    if v.dtype is not x.dtype:
+        raise DtypeError(f"out is {v.dtype}; it must be {x.dtype}, as x and y")
+    if v.host != x.host:
+        raise InputError("out must be in the same memory as x and y")
+    if not v.host and nnz > 1 and v.strides != (1,):
+        raise ShapeError(f"out has strides {v.strides}; its elements must be contiguous")
+    return out, v
+
+
+def leading_dimension(v: View) -> int:
+    """Elements from a row to the next one of a matrix with contiguous rows."""
+    return max((matrix_layout(v) or ("N", 0))[1], v.shape[1], 1)
+
+
+def _rows_are_contiguous(v: View) -> bool:
+    return (matrix_layout(v) or ("", 0))[0] == "N"
+
+
 def with_contiguous_rows(x: Any) -> Any:
     """A matrix of an array library, or a copy of it whose rows are contiguous."""
     v, _ = dense(x, "b")
-    return x if matrix_layout(v) == ("N", v.strides[0]) else _contiguous(v, "b").origin
+    return x if _rows_are_contiguous(v) else _contiguous(v, "b").origin
 
 
 def _contiguous(v: View, argument: str) -> View:

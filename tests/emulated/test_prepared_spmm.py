@@ -21,6 +21,8 @@ from ptxgen.families import registry
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.operations.spmm.reference import arrays_of
+from ptxgen.operations.spmm.sampled_products import Sampled, SampledProducts, sampled_products
+from ptxgen.problem.device import device
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.prepared_operands import scratch
 from ptxgen.tuning.store.database import Database
@@ -862,11 +864,11 @@ def test_transposes_of_tensors_are_kept() -> None:
     y, expected = torch.from_numpy(b), dense(a).T @ b
     for _ in range(2):
         np.testing.assert_array_equal(ptxgen.spmm(x, y, transpose=True).numpy(), expected)
-    [(_, kept)] = prepared_spmm._transposes.values()
+    [(_, kept)] = prepared_spmm._kept.values()
     np.testing.assert_array_equal(ptxgen.spmm(y.T, x).numpy(), expected.T)
     x.values().mul_(2)
     np.testing.assert_array_equal(ptxgen.spmm(x, y, transpose=True).numpy(), 2 * expected)
-    [(_, other)] = prepared_spmm._transposes.values()
+    [(_, other)] = prepared_spmm._kept.values()
     assert other is not kept
     np.testing.assert_array_equal(ptxgen.spmm(x.to_sparse_csc(), y, transpose=True).numpy(), 2 * expected)
     p = ptxgen.spmm_prepare(x)
@@ -874,7 +876,7 @@ def test_transposes_of_tensors_are_kept() -> None:
     assert p._transposed is not None
     del x, kept, other, p
     gc.collect()
-    assert not prepared_spmm._transposes
+    assert not prepared_spmm._kept
 
 
 def test_graphs_capture_products_of_the_transpose(gpu: Gpu) -> None:
@@ -902,3 +904,117 @@ def test_graphs_capture_products_of_the_transpose(gpu: Gpu) -> None:
         np.testing.assert_array_equal(q.t(y).numpy(), dense(a).T @ b)
         assert q._pattern is p._pattern
         assert q.transposed._pattern is p.transposed._pattern
+
+
+# ---- sampled products
+
+
+def at_nonzeros(a: ptxgen.SparseMatrix, x: Array, y: Array) -> Array:
+    rows = np.repeat(np.arange(a.shape[0]), np.diff(a.indptr))
+    return (x.astype(np.float64)[rows] * y.astype(np.float64)[a.indices]).sum(1)
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("n", [1, 7, 34, 64])
+def test_sampled_products(kind: str, n: int) -> None:
+    a = repeated(40, 30, 200)
+    a = a._replace(values=a.values.astype(matrix(1, 1, kind=kind).values.dtype))
+    x, y = (integers(rows, n, seed=i, kind=a.values.dtype) for i, rows in enumerate(a.shape))
+    p, expected = ptxgen.spmm_prepare(a, calls=0), at_nonzeros(a, x, y)
+    got = p.sddmm(x, y)
+    assert got.dtype == a.values.dtype
+    np.testing.assert_array_equal(got.astype(np.float64), expected)
+    out = np.zeros_like(got)
+    assert ptxgen.sddmm(a, x, y, out, scaled=True) is out
+    np.testing.assert_array_equal(out.astype(np.float64), (expected * a.values).astype(out.dtype).astype(np.float64))
+    if n == 7:
+        np.testing.assert_array_equal(
+            p.transposed.sddmm(y, x), at_nonzeros(a, x, y)[np.argsort(a.indices, kind="stable")]
+        )
+        np.testing.assert_array_equal(p.sddmm(x[:, 0], y[:, ::7][:, 0]), at_nonzeros(a, x[:, :1], y[:, :1]))
+
+
+#: (kernel, chunk of a warp; 0: a row)
+SAMPLED = [
+    (SampledProducts("f32", 4, 8, 4, 2, whole=True), 16),
+    (SampledProducts("f32", 4, 8, 4, 2, whole=True, rows=True, scaled=True), 0),
+    (SampledProducts("f32", 4, 32, 1, 4), 32),
+    (SampledProducts("f32", 4, 4, 2, 2, wide=True), 64),
+    (SampledProducts("f32", 1, 16, 2, 2, wide=True, rows=True), 0),
+    (SampledProducts("f32", 2, 32, 2, 1, whole=True), 2),
+]
+
+
+@pytest.mark.parametrize(("kernel", "chunk"), SAMPLED)
+def test_kernels_of_sampled_products(kernel: SampledProducts, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments that begin in rows, and after runs of empty rows that a warp does not see at once."""
+    m, n, nnz = 1500, 128, 150
+    rows = np.sort(np.random.default_rng(5).choice([0, 1, 2, 3, 700, 701, 760, 1498], nnz))
+    a = ptxgen.SparseMatrix(
+        np.searchsorted(rows, np.arange(m + 1)).astype(INT),
+        np.random.default_rng(6).integers(0, 20, nnz).astype(INT),
+        integers(nnz),
+        (m, 20),
+    )
+    x, y = integers(m, n), integers(20, n, seed=1)
+
+    def chosen(kind: str, m: int, n: int, nnz: int, longest: int, ldx: int, ldy: int, *rest: Any) -> Any:
+        return kernel, kernel.step(Sampled(m, n, nnz, ldx, ldy, chunk))
+
+    monkeypatch.setattr(prepared_spmm, "sampled_products", chosen)
+    expected = at_nonzeros(a, x, y) * (a.values if kernel.scaled else 1)
+    np.testing.assert_array_equal(ptxgen.sddmm(a, x, y, scaled=kernel.scaled), expected)
+
+
+def test_choice_of_the_kernel_of_sampled_products() -> None:
+    h200 = device("h200")
+    for (m, n, nnz, longest, vec), (lanes, vectors, unrolled, rows) in {
+        (4096, 128, 1_677_721, 480, 4): (8, 4, 2, True),
+        (1 << 16, 64, 1 << 20, 5000, 4): (8, 2, 4, False),
+        (512, 512, 26_000, 70, 4): (32, 4, 2, False),
+        (1 << 16, 3, 1 << 20, 5000, 1): (4, 1, 4, False),
+    }.items():
+        made, step = sampled_products("f32", m, n, nnz, longest, n, n, vec, False, h200)
+        assert (made.lanes, made.vectors, made.unrolled, made.rows) == (lanes, vectors, unrolled, rows)
+        assert made.columns >= n
+        assert step.grid[0] >= h200.sms // 2
+
+
+def test_sampled_products_refuse_what_does_not_fit() -> None:
+    a = matrix(6, 5)
+    p, x, y = ptxgen.spmm_prepare(a), integers(6, 4), integers(5, 4)
+    for args, error, message in (
+        ((x[:5], y), ShapeError, "x has 5 rows; it must have 6, the rows of a"),
+        ((x, y[1:]), ShapeError, "y has 4 rows; it must have 5, the columns of a"),
+        ((x, y[:, 1:]), ShapeError, "x has 4 columns and y has 3; they must be as many"),
+        ((x, y.astype(np.float64)), DtypeError, "y is f64; it must be f32, as a"),
+        ((x, y, np.zeros(3, F32)), ShapeError, r"out has shape \(3,\); it must be"),
+        ((x, y, np.zeros(p.nnz)), DtypeError, "out is f64; it must be f32, as x and y"),
+        ((x, y, a.values), OverlapError, "out"),
+    ):
+        with pytest.raises(error, match=message):
+            p.sddmm(*args)
+    with pytest.raises(InputError, match="scaled is 1; it must be True or False"):
+        p.sddmm(x, y, scaled=1)
+    empty = ptxgen.SparseMatrix(np.zeros(7, INT), np.zeros(0, INT), np.zeros(0, F32), (6, 5))
+    assert ptxgen.sddmm(empty, x, y).shape == (0,)
+    assert not p.sddmm(x[:, :0], y[:, :0]).any()
+
+
+def test_sampled_products_on_a_gpu(gpu: Gpu) -> None:
+    a, x, y = repeated(12, 9, 50), integers(12, 6), integers(9, 6, seed=2)
+    for kind in (INT, np.int64):
+        p = ptxgen.spmm_prepare(CsrTensor(gpu, a, kind))
+        tx, ty = Tensor(gpu, x), Tensor(gpu, y)
+        expected = at_nonzeros(a, x, y)
+        np.testing.assert_array_equal(p.sddmm(tx, ty).numpy(), expected)
+        assert len(p._sampled) == 1
+        gpu.graph = []
+        gpu.calls.clear()
+        got = p.sddmm(tx, ty)
+        assert gpu.calls == {"launch": 1, "allocate": 1, "upload": 1}  # the result
+        for launch in gpu.graph:
+            launch()
+        gpu.graph = None
+        np.testing.assert_array_equal(got.numpy(), expected)
+        np.testing.assert_array_equal(p.sddmm(Tensor(gpu, x, (1, 0)), ty, scaled=True).numpy(), expected * a.values)

@@ -20,6 +20,7 @@ from ptxgen.operations.grouped.tile_kernel import kernel_plan
 from ptxgen.operations.grouped.tlp_policy import TILES, TileSet
 from ptxgen.operations.spmm.device_statistics import CsrStatistics
 from ptxgen.operations.spmm.narrow_indices import NarrowIndices
+from ptxgen.operations.spmm.sampled_products import SampledProducts
 from ptxgen.operations.spmm.transposition import GatherValues, SymmetricPlaces, TransposeCsr
 from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import device
@@ -568,6 +569,9 @@ HANDLES: dict[str, Preparation | PairProducts | MixedTiles] = {
     "prepare_transpose_csr": TransposeCsr(),
     "prepare_symmetric_places": SymmetricPlaces(),
     "prepare_gather_values": GatherValues(2),
+    "sampled_products_rows": SampledProducts.of("f32", 128, 4, rows=True, scaled=False),
+    "sampled_products_f16": SampledProducts.of("f16", 90, 2, rows=False, scaled=True),
+    "sampled_products_wide": SampledProducts.of("f64", 1000, 2, rows=False, scaled=False),
     "pair_products": PairProducts(lower(Task(64, 64, 64, "NT", text=LISTED, capacity=64)), device("h200")),
     "grouped_mixed_tiles": kernel_plan(MIXED, device("h200"), TileSet((TILES[0], TILES[4]))),
     "grouped_item_grid": kernel_plan(MIXED, device("t4"), TileSet((TILES[1], TILES[3])), grid=True),

@@ -16,6 +16,7 @@ from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.grouped import checks as grouped_check
 from ptxgen.operations.spmm.device_statistics import CsrStatistics
 from ptxgen.operations.spmm.narrow_indices import NarrowIndices
+from ptxgen.operations.spmm.sampled_products import SampledProducts
 from ptxgen.operations.spmm.transposition import GatherValues, SymmetricPlaces, TransposeCsr
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
@@ -133,7 +134,7 @@ def test_every_template_is_used(listed):
     names = {str(path.relative_to(folder)) for path in folder.rglob("*.mako")}
     # no check of a problem runs them
     of_handles = {CsrStatistics.kernel, NarrowIndices.kernel, PairProducts.kernel, "prepare/first_place.mako"}
-    of_handles |= {TransposeCsr.kernel, SymmetricPlaces.kernel, GatherValues.kernel}
+    of_handles |= {SampledProducts.kernel, TransposeCsr.kernel, SymmetricPlaces.kernel, GatherValues.kernel}
     assert {name for name in names if not name.startswith("export/")} == listed[2] | of_handles  # export: C sources
 
 

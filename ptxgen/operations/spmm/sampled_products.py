@@ -1,0 +1,229 @@
+"""Sampled products (SDDMM): x·yᵀ at the nonzeros of a sparse matrix, in their order.
+
+A warp has a segment of consecutive nonzeros: a row, or a chunk of equal size. The row of x is in registers; groups of
+lanes gather the rows of y that the columns name, and add their products by shuffles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
+from ptxgen.codegen.preparation import Preparation
+from ptxgen.codegen.registers import Tile, width
+from ptxgen.codegen.source import Step
+from ptxgen.codegen.vectorized import WARP, ceil_div
+from ptxgen.problem.device import Device
+from ptxgen.problem.dtypes import bits_of, dtype
+
+VECTORS = 4  #: vectors of a row of x that a lane holds, at most
+LOADED = 128  #: bytes of rows of y that a lane loads at once, about
+SECTOR = 128  #: bytes of a row of y that a group reads at once, if the row has as many
+CHUNKS = (32, 256)  #: least and most nonzeros of a chunk
+RESIDENT = 64  #: warps of a multiprocessor for which chunks are made small
+EVEN = 2  #: rows are segments if the longest has at most so many times the mean
+ROW_WARPS = 8  #: and if a multiprocessor has at least so many of them
+
+
+class Sampled(NamedTuple):
+    """The matrix and the operands of a launch. ``n``: columns of x and y; ``ldx``, ``ldy``: their leading dimensions in
+    elements; ``chunk``: nonzeros of a segment, 0: it is a row."""
+
+    m: int
+    n: int
+    nnz: int
+    ldx: int
+    ldy: int
+    chunk: int
+
+
+@dataclass(frozen=True)
+class SampledProducts(Preparation):
+    """The kernel. ``dtype``: of x, y, the values and the results; ``vec``: elements of a load; ``lanes``: of a nonzero;
+    ``vectors``: of a lane; ``unrolled``: nonzeros of a group at once; ``whole``: x and y have as many columns as a
+    group reads; ``wide``: they have more, and x is read again for each nonzero; ``rows``: a warp has a row;
+    ``scaled``: results are multiplied by the values of the matrix."""
+
+    dtype: str
+    vec: int
+    lanes: int
+    vectors: int
+    unrolled: int
+    whole: bool = False
+    wide: bool = False
+    rows: bool = False
+    scaled: bool = False
+
+    kernel: ClassVar[str] = "kernel/sampled_products.mako"
+    entry: ClassVar[str] = "sampled_products"
+    threads: ClassVar[int] = 256
+
+    @classmethod
+    def of(cls, kind: str, n: int, vec: int, rows: bool, scaled: bool) -> SampledProducts:
+        """The kernel for ``n`` columns, which are read by ``vec`` elements."""
+        size = dtype(kind).bytes
+        loads = max(ceil_div(n, vec), 1)
+        together = min(max(SECTOR // (vec * size), 1), WARP)
+        lanes = min(_power_of_two(max(ceil_div(loads, VECTORS), min(loads, together))), WARP)
+        vectors = ceil_div(loads, lanes)
+        wide = vectors > VECTORS
+        vectors = min(vectors, VECTORS)
+        each = max(LOADED // (vectors * vec * max(size, 4)), 1)
+        unrolled = min(1 << each.bit_length() - 1, lanes, 4)
+        whole = not wide and n == lanes * vectors * vec
+        return cls(kind, vec, lanes, vectors, unrolled, whole, wide, rows, scaled)
+
+    @property
+    def description(self) -> list[str]:
+        segment = "a row" if self.rows else "a chunk of nonzeros"
+        scale = ", scaled by the values" * self.scaled
+        return [f"sampled products of {self.dtype}{scale}: a warp has {segment}, {self.lanes} lanes a nonzero"]
+
+    # ---- numbers that the template writes
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return dtype(self.dtype).bytes
+
+    @property
+    def arithmetic(self) -> str:
+        """The type of the sums."""
+        return "f64" if self.size == 8 else "f32"
+
+    @property
+    def zero(self) -> str:
+        return bits_of(0.0, dtype(self.arithmetic))
+
+    @property
+    def converts(self) -> bool:
+        return self.size == 2
+
+    @property
+    def warps(self) -> int:
+        return self.threads // WARP
+
+    @property
+    def groups(self) -> int:
+        """Groups of a warp."""
+        return WARP // self.lanes
+
+    @property
+    def at_once(self) -> int:
+        """Nonzeros of a warp at once."""
+        return self.groups * self.unrolled
+
+    @property
+    def columns(self) -> int:
+        """Columns that a group reads at once."""
+        return self.lanes * self.vectors * self.vec
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes from a vector of a lane to its next one."""
+        return self.lanes * self.vec * self.size
+
+    @property
+    def sum_steps(self) -> list[tuple[int, int]]:
+        """(distance of lanes, sums that a lane keeps) of each exchange: while it has several sums, it keeps a half."""
+        found, kept = [], self.unrolled
+        for i in range(self.lanes.bit_length() - 1):
+            kept //= 2
+            found.append((1 << i, kept))
+        return found
+
+    @property
+    def own_bits(self) -> list[tuple[int, int]]:
+        """(bit of the lane, nonzeros to which it adds) of the nonzero whose sum a lane has in the end."""
+        return [(distance, kept) for distance, kept in self.sum_steps if kept]
+
+    # ---- registers
+
+    @property
+    def packed(self) -> int:
+        """Registers of a vector in memory."""
+        return self.vec // 2 if self.converts and self.vec > 1 else self.vec
+
+    @property
+    def register(self) -> str:
+        return "b32" if self.converts and self.vec > 1 else "b16" if self.converts else self.arithmetic
+
+    @property
+    def access(self) -> str:
+        return width(self.packed, self.register)
+
+    @cached_property
+    def x(self) -> Tile:
+        return Tile("x_held", self.arithmetic, (self.vectors, self.vec))
+
+    @cached_property
+    def x_loaded(self) -> Tile:
+        return Tile("x_loaded", self.register, (self.vectors, self.packed))
+
+    @cached_property
+    def y(self) -> Tile:
+        return Tile("y_loaded", self.register, (self.unrolled, self.vectors, self.packed))
+
+    @cached_property
+    def widened(self) -> Tile:
+        return Tile("widened", self.arithmetic, (self.vec,))
+
+    @cached_property
+    def half(self) -> Tile:
+        return Tile("half", "b16", (2,))
+
+    @cached_property
+    def sums(self) -> Tile:
+        return Tile("sum", self.arithmetic, (self.unrolled,))
+
+    @cached_property
+    def column(self) -> Tile:
+        return Tile("column", "b32", (self.unrolled,))
+
+    @cached_property
+    def ptr_y(self) -> Tile:
+        return Tile("ptr_y", "b64", (self.unrolled,))
+
+    @property
+    def tiles(self) -> list[Tile]:
+        loaded = [self.x_loaded, self.widened, self.half] if self.converts else []
+        return [self.x, *loaded, self.y, self.sums, self.column, self.ptr_y]
+
+    # ---- launches
+
+    @property
+    def parameters(self) -> ParameterList:
+        values = ("values",) if self.scaled else ()
+        return ParameterList(
+            (
+                given("u64", "indptr", "indices", *values, "X", "Y", "out"),
+                Parameters("u32", ("M", "N", "nnz"), lambda x: (x.m, x.n, x.nnz)),
+                Parameters("u32", ("ldx", "ldy", "chunk"), lambda x: (x.ldx, x.ldy, x.chunk)),
+            )
+        )
+
+    def step(self, p: Sampled) -> Step:
+        """The launch."""
+        segments = p.m if self.rows else ceil_div(p.nnz, p.chunk)
+        arguments: Any = self.parameters.arguments(p)
+        return Step(self.entry, (ceil_div(segments, self.warps), 1, 1), (self.threads, 1, 1), 0, arguments)
+
+
+def sampled_products(
+    kind: str, m: int, n: int, nnz: int, longest: int | None, ldx: int, ldy: int, vec: int, scaled: bool, device: Device
+) -> tuple[SampledProducts, Step]:
+    """The kernel for a matrix of ``m`` rows, and its launch. ``longest``: nonzeros of the longest row, None: unknown;
+    ``vec``: elements of the widest access to the rows of x and y."""
+    vec = min(vec, 16 // dtype(kind).bytes)
+    rows = longest is not None and longest * m <= EVEN * nnz and m >= ROW_WARPS * device.sms
+    made = SampledProducts.of(kind, n, vec, rows, scaled)
+    chunk = min(max(ceil_div(nnz, RESIDENT * device.sms), CHUNKS[0]), CHUNKS[1])
+    chunk = ceil_div(chunk, made.at_once) * made.at_once
+    return made, made.step(Sampled(m, n, nnz, ldx, ldy, 0 if rows else chunk))
+
+
+def _power_of_two(n: int) -> int:
+    """The least power of two that is not below ``n``."""
+    return 1 << (n - 1).bit_length()
