@@ -1,4 +1,5 @@
-"""PyTorch operators: matrix products and convolutions with the signatures of ``torch`` and ``torch.nn.functional``.
+"""PyTorch operators: matrix products and convolutions with the signatures of ``torch`` and ``torch.nn.functional``, and
+products with sparse matrices.
 
 They record gradients, of any order, and work in ``torch.compile``, ``torch.export``, ``torch.func``, autocast and CUDA
 graphs. ``replace_modules(model)`` makes the layers of a model use them; ``module_states(model)`` lists the layers that
@@ -28,6 +29,7 @@ from ptxgen.torch.modules import (
     restore_modules,
 )
 from ptxgen.torch.products import linear, matmul
+from ptxgen.torch.sparse import sddmm, spmm
 
 __all__ = [
     "Conv1d",
@@ -51,4 +53,6 @@ __all__ = [
     "module_states",
     "replace_modules",
     "restore_modules",
+    "sddmm",
+    "spmm",
 ]

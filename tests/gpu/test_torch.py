@@ -8,6 +8,7 @@ import pytest
 
 from tests.scripts import script
 from tests.torch_checks import Checks, pt, torch
+from tests.torch_sparse_checks import SparseChecks, dense
 
 pytestmark = pytest.mark.gpu
 
@@ -79,3 +80,40 @@ class TestTorch(Checks):
         for _ in range(3):
             for a, b in zip(self.gradients(compiled, x), wanted, strict=True):
                 assert torch.equal(a, b)
+
+
+class TestSparse(SparseChecks):
+    device = "cuda"
+
+    @pytest.fixture(autouse=True)
+    def _gpu(self):
+        if not torch.cuda.is_available():
+            pytest.skip("PyTorch finds no GPU")
+
+    @pytest.mark.parametrize("trained", [False, True])
+    def test_captured_products_and_gradients(self, trained):
+        a, b = self.matrix(60, 50, 700), self.integers(50, 8).requires_grad_()
+        values = a.values.requires_grad_(trained)
+
+        def step():
+            b.grad = None
+            y = pt.spmm(a._replace(values=values), b)
+            y.square().sum().backward()
+            return y, b.grad
+
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                step()
+        side.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y, grad = step()
+        with torch.no_grad():
+            b.add_(1)
+            if trained:
+                values.mul_(2)
+        graph.replay()
+        full = dense(a).detach()
+        assert torch.equal(y, full @ b)
+        assert torch.equal(grad, full.T @ (2 * full @ b))

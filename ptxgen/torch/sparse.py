@@ -1,0 +1,334 @@
+"""Products with sparse matrices, and sampled products. Their gradients are such products again.
+
+The operators take the arrays of a matrix in CSR, which fake tensors can stand for; sparse tensors they cannot.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from ptxgen.api import call_lock
+from ptxgen.api.converted_matrices import csr_arrays, versions_of
+from ptxgen.api.prepared_spmm import PreparedSpmm, handle_of_arrays
+from ptxgen.api.sparse_matrix import SparseMatrix, read_csr
+from ptxgen.errors import DeviceError, DtypeError, InputError, ShapeError
+from ptxgen.torch import launching
+from ptxgen.torch.launching import check_operands
+from ptxgen.torch.operator import Operator, loop_over_batch
+
+MAX_MATRICES = 64  #: whose handles are kept
+MANY = 3  #: changes of values from which formats do not contain them
+
+Arrays = tuple[Tensor, Tensor, Tensor]  # indptr, indices, values
+
+
+def spmm(a: Tensor | SparseMatrix, b: Tensor) -> Tensor:
+    """A·B of a sparse matrix A and a matrix or vector B, as ``torch.sparse.mm``, with gradients of both.
+
+    ``a``: a tensor in CSR or CSC, or a ``ptxgen.SparseMatrix`` of tensors, M×K; ``b``: K×N, or K elements. Tensors in
+    other formats are converted, once as long as they do not change, and have no gradient. A batch of matrices in CSR
+    multiplies a batch of B, or one B. ``torch.compile`` takes a ``SparseMatrix``, and so do second derivatives with
+    respect to the values: PyTorch has none of the values of a sparse tensor.
+
+    A pattern is checked and prepared at its first product, and again when its tensors change; the transpose for
+    gradients is made once. Dtypes and TF32: as for ``matmul``. The same inputs give the same bits.
+
+    ShapeError, DtypeError, DeviceError, InputError: an argument breaks a rule.
+    """
+    if not is_dynamo_compiling():
+        launching.check_dense("b", b)
+    if isinstance(a, Tensor) and a.dim() == 3:
+        return _each_of_batch(a, b)
+    (indptr, indices, values), (m, k), swapped = _arrays(a)
+    columns = b if b.dim() > 1 else b.unsqueeze(1)
+    result: Tensor = SPMM(values, columns, indptr, indices, m if swapped else k, swapped)
+    return result if b.dim() > 1 else result.squeeze(1)
+
+
+def sddmm(a: Tensor | SparseMatrix, x: Tensor, y: Tensor, *, scaled: bool = False) -> Tensor:
+    """The elements of x·yᵀ at the nonzeros of a sparse matrix A, in their order, with gradients of x and y.
+
+    ``a``: a tensor in CSR, or a ``ptxgen.SparseMatrix`` of tensors, M×K; ``x``: M×N; ``y``: K×N. ``scaled``: times the
+    values of A, which then have a gradient, too. ``SparseMatrix(a.indptr, a.indices, sddmm(a, x, y), a.shape)`` is a
+    matrix for ``spmm``. Errors: as of ``spmm``.
+    """
+    if not is_dynamo_compiling():
+        launching.check_dense("x", x)
+        launching.check_dense("y", y)
+    (indptr, indices, values), _, swapped = _arrays(a)
+    result: Tensor = SDDMM(y, x, indptr, indices) if swapped else SDDMM(x, y, indptr, indices)
+    return result * values if scaled else result
+
+
+def _arrays(a: Any) -> tuple[Arrays, tuple[int, int], bool]:
+    """(row pointers, columns and values of a matrix, or of its transpose; the shape of the matrix; True for those of
+    the transpose)."""
+    if isinstance(a, SparseMatrix):
+        return (a.indptr, a.indices, a.values), (a.shape[0], a.shape[1]), False
+    if not isinstance(a, Tensor) or a.layout is torch.strided or a.dim() != 2:
+        raise InputError(
+            f"a is {_described(a)}; it must be a sparse matrix of PyTorch, or a ptxgen.SparseMatrix of tensors"
+        )
+    m, k = a.shape
+    if a.layout is torch.sparse_csr:
+        return (a.crow_indices(), a.col_indices(), a.values()), (m, k), False
+    if a.layout is torch.sparse_csc:
+        return (a.ccol_indices(), a.row_indices(), a.values()), (m, k), True
+    if a.requires_grad:
+        raise InputError(f"a has layout {a.layout} and requires a gradient; it must be in CSR: a.to_sparse_csr()")
+    indptr, indices, values = csr_arrays(a)
+    return (indptr, indices, values), (m, k), False
+
+
+def _described(a: Any) -> str:
+    return f"a dense tensor of shape {tuple(a.shape)}" if isinstance(a, Tensor) else f"of type {type(a).__name__}"
+
+
+def _each_of_batch(a: Tensor, b: Tensor) -> Tensor:
+    """The products of a batch of matrices in CSR."""
+    if a.layout is not torch.sparse_csr:
+        raise InputError(f"a is a batch in {a.layout}; it must be in CSR")
+    if b.dim() == 3 and len(b) != len(a):
+        raise ShapeError(f"a has {len(a)} matrices and b has {len(b)}; they must have as many")
+    parts = zip(a.crow_indices(), a.col_indices(), a.values(), strict=True)
+    items = [SparseMatrix(*arrays, (a.shape[1], a.shape[2])) for arrays in parts]
+    return torch.stack([spmm(item, b[i] if b.dim() == 3 else b) for i, item in enumerate(items)])
+
+
+# ---- handles of matrices
+
+
+@dataclass
+class _Known:
+    """A handle. ``storages``, ``versions``: of the index tensors; ``changes``: how often it got other values."""
+
+    handle: PreparedSpmm
+    storages: tuple[StorageWeakRef, StorageWeakRef]
+    versions: tuple[Any, ...]
+    changes: int
+
+    @property
+    def current(self) -> bool:
+        return not any(x.expired() for x in self.storages)
+
+
+#: addresses and sizes of index tensors, dtype and arithmetic -> the handle
+_matrices: OrderedDict[Any, _Known] = OrderedDict()
+
+
+def _handle(values: Tensor, indptr: Tensor, indices: Tensor, columns: int, compute: str) -> PreparedSpmm:
+    """The handle of a matrix, with these values. It does not keep the index tensors."""
+    key = (*_pattern_key(values, indptr, indices, columns), compute)
+    versions = versions_of((indptr, indices))
+    found = _matrices.get(key)
+    if found is None or not found.current or found.versions != versions:
+        for other in [other for other, known in _matrices.items() if not known.current]:
+            del _matrices[other]
+        changes = MANY if values.requires_grad else 0
+        storages = StorageWeakRef(indptr.untyped_storage()), StorageWeakRef(indices.untyped_storage())
+        found = _Known(_made(values, indptr, indices, columns, compute, changes > 0), storages, versions, changes)
+        _matrices[key] = found
+        while len(_matrices) > MAX_MATRICES:
+            _matrices.popitem(last=False)
+        return found.handle
+    _matrices.move_to_end(key)
+    # values that require gradients may change without a count: by their ``data``, or in each run of a captured graph
+    if values.requires_grad or not found.handle.has(values):
+        found.changes += 1
+        if found.changes == MANY:
+            found.handle = _made(values, indptr, indices, columns, compute, True)
+        else:
+            found.handle.update(values.detach())
+    return found.handle
+
+
+def _pattern_key(x: Tensor, indptr: Tensor, indices: Tensor, columns: int) -> tuple[Any, ...]:
+    """The key of the matrices of the pattern with values as ``x``, without the arithmetic."""
+    at = indptr.data_ptr(), indices.data_ptr()
+    return (*at, indptr.numel(), columns, indices.numel(), indices.dtype, x.dtype, x.get_device())
+
+
+def _made(values: Tensor, indptr: Tensor, indices: Tensor, columns: int, compute: str, changes: bool) -> PreparedSpmm:
+    """A new handle. ``changes``: the values change often, so that formats must not contain them."""
+    csr = read_csr(SparseMatrix(indptr.detach(), indices.detach(), values.detach(), (indptr.numel() - 1, columns)))
+    return handle_of_arrays(csr, compute, exact_nonfinite=changes)
+
+
+# ---- kernels
+
+
+def _compute(x: Tensor) -> str:
+    return launching.compute(x, launching.settings(x, "matmul")[0])
+
+
+def _spmm(values: Tensor, b: Tensor, indptr: Tensor, indices: Tensor, columns: int, transpose: bool) -> Tensor:
+    m, n = _spmm_shape(values, b, indptr, indices, columns, transpose)
+    out = b.new_empty(m, n)
+    if 0 in (m, n):
+        return out
+    values, b = values.resolve_neg().contiguous(), b.resolve_neg()
+    with call_lock.lock:
+        handle = _handle(values, indptr, indices, columns, _compute(b))
+        (handle.t if transpose else handle)(b.detach(), out)
+    return out
+
+
+def _sddmm(x: Tensor, y: Tensor, indptr: Tensor, indices: Tensor) -> Tensor:
+    nnz = _sddmm_shape(x, y, indptr, indices)
+    if nnz == 0:
+        return x.new_empty(nnz)
+    x, y = x.resolve_neg().detach(), y.resolve_neg().detach()
+    with call_lock.lock:
+        out: Tensor = _pattern(x, y, indptr, indices).sddmm(x, y)
+    return out
+
+
+def _pattern(x: Tensor, y: Tensor, indptr: Tensor, indices: Tensor) -> PreparedSpmm:
+    """A handle of the pattern, whatever its values are."""
+    wanted, versions = _pattern_key(x, indptr, indices, y.shape[0]), versions_of((indptr, indices))
+    for key, known in reversed(_matrices.items()):
+        if key[:-1] == wanted and known.current and known.versions == versions:
+            return known.handle
+    return _handle(x.new_ones(indices.numel()), indptr, indices, y.shape[0], _compute(x))
+
+
+# ---- shapes
+
+
+def _check_pattern(indptr: Tensor, indices: Tensor, x: Tensor) -> None:
+    """DtypeError, ShapeError, DeviceError: these are not the index arrays of a matrix, on the device of ``x``."""
+    for name, each in (("indptr", indptr), ("indices", indices)):
+        launching.check_dense(f"a.{name}", each)
+        if each.dtype not in (torch.int32, torch.int64):
+            raise DtypeError(f"a.{name} is {each.dtype}; it must be int32 or int64")
+        if each.dim() != 1:
+            raise ShapeError(f"a.{name} has shape {tuple(each.shape)}; it must have 1 dimension")
+        if each.device != x.device:
+            raise DeviceError(f"a.{name} is on {each.device}; it must be on {x.device}, as the other tensors")
+    if indptr.dtype is not indices.dtype:
+        raise DtypeError(f"a.indptr is {indptr.dtype} and a.indices is {indices.dtype}; they must be the same")
+    if indptr.shape[0] == 0:
+        raise ShapeError("a.indptr has 0 elements; it must have one more than a has rows")
+
+
+def _spmm_shape(
+    values: Tensor, b: Tensor, indptr: Tensor, indices: Tensor, columns: int, transpose: bool
+) -> tuple[int, int]:
+    check_operands(values=values, b=b)
+    _check_pattern(indptr, indices, b)
+    if values.dim() != 1 or values.shape[0] != indices.shape[0]:
+        raise ShapeError(f"a.values has shape {tuple(values.shape)}; it must be ({indices.shape[0]},), as a.indices")
+    if b.dim() != 2:
+        raise ShapeError(f"b has {b.dim()} dimensions; it must have 1 or 2")
+    m = indptr.shape[0] - 1
+    rows, out = (m, columns) if transpose else (columns, m)
+    if b.shape[0] != rows:
+        raise ShapeError(f"a has {rows} columns and b has {b.shape[0]} rows; they must be as many")
+    return out, b.shape[1]
+
+
+def _sddmm_shape(x: Tensor, y: Tensor, indptr: Tensor, indices: Tensor) -> int:
+    check_operands(x=x, y=y)
+    _check_pattern(indptr, indices, x)
+    if x.dim() != 2 or y.dim() != 2 or x.shape[1] != y.shape[1]:
+        raise ShapeError(f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}; they must be M×N and K×N")
+    if x.shape[0] != indptr.shape[0] - 1:
+        raise ShapeError(f"x has {x.shape[0]} rows; it must have {indptr.shape[0] - 1}, the rows of a")
+    count: int = indices.shape[0]
+    return count
+
+
+def _fake_spmm(values: Tensor, b: Tensor, indptr: Tensor, indices: Tensor, columns: int, transpose: bool) -> Tensor:
+    return b.new_empty(_spmm_shape(values, b, indptr, indices, columns, transpose))
+
+
+def _fake_sddmm(x: Tensor, y: Tensor, indptr: Tensor, indices: Tensor) -> Tensor:
+    return x.new_empty(_sddmm_shape(x, y, indptr, indices))
+
+
+# ---- gradients
+
+
+def _save_spmm(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs[:4])
+    ctx.columns, ctx.transpose = inputs[4:]
+
+
+def _spmm_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    (values, b, indptr, indices), needs = ctx.saved_tensors, ctx.needs_input_grad
+    left, right = (b, grad) if ctx.transpose else (grad, b)
+    return (
+        SDDMM(left, right, indptr, indices) if needs[0] else None,
+        SPMM(values, grad, indptr, indices, ctx.columns, not ctx.transpose) if needs[1] else None,
+        None,
+        None,
+        None,
+        None,
+    )
+
+
+def _save_sddmm(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _sddmm_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    (x, y, indptr, indices), needs = ctx.saved_tensors, ctx.needs_input_grad
+    return (
+        SPMM(grad, y, indptr, indices, y.shape[0], False) if needs[0] else None,
+        SPMM(grad, x, indptr, indices, y.shape[0], True) if needs[1] else None,
+        None,
+        None,
+    )
+
+
+# ---- batches
+
+
+def _batch_spmm(info: Any, dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
+    """A batch of B alone is one product with more columns."""
+    values, b, indptr, indices, columns, transpose = args
+    if any(dims[i] is not None for i in (0, 2, 3)):
+        result: tuple[Tensor, int] = _loop_spmm(info, dims, *args)
+        return result
+    b = b.movedim(dims[1], -1)
+    wide = SPMM(values, b.reshape(b.shape[0], -1), indptr, indices, columns, transpose)
+    return wide.reshape(wide.shape[0], *b.shape[1:]), 2
+
+
+def _call_spmm(*args: Any) -> Tensor:
+    result: Tensor = SPMM(*args)
+    return result
+
+
+def _call_sddmm(*args: Any) -> Tensor:
+    result: Tensor = SDDMM(*args)
+    return result
+
+
+_loop_spmm = loop_over_batch(_call_spmm)
+
+SPMM = Operator(
+    "spmm(Tensor values, Tensor b, Tensor indptr, Tensor indices, SymInt columns, bool transpose) -> Tensor",
+    4,
+    _spmm,
+    _fake_spmm,
+    _save_spmm,
+    _spmm_backward,
+    _batch_spmm,
+)
+SDDMM = Operator(
+    "sddmm(Tensor x, Tensor y, Tensor indptr, Tensor indices) -> Tensor",
+    4,
+    _sddmm,
+    _fake_sddmm,
+    _save_sddmm,
+    _sddmm_backward,
+    loop_over_batch(_call_sddmm),
+)
