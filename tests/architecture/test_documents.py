@@ -351,7 +351,7 @@ def test_documented_command_parses(line: str) -> None:
     words = words[: words.index(">")] if ">" in words else words
     while re.fullmatch(r"[A-Z_]+=\S*", words[0]):
         assert words.pop(0).partition("=")[0] in {v.name for v in settings.VARIABLES}
-    if words[0].startswith("./scripts/"):
+    if words[0].startswith(("./scripts/", "./examples/")):
         assert os.access(ROOT / words[0], os.X_OK)
         if words[0] == "./scripts/tune":
             parsed(["tune", *words[1:]])

@@ -21,7 +21,7 @@ from ptxgen.operations.spmm import dense as dense_module
 from ptxgen.operations.spmm import pytorch as torch_module
 from ptxgen.operations.spmm.checked_rows import checked_rows
 from ptxgen.operations.spmm.checks import SpmmOperandSets
-from ptxgen.operations.spmm.cusparse import Cusparse
+from ptxgen.operations.spmm.cusparse import Cusparse, CusparseTransposed
 from ptxgen.operations.spmm.dense import DenseProduct, densified
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.operations.spmm.pytorch import TorchSparse
@@ -120,12 +120,18 @@ class StandInCusparse:
     def multiply(self, *values: Any) -> None:
         p, (_, _, _, alpha, a, b, beta, c, _, algorithm, _) = self.problem, values
         assert (alpha, beta) == (1, 0)
-        m, _, nnz, *pattern = self.described[a][:6]
+        rows_a, columns_a, nnz, *pattern = self.described[a][:6]
+        m = rows_a
         names = ("indptr", "indices", "values")
         sizes = {"indptr": m + 1, "indices": nnz, "values": nnz}
         arrays = {n: np.empty(sizes[n], p.element.numpy if n == "values" else np.int32) for n in names}
         for n, address in zip(names, pattern, strict=True):
             self.driver.download(address, arrays[n])
+        if values[1]:  # the operand is transposed
+            m, order = columns_a, np.argsort(arrays["indices"], kind="stable")
+            indptr = np.searchsorted(arrays["indices"][order], np.arange(m + 1)).astype(np.int32)
+            rows = np.repeat(np.arange(rows_a), np.diff(arrays["indptr"]))
+            arrays = {"indptr": indptr, "indices": rows[order].astype(np.int32), "values": arrays["values"][order]}
         rows, columns, ld, address, *_ = self.described[b]
         stored = np.empty((rows, ld), p.element.numpy)
         self.driver.download(address, stored)
@@ -179,6 +185,16 @@ def test_arguments_of_cusparse(cusparse: Any, kind: str) -> None:
             assert (handle, op_a, op_b, alpha, beta, compute) == (1234, 0, 0, 1, 0, sums)
             assert (library.described[a][0], library.described[b][0], library.described[c][0]) == (70, 50, 70)
     assert library.named("cusparseSetStream") == [(1234, 77)]
+
+
+def test_the_transposed_operand_of_cusparse(cusparse: Any) -> None:
+    library, driver = cusparse(P, 9.0, 5.0, 7.0)
+    assert CusparseTransposed(driver, P).best(sets_of(driver, P).sets, Timing()).best == 5.0
+    assert {values[1:4] for values in library.named("cusparseCreateCsr")} == {(P.k, P.m, P.nnz)}
+    assert {values[1:3] for values in library.named("cusparseSpMM")} == {(1, 0)}
+    wide = replace(P, index="i64")
+    with pytest.raises(LaunchError, match="int32 indices alone"):
+        CusparseTransposed(driver, wide).best([], Timing())
 
 
 def test_each_product_has_descriptors_and_a_workspace_of_its_own(cusparse: Any) -> None:
@@ -340,7 +356,7 @@ def test_absent_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     cusparse_module.load_library.cache_clear()
     assert cusparse_module.available() is None
     baselines = operation_named("spmm").baselines
-    assert list(baselines) == ["cusparse", "torch", "dense", "tca"]
+    assert list(baselines) == ["cusparse", "cusparse_transposed", "torch", "dense", "tca"]
     with pytest.raises(UnavailableError, match=r"libcusparse was not found; .*baseline"):
         baselines["cusparse"].require()
 
@@ -351,7 +367,7 @@ def test_bench_names_what_it_needs(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert command.run([*words, "cusparse"])
     assert "baseline is 'cusparse'; the vendor's library needs an NVIDIA GPU" in capsys.readouterr().err
     assert command.run([*words, "cublas"])
-    assert "for spmm it must be cusparse or torch or dense" in capsys.readouterr().err
+    assert "for spmm it must be cusparse or cusparse_transposed or torch or dense" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("prepared", [True, False])

@@ -140,6 +140,19 @@ def test_stencils() -> None:
     assert dense(made(6, 6, "banded:width=3")).tolist() == (abs(np.subtract.outer(range(6), range(6))) < 2).tolist()
 
 
+def test_transposes() -> None:
+    text = "transpose:zipf:mean=4,exponent=1,empty=0.2"
+    p = Spmm(50, 8, 70, pattern=text)
+    np.testing.assert_array_equal(dense(made(50, 70, text)), dense(made(70, 50, text.partition(":")[2])).T)
+    assert p.pattern == canonical(text) == canonical(canonical(text))
+    assert p.nnz == Spmm(70, 8, 50, pattern=text.partition(":")[2]).nnz == p.statistics.nnz
+    assert canonical(f"transpose:{text}").count("transpose:") == 2
+    with pytest.raises(InputError, match="must be followed by a text that makes a matrix"):
+        canonical(f"transpose:{p.statistics.text()}")
+    with pytest.raises(InputError, match="the matrix must be square, not 7×5"):
+        Spmm(5, 8, 7, pattern="transpose:attachment:links=2").nnz  # noqa: B018
+
+
 def test_graphs() -> None:
     linked = dense(made(500, 500, "attachment:links=4"))
     np.testing.assert_array_equal(linked, linked.T)

@@ -70,6 +70,15 @@ def test_suites_have_the_measured_products(suite: str) -> None:
     assert {c.problem.n for c in cases.values()} == {16, 64, 128, 256, 512}  # type: ignore[attr-defined]
 
 
+def test_the_suite_of_transposes() -> None:
+    cases = named("backward")
+    p = cases["dlmc-512x2048-0.9 transposed N=128"].problem
+    assert isinstance(p, Spmm)
+    assert (p.m, p.k, p.n, p.calls) == (2048, 512, 128, 1000)
+    assert p.pattern.startswith("transpose:bernoulli:")
+    assert len(cases) == 2 * (4 * 3 + 4)
+
+
 @pytest.mark.parametrize("name", NONZEROS)
 def test_matrices_have_the_size_of_those_that_were_measured(name: str) -> None:
     [problem] = [

@@ -8,19 +8,21 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
 from ptxgen.operations.spmm.checked_baseline import BaselineCheck
 from ptxgen.operations.spmm.problem import Spmm
+from ptxgen.operations.spmm.transposition import gather_values, transpose
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime import vendor_libraries
 from ptxgen.runtime.cuda import CudaDriver
+from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Timing
 
 #: cusparseSpMMAlg_t: CUSPARSE_SPMM_CSR_ALG1, _ALG2, _ALG3
 ALGORITHMS = {"ALG1": 4, "ALG2": 6, "ALG3": 12}
-_NOT_TRANSPOSED = 0  # cusparseOperation_t
+_NOT_TRANSPOSED, _TRANSPOSED = 0, 1  # cusparseOperation_t
 _ROW_MAJOR = 2  # cusparseOrder_t
 _INDEX_32 = 2  # cusparseIndexType_t
 _BASE_ZERO = 0  # cusparseIndexBase_t
@@ -80,22 +82,29 @@ def available() -> str | None:
 class Product:
     """A product by one algorithm on the arrays of one operand set: descriptors, workspace, preprocessing.
 
-    A descriptor of A keeps what preprocessing found, so that each product has its own. LaunchError: cuSPARSE does not
-    support the product.
+    A descriptor of A keeps what preprocessing found, so that each product has its own. ``operation``: of A;
+    _TRANSPOSED: the arrays are those of the transpose. LaunchError: cuSPARSE does not support the product.
     """
 
     def __init__(
-        self, library: Any, handle: ct.c_void_p, driver: CudaDriver, p: Spmm, arrays: Mapping[str, int]
+        self,
+        library: Any,
+        handle: ct.c_void_p,
+        driver: CudaDriver,
+        p: Spmm,
+        arrays: Mapping[str, int],
+        operation: int = _NOT_TRANSPOSED,
     ) -> None:
         self._library, self._handle, self._driver = library, handle, driver
         kind = p.element.cuda
         self._sums = p.accumulator.cuda
         self._one, self._zero = (_SCALAR[p.accumulator.name](value) for value in (1, 0))
         self._open: list[tuple[str, ct.c_void_p]] = []
-        self._space = 0
+        self._space, self._operation = 0, operation
+        shape = (p.k, p.m) if operation == _TRANSPOSED else (p.m, p.k)
         try:
             pattern = (arrays["indptr"], arrays["indices"], arrays["values"], _INDEX_32, _INDEX_32, _BASE_ZERO)
-            self._a = self._described("Csr", "SpMat", p.m, p.k, p.nnz, *pattern, kind)
+            self._a = self._described("Csr", "SpMat", *shape, p.nnz, *pattern, kind)
             self._b = self._described("DnMat", "DnMat", p.k, p.n, p.ldb, arrays["B"], kind, _ROW_MAJOR)
             self._c = self._described("DnMat", "DnMat", p.m, p.n, p.ldc, arrays["C"], kind, _ROW_MAJOR)
         except BaseException:
@@ -133,7 +142,7 @@ class Product:
         _check(
             getattr(self._library, name)(
                 self._handle,
-                _NOT_TRANSPOSED,
+                self._operation,
                 _NOT_TRANSPOSED,
                 ct.byref(self._one),
                 self._a,
@@ -154,6 +163,8 @@ class Cusparse:
     UnavailableError: cuSPARSE is missing. ShapeError: there is nothing to multiply.
     """
 
+    operation: ClassVar[int] = _NOT_TRANSPOSED
+
     def __init__(self, driver: CudaDriver, problem: Spmm, addresses: Mapping[str, int] | None = None) -> None:
         if not problem.flops:
             raise ShapeError(f"{problem.key()}: an extent or the number of nonzeros is 0, which is not timed")
@@ -169,10 +180,14 @@ class Cusparse:
 
         ``sets``: addresses by name of the array, used in rotation. LaunchError: no algorithm computes the problem.
         """
+        return self._best(sets, timing, sets[0])
+
+    def _best(self, sets: Sequence[Mapping[str, int]], timing: Timing, checked: Mapping[str, int]) -> VendorTimes:
+        """The time on arrays of A as the operation has them. ``checked``: the first set of the problem."""
         times: dict[str, float] = {}
         failures = []
         with self._driver.context("cuSPARSE"):
-            check = BaselineCheck(self._driver, self.problem, sets[0])
+            check = BaselineCheck(self._driver, self.problem, checked)
             for name, algorithm in ALGORITHMS.items():
                 try:
                     times[name] = self._time(algorithm, sets, timing, check, min(times.values(), default=float("inf")))
@@ -208,7 +223,8 @@ class Cusparse:
         products: list[Product] = []
         try:
             for addresses in sets:
-                products.append(Product(self._library, self._handle, self._driver, self.problem, addresses))
+                arguments = self._library, self._handle, self._driver, self.problem, addresses
+                products.append(Product(*arguments, self.operation))
                 products[-1].prepare(algorithm)
             check.require(products[0].run)
             us = self._driver.elapsed(products[0].run)
@@ -219,6 +235,27 @@ class Cusparse:
             self._driver.synchronize()
             for x in products:
                 x.close()
+
+
+class CusparseTransposed(Cusparse):
+    """The product by cuSPARSE from the arrays of the transpose of A, as its transposed operand. The transpose is made
+    before the times."""
+
+    operation = _TRANSPOSED
+
+    def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
+        p, driver = self.problem, self._driver
+        if p.index != "i32":
+            raise LaunchError("its transpose is made for int32 indices alone")
+        pattern = transpose(driver, sets[0], p.m, p.k, p.nnz)
+        size, places, held, given = p.element.bytes, pattern["places"].address, [], []
+        for addresses in sets:
+            held.append(Allocation(driver, p.nnz * size))
+            gather_values(driver, size, addresses["values"], places, held[-1].address, p.nnz)
+            arrays = {name: pattern[name].address for name in ("indptr", "indices")} | {"values": held[-1].address}
+            given.append({**addresses, **arrays})
+        driver.synchronize()
+        return self._best(given, timing, sets[0])
 
 
 def _check(status: int) -> None:

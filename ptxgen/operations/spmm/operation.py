@@ -43,6 +43,13 @@ def _cusparse() -> Callable[..., Any]:
     return cusparse.Cusparse
 
 
+def _cusparse_transposed() -> Callable[..., Any]:
+    from ptxgen.operations.spmm import cusparse
+
+    cusparse.load_library()
+    return cusparse.CusparseTransposed
+
+
 def _cusparse_version() -> str | None:
     from ptxgen.operations.spmm import cusparse
 
@@ -74,6 +81,7 @@ def _of_family(family: str) -> Callable[..., Any]:
 _CUSPARSE = Installation(_cusparse_version, "not installed", lambda: install_extra("baseline"))
 _BASELINES = (
     Baseline("cusparse", "cuSPARSE", _cusparse, _CUSPARSE),
+    Baseline("cusparse_transposed", "cuSPARSE, transposed operand", _cusparse_transposed),
     Baseline("torch", "torch.sparse.mm", _torch),
     Baseline("dense", "cuBLASLt, dense A", _dense),
     *(

@@ -54,6 +54,13 @@ def from_places(m: int, k: int, places: Ints, repeated: bool = False) -> Pattern
     return from_lengths(k, lengths, places - np.repeat(np.arange(m, dtype=np.int64) * k, lengths))
 
 
+def transposed(p: Pattern) -> Pattern:
+    """The pattern of the transpose. Its columns are in the order of the rows of ``p``."""
+    order = np.argsort(p.indices, kind="stable")
+    rows = np.repeat(np.arange(p.m, dtype=np.int64), p.lengths)
+    return from_lengths(p.m, np.bincount(p.indices, minlength=p.k).astype(np.int64), rows[order])
+
+
 def digest(p: Pattern) -> str:
     """16 hexadecimal digits that identify the shape, the row pointers and the columns of a pattern."""
     found = blake2b(np.array([p.m, p.k], "<i8").tobytes(), digest_size=8)

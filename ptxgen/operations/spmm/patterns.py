@@ -15,7 +15,7 @@ from typing import Any
 from ptxgen.arguments import shown
 from ptxgen.errors import InputError
 from ptxgen.operations.spmm import graph_generators, matrix_generators, pattern_files
-from ptxgen.operations.spmm.pattern import Pattern, digest, empty
+from ptxgen.operations.spmm.pattern import Pattern, digest, empty, transposed
 from ptxgen.operations.spmm.pattern_statistics import FORM as STATISTICS_FORM
 from ptxgen.operations.spmm.pattern_statistics import (
     PatternStatistics,
@@ -166,7 +166,8 @@ GENERATORS = {
 GENERATOR_FORM = "; ".join(
     f"{name}:{','.join(f'{x}=…' for x in g.parameters)},seed=…" for name, g in GENERATORS.items()
 )
-FORM = f"{GENERATOR_FORM}; mtx:FILE; smtx:FILE; or {STATISTICS_FORM}"
+TRANSPOSE = "transpose"
+FORM = f"{GENERATOR_FORM}; mtx:FILE; smtx:FILE; {TRANSPOSE}: with one of them; or {STATISTICS_FORM}"
 
 
 def described_forms() -> dict[str, str]:
@@ -178,6 +179,7 @@ def described_forms() -> dict[str, str]:
     return out | {
         "mtx:FILE": "a Matrix Market file of coordinates: real, integer or pattern, general or symmetric",
         "smtx:FILE": "a file of DLMC: `rows, columns, nonzeros`, then row pointers, then columns",
+        f"{TRANSPOSE}:PATTERN": "the transpose of a K×M matrix of one of these patterns",
         "statistics:nnz=…,longest=…,…": "no matrix, but its statistics, for `select`, `explain` and `emit`",
     }
 
@@ -269,6 +271,22 @@ class FileText(PatternText):
 
 
 @dataclass(frozen=True)
+class TransposeText(PatternText):
+    """The transpose of the K×M matrix of another text, ``of``."""
+
+    of: PatternText
+
+    def canonical(self) -> str:
+        return f"{TRANSPOSE}:{self.of.canonical()}"
+
+    def check(self, m: int, k: int) -> None:
+        self.of.check(k, m)
+
+    def make(self, m: int, k: int) -> Pattern:
+        return transposed(_made(k, m, self.of))
+
+
+@dataclass(frozen=True)
 class StatisticsText(PatternText):
     """The statistics of a matrix that no generator makes."""
 
@@ -290,6 +308,11 @@ class StatisticsText(PatternText):
 def read(text: str) -> PatternText:
     """The pattern text. InputError: it names no pattern."""
     name, _, rest = text.partition(":")
+    if name == TRANSPOSE:
+        of = read(rest)
+        if isinstance(of, StatisticsText):
+            raise InputError(f"pattern is {shown(text)}; {TRANSPOSE}: must be followed by a text that makes a matrix")
+        return TransposeText(of)
     return _read_file(name, rest) if name in pattern_files.READERS else _read(text)
 
 

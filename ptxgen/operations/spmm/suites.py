@@ -40,6 +40,8 @@ _SMALL = (
 )
 
 LAYERS = ((512, 512), (2048, 512), (512, 2048), (4096, 4096))
+BACKWARD_SPARSITIES = (0.7, 0.9, 0.98)
+BACKWARD_COLUMNS = (64, 128)  #: N of each matrix of the suite of transposes
 SPARSITIES = (0.5, 0.7, 0.9, 0.95, 0.98, 0.99, 0.995)
 
 
@@ -82,6 +84,10 @@ SKEWED = (
 )
 
 
+def _transpose(a: Matrix) -> Matrix:
+    return Matrix(f"{a.name} transposed", a.k, a.m, f"transpose:{a.pattern}")
+
+
 def _small(**fields: Any) -> Iterator[Case]:
     for m, n, k, pattern in _SMALL:
         yield Case(f"{pattern.partition(':')[0]} {m}x{n}x{k}", Spmm(m, n, k, **{"pattern": pattern, **fields}))
@@ -95,6 +101,11 @@ def _products(matrices: Iterable[Matrix], columns: Iterable[int] = COLUMNS, **fi
                 yield Case(f"{a.name} N={n}", Spmm(a.m, n, a.k, **{"pattern": a.pattern, "calls": CALLS, **fields}))
 
 
+#: transposes, as gradients of products have them
+BACKWARD = tuple(
+    _transpose(a)
+    for a in (*(_layer(m, k, x) for m, k in LAYERS for x in BACKWARD_SPARSITIES), *GRAPHS[:1], *GRAPHS[4:5], *SKEWED)
+)
 DECODE_LAYERS = ((4096, 4096), (14336, 4096))
 DECODE_SPARSITIES = (0.5, 0.7, 0.9, 0.95, 0.99)
 DECODE_COLUMNS = (1, 8, 16)  #: N of each matrix
@@ -118,6 +129,11 @@ SUITES = by_name(
         "decode",
         "layers of 4096×4096 and 14336×4096 with sparsity 0.5 to 0.99, N = 1, 8, 16: A is read from memory",
         partial(_products, DECODE, DECODE_COLUMNS),
+    ),
+    Suite(
+        "backward",
+        "transposes of layers, graphs and skewed matrices, as gradients have them; `--baseline cusparse_transposed`",
+        partial(_products, BACKWARD, BACKWARD_COLUMNS),
     ),
     Suite("skewed", "row lengths by Zipf's law", partial(_products, SKEWED)),
 )
