@@ -35,7 +35,7 @@ from ptxgen.lowering.strided import aligned_access
 from ptxgen.operations.spmm.device_statistics import PatternRecord, read_pattern
 from ptxgen.operations.spmm.narrow_indices import narrow
 from ptxgen.operations.spmm.problem import DENSE_DEFAULT, Spmm
-from ptxgen.operations.spmm.sampled_products import sampled_products
+from ptxgen.operations.spmm.sampled_products import Shape, sampled_products
 from ptxgen.operations.spmm.transposition import gather_values, symmetric_places, transpose
 from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT
 from ptxgen.problem.dtypes import dtype
@@ -576,8 +576,8 @@ class PreparedSpmm:
             at = {"X": vx.address, "Y": vy.address, "out": vo.address}
         (ldx, ldy), n, size = (spmm_operands.leading_dimension(v) for v in (vx, vy)), vx.shape[1], kind.bytes
         vec = min(aligned_access(alignment_of(at[v]), n, ld, 0, size) for v, ld in (("X", ldx), ("Y", ldy)))
-        longest = self._pattern.record.statistics.longest
-        made, step = sampled_products(kind.name, m, n, self.nnz, longest, ldx, ldy, vec, scaled, self._on.device)
+        shape = Shape(m, k, self.nnz, self._pattern.record.statistics.longest)
+        made, step = sampled_products(kind.name, shape, n, ldx, ldy, vec, scaled, self._on.device)
         kernel = load_once(self._on, made)
         packed = pack(step, (*SPARSE, "X", "Y", "out"), {}, self._on.tensor_map)
         parameters = packed.parameters((*self._prefix, at["X"], at["Y"], at["out"]))

@@ -13,7 +13,7 @@
 {
     .reg .b64 %indptr, %indices, %values, %from_x, %from_y, %out, %tmp64, %lane_bytes, %ptr_x, %ptr;
     .reg .b32 %M, %N, %nnz, %ldx, %ldy, %chunk, %lane, %sub, %group, %row, %begin, %end, %segment_end, %last, %place;
-    .reg .b32 %own, %step, %rows_left, %probe, %found, %tmp0;
+    .reg .b32 %own, %step, %rows_left, %probe, %found, %bound, %tmp0;
     .reg .${s.arithmetic} %kept, %given, %scale;
     .reg .b16 %stored;
     .reg .pred %p, %inside, %stores;
@@ -42,12 +42,22 @@
 ${ptx.banner("the segment of the warp: a row")}\
     mov.u32 %row, %begin;
     setp.ge.u32 %p, %row, %M;
+% if s.synced:
+    sub.u32 %tmp0, %M, 1;
+    min.u32 %row, %row, %tmp0;
+% else:
     @%p bra DONE;
+% endif
     mad.wide.u32 %ptr, %row, 4, %indptr;
     ld.global.nc.u32 %begin, [%ptr];
     ld.global.nc.u32 %end, [%ptr+4];
+% if s.synced:
+    @%p mov.u32 %begin, %end; // a warp without a row waits for the others
+    mov.b32 %bound, 0;
+% else:
     setp.ge.u32 %p, %begin, %end;
     @%p bra DONE;
+% endif
 % else:
 ${ptx.banner("the segment of the warp: a chunk of nonzeros")}\
     mul.lo.u32 %begin, %begin, %chunk;
@@ -115,8 +125,21 @@ SEGMENT:
 ${ptx.banner("the row of x")}\
 ${load_x()}\
 % endif
+% if s.synced:
+TILE:
+    add.u32 %bound, %bound, ${s.synced};
+% endif
     .pragma "nounroll";
 NONZEROS:
+% if s.synced:
+${ptx.banner("nonzeros up to a column at which the warps of the block wait for each other")}\
+    setp.ge.u32 %p, %begin, %segment_end;
+    @%p bra.uni WAIT;
+    mad.wide.u32 %ptr, %begin, 4, %indices;
+    ld.global.nc.u32 %tmp0, [%ptr];
+    setp.ge.u32 %p, %tmp0, %bound;
+    @%p bra.uni WAIT;
+% endif
 ${ptx.banner(f"{s.unrolled} nonzeros of each group: their columns, then rows of y; those after the segment are its last one")}\
     mad.lo.u32 %place, %group, ${s.unrolled}, %begin;
 % for u in range(s.unrolled):
@@ -209,8 +232,17 @@ ${convert.widen(s.dtype, "%scale", "%stored")}\
     @%stores st.global.${s.arithmetic} [%ptr], ${s.sums[0]};
 % endif
     add.u32 %begin, %begin, ${s.at_once};
+% if s.synced:
+    bra.uni NONZEROS;
+WAIT:
+${ptx.banner("wait for the other warps, unless all nonzeros of the block are computed")}\
+    setp.lt.u32 %p, %begin, %segment_end;
+    bar.red.or.pred %p, 0, %p;
+    @%p bra.uni TILE;
+% else:
     setp.lt.u32 %p, %begin, %segment_end;
     @%p bra.uni NONZEROS;
+% endif
 % if not s.rows:
 ${ptx.banner("the next row that has a nonzero is among the next 32, or it is searched for")}\
     mov.u32 %begin, %segment_end;

@@ -21,7 +21,7 @@ from ptxgen.families import registry
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.operations.spmm.reference import arrays_of
-from ptxgen.operations.spmm.sampled_products import Sampled, SampledProducts, sampled_products
+from ptxgen.operations.spmm.sampled_products import Sampled, SampledProducts, Shape, sampled_products
 from ptxgen.problem.device import device
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.prepared_operands import scratch
@@ -939,6 +939,7 @@ SAMPLED = [
     (SampledProducts("f32", 4, 8, 4, 2, whole=True), 16),
     (SampledProducts("f32", 4, 8, 4, 2, whole=True, rows=True, scaled=True), 0),
     (SampledProducts("f32", 4, 32, 1, 4), 32),
+    (SampledProducts("f32", 4, 8, 4, 2, whole=True, rows=True, synced=4, threads=512), 0),
     (SampledProducts("f32", 4, 4, 2, 2, wide=True), 64),
     (SampledProducts("f32", 1, 16, 2, 2, wide=True, rows=True), 0),
     (SampledProducts("f32", 2, 32, 2, 1, whole=True), 2),
@@ -958,7 +959,7 @@ def test_kernels_of_sampled_products(kernel: SampledProducts, chunk: int, monkey
     )
     x, y = integers(m, n), integers(20, n, seed=1)
 
-    def chosen(kind: str, m: int, n: int, nnz: int, longest: int, ldx: int, ldy: int, *rest: Any) -> Any:
+    def chosen(kind: str, shape: Any, n: int, ldx: int, ldy: int, *rest: Any) -> Any:
         return kernel, kernel.step(Sampled(m, n, nnz, ldx, ldy, chunk))
 
     monkeypatch.setattr(prepared_spmm, "sampled_products", chosen)
@@ -968,14 +969,16 @@ def test_kernels_of_sampled_products(kernel: SampledProducts, chunk: int, monkey
 
 def test_choice_of_the_kernel_of_sampled_products() -> None:
     h200 = device("h200")
-    for (m, n, nnz, longest, vec), (lanes, vectors, unrolled, rows) in {
-        (4096, 128, 1_677_721, 480, 4): (8, 4, 2, True),
-        (1 << 16, 64, 1 << 20, 5000, 4): (8, 2, 4, False),
-        (512, 512, 26_000, 70, 4): (32, 4, 2, False),
-        (1 << 16, 3, 1 << 20, 5000, 1): (4, 1, 4, False),
+    for (m, n, nnz, longest, vec), (lanes, vectors, unrolled, rows, synced) in {
+        (4096, 128, 1_677_721, 480, 4): (8, 4, 2, True, 256),
+        (1 << 16, 64, 1 << 20, 5000, 4): (8, 2, 4, False, 0),
+        (1 << 17, 64, 1 << 21, 20, 4): (8, 2, 4, True, 0),
+        (512, 512, 26_000, 70, 4): (32, 4, 2, False, 0),
+        (1 << 16, 3, 1 << 20, 5000, 1): (4, 1, 4, False, 0),
     }.items():
-        made, step = sampled_products("f32", m, n, nnz, longest, n, n, vec, False, h200)
-        assert (made.lanes, made.vectors, made.unrolled, made.rows) == (lanes, vectors, unrolled, rows)
+        made, step = sampled_products("f32", Shape(m, m, nnz, longest), n, n, n, vec, False, h200)
+        found = made.lanes, made.vectors, made.unrolled, made.rows, made.synced
+        assert found == (lanes, vectors, unrolled, rows, synced)
         assert made.columns >= n
         assert step.grid[0] >= h200.sms // 2
 

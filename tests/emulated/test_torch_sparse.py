@@ -8,7 +8,7 @@ import pytest
 
 from ptxgen.api import choice
 from ptxgen.codegen.config.config import parse_config
-from ptxgen.operations.spmm.sampled_products import SampledProducts
+from ptxgen.operations.spmm import sampled_products
 from tests.torch_sparse_checks import SparseChecks
 
 #: a short kernel of one warp, which the emulated device runs in little time
@@ -19,7 +19,7 @@ SHORT = parse_config("family=row_split row_lanes=2 block_groups=16 nonzeros_in_f
 def _short_kernels() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choice, "choose", lambda problem, on: SHORT)
-        patch.setattr(SampledProducts, "threads", 32)
+        patch.setattr(sampled_products, "THREADS", 32)
         yield
 
 

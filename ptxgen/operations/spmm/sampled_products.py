@@ -1,12 +1,13 @@
 """Sampled products (SDDMM): x·yᵀ at the nonzeros of a sparse matrix, in their order.
 
 A warp has a segment of consecutive nonzeros: a row, or a chunk of equal size. The row of x is in registers; groups of
-lanes gather the rows of y that the columns name, and add their products by shuffles.
+lanes gather the rows of y that the columns name, and add their products by shuffles. Where rows have many nonzeros, the
+warps of a block wait for each other after some columns, so that they find rows of y in the L1 cache.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,6 +26,17 @@ CHUNKS = (32, 256)  #: least and most nonzeros of a chunk
 RESIDENT = 64  #: warps of a multiprocessor for which chunks are made small
 EVEN = 2  #: rows are segments if the longest has at most so many times the mean
 ROW_WARPS = 8  #: and if a multiprocessor has at least so many of them
+CACHED = 1 << 17  #: bytes of rows of y between two waits of the warps of a block
+THREADS, MOST_THREADS = 256, 1024  #: of a block, without and with waits
+
+
+class Shape(NamedTuple):
+    """A sparse matrix: rows, columns, nonzeros, those of the longest row."""
+
+    m: int
+    k: int
+    nnz: int
+    longest: int
 
 
 class Sampled(NamedTuple):
@@ -44,7 +56,8 @@ class SampledProducts(Preparation):
     """The kernel. ``dtype``: of x, y, the values and the results; ``vec``: elements of a load; ``lanes``: of a nonzero;
     ``vectors``: of a lane; ``unrolled``: nonzeros of a group at once; ``whole``: x and y have as many columns as a
     group reads; ``wide``: they have more, and x is read again for each nonzero; ``rows``: a warp has a row;
-    ``scaled``: results are multiplied by the values of the matrix."""
+    ``scaled``: results are multiplied by the values of the matrix; ``synced``: columns after which the warps of a block
+    wait for each other, which have a row each, 0: they do not."""
 
     dtype: str
     vec: int
@@ -55,10 +68,11 @@ class SampledProducts(Preparation):
     wide: bool = False
     rows: bool = False
     scaled: bool = False
+    synced: int = 0
+    threads: int = THREADS
 
     kernel: ClassVar[str] = "kernel/sampled_products.mako"
     entry: ClassVar[str] = "sampled_products"
-    threads: ClassVar[int] = 256
 
     @classmethod
     def of(cls, kind: str, n: int, vec: int, rows: bool, scaled: bool) -> SampledProducts:
@@ -73,11 +87,12 @@ class SampledProducts(Preparation):
         each = max(LOADED // (vectors * vec * max(size, 4)), 1)
         unrolled = min(1 << each.bit_length() - 1, lanes, 4)
         whole = not wide and n == lanes * vectors * vec
-        return cls(kind, vec, lanes, vectors, unrolled, whole, wide, rows, scaled)
+        return cls(kind, vec, lanes, vectors, unrolled, whole, wide, rows, scaled, threads=THREADS)
 
     @property
     def description(self) -> list[str]:
         segment = "a row" if self.rows else "a chunk of nonzeros"
+        segment += f" and waits after {self.synced} columns" if self.synced else ""
         scale = ", scaled by the values" * self.scaled
         return [f"sampled products of {self.dtype}{scale}: a warp has {segment}, {self.lanes} lanes a nonzero"]
 
@@ -212,13 +227,17 @@ class SampledProducts(Preparation):
 
 
 def sampled_products(
-    kind: str, m: int, n: int, nnz: int, longest: int | None, ldx: int, ldy: int, vec: int, scaled: bool, device: Device
+    kind: str, shape: Shape, n: int, ldx: int, ldy: int, vec: int, scaled: bool, device: Device
 ) -> tuple[SampledProducts, Step]:
-    """The kernel for a matrix of ``m`` rows, and its launch. ``longest``: nonzeros of the longest row, None: unknown;
-    ``vec``: elements of the widest access to the rows of x and y."""
-    vec = min(vec, 16 // dtype(kind).bytes)
-    rows = longest is not None and longest * m <= EVEN * nnz and m >= ROW_WARPS * device.sms
+    """The kernel for a matrix, and its launch. ``vec``: elements of the widest access to the rows of x and y."""
+    (m, k, nnz, longest), size = shape, dtype(kind).bytes
+    vec = min(vec, 16 // size)
+    rows = longest * m <= EVEN * nnz and m >= ROW_WARPS * device.sms
     made = SampledProducts.of(kind, n, vec, rows, scaled)
+    columns = 1 << max(CACHED // max(n * size, 1), 1).bit_length() - 1
+    if rows and nnz * columns >= made.at_once * m * k and columns < k:
+        warps = min(_power_of_two(ceil_div(m, device.sms)), MOST_THREADS // WARP)
+        made = replace(made, synced=columns, threads=WARP * warps)
     chunk = min(max(ceil_div(nnz, RESIDENT * device.sms), CHUNKS[0]), CHUNKS[1])
     chunk = ceil_div(chunk, made.at_once) * made.at_once
     return made, made.step(Sampled(m, n, nnz, ldx, ldy, 0 if rows else chunk))
