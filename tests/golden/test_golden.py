@@ -570,7 +570,9 @@ HANDLES: dict[str, Preparation | PairProducts | MixedTiles] = {
     "prepare_transpose_csr": TransposeCsr(),
     "prepare_symmetric_places": SymmetricPlaces(),
     "prepare_gather_values": GatherValues(2),
-    "sampled_products_rows": replace(SampledProducts.of("f32", 128, 4, rows=True, scaled=False), synced=256, threads=1024),
+    "sampled_products_rows": replace(
+        SampledProducts.of("f32", 128, 4, rows=True, scaled=False), synced=256, threads=1024
+    ),
     "sampled_products_f16": SampledProducts.of("f16", 90, 2, rows=False, scaled=True),
     "sampled_products_wide": SampledProducts.of("f64", 1000, 2, rows=False, scaled=False),
     "pair_products": PairProducts(lower(Task(64, 64, 64, "NT", text=LISTED, capacity=64)), device("h200")),
