@@ -16,10 +16,13 @@ from ptxgen.cli.report import plain, problem_fields
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import LaunchError, UnavailableError
 from ptxgen.operations.gemm import anatomy
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
 from ptxgen.problem.suites import cases
 from ptxgen.runtime import cuda_graph, profiler
 from ptxgen.runtime.cuda_graph import CapturedKernel
+from ptxgen.runtime.driver import Timing
+from ptxgen.runtime.emulated import EmulatedDriver
 
 CUTLASS = "_ZN7cutlass7Kernel2I41cutlass_80_simt_sgemm_64x128_8x5_nn_align1EEvNT_6ParamsE"
 REDUCE = "_ZN8cublasLt19splitKreduce_kernelILi32ELi16EiffffEEvv"
@@ -133,6 +136,55 @@ def test_missing_ncu_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiler, "find_ncu", missing)
     [case] = [case for case in cases("isaac", "gemm") if case.name == "DeepBench-F 32"]
     assert anatomy._profile(case.problem, "vendor=1", "multiply") == ({}, "ncu is not on PATH")  # type: ignore[arg-type]
+
+
+class StandInLibrary:
+    """cuBLASLt with three candidates; the last is the fastest."""
+
+    def __init__(self, driver: Any, problem: Any) -> None:
+        self.launched: list[int] = []
+
+    def __enter__(self) -> StandInLibrary:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def times(self, sets: Any, timing: Any) -> dict[int, float]:
+        return {0: 30.0, 4: 20.0}
+
+    def run(self, index: int, addresses: Any) -> None:
+        self.launched.append(index)
+
+    def splits(self, index: int) -> int:
+        return index
+
+
+def test_both_kernels_are_measured_and_profiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, profiles = EmulatedDriver(device("h100")), []
+    vendor = CapturedKernel(CUTLASS, (20, 1, 1), (256, 1, 1), 120, 16384, 2)
+    captured = [[vendor, ADD], [MAIN]]  # of cuBLASLt, then of ptxgen
+
+    def kernels_of(launch: Any) -> Any:
+        launch()
+        return captured.pop(0)
+
+    def profiled(program: Any, kernel: str) -> dict[str, float]:
+        profiles.append((program[-2:], kernel))
+        return {"l2_hit_rate": 50.0, "active_warps": 10.0}
+
+    monkeypatch.setattr(driver, "kernels_of", kernels_of, raising=False)
+    monkeypatch.setattr(anatomy, "CublasLt", StandInLibrary)
+    monkeypatch.setattr(profiler, "profiled", profiled)
+    p = Gemm(64, 48, 32)
+    own, other = anatomy.compared(driver, p, Timing(samples=1))  # type: ignore[arg-type]
+    assert own.config is not None
+    assert own.tile == (own.config.nl, own.config.ml)
+    assert (other.us, other.candidate, other.splits, other.tile) == (20.0, 4, 4, (64, 128))
+    assert [name for _, name in profiles] == ["multiply", CUTLASS]
+    assert profiles[1][0] == [p.key(), "vendor=4"]
+    assert parse_config(profiles[0][0][1]) == own.config
+    assert other.as_dict()["main"]["registers"] == 120
 
 
 def shown() -> dict[str, Any]:

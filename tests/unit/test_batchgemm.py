@@ -12,6 +12,7 @@ import pytest
 
 from ptxgen.cli import batchgemm_tables
 from ptxgen.cli.command import run
+from ptxgen.cli.measured import MeasuredOptions
 from ptxgen.cli.report import plain
 from ptxgen.codegen.config.config import Config
 from ptxgen.operations.grouped import article_times, suites
@@ -162,6 +163,24 @@ def test_measurement_times_every_variant(monkeypatch: pytest.MonkeyPatch, tmp_pa
     ]
     assert "breaks rule 'registers'" in swept[-1].note
     assert json.dumps(plain([asdict(found), *map(asdict, swept)]))
+
+
+def test_measured_document_is_saved_and_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+    """The emulated device in place of a GPU: libraries have no times."""
+    driver = EmulatedDriver(device("h100"))
+    cases = [ListCase("64/32 x2", GroupedGemm(((40, 24, 20), (16, 16, 8))), 64, 32, True)]
+    monkeypatch.setattr(MeasuredOptions, "gpu", lambda self, name: driver)
+    monkeypatch.setattr(article_times, "list_cases", lambda most: cases)
+    monkeypatch.setattr(article_times, "SWEEP_TILES", ((16, 16),))
+    monkeypatch.setattr(article_times, "SWEEP_THREADS", (64,))
+    monkeypatch.setattr(article_times.sweep, "__defaults__", (((24, 32, 16),), BRIEF))
+    path = tmp_path / "batchgemm.json"
+    assert run(["paper", "batchgemm", "figure5", "--measure", "--save", str(path), "--device", "h100"]) == 0
+    assert "64/32" in capsys.readouterr().out
+    saved = json.loads(path.read_text())
+    assert saved["settings"]["tlp"].keys() == {"threshold", "bodies"}
+    for name in ("figure3", "figure6", "figure7", "figure9", "figure10"):
+        assert rows_of(name, path, capsys)
 
 
 def test_lists_are_those_of_the_suite_and_long_ones() -> None:
