@@ -189,7 +189,7 @@ SUMMED:
 {
     .reg .b64 %partials, %C, %rejected, %elements, %counts, %number, %step, %partial_addr, %total, %more;
     .reg .b32 %slices, %pairs, %left, %thread, %tmp0;
-    .reg .${own.kind} %sum, %addend;
+    .reg .${own.kind} %sum, %addend<${plan.joins.AT_ONCE}>;
     .reg .pred %p;
 % for line in plan.groups.declarations:
     ${line}
@@ -208,16 +208,22 @@ NEXT:
     setp.ge.u64 %p, %number, %elements;
     @%p bra JOINED;
     mad.lo.u64 %partial_addr, %number, ${own.held}, %partials;
-    ld.global.${own.kind} %sum, [%partial_addr];
+    mov.${own.kind} %sum, ${plan.groups.identity};
     mov.b32 %left, %slices;
 ADD:
-    sub.u32 %left, %left, 1;
+% for n in range(plan.joins.AT_ONCE):
+    mov.${own.kind} %addend${n}, ${plan.groups.identity};
+    setp.gt.u32 %p, %left, ${n};
+    @%p ld.global.${own.kind} %addend${n}, [%partial_addr];
     mad.lo.u64 %partial_addr, %elements, ${own.held}, %partial_addr;
-    ld.global.${own.kind} %addend, [%partial_addr];
-% for line in plan.groups.join("%sum", "%addend"):
+% endfor
+% for n in range(plan.joins.AT_ONCE):
+% for line in plan.groups.join("%sum", f"%addend{n}"):
     ${line}
 % endfor
-    setp.gt.u32 %p, %left, 1;
+% endfor
+    setp.gt.u32 %p, %left, ${plan.joins.AT_ONCE};
+    sub.u32 %left, %left, ${plan.joins.AT_ONCE};
     @%p bra ADD;
     mad.lo.u64 %partial_addr, %number, ${own.held}, %C;
     st.global.${own.kind} [%partial_addr], %sum;

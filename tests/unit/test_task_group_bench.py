@@ -172,3 +172,14 @@ def test_sums_of_one_array_are_compared() -> None:
     found, expected = checks.sums_in_groups(p, arrays), checks.expected(p, arrays, p.typical_scalars)
     assert isinstance(expected, Dense)
     np.testing.assert_allclose(found.values, expected.values, rtol=1e-9, atol=1e-9)
+
+
+def test_timed_launches_read_matrices_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that kernels stream is read from memory, not from the L2 cache: vectors alone are shared."""
+    text = "A:f32[i,k];B:f32[k,j];g:s32[i];x:f32[i,j];where(i,j){reduce(k){accum+=A[i,k]*B[k,j];}C[g[i],j]+=x[i,j];}"
+    driver = EmulatedDriver(replace(device("emulated"), l2=1 << 14))
+    monkeypatch.setattr(driver, "clock", "hardware")
+    first, second, *_ = checks.TaskOperandSets(
+        driver, Task(32, 32, 0, text=text, groups="4,32"), bench.FINAL_TIMING
+    ).sets
+    assert {name for name in first if first[name] == second[name]} == {"input0"}

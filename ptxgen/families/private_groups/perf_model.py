@@ -21,7 +21,8 @@ LOAD = 4.0  #: instructions of a load
 WAVEFRONTS = 3.0  #: cycles of shared memory and L1 for 32 elements of 4 bytes
 SM_BYTES = 40.0  #: bytes of global memory per cycle that one multiprocessor loads at most
 START = 1800.0  #: cycles of a block besides its loop and the clearing and joining of copies
-JOIN_US = 2.5  #: the second kernel, besides its bytes
+JOIN_US = 2.0  #: the second kernel, besides its loads
+AT_ONCE = 4  #: slices that it loads at once
 NARROW = 0.04  #: share of time that 128-byte pieces of rows add, of longer ones less
 
 
@@ -63,7 +64,8 @@ def work(p: KernelProblem, c: Columns, g: PrivateGroupsGeometry, d: Device) -> W
 def cell(p: KernelProblem, c: Columns, g: PrivateGroupsGeometry, d: Device) -> Cells:
     """The blocks, and the time of the second kernel."""
     elements = p.sink.groups[0] * p.sink.groups[1] * p.sink.value_bytes
-    second = JOIN_US + elements * (c.kg * 1.5 + 1) / (d.bandwidth * 1e3 * perf_costs.DRAM)
+    waits = ceil_div(c.kg, AT_ONCE) * perf_costs.GLOBAL_LATENCY / d.clock
+    second = JOIN_US + waits + elements * (c.kg * 1.5 + 1) / (d.bandwidth * 1e3 * perf_costs.DRAM)
     extra = np.where(c.kg > 1, second, 0.0)
     none = float32(0)
     return Cells(

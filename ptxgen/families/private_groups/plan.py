@@ -91,6 +91,7 @@ class SliceSums(Part):
     sliced: bool
     THREADS = 256
     MOST_BLOCKS = 4096
+    AT_ONCE = 4  #: slices that a thread loads at once
 
     @property
     def rows(self) -> ParameterList:

@@ -221,7 +221,10 @@ class TaskOperandSets(OperandSets):
         self.arrays |= random_keys(problem, "integers", np.random.default_rng(seed))  # sorted, none is out of range
         given = _with_padding(problem, stored(problem, self.arrays))
         sizes = {name: given.pop(name).nbytes for name in problem.outputs}
-        super().__init__(driver, timing, {n: given[n] for n in "AB"}, sizes, _others(given))
+        # vectors are small, so all sets share them
+        own = ("A", "B", *(u.role for u in problem.roles.others if len(u.axes) > 1))
+        shared = {name: x for name, x in given.items() if name not in own}
+        super().__init__(driver, timing, {name: given[name] for name in own}, sizes, shared)
 
     def deviation(self, limit: int) -> Deviation:
         """Compares rows of the first set's C, spread evenly; lists, and reductions, if that many rows are all."""
@@ -328,10 +331,6 @@ def _with_padding(p: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays, A, B and the matrix C with their leading dimensions."""
     matrices = {name: n for n, name in enumerate("ABC") if name != "C" or p.stores_pairs}
     return {**arrays, **{name: store_operand(p, n, arrays[name], p.types[n].poison) for name, n in matrices.items()}}
-
-
-def _others(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    return {name: x for name, x in arrays.items() if name not in ("A", "B")}
 
 
 def _rows_of(x: Array, axes: tuple[str, ...], rows: Array) -> Array:
