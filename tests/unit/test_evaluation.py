@@ -274,7 +274,8 @@ def test_weights_balance_problems():
     assert w.mean() == pytest.approx(1)
 
 
-def test_command_prints_scores_and_curve(tmp_path, capsys):
+def test_command_prints_scores_and_curve(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(evaluation, "HALVINGS", 3)
     path = tmp_path / "measurements.jsonl.xz"
     tuning_files.write_measurements(path, Header("h200"), measured(PROBLEMS, 20))
     assert run(["model", "evaluate", str(path), "--folds", "2"]) == 0

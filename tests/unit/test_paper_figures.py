@@ -47,9 +47,10 @@ def test_figures_have_the_problems_of_their_table(
         if figure.shown(case.name, d.split("-")[1])
     ]
     assert {row["ratio"] for row in rows} == {"2.0"}
-    pytest.importorskip("matplotlib")
-    assert run(["paper", name, *words, "--picture", str(tmp_path / "figure.svg")]) == 0
-    assert figure.title in (tmp_path / "figure.svg").read_text()
+    if name == "figure8":
+        pytest.importorskip("matplotlib")
+        assert run(["paper", name, *words, "--picture", str(tmp_path / "figure.svg")]) == 0
+        assert figure.title in (tmp_path / "figure.svg").read_text()
 
 
 def test_figure_8_has_the_precisions_of_the_paper(files: dict[str, Path], capsys: Any) -> None:
