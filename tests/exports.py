@@ -33,7 +33,7 @@ ADDRESSES = {"A": 0x10_0000_0000, "B": 0x20_0000_0000, "C": 0x30_0000_0000, "W":
 #: of the arrays of the epilogue, one after the other
 OTHERS = 0x50_0000_0000
 #: by member of ptxgen_operands
-ARRAYS = ("scale_a", "scale_b", "bias", "residual", "aux")
+ARRAYS = ("scale_a", "scale_b", "bias", "residual", "aux", "indptr", "indices")
 STREAM = 77
 
 RUNNER = """
@@ -51,21 +51,21 @@ int main(int count, char **arguments)
     printf("{{\\"create\\": %d, \\"result\\": %d}}\\n", status, ptxgen_driver_result());
     while (!status && scanf("%31s", name) == 1) {{
         ptxgen_operands o = {{0}};
-        uint64_t at[9];
+        uint64_t at[11];
         size_t bytes = 0;
         int fields = 0, given = 0, zero = 0;
         if (scanf("%d", &fields) != 1 || fields > 32)
             return 2;
         for (int i = 0; i < fields; i++)
             given += scanf("%" SCNd64, &v[i]);
-        for (int i = 0; i < 9; i++)
+        for (int i = 0; i < 11; i++)
             given += scanf("%" SCNu64, &at[i]);
         given += scanf("%zu %d %lf %lf", &o.workspace_bytes, &zero, &o.alpha, &o.beta);
-        if (given != fields + 13)
+        if (given != fields + 15)
             return 2;
         o.a = (void *)at[0], o.b = (void *)at[1], o.c = (void *)at[2], o.workspace = (void *)at[3];
         o.scale_a = (void *)at[4], o.scale_b = (void *)at[5], o.bias = (void *)at[6], o.residual = (void *)at[7];
-        o.aux = (void *)at[8];
+        o.aux = (void *)at[8], o.indptr = (void *)at[9], o.indices = (void *)at[10];
         o.workspace_is_zero = zero;
         int query = -1, call = -1;
 {cases}
@@ -181,6 +181,7 @@ def expected(
     if swapped:
         at["A"], at["B"] = at["B"], at["A"]
     at |= {name: OTHERS + i * (1 << 32) for i, name in enumerate(ARRAYS)}
+    at["values"] = at["A"]
     out: list[dict[str, Any]] = []
     if launch.workspace and launch.zeroed:
         out.append({"memset": at["W"], "byte": 0, "bytes": launch.workspace, "stream": STREAM})

@@ -20,7 +20,7 @@ from ptxgen.lowering.table import Table
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 
 #: array of a problem or workspace -> member of the C structure, where the names differ
-MEMBERS = {"A": "a", "B": "b", "C": "c", "W": "workspace"}
+MEMBERS = {"A": "a", "values": "a", "B": "b", "C": "c", "W": "workspace"}
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,8 @@ def _braces(values: Sequence[int]) -> str:
 
 
 def example(p: ExportedProblem) -> dict[str, Any]:
-    """What the example program needs: the problem, and the member and bytes of each of its arrays."""
+    """What the example program needs: the problem, the member and bytes of each of its arrays, and the places of those
+    that it reads from files."""
     problem, operation = p.problem, in_c(p.problem.operation)
     counts = dict(zip("abc", operation.form.elements(problem), strict=True))
     kinds = {"a": problem.element, "b": problem.element, "c": problem.output}
@@ -225,5 +226,15 @@ def example(p: ExportedProblem) -> dict[str, Any]:
         counts[name] = counts["c"] if name in ELEMENTWISE_OPERANDS else math.prod(stored)
         kinds[name] = problem.epilogue_operand_dtype(name)
     buffers = [(name, max(count * kinds[name].bytes, 1)) for name, count in counts.items()]
+    inputs = [0, 1, *(len(buffers) + i for i in range(len(operation.form.arrays)))]
+    files = ["A", "B", *(name.upper() for name in operation.form.arrays), "C"]
+    buffers += [(name, max(size(problem), 1)) for name, size in operation.form.arrays.items()]
     fields = list(zip((f.name for f in operation.fields), key_of(problem), strict=True))
-    return {"first": p, "name": operation.form.name, "fields": fields, "buffers": buffers}
+    return {
+        "first": p,
+        "name": operation.form.name,
+        "fields": fields,
+        "buffers": buffers,
+        "inputs": inputs,
+        "files": files,
+    }

@@ -43,6 +43,13 @@ STATUSES = (
 )
 
 
+def member_arrays() -> tuple[str, ...]:
+    """The arrays of calls besides a, b and c: those of epilogues, then those of operations."""
+    epilogues = (name for op in epilogue_bits() for name in arrays_of(op))
+    operations = (name for operation in map(in_c, exported()) for name in operation.form.arrays)
+    return tuple(dict.fromkeys((*epilogues, *operations)))
+
+
 def require_own(folder: Path, names: Iterable[str] = TEMPLATES) -> set[str]:
     """The files of an earlier export into ``folder``, which its manifest lists. ``names``: the files to write besides
     the manifest. InputError: one of them would replace a file that is not of an earlier export, or ``folder`` is a
@@ -90,7 +97,7 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
         "words": words(),
         "enumerator": enumerator,
         "epilogue_bits": epilogue_bits(),
-        "arrays": tuple(dict.fromkeys(name for op in epilogue_bits() for name in arrays_of(op))),
+        "arrays": member_arrays(),
         "operations": tuple(map(in_c, exported())),
         "modules": library.modules,
         "functions": library.functions,

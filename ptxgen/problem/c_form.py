@@ -14,6 +14,7 @@ class CForm:
     that are strides of a batch; ``alignments(problem)``: of the first operand, the second and the result, in bytes;
     ``elements(problem)``: that they span in memory; ``require(problem)``: raises InputError if the function does not
     take the problem; ``without_sum(problem)``: the GEMM with an empty K that has its result if alpha is 0;
+    ``arrays``: name -> bytes for a problem, of the arrays that it reads besides its operands and those of epilogues;
     ``serves_other_shapes(problem)``: true if its kernels are exported for other shapes too."""
 
     name: str
@@ -25,4 +26,5 @@ class CForm:
     require: Callable[[Any], None] = lambda p: None
     serves_other_shapes: Callable[[Any], bool] = lambda p: False
     strides: int = 0
+    arrays: Mapping[str, Callable[[Any], int]] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)

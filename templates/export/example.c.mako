@@ -1,7 +1,7 @@
 /* Computes one exported problem: ${first.problem.key()}
  *
  *     example FOLDER            on operands of zeros
- *     example FOLDER A B C      A and B are files with the operands as stored; writes the result to the file C
+ *     example FOLDER ${" ".join(files)}      files with the operands as stored; writes the result to the file C
  *
  * FOLDER is the one with ptxgen_kernels.h. */
 #include "ptxgen_kernels.h"
@@ -45,8 +45,8 @@ static void transfer(const char *path, void *data, size_t bytes, int into)
 
 int main(int count, char **arguments)
 {
-    if (count != 2 && count != 5) {
-        fprintf(stderr, "usage: example FOLDER [A B C]\n");
+    if (count != 2 && count != ${len(files) + 2}) {
+        fprintf(stderr, "usage: example FOLDER [${" ".join(files)}]\n");
         return 2;
     }
     libcuda = dlopen("libcuda.so.1", RTLD_NOW);
@@ -82,9 +82,11 @@ int main(int count, char **arguments)
         require(allocate(&at[i], bytes[i]), "cuMemAlloc");
         require(fill(at[i], 0, bytes[i]), "cuMemset");
     }
-    for (int i = 0; i < 2 && count == 5; i++) {
+    static const int inputs[] = {${", ".join(map(str, inputs))}};
+    for (int n = 0; n < ${len(inputs)} && count == ${len(files) + 2}; n++) {
+        int i = inputs[n];
         void *data = malloc(bytes[i]);
-        transfer(arguments[2 + i], data, bytes[i], 0);
+        transfer(arguments[2 + n], data, bytes[i], 0);
         require(upload(at[i], data, bytes[i]), "cuMemcpyHtoD");
         free(data);
     }
@@ -118,10 +120,10 @@ int main(int count, char **arguments)
         return 1;
     }
     require(synchronize(), "cuCtxSynchronize");
-    if (count == 5) {
+    if (count == ${len(files) + 2}) {
         void *data = malloc(bytes[2]);
         require(download(data, at[2], bytes[2]), "cuMemcpyDtoH");
-        transfer(arguments[4], data, bytes[2], 1);
+        transfer(arguments[${len(files) + 1}], data, bytes[2], 1);
         free(data);
     }
     ptxgen_destroy(library);

@@ -41,7 +41,8 @@ enum {
 };
 
 /* The arrays and numbers of a call, which all operations share. Addresses are those of the GPU, and may be NULL where the
- * problem has no such array. a, b: first and second operand, which are not read if alpha is 0; c: the result. workspace:
+ * problem has no such array. a, b: first and second operand, which are not read if alpha is 0; c: the result. indptr,
+ * indices: row pointers and columns of a sparse a, whose elements are its nonzeros. workspace:
  * memory that the kernels use, of at least the size that the function ..._workspace returns, at a multiple of 256 bytes;
  * no other call may use it until the kernels end. workspace_is_zero: 1 if all its bytes are zero, as every call leaves
  * them where it needs that; else the call clears it first. */

@@ -26,6 +26,7 @@ from ptxgen.export.operations import KIND, in_c
 from ptxgen.export.operations import words as c_words
 from ptxgen.operations.conv.problem import FILTERS, Conv
 from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.device import device
 from ptxgen.problem.reference import reference
 from ptxgen.problem.registry import Problem
@@ -60,6 +61,11 @@ PROBLEMS: dict[str, tuple[Problem, str]] = {
     "dependent": (Gemm(128, 128, 128), "family=simt pdl=on_exit"),
     "skinny": (Gemm(4, 5000, 5000), ""),
     "less_aligned": (Gemm(4, 5000, 5000, "NT", "f16", aligned_a=2, aligned_b=2), ""),  # than the operands of the call
+    "sparse": (Spmm(64, 32, 48, dtype="f16", pattern="bernoulli:density=0.1"), "family=row_split vec_b=8"),
+    "sparse_by_columns": (
+        Spmm(65, 3, 48, "NT", "f64", pattern="banded:width=3", layout_c="T", index="i64", ldb=50),
+        "family=row_split row_lanes=4",
+    ),
     "zeroed": (Gemm(128, 128, 256), "family=simt kg=2 splitk=flag_red"),
 }
 
@@ -295,6 +301,17 @@ def test_example_builds_with_cmake_and_runs(folder: Path, tmp_path: Path) -> Non
     assert (tmp_path / "c").stat().st_size == 512 * 512 * 2
 
 
+@needs_compiler
+def test_examples_of_sparse_products_read_all_arrays(tmp_path: Path) -> None:
+    p, _ = PROBLEMS["sparse"]
+    write(Library.of([p], H200, choose, model_for(H200), form), tmp_path, version="1", command="")
+    text = (tmp_path / "example.c").read_text()
+    assert "example FOLDER A B INDPTR INDICES C" in text
+    nnz = p.nnz if isinstance(p, Spmm) else 0
+    assert f"bytes[ARRAYS] = {{{2 * nnz}, {2 * 48 * 32}, {2 * 64 * 32}, {4 * 65}, {4 * nnz}}}" in text
+    subprocess.run([str(exports.compiler()), *exports.WARNINGS, "-c", "example.c"], cwd=tmp_path, check=True)
+
+
 def test_manifest_describes_kernels_and_launches(library: Library, folder: Path) -> None:
     document = json.loads((folder / "manifest.json").read_text())
     assert document["format"] == manifest.FORMAT
@@ -308,7 +325,7 @@ def test_manifest_describes_kernels_and_launches(library: Library, folder: Path)
             assert (launch["grid"], launch["block"]) == (list(step.grid), list(step.block))
             plain = [x for x in launch["parameters"] if x["type"] != "tensor_map"]
             packed = struct.calcsize("@" + "".join(sizes[x["type"]] for x in plain))
-            names = dict.fromkeys([*exports.ADDRESSES, *exports.ARRAYS, "alpha", "beta"], 0)
+            names = dict.fromkeys([*exports.ADDRESSES, *exports.ARRAYS, "values", "alpha", "beta"], 0)
             step = step.with_table_addresses(library.tables.offsets.__getitem__)
             assert packed <= len(step.pack(names))
             assert len(launch["parameters"]) - len(plain) == len(step.maps)
@@ -438,7 +455,9 @@ def test_problems_without_a_c_function_are_refused(capsys: pytest.CaptureFixture
     deep = Conv(1, 4, 8, 8, 4, 3, 3, d=4, t=3)
     with pytest.raises(InputError, match="three dimensions"):
         Library.of([deep], H200, choose, model_for(H200), form)
+    with pytest.raises(InputError, match="calls is 9; it must be 0"):
+        Library.of([Spmm(64, 32, 48, calls=9)], H200, choose, model_for(H200), form)
     arguments = ["export", "grouped", "--shape", "4x8,8,8", "--device", "h200", "--folder", str(tmp_path / "x")]
     assert run_command(arguments) == 2
-    assert "operation is 'grouped'; export takes gemm and conv" in capsys.readouterr().err
+    assert "operation is 'grouped'; export takes gemm and conv and spmm" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ptxgen.families.registry import FAMILIES
 from ptxgen.install_advice import install_extra
 from ptxgen.lowering.csr import GatheredRows
+from ptxgen.operations.spmm.c_form import C_FORM
 from ptxgen.operations.spmm.lowering import lower_spmm
 from ptxgen.operations.spmm.problem import FEATURES, Spmm
 from ptxgen.operations.spmm.random_problems import RANDOM_KINDS
@@ -103,6 +104,7 @@ SPMM = Operation(
     titles=TITLES,
     cells=cells,
     suites=SUITES,
+    c_form=C_FORM,
     features=FEATURES,
     random_kinds=RANDOM_KINDS,
     baselines={baseline.name: baseline for baseline in _BASELINES},

@@ -49,8 +49,13 @@ class Spmm(ProblemBase):
             f"Places of the nonzeros of A: {patterns.FORM}. [default: bernoulli:density=0.1,seed=0]", "GENERATOR"
         ),
     )
-    ldb: int = 0
-    ldc: int = 0
+    ldb: int = field(
+        default=0,
+        metadata=described(
+            c="elements from one stored row of B to the next, or column of a B stored by columns; 0: contiguous"
+        ),
+    )
+    ldc: int = field(default=0, metadata=described(c="the same of C"))
     aligned_b: int = 16
     aligned_c: int = 16
     calls: int = field(
@@ -71,9 +76,23 @@ class Spmm(ProblemBase):
         ),
     )
     index: str = field(
-        default="i32", metadata=described("Type of row pointers and columns: i32 or i64. [default: i32]", "TYPE")
+        default="i32",
+        metadata=described(
+            "Type of row pointers and columns: i32 or i64. [default: i32]",
+            "TYPE",
+            c="type of row pointers and columns",
+            words=INDEX_BYTES,
+        ),
     )
-    layout_c: str = field(default="N", metadata=described("N: C is row-major; T: column-major. [default: N]", "LETTER"))
+    layout_c: str = field(
+        default="N",
+        metadata=described(
+            "N: C is row-major; T: column-major. [default: N]",
+            "LETTER",
+            c="N: C is stored by rows; T: by columns",
+            words=("N", "T"),
+        ),
+    )
     deterministic: bool = False
     out: str = ""
     epilogue: str = ""
