@@ -64,6 +64,14 @@ BREAKS = {
             "256 registers of elements in flight",
         ),
     ],
+    "private_groups_workspace": [
+        (
+            element_groups(n=1 << 24),
+            "family=private_groups kg=4",
+            "h200",
+            "kg=4 slices take 1342177312 bytes of workspace",
+        ),
+    ],
     "private_groups_slices": [
         (element_groups(rows=False), "family=private_groups kg=4", "h200", "kg=4 slices of 3 rows, or vectors"),
     ],

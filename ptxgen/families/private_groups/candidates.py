@@ -23,7 +23,7 @@ class PrivateGroupsSpace(CandidateSpace):
     cell = ("kg",)
     fixed = ("private_groups_types",)
     tile_rules = ("axis", "range", "threads")
-    extent_rules = ("range", "private_groups_pitch", "private_groups_slices")
+    extent_rules = ("range", "private_groups_pitch", "private_groups_slices", "private_groups_workspace")
 
     def neutral(self, p: KernelProblem) -> KernelProblem:
         """The problem with its number of groups, on which shared memory depends."""

@@ -64,6 +64,7 @@ def geometry(p: KernelProblem, c: Any) -> PrivateGroupsGeometry:
     columns = span if rows else c.copy_warps * c.warp_rows
     strips, units = ceil_div(p.n if rows else p.m, columns), p.m if rows else ceil_div(p.n, span)
     strips = strips + (strips == 0)
+    results = sink.count * (p.n if rows else p.m)
     loaded = c.loads * words(c.array_vec, sink.array.element.type) * c.warp_rows
     keys = 1 if rows else c.loads * c.array_vec
     values = 4 * (held // 4) * (c.array_vec if rows else c.warp_rows)
@@ -75,6 +76,7 @@ def geometry(p: KernelProblem, c: Any) -> PrivateGroupsGeometry:
             FIXED_REGISTERS + loaded + keys + values + addresses, 0 if rows else JOIN_REGISTERS + 4 * held
         ),
         blocks=strips * c.kg,
+        workspace=c.kg * (results * held + COUNT_BYTES),
         copy_bytes=copy,
         warp_bytes=warp_bytes,
         strips=strips,

@@ -13,6 +13,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 VECTOR = 16  #: most bytes of an access
 PITCH_LIMIT = 1 << 32  #: bytes from one row of the array to the next
+WORKSPACE_LIMIT = 1 << 30  #: bytes of the results of slices
 LOADED = 128  #: most registers of a thread with elements in flight
 COPIES_LIMIT = 1 << 24  #: bytes of the copies of a warp
 
@@ -72,5 +73,10 @@ RULES = (
         "private_groups_slices",
         lambda p, c, g, d: (c.kg == 1) | (c.kg <= g.units),
         "kg={c.kg} slices of {g.units} rows, or vectors of a warp along a row",
+    ),
+    Rule(
+        "private_groups_workspace",
+        lambda p, c, g, d: (c.kg == 1) | (g.workspace <= WORKSPACE_LIMIT),
+        f"kg={{c.kg}} slices take {{g.workspace}} bytes of workspace; at most {WORKSPACE_LIMIT}",
     ),
 )
