@@ -20,6 +20,16 @@ ${declare()}\
     ${plan.epilogue.vector.declaration}
     ${plan.c.addend.declaration}
 ${store_c.sums_to_shared(math)}\
+${reduce_tile(plan.groups)}\
+% if plan.groups.mirror is not None:
+    // ---- (j, i), from the sums of (i, j)
+${reduce_tile(plan.groups.mirror)}\
+% endif
+    }
+</%def>
+
+<%def name="reduce_tile(of)">
+    {
     // ---- ${plan.walk.bands} bands of ${plan.walk.band_rows} rows; each thread has ${plan.c.vec} columns of a band
     and.b32 %lane, %thread, ${plan.walk.column_lanes - 1};
 % for n in range(plan.walk.column_rounds):
@@ -33,7 +43,7 @@ NEXT_ROW${n}:
     add.u32 %c_row, %tile_row, %m0;
 ${walk.read_sums()}\
     add.u32 %c_col, %c_col, %n0;
-${add_vector("@%in_bounds ")}\
+${add_vector("@%in_bounds ", of)}\
     add.u32 %tile_row, %tile_row, 1;
     setp.lt.u32 %p, %tile_row, %last_row;
     @%p bra NEXT_ROW${n};
@@ -65,13 +75,14 @@ ${end_runs(True)}\
 % endfor
 </%def>
 
-## Takes the vector of results at %c_row, %c_col.
-<%def name="add_vector(guard)">
+## Takes the vector of results at %c_row, %c_col; of those of (j, i) row and column are exchanged.
+<%def name="add_vector(guard, of)">
+<% place = [("%c_row", 0), ("%c_col", 0)] %>\
     {
-${values.declare()}\
-${values.compute([plan.epilogue.vector[q] for q in range(plan.c.vec)], guard, ("%c_row", 0), ("%c_col", 0))}\
+${values.declare(of.values)}\
+${values.compute([plan.epilogue.vector[q] for q in range(plan.c.vec)], guard, *(place[::-1] if of.values.exchanged else place), of.values)}\
 % for q in range(plan.c.vec):
-% for line in plan.groups.take(q, guard):
+% for line in of.take(q, guard):
     ${line}
 % endfor
     @%reject red.global.add.u64 [%rejected], %one;
@@ -79,13 +90,13 @@ ${values.compute([plan.epilogue.vector[q] for q in range(plan.c.vec)], guard, ("
 % if plan.groups.sink.ordered:
 ${store_values(guard)}\
 % else:
-${extend_runs()}\
+${extend_runs(of.values)}\
 % endif
     }
 </%def>
 
-<%def name="extend_runs()">
-<% row, column = plan.values.of(1), plan.values.of(2) %>\
+<%def name="extend_runs(of)">
+<% row, column = of.of(1), of.of(2) %>\
 % for q in range(plan.c.vec):
     // %write: the run ends before this pair
     setp.ne.u32 %same, ${row[q]}, %run_row${q};
@@ -98,7 +109,7 @@ ${extend_runs()}\
 ${write_runs(False)}\
 % for q in range(plan.c.vec):
     @!%open${q} mov.${plan.groups.kind} ${plan.groups.run[q]}, ${plan.groups.identity};
-% for line in plan.groups.join(plan.groups.run[q], plan.values.of(0)[q], f"@%take{q} "):
+% for line in plan.groups.join(plan.groups.run[q], of.of(0)[q], f"@%take{q} "):
     ${line}
 % endfor
     @%take${q} mov.b32 %run_row${q}, ${row[q]};
@@ -239,10 +250,18 @@ ${load_groups()}\
 </%def>
 <%def name="begin_slices()"></%def>
 <%def name="store_slices()">
+${store_sum(plan.groups)}\
+% if plan.groups.mirror is not None:
+    // ---- (j, i), from the sum of (i, j)
+${store_sum(plan.groups.mirror)}\
+% endif
+</%def>
+
+<%def name="store_sum(of)">
     {
 ${declare()}\
 ${begin_runs()}\
-${add_vector("")}\
+${add_vector("", of)}\
 ${end_runs(False)}\
     }
 </%def>

@@ -16,7 +16,11 @@ ${fragments.bounds()}\
 % if plan.groups.sink.ordered:
 ${store_tile()}\
 % else:
-${reduce_tile()}\
+${reduce_tile(plan.groups)}\
+% if plan.groups.mirror is not None:
+    // ---- (j, i), from the sums of (i, j)
+${reduce_tile(plan.groups.mirror)}\
+% endif
 % endif
     }
 </%def>
@@ -98,14 +102,14 @@ ${constants.add(y, "%first_y", 8 * j + e)}\
 </%def>
 
 ## ---- runs
-<%def name="reduce_tile()">
-<% g = plan.groups %>\
+<%def name="reduce_tile(g)">
+    {
     // %run_key: the key along Y of %row_run; %steady: a bit of each group of columns that have the key of the column before them
     .reg .b32 %run_key, %steady, %columns, %group, %pick_y, %pick_rem, %taken;
     .reg .pred %bad_rows, %rows_same<${g.mi}>;
     ${g.row_run.declaration}
-${load_x_keys()}\
-${find_steady()}\
+${load_x_keys(g)}\
+${find_steady(g)}\
 ${fragments.load_rows(g.reduced)}\
 % for r in g.row_run.all:
     mov.${g.kind} ${r}, ${g.identity};
@@ -113,22 +117,22 @@ ${fragments.load_rows(g.reduced)}\
     // columns of this tile, of 8 in a group
     sub.s32 %columns, ${plan.scheduler.y_extent}, %c_y;
     min.s32 %columns, %columns, ${8 * g.columns};
-${take_group(0)}\
+${take_group(g, 0)}\
     mov.b32 %group, 0;
     .pragma "nounroll";
 MIXED:
-${end_run()}\
-${next_group(0, g.columns)}\
+${end_run(g)}\
+${next_group(g, 0, g.columns)}\
 % for j in range(1, g.columns):
 GROUP_${j}:
-${take_group(j)}\
+${take_group(g, j)}\
     and.b32 %tmp0, %steady, ${hex(1 << j)};
     setp.eq.u32 %p, %tmp0, 0;
     mov.b32 %group, ${j};
     @%p bra.uni MIXED;
 % for m in range(g.mi):
 % for q in range(4):
-${join(g.row_run[m, q // 2], g.run[m, q])}\
+${join(g, g.row_run[m, q // 2], g.run[m, q])}\
 % endfor
 % endfor
 % endfor
@@ -136,24 +140,24 @@ LAST_GROUP:
     mov.b32 %group, ${g.columns};
     bra.uni MIXED;
 GROUPS_DONE:
+    }
 </%def>
 
 ## The key of an axis at %index, if it is below the extent.
-<%def name="read_key(axis, within, to)">
-<% g = plan.groups %>\
+<%def name="read_key(g, axis, within, to)">
     {
     .reg .b64 %key_addr;
     .reg .b32 %key;
-% for line in g.key_temporaries(axis, plan.values.known):
+% for line in g.key_temporaries(axis, g.values.known):
     ${line}
 % endfor
 % for v in g.key_vectors(axis):
     .reg .${v.kind} %${v.name}_at;
-    mov.${v.kind} %${v.name}_at, ${plan.values.zero(v)};
+    mov.${v.kind} %${v.name}_at, ${g.values.zero(v)};
     mad.wide.u32 %key_addr, %index, ${v.bytes}, %${v.name};
     @${within} ld.global.nc.${v.access} %${v.name}_at, [%key_addr];
 % endfor
-% for line in g.key_lines(axis, plan.values.known):
+% for line in g.key_lines(axis, g.values.known):
     ${line}
 % endfor
     mov.b32 ${to}, %key;
@@ -161,9 +165,8 @@ GROUPS_DONE:
 </%def>
 
 ## The keys of rows along X; %rows_same: those of a fragment of the warp are equal; %bad_rows: one of the warp is out of range.
-<%def name="load_x_keys()">
+<%def name="load_x_keys(g)">
 <%
-    g = plan.groups
     axis = g.axes[0]
 %>\
     {
@@ -171,7 +174,7 @@ GROUPS_DONE:
     .reg .pred %bad;
 % for n in range(2 * g.mi):
 ${constants.add("%index", "%first_x", plan.epilogue.row_offset(n))}\
-${read_key(axis, f"%in_x{n}", g.x_keys[n])}\
+${read_key(g, axis, f"%in_x{n}", g.x_keys[n])}\
 % endfor
 % for n in range(2 * g.mi):
     setp.ge.and.u32 ${"%same" if n else "%bad"}, ${g.x_keys[n]}, %${g.extent(axis)}, %in_x${n};
@@ -199,9 +202,8 @@ ${read_key(axis, f"%in_x{n}", g.x_keys[n])}\
 </%def>
 
 ## Each lane compares the keys of the columns of a group.
-<%def name="find_steady()">
+<%def name="find_steady(g)">
 <%
-    g = plan.groups
     axis = g.axes[1]
 %>\
     {
@@ -211,7 +213,7 @@ ${read_key(axis, f"%in_x{n}", g.x_keys[n])}\
     sub.s32 %lane_rem, ${plan.scheduler.y_extent}, %index;
 % for n in range(8):
     setp.gt.s32 %within, %lane_rem, ${n};
-${read_key(axis, "%within", f"%lane_key{n}")}\
+${read_key(g, axis, "%within", f"%lane_key{n}")}\
 % if n < 7:
     add.u32 %index, %index, 1;
 % endif
@@ -232,8 +234,8 @@ ${read_key(axis, "%within", f"%lane_key{n}")}\
 </%def>
 
 ## The values of group j of columns, or the identity in place of those that are not reduced. Results past the end of C have values.
-<%def name="take_group(j)">
-<% g, v = plan.groups, plan.groups.reduced %>\
+<%def name="take_group(g, j)">
+<% v = g.reduced %>\
 % if g.conditional:
     mov.b32 %taken, 0;
 % endif
@@ -257,9 +259,8 @@ ${fragments.compute(m, j, 0, plan.epilogue.fragment(m, j), v)}\
 
 ## Takes group %group, whose columns may have other keys than the run: those with its key are joined to it; if there are others, it
 ## is written, and the key of the last column begins the next run. If the group is past the last one, writes the run.
-<%def name="end_run()">
+<%def name="end_run(g)">
 <%
-    g = plan.groups
     axis = g.axes[1]
 %>\
     {
@@ -273,7 +274,7 @@ ${fragments.compute(m, j, 0, plan.epilogue.fragment(m, j), v)}\
 % for e in range(2):
     setp.gt.s32 %in_y${e}, %pick_rem, ${e};
 ${constants.add("%index", "%pick_y", e)}\
-${read_key(axis, f"%in_y{e}", g.y_keys[e])}\
+${read_key(g, axis, f"%in_y{e}", g.y_keys[e])}\
 % endfor
 % for m in range(g.mi):
 % for q in range(4):
@@ -281,20 +282,20 @@ ${read_key(axis, f"%in_y{e}", g.y_keys[e])}\
     @!%in_y${q % 2} mov.${g.kind} ${g.run[m, q]}, ${g.identity};
 % endfor
 % endfor
-${reject()}\
+${reject(g)}\
     // ---- columns with the key of the run
-${take_columns()}\
+${take_columns(g)}\
     setp.ne.and.u32 %bad, ${g.y_keys[0]}, %run_key, %in_y0;
     setp.ne.and.u32 %same, ${g.y_keys[1]}, %run_key, %in_y1;
     or.pred %bad, %bad, %same;
     vote.sync.any.pred %bad, %bad, 0xffffffff;
     @!%bad bra.uni RUN_CONTINUES;
 WRITE_RUN:
-${write_run()}\
+${write_run(g)}\
     @%ends bra.uni GROUPS_DONE;
     // ---- columns with the key of the last one
     shfl.sync.idx.b32 %run_key, ${g.y_keys[1]}, 3, 31, 0xffffffff;
-${take_columns()}\
+${take_columns(g)}\
     // ---- columns with other keys
     setp.ne.u32 %bad, 0, 0;
 % for r in g.run.all:
@@ -303,15 +304,14 @@ ${take_columns()}\
 % endfor
     vote.sync.any.pred %bad, %bad, 0xffffffff;
     @!%bad bra.uni RUN_CONTINUES;
-${write_others()}\
+${write_others(g)}\
 RUN_CONTINUES:
     }
 </%def>
 
 ## Counts the pairs with keys out of range, whose values become the identity.
-<%def name="reject()">
+<%def name="reject(g)">
 <%
-    g = plan.groups
     x_axis, y_axis = g.axes
 %>\
     {
@@ -341,15 +341,14 @@ IN_RANGE:
 </%def>
 
 ## Joins the columns with the key of the run to it.
-<%def name="take_columns()">
-<% g = plan.groups %>\
+<%def name="take_columns(g)">
 % for e in range(2):
     setp.eq.u32 %same, ${g.y_keys[e]}, %run_key;
 % for m in range(g.mi):
 % for h in range(2):
     mov.${g.kind} %received, ${g.identity};
     @%same mov.${g.kind} %received, ${g.run[m, 2 * h + e]};
-${join(g.row_run[m, h], "%received")}\
+${join(g, g.row_run[m, h], "%received")}\
     @%same mov.${g.kind} ${g.run[m, 2 * h + e]}, ${g.identity};
 % endfor
 % endfor
@@ -357,8 +356,7 @@ ${join(g.row_run[m, h], "%received")}\
 </%def>
 
 ## Writes what rows have of the columns with the key of the run.
-<%def name="write_run()">
-<% g = plan.groups %>\
+<%def name="write_run(g)">
     and.b32 %first, %lane, 3;
 % for m in range(g.mi):
     {
@@ -367,12 +365,12 @@ ${join(g.row_run[m, h], "%received")}\
 % endfor
     @!%rows_same${m} bra.uni ROWS_DIFFER;
     // all rows of the warp have one key
-${join(g.row_run[m, 0], g.row_run[m, 1])}\
+${join(g, g.row_run[m, 0], g.row_run[m, 1])}\
 % for line in g.join_warp(g.row_run[m, 0]):
     ${line}
 % endfor
     setp.eq.u32 %first_lane, %lane, 0;
-${emit(g.row_run[m, 0], g.x_keys[2 * m], "%run_key", "%first_lane")}\
+${emit(g, g.row_run[m, 0], g.x_keys[2 * m], "%run_key", "%first_lane")}\
     bra.uni RUN_WRITTEN;
 ROWS_DIFFER:
     // four lanes have the columns of a row
@@ -381,7 +379,7 @@ ROWS_DIFFER:
 % for line in g.join_lanes(g.row_run[m, h], (1, 2)):
     ${line}
 % endfor
-${emit(g.row_run[m, h], g.x_keys[2 * m + h], "%run_key", "%first_lane")}\
+${emit(g, g.row_run[m, h], g.x_keys[2 * m + h], "%run_key", "%first_lane")}\
 % endfor
 RUN_WRITTEN:
 % for h in range(2):
@@ -392,24 +390,23 @@ RUN_WRITTEN:
 </%def>
 
 ## Writes the values of columns with other keys: where all rows of a fragment of the warp have one key, lanes join them.
-<%def name="write_others()">
-<% g = plan.groups %>\
+<%def name="write_others(g)">
 % for m in range(g.mi):
     {
     @!%rows_same${m} bra.uni ALL_DIFFER;
     // eight lanes have the rows of a column
     setp.lt.u32 %first_lane, %lane, 4;
 % for e in range(2):
-${join(g.run[m, e], g.run[m, 2 + e])}\
+${join(g, g.run[m, e], g.run[m, 2 + e])}\
 % for line in g.join_lanes(g.run[m, e], (4, 8, 16)):
     ${line}
 % endfor
-${emit(g.run[m, e], g.x_keys[2 * m], g.y_keys[e], "%first_lane")}\
+${emit(g, g.run[m, e], g.x_keys[2 * m], g.y_keys[e], "%first_lane")}\
 % endfor
     bra.uni OTHERS_WRITTEN;
 ALL_DIFFER:
 % for q in range(4):
-${emit(g.run[m, q], g.x_keys[2 * m + q // 2], g.y_keys[q % 2], "")}\
+${emit(g, g.run[m, q], g.x_keys[2 * m + q // 2], g.y_keys[q % 2], "")}\
 % endfor
 OTHERS_WRITTEN:
     }
@@ -417,31 +414,30 @@ OTHERS_WRITTEN:
 </%def>
 
 ## Branches to the code of the group after %group, one of ``first`` to ``end`` − 1.
-<%def name="next_group(first, end)">
+<%def name="next_group(g, first, end)">
 <% middle = (first + end) // 2 %>\
 % if end - first == 1:
-    bra.uni ${f"GROUP_{end}" if end < plan.groups.columns else "LAST_GROUP"};
+    bra.uni ${f"GROUP_{end}" if end < g.columns else "LAST_GROUP"};
 % else:
     {
     setp.ge.u32 %p, %group, ${middle};
     @%p bra.uni UPPER;
-${next_group(first, middle)}\
+${next_group(g, first, middle)}\
 UPPER:
-${next_group(middle, end)}\
+${next_group(g, middle, end)}\
     }
 % endif
 </%def>
 
-<%def name="join(into, other)">
-% for line in plan.groups.join(into, other):
+<%def name="join(g, into, other)">
+% for line in g.join(into, other):
     ${line}
 % endfor
 </%def>
 
 ## Reduces a value in memory, where a lane has one that changes its element. Keys out of range have no values.
-<%def name="emit(value, x_key, y_key, lanes)">
+<%def name="emit(g, value, x_key, y_key, lanes)">
 <%
-    g = plan.groups
     row, column = g.key_pair(x_key, y_key)
 %>\
     {

@@ -42,8 +42,11 @@ OUTPUTS = (
     "C[j]+=accum>s",
     "C[j]=mean(C[j],f32(accum))",
     "C[i]=logsumexp(C[i],f32(accum))",
+    "C[g[i],h[j]]=max(C[g[i],h[j]],accum+c[j])",
+    "C[h[j],g[i]]+=accum>s",
 )
-AXES = {"w": "k", "r": "i", "c": "j", "v": "i,j"}
+AXES = {"w": "k", "r": "i", "c": "j", "v": "i,j", "g": "i", "h": "j"}
+GROUPS = "9,9"
 
 
 def text(step: str, pairs: str, output: str, kind: str, kmajor: bool) -> str:
@@ -51,7 +54,8 @@ def text(step: str, pairs: str, output: str, kind: str, kmajor: bool) -> str:
     if "arg" in step:  # a position is an integer
         output = output.replace("accum", f"{kind}(accum)")
     body = f"{pairs} {step} {output}"
-    arrays = [f"{name}:{kind}[{axes}];" for name, axes in AXES.items() if f"{name}[" in body]
+    kinds = {name: "s32" if name in "gh" else kind for name in AXES}
+    arrays = [f"{name}:{kinds[name]}[{axes}];" for name, axes in AXES.items() if f"{name}[" in body]
     scalar = f"s:{kind};" if ">s" in body else ""
     when = f"when({pairs})" if pairs else ""
     found = f"X:{kind}[i,k];{''.join(arrays)}{scalar}where(i,j){when}{{reduce(k){{{step};}}{output};}}"
@@ -71,13 +75,14 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
         compute = "tf32" if kind == "f32" and d.sm >= 80 else ""
     program = text(step, PAIRS[rng.integers(len(PAIRS))], output, kind, rng.random() < 0.5)
     capacity = int(rng.choice([0, 1, m * m // 3, m * m]))
-    found = Task(m, m, k, "", kind, compute, text=program, capacity=capacity)
+    groups = GROUPS if "g[" in output else ""
+    found = Task(m, m, k, "", kind, compute, text=program, capacity=capacity, groups=groups)
     assert found.mirrored, program
     return found
 
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
-    reduces = p.selected is None and not p.stores_pairs
+    reduces = p.selected is None and not p.stores_pairs and not p.groups
     if p.compute == "tf32" and d.sm in wgmma.SMS and not reduces and rng.random() < 0.5:
         return wgmma.config(p, d, rng, threads)
     product = p.compute == "tf32" or (p.dtype == "f64" and p.program.step.op == "*" and d.sm >= 80)

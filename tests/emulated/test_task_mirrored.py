@@ -130,9 +130,46 @@ def test_other_programs_compute_all_pairs(body: str) -> None:
     assert not getattr(lower(p).sink, "mirrored", False)
 
 
-def test_groups_reduce_all_pairs() -> None:
-    text = "g:s32[i];where(i,j){reduce(k){accum+=max(X[i,k],X[j,k]);}C[g[i],g[j]]+=accum;}"
-    assert not Task(20, 20, 20, text=text, groups="4,4").mirrored
+#: of sums, of pairs on one side of others, of values that are not symmetric
+GROUPS = (
+    "g:s32[i];where(i,j){reduce(k){S}C[g[i],g[j]]+=accum;}",
+    "g:s32[i];h:s32[j];where(i,j)when(i!=j){reduce(k){S}C[h[j],g[i]]max=accum+f32(i);}",
+    "g:s32[i];where(i,j){reduce(k){S}C[g[i],j]+=accum>80.0;}",
+)
+
+
+@pytest.mark.parametrize("config", TILES.values(), ids=TILES)
+@pytest.mark.parametrize("text", GROUPS)
+def test_groups_reduce_all_pairs(text: str, config: str) -> None:
+    """Keys are sorted, in any order with some out of range, and all equal."""
+    p = Task(37, 37, 21, text=text.replace("S", "accum+=max(X[i,k],X[j,k]);"), groups="37,37")
+    assert p.mirrored
+    assert lower(p).extents == MirroredExtents(37, 37, 21)
+    c = parse_config(config).replace(epilogue_smem=0)
+    assert all(r.ok for r in check(EmulatedDriver(), p, c))
+
+
+@pytest.mark.parametrize("text", GROUPS)
+@pytest.mark.parametrize(
+    "config",
+    [
+        "family=mma ms=16 ns=16 ml=32 nl=32 u=32 vec_a=8 vec_b=8",
+        "family=wgmma ml=64 nl=32 u=64",
+        "family=wgmma ml=64 nl=128 u=32 transposed_mma=1 math_warpgroups=2 persistent=1",
+    ],
+)
+def test_groups_of_products_on_tensor_cores(config: str, text: str) -> None:
+    kind = text.replace("S", "accum+=X[i,k]*X[j,k];")
+    p = Task(136, 136, 40, "", "f16", text=f"X:f16[i,k];{kind}", groups="136,140")
+    assert p.mirrored
+    assert all(r.ok for r in check(EmulatedDriver(device("h200")), p, parse_config(config).replace(vec_c=1)))
+
+
+def test_groups_in_a_fixed_order_compute_all_pairs() -> None:
+    text = GROUPS[0].replace("S", "accum+=max(X[i,k],X[j,k]);")
+    assert not Task(20, 20, 20, text=text, groups="4,4", deterministic=True).mirrored
+    exact = GROUPS[2].replace("S", "accum+=max(X[i,k],X[j,k]);")
+    assert Task(20, 20, 20, text=exact, groups="4,20", deterministic=True).mirrored
 
 
 def test_pairs_that_are_excluded_on_one_side_compute_all() -> None:

@@ -4,7 +4,7 @@ keys."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 
@@ -60,7 +60,13 @@ class GroupReduction(Part):
     @property
     def conditional(self) -> bool:
         """True if only some pairs are reduced."""
-        return self.sink.when is not None
+        return self.values.guard is not None
+
+    @cached_property
+    def mirror(self) -> GroupReduction | None:
+        """The reduction of the values of (j, i), where they are taken from the sums of (i, j); None: they are not."""
+        values = self.values.mirror
+        return None if values is None else replace(self, values=values)
 
     @cached_property
     def run(self) -> Tile:

@@ -25,6 +25,7 @@ from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, packs, re
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.sink import StoreValue, ValueSink
 from ptxgen.problem.device import Device
 
@@ -501,8 +502,9 @@ RULES = (
     ),
     Rule(
         "wgmma_mirrored",
-        lambda p, c, g, d: not (p.mirrored and p.sink.shared_tile),
-        "results (j, i) are taken from the sums of (i, j); fragments reduce results of pairs that are all computed",
+        lambda p, c, g, d: not (p.mirrored and isinstance(p.sink, RowReduce)),
+        "results (j, i) are taken from the sums of (i, j); rows and columns of fragments are reduced if all pairs are"
+        " computed",
     ),
     Rule(
         "wgmma_reduced_values",

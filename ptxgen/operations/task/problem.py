@@ -13,7 +13,7 @@ from ptxgen.arguments import integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.expr.node import node, variable
 from ptxgen.expr.value_types import PRED
-from ptxgen.lowering.aggregate import REJECTED
+from ptxgen.lowering.aggregate import REJECTED, depends_on_order
 from ptxgen.lowering.sink import SelectValues, list_names
 from ptxgen.lowering.states import StateReduction
 from ptxgen.operations.gemm.problem import CONTIGUOUS, LAYOUTS, Gemm
@@ -138,7 +138,11 @@ class Task(Gemm):
         object.__setattr__(self, "groups", ",".join(map(str, extents)))
 
     def _may_mirror(self) -> bool:
-        """True if A and B, as the fields describe them, can be one array."""
+        """True if A and B, as the fields describe them, can be one array, and results do not have to be reduced in the
+        order of i and of j."""
+        output = self.program.outputs[0]
+        if self.deterministic and isinstance(output, Aggregate) and depends_on_order(output.op, output.value.type):
+            return False
         one = self.layout in ("NT", "TN") and self.lda == self.ldb and self.stride_a == self.stride_b
         return self.algebra and one and self.aligned_a == self.aligned_b and self.m == self.n
 

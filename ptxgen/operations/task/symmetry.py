@@ -12,7 +12,7 @@ from ptxgen.expr.node import Node, node, rewritten, substituted, variable, walk
 from ptxgen.expr.simplify import cast, key, simplified
 from ptxgen.operations.task.assembling import array_of, axes_of
 from ptxgen.operations.task.loop_terms import without_terms
-from ptxgen.operations.task.program import ACCUMULATOR, Input, Program, RowReduce, Select, Store
+from ptxgen.operations.task.program import ACCUMULATOR, Aggregate, Input, Program, RowReduce, Select, Store
 from ptxgen.operations.task.roles import Roles, exchanged_name, roles_of, with_variables
 
 _NOWHERE = "?"  #: what an element becomes whose array has no use at the exchanged axes
@@ -61,7 +61,7 @@ def computes_half(roles: Roles) -> bool:
     """True if kernels may compute the pairs with i ≤ j alone. A product of matrices has the kernels of GEMMs, which
     compute all."""
     outputs = roles.program.outputs
-    stored = len(outputs) == 1 and isinstance(outputs[0], Store | Select | RowReduce)
+    stored = len(outputs) == 1 and isinstance(outputs[0], Store | Select | RowReduce | Aggregate)
     return stored and is_symmetric(roles) and not _is_gemm(roles)
 
 

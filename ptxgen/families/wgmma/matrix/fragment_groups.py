@@ -25,6 +25,11 @@ class FragmentGroups(GroupReduction):
     columns: int = 1
 
     @cached_property
+    def mirror(self) -> FragmentGroups | None:
+        values = self.values.mirror
+        return None if values is None else replace(self, values=values, transposed=not self.transposed)
+
+    @cached_property
     def reduced(self) -> FragmentValues:
         """The values without the keys, and the condition of the pairs that are reduced."""
         return replace(self.values, chosen=(VALUE,))
