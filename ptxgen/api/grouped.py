@@ -410,7 +410,7 @@ def _launcher(problem: GroupedGemm, config: Config, on: Driver) -> ListLaunch:
 
 def _tile_launcher(problem: GroupedGemm, schedule: str, on: Driver) -> ListLaunch:
     """The loaded kernel of a schedule by tiles."""
-    from ptxgen.operations.grouped.tile_kernel import kernel_plan
+    from ptxgen.operations.grouped.tile_kernel import kernel_plan, kernel_source
     from ptxgen.operations.grouped.tile_launch import TileLaunch
     from ptxgen.operations.grouped.tlp_schedule import VARIANTS, setting_of
 
@@ -420,5 +420,5 @@ def _tile_launcher(problem: GroupedGemm, schedule: str, on: Driver) -> ListLaunc
     key = on, schedule, plan
     if key not in _launchers:
         shared = driver_state.state_of(on)
-        _launchers[key] = TileLaunch(on, plan, shared.kernel(render(plan)), shared.workspaces, variant)
+        _launchers[key] = TileLaunch(on, plan, shared.kernel(kernel_source(plan)), shared.workspaces, variant)
     return _launchers[key]

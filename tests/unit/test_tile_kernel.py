@@ -18,6 +18,7 @@ from ptxgen.operations.grouped.tile_kernel import (
     WHOLE_K,
     kernel_plan,
     kernel_resources,
+    kernel_source,
     registers_of,
     thread_tile,
     tile_config,
@@ -32,7 +33,7 @@ from ptxgen.operations.grouped.tlp_schedule import (
     settings_file,
 )
 from ptxgen.problem.device import DEVICES, device
-from ptxgen.runtime.assemble import find_ptxas
+from ptxgen.runtime.assemble import assemble, find_ptxas
 
 ALIGNED, UNALIGNED = GroupedGemm(((64, 64, 64),)), GroupedGemm(((63, 65, 67),))
 
@@ -79,6 +80,16 @@ def test_resources_are_those_of_the_module() -> None:
 
 
 @pytest.mark.skipif(find_ptxas() is None, reason="needs ptxas")
+@pytest.mark.parametrize(
+    ("layout", "dtype"), [("NN", "f32"), ("NT", "f32"), ("TT", "f32"), ("NN", "f16"), ("NT", "bf16"), ("TN", "f64")]
+)
+def test_kernels_do_not_spill(layout: str, dtype: str) -> None:
+    for bodies in BODIES:
+        plan = kernel_plan(GroupedGemm(((64, 64, 64),), layout, dtype), device("h100"), TILES, bodies)
+        assert max(assemble(kernel_source(plan)).spills.values()) == 0
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="needs ptxas")
 @pytest.mark.parametrize("name", ["t4", "h100"])
 def test_shipped_registers_are_those_that_ptxas_uses(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for bodies in BODIES:
@@ -118,7 +129,9 @@ def test_settings_are_the_users_or_else_the_shipped_ones(tmp_path: Path, monkeyp
     tlp_schedule.shipped_settings.cache_clear()
     try:
         assert setting_of(device("h100"), "tlp", database) == Setting(7, WHOLE_K)
-        assert setting_of(device("h100"), "tlp_grid", database) == Setting()
+        assert setting_of(device("h100"), "tlp_grid", database) == Setting(7, WHOLE_K)  # the same criterion and tiles
+        assert setting_of(device("h100"), "tlp_blocks", database) == Setting(None, WHOLE_K)
+        assert setting_of(device("h200"), "tlp", database) == Setting()
         settings_file(database).write_text('{"h100": {"tlp": {"threshold": 9, "bodies": "split_k"}}}')
         assert setting_of(device("h100"), "tlp", database) == Setting(9, SPLIT_K)
         settings_file(database).write_text('{"h100": {"tlp": {"threshold": 9, "bodies": "?"}}}')

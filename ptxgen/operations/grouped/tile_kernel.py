@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.codegen.mixed_tiles import MixedTiles
 from ptxgen.codegen.render import render
+from ptxgen.codegen.source import Source
 from ptxgen.errors import LaunchError
+from ptxgen.families import registry
 from ptxgen.families.common.fma.geometry import warp_rows
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import mixed_plan_for
@@ -25,18 +27,16 @@ WHOLE_K, SPLIT_K = "whole_k", "split_k"  #: how the threads of a block share a t
 BODIES = SPLIT_K, WHOLE_K  #: the first is the default
 THREAD_ELEMENTS = 16  #: of C, of a thread, if groups of threads split K
 WIDE = 16  #: bytes of an access from which cp.async copies it
-#: registers per thread that ptxas may use, by the elements of C of a thread of the largest tile: 16 at most, or more
-MOST_REGISTERS = {WHOLE_K: (64, 128), SPLIT_K: (80, 128)}
-#: registers per thread that ptxas 13.0 used for the tiles of Table 3, f32, where there is no ptxas to ask: target ->
-#: (whole_k with narrow accesses, with 16-byte accesses, split_k with narrow ones, with 16-byte ones)
+#: registers per thread that ptxas 13.0 used for the tiles of Table 3, f32, layout NN, where there is no ptxas to ask:
+#: target -> (whole_k with narrow accesses, with 16-byte accesses, split_k with narrow ones, with 16-byte ones)
 REGISTERS = {
-    "sm_75": (64, 64, 78, 80),
-    "sm_80": (64, 64, 78, 80),
+    "sm_75": (79, 80, 78, 80),
+    "sm_80": (79, 80, 78, 80),
     "sm_86": (64, 64, 78, 80),
     "sm_89": (64, 64, 78, 80),
     "sm_90": (64, 64, 80, 80),
     "sm_100": (64, 64, 80, 80),
-    "sm_120": (64, 64, 78, 80),
+    "sm_120": (78, 80, 78, 80),
 }
 
 
@@ -88,7 +88,21 @@ def _configs(p: KernelProblem, device: Device, tile: Tile, bodies: str) -> Itera
             kmajor_smem_b=int(wide[1] and kmajor[1]),
         )
     yield base.replace(vec_a=a, vec_b=b)
-    yield base.replace(vec_a=1, vec_b=1)
+    for modes in registry.of(base).candidates.copy_modes(p):
+        if device.has_async_copy or not modes["cp_async_a"] + modes["cp_async_b"]:
+            yield base.replace(**modes)
+
+
+def most_registers(problem: GroupedGemm, device: Device, configs: Sequence[Config], bodies: str) -> int:
+    """Registers per thread that ptxas may use: the fewest, of those that permit another block of 256 threads, with
+    which kernels spill nothing or a few bytes. With 64, four blocks fit a multiprocessor, with 80 three, with 128
+    two."""
+    rows = all(c.kmajor_smem_a and c.kmajor_smem_b for c in configs)
+    if problem.element.bytes == 8 or rows or max(c.ms * c.ns for c in configs) > THREAD_ELEMENTS:
+        return 128
+    if problem.element.bytes < 4:
+        return 128 if bodies == SPLIT_K else 80
+    return 64 if bodies == WHOLE_K and problem.layout == "NN" and 86 <= device.sm <= 100 else 80
 
 
 # ---- the module, and what a block of it occupies
@@ -110,11 +124,17 @@ def kernel_resources(
     return _kernel_resources(_Class.of(problem), device, tiles, bodies)
 
 
+@lru_cache(64)
+def kernel_source(plan: MixedTiles) -> Source:
+    """The module of a plan."""
+    return render(plan)
+
+
 def registers_of(plan: MixedTiles, bodies: str) -> int:
     """Registers per thread of a module. Without ptxas: those that it has used for f32, or may use."""
     if find_ptxas() is not None:
-        return max(assemble(render(plan)).registers.values())
-    if plan.problem.element.name == "f32" and plan.target in REGISTERS:
+        return max(assemble(kernel_source(plan)).registers.values())
+    if plan.problem.element.name == "f32" and plan.problem.layout == "NN" and plan.target in REGISTERS:
         wide = any(n >= WIDE for n in plan.access_bytes[:2])
         return REGISTERS[plan.target][(2 if bodies == SPLIT_K else 0) + wide]
     return min(plan.most_registers, int(plan.geometry.registers))
@@ -165,7 +185,7 @@ class _Class:
 def _kernel_plan(kind: _Class, device: Device, tiles: TileSet, bodies: str, grid: bool) -> MixedTiles:
     problem = kind.problem(int(tiles.sides.max()))
     configs = [tile_config(problem, device, tile, bodies) for tile in tiles]
-    most = MOST_REGISTERS[bodies][max(c.ms * c.ns for c in configs) > THREAD_ELEMENTS]
+    most = most_registers(problem, device, configs, bodies)
     return mixed_plan_for(problem, configs, device, most, grid)
 
 

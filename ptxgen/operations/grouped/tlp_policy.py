@@ -193,6 +193,7 @@ def warps_by_shared(device: Device, threads: int, shared: int) -> int:
 def active_warps(device: Device, threads: int, resources: Resources) -> int:
     """Equation 9: warps that are active on one multiprocessor at the same time.
 
+    ``threads``: those that compute a tile. The surplus threads of the kernel count as ended, with what they occupied.
     Equation 7, the scalar registers of AMD's GPUs, has no counterpart: uniform registers of NVIDIA's GPUs limit no
     occupancy.
     """

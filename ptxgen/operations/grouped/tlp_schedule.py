@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ptxgen.codegen.render import render
 from ptxgen.codegen.source import Source, Step
 from ptxgen.errors import CorruptError
 from ptxgen.operations.grouped.checks import group_deviation, random_group
 from ptxgen.operations.grouped.problem import GroupedGemm
-from ptxgen.operations.grouped.tile_kernel import BODIES, kernel_plan, kernel_resources
+from ptxgen.operations.grouped.tile_kernel import BODIES, kernel_plan, kernel_resources, kernel_source
 from ptxgen.operations.grouped.tlp_policy import (
     BLOCKS,
     FITS,
@@ -158,9 +157,15 @@ def _setting(values: Mapping[str, Any]) -> Setting:
 
 
 def setting_of(device: Device, variant: str = "tlp", database: Path | None = None) -> Setting:
-    """The tuned setting of a device: in the user's file, else the shipped one, else the default."""
+    """The tuned setting of a device: in the user's file, else the shipped one. Of a variant that is not tuned: that of
+    ``tlp``, whose threshold holds for variants with the same criterion and tiles; else the default one."""
     tuned = tuned_settings(database or settings().database).get(device.name, {})
-    return tuned.get(variant) or shipped_settings(device.name).get(variant) or Setting()
+    shipped = shipped_settings(device.name)
+    if found := tuned.get(variant) or shipped.get(variant):
+        return found
+    method, whole = VARIANTS[variant].method, tuned.get("tlp") or shipped.get("tlp") or Setting()
+    alike = (method.criterion, method.tiles) == (PAPER.criterion, PAPER.tiles)
+    return whole if alike else Setting(None, whole.bodies)
 
 
 # ---- schedules
@@ -214,7 +219,7 @@ class TlpSchedule:
 
     def sources(self) -> list[tuple[str, Source]]:
         """(the tiles of the module, the module)."""
-        return [(", ".join(tile.name for tile in self.variant.method.tiles), render(self.plan))]
+        return [(", ".join(tile.name for tile in self.variant.method.tiles), kernel_source(self.plan))]
 
     @property
     def idle_blocks(self) -> int:
@@ -263,7 +268,7 @@ class TlpBaseline:
     ) -> None:
         self._driver, self.problem = driver, problem
         self.schedule = schedule or TlpSchedule.choose(problem, driver.device, threshold)
-        self._kernel = driver.load(render(self.schedule.plan))
+        self._kernel = driver.load(kernel_source(self.schedule.plan))
         self._tables: list[Allocation] = []
 
     def steps(
