@@ -35,6 +35,11 @@ def array_bytes(p: KernelProblem) -> int:
     return dtype(p.sink.array.element.type).bytes
 
 
+def key_bytes(p: KernelProblem) -> int:
+    """Bytes of a key."""
+    return dtype(p.sink.keys_read.element.type).bytes
+
+
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class PrivateGroupsGeometry(Geometry):
     copy_bytes: IntOrColumn  #: bytes of the copies of one group of a warp, of one of its rows

@@ -10,7 +10,7 @@ from ptxgen.codegen.config.config import Columns
 from ptxgen.codegen.vectorized import WARP, ceil_div, float32
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.perf_blocks import Cells, Floats, Work, resident_blocks
-from ptxgen.families.private_groups.geometry import PrivateGroupsGeometry, array_bytes
+from ptxgen.families.private_groups.geometry import PrivateGroupsGeometry, array_bytes, key_bytes
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
@@ -23,13 +23,17 @@ SM_BYTES = 40.0  #: bytes of global memory per cycle that one multiprocessor loa
 START = 1800.0  #: cycles of a block besides its loop and the clearing and joining of copies
 JOIN_US = 2.0  #: the second kernel, besides its loads
 AT_ONCE = 4  #: slices that it loads at once
+L1_KEYS = (
+    24 << 10
+)  #: bytes of keys of columns that stay in L1 beside shared memory; others are read from L2 for each row
 NARROW = 0.04  #: share of time that 128-byte pieces of rows add, of longer ones less
 
 
 def work(p: KernelProblem, c: Columns, g: PrivateGroupsGeometry, d: Device) -> Work:
     """The cost of a stage of a warp: cycles that its loads take at least (``latency``), of the multiprocessor
     (``busy``); warps of a block (``math``); rows, or vectors along a row, of a stage of a block (``stages``); cycles of
-    clearing and joining copies (``store``)."""
+    clearing and joining copies (``store``); share of time of narrow pieces of rows (``straddle_a``); bytes of keys for
+    each byte of the array (``straddle_b``)."""
     size, held, rows = array_bytes(p), p.sink.value_bytes, p.sink.by_rows
     vectors = c.loads * c.warp_rows
     elements = vectors * c.array_vec  # of a lane
@@ -58,6 +62,7 @@ def work(p: KernelProblem, c: Columns, g: PrivateGroupsGeometry, d: Device) -> W
         stages=c.loads * c.copy_warps if rows else c.loads,
         store=clear + join + START,
         straddle_a=NARROW * 128 / segment if rows else 0 * segment,
+        straddle_b=0 * segment if rows else key_bytes(p) / (size * c.warp_rows),
     )
 
 
@@ -94,10 +99,12 @@ def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell
     sms = np.float32(d.sms)
     full = np.floor(blocks / (resident * sms))
     rest = blocks - full * resident * sms
-    own_speed = np.float32(SM_BYTES)
-    wave = _most(alone, crowded * resident, own * resident / own_speed, own * resident * sms / bandwidth)
+    keys = w.straddle_b[rows] if p.n * key_bytes(p) > L1_KEYS else 0 * own  # bytes for each byte of the array
+    # of one multiprocessor, by its own loads or where all load from L2
+    each = own * np.maximum(np.float32(1 / SM_BYTES), (1 + keys) / np.float32(perf_costs.L2_BYTES))
+    wave = _most(alone, crowded * resident, each * resident, own * resident * sms / bandwidth)
     some = np.ceil(rest / sms)
-    last = _most(alone, crowded * some, own * some / own_speed, own * rest / bandwidth)
+    last = _most(alone, crowded * some, each * some, own * rest / bandwidth)
     last = np.where(rest > 0, last, 0)
     waves = full + (rest > 0)
     # blocks of a multiprocessor clear and join while others load

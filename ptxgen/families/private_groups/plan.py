@@ -399,6 +399,10 @@ class PrivateGroupsPlan(Plan):
         self.parameters = PrivateGroupsParameters(sink, self.sliced)
 
     @property
+    def numbers(self) -> str:
+        return "M and N"
+
+    @property
     def accesses(self) -> str:
         rows = self.mainloop
         return f"accesses of {rows.vec} elements of {rows.sink.array.name}, of one where it is not aligned"
