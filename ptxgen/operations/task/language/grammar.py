@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
+import lzma
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import lark
@@ -104,18 +105,43 @@ _OPERATORS = ("PLUS", "MINUS", "STAR", "SLASH", "COMPARE", "SHIFT", "AMPERSAND",
 _SHOWN = {"NAME": "a name", "NUMBER": "a number", "EQUAL": "`=`", "AUGMENTED": "`+=`", "$END": "the end of the text"}
 
 
+#: the parser's tables, which take tens of milliseconds to compute, as ``tables`` returns them, compressed
+TABLES = Path(__file__).with_name("parser_tables.json.xz")
+
+
 @cache
 def _parser() -> Lark:
-    """The parser. Its tables, which take tens of milliseconds to compute, are kept in the disk cache."""
-    facts = repr((_GRAMMAR, lark.__version__, sys.implementation.cache_tag))
-    key = hashlib.sha256(facts.encode()).hexdigest()
-    if (kept := array_cache.read(key)) is not None:
-        return Lark.load(json.loads(kept["tables"].tobytes(), object_pairs_hook=_with_numbers))
+    """The parser. Its tables are shipped, for one version of the parser generator; those of another are kept in the
+    disk cache."""
+    key = tables_key()
+    for read in (_shipped_tables, _cached_tables):
+        content = read(key)
+        if content and (found := json.loads(content, object_pairs_hook=_with_numbers))["key"] == key:
+            return Lark.load(found)
+    content = tables()
+    array_cache.write_later(key, {"tables": np.frombuffer(content, np.uint8)})
+    return Lark.load(json.loads(content, object_pairs_hook=_with_numbers))
+
+
+def tables_key() -> str:
+    """What the parser's tables depend on."""
+    return hashlib.sha256(repr((_GRAMMAR, lark.__version__)).encode()).hexdigest()
+
+
+def tables() -> bytes:
+    """The parser's tables, as JSON."""
     made = Lark(_GRAMMAR, parser="lalr", lexer="basic", propagate_positions=True, maybe_placeholders=True)
     data, memo = made.memo_serialize([TerminalDef, Rule])
-    tables = json.dumps({"data": data, "memo": memo}).encode()
-    array_cache.write_later(key, {"tables": np.frombuffer(tables, np.uint8)})
-    return made
+    return json.dumps({"key": tables_key(), "data": data, "memo": memo}, separators=(",", ":")).encode()
+
+
+def _shipped_tables(key: str) -> bytes:
+    return lzma.decompress(TABLES.read_bytes())
+
+
+def _cached_tables(key: str) -> bytes:
+    found = array_cache.read(key)
+    return b"" if found is None else found["tables"].tobytes()
 
 
 def _with_numbers(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
