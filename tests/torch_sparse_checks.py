@@ -163,6 +163,10 @@ class SparseChecks:
         with torch.autocast(self.device, dtype=torch.bfloat16):
             y = pt.spmm(a, b)
             v = pt.sddmm(a, y, b)
+            known = list(sparse._matrices.values())[-1]
+            changes = known.changes
+            assert torch.equal(pt.spmm(a, b), y)
+            assert known.changes == changes  # the handle has the cast values
         assert y.dtype is v.dtype is torch.bfloat16
         assert torch.equal(y.float(), dense(a) @ b)
         y.float().sum().backward()

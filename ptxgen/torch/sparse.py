@@ -21,7 +21,7 @@ from ptxgen.api.sparse_matrix import SparseMatrix, read_csr
 from ptxgen.errors import DeviceError, DtypeError, InputError, ShapeError
 from ptxgen.torch import launching
 from ptxgen.torch.launching import check_operands
-from ptxgen.torch.operator import Operator, loop_over_batch
+from ptxgen.torch.operator import Operator, in_transform, loop_over_batch
 
 MAX_MATRICES = 64  #: whose handles are kept
 MANY = 3  #: changes of values from which formats do not contain them
@@ -47,6 +47,8 @@ def spmm(a: Tensor | SparseMatrix, b: Tensor) -> Tensor:
     if isinstance(a, Tensor) and a.dim() == 3:
         return _each_of_batch(a, b)
     (indptr, indices, values), (m, k), swapped = _arrays(a)
+    if not is_dynamo_compiling() and not values.requires_grad and torch.is_autocast_enabled(b.device.type):
+        values = _cast(values)
     columns = b if b.dim() > 1 else b.unsqueeze(1)
     result: Tensor = SPMM(values, columns, indptr, indices, m if swapped else k, swapped)
     return result if b.dim() > 1 else result.squeeze(1)
@@ -101,6 +103,27 @@ def _each_of_batch(a: Tensor, b: Tensor) -> Tensor:
     items = [SparseMatrix(*arrays, (a.shape[1], a.shape[2])) for arrays in parts]
     return torch.stack([spmm(item, b[i] if b.dim() == 3 else b) for i, item in enumerate(items)])
 
+
+def _cast(values: Tensor) -> Tensor:
+    """Values without a gradient in the type of autocast. The cast is kept while they exist and do not change, so that
+    the handle of the matrix has the same values in each call."""
+    kind = torch.get_autocast_dtype(values.device.type)
+    plain = values.__class__ is Tensor and not in_transform() and not torch._C._len_torch_dispatch_stack()
+    if not plain or values.dtype in (kind, torch.float64):
+        return values
+    key, versions = (values.data_ptr(), values.numel(), values.dtype, values.get_device(), kind), versions_of([values])
+    found = _casts.get(key)
+    if found is None or found[0].expired() or found[1] != versions:
+        if values.is_cuda and torch.cuda.is_current_stream_capturing():  # the memory of a graph is not for other calls
+            return values
+        for other in [other for other, (storage, *_) in _casts.items() if storage.expired()]:
+            del _casts[other]
+        found = _casts[key] = StorageWeakRef(values.untyped_storage()), versions, values.to(kind)
+    return found[2]
+
+
+#: values -> (their storage, versions, the values in the type of autocast)
+_casts: dict[Any, tuple[StorageWeakRef, tuple[Any, ...], Tensor]] = {}
 
 # ---- handles of matrices
 

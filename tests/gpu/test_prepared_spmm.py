@@ -102,3 +102,45 @@ def test_handles_of_one_pattern() -> None:
     assert torch.equal(handles[0](b).double(), exact)
     assert torch.equal(handles[1](b).double(), 3 * exact)
     assert handles[1].prepare_us > 0
+
+
+@pytest.mark.parametrize("name", ["float16", "float32", "float64"])
+def test_transposes_and_sampled_products(name: str) -> None:
+    kind = getattr(torch, name)
+    a = matrix(kind, 1500, 1300)
+    exact, rows = (
+        a.to_dense().double(),
+        torch.repeat_interleave(torch.arange(1500, device="cuda"), a.crow_indices().diff()),
+    )
+    p = ptxgen.spmm_prepare(a)
+    for n in (1, 33, 64, 128):
+        x, y = (torch.randint(-2, 3, (m, n), device="cuda").to(kind) for m in a.shape)
+        assert torch.equal(p.t(x), (exact.T @ x.double()).to(kind))
+        assert torch.equal(ptxgen.spmm(a, x, transpose=True), p.t(x))
+        assert torch.equal(ptxgen.spmm(x.T, a), p.t(x).T)
+        wanted = (x.double()[rows] * y.double()[a.col_indices()]).sum(1)
+        assert torch.equal(p.sddmm(x, y), wanted.to(kind))
+        assert torch.equal(p.sddmm(x.T.contiguous().T, y, scaled=True), (wanted * a.values()).to(kind))
+    a.values().mul_(2)
+    p.update(a.values())
+    assert torch.equal(p.t(x), (2 * exact.T @ x.double()).to(kind))
+
+
+def test_a_graph_replays_transposes_and_sampled_products() -> None:
+    a = matrix(torch.float32)
+    exact, rows = (
+        a.to_dense().double(),
+        torch.repeat_interleave(torch.arange(300, device="cuda"), a.crow_indices().diff()),
+    )
+    p = ptxgen.spmm_prepare(a)
+    x, y = (torch.randint(-2, 3, (m, 64), device="cuda").float() for m in a.shape)
+    for _ in range(2):
+        p.t(x)
+        p.sddmm(x, y)
+    recorded = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recorded):
+        product, sampled = p.t(x), p.sddmm(x, y)
+    x.add_(1)
+    recorded.replay()
+    assert torch.equal(product.double(), exact.T @ x.double())
+    assert torch.equal(sampled.double(), (x.double()[rows] * y.double()[a.col_indices()]).sum(1))
