@@ -914,8 +914,7 @@ def at_nonzeros(a: ptxgen.SparseMatrix, x: Array, y: Array) -> Array:
     return (x.astype(np.float64)[rows] * y.astype(np.float64)[a.indices]).sum(1)
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
-@pytest.mark.parametrize("n", [1, 7, 34, 64])
+@pytest.mark.parametrize(("kind", "n"), [("f32", 64), ("f16", 34), ("bf16", 7), ("f64", 34), ("f32", 1)])
 def test_sampled_products(kind: str, n: int) -> None:
     a = repeated(40, 30, 200)
     a = a._replace(values=a.values.astype(matrix(1, 1, kind=kind).values.dtype))

@@ -188,8 +188,10 @@ def test_arguments_of_cusparse(cusparse: Any, kind: str) -> None:
 
 
 def test_the_transposed_operand_of_cusparse(cusparse: Any) -> None:
-    library, driver = cusparse(P, 9.0, 5.0, 7.0)
+    library, driver = cusparse(P, 9.0, 8.0, 5.0)
+    library.status = {("cusparseSpMM_preprocess", 0): 10, ("cusparseSpMM_bufferSize", 12): 10}
     assert CusparseTransposed(driver, P).best(sets_of(driver, P).sets, Timing()).best == 5.0
+    assert {values[9] for values in library.named("cusparseSpMM")} == {0, 4, 6}
     assert {values[1:4] for values in library.named("cusparseCreateCsr")} == {(P.k, P.m, P.nnz)}
     assert {values[1:3] for values in library.named("cusparseSpMM")} == {(1, 0)}
     wide = replace(P, index="i64")

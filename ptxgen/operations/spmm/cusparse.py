@@ -6,7 +6,7 @@ import ctypes as ct
 import functools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Any, ClassVar
 
@@ -117,7 +117,8 @@ class Product:
         self._algorithm = algorithm
         self._call("cusparseSpMM_bufferSize", ct.byref(size))
         self._space = self._driver.allocate(max(size.value, 16))
-        self._call("cusparseSpMM_preprocess", self._space)
+        with suppress(LaunchError) if self._operation == _TRANSPOSED else nullcontext():  # there it may be unsupported
+            self._call("cusparseSpMM_preprocess", self._space)
 
     def run(self) -> None:
         """Queues the product on the stream of the handle. The call may be captured into a graph."""
@@ -164,6 +165,7 @@ class Cusparse:
     """
 
     operation: ClassVar[int] = _NOT_TRANSPOSED
+    algorithms: ClassVar[Mapping[str, int]] = ALGORITHMS
 
     def __init__(self, driver: CudaDriver, problem: Spmm, addresses: Mapping[str, int] | None = None) -> None:
         if not problem.flops:
@@ -188,7 +190,7 @@ class Cusparse:
         failures = []
         with self._driver.context("cuSPARSE"):
             check = BaselineCheck(self._driver, self.problem, checked)
-            for name, algorithm in ALGORITHMS.items():
+            for name, algorithm in self.algorithms.items():
                 try:
                     times[name] = self._time(algorithm, sets, timing, check, min(times.values(), default=float("inf")))
                 except LaunchError as error:
@@ -242,6 +244,7 @@ class CusparseTransposed(Cusparse):
     before the times."""
 
     operation = _TRANSPOSED
+    algorithms: ClassVar[Mapping[str, int]] = {"DEFAULT": 0, **ALGORITHMS}
 
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
         p, driver = self.problem, self._driver
