@@ -14,7 +14,7 @@ from ptxgen.cli.progress import progress as shown_progress
 NAME, FILE = "paper batchgemm", "batchgemm"
 
 
-@command(paper, "batchgemm", "table3", "figure5 --picture figure5.png", "--measure --save batchgemm.json")
+@command(paper, "batchgemm", "figure5 --picture figure5.png", "--measure --save batchgemm.json")
 def batchgemm(
     options: MeasuredOptions,
     name: Annotated[
