@@ -45,6 +45,11 @@ def exact_of(problem: Task, on: Driver) -> ExactSelect | None:
     return _exact(problem, on)
 
 
+def may_filter(problem: Task, on: Driver) -> bool:
+    """True if tensor cores select the candidates of some calls."""
+    return _exact(problem, on) is not None
+
+
 def select_on_host(problem: Task, arrays: Mapping[str, Array], scalars: Mapping[str, float]) -> dict[str, Array] | None:
     """The lists and their count of a call on host arrays, which are copied to the device. ``arrays``: by role, with
     those of the result; None: the kernel of f32 is to compute them."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -147,7 +148,6 @@ def select(
     """The selected results of a program: arguments as of ``task_call.call``. ``own``: its options.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule. CapacityError: there are too many results."""
-    own.recording.refuse()  # the count is read on the host
     program = task_call.with_one_array(program, arrays) if own.algebra else program
     roles = roles_of(program)
     output = roles.program.outputs[0]
@@ -160,12 +160,12 @@ def select(
     if fast is not None:
         views = task_call.with_squares(fast, roles, arrays, own.recording)
         numbers = {role: scalars[name] for role, name, _ in roles.scalars}
-        return select(fast.program, views, numbers, {}, options, replace(own, precision=task_call.EXACT))
+        return select(fast.program, views, numbers, {}, options, own.with_roles(roles, precision=task_call.EXACT))
     pairs = extents["i"] * extents["j"]
     initial = min(pairs, max(LEAST, pairs // PAIRS))
     make = _host_lists if first.host else _device_lists
     fields = {"capacity": initial, "algebra": own.algebra, "compute": own.compute}
-    lists = make(roles, arrays, scalars, extents, fields, options)
+    lists = make(roles, arrays, scalars, extents, fields, options, own)
     capacity = options.capacity
     if capacity is None:
         last = _last_counts.get(lists.problem, 0)
@@ -175,6 +175,7 @@ def select(
         if len(_last_counts) >= MAX_COUNTS:
             _last_counts.clear()
         _last_counts[lists.problem] = count
+        own.recording.refuse()  # the next call has lists for so many from the beginning
         found = lists(count)
     if options.overflow == ERROR and found.count > capacity:
         message = f"capacity is {capacity}; it must be at least {found.count}, the number of selected results"
@@ -200,6 +201,7 @@ def _host_lists(
     extents: Mapping[str, int],
     own: Mapping[str, Any],
     options: Options,
+    call: task_call.Options,
 ) -> _Lists:
     """Copies host arrays to the device, computes there, and copies the lists back. ``own``: other fields of the
     problem."""
@@ -237,6 +239,7 @@ def _device_lists(
     extents: Mapping[str, int],
     own: Mapping[str, Any],
     options: Options,
+    call: task_call.Options,
 ) -> _Lists:
     """Computes on a GPU. The count is read on the host, unless the stream is being captured. ``own``: other fields of
     the problem."""
@@ -249,23 +252,30 @@ def _device_lists(
         raise InputError(f"overflow is {options.overflow!r} during a CUDA graph capture; {rule} must be 'truncate'")
     problem, views = task_call.problem_of(roles, arrays, None, extents, **own)
     numbers = {role: scalars[name] for role, name, _ in roles.scalars}
+    given = {role: call.names.get(name, name) for role, name, _ in roles.scalars}
     assert problem.selected is not None
-    values = problem.selected.values
+    values, recording = problem.selected.values, call.recording
+    if exact_calls.may_filter(problem, on):
+        recording.refuse()
 
     def run(capacity: int) -> Selection:
         made, results = {}, dict(views)
         for name, x in problem.result_arrays.items():
             shape, kind = ((2,), DTYPES["s32"]) if name == SelectValues.COUNT else ((max(capacity, 1),), x.dtype)
-            made[name] = new_arrays.empty_array(first.origin, shape, kind)
+            made[name] = recording.empty_array(first.origin, shape, kind)
             results[name] = tensor(made[name], name)
-        address = results[SelectValues.COUNT].address
-        all_numbers = {**numbers, SelectValues.CAPACITY.name: capacity}
+        size = {SelectValues.CAPACITY.name: capacity}
         with streams.ordered(on, stream, views.values()):
-            if captured or not exact_calls.select_on_device(problem, results, all_numbers, first.origin, on, stream):
+            if captured or not exact_calls.select_on_device(
+                problem, results, {**numbers, **size}, first.origin, on, stream
+            ):
                 runner = runners.runner_for(problem, stream, on)
-                launch = launch_function.make_launch(runner, scalars=all_numbers)
+                launch = launch_function.make_launch(runner, scalars={**numbers, **size})
                 launch(tuple(results[name].address for name in problem.arrays), stream)
-        read: Callable[[], int] = _DeviceCount(on, address, made.pop(SelectValues.COUNT))
+                recording.launched(launch, runner, [results[name] for name in problem.arrays], {**given, **size})
+        count = made.pop(SelectValues.COUNT)
+        recording.returns((count, *made.values()), partial(_repeated, on, values, capacity, options, extents["j"]))
+        read: Callable[[], int] = _DeviceCount(on, results[SelectValues.COUNT].address, count)
         if not captured:
             on.wait(stream)
             read = _Count(read())
@@ -273,6 +283,24 @@ def _device_lists(
         return Selection(values, lists, read, capacity)
 
     return _Lists(problem, run)
+
+
+def _repeated(
+    on: Driver, values: tuple[Node, ...], capacity: int, options: Options, columns: int, count: Any, *lists: Any
+) -> Selection | None:
+    """What a later call returns, whose launches are queued. ``count``: an array of one number; ``columns``: the extent
+    of j. None: the lists must be made again, or an error raised."""
+    stream = streams.current_stream(count)
+    read: Callable[[], int] = _DeviceCount(on, count.data_ptr(), count)
+    if not streams.is_captured(stream, on):
+        on.wait(stream)
+        read = _Count(read())
+        if options.overflow != TRUNCATE and read.count > capacity:
+            return None
+    elif options.overflow != TRUNCATE or options.sorted:
+        return None
+    found = Selection(values, lists, read, capacity)
+    return _sorted(found, columns) if options.sorted else found
 
 
 def _sorted(found: Selection, columns: int) -> Selection:

@@ -1,8 +1,8 @@
 """Cached launches of tasks: calls that differ from an earlier one in the contents of tensors and in numbers only.
 
 A first call is recorded: the arrays that it allocates, and its launches, whose addresses are those of arguments, of
-allocated arrays, or of parts of them. Later calls allocate the same, and launch. Calls that read a tensor on the host,
-or copy one, are not cached.
+allocated arrays, or of parts of them. Later calls allocate the same, and launch. Calls that read keys on the host, or
+copy an array, are not cached.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def arguments_of(task: Any, given: Iterable[Any], names: Any, out: Any, options:
 
 def launched(arguments: Arguments, ready: Any, out: Any, around: Callable[[], Mapping[str, Any]] = dict) -> Any:
     """The result of a call that has the entry ``ready`` of the launch cache. ``around``: returns the numbers around its
-    function. None: an array of ``out`` shares memory with another."""
+    function. None: an array of ``out`` shares memory with another, or lists are too short."""
     key, first, at, outs, numbers = arguments
     launch, found, runner = ready
     if found.scalars:
@@ -166,6 +166,9 @@ class NotRecorded:
     def launched(self, launch: Any, runner: Runner, views: Sequence[View], numbers: Mapping[str, Any]) -> None:
         """Adds a launch. ``views``: of the arrays of its problem; ``numbers``: as of ``Launch``."""
 
+    def returns(self, arrays: Sequence[Any], form: Callable[..., Any]) -> None:
+        """The call returns what ``form`` makes of arrays; None: later calls do all again."""
+
     def refuse(self) -> None:
         """The call does what later calls must do again."""
 
@@ -187,6 +190,7 @@ class Recording(NotRecorded):
         """``inputs``, ``outs``: the tensors that the call reads, and writes."""
         self._key, self._tensors, self._inputs = key, [*inputs, *outs], len(inputs)
         self._launches, self._refused = list[Launch](), False
+        self._returned: tuple[Sequence[Any], Callable[..., Any]] | None = None
         self._made: list[Any] = []
         self._places: dict[int, Place] = {}
         self._kept: list[Any] = []  # an object with the id of one that was freed would have its place
@@ -217,6 +221,9 @@ class Recording(NotRecorded):
             self._refused = True
         self._launches.append(Launch(launch, runner, tuple(known), dict(numbers)))
 
+    def returns(self, arrays: Sequence[Any], form: Callable[..., Any]) -> None:
+        self._returned = arrays, form
+
     def refuse(self) -> None:
         self._refused = True
 
@@ -224,6 +231,8 @@ class Recording(NotRecorded):
         self, result: Any, form: Callable[..., Any] | None, scalars: Mapping[str, tuple[int | None, Any]]
     ) -> None:
         arrays = (result,) if form is None else tuple(result)
+        if self._returned is not None:
+            arrays, form = tuple(self._returned[0]), self._returned[1]
         places = [self._places.get(id(x)) for x in arrays]
         if self._refused or not self._launches or not all(place is not None and not place.offset for place in places):
             return

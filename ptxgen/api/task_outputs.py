@@ -61,6 +61,8 @@ def _one(
     batch = () if isinstance(output, Store) else task_call.batch_of(roles_of(program), arrays)
     if isinstance(output, Select):
         items = [arrays] if not batch else [_item(program, arrays, n, how.recording) for n in range(batch[0])]
+        if batch:
+            how.recording.refuse()
         made = [selection.select(program, each, scalars, {}, options.lists, how) for each in items]
         return tuple(made) if batch else made[0]
     if batch:
@@ -153,6 +155,8 @@ def _several(
         groups = dict.fromkeys(keyed, groups)
     extents_by = _by_output("groups", groups, names, "(G, H), or these by output")
     _check_arrays(program, arrays, given)
+    if any(isinstance(x, Select) for x in program.outputs):
+        options.call.recording.refuse()
     made: dict[str, Any] = {}
 
     def compute(each: Program, output: Output, of: Mapping[str, View], numbers: Mapping[str, Any], how: Any) -> Any:

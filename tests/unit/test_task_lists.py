@@ -244,6 +244,44 @@ def test_a_captured_call_reads_the_count_later(gpu: EmulatedDriver, monkeypatch:
     assert (hits.count, len(hits.i)) == (2, 2)
 
 
+def test_later_calls_use_the_launch(gpu: EmulatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the thresholds and the numbers of results of each; longer lists are made by a call that makes all again."""
+    query, given, slow = ptxgen.task(QUERY), on_device(gpu), []
+    runner_for = runners.runner_for
+    monkeypatch.setattr(runners, "runner_for", lambda *rest: slow.append(rest[0]) or runner_for(*rest))
+    monkeypatch.setattr(selection, "LEAST", 64)
+    product = expected()[0]
+    largest = float(np.sort(product, axis=None)[-50])
+    for thres in (largest, largest + 1, largest):
+        hits, wanted = query(**{**given, "thres": thres}, sorted=True), np.argwhere(product > thres)
+        assert hits.count == len(wanted)
+        assert (np.stack([hits.i, hits.j], 1) == wanted).all()
+        assert (hits.values == product[product > thres]).all()
+    assert len(slow) == 1
+    for _ in range(2):
+        assert query(**{**given, "thres": -1e3}, sorted=True).count == product.size
+    assert len(slow) == 4  # a call without room, the same again for its count; then all at once
+    assert query(**{**given, "thres": largest}, sorted=True).count == (product > largest).sum()
+    assert len(slow) == 4
+    for overflow in ("truncate", "error"):
+        for _ in range(2):
+            assert query(**{**given, "thres": largest}, capacity=60, overflow=overflow).count < 60
+    assert len(slow) == 6
+    assert query(**{**given, "thres": -1e3}, capacity=60, overflow="truncate").count == product.size
+    assert len(slow) == 6
+    for _ in range(2):
+        with pytest.raises(CapacityError):
+            query(**{**given, "thres": -1e3}, capacity=60, overflow="error")
+    monkeypatch.setattr(selection.streams, "is_captured", lambda stream, on: True)
+    with pytest.raises(InputError, match="during a CUDA graph capture"):
+        query(**given, sorted=True)
+    known = len(slow)
+    hits = query(**{**given, "thres": largest}, capacity=60, overflow="truncate")
+    assert isinstance(hits._read, selection._DeviceCount)
+    assert hits.count == (product > largest).sum()
+    assert len(slow) == known
+
+
 # ---- commands
 
 
