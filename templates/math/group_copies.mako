@@ -99,7 +99,7 @@ CLEAR:
 % endif
 </%def>
 
-## The rejected keys of each warp to shared memory. The barrier is that of all that the warps stored there.
+## Stores the number of rejected keys of each warp in shared memory. After the barrier, a block reads all copies.
 <%def name="share_rejected()">
     {
     .reg .b32 %other_count;
@@ -131,7 +131,7 @@ SUMMED:
     }
 </%def>
 
-## Stores the number of rejected keys of a slice, or of all. 
+## Stores the number of rejected keys of a slice, or of all.
 <%def name="store_rejected(pairs)">
     {
     .reg .b64 %count_addr, %count;

@@ -18,14 +18,13 @@ LATENCY = 1100.0  #: cycles of a load from device memory under load
 CHAIN = 46.0  #: cycles of a read, a combination and a store of a group, of two elements at once
 ELEMENT = 8.0  #: instructions of an element, and of its key
 LOAD = 4.0  #: instructions of a load
-WAVEFRONTS = 3.0  #: cycles of shared memory and L1 for 32 elements of 4 bytes
+CLEAR = 1.5  #: cycles that clear the copies of a group
 SM_BYTES = 40.0  #: bytes of global memory per cycle that one multiprocessor loads at most
 START = 1800.0  #: cycles of a block besides its loop and the clearing and joining of copies
 JOIN_US = 2.0  #: the second kernel, besides its loads
 AT_ONCE = 4  #: slices that it loads at once
-L1_KEYS = (
-    24 << 10
-)  #: bytes of keys of columns that stay in L1 beside shared memory; others are read from L2 for each row
+#: bytes of keys of columns that stay in L1 beside shared memory; others are read from L2 for each row
+L1_KEYS = 24 << 10
 NARROW = 0.04  #: share of time that 128-byte pieces of rows add, of longer ones less
 
 
@@ -37,27 +36,23 @@ def work(p: KernelProblem, c: Columns, g: PrivateGroupsGeometry, d: Device) -> W
     size, held, rows = array_bytes(p), p.sink.value_bytes, p.sink.by_rows
     vectors = c.loads * c.warp_rows
     elements = vectors * c.array_vec  # of a lane
-    chain = CHAIN * (c.loads / 2 if rows else c.loads * c.array_vec / 2)
-    chain = np.maximum(chain, CHAIN)
+    chain = CHAIN * np.maximum((c.loads if rows else c.loads * c.array_vec) / 2, 1)
     # keys are read, and made to groups, once for the rows, or the columns, that share them
     shared_keys = c.array_vec if rows else c.warp_rows
     issued = elements * (ELEMENT / 2 + ELEMENT / 2 / shared_keys) + vectors * LOAD
     wavefronts = elements * (1 + (2 * held + size) / 12 * 2)
     busy = np.maximum(issued / perf_costs.ISSUE, np.maximum(wavefronts, 1))
-    period = LATENCY + chain
-    copies = (p.sink.count + 1) * c.warp_rows
-    clear = copies * 1.5
-    warps = np.maximum(c.copy_warps, 1)
+    clear = CLEAR * (p.sink.count + 1) * c.warp_rows
     if rows:
-        join = p.sink.count * WARP * c.array_vec / g.threads * (2.0 * warps + 40)
+        join = p.sink.count * WARP * c.array_vec / g.threads * (2.0 * c.copy_warps + 40)
     else:
-        join = ceil_div(p.sink.count, WARP) * c.warp_rows * WARP * 5.0 + 0 * warps
+        join = ceil_div(p.sink.count, WARP) * c.warp_rows * WARP * 5.0
     segment = np.minimum(WARP * c.array_vec * size, 512)
     return Work.of(
         len(c),
         resident=resident_blocks(c, g, d),
         busy=busy,
-        latency=period,
+        latency=LATENCY + chain,
         math=c.copy_warps,
         stages=c.loads * c.copy_warps if rows else c.loads,
         store=clear + join + START,
