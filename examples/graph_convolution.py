@@ -142,7 +142,7 @@ def main(words: Sequence[str] | None = None) -> int:
     for mode in given.mode or MODES:
         steps: dict[str, Step] = {}
         errors: list[str] = []
-        for name, (training, fullgraph) in trainings.items():
+        for name, (training, fullgraph) in reversed(trainings.items()):  # a capture that fails may spoil later ones
             try:
                 steps[name] = training.in_mode(mode, fullgraph)
             except Exception as error:  # of a mode that the library lacks

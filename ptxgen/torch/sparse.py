@@ -192,15 +192,27 @@ def _compute(x: Tensor) -> str:
 
 
 def _spmm(values: Tensor, b: Tensor, indptr: Tensor, indices: Tensor, columns: int, transpose: bool) -> Tensor:
-    m, n = _spmm_shape(values, b, indptr, indices, columns, transpose)
-    out = b.new_empty(m, n)
-    if 0 in (m, n):
+    compute = _compute(b)
+    if not _fits(values, b, indptr, indices, columns, transpose, compute):
+        _spmm_shape(values, b, indptr, indices, columns, transpose)
+    out = b.new_empty(columns if transpose else indptr.numel() - 1, b.shape[1])
+    if 0 in out.shape:
         return out
     values, b = values.resolve_neg().contiguous(), b.resolve_neg()
     with call_lock.lock:
-        handle = _handle(values, indptr, indices, columns, _compute(b))
+        handle = _handle(values, indptr, indices, columns, compute)
         (handle.t if transpose else handle)(b.detach(), out)
     return out
+
+
+def _fits(
+    values: Tensor, b: Tensor, indptr: Tensor, indices: Tensor, columns: int, transpose: bool, compute: str
+) -> bool:
+    """True if there is a handle of the matrix, and ``b`` can be multiplied by it; False: it is not known."""
+    if values.dim() != 1 or b.dim() != 2 or b.dtype is not values.dtype or b.get_device() != values.get_device():
+        return False
+    rows = indptr.numel() - 1 if transpose else columns
+    return b.shape[0] == rows and (*_pattern_key(values, indptr, indices, columns), compute) in _matrices
 
 
 def _sddmm(x: Tensor, y: Tensor, indptr: Tensor, indices: Tensor) -> Tensor:

@@ -117,3 +117,18 @@ class TestSparse(SparseChecks):
         full = dense(a).detach()
         assert torch.equal(y, full @ b)
         assert torch.equal(grad, full.T @ (2 * full @ b))
+
+    def test_compiled_by_inductor(self):
+        a, b = self.matrix(60, 50, 700), self.integers(50, 8)
+
+        def step(v, b):
+            m = a._replace(values=v)
+            h = torch.relu(pt.spmm(m, b))
+            return pt.sddmm(m, h, b).sum() + h.square().sum()
+
+        found = []
+        for function in (torch.compile(step, fullgraph=True), step):
+            leaves = [x.clone().requires_grad_() for x in (a.values, b)]
+            y = function(*leaves)
+            found.append([y, *torch.autograd.grad(y, leaves)])
+        assert all(map(torch.equal, *found))
