@@ -34,6 +34,7 @@ __all__ = [
     "sddmm",
     "selection_digest",
     "spmm",
+    "spmm_grouped",
     "spmm_prepare",
     "task",
     "workspace_size",
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from ptxgen.api.runners import selection_digest
     from ptxgen.api.sparse_matrix import SparseMatrix
     from ptxgen.api.spmm import sddmm, spmm
+    from ptxgen.api.spmm_grouped import spmm_grouped
     from ptxgen.api.task import matmul_over, task
     from ptxgen.codegen.config.config import Config
     from ptxgen.operations.conv.problem import Conv
@@ -101,6 +103,7 @@ _MODULES = {
     "Spmm": "operations.spmm.problem",
     "sddmm": "api.spmm",
     "spmm": "api.spmm",
+    "spmm_grouped": "api.spmm_grouped",
     "spmm_prepare": "api.prepared_spmm",
     "Task": "operations.task.problem",
     "task": "api.task",

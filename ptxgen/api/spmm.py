@@ -120,7 +120,7 @@ def _launch(csr: Csr, b: Any, out: Any, alpha: float, beta: float, compute: str)
     spmm_operands.check_b(csr.shape, csr.values.dtype, vb, **csr.named)
     result, vc = spmm_operands.result_for(m, vb, vector, out, beta)
     require_disjoint(vc, b=vb, **csr.named)
-    pattern = f"even:nnz={_rounded(csr.nnz)}"
+    pattern = f"even:nnz={rounded(csr.nnz)}"
     if vb.host:
         _check_pattern(csr)
         csr = narrowed_on_host(csr)
@@ -143,8 +143,16 @@ def _launch(csr: Csr, b: Any, out: Any, alpha: float, beta: float, compute: str)
 
 def _check_pattern(a: Csr) -> None:
     """InputError: the pattern of a matrix in host memory is none."""
-    indptr, indices = as_numpy(a.indptr), as_numpy(a.indices)
-    nnz, k = len(indices), a.shape[1]
+    check_row_pointers(a)
+    indices, k = as_numpy(a.indices), a.shape[1]
+    if len(outside := np.flatnonzero((indices < 0) | (indices >= k))):
+        at = int(outside[0])
+        raise InputError(f"a.indices[{at}] is {indices[at]}; it must be at least 0 and less than {k}, the columns of a")
+
+
+def check_row_pointers(a: Csr) -> None:
+    """InputError: the row pointers of a matrix in host memory decrease, or are not those of its nonzeros."""
+    indptr, nnz = as_numpy(a.indptr), a.nnz
     if indptr[0] != 0 or indptr[-1] != nnz:
         raise InputError(f"a.indptr is from {indptr[0]} to {indptr[-1]}; it must be from 0 to {nnz}, the nonzeros of a")
     if len(falls := np.flatnonzero(indptr[1:] < indptr[:-1])):
@@ -152,12 +160,9 @@ def _check_pattern(a: Csr) -> None:
         raise InputError(
             f"a.indptr[{row + 1}] is {indptr[row + 1]}; it must be at least a.indptr[{row}], {indptr[row]}"
         )
-    if len(outside := np.flatnonzero((indices < 0) | (indices >= k))):
-        at = int(outside[0])
-        raise InputError(f"a.indices[{at}] is {indices[at]}; it must be at least 0 and less than {k}, the columns of a")
 
 
-def _rounded(nnz: int) -> int:
+def rounded(nnz: int) -> int:
     """A number of nonzeros for which a configuration is chosen: matrices of about the same size share it."""
     nnz = min(nnz, INDEX_LIMIT - 1)
     dropped = max(nnz.bit_length() - BITS, 0)

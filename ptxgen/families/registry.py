@@ -249,6 +249,7 @@ MEANINGS = {
     "csr": "sparse matrices in CSR that are not prepared",
     "prepared_csr": "sparse matrices in CSR that may be prepared",
     "repeated_columns": "rows of a sparse matrix whose columns do not increase",
+    "graph_batches": "batches of graphs",
     "nonfinite": "results that are exact beside infinities and NaN",
     "gathered_rows": "rows of B that a sparse matrix selects",
 }

@@ -17,21 +17,24 @@ class Csr(Access):
 
     ``prepared``: True if kernels may read what is prepared from it; ``distinct``: the columns of each row
     increase, so that no place has two nonzeros; ``nonfinite``: absent nonzeros must not be multiplied, because
-    B may have infinities and NaN; ``index_type``: that of row pointers and columns, i32 or i64.
+    B may have infinities and NaN; ``index_type``: that of row pointers and columns, i32 or i64; ``graphs``: the rows of
+    several graphs follow each other, and columns count from the first row of each; ``offsets`` has their ends.
     """
 
     prepared: bool = False
     distinct: bool = True
     nonfinite: bool = False
     index_type: str = "i32"
+    graphs: bool = False
     kind: ClassVar[str] = "csr"
 
     @property
     def needs(self) -> frozenset[str]:
         """``prepared_csr``: families may read prepared arrays instead of the nonzeros themselves; ``wide_indices``:
-        row pointers and columns have 64 bits."""
+        row pointers and columns have 64 bits; ``graph_batches``: ``graphs``."""
         found = {"prepared_csr" if self.prepared else self.kind}
         found |= set() if self.distinct else {"repeated_columns"}
+        found |= {"graph_batches"} if self.graphs else set()
         found |= {"wide_indices"} if self.index_type == "i64" else set()
         return frozenset(found | ({"nonfinite"} if self.nonfinite else set()))
 
@@ -41,7 +44,7 @@ class Csr(Access):
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        return "indptr", "indices"
+        return "indptr", "indices", *(("offsets",) if self.graphs else ())
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class ColumnMajor(MatrixAccess):
 class SparseExtents(Extents):
     """The extents of a product of a sparse matrix of M rows and K columns and a matrix of N columns. ``nnz``: nonzeros;
     ``longest``: those of the longest row; ``vectors``: 8×1 vectors that have a nonzero, estimated; ``longest_window``:
-    nonzeros of the largest window of 8 rows."""
+    nonzeros of the largest window of 8 rows; ``groups``: graphs of a batch, 0: none."""
 
     m: Any
     n: Any
@@ -76,6 +79,7 @@ class SparseExtents(Extents):
     longest: Any
     vectors: Any = 1
     longest_window: Any = 1
+    groups: Any = 0
 
     @property
     def results(self) -> Any:

@@ -38,6 +38,7 @@ SOURCES: dict[str, CaseSource] = {
         mma.SOURCE,
         skinny.SOURCE,
         spmm.SOURCE,
+        spmm.GRAPHS,
         spmm.SHARED_SLAB,
         tca.SOURCE,
         vector_mma.SOURCE,

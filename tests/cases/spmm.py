@@ -54,6 +54,14 @@ def any_layout(rng: np.random.Generator, limit: int, d: Device) -> Spmm:
     return replace(p, index="i64") if rng.random() < 0.2 else p
 
 
+def graph_batch(rng: np.random.Generator, limit: int, d: Device) -> Spmm:
+    """``problem`` with graphs, some of them empty, and at times a column-major C."""
+    p = problem(rng, limit, d)
+    ldc = {"layout_c": "T", "ldc": p.m + 1} if rng.random() < 0.2 else {}
+    pattern = p.pattern if p.m == p.k or not p.pattern.startswith("even") else "bernoulli:density=0.1"
+    return replace(p, k=p.m, pattern=pattern, calls=0, groups=int(rng.integers(1, 12)), **ldc)
+
+
 def config(p: Spmm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration, or None if none was drawn."""
     family = FAMILIES["row_split"]
@@ -83,4 +91,5 @@ def slab_config(p: Spmm, d: Device, rng: np.random.Generator, threads: int = 102
 
 
 SOURCE = RandomCases("spmm", any_layout, config, limit=70)
+GRAPHS = RandomCases("spmm graphs", graph_batch, config, limit=70)
 SHARED_SLAB = RandomCases("spmm shared_slab", problem, slab_config, limit=70, sms=range(80, 1000))

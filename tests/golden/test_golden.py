@@ -488,6 +488,11 @@ GOLDEN = {
         "spmm 4096,16,4096 NN f32 pattern=even:nnz=65536",
         "family=row_split row_lanes=4 nonzero_groups=8 nonzeros_in_flight=4 vec_b=4",
     ),
+    "row_split_graphs": (
+        "h200",
+        "spmm 4096,64,4096 NN f32 pattern=uniform:degree=4 groups=64",
+        "family=row_split row_lanes=16 vec_b=4",
+    ),
     "shared_slab_f16": (
         "h200",
         "spmm 2048,512,512 NN f16 pattern=even:nnz=65536",

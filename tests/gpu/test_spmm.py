@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ptxgen
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.render import render_preparation
 from ptxgen.errors import PtxgenError
@@ -78,3 +79,40 @@ def test_parts_of_long_rows(driver: Any, pattern: str) -> None:
     assert compare(first, reference(p, arrays)).ok
     np.testing.assert_array_equal(first, second)
     assert not runner.workspace_dirty()
+
+
+def test_random_batches_of_graphs(driver: Any) -> None:
+    wrong = [
+        f"{p.key()} | {c}: {r.kind} {r.deviation}"
+        for p, c in SOURCES["spmm graphs"].cases(5, 40, driver.device, 2000)
+        for r in check(driver, p, c)
+        if not r.ok
+    ]
+    assert not wrong, wrong[:SHOWN]
+
+
+def test_captured_calls_compute_other_batches() -> None:
+    """The sizes of the graphs are read on the device."""
+    torch = pytest.importorskip("torch")
+    rows, nnz = 64, 256
+    indptr = torch.arange(0, nnz + 1, nnz // rows, dtype=torch.int32, device="cuda")
+    indices = torch.randint(0, 8, (nnz,), dtype=torch.int32, device="cuda")
+    values, b = torch.randn(nnz, device="cuda"), torch.randn(rows, 16, device="cuda")
+    offsets = torch.arange(8, rows + 1, 8, dtype=torch.int32, device="cuda")
+    a = ptxgen.SparseMatrix(indptr, indices, values, (rows, 16))
+    out = torch.zeros(rows, 16, device="cuda")
+    ptxgen.spmm_grouped(a, b, offsets, out)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        ptxgen.spmm_grouped(a, b, offsets, out)
+    for ends in ([8, 16, 24, 32, 40, 48, 56, 64], [16, 16, 32, 32, 48, 48, 64, 64]):
+        offsets.copy_(torch.tensor(ends, dtype=torch.int32))
+        graph.replay()
+        first = torch.zeros(rows, dtype=torch.int64)
+        for begin, end in zip([0, *ends[:-1]], ends, strict=True):
+            first[begin:end] = begin
+        columns = indices.cpu().long() + first.repeat_interleave(nnz // rows)
+        dense = torch.zeros(rows, rows).index_put_(
+            (torch.arange(rows).repeat_interleave(nnz // rows), columns), values.cpu(), accumulate=True
+        )
+        torch.testing.assert_close(out.cpu(), dense @ b.cpu(), rtol=1e-4, atol=1e-4)

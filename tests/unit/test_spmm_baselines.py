@@ -199,6 +199,16 @@ def test_the_transposed_operand_of_cusparse(cusparse: Any) -> None:
         CusparseTransposed(driver, wide).best([], Timing())
 
 
+def test_batches_of_graphs_are_one_matrix_for_cusparse(cusparse: Any) -> None:
+    """Its columns name rows of B; the result is compared with the products of the graphs."""
+    p = Spmm(70, 24, 70, pattern="uniform:degree=4", groups=5)
+    library, driver = cusparse(replace(p, groups=0), 9.0, 5.0, 7.0)
+    sets, before = sets_of(driver, p).sets, set(driver.held)
+    assert Cusparse(driver, p).best(sets, Timing()).best == 5.0
+    assert not {values[5] for values in library.named("cusparseCreateCsr")} & {each["indices"] for each in sets}
+    assert driver.held == before
+
+
 def test_each_product_has_descriptors_and_a_workspace_of_its_own(cusparse: Any) -> None:
     library, driver = cusparse(P, 9.0, 5.0, 7.0)
     operands = sets_of(driver, P)

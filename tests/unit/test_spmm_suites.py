@@ -98,3 +98,9 @@ def test_decode_has_five_densities_of_two_layers() -> None:
     assert {p.n for p in problems if isinstance(p, Spmm)} == {1, 8, 16}
     sparsities = {1 - p.nnz / (p.m * p.k) for p in problems if isinstance(p, Spmm)}
     assert {round(x, 2) for x in sparsities} == {0.5, 0.7, 0.9, 0.95, 0.99}
+
+
+def test_graph_batches_are_multiplied_in_one_launch() -> None:
+    problems = [c.problem for c in suites.cases("grouped-graphs", "spmm", dtype="f32")]
+    assert len(set(problems)) == len(problems) == 18
+    assert all(isinstance(p, Spmm) and p.groups >= 32 and p.m == p.k for p in problems)

@@ -46,6 +46,7 @@ FAMILY = Family(
             "wide_indices",
             "repeated_columns",
             "nonfinite",
+            "graph_batches",
             "gathered_rows",
             "gathered_columns",
             "store_tile",

@@ -27,6 +27,11 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 ADDRESSED = ("addr/dense_rows.mako", "addr/dense_columns.mako")
 
 
+def graphs(p: KernelProblem) -> bool:
+    """True if columns count from the first row of each graph of a batch."""
+    return bool(p.operands[0].access.graphs)
+
+
 @dataclass(frozen=True)
 class RowSlabs:
     """A block has consecutive rows of C, and a slab of columns."""
@@ -37,19 +42,22 @@ class RowSlabs:
 @dataclass(frozen=True)
 class RowSplitParameters(KernelParameters):
     """``addresses``: the arrays that the kernel reads and writes; ``work_list``: True if it reads items of a work
-    list."""
+    list; ``graphs``: True if it searches the graph of a row."""
 
     addresses: tuple[str, ...]
     arithmetic: Arithmetic
     work_list: bool
+    graphs: bool
 
     @property
     def declared(self) -> list[Parameters]:
+        groups = Parameters("u32", ("groups",), lambda x: (x.problem.extents.groups,))
         return [
             given("u64", *self.addresses),
             Parameters("u32", ("M", "N"), lambda x: (x.count, x.problem.extents.n)),
             sparse_plan.leading_dimensions(lambda x: x.problem),
             *sparse_plan.partials(self.work_list),
+            *([groups] if self.graphs else []),
             given(self.arithmetic.type, "alpha", "beta"),
         ]
 
@@ -101,7 +109,7 @@ class RowLoop(Part):
         depth = c.nonzeros_in_flight
         return cls(
             ("math/row_broadcast.mako", "math/row_shuffle.mako")[c.index_loads],
-            f"addr/row_pointers_{8 * p.operands[0].access.index_bytes}.mako",
+            "addr/graph_rows.mako" if graphs(p) else f"addr/row_pointers_{8 * p.operands[0].access.index_bytes}.mako",
             ADDRESSED[p.operand("B").access.kmajor],
             ADDRESSED[isinstance(p.operand("C").access, ColumnMajor)],
             p.operands[0].access.index_bytes,
@@ -216,6 +224,8 @@ class RowSplitPlan(Plan):
         **sparse_plan.CSR_MEANINGS,
         "items": "address of the work list: {row, first nonzero, end, part}",
         "parts": "address of {first part of the row, number of its parts}",
+        "offsets": "address of the row after the last one of each graph",
+        "groups": "number of graphs",
         "partials": "bytes of the workspace before the partial sums",
     }
 
@@ -224,10 +234,11 @@ class RowSplitPlan(Plan):
         self.scheduler = RowSlabs()
         self.work_list = self.config.row_order == BY_LENGTH
         read = ("items", "parts", "W") if self.work_list else ("indptr",)
+        read = (*read, "offsets") if graphs(self.problem) else read
         names = ("values", "B", "C", "indices", *read)
         #: parameter of an address -> its register
         self.addresses = {name: "workspace" if name == "W" else name for name in names}
-        self.parameters = RowSplitParameters(names, self.arithmetic, self.work_list)
+        self.parameters = RowSplitParameters(names, self.arithmetic, self.work_list, graphs(self.problem))
         self.mainloop = RowLoop.of(self.problem, self.config, self.geometry, self.arithmetic.type)
 
     @property

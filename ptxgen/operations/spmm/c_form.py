@@ -10,9 +10,11 @@ from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.c_form import CForm
 
 
-def _require_unprepared(p: Spmm) -> None:
+def _require(p: Spmm) -> None:
     if p.calls:
         raise InputError(f"calls is {p.calls}; it must be 0: exported kernels read sparse matrices as they are")
+    if p.groups:
+        raise InputError(f"groups is {p.groups}; it must be 0: batches of graphs have no C function")
 
 
 def _elements(p: Spmm) -> tuple[int, int, int]:
@@ -44,7 +46,7 @@ C_FORM = CForm(
     alignments=lambda p: (p.element.bytes, p.aligned_b, p.aligned_c),
     elements=_elements,
     without_sum=_without_sum,
-    require=_require_unprepared,
+    require=_require,
     arrays={
         "indptr": lambda p: (p.m + 1) * INDEX_BYTES[p.index],
         "indices": lambda p: p.nnz * INDEX_BYTES[p.index],

@@ -56,6 +56,7 @@ def downloaded(driver: Driver, p: Spmm, addresses: Mapping[str, int]) -> dict[st
         "indices": ((p.nnz,), np.int32),
         "values": ((p.nnz,), p.element.numpy),
         "B": ((p.k, p.ldb), p.element.numpy),
+        **({"offsets": ((p.groups,), np.int32)} if p.groups else {}),
     }
     out: dict[str, Array] = {}
     for name, (shape, kind) in shapes.items():

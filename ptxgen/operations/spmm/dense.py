@@ -12,6 +12,7 @@ from ptxgen.errors import LaunchError, ShapeError
 from ptxgen.operations.gemm.cublaslt import CublasLt
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.spmm.checked_baseline import BaselineCheck
+from ptxgen.operations.spmm.graph_batches import global_columns
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.problem.reference import Array
@@ -64,5 +65,5 @@ def densified(p: Spmm, arrays: Mapping[str, Array]) -> Array:
     """A as a dense matrix. Nonzeros of one place are added."""
     out = np.zeros((p.m, p.k), np.float64 if p.dtype == "f64" else np.float32)
     rows = np.repeat(np.arange(p.m), np.diff(arrays["indptr"]))
-    np.add.at(out, (rows, arrays["indices"]), arrays["values"].astype(out.dtype))
+    np.add.at(out, (rows, global_columns(p, arrays)), arrays["values"].astype(out.dtype))
     return out.astype(p.element.numpy)

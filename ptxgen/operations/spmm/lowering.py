@@ -13,7 +13,7 @@ from ptxgen.operations.spmm.problem import Spmm
 def lower_spmm(p: Spmm) -> KernelProblem:
     """What kernels compute: they serve all patterns."""
     size = p.element.bytes
-    a = Csr(p.calls > 0, p.statistics.distinct, p.exact_nonfinite, p.index)
+    a = Csr(p.calls > 0, p.statistics.distinct, p.exact_nonfinite, p.index, p.groups > 0)
     if p.column_major_b:
         b = GatheredRows(True, p.n, p.k, p.ldb, 0, p.aligned_b, 1)
     else:
@@ -21,9 +21,15 @@ def lower_spmm(p: Spmm) -> KernelProblem:
     c: MatrixAccess = strided(p.m, p.n, p.ldc, 0, p.aligned_c, True, size)
     if p.column_major_c:
         c = ColumnMajor(False, p.n, p.m, p.ldc, 0, p.aligned_c, 1)
+    kinds = (
+        ("_wide", p.index == "i64"),
+        ("_nt", p.column_major_b),
+        ("_ct", p.column_major_c),
+        ("_graphs", p.groups > 0),
+    )
     return KernelProblem(
-        f"spmm_{p.dtype}{'_wide' * (p.index == 'i64')}{'_nt' * p.column_major_b}{'_ct' * p.column_major_c}",
-        SparseExtents(p.m, p.n, p.k, p.nnz, p.reduction, _vectors(p), p.statistics.longest_window),
+        f"spmm_{p.dtype}{''.join(name for name, given in kinds if given)}",
+        SparseExtents(p.m, p.n, p.k, p.nnz, p.reduction, _vectors(p), p.statistics.longest_window, p.groups),
         (Operand("values", p.dtype, a), Operand("B", p.dtype, b)),
         (Operand("C", p.out, c),),
         p.compute,

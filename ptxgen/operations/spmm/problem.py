@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ptxgen.arguments import integer, word
-from ptxgen.errors import DtypeError, ShapeError
+from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.lowering.csr import INDEX_BYTES
 from ptxgen.operations.gemm.problem import parse_shape
 from ptxgen.operations.spmm import patterns
@@ -31,6 +31,8 @@ class Spmm(ProblemBase):
     ``ldb``, ``ldc``: leading dimensions in elements, 0 = contiguous; ``aligned_b``, ``aligned_c``: alignments of
     addresses in bytes. C has the type of A and B. ``calls``: products for which A may be prepared, 0: it is not;
     choices divide the time of a preparation by it.
+    ``groups``: graphs whose rows follow each other in A, B and C, 0: none; columns count from the first row of each
+    graph. The array ``offsets`` has the row after the last one of each.
     ``exact_nonfinite``: infinities and NaN of B give NaN only where A has a nonzero; ``dense_bytes``: most bytes of A
     as a dense matrix, 0: it is not made; DENSE_DEFAULT: ``RATIO_16`` or ``RATIO`` times those of the sparse matrix.
 
@@ -93,6 +95,14 @@ class Spmm(ProblemBase):
             words=("N", "T"),
         ),
     )
+    groups: int = field(
+        default=0,
+        metadata=described(
+            "Graphs whose rows follow each other in A, B and C; columns of A count from the first row of each."
+            " [default: 0]",
+            "N",
+        ),
+    )
     deterministic: bool = False
     out: str = ""
     epilogue: str = ""
@@ -100,10 +110,9 @@ class Spmm(ProblemBase):
     operation = "spmm"
     SHAPE = ("m", "n", "k")
     SHAPE_FORM = "M,N,K"
-    CODE_OPTIONS = ("compute", "pattern", "calls", "dense_bytes", "index", "layout_c")
+    CODE_OPTIONS = ("compute", "pattern", "calls", "dense_bytes", "index", "layout_c", "groups")
     RUNTIME_PARAMETERS = "extents, leading dimensions"
     STEPS = "addresses and leading dimensions"
-    arrays = ("indptr", "indices", "values", "B", "C")
     problem_kind = operation
     broadcast_shapes: ClassVar[dict[str, Any]] = {}
 
@@ -112,7 +121,7 @@ class Spmm(ProblemBase):
         return ()
 
     def __post_init__(self) -> None:
-        self._normalize_integers(("m", "n", "k", "ldb", "ldc", "aligned_b", "aligned_c", "calls"))
+        self._normalize_integers(("m", "n", "k", "ldb", "ldc", "aligned_b", "aligned_c", "calls", "groups"))
         if self.dense_bytes != DENSE_DEFAULT:
             object.__setattr__(self, "dense_bytes", integer("dense_bytes", self.dense_bytes, 0, MEMORY_LIMIT))
         self._check_words_and_flags()
@@ -123,6 +132,7 @@ class Spmm(ProblemBase):
         if self.out != self.dtype:
             raise DtypeError(f"out is {self.out}; it must be dtype, {self.dtype}")
         self._normalize_epilogue()
+        self._check_groups()
         object.__setattr__(self, "pattern", patterns.canonical(self.pattern))
         for name, rows, columns, swapped in (
             ("ldb", self.k, self.n, self.column_major_b),
@@ -143,6 +153,25 @@ class Spmm(ProblemBase):
         patterns.check(self.m, self.k, self.pattern)
         for name in ("aligned_b", "aligned_c"):
             self._check_alignment(name, self.element)
+
+    def _check_groups(self) -> None:
+        """ShapeError, InputError: graphs break a rule."""
+        if not self.groups:
+            return
+        if self.m != self.k:
+            raise ShapeError(f"k is {self.k}; it must be m, {self.m}, where A has groups")
+        for name, value, only in (
+            ("calls", self.calls, 0),
+            ("layout", self.layout, "NN"),
+            ("index", self.index, "i32"),
+        ):
+            if value != only:
+                raise InputError(f"{name} is {value}; it must be {only} where A has groups")
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """Those of A, B and C, and with groups their ends."""
+        return "indptr", "indices", "values", "B", "C", *(("offsets",) if self.groups else ())
 
     def shape(self) -> str:
         return f"{self.m},{self.n},{self.k}"

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ptxgen.errors import LaunchError, ShapeError
+from ptxgen.operations.spmm.block_diagonal import BlockDiagonal
 from ptxgen.operations.spmm.checked_baseline import BaselineCheck
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.operation import VendorTimes
@@ -41,7 +42,9 @@ class TorchSparse:
         with driver.context("PyTorch"), torch.cuda.stream(stream), torch.no_grad():
             torch.backends.cuda.matmul.allow_tf32 = self.problem.compute == "tf32"
             try:
-                operands = [self._operands(addresses) for addresses in sets]
+                check = BaselineCheck(driver, self.problem, sets[0])
+                blocks = BlockDiagonal(driver, self.problem, check.arrays, sets)
+                operands = [self._operands(addresses) for addresses in blocks.sets]
 
                 def launch(i: int) -> None:
                     results[i] = None  # its memory is used again
@@ -51,7 +54,6 @@ class TorchSparse:
                 for each in launches:  # allocates
                     each()
                 driver.synchronize()
-                check = BaselineCheck(driver, self.problem, sets[0])
                 check.require_rows(functools.partial(_rows, results[0], self.problem))
                 us = statistics.median(driver.time(launches, timing))
             except (RuntimeError, NotImplementedError, ValueError) as error:

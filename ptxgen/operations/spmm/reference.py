@@ -8,6 +8,7 @@ import numpy as np
 
 from ptxgen.lowering.csr import INDEX_BYTES
 from ptxgen.operations.spmm import patterns
+from ptxgen.operations.spmm.graph_batches import global_columns, grouped_arrays
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.reference import Array, operands
 
@@ -21,13 +22,15 @@ def arrays_of(p: Spmm, seed: int = 0, kind: str = "normal") -> dict[str, Array]:
     dense = operands(p, seed, kind)
     index = f"i{INDEX_BYTES[p.index]}"
     pattern = {"indptr": found.indptr.astype(index), "indices": found.indices.astype(index)}
-    return {**pattern, "values": dense["A"], "B": dense["B"], "C": dense["C"]}
+    arrays = {**pattern, "values": dense["A"], "B": dense["B"], "C": dense["C"]}
+    return grouped_arrays(p, arrays) if p.groups else arrays
 
 
 def product(p: Spmm, arrays: Mapping[str, Array], region: slice | None = None) -> tuple[Array, Array]:
     """Σab and Σ|a||b| of each element in float64. ``region``: the rows to compute; None: all."""
     rows = range(*(region or slice(None)).indices(p.m))
     indptr = arrays["indptr"].astype(np.int64)[rows.start : rows.stop + 1]
+    columns = global_columns(p, arrays)
     exact, scale = np.zeros((len(rows), p.n)), np.zeros((len(rows), p.n))
     step = max(HELD // max(p.n, 1), 1)
     for first in range(int(indptr[0]), int(indptr[-1]), step) if len(rows) else ():
@@ -35,7 +38,7 @@ def product(p: Spmm, arrays: Mapping[str, Array], region: slice | None = None) -
         row = np.searchsorted(indptr, nonzeros, "right") - 1
         begins = np.flatnonzero(np.concatenate([[True], row[1:] != row[:-1]]))
         values = arrays["values"][nonzeros].astype(np.float64)[:, None]
-        some = arrays["B"][arrays["indices"][nonzeros]].astype(np.float64)
+        some = arrays["B"][columns[nonzeros]].astype(np.float64)
         exact[row[begins]] += np.add.reduceat(values * some, begins)
         scale[row[begins]] += np.add.reduceat(np.abs(values) * np.abs(some), begins)
     return exact, scale

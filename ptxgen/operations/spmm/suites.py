@@ -116,6 +116,25 @@ DECODE = tuple(
 )
 
 
+#: (graphs, rows of all, pattern): mini-batches of small graphs, neighbourhoods of a large one
+GRAPH_BATCHES = (
+    (128, 1 << 12, "uniform:degree=4"),
+    (1024, 1 << 15, "uniform:degree=4"),
+    (4096, 1 << 17, "uniform:degree=4"),
+    (32, 1 << 15, "rmat:degree=16"),
+    (256, 1 << 17, "rmat:degree=16"),
+    (64, 1 << 17, "communities:degree=32,size=256,inside=0.8"),
+)
+GRAPH_COLUMNS = (16, 64, 128)  #: N of each batch
+
+
+def _graph_batches(**fields: Any) -> Iterator[Case]:
+    for groups, m, pattern in GRAPH_BATCHES:
+        for n in GRAPH_COLUMNS:
+            name = f"{groups} graphs, {m} rows, {pattern.partition(':')[0]} N={n}"
+            yield Case(name, Spmm(m, n, m, **{"pattern": pattern, "groups": groups, **fields}))
+
+
 SUITES = by_name(
     Suite("small", "one matrix of each generator, small enough for the emulated device", _small),
     Suite("dlmc", "layers with sparsity 0.5 to 0.995: Bernoulli, lognormal, 8×1 vectors", partial(_products, DLMC)),
@@ -135,6 +154,7 @@ SUITES = by_name(
         "transposes of layers, graphs and skewed matrices, as gradients have them; `--baseline cusparse_transposed`",
         partial(_products, BACKWARD, BACKWARD_COLUMNS),
     ),
+    Suite("grouped-graphs", "batches of 32 to 4096 graphs in one launch, 2^12 to 2^17 rows", _graph_batches),
     Suite("skewed", "row lengths by Zipf's law", partial(_products, SKEWED)),
 )
 
