@@ -63,7 +63,8 @@ def column_major() -> str:
 
 
 def schedules() -> str:
-    return "; ".join(f"{o.name}: {name}, {s.meaning}" for o in registered() for name, s in o.schedules.items())
+    each = {o.name: "; ".join(f"{name}, {s.meaning}" for name, s in o.schedules.items()) for o in registered()}
+    return ". ".join(f"{operation}: {text}" for operation, text in each.items() if text)
 
 
 def registered() -> list[Operation]:

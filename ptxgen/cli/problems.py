@@ -130,13 +130,14 @@ def tune(
     the suite small, at most two minutes, on the emulated device. SIGINT (Ctrl-C) and SIGTERM end the run after the
     measurement in progress. Measurements in the database are not repeated: the same command continues the run.
 
-    In place of a problem that calls compute by several kernels, as sums in groups, those are tuned.
+    In place of a problem that calls compute by several kernels, as sums in groups, those are tuned. With --schedule:
+    the settings of a schedule are, on the problems of --shard, in a random order until --time-limit.
     """
     if schedule is not None:
         from ptxgen.cli import schedules
 
         schedules.require(schedule)
-        return schedules.tune(target, schedule)
+        return schedules.tune(target, schedule, shard, time_limit, seed)
     import time
     from dataclasses import replace
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -99,17 +101,32 @@ def bench(target: Target, name: str) -> Answer:
     return Answer(document, text, int(not all(row["ok"] for row in rows)))
 
 
-def tune(target: Target, name: str) -> Answer:
-    """Times every choice of the schedule, and stores the settings of the device with the least mean time."""
+def tune(target: Target, name: str, shard: str | None = None, seconds: float | None = None, seed: int = 0) -> Answer:
+    """Times every choice of the schedule, and stores the settings of the device with the least mean time. ``shard``:
+    the part of the problems that is taken; ``seconds``: after which no further problem is taken, of problems in a
+    random order."""
     from ptxgen.cli import report
+    from ptxgen.tuning.deadline import Deadline
+    from ptxgen.tuning.search.shard import Shard
     from ptxgen.tuning.store.exchange import replacing
 
-    driver, rows, measured = target.find_driver(), [], []
+    part = Shard.parse(shard) if shard is not None else Shard()
+    driver = target.find_driver()
+    rows: list[dict[str, Any]] = []
+    measured: list[list[tuple[Any, float]]] = []
     schedule, cases = _cases(target, name, driver.clock)
     tuned = [case for case in cases if schedule.tunes(case.problem)]
     if not tuned:
         raise InputError(schedule.none_tuned)
+    tuned = [case for case in tuned if part.contains(case.problem)]
+    if not tuned:
+        raise InputError(f"shard is {shard}; none of the problems is in it")
+    if seconds is not None:
+        random.Random(seed).shuffle(tuned)
+    deadline = Deadline(math.inf if seconds is None else seconds)
     for case in _stepped("tune", tuned):
+        if measured and deadline.passed:
+            break
         choices = list(schedule.every(case.problem, driver.device))
         times = [us for us, _ in _timed(driver, schedule, choices)]
         measured.append(list(zip(choices, times, strict=True)))
@@ -119,9 +136,12 @@ def tune(target: Target, name: str) -> Answer:
     with replacing(path) as file:
         file.write(report.to_json(stored).encode())
     head = {**_head("tune", name, driver.device.name), "clock": driver.clock}
-    document = {**head, **settings, "stored": path, "rows": rows}
+    document = {**head, **settings, "stored": path, "problems": len(tuned), "rows": rows}
     parts = _text(schedule, document, ("µs", "measured"), lambda r: [r["us"], r["measured"]])
-    return Answer(document, [*parts, f"stored in {path}"])
+    limited = (
+        [f"{len(rows)} of {len(tuned)} problems were timed within {seconds:g} s"] if len(rows) < len(tuned) else []
+    )
+    return Answer(document, [*parts, *limited, f"stored in {path}"])
 
 
 def _head(command: str, schedule: str, device: str) -> dict[str, Any]:
@@ -184,9 +204,10 @@ def _skipped_lines(document: dict[str, Any]) -> list[str]:
 def _timed(driver: Any, schedule: Schedule, choices: list[Any]) -> Iterator[tuple[float, dict[str, Any]]]:
     """(microseconds, deviation from float64) of each choice for one problem. LaunchError: a result is wrong."""
     from ptxgen.cli import report
-    from ptxgen.tuning.measure.bench import FINAL_TIMING, Bench, full_check_elements
+    from ptxgen.tuning.measure.bench import CHECKED_ELEMENTS, FINAL_TIMING, Bench, full_check_elements
 
     problem = choices[0].problem
+    elements = full_check_elements(problem) if len(choices) == 1 else CHECKED_ELEMENTS
     operands = Bench(driver).operand_sets_for(problem, FINAL_TIMING)
     try:
         for choice in choices:
@@ -194,7 +215,7 @@ def _timed(driver: Any, schedule: Schedule, choices: list[Any]) -> Iterator[tupl
             operands.poison()
             launches.run(launches.steps(operands.sets[0]))
             driver.synchronize()
-            deviation = operands.deviation(full_check_elements(problem))
+            deviation = operands.deviation(elements)
             if not deviation.ok:
                 raise LaunchError(f"{problem.key()}: the result of schedule {schedule.name} is wrong: {deviation}")
             yield launches.best(operands.sets, FINAL_TIMING).best, report.deviation_fields(deviation)

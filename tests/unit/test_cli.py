@@ -654,7 +654,7 @@ def test_emulated_device_has_no_vendor_baseline(run: Run) -> None:
 # ---- tune and its results
 
 
-GROUP = ("grouped", "--shape", "33,17,20+64,64,9+0,5,5", "--device", "emulated", "--schedule", "tlp", "--json")
+GROUP = ("grouped", "--shape", "33,17,5+32,16,3+0,5,5", "--device", "emulated", "--schedule", "tlp", "--json")
 
 
 def test_every_command_takes_the_tile_policy_of_the_paper(run: Run) -> None:
@@ -679,6 +679,14 @@ def test_every_command_takes_the_tile_policy_of_the_paper(run: Run) -> None:
     assert run("emit", *GROUP[:-1]).out.count(".version") == 1
     other = run("bench", *GROUP[:-2], "vbatched", "--json").document["rows"][0]
     assert [t["items"] for t in other["tiles"]] == [2]
+
+
+def test_tuning_of_a_schedule_takes_a_part_of_the_problems(run: Run) -> None:
+    words = ("tune", "grouped", "--shape", "9,7,5", "--shape", "5,9,7", *GROUP[3:-2], "tile_16x16")
+    assert "1 of 2 problems were timed within 0 s" in run(*words, "--time-limit", 0).out
+    parts = [run(*words, "--json", "--shard", f"{i}/5") for i in range(1, 6)]
+    assert sum(len(done.document["rows"]) for done in parts if not done.code) == 2
+    assert "none of the problems is in it" in next(done.err for done in parts if done.code)
 
 
 def test_schedule_names_the_problems_that_it_skips(run: Run) -> None:

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ptxgen.codegen.mixed_tiles import MixedTiles
 from ptxgen.codegen.source import Source, Step
 from ptxgen.errors import CorruptError
 from ptxgen.operations.grouped.checks import group_deviation, random_group
@@ -255,6 +257,18 @@ class TlpSchedule:
         }
 
 
+#: the loaded kernels of a driver, by plan
+_loaded: WeakKeyDictionary[Driver, dict[MixedTiles, Kernel]] = WeakKeyDictionary()
+
+
+def _loaded_kernel(driver: Driver, plan: MixedTiles) -> Kernel:
+    """The kernel of a plan, which is loaded once: schedules of a problem differ in their tables alone."""
+    kernels = _loaded.setdefault(driver, {})
+    if plan not in kernels:
+        kernels[plan] = driver.load(kernel_source(plan))
+    return kernels[plan]
+
+
 class TlpBaseline:
     """A schedule on a device, with its loaded kernel. ``schedule``: None: the one that Algorithm 1 chooses."""
 
@@ -268,7 +282,7 @@ class TlpBaseline:
     ) -> None:
         self._driver, self.problem = driver, problem
         self.schedule = schedule or TlpSchedule.choose(problem, driver.device, threshold)
-        self._kernel = driver.load(kernel_source(self.schedule.plan))
+        self._kernel = _loaded_kernel(driver, self.schedule.plan)
         self._tables: list[Allocation] = []
 
     def steps(
