@@ -123,8 +123,21 @@ class SparseChecks:
         a, b = full.to_sparse_csr(), self.integers(2, 4, 3)
         assert torch.equal(pt.spmm(a, b), full @ b)
         assert torch.equal(pt.spmm(a, b[0]), full @ b[0])
-        with pytest.raises(ShapeError, match="a has 2 matrices and b has 1; they must have as many"):
-            pt.spmm(a, b[:1])
+        x, rows = self.integers(2, 4, 3, seed=1), torch.stack([m.nonzero() for m in full])
+        wanted = torch.stack([(x @ b.mT)[i, rows[i, :, 0], rows[i, :, 1]] for i in range(2)])
+        assert torch.equal(pt.sddmm(a, x, b), wanted)
+        assert torch.equal(pt.sddmm(a, x, b, scaled=True), wanted * a.values())
+        leaf, other = b.clone().requires_grad_(), b.clone().requires_grad_()
+        pt.spmm(a, leaf).square().sum().backward()
+        (full @ other).square().sum().backward()
+        assert torch.equal(leaf.grad, other.grad)
+        for wrong, message in (
+            (b[:1], "a has 2 matrices and b has 1; they must have as many"),
+            (b[0, 0], "b has 1 dimensions; it must have 2 or 3, as a is a batch"),
+            (b[0, 1:], "b has 3 rows; it must have 4, the columns of a"),
+        ):
+            with pytest.raises(ShapeError, match=message):
+                pt.spmm(a, wrong)
 
     def test_vmap(self):
         a, b, x, y = self.matrix(), self.integers(5, 2, 3), self.integers(6, 2, 3), self.integers(5, 3)

@@ -6,6 +6,7 @@ The operators take the arrays of a matrix in CSR, which fake tensors can stand f
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from ptxgen.api import call_lock
 from ptxgen.api.converted_matrices import csr_arrays, versions_of
 from ptxgen.api.prepared_spmm import PreparedSpmm, handle_of_arrays
-from ptxgen.api.sparse_matrix import SparseMatrix, read_csr
+from ptxgen.api.sparse_matrix import INDEX_LIMIT, SparseMatrix, read_csr
 from ptxgen.errors import DeviceError, DtypeError, InputError, ShapeError
 from ptxgen.torch import launching
 from ptxgen.torch.launching import check_operands
@@ -34,7 +35,7 @@ def spmm(a: Tensor | SparseMatrix, b: Tensor) -> Tensor:
 
     ``a``: a tensor in CSR or CSC, or a ``ptxgen.SparseMatrix`` of tensors, M×K; ``b``: K×N, or K elements. Tensors in
     other formats are converted, once as long as they do not change, and have no gradient. A batch of matrices in CSR
-    multiplies a batch of B, or one B. ``torch.compile`` takes a ``SparseMatrix``, and so do second derivatives with
+    multiplies a batch of B, or one B, as one block-diagonal matrix. ``torch.compile`` takes a ``SparseMatrix``, and so do second derivatives with
     respect to the values: PyTorch has none of the values of a sparse tensor.
 
     A pattern is checked and prepared at its first product, and again when its tensors change; the transpose for
@@ -44,26 +45,35 @@ def spmm(a: Tensor | SparseMatrix, b: Tensor) -> Tensor:
     """
     if not is_dynamo_compiling():
         launching.check_dense("b", b)
-    if isinstance(a, Tensor) and a.dim() == 3:
-        return _each_of_batch(a, b)
+    if isinstance(a, Tensor) and a.dim() == 3 and a.layout is not torch.strided:
+        (indptr, indices, values), columns, below = _batch(a, b=b)
+        _require_rows("b", b, a.shape[2], "columns")
+        batch: Tensor = SPMM(values, below["b"], indptr, indices, columns, False)
+        return batch.reshape(*a.shape[:2], b.shape[-1])
     (indptr, indices, values), (m, k), swapped = _arrays(a)
     if not is_dynamo_compiling() and not values.requires_grad and torch.is_autocast_enabled(b.device.type):
         values = _cast(values)
-    columns = b if b.dim() > 1 else b.unsqueeze(1)
-    result: Tensor = SPMM(values, columns, indptr, indices, m if swapped else k, swapped)
+    right = b if b.dim() > 1 else b.unsqueeze(1)
+    result: Tensor = SPMM(values, right, indptr, indices, m if swapped else k, swapped)
     return result if b.dim() > 1 else result.squeeze(1)
 
 
 def sddmm(a: Tensor | SparseMatrix, x: Tensor, y: Tensor, *, scaled: bool = False) -> Tensor:
     """The elements of x·yᵀ at the nonzeros of a sparse matrix A, in their order, with gradients of x and y.
 
-    ``a``: a tensor in CSR, or a ``ptxgen.SparseMatrix`` of tensors, M×K; ``x``: M×N; ``y``: K×N. ``scaled``: times the
-    values of A, which then have a gradient, too. ``SparseMatrix(a.indptr, a.indices, sddmm(a, x, y), a.shape)`` is a
-    matrix for ``spmm``. Errors: as of ``spmm``.
+    ``a``: a tensor in CSR, a batch of them, or a ``ptxgen.SparseMatrix`` of tensors, M×K; ``x``: M×N; ``y``: K×N, of a
+    batch one for each matrix, or one for all. ``scaled``: times the values of A, which then have a gradient, too.
+    ``SparseMatrix(a.indptr, a.indices, sddmm(a, x, y), a.shape)`` is a matrix for ``spmm``. Errors: as of ``spmm``.
     """
     if not is_dynamo_compiling():
         launching.check_dense("x", x)
         launching.check_dense("y", y)
+    if isinstance(a, Tensor) and a.dim() == 3 and a.layout is not torch.strided:
+        (indptr, indices, values), _, below = _batch(a, x=x, y=y)
+        _require_rows("x", x, a.shape[1], "rows")
+        _require_rows("y", y, a.shape[2], "columns")
+        batch: Tensor = SDDMM(below["x"], below["y"], indptr, indices)
+        return (batch * values if scaled else batch).reshape(len(a), -1)
     (indptr, indices, values), _, swapped = _arrays(a)
     result: Tensor = SDDMM(y, x, indptr, indices) if swapped else SDDMM(x, y, indptr, indices)
     return result * values if scaled else result
@@ -89,41 +99,72 @@ def _arrays(a: Any) -> tuple[Arrays, tuple[int, int], bool]:
     return (indptr, indices, values), (m, k), False
 
 
+def _require_rows(name: str, x: Tensor, rows: int, of: str) -> None:
+    """ShapeError: matrices of a batch have another number of rows."""
+    if x.shape[-2] != rows:
+        raise ShapeError(f"{name} has {x.shape[-2]} rows; it must have {rows}, the {of} of a")
+
+
 def _described(a: Any) -> str:
     return f"a dense tensor of shape {tuple(a.shape)}" if isinstance(a, Tensor) else f"of type {type(a).__name__}"
 
 
-def _each_of_batch(a: Tensor, b: Tensor) -> Tensor:
-    """The products of a batch of matrices in CSR."""
+def _batch(a: Tensor, **operands: Tensor) -> tuple[Arrays, int, dict[str, Tensor]]:
+    """(row pointers, columns and values of the block-diagonal matrix of a batch in CSR, its columns, and the operands
+    one below the other). The operands have a matrix for each one of the batch, or one for all."""
     if a.layout is not torch.sparse_csr:
         raise InputError(f"a is a batch in {a.layout}; it must be in CSR")
-    if b.dim() == 3 and len(b) != len(a):
-        raise ShapeError(f"a has {len(a)} matrices and b has {len(b)}; they must have as many")
-    parts = zip(a.crow_indices(), a.col_indices(), a.values(), strict=True)
-    items = [SparseMatrix(*arrays, (a.shape[1], a.shape[2])) for arrays in parts]
-    return torch.stack([spmm(item, b[i] if b.dim() == 3 else b) for i, item in enumerate(items)])
+    count, _, k = a.shape
+    for name, x in operands.items():
+        if x.dim() not in (2, 3):
+            raise ShapeError(f"{name} has {x.dim()} dimensions; it must have 2 or 3, as a is a batch")
+        if x.dim() == 3 and len(x) != count:
+            raise ShapeError(f"a has {count} matrices and {name} has {len(x)}; they must have as many")
+    below = {name: x.expand(count, *x.shape[-2:]).reshape(-1, x.shape[-1]) for name, x in operands.items()}
+    indptr, indices = _once("batch", (a.crow_indices(), a.col_indices()), lambda: _block_diagonal(a))
+    return (indptr, indices, a.values().reshape(-1)), count * k, below
+
+
+def _block_diagonal(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Row pointers and columns of the block-diagonal matrix of a batch."""
+    indptr, indices, (count, _, k) = a.crow_indices(), a.col_indices(), a.shape
+    nnz = indices.shape[1]
+    if count * max(nnz, k) >= INDEX_LIMIT:
+        indptr, indices = indptr.long(), indices.long()
+    each = torch.arange(count + 1, device=indptr.device, dtype=indptr.dtype)
+    starts = (indptr[:, :-1] + each[:-1, None] * nnz).reshape(-1)
+    return torch.cat([starts, each[-1:] * nnz]), (indices + each[:-1, None] * k).reshape(-1)
 
 
 def _cast(values: Tensor) -> Tensor:
-    """Values without a gradient in the type of autocast. The cast is kept while they exist and do not change, so that
-    the handle of the matrix has the same values in each call."""
+    """Values without a gradient in the type of autocast, cast once: the handle of the matrix has the same values in
+    each call."""
     kind = torch.get_autocast_dtype(values.device.type)
     plain = values.__class__ is Tensor and not in_transform() and not torch._C._len_torch_dispatch_stack()
     if not plain or values.dtype in (kind, torch.float64):
         return values
-    key, versions = (values.data_ptr(), values.numel(), values.dtype, values.get_device(), kind), versions_of([values])
-    found = _casts.get(key)
-    if found is None or found[0].expired() or found[1] != versions:
-        if values.is_cuda and torch.cuda.is_current_stream_capturing():  # the memory of a graph is not for other calls
-            return values
-        for other in [other for other, (storage, *_) in _casts.items() if storage.expired()]:
-            del _casts[other]
-        found = _casts[key] = StorageWeakRef(values.untyped_storage()), versions, values.to(kind)
-    return found[2]
+    found: Tensor = _once(kind, (values,), lambda: values.to(kind))
+    return found
 
 
-#: values -> (their storage, versions, the values in the type of autocast)
-_casts: dict[Any, tuple[StorageWeakRef, tuple[Any, ...], Tensor]] = {}
+def _once(what: Any, sources: tuple[Tensor, ...], make: Callable[[], Any]) -> Any:
+    """What ``make`` makes of tensors, kept while they exist and do not change."""
+    key = (what, *((x.data_ptr(), tuple(x.shape), x.dtype, x.get_device()) for x in sources))
+    found, versions = _made_once.get(key), versions_of(sources)
+    if found is not None and found[1] == versions and not any(x.expired() for x in found[0]):
+        return found[2]
+    made = make()
+    if sources[0].is_cuda and torch.cuda.is_current_stream_capturing():  # the memory of a graph is not for other calls
+        return made
+    for other in [other for other, (storages, *_) in _made_once.items() if any(x.expired() for x in storages)]:
+        del _made_once[other]
+    _made_once[key] = tuple(StorageWeakRef(x.untyped_storage()) for x in sources), versions, made
+    return made
+
+
+#: what was made and of which tensors -> (their storages, their versions, the result)
+_made_once: dict[Any, tuple[tuple[StorageWeakRef, ...], tuple[Any, ...], Any]] = {}
+
 
 # ---- handles of matrices
 
