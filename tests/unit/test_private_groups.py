@@ -23,11 +23,18 @@ from tests.lowered import first_violation, require
 H100 = device("h100")
 
 
-def element_groups(type: str = "f32", value: str = "x[i,j]", rows: bool = True, n: int = 70) -> KernelProblem:
-    """Sums of elements in 5 groups of 100 rows, or of ``n`` columns."""
-    key, target, groups = ("i", "g[i],j", f"5,{n}") if rows else ("j", "i,g[j]", "100,5")
-    text = f"g:s32[{key}];x:{type}[i,j];where(i,j){{reduce(k){{accum+=A[i,k]*B[k,j];}}C[{target}]+={value};}}"
-    return lower(Task(100, n, 0, text=f"A:f32[i,k];B:f32[k,j];{text}", groups=groups))
+def element_groups(
+    type: str = "f32", value: str = "x[i,j]", rows: bool = True, n: int = 70, count: int = 5
+) -> KernelProblem:
+    """Sums of elements in ``count`` groups of 100 rows, or of ``n`` columns."""
+    groups = f"{count},{n}" if rows else f"100,{count}"
+    return lower(Task(100, n, 0, text=text_of(rows, type, value), groups=groups))
+
+
+def text_of(rows: bool, type: str = "f32", value: str = "x[i,j]") -> str:
+    key, target = ("i", "g[i],j") if rows else ("j", "i,g[j]")
+    head = f"A:f32[i,k];B:f32[k,j];g:s32[{key}];x:{type}[i,j];"
+    return f"{head}where(i,j){{reduce(k){{accum+=A[i,k]*B[k,j];}}C[{target}]+={value};}}"
 
 
 #: a rule of the family -> problem, configuration that breaks it and none before it, device, words of the message
@@ -36,8 +43,9 @@ BREAKS = {
         (element_groups("bf16", "f32(bf16(x[i,j]*x[i,j]))"), "family=private_groups", "t4", "sm_75 has no instruction"),
     ],
     "private_groups_pitch": [
-        (element_groups(n=1 << 30), "family=private_groups", "h200", "rows of 1073741824 elements in 5 groups"),
+        (element_groups(n=1 << 30), "family=private_groups", "h200", "rows of 1073741824 elements of f32"),
     ],
+    "private_groups_count": [(element_groups(count=641), "family=private_groups", "h200", "641 groups; a multi")],
     "private_groups_vec": [
         (element_groups(), "family=private_groups array_vec=8", "h200", "array_vec=8 elements of f32"),
         (
@@ -136,6 +144,18 @@ def test_launches() -> None:
         assert launch.steps[0].grid[1] == 2
         results = 5 * 70 if rows else 100 * 5
         assert launch.workspace == -(-2 * 4 * results // 16) * 16 + 2 * 8
+
+
+@pytest.mark.parametrize("count", [2, 16, 128, 512])
+@pytest.mark.parametrize("rows", [True, False])
+def test_large_arrays_in_few_groups_take_the_family(rows: bool, count: int) -> None:
+    """The bytes of the array bound the times of all families."""
+    p = element_groups(rows=rows, n=1 << 18, count=count)
+    assert p.bytes > 100 * 4 << 18
+    [chosen] = select(
+        Task(4096, 4096, 0, text=text_of(rows), groups=f"{count},4096" if rows else f"4096,{count}"), H100
+    )
+    assert chosen.config.family == "private_groups"
 
 
 @pytest.mark.parametrize("n", [4096, 16384])

@@ -21,7 +21,7 @@ class PrivateGroupsSpace(CandidateSpace):
     axes, class_axes = searched(axes.AXES), {}
     tile = ("copy_warps", "array_vec", "warp_rows", "loads")
     cell = ("kg",)
-    fixed = ("private_groups_types",)
+    fixed = ("private_groups_types", "private_groups_count")
     tile_rules = ("axis", "range", "threads")
     extent_rules = ("range", "private_groups_pitch", "private_groups_slices", "private_groups_workspace")
 

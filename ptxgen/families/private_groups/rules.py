@@ -15,7 +15,7 @@ VECTOR = 16  #: most bytes of an access
 PITCH_LIMIT = 1 << 32  #: bytes from one row of the array to the next
 WORKSPACE_LIMIT = 1 << 30  #: bytes of the results of slices
 LOADED = 128  #: most registers of a thread with elements in flight
-COPIES_LIMIT = 1 << 24  #: bytes of the copies of a warp
+MOST_GROUPS = 640  #: with more, a multiprocessor has too few loads in flight
 
 
 @lru_cache(maxsize=256)
@@ -43,9 +43,13 @@ RULES = (
     ),
     Rule(
         "private_groups_pitch",
-        lambda p, c, g, d: (p.sink.count < COPIES_LIMIT) & (p.n * array_bytes(p) < PITCH_LIMIT),
-        f"rows of {{p.n}} elements in {{p.sink.count}} groups; rows must have less than {PITCH_LIMIT} bytes, and there"
-        f" are less than {COPIES_LIMIT} groups",
+        lambda p, c, g, d: p.n * array_bytes(p) < PITCH_LIMIT,
+        f"rows of {{p.n}} elements of {{p.sink.array.element.type}}; rows must have less than {PITCH_LIMIT} bytes",
+    ),
+    Rule(
+        "private_groups_count",
+        lambda p, c, g, d: p.sink.count <= MOST_GROUPS,
+        f"{{p.sink.count}} groups; a multiprocessor has copies of more than {MOST_GROUPS} for too few lanes",
     ),
     Rule(
         "private_groups_vec",

@@ -66,7 +66,9 @@ def lower_task(p: Task) -> KernelProblem:
     if algebra is not PLUS_TIMES and compute != kind:
         raise DtypeError(f"compute is {p.compute}; it must be {program.accumulator}: the step is no product")
     types = "_".join(dict.fromkeys(x.dtype for x in product.operands))
-    found = replace(product, name=f"task_{types}_{p.layout.lower()}", algebra=algebra, sink=sink)
+    read = sum(p.m * p.n * dtype(x.element.type).bytes for x in sink.elements)
+    moved = product.moved + read
+    found = replace(product, name=f"task_{types}_{p.layout.lower()}", algebra=algebra, sink=sink, moved=moved)
     if p.mirrored:
         found = replace(found, extents=MirroredExtents(p.m, p.n, p.k, p.batch), moved=found.moved - p.shared_bytes)
     reduces = isinstance(sink, groups.Aggregate | rows.RowReduce)
@@ -97,8 +99,7 @@ def _reduced(p: Task, found: KernelProblem) -> KernelProblem:
     one = ElementGroups.of(found.sink, p.m, p.n) if isinstance(found.sink, groups.Aggregate) else None
     if one is None:
         return found
-    read = p.m * p.n * dtype(one.array.element.type).bytes
-    return replace(found, forms=(replace(found, sink=one, algebra=PLUS_TIMES, moved=written + read),))
+    return replace(found, forms=(replace(found, sink=one, algebra=PLUS_TIMES),))
 
 
 def _sink(p: Task, program: Program, roles: Roles, whole: Node, kind: str) -> ValueSink:
