@@ -35,8 +35,8 @@ def spmm(a: Tensor | SparseMatrix, b: Tensor) -> Tensor:
 
     ``a``: a tensor in CSR or CSC, or a ``ptxgen.SparseMatrix`` of tensors, M×K; ``b``: K×N, or K elements. Tensors in
     other formats are converted, once as long as they do not change, and have no gradient. A batch of matrices in CSR
-    multiplies a batch of B, or one B, as one block-diagonal matrix. ``torch.compile`` takes a ``SparseMatrix``, and so do second derivatives with
-    respect to the values: PyTorch has none of the values of a sparse tensor.
+    multiplies a batch of B, or one B, as one block-diagonal matrix. ``torch.compile`` takes a ``SparseMatrix``, and so
+    do second derivatives with respect to the values: PyTorch has none of the values of a sparse tensor.
 
     A pattern is checked and prepared at its first product, and again when its tensors change; the transpose for
     gradients is made once. Dtypes and TF32: as for ``matmul``. The same inputs give the same bits.
