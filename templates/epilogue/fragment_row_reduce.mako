@@ -4,23 +4,34 @@
 <%namespace name="fragments" file="/epilogue/fragment_values.mako"/>
 <%namespace name="rows" file="/epilogue/row_reduce.mako"/>
 <%def name="store_tiles(store_c, math, store_op)">
-<% s, kernels = plan.states, plan.sink_kernels %>\
     {
     .reg .b64 %states;
     .reg .b32 %c_x, %c_y, %state_part, %result, %half<2>;
     .reg .pred %taken, %stores;
     ld.param.u64 %states, [sink_offset];
     add.u64 %states, %states, %workspace;
-${rows.declare()}\
 ${constants.mad("%c_x", "%wg", plan.mainloop.wg_rows, "%x0")}\
     mov.b32 %c_y, %y0;
-${fragments.setup()}\
+${fragments.bounds()}\
+${reduce_tile(plan.states, plan.values)}\
+% if plan.states.mirror is not None:
+    // ---- (j, i), from the sums of (i, j)
+${reduce_tile(plan.states.mirror, plan.values.mirror)}\
+% endif
+    }
+</%def>
+
+<%def name="reduce_tile(s, v)">
+<% kernels = plan.sink_kernels %>\
+    {
+${rows.declare(s)}\
+${fragments.load_rows(v)}\
 % if s.along_y:
     div.u32 %state_part, %y0, ${kernels.part_columns};
     // the first of four lanes stores the states of their rows
     and.b32 %tmp0, %lane, 3;
     setp.eq.u32 %stores, %tmp0, 0;
-${rows.clear()}\
+${rows.clear(0, s)}\
 % else:
     div.u32 %state_part, %x0, ${plan.scheduler.x_tile};
     mad.lo.u32 %state_part, %state_part, ${kernels.warps}, %wg_warp;
@@ -30,42 +41,48 @@ ${rows.clear()}\
     // the first four lanes store the states of their columns
     setp.lt.u32 %stores, %lane, 4;
 % endif
-% for groups in plan.values.batches(range(plan.epilogue.y_columns // 8)):
+% if s.exchanged:
+    // after the parts of results (i, j)
+<% extent, count = kernels.blocks(plan.states.along_y) %>\
+    add.u32 %tmp0, ${plan.scheduler.y_extent if plan.states.along_y else plan.scheduler.x_extent}, ${extent - 1};
+    div.u32 %tmp0, %tmp0, ${extent};
+    mad.lo.u32 %state_part, %tmp0, ${count}, %state_part;
+% endif
+% for groups in v.batches(range(plan.epilogue.y_columns // 8)):
     {
-${fragments.begin_batch(groups)}\
+${fragments.begin_batch(groups, v)}\
 % for n, j in enumerate(groups):
-${reduce_group(n, j)}\
+${reduce_group(s, v, n, j)}\
 % endfor
     }
 % endfor
 % if s.along_y:
 % for q in range(s.count):
-${join(q)}\
+${join(s, q)}\
 ${constants.add("%result", "%first_x", plan.epilogue.row_offset(q))}\
     and.pred %taken, %stores, %in_x${q};
-${rows.store_state(q, "%state_part", plan.scheduler.x_extent, "%result", "@%taken ", plan.states)}\
+${rows.store_state(q, "%state_part", plan.scheduler.x_extent, "%result", "@%taken ", s)}\
 % endfor
 % endif
     }
 </%def>
 
 ## The values of group j of columns, number n of the batch.
-<%def name="reduce_group(n, j)">
-<% s, v = plan.states, plan.values %>\
+<%def name="reduce_group(s, v, n, j)">
     {
-% if v.long or not s.along_y:
+% if v.long or not s.along_y or s.sink.mirrored:
     sub.s32 %tmp0, ${plan.scheduler.y_extent}, %c_y;
     setp.le.s32 %p, %tmp0, ${8 * j};
     @%p bra.uni REDUCED;
 % endif
 % if not s.along_y:
-${rows.clear()}\
+${rows.clear(0, s)}\
 % endif
 % for m in range(v.mi):
     {
     .reg .b32 %position;
-${fragments.declare()}\
-${fragments.compute(m, j, n, plan.epilogue.fragment(m, j))}\
+${fragments.declare(v)}\
+${fragments.compute(m, j, n, plan.epilogue.fragment(m, j), v)}\
 % for e in range(2):
     setp.gt.s32 %in_y${e}, %y_rem, ${8 * j + e};
 % endfor
@@ -73,20 +90,20 @@ ${fragments.compute(m, j, n, plan.epilogue.fragment(m, j))}\
 <% h, e = q // 2, q % 2 %>\
 % if s.along_y:
 ${constants.add("%position", "%first_y", 8 * j + e)}\
-${add_value(2 * m + h, q, f"%in_y{e}")}\
+${add_value(s, v, 2 * m + h, q, f"%in_y{e}")}\
 % else:
 ${constants.add("%position", "%first_x", plan.epilogue.row_offset(2 * m + h))}\
-${add_value(e, q, f"%in_x{2 * m + h}")}\
+${add_value(s, v, e, q, f"%in_x{2 * m + h}")}\
 % endif
 % endfor
     }
 % endfor
 % if not s.along_y:
 % for e in range(2):
-${join(e)}\
+${join(s, e)}\
 ${constants.add("%result", "%first_y", 8 * j + e)}\
     and.pred %taken, %stores, %in_y${e};
-${rows.store_state(e, "%state_part", plan.scheduler.y_extent, "%result", "@%taken ", plan.states)}\
+${rows.store_state(e, "%state_part", plan.scheduler.y_extent, "%result", "@%taken ", s)}\
 % endfor
 % endif
 REDUCED:
@@ -94,24 +111,24 @@ REDUCED:
 </%def>
 
 ## Joins a state with value q of the fragment, at %position.
-<%def name="add_value(state, q, bounds)">
-% if plan.values.guard is not None:
-    and.pred %taken, ${plan.values.of(1)[q]}, ${bounds};
+<%def name="add_value(s, v, state, q, bounds)">
+% if v.guard is not None:
+    and.pred %taken, ${v.of(1)[q]}, ${bounds};
 % else:
     and.pred %taken, ${bounds}, ${bounds};
 % endif
-% for line in plan.states.add(state, plan.values.of(0)[q], "%position", "@%taken "):
+% for line in s.add(state, v.of(0)[q], "%position", "@%taken "):
     ${line}
 % endfor
 </%def>
 
 ## Joins a state with those of the other lanes that have values of it.
-<%def name="join(state)">
-% for distance in plan.states.distances:
-% for line in plan.states.exchange(distance, state):
+<%def name="join(s, state)">
+% for distance in s.distances:
+% for line in s.exchange(distance, state):
     ${line}
 % endfor
-% for line in plan.states.join(state):
+% for line in s.join(state):
     ${line}
 % endfor
 % endfor

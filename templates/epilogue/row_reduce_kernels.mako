@@ -3,6 +3,54 @@
 <%namespace name="rows" file="/epilogue/row_reduce.mako"/>
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="entries()">
+% if plan.sink_kernels.fills:
+${fill()}\
+% endif
+${join()}\
+</%def>
+
+<%def name="fill()">
+
+// the states of no value, which tiles without a pair do not store
+.visible .entry ${plan.entry}_fill(
+% for line in plan.sink_kernels.declarations:
+    ${line}
+% endfor
+)
+.maxntid ${plan.sink_kernels.THREADS}, 1, 1
+{
+    .reg .b64 %workspace, %states, %states_end, %step;
+    .reg .b32 %results, %parts, %thread, %half<2>, %tmp0;
+    .reg .pred %p;
+${rows.declare()}\
+    ld.param.u64 %workspace, [W];  ld.param.u64 %states, [sink_offset];
+    cvta.to.global.u64 %workspace, %workspace;
+    ld.param.u32 %results, [results];  ld.param.u32 %parts, [parts];
+${pdl.trigger_and_wait()}\
+    add.u64 %states, %states, %workspace;
+    mul.wide.u32 %states_end, %results, %parts;
+    mad.lo.u64 %states_end, %states_end, ${plan.states.entry_bytes}, %states;
+    mov.u32 %tmp0, %ctaid.x;
+    mov.u32 %thread, %tid.x;
+    mad.lo.u32 %thread, %tmp0, ${plan.sink_kernels.THREADS}, %thread;
+    mad.wide.u32 %state_addr, %thread, ${plan.states.entry_bytes}, %states;
+    mov.u32 %tmp0, %nctaid.x;
+    mul.wide.u32 %step, %tmp0, ${plan.sink_kernels.THREADS * plan.states.entry_bytes};
+${rows.clear(1)}\
+FILL:
+    setp.ge.u64 %p, %state_addr, %states_end;
+    @%p bra DONE;
+% for n, (kind, offset) in enumerate(plan.states.components):
+    st.global.${kind} [%state_addr+${offset}], ${plan.states.state[n][0]};
+% endfor
+    add.u64 %state_addr, %state_addr, %step;
+    bra FILL;
+DONE:
+    ret;
+}
+</%def>
+
+<%def name="join()">
 <% lanes, warps = plan.sink_kernels.RESULTS, plan.sink_kernels.THREADS // 32 %>\
 
 // C = the results of the states of all parts

@@ -82,8 +82,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
 
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
-    reduces = p.selected is None and not p.stores_pairs and not p.groups
-    if p.compute == "tf32" and d.sm in wgmma.SMS and not reduces and rng.random() < 0.5:
+    if p.compute == "tf32" and d.sm in wgmma.SMS and rng.random() < 0.5:
         return wgmma.config(p, d, rng, threads)
     product = p.compute == "tf32" or (p.dtype == "f64" and p.program.step.op == "*" and d.sm >= 80)
     return (mma if product and lower(p).algebra is PLUS_TIMES else simt).config(p, d, rng, threads)

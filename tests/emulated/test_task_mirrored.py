@@ -165,6 +165,45 @@ def test_groups_of_products_on_tensor_cores(config: str, text: str) -> None:
     assert all(r.ok for r in check(EmulatedDriver(device("h200")), p, parse_config(config).replace(vec_c=1)))
 
 
+@pytest.mark.parametrize("output", ["C[i]=argmax(C[i],accum)", "C[j]+=accum*f32(i)", "C[i]=min(C[i],accum)"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        "ml=64 nl=32 u=64",
+        "ml=32 nl=128 u=32 transposed_mma=1 math_warpgroups=2",
+        "ml=128 nl=32 u=32 math_warpgroups=2 pingpong=1 persistent=1",
+        "ml=64 nl=32 u=32 cluster_x=2 cluster_y=2",
+        "ml=64 nl=32 u=32 cluster_k=2 persistent=0",
+    ],
+)
+def test_rows_and_columns_of_products_on_wgmma(config: str, output: str) -> None:
+    """Tiles below the diagonal store no states."""
+    text = f"X:f16[i,k];where(i,j)when(i!=j){{reduce(k){{accum+=X[i,k]*X[j,k];}}{output};}}"
+    p = Task(150, 150, 64, "", "f16", text=text)
+    assert p.mirrored
+    assert all(r.ok for r in check(EmulatedDriver(device("h200")), p, parse_config(f"family=wgmma {config} vec_c=1")))
+
+
+@pytest.mark.parametrize("config", ["", "transposed_mma=1", "math_warpgroups=2 pingpong=1 persistent=1"])
+def test_tiles_of_rows_without_a_pair_are_skipped(config: str) -> None:
+    text = "A:f16[i,k];B:f16[k,j];where(i,j)when(i+64<j){reduce(k){accum+=A[i,k]*B[k,j];}C[i]=max(C[i],accum);}"
+    driver, p = EmulatedDriver(device("h200")), Task(192, 192, 64, dtype="f16", text=text)
+    launch, products = driver.machine.launch, []
+
+    def counted(*given: Any, **named: Any) -> Any:
+        stats = launch(*given, **named)
+        products.append(stats.mma)
+        return stats
+
+    driver.machine.launch = counted  # type: ignore[method-assign]
+    x, y = (np.random.default_rng(n).integers(-3, 4, (192, 192)).astype("f2")[:, :64] for n in (0, 1))
+    runner = Runner.of(driver, p, parse_config(f"family=wgmma ml=64 nl=64 u=64 {config}"))
+    out = runner.compute({"A": x, "B": np.ascontiguousarray(y.T), "C": np.zeros(192, "f4")})["C"]
+    i, j = np.mgrid[:192, :192]
+    assert np.array_equal(out, np.where(i + 64 < j, x.astype("f4") @ y.T.astype("f4"), -np.inf).max(1))
+    assert sum(products) == 3 * 4  # three tiles of four steps
+
+
 def test_groups_in_a_fixed_order_compute_all_pairs() -> None:
     text = GROUPS[0].replace("S", "accum+=max(X[i,k],X[j,k]);")
     assert not Task(20, 20, 20, text=text, groups="4,4", deterministic=True).mirrored

@@ -60,6 +60,12 @@ class RowReduceKernels(SinkKernels):
 
     template = "epilogue/row_reduce_kernels.mako"
     RESULTS = 8
+    FILL_BLOCKS = 1024  #: of the kernel that fills states, at most
+
+    @property
+    def fills(self) -> bool:
+        """True if a kernel makes all states those of no value, because the main kernel does not store each one."""
+        return False
 
     def parts(self, p: KernelProblem) -> int:
         """States of a result in the workspace."""
@@ -79,6 +85,13 @@ class RowReduceKernels(SinkKernels):
     @property
     def declarations(self) -> list[str]:
         return ParameterList(self.rows).declarations
+
+    def before(self, launched: Launched) -> tuple[Step, ...]:
+        results, _ = results_of(self.states.sink, launched.p.m, launched.p.n)
+        count = self.parts(launched.p) * results
+        if not self.fills or not count:
+            return ()
+        return (self._step("fill", min(ceil_div(count, self.THREADS), self.FILL_BLOCKS), self.rows, launched),)
 
     def after(self, launched: Launched) -> tuple[Step, ...]:
         results, _ = results_of(self.states.sink, launched.p.m, launched.p.n)

@@ -99,7 +99,7 @@ class WgmmaSpace(TileSpace):
         "row_taps",
     )
     cell = ("kg", "splitk", "raster_group", "l2_evict_first")
-    fixed = ("wgmma_target", "wgmma_dtype", "wgmma_im2col", "wgmma_mirrored")
+    fixed = ("wgmma_target", "wgmma_dtype", "wgmma_im2col")
     tile_rules = (
         "axis",
         "range",

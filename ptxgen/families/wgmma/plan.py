@@ -119,7 +119,8 @@ class WgmmaPlan(Plan):
             self.values = ResultValues(p, sm, self.c.vec, c.ml, c.nl, preinitialises=True)
         if isinstance(sink, RowReduce):
             self.states = FragmentStates(p, sm, 2 * mi, transposed=transposed)
-            self.sink_kernels = FragmentReduceKernels(p, self.entry, self.states, self.scheduler, g)
+            assert isinstance(self.values, FragmentValues)
+            self.sink_kernels = FragmentReduceKernels(p, self.entry, self.states, self.scheduler, g, self.values)
         elif isinstance(sink, Aggregate):
             assert isinstance(self.values, FragmentValues)
             self.groups = FragmentGroups(p, sm, self.values, mi, transposed, columns)
@@ -132,8 +133,8 @@ class WgmmaPlan(Plan):
     def skips_tiles(self) -> bool:
         """True if tiles of which no result is taken are neither loaded nor multiplied."""
         sink = self.problem.sink
-        if not isinstance(sink, ValueSink) or sink.has_workspace:  # which every tile writes to
-            return False
+        if not isinstance(sink, ValueSink) or (sink.has_workspace and not isinstance(sink, RowReduce)):
+            return False  # every tile writes to the workspace
         return self.values.reachable is not None
 
     @property

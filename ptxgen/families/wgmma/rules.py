@@ -25,7 +25,6 @@ from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, packs, re
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.sink import StoreValue, ValueSink
 from ptxgen.problem.device import Device
 
@@ -499,12 +498,6 @@ RULES = (
         lambda p, c, g, d: (c.epilogue_smem == 0) | _stages_values(p),
         "epilogue_smem={c.epilogue_smem}: values of sums that are stored through shared memory are all stored, to C of"
         " f16 or bf16",
-    ),
-    Rule(
-        "wgmma_mirrored",
-        lambda p, c, g, d: not (p.mirrored and isinstance(p.sink, RowReduce)),
-        "results (j, i) are taken from the sums of (i, j); rows and columns of fragments are reduced if all pairs are"
-        " computed",
     ),
     Rule(
         "wgmma_reduced_values",

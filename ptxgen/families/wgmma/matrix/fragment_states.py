@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ptxgen.codegen.launches.sink_kernels import RowReduceKernels
 from ptxgen.codegen.parts.row_states import RowStates
 from ptxgen.families.wgmma.geometry import ROWS, WgmmaGeometry
+from ptxgen.families.wgmma.matrix.fragment_values import FragmentValues
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
 from ptxgen.lowering.kernel_problem import KernelProblem
 
@@ -41,6 +42,12 @@ class FragmentReduceKernels(RowReduceKernels):
 
     scheduler: TileScheduler
     geometry: WgmmaGeometry
+    values: FragmentValues
+
+    @property
+    def fills(self) -> bool:
+        """Tiles in which no pair is reduced are skipped."""
+        return self.values.reachable is not None
 
     @property
     def warps(self) -> int:
@@ -52,9 +59,23 @@ class FragmentReduceKernels(RowReduceKernels):
         """Columns along Y of which a block reduces the values."""
         return int(self.geometry.reduction.owner_columns)
 
+    def blocks(self, along_y: bool) -> tuple[int, int]:
+        """(columns along Y, or rows along X, of the tiles of a cluster; how many states of a result it has)."""
+        s, c = self.scheduler, self.scheduler.config
+        if along_y:
+            return s.y_tile * c.cluster_y, c.cluster_y * int(self.geometry.reduction.owners)
+        return s.x_tile * c.cluster_x, c.cluster_x * self.warps
+
     def parts(self, p: KernelProblem) -> int:
+        """States of a result in the workspace: those of results (j, i) that are taken from the sums of (i, j) come
+        last."""
         if p.results == 0:
             return 0
-        across, down, _ = self.scheduler.tiles(p)
-        assert isinstance(self.states, FragmentStates)
-        return down * int(self.geometry.reduction.owners) if self.states.along_y else across * self.warps
+        found = 0
+        for states in (self.states, self.states.mirror):
+            if states is not None:
+                assert isinstance(states, FragmentStates)
+                extent, count = self.blocks(states.along_y)
+                x, y = (p.n, p.m) if self.scheduler.transposed else (p.m, p.n)
+                found += -(-(y if states.along_y else x) // extent) * count
+        return found
