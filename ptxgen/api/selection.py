@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.api import drivers, exact_calls, launch_function, new_arrays, on_host, runners, streams, task_call
+from ptxgen.api import drivers, launch_function, new_arrays, on_host, runners, streams, task_call
 from ptxgen.api.arrays import View, as_numpy, tensor
 from ptxgen.arguments import flag, integer, word
 from ptxgen.errors import CapacityError, InputError
@@ -205,6 +205,8 @@ def _host_lists(
 ) -> _Lists:
     """Copies host arrays to the device, computes there, and copies the lists back. ``own``: other fields of the
     problem."""
+    from ptxgen.api import exact_calls  # most tasks have no lists
+
     problem, given = task_call.host_problem(roles, arrays, extents, **own)
     origin = arrays[roles.use("A").name].origin
     numbers = {role: scalars[name] for role, name, _ in roles.scalars}
@@ -243,6 +245,8 @@ def _device_lists(
 ) -> _Lists:
     """Computes on a GPU. The count is read on the host, unless the stream is being captured. ``own``: other fields of
     the problem."""
+    from ptxgen.api import exact_calls
+
     first = arrays[roles.use("A").name]
     on, stream = drivers.driver_of(first), streams.current_stream(first.origin)
     drivers.require_device(on, **arrays)

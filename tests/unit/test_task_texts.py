@@ -33,7 +33,7 @@ TYPES = {"P": "f32", "R": "f32", "s": "float"}
 
 def forget() -> None:
     """As in a new process."""
-    for cached in (texts._ranks, texts._program, parser._ranks, parser._parsed, grammar._parser):
+    for cached in (texts._ranks, texts._program, parser._ranks, parser._parsed, grammar._parser, grammar._tree):
         cached.cache_clear()
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import lzma
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +166,11 @@ def tree(text: str) -> Tree[Token]:
         raise TaskError(f"the text of the task is {type(text).__name__}; it must be a string")
     if len(text) > _LONGEST:
         raise TaskError(f"the text has {len(text)} characters; it must have at most {_LONGEST}")
+    return _tree(text)
+
+
+@lru_cache(maxsize=8)  # a text is read for its inputs, then for its program
+def _tree(text: str) -> Tree[Token]:
     try:
         found = _parser().parse(text)
     except UnexpectedCharacters as error:
