@@ -96,3 +96,45 @@ def test_lists_of_tensors_grow_and_are_captured() -> None:
         graph.replay()
         torch.cuda.synchronize()
         check(hits, 5.0)
+
+
+def test_later_calls_repeat_several_launches() -> None:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    several = ptxgen.task(
+        "where (i, j) { reduce (k) { accum += abs(P[i,k] - R[j,k]); } D[i,j] = accum; S[i] += accum * s; }"
+    )
+    batch = ptxgen.task("where (i, j) { reduce (k) { accum += abs(P[i,k] - R[j,k]); } S[i] += accum * s; }")
+    listed = ptxgen.task(
+        "where (i, j) { reduce (k) { accum += abs(P[i,k] - R[j,k]); } accum < t ? L.add(accum, i, j); }"
+    )
+    for s in (2.0, 2.0, -1.5, 2.0):
+        p, r = (torch.randint(-3, 4, shape, device="cuda").float() for shape in ((3, 128, 64), (96, 64)))  # exact sums
+        distances = (p[:, :, None] - r[None, None]).abs().sum(-1)
+        found = several(p[1], r, s)
+        assert torch.equal(found.D, distances[1])
+        assert torch.equal(found.S, distances[1].sum(1) * s)
+        assert torch.equal(batch(p, r, s), distances.sum(2) * s)
+        threshold = float(distances[2].flatten().kthvalue(100 * abs(int(s))).values) + 0.5
+        hits = listed(p[2], r, threshold, sorted=True)
+        assert hits.count == (distances[2] < threshold).sum()
+        assert torch.equal(hits.values, distances[2][hits.i.long(), hits.j.long()])
+
+
+def test_a_graph_captures_several_launches() -> None:
+    torch = pytest.importorskip("torch")
+    task = ptxgen.task(
+        "where (i, j) { reduce (k) { accum += abs(P[i,k] - R[j,k]); } S[i] += accum * s; T[j] = max(T[j], accum); }"
+    )
+    p, r = torch.randn(128, 64, device="cuda"), torch.randn(96, 64, device="cuda")
+    for _ in range(2):
+        task(p, r, 2.0)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = task(p, r, 2.0)
+    for _ in range(2):
+        p.copy_(torch.randn_like(p))
+        graph.replay()
+        distances = (p[:, None] - r[None]).abs().sum(-1)
+        torch.testing.assert_close(found.S, distances.sum(1) * 2)
+        torch.testing.assert_close(found.T, distances.amax(0))
