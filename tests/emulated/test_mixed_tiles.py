@@ -99,6 +99,22 @@ def test_any_tiles_may_be_given():
     assert [s.facts()["tiles"][0]["tile"] for s in TlpSchedule.single(p, driver.device)] == [t.name for t in TILES]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_random_lists_and_tiles(seed):
+    """Any item may have any tile. Rows have random gaps, and memory around each item is poisoned."""
+    rng = np.random.default_rng(seed)
+    items = tuple((int(m), int(n), int(k)) for m, n, k in rng.integers(0, 70, (5, 3)))
+    layout = ("NN", "NT", "TN", "TT")[seed]
+    gap = (0, 4)[seed % 2]
+    sides = ((m, k, n, k) for m, n, k in items)
+    lds = [(k if layout[0] == "N" else m, n if layout[1] == "N" else k, n) for m, k, n, _ in sides]
+    ld = ",".join(":".join(str(max(-(-x // 4) * 4 + gap, 4) if gap else max(x, 1)) for x in row) for row in lds)
+    d = replace(device("t4" if seed == 2 else "h200"), sms=2)
+    p = GroupedGemm(items, layout, ld=ld)
+    scheme = scheme_of(p.extents, rng.integers(0, len(TILES), len(items)), d)
+    check(TlpSchedule(p, d, scheme, bodies=(SPLIT_K, WHOLE_K)[seed // 2]), EmulatedDriver(d))
+
+
 def test_checks_and_times():
     driver = EmulatedDriver(FEW_SMS)
     policy = TlpBaseline(driver, GroupedGemm(((20, 17, 9), (64, 64, 5))), threshold=0)

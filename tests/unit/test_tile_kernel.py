@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ptxgen.codegen.config.config import Config
-from ptxgen.errors import CorruptError, LaunchError
+from ptxgen.errors import CorruptError, InputError, LaunchError
 from ptxgen.operations.grouped import tile_kernel, tlp_schedule
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.operations.grouped.suites import batchgemm
@@ -116,6 +116,8 @@ def test_problems_that_the_kernels_do_not_compute_are_refused() -> None:
         kernel_plan(GroupedGemm(((64, 64, 64),), jagged="m"), device("h200"), TILES)
     with pytest.raises(LaunchError, match="tile wide of the policy breaks rule"):
         kernel_plan(ALIGNED, device("h200"), TileSet((Tile("wide", 24, 64, 16, 128),)))
+    with pytest.raises(InputError, match="bodies is 'x'; it must be one of split_k, whole_k"):
+        kernel_plan(ALIGNED, device("h200"), TILES, "x")
 
 
 # ---- the settings of a device

@@ -326,6 +326,14 @@ def test_wrong_items_are_named() -> None:
         policy.choose_tiles([(4, 4, 4), (4, -1, 4)], H200)
     with pytest.raises(InputError, match=r"items has shape \(2, 2\)"):
         policy.initial_tiles([(4, 4), (4, 4)])
+    with pytest.raises(InputError, match=r"chosen has shape \(1,\); it must have one index for each of 2 items"):
+        policy.scheme_of([(4, 4, 4)] * 2, [0], H200)
+    with pytest.raises(InputError, match="chosen has 0 to 5; indices must be 0 to 4"):
+        policy.scheme_of([(4, 4, 4)] * 2, [0, 5], H200)
+    with pytest.raises(InputError, match="criterion is 'x'; it must be one of warps, blocks"):
+        Method(criterion="x")
+    with pytest.raises(InputError, match="initial is 'x'; it must be one of divides, fits"):
+        Method(initial="x")
 
 
 def test_estimated_resources_fit_every_device() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ptxgen.arguments import word
 from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.codegen.mixed_tiles import MixedTiles
 from ptxgen.codegen.render import render
@@ -45,7 +46,9 @@ def thread_tile(tile: Tile, bodies: str) -> tuple[int, int, int]:
 
     ``whole_k``: every thread has different elements, m·n / threads of them. ``split_k``: a thread has up to 16, and
     several groups add their sums in shared memory; it loads fewer elements of A and B for each multiply-add.
+    InputError: bodies is another word.
     """
+    word("bodies", bodies, BODIES)
     elements = max(tile.m * tile.n // tile.threads, 1)
     if bodies == SPLIT_K:
         while elements < THREAD_ELEMENTS and tile.m * tile.n // (2 * elements) >= 32:

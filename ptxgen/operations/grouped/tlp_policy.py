@@ -21,6 +21,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ptxgen.arguments import word
 from ptxgen.errors import InputError
 from ptxgen.problem.device import Device
 
@@ -147,6 +148,10 @@ class Method:
     criterion: str = WARPS
     initial: str = DIVIDES
     single: bool = False
+
+    def __post_init__(self) -> None:
+        word("criterion", self.criterion, (WARPS, BLOCKS))
+        word("initial", self.initial, (DIVIDES, FITS))
 
 
 PAPER = Method()  #: Algorithm 1 as the article prints it
@@ -314,9 +319,13 @@ def scheme_of(
     resources: Sequence[Resources] | None = None,
     method: Method = PAPER,
 ) -> Scheme:
-    """The scheme with given tiles, one an item."""
-    used = None if resources is None else tuple(resources)
-    return _scheme(_extents(items), np.asarray(chosen, np.int64), device, used, method)
+    """The scheme with given tiles, one an item. InputError: an argument breaks a rule."""
+    extents, tiles = _extents(items), np.asarray(chosen, np.int64)
+    if tiles.shape != extents.shape[:1]:
+        raise InputError(f"chosen has shape {tiles.shape}; it must have one index for each of {len(extents)} items")
+    if ((tiles < 0) | (tiles >= len(method.tiles))).any():
+        raise InputError(f"chosen has {tiles.min()} to {tiles.max()}; indices must be 0 to {len(method.tiles) - 1}")
+    return _scheme(extents, tiles, device, None if resources is None else tuple(resources), method)
 
 
 def _scheme(
