@@ -10,6 +10,7 @@
 % endfor
 )
 .maxntid ${s.threads}, 1, 1
+.minnctapersm ${s.resident_blocks}
 {
     .reg .b64 %indptr, %indices, %values, %from_x, %from_y, %out, %tmp64, %lane_bytes, %ptr_x, %ptr;
     .reg .b32 %M, %N, %nnz, %ldx, %ldy, %chunk, %lane, %sub, %group, %row, %begin, %end, %segment_end, %last, %place;

@@ -980,6 +980,8 @@ def test_choice_of_the_kernel_of_sampled_products() -> None:
         assert found == (lanes, vectors, unrolled, rows, synced)
         assert made.columns >= n
         assert step.grid[0] >= h200.sms // 2
+    with pytest.raises(DtypeError, match="a is bf16; on t4 it must be of another type: sm_80 converts it"):
+        sampled_products("bf16", Shape(8, 8, 8, 1), 8, 8, 8, 8, False, device("t4"))
 
 
 def test_sampled_products_refuse_what_does_not_fit() -> None:

@@ -16,6 +16,7 @@ from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
+from ptxgen.errors import DtypeError
 from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import bits_of, dtype
 
@@ -57,7 +58,8 @@ class SampledProducts(Preparation):
     ``vectors``: of a lane; ``unrolled``: nonzeros of a group at once; ``whole``: x and y have as many columns as a
     group reads; ``wide``: they have more, and x is read again for each nonzero; ``rows``: a warp has a row;
     ``scaled``: results are multiplied by the values of the matrix; ``synced``: columns after which the warps of a block
-    wait for each other, which have a row each, 0: they do not."""
+    wait for each other, which have a row each, 0: they do not; ``resident``: warps that a multiprocessor must hold, by
+    which ptxas limits registers: without it, it spills to hold more."""
 
     dtype: str
     vec: int
@@ -70,6 +72,7 @@ class SampledProducts(Preparation):
     scaled: bool = False
     synced: int = 0
     threads: int = THREADS
+    resident: int = 32
 
     kernel: ClassVar[str] = "kernel/sampled_products.mako"
     entry: ClassVar[str] = "sampled_products"
@@ -119,6 +122,10 @@ class SampledProducts(Preparation):
     @property
     def warps(self) -> int:
         return self.threads // WARP
+
+    @property
+    def resident_blocks(self) -> int:
+        return max(self.resident // self.warps, 1)
 
     @property
     def groups(self) -> int:
@@ -233,9 +240,11 @@ def sampled_products(
     (m, k, nnz, longest), size = shape, dtype(kind).bytes
     vec = min(vec, 16 // size)
     rows = longest * m <= EVEN * nnz and m >= ROW_WARPS * device.sms
+    if dtype(kind).sm > device.sm:
+        raise DtypeError(f"a is {kind}; on {device.name} it must be of another type: sm_{dtype(kind).sm} converts it")
     made = SampledProducts.of(kind, n, vec, rows, scaled)
     columns = 1 << max(CACHED // max(n * size, 1), 1).bit_length() - 1
-    if rows and nnz * columns >= made.at_once * m * k and columns < k:
+    if rows and not made.wide and columns < k and nnz * columns >= made.at_once * m * k:
         warps = min(_power_of_two(ceil_div(m, device.sms)), MOST_THREADS // WARP)
         made = replace(made, synced=columns, threads=WARP * warps)
     chunk = min(max(ceil_div(nnz, RESIDENT * device.sms), CHUNKS[0]), CHUNKS[1])
