@@ -208,6 +208,21 @@ def test_a_task_is_ranked_as_its_gemm():
     assert any((ranked.config.ml, ranked.config.nl) == (x.config.ml, x.config.nl) for x in gemms)
 
 
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
+def test_a_task_of_half_of_the_pairs_has_blocks_of_one_tile(dtype):
+    """The skipped tiles are not the same share of those of each persistent block."""
+    compute = "tf32" if dtype == "f32" else ""
+    step = "A[i,k]*A[j,k]" if compute else "f32(A[i,k])*f32(A[j,k])"
+    text = f"A:{dtype}[i,k];s:f32;where(i,j){{reduce(k){{accum+={step};}}accum>s?C.add(i,j);}}"
+    for n in (4096, 8192):
+        task = Task(n, n, 4096, dtype=dtype, compute=compute, text=text, capacity=1000)
+        assert task.mirrored
+        config = select(task, device("h100"))[0].config
+        assert config.family == "wgmma"
+        assert config.pingpong or not config.persistent
+        assert select(replace(task, algebra=False), device("h100"))[0].config.persistent
+
+
 @pytest.mark.parametrize(
     ("p", "name", "words"),
     [

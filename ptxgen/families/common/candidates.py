@@ -148,6 +148,11 @@ class CandidateSpace:
         """The axes that each neighbour of ``config`` changes, with the new values."""
         raise NotImplementedError
 
+    def balanced(self, p: KernelProblem, config: Config) -> dict[str, int]:
+        """The axes to change so that multiprocessors have equal work, if ``p`` skips many tiles and ``config`` is of a
+        problem that skips none."""
+        return {}
+
     def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
         """``config`` with ``changes``, and with the values of other axes that these require."""
         raise NotImplementedError

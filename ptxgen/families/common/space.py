@@ -275,13 +275,15 @@ def refinements(p: KernelProblem, d: Device, config: Config) -> Columns:
 
 def fitted(p: KernelProblem, d: Device, config: Config) -> Config | None:
     """``config``, of another problem with the same loop over K, with an epilogue that ``p`` can have: narrower accesses
-    of C, or without shared memory, which is then a stage more if that fits. None: none of these is legal."""
+    of C, or without shared memory, which is then a stage more if that fits; and with tiles in other blocks if ``p``
+    skips many. None: none of these is legal."""
     f = SPACES[FAMILIES.index(config.family)]
     p, axes = f.form(p), dict(config.items())
-    narrow = {"vec_c": min(config.vec_c, p.vectors[2])} if "vec_c" in axes else {}
+    own = f.balanced(p, config)
+    narrow = {**own, "vec_c": min(config.vec_c, p.vectors[2])} if "vec_c" in axes else own
     direct = {**narrow, "epilogue_smem": 0} if axes.get("epilogue_smem") else narrow
     deeper = {**direct, "stages": config.stages + 1} if direct != narrow and "stages" in axes else narrow
-    rows = [near for changes in ({}, narrow, deeper, direct) for near in f.with_dependent_axes(p, config, changes)]
+    rows = [near for changes in (own, narrow, deeper, direct) for near in f.with_dependent_axes(p, config, changes)]
     c = Columns.of(rows)
     found = np.flatnonzero(legal(p, c, d))
     return None if not len(found) else canonical(p, c.take(found[:1])).row(0)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ptxgen.runtime.check import CheckResult
     from ptxgen.runtime.driver import Driver, Timing
 
+DIAGONAL = 256  #: columns of which tiles on the diagonal compute twice the pairs that are taken, about
+
 
 def _checks(driver: Driver, p: Task, config: Config, seed: int, row_padding: int) -> Iterable[CheckResult]:
     from ptxgen.operations.task.checks import check_task
@@ -117,13 +119,13 @@ def _parts(p: Task) -> Parts | None:
 
 def _plain(p: Task) -> ProblemBase:
     """The GEMM with the same loop over K, if the step is a product that GEMMs sum; else the task itself. Where kernels
-    compute half of the pairs, it has half of the columns."""
+    compute half of the pairs, it has half of the columns, and those of tiles on the diagonal."""
     found = lower(p)
     if found.algebra is not PLUS_TIMES or not isinstance(found.sink, ValueSink):
         return p
     names = ("lda", "ldb", "aligned_a", "aligned_b", "batch", "stride_a", "stride_b")
     fields: dict[str, Any] = {name: getattr(p, name) for name in names}
-    columns = (p.n + 1) // 2 if p.mirrored else p.n
+    columns = min((p.n + DIAGONAL) // 2, p.n) if p.mirrored else p.n
     return Gemm(p.m, columns, p.k, p.layout, p.dtype, found.compute, **fields)
 
 
