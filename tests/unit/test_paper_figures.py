@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from ptxgen.cli import paper_figures
+from ptxgen.cli import documents, paper_figures
 from ptxgen.cli.command import run
 from ptxgen.cli.report import plain, problem_fields
 from ptxgen.problem.suites import cases
+from ptxgen.settings import shipped_dir
 from ptxgen.tuning.store import paper_files
 
 
@@ -82,3 +83,12 @@ def test_documents_must_agree(files: dict[str, Path], tmp_path: Path, capsys: An
     assert "is of device h200; it must be of h100" in capsys.readouterr().err
     assert run(["paper", "figure8", "--from", str(files["gemm-f32"])]) == 2
     assert "has no row of Figure 8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", sorted(shipped_dir().glob("*/paper/*.json")), ids=lambda p: f"{p.parts[-3]}-{p.stem}")
+def test_shipped_documents_are_whole(path: Path) -> None:
+    command = documents.load(path)["command"]
+    document = documents.read(path, command, device=path.parts[-3])
+    assert any(document.get(part) for part in ("rows", "lists", "libraries", "samples", "architectures"))
+    names = {"bench": paper_figures.BENCHES, "paper anatomy": ["anatomy"], "paper batchgemm": ["batchgemm"]}
+    assert path.stem in names.get(command, ["table2", "figure5"])
