@@ -99,8 +99,8 @@ def table2(document: Document) -> PaperTable:
     rows = []
     for r in found:
         paper = [f"{mse:.3f}" if mse else None for mse in TABLE_2.get(tuple(r["hidden"]), (None, None))]
-        optional = [value and f"{value:.3f}" for value in (r.get("mse_deviation"), r.get("plain_mse"))]
-        rows.append([*regressor_cells(r), *optional, *paper])
+        deviation, plain = r.get("mse_deviation"), r.get("plain_mse")
+        rows.append([*regressor_cells(r), deviation and f"{deviation:.4f}", plain and f"{plain:.3f}", *paper])
     labels = [str(r[0]).replace(", ", "-") for r in rows]
     seeds = max(r.get("seeds", 1) for r in found)
     return PaperTable(

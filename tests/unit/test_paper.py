@@ -156,7 +156,7 @@ def test_table_2_has_the_errors_without_logarithms() -> None:
     found = [first, regressor((64, 128, 256, 128, 64), 500, 0.1), regressor((), 500, 0.1)]
     table = paper_tables.table2({**EVALUATION, "architectures": found})
     assert table.titles[-4:] == ("±", "MSE, no log", "paper", "paper, no log")
-    last = [["0.004", "0.250", "0.170", "1.200"], [None, None, "0.067", None], [None] * 4]
+    last = [["0.0040", "0.250", "0.170", "1.200"], [None, None, "0.067", None], [None] * 4]
     assert [row[-4:] for row in table.rows] == last
     assert "means over 3 seeds; ±: standard deviation of the MSE" in table.notes
 
