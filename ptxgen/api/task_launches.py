@@ -94,6 +94,7 @@ def arguments_of(task: Any, given: Iterable[Any], names: Any, out: Any, options:
             if first is None:
                 first = x
         if out is not None:
+            key.append(type(out))  # a dictionary may be empty
             for name, x in out.items() if type(out) is dict else (("", out),):
                 address = x.data_ptr()
                 if not address or x.is_neg() or (x.requires_grad and records_gradient(x)):

@@ -11,7 +11,7 @@ import pytest
 
 import ptxgen
 from ptxgen.api import drivers, launches, runners, task_call
-from ptxgen.errors import OverlapError
+from ptxgen.errors import InputError, OverlapError
 from ptxgen.runtime.emulated import EmulatedDriver
 from tests.tensors import LIBRARY, Tensor
 
@@ -73,6 +73,9 @@ def test_out_is_checked_for_shared_memory_at_each_call(on, slow):
     assert len(slow) == 1
     with pytest.raises(OverlapError):
         task(p, r, 2.0, out=p)
+    task(p, r, 2.0)
+    with pytest.raises(InputError):
+        task(p, r, 2.0, out={})
 
 
 def test_numbers_and_functions_around_a_traced_function_are_read_at_each_call(on, slow):
@@ -169,6 +172,8 @@ def test_arrays_of_several_outputs_may_be_given(on, slow):
         assert found.S is s
         assert np.array_equal(found.D.numpy(), distances(p, r, 1))
     assert len(slow) == 4
+    for _ in range(2):
+        assert np.array_equal(task(p, r, 2.0, out={}).S.numpy(), distances(p, r, 2).sum(1))
     with pytest.raises(OverlapError):
         task(p, r, 2.0, out={"D": d, "S": d[0][:5]})
     with pytest.raises(OverlapError):
