@@ -264,6 +264,22 @@ def test_initial_tiles_need_not_divide() -> None:
     assert chosen == ["large", "large", "medium", "medium", "small-medium", "small"]
 
 
+def test_initial_tiles_may_cover_a_quarter_more() -> None:
+    near = Method(initial=policy.NEAR)
+    items = [(500, 500, 9), (300, 300, 9), (200, 200, 9), (70, 70, 9), (64, 64, 9), (16, 16, 9), (0, 8, 8), (1, 1, 1)]
+    chosen = policy.initial_tiles(items, near)
+    assert [NAMES[i] for i in chosen] == [
+        *("large", "large", "medium", "small-medium", "large", "small", "small", "small"),
+    ]
+    rng = np.random.default_rng(5)
+    items = rng.integers(1, 400, (200, 3))
+    sides = np.array([(t.m, t.n) for t in TILES])
+    covered = [(policy.blocks_of_items(items, np.full(200, i)) * sides[i]).prod(axis=1) for i in range(len(TILES))]
+    for i, tile in enumerate(policy.initial_tiles(items, near)):
+        allowed = [t for t in range(len(TILES)) if covered[t][i] <= 1.25 * covered[0][i]]
+        assert tile == allowed[-1]
+
+
 def test_tiles_of_earlier_work_all_have_128_threads() -> None:
     """Table 2: the workloads of threads differ by a factor of 16."""
     rows = [(t.m, t.n, t.k, t.compute_workload, t.load_workload) for t in policy.UNIFORM_TILES]
@@ -332,7 +348,7 @@ def test_wrong_items_are_named() -> None:
         policy.scheme_of([(4, 4, 4)] * 2, [0, 5], H200)
     with pytest.raises(InputError, match="criterion is 'x'; it must be one of warps, blocks"):
         Method(criterion="x")
-    with pytest.raises(InputError, match="initial is 'x'; it must be one of divides, fits"):
+    with pytest.raises(InputError, match="initial is 'x'; it must be one of divides, near, fits"):
         Method(initial="x")
 
 

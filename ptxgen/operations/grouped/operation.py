@@ -70,6 +70,7 @@ _SCHEDULES = {
     "tlp": "the tile policy of Zhang et al. with its tile for each item",
     "tlp_blocks": "the same with TLP counted by blocks",
     "tlp_single": "the same, whose items take smaller tiles one after the other",
+    "tlp_near": "the same with initial tiles that cover at most a quarter more than the smallest one",
     "tlp_fits": "the same with initial tiles that need not divide the extents",
     "tlp_uniform": "the same with tiles that all have 128 threads",
     "tlp_grid": "the same in a grid of the largest item",

@@ -130,7 +130,9 @@ UNIFORM_TILES = TileSet(
 )
 
 WARPS, BLOCKS = "warps", "blocks"  #: values of ``Method.criterion``
-DIVIDES, FITS = "divides", "fits"  #: values of ``Method.initial``
+DIVIDES, NEAR, FITS = "divides", "near", "fits"  #: values of ``Method.initial``
+#: elements of C that tiles of ``near`` cover at most, over those that the smallest tile covers
+MOST_COVERED = 1.25
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,8 @@ class Method:
 
     ``tiles``: those that items choose from. ``criterion``: ``warps``: TLP by Equation 4, of the warps that are active
     at once; ``blocks``: by Equation 3, of all threads of all blocks, as earlier work counts it. ``initial``:
-    ``divides``: the initial tile divides M and N (Equation 10); ``fits``: it is not greater than they are. ``single``:
+    ``divides``: the initial tile divides M and N (Equation 10); ``near``: it computes at most a quarter more elements
+    than the smallest tile, which its edges outside C add; ``fits``: it is not greater than M and N. ``single``:
     items take a smaller tile one after the other, those with the largest tile first, until TLP reaches the threshold,
     as in the authors' program; else all items take it together, as Algorithm 1 prints it.
     """
@@ -151,7 +154,7 @@ class Method:
 
     def __post_init__(self) -> None:
         word("criterion", self.criterion, (WARPS, BLOCKS))
-        word("initial", self.initial, (DIVIDES, FITS))
+        word("initial", self.initial, (DIVIDES, NEAR, FITS))
 
 
 PAPER = Method()  #: Algorithm 1 as the article prints it
@@ -283,8 +286,8 @@ def initial_tiles(items: ArrayLike, method: Method = PAPER) -> Ints:
 
     Predicates relax it: extents count as rounded up to the smallest tile. So every item has a tile, and no tile
     computes more elements outside C than the smallest one would. The last step along K is predicated too, and does not
-    limit the choice. Empty items have the smallest tile. If ``method.initial`` is ``fits``, tiles need not divide the
-    extents.
+    limit the choice. Empty items have the smallest tile. If ``method.initial`` is ``near`` or ``fits``, tiles need not
+    divide the extents.
     """
     return _initial_tiles(_extents(items), method)
 
@@ -296,6 +299,10 @@ def _initial_tiles(extents: Ints, method: Method) -> Ints:
     if method.initial == FITS:
         within = np.minimum(units, tiles.period)
         chosen: Ints = tiles.largest_that_fits[within[:, 0], within[:, 1]]
+    elif method.initial == NEAR:
+        covered = (-(-extents[:, None, :2] // tiles.sides) * tiles.sides).prod(axis=2)
+        near = covered <= MOST_COVERED * covered[:, :1]
+        chosen = np.asarray(len(tiles) - 1 - near[:, ::-1].argmax(axis=1), np.int64)
     else:
         chosen = tiles.largest_that_divides[units[:, 0] % tiles.period, units[:, 1] % tiles.period]
     chosen[(units == 0).any(axis=1)] = 0

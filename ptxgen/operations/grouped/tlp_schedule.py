@@ -24,6 +24,7 @@ from ptxgen.operations.grouped.tile_kernel import BODIES, kernel_plan, kernel_re
 from ptxgen.operations.grouped.tlp_policy import (
     BLOCKS,
     FITS,
+    NEAR,
     PAPER,
     TILES,
     UNIFORM_TILES,
@@ -92,6 +93,7 @@ VARIANTS = {
         Variant("tlp"),
         Variant("tlp_blocks", Method(criterion=BLOCKS)),
         Variant("tlp_single", Method(single=True)),
+        Variant("tlp_near", Method(initial=NEAR)),
         Variant("tlp_fits", Method(initial=FITS)),
         Variant("tlp_uniform", Method(UNIFORM_TILES)),
         Variant("tlp_grid", grid=True),
