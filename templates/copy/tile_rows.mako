@@ -1,34 +1,43 @@
 ## The rows of B of a tile are copied to its slot by cp.async; rows and columns after the last are zeros.
 <%def name="prepare()">
 <% x = plan.mainloop; b = x.row_copies %>\
-    .reg .b64 %ptr_b;
-    .reg .b32 %b_row, %b_column, %b_to;
-    shr.u32 %b_row, %lane, ${b.row_lanes.bit_length() - 1};
+    .reg .b64 %ptr_b, %b_pitch;
+    .reg .b32 %b_column, %b_to, %b_bytes;
+    .reg .s32 ${", ".join(f"%rows_left{n}" for n in range(len(b.columns)))};
+    shr.u32 %tmp0, %lane, ${b.row_lanes.bit_length() - 1};
+    mad.lo.u32 %tmp0, %first, ${x.depth}, %tmp0;
     and.b32 %b_column, %lane, ${b.row_lanes - 1};
     mad.lo.u32 %b_column, %b_column, ${x.vec}, %first_column;
     mul.lo.u32 %b_to, %lane, ${b.bytes};
+    mul.wide.u32 %ptr_b, %tmp0, %ldb;
+    cvt.u64.u32 %b_pitch, %b_column;
+    add.u64 %ptr_b, %ptr_b, %b_pitch;
+    mad.lo.u64 %ptr_b, %ptr_b, ${x.size}, %B;
+    mul.wide.u32 %b_pitch, %ldb, ${b.row_step * x.size};
+    // rows from the first one of the lane on; 0 for columns after the last
+    sub.s32 %rows_left0, %K, %tmp0;
+% for n, column in reversed(list(enumerate(b.columns))):
+    add.u32 %tmp0, %b_column, ${column};
+    setp.lt.u32 %p, %tmp0, %N;
+    selp.b32 %rows_left${n}, %rows_left0, 0, %p;
+% endfor
 </%def>
 
 <%def name="copy()">
 <% x = plan.mainloop; b = x.row_copies %>\
     {
-    .reg .b32 %copied_to, %copied_row, %row, %column, %bytes;
+    .reg .b32 %copied_to;
     add.u32 %copied_to, %filled, %b_to;
-    add.u32 %copied_row, %first, %ahead;
-    mad.lo.u32 %copied_row, %copied_row, ${x.depth}, %b_row;
-% for row, column, to in b.copies:
-    add.u32 %row, %copied_row, ${row};
-    add.u32 %column, %b_column, ${column};
-    setp.lt.u32 %p, %row, %K;
-    setp.lt.and.u32 %p, %column, %N, %p;
-    selp.b32 %bytes, ${b.bytes}, 0, %p;
-    selp.b32 %row, %row, 0, %p;
-    selp.b32 %column, %column, 0, %p;
-    mul.wide.u32 %ptr_b, %row, %ldb;
-    cvt.u64.u32 %ptr_tile, %column;
-    add.u64 %ptr_b, %ptr_b, %ptr_tile;
-    mad.lo.u64 %ptr_b, %ptr_b, ${x.size}, %B;
-    cp.async.${"cg" if b.bytes == 16 else "ca"}.shared.global [%copied_to+${x.b_at + to}], [%ptr_b], ${b.bytes}, %bytes;
+% for i in b.rounds:
+% for n, column in enumerate(b.columns):
+    setp.gt.s32 %p, %rows_left${n}, ${b.row_step * i};
+    selp.b32 %b_bytes, ${b.bytes}, 0, %p;
+    cp.async.${"cg" if b.bytes == 16 else "ca"}.shared.global [%copied_to+${x.b_at + b.round_bytes * i + b.column_bytes * n}], [%ptr_b+${x.size * column}], ${b.bytes}, %b_bytes;
+% endfor
+    add.u64 %ptr_b, %ptr_b, %b_pitch;
+% endfor
+% for n in range(len(b.columns)):
+    sub.s32 %rows_left${n}, %rows_left${n}, ${x.depth};
 % endfor
     }
 </%def>

@@ -66,21 +66,26 @@ class CompressedTilesParameters(KernelParameters):
 
 @dataclass(frozen=True)
 class RowCopies:
-    """The copies of the rows of B of a tile. ``bytes``: of a copy; ``row_lanes``: lanes of a row; ``copies``: (row,
-    column, offset in the slot) of each copy of a lane, besides its own."""
+    """The copies of the rows of B of a tile. ``bytes``: of a copy; ``row_lanes``: lanes of a row; ``row_step``: rows of
+    all lanes; ``rounds``: copies of a lane along the rows; ``columns``: first columns of the copies of a round;
+    ``round_bytes``, ``column_bytes``: bytes in the slot from one to the next."""
 
     bytes: int
     row_lanes: int
-    copies: tuple[tuple[int, int, int], ...]
+    row_step: int
+    rounds: range
+    columns: range
+    round_bytes: int
+    column_bytes: int
 
     @classmethod
     def of(cls, size: int, columns: int, vec: int) -> RowCopies:
         """MMA instructions read groups of 8 columns, rows of 16 bytes; others read rows of all columns."""
         if size == 2:
-            return cls(vec * size, 1, tuple((0, n, COLUMNS * n * size) for n in range(0, columns, GROUP)))
+            return cls(vec * size, 1, COLUMNS, range(1), range(0, columns, GROUP), 0, COLUMNS * GROUP * size)
         lanes = columns // vec
-        rows = range(0, COLUMNS, WARP // lanes)
-        return cls(vec * size, lanes, tuple((n, 0, n * columns * size) for n in rows))
+        step = WARP // lanes
+        return cls(vec * size, lanes, step, range(COLUMNS // step), range(1), step * columns * size, 0)
 
 
 @dataclass(frozen=True)
