@@ -32,6 +32,8 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Spmm:
         f"banded:width={rng.integers(40)}",
     )
     p = Spmm(m, n, k, "NN", dtype, compute, generators[rng.integers(len(generators))], calls=1000)
+    if rng.random() < 0.25:  # a vector of adjacent elements
+        return replace(p, n=1, ldb=0, ldc=0)
     if rng.random() < 0.4:
         b, c = (int(x) for x in rng.choice([0, 1, 2, 4, 8, 16], 2))
         p = replace(p, ldb=n + b, ldc=n + c)

@@ -82,6 +82,15 @@ def test_more_than_32_tiles_of_a_warp() -> None:
     assert all(r.ok for r in check(EmulatedDriver(), p, CONFIG.replace(tile_warps=1, stages=3)))
 
 
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize("k", [31, 64, 203])
+def test_vectors_are_copied_by_16_bytes(kind: str, k: int) -> None:
+    """The end of B is not a multiple of 16 bytes."""
+    p = Spmm(40, 1, k, dtype=kind, pattern="bernoulli:density=0.4", calls=1000)
+    for config in (CONFIG, OFFSETS):
+        assert all(r.ok for r in check(EmulatedDriver(), p, config.replace(vector_b=1)))
+
+
 def test_alpha_0_reads_neither_a_nor_b() -> None:
     p = Spmm(9, 8, 7, dtype="f16", pattern="banded:width=3", calls=1000)
     for config in (CONFIG, CONFIG.replace(vec_b=8)):

@@ -524,6 +524,11 @@ GOLDEN = {
         "spmm 4096,13,4096 NN bf16 pattern=bernoulli:density=0.3 calls=1000",
         "family=compressed_tiles b_columns=16 tile_warps=8 stages=2",
     ),
+    "compressed_tiles_vector": (
+        "h200",
+        "spmm 4096,1,4096 NN f16 pattern=bernoulli:density=0.5 calls=1000",
+        "family=compressed_tiles tile_warps=8 stages=3 vector_b=1",
+    ),
     "compressed_tiles_offsets": (
         "h200",
         "spmm 4096,8,4096 NN f16 pattern=bernoulli:density=0.01 calls=1000",

@@ -42,6 +42,9 @@ def test_it_computes_problems_that_may_be_prepared() -> None:
         (P, "vec_b=4", "b_columns=8 vec_b=4: MMA instructions take 8 columns"),
         (P, "b_columns=4", "b_columns=4 vec_b=1: MMA instructions take 8 columns"),
         (F32, "b_columns=2 vec_b=4", "others take at least vec_b columns"),
+        (P, "vector_b=1", "vector_b=1 takes b_columns=8 vec_b=1 and a B of 16-bit .* in one column, not 8"),
+        (replace(P, n=1, ldb=2, ldc=0), "vector_b=1", "elements that follow each other"),
+        (replace(P, n=1, ldb=0, ldc=0, aligned_b=8), "vector_b=1", "from a multiple of 16 bytes on"),
         (P, "b_columns=32", "b_columns=32 must be a power of two from 1 to 16"),
         (replace(P, dtype="f64", out="f64", compute="f64"), "", "from sm_80 on and sums in f32, not f64 in f64"),
         (P, "tile_warps=32 stages=8", "bytes of shared memory"),
@@ -63,7 +66,7 @@ def test_targets_before_sm_80_lack_the_copies() -> None:
 
 def test_candidates_are_the_legal_rows_of_a_plain_search() -> None:
     family = registry.FAMILIES["compressed_tiles"]
-    for p in (P, F32, replace(P, n=7, ldb=0, ldc=0)):
+    for p in (P, F32, replace(P, n=7, ldb=0, ldc=0), replace(P, n=1, ldb=0, ldc=0)):
         found = candidates(lower(p), H200)
         mine = found.take(np.flatnonzero(found.family == family.code))
         every = Columns.product(dict(family.candidates.axes)).replace(family=family.code)

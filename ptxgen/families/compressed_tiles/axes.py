@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxgen.codegen.config.axes import Axis, common
+from ptxgen.codegen.config.axes import Axis, common, switch
 
 #: values of the axis ``tile_index``
 BITMAP, OFFSETS = 0, 1
@@ -38,4 +38,9 @@ AXES = (
     ),
     common("stages", (2, 3, 4, 6, 8), "tiles of a warp in shared memory"),
     common("vec_b", (1, 2, 4, 8), "elements per copy of B"),
+    switch(
+        "vector_b",
+        "1: B is a vector whose elements follow each other, of which copies have 16 bytes",
+        feature=False,
+    ),
 )

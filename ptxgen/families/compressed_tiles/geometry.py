@@ -36,20 +36,23 @@ class CompressedTilesGeometry(Geometry):
 
 def copies_b(p: KernelProblem, c: Any) -> Any:
     """True if rows of B are copied to shared memory: elements of 2 bytes are else loaded as fragments."""
-    return (p.element.bytes == 4) | (c.vec_b > 1)
+    return (p.element.bytes == 4) | (c.vec_b > 1) | (c.vector_b == 1)
 
 
 def geometry(p: KernelProblem, c: Any) -> CompressedTilesGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
     size = p.element.bytes
-    slot = most_pieces(size, c.tile_index) * PIECE + copies_b(p, c) * COLUMNS * c.b_columns * size
+    slot = (
+        most_pieces(size, c.tile_index) * PIECE
+        + copies_b(p, c) * COLUMNS * np.where(c.vector_b == 1, 1, c.b_columns) * size
+    )
     decoded = np.where(c.tile_index == OFFSETS, ROWS * COLUMNS * size, 8 * WORDS)
     rows, tiles = ceil_div(p.extents.m, ROWS), ceil_div(p.extents.k, COLUMNS)
     slabs = ceil_div(p.extents.n, c.b_columns)
     groups = ceil_div(c.b_columns, GROUP)
-    mine = 22 if size == 4 else 12 * groups + (c.vec_b == 1) * 16 * groups
+    mine = 22 if size == 4 else 12 * groups + (1 - copies_b(p, c)) * 16 * groups
     threads = c.tile_warps * WARP
-    least = ENOUGH_REGISTERS + (size == 2) * (c.vec_b == 1) * 16 * (groups - 1)
+    least = ENOUGH_REGISTERS + (1 - copies_b(p, c)) * 16 * (groups - 1)
     registers = np.where(threads > MANY_THREADS, least, FIXED_REGISTERS + mine)
     return CompressedTilesGeometry(
         threads=threads,

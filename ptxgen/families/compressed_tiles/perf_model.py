@@ -20,7 +20,7 @@ from ptxgen.problem.device import Device
 PREFETCH = 75.0  #: warp instructions of a tile that copy it
 WORD = 6.5  #: of a word of the bitmap
 SCATTER = 9.0  #: of 32 nonzeros that are stored at their offsets
-GATHER = 40.0  #: more of them where elements of B are loaded as fragments
+GATHER = 70.0  #: more of them where elements of B are loaded as fragments
 ISSUED = 0.75  #: share of the issue rate that loops over tiles reach
 START = 1800.0  #: cycles from the start of a block to its first products, and of the sum of its warps
 ROUND = 900.0  #: cycles from a copy of a tile to its arrival
@@ -31,7 +31,7 @@ def work(p: KernelProblem, c: Columns, g: CompressedTilesGeometry, d: Device) ->
     half = p.element.bytes == 2
     groups = ceil_div(c.b_columns, GROUP)
     products = (
-        4 * groups + np.where(c.vec_b == 1, GATHER, 2.0) * groups
+        4 * groups + np.where((c.vec_b == 1) & (c.vector_b == 0), GATHER, 2.0) * groups
         if half
         else WORDS * (c.b_columns * 128 / d.fma + np.maximum(c.b_columns / 4, 1))
     )
@@ -42,7 +42,7 @@ def work(p: KernelProblem, c: Columns, g: CompressedTilesGeometry, d: Device) ->
         resident=resident_blocks(c, g, d),
         busy=(PREFETCH + expanded + products) / perf_costs.ISSUE / ISSUED,
         latency=ROUND,
-        moved_b=COLUMNS * c.b_columns * p.element.bytes,
+        moved_b=COLUMNS * np.where(c.vector_b == 1, 1, c.b_columns) * p.element.bytes,
         stages=c.stages - 1,
         store=c.tile_warps,
         part_m=offsets,

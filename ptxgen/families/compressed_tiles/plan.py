@@ -125,7 +125,7 @@ class TileLoop(Part):
         return cls(
             "copy/scatter_nonzeros.mako" if offsets else "copy/bitmap_words.mako",
             MATH[half, offsets],
-            "copy/tile_rows.mako" if copied else "addr/tile_fragments.mako",
+            "copy/tile_vector.mako" if c.vector_b else "copy/tile_rows.mako" if copied else "addr/tile_fragments.mako",
             int(most_pieces(p.element.bytes, c.tile_index)),
             int(g.decoded_bytes),
             p.dtype,
@@ -250,7 +250,11 @@ class TileLoop(Part):
             (self.left, "left operand: a fragment of A"),
             (self.element, "elements of A"),
         ]
-        return rows if self.vec > 1 else [*rows, (self.next_right, "elements of B of the next tile")]
+        return (
+            rows
+            if self.b_access != "addr/tile_fragments.mako"
+            else [*rows, (self.next_right, "elements of B of the next tile")]
+        )
 
     @property
     def expanded(self) -> str:
@@ -292,13 +296,14 @@ class CompressedTilesPlan(Plan):
 
     @property
     def accesses(self) -> str:
-        return f"copies of {self.config.vec_b} elements of B"
+        return f"copies of {GROUP if self.config.vector_b else self.config.vec_b} elements of B"
 
     @property
     def preconditions(self) -> list[str]:
         size = self.config.vec_b * self.problem.element.bytes
+        rows = f"address, leading dimension and lengths of rows of B in multiples of {size} bytes"
         return [
-            f"address, leading dimension and lengths of rows of B in multiples of {size} bytes",
+            f"B with N = ldb = 1 at a multiple of {PIECE} bytes" if self.config.vector_b else rows,
             "the tiles of A; the columns of a row of A differ, and are from 0 to K - 1",
         ]
 

@@ -40,6 +40,20 @@ RULES = (
         lambda p, c, g, d: g.tiles <= TILE_LIMIT,
         f"{{g.tiles}} tiles of {ROWS} rows and {COLUMNS} columns of A; there may be at most {TILE_LIMIT}",
     ),
+    Rule(
+        "compressed_tiles_vector",
+        lambda p, c, g, d: (
+            (c.vector_b == 0)
+            | (c.b_columns == GROUP)
+            & (c.vec_b == 1)
+            & (p.element.bytes == 2)
+            & (p.extents.n == 1)
+            & (p.operand("B").access.ld == 1)
+            & (p.operand("B").access.aligned >= VECTOR)
+        ),
+        "vector_b=1 takes b_columns=8 vec_b=1 and a B of 16-bit elements that follow each other from a multiple of 16"
+        " bytes on, in one column, not {p.extents.n}",
+    ),
     pitch_rule("compressed_tiles"),
     grid_rule("compressed_tiles"),
 )

@@ -1,0 +1,39 @@
+## B is a vector: its elements of a tile are copied to the slot by a few lanes; those after the last are zeros.
+<%def name="prepare()">
+<% x = plan.mainloop %>\
+    .reg .b64 %ptr_b;
+    .reg .b32 %b_to, %b_from;
+    .reg .s32 %elements_left, %b_bytes;
+    .reg .pred %copies_b;
+    setp.lt.u32 %copies_b, %lane, ${x.depth * x.size // x.piece};
+    mul.lo.u32 %tmp0, %lane, ${x.piece // x.size};
+    mad.lo.u32 %tmp0, %first, ${x.depth}, %tmp0;
+    sub.s32 %elements_left, %K, %tmp0;
+    mad.wide.u32 %ptr_b, %tmp0, ${x.size}, %B;
+    mad.lo.u32 %b_to, %lane, ${x.piece}, ${x.b_at};
+    and.b32 %b_from, %lane, 3;
+    mad.lo.u32 %b_from, %b_from, 4, ${x.b_at};
+</%def>
+
+<%def name="copy()">
+<% x = plan.mainloop %>\
+    {
+    .reg .b32 %copied_to;
+    add.u32 %copied_to, %filled, %b_to;
+    mul.lo.s32 %b_bytes, %elements_left, ${x.size};
+    max.s32 %b_bytes, %b_bytes, 0;
+    min.s32 %b_bytes, %b_bytes, ${x.piece};
+    @%copies_b cp.async.cg.shared.global [%copied_to], [%ptr_b], ${x.piece}, %b_bytes;
+    add.u64 %ptr_b, %ptr_b, ${x.depth * x.size};
+    sub.s32 %elements_left, %elements_left, ${x.depth};
+    }
+</%def>
+
+## The right operand: all its columns are the vector; only the first one is stored.
+<%def name="load()">
+<% x = plan.mainloop %>\
+    add.u32 %tmp0, %slot, %b_from;
+% for i in range(4):
+    ld.shared.b32 ${x.right[0, i]}, [%tmp0+${8 * x.size * i}];
+% endfor
+</%def>
