@@ -17,10 +17,13 @@ from ptxgen.lowering.csr import SparseExtents
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-PREFETCH = 75.0  #: warp instructions of a tile that copy it
-WORD = 6.5  #: of a word of the bitmap
-SCATTER = 9.0  #: of 32 nonzeros that are stored at their offsets
-GATHER = 70.0  #: more of them where elements of B are loaded as fragments
+#: warp instructions of the loop over tiles on sm_90, counted in the machine code of ptxas 13.0: of a tile that is copied;
+#: of a word of the bitmap of 16-bit elements, of others; of a tile of zeros, and of 32 nonzeros that are stored to it;
+#: more of them where elements of B are loaded as fragments
+PREFETCH = 62.0
+WORD_16, WORD = 6.5, 7.5
+ZEROS, SCATTER = 40.0, 12.0
+GATHER = 70.0
 ISSUED = 0.75  #: share of the issue rate that loops over tiles reach
 START = 1800.0  #: cycles from the start of a block to its first products, and of the sum of its warps
 ROUND = 900.0  #: cycles from a copy of a tile to its arrival
@@ -36,7 +39,9 @@ def work(p: KernelProblem, c: Columns, g: CompressedTilesGeometry, d: Device) ->
         else WORDS * (c.b_columns * 128 / d.fma + np.maximum(c.b_columns / 4, 1))
     )
     offsets = c.tile_index == OFFSETS
-    expanded = np.where(offsets, ROWS * COLUMNS * p.element.bytes / (WARP * PIECE) * 2 + 20, WORD * WORDS)
+    expanded = np.where(
+        offsets, ROWS * COLUMNS * p.element.bytes / (WARP * PIECE) * 2 + ZEROS, (WORD_16 if half else WORD) * WORDS
+    )
     return Work.of(
         len(c),
         resident=resident_blocks(c, g, d),
