@@ -17,9 +17,9 @@ from ptxgen.lowering.csr import SparseExtents
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-#: warp instructions of the loop over tiles on sm_90, counted in the machine code of ptxas 13.0: of a tile that is copied;
-#: of a word of the bitmap of 16-bit elements, of others; of a tile of zeros, and of 32 nonzeros that are stored to it;
-#: more of them where elements of B are loaded as fragments
+#: warp instructions of the loop over tiles on sm_90, counted in the machine code of ptxas 13.0: of a tile that is
+#: copied; of a word of the bitmap of 16-bit elements, of others; of a tile of zeros, and of 32 nonzeros that are stored
+#: to it; more of them where elements of B are loaded as fragments
 PREFETCH = 62.0
 WORD_16, WORD = 6.5, 7.5
 ZEROS, SCATTER = 40.0, 12.0
