@@ -97,7 +97,7 @@ VARIABLES = (
         _path,
         lambda: platformdirs.user_cache_path("ptxgen"),
         "the user's cache directory",
-        "the folder of the cache of choices, candidate spaces, programs of tasks, compiled kernels and templates; safe to delete",
+        "the folder of the cache of choices, spaces, programs of tasks, compiled kernels and templates; safe to delete",
     ),
     Variable(
         "PTXGEN_DRIVER",

@@ -12,6 +12,7 @@ import pytest
 
 from ptxgen.families.common import array_cache
 from ptxgen.operations.task.language import texts
+from ptxgen.runtime import kept_sources
 from ptxgen.settings import GPU_DRIVER, settings
 from ptxgen.tuning.choice import choice_cache
 
@@ -32,6 +33,8 @@ def _own_database(tmp_path_factory):
         patch.setattr(choice_cache, "write", lambda key, choices: None)
         patch.setattr(array_cache, "read", lambda key: None)
         patch.setattr(array_cache, "write", lambda key, arrays: None)
+        patch.setattr(kept_sources, "read", lambda key: None)
+        patch.setattr(kept_sources, "write", lambda key, source: None)
         patch.setattr(texts, "read", lambda key: None)
         patch.setattr(texts, "write", lambda key, lists: None)
         yield

@@ -15,10 +15,12 @@ from ptxgen.codegen.render import render
 from ptxgen.errors import AssembleError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.gemm.problem import Gemm
-from ptxgen.runtime import assemble
+from ptxgen.runtime import assemble, kept_sources
 from ptxgen.runtime.assemble import Assembled, CachedSource
 from ptxgen.runtime.emulated import EmulatedDriver, EmulatedKernel
+from ptxgen.tuning.choice import winners
 
+READ, WRITE = kept_sources.read, kept_sources.write  # conftest replaces them
 P = Gemm(64, 64, 64)
 MODULE = EmulatedDriver().machine.load(".version 8.0\n.target sm_80\n.address_size 64\n")
 CONFIG = parse_config("ms=4 ns=4 ml=32 nl=32 u=8")
@@ -45,6 +47,8 @@ def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return source
 
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(kept_sources, "read", READ)
+    monkeypatch.setattr(kept_sources, "write", WRITE)
     monkeypatch.setattr(driver_state, "render", counted)
     monkeypatch.setattr(assemble, "find_ptxas", lambda: Path("ptxas"))
     monkeypatch.setattr(assemble, "version", lambda ptxas: "13.0")
@@ -107,6 +111,15 @@ def test_damaged_files_other_versions_and_plugins(rendered, tmp_path, monkeypatc
     for _ in range(2):
         loaded()
     assert len(rendered) == 8
+
+
+def test_winners_are_compared_with_the_known_kernel(rendered, monkeypatch):
+    winners.current_digest.cache_clear()
+    source = loaded()
+    monkeypatch.setattr(winners, "render", None)
+    assert winners.current_digest(P, CONFIG, Assembling().device) == source.digest
+    with pytest.raises(TypeError):
+        winners.current_digest(replace(P, m=128), CONFIG, Assembling().device)
 
 
 def test_drivers_that_read_the_text_render_it(rendered):

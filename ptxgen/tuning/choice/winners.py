@@ -9,6 +9,7 @@ from ptxgen.codegen.render import render
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem
+from ptxgen.runtime import kept_sources
 from ptxgen.tuning.choice.log import warn
 from ptxgen.tuning.store.measurement import Measurement
 from ptxgen.tuning.store.records import stale_reason
@@ -16,8 +17,11 @@ from ptxgen.tuning.store.records import stale_reason
 
 @lru_cache(maxsize=1 << 14)
 def current_digest(problem: Problem, config: Config, device: Device) -> str:
-    """The digest of the kernel that this version generates; cached. PtxgenError: there is none."""
-    return render(plan_for(problem, config, device)).digest
+    """The digest of the kernel that this version generates, cached: in the disk cache if the kernel was loaded before.
+    PtxgenError: there is none."""
+    plan = plan_for(problem, config, device)
+    kept = kept_sources.read(kept_sources.key(plan))
+    return render(plan).digest if kept is None else kept.digest
 
 
 def is_current(m: Measurement, device: Device) -> bool:
