@@ -128,22 +128,26 @@ class ProblemOptions(DatabaseOptions):
         """Those of the fields that some operations have."""
         from ptxgen.problem.base import text_of
 
-        out: dict[str, tuple[Any, Any]] = {}
+        found: dict[str, dict[str, tuple[Any, Any]]] = {}  # by field and operation: (its type, the field)
         for operation in cls.operations():
             for f in fields(operation.problem):
                 kind = FIELD_TYPES.get(str(f.type))
                 if f.name in operation.options and f.name not in PROBLEM_FIELDS and kind is not None:
-                    described = text_of(f)
-                    switch, on = described.flag, kind is bool and f.default is True
-                    if on:
-                        word = f.name.replace("_", "-")
-                        kind, switch = bool | None, f"--{word}/--no-{word}"
-                    value = typer.Option(
-                        *((switch,) if switch else ()),
-                        help=described.option or f"{operation.name}: {f.name}. [default: {f.default}]",
-                        metavar=described.metavar or None,
-                    )
-                    out.setdefault(f.name, (Annotated[kind, value], False if kind is bool else None))
+                    found.setdefault(f.name, {})[operation.name] = kind, f
+        out: dict[str, tuple[Any, Any]] = {}
+        for name, uses in found.items():
+            operation_name, (kind, f) = next(iter(uses.items()))
+            described = text_of(f)
+            switch, on = described.flag, kind is bool and f.default is True
+            if on:
+                word = name.replace("_", "-")
+                kind, switch = bool | None, f"--{word}/--no-{word}"
+            help, metavar = described.option or f"{operation_name}: {name}. [default: {f.default}]", described.metavar
+            if len({str(kind) for kind, _ in uses.values()}) > 1:  # each operation reads the text
+                kind, metavar = str | None, "TEXT"
+                help = " ".join(f"{operation}: {text_of(f).option}" for operation, (_, f) in uses.items())
+            value = typer.Option(*((switch,) if switch else ()), help=help, metavar=metavar or None)
+            out[name] = (Annotated[kind, value], False if kind is bool else None)
         return out
 
 
@@ -209,16 +213,23 @@ class Target(ProblemOptions):
     def fields(self, options: tuple[str, ...]) -> dict[str, Any]:
         """The problem fields on the command line. ``options``: the fields of the operation. InputError: a field belongs
         to another operation."""
+        from ptxgen.problem.operation import operation_named
+
         values = {name: getattr(self, name) for name in PROBLEM_FIELDS} | self.own
         off = {name for name, (_, default) in self.more_options().items() if default is None}
         given = {
             name: value for name, value in values.items() if value is not None and (value is not False or name in off)
         }
-        for name in given:
+        integers = {f.name for f in fields(operation_named(self.operation_name).problem) if str(f.type) == "int"}
+        for name, value in given.items():
             if name not in options:
                 raise InputError(
                     f"{_flag(name)} is given; {self.operation_name} takes {', '.join(map(_flag, options))}"
                 )
+            if name in integers and isinstance(value, str):
+                if not value.strip().isdecimal():
+                    raise InputError(f"{_flag(name)} is {value!r}; for {self.operation_name} it must be an integer")
+                given[name] = int(value)
         return given
 
     def cases(self, default: str = "") -> list[Case]:

@@ -70,7 +70,7 @@ def table(document: Document) -> PaperTable:
 
 def _properties(row: Document) -> dict[str, Any]:
     """The properties of a library's kernel, in the order of the table."""
-    config, main, tile = row["config"] or {}, row["main"], row["tile"] or (None, None)
+    config, main, tile = row.get("config") or {}, row["main"], row.get("tile") or (None, None)
     return {
         "µs": row["us"],
         "TFLOP/s": row["tflops"],

@@ -344,6 +344,7 @@ def test_options_become_fields_of_the_problem(run: Run) -> None:
     assert row["problem"] == {"key": expected.key(), **expected.as_dict()}
 
 
+SPMM_GROUPS = ("--shape", "64,8,64", "--groups")
 CONV = ("conv", "--shape", "N=2,C=8,H=5,W=5,K=16,R=1,S=1", "--layout", "NHWC")
 
 
@@ -356,6 +357,11 @@ def test_conv_takes_options_of_its_own(run: Run) -> None:
     assert "--lda is given; conv takes --layout" in run("select", *CONV, "--lda", 9, *H200).err
     assert "--direction is given; gemm takes" in run("select", "--shape", "1,2,3", "--direction", "forward").err
     assert "baseline is 'cublas'; for conv it must be cudnn" in run("bench", *CONV, "--baseline", "cublas").err
+
+
+def test_operations_read_an_option_of_their_own_types(run: Run) -> None:
+    assert "--groups is 'x'; for spmm it must be an integer" in run("select", "spmm", *SPMM_GROUPS, "x", *H200).err
+    assert run("select", "spmm", *SPMM_GROUPS, "2", *H200).code == 0
 
 
 def test_the_lines_of_a_file_decide_what_bench_compares(run: Run, tmp_path: Path) -> None:

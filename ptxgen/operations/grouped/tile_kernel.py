@@ -100,7 +100,7 @@ def most_registers(problem: GroupedGemm, device: Device, configs: Sequence[Confi
     """Registers per thread that ptxas may use: the fewest, of those that permit another block of 256 threads, with
     which kernels spill nothing or a few bytes. With 64, four blocks fit a multiprocessor, with 80 three, with 128
     two."""
-    rows = all(c.kmajor_smem_a and c.kmajor_smem_b for c in configs)
+    rows = problem.layout == "NT" and all(c.cp_async_a and c.cp_async_b for c in configs)  # along K, in shared memory
     if problem.element.bytes == 8 or rows or max(c.ms * c.ns for c in configs) > THREAD_ELEMENTS:
         return 128
     if problem.element.bytes < 4:
