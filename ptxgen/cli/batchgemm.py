@@ -32,11 +32,13 @@ def batchgemm(
     """
     from ptxgen.cli import batchgemm_tables
     from ptxgen.errors import InputError
+    from ptxgen.tuning.store import paper_files
 
     if name not in batchgemm_tables.TABLES:
         raise InputError(f"name is {name!r}; it must be one of {', '.join(batchgemm_tables.TABLES)}")
     shown = batchgemm_tables.TABLES[name]
-    default = DEVICE if shown.device is None else shown.device
+    second = shown.device if shown.device and paper_files.path_of(shown.device, FILE).exists() else None
+    default = second or DEVICE
 
     def measure() -> dict[str, Any]:
         return measured(options, most_items)
