@@ -24,7 +24,11 @@ PREFETCH = 62.0
 WORD_16, WORD = 6.5, 7.5
 ZEROS, SCATTER = 40.0, 12.0
 GATHER = 70.0
-ISSUED = 0.75  #: share of the issue rate that loops over tiles reach
+MORE_16 = 130.0  #: of 16-bit elements, for each group of columns after the first, fitted to times on an H100
+#: share of the issue rate that loops over tiles reach with many warps, and how many warps of a scheduler have 63 % of
+#: it, of 16-bit elements and others: fitted to 16 kernels on an H100 (layers of 4096x4096, N = 1, 8, 16)
+ISSUED = 0.75
+HIDING_16, HIDING = 3.0, 1.0
 START = 1800.0  #: cycles from the start of a block to its first products, and of the sum of its warps
 ROUND = 900.0  #: cycles from a copy of a tile to its arrival
 
@@ -34,7 +38,7 @@ def work(p: KernelProblem, c: Columns, g: CompressedTilesGeometry, d: Device) ->
     half = p.element.bytes == 2
     groups = ceil_div(c.b_columns, GROUP)
     products = (
-        4 * groups + np.where((c.vec_b == 1) & (c.vector_b == 0), GATHER, 2.0) * groups
+        4 * groups + np.where((c.vec_b == 1) & (c.vector_b == 0), GATHER, 2.0) * groups + MORE_16 * (groups - 1)
         if half
         else WORDS * (c.b_columns * 128 / d.fma + np.maximum(c.b_columns / 4, 1))
     )
@@ -45,7 +49,7 @@ def work(p: KernelProblem, c: Columns, g: CompressedTilesGeometry, d: Device) ->
     return Work.of(
         len(c),
         resident=resident_blocks(c, g, d),
-        busy=(PREFETCH + expanded + products) / perf_costs.ISSUE / ISSUED,
+        busy=(PREFETCH + expanded + products) / perf_costs.ISSUE,
         latency=ROUND,
         moved_b=COLUMNS * np.where(c.vector_b == 1, 1, c.b_columns) * p.element.bytes,
         stages=c.stages - 1,
@@ -73,8 +77,11 @@ def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell
     cached = (bytes_a + np.float32(tiles) * w.moved_b[rows]) * slabs
     cached = cached / np.float32(perf_costs.L2_BYTES * d.sms * d.clock)
     waves = np.ceil(blocks / np.float32(d.sms))  # of blocks on the busiest multiprocessor
-    scattered = offsets * np.float32(SCATTER * np.ceil(mean / WARP) / perf_costs.ISSUE / ISSUED)
-    issue = waves * np.float32(each) * (w.busy[rows] + scattered) / np.float32(d.clock)
+    scattered = offsets * np.float32(SCATTER * np.ceil(mean / WARP) / perf_costs.ISSUE)
+    warps = w.store[rows] * np.minimum(waves, w.resident[rows]) / np.float32(perf_costs.ISSUE)  # of a scheduler
+    hiding = HIDING_16 if p.element.bytes == 2 else HIDING
+    reached = np.float32(ISSUED) * (1 - np.exp(-warps / np.float32(hiding)))
+    issue = waves * np.float32(each) * (w.busy[rows] + scattered) / reached / np.float32(d.clock)
     mine = np.ceil(np.float32(each) / w.store[rows])  # tiles of a warp
     rounds = np.ceil(waves / w.resident[rows]) * (np.ceil(mine / w.stages[rows]) * w.latency[rows] + np.float32(START))
     waited = rounds / np.float32(d.clock)
