@@ -208,6 +208,58 @@ class SparseChecks:
         pt.spmm(other, b)
         assert len(sparse._matrices) == 1
 
+    def test_views_with_other_strides_are_no_known_pattern(self):
+        a, b = self.matrix(), self.integers(5, 3)
+        wide = torch.stack([a.indices, (a.indices + 1) % 5]).reshape(-1)  # the view begins at the same address
+        pt.spmm(a._replace(indices=wide[:14]), b)
+        with pytest.raises(ShapeError, match=r"a.indices has strides; its elements must be contiguous"):
+            pt.spmm(a._replace(indices=wide[::2]), b)
+
+    def test_gradients_after_inference(self):
+        a, full = self.matrix(dtype=torch.float32), dense(self.matrix())
+        coo, batch = full.to_sparse_coo(), full[None].to_sparse_csr()
+        b, single = self.integers(5, 3), self.integers(5, 4, dtype=torch.float32)
+        with torch.inference_mode(), torch.autocast(self.device, dtype=torch.bfloat16):
+            pt.spmm(a, single)
+        with torch.inference_mode():
+            pt.spmm(coo, b), pt.spmm(batch, b)
+        with torch.autocast(self.device, dtype=torch.bfloat16):
+            y = pt.spmm(a, single.requires_grad_())
+        y.float().sum().backward()
+        assert torch.equal(single.grad, dense(a).T @ torch.ones_like(y, dtype=torch.float32))
+        for x in (coo, batch):
+            leaf = b.clone().requires_grad_()
+            pt.spmm(x, leaf).sum().backward()
+            assert torch.equal(leaf.grad, full.T @ torch.ones(6, 3).to(full))
+
+    def test_captured_calls_keep_the_handle_and_make_its_values_unknown(self, monkeypatch):
+        sparse._matrices.clear()
+        a, b = self.matrix(), self.integers(5, 3)
+        pt.spmm(a, b)
+        handle = list(sparse._matrices.values())[-1].handle
+        updates, update = [], type(handle).update
+        monkeypatch.setattr(type(handle), "update", lambda self, v: (updates.append(v), update(self, v)))
+        values = [a.values * i for i in range(1, 6)]
+        with monkeypatch.context() as patch:
+            patch.setattr(sparse, "_is_captured", lambda x: True)
+            for each in values:
+                assert torch.equal(pt.spmm(a._replace(values=each), b), dense(a, each) @ b)
+        assert list(sparse._matrices.values())[-1].handle is handle
+        pt.spmm(a._replace(values=values[-1]), b)  # launches of the graph may have replaced these values
+        assert len(updates) == 6
+        monkeypatch.setattr(sparse, "MAX_MATRICES", 1)
+        others = [self.matrix(seed=i) for i in (1, 2)]
+        for other in others:
+            assert torch.equal(pt.spmm(other, b), dense(other) @ b)
+        assert handle in [known.handle for known in sparse._matrices.values()]
+        assert len(sparse._matrices) == 2
+
+    def test_transposes_of_tensors_in_other_formats_follow_their_values(self):
+        coo, b = dense(self.matrix()).to_sparse_coo().coalesce(), self.integers(6, 3)
+        for _ in range(2):
+            assert torch.equal(ptxgen.spmm(coo, b, transpose=True), coo.to_dense().T @ b)
+            coo._values().mul_(2)
+
     def test_empty_extents(self):
         for m, k, n, nnz in ((4, 3, 2, 0), (4, 0, 2, 0), (0, 3, 2, 0), (4, 3, 0, 5)):
             a, b = self.matrix(max(m, 1), max(k, 1), nnz), self.integers(k, n)
@@ -230,11 +282,17 @@ class SparseChecks:
             (ShapeError, "b has 3 dimensions", lambda a, b: pt.spmm(a, b[None])),
             (DtypeError, "values is torch.float64 and b is torch.float32", lambda a, b: pt.spmm(a, b.float())),
             (ShapeError, r"a.values has shape \(3,\)", lambda a, b: pt.spmm(a._replace(values=a.values[:3]), b)),
-            (DtypeError, "a.indptr is torch.float64", lambda a, b: pt.spmm(a._replace(indptr=a.values), b)),
+            (DtypeError, "a.indptr is torch.float64", lambda a, b: pt.spmm(a._replace(indptr=a.indptr.double()), b)),
+            (InputError, "a.values is of type list", lambda a, b: pt.spmm(a._replace(values=[1.0]), b)),
+            (ShapeError, "a.indptr has 7 elements; it must have 9", lambda a, b: pt.spmm(a._replace(shape=(8, 5)), b)),
+            (ShapeError, "y has 6 rows; it must have 5, the columns", lambda a, b: pt.sddmm(a, b[[0] * 6], b[[0] * 6])),
+            (InputError, "a is a torch.sparse_coo tensor of shape", lambda a, b: pt.spmm(b[0].to_sparse_coo(), b)),
+            (InputError, "a has 1 dense dimensions; it must have none", lambda a, b: pt.spmm(b.to_sparse(1), b)),
+            (InputError, "a has 1 dense dimensions", lambda a, b: pt.spmm(b[None].to_sparse_csr(dense_dim=1), b)),
             (DtypeError, "they must be the same", lambda a, b: pt.spmm(a._replace(indptr=a.indptr.int()), b)),
             (DeviceError, "a.indices is on meta", lambda a, b: pt.spmm(a._replace(indices=a.indices.to("meta")), b)),
             (ShapeError, "x has 5 rows; it must have 6, the rows of a", lambda a, b: pt.sddmm(a, b, b)),
-            (ShapeError, "they must be M×N and K×N", lambda a, b: pt.sddmm(a, b, b[:, 1:])),
+            (ShapeError, "they must be M×N and K×N", lambda a, b: pt.sddmm(a, b[[0] * 6], b[:, 1:])),
         ],
     )
     def test_refused_arguments(self, error, message, call):

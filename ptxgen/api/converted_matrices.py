@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,8 +60,10 @@ def csr_arrays(a: Any) -> Arrays:
     known = _converted.get(id(a))
     if known is not None and known.matrix() is a and known.state == state:
         return known.arrays
-    b = a.to_sparse_coo().to_sparse_csr() if layout in BLOCKED else a.to_sparse_csr()
-    arrays = b.crow_indices(), b.col_indices(), b.values()
+    torch: Any = sys.modules["torch"]
+    with torch.inference_mode(False), torch.no_grad():  # later calls may save the arrays for gradients
+        b = a.to_sparse_coo().to_sparse_csr() if layout in BLOCKED else a.to_sparse_csr()
+        arrays = b.crow_indices(), b.col_indices(), b.values()
     if _complete(arrays[2]):
         at = id(a)
         _converted[at] = Converted(weakref.ref(a, lambda _: _converted.pop(at, None)), state, arrays)

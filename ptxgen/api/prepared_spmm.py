@@ -238,7 +238,8 @@ class PreparedSpmm:
         summed in float32. The same inputs give the same bits. ShapeError, DtypeError, OverlapError, InputError: an
         argument breaks a rule.
         """
-        key, at_x, at_y = _key(x, y, 0.0, float(flag("scaled", scaled))) if out is None and y is not None else NO_KEY
+        scaled = flag("scaled", scaled)
+        key, at_x, at_y = _key(x, y, 0.0, float(scaled)) if out is None and y is not None else NO_KEY
         ready = self._sampled.get(key) if key is not None else None
         if ready is not None:
             kernel, packed, kind = ready
@@ -655,7 +656,7 @@ def kept_handle(a: Any, csr: Csr, compute: str) -> PreparedSpmm:
     if found is not None:
         return found
     known = _kept.get(id(a))
-    if known is not None and known[0]() is a and known[1].current(compute):
+    if known is not None and known[0]() is a and known[1].current(compute) and _key_of(known[1]._csr) == _key_of(csr):
         return known[1]
     problem = _problem(csr, compute)
     if hasattr(csr.values.origin, "detach"):  # the values of a tensor refer to it

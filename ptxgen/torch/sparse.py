@@ -24,7 +24,7 @@ from ptxgen.torch import launching
 from ptxgen.torch.launching import check_operands
 from ptxgen.torch.operator import Operator, in_transform, loop_over_batch
 
-MAX_MATRICES = 64  #: whose handles are kept
+MAX_MATRICES = 64  #: whose handles are kept, besides those that captured graphs read
 MANY = 3  #: changes of values from which formats do not contain them
 
 Arrays = tuple[Tensor, Tensor, Tensor]  # indptr, indices, values
@@ -74,7 +74,10 @@ def sddmm(a: Tensor | SparseMatrix, x: Tensor, y: Tensor, *, scaled: bool = Fals
         _require_rows("y", y, a.shape[2], "columns")
         batch: Tensor = SDDMM(below["x"], below["y"], indptr, indices)
         return (batch * values if scaled else batch).reshape(len(a), -1)
-    (indptr, indices, values), _, swapped = _arrays(a)
+    (indptr, indices, values), (m, k), swapped = _arrays(a)
+    for name, each, rows, of in (("x", x, m, "rows"), ("y", y, k, "columns")):
+        if each.dim() == 2:
+            _require_rows(name, each, rows, of)
     result: Tensor = SDDMM(y, x, indptr, indices) if swapped else SDDMM(x, y, indptr, indices)
     return result * values if scaled else result
 
@@ -83,11 +86,19 @@ def _arrays(a: Any) -> tuple[Arrays, tuple[int, int], bool]:
     """(row pointers, columns and values of a matrix, or of its transpose; the shape of the matrix; True for those of
     the transpose)."""
     if isinstance(a, SparseMatrix):
+        for name, each in (("indptr", a.indptr), ("indices", a.indices), ("values", a.values)):
+            if not isinstance(each, Tensor):
+                launching.check_dense(f"a.{name}", each)
+        if a.indptr.dim() == 1 and a.indptr.shape[0] != a.shape[0] + 1:
+            raise ShapeError(
+                f"a.indptr has {a.indptr.shape[0]} elements; it must have {a.shape[0] + 1}, one more than a has rows"
+            )
         return (a.indptr, a.indices, a.values), (a.shape[0], a.shape[1]), False
     if not isinstance(a, Tensor) or a.layout is torch.strided or a.dim() != 2:
         raise InputError(
             f"a is {_described(a)}; it must be a sparse matrix of PyTorch, or a ptxgen.SparseMatrix of tensors"
         )
+    _require_no_dense_dimensions(a)
     m, k = a.shape
     if a.layout is torch.sparse_csr:
         return (a.crow_indices(), a.col_indices(), a.values()), (m, k), False
@@ -105,13 +116,22 @@ def _require_rows(name: str, x: Tensor, rows: int, of: str) -> None:
         raise ShapeError(f"{name} has {x.shape[-2]} rows; it must have {rows}, the {of} of a")
 
 
+def _require_no_dense_dimensions(a: Tensor) -> None:
+    """InputError: the nonzeros of a sparse tensor are arrays."""
+    if a.dense_dim():
+        raise InputError(f"a has {a.dense_dim()} dense dimensions; it must have none")
+
+
 def _described(a: Any) -> str:
-    return f"a dense tensor of shape {tuple(a.shape)}" if isinstance(a, Tensor) else f"of type {type(a).__name__}"
+    if not isinstance(a, Tensor):
+        return f"of type {type(a).__name__}"
+    return f"a {'dense' if a.layout is torch.strided else str(a.layout)} tensor of shape {tuple(a.shape)}"
 
 
 def _batch(a: Tensor, **operands: Tensor) -> tuple[Arrays, int, dict[str, Tensor]]:
     """(row pointers, columns and values of the block-diagonal matrix of a batch in CSR, its columns, and the operands
     one below the other). The operands have a matrix for each one of the batch, or one for all."""
+    _require_no_dense_dimensions(a)
     if a.layout is not torch.sparse_csr:
         raise InputError(f"a is a batch in {a.layout}; it must be in CSR")
     count, _, k = a.shape
@@ -149,17 +169,23 @@ def _cast(values: Tensor) -> Tensor:
 
 def _once(what: Any, sources: tuple[Tensor, ...], make: Callable[[], Any]) -> Any:
     """What ``make`` makes of tensors, kept while they exist and do not change."""
-    key = (what, *((x.data_ptr(), tuple(x.shape), x.dtype, x.get_device()) for x in sources))
+    key = (what, *((x.data_ptr(), tuple(x.shape), x.stride(), x.dtype, x.get_device()) for x in sources))
     found, versions = _made_once.get(key), versions_of(sources)
     if found is not None and found[1] == versions and not any(x.expired() for x in found[0]):
         return found[2]
-    made = make()
-    if sources[0].is_cuda and torch.cuda.is_current_stream_capturing():  # the memory of a graph is not for other calls
+    with torch.inference_mode(False), torch.no_grad():  # later calls may save it for gradients
+        made = make()
+    if _is_captured(sources[0]):  # the memory of a graph is not for other calls
         return made
     for other in [other for other, (storages, *_) in _made_once.items() if any(x.expired() for x in storages)]:
         del _made_once[other]
     _made_once[key] = tuple(StorageWeakRef(x.untyped_storage()) for x in sources), versions, made
     return made
+
+
+def _is_captured(x: Tensor) -> bool:
+    """True if work on the tensor is being captured into a CUDA graph."""
+    return bool(x.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 #: what was made and of which tensors -> (their storages, their versions, the result)
@@ -171,12 +197,17 @@ _made_once: dict[Any, tuple[tuple[StorageWeakRef, ...], tuple[Any, ...], Any]] =
 
 @dataclass
 class _Known:
-    """A handle. ``storages``, ``versions``: of the index tensors; ``changes``: how often it got other values."""
+    """A handle. ``storages``, ``versions``: of the index tensors; ``changes``: how often it got other values;
+    ``exact``: its formats do not contain them; ``in_graph``: graphs that were captured read it; ``updated_in_graph``:
+    their launches give it other values."""
 
     handle: PreparedSpmm
     storages: tuple[StorageWeakRef, StorageWeakRef]
     versions: tuple[Any, ...]
     changes: int
+    exact: bool
+    in_graph: bool = False
+    updated_in_graph: bool = False
 
     @property
     def current(self) -> bool:
@@ -195,19 +226,22 @@ def _handle(values: Tensor, indptr: Tensor, indices: Tensor, columns: int, compu
     if found is None or not found.current or found.versions != versions:
         for other in [other for other, known in _matrices.items() if not known.current]:
             del _matrices[other]
-        changes = MANY if values.requires_grad else 0
+        exact = values.requires_grad
         storages = StorageWeakRef(indptr.untyped_storage()), StorageWeakRef(indices.untyped_storage())
-        found = _Known(_made(values, indptr, indices, columns, compute, changes > 0), storages, versions, changes)
+        found = _Known(_made(values, indptr, indices, columns, compute, exact), storages, versions, 0, exact)
         _matrices[key] = found
-        while len(_matrices) > MAX_MATRICES:
-            _matrices.popitem(last=False)
+        for other in [other for other, known in _matrices.items() if not known.in_graph][:-MAX_MATRICES]:
+            del _matrices[other]
         return found.handle
     _matrices.move_to_end(key)
+    captured = _is_captured(values)
+    found.in_graph = found.in_graph or captured
     # values that require gradients may change without a count: by their ``data``, or in each run of a captured graph
-    if values.requires_grad or not found.handle.has(values):
+    if values.requires_grad or found.updated_in_graph or not found.handle.has(values):
         found.changes += 1
-        if found.changes == MANY:
-            found.handle = _made(values, indptr, indices, columns, compute, True)
+        found.updated_in_graph = found.updated_in_graph or captured
+        if found.changes >= MANY and not found.exact and not found.in_graph:
+            found.handle, found.exact = _made(values, indptr, indices, columns, compute, True), True
         else:
             found.handle.update(values.detach())
     return found.handle
@@ -215,7 +249,7 @@ def _handle(values: Tensor, indptr: Tensor, indices: Tensor, columns: int, compu
 
 def _pattern_key(x: Tensor, indptr: Tensor, indices: Tensor, columns: int) -> tuple[Any, ...]:
     """The key of the matrices of the pattern with values as ``x``, without the arithmetic."""
-    at = indptr.data_ptr(), indices.data_ptr()
+    at = indptr.data_ptr(), indices.data_ptr(), indptr.stride(), indices.stride()
     return (*at, indptr.numel(), columns, indices.numel(), indices.dtype, x.dtype, x.get_device())
 
 
@@ -271,6 +305,7 @@ def _pattern(x: Tensor, y: Tensor, indptr: Tensor, indices: Tensor) -> PreparedS
     wanted, versions = _pattern_key(x, indptr, indices, y.shape[0]), versions_of((indptr, indices))
     for key, known in reversed(_matrices.items()):
         if key[:-1] == wanted and known.current and known.versions == versions:
+            known.in_graph = known.in_graph or _is_captured(x)
             return known.handle
     return _handle(x.new_ones(indices.numel()), indptr, indices, y.shape[0], _compute(x))
 
