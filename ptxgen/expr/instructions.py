@@ -394,6 +394,11 @@ def unregister(name: str) -> None:
     _changed()
 
 
+def has_registered() -> bool:
+    """True if the process has an operator that is not of the package."""
+    return bool(_REGISTERED)
+
+
 def _changed() -> None:
     rows.cache_clear()
     _table["version"] += 1

@@ -122,6 +122,11 @@ def unregister(name: str) -> None:
     del EPILOGUE_OPS[name]
 
 
+def has_registered() -> bool:
+    """True if the process has an operation that is not of the package."""
+    return len(EPILOGUE_OPS) > len(_OWN)
+
+
 def epilogue_op(name: str) -> EpilogueOp:
     """The operation with this name. InputError: there is none."""
     if name not in EPILOGUE_OPS:

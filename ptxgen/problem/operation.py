@@ -278,6 +278,11 @@ def unregister(name: str) -> None:
     del OPERATIONS[name]
 
 
+def has_registered() -> bool:
+    """True if the process has an operation that is not of the package."""
+    return not all(x.problem.__module__.startswith("ptxgen.") for x in OPERATIONS.values())
+
+
 def operation_names() -> tuple[str, ...]:
     plugins.load()
     return tuple(OPERATIONS)

@@ -1,8 +1,9 @@
 """Sources of kernels without their texts, kept in the disk cache by problem and configuration.
 
 A process that finds the source of a plan, and its machine code by the source's digest, renders nothing. The cache is
-optional: errors of the file system and damaged files are ignored. Processes with plugins do not use it: the digest of
-the package does not tell changes of theirs.
+optional: errors of the file system and damaged files are ignored. Processes that have called plugins, or registered
+operations, epilogue operations, operators or families, do not use it: the digest of the package does not tell changes
+of these.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from pathlib import Path
 from ptxgen import disk_cache, plugins
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.source import Source
+from ptxgen.expr import instructions
 from ptxgen.families.common.array_cache import package_key
+from ptxgen.problem import epilogue_ops, operation
 from ptxgen.runtime.assemble import CachedSource
 from ptxgen.settings import settings
 
@@ -25,7 +28,7 @@ EVERY = "0"  #: the last digit of a key whose file has the number of files check
 
 def key(plan: Plan) -> str:
     """The key of a plan's source. Empty: it is not cached."""
-    if plugins.called():
+    if plugins.called() or any(registry.has_registered() for registry in (operation, epilogue_ops, instructions)):
         return ""
     return package_key(repr(plan.source_problem), repr(plan.problem), plan.config.full_text(), plan.device)
 

@@ -13,12 +13,17 @@ from ptxgen.api import driver_state
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import AssembleError
+from ptxgen.expr import instructions
+from ptxgen.expr.node import constant, node
+from ptxgen.expr.operators import Operator
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.problem import epilogue_ops
 from ptxgen.runtime import assemble, kept_sources
 from ptxgen.runtime.assemble import Assembled, CachedSource
 from ptxgen.runtime.emulated import EmulatedDriver, EmulatedKernel
 from ptxgen.tuning.choice import winners
+from tests.plugins import diagonal
 
 READ, WRITE = kept_sources.read, kept_sources.write  # conftest replaces them
 P = Gemm(64, 64, 64)
@@ -111,6 +116,36 @@ def test_damaged_files_other_versions_and_plugins(rendered, tmp_path, monkeypatc
     for _ in range(2):
         loaded()
     assert len(rendered) == 8
+
+
+@pytest.mark.parametrize("factor", [2.0, 3.0])
+def test_registered_epilogue_operations_may_have_changed(rendered, factor):
+    """A program that registers an operation may register another one of the same name the next time."""
+    epilogue_ops.register(epilogue_ops.activation("scaled", lambda x: node("*", x.type, x, constant(factor, x.type))))
+    try:
+        problem = replace(P, epilogue="scaled")
+        assert kept_sources.key(plan_for(problem, CONFIG, Assembling().device)) == ""
+        for _ in range(2):
+            loaded(problem)
+    finally:
+        epilogue_ops.unregister("scaled")
+    assert len(rendered) == 2
+    assert kept_sources.key(plan_for(P, CONFIG, Assembling().device))
+
+
+def test_registered_operations_and_operators_may_have_changed(rendered):
+    plan = plan_for(P, CONFIG, Assembling().device)
+    diagonal.register_it()
+    try:
+        assert kept_sources.key(plan) == ""
+    finally:
+        diagonal.unregister_it()
+    instructions.register(Operator("twice", 1, frozenset(("float",)), lambda x: x + x))
+    try:
+        assert kept_sources.key(plan) == ""
+    finally:
+        instructions.unregister("twice")
+    assert kept_sources.key(plan)
 
 
 def test_winners_are_compared_with_the_known_kernel(rendered, monkeypatch):
