@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -11,12 +12,12 @@ import numpy as np
 from ptxgen.api import call_lock, launches, new_arrays, selection, task_call, task_launches, task_outputs
 from ptxgen.api.arrays import tensor
 from ptxgen.api.gemm import check_same_dtype
-from ptxgen.arguments import closest, flag, word
+from ptxgen.arguments import closest, flag, shown, word
 from ptxgen.errors import InputError
 from ptxgen.operations.task.language.texts import input_ranks, parse
 from ptxgen.operations.task.program import ACCUMULATOR, Program
 from ptxgen.operations.task.semirings import semiring_program
-from ptxgen.problem.dtypes import from_numpy
+from ptxgen.problem.dtypes import dtype, from_numpy
 
 
 def matmul_over(semiring: str, a: Any, b: Any, out: Any = None) -> Any:
@@ -127,6 +128,9 @@ class TaskFunction:
         kinds: dict[str, str | None] = {name: None if x is None else "" for name, x in given.items()}
         kinds |= {name: v.dtype.name for name, v in views.items()} | {n: _number_type(x) for n, x in numbers.items()}
         program, recording = self._source.program(kinds), task_launches.recording(cached, every, out)
+        for x in program.inputs:
+            if x.name in scalars:
+                _check_number(x.name, scalars[x.name], x.dtype)
         own = task_call.Options(None, flag("deterministic", deterministic), *how, recording)
         with call_lock.lock:
             result = task_outputs.results(program, views, scalars, out, task_outputs.Options(own, groups, options))
@@ -220,6 +224,18 @@ def unknown_input(name: str, names: Collection[str], others: Collection[str] = (
 
 def _is_number(x: Any) -> bool:
     return isinstance(x, int | float | np.number)
+
+
+def _check_number(name: str, x: Any, kind: str) -> None:
+    """InputError: the type that the program has for a number does not have ``x``."""
+    if dtype(kind).integer:
+        count = 1 << dtype(kind).bits
+        least = 0 if kind.startswith("u") else -count // 2
+        if not least <= x < least + count:
+            rule = f"it must be from {least} to {least + count - 1}, a number of {kind}"
+            raise InputError(f"{name} is {shown(x)}; {rule}")
+    elif isinstance(x, int) and abs(x) > int(sys.float_info.max):
+        raise InputError(f"{name} is {shown(x)}; it must be a number of {kind}")
 
 
 def _hashable(groups: Any) -> Any:

@@ -7,6 +7,7 @@ copy an array, are not cached.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -109,7 +110,8 @@ def arguments_of(task: Any, given: Iterable[Any], names: Any, out: Any, options:
 
 def launched(arguments: Arguments, ready: Any, out: Any, around: Callable[[], Mapping[str, Any]] = dict) -> Any:
     """The result of a call that has the entry ``ready`` of the launch cache. ``around``: returns the numbers around its
-    function. None: an array of ``out`` shares memory with another, or lists are too short."""
+    function. None: an array of ``out`` shares memory with another, a number does not fit its type, or lists are too
+    short: the call must do all again."""
     key, first, at, outs, numbers = arguments
     launch, found, runner = ready
     if found.scalars:
@@ -117,7 +119,10 @@ def launched(arguments: Arguments, ready: Any, out: Any, around: Callable[[], Ma
         values = {name: outside[name] if n is None else numbers[n] for name, n in found.scalars.items()}
         texts = tuple([repr(x) for x in values.values()])
         if texts != found.texts:
-            changed = tuple(each.with_values(values) if each.numbers else each for each in found.launches)
+            try:
+                changed = tuple(each.with_values(values) if each.numbers else each for each in found.launches)
+            except (struct.error, OverflowError):
+                return None
             launch, found = changed[0].launch, found._replace(launches=changed, texts=texts)
             launches.store(key, launch, found, runner)
     if outs and _overlaps(at, found.sizes, found.inputs):

@@ -64,6 +64,25 @@ def test_other_extents_and_types_of_numbers_are_other_calls(on, slow):
     assert len(slow) == 3
 
 
+@pytest.mark.parametrize(
+    ("dtype", "s", "rule"),
+    [
+        (np.int32, 2**40, "s is 1099511627776; it must be from -2147483648 to 2147483647, a number of s32"),
+        (np.float32, 10**400, "s is an integer of 1329 bits; it must be a number of f32"),
+    ],
+    ids=["s32", "f32"],
+)
+def test_numbers_are_checked_at_each_call(on, slow, dtype, s, rule):
+    task = ptxgen.task(DISTANCE)
+    p, r = (Tensor(on, np.ones((3, 4), dtype)) for _ in "pr")
+    with pytest.raises(InputError, match=rule):
+        task(p, r, s)
+    assert task(p, r, 2).numpy().tolist() == [[0] * 3] * 3
+    with pytest.raises(InputError, match=rule):
+        task(p, r, s)
+    assert len(slow) == 1
+
+
 def test_out_is_checked_for_shared_memory_at_each_call(on, slow):
     task = ptxgen.task(DISTANCE)
     p, r, out = integers(on, 6, 6), integers(on, 6, 6, seed=1), integers(on, 6, 6)
