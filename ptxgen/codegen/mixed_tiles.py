@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -41,6 +42,7 @@ class MixedTiles(Plan):
         assert isinstance(first.scheduler, TileTableScheduler)
         self.scheduler: TileTableScheduler = first.scheduler
         self.parameters = first.parameters
+        self.schedule = first.scheduler.schedule  #: of the command in the header
         self.c = first.c
 
     @property
@@ -76,7 +78,14 @@ class MixedTiles(Plan):
 
     @cached_property
     def command(self) -> str:
-        return f"{super().command.rpartition(' --config')[0]} --schedule {self.scheduler.schedule}"
+        return f"{super().command.rpartition(' --config')[0]} --schedule {self.schedule}"
+
+    def with_schedule(self, schedule: str) -> MixedTiles:
+        """The same kernel, whose header has the command of this schedule."""
+        plan = copy(self)
+        plan.schedule = schedule
+        vars(plan).pop("command", None)
+        return plan
 
     def shared_of(self, tiles: Ints) -> int:
         """Bytes of dynamic shared memory of a launch in which these tiles occur."""

@@ -22,7 +22,7 @@ OTHERS = {
 #: what a plan is composed by: these set the attributes of the plan
 COMPOSERS = {
     *("compose_scheduler", "compose_epilogue", "compose_sink", "compose_launch"),
-    *("plan_for", "mixed_plan_for", "with_registers"),
+    *("plan_for", "mixed_plan_for", "with_registers", "with_schedule"),
 }
 
 

@@ -80,6 +80,7 @@ def test_variants(variant):
     driver = EmulatedDriver(FEW_SMS)
     schedule = TlpSchedule.choose(GroupedGemm(SOME), driver.device, 0, VARIANTS[variant])
     assert check(schedule, driver)
+    assert f"--schedule {variant}\n" in schedule.sources()[0][1].text
     if variant == "vbatched":
         assert [t["tile"] for t in schedule.facts()["tiles"]] == ["large"]
     else:

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ptxgen.codegen.mixed_tiles import MixedTiles
+from ptxgen.codegen.render import render
 from ptxgen.codegen.source import Source, Step
 from ptxgen.errors import CorruptError
 from ptxgen.operations.grouped.checks import group_deviation, random_group
@@ -223,7 +224,8 @@ class TlpSchedule:
 
     def sources(self) -> list[tuple[str, Source]]:
         """(the tiles of the module, the module)."""
-        return [(", ".join(tile.name for tile in self.variant.method.tiles), kernel_source(self.plan))]
+        plan = self.plan.with_schedule(self.variant.name)
+        return [(", ".join(tile.name for tile in self.variant.method.tiles), render(plan))]
 
     @property
     def idle_blocks(self) -> int:
