@@ -26,9 +26,9 @@ def batchgemm(
 ) -> Answer:
     """Print a table or figure of Zhang et al. on irregular batches.
 
-    Their method, its ablations and libraries on random lists and Inception modules, on an H100 and an H200 in place of
-    the article's GPUs. --measure measures those of all names: some minutes. Otherwise reads shipped times, and needs no
-    GPU.
+    Their method, its ablations and libraries on random lists and Inception modules, on NVIDIA GPUs in place of the
+    article's. Reads shipped times, which --device selects, and needs no GPU; Figures 4 and 8 have an H200 if its times
+    ship, the others an H100. With --measure, measures what all names print: some minutes.
     """
     from ptxgen.cli import batchgemm_tables
     from ptxgen.errors import InputError

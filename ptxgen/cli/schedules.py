@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 
 def require(schedule: str, config: str | None = None) -> None:
     """InputError: there is no such schedule, or a configuration is given with it."""
+    from ptxgen.arguments import word
     from ptxgen.problem.operation import operations
 
-    known = list(dict.fromkeys(name for operation in operations() for name in operation.schedules))
-    if schedule not in known:
-        raise InputError(f"schedule is {schedule!r}; it must be {' or '.join(known)}")
+    word("schedule", schedule, dict.fromkeys(name for operation in operations() for name in operation.schedules))
     if config is not None:
         raise InputError(f"config and schedule are given; schedule {schedule} has a configuration for each tile")
 

@@ -25,7 +25,7 @@ def current_digest(problem: Problem, config: Config, device: Device) -> str:
 
 
 def is_current(m: Measurement, device: Device) -> bool:
-    """Whether the kernel of a winner is the one that this version generates; if not, logs one warning."""
+    """True if the kernel of a winner is the one that this version generates; if not, logs one warning."""
     reason = stale_reason(m, lambda problem, config: current_digest(problem, config, device))
     if reason:
         warn(f"the winner of {m.problem.key()} on {device.name} is stale and is not used: {reason}")
