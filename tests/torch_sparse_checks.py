@@ -215,6 +215,23 @@ class SparseChecks:
         with pytest.raises(ShapeError, match=r"a.indices has strides; its elements must be contiguous"):
             pt.spmm(a._replace(indices=wide[::2]), b)
 
+    def test_operands_that_no_gradient_needs_may_change_before_it(self):
+        a, x, y = self.matrix(), self.integers(6, 3), self.integers(5, 3)
+        for i, call in enumerate(
+            (
+                lambda v: pt.spmm(a, v),
+                lambda v: pt.spmm(a._replace(values=v), y),
+                lambda v: pt.sddmm(a, v, y),
+                lambda v: pt.sddmm(a, x, v),
+            )
+        ):
+            leaf = (y, a.values, x, y)[i].clone().requires_grad_()
+            [wanted] = torch.autograd.grad(call(leaf).sum(), leaf)
+            held = leaf * 1
+            result = call(held)
+            held.zero_()
+            assert torch.equal(torch.autograd.grad(result.sum(), leaf)[0], wanted)
+
     def test_gradients_after_inference(self):
         a, full = self.matrix(dtype=torch.float32), dense(self.matrix())
         coo, batch = full.to_sparse_coo(), full[None].to_sparse_csr()

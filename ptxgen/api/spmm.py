@@ -17,7 +17,7 @@ from ptxgen.api import (
     spmm_operands,
     streams,
 )
-from ptxgen.api.arrays import View, as_numpy, require_disjoint
+from ptxgen.api.arrays import View, as_numpy, require_disjoint, tensor
 from ptxgen.api.gemm import number
 from ptxgen.api.sparse_matrix import INDEX_LIMIT, Csr, csc_arrays, is_sparse, narrowed_on_host, read_csr
 from ptxgen.arguments import flag, word
@@ -101,9 +101,12 @@ def sddmm(a: Any, x: Any, y: Any, out: Any = None, *, scaled: bool = False) -> A
 def _dense_times_sparse(x: Any, a: Any, out: Any, alpha: float, beta: float, compute: str, transpose: bool) -> Any:
     """X·A, or X·Aᵀ, as the transpose of a product with the matrix on the left."""
     vx, vector = spmm_operands.dense(x, "a")
-    rows, columns = (tuple(a.shape)[::-1] if transpose else tuple(a.shape))[0], vx.shape[0 if vector else 1]
+    (rows, results), columns = tuple(a.shape)[::-1] if transpose else tuple(a.shape), vx.shape[0 if vector else 1]
+    shape = (results,) if vector else (vx.shape[0], results)
     if rows != columns:
         raise ShapeError(f"a has {columns} columns and b has {rows} rows; they must be as many")
+    if out is not None and (given := tensor(out, "out").shape) != shape:
+        raise ShapeError(f"out has shape {given}; it must be {shape}, the shape of a·b")
     right = x if vector else x.T
     if not vector and not vx.host and right.shape[1] > 1:
         right = spmm_operands.with_contiguous_rows(right)

@@ -368,7 +368,9 @@ def _fake_sddmm(x: Tensor, y: Tensor, indptr: Tensor, indices: Tensor) -> Tensor
 
 
 def _save_spmm(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.save_for_backward(*inputs[:4])
+    values, b, *pattern = inputs[:4]
+    # each is for the gradient of the other
+    ctx.save_for_backward(values if ctx.needs_input_grad[1] else None, b if ctx.needs_input_grad[0] else None, *pattern)
     ctx.columns, ctx.transpose = inputs[4:]
 
 
@@ -386,14 +388,16 @@ def _spmm_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _save_sddmm(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.save_for_backward(*inputs)
+    x, y, *pattern = inputs
+    ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, y if ctx.needs_input_grad[0] else None, *pattern)
+    ctx.columns = y.shape[0]
 
 
 def _sddmm_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     (x, y, indptr, indices), needs = ctx.saved_tensors, ctx.needs_input_grad
     return (
-        SPMM(grad, y, indptr, indices, y.shape[0], False) if needs[0] else None,
-        SPMM(grad, x, indptr, indices, y.shape[0], True) if needs[1] else None,
+        SPMM(grad, y, indptr, indices, ctx.columns, False) if needs[0] else None,
+        SPMM(grad, x, indptr, indices, ctx.columns, True) if needs[1] else None,
         None,
         None,
     )

@@ -854,6 +854,8 @@ def test_dense_matrices_times_sparse_ones() -> None:
     np.testing.assert_array_equal(out, 2 * x @ dense(a) + 3)
     with pytest.raises(ShapeError, match="a has 11 columns and b has 12 rows; they must be as many"):
         ptxgen.spmm(x[:, :11], a)
+    with pytest.raises(ShapeError, match=r"out has shape \(4, 9\); it must be \(5, 9\), the shape of a·b"):
+        ptxgen.spmm(x, a, out[:4])
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")
