@@ -19,9 +19,9 @@ from ptxgen.api import (
 )
 from ptxgen.api.arrays import View, as_numpy, require_disjoint, tensor
 from ptxgen.api.gemm import number
-from ptxgen.api.sparse_matrix import INDEX_LIMIT, Csr, csc_arrays, is_sparse, narrowed_on_host, read_csr
+from ptxgen.api.sparse_matrix import INDEX_LIMIT, Csr, SparseMatrix, csc_arrays, is_sparse, narrowed_on_host, read_csr
 from ptxgen.arguments import flag, word
-from ptxgen.errors import InputError, ShapeError
+from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.operations.spmm.problem import Spmm
 
 BITS = 3  #: leading bits of the number of nonzeros by which calls choose a configuration
@@ -105,6 +105,9 @@ def _dense_times_sparse(x: Any, a: Any, out: Any, alpha: float, beta: float, com
     shape = (results,) if vector else (vx.shape[0], results)
     if rows != columns:
         raise ShapeError(f"a has {columns} columns and b has {rows} rows; they must be as many")
+    kinds = [_dtype_name(each) for each in (x, a.values if isinstance(a, SparseMatrix) else a)]
+    if all(kinds) and kinds[0] != kinds[1]:
+        raise DtypeError(f"a is {kinds[0]} and b is {kinds[1]}; they must be the same")
     if out is not None and (given := tensor(out, "out").shape) != shape:
         raise ShapeError(f"out has shape {given}; it must be {shape}, the shape of a·b")
     right = x if vector else x.T
@@ -113,6 +116,10 @@ def _dense_times_sparse(x: Any, a: Any, out: Any, alpha: float, beta: float, com
     into = out if out is None or vector else out.T
     result = spmm(a, right, into, alpha=alpha, beta=beta, compute=compute or None, transpose=not transpose)
     return out if out is not None else result if vector else result.T
+
+
+def _dtype_name(x: Any) -> str:
+    return str(getattr(x, "dtype", "")).removeprefix("torch.")
 
 
 def _launch(csr: Csr, b: Any, out: Any, alpha: float, beta: float, compute: str) -> Any:

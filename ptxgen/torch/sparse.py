@@ -177,8 +177,9 @@ def _once(what: Any, sources: tuple[Tensor, ...], make: Callable[[], Any]) -> An
         made = make()
     if _is_captured(sources[0]):  # the memory of a graph is not for other calls
         return made
-    for other in [other for other, (storages, *_) in _made_once.items() if any(x.expired() for x in storages)]:
-        del _made_once[other]
+    for other, (storages, *_) in list(_made_once.items()):  # other threads may change it
+        if any(x.expired() for x in storages):
+            _made_once.pop(other, None)
     _made_once[key] = tuple(StorageWeakRef(x.untyped_storage()) for x in sources), versions, made
     return made
 

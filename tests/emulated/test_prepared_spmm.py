@@ -856,6 +856,8 @@ def test_dense_matrices_times_sparse_ones() -> None:
         ptxgen.spmm(x[:, :11], a)
     with pytest.raises(ShapeError, match=r"out has shape \(4, 9\); it must be \(5, 9\), the shape of a·b"):
         ptxgen.spmm(x, a, out[:4])
+    with pytest.raises(DtypeError, match="a is float64 and b is float32; they must be the same"):
+        ptxgen.spmm(x.astype(np.float64), a)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")
