@@ -126,7 +126,7 @@ class TaskFunction:
         if not views:
             raise InputError(f"the inputs are {', '.join(given)}; one of them must be an array")
         kinds: dict[str, str | None] = {name: None if x is None else "" for name, x in given.items()}
-        kinds |= {name: v.dtype.name for name, v in views.items()} | {n: _number_type(x) for n, x in numbers.items()}
+        kinds |= {name: v.dtype.name for name, v in views.items()} | {n: _number_type(n, x) for n, x in numbers.items()}
         program, recording = self._source.program(kinds), task_launches.recording(cached, every, out)
         for x in program.inputs:
             if x.name in scalars:
@@ -245,10 +245,10 @@ def _hashable(groups: Any) -> Any:
     return tuple(groups) if isinstance(groups, list) else groups
 
 
-def _number_type(x: Any) -> str:
+def _number_type(name: str, x: Any) -> str:
     """The type of a number: one of NumPy's, or ``int`` or ``float``, which take the type of what they meet."""
     if isinstance(x, np.number):
-        return from_numpy(x.dtype, "a number").name
+        return from_numpy(x.dtype, name).name
     return "int" if isinstance(x, int) else "float"
 
 

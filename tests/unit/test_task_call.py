@@ -53,6 +53,16 @@ def zeros(*shape: int, kind: Any = np.float32) -> np.ndarray:
             DtypeError,
             "out is s32; it must be f32",
         ),
+        (
+            {"P": zeros(3, 4), "R": zeros(5, 4), "s": np.int64(2)},
+            DtypeError,
+            "s has dtype int64; it must be one of",
+        ),
+        (
+            {"P": zeros(3, 4, kind=np.int32), "R": zeros(5, 4, kind=np.int32), "s": 1 << 31},
+            InputError,
+            "s is 2147483648; it must be from -2147483648 to 2147483647",
+        ),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )
