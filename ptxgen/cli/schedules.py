@@ -77,7 +77,7 @@ def bench(target: Target, name: str) -> Answer:
     for case, choice in _chosen("bench", schedule, cases, driver.device, target.path, skipped):
         problem = case.problem
         [(us, deviation)] = _timed(driver, schedule, [choice])
-        choice_us = schedule.choice_us(problem, driver.device)
+        choice_us = schedule.choice_us(problem, driver.device, target.path)
         rows.append(
             {
                 **_fields(case, choice),

@@ -175,8 +175,8 @@ class Schedule(Protocol):
     def choose(self, problem: Any, device: Any, database: Path) -> Any:
         """The choice for a problem, by the settings that are stored next to ``database``."""
 
-    def choice_us(self, problem: Any, device: Any) -> float:
-        """Microseconds of the host for one choice."""
+    def choice_us(self, problem: Any, device: Any, database: Path) -> float:
+        """Microseconds of the host for one choice, by the settings of ``choose``."""
 
     def launches(self, driver: Any, choice: Any) -> Any:
         """Its loaded kernels: ``steps(addresses)``, ``run(steps)``, ``best(sets, timing)``, ``check(seed)``."""

@@ -123,6 +123,17 @@ def test_problems_that_the_kernels_do_not_compute_are_refused() -> None:
 # ---- the settings of a device
 
 
+def test_the_time_of_a_choice_is_that_with_the_settings_of_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = tmp_path / "tuning.sqlite"
+    settings_file(database).write_text('{"h100": {"tlp": {"threshold": 7, "bodies": "whole_k"}}}')
+    thresholds = []
+    monkeypatch.setattr(tlp_schedule, "choose_tiles", lambda extents, d, limit, *rest: thresholds.append(limit))
+    TlpPolicy().choice_us(ALIGNED, device("h100"), database)
+    assert set(thresholds) == {7}
+
+
 def test_settings_are_the_users_or_else_the_shipped_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shipped, database = tmp_path / "shipped", tmp_path / "tuning.sqlite"
     (shipped / "h100").mkdir(parents=True)

@@ -389,8 +389,9 @@ class TlpPolicy:
         found = setting_of(device, self.name, database)
         return TlpSchedule.choose(problem, device, variant=self.variant, setting=found)
 
-    def choice_us(self, problem: GroupedGemm, device: Device) -> float:
-        return choice_us(problem, device, variant=self.variant)
+    def choice_us(self, problem: GroupedGemm, device: Device, database: Path) -> float:
+        found = setting_of(device, self.name, database)
+        return choice_us(problem, device, variant=self.variant, setting=found)
 
     def launches(self, driver: Driver, choice: TlpSchedule) -> TlpBaseline:
         return TlpBaseline(driver, choice.problem, schedule=choice)
