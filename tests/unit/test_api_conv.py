@@ -420,7 +420,7 @@ def test_unsupported_strides_are_copied(gpu: EmulatedDriver) -> None:
     ptxgen.conv2d(Tensor(gpu, x), Tensor(gpu, f), out=out)  # out decides
     assert np.array_equal(out.numpy(), y.numpy())
     with pytest.raises(ShapeError, match="out has strides"):
-        ptxgen.conv2d(Tensor(gpu, x), Tensor(gpu, f), out=Tensor(gpu, np.zeros((2, 3, 3, 4)), (0, 1, 3, 2)))
+        ptxgen.conv2d(Tensor(gpu, x), Tensor(gpu, f), out=Tensor(gpu, np.zeros((2, 3, 3, 4), np.float32), (0, 1, 3, 2)))
     for shape in ((4,), (3, 4), (2, 3, 3, 4, 1)):
         wrong = SimpleNamespace(__cuda_array_interface__=CupyArray(gpu, np.zeros(shape, "f4")).__cuda_array_interface__)
         with pytest.raises(ShapeError, match=r"out has shape .* must have 4 axes, NKPQ"):

@@ -18,6 +18,7 @@ from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.spmm.problem import Spmm
+from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import DEVICES
 from tests.cases.columns import random_columns
 from tests.lowered import geometry
@@ -59,8 +60,14 @@ def flat(g: Any, prefix: str = "") -> dict[str, Any]:
 #: for families of sparse products
 SPARSE = [lower(Spmm(70, n, 50, dtype="f16", pattern="bernoulli:density=0.2", calls=1000)) for n in (33, 64)]
 
+_SUM = "A:f32[i,k];B:f32[k,j];g:s32[i];x:f32[i,j];where(i,j){reduce(k){accum+=A[i,k]*B[k,j];}C[g[i],j]+=x[i,j];}"
+#: for families of elements of an array in groups
+ELEMENTS = [lower(Task(100, n, 0, text=_SUM, groups=f"5,{n}")) for n in (70, 129)]
+
 
 def problems_of(family):
+    if "element_groups" in FAMILIES[family].provides:
+        return ELEMENTS
     return SPARSE if "gathered_rows" in FAMILIES[family].provides else PROBLEMS
 
 

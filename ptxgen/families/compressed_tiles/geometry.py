@@ -28,9 +28,7 @@ class CompressedTilesGeometry(Geometry):
     slab: IntOrColumn  #: columns of B and C of a block
     slabs: IntOrColumn  #: blocks along N
     slot_bytes: IntOrColumn  #: bytes of a tile and its rows of B in shared memory
-    decoded_bytes: (
-        IntOrColumn  #: bytes of a warp: words of a bitmap and addresses of nonzeros, or a tile with all zeros
-    )
+    decoded_bytes: IntOrColumn  #: bytes of a warp: a bitmap and addresses of nonzeros, or a tile with all zeros
     tiles: IntOrColumn  #: tiles of A
 
 

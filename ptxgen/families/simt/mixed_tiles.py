@@ -7,19 +7,22 @@ from dataclasses import replace
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.grouped.tile_table import ItemGridScheduler, MixedTable, TileTableScheduler
+from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.mixed_tiles import MixedTiles
-from ptxgen.codegen.parts.scheduler import GridScheduler
-from ptxgen.codegen.tile_parts import compose_scheduler
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler, vector_bytes
 from ptxgen.families.common.fma.geometry import FmaGeometry, geometry
-from ptxgen.families.simt.plan import SimtPlan
+from ptxgen.families.common.fma.mainloop import KERNEL, mainloop
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 
-class TileBody(SimtPlan):
-    """The part of a kernel of several tiles that computes one of them."""
+class TileBody(Plan):
+    """The part of a kernel of several tiles that computes one of them, by the multistage schedule."""
 
+    kernel = KERNEL
     frame = "kernel/tile_body.mako"
+    geometry: FmaGeometry
 
     def __init__(
         self,
@@ -33,9 +36,18 @@ class TileBody(SimtPlan):
         self._table, self._grid = table, grid
         super().__init__(problem, config, device, geometry)
 
-    def _compose_scheduler(self) -> GridScheduler:
+    @property
+    def access_bytes(self) -> tuple[int, int, int]:
+        return vector_bytes(self)
+
+    def _compose(self) -> None:
         kind = ItemGridScheduler if self._grid else TileTableScheduler
-        return compose_scheduler(self, kind(self.config, False, self._table))
+        scheduler = compose_scheduler(self, kind(self.config, False, self._table))
+        self.mainloop = mainloop(self, self.geometry)
+        self.a, self.b = self.mainloop.a, self.mainloop.b
+        self.packing = Packing(self.problem, self.entry, self.batch)
+        compose_epilogue(self, self.config.ns, self.b.contiguous, self.b.offset)
+        compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
 
 
 def mixed_tiles(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ptxgen.codegen.launches.packing import Packing
-from ptxgen.codegen.parts.scheduler import GridScheduler
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler, table_packing, vector_bytes
 from ptxgen.families.common.fma.geometry import FmaGeometry
@@ -22,15 +21,12 @@ class SimtPlan(Plan):
         return vector_bytes(self)
 
     def _compose(self) -> None:
-        scheduler = self._compose_scheduler()
+        scheduler = compose_scheduler(self)
         self.mainloop: FmaMainloop = mainloop(self, self.geometry)
         self.a, self.b = self.mainloop.a, self.mainloop.b
         self.packing = table_packing(self) or Packing(self.problem, self.entry, self.batch)
         compose_epilogue(self, self.config.ns, self.b.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
-
-    def _compose_scheduler(self) -> GridScheduler:
-        return compose_scheduler(self)
 
 
 class GlobalFragmentPlan(Plan):
