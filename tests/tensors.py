@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -15,6 +16,8 @@ LIBRARY = SimpleNamespace(
     **{name: f"torch.{name}" for name in ("float32", "int32", "uint8", "bool")},
     _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda i: 0),
     is_grad_enabled=lambda: True,
+    no_grad=nullcontext,
+    inference_mode=nullcontext,
 )
 
 
