@@ -55,6 +55,13 @@ def _interruptible():
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _frozen():
+    """What the modules before have made and kept lives to the end: the garbage collector need not visit it."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """Collected tests and imported modules live to the end: the garbage collector need not visit them."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import lzma
 import os
 import tracemalloc
-from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.store import exchange, tuning_files
 from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.exchange import decompressed_lines, from_json
 from ptxgen.tuning.store.measurement import OUTCOMES, Environment, Measurement
 from ptxgen.tuning.store.time_floor import time_floor
 from ptxgen.tuning.store.tuning_files import Header
@@ -678,24 +678,20 @@ def test_lookup_ignores_changed_kernels(winners: Path, tmp_path: Path, db: Datab
     assert tuning_files.lookup(WIDE, "h200", db, current=illegal, **here) is None
 
 
-def test_shipped_measurements_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With this version's axes: a removed axis loses no measurement. The reader checks every row with a problem, an
-    axis' value of a family, an outcome or an environment that no earlier row has, and every hundredth row."""
-    check, count = tuning_files.measurement_of, itertools.count()
-    known, known_axes = set[object](), defaultdict[str, set[str]](set)
-    last: list[Measurement] = []
-
-    def measurement_of(values: dict[str, Any], version: int) -> Measurement:
-        family, *axes = values["config"].split()
-        texts = (values["problem"], values["outcome"], *values, *values["environment"].values())
-        seen = known.issuperset(texts) and known_axes[family].issuperset(axes)
-        if not seen or next(count) % 100 == 0:
-            known.update(texts)
-            known_axes[family].update(axes)
-            last[:] = [check(values, version)]
-        return last[0]
-
-    monkeypatch.setattr(tuning_files, "measurement_of", measurement_of)
+def test_shipped_measurements_can_be_read() -> None:
+    """With this version's axes: a removed axis loses no measurement. Reads the first row of each problem, in each file,
+    and every twentieth row."""
     for name in tuning_files.devices():
         files = tuning_files.measurement_files(name)
-        assert not files or sum(1 for _ in tuning_files.read_all(files)) > 1000
+        read = 0
+        for path in files:
+            with closing(decompressed_lines(path)) as lines:
+                version = from_json(next(lines).decode())["format"]
+                known = set[bytes]()
+                for number, line in enumerate(lines, 2):
+                    problem = line[: line.find(b'","')]
+                    if problem not in known or number % 20 == 0:
+                        known.add(problem)
+                        tuning_files.measurement_of(from_json(line.decode()), version)
+                        read += 1
+        assert not files or read > 1000
