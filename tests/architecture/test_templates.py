@@ -42,7 +42,7 @@ def test_every_template_is_used_by_some_plan() -> None:
     of_handles = set().union(*templates_of_handles().values())
     assert of_handles <= present
     unused = present - of_export - of_handles
-    for made in plans(2, ROUNDS):
+    for made in plans(6, ROUNDS):
         names = set().union(*map(templates_of, made))
         assert names <= present, f"a template is named, and does not exist: {names - present}"
         unused -= names
