@@ -176,11 +176,12 @@ class SparseChecks:
         with torch.autocast(self.device, dtype=torch.bfloat16):
             y = pt.spmm(a, b)
             v = pt.sddmm(a, y, b)
+            scaled = pt.sddmm(a, y, b, scaled=True)
             known = list(sparse._matrices.values())[-1]
             changes = known.changes
             assert torch.equal(pt.spmm(a, b), y)
             assert known.changes == changes  # the handle has the cast values
-        assert y.dtype is v.dtype is torch.bfloat16
+        assert y.dtype is v.dtype is scaled.dtype is torch.bfloat16
         assert torch.equal(y.float(), dense(a) @ b)
         y.float().sum().backward()
         assert torch.equal(b.grad, dense(a).T @ torch.ones_like(y, dtype=torch.float32))
@@ -301,6 +302,11 @@ class SparseChecks:
             (ShapeError, r"a.values has shape \(3,\)", lambda a, b: pt.spmm(a._replace(values=a.values[:3]), b)),
             (DtypeError, "a.indptr is torch.float64", lambda a, b: pt.spmm(a._replace(indptr=a.indptr.double()), b)),
             (InputError, "a.values is of type list", lambda a, b: pt.spmm(a._replace(values=[1.0]), b)),
+            (
+                ShapeError,
+                r"a has shape \(6, 5, 1\); it must have 2",
+                lambda a, b: pt.spmm(a._replace(shape=(6, 5, 1)), b),
+            ),
             (ShapeError, "a.indptr has 7 elements; it must have 9", lambda a, b: pt.spmm(a._replace(shape=(8, 5)), b)),
             (ShapeError, "y has 6 rows; it must have 5, the columns", lambda a, b: pt.sddmm(a, b[[0] * 6], b[[0] * 6])),
             (InputError, "a is a torch.sparse_coo tensor of shape", lambda a, b: pt.spmm(b[0].to_sparse_coo(), b)),

@@ -42,8 +42,9 @@ def spmm_grouped(
     ``a``: the sparse matrices of all graphs in CSR, one after the other: T×K with row pointers of all T rows. Columns
     count from the first row of the graph. ``b``: T×N with contiguous rows; without N, a vector of T elements.
     ``offsets``: int32, the row after the last one of each graph, as ``gemm_jagged`` takes them; on a GPU they are read
-    there, and the call does not synchronise. Graphs may be empty. Rows after the last offset of ``out`` are not
-    written, so that arrays may be larger than a batch. A captured CUDA graph can be replayed with other graphs: other
+    there, and the call does not synchronise. Graphs may be empty. Rows after the last offset are not written, so that
+    arrays may be larger than a batch: those of ``out`` stay, those of a new result are undefined. K is not read, for
+    each graph has its own. A captured CUDA graph can be replayed with other graphs: other
     offsets, row pointers, columns and values in the same arrays.
 
     Types, ``out``, ``alpha``, ``beta`` and ``compute`` are as for ``spmm``. Indices are int32. Host arrays are checked;

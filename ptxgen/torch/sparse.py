@@ -39,7 +39,9 @@ def spmm(a: Tensor | SparseMatrix, b: Tensor) -> Tensor:
     do second derivatives with respect to the values: PyTorch has none of the values of a sparse tensor.
 
     A pattern is checked and prepared at its first product, and again when its tensors change; the transpose for
-    gradients is made once. Dtypes and TF32: as for ``matmul``. The same inputs give the same bits.
+    gradients is made once. Dtypes and TF32: as for ``matmul``. The same inputs give the same bits. A captured CUDA
+    graph reads values that require gradients in each run, and has other values as they were when it was captured.
+    ``backward`` cannot give a leaf in CSC its gradient, because PyTorch cannot; ``torch.autograd.grad`` returns it.
 
     ShapeError, DtypeError, DeviceError, InputError: an argument breaks a rule.
     """
@@ -73,13 +75,13 @@ def sddmm(a: Tensor | SparseMatrix, x: Tensor, y: Tensor, *, scaled: bool = Fals
         _require_rows("x", x, a.shape[1], "rows")
         _require_rows("y", y, a.shape[2], "columns")
         batch: Tensor = SDDMM(below["x"], below["y"], indptr, indices)
-        return (batch * values if scaled else batch).reshape(len(a), -1)
+        return (batch * values.to(batch.dtype) if scaled else batch).reshape(len(a), -1)
     (indptr, indices, values), (m, k), swapped = _arrays(a)
     for name, each, rows, of in (("x", x, m, "rows"), ("y", y, k, "columns")):
         if each.dim() == 2:
             _require_rows(name, each, rows, of)
     result: Tensor = SDDMM(y, x, indptr, indices) if swapped else SDDMM(x, y, indptr, indices)
-    return result * values if scaled else result
+    return result * values.to(result.dtype) if scaled else result
 
 
 def _arrays(a: Any) -> tuple[Arrays, tuple[int, int], bool]:
@@ -89,6 +91,8 @@ def _arrays(a: Any) -> tuple[Arrays, tuple[int, int], bool]:
         for name, each in (("indptr", a.indptr), ("indices", a.indices), ("values", a.values)):
             if not isinstance(each, Tensor):
                 launching.check_dense(f"a.{name}", each)
+        if len(a.shape) != 2:
+            raise ShapeError(f"a has shape {tuple(a.shape)}; it must have 2 dimensions")
         if a.indptr.dim() == 1 and a.indptr.shape[0] != a.shape[0] + 1:
             raise ShapeError(
                 f"a.indptr has {a.indptr.shape[0]} elements; it must have {a.shape[0] + 1}, one more than a has rows"
@@ -168,20 +172,54 @@ def _cast(values: Tensor) -> Tensor:
 
 
 def _once(what: Any, sources: tuple[Tensor, ...], make: Callable[[], Any]) -> Any:
-    """What ``make`` makes of tensors, kept while they exist and do not change."""
+    """What ``make`` makes of tensors, kept while they exist and do not change. Work of the current stream comes after
+    that of the stream which made it."""
     key = (what, *((x.data_ptr(), tuple(x.shape), x.stride(), x.dtype, x.get_device()) for x in sources))
     found, versions = _made_once.get(key), versions_of(sources)
-    if found is not None and found[1] == versions and not any(x.expired() for x in found[0]):
-        return found[2]
+    if found is not None and found.versions == versions and found.current and found.ready(_is_captured(sources[0])):
+        return found.made
     with torch.inference_mode(False), torch.no_grad():  # later calls may save it for gradients
         made = make()
     if _is_captured(sources[0]):  # the memory of a graph is not for other calls
         return made
-    for other, (storages, *_) in list(_made_once.items()):  # other threads may change it
-        if any(x.expired() for x in storages):
+    for other, kept in list(_made_once.items()):  # other threads may change it
+        if not kept.current:
             _made_once.pop(other, None)
-    _made_once[key] = tuple(StorageWeakRef(x.untyped_storage()) for x in sources), versions, made
+    storages = tuple(StorageWeakRef(x.untyped_storage()) for x in sources)
+    stream = torch.cuda.current_stream(sources[0].device) if sources[0].is_cuda else None
+    _made_once[key] = _Made(storages, versions, made, stream, stream.record_event() if stream else None)
     return made
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What was made of tensors. ``storages``, ``versions``: of the tensors; ``made``: a tensor or several; ``stream``,
+    ``event``: where it was made on a GPU, and the end of that work."""
+
+    storages: tuple[StorageWeakRef, ...]
+    versions: tuple[Any, ...]
+    made: Any
+    stream: torch.cuda.Stream | None
+    event: torch.cuda.Event | None
+
+    @property
+    def current(self) -> bool:
+        return not any(x.expired() for x in self.storages)
+
+    def ready(self, captured: bool) -> bool:
+        """Orders the current stream after the work, and keeps the memory for it. False: a stream that is being captured
+        cannot wait for it."""
+        if self.stream is None or self.event is None:
+            return True
+        here = torch.cuda.current_stream(self.stream.device)
+        if here == self.stream:
+            return True
+        if captured:
+            return False
+        here.wait_event(self.event)
+        for each in self.made if isinstance(self.made, tuple) else (self.made,):
+            each.record_stream(here)
+        return True
 
 
 def _is_captured(x: Tensor) -> bool:
@@ -189,8 +227,8 @@ def _is_captured(x: Tensor) -> bool:
     return bool(x.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
-#: what was made and of which tensors -> (their storages, their versions, the result)
-_made_once: dict[Any, tuple[tuple[StorageWeakRef, ...], tuple[Any, ...], Any]] = {}
+#: what was made, and addresses and shapes of the tensors
+_made_once: dict[Any, _Made] = {}
 
 
 # ---- handles of matrices

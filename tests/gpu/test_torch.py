@@ -90,6 +90,15 @@ class TestSparse(SparseChecks):
         if not torch.cuda.is_available():
             pytest.skip("PyTorch finds no GPU")
 
+    def test_a_conversion_on_another_stream_is_waited_for(self):
+        a, b = self.matrix(60, 50, 700, dtype=torch.float32), self.integers(50, 8, dtype=torch.float32)
+        batch = torch.stack([dense(a), dense(a)]).to_sparse_csr()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            torch.cuda._sleep(100_000_000)
+            pt.spmm(batch, b)
+        assert torch.equal(pt.spmm(batch, b)[1], dense(a) @ b)
+
     @pytest.mark.parametrize("trained", [False, True])
     def test_captured_products_and_gradients(self, trained):
         a, b = self.matrix(60, 50, 700), self.integers(50, 8).requires_grad_()
