@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,9 @@ class TaskFunction:
     kernel; other extents and other numbers do not. ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
 
-    def __init__(self, source: str | Callable[..., Any]) -> None:
-        self._source = TextTask(source) if isinstance(source, str) else TracedTask(source)
+    def __init__(self, source: str | Callable[..., Any], place: FunctionType | None = None) -> None:
+        """``place``: the function whose line errors name that have no other, None: ``source``."""
+        self._source = TextTask(source) if isinstance(source, str) else TracedTask(source, place)
         self._states = self._source.state if isinstance(self._source, TracedTask) else None
         self.names = self._source.parameters
 
@@ -94,7 +96,8 @@ class TaskFunction:
         ``compute``: tf32: sums of products of float32 are computed on tensor cores, from operands rounded to tf32.
         ``precision``: exact: as the text says; lists by a threshold of large sums of products of float32 may take
         candidates from tensor cores, of which each is computed in float32 (``algebra``). fast: sums of squares of
-        differences may also be computed from sums of squares and products, with errors relative to these.
+        differences may also be computed from sums of squares and products, with errors relative to these, and without
+        ``compute``, products of float32 as f32_bf16x6 where that is faster.
         """
         key = (
             None if self._states is None else self._states(),
@@ -139,6 +142,11 @@ class TaskFunction:
             known = {name: (indices.get(name), x) for name, x in scalars.items()}
             recording.store(result, type(result) if len(program.outputs) > 1 else None, known)
         return result
+
+    def program(self, types: dict[str, str | None]) -> Program:
+        """The program for inputs of these types: numbers without one are ``int`` or ``float``. TaskError: the text, or
+        the function, breaks a rule."""
+        return self._source.program(types)
 
     def _given(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """The arguments by name. InputError: there are too many, too few, or unknown ones."""
@@ -193,10 +201,10 @@ class TextTask:
 class TracedTask:
     """A task that is a Python function. ``optional``: the parameters with a default value."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], place: FunctionType | None = None) -> None:
         from ptxgen.operations.task.tracing.traced_function import TracedFunction
 
-        self._traced = TracedFunction(function)
+        self._traced = TracedFunction(function, place)
         self.parameters = self._traced.parameters
         parameters = inspect.signature(function).parameters.values()
         self.optional = tuple(x.name for x in parameters if x.default is not x.empty)

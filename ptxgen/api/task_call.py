@@ -14,7 +14,7 @@ from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.expr.node import Node
 from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.aggregate import REJECTED
-from ptxgen.operations.task.fast_distances import COLUMNS, ROWS, FastDistance, fast_distance
+from ptxgen.operations.task.fast_distances import COLUMNS, ROWS, FastDistance, fast_compute, fast_distance
 from ptxgen.operations.task.group_sums import GroupSums, group_sums, pays
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.program import AXES, Aggregate, Program, RowReduce, Store
@@ -94,6 +94,7 @@ def call(
         _call_by_sums(sums, roles, arrays, scalars, stored, extents["k"], groups, options)
         return result
     fast = fast_distance(roles) if options.precision == FAST and not batch else None
+    options = with_fast_compute(options, roles, extents, first)
     if fast is not None and extents["k"]:
         views = with_squares(fast, roles, arrays, recording)
         own_numbers = {role: scalars[name] for role, name, _ in roles.scalars}
@@ -199,6 +200,16 @@ def without_elements(
         shape = tuple(extents[axis] for axis in x.uses[0])
         found[x.name] = tensor(recording.empty_array(origin, shape, dtype(x.dtype)), x.name)
     return found
+
+
+def with_fast_compute(options: Options, roles: Roles, extents: Mapping[str, int], first: View) -> Options:
+    """The options of a call of a program, or of its fast distance, with the ``compute`` that ``precision`` allows."""
+    if options.precision != FAST or options.compute:
+        return options
+    fast = fast_distance(roles)
+    m, n, k = (extents[axis] for axis in AXES)
+    product = roles if fast is None else roles_of(fast.program)
+    return replace(options, compute=fast_compute(product, (m, n, k), drivers.driver_of(first).device))
 
 
 def with_squares(

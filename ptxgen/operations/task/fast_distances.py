@@ -12,13 +12,25 @@ from functools import lru_cache
 
 from ptxgen.expr.node import Node, constant, node, variable
 from ptxgen.expr.simplify import cast
+from ptxgen.lowering.algebra import PLUS_TIMES
 from ptxgen.operations.task.assembling import depends_on
+from ptxgen.operations.task.lowering import algebra_of
 from ptxgen.operations.task.problem import read_again
 from ptxgen.operations.task.program import ACCUMULATOR, Input, Program, RowReduce
 from ptxgen.operations.task.roles import Roles, Use, with_variables
 from ptxgen.problem.base import COMPUTE_MODES, SUMS
+from ptxgen.problem.device import Device
+from ptxgen.problem.dtypes import dtype
+from ptxgen.problem.peak_rates import peak_rate, scalar_rate
 
 ROWS, COLUMNS = "row_squares", "column_squares"
+
+#: how tensor cores multiply f32 with its accuracy
+SPLIT = "f32_bf16x6"
+SM = 90  #: the architecture that has kernels for it
+LEAST = 1 << 30  #: steps from which that may pay, as both operands are converted before
+DEPTH = 32  #: K is computed in multiples of it
+FASTER = 1.5  #: how many times the rate of these products must be that of scalar instructions
 
 
 @dataclass(frozen=True)
@@ -69,6 +81,20 @@ def fast_distance(roles: Roles) -> FastDistance | None:
     inputs = (*program.inputs, Input(ROWS, kind, (("i",),)), Input(COLUMNS, kind, (("j",),)))
     made = replace(program, inputs=inputs, step=node("*", kind, *elements), outputs=outputs)
     return FastDistance(read_again(made), _squares(a, kind), _squares(b, kind))
+
+
+def fast_compute(roles: Roles, extents: tuple[int, int, int], d: Device) -> str:
+    """The value of ``compute`` with which tensor cores sum products of f32 as exactly as scalar instructions, where
+    they take less time; empty: they do not. ``extents``: M, N, K."""
+    m, n, k = extents
+    f32 = dtype("f32")
+    if any(roles.use(role).dtype != "f32" for role in "AB") or roles.program.accumulator != "f32":
+        return ""
+    if d.sm != SM or algebra_of(roles) is not PLUS_TIMES:
+        return ""
+    padded = -(-k // DEPTH) * DEPTH
+    faster = padded * scalar_rate(f32, d) * FASTER <= k * peak_rate(f32, SPLIT, d)
+    return SPLIT if faster and m * n * k >= LEAST else ""
 
 
 def _element(use: Use) -> Node:

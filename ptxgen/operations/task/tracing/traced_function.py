@@ -155,12 +155,13 @@ class Surroundings:
 
 
 class TracedFunction:
-    """A Python function as a task. ``parameters``: their names; those of arrays and scalars."""
+    """A Python function as a task. ``parameters``: their names; those of arrays and scalars. ``place``: the function
+    whose line errors name that have no other, None: this one."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], place: FunctionType | None = None) -> None:
         if not isinstance(function, FunctionType):
             raise TaskError(f"the task is {type(function).__name__}; it must be a function or a text")
-        self.function = function
+        self.function, self.place = function, place or function
         self.parameters = tuple(inspect.signature(function).parameters)
         for x in inspect.signature(function).parameters.values():
             if x.kind in (x.VAR_POSITIONAL, x.VAR_KEYWORD):
@@ -174,7 +175,7 @@ class TracedFunction:
         self._last: Surroundings | None = None
 
     def _error(self, message: str) -> TaskError:
-        code: CodeType = self.function.__code__
+        code: CodeType = self.place.__code__
         return error_at(message, code.co_filename, code.co_firstlineno)
 
     def _around(self) -> Surroundings:

@@ -1,0 +1,409 @@
+"""``pairwise``: results of all pairs of rows of two arrays, reduced as they are computed."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache, partial
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ptxgen.api import drivers, new_arrays, task_call
+from ptxgen.api.arrays import View, tensor
+from ptxgen.api.selection import Selection
+from ptxgen.api.task import TaskFunction
+from ptxgen.arguments import closest, integer, shown, word
+from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.lowering.lower import lower
+from ptxgen.operations.task.assembling import REDUCTIONS
+from ptxgen.operations.task.fast_distances import fast_compute, fast_distance
+from ptxgen.operations.task.problem import CAPACITY_LIMIT, Task
+from ptxgen.operations.task.program import Program
+from ptxgen.operations.task.roles import roles_of
+from ptxgen.operations.task.tracing import pairs as forms
+from ptxgen.operations.task.tracing.pairs import NAMED_STEPS, Pairs
+from ptxgen.problem.dtypes import dtype
+from ptxgen.tuning.selection import require
+
+KEPT = 64  #: tasks of the caller's functions that an object keeps
+
+_OUTPUTS: dict[str, Callable[..., Any]] = {
+    "matrix": forms.matrix,
+    "reduced": forms.reduced,
+    "listed": forms.listed,
+    "grouped": forms.grouped,
+}
+
+
+class Memory(NamedTuple):
+    """Bytes that a method needs besides X and Y. ``results``: of the arrays that it returns; ``workspace``: of its
+    kernels."""
+
+    results: int
+    workspace: int
+
+
+def pairwise(
+    X: Any,  # noqa: N803 the paper's and the libraries' names
+    Y: Any = None,  # noqa: N803
+    step: str | Callable[..., Any] = "sqeuclidean",
+    reduce: str = "+",
+    finish: Callable[..., Any] | None = None,
+    *,
+    p: float | None = None,
+    when: Callable[..., Any] | None = None,
+    precision: str = task_call.EXACT,
+    compute: str | None = None,
+) -> Pairwise:
+    """The results of all pairs of a row of ``X`` (M×K) and a row of ``Y`` (N×K), for methods that reduce them as they
+    are computed: distances, kernels, similarities. Nothing is computed before a method is called, and no method has an
+    array of M·N·K elements.
+
+    ``Y``: None: the rows of ``X``; of results that are equal for (i, j) and (j, i), half are then computed. ``step``:
+    a function of two elements, such as ``lambda x, y: abs(x - y)``, in the language of tasks, or a distance by SciPy's
+    name: sqeuclidean, euclidean, cityblock, chebyshev, minkowski (with the number ``p``), canberra, hamming or cosine.
+    ``reduce``: of the steps over K: + * max min fmax fmin & | ^ mean argmax argmin; a distance with a name has its
+    own. ``finish``: a function of the reduction, which gives the result: ``ptxgen.sqrt``, ``lambda c: ptxgen.exp(-c)``.
+    ``when``: a condition on indices, for the pairs that there are: ``lambda i, j: i != j``. Numbers around these
+    functions are scalars: another value compiles nothing.
+
+    ``precision``: exact: as the step says; fast: squared Euclidean distances are computed from sums of squares and a
+    product, and large products of float32 on tensor cores where these are faster; errors are then relative to the
+    sums of squares. ``compute``: tf32 or f32_bf16x6: how products of float32 are computed.
+
+    ShapeError, DtypeError, InputError: an argument breaks a rule. TaskError, when a method is called: a function does.
+    """
+    vx = _rows(X, "X")
+    vy = vx if Y is None else _rows(Y, "Y")
+    if vx.dtype is not vy.dtype:
+        raise DtypeError(f"X is {vx.dtype} and Y is {vy.dtype}; they must have one dtype")
+    if vx.shape[1] != vy.shape[1]:
+        raise ShapeError(f"X has {vx.shape[1]} columns and Y has {vy.shape[1]}; they must be equal")
+    if vx.host != vy.host:
+        raise InputError("X and Y must be in the same memory: the host's, or a GPU's")
+    if isinstance(step, str):
+        if step not in NAMED_STEPS:
+            near = closest(step, NAMED_STEPS)
+            rule = f"{', '.join(NAMED_STEPS)}, or a function of two elements" + (f": write {near}" if near else "")
+            raise InputError(f"step is {shown(step)}; it must be one of {rule}")
+        if reduce != "+":
+            raise InputError(f"reduce is {shown(reduce)}; the distance {step} has its own, so it must not be given")
+        if NAMED_STEPS[step].takes_p != (p is not None):
+            rule = "a positive number with minkowski" if p is None else f"None with {step}"
+            raise InputError(f"p is {shown(p)}; it must be {rule}")
+    elif p is not None:
+        raise InputError(f"p is {shown(p)}; it must be None with a function: write the number in it")
+    if p is not None and (isinstance(p, bool) or not isinstance(p, int | float | np.number) or not p > 0):
+        raise InputError(f"p is {shown(p)}; it must be a positive number")
+    word("reduce", reduce, REDUCTIONS)
+    given = Pairs(
+        step if isinstance(step, str) else _function("step", step),
+        reduce,
+        None if finish is None else _function("finish", finish),
+        None if when is None else _function("when", when),
+    )
+    options = {
+        "precision": word("precision", precision, (task_call.EXACT, task_call.FAST)),
+        "compute": None if compute is None else word("compute", compute),
+    }
+    return Pairwise((X, vx), None if Y is None else (Y, vy), given, None if p is None else float(p), options)
+
+
+def _rows(x: Any, name: str) -> View:
+    v = tensor(x, name)
+    if len(v.shape) != 2:
+        raise ShapeError(f"{name} has shape {v.shape}; it must have two dimensions, rows and elements of a row")
+    return v
+
+
+def _function(name: str, x: Any) -> Callable[..., Any]:
+    if not isinstance(x, FunctionType):
+        or_name = " or the name of a distance" if name == "step" else ""
+        raise InputError(f"{name} is {shown(x)}; it must be a Python function{or_name}, such as lambda c: …")
+    return x
+
+
+def _task(pairs: Pairs, form: tuple[Any, ...], test: Callable[..., Any] | None, finished: bool) -> TaskFunction:
+    """The task of an output. ``form``: its name in ``_OUTPUTS`` and the first arguments of what makes it."""
+    name, *words = form
+    caller = next((x for x in (test, pairs.finish, pairs.step, pairs.when) if isinstance(x, FunctionType)), None)
+    return TaskFunction(pairs.function(partial(_OUTPUTS[name], *words), test, finished), place=caller)
+
+
+#: the tasks of named distances, which all objects share
+_shared_task = lru_cache(maxsize=256)(_task)
+
+
+class _Method(NamedTuple):
+    """A method of ``Pairwise``. ``form``: of its task; ``elements``: of its results, by M, N and n; ``unit``: what
+    n counts, empty: nothing; ``bytes``: of an element, 0: of a result; ``others``: further bytes of one."""
+
+    form: tuple[Any, ...]
+    elements: Callable[[int, int, int], int]
+    unit: str = ""
+    bytes: int = 0
+    others: int = 0
+    tested: bool = False
+
+
+def _of_rows(m: int, n: int, count: int) -> int:
+    return m
+
+
+def _counted(m: int, n: int, count: int) -> int:
+    return count
+
+
+_METHODS = {
+    "dense": _Method(("matrix",), lambda m, n, _: m * n),
+    **{name: _Method(("reduced", name, 1), _of_rows) for name in ("min", "max", "mean", "logsumexp")},
+    **{name: _Method(("reduced", name, 1), _of_rows, bytes=4) for name in ("argmin", "argmax")},
+    "sum": _Method(("reduced", "+", 1), _of_rows),
+    "count": _Method(("reduced", "+", 1), _of_rows, bytes=4, tested=True),
+    "select": _Method(("listed",), _counted, "pairs", others=8, tested=True),
+    "sum_by": _Method(("grouped", "+"), _counted, "groups"),
+    "count_by": _Method(("grouped", "+"), _counted, "groups", bytes=4, tested=True),
+}
+
+
+class Pairwise:
+    """The results of all pairs (i, j) of rows of two arrays, M×N of them, which methods compute: ``dense`` gives all,
+    the others reduce them in the kernel that computes them. Each call computes anew. ``shape``: (M, N). ``print`` tells
+    the bytes of the results of each method.
+
+    In methods, ``axis`` is the axis that is reduced: 1, the default: there is one result for each row of X, 0: for each
+    row of Y. ``out`` is the array of the result. ``test`` is a function of a result, as ``lambda c: c < eps``.
+    """
+
+    def __init__(
+        self, x: tuple[Any, View], y: tuple[Any, View] | None, pairs: Pairs, p: float | None, options: dict[str, Any]
+    ) -> None:
+        self._x, self._view = x
+        self._y: Any = None if y is None else y[0]
+        view = self._view if y is None else y[1]
+        self._pairs, self._options, self._tasks = pairs, options, OrderedDict[Any, TaskFunction]()
+        self._numbers: dict[str, Any] = {} if p is None else {"p": p}
+        self._inverse_norms: dict[str, Any] | None = None
+        self.shape = (self._view.shape[0], view.shape[0])
+
+    # ---- results
+
+    def dense(self, out: Any = None) -> Any:
+        """All results, an array M×N."""
+        return self._compute(("matrix",), out=out)
+
+    def min(self, axis: int = 1, out: Any = None) -> Any:
+        """The least results, NaN if one is NaN."""
+        return self._extremes("min", axis, out)
+
+    def max(self, axis: int = 1, out: Any = None) -> Any:
+        """The greatest results, NaN if one is NaN."""
+        return self._extremes("max", axis, out)
+
+    def argmin(self, axis: int = 1, out: Any = None) -> Any:
+        """The indices of the least results, the first of equal ones, int32. Of the distances euclidean and minkowski,
+        the sums are compared, of which they are roots."""
+        return self._reduced("argmin", axis, out, finished=not self._pairs.increases)
+
+    def argmax(self, axis: int = 1, out: Any = None) -> Any:
+        """The indices of the greatest results, as ``argmin``."""
+        return self._reduced("argmax", axis, out, finished=not self._pairs.increases)
+
+    def sum(self, axis: int = 1, out: Any = None) -> Any:
+        """The sums of the results."""
+        return self._reduced("+", axis, out)
+
+    def mean(self, axis: int = 1, out: Any = None) -> Any:
+        """The means of the results."""
+        return self._reduced("mean", axis, out)
+
+    def logsumexp(self, axis: int = 1, out: Any = None) -> Any:
+        """The logarithms of the sums of the exponentials of the results."""
+        return self._reduced("logsumexp", axis, out)
+
+    def count(self, test: Callable[[Any], Any], axis: int = 1, out: Any = None) -> Any:
+        """The numbers of results for which the test holds, int32."""
+        return self._reduced("+", axis, out, _function("test", test))
+
+    def select(
+        self,
+        test: Callable[[Any], Any],
+        *,
+        capacity: int | None = None,
+        overflow: str = "grow",
+        sorted: bool = False,
+    ) -> Selection:
+        """The results for which the test holds, as ``values``, with their ``i`` and ``j``. ``capacity``, ``overflow``,
+        ``sorted``: as of the lists of tasks."""
+        found: Selection = self._compute(
+            ("listed",), _function("test", test), capacity=capacity, overflow=overflow, sorted=sorted
+        )
+        return found
+
+    def sum_by(self, gx: Any, gy: Any, *, groups: Any = None, deterministic: bool = False, out: Any = None) -> Any:
+        """The sums of the results of pairs with equal keys, an array G×H. ``gx``: the keys of the rows of X, integers
+        from 0 to G - 1; ``gy``: of the rows of Y, from 0 to H - 1; one of them may be None: each row has a group.
+        ``groups``: (G, H), None: those of ``out``, or the greatest keys and 1, which are read. ``deterministic``: sums
+        do not depend on timing, for M·N elements of memory."""
+        return self._by(None, gx, gy, groups=groups, deterministic=deterministic, out=out)
+
+    def count_by(self, test: Callable[[Any], Any], gx: Any, gy: Any, *, groups: Any = None, out: Any = None) -> Any:
+        """The numbers of pairs with equal keys for which the test holds, int32; keys as of ``sum_by``."""
+        return self._by(_function("test", test), gx, gy, groups=groups, out=out)
+
+    # ---- memory
+
+    def memory(self, method: str, n: int = 1) -> Memory:
+        """The bytes that a method needs besides X and Y on their device, with the kernel that would be chosen now.
+        ``n``: pairs of ``select``, groups of ``sum_by`` and ``count_by``. InputError: there is no such method."""
+        word("method", method, _METHODS)
+        found, n = _METHODS[method], integer("n", n, 0, CAPACITY_LIMIT)
+        results = self._result_bytes(found, n)
+        program = self._program(found.form, _any if found.tested else None)
+        roles, (rows, columns) = roles_of(program), self.shape
+        device, k, extra = drivers.driver_of(self._view).device, self._view.shape[1], 0
+        compute = self._options["compute"] or ""
+        if self._options["precision"] == task_call.FAST:
+            fast = fast_distance(roles)
+            if fast is not None:
+                roles = roles_of(fast.program)
+                extra = (rows + columns) * dtype(roles.program.accumulator).bytes
+            compute = compute or fast_compute(roles, (rows, columns, k), device)
+        fields: dict[str, Any] = {"compute": compute}
+        fields |= {"groups": f"{n},1"} if found.form[0] == "grouped" else {}
+        fields |= {"capacity": n} if found.form[0] == "listed" else {}
+        problem = Task(rows, columns, k, roles.layout, "", text=Task.text_of(roles), **fields)
+        plan = plan_for(problem, require(problem, device)[0].config, device)
+        return Memory(results, plan.launch(lower(problem)).workspace + extra)
+
+    def _result_bytes(self, method: _Method, n: int) -> int:
+        size = method.bytes or dtype(Task.result_type(self._program(("matrix",)))).bytes
+        return method.elements(*self.shape, n) * (size + method.others)
+
+    def __repr__(self) -> str:
+        step, (m, n) = self._pairs.step, self.shape
+        name = step if isinstance(step, str) else getattr(step, "__name__", "a function")
+        elements = f"{self._view.shape[1]} elements of {self._view.dtype.name}"
+        return f"Pairwise({name}, {m}×{n} pairs of rows with {elements}, {self._options['precision']})"
+
+    def __str__(self) -> str:
+        lines = [repr(self), "bytes of the results of each method:"]
+        for name, method in _METHODS.items():
+            size = self._result_bytes(method, 1)
+            lines.append(f"  {name:<10}{size:>17,}" + (f" · the number of {method.unit}" if method.unit else ""))
+        return "\n".join(lines)
+
+    # ---- calls
+
+    def _compute(
+        self, form: tuple[Any, ...], test: Callable[..., Any] | None = None, finished: bool = True, **given: Any
+    ) -> Any:
+        """Calls the task of an output. ``given``: keys and options."""
+        arrays = {"X": self._x} if self._y is None else {"X": self._x, "Y": self._y}
+        if finished:
+            arrays |= self._norms()
+        return self._task(form, test, finished)(**arrays, **self._numbers, **self._options, **given)
+
+    def _reduced(
+        self, op: str, axis: int, out: Any, test: Callable[..., Any] | None = None, finished: bool = True
+    ) -> Any:
+        if isinstance(axis, bool) or axis not in (0, 1):
+            raise InputError(f"axis is {shown(axis)}; it must be 1, for a result of each row of X, or 0, of Y")
+        return self._compute(("reduced", op, int(axis)), test, finished, out=out)
+
+    def _extremes(self, op: str, axis: int, out: Any) -> Any:
+        """The extremes; what increases with the reduction is computed of the extremes alone."""
+        named = self._pairs.named
+        direct = not self._pairs.increases or named is None or named.finish is None
+        if direct or self._pairs.when is not None or 0 in self.shape:  # what has no pair is the identity of op
+            return self._reduced(op, axis, out)
+        sums = self._reduced(op, axis, None, finished=False)
+        return _elementwise(_finishing(self._pairs), sums, self._numbers, out)
+
+    def _norms(self) -> dict[str, Any]:
+        """The inverse norms of the rows, if the results take them. They are computed once."""
+        named = self._pairs.named
+        if named is None or not named.takes_norms:
+            return {}
+        if self._inverse_norms is None:
+            arrays = {"nx": self._x} if self._y is None else {"nx": self._x, "ny": self._y}
+            self._inverse_norms = {name: _inverse_norms_of(x) for name, x in arrays.items()}
+        return self._inverse_norms
+
+    def _by(self, test: Callable[..., Any] | None, gx: Any, gy: Any, **options: Any) -> Any:
+        keys = {name: x for name, x in (("gx", gx), ("gy", gy)) if x is not None}
+        if not keys:
+            raise InputError("gx and gy are None; one of them must be an array of keys")
+        for (name, x), n in zip((("gx", gx), ("gy", gy)), self.shape, strict=True):
+            if x is not None and (v := tensor(x, name)).shape != (n,):
+                raise ShapeError(f"{name} has shape {v.shape}; it must be ({n},), a key for each row")
+        return self._compute(("grouped", "+"), test, **keys, **options)
+
+    def _task(self, form: tuple[Any, ...], test: Callable[..., Any] | None, finished: bool) -> TaskFunction:
+        if self._pairs.shared and test is None:
+            return _shared_task(self._pairs, form, None, finished)
+        key = (form, test, finished)
+        found = self._tasks.pop(key, None) or _task(self._pairs, form, test, finished)
+        while len(self._tasks) >= KEPT:
+            self._tasks.popitem(last=False)
+        self._tasks[key] = found
+        return found
+
+    def _program(self, form: tuple[Any, ...], test: Callable[..., Any] | None = None) -> Program:
+        """The program of an output."""
+        kind, named = self._view.dtype.name, self._pairs.named
+        types: dict[str, str | None] = {"X": kind} if self._y is None else {"X": kind, "Y": kind}
+        types |= dict.fromkeys(self._numbers, "float")
+        if named is not None and named.takes_norms:
+            types |= dict.fromkeys(("nx",) if self._y is None else ("nx", "ny"), _float(kind))
+        if form[0] == "grouped":
+            types |= {"gx": "s32", "gy": "s32"}
+        return self._task(form, test, True).program(types)
+
+
+def _float(kind: str) -> str:
+    """The type of norms of rows of a type."""
+    return kind if kind == "f64" else "f32"
+
+
+# ---- vectors
+
+
+def _elementwise(task: TaskFunction, x: Any, numbers: Mapping[str, Any], out: Any = None) -> Any:
+    """The values of a task of a vector ``V``, whose operands A and B have no elements."""
+    v = tensor(x, "V")
+    kind = dtype(_float(v.dtype.name))
+    shapes = {"A": (v.shape[0], 0), "B": (0, 1)}
+    empty = {name: new_arrays.empty_array(x, shape, kind) for name, shape in shapes.items()}
+    return task(**empty, V=x, **numbers, out=out)
+
+
+@lru_cache(maxsize=64)
+def _finishing(pairs: Pairs) -> TaskFunction:
+    return TaskFunction(forms.finishing(pairs))
+
+
+_NO_SUM = "reduce (k) { accum += A[i, k] * B[k, j]; }"
+_INVERSE_ROOT = TaskFunction(f"where (i, j) {{ {_NO_SUM} C[i] += 1 / sqrt(V[i]); }}")
+
+
+@cache
+def _squares(kind: str) -> TaskFunction:
+    """The sums of squares of the rows of an array."""
+    return TaskFunction(f"where (i, j) {{ {_NO_SUM} C[i] += {kind}(X[i, j]) * {kind}(X[i, j]); }}")
+
+
+def _inverse_norms_of(x: Any) -> Any:
+    v = tensor(x, "X")
+    kind, (rows, columns) = _float(v.dtype.name), v.shape
+    shapes = {"A": (rows, 0), "B": (0, columns)}
+    empty = {name: new_arrays.empty_array(x, shape, dtype(kind)) for name, shape in shapes.items()}
+    return _elementwise(_INVERSE_ROOT, _squares(kind)(**empty, X=x), {})
+
+
+def _any(c: Any) -> Any:
+    """A condition of a result, of which the memory does not depend."""
+    return c == c

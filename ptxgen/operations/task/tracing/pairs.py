@@ -1,0 +1,162 @@
+"""Functions of all pairs of rows of two arrays: what ``pairwise`` traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ptxgen.expr.node import Node
+from ptxgen.expr.value_types import type_of
+from ptxgen.operations.task.tracing import outputs
+from ptxgen.operations.task.tracing.functions import abs as absolute
+from ptxgen.operations.task.tracing.functions import axes, cast, exp2, log2, maximum, sqrt
+from ptxgen.operations.task.tracing.operands import lifted
+
+_i, _j, _k = axes("i j k")
+AXES = {"i": _i, "j": _j, "k": _k}
+
+
+@dataclass(frozen=True)
+class NamedStep:
+    """A distance with a name. ``step``: of two elements, and of p if it ``takes_p``; ``finish``: the distance, of the
+    reduction, p, and with ``takes_norms`` the inverse norms of both rows, None: the reduction is the distance;
+    ``increases``: distances have the order of the reductions."""
+
+    step: Callable[..., Any]
+    reduce: str = "+"
+    finish: Callable[..., Any] | None = None
+    increases: bool = False
+    takes_p: bool = False
+    takes_norms: bool = False
+
+
+def _float(x: Any) -> Any:
+    """The value as a float."""
+    value = lifted(x)
+    return x if isinstance(value, Node) and type_of(value.type).floating else cast(x, "f32")
+
+
+def _square(x: Any, y: Any) -> Any:
+    return (x - y) ** 2
+
+
+def _canberra(x: Any, y: Any) -> Any:
+    sizes = _float(absolute(x) + absolute(y))
+    return absolute(x - y) / (sizes + (sizes == 0))  # 0 / 0 is 0
+
+
+#: distances as ``scipy.spatial.distance.cdist`` names them
+NAMED_STEPS = {
+    "sqeuclidean": NamedStep(_square),
+    "euclidean": NamedStep(_square, finish=lambda c, p: sqrt(_float(c)), increases=True),
+    "cityblock": NamedStep(lambda x, y: absolute(x - y)),
+    "chebyshev": NamedStep(lambda x, y: absolute(x - y), "max"),
+    "minkowski": NamedStep(
+        lambda x, y, p: exp2(p * log2(_float(absolute(x - y)))),
+        finish=lambda c, p: exp2(log2(c) / p),
+        increases=True,
+        takes_p=True,
+    ),
+    "canberra": NamedStep(_canberra),
+    "hamming": NamedStep(lambda x, y: x != y, finish=lambda c, p: _float(c) / _float(_k.extent)),
+    "cosine": NamedStep(
+        lambda x, y: x * y, finish=lambda c, p, nx, ny: maximum(1 - _float(c) * nx * ny, 0), takes_norms=True
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What ``pairwise`` is given: the step, its reduction, the finish, and which pairs there are."""
+
+    step: str | Callable[..., Any]
+    reduce: str
+    finish: Callable[..., Any] | None
+    when: Callable[..., Any] | None
+
+    @property
+    def shared(self) -> bool:
+        """True if no function is the caller's, so that equal objects have equal programs."""
+        return isinstance(self.step, str) and self.finish is None and self.when is None
+
+    @property
+    def named(self) -> NamedStep | None:
+        return NAMED_STEPS[self.step] if isinstance(self.step, str) else None
+
+    @property
+    def increases(self) -> bool:
+        """True if results have the order of their reductions."""
+        return self.finish is None and self.named is not None and (self.named.increases or self.named.finish is None)
+
+    def function(
+        self, output: Callable[..., Any], test: Callable[..., Any] | None = None, finished: bool = True
+    ) -> Callable[..., Any]:
+        """The function of a task. ``output``: makes the output of the result of a pair, of ``test`` and of the keys gx
+        and gy; ``finished``: False: the result is the reduction.
+
+        Tracing finds the numbers around the caller's functions, as these are in the closure of the function."""
+        named, reduce, step, finish, when = self.named, self.reduce, self.step, self.finish, self.when
+        own = None if named is None or not finished else named.finish
+        if named is not None:
+            step, reduce = named.step, named.reduce
+        finish = finish if finished else None
+
+        def pairs(
+            X: Any,  # noqa: N803
+            Y: Any = None,  # noqa: N803
+            nx: Any = None,
+            ny: Any = None,
+            gx: Any = None,
+            gy: Any = None,
+            p: Any = None,
+        ) -> Any:
+            i, j, k = AXES["i"], AXES["j"], AXES["k"]
+            if when is not None:
+                outputs.restricted(when(i, j))
+            elements = X[i, k], (X if Y is None else Y)[j, k]
+            c = outputs.reduce(reduce, k, step(*elements, *(() if p is None else (p,))), None, None)  # type: ignore[operator]
+            if own is not None:
+                c = own(c, p, *(() if nx is None else (nx[i], (nx if ny is None else ny)[j])))
+            if finish is not None:
+                c = finish(c)
+            return output(c, test, gx, gy)
+
+        return pairs
+
+
+def finishing(of: Pairs) -> Callable[..., Any]:
+    """The function of a task that computes a distance of each reduction in a vector V; A and B have no elements."""
+    finish = None if of.named is None else of.named.finish
+    assert finish is not None
+
+    def finished(A: Any, B: Any, V: Any, p: Any = None) -> Any:  # noqa: N803
+        i, j, k = AXES["i"], AXES["j"], AXES["k"]
+        outputs.reduce("+", k, A[i, k] * B[k, j], None, None)
+        return outputs.reduce("+", j, finish(V[i], p), None, None)
+
+    return finished
+
+
+def matrix(c: Any, *_: Any) -> Any:
+    """The results of all pairs."""
+    return c
+
+
+def reduced(op: str, axis: int, c: Any, test: Any, *_: Any) -> Any:
+    """A reduction along an axis, of conditions if there is a ``test``."""
+    value, along = c if test is None else test(c), AXES["j" if axis == 1 else "i"]
+    if op == "logsumexp":
+        return outputs.reduce_rows(op, along, value)
+    return outputs.reduce(op, along, value, None, None)
+
+
+def listed(c: Any, test: Any, *_: Any) -> Any:
+    """A list of the pairs for which the test holds."""
+    return outputs.selected(test(c), (c, _i, _j))
+
+
+def grouped(op: str, c: Any, test: Any, gx: Any, gy: Any) -> Any:
+    """The reduction of the pairs with equal keys; without keys of an axis, of each index."""
+    keys = (_i if gx is None else gx[_i], _j if gy is None else gy[_j])
+    return outputs.grouped(op, *keys, c if test is None else test(c))

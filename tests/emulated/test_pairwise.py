@@ -1,0 +1,187 @@
+"""``pairwise``: results of all pairs of rows, executed on the emulated device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen.api import runners
+from ptxgen.errors import DtypeError, InputError, ShapeError, TaskError
+from ptxgen.operations.task import fast_distances
+from ptxgen.operations.task.tracing.pairs import NAMED_STEPS
+from ptxgen.problem.device import device
+
+RNG = np.random.default_rng(7)
+M, N, K = 19, 26, 5
+X, Y = (RNG.standard_normal((rows, K)).astype(np.float32) for rows in (M, N))
+X[3] = Y[4] = 0
+CUBE = X[:, None].astype("f8") - Y
+L1, L2 = abs(CUBE).sum(-1), (CUBE**2).sum(-1)
+
+#: distances of the differences and of x and y
+EXPECTED: dict[str, Any] = {
+    "sqeuclidean": lambda x, y: ((x - y) ** 2).sum(-1),
+    "euclidean": lambda x, y: np.sqrt(((x - y) ** 2).sum(-1)),
+    "cityblock": lambda x, y: abs(x - y).sum(-1),
+    "chebyshev": lambda x, y: abs(x - y).max(-1),
+    "minkowski": lambda x, y: (abs(x - y) ** 3.5).sum(-1) ** (1 / 3.5),
+    "canberra": lambda x, y: (abs(x - y) / np.maximum(abs(x) + abs(y), 1e-300)).sum(-1),
+    "hamming": lambda x, y: (x != y).mean(-1),
+    "cosine": lambda x, y: 1 - (x * y).sum(-1) / np.sqrt((x * x).sum(-1) * (y * y).sum(-1)),
+}
+
+
+def taxicab(x: Any, y: Any) -> Any:
+    return abs(x - y)
+
+
+def kernels() -> int:
+    return len({bound.kernel.source.digest for bound in runners.runners.values()})
+
+
+@pytest.mark.parametrize("name", NAMED_STEPS)
+def test_distances_have_the_names_of_scipy(name: str) -> None:
+    p = {"p": 3.5} if name == "minkowski" else {}
+    y = np.where(RNG.random(Y.shape) < 0.5, X[0], Y)
+    with np.errstate(invalid="ignore"):
+        expected = EXPECTED[name](X[:, None].astype("f8"), y.astype("f8"))
+    found = ptxgen.pairwise(X, y, name, **p).dense()
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)  # a row of zeros has no cosine: NaN
+    if name == "euclidean":
+        assert found.dtype == np.float32
+        doubles = ptxgen.pairwise(X.astype("f8"), y.astype("f8"), name)
+        np.testing.assert_allclose(doubles.min(axis=0), expected.min(0), rtol=1e-14)
+        np.testing.assert_array_equal(doubles.argmin(), expected.argmin(1))
+
+
+def test_every_method() -> None:
+    d = ptxgen.pairwise(X, Y, taxicab)
+    eps = 4.0
+    gx, gy = RNG.integers(0, 3, M).astype(np.int32), RNG.integers(0, 4, N).astype(np.int32)
+    sums = np.zeros((3, N))
+    np.add.at(sums, gx, L1)
+    rows = {"min": d.min(), "max": d.max(), "sum": d.sum(), "mean": d.mean()}
+    for name, found in rows.items():
+        np.testing.assert_allclose(found, getattr(L1, name)(1), rtol=1e-5)
+    np.testing.assert_array_equal(d.argmin(axis=0), L1.argmin(0))
+    np.testing.assert_array_equal(d.argmax(), L1.argmax(1))
+    np.testing.assert_allclose(d.logsumexp(axis=0), np.log(np.exp(L1).sum(0)), rtol=1e-5)
+    np.testing.assert_allclose(d.sum_by(gx, None), sums, rtol=1e-5)
+    counts = d.count_by(lambda c: c < eps, gx, gy, groups=(3, 4))
+    assert counts.sum() == np.less(L1, eps).sum() == d.count(lambda c: c < eps).sum()
+    before = kernels()
+
+    def within(c: Any) -> Any:
+        return c < eps
+
+    for eps in (4.0, 2.0):  # another number compiles nothing
+        near = d.select(within, sorted=True)
+        i, j = np.nonzero(np.less(L1, eps))
+        assert (near.i.tolist(), near.j.tolist()) == (i.tolist(), j.tolist())
+        np.testing.assert_allclose(near.values, L1[i, j], rtol=1e-5)
+    assert kernels() == before + 1
+    out = np.empty((M, N), np.float32)
+    assert d.dense(out=out) is out
+    np.testing.assert_allclose(out, L1, rtol=1e-5)
+
+
+def test_one_array_finish_and_condition_on_indices() -> None:
+    width = 2.0
+    d = ptxgen.pairwise(
+        X, step=lambda x, y: (x - y) ** 2, finish=lambda c: ptxgen.exp(-c / width), when=lambda i, j: i != j
+    )
+    expected = np.exp(-((X[:, None].astype("f8") - X) ** 2).sum(-1) / width)
+    np.fill_diagonal(expected, 0)
+    np.testing.assert_allclose(d.sum(), expected.sum(1), rtol=1e-5)
+    greatest = ptxgen.pairwise(X, X[:0], "euclidean").max()
+    assert (greatest == -np.inf).all()  # there is no pair
+    np.testing.assert_allclose(ptxgen.pairwise(X, None, "cosine").argmin(axis=0)[:3], [3] * 3)  # NaN comes first
+    integers = RNG.integers(0, 9, (6, 4)).astype(np.int8)
+    found = ptxgen.pairwise(integers, step="euclidean").max()
+    np.testing.assert_allclose(found, EXPECTED["euclidean"](integers[:, None] * 1.0, integers * 1.0).max(1), rtol=1e-6)
+    largest = ptxgen.pairwise(X, Y, lambda x, y: ptxgen.minimum(x, y), reduce="argmax").dense()
+    np.testing.assert_array_equal(largest, np.minimum(X[:, None], Y).argmax(-1))
+
+
+def test_fast_distances_take_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = (RNG.standard_normal((rows, 32)).astype(np.float32) for rows in (33, 40))
+    squares = EXPECTED["sqeuclidean"](x[:, None].astype("f8"), y.astype("f8"))
+    bound = 2.0**-19 * ((x**2).sum(-1)[:, None] + (y**2).sum(-1))
+    d = ptxgen.pairwise(x, y, precision="fast")
+    for least, compute in ((1 << 30, "f32"), (1, "f32_bf16x6")):
+        monkeypatch.setattr(fast_distances, "LEAST", least)
+        runners.runners.clear()
+        np.testing.assert_array_equal(d.argmin(), squares.argmin(1))
+        assert compute in {bound.problem.compute for bound in runners.runners.values()}
+    limit = float(np.sort(squares.ravel())[50:52].mean())
+    near = d.select(lambda c: c < limit, sorted=True)
+    assert near.count == 51
+    assert (abs(near.values - squares[near.i, near.j]) <= bound[near.i, near.j]).all()
+    density = ptxgen.pairwise(x, y, finish=lambda c: -c / 8, precision="fast", compute="tf32").logsumexp()
+    np.testing.assert_allclose(density, np.log(np.exp(-squares / 8).sum(1)), rtol=1e-2)
+
+
+def test_tensor_cores_compute_where_they_are_faster() -> None:
+    from ptxgen.operations.task.language.parser import parse
+    from ptxgen.operations.task.roles import roles_of
+
+    def compute(k: int, device_name: str = "h100", kind: str = "f32", m: int = 1 << 14) -> str:
+        text = "where (i, j) { reduce (k) { accum += A[i, k] * B[j, k]; } C[i] min= accum; }"
+        roles = roles_of(parse(text, dict.fromkeys("AB", kind)))
+        return fast_distances.fast_compute(roles, (m, 1 << 14, k), device(device_name))
+
+    assert [compute(k) for k in (3, 16, 24, 64)] == ["", "", "f32_bf16x6", "f32_bf16x6"]
+    assert [compute(64, "a100"), compute(64, kind="f64"), compute(64, m=64)] == ["", "", ""]
+
+
+def test_memory_is_told() -> None:
+    d = ptxgen.pairwise(X, Y)
+    assert "dense                 1,976" in str(d)
+    assert "select                   12 · the number of pairs" in str(d)
+    assert repr(d) == "Pairwise(sqeuclidean, 19×26 pairs of rows with 5 elements of f32, exact)"
+    assert d.memory("dense") == (4 * M * N, 0)
+    assert d.memory("argmin").results == 4 * M
+    assert d.memory("argmin").workspace >= 8 * M  # states of a tile: a value and an index
+    assert d.memory("select", 100) == (1200, 0)
+    large = ptxgen.pairwise(np.zeros((4096, 96), np.float32), np.zeros((100_000, 96), np.float32), precision="fast")
+    assert large.memory("argmin").workspace < large.memory("dense").results / 10
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "message"),
+    [
+        ({"X": X[0]}, ShapeError, r"X has shape \(5,\); it must have two dimensions"),
+        ({"Y": Y[:, :4]}, ShapeError, "X has 5 columns and Y has 4; they must be equal"),
+        ({"Y": Y.astype("f8")}, DtypeError, "X is f32 and Y is f64; they must have one dtype"),
+        ({"step": "euclidian"}, InputError, "step is 'euclidian'; it must be one of .*: write euclidean"),
+        ({"step": np.add}, InputError, "step is <ufunc 'add'>; it must be a Python function or the name"),
+        ({"step": taxicab, "reduce": "plus"}, InputError, r"reduce is 'plus'; it must be one of \+, \*"),
+        ({"reduce": "max"}, InputError, "reduce is 'max'; the distance sqeuclidean has its own"),
+        ({"step": "minkowski"}, InputError, "p is None; it must be a positive number"),
+        ({"p": 2}, InputError, "p is 2; it must be None with sqeuclidean"),
+        ({"finish": 3}, InputError, "finish is 3; it must be a Python function"),
+        ({"precision": "quick"}, InputError, "precision is 'quick'; it must be one of exact, fast"),
+    ],
+)
+def test_errors_precede_work(given: dict[str, Any], kind: Any, message: str) -> None:
+    with pytest.raises(kind, match=message):
+        ptxgen.pairwise(**{"X": X, "Y": Y, **given})
+
+
+def test_errors_of_methods() -> None:
+    d = ptxgen.pairwise(X, Y, taxicab)
+    with pytest.raises(InputError, match="axis is 2; it must be 1"):
+        d.min(axis=2)
+    with pytest.raises(InputError, match="gx and gy are None"):
+        d.sum_by(None, None)
+    with pytest.raises(ShapeError, match=r"gy has shape \(3,\); it must be \(26,\)"):
+        d.sum_by(None, np.zeros(3, np.int32))
+    with pytest.raises(InputError, match="method is 'mode'; it must be one of dense"):
+        d.memory("mode")
+    with pytest.raises(TaskError, match=r"(?s)test_pairwise.py, line .*x if x > y else y.*\^"):
+        ptxgen.pairwise(X, Y, lambda x, y: x if x > y else y).dense()
+    with pytest.raises(TaskError, match=r"test_pairwise.py, line .*the mean is of s32"):
+        ptxgen.pairwise(X.astype(np.int32), step=taxicab).mean()
