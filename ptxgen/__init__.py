@@ -90,7 +90,7 @@ _TASK_WORDS = (
         "fmax",
     ),
     *("fma", "popcount", "sum", "prod", "max", "min", "bit_and", "bit_or", "bit_xor", "any", "all", "argmin", "argmax"),
-    *("mean", "logsumexp", "sum_by", "prod_by", "max_by", "min_by", "count_by", "select", "when"),
+    *("mean", "logsumexp", "sum_by", "prod_by", "max_by", "min_by", "count_by", "select", "top", "bottom", "when"),
 )
 
 #: public name -> its module

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.api import new_arrays, selection, task_call, task_groups, task_launches
+from ptxgen.api import new_arrays, selection, task_call, task_groups, task_launches, top_calls
 from ptxgen.api.arrays import View, is_cupy, require_disjoint, tensor
 from ptxgen.arguments import closest, shown
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.operations.task import several
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.program import AXES, Aggregate, Output, Program, Select, Store
+from ptxgen.operations.task.program import AXES, Aggregate, Output, Program, Select, Store, Top
 from ptxgen.operations.task.roles import roles_of
 from ptxgen.problem.dtypes import dtype
 
@@ -49,6 +49,12 @@ def results(
             raise InputError("out is given; a task with lists makes them, and takes capacity")
         if groups is not None:
             raise InputError(f"groups is {shown(groups)}; it must be None for a task with lists")
+    if isinstance(output, Top):
+        for name, given in (("out", out), ("groups", groups)):
+            if given is not None:
+                raise InputError(
+                    f"{name} is given; it must be None for a task with top or bottom, which makes its arrays"
+                )
     return _one(program, output, arrays, scalars, out, options)
 
 
@@ -59,12 +65,16 @@ def _one(
     arrays = {x.name: arrays[x.name] for x in program.inputs if x.uses}
     how = replace(options.call, groups=options.groups)
     batch = () if isinstance(output, Store) else task_call.batch_of(roles_of(program), arrays)
-    if isinstance(output, Select):
+    if isinstance(output, Select | Top):
         items = [arrays] if not batch else [_item(program, arrays, n, how.recording) for n in range(batch[0])]
         if batch:
             how.recording.refuse()
+    if isinstance(output, Select):
         made = [selection.select(program, each, scalars, {}, options.lists, how) for each in items]
         return tuple(made) if batch else made[0]
+    if isinstance(output, Top):
+        best = [top_calls.best(program, each, scalars, how) for each in items]
+        return tuple(best) if batch else best[0]
     if batch:
         return _reduced_items(program, output, arrays, scalars, out, options, batch[0])
     result = task_call.call(program, arrays, scalars, out, {}, how)
@@ -204,10 +214,13 @@ def _check_arrays(program: Program, arrays: Mapping[str, View], given: Mapping[s
     """ShapeError: inputs disagree. InputError: lists are given, or results share memory with an input or another."""
     _extents(program, arrays)
     lists = {x.name for x in program.outputs if isinstance(x, Select)}
+    tops = {x.name for x in program.outputs if isinstance(x, Top)}
     views: dict[str, View] = {}
     for name, x in given.items():
         if name in lists:
             raise InputError(f"out has {name}, which is a list; the call makes it, and takes capacity")
+        if name in tops:
+            raise InputError(f"out has {name}, which is of top or bottom; the call makes its arrays")
         shown_as = f"out[{name!r}]"
         views[shown_as] = tensor(new_arrays.as_bytes(x) if new_arrays.is_truth(x) else x, shown_as)
     for name, v in views.items():

@@ -135,15 +135,19 @@ def task(
 
 
 def _array(x: Any) -> Any:
-    """A result as an array: a list of pairs as one with fields."""
+    """A result as an array: a list of pairs, or the best values, as one with fields."""
     import numpy as np
 
     from ptxgen.api.selection import Selection
+    from ptxgen.api.top_calls import Best
 
-    if not isinstance(x, Selection):
+    if isinstance(x, Selection):
+        columns = x.columns
+    elif isinstance(x, Best):
+        columns = {name: y for name, y in (("value", x.values), ("i", x.i), ("j", x.j)) if y is not None}
+    else:
         return x
-    columns = x.columns
-    found = np.empty(len(next(iter(columns.values()))), [(name, y.dtype) for name, y in columns.items()])
+    found = np.empty(next(iter(columns.values())).shape, [(name, y.dtype) for name, y in columns.items()])
     for name, y in columns.items():
         found[name] = y
     return found

@@ -22,6 +22,7 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.preparation import Preparation, PreparationModule
 from ptxgen.codegen.simplify import simplified
 from ptxgen.codegen.source import Source
+from ptxgen.codegen.top_records import TopRecords
 from ptxgen.errors import RenderError
 from ptxgen.problem.device import Device
 from ptxgen.settings import settings, templates_dir
@@ -188,6 +189,13 @@ def render_pairs(plan: PairProducts) -> Source:
     folders = [str(Path(folder)) for folder in (plan.problem.sink.templates, templates_dir()) if folder]
     lines = [*plan.description, "", f"version  ptxgen {__version__}"]
     text = tidy(lookup(*folders).get_template(plan.kernel).render(plan=plan, header_lines=lines))
+    return Source(text, tuple(_ENTRY.findall(text)), plan.target)
+
+
+def render_records(plan: TopRecords) -> Source:
+    """The PTX of the kernels that order records."""
+    lines = [*plan.description, "", f"version  ptxgen {__version__}"]
+    text = tidy(lookup(str(templates_dir())).get_template(plan.kernel).render(plan=plan, header_lines=lines))
     return Source(text, tuple(_ENTRY.findall(text)), plan.target)
 
 

@@ -13,7 +13,8 @@ from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.mixed_tiles import MixedTiles
 from ptxgen.codegen.pair_products import PairProducts
 from ptxgen.codegen.preparation import Preparation
-from ptxgen.codegen.render import render, render_pairs, render_preparation
+from ptxgen.codegen.render import render, render_pairs, render_preparation, render_records
+from ptxgen.codegen.top_records import TopRecords
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.grouped.problem import GroupedGemm
@@ -574,7 +575,7 @@ LISTED = "A:f32[i,k];B:f32[j,k];t:f32;where(i,j){reduce(k){accum+=A[i,k]*B[j,k];
 MIXED = parse("grouped 64,64,64+32,64,48 NN f32")
 assert isinstance(MIXED, GroupedGemm)
 #: file -> a kernel that handles, calls of tasks or schedules run, and that no configuration chooses
-HANDLES: dict[str, Preparation | PairProducts | MixedTiles] = {
+HANDLES: dict[str, Preparation | PairProducts | TopRecords | MixedTiles] = {
     "prepare_csr_statistics": CsrStatistics("i64"),
     "prepare_narrow_indices": NarrowIndices(),
     "prepare_transpose_csr": TransposeCsr(),
@@ -586,6 +587,8 @@ HANDLES: dict[str, Preparation | PairProducts | MixedTiles] = {
     "sampled_products_f16": SampledProducts.of("f16", 90, 2, rows=False, scaled=True),
     "sampled_products_wide": SampledProducts.of("f64", 1000, 2, rows=False, scaled=False),
     "pair_products": PairProducts(lower(Task(64, 64, 64, "NT", text=LISTED, capacity=64)), device("h200")),
+    "top_records": TopRecords("f32", "", True, False, device("h200")),
+    "top_records_rows": TopRecords("f64", "j", False, True, device("h200")),
     "grouped_mixed_tiles": kernel_plan(MIXED, device("h200"), TileSet((TILES[0], TILES[4]))),
     "grouped_item_grid": kernel_plan(MIXED, device("t4"), TileSet((TILES[1], TILES[3])), grid=True),
 }
@@ -609,6 +612,8 @@ def source_of(name):
         made = HANDLES[name]
         if isinstance(made, MixedTiles):
             return render(made)
+        if isinstance(made, TopRecords):
+            return render_records(made)
         return render_pairs(made) if isinstance(made, PairProducts) else render_preparation(made, device("h200"))
     golden, place = PREPARATIONS.get(name, (name, None))
     where, problem, config = GOLDEN[golden]

@@ -12,6 +12,7 @@ from mako.lookup import TemplateLookup
 from ptxgen.codegen.config.config import FAMILIES, parse_config
 from ptxgen.codegen.pair_products import PairProducts
 from ptxgen.codegen.render import render, render_preparation
+from ptxgen.codegen.top_records import TopRecords
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.grouped import checks as grouped_check
 from ptxgen.operations.spmm.device_statistics import CsrStatistics
@@ -134,7 +135,13 @@ def test_every_template_is_used(listed):
     names = {str(path.relative_to(folder)) for path in folder.rglob("*.mako")}
     # no check of a problem runs them
     of_handles = {CsrStatistics.kernel, NarrowIndices.kernel, PairProducts.kernel, "prepare/first_place.mako"}
-    of_handles |= {SampledProducts.kernel, TransposeCsr.kernel, SymmetricPlaces.kernel, GatherValues.kernel}
+    of_handles |= {
+        SampledProducts.kernel,
+        TransposeCsr.kernel,
+        SymmetricPlaces.kernel,
+        GatherValues.kernel,
+        TopRecords.kernel,
+    }
     assert {name for name in names if not name.startswith("export/")} == listed[2] | of_handles  # export: C sources
 
 

@@ -13,7 +13,7 @@ from ptxgen.operations.task.assembling import renamed, roots
 from ptxgen.operations.task.language.canonical import canonical, digest, erased
 from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.oracle import evaluate
-from ptxgen.operations.task.program import Aggregate, RowReduce, Select, Store
+from ptxgen.operations.task.program import Aggregate, RowReduce, Select, Store, Top
 from ptxgen.operations.task.random_programs import ALL, OUTPUTS, Choices, random_arrays, random_program, square
 
 
@@ -41,7 +41,7 @@ def test_programs_are_read_back_from_their_canonical_text() -> None:
     assert {"ik", "ki", "kj", "jk", "ij", "ji", "i", "j", "k"} <= seen
 
 
-@pytest.mark.parametrize("kind", OUTPUTS)
+@pytest.mark.parametrize("kind", [*OUTPUTS, "top"])
 def test_choices_are_kept(kind: str) -> None:
     choices = Choices(
         reductions=("max", "+"),
@@ -52,13 +52,14 @@ def test_choices_are_kept(kind: str) -> None:
         initial=False,
         most=1,
     )
-    classes = {"store": Store, "aggregate": Aggregate, "rows": RowReduce, "select": Select}
+    classes = {"store": Store, "aggregate": Aggregate, "rows": RowReduce, "select": Select, "top": Top}
     for seed in range(30):
         program = random_program(Random(seed), choices)
         assert program.reduction in ("max", "+")
         assert program.when is None
         assert program.initial is None
         assert [type(x) for x in program.outputs] == [classes[kind]]
+        assert parse(canonical(program)) == program
         assert {x.dtype for x in program.inputs if x.name not in ("gi", "gj")} <= {"f32", "u8"}
         assert not any(function in canonical(program) for function in ("exp(", "sqrt(", "log2(", "/"))
 

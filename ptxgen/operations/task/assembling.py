@@ -14,12 +14,14 @@ from ptxgen.operations.task.program import (
     AXES,
     EXTENTS,
     MEAN,
+    MOST_TOP,
     POSITIONS,
     Aggregate,
     Input,
     Output,
     Program,
     Select,
+    Top,
 )
 from ptxgen.operations.task.typed import (
     ACCUMULATOR_TYPES,
@@ -162,12 +164,25 @@ def reduced(op: str, value: Value) -> Node:
     return check_nesting(x)
 
 
+def top_count(value: Value) -> Node:
+    """The number of values of an output of the greatest or least ones. TaskError: it is no integer, or out of range."""
+    x = adapted(value, "s32")
+    inner = x.arguments[0] if x.op == "cast" else x
+    if inner.op not in ("constant", "variable") or axes_of(str(inner.value)) or inner.value in (*AXES, *EXTENTS):
+        raise TaskError(f"the number of values is {shown(x)}; it must be an integer, or a scalar")
+    if x.op == "constant" and not 0 <= x.value <= MOST_TOP:
+        raise TaskError(f"the number of values is {x.value}; it must be from 0 to {MOST_TOP}")
+    return x
+
+
 def roots_of(output: Output) -> tuple[Node, ...]:
     """The expressions of an output."""
     if isinstance(output, Aggregate):
         return output.row, output.column, output.value
     if isinstance(output, Select):
         return output.condition, *output.values
+    if isinstance(output, Top):
+        return output.condition, output.value, output.count
     return (output.value,)
 
 
@@ -241,6 +256,9 @@ def mapped(program: Program, change: Callable[[Node], Node], outputs: Mapping[st
         elif isinstance(output, Select):
             values = tuple(change(x) for x in output.values)
             made.append(replace(output, name=name, value=value, condition=change(output.condition), values=values))
+        elif isinstance(output, Top):
+            condition, count = change(output.condition), change(output.count)
+            made.append(replace(output, name=name, value=value, condition=condition, count=count))
         else:
             made.append(replace(output, name=name, value=value))
     initial, when = (None if x is None else change(x) for x in (program.initial, program.when))

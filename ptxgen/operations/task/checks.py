@@ -19,7 +19,7 @@ from ptxgen.operations.gemm.strided_arrays import C, elements, store_operand
 from ptxgen.operations.task.assembling import array_of, mapped
 from ptxgen.operations.task.list_checks import list_error
 from ptxgen.operations.task.lowering import as_computed
-from ptxgen.operations.task.oracle import Dense, Listed, evaluate, factors_of
+from ptxgen.operations.task.oracle import Dense, Listed, Ordered, evaluate, factors_of
 from ptxgen.operations.task.problem import ResultArray, Task
 from ptxgen.operations.task.program import AXES, POSITIONS, Aggregate, Input
 from ptxgen.operations.task.sum_parts import sums_of
@@ -138,7 +138,9 @@ def expected(
     groups = {"C": p.group_extents} if p.groups else None
     extents = {"i": p.m, "j": p.n, "k": p.k}
     if p.batch == 1:
-        return evaluate(program, {**arrays, **scalars}, extents, groups)["C"]
+        found = evaluate(program, {**arrays, **scalars}, extents, groups)["C"]
+        assert not isinstance(found, Ordered)  # no kernel has such an output
+        return found
     items = []
     for n in range(p.batch):
         matrices = {role: arrays[role][n % len(arrays[role])] for role in ("A", "B")}
@@ -324,7 +326,9 @@ def _expected_rows(part: Task, rows: Array, m: int, arrays: Mapping[str, Array])
     program = mapped(part.program, lambda x: substituted(x, changes))
     given = {**arrays, **part.typical_scalars, "rows": rows.astype(np.int32)}
     program = replace(program, inputs=(*program.inputs, numbers))
-    return evaluate(program, given, {"i": part.m, "j": part.n, "k": part.k})["C"]
+    found = evaluate(program, given, {"i": part.m, "j": part.n, "k": part.k})["C"]
+    assert not isinstance(found, Ordered)
+    return found
 
 
 def _with_padding(p: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:

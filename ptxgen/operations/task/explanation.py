@@ -12,7 +12,7 @@ from ptxgen.operations.task.fast_distances import fast_distance
 from ptxgen.operations.task.group_sums import FEWER, LEAST, group_sums
 from ptxgen.operations.task.lowering import algebra_of, in_loop
 from ptxgen.operations.task.printing import printed
-from ptxgen.operations.task.program import Program, Select
+from ptxgen.operations.task.program import Program, Select, Top
 from ptxgen.operations.task.roles import roles_of
 from ptxgen.operations.task.symmetry import computes_half, is_symmetric
 
@@ -99,6 +99,11 @@ def _pairs(program: Program) -> list[str]:
         tiles = "computed by whole tiles" if known is None else "tiles without such a pair are not computed"
         lines.append(f"pairs: {printed(program.when)}; {tiles}")
     for x in program.outputs:
+        if isinstance(x, Top):
+            what, of = "greatest" if x.greatest else "least", f"of each {x.axis}" if x.axis else "of all pairs"
+            lines.append(
+                f"best {x.name}: the {printed(x.count)} {what} {printed(x.value)} {of}; kernels order a list of pairs"
+            )
         if isinstance(x, Select):
             values = ", ".join(map(printed, x.values))
             lines.append(

@@ -24,7 +24,17 @@ from ptxgen.operations.task.assembling import roots_of
 from ptxgen.operations.task.loop_terms import without_terms
 from ptxgen.operations.task.narrow_sums import is_narrow, stores_sums, widened
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.program import ACCUMULATOR, MEAN, POSITIONS, Aggregate, Program, RowReduce, Select, Store
+from ptxgen.operations.task.program import (
+    ACCUMULATOR,
+    MEAN,
+    POSITIONS,
+    Aggregate,
+    Program,
+    RowReduce,
+    Select,
+    Store,
+    Top,
+)
 from ptxgen.operations.task.roles import Roles, Use, with_variables
 from ptxgen.problem.base import COMPUTE_MODES, SUMS
 from ptxgen.problem.dtypes import dtype
@@ -110,6 +120,10 @@ def _sink(p: Task, program: Program, roles: Roles, whole: Node, kind: str) -> Va
         raise InputError(
             f"the text of the task has {count} outputs; a kernel has one, so it must have one: write a text for each"
             " (calls, and the command task, compute all)"
+        )
+    if isinstance(output, Top):
+        raise InputError(
+            f"the output {output.name} is of top or bottom, which has no kernel of its own: calls compute it from lists"
         )
     roots = [value_of(program, x, whole) for x in roots_of(output)]
     read = [*roots, *([] if program.when is None else [program.when])]

@@ -34,6 +34,7 @@ from ptxgen.operations.task.program import (
     RowReduce,
     Select,
     Store,
+    Top,
 )
 
 Array = NDArray[Any]
@@ -78,6 +79,26 @@ class Listed:
         return int(self.holds.sum())
 
 
+@dataclass(frozen=True)
+class Ordered:
+    """The best values of all pairs, or of each row, the best first. ``i``, ``j``: their indices, −1: there is no pair;
+    ``axis``: i or j, whose index rows have, else empty; ``pairs``, ``errors``: the values of all pairs, and how much
+    they may differ; ``counts``: True for the pairs that count; ``certain``: False if rounding may decide if one
+    counts."""
+
+    values: Array
+    i: Array
+    j: Array
+    axis: str
+    pairs: Array
+    errors: Array
+    counts: Array
+    certain: bool
+
+
+Result = Dense | Listed | Ordered
+
+
 def extents_of(program: Program, arrays: Mapping[str, Any]) -> dict[str, int]:
     """The extents of i, j and k that arrays have. ShapeError: two of them disagree, or an axis has no array."""
     found: dict[str, tuple[int, str]] = {}
@@ -103,7 +124,7 @@ def evaluate(
     arrays: Mapping[str, Any],
     extents: Mapping[str, int] | None = None,
     groups: Mapping[str, tuple[int, int]] | None = None,
-) -> dict[str, Dense | Listed]:
+) -> dict[str, Result]:
     """The results of a program by the names of its outputs. ``arrays``: also has the scalars; ``extents``: of i, j and
     k, those of the arrays unless given; ``groups``: the extents of outputs of groups, the greatest keys and 1 unless
     given."""
@@ -153,7 +174,7 @@ class _Evaluation:
             out[name] = array
         return out
 
-    def results(self) -> dict[str, Dense | Listed]:
+    def results(self) -> dict[str, Result]:
         rows = max(1, _BLOCK // max(1, self.n))
         collected = [_collector(output, self) for output in self.program.outputs]
         for first in range(0, self.m, rows):
@@ -553,7 +574,7 @@ class _Collector:
         """One block. ``selected``: the pairs of ``when``, None: all; ``unsure``: where rounding may decide."""
         raise NotImplementedError
 
-    def result(self) -> Dense | Listed:
+    def result(self) -> Result:
         raise NotImplementedError
 
     def values(
@@ -722,6 +743,55 @@ class _Selected(_Collector):
         return Listed(tuple(found[::2]), tuple(found[1::2]), i, j, certain, holds)
 
 
+class _Ordered(_Collector):
+    """The greatest or least values of all pairs, of rows or of columns."""
+
+    def __init__(self, output: Top, evaluation: _Evaluation) -> None:
+        super().__init__(output, evaluation)
+        n = output.count
+        self.n = int(n.value if n.op == "constant" else np.ravel(values([n], evaluation.variables)[0])[0])
+        self.blocks: list[tuple[Array, Array, Array]] = []
+        self.certain = True
+
+    def add(self, rows: slice, variables: Any, errors: Any, selected: Array | None, unsure: Array | None) -> None:
+        assert isinstance(self.output, Top)
+        (test, doubt), (value, error) = self.values([self.output.condition, self.output.value], rows, variables, errors)
+        if selected is not None:
+            test, doubt = test & selected, np.where(selected, doubt, 0)
+        self.certain &= not doubt.any() and (unsure is None or not unsure.any())
+        self.blocks.append((value, error, test.astype(bool)))
+
+    def result(self) -> Ordered:
+        output, evaluation = self.output, self.evaluation
+        assert isinstance(output, Top)
+        empty, type = np.zeros((0, evaluation.n)), type_of(output.value.type)
+        held = (np.dtype(np.float64) if type.floating else np.dtype(np.int64), np.dtype(float), np.dtype(bool))
+        pairs, errors, counts = (
+            np.concatenate([block[n] for block in self.blocks] or [empty]).astype(t) for n, t in enumerate(held)
+        )
+        places = np.arange(pairs.size).reshape(pairs.shape)
+        lines = [(v, c, p) for v, c, p in zip(*(_along(x, output.axis) for x in (pairs, counts, places)), strict=True)]
+        width = self.n if output.axis else min(self.n, int(counts.sum()))
+        found = np.full((len(lines), width), type.least if output.greatest else type.greatest, held[0])
+        at = np.full(found.shape, -1)
+        for n, (value, chosen, place) in enumerate(lines):
+            value, place = value[chosen], place[chosen]
+            nan = np.isnan(value)
+            ordered = -value if output.greatest else value
+            order = np.lexsort((place, np.where(nan, 0, ordered), ~nan if output.greatest else nan))[:width]
+            found[n, : len(order)], at[n, : len(order)] = value[order], place[order]
+        if not output.axis:
+            found, at = found[0], at[0]
+        columns = max(evaluation.n, 1)
+        i, j = (np.where(at < 0, -1, x) for x in (at // columns, at % columns))
+        return Ordered(found, i, j, output.axis, pairs, errors, counts, self.certain)
+
+
+def _along(x: Array, axis: str) -> Array:
+    """A matrix of pairs with a row for each index of an axis, or one row."""
+    return x if axis == "i" else x.T if axis == "j" else x.reshape(1, -1)
+
+
 def _collector(output: Output, evaluation: _Evaluation) -> _Collector:
     if isinstance(output, Aggregate):
         return _Grouped(output, evaluation)
@@ -729,6 +799,8 @@ def _collector(output: Output, evaluation: _Evaluation) -> _Collector:
         return _Rows(output, evaluation)
     if isinstance(output, Select):
         return _Selected(output, evaluation)
+    if isinstance(output, Top):
+        return _Ordered(output, evaluation)
     assert isinstance(output, Store)
     return _Stored(output, evaluation)
 
@@ -736,9 +808,12 @@ def _collector(output: Output, evaluation: _Evaluation) -> _Collector:
 # ---- comparison
 
 
-def difference(expected: Dense | Listed, actual: Any, factor: float = 4.0) -> str:
-    """What is wrong with a kernel's result, empty: nothing. ``actual``: an array, or a tuple of the arrays of a list;
-    ``factor``: of the errors."""
+def difference(expected: Result, actual: Any, factor: float = 4.0) -> str:
+    """What is wrong with a kernel's result, empty: nothing. ``actual``: an array, or a tuple of the arrays of a list,
+    or of values, i and j, of which rows and columns lack one; ``factor``: of the errors."""
+    if isinstance(expected, Ordered):
+        values, i, j = (None if x is None else np.asarray(x) for x in actual)
+        return _order_difference(expected, values, i, j, factor)
     if isinstance(expected, Listed):
         return _list_difference(expected, tuple(np.asarray(x) for x in actual), factor)
     array = np.asarray(actual)
@@ -754,6 +829,35 @@ def difference(expected: Dense | Listed, actual: Any, factor: float = 4.0) -> st
         f"{int(wrong.sum())} of {wrong.size} elements are wrong; element {at} is {array[at]}; it must be "
         f"{expected.values[at]}, error {expected.error[at] * factor:.3g}"
     )
+
+
+def _order_difference(expected: Ordered, values: Any, i: Any, j: Any, factor: float) -> str:
+    """Values may change by the greatest error of a pair; a pair must have the value that it is listed with."""
+    if not expected.certain:
+        return ""
+    if values.shape != expected.values.shape:
+        return f"the shape is {values.shape}; it must be {expected.values.shape}"
+    rows = np.broadcast_to(np.arange(len(values))[:, None], values.shape) if expected.axis else None
+    i, j = (rows if expected.axis == axis else x for axis, x in (("i", i), ("j", j)))
+    index = j if expected.axis == "i" else i
+    if not np.array_equal(index < 0, (expected.j if expected.axis == "i" else expected.i) < 0):
+        return "a place has a pair, or none, and it must be the other way round"
+    if not expected.errors[expected.counts].any():
+        for name, x, y in (("value", values, expected.values), ("i", i, expected.i), ("j", j, expected.j)):
+            wrong = _unequal(x, y, np.zeros(np.shape(y))) & (index >= 0)
+            if wrong.any():
+                at = tuple(int(x[0]) for x in np.nonzero(wrong))
+                return f"{name} of place {at} is {x[at]}; it must be {y[at]}"
+        return ""
+    most = expected.errors[expected.counts].max() * factor
+    if _unequal(values, expected.values, np.full(values.shape, most)).any():
+        return "a value is further from the one at its place than the greatest error"
+    own = index >= 0
+    i, j = i[own], j[own]
+    if len(set(zip(i.tolist(), j.tolist(), strict=True))) < len(i) or not expected.counts[i, j].all():
+        return "a pair is listed twice, or does not count"
+    wrong = _unequal(values[own], expected.pairs[i, j], expected.errors[i, j] * factor)
+    return f"the value of the pair {i[wrong][0]}, {j[wrong][0]} is another" if wrong.any() else ""
 
 
 def _unequal(actual: Array, expected: Array, allowed: Array) -> Array:

@@ -23,6 +23,8 @@ EXTENTS = ("M", "N", "K")  #: of the axes, in the same order
 #: reductions over k that are no operator: the position of an extreme, and the mean
 POSITIONS = ("argmin", "argmax")
 MEAN = "mean"
+#: the most values that an output of the greatest or least ones has
+MOST_TOP = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,20 @@ class Select(Output):
 
     condition: Node
     values: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Top(Output):
+    """The ``count`` greatest values, or the least ones, of the pairs for which ``condition`` holds, the best first,
+    with their indices. ``count``: a constant, or the variable of a scalar, of type s32; ``axis``: i or j, then of each
+    row or column; empty: of all pairs; ``greatest``: False: the least ones.
+
+    NaN is greater than all numbers. Of equal values, the first in the order of (i, j) is the better one."""
+
+    condition: Node
+    count: Node
+    axis: str
+    greatest: bool
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from ptxgen.operations.task.program import (
     RowReduce,
     Select,
     Store,
+    Top,
 )
 from ptxgen.operations.task.typed import (
     FLOAT_FUNCTIONS,
@@ -167,6 +168,11 @@ class _Maker:
         if kind == "rows":
             op = draw.choice(self.choices.rows)
             return RowReduce(name, reduced(op, self.fitting(op, value)), draw.choice("ij"), op)
+        if kind == "top":
+            axis, greatest = draw.choice(("", "i", "j")), draw.random() < 0.5
+            return Top(
+                name, stored(value), constant(True, PRED), constant(draw.choice((1, 3, 9)), "s32"), axis, greatest
+            )
         values = tuple(stored(x) for x in (value, *self.places()))
         test = constant(True, PRED) if draw.random() < 0.05 else check_nesting(self.test(2))
         return Select(name, values[0], test, values)

@@ -10,7 +10,7 @@ from typing import Any
 from ptxgen.errors import InputError
 from ptxgen.expr.node import Node, node, substituted, variable, walk
 from ptxgen.operations.task.assembling import roots
-from ptxgen.operations.task.program import Input, Program, RowReduce, Store
+from ptxgen.operations.task.program import Input, Program, RowReduce, Store, Top
 from ptxgen.problem.dtypes import dtype
 
 #: the axes of an element of A and of B, in either order
@@ -113,7 +113,7 @@ def _exchanged(program: Program) -> Program:
         other = with_variables(x, changes)
         if isinstance(other, Store):
             other = replace(other, axes=("i", "j") if other.axes == ("j", "i") else ("j", "i"))
-        elif isinstance(other, RowReduce):
+        elif isinstance(other, RowReduce) or (isinstance(other, Top) and other.axis):
             other = replace(other, axis=_OTHER[other.axis])
         outputs.append(other)
     made: Program = with_variables(replace(program, inputs=inputs, outputs=tuple(outputs)), changes)

@@ -11,7 +11,17 @@ from ptxgen.expr.node import Node, node, rewritten, walk
 from ptxgen.expr.operators import OPERATORS
 from ptxgen.operations.task.assembling import RESERVED, array_of, axes_of, mapped, renamed, roots, roots_of
 from ptxgen.operations.task.printing import printed
-from ptxgen.operations.task.program import ACCUMULATOR, POSITIONS, Aggregate, Output, Program, RowReduce, Select, Store
+from ptxgen.operations.task.program import (
+    ACCUMULATOR,
+    POSITIONS,
+    Aggregate,
+    Output,
+    Program,
+    RowReduce,
+    Select,
+    Store,
+    Top,
+)
 
 _SYMBOLS = ("+", "*", "&", "|", "^")
 
@@ -71,13 +81,19 @@ def _output(output: Output, names: dict[Node, str]) -> str:
         return f"{output.name}[{printed(output.row)},{printed(output.column)}]{output.op}={value};"
     if isinstance(output, RowReduce):
         return f"{output.name}[{output.axis}]{output.op}={value};"
-    assert isinstance(output, Select)
-    values = ",".join(printed(x, names) for x in output.values)
+    if isinstance(output, Top):
+        target = f"{output.name}[{output.axis}]" if output.axis else output.name
+        method = "top" if output.greatest else "bottom"
+        indices = {"": "i,j", "i": "j", "j": "i"}[output.axis]
+        call = f"{target}.{method}({printed(output.count)},{value},{indices});"
+    else:
+        assert isinstance(output, Select)
+        call = f"{output.name}.add({','.join(printed(x, names) for x in output.values)});"
     # the condition of a list ends at the first ?
     test = output.condition
     text = printed(test, names) if test.op != "select" or test in names else f"({printed(test, names)})"
     all_pairs = test.op == "constant" and test.value
-    return f"{'' if all_pairs else text + '?'}{output.name}.add({values});"
+    return f"{'' if all_pairs else text + '?'}{call}"
 
 
 def erased(program: Program) -> tuple[Program, dict[str, str]]:

@@ -20,6 +20,7 @@ from ptxgen.operations.task.assembling import (
     reduced,
     step_of,
     stored,
+    top_count,
 )
 from ptxgen.operations.task.language.expressions import BINARY, Expressions
 from ptxgen.operations.task.language.grammar import Token, Tree, placed, tree
@@ -36,6 +37,7 @@ from ptxgen.operations.task.program import (
     RowReduce,
     Select,
     Store,
+    Top,
 )
 from ptxgen.operations.task.typed import (
     CAST_TYPES,
@@ -54,8 +56,9 @@ _WORDS = {"sum": "+", "add": "+", "prod": "*", "product": "*", "any": "|", "all"
 #: what a list has besides add -> what it would compute
 LATER = {
     "add_distinct": "a list without duplicates",
-    "top": "a list of the n largest",
 }
+#: methods of the n greatest and of the n least values -> whether they are the greatest
+TOP = {"top": True, "bottom": False}
 
 
 def input_ranks(text: str) -> dict[str, int]:
@@ -457,13 +460,20 @@ class _Reader:
         test, target, method, arguments = x.children
         name = target.children[0]
         heap = str(name).partition("_heap_")
-        if method in LATER or (heap[0] in ("min", "max") and heap[2].isdigit()):
-            what = LATER.get(str(method)) or f"a list of the {'largest' if heap[0] == 'min' else 'smallest'} {heap[2]}"
+        if method in LATER:
+            what = LATER[str(method)]
             raise self.scope.fail(
                 method, f"{what} is not supported yet; write condition ? {name}.add({self.scope.accumulator})"
             )
+        if heap[0] in ("min", "max") and heap[2].isdigit():
+            what, word = ("greatest", "top") if heap[0] == "min" else ("least", "bottom")
+            written = f"best.{word}({heap[2]}, {self.scope.accumulator}, {self.spatial()})"
+            raise self.scope.fail(name, f"a heap of the {heap[2]} {what} is another output; write {written}")
+        if method in TOP:
+            self.read_top(test, target, method, arguments)
+            return
         if method != "add":
-            raise self.scope.fail(method, f"{method} is no method of a list; write add")
+            raise self.scope.fail(method, f"{method} is no method of a list; write add, top or bottom")
         if target.data == "index":
             raise self.scope.fail(target, f"the list has axes; write {name}.add(…)")
         self.check_output(name)
@@ -482,6 +492,35 @@ class _Reader:
             with self.scope.at(y):
                 nodes.append(stored(value))
         self.outputs[str(name)] = Select(str(name), nodes[0], found, tuple(nodes))
+
+    def read_top(self, test: Any, target: Any, method: Token, arguments: Any) -> None:
+        """``best.top(n, e, i, j)``, or ``best[i].top(n, e, j)``."""
+        name = target.children[0]
+        self.check_output(name)
+        axis, target_text = "", str(name)
+        names = [a for a, b in self.scope.axes.items() if b != "k"]
+        if target.data == "index":
+            index = [y for y in target.children[1].children if y is not None]
+            if len(index) != 1 or index[0].data != "name" or index[0].children[0] not in names:
+                raise self.scope.fail(
+                    target, f"{name} has no spatial axis; it must be {name}, or one of each {' or '.join(names)}"
+                )
+            own = str(index[0].children[0])
+            axis, target_text = self.scope.axes[own], f"{name}[{own}]"
+            names.remove(own)
+        values = [y for y in arguments.children if y is not None]
+        pattern = f"{target_text}.{method}(n, {self.scope.accumulator}, {', '.join(names)})"
+        if [str(y.children[0]) if y.data == "name" else "" for y in values[2:]] != names:
+            raise self.scope.fail(method, f"{method} takes the number of values, the value and the indices: {pattern}")
+        with self.scope.at(values[0]):
+            count = top_count(self.value(values[0]))
+        found = constant(True, PRED)
+        if test is not None:
+            with self.scope.at(test):
+                found = check_nesting(condition(self.value(test)))
+        value = self.value(values[1])
+        with self.scope.at(values[1]):
+            self.outputs[str(name)] = Top(str(name), stored(value), found, count, axis, TOP[str(method)])
 
     def check_unused(self) -> None:
         for name, at in self.defined.items():

@@ -23,6 +23,7 @@ __all__ = [
     "bit_and",
     "bit_or",
     "bit_xor",
+    "bottom",
     "cast",
     "count_by",
     "exp",
@@ -48,6 +49,7 @@ __all__ = [
     "sqrt",
     "sum",
     "sum_by",
+    "top",
     "when",
     "where",
 ]
@@ -244,6 +246,18 @@ def count_by(row: Any, column: Any, condition: Any = 1) -> Reduced:
 def select(condition: Any, *values: Any) -> Reduced:
     """A list of the values of the pairs for which a condition holds."""
     return outputs.selected(condition, values)
+
+
+def top(*arguments: Any, condition: Any = None) -> Reduced:
+    """The n greatest values, the best first, with their indices: ``top(n, e, i, j)`` of all pairs, ``top(j, n, e)`` of
+    each row i, over j. ``n``: an integer or a scalar; ``condition``: of the pairs that count. NaN is greater than all
+    numbers; of equal values the first pair is the better one."""
+    return outputs.best(True, arguments, condition)
+
+
+def bottom(*arguments: Any, condition: Any = None) -> Reduced:
+    """The n least values, as ``top`` has the greatest ones."""
+    return outputs.best(False, arguments, condition)
 
 
 def when(condition: Any) -> None:

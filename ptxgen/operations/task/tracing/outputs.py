@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ptxgen.errors import TaskError
-from ptxgen.expr.node import Node, variable, variables
-from ptxgen.expr.value_types import type_of
-from ptxgen.operations.task.assembling import axes_of, check_nesting, initial_of, reduced, step_of, stored
-from ptxgen.operations.task.program import ACCUMULATOR, Aggregate, RowReduce, Select
+from ptxgen.expr.node import Node, constant, variable, variables
+from ptxgen.expr.value_types import PRED, type_of
+from ptxgen.operations.task.assembling import axes_of, check_nesting, initial_of, reduced, step_of, stored, top_count
+from ptxgen.operations.task.program import ACCUMULATOR, Aggregate, RowReduce, Select, Top
 from ptxgen.operations.task.tracing.operands import Axis, Operand, Reduced, Traced, current, lifted
 from ptxgen.operations.task.tracing.places import error, placed
 from ptxgen.operations.task.typed import binary, cast, condition, fixed
@@ -103,6 +103,25 @@ def selected(test: Any, values: tuple[Any, ...]) -> Reduced:
         found = check_nesting(condition(lifted(test)))
         nodes = tuple(stored(lifted(x)) for x in values)
     return Reduced("a list", lambda output: Select(output, nodes[0], found, nodes))
+
+
+def best(greatest: bool, arguments: tuple[Any, ...], test: Any) -> Reduced:
+    """The output of the greatest or least values. ``arguments``: as of ``functions.top``."""
+    trace, word = current(), "top" if greatest else "bottom"
+    axis, rest = (arguments[0], arguments[1:]) if arguments and isinstance(arguments[0], Axis) else (None, arguments)
+    if axis is not None and (trace.axis is None or axis is trace.axis):
+        raise error(f"{word} is over {axis.name}, which is no spatial axis; write ptxgen.{word}(j, n, e)")
+    indices = rest[2:]
+    whole = len(rest) == 4 and all(isinstance(x, Axis) for x in indices) and indices[0].order < indices[1].order
+    if not whole and (axis is None or len(rest) != 2):
+        raise error(f"{word} takes ptxgen.{word}(n, e, i, j), of all pairs, or ptxgen.{word}(j, n, e), of each row i")
+    for each in (*indices, *([] if axis is None else [axis])):
+        trace.key(each)
+    with placed():
+        count, value = top_count(lifted(rest[0])), stored(lifted(rest[1]))
+        found = constant(True, PRED) if test is None else check_nesting(condition(lifted(test)))
+    along = "" if axis is None else axis.name
+    return Reduced(f"the {word} n", lambda output: Top(output, value, found, count, along, greatest))
 
 
 def restricted(test: Any) -> None:

@@ -27,6 +27,7 @@ from ptxgen.operations.task.program import (
     RowReduce,
     Select,
     Store,
+    Top,
 )
 from ptxgen.operations.task.tracing.operands import (
     Operand,
@@ -313,6 +314,9 @@ def _mapped(output: Output, changed: Callable[[Node], Node], axes: Mapping[str, 
         return RowReduce(output.name, value, other, output.op)
     if isinstance(output, Aggregate):
         return Aggregate(output.name, value, changed(output.row), changed(output.column), output.op)
+    if isinstance(output, Top):
+        other = "" if not output.axis else "j" if axes[output.axis] == "i" else "i"
+        return Top(output.name, value, changed(output.condition), changed(output.count), other, output.greatest)
     if isinstance(output, Select):
         values = tuple(changed(x) for x in output.values)
         return Select(output.name, values[0], changed(output.condition), values)

@@ -1,0 +1,201 @@
+"""The n best records of rows: a record is a value and its index, one integer that orders as values do, then as indices.
+
+Lists of values and of pairs (i, j) become records, in one run or in one of each row. Blocks sort runs of ``RUN``
+records in shared memory; then passes join ``JOINED`` adjacent runs, and keep the n best of each, until one is left. The
+place of a record in the joined run is the number of those before it, which binary searches count. All records of a row
+are different, so results do not depend on the order of the lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
+from ptxgen.codegen.source import Step
+from ptxgen.codegen.vectorized import ceil_div
+from ptxgen.problem.device import Device
+from ptxgen.problem.dtypes import dtype
+
+VALUES, LIST_I, LIST_J, COUNT = "values", "list_i", "list_j", "count"
+COUNTS, CURSORS, OFFSETS, TOTAL = "row_counts", "row_cursors", "row_offsets", "row_total"
+FROM, TO = "records", "joined_records"
+BEST, BEST_I, BEST_J = "best", "best_i", "best_j"
+MOST_RECORDS = 1 << 31  #: fewer are in a list
+
+
+class Lists(NamedTuple):
+    """What a launch orders. ``capacity``: elements of the lists, whose first ``COUNT`` are read; ``rows``: 1, if it is
+    of all pairs; ``columns``: the extent of j; ``most``: records of a row, at most; ``n``: of these, the best are
+    kept; ``first``, ``width``: the places of a row that are written; ``missing``: the value of places without a record;
+    ``missing_index``: their index."""
+
+    capacity: int
+    rows: int
+    columns: int
+    most: int
+    n: int
+    first: int
+    width: int
+    missing: float
+    missing_index: int = -1
+
+
+class _Pass(NamedTuple):
+    """One pass over runs. ``length``: of a run; ``runs``: of a row, at most; ``kept``: records of a run; ``chunks``:
+    blocks of a row."""
+
+    lists: Lists
+    length: int
+    runs: int
+    kept: int
+    chunks: int
+
+
+@dataclass(frozen=True)
+class TopRecords:
+    """The kernels for values of type ``dtype``. ``axis``: i or j, whose indices are rows, empty: all pairs are one;
+    ``greatest``: greater values are before others; ``wide``: records have 128 bits, not 64."""
+
+    dtype: str
+    axis: str
+    greatest: bool
+    wide: bool
+    device: Device
+
+    kernel: ClassVar[str] = "kernel/top_records.mako"
+    threads: ClassVar[int] = 256
+    RUN: ClassVar[int] = 2048
+    JOINED: ClassVar[int] = 16
+
+    @staticmethod
+    def needs_wide(kind: str, axis: str, m: int, n: int) -> bool:
+        """True if the value and the index of a pair need more than 64 bits together."""
+        return kind == "f64" or (not axis and m * n > 1 << 32)
+
+    @property
+    def target(self) -> str:
+        return self.device.target
+
+    @property
+    def ptx_version(self) -> str:
+        return self.device.ptx_version
+
+    @property
+    def description(self) -> list[str]:
+        """What the kernels compute, for the header of the module."""
+        what = "greatest" if self.greatest else "least"
+        of = f"each {self.axis}" if self.axis else "all pairs"
+        return [f"the {what} values of {of}, {self.dtype}, records of {8 * self.bytes} bits"]
+
+    @property
+    def bytes(self) -> int:
+        """The size of a record."""
+        return 16 if self.wide else 8
+
+    @property
+    def value_bytes(self) -> int:
+        return dtype(self.dtype).bytes
+
+    @property
+    def key_bits(self) -> int:
+        """The bits of a value as an integer that orders as values do."""
+        return 64 if self.dtype == "f64" else 32
+
+    @property
+    def group(self) -> str:
+        """How values are ordered: as floats, signed or unsigned integers."""
+        return "float" if not dtype(self.dtype).integer else "signed" if self.dtype[0] == "s" else "unsigned"
+
+    # ---- parameters
+
+    @property
+    def count_rows(self) -> ParameterList:
+        return ParameterList((given("u64", self.row_list, COUNT, COUNTS), _CAPACITY))
+
+    @property
+    def place_rows(self) -> ParameterList:
+        return ParameterList((given("u64", COUNTS, OFFSETS, TOTAL), Parameters("u32", ("rows",), lambda x: (x.rows,))))
+
+    @property
+    def make_records(self) -> ParameterList:
+        rows = (OFFSETS, CURSORS) if self.axis else (OFFSETS, COUNTS)
+        columns = Parameters("u32", ("columns",), lambda x: (x.columns,))
+        return ParameterList((given("u64", VALUES, LIST_I, LIST_J, COUNT, FROM, *rows), _CAPACITY, columns))
+
+    @property
+    def sort_runs(self) -> ParameterList:
+        runs = Parameters("u32", ("runs",), lambda x: (x.runs,))
+        return ParameterList((given("u64", FROM, COUNTS, OFFSETS), runs))
+
+    def join_runs(self, back: bool = False) -> ParameterList:
+        """``back``: the pass writes to the records that the first pass reads."""
+        arrays = (TO, FROM) if back else (FROM, TO)
+        numbers = Parameters(
+            "u32", ("length", "kept", "n", "chunks"), lambda x: (x.length, x.kept, x.lists.n, x.chunks)
+        )
+        return ParameterList((given("u64", *arrays, COUNTS, OFFSETS), numbers))
+
+    def write_best(self, joined: bool = False) -> ParameterList:
+        """``joined``: the last pass has written to ``TO``."""
+        indices = (BEST_J if self.axis == "i" else BEST_I,) if self.axis else (BEST_I, BEST_J)
+        numbers = Parameters(
+            "u32",
+            ("rows", "columns", "first", "width", "missing_index"),
+            lambda x: (x.rows, x.columns, x.first, x.width, x.missing_index & 0xFFFFFFFF),
+        )
+        missing = Parameters(f"u{self.key_bits}", ("missing",), lambda x: (self._bits(x.missing),))
+        arrays = given("u64", TO if joined else FROM, COUNTS, OFFSETS, BEST, *indices)
+        return ParameterList((arrays, numbers, missing))
+
+    @property
+    def row_list(self) -> str:
+        """The list of the indices that are rows."""
+        return LIST_I if self.axis == "i" else LIST_J
+
+    def _bits(self, value: float) -> int:
+        """The bits of a value in the register from which it is stored."""
+        if self.group != "float":
+            return int(value) & 0xFFFFFFFF
+        if self.key_bits == 64:
+            return int(np.float64(value).view(np.uint64))
+        return int(np.float32(value).view(np.uint32))
+
+    # ---- launches
+
+    def scratch(self, x: Lists) -> dict[str, int]:
+        """The bytes of each array besides the lists and the results."""
+        found = {FROM: x.capacity * self.bytes, TO: x.capacity * self.bytes if x.most > self.RUN else 0}
+        found |= {COUNTS: 4 * x.rows, OFFSETS: 8 * x.rows}
+        return found | ({CURSORS: 4 * x.rows, TOTAL: 8} if self.axis else {})
+
+    def steps(self, x: Lists) -> tuple[Step, ...]:
+        """The steps that write the best records of lists."""
+        return tuple(self._steps(x))
+
+    def _steps(self, x: Lists) -> Iterator[Step]:
+        lists = ceil_div(max(x.capacity, 1), self.threads)
+        if self.axis:
+            for name, size in ((COUNTS, 4 * x.rows), (CURSORS, 4 * x.rows), (TOTAL, 8)):
+                yield Step("", (size, 1, 1), arguments=(("u64", name),))
+            yield self._step("count_rows", lists, self.count_rows, x)
+            yield self._step("place_rows", ceil_div(x.rows, self.threads), self.place_rows, x)
+        yield self._step("make_records", lists, self.make_records, x)
+        length, runs = self.RUN, ceil_div(max(x.most, 1), self.RUN)
+        yield self._step("sort_runs", x.rows * runs, self.sort_runs, _Pass(x, length, runs, 0, 0))
+        joined = False
+        while runs > 1:
+            kept = min(length, x.n)
+            each = _Pass(x, length, runs, kept, ceil_div(runs * kept, self.threads))
+            yield self._step("join_runs", x.rows * each.chunks, self.join_runs(joined), each)
+            length, runs, joined = length * self.JOINED, ceil_div(runs, self.JOINED), not joined
+        yield self._step("write_best", ceil_div(x.rows * x.width, self.threads), self.write_best(joined), x)
+
+    def _step(self, entry: str, blocks: int, parameters: ParameterList, x: Any) -> Step:
+        return Step(entry, (blocks, 1, 1), (self.threads, 1, 1), 0, tuple(parameters.arguments(x)))
+
+
+_CAPACITY = Parameters("u64", ("capacity",), lambda x: (x.capacity,))

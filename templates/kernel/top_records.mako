@@ -1,0 +1,442 @@
+## The best records of rows: records of lists, sorted runs, joined runs, results.
+<%inherit file="/prepare/module.mako"/>\
+<%namespace name="ptx" file="/ptx/banner.mako"/>\
+<% record = "v2.u64" if plan.wide else "u64" %>\
+<% key = f"b{plan.key_bits}" %>\
+<%def name="entry(name, parameters)">\
+.visible .entry ${name}(
+% for line in parameters.declarations:
+    ${line}
+% endfor
+)
+.maxntid ${plan.threads}, 1, 1
+{
+</%def>\
+<%def name="addresses(*names)">\
+% for name in names:
+    ld.param.u64 %${name}, [${name}];  cvta.to.global.u64 %${name}, %${name};
+% endfor
+</%def>\
+<%def name="record_of_thread()">\
+## %place: the record of this thread; %inside: it exists
+    ld.param.u64 %total, [capacity];
+    ld.global.u64 %tmp64, [%count];
+    min.u64 %total, %total, %tmp64;
+    mov.u32 %place, %tid.x;
+    mov.u32 %tmp0, %ctaid.x;
+    mad.lo.u32 %place, %tmp0, ${plan.threads}, %place;
+    cvt.u64.u32 %tmp64, %place;
+    setp.lt.u64 %inside, %tmp64, %total;
+</%def>\
+<%def name="registers(name)">{%${name}${f", %{name}_index" if plan.wide else ""}}</%def>\
+<%def name="operands(name)">${capture(registers, name).strip() if plan.wide else f"%{name}"}</%def>\
+<%def name="less(result, a, b)">\
+## the predicate: record a is before record b
+% if plan.wide:
+    setp.eq.u64 %equal, %${a}, %${b};
+    setp.lt.and.u64 %equal, %${a}_index, %${b}_index, %equal;
+    setp.lt.or.u64 %${result}, %${a}, %${b}, %equal;
+% else:
+    setp.lt.u64 %${result}, %${a}, %${b};
+% endif
+</%def>\
+<%def name="record_registers(*names)">\
+    .reg .b64 ${", ".join(f"%{name}, %{name}_index" if plan.wide else f"%{name}" for name in names)};
+% if plan.wide:
+    .reg .pred %equal;
+% endif
+</%def>\
+% if plan.axis:
+${entry("count_rows", plan.count_rows)}\
+    .reg .b64 %${plan.row_list}, %count, %row_counts, %total, %tmp64;
+    .reg .b32 %place, %row, %tmp0;
+    .reg .pred %inside;
+${addresses(plan.row_list, "count", "row_counts")}\
+${record_of_thread()}\
+    @!%inside bra DONE;
+    mad.wide.u32 %tmp64, %place, 4, %${plan.row_list};
+    ld.global.u32 %row, [%tmp64];
+    mad.wide.u32 %tmp64, %row, 4, %row_counts;
+    red.global.add.u32 [%tmp64], 1;
+DONE:
+    ret;
+}
+
+${entry("place_rows", plan.place_rows)}\
+    .reg .b64 %row_counts, %row_offsets, %row_total, %offset, %tmp64;
+    .reg .b32 %row, %rows, %lane, %number, %sum, %left, %low, %high, %tmp0;
+    .reg .pred %p, %inside;
+${addresses("row_counts", "row_offsets", "row_total")}\
+    ld.param.u32 %rows, [rows];
+    mov.u32 %row, %tid.x;
+    mov.u32 %tmp0, %ctaid.x;
+    and.b32 %lane, %row, 31;
+    mad.lo.u32 %row, %tmp0, ${plan.threads}, %row;
+    setp.lt.u32 %inside, %row, %rows;
+    mov.b32 %number, 0;
+    mad.wide.u32 %tmp64, %row, 4, %row_counts;
+    @%inside ld.global.u32 %number, [%tmp64];
+${ptx.banner("%sum: records of the rows of the lanes up to this one; the last lane reserves those of the warp")}\
+    mov.b32 %sum, %number;
+% for distance in (1, 2, 4, 8, 16):
+    shfl.sync.up.b32 %left|%p, %sum, ${distance}, 0, 0xffffffff;
+    @%p add.u32 %sum, %sum, %left;
+% endfor
+    setp.eq.u32 %p, %lane, 31;
+    cvt.u64.u32 %offset, %sum;
+    @%p atom.global.add.u64 %offset, [%row_total], %offset;
+    mov.b64 {%low, %high}, %offset;
+    shfl.sync.idx.b32 %low, %low, 31, 31, 0xffffffff;
+    shfl.sync.idx.b32 %high, %high, 31, 31, 0xffffffff;
+    mov.b64 %offset, {%low, %high};
+    sub.u32 %sum, %sum, %number;
+    cvt.u64.u32 %tmp64, %sum;
+    add.u64 %offset, %offset, %tmp64;
+    mad.wide.u32 %tmp64, %row, 8, %row_offsets;
+    @%inside st.global.u64 [%tmp64], %offset;
+    ret;
+}
+
+% endif
+${entry("make_records", plan.make_records)}\
+<% arrays = (plan.make_records.names)[:7] %>\
+    .reg .b64 ${", ".join(f"%{name}" for name in arrays)}, %total, %at, %tmp64;
+    .reg .b32 %place, %row, %i, %j, %columns, %tmp0;
+    .reg .${key} %key, %sign;
+    .reg .b16 %half;
+    .reg .pred %p, %inside, %nan;
+${record_registers("own")}\
+${addresses(*arrays)}\
+    ld.param.u32 %columns, [columns];
+${record_of_thread()}\
+% if not plan.axis:
+    // the only row begins at 0, and has all records
+    setp.eq.u32 %p, %place, 0;
+    mov.b64 %tmp64, 0;
+    cvt.u32.u64 %tmp0, %total;
+    @%p st.global.u64 [%row_offsets], %tmp64;
+    @%p st.global.u32 [%row_counts], %tmp0;
+% endif
+    @!%inside bra DONE;
+    mad.wide.u32 %tmp64, %place, 4, %list_i;
+    ld.global.u32 %i, [%tmp64];
+    mad.wide.u32 %tmp64, %place, 4, %list_j;
+    ld.global.u32 %j, [%tmp64];
+    mad.wide.u32 %tmp64, %place, ${plan.value_bytes}, %values;
+${ptx.banner("%key: the value as an unsigned integer that orders as values do; zeros are equal, NaN is above all numbers")}\
+% if plan.dtype == "f16":
+    ld.global.b16 %half, [%tmp64];
+    cvt.f32.f16 %key, %half;
+% elif plan.dtype == "bf16":
+    ld.global.u16 %key, [%tmp64];
+    shl.b32 %key, %key, 16;
+% elif plan.value_bytes < 4:
+    ld.global.${plan.dtype} %key, [%tmp64];
+% else:
+    ld.global.${key} %key, [%tmp64];
+% endif
+% if plan.group == "float":
+    setp.nan.f${plan.key_bits} %nan, %key, %key;
+    add.rn.f${plan.key_bits} %key, %key, ${"0d0000000000000000" if plan.key_bits == 64 else "0f00000000"};
+    shr.s${plan.key_bits} %sign, %key, ${plan.key_bits - 1};
+    or.${key} %sign, %sign, ${hex(1 << plan.key_bits - 1)};
+    xor.${key} %key, %key, %sign;
+    @%nan mov.${key} %key, ${hex((1 << plan.key_bits) - 1)};
+% elif plan.group == "signed":
+    xor.b32 %key, %key, 0x80000000;
+% endif
+% if plan.greatest:
+    not.${key} %key, %key;
+% endif
+${ptx.banner("the record of the row" if plan.axis else "the record of all pairs")}\
+% if plan.axis:
+    mov.b32 %row, ${"%i" if plan.axis == "i" else "%j"};
+    mov.b32 %i, ${"%j" if plan.axis == "i" else "%i"};
+    mad.wide.u32 %tmp64, %row, 4, %row_cursors;
+    atom.global.add.u32 %tmp0, [%tmp64], 1;
+    mad.wide.u32 %tmp64, %row, 8, %row_offsets;
+    ld.global.u64 %tmp64, [%tmp64];
+    cvt.u64.u32 %at, %tmp0;
+    add.u64 %at, %at, %tmp64;
+% else:
+    cvt.u64.u32 %at, %place;
+% if not plan.wide:
+    mad.lo.u32 %i, %i, %columns, %j;
+% endif
+% endif
+    mad.lo.u64 %at, %at, ${plan.bytes}, %records;
+% if plan.wide:
+    ${"mov.b64 %own, %key;" if plan.key_bits == 64 else "cvt.u64.u32 %own, %key;"}
+    ${"cvt.u64.u32 %own_index, %i;" if plan.axis else "mul.wide.u32 %own_index, %i, %columns;"}
+% if not plan.axis:
+    cvt.u64.u32 %tmp64, %j;
+    add.u64 %own_index, %own_index, %tmp64;
+% endif
+% else:
+    mov.b64 %own, {%i, %key};
+% endif
+    st.global.${record} [%at], ${operands("own")};
+DONE:
+    ret;
+}
+
+${entry("sort_runs", plan.sort_runs)}\
+    .reg .b64 %records, %row_counts, %row_offsets, %at, %tmp64;
+    .reg .b32 %thread, %row, %run, %runs, %first, %number, %size, %half, %span, %distance, %place, %low, %smem, %one, %two, %tmp0;
+    .reg .pred %p, %inside, %before, %down;
+${record_registers("a", "b")}\
+    .shared .align 16 .b8 run[${plan.RUN * plan.bytes}];
+${addresses("records", "row_counts", "row_offsets")}\
+    ld.param.u32 %runs, [runs];
+    mov.u32 %thread, %tid.x;
+    mov.u32 %tmp0, %ctaid.x;
+    div.u32 %row, %tmp0, %runs;
+    mul.lo.u32 %run, %row, %runs;
+    sub.u32 %run, %tmp0, %run;
+    mul.lo.u32 %first, %run, ${plan.RUN};
+    mad.wide.u32 %tmp64, %row, 4, %row_counts;
+    ld.global.u32 %number, [%tmp64];
+    setp.le.u32 %p, %number, %first;
+    @%p bra.uni DONE;
+    sub.u32 %number, %number, %first;
+    min.u32 %number, %number, ${plan.RUN};
+    mad.wide.u32 %tmp64, %row, 8, %row_offsets;
+    ld.global.u64 %at, [%tmp64];
+    cvt.u64.u32 %tmp64, %first;
+    add.u64 %at, %at, %tmp64;
+    mad.lo.u64 %at, %at, ${plan.bytes}, %records;
+    mov.u32 %smem, run;
+${ptx.banner("%size: the power of two from %number on; the records after %number are the last ones")}\
+    sub.u32 %tmp0, %number, 1;
+    clz.b32 %tmp0, %tmp0;
+    sub.u32 %tmp0, 32, %tmp0;
+    mov.b32 %size, 1;
+    shl.b32 %size, %size, %tmp0;
+    shr.u32 %half, %size, 1;
+    mov.b32 %place, %thread;
+LOAD:
+    setp.ge.u32 %p, %place, %size;
+    @%p bra LOADED;
+    setp.lt.u32 %inside, %place, %number;
+    mov.b64 %a, -1;
+% if plan.wide:
+    mov.b64 %a_index, -1;
+% endif
+    mad.wide.u32 %tmp64, %place, ${plan.bytes}, %at;
+    @%inside ld.global.${record} ${operands("a")}, [%tmp64];
+    mad.lo.u32 %one, %place, ${plan.bytes}, %smem;
+    st.shared.${record} [%one], ${operands("a")};
+    add.u32 %place, %place, ${plan.threads};
+    bra LOAD;
+LOADED:
+    bar.sync 0;
+${ptx.banner("bitonic sort: runs of %span records have alternating directions; %distance: between the two of an exchange")}\
+    mov.b32 %span, 2;
+SPAN:
+    setp.gt.u32 %p, %span, %size;
+    @%p bra.uni SORTED;
+    shr.u32 %distance, %span, 1;
+DISTANCE:
+    mov.b32 %place, %thread;
+EXCHANGE:
+    setp.ge.u32 %p, %place, %half;
+    @%p bra EXCHANGED;
+    sub.u32 %tmp0, %distance, 1;
+    and.b32 %low, %place, %tmp0;
+    sub.u32 %one, %place, %low;
+    mad.lo.u32 %one, %one, 2, %low;
+    add.u32 %two, %one, %distance;
+    and.b32 %tmp0, %one, %span;
+    setp.ne.u32 %down, %tmp0, 0;
+    mad.lo.u32 %one, %one, ${plan.bytes}, %smem;
+    mad.lo.u32 %two, %two, ${plan.bytes}, %smem;
+    ld.shared.${record} ${operands("a")}, [%one];
+    ld.shared.${record} ${operands("b")}, [%two];
+${less("before", "b", "a")}\
+    xor.pred %before, %before, %down;
+    @%before st.shared.${record} [%one], ${operands("b")};
+    @%before st.shared.${record} [%two], ${operands("a")};
+    add.u32 %place, %place, ${plan.threads};
+    bra EXCHANGE;
+EXCHANGED:
+    // ---- wait: the exchanges of all threads are done
+    bar.sync 0;
+    shr.u32 %distance, %distance, 1;
+    setp.ne.u32 %p, %distance, 0;
+    @%p bra.uni DISTANCE;
+    shl.b32 %span, %span, 1;
+    bra.uni SPAN;
+SORTED:
+    mov.b32 %place, %thread;
+STORE:
+    setp.ge.u32 %p, %place, %number;
+    @%p bra DONE;
+    mad.lo.u32 %one, %place, ${plan.bytes}, %smem;
+    ld.shared.${record} ${operands("a")}, [%one];
+    mad.wide.u32 %tmp64, %place, ${plan.bytes}, %at;
+    st.global.${record} [%tmp64], ${operands("a")};
+    add.u32 %place, %place, ${plan.threads};
+    bra STORE;
+DONE:
+    ret;
+}
+
+${entry("join_runs", plan.join_runs())}\
+    .reg .b64 %records, %joined_records, %row_counts, %row_offsets, %offset, %from, %at, %tmp64;
+    .reg .b32 %row, %chunk, %chunks, %length, %kept, %n, %number, %run, %place, %first, %last, %rank, %other, %start, %low, %high, %middle, %tmp0;
+    .reg .pred %p, %before;
+${record_registers("own", "b")}\
+${addresses("records", "joined_records", "row_counts", "row_offsets")}\
+    ld.param.u32 %length, [length];
+    ld.param.u32 %kept, [kept];
+    ld.param.u32 %n, [n];
+    ld.param.u32 %chunks, [chunks];
+${ptx.banner("the record at %place of %run, which has %kept records that may be among the n best")}\
+    mov.u32 %tmp0, %ctaid.x;
+    div.u32 %row, %tmp0, %chunks;
+    mul.lo.u32 %chunk, %row, %chunks;
+    sub.u32 %chunk, %tmp0, %chunk;
+    mov.u32 %place, %tid.x;
+    mad.lo.u32 %place, %chunk, ${plan.threads}, %place;
+    div.u32 %run, %place, %kept;
+    mul.lo.u32 %tmp0, %run, %kept;
+    sub.u32 %place, %place, %tmp0;
+    mad.wide.u32 %tmp64, %row, 4, %row_counts;
+    ld.global.u32 %number, [%tmp64];
+    mad.lo.u32 %tmp0, %run, %length, %place;
+    setp.ge.u32 %p, %tmp0, %number;
+    @%p bra DONE;
+    mad.wide.u32 %tmp64, %row, 8, %row_offsets;
+    ld.global.u64 %offset, [%tmp64];
+    mad.lo.u64 %from, %offset, ${plan.bytes}, %records;
+    mad.wide.u32 %at, %tmp0, ${plan.bytes}, %from;
+    ld.global.${record} ${operands("own")}, [%at];
+${ptx.banner(f"%rank: the records of {plan.JOINED} adjacent runs that are before it")}\
+    and.b32 %first, %run, ${-plan.JOINED};
+    add.u32 %last, %first, ${plan.JOINED};
+    mov.b32 %rank, %place;
+    mov.b32 %other, %first;
+RUNS:
+    setp.ge.u32 %p, %other, %last;
+    @%p bra RANKED;
+    mul.lo.u32 %start, %other, %length;
+    setp.ge.u32 %p, %start, %number;
+    @%p bra RANKED;
+    setp.eq.u32 %p, %other, %run;
+    @%p bra NEXT_RUN;
+    sub.u32 %high, %number, %start;
+    min.u32 %high, %high, %kept;
+    mov.b32 %low, 0;
+SEARCH:
+    setp.ge.u32 %p, %low, %high;
+    @%p bra FOUND;
+    add.u32 %middle, %low, %high;
+    shr.u32 %middle, %middle, 1;
+    add.u32 %tmp0, %start, %middle;
+    mad.wide.u32 %at, %tmp0, ${plan.bytes}, %from;
+    ld.global.${record} ${operands("b")}, [%at];
+${less("before", "b", "own")}\
+    @%before add.u32 %low, %middle, 1;
+    @!%before mov.b32 %high, %middle;
+    bra SEARCH;
+FOUND:
+    add.u32 %rank, %rank, %low;
+NEXT_RUN:
+    add.u32 %other, %other, 1;
+    bra RUNS;
+RANKED:
+    setp.ge.u32 %p, %rank, %n;
+    @%p bra DONE;
+    mad.lo.u32 %rank, %first, %length, %rank;
+    cvt.u64.u32 %tmp64, %rank;
+    add.u64 %offset, %offset, %tmp64;
+    mad.lo.u64 %at, %offset, ${plan.bytes}, %joined_records;
+    st.global.${record} [%at], ${operands("own")};
+DONE:
+    ret;
+}
+
+${entry("write_best", plan.write_best())}\
+<% arrays = [name for name in plan.write_best().names if name.startswith(("records", "row_", "best"))] %>\
+    .reg .b64 ${", ".join(f"%{name}" for name in arrays)}, %at, %tmp64;
+    .reg .b32 %rows, %columns, %width, %place, %row, %to, %number, %i, %j, %tmp0;
+    .reg .${key} %key, %sign;
+    .reg .b16 %half;
+    .reg .pred %p;
+${record_registers("own")}\
+${addresses(*arrays)}\
+    ld.param.u32 %rows, [rows];
+    ld.param.u32 %columns, [columns];
+    ld.param.u32 %width, [width];
+    mov.u32 %to, %tid.x;
+    mov.u32 %tmp0, %ctaid.x;
+    mad.lo.u32 %to, %tmp0, ${plan.threads}, %to;
+    div.u32 %row, %to, %width;
+    setp.ge.u32 %p, %row, %rows;
+    @%p bra DONE;
+    mul.lo.u32 %tmp0, %row, %width;
+    sub.u32 %place, %to, %tmp0;
+    ld.param.u32 %tmp0, [first];
+    add.u32 %place, %place, %tmp0;
+    ld.param.u${plan.key_bits} %key, [missing];
+    ld.param.u32 %i, [missing_index];
+    mov.b32 %j, %i;
+    mad.wide.u32 %tmp64, %row, 4, %row_counts;
+    ld.global.u32 %number, [%tmp64];
+    setp.ge.u32 %p, %place, %number;
+    @%p bra WRITE;
+    mad.wide.u32 %tmp64, %row, 8, %row_offsets;
+    ld.global.u64 %at, [%tmp64];
+    cvt.u64.u32 %tmp64, %place;
+    add.u64 %at, %at, %tmp64;
+    mad.lo.u64 %at, %at, ${plan.bytes}, %records;
+    ld.global.${record} ${operands("own")}, [%at];
+${ptx.banner("the value and the indices of the record")}\
+% if plan.wide:
+    ${"mov.b64 %key, %own;" if plan.key_bits == 64 else "cvt.u32.u64 %key, %own;"}
+    cvt.u32.u64 %i, %own_index;
+% else:
+    mov.b64 {%i, %key}, %own;
+% endif
+% if plan.greatest:
+    not.${key} %key, %key;
+% endif
+% if plan.group == "float":
+    shr.s${plan.key_bits} %sign, %key, ${plan.key_bits - 1};
+    not.${key} %sign, %sign;
+    or.${key} %sign, %sign, ${hex(1 << plan.key_bits - 1)};
+    xor.${key} %key, %key, %sign;
+% elif plan.group == "signed":
+    xor.b32 %key, %key, 0x80000000;
+% endif
+% if not plan.axis and plan.wide:
+    cvt.u64.u32 %tmp64, %columns;
+    div.u64 %at, %own_index, %tmp64;
+    cvt.u32.u64 %i, %at;
+    mul.lo.u64 %at, %at, %tmp64;
+    sub.u64 %at, %own_index, %at;
+    cvt.u32.u64 %j, %at;
+% elif not plan.axis:
+    mov.b32 %j, %i;
+    div.u32 %i, %i, %columns;
+    mul.lo.u32 %tmp0, %i, %columns;
+    sub.u32 %j, %j, %tmp0;
+% endif
+WRITE:
+    mad.wide.u32 %tmp64, %to, ${plan.value_bytes}, %best;
+% if plan.dtype == "f16":
+    cvt.rn.f16.f32 %half, %key;
+    st.global.b16 [%tmp64], %half;
+% elif plan.dtype == "bf16":
+    shr.u32 %key, %key, 16;
+    st.global.u16 [%tmp64], %key;
+% else:
+    st.global.b${8 * plan.value_bytes} [%tmp64], %key;
+% endif
+% for name, index in zip(arrays[4:], ("%i", "%j")):
+    mad.wide.u32 %tmp64, %to, 4, %${name};
+    st.global.u32 [%tmp64], ${index};
+% endfor
+DONE:
+    ret;
+}
