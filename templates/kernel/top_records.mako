@@ -100,8 +100,8 @@ ${ptx.banner("%sum: records of the rows of the lanes up to this one; the last la
 % endif
 ${entry("make_records", plan.make_records)}\
 <% arrays = (plan.make_records.names)[:7] %>\
-    .reg .b64 ${", ".join(f"%{name}" for name in arrays)}, %total, %at, %tmp64;
-    .reg .b32 %place, %row, %i, %j, %columns, %tmp0;
+    .reg .b64 ${", ".join(f"%{name}" for name in arrays)}, %total, %ptr, %tmp64;
+    .reg .b32 %place, %row, %index_i, %index_j, %columns, %tmp0;
     .reg .${key} %key, %sign;
     .reg .b16 %half;
     .reg .pred %p, %inside, %nan;
@@ -119,9 +119,9 @@ ${record_of_thread()}\
 % endif
     @!%inside bra DONE;
     mad.wide.u32 %tmp64, %place, 4, %list_i;
-    ld.global.u32 %i, [%tmp64];
+    ld.global.u32 %index_i, [%tmp64];
     mad.wide.u32 %tmp64, %place, 4, %list_j;
-    ld.global.u32 %j, [%tmp64];
+    ld.global.u32 %index_j, [%tmp64];
     mad.wide.u32 %tmp64, %place, ${plan.value_bytes}, %values;
 ${ptx.banner("%key: the value as an unsigned integer that orders as values do; zeros are equal, NaN is above all numbers")}\
 % if plan.dtype == "f16":
@@ -150,41 +150,41 @@ ${ptx.banner("%key: the value as an unsigned integer that orders as values do; z
 % endif
 ${ptx.banner("the record of the row" if plan.axis else "the record of all pairs")}\
 % if plan.axis:
-    mov.b32 %row, ${"%i" if plan.axis == "i" else "%j"};
-    mov.b32 %i, ${"%j" if plan.axis == "i" else "%i"};
+    mov.b32 %row, ${"%index_i" if plan.axis == "i" else "%index_j"};
+    mov.b32 %index_i, ${"%index_j" if plan.axis == "i" else "%index_i"};
     mad.wide.u32 %tmp64, %row, 4, %row_cursors;
     atom.global.add.u32 %tmp0, [%tmp64], 1;
     mad.wide.u32 %tmp64, %row, 8, %row_offsets;
     ld.global.u64 %tmp64, [%tmp64];
-    cvt.u64.u32 %at, %tmp0;
-    add.u64 %at, %at, %tmp64;
+    cvt.u64.u32 %ptr, %tmp0;
+    add.u64 %ptr, %ptr, %tmp64;
 % else:
-    cvt.u64.u32 %at, %place;
+    cvt.u64.u32 %ptr, %place;
 % if not plan.wide:
-    mad.lo.u32 %i, %i, %columns, %j;
+    mad.lo.u32 %index_i, %index_i, %columns, %index_j;
 % endif
 % endif
-    mad.lo.u64 %at, %at, ${plan.bytes}, %records;
+    mad.lo.u64 %ptr, %ptr, ${plan.bytes}, %records;
 % if plan.wide:
     ${"mov.b64 %own, %key;" if plan.key_bits == 64 else "cvt.u64.u32 %own, %key;"}
-    ${"cvt.u64.u32 %own_index, %i;" if plan.axis else "mul.wide.u32 %own_index, %i, %columns;"}
+    ${"cvt.u64.u32 %own_index, %index_i;" if plan.axis else "mul.wide.u32 %own_index, %index_i, %columns;"}
 % if not plan.axis:
-    cvt.u64.u32 %tmp64, %j;
+    cvt.u64.u32 %tmp64, %index_j;
     add.u64 %own_index, %own_index, %tmp64;
 % endif
 % else:
-    mov.b64 %own, {%i, %key};
+    mov.b64 %own, {%index_i, %key};
 % endif
-    st.global.${record} [%at], ${operands("own")};
+    st.global.${record} [%ptr], ${operands("own")};
 DONE:
     ret;
 }
 
 ${entry("sort_runs", plan.sort_runs)}\
-    .reg .b64 %records, %row_counts, %row_offsets, %at, %tmp64;
+    .reg .b64 %records, %row_counts, %row_offsets, %ptr, %tmp64;
     .reg .b32 %thread, %row, %run, %runs, %first, %number, %size, %half, %span, %distance, %place, %low, %smem, %one, %two, %tmp0;
     .reg .pred %p, %inside, %before, %down;
-${record_registers("a", "b")}\
+${record_registers("lower", "upper")}\
     .shared .align 16 .b8 run[${plan.RUN * plan.bytes}];
 ${addresses("records", "row_counts", "row_offsets")}\
     ld.param.u32 %runs, [runs];
@@ -201,10 +201,10 @@ ${addresses("records", "row_counts", "row_offsets")}\
     sub.u32 %number, %number, %first;
     min.u32 %number, %number, ${plan.RUN};
     mad.wide.u32 %tmp64, %row, 8, %row_offsets;
-    ld.global.u64 %at, [%tmp64];
+    ld.global.u64 %ptr, [%tmp64];
     cvt.u64.u32 %tmp64, %first;
-    add.u64 %at, %at, %tmp64;
-    mad.lo.u64 %at, %at, ${plan.bytes}, %records;
+    add.u64 %ptr, %ptr, %tmp64;
+    mad.lo.u64 %ptr, %ptr, ${plan.bytes}, %records;
     mov.u32 %smem, run;
 ${ptx.banner("%size: the power of two from %number on; the records after %number are the last ones")}\
     sub.u32 %tmp0, %number, 1;
@@ -218,17 +218,18 @@ LOAD:
     setp.ge.u32 %p, %place, %size;
     @%p bra LOADED;
     setp.lt.u32 %inside, %place, %number;
-    mov.b64 %a, -1;
+    mov.b64 %lower, -1;
 % if plan.wide:
-    mov.b64 %a_index, -1;
+    mov.b64 %lower_index, -1;
 % endif
-    mad.wide.u32 %tmp64, %place, ${plan.bytes}, %at;
-    @%inside ld.global.${record} ${operands("a")}, [%tmp64];
+    mad.wide.u32 %tmp64, %place, ${plan.bytes}, %ptr;
+    @%inside ld.global.${record} ${operands("lower")}, [%tmp64];
     mad.lo.u32 %one, %place, ${plan.bytes}, %smem;
-    st.shared.${record} [%one], ${operands("a")};
+    st.shared.${record} [%one], ${operands("lower")};
     add.u32 %place, %place, ${plan.threads};
     bra LOAD;
 LOADED:
+    // ---- wait: the records are in shared memory
     bar.sync 0;
 ${ptx.banner("bitonic sort: runs of %span records have alternating directions; %distance: between the two of an exchange")}\
     mov.b32 %span, 2;
@@ -250,12 +251,12 @@ EXCHANGE:
     setp.ne.u32 %down, %tmp0, 0;
     mad.lo.u32 %one, %one, ${plan.bytes}, %smem;
     mad.lo.u32 %two, %two, ${plan.bytes}, %smem;
-    ld.shared.${record} ${operands("a")}, [%one];
-    ld.shared.${record} ${operands("b")}, [%two];
-${less("before", "b", "a")}\
+    ld.shared.${record} ${operands("lower")}, [%one];
+    ld.shared.${record} ${operands("upper")}, [%two];
+${less("before", "upper", "lower")}\
     xor.pred %before, %before, %down;
-    @%before st.shared.${record} [%one], ${operands("b")};
-    @%before st.shared.${record} [%two], ${operands("a")};
+    @%before st.shared.${record} [%one], ${operands("upper")};
+    @%before st.shared.${record} [%two], ${operands("lower")};
     add.u32 %place, %place, ${plan.threads};
     bra EXCHANGE;
 EXCHANGED:
@@ -272,9 +273,9 @@ STORE:
     setp.ge.u32 %p, %place, %number;
     @%p bra DONE;
     mad.lo.u32 %one, %place, ${plan.bytes}, %smem;
-    ld.shared.${record} ${operands("a")}, [%one];
-    mad.wide.u32 %tmp64, %place, ${plan.bytes}, %at;
-    st.global.${record} [%tmp64], ${operands("a")};
+    ld.shared.${record} ${operands("lower")}, [%one];
+    mad.wide.u32 %tmp64, %place, ${plan.bytes}, %ptr;
+    st.global.${record} [%tmp64], ${operands("lower")};
     add.u32 %place, %place, ${plan.threads};
     bra STORE;
 DONE:
@@ -282,16 +283,16 @@ DONE:
 }
 
 ${entry("join_runs", plan.join_runs())}\
-    .reg .b64 %records, %joined_records, %row_counts, %row_offsets, %offset, %from, %at, %tmp64;
-    .reg .b32 %row, %chunk, %chunks, %length, %kept, %n, %number, %run, %place, %first, %last, %rank, %other, %start, %low, %high, %middle, %tmp0;
+    .reg .b64 %records, %joined_records, %row_counts, %row_offsets, %offset, %from, %ptr, %tmp64;
+    .reg .b32 %row, %chunk, %chunks, %length, %kept, %kept_best, %number, %run, %place, %first, %last, %rank, %other_run, %start, %low, %high, %middle, %tmp0;
     .reg .pred %p, %before;
-${record_registers("own", "b")}\
+${record_registers("own", "compared")}\
 ${addresses("records", "joined_records", "row_counts", "row_offsets")}\
     ld.param.u32 %length, [length];
     ld.param.u32 %kept, [kept];
-    ld.param.u32 %n, [n];
+    ld.param.u32 %kept_best, [n];
     ld.param.u32 %chunks, [chunks];
-${ptx.banner("the record at %place of %run, which has %kept records that may be among the n best")}\
+${ptx.banner("the record at %place of %run, which has %kept records that may be among the best")}\
     mov.u32 %tmp0, %ctaid.x;
     div.u32 %row, %tmp0, %chunks;
     mul.lo.u32 %chunk, %row, %chunks;
@@ -309,20 +310,20 @@ ${ptx.banner("the record at %place of %run, which has %kept records that may be 
     mad.wide.u32 %tmp64, %row, 8, %row_offsets;
     ld.global.u64 %offset, [%tmp64];
     mad.lo.u64 %from, %offset, ${plan.bytes}, %records;
-    mad.wide.u32 %at, %tmp0, ${plan.bytes}, %from;
-    ld.global.${record} ${operands("own")}, [%at];
+    mad.wide.u32 %ptr, %tmp0, ${plan.bytes}, %from;
+    ld.global.${record} ${operands("own")}, [%ptr];
 ${ptx.banner(f"%rank: the records of {plan.JOINED} adjacent runs that are before it")}\
     and.b32 %first, %run, ${-plan.JOINED};
     add.u32 %last, %first, ${plan.JOINED};
     mov.b32 %rank, %place;
-    mov.b32 %other, %first;
+    mov.b32 %other_run, %first;
 RUNS:
-    setp.ge.u32 %p, %other, %last;
+    setp.ge.u32 %p, %other_run, %last;
     @%p bra RANKED;
-    mul.lo.u32 %start, %other, %length;
+    mul.lo.u32 %start, %other_run, %length;
     setp.ge.u32 %p, %start, %number;
     @%p bra RANKED;
-    setp.eq.u32 %p, %other, %run;
+    setp.eq.u32 %p, %other_run, %run;
     @%p bra NEXT_RUN;
     sub.u32 %high, %number, %start;
     min.u32 %high, %high, %kept;
@@ -333,33 +334,33 @@ SEARCH:
     add.u32 %middle, %low, %high;
     shr.u32 %middle, %middle, 1;
     add.u32 %tmp0, %start, %middle;
-    mad.wide.u32 %at, %tmp0, ${plan.bytes}, %from;
-    ld.global.${record} ${operands("b")}, [%at];
-${less("before", "b", "own")}\
+    mad.wide.u32 %ptr, %tmp0, ${plan.bytes}, %from;
+    ld.global.${record} ${operands("compared")}, [%ptr];
+${less("before", "compared", "own")}\
     @%before add.u32 %low, %middle, 1;
     @!%before mov.b32 %high, %middle;
     bra SEARCH;
 FOUND:
     add.u32 %rank, %rank, %low;
 NEXT_RUN:
-    add.u32 %other, %other, 1;
+    add.u32 %other_run, %other_run, 1;
     bra RUNS;
 RANKED:
-    setp.ge.u32 %p, %rank, %n;
+    setp.ge.u32 %p, %rank, %kept_best;
     @%p bra DONE;
     mad.lo.u32 %rank, %first, %length, %rank;
     cvt.u64.u32 %tmp64, %rank;
     add.u64 %offset, %offset, %tmp64;
-    mad.lo.u64 %at, %offset, ${plan.bytes}, %joined_records;
-    st.global.${record} [%at], ${operands("own")};
+    mad.lo.u64 %ptr, %offset, ${plan.bytes}, %joined_records;
+    st.global.${record} [%ptr], ${operands("own")};
 DONE:
     ret;
 }
 
 ${entry("write_best", plan.write_best())}\
 <% arrays = [name for name in plan.write_best().names if name.startswith(("records", "row_", "best"))] %>\
-    .reg .b64 ${", ".join(f"%{name}" for name in arrays)}, %at, %tmp64;
-    .reg .b32 %rows, %columns, %width, %place, %row, %to, %number, %i, %j, %tmp0;
+    .reg .b64 ${", ".join(f"%{name}" for name in arrays)}, %ptr, %tmp64;
+    .reg .b32 %rows, %columns, %width, %place, %row, %target, %number, %index_i, %index_j, %tmp0;
     .reg .${key} %key, %sign;
     .reg .b16 %half;
     .reg .pred %p;
@@ -368,35 +369,35 @@ ${addresses(*arrays)}\
     ld.param.u32 %rows, [rows];
     ld.param.u32 %columns, [columns];
     ld.param.u32 %width, [width];
-    mov.u32 %to, %tid.x;
+    mov.u32 %target, %tid.x;
     mov.u32 %tmp0, %ctaid.x;
-    mad.lo.u32 %to, %tmp0, ${plan.threads}, %to;
-    div.u32 %row, %to, %width;
+    mad.lo.u32 %target, %tmp0, ${plan.threads}, %target;
+    div.u32 %row, %target, %width;
     setp.ge.u32 %p, %row, %rows;
     @%p bra DONE;
     mul.lo.u32 %tmp0, %row, %width;
-    sub.u32 %place, %to, %tmp0;
+    sub.u32 %place, %target, %tmp0;
     ld.param.u32 %tmp0, [first];
     add.u32 %place, %place, %tmp0;
     ld.param.u${plan.key_bits} %key, [missing];
-    ld.param.u32 %i, [missing_index];
-    mov.b32 %j, %i;
+    ld.param.u32 %index_i, [missing_index];
+    mov.b32 %index_j, %index_i;
     mad.wide.u32 %tmp64, %row, 4, %row_counts;
     ld.global.u32 %number, [%tmp64];
     setp.ge.u32 %p, %place, %number;
     @%p bra WRITE;
     mad.wide.u32 %tmp64, %row, 8, %row_offsets;
-    ld.global.u64 %at, [%tmp64];
+    ld.global.u64 %ptr, [%tmp64];
     cvt.u64.u32 %tmp64, %place;
-    add.u64 %at, %at, %tmp64;
-    mad.lo.u64 %at, %at, ${plan.bytes}, %records;
-    ld.global.${record} ${operands("own")}, [%at];
+    add.u64 %ptr, %ptr, %tmp64;
+    mad.lo.u64 %ptr, %ptr, ${plan.bytes}, %records;
+    ld.global.${record} ${operands("own")}, [%ptr];
 ${ptx.banner("the value and the indices of the record")}\
 % if plan.wide:
     ${"mov.b64 %key, %own;" if plan.key_bits == 64 else "cvt.u32.u64 %key, %own;"}
-    cvt.u32.u64 %i, %own_index;
+    cvt.u32.u64 %index_i, %own_index;
 % else:
-    mov.b64 {%i, %key}, %own;
+    mov.b64 {%index_i, %key}, %own;
 % endif
 % if plan.greatest:
     not.${key} %key, %key;
@@ -411,19 +412,19 @@ ${ptx.banner("the value and the indices of the record")}\
 % endif
 % if not plan.axis and plan.wide:
     cvt.u64.u32 %tmp64, %columns;
-    div.u64 %at, %own_index, %tmp64;
-    cvt.u32.u64 %i, %at;
-    mul.lo.u64 %at, %at, %tmp64;
-    sub.u64 %at, %own_index, %at;
-    cvt.u32.u64 %j, %at;
+    div.u64 %ptr, %own_index, %tmp64;
+    cvt.u32.u64 %index_i, %ptr;
+    mul.lo.u64 %ptr, %ptr, %tmp64;
+    sub.u64 %ptr, %own_index, %ptr;
+    cvt.u32.u64 %index_j, %ptr;
 % elif not plan.axis:
-    mov.b32 %j, %i;
-    div.u32 %i, %i, %columns;
-    mul.lo.u32 %tmp0, %i, %columns;
-    sub.u32 %j, %j, %tmp0;
+    mov.b32 %index_j, %index_i;
+    div.u32 %index_i, %index_i, %columns;
+    mul.lo.u32 %tmp0, %index_i, %columns;
+    sub.u32 %index_j, %index_j, %tmp0;
 % endif
 WRITE:
-    mad.wide.u32 %tmp64, %to, ${plan.value_bytes}, %best;
+    mad.wide.u32 %tmp64, %target, ${plan.value_bytes}, %best;
 % if plan.dtype == "f16":
     cvt.rn.f16.f32 %half, %key;
     st.global.b16 [%tmp64], %half;
@@ -433,8 +434,8 @@ WRITE:
 % else:
     st.global.b${8 * plan.value_bytes} [%tmp64], %key;
 % endif
-% for name, index in zip(arrays[4:], ("%i", "%j")):
-    mad.wide.u32 %tmp64, %to, 4, %${name};
+% for name, index in zip(arrays[4:], ("%index_i", "%index_j")):
+    mad.wide.u32 %tmp64, %target, 4, %${name};
     st.global.u32 [%tmp64], ${index};
 % endfor
 DONE:

@@ -149,7 +149,7 @@ def test_a_scalar_is_the_number_of_values() -> None:
     text = f"where (i, j) {{ {SUM} best.top(n, accum, i, j); }}"
     for n in (0, 1, 72, 100):
         assert len(compared(text, P=p, R=r, n=n).values) == min(n, 72)
-    for n, error in ((-1, "n is -1; it must be from 0 to 65536"), (2.5, "n is 2.5; it must be an integer")):
+    for n, error in ((-1, "n is -1; it must be an integer from 0 to 65536"), (2.5, "n is 2.5; it must be an integer")):
         with pytest.raises(InputError, match=error):
             ptxgen.task(text)(P=p, R=r, n=n)
 
