@@ -12,7 +12,7 @@ import pytest
 import ptxgen
 from ptxgen.codegen.render import render_records
 from ptxgen.codegen.top_records import Lists, TopRecords
-from ptxgen.errors import InputError
+from ptxgen.errors import InputError, TaskError
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.oracle import difference, evaluate
@@ -149,9 +149,11 @@ def test_a_scalar_is_the_number_of_values() -> None:
     text = f"where (i, j) {{ {SUM} best.top(n, accum, i, j); }}"
     for n in (0, 1, 72, 100):
         assert len(compared(text, P=p, R=r, n=n).values) == min(n, 72)
-    for n, error in ((-1, "n is -1; it must be an integer from 0 to 65536"), (2.5, "n is 2.5; it must be an integer")):
-        with pytest.raises(InputError, match=error):
+    for n, error in ((-1, "n is -1; it must be an integer from 0 to 65536"), (2.5, "the number of values, n, is f32")):
+        with pytest.raises((InputError, TaskError), match=error):
             ptxgen.task(text)(P=p, R=r, n=n)
+    with pytest.raises(InputError, match=r"n is 2\.5; it must be an integer"):
+        ptxgen.task(f"n: s32; {text}")(P=p, R=r, n=2.5)
 
 
 def test_pairs_that_do_not_count() -> None:

@@ -28,6 +28,7 @@ from ptxgen.operations.task.typed import (
     CAST_TYPES,
     FUNCTIONS,
     INPUT_TYPES,
+    Scalar,
     Value,
     adapted,
     cast,
@@ -166,7 +167,10 @@ def reduced(op: str, value: Value) -> Node:
 
 def top_count(value: Value) -> Node:
     """The number of values of an output of the greatest or least ones. TaskError: it is no integer, or out of range."""
-    x = adapted(value, "s32")
+    known = value.adapt("s32") if isinstance(value, Scalar) else value
+    if isinstance(known, Node) and not type_of(known.type).integer:
+        raise TaskError(f"the number of values, {shown(known)}, is {known.type}; it must be an integer")
+    x = adapted(known, "s32")
     inner = x.arguments[0] if x.op == "cast" else x
     if inner.op not in ("constant", "variable") or axes_of(str(inner.value)) or inner.value in (*AXES, *EXTENTS):
         raise TaskError(f"the number of values is {shown(x)}; it must be an integer, or a scalar")
