@@ -130,7 +130,7 @@ def figure3(document: Document) -> PaperTable:
     series = {f"{t} threads": [row[1 + i] for row in rows] for i, t in enumerate(threads)}
     notes = [
         f"GFLOP/s on {document['device']}, of many products of 512×512×512; fastest: threads; Table 3: the article's",
-        "of the nine tiles the article's text names 8×8, 32×32 and 64×64",
+        "the article's text names 8×8, 32×32 and 64×64 of the nine tiles",
     ]
     failed = {(r["m"], r["n"], r["threads"]): r["note"] for r in swept if r["gflops"] is None and r["note"]}
     notes += [f"{m}×{n}, {t} threads: {note}" for (m, n, t), note in failed.items()]

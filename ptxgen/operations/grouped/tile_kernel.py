@@ -66,7 +66,7 @@ def tile_config(problem: GroupedGemm, device: Device, tile: Tile, bodies: str = 
         if broken is None:
             return config
     assert broken is not None
-    raise LaunchError(f"tile {tile.name} of the policy breaks rule {broken.name!r} for {problem.key()}")
+    raise LaunchError(f"tile {tile.name} breaks rule {broken.name!r} for {problem.key()}")
 
 
 def _configs(p: KernelProblem, device: Device, tile: Tile, bodies: str) -> Iterator[Config]:
