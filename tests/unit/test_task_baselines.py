@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from ptxgen.operations.task.baselines import (
     cuda_staged,
     cuda_text,
     gluon_staged,
+    keops,
     libraries,
     tensors,
     torch_arrays,
@@ -41,7 +44,7 @@ from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.oracle import difference, evaluate
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.semirings import SEMIRINGS, semiring_program
-from ptxgen.operations.task.suites import DISTANCES, QUERIES, distance_text, typed_text
+from ptxgen.operations.task.suites import DISTANCES, QUERIES, SUITES, distance_text, typed_text
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.operation import operation_named
 from ptxgen.runtime import vendor_libraries
@@ -534,6 +537,113 @@ def test_slabs_fit_memory() -> None:
     assert torch_arrays.TorchEager(driver, replace(task("max_plus"), m=1 << 16, n=1 << 16, ldb=0, ldc=0)).slab == 1
 
 
+# ---- KeOps
+
+
+class LazyTensor:
+    """A stand-in: the whole array of all pairs."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def __or__(self, other: Any) -> LazyTensor:
+        return LazyTensor((self.x * other.x).sum(-1, keepdim=True))
+
+    def sqdist(self, other: Any) -> LazyTensor:
+        return LazyTensor((self.x - other.x).square().sum(-1, keepdim=True))
+
+    def _reduced(self, op: str, axis: int | None, dim: int | None) -> Any:
+        if axis is None:
+            return getattr(self.x, op)(dim)
+        return LazyTensor(getattr(self.x, op)(axis, keepdim=True))
+
+    def sum(self, axis: int | None = None, dim: int | None = None) -> Any:
+        return self._reduced("sum", axis, dim)
+
+    def max(self, axis: int | None = None, dim: int | None = None) -> Any:
+        return self._reduced("amax", axis, dim)
+
+    def min(self, axis: int | None = None, dim: int | None = None) -> Any:
+        return self._reduced("amin", axis, dim)
+
+    def argmin(self, dim: int) -> Any:
+        return self.x.argmin(dim)
+
+    def logsumexp(self, dim: int) -> Any:
+        return self.x.logsumexp(dim)
+
+
+def _operator(name: str) -> Any:
+    def apply(self: LazyTensor, *others: Any) -> LazyTensor:
+        return LazyTensor(getattr(self.x, name)(*(y.x if isinstance(y, LazyTensor) else y for y in others)))
+
+    return apply
+
+
+for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "neg"):
+    setattr(LazyTensor, f"__{_name}__", _operator(f"__{_name}__"))
+for _name in ("abs", "exp", "relu", "square"):
+    setattr(LazyTensor, _name, _operator(_name))
+
+
+@pytest.fixture
+def keops_on_cpu(torch_on_cpu: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    package = ModuleType("pykeops")
+    package.torch = ModuleType("pykeops.torch")  # type: ignore[attr-defined]
+    package.torch.LazyTensor = LazyTensor
+    package.set_verbose = lambda value: None  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pykeops", package)
+    monkeypatch.setitem(sys.modules, "pykeops.torch", package.torch)
+    monkeypatch.setattr(keops, "load_torch", lambda: torch_on_cpu)
+    monkeypatch.setattr(keops, "on_default_stream", lambda torch, driver: nullcontext())
+    return torch_on_cpu
+
+
+KEOPS = {
+    **{case.name.partition(" 40")[0]: case.problem.text for case in SUITES["knn_small"].build()},
+    **{case.name.partition(" 40")[0]: case.problem.text for case in SUITES["pairwise_small"].build()},
+    "weighted": "A:f16[i,k];B:f16[j,k];w:f32[k];u:f32[i];accum:f32;where(i,j){reduce(k){"
+    "accum max=abs(f32(A[i,k])-f32(B[j,k]))*w[k];}C[j]mean=fma(u[i],accum,min(u[i],accum))/f32(K);}",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in KEOPS if "33" not in name])
+def test_formulas_of_keops_compute_the_program(name: str, keops_on_cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    p = Task(40, 56, 3, dtype="f16" if name == "weighted" else "f32", text=KEOPS[name])
+    driver: Any = StandInDriver()
+    monkeypatch.setattr(torch_arrays, "tensor", partial(tensor_in, keops_on_cpu, driver))
+    sets = TaskOperandSets(driver, p, Timing())
+    baseline = keops.Keops(driver, p)
+    if name.startswith("range"):
+        with pytest.raises(LaunchError, match=r"KeOps does not compute .* the task has another output"):
+            baseline.best(sets.sets, Timing())
+        return
+    assert baseline.best(sets.sets, Timing()).best > 0
+    products, others = ("fast", "cosine"), ("l1", "weighted")
+    form = "dot product" if name.endswith(products) else "formula" if name.endswith(others) else "sqdist"
+    assert list(keops.sources(Parts(p))) == [form]
+
+
+def tensor_in(torch_on_cpu: Any, driver: Any, torch: Any, address: int, shape: tuple[int, ...], kind: str) -> Any:
+    out = np.empty(shape, dtype(kind).numpy)
+    driver.download(address, out)
+    return copied(torch_on_cpu, out)
+
+
+def test_what_keops_lacks_is_told() -> None:
+    def refused(body: str, message: str) -> None:
+        text = f"where (i, j) {{ reduce (k) {{ {body} }}"
+        program = parse(text, dict.fromkeys((x for x in "PRW" if f"{x}[" in text), "f32"))
+        with pytest.raises(LaunchError, match=message):
+            keops.sources(Parts(Task(8, 8, 8, text=canonical(program))))
+
+    refused("accum += P[i,k] * R[k,j]; } C[i,j] = accum;", "another output")
+    refused("accum *= P[i,k] * R[k,j]; } C[i] += accum;", "the reductions are")
+    refused("accum += P[i,k] * R[k,j]; } C[i] += accum * W[i,j];", r"an array at \[i,j\]")
+    refused("accum += P[i,k] * R[k,j] * f32(k); } C[i] += accum;", "reads the index k")
+    refused("accum += P[i,k] * R[k,j]; } C[i] += accum > 1 ? accum : 2;", "the task has")
+
+
 # ---- commands and rules
 
 
@@ -552,7 +662,7 @@ def test_what_cannot_be_timed_is_refused() -> None:
 
 def test_baselines_have_names_and_missing_libraries_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
     baselines = operation_named("task").baselines
-    assert list(baselines) == ["torch", "compile", "triton", "gluon", "cuda", "exact"]
+    assert list(baselines) == ["torch", "compile", "triton", "gluon", "cuda", "keops", "exact"]
     for cached in (vendor_libraries.load_torch, libraries.load_triton, libraries.load_gluon, cuda_staged.find_nvcc):
         cached.cache_clear()
     monkeypatch.setattr(cuda_staged.shutil, "which", lambda name: None)
@@ -560,11 +670,16 @@ def test_baselines_have_names_and_missing_libraries_remedies(monkeypatch: pytest
     with pytest.raises(UnavailableError, match="nvcc is not on PATH; install the CUDA toolkit"):
         baselines["cuda"].require()
     cuda_staged.find_nvcc.cache_clear()
-    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "torch", None)
     for name in ("torch", "compile", "triton", "gluon"):
         with pytest.raises(UnavailableError, match="PyTorch cannot be imported"):
             baselines[name].require()
     vendor_libraries.load_torch.cache_clear()
+    monkeypatch.setattr(keops, "load_torch", lambda: None)
+    monkeypatch.setitem(sys.modules, "pykeops", None)
+    keops.load_keops.cache_clear()
+    with pytest.raises(UnavailableError, match=r"KeOps cannot be imported .* install pykeops; it compiles with g\+\+"):
+        baselines["keops"].require()
 
 
 def test_bench_names_the_baselines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from ptxgen.lowering.sink import SelectValues
 from ptxgen.operations.gemm.checks import with_row_padding
 from ptxgen.operations.gemm.strided_arrays import C, elements, store_operand
 from ptxgen.operations.task.assembling import array_of, mapped
+from ptxgen.operations.task.fast_distances import SPLIT
 from ptxgen.operations.task.list_checks import list_error
 from ptxgen.operations.task.lowering import as_computed
 from ptxgen.operations.task.oracle import Dense, Listed, Ordered, evaluate, factors_of
@@ -84,6 +85,8 @@ def random_arrays(p: Task, kind: str = "normal", seed: int = 0) -> dict[str, Arr
         found["B"] = found["A"]
     if p.compute == "tf32":  # kernels round the operands
         found |= {name: (found[name].view(np.uint32) & TF32_MASK).view(np.float32) for name in "AB"}
+    if p.compute == SPLIT:  # infinities would give NaN
+        found |= {name: np.where(np.isinf(found[name]), np.float32(np.nan), found[name]) for name in "AB"}
     return found | random_keys(p, kind, rng)
 
 

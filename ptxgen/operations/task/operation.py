@@ -89,6 +89,13 @@ def _cuda() -> Callable[..., Any]:
     return CudaStaged
 
 
+def _keops() -> Callable[..., Any]:
+    from ptxgen.operations.task.baselines.keops import Keops, load_keops
+
+    load_keops()
+    return Keops
+
+
 def _exact() -> Callable[..., Any]:
     from ptxgen.operations.task.baselines.exact import ExactFilter
 
@@ -101,6 +108,7 @@ _BASELINES = (
     Baseline("triton", "Triton", _triton),
     Baseline("gluon", "Gluon", _gluon),
     Baseline("cuda", "CUDA C++", _cuda),
+    Baseline("keops", "KeOps", _keops),
     Baseline("exact", "exact filter", _exact),
 )
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ptxgen.operations.task import pair_suites
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.language.texts import input_ranks, parse
 from ptxgen.operations.task.problem import Task
@@ -149,6 +150,17 @@ SUITES = by_name(
         "distances", "L1, L2 and L∞ distances of rows, of two arrays and of one, cubes from 1024 to 16384", _distances
     ),
     Suite("narrow", "products over semirings with one or two small extents", _narrow),
+    *(
+        Suite(f"{name}{suffix}", f"{meaning}, {where}", partial(pair_suites.cases, programs, shapes))
+        for name, meaning, programs in (
+            ("knn", "nearest rows by L2, L1 and cosine", pair_suites.KNN),
+            ("pairwise", "all pairs of rows within a radius, densities, least distances", pair_suites.PAIRWISE),
+        )
+        for suffix, where, shapes in (
+            ("", "65536 x 65536 and 4096 x 1M rows of 3 to 1024 elements", pair_suites.SHAPES),
+            ("_small", "small enough for the emulated device", pair_suites.SMALL),
+        )
+    ),
     Suite("small", "one task of each kind, small enough for the emulated device", _small),
 )
 

@@ -33,3 +33,10 @@ def on_stream(torch: Any, driver: Any, tf32: bool = False) -> Iterator[None]:
             yield
     finally:
         matmul.allow_tf32 = before
+
+
+@contextmanager
+def on_default_stream(torch: Any, driver: Any) -> Iterator[None]:
+    """Operations of PyTorch are queued on the default stream, on which libraries launch that take none."""
+    with driver.context("PyTorch"), torch.cuda.device(driver.index), torch.no_grad():
+        yield

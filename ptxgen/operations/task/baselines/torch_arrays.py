@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -38,10 +39,18 @@ class TorchEager(TaskBaseline):
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
         torch = load_torch()
         try:
-            with on_stream(torch, self.driver, self.problem.compute == "tf32"):
+            with self.context(torch):
                 return super().best(sets, timing)
         finally:
             torch.cuda.empty_cache()
+
+    def context(self, torch: Any) -> AbstractContextManager[None]:
+        """The stream and the settings of PyTorch's operations."""
+        return on_stream(torch, self.driver, self.problem.compute == "tf32")
+
+    def sources(self, parts: Parts) -> dict[str, str]:
+        """The modules that are timed, by name."""
+        return sources(parts)
 
     def prepared(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         """The function that is timed."""
@@ -70,7 +79,7 @@ class TorchEager(TaskBaseline):
         groups = groups_of(p)
         extents = {"i": part.m, "j": p.n, "k": p.k}
         expected = evaluate(p.program, {**some, **p.typical_scalars}, extents, groups)
-        for name, source in sources(parts).items():
+        for name, source in self.sources(parts).items():
             compute = module_of(source).compute
             try:
                 found = compute(*self._tensors(part, some), part.m, p.n, p.k, self.slab, groups)
