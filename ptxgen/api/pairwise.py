@@ -14,14 +14,14 @@ from ptxgen.api import drivers, new_arrays, task_call
 from ptxgen.api.arrays import View, tensor
 from ptxgen.api.selection import Selection
 from ptxgen.api.task import TaskFunction
-from ptxgen.arguments import closest, integer, shown, word
+from ptxgen.arguments import closest, flag, integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.task.assembling import REDUCTIONS
 from ptxgen.operations.task.fast_distances import fast_compute, fast_distance
 from ptxgen.operations.task.problem import CAPACITY_LIMIT, Task
-from ptxgen.operations.task.program import Program
+from ptxgen.operations.task.program import MOST_TOP, Program
 from ptxgen.operations.task.roles import roles_of
 from ptxgen.operations.task.tracing import pairs as forms
 from ptxgen.operations.task.tracing.pairs import NAMED_STEPS, Pairs
@@ -31,11 +31,19 @@ from ptxgen.tuning.selection import require
 KEPT = 64  #: tasks of the caller's functions that an object keeps
 
 _OUTPUTS: dict[str, Callable[..., Any]] = {
-    "matrix": forms.matrix,
+    "matrix": forms.all_results,
     "reduced": forms.reduced,
     "listed": forms.listed,
     "grouped": forms.grouped,
+    "best": forms.best,
 }
+
+
+class TopK(NamedTuple):
+    """The best results of each row, the best first. ``values``, ``indices``: arrays with a row for each."""
+
+    values: Any
+    indices: Any
 
 
 class Memory(NamedTuple):
@@ -161,11 +169,12 @@ _METHODS = {
     "dense": _Method(("matrix",), lambda m, n, _: m * n),
     **{name: _Method(("reduced", name, 1), _of_rows) for name in ("min", "max", "mean", "logsumexp")},
     **{name: _Method(("reduced", name, 1), _of_rows, bytes=4) for name in ("argmin", "argmax")},
+    "topk": _Method(("best", False, 1), lambda m, _, n: m * n, "n", others=4),
     "sum": _Method(("reduced", "+", 1), _of_rows),
     "count": _Method(("reduced", "+", 1), _of_rows, bytes=4, tested=True),
-    "select": _Method(("listed",), _counted, "pairs", others=8, tested=True),
-    "sum_by": _Method(("grouped", "+"), _counted, "groups"),
-    "count_by": _Method(("grouped", "+"), _counted, "groups", bytes=4, tested=True),
+    "select": _Method(("listed",), _counted, "the number of pairs", others=8, tested=True),
+    "sum_by": _Method(("grouped", "+"), _counted, "the number of groups"),
+    "count_by": _Method(("grouped", "+"), _counted, "the number of groups", bytes=4, tested=True),
 }
 
 
@@ -211,6 +220,31 @@ class Pairwise:
     def argmax(self, axis: int = 1, out: Any = None) -> Any:
         """The indices of the greatest results, as ``argmin``."""
         return self._reduced("argmax", axis, out, finished=not self._pairs.increases)
+
+    def topk(self, n: int, largest: bool = False, axis: int = 1) -> TopK:
+        """The n least results of each row, the least first, and their indices: arrays M×n, with ``axis=0`` N×n. Of
+        equal results, the first is the better one. ``largest``: the greatest ones, as ``torch.topk`` has unless it is
+        told; distances have no use for them. NaN is greater than all numbers. ``n``: up to 65,536, each with the same
+        kernels. If a row has fewer pairs than n, it ends with the index -1, and infinity (or -infinity, of the largest;
+        of integers the greatest or least one). Equal distances euclidean and minkowski are told apart by their sums,
+        as in ``argmin``."""
+        flag("largest", largest)
+        n = integer("n", n, 0, MOST_TOP)
+        direct = n > self.shape[_axis(axis)] or self._finishes_all  # what has no pair has no sum
+        found = self._compute(("best", largest, _axis(axis)), None, direct, n=n)
+        values, indices = found.values, found.j if axis == 1 else found.i
+        if not direct:
+            flat = _elementwise(_finishing(self._pairs), values.reshape(-1), self._numbers)
+            values = flat.reshape(values.shape)
+        return TopK(values, indices)
+
+    def kmin(self, n: int, axis: int = 1) -> TopK:
+        """``topk`` of the least results."""
+        return self.topk(n, False, axis)
+
+    def kmax(self, n: int, axis: int = 1) -> TopK:
+        """``topk`` of the largest results."""
+        return self.topk(n, True, axis)
 
     def sum(self, axis: int = 1, out: Any = None) -> Any:
         """The sums of the results."""
@@ -258,10 +292,13 @@ class Pairwise:
 
     def memory(self, method: str, n: int = 1) -> Memory:
         """The bytes that a method needs besides X and Y on their device, with the kernel that would be chosen now.
-        ``n``: pairs of ``select``, groups of ``sum_by`` and ``count_by``. InputError: there is no such method."""
+        ``n``: of ``topk``; pairs of ``select``, groups of ``sum_by`` and ``count_by``. InputError: there is no such
+        method."""
         word("method", method, _METHODS)
         found, n = _METHODS[method], integer("n", n, 0, CAPACITY_LIMIT)
         results = self._result_bytes(found, n)
+        if found.form[0] == "best":
+            return Memory(results, self._result_bytes(_METHODS["select"], self.shape[0] * self.shape[1]))
         program = self._program(found.form, _any if found.tested else None)
         roles, (rows, columns) = roles_of(program), self.shape
         device, k, extra = drivers.driver_of(self._view).device, self._view.shape[1], 0
@@ -293,7 +330,7 @@ class Pairwise:
         lines = [repr(self), "bytes of the results of each method:"]
         for name, method in _METHODS.items():
             size = self._result_bytes(method, 1)
-            lines.append(f"  {name:<10}{size:>17,}" + (f" · the number of {method.unit}" if method.unit else ""))
+            lines.append(f"  {name:<10}{size:>17,}" + (f" · {method.unit}" if method.unit else ""))
         return "\n".join(lines)
 
     # ---- calls
@@ -310,18 +347,20 @@ class Pairwise:
     def _reduced(
         self, op: str, axis: int, out: Any, test: Callable[..., Any] | None = None, finished: bool = True
     ) -> Any:
-        if isinstance(axis, bool) or axis not in (0, 1):
-            raise InputError(f"axis is {shown(axis)}; it must be 1, for a result of each row of X, or 0, of Y")
-        return self._compute(("reduced", op, int(axis)), test, finished, out=out)
+        return self._compute(("reduced", op, _axis(axis)), test, finished, out=out)
 
     def _extremes(self, op: str, axis: int, out: Any) -> Any:
         """The extremes; what increases with the reduction is computed of the extremes alone."""
-        named = self._pairs.named
-        direct = not self._pairs.increases or named is None or named.finish is None
-        if direct or self._pairs.when is not None or 0 in self.shape:  # what has no pair is the identity of op
+        if self._finishes_all or 0 in self.shape:  # what has no pair is the identity of op
             return self._reduced(op, axis, out)
         sums = self._reduced(op, axis, None, finished=False)
         return _elementwise(_finishing(self._pairs), sums, self._numbers, out)
+
+    @property
+    def _finishes_all(self) -> bool:
+        """True if the distance of each pair is computed, False: that of the extremes is enough."""
+        named = self._pairs.named
+        return not self._pairs.increases or named is None or named.finish is None or self._pairs.when is not None
 
     def _norms(self) -> dict[str, Any]:
         """The inverse norms of the rows, if the results take them. They are computed once."""
@@ -367,6 +406,13 @@ class Pairwise:
 def _float(kind: str) -> str:
     """The type of norms of rows of a type."""
     return kind if kind == "f64" else "f32"
+
+
+def _axis(axis: Any) -> int:
+    """InputError: it is no axis of pairs."""
+    if isinstance(axis, bool) or axis not in (0, 1):
+        raise InputError(f"axis is {shown(axis)}; it must be 1, for results of each row of X, or 0, of Y")
+    return int(axis)
 
 
 # ---- vectors

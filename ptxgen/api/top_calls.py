@@ -62,6 +62,7 @@ def best(program: Program, arrays: Mapping[str, View], scalars: Mapping[str, flo
     extents = task_call.extents_of(program, arrays, {})
     first = task_call.first_array(roles, arrays, {})
     fast = fast_distance(roles) if own.precision == task_call.FAST and extents["k"] else None
+    own = task_call.with_fast_compute(own, roles, extents, first)
     if fast is not None:
         views = task_call.with_squares(fast, roles, arrays, own.recording)
         given = {role: scalars[name] for role, name, _ in roles.scalars}

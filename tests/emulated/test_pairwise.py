@@ -88,6 +88,27 @@ def test_every_method() -> None:
     np.testing.assert_allclose(out, L1, rtol=1e-5)
 
 
+def test_topk_has_the_least_results_unless_told() -> None:
+    d, n = ptxgen.pairwise(X, Y, "euclidean"), 3
+    order = np.argsort(L2, axis=1, kind="stable")
+    least = d.topk(n)
+    np.testing.assert_array_equal(least.indices, order[:, :n])
+    np.testing.assert_allclose(least.values, np.sort(np.sqrt(L2))[:, :n], rtol=1e-5)
+    before = kernels()
+    np.testing.assert_array_equal(d.kmin(2).indices, order[:, :2])  # another n compiles nothing
+    assert kernels() == before
+    greatest = ptxgen.pairwise(X, Y, taxicab).topk(2, largest=True, axis=0)
+    np.testing.assert_array_equal(greatest.indices, np.argsort(-L1, axis=0, kind="stable")[:2].T)
+    np.testing.assert_allclose(greatest.values, -np.sort(-L1, axis=0)[:2].T, rtol=1e-5)
+    few = ptxgen.pairwise(X[:2], step="euclidean", when=lambda i, j: i != j).kmin(2)
+    assert few.indices.tolist() == [[1, -1], [0, -1]]
+    assert (few.values[:, 1] == np.inf).all()
+    with pytest.raises(ShapeError, match="n is 65537; it must be an integer from 0 to 65536"):
+        d.topk(1 << 16 | 1)
+    with pytest.raises(InputError, match="largest is 1; it must be True or False"):
+        d.topk(3, largest=1)
+
+
 def test_one_array_finish_and_condition_on_indices() -> None:
     width = 2.0
     d = ptxgen.pairwise(
@@ -141,6 +162,8 @@ def test_memory_is_told() -> None:
     d = ptxgen.pairwise(X, Y)
     assert "dense                 1,976" in str(d)
     assert "select                   12 · the number of pairs" in str(d)
+    assert "topk                    152 · n" in str(d)
+    assert d.memory("topk", 10).results == 8 * 10 * M
     assert repr(d) == "Pairwise(sqeuclidean, 19×26 pairs of rows with 5 elements of f32, exact)"
     assert d.memory("dense") == (4 * M * N, 0)
     assert d.memory("argmin").results == 4 * M

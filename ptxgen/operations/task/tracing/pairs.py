@@ -92,8 +92,8 @@ class Pairs:
     def function(
         self, output: Callable[..., Any], test: Callable[..., Any] | None = None, finished: bool = True
     ) -> Callable[..., Any]:
-        """The function of a task. ``output``: makes the output of the result of a pair, of ``test`` and of the keys gx
-        and gy; ``finished``: False: the result is the reduction.
+        """The function of a task. ``output``: makes the output of the result of a pair, of ``test``, of the keys gx
+        and gy, and of n; ``finished``: False: the result is the reduction.
 
         Tracing finds the numbers around the caller's functions, as these are in the closure of the function."""
         named, reduce, step, finish, when = self.named, self.reduce, self.step, self.finish, self.when
@@ -110,6 +110,7 @@ class Pairs:
             gx: Any = None,
             gy: Any = None,
             p: Any = None,
+            n: Any = None,
         ) -> Any:
             i, j, k = AXES["i"], AXES["j"], AXES["k"]
             if when is not None:
@@ -120,7 +121,7 @@ class Pairs:
                 c = own(c, p, *(() if nx is None else (nx[i], (nx if ny is None else ny)[j])))
             if finish is not None:
                 c = finish(c)
-            return output(c, test, gx, gy)
+            return output(c, test, gx, gy, n)
 
         return pairs
 
@@ -138,7 +139,7 @@ def finishing(of: Pairs) -> Callable[..., Any]:
     return finished
 
 
-def matrix(c: Any, *_: Any) -> Any:
+def all_results(c: Any, *_: Any) -> Any:
     """The results of all pairs."""
     return c
 
@@ -156,7 +157,12 @@ def listed(c: Any, test: Any, *_: Any) -> Any:
     return outputs.selected(test(c), (c, _i, _j))
 
 
-def grouped(op: str, c: Any, test: Any, gx: Any, gy: Any) -> Any:
+def best(greatest: bool, axis: int, c: Any, test: Any, gx: Any, gy: Any, n: Any) -> Any:
+    """The n greatest or least results along an axis."""
+    return outputs.best(greatest, (AXES["j" if axis == 1 else "i"], n, c), test)
+
+
+def grouped(op: str, c: Any, test: Any, gx: Any, gy: Any, *_: Any) -> Any:
     """The reduction of the pairs with equal keys; without keys of an axis, of each index."""
     keys = (_i if gx is None else gx[_i], _j if gy is None else gy[_j])
     return outputs.grouped(op, *keys, c if test is None else test(c))
