@@ -57,11 +57,15 @@ class TaskFunction:
     kernel; other extents and other numbers do not. ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
 
-    def __init__(self, source: str | Callable[..., Any], place: FunctionType | None = None) -> None:
-        """``place``: the function whose line errors name that have no other, None: ``source``."""
-        self._source = TextTask(source) if isinstance(source, str) else TracedTask(source, place)
-        self._states = self._source.state if isinstance(self._source, TracedTask) else None
-        self.names = self._source.parameters
+    def __init__(self, source: Any, place: FunctionType | None = None) -> None:
+        """``source``: a text, a function, or another object with the attributes of ``TextTask``; ``place``: the
+        function whose line errors name that have no other, None: ``source``."""
+        if isinstance(source, str):
+            self.source: Any = TextTask(source)
+        else:
+            self.source = source if hasattr(source, "parameters") else TracedTask(source, place)
+        self._states = self.source.state if isinstance(self.source, TracedTask) else None
+        self.names = self.source.parameters
 
     def __call__(
         self,
@@ -113,24 +117,24 @@ class TaskFunction:
         every = (*arrays, *named.values()) if named else arrays
         cached = task_launches.arguments_of(self, every, (len(arrays), *named), out, key)
         if cached is not None and (ready := launches.cached(cached[0])) is not None:
-            result = task_launches.launched(cached, ready, out, self._source.numbers)
+            result = task_launches.launched(cached, ready, out, self.source.numbers)
             if result is not None:
                 return result
-        given, options = self._given(arrays, named), selection.Options(capacity, overflow, sorted)
+        given, options = self.given(arrays, named), selection.Options(capacity, overflow, sorted)
         how = (
             flag("algebra", algebra),
             word("compute", "" if compute is None else compute),
             word("precision", precision, (task_call.EXACT, task_call.FAST)),
         )
         numbers = {name: x for name, x in given.items() if _is_number(x)}
-        around = self._source.numbers()
+        around = self.source.numbers()
         scalars = {**around, **numbers}
         views = {name: tensor(x, name) for name, x in given.items() if name not in numbers and x is not None}
         if not views:
             raise InputError(f"the inputs are {', '.join(given)}; one of them must be an array")
         kinds: dict[str, str | None] = {name: None if x is None else "" for name, x in given.items()}
         kinds |= {name: v.dtype.name for name, v in views.items()} | {n: _number_type(n, x) for n, x in numbers.items()}
-        program, recording = self._source.program(kinds), task_launches.recording(cached, every, out)
+        program, recording = self.source.program(kinds), task_launches.recording(cached, every, out)
         for x in program.inputs:
             if x.name in scalars:
                 _check_number(x.name, scalars[x.name], x.dtype)
@@ -146,9 +150,10 @@ class TaskFunction:
     def program(self, types: dict[str, str | None]) -> Program:
         """The program for inputs of these types: numbers without one are ``int`` or ``float``. TaskError: the text, or
         the function, breaks a rule."""
-        return self._source.program(types)
+        found: Program = self.source.program(types)
+        return found
 
-    def _given(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    def given(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """The arguments by name. InputError: there are too many, too few, or unknown ones."""
         if len(arrays) > len(self.names):
             raise InputError(f"the task has {len(self.names)} inputs, {', '.join(self.names)}; {len(arrays)} are given")
@@ -159,7 +164,7 @@ class TaskFunction:
             if name in found:
                 raise InputError(f"{name} is given twice; it must be given by name or in order")
             found[name] = x
-        if absent := [name for name in self.names if name not in {*found, *self._source.optional}]:
+        if absent := [name for name in self.names if name not in {*found, *self.source.optional}]:
             near = closest(absent[0], [ACCUMULATOR])
             raise InputError(
                 f"{', '.join(absent)} must be given; the inputs of the task are {', '.join(self.names)}"

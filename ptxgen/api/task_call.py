@@ -75,7 +75,7 @@ def call(
     if groups and out is None and options.groups is None:
         recording.refuse()  # it has read the keys
     shape = (*batch, *task_groups.result_shape(output, extents, groups))
-    kind, truth = dtype(Task.result_type(program)), isinstance(output, Store) and _is_truth(output.value)
+    kind, truth = dtype(Task.result_type(program)), isinstance(output, Store) and is_truth(output.value)
     stored = recording.empty_array(first.origin, shape, kind) if out is None else out
     if truth and out is not None and new_arrays.is_truth(out):
         stored = recording.part(new_arrays.as_bytes(out), out)
@@ -257,7 +257,7 @@ def require_one_memory(named: Mapping[str, View]) -> None:
             raise InputError(f"{name} and {first} must be in the same memory: the host's, or a GPU's")
 
 
-def _is_truth(value: Node) -> bool:
+def is_truth(value: Node) -> bool:
     """True if a value is a condition, which is stored as 0 or 1."""
     return value.type == PRED or (value.op == "cast" and value.type == "u8" and value.arguments[0].type == PRED)
 

@@ -147,7 +147,8 @@ def _library(v: View) -> str:
 
 
 @lru_cache(maxsize=256)
-def _results_type(names: tuple[str, ...]) -> Any:
+def results_type(names: tuple[str, ...]) -> Any:
+    """The named tuple of the results of several outputs."""
     return namedtuple("Results", names, rename=True)
 
 
@@ -186,7 +187,7 @@ def _several(
         if matrix is not None:
             how = replace(how, compute="", names={**how.names, several.EXTENT: numbers[several.EXTENT]})
         made[output.name] = compute(each, output, of, numbers, how)
-    return _results_type(names)(*(made[name] for name in names))
+    return results_type(names)(*(made[name] for name in names))
 
 
 def _extents(program: Program, arrays: Mapping[str, View]) -> dict[str, int]:

@@ -84,7 +84,7 @@ def task(
     import numpy as np
 
     from ptxgen.api.selection import lists_pairs
-    from ptxgen.api.task import TaskFunction, unknown_input
+    from ptxgen.api.task import task, unknown_input
     from ptxgen.operations.task.language.canonical import canonical, digest
     from ptxgen.operations.task.language.parser import input_ranks, parse
     from ptxgen.operations.task.program import Select
@@ -115,7 +115,7 @@ def task(
             raise InputError(f"save is {save}; it must end in .npz, because the task has the outputs {names}")
         listed = [x for x in program.outputs if isinstance(x, Select)]
         in_order = bool(listed) and all(map(lists_pairs, listed))
-        made = TaskFunction(text)(**values, sorted=in_order, algebra=algebra, precision=precision)
+        made = task(text)(**values, sorted=in_order, algebra=algebra, precision=precision)
         found = {x.name: _array(y) for x, y in zip(program.outputs, made if several else (made,), strict=True)}
         rows = [{"name": name, "shape": list(x.shape), "dtype": _kind(x)} for name, x in found.items()]
         document |= {"outputs": rows} if several else {name: rows[0][name] for name in ("shape", "dtype")}

@@ -1,5 +1,5 @@
-"""PyTorch operators: matrix products and convolutions with the signatures of ``torch`` and ``torch.nn.functional``, and
-products with sparse matrices.
+"""PyTorch operators: matrix products and convolutions with the signatures of ``torch`` and ``torch.nn.functional``,
+products with sparse matrices, and tasks.
 
 They record gradients, of any order, and work in ``torch.compile``, ``torch.export``, ``torch.func``, autocast and CUDA
 graphs. ``replace_modules(model)`` makes the layers of a model use them; ``module_states(model)`` lists the layers that
@@ -30,6 +30,7 @@ from ptxgen.torch.modules import (
 )
 from ptxgen.torch.products import linear, matmul
 from ptxgen.torch.sparse import sddmm, spmm
+from ptxgen.torch.tasks import matmul_over, task
 
 __all__ = [
     "Conv1d",
@@ -50,9 +51,11 @@ __all__ = [
     "gemm_jagged",
     "linear",
     "matmul",
+    "matmul_over",
     "module_states",
     "replace_modules",
     "restore_modules",
     "sddmm",
     "spmm",
+    "task",
 ]

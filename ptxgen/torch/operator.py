@@ -53,7 +53,8 @@ class Operator:
     ``torch.library.register_vmap``.
     ``backward`` calls operators only, so that gradients can be differentiated again. ``key`` returns the key under
     which the launch of a call is cached, and addresses of the tensors in their order; ``operation``: as in
-    ``launching.settings``. With both, recent calls are recognised.
+    ``launching.settings``. With both, recent calls are recognised. ``autocasts``: tensors are cast to the type of
+    autocast.
     """
 
     def __init__(
@@ -67,12 +68,13 @@ class Operator:
         batch: Callable[..., Any],
         key: Callable[..., tuple[Any, int, int, tuple[int, ...]]] | None = None,
         operation: str = "",
+        autocasts: bool = True,
     ) -> None:
         name = f"ptxgen::{schema.partition('(')[0]}"
         LIBRARY.define(schema, tags=TAGS)
         self.overload: Any = getattr(torch.ops.ptxgen, schema.partition("(")[0]).default
         self.kernel = kernel
-        self._tensors = tensors
+        self._tensors, self._autocasts = tensors, autocasts
         self._key: Any = key
         self._recent = RecentCalls(operation) if key is not None else None
         # compiled code calls the overload, whose arguments the dispatcher would convert
@@ -85,7 +87,8 @@ class Operator:
         torch.library.register_vmap(name, batch, lib=LIBRARY)
         for device, backend in DEVICES.items():
             LIBRARY.impl(name, kernel, backend)
-            LIBRARY.impl(name, self._autocast_kernel(device, f"Autocast{backend}"), f"Autocast{backend}")
+            if autocasts:
+                LIBRARY.impl(name, self._autocast_kernel(device, f"Autocast{backend}"), f"Autocast{backend}")
 
     def _call_of_plain_tensors(self, overload: Callable[..., Any]) -> Callable[..., Any]:
         """The call of ``overload``: the kernel where the dispatcher has nothing else to do, as in compiled code; else
@@ -220,7 +223,7 @@ class Operator:
             return (self.overload if dispatched else self._transformed), args
         if _dispatch_modes() or _function_modes() or _traces() is not None or isinstance(args[0], list):
             return self.overload, args
-        return None, _autocast(args, args[0].device.type)
+        return None, _autocast(args, args[0].device.type) if self._autocasts else args
 
 
 def is_legacy_batched(x: Tensor | None) -> bool:

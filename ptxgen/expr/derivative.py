@@ -1,0 +1,220 @@
+"""Derivatives of expressions of floats, and their terms.
+
+At points without a derivative they follow PyTorch: that of ``abs`` at 0 is 0; ``min`` and ``max`` of equal operands
+give half of the derivative to each, ``fmin`` and ``fmax`` all of it to the first. Conditions have the derivative 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from ptxgen.errors import TaskError
+from ptxgen.expr.node import Node, constant, node, select, walk
+from ptxgen.expr.simplify import cast
+from ptxgen.expr.value_types import PRED, type_of
+
+
+def derivatives(root: Node, names: Collection[str]) -> dict[str, Node]:
+    """The derivatives of a float expression with respect to the variables ``names``, by name, in f32 or f64; those that
+    are 0 everywhere are absent. TaskError: a variable reaches the value through an operator without derivative."""
+    reached: dict[Node, bool] = {}
+    for x in walk(root):
+        reached[x] = (x.op == "variable" and x.value in names) or any(reached[y] for y in x.arguments)
+    order = list(walk(root))
+    outer = {root: constant(1, _wide(root.type))}
+    found: dict[str, Node] = {}
+    for x in reversed(order):
+        if x not in outer or not reached[x]:
+            continue
+        if x.op == "variable":
+            found[x.value] = outer[x]
+            continue
+        for y, part in zip(x.arguments, _parts(x, outer[x]), strict=True):
+            if part is not None and reached[y]:
+                outer[y] = plus(outer[y], part) if y in outer else part
+    return found
+
+
+def check_differentiable(x: Node) -> None:
+    """TaskError: the operator of the node has no derivative."""
+    if x.op != "select" and not type_of(x.type).floating:
+        name = x.type if x.op == "cast" else x.op
+        what = f"`{name}(…)`" if name.isidentifier() else f"`{name}`"
+        raise TaskError(f"{what} has no derivative; a gradient must reach inputs through operators of floats")
+    if x.op not in ("cast", "select") and x.op not in _RULES:
+        raise TaskError(
+            f"`{x.op}` has no derivative; an operator of a step with gradients must be one of {', '.join(_RULES)}"
+        )
+
+
+def _wide(type: str) -> str:
+    """The type of derivatives of values of a type."""
+    return "f64" if type == "f64" else "f32"
+
+
+def _parts(x: Node, outer: Node) -> list[Node | None]:
+    """What the derivative ``outer`` with respect to a node is with respect to each of its operands; None: 0."""
+    check_differentiable(x)
+    if x.op == "select":
+        test, zero = x.arguments[0], constant(0, outer.type)
+        return [None, select(test, outer, zero), select(test, zero, outer)]
+    if x.op == "cast":
+        return [None if x.arguments[0].type == PRED else outer]
+    return list(_RULES[x.op](x, outer))
+
+
+def joined(a: Node, b: Node) -> tuple[Node, Node]:
+    """Two floats in the wider one of their types, at least f32."""
+    type = "f64" if "f64" in (a.type, b.type) else "f32"
+    return cast(a, type), cast(b, type)
+
+
+def is_number(x: Node, value: float) -> bool:
+    """True for the constant with this value."""
+    return x.op == "constant" and x.value == value
+
+
+def plus(a: Node, b: Node) -> Node:
+    a, b = joined(a, b)
+    if a is b:
+        return scaled(a, 2)
+    if b.op == "neg":
+        return node("-", a.type, a, b.arguments[0])
+    return node("+", a.type, a, b)
+
+
+def times(a: Node, b: Node) -> Node:
+    a, b = joined(a, b)
+    for x, y in ((a, b), (b, a)):
+        if is_number(x, 1):
+            return y
+        if is_number(x, -1):
+            return negative(y)
+        if x.op == "neg":
+            return negative(times(x.arguments[0], y))
+    if a.op == b.op == "constant":
+        return constant(a.value * b.value, a.type)
+    return node("*", a.type, a, b)
+
+
+def over(a: Node, b: Node) -> Node:
+    a, b = joined(a, b)
+    if a.op == "neg":
+        return negative(over(a.arguments[0], b))
+    return a if is_number(b, 1) else node("/", a.type, a, b)
+
+
+def negative(a: Node) -> Node:
+    if a.op == "constant":
+        return constant(-a.value, a.type)
+    return a.arguments[0] if a.op == "neg" else node("neg", a.type, a)
+
+
+def scaled(a: Node, factor: float) -> Node:
+    return times(constant(factor, _wide(a.type)), a)
+
+
+def where(test: Node, a: Node, b: Node | float = 0.0) -> Node:
+    """``a`` where a condition holds, else ``b``."""
+    other = b if isinstance(b, Node) else constant(b, a.type)
+    return select(test, *joined(a, other))
+
+
+def less(a: Node, b: Node) -> Node:
+    return node("<", PRED, a, b)
+
+
+def _sign(x: Node, outer: Node) -> Node:
+    zero = constant(0, x.type)
+    return where(less(zero, x), outer, where(less(x, zero), negative(outer)))
+
+
+def _extreme(x: Node, outer: Node) -> tuple[Node, Node]:
+    a, b = x.arguments
+    low, high = (b, a) if x.op == "max" else (a, b)
+    half = where(node("==", PRED, a, b), scaled(outer, 0.5))
+    return where(less(low, high), outer, half), where(less(high, low), outer, half)
+
+
+def _extreme_of_numbers(x: Node, outer: Node) -> tuple[Node, Node]:
+    a, b = x.arguments
+    before = node("<=", PRED, b, a) if x.op == "fmax" else node("<=", PRED, a, b)
+    first = node("|", PRED, before, node("!=", PRED, b, b))
+    return where(first, outer), where(first, constant(0, outer.type), outer)
+
+
+Rule = Callable[[Node, Node], tuple[Node | None, ...]]
+#: operator -> the derivatives with respect to its operands, from the node and the derivative with respect to it
+_RULES: dict[str, Rule] = {
+    "+": lambda x, d: (d, d),
+    "-": lambda x, d: (d, negative(d)),
+    "*": lambda x, d: (times(d, x.arguments[1]), times(d, x.arguments[0])),
+    "/": lambda x, d: (over(d, x.arguments[1]), negative(over(times(d, x), x.arguments[1]))),
+    "neg": lambda x, d: (negative(d),),
+    "abs": lambda x, d: (_sign(x.arguments[0], d),),
+    "min": _extreme,
+    "max": _extreme,
+    "fmin": _extreme_of_numbers,
+    "fmax": _extreme_of_numbers,
+    "fma": lambda x, d: (times(d, x.arguments[1]), times(d, x.arguments[0]), d),
+    "sqrt": lambda x, d: (over(scaled(d, 0.5), x),),
+    "rsqrt": lambda x, d: (times(scaled(d, -0.5), times(x, times(x, x))),),
+    "exp": lambda x, d: (times(d, x),),
+    "exp2": lambda x, d: (times(scaled(d, math.log(2)), x),),
+    "log": lambda x, d: (over(d, x.arguments[0]),),
+    "log2": lambda x, d: (over(scaled(d, 1 / math.log(2)), x.arguments[0]),),
+}
+
+
+# ---- terms
+
+
+@dataclass(frozen=True)
+class Term:
+    """A product of factors in two groups."""
+
+    outside: Node
+    inside: Node
+
+
+def terms(root: Node, is_outside: Callable[[Node], bool], most: int) -> list[Term]:
+    """The expression as a sum of at most ``most`` products, each with the factors outside for which ``is_outside``
+    holds; as one product if they would be more."""
+    products = _products(root) if most > 1 else [root]
+    made = []
+    for product in products if len(products) <= most else [root]:
+        outside = inside = constant(1, product.type)
+        for factor, divides in _factors(product):
+            if is_outside(factor):
+                outside = over(outside, factor) if divides else times(outside, factor)
+            else:
+                inside = over(inside, factor) if divides else times(inside, factor)
+        made.append(Term(outside, inside))
+    return made
+
+
+def _products(x: Node) -> list[Node]:
+    if x.op in ("+", "-"):
+        first, second = map(_products, x.arguments)
+        return [*first, *(second if x.op == "+" else map(negative, second))]
+    if x.op == "neg":
+        return [negative(y) for y in _products(x.arguments[0])]
+    if x.op == "*":
+        first, second = map(_products, x.arguments)
+        return [times(a, b) for a in first for b in second]
+    if x.op == "/":
+        return [over(y, x.arguments[1]) for y in _products(x.arguments[0])]
+    return [x]
+
+
+def _factors(x: Node, divides: bool = False) -> list[tuple[Node, bool]]:
+    """(factor, True: it divides) of a product."""
+    if x.op == "*":
+        return [y for z in x.arguments for y in _factors(z, divides)]
+    if x.op == "neg":
+        return [(constant(-1, x.type), divides), *_factors(x.arguments[0], divides)]
+    if x.op == "/":
+        return [*_factors(x.arguments[0], divides), *_factors(x.arguments[1], not divides)]
+    return [(x, divides)]

@@ -1,0 +1,416 @@
+"""The gradients of a task, as tasks.
+
+If C[i,j] = f(accum) with accum = Σ_k s(A[i,k], B[k,j], …), and D[i,j] is the gradient of accum, the gradient of A is
+Σ_j D[i,j] · ∂s/∂A: a task whose spatial axes are i and k, and which reduces over j. It reads D as its A, B as its B,
+and A at both spatial axes: a thread holds its elements in registers. Factors without j leave the sum, so the gradients
+of a product of matrices are products again.
+
+If accum is a maximum or minimum over k, a second task has its position, the first one where steps are equal, and only
+the elements at the position have a gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+
+from ptxgen.errors import TaskError
+from ptxgen.expr.derivative import derivatives, over, plus, terms, times, where
+from ptxgen.expr.node import Node, constant, node, rewritten, substituted, variable, variables
+from ptxgen.expr.simplify import cast, simplified
+from ptxgen.expr.value_types import PRED, type_of
+from ptxgen.operations.task.assembling import RESERVED, array_of, axes_of, depends_on, program_of
+from ptxgen.operations.task.program import (
+    ACCUMULATOR,
+    AXES,
+    EXTENTS,
+    MEAN,
+    Aggregate,
+    Output,
+    Program,
+    RowReduce,
+    Select,
+    Store,
+    Top,
+)
+
+#: reductions over k that are the step at one position -> the reduction that gives it
+POSITION = {"max": "argmax", "fmax": "argmax", "min": "argmin", "fmin": "argmin"}
+#: outputs without gradients, as errors call them
+DESCRIBED: dict[type[Output], str] = {Select: "a list", Top: "a list", Aggregate: "a result in groups"}
+#: sums of products of a derivative that is a sum, at most
+MOST_TERMS = 4
+_EXTENT = dict(zip(AXES, EXTENTS, strict=True))
+
+
+@dataclass(frozen=True)
+class Filled:
+    """An array with one value. ``axes``: those of the task that give its extents; an empty name: the extent 0."""
+
+    name: str
+    axes: tuple[str, ...]
+    dtype: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The result of a program of the inputs of the task and of arrays before it."""
+
+    name: str
+    program: Program
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """For each pair (i, j) the element of an input at [i,k], [k,j] or [k], in either order, of which k is the element
+    [i,j] of the array ``positions``."""
+
+    name: str
+    array: str
+    axes: tuple[str, ...]
+    positions: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the gradient of an input: a computed array. ``gathered``: its elements are added to those that this
+    step reads; None: it has the axes of the input."""
+
+    name: str
+    gathered: Gathered | None = None
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """``steps``: in their order; ``parts``: by input, what its gradient is the sum of; ``gradient``, ``result``: the
+    names of the gradient of the output, and of the output, as steps read them; ``extents``: scalars -> the axis whose
+    extent each is."""
+
+    steps: tuple[Filled | Computed | Gathered, ...]
+    parts: dict[str, tuple[Part, ...]]
+    gradient: str
+    result: str
+    extents: dict[str, str]
+
+
+@lru_cache(maxsize=256)
+def gradients(program: Program, wanted: frozenset[str], expand: bool) -> Gradients:
+    """The gradients of the arrays ``wanted`` of a program with one output, a matrix, rows or columns. ``expand``: sums
+    of products may be computed one by one. TaskError: an operator on the way to an array has no derivative."""
+    return _Builder(program, wanted, expand).made()
+
+
+@dataclass
+class _Builder:
+    program: Program
+    wanted: frozenset[str]
+    expand: bool
+    steps: list[Filled | Computed | Gathered] = field(default_factory=list)
+    parts: dict[str, list[Part]] = field(default_factory=dict)
+    extents: dict[str, str] = field(default_factory=dict)
+
+    def made(self) -> Gradients:
+        program = self.program
+        self.output = program.outputs[0]
+        if not isinstance(self.output, Store | RowReduce):
+            what = DESCRIBED[type(self.output)]
+            raise TaskError(
+                f"{self.output.name} is {what}, which has no derivative; it must be a matrix, rows or columns"
+            )
+        self.types = {x.name: x.dtype for x in program.inputs}
+        self.names = {*self.types, *(x.name for x in program.outputs), *RESERVED}
+        self.gradient, self.result = self.name("gradient"), self.name("result")
+        self.kept: dict[object, str] = {}
+        #: of the pairs that have a gradient
+        self.conditions = [] if program.when is None else [program.when]
+        reduced = [program.step] if program.initial is None else [program.step, program.initial]
+        inside = any(self.wanted_in(x) for x in reduced) and ACCUMULATOR in variables(self.output.value)
+        if program.reduction in POSITION and inside:
+            self.of_position()
+        else:
+            self.of_sums(inside)
+        parts = {name: tuple(found) for name, found in self.parts.items()}
+        return Gradients(tuple(self.steps), parts, self.gradient, self.result, self.extents)
+
+    # ---- names and arrays
+
+    def name(self, wanted: str) -> str:
+        """A name that the program does not have."""
+        while wanted in self.names:
+            wanted += "_"
+        self.names.add(wanted)
+        return wanted
+
+    def filled(self, wanted: str, axes: tuple[str, ...], dtype: str, value: float = 1) -> str:
+        key = (wanted, axes, dtype)
+        if key not in self.kept:
+            self.kept[key] = self.name(wanted)
+            self.steps.append(Filled(self.kept[key], axes, dtype, value))
+        return self.kept[key]
+
+    def computed(self, wanted: str, program: Program) -> str:
+        """The name of the result of a program, which is computed once."""
+        if program not in self.kept:
+            self.kept[program] = self.name(wanted)
+            self.steps.append(Computed(self.kept[program], program))
+        return self.kept[program]
+
+    def extent(self, axis: str) -> Node:
+        """The extent of an axis as a scalar: programs of pairs have no k."""
+        found = next((name for name, known in self.extents.items() if known == axis), None)
+        if found is None:
+            found = self.name("extent")
+            self.extents[found] = axis
+        return variable(found, "s32")
+
+    def wanted_in(self, root: Node) -> list[str]:
+        """The variables of an expression that are elements of arrays whose gradient is wanted."""
+        return [x for x in variables(root) if array_of(x) in self.wanted]
+
+    # ---- programs
+
+    def of_pairs(
+        self,
+        value: Node,
+        kind: Callable[[Node], Output],
+        axes: tuple[str, str] = ("i", "j"),
+        reduced: str = "k",
+        renamed: dict[str, str] | None = None,
+    ) -> Program:
+        """The program of a value that needs no reduction over the axis ``reduced``. ``axes``: the others, which are i
+        and j of the program; ``renamed``: axes -> those of the program."""
+        extent = _EXTENT[reduced]
+        value = rewritten(value, lambda x: self.extent(reduced) if x.op == "variable" and x.value == extent else x)
+        left = variable(f"{self.filled('left', (axes[0], ''), 'f32')}[i,k]", "f32")
+        right = variable(f"{self.filled('right', ('', axes[1]), 'f32')}[k,j]", "f32")
+        value = value if renamed is None else _renamed(value, renamed)
+        return program_of(node("*", "f32", left, right), "+", "f32", (kind(value),))
+
+    def of_reductions(self, value: Node, kind: Callable[[Node], Output]) -> Program:
+        """The program of a value that may read the reduction of each pair."""
+        if ACCUMULATOR not in variables(value):
+            return self.of_pairs(value, kind)
+        p = self.program
+        return program_of(p.step, p.reduction, p.accumulator, (kind(value),), p.initial)
+
+    def stored(self, value: Node, dtype: str, axes: tuple[str, ...]) -> Output:
+        return Store("out", cast(simplified(value, relaxed=True), dtype), (axes[0], axes[1]))
+
+    def reduced(self, value: Node, axis: str) -> Output:
+        return RowReduce("out", simplified(value, relaxed=True), axis, "+")
+
+    def kind(self, dtype: str, axes: tuple[str, ...]) -> Callable[[Node], Output]:
+        """The output of a gradient of an input with these axes."""
+        if len(axes) == 1:
+            return partial(self.reduced, axis=axes[0])
+        return partial(self.stored, dtype=dtype, axes=axes)
+
+    # ---- the gradient of the value of each pair
+
+    def seed(self) -> Node:
+        """The gradient of the value of each pair for which ``conditions`` hold, in f32 or f64."""
+        output = self.output
+        assert isinstance(output, Store | RowReduce)
+        type = "f64" if output.value.type == "f64" else "f32"
+        axes = output.axes if isinstance(output, Store) else (output.axis,)
+        found = cast(variable(f"{self.gradient}[{','.join(axes)}]", output.value.type), type)
+        return self.seed_of_rows(output, found) if isinstance(output, RowReduce) else found
+
+    def seed_of_rows(self, output: RowReduce, found: Node) -> Node:
+        axis, other, type = output.axis, "j" if output.axis == "i" else "i", found.type
+        if output.op == "+":
+            return found
+        if output.op == MEAN:
+            if self.program.when is None:
+                return over(found, cast(variable(_EXTENT[other], "s32"), type))
+            ones = where(self.program.when, constant(1, type))
+            count = self.computed("count", self.of_pairs(ones, partial(self.reduced, axis=axis)))
+            return over(found, variable(f"{count}[{axis}]", type))
+        if output.op in POSITION:
+            p = self.program
+            at = RowReduce("out", output.value, axis, POSITION[output.op])
+            name = self.computed("position", program_of(p.step, p.reduction, p.accumulator, (at,), p.initial, p.when))
+            self.conditions.append(node("==", PRED, variable(other, "s32"), variable(f"{name}[{axis}]", "s32")))
+            return found
+        if output.op == "logsumexp":
+            total = variable(f"{self.result}[{axis}]", output.value.type)
+            difference = node("-", type, cast(output.value, type), cast(total, type))
+            return times(found, node("exp", type, difference))
+        raise TaskError(
+            f"`{output.op}` has no derivative as a reduction of rows or columns; it must be one of + mean max min"
+            " logsumexp"
+        )
+
+    def selected(self, value: Node) -> Node:
+        """A value of the pairs that have a gradient, 0 of the others."""
+        for condition in self.conditions:
+            value = where(condition, value)
+        return value
+
+    def add(self, element: str, program: Program, gathered: Gathered | None = None) -> None:
+        """Adds the result of a program to the gradient of the array of an element."""
+        array = array_of(element) if gathered is None else gathered.array
+        self.parts.setdefault(array, []).append(Part(self.computed(f"d{array}", program), gathered))
+
+    # ---- sums over k
+
+    def of_sums(self, inside: bool) -> None:
+        """Adds the gradients of a sum, or of what does not reach it. ``inside``: some do."""
+        program, value = self.program, self.output.value
+        found = derivatives(value, [*self.wanted_in(value), *([ACCUMULATOR] if inside else [])])
+        if not found:
+            return
+        seed = self.seed()
+        values = {x: times(seed, derivative) for x, derivative in found.items()}
+        inner = values.pop(ACCUMULATOR, None)
+        if inner is not None:
+            if program.reduction == MEAN:
+                inner = over(inner, cast(variable("K", "s32"), inner.type))
+            elif program.reduction != "+":
+                known = " ".join(("+", MEAN, *POSITION))
+                raise TaskError(
+                    f"`{program.reduction}` has no derivative as a reduction over k; it must be one of {known}"
+                )
+            if program.initial is not None:
+                for x, derivative in derivatives(program.initial, self.wanted_in(program.initial)).items():
+                    part = times(inner, derivative)
+                    values[x] = plus(values[x], part) if x in values else part
+            inner = self.selected(inner)
+        self.from_reductions({x: self.selected(y) for x, y in values.items()}, inner)
+        if inner is not None:
+            for x, derivative in derivatives(program.step, self.wanted_in(program.step)).items():
+                self.of_step(x, derivative)
+
+    def from_reductions(self, values: dict[str, Node], inner: Node | None) -> None:
+        """Computes what depends on the pair alone: gradients, and ``inner``, that of the reduction."""
+        every = [*values.values(), *([] if inner is None else [inner])]
+        if sum(ACCUMULATOR in variables(x) for x in every) > 1:
+            p = self.program
+            store = Store("out", variable(ACCUMULATOR, p.accumulator))
+            name = self.computed("reduction", program_of(p.step, p.reduction, p.accumulator, (store,), p.initial))
+            read = {ACCUMULATOR: variable(f"{name}[i,j]", p.accumulator)}
+            values = {x: substituted(value, read) for x, value in values.items()}
+            inner = None if inner is None else substituted(inner, read)
+        for x, value in values.items():
+            self.add(x, self.of_reductions(value, self.kind(self.types[array_of(x)], axes_of(x))))
+        if inner is None:
+            return
+        inner = simplified(inner, relaxed=True)
+        bare = inner.arguments[0] if inner.op == "cast" else inner
+        if bare.op == "variable" and set(axes_of(bare.value)) == {"i", "j"}:
+            self.inner = inner
+            return
+        name = self.computed("inner", self.of_reductions(inner, self.kind(inner.type, ("i", "j"))))
+        self.inner = variable(f"{name}[i,j]", inner.type)
+
+    def of_step(self, element: str, derivative: Node) -> None:
+        """The gradient of an element of the step: Σ of the gradient of the reduction times a derivative."""
+        axes = axes_of(element)
+        reduced = "k" if "k" not in axes else "i" if "j" in axes else "j"
+        spatial = [axis for axis in AXES if axis != reduced]
+        dtype = self.types[array_of(element)]
+        renamed = dict(zip((*spatial, reduced), AXES, strict=True))
+        if spatial == ["j", "k"]:  # the rows are those of k, so that the gradient of the reduction is B
+            renamed = {"k": "i", "j": "j", "i": "k"}
+            spatial = ["k", "j"]
+        output = self.kind(dtype, tuple(renamed[axis] for axis in axes))
+        for term in terms(derivative, lambda x: not depends_on(reduced, x), MOST_TERMS if self.expand else 1):
+            outside, inside = term.outside, term.inside
+            if reduced == "k":
+                outside = times(self.inner, outside)
+            else:
+                inside = times(self.inner, inside)
+            self.add(element, self.contraction(outside, inside, (spatial[0], spatial[1]), reduced, renamed, output))
+
+    def contraction(
+        self,
+        outside: Node,
+        inside: Node,
+        spatial: tuple[str, str],
+        reduced: str,
+        renamed: dict[str, str],
+        kind: Callable[[Node], Output],
+    ) -> Program:
+        """The program of ``outside`` · Σ ``inside`` over an axis. ``renamed``: axes -> those of the program."""
+        total: Node | None = None
+        if not depends_on(reduced, inside):
+            total = times(cast(self.extent(reduced), inside.type), inside)
+        elif inside is self.inner:
+            kept = next(axis for axis in spatial if axis != "k")
+            sums = self.computed("sums", self.of_pairs(inside, partial(self.reduced, axis=kept)))
+            total = variable(f"{sums}[{kept}]", inside.type)
+        if total is not None:
+            return self.of_pairs(times(outside, total), kind, spatial, reduced, renamed)
+        for axis in spatial:
+            if not any(set(axes_of(x)) == {axis, reduced} for x in variables(inside)):
+                ones = self.filled("ones", (axis, reduced), inside.type)
+                inside = times(inside, variable(f"{ones}[{axis},{reduced}]", inside.type))
+        value = times(outside, variable(ACCUMULATOR, inside.type))
+        step = _renamed(simplified(inside, relaxed=True), renamed)
+        return program_of(step, "+", inside.type, (kind(_renamed(value, renamed)),))
+
+    # ---- maxima and minima over k
+
+    def of_position(self) -> None:
+        """Adds the gradients of a maximum or minimum, from the step at its position."""
+        program = self.program
+        accum = variable(ACCUMULATOR, program.accumulator)
+        inner, gathered = self.step_at_position()
+        if program.initial is not None:
+            inner = node(program.reduction, inner.type, inner, program.initial)
+
+        def known(root: Node) -> Node:
+            return rewritten(root, lambda x: inner if x is accum else x)
+
+        value = known(self.output.value)
+        found = derivatives(value, [*self.wanted_in(value), *gathered])
+        if not found:
+            return
+        seed = known(self.seed())
+        for element, derivative in found.items():
+            source = gathered.get(element)
+            dtype = self.types[source.array if source else array_of(element)]
+            each = self.selected(times(seed, derivative))
+            self.add(element, self.of_pairs(each, self.kind(dtype, axes_of(element))), source)
+
+    def step_at_position(self) -> tuple[Node, dict[str, Gathered]]:
+        """(the step at the position of the extreme, the wanted arrays along k that it reads by their elements)."""
+        program, step = self.program, self.program.step
+        if program.reduction in ("fmax", "fmin"):  # a NaN is no extreme
+            kind = type_of(step.type)
+            step = node(
+                program.reduction,
+                step.type,
+                step,
+                constant(kind.least if program.reduction == "fmax" else kind.greatest, step.type),
+            )
+        at = Store("out", variable(ACCUMULATOR, "s32"))
+        positions = self.computed("positions", program_of(step, POSITION[program.reduction], "s32", (at,)))
+        changes = {"k": variable(f"{positions}[i,j]", "s32")}
+        gathered = {}
+        for name in variables(program.step):
+            if "k" in axes_of(name):
+                array = array_of(name)
+                each = Gathered(self.name(f"{array}_at"), array, axes_of(name), positions)
+                self.steps.append(each)
+                element = f"{each.name}[i,j]"
+                changes[name] = variable(element, self.types[array])
+                if array in self.wanted:
+                    gathered[element] = each
+        return cast(substituted(program.step, changes), program.accumulator), gathered
+
+
+def _renamed(root: Node, axes: dict[str, str]) -> Node:
+    """The expression with other names of axes."""
+    extents = {_EXTENT[axis]: _EXTENT[other] for axis, other in axes.items()}
+    changes = {}
+    for x in variables(root):
+        if found := axes_of(x):
+            changes[x] = f"{array_of(x)}[{','.join(axes[axis] for axis in found)}]"
+        elif x in axes or x in extents:
+            changes[x] = axes.get(x) or extents[x]
+    return rewritten(
+        root, lambda x: variable(changes[x.value], x.type) if x.op == "variable" and x.value in changes else x
+    )

@@ -1,0 +1,465 @@
+"""Tasks on tensors, with gradients that are tasks again, so that they can be differentiated any number of times.
+
+One operator computes all tasks: the text of the program is an argument.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+
+from ptxgen.api import task as arrays_task
+from ptxgen.api import task_call, task_outputs
+from ptxgen.arguments import word
+from ptxgen.errors import DeviceError, DtypeError, InputError, ShapeError
+from ptxgen.expr.node import substituted
+from ptxgen.operations.task import gradients, several
+from ptxgen.operations.task.assembling import mapped, renamed
+from ptxgen.operations.task.language.canonical import canonical
+from ptxgen.operations.task.language.texts import parse
+from ptxgen.operations.task.problem import Task as Problem
+from ptxgen.operations.task.program import AXES, Input, Program, RowReduce, Store
+from ptxgen.operations.task.roles import roles_of
+from ptxgen.operations.task.semirings import SEMIRINGS, semiring_program
+from ptxgen.torch import launching
+from ptxgen.torch.operator import Operator, is_grad_enabled, loop_over_batch, runs_directly
+
+MOST_ARRAYS = 16  #: of a task and of its gradients
+#: names of types of elements -> PyTorch's
+DTYPES = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "s32": torch.int32,
+    "u32": torch.uint32,
+    "s16": torch.int16,
+    "u16": torch.uint16,
+    "s8": torch.int8,
+    "u8": torch.uint8,
+}
+_TYPES = {kind: name for name, kind in DTYPES.items()}
+
+
+def task(source: str | Callable[..., Any]) -> TaskFunction:
+    """A task, from its text or from a Python function, as a function of tensors and numbers with gradients.
+
+    The page on tasks has the language. Results are matrices, rows and columns; several are a named tuple.
+    TaskError: the text breaks a rule, or, at the first call, the function.
+    """
+    return TaskFunction(source)
+
+
+def matmul_over(semiring: str, a: Tensor, b: Tensor) -> Tensor:
+    """The product of ``a`` (M×K) and ``b`` (K×N) over a semiring, as ``ptxgen.matmul_over``, with gradients of both.
+
+    The gradient of a minimum or maximum goes to the first k that has it, or, in min_max and max_min, half of it to each
+    of two equal elements there. TaskError, at the backward step: the semiring is or_and. Other errors: as of
+    ``ptxgen.matmul_over``.
+    """
+    word("semiring", semiring, SEMIRINGS)
+    result: Tensor = _matmul_over(semiring)(a, b)
+    return result
+
+
+@lru_cache(maxsize=len(SEMIRINGS))
+def _matmul_over(semiring: str) -> TaskFunction:
+    return TaskFunction(SemiringTask(semiring))
+
+
+class SemiringTask:
+    """The product over a semiring as the source of a task."""
+
+    parameters = ("a", "b")
+    optional: tuple[str, ...] = ()
+
+    def __init__(self, semiring: str) -> None:
+        self.semiring = semiring
+
+    def numbers(self) -> dict[str, Any]:
+        """The numbers around the task: none."""
+        return {}
+
+    def program(self, types: Mapping[str, str | None]) -> Program:
+        """The program for arguments of these types. DtypeError: the types differ."""
+        a, b = types["a"], types["b"]
+        if a != b:
+            raise DtypeError(f"a is {a} and b is {b}; they must be the same")
+        return renamed(semiring_program(self.semiring, str(a)), {"A": "a", "B": "b"}, {})
+
+
+class TaskFunction:
+    """A task that is called with tensors and numbers, by name or in order.
+
+    Tensors of floats may require gradients, those of one element without dimensions are numbers of the task that may,
+    too. The gradients are tasks; that of a maximum or minimum over k goes to the first k that has it.
+
+    ``torch.compile`` takes numbers that a Python function reads from around it as constants. ShapeError, DtypeError,
+    DeviceError, InputError: an argument breaks a rule. TaskError, at the backward step: an operator between a tensor
+    that requires a gradient and the result has no derivative; the message names it.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._function = arrays_task.TaskFunction(source)
+        self._source = self._function.source
+        self._key = str(next(_count))  # a number would be symbolic in compiled code
+        self._known_outputs = False
+        self._prepared: dict[Any, Prepared] = {}
+        _functions[self._key] = self
+
+    def __call__(self, *arrays: Any, precision: str = task_call.EXACT, **named: Any) -> Any:
+        """The result of the task. ``precision``: exact, or fast: sums of squares of differences, and gradients whose
+        terms are sums of products, may be computed from products, with errors relative to these."""
+        given = self._function.given(arrays, named)
+        tensors = {name: x for name, x in given.items() if isinstance(x, Tensor)}
+        if self._known_outputs and not is_dynamo_compiling() and self._is_direct(tensors):
+            return self._function(**given, precision=precision)
+        fast = word("precision", precision, (task_call.EXACT, task_call.FAST)) == task_call.FAST
+        kinds = tuple((name, _kind(name, x)) for name, x in given.items())
+        prepared, around = _prepare(self._key, kinds), _numbers_around(self._key)
+        numbers = {**dict(around), **{name: x for name, x in given.items() if name not in tensors}}
+        if prepared.batched(tensors):
+            return self._batch(prepared, given, tensors, precision)
+        results = [_computed(each, prepared.rows, tensors, numbers, fast) for each in prepared.programs]
+        return results[0] if len(results) == 1 else _forms[prepared.outputs](*results)
+
+    def _is_direct(self, tensors: Mapping[str, Tensor]) -> bool:
+        """True if neither the dispatcher nor gradients take part."""
+        if not runs_directly(*tensors.values()) or (
+            is_grad_enabled() and any(x.requires_grad for x in tensors.values())
+        ):
+            return False
+        return all(x.dim() and not x.is_meta for x in tensors.values())
+
+    def _batch(self, prepared: Prepared, given: dict[str, Any], tensors: dict[str, Tensor], precision: str) -> Any:
+        """The results of the items of a batch, stacked."""
+        batched = {name: x for name, x in tensors.items() if x.dim() > prepared.ranks[name]}
+        counts = {x.shape[0] for x in batched.values() if x.shape[0] != 1}
+        if len(counts) > 1:
+            sizes = ", ".join(f"{name} a batch of {x.shape[0]}" for name, x in batched.items())
+            raise ShapeError(f"the task has {sizes}; they must be equal, or 1")
+        items = []
+        for n in range(counts.pop() if counts else 1):
+            own = {name: x[n if x.shape[0] != 1 else 0] for name, x in batched.items()}
+            items.append(self(**{**given, **own}, precision=precision))
+        if not items:
+            raise ShapeError("the batch has no items; it must have one")
+        if len(prepared.programs) == 1:
+            return torch.stack(items)
+        return _forms[prepared.outputs](*map(torch.stack, zip(*items, strict=True)))
+
+    def prepared(self, kinds: tuple[tuple[str, str | None], ...]) -> Prepared:
+        """The programs for arguments of these types."""
+        key = kinds, self._source.state() if hasattr(self._source, "state") else None
+        if key not in self._prepared:
+            program = self._source.program({name: x and x.removeprefix("0-d ") for name, x in kinds})
+            self._prepared[key] = _made(program, kinds)
+            self._known_outputs = True
+        return self._prepared[key]
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The numbers around the function."""
+        found: dict[str, Any] = self._source.numbers()
+        return found
+
+
+class OneProgram(NamedTuple):
+    """A program with one output. ``arrays``, ``numbers``: the names of its inputs, in their order."""
+
+    text: str
+    arrays: tuple[str, ...]
+    numbers: tuple[str, ...]
+
+
+class Prepared(NamedTuple):
+    """The programs of a task, one an output. ``outputs``: their names; ``rows``: an array and the axis of it that
+    has M elements; ``ranks``: dimensions of arrays without a batch; ``tiles``: arrays that may have one."""
+
+    programs: tuple[OneProgram, ...]
+    outputs: tuple[str, ...]
+    rows: tuple[str, int]
+    ranks: dict[str, int]
+    tiles: tuple[str, ...]
+
+    def batched(self, tensors: Mapping[str, Tensor]) -> bool:
+        """True if an array has a batch."""
+        return any(name in tensors and tensors[name].dim() == self.ranks[name] + 1 for name in self.tiles)
+
+
+_count = itertools.count()
+#: tasks by keys, which compiled code has as constants
+_functions: WeakValueDictionary[str, TaskFunction] = WeakValueDictionary()
+#: names of several outputs -> the named tuple of their results
+_forms: dict[tuple[str, ...], Callable[..., Any]] = {}
+
+
+@torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
+def _prepare(key: str, kinds: tuple[tuple[str, str | None], ...]) -> Prepared:
+    return _functions[key].prepared(kinds)
+
+
+@torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
+def _numbers_around(key: str) -> tuple[tuple[str, Any], ...]:
+    return tuple(_functions[key].numbers.items())
+
+
+def _kind(name: str, x: Any) -> str | None:
+    """The type of an argument as ``prepared`` takes it."""
+    if x is None:
+        return None
+    if isinstance(x, Tensor):
+        if x.dtype not in _TYPES:
+            raise DtypeError(f"{name} is {x.dtype}; it must be one of {', '.join(map(str, _TYPES))}")
+        return f"0-d {_TYPES[x.dtype]}" if x.dim() == 0 else _TYPES[x.dtype]
+    if not isinstance(x, int | float):
+        raise InputError(f"{name} is of type {type(x).__name__}; it must be a torch.Tensor or a number")
+    return "float" if isinstance(x, float) else "int"
+
+
+def _made(program: Program, kinds: tuple[tuple[str, str | None], ...]) -> Prepared:
+    """What calls with arguments of these types need. InputError: the task has other outputs."""
+    for output in program.outputs:
+        if not isinstance(output, Store | RowReduce):
+            what = gradients.DESCRIBED[type(output)]
+            raise InputError(
+                f"{output.name} is {what}; ptxgen.torch.task has matrices, rows and columns: ptxgen.task has all"
+            )
+    single = {name for name, kind in kinds if kind is not None and kind.startswith("0-d ")}
+    program = _along_rows(program, single)
+    roles = roles_of(program)
+    ranks = {x.name: len(x.uses[0]) for x in program.inputs if x.uses}
+    a = roles.use("A")
+    rows = a.name, len(a.axes) - 1 - a.axes.index("i")
+    made = []
+    for output in program.outputs:
+        each = several.single(program, output)
+        arrays = tuple(x.name for x in each.inputs if x.uses)
+        made.append(OneProgram(canonical(each), arrays, tuple(x.name for x in each.inputs if not x.uses)))
+    outputs = tuple(x.name for x in program.outputs)
+    _forms[outputs] = task_outputs.results_type(outputs)
+    return Prepared(tuple(made), outputs, rows, {**ranks, **dict.fromkeys(single, 0)}, roles.tiles)
+
+
+def _along_rows(program: Program, names: set[str]) -> Program:
+    """The program with numbers as arrays along i."""
+    changes = {
+        x.name: Input(x.name, x.dtype).variable(("i",)) for x in program.inputs if x.name in names and not x.uses
+    }
+    return mapped(program, lambda x: substituted(x, changes)) if changes else program
+
+
+def _computed(
+    each: OneProgram, rows: tuple[str, int], tensors: dict[str, Tensor], numbers: dict[str, Any], fast: bool
+) -> Tensor:
+    """The result of one program."""
+    arrays = [tensors[x] for x in each.arrays]
+    if any(x.dim() == 0 for x in arrays):
+        name, dim = rows
+        m = tensors[name].shape[-1 - dim] if tensors[name].dim() == 2 else 0  # the operator raises the error
+        arrays = [x.expand(m) if x.dim() == 0 else x for x in arrays]
+    return _run(each.text, arrays, [numbers[x] for x in each.numbers], fast)
+
+
+def _run(text: str, arrays: Sequence[Tensor], numbers: Sequence[float], fast: bool) -> Tensor:
+    """The result of the operator. InputError: there are too many arrays."""
+    if len(arrays) > MOST_ARRAYS:
+        raise InputError(
+            f"the task, or one of its gradients, reads {len(arrays)} arrays; it must read {MOST_ARRAYS} or fewer"
+        )
+    absent = (None,) * (MOST_ARRAYS - len(arrays))
+    result: Tensor = TASK(*arrays, *absent, [float(x) for x in numbers], text, fast)
+    return result
+
+
+# ---- kernels
+
+
+@lru_cache(maxsize=1024)
+def _known(text: str) -> tuple[Program, arrays_task.TaskFunction]:
+    """The program of a canonical text, and the task that computes it."""
+    return parse(text), arrays_task.task(text)
+
+
+def _compute(*args: Any) -> Tensor:
+    """The operator on tensors with memory."""
+    given, (numbers, text, fast) = [x for x in args[:MOST_ARRAYS] if x is not None], args[MOST_ARRAYS:]
+    program, function = _known(text)
+    shape, kind = _result(program, given)
+    tensors, rest = iter(given), iter(numbers)
+    values = [next(tensors).detach().resolve_neg() if x.uses else _number(next(rest), x.dtype) for x in program.inputs]
+    out = given[0].new_zeros(shape, dtype=kind) if program.when is not None and len(shape) == 2 else None
+    if 0 in shape:
+        return given[0].new_empty(shape, dtype=kind)
+    result: Tensor = function(*values, out=out, precision=task_call.FAST if fast else task_call.EXACT)
+    return result
+
+
+def _number(x: float, kind: str) -> int | float:
+    return int(x) if kind[0] in "su" else x
+
+
+def _result(program: Program, tensors: Sequence[Tensor]) -> tuple[tuple[int, ...], torch.dtype]:
+    """The shape and the dtype of the result. ShapeError, DtypeError, DeviceError: a tensor breaks a rule."""
+    extents = _extents(program, tensors)
+    output = program.outputs[0]
+    axes = output.axes if isinstance(output, Store) else (output.axis,) if isinstance(output, RowReduce) else ()
+    truth = isinstance(output, Store) and task_call.is_truth(output.value)
+    kind = torch.bool if truth else DTYPES[Problem.result_type(program)]
+    return tuple(extents[axis] for axis in axes), kind
+
+
+def _extents(program: Program, tensors: Sequence[Tensor]) -> dict[str, int]:
+    found: dict[str, tuple[int, str]] = {}
+    arrays = [x for x in program.inputs if x.uses]
+    if len(arrays) != len(tensors):
+        raise InputError(f"the task reads {len(arrays)} arrays; {len(tensors)} are given")
+    for x, given in zip(arrays, tensors, strict=True):
+        launching.check_dense(x.name, given)
+        if given.dtype is not DTYPES[x.dtype]:
+            raise DtypeError(f"{x.name} is {given.dtype}; it must be {DTYPES[x.dtype]}")
+        if given.device != tensors[0].device:
+            raise DeviceError(f"{x.name} is on {given.device}; it must be on {tensors[0].device}, as the other tensors")
+        for axes in x.uses:
+            if given.dim() != len(axes):
+                raise ShapeError(
+                    f"{x.name} has shape {tuple(given.shape)}; the task reads {x.name}[{','.join(axes)}], so it must"
+                    f" have {len(axes)} dimension{'s' if len(axes) > 1 else ''}"
+                )
+            for axis, n in zip(axes, given.shape, strict=True):
+                known, by = found.setdefault(axis, (n, x.name))
+                if known != n:
+                    raise ShapeError(
+                        f"axis {axis} has the extent {known} in {by} and {n} in {x.name}; they must be equal"
+                    )
+    return {axis: found[axis][0] for axis in AXES}
+
+
+def _fake(*args: Any) -> Tensor:
+    given = [x for x in args[:MOST_ARRAYS] if x is not None]
+    shape, kind = _result(_known(args[MOST_ARRAYS + 1])[0], given)
+    empty: Tensor = given[0].new_empty(shape, dtype=kind)
+    return empty
+
+
+# ---- gradients
+
+
+def _save(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs[:MOST_ARRAYS], output)
+    ctx.numbers, ctx.text, ctx.fast = inputs[MOST_ARRAYS:]
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    *saved, result = ctx.saved_tensors
+    program, _ = _known(ctx.text)
+    arrays = [x.name for x in program.inputs if x.uses]
+    numbers = dict(zip([x.name for x in program.inputs if not x.uses], ctx.numbers, strict=True))
+    tensors = dict(zip(arrays, saved, strict=False))
+    wanted = frozenset(name for name, needs in zip(arrays, ctx.needs_input_grad, strict=False) if needs)
+    step = _Backward(program, wanted, tensors, numbers, grad, result, ctx.fast)
+    found = [step.gradient(name) if name in wanted else None for name in arrays]
+    return *found, *(None,) * (MOST_ARRAYS - len(found) + 3)
+
+
+class _Backward:
+    """A backward step: computes ``gradients.Gradients``."""
+
+    def __init__(
+        self,
+        program: Program,
+        wanted: frozenset[str],
+        tensors: dict[str, Tensor],
+        numbers: dict[str, float],
+        grad: Tensor,
+        result: Tensor,
+        fast: bool,
+    ) -> None:
+        self.plan = gradients.gradients(program, wanted, fast)
+        self.extents = _extents(program, list(tensors.values()))
+        self.arrays = {**tensors, self.plan.gradient: grad, self.plan.result: result}
+        self.inputs, self.fast = tensors, fast
+        self.numbers = {**numbers, **{name: self.extents[axis] for name, axis in self.plan.extents.items()}}
+        computed = [x.program for x in self.plan.steps if isinstance(x, gradients.Computed)]
+        read = {x.name for program in computed for x in program.inputs}
+        for each in self.plan.steps:
+            if isinstance(each, gradients.Computed) or each.name in read:
+                self.arrays[each.name] = self._made(each, grad)
+
+    def _made(self, step: gradients.Filled | gradients.Computed | gradients.Gathered, grad: Tensor) -> Tensor:
+        if isinstance(step, gradients.Filled):
+            shape = [self.extents[axis] if axis else 0 for axis in step.axes]
+            return grad.new_full(shape, step.value, dtype=DTYPES[step.dtype])
+        if isinstance(step, gradients.Gathered):
+            return self._gathered(step)
+        arrays = [self.arrays[x.name] for x in step.program.inputs if x.uses]
+        numbers = [self.numbers[x.name] for x in step.program.inputs if not x.uses]
+        return _run(_text(step.program), arrays, numbers, self.fast)
+
+    def _positions(self, of: gradients.Gathered) -> Tensor:
+        return self.arrays[of.positions].long()
+
+    def _gathered(self, of: gradients.Gathered) -> Tensor:
+        """The elements of an input at positions along k."""
+        x, at = self.arrays[of.array], self._positions(of)
+        if self.extents["k"] == 0:
+            return x.new_zeros(at.shape)
+        if len(of.axes) == 1:
+            return x[at]
+        x = x if of.axes in (("i", "k"), ("k", "j")) else x.T
+        return x.gather(1 if "i" in of.axes else 0, at)
+
+    def _scattered(self, part: Tensor, of: gradients.Gathered) -> Tensor:
+        """The sums of the gradients of gathered elements."""
+        x, at = self.inputs[of.array], self._positions(of)
+        if self.extents["k"] == 0:
+            return torch.zeros_like(x)
+        if len(of.axes) == 1:
+            return x.new_zeros(x.shape).index_add(0, at.flatten(), part.flatten())
+        straight = of.axes in (("i", "k"), ("k", "j"))
+        zeros = x.new_zeros(x.shape if straight else x.shape[::-1])
+        found = zeros.scatter_add(1 if "i" in of.axes else 0, at, part)
+        return found if straight else found.T
+
+    def gradient(self, name: str) -> Tensor:
+        """The gradient of an input."""
+        x = self.inputs[name]
+        total: Tensor | None = None
+        for part in self.plan.parts.get(name, ()):
+            found = self.arrays[part.name]
+            found = (found if part.gathered is None else self._scattered(found, part.gathered)).to(x.dtype)
+            total = found if total is None else total + found
+        return x.new_zeros(x.shape) if total is None else total
+
+
+@lru_cache(maxsize=1024)
+def _text(program: Program) -> str:
+    return canonical(program)
+
+
+# ---- the operator
+
+
+def _call(*args: Any) -> Tensor:
+    result: Tensor = TASK(*args)
+    return result
+
+
+_arrays = ", ".join(f"Tensor{'?' if n else ''} x{n}" for n in range(MOST_ARRAYS))
+TASK = Operator(
+    f"task({_arrays}, float[] numbers, str text, bool fast) -> Tensor",
+    MOST_ARRAYS,
+    _compute,
+    _fake,
+    _save,
+    _backward,
+    loop_over_batch(_call),
+    autocasts=False,
+)

@@ -1,0 +1,108 @@
+"""Gradients of tasks: their programs, computed by the oracle, against differences of results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxgen.operations.task.gradients import Computed, Filled, Gradients, gradients
+from ptxgen.operations.task.language.parser import parse
+from ptxgen.operations.task.oracle import evaluate, extents_of
+from ptxgen.operations.task.program import Program
+
+DRAW = np.random.default_rng(3)
+EXTENTS = {"i": 3, "j": 4, "k": 5}
+TYPES = dict.fromkeys(("A", "B", "t", "u", "w", "E", "s"), "f64")
+
+
+def result(program: Program, arrays: dict[str, Any], extents: dict[str, int]) -> Any:
+    """The result of the only output."""
+    with np.errstate(all="ignore"):
+        [found] = evaluate(program, arrays, extents).values()
+    values = found.values
+    return values if found.written is None else np.where(found.written, values, 0)
+
+
+def computed(program: Program, arrays: dict[str, Any], gradient: Any, plan: Gradients) -> dict[str, Any]:
+    """The gradients by array."""
+    extents = extents_of(program, arrays)
+    known = {**arrays, plan.gradient: gradient, plan.result: result(program, arrays, extents)}
+    known |= {name: np.int32(extents[axis]) for name, axis in plan.extents.items()}
+    for step in plan.steps:
+        if isinstance(step, Filled):
+            known[step.name] = np.full([extents[axis] if axis else 0 for axis in step.axes], step.value)
+        elif isinstance(step, Computed):
+            own = {x.name: known[x.name] for x in step.program.inputs}
+            known[step.name] = result(step.program, own, extents_of(step.program, own))
+        else:
+            known[step.name] = known[step.array][places(step.axes, known[step.positions])]
+    found = {}
+    for name, parts in plan.parts.items():
+        found[name] = np.zeros(np.shape(arrays[name]))
+        for part in parts:
+            if part.gathered is None:
+                found[name] += known[part.name]
+            else:
+                at = places(part.gathered.axes, known[part.gathered.positions])
+                np.add.at(found[name], at, known[part.name])
+    return found
+
+
+def places(axes: tuple[str, ...], positions: Any) -> tuple[Any, ...]:
+    i, j = np.indices(positions.shape)
+    return tuple({"i": i, "j": j, "k": positions}[axis] for axis in axes)
+
+
+def differences(program: Program, arrays: dict[str, Any], name: str, gradient: Any) -> Any:
+    """The gradient of an array by central differences."""
+    extents, found = extents_of(program, arrays), np.zeros(arrays[name].shape)
+    for at in np.ndindex(found.shape):
+        ends = []
+        for sign in (1, -1):
+            changed = arrays[name].copy()
+            changed[at] += sign * 2.0**-20
+            ends.append(result(program, {**arrays, name: changed}, extents))
+        found[at] = ((ends[0] - ends[1]) * gradient).sum() * 2.0**19
+    return found
+
+
+def check(program: Program, expand: bool = False) -> None:
+    arrays = {}
+    for x in program.inputs:
+        shape = [EXTENTS[axis] for axis in (x.uses[0] if x.uses else ())]
+        arrays[x.name] = DRAW.uniform(0.5, 2, shape) * DRAW.choice((-1, 1), shape)
+        if x.dtype != "f64":
+            arrays[x.name] = np.asarray(arrays[x.name] * 4).astype(np.int32)
+    wanted = frozenset(x.name for x in program.inputs if x.uses and x.dtype == "f64")
+    gradient = DRAW.standard_normal(result(program, arrays, EXTENTS).shape)
+    found = computed(program, arrays, gradient, gradients(program, wanted, expand))
+    for name in wanted:
+        expected = differences(program, arrays, name, gradient)
+        np.testing.assert_allclose(found.get(name, 0 * expected), expected, rtol=1e-4, atol=1e-4, err_msg=f"d{name}")
+
+
+@pytest.mark.parametrize("expand", [False, True])
+@pytest.mark.parametrize(
+    ("step", "output"),
+    [
+        ("accum += abs(A[i,k] - B[j,k]);", "C[i,j] = accum;"),
+        ("accum += (A[i,k] - B[k,j]) * (A[i,k] - B[k,j]);", "C[j,i] = sqrt(accum);"),
+        ("accum += A[i,k]*B[j,k] + (A[i,k]*B[j,k] > t[i]) * (A[i,k]*B[j,k] - t[i]);", "C[i,j] = accum;"),
+        ("accum += abs(A[k,i] - B[j,k]) / (abs(A[k,i]) + abs(B[j,k]));", "C[i,j] = accum * t[i] + E[i,j] * accum;"),
+        ("accum += A[i,k] * u[j] + abs(B[k,j] - E[i,j]) * w[k];", "C[i] += accum * accum * s;"),
+        ("accum += max(A[i,k], u[j]) + B[j,k];", "C[j] mean= accum;"),
+        ("accum += fma(A[i,k], B[j,k], w[k]);", "C[i] max= accum * K;"),
+        ("accum mean= min(A[i,k], B[j,k]) * t[i] * t[i];", "C[j] min= accum;"),
+        ("accum max= A[i,k] + B[j,k] * w[k];", "C[i,j] = accum * u[j];"),
+        ("accum = fmin(accum, abs(A[i,k] - B[j,k]) + k);", "C[i] += accum;"),
+        ("accum += A[i,k] < B[j,k] ? A[i,k] * E[j,i] : B[j,k] / (2 + A[i,k] * A[i,k]);", "C[i,j] = accum / M;"),
+        ("accum += A[i,k] * A[j,k] + B[k,j];", "C[i,j] = accum;"),
+    ],
+)
+def test_gradients_are_differences_of_results(step: str, output: str, expand: bool) -> None:
+    when = "when (i != j)" if "max" in output else ""
+    if "A[j,k]" in step:
+        step = step.replace("A[j,k]", "A[i,k]")
+    check(parse(f"where (i, j) {when} {{ reduce (k) {{ {step} }} {output} }}", TYPES), expand)
