@@ -14,7 +14,7 @@ import ptxgen.torch as pt  # noqa: E402
 from ptxgen.errors import DtypeError, InputError, ShapeError, TaskError  # noqa: E402
 
 M, N, K = 3, 4, 5
-SHAPES = {"A": (M, K), "B": (N, K), "t": (M,), "u": (N,), "w": (K,), "E": (M, N)}
+SHAPES = {"a": (M, K), "b": (N, K), "t": (M,), "u": (N,), "w": (K,), "e": (M, N)}
 
 
 def text(step: str, output: str, when: str = "") -> str:
@@ -24,58 +24,58 @@ def text(step: str, output: str, when: str = "") -> str:
 #: name -> (text, the formula of arrays that broadcast as (i, j, k), tensors, their dtype)
 CASES: dict[str, tuple[str, Callable[..., Any], str, Any]] = {
     "L1": (
-        text("accum += abs(A[i,k] - B[j,k]);", "C[i,j] = accum;"),
-        lambda A, B: (A - B).abs().sum(2),
-        "AB",
+        text("accum += abs(a[i,k] - b[j,k]);", "C[i,j] = accum;"),
+        lambda a, b: (a - b).abs().sum(2),
+        "ab",
         torch.float32,
     ),
     "L2": (
-        text("accum += (A[i,k] - B[j,k]) * (A[i,k] - B[j,k]);", "C[j,i] = sqrt(accum);"),
-        lambda A, B: (A - B).square().sum(2).sqrt().T,
-        "AB",
+        text("accum += (a[i,k] - b[j,k]) * (a[i,k] - b[j,k]);", "C[j,i] = sqrt(accum);"),
+        lambda a, b: (a - b).square().sum(2).sqrt().T,
+        "ab",
         torch.float64,
     ),
     "products above a threshold": (
-        text("accum += A[i,k]*B[j,k] + (A[i,k]*B[j,k] > t[i]) * (A[i,k]*B[j,k] - t[i]);", "C[i,j] = accum;"),
-        lambda A, B, t: (A * B + torch.relu(A * B - t)).sum(2),
-        "ABt",
+        text("accum += a[i,k]*b[j,k] + (a[i,k]*b[j,k] > t[i]) * (a[i,k]*b[j,k] - t[i]);", "C[i,j] = accum;"),
+        lambda a, b, t: (a * b + torch.relu(a * b - t)).sum(2),
+        "abt",
         torch.float64,
     ),
     "max-plus": (
-        text("accum max= A[i,k] + B[j,k];", "C[i,j] = accum;"),
-        lambda A, B: (A + B).amax(2),
-        "AB",
+        text("accum max= a[i,k] + b[j,k];", "C[i,j] = accum;"),
+        lambda a, b: (a + b).amax(2),
+        "ab",
         torch.float64,
     ),
     "scaled min-plus": (
-        text("accum min= A[i,k] + B[j,k] * w[k];", "C[i,j] = accum * u[j];"),
-        lambda A, B, u, w: (A + B * w).amin(2) * u[..., 0],
-        "ABuw",
+        text("accum min= a[i,k] + b[j,k] * w[k];", "C[i,j] = accum * u[j];"),
+        lambda a, b, u, w: (a + b * w).amin(2) * u[..., 0],
+        "abuw",
         torch.float64,
     ),
     "kernel density": (
-        text("accum += (A[i,k] - B[j,k]) * (A[i,k] - B[j,k]) * w[k];", "C[i] += exp(-accum * t[i]) + E[i,j];"),
-        lambda A, B, t, w, E: (torch.exp(-((A - B).square() * w).sum(2) * t[..., 0]) + E[..., 0]).sum(1),
-        "ABtwE",
+        text("accum += (a[i,k] - b[j,k]) * (a[i,k] - b[j,k]) * w[k];", "C[i] += exp(-accum * t[i]) + e[i,j];"),
+        lambda a, b, t, w, e: (torch.exp(-((a - b).square() * w).sum(2) * t[..., 0]) + e[..., 0]).sum(1),
+        "abtwe",
         torch.float32,
     ),
     "canberra": (
-        text("accum += abs(A[i,k] - B[j,k]) / (abs(A[i,k]) + abs(B[j,k]));", "C[i] max= accum;"),
-        lambda A, B: ((A - B).abs() / (A.abs() + B.abs())).sum(2).amax(1),
-        "AB",
+        text("accum += abs(a[i,k] - b[j,k]) / (abs(a[i,k]) + abs(b[j,k]));", "C[i] max= accum;"),
+        lambda a, b: ((a - b).abs() / (a.abs() + b.abs())).sum(2).amax(1),
+        "ab",
         torch.float64,
     ),
     "logsumexp": (
-        text("accum mean= A[i,k] * B[j,k];", "C[j] logsumexp= accum;"),
-        lambda A, B: (A * B).mean(2).logsumexp(0),
-        "AB",
+        text("accum mean= a[i,k] * b[j,k];", "C[j] logsumexp= accum;"),
+        lambda a, b: (a * b).mean(2).logsumexp(0),
+        "ab",
         torch.float32,
     ),
 }
 #: the axes of each tensor in the order (i, j, k)
-VIEWS = {"A": (M, 1, K), "B": (1, N, K), "t": (M, 1, 1), "u": (1, N, 1), "w": (1, 1, K), "E": (M, N, 1)}
+VIEWS = {"a": (M, 1, K), "b": (1, N, K), "t": (M, 1, 1), "u": (1, N, 1), "w": (1, 1, K), "e": (M, N, 1)}
 
-L1 = text("accum += abs(A[i,k] - B[j,k]);", "C[i,j] = accum * s;")
+L1 = text("accum += abs(a[i,k] - b[j,k]);", "C[i,j] = accum * s;")
 
 
 class TaskChecks:
@@ -114,14 +114,14 @@ class TaskChecks:
         a, b = self.normal(2, 3).requires_grad_(), self.normal(3, 2, seed=1).requires_grad_()
         assert torch.autograd.gradcheck(lambda a, b: pt.matmul_over("min_max", a, b), (a, b), fast_mode=True)
         s = self.normal().requires_grad_()  # a number of the task
-        task = pt.task(text("accum += A[i,k] * B[k,j] * s;", "C[i,j] = accum;"))
+        task = pt.task(text("accum += a[i,k] * b[k,j] * s;", "C[i,j] = accum;"))
         assert torch.autograd.gradcheck(task, (a, b, s), fast_mode=True)
         assert torch.autograd.gradgradcheck(task, (a, b, s), fast_mode=True)
 
     def test_opcheck(self):
-        x, y = self.leaves("AB").values()
+        x, y = self.leaves("ab").values()
         program = (
-            "A:f64[i,k];B:f64[j,k];s:f64;accum:f64;where(i,j){reduce(k){accum+=abs(A[i,k]-B[j,k]);}C[i,j]=s*accum;}"
+            "a:f64[i,k];b:f64[j,k];s:f64;accum:f64;where(i,j){reduce(k){accum+=abs(a[i,k]-b[j,k]);}C[i,j]=s*accum;}"
         )
         args = (x, y, *(None,) * 14, [2.0], program, False)
         done = torch.library.opcheck(torch.ops.ptxgen.task.default, args)
@@ -140,7 +140,7 @@ class TaskChecks:
             found = distances(a, b, 2.0)
             return found.scaled.square().sum() + found.least.sum()
 
-        leaves = list(self.leaves("AB").values())
+        leaves = list(self.leaves("ab").values())
         compiled = torch.compile(loss, backend="aot_eager", fullgraph=True, dynamic=True)
         for a, b in zip(*(torch.autograd.grad(f(*leaves), leaves) for f in (compiled, loss)), strict=True):
             assert torch.equal(a, b)
@@ -150,7 +150,7 @@ class TaskChecks:
     def test_types(self):
         """Sums of products of f16 are products of f16 again."""
         given = [self.normal(*shape, dtype=torch.float16).requires_grad_() for shape in ((4, 8), (8, 8))]
-        source = text("accum += A[i,k] * B[k,j];", "C[i,j] = f16(accum);")
+        source = text("accum += a[i,k] * b[k,j];", "C[i,j] = f16(accum);")
         found = [torch.autograd.grad(y.sum(), given) for y in (pt.task(source)(*given), given[0] @ given[1])]
         for a, b in zip(*found, strict=True):
             assert a.dtype is torch.float16
@@ -170,22 +170,22 @@ class TaskChecks:
         """The first of equal steps, and half of each of equal operands, has the gradient; |0| has none."""
         a, b = (torch.ones(1, 3, dtype=torch.float64, device=self.device, requires_grad=True) for _ in range(2))
         for step, gradient in (
-            ("accum max= A[i,k] + B[j,k];", [1.0, 0, 0]),
-            ("accum += max(A[i,k], B[j,k]);", [0.5, 0.5, 0.5]),
-            ("accum += abs(A[i,k] - B[j,k]);", [0.0, 0, 0]),
+            ("accum max= a[i,k] + b[j,k];", [1.0, 0, 0]),
+            ("accum += max(a[i,k], b[j,k]);", [0.5, 0.5, 0.5]),
+            ("accum += abs(a[i,k] - b[j,k]);", [0.0, 0, 0]),
         ):
             y = pt.task(text(step, "C[i,j] = accum;"))(a, b)
             assert torch.autograd.grad(y.sum(), a)[0].tolist() == [gradient]
 
     def test_fast_gradients_are_products(self):
-        leaves = self.leaves("AB", torch.float32)
-        task = pt.task(text("accum += (A[i,k] - B[j,k]) * (A[i,k] - B[j,k]);", "C[i,j] = accum;"))
+        leaves = self.leaves("ab", torch.float32)
+        task = pt.task(text("accum += (a[i,k] - b[j,k]) * (a[i,k] - b[j,k]);", "C[i,j] = accum;"))
         found = [torch.autograd.grad(task(**leaves, precision=p).sum(), leaves.values()) for p in ("exact", "fast")]
         for a, b in zip(*found, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
     def test_batches_and_transforms(self):
-        task, b = pt.task(L1), self.leaves("B")["B"]
+        task, b = pt.task(L1), self.leaves("b")["b"]
         batch = self.normal(2, M, K).requires_grad_()
         found = torch.autograd.grad(task(batch, b, 1.5).square().sum(), (batch, b))
         wanted = torch.autograd.grad(((batch[:, :, None] - b).abs().sum(-1) * 1.5).square().sum(), (batch, b))
@@ -204,20 +204,20 @@ class TaskChecks:
 
     def test_autocast_keeps_types(self):
         with torch.autocast(self.device, dtype=torch.bfloat16):
-            y = pt.task(L1)(**self.leaves("AB", torch.float32), s=1.0)
+            y = pt.task(L1)(**self.leaves("ab", torch.float32), s=1.0)
         assert y.dtype is torch.float32
 
     @pytest.mark.parametrize(
         ("step", "output", "message"),
         [
-            ("accum *= A[i,k] + B[j,k];", "C[i,j] = accum;", "`[*]` has no derivative as a reduction over k"),
-            ("accum += A[i,k] + B[j,k];", "C[i] *= accum;", "`[*]` has no derivative as a reduction of rows"),
-            ("accum += f32(s32(A[i,k])) * B[j,k];", "C[i,j] = accum;", r"`s32\(…\)` has no derivative"),
-            ("accum += f32(popcount(u32(A[i,k]))) * B[j,k];", "C[i,j] = accum;", r"`popcount\(…\)` has no derivative"),
+            ("accum *= a[i,k] + b[j,k];", "C[i,j] = accum;", "`[*]` has no derivative as a reduction over k"),
+            ("accum += a[i,k] + b[j,k];", "C[i] *= accum;", "`[*]` has no derivative as a reduction of rows"),
+            ("accum += f32(s32(a[i,k])) * b[j,k];", "C[i,j] = accum;", r"`s32\(…\)` has no derivative"),
+            ("accum += f32(popcount(u32(a[i,k]))) * b[j,k];", "C[i,j] = accum;", r"`popcount\(…\)` has no derivative"),
         ],
     )
     def test_operators_without_derivative_are_named(self, step, output, message):
-        leaves = self.leaves("AB", torch.float32)
+        leaves = self.leaves("ab", torch.float32)
         y = pt.task(text(step, output))(**leaves)
         with pytest.raises(TaskError, match=message):
             y.sum().backward()
@@ -231,20 +231,20 @@ class TaskChecks:
                 "s is of type str; it must be a torch.Tensor or a number",
                 lambda a, b: pt.task(L1)(a, b, "1"),
             ),
-            (ShapeError, "axis k has the extent 5 in A and 4 in B", lambda a, b: pt.task(L1)(a, b[:, 1:], 1.0)),
-            (ShapeError, "A has shape .5,.; the task reads", lambda a, b: pt.task(L1)(a[0], b, 1.0)),
-            (DtypeError, "A is torch.complex128; it must be", lambda a, b: pt.task(L1)(a.cdouble(), b, 1.0)),
+            (ShapeError, "axis k has the extent 5 in a and 4 in b", lambda a, b: pt.task(L1)(a, b[:, 1:], 1.0)),
+            (ShapeError, "a has shape .5,.; the task reads", lambda a, b: pt.task(L1)(a[0], b, 1.0)),
+            (DtypeError, "a is torch.complex128; it must be", lambda a, b: pt.task(L1)(a.cdouble(), b, 1.0)),
             (DtypeError, "a is f64 and b is f32", lambda a, b: pt.matmul_over("min_plus", a, b.float().T)),
             (InputError, "semiring is 'sum'", lambda a, b: pt.matmul_over("sum", a, b)),
             (InputError, "precision is 'low'", lambda a, b: pt.task(L1)(a, b, 1.0, precision="low")),
             (
                 InputError,
                 "h is a list; ptxgen.torch.task has",
-                lambda a, b: pt.task(text("accum += A[i,k] * B[j,k];", "accum > 0 ? h.add(i, j);"))(a, b),
+                lambda a, b: pt.task(text("accum += a[i,k] * b[j,k];", "accum > 0 ? h.add(i, j);"))(a, b),
             ),
         ],
     )
     def test_refused_arguments(self, error, message, call):
-        for given in (self.leaves("AB").values(), [x.detach() for x in self.leaves("AB").values()]):
+        for given in (self.leaves("ab").values(), [x.detach() for x in self.leaves("ab").values()]):
             with pytest.raises(error, match=message):
                 call(*given)
