@@ -15,6 +15,7 @@ from ptxgen.arguments import flag, integer, word
 from ptxgen.errors import CapacityError, InputError
 from ptxgen.expr.node import Node, variable
 from ptxgen.lowering.sink import SelectValues
+from ptxgen.operations.task import joins
 from ptxgen.operations.task.fast_distances import fast_distance
 from ptxgen.operations.task.problem import CAPACITY_LIMIT, Task
 from ptxgen.operations.task.program import Program, Select
@@ -128,9 +129,16 @@ class Selection:
         return f"Selection(count={self.count}, capacity={self._capacity})"
 
 
-def lists_pairs(output: Select) -> bool:
+def lists_pairs(values: Sequence[Node]) -> bool:
     """True if a list has i and j among its values."""
-    return {_index("i"), _index("j")} <= set(output.values)
+    return {_index("i"), _index("j")} <= set(values)
+
+
+def _listed(values: Sequence[Node], roles: Roles, sorted_keys: bool) -> tuple[Node, ...]:
+    """The values of a list, with i and j for those of a join. ``sorted_keys``: as of ``task_call.Options``."""
+    axes = {joins.ROWS: "i", joins.COLUMNS: "j"} if sorted_keys else {}
+    known = {f"{u.role}[{axes[u.name]}]": _index(axes[u.name]) for u in roles.uses if u.name in axes}
+    return tuple(known.get(str(x.value), x) for x in values)
 
 
 def _index(axis: str) -> Node:
@@ -152,7 +160,7 @@ def select(
     roles = roles_of(program)
     output = roles.program.outputs[0]
     assert isinstance(output, Select)
-    if options.sorted and not lists_pairs(output):
+    if options.sorted and not lists_pairs(_listed(output.values, roles, own.sorted_keys)):
         raise InputError(f"sorted is True; {program.outputs[0].name}.add must then have i and j among its values")
     extents = task_call.extents_of(program, arrays, arguments)
     first = task_call.first_array(roles, arrays, arguments)
@@ -162,10 +170,15 @@ def select(
         views = task_call.with_squares(fast, roles, arrays, own.recording)
         numbers = {role: scalars[name] for role, name, _ in roles.scalars}
         return select(fast.program, views, numbers, {}, options, own.with_roles(roles, precision=task_call.EXACT))
+    join = task_call.join_for(roles, arrays, extents, own)
+    if join is not None:
+        views = task_call.order_of(join, roles, arrays, own).arrays
+        numbers = {role: scalars[name] for role, name, _ in roles.scalars}
+        return select(join.program, views, numbers, {}, options, own.with_roles(roles, sorted_keys=True))
     pairs = extents["i"] * extents["j"]
     initial = min(pairs, max(LEAST, pairs // PAIRS))
     make = _host_lists if first.host else _device_lists
-    fields = {"capacity": initial, "algebra": own.algebra, "compute": own.compute}
+    fields = {"capacity": initial, "algebra": own.algebra, "compute": own.compute, "sorted_keys": own.sorted_keys}
     lists = make(roles, arrays, scalars, extents, fields, options, own)
     capacity = options.capacity
     if capacity is None:
@@ -212,7 +225,7 @@ def _host_lists(
     origin = arrays[roles.use("A").name].origin
     numbers = {role: scalars[name] for role, name, _ in roles.scalars}
     assert problem.selected is not None
-    values = problem.selected.values
+    values = _listed(problem.selected.values, roles, call.sorted_keys)
 
     def run(capacity: int) -> Selection:
         kinds = {name: x.dtype for name, x in problem.result_arrays.items()}
@@ -259,7 +272,7 @@ def _device_lists(
     numbers = {role: scalars[name] for role, name, _ in roles.scalars}
     given = {role: call.names.get(name, name) for role, name, _ in roles.scalars}
     assert problem.selected is not None
-    values, recording = problem.selected.values, call.recording
+    values, recording = _listed(problem.selected.values, roles, call.sorted_keys), call.recording
     if exact_calls.may_filter(problem, on):
         recording.refuse()
 

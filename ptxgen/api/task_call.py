@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ptxgen.api import drivers, launch_function, new_arrays, on_host, runners, streams, task_groups, task_launches
 from ptxgen.api.arrays import View, alignment_of, as_numpy, is_cupy, matrix_layout, require_disjoint, tensor
+from ptxgen.api.task_joins import DeviceOrder, HostOrder, Order
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.expr.node import Node
 from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.aggregate import REJECTED
+from ptxgen.operations.task import joins
 from ptxgen.operations.task.fast_distances import COLUMNS, ROWS, FastDistance, fast_compute, fast_distance
 from ptxgen.operations.task.group_sums import GroupSums, group_sums, pays
+from ptxgen.operations.task.joins import Join, join_of
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.program import AXES, Aggregate, Program, RowReduce, Store
+from ptxgen.operations.task.program import AXES, Aggregate, Program, RowReduce, Scatter, Store
 from ptxgen.operations.task.roles import Roles, Use, roles_of
 from ptxgen.operations.task.symmetry import joined
 from ptxgen.problem.dtypes import dtype
@@ -33,7 +37,7 @@ class Options:
     the program may be rewritten by laws that hold for finite numbers; ``compute``: how products are computed, empty: in
     the type of the reduction; ``precision``: exact, or fast: squares of differences may be computed as products.
     ``recording``: of the call, for later ones; ``names``: the numbers whose names in the program are not those of the
-    call's arguments -> these, or constants."""
+    call's arguments -> these, or constants; ``sorted_keys``: the arrays of keys that ``when`` compares ascend."""
 
     groups: tuple[int, int] | None = None
     deterministic: bool = False
@@ -42,6 +46,7 @@ class Options:
     precision: str = EXACT
     recording: task_launches.NotRecorded = field(default=task_launches.NOT_RECORDED, compare=False)
     names: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    sorted_keys: bool = False
 
     def with_roles(self, roles: Roles, **changes: Any) -> Options:
         """The options of a call that takes the numbers of this one by their roles."""
@@ -50,7 +55,7 @@ class Options:
     @property
     def fields(self) -> dict[str, Any]:
         """The fields of a problem."""
-        return {name: getattr(self, name) for name in ("deterministic", "algebra", "compute")}
+        return {name: getattr(self, name) for name in ("deterministic", "algebra", "compute", "sorted_keys")}
 
 
 def call(
@@ -101,6 +106,10 @@ def call(
         exact = options.with_roles(roles, groups=groups, precision=EXACT)
         call(fast.program, views, own_numbers, stored, {}, exact)
         return result
+    join = join_for(roles, arrays, extents, options) if not batch else None
+    if join is not None and _is_packed(vc):
+        _call_join(join, roles, arrays, scalars, stored, groups or shape, options)
+        return result
     own: dict[str, Any] = options.fields
     own |= {"groups": f"{groups[0]},{groups[1]}"} if groups else {}
     own |= {"batch": batch[0], **batch_strides(roles, arrays)} if batch and batch[0] != 1 else {}
@@ -134,6 +143,54 @@ def _can_sum_groups(sums: GroupSums, arrays: Mapping[str, View], groups: tuple[i
         keys = [as_numpy(arrays[x.key]) for x in (sums.rows, sums.columns)]
         return all(key.min() >= 0 and key.max() < n for key, n in zip(keys, groups, strict=True))
     return can_allocate(first)
+
+
+def join_for(roles: Roles, arrays: Mapping[str, View], extents: Mapping[str, int], options: Options) -> Join | None:
+    """The join that a call computes; None: it computes all pairs."""
+    ordered = options.deterministic and isinstance(roles.program.outputs[0], Aggregate)
+    if not options.algebra or options.sorted_keys or ordered:
+        return None
+    join = join_of(roles)
+    pays = join is not None and joins.pays(roles, extents, options.compute)
+    return join if pays and can_allocate(arrays[roles.use("A").name]) else None
+
+
+def order_of(join: Join, roles: Roles, arrays: Mapping[str, View], options: Options) -> Order:
+    """The arrays of a join in the order of keys."""
+    first, recording = arrays[roles.use("A").name], options.recording
+    if first.host:
+        return HostOrder(join, roles, arrays)
+
+    def compute(program: Program, given: dict[str, View], out: Any, groups: tuple[int, int] | None) -> None:
+        shape = groups or (given[joins.VALUES].shape * 2)
+        inputs = {**without_elements(program, first.origin, recording, *shape), **given}
+        call(program, inputs, {}, out, {}, Options(groups, recording=recording))
+
+    empty = partial(recording.empty_array, first.origin)
+    return DeviceOrder(join, roles, arrays, compute, empty, recording.part)
+
+
+def _call_join(
+    join: Join,
+    roles: Roles,
+    arrays: Mapping[str, View],
+    scalars: Mapping[str, float],
+    out: Any,
+    groups: tuple[int, ...],
+    options: Options,
+) -> None:
+    """Computes a join into ``out``. ``groups``: rows and columns of a result at keys."""
+    order, origin = order_of(join, roles, arrays, options), arrays[roles.use("A").name].origin
+    numbers = {role: scalars[name] for role, name, _ in roles.scalars}
+    keyed = groups if len(groups) == 2 else None
+    options = options.with_roles(roles, groups=keyed, sorted_keys=True)
+    if not join.scattered:
+        call(join.program, order.arrays, numbers, out, {}, options)
+        return
+    v = tensor(out, "out")
+    made = options.recording.empty_array(origin, v.shape, v.dtype)
+    call(join.program, order.arrays, numbers, made, {}, options)
+    order.restored(made, join.scattered, out)
 
 
 def can_allocate(v: View) -> bool:
@@ -310,7 +367,7 @@ def problem_of(
         views[role] = v
     if out is not None:
         views["C"] = out
-    if out is not None and isinstance(roles.program.outputs[0], Aggregate | RowReduce):
+    if out is not None and isinstance(roles.program.outputs[0], Aggregate | RowReduce | Scatter):
         if not _is_packed(out):
             raise ShapeError(f"out has strides {out.strides}; its elements must be consecutive")
     elif out is not None:
@@ -359,7 +416,7 @@ def _compute_on_host(
         return
     problem, given = host_problem(roles, arrays, extents, **own)
     given |= {name: np.empty(x.shape, x.dtype.numpy) for name, x in problem.result_arrays.items()}
-    if roles.program.when is not None and problem.stores_pairs:
+    if isinstance(roles.program.outputs[0], Scatter) or (roles.program.when is not None and problem.stores_pairs):
         given["C"][...] = into  # elements without a pair keep their values
     numbers = {role: scalars[name] for role, name, _ in roles.scalars}
     done = on_host.compute_on_host(problem, given, scalars=numbers)

@@ -11,7 +11,7 @@ from ptxgen.arguments import shown
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.expr.node import Node
 from ptxgen.operations.task.assembling import array_of
-from ptxgen.operations.task.program import AXES, Aggregate, Output, RowReduce
+from ptxgen.operations.task.program import AXES, Aggregate, Output, RowReduce, Scatter
 
 
 def result_shape(output: Output, extents: Mapping[str, int], groups: tuple[int, int] | None) -> tuple[int, ...]:
@@ -27,7 +27,7 @@ def extents_of(
     """Rows and columns of a result whose elements keys select; None: there are no keys. ``given``: by the caller.
 
     ShapeError, InputError: they are not two integers, or cannot be read."""
-    if not isinstance(output, Aggregate):
+    if not isinstance(output, Aggregate | Scatter):
         if given is not None:
             raise InputError(f"groups is {shown(given)}; it must be None where no keys select elements of the result")
         return None

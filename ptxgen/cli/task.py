@@ -114,7 +114,7 @@ def task(
             names = ", ".join(x.name for x in program.outputs)
             raise InputError(f"save is {save}; it must end in .npz, because the task has the outputs {names}")
         listed = [x for x in program.outputs if isinstance(x, Select)]
-        in_order = bool(listed) and all(map(lists_pairs, listed))
+        in_order = bool(listed) and all(lists_pairs(x.values) for x in listed)
         made = task(text)(**values, sorted=in_order, algebra=algebra, precision=precision)
         found = {x.name: _array(y) for x, y in zip(program.outputs, made if several else (made,), strict=True)}
         rows = [{"name": name, "shape": list(x.shape), "dtype": _kind(x)} for name, x in found.items()]

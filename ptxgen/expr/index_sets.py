@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ptxgen.expr.node import Node, constant, node
-from ptxgen.expr.value_types import PRED
+from ptxgen.expr.value_types import PRED, type_of
 
 INDEX = "s32"  #: the type of indices
 LARGEST = (1 << 31) - 1
@@ -29,7 +29,8 @@ class _Interval:
 
 def possible(condition: Node, ranges: Mapping[str, tuple[Node, Node]]) -> Node | None:
     """A condition on the ends of ranges: it is true if some values of the variables in these ranges may satisfy
-    ``condition``. ``ranges``: the first and the last value of variables, by name. None: nothing is known."""
+    ``condition``. ``ranges``: the least and the greatest value of indices and of elements of arrays, by name. None:
+    nothing is known."""
     return _possible(condition, ranges, False)
 
 
@@ -61,13 +62,24 @@ def _possible(x: Node, ranges: Mapping[str, tuple[Node, Node]], negated: bool) -
 
 def _interval(x: Node, ranges: Mapping[str, tuple[Node, Node]]) -> _Interval | None:
     """The values of an integer expression; None: they are not known, or may wrap."""
-    if x.type != INDEX:
+    t = type_of(x.type)
+    if not t.integer:
         return None
     if x.op == "constant":
         return _Interval(x, x, x.value, x.value)
     if x.op == "variable":
-        found = ranges.get(x.value)
-        return None if found is None else _Interval(*found, 0, LIMIT)
+        found, element = ranges.get(x.value), "[" in x.value
+        if found is None:
+            return None
+        return _Interval(*found, int(t.least), int(t.greatest)) if element else _Interval(*found, 0, LIMIT)
+    if x.op == "cast":
+        inner = _interval(x.arguments[0], ranges)
+        if inner is None or inner.least < t.least or inner.most > t.greatest:
+            return None
+        low, high = (node("cast", x.type, end) for end in (inner.low, inner.high))
+        return _Interval(low, high, inner.least, inner.most)
+    if x.type != INDEX:
+        return None
     if x.op not in ("+", "-", "neg", "abs"):
         return None
     parts = [_interval(y, ranges) for y in x.arguments]

@@ -245,6 +245,7 @@ MEANINGS = {
     "mirrored": "results of two pairs with one sum",
     "row_reduce": "reductions of rows or columns of results",
     "aggregate": "reductions of groups of results",
+    "scatter": "results that are stored at keys",
     "element_groups": "reductions of the elements of an array in groups",
     "csr": "sparse matrices in CSR that are not prepared",
     "prepared_csr": "sparse matrices in CSR that may be prepared",

@@ -14,32 +14,49 @@ REJECTED = "rejected"  #: the array that counts the pairs whose keys are out of 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aggregate(ValueSink):
-    """C[row,column] op= value, of an array of ``groups`` rows and columns. ``row``, ``column``: the keys of a pair:
-    integers that depend on i, or on j.
-
-    A pair with a key out of range is counted in the array ``rejected``, one integer of 64 bits, and not reduced.
-    ``ordered``: sums do not depend on timing: values go to the workspace, from which auxiliary kernels add them in the
-    order of i, then of j. Reductions whose order does not change results need none of this.
-    """
+class KeyedSink(ValueSink):
+    """A sink whose keys select an element of C for each pair, of an array of ``groups`` rows and columns. ``row``,
+    ``column``: the keys of a pair: integers that depend on i, or on j."""
 
     value: Node
     row: Node
     column: Node
-    op: str
     groups: tuple[int, int]
-    ordered: bool = False
-
-    needs: ClassVar[frozenset[str]] = frozenset(("aggregate",))
-    template: ClassVar[str] = "epilogue/aggregate.mako"
-    shared_tile: ClassVar[bool] = True
-    resets: ClassVar[tuple[Reset, ...]] = (Reset(REJECTED, 8),)
 
     @property
     def keys(self) -> tuple[Node, Node]:
         """The keys as 32 bits without sign: negative ones are out of range."""
         row, column = (x if x.type in ("s32", "u32") else node("cast", "s32", x) for x in (self.row, self.column))
         return row, column
+
+    @property
+    def transposed(self) -> bool:
+        """True if the key of rows depends on j, and that of columns on i."""
+        return any(name == "j" or name.endswith("[j]") for name in variables(self.row))
+
+    @property
+    def numbers(self) -> tuple[Number, ...]:
+        names = "group_rows", "group_columns"
+        groups = (Number("u32", name, n) for name, n in zip(names, self.groups, strict=True))
+        return (*super().numbers, *groups)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregate(KeyedSink):
+    """C[row,column] op= value.
+
+    A pair with a key out of range is counted in the array ``rejected``, one integer of 64 bits, and not reduced.
+    ``ordered``: sums do not depend on timing: values go to the workspace, from which auxiliary kernels add them in the
+    order of i, then of j. Reductions whose order does not change results need none of this.
+    """
+
+    op: str
+    ordered: bool = False
+
+    needs: ClassVar[frozenset[str]] = frozenset(("aggregate",))
+    template: ClassVar[str] = "epilogue/aggregate.mako"
+    shared_tile: ClassVar[bool] = True
+    resets: ClassVar[tuple[Reset, ...]] = (Reset(REJECTED, 8),)
 
     @property
     def roots(self) -> tuple[Node, ...]:
@@ -50,19 +67,8 @@ class Aggregate(ValueSink):
         return self.ordered
 
     @property
-    def transposed(self) -> bool:
-        """True if the key of rows depends on j, and that of columns on i."""
-        return any(name == "j" or name.endswith("[j]") for name in variables(self.row))
-
-    @property
     def arrays(self) -> tuple[str, ...]:
         return (*super().arrays, REJECTED)
-
-    @property
-    def numbers(self) -> tuple[Number, ...]:
-        names = "group_rows", "group_columns"
-        groups = (Number("u32", name, n) for name, n in zip(names, self.groups, strict=True))
-        return (*super().numbers, *groups)
 
 
 def depends_on_order(op: str, type: str) -> bool:

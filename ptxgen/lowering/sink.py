@@ -161,7 +161,8 @@ class ValueSink:
     ``out``: the type of C; ``arithmetic``: that of the reduction; ``elements``, ``vectors``, ``scalars``: the arrays
     and numbers that the values read; ``when``: the condition of the pairs (i, j) that are taken, None: all are;
     ``mirrored``: the reduction of (i, j) is that of (j, i), so kernels compute the pairs with i ≤ j, and take the
-    values of both from it.
+    values of both from it; ``ascending``: the names of vectors whose elements ascend, so that those at the corners of a
+    tile bound those of its rows or columns.
     """
 
     out: str
@@ -171,6 +172,7 @@ class ValueSink:
     scalars: tuple[Scalar, ...] = ()
     when: Node | None = None
     mirrored: bool = False
+    ascending: tuple[str, ...] = ()
 
     templates: ClassVar[Path | None] = None
     resets: ClassVar[tuple[Reset, ...]] = ()
@@ -259,13 +261,16 @@ class StoreValue(ValueSink):
 
     @property
     def roots(self) -> tuple[Node, ...]:
-        """The value in ``stored_type``. A store truncates integers to their bits, so it extends nothing; truth values
-        are integers, 0 or 1."""
-        stored = self.stored_type
-        if stored == self.value.type:
-            return (self.value,)
-        inner = self.value.arguments[0] if self.value.op == "cast" else self.value
-        return (inner if inner.type == stored else node("cast", stored, self.value),)
+        return (as_stored(self.value, self.stored_type),)
+
+
+def as_stored(value: Node, stored: str) -> Node:
+    """A value in the type ``stored`` of the registers that stores read. A store truncates integers to their bits, so it
+    extends nothing; truth values are integers, 0 or 1."""
+    if stored == value.type:
+        return value
+    inner = value.arguments[0] if value.op == "cast" else value
+    return inner if inner.type == stored else node("cast", stored, value)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,3 +1,4 @@
+<%namespace name="pdl" file="/ptx/pdl.mako"/>\
 ## The values that a sink takes of a vector of results: plan.values has their registers. row, column: (register, constant
 ## to add) of the row and column of the first result; values: those to compute, if not all.
 ## instead: instructions of a block that has nothing else to do, which return.
@@ -14,6 +15,7 @@
     min.u32 %last_j, %last_j, %N;
     sub.u32 %last_i, %last_i, 1;
     sub.u32 %last_j, %last_j, 1;
+${corner_keys()}\
 % for line in plan.values.reach_lines:
     ${line}
 % endfor
@@ -26,6 +28,23 @@ TILE_REACHABLE:
 % endif
     }
 % endif
+</%def>
+
+## The elements of ascending vectors at the corners of a tile, which bound those of its rows and columns.
+<%def name="corner_keys()">
+% if plan.values.corner_keys:
+    .reg .b64 %keys, %key_addr;
+${pdl.wait()}\
+% endif
+% for x in plan.values.corner_keys:
+    .reg .${x.kind} %first_${x.name}, %last_${x.name};
+    ld.param.u64 %keys, [${x.name}];
+    cvta.to.global.u64 %keys, %keys;
+% for end in ("first", "last"):
+    mad.wide.u32 %key_addr, %${end}_${x.axes}, ${x.bytes}, %keys;
+    ld.global.nc.${x.access} %${end}_${x.name}, [%key_addr];
+% endfor
+% endfor
 </%def>
 
 <%def name="setup()">

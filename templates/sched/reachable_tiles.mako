@@ -1,5 +1,6 @@
 ## Tiles of which no result is taken are neither loaded nor multiplied. The blocks of a cluster load for each other, so they skip
 ## their tiles together: where no result of all of them is taken.
+<%namespace name="values" file="/epilogue/result_values.mako"/>
 <%namespace name="turns" file="/sched/pingpong_turns.mako"/>
 <%def name="registers()">
     .reg .pred %reachable;
@@ -20,6 +21,7 @@
     min.u32 %last_${index}, %last_${index}, %${extent};
     sub.u32 %last_${index}, %last_${index}, 1;
 % endfor
+${values.corner_keys()}\
 % for line in plan.values.reach_lines:
     ${line}
 % endfor

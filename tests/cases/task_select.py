@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ptxgen.codegen.config.config import Config
@@ -58,8 +60,11 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
         output = f"{condition}?L.add({values})"
     capacity = int(rng.choice([0, 1, 33, m * n // 3, m * n]))
     compute = "tf32" if kind == "f32" and "*" in step and d.sm >= 80 and rng.random() < 0.5 else ""
+    fields: dict[str, Any] = {"sorted_keys": pairs == "g[i]==h[j]" and m % 2 == 1}
+    if output == "C[i,j]=accum" and n % 2 == 1:
+        output, fields["groups"] = "C.put(accum,h[j],g[i])", f"{n},{m}"
     program = text(kind, step, pairs, output)
-    return Task(m, n, k, LAYOUTS[rng.integers(4)], kind, compute, text=program, capacity=capacity)
+    return Task(m, n, k, LAYOUTS[rng.integers(4)], kind, compute, text=program, capacity=capacity, **fields)
 
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:

@@ -67,7 +67,8 @@ def listed(rng: np.random.Generator, limit: int) -> Task:
         lists, condition = (x[rng.integers(len(x))] for x in (task_select.LISTS, task_select.CONDITIONS))
         body = task_select.text(kind, STEP, pairs, f"{condition}?L.add({lists})")
         capacity = int(rng.choice([0, 33, m * n // 3, m * n]))
-    return Task(m, n, k, LAYOUTS[rng.integers(4)], kind, text=body, capacity=capacity)
+    joins = "when(g[i]==h[j])" in body
+    return Task(m, n, k, LAYOUTS[rng.integers(4)], kind, text=body, capacity=capacity, sorted_keys=joins)
 
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:

@@ -149,6 +149,13 @@ GOLDEN = {
         "C[j]logsumexp=accum;}",
         "ms=4 ns=4 ml=32 nl=32 u=8 kg=2 splitk=workspace vec_b=4 vec_c=4",
     ),
+    "simt_scatter": (
+        "h200",
+        "task 64,64,61 NN f32 text=A:f32[i,k];B:f32[k,j];input0:s32[i];input1:u8[j];input2:s32[i];accum:f32;where(i,j)"
+        "when((input0[i]==input1[j])&(i!=j)){reduce(k){accum+=A[i,k]*B[k,j];}C.put(accum,input2[i],j);} groups=70,64"
+        " sorted_keys=1",
+        "ms=4 ns=4 ml=32 nl=32 u=8 kg=2 splitk=workspace vec_b=4",
+    ),
     "simt_aggregate": (
         "h200",
         "task 64,64,61 NN f32 text=A:f32[i,k];B:f32[k,j];input0:s32[i];input1:s32[j];accum:f32;where(i,j){reduce(k){"

@@ -12,7 +12,7 @@ from ptxgen.expr.index_sets import INDEX, possible
 from ptxgen.expr.instructions import literal, register_class
 from ptxgen.expr.node import Node, constant, variable, variables
 from ptxgen.expr.ptx import Temporaries, statements
-from ptxgen.lowering.algebra import ACCUMULATOR
+from ptxgen.lowering.algebra import ACCUMULATOR, Vector
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.sink import ValueSink
 from ptxgen.problem.dtypes import dtype
@@ -126,10 +126,13 @@ class ResultValues(Part):
     def holds(self, q: int, guard: str) -> str:
         """The instruction that sets %holds: result ``q`` of a vector is taken. ``guard``: of the bounds, as
         ``@%in_bounds``, or empty."""
-        terms = [guard.strip().removeprefix("@")] if guard else []
-        if self.guard is not None:
-            terms.append(self.tiles[-1][q])
+        terms = self.conditions(q, guard)
         return f"and.pred %holds, {', '.join(terms)};" if len(terms) > 1 else f"mov.pred %holds, {terms[0]};"
+
+    def conditions(self, q: int, guard: str) -> list[str]:
+        """The predicates that result ``q`` of a vector is taken. ``guard``: as in ``holds``."""
+        terms = [guard.strip().removeprefix("@")] if guard else []
+        return terms if self.guard is None else [*terms, self.tiles[-1][q]]
 
     @cached_property
     def tiles(self) -> list[Tile]:
@@ -187,14 +190,22 @@ class ResultValues(Part):
 
     @cached_property
     def reachable(self) -> Node | None:
-        """The condition that a tile may have a result that is taken, of the indices of its corners and the extents;
-        None: every tile may."""
+        """The condition that a tile may have a result that is taken, of the indices of its corners, the elements of
+        ascending vectors there, and the extents; None: every tile may."""
         when = self.sink.computed
         if when is None:
             return None
         ranges = {name: (variable(f"first_{name}", INDEX), variable(f"last_{name}", INDEX)) for name in ("i", "j")}
         ranges |= {name: (variable(name, INDEX),) * 2 for name in ("M", "N", "K")}
+        ranges |= {v.element.value: _ends(v) for v in self.sink.vectors if v.name in self.sink.ascending}
         return possible(when, ranges)
+
+    @cached_property
+    def corner_keys(self) -> list[ReadArray]:
+        """The ascending vectors whose elements at the corners of a tile ``reachable`` reads."""
+        read = () if self.reachable is None else variables(self.reachable)
+        ends = [v for v in self.sink.vectors if _ends(v)[0].value in read or _ends(v)[1].value in read]
+        return [ReadArray(v.name, v.axis, v.element, 1) for v in ends]
 
     @property
     def reach_lines(self) -> list[str]:
@@ -203,6 +214,7 @@ class ResultValues(Part):
         names = [f"{end}_{name}" for end in ("first", "last") for name in ("i", "j")] + ["M", "N", "K"]
         used = Temporaries("r")
         known = {variable(name, INDEX): f"%{name}" for name in names}
+        known |= {x: f"%{x.value}" for v in self.sink.vectors for x in _ends(v)}
         lines = statements([self.reachable], known, ["%reachable"], sm=self.sm, temporaries=used).lines
         return [*used.declarations, *lines]
 
@@ -229,6 +241,11 @@ class ResultValues(Part):
             results = [tile[q] for tile in self.tiles]
             out += statements(self.roots, known, results, sm=self.sm, temporaries=used).lines
         return out
+
+
+def _ends(v: Vector) -> tuple[Node, Node]:
+    """The first and the last element of an ascending vector in a tile."""
+    return variable(f"first_{v.name}", v.element.type), variable(f"last_{v.name}", v.element.type)
 
 
 def _fixed(x: Node, varying: Set[str], found: dict[Node, None], added: bool = False) -> None:

@@ -50,7 +50,7 @@ FAMILY = TileFamily(
     plan=_plan,
     provides=READS_ELEMENTS
     | LOOPS_OVER_ITEMS
-    | {"store_value", "select_values", "mirrored", "row_reduce", "aggregate"},
+    | {"store_value", "select_values", "mirrored", "row_reduce", "aggregate", "scatter"},
     grouped_model=perf_grouped,
     former=Former(
         1,

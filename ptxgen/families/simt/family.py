@@ -52,7 +52,7 @@ FAMILY = TileFamily(
     mixed_tiles=_mixed_tiles,
     provides=READS_ELEMENTS
     | LOOPS_OVER_ITEMS
-    | {"inner_expression", "store_value", "select_values", "mirrored", "row_reduce", "aggregate"},
+    | {"inner_expression", "store_value", "select_values", "mirrored", "row_reduce", "aggregate", "scatter"},
     grouped_model=perf_grouped,
     calibrated=perf_grouped.calibrated,
     former=Former(

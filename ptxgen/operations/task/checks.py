@@ -18,11 +18,12 @@ from ptxgen.operations.gemm.checks import with_row_padding
 from ptxgen.operations.gemm.strided_arrays import C, elements, store_operand
 from ptxgen.operations.task.assembling import array_of, mapped
 from ptxgen.operations.task.fast_distances import SPLIT
+from ptxgen.operations.task.joined_keys import joined_keys
 from ptxgen.operations.task.list_checks import list_error
 from ptxgen.operations.task.lowering import as_computed
 from ptxgen.operations.task.oracle import Dense, Listed, Ordered, evaluate, factors_of
 from ptxgen.operations.task.problem import ResultArray, Task
-from ptxgen.operations.task.program import AXES, POSITIONS, Aggregate, Input
+from ptxgen.operations.task.program import AXES, POSITIONS, Aggregate, Input, Scatter
 from ptxgen.operations.task.sum_parts import sums_of
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import Array, Deviation
@@ -87,15 +88,26 @@ def random_arrays(p: Task, kind: str = "normal", seed: int = 0) -> dict[str, Arr
         found |= {name: (found[name].view(np.uint32) & TF32_MASK).view(np.float32) for name in "AB"}
     if p.compute == SPLIT:  # infinities would give NaN
         found |= {name: np.where(np.isinf(found[name]), np.float32(np.nan), found[name]) for name in "AB"}
-    return found | random_keys(p, kind, rng)
+    return sorted_keys(p, found | random_keys(p, kind, rng))
+
+
+def sorted_keys(p: Task, arrays: dict[str, Array]) -> dict[str, Array]:
+    """The arrays, of which the keys of a join ascend if the problem says so."""
+    keys = joined_keys(p.program.when) if p.sorted_keys else None
+    return arrays | {role: np.sort(arrays[role]) for role in (array_of(str(x.value)) for x in keys or ())}
 
 
 def random_keys(p: Task, kind: str, rng: np.random.Generator) -> dict[str, Array]:
-    """The arrays of keys: sorted, in any order with some out of range, or all equal."""
-    output = p.program.outputs[0]
+    """The arrays of keys: sorted, in any order with some out of range, or all equal. Those at which results are
+    stored differ."""
+    output, found = p.program.outputs[0], dict[str, Array]()
+    if isinstance(output, Scatter):
+        for key, groups in zip((output.row, output.column), p.group_extents, strict=True):
+            if (role := array_of(str(key.value))) not in AXES:
+                (n,) = array_shape(p, role)
+                found[role] = rng.permutation(max(n, groups))[:n].astype(dtype(key.type).numpy)
     if not isinstance(output, Aggregate):
-        return {}
-    found = {}
+        return found
     for key, groups in zip((output.row, output.column), p.group_extents, strict=True):
         role = array_of(key.value)
         if role in AXES:

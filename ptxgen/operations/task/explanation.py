@@ -6,10 +6,12 @@ from ptxgen.expr.cost import instructions_by_pipe
 from ptxgen.expr.index_sets import INDEX, possible
 from ptxgen.expr.node import variable
 from ptxgen.lowering.algebra import InnerExpression
-from ptxgen.operations.task import exact_filter, several
+from ptxgen.operations.task import exact_filter, joins, several
 from ptxgen.operations.task.exact_filter import candidates_of
 from ptxgen.operations.task.fast_distances import fast_distance
 from ptxgen.operations.task.group_sums import FEWER, LEAST, group_sums
+from ptxgen.operations.task.joined_keys import joined_keys
+from ptxgen.operations.task.joins import join_of
 from ptxgen.operations.task.lowering import algebra_of, in_loop
 from ptxgen.operations.task.printing import printed
 from ptxgen.operations.task.program import Program, Select, Top
@@ -43,6 +45,13 @@ def explanation(program: Program, algebra: bool = True, fast: bool = False) -> l
         lines.append(
             f"rewriting: sums of A and of B in groups, and their product, take (M + N)*K steps; in calls with at least"
             f" {LEAST} steps and {FEWER} pairs (i, j) for each pair of groups"
+        )
+    if algebra and join_of(roles) is not None:
+        x, y = (key.value for key in joined_keys(program.when) or ())
+        lines.append(
+            f"join: rows in the order of {x} and columns in that of {y}, whose tiles without equal keys are skipped; in"
+            f" calls with at least {joins.LEAST} steps ({joins.LEAST_PRODUCTS} on tensor cores), and {joins.COMPARISON}"
+            f" for each pair of rows and of columns"
         )
     if algebra and computes_half(roles):
         lines.append(

@@ -14,8 +14,9 @@ from functools import lru_cache
 
 from ptxgen.expr.node import Node, constant, node, select, variable, variables
 from ptxgen.expr.simplify import cast
-from ptxgen.expr.value_types import PRED, type_of
+from ptxgen.expr.value_types import PRED
 from ptxgen.operations.task.assembling import array_of, axes_of
+from ptxgen.operations.task.joined_keys import exact_source
 from ptxgen.operations.task.program import ACCUMULATOR, AXES, Aggregate, Input, Program, Store
 from ptxgen.operations.task.roles import Roles, Use
 
@@ -126,16 +127,7 @@ def _compares(when: Node | None, output: Aggregate) -> bool:
     if when is None:
         return True
     keys = [output.row, output.column]
-    return when.op == "==" and [_source(x) for x in when.arguments] in (keys, keys[::-1])
-
-
-def _source(x: Node) -> Node:
-    """The integer of which ``x`` is a cast that keeps its value, else ``x``."""
-    if x.op != "cast":
-        return x
-    source, to = type_of(x.arguments[0].type), type_of(x.type)
-    exact = source.integer and to.integer and to.least <= source.least and source.greatest <= to.greatest
-    return x.arguments[0] if exact else x
+    return when.op == "==" and [exact_source(x) for x in when.arguments] in (keys, keys[::-1])
 
 
 def _operands(kind: str, *axes: tuple[str, str]) -> tuple[tuple[Input, Input], Node]:

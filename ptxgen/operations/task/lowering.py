@@ -13,6 +13,7 @@ from ptxgen.expr.ptx import check
 from ptxgen.expr.simplify import simplified
 from ptxgen.lowering import aggregate as groups
 from ptxgen.lowering import row_reduce as rows
+from ptxgen.lowering import scatter
 from ptxgen.lowering.aggregate import depends_on_order
 from ptxgen.lowering.algebra import PLUS_TIMES, Algebra, InnerExpression, Scalar, Vector, inner_expression
 from ptxgen.lowering.element_groups import ElementGroups
@@ -20,7 +21,8 @@ from ptxgen.lowering.kernel_problem import KernelProblem, MirroredExtents, at_le
 from ptxgen.lowering.sink import Elements, SelectValues, StoreValue, ValueSink
 from ptxgen.lowering.states import StateReduction
 from ptxgen.lowering.strided import aligned_access, matrix_product
-from ptxgen.operations.task.assembling import roots_of
+from ptxgen.operations.task.assembling import array_of, roots_of
+from ptxgen.operations.task.joined_keys import joined_keys
 from ptxgen.operations.task.loop_terms import without_terms
 from ptxgen.operations.task.narrow_sums import is_narrow, stores_sums, widened
 from ptxgen.operations.task.problem import Task
@@ -31,6 +33,7 @@ from ptxgen.operations.task.program import (
     Aggregate,
     Program,
     RowReduce,
+    Scatter,
     Select,
     Store,
     Top,
@@ -81,8 +84,8 @@ def lower_task(p: Task) -> KernelProblem:
     found = replace(product, name=f"task_{types}_{p.layout.lower()}", algebra=algebra, sink=sink, moved=moved)
     if p.mirrored:
         found = replace(found, extents=MirroredExtents(p.m, p.n, p.k, p.batch), moved=found.moved - p.shared_bytes)
-    reduces = isinstance(sink, groups.Aggregate | rows.RowReduce)
-    return _reduced(p, found) if reduces else _one_by_one(p, found)
+    reshaped = isinstance(sink, groups.KeyedSink | rows.RowReduce)
+    return _reshaped(p, found) if reshaped else _one_by_one(p, found)
 
 
 def _one_by_one(p: Task, found: KernelProblem) -> KernelProblem:
@@ -96,13 +99,16 @@ def _one_by_one(p: Task, found: KernelProblem) -> KernelProblem:
     return found.with_access("C", aligned=p.output.bytes, vec=1)
 
 
-def _reduced(p: Task, found: KernelProblem) -> KernelProblem:
-    """The problem of a sink that reduces results: C has another shape than they. InputError: it is batched."""
+def _reshaped(p: Task, found: KernelProblem) -> KernelProblem:
+    """The problem of a sink that reduces results, or stores them at keys: C has another shape than they. InputError: it
+    is batched."""
     if p.batch != 1:
-        raise InputError(f"batch is {p.batch}; it must be 1 for results that are reduced")
+        raise InputError(f"batch is {p.batch}; it must be 1 for results that are reduced, or stored at keys")
     pitch = at_least_one(p.n)
     written = sum(math.prod(x.shape) * x.dtype.bytes for x in p.result_arrays.values())
     found = replace(found, moved=found.moved + written - p.output.bytes * found.results)
+    if isinstance(found.sink, scatter.Scatter):
+        return found.with_access("C", ld=pitch, aligned=p.output.bytes, vec=1)
     # the width of accesses to sums
     vec = 1 if p.mirrored else aligned_access(16, p.n, pitch, 0, p.output.bytes)
     found = found.with_access("C", ld=pitch, vec=vec)
@@ -136,6 +142,7 @@ def _sink(p: Task, program: Program, roles: Roles, whole: Node, kind: str) -> Va
         "vectors": vectors,
         "scalars": scalars,
         "when": program.when,
+        "ascending": _ascending(p, program),
     }
     if isinstance(output, Store):
         return StoreValue(value=roots[0], **fields)
@@ -144,11 +151,20 @@ def _sink(p: Task, program: Program, roles: Roles, whole: Node, kind: str) -> Va
         return SelectValues(condition=roots[0], values=tuple(roots[1:]), **fields)
     if isinstance(output, RowReduce):
         return rows.RowReduce(value=roots[0], axis=output.axis, op=output.op, **fields)
+    if isinstance(output, Scatter):
+        row, column, value = roots
+        return scatter.Scatter(value=value, row=row, column=column, groups=p.group_extents, **fields)
     assert isinstance(output, Aggregate)
     row, column, value = roots
     ordered = p.deterministic and depends_on_order(output.op, value.type)
     keys: dict[str, Any] = {"row": row, "column": column, "groups": p.group_extents, "ordered": ordered}
     return groups.Aggregate(value=value, op=output.op, **keys, **fields)
+
+
+def _ascending(p: Task, program: Program) -> tuple[str, ...]:
+    """The arrays whose elements ascend."""
+    keys = joined_keys(program.when) if p.sorted_keys else None
+    return () if keys is None else tuple(array_of(str(x.value)) for x in keys)
 
 
 def in_loop(roles: Roles, rewrite: bool = True) -> tuple[Roles, Node]:

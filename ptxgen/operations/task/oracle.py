@@ -32,6 +32,7 @@ from ptxgen.operations.task.program import (
     Output,
     Program,
     RowReduce,
+    Scatter,
     Select,
     Store,
     Top,
@@ -610,6 +611,33 @@ class _Stored(_Collector):
         return Dense(*arrays)
 
 
+class _Scattered(_Collector):
+    """Values at keys. Where several pairs have one element, any of their values may be the result."""
+
+    def __init__(self, output: Scatter, evaluation: _Evaluation) -> None:
+        super().__init__(output, evaluation)
+        self.shape = evaluation.groups[output.name]
+        self.array, self.error = np.zeros(self.shape, _held(output.value.type)), np.zeros(self.shape)
+        self.written = np.zeros(self.shape, bool)
+
+    def add(self, rows: slice, variables: Any, errors: Any, selected: Array | None, unsure: Array | None) -> None:
+        output = self.output
+        assert isinstance(output, Scatter)
+        found = self.values([output.row, output.column, output.value], rows, variables, errors)
+        (row, _), (column, _), (value, error) = found
+        inside = (row >= 0) & (row < self.shape[0]) & (column >= 0) & (column < self.shape[1])
+        chosen = inside if selected is None else inside & selected
+        at = row[chosen].astype(np.int64), column[chosen].astype(np.int64)
+        count = np.zeros(self.shape, int)
+        np.add.at(count, at, 1)
+        self.array[at], self.error[at] = value[chosen], error[chosen]
+        self.error[(count > 1) | ((count > 0) & self.written)] = np.inf
+        self.written[at] = True
+
+    def result(self) -> Dense:
+        return Dense(self.array, self.error, self.written)
+
+
 class _Grouped(_Collector):
     def __init__(self, output: Aggregate, evaluation: _Evaluation) -> None:
         super().__init__(output, evaluation)
@@ -795,6 +823,8 @@ def _along(x: Array, axis: str) -> Array:
 def _collector(output: Output, evaluation: _Evaluation) -> _Collector:
     if isinstance(output, Aggregate):
         return _Grouped(output, evaluation)
+    if isinstance(output, Scatter):
+        return _Scattered(output, evaluation)
     if isinstance(output, RowReduce):
         return _Rows(output, evaluation)
     if isinstance(output, Select):

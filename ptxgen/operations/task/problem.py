@@ -17,9 +17,10 @@ from ptxgen.lowering.aggregate import REJECTED, depends_on_order
 from ptxgen.lowering.sink import SelectValues, list_names
 from ptxgen.lowering.states import StateReduction
 from ptxgen.operations.gemm.problem import CONTIGUOUS, LAYOUTS, Gemm
+from ptxgen.operations.task.joined_keys import joined_keys
 from ptxgen.operations.task.language.canonical import canonical as canonical_text
 from ptxgen.operations.task.language.texts import input_ranks, parse
-from ptxgen.operations.task.program import ACCUMULATOR, Aggregate, Input, Program, RowReduce, Select, Store
+from ptxgen.operations.task.program import ACCUMULATOR, Aggregate, Input, Program, RowReduce, Scatter, Select, Store
 from ptxgen.operations.task.roles import Roles, roles_of
 from ptxgen.operations.task.symmetry import computes_half, one_array
 from ptxgen.problem.base import COMPUTE_MODES, EXTENT_LIMIT, SUMS, described
@@ -74,7 +75,8 @@ class Task(Gemm):
     ``compute``, ``out``: the types of A, of the reduction and of C, which the text states; sums of products of f32 may
     have ``compute`` tf32. ``capacity``: elements of the lists of selected results, C the first of them, unless a call
     passes another number; ``groups``: rows and columns of C where keys select its elements; ``algebra``: kernels may
-    compute the program rewritten by laws that hold for finite numbers. The other fields are those of ``Gemm``.
+    compute the program rewritten by laws that hold for finite numbers; ``sorted_keys``: the elements of the arrays of
+    the first condition x[i] == y[j] ascend. The other fields are those of ``Gemm``.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -99,9 +101,24 @@ class Task(Gemm):
         default=True,
         metadata=described("Rewrite tasks by laws that hold for finite numbers. [default: they are rewritten]"),
     )
+    sorted_keys: bool = field(
+        default=False,
+        metadata=described(
+            "The elements of the arrays x and y of the first condition x[i] == y[j] of `when` ascend: tiles without"
+            " equal keys take no time. [default: they have any order]"
+        ),
+    )
 
     operation = "task"
-    CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("text", "compute", "batch", "groups", "deterministic", "algebra")
+    CODE_OPTIONS: ClassVar[tuple[str, ...]] = (
+        "text",
+        "compute",
+        "batch",
+        "groups",
+        "deterministic",
+        "algebra",
+        "sorted_keys",
+    )
 
     @classmethod
     def epilogue_rows(cls) -> tuple[tuple[str, ...], ...]:
@@ -122,12 +139,16 @@ class Task(Gemm):
             object.__setattr__(self, "layout", found.layout)
         super().__post_init__()
         self._normalize_groups()
+        if self.sorted_keys and joined_keys(found.program.when) is None:
+            raise InputError(
+                "sorted_keys is True; it must be False where `when` has no condition x[i] == y[j] of integers"
+            )
         if self.mirrored and not self._may_mirror():
             object.__setattr__(self, "text", canonical_text(found.program))
 
     def _normalize_groups(self) -> None:
         """ShapeError: the extents of groups are missing, or no group needs them."""
-        if not any(isinstance(x, Aggregate) for x in self.program.outputs):
+        if not any(isinstance(x, Aggregate | Scatter) for x in self.program.outputs):
             if self.groups:
                 raise ShapeError(f"groups is {shown(self.groups)}; it must be empty where no keys select elements of C")
             return
@@ -254,6 +275,8 @@ class Task(Gemm):
             return {"C": ResultArray((self.m if output.axis == "i" else self.n,), self.output)}
         if isinstance(output, Aggregate):
             return {"C": ResultArray(self.group_extents, self.output), REJECTED: ResultArray((1,), COUNTER)}
+        if isinstance(output, Scatter):
+            return {"C": ResultArray(self.group_extents, self.output)}
         if self.selected is None:
             return {"C": ResultArray((self.batch, self.m, self.n)[self.batch == 1 :], self.output)}
         lists = zip(list_names(len(self.selected.values)), self.selected.values, strict=True)

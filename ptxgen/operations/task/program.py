@@ -67,6 +67,15 @@ class Aggregate(Output):
 
 
 @dataclass(frozen=True)
+class Scatter(Output):
+    """C[row,column] = value. ``row``, ``column``: as of ``Aggregate``; pairs must have different keys. Elements without
+    a pair keep their values; pairs with a key out of range are not stored."""
+
+    row: Node
+    column: Node
+
+
+@dataclass(frozen=True)
 class RowReduce(Output):
     """C[axis] op= value, over the other spatial axis. ``axis``: i or j. ``op``: an operator, or argmin, argmax,
     logsumexp or mean."""

@@ -22,6 +22,7 @@ from ptxgen.operations.task.program import (
     Aggregate,
     Output,
     RowReduce,
+    Scatter,
     Select,
     Store,
 )
@@ -159,9 +160,9 @@ def results(parts: Parts) -> list[str]:
 
 def _known_output(parts: Parts, x: Output) -> tuple[Output, list[Node]]:
     """An output, and its expressions with the values of scalars: those of a list begin with the condition, those of
-    groups end with the keys."""
+    groups and of values at keys end with the keys."""
     roots = [x.condition, *x.values] if isinstance(x, Select) else [x.value]
-    if isinstance(x, Aggregate):
+    if isinstance(x, Aggregate | Scatter):
         roots += [x.row, x.column]
     return x, [parts.known(parts.of_reduction(y)) for y in roots]
 
@@ -176,6 +177,10 @@ def _masked(value: str, op: str, type: str, masked: bool) -> str:
     operator = OPERATORS["max" if op == "logsumexp" else op]
     assert operator.identity is not None
     return f"torch.where(when, {value}, {number(constant(operator.identity(type_of(type)), type))})"
+
+
+def _scattered(output: Output, roots: list[Node], text: PythonText, masked: bool, name: str) -> list[str]:
+    raise DtypeError("the output leaves elements unwritten; PyTorch writes all")
 
 
 def _stored(output: Output, roots: list[Node], text: PythonText, masked: bool, name: str) -> list[str]:
@@ -227,7 +232,13 @@ def _listed(output: Output, roots: list[Node], text: PythonText, masked: bool, n
     return [f"at = torch.nonzero({condition}{' & when' if masked else ''}, as_tuple=True)", f"{name} = ({values},)"]
 
 
-_OUTPUTS: dict[type[Output], Lines] = {Store: _stored, Aggregate: _grouped, RowReduce: _along_axis, Select: _listed}
+_OUTPUTS: dict[type[Output], Lines] = {
+    Store: _stored,
+    Scatter: _scattered,
+    Aggregate: _grouped,
+    RowReduce: _along_axis,
+    Select: _listed,
+}
 
 
 def sources(parts: Parts) -> dict[str, str]:

@@ -18,6 +18,7 @@ from ptxgen.operations.task.program import (
     Output,
     Program,
     RowReduce,
+    Scatter,
     Select,
     Store,
     Top,
@@ -79,6 +80,8 @@ def _output(output: Output, names: dict[Node, str]) -> str:
         return f"{output.name}[{','.join(output.axes)}]={value};"
     if isinstance(output, Aggregate):
         return f"{output.name}[{printed(output.row)},{printed(output.column)}]{output.op}={value};"
+    if isinstance(output, Scatter):
+        return f"{output.name}.put({value},{printed(output.row)},{printed(output.column)});"
     if isinstance(output, RowReduce):
         return f"{output.name}[{output.axis}]{output.op}={value};"
     if isinstance(output, Top):

@@ -35,6 +35,7 @@ from ptxgen.operations.task.program import (
     Output,
     Program,
     RowReduce,
+    Scatter,
     Select,
     Store,
     Top,
@@ -409,19 +410,24 @@ class _Reader:
         return ", ".join(name for name, axis in self.scope.axes.items() if axis != "k")
 
     def aggregate(self, x: Any, name: Token, indices: list[Any]) -> None:
-        keys = [self.key(y) for y in indices]
-        for axis in ("i", "j"):
-            if not any(depends_on(axis, key) for key in keys):
-                missing = next(a for a, b in self.scope.axes.items() if b == axis)
-                raise self.scope.fail(
-                    x.children[0], f"{name} has no key of the axis {missing}; an output must have both spatial axes"
-                )
+        keys = self.keys(x.children[0], name, indices)
         op, value, at = self.split(x, f"{name}[…] += …")
         if op not in AGGREGATES:
             raise self.scope.fail(at, f"groups are not reduced by {op}; it must be one of {', '.join(AGGREGATES)}")
         found = self.value(value)
         with self.scope.at(value):
             self.outputs[str(name)] = Aggregate(str(name), reduced(op, found), keys[0], keys[1], op)
+
+    def keys(self, at: Any, name: Token, indices: list[Any]) -> list[Node]:
+        """The two keys of an output, one of each spatial axis."""
+        keys = [self.key(y) for y in indices]
+        for axis in ("i", "j"):
+            if not any(depends_on(axis, key) for key in keys):
+                missing = next(a for a, b in self.scope.axes.items() if b == axis)
+                raise self.scope.fail(
+                    at, f"{name} has no key of the axis {missing}; an output must have both spatial axes"
+                )
+        return keys
 
     def key(self, x: Any) -> Node:
         """A key of an aggregate: an index, or an element of an array with one axis."""
@@ -472,6 +478,9 @@ class _Reader:
         if method in TOP:
             self.read_top(test, target, method, arguments)
             return
+        if method == "put":
+            self.put(x, name)
+            return
         if method != "add":
             raise self.scope.fail(method, f"{method} is no method of a list; write add, top or bottom")
         if target.data == "index":
@@ -521,6 +530,26 @@ class _Reader:
         value = self.value(values[1])
         with self.scope.at(values[1]):
             self.outputs[str(name)] = Top(str(name), stored(value), found, count, axis, TOP[str(method)])
+
+    def put(self, x: Any, name: Token) -> None:
+        """``C.put(value, row, column)``: an element of a matrix, at keys."""
+        test, target, method, arguments = x.children
+        if test is not None:
+            raise self.scope.fail(test, "put has a condition; write it after where: when (…)")
+        if target.data == "index":
+            raise self.scope.fail(target, f"the matrix has axes; write {name}.put(…)")
+        self.check_output(name)
+        found = [y for y in arguments.children if y is not None]
+        if len(found) != 3:
+            raise self.scope.fail(
+                method,
+                f"put has {len(found)} values; it must have a value, a row and a column: write"
+                f" {name}.put({self.scope.accumulator}, g[i], h[j])",
+            )
+        row, column = self.keys(target, name, found[1:])
+        value = self.value(found[0])
+        with self.scope.at(found[0]):
+            self.outputs[str(name)] = Scatter(str(name), stored(value), row, column)
 
     def check_unused(self) -> None:
         for name, at in self.defined.items():

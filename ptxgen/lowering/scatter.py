@@ -1,0 +1,23 @@
+"""The sink that stores each result at keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ptxgen.expr.node import Node
+from ptxgen.lowering.aggregate import KeyedSink
+from ptxgen.lowering.sink import as_stored
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scatter(KeyedSink):
+    """C[row,column] = value. A pair with a key out of range is not stored. If several pairs have the same keys, the
+    element is the value of one of them; elements without a pair keep their values."""
+
+    needs: ClassVar[frozenset[str]] = frozenset(("scatter",))
+    template: ClassVar[str] = "epilogue/scatter.mako"
+
+    @property
+    def roots(self) -> tuple[Node, ...]:
+        return as_stored(self.value, self.stored_type), *self.keys
