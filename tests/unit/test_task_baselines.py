@@ -460,7 +460,7 @@ def torch_on_cpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     stand_in = SimpleNamespace(
         cuda=SimpleNamespace(empty_cache=lambda: None),
         compile=lambda compute, dynamic: compute,
-        **{name: getattr(torch, name) for name in ("from_numpy", "bfloat16")},
+        **{name: getattr(torch, name) for name in ("from_numpy", "bfloat16", "cat")},
     )
     monkeypatch.setattr(torch_arrays, "load_torch", lambda: stand_in)
     monkeypatch.setattr(torch_arrays, "on_stream", lambda torch, driver, tf32: nullcontext())
@@ -496,7 +496,7 @@ def test_pytorch_reads_the_operands_of_sets(
     assert found.best == (9.0, 4.0)[forms - 1]
     assert given[:2] == [((70, 48)[layout[0] == "T"], 96), ((48, 90)[layout[1] == "T"], 96)]
     compiled = torch_arrays.TorchCompiled(driver, p)
-    assert compiled.slab == p.k
+    assert compiled.slab(1) == p.k
     driver.microseconds = [3.0, 2.0]
     assert compiled.best(sets.sets, Timing()).best == (3.0, 2.0)[forms - 1]
 
@@ -530,11 +530,33 @@ def test_pytorch_may_use_tf32_where_the_task_does() -> None:
         assert matmul.allow_tf32 is True
 
 
-def test_slabs_fit_memory() -> None:
+def test_slabs_and_rows_fit_memory(torch_on_cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     driver: Any = StandInDriver()
-    assert torch_arrays.TorchEager(driver, task("max_plus", 4096, 4096, 4096)).slab == 16
-    assert torch_arrays.TorchEager(driver, task("max_plus", 64, 64, 100)).slab == 100
-    assert torch_arrays.TorchEager(driver, replace(task("max_plus"), m=1 << 16, n=1 << 16, ldb=0, ldc=0)).slab == 1
+    assert torch_arrays.TorchEager(driver, task("max_plus", 4096, 4096, 4096)).slab(1 << 24) == 16
+    assert torch_arrays.TorchEager(driver, task("max_plus", 64, 64, 100)).slab(1 << 12) == 100
+    large = {"m": 1 << 16, "n": 1 << 16, "ldb": 0, "ldc": 0}
+    assert torch_arrays.chunk_rows(replace(any_task("rows"), **large)) == 1 << 10
+    assert torch_arrays.chunk_rows(replace(any_task("columns"), **large)) == 1 << 16
+    few = torch_arrays.TorchEager(driver, replace(any_task("rows"), k=3, lda=0, **large)).forms(
+        {"cdist": "", "cube": ""}
+    )
+    many = torch_arrays.TorchEager(driver, replace(any_task("rows"), **large)).forms({"cdist": "", "cube": ""})
+    assert (set(few), set(many)) == ({"cdist", "cube"}, {"cdist"})
+    compiled = torch_arrays.TorchCompiled(driver, replace(any_task("rows"), **large)).forms({"cube": "text"})
+    assert compiled == {"cube": ("text", 1 << 16), "cube by rows": ("text", 1 << 10)}
+
+
+@pytest.mark.parametrize("name", ["rows", "list where", "logsumexp"])
+def test_rows_after_others_have_the_results_of_all(name: str, torch_on_cpu: Any) -> None:
+    p = any_task(name)
+    arrays = random_arrays(p, seed=3)
+    given = [tensor_of(torch_on_cpu, p, u.role, arrays) for u in p.roles.uses]
+    for source in torch_text.sources(Parts(p)).values():
+        compute = libraries.module_of(source).compute
+        arguments = (*given, p.m, p.n, p.k, 7, {})
+        for one, other in zip(compute(*arguments), torch_arrays.by_rows(compute, p, 16)(*arguments), strict=True):
+            for x, y in zip(*((z if isinstance(z, tuple) else (z,)) for z in (one, other)), strict=True):
+                np.testing.assert_allclose(host(x), host(y), rtol=1e-6)
 
 
 # ---- KeOps

@@ -6,6 +6,7 @@ import functools
 import statistics
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, redirect_stdout
 from typing import Any
 
@@ -158,6 +159,9 @@ class Keops(TorchEager):
 
     def sources(self, parts: Parts) -> dict[str, str]:
         return sources(parts)
+
+    def forms(self, modules: Mapping[str, str]) -> dict[str, tuple[str, int]]:
+        return {name: (x, self.problem.m) for name, x in modules.items()}
 
     def context(self, torch: Any) -> AbstractContextManager[None]:
         return on_default_stream(torch, self.driver)

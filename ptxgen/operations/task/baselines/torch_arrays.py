@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from ptxgen.errors import LaunchError
+from ptxgen.expr.node import variables
 from ptxgen.operations.gemm.strided_arrays import A, B
+from ptxgen.operations.task.assembling import roots
 from ptxgen.operations.task.baselines.checked import FACTOR, Candidate, TaskBaseline
 from ptxgen.operations.task.baselines.libraries import module_of
 from ptxgen.operations.task.baselines.operands import downloaded, rows_of
@@ -21,13 +23,15 @@ from ptxgen.operations.task.baselines.torch_text import sources
 from ptxgen.operations.task.checks import array_shape
 from ptxgen.operations.task.oracle import difference, evaluate
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.program import Aggregate, Select
+from ptxgen.operations.task.program import Aggregate, RowReduce, Select
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.problem.reference import Array
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.vendor_libraries import load_torch
 
 SLAB = 1 << 28  #: elements of a slab of the cube
+CHUNK = 1 << 26  #: pairs of the rows that are computed together, where results are lists or reductions of rows
+CUBES = 1 << 37  #: steps from which the cube is no eager form, if there is another
 
 
 class TorchEager(TaskBaseline):
@@ -56,11 +60,15 @@ class TorchEager(TaskBaseline):
         """The function that is timed."""
         return compute
 
-    @property
-    def slab(self) -> int:
+    def slab(self, pairs: int) -> int:
         """Steps of a slab."""
-        p = self.problem
-        return max(1, min(p.k, SLAB // (p.m * p.n)))
+        return max(1, min(self.problem.k, SLAB // pairs))
+
+    def forms(self, modules: Mapping[str, str]) -> dict[str, tuple[str, int]]:
+        """Name -> (module, rows that are computed together) of what is timed. ``modules``: by name."""
+        p, rows = self.problem, chunk_rows(self.problem)
+        few = p.m * p.n * p.k < CUBES or set(modules) == {"cube"}
+        return {name: (x, rows) for name, x in modules.items() if few or name != "cube"}
 
     def timed(self, candidate: Candidate, timing: Timing, least: float) -> float:
         """Microseconds. A list of selected pairs has a length that the host reads, which no graph can capture."""
@@ -79,15 +87,15 @@ class TorchEager(TaskBaseline):
         groups = groups_of(p)
         extents = {"i": part.m, "j": p.n, "k": p.k}
         expected = evaluate(p.program, {**some, **p.typical_scalars}, extents, groups)
-        for name, source in self.sources(parts).items():
-            compute = module_of(source).compute
+        for name, (source, rows) in self.forms(self.sources(parts)).items():
+            compute, slab = module_of(source).compute, self.slab(rows * p.n)
             try:
-                found = compute(*self._tensors(part, some), part.m, p.n, p.k, self.slab, groups)
+                found = compute(*self._tensors(part, some), part.m, p.n, p.k, slab, groups)
                 self.driver.synchronize()
                 wrong = self._difference(expected, found)
-                function = self.prepared(compute)
+                function = by_rows(self.prepared(compute), p, rows)
                 launches = [
-                    functools.partial(_kept(function), *self._operands(each), p.m, p.n, p.k, self.slab, groups)
+                    functools.partial(_kept(function), *self._operands(each), p.m, p.n, p.k, slab, groups)
                     for each in sets
                 ]
                 if not wrong:
@@ -139,9 +147,47 @@ class TorchCompiled(TorchEager):
         found: Callable[..., Any] = load_torch().compile(compute, dynamic=False)
         return found
 
-    @property
-    def slab(self) -> int:
+    def slab(self, pairs: int) -> int:
         return self.problem.k
+
+    def forms(self, modules: Mapping[str, str]) -> dict[str, tuple[str, int]]:
+        """The compiler may fuse what no chunks of rows are needed for."""
+        p, rows = self.problem, chunk_rows(self.problem)
+        found = {name: (x, p.m) for name, x in modules.items()}
+        return found if rows == p.m else found | {f"{name} by rows": (x, rows) for name, x in modules.items()}
+
+
+def chunk_rows(p: Task) -> int:
+    """Rows that are computed together; all, unless the results are reductions of rows, or lists, and do not read M."""
+    results = (isinstance(x, Select) or (isinstance(x, RowReduce) and x.axis == "i") for x in p.program.outputs)
+    if "M" in variables(*roots(p.program)) or not all(results):
+        return p.m
+    return max(1, min(p.m, CHUNK // p.n))
+
+
+def by_rows(compute: Callable[..., Any], p: Task, rows: int) -> Callable[..., Any]:
+    """The function that computes so many rows after the others, and joins their results."""
+    if rows >= p.m:
+        return compute
+    along = [0 if u.role == "A" else u.axes.index("i") if "i" in u.axes else None for u in p.roles.uses]
+
+    def computed(*arguments: Any) -> list[Any]:
+        *tensors, m, n, k, slab, groups = arguments
+        found = []
+        for first in range(0, m, rows):
+            size = min(rows, m - first)
+            own = [x if axis is None else x.narrow(axis, first, size) for x, axis in zip(tensors, along, strict=True)]
+            found.append(compute(*own, size, n, k, slab, groups, first))
+        return [_joined(parts) for parts in zip(*found, strict=True)]
+
+    return computed
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    torch = load_torch()
+    if isinstance(parts[0], tuple):
+        return tuple(torch.cat(x) for x in zip(*parts, strict=True))
+    return torch.cat(parts)
 
 
 def groups_of(p: Task) -> dict[str, tuple[int, int]]:

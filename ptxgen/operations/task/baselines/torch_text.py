@@ -33,8 +33,8 @@ SOURCE = """\
 import torch
 
 
-def compute(«arguments»M, N, K, slab, groups):
-    i = torch.arange(M, dtype=torch.int32, device=A.device)
+def compute(«arguments»M, N, K, slab, groups, row=0):
+    i = torch.arange(row, row + M, dtype=torch.int32, device=A.device)
     j = torch.arange(N, dtype=torch.int32, device=A.device)
     «reduction»
     «results»
