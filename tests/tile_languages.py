@@ -96,7 +96,7 @@ class Language:
 
     def __init__(self) -> None:
         self.constexpr = int
-        self.where, self.abs, self.sqrt = np.where, np.abs, np.sqrt
+        self.abs, self.sqrt = np.abs, np.sqrt
         self.exp, self.exp2, self.log, self.log2 = np.exp, np.exp2, np.log, np.log2
         # NaN is ignored
         self.maximum, self.minimum = np.fmax, np.fmin
@@ -105,6 +105,28 @@ class Language:
 
     def rsqrt(self, x: Any) -> Any:
         return 1 / np.sqrt(x)
+
+    def where(self, condition: Any, x: Any, y: Any) -> Tensor:
+        return tensor(np.where(condition, x, y))
+
+    def min(self, x: Any, axis: int) -> Tensor:
+        return tensor(np.min(x, axis))
+
+    def max(self, x: Any, axis: int) -> Tensor:
+        return tensor(np.max(x, axis))
+
+    def sum(self, x: Any, axis: int) -> Tensor:
+        return tensor(np.sum(x, axis))
+
+    def argmin(self, x: Any, axis: int) -> Tensor:
+        return tensor(np.argmin(x, axis))
+
+    def argmax(self, x: Any, axis: int) -> Tensor:
+        return tensor(np.argmax(x, axis))
+
+    def dot(self, a: Any, b: Any, c: Any, input_precision: str) -> Tensor:
+        assert input_precision in ("ieee", "tf32", "tf32x3")
+        return tensor(a @ b + c)
 
     def program_id(self, axis: int) -> Tensor:
         assert axis == 0

@@ -35,6 +35,7 @@ from ptxgen.operations.task.baselines import (
     torch_arrays,
     torch_text,
     triton_outer,
+    triton_rows,
 )
 from ptxgen.operations.task.baselines.operands import downloaded, padded_arrays, padded_extents
 from ptxgen.operations.task.baselines.parts import Parts, order_of
@@ -181,10 +182,12 @@ def languages(monkeypatch: pytest.MonkeyPatch) -> None:
         exec(compile(source, "kernel", "exec"), module.__dict__)
         return module
 
-    for module in (triton_outer, gluon_staged):
+    for module in (triton_outer, triton_rows, gluon_staged):
         monkeypatch.setattr(module, "module_of", module_of)
         monkeypatch.setattr(module, "load_torch", lambda: None)
     monkeypatch.setattr(triton_outer, "load_triton", lambda: None)
+    monkeypatch.setattr(triton_rows, "load_triton", lambda: None)
+    monkeypatch.setattr(triton_rows, "on_stream", lambda torch, driver: nullcontext())
     monkeypatch.setattr(gluon_staged, "load_gluon", lambda: None)
     monkeypatch.setattr(triton_outer, "on_stream", lambda torch, driver: nullcontext())
 
@@ -194,6 +197,7 @@ def stand_in_tensors(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         return tile_languages.Memory(driver, address, shape, dtype(kind).numpy)
 
     monkeypatch.setattr(triton_outer, "tensor", tensor)
+    monkeypatch.setattr(triton_rows, "tensor", tensor)
 
 
 OF_TILES = {"triton": triton_outer.TritonOuter, "gluon": gluon_staged.GluonStaged}
@@ -216,6 +220,30 @@ def test_kernels_of_tiles_compute_the_program(
     assert found.best == found.same_layout == 10.0 - len(tiles)
     assert driver.held == before
     assert {x["BM"] for x in tile_languages.Kernel.launches} == {tile.bm for tile in tiles}
+
+
+ROWS = {
+    **{case.name.partition(" 40")[0]: case.problem.text for case in SUITES["knn_small"].build() if " 40" in case.name},
+    "density": "A:f32[i,k];B:f32[j,k];accum:f32;where(i,j){reduce(k){accum+=A[i,k]*B[j,k];}C[i]logsumexp=accum;}",
+    "mean": "A:f32[i,k];B:f32[j,k];u:f32[j];accum:f32;where(i,j){reduce(k){accum+=abs(A[i,k]-B[j,k]);}C[i]mean=accum*u[j];}",
+    "greatest": "A:f32[i,k];B:f32[j,k];accum:f32;where(i,j){reduce(k){accum max=A[i,k]-B[j,k];}C[i]argmax=accum;}",
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_kernels_of_rows_compute_the_program(name: str, languages: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    p = Task(130, 300, 16, text=ROWS[name])
+    monkeypatch.setattr(triton_rows, "TILES", triton_outer.TILES[:1])
+    monkeypatch.setattr(triton_rows, "DOT_TILES", triton_rows.DOT_TILES[:1])
+    monkeypatch.setattr(triton_rows, "BLOCKS", 4)  # two parts of the columns
+    driver: Any = StandInDriver(3.0, 2.0)
+    stand_in_tensors(driver, monkeypatch)
+    sets = TaskOperandSets(driver, p, Timing())
+    before = set(driver.held)
+    dot = triton_rows.uses_dot(p)
+    assert dot == (name in ("1nn fast", "1nn cosine", "density"))
+    assert triton_rows.TritonRows(driver, p).best(sets.sets, Timing()).best == (2.0 if dot else 3.0)
+    assert driver.held == before
 
 
 def test_tiles_walk_over_all_blocks(languages: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -680,6 +708,9 @@ def test_what_cannot_be_timed_is_refused() -> None:
             kind(driver, any_task("groups"))
         with pytest.raises(LaunchError, match="batch is 2; the kernel has one item"):
             kind(driver, replace(task("max_plus"), batch=2))
+    for name, message in {"columns": "reduces rows", "rows where": "all results of a row", "groups": "rows"}.items():
+        with pytest.raises(LaunchError, match=rf"Triton does not compute .*{message}"):
+            triton_rows.TritonRows(driver, any_task(name))
 
 
 def test_baselines_have_names_and_missing_libraries_remedies(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,9 +68,16 @@ def _compile() -> Callable[..., Any]:
 def _triton() -> Callable[..., Any]:
     from ptxgen.operations.task.baselines.libraries import load_triton
     from ptxgen.operations.task.baselines.triton_outer import TritonOuter
+    from ptxgen.operations.task.baselines.triton_rows import TritonRows
+    from ptxgen.operations.task.program import RowReduce
 
     load_triton()
-    return TritonOuter
+
+    def baseline(driver: Any, problem: Task, addresses: Mapping[str, int] | None = None) -> Any:
+        of_rows = isinstance(problem.program.outputs[0], RowReduce)
+        return (TritonRows if of_rows else TritonOuter)(driver, problem, addresses)
+
+    return baseline
 
 
 def _gluon() -> Callable[..., Any]:

@@ -116,20 +116,23 @@ def source_of(parts: Parts) -> str:
     return filled(SOURCE, *blocks_of(parts, TRITON, "tl"))
 
 
-def tensors_of(torch: Any, parts: Parts, addresses: Mapping[str, int]) -> list[Any]:
-    """The pointers that a kernel takes: A, B, C, others."""
-    p = parts.problem
-    m, n, k = padded_extents(p)
-    shapes = {"A": (k, m), "B": (k, n)}
-    extents = {"i": m, "j": n, "k": k}
-    kinds = {u.role: u for u in p.roles.uses}
-    out = [tensor(torch, addresses[name], shapes[name], kinds[name].dtype) for name in "AB"]
-    out.append(tensor(torch, addresses["C"], (m, n), p.out))
-    for name in array_names(parts):
+def inputs_of(torch: Any, parts: Parts, addresses: Mapping[str, int]) -> list[Any]:
+    """The pointers of the arrays that a kernel reads: A, B, others."""
+    m, n, k = padded_extents(parts.problem)
+    extents, kinds = {"i": m, "j": n, "k": k}, {u.role: u for u in parts.problem.roles.uses}
+    out = []
+    for name in ("A", "B", *array_names(parts)):
         u = kinds[name]
-        shape = tuple(extents[axis] for axis in order_of(u.axes))
+        shape = {"A": (k, m), "B": (k, n)}.get(name) or tuple(extents[axis] for axis in order_of(u.axes))
         out.append(tensor(torch, addresses[name], shape, u.dtype))
     return out
+
+
+def tensors_of(torch: Any, parts: Parts, addresses: Mapping[str, int]) -> list[Any]:
+    """The pointers that a kernel takes: A, B, C, others."""
+    m, n, _ = padded_extents(parts.problem)
+    a, b, *others = inputs_of(torch, parts, addresses)
+    return [a, b, tensor(torch, addresses["C"], (m, n), parts.problem.out), *others]
 
 
 class OfTiles(TileBaseline):
