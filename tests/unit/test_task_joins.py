@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from typing import Any
@@ -14,8 +15,11 @@ from ptxgen.api import drivers, launches, runners, task_call
 from ptxgen.cli import command
 from ptxgen.errors import InputError, TaskError
 from ptxgen.operations.task import joins
+from ptxgen.operations.task.join_parts import parts_of_join
 from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.roles import roles_of
+from ptxgen.operations.task.suites import QUERIES, typed_text
+from ptxgen.problem.suites import cases
 from ptxgen.runtime.emulated import EmulatedDriver
 from tests.tensors import LIBRARY, Tensor
 
@@ -60,8 +64,12 @@ def keys(low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def task(output: str) -> Any:
+    return ptxgen.task(text_of(output))
+
+
+def text_of(output: str) -> str:
     body = "reduce (k) { accum += P[i,k] * R[k,j]; }"
-    return ptxgen.task(f"where (i, j) when (x[i] == y[j] and i != j) {{ {body} {output} }}")
+    return f"where (i, j) when (x[i] == y[j] and i != j) {{ {body} {output} }}"
 
 
 def given(run: Any, every: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
@@ -126,6 +134,11 @@ def test_arrays_of_a_gpu_are_permuted_by_tasks(output, more, problems, monkeypat
     first, second = made
     assert [p.sorted_keys for p in first].count(True) == 1
     assert not second
+    types = dict.fromkeys(("P", "R", "f", "t"), "f32") | dict.fromkeys("xygh", "s32")
+    roles = roles_of(parse(text_of(output), types))
+    capacity = next(p.capacity for p in first if p.sorted_keys)
+    parts_of_call = parts_of_join(ptxgen.Task(M, N, K, text=ptxgen.Task.text_of(roles), capacity=capacity))
+    assert {part.problem for part in parts_of_call.steps} == set(first)
 
 
 def test_keys_that_nothing_joins():
@@ -210,6 +223,16 @@ def test_sorted_keys_need_an_equality():
     text = "A:f32[i,k];B:f32[k,j];g:s32[i];where(i,j)when(g[i]<j){reduce(k){accum+=A[i,k]*B[k,j];}C[i,j]=accum;}"
     with pytest.raises(InputError, match="sorted_keys is True; it must be False where `when` has no condition x"):
         ptxgen.Task(3, 4, 5, text=text, sorted_keys=True)
+
+
+def test_bench_times_what_calls_compute(capsys, monkeypatch):
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    text = typed_text(QUERIES["join"], "f32")
+    words = ["--task", text, "--shape", "40,30,9", "--groups", "3,4", "--device", "emulated", "--json"]
+    assert command.run(["bench", "task", *words]) == 0
+    [row] = json.loads(capsys.readouterr().out)["rows"]
+    assert row["note"] == "7 kernels: order of keys, permuted arrays, join"
+    assert {case.problem.groups for case in cases("join", "task")} == {f"{n},{n}" for n in (10, 100, 1000)}
 
 
 def test_explain_tells_of_the_join(capsys):

@@ -127,9 +127,10 @@ def _measured(driver: Driver, p: Task) -> MeasuredCeiling | None:
 
 
 def _parts(p: Task) -> Parts | None:
+    from ptxgen.operations.task.join_parts import parts_of_join
     from ptxgen.operations.task.sum_parts import parts_of
 
-    return parts_of(p)
+    return parts_of(p) or parts_of_join(p)
 
 
 def _plain(p: Task) -> ProblemBase:

@@ -29,6 +29,8 @@ QUERIES = {
     reduce (k in [0, K]) { accum += P[i,k]*R[k,j]; } C[Pzip[i],Rzip[j]] += accum > thres; }""",
     "q4": """where (i in [0, M], j in [0, N]) when (Pzip[i] == Rzip[j]) { accum = 0;
     reduce (k in [0, K]) { accum += P[i,k]*R[k,j]; } C[Pzip[i],Rzip[j]] += accum; }""",
+    "join": """where (i in [0, M], j in [0, N]) when (Pzip[i] == Rzip[j]) { accum = 0;
+    reduce (k in [0, K]) { accum += P[i,k]*R[k,j]; } C[Pzip[i],Rzip[j]] += accum > thres; }""",
     "q5": """where (i in [0, M], j in [0, N]) { accum = 0;
     reduce (k in [0, K]) { accum += P[i,k]*R[k,j]; } accum > thres ? C.add(accum, i, j); }""",
     "q6": """where (i in [0, M], j in [0, N]) { accum = 0;
@@ -48,6 +50,7 @@ THRESHOLDS = {"q5": "thres*3.09*sqrt(f32(K))", "q6": "f32(K)+thres*4.37*sqrt(f32
 #: thresholds of query 3, by the share of pairs that exceed them
 COUNTED = {"half": "thres", "1/1000": THRESHOLDS["q5"]}
 KEYS = ("Pzip", "Rzip")
+JOINED, KEY_COUNTS = (4096, 8192), (10, 100, 1000)  #: M = N = K of joins, the number of their keys
 GROUPS = "128,128"  #: rows and columns of C where keys select its elements, as in the released code
 
 
@@ -113,6 +116,16 @@ def _grouped(name: str, **fields: Any) -> Iterator[Case]:
         yield from _cubes(f"{name} {share}".strip(), lambda kind, text=text: typed_text(text, kind), **fields)  # type: ignore[misc]
 
 
+def _joins(**fields: Any) -> Iterator[Case]:
+    """The pairs of equal keys, of which those above a threshold count."""
+    fields = {"dtype": "f32", **fields}
+    text = typed_text(QUERIES["join"], fields["dtype"])
+    for n in JOINED:
+        for keys in KEY_COUNTS:
+            groups = {"groups": f"{keys},{keys}", **fields}
+            yield Case(f"join {n}, {keys} keys", Task(n, n, n, text=text, **groups))
+
+
 def _selection(name: str, **fields: Any) -> Iterator[Case]:
     text = QUERIES[name].replace("> thres", f"> {THRESHOLDS[name]}")
     for case in _cubes(name, lambda kind: typed_text(text, kind), **fields):
@@ -140,6 +153,7 @@ SUITES = by_name(
     Suite("q2", "query 2 of Gamut, sums in 128 x 128 groups, cubes from 1024 to 16384", partial(_grouped, "q2")),
     Suite("q3", "query 3 of Gamut, counts half, then 1 of 1,000 pairs in groups", partial(_grouped, "q3")),
     Suite("q4", "query 4 of Gamut, sums of pairs with equal groups", partial(_grouped, "q4")),
+    Suite("join", "counts of pairs with equal keys, cubes of 4096 and 8192 with 10, 100 and 1000 keys", _joins),
     *(
         Suite(name, f"query {name[1:]} of Gamut, which lists 1 of 1,000 pairs, cubes from 1024 to 16384", build)
         for name, build in ((name, partial(_selection, name)) for name in THRESHOLDS)
