@@ -15,15 +15,16 @@ import numpy as np
 
 from ptxgen.codegen.config.config import Columns
 from ptxgen.codegen.render import render
-from ptxgen.codegen.source import Launch, TensorMap
+from ptxgen.codegen.source import Launch, Source, Step, TensorMap
 from ptxgen.cuda_abi import MAP_BYTES, MAP_SWIZZLES, MAP_TYPES
 from ptxgen.export.general import VARIABLES
 from ptxgen.export.library import ExportedKernel, Library, key_of
-from ptxgen.export.operations import KIND, exported, in_c
+from ptxgen.export.operations import KIND, COperation, exported, in_c
 from ptxgen.families.common import rules
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.registry import Problem
+from ptxgen.runtime.emulated import EmulatedDriver
 
 STUB = Path(__file__).parent / "data" / "stub_cuda.c"
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
@@ -286,3 +287,82 @@ def empty_sum(library: Library, kernel: ExportedKernel, problem: Any) -> tuple[L
     plan = plan_for(empty, known.config, library.device)
     assert render(plan).digest == known.module.source.digest
     return plan.launch(lower(empty)), known.module.source.pdl_entries
+
+
+# ---- tasks: their calls are executed on the emulated device
+
+TASK_RUNNER = """
+#include "ptxgen_kernels.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+int main(int count, char **arguments)
+{{
+    ptxgen_library *library = NULL;
+    char name[64];
+    int status = ptxgen_create(arguments[1], &library);
+    printf("{{\\"create\\": %d, \\"result\\": %d}}\\n", status, ptxgen_driver_result());
+    while (!status && scanf("%63s", name) == 1) {{
+        int query = -1, call = -1;
+        size_t bytes = 0;
+        double v[32];
+        int given = 0;
+        if (scanf("%d", &given) != 1 || given > 32)
+            return 2;
+        for (int i = 0; i < given; i++)
+            if (scanf("%lf", &v[i]) != 1)
+                return 2;
+{cases}
+        printf("{{\\"call\\": %d, \\"query\\": %d, \\"bytes\\": %zu}}\\n", call, query, bytes);
+    }}
+    ptxgen_destroy(library);
+    return count != 2;
+}}
+"""
+TASK_CASE = """        if (!strcmp(name, "{name}")) {{
+            ptxgen_{name}_problem p = {{0}};
+            ptxgen_{name}_operands o = {{0}};
+            {fields}
+            query = ptxgen_{name}_workspace(library, &p, &o, &bytes);
+            call = ptxgen_{name}(library, NULL, &p, &o);
+        }}"""
+
+
+def build_tasks(library: Library, folder: Path, *, flags: Sequence[str] = SANITIZED) -> Path:
+    """As ``build``, with a program that calls tasks. Requests are those of ``task_request``."""
+    cases = []
+    for of in library.tasks:
+        lines = [f"p.{f.name} = ({f.kind})v[{i}];" for i, f in enumerate(of.fields)]
+        for i, x in enumerate(of.arguments, len(of.fields)):
+            value = f"(void *)(uintptr_t)v[{i}]" if x.kind.endswith("*") else f"({x.kind})v[{i}]"
+            lines.append(f"o.{x.name} = {value};")
+        cases.append(TASK_CASE.format(name=of.form.name, fields=" ".join(lines)))
+    (folder / "runner.c").write_text(TASK_RUNNER.format(cases="\n".join(cases)))
+    build_stub(folder)
+    program = folder / "runner"
+    sources = [str(folder / "runner.c"), str(folder / "ptxgen_kernels.c")]
+    command = [str(compiler()), *WARNINGS, *flags, "-ffp-contract=off", f"-I{folder}", *sources, "-o", str(program)]
+    subprocess.run([*command, "-ldl", "-lm"], check=True)
+    return program
+
+
+def task_request(of: COperation, fields: Sequence[int], **operands: float) -> str:
+    """A line for the program: a call of a task. ``fields``: of its problem, ``operands``: by member; others are 0."""
+    values = [*fields, *(operands.get(x.name, 0) for x in of.arguments)]
+    assert operands.keys() <= {x.name for x in of.arguments}
+    return f"{of.form.name} {len(values)} {' '.join(map(str, values))}"
+
+
+def execute(driver: EmulatedDriver, source: Source, calls: Iterable[dict[str, Any]]) -> None:
+    """Executes recorded calls of the driver, whose kernels are those of ``source``."""
+    kernel = driver.load(source)
+    for line in calls:
+        if "memset" in line:
+            driver.fill(line["memset"], line["bytes"], line["byte"])
+        else:
+            assert line["launch"] in source.entries
+            x, y, z = line["grid"]
+            a, b, c = line["block"]
+            step = Step(line["launch"], (x, y, z), (a, b, c), line["shared"])
+            driver.launch(kernel, step, bytes.fromhex(line["parameters"]))

@@ -12,10 +12,12 @@ from ptxgen.cuda_abi import MAP_SWIZZLES, MAP_TYPES
 from ptxgen.export.c_expression import MARK, block, mark
 from ptxgen.export.choice import Score
 from ptxgen.export.general import VARIABLES, General
-from ptxgen.export.library import ExportedKernel, ExportedProblem, Library, Module, key_of
-from ptxgen.export.operations import KIND, exported, in_c
+from ptxgen.export.library import ExportedKernel, ExportedProblem, Library, Module
 from ptxgen.export.symbol import Branch, Leaf, Symbol
+from ptxgen.export.task_in_c import place
 from ptxgen.expr.node import Node
+from ptxgen.lowering.aggregate import REJECTED
+from ptxgen.lowering.sink import SelectValues
 from ptxgen.lowering.table import Table
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 
@@ -26,13 +28,13 @@ MEMBERS = {"A": "a", "values": "a", "B": "b", "C": "c", "W": "workspace"}
 @dataclass(frozen=True)
 class CFunction:
     """The body of a C function, in lines. ``title``: what it computes; ``config``: the configuration; ``empty``: the
-    body of the function that replaces it if alpha is 0."""
+    body of the function that replaces it if alpha is 0, None: its calls have no alpha."""
 
     name: str
     title: str
     config: str
     lines: list[str]
-    empty: list[str]
+    empty: list[str] | None
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class CChoice:
     """A kernel that serves other shapes. ``kind``: the fields that problems have in common; ``serves``, ``score``: the
     bodies of functions; ``fixed``: features that are the same for all shapes."""
 
+    operation: str
     kind: tuple[int, ...]
     compute: str
     serves: list[str]
@@ -59,10 +62,10 @@ class CChoice:
 
 def entries(library: Library) -> dict[str, list[CEntry]]:
     """By the name of the C function: its problems in the order in which the library searches them."""
-    out: dict[str, list[CEntry]] = {in_c(name).form.name: [] for name in exported()}
+    out: dict[str, list[CEntry]] = {operation.form.name: [] for operation in library.operations}
     for p in library.problems:
-        operation = in_c(p.problem.operation)
-        out[operation.form.name].append(CEntry(key_of(p.problem), operation.form.alignments(p.problem), _name(p)))
+        of = p.operation
+        out[of.form.name].append(CEntry(of.key(p.problem), of.form.alignments(p.problem), _name(p)))
     return {name: sorted(rows, key=lambda row: (row.fields, [-n for n in row.alignment])) for name, rows in out.items()}
 
 
@@ -83,15 +86,17 @@ def functions(library: Library) -> list[CFunction]:
     for p in library.problems:
         if p.kernel is None:
             launch = form(library, p.module, p.launch.bound_to(p.bindings))
-            empty = form(library, p.empty.module, p.empty.launch)
+            empty = None if p.empty is None else form(library, p.empty.module, p.empty.launch)
             out.append(_function(_name(p), p.problem.key(), str(p.config), launch, empty, ""))
     return out
 
 
-def _function(name: str, title: str, config: str, launch: Leaf | Branch, empty: Leaf | Branch, shape: str) -> CFunction:
+def _function(
+    name: str, title: str, config: str, launch: Leaf | Branch, empty: Leaf | Branch | None, shape: str
+) -> CFunction:
     """The function of a tree of launches; ``empty``: that of sums without terms; ``shape``: as ``Expressions``."""
-    lines, instead = (block(tree, _launch_lines, shape) for tree in (launch, empty))
-    return CFunction(name, title, config, lines, instead)
+    lines, instead = (None if tree is None else block(tree, _launch_lines, shape) for tree in (launch, empty))
+    return CFunction(name, title, config, lines or [], instead)
 
 
 def choices(library: Library, scores: Sequence[Score]) -> list[CChoice]:
@@ -100,7 +105,8 @@ def choices(library: Library, scores: Sequence[Score]) -> list[CChoice]:
     for k, score in zip(library.kernels, scores, strict=True):
         out.append(
             CChoice(
-                kind=key_of(k.problem)[: len(KIND)],
+                operation=k.operation.form.name,
+                kind=k.operation.kind(k.problem),
                 compute=_kernel_name(k),
                 serves=_serves(k.general),
                 score=block(score.tree, _score_lines if score.learnt else _time_lines, "s->"),
@@ -158,13 +164,15 @@ def form(library: Library, module: Module, launch: Launch) -> Leaf:
     lines.append(f"if (!begin(x, (size_t){number(launch.workspace)}, {int(launch.zeroed)}))")
     lines.append("    return;")
     for step in launch.steps:
-        for kind, value in step.arguments:
+        for kind, value in step.arguments if step.entry else ():
             lines += _argument(library, kind, value, number)
         lines.append(_launch(library, module, step, number))
     return Leaf(tuple(lines), tuple(number.nodes))
 
 
 def _launch(library: Library, module: Module, step: Step, number: _Numbers) -> str:
+    if not step.entry:
+        return f"clear(x, {operand(str(step.arguments[0][1]))}, (size_t){number(step.grid[0])});"
     grid = ", ".join(map(number, step.grid))
     return f"launch(x, {library.function(module, step.entry).number}, {grid}, {step.block[0]}, {step.shared});"
 
@@ -181,6 +189,10 @@ def _argument(library: Library, kind: str, value: Any, number: _Numbers) -> list
         return [f"put_u64(x, x->library->tables + {library.tables.offsets[value]});"]
     if _is_scalar(value):
         return [f"put_{kind}(x, x->operands->{value});"]
+    if isinstance(value, str) and value == SelectValues.CAPACITY.name:
+        return [f"put_{kind}(x, (uint64_t)x->capacity);"]
+    if isinstance(value, str) and value.startswith("scalar"):
+        return [f"put_{kind}(x, {'(int64_t)' * (kind == 'u32')}{place(value)});"]
     if isinstance(value, str):
         return [f"put_{kind}(x, {operand(value)});"]
     return [f"put_{kind}(x, {'(uint64_t)' * (kind == 'u64')}{number(value)});"]
@@ -188,6 +200,8 @@ def _argument(library: Library, kind: str, value: Any, number: _Numbers) -> list
 
 def operand(name: str) -> str:
     """The address of an array of the problem, or of the workspace."""
+    if name.startswith(("input", "C_")) or name in (SelectValues.COUNT, REJECTED):
+        return f"address({place(name)})"
     return f"address(x->operands->{MEMBERS.get(name, name)})"
 
 
@@ -219,7 +233,9 @@ def _braces(values: Sequence[int]) -> str:
 def example(p: ExportedProblem) -> dict[str, Any]:
     """What the example program needs: the problem, the member and bytes of each of its arrays, and the places of those
     that it reads from files."""
-    problem, operation = p.problem, in_c(p.problem.operation)
+    problem, operation = p.problem, p.operation
+    if operation.arguments:
+        return _task_example(p)
     counts = dict(zip("abc", operation.form.elements(problem), strict=True))
     kinds = {"a": problem.element, "b": problem.element, "c": problem.output}
     for name, (stored, _) in problem.broadcast_shapes.items():
@@ -229,12 +245,31 @@ def example(p: ExportedProblem) -> dict[str, Any]:
     inputs = [0, 1, *(len(buffers) + i for i in range(len(operation.form.arrays)))]
     files = ["A", "B", *(name.upper() for name in operation.form.arrays), "C"]
     buffers += [(name, max(size(problem), 1)) for name, size in operation.form.arrays.items()]
-    fields = list(zip((f.name for f in operation.fields), key_of(problem), strict=True))
     return {
-        "first": p,
-        "name": operation.form.name,
-        "fields": fields,
+        **_named(p),
         "buffers": buffers,
+        "numbers": [("alpha", "1.0")],
         "inputs": inputs,
+        "outputs": [2],
         "files": files,
+    }
+
+
+def _named(p: ExportedProblem) -> dict[str, Any]:
+    """The names of the example's structures, and the fields of its problem."""
+    of = p.operation
+    fields = list(zip((f.name for f in of.fields), of.key(p.problem), strict=True))
+    return {"first": p, "name": of.form.name, "operands_type": of.operands, "fields": fields}
+
+
+def _task_example(p: ExportedProblem) -> dict[str, Any]:
+    """The example of a task: its inputs come first in the list of arrays."""
+    inputs, outputs, numbers = p.operation.form.values["task"].example(p.problem)
+    return {
+        **_named(p),
+        "buffers": [*inputs.items(), *outputs.items()],
+        "numbers": list(numbers.items()),
+        "inputs": list(range(len(inputs))),
+        "outputs": list(range(len(inputs), len(inputs) + len(outputs))),
+        "files": [*inputs, *outputs],
     }

@@ -14,7 +14,7 @@ from ptxgen.export.c_expression import comment
 from ptxgen.export.choice import compiled
 from ptxgen.export.general import VARIABLES
 from ptxgen.export.library import Library
-from ptxgen.export.operations import KIND, enumerator, epilogue_bits, exported, in_c, words
+from ptxgen.export.operations import enumerator, epilogue_bits, exported, in_c, words
 from ptxgen.problem.epilogue_ops import arrays_of
 from ptxgen.runtime.assemble import assemble
 from ptxgen.tuning.store.exchange import replacing
@@ -98,7 +98,7 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
         "enumerator": enumerator,
         "epilogue_bits": epilogue_bits(),
         "arrays": member_arrays(),
-        "operations": tuple(map(in_c, exported())),
+        "operations": library.operations,
         "modules": library.modules,
         "functions": library.functions,
         "tables": library.tables,
@@ -108,7 +108,9 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
         "launches": c_source.functions(library),
         "choices": c_source.choices(library, scores),
         "trees": trees,
-        "kinds": len(KIND),
+        "kinds": max(operation.kinds for operation in library.operations),
+        "task_inputs": max(1, *(len(operation.arguments) for operation in library.operations)),
+        "task_lists": max(1, *(len(operation.arguments) for operation in library.operations)),
         "variables": VARIABLES,
         "entries": c_source.entries(library),
         **c_source.example(library.problems[0]),

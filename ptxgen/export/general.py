@@ -6,14 +6,14 @@ computed with symbols in place of the extents, so conditions and numbers become 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ptxgen.codegen.config.config import Columns, Config
 from ptxgen.codegen.render import render, rendered
 from ptxgen.codegen.source import Launch, Source
-from ptxgen.export.operations import in_c
+from ptxgen.export.operations import COperation
 from ptxgen.export.symbol import Branch, Leaf, Symbol, explore, outcomes, value
 from ptxgen.expr.node import Node
 from ptxgen.families import registry
@@ -23,8 +23,9 @@ from ptxgen.families.common.geometry import geometry
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
-from ptxgen.operations.gemm.lowering import lower_gemm
+from ptxgen.operations.gemm.c_form import C_FORM as GEMM
 from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.problem.c_form import CForm
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.model.model import Model
@@ -34,13 +35,13 @@ from ptxgen.tuning.model.training import baseline
 VARIABLES = ("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c")
 
 
-def serves_other_shapes(problem: Problem) -> bool:
+def serves_other_shapes(operation: COperation, problem: Problem) -> bool:
     """True if the kernels of ``problem`` are exported for other shapes too: none of empty problems are."""
-    return in_c(problem.operation).form.serves_other_shapes(problem) and min(lower(problem).extents.common_divisors) > 0
+    return operation.form.serves_other_shapes(problem) and min(lower(problem).extents.common_divisors) > 0
 
 
 def variables(problem: Problem) -> dict[str, int]:
-    """The numbers of the shape of a GEMM."""
+    """The numbers of the shape of a GEMM, or of a task."""
     return {name: getattr(problem, name) for name in VARIABLES}
 
 
@@ -81,16 +82,17 @@ def _served(tree: Leaf | Branch) -> Leaf | Branch:
 
 
 def general(
-    problem: Problem, config: Config, device: Device, form: Callable[[Source, Launch], Leaf], model: Model
+    of: CForm, problem: Problem, config: Config, device: Device, form: Callable[[Source, Launch], Leaf], model: Model
 ) -> General:
     """``config`` for all shapes of the class of ``problem``: those for which it is legal and has the same code.
-    ``form(source, launch)``: the launches as a leaf. TooManyPathsError: its launches depend on too many conditions."""
+    ``of``: the operation in C; ``form(source, launch)``: the launches as a leaf. TooManyPathsError: its launches depend
+    on too many conditions."""
     lowered, source = lower(problem), render(plan_for(problem, config, device))
-    launches = _launches(problem, config, device, form, source, lambda: _symbolic(problem))
+    launches = _launches(problem, config, device, form, source, lambda: _symbolic(of, problem))
     columns = Columns.of([config])
     learnt = model.learnt(lowered, config.family)
     trained = model if learnt else None
-    score = explore(lambda: _score(_symbolic(problem), columns, device, trained), outcomes(launches))
+    score = explore(lambda: _score(_symbolic(of, problem), columns, device, trained), outcomes(launches))
     ones = tuple(name for name, number in variables(problem).items() if number == 1)
     return General(config, ones, learnt, source, launches, score)
 
@@ -103,7 +105,7 @@ def empty_sums(
     source = render(plan_for(empty, config, device))
 
     def symbolic() -> KernelProblem:  # the leading dimension of the caller's B, which is not read, does not count
-        return _symbolic(empty, ("m", "n", "ldc", "aligned_c"), ldb="n")
+        return _symbolic(GEMM, empty, {"k": "", "lda": "", "ldb": "n", "aligned_a": "", "aligned_b": ""})
 
     return source, _launches(empty, config, device, form, source, symbolic)
 
@@ -120,10 +122,11 @@ def _launches(
     ``config`` is illegal or has other code."""
 
     def launch() -> Leaf:
-        p = symbolic()
+        family = registry.of(config)
+        p = family.form(symbolic())
         if rules.first_violation(p, config, device) is not None:
             return Leaf(None)
-        plan = registry.of(config).plan(p, config)(p, config, device, geometry(p, config))
+        plan = family.plan(p, config)(p, config, device, geometry(p, config))
         plan.source_problem = problem
         other = rendered(plan)
         same = (other.digest, other.pdl_entries) == (source.digest, source.pdl_entries)
@@ -139,14 +142,16 @@ class _SymbolicProblem(KernelProblem):
     __eq__ = object.__eq__
 
 
-def _symbolic(problem: Problem, names: Collection[str] = VARIABLES, **more: Any) -> KernelProblem:
-    """The kernel problem with symbols in place of its numbers above 1, of those in ``names``."""
-    assert isinstance(problem, Gemm)
-    numbers = {name: number for name, number in variables(problem).items() if number > 1 and name in names}
+def _symbolic(of: CForm, problem: Problem, tied: Mapping[str, str] | None = None) -> KernelProblem:
+    """The kernel problem with symbols in place of its numbers above 1. ``tied``: numbers -> those that they equal,
+    or empty: they stay as they are; None: those of the operation."""
+    assert of.lower is not None
+    tied = of.tied(problem) if tied is None else tied
+    numbers = {name: number for name, number in variables(problem).items() if number > 1 and name not in tied}
     symbols = {name: Symbol.variable(name, n) for name, n in numbers.items()}
-    for name, source in more.items():
-        symbols[name] = symbols.get(source, getattr(problem, source))
-    return lower_gemm(problem, kind=_SymbolicProblem, **symbols)
+    symbols |= {name: symbols[source] for name, source in tied.items() if source in symbols}
+    lowered: KernelProblem = of.lower(problem, kind=_SymbolicProblem, **symbols)
+    return lowered
 
 
 def _score(p: KernelProblem, c: Columns, d: Device, model: Model | None) -> Leaf:

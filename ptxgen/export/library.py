@@ -13,13 +13,15 @@ from ptxgen.codegen.render import render
 from ptxgen.codegen.source import Launch, Source
 from ptxgen.errors import InputError
 from ptxgen.export.general import General, empty_sums, general, serves_other_shapes, variables
-from ptxgen.export.operations import KIND, exported, in_c
+from ptxgen.export.operations import COperation, exported, in_c
 from ptxgen.export.symbol import Branch, Leaf, TooManyPathsError
+from ptxgen.export.task_in_c import TaskInC
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.lowering.table import Table
 from ptxgen.operations.gemm.problem import CONTIGUOUS, Gemm
+from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.model.model import Model
@@ -59,13 +61,14 @@ class Module:
 @dataclass(frozen=True)
 class ExportedKernel:
     """A configuration of ``module`` for all shapes of the class of ``problem``. ``empty``: the tree of its launches if
-    alpha is 0."""
+    alpha is 0, None: its calls have no alpha."""
 
     number: int
+    operation: COperation
     problem: Problem
     module: Module
     general: General
-    empty: Leaf | Branch
+    empty: Leaf | Branch | None
 
 
 @dataclass(frozen=True)
@@ -82,15 +85,16 @@ class EmptySum:
 @dataclass(frozen=True)
 class ExportedProblem:
     """A problem, its configuration and the launches of its module that compute it. ``bindings``: operand of the kernels
-    -> array of the problem, where the names differ; ``empty``: what computes it if alpha is 0; ``kernel``: the kernel
-    that computes it and other shapes; None: there is none."""
+    -> array of the problem, where the names differ; ``empty``: what computes it if alpha is 0, None: its calls have no
+    alpha; ``kernel``: the kernel that computes it and other shapes; None: there is none."""
 
     number: int
+    operation: COperation
     selection: Selection
     module: Module
     launch: Launch
     bindings: Mapping[str, str]
-    empty: EmptySum
+    empty: EmptySum | None
     kernel: ExportedKernel | None = None
 
     @property
@@ -134,10 +138,12 @@ class TableData:
 
 @dataclass
 class Library:
-    """The exported problems and kernels of one device. ``model``: predicts times of other shapes, by trees alone."""
+    """The exported problems and kernels of one device. ``model``: predicts times of other shapes, by trees alone;
+    ``tasks``: its tasks as C functions."""
 
     device: Device
     model: Model
+    tasks: list[COperation] = field(default_factory=list)
     modules: list[Module] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
     problems: list[ExportedProblem] = field(default_factory=list)
@@ -146,34 +152,59 @@ class Library:
     _empty_configs: dict[Gemm, Config] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, problems: Sequence[Problem], device: Device, choose: Choose, model: Model, form: Form) -> Library:
+    def of(
+        cls,
+        problems: Sequence[Problem],
+        device: Device,
+        choose: Choose,
+        model: Model,
+        form: Form,
+        tasks: Mapping[TaskInC, Sequence[Task]] | None = None,
+    ) -> Library:
         """The library that computes ``problems``. ``model``: its trees choose for other shapes, if it was trained on
         measurements of ``device``; else the performance model does; ``form``: the C text of launches
-        (``c_source.form``). InputError: an operation or a property of a problem has no C function."""
+        (``c_source.form``); ``tasks``: their problems. InputError: an operation or a property of a problem has no C
+        function, two tasks have one name."""
         library = cls(device, model.of_trees() if model.measured_on == device.name else Model.analytic(device))
         for problem in dict.fromkeys(problems):
             require_exportable(problem)
-            library._add(choose(problem), choose, form)
+            library._add(in_c(problem.operation), choose(problem), choose, form)
+        for task, shapes in (tasks or {}).items():
+            operation = task.in_c
+            if any(known.form.name == operation.form.name for known in library.tasks):
+                raise InputError(f"name is {task.name}; it must not be that of another task")
+            library.tasks.append(operation)
+            for p in dict.fromkeys(shapes):
+                library._add(operation, choose(p), choose, form)
         return library
+
+    @property
+    def operations(self) -> tuple[COperation, ...]:
+        """All that has a C function."""
+        return (*map(in_c, exported()), *self.tasks)
 
     def function(self, module: Module, entry: str) -> Function:
         """The kernel ``entry`` of a module."""
         return next(f for f in self.functions if f.module == module.number and f.entry == entry)
 
-    def _add(self, selection: Selection, choose: Choose, form: Form) -> None:
+    def _add(self, operation: COperation, selection: Selection, choose: Choose, form: Form) -> None:
         problem = selection.problem
         plan, lowered = plan_for(problem, selection.config, self.device), lower(problem)
         launch = plan.launch(lowered)
         for step in launch.steps:
             for table in step.tables:
                 self.tables.add(table)
-        kernel = self._kernel(selection, choose, form) if serves_other_shapes(problem) else None
+        kernel = self._kernel(operation, selection, choose, form) if serves_other_shapes(operation, problem) else None
         module = self._module(render(plan)) if kernel is None else kernel.module
-        number, empty = len(self.problems), self._empty_sum(problem, choose)
-        self.problems.append(ExportedProblem(number, selection, module, launch, lowered.bindings, empty, kernel))
+        number, empty = len(self.problems), self._empty_sum(operation, problem, choose)
+        self.problems.append(
+            ExportedProblem(number, operation, selection, module, launch, lowered.bindings, empty, kernel)
+        )
 
-    def _empty_sum(self, problem: Problem, choose: Choose) -> EmptySum:
-        empty = in_c(problem.operation).form.without_sum(problem)
+    def _empty_sum(self, operation: COperation, problem: Problem, choose: Choose) -> EmptySum | None:
+        if operation.form.without_sum is None:
+            return None
+        empty = operation.form.without_sum(problem)
         config = self._empty_config(empty, choose)
         plan = plan_for(empty, config, self.device)
         return EmptySum(empty, config, self._module(render(plan)), plan.launch(lower(empty)))
@@ -191,26 +222,29 @@ class Library:
         legal = first_violation(lower(empty), config, self.device) is None
         return config if legal else choose(empty).config
 
-    def _kernel(self, selection: Selection, choose: Choose, form: Form) -> ExportedKernel | None:
+    def _kernel(self, operation: COperation, selection: Selection, choose: Choose, form: Form) -> ExportedKernel | None:
         """The kernel that computes a problem and other shapes; None: there are no expressions of its launches."""
-        problem, kinds = selection.problem, len(KIND)
+        problem = selection.problem
         for kernel in self.kernels:
-            same = key_of(kernel.problem)[:kinds] == key_of(problem)[:kinds]
+            same = kernel.operation is operation and operation.kind(kernel.problem) == operation.kind(problem)
             if same and kernel.general.config == selection.config and kernel.general.serves(variables(problem)):
                 return kernel
 
         def leaf(source: Source, launch: Launch) -> Leaf:
             return form(self, self._module(source), launch)
 
-        empty = in_c(problem.operation).form.without_sum(problem)
+        empties, model = None, self.model if operation.learnt else Model.analytic(self.device)
         try:
-            made = general(problem, selection.config, self.device, leaf, self.model)
+            made = general(operation.form, problem, selection.config, self.device, leaf, model)
             if not made.serves(variables(problem)):
                 return None
-            _, empties = empty_sums(empty, self._empty_config(empty, choose), self.device, leaf)
+            if operation.form.without_sum is not None:
+                empty = operation.form.without_sum(problem)
+                _, empties = empty_sums(empty, self._empty_config(empty, choose), self.device, leaf)
         except TooManyPathsError:
             return None
-        self.kernels.append(ExportedKernel(len(self.kernels), problem, self._module(made.source), made, empties))
+        module = self._module(made.source)
+        self.kernels.append(ExportedKernel(len(self.kernels), operation, problem, module, made, empties))
         return self.kernels[-1]
 
     def _module(self, source: Source) -> Module:
@@ -234,4 +268,4 @@ def require_exportable(problem: Problem) -> None:
 
 def key_of(problem: Problem) -> tuple[int, ...]:
     """The numbers by which the C library recognises ``problem``."""
-    return tuple(f.number(problem) for f in in_c(problem.operation).fields)
+    return in_c(problem.operation).key(problem)

@@ -40,6 +40,7 @@ def text(library: Library, assembled: Mapping[int, Assembled], version: str, com
             }
             for kernel in library.kernels
         ],
+        "tasks": [{"function": f"ptxgen_{t.form.name}", "text": t.notes[0]} for t in library.tasks],
         "problems": [_problem(library, p) for p in library.problems],
     }
     return json.dumps(document, indent=1) + "\n"
@@ -100,7 +101,10 @@ def _problem(library: Library, p: ExportedProblem) -> dict[str, Any]:
         "workspace": p.launch.workspace,
         "zeroed": p.launch.zeroed,
         "launches": [_step(library, p.module, step) for step in p.launch.steps],
-        "alpha_zero": {
+        "function": f"ptxgen_{p.operation.form.name}",
+        "alpha_zero": None
+        if p.empty is None
+        else {
             "workspace": p.empty.launch.workspace,
             "zeroed": p.empty.launch.zeroed,
             "launches": [_step(library, p.empty.module, step) for step in p.empty.launch.steps],
@@ -109,8 +113,9 @@ def _problem(library: Library, p: ExportedProblem) -> dict[str, Any]:
 
 
 def _step(library: Library, module: Module, step: Step) -> dict[str, Any]:
+    """A launch. ``function`` null: it sets ``grid[0]`` bytes of an array, its parameter, to zero."""
     return {
-        "function": library.function(module, step.entry).number,
+        "function": library.function(module, step.entry).number if step.entry else None,
         "grid": list(step.grid),
         "block": list(step.block),
         "shared": step.shared,

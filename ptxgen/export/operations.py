@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import Field, dataclass, fields
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES, text_of
 from ptxgen.problem.c_form import CForm
 from ptxgen.problem.epilogue_ops import ordered_names
 from ptxgen.problem.operation import operation_named, operations
+
+if TYPE_CHECKING:
+    from ptxgen.problem.registry import Problem
 
 
 @cache
@@ -69,11 +72,47 @@ KIND = (
 
 
 @dataclass(frozen=True)
+class CArgument:
+    """A member of a structure of operands. ``kind``: its C type; ``places``: the members of ``struct call`` that hold
+    its value, from ``x`` on."""
+
+    name: str
+    kind: str
+    meaning: str
+    places: tuple[str, ...]
+
+    @property
+    def declaration(self) -> str:
+        """The member in C."""
+        return f"{self.kind}{'' if self.kind.endswith('*') else ' '}{self.name}"
+
+
+@dataclass(frozen=True)
 class COperation:
-    """An operation in C. ``fields``: those of the structure of its problem."""
+    """An operation in C, or a task. ``fields``: those of the structure of its problem; ``kinds``: the number of the
+    first ones that are equal in all problems of a class, whose kernels serve its shapes; ``learnt``: true if the trees
+    of the model choose among them; ``arguments``: the structure of its operands, empty: ``ptxgen_operands``;
+    ``notes``: lines on what it computes."""
 
     form: CForm
     fields: tuple[CField, ...]
+    kinds: int = len(KIND)
+    learnt: bool = True
+    arguments: tuple[CArgument, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def operands(self) -> str:
+        """The C type of its operands."""
+        return f"ptxgen_{self.form.name}_operands" if self.arguments else "ptxgen_operands"
+
+    def key(self, problem: Problem) -> tuple[int, ...]:
+        """The numbers by which the C library recognises ``problem``."""
+        return tuple(f.number(problem) for f in self.fields)
+
+    def kind(self, problem: Problem) -> tuple[int, ...]:
+        """The numbers of the class of ``problem``."""
+        return self.key(problem)[: self.kinds]
 
 
 def exported() -> list[str]:

@@ -13,18 +13,22 @@ class CForm:
     ``normalize_<name>`` and ``set_shape_<name>``, which reads ``values``; ``strides``: the number of the last fields
     that are strides of a batch; ``alignments(problem)``: of the first operand, the second and the result, in bytes;
     ``elements(problem)``: that they span in memory; ``require(problem)``: raises InputError if the function does not
-    take the problem; ``without_sum(problem)``: the GEMM with an empty K that has its result if alpha is 0;
-    ``arrays``: name -> bytes for a problem, of the arrays that it reads besides its operands and those of epilogues;
-    ``serves_other_shapes(problem)``: true if its kernels are exported for other shapes too."""
+    take the problem; ``without_sum(problem)``: the GEMM with an empty K that has its result if alpha is 0, None: its
+    calls have no alpha; ``arrays``: name -> bytes for a problem, of the arrays that it reads besides its operands and
+    those of epilogues; ``serves_other_shapes(problem)``: true if its kernels are exported for other shapes too;
+    ``lower(problem, kind=…, **symbols)``: then the kernel problem, of type ``kind``, with symbols in place of numbers
+    of the shape; ``tied(problem)``: numbers of the shape -> those that they equal in every shape."""
 
     name: str
     meaning: str
     template: str
     alignments: Callable[[Any], tuple[int, int, int]]
     elements: Callable[[Any], tuple[int, int, int]]
-    without_sum: Callable[[Any], Any]
+    without_sum: Callable[[Any], Any] | None
     require: Callable[[Any], None] = lambda p: None
     serves_other_shapes: Callable[[Any], bool] = lambda p: False
+    lower: Callable[..., Any] | None = None
+    tied: Callable[[Any], Mapping[str, str]] = lambda p: {}
     strides: int = 0
     arrays: Mapping[str, Callable[[Any], int]] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-<%page args="form"/>\
+<%page args="form, arguments"/>\
 /* Convolutions have kernels for exported problems only. */
 static void set_shape_conv2d(const ptxgen_conv2d_problem *p, struct call *x)
 {

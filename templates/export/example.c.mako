@@ -1,7 +1,7 @@
-/* Computes one exported problem: ${first.problem.key()}
+/* Computes one exported problem: ${comment(first.problem.key())}
  *
  *     example FOLDER            on operands of zeros
- *     example FOLDER ${" ".join(files)}      files with the operands as stored; writes the result to the file C
+ *     example FOLDER ${" ".join(files)}      files with the operands as stored; writes the ${"result to the file C" if len(outputs) == 1 else "results to the last files"}
  *
  * FOLDER is the one with ptxgen_kernels.h. */
 #include "ptxgen_kernels.h"
@@ -74,7 +74,7 @@ int main(int count, char **arguments)
     require(retain(&context, device), "cuDevicePrimaryCtxRetain");
     require(set(context), "cuCtxSetCurrent");
 
-    /* A, B, C and the arrays of the epilogue */
+    /* the operands in memory of the GPU */
     enum { ARRAYS = ${len(buffers)} };
     const size_t bytes[ARRAYS] = {${", ".join(str(size) for _, size in buffers)}};
     uint64_t at[ARRAYS];
@@ -98,11 +98,13 @@ int main(int count, char **arguments)
         .${field} = ${value},
 % endfor
     };
-    ptxgen_operands operands = {
+    ${operands_type} operands = {
 % for number, (array, _) in enumerate(buffers):
         .${array} = (void *)(uintptr_t)at[${number}],
 % endfor
-        .alpha = 1.0,
+% for member, value in numbers:
+        .${member} = ${value},
+% endfor
     };
     size_t workspace = 0;
     if (!status)
@@ -120,13 +122,19 @@ int main(int count, char **arguments)
         return 1;
     }
     require(synchronize(), "cuCtxSynchronize");
-    if (count == ${len(files) + 2}) {
-        void *data = malloc(bytes[2]);
-        require(download(data, at[2], bytes[2]), "cuMemcpyDtoH");
-        transfer(arguments[${len(files) + 1}], data, bytes[2], 1);
-        free(data);
+    static const int outputs[] = {${", ".join(map(str, outputs))}};
+    size_t results = 0;
+    for (int n = 0; n < ${len(outputs)}; n++) {
+        int i = outputs[n];
+        results += bytes[i];
+        if (count == ${len(files) + 2}) {
+            void *data = malloc(bytes[i]);
+            require(download(data, at[i], bytes[i]), "cuMemcpyDtoH");
+            transfer(arguments[${2 + len(inputs)} + n], data, bytes[i], 1);
+            free(data);
+        }
     }
     ptxgen_destroy(library);
-    printf("%zu bytes of results, %zu bytes of workspace\n", bytes[2], workspace);
+    printf("%zu bytes of results, %zu bytes of workspace\n", results, workspace);
     return 0;
 }

@@ -1,4 +1,4 @@
-<%page args="form"/>\
+<%page args="form, arguments"/>\
 /* Leading dimensions and strides of contiguous operands get one value, as in ptxgen. */
 static void normalize_gemm(ptxgen_gemm_problem *p)
 {

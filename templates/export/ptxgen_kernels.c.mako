@@ -28,7 +28,9 @@ enum {
     PARAMETERS_AT = ${parameters_at},      /* offset of the first kernel parameter from a multiple of MAP_ALIGNMENT */
     PARAMETER_BYTES = 4096, /* of a kernel, at most */
     STATIC_SHARED_LIMIT = 48 << 10,
-    WORKSPACE_ALIGNMENT = 256
+    WORKSPACE_ALIGNMENT = 256,
+    TASK_INPUTS = ${task_inputs},        /* arrays besides A and B, or numbers, of a task, at most */
+    TASK_LISTS = ${task_lists}          /* lists of a task, at most; the first one is C */
 };
 
 struct launch_attribute {
@@ -273,8 +275,16 @@ struct call {
     struct CUstream_st *stream;
     const ptxgen_operands *operands;
     size_t *size;
-    struct shape shape; /* of a GEMM */
+    struct shape shape; /* of a GEMM, or a task */
     ptxgen_status status;
+    /* operands of a task, by the numbers of kernel parameters */
+    ptxgen_operands common;
+    const void *input[TASK_INPUTS];
+    const void *list[TASK_LISTS];
+    const void *count;
+    int64_t capacity;
+    double scalar[TASK_INPUTS];
+    /* of the next launch */
     size_t used;
     unsigned char parameters[PARAMETER_BYTES];
 };
@@ -410,6 +420,13 @@ static int begin(struct call *x, size_t bytes, int zeroed)
     return !x->status;
 }
 
+/* Sets an array to zero. */
+static inline void clear(struct call *x, uint64_t array, size_t bytes)
+{
+    if (!x->status)
+        x->status = checked(x->library->driver.cuMemsetD8Async(array, 0, bytes, x->stream));
+}
+
 /* Launches a kernel with the parameters that were put since the last launch. */
 static void launch(struct call *x, int function, int64_t grid_x, int64_t grid_y, int64_t grid_z, unsigned threads,
                    unsigned shared)
@@ -430,7 +447,7 @@ static void launch(struct call *x, int function, int64_t grid_x, int64_t grid_y,
 }
 
 /* Makes the launches of a call. A query of the workspace, which knows no alpha, returns the size that serves all. */
-static void dispatch(struct call *x, void (*sums)(struct call *), void (*empty)(struct call *))
+static inline void dispatch(struct call *x, void (*sums)(struct call *), void (*empty)(struct call *))
 {
     if (x->size || x->operands->alpha == 0)
         empty(x);
@@ -491,6 +508,7 @@ static inline int64_t bit_length(int64_t a)
 /* ---- the launches: kernel_ functions compute all shapes of a class, problem_ functions one problem; _empty functions
  * sums without terms, which read neither A nor B */
 % for f in launches:
+    % if f.empty is not None:
 
 static void ${f.name}_empty(struct call *x)
 {
@@ -498,20 +516,23 @@ static void ${f.name}_empty(struct call *x)
     ${line}
     % endfor
 }
+    % endif
 
-/* ${f.title}
+/* ${comment(f.title)}
  * ${f.config} */
-static void ${f.name}_sums(struct call *x)
+static void ${f.name}${"" if f.empty is None else "_sums"}(struct call *x)
 {
     % for line in f.lines:
     ${line}
     % endfor
 }
+    % if f.empty is not None:
 
 static void ${f.name}(struct call *x)
 {
     dispatch(x, ${f.name}_sums, ${f.name}_empty);
 }
+    % endif
 % endfor
 
 /* ---- problems */
@@ -525,9 +546,10 @@ struct entry {
     void (*compute)(struct call *);
 };
 
-/* The problems of an operation, in ascending order of their fields. */
+/* The problems of an operation, in ascending order of their fields. kinds: the first fields, which problems of a class
+ * have in common. */
 struct operation {
-    int fields, count;
+    int fields, kinds, count;
     const struct entry *entries;
 };
 % for operation in operations:
@@ -539,7 +561,7 @@ static const struct entry ${operation.form.name}_entries[] = {
     {{0}, {0}, NULL},
 };
 
-static const struct operation ${operation.form.name}_operation = {${len(operation.fields)}, ${len(entries[operation.form.name])}, ${operation.form.name}_entries};
+static const struct operation ${operation.form.name}_operation = {${len(operation.fields)}, ${operation.kinds}, ${len(entries[operation.form.name])}, ${operation.form.name}_entries};
 % endfor
 
 static int compared(const int64_t *a, const int64_t *b, int count)
@@ -581,8 +603,10 @@ static const struct entry *find(const struct operation *operation, const int64_t
 
 enum { KINDS = ${kinds}, FEATURES = ${len(trees.names)}, TREES = ${len(trees.roots)}, CHOICES = ${len(choices)} };
 
-/* A kernel for all shapes of a class: layout, types and epilogue, in the order of the problem's fields. */
+/* A kernel for all shapes of a class: layout, types and epilogue, or groups of a task, in the order of the problem's
+ * fields. */
 struct choice {
+    const struct operation *operation;
     int64_t kind[KINDS];
     void (*compute)(struct call *);
     int (*serves)(const struct shape *);
@@ -610,10 +634,10 @@ static float score_${number}(const struct shape *s, float *f)
 
 static const struct choice choices[] = {
 % for number, choice in enumerate(choices):
-    {{${", ".join(map(str, choice.kind))}}, ${choice.compute}, serves_${number}, score_${number}, ${int(choice.learnt)},
+    {&${choice.operation}_operation, {${", ".join(map(str, choice.kind or (0,)))}}, ${choice.compute}, serves_${number}, score_${number}, ${int(choice.learnt)},
      {${", ".join([*choice.fixed, "0"])}}},
 % endfor
-    {{0}, NULL, NULL, NULL, 0, {0}},
+    {NULL, {0}, NULL, NULL, NULL, 0, {0}},
 };
 
 /* A node of a tree: a leaf, if left is 0. Features: ${", ".join(trees.names)} */
@@ -644,13 +668,13 @@ static float corrected(const float *features)
 }
 
 /* The fastest kernel of the class of a problem for a shape; NULL: there is none. */
-static const struct choice *choose(const int64_t *fields, const struct shape *shape)
+static const struct choice *choose(const struct operation *operation, const int64_t *fields, const struct shape *shape)
 {
     const struct choice *best = NULL;
     float least = 0, features[FEATURES + 1];
     for (int i = 0; i < CHOICES; i++) {
         const struct choice *c = &choices[i];
-        if (compared(c->kind, fields, KINDS) || !c->serves(shape))
+        if (c->operation != operation || compared(c->kind, fields, operation->kinds) || !c->serves(shape))
             continue;
         memcpy(features, c->fixed, sizeof features);
         float score = c->score(shape, features);
@@ -674,7 +698,7 @@ static int64_t alignment_of(uint64_t address)
 static ptxgen_status compute(const struct operation *operation, const int64_t *fields, struct call *x)
 {
     const struct entry *entry = find(operation, fields, x->operands);
-    const struct choice *choice = entry || !x->shape.m ? NULL : choose(fields, &x->shape);
+    const struct choice *choice = entry || !x->shape.m ? NULL : choose(operation, fields, &x->shape);
     if (!entry && !choice)
         return PTXGEN_NOT_EXPORTED;
     if (entry) { /* the launches of the exported alignments, also if the addresses have greater ones */
@@ -698,15 +722,24 @@ static int in_range(const int64_t *fields, int count, int strides)
 }
 
 % for operation in operations:
-<%include file="/${operation.form.template}" args="form=operation.form"/>\
+<%include file="/${operation.form.template}" args="form=operation.form, arguments=operation.arguments"/>\
 % endfor
 /* ---- the functions of the header */
 % for operation in operations:
 
-static ptxgen_status serve_${operation.form.name}(const ptxgen_${operation.form.name}_problem *problem, struct call *x)
+static ptxgen_status serve_${operation.form.name}(const ptxgen_${operation.form.name}_problem *problem,
+                                 const ${operation.operands} *operands, struct call *x)
 {
-    if (!x->library || !problem || !x->operands)
+    if (!x->library || !problem || !operands)
         return PTXGEN_INVALID_ARGUMENT;
+    % if operation.arguments:
+    x->operands = &x->common;
+    x->status = bind_${operation.form.name}(operands, x);
+    if (x->status)
+        return x->status;
+    % else:
+    x->operands = operands;
+    % endif
     ptxgen_${operation.form.name}_problem p = *problem;
     const int64_t given[] = {${", ".join(f"p.{f.name}" for f in operation.fields)}};
     if (!in_range(given, ${len(operation.fields)}, ${operation.form.strides}))
@@ -718,18 +751,18 @@ static ptxgen_status serve_${operation.form.name}(const ptxgen_${operation.form.
 }
 
 ptxgen_status ptxgen_${operation.form.name}(ptxgen_library *library, struct CUstream_st *stream,
-                          const ptxgen_${operation.form.name}_problem *problem, const ptxgen_operands *operands)
+                          const ptxgen_${operation.form.name}_problem *problem, const ${operation.operands} *operands)
 {
-    struct call x = {.library = library, .stream = stream, .operands = operands};
-    return serve_${operation.form.name}(problem, &x);
+    struct call x = {.library = library, .stream = stream};
+    return serve_${operation.form.name}(problem, operands, &x);
 }
 
 ptxgen_status ptxgen_${operation.form.name}_workspace(ptxgen_library *library, const ptxgen_${operation.form.name}_problem *problem,
-                                    const ptxgen_operands *operands, size_t *bytes)
+                                    const ${operation.operands} *operands, size_t *bytes)
 {
-    struct call x = {.library = library, .operands = operands, .size = bytes};
+    struct call x = {.library = library, .size = bytes};
     if (bytes)
         *bytes = 0;
-    return bytes ? serve_${operation.form.name}(problem, &x) : PTXGEN_INVALID_ARGUMENT;
+    return bytes ? serve_${operation.form.name}(problem, operands, &x) : PTXGEN_INVALID_ARGUMENT;
 }
 % endfor

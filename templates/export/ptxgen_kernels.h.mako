@@ -77,20 +77,34 @@ const char *ptxgen_status_text(ptxgen_status status);
 int ptxgen_driver_result(void);
 % for operation in operations:
 
-/* ${operation.form.name}: ${operation.form.meaning}. */
+/* ${operation.form.name}: ${operation.form.meaning}.
+    % for line in map(comment, operation.notes):
+ *
+ * ${line}
+    % endfor
+ */
 typedef struct ptxgen_${operation.form.name}_problem {
     % for f in operation.fields:
     ${f.kind} ${f.name}; /* ${f.meaning} */
     % endfor
 } ptxgen_${operation.form.name}_problem;
+    % if operation.arguments:
+
+/* Its arrays, whose addresses are those of the GPU, and numbers. */
+typedef struct ptxgen_${operation.form.name}_operands {
+    % for x in operation.arguments:
+    ${x.declaration};${f" /* {comment(x.meaning)} */" if x.meaning else ""}
+    % endfor
+} ptxgen_${operation.form.name}_operands;
+    % endif
 
 /* Enqueues the kernels of the problem on the stream. */
 ptxgen_status ptxgen_${operation.form.name}(ptxgen_library *library, struct CUstream_st *stream,
-                          const ptxgen_${operation.form.name}_problem *problem, const ptxgen_operands *operands);
+                          const ptxgen_${operation.form.name}_problem *problem, const ${operation.operands} *operands);
 
 /* The bytes of workspace of that call. Of the operands, only the alignment of the arrays counts. */
 ptxgen_status ptxgen_${operation.form.name}_workspace(ptxgen_library *library, const ptxgen_${operation.form.name}_problem *problem,
-                                    const ptxgen_operands *operands, size_t *bytes);
+                                    const ${operation.operands} *operands, size_t *bytes);
 % endfor
 
 #ifdef __cplusplus

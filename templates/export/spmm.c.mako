@@ -1,4 +1,4 @@
-<%page args="form"/>\
+<%page args="form, arguments"/>\
 /* Sparse products have kernels for exported problems only; they serve all matrices of these extents. */
 static void set_shape_spmm(const ptxgen_spmm_problem *p, struct call *x)
 {

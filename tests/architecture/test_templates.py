@@ -8,6 +8,7 @@ from itertools import islice
 from ptxgen.codegen.plan import Plan
 from ptxgen.export.files import TEMPLATES as FILES
 from ptxgen.export.operations import exported, in_c
+from ptxgen.export.task_in_c import TEMPLATE as TASK
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import device
 from tests.cases import SOURCES
@@ -37,7 +38,7 @@ def plans(seed: int, rounds: int) -> Iterator[list[Plan]]:
 
 def test_every_template_is_used_by_some_plan() -> None:
     present = {str(p.relative_to(TEMPLATES)) for p in TEMPLATES.rglob("*.mako")}
-    of_export = {*FILES.values(), *(in_c(name).form.template for name in exported())}
+    of_export = {*FILES.values(), TASK, *(in_c(name).form.template for name in exported())}
     assert of_export <= present
     of_handles = set().union(*templates_of_handles().values())
     assert of_handles <= present

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ptxgen.operations.gemm.lowering import lower_gemm
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.gemm.strided_arrays import A, B, C, span
 from ptxgen.problem.c_form import CForm
@@ -22,5 +23,6 @@ C_FORM = CForm(
     elements=lambda p: (span(p, A), span(p, B), span(p, C)),
     without_sum=without_sum,
     serves_other_shapes=lambda p: p.batch == 1,
+    lower=lower_gemm,
     strides=3,
 )

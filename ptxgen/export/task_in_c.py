@@ -1,0 +1,357 @@
+"""Tasks as C functions: the structures of their problems and operands, in the order of the inputs of their texts."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+from ptxgen.api.selection import LEAST, PAIRS
+from ptxgen.arguments import integer, shown
+from ptxgen.errors import InputError
+from ptxgen.export.operations import CArgument, CField, COperation
+from ptxgen.expr.node import Node, variable
+from ptxgen.lowering.aggregate import REJECTED
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.sink import SelectValues, list_names
+from ptxgen.operations.task import several
+from ptxgen.operations.task.language.canonical import canonical
+from ptxgen.operations.task.lowering import lower_task
+from ptxgen.operations.task.printing import printed
+from ptxgen.operations.task.problem import Task
+from ptxgen.operations.task.program import Aggregate, Input, Output, Program, RowReduce, Scatter, Select, Store
+from ptxgen.operations.task.roles import Roles, roles_of
+from ptxgen.operations.task.task_hash import SHOWN, task_hash
+from ptxgen.problem.base import EXTENT_LIMIT
+from ptxgen.problem.c_form import CForm
+from ptxgen.problem.dtypes import dtype
+from ptxgen.problem.operation import operation_of
+
+#: words that are no names in C or in C++, which the header is for
+_WORDS = """
+    alignas alignof and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class co_await
+    co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype default delete do
+    double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable
+    namespace new noexcept not_eq nullptr operator or_eq private protected public register reinterpret_cast requires
+    restrict return short signed sizeof static static_assert static_cast struct switch template this thread_local throw
+    true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq NULL
+"""
+KEYWORDS = frozenset(_WORDS.split())
+TEMPLATE = "export/task.c.mako"
+#: ends of names that the functions and types of a task have
+ENDS = ("_workspace", "_problem", "_operands")
+#: type of a number -> its C type
+NUMBERS = {"f64": "double", "f32": "float", "f16": "float", "bf16": "float"}
+NUMBERS |= {f"{sign}{bits}": f"{name}{bits}_t" for sign, name in (("s", "int"), ("u", "uint")) for bits in (8, 16, 32)}
+#: axis -> the field of the problem with its extent
+FIELDS = {"i": "m", "j": "n", "k": "k"}
+#: the members of every structure of operands that are no arguments of the task
+WORKSPACE = (
+    CArgument("workspace", "void *", "as in ptxgen_operands", ("x->common.workspace",)),
+    CArgument("workspace_bytes", "size_t", "", ("x->common.workspace_bytes",)),
+    CArgument("workspace_is_zero", "int", "", ("x->common.workspace_is_zero",)),
+)
+
+
+def require_name(name: str) -> None:
+    """InputError: a function ``ptxgen_task_<name>`` cannot have the name."""
+    if not re.fullmatch(r"[A-Za-z0-9_]+", name, re.ASCII):
+        raise InputError(f"name is {shown(name)}; it must have letters, digits and _ alone, as part of the name in C")
+    end = next((end for end in ENDS if name.endswith(end)), None)
+    if end is not None:
+        raise InputError(f"name is {name}; it must not end in {end}, as other functions and types of a task do")
+
+
+@dataclass(frozen=True)
+class TaskInC:
+    """A task with one output as a C function. ``name``: that of the function, without ``ptxgen_task_``; ``program``:
+    arrays are stored as it indexes them; ``order``: that of its inputs in calls, empty: that of the program; the other
+    fields are those of ``Task``.
+
+    InputError: a name of the program is no name in C, or two members of a structure have one name."""
+
+    name: str
+    program: Program
+    compute: str = ""
+    deterministic: bool = False
+    algebra: bool = True
+    order: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        require_name(self.name)
+        if not isinstance(self.output, Store | Select | RowReduce | Aggregate | Scatter):
+            raise InputError(
+                f"{self.output.name} is {canonical_output(self.program)}, which no C function computes; it must be a"
+                " matrix, rows, columns, a list or groups"
+            )
+        members = [x.name for x in self.arguments]
+        for name in (*(x.name for x in self.program.inputs), self.output.name):
+            if name in KEYWORDS:
+                raise InputError(f"{name} is a word of C; the text must have another name for it")
+        for name in members:
+            if members.count(name) > 1:
+                raise InputError(f"{name} is the name of two members of a structure; the text must have another name")
+
+    @cached_property
+    def roles(self) -> Roles:
+        return roles_of(self.program)
+
+    @property
+    def output(self) -> Output:
+        return self.program.outputs[0]
+
+    def problem(self, m: int, n: int, k: int, groups: str = "") -> Task:
+        """The problem of these extents of i, j and k. InputError: an extent is out of range, an array has two extents
+        at one axis; ``groups``: as the field of ``Task``."""
+        extents = zip(FIELDS.items(), (m, n, k), strict=True)
+        given = {axis: integer(name, x, int(axis != "k"), EXTENT_LIMIT - 1) for (axis, name), x in extents}
+        for a, b in self.equal_axes:
+            if given[a] != given[b]:
+                raise InputError(
+                    f"{FIELDS[b]} is {given[b]}; it must be {given[a]}, as {FIELDS[a]}: an array has both at one axis"
+                )
+        e, pairs = self.roles.extents(given), m * n
+        return Task(
+            e["i"],
+            e["j"],
+            e["k"],
+            self.roles.layout,
+            "",
+            text=Task.text_of(self.roles),
+            compute=self.compute,
+            deterministic=self.deterministic,
+            algebra=self.algebra,
+            groups=groups,
+            capacity=min(pairs, max(LEAST, pairs // PAIRS)),
+        )
+
+    @property
+    def equal_axes(self) -> list[tuple[str, str]]:
+        """Pairs of axes that have one extent, because they are the same axis of an array."""
+        found = {
+            tuple(sorted(pair))
+            for x in self.program.inputs
+            for one, other in combinations(x.uses, 2)
+            for pair in zip(one, other, strict=True)
+            if pair[0] != pair[1]
+        }
+        return sorted(found)  # type: ignore[arg-type]
+
+    # ---- the structures
+
+    @property
+    def in_c(self) -> COperation:
+        """The C function of the task."""
+        form = CForm(
+            f"task_{self.name}",
+            f"task {task_hash(self.program)}",
+            TEMPLATE,
+            alignments=lambda p: (p.aligned_a, p.aligned_b, p.aligned_c),
+            elements=lambda p: (0, 0, 0),
+            without_sum=None,
+            serves_other_shapes=lambda p: True,
+            lower=_lower,
+            tied=lambda p: TIED if p.mirrored else {},
+            values={"task": self},
+        )
+        notes = [canonical(self.program), *self._notes()]
+        return COperation(form, tuple(self._fields()), 2 * self.grouped, False, self.arguments, tuple(notes))
+
+    def _fields(self) -> Iterator[CField]:
+        if isinstance(self.output, Aggregate | Scatter):
+            yield CField("group_rows", f"rows of {self.output.name}", lambda p: int(p.group_extents[0]))
+            yield CField("group_columns", f"columns of {self.output.name}", lambda p: int(p.group_extents[1]))
+        m, n = ("n", "m") if self.roles.exchanged else ("m", "n")
+        yield CField("m", "extent of i", lambda p: int(getattr(p, m)))
+        yield CField("n", "extent of j", lambda p: int(getattr(p, n)))
+        yield CField("k", "extent of k", lambda p: int(p.k))
+        for name, (role, meaning) in self.leading.items():
+            yield CField(f"ld_{name}", meaning, lambda p, role=role: int(getattr(p, f"ld{role.lower()}")))  # type: ignore[misc]
+
+    @cached_property
+    def leading(self) -> dict[str, tuple[str, str]]:
+        """By array, of those that may have gaps between rows: (A, B or C, the meaning of its leading dimension). Arrays
+        that kernels also read in another way have consecutive elements."""
+        others = {u.name for u in self.roles.others}
+        arrays = {self.roles.use(role).name: role for role in "BA"}
+        found = {
+            x.name: (arrays[x.name], f"elements from one row of {x.name} to the next; 0: contiguous")
+            for x in self.program.inputs
+            if x.name in arrays and x.name not in others
+        }
+        if isinstance(self.output, Store):
+            found[self.output.name] = "C", f"the same of {self.output.name}"
+        return found
+
+    @cached_property
+    def arguments(self) -> tuple[CArgument, ...]:
+        """The inputs in their order, the output, the workspace."""
+        inputs = {x.name: self._input(x) for x in self.program.inputs}
+        ordered = [*(inputs[name] for name in self.order if name in inputs), *inputs.values()]
+        return (*dict.fromkeys(ordered), *self._outputs(), *WORKSPACE)
+
+    def _input(self, x: Input) -> CArgument:
+        if not x.uses:
+            role = next(role for role, name, _ in self.roles.scalars if name == x.name)
+            return CArgument(x.name, NUMBERS[x.dtype], f"{x.dtype}", (place(role),))
+        places = tuple(place(u.role) for u in self.roles.uses if u.name == x.name)
+        return CArgument(x.name, "const void *", f"{x.dtype}, {_stored(x.uses[0])}{self._gaps(x.name)}", places)
+
+    def _gaps(self, name: str) -> str:
+        return f", leading dimension ld_{name}" if name in self.leading else ""
+
+    def _outputs(self) -> Iterator[CArgument]:
+        x, kind = self.output, Task.result_type(self.program)
+        if isinstance(x, Select):
+            for name, value, role in zip(list_columns(x), x.values, list_names(len(x.values)), strict=True):
+                meaning = f"{value.type}, list of {printed(value)}"
+                yield CArgument(f"{x.name}_{name}", "void *", meaning, (place(role),))
+            yield CArgument(f"{x.name}_capacity", "int64_t", "elements that each list has room for", ("x->capacity",))
+            meaning = "number of results, on the GPU, also if it exceeds the capacity"
+            yield CArgument(f"{x.name}_count", "int64_t *", meaning, (place(SelectValues.COUNT),))
+        elif isinstance(x, Aggregate | Scatter):
+            yield CArgument(x.name, "void *", f"{kind}, group_rows × group_columns, contiguous", (place("C"),))
+            if isinstance(x, Aggregate):
+                meaning = "number of pairs (i, j) whose keys are out of range, on the GPU"
+                yield CArgument(f"{x.name}_rejected", "int64_t *", meaning, (place(REJECTED),))
+        else:
+            axes = x.axes if isinstance(x, Store) else (x.axis,) if isinstance(x, RowReduce) else ()
+            yield CArgument(x.name, "void *", f"{kind}, {_stored(axes)}{self._gaps(x.name)}", (place("C"),))
+
+    def _notes(self) -> Iterator[str]:
+        """Rules of a call."""
+        for a, b in self.equal_axes:
+            yield f"{FIELDS[a]} and {FIELDS[b]} must be equal."
+        if isinstance(self.output, Select):
+            yield "The lists have the first results up to the capacity, in no order; the count is that of all."
+        if isinstance(self.output, Aggregate):
+            yield "Pairs with a key out of range are counted, and not reduced."
+        if isinstance(self.output, Scatter):
+            yield "Elements without a pair keep their values; pairs with a key out of range are not stored."
+        if self.program.when is not None and isinstance(self.output, Store):
+            yield f"Elements of {self.output.name} whose pair `when` excludes keep their values."
+
+    def example(self, p: Task) -> tuple[dict[str, int], dict[str, int], dict[str, str]]:
+        """What an example needs: the bytes of the inputs and of the outputs, and the values of numbers, by member."""
+        e = dict(zip("ijk", (p.m, p.n, p.k), strict=True))
+        of = {**e, "i": e["j"], "j": e["i"]} if self.roles.exchanged else e
+        inputs = {
+            x.name: math.prod(of[axis] for axis in x.uses[0]) * dtype(x.dtype).bytes
+            for x in self.program.inputs
+            if x.uses
+        }
+        members = {y: x.name for x in self.arguments for y in x.places}
+        outputs = {members[place(name)]: math.prod(x.shape) * x.dtype.bytes for name, x in p.result_arrays.items()}
+        numbers = {x.name: "1" for x in self.program.inputs if not x.uses}
+        if isinstance(self.output, Select):
+            numbers[f"{self.output.name}_capacity"] = str(p.capacity)
+        return ({k: max(n, 1) for k, n in inputs.items()}, {k: max(n, 1) for k, n in outputs.items()}, numbers)
+
+    # ---- the numbers of kernels
+
+    @property
+    def shape(self) -> dict[str, str]:
+        """The numbers of the shape of kernels, from the structure of the problem, in C."""
+        fields = dict(FIELDS)
+        if self.roles.exchanged:
+            fields["i"], fields["j"] = fields["j"], fields["i"]
+        of = {axis: f"p->{name}" for axis, name in fields.items()}
+        found = {"m": of["i"], "n": of["j"], "k": of["k"]}
+        for role in "AB":
+            use = self.roles.use(role)
+            found[f"ld{role.lower()}"] = f"p->ld_{use.name}" if use.name in self.leading else of[use.axes[1]]
+        found["ldc"] = f"p->ld_{self.output.name}" if isinstance(self.output, Store) else of["j"]
+        return found
+
+    @property
+    def rows(self) -> dict[str, tuple[str, str]]:
+        """By array with a leading dimension: (rows, elements of a row), in C."""
+        axes = {self.roles.use(role).name: self.roles.use(role).axes for role in "BA"}
+        if isinstance(self.output, Store):
+            axes[self.output.name] = ("i", "j")  # of the kernels
+        of = {axis: self.shape[name] for axis, name in FIELDS.items()}
+        return {name: (of[axes[name][0]], of[axes[name][1]]) for name in self.leading}
+
+    @property
+    def grouped(self) -> bool:
+        """True if keys select the elements of the result."""
+        return isinstance(self.output, Aggregate | Scatter)
+
+    @property
+    def counts(self) -> bool:
+        """True if kernels count results, or pairs with keys out of range."""
+        return isinstance(self.output, Select | Aggregate)
+
+    @property
+    def equal_fields(self) -> list[tuple[str, str]]:
+        """Pairs of extents that must be equal, in C."""
+        return [(f"p->{FIELDS[a]}", f"p->{FIELDS[b]}") for a, b in self.equal_axes]
+
+
+#: numbers of the shape of kernels that compute pairs i ≤ j of one array -> those that they equal
+TIED = {"n": "m", "ldb": "lda", "aligned_b": "aligned_a"}
+
+
+def canonical_output(program: Program) -> str:
+    """The text of the last output of a program."""
+    return canonical(program).removesuffix("}").rsplit("}", 1)[1].rstrip(";").rsplit(";", 1)[-1]
+
+
+def _stored(axes: tuple[str, ...]) -> str:
+    """The shape of an array."""
+    index = "".join(f"[{axis}]" for axis in axes)
+    return f"{index}, {' × '.join(FIELDS[axis] for axis in axes)}" if len(axes) > 1 else index
+
+
+def place(role: str) -> str:
+    """The member of ``struct call`` with a value of a task, by the name of the kernel parameter."""
+    simple = {"A": "common.a", "B": "common.b", "C": "common.c", SelectValues.COUNT: "count", REJECTED: "count"}
+    if role in simple:
+        return f"x->{simple[role]}"
+    name, number = re.fullmatch(r"(input|scalar|C_)(\d+)", role).groups()  # type: ignore[union-attr]
+    return f"x->{'list' if name == 'C_' else name}[{number}]"
+
+
+def list_columns(x: Select) -> list[str]:
+    """The names of the lists of an output: i, j, and value, or value0, value1, …"""
+    indices: dict[Node, str] = {variable(axis, "s32"): axis for axis in "ij"}
+    others = sum(value not in indices for value in x.values)
+    numbers = (f"value{n}" if others > 1 else "value" for n in range(others))
+    return [indices.get(value) or next(numbers) for value in x.values]
+
+
+def _lower(p: Task, kind: type[KernelProblem], **symbols: Any) -> KernelProblem:
+    """What kernels compute for a task, with symbols in place of numbers of the shape."""
+    shape = object.__new__(Task)  # its rules are those of numbers
+    values: Mapping[str, Any] = {f.name: getattr(p, f.name) for f in fields(p)} | symbols
+    for name, x in values.items():
+        object.__setattr__(shape, name, x)
+    features = tuple((name, of(p)) for name, of in operation_of(p).features.items())
+    return _of_kind(replace(lower_task(shape), features=features), kind)
+
+
+def _of_kind(p: KernelProblem, kind: type[KernelProblem]) -> KernelProblem:
+    """The same problem, and its forms, as objects of another class."""
+    values = {f.name: getattr(p, f.name) for f in fields(p)}
+    return kind(**{**values, "forms": tuple(_of_kind(form, kind) for form in p.forms)})
+
+
+def functions_of(name: str, program: Program, output: str | None = None, **options: Any) -> list[TaskInC]:
+    """The C functions of a program: one for each output, whose names end in that of the output if there are several.
+    ``name``: empty: the digest of the program; ``output``: of the only one; ``options``: fields of ``TaskInC``.
+    InputError: there is no such output."""
+    name = name or task_hash(program)[:SHOWN]
+    names = [x.name for x in program.outputs]
+    if output is not None and output not in names:
+        raise InputError(f"output is {output}; the outputs of the task are {', '.join(names)}")
+    if len(names) == 1:
+        return [TaskInC(name, program, **options)]
+    return [
+        TaskInC(f"{name}_{x.name}", several.single(program, x), **options)
+        for x in program.outputs
+        if output in (None, x.name)
+    ]

@@ -1,0 +1,326 @@
+"""Exported tasks compute what NumPy computes: the calls of their C functions are executed on the emulated device."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxgen.codegen.config.config import parse_config
+from ptxgen.errors import InputError, ShapeError
+from ptxgen.export.c_source import form
+from ptxgen.export.files import write
+from ptxgen.export.library import Library
+from ptxgen.export.task_in_c import TaskInC, functions_of
+from ptxgen.operations.task.language.texts import input_ranks, parse
+from ptxgen.operations.task.task_hash import task_hash
+from ptxgen.problem.device import device
+from ptxgen.problem.registry import Problem
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.tuning.model.model import Model
+from ptxgen.tuning.selection import Selection
+from tests import exports
+
+needs_compiler = pytest.mark.skipif(exports.compiler() is None, reason="there is no gcc")
+H200 = device("h200")
+CONFIG = "family=simt ms=2 ns=2 ml=16 nl=16 u=8"
+Arrays = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A task, extents, and what NumPy computes: arrays by member of the structure of operands."""
+
+    text: str
+    computes: Callable[[Arrays], dict[str, Any]]
+    extents: tuple[int, int, int] = (20, 24, 12)
+    other: tuple[int, int, int] = (35, 20, 8)
+    types: Mapping[str, str] | None = None
+    scalars: Mapping[str, float] | None = None
+    groups: str = ""
+    config: str = CONFIG
+
+
+def listed(x: Any, t: float) -> dict[str, Any]:
+    i, j = np.nonzero(x > t)
+    order = np.lexsort((j, i))
+    return {"hits_value": x[i, j][order], "hits_i": i[order], "hits_j": j[order], "hits_count": np.array([len(i)])}
+
+
+def grouped(x: Any, g: Any, h: Any, t: float) -> dict[str, Any]:
+    made = np.zeros((3, 4), np.int32)
+    valid = (g < 3)[:, None] & np.ones(len(h), bool)
+    i, j = np.nonzero(valid)
+    np.add.at(made, (g[i], h[j]), (x > t)[i, j])
+    return {"C": made, "C_rejected": np.array([(~valid).sum()])}
+
+
+def at_keys(x: Any, g: Any, h: Any) -> Any:
+    """Elements without a pair are 7, as the tests store before; one row of keys is out of range."""
+    made = np.full((3, 4), 7, np.float32)
+    for i, key in enumerate(g):
+        if key < 3:
+            made[key, h[2]] = x[i, 2]
+    return made
+
+
+SUMS = "reduce (k) { accum += P[i, k] * R[k, j]; }"
+EXAMPLES = {
+    "matrix": Example(
+        "where (i, j) { reduce (k) { accum max= P[i, k] + R[j, k]; } C[i, j] = accum * s + t[i] - bias[i, j]; }",
+        lambda x: {"C": (x["P"][:, None] + x["R"][None]).max(2) * x["s"] + x["t"][:, None] - x["bias"]},
+        scalars={"s": 2},
+    ),
+    "by_columns": Example(
+        "where (i, j) { reduce (k) { accum min= P[i, k] * R[k, j]; } C[j, i] = f16(accum + t[j]); }",
+        lambda x: {"C": ((x["P"][:, :, None] * x["R"][None]).min(1) + x["t"]).T.astype(np.float16)},
+    ),
+    "product": Example(f"where (i, j) {{ {SUMS} C[i, j] = accum; }}", lambda x: {"C": x["P"] @ x["R"]}),
+    "rows": Example(
+        "where (i, j) { reduce (k) { accum += abs(P[i, k] - R[j, k]); } C[i] argmin= accum; }",
+        lambda x: {"C": abs(x["P"][:, None] - x["R"]).sum(2).argmin(1)},
+    ),
+    "columns": Example(f"where (i, j) {{ {SUMS} C[j] max= accum; }}", lambda x: {"C": (x["P"] @ x["R"]).max(0)}),
+    "list": Example(
+        f"where (i, j) {{ {SUMS} accum > thres ? hits.add(accum, i, j); }}",
+        lambda x: listed(x["P"] @ x["R"], x["thres"]),
+        scalars={"thres": 5},
+    ),
+    "one_array": Example(
+        "where (i, j) { reduce (k) { accum += abs(P[i, k] - P[j, k]); } accum > thres ? hits.add(accum, i, j); }",
+        lambda x: listed(abs(x["P"][:, None] - x["P"]).sum(2), x["thres"]),
+        extents=(20, 20, 12),
+        other=(36, 36, 8),
+        scalars={"thres": 20},
+    ),
+    "groups": Example(
+        f"where (i, j) {{ {SUMS} C[g[i], h[j]] += accum > t; }}",
+        lambda x: grouped(x["P"] @ x["R"], x["g"], x["h"], x["t"]),
+        types={"g": "s32", "h": "s32"},
+        scalars={"t": 2},
+        groups="3,4",
+    ),
+    "keys": Example(
+        f"where (i, j) when (j == 2) {{ {SUMS} C.put(accum, g[i], h[j]); }}",
+        lambda x: {"C": at_keys(x["P"] @ x["R"], x["g"], x["h"])},
+        extents=(4, 8, 12),
+        other=(4, 8, 16),
+        types={"g": "s32", "h": "s32"},
+        groups="3,4",
+    ),
+}
+
+
+def task_in_c(name: str) -> TaskInC:
+    text, types = EXAMPLES[name].text, EXAMPLES[name].types or {}
+    [made] = functions_of(name, parse(text, {x: types.get(x, "f32") for x in input_ranks(text)}))
+    return made
+
+
+def choose(problem: Problem) -> Selection:
+    return Selection(problem, parse_config(CONFIG), "given")
+
+
+def library_of(*names: str) -> Library:
+    tasks = {f: [f.problem(*EXAMPLES[f.name].extents, EXAMPLES[f.name].groups)] for f in map(task_in_c, names)}
+    return Library.of([], H200, choose, Model.analytic(H200), form, tasks)
+
+
+@pytest.fixture(scope="module")
+def library() -> Library:
+    return library_of(*EXAMPLES)
+
+
+@pytest.fixture(scope="module")
+def folder(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export")
+    write(library, folder, version="1", command="task export")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def program(library: Library, folder: Path) -> Path:
+    return exports.build_tasks(library, folder)
+
+
+def inputs_of(task: TaskInC, extents: tuple[int, int, int], example: Example) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    of = dict(zip("ijk", extents, strict=True))
+    found: dict[str, Any] = dict(example.scalars or {})
+    for x in task.program.inputs:
+        if x.uses:
+            shape = [of[axis] for axis in x.uses[0]]
+            keys = {"g": 4, "h": 4}  # a key 3 of g is out of range
+            found[x.name] = (
+                rng.permuted(np.arange(shape[0]) % keys[x.name]).astype(np.int32)
+                if x.name in keys
+                else rng.integers(-3, 4, shape).astype(np.float32)
+            )
+    return found
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_calls_compute_what_numpy_computes(name: str, library: Library, program: Path) -> None:
+    """Of the exported extents, and of others, which the same kernel serves; with gaps between rows of P and of C."""
+    example, task = EXAMPLES[name], task_in_c(name)
+    [p] = [x for x in library.problems if x.operation.form.name == f"task_{name}"]
+    assert p.kernel is not None
+    for extents, gap in ((example.extents, 0), (example.other, 4)):
+        driver = EmulatedDriver(H200)
+        values = inputs_of(task, extents, example)
+        wanted = example.computes(values)
+        operands: dict[str, float] = {}
+        for member, x in values.items():
+            if isinstance(x, np.ndarray):
+                x = np.pad(x, ((0, 0), (0, gap))) if member == "P" else x
+                operands[member] = driver.allocate(x.nbytes)
+                driver.upload(int(operands[member]), x)
+            else:
+                operands[member] = x
+        made: dict[str, Any] = {}
+        kinds = {x.name: x.meaning.split(",")[0] for x in p.operation.arguments}
+        types = {"f32": np.float32, "s32": np.int32, "f16": np.float16}
+        for member, x in wanted.items():
+            shape = (x.shape[0], x.shape[1] + gap) if x.ndim == 2 and not example.groups else x.shape
+            made[member] = np.full(shape, 7, types.get(kinds[member], np.int64))
+            operands[member] = driver.allocate(made[member].nbytes)
+            driver.upload(int(operands[member]), made[member])
+        if "hits_count" in wanted:
+            operands["hits_capacity"] = len(wanted["hits_i"])
+        fields = {"m": extents[0], "n": extents[1], "k": extents[2], "group_rows": 3, "group_columns": 4}
+        if gap:
+            fields["ld_P"] = extents[2] + gap
+            fields["ld_C"] = made["C"].shape[-1] if "C" in made else 0
+        given = [fields.get(f.name, 0) for f in p.operation.fields]
+        _, [query] = exports.run(program, [exports.task_request(p.operation, given, **operands)])
+        assert query.query == 0
+        if query.bytes:
+            operands |= {"workspace": driver.allocate(query.bytes), "workspace_bytes": query.bytes}
+        _, [call] = exports.run(program, [exports.task_request(p.operation, given, **operands)])
+        assert (call.status, call.bytes) == (0, query.bytes)
+        exports.execute(driver, p.module.source, call.driver)
+        for member, x in made.items():
+            driver.download(int(operands[member]), x)
+            found = x[:, : x.shape[1] - gap] if x.ndim == 2 and not example.groups else x
+            if gap and found is not x:
+                assert (x[:, x.shape[1] - gap :] == 7).all()
+            made[member] = found
+        if "hits_count" in made:
+            order = np.lexsort((made["hits_j"], made["hits_i"]))
+            made |= {member: made[member][order] for member in ("hits_value", "hits_i", "hits_j")}
+        for member, x in wanted.items():
+            assert np.array_equal(made[member], x), (member, extents)
+
+
+@needs_compiler
+def test_calls_with_bad_arguments_are_errors(library: Library, program: Path) -> None:
+    of = {x.form.name.removeprefix("task_"): x for x in library.tasks}
+    good = {"P": 256, "R": 512, "hits_value": 768, "hits_i": 1024, "hits_j": 1280, "hits_capacity": 9, "hits_count": 64}
+    lines = [
+        exports.task_request(of["list"], (20, 24, 12, 0, 0), **good | {"hits_capacity": -1}),
+        exports.task_request(of["list"], (20, 24, 12, 0, 0), **good | {"hits_count": 0}),
+        exports.task_request(of["list"], (20, 24, 12, 11, 0), **good),  # rows of P overlap
+        exports.task_request(of["list"], (20, 1 << 31, 12, 0, 0), **good),
+        exports.task_request(of["list"], (0, 24, 12, 0, 0), **good),  # nothing to compute was exported
+        exports.task_request(of["one_array"], (20, 24, 12, 0), hits_count=64),  # P has one extent
+        exports.task_request(of["groups"], (3, 5, 20, 24, 12, 0, 0), C_rejected=64),  # other groups
+        exports.task_request(of["rows"], (20, 24, 12, 0, 0), P=256, R=512, C=1024),
+        exports.task_request(of["list"], (20, 24, 12, 0, 0), **good),
+    ]
+    _, calls = exports.run(program, lines)
+    assert [call.status for call in calls] == [1, 1, 2, 1, 2, 2, 2, 3, 0]
+    assert all(not call.driver for call in calls[:-1])
+    assert calls[7].bytes > 0  # rows need a workspace, which a query tells without one
+
+
+def test_bytes_repeat_and_the_manifest_lists_tasks(library: Library, folder: Path, tmp_path: Path) -> None:
+    again = library_of(*EXAMPLES)
+    files = write(again, tmp_path, version="1", command="task export")
+    for path in files:
+        name = path.relative_to(tmp_path)
+        assert path.read_bytes() == (folder / name).read_bytes(), name
+    document = json.loads((folder / "manifest.json").read_text())
+    assert [x["function"] for x in document["tasks"]] == [f"ptxgen_task_{name}" for name in EXAMPLES]
+    assert parse(document["tasks"][0]["text"]) == task_in_c("matrix").program
+    row = next(x for x in document["problems"] if x["function"] == "ptxgen_task_list")
+    assert row["alpha_zero"] is None
+    assert [x["function"] is None for x in row["launches"]] == [True, False]  # the count is set to zero first
+
+
+@needs_compiler
+def test_example_computes_a_task(tmp_path: Path) -> None:
+    write(library_of("list"), tmp_path, version="1", command="")
+    exports.build_stub(tmp_path)
+    sources = ["example.c", "ptxgen_kernels.c"]
+    command = [str(exports.compiler()), *exports.WARNINGS, *sources, "-o", "example", "-ldl", "-lm"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    for name, count in (("P", 20 * 12), ("R", 12 * 24)):
+        (tmp_path / name).write_bytes(bytes(4 * count))
+    outputs = ["hits_value", "hits_i", "hits_j", "hits_count"]
+    done = subprocess.run(
+        ["./example", ".", "P", "R", *outputs],
+        cwd=tmp_path,
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert f"{3 * 480 * 4 + 8} bytes of results" in done.stdout  # with room for all pairs
+    assert [(tmp_path / name).stat().st_size for name in outputs] == [1920, 1920, 1920, 8]
+
+
+LIST = EXAMPLES["list"].text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a-b", LIST, "name is 'a-b'; it must have letters, digits and _ alone"),
+        ("", LIST, ""),
+        ("a_workspace", LIST, "name is a_workspace; it must not end in _workspace"),
+        ("a", LIST.replace("P[", "register["), "register is a word of C; the text must have another name"),
+        ("a", LIST.replace("hits", "while"), "while is a word of C"),
+        ("a", LIST.replace("thres", "workspace"), "workspace is the name of two members"),
+        ("a", LIST.replace("thres", "hits_count"), "hits_count is the name of two members"),
+        (
+            "a",
+            f"where (i, j) {{ {SUMS} best[i].top(3, accum, j); }}",
+            "best is best[i].top(s32(3),accum,j), which no C function",
+        ),
+    ],
+)
+def test_names_that_c_does_not_take_are_errors(name: str, text: str, message: str) -> None:
+    program = parse(text, dict.fromkeys(input_ranks(text), "f32"))
+    if not message:  # a task without a name has that of its digest
+        assert [f.name for f in functions_of(name, program)] == [task_hash(program)[:12]]
+        return
+    with pytest.raises(InputError, match=re.escape(message)):
+        functions_of(name, program)
+
+
+def test_each_output_has_a_function() -> None:
+    text = f"where (i, j) {{ {SUMS} C[i, j] = accum; best[i] max= accum; }}"
+    program = parse(text, {"P": "f32", "R": "f32"})
+    assert [f.name for f in functions_of("scores", program)] == ["scores_C", "scores_best"]
+    assert [f.name for f in functions_of("scores", program, "best")] == ["scores_best"]
+    with pytest.raises(InputError, match="output is hits; the outputs of the task are C, best"):
+        functions_of("scores", program, "hits")
+
+
+def test_extents_that_arrays_cannot_have_are_errors() -> None:
+    with pytest.raises(InputError, match="n is 21; it must be 20, as m"):
+        task_in_c("one_array").problem(20, 21, 12)
+    with pytest.raises(ShapeError, match="m is 0"):
+        task_in_c("list").problem(0, 21, 12)
+    tasks = {f: [f.problem(20, 24, 12)] for f in (task_in_c("list"), replace(task_in_c("rows"), name="list"))}
+    with pytest.raises(InputError, match="name is list; it must not be that of another task"):
+        Library.of([], H200, choose, Model.analytic(H200), form, tasks)
