@@ -20,6 +20,7 @@ from ptxgen.cli import paper_figures as _paper_figures
 from ptxgen.cli import problems as _problems
 from ptxgen.cli import stored as _stored
 from ptxgen.cli import task as _task
+from ptxgen.cli import task_library as _task_library
 from ptxgen.cli.command import app, run
 
 __all__ = ["app", "main"]
@@ -38,6 +39,7 @@ _COMMANDS = (
     _paper_figures,
     _batchgemm,
     _task,
+    _task_library,
 )
 #: the order of commands in --help
 _ORDER = (
@@ -49,7 +51,6 @@ _ORDER = (
     "export",
     "check",
     "bench",
-    "task",
     "sampler",
     "emulate",
     "report",

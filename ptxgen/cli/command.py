@@ -69,9 +69,20 @@ class GroupedCommands(TyperGroup):
                 formatter.write_dl(panels[title])
 
 
-def _group(**options: Any) -> typer.Typer:
+class GroupWithDefault(GroupedCommands):
+    """A command group whose command ``run`` takes arguments that begin with no command."""
+
+    DEFAULT: ClassVar[str] = "run"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        known = {*self.commands, *ctx.help_option_names}
+        given: list[str] = super().parse_args(ctx, args if not args or args[0] in known else [self.DEFAULT, *args])
+        return given
+
+
+def _group(kind: type[TyperGroup] = GroupedCommands, **options: Any) -> typer.Typer:
     return typer.Typer(
-        cls=GroupedCommands,
+        cls=kind,
         no_args_is_help=True,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -86,6 +97,12 @@ app = _group(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+task = _group(
+    GroupWithDefault,
+    name="task",
+    help="Compute, list and export matmul-like tasks. Without a command: task run, as task FILE or task --expr TEXT.",
+)
+app.add_typer(task, rich_help_panel=USE_COMMANDS)
 db = _group(name="db", help="Export, import, recheck and describe the tuning database.")
 app.add_typer(db, rich_help_panel=STORE_COMMANDS)
 model = _group(name="model", help="Evaluate the model that predicts times.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -16,9 +17,13 @@ from ptxgen.cli.progress import progress as shown_progress
 from ptxgen.errors import InputError
 
 if TYPE_CHECKING:
+    from ptxgen.export.task_in_c import TaskInC
+    from ptxgen.operations.task.problem import Task
+    from ptxgen.problem.device import Device
     from ptxgen.problem.operation import Operation
     from ptxgen.problem.registry import Problem
     from ptxgen.tuning.selection import Selection
+    from ptxgen.tuning.store.database import Database
 
 
 def own_folder(name: str, path: Path) -> None:
@@ -64,7 +69,7 @@ def export(
     target: ExportTarget,
     folder: Annotated[
         Path, typer.Option(metavar="DIR", help="Output folder (--out is the dtype of C)."), OWN_FOLDER
-    ] = Path("ptxgen_kernels"),
+    ] = DEFAULT_FOLDER,
     ptx: Annotated[bool, typer.Option("--ptx", help="Write the PTX of each kernel, too.")] = False,
 ) -> Answer:
     """Export kernels for C programs.
@@ -73,45 +78,55 @@ def export(
     driver, with a CMake example. Files of an earlier export into the folder are replaced or removed; other files are
     never replaced. Needs no GPU: use --device h200.
     """
+    from ptxgen.problem.dtypes import DTYPES, canonical
+
+    if target.out is not None and canonical(target.out) not in DTYPES:
+        raise InputError(f"out is {target.out!r}; it is the dtype of C: --folder {target.out} names the output folder")
+    problems, device = [case.problem for case in target.cases()], target.find_device()
+    with target.reading() as database:
+        return exported("export", problems, {}, device, database, folder, ptx)
+
+
+def exported(
+    name: str,
+    problems: Sequence[Problem],
+    tasks: Mapping[TaskInC, Sequence[Task]],
+    device: Device,
+    database: Database | None,
+    folder: Path,
+    ptx: bool,
+) -> Answer:
+    """Writes the library of problems and tasks. ``name``: of the command."""
     from ptxgen import __version__
     from ptxgen.cli.report import extrapolation_notes
     from ptxgen.export.c_source import form
     from ptxgen.export.files import write
     from ptxgen.export.library import Library
-    from ptxgen.problem.dtypes import DTYPES, canonical
     from ptxgen.tuning import selection
     from ptxgen.tuning.choice import models
     from ptxgen.tuning.progress import counted
 
-    if target.out is not None and canonical(target.out) not in DTYPES:
-        raise InputError(f"out is {target.out!r}; it is the dtype of C: --folder {target.out} names the output folder")
-    cases, device = target.cases(), target.find_device()
-    with target.reading() as database, shown_progress("select", len(cases)) as progress:
+    with shown_progress("select", len(problems) + sum(map(len, tasks.values()))) as progress:
 
         def choose(problem: Problem) -> Selection:
             found = selection.require(problem, device, database)[0]
             progress.step(problem.key())
             return found
 
-        library = Library.of(
-            [case.problem for case in cases],
-            device,
-            choose,
-            models.model_for(device, database),
-            form,
-        )
+        library = Library.of(problems, device, choose, models.model_for(device, database), form, tasks)
     with shown_progress("assemble"):
         files = write(library, folder, version=__version__, command=command_line(), ptx=ptx)
     sources = [(p.selection.origin, p.selection.scaled_from) for p in library.problems]
     document: dict[str, Any] = {
-        "command": "export",
+        "command": name,
         "device": device.name,
         "folder": folder,
         "problems": len(library.problems),
         "modules": len(library.modules),
+        "functions": [f"ptxgen_{task.form.name}" for task in library.tasks],
         "files": files,
         "notes": extrapolation_notes(device.name, sources),
     }
     numbers = ((library.problems, "problem"), (library.modules, "kernel module"), (files, "file"))
     text = f"{folder}: {', '.join(counted(len(found), noun) for found, noun in numbers)}"
-    return Answer(document, "\n".join([text, *document["notes"]]))
+    return Answer(document, "\n".join([text, *document["functions"], *document["notes"]]))

@@ -1,4 +1,4 @@
-"""The command task: computes a matmul-like task on arrays of files."""
+"""The command task run: computes a matmul-like task on arrays of files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import typer
 
 from ptxgen.arguments import word
 from ptxgen.cli.checks import INPUT_FILE, OUTPUT_FILE, Check
-from ptxgen.cli.command import USE_COMMANDS, Answer, Common, app, command
+from ptxgen.cli.command import Answer, Common, command
+from ptxgen.cli.command import task as group
 from ptxgen.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,14 +39,13 @@ INPUT = Check(given_input)
 
 
 @command(
-    app,
-    "task",
+    group,
+    "run",
     "distances.task --input P=p.npy --input R=r.npy --save distances.npy",
     "--expr 'where (i,j) { reduce (k) { s max= A[i,k]*B[k,j]; } C[i,j] = s; }'",
-    panel=USE_COMMANDS,
     tables=False,
 )
-def task(
+def run(
     options: Common,
     file: Annotated[Path | None, typer.Argument(help="File with the text of the task."), INPUT_FILE] = None,
     expr: Annotated[str | None, typer.Option(metavar="TEXT", help="The text of the task, in place of a file.")] = None,
@@ -74,7 +74,7 @@ def task(
         typer.Option(help="exact; or fast: squares of differences may be computed as products.", metavar="exact|fast"),
     ] = "exact",
 ) -> Answer:
-    """Compute a matmul-like task: an inner operator of your own over pairs of rows and columns.
+    """Compute a matmul-like task: an inner operator of your own over pairs of rows and columns. `run` may be left out.
 
     The text is described in docs/tasks.md. A list of pairs is an array with fields, in the order of (i, j) if it has
     both. Every output of a task with several is printed. Without inputs, the canonical text is printed, with the types

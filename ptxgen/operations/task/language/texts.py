@@ -7,7 +7,7 @@ The cache is optional: errors of the file system and damaged files are ignored.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -58,6 +58,14 @@ def _program(text: str, dtypes: tuple[tuple[str, str], ...]) -> Program:
     program = parser.parse(text, dict(dtypes))
     write(key, to_lists(program))
     return program
+
+
+def kept_programs() -> Iterator[Program]:
+    """The programs that the disk cache keeps, of texts that any process has read."""
+    folder = _file("").parent
+    for path in () if disk_cache.unsafe(folder) else sorted(folder.glob("*.json")):
+        with suppress(OSError, ValueError, TypeError, KeyError, IndexError, RecursionError):
+            yield from_lists(json.loads(path.read_bytes()))
 
 
 def _key(*facts: object) -> str:

@@ -1,0 +1,345 @@
+"""The commands task list, task show and task export."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ptxgen.cli.checks import Check
+from ptxgen.cli.command import Answer, command, task
+from ptxgen.cli.export import DEFAULT_FOLDER, OWN_FOLDER
+from ptxgen.cli.options import DatabaseOptions, Target
+from ptxgen.cli.progress import progress as shown_progress
+from ptxgen.errors import InputError
+
+if TYPE_CHECKING:
+    from ptxgen.cli.task_catalog import Named, TaskRow
+    from ptxgen.export.task_in_c import TaskInC
+    from ptxgen.operations.task.problem import Task
+    from ptxgen.problem.device import Device
+    from ptxgen.tuning.store.database import Database
+
+
+def given_type(name: str, text: str) -> None:
+    """InputError: the text is no NAME=TYPE."""
+    key, equals, value = text.partition("=")
+    if not key or not equals or not value:
+        raise InputError(f"{name} is {text}; it must be NAME=TYPE, as P=f16")
+
+
+TYPE = Check(given_type)
+SHORT = 60  #: characters of texts in tables
+DtypeOption = Annotated[str | None, typer.Option(help="Type of the inputs that have none.")]
+DeviceOption = Annotated[str | None, typer.Option(help="List only results of this device.")]
+ShapeOption = Annotated[
+    list[str] | None, typer.Option(metavar="M,N,K", help="Extents of i, j and k of every task. Repeatable.")
+]
+GroupsOption = Annotated[
+    str, typer.Option(metavar="G,H", help="Rows and columns of results whose elements keys select.")
+]
+AlgebraOption = Annotated[
+    bool,
+    typer.Option("--algebra/--no-algebra", help="Rewrite tasks by laws that hold for finite numbers, or do not."),
+]
+
+
+@command(task, "list", "", "--device h100 --json")
+def list_(
+    options: DatabaseOptions,
+    device: DeviceOption = None,
+    kept: Annotated[
+        bool, typer.Option("--kept", help="List also the texts that the disk cache keeps of earlier calls.")
+    ] = False,
+) -> Answer:
+    """Print the tasks that have stored times.
+
+    One row for each task, extents and device: winners and measurements of the database, and shipped winners. The name
+    is that of a known task, else the beginning of its hash, which is the same for texts that differ in names alone.
+    task show and task export take both.
+    """
+    from ptxgen.cli import task_catalog
+    from ptxgen.cli.tables import Predicted, Table
+
+    with options.reading() as database:
+        found = task_catalog.rows(database, device)
+    if kept and device is None:
+        found += task_catalog.kept_rows(found)
+    titles = ("name", "M,N,K", "layout", "types", "device", "µs", "family", "source", "task", "text", "hash")
+    documents = [_fields(row) for row in found]
+    cells = [
+        (
+            x["name"],
+            x["extents"] and ",".join(map(str, x["extents"])),
+            x["layout"],
+            x["types"],
+            x["device"],
+            Predicted(x["us"]) if x["clock"] == "model" else x["us"],
+            x["family"],
+            x["source"],
+            x["text"] if len(x["text"]) <= SHORT else f"{x['text'][: SHORT - 1]}…",
+            x["text"],
+            x["hash"],
+        )
+        for x in documents
+    ]
+    document = {"command": "task list", "rows": documents}
+    table = Table(titles, cells, ("source", "layout", "types"), ("text", "hash"))
+    return Answer(document, [table] if cells else ["there are no tasks with stored times"])
+
+
+def _fields(row: TaskRow) -> dict[str, Any]:
+    """A row of the catalogue in a document."""
+    from ptxgen.cli.task_catalog import body
+    from ptxgen.operations.task.language.canonical import canonical
+
+    p, m = row.problem, row.found
+    return {
+        "name": row.name,
+        "hash": row.hash,
+        "text": body(row.program),
+        "canonical": canonical(row.program),
+        "types": ", ".join(f"{x.name} {x.dtype}" for x in row.program.inputs),
+        "layout": "" if p is None else p.layout,
+        "extents": None if p is None else [p.m, p.n, p.k],
+        "problem": None if p is None else p.key(),
+        "device": row.device,
+        "clock": "" if m is None else m.environment.clock,
+        "us": None if m is None else m.us,
+        "family": "" if row.config is None else row.config.family,
+        "config_text": "" if row.config is None else str(row.config),
+        "source": row.source,
+    }
+
+
+@command(
+    task,
+    "show",
+    "min_plus --device h100",
+    "--task distances.task --shape 4096,4096,64 --device h200",
+    tables=False,
+)
+def show(
+    options: DatabaseOptions,
+    name: Annotated[str | None, typer.Argument(help="A name or a hash of task list, or a file with a text.")] = None,
+    text: Annotated[str | None, typer.Option("--task", metavar="TEXT", help="The text of the task, or a file.")] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="Type of the inputs that have none. [default: that of stored results, or f32]")
+    ] = None,
+    shape: ShapeOption = None,
+    groups: GroupsOption = "",
+    algebra: AlgebraOption = True,
+    device: Annotated[str | None, typer.Option(help="Show only this device.")] = None,
+) -> Answer:
+    """Print a task: its text, its inputs and their roles, what is rewritten, and its kernels.
+
+    The text has types of all inputs. For each stored time the configuration and the kernels follow, those of --shape
+    with the configuration that select prints. Needs no GPU: use --device h200.
+    """
+    from ptxgen.cli import task_catalog
+    from ptxgen.operations.task.explanation import explanation
+    from ptxgen.operations.task.language.canonical import canonical
+    from ptxgen.operations.task.language.readable import readable
+    from ptxgen.operations.task.task_hash import task_hash
+    from ptxgen.problem.device import device as device_named
+
+    if (name is None) == (text is None):
+        raise InputError("a name or --task must be given, and not both")
+    with options.reading() as database, shown_progress("select", len(shape or ())):
+        catalogue = task_catalog.rows(database)
+        if text is not None:
+            found = task_catalog.with_rows(*task_catalog.of_text(text, {}, dtype or "f32"), catalogue)
+        else:
+            found = task_catalog.named(str(name), catalogue, dtype)
+        rows = [_stored_fields(x) for x in found.rows if x.problem is not None and device in (None, x.device)]
+        if shape:
+            on = Target(database=options.database, device=device).find_device()
+            problems = _problems(_functions(found, "", algebra=algebra), list(map(_extents, shape)), groups)
+            rows += [_chosen_fields(p, on, database) for each in problems.values() for p in each]
+        elif device is not None:
+            device_named(device)  # a device without stored times is no error, unless there is no such device
+    program, own = found.program, task_hash(found.program)
+    document: dict[str, Any] = {
+        "command": "task show",
+        "name": found.name,
+        "hash": own,
+        "text": canonical(program),
+        "readable": readable(program),
+        "explanation": explanation(program, algebra),
+        "rows": rows,
+    }
+    lines = [" ".join(filter(None, ("task", found.name, own))), "", document["readable"], "", *document["explanation"]]
+    for row in rows:
+        time = "" if row["us"] is None else f", {'~' * row['predicted']}{row['us']:.4g} µs"
+        lines += ["", f"{row['problem_text']} on {row['device']} ({row['source']}){time}", f"  {row['config_text']}"]
+        lines += [f"  kernel {kernel}" for kernel in row["kernels"]]
+    if not rows:
+        lines += ["", "there is no stored time; --shape M,N,K shows the configuration that is chosen"]
+    return Answer(document, "\n".join(lines))
+
+
+def _stored_fields(row: TaskRow) -> dict[str, Any]:
+    from ptxgen.problem.device import device as device_named
+
+    assert row.problem is not None
+    assert row.found is not None
+    on, config = device_named(row.device), row.found.config
+    return {
+        **_problem_fields(row.problem),
+        "device": row.device,
+        "source": row.source,
+        "us": row.found.us,
+        "predicted": row.found.environment.clock == "model",
+        "config_text": str(config),
+        "kernels": _kernels(row.problem, config, on),
+    }
+
+
+def _chosen_fields(p: Task, on: Device, database: Database | None) -> dict[str, Any]:
+    from ptxgen.tuning import selection
+
+    found = selection.require(p, on, database)[0]
+    return {
+        **_problem_fields(p),
+        "device": on.name,
+        "source": found.source,
+        "us": None if found.us != found.us else found.us,
+        "predicted": found.predicted,
+        "config_text": str(found.config),
+        "kernels": _kernels(p, found.config, on),
+    }
+
+
+def _problem_fields(p: Task) -> dict[str, Any]:
+    text = f"{p.m},{p.n},{p.k} {p.layout}" + (f" groups {p.groups}" if p.groups else "")
+    return {"problem": p.key(), "problem_text": text}
+
+
+def _kernels(p: Task, config: Any, on: Device) -> list[str]:
+    """The kernels of a configuration, by name and digest. Empty: this version does not generate them."""
+    from ptxgen.codegen.render import render
+    from ptxgen.errors import PtxgenError
+    from ptxgen.families.plan_factory import plan_for
+    from ptxgen.runtime import kept_sources
+
+    try:
+        plan = plan_for(p, config, on)
+        kept = kept_sources.read(kept_sources.key(plan))
+        source: Any = render(plan) if kept is None else kept
+    except PtxgenError:
+        return []
+    return [f"{entry} {source.digest}" + (" (kept)" if kept else "") for entry in source.entries]
+
+
+def _extents(text: str) -> tuple[int, int, int]:
+    """M, N and K of a shape word. ShapeError: it is none."""
+    from ptxgen.operations.task.problem import Task
+
+    found = Task.read_shape(text)
+    return found["m"], found["n"], found["k"]
+
+
+def _functions(found: Named, name: str, output: str | None = None, **options: Any) -> list[TaskInC]:
+    from ptxgen.export.task_in_c import functions_of
+
+    return functions_of(name or found.name, found.program, output, order=found.order, **options)
+
+
+def _problems(
+    functions: Sequence[TaskInC], extents: Sequence[tuple[int, int, int]], groups: str
+) -> dict[TaskInC, list[Task]]:
+    """The problems of the functions of a task. ``groups``: of those that have groups. ShapeError: it is missing, or
+    none has them."""
+    any_grouped = any(f.grouped for f in functions)
+    return {f: [f.problem(*x, groups if f.grouped or not any_grouped else "") for x in extents] for f in functions}
+
+
+@command(
+    task,
+    "export",
+    "min_plus --dtype f32 --shape 1024,1024,1024 --device h200 --folder kernels",
+    "close.task --name close --type X=f16 --shape 4096,4096,96 --device h200",
+    tables=False,
+)
+def export(
+    options: DatabaseOptions,
+    tasks: Annotated[
+        list[str] | None, typer.Argument(metavar="TASK", help="Names or hashes of task list, or files with texts.")
+    ] = None,
+    texts: Annotated[
+        list[str] | None, typer.Option("--task", metavar="TEXT", help="The text of a task, or a file. Repeatable.")
+    ] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--name",
+            metavar="NAME",
+            help="Name of the C function, after ptxgen_task_: one for each task, in order. [default: that of a known"
+            " task, or the beginning of the hash]",
+        ),
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="NAME=TYPE", help="Type of an input, if the text has none. Repeatable."),
+        TYPE,
+    ] = None,
+    dtype: DtypeOption = None,
+    shape: ShapeOption = None,
+    groups: GroupsOption = "",
+    output: Annotated[
+        str | None, typer.Option(help="Export this output alone. [default: a function for each output]")
+    ] = None,
+    compute: Annotated[str, typer.Option(help="tf32: sums of products of f32 on tensor cores.")] = "",
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Use only kernels whose results are bitwise reproducible.")
+    ] = False,
+    algebra: AlgebraOption = True,
+    device: Annotated[
+        str | None, typer.Option(help="A device, as of select. [default: the GPU, else emulated]")
+    ] = None,
+    folder: Annotated[Path, typer.Option(metavar="DIR", help="Output folder."), OWN_FOLDER] = DEFAULT_FOLDER,
+    ptx: Annotated[bool, typer.Option("--ptx", help="Write the PTX of each kernel, too.")] = False,
+) -> Answer:
+    """Export tasks for C programs.
+
+    Writes cubins, a manifest, and a C library with a function ptxgen_task_NAME for each task, or for each output of one
+    with several. Kernels are chosen for the extents of --shape, or for all extents with stored times on the device;
+    most of them serve other extents, too. Needs no GPU: use --device h200.
+    """
+    from ptxgen.cli import task_catalog
+    from ptxgen.cli.export import exported
+
+    target = Target(database=options.database, device=device)
+    given = [*(tasks or ()), *(texts or ())]
+    if not given:
+        raise InputError("no task is given; give a name, a hash or a file, or --task")
+    if names and len(names) != len(given):
+        raise InputError(f"name is given {len(names)} times; it must be given once for each of {len(given)} tasks")
+    kinds = {key: value for key, _, value in (x.partition("=") for x in types or ())}
+    on = target.find_device()
+    with options.reading() as database:
+        catalogue = task_catalog.rows(database)
+        found = [task_catalog.named(word, catalogue, dtype, kinds) for word in tasks or ()]
+        found += [task_catalog.with_rows(*task_catalog.of_text(x, kinds, dtype), catalogue) for x in texts or ()]
+        functions: dict[TaskInC, Sequence[Task]] = {}
+        options_of: dict[str, Any] = {"compute": compute, "deterministic": deterministic, "algebra": algebra}
+        for n, each in enumerate(found):
+            extents = list(map(_extents, shape or ())) or _stored_extents(each, on.name)
+            functions |= _problems(_functions(each, names[n] if names else "", output, **options_of), extents, groups)
+        return exported("task export", (), functions, on, database, folder, ptx)
+
+
+def _stored_extents(found: Named, device: str) -> list[tuple[int, int, int]]:
+    """The extents of stored results on a device, with arrays that are stored as the program indexes them. InputError:
+    there are none."""
+    from ptxgen.operations.task.roles import roles_of
+
+    layout = roles_of(found.program).layout
+    every = [row.problem for row in found.rows if row.problem is not None and row.device == device]
+    problems = [p for p in every if p.layout == layout]
+    if not problems:
+        what = found.name or "the task"
+        raise InputError(f"no extents are given, and {what} has no stored times on {device}; use --shape M,N,K")
+    return list(dict.fromkeys((p.m, p.n, p.k) for p in problems))
