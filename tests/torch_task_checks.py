@@ -166,6 +166,13 @@ class TaskChecks:
         assert not y.detach().tril().any()
         torch.testing.assert_close(found, wanted)
 
+    def test_operands_that_no_gradient_needs_may_change_before_it(self):
+        a, b = self.normal(2, 3).requires_grad_(), self.normal(3, 2, seed=1)
+        held = a * 1
+        y = pt.matmul_over("plus_times", held, b)
+        held.detach().zero_()
+        torch.testing.assert_close(torch.autograd.grad(y.sum(), a)[0], b.sum(1).expand(2, 3))
+
     def test_equal_values(self):
         """The first of equal steps, and half of each of equal operands, has the gradient; |0| has none."""
         a, b = (torch.ones(1, 3, dtype=torch.float64, device=self.device, requires_grad=True) for _ in range(2))

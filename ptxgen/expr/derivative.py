@@ -44,9 +44,8 @@ def check_differentiable(x: Node) -> None:
         what = f"`{name}(…)`" if name.isidentifier() else f"`{name}`"
         raise TaskError(f"{what} has no derivative; a gradient must reach inputs through operators of floats")
     if x.op not in ("cast", "select") and x.op not in _RULES:
-        raise TaskError(
-            f"`{x.op}` has no derivative; an operator of a step with gradients must be one of {', '.join(_RULES)}"
-        )
+        known = " ".join(DIFFERENTIABLE)
+        raise TaskError(f"`{x.op}` has no derivative; between inputs with gradients and results there may be {known}")
 
 
 def _wide(type: str) -> str:
@@ -166,6 +165,8 @@ _RULES: dict[str, Rule] = {
     "log": lambda x, d: (over(d, x.arguments[0]),),
     "log2": lambda x, d: (over(scaled(d, 1 / math.log(2)), x.arguments[0]),),
 }
+#: the operators of floats that have a derivative
+DIFFERENTIABLE = tuple(_RULES)
 
 
 # ---- terms

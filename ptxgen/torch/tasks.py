@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -18,7 +19,7 @@ from torch.compiler import is_dynamo_compiling
 from ptxgen.api import task as arrays_task
 from ptxgen.api import task_call, task_outputs
 from ptxgen.arguments import word
-from ptxgen.errors import DeviceError, DtypeError, InputError, ShapeError
+from ptxgen.errors import DeviceError, DtypeError, InputError, ShapeError, TaskError
 from ptxgen.expr.node import substituted
 from ptxgen.operations.task import gradients, several
 from ptxgen.operations.task.assembling import mapped, renamed
@@ -241,8 +242,7 @@ def _made(program: Program, kinds: tuple[tuple[str, str | None], ...]) -> Prepar
     made = []
     for output in program.outputs:
         each = several.single(program, output)
-        arrays = tuple(x.name for x in each.inputs if x.uses)
-        made.append(OneProgram(canonical(each), arrays, tuple(x.name for x in each.inputs if not x.uses)))
+        made.append(OneProgram(canonical(each), _arrays_of(each), tuple(x.name for x in each.inputs if not x.uses)))
     outputs = tuple(x.name for x in program.outputs)
     _forms[outputs] = task_outputs.results_type(outputs)
     return Prepared(tuple(made), outputs, rows, {**ranks, **dict.fromkeys(single, 0)}, roles.tiles)
@@ -353,62 +353,63 @@ def _fake(*args: Any) -> Tensor:
 
 
 def _save(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.save_for_backward(*inputs[:MOST_ARRAYS], output)
-    ctx.numbers, ctx.text, ctx.fast = inputs[MOST_ARRAYS:]
+    *arrays, ctx.numbers, ctx.text, ctx.fast = inputs
+    program = _known(ctx.text)[0]
+    given = dict(zip(_arrays_of(program), arrays, strict=False))
+    ctx.extents = _extents(program, list(given.values()))
+    ctx.dtypes = {name: x.dtype for name, x in given.items()}
+    ctx.saved = ()
+    with suppress(TaskError):  # the backward step raises it again
+        plan = _plan(ctx, program)
+        known = {**given, plan.result: output}
+        ctx.saved = tuple(name for name in known if name in plan.read)
+        ctx.save_for_backward(*(known[name] for name in ctx.saved))
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    *saved, result = ctx.saved_tensors
-    program, _ = _known(ctx.text)
-    arrays = [x.name for x in program.inputs if x.uses]
-    numbers = dict(zip([x.name for x in program.inputs if not x.uses], ctx.numbers, strict=True))
-    tensors = dict(zip(arrays, saved, strict=False))
-    wanted = frozenset(name for name, needs in zip(arrays, ctx.needs_input_grad, strict=False) if needs)
-    step = _Backward(program, wanted, tensors, numbers, grad, result, ctx.fast)
-    found = [step.gradient(name) if name in wanted else None for name in arrays]
+    step = _Backward(ctx, grad)
+    found = [
+        step.gradient(name) if needs else None for name, needs in zip(ctx.dtypes, ctx.needs_input_grad, strict=False)
+    ]
     return *found, *(None,) * (MOST_ARRAYS - len(found) + 3)
+
+
+def _arrays_of(program: Program) -> tuple[str, ...]:
+    return tuple(x.name for x in program.inputs if x.uses)
+
+
+def _plan(ctx: Any, program: Program) -> gradients.Gradients:
+    wanted = (name for name, needs in zip(_arrays_of(program), ctx.needs_input_grad, strict=False) if needs)
+    return gradients.gradients(program, frozenset(wanted), ctx.fast)
 
 
 class _Backward:
     """A backward step: computes ``gradients.Gradients``."""
 
-    def __init__(
-        self,
-        program: Program,
-        wanted: frozenset[str],
-        tensors: dict[str, Tensor],
-        numbers: dict[str, float],
-        grad: Tensor,
-        result: Tensor,
-        fast: bool,
-    ) -> None:
-        self.plan = gradients.gradients(program, wanted, fast)
-        self.extents = _extents(program, list(tensors.values()))
-        self.arrays = {**tensors, self.plan.gradient: grad, self.plan.result: result}
-        self.inputs, self.fast = tensors, fast
-        self.numbers = {**numbers, **{name: self.extents[axis] for name, axis in self.plan.extents.items()}}
-        computed = [x.program for x in self.plan.steps if isinstance(x, gradients.Computed)]
-        read = {x.name for program in computed for x in program.inputs}
+    def __init__(self, ctx: Any, grad: Tensor) -> None:
+        self.program = _known(ctx.text)[0]
+        self.plan = _plan(ctx, self.program)
+        self.extents, self.dtypes, self.fast, self.like = ctx.extents, ctx.dtypes, ctx.fast, grad
+        self.arrays = {**dict(zip(ctx.saved, ctx.saved_tensors, strict=True)), self.plan.gradient: grad}
+        names = (x.name for x in self.program.inputs if not x.uses)
+        self.numbers = dict(zip(names, ctx.numbers, strict=True))
+        self.numbers |= {name: self.extents[axis] for name, axis in self.plan.extents.items()}
         for each in self.plan.steps:
-            if isinstance(each, gradients.Computed) or each.name in read:
-                self.arrays[each.name] = self._made(each, grad)
+            self.arrays[each.name] = self._made(each)
 
-    def _made(self, step: gradients.Filled | gradients.Computed | gradients.Gathered, grad: Tensor) -> Tensor:
+    def _made(self, step: gradients.Filled | gradients.Computed | gradients.Gathered) -> Tensor:
         if isinstance(step, gradients.Filled):
             shape = [self.extents[axis] if axis else 0 for axis in step.axes]
-            return grad.new_full(shape, step.value, dtype=DTYPES[step.dtype])
+            return self.like.new_full(shape, step.value, dtype=DTYPES[step.dtype])
         if isinstance(step, gradients.Gathered):
             return self._gathered(step)
-        arrays = [self.arrays[x.name] for x in step.program.inputs if x.uses]
+        arrays = [self.arrays[name] for name in _arrays_of(step.program)]
         numbers = [self.numbers[x.name] for x in step.program.inputs if not x.uses]
         return _run(_text(step.program), arrays, numbers, self.fast)
 
-    def _positions(self, of: gradients.Gathered) -> Tensor:
-        return self.arrays[of.positions].long()
-
     def _gathered(self, of: gradients.Gathered) -> Tensor:
         """The elements of an input at positions along k."""
-        x, at = self.arrays[of.array], self._positions(of)
+        x, at = self.arrays[of.array], self.arrays[of.positions].long()
         if self.extents["k"] == 0:
             return x.new_zeros(at.shape)
         if len(of.axes) == 1:
@@ -416,27 +417,28 @@ class _Backward:
         x = x if of.axes in (("i", "k"), ("k", "j")) else x.T
         return x.gather(1 if "i" in of.axes else 0, at)
 
-    def _scattered(self, part: Tensor, of: gradients.Gathered) -> Tensor:
+    def _scattered(self, part: Tensor, zeros: Tensor, of: gradients.Gathered) -> Tensor:
         """The sums of the gradients of gathered elements."""
-        x, at = self.inputs[of.array], self._positions(of)
+        at = self.arrays[of.positions].long()
         if self.extents["k"] == 0:
-            return torch.zeros_like(x)
+            return zeros
         if len(of.axes) == 1:
-            return x.new_zeros(x.shape).index_add(0, at.flatten(), part.flatten())
-        straight = of.axes in (("i", "k"), ("k", "j"))
-        zeros = x.new_zeros(x.shape if straight else x.shape[::-1])
-        found = zeros.scatter_add(1 if "i" in of.axes else 0, at, part)
-        return found if straight else found.T
+            return zeros.index_add(0, at.flatten(), part.flatten())
+        if of.axes in (("i", "k"), ("k", "j")):
+            return zeros.scatter_add(1 if "i" in of.axes else 0, at, part)
+        return zeros.T.scatter_add(1 if "i" in of.axes else 0, at, part).T
 
     def gradient(self, name: str) -> Tensor:
         """The gradient of an input."""
-        x = self.inputs[name]
+        axes = next(x.uses[0] for x in self.program.inputs if x.name == name)
+        shape, dtype = [self.extents[axis] for axis in axes], self.dtypes[name]
         total: Tensor | None = None
         for part in self.plan.parts.get(name, ()):
-            found = self.arrays[part.name]
-            found = (found if part.gathered is None else self._scattered(found, part.gathered)).to(x.dtype)
+            found = self.arrays[part.name].to(dtype)
+            if part.gathered is not None:
+                found = self._scattered(found, self.like.new_zeros(shape, dtype=dtype), part.gathered)
             total = found if total is None else total + found
-        return x.new_zeros(x.shape) if total is None else total
+        return self.like.new_zeros(shape, dtype=dtype) if total is None else total
 
 
 @lru_cache(maxsize=1024)

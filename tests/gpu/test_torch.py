@@ -9,6 +9,7 @@ import pytest
 from tests.scripts import script
 from tests.torch_checks import Checks, pt, torch
 from tests.torch_sparse_checks import SparseChecks, dense
+from tests.torch_task_checks import TaskChecks
 
 pytestmark = pytest.mark.gpu
 
@@ -141,3 +142,12 @@ class TestSparse(SparseChecks):
             y = function(*leaves)
             found.append([y, *torch.autograd.grad(y, leaves)])
         assert all(map(torch.equal, *found))
+
+
+class TestTasks(TaskChecks):
+    device = "cuda"
+
+    @pytest.fixture(autouse=True)
+    def _gpu(self):
+        if not torch.cuda.is_available():
+            pytest.skip("PyTorch finds no GPU")

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ptxgen.errors import TaskError
 from ptxgen.operations.task.gradients import Computed, Filled, Gradients, gradients
 from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.oracle import evaluate, extents_of
 from ptxgen.operations.task.program import Program
+from ptxgen.operations.task.suites import SUITES
 
 DRAW = np.random.default_rng(3)
 EXTENTS = {"i": 3, "j": 4, "k": 5}
@@ -98,11 +100,32 @@ def check(program: Program, expand: bool = False) -> None:
         ("accum max= A[i,k] + B[j,k] * w[k];", "C[i,j] = accum * u[j];"),
         ("accum = fmin(accum, abs(A[i,k] - B[j,k]) + k);", "C[i] += accum;"),
         ("accum += A[i,k] < B[j,k] ? A[i,k] * E[j,i] : B[j,k] / (2 + A[i,k] * A[i,k]);", "C[i,j] = accum / M;"),
-        ("accum += A[i,k] * A[j,k] + B[k,j];", "C[i,j] = accum;"),
+        ("accum += A[i,k] * A[i,k] * B[k,j];", "C[i,j] = accum;"),
     ],
 )
 def test_gradients_are_differences_of_results(step: str, output: str, expand: bool) -> None:
     when = "when (i != j)" if "max" in output else ""
-    if "A[j,k]" in step:
-        step = step.replace("A[j,k]", "A[i,k]")
     check(parse(f"where (i, j) {when} {{ reduce (k) {{ {step} }} {output} }}", TYPES), expand)
+
+
+def test_the_suite_has_gradients_as_tasks() -> None:
+    texts = [x.problem.description[0] for x in SUITES["gradients"].build() if x.problem.m == 1024]
+    l1, l2, q1 = texts
+    assert "A:f32[i,k];B:f32[k,j];input0:f32[i,j];" in l1
+    assert "accum+=(input0[i,j]-B[k,j])*A[i,k];}C[i,j]=accum*2;" in l2
+    assert "f32(input0[i]<B[j,k]*input1[i,j])" in q1
+
+
+@pytest.mark.parametrize(
+    ("step", "output", "message"),
+    [
+        ("accum *= A[i,k] + B[j,k];", "C[i,j] = accum;", "`[*]` has no derivative as a reduction over k"),
+        ("accum += A[i,k] + B[j,k];", "C[i] *= accum;", "`[*]` has no derivative as a reduction of rows"),
+        ("accum += A[i,k] + B[j,k];", "accum > 0 ? h.add(i, j);", "h is a list, which has no derivative"),
+        ("accum += A[i,k] + B[j,k];", "C[g[i], h[j]] += accum;", "C is a result in groups, which has no"),
+    ],
+)
+def test_what_has_no_gradient(step: str, output: str, message: str) -> None:
+    program = parse(f"where (i, j) {{ reduce (k) {{ {step} }} {output} }}", {**TYPES, "g": "s32", "h": "s32"})
+    with pytest.raises(TaskError, match=message):
+        gradients(program, frozenset("A"), False)

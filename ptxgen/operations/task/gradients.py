@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 
 from ptxgen.errors import TaskError
 from ptxgen.expr.derivative import derivatives, over, plus, terms, times, where
@@ -94,6 +94,14 @@ class Gradients:
     result: str
     extents: dict[str, str]
 
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """The arrays that steps read."""
+        programs = [x.program for x in self.steps if isinstance(x, Computed)]
+        return frozenset(x.name for program in programs for x in program.inputs) | {
+            x.array for x in self.steps if isinstance(x, Gathered)
+        }
+
 
 @lru_cache(maxsize=256)
 def gradients(program: Program, wanted: frozenset[str], expand: bool) -> Gradients:
@@ -132,7 +140,9 @@ class _Builder:
         else:
             self.of_sums(inside)
         parts = {name: tuple(found) for name, found in self.parts.items()}
-        return Gradients(tuple(self.steps), parts, self.gradient, self.result, self.extents)
+        read = {x.name for step in self.steps if isinstance(step, Computed) for x in step.program.inputs}
+        steps = [x for x in self.steps if isinstance(x, Computed) or x.name in read]
+        return Gradients(tuple(steps), parts, self.gradient, self.result, self.extents)
 
     # ---- names and arrays
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from ptxgen.operations.task import pair_suites
+from ptxgen.operations.task.gradients import Computed, gradients
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.language.texts import input_ranks, parse
 from ptxgen.operations.task.problem import Task
@@ -88,6 +89,20 @@ def _distances(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
         yield from _cubes(f"{name} of one array", lambda kind, text=text: typed_text(text(), kind), dtype, **fields)  # type: ignore[misc]
 
 
+def gradient_text(kind: str, text: str, array: str) -> str:
+    """The text of the gradient of an array of a task, which has one step."""
+    plan = gradients(parse(text, types_of(text, kind)), frozenset((array,)), False)
+    [step] = plan.steps
+    assert isinstance(step, Computed)
+    return canonical(step.program)
+
+
+def _gradients(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
+    sources = {name: (distance_text(name), "P") for name in ("l1", "l2")} | {"q1": (QUERIES["q1"], "S")}
+    for name, (text, array) in sources.items():
+        yield from _cubes(f"gradient of {name}", partial(gradient_text, text=text, array=array), dtype, **fields)
+
+
 def _narrow(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
     for name in ("max_plus", "max_min"):
         text = canonical(semiring_program(name, dtype))
@@ -162,6 +177,11 @@ SUITES = by_name(
     Suite("semirings", "products over semirings, cubes from 1024 to 16384", _semirings),
     Suite(
         "distances", "L1, L2 and L∞ distances of rows, of two arrays and of one, cubes from 1024 to 16384", _distances
+    ),
+    Suite(
+        "gradients",
+        "gradients of the rows in L1, L2 and query 1 (ptxgen.torch.task), cubes from 1024 to 16384",
+        _gradients,
     ),
     Suite("narrow", "products over semirings with one or two small extents", _narrow),
     *(
