@@ -23,6 +23,14 @@ def example(name: str) -> ModuleType:
     return module
 
 
+def test_nearest_neighbours(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--rows", "9", "--columns", "30", "-k", "5", "-n", "3", "--method", "topk", "--method", "density"]
+    assert example("nearest_neighbours").main([*sizes, "--device", "cpu"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.split()[1] in ("exact", "fast")]
+    assert len(rows) == 4
+    assert all(float(error) < 1e-5 for _, _, error in rows)
+
+
 def test_graph_convolution(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     short = parse_config("family=row_split row_lanes=2 block_groups=16 nonzeros_in_flight=2 vec_b=1")
     monkeypatch.setattr(choice, "choose", lambda problem, on: short)
