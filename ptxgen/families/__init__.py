@@ -6,6 +6,7 @@ from ptxgen.families.depthwise.family import FAMILY as DEPTHWISE
 from ptxgen.families.mma.family import FAMILY as MMA
 from ptxgen.families.private_groups.family import FAMILY as PRIVATE_GROUPS
 from ptxgen.families.registry import register
+from ptxgen.families.resident_rows.family import FAMILY as RESIDENT_ROWS
 from ptxgen.families.row_split.family import FAMILY as ROW_SPLIT
 from ptxgen.families.shared_slab.family import FAMILY as SHARED_SLAB
 from ptxgen.families.simt.family import FAMILY as SIMT
@@ -30,5 +31,6 @@ for _family in (
     TCA,
     COMPRESSED_TILES,
     PRIVATE_GROUPS,
+    RESIDENT_ROWS,
 ):
     register(_family)

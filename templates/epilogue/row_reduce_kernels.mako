@@ -128,7 +128,7 @@ ${rows.join_lanes(8)}\
 % for line in plan.states.finish("%reduced"):
     ${line}
 % endfor
-    mad.wide.u32 %state_addr, %result, ${plan.c.bytes}, %C;
+    mad.wide.u32 %state_addr, %result, ${plan.problem.output.bytes}, %C;
     st.global.${plan.states.reduction.result} [%state_addr], %reduced;
 DONE:
     ret;

@@ -232,6 +232,18 @@ GOLDEN = {
         "accum+=f32(A[i,k])*f32(B[k,j]);}C[input1[j],input0[i]]+=accum;} groups=4,7 deterministic=1",
         "family=mma ms=16 ns=16 ml=32 nl=32 u=32 cp_async_a=0 cp_async_b=0 vec_a=1 vec_b=1 vec_c=4",
     ),
+    "resident_rows_nearest": (
+        "h200",
+        "task 300,260,3 NT f32 text=A:f32[i,k];B:f32[k,j];accum:f32;where(i,j){reduce(k){"
+        "accum+=(A[i,k]-B[k,j])*(A[i,k]-B[k,j]);}C[i]argmin=accum;}",
+        "family=resident_rows resident_k=3 thread_rows=2 row_warps=2 tile_columns=64 column_parts=2",
+    ),
+    "resident_rows_density": (
+        "h200",
+        "task 300,260,2 TN f64 text=A:f64[i,k];B:f64[k,j];scalar0:f64;accum:f64;where(i,j)when(i<j){reduce(k){"
+        "accum=max(accum,A[i,k]+B[k,j]);}C[i]+=accum*scalar0;}",
+        "family=resident_rows resident_k=2 thread_rows=1 row_warps=1 columns_at_once=2 tile_columns=32",
+    ),
     "private_groups_rows": (
         "h200",
         "task 300,260,0 NN f32 text=A:f32[i,k];B:f32[k,j];input0:s32[i];input1:f32[i,j];accum:f32;where(i,j){reduce(k)"

@@ -763,6 +763,13 @@ def outcomes(f: space.CandidateSpace, p: KernelProblem, c: Columns, names) -> np
         return np.stack([np.broadcast_to(r.holds(p, c, g, H200), len(c)) for r in chosen])
 
 
+def nearest(n: int, kind: str) -> Task:
+    """The nearest of n points for each of 64 n."""
+    step = "(A[i,k]-B[k,j])*(A[i,k]-B[k,j])"
+    text = f"A:{kind}[i,k];B:{kind}[k,j];accum:{kind};where(i,j){{reduce(k){{accum+={step};}}C[i]argmin=accum;}}"
+    return Task(64 * n, n, 3, "NT", kind, text=text)
+
+
 def element_sums(n: int, kind: str) -> Task:
     """Sums of the elements of n × 3n in 9 groups of columns."""
     head = f"A:f32[i,k];B:f32[k,j];g:s32[j];x:{kind}[i,j];"
@@ -821,6 +828,7 @@ CLASSES = {
         for n, kind in ((8, "f16"), (16, "f16"), (8, "f32"))
     ),
     12: tuple(form(element_sums(n, kind), "private_groups") for n, kind in ((64, "f32"), (300, "f32"), (64, "f64"))),
+    13: tuple(form(nearest(n, kind), "resident_rows") for n, kind in ((700, "f32"), (5000, "f32"), (700, "f64"))),
 }
 
 

@@ -1,0 +1,56 @@
+"""The geometry of kernels with resident rows: a block has ``thread_rows`` rows for each thread, and a part of the
+columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.vectorized import WARP, IntOrColumn, ceil_div
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.row_reduce import RowReduce
+
+FIXED_REGISTERS = 40  #: registers per thread besides rows, columns, sums and states
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class ResidentRowsGeometry(Geometry):
+    rows: IntOrColumn  #: rows of a block
+    row_blocks: IntOrColumn  #: blocks of a part of the columns
+    part_columns: IntOrColumn  #: columns of a part, a multiple of the tile's
+    state_bytes: int  #: bytes of a state of a row
+
+
+def state_bytes(p: KernelProblem) -> int:
+    """Bytes of a state of a row in the workspace."""
+    sink = p.sink
+    assert isinstance(sink, RowReduce)
+    size = sum(8 if t in ("f64", "s64", "u64") else 4 for t in sink.reduction.types)
+    return 1 << (size - 1).bit_length()
+
+
+def geometry(p: KernelProblem, c: Any) -> ResidentRowsGeometry:
+    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    words, threads = p.element.bytes // 4, WARP * c.row_warps
+    rows = threads * c.thread_rows
+    row_blocks = ceil_div(p.m, rows)
+    tiles = ceil_div(p.n, c.tile_columns)
+    tiles = tiles + (tiles == 0)
+    states = state_bytes(p)
+    pairs = c.thread_rows * c.columns_at_once
+    columns = c.columns_at_once * (4 * words)
+    return ResidentRowsGeometry(
+        threads=threads,
+        shared=c.resident_k * c.tile_columns * p.element.bytes,
+        registers=FIXED_REGISTERS
+        + c.thread_rows * (c.resident_k * words + states // 4 + 1)
+        + columns
+        + pairs * (p.accumulator.bytes // 4) * 2,
+        blocks=row_blocks * c.column_parts,
+        workspace=c.column_parts * p.m * states,
+        rows=rows,
+        row_blocks=row_blocks,
+        part_columns=ceil_div(tiles, c.column_parts) * c.tile_columns,
+        state_bytes=states,
+    )

@@ -1,0 +1,75 @@
+"""The performance model of kernels with resident rows: instructions of a pair, and waves of blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.config.config import Columns
+from ptxgen.codegen.vectorized import WARP, float32
+from ptxgen.families.common import perf_costs
+from ptxgen.families.common.perf_blocks import Cells, Floats, Work, resident_blocks
+from ptxgen.families.resident_rows.geometry import ResidentRowsGeometry
+from ptxgen.lowering import step_rate
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.states import POSITIONS
+from ptxgen.problem.device import Device
+
+PAIR = 2.5  #: issue slots of a pair besides its steps: its value joins the state of the row
+TILE = 400.0  #: cycles of a tile of columns besides its pairs: loads, barriers
+START = 1500.0  #: cycles of a block: rows of A, states
+JOIN_US = 2.0  #: the second kernel, besides its loads
+FEW = 0.25  #: share of issue slots that a scheduler with one warp loses
+
+
+def step_slots(p: KernelProblem, d: Device) -> float:
+    """Issue slots of a step of a pair, of one lane."""
+    found = step_rate.instructions(p, d)
+    return found.issued + found.mixed
+
+
+def work(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Work:
+    """The cost of a column of a block (``busy``: cycles of a multiprocessor)."""
+    reads = c.resident_k / c.columns_at_once
+    extra = PAIR if p.sink.op in POSITIONS else 2.0
+    slots = c.thread_rows * (c.resident_k * step_slots(p, d) + extra) + reads
+    warps = g.threads / WARP
+    resident = resident_blocks(c, g, d)
+    schedulers = np.minimum(warps * resident / 4, 4)
+    idle = 1 + FEW / np.maximum(schedulers, 0.25)
+    return Work.of(
+        len(c),
+        resident=resident,
+        busy=slots * warps / perf_costs.ISSUE * idle,
+        latency=slots * np.maximum(warps / 4, 1) * 1.3,
+        stages=c.tile_columns,
+    )
+
+
+def cell(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Cells:
+    """Columns of a part, blocks, and the time of the kernel that joins states."""
+    joined = JOIN_US + g.workspace * 2.0 / (d.bandwidth * 1e3 * perf_costs.DRAM)
+    none = float32(0)
+    return Cells(
+        iterations=float32(g.part_columns), blocks=float32(g.blocks), extra=float32(joined), queue=none, c_cost=none
+    )
+
+
+def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
+    """Microseconds of a launch: waves of blocks that share the issue slots of a multiprocessor."""
+    columns, blocks = x.iterations[cell], x.blocks[cell]
+    tiles = columns / np.maximum(w.stages[rows], 1) * np.float32(TILE)
+    sms, resident = np.float32(d.sms), w.resident[rows]
+    full = np.floor(blocks / (sms * resident))
+    left = np.ceil((blocks - full * sms * resident) / sms)
+
+    def wave(count: Any) -> Any:
+        return np.maximum(count * w.busy[rows] * columns, w.latency[rows] * columns) + tiles + np.float32(START)
+
+    total = full * wave(resident) + np.where(left > 0, wave(left), 0)
+    out: Floats = float32(total / np.float32(d.clock) + x.extra[cell] + np.float32(perf_costs.LAUNCH_US))
+    return out
+
+
+__all__ = ["cell", "microseconds", "work"]

@@ -1,0 +1,258 @@
+"""The plan of a kernel with resident rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.launches.launched import BatchRange, Launched
+from ptxgen.codegen.launches.sink_kernels import RowReduceKernels
+from ptxgen.codegen.parts.algebra import ExpressionReducer, Reducer
+from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.parts.parameters import KernelParameters, Parameters, given, scalar_parameters, sink_parameters
+from ptxgen.codegen.parts.part import Part
+from ptxgen.codegen.parts.result_values import ResultValues
+from ptxgen.codegen.parts.row_states import RowStates
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.registers import Tile, load_type, width
+from ptxgen.codegen.source import Launch, Step
+from ptxgen.expr.instructions import register_class
+from ptxgen.expr.node import node, variable
+from ptxgen.expr.ptx import Temporaries, statements
+from ptxgen.expr.value_types import type_of
+from ptxgen.families.resident_rows.geometry import ResidentRowsGeometry
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.states import POSITIONS
+
+
+@dataclass(frozen=True)
+class RowBlocks:
+    """A block has its rows and a part of the columns."""
+
+    grid_text: str = "(blocks of rows, parts of columns, 1)"
+
+
+@dataclass(frozen=True)
+class ResidentStates(RowStates):
+    """A thread has a state of each of its rows. ``rows``: their number."""
+
+    rows: int = 1
+
+    @property
+    def count(self) -> int:
+        return self.rows
+
+    @property
+    def compares_first(self) -> bool:
+        """True if columns that are computed together are compared with the best value by one instruction, and only
+        those that may replace it join the state."""
+        return self.reduction.op in POSITIONS and type_of(self.reduction.type).floating
+
+    @cached_property
+    def bound(self) -> Tile:
+        """The best value of each row: NaN before the first one, with which every comparison is false."""
+        return Tile("bound", register_class(self.reduction.type), (self.rows if self.compares_first else 0,))
+
+    @property
+    def keeps(self) -> str:
+        """The comparison of the best value with others that replace it if it is false."""
+        return f"setp.{'le' if self.reduction.op == 'argmin' else 'ge'}.{self.reduction.type}"
+
+    def best_lines(self, into: str, values: Sequence[str]) -> list[str]:
+        """The instructions of the best of several values; NaN if one of them is NaN."""
+        kind, op = self.reduction.type, "min" if self.reduction.op == "argmin" else "max"
+        found = known = variable("value0", kind)
+        registers = {known: values[0]}
+        for n, r in enumerate(values[1:], 1):
+            known = variable(f"value{n}", kind)
+            registers[known], found = r, node(op, kind, found, known)
+        return statements([found], registers, [into], sm=self.sm, temporaries=Temporaries("b")).lines
+
+    @property
+    def best_temporaries(self) -> list[str]:
+        """The declarations of the registers that ``best_lines`` uses."""
+        used, kind = Temporaries("b"), self.reduction.type
+        values = [variable(f"value{n}", kind) for n in range(4)]
+        op = "min" if self.reduction.op == "argmin" else "max"
+        root = values[0]
+        for x in values[1:]:
+            root = node(op, kind, root, x)
+        statements([root], dict.fromkeys(values, "%r"), ["%best"], sm=self.sm, temporaries=used)
+        return used.declarations
+
+
+@dataclass(frozen=True)
+class ResidentReduceKernels(RowReduceKernels):
+    """The kernel that joins the states of the parts of columns."""
+
+    column_parts: int = 1
+    stores_tiles: bool = True
+
+    def parts(self, p: KernelProblem) -> int:
+        return self.column_parts if p.results else 0
+
+
+@dataclass(frozen=True)
+class ResidentRowsParameters(KernelParameters):
+    problem: KernelProblem
+    column_parts: int
+    tile_columns: int
+
+    def part_columns(self, p: KernelProblem) -> int:
+        """Columns of a part, a multiple of the tile's."""
+        tiles = max(-(-p.n // self.tile_columns), 1)
+        return int(-(-tiles // self.column_parts) * self.tile_columns)
+
+    @property
+    def declared(self) -> list[Parameters]:
+        p = self.problem
+        return [
+            given("u64", *(x.name for x in p.operands), "W"),
+            Parameters("u32", ("M", "N", "K"), lambda x: (x.p.m, x.p.n, x.p.k)),
+            Parameters("u32", ("lda", "ldb"), lambda x: tuple(y.access.ld for y in x.p.operands)),
+            Parameters("u32", ("part_columns",), lambda x: (self.part_columns(x.p),)),
+            *scalar_parameters(p.scalars),
+            *sink_parameters(p),
+        ]
+
+
+@dataclass(frozen=True)
+class ResidentRows(Part):
+    """The rows of a thread, the columns that it reads, and the reductions of their pairs.
+
+    ``rows``: of a thread; ``k``: elements of each; ``vec``: columns at once; ``columns``: of the tile in shared memory;
+    ``threads``: of the block.
+    """
+
+    problem: KernelProblem
+    arithmetic: Arithmetic
+    reducer: Reducer
+    rows: int
+    k: int
+    vec: int
+    columns: int
+    threads: int
+
+    @classmethod
+    def of(cls, p: KernelProblem, c: Config, arithmetic: Arithmetic, reducer: Reducer, threads: int) -> ResidentRows:
+        return cls(p, arithmetic, reducer, c.thread_rows, c.resident_k, c.columns_at_once, c.tile_columns, threads)
+
+    @property
+    def kind(self) -> str:
+        """The PTX type of an element."""
+        return register_class(self.problem.dtype)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of an element."""
+        return self.problem.element.bytes
+
+    @property
+    def load(self) -> str:
+        """The type of a load of one element."""
+        return load_type(self.problem.dtype)
+
+    def access(self, vec: int) -> str:
+        """The type of a load of ``vec`` adjacent columns from shared memory."""
+        return width(vec, self.kind)
+
+    @property
+    def row_elements(self) -> int:
+        """Rows of a block."""
+        return self.rows * self.threads
+
+    @property
+    def copies(self) -> int:
+        """Elements of a tile of columns that each thread copies, rounded up."""
+        return -(-self.k * self.columns // self.threads)
+
+    @property
+    def copies_all(self) -> bool:
+        """True if every thread copies as many elements."""
+        return self.k * self.columns % self.threads == 0
+
+    @cached_property
+    def a(self) -> Tile:
+        return Tile("frag_a", self.kind, (self.rows, self.k))
+
+    @cached_property
+    def b(self) -> Tile:
+        return Tile("frag_b", self.kind, (self.k, self.vec))
+
+    @cached_property
+    def acc(self) -> Tile:
+        return Tile("acc", self.arithmetic.type, (self.rows, self.vec))
+
+    @cached_property
+    def _pattern(self) -> str:
+        assert isinstance(self.reducer, ExpressionReducer)
+        algebra = self.reducer.algebra
+        return self.reducer.step_pattern([algebra.a, algebra.b])
+
+    @property
+    def step_temporaries(self) -> list[str]:
+        return self.reducer.step_temporaries if isinstance(self.reducer, ExpressionReducer) else []
+
+    def step_lines(self, r: int, k: int, q: int) -> list[str]:
+        """The instructions of step ``k`` of a row and a column."""
+        acc, a, b = self.acc[r, q], self.a[r, k], self.b[k, q]
+        if isinstance(self.reducer, ExpressionReducer):
+            return self._pattern.format(acc, a, b).split("\n")
+        return [f"{self.arithmetic.fma} {acc}, {a}, {b}, {acc};"]
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        return [
+            (self.a, f"{self.rows} rows of A, whole"),
+            (self.b, f"{self.vec} columns of B"),
+            (self.acc, "reductions over k of their pairs"),
+        ]
+
+    @property
+    def shared_map(self) -> list[str]:
+        return [f"[0, {self.k * self.columns * self.bytes}) a tile of B: [k][column], {self.columns} columns"]
+
+
+class ResidentRowsPlan(Plan):
+    """Rows of A in registers; tiles of columns of B in shared memory."""
+
+    kernel = "kernel/resident_rows.mako"
+    mainloop: ResidentRows
+    states: ResidentStates
+    parameter_meanings: Mapping[str, str] = {"part_columns": "columns of a part, a multiple of the tile's"}
+
+    def _compose(self) -> None:
+        assert isinstance(self.geometry, ResidentRowsGeometry)
+        p, c, sm = self.problem, self.config, self.device.sm
+        self.scheduler = RowBlocks()
+        self.mainloop = ResidentRows.of(p, c, self.arithmetic, self.reducer, self.threads)
+        self.values = ResultValues(p, sm, c.columns_at_once, 1, 1)
+        self.one_value = ResultValues(p, sm, 1, 1, 1)
+        self.states = ResidentStates(p, sm, 1, rows=c.thread_rows)
+        self.parameters = ResidentRowsParameters(p, c.column_parts, c.tile_columns)
+        self.sink_kernels = ResidentReduceKernels(p, self.entry, self.states, c.column_parts)
+
+    @property
+    def accesses(self) -> str:
+        return "accesses of single elements of A and B"
+
+    @property
+    def preconditions(self) -> list[str]:
+        return [f"K = {self.config.resident_k}"]
+
+    @property
+    def block_tile(self) -> str:
+        return f"{self.mainloop.row_elements} rows x a part of the columns, {self.config.tile_columns} at once"
+
+    def _launch(self, problem: KernelProblem) -> Launch:
+        p, c = problem, self.config
+        x = Launched(p, BatchRange(0, 1))
+        size, _ = self.sink_kernels.workspace(p)
+        steps = [*self.sink_kernels.after(x)]
+        if p.results:
+            grid = -(-p.m // self.mainloop.row_elements), c.column_parts, 1
+            main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, self.parameters.rows.arguments(x))
+            steps = [main, *steps]
+        return Launch(tuple(steps), size)

@@ -1,0 +1,65 @@
+"""The rules of legal configurations of the family resident_rows."""
+
+from __future__ import annotations
+
+from ptxgen.codegen.config.rule import Rule
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.row_reduce import RowReduce
+
+WORKSPACE_LIMIT = 1 << 30  #: bytes of the states
+HELD = (4, 8)  #: bytes of an element in registers
+PITCH_LIMIT = 1 << 31  #: elements of A and of B
+
+
+def holds_elements(p: KernelProblem) -> bool:
+    """True if registers hold elements of A and B as memory does."""
+    return p.element.bytes in HELD and all(p.held_type(x.name) == x.dtype for x in p.operands)
+
+
+def reads_operands_alone(p: KernelProblem) -> bool:
+    """True if steps and values read A, B, numbers and indices of pairs, and no other array."""
+    return not (p.sink.elements or p.sink.vectors or p.algebra.vectors or p.algebra.state)
+
+
+RULES = (
+    Rule(
+        "resident_rows_sink",
+        lambda p, c, g, d: isinstance(p.sink, RowReduce) and p.sink.axis == "i",
+        "reductions of rows, over j: threads have rows of A",
+    ),
+    Rule(
+        "resident_rows_types",
+        lambda p, c, g, d: holds_elements(p),
+        "elements of type {p.dtype}; registers hold elements of 32 or 64 bits, without a cast",
+    ),
+    Rule(
+        "resident_rows_arrays",
+        lambda p, c, g, d: reads_operands_alone(p),
+        "steps and values that read only A, B and numbers, and reductions over k to values",
+    ),
+    Rule(
+        "resident_rows_k",
+        lambda p, c, g, d: c.resident_k == p.k,
+        "resident_k={c.resident_k}; it must be K, {p.k}",
+    ),
+    Rule(
+        "resident_rows_access",
+        lambda p, c, g, d: c.columns_at_once * p.element.bytes <= 16,
+        "columns_at_once={c.columns_at_once} elements of {p.dtype}; an access has at most 16 bytes",
+    ),
+    Rule(
+        "resident_rows_extents",
+        lambda p, c, g, d: (p.m * p.k < PITCH_LIMIT) & (p.n * p.k < PITCH_LIMIT),
+        f"A and B must have less than {PITCH_LIMIT} elements",
+    ),
+    Rule(
+        "resident_rows_parts",
+        lambda p, c, g, d: (c.column_parts == 1) | ((c.column_parts - 1) * g.part_columns < p.n),
+        "column_parts={c.column_parts} of {p.n} columns: parts of {g.part_columns} leave one without a column",
+    ),
+    Rule(
+        "resident_rows_workspace",
+        lambda p, c, g, d: g.workspace <= WORKSPACE_LIMIT,
+        f"{{g.workspace}} bytes of states; at most {WORKSPACE_LIMIT}",
+    ),
+)

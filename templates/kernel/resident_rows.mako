@@ -1,0 +1,196 @@
+## Reductions of the rows of all pairs, for small K: a thread keeps rows of A in registers; the columns of B stream through
+## shared memory, and all lanes read the same ones. States of rows are joined as those of tiles are.
+<%inherit file="base.mako"/>\
+<%namespace name="ptx" file="/ptx/banner.mako"/>\
+<%namespace name="values" file="/epilogue/result_values.mako"/>\
+<%namespace name="row_reduce" file="/epilogue/row_reduce.mako"/>\
+<%namespace name="sink_kernels" file="/${context['plan'].sink_kernels.template}"/>\
+<% own = plan.mainloop %>\
+    .reg .b64 %A, %B, %workspace, %states, %tmp64, %tmp64b;
+    .reg .b32 %M, %N, %K, %lda, %ldb, %part_columns, %thread, %state_part, %column, %end, %left, %columns_addr, %tmp0, %tmp1, %half<2>;
+    .reg .b32 %row<${own.rows}>;
+    .reg .pred %p, %in_bounds;
+% for kind, names in plan.scalars:
+    .reg .${kind} ${", ".join(f"%{name}" for name in names)};
+% endfor
+% for line in [*own.step_temporaries, *plan.reducer.temporaries, *(plan.states.best_temporaries if plan.states.compares_first else [])]:
+    ${line}
+% endfor
+${row_reduce.declare()}\
+% if plan.states.compares_first:
+    ${plan.states.bound.declaration}
+    .reg .${plan.states.bound.kind} %best_of_columns;
+% endif
+
+    ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %workspace, [W];  ld.param.u64 %states, [sink_offset];
+    cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %workspace, %workspace;
+    ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];
+    ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %part_columns, [part_columns];
+% for kind, names in plan.scalars:
+    ${"  ".join(f"ld.param.{kind} %{name}, [{name}];" for name in names)}
+% endfor
+    add.u64 %states, %states, %workspace;
+    mov.u32 %thread, %tid.x;
+${values.setup()}\
+${ptx.banner("block to rows and columns; rows beyond the last are the last, and are not stored")}\
+    mov.u32 %state_part, %ctaid.y;
+    mul.lo.u32 %column, %state_part, %part_columns;
+    add.u32 %end, %column, %part_columns;
+    min.u32 %end, %end, %N;
+    mov.u32 %tmp0, %ctaid.x;
+    mad.lo.u32 %tmp0, %tmp0, ${own.row_elements}, %thread;
+% for r in range(own.rows):
+    add.u32 %row${r}, %tmp0, ${r * own.threads};
+    sub.u32 %tmp1, %M, 1;
+    min.u32 %tmp1, %row${r}, %tmp1;
+${element("%A", plan.problem.operands[0].access.kmajor, "%tmp1", "%lda")}\
+% for k in range(own.k):
+    ld.global.nc.${own.load} ${own.a[r, k]}, [%tmp64];
+% if k < own.k - 1:
+    add.u64 %tmp64, %tmp64, %tmp64b;
+% endif
+% endfor
+% endfor
+${row_reduce.clear()}\
+% if plan.states.compares_first:
+% for r in plan.states.bound.all:
+    mov.${plan.states.bound.kind} ${r}, ${"0d7FF8000000000000" if plan.states.bound.kind == "f64" else "0f7FC00000"};
+% endfor
+% endif
+${ptx.banner(f"tiles of {own.columns} columns: each thread copies {own.copies} elements")}\
+    .pragma "nounroll";
+NEXT_TILE:
+    setp.ge.u32 %p, %column, %end;
+    @%p bra.uni REDUCED;
+    // ---- wait: all warps have read the tile before
+    bar.sync 0;
+    {
+    .reg .b32 %copied, %of_column, %of_k, %copy_addr;
+    .reg .${own.kind} %element<${own.copies}>;
+    .reg .pred %copies;
+% for n in range(own.copies):
+    add.u32 %copied, %thread, ${n * own.threads};
+    and.b32 %of_column, %copied, ${own.columns - 1};
+    shr.u32 %of_k, %copied, ${own.columns.bit_length() - 1};
+    add.u32 %of_column, %of_column, %column;
+    sub.u32 %tmp0, %N, 1;
+    min.u32 %of_column, %of_column, %tmp0;
+${element("%B", plan.problem.operands[1].access.kmajor, "%of_column", "%ldb", "%of_k")}\
+% if not own.copies_all:
+    setp.lt.u32 %copies, %of_k, ${own.k};
+% endif
+    ${"" if own.copies_all else "@%copies "}ld.global.nc.${own.load} %element${n}, [%tmp64];
+% endfor
+    mov.u32 %copy_addr, smem;
+    mad.lo.u32 %copy_addr, %thread, ${own.bytes}, %copy_addr;
+% for n in range(own.copies):
+% if not own.copies_all:
+    add.u32 %copied, %thread, ${n * own.threads};
+    setp.lt.u32 %copies, %copied, ${own.k * own.columns};
+% endif
+    ${"" if own.copies_all else "@%copies "}st.shared.${own.load} [%copy_addr+${n * own.threads * own.bytes}], %element${n};
+% endfor
+    }
+    // ---- wait: the tile is in shared memory
+    bar.sync 0;
+    mov.u32 %columns_addr, smem;
+    sub.u32 %left, %end, %column;
+    min.u32 %left, %left, ${own.columns};
+    add.u32 %tmp1, %column, %left;
+% if own.vec > 1:
+    and.b32 %tmp0, %left, ${-own.vec & 0xffffffff};
+    sub.u32 %left, %left, %tmp0;
+    add.u32 %tmp1, %column, %tmp0;
+    setp.ge.u32 %p, %column, %tmp1;
+    @%p bra.uni LAST_COLUMNS;
+% endif
+    .pragma "nounroll";
+NEXT_COLUMNS:
+${columns(own.vec, plan.values, "")}\
+    setp.lt.u32 %p, %column, %tmp1;
+    @%p bra.uni NEXT_COLUMNS;
+% if own.vec > 1:
+LAST_COLUMNS:
+    setp.eq.u32 %p, %left, 0;
+    @%p bra.uni NEXT_TILE;
+    add.u32 %tmp1, %column, %left;
+    .pragma "nounroll";
+NEXT_COLUMN:
+${columns(1, plan.one_value, "LAST_")}\
+    setp.lt.u32 %p, %column, %tmp1;
+    @%p bra.uni NEXT_COLUMN;
+% endif
+    bra.uni NEXT_TILE;
+REDUCED:
+${ptx.banner("the states of the rows, of this part of the columns")}\
+% for r in range(own.rows):
+    setp.lt.u32 %in_bounds, %row${r}, %M;
+${row_reduce.store_state(r, "%state_part", "%M", f"%row{r}", "@%in_bounds ", plan.states)}\
+% endfor
+<%def name="after_entry()">${sink_kernels.entries()}</%def>\
+
+## %tmp64: the address of an element of row, or column, ``at`` and of ``k``; %tmp64b: bytes to the next k.
+<%def name="element(base, kmajor, at, ld, k='')">
+<% size = plan.mainloop.bytes %>\
+% if kmajor:
+    mul.wide.u32 %tmp64, ${at}, ${ld};
+% if k:
+    cvt.u64.u32 %tmp64b, ${k};
+    add.u64 %tmp64, %tmp64, %tmp64b;
+% endif
+    mov.u64 %tmp64b, ${size};
+% else:
+    cvt.u64.u32 %tmp64, ${at};
+% if k:
+    mul.wide.u32 %tmp64b, ${k}, ${ld};
+    add.u64 %tmp64, %tmp64, %tmp64b;
+% endif
+    mul.wide.u32 %tmp64b, ${ld}, ${size};
+% endif
+    mad.lo.u64 %tmp64, %tmp64, ${size}, ${base};
+</%def>\
+
+## The pairs of all rows of the thread with ``vec`` columns from %column on; advances to the next ones.
+<%def name="columns(vec, of, prefix)">
+<% own = plan.mainloop %>\
+    {
+    .reg .b32 %position;
+    .reg .pred %taken;
+${values.declare(of)}\
+% for k in range(own.k):
+    ld.shared.${own.access(vec)} ${own.b.vector(k, 0, n=vec)}, [%columns_addr+${k * own.columns * own.bytes}];
+% endfor
+% for r in range(own.rows):
+% for q in range(vec):
+    mov.${plan.arithmetic.type} ${own.acc[r, q]}, ${plan.reducer.identity};
+% endfor
+% for k in range(own.k):
+% for q in range(vec):
+% for line in own.step_lines(r, k, q):
+    ${line}
+% endfor
+% endfor
+% endfor
+${values.compute([own.acc[r, q] for q in range(vec)], "", (f"%row{r}", 0), ("%column", 0), of)}\
+% if plan.states.compares_first and of.guard is None:
+% for line in plan.states.best_lines("%best_of_columns", of.of(0)):
+    ${line}
+% endfor
+    ${plan.states.keeps} %p, ${plan.states.bound[r]}, %best_of_columns;
+    @%p bra ${prefix}KEPT${r};
+% endif
+% for q in range(vec):
+    add.u32 %position, %column, ${q};
+% for line in plan.states.add(r, of.of(0)[q], "%position", "" if of.guard is None else f"@{of.of(1)[q]} "):
+    ${line}
+% endfor
+% endfor
+% if plan.states.compares_first and of.guard is None:
+    mov.${plan.states.bound.kind} ${plan.states.bound[r]}, ${plan.states.state[0][r]};
+${prefix}KEPT${r}:
+% endif
+% endfor
+    add.u32 %column, %column, ${vec};
+    add.u32 %columns_addr, %columns_addr, ${vec * own.bytes};
+    }
+</%def>\

@@ -1,0 +1,54 @@
+"""Random legal reductions of the rows of all pairs, for small K, by kernels with resident rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ptxgen.codegen.config.config import Config
+from ptxgen.families.common.rules import legal
+from ptxgen.families.resident_rows.axes import LONGEST
+from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import LAYOUTS
+from ptxgen.operations.task.problem import Task
+from ptxgen.problem.device import Device
+from tests.cases.columns import random_columns
+from tests.cases.source import RandomCases, extents
+from tests.cases.task_reduce import REDUCTIONS, statement
+
+DRAWS = 6000
+STEPS = (
+    "accum+=(A[i,k]-B[k,j])*(A[i,k]-B[k,j])",
+    "accum+=abs(A[i,k]-B[k,j])",
+    "accum+=A[i,k]*B[k,j]",
+    "accum=max(accum,A[i,k]+B[k,j])",
+)
+PAIRS = ("", "", "", "i<j", "i==j", "i+40<j")
+VALUES = ("accum", "accum", "accum*s", "accum>s", "accum+{kind}(j)")
+
+
+def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
+    """A random reduction of rows."""
+    m, n, _ = extents(rng, limit)
+    kind, k = str(rng.choice(["f32", "f32", "f64", "s32"])), int(rng.choice([1, 2, 3, 3, 4, 7, 16, LONGEST]))
+    step, pairs = str(rng.choice(STEPS)), str(rng.choice(PAIRS))
+    value, op = str(rng.choice(VALUES)).format(kind=kind), str(rng.choice(REDUCTIONS))
+    if op in ("mean", "logsumexp"):
+        op, value = ("mean", value if value == "accum" else "accum") if kind != "s32" else ("max", value)
+        op = "logsumexp" if kind == "f32" and rng.random() < 0.5 else op
+    scalar = f"s:{kind};" if ">s" in value + (">s" if op == "*" else "") or "*s" in value else ""
+    when = f"when({pairs})" if pairs else ""
+    head = f"A:{kind}[i,k];B:{kind}[k,j];{scalar}accum:{kind};"
+    text = f"{head}where(i,j){when}{{reduce(k){{{step};}}{statement('C[i]', op, value)};}}"
+    return Task(m, n, k, LAYOUTS[rng.integers(4)], kind, text=text)
+
+
+def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+    """A random legal configuration, or None if none was drawn."""
+    columns = random_columns("resident_rows", rng, DRAWS)
+    few = {"row_warps": rng.choice([1, 2, 4], DRAWS), "column_parts": rng.choice([1, 1, 2, 3], DRAWS)}
+    columns = columns.replace(**few, tile_columns=rng.choice([8, 32, 64], DRAWS), resident_k=p.k)
+    rows = np.flatnonzero(legal(lower(p), columns, d) & (32 * columns.row_warps <= threads))
+    return columns.row(int(rng.choice(rows))) if len(rows) else None
+
+
+SOURCE = RandomCases("resident_rows", problem, config, limit=150, seeds=(61,))

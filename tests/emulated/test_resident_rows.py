@@ -1,0 +1,48 @@
+"""Kernels with resident rows, executed with checks for races, bounds and uninitialised reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxgen.codegen.config.config import parse_config
+from ptxgen.operations.task.problem import Task
+from ptxgen.problem.device import device
+from ptxgen.runtime.check import check
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
+from tests.cases import SOURCES
+
+TEXT = (
+    "A:f32[i,k];B:f32[k,j];accum:f32;where(i,j){{reduce(k){{accum+=(A[i,k]-B[k,j])*(A[i,k]-B[k,j]);}}C[i]{op}=accum;}}"
+)
+CONFIG = "family=resident_rows resident_k=2 thread_rows=2 row_warps=1 tile_columns=32 column_parts=2"
+
+
+@pytest.mark.parametrize("n", range(16))
+def test_random_problems_and_configurations(n: int) -> None:
+    on = device(("emulated", "t4", "a100", "b200")[n % 4])
+    for p, c in SOURCES["resident_rows"].cases(300 + n, 1, on, limit=150, threads=128):
+        wrong = [f"{r.kind}: {r.deviation}" for r in check(EmulatedDriver(), p, c, n, 3 * (n % 2)) if not r.ok]
+        assert not wrong, f"{p.key()} | {c}"
+
+
+def best(op: str, a: Any, b: Any) -> list[int]:
+    p = Task(len(a), len(b), a.shape[1], "NT", text=TEXT.format(op=op))
+    runner = Runner.of(EmulatedDriver(), p, parse_config(CONFIG))
+    return runner.compute({"A": a, "B": b, "C": np.zeros(len(a), np.int32)})["C"].tolist()
+
+
+@pytest.mark.parametrize("op", ["argmin", "argmax"])
+def test_ties_infinities_and_nans(op: str) -> None:
+    """The first position of equal values, of a NaN before any number, and of infinities alone."""
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(0, 2, (70, 2)).astype(np.float32), rng.integers(0, 2, (101, 2)).astype(np.float32)
+    d = ((a[:, None] - b) ** 2).sum(-1)
+    assert best(op, a, b) == getattr(d, op)(1).tolist()
+    a[3], a[4, 0], b[:, 1] = np.inf, np.nan, 0
+    assert best(op, a, b)[3:5] == [0, 0]
+    b[[50, 77], 0] = np.nan
+    assert best(op, a, b) == [50 if n != 4 else 0 for n in range(70)]

@@ -1,0 +1,75 @@
+"""Kernels with resident rows: their rules, launches, and when they are chosen."""
+
+from __future__ import annotations
+
+import pytest
+
+from ptxgen.codegen.config.config import parse_config
+from ptxgen.errors import ConfigError
+from ptxgen.families.common.rules import RULES
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.lower import lower
+from ptxgen.operations.task.problem import Task
+from ptxgen.problem.device import device
+from ptxgen.tuning.selection import select
+from tests.lowered import first_violation, require
+
+H100 = device("h100")
+
+
+def pairs(kind: str = "f32", m: int = 100, n: int = 70, k: int = 3, output: str = "C[i]argmin=accum") -> Task:
+    """Squared distances of ``m`` and ``n`` points, and what reduces them."""
+    arrays = "".join(f"{name}:f32[{axes}];" for name, axes in (("t", "i"), ("u", "i,j")) if f"{name}[" in output)
+    step = "accum+=(A[i,k]-B[k,j])*(A[i,k]-B[k,j])" if kind != "f16" else "accum+=f32(A[i,k]-B[k,j])"
+    head = f"A:{kind}[i,k];B:{kind}[k,j];{arrays}accum:{'f32' if kind == 'f16' else kind};"
+    return Task(m, n, k, "NT", kind, text=f"{head}where(i,j){{reduce(k){{{step};}}{output};}}")
+
+
+def lowered(**fields: object) -> KernelProblem:
+    return lower(pairs(**fields))  # type: ignore[arg-type]
+
+
+CONFIG = "family=resident_rows resident_k=3"
+#: a rule of the family -> problem, configuration that breaks it and none before it, words of the message
+BREAKS = {
+    "resident_rows_sink": [(lowered(output="C[j]argmin=accum"), CONFIG, "reductions of rows")],
+    "resident_rows_types": [(lowered(kind="f16"), CONFIG, "elements of type f16; registers hold")],
+    "resident_rows_arrays": [(lowered(output="C[i]=max(C[i],accum+t[i])"), CONFIG, "read only A, B and numbers")],
+    "resident_rows_k": [(lowered(k=4), CONFIG, "resident_k=3; it must be K, 4")],
+    "resident_rows_access": [(lowered(kind="f64"), CONFIG, "columns_at_once=4 elements of f64")],
+    "resident_rows_extents": [(lowered(m=1 << 30), CONFIG, "less than 2147483648 elements")],
+    "resident_rows_parts": [(lowered(n=300), f"{CONFIG} column_parts=3", "column_parts=3 of 300 columns")],
+    "resident_rows_workspace": [
+        (lowered(m=1 << 25, n=1024), f"{CONFIG} tile_columns=64 column_parts=16", "bytes of states; at most 1073741824")
+    ],
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_rules_name_what_they_refuse(name: str) -> None:
+    for p, text, words in BREAKS[name]:
+        broken = first_violation(p, parse_config(text), H100)
+        assert broken is not None
+        assert broken.name == name
+        with pytest.raises(ConfigError, match=words):
+            require(p, parse_config(text), H100)
+
+
+def test_each_rule_is_broken() -> None:
+    assert set(BREAKS) == {rule.name for rule in RULES if rule.family == "resident_rows"}
+
+
+@pytest.mark.parametrize("fields", [{"n": 0}, {"m": 0}])
+def test_launches_without_pairs(fields: dict[str, int]) -> None:
+    """Rows without a pair have the state of no value, and no kernel runs for none."""
+    p, config = lowered(), parse_config(CONFIG)
+    launch = plan_for(p, config, H100).launch(lowered(**fields))
+    assert [s.entry.rpartition("_")[2] for s in launch.steps] == (["join"] if fields == {"n": 0} else [])
+
+
+def test_small_k_is_computed_by_rows_in_registers() -> None:
+    """Others have tiles of both, and reduce across threads."""
+    for k, chosen in ((3, "resident_rows"), (256, "simt")):
+        best, *_ = select(pairs(m=1 << 16, n=1 << 16, k=k), H100)
+        assert f"family={chosen}" in str(best.config)
