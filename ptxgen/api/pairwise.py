@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache, partial
@@ -25,6 +26,7 @@ from ptxgen.operations.task.program import MOST_TOP, Program
 from ptxgen.operations.task.roles import roles_of
 from ptxgen.operations.task.tracing import pairs as forms
 from ptxgen.operations.task.tracing.pairs import NAMED_STEPS, Pairs
+from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.dtypes import dtype
 from ptxgen.tuning.selection import require
 
@@ -108,14 +110,14 @@ def pairwise(
         raise InputError(f"p is {shown(p)}; it must be a positive number")
     word("reduce", reduce, REDUCTIONS)
     given = Pairs(
-        step if isinstance(step, str) else _function("step", step),
+        step if isinstance(step, str) else _function("step", step, "x, y"),
         reduce,
         None if finish is None else _function("finish", finish),
-        None if when is None else _function("when", when),
+        None if when is None else _function("when", when, "i, j"),
     )
     options = {
         "precision": word("precision", precision, (task_call.EXACT, task_call.FAST)),
-        "compute": None if compute is None else word("compute", compute),
+        "compute": None if compute is None else word("compute", compute, COMPUTE_MODES.get(vx.dtype.name, ("None",))),
     }
     return Pairwise((X, vx), None if Y is None else (Y, vy), given, None if p is None else float(p), options)
 
@@ -127,10 +129,16 @@ def _rows(x: Any, name: str) -> View:
     return v
 
 
-def _function(name: str, x: Any) -> Callable[..., Any]:
+def _function(name: str, x: Any, parameters: str = "c") -> Callable[..., Any]:
+    """The function, which takes these parameters. InputError: it is none, or takes others."""
+    example = f"lambda {parameters}: …"
     if not isinstance(x, FunctionType):
         or_name = " or the name of a distance" if name == "step" else ""
-        raise InputError(f"{name} is {shown(x)}; it must be a Python function{or_name}, such as lambda c: …")
+        raise InputError(f"{name} is {shown(x)}; it must be a Python function{or_name}, such as {example}")
+    try:
+        inspect.signature(x).bind(*parameters.split(", "))
+    except TypeError as error:
+        raise InputError(f"{name} is a function whose parameters differ: {error}; it must be {example}") from None
     return x
 
 

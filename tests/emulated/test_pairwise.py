@@ -186,6 +186,9 @@ def test_memory_is_told() -> None:
         ({"step": "minkowski"}, InputError, "p is None; it must be a positive number"),
         ({"p": 2}, InputError, "p is 2; it must be None with sqeuclidean"),
         ({"finish": 3}, InputError, "finish is 3; it must be a Python function"),
+        ({"finish": lambda c, q: c}, InputError, r"missing a required argument: 'q'; it must be lambda c: …"),
+        ({"step": lambda x: x}, InputError, "step is a function whose parameters differ: .* it must be lambda x, y"),
+        ({"compute": "bf16"}, InputError, "compute is 'bf16'; it must be one of f32, tf32, f32_bf16x6"),
         ({"precision": "quick"}, InputError, "precision is 'quick'; it must be one of exact, fast"),
     ],
 )
