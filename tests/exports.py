@@ -329,7 +329,7 @@ TASK_CASE = """        if (!strcmp(name, "{name}")) {{
         }}"""
 
 
-def build_tasks(library: Library, folder: Path, *, flags: Sequence[str] = SANITIZED) -> Path:
+def build_tasks(library: Library, folder: Path, *, flags: Sequence[str] = ("-O0", *SANITIZED[1:])) -> Path:
     """As ``build``, with a program that calls tasks. Requests are those of ``task_request``."""
     cases = []
     for of in library.tasks:

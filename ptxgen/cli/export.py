@@ -37,6 +37,17 @@ def own_folder(name: str, path: Path) -> None:
 OWN_FOLDER, DEFAULT_FOLDER = Check(own_folder), Path("ptxgen_kernels")
 
 
+PtxOption = Annotated[bool, typer.Option("--ptx", help="Write the PTX of each kernel, too.")]
+ChoiceOption = Annotated[
+    bool,
+    typer.Option(
+        "--choice/--no-choice",
+        help="Also compute shapes that are not exported, by the kernel that the model chooses; or exported problems"
+        " alone: the library is small. [default: --choice]",
+    ),
+]
+
+
 @dataclass(frozen=True)
 class ExportTarget(Target):
     """Problems of the operations that have a C function."""
@@ -70,7 +81,8 @@ def export(
     folder: Annotated[
         Path, typer.Option(metavar="DIR", help="Output folder (--out is the dtype of C)."), OWN_FOLDER
     ] = DEFAULT_FOLDER,
-    ptx: Annotated[bool, typer.Option("--ptx", help="Write the PTX of each kernel, too.")] = False,
+    ptx: PtxOption = False,
+    choice: ChoiceOption = True,
 ) -> Answer:
     """Export kernels for C programs.
 
@@ -84,7 +96,7 @@ def export(
         raise InputError(f"out is {target.out!r}; it is the dtype of C: --folder {target.out} names the output folder")
     problems, device = [case.problem for case in target.cases()], target.find_device()
     with target.reading() as database:
-        return exported("export", problems, {}, device, database, folder, ptx)
+        return exported("export", problems, {}, device, database, folder, ptx, choice)
 
 
 def exported(
@@ -95,8 +107,9 @@ def exported(
     database: Database | None,
     folder: Path,
     ptx: bool,
+    choice: bool,
 ) -> Answer:
-    """Writes the library of problems and tasks. ``name``: of the command."""
+    """Writes the library of problems and tasks. ``name``: of the command; ``choice``: it computes other shapes, too."""
     from ptxgen import __version__
     from ptxgen.cli.report import extrapolation_notes
     from ptxgen.export.c_source import form
@@ -113,7 +126,7 @@ def exported(
             progress.step(problem.key())
             return found
 
-        library = Library.of(problems, device, choose, models.model_for(device, database), form, tasks)
+        library = Library.of(problems, device, choose, models.model_for(device, database), form, tasks, choice)
     with shown_progress("assemble"):
         files = write(library, folder, version=__version__, command=command_line(), ptx=ptx)
     sources = [(p.selection.origin, p.selection.scaled_from) for p in library.problems]

@@ -10,7 +10,7 @@ import typer
 
 from ptxgen.cli.checks import Check
 from ptxgen.cli.command import Answer, command, task
-from ptxgen.cli.export import DEFAULT_FOLDER, OWN_FOLDER
+from ptxgen.cli.export import DEFAULT_FOLDER, OWN_FOLDER, ChoiceOption, PtxOption
 from ptxgen.cli.options import DatabaseOptions, Target
 from ptxgen.cli.progress import progress as shown_progress
 from ptxgen.errors import InputError
@@ -300,7 +300,8 @@ def export(
         str | None, typer.Option(help="A device, as of select. [default: the GPU, else emulated]")
     ] = None,
     folder: Annotated[Path, typer.Option(metavar="DIR", help="Output folder."), OWN_FOLDER] = DEFAULT_FOLDER,
-    ptx: Annotated[bool, typer.Option("--ptx", help="Write the PTX of each kernel, too.")] = False,
+    ptx: PtxOption = False,
+    choice: ChoiceOption = True,
 ) -> Answer:
     """Export tasks for C programs.
 
@@ -328,7 +329,7 @@ def export(
         for n, each in enumerate(found):
             extents = list(map(_extents, shape or ())) or _stored_extents(each, on.name)
             functions |= _problems(_functions(each, names[n] if names else "", output, **options_of), extents, groups)
-        return exported("task export", (), functions, on, database, folder, ptx)
+        return exported("task export", (), functions, on, database, folder, ptx, choice)
 
 
 def _stored_extents(found: Named, device: str) -> list[tuple[int, int, int]]:

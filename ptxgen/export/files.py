@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
     the folder is as before.
     """
     assembled = {module.number: assemble(module.source) for module in library.modules}
-    trees, scores = compiled(library.model, [kernel.general for kernel in library.kernels])
+    trees, scores = compiled(library.model, library.scored())
     kernels: dict[str, bytes] = {}
     for module in library.modules:
         kernels[f"{KERNELS}/{module.name}.cubin"] = assembled[module.number].cubin
@@ -89,6 +90,7 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
     listing = manifest.text(library, assembled, version, command, names).encode()
     values = {
         "version": version,
+        "version_numbers": version_numbers(version),
         "command": command,
         "comment": comment,
         "device": library.device,
@@ -127,6 +129,13 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
     for name, content in {MANIFEST: listing, **sources}.items():
         _store(folder / name, content)
     return [folder / name for name in (*kernels, MANIFEST, *sources)]
+
+
+def version_numbers(version: str) -> tuple[int, int, int]:
+    """Major, minor and patch of a version; numbers that it lacks are 0."""
+    found = re.match(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?", version)
+    major, minor, patch = (int(x or 0) for x in (found.groups() if found else (0, 0, 0)))
+    return major, minor, patch
 
 
 def _store(path: Path, content: bytes) -> None:

@@ -7,7 +7,7 @@ computed with symbols in place of the extents, so conditions and numbers become 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ptxgen.codegen.config.config import Columns, Config
@@ -63,6 +63,10 @@ class General:
     def served(self) -> Leaf | Branch:
         """The tree of the shapes that it serves: the form of a leaf is whether it does."""
         return _served(self.launch)
+
+    def without_score(self) -> General:
+        """The configuration with one score for all shapes, in place of a choice among several."""
+        return replace(self, learnt=False, score=Leaf((), (_node(1.0),)))
 
     def serves(self, shape: Mapping[str, int]) -> bool:
         """Whether it computes a problem with these variables."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -139,10 +140,11 @@ class TableData:
 @dataclass
 class Library:
     """The exported problems and kernels of one device. ``model``: predicts times of other shapes, by trees alone;
-    ``tasks``: its tasks as C functions."""
+    ``chooses``: False: it computes the exported problems alone; ``tasks``: its tasks as C functions."""
 
     device: Device
     model: Model
+    chooses: bool = True
     tasks: list[COperation] = field(default_factory=list)
     modules: list[Module] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
@@ -160,12 +162,14 @@ class Library:
         model: Model,
         form: Form,
         tasks: Mapping[TaskInC, Sequence[Task]] | None = None,
+        chooses: bool = True,
     ) -> Library:
         """The library that computes ``problems``. ``model``: its trees choose for other shapes, if it was trained on
         measurements of ``device``; else the performance model does; ``form``: the C text of launches
-        (``c_source.form``); ``tasks``: their problems. InputError: an operation or a property of a problem has no C
-        function, two tasks have one name."""
-        library = cls(device, model.of_trees() if model.measured_on == device.name else Model.analytic(device))
+        (``c_source.form``); ``tasks``: their problems; ``chooses``: False: it computes no other shapes. InputError: an
+        operation or a property of a problem has no C function, two tasks have one name."""
+        trained = model.of_trees() if model.measured_on == device.name else Model.analytic(device)
+        library = cls(device, trained, chooses)
         for problem in dict.fromkeys(problems):
             require_exportable(problem)
             library._add(in_c(problem.operation), choose(problem), choose, form)
@@ -183,6 +187,14 @@ class Library:
         """All that has a C function."""
         return (*map(in_c, exported()), *self.tasks)
 
+    def scored(self) -> list[General]:
+        """The configurations of ``kernels``, in which a kernel that is the only one of its class needs no score."""
+        classes = Counter((k.operation.form.name, k.operation.kind(k.problem)) for k in self.kernels)
+        return [
+            k.general if classes[k.operation.form.name, k.operation.kind(k.problem)] > 1 else k.general.without_score()
+            for k in self.kernels
+        ]
+
     def function(self, module: Module, entry: str) -> Function:
         """The kernel ``entry`` of a module."""
         return next(f for f in self.functions if f.module == module.number and f.entry == entry)
@@ -194,7 +206,8 @@ class Library:
         for step in launch.steps:
             for table in step.tables:
                 self.tables.add(table)
-        kernel = self._kernel(operation, selection, choose, form) if serves_other_shapes(operation, problem) else None
+        general = self.chooses and serves_other_shapes(operation, problem)
+        kernel = self._kernel(operation, selection, choose, form) if general else None
         module = self._module(render(plan)) if kernel is None else kernel.module
         number, empty = len(self.problems), self._empty_sum(operation, problem, choose)
         self.problems.append(

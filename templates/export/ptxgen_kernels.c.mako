@@ -455,6 +455,7 @@ static inline void dispatch(struct call *x, void (*sums)(struct call *), void (*
         sums(x);
 }
 
+% if choices:
 /* ---- arithmetic of expressions: integers are divided downwards, as in Python; by 0 to 0 */
 
 static inline int64_t floor_div(int64_t a, int64_t b)
@@ -505,6 +506,7 @@ static inline int64_t bit_length(int64_t a)
     return bits;
 }
 
+% endif
 /* ---- the launches: kernel_ functions compute all shapes of a class, problem_ functions one problem; _empty functions
  * sums without terms, which read neither A nor B */
 % for f in launches:
@@ -599,6 +601,7 @@ static const struct entry *find(const struct operation *operation, const int64_t
     return NULL;
 }
 
+% if choices:
 /* ---- the choice for shapes that were not exported: the exported kernel that the model expects to be fastest */
 
 enum { KINDS = ${kinds}, FEATURES = ${len(trees.names)}, TREES = ${len(trees.roots)}, CHOICES = ${len(choices)} };
@@ -625,6 +628,7 @@ static int serves_${number}(const struct shape *s)
 
 static float score_${number}(const struct shape *s, float *f)
 {
+    (void)s;
     (void)f;
     % for line in choice.score:
     ${line}
@@ -688,6 +692,7 @@ static const struct choice *choose(const struct operation *operation, const int6
     return best;
 }
 
+% endif
 /* The alignment of addresses in bytes, at most 16. */
 static int64_t alignment_of(uint64_t address)
 {
@@ -698,6 +703,7 @@ static int64_t alignment_of(uint64_t address)
 static ptxgen_status compute(const struct operation *operation, const int64_t *fields, struct call *x)
 {
     const struct entry *entry = find(operation, fields, x->operands);
+% if choices:
     const struct choice *choice = entry || !x->shape.m ? NULL : choose(operation, fields, &x->shape);
     if (!entry && !choice)
         return PTXGEN_NOT_EXPORTED;
@@ -709,6 +715,11 @@ static ptxgen_status compute(const struct operation *operation, const int64_t *f
     } else {
         choice->compute(x);
     }
+% else:
+    if (!entry)
+        return PTXGEN_NOT_EXPORTED;
+    entry->compute(x);
+% endif
     return x->status;
 }
 

@@ -414,6 +414,28 @@ def test_command_refuses_a_used_folder_before_it_works(
 
 
 @needs_compiler
+def test_library_without_a_choice_is_small_and_computes_the_exported_problems(tmp_path: Path) -> None:
+    problems = [PROBLEMS[name][0] for name in ("wgmma", "zeroed")]
+    made = Library.of(problems, H200, choose, model_for(H200), form, chooses=False)
+    write(made, tmp_path / "one", version="3.14.2", command="export")
+    write(made, tmp_path / "two", version="3.14.2", command="export")
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    source = (tmp_path / "one" / "ptxgen_kernels.c").read_text()
+    assert source.count("\n") < 1000
+    assert "#define PTXGEN_VERSION 31402\n" in (tmp_path / "one" / "ptxgen_kernels.h").read_text()
+    requests = [exports.request(p) for p in (*problems, Gemm(512, 512, 520, dtype="f16"))]
+    _, calls = exports.run(exports.build(tmp_path / "one"), requests)
+    assert [call.status for call in calls] == [0, 0, 2]
+    for p, call in zip(made.problems, calls, strict=False):
+        assert call.driver == exports.expected(made, p.launch, p.module.source.pdl_entries)
+
+
+@pytest.mark.parametrize(("version", "numbers"), [("1", (1, 0, 0)), ("0.12.3.dev4+abc", (0, 12, 3)), ("?", (0, 0, 0))])
+def test_version_numbers(version: str, numbers: tuple[int, int, int]) -> None:
+    assert files.version_numbers(version) == numbers
+
+
+@needs_compiler
 def test_choice_without_learnt_trees_is_the_fastest_by_the_performance_model(tmp_path: Path) -> None:
     """Of two kernels for small and large products, each computes the shapes near its own."""
     small, large = Gemm(32, 32, 64, "TN"), Gemm(1024, 1024, 512, "TN")
