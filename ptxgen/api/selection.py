@@ -165,8 +165,8 @@ def select(
     extents = task_call.extents_of(program, arrays, arguments)
     first = task_call.first_array(roles, arrays, arguments)
     fast = fast_distance(roles) if own.precision == task_call.FAST and extents["k"] else None
-    own = task_call.with_fast_compute(own, roles, extents, first)
-    if fast is not None:
+    if fast is not None:  # lists of sums of products may have candidates of tf32, which are faster
+        own = task_call.with_fast_compute(own, roles, extents, first)
         views = task_call.with_squares(fast, roles, arrays, own.recording)
         numbers = {role: scalars[name] for role, name, _ in roles.scalars}
         return select(fast.program, views, numbers, {}, options, own.with_roles(roles, precision=task_call.EXACT))
