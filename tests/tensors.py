@@ -84,8 +84,16 @@ class Tensor:
         out.dtype = dtype
         return out
 
-    def __getitem__(self, n: int | slice) -> Tensor:
-        """An item, or consecutive items."""
+    def __getitem__(self, n: int | slice | tuple[slice, ...]) -> Tensor:
+        """An item, consecutive items, or those of slices along all axes."""
+        if isinstance(n, tuple):
+            out = self.permute(tuple(range(len(self.shape))))
+            parts = [range(size)[x] for size, x in zip(self.shape, n, strict=True)]
+            first = sum(x.start * s for x, s in zip(parts, self.strides, strict=True))
+            out.address = self.address + first * self.element_type.itemsize
+            out.shape = tuple(map(len, parts))
+            out.strides = tuple(x.step * s for x, s in zip(parts, self.strides, strict=True))
+            return out
         out = self.permute(tuple(range(len(self.shape))))
         items = range(self.shape[0])[n]
         first = items if isinstance(items, int) else items.start

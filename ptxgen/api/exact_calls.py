@@ -61,7 +61,7 @@ def select_on_host(problem: Task, arrays: Mapping[str, Array], scalars: Mapping[
     scratch: Mapping[str, Part] = allocate_parts(on, {name: 4 * n for name, n in exact.scratch.items()})
     with Buffers(on, arrays) as buffers:
         addresses = {**buffers.addresses, **{name: part.address for name, part in scratch.items()}}
-        if not _launched(exact, problem, addresses, scalars, on, 0, on.synchronize):
+        if not launched(exact, problem, addresses, scalars, on, 0, on.synchronize):
             return None
         found = {name: np.empty_like(arrays[name]) for name in problem.outputs}
         for name, out in found.items():
@@ -79,10 +79,10 @@ def select_on_device(
         return False
     made = {name: new_arrays.empty_array(origin, (n,), dtype("s32")) for name, n in exact.scratch.items()}
     addresses = {name: v.address for name, v in views.items()} | {n: tensor(x, n).address for n, x in made.items()}
-    return _launched(exact, problem, addresses, scalars, on, stream, partial(on.wait, stream))
+    return launched(exact, problem, addresses, scalars, on, stream, partial(on.wait, stream))
 
 
-def _launched(
+def launched(
     exact: ExactSelect,
     problem: Task,
     addresses: Mapping[str, int],
@@ -91,7 +91,8 @@ def _launched(
     stream: int,
     wait: Callable[[], None],
 ) -> bool:
-    """Launches, and reads the number of candidates; False: there was no room for them."""
+    """Launches, and reads the number of candidates; False: there was no room for them. ``addresses``: of the arrays of
+    the problem and of ``exact.scratch``; ``wait``: waits for the stream."""
 
     def make_launch(p: Task, numbers: Mapping[str, float]) -> Launch:
         return launch_function.make_launch(runners.runner_for(p, stream, on), scalars=numbers)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ptxgen.api import driver_state, drivers, launch_function, new_arrays, on_host, runners, streams, task_call
-from ptxgen.api.arrays import View, as_numpy, tensor
+from ptxgen.api.arrays import View, as_numpy, is_cupy, tensor
 from ptxgen.arguments import integer, shown
 from ptxgen.codegen.render import render_records
+from ptxgen.codegen.source import Step
 from ptxgen.codegen.top_records import (
     BEST,
     BEST_I,
@@ -23,21 +25,52 @@ from ptxgen.codegen.top_records import (
     LIST_I,
     LIST_J,
     MOST_RECORDS,
+    SAMPLE_COUNTS,
+    TO,
+    TOTAL,
     VALUES,
     Lists,
+    Summary,
     TopRecords,
 )
 from ptxgen.errors import InputError
 from ptxgen.expr.node import variables
 from ptxgen.lowering.sink import SelectValues, list_names
+from ptxgen.operations.task import exact_filter
 from ptxgen.operations.task.fast_distances import fast_distance
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.program import MOST_TOP, Program, Top
+from ptxgen.operations.task.program import AXES, MOST_TOP, Program, Top
 from ptxgen.operations.task.roles import Roles, roles_of
-from ptxgen.operations.task.top_lists import listing, missing
+from ptxgen.operations.task.top_lists import (
+    BOUND_I,
+    BOUND_INDEX,
+    BOUND_J,
+    EXACT,
+    LOOSE,
+    NAN,
+    VALUE,
+    Part,
+    array_name,
+    listing,
+    missing,
+    no_bound,
+    part_numbers,
+)
 from ptxgen.problem.dtypes import DTYPES, Dtype, dtype
-from ptxgen.runtime.device_tables import Part, allocate_parts
+from ptxgen.runtime.device_tables import allocate_parts
 from ptxgen.runtime.driver import Driver, Kernel
+
+#: pairs that are listed without a bound, at most, if there are more for each result
+DIRECT = 1 << 16
+#: records that are ordered together, about; lists have room for twice as many
+RECORDS = 1 << 24
+#: elements that lists have room for, of each that is expected
+ROOM = 3
+LEAST_ROOM = 1 << 12
+LEAST_SAMPLE = 16  #: rows and columns of a sample, if there are so many
+ATTEMPTS = 8  #: lists of all pairs, each with a better bound
+#: bounds are so much worse than the value of a sample, whose sums another kernel may round otherwise
+SLACK = {"f64": 2.0**-40, "f32": 2.0**-15, "f16": 2.0**-9, "bf16": 2.0**-6}
 
 
 class Best(NamedTuple):
@@ -98,6 +131,7 @@ class _Device:
     driver: Driver
     stream: int
     origin: Any
+    held: list[Any] = field(default_factory=list)  #: arrays that queued launches use
 
     @classmethod
     def of(cls, first: View, arrays: Mapping[str, View]) -> _Device:
@@ -132,21 +166,64 @@ class _Device:
 
     def read(self, address: int, count: int, kind: Any) -> Any:
         """Numbers in device memory, once the stream has computed them."""
-        if self.origin is None:
-            self.driver.synchronize()
-        else:
-            self.driver.wait(self.stream)
+        self.wait()
+        self.held.clear()
         found = np.empty(count, kind)
         if count:
             self.driver.download(address, found)
         return found
 
+    def wait(self) -> None:
+        """Waits for the launches."""
+        if self.origin is None:
+            self.driver.synchronize()
+        else:
+            self.driver.wait(self.stream)
+
+    def clear(self, x: _Memory) -> None:
+        """Sets a number of 64 bits to zero."""
+        self.wait()
+        self.driver.fill(x.address, 8)
+
 
 class _Memory(NamedTuple):
     """Device memory. ``holder``: keeps it allocated."""
 
-    holder: Part | Any
+    holder: Any
     address: int
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """The n-th best of some pairs, or of those of each row. ``form``: that of ``top_lists.listing``; ``numbers``: its
+    scalars; ``rows``: the arrays of those of rows."""
+
+    form: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    rows: Mapping[str, _Memory] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, kind: str, greatest: bool, exact: bool, value: float, i: int = 0, j: int = 0) -> _Bound:
+        """The bound of a value. ``exact``: it tells equal values apart, by the indices."""
+        if value != value:
+            return cls(NAN, {BOUND_I: i, BOUND_J: j})
+        if exact:
+            return cls(EXACT, {VALUE: value, BOUND_I: i, BOUND_J: j})
+        slack = 0.0 if math.isinf(value) else SLACK[kind] * abs(value)
+        return cls(LOOSE, {VALUE: value - slack if greatest else value + slack})
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """Lists of a program. ``count``: of pairs, which may exceed ``capacity``; None: it was not read."""
+
+    arrays: Mapping[str, _Memory]
+    capacity: int
+    count: int | None = None
+
+    @property
+    def stored(self) -> int:
+        return self.capacity if self.count is None else min(self.count, self.capacity)
 
 
 @dataclass(frozen=True)
@@ -182,37 +259,45 @@ class _Call:
         return self.pairs // max(self.rows, 1)
 
     @property
+    def width(self) -> int:
+        """Results of a row, at most."""
+        return self.n if self.output.axis else min(self.n, self.pairs)
+
+    @property
     def indices(self) -> tuple[str, ...]:
         """The arrays of indices that are results."""
         return {"": (BEST_I, BEST_J), "i": (BEST_J,), "j": (BEST_I,)}[self.output.axis]
 
+    @property
+    def plan(self) -> TopRecords:
+        """The kernels that order records."""
+        axis, m, n = self.output.axis, self.extents["i"], self.extents["j"]
+        wide = TopRecords.needs_wide(self.kind.name, axis, m, n)
+        return TopRecords(self.kind.name, axis, self.output.greatest, wide, self.device.driver.device)
+
+    # ---- results
+
     def results(self) -> Best:
-        axis, width = self.output.axis, self.n if self.output.axis else min(self.n, self.pairs)
+        axis, width = self.output.axis, self.width
         if self.rows * width >= MOST_RECORDS:
             raise InputError(f"the results have {self.rows * width} values; they must have less than {MOST_RECORDS}")
-        shape = (self.rows, width) if axis else (width,)
+        shape, names = (self.rows, width) if axis else (width,), (BEST, *self.indices)
+        made = {name: self._empty(name, shape) for name in names}
         if 0 in shape:
-            return self._best({name: self._empty(name, shape) for name in (BEST, *self.indices)})
-        lists, capacity = self._listed()
-        x = Lists(
-            capacity, self.rows, max(self.extents["j"], 1), min(self.most, capacity), width, 0, width,
-            missing(self.kind.name, self.output.greatest),
-        )  # fmt: skip
+            return self._best(made)
         if self.device.origin is None:
-            sizes = {name: self._kind_of(name).bytes * self.rows * width for name in (BEST, *self.indices)}
-            memory, made = self.device.allocate(sizes), {}
+            memory = self.device.allocate({name: self._kind_of(name).bytes * self.rows * width for name in names})
         else:
-            made = {name: self._empty(name, shape) for name in (BEST, *self.indices)}
             memory = {name: _Memory(y, tensor(y, name).address) for name, y in made.items()}
-        scratch = self._order(x, {**lists, **memory})
-        if not axis:
-            width = min(width, int(self.device.read(scratch[COUNTS].address, 1, np.uint32)[0]))
-        if made:
-            return self._best({name: y if axis else y[:width] for name, y in made.items()})
-        for name in sizes:
-            y = made[name] = self._empty(name, (self.rows, width) if axis else (width,))
-            into = as_numpy(tensor(y, name))
-            into[...] = self.device.read(memory[name].address, into.size, into.dtype).reshape(into.shape)
+        if axis:
+            self._rows(memory)
+        else:
+            width = self._pairs(memory)
+            made = {name: y[:width] for name, y in made.items()}
+        if self.device.origin is None:
+            for name, y in made.items():
+                into = as_numpy(tensor(y, name))
+                into[...] = self.device.read(memory[name].address, into.size, into.dtype).reshape(into.shape)
         return self._best(made)
 
     def _kind_of(self, name: str) -> Dtype:
@@ -230,64 +315,254 @@ class _Call:
         found = {name: new_arrays.result_of(x, self._origin) for name, x in made.items()}
         return Best(found[BEST], found.get(BEST_I), found.get(BEST_J))
 
-    def _listed(self) -> tuple[dict[str, _Memory], int]:
-        """(lists of pairs among which are the results, their capacity)."""
-        return self._list(listing(self.program), self.arrays, self.scalars, self.extents, self.pairs)
+    # ---- of all pairs
 
-    def _list(
-        self,
-        program: Program,
-        arrays: Mapping[str, View],
-        scalars: Mapping[str, float],
-        extents: Mapping[str, int],
-        capacity: int,
-    ) -> tuple[dict[str, _Memory], int]:
-        """(the lists of a program, their capacity). InputError: there are too many pairs."""
+    def _pairs(self, memory: Mapping[str, _Memory]) -> int:
+        """Writes the results of all pairs; returns their number."""
+        n, exact, room = self.width, self.kind.integer, self.pairs
+        bound: _Bound | None = None
+        if self.pairs > max(DIRECT, 4 * n):
+            parts = self._sample() if self._has_parts else {}
+            sampled = math.prod(x.count for x in parts.values()) if parts else math.isqrt(self.pairs * n)
+            bound = self._bound_of(self._list(0, None, parts), exact) if parts else None
+            room = min(self.pairs, ROOM * n * self.pairs // sampled + LEAST_ROOM, MOST_RECORDS - 1)
+        for _ in range(ATTEMPTS):
+            lists = self._list(room, bound)
+            assert lists.count is not None
+            if bound is not None and lists.count < n:  # other kernels computed the sample, and rounded otherwise
+                looser = bound.form == EXACT and not self.kind.integer
+                bound = self._bound(False, bound.numbers[VALUE]) if looser else None
+            elif lists.count <= room:
+                count = min(n, lists.count)
+                self._order(lists, self._shape(lists), memory)
+                return count
+            else:
+                exact = True
+                bound = self._bound_of(lists, exact)
+        raise InputError(
+            f"the task has {self.pairs} pairs; {ATTEMPTS} bounds of their values have left more than {room} of them"
+        )
+
+    def _sample(self) -> dict[str, Part]:
+        """Parts of both axes, whose pairs are as many as those that their bound is expected to leave."""
+        m, n = (self.extents[axis] for axis in "ij")
+        ratio = self.pairs // math.isqrt(self.pairs * self.width)
+        rows = min(math.isqrt(ratio), max(1, m // LEAST_SAMPLE))
+        columns = min(ratio // rows, max(1, n // LEAST_SAMPLE))
+        return {"i": Part.every(rows, m), "j": Part.every(columns, n)}
+
+    def _bound(self, exact: bool, value: float, i: int = 0, j: int = 0) -> _Bound:
+        return _Bound.of(self.kind.name, self.output.greatest, exact, value, i, j)
+
+    def _bound_of(self, lists: _Lists, exact: bool) -> _Bound | None:
+        """The bound of listed pairs; None: they are too few."""
+        memory = self.device.allocate({TOTAL: 32})[TOTAL]
+        places = {BEST: 0, BEST_I: 8, BEST_J: 12, COUNTS: 16}
+        at = {name: _Memory(memory, memory.address + offset) for name, offset in places.items()}
+        self._order(lists, self._shape(lists)._replace(first=self.width - 1, width=1), at)
+        words = self.device.read(memory.address, 8, np.uint32)
+        i, j, count = (int(x) for x in words[2:5])
+        return None if count < self.width else self._bound(exact, self._decoded(words), i, j)
+
+    def _decoded(self, words: Any) -> float:
+        """The value in the first words."""
+        if self.kind.name == "bf16":
+            return float((words[:1] << 16).view(np.float32)[0])
+        value = words.view(self.kind.numpy)[0]
+        return int(value) if self.kind.integer else float(value)
+
+    # ---- of rows or columns
+
+    def _rows(self, memory: Mapping[str, _Memory]) -> None:
+        """Writes the results of rows, of some after the other."""
+        n, most, step = self.n, self.most, 1
+        if self.pairs > DIRECT and self._has_parts:
+            step = most // math.isqrt(most * n)
+            if self._may_filter and (least := most // (2 * exact_filter.PAIRS * n)) > 1:
+                step = min(step, least)  # tensor cores list few candidates
+            step = max(1, step)
+        expected = max(most // step, n * step) if step > 1 else most
+        count = max(1, RECORDS // max(expected, 1)) if self._has_parts else self.rows
+        for first in range(0, self.rows, count):
+            self._some_rows(first, min(first + count, self.rows), step, memory)
+
+    def _some_rows(self, first: int, end: int, step: int, memory: Mapping[str, _Memory]) -> None:
+        """Writes the results of the rows from ``first`` to ``end``. ``step``: between the pairs of a sample, 1: there
+        is none."""
+        rows, n = end - first, self.n
+        own = {} if rows == self.rows else {self.output.axis: Part(first, 1, rows)}
+        at = {name: _Memory(x, x.address + first * n * self._kind_of(name).bytes) for name, x in memory.items()}
+        bound, room = None, min(rows * self.most, max(2 * RECORDS, self.most))
+        if step > 1:
+            bound = self._bound_of_rows(own, rows, step, self.kind.integer)
+            room = min(room, ROOM * rows * n * step + LEAST_ROOM)
+        while True:
+            lists = self._list(room, bound, own)
+            assert lists.count is not None
+            if lists.count <= room:
+                x = self._shape(lists, rows, first)._replace(sampled=bound is not None)
+                scratch = self._make(lists, x, {} if bound is None else bound.rows)
+                summary = Summary.of(self.device.read(scratch[TOTAL].address, 4, np.uint32))
+                if not summary.short:
+                    self._finish(x._replace(most=summary.most), {**scratch, **at})
+                    return
+                bound, step = None, 1  # other kernels computed the sample, and rounded otherwise
+                room = min(rows * self.most, max(2 * RECORDS, self.most))
+            elif bound is not None and bound.form == LOOSE:
+                bound = self._bound_of_rows(own, rows, step, True)
+            elif rows == 1 or not self._has_parts or lists.count <= 2 * RECORDS:
+                room = lists.count
+            else:
+                middle = (first + end) // 2
+                self._some_rows(first, middle, step, memory)
+                self._some_rows(middle, end, step, memory)
+                return
+
+    def _bound_of_rows(self, own: Mapping[str, Part], rows: int, step: int, exact: bool) -> _Bound:
+        """The bounds of rows, of a sample of their pairs."""
+        kind, greatest = self.kind.name, self.output.greatest
+        part = Part.every(step, self.most)
+        lists = self._list(0, None, {**own, "j" if self.output.axis == "i" else "i": part})
+        memory = self.device.allocate({VALUE: self.kind.bytes * rows, BOUND_INDEX: 4 * rows, SAMPLE_COUNTS: 4 * rows})
+        first = own[self.output.axis].first if own else 0
+        x = self._shape(lists, rows, first)._replace(
+            first=self.n - 1,
+            width=1,
+            missing=no_bound(kind, greatest),
+            missing_index=(1 << 31) - 1,
+            slack=0.0 if exact else -SLACK[kind] if greatest else SLACK[kind],
+            most=part.count,
+        )
+        places = {BEST: VALUE, self.indices[0]: BOUND_INDEX, COUNTS: SAMPLE_COUNTS}
+        self._order(lists, x, {name: memory[other] for name, other in places.items()})
+        return _Bound(EXACT if exact else LOOSE, {}, memory)
+
+    # ---- lists
+
+    @property
+    def _may_filter(self) -> bool:
+        """True if tensor cores list the candidates of all pairs."""
+        m, n, k = (self.extents[axis] for axis in AXES)
+        filtered = self.own.algebra and exact_filter.may_pay(m, n, k, self.device.driver.device)
+        return filtered and exact_filter.candidates_of(roles_of(listing(self.program, LOOSE))) is not None
+
+    @property
+    def _has_parts(self) -> bool:
+        """True if some rows and columns of the arrays can be read without the others."""
+        origins = [v.origin for v in self.arrays.values()]
+        return all(isinstance(x, np.ndarray) or hasattr(x, "new_empty") or is_cupy(x) for x in origins)
+
+    def _list(self, room: int, bound: _Bound | None, parts: Mapping[str, Part] | None = None) -> _Lists:
+        """Lists of the pairs that are not behind a bound. ``room``: for so many, 0: for all, and their count is not
+        read; ``parts``: of the axes. InputError: there are too many pairs."""
+        bound = bound or _Bound("")
+        program, scalars = listing(self.program, bound.form, bool(parts)), {**self.scalars, **bound.numbers}
+        extents, arrays = dict(self.extents), dict(self.arrays)
+        if parts:
+            arrays, scalars = self._parts_of(parts), {**scalars, **part_numbers(parts, self.extents)}
+            extents |= {axis: x.count for axis, x in parts.items()}
+        capacity = room or extents["i"] * extents["j"]
         if capacity >= MOST_RECORDS:
             raise InputError(f"the task has {capacity} pairs; it must have less than {MOST_RECORDS}")
-        roles = roles_of(program)
-        fields: dict[str, Any] = {"capacity": capacity, "algebra": self.own.algebra, "compute": self.own.compute}
         sizes = {VALUES: self.kind.bytes * capacity, LIST_I: 4 * capacity, LIST_J: 4 * capacity, COUNT: 8}
         lists = self.device.allocate(sizes)
+        if 0 in (extents["i"], extents["j"]):
+            self.device.clear(lists[COUNT])
+            return _Lists(lists, capacity, 0)
         at = {name: lists[x].address for name, x in zip(list_names(3), (VALUES, LIST_I, LIST_J), strict=True)}
         at[SelectValues.COUNT] = lists[COUNT].address
-        if 0 in (extents["i"], extents["j"]):
-            self.device.driver.fill(lists[COUNT].address, 8)
-            return lists, capacity
+        roles = roles_of(program)
+        fields: dict[str, Any] = {"capacity": capacity, "algebra": self.own.algebra, "compute": self.own.compute}
+        problem, given = self._problem(roles, arrays, extents, fields, bound.rows)
         numbers = {role: scalars[name] for role, name, _ in roles.scalars}
-        numbers[SelectValues.CAPACITY.name] = capacity
-        inputs = {u.name: arrays[u.name] for u in roles.uses}
-        problem, given = self._problem(roles, inputs, extents, fields)
-        self._launch(problem, {**at, **{name: x.address for name, x in given.items()}}, numbers)
-        return lists, capacity
+        self._launch(problem, {**at, **given}, {**numbers, SelectValues.CAPACITY.name: capacity})
+        count = int(self.device.read(lists[COUNT].address, 1, np.int64)[0]) if room else None
+        return _Lists(lists, capacity, count)
+
+    def _parts_of(self, parts: Mapping[str, Part]) -> dict[str, View]:
+        """The parts of arrays, by the names that their uses have in the program of parts."""
+        found = {}
+        for x in self.program.inputs:
+            for axes in x.uses:
+                index = tuple(parts[axis].slice if axis in parts else slice(None) for axis in axes)
+                found[array_name(x.name, axes)] = tensor(self.arrays[x.name].origin[index], x.name)
+        return found
 
     def _problem(
-        self, roles: Roles, arrays: Mapping[str, View], extents: Mapping[str, int], fields: Mapping[str, Any]
-    ) -> tuple[Task, dict[str, Any]]:
-        """(the problem of a program, its inputs by role, in device memory)."""
+        self,
+        roles: Roles,
+        arrays: Mapping[str, View],
+        extents: Mapping[str, int],
+        fields: Mapping[str, Any],
+        bounds: Mapping[str, _Memory],
+    ) -> tuple[Task, dict[str, int]]:
+        """(the problem of a program, the addresses of its inputs by role). ``bounds``: arrays of rows."""
+        uses = {u.role: u.name for u in roles.uses}
         if self.device.origin is not None:
-            problem, views = task_call.problem_of(roles, arrays, None, extents, **fields)
-            return problem, {name: _Memory(v, v.address) for name, v in views.items()}
-        problem, given = task_call.host_problem(roles, arrays, extents, **fields)
+            kinds = {VALUE: self.kind, BOUND_INDEX: DTYPES["s32"]}
+            known = {
+                name: View(x.holder, x.address, (extents[self.output.axis],), (1,), kinds[name], False)
+                for name, x in bounds.items()
+                if name in kinds
+            }
+            inputs = {name: {**arrays, **known}[name] for name in uses.values()}
+            problem, views = task_call.problem_of(roles, inputs, None, extents, **fields)
+            self.device.held.append(views)
+            return problem, {name: v.address for name, v in views.items()}
+        given = {role: np.ascontiguousarray(as_numpy(arrays[name])) for role, name in uses.items() if name in arrays}
+        m, n, k = (extents[axis] for axis in AXES)
+        problem = Task(m, n, k, roles.layout, "", text=Task.text_of(roles), **fields)
         on_host.warn_if_slow(problem)
         memory = self.device.allocate({name: x.nbytes for name, x in given.items()})
+        self.device.held.append(memory)
         for name, x in given.items():
             if x.nbytes:
                 self.device.driver.upload(memory[name].address, x)
-        return problem, memory
+        found = {role: memory.get(role) or bounds[name] for role, name in uses.items()}
+        return problem, {role: x.address for role, x in found.items()}
 
     def _launch(self, problem: Task, addresses: Mapping[str, int], numbers: Mapping[str, float]) -> None:
-        runner = runners.runner_for(problem, self.device.stream, self.device.driver)
-        launch = launch_function.make_launch(runner, scalars=numbers)
-        launch(tuple(addresses[name] for name in problem.arrays), self.device.stream)
+        """Launches the kernels of lists, or those that list candidates of tensor cores first."""
+        from ptxgen.api import exact_calls  # most tasks have no lists
 
-    def _order(self, x: Lists, memory: Mapping[str, _Memory]) -> dict[str, _Memory]:
-        """Launches the kernels that write the best records of lists; returns their scratch arrays."""
-        axis, on = self.output.axis, self.device.driver
-        wide = TopRecords.needs_wide(self.kind.name, axis, self.extents["i"], self.extents["j"])
-        plan = TopRecords(self.kind.name, axis, self.output.greatest, wide, on.device)
-        kernel, scratch = _kernel(plan, on), self.device.allocate(plan.scratch(x))
-        addresses = {name: each.address for name, each in {**memory, **scratch}.items()}
-        for step in plan.steps(x):
-            on.launch(kernel, step, step.pack(addresses), self.device.stream)
+        on, stream = self.device.driver, self.device.stream
+        exact = exact_calls.exact_of(problem, on)
+        if exact is not None:
+            scratch = self.device.allocate({name: 4 * n for name, n in exact.scratch.items()})
+            at = {**addresses, **{name: x.address for name, x in scratch.items()}}
+            if exact_calls.launched(exact, problem, at, numbers, on, stream, self.device.wait):
+                return
+        launch = launch_function.make_launch(runners.runner_for(problem, stream, on), scalars=numbers)
+        launch(tuple(addresses[name] for name in problem.arrays), stream)
+
+    # ---- records
+
+    def _shape(self, lists: _Lists, rows: int = 1, first_row: int = 0) -> Lists:
+        """What the kernels of records order."""
+        stored, width = lists.stored, self.width
+        lowest = missing(self.kind.name, self.output.greatest)
+        columns, most = max(self.extents["j"], 1), min(self.most, stored)
+        return Lists(stored, rows, columns, most, width, 0, width, lowest, first_row=first_row)
+
+    def _order(self, lists: _Lists, x: Lists, memory: Mapping[str, _Memory]) -> None:
+        """Writes the best records of lists. ``memory``: of the results, and of arrays that are read later."""
+        scratch = self._make(lists, x, memory)
+        self._finish(x, {**scratch, **memory})
+
+    def _make(self, lists: _Lists, x: Lists, memory: Mapping[str, _Memory]) -> dict[str, _Memory]:
+        """Makes the records of lists, in the arrays that it returns."""
+        scratch = self.device.allocate(self.plan.scratch(x))
+        self._run(self.plan.making(x), {**lists.arrays, **scratch, **memory})
         return scratch
+
+    def _finish(self, x: Lists, memory: Mapping[str, _Memory]) -> None:
+        """Orders records, and writes the best ones."""
+        joined = self.device.allocate({TO: self.plan.joined_bytes(x)})
+        self._run(self.plan.ordering(x), {**memory, **joined})
+
+    def _run(self, steps: Iterable[Step], memory: Mapping[str, _Memory]) -> None:
+        on, kernel = self.device.driver, _kernel(self.plan, self.device.driver)
+        addresses = {name: each.address for name, each in memory.items()}
+        self.device.held.append(memory)
+        for step in steps:
+            on.launch(kernel, step, step.pack(addresses), self.device.stream)

@@ -22,16 +22,34 @@ from ptxgen.problem.dtypes import dtype
 
 VALUES, LIST_I, LIST_J, COUNT = "values", "list_i", "list_j", "count"
 COUNTS, CURSORS, OFFSETS, TOTAL = "row_counts", "row_cursors", "row_offsets", "row_total"
+SAMPLE_COUNTS = "sample_counts"
 FROM, TO = "records", "joined_records"
 BEST, BEST_I, BEST_J = "best", "best_i", "best_j"
 MOST_RECORDS = 1 << 31  #: fewer are in a list
+
+
+class Summary(NamedTuple):
+    """The numbers of 32 bits at ``TOTAL``. ``records``: of 64 bits, of all rows; ``most``: of a row; ``short``: rows
+    that have less than n records, although their sample had n."""
+
+    records: int
+    most: int
+    short: int
+
+    @classmethod
+    def of(cls, words: Any) -> Summary:
+        """The numbers in four words."""
+        low, high, most, short = (int(x) for x in words)
+        return cls(low | high << 32, most, short)
 
 
 class Lists(NamedTuple):
     """What a launch orders. ``capacity``: elements of the lists, whose first ``COUNT`` are read; ``rows``: 1, if it is
     of all pairs; ``columns``: the extent of j; ``most``: records of a row, at most; ``n``: of these, the best are
     kept; ``first``, ``width``: the places of a row that are written; ``missing``: the value of places without a record;
-    ``missing_index``: their index."""
+    ``missing_index``: their index; ``slack``: floats that are written are so much worse, relative to their magnitude;
+    ``sampled``: True if ``SAMPLE_COUNTS`` are the records that the rows of a sample had; ``first_row``: the index of the
+    first row."""
 
     capacity: int
     rows: int
@@ -42,6 +60,9 @@ class Lists(NamedTuple):
     width: int
     missing: float
     missing_index: int = -1
+    slack: float = 0.0
+    sampled: bool = False
+    first_row: int = 0
 
 
 class _Pass(NamedTuple):
@@ -114,16 +135,18 @@ class TopRecords:
 
     @property
     def count_rows(self) -> ParameterList:
-        return ParameterList((given("u64", self.row_list, COUNT, COUNTS), _CAPACITY))
+        return ParameterList((given("u64", self.row_list, COUNT, COUNTS), _CAPACITY, _FIRST_ROW))
 
     @property
     def place_rows(self) -> ParameterList:
-        return ParameterList((given("u64", COUNTS, OFFSETS, TOTAL), Parameters("u32", ("rows",), lambda x: (x.rows,))))
+        numbers = Parameters("u32", ("rows", "n"), lambda x: (x.rows, x.n if x.sampled else 0))
+        sample = Parameters("u64", (SAMPLE_COUNTS,), lambda x: (SAMPLE_COUNTS if x.sampled else COUNTS,))
+        return ParameterList((given("u64", COUNTS, OFFSETS, TOTAL), sample, numbers))
 
     @property
     def make_records(self) -> ParameterList:
         rows = (OFFSETS, CURSORS) if self.axis else (OFFSETS, COUNTS)
-        columns = Parameters("u32", ("columns",), lambda x: (x.columns,))
+        columns = _FIRST_ROW if self.axis else Parameters("u32", ("columns",), lambda x: (x.columns,))
         return ParameterList((given("u64", VALUES, LIST_I, LIST_J, COUNT, FROM, *rows), _CAPACITY, columns))
 
     @property
@@ -149,7 +172,8 @@ class TopRecords:
         )
         missing = Parameters(f"u{self.key_bits}", ("missing",), lambda x: (self._bits(x.missing),))
         arrays = given("u64", TO if joined else FROM, COUNTS, OFFSETS, BEST, *indices)
-        return ParameterList((arrays, numbers, missing))
+        slack = Parameters("f32", ("slack",) if self.group == "float" else (), lambda x: (x.slack,))
+        return ParameterList((arrays, numbers, missing, slack))
 
     @property
     def row_list(self) -> str:
@@ -168,22 +192,29 @@ class TopRecords:
 
     def scratch(self, x: Lists) -> dict[str, int]:
         """The bytes of each array besides the lists and the results."""
-        found = {FROM: x.capacity * self.bytes, TO: x.capacity * self.bytes if x.most > self.RUN else 0}
-        found |= {COUNTS: 4 * x.rows, OFFSETS: 8 * x.rows}
-        return found | ({CURSORS: 4 * x.rows, TOTAL: 8} if self.axis else {})
+        found = {FROM: x.capacity * self.bytes, COUNTS: 4 * x.rows, OFFSETS: 8 * x.rows}
+        return found | ({CURSORS: 4 * x.rows, TOTAL: 16} if self.axis else {})
+
+    def joined_bytes(self, x: Lists) -> int:
+        """The bytes of the array of joined runs."""
+        return x.capacity * self.bytes if x.most > self.RUN else 0
 
     def steps(self, x: Lists) -> tuple[Step, ...]:
         """The steps that write the best records of lists."""
-        return tuple(self._steps(x))
+        return (*self.making(x), *self.ordering(x))
 
-    def _steps(self, x: Lists) -> Iterator[Step]:
+    def making(self, x: Lists) -> Iterator[Step]:
+        """The steps that make records; of rows, they also write the ``Summary``."""
         lists = ceil_div(max(x.capacity, 1), self.threads)
         if self.axis:
-            for name, size in ((COUNTS, 4 * x.rows), (CURSORS, 4 * x.rows), (TOTAL, 8)):
+            for name, size in ((COUNTS, 4 * x.rows), (CURSORS, 4 * x.rows), (TOTAL, 16)):
                 yield Step("", (size, 1, 1), arguments=(("u64", name),))
             yield self._step("count_rows", lists, self.count_rows, x)
             yield self._step("place_rows", ceil_div(x.rows, self.threads), self.place_rows, x)
         yield self._step("make_records", lists, self.make_records, x)
+
+    def ordering(self, x: Lists) -> Iterator[Step]:
+        """The steps that order records, and write the best ones."""
         length, runs = self.RUN, ceil_div(max(x.most, 1), self.RUN)
         yield self._step("sort_runs", x.rows * runs, self.sort_runs, _Pass(x, length, runs, 0, 0))
         joined = False
@@ -198,4 +229,5 @@ class TopRecords:
         return Step(entry, (blocks, 1, 1), (self.threads, 1, 1), 0, tuple(parameters.arguments(x)))
 
 
+_FIRST_ROW = Parameters("u32", ("first_row",), lambda x: (x.first_row,))
 _CAPACITY = Parameters("u64", ("capacity",), lambda x: (x.capacity,))

@@ -49,13 +49,15 @@
 % if plan.axis:
 ${entry("count_rows", plan.count_rows)}\
     .reg .b64 %${plan.row_list}, %count, %row_counts, %total, %tmp64;
-    .reg .b32 %place, %row, %tmp0;
+    .reg .b32 %place, %row, %first_row, %tmp0;
     .reg .pred %inside;
 ${addresses(plan.row_list, "count", "row_counts")}\
 ${record_of_thread()}\
     @!%inside bra DONE;
     mad.wide.u32 %tmp64, %place, 4, %${plan.row_list};
     ld.global.u32 %row, [%tmp64];
+    ld.param.u32 %first_row, [first_row];
+    sub.u32 %row, %row, %first_row;
     mad.wide.u32 %tmp64, %row, 4, %row_counts;
     red.global.add.u32 [%tmp64], 1;
 DONE:
@@ -63,11 +65,12 @@ DONE:
 }
 
 ${entry("place_rows", plan.place_rows)}\
-    .reg .b64 %row_counts, %row_offsets, %row_total, %offset, %tmp64;
-    .reg .b32 %row, %rows, %lane, %number, %sum, %left, %low, %high, %tmp0;
-    .reg .pred %p, %inside;
-${addresses("row_counts", "row_offsets", "row_total")}\
+    .reg .b64 %row_counts, %row_offsets, %row_total, %sample_counts, %offset, %tmp64;
+    .reg .b32 %row, %rows, %lane, %number, %sampled, %least, %sum, %left, %low, %high, %tmp0;
+    .reg .pred %p, %inside, %short;
+${addresses("row_counts", "row_offsets", "row_total", "sample_counts")}\
     ld.param.u32 %rows, [rows];
+    ld.param.u32 %least, [n];
     mov.u32 %row, %tid.x;
     mov.u32 %tmp0, %ctaid.x;
     and.b32 %lane, %row, 31;
@@ -76,6 +79,22 @@ ${addresses("row_counts", "row_offsets", "row_total")}\
     mov.b32 %number, 0;
     mad.wide.u32 %tmp64, %row, 4, %row_counts;
     @%inside ld.global.u32 %number, [%tmp64];
+${ptx.banner("rows with less records than a part of their pairs has")}\
+    mov.b32 %sampled, 0;
+    mad.wide.u32 %tmp64, %row, 4, %sample_counts;
+    @%inside ld.global.u32 %sampled, [%tmp64];
+    setp.lt.u32 %short, %number, %least;
+    setp.ge.and.u32 %short, %sampled, %least, %short;
+    setp.ne.and.u32 %short, %sampled, 0, %short;
+    @%short red.global.add.u32 [%row_total+12], 1;
+${ptx.banner("the most records of a row")}\
+    mov.b32 %high, %number;
+% for distance in (16, 8, 4, 2, 1):
+    shfl.sync.bfly.b32 %left, %high, ${distance}, 31, 0xffffffff;
+    max.u32 %high, %high, %left;
+% endfor
+    setp.eq.u32 %p, %lane, 0;
+    @%p red.global.max.u32 [%row_total+8], %high;
 ${ptx.banner("%sum: records of the rows of the lanes up to this one; the last lane reserves those of the warp")}\
     mov.b32 %sum, %number;
 % for distance in (1, 2, 4, 8, 16):
@@ -101,13 +120,13 @@ ${ptx.banner("%sum: records of the rows of the lanes up to this one; the last la
 ${entry("make_records", plan.make_records)}\
 <% arrays = (plan.make_records.names)[:7] %>\
     .reg .b64 ${", ".join(f"%{name}" for name in arrays)}, %total, %ptr, %tmp64;
-    .reg .b32 %place, %row, %index_i, %index_j, %columns, %tmp0;
+    .reg .b32 %place, %row, %index_i, %index_j, %${"first_row" if plan.axis else "columns"}, %tmp0;
     .reg .${key} %key, %sign;
     .reg .b16 %half;
     .reg .pred %p, %inside, %nan;
 ${record_registers("own")}\
 ${addresses(*arrays)}\
-    ld.param.u32 %columns, [columns];
+    ld.param.u32 %${"first_row" if plan.axis else "columns"}, [${"first_row" if plan.axis else "columns"}];
 ${record_of_thread()}\
 % if not plan.axis:
     // the only row begins at 0, and has all records
@@ -150,7 +169,7 @@ ${ptx.banner("%key: the value as an unsigned integer that orders as values do; z
 % endif
 ${ptx.banner("the record of the row" if plan.axis else "the record of all pairs")}\
 % if plan.axis:
-    mov.b32 %row, ${"%index_i" if plan.axis == "i" else "%index_j"};
+    sub.u32 %row, ${"%index_i" if plan.axis == "i" else "%index_j"}, %first_row;
     mov.b32 %index_i, ${"%index_j" if plan.axis == "i" else "%index_i"};
     mad.wide.u32 %tmp64, %row, 4, %row_cursors;
     atom.global.add.u32 %tmp0, [%tmp64], 1;
@@ -364,6 +383,10 @@ ${entry("write_best", plan.write_best())}\
     .reg .${key} %key, %sign;
     .reg .b16 %half;
     .reg .pred %p;
+% if plan.group == "float":
+    .reg .f32 %slack;
+    .reg .f64 %wide_slack;
+% endif
 ${record_registers("own")}\
 ${addresses(*arrays)}\
     ld.param.u32 %rows, [rows];
@@ -409,6 +432,18 @@ ${ptx.banner("the value and the indices of the record")}\
     xor.${key} %key, %key, %sign;
 % elif plan.group == "signed":
     xor.b32 %key, %key, 0x80000000;
+% endif
+% if plan.group == "float":
+    // worse by the slack, if it is finite
+    ld.param.f32 %slack, [slack];
+    abs.f${plan.key_bits} %sign, %key;
+    setp.lt.f${plan.key_bits} %p, %sign, ${"0d7ff0000000000000" if plan.key_bits == 64 else "0f7f800000"};
+% if plan.key_bits == 64:
+    cvt.f64.f32 %wide_slack, %slack;
+    @%p fma.rn.f64 %key, %sign, %wide_slack, %key;
+% else:
+    @%p fma.rn.f32 %key, %sign, %slack, %key;
+% endif
 % endif
 % if not plan.axis and plan.wide:
     cvt.u64.u32 %tmp64, %columns;

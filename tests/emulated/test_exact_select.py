@@ -46,7 +46,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     """For each call with a filter: False where there was no room for its candidates. A filter pays from the first
     step."""
     found: list[bool] = []
-    launched = exact_calls._launched
+    launched = exact_calls.launched
 
     def noted(*given: Any) -> bool:
         found.append(launched(*given))
@@ -57,7 +57,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
         exact_calls._exact.cache_clear()
         exact_filter.candidates_of.cache_clear()
 
-    monkeypatch.setattr(exact_calls, "_launched", noted)
+    monkeypatch.setattr(exact_calls, "launched", noted)
     monkeypatch.setattr(exact_filter, "LEAST", 1)
     forget()
     yield found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 
 import ptxgen
+from ptxgen.api import drivers, exact_calls, top_calls
 from ptxgen.codegen.render import render_records
-from ptxgen.codegen.top_records import Lists, TopRecords
+from ptxgen.codegen.top_records import TO, Lists, TopRecords
 from ptxgen.errors import InputError, TaskError
+from ptxgen.operations.task import exact_filter
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.oracle import difference, evaluate
@@ -22,6 +25,7 @@ from ptxgen.problem.dtypes import dtype
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.emulated import EmulatedDriver
 from tests.emulated.test_task_programs import KERNELS
+from tests.tensors import LIBRARY, Tensor
 
 RNG = np.random.default_rng(3)
 SUM = "reduce (k) { accum += P[i, k] * R[k, j]; }"
@@ -42,7 +46,7 @@ def ordered(
     given = {**poison, "count": np.array([count])}
     out = {"best": np.zeros((rows, x.width), dtype(kind).numpy)}
     out |= {name: np.full((rows, x.width), -7, np.int32) for name in ("best_i", "best_j")}
-    sizes = {**plan.scratch(x), **{name: y.nbytes for name, y in {**given, **out}.items()}}
+    sizes = {**plan.scratch(x), TO: plan.joined_bytes(x), **{name: y.nbytes for name, y in {**given, **out}.items()}}
     at = {name: driver.allocate(max(size, 1)) for name, size in sizes.items()}
     for name, y in {**given, **out}.items():
         driver.upload(at[name], np.ascontiguousarray(y))
@@ -69,8 +73,10 @@ def as_type(values: Any, kind: str) -> Any:
     return made, made
 
 
-@pytest.mark.parametrize("greatest", [True, False])
-@pytest.mark.parametrize(("kind", "axis"), [*((x, "") for x in TYPES), ("f64", "j"), ("f32", "i"), ("s16", "j")])
+@pytest.mark.parametrize(
+    ("kind", "axis", "greatest"),
+    [*((x, "", n % 2 == 0) for n, x in enumerate(TYPES)), ("f64", "j", True), ("f32", "i", False), ("s16", "j", True)],
+)
 def test_records_order_as_values_then_as_indices(kind: str, axis: str, greatest: bool) -> None:
     m, n, count, width = 9, 17, 100, 11
     i, j = some_pairs(m, n, count)
@@ -95,10 +101,10 @@ def test_records_order_as_values_then_as_indices(kind: str, axis: str, greatest:
             assert (out[name][row, len(chosen) :] == -1).all()
 
 
-@pytest.mark.parametrize(("axis", "wide", "n"), [("", False, 3000), ("", True, 40), ("i", False, 2100)])
+@pytest.mark.parametrize(("axis", "wide", "n"), [("", False, 3000), ("", True, 4), ("i", False, 2100)])
 def test_runs_are_joined(axis: str, wide: bool, n: int) -> None:
     m, columns = (2, 40_000) if not axis else (2, 5_000)
-    count = 36_000 if not axis else 7_000
+    count = (34_000 if wide else 9_000) if not axis else 4_500
     i, j = some_pairs(m, columns, count)
     values = RNG.integers(0, 500, count).astype(np.float32)
     out = ordered("f32", axis, True, (values, i.astype(np.int32), j.astype(np.int32)), (m, columns), n, wide=wide)
@@ -118,17 +124,107 @@ def test_they_assemble_without_spills(target: str, tmp_path: Any, monkeypatch: p
         assert not any(made.spills.values())
 
 
-@pytest.mark.parametrize("seed", range(9))
-def test_random_programs(seed: int) -> None:
+@pytest.fixture
+def forms(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The bounds of the lists of calls, which are made of samples from few pairs on."""
+    found: list[str] = []
+    listed = top_calls._Call._list
+
+    def noted(self: Any, room: int, bound: Any, parts: Any = None) -> Any:
+        found.append(bound.form if bound else "")
+        return listed(self, room, bound, parts)
+
+    monkeypatch.setattr(top_calls._Call, "_list", noted)
+    for name, least in (("DIRECT", 16), ("LEAST_ROOM", 8), ("LEAST_SAMPLE", 2)):
+        monkeypatch.setattr(top_calls, name, least)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_programs(seed: int, forms: list[str]) -> None:
     draw = Random(seed)
     types = (("f32",), ("f32", "s32", "u8"), ("f16", "u16", "s16"))[seed % 3]
     program = random_program(draw, replace(KERNELS, outputs=("top",), types=types))
-    extents = {axis: n for group in square(program) for n in [draw.choice((0, 1, 7, 16, 17))] for axis in group}
+    extents = {axis: n for group in square(program) for n in [draw.choice((0, 1, 7, 16, 17, 33))] for axis in group}
     arrays = random_arrays(program, extents, draw, special=draw.choice((0.0, 0.1)))
     given = {x.name: arrays[x.name] if x.uses else arrays[x.name][()] for x in program.inputs}
     got = ptxgen.task(canonical(program))(**given, algebra=False)
     wrong = difference(evaluate(program, arrays, extents)["C0"], got)
     assert not wrong, f"{canonical(program)}, {extents}: {wrong}"
+
+
+@pytest.mark.parametrize("word", ["top", "bottom"])
+def test_bounds_leave_the_best_pairs(word: str, forms: list[str]) -> None:
+    """Of few values, of all pairs and of rows: lists that are too short give a better bound."""
+    p, r, normal = integers(40, 5), integers(5, 50), RNG.standard_normal((40, 5)).astype(np.float32)
+    text = f"where (i, j) {{ {SUM} best.{word}(3, accum, i, j); }}"
+    for given, expected in ((normal, ["", "loose"]), (p, ["", "loose", "exact"])):
+        del forms[:]
+        compared(text, P=given, R=r)
+        assert forms == expected[: len(forms)]
+        assert len(forms) > 1
+    whole = text.replace("accum, i", "s32(accum), i")
+    del forms[:]
+    compared(whole, P=p, R=r)
+    assert forms == ["", "exact"]
+    compared(text.replace("best", "best[j]").replace("accum, i, j", "accum, i"), P=p, R=r)
+    p[::2] = np.nan
+    compared(text, P=p, R=r)
+    assert word == "bottom" or "nan" in forms
+
+
+def test_rows_of_which_another_kernel_rounded_the_sample(forms: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds that some rows have too few pairs for are not used."""
+    monkeypatch.setattr(top_calls, "SLACK", {"f32": -1.0})
+    p, r = RNG.random((40, 5), np.float32), RNG.random((5, 50), np.float32)
+    for target, index in (("best[i]", "j"), ("best", "i, j")):
+        del forms[:]
+        compared(f"where (i, j) {{ {SUM} {target}.top(3, accum, {index}); }}", P=p, R=r)
+        assert forms[:2] == ["", "loose"]
+        assert len(forms) > 2
+
+
+def test_more_pairs_than_fit_are_ordered_in_parts(forms: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(top_calls, "RECORDS", 60)
+    p, r = integers(20, 5), integers(5, 30)
+    compared(f"where (i, j) when (i != j) {{ {SUM} best[i].top(4, accum + 0.25 * f32(i), j); }}", P=p, R=r)
+    assert len(forms) > 6
+    compared(f"where (i, j) {{ {SUM} best[j].top(1, accum * 0, i); }}", P=p, R=r)
+
+
+def test_tensor_cores_list_candidates(forms: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    found, launched = [], exact_calls.launched
+    monkeypatch.setattr(exact_calls, "launched", lambda *x: found.append(launched(*x)) or found[-1])
+    monkeypatch.setattr(exact_filter, "LEAST", 1)
+    monkeypatch.setattr(exact_filter, "room", lambda p: p.m * p.n)
+    exact_calls._exact.cache_clear()
+    p, r = integers(40, 20), integers(20, 50)
+    p[3, 2], p[5, 0] = np.nan, np.inf
+    compared(f"where (i, j) {{ {SUM} best.top(3, accum, i, j); }}", P=p, R=r)
+    compared(f"where (i, j) {{ {SUM} best[i].bottom(3, accum, j); }}", P=p, R=r)
+    assert found[0]
+    assert found[-1]
+    exact_calls._exact.cache_clear()
+
+
+def test_tensors(forms: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = EmulatedDriver()
+    monkeypatch.setattr(drivers, "driver_of", lambda v: gpu)
+    monkeypatch.setattr(drivers, "require_device", lambda *_, **__: None)
+    monkeypatch.setitem(sys.modules, "torch", LIBRARY)
+    p, r = integers(40, 5), integers(50, 5)
+    step = "reduce (k) { accum += P[i, k] * R[j, k]; }"
+    c = p @ r.T
+    whole = ptxgen.task(f"where (i, j) {{ {step} best.top(3, s32(accum), i, j); }}")
+    given = {"P": Tensor(gpu, p), "R": Tensor(gpu, r)}
+    for _ in range(2):
+        found = whole(**given)
+        assert np.array_equal(found.values.numpy(), np.sort(c, axis=None)[:-4:-1])
+    rows = ptxgen.task(f"where (i, j) {{ {step} best[i].bottom(3, accum, j); }}")(**given)
+    assert np.array_equal(rows.j.numpy(), c.argsort(axis=1, kind="stable")[:, :3])
+    monkeypatch.setattr(top_calls.streams, "is_captured", lambda stream, on: True)
+    with pytest.raises(InputError, match="captured into a CUDA graph"):
+        whole(**given)
 
 
 def integers(*shape: int) -> Any:

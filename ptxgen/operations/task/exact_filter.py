@@ -77,9 +77,12 @@ def relaxed(condition: Node) -> Node | None:
     if condition.op in ("&", "|") and condition.type == PRED:
         parts = [relaxed(x) for x in condition.arguments]
         return None if None in parts else node(condition.op, PRED, *(x for x in parts if x is not None))
+    negated = condition.op == "not" and condition.arguments[0].op in ("<", "<=")
+    if negated:
+        condition = condition.arguments[0]
     if condition.op not in ("<", "<=", "=="):
         return None
-    low, high = condition.arguments
+    low, high = condition.arguments[:: -1 if negated else 1]  # neither bound leaves out NaN
     if low.type != "f32" or (_is_sum(low) and _is_sum(high)):
         return None
     above, below = _is_sum(high) and _is_free(low), _is_sum(low) and _is_free(high)
@@ -148,10 +151,15 @@ def transposed() -> Program:
 
 def pays(p: Task, d: Device) -> bool:
     """True if a filter on tensor cores takes less time than the kernel of f32, where there are few candidates."""
+    packed = p.lda == p.stored[0][1] and p.ldb == p.stored[1][1]
+    return packed and may_pay(p.m, p.n, p.k, d)
+
+
+def may_pay(m: int, n: int, k: int, d: Device) -> bool:
+    """``pays``, of operands without gaps between rows."""
     f32 = dtype("f32")
     faster = peak_rate(f32, "tf32", d) >= FASTER * scalar_rate(f32, d)
-    packed = p.lda == p.stored[0][1] and p.ldb == p.stored[1][1]
-    return faster and packed and p.m * p.n * p.k >= LEAST and 0 < p.k <= DEEPEST
+    return faster and m * n * k >= LEAST and 0 < k <= DEEPEST
 
 
 def room(p: Task) -> int:
