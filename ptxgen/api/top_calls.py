@@ -323,7 +323,7 @@ class _Call:
         bound: _Bound | None = None
         if self.pairs > max(DIRECT, 4 * n):
             parts = self._sample() if self._has_parts else {}
-            sampled = math.prod(x.count for x in parts.values()) if parts else math.isqrt(self.pairs * n)
+            sampled = math.prod(x.count for x in parts.values()) if parts else self._sampled(self.pairs)
             bound = self._bound_of(self._list(0, None, parts), exact) if parts else None
             room = min(self.pairs, ROOM * n * self.pairs // sampled + LEAST_ROOM, MOST_RECORDS - 1)
         for _ in range(ATTEMPTS):
@@ -344,12 +344,18 @@ class _Call:
         )
 
     def _sample(self) -> dict[str, Part]:
-        """Parts of both axes, whose pairs are as many as those that their bound is expected to leave."""
+        """Parts of both axes, whose pairs give a bound."""
         m, n = (self.extents[axis] for axis in "ij")
-        ratio = self.pairs // math.isqrt(self.pairs * self.width)
+        ratio = max(1, self.pairs // self._sampled(self.pairs))
         rows = min(math.isqrt(ratio), max(1, m // LEAST_SAMPLE))
         columns = min(ratio // rows, max(1, n // LEAST_SAMPLE))
         return {"i": Part.every(rows, m), "j": Part.every(columns, n)}
+
+    def _sampled(self, pairs: int) -> int:
+        """The number of pairs of a sample of so many pairs: that of the pairs which its bound is expected to leave, or
+        more, if each of these has a product of its own."""
+        more = 8 + self.extents["k"] // 2048 if self._may_filter else 1
+        return more * math.isqrt(pairs * self.width)
 
     def _bound(self, exact: bool, value: float, i: int = 0, j: int = 0) -> _Bound:
         return _Bound.of(self.kind.name, self.output.greatest, exact, value, i, j)
@@ -377,10 +383,7 @@ class _Call:
         """Writes the results of rows, of some after the other."""
         n, most, step = self.n, self.most, 1
         if self.pairs > DIRECT and self._has_parts:
-            step = most // math.isqrt(most * n)
-            if self._may_filter and (least := most // (2 * exact_filter.PAIRS * n)) > 1:
-                step = min(step, least)  # tensor cores list few candidates
-            step = max(1, step)
+            step = max(1, most // self._sampled(most))
         expected = max(most // step, n * step) if step > 1 else most
         count = max(1, RECORDS // max(expected, 1)) if self._has_parts else self.rows
         for first in range(0, self.rows, count):

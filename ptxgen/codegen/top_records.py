@@ -48,7 +48,7 @@ class Lists(NamedTuple):
     of all pairs; ``columns``: the extent of j; ``most``: records of a row, at most; ``n``: of these, the best are
     kept; ``first``, ``width``: the places of a row that are written; ``missing``: the value of places without a record;
     ``missing_index``: their index; ``slack``: floats that are written are so much worse, relative to their magnitude;
-    ``sampled``: True if ``SAMPLE_COUNTS`` are the records that the rows of a sample had; ``first_row``: the index of the
+    ``sampled``: True if ``SAMPLE_COUNTS`` are the records that the rows of a sample had; ``first_row``: index of the
     first row."""
 
     capacity: int
