@@ -31,6 +31,7 @@ __all__ = [
     "gemm_jagged_input_grad",
     "gemm_jagged_weight_grad",
     "matmul_over",
+    "pack_bits",
     "pairwise",
     "sddmm",
     "selection_digest",
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from ptxgen.api.gemm import gemm
     from ptxgen.api.grouped import gemm_grouped
     from ptxgen.api.jagged import gemm_jagged, gemm_jagged_input_grad, gemm_jagged_weight_grad
+    from ptxgen.api.pack_bits import pack_bits
     from ptxgen.api.pairwise import pairwise
     from ptxgen.api.prepared_spmm import PreparedSpmm, spmm_prepare
     from ptxgen.api.runners import selection_digest
@@ -110,6 +112,7 @@ _MODULES = {
     "Task": "operations.task.problem",
     "task": "api.task",
     "matmul_over": "api.task",
+    "pack_bits": "api.pack_bits",
     "pairwise": "api.pairwise",
     "Config": "codegen.config.config",
     "autotune": "api.autotune",

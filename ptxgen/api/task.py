@@ -10,38 +10,49 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.api import call_lock, launches, new_arrays, selection, task_call, task_launches, task_outputs
-from ptxgen.api.arrays import tensor
+from ptxgen.api import (
+    call_lock,
+    launches,
+    new_arrays,
+    selection,
+    task_call,
+    task_launches,
+    task_outputs,
+    truth_arrays,
+)
 from ptxgen.api.gemm import check_same_dtype
 from ptxgen.arguments import closest, flag, shown, word
 from ptxgen.errors import InputError
 from ptxgen.operations.task.language.texts import input_ranks, parse
 from ptxgen.operations.task.program import ACCUMULATOR, Program
-from ptxgen.operations.task.semirings import semiring_program
+from ptxgen.operations.task.semirings import TRUTH, semiring_program
+from ptxgen.operations.task.truth_values import with_truth_values
 from ptxgen.problem.dtypes import dtype, from_numpy
 
 
 def matmul_over(semiring: str, a: Any, b: Any, out: Any = None) -> Any:
     """The product of ``a`` (M×K) and ``b`` (K×N) over a semiring, an array M×N of the same library as ``a``.
 
-    ``semiring``: plus_times, min_plus, max_plus, min_times, max_times, min_max, max_min, or or_and (of integers, on
-    bits). The first word reduces over K, the second combines two elements: min_plus gives the least a[i,k] + b[k,j].
-    min and max propagate NaN. Without k the result is the identity of the reduction: infinity for min, minus infinity
-    for max, or the greatest and the lowest integer.
+    ``semiring``: plus_times, min_plus, max_plus, min_times, max_times, min_max, max_min, or or_and (of truth values, or
+    of integers, on bits). The first word reduces over K, the second combines two elements: min_plus gives the least
+    a[i,k] + b[k,j]. min and max propagate NaN. Without k the result is the identity of the reduction: infinity for min,
+    minus infinity for max, or the greatest and the lowest integer.
 
-    ``a`` and ``b`` have one dtype: a float, or an integer of 8 to 32 bits. Floats of 16 bits are combined in float32.
-    The result has their dtype, but int32 where sums or products of integers of 8 or 16 bits are reduced. ``out``: the
-    array of the result, or None. ShapeError, DtypeError, InputError: an argument breaks a rule.
+    ``a`` and ``b`` have one dtype: a float, an integer of 8 to 32 bits, or bool, which is uint8 except in or_and.
+    Floats of 16 bits are combined in float32. The result has their dtype, but int32 where sums or products of integers
+    of 8 or 16 bits are reduced. ``out``: the array of the result, or None. ShapeError, DtypeError, InputError: an
+    argument breaks a rule.
     """
     cached = task_launches.arguments_of(semiring, (a, b), None, out)
     if cached is not None and (ready := launches.cached(cached[0])) is not None:
         result = task_launches.launched(cached, ready, out)
         if result is not None:
             return result
-    va, vb = tensor(a, "a"), tensor(b, "b")
-    check_same_dtype(va, vb)
-    program = semiring_program(semiring, va.dtype.name)
     recording = task_launches.recording(cached, (a, b), out)
+    va, vb = (truth_arrays.view_of(x, name, recording) for x, name in ((a, "a"), (b, "b")))
+    check_same_dtype(va, vb)
+    truth = semiring == "or_and" and new_arrays.is_truth(a) and new_arrays.is_truth(b)
+    program = semiring_program(semiring, TRUTH if truth else va.dtype.name)
     with call_lock.lock:
         options = task_call.Options(recording=recording)
         result = task_call.call(program, {"A": va, "B": vb}, {}, out, {"A": "a", "B": "b"}, options)
@@ -129,12 +140,16 @@ class TaskFunction:
         numbers = {name: x for name, x in given.items() if _is_number(x)}
         around = self.source.numbers()
         scalars = {**around, **numbers}
-        views = {name: tensor(x, name) for name, x in given.items() if name not in numbers and x is not None}
+        recording = task_launches.recording(cached, every, out)
+        arrays_given = {name: x for name, x in given.items() if name not in numbers and x is not None}
+        views = {name: truth_arrays.view_of(x, name, recording) for name, x in arrays_given.items()}
         if not views:
             raise InputError(f"the inputs are {', '.join(given)}; one of them must be an array")
         kinds: dict[str, str | None] = {name: None if x is None else "" for name, x in given.items()}
         kinds |= {name: v.dtype.name for name, v in views.items()} | {n: _number_type(n, x) for n, x in numbers.items()}
-        program, recording = self.source.program(kinds), task_launches.recording(cached, every, out)
+        program = self.source.program(kinds)
+        if algebra and (truths := frozenset(name for name, x in arrays_given.items() if new_arrays.is_truth(x))):
+            program = with_truth_values(program, truths)
         for x in program.inputs:
             if x.name in scalars:
                 _check_number(x.name, scalars[x.name], x.dtype)

@@ -107,7 +107,7 @@ def call(
         call(fast.program, views, own_numbers, stored, {}, exact)
         return result
     join = join_for(roles, arrays, extents, options) if not batch else None
-    if join is not None and _is_packed(vc):
+    if join is not None and is_packed(vc):
         _call_join(join, roles, arrays, scalars, stored, groups or shape, options)
         return result
     own: dict[str, Any] = options.fields
@@ -368,7 +368,7 @@ def problem_of(
     if out is not None:
         views["C"] = out
     if out is not None and isinstance(roles.program.outputs[0], Aggregate | RowReduce | Scatter):
-        if not _is_packed(out):
+        if not is_packed(out):
             raise ShapeError(f"out has strides {out.strides}; its elements must be consecutive")
     elif out is not None:
         c_layout = matrix_layout(out)
@@ -380,7 +380,7 @@ def problem_of(
     return Task(layout=layout, dtype="", text=Task.text_of(roles), **{**fields, **named}), views
 
 
-def _is_packed(v: View) -> bool:
+def is_packed(v: View) -> bool:
     """True if the elements of an array are consecutive."""
     packed = [1]
     for n in reversed(v.shape[1:]):
@@ -390,7 +390,7 @@ def _is_packed(v: View) -> bool:
 
 def _contiguous(v: View, use: Use) -> View:
     """An array that expressions read, with consecutive elements."""
-    return v if _is_packed(v) else _copied(v, use.name)
+    return v if is_packed(v) else _copied(v, use.name)
 
 
 def _copied(v: View, name: str) -> View:

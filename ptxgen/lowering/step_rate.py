@@ -13,6 +13,7 @@ from ptxgen.expr.cost import instructions_by_pipe
 from ptxgen.expr.instructions import PIPES
 from ptxgen.expr.node import Node, variable
 from ptxgen.lowering.algebra import ACCUMULATOR, InnerExpression
+from ptxgen.lowering.bit_products import DIFFERENT_BITS, INVERTED_FROM, bit_form_on
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 from ptxgen.problem.peak_rates import peak_rate, scalar_rate
@@ -77,7 +78,11 @@ def ceiling(p: KernelProblem, d: Device) -> float:
     """Steps per clock and multiprocessor of the fastest loop that loads its operands from shared memory, predicted.
 
     It is the lesser of 128 / (instructions + READS + MIXED · instructions of pipe alu) and what the busiest pipe
-    allows. A product that tensor cores compute has their rate."""
+    allows. A product that tensor cores compute has their rate, also where it is another form of the problem."""
+    if (form := bit_form_on(p, d)) is not None:
+        pairs = 2 if form.algebra is DIFFERENT_BITS and d.sm >= INVERTED_FROM else 1
+        steps = max(p.k, 1) / max(form.k, 1)  # of the problem in one of the form
+        return float(steps * peak_rate(form.element, form.compute, d) / pairs)
     if not isinstance(p.algebra, InnerExpression):
         scalar = scalar_rate(p.accumulator, d)
         rate = peak_rate(p.element, p.compute, d)

@@ -19,8 +19,9 @@ MEMORY_LIMIT = 1 << 47  #: upper limit of an operand in bytes: the virtual addre
 #: ``f32_bf16x6``: each f32 input is the sum of three bf16 planes; as exact as f32, but infinities give NaN;
 #: ``f32_fast_accum``: fp8 products are summed in the accumulators of tensor cores, which Hopper keeps to 13 bits
 COMPUTE_MODES = {d.name: d.compute for d in DTYPES.values() if d.compute}
-#: value of ``compute`` -> accumulator type, if the names differ
-SUMS = {"tf32": "f32", "f32_bf16x6": "f32", FAST_ACCUM: "f32"}
+#: value of ``compute`` -> accumulator type, if the names differ; ``b1``: common bits of words are counted, which
+#: programs of tasks ask for, not problems
+SUMS = {"tf32": "f32", "f32_bf16x6": "f32", FAST_ACCUM: "f32", "b1": "s32"}
 #: dtype of A and B -> the dtypes that C may have, the default first
 OUT_DTYPES = {d.name: d.outputs for d in DTYPES.values() if d.outputs}
 

@@ -15,8 +15,12 @@ from ptxgen.problem.dtypes import Dtype, dtype
 Rates = dict[tuple[str, str], int]
 
 
-def _rates(f16: int, f16_sums: int, s8: int, bf16: int = 0, tf32: int = 0, f64: int = 0, fp8: int = 0) -> Rates:
-    """The rates of one architecture by (type of the factors, type of the sums); 0: no tensor core has the type."""
+def _rates(
+    f16: int, f16_sums: int, s8: int, bf16: int = 0, tf32: int = 0, f64: int = 0, fp8: int = 0, b1: int = 0
+) -> Rates:
+    """The rates of one architecture by (type of the factors, type of the sums); 0: no tensor core has the type. ``b1``:
+    words of 32 bits, at eight bits for a multiply-add of s8 by mma.sync; sm_100 and later emulate it. No paper has the
+    rate of sm_90, which is that of sm_80 here."""
     rates = {
         ("f16", "f32"): f16,
         ("f16", "f16"): f16_sums,
@@ -25,6 +29,7 @@ def _rates(f16: int, f16_sums: int, s8: int, bf16: int = 0, tf32: int = 0, f64: 
         ("f64", "f64"): f64,
         ("fp8", "f32"): fp8,
         ("s8", "s32"): s8,
+        ("b1", "s32"): b1,
     }
     return {types: rate for types, rate in rates.items() if rate}
 
@@ -32,16 +37,16 @@ def _rates(f16: int, f16_sums: int, s8: int, bf16: int = 0, tf32: int = 0, f64: 
 #: by target. A target without a row has the rates of the nearest one below it
 TENSOR_RATES = {
     75: _rates(f16=512, f16_sums=512, s8=1024, f64=2),
-    80: _rates(f16=1024, f16_sums=1024, s8=2048, bf16=1024, tf32=512, f64=64),
-    86: _rates(f16=256, f16_sums=512, s8=1024, bf16=256, tf32=128, f64=2),
-    89: _rates(f16=256, f16_sums=512, s8=1024, bf16=256, tf32=128, f64=2, fp8=512),
-    90: _rates(f16=2048, f16_sums=2048, s8=4096, bf16=2048, tf32=1024, f64=128, fp8=4096),
+    80: _rates(f16=1024, f16_sums=1024, s8=2048, bf16=1024, tf32=512, f64=64, b1=512),
+    86: _rates(f16=256, f16_sums=512, s8=1024, bf16=256, tf32=128, f64=2, b1=256),
+    89: _rates(f16=256, f16_sums=512, s8=1024, bf16=256, tf32=128, f64=2, fp8=512, b1=256),
+    90: _rates(f16=2048, f16_sums=2048, s8=4096, bf16=2048, tf32=1024, f64=128, fp8=4096, b1=512),
     100: _rates(f16=4096, f16_sums=4096, s8=8192, bf16=4096, tf32=2048, f64=64, fp8=8192),
     120: _rates(f16=256, f16_sums=512, s8=1024, bf16=256, tf32=128, f64=2, fp8=512),
 }
 
 #: values of ``compute`` that multiply other types than those of A and B: (type, multiply-adds for one)
-FACTORS = {"tf32": ("tf32", 1), "f32_bf16x6": ("bf16", 6)}
+FACTORS = {"tf32": ("tf32", 1), "f32_bf16x6": ("bf16", 6), "b1": ("b1", 1)}
 
 
 def tensor_rates(sm: int) -> Rates:

@@ -38,10 +38,11 @@
 % endfor
 % endif
 % endfor
-% for i, j in plan.mainloop.products_of(part):
-% for sums, a, b in plan.mainloop.issues(i, j, k):
-${matrix.product(plan.mainloop.instruction, sums, a, b)}\
+% for to, register in plan.mainloop.inversions(k, part):
+    not.b32 ${to}, ${register};
 % endfor
+% for sums, a, b in plan.mainloop.issued(k, part):
+${matrix.product(plan.mainloop.instruction, sums, a, b)}\
 % endfor
 </%def>
 

@@ -21,6 +21,7 @@ COUNTS = {
     "spmm": 3,
     "spmm shared_slab": 4,
     "task": 12,
+    "task_bits": 3,
     "task_select": 4,
     "tca": 2,
     "vector_mma": 4,

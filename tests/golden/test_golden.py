@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from ptxgen.codegen.config.config import parse_config
+from ptxgen.codegen.launches.bit_packing import PackedBits
 from ptxgen.codegen.mixed_tiles import MixedTiles
+from ptxgen.codegen.pack_bits import PackBits
 from ptxgen.codegen.pair_products import PairProducts
 from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.render import render, render_pairs, render_preparation, render_records
@@ -584,6 +586,16 @@ GOLDEN = {
         "spmm 4096,16,4096 NT f32 pattern=even:nnz=65536 index=i64 layout_c=T",
         "family=row_split row_lanes=4 nonzeros_in_flight=2",
     ),
+    "mma_words": (
+        "h200",
+        "task 4096,4096,128 NT u32 text=A:u32[i,k];B:u32[j,k];accum:u32;where(i,j){reduce(k){accum+=popcount(A[i,k]^B[j,k]);}C[i,j]=accum;}",
+        "family=mma ms=32 ns=32 ml=64 nl=64 u=16 vec_a=4 vec_b=4 vec_c=4",
+    ),
+    "mma_truth_values": (
+        "h200",
+        "task 4096,4096,4096 NN u8 text=A:u8[i,k];B:u8[k,j];accum:s32;where(i,j){reduce(k){accum|=s32((A[i,k]!=0)&(B[k,j]!=0));}C[i,j]=u8(accum!=0);}",
+        "family=mma ms=32 ns=32 ml=64 nl=64 u=16 vec_a=4 vec_b=4 vec_c=4",
+    ),
     "simt_batch": (
         "h200",
         "gemm 64,64,256 TN f32 batch=16",
@@ -600,6 +612,7 @@ HANDLES: dict[str, Preparation | PairProducts | TopRecords | MixedTiles] = {
     "prepare_transpose_csr": TransposeCsr(),
     "prepare_symmetric_places": SymmetricPlaces(),
     "prepare_gather_values": GatherValues(2),
+    "prepare_pack_bits": PackBits(PackedBits(kmajor=True, vec=1, padded=32)),
     "sampled_products_rows": replace(
         SampledProducts.of("f32", 128, 4, rows=True, scaled=False), synced=256, threads=1024
     ),

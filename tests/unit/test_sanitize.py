@@ -10,6 +10,7 @@ import pytest
 from mako.lookup import TemplateLookup
 
 from ptxgen.codegen.config.config import FAMILIES, parse_config
+from ptxgen.codegen.pack_bits import PackBits
 from ptxgen.codegen.pair_products import PairProducts
 from ptxgen.codegen.render import render, render_preparation
 from ptxgen.codegen.top_records import TopRecords
@@ -141,6 +142,7 @@ def test_every_template_is_used(listed):
         SymmetricPlaces.kernel,
         GatherValues.kernel,
         TopRecords.kernel,
+        PackBits.kernel,
     }
     assert {name for name in names if not name.startswith("export/")} == listed[2] | of_handles  # export: C sources
 

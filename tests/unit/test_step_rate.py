@@ -44,7 +44,7 @@ def problem(kind: str, step: str) -> Task:
     if step in SEMIRINGS:
         return Task(64, 64, 64, text=canonical(semiring_program(step, kind)))
     types = {"A": kind, "B": kind} | ({"t": kind} if "t[i]" in step else {})
-    return Task(64, 64, 64, text=canonical(parse(REDUCE.format(step), types)))
+    return Task(64, 64, 64, text=canonical(parse(REDUCE.format(step), types)), algebra="popcount" not in step)
 
 
 @pytest.mark.parametrize(("kind", "step", "measured", "pipes"), MEASURED, ids=lambda v: v if isinstance(v, str) else "")
@@ -80,6 +80,16 @@ def test_products_have_the_rate_of_their_units() -> None:
     assert dict(step_rate.instructions(plain, H100).by_pipe) == {"fma": 1}
     assert step_rate.instructions(plain, H100).mixed == 0
     assert ceiling(Task(64, 64, 64)) == ceiling(Gemm(64, 64, 64))
+
+
+def test_bits_have_the_rate_of_tensor_cores_that_count_them() -> None:
+    different = "accum += popcount(A[i,k]^B[k,j]);"
+    words = lower(replace(problem("u32", different), algebra=True))
+    a100, h100, b200 = (step_rate.ceiling(words, device(name)) for name in ("a100", "h100", "b200"))
+    assert (a100, h100) == (512, 256)  # two products of common bits from sm_90 on
+    assert b200 == pytest.approx(15.8, rel=0.04)
+    truths = Task(64, 64, 256, dtype="u8", text=REDUCE.format("accum |= A[i,k] != 0 and B[k,j] != 0;"))
+    assert step_rate.ceiling(lower(truths), H100) == 32 * 512
 
 
 def test_bounds_are_not_below_ceilings() -> None:

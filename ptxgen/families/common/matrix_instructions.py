@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ptxgen.lowering.bit_products import COMPUTE, DIFFERENT_BITS, FIRST, INVERTED_FROM, LAST
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import DTYPES, promotion_k
@@ -22,8 +23,10 @@ ROWS, COLUMNS = 16, 8  #: of the tile of C of one instruction, or of a pair of t
 class Instruction:
     """``name``: the PTX; ``m``, ``k``: rows and depth of one; ``depth``: of one step, in which fragments are read;
     ``run``: elements of a 32-bit register, 1 where a register holds one element; ``kind``, ``sum``: PTX types of a
-    fragment register and of an accumulator; ``sums``: accumulator registers of 16 x 8; ``sm``: the first target;
-    ``promotes``: True if each instruction starts from zero, and add.f32 adds its products to the sums."""
+    fragment register and of an accumulator; ``sums``: accumulator registers of 16 x 8; ``sm``: the first target,
+    ``last``: the last one that does not emulate it; ``promotes``: True if each instruction starts from zero, and
+    add.f32 adds its products to the sums; ``inverts``: True if two instructions make a product, of A with the inverted
+    bits of B and the other way round."""
 
     name: str
     m: int
@@ -34,7 +37,14 @@ class Instruction:
     sum: str
     sums: int
     sm: int = 80
+    last: int = 999
     promotes: bool = False
+    inverts: bool = False
+
+    @property
+    def issued(self) -> int:
+        """Instructions that add one step to a tile."""
+        return 2 if self.inverts else 1
 
     @property
     def partial(self) -> list[str]:
@@ -63,6 +73,8 @@ _TABLE = {
     ("f32", "tf32"): Instruction(_name(16, 8, "f32.tf32.tf32.f32"), 16, 8, 8, 1, "b32", "f32", 4),
     ("f64", "f64"): Instruction(_name(8, 4, "f64.f64.f64.f64"), 8, 4, 4, 1, "f64", "f64", 4),
     ("s8", "s32"): Instruction(_name(16, 32, "s32.s8.s8.s32"), 16, 32, 32, 4, "b32", "s32", 4),
+    # K counts words of 32 bits
+    ("u32", COMPUTE): Instruction(_name(16, 256, "s32.b1.b1.s32.and.popc"), 16, 8, 8, 1, "b32", "s32", 4, FIRST, LAST),
     **{
         (t.name, compute): Instruction(_name(16, 32, f"f32.{t.mma}.{t.mma}.f32"), 16, 32, 32, 4, "b32", "f32", 4, t.sm)
         for t in DTYPES.values()
@@ -70,6 +82,8 @@ _TABLE = {
         for compute in t.compute
     },
 }
+#: counts different bits, on targets that do not emulate it by two products of common bits
+DIFFERENT = replace(_TABLE["u32", COMPUTE], name=_TABLE["u32", COMPUTE].name.replace(".and", ".xor"))
 #: 3 % faster on an H200 than m16n8k8; m16n8k16 is slower than both
 DOUBLE_90 = Instruction(_name(16, 4, "f64.f64.f64.f64"), 16, 4, 4, 1, "f64", "f64", 4, 90)
 
@@ -108,4 +122,6 @@ def instruction(p: KernelProblem, d: Device | None = None) -> Instruction:
     """
     if p.element.bytes == 8 and d is not None and d.sm >= DOUBLE_90.sm:
         return DOUBLE_90
+    if p.compute == COMPUTE and p.algebra is DIFFERENT_BITS:
+        return replace(_TABLE["u32", COMPUTE], inverts=True) if d is None or d.sm >= INVERTED_FROM else DIFFERENT
     return _promoted(_TABLE.get((p.dtype, p.compute), _TABLE["f16", "f32"]), p, d)

@@ -12,7 +12,7 @@ from ptxgen.codegen.config.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPA
 
 CLOCK_SHARE = 0.94  #: share of the nominal clock with all multiprocessors busy
 #: clocks from one instruction of a warp to the next
-CHAIN = {"f16": 8.9, "tf32": 13.1, "f64": 21.0, "s8": 8.9, "fp8": 20.0}
+CHAIN = {"f16": 8.9, "tf32": 13.1, "f64": 21.0, "s8": 8.9, "fp8": 20.0, "b1": 8.9}
 FRAGMENT_LATENCY = 36.6, 18.8  #: clocks that a step waits for its fragments, and with fragment_prefetch
 BARRIER = 7.0
 GLOBAL = 1590.0  #: clocks until a stage has arrived

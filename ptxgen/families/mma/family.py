@@ -50,7 +50,17 @@ FAMILY = TileFamily(
     plan=_plan,
     provides=READS_ELEMENTS
     | LOOPS_OVER_ITEMS
-    | {"store_value", "select_values", "mirrored", "row_reduce", "aggregate", "scatter"},
+    | {
+        "common_bits",
+        "different_bits",
+        "truth_words",
+        "store_value",
+        "select_values",
+        "mirrored",
+        "row_reduce",
+        "aggregate",
+        "scatter",
+    },
     grouped_model=perf_grouped,
     former=Former(
         1,

@@ -181,7 +181,12 @@ def geometry(p: KernelProblem, c: Any) -> MmaGeometry:
     )
     sums = c.ms * c.ns // WARP * i.sums // 4 * words
     # ptxas need not hold all prefetched fragments
-    fragments = fragments * (c.fragment_prefetch + 1) - where(c.fragment_prefetch == 1, fragments // 4 * (words - 1), 0)
+    inverted = fragments if i.inverts else 0
+    fragments = (
+        inverted
+        + fragments * (c.fragment_prefetch + 1)
+        - where(c.fragment_prefetch == 1, fragments // 4 * (words - 1), 0)
+    )
     registers = sums + fragments + permuted + in_flight + pointers + 32 + 8 * words
     live = sums + fragments + permuted + in_flight
     expected_registers = np.minimum(registers, live + sum(np.minimum(2 * n, n + 4) for n in each) + 22)

@@ -84,6 +84,39 @@ class MmaMainloop(MultistageMainloop):
             return self.products
         return products(self.a.tiles // part.a, self.b.tiles // part.b, self.config.mma_order)
 
+    @cached_property
+    def inverted(self) -> dict[str, Tile]:
+        """The registers of inverted fragments, by operand; empty: products need none."""
+        if not self.instruction.inverts:
+            return {}
+        return {x.name: Tile(f"inverted_{x.name}", "b32", (x.tiles, x.registers)) for x in self.operands}
+
+    def inversions(self, k: int, part: TilePart) -> list[tuple[str, str]]:
+        """(inverted register, register of a fragment) of a step."""
+        return [
+            (self.inverted[x.name][n, r], x.fragment[x.buffer(k), n, r])
+            for x in self.operands
+            if self.inverted
+            for n in range(x.tiles // part.of(x.name))
+            for r in range(x.registers)
+        ]
+
+    def issued(self, k: int, part: TilePart) -> list[tuple[list[str], str, str]]:
+        """The instructions that add one step to a part of the tile: registers of the sums, operands A and B of each."""
+        tiles = self.products_of(part)
+        if not self.inverted:
+            return [each for i, j in tiles for each in self.issues(i, j, k)]
+        made = [self.issues(i, j, k)[0] for i, j in tiles]
+        found = []
+        for inverts_a in (False, True):
+            for (i, j), (sums, a, b) in zip(tiles, made, strict=True):
+                inverted = [self.inverted[n].all for n in "ab"]
+                size_a, size_b = self.a.registers, self.b.registers
+                own_a = operand_list(inverted[0][i * size_a : (i + 1) * size_a]) if inverts_a else a
+                own_b = b if inverts_a else operand_list(inverted[1][j * size_b : (j + 1) * size_b])
+                found.append((sums, own_a, own_b))
+        return found
+
     def issues(self, i: int, j: int, k: int) -> list[tuple[list[str], str, str]]:
         """The instructions that add one step to tile (i, j): registers of the sums, operands A and B of each."""
         ins, a, b = self.instruction, self.a.buffer(k), self.b.buffer(k)
@@ -110,6 +143,8 @@ class MmaMainloop(MultistageMainloop):
             out.append((x.fragment_ptrs, f"shared-memory address of this lane's fragments of {name}"))
             if not x.asynchronous:
                 out.append((x.staging, f"{name} between global and shared memory"))
+            if x.name in self.inverted:
+                out.append((self.inverted[x.name], f"fragments of {name} with inverted bits"))
         return out
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxgen.codegen.config.config import PACK
+from ptxgen.codegen.launches.bit_packing import packed_bytes, packs_bits
 from ptxgen.codegen.launches.packing import ROW
 from ptxgen.codegen.vectorized import where
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -61,6 +62,8 @@ def copied_items(p: KernelProblem, name: str, items: int) -> int:
 
 def workspace(p: KernelProblem, c: Any) -> Any:
     """Bytes of the packed operands of ``c``, a configuration or columns of many."""
+    if packs_bits(p):
+        return sum(packed_bytes(x.access) for x in p.operands)
     a, b = (packed_operand(p, name).bytes * copied_items(p, name, p.batch) for name in "ab")
     return where(c.operand_path_a == PACK, a, 0) + where(c.operand_path_b == PACK, b, 0)
 

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config.config import Columns
+from ptxgen.codegen.launches.bit_packing import packs_bits
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families.common import perf_costs, perf_grouped
 from ptxgen.families.common.geometry import WARP, register_cap
-from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS
+from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, instruction
 from ptxgen.families.common.perf_blocks import Floats, Work, bound
 from ptxgen.families.mma import cost
 from ptxgen.families.mma.candidates import width_c
@@ -43,7 +44,7 @@ def work(p: KernelProblem, c: Columns, g: MmaGeometry, d: Device) -> Work:
     size, warps = p.element.bytes, np.maximum(g.threads // WARP, 1)
     rows, columns = np.maximum(c.ml // np.maximum(c.ms, 1), 1), np.maximum(c.nl // np.maximum(c.ns, 1), 1)
     tiles, steps = c.ms // ROWS * (c.ns // COLUMNS), c.u / c.kl / g.depth
-    math = c.ml * c.nl * c.u / perf_costs.mma_rate(p, d)
+    math = c.ml * c.nl * c.u / perf_costs.mma_rate(p, d) * instruction(p, d).issued
     shared = (c.ml * columns + c.nl * rows + c.ml + c.nl) * c.u * size / cost.WAVEFRONT
     issued = warps * (cost.ITERATION + steps * (tiles + (c.ms + c.ns) / ROWS))
     for x in (g.a, g.b):
@@ -52,7 +53,7 @@ def work(p: KernelProblem, c: Columns, g: MmaGeometry, d: Device) -> Work:
     waiting = (
         steps
         * (
-            tiles * cost.CHAIN[perf_costs.mma_kind(p)]
+            tiles * cost.CHAIN[perf_costs.mma_kind(p)] * instruction(p, d).issued
             + np.where(c.fragment_prefetch == 1, cost.FRAGMENT_LATENCY[1], cost.FRAGMENT_LATENCY[0])
         )
         + cost.BARRIER
@@ -92,8 +93,10 @@ def cell(p: KernelProblem, c: Columns, g: MmaGeometry, d: Device) -> MmaCells:
     size = p.element.bytes
     added = g.slices * p.results * p.accumulator.bytes / (cost.REDUCE * d.sms * d.clock * cost.CLOCK_SHARE)
     reduction = np.choose(np.clip(c.splitk, 0, 2), [cost.SPLIT_US[i] for i in range(3)])
-    packing = cost.PACK_US + 2 * g.packed_bytes / (d.bandwidth * 1e3 * cost.PACK_DRAM)
-    extra = np.where(c.kg > 1, added + reduction, 0.0) + np.where(packs(c, "a") | packs(c, "b"), packing, 0.0)
+    copied = 2 * g.packed_bytes if not packs_bits(p) else (1 + 8) * g.packed_bytes  # of bytes to bits
+    packing = cost.PACK_US + copied / (d.bandwidth * 1e3 * cost.PACK_DRAM)
+    packed = packs(c, "a") | packs(c, "b") | packs_bits(p)
+    extra = np.where(c.kg > 1, added + reduction, 0.0) + np.where(packed, packing, 0.0)
     numbers: dict[str, Any] = {
         "iterations": -(-np.maximum(np.minimum(g.slice_k, p.k), 1) // c.u),
         "blocks": g.blocks,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ptxgen.codegen.launches.bit_packing import BitPacking, packs_bits
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler, table_packing, vector_bytes
 from ptxgen.families.common.matrix_instructions import Instruction, instruction
@@ -25,7 +26,10 @@ class MmaPlan(Plan):
         if p.element.fp8:
             self.ptx_version = max(self.ptx_version, "8.4")
         scheduler = compose_scheduler(self)
-        self.packing = table_packing(self) or PaddedRowPacking(p, self.entry, self.batch, c)
+        packing = (
+            BitPacking(p, self.entry, self.batch) if packs_bits(p) else PaddedRowPacking(p, self.entry, self.batch, c)
+        )
+        self.packing = table_packing(self) or packing
         self.a, self.b = self._operands(found)
         rounding = ""
         if p.compute == "tf32":  # from sm_90 on in one instruction

@@ -8,6 +8,7 @@ import numpy as np
 
 from ptxgen.codegen.config.config import DIRECT, PACK, SPLIT_FLAG
 from ptxgen.codegen.config.rule import Rule
+from ptxgen.codegen.launches.bit_packing import packs_bits
 from ptxgen.codegen.vectorized import where
 from ptxgen.families import registry
 from ptxgen.families.common.matrix_instructions import instruction, lacks_wait, multiplies
@@ -40,6 +41,7 @@ def _operand_path(p: KernelProblem, c: Any, g: MmaGeometry) -> Any:
     )
     flags = (c.kg > 1) & (c.splitk == SPLIT_FLAG)
     tables = a & (p.operand("A").access.mode != STRIDED) | b & (p.operand("B").access.mode != STRIDED)
+    tables = tables | (a | b) & packs_bits(p)
     packs = (g.packed_bytes < PACKED_LIMIT) & np.logical_not(only_one | flags | tables)
     direct = (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT)
     known = (c.operand_path_a >= 0) & (c.operand_path_a <= PACK) & (c.operand_path_b >= 0) & (c.operand_path_b <= PACK)
@@ -62,9 +64,9 @@ def _native(p: KernelProblem, d: Device) -> bool:
 RULES = (
     Rule(
         "mma_dtype",
-        lambda p, c, g, d: multiplies(p) and d.sm >= instruction(p, d).sm,
+        lambda p, c, g, d: multiplies(p) and instruction(p, d).sm <= d.sm <= instruction(p, d).last,
         "{d.target} has no mma.sync for {p.dtype} summed in {p.compute}: f16, bf16, tf32, f64 and s8 need sm_80,"
-        " fp8 needs sm_89",
+        " fp8 needs sm_89, bits are for sm_80 to sm_90",
     ),
     Rule(
         "mma_native",

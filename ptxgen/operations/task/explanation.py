@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from ptxgen.expr.cost import instructions_by_pipe
 from ptxgen.expr.index_sets import INDEX, possible
-from ptxgen.expr.node import variable
+from ptxgen.expr.node import Node, variable
 from ptxgen.lowering.algebra import InnerExpression
+from ptxgen.lowering.bit_products import FIRST, LAST, truth_operator, word_operator
 from ptxgen.operations.task import exact_filter, joins, several
+from ptxgen.operations.task.assembling import roots_of
 from ptxgen.operations.task.exact_filter import candidates_of
 from ptxgen.operations.task.fast_distances import fast_distance
 from ptxgen.operations.task.group_sums import FEWER, LEAST, group_sums
 from ptxgen.operations.task.joined_keys import joined_keys
 from ptxgen.operations.task.joins import join_of
-from ptxgen.operations.task.lowering import algebra_of, in_loop
+from ptxgen.operations.task.lowering import algebra_of, in_loop, value_of
 from ptxgen.operations.task.printing import printed
 from ptxgen.operations.task.program import Program, Select, Top
 from ptxgen.operations.task.roles import roles_of
@@ -71,6 +73,9 @@ def explanation(program: Program, algebra: bool = True, fast: bool = False) -> l
     inner = algebra_of(loop, algebra)
     if not isinstance(inner, InnerExpression):
         return [*lines, "step: a sum of products, which all families of GEMMs compute, tensor cores among them"]
+    if algebra:
+        results = [value_of(program, x, whole) for output in roles.program.outputs for x in roots_of(output)]
+        lines += _bits(inner, [*results, *([] if roles.program.when is None else [roles.program.when])])
     written, computed = printed(roles.program.step), printed(inner.step)
     lines.append(f"step: {computed}" + (f", rewritten from {written}" if computed != written else ""))
     lines.append(
@@ -86,6 +91,19 @@ def explanation(program: Program, algebra: bool = True, fast: bool = False) -> l
         else "remainder of K: a loop of single steps, because zeros would change the result"
     )
     return lines
+
+
+def _bits(inner: InnerExpression, results: list[Node]) -> list[str]:
+    """The line on a step that tensor cores compute by counting bits."""
+    of_bytes, of_words = truth_operator(inner), word_operator(inner, results)
+    if of_bytes is None and of_words is None:
+        return []
+    kind = "common" if "&" in (of_bytes, of_words) else "different"
+    packed = "truth values are packed into words of 32 bits, and " if of_bytes else ""
+    return [
+        f"rewriting: on sm_{FIRST} to sm_{LAST} {packed}tensor cores count {kind} bits, where the kernels of the step"
+        " below take longer"
+    ]
 
 
 def _outputs(program: Program) -> list[str]:

@@ -16,6 +16,7 @@ from ptxgen.lowering import row_reduce as rows
 from ptxgen.lowering import scatter
 from ptxgen.lowering.aggregate import depends_on_order
 from ptxgen.lowering.algebra import PLUS_TIMES, Algebra, InnerExpression, Scalar, Vector, inner_expression
+from ptxgen.lowering.bit_products import bit_form
 from ptxgen.lowering.element_groups import ElementGroups
 from ptxgen.lowering.kernel_problem import KernelProblem, MirroredExtents, at_least_one
 from ptxgen.lowering.sink import Elements, SelectValues, StoreValue, ValueSink
@@ -85,7 +86,9 @@ def lower_task(p: Task) -> KernelProblem:
     if p.mirrored:
         found = replace(found, extents=MirroredExtents(p.m, p.n, p.k, p.batch), moved=found.moved - p.shared_bytes)
     reshaped = isinstance(sink, groups.KeyedSink | rows.RowReduce)
-    return _reshaped(p, found) if reshaped else _one_by_one(p, found)
+    found = _reshaped(p, found) if reshaped else _one_by_one(p, found)
+    bits = bit_form(found) if p.algebra else None
+    return found if bits is None else replace(found, forms=(*found.forms, bits))
 
 
 def _one_by_one(p: Task, found: KernelProblem) -> KernelProblem:

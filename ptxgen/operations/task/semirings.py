@@ -23,11 +23,18 @@ SEMIRINGS = {
 }
 
 
+TRUTH = "bool"  #: truth values, one a byte, of which or_and computes another product than of integers
+
+
 @lru_cache(maxsize=256)
 def semiring_program(name: str, kind: str, out: str = "") -> Program:
-    """C = A·B over a semiring of elements of type ``kind``; ``out``: the type of C, empty: that of A and B, but of
-    products and sums of narrow integers s32. InputError, DtypeError: there is no such semiring."""
+    """C = A·B over a semiring of elements of type ``kind``, of or_and also ``TRUTH``; ``out``: the type of C, empty:
+    that of A and B, but of products and sums of narrow integers s32. InputError, DtypeError: there is no such
+    semiring."""
     word("semiring", name, SEMIRINGS)
+    if kind == TRUTH:
+        text = "where (i, j) { reduce (k) { accum |= A[i,k] != 0 and B[k,j] != 0; } C[i,j] = accum != 0; }"
+        return parse(text, {"A": "u8", "B": "u8"})
     reduction, combined = SEMIRINGS[name]
     t = type_of(kind)
     if name == "or_and" and not t.integer:

@@ -19,6 +19,7 @@ from ptxgen.codegen.source import Source, Step
 from ptxgen.expr.instructions import register_class
 from ptxgen.expr.node import Node, variable
 from ptxgen.expr.value_types import type_of
+from ptxgen.lowering.bit_products import bit_form_on
 from ptxgen.lowering.lower import lower
 from ptxgen.lowering.step_rate import ceiling
 from ptxgen.operations.task.lowering import in_loop, inner_of
@@ -219,6 +220,8 @@ def _steps(reducer: ExpressionReducer, known: Mapping[Node, str], kinds: Mapping
 
 def _timed(p: Task, d: Device) -> bool:
     """True if scalar instructions set the ceiling of the task, and an accumulator is one register."""
+    if bit_form_on(lower(p), d) is not None:
+        return False
     algebra = lower(p).algebra
     scalar = algebra.name == "inner_expression" or peak_rate(p.element, p.compute, d) <= scalar_rate(p.accumulator, d)
     return scalar and algebra.state is None

@@ -43,6 +43,24 @@ DISTANCES = {
     "l2": "accum += (P[i,k] - R[j,k])*(P[i,k] - R[j,k]);",
     "linf": "accum = max(accum, abs(P[i,k] - R[j,k]));",
 }
+#: reductions of bits, by name: type of A and B -> (the step, the result)
+BITS = {
+    "or_and": {
+        "u8": ("accum |= P[i,k] != 0 and R[k,j] != 0;", "accum != 0"),
+        "u32": ("accum |= P[i,k] & R[k,j];", "accum != 0"),
+    },
+    "hamming": {
+        "u8": ("accum += (P[i,k] != 0) != (R[j,k] != 0);", "accum"),
+        "u32": ("accum += popcount(P[i,k] ^ R[j,k]);", "accum"),
+    },
+    "jaccard": {
+        "u8": ("accum += P[i,k] != 0 and R[j,k] != 0;", "f32(accum) / f32(p[i] + r[j] - accum)"),
+        "u32": ("accum += s32(popcount(P[i,k] & R[j,k]));", "f32(accum) / f32(p[i] + r[j] - accum)"),
+    },
+}
+COUNTS = ("p", "r")  #: the arrays of numbers of bits
+WORD = 32  #: bits
+BIT_SIDES = (1024, 4096, 8192)  #: M = N, and the bits of a row
 SIDES = (1024, 2048, 4096, 8192, 16384)  #: M = N = K
 #: M, N, K of narrow and deep tasks
 NARROW = ((64, 65536, 256), (4096, 64, 4096), (65536, 128, 128), (256, 256, 65536), (16, 16384, 1024))
@@ -163,6 +181,21 @@ def _candidates(**fields: Any) -> Iterator[Case]:
             yield replace(case, name=case.name.replace("q5", "candidates"), problem=exact.stages[-1].problem)
 
 
+def bit_text(name: str, kind: str) -> str:
+    """The canonical text of a reduction of bits, of bytes with a truth value each (u8), or of words (u32)."""
+    step, result = BITS[name][kind]
+    text = f"where (i, j) {{ reduce (k) {{ {step} }} C[i,j] = {result}; }}"
+    return canonical(parse(text, {x: "s32" if x in COUNTS else kind for x in input_ranks(text)}))
+
+
+def _bits(dtype: str = "", **fields: Any) -> Iterator[Case]:
+    for name, kinds in BITS.items():
+        for kind in kinds if not dtype else {dtype} & set(kinds):
+            for n in BIT_SIDES:
+                k = n if kind == "u8" else n // WORD
+                yield Case(f"{name} {kind} {n}", Task(n, n, k, dtype=kind, text=bit_text(name, kind), **fields))
+
+
 SUITES = by_name(
     Suite("q1", "query 1 of Gamut, cubes from 1024 to 16384", partial(_query, "q1")),
     Suite("q2", "query 2 of Gamut, sums in 128 x 128 groups, cubes from 1024 to 16384", partial(_grouped, "q2")),
@@ -195,6 +228,7 @@ SUITES = by_name(
             ("_small", "small enough for the emulated device", pair_suites.SMALL),
         )
     ),
+    Suite("bits", "or-and, Hamming and Jaccard of truth values, one a byte, and of words of 32, cubes of bits", _bits),
     Suite("small", "one task of each kind, small enough for the emulated device", _small),
 )
 

@@ -13,6 +13,7 @@ from ptxgen.expr.operators import OPERATORS
 from ptxgen.expr.python_text import TORCH, PythonText, number, type_in
 from ptxgen.expr.value_types import PRED, type_of
 from ptxgen.lowering.algebra import PLUS_TIMES, InnerExpression
+from ptxgen.lowering.bit_products import truth_operator
 from ptxgen.operations.task.assembling import depends_on
 from ptxgen.operations.task.baselines.parts import Parts, Read
 from ptxgen.operations.task.lowering import algebra_of
@@ -109,13 +110,37 @@ def forms(parts: Parts) -> dict[str, list[str]]:
     if (power := distance_of(algebra)) is not None:
         text = f'torch.cdist(A, B.T, p={power}, compute_mode="donot_use_mm_for_euclid_dist")'
         out["cdist"] = [f"accum = {text}{'.square()' if power == '2.0' else ''}"]
+    out |= truth_forms(algebra)
     names = parts.names(lambda read: _element(read, ("i", "k", "j")), parts.step)
     step = PythonText([parts.step], names, TORCH, "s")
     part, accum = variable("part", algebra.type), parts.accumulator
     joined = PythonText([], {part: "part", accum: "accum"}, TORCH)(node(algebra.reduce, algebra.type, accum, part))
+    if algebra.reduce not in _ALONG and out:
+        return out
     words = {"reduced": along(algebra.reduce, step(parts.step), 1, algebra.type), "joined": joined}
     out["cube"] = filled(CUBE, {"step": step.definitions}, words).splitlines()
     return out
+
+
+def truth_forms(algebra: InnerExpression) -> dict[str, list[str]]:
+    """The ways to compute a reduction of truth values of bytes by a product of matrices of 0 and 1: in f16, of which
+    only those that | reduces are exact, and in integers of 8 bits. Empty: it is another reduction."""
+    op = truth_operator(algebra)
+    if op is None:
+        return {}
+    found = {}
+    for name, kind, multiply in (("f16 product", "float16", "matmul"), ("int8 product", "int8", "_int_mm")):
+        if kind == "float16" and (op != "&" or algebra.reduce != "|"):
+            continue
+        lines = [f"{x} = ({x.upper()} != 0).to(torch.{kind})" for x in "ab"]
+        lines.append(f"accum = torch.{multiply}(a, b)")
+        if op == "^":
+            sums = "a.sum(1, dtype=torch.int32)[:, None] + b.sum(0, dtype=torch.int32)"
+            lines.append(f"accum = {sums} - 2 * accum")
+        if algebra.reduce == "|":
+            lines.append(f"accum = (accum != 0).to({type_in(TORCH, algebra.type)})")
+        found[name] = lines
+    return found
 
 
 def distance_of(algebra: InnerExpression) -> str | None:

@@ -1,0 +1,191 @@
+"""The kernel that packs the truth values of A and B into words of bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ptxgen.codegen.launches.launched import BatchRange, Launched
+from ptxgen.codegen.launches.packing import ROW, Packing
+from ptxgen.codegen.parts.parameters import Parameters
+from ptxgen.codegen.registers import Tile, braces, width
+from ptxgen.codegen.source import Step
+from ptxgen.codegen.vectorized import WARP, ceil_div
+from ptxgen.lowering.bit_products import BITS, PITCH, TruthWords
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.strided import Strided
+
+THREADS = 256
+
+
+@dataclass(frozen=True)
+class PackedBits:
+    """How a block packs bytes into words, in one of two ways. Where K is contiguous, a thread makes 16 bits of a row;
+    else it makes the words of four columns. ``kmajor``: K is contiguous; ``vec``: bytes of a load; ``padded``: the bits
+    of a row of words are a multiple of so many."""
+
+    kmajor: bool
+    vec: int
+    padded: int = BITS * PITCH
+
+    @classmethod
+    def of(cls, source: Strided, padded: int = BITS * PITCH) -> PackedBits:
+        """The way for the layout and the alignment of a matrix of bytes."""
+        return cls(bool(source.kmajor), min(int(source.vec), cls.span_of(bool(source.kmajor))), padded)
+
+    @staticmethod
+    def span_of(kmajor: bool) -> int:
+        return 16 if kmajor else 4
+
+    @property
+    def span(self) -> int:
+        """Bytes that a thread loads from a row."""
+        return self.span_of(self.kmajor)
+
+    # ---- loads
+
+    ROWS = 8  #: rows of K that a thread loads at once, where K is not contiguous
+    WARPS = THREADS // WARP  #: words of a block along K, in the same case
+    THREADS = THREADS
+
+    @property
+    def columns(self) -> int:
+        """Columns of a block, where K is not contiguous."""
+        return WARP * self.span
+
+    @property
+    def pieces(self) -> list[int]:
+        """The first byte of each load of a row."""
+        return list(range(0, self.span, self.vec))
+
+    @property
+    def loads(self) -> int:
+        """Rows that a thread loads at once."""
+        return 1 if self.kmajor else self.ROWS
+
+    @property
+    def bytes(self) -> Tile:
+        """Four bytes a register."""
+        return Tile("four_bytes", "b32", (self.loads, self.span // 4))
+
+    @property
+    def parts(self) -> Tile:
+        """What loads of less than four bytes load."""
+        return Tile("narrow_load", "b32", (self.loads, self.span // min(self.vec, 4)))
+
+    @property
+    def load_type(self) -> str:
+        return width(self.vec // 4, "b32") if self.vec >= 4 else f"u{8 * self.vec}"
+
+    def loaded(self, row: int, first: int) -> list[str]:
+        """The registers of a load."""
+        if self.vec < 4:
+            return [self.parts[row, first // self.vec]]
+        return [self.bytes[row, first // 4 + n] for n in range(self.vec // 4)]
+
+    def destination(self, row: int, first: int) -> str:
+        """The same as an operand."""
+        found = self.loaded(row, first)
+        return found[0] if len(found) == 1 else braces(found)
+
+    @property
+    def joins(self) -> list[tuple[str, list[tuple[str, int]]]]:
+        """Narrow loads: (register of four bytes, its parts with their bits)."""
+        if self.vec >= 4:
+            return []
+        each = 4 // self.vec
+        return [
+            (
+                self.bytes[row, word],
+                [(self.parts[row, each * word + n], 8 * self.vec * n) for n in range(each)],
+            )
+            for row in range(self.loads)
+            for word in range(self.span // 4)
+        ]
+
+    # ---- launches
+
+    def across(self, words: int) -> int:
+        """log2 of the threads that pack a row, where K is contiguous."""
+        return min((2 * max(words, 1) - 1).bit_length(), THREADS.bit_length() - 1)
+
+    def blocks(self, rows: int, words: int) -> int:
+        """Blocks that pack ``rows`` rows of so many words."""
+        if self.kmajor:
+            return int(ceil_div(rows, THREADS >> self.across(words)))
+        return int(ceil_div(rows, self.columns) * ceil_div(words, self.WARPS))
+
+
+@dataclass(frozen=True)
+class BitPacking(Packing):
+    """A and B as words, with rows that start at multiples of 16 bytes."""
+
+    template = "copy/pack_bits.mako"
+    packs_empty = True
+
+    @cached_property
+    def ways(self) -> dict[str, PackedBits]:
+        """How each operand is packed."""
+        return {name: PackedBits.of(_source(self.problem, name)) for name in self.names}
+
+    @property
+    def names(self) -> list[str]:
+        return ["a", "b"]
+
+    @property
+    def summary(self) -> str:
+        return "bits of A and B packed"
+
+    def buffer_bytes(self, p: KernelProblem, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
+        return {name: packed_bytes(_access(p, name)) for name in self.names}, {}
+
+    @property
+    def product_parameters(self) -> list[Parameters]:
+        names = tuple(f"copy_offset128_{name}" for name in self.names)
+        return [Parameters("u32", names, lambda x: (offset // ROW for offset in x.buffers.packed.values()))]
+
+    @property
+    def parameters(self) -> list[Parameters]:
+        return [self._operand(name) for name in self.names]
+
+    def _operand(self, name: str) -> Parameters:
+        """The parameters of an operand. ``chunks``: log2 of the threads of a row, or blocks along the rows."""
+        names = tuple(f"{n}_{name}" for n in ("rows", "depth", "ld", "pitch", "chunks", "copy_offset128"))
+        return Parameters("u32", names, lambda x: (*self.numbers(x.p, name), x.buffers.packed[name] // ROW))
+
+    def numbers(self, p: KernelProblem, name: str) -> tuple[Any, ...]:
+        """Rows of words, bytes of each, steps between rows of bytes and of words, and ``chunks``."""
+        access, way = _access(p, name), self.ways[name]
+        source = _source(p, name)
+        depth = source.columns if way.kmajor else source.rows
+        chunks = way.across(access.columns) if way.kmajor else ceil_div(access.rows, way.columns)
+        return access.rows, depth, source.ld, access.ld, chunks
+
+    def steps(self, launched: Launched) -> tuple[Step, ...]:
+        accesses = {name: _access(launched.p, name) for name in self.names}
+        blocks = [self.ways[name].blocks(x.rows, x.columns) for name, x in accesses.items()]
+        grid = (max(*blocks, 1), len(blocks), 1)
+        return (Step(f"{self.entry}_bits", grid, (THREADS, 1, 1), 0, self.parameter_list.arguments(launched)),)
+
+
+def packs_bits(p: KernelProblem) -> bool:
+    """True if A and B are packed into words."""
+    return isinstance(p.operands[0].access, TruthWords)
+
+
+def packed_bytes(x: TruthWords) -> int:
+    """Bytes of the words of an operand."""
+    return int(x.rows * x.ld * BITS // 8)
+
+
+def _access(p: KernelProblem, name: str) -> TruthWords:
+    found = p.operand(name.upper()).access
+    assert isinstance(found, TruthWords)
+    return found
+
+
+def _source(p: KernelProblem, name: str) -> Strided:
+    found = _access(p, name).source
+    assert found is not None
+    return found
