@@ -88,7 +88,8 @@ def compute(code: str, out: Any, *inputs: Any, **options: Any) -> Any:
     )
     for x, name in zip(every, "zabc", strict=False):
         kind = TYPES[x.dtype.name]
-        declared.append(f".reg .{HOLDS.get(kind, kind)} %{name};")
+        # of a bit type, to hold packed types, too
+        declared.append(f".reg .{HOLDS.get(kind, kind).replace('u', 'b')} %{name};")
     for i, (x, name) in enumerate(zip(every, "zabc", strict=False)):
         if i:
             kind = TYPES[x.dtype.name]

@@ -9,7 +9,15 @@ import pytest
 from emulator_kernels import launch, module, run
 
 from ptxgen.emulator import Machine
-from ptxgen.errors import DivergenceFault, Fault, ParseError, RaceFault, UninitialisedFault, UnsupportedError
+from ptxgen.errors import (
+    DivergenceFault,
+    Fault,
+    OutOfBoundsFault,
+    ParseError,
+    RaceFault,
+    UninitialisedFault,
+    UnsupportedError,
+)
 
 PTX = Path(__file__).parent / "emulator_ptx"
 THREAD = "mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %q0;"
@@ -353,7 +361,12 @@ def test_fault_in_a_function():
         (".func f(.reg .u32 a) { ret; }", "call (%r1), f, (1);", ParseError, "0 results"),
         (".func f(.reg .u32 a) { ret; }", "call g, (1);", ParseError, "no function g"),
         (".func f(.param .b32 a) { ret; }", ".param .b64 p; call f, (p);", ParseError, "8 bytes"),
-        (".func f(.param .b32 a) { ret; }", ".param .b32 p; st.param.b32 [p+4], 1; call f, (p);", ParseError, "at 4"),
+        (
+            ".func f(.param .b32 a) { ret; }",
+            ".param .b32 p; st.param.b32 [p+4], 1; call f, (p);",
+            OutOfBoundsFault,
+            "offset 4",
+        ),
         (".func f() { ret; }", "call.weird f;", UnsupportedError, "weird"),
     ],
 )

@@ -458,7 +458,7 @@ def test_barrier_counts_that_disagree():
 
 @pytest.mark.parametrize(("number", "count", "words"), [(16, 64, "16"), (1, 48, "multiple"), (1, 64, "")])
 def test_barrier_numbers(number, count, words):
-    body = f"bar.sync {number}, {count};"
+    body = f"mov.u32 %r0, {number}; mov.u32 %r1, {count}; bar.sync %r0, %r1;"
     if words:
         with pytest.raises(BarrierFault, match=words):
             run(body, block=64)
@@ -499,7 +499,7 @@ def test_trap():
         ("mov.u32 %r99, 1;", ParseError, "%r99"),
         ("bra NOWHERE;", ParseError, "NOWHERE"),
         ("mov.u32 %r0 1;", ParseError, "line"),
-        ("mov.u32 %d0, 1;", ParseError, "64 bits"),
+        ("mov.u32 %d0, 1;", ParseError, "a .b64 register"),
         ("add.f32 %f0, %f1, 1;", ParseError, "integer constant"),
         ("L: ret; L: ret;", ParseError, "twice"),
         ("mov.u32 %r0, `;", ParseError, "`"),

@@ -146,7 +146,7 @@ LDMATRIX = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [
 def test_rows_in_bounds_and_aligned(what):
     x, y = halves(), np.zeros((2, 2, 32, 4), "u4")
     op = LDMATRIX if what == "ldmatrix" else "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r8], {%r20, %r21, %r22, %r23};"
-    place = "mov.u32 %r1, AT; add.u32 %r1, %r1, sm; setp.eq.u32 %p0, %r0, 43; @%p0 mov.u32 %r8, %r1;"
+    place = "mov.u32 %r2, sm; mov.u32 %r1, AT; add.u32 %r1, %r1, %r2; setp.eq.u32 %p0, %r0, 43; @%p0 mov.u32 %r8, %r1;"
     body = FILLED + "bar.sync 0;" + place + op
     run(body.replace("AT", "1008"), x, y, grid=2, block=64, extra=SHARED)
     with pytest.raises(MisalignedFault, match="16 bytes") as caught:

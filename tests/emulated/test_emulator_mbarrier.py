@@ -272,7 +272,7 @@ FAULTS = {
     "parity": (
         BarrierFault,
         "the parity is 2",
-        "mbarrier.test_wait.parityS %p1, [bar], 2;",
+        "mov.u32 %r1, 2; mbarrier.test_wait.parityS %p1, [bar], %r1;",
         "mbarrier.test_wait.parityS %p1, [bar], 1;",
     ),
     "misaligned": (

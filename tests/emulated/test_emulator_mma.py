@@ -393,7 +393,7 @@ def test_results_that_depend_on_an_undefined_fragment(operand, stored, lanes):
         ("m16n8k8", "m16n8k32", UnsupportedError),
         ("row.col", "col.row", UnsupportedError),
         ("f32.f16.f16.f32", "f32.f16.bf16.f32", UnsupportedError),
-        ("f32.f16.f16.f32", "f16.f16.f16.f32", UnsupportedError),
+        ("f32.f16.f16.f32", "f16.f16.f16.f32", ParseError),
         ("row.col.f32", "row.col.satfinite.f32", UnsupportedError),
         ("f16.f32 ", "f16.f32.rz ", UnsupportedError),
         (".sync.aligned", ".sync", UnsupportedError),

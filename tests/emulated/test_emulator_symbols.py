@@ -59,8 +59,9 @@ def test_generic_accesses_to_symbols(engine, cluster):
     """ld, st, atom and red without a state space, on names of .shared, .local and .global variables."""
     y = np.zeros((4, 32 * cluster), "u4")
     run(
-        f"""mov.u32 %r0, %tid.x; mov.u32 %r9, %ctaid.x; mad.lo.u32 %r0, %r9, 32, %r0; mad.wide.u32 %d0, %r0, 4, %q0;
-        setp.ne.u32 %p0, %tid.x, 0; @%p0 bra NEXT; st.u32 [s+8], 5; NEXT: bar.sync 0; red.add.u32 [s+8], 1;
+        f"""mov.u32 %r0, %tid.x; setp.ne.u32 %p0, %r0, 0;
+        mov.u32 %r9, %ctaid.x; mad.lo.u32 %r0, %r9, 32, %r0; mad.wide.u32 %d0, %r0, 4, %q0;
+        @%p0 bra NEXT; st.u32 [s+8], 5; NEXT: bar.sync 0; red.add.u32 [s+8], 1;
         bar.sync 0; ld.u32 %r1, [s+8];
         st.u32 [l+4], %r0; ld.u32 %r2, [l+4]; ld.local.u32 %r3, [l+4]; ld.u32 %r4, [g];
         st.global.u32 [%d0], %r1; st.global.u32 [%d0+{128 * cluster}], %r2; st.global.u32 [%d0+{256 * cluster}], %r3;

@@ -138,9 +138,9 @@ def test_through_a_function():
     ("body", "error"),
     [
         ("ld.global.v2.b128 {%q, %s}, [%q0];", UnsupportedError),
-        ("atom.global.add.b128 %q, [%q0], %s;", UnsupportedError),
+        ("atom.global.add.b128 %q, [%q0], %s;", ParseError),
         ("xor.b128 %q, %q, %s;", UnsupportedError),
-        ("mov.b128 %q, {%r0, %r1, %r2};", UnsupportedError),
+        ("mov.b128 %q, {%r0, %r1, %r2};", ParseError),
         ("mov.b64 %q, %d0;", ParseError),
         ("ld.global.b128 %d0, [%q0];", ParseError),
     ],

@@ -294,9 +294,9 @@ def test_invalid_input_is_exit_code_2(run, arguments, words):
 
 def test_invalid_files(run, capsys, monkeypatch):
     for text, place in (
-        ("nonsense", "line 1: expected a directive"),
+        ("nonsense", "line 1: a module begins with .version"),
         (HEAD + ".visible .entry k() {\nret }", "line 5"),
-        (HEAD + ".visible .entry k() {\n.reg .b64 %d; mov.u32 %d, 1; }", "line 5: %d has 64"),
+        (HEAD + ".visible .entry k() {\n.reg .b64 %d; mov.u32 %d, 1; }", "line 5: operand 1 of `mov.u32` is %d"),
     ):
         code, out, err = run(text)
         assert (code, out) == (2, "")

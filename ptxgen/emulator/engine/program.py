@@ -90,6 +90,9 @@ class Program:
             row = find(ins)
             if row is None:
                 raise UnsupportedError(f"line {ins.line}: {ins.name} is not emulated{suggestion(ins)}: {ins.text}")
+            if ins.refusal:
+                why = f" ({ins.refusal}){suggestion(ins)}"
+                raise UnsupportedError(f"line {ins.line}: {ins.name} is not emulated{why}: {ins.text}")
             self.table.append(row)
             if row.kind in ("branch", "exit"):
                 leaders.add(i + 1)

@@ -22,7 +22,7 @@ _TOKEN = re.compile(
     (?P<word>(?:%[\w$]|[$A-Za-z_])[\w$]*(?:(?:\.|::)\w+)*)
     |(?P<nl>\\?\n)
     |(?P<comment>//[^\n]*|/\*.*?\*/)
-    |(?P<flt>0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)
+    |(?P<flt>0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)
     |(?P<int>0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+U?)
     |(?P<directive>\.[A-Za-z_]\w*(?:::\w+)*)
     |(?P<punct><<|>>|[\[\]{}()<>,;:|!@+\-*/=&~^%?])
@@ -56,9 +56,24 @@ def tokenize(text: str) -> list[Token]:
     return out
 
 
-def integer(text: str) -> int:
+#: bits of the largest integer constant that ptxas takes; PTX defines 64
+CONSTANT_BITS = 66
+
+
+def integer(token: Token) -> int:
     """The value of an integer token."""
-    text = text.rstrip("U")
+    text = token.text.rstrip("U")
     if text[:2] in ("0x", "0X", "0b", "0B"):
-        return int(text, 0)
-    return int(text, 8) if len(text) > 1 and text[0] == "0" else int(text)
+        value = int(text, 0)
+    elif text[0] == "0" and not text.strip("01234567"):
+        value = int(text, 8)
+    elif text[0] == "0":
+        raise ParseError(
+            f"line {token.line}: {text} has a digit that is not octal; a decimal number begins with 1 to 9"
+        )
+    else:
+        # a longer number is too large, and int() refuses one of more than 4300 digits
+        value = int(text) if len(text) < 40 else 1 << CONSTANT_BITS
+    if value >> CONSTANT_BITS:
+        raise ParseError(f"line {token.line}: {text} is too large; an integer constant has 64 bits")
+    return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ptxgen.emulator.ptx.syntax import SIZES, Function, Instruction, Mem, Operand, Reg, Sym, Variable, Vec
-from ptxgen.errors import ParseError, UnsupportedError
+from ptxgen.errors import UnsupportedError
 
 
 class ParameterCopy(NamedTuple):
@@ -36,18 +36,17 @@ class Parameters:
         variable, size = address.base.var, SIZES[ins.types[-1]]
         offset = address.base.offset + address.offset
         if offset < 0 or offset + count * size > variable.size or offset % size:
-            raise ParseError(
-                f"line {ins.line}: {count * size} bytes at {offset} of the {variable.size} bytes of "
-                f"{variable.name}: {ins.text}"
-            )
+            ins.row = "*outside_parameter"  # a fault, if it executes
+            return None
         return variable, offset, size, count
 
     def resolve(self) -> None:
         """Replaces loads, stores and copies of .param variables by moves of registers or accesses to local memory."""
         for ins in self.f.code:
             access = self.access(ins)
-            if access is None:
+            if access is None and ins.row != "*outside_parameter":
                 self.in_local |= {id(v) for op in ins.operands for v in variables(op)} & self.ranges.keys()
+            if access is None:
                 continue
             variable, offset, size, count = access
             for i in range(count):

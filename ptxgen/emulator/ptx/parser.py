@@ -6,10 +6,13 @@ from functools import lru_cache
 from typing import Any
 
 from ptxgen.cuda_abi import PARAMETERS_AT
-from ptxgen.emulator.ptx.lexer import Token, integer
+from ptxgen.emulator.ptx.dtypes import FLOATS
+from ptxgen.emulator.ptx.lexer import Token
+from ptxgen.emulator.ptx.operand_checks import refusal
 from ptxgen.emulator.ptx.reader import Reader
 from ptxgen.emulator.ptx.syntax import (
     SIZES,
+    Flt,
     Function,
     Instruction,
     Name,
@@ -29,20 +32,46 @@ _LINKAGE = {".visible", ".extern", ".weak", ".common"}
 _SPACES = {".global", ".const", ".shared", ".local", ".param"}
 
 
+#: performance directives: the smallest and the largest count of numbers after each
 _PERFORMANCE = {
-    ".maxntid",
-    ".reqntid",
-    ".minnctapersm",
-    ".maxnctapersm",
-    ".maxnreg",
-    ".reqnctapercluster",
-    ".maxclusterrank",
-    ".explicitcluster",
-    ".blocksareclusters",
-    ".noreturn",
-    ".abi_preserve",
-    ".abi_preserve_control",
+    ".maxntid": (1, 3),
+    ".reqntid": (1, 3),
+    ".minnctapersm": (1, 1),
+    ".maxnctapersm": (1, 1),
+    ".maxnreg": (1, 1),
+    ".reqnctapercluster": (1, 3),
+    ".maxclusterrank": (1, 1),
+    ".explicitcluster": (0, 0),
+    ".blocksareclusters": (0, 0),
+    ".noreturn": (0, 0),
+    ".abi_preserve": (1, 1),
+    ".abi_preserve_control": (1, 1),
 }
+
+
+#: the versions of the PTX ISA: the largest minor number of each major number; later ones are not checked
+_VERSIONS = {1: 5, 2: 3, 3: 2, 4: 3, 5: 1, 6: 5, 7: 9, 8: 9}
+
+
+#: the first version of the PTX ISA with each architecture
+_TARGETS = {
+    **dict.fromkeys(("sm_10", "sm_11"), (1, 0)),
+    **dict.fromkeys(("sm_12", "sm_13"), (1, 2)),
+    **{"sm_20": (2, 0), "sm_21": (2, 0), "sm_30": (3, 0), "sm_32": (4, 0), "sm_35": (3, 1), "sm_37": (4, 1)},
+    **{"sm_50": (4, 0), "sm_52": (4, 1), "sm_53": (4, 2), "sm_60": (5, 0), "sm_61": (5, 0), "sm_62": (5, 0)},
+    **{"sm_70": (6, 0), "sm_72": (6, 1), "sm_75": (6, 3), "sm_80": (7, 0), "sm_86": (7, 1), "sm_87": (7, 4)},
+    **{"sm_88": (9, 0), "sm_89": (7, 8), "sm_90": (7, 8), "sm_90a": (8, 0)},
+    **{f"sm_100{x}": (8, 6) for x in ("", "a", "f")},
+    **{f"sm_101{x}": (8, 6) for x in ("", "a", "f")},
+    **{f"sm_103{x}": (8, 8) for x in ("", "a", "f")},
+    **{f"sm_110{x}": (9, 0) for x in ("", "a", "f")},
+    **{f"sm_120{x}": (8, 7) for x in ("", "a", "f")},
+    **{f"sm_121{x}": (8, 8) for x in ("", "a", "f")},
+}
+
+
+#: what .target may name beside an architecture
+_TARGET_OPTIONS = {"texmode_unified", "texmode_independent", "debug", "map_f64_to_f32"}
 
 
 _TABLES = {".branchtargets", ".calltargets", ".callprototype"}
@@ -73,97 +102,148 @@ class Parser(Reader):
         self.scopes = 1
         self.files: dict[int, str] = {}
         self.location = (0, 0)
+        self.locations: set[tuple[int, int, int]] = set()
 
     # ---- module
 
     def unit(self) -> Unit:
+        self.header()
         while self.token.kind != "end":
             self.top()
-        if not self.version[0]:
-            raise ParseError("line 1: a module begins with .version, .target and .address_size")
         return Unit(self.version, self.target, list(self.globals.values()), self.functions, self.files)
+
+    def header(self) -> None:
+        """``.version``, ``.target`` and ``.address_size``, with which a module begins."""
+        for word in (".version", ".target"):
+            if self.token.text != word:
+                raise self.fail(f"a module begins with .version, .target and .address_size; expected {word}")
+            self.at += 1
+            if word == ".version":
+                self.parse_version()
+            else:
+                self.parse_target()
+        if self.token.text == ".address_size":
+            self.at += 1
+            token = self.token
+            if self.number() != 64:
+                raise UnsupportedError(f"line {token.line}: only .address_size 64 is emulated")
+
+    def parse_version(self) -> None:
+        token = self.next()
+        major, _, minor = token.text.partition(".")
+        if token.kind != "flt" or not (major.isdigit() and minor.isdigit() and len(token.text) < 8):
+            raise self.fail("expected a version such as 8.0", token)
+        self.version = (int(major), int(minor))
+        known = self.version[0] in (9, 10) or self.version[1] <= _VERSIONS.get(self.version[0], -1)
+        if not known or len(minor) > 1:
+            raise self.fail("there is no such version of the PTX ISA", token)
+
+    def parse_target(self) -> None:
+        token = self.expect("word")
+        self.target = token.text
+        since = _TARGETS.get(token.text.replace("compute_", "sm_"))
+        if since is None:
+            raise self.fail("expected an architecture such as sm_90a", token)
+        if self.version < since:
+            raise self.fail(f".version {self.version[0]}.{self.version[1]} has no such architecture", token)
+        while self.accept(","):
+            option = self.expect("word")
+            if option.text not in _TARGET_OPTIONS and option.text not in _TARGETS:
+                raise self.fail("expected an option of .target", option)
 
     def top(self) -> None:
         token = self.token
-        if token.kind == ";":
-            self.at += 1
-            return
         if token.kind != "directive":
             raise self.fail("expected a directive")
-        linkage = set()
-        while self.token.text in _LINKAGE:
-            linkage.add(self.next().text)
+        linkage = ""
+        if token.text in _LINKAGE:
+            linkage = self.next().text
         word = self.token.text
-        if word == ".version":
-            self.at += 1
-            major, _, minor = self.next().text.partition(".")
-            if not (major.isdigit() and minor.isdigit()):
-                raise self.fail("expected a version such as 8.0", token)
-            self.version = (int(major), int(minor))
+        if word in (".entry", ".func"):
+            self.parse_function(word == ".entry")
+        elif word in _SPACES:
+            if word in (".local", ".param"):
+                raise self.fail("a variable of a module is .global, .const or .shared")
+            for var in self.variables(extern=linkage == ".extern"):
+                if var.name in self.globals and not self.globals[var.name].extern:
+                    raise ParseError(f"line {var.line}: {var.name} is defined twice")
+                self.globals[var.name] = var
+        elif linkage:
+            raise self.fail("expected .entry, .func or a variable")
         elif word == ".target":
             self.at += 1
-            self.target = self.expect("word").text
-            while self.accept(","):
-                self.expect("word")
-        elif word == ".address_size":
-            self.at += 1
-            if self.expect("int").text != "64":
-                raise UnsupportedError(f"line {token.line}: only .address_size 64 is emulated")
+            self.parse_target()
         elif word in (".file", ".loc"):
             self.source_directive()
         elif word == ".section":
-            while not self.accept("}"):
-                self.next()
+            self.section()
         elif word == ".pragma":
-            while not self.accept(";"):
-                self.next()
-        elif word in (".entry", ".func"):
-            self.parse_function(word == ".entry")
-        elif word in _SPACES:
-            for var in self.variables(extern=".extern" in linkage):
-                self.globals[var.name] = var
+            self.pragma()
+        elif word in (".version", ".address_size"):
+            raise self.fail("a module has one, at its beginning")
         else:
             raise UnsupportedError(f"line {token.line}: directive {word}")
 
     def source_directive(self) -> None:
         """``.file n "name" [, timestamp, size]`` or ``.loc file line column [, function_name l, inlined_at f l c]``."""
-        word, number = self.next().text, self.constant()
+        word, number = self.next().text, self.number()
         if word == ".file":
             self.files[number] = self.expect("str").text[1:-1]
-        else:
-            self.location = number, self.constant()
-            self.constant()
+            if self.accept(","):
+                self.constant()
+                self.expect(",")
+                self.constant()
+            return
+        self.location = number, self.number()
+        self.locations.add((*self.location, self.number()))
         while self.accept(","):
-            if self.token.kind == "word":
-                self.next()
-            while self.token.kind in ("int", "word", "+") and self.tokens[self.at - 1].line == self.token.line:
-                self.next()
+            keyword = self.expect("word")
+            if keyword.text == "function_name":
+                if not self.is_label(self.token) or self.token.text in ("function_name", "inlined_at"):
+                    raise self.fail("expected a label")
+                self.at += 1
+                if self.accept("+"):
+                    self.number()
+            elif keyword.text == "inlined_at":
+                if (self.number(), self.number(), self.number()) not in self.locations:
+                    raise self.fail("the location of inlined_at must be one of a .loc before", keyword)
+            else:
+                raise self.fail("expected function_name or inlined_at", keyword)
 
     def variables(self, extern: bool = False) -> list[Variable]:
         """``.space [.align n] [.vN] .type name[n] [= init], ...;``"""
         line = self.token.line
         space = self.next().text[1:]
-        align, vector, kind = 0, 1, ""
-        while self.token.kind == "directive":
-            word = self.next().text
-            if word == ".align":
-                align = self.constant()
-            elif word in (".v2", ".v4"):
-                vector = int(word[2])
-            elif word[1:] in SIZES:
-                kind = word[1:]
-            else:
-                raise UnsupportedError(f"line {line}: {word} in a variable's declaration")
-        if not SIZES.get(kind):
+        align, vector = 0, 1
+        while self.token.text == ".align":
+            self.at += 1
+            align = self.alignment()
+        if self.token.text in (".v2", ".v4"):
+            vector = int(self.next().text[2])
+        if self.token.kind != "directive":
             raise self.fail("expected a type of a variable")
+        kind = self.token.text[1:]
+        if kind not in SIZES:
+            raise UnsupportedError(f"line {line}: {self.token.text} in a variable's declaration")
+        if not SIZES[kind] or SIZES[kind] * vector > 16:
+            raise self.fail("expected a type of a variable of at most 128 bits")
+        self.at += 1
         out = []
         while True:
-            name = self.expect("word").text
+            token = self.expect("word")
+            name = token.text
             if self.token.kind == "<":
                 raise UnsupportedError(f"line {line}: ranged variable {name}")
             count = self.dimensions()
             unit = SIZES[kind] * vector
-            init = self.initialiser() if self.accept("=") else None
+            init = None
+            if self.accept("="):
+                init = self.initialiser()
+                if space not in ("global", "const"):
+                    raise self.fail("only .global and .const variables have initial values", token)
+                numbers = {isinstance(x, Flt) for x in init}
+                if (kind in FLOATS and False in numbers) or (kind[0] in "us" and True in numbers):
+                    raise self.fail(f"an initial value is not .{kind}", token)
             size = unit * (1 if count is None else count)
             if count == 0 and init is not None:
                 size = unit * len(init)
@@ -175,41 +255,14 @@ class Parser(Reader):
         self.expect(";")
         return out
 
-    def parameters(self) -> list[Parameter]:
+    def parameters(self, entry: bool = False) -> list[Parameter]:
         out: list[Parameter] = []
         if not self.accept("("):
             return out
         while not self.accept(")"):
-            if self.token.text not in (".param", ".reg"):
-                raise self.fail("expected .param")
-            register = self.next().text == ".reg"
-            align, kind, vector = 0, "", 1
-            while self.token.kind == "directive":
-                word = self.next().text
-                if word in (".v2", ".v4"):
-                    vector = int(word[2])
-                elif word == ".align":
-                    align = align or self.constant()
-                elif word == ".ptr":
-                    while self.token.text in _SPACES | {".align"}:
-                        if self.next().text == ".align":
-                            self.constant()
-                elif word[1:] in SIZES:
-                    kind = word[1:]
-                else:
-                    raise UnsupportedError(f"line {self.token.line}: {word} in a parameter's declaration")
-            if kind not in SIZES or (kind == "pred" and not register):
-                raise self.fail("expected a type of a parameter")
-            name = self.expect("word").text
-            count = self.dimensions()
-            unit = SIZES[kind] * (1 if register else vector)
-            size = unit * (1 if count is None else count)
-            array = count is not None or (vector > 1 and not register)
-            if register and vector > 1:
-                out += [Parameter(f"{name}.{letter}", kind, unit, unit, register=True) for letter in "xyzw"[:vector]]
-            else:
-                out.append(Parameter(name, kind, align or unit, size, array=array, register=register))
-            self.accept(",")
+            if out and not self.accept(","):
+                raise self.fail("expected ',' or ')'")
+            self.parameter(out, entry)
         offset = 0
         for p in out:
             if p.register:
@@ -219,12 +272,56 @@ class Parser(Reader):
             offset += p.size
         return out
 
+    def parameter(self, out: list[Parameter], entry: bool) -> None:
+        """``.param [.align n] .type [.ptr [.space] [.align n]] name[n]`` or ``.reg .type name``."""
+        first = self.token
+        if first.text not in (".param", ".reg") or (entry and first.text == ".reg"):
+            raise self.fail("expected .param")
+        register = self.next().text == ".reg"
+        align, vector = 0, 1
+        while self.token.text == ".align":
+            self.at += 1
+            align = self.alignment()
+        if self.token.text in (".v2", ".v4"):
+            vector = int(self.next().text[2])
+        if self.token.kind != "directive":
+            raise self.fail("expected a type of a parameter")
+        kind = self.token.text[1:]
+        if kind not in SIZES:
+            raise UnsupportedError(f"line {self.token.line}: {self.token.text} in a parameter's declaration")
+        if kind == "pred" and not register:
+            raise self.fail("expected a type of a parameter")
+        self.at += 1
+        if self.token.text == ".ptr":
+            self.at += 1
+            if self.token.text in _SPACES:
+                self.at += 1
+        if self.token.text == ".align":
+            self.at += 1
+            alignment = self.alignment()
+            if self.tokens[self.at - 3].text[1:] == kind:
+                align = alignment
+        token = self.expect("word")
+        name = token.text
+        count = self.dimensions()
+        if (count == 0 and entry) or (count or 0) >> 32:
+            raise self.fail("expected a parameter of 1 to 4294967295 elements", token)
+        if any(p.name == name for p in out):
+            raise ParseError(f"line {token.line}: {name} is defined twice")
+        unit = SIZES[kind] * (1 if register else vector)
+        size = unit * (1 if count is None else count)
+        array = count is not None or (vector > 1 and not register)
+        if register and vector > 1:
+            out += [Parameter(f"{name}.{letter}", kind, unit, unit, register=True) for letter in "xyzw"[:vector]]
+        else:
+            out.append(Parameter(name, kind, align or unit, size, array=array, register=register))
+
     def parse_function(self, entry: bool) -> None:
         line = self.next().line
         returns = [] if entry else self.parameters()
         name = self.expect("word").text
         f = Function(name, entry, returns=returns, line=line)
-        f.params = self.parameters()
+        f.params = self.parameters(entry)
         outer, self.scope = self.scope, Scope(None, 0)
         self.scopes = 1
         self.location = (0, 0)
@@ -245,21 +342,29 @@ class Parser(Reader):
         while self.token.kind == "directive":
             word = self.token.text
             if word == ".pragma":
-                while not self.accept(";"):
-                    self.next()
+                self.pragma()
                 continue
             if word not in _PERFORMANCE:
                 raise UnsupportedError(f"line {self.token.line}: directive {word}")
             self.at += 1
-            values = []
-            while self.token.kind == "int":
-                values.append(integer(self.next().text))
-                self.accept(",")
+            least, most = _PERFORMANCE[word]
+            values: list[int] = []
+            while len(values) < least or (len(values) < most and self.accept(",")):
+                if values and len(values) < least:
+                    self.expect(",")
+                values.append(self.number())
+            if 0 in values and word != ".abi_preserve":
+                raise self.fail(f"{word} needs a number above 0, it has 0")
             f.directives[word[1:]] = tuple(values)
+        known = self.functions.get(name)
+        if (known is not None and known.entry != entry) or name in self.globals:
+            raise ParseError(f"line {line}: {name} is defined twice")
         if self.accept(";"):
             self.functions.setdefault(name, f)
         else:
             self.expect("{")
+            if known is not None and known.defined:
+                raise ParseError(f"line {line}: {name} is defined twice")
             f.defined = True
             self.body(f)
             self.functions[name] = f
@@ -278,8 +383,8 @@ class Parser(Reader):
             if kind == "word":
                 if self.tokens[self.at + 1].kind == ":":
                     self.at += 2
-                    if token.text in self.scope.labels:
-                        raise ParseError(f"line {token.line}: label {token.text} is defined twice")
+                    if token.text in self.scope.labels or isinstance(self.scope.names.get(token.text), Variable):
+                        raise ParseError(f"line {token.line}: {token.text} is defined twice")
                     self.scope.labels.add(token.text)
                     if self.token.text in _TABLES:
                         f.tables[self.scope.number, token.text] = self.label_list()
@@ -308,8 +413,6 @@ class Parser(Reader):
                     self.scope = self.scope.parent
             elif kind == "directive":
                 self.local_directive(f)
-            elif kind == ";":
-                self.at += 1
             else:
                 raise self.fail("expected a statement")
         self.resolve_labels(f, pending)
@@ -351,11 +454,12 @@ class Parser(Reader):
             self.registers()
         elif word in _SPACES:
             for var in self.variables():
+                if var.name in self.scope.names:
+                    raise ParseError(f"line {var.line}: {var.name} is defined twice")
                 f.variables.append(var)
                 self.scope.names[var.name] = var
         elif word == ".pragma":
-            while not self.accept(";"):
-                self.next()
+            self.pragma()
         elif word in (".loc", ".file"):
             self.source_directive()
         else:
@@ -370,11 +474,17 @@ class Parser(Reader):
         if kind not in SIZES:
             raise UnsupportedError(f"line {line}: .reg .{kind}")
         while True:
-            name = self.expect("word").text
-            count = None
+            token = self.expect("word")
+            name, count = token.text, None
+            if "." in name:
+                raise self.fail("expected a name without a dot", token)
             if self.accept("<"):
-                count = self.constant_sum()
+                count = self.number()
+                if count >> 32:
+                    raise self.fail("expected at most 4294967295 registers")
                 self.expect(">")
+                if any(prefix == name for prefix, _, _ in self.scope.ranges):
+                    raise ParseError(f"line {line}: {name}<...> is defined twice")
             if vector > 1:
                 for one in [name] if count is None else [f"{name}{i}" for i in range(count)]:
                     self.declare_vector(one, kind, vector)
@@ -388,6 +498,8 @@ class Parser(Reader):
 
     def declare(self, name: str, kind: str, scope: Scope) -> Reg:
         assert self.function is not None
+        if name in scope.names:
+            raise ParseError(f"line {self.token.line}: {name} is defined twice")
         reg = Reg(name, kind, len(self.function.registers))
         self.function.registers.append(reg)
         scope.names[name] = reg
@@ -419,12 +531,13 @@ class Parser(Reader):
         operands: list[Operand] = []
         if op == "call" and self.token.kind == "(":
             operands.append(self.parenthesised())
-            self.accept(",")
-        while tokens[self.at].kind != ";":
-            operands.append(self.parenthesised() if op == "call" and self.token.kind == "(" else self.operand())
-            if tokens[self.at].kind != ",":
-                break
-            self.at += 1
+            self.expect(",")
+        if tokens[self.at].kind != ";":
+            while True:
+                operands.append(self.parenthesised() if op == "call" and self.token.kind == "(" else self.operand())
+                if tokens[self.at].kind != ",":
+                    break
+                self.at += 1
         end = self.expect(";")
         text = self.text[first.start : end.end]
         if len(text) > 400:
@@ -432,6 +545,10 @@ class Parser(Reader):
         if not operands and op in ("bra", "brx", "call"):
             raise ParseError(f"line {first.line}: {op} needs a target: {text}")
         ins = Instruction(op, mods, tuple(operands), pred, negated, first.line, text, location=self.location)
+        source = operands[-1] if op == "mov" and operands else None
+        if isinstance(source, Name) and source.name != f.name and source.name not in self.functions:
+            raise ParseError(f"line {first.line}: {source.name} is not declared: {text} (in {f.name})")
+        ins.refusal = refusal(ins, f.name)
         f.code.append(ins)
         return ins
 
@@ -439,9 +556,10 @@ class Parser(Reader):
         self.expect("(")
         items: list[Operand] = []
         while not self.accept(")"):
+            if items and not self.accept(","):
+                raise self.fail("expected ',' or ')'")
             op = self.operand()
             items += op.items if isinstance(op, Vec) else [op]
-            self.accept(",")
         return Vec(tuple(items))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 
@@ -123,11 +124,11 @@ class Reader:
             return Not(self.single())
         if kind == "{":
             self.at += 1
-            items = []
+            items = [self.operand()]
             while not self.accept("}"):
-                items.append(self.operand())
-                if not self.accept(",") and self.token.kind != "}":
+                if not self.accept(","):
                     raise self.fail("expected ',' or '}'")
+                items.append(self.operand())
             return Vec(tuple(items))
         if kind == "[":
             self.at += 1
@@ -191,7 +192,10 @@ class Reader:
             return Flt(int(text[2:], 16) ^ (0x80000000 if sign < 0 else 0), 4)
         if text[:2] in ("0d", "0D"):
             return Flt(int(text[2:], 16) ^ (1 << 63 if sign < 0 else 0), 8)
-        return Flt(struct.unpack("<Q", struct.pack("<d", sign * float(text)))[0], 8)
+        value = sign * float(text)
+        if math.isinf(value):
+            raise self.fail("a number beyond the range of .f64", token)
+        return Flt(struct.unpack("<Q", struct.pack("<d", value))[0], 8)
 
     # ---- constant expressions: the operators of C on integers, without ?:
 
@@ -199,7 +203,7 @@ class Reader:
         token = self.token
         if token.kind == "int":
             self.at += 1
-            return integer(token.text)
+            return integer(token)
         if token.kind == "word" and token.text in _CONSTANTS:
             self.at += 1
             return _CONSTANTS[token.text]
@@ -219,6 +223,14 @@ class Reader:
             return value
         raise self.fail("expected a constant")
 
+    def number(self) -> int:
+        """An integer token of at most 32 bits, as in directives; a negative one as 64 bits is such a number, too."""
+        token = self.expect("int")
+        value = integer(token)
+        if 1 << 32 <= value < (1 << 64) - (1 << 31) or value >> 64:
+            raise self.fail("expected a number of at most 32 bits", token)
+        return value
+
     def constant_sum(self, level: int = 0) -> int:
         levels = (("|",), ("^",), ("&",), ("<<", ">>"), ("+", "-"), ("*", "/", "%"))
         if level == len(levels):
@@ -227,7 +239,7 @@ class Reader:
             token = self.tokens[self.at]
             if token.kind == "int" and self.tokens[self.at + 1].kind in _CONSTANT_ENDS:
                 self.at += 1
-                return integer(token.text)
+                return integer(token)
         value = self.constant_sum(level + 1)
         while self.token.kind in levels[level]:
             op = self.next().kind
@@ -238,10 +250,10 @@ class Reader:
                 value ^= right
             elif op == "&":
                 value &= right
-            elif op == "<<":
-                value <<= right
-            elif op == ">>":
-                value >>= right
+            elif op in ("<<", ">>"):
+                if not 0 <= right < 64:
+                    raise self.fail("expected a shift by 0 to 63")
+                value = value << right if op == "<<" else value >> right
             elif op == "+":
                 value += right
             elif op == "-":
@@ -261,17 +273,30 @@ class Reader:
         """The number of elements of ``[a][b]``; None without brackets, 0 for ``[]``."""
         count: int | None = None
         while self.accept("["):
+            if count is not None and self.token.kind == "]":
+                raise self.fail("expected the extent of an array")
             n = 0 if self.token.kind == "]" else self.constant()
             self.expect("]")
+            if n < 0:
+                raise self.fail("expected an extent of at least 0")
             count = n if count is None else count * n
         return count
+
+    def alignment(self) -> int:
+        """The number after .align."""
+        token = self.token
+        value = self.number()
+        if value < 1 or value & (value - 1):
+            raise self.fail("an alignment must be a power of two", token)
+        return value
 
     def initialiser(self) -> list[object]:
         if self.accept("{"):
             out: list[object] = []
             while not self.accept("}"):
+                if out and not self.accept(","):
+                    raise self.fail("expected ',' or '}'")
                 out += self.initialiser()
-                self.accept(",")
             return out
         if self.token.kind == "word":
             name = self.next().text
@@ -279,7 +304,7 @@ class Reader:
                 name = self.expect("word").text
                 self.expect(")")
             offset = 0
-            while self.token.kind in "+-":
+            while self.token.kind in ("+", "-"):
                 sign = -1 if self.next().kind == "-" else 1
                 offset += sign * self.constant()
             return [(name, offset)]
@@ -295,11 +320,64 @@ class Reader:
     def label_list(self) -> list[str]:
         """The names after .branchtargets or .calltargets; none after .callprototype."""
         prototype = self.next().text == ".callprototype"
-        names = []
+        if prototype:
+            while not self.accept(";"):
+                if self.token.kind == "end":
+                    raise self.fail("expected ';'")
+                self.at += 1
+            return []
+        names = [self.expect("word").text]
         while not self.accept(";"):
-            if self.token.kind == "end":
-                raise self.fail("expected ';'")
-            token = self.next()
-            if token.kind == "word" and not prototype:
-                names.append(token.text)
+            if not self.accept(","):
+                raise self.fail("expected ',' or ';'")
+            names.append(self.expect("word").text)
         return names
+
+    def pragma(self) -> None:
+        """``.pragma "text", ...;``"""
+        self.at += 1
+        self.expect("str")
+        while self.accept(","):
+            self.expect("str")
+        self.expect(";")
+
+    def section(self) -> None:
+        """``.section .name { label: .b8 1, 2 ... }``: debugging information, which is skipped."""
+        self.at += 1
+        self.expect("directive")
+        self.expect("{")
+        while not self.accept("}"):
+            if self.token.kind == "word":
+                self.at += 1
+                self.expect(":")
+                continue
+            token = self.expect("directive")
+            if token.text not in (".b8", ".b16", ".b32", ".b64"):
+                raise self.fail("expected .b8, .b16, .b32 or .b64", token)
+            self.section_value(int(token.text[2:]))
+            while self.accept(","):
+                self.section_value(int(token.text[2:]))
+
+    @staticmethod
+    def is_label(token: Token) -> bool:
+        """Whether a token may be a label of debugging information."""
+        return token.kind == "word" and token.text[0] != "%" and "." not in token.text
+
+    def section_value(self, bits: int) -> None:
+        """A number, a label, the name of a section, or the sum or difference of two of them."""
+        token = self.token
+        negative = self.accept("-")
+        if self.token.kind == "int":
+            value = integer(self.next())
+            # ptxas takes the lower 32 bits
+            if value > 1 << (bits - 1) if negative else (value & 0xFFFFFFFF if bits < 64 else value) >> bits:
+                raise self.fail(f"expected a number of {bits} bits", token)
+        elif bits >= 32 and not negative and (self.token.kind == "directive" or self.is_label(self.token)):
+            self.at += 1
+        else:
+            raise self.fail("expected a number or a label")
+        if self.token.kind in ("+", "-"):
+            self.at += 1
+            if self.token.kind not in ("int", "word", "directive"):
+                raise self.fail("expected a number or a label")
+            self.at += 1

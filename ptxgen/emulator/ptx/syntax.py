@@ -163,6 +163,7 @@ class Instruction:
     `scope`: the target of a branch, the targets of brx, the functions of an indirect call. `row`: the row of the
     instruction table, if not the one of the instruction's name. `hidden`: an instruction into which another one was
     expanded; statistics do not count it. `location`: number of a source file and line, as .loc gives them.
+    `refusal`: why its modifiers are unknown; a launch of its kernel is refused.
     """
 
     op: str
@@ -176,6 +177,7 @@ class Instruction:
     row: str = ""
     hidden: bool = False
     location: tuple[int, int] = (0, 0)
+    refusal: str = ""
 
     @property
     def types(self) -> list[str]:

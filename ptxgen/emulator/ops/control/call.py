@@ -15,7 +15,7 @@ from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import DTYPES, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Flt, Imm, Instruction, Mem, Operand, Sym, Vec
 from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
-from ptxgen.errors import DivergenceFault, Fault
+from ptxgen.errors import DivergenceFault, Fault, OutOfBoundsFault
 
 Array = NDArray[Any]
 
@@ -148,6 +148,23 @@ def load_param_registers(b: Builder, ins: Instruction) -> Step:
     return copies(
         b, [(b.dst_wide(item, number), b.src(reg, number)) for reg, item in zip(registers.items, items, strict=True)]
     )
+
+
+@instruction("*outside_parameter")
+def outside_parameter(b: Builder, ins: Instruction) -> Step:
+    """An access outside a parameter or at an offset that is no multiple of its size; a fault when it executes."""
+    _, size = typed(b, ins)
+    address = next(op for op in ins.operands if isinstance(op, Mem))
+    sym = address.base
+    assert isinstance(sym, Sym)
+    offset = sym.offset + address.offset
+    text = f"{size * vector(ins)} bytes at offset {offset} of {sym.var.name}, which has {sym.var.size} bytes"
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        lanes = c.live() if m is None else m
+        raise fault(OutOfBoundsFault, text, c, ins, int(np.argmax(lanes)), offset)
+
+    return step
 
 
 def local_column(c: WarpBatch, size: int, offset: int) -> Array:

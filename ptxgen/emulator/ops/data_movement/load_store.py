@@ -272,8 +272,14 @@ def ld_param(b: Builder, ins: Instruction, kind: str, items: tuple[Operand, ...]
 
         return gather
     offset = base.var.address + base.offset + address.offset
-    if offset < base.var.address or offset + size * len(items) > base.var.address + base.var.size:
-        raise b.malformed(f"the access is outside the {base.var.size} bytes of {base.var.name}")
+    start = base.offset + address.offset
+    if start < 0 or start + size * len(items) > base.var.size or start % size:
+        text = f"{size * len(items)} bytes at offset {start} of {base.var.name}, which has {base.var.size} bytes"
+
+        def outside(c: WarpBatch, m: Mask) -> None:
+            raise fault(OutOfBoundsFault, text, c, ins, int(np.argmax(active(c, m))), start)
+
+        return outside
 
     def step(c: WarpBatch, m: Mask) -> None:
         data = c.wave.engine.params

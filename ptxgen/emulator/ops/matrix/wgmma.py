@@ -71,9 +71,9 @@ def registers(b: Builder, op: Operand, count: int) -> list[Reg]:
 
 
 def immediate_scale(b: Builder, op: Operand) -> int:
-    if not isinstance(op, Imm) or op.value not in (1, -1):
+    if not isinstance(op, Imm) or op.value not in (1, -1, (1 << 64) - 1):
         raise b.malformed("the scale of A and B must be 1 or -1")
-    return op.value
+    return 1 if op.value == 1 else -1
 
 
 def immediate_transpose(b: Builder, op: Operand) -> bool:

@@ -238,7 +238,7 @@ class Builder:
         if isinstance(op, Reg):
             self.reads.append(op)
             width, row = self.place(op)
-            if width not in (4, 8):
+            if width not in (1, 2, 4, 8):
                 raise self.malformed(f"{op.name} cannot hold an address")
             key = self.keys.setdefault((op.slot, arena), len(self.keys))
             known = self.address_slots.setdefault(op.slot, [])

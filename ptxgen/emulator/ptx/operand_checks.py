@@ -1,0 +1,783 @@
+"""Checks the modifiers and the operands of instructions against their signatures, once for each instruction of a text.
+
+An instruction whose operands do not fit is a ParseError. Unknown modifiers may be valid in some version of PTX: the
+kernel that has them is refused only when it is launched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+from ptxgen.emulator.ptx.dtypes import FLOATS, SPECIAL_PREDICATES, SPECIALS_64
+from ptxgen.emulator.ptx.signatures import MODIFIERS, TABLE, TYPES
+from ptxgen.emulator.ptx.syntax import (
+    SIZES,
+    Flt,
+    Imm,
+    Instruction,
+    Mem,
+    Name,
+    Neg,
+    Not,
+    Operand,
+    Pair,
+    Reg,
+    Selected,
+    Sink,
+    Special,
+    Sym,
+    Vec,
+)
+from ptxgen.errors import ParseError
+
+SPACES = ("global", "shared", "local", "const", "param")
+
+
+class MismatchError(Exception):
+    """An instruction does not fit its signature; the message has the rule."""
+
+
+# ---- the table
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One operand of a signature: the text of its kind, and its type."""
+
+    kind: str
+    type: str
+    optional: bool
+
+    def __str__(self) -> str:
+        text = {"v": "{...}", "L": "label", "n": "constant", "[a,t]": "[a, {...}]"}.get(self.kind, self.kind)
+        return text.rstrip("_!&").replace("d_", "d").replace("||", "|")
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """One row: groups of alternative modifiers (and whether a group is optional), types, operands."""
+
+    groups: tuple[tuple[frozenset[str], bool], ...]
+    any_modifiers: bool
+    types: tuple[tuple[str, ...], ...]
+    operands: tuple[str, ...]
+
+    def fits(self, mods: list[str], types: tuple[str, ...]) -> bool:
+        """Whether the row is one of an instruction with these modifiers and types."""
+        if types not in self.types:
+            return False
+        if self.any_modifiers:
+            return True
+        left = list(mods)
+        for words, optional in self.groups:
+            match = next((m for m in left if m in words), None)
+            if match is not None:
+                left.remove(match)
+            elif not optional:
+                return False
+        return not left
+
+    def specs(self, mods: list[str], types: tuple[str, ...]) -> list[Spec]:
+        """The operands of an instruction with these modifiers and types."""
+        out = []
+        for text in self.operands:
+            text, _, condition = text.partition("@")
+            if condition and MODIFIERS.get(condition, condition) not in mods:
+                continue
+            optional = text.endswith("?")
+            kind, _, named = text.rstrip("?").partition(":")
+            first = types[0] if types else ""
+            if named == "W":
+                named = f"{first[0]}{16 * SIZES[first]}"
+            elif named == "2":
+                named = types[1]
+            out.append(Spec(kind, named or ("pred" if kind[0] in "p!" else first), optional))
+        return out
+
+
+def words(group: str) -> frozenset[str]:
+    return frozenset(w for word in group.split("/") for w in MODIFIERS.get(word, word).split("/"))
+
+
+def types_of(text: str) -> tuple[tuple[str, ...], ...]:
+    if text == "-":
+        return ((),)
+    return tuple(
+        one for several in text.split() for one in product(*(TYPES.get(t, t).split() for t in several.split(".")))
+    )
+
+
+@lru_cache(1)
+def table() -> dict[str, list[Signature]]:
+    """The signatures of each operation."""
+    out: dict[str, list[Signature]] = {}
+    for line in TABLE.splitlines():
+        if not line.strip():
+            continue
+        names, mods, types, operands = (part.strip() for part in re.split(r"(?<!\S)\|(?!\S)", line))
+        signature = Signature(
+            tuple((words(g.rstrip("?")), g.endswith("?")) for g in mods.split()),
+            mods == "*",
+            types_of(types),
+            tuple(part.strip() for part in re.split(r", (?!t\])", operands) if part.strip()),
+        )
+        for name in names.split():
+            out.setdefault(name, []).append(signature)
+    return out
+
+
+# ---- single operands
+
+
+def article(kind: str) -> str:
+    return f"a .{kind} register"
+
+
+def described(op: Operand) -> str:
+    """An operand in a message."""
+    if isinstance(op, Reg):
+        return f"{op.name}, {article(op.type)}"
+    if isinstance(op, Imm):
+        return "an integer constant"
+    if isinstance(op, Flt):
+        return "a floating-point constant"
+    if isinstance(op, Special):
+        return f"the special register {op.name}"
+    if isinstance(op, Sym):
+        return f"{op.var.name}, a .{op.var.space} variable"
+    if isinstance(op, Name):
+        return f"{op.name}, which is not declared as a register or variable"
+    if isinstance(op, (Vec, Mem)):
+        return "a vector" if isinstance(op, Vec) else "an address in brackets"
+    return {Pair: "a pair a|b", Not: "negated by !", Neg: "negated by -", Selected: "part of a register"}.get(
+        type(op), "the sink _"
+    )
+
+
+def compatible(register: str, kind: str) -> bool:
+    """Whether a register's type may hold values of a type of the same size."""
+    if register == kind:
+        return True
+    if register == "pred" or kind == "pred":
+        return False
+    if kind[0] == "b" and kind[1:].isdigit():
+        return True
+    if register[0] == "b" and register[1:].isdigit():
+        return True
+    integer = kind[0] in "us" and kind[1:].isdigit()
+    return integer and (register[0] in "us" or register == "f16x2")
+
+
+def fits_register(reg: Reg, kind: str, wider: bool = False) -> bool:
+    """Whether a register may be an operand of a type; `wider`: also a register with more bits."""
+    size, needed = SIZES[reg.type], SIZES.get(kind, 4)
+    if size == needed:
+        return compatible(reg.type, kind)
+    if not wider or size < needed or reg.type == "pred" or kind == "pred":
+        return False
+    if reg.type[0] == "b":
+        return True
+    return (
+        (kind[0] == "b" and kind != "bf16")
+        or (kind[0] == reg.type[0] and kind not in FLOATS)
+        or (kind[0] in "us" and reg.type[0] in "us")
+    )
+
+
+def fits_constant(op: Operand, kind: str) -> bool:
+    """Whether a constant may be an operand of a type."""
+    if isinstance(op, Imm):
+        return kind == "pred" or (kind[0] in "usb" and kind[1:].isdigit())
+    if isinstance(op, Flt):
+        return kind in ("f32", "f64") or (kind == f"b{8 * op.size}")
+    return isinstance(op, Sym) and op.offset != 0 and kind[0] in "usb" and kind[1:].isdigit()
+
+
+def check_source(op: Operand, kind: str, wider: bool = False, constant: bool = True) -> None:
+    if isinstance(op, Reg):
+        if not fits_register(op, kind, wider):
+            raise MismatchError(f"it must be {article(kind)}")
+    elif not (constant and fits_constant(op, kind)):
+        raise MismatchError(f"it must be {article(kind)}" + (" or a constant of this type" if constant else ""))
+
+
+def check_destination(op: Operand, kind: str, wider: bool = False, sink: bool = False) -> None:
+    if isinstance(op, Reg):
+        if not fits_register(op, kind, wider):
+            raise MismatchError(f"it must be {article(kind)}")
+    elif not (sink and isinstance(op, Sink)):
+        raise MismatchError(f"it must be {article(kind)}")
+
+
+def check_predicate(op: Operand) -> None:
+    reg = op.reg if isinstance(op, Not) else op
+    if not (isinstance(reg, Reg) and reg.type == "pred") and not isinstance(reg, Imm):
+        raise MismatchError("it must be a .pred register, which ! may negate")
+
+
+def check_address(op: Operand, mods: tuple[str, ...], tensor: bool = False) -> None:
+    if not isinstance(op, Mem):
+        raise MismatchError("it must be an address in brackets")
+    if tensor != (op.coords is not None):
+        raise MismatchError("it must be [address, {coordinates}]" if tensor else "it must be [address]")
+    if op.coords is not None:
+        check_sizes(op.coords)
+    named = [m.partition("::")[0] for m in mods if m.partition("::")[0] in SPACES]
+    base = op.base
+    if isinstance(base, Reg):
+        if base.type in FLOATS or base.type in ("pred", "f16x2", "b128"):
+            raise MismatchError(
+                f"its address {base.name} is {article(base.type)}; it must be of an integer or bit type"
+            )
+        if SIZES[base.type] == 4 and (named == ["global"] or (not named and not tensor and "mbarrier" not in mods)):
+            raise MismatchError(f"its address {base.name} has 32 bits; it must have 64 in this state space")
+    elif isinstance(base, Sym):
+        if len(named) == 1 and base.var.space != named[0]:
+            raise MismatchError(f"{base.var.name} is a .{base.var.space} variable; it must be .{named[0]}")
+        if not named and base.var.space in ("param", "const"):
+            raise MismatchError(f"{base.var.name} is a .{base.var.space} variable, which has no generic address")
+    elif not isinstance(base, Imm):
+        raise MismatchError(f"its address is {described(base)}")
+    elif named != ["local"]:
+        raise MismatchError("its address is a constant; it must be a register or a variable")
+
+
+def check_sizes(vec: Vec) -> None:
+    if len({SIZES[item.type] for item in vec.items if isinstance(item, Reg)}) > 1:
+        raise MismatchError("its elements must have equal sizes")
+
+
+def check_operand(spec: Spec, op: Operand, mods: tuple[str, ...]) -> None:
+    """Raises MismatchError if an operand does not fit."""
+    kind = spec.kind
+    if kind.startswith("["):
+        check_address(op, mods, kind == "[a,t]" or kind.endswith(",t]"))
+    elif kind in ("d", "d_"):
+        check_destination(op, spec.type, sink=kind == "d_")
+    elif kind in ("d|p", "d||p", "d_||p"):
+        if isinstance(op, Pair):
+            check_destination(op.first, spec.type, sink="_" in kind)
+            check_destination(op.second, "pred")
+        elif "||" in kind:
+            raise MismatchError("it must be d|p, a register and a predicate")
+        else:
+            check_destination(op, spec.type)
+    elif kind in ("p", "p|q"):
+        ops = (op.first, op.second) if isinstance(op, Pair) and kind == "p|q" else (op,)
+        for one in ops:
+            check_destination(one, "pred", sink=kind == "p|q" and len(ops) == 2)
+    elif kind.startswith("!"):
+        check_predicate(op)
+    elif kind == "n":
+        if not isinstance(op, Imm):
+            raise MismatchError("it must be an integer constant")
+    elif kind == "L":
+        if not isinstance(op, Name):
+            raise MismatchError("it must be a label")
+    elif kind == "_":
+        if not isinstance(op, Sink):
+            raise MismatchError("it must be the sink _")
+    elif kind == "v":
+        if not isinstance(op, Vec):
+            raise MismatchError("it must be a vector in braces")
+        check_sizes(op)
+    elif kind.endswith("&") and isinstance(op, Sym):
+        pass
+    else:
+        check_source(op, spec.type, constant=not kind.endswith("!"))
+
+
+# ---- instructions
+
+
+def check_specs(ins: Instruction, specs: list[Spec]) -> None:
+    given = len(ins.operands)
+    required = sum(not s.optional for s in specs)
+    if not required <= given <= len(specs):
+        shapes = f"{required}" if required == len(specs) else f"{required} to {len(specs)}"
+        listed = ", ".join(map(str, specs))
+        raise MismatchError(
+            f"`{ins.name}` has {given} operand{'s' * (given != 1)}; it must have {shapes}"
+            + (f": {listed}" if listed else "")
+        )
+    missing = len(specs) - given
+    used = []
+    for spec in reversed(specs):
+        if spec.optional and missing:
+            missing -= 1
+        else:
+            used.append(spec)
+    for number, (spec, op) in enumerate(zip(reversed(used), ins.operands, strict=True)):
+        checked(ins, number, op, lambda spec=spec, op=op: check_operand(spec, op, ins.mods))  # type: ignore[misc]
+
+
+def checked(ins: Instruction, number: int, op: Operand, check: Callable[[], None]) -> None:
+    """Calls a check of an operand, and completes the message of its error."""
+    try:
+        check()
+    except MismatchError as e:
+        raise MismatchError(f"operand {number + 1} of `{ins.name}` is {described(op)}; {e}") from None
+
+
+def check_count(ins: Instruction, counts: tuple[int, ...], listed: str) -> None:
+    if len(ins.operands) not in counts:
+        given = len(ins.operands)
+        raise MismatchError(
+            f"`{ins.name}` has {given} operand{'s' * (given != 1)}; it must have "
+            + " or ".join(map(str, counts))
+            + f": {listed}"
+        )
+
+
+def elements(op: Operand) -> tuple[Operand, ...]:
+    return op.items if isinstance(op, Vec) else (op,)
+
+
+class UnknownModifiersError(Exception):
+    """An instruction has modifiers or types that its signatures lack."""
+
+
+def unknown(why: str) -> UnknownModifiersError:
+    return UnknownModifiersError(why)
+
+
+def check_mov(ins: Instruction) -> None:
+    types = ins.types
+    vectors = [m for m in ins.mods if m in ("v2", "v4")]
+    if len(types) != 1 or len(vectors) + 1 != len(ins.mods) or len(vectors) > 1:
+        raise unknown("mov has one type and at most .v2 or .v4")
+    kind = types[0]
+    if kind not in ("pred", "b16", "b32", "b64", "b128", "u16", "s16", "u32", "s32", "u64", "s64", "f32", "f64"):
+        raise MismatchError(f".{kind} is no type of mov")
+    check_count(ins, (2,), "d, a")
+    d, a = ins.operands
+    if vectors:
+        for op in (d, a):
+            if isinstance(op, Vec) and len(op.items) != int(vectors[0][1]):
+                raise MismatchError(
+                    f"`{ins.name}` has a vector of {len(op.items)} elements; it must have {vectors[0][1]}"
+                )
+        return
+    if isinstance(d, Vec) or isinstance(a, Vec):
+        check_pack(ins, kind, d, a)
+        return
+    checked(ins, 0, d, lambda: check_destination(d, kind))
+    if isinstance(a, Special):
+        size = 0 if a.name in SPECIAL_PREDICATES else 8 if a.name[1:] in SPECIALS_64 else 4
+        if kind in FLOATS or (SIZES[kind] != size and not (kind[1:] == "16" and size == 4)):
+            checked(ins, 1, a, lambda: check_source(a, kind))
+    elif isinstance(a, (Sym, Name)) and not (isinstance(a, Name) and a.name[0] == "%"):
+        if kind == "pred" or kind in FLOATS:
+            checked(ins, 1, a, lambda: check_source(a, kind))
+    else:
+        checked(ins, 1, a, lambda: check_source(a, kind))
+
+
+def check_pack(ins: Instruction, kind: str, d: Operand, a: Operand) -> None:
+    """mov between a vector and a register: the elements have equal sizes, which add up to the size of the type."""
+    if isinstance(d, Vec) and isinstance(a, Vec) and kind != "b128":
+        raise MismatchError(f"`{ins.name}` has two vectors; it must have one")
+    vec, whole = (d, a) if isinstance(d, Vec) else (a, d)
+    assert isinstance(vec, Vec)
+    if kind[0] != "b":
+        raise MismatchError(f".{kind} is no type of mov with a vector; the type must be .b16, .b32, .b64 or .b128")
+    if not isinstance(whole, Vec):
+        number = 1 if vec is d else 0
+        if vec is d:
+            checked(ins, number, whole, lambda: check_source(whole, kind))
+        else:
+            checked(ins, number, whole, lambda: check_destination(whole, kind))
+    registers = [op for op in vec.items if isinstance(op, Reg)]
+    for op in vec.items:
+        if not isinstance(op, (Reg, Sink) if vec is d else (Reg, Imm, Flt)) or (
+            isinstance(op, Reg) and op.type == "pred"
+        ):
+            raise MismatchError(f"an element of the vector of `{ins.name}` is {described(op)}; it must be a register")
+        if isinstance(op, Reg) and SIZES[op.type] * len(vec.items) != SIZES[kind]:
+            raise MismatchError(
+                f"`{ins.name}` has a vector of {len(vec.items)} elements, of which {op.name} has "
+                f"{8 * SIZES[op.type]} bits; together they must have {8 * SIZES[kind]}"
+            )
+    if any(isinstance(op, Imm) for op in vec.items) and any(r.type in FLOATS for r in registers):
+        raise MismatchError(
+            f"the vector of `{ins.name}` has integers and floating-point numbers; it must have one type"
+        )
+
+
+#: the rounding that a conversion must have, may have, or must not have
+_ROUNDS = {"rn", "rz", "rm", "rp"}
+_INTEGER_ROUNDS = {"rni", "rzi", "rmi", "rpi"}
+_CONVERTED = {"f16", "bf16", "f32", "f64", *(f"{s}{n}" for s in "us" for n in (8, 16, 32, 64))}
+
+
+def check_cvt(ins: Instruction) -> None:
+    if "pack" in ins.mods:
+        return
+    types = ins.types
+    if len(types) != 2:
+        raise unknown("cvt has two types")
+    to, source = types
+    modes = [m for m in ins.mods if m in _ROUNDS | _INTEGER_ROUNDS | {"rna"}]
+    others = [m for m in ins.mods if m not in types and m not in modes]
+    if len(modes) > 1 or len(set(others)) != len(others) or not set(others) <= {"ftz", "sat", "satfinite", "relu"}:
+        raise unknown("cvt has at most one rounding, and .ftz, .sat, .satfinite or .relu at most once")
+    mode = modes[0] if modes else ""
+    if to.endswith("x2") or source.endswith("x2") or to == "tf32":
+        if not mode:
+            raise MismatchError(f"`{ins.name}` needs a rounding")
+        pair = source == "f32" and to != "tf32"
+        check_count(ins, (3 if pair else 2,), "d, a, b" if pair else "d, a")
+        kinds = [f"b{8 * SIZES[to]}" if to[:2] in ("e4", "e5", "tf") else to, *[source] * (1 + pair)]
+        kinds = ["b16" if k[:2] in ("e4", "e5") else "u32" if k == "b32" else k for k in kinds]
+        checked(ins, 0, ins.operands[0], lambda: check_destination(ins.operands[0], kinds[0]))
+        for i, op in enumerate(ins.operands[1:], 1):
+            checked(ins, i, op, lambda i=i, op=op: check_source(op, kinds[i], True, False))  # type: ignore[misc]
+        return
+    if to not in _CONVERTED or source not in _CONVERTED:
+        raise unknown(f"cvt does not convert .{source} to .{to}")
+    floats = (to in FLOATS, source in FLOATS)
+    if floats == (False, True):
+        if mode not in _INTEGER_ROUNDS:
+            raise MismatchError(f"`{ins.name}` needs a rounding to an integer: .rni, .rzi, .rmi or .rpi")
+    elif floats == (True, False):
+        if mode not in _ROUNDS:
+            raise MismatchError(f"`{ins.name}` needs a rounding: .rn, .rz, .rm or .rp")
+    elif floats == (False, False):
+        if mode or "ftz" in others or "relu" in others or "satfinite" in others:
+            raise MismatchError(f"`{ins.name}` converts integers; it has no modifier but .sat")
+    elif SIZES[to] < SIZES[source] or (SIZES[to] == 2 and to != source):
+        if mode not in _ROUNDS | ({"rna"} if to == "bf16" else set()):
+            raise MismatchError(f"`{ins.name}` needs a rounding: .rn, .rz, .rm or .rp")
+    elif mode and to == source:
+        if mode not in _INTEGER_ROUNDS:
+            raise MismatchError(f"`{ins.name}` may round only to an integer: .rni, .rzi, .rmi or .rpi")
+    elif mode and not (mode == "rn" and source == "bf16"):
+        raise MismatchError(f"`{ins.name}` is exact; it has no rounding")
+    check_count(ins, (2,), "d, a")
+    d, a = ins.operands
+    checked(ins, 0, d, lambda: check_destination(d, to, wider=True))
+    if isinstance(a, Special) and not any(floats) and SIZES[source] <= (8 if a.name[1:] in SPECIALS_64 else 4):
+        return
+    checked(ins, 1, a, lambda: check_source(a, source, wider=True))
+
+
+_CACHE_OPERATIONS = {"ca", "cg", "cs", "lu", "cv", "wb", "wt"}
+_ORDERS = {"weak", "volatile", "relaxed", "acquire", "release"}
+_SCOPES = {"cta", "cluster", "gpu", "sys"}
+_STORED = {"b8", "b16", "b32", "b64", "b128", "f32", "f64", *(f"{s}{n}" for s in "us" for n in (8, 16, 32, 64))}
+
+
+def check_access_modifiers(ins: Instruction, known: set[str]) -> tuple[str, int]:
+    """The type and the number of elements of a load or a store."""
+    types = ins.types
+    if len(types) != 1:
+        raise MismatchError(f"`{ins.name}` has {len(types)} types; it must have one")
+    if types[0] not in _STORED:
+        raise MismatchError(f".{types[0]} is no type of {ins.op}")
+    others = [m for m in ins.mods if m not in SIZES]
+    spaces = [m for m in others if m.partition("::")[0] in SPACES]
+    vectors = [m for m in others if m in ("v2", "v4", "v8")]
+    if len(set(others)) != len(others) or len(spaces) > 1 or len(vectors) > 1:
+        raise MismatchError(f"`{ins.name}` has two modifiers of one kind; it must have one")
+    for m in others:
+        if m not in known and m not in spaces and m not in vectors and not m.startswith(("L1::", "L2::")):
+            raise unknown(f".{m} is no modifier of {ins.op}")
+    if sum(m in _CACHE_OPERATIONS for m in others) + sum(m in _ORDERS for m in others) > 1:
+        raise MismatchError(f"`{ins.name}` has several of a cache operation and a memory order; it must have one")
+    strong = any(m in ("relaxed", "acquire", "release") for m in others)
+    if strong != any(m in _SCOPES for m in others):
+        raise MismatchError(f"`{ins.name}` must have both a memory order and a scope, or neither")
+    return types[0], int(vectors[0][1]) if vectors else 1
+
+
+def check_items(ins: Instruction, number: int, op: Operand, count: int, check: Callable[[Operand], None]) -> None:
+    """Checks the elements of a vector operand, or an operand without braces; there must be `count`."""
+    items = elements(op)
+    if len(items) != count or (count > 1 and not isinstance(op, Vec)):
+        raise MismatchError(f"operand {number + 1} of `{ins.name}` has {len(items)} elements; it must have {count}")
+    for item in items:
+        checked(ins, number, item, lambda item=item: check(item))  # type: ignore[misc]
+    if len({SIZES[item.type] for item in items if isinstance(item, Reg)}) > 1:
+        raise MismatchError(f"the elements of operand {number + 1} of `{ins.name}` must have equal sizes")
+
+
+def check_ld(ins: Instruction) -> None:
+    kind, count = check_access_modifiers(
+        ins, _SCOPES | _ORDERS - {"release"} | {"nc", "mmio", "unified", "ca", "cg", "cs", "lu", "cv"}
+    )
+    if "nc" in ins.mods and "global" not in ins.mods:
+        raise MismatchError(f"`{ins.name}` has .nc; its state space must be .global")
+    hint = "L2::cache_hint" in ins.mods
+    check_count(ins, (3,) if hint else (2,), "d, [a], policy" if hint else "d, [a]")
+    checked(ins, 1, ins.operands[1], lambda: check_address(ins.operands[1], ins.mods))
+    check_items(ins, 0, ins.operands[0], count, lambda op: check_destination(op, kind, wider=True, sink=count > 1))
+    if hint:
+        checked(ins, 2, ins.operands[2], lambda: check_source(ins.operands[2], "b64"))
+
+
+def check_st(ins: Instruction) -> None:
+    if "async" in ins.mods:
+        check_count(ins, (3,), "[a], b, [c]")
+        for i in (0, 2):
+            checked(ins, i, ins.operands[i], lambda i=i: check_address(ins.operands[i], ins.mods))  # type: ignore[misc]
+        return
+    if "bulk" in ins.mods:
+        return
+    kind, count = check_access_modifiers(ins, _SCOPES | _ORDERS - {"acquire"} | {"mmio", "wb", "cg", "cs", "wt"})
+    if "const" in ins.mods:
+        raise MismatchError("a .const variable is not written")
+    hint = "L2::cache_hint" in ins.mods
+    check_count(ins, (3,) if hint else (2,), "[a], b, policy" if hint else "[a], b")
+    checked(ins, 0, ins.operands[0], lambda: check_address(ins.operands[0], ins.mods))
+    check_items(ins, 1, ins.operands[1], count, lambda op: check_source(op, kind, wider=True))
+    if hint:
+        checked(ins, 2, ins.operands[2], lambda: check_source(ins.operands[2], "b64"))
+
+
+_ATOMIC_TYPES = {
+    "add": {"u32", "s32", "u64", "f16", "f16x2", "bf16", "bf16x2", "f32", "f64"},
+    "inc": {"u32"},
+    "dec": {"u32"},
+    "exch": {"b32", "b64", "b128"},
+    "cas": {"b16", "b32", "b64", "b128"},
+    **{m: {"u32", "s32", "u64", "s64", "f16", "f16x2", "bf16", "bf16x2", "f32"} for m in ("min", "max")},
+    **{m: {"b32", "b64"} for m in ("and", "or", "xor")},
+}
+
+
+def check_atom(ins: Instruction) -> None:
+    if "async" in ins.mods:
+        check_count(ins, (3,), "[a], b, [c]")
+        return
+    returns = ins.op == "atom"
+    types = ins.types
+    operations = [m for m in ins.mods if m in _ATOMIC_TYPES]
+    if len(operations) != 1 or len(types) != 1:
+        raise MismatchError(f"`{ins.name}` must have one operation and one type")
+    operation, kind = operations[0], types[0]
+    if kind not in _ATOMIC_TYPES[operation]:
+        raise MismatchError(
+            f"`{ins.name}` has type .{kind}; it must be one of {', '.join(sorted(_ATOMIC_TYPES[operation]))}"
+        )
+    if operation in ("exch", "cas") and not returns:
+        raise MismatchError(f".{operation} is no operation of red")
+    others = [m for m in ins.mods if m not in SIZES and m != operation]
+    spaces = [m for m in others if m.partition("::")[0] in SPACES]
+    vectors = [m for m in others if m in ("v2", "v4", "v8")]
+    known = {"relaxed", "release", "noftz", *_SCOPES, *(("acquire", "acq_rel") if returns else ())}
+    for m in others:
+        if m not in known and m not in spaces and m not in vectors and not m.startswith(("L1::", "L2::")):
+            raise unknown(f".{m} is no modifier of {ins.op}")
+    if (
+        len(set(others)) != len(others)
+        or len(spaces) > 1
+        or len(vectors) > 1
+        or sum(m in _SCOPES for m in others) > 1
+        or sum(m in ("relaxed", "acquire", "release", "acq_rel") for m in others) > 1
+    ):
+        raise MismatchError(f"`{ins.name}` has two modifiers of one kind; it must have one")
+    if spaces and spaces[0].partition("::")[0] not in ("global", "shared"):
+        raise MismatchError(f"`{ins.name}` is on .{spaces[0]}; atomic operations are on .global or .shared")
+    if kind in ("f16", "f16x2", "bf16", "bf16x2") and operation == "add" and "noftz" not in others:
+        raise MismatchError(f"`{ins.name}` must have .noftz")
+    count = int(vectors[0][1]) if vectors else 1
+    hint = "L2::cache_hint" in others
+    listed = (
+        ("d, " if returns else "") + "[a], b" + (", c" if operation == "cas" else "") + (", policy" if hint else "")
+    )
+    check_count(ins, (listed.count(",") + 1,), listed)
+    operands = list(ins.operands)
+    if returns:
+        check_items(ins, 0, operands.pop(0), count, lambda op: check_destination(op, kind, sink=True))
+    if hint:
+        checked(ins, len(ins.operands) - 1, operands[-1], lambda: check_source(operands[-1], "b64"))
+    checked(ins, int(returns), operands[0], lambda: check_address(operands[0], ins.mods))
+    for i, op in enumerate(operands[1 : 3 if operation == "cas" else 2], returns + 1):
+        check_items(ins, i, op, count, lambda op: check_source(op, kind))
+
+
+def check_matrix(ins: Instruction) -> None:
+    """mma, wmma and wgmma: the elements of a fragment have equal sizes, and the first one the type of the fragment."""
+    types = ins.types
+    for number, op in enumerate(ins.operands):
+        if isinstance(op, Vec):
+            checked(ins, number, op, lambda op=op: check_sizes(op))  # type: ignore[misc]
+            if ins.op == "mma" and len(types) == 4 and number < 4 and isinstance(op.items[0], Reg):
+                kind = types[number]
+                kind = kind if kind in ("f32", "f64", "s32") else "u32"
+                if op.items[0].type in FLOATS and op.items[0].type != kind:
+                    message = (
+                        f"operand {number + 1} of `{ins.name}` has {described(op.items[0])}; it must be {article(kind)}"
+                    )
+                    raise MismatchError(message)
+    if ins.op == "mma":
+        check_count(ins, (4, 5, 6, 7, 8), "d, a, b, c")
+
+
+# ---- values of constants
+
+
+def constants(ins: Instruction) -> list[int | None]:
+    """The value of each operand that is an integer constant."""
+    return [op.value if isinstance(op, Imm) else None for op in ins.operands]
+
+
+def in_range(ins: Instruction, number: int, least: int, most: int, multiple: int = 1) -> None:
+    value = constants(ins)[number]
+    if value is not None and ins.op not in ("bfe", "bfi", "wgmma", "mbarrier"):
+        value &= 0xFFFFFFFF  # of these operands, ptxas reads 32 bits
+    if value is not None and not (least <= value <= most and value % multiple == 0):
+        of = f" and a multiple of {multiple}" if multiple > 1 else ""
+        raise MismatchError(f"operand {number + 1} of `{ins.name}` is {value}; it must be {least} to {most}{of}")
+
+
+def check_field(ins: Instruction) -> None:
+    for number in (-2, -1):
+        in_range(ins, len(ins.operands) + number, 0, 255)
+
+
+def check_barrier(ins: Instruction) -> None:
+    if "warp" in ins.mods or "cluster" in ins.mods:
+        return
+    first = 1 if "red" in ins.mods else 0
+    in_range(ins, first, 0, 15)
+    if len(ins.operands) > first + (2 if first else 1):
+        in_range(ins, first + 1, 0, 1 << 31, 32)
+
+
+def check_copy(ins: Instruction) -> None:
+    if ins.mods[:2] in (("async", "ca"), ("async", "cg")):
+        size = constants(ins)[2]
+        sizes = (16,) if ins.mods[1] == "cg" else (4, 8, 16)
+        if size is None or size not in sizes:
+            listed = ", ".join(map(str, sizes))
+            raise MismatchError(f"operand 3 of `{ins.name}` is {size}; it must be {listed}")
+        if len(ins.operands) > 3:
+            in_range(ins, 3, 0, size)
+
+
+def check_scale(ins: Instruction) -> None:
+    if "mma_async" in ins.mods and len(ins.operands) > 3:
+        in_range(ins, 3, 0, 1)
+
+
+def check_parity(ins: Instruction) -> None:
+    if "parity" in ins.mods:
+        in_range(ins, 2, 0, 1)
+
+
+def check_register_count(ins: Instruction) -> None:
+    in_range(ins, 0, 24, 256, 8)
+
+
+#: checks of values, which follow those of operands
+VALUE_CHECKS: dict[str, Callable[[Instruction], None]] = {
+    "bfe": check_field,
+    "bfi": check_field,
+    "bar": check_barrier,
+    "barrier": check_barrier,
+    "cp": check_copy,
+    "setmaxnreg": check_register_count,
+    "wgmma": check_scale,
+    "mbarrier": check_parity,
+}
+
+
+SPECIAL_CHECKS: dict[str, Callable[[Instruction], None]] = {
+    "mov": check_mov,
+    "cvt": check_cvt,
+    "ld": check_ld,
+    "ldu": check_ld,
+    "st": check_st,
+    "atom": check_atom,
+    "red": check_atom,
+    "mma": check_matrix,
+    "wmma": check_matrix,
+    "wgmma": check_matrix,
+}
+
+
+@lru_cache(4096)
+def candidates(op: str, mods: tuple[str, ...]) -> list[list[Spec]]:
+    """The operands that an instruction of a name may have."""
+    types = tuple(m for m in mods if m in SIZES)
+    others = [m for m in mods if m not in SIZES]
+    if op == "wgmma":
+        others = list(dict.fromkeys(others))  # ptxas takes .sync and .aligned twice
+    return [s.specs(others, types) for s in table()[op] if s.fits(others, types)]
+
+
+def check(ins: Instruction) -> None:
+    """Raises MismatchError or UnknownModifiersError if an instruction does not fit the table."""
+    special = SPECIAL_CHECKS.get(ins.op)
+    if special is not None:
+        special(ins)
+    if ins.op not in table() or "mma_async" in ins.mods:
+        return
+    rows = candidates(ins.op, ins.mods)
+    if not rows:
+        raise unknown(f"no form of {ins.op} has these modifiers and types")
+    first: MismatchError | None = None
+    for specs in rows:
+        try:
+            check_specs(ins, specs)
+            return
+        except MismatchError as e:
+            first = first or e
+    assert first is not None
+    raise first
+
+
+def shape(op: Operand) -> Any:
+    """What the checks depend on: the class and the type of an operand."""
+    if isinstance(op, Reg):
+        return op.type
+    if isinstance(op, Imm):
+        return 0
+    if isinstance(op, Vec):
+        return tuple(map(shape, op.items))
+    if isinstance(op, Mem):
+        return (Mem, shape(op.base), op.coords is None)
+    if isinstance(op, Sym):
+        return (Sym, op.var.space, op.offset != 0)
+    if isinstance(op, Flt):
+        return (Flt, op.size)
+    if isinstance(op, Special):
+        return op.name
+    if isinstance(op, Pair):
+        return (Pair, shape(op.first), shape(op.second))
+    if isinstance(op, (Not, Neg)):
+        return (type(op), shape(op.reg))
+    return (type(op), op.name[0] == "%") if isinstance(op, Name) else type(op)
+
+
+#: names and operand shapes that fit
+_FITTING: set[Any] = set()
+
+
+def refusal(ins: Instruction, kernel: str) -> str:
+    """Checks an instruction: why its modifiers are unknown, or an empty text.
+
+    Raises ParseError if its operands do not fit its signature.
+    """
+    key = (ins.op, ins.mods, *map(shape, ins.operands))
+    values = VALUE_CHECKS.get(ins.op)
+    if key in _FITTING and values is None:
+        return ""
+    try:
+        check(ins)
+        if values is not None:
+            values(ins)
+    except MismatchError as e:
+        raise ParseError(f"line {ins.line}: {e}: {ins.text} (in {kernel})") from None
+    except UnknownModifiersError as e:
+        return str(e)
+    if len(_FITTING) > 100_000:
+        _FITTING.clear()
+    _FITTING.add(key)
+    return ""

@@ -1,0 +1,139 @@
+"""Texts that are not PTX: edits of one token, with ptxas as the judge, and the messages of the refusals."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import edits
+import numpy as np
+import pytest
+from emulator_kernels import run
+
+from ptxgen.emulator import launch
+from ptxgen.emulator.ptx.parser import parse
+from ptxgen.errors import OutOfBoundsFault, ParseError, UnsupportedError
+
+HEADER = ".version 8.5\n.target sm_90a\n.address_size 64\n"
+KERNEL = """.global .b32 g[4]; .shared .b32 s[4];
+.visible .entry k(.param .u64 x)
+{
+.reg .pred %p<2>; .reg .b16 %h<2>; .reg .b32 %r<4>; .reg .s32 %i; .reg .f32 %f<3>; .reg .b64 %d<3>; .reg .f64 %g;
+BODY
+}
+"""
+
+
+def test_edits_of_one_token():
+    """Every refusal is an error of the emulated device, and nearly all judgments are those of ptxas."""
+    verdicts: Counter[tuple[bool, bool]] = Counter()
+    differing = []
+    for name, rows in edits.recorded().items():
+        text = (edits.TEXTS / f"{name}.ptx").read_text()
+        assert not edits.refusal(text)
+        for edit, accepted in rows:
+            why = edits.refusal(edit.apply(text))  # any other exception fails the test
+            verdicts[accepted, not why] += 1
+            if accepted != (not why):
+                differing.append((name, edit, accepted, why))
+    accepted_share, rejected_share = edits.shares(verdicts)
+    assert sum(verdicts.values()) > 400
+    assert verdicts[True, True] > 100
+    assert accepted_share >= 0.99, differing
+    assert rejected_share >= 0.97, differing
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("add.s32 %r0, %r1;", "line 8: `add.s32` has 2 operands; it must have 3: d, a, b: add.s32 %r0, %r1; (in k)"),
+        ("add.s32 %r0, %r1, %f0;", "operand 3 of `add.s32` is %f0, a .f32 register; it must be a .s32 register: add"),
+        ("add.s32 %r0, %tid.x, 1;", "operand 2 of `add.s32` is the special register %tid.x"),
+        ("add.f32 %f0, %i, %f1;", "operand 2 of `add.f32` is %i, a .s32 register"),
+        ("add.f32 %f0, %f1, 1;", "operand 3 of `add.f32` is an integer constant"),
+        (
+            "mul.wide.s32 %r0, %r1, 4;",
+            "operand 1 of `mul.wide.s32` is %r0, a .b32 register; it must be a .s64 register",
+        ),
+        ("setp.eq.s32 %p0, %r0, 1, %p1;", "`setp.eq.s32` has 4 operands; it must have 3: p|q, a, b"),
+        ("shl.b64 %d0, %d1, %d2;", "operand 3 of `shl.b64` is %d2, a .b64 register; it must be a .u32 register"),
+        ("ld.global.u32 %f0, [%d0];", "operand 1 of `ld.global.u32` is %f0"),
+        ("ld.global.u32 %r0, [s];", "s is a .shared variable; it must be .global"),
+        ("ld.global.u32 %r0, [%r1];", "its address %r1 has 32 bits; it must have 64"),
+        ("ld.shared.u32 %r0, [%f0];", "its address %f0 is a .f32 register"),
+        ("ld.global.v2.u32 {%r0, %r1, %r2}, [%d0];", "operand 1 of `ld.global.v2.u32` has 3 elements; it must have 2"),
+        ("ld.relaxed.global.u32 %r0, [%d0];", "must have both a memory order and a scope, or neither"),
+        ("st.global.u32 [%d0], %h0;", "operand 2 of `st.global.u32` is %h0"),
+        ("atom.global.and.u32 %r0, [%d0], 1;", "has type .u32; it must be one of b32, b64"),
+        ("mov.u32 %r0, nothing;", "line 8: nothing is not declared"),
+        ("mov.b64 %d0, {%h0, %h1};", "together they must have 64"),
+        ("cvt.f32.s32 %f0, %r0;", "`cvt.f32.s32` needs a rounding: .rn, .rz, .rm or .rp"),
+        ("bar.sync 16;", "operand 1 of `bar.sync` is 16; it must be 0 to 15"),
+        ("bra %r0;", "it must be a label"),
+        ("ret;;", "expected a statement, got ';'"),
+        ("add.s32 %r0, %r1, 1,;", "expected an operand, got ';'"),
+        (
+            "add.s32 %r0, %r1, 99999999999999999999;",
+            "99999999999999999999 is too large; an integer constant has 64 bits",
+        ),
+        ("mov.u32 %r0, 08;", "08 has a digit that is not octal"),
+        ("mov.f32 %f0, 1e400;", "a number beyond the range of .f64"),
+        (".reg .b32 %i;", "%i is defined twice"),
+        (".shared .align 3 .b32 t;", "an alignment must be a power of two, got '3'"),
+        (".loc 1 2;", "expected 'int', got ';'"),
+    ],
+)
+def test_messages(statement, message):
+    with pytest.raises(ParseError) as error:
+        parse(HEADER + KERNEL.replace("BODY", statement))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (".target sm_90a\n", "expected .version, got '.target'"),
+        (".version 8.5\n.address_size 64\n", "expected .target"),
+        (".version 6.9\n.target sm_70\n", "there is no such version of the PTX ISA, got '6.9'"),
+        (".version 8\n.target sm_90a\n", "expected a version such as 8.0, got '8'"),
+        (".version 8.5\n.target banana\n", "expected an architecture such as sm_90a, got 'banana'"),
+        (".version 7.0\n.target sm_90a\n", ".version 7.0 has no such architecture, got 'sm_90a'"),
+        (".version 8.5\n.target sm_90a\n;", "expected a directive, got ';'"),
+    ],
+)
+def test_headers(header, message):
+    with pytest.raises(ParseError) as error:
+        parse(header + KERNEL.replace("BODY", "ret;"))
+    assert message in str(error.value)
+
+
+def test_an_unknown_modifier_refuses_only_its_kernel():
+    """Valid in some version of PTX, perhaps; another kernel of the text runs."""
+    text = HEADER + "".join(
+        f".visible .entry {name}() {{ .reg .b32 %r<3>; {body} ret; }}\n"
+        for name, body in (("old", ""), ("new", "add.future.s32 %r0, %r1, %r2;"))
+    )
+    launch(text, "old", grid=1, block=1, args=[])
+    with pytest.raises(UnsupportedError, match=r"add\.future\.s32 is not emulated"):
+        launch(text, "new", grid=1, block=1, args=[])
+
+
+def test_a_16_bit_register_holds_a_shared_address():
+    y = np.zeros(1, "u4")
+    run(
+        """.shared .align 4 .b32 v; .reg .b16 %a; mov.u32 %r0, v; cvt.u16.u32 %a, %r0; st.shared.u32 [%a], 7;
+        ld.shared.u32 %r1, [v]; st.global.u32 [%q0], %r1; ret;""",
+        y,
+        block=1,
+    )
+    assert y[0] == 7
+
+
+def test_an_access_outside_a_parameter():
+    """Assembles, so it is a fault of the launch that executes it."""
+    text = f"{HEADER}.visible .entry k(.param .u32 n, .param .u32 m) {{ .reg .b32 %r; ld.param.u32 %r, [m+4]; ret; }}"
+    with pytest.raises(OutOfBoundsFault, match="4 bytes at offset 4 of m, which has 4 bytes"):
+        launch(text, "k", grid=1, block=1, args=[np.uint32(1), np.uint32(2)])
+    call = """.func f(.param .b32 a) { .reg .b32 %r; ld.param.b32 %r, [a]; ret; }
+    .visible .entry k() { .param .b32 p; st.param.b32 [p+4], 1; call f, (p); ret; }"""
+    with pytest.raises(OutOfBoundsFault, match="4 bytes at offset 4 of p, which has 4 bytes"):
+        launch(HEADER + call, "k", grid=1, block=1, args=[])
