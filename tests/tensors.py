@@ -48,6 +48,9 @@ class Tensor:
     def is_neg(self) -> bool:
         return self.negative
 
+    def numel(self) -> int:
+        return int(np.prod(self.shape))
+
     def stride(self) -> tuple[int, ...]:
         return self.strides
 

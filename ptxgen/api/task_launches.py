@@ -85,8 +85,8 @@ def arguments_of(task: Any, given: Iterable[Any], names: Any, out: Any, options:
                 key.append(kind)
                 numbers.append(x)
                 continue
-            address = x.data_ptr()
-            if not address or x.is_neg() or (x.requires_grad and records_gradient(x)):
+            address = x.data_ptr()  # 0: a tensor without memory, or without elements
+            if (not address and x.numel()) or x.is_neg() or (x.requires_grad and records_gradient(x)):
                 return None
             key += kind, x.shape, x.stride(), x.dtype, address & 15, x.get_device()
             if address in at:  # one array has two names

@@ -13,6 +13,8 @@ from ptxgen.expr.value_types import type_of
 #: operators whose instructions negate an operand for nothing, and those that take its absolute value, too
 _MODIFY = {"+", "-", "*", "min", "max", "fmin", "fmax", "<", "<=", "==", "!=", "sqrt", "rsqrt"}
 _NEGATE = {*_MODIFY, "fma"}
+#: comparisons, whose result one instruction gives as a number of f32
+_COMPARE = {"<", "<=", "==", "!="}
 #: operators of 32-bit integers that one instruction computes together: logic of three operands; from the target on, a
 #: sum and its minimum or maximum with a third operand
 _LOGIC, _SUM_AND_EXTREME = {"&", "|", "^"}, 90
@@ -54,6 +56,8 @@ def instructions_by_pipe(
 def _fused(x: Node, user: Node, sm: int) -> bool:
     """True if one instruction computes ``user`` and its operand ``x``."""
     t = type_of(user.type)
+    if user.op == "cast" and user.type == "f32" and x.op in _COMPARE:
+        return x.arguments[0].type == "f32"
     if not t.integer or t.bits > 32 or x.type != user.type:
         return False
     if user.op in _LOGIC:

@@ -126,13 +126,24 @@ def less(a: Node, b: Node) -> Node:
 
 
 def _sign(x: Node, outer: Node) -> Node:
-    zero = constant(0, x.type)
-    return where(less(zero, x), outer, where(less(x, zero), negative(outer)))
+    """``outer`` times the sign of a number, or of a difference, as a difference of conditions: for each, f32 has an
+    instruction that gives 0 or 1."""
+    a, b = x.arguments if x.op == "-" else (x, constant(0, x.type))
+    greater, smaller = (cast(y, outer.type) for y in (less(b, a), less(a, b)))
+    return times(outer, node("-", outer.type, greater, smaller))
+
+
+def _share(a: Node, b: Node, type: str) -> Node:
+    """2 where ``a`` is less than ``b``, 1 where they are equal, else 0."""
+    return node("+", type, cast(less(a, b), type), cast(node("<=", PRED, a, b), type))
 
 
 def _extreme(x: Node, outer: Node) -> tuple[Node, Node]:
     a, b = x.arguments
     low, high = (b, a) if x.op == "max" else (a, b)
+    if outer.op == "constant":  # as ``_sign``; other values may be infinite, and 0 times infinity is NaN
+        half = scaled(outer, 0.5)
+        return times(half, _share(low, high, outer.type)), times(half, _share(high, low, outer.type))
     half = where(node("==", PRED, a, b), scaled(outer, 0.5))
     return where(less(low, high), outer, half), where(less(high, low), outer, half)
 

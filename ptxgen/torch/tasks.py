@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
@@ -29,6 +30,7 @@ from ptxgen.operations.task.problem import Task as Problem
 from ptxgen.operations.task.program import AXES, Input, Program, RowReduce, Store
 from ptxgen.operations.task.roles import roles_of
 from ptxgen.operations.task.semirings import SEMIRINGS, semiring_program
+from ptxgen.problem.dtypes import from_numpy
 from ptxgen.torch import launching
 from ptxgen.torch.operator import Operator, is_grad_enabled, loop_over_batch, runs_directly
 
@@ -220,6 +222,8 @@ def _kind(name: str, x: Any) -> str | None:
         if x.dtype not in _TYPES:
             raise DtypeError(f"{name} is {x.dtype}; it must be one of {', '.join(map(str, _TYPES))}")
         return f"0-d {_TYPES[x.dtype]}" if x.dim() == 0 else _TYPES[x.dtype]
+    if isinstance(x, np.number):
+        return from_numpy(x.dtype, name).name
     if not isinstance(x, int | float):
         raise InputError(f"{name} is of type {type(x).__name__}; it must be a torch.Tensor or a number")
     return "float" if isinstance(x, float) else "int"

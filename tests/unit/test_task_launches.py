@@ -83,6 +83,17 @@ def test_numbers_are_checked_at_each_call(on, slow, dtype, s, rule):
     assert len(slow) == 1
 
 
+def test_operands_without_elements_have_no_address(on, slow):
+    """As those of PyTorch."""
+    task = ptxgen.task("where (i, j) { reduce (k) { accum += P[i,k] * R[k,j]; } D[i,j] = X[i,j] * t[i]; }")
+    p, r = integers(on, 4, 0), integers(on, 0, 5)
+    p.address = r.address = 0
+    for seed in range(3):
+        x, t = integers(on, 4, 5, seed=seed), integers(on, 4, seed=seed)
+        assert np.array_equal(task(p, r, x, t).numpy(), x.numpy() * t.numpy()[:, None])
+    assert len(slow) == 1
+
+
 def test_out_is_checked_for_shared_memory_at_each_call(on, slow):
     task = ptxgen.task(DISTANCE)
     p, r, out = integers(on, 6, 6), integers(on, 6, 6, seed=1), integers(on, 6, 6)

@@ -326,7 +326,10 @@ class _Builder:
             renamed = {"k": "i", "j": "j", "i": "k"}
             spatial = ["k", "j"]
         output = self.kind(dtype, tuple(renamed[axis] for axis in axes))
-        for term in terms(derivative, lambda x: not depends_on(reduced, x), MOST_TERMS if self.expand else 1):
+        every = terms(derivative, lambda x: not depends_on(reduced, x), MOST_TERMS if self.expand else 1)
+        if not all(_is_element(x.inside) for x in every):
+            every = terms(derivative, lambda x: not depends_on(reduced, x), 1)
+        for term in every:
             outside, inside = term.outside, term.inside
             if reduced == "k":
                 outside = times(self.inner, outside)
@@ -410,6 +413,12 @@ class _Builder:
                 if array in self.wanted:
                     gathered[element] = each
         return cast(substituted(program.step, changes), program.accumulator), gathered
+
+
+def _is_element(x: Node) -> bool:
+    """True for an element, which kernels of products take, or a constant."""
+    x = x.arguments[0] if x.op == "cast" else x
+    return not x.arguments
 
 
 def _renamed(root: Node, axes: dict[str, str]) -> Node:
