@@ -17,7 +17,7 @@ from ptxgen.codegen.config.config import Columns
 from ptxgen.codegen.render import render
 from ptxgen.codegen.source import Launch, Source, Step, TensorMap
 from ptxgen.cuda_abi import MAP_BYTES, MAP_SWIZZLES, MAP_TYPES
-from ptxgen.export.general import VARIABLES
+from ptxgen.export.general import FIELDS
 from ptxgen.export.library import ExportedKernel, Library, key_of
 from ptxgen.export.operations import KIND, COperation, exported, in_c
 from ptxgen.families.common import rules
@@ -268,7 +268,7 @@ def chosen(library: Library, problem: Any) -> tuple[ExportedKernel, Launch] | No
         kernel
         for kernel in library.kernels
         if key_of(kernel.problem)[:kinds] == key_of(problem)[:kinds]
-        and all((getattr(problem, n) == 1) == (getattr(kernel.problem, n) == 1) for n in VARIABLES)
+        and all((getattr(problem, n) == 1) == (getattr(kernel.problem, n) == 1) for n in FIELDS)
         and rules.first_violation(lowered, kernel.general.config, device) is None
         and render(plan_for(problem, kernel.general.config, device)).digest == kernel.module.source.digest
     ]

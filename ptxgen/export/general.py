@@ -31,8 +31,10 @@ from ptxgen.problem.registry import Problem
 from ptxgen.tuning.model.model import Model
 from ptxgen.tuning.model.training import baseline
 
-#: the numbers of a shape that are symbols
-VARIABLES = ("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c")
+#: the numbers of a shape that are symbols: fields of the problem, and rows and columns of groups
+FIELDS = ("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c")
+GROUPS = ("group_rows", "group_columns")
+VARIABLES = (*FIELDS, *GROUPS)
 
 
 def serves_other_shapes(operation: COperation, problem: Problem) -> bool:
@@ -40,9 +42,10 @@ def serves_other_shapes(operation: COperation, problem: Problem) -> bool:
     return operation.form.serves_other_shapes(problem) and min(lower(problem).extents.common_divisors) > 0
 
 
-def variables(problem: Problem) -> dict[str, int]:
-    """The numbers of the shape of a GEMM, or of a task."""
-    return {name: getattr(problem, name) for name in VARIABLES}
+def variables(of: CForm, problem: Problem) -> dict[str, int]:
+    """The numbers of the shape of a GEMM, or of a task. ``of``: the operation in C."""
+    groups = zip(GROUPS, of.groups(problem), strict=True)
+    return {**{name: getattr(problem, name) for name in FIELDS}, **dict(groups)}
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,10 @@ def general(
     columns = Columns.of([config])
     learnt = model.learnt(lowered, config.family)
     trained = model if learnt else None
-    score = explore(lambda: _score(_symbolic(of, problem), columns, device, trained), outcomes(launches))
-    ones = tuple(name for name, number in variables(problem).items() if number == 1)
+    score: Leaf | Branch = Leaf(None)
+    if (known := outcomes(launches)) is not None:
+        score = explore(lambda: _score(_symbolic(of, problem), columns, device, trained), known)
+    ones = tuple(name for name, number in variables(of, problem).items() if number == 1)
     return General(config, ones, learnt, source, launches, score)
 
 
@@ -128,6 +133,8 @@ def _launches(
     def launch() -> Leaf:
         family = registry.of(config)
         p = family.form(symbolic())
+        if not family.computes(p):
+            return Leaf(None)
         if rules.first_violation(p, config, device) is not None:
             return Leaf(None)
         plan = family.plan(p, config)(p, config, device, geometry(p, config))
@@ -151,7 +158,7 @@ def _symbolic(of: CForm, problem: Problem, tied: Mapping[str, str] | None = None
     or empty: they stay as they are; None: those of the operation."""
     assert of.lower is not None
     tied = of.tied(problem) if tied is None else tied
-    numbers = {name: number for name, number in variables(problem).items() if number > 1 and name not in tied}
+    numbers = {name: number for name, number in variables(of, problem).items() if number > 1 and name not in tied}
     symbols = {name: Symbol.variable(name, n) for name, n in numbers.items()}
     symbols |= {name: symbols[source] for name, source in tied.items() if source in symbols}
     lowered: KernelProblem = of.lower(problem, kind=_SymbolicProblem, **symbols)

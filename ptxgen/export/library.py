@@ -240,7 +240,11 @@ class Library:
         problem = selection.problem
         for kernel in self.kernels:
             same = kernel.operation is operation and operation.kind(kernel.problem) == operation.kind(problem)
-            if same and kernel.general.config == selection.config and kernel.general.serves(variables(problem)):
+            if (
+                same
+                and kernel.general.config == selection.config
+                and kernel.general.serves(variables(operation.form, problem))
+            ):
                 return kernel
 
         def leaf(source: Source, launch: Launch) -> Leaf:
@@ -249,7 +253,7 @@ class Library:
         empties, model = None, self.model if operation.learnt else Model.analytic(self.device)
         try:
             made = general(operation.form, problem, selection.config, self.device, leaf, model)
-            if not made.serves(variables(problem)):
+            if not made.serves(variables(operation.form, problem)):
                 return None
             if operation.form.without_sum is not None:
                 empty = operation.form.without_sum(problem)

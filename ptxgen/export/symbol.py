@@ -284,6 +284,9 @@ class Symbol:
     def __str__(self) -> str:
         return str(operator.index(self))
 
+    def __hash__(self) -> int:
+        raise InputError(f"the number {self.example} is part of a key; it must be of a computation that caches nothing")
+
     # ---- arithmetic
 
     def __add__(self, other: Any) -> Any:

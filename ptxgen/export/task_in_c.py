@@ -13,6 +13,7 @@ from typing import Any
 from ptxgen.api.selection import LEAST, PAIRS
 from ptxgen.arguments import integer, shown
 from ptxgen.errors import InputError
+from ptxgen.export.general import GROUPS
 from ptxgen.export.operations import CArgument, CField, COperation
 from ptxgen.expr.node import Node, variable
 from ptxgen.lowering.aggregate import REJECTED
@@ -156,19 +157,20 @@ class TaskInC:
             serves_other_shapes=lambda p: True,
             lower=_lower,
             tied=lambda p: TIED if p.mirrored else {},
+            groups=lambda p: p.group_extents if self.grouped else (1, 1),
             values={"task": self},
         )
         notes = [canonical(self.program), *self._notes()]
-        return COperation(form, tuple(self._fields()), 2 * self.grouped, False, self.arguments, tuple(notes))
+        return COperation(form, tuple(self._fields()), 0, False, self.arguments, tuple(notes))
 
     def _fields(self) -> Iterator[CField]:
-        if isinstance(self.output, Aggregate | Scatter):
-            yield CField("group_rows", f"rows of {self.output.name}", lambda p: int(p.group_extents[0]))
-            yield CField("group_columns", f"columns of {self.output.name}", lambda p: int(p.group_extents[1]))
         m, n = ("n", "m") if self.roles.exchanged else ("m", "n")
         yield CField("m", "extent of i", lambda p: int(getattr(p, m)))
         yield CField("n", "extent of j", lambda p: int(getattr(p, n)))
         yield CField("k", "extent of k", lambda p: int(p.k))
+        if self.grouped:
+            yield CField("group_rows", f"rows of {self.output.name}", lambda p: int(p.group_extents[0]))
+            yield CField("group_columns", f"columns of {self.output.name}", lambda p: int(p.group_extents[1]))
         for name, (role, meaning) in self.leading.items():
             yield CField(f"ld_{name}", meaning, lambda p, role=role: int(getattr(p, f"ld{role.lower()}")))  # type: ignore[misc]
 
@@ -268,6 +270,11 @@ class TaskInC:
         return found
 
     @property
+    def groups(self) -> str:
+        """Rows and columns of groups, in C."""
+        return "p->group_rows, p->group_columns" if self.grouped else "1, 1"
+
+    @property
     def rows(self) -> dict[str, tuple[str, str]]:
         """By array with a leading dimension: (rows, elements of a row), in C."""
         axes = {self.roles.use(role).name: self.roles.use(role).axes for role in "BA"}
@@ -324,9 +331,25 @@ def list_columns(x: Select) -> list[str]:
     return [indices.get(value) or next(numbers) for value in x.values]
 
 
+class _Shape(Task):
+    """A task with symbols in place of numbers. ``symbols``: rows and columns of groups."""
+
+    symbols: Any
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    @property
+    def group_extents(self) -> tuple[int, int]:
+        rows, columns = self.symbols
+        return rows, columns
+
+
 def _lower(p: Task, kind: type[KernelProblem], **symbols: Any) -> KernelProblem:
     """What kernels compute for a task, with symbols in place of numbers of the shape."""
-    shape = object.__new__(Task)  # its rules are those of numbers
+    shape = object.__new__(_Shape)  # its rules are those of numbers
+    if p.groups:
+        shape.symbols = tuple(symbols.pop(name, x) for name, x in zip(GROUPS, p.group_extents, strict=True))
     values: Mapping[str, Any] = {f.name: getattr(p, f.name) for f in fields(p)} | symbols
     for name, x in values.items():
         object.__setattr__(shape, name, x)

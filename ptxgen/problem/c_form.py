@@ -17,7 +17,8 @@ class CForm:
     calls have no alpha; ``arrays``: name -> bytes for a problem, of the arrays that it reads besides its operands and
     those of epilogues; ``serves_other_shapes(problem)``: true if its kernels are exported for other shapes too;
     ``lower(problem, kind=…, **symbols)``: then the kernel problem, of type ``kind``, with symbols in place of numbers
-    of the shape; ``tied(problem)``: numbers of the shape -> those that they equal in every shape."""
+    of the shape; ``tied(problem)``: numbers of the shape -> those that they equal in every shape; ``groups(problem)``:
+    rows and columns of a result whose elements keys select, (1, 1) of others."""
 
     name: str
     meaning: str
@@ -29,6 +30,7 @@ class CForm:
     serves_other_shapes: Callable[[Any], bool] = lambda p: False
     lower: Callable[..., Any] | None = None
     tied: Callable[[Any], Mapping[str, str]] = lambda p: {}
+    groups: Callable[[Any], tuple[int, int]] = lambda p: (1, 1)
     strides: int = 0
     arrays: Mapping[str, Callable[[Any], int]] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)

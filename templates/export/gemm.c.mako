@@ -31,6 +31,6 @@ static void set_shape_gemm(const ptxgen_gemm_problem *p, struct call *x)
         (double)p->m * (double)p->n * (double)p->k < 0x1p59)
         x->shape = (struct shape){p->m, p->n, p->k, p->lda, p->ldb, p->ldc, alignment_of(address(o->a)),
                                   alignment_of(address(o->b)),
-                                  alignment_of(address(o->c) | address(o->residual) | address(o->aux))};
+                                  alignment_of(address(o->c) | address(o->residual) | address(o->aux)), 1, 1};
 }
 

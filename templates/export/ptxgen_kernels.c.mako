@@ -264,7 +264,8 @@ void ptxgen_destroy(ptxgen_library *library)
 
 /* ---- launches */
 
-/* The shape of a GEMM: extents, leading dimensions, and alignments in bytes, at most 16. */
+/* The shape of a GEMM or a task: extents, leading dimensions, alignments in bytes, at most 16, and rows and columns of
+ * groups, 1 where there are none. */
 struct shape {
     int64_t ${", ".join(variables)};
 };
@@ -606,8 +607,8 @@ static const struct entry *find(const struct operation *operation, const int64_t
 
 enum { KINDS = ${kinds}, FEATURES = ${len(trees.names)}, TREES = ${len(trees.roots)}, CHOICES = ${len(choices)} };
 
-/* A kernel for all shapes of a class: layout, types and epilogue, or groups of a task, in the order of the problem's
- * fields. */
+/* A kernel for all shapes of a class: layout, types and epilogue, in the order of the problem's fields; a task has one
+ * class. */
 struct choice {
     const struct operation *operation;
     int64_t kind[KINDS];

@@ -23,9 +23,13 @@ static void set_shape_${form.name}(const ptxgen_${form.name}_problem *p, struct 
     if (${a} != ${b})
         return;
 % endfor
+% if task.grouped:
+    if (p->group_rows * p->group_columns > most)
+        return;
+% endif
     if (p->m && p->n && p->k && (double)p->m * (double)p->n * (double)p->k < 0x1p59)
         x->shape = (struct shape){${", ".join(task.shape.values())}, alignment_of(address(x->common.a)),
-                                  alignment_of(address(x->common.b)), alignment_of(address(x->common.c))};
+                                  alignment_of(address(x->common.b)), alignment_of(address(x->common.c)), ${task.groups}};
 }
 
 /* The operands as kernels name them. */

@@ -18,7 +18,8 @@ from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.export.c_source import form
 from ptxgen.export.files import write
-from ptxgen.export.library import Library
+from ptxgen.export.general import GROUPS
+from ptxgen.export.library import ExportedProblem, Library
 from ptxgen.export.task_in_c import TaskInC, functions_of
 from ptxgen.operations.task.language.texts import input_ranks, parse
 from ptxgen.operations.task.task_hash import task_hash
@@ -46,6 +47,7 @@ class Example:
     types: Mapping[str, str] | None = None
     scalars: Mapping[str, float] | None = None
     groups: str = ""
+    other_groups: str = ""
     config: str = CONFIG
 
 
@@ -55,9 +57,9 @@ def listed(x: Any, t: float) -> dict[str, Any]:
     return {"hits_value": x[i, j][order], "hits_i": i[order], "hits_j": j[order], "hits_count": np.array([len(i)])}
 
 
-def grouped(x: Any, g: Any, h: Any, t: float) -> dict[str, Any]:
-    made = np.zeros((3, 4), np.int32)
-    valid = (g < 3)[:, None] & np.ones(len(h), bool)
+def grouped(x: Any, g: Any, h: Any, t: float, groups: tuple[int, int]) -> dict[str, Any]:
+    made = np.zeros(groups, np.int32)
+    valid = (g < groups[0])[:, None] & (h < groups[1])
     i, j = np.nonzero(valid)
     np.add.at(made, (g[i], h[j]), (x > t)[i, j])
     return {"C": made, "C_rejected": np.array([(~valid).sum()])}
@@ -70,6 +72,12 @@ def at_keys(x: Any, g: Any, h: Any) -> Any:
         if key < 3:
             made[key, h[2]] = x[i, 2]
     return made
+
+
+def summed(x: Any, g: Any) -> dict[str, Any]:
+    made = np.zeros((3, x.shape[1]), np.float32)
+    np.add.at(made, g[g < 3], x[g < 3])
+    return {"C": made, "C_rejected": np.array([(g >= 3).sum() * x.shape[1]])}
 
 
 SUMS = "reduce (k) { accum += P[i, k] * R[k, j]; }"
@@ -103,10 +111,11 @@ EXAMPLES = {
     ),
     "groups": Example(
         f"where (i, j) {{ {SUMS} C[g[i], h[j]] += accum > t; }}",
-        lambda x: grouped(x["P"] @ x["R"], x["g"], x["h"], x["t"]),
+        lambda x: grouped(x["P"] @ x["R"], x["g"], x["h"], x["t"], x["groups"]),
         types={"g": "s32", "h": "s32"},
         scalars={"t": 2},
         groups="3,4",
+        other_groups="2,5",
     ),
     "keys": Example(
         f"where (i, j) when (j == 2) {{ {SUMS} C.put(accum, g[i], h[j]); }}",
@@ -115,6 +124,14 @@ EXAMPLES = {
         other=(4, 8, 16),
         types={"g": "s32", "h": "s32"},
         groups="3,4",
+    ),
+    "elements": Example(  # of a family that serves the exported extents alone
+        f"where (i, j) {{ {SUMS} C[g[i], j] += X[i, j]; }}",
+        lambda x: summed(x["X"], x["g"]),
+        other=(20, 24, 12),
+        types={"g": "s32"},
+        groups="3,24",
+        config="family=private_groups",
     ),
 }
 
@@ -129,9 +146,15 @@ def choose(problem: Problem) -> Selection:
     return Selection(problem, parse_config(CONFIG), "given")
 
 
+def given(tasks: Mapping[TaskInC, Any]) -> Callable[[Problem], Selection]:
+    """The configurations of the examples."""
+    configs = {p: parse_config(EXAMPLES[f.name].config) for f, each in tasks.items() for p in each}
+    return lambda p: Selection(p, configs[p], "given")
+
+
 def library_of(*names: str) -> Library:
     tasks = {f: [f.problem(*EXAMPLES[f.name].extents, EXAMPLES[f.name].groups)] for f in map(task_in_c, names)}
-    return Library.of([], H200, choose, Model.analytic(H200), form, tasks)
+    return Library.of([], H200, given(tasks), Model.analytic(H200), form, tasks)
 
 
 @pytest.fixture(scope="module")
@@ -167,53 +190,76 @@ def inputs_of(task: TaskInC, extents: tuple[int, int, int], example: Example) ->
     return found
 
 
+@dataclass
+class Memory:
+    """Arrays on the emulated device, by member. ``operands``: their addresses, and numbers."""
+
+    driver: EmulatedDriver
+    operands: dict[str, float]
+
+    def put(self, member: str, x: Any) -> None:
+        if isinstance(x, np.ndarray):
+            self.operands[member] = self.driver.allocate(x.nbytes)
+            self.driver.upload(int(self.operands[member]), x)
+        else:
+            self.operands[member] = x
+
+    def get(self, member: str, like: Any) -> Any:
+        made = np.empty_like(like)
+        self.driver.download(int(self.operands[member]), made)
+        return made
+
+
+def checked_call(program: Path, p: ExportedProblem, fields: Mapping[str, int], memory: Memory) -> None:
+    """Executes a call, with the workspace that a query asks for."""
+    given = [fields.get(f.name, 0) for f in p.operation.fields]
+    _, [query] = exports.run(program, [exports.task_request(p.operation, given, **memory.operands)])
+    assert query.query == 0
+    if query.bytes:
+        memory.put("workspace", np.zeros(query.bytes, np.uint8))
+        memory.put("workspace_bytes", query.bytes)
+    _, [call] = exports.run(program, [exports.task_request(p.operation, given, **memory.operands)])
+    assert (call.status, call.bytes) == (0, query.bytes)
+    exports.execute(memory.driver, p.module.source, call.driver)
+
+
+TYPES = {"f32": np.float32, "s32": np.int32, "f16": np.float16}
+
+
 @needs_compiler
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_calls_compute_what_numpy_computes(name: str, library: Library, program: Path) -> None:
-    """Of the exported extents, and of others, which the same kernel serves; with gaps between rows of P and of C."""
+    """Of the exported extents, and of others, which the same kernel serves, with gaps between rows of P and of C."""
     example, task = EXAMPLES[name], task_in_c(name)
     [p] = [x for x in library.problems if x.operation.form.name == f"task_{name}"]
-    assert p.kernel is not None
-    for extents, gap in ((example.extents, 0), (example.other, 4)):
-        driver = EmulatedDriver(H200)
+    assert (p.kernel is None) == (name == "elements")
+    kinds = {x.name: TYPES.get(x.meaning.split(",")[0], np.int64) for x in p.operation.arguments}
+    calls = [(example.extents, example.groups, 0)]
+    if p.kernel is not None:
+        calls.append((example.other, example.other_groups or example.groups, 4))
+    for extents, groups, gap in calls:
+        fields, sizes = dict(zip("mnk", extents, strict=True)), [int(x) for x in groups.split(",") if x]
+        fields |= dict(zip(GROUPS, sizes, strict=False))
         values = inputs_of(task, extents, example)
-        wanted = example.computes(values)
-        operands: dict[str, float] = {}
+        wanted = example.computes({**values, "groups": sizes})
+        memory = Memory(EmulatedDriver(H200), {})
         for member, x in values.items():
-            if isinstance(x, np.ndarray):
-                x = np.pad(x, ((0, 0), (0, gap))) if member == "P" else x
-                operands[member] = driver.allocate(x.nbytes)
-                driver.upload(int(operands[member]), x)
-            else:
-                operands[member] = x
-        made: dict[str, Any] = {}
-        kinds = {x.name: x.meaning.split(",")[0] for x in p.operation.arguments}
-        types = {"f32": np.float32, "s32": np.int32, "f16": np.float16}
+            memory.put(member, np.pad(x, ((0, 0), (0, gap))) if member == "P" else x)
+        stored = {}
         for member, x in wanted.items():
-            shape = (x.shape[0], x.shape[1] + gap) if x.ndim == 2 and not example.groups else x.shape
-            made[member] = np.full(shape, 7, types.get(kinds[member], np.int64))
-            operands[member] = driver.allocate(made[member].nbytes)
-            driver.upload(int(operands[member]), made[member])
+            padded = np.pad(x, ((0, 0), (0, gap))) if x.ndim == 2 and not groups else x
+            stored[member] = np.full(padded.shape, 7, kinds[member])
+            memory.put(member, stored[member])
         if "hits_count" in wanted:
-            operands["hits_capacity"] = len(wanted["hits_i"])
-        fields = {"m": extents[0], "n": extents[1], "k": extents[2], "group_rows": 3, "group_columns": 4}
+            memory.put("hits_capacity", len(wanted["hits_i"]))
         if gap:
-            fields["ld_P"] = extents[2] + gap
-            fields["ld_C"] = made["C"].shape[-1] if "C" in made else 0
-        given = [fields.get(f.name, 0) for f in p.operation.fields]
-        _, [query] = exports.run(program, [exports.task_request(p.operation, given, **operands)])
-        assert query.query == 0
-        if query.bytes:
-            operands |= {"workspace": driver.allocate(query.bytes), "workspace_bytes": query.bytes}
-        _, [call] = exports.run(program, [exports.task_request(p.operation, given, **operands)])
-        assert (call.status, call.bytes) == (0, query.bytes)
-        exports.execute(driver, p.module.source, call.driver)
-        for member, x in made.items():
-            driver.download(int(operands[member]), x)
-            found = x[:, : x.shape[1] - gap] if x.ndim == 2 and not example.groups else x
-            if gap and found is not x:
-                assert (x[:, x.shape[1] - gap :] == 7).all()
-            made[member] = found
+            fields |= {"ld_P": extents[2] + gap, "ld_C": stored["C"].shape[-1] if "C" in stored else 0}
+        checked_call(program, p, fields, memory)
+        made = {member: memory.get(member, x) for member, x in stored.items()}
+        for member, x in wanted.items():
+            if made[member].shape != x.shape:
+                assert (made[member][:, x.shape[1] :] == 7).all()  # between rows
+                made[member] = made[member][:, : x.shape[1]]
         if "hits_count" in made:
             order = np.lexsort((made["hits_j"], made["hits_i"]))
             made |= {member: made[member][order] for member in ("hits_value", "hits_i", "hits_j")}
@@ -232,7 +278,7 @@ def test_calls_with_bad_arguments_are_errors(library: Library, program: Path) ->
         exports.task_request(of["list"], (20, 1 << 31, 12, 0, 0), **good),
         exports.task_request(of["list"], (0, 24, 12, 0, 0), **good),  # nothing to compute was exported
         exports.task_request(of["one_array"], (20, 24, 12, 0), hits_count=64),  # P has one extent
-        exports.task_request(of["groups"], (3, 5, 20, 24, 12, 0, 0), C_rejected=64),  # other groups
+        exports.task_request(of["groups"], (20, 24, 12, 1, 5, 0, 0), C_rejected=64),  # one group was not exported
         exports.task_request(of["rows"], (20, 24, 12, 0, 0), P=256, R=512, C=1024),
         exports.task_request(of["list"], (20, 24, 12, 0, 0), **good),
     ]

@@ -13,7 +13,7 @@ from ptxgen.codegen.parts.row_states import RowStates, results_of
 from ptxgen.codegen.parts.scheduler import GridScheduler
 from ptxgen.codegen.parts.tile_walk import TileWalk
 from ptxgen.codegen.source import Step
-from ptxgen.codegen.vectorized import ceil_div
+from ptxgen.codegen.vectorized import ceil_div, integer
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 ALIGNMENT = 16  #: of the sink's workspace
@@ -140,7 +140,7 @@ class AggregateKernels(SinkKernels):
     def _inner_groups(self, p: KernelProblem) -> int:
         """Groups of the key that depends on i."""
         rows, columns = p.sink.groups
-        return int(columns if p.sink.transposed else rows)
+        return integer(columns if p.sink.transposed else rows)  # type: ignore[no-any-return]
 
     def workspace(self, p: KernelProblem) -> tuple[int, str]:
         if not p.sink.ordered or p.results == 0:
