@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from ptxgen.expr.node import Node, constant, node, select
 from ptxgen.expr.operators import OPERATORS
@@ -85,6 +87,16 @@ class StateReduction:
             better = node("&", PRED, better, node("==", PRED, best, best))
         better = node("|", PRED, better, node("==", PRED, position, constant(NO_INDEX, INDEX)))
         return select(better, value, best), select(better, index, position)
+
+    def added_all(self, x: State, values: Sequence[Node], positions: Sequence[Node]) -> State:
+        """The state of the values of ``x`` and others, whose positions ascend and are greater than theirs."""
+        if self.op != LOGSUMEXP:
+            for value, position in zip(values, positions, strict=True):
+                x = self.added(x, value, position)
+            return x
+        top = reduce(lambda a, b: node("max", self.type, a, b), values, x[0])
+        terms = (self._scaled(self.lifted(v, n), top) for v, n in zip(values, positions, strict=True))
+        return top, reduce(lambda a, b: node("+", self.type, a, b), terms, self._scaled(x, top))
 
     def _better(self, x: State, y: State) -> Node:
         """True if the value of ``y`` is the one to keep."""

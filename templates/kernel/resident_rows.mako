@@ -13,7 +13,7 @@
 % for kind, names in plan.scalars:
     .reg .${kind} ${", ".join(f"%{name}" for name in names)};
 % endfor
-% for line in [*own.step_temporaries, *plan.reducer.temporaries, *(plan.states.best_temporaries if plan.states.compares_first else [])]:
+% for line in [*own.step_temporaries, *plan.reducer.temporaries, *plan.states.temporaries]:
     ${line}
 % endfor
 ${row_reduce.declare()}\
@@ -65,24 +65,24 @@ NEXT_TILE:
     // ---- wait: all warps have read the tile before
     bar.sync 0;
     {
-    .reg .b32 %copied, %of_column, %of_k, %copy_addr;
+    .reg .b32 %copied, %of_column, %of_k, %copy_addr, %last_column;
     .reg .${own.kind} %element<${own.copies}>;
     .reg .pred %copies;
+    sub.u32 %last_column, %N, 1;
+    mov.u32 %copy_addr, smem;
+    mad.lo.u32 %copy_addr, %thread, ${own.bytes}, %copy_addr;
 % for n in range(own.copies):
     add.u32 %copied, %thread, ${n * own.threads};
     and.b32 %of_column, %copied, ${own.columns - 1};
     shr.u32 %of_k, %copied, ${own.columns.bit_length() - 1};
     add.u32 %of_column, %of_column, %column;
-    sub.u32 %tmp0, %N, 1;
-    min.u32 %of_column, %of_column, %tmp0;
+    min.u32 %of_column, %of_column, %last_column;
 ${element("%B", plan.problem.operands[1].access.kmajor, "%of_column", "%ldb", "%of_k")}\
 % if not own.copies_all:
     setp.lt.u32 %copies, %of_k, ${own.k};
 % endif
     ${"" if own.copies_all else "@%copies "}ld.global.nc.${own.load} %element${n}, [%tmp64];
 % endfor
-    mov.u32 %copy_addr, smem;
-    mad.lo.u32 %copy_addr, %thread, ${own.bytes}, %copy_addr;
 % for n in range(own.copies):
 % if not own.copies_all:
     add.u32 %copied, %thread, ${n * own.threads};
@@ -179,12 +179,18 @@ ${values.compute([own.acc[r, q] for q in range(vec)], "", (f"%row{r}", 0), ("%co
     ${plan.states.keeps} %p, ${plan.states.bound[r]}, %best_of_columns;
     @%p bra ${prefix}KEPT${r};
 % endif
+% if of.guard is None:
+% for line in plan.states.add_all(r, of.of(0), "%column"):
+    ${line}
+% endfor
+% else:
 % for q in range(vec):
     add.u32 %position, %column, ${q};
-% for line in plan.states.add(r, of.of(0)[q], "%position", "" if of.guard is None else f"@{of.of(1)[q]} "):
+% for line in plan.states.add(r, of.of(0)[q], "%position", f"@{of.of(1)[q]} "):
     ${line}
 % endfor
 % endfor
+% endif
 % if plan.states.compares_first and of.guard is None:
     mov.${plan.states.bound.kind} ${plan.states.bound[r]}, ${plan.states.state[0][r]};
 ${prefix}KEPT${r}:

@@ -38,6 +38,9 @@ BREAKS = {
     "resident_rows_arrays": [(lowered(output="C[i]=max(C[i],accum+t[i])"), CONFIG, "read only A, B and numbers")],
     "resident_rows_k": [(lowered(k=4), CONFIG, "resident_k=3; it must be K, 4")],
     "resident_rows_access": [(lowered(kind="f64"), CONFIG, "columns_at_once=4 elements of f64")],
+    "resident_rows_copies": [
+        (lowered(), f"{CONFIG} tile_columns=1024 row_warps=2", "tile_columns=1024 of 3 elements: a thread copies 48")
+    ],
     "resident_rows_extents": [(lowered(m=1 << 30), CONFIG, "less than 2147483648 elements")],
     "resident_rows_parts": [(lowered(n=300), f"{CONFIG} column_parts=3", "column_parts=3 of 300 columns")],
     "resident_rows_workspace": [

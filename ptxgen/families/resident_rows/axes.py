@@ -5,6 +5,7 @@ from __future__ import annotations
 from ptxgen.codegen.config.axes import Axis
 
 LONGEST = 32  #: the largest K
+MOST_COLUMNS = 4  #: that a thread computes together
 
 AXES = (
     Axis(
@@ -32,7 +33,7 @@ AXES = (
         "columns of B that a thread reads by one access to shared memory, and computes together",
         (1, 2, 4),
         least=1,
-        most=4,
+        most=MOST_COLUMNS,
         power_of_two=True,
         feature=False,
     ),

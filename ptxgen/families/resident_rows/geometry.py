@@ -12,12 +12,14 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
 
 FIXED_REGISTERS = 40  #: registers per thread besides rows, columns, sums and states
+COPY_REGISTERS = 3  #: of an element of a tile of columns that a thread copies: its address, and the element
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class ResidentRowsGeometry(Geometry):
     rows: IntOrColumn  #: rows of a block
     row_blocks: IntOrColumn  #: blocks of a part of the columns
+    copies: IntOrColumn  #: elements of a tile of columns that a thread copies
     part_columns: IntOrColumn  #: columns of a part, a multiple of the tile's
     state_bytes: int  #: bytes of a state of a row
 
@@ -37,9 +39,9 @@ def geometry(p: KernelProblem, c: Any) -> ResidentRowsGeometry:
     row_blocks = ceil_div(p.m, rows)
     tiles = ceil_div(p.n, c.tile_columns)
     tiles = tiles + (tiles == 0)
-    states = state_bytes(p)
+    states, copies = state_bytes(p), ceil_div(c.resident_k * c.tile_columns, threads)
     pairs = c.thread_rows * c.columns_at_once
-    columns = c.columns_at_once * (4 * words)
+    columns = c.columns_at_once * (4 * words) + COPY_REGISTERS * copies
     return ResidentRowsGeometry(
         threads=threads,
         shared=c.resident_k * c.tile_columns * p.element.bytes,
@@ -51,6 +53,7 @@ def geometry(p: KernelProblem, c: Any) -> ResidentRowsGeometry:
         workspace=c.column_parts * p.m * states,
         rows=rows,
         row_blocks=row_blocks,
+        copies=copies,
         part_columns=ceil_div(tiles, c.column_parts) * c.tile_columns,
         state_bytes=states,
     )

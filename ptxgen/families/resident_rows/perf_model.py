@@ -16,7 +16,10 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.states import POSITIONS
 from ptxgen.problem.device import Device
 
-PAIR = 2.5  #: issue slots of a pair besides its steps: its value joins the state of the row
+JOINED = 2.0  #: issue slots of a pair besides its steps: its value joins the state of the row
+COMPARED = 2.0  #: where groups of columns are compared with the best value
+REPLACED = 40.0  #: issue slots of a group of columns that may replace the best value of a lane
+EFFICIENCY = 0.8  #: share of the issue slots that steps of registers reach
 TILE = 400.0  #: cycles of a tile of columns besides its pairs: loads, barriers
 START = 1500.0  #: cycles of a block: rows of A, states
 JOIN_US = 2.0  #: the second kernel, besides its loads
@@ -32,8 +35,8 @@ def step_slots(p: KernelProblem, d: Device) -> float:
 def work(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Work:
     """The cost of a column of a block (``busy``: cycles of a multiprocessor)."""
     reads = c.resident_k / c.columns_at_once
-    extra = PAIR if p.sink.op in POSITIONS else 2.0
-    slots = c.thread_rows * (c.resident_k * step_slots(p, d) + extra) + reads
+    extra = COMPARED if p.sink.op in POSITIONS else JOINED
+    slots = (c.thread_rows * (c.resident_k * step_slots(p, d) + extra) + reads) / EFFICIENCY
     warps = g.threads / WARP
     resident = resident_blocks(c, g, d)
     schedulers = np.minimum(warps * resident / 4, 4)
@@ -44,7 +47,15 @@ def work(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Wo
         busy=slots * warps / perf_costs.ISSUE * idle,
         latency=slots * np.maximum(warps / 4, 1) * 1.3,
         stages=c.tile_columns,
+        math=c.columns_at_once,
+        red=c.thread_rows * warps * REPLACED / perf_costs.ISSUE if p.sink.op in POSITIONS else 0,
     )
+
+
+def replaced_groups(groups: Any) -> Any:
+    """Groups of columns that replace the best value of one of the lanes of a warp, if columns have no order: the n-th
+    group replaces that of a lane with probability 1/n."""
+    return np.minimum(groups, WARP) + WARP * np.log(np.maximum(groups / WARP, 1))
 
 
 def cell(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Cells:
@@ -60,12 +71,14 @@ def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell
     """Microseconds of a launch: waves of blocks that share the issue slots of a multiprocessor."""
     columns, blocks = x.iterations[cell], x.blocks[cell]
     tiles = columns / np.maximum(w.stages[rows], 1) * np.float32(TILE)
+    replaced = replaced_groups(columns / np.maximum(w.math[rows], 1)) * w.red[rows]
     sms, resident = np.float32(d.sms), w.resident[rows]
     full = np.floor(blocks / (sms * resident))
     left = np.ceil((blocks - full * sms * resident) / sms)
 
     def wave(count: Any) -> Any:
-        return np.maximum(count * w.busy[rows] * columns, w.latency[rows] * columns) + tiles + np.float32(START)
+        busy = np.maximum(count * w.busy[rows] * columns, w.latency[rows] * columns)
+        return busy + count * replaced + tiles + np.float32(START)
 
     total = full * wave(resident) + np.where(left > 0, wave(left), 0)
     out: Floats = float32(total / np.float32(d.clock) + x.extra[cell] + np.float32(perf_costs.LAUNCH_US))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.launches.launched import BatchRange, Launched
@@ -19,12 +19,13 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile, load_type, width
 from ptxgen.codegen.source import Launch, Step
 from ptxgen.expr.instructions import register_class
-from ptxgen.expr.node import node, variable
+from ptxgen.expr.node import constant, node, variable
 from ptxgen.expr.ptx import Temporaries, statements
 from ptxgen.expr.value_types import type_of
+from ptxgen.families.resident_rows.axes import MOST_COLUMNS
 from ptxgen.families.resident_rows.geometry import ResidentRowsGeometry
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.lowering.states import POSITIONS
+from ptxgen.lowering.states import INDEX, POSITIONS
 
 
 @dataclass(frozen=True)
@@ -62,25 +63,38 @@ class ResidentStates(RowStates):
 
     def best_lines(self, into: str, values: Sequence[str]) -> list[str]:
         """The instructions of the best of several values; NaN if one of them is NaN."""
+        return self._best(into, values, Temporaries("b"))
+
+    def _best(self, into: str, values: Sequence[str], used: Temporaries) -> list[str]:
         kind, op = self.reduction.type, "min" if self.reduction.op == "argmin" else "max"
-        found = known = variable("value0", kind)
-        registers = {known: values[0]}
-        for n, r in enumerate(values[1:], 1):
-            known = variable(f"value{n}", kind)
-            registers[known], found = r, node(op, kind, found, known)
-        return statements([found], registers, [into], sm=self.sm, temporaries=Temporaries("b")).lines
+        each = [variable(f"value{n}", kind) for n in range(len(values))]
+        best = reduce(lambda x, y: node(op, kind, x, y), each)
+        registers = dict(zip(each, values, strict=True))
+        return statements([best], registers, [into], sm=self.sm, temporaries=used).lines
+
+    def add_all(self, r: int, values: Sequence[str], first: str) -> list[str]:
+        """The instructions that join state ``r`` with values. ``first``: the register of the position of the first
+        one; those of the others follow it."""
+        return self._add_all(r, values, first, Temporaries("s"))
+
+    def _add_all(self, r: int, values: Sequence[str], first: str, used: Temporaries) -> list[str]:
+        kind, at = self.reduction.type, variable("first", INDEX)
+        each = [variable(f"value{n}", kind) for n in range(len(values))]
+        state = self._state(r)
+        positions = [node("+", INDEX, at, constant(n, INDEX)) if n else at for n in range(len(each))]
+        roots = self.reduction.added_all(tuple(state), each, positions)
+        known = {**state, at: first, **dict(zip(each, values, strict=True))}
+        return statements(roots, known, list(state.values()), sm=self.sm, temporaries=used).lines
 
     @property
-    def best_temporaries(self) -> list[str]:
-        """The declarations of the registers that ``best_lines`` uses."""
-        used, kind = Temporaries("b"), self.reduction.type
-        values = [variable(f"value{n}", kind) for n in range(4)]
-        op = "min" if self.reduction.op == "argmin" else "max"
-        root = values[0]
-        for x in values[1:]:
-            root = node(op, kind, root, x)
-        statements([root], dict.fromkeys(values, "%r"), ["%best"], sm=self.sm, temporaries=used)
-        return used.declarations
+    def temporaries(self) -> list[str]:
+        """The declarations of the registers that these instructions use."""
+        best, added = Temporaries("b"), Temporaries("s")
+        values = [f"%value{n}" for n in range(MOST_COLUMNS)]
+        if self.compares_first:
+            self._best("%best", values, best)
+        self._add_all(0, values, "%first", added)
+        return [*best.declarations, *added.declarations]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
 
 WORKSPACE_LIMIT = 1 << 30  #: bytes of the states
+MOST_COPIES = 16  #: elements of a tile of columns that a thread copies
 HELD = (4, 8)  #: bytes of an element in registers
 PITCH_LIMIT = 1 << 31  #: elements of A and of B
 
@@ -46,6 +47,12 @@ RULES = (
         "resident_rows_access",
         lambda p, c, g, d: c.columns_at_once * p.element.bytes <= 16,
         "columns_at_once={c.columns_at_once} elements of {p.dtype}; an access has at most 16 bytes",
+    ),
+    Rule(
+        "resident_rows_copies",
+        lambda p, c, g, d: g.copies <= MOST_COPIES,
+        "tile_columns={c.tile_columns} of {p.k} elements: a thread copies {g.copies}, each at an address of its own; at"
+        f" most {MOST_COPIES}",
     ),
     Rule(
         "resident_rows_extents",
