@@ -13,6 +13,7 @@ import numpy as np
 
 from ptxgen.api import driver_state, drivers, launch_function, new_arrays, on_host, runners, streams, task_call
 from ptxgen.api.arrays import View, as_numpy, is_cupy, tensor
+from ptxgen.api.selection import LEAST, PAIRS
 from ptxgen.arguments import integer, shown
 from ptxgen.codegen.render import render_records
 from ptxgen.codegen.source import Step
@@ -30,6 +31,7 @@ from ptxgen.codegen.top_records import (
     TOTAL,
     VALUES,
     Lists,
+    Sample,
     Summary,
     TopRecords,
 )
@@ -55,13 +57,15 @@ from ptxgen.operations.task.top_lists import (
     missing,
     no_bound,
     part_numbers,
+    stores_values,
+    storing,
 )
 from ptxgen.problem.dtypes import DTYPES, Dtype, dtype
 from ptxgen.runtime.device_tables import allocate_parts
 from ptxgen.runtime.driver import Driver, Kernel
 
 #: pairs that are listed without a bound, at most, if there are more for each result
-DIRECT = 1 << 16
+DIRECT = 1 << 18
 #: records that are ordered together, about; lists have room for twice as many
 RECORDS = 1 << 24
 #: elements that lists have room for, of each that is expected
@@ -97,6 +101,7 @@ def best(program: Program, arrays: Mapping[str, View], scalars: Mapping[str, flo
     fast = fast_distance(roles) if own.precision == task_call.FAST and extents["k"] else None
     own = task_call.with_fast_compute(own, roles, extents, first)
     if fast is not None:
+        own = task_call.with_fast_compute(own, roles, extents, first)
         views = task_call.with_squares(fast, roles, arrays, own.recording)
         given = {role: scalars[name] for role, name, _ in roles.scalars}
         return best(fast.program, views, given, own.with_roles(roles, precision=task_call.EXACT))
@@ -425,7 +430,9 @@ class _Call:
         """The bounds of rows, of a sample of their pairs."""
         kind, greatest = self.kind.name, self.output.greatest
         part = Part.every(step, self.most)
-        lists = self._list(0, None, {**own, "j" if self.output.axis == "i" else "i": part})
+        parts = {**own, "j" if self.output.axis == "i" else "i": part}
+        dense = stores_values(self.program)
+        lists = self._values(parts, rows * part.count) if dense else self._list(0, None, parts)
         memory = self.device.allocate({VALUE: self.kind.bytes * rows, BOUND_INDEX: 4 * rows, SAMPLE_COUNTS: 4 * rows})
         first = own[self.output.axis].first if own else 0
         x = self._shape(lists, rows, first)._replace(
@@ -437,7 +444,14 @@ class _Call:
             most=part.count,
         )
         places = {BEST: VALUE, self.indices[0]: BOUND_INDEX, COUNTS: SAMPLE_COUNTS}
-        self._order(lists, x, {name: memory[other] for name, other in places.items()})
+        at = {name: memory[other] for name, other in places.items()}
+        if dense:
+            scratch = self.device.allocate(self.plan.scratch(x))
+            sample = Sample(x, part.count, part.first, part.step)
+            self._run(self.plan.sampling(sample), {**lists.arrays, **scratch, **at})
+            self._finish(x, {**scratch, **at})
+        else:
+            self._order(lists, x, at)
         return _Bound(EXACT if exact else LOOSE, {}, memory)
 
     # ---- lists
@@ -464,7 +478,8 @@ class _Call:
         if parts:
             arrays, scalars = self._parts_of(parts), {**scalars, **part_numbers(parts, self.extents)}
             extents |= {axis: x.count for axis, x in parts.items()}
-        capacity = room or extents["i"] * extents["j"]
+        pairs = extents["i"] * extents["j"]
+        capacity = room or pairs
         if capacity >= MOST_RECORDS:
             raise InputError(f"the task has {capacity} pairs; it must have less than {MOST_RECORDS}")
         sizes = {VALUES: self.kind.bytes * capacity, LIST_I: 4 * capacity, LIST_J: 4 * capacity, COUNT: 8}
@@ -475,12 +490,27 @@ class _Call:
         at = {name: lists[x].address for name, x in zip(list_names(3), (VALUES, LIST_I, LIST_J), strict=True)}
         at[SelectValues.COUNT] = lists[COUNT].address
         roles = roles_of(program)
-        fields: dict[str, Any] = {"capacity": capacity, "algebra": self.own.algebra, "compute": self.own.compute}
+        typical = min(pairs, max(LEAST, pairs // PAIRS))  # one problem, whatever the capacity of a call is
+        fields: dict[str, Any] = {"capacity": typical, "algebra": self.own.algebra, "compute": self.own.compute}
         problem, given = self._problem(roles, arrays, extents, fields, bound.rows)
         numbers = {role: scalars[name] for role, name, _ in roles.scalars}
         self._launch(problem, {**at, **given}, {**numbers, SelectValues.CAPACITY.name: capacity})
         count = int(self.device.read(lists[COUNT].address, 1, np.int64)[0]) if room else None
         return _Lists(lists, capacity, count)
+
+    def _values(self, parts: Mapping[str, Part], pairs: int) -> _Lists:
+        """The values of all pairs of some rows and columns, as a matrix."""
+        if pairs >= MOST_RECORDS:
+            raise InputError(f"the task has {pairs} pairs; it must have less than {MOST_RECORDS}")
+        roles = roles_of(storing(self.program))
+        scalars = {**self.scalars, **part_numbers(parts, self.extents)}
+        extents = {**self.extents, **{axis: x.count for axis, x in parts.items()}}
+        memory = self.device.allocate({VALUES: self.kind.bytes * pairs})
+        fields = {"algebra": self.own.algebra, "compute": self.own.compute}
+        problem, given = self._problem(roles, self._parts_of(parts), extents, fields, {})
+        numbers = {role: scalars[name] for role, name, _ in roles.scalars}
+        self._launch(problem, {"C": memory[VALUES].address, **given}, numbers)
+        return _Lists(memory, pairs)
 
     def _parts_of(self, parts: Mapping[str, Part]) -> dict[str, View]:
         """The parts of arrays, by the names that their uses have in the program of parts."""

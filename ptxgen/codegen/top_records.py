@@ -65,6 +65,15 @@ class Lists(NamedTuple):
     first_row: int = 0
 
 
+class Sample(NamedTuple):
+    """A matrix of values ``VALUES``, of ``places`` pairs of each row. ``first``, ``step``: of their indices."""
+
+    lists: Lists
+    places: int
+    first: int
+    step: int
+
+
 class _Pass(NamedTuple):
     """One pass over runs. ``length``: of a run; ``runs``: of a row, at most; ``kept``: records of a run; ``chunks``:
     blocks of a row."""
@@ -150,9 +159,23 @@ class TopRecords:
         return ParameterList((given("u64", VALUES, LIST_I, LIST_J, COUNT, FROM, *rows), _CAPACITY, columns))
 
     @property
+    def make_sample(self) -> ParameterList:
+        numbers = Parameters(
+            "u32",
+            ("rows", "places", "first_index", "step"),
+            lambda x: (x.lists.rows, x.places, x.first, x.step),
+        )
+        return ParameterList((given("u64", VALUES, FROM, OFFSETS, COUNTS), numbers))
+
+    @property
     def sort_runs(self) -> ParameterList:
-        runs = Parameters("u32", ("runs",), lambda x: (x.runs,))
-        return ParameterList((given("u64", FROM, COUNTS, OFFSETS), runs))
+        numbers = Parameters("u32", ("runs", "n", "part"), lambda x: (x.runs, x.lists.n, self.part(x.lists.n)))
+        return ParameterList((given("u64", FROM, COUNTS, OFFSETS), numbers))
+
+    def part(self, n: int) -> int:
+        """The first records of a run, whose n-th best bounds the others."""
+        most = self.RUN // 2
+        return max(64, 1 << (2 * n - 1).bit_length()) if 4 * n <= most else self.RUN
 
     def join_runs(self, back: bool = False) -> ParameterList:
         """``back``: the pass writes to the records that the first pass reads."""
@@ -212,6 +235,10 @@ class TopRecords:
             yield self._step("count_rows", lists, self.count_rows, x)
             yield self._step("place_rows", ceil_div(x.rows, self.threads), self.place_rows, x)
         yield self._step("make_records", lists, self.make_records, x)
+
+    def sampling(self, x: Sample) -> Iterator[Step]:
+        """The steps that make records of a matrix."""
+        yield self._step("make_sample", ceil_div(x.lists.capacity, self.threads), self.make_sample, x)
 
     def ordering(self, x: Lists) -> Iterator[Step]:
         """The steps that order records, and write the best ones."""

@@ -46,6 +46,34 @@
     .reg .pred %equal;
 % endif
 </%def>\
+## %key: of the value at %tmp64
+<%def name="load_key()">\
+${ptx.banner("%key: the value as an unsigned integer that orders as values do; zeros are equal, NaN is above all numbers")}\
+% if plan.dtype == "f16":
+    ld.global.b16 %half, [%tmp64];
+    cvt.f32.f16 %key, %half;
+% elif plan.dtype == "bf16":
+    ld.global.u16 %key, [%tmp64];
+    shl.b32 %key, %key, 16;
+% elif plan.value_bytes < 4:
+    ld.global.${plan.dtype} %key, [%tmp64];
+% else:
+    ld.global.${key} %key, [%tmp64];
+% endif
+% if plan.group == "float":
+    setp.nan.f${plan.key_bits} %nan, %key, %key;
+    add.rn.f${plan.key_bits} %key, %key, ${"0d0000000000000000" if plan.key_bits == 64 else "0f00000000"};
+    shr.s${plan.key_bits} %sign, %key, ${plan.key_bits - 1};
+    or.${key} %sign, %sign, ${hex(1 << plan.key_bits - 1)};
+    xor.${key} %key, %key, %sign;
+    @%nan mov.${key} %key, ${hex((1 << plan.key_bits) - 1)};
+% elif plan.group == "signed":
+    xor.b32 %key, %key, 0x80000000;
+% endif
+% if plan.greatest:
+    not.${key} %key, %key;
+% endif
+</%def>\
 % if plan.axis:
 ${entry("count_rows", plan.count_rows)}\
     .reg .b64 %${plan.row_list}, %count, %row_counts, %total, %tmp64;
@@ -142,31 +170,7 @@ ${record_of_thread()}\
     mad.wide.u32 %tmp64, %place, 4, %list_j;
     ld.global.u32 %index_j, [%tmp64];
     mad.wide.u32 %tmp64, %place, ${plan.value_bytes}, %values;
-${ptx.banner("%key: the value as an unsigned integer that orders as values do; zeros are equal, NaN is above all numbers")}\
-% if plan.dtype == "f16":
-    ld.global.b16 %half, [%tmp64];
-    cvt.f32.f16 %key, %half;
-% elif plan.dtype == "bf16":
-    ld.global.u16 %key, [%tmp64];
-    shl.b32 %key, %key, 16;
-% elif plan.value_bytes < 4:
-    ld.global.${plan.dtype} %key, [%tmp64];
-% else:
-    ld.global.${key} %key, [%tmp64];
-% endif
-% if plan.group == "float":
-    setp.nan.f${plan.key_bits} %nan, %key, %key;
-    add.rn.f${plan.key_bits} %key, %key, ${"0d0000000000000000" if plan.key_bits == 64 else "0f00000000"};
-    shr.s${plan.key_bits} %sign, %key, ${plan.key_bits - 1};
-    or.${key} %sign, %sign, ${hex(1 << plan.key_bits - 1)};
-    xor.${key} %key, %key, %sign;
-    @%nan mov.${key} %key, ${hex((1 << plan.key_bits) - 1)};
-% elif plan.group == "signed":
-    xor.b32 %key, %key, 0x80000000;
-% endif
-% if plan.greatest:
-    not.${key} %key, %key;
-% endif
+${load_key()}\
 ${ptx.banner("the record of the row" if plan.axis else "the record of all pairs")}\
 % if plan.axis:
     sub.u32 %row, ${"%index_i" if plan.axis == "i" else "%index_j"}, %first_row;
@@ -199,12 +203,59 @@ DONE:
     ret;
 }
 
+% if plan.axis:
+${entry("make_sample", plan.make_sample)}\
+    .reg .b64 %values, %records, %row_offsets, %row_counts, %ptr, %tmp64;
+    .reg .b32 %place, %places, %row, %rows, %index, %target, %tmp0;
+    .reg .${key} %key, %sign;
+    .reg .b16 %half;
+    .reg .pred %p, %nan;
+${record_registers("own")}\
+${addresses("values", "records", "row_offsets", "row_counts")}\
+    ld.param.u32 %rows, [rows];
+    ld.param.u32 %places, [places];
+    mov.u32 %target, %tid.x;
+    mov.u32 %tmp0, %ctaid.x;
+    mad.lo.u32 %target, %tmp0, ${plan.threads}, %target;
+    div.u32 %row, %target, %places;
+    setp.ge.u32 %p, %row, %rows;
+    @%p bra DONE;
+    mul.lo.u32 %tmp0, %row, %places;
+    sub.u32 %place, %target, %tmp0;
+    // the first thread of a row writes its place and its records
+    setp.eq.u32 %p, %place, 0;
+    cvt.u64.u32 %ptr, %target;
+    mad.wide.u32 %tmp64, %row, 8, %row_offsets;
+    @%p st.global.u64 [%tmp64], %ptr;
+    mad.wide.u32 %tmp64, %row, 4, %row_counts;
+    @%p st.global.u32 [%tmp64], %places;
+    ${"mov.b32 %tmp0, %target;" if plan.axis == "i" else "mad.lo.u32 %tmp0, %place, %rows, %row;"}
+    mad.wide.u32 %tmp64, %tmp0, ${plan.value_bytes}, %values;
+${load_key()}\
+    ld.param.u32 %index, [first_index];
+    ld.param.u32 %tmp0, [step];
+    mad.lo.u32 %index, %place, %tmp0, %index;
+    mad.wide.u32 %ptr, %target, ${plan.bytes}, %records;
+% if plan.wide:
+    ${"mov.b64 %own, %key;" if plan.key_bits == 64 else "cvt.u64.u32 %own, %key;"}
+    cvt.u64.u32 %own_index, %index;
+% else:
+    mov.b64 %own, {%index, %key};
+% endif
+    st.global.${record} [%ptr], ${operands("own")};
+DONE:
+    ret;
+}
+
+% endif
 ${entry("sort_runs", plan.sort_runs)}\
     .reg .b64 %records, %row_counts, %row_offsets, %ptr, %tmp64;
-    .reg .b32 %thread, %row, %run, %runs, %first, %number, %size, %half, %span, %distance, %place, %low, %smem, %one, %two, %tmp0;
-    .reg .pred %p, %inside, %before, %down;
+    .reg .b32 %thread, %row, %run, %runs, %first, %number, %all, %part, %kept_best, %size, %half, %span, %distance;
+    .reg .b32 %place, %low, %smem, %one, %two, %tmp0;
+    .reg .pred %p, %bounded, %before, %down;
 ${record_registers("lower", "upper")}\
     .shared .align 16 .b8 run[${plan.RUN * plan.bytes}];
+    .shared .align 4 .b32 more;
 ${addresses("records", "row_counts", "row_offsets")}\
     ld.param.u32 %runs, [runs];
     mov.u32 %thread, %tid.x;
@@ -225,6 +276,25 @@ ${addresses("records", "row_counts", "row_offsets")}\
     add.u64 %ptr, %ptr, %tmp64;
     mad.lo.u64 %ptr, %ptr, ${plan.bytes}, %records;
     mov.u32 %smem, run;
+${ptx.banner("the best ones of the first %part records give a bound of the others, if these are more")}\
+    ld.param.u32 %kept_best, [n];
+    ld.param.u32 %part, [part];
+    mov.b32 %all, %number;
+    setp.ge.u32 %bounded, %part, %number;
+    not.pred %bounded, %bounded;
+    @%bounded mov.b32 %number, %part;
+    mov.b32 %place, %thread;
+LOAD:
+    setp.ge.u32 %p, %place, %number;
+    @%p bra LOADED;
+    mad.wide.u32 %tmp64, %place, ${plan.bytes}, %ptr;
+    ld.global.${record} ${operands("lower")}, [%tmp64];
+    mad.lo.u32 %one, %place, ${plan.bytes}, %smem;
+    st.shared.${record} [%one], ${operands("lower")};
+    add.u32 %place, %place, ${plan.threads};
+    bra LOAD;
+LOADED:
+SORT:
 ${ptx.banner("%size: the power of two from %number on; the records after %number are the last ones")}\
     sub.u32 %tmp0, %number, 1;
     clz.b32 %tmp0, %tmp0;
@@ -232,22 +302,19 @@ ${ptx.banner("%size: the power of two from %number on; the records after %number
     mov.b32 %size, 1;
     shl.b32 %size, %size, %tmp0;
     shr.u32 %half, %size, 1;
-    mov.b32 %place, %thread;
-LOAD:
-    setp.ge.u32 %p, %place, %size;
-    @%p bra LOADED;
-    setp.lt.u32 %inside, %place, %number;
+    add.u32 %place, %number, %thread;
     mov.b64 %lower, -1;
 % if plan.wide:
     mov.b64 %lower_index, -1;
 % endif
-    mad.wide.u32 %tmp64, %place, ${plan.bytes}, %ptr;
-    @%inside ld.global.${record} ${operands("lower")}, [%tmp64];
+FILL:
+    setp.ge.u32 %p, %place, %size;
+    @%p bra FILLED;
     mad.lo.u32 %one, %place, ${plan.bytes}, %smem;
     st.shared.${record} [%one], ${operands("lower")};
     add.u32 %place, %place, ${plan.threads};
-    bra LOAD;
-LOADED:
+    bra FILL;
+FILLED:
     // ---- wait: the records are in shared memory
     bar.sync 0;
 ${ptx.banner("bitonic sort: runs of %span records have alternating directions; %distance: between the two of an exchange")}\
@@ -287,6 +354,36 @@ EXCHANGED:
     shl.b32 %span, %span, 1;
     bra.uni SPAN;
 SORTED:
+    @!%bounded bra.uni STORE_ALL;
+${ptx.banner("the other records that are before the bound follow the best ones")}\
+    mov.pred %bounded, 0;
+    sub.u32 %tmp0, %kept_best, 1;
+    mad.lo.u32 %one, %tmp0, ${plan.bytes}, %smem;
+    ld.shared.${record} ${operands("upper")}, [%one];
+    mov.u32 %two, more;
+    setp.eq.u32 %p, %thread, 0;
+    @%p st.shared.u32 [%two], %kept_best;
+    // ---- wait: all threads have the bound, and the counter its first value
+    bar.sync 0;
+    add.u32 %place, %part, %thread;
+OTHERS:
+    setp.ge.u32 %p, %place, %all;
+    @%p bra LISTED;
+    mad.wide.u32 %tmp64, %place, ${plan.bytes}, %ptr;
+    ld.global.${record} ${operands("lower")}, [%tmp64];
+${less("before", "lower", "upper")}\
+    @%before atom.shared.add.u32 %tmp0, [%two], 1;
+    mad.lo.u32 %one, %tmp0, ${plan.bytes}, %smem;
+    @%before st.shared.${record} [%one], ${operands("lower")};
+    add.u32 %place, %place, ${plan.threads};
+    bra OTHERS;
+LISTED:
+    // ---- wait: all other records are listed
+    bar.sync 0;
+    ld.shared.u32 %number, [%two];
+    bra.uni SORT;
+STORE_ALL:
+    min.u32 %number, %number, %kept_best;
     mov.b32 %place, %thread;
 STORE:
     setp.ge.u32 %p, %place, %number;

@@ -180,15 +180,14 @@ def test_rows_of_which_another_kernel_rounded_the_sample(forms: list[str], monke
     for target, index in (("best[i]", "j"), ("best", "i, j")):
         del forms[:]
         compared(f"where (i, j) {{ {SUM} {target}.top(3, accum, {index}); }}", P=p, R=r)
-        assert forms[:2] == ["", "loose"]
-        assert len(forms) > 2
+        assert "" in forms[forms.index("loose") :]
 
 
 def test_more_pairs_than_fit_are_ordered_in_parts(forms: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(top_calls, "RECORDS", 60)
     p, r = integers(20, 5), integers(5, 30)
     compared(f"where (i, j) when (i != j) {{ {SUM} best[i].top(4, accum + 0.25 * f32(i), j); }}", P=p, R=r)
-    assert len(forms) > 6
+    assert len(forms) > 3
     compared(f"where (i, j) {{ {SUM} best[j].top(1, accum * 0, i); }}", P=p, R=r)
 
 

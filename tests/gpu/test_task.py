@@ -57,6 +57,42 @@ def test_calls_with_tensors() -> None:
     assert torch.equal(out, expected)
 
 
+@pytest.mark.parametrize("k", [3, 40, 1024])
+def test_the_best_values(k: int) -> None:
+    """Of small integers, whose sums are exact, and of normal values."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    step = "reduce (k) { accum += P[i,k] * R[j,k]; }"
+    for m, n, best in ((3000, 3500, 128), (3000, 3500, 5000), (700, 900, 1), (20, 100_000, 300)):
+        p, r = (torch.randint(-3, 4, (rows, k), device="cuda").float() for rows in (m, n))
+        c = p @ r.T
+        found = ptxgen.task(f"where (i, j) {{ {step} b.top({best}, accum, i, j); }}")(P=p, R=r)
+        ordered = torch.sort(c.flatten(), descending=True, stable=True)
+        assert torch.equal(found.values, ordered.values[:best])
+        assert torch.equal(found.i.long() * n + found.j, ordered.indices[:best])
+        width = min(best, 200)
+        rows = ptxgen.task(f"where (i, j) {{ {step} b[i].bottom({width}, accum, j); }}")(P=p, R=r)
+        assert torch.equal(rows.j.long(), torch.sort(c, dim=1, stable=True).indices[:, :width])
+        p, r = torch.randn_like(p), torch.randn_like(r)
+        found = ptxgen.task(f"where (i, j) {{ {step} b.top({best}, accum, i, j); }}")(P=p, R=r)
+        exact = p.double() @ r.double().T
+        assert torch.allclose(found.values.double(), torch.topk(exact.flatten(), best).values, atol=1e-3)
+
+
+def test_the_best_of_filtered_sums() -> None:
+    """Tensor cores list candidates from 2**33 steps on."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(1)
+    p, r = (torch.randn(rows, 1024, device="cuda") for rows in (4096, 4000))
+    step = "reduce (k) { accum += P[i,k] * R[j,k]; }"
+    c = p.double() @ r.double().T
+    found = ptxgen.task(f"where (i, j) {{ {step} b.top(128, accum, i, j); }}")(P=p, R=r)
+    assert torch.allclose(found.values.double(), torch.topk(c.flatten(), 128).values, atol=1e-3)
+    assert torch.allclose(c[found.i.long(), found.j.long()], found.values.double(), atol=1e-3)
+    rows = ptxgen.task(f"where (i, j) {{ {step} b[j].top(10, accum, i); }}")(P=p, R=r)
+    assert torch.allclose(rows.values.double(), torch.topk(c, 10, dim=0).values.T, atol=1e-3)
+
+
 def test_a_graph_captures_a_call() -> None:
     torch = pytest.importorskip("torch")
     distance = ptxgen.task("where (i, j) { reduce (k) { accum += abs(P[i,k] - R[j,k]); } C[i,j] = accum * s; }")

@@ -13,7 +13,7 @@ from functools import lru_cache
 from ptxgen.expr.node import Node, node, substituted, variable, variables
 from ptxgen.expr.value_types import PRED, type_of
 from ptxgen.operations.task.assembling import array_of, axes_of, mapped, program_of, roots
-from ptxgen.operations.task.program import AXES, EXTENTS, Input, Program, Select, Top
+from ptxgen.operations.task.program import AXES, EXTENTS, Input, Program, Select, Store, Top
 from ptxgen.operations.task.typed import Number, binary
 
 INDICES = tuple(variable(axis, "s32") for axis in "ij")
@@ -94,6 +94,21 @@ def listing(program: Program, bound: str = "", parts: bool = False) -> Program:
     listed = Select(output.name, output.value, condition, (output.value, *INDICES))
     found = program_of(*shape, (listed,), program.initial, program.when)
     return of_parts(found) if parts else found
+
+
+def stores_values(program: Program) -> bool:
+    """True if all pairs count, so that a matrix of their values has what lists have."""
+    output = program.outputs[0]
+    assert isinstance(output, Top)
+    return program.when is None and output.condition.op == "constant" and bool(output.condition.value)
+
+
+@lru_cache(maxsize=256)
+def storing(program: Program) -> Program:
+    """The program that stores the value of each pair, ``of_parts``."""
+    output = program.outputs[0]
+    shape = program.step, program.reduction, program.accumulator
+    return of_parts(program_of(*shape, (Store(output.name, output.value),), program.initial))
 
 
 def _not_behind(output: Top, bound: str) -> Node:
