@@ -250,7 +250,7 @@ DONE:
 % endif
 ${entry("sort_runs", plan.sort_runs)}\
     .reg .b64 %records, %row_counts, %row_offsets, %ptr, %tmp64;
-    .reg .b32 %thread, %row, %run, %runs, %first, %number, %all, %part, %kept_best, %size, %half, %span, %distance;
+    .reg .b32 %thread, %row, %run, %runs, %first, %number, %run_number, %leading, %kept_best, %size, %half, %span, %distance;
     .reg .b32 %place, %low, %smem, %one, %two, %tmp0;
     .reg .pred %p, %bounded, %before, %down;
 ${record_registers("lower", "upper")}\
@@ -276,13 +276,13 @@ ${addresses("records", "row_counts", "row_offsets")}\
     add.u64 %ptr, %ptr, %tmp64;
     mad.lo.u64 %ptr, %ptr, ${plan.bytes}, %records;
     mov.u32 %smem, run;
-${ptx.banner("the best ones of the first %part records give a bound of the others, if these are more")}\
+${ptx.banner("the best ones of the first %leading records give a bound of the others, if these are more")}\
     ld.param.u32 %kept_best, [n];
-    ld.param.u32 %part, [part];
-    mov.b32 %all, %number;
-    setp.ge.u32 %bounded, %part, %number;
+    ld.param.u32 %leading, [part];
+    mov.b32 %run_number, %number;
+    setp.ge.u32 %bounded, %leading, %number;
     not.pred %bounded, %bounded;
-    @%bounded mov.b32 %number, %part;
+    @%bounded mov.b32 %number, %leading;
     mov.b32 %place, %thread;
 LOAD:
     setp.ge.u32 %p, %place, %number;
@@ -365,9 +365,9 @@ ${ptx.banner("the other records that are before the bound follow the best ones")
     @%p st.shared.u32 [%two], %kept_best;
     // ---- wait: all threads have the bound, and the counter its first value
     bar.sync 0;
-    add.u32 %place, %part, %thread;
+    add.u32 %place, %leading, %thread;
 OTHERS:
-    setp.ge.u32 %p, %place, %all;
+    setp.ge.u32 %p, %place, %run_number;
     @%p bra LISTED;
     mad.wide.u32 %tmp64, %place, ${plan.bytes}, %ptr;
     ld.global.${record} ${operands("lower")}, [%tmp64];
