@@ -18,7 +18,7 @@ from ptxgen.expr.node import Node, constant, node, rewritten, select, variable, 
 from ptxgen.expr.simplify import simplified
 from ptxgen.expr.value_types import PRED, type_of
 from ptxgen.lowering.algebra import ACCUMULATOR, Algebra, InnerExpression
-from ptxgen.lowering.kernel_problem import GemmExtents, KernelProblem, MirroredExtents
+from ptxgen.lowering.kernel_problem import GemmExtents, KernelProblem, MirroredExtents, at_least_one
 from ptxgen.lowering.strided import Strided
 from ptxgen.problem.device import Device
 
@@ -92,8 +92,7 @@ def _is_sum(x: Node) -> bool:
 
 def _of_bytes(p: KernelProblem, algebra: InnerExpression, op: str) -> KernelProblem:
     """The form of a step that depends on truth values of bytes."""
-    words = -(-p.k // (BITS * PITCH)) * PITCH
-    pitch = max(words, PITCH)
+    words, pitch = (-(-k // (BITS * PITCH)) * PITCH for k in (p.k, at_least_one(p.k)))
     operands = tuple(
         replace(x, dtype=WORD, access=TruthWords(True, rows, words, pitch, 0, 16, PITCH, source=x.access))
         for x, rows in zip(p.operands, (p.m, p.n), strict=True)

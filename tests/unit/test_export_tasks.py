@@ -24,6 +24,7 @@ from ptxgen.export.task_in_c import TaskInC, functions_of
 from ptxgen.operations.task.language.texts import input_ranks, parse
 from ptxgen.operations.task.task_hash import task_hash
 from ptxgen.problem.device import device
+from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning.model.model import Model
@@ -117,6 +118,14 @@ EXAMPLES = {
         groups="3,4",
         other_groups="2,5",
     ),
+    "bits": Example(
+        "where (i, j) { reduce (k) { accum += P[i, k] != 0 and R[k, j] != 0; } C[i, j] = accum; }",
+        lambda x: {"C": (x["P"] != 0).astype(np.int32) @ (x["R"] != 0)},
+        extents=(20, 24, 300),
+        other=(35, 20, 5000),
+        types={"P": "u8", "R": "u8"},
+        config="family=mma ms=16 ns=16 ml=32 nl=32 u=16 vec_a=4 vec_b=4 vec_c=1",
+    ),
     "keys": Example(
         f"where (i, j) when (j == 2) {{ {SUMS} C.put(accum, g[i], h[j]); }}",
         lambda x: {"C": at_keys(x["P"] @ x["R"], x["g"], x["h"])},
@@ -143,7 +152,8 @@ def task_in_c(name: str) -> TaskInC:
 
 
 def choose(problem: Problem) -> Selection:
-    return Selection(problem, parse_config(CONFIG), "given")
+    bits = problem.dtype == "u8"
+    return Selection(problem, parse_config(EXAMPLES["bits"].config if bits else CONFIG), "given")
 
 
 def given(tasks: Mapping[TaskInC, Any]) -> Callable[[Problem], Selection]:
@@ -185,7 +195,7 @@ def inputs_of(task: TaskInC, extents: tuple[int, int, int], example: Example) ->
             found[x.name] = (
                 rng.permuted(np.arange(shape[0]) % keys[x.name]).astype(np.int32)
                 if x.name in keys
-                else rng.integers(-3, 4, shape).astype(np.float32)
+                else rng.integers(-3, 4, shape).astype(dtype(x.dtype).numpy)
             )
     return found
 

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from ptxgen.codegen.launches.launched import BatchRange, Launched
 from ptxgen.codegen.launches.packing import ROW, Packing
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Step
-from ptxgen.codegen.vectorized import WARP, ceil_div
+from ptxgen.codegen.vectorized import WARP, ceil_div, integer
 from ptxgen.lowering.bit_products import BITS, PITCH, TruthWords
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.strided import Strided
@@ -32,7 +34,8 @@ class PackedBits:
     @classmethod
     def of(cls, source: Strided, padded: int = BITS * PITCH) -> PackedBits:
         """The way for the layout and the alignment of a matrix of bytes."""
-        return cls(bool(source.kmajor), min(int(source.vec), cls.span_of(bool(source.kmajor))), padded)
+        kmajor, span = bool(source.kmajor), cls.span_of(bool(source.kmajor))
+        return cls(kmajor, span if source.vec >= span else min(int(source.vec), span // 2), padded)
 
     @staticmethod
     def span_of(kmajor: bool) -> int:
@@ -106,15 +109,16 @@ class PackedBits:
 
     # ---- launches
 
-    def across(self, words: int) -> int:
+    def across(self, words: Any) -> Any:
         """log2 of the threads that pack a row, where K is contiguous."""
-        return min((2 * max(words, 1) - 1).bit_length(), THREADS.bit_length() - 1)
+        halves = 2 * integer(np.maximum(words, 1))
+        return integer(np.minimum((halves - 1).bit_length(), THREADS.bit_length() - 1))
 
-    def blocks(self, rows: int, words: int) -> int:
+    def blocks(self, rows: Any, words: Any) -> Any:
         """Blocks that pack ``rows`` rows of so many words."""
         if self.kmajor:
-            return int(ceil_div(rows, THREADS >> self.across(words)))
-        return int(ceil_div(rows, self.columns) * ceil_div(words, self.WARPS))
+            return ceil_div(rows, THREADS >> self.across(words))
+        return ceil_div(rows, self.columns) * ceil_div(words, self.WARPS)
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,7 @@ class BitPacking(Packing):
     def steps(self, launched: Launched) -> tuple[Step, ...]:
         accesses = {name: _access(launched.p, name) for name in self.names}
         blocks = [self.ways[name].blocks(x.rows, x.columns) for name, x in accesses.items()]
-        grid = (max(*blocks, 1), len(blocks), 1)
+        grid = (integer(np.maximum(np.maximum(*blocks), 1)), len(blocks), 1)
         return (Step(f"{self.entry}_bits", grid, (THREADS, 1, 1), 0, self.parameter_list.arguments(launched)),)
 
 
@@ -174,9 +178,9 @@ def packs_bits(p: KernelProblem) -> bool:
     return isinstance(p.operands[0].access, TruthWords)
 
 
-def packed_bytes(x: TruthWords) -> int:
+def packed_bytes(x: TruthWords) -> Any:
     """Bytes of the words of an operand."""
-    return int(x.rows * x.ld * BITS // 8)
+    return x.rows * x.ld * (BITS // 8)
 
 
 def _access(p: KernelProblem, name: str) -> TruthWords:
