@@ -173,20 +173,26 @@ def expected(
     swapped: bool = False,
     tables: int = 0,
     alpha: int = 2,
-    **addresses: int,
+    beta: int = 3,
+    stream: int = STREAM,
+    **addresses: float,
 ) -> list[dict[str, Any]]:
     """The calls of the driver by which Python's launch path computes ``launch`` on the addresses of ``request``, the
-    workspace not zero. ``tables``: address of the offset tables. Tensor maps are bytes of zero, as the recording driver
+    workspace not zero. ``addresses``: others, and numbers. ``tables``: address of the offset tables. Tensor maps are bytes of zero, as the recording driver
     encodes them."""
-    at: dict[str, Any] = {**ADDRESSES, **addresses, "alpha": alpha, "beta": 3}
+    at: dict[str, Any] = {**ADDRESSES, **addresses, "alpha": alpha, "beta": beta}
     if swapped:
         at["A"], at["B"] = at["B"], at["A"]
     at |= {name: OTHERS + i * (1 << 32) for i, name in enumerate(ARRAYS)}
     at["values"] = at["A"]
     out: list[dict[str, Any]] = []
     if launch.workspace and launch.zeroed:
-        out.append({"memset": at["W"], "byte": 0, "bytes": launch.workspace, "stream": STREAM})
+        out.append({"memset": at["W"], "byte": 0, "bytes": launch.workspace, "stream": stream})
     for step in launch.steps:
+        if not step.entry:
+            array = at[str(step.arguments[0][1])]
+            out.append({"memset": array, "byte": 0, "bytes": step.grid[0], "stream": stream})
+            continue
         step = step.with_table_addresses(lambda table: tables + library.tables.offsets[table])
         maps: list[dict[str, Any]] = []
         tail = step.pack_maps(lambda m, address, maps=maps: maps.append(_map(m, address)) or bytes(MAP_BYTES), at)
@@ -194,7 +200,7 @@ def expected(
         out.append(
             {
                 "launch": step.entry,
-                "stream": STREAM,
+                "stream": stream,
                 "shared": step.shared,
                 "grid": list(step.grid),
                 "block": list(step.block),

@@ -157,7 +157,8 @@ def show(
         if shape:
             on = Target(database=options.database, device=device).find_device()
             problems = _problems(_functions(found, "", algebra=algebra), list(map(_extents, shape)), groups)
-            rows += [_chosen_fields(p, on, database) for each in problems.values() for p in each]
+            outputs = {f: f"{f.output.name} of " * (len(problems) > 1) for f in problems}
+            rows += [_chosen_fields(p, on, database, outputs[f]) for f, each in problems.items() for p in each]
         elif device is not None:
             device_named(device)  # a device without stored times is no error, unless there is no such device
     program, own = found.program, task_hash(found.program)
@@ -197,12 +198,13 @@ def _stored_fields(row: TaskRow) -> dict[str, Any]:
     }
 
 
-def _chosen_fields(p: Task, on: Device, database: Database | None) -> dict[str, Any]:
+def _chosen_fields(p: Task, on: Device, database: Database | None, what: str) -> dict[str, Any]:
+    """A row of ``task show`` with the configuration of selection. ``what``: words before the extents."""
     from ptxgen.tuning import selection
 
     found = selection.require(p, on, database)[0]
     return {
-        **_problem_fields(p),
+        **_problem_fields(p, what),
         "device": on.name,
         "source": found.source,
         "us": None if found.us != found.us else found.us,
@@ -212,8 +214,8 @@ def _chosen_fields(p: Task, on: Device, database: Database | None) -> dict[str, 
     }
 
 
-def _problem_fields(p: Task) -> dict[str, Any]:
-    text = f"{p.m},{p.n},{p.k} {p.layout}" + (f" groups {p.groups}" if p.groups else "")
+def _problem_fields(p: Task, what: str = "") -> dict[str, Any]:
+    text = f"{what}{p.m},{p.n},{p.k} {p.layout}" + (f" groups {p.groups}" if p.groups else "")
     return {"problem": p.key(), "problem_text": text}
 
 

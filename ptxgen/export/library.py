@@ -279,7 +279,9 @@ class Library:
 def require_exportable(problem: Problem) -> None:
     """InputError: no C function computes ``problem``."""
     if problem.operation not in exported():
-        raise InputError(f"operation is {problem.operation!r}; export takes {' and '.join(exported())}")
+        raise InputError(
+            f"operation is {problem.operation!r}; export takes {' and '.join(exported())}, task export takes tasks"
+        )
     in_c(problem.operation).form.require(problem)
 
 

@@ -42,6 +42,8 @@ _WORDS = """
     true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq NULL
 """
 KEYWORDS = frozenset(_WORDS.split())
+#: names that C, C++ and the header have for themselves
+RESERVED = re.compile(r"_[A-Z_]|PTXGEN_|(u?int\d+|size|ptrdiff)_t$")
 TEMPLATE = "export/task.c.mako"
 #: ends of names that the functions and types of a task have
 ENDS = ("_workspace", "_problem", "_operands")
@@ -91,7 +93,7 @@ class TaskInC:
             )
         members = [x.name for x in self.arguments]
         for name in (*(x.name for x in self.program.inputs), self.output.name):
-            if name in KEYWORDS:
+            if name in KEYWORDS or RESERVED.match(name):
                 raise InputError(f"{name} is a word of C; the text must have another name for it")
         for name in members:
             if members.count(name) > 1:

@@ -20,7 +20,9 @@ from ptxgen.export.c_source import form
 from ptxgen.export.files import write
 from ptxgen.export.general import GROUPS
 from ptxgen.export.library import ExportedProblem, Library
-from ptxgen.export.task_in_c import TaskInC, functions_of
+from ptxgen.export.task_in_c import TaskInC, functions_of, place
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.lowering.lower import lower
 from ptxgen.operations.task.language.texts import input_ranks, parse
 from ptxgen.operations.task.task_hash import task_hash
 from ptxgen.problem.device import device
@@ -278,6 +280,35 @@ def test_calls_compute_what_numpy_computes(name: str, library: Library, program:
 
 
 @needs_compiler
+def test_launches_on_tensor_cores_are_those_of_python(tmp_path: Path) -> None:
+    """Of the exported extents, and of others."""
+    text = (
+        f"P: f16[i, k]; R: f16[k, j]; t: f32; accum: f32; where (i, j) {{ {SUMS} accum > t ? hits.add(accum, i, j); }}"
+    )
+    [task] = functions_of("hits", parse(text))
+    config = parse_config("family=wgmma ml=128 nl=64 u=64 stages=3")
+    exported, other = task.problem(256, 128, 192), task.problem(72, 520, 136)
+    library = Library.of(
+        [], H200, lambda p: Selection(p, config, "given"), Model.analytic(H200), form, {task: [exported]}
+    )
+    write(library, tmp_path, version="1", command="")
+    of = library.tasks[0]
+    operands = {x.name: n << 36 if x.kind.endswith("*") else n for n, x in enumerate(of.arguments, 1)}
+    requests = [exports.task_request(of, of.key(p), **operands) for p in (exported, other)]
+    _, calls = exports.run(exports.build_tasks(library, tmp_path), requests)
+    places = {y: operands[x.name] for x in of.arguments for y in x.places}
+    for p, call in zip((exported, other), calls, strict=True):
+        launch = plan_for(p, config, H200).launch(lower(p))
+        roles = {str(v) for step in launch.steps for _, v in step.arguments if isinstance(v, str)} - {"W", "capacity"}
+        names = {role: places[place(role)] for role in {*roles, "A", "B", "C"}}
+        names |= {"W": operands["workspace"], "capacity": operands["hits_capacity"]}
+        entries = library.modules[0].source.pdl_entries
+        made = exports.expected(library, launch, entries, beta=0, stream=0, alpha=1, **names)
+        assert (call.status, call.driver) == (0, made)
+        assert any("map" in line for line in made)
+
+
+@needs_compiler
 def test_calls_with_bad_arguments_are_errors(library: Library, program: Path) -> None:
     of = {x.form.name.removeprefix("task_"): x for x in library.tasks}
     good = {"P": 256, "R": 512, "hits_value": 768, "hits_i": 1024, "hits_j": 1280, "hits_capacity": 9, "hits_count": 64}
@@ -348,6 +379,8 @@ LIST = EXAMPLES["list"].text
         ("a_workspace", LIST, "name is a_workspace; it must not end in _workspace"),
         ("a", LIST.replace("P[", "register["), "register is a word of C; the text must have another name"),
         ("a", LIST.replace("hits", "while"), "while is a word of C"),
+        ("a", LIST.replace("thres", "_Bool"), "_Bool is a word of C"),
+        ("a", LIST.replace("thres", "size_t"), "size_t is a word of C"),
         ("a", LIST.replace("thres", "workspace"), "workspace is the name of two members"),
         ("a", LIST.replace("thres", "hits_count"), "hits_count is the name of two members"),
         (
