@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ptxgen.errors import DtypeError, InputError, ShapeError, TaskError
 from ptxgen.operations.task import fast_distances
 from ptxgen.operations.task.tracing.pairs import NAMED_STEPS
 from ptxgen.problem.device import device
+from ptxgen.tuning.selection import require
 
 RNG = np.random.default_rng(7)
 M, N, K = 19, 26, 5
@@ -211,3 +213,23 @@ def test_errors_of_methods() -> None:
         ptxgen.pairwise(X, Y, lambda x, y: x if x > y else y).dense()
     with pytest.raises(TaskError, match=r"test_pairwise.py, line .*the mean is of s32"):
         ptxgen.pairwise(X.astype(np.int32), step=taxicab).mean()
+
+
+def test_short_rows_of_one_array_are_computed_whole() -> None:
+    """Half of the pairs takes more time where another family holds rows in registers."""
+    points = RNG.standard_normal((37, 3)).astype(np.float32)
+    runners.runners.clear()
+    d = ptxgen.pairwise(points, when=lambda i, j: i != j)
+    squares = EXPECTED["sqeuclidean"](points[:, None].astype("f8"), points.astype("f8"))
+    np.fill_diagonal(squares, np.inf)
+    np.testing.assert_array_equal(d.argmin(), squares.argmin(1))
+    np.testing.assert_array_equal(d.argmin(axis=0), squares.argmin(0))
+    large = {
+        (k, axis): require(replace(bound.problem, m=1 << 14, n=1 << 14, k=k, lda=0, ldb=0, ldc=0), device("h100"))[
+            0
+        ].config
+        for bound in list(runners.runners.values())
+        for axis in bound.problem.program.outputs[0].axis
+        for k in (3, 16)
+    }
+    assert {at for at, config in large.items() if config.family == "resident_rows"} == {(3, "i")}

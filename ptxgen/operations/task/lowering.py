@@ -44,6 +44,9 @@ from ptxgen.problem.base import COMPUTE_MODES, SUMS
 from ptxgen.problem.dtypes import dtype
 
 NEWEST = 1000  #: a target that has every instruction
+#: K up to which rows of mirrored results also have a form of all pairs: families that compute no mirrored results may
+#: take less time for all than others for half of them
+WHOLE_K = 12
 #: axes of arrays besides A and B that steps read
 STEP_AXES = ("i", "j", "k", "ij", "ji", "ik", "ki", "jk", "kj")
 
@@ -83,10 +86,15 @@ def lower_task(p: Task) -> KernelProblem:
     read = sum(p.m * p.n * dtype(x.element.type).bytes for x in sink.elements)
     moved = product.moved + read
     found = replace(product, name=f"task_{types}_{p.layout.lower()}", algebra=algebra, sink=sink, moved=moved)
-    if p.mirrored:
-        found = replace(found, extents=MirroredExtents(p.m, p.n, p.k, p.batch), moved=found.moved - p.shared_bytes)
     reshaped = isinstance(sink, groups.KeyedSink | rows.RowReduce)
-    found = _reshaped(p, found) if reshaped else _one_by_one(p, found)
+    complete = _reshaped if reshaped else _one_by_one
+    if p.mirrored:
+        every = replace(found, sink=replace(sink, mirrored=False), moved=found.moved - p.shared_bytes)
+        half = replace(every, sink=sink, extents=MirroredExtents(p.m, p.n, p.k, p.batch))
+        short = isinstance(sink, rows.RowReduce) and p.k <= WHOLE_K
+        found = replace(complete(p, half), forms=(complete(p, every),) if short else ())
+    else:
+        found = complete(p, found)
     bits = bit_form(found) if p.algebra else None
     return found if bits is None else replace(found, forms=(*found.forms, bits))
 
@@ -113,7 +121,7 @@ def _reshaped(p: Task, found: KernelProblem) -> KernelProblem:
     if isinstance(found.sink, scatter.Scatter):
         return found.with_access("C", ld=pitch, aligned=p.output.bytes, vec=1)
     # the width of accesses to sums
-    vec = 1 if p.mirrored else aligned_access(16, p.n, pitch, 0, p.output.bytes)
+    vec = 1 if found.mirrored else aligned_access(16, p.n, pitch, 0, p.output.bytes)
     found = found.with_access("C", ld=pitch, vec=vec)
     one = ElementGroups.of(found.sink, p.m, p.n) if isinstance(found.sink, groups.Aggregate) else None
     if one is None:
