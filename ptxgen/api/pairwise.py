@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache, partial
@@ -30,6 +31,7 @@ from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.dtypes import dtype
 from ptxgen.tuning.selection import require
 
+LISTED = 1 << 25  #: pairs that calls of the n best results list together, about, unless a row has more
 KEPT = 64  #: tasks of the caller's functions that an object keeps
 
 _OUTPUTS: dict[str, Callable[..., Any]] = {
@@ -299,14 +301,16 @@ class Pairwise:
     # ---- memory
 
     def memory(self, method: str, n: int = 1) -> Memory:
-        """The bytes that a method needs besides X and Y on their device, with the kernel that would be chosen now.
+        """The bytes that a method needs besides X and Y on their device, with the kernel that would be chosen now; of
+        ``topk`` at most, about.
         ``n``: of ``topk``; pairs of ``select``, groups of ``sum_by`` and ``count_by``. InputError: there is no such
         method."""
         word("method", method, _METHODS)
         found, n = _METHODS[method], integer("n", n, 0, CAPACITY_LIMIT)
         results = self._result_bytes(found, n)
-        if found.form[0] == "best":
-            return Memory(results, self._result_bytes(_METHODS["select"], self.shape[0] * self.shape[1]))
+        if found.form[0] == "best":  # lists of pairs, of values and indices, and as many records in order
+            pairs = min(math.prod(self.shape), max(LISTED, self.shape[1]))
+            return Memory(results, 2 * self._result_bytes(_METHODS["select"], pairs))
         program = self._program(found.form, _any if found.tested else None)
         roles, (rows, columns) = roles_of(program), self.shape
         device, k, extra = drivers.driver_of(self._view).device, self._view.shape[1], 0
