@@ -1,7 +1,8 @@
 """The PTX instructions of each operator, by type and target, with the pipes that execute them.
 
-Registers of 32 bits hold values of 8- and 16-bit integers, extended by sign or zeros; registers of 16 bits hold values
-of f16 and bf16. A row is a short sequence of instructions; its last instruction alone writes the result.
+Registers of 32 bits hold values of 8- and 16-bit integers, extended by sign or zeros, or two values of 16 bits each
+(``value_types.PAIRS``); registers of 16 bits hold values of f16 and bf16. A row is a short sequence of instructions;
+its last instruction alone writes the result.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptxgen.errors import DtypeError, InputError
-from ptxgen.expr.node import Node
+from ptxgen.expr.node import Node, constant
 from ptxgen.expr.operators import OPERATORS, Operator
 from ptxgen.expr.value_types import PRED, VALUE_TYPES, type_of
 
@@ -49,13 +50,19 @@ def register_class(type: str) -> str:
     t = type_of(type)
     if t.group == "predicate":
         return PRED
+    if t.values > 1:
+        return "b32"
     if t.floating:
         return type if t.bits > 16 else "b16"
     return "b64" if t.bits == 64 else "b32"
 
 
 def literal(x: Node) -> str:
-    """A constant as PTX writes it: floats by their bits."""
+    """A constant as PTX writes it: floats by their bits; a pair has the number twice."""
+    if type_of(x.type).values > 1:
+        half = constant(x.value, x.type.removesuffix("x2"))
+        bits = int(literal(half), 0) & 0xFFFF
+        return f"0x{bits << 16 | bits:08X}"
     if x.type == "f64":
         return f"0d{struct.unpack('<Q', struct.pack('<d', x.value))[0]:016X}"
     if x.type == "f32":
@@ -275,6 +282,31 @@ def _narrow_integers() -> Iterator[Row]:
                 yield Row(r.operator, t, PRED if r.result == PRED else t, r.first, r.lines, r.pipes)
 
 
+def _pairs() -> Iterator[Row]:
+    """Two values of 16 bits in a register."""
+    for t in ("f16x2", "bf16x2"):
+        first, full = (OLDEST, OLDEST) if t == "f16x2" else (80, 90)
+        for operator, name in (("+", "add"), ("-", "sub"), ("*", "mul")):
+            yield _row(operator, t, f"{name}.rn.{t} {{d}}, {{a}}, {{b}}", first=full, fma=1)
+        for operator in ("neg", "abs"):
+            yield _row(operator, t, f"{operator}.{t} {{d}}, {{a}}", first=first, fma=1)
+        for name in ("min", "max"):
+            yield _row(f"f{name}", t, f"{name}.{t} {{d}}, {{a}}, {{b}}", first=80, alu=1)
+            yield _row(name, t, f"{name}.NaN.{t} {{d}}, {{a}}, {{b}}", first=80, alu=1)
+    one = "mov.b32 {b32_x}, 0x3F803F80; fma.rn.bf16x2 {d}, {a}, {b32_x}, {b}"
+    yield _row("+", "bf16x2", one, first=80, fma=1)
+    minus = "mov.b32 {b32_x}, 0xBF80BF80; fma.rn.bf16x2 {d}, {b}, {b32_x}, {a}"
+    yield _row("-", "bf16x2", minus, first=80, fma=1)
+    zero = "mov.b32 {b32_x}, 0x80008000; fma.rn.bf16x2 {d}, {a}, {b}, {b32_x}"
+    yield _row("*", "bf16x2", zero, first=80, fma=1)
+    for t in ("s16x2", "u16x2"):
+        for operator, name in (("+", "add"), ("min", "min"), ("max", "max")):
+            yield _row(operator, t, f"{name}.{t} {{d}}, {{a}}, {{b}}", first=90, alu=1)
+        for operator, name in _LOGIC.items():
+            yield _row(operator, t, f"{name}.b32 {{d}}, {{a}}, {{b}}", alu=1)
+        yield _row("~", t, "not.b32 {d}, {a}", alu=1)
+
+
 def _predicates() -> Iterator[Row]:
     for operator, name in _LOGIC.items():
         yield _row(operator, PRED, f"{name}.pred {{d}}, {{a}}, {{b}}", alu=1)
@@ -408,7 +440,7 @@ def _changed() -> None:
 def rows() -> dict[tuple[str, str, str], tuple[Row, ...]]:
     """By operator, type of the operands and type of the result: the rows, the newest target first."""
     table: dict[tuple[str, str, str], list[Row]] = {}
-    makers = (_floats, _halves, _wide_integers, _narrow_integers, _predicates, _casts)
+    makers = (_floats, _halves, _wide_integers, _narrow_integers, _pairs, _predicates, _casts)
     for made in (*(makes() for makes in makers), *_REGISTERED.values()):
         for r in made:
             table.setdefault((r.operator, r.operand, r.result), []).append(r)

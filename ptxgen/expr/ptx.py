@@ -106,6 +106,15 @@ def check(roots: Iterable[Node], sm: int) -> None:
                 stack.extend(x.arguments)
 
 
+def is_computed(roots: Iterable[Node], sm: int) -> bool:
+    """True if a target has instructions for the expressions."""
+    try:
+        check(roots, sm)
+    except DtypeError:
+        return False
+    return True
+
+
 def statements(
     roots: Sequence[Node],
     registers: Mapping[Node, str],
@@ -257,7 +266,7 @@ def ordered(roots: Iterable[Node], registers: Mapping[Node, str]) -> list[Node]:
 
 def _needs_register(x: Node) -> bool:
     """True if no instruction takes the constant as a number."""
-    return register_class(x.type) in ("b16", PRED)
+    return register_class(x.type) in ("b16", PRED) or type_of(x.type).values > 1
 
 
 class _Printer:

@@ -10,11 +10,13 @@ from ptxgen.errors import DtypeError
 
 @dataclass(frozen=True)
 class ValueType:
-    """The type of a value. ``group``: float, signed, unsigned or predicate."""
+    """The type of a value. ``group``: float, signed, unsigned or predicate; ``values``: elements of a register, 2: of
+    16 bits each, which instructions compute together."""
 
     name: str
     bits: int
     group: str
+    values: int = 1
 
     @property
     def floating(self) -> bool:
@@ -27,12 +29,12 @@ class ValueType:
     @property
     def least(self) -> float | int:
         """The lowest value: minus infinity, or the lowest integer."""
-        return -math.inf if self.floating else -(1 << (self.bits - 1)) if self.group == "signed" else 0
+        return -math.inf if self.floating else -(1 << (self.bits // self.values - 1)) if self.group == "signed" else 0
 
     @property
     def greatest(self) -> float | int:
         """The highest value: infinity, or the highest integer."""
-        return math.inf if self.floating else (1 << (self.bits - (self.group == "signed"))) - 1
+        return math.inf if self.floating else (1 << (self.bits // self.values - (self.group == "signed"))) - 1
 
 
 VALUE_TYPES = {
@@ -44,12 +46,15 @@ VALUE_TYPES = {
         ValueType("pred", 1, "predicate"),
     )
 }
+#: type of 16 bits -> the type of two such values in a register, which arrays and programs do not have
+PAIRS = {t.name: f"{t.name}x2" for t in VALUE_TYPES.values() if t.bits == 16}
+_PAIR_TYPES = {pair: ValueType(pair, 32, VALUE_TYPES[name].group, 2) for name, pair in PAIRS.items()}
 PRED = "pred"  #: the type of comparisons and of and, or, not
 
 
 def type_of(name: str) -> ValueType:
     """The type with this name. DtypeError: there is none."""
     try:
-        return VALUE_TYPES[name]
+        return VALUE_TYPES.get(name) or _PAIR_TYPES[name]
     except KeyError:
         raise DtypeError(f"type is {name!r}; it must be one of {', '.join(VALUE_TYPES)}") from None

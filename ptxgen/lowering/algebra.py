@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ptxgen.expr.node import Node, constant, node, variable, variables
@@ -81,12 +81,15 @@ class InnerExpression(Algebra):
     in 32. The reductions argmin and argmax give the first k of the least or greatest step, ``NO_INDEX`` if there is no
     k.
 
-    ``terms``: what a step joins to the accumulator, one after the other."""
+    ``terms``: what a step joins to the accumulator, one after the other. ``paired``: the same reduction of two adjacent
+    columns at once, on pairs of values of 16 bits (``expr.value_types.PAIRS``), whose results, extended to the type of
+    this one, serve the sink as its own do; None: there is none."""
 
     step: Node
     a: Node
     b: Node
     terms: tuple[Node, ...]
+    paired: InnerExpression | None = None
 
     @property
     def type(self) -> str:
@@ -157,6 +160,21 @@ def terms_of(step: Node, reduce: str, rewrite: bool) -> tuple[Node, ...]:
         return (step,)
     exact = OPERATORS[reduce].idempotent or not type_of(step.type).floating
     return tuple(found) if exact or (rewrite and reduce == "+" and found[0].op == "*") else (step,)
+
+
+def paired_expression(whole: InnerExpression, step: Node, a: Node, b: Node) -> InnerExpression:
+    """The field ``paired`` of ``whole``. ``step``, ``a``, ``b``: of pairs; zeros pad it where they pad ``whole``."""
+    identity = OPERATORS[whole.reduce].identity
+    assert identity is not None
+    return replace(
+        whole,
+        identity=identity(type_of(step.type)),
+        step=step,
+        terms=terms_of(step, whole.reduce, False),
+        a=a,
+        b=b,
+        paired=None,
+    )
 
 
 def inner_expression(

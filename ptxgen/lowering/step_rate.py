@@ -12,7 +12,9 @@ from functools import lru_cache
 from ptxgen.expr.cost import instructions_by_pipe
 from ptxgen.expr.instructions import PIPES
 from ptxgen.expr.node import Node, variable
-from ptxgen.lowering.algebra import ACCUMULATOR, InnerExpression
+from ptxgen.expr.ptx import is_computed
+from ptxgen.expr.value_types import type_of
+from ptxgen.lowering.algebra import ACCUMULATOR, Algebra, InnerExpression
 from ptxgen.lowering.bit_products import DIFFERENT_BITS, INVERTED_FROM, bit_form_on
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
@@ -24,13 +26,17 @@ RATES = {"imad": 64.0, "alu": 64.0, "xu": 16.0}
 #: issue slots of a step besides its instructions: loads of operands from shared memory, bank conflicts of registers;
 #: and those that an instruction of pipe alu takes more than one. Fitted to nine operators measured on an H100
 READS, MIXED = 0.26, 0.22
+PAIRS = 0.22  #: issue slots that a minimum or maximum of two floats of 16 bits takes more, fitted to one operator
 
 
 @dataclass(frozen=True)
 class Instructions:
-    """The instructions of a step. ``by_pipe``: (pipe, count)."""
+    """The instructions of a step, or of ``values`` steps that they compute at once. ``by_pipe``: (pipe, count);
+    ``paired_floats``: True if they are of pairs of floats."""
 
     by_pipe: tuple[tuple[str, int], ...]
+    values: int = 1
+    paired_floats: bool = False
 
     @property
     def issued(self) -> int:
@@ -39,12 +45,21 @@ class Instructions:
     @property
     def mixed(self) -> float:
         """Issue slots that instructions of pipe alu take more, in a step that is not one multiply-add."""
-        return MIXED * dict(self.by_pipe).get("alu", 0)
+        return (MIXED + PAIRS * self.paired_floats) * dict(self.by_pipe).get("alu", 0)
+
+    @property
+    def issue_slots(self) -> float:
+        """Issue slots of a step in a loop that loads its operands from shared memory."""
+        return (self.issued + READS + self.mixed) / self.values
 
     def limit(self, d: Device) -> float:
         """Steps per clock and multiprocessor that the busiest pipe allows."""
         rates = {"fma": float(d.fma), "fp64": float(d.fma64), **RATES}
-        return 1 / max(count / rates[pipe] for pipe, count in self.by_pipe)
+        return self.values / max(count / rates[pipe] for pipe, count in self.by_pipe)
+
+    def bound(self, d: Device) -> float:
+        """Steps per clock and multiprocessor that no kernel exceeds."""
+        return min(ISSUED * self.values / self.issued, self.limit(d))
 
 
 #: of a product by multiply-adds, whichever pipe has them
@@ -54,8 +69,10 @@ PRODUCT = Instructions((("fma", 1),))
 @lru_cache(maxsize=1024)
 def _of_step(roots: tuple[Node, ...], a: Node, b: Node, sm: int) -> Instructions:
     known = {variable(ACCUMULATOR, roots[0].type): "accum", a: "a", b: "b"}
-    count = instructions_by_pipe(roots, sm, known)
-    return Instructions(tuple((pipe, count[pipe]) for pipe in PIPES if count[pipe]) or PRODUCT.by_pipe)
+    held = type_of(a.type)
+    count = instructions_by_pipe(roots, sm, known, contract=held.values == 1)
+    pipes = tuple((pipe, count[pipe]) for pipe in PIPES if count[pipe]) or PRODUCT.by_pipe
+    return Instructions(pipes, held.values, held.values > 1 and held.floating)
 
 
 def of_expression(algebra: InnerExpression, d: Device) -> Instructions:
@@ -68,17 +85,31 @@ def instructions(p: KernelProblem, d: Device) -> Instructions:
     return of_expression(p.algebra, d) if isinstance(p.algebra, InnerExpression) else PRODUCT
 
 
+def of_pairs(algebra: Algebra, d: Device) -> Instructions | None:
+    """The instructions of steps on pairs of 16-bit elements; None: there are no such steps, or the device has no
+    instructions for them."""
+    if not isinstance(algebra, InnerExpression) or algebra.paired is None or not is_computed(algebra.paired.next, d.sm):
+        return None
+    return of_expression(algebra.paired, d)
+
+
+def _each(algebra: InnerExpression, d: Device) -> list[Instructions]:
+    """The ways to compute steps of an inner expression."""
+    pairs = of_pairs(algebra, d)
+    return [of_expression(algebra, d), *([] if pairs is None else [pairs])]
+
+
 def bound(algebra: InnerExpression, d: Device) -> float:
     """Steps per clock and multiprocessor that no kernel exceeds."""
-    found = of_expression(algebra, d)
-    return min(ISSUED / found.issued, found.limit(d))
+    return max(x.bound(d) for x in _each(algebra, d))
 
 
 def ceiling(p: KernelProblem, d: Device) -> float:
     """Steps per clock and multiprocessor of the fastest loop that loads its operands from shared memory, predicted.
 
     It is the lesser of 128 / (instructions + READS + MIXED · instructions of pipe alu) and what the busiest pipe
-    allows. A product that tensor cores compute has their rate, also where it is another form of the problem."""
+    allows; instructions of pairs compute two steps. A product that tensor cores compute has their rate, also where it
+    is another form of the problem."""
     if (form := bit_form_on(p, d)) is not None:
         pairs = 2 if form.algebra is DIFFERENT_BITS and d.sm >= INVERTED_FROM else 1
         steps = max(p.k, 1) / max(form.k, 1)  # of the problem in one of the form
@@ -87,5 +118,4 @@ def ceiling(p: KernelProblem, d: Device) -> float:
         scalar = scalar_rate(p.accumulator, d)
         rate = peak_rate(p.element, p.compute, d)
         return min(float(rate), ISSUED / (1 + READS)) if rate <= scalar else float(rate)
-    found = of_expression(p.algebra, d)
-    return min(ISSUED / (found.issued + READS + found.mixed), found.limit(d))
+    return max(min(ISSUED / x.issue_slots, x.limit(d)) for x in _each(p.algebra, d))

@@ -1,6 +1,6 @@
-## Global to shared memory through registers (ld.global, st.shared): any alignment; widens 16-bit types and transposes.
+## Global to shared memory through registers (ld.global, st.shared): any alignment; widens 16-bit types, or stores them twice, and transposes.
 <%namespace name="convert" file="/ptx/convert.mako"/>
-<%def name="title(x)"><% return "through registers" + (", transposed" if x.transposed else "") + (", widened to f32" if x.widens else f", cast to {x.held}" if x.casts else ", widened to 32 bits" if x.extracts else "") %></%def>
+<%def name="title(x)"><% return "through registers" + (", transposed" if x.transposed else "") + (", widened to f32" if x.widens else ", each element twice" if x.twice else f", cast to {x.held}" if x.casts else ", widened to 32 bits" if x.extracts else "") %></%def>
 
 <%def name="setup(x)">
     .reg .b32 ${", ".join(to for to, _ in x.store_ptrs)};
@@ -76,10 +76,15 @@ ${unpack(x, p, issue)}\
 % endfor
 </%def>
 
-## Unpacks words of two 16-bit elements, to f32 where shared memory holds f32.
+## Unpacks words of two 16-bit elements, to f32 where shared memory holds f32, to pairs where it has elements twice.
 <%def name="unpack(x, p, issue)">
 % for j in range(0, x.vec, 2):
-% if x.vec == 1:
+% if x.twice and x.vec == 1:
+    @${issue} mov.b32 ${x.converted[p.index, j]}, {${x.staging[p.index, 0]}, ${x.staging[p.index, 0]}};
+% elif x.twice:
+    @${issue} prmt.b32 ${x.converted[p.index, j]}, ${x.staging[p.index, j // 2]}, 0, 0x1010;
+    @${issue} prmt.b32 ${x.converted[p.index, j + 1]}, ${x.staging[p.index, j // 2]}, 0, 0x3232;
+% elif x.vec == 1:
 ${convert.widen(x.dtype.name, x.converted[p.index, j], x.staging[p.index, 0], f"@{issue} ")}\
 % elif x.widens:
 ${convert.widen_pair(x.dtype.name, x.converted[p.index, j], x.converted[p.index, j + 1], x.staging[p.index, j // 2], x.halves, f"@{issue} ")}\

@@ -1,19 +1,23 @@
 ## The reduction of an expression over K, a step at a time. Steps beyond K are not computed, unless zeros do not change the result.
+<%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="clear_accumulators()">
 % for r in plan.mainloop.acc.all:
-    mov.${plan.arithmetic.type} ${r}, ${plan.reducer.identity};
+    mov.${plan.mainloop.acc.kind} ${r}, ${plan.mainloop.reducer.identity};
 % endfor
 % if plan.mainloop.best is not None:
 % for r in plan.mainloop.best.all:
-    mov.${plan.mainloop.best.kind} ${r}, ${plan.reducer.identities[1]};
+    mov.${plan.mainloop.best.kind} ${r}, ${plan.mainloop.reducer.identities[1]};
 % endfor
 % endif
-% for line in plan.reducer.step_temporaries:
+% for line in plan.mainloop.reducer.step_temporaries:
     ${line}
 % endfor
 % for line in plan.reducer.temporaries:
     ${line}
 % endfor
+% if plan.mainloop.packed:
+    .reg .b16 %pair_half<2>;
+% endif
 ${indices()}\
 % for x in plan.mainloop.arrays:
     .reg .b64 %at_${x.name};
@@ -180,16 +184,22 @@ REMAINDER_END:
 ${advance("%k_rem")}\
 </%def>
 
-## Row i of the thread's tile into %result.
+## Row i of the thread's tile into %result, extended to the type of results.
 <%def name="scaled_row(i)">
 % for s in range(1, plan.mainloop.ks):
-% for j in range(plan.mainloop.ns):
+% for j in range(plan.mainloop.acc.shape[2]):
 % for line in plan.mainloop.join_lines(s, i, j):
     ${line}
 % endfor
 % endfor
 % endfor
+% if plan.mainloop.packed:
+% for j in range(plan.mainloop.acc.shape[2]):
+${convert.widen_pair(plan.b.held, plan.epilogue.vector[2 * j], plan.epilogue.vector[2 * j + 1], plan.mainloop.acc[0, i, j], ("%pair_half0", "%pair_half1"))}\
+% endfor
+% else:
 % for j in range(plan.mainloop.ns):
     mov.${plan.arithmetic.type} ${plan.epilogue.vector[j]}, ${plan.mainloop.acc[0, i, j]};
 % endfor
+% endif
 </%def>

@@ -38,11 +38,14 @@ ${widen(plan.problem.dtype, into, "%elem")}\
 % endfor
 </%def>
 
-## Both halves of a 32-bit word.
+## Both halves of a 32-bit word, extended to 32 bits.
 <%def name="widen_pair(kind, low, high, word, halves, guard='')">
 % if kind == "bf16":
     ${guard}shl.b32 ${low}, ${word}, 16;
     ${guard}and.b32 ${high}, ${word}, 0xFFFF0000;
+% elif kind in ("s16", "u16"):
+    ${guard}bfe.${kind[0]}32 ${low}, ${word}, 0, 16;
+    ${guard}bfe.${kind[0]}32 ${high}, ${word}, 16, 16;
 % else:
     ${guard}mov.b32 {${halves[0]}, ${halves[1]}}, ${word};
     ${guard}cvt.f32.${kind} ${low}, ${halves[0]};

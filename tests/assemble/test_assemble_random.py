@@ -1,4 +1,4 @@
-"""ptxas assembles random legal configurations for every target, without spills: SIMT kernels, and reductions of tasks."""
+"""ptxas assembles random legal configurations for every target, without spills: SIMT kernels, reductions of tasks, and steps on pairs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 EACH = 5
 
 
-@pytest.mark.parametrize("source", ["simt", "task_reduce"])
+@pytest.mark.parametrize("source", ["simt", "task_reduce", "task_pairs"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_random_configurations_assemble_without_spills(target, source, tmp_path, monkeypatch):
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))

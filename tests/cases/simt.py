@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from ptxgen.codegen.config.config import Columns, Config, axes_of
@@ -30,15 +32,20 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
     return Gemm(m, n, k, layout, dtype, compute, deterministic=bool(rng.random() < 0.15), **extra)
 
 
-def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
-    """A random legal configuration of the values that the search visits, or None if none was drawn."""
+def config(
+    p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024, fixed: Mapping[str, int] | None = None
+) -> Config | None:
+    """A random legal configuration of the values that the search visits, or None if none was drawn. ``fixed``: axes with
+    one value."""
     values = {
         a.name: rng.choice(np.array((*choices(a), *((3, 5, 7) if a.name == "kg" else ()))), DRAWS)
         for a in axes_of("simt")
+        if a.name != "column_pairs"
     }
     sliced = rng.random(DRAWS) < 0.5
     values["kg"] = np.where(sliced, values["kg"], 1)
     values["splitk"] = np.where(sliced, values["splitk"], 0)
+    values |= {name: np.full(DRAWS, value) for name, value in (fixed or {}).items()}
     if not d.has_async_copy:
         values |= {name: np.zeros(DRAWS, np.int64) for name in ("cp_async_a", "cp_async_b")}
     c = Columns(values, DRAWS)

@@ -151,6 +151,12 @@ GOLDEN = {
         "C[j]logsumexp=accum;}",
         "ms=4 ns=4 ml=32 nl=32 u=8 kg=2 splitk=workspace vec_b=4 vec_c=4",
     ),
+    "simt_pairs": (
+        "h200",
+        "task 64,61,61 NN s16 text=A:s16[i,k];B:s16[k,j];accum:s16;where(i,j){reduce(k){accum=max(accum,A[i,k]+B[k,j]);}"
+        "C[i,j]=accum;}",
+        "ms=4 ns=4 ml=32 nl=32 u=8 ks=2 cp_async_a=0 cp_async_b=0 vec_a=1 vec_b=1 vec_c=1 column_pairs=1",
+    ),
     "simt_scatter": (
         "h200",
         "task 64,64,61 NN f32 text=A:f32[i,k];B:f32[k,j];input0:s32[i];input1:u8[j];input2:s32[i];accum:f32;where(i,j)"

@@ -16,9 +16,11 @@ from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.grouped.problem import GroupedGemm
+from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.language.parser import parse as program
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.roles import roles_of
+from ptxgen.operations.task.semirings import semiring_program
 from ptxgen.problem.device import DEVICES, device
 from ptxgen.problem.registry import parse
 from tests.cases import SOURCES
@@ -41,6 +43,11 @@ MAX_PLUS = lower(
         text="A:f32[i,k];B:f32[k,j];accum:f32;where(i,j){reduce(k){accum=max(accum,A[i,k]+B[k,j]);}C[i,j]=accum;}",
     )
 )
+#: minima and maxima of elements, which pairs of columns compute
+MIN_MAX = {
+    kind: lower(Task(64, 64, 64, dtype=kind, text=canonical(semiring_program("min_max", kind))))
+    for kind in ("f16", "s16")
+}
 POSITIONS = lower(Task(64, 64, 64, text=Task.text_of(roles_of(program(STEPS)))))
 
 #: a row of the table -> problem, configuration that breaks it and none before it, device, words of the message
@@ -144,6 +151,18 @@ BREAKS = {
     "simt_f16x2": [
         (Gemm(64, 64, 64, "TN", "f16", "f16"), "ms=1 ns=8 ml=32 nl=64", "h200", "ms=1"),
         (Gemm(64, 64, 64, "TN", "f16", "f16"), "ms=8 ns=1 ml=64 nl=32", "h200", "ns=1"),
+    ],
+    "simt_column_pairs": [
+        (
+            P,
+            "column_pairs=1",
+            "h200",
+            "column_pairs=1, ns=8, stages=3: pairs of columns need steps on f16, bf16, s16 or",
+        ),
+        (MAX_PLUS, "column_pairs=1", "h200", "A and B alone, with the results"),
+        (MIN_MAX["f16"], "column_pairs=1 ns=1 nl=32 vec_a=1 cp_async_a=0 cp_async_b=0", "h200", "column_pairs=1, ns=1"),
+        (MIN_MAX["f16"], "column_pairs=1 vec_a=1 cp_async_a=0 cp_async_b=0", "t4", "instructions of sm_75"),
+        (MIN_MAX["s16"], "column_pairs=1 vec_a=1 cp_async_a=0 cp_async_b=0", "a100", "s16, u16: from sm_90 on"),
     ],
     "simt_vec_a": [
         (Gemm(510, 512, 512, "TN"), "vec_a=4", "h200", "vec_a=4 exceeds 2, the limit by A's alignment"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.part import Part
@@ -33,6 +34,10 @@ class Reducer(Part):
     def identity(self) -> str:
         return self.arithmetic.zero
 
+    def identity_in(self, kind: str) -> str:
+        """``identity`` in accumulators of another type ``kind`` of registers, too."""
+        return self.identity if kind == self.arithmetic.type else "0"
+
     @property
     def temporaries(self) -> list[str]:
         """The declarations of the registers that ``join`` uses besides its operands."""
@@ -45,7 +50,9 @@ class Reducer(Part):
 
 @dataclass(frozen=True)
 class ExpressionReducer(Reducer):
-    """The reduction of an expression: its steps too."""
+    """The reduction of an expression: its steps too. ``contracts``: products that are added become multiply-adds."""
+
+    contracts: ClassVar[bool] = True
 
     @property
     def algebra(self) -> InnerExpression:
@@ -56,6 +63,9 @@ class ExpressionReducer(Reducer):
     @property
     def identity(self) -> str:
         return self.identities[0]
+
+    def identity_in(self, kind: str) -> str:
+        return self.identity if kind == self.arithmetic.type else self.paired.identity
 
     @property
     def identities(self) -> list[str]:
@@ -110,7 +120,8 @@ class ExpressionReducer(Reducer):
         extents = {variable(name, "s32"): f"%{name}" for name in ("M", "N", "K")}
         accumulators = dict(zip(self.algebra.components, into, strict=True))
         known = {**accumulators, **scalars, **extents, **registers}
-        return statements(self.algebra.next, known, list(into), sm=self.sm, temporaries=used).lines
+        made = statements(self.algebra.next, known, list(into), sm=self.sm, temporaries=used, contract=self.contracts)
+        return made.lines
 
     @cached_property
     def step_temporaries(self) -> list[str]:
@@ -121,3 +132,21 @@ class ExpressionReducer(Reducer):
         into = [f"%into{n}" for n in range(len(self.algebra.components))]
         self._step(into, {x: f"%read{n}" for n, x in enumerate(elements)}, used)
         return used.declarations
+
+    @property
+    def paired(self) -> PairReducer:
+        """The reducer of pairs of values of 16 bits."""
+        return PairReducer(self.problem, self.arithmetic, self.sm)
+
+
+@dataclass(frozen=True)
+class PairReducer(ExpressionReducer):
+    """The reduction of two adjacent columns in one register. Each operation rounds, as in the type of the elements."""
+
+    contracts = False
+
+    @property
+    def algebra(self) -> InnerExpression:
+        found = super().algebra.paired
+        assert found is not None
+        return found

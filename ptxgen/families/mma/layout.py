@@ -78,7 +78,7 @@ class MmaOperand:
     it is addressed in global memory, ``ld`` the leading dimension that the kernel reads.
     """
 
-    kmajor_smem = transposed = widens = unpacks = extracts = casts = False
+    kmajor_smem = transposed = widens = unpacks = extracts = casts = twice = False
 
     def __init__(
         self,

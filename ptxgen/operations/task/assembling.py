@@ -29,6 +29,7 @@ from ptxgen.operations.task.typed import (
     CAST_TYPES,
     FUNCTIONS,
     INPUT_TYPES,
+    NARROW,
     Scalar,
     Value,
     adapted,
@@ -103,7 +104,7 @@ def step_of(reduction: str, step: Value, declared: str | None) -> tuple[Node, st
     if type not in ACCUMULATOR_TYPES:
         known = f"the accumulator is {type}; it must be one of {', '.join(ACCUMULATOR_TYPES)}"
         raise TaskError(known if declared else f"{known}: write f64({shown(x)})")
-    if type in ("f16", "bf16"):
+    if type in NARROW:
         x = narrowed(x, type)
     if not holds(type, x.type):
         raise TaskError(f"the step is {x.type}, which the accumulator of {type} cannot hold; write {type}({shown(x)})")

@@ -9,8 +9,10 @@ from typing import Any
 
 from ptxgen.errors import DtypeError, InputError
 from ptxgen.expr.node import Node, node, rewritten, variable, walk
+from ptxgen.expr.operators import OPERATORS
 from ptxgen.expr.ptx import check
 from ptxgen.expr.simplify import simplified
+from ptxgen.expr.value_types import type_of
 from ptxgen.lowering import aggregate as groups
 from ptxgen.lowering import row_reduce as rows
 from ptxgen.lowering import scatter
@@ -26,6 +28,7 @@ from ptxgen.operations.task.assembling import array_of, roots_of
 from ptxgen.operations.task.joined_keys import joined_keys
 from ptxgen.operations.task.loop_terms import without_terms
 from ptxgen.operations.task.narrow_sums import is_narrow, stores_sums, widened
+from ptxgen.operations.task.paired_steps import with_paired_steps
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.program import (
     ACCUMULATOR,
@@ -75,13 +78,22 @@ def lower_task(p: Task) -> KernelProblem:
         dtype_b=roles.use("B").dtype,
     )
     algebra, sink = algebra_of(loop, p.algebra), _sink(p, program, roles, whole, kind)
-    check((*sink.expressions, *([] if sink.guard is None else [sink.guard])), NEWEST)
+    guard = () if sink.guard is None else (sink.guard,)
+    check((*sink.expressions, *guard), NEWEST)
     rounded = kind == program.accumulator and isinstance(sink, StoreValue) and sink.guard is None
     plain = stores_sums(program) or (rounded and sink.roots == (variable(ACCUMULATOR, kind),))
     if algebra is PLUS_TIMES and whole.op == "variable" and plain and not p.mirrored:
         return product
     if algebra is not PLUS_TIMES and compute != kind:
         raise DtypeError(f"compute is {p.compute}; it must be {program.accumulator}: the step is no product")
+    if isinstance(algebra, InnerExpression) and is_narrow(program):
+        # without k, the identity is that of 16 bits
+        identity = OPERATORS[algebra.reduce].identity
+        assert identity is not None
+        algebra = replace(algebra, identity=identity(type_of(program.accumulator)))
+    if isinstance(algebra, InnerExpression) and p.k:
+        values = (sink.value,) if isinstance(sink, StoreValue) else sink.roots
+        algebra = with_paired_steps(algebra, product.operands, is_narrow(program), (*values, *guard))
     types = "_".join(dict.fromkeys(x.dtype for x in product.operands))
     read = sum(p.m * p.n * dtype(x.element.type).bytes for x in sink.elements)
     moved = product.moved + read

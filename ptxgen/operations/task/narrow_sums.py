@@ -1,8 +1,10 @@
-"""Reductions that a program declares f16 or bf16, as kernels compute them: in f32, from steps that are rounded as the
-program says.
+"""Reductions that a program declares in 16 bits, as kernels compute them: floats in f32, from steps that are rounded as
+the program says, integers in 32 bits, from steps that wrap around.
 
 Minima, maxima and signs of 16-bit floats are exact in f32. Sums, differences, products, quotients and square roots are
-computed in f32 and rounded to 16 bits: f32 has more than twice the bits, so the result is that of one rounding.
+computed in f32 and rounded to 16 bits: f32 has more than twice the bits, so the result is that of one rounding. Minima,
+maxima, right shifts and logic of integers of 16 bits are exact in 32; the low bits of the other results are extended
+again. Sums, products and bits are reduced without that, because only the low bits of the reduction are read.
 """
 
 from __future__ import annotations
@@ -10,17 +12,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptxgen.expr.node import Node, constant, node, variable
-from ptxgen.expr.value_types import PRED
+from ptxgen.expr.value_types import PRED, type_of
 from ptxgen.operations.task.program import ACCUMULATOR, MEAN, Program, Store
 
-NARROW = ("f16", "bf16")
-WIDE = "f32"
-EXACT = ("min", "max", "fmin", "fmax", "neg", "abs")
-ROUNDED = ("+", "-", "*", "/", "sqrt")
+#: declared types -> those of kernels
+WIDE = {"f16": "f32", "bf16": "f32", "s16": "s32", "u16": "u32"}
+#: operators whose results are exact in the wide type, and those that are rounded or extended, of floats and of integers
+EXACT = {True: ("min", "max", "fmin", "fmax", "neg", "abs"), False: ("min", "max", "&", "|", "^", ">>")}
+ROUNDED = {True: ("+", "-", "*", "/", "sqrt"), False: ("+", "-", "*", "neg", "abs", "~", "<<")}
 
 
 def is_narrow(program: Program) -> bool:
-    return program.accumulator in NARROW
+    return program.accumulator in WIDE
 
 
 def stores_sums(program: Program) -> bool:
@@ -32,43 +35,48 @@ def stores_sums(program: Program) -> bool:
 
 
 def widened(program: Program) -> tuple[Program, Node]:
-    """(the program whose reduction is f32, the reduction of ``program`` as an expression of it). Products that are
-    summed are not rounded before; minima and maxima are rounded once, because rounding keeps the order."""
-    step, sums = program.step, program.reduction in ("+", MEAN)
-    rounds = not (program.reduction in EXACT or (sums and step.op == "*"))
-    made = replace(program, step=_Wide(program.accumulator).value(step, rounds), accumulator=WIDE, initial=None)
-    return made, node("cast", program.accumulator, variable(ACCUMULATOR, WIDE))
+    """(the program whose reduction is wide, the reduction of ``program`` as an expression of it). Products of floats
+    that are summed are not rounded before; minima and maxima are rounded once, because rounding keeps the order."""
+    step, kind, reduction = program.step, program.accumulator, program.reduction
+    extremes = reduction in ("min", "max", "fmin", "fmax")
+    products = reduction in ("+", MEAN) and step.op == "*"
+    rounds = not (extremes or products) if type_of(kind).floating else extremes
+    made = replace(program, step=_Wide(kind).value(step, rounds), accumulator=WIDE[kind], initial=None)
+    return made, node("cast", kind, variable(ACCUMULATOR, WIDE[kind]))
 
 
 class _Wide:
-    """Expressions of type ``kind`` as expressions of f32 with their values."""
+    """Expressions of type ``kind`` as expressions of the wide type with their values."""
 
     def __init__(self, kind: str) -> None:
-        self.kind = kind
+        self.kind, self.wide = kind, WIDE[kind]
+        floating = type_of(kind).floating
+        self.exact, self.rounded = EXACT[floating], ROUNDED[floating]
         self._made: dict[Node, Node] = {}
 
     def value(self, x: Node, rounds: bool = True) -> Node:
-        """The value of an expression of 16 bits in f32. ``rounds``: False: its last operator is computed in f32."""
+        """The value of an expression of 16 bits in the wide type. ``rounds``: False: its last operator is computed in
+        that type."""
         if x.type != self.kind:
-            return node("cast", WIDE, self.same(x)) if x.type != WIDE else self.same(x)
+            return node("cast", self.wide, self.same(x)) if x.type != self.wide else self.same(x)
         if x.op == "constant":
-            return constant(x.value, WIDE)
+            return constant(x.value, self.wide)
         if x.op == "select":
             condition, yes, no = x.arguments
-            return node("select", WIDE, self.same(condition), self.value(yes), self.value(no))
-        if x.op in EXACT or x.op in ROUNDED:
-            found = node(x.op, WIDE, *map(self.value, x.arguments))
-            if x.op in EXACT or not rounds:
+            return node("select", self.wide, self.same(condition), self.value(yes), self.value(no))
+        if x.op in self.exact or x.op in self.rounded:
+            found = node(x.op, self.wide, *map(self.value, x.arguments))
+            if x.op in self.exact or not rounds:
                 return found
-            return node("cast", WIDE, node("cast", self.kind, found))
-        return node("cast", WIDE, self.same(x))
+            return node("cast", self.wide, node("cast", self.kind, found))
+        return node("cast", self.wide, self.same(x))
 
     def same(self, x: Node) -> Node:
         """The expression in its own type, from parts that are computed in f32."""
         if not x.arguments:
             return x
         if x not in self._made:
-            if x.type == self.kind and (x.op in (*EXACT, *ROUNDED, "select")):
+            if x.type == self.kind and x.op in (*self.exact, *self.rounded, "select"):
                 made = node("cast", self.kind, self.value(x, rounds=False))
             elif x.type == PRED and all(y.type == self.kind for y in x.arguments):
                 made = node(x.op, x.type, *map(self.value, x.arguments))

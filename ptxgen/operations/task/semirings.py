@@ -27,10 +27,10 @@ TRUTH = "bool"  #: truth values, one a byte, of which or_and computes another pr
 
 
 @lru_cache(maxsize=256)
-def semiring_program(name: str, kind: str, out: str = "") -> Program:
+def semiring_program(name: str, kind: str, out: str = "", accum: str = "") -> Program:
     """C = A·B over a semiring of elements of type ``kind``, of or_and also ``TRUTH``; ``out``: the type of C, empty:
-    that of A and B, but of products and sums of narrow integers s32. InputError, DtypeError: there is no such
-    semiring."""
+    that of A and B, but of products and sums of narrow integers s32; ``accum``: the declared type of the reduction.
+    InputError, DtypeError: there is no such semiring."""
     word("semiring", name, SEMIRINGS)
     if kind == TRUTH:
         text = "where (i, j) { reduce (k) { accum |= A[i,k] != 0 and B[k,j] != 0; } C[i,j] = accum != 0; }"
@@ -43,7 +43,6 @@ def semiring_program(name: str, kind: str, out: str = "") -> Program:
     result = out or (kind if t.floating or t.bits >= 32 or not grows else "s32")
     step = combined.format(a="A[i, k]", b="B[k, j]")
     join = f"accum {reduction}= {step};" if reduction in ("+", "|") else f"accum = {reduction}(accum, {step});"
-    return parse(
-        f"where (i in [0, M], j in [0, N]) {{ reduce (k in [0, K]) {{ {join} }} C[i, j] = {result}(accum); }}",
-        {"A": kind, "B": kind},
-    )
+    body = f"{{ reduce (k in [0, K]) {{ {join} }} C[i, j] = {result}(accum); }}"
+    declared = f"accum: {accum}; " if accum else ""
+    return parse(f"{declared}where (i in [0, M], j in [0, N]) {body}", {"A": kind, "B": kind})

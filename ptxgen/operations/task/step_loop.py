@@ -1,6 +1,7 @@
 """A loop of steps on operands in shared memory, which measures how fast a multiprocessor computes them.
 
-Threads have 8×8 accumulators, as the kernels of family simt, and load 8 elements of each operand a step. Other arrays
+Threads have 8×8 accumulators, as the kernels of family simt, and load 8 elements of each operand a step; registers have
+pairs of elements of 16 bits where the device has instructions for such steps. Other arrays
 that a step reads are in registers. The loop loads nothing from global memory and has no barrier. Clocks are read before
 and after it, in cycles and nanoseconds.
 """
@@ -13,15 +14,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.codegen.parts.algebra import ExpressionReducer
+from ptxgen.codegen.parts.algebra import ExpressionReducer, PairReducer
 from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.source import Source, Step
 from ptxgen.expr.instructions import register_class
 from ptxgen.expr.node import Node, variable
 from ptxgen.expr.value_types import type_of
+from ptxgen.lowering import step_rate
 from ptxgen.lowering.bit_products import bit_form_on
 from ptxgen.lowering.lower import lower
-from ptxgen.lowering.step_rate import ceiling
 from ptxgen.operations.task.lowering import in_loop, inner_of
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.speed import computed_steps
@@ -135,11 +136,21 @@ def threads_of(p: Task) -> int:
     return 256 if type_of(p.compute).bits == 64 else 512
 
 
+def values_of(p: Task, d: Device) -> int:
+    """Steps that the instructions of a step compute: 2 of pairs."""
+    pairs = step_rate.of_pairs(lower(p).algebra, d)
+    return 1 if pairs is None else pairs.values
+
+
 def source_of(p: Task, d: Device) -> Source:
     """The kernel ``ENTRY`` of the step of a task."""
-    algebra = inner_of(in_loop(p.roles, p.algebra)[0], p.algebra)
-    problem = replace(lower(p), algebra=algebra)
-    reducer = ExpressionReducer(problem, Arithmetic.of(problem), d.sm)
+    problem = lower(p)
+    if values_of(p, d) == 1:
+        problem = replace(problem, algebra=inner_of(in_loop(p.roles, p.algebra)[0], p.algebra))
+        reducer = ExpressionReducer(problem, Arithmetic.of(problem), d.sm)
+    else:
+        reducer = PairReducer(problem, Arithmetic.of(problem), d.sm)
+    algebra = reducer.algebra
     kinds = {"a": algebra.a.type, "b": algebra.b.type, "acc": algebra.type}
     classes = {name: register_class(kind) for name, kind in kinds.items()}
     size_a, size_b = _size(kinds["a"]), _size(kinds["b"])
@@ -233,8 +244,8 @@ def measured(driver: Driver, p: Task) -> MeasuredCeiling | None:
     d = driver.device
     if driver.clock != "hardware" or not _timed(p, d):
         return None
-    per_iteration = threads_of(p) * TILE * TILE * UNROLLED
-    count = max(1, round(CYCLES * ceiling(lower(p), d) / per_iteration))
+    per_iteration = threads_of(p) * TILE * TILE * UNROLLED * values_of(p, d)
+    count = max(1, round(CYCLES * step_rate.ceiling(lower(p), d) / per_iteration))
     clocks = run(driver, p, d.sms, count)
     cycles, ns = (statistics.median(float(x) for x in column) for column in clocks.T)
     found, clock = per_iteration * count / cycles, cycles / ns * 1e3

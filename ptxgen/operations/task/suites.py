@@ -43,6 +43,7 @@ DISTANCES = {
     "l2": "accum += (P[i,k] - R[j,k])*(P[i,k] - R[j,k]);",
     "linf": "accum = max(accum, abs(P[i,k] - R[j,k]));",
 }
+PAIRED = ("max_plus", "min_plus", "max_min")  #: semirings that pairs of 16-bit elements compute
 #: reductions of bits, by name: type of A and B -> (the step, the result)
 BITS = {
     "or_and": {
@@ -97,6 +98,12 @@ def _semirings(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
     for name in SEMIRINGS:
         if name != "or_and" or dtype.startswith(("s", "u")):
             yield from _cubes(name, lambda kind, name=name: canonical(semiring_program(name, kind)), dtype, **fields)  # type: ignore[misc]
+
+
+def _pairs(dtype: str = "f16", **fields: Any) -> Iterator[Case]:
+    for name in PAIRED:
+        text = partial(semiring_program, name, out=dtype, accum=dtype)
+        yield from _cubes(name, lambda kind, text=text: canonical(text(kind)), dtype, **fields)  # type: ignore[misc]
 
 
 def _distances(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
@@ -207,6 +214,7 @@ SUITES = by_name(
         for name, build in ((name, partial(_selection, name)) for name in THRESHOLDS)
     ),
     Suite("candidates", "candidate pairs of query 5 in tf32, cubes from 2048 to 16384", _candidates),
+    Suite("semirings16", "products over semirings reduced in 16 bits, cubes from 1024 to 16384", _pairs),
     Suite("semirings", "products over semirings, cubes from 1024 to 16384", _semirings),
     Suite(
         "distances", "L1, L2 and L∞ distances of rows, of two arrays and of one, cubes from 1024 to 16384", _distances

@@ -24,7 +24,9 @@ from ptxgen.operations.task.printing import printed
 INPUT_TYPES = ("f64", "f32", "f16", "bf16", "s32", "u32", "s16", "u16", "s8", "u8")
 #: types of casts in expressions
 CAST_TYPES = tuple(name for name in VALUE_TYPES if name != PRED)
-ACCUMULATOR_TYPES = ("f64", "f32", "f16", "bf16", "s32", "u32")
+ACCUMULATOR_TYPES = ("f64", "f32", "f16", "bf16", "s32", "u32", "s16", "u16")
+#: declared types of reductions -> the types in which arithmetic on values of theirs happens elsewhere
+NARROW = {"f16": ("f32",), "bf16": ("f32",), "s16": ("s32",), "u16": ("s32", "u32")}
 #: bits of the significand
 _PRECISION = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
 #: types of narrower inputs in arithmetic
@@ -350,8 +352,9 @@ def both(op: str, a: Value, b: Value) -> Node:
 
 
 def narrowed(root: Node, type: str) -> Node:
-    """The expression with arithmetic on values of ``type``, f16 or bf16, in this type. Parts that are cast to it keep
-    their arithmetic."""
+    """The expression with arithmetic on values of ``type``, one of ``NARROW``, in it. Integers wrap around. Parts
+    that are cast to it keep their arithmetic. TaskError: a number is no value of the type."""
+    wide, group = NARROW[type], type_of(type).group
     kept: dict[Node, Node] = {}
 
     def visit(x: Node) -> Node:
@@ -362,22 +365,24 @@ def narrowed(root: Node, type: str) -> Node:
     def retyped(x: Node) -> Node:
         """An expression of numbers and conditions in ``type``."""
         if x.op == "constant":
-            return constant(rounded(x.value, type), type)
-        arguments = (retyped(y) if y.type == "f32" else visit(y) for y in x.arguments)
+            return constant(rounded(x.value, type), type) if group == "float" else adapted(Number(x.value), type)
+        arguments = (retyped(y) if y.type in wide else visit(y) for y in x.arguments)
         return node(x.op, type, *arguments, value=x.value)
 
     def changed(x: Node) -> Node:
         if x.op == "cast" and x.arguments[0].type != PRED:
-            return visit(x.arguments[0]) if x.type == "f32" and x.arguments[0].type == type else x
+            return visit(x.arguments[0]) if x.type in wide and x.arguments[0].type == type else x
         made = {y: visit(y) for y in x.arguments}
-        floats = [y for y in x.arguments if y.type == "f32"]
-        if all(made[y].type == type or _has_no_input(y) for y in floats) and any(made[y].type == type for y in floats):
-            made |= {y: retyped(y) for y in floats if made[y].type != type}
-            return node(x.op, type if x.type == "f32" else x.type, *(made[y] for y in x.arguments), value=x.value)
-        made |= {y: cast(made[y], "f32") for y in floats}
+        parts = [y for y in x.arguments if y.type in wide]
+        of_type = x.op == "select" or (x.op in OPERATORS and group in OPERATORS[x.op].groups)
+        narrow = any(made[y].type == type for y in parts)
+        if of_type and narrow and all(made[y].type == type or _has_no_input(y) for y in parts):
+            made |= {y: retyped(y) for y in parts if made[y].type != type}
+            return node(x.op, type if x.type in wide else x.type, *(made[y] for y in x.arguments), value=x.value)
+        made |= {y: cast(made[y], y.type) for y in parts}
         return node(x.op, x.type, *(made[y] for y in x.arguments), value=x.value)
 
-    return retyped(root) if root.type == "f32" and _has_no_input(root) else visit(root)
+    return retyped(root) if root.type in wide and _has_no_input(root) else visit(root)
 
 
 def _has_no_input(x: Node) -> bool:

@@ -16,11 +16,14 @@ from ptxgen.families.common.candidates import Grid, default, multiplies_by
 from ptxgen.families.common.fma import axes
 from ptxgen.families.common.fma.geometry import (
     geometry,
+    has_paired_steps,
     kmajor_in_smem,
     loads_fragments,
+    pairs_columns,
     plain_sums,
     staged_bytes,
     staging_bytes,
+    values_in_register,
     warp_rows,
     widest_load,
 )
@@ -29,6 +32,7 @@ from ptxgen.families.common.multistage_candidates import MultistageSpace
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
+from ptxgen.problem.dtypes import dtype
 
 #: the values of each axis that are tried
 AXES = searched(axes.AXES)
@@ -68,6 +72,12 @@ class FmaSpace(MultistageSpace):
         """``u`` of the candidates without shared memory, whose loop has one iteration; 0: there are none."""
         return 1 << max(p.k - 1, 0).bit_length() if loads_fragments(p) else 0
 
+    def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+        found = super().variables(p)
+        if not has_paired_steps(p):
+            found["column_pairs",] = [(0,)]
+        return found
+
     def depths(self, p: KernelProblem) -> tuple[int, ...]:
         """``u`` of the candidates: of a small K at most the least that has one iteration."""
         unstaged = self.unstaged_depth(p)
@@ -86,7 +96,7 @@ class FmaSpace(MultistageSpace):
         kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"
         if not kmajor:
             return [(0, 0, widest), (1, 0, widest)]
-        chunk = min(widest, 16 // staged_bytes(p, operand))
+        chunk = min(widest, 16 // dtype(p.held_type(operand.upper())).bytes)
         narrower = [(0, 0, chunk)] if p.operand(operand.upper()).element.bytes == 1 and chunk < widest else []
         return [(0, 0, widest), *narrower, (1, 0, 1), (0, 1, chunk), (1, 1, chunk)]
 
@@ -113,7 +123,9 @@ class FmaSpace(MultistageSpace):
         memory where stores from registers would be scalar, if it fits: with a K-major B, and in groups whose rows of C
         are not aligned to 16 bytes."""
         interleave = (c.ml * c.nl < SMALL) & (c.lanes_m > 1) & (c.lanes_m < WARP)
-        c = c.replace(lane_interleave=interleave, vec_c=p.vectors[2], raster_group=8)
+        c = c.replace(
+            lane_interleave=interleave, vec_c=p.vectors[2], raster_group=8, column_pairs=int(pairs_columns(p, d))
+        )
         if depth := self.unstaged_depth(p):
             c = self._without_shared_memory(p, c, depth)
         narrow = grouped(p) and p.vectors[2] * p.output.bytes < 16
@@ -152,7 +164,7 @@ class FmaSpace(MultistageSpace):
 
     def canonical(self, p: KernelProblem, c: Columns) -> Columns:
         one_row = (c.lanes_m == 1) | (c.lanes_m == WARP)
-        columns = c.ns // (2 if p.accumulator.bytes == 2 else 1)
+        columns = c.ns // values_in_register(p, c)
         kg = np.minimum(slices_of_k(p, c)[1], c.kg)
         return c.replace(
             kg=kg,
@@ -174,7 +186,7 @@ class FmaSpace(MultistageSpace):
 
 def adjacent_c(p: KernelProblem, c: Any) -> Any:
     """Adjacent elements of C that a thread has in registers."""
-    return np.where(kmajor_in_smem(p, c, "b"), 1, np.minimum(16 // staged_bytes(p, "b"), c.ns))
+    return np.where(kmajor_in_smem(p, c, "b"), 1, np.minimum(16 // staged_bytes(p, c, "b"), c.ns))
 
 
 def width_c(p: KernelProblem, c: Any) -> Any:

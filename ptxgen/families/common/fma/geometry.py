@@ -12,10 +12,12 @@ from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry, accumul
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import SECTOR, WARP, BoolOrColumn, IntOrColumn, ceil_div, where
 from ptxgen.expr.node import variables
+from ptxgen.lowering import step_rate
 from ptxgen.lowering.algebra import PLUS_TIMES, InnerExpression
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.implicit_gemm import TABLE, WINDOW
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
+from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import dtype
 
 #: registers that a thread keeps for each row and column of its loads, by addressing
@@ -56,9 +58,9 @@ class FmaOperandGeometry(OperandGeometry):
     row_loads: IntOrColumn  #: adjacent global loads of consecutive lanes along a row
     row_chunks: IntOrColumn  #: chunks of 16 bytes of a K-major row in shared memory, else 0
     element: int  #: bytes of an element in global memory
-    bytes: int  #: bytes of an element in shared memory
-    converted: bool  #: whether elements have another type in shared memory
-    chunk: int  #: elements of 16 bytes
+    bytes: IntOrColumn  #: bytes of an element in shared memory
+    converted: BoolOrColumn  #: whether elements have another type in shared memory
+    chunk: IntOrColumn  #: elements of 16 bytes
     addressing: str  #: how global memory is addressed: strided, or by offset tables
 
 
@@ -70,10 +72,31 @@ class FmaGeometry(MultistageGeometry):
     b: FmaOperandGeometry
 
 
-def staged_bytes(p: KernelProblem, name: str) -> int:
+def has_paired_steps(p: KernelProblem) -> bool:
+    """True if a register may have the accumulators of two columns of an inner expression."""
+    return isinstance(p.algebra, InnerExpression) and p.algebra.paired is not None
+
+
+def values_in_register(p: KernelProblem, c: Any) -> Any:
+    """Adjacent columns of C whose accumulators are in one register."""
+    if has_paired_steps(p):
+        return 1 + c.column_pairs
+    return 2 if p.accumulator.bytes == 2 else 1
+
+
+def pairs_columns(p: KernelProblem, d: Device) -> bool:
+    """True if there are instructions for the packed steps of a problem."""
+    return step_rate.of_pairs(p.algebra, d) is not None
+
+
+def staged_bytes(p: KernelProblem, c: Any, name: str) -> Any:
     """Bytes of one element of operand ``name`` in shared memory, which holds the type that is computed with: 16-bit
-    elements that are summed in f32 are stored as f32."""
-    return dtype(p.held_type(name.upper())).bytes
+    elements that are summed in f32 are stored as f32. If steps are packed, those of A are stored twice, those of B as
+    they are."""
+    held = dtype(p.held_type(name.upper())).bytes
+    if name == "a" or held == 2:
+        return held
+    return where(values_in_register(p, c) == 2, 2, held)
 
 
 def element_bytes(p: KernelProblem) -> tuple[int, int]:
@@ -110,9 +133,9 @@ def operand(p: KernelProblem, c: Any, name: str) -> FmaOperandGeometry:
     vec, cp_async = (c.vec_a, c.cp_async_a) if first else (c.vec_b, c.cp_async_b)
     keeps_layout = c.kmajor_smem_a if first else c.kmajor_smem_b
     element, held = p.operand(name.upper()).element, dtype(p.held_type(name.upper()))
-    bytes_ = held.bytes
+    bytes_ = staged_bytes(p, c, name)
     transposed = (keeps_layout == 0) & kmajor
-    pad = max(4, 16 // bytes_)  # rows stay 16-byte aligned, and stores across rows have no bank conflicts
+    pad = np.maximum(4, 16 // bytes_)  # rows stay 16-byte aligned, and stores across rows have no bank conflicts
     row_pitch = where(kmajor_smem, c.u, where(transposed, tile + pad, tile))
     stage_bytes = bytes_ * row_pitch * where(kmajor_smem, tile, c.u)
     sector_loads = SECTOR // (vec * element.bytes)
@@ -134,7 +157,7 @@ def operand(p: KernelProblem, c: Any, name: str) -> FmaOperandGeometry:
         row_chunks=where(kmajor_smem, c.u * bytes_ // 16, 0),
         element=element.bytes,
         bytes=bytes_,
-        converted=held is not element,
+        converted=(held is not element) & (bytes_ == held.bytes),
         chunk=16 // bytes_,
         addressing=p.operand("A").access.mode if first else p.operand("B").access.mode,
     )
@@ -147,7 +170,7 @@ def _lines(x: FmaOperandGeometry, threads: Any, loads: Any) -> Any:
     return np.minimum(loads, where(x.kmajor_smem | x.transposed, many, one))
 
 
-def _early(p: KernelProblem, c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any) -> Any:
+def _early(p: KernelProblem, c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any, packed: Any) -> Any:
     """Registers that ptxas uses beyond the live values: addresses of many loads that it hoists out of the loop;
     bounds checks of rows and columns beyond the seven predicate registers; several accumulator sets; early loads of
     K-major rows, of 64-bit and of 16-bit elements."""
@@ -163,14 +186,14 @@ def _early(p: KernelProblem, c: Any, operands: tuple[Any, Any], each: list[Any],
     if max(element_bytes(p)) == 8:
         kinds = 4 + where(c.ks > 1, 20, 0) + where(c.bounds == BOUNDS_PREDICATE, 16, 0)
     elif min(element_bytes(p)) < 4:
-        kinds = 4 + where(c.ks > 1, 12, 0) + (c.ms + c.ns) // 2 + (24 if p.accumulator.bytes == 2 else 0)
+        kinds = 4 + where(c.ks > 1, 12, 0) + (c.ms + c.ns) // 2 + where(packed == 2, 24, 0)
     else:
         kinds = 0
     chunks = sum(x.row_chunks for x in operands) // 2
     return addresses + bounds + chunks + (sets + kinds + 6 * c.deferred_sts)  # few operations on whole grids
 
 
-def _reg_margin(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any, packed: int, words: int) -> Any:
+def _reg_margin(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any, packed: Any, words: int) -> Any:
     """Registers kept in reserve. Where each thread can have 255, ptxas hoists addresses of loads, above all of loads
     through offset tables, of predicated loads, and of those that pass through registers."""
     a, b = operands
@@ -179,7 +202,7 @@ def _reg_margin(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any
     most = 2 * np.maximum(table_loads - LOADS, 0)
     if np.any(c.bounds == BOUNDS_PREDICATE):
         most = most + where(c.bounds == BOUNDS_PREDICATE, PREDICATE_MARGIN + 2 * np.maximum(sum(each) - LOADS, 0), 0)
-    most = most + (F16X2_MARGIN if packed == 2 else where((table_loads > 0) & (c.ks > 1), F16X2_MARGIN, 0))
+    most = most + where((packed == 2) | ((table_loads > 0) & (c.ks > 1)), F16X2_MARGIN, 0)
     most = most + where((table_loads > 0) & kmajor_smem & through_registers, 2 * KMAJOR_MARGIN, 0)
     ldg = where(table_loads == 0, through_registers, (c.cp_async_a + c.cp_async_b == 0) & (c.ks > 1))
     most = most + where(ldg, LDG_MARGIN + (F64_MARGIN if words == 2 else 0), 0)
@@ -206,14 +229,14 @@ def geometry(p: KernelProblem, c: Any) -> FmaGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
     counted = counts(p, c)
     a, b = operand(p, c, "a"), operand(p, c, "b")
-    bytes_ = max(a.bytes, b.bytes)
+    bytes_ = max(dtype(p.held_type(name)).bytes for name in "AB")
     narrow = min(element_bytes(p))
     threads = counted["threads"]
     stage_bytes = a.stage_bytes + b.stage_bytes
     c_via_smem = stores_via_smem(p, c)
     shared = np.maximum(c.stages * stage_bytes, where(c_via_smem, staging_bytes(p, c), 0))
     words = max(1, bytes_ // 4, p.accumulator.bytes // 4)
-    packed = 2 if p.accumulator.bytes == 2 else 1
+    packed = values_in_register(p, c)
     fragments = (c.fragment_prefetch + 1) * (
         c.ms * where(a.kmajor_smem, a.chunk, 1) + c.ns * where(b.kmajor_smem, b.chunk, 1) // packed
     )
@@ -232,12 +255,12 @@ def geometry(p: KernelProblem, c: Any) -> FmaGeometry:
     beyond = 0
     if narrow <= 2:
         beyond = (
-            2 * np.maximum(pointers - 8, 0) + where(a.kmajor_smem | b.kmajor_smem, 24, 0) + (24 if packed == 2 else 0)
+            2 * np.maximum(pointers - 8, 0) + where(a.kmajor_smem | b.kmajor_smem, 24, 0) + where(packed == 2, 24, 0)
         )
     elif words == 2:
         beyond = where(a.kmajor_smem & b.kmajor_smem, fragments * words, where(a.kmajor_smem | b.kmajor_smem, 8, 0))
     live = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight
-    early = _early(p, c, (a, b), each, threads)
+    early = _early(p, c, (a, b), each, threads, packed)
     registers = live + np.minimum(2 * pointers, 16) + early + (tables + beyond + 34) + step_registers(p, c)
     g = FmaGeometry(
         a=a,
@@ -262,7 +285,7 @@ def step_registers(p: KernelProblem, c: Any) -> Any:
     if not isinstance(p.algebra, InnerExpression):
         return 0
     sides = {"i": c.ms, "j": c.ns, "k": np.minimum(c.u // np.maximum(c.kl, 1), STEP_LOADS)}
-    held = where(c.ms * c.ns >= STEP_TILE, STEP_VALUES, 0)
+    held = where(c.ms * c.ns // values_in_register(p, c) >= STEP_TILE, STEP_VALUES, 0)
     for v in p.algebra.vectors:
         count = STEPS_AHEAD if len(v.axis) > 1 and "k" in v.axis else 1
         for axis in v.axis if len(v.axis) == 1 else v.axis.replace("k", ""):

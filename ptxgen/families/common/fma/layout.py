@@ -13,6 +13,7 @@ from ptxgen.codegen.vectorized import WARP, log2
 from ptxgen.expr.instructions import OLDEST
 from ptxgen.expr.node import node, variable
 from ptxgen.expr.ptx import Temporaries, statements
+from ptxgen.expr.value_types import type_of
 from ptxgen.families.common.fma.geometry import FmaOperandGeometry
 from ptxgen.problem.dtypes import Dtype
 
@@ -46,7 +47,8 @@ class OperandLayout:
 
     ``g`` is the operand's part of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth``
     U, ``ahead`` whether fragments are read one k ahead, ``steps`` k steps of one thread group, ``held`` the type that
-    fragments have, or f16 if they are pairs of it, ``element`` the type in global memory, ``base`` the operand's offset
+    fragments have, of 16 bits if a register has a pair of them, or that of a pair (``expr.value_types.PAIRS``) if it
+    has an element twice, ``element`` the type in global memory, ``base`` the operand's offset
     in a stage, ``addressing`` how it is addressed in global memory, ``ld`` its leading dimension.
     """
 
@@ -73,7 +75,8 @@ class OperandLayout:
         self.held, self.dtype = held, element
         self.bytes, self.global_bytes, self.chunk = int(g.bytes), element.bytes, int(g.chunk)
         self.asynchronous = bool(g.cp_async)
-        self.depth, self.steps, self.packed, self.base = depth, steps, held == "f16", base
+        self.depth, self.steps, self.packed, self.base = depth, steps, type_of(held).bits == 16, base
+        self.twice = type_of(held).values == 2
         self.vectors, self.across = int(g.loads), int(g.row_loads)
         self.log2_across, self.log2_chunk, self.log2_tile = log2(self.across), log2(self.chunk), log2(self.tile)
         self.partial_copy = self.vectors < threads
@@ -143,19 +146,20 @@ class OperandLayout:
     @property
     def register(self) -> str:
         """The type of a register with an element as it is held; integers are bits."""
-        return self.held if self.held[0] == "f" else f"b{8 * self.bytes}"
+        return self.held if self.held in ("f16", "f32", "f64") else f"b{8 * self.bytes}"
 
     def _staging(self) -> None:
         """``staging``: the registers that global loads fill; ``converted``: the elements to store;
         ``shared_stores``: the stores, by load."""
         x, size = self.dtype, self.copy_bytes
-        narrow, halves = x.integer and x.bytes < 4, x.bytes == 2 and self.vec > 1
+        bits = self.packed or self.twice  #: elements stay as they are
+        narrow, halves = x.integer and x.bytes < 4 and not bits, x.bytes == 2 and self.vec > 1
         #: several narrow integers in a word are extracted, and extended to 32 bits; a load extends a single one
         self.extracts = narrow and self.vec > 1
         self.read_type = f"{x.name[0]}32" if narrow else x.name
-        self.widens = x.bytes < 4 and not x.integer and self.bytes == 4  # floats of 16 bits
+        self.widens = x.bytes < 4 and not x.integer and self.bytes == 4 and not bits  # floats of 16 bits
         #: whether elements are cast, after they are extracted
-        self.casts = not self.widens and self.held != self.read_type
+        self.casts = not self.widens and not bits and self.held != self.read_type
         words = max(size // 4, 1) if self.extracts or halves else self.vec
         kind = "b32" if narrow or halves else f"b{8 * x.bytes}"
         pieces = len(self.loads)
@@ -163,7 +167,7 @@ class OperandLayout:
         self.load_kind = width(words, kind)
         if narrow and size < 4:
             self.load_kind = f"u{8 * size}" if self.extracts else x.name
-        if self.widens or self.extracts or self.casts:
+        if self.widens or self.extracts or self.casts or self.twice:
             self.converted = Tile(f"cvt_{self.name}", self.register, (pieces, self.vec))
         elif halves and self.transposed:
             self.converted = Tile(f"cvt_{self.name}", "b16", (pieces, self.vec))

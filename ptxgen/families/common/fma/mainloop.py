@@ -15,6 +15,7 @@ from ptxgen.codegen.registers import Tile, load_type
 from ptxgen.codegen.vectorized import log2
 from ptxgen.expr.instructions import register_class
 from ptxgen.expr.node import variable, variables
+from ptxgen.expr.value_types import PAIRS
 from ptxgen.families.common.fma.geometry import FmaGeometry
 from ptxgen.families.common.fma.layout import OperandLayout, lane_bits
 from ptxgen.families.common.issue_order import products
@@ -27,7 +28,7 @@ KERNEL = "kernel/multistage.mako"
 
 class ThreadTile:
     """The tile of C of a thread: accumulators, the order of products, lanes of a warp. ``packed``: whether accumulators
-    are pairs of f16."""
+    are pairs of columns, of 16 bits each."""
 
     config: Config
     arithmetic: Arithmetic
@@ -133,7 +134,7 @@ class FmaMainloop(ThreadTile, MultistageMainloop):
 
     @property
     def packed(self) -> bool:  # type: ignore[override]
-        return self.a.packed
+        return self.b.packed
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:
@@ -217,7 +218,8 @@ _INDEX = {"i": "%step_i{i}", "j": "%step_j{j}", "k": "%step_k"}
 
 @dataclass(frozen=True)
 class StepMainloop(FmaMainloop):
-    """The reduction of an expression over K, by scalar instructions."""
+    """The reduction of an expression over K, by scalar instructions, or those of pairs of columns. ``reducer``: that of
+    accumulators; that of the plan has the type that results are extended to."""
 
     reducer: ExpressionReducer
 
@@ -298,7 +300,7 @@ class StepMainloop(FmaMainloop):
         """The instructions of step ``k`` for a part of the thread's tile."""
         pattern, s, arrays = self._step_pattern, self.set_of(k), self.arrays
         rows = [self.a.element(i, k) for i in range(self.ms)]
-        columns = [self.b.element(j, k) for j in range(self.ns)]
+        columns = [self.b.element(j, k) for j in range(self.acc.shape[2])]
         indices = [_INDEX[axis] for axis in self.indices]
         lines = []
         for i, j in self.products_of(part):
@@ -314,8 +316,11 @@ def mainloop(plan: Plan, geometry: FmaGeometry) -> FmaMainloop:
     steps, ahead = int(g.uk), bool(c.fragment_prefetch)
     common = (plan.threads, c.u, steps, ahead)
     x, y = p.operands
-    a = OperandLayout(g.a, *common, p.held_type("A"), x.element, 0, x.access.mode, x.access.ld)
-    b = OperandLayout(g.b, *common, p.held_type("B"), y.element, a.size, y.access.mode, y.access.ld)
-    if isinstance(plan.reducer, ExpressionReducer):
-        return StepMainloop(c, g, steps, a, b, plan.arithmetic, plan.reducer)
+    reducer, held = plan.reducer, (p.held_type("A"), p.held_type("B"))
+    if isinstance(reducer, ExpressionReducer) and c.column_pairs:
+        reducer, held = reducer.paired, (PAIRS[x.dtype], y.dtype)
+    a = OperandLayout(g.a, *common, held[0], x.element, 0, x.access.mode, x.access.ld)
+    b = OperandLayout(g.b, *common, held[1], y.element, a.size, y.access.mode, y.access.ld)
+    if isinstance(reducer, ExpressionReducer):
+        return StepMainloop(c, g, steps, a, b, plan.arithmetic, reducer)
     return FmaMainloop(c, g, steps, a, b, plan.arithmetic)

@@ -9,7 +9,7 @@ import numpy as np
 from ptxgen.codegen.config.config import Columns
 from ptxgen.families.common import perf_costs, perf_grouped
 from ptxgen.families.common.fma.candidates import adjacent_c, width_c
-from ptxgen.families.common.fma.geometry import FmaGeometry, FmaOperandGeometry
+from ptxgen.families.common.fma.geometry import FmaGeometry, FmaOperandGeometry, values_in_register
 from ptxgen.families.common.geometry import SECTOR, WARP, register_cap
 from ptxgen.families.common.perf_blocks import Work, bound, cell, epilogue_costs, microseconds
 from ptxgen.lowering import step_rate
@@ -49,15 +49,26 @@ def _copy_cycles(x: FmaOperandGeometry) -> Any:
     return np.where(x.cp_async == 1, asynchronous, loads * (loaded + stored))
 
 
+def _step(p: KernelProblem, c: Columns, d: Device) -> tuple[Any, Any, Any]:
+    """(instructions that compute the steps of a register, issue slots that they take more, steps per clock)."""
+    step = step_rate.instructions(p, d)
+    pairs = step_rate.of_pairs(p.algebra, d)
+    if pairs is None:
+        return step.issued, step.mixed, perf_costs.fma_rate(p, d)
+    both = c.column_pairs == 1
+    issued, mixed = (np.where(both, x, y) for x, y in ((pairs.issued, step.issued), (pairs.mixed, step.mixed)))
+    return issued, mixed, np.where(both, pairs.bound(d), step.bound(d))
+
+
 def work(p: KernelProblem, c: Columns, g: FmaGeometry, d: Device) -> Work:
     """The cost of one block of each configuration. Reads no extents of ``p``."""
-    packed = 2 if p.accumulator.bytes == 2 else 1
+    packed = values_in_register(p, c)
     warps = np.maximum(g.threads // WARP, 1)
     lanes = c.ml * c.nl * c.u
-    step = step_rate.instructions(p, d)
-    product = c.ms * c.ns / packed * step.issued
+    issued, mixed, rate = _step(p, c, d)
+    product = c.ms * c.ns / packed * issued
     fma = lanes / WARP / packed
-    more = fma * (step.issued - 1 + step.mixed)  # instructions of a step besides one
+    more = fma * (issued - 1 + mixed)  # instructions of a step besides one
 
     (read_a, waves_a), (read_b, waves_b) = _fragment_loads(g.a), _fragment_loads(g.b)
     reads = g.group / WARP * c.u
@@ -74,7 +85,7 @@ def work(p: KernelProblem, c: Columns, g: FmaGeometry, d: Device) -> Work:
     checks = np.where(c.bounds == 2, 1 + np.where((c.cp_async_a == 0) | (c.cp_async_b == 0), 2.0, 0.5), 1.0) * loads
 
     issue = fma * banks * order + more + reads * (read_a + read_b) + sts_a + sts_b + warps * 14 + 2 * loads + checks
-    math = lanes / perf_costs.fma_rate(p, d) * order
+    math = lanes / rate * order
     arithmetic = np.maximum(issue / perf_costs.ISSUE, math) / perf_costs.PIPE * fetch * spill
     copies = waves_sts_a + waves_sts_b
     if perf_grouped.calibrated(p):

@@ -15,6 +15,7 @@ from ptxgen.families.common.fma.geometry import (
     FmaGeometry,
     FmaOperandGeometry,
     loads_fragments,
+    pairs_columns,
     plain_sums,
     widest_load,
 )
@@ -60,10 +61,19 @@ def _types(p: KernelProblem, c: Any, g: FmaGeometry | None, d: Device) -> str:
     )
 
 
+def _pairs(p: KernelProblem, c: Any, g: FmaGeometry | None, d: Device) -> str:
+    """The message of the rule ``simt_column_pairs``."""
+    return (
+        f"column_pairs={c.column_pairs}, ns={c.ns}, stages={c.stages}: pairs of columns need steps on f16, bf16, s16 or"
+        f" u16 of A and B alone, with the results of the reduction in {p.compute}, instructions of {d.target} for them"
+        " (s16, u16: from sm_90 on; f16, bf16: from sm_80 on), an even ns, and stages in shared memory"
+    )
+
+
 def _cp_async(d: Device, x: FmaOperandGeometry) -> Any:
     """cp.async copies 4, 8 or 16 bytes without conversion; a transposed operand element by element."""
     size = x.vec * x.element
-    copies = (size >= 4) & (size <= 16) & (not x.converted) & d.has_async_copy
+    copies = (size >= 4) & (size <= 16) & np.logical_not(x.converted) & d.has_async_copy
     return (x.cp_async == 0) | (copies & (np.logical_not(x.transposed) | (x.vec == 1)))
 
 
@@ -143,6 +153,11 @@ RULES = (
         "simt_f16x2",
         lambda p, c, g, d: (p.accumulator.bytes != 2) | ((c.ms >= 2) & (c.ns >= 2)),
         "ms={c.ms} and ns={c.ns} must be even for packed f16 arithmetic",
+    ),
+    Rule(
+        "simt_column_pairs",
+        lambda p, c, g, d: (c.column_pairs == 0) | (pairs_columns(p, d) & (c.ns >= 2) & (c.stages > 0)),
+        _pairs,
     ),
     Rule(
         "simt_vec_a",

@@ -1,0 +1,59 @@
+"""Which reductions are computed on pairs of elements of 16 bits."""
+
+from __future__ import annotations
+
+import pytest
+
+from ptxgen.lowering.algebra import InnerExpression
+from ptxgen.lowering.lower import lower
+from ptxgen.operations.task.language.canonical import canonical
+from ptxgen.operations.task.language.parser import parse
+from ptxgen.operations.task.problem import Task
+
+SUM = "accum = max(accum, A[i,k] + B[k,j])"
+LEAST = "accum = min(accum, max(A[i,k], B[k,j]))"
+LIST = "accum > 0 ? L.add(i, j);"
+
+
+def paired(kind: str, step: str, output: str = "C[i,j] = accum;", declared: bool = False, k: int = 8) -> str:
+    """The step of pairs, empty: there is none."""
+    head = f"accum: {kind}; " if declared else ""
+    types = {"A": kind, "B": kind, "t": kind, "w": "f32"}
+    source = f"{head}where (i, j) {{ reduce (k) {{ {step}; }} {output} }}"
+    text = canonical(parse(source, {name: of for name, of in types.items() if f"{name}[" in source}))
+    algebra = lower(Task(8, 8, k, dtype=kind, text=text)).algebra
+    assert isinstance(algebra, InnerExpression)
+    return "" if algebra.paired is None else algebra.paired.step.op
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16", "s16", "u16"])
+def test_minima_and_maxima_of_elements_are_exact(kind: str) -> None:
+    assert paired(kind, LEAST) == "max"
+    assert paired(kind, LEAST, LIST) == "max"
+    assert paired(kind, LEAST.replace("B[k,j]", "min(B[k,j], 5)")) == "max"
+    assert paired(kind, LEAST.replace("B[k,j]", "B[k,j] + t[i]")) == ""  # another array
+
+
+def test_floats_are_rounded_once_where_only_rounded_results_are_read() -> None:
+    assert paired("f16", SUM, "C[i,j] = f16(accum);") == "+"
+    assert paired("f16", SUM, "C[i,j] = accum;") == paired("f16", SUM, "C[i,j] = bf16(accum);") == ""
+    assert paired("f16", SUM, "C[i,j] = f16(accum) + t[i];") == "+"
+    assert paired("f16", SUM, "C[i,j] = f16(accum + w[i]);") == paired("f16", SUM, LIST) == ""
+    assert paired("f16", SUM, declared=True) == "+"
+    assert paired("f16", SUM, LIST, declared=True) == "+"
+    assert paired("f16", SUM.replace("B[k,j]", "B[k,j] + 1"), declared=True) == "+"
+    assert paired("f16", SUM.replace("B[k,j]", "B[k,j] + 1"), "C[i,j] = f16(accum);") == ""  # rounded twice
+    assert paired("f16", SUM.replace("A[i,k] +", "A[i,k] *"), "C[i,j] = f16(accum);") == "*"
+    assert paired("bf16", SUM.replace("A[i,k] +", "A[i,k] *"), "C[i,j] = bf16(accum);") == ""  # subnormal in f32
+    assert paired("bf16", SUM.replace("A[i,k] +", "A[i,k] *"), declared=True) == "*"
+    assert paired("f16", "accum += abs(A[i,k] - B[k,j])", declared=True) == ""  # summed in f32
+
+
+def test_sums_of_integers_are_paired_where_they_may_wrap_around() -> None:
+    assert paired("s16", SUM) == paired("s16", SUM, "C[i,j] = s16(accum);") == ""
+    assert paired("s16", SUM, declared=True) == paired("s16", SUM, LIST, declared=True) == "+"
+    assert paired("s16", "accum += A[i,k] + B[k,j]", "C[i,j] = s16(accum);") == "+"
+    assert paired("s16", "accum += A[i,k] + B[k,j]") == ""
+    assert paired("u16", "accum |= A[i,k] & B[k,j]") == "&"
+    assert paired("s16", "accum += A[i,k] * B[k,j]", declared=True) == ""  # no instruction
+    assert paired("s16", LEAST, k=0) == ""  # the identity of s32
