@@ -114,7 +114,8 @@ class TaskChecks:
         a, b = self.normal(2, 3).requires_grad_(), self.normal(3, 2, seed=1).requires_grad_()
         assert torch.autograd.gradcheck(lambda a, b: pt.matmul_over("min_max", a, b), (a, b), fast_mode=True)
         s = self.normal().requires_grad_()  # a number of the task
-        task = pt.task(text("accum += a[i,k] * b[k,j] * s;", "C[i,j] = accum;"))
+        task = pt.task(text("accum += a[i,k] * b[k,j] * s;", "C[j,i] = accum;"))
+        b = b.detach()[:, :1].requires_grad_()
         assert torch.autograd.gradcheck(task, (a, b, s), fast_mode=True)
         assert torch.autograd.gradgradcheck(task, (a, b, s), fast_mode=True)
 
@@ -146,6 +147,18 @@ class TaskChecks:
             assert torch.equal(a, b)
         rows = [x.detach()[:2].clone().requires_grad_() for x in leaves]
         assert torch.equal(compiled(*rows), loss(*rows))
+
+    def test_outputs_read_one_reduction(self):
+        step = "accum += abs(a[i,k] - b[k,j]) * s;"
+        source = text(step, "c[j,i] = accum * u[j]; left[i] max= accum; d[i,j] = accum;")
+        leaves = {"a": self.normal(2, 33), "b": self.normal(33, 3), "u": self.normal(3), "s": self.normal()}
+        leaves = {name: x.requires_grad_() for name, x in leaves.items()}
+        d = (leaves["a"][:, None] - leaves["b"].T).abs().sum(2) * leaves["s"]
+        found, wanted = pt.task(source)(**leaves), ((d * leaves["u"]).T, d.amax(1), d)
+        grads = [torch.autograd.grad(sum(x.square().sum() for x in y), leaves.values()) for y in (found, wanted)]
+        for x, y in zip((*found, *grads[0]), (*wanted, *grads[1]), strict=True):
+            torch.testing.assert_close(x, y)
+        assert found._fields == ("c", "left", "d")
 
     def test_types(self):
         """Sums of products of f16 are products of f16 again."""
@@ -232,6 +245,8 @@ class TaskChecks:
     @pytest.mark.parametrize(
         ("error", "message", "call"),
         [
+            (ShapeError, "s has shape .5,.; it must be a number", lambda a, b: pt.task(L1)(a, b, a[0])),
+            (TaskError, "b is a number; it must be an array", lambda a, b: pt.task(L1)(a, 1.0, 1.0)),
             (InputError, "s must be given", lambda a, b: pt.task(L1)(a, b)),
             (
                 InputError,

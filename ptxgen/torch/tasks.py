@@ -24,6 +24,7 @@ from ptxgen.errors import DeviceError, DtypeError, InputError, ShapeError, TaskE
 from ptxgen.expr.node import substituted
 from ptxgen.operations.task import gradients, several
 from ptxgen.operations.task.assembling import mapped, renamed
+from ptxgen.operations.task.group_sums import KINDS
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.language.texts import parse
 from ptxgen.operations.task.problem import Task as Problem
@@ -128,9 +129,10 @@ class TaskFunction:
         kinds = tuple((name, _kind(name, x)) for name, x in given.items())
         prepared, around = _prepare(self._key, kinds), _numbers_around(self._key)
         numbers = {**dict(around), **{name: x for name, x in given.items() if name not in tensors}}
+        prepared.check(tensors)
         if prepared.batched(tensors):
             return self._batch(prepared, given, tensors, precision)
-        results = [_computed(each, prepared.rows, tensors, numbers, fast) for each in prepared.programs]
+        results = _results(prepared, tensors, numbers, fast)
         return results[0] if len(results) == 1 else _forms[prepared.outputs](*results)
 
     def _is_direct(self, tensors: Mapping[str, Tensor]) -> bool:
@@ -143,7 +145,8 @@ class TaskFunction:
 
     def _batch(self, prepared: Prepared, given: dict[str, Any], tensors: dict[str, Tensor], precision: str) -> Any:
         """The results of the items of a batch, stacked."""
-        batched = {name: x for name, x in tensors.items() if x.dim() > prepared.ranks[name]}
+        ranks = dict(prepared.ranks)
+        batched = {name: x for name, x in tensors.items() if x.dim() > ranks[name]}
         counts = {x.shape[0] for x in batched.values() if x.shape[0] != 1}
         if len(counts) > 1:
             sizes = ", ".join(f"{name} a batch of {x.shape[0]}" for name, x in batched.items())
@@ -182,19 +185,47 @@ class OneProgram(NamedTuple):
     numbers: tuple[str, ...]
 
 
+class Shared(NamedTuple):
+    """The programs of several outputs that read one reduction. ``storing``: of the reduction of each pair; ``reading``:
+    of the outputs, None: the reduction itself; ``left``, ``right``, ``reduction``, ``extent``: the names of what they
+    read besides inputs, as in ``operations.task.several``; ``empty``: the type of operands without elements."""
+
+    storing: OneProgram
+    reading: tuple[OneProgram | None, ...]
+    left: str
+    right: str
+    reduction: str
+    extent: str
+    empty: str
+
+
 class Prepared(NamedTuple):
-    """The programs of a task, one an output. ``outputs``: their names; ``rows``: an array and the axis of it that
-    has M elements; ``ranks``: dimensions of arrays without a batch; ``tiles``: arrays that may have one."""
+    """The programs of a task, one an output. ``shared``: those that read one reduction, None: there is one output;
+    ``outputs``: their names; ``axes``: for each axis an array, and the place of the axis from the end of its shape;
+    ``ranks``: arrays and their dimensions without a batch; ``tiles``: arrays that may have one."""
 
     programs: tuple[OneProgram, ...]
+    shared: Shared | None
     outputs: tuple[str, ...]
-    rows: tuple[str, int]
-    ranks: dict[str, int]
+    axes: tuple[tuple[str, tuple[str, int]], ...]
+    ranks: tuple[tuple[str, int], ...]
     tiles: tuple[str, ...]
+
+    def check(self, tensors: Mapping[str, Tensor]) -> None:
+        """ShapeError: a number of the task is an array."""
+        for name, x in tensors.items():
+            if name in self.programs[0].numbers:
+                raise ShapeError(f"{name} has shape {tuple(x.shape)}; it must be a number, or have no dimensions")
+
+    def extent(self, axis: str, tensors: Mapping[str, Tensor]) -> int:
+        """The extent of an axis; 0 if its array has another rank, for which the operator raises the error."""
+        name, place = dict(self.axes)[axis]
+        return tensors[name].shape[-1 - place] if tensors[name].dim() == dict(self.ranks)[name] else 0
 
     def batched(self, tensors: Mapping[str, Tensor]) -> bool:
         """True if an array has a batch."""
-        return any(name in tensors and tensors[name].dim() == self.ranks[name] + 1 for name in self.tiles)
+        ranks = dict(self.ranks)
+        return any(name in tensors and tensors[name].dim() == ranks[name] + 1 for name in self.tiles)
 
 
 _count = itertools.count()
@@ -239,17 +270,39 @@ def _made(program: Program, kinds: tuple[tuple[str, str | None], ...]) -> Prepar
             )
     single = {name for name, kind in kinds if kind is not None and kind.startswith("0-d ")}
     program = _along_rows(program, single)
-    roles = roles_of(program)
     ranks = {x.name: len(x.uses[0]) for x in program.inputs if x.uses}
-    a = roles.use("A")
-    rows = a.name, len(a.axes) - 1 - a.axes.index("i")
-    made = []
-    for output in program.outputs:
-        each = several.single(program, output)
-        made.append(OneProgram(canonical(each), _arrays_of(each), tuple(x.name for x in each.inputs if not x.uses)))
+    places = {
+        axis: (x.name, len(axes) - 1 - place)
+        for x in program.inputs
+        for axes in x.uses
+        for place, axis in enumerate(axes)
+        if x.name not in single
+    }
     outputs = tuple(x.name for x in program.outputs)
     _forms[outputs] = task_outputs.results_type(outputs)
-    return Prepared(tuple(made), outputs, rows, {**ranks, **dict.fromkeys(single, 0)}, roles.tiles)
+    programs = tuple(_one(several.single(program, output)) for output in program.outputs)
+    shared = _shared(program) if len(outputs) > 1 else None
+    ranks |= dict.fromkeys(single, 0)
+    tiles = roles_of(program).tiles
+    return Prepared(programs, shared, outputs, tuple(places.items()), tuple(ranks.items()), tiles)
+
+
+def _one(program: Program) -> OneProgram:
+    return OneProgram(canonical(program), _arrays_of(program), tuple(x.name for x in program.inputs if not x.uses))
+
+
+def _shared(program: Program) -> Shared:
+    taken = [*(x.name for x in program.inputs), *(x.name for x in program.outputs)]
+    own = {several.LEFT: "left", several.RIGHT: "right", several.REDUCTION: "reduction", several.EXTENT: "extent"}
+    names = {name: free + "_" * sum(x.startswith(free) for x in taken) for name, free in own.items()}
+    whole = several.stored_output(program)
+    reading = tuple(
+        None if x is whole else _one(renamed(several.reading(program, x), names, {})) for x in program.outputs
+    )
+    storing = renamed(several.storing(program), {}, {several.REDUCTION: names[several.REDUCTION]})
+    empty = program.accumulator if program.accumulator in KINDS else "f32"
+    left, right, reduction, extent = names.values()
+    return Shared(_one(storing), reading, left, right, reduction, extent, empty)
 
 
 def _along_rows(program: Program, names: set[str]) -> Program:
@@ -260,16 +313,22 @@ def _along_rows(program: Program, names: set[str]) -> Program:
     return mapped(program, lambda x: substituted(x, changes)) if changes else program
 
 
-def _computed(
-    each: OneProgram, rows: tuple[str, int], tensors: dict[str, Tensor], numbers: dict[str, Any], fast: bool
-) -> Tensor:
-    """The result of one program."""
-    arrays = [tensors[x] for x in each.arrays]
-    if any(x.dim() == 0 for x in arrays):
-        name, dim = rows
-        m = tensors[name].shape[-1 - dim] if tensors[name].dim() == 2 else 0  # the operator raises the error
-        arrays = [x.expand(m) if x.dim() == 0 else x for x in arrays]
-    return _run(each.text, arrays, [numbers[x] for x in each.numbers], fast)
+def _results(prepared: Prepared, tensors: dict[str, Tensor], numbers: dict[str, Any], fast: bool) -> tuple[Tensor, ...]:
+    """The results of the outputs, of tensors without a batch."""
+    m, n, k = (prepared.extent(axis, tensors) for axis in AXES)
+    given = {name: x.expand(m) if x.dim() == 0 else x for name, x in tensors.items()}
+
+    def computed(each: OneProgram) -> Tensor:
+        return _run(each.text, [given[x] for x in each.arrays], [numbers[x] for x in each.numbers], fast)
+
+    shared = prepared.shared
+    if shared is None or k < several.LEAST_K or m * n * DTYPES[shared.empty].itemsize > several.MOST_BYTES:
+        return tuple([computed(each) for each in prepared.programs])
+    reduction = computed(shared.storing)
+    left, right = (reduction.new_empty(shape, dtype=DTYPES[shared.empty]) for shape in ((m, 0), (0, n)))
+    given = {**given, shared.left: left, shared.right: right, shared.reduction: reduction}
+    numbers = {**numbers, shared.extent: k}
+    return tuple([reduction if each is None else computed(each) for each in shared.reading])
 
 
 def _run(text: str, arrays: Sequence[Tensor], numbers: Sequence[float], fast: bool) -> Tensor:
