@@ -67,9 +67,9 @@ from ptxgen.runtime.driver import Driver, Kernel
 #: pairs that are listed without a bound, at most, if there are more for each result
 DIRECT = 1 << 18
 #: records that are ordered together, about; lists have room for twice as many
-RECORDS = 1 << 24
-#: elements that lists have room for, of each that is expected
-ROOM = 3
+RECORDS = 1 << 25
+#: elements that lists have room for, of two that are expected; the bounds of many rows together vary less
+ROOM, ROOM_OF_ROWS, MANY_ROWS = 6, 3, 64
 LEAST_ROOM = 1 << 12
 LEAST_SAMPLE = 16  #: rows and columns of a sample, if there are so many
 ATTEMPTS = 8  #: lists of all pairs, each with a better bound
@@ -330,7 +330,7 @@ class _Call:
             parts = self._sample() if self._has_parts else {}
             sampled = math.prod(x.count for x in parts.values()) if parts else self._sampled(self.pairs)
             bound = self._bound_of(self._list(0, None, parts), exact) if parts else None
-            room = min(self.pairs, ROOM * n * self.pairs // sampled + LEAST_ROOM, MOST_RECORDS - 1)
+            room = min(self.pairs, ROOM * n * self.pairs // (2 * sampled) + LEAST_ROOM, MOST_RECORDS - 1)
         for _ in range(ATTEMPTS):
             lists = self._list(room, bound)
             assert lists.count is not None
@@ -403,7 +403,8 @@ class _Call:
         bound, room = None, min(rows * self.most, max(2 * RECORDS, self.most))
         if step > 1:
             bound = self._bound_of_rows(own, rows, step, self.kind.integer)
-            room = min(room, ROOM * rows * n * step + LEAST_ROOM)
+            more = ROOM_OF_ROWS if rows >= MANY_ROWS else ROOM
+            room = min(room, more * rows * n * step // 2 + LEAST_ROOM)
         while True:
             lists = self._list(room, bound, own)
             assert lists.count is not None

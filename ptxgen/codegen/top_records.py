@@ -21,7 +21,7 @@ from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import dtype
 
 VALUES, LIST_I, LIST_J, COUNT = "values", "list_i", "list_j", "count"
-COUNTS, CURSORS, OFFSETS, TOTAL = "row_counts", "row_cursors", "row_offsets", "row_total"
+COUNTS, SLOTS, OFFSETS, TOTAL = "row_counts", "row_slots", "row_offsets", "row_total"
 SAMPLE_COUNTS = "sample_counts"
 FROM, TO = "records", "joined_records"
 BEST, BEST_I, BEST_J = "best", "best_i", "best_j"
@@ -144,7 +144,7 @@ class TopRecords:
 
     @property
     def count_rows(self) -> ParameterList:
-        return ParameterList((given("u64", self.row_list, COUNT, COUNTS), _CAPACITY, _FIRST_ROW))
+        return ParameterList((given("u64", self.row_list, COUNT, COUNTS, SLOTS), _CAPACITY, _FIRST_ROW))
 
     @property
     def place_rows(self) -> ParameterList:
@@ -154,7 +154,7 @@ class TopRecords:
 
     @property
     def make_records(self) -> ParameterList:
-        rows = (OFFSETS, CURSORS) if self.axis else (OFFSETS, COUNTS)
+        rows = (OFFSETS, SLOTS) if self.axis else (OFFSETS, COUNTS)
         columns = _FIRST_ROW if self.axis else Parameters("u32", ("columns",), lambda x: (x.columns,))
         return ParameterList((given("u64", VALUES, LIST_I, LIST_J, COUNT, FROM, *rows), _CAPACITY, columns))
 
@@ -216,7 +216,7 @@ class TopRecords:
     def scratch(self, x: Lists) -> dict[str, int]:
         """The bytes of each array besides the lists and the results."""
         found = {FROM: x.capacity * self.bytes, COUNTS: 4 * x.rows, OFFSETS: 8 * x.rows}
-        return found | ({CURSORS: 4 * x.rows, TOTAL: 16} if self.axis else {})
+        return found | ({SLOTS: 4 * x.capacity, TOTAL: 16} if self.axis else {})
 
     def joined_bytes(self, x: Lists) -> int:
         """The bytes of the array of joined runs."""
@@ -230,7 +230,7 @@ class TopRecords:
         """The steps that make records; of rows, they also write the ``Summary``."""
         lists = ceil_div(max(x.capacity, 1), self.threads)
         if self.axis:
-            for name, size in ((COUNTS, 4 * x.rows), (CURSORS, 4 * x.rows), (TOTAL, 16)):
+            for name, size in ((COUNTS, 4 * x.rows), (TOTAL, 16)):
                 yield Step("", (size, 1, 1), arguments=(("u64", name),))
             yield self._step("count_rows", lists, self.count_rows, x)
             yield self._step("place_rows", ceil_div(x.rows, self.threads), self.place_rows, x)

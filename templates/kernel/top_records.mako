@@ -76,10 +76,10 @@ ${ptx.banner("%key: the value as an unsigned integer that orders as values do; z
 </%def>\
 % if plan.axis:
 ${entry("count_rows", plan.count_rows)}\
-    .reg .b64 %${plan.row_list}, %count, %row_counts, %total, %tmp64;
+    .reg .b64 %${plan.row_list}, %count, %row_counts, %row_slots, %total, %tmp64;
     .reg .b32 %place, %row, %first_row, %tmp0;
     .reg .pred %inside;
-${addresses(plan.row_list, "count", "row_counts")}\
+${addresses(plan.row_list, "count", "row_counts", "row_slots")}\
 ${record_of_thread()}\
     @!%inside bra DONE;
     mad.wide.u32 %tmp64, %place, 4, %${plan.row_list};
@@ -87,7 +87,9 @@ ${record_of_thread()}\
     ld.param.u32 %first_row, [first_row];
     sub.u32 %row, %row, %first_row;
     mad.wide.u32 %tmp64, %row, 4, %row_counts;
-    red.global.add.u32 [%tmp64], 1;
+    atom.global.add.u32 %tmp0, [%tmp64], 1;
+    mad.wide.u32 %tmp64, %place, 4, %row_slots;
+    st.global.u32 [%tmp64], %tmp0;
 DONE:
     ret;
 }
@@ -175,8 +177,8 @@ ${ptx.banner("the record of the row" if plan.axis else "the record of all pairs"
 % if plan.axis:
     sub.u32 %row, ${"%index_i" if plan.axis == "i" else "%index_j"}, %first_row;
     mov.b32 %index_i, ${"%index_j" if plan.axis == "i" else "%index_i"};
-    mad.wide.u32 %tmp64, %row, 4, %row_cursors;
-    atom.global.add.u32 %tmp0, [%tmp64], 1;
+    mad.wide.u32 %tmp64, %place, 4, %row_slots;
+    ld.global.u32 %tmp0, [%tmp64];
     mad.wide.u32 %tmp64, %row, 8, %row_offsets;
     ld.global.u64 %tmp64, [%tmp64];
     cvt.u64.u32 %ptr, %tmp0;
