@@ -39,6 +39,7 @@ __all__ = [
     "spmm_grouped",
     "spmm_prepare",
     "task",
+    "unique_keys",
     "workspace_size",
 ]
 
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from ptxgen.api.spmm import sddmm, spmm
     from ptxgen.api.spmm_grouped import spmm_grouped
     from ptxgen.api.task import matmul_over, task
+    from ptxgen.api.unique_keys import unique_keys
     from ptxgen.codegen.config.config import Config
     from ptxgen.operations.conv.problem import Conv
     from ptxgen.operations.gemm.problem import Gemm
@@ -92,7 +94,20 @@ _TASK_WORDS = (
         "fmax",
     ),
     *("fma", "popcount", "sum", "prod", "max", "min", "bit_and", "bit_or", "bit_xor", "any", "all", "argmin", "argmax"),
-    *("mean", "logsumexp", "sum_by", "prod_by", "max_by", "min_by", "count_by", "select", "top", "bottom", "when"),
+    *(
+        "mean",
+        "logsumexp",
+        "sum_by",
+        "prod_by",
+        "max_by",
+        "min_by",
+        "count_by",
+        "select",
+        "top",
+        "bottom",
+        "distinct",
+        "when",
+    ),
 )
 
 #: public name -> its module
@@ -114,6 +129,7 @@ _MODULES = {
     "matmul_over": "api.task",
     "pack_bits": "api.pack_bits",
     "pairwise": "api.pairwise",
+    "unique_keys": "api.unique_keys",
     "Config": "codegen.config.config",
     "autotune": "api.autotune",
     "selection_digest": "api.runners",

@@ -61,7 +61,9 @@ class Tensor:
         return self
 
     def is_contiguous(self) -> bool:
-        return self.strides == tuple(int(np.prod(self.shape[i + 1 :])) for i in range(len(self.shape)))
+        return 0 in self.shape or self.strides == tuple(
+            int(np.prod(self.shape[i + 1 :])) for i in range(len(self.shape))
+        )
 
     @property
     def nbytes(self) -> int:
@@ -82,9 +84,13 @@ class Tensor:
         return Tensor(self.driver, np.zeros(shape, str(dtype or self.dtype).removeprefix("torch.")))
 
     def view(self, dtype: str) -> Tensor:
-        """The same memory with another type of equal size."""
+        """The same memory with another type, whose size divides that of this one."""
         out = self.permute(tuple(range(len(self.shape))))
         out.dtype = dtype
+        if (count := self.element_type.itemsize // out.element_type.itemsize) > 1:
+            assert self.is_contiguous()
+            out.shape = (*self.shape[:-1], self.shape[-1] * count)
+            out.strides = tuple(int(np.prod(out.shape[i + 1 :])) for i in range(len(out.shape)))
         return out
 
     def __getitem__(self, n: int | slice | tuple[slice, ...]) -> Tensor:

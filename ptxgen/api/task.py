@@ -16,11 +16,13 @@ from ptxgen.api import (
     new_arrays,
     selection,
     task_call,
+    task_keys,
     task_launches,
     task_outputs,
     truth_arrays,
 )
 from ptxgen.api.gemm import check_same_dtype
+from ptxgen.api.unique_keys import dtype_name
 from ptxgen.arguments import closest, flag, shown, word
 from ptxgen.errors import InputError
 from ptxgen.operations.task.language.texts import input_ranks, parse
@@ -90,6 +92,7 @@ class TaskFunction:
         algebra: bool = True,
         compute: str | None = None,
         precision: str = task_call.EXACT,
+        keys: str = task_keys.DENSE,
         **named: Any,
     ) -> Any:
         """The result of the task: an array, or the lists of selected results, a ``Selection``. Several outputs are a
@@ -113,7 +116,19 @@ class TaskFunction:
         candidates from tensor cores, of which each is computed in float32 (``algebra``). fast: sums of squares of
         differences may also be computed from sums of squares and products, with errors relative to these, and without
         ``compute``, products of float32 as f32_bf16x6 where that is faster.
+
+        ``keys``: dense: keys of groups are 0, 1, … up to the number of groups. any: they are any integers of 8 to 64
+        bits, which are numbered first (``unique_keys``): a result in groups is a named tuple of the values and of the
+        distinct keys of rows and of columns.
         """
+        if keys != task_keys.DENSE:
+            word("keys", keys, (task_keys.DENSE, task_keys.ANY))
+            options_of_call = {
+                **{"deterministic": deterministic, "capacity": capacity, "overflow": overflow, "sorted": sorted},
+                **{"algebra": algebra, "compute": compute, "precision": precision},
+            }
+            given = self.given(arrays, named)
+            return task_keys.call(self, self.program(_kinds(given)), given, out, groups, options_of_call)
         key = (
             None if self._states is None else self._states(),
             groups if groups is None else _hashable(groups),
@@ -186,6 +201,20 @@ class TaskFunction:
                 + (f": write {near}, if {absent[0]} is no input" if near else "")
             )
         return found
+
+
+def _kinds(given: Mapping[str, Any]) -> dict[str, str | None]:
+    """The types of arguments: of keys of 64 bits that of their numbers."""
+    kinds: dict[str, str | None] = {}
+    for name, x in given.items():
+        if x is None:
+            kinds[name] = None
+        elif _is_number(x):
+            kinds[name] = _number_type(name, x)
+        else:
+            wide = dtype_name(x) in task_keys.WIDE
+            kinds[name] = "s32" if wide else truth_arrays.view_of(x, name, task_launches.NOT_RECORDED).dtype.name
+    return kinds
 
 
 #: the options of calls

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.api import new_arrays, selection, task_call, task_groups, task_launches, top_calls
+from ptxgen.api import distinct_calls, new_arrays, selection, task_call, task_groups, task_launches, top_calls
 from ptxgen.api.arrays import View, is_cupy, require_disjoint, tensor
 from ptxgen.arguments import closest, shown
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.operations.task import several
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.program import AXES, Aggregate, Output, Program, Select, Store, Top
+from ptxgen.operations.task.program import AXES, Aggregate, Distinct, Output, Program, Scatter, Select, Store, Top
 from ptxgen.operations.task.roles import roles_of
 from ptxgen.problem.dtypes import dtype
 
@@ -49,6 +49,8 @@ def results(
             raise InputError("out is given; a task with lists makes them, and takes capacity")
         if groups is not None:
             raise InputError(f"groups is {shown(groups)}; it must be None for a task with lists")
+    if isinstance(output, Distinct) and out is not None:
+        raise InputError("out is given; it must be None for a task with distinct, which makes its lists")
     if isinstance(output, Top):
         for name, given in (("out", out), ("groups", groups)):
             if given is not None:
@@ -65,13 +67,16 @@ def _one(
     arrays = {x.name: arrays[x.name] for x in program.inputs if x.uses}
     how = replace(options.call, groups=options.groups)
     batch = () if isinstance(output, Store) else task_call.batch_of(roles_of(program), arrays)
-    if isinstance(output, Select | Top):
+    if isinstance(output, Select | Top | Distinct):
         items = [arrays] if not batch else [_item(program, arrays, n, how.recording) for n in range(batch[0])]
         if batch:
             how.recording.refuse()
     if isinstance(output, Select):
         made = [selection.select(program, each, scalars, {}, options.lists, how) for each in items]
         return tuple(made) if batch else made[0]
+    if isinstance(output, Distinct):
+        pairs = [distinct_calls.distinct(program, each, scalars, how) for each in items]
+        return tuple(pairs) if batch else pairs[0]
     if isinstance(output, Top):
         best = [top_calls.best(program, each, scalars, how) for each in items]
         return tuple(best) if batch else best[0]
@@ -159,7 +164,7 @@ def _several(
     names = tuple(x.name for x in program.outputs)
     given = _by_output("out", out, names, "arrays by output")
     groups = options.groups
-    keyed = [x.name for x in program.outputs if isinstance(x, Aggregate)]
+    keyed = [x.name for x in program.outputs if isinstance(x, Aggregate | Distinct | Scatter)]
     if groups is not None and not isinstance(groups, Mapping):
         if not keyed:
             raise InputError(f"groups is {shown(groups)}; it must be None where no keys select elements of a result")
@@ -215,13 +220,13 @@ def _check_arrays(program: Program, arrays: Mapping[str, View], given: Mapping[s
     """ShapeError: inputs disagree. InputError: lists are given, or results share memory with an input or another."""
     _extents(program, arrays)
     lists = {x.name for x in program.outputs if isinstance(x, Select)}
-    tops = {x.name for x in program.outputs if isinstance(x, Top)}
+    tops = {x.name for x in program.outputs if isinstance(x, Top | Distinct)}
     views: dict[str, View] = {}
     for name, x in given.items():
         if name in lists:
             raise InputError(f"out has {name}, which is a list; the call makes it, and takes capacity")
         if name in tops:
-            raise InputError(f"out has {name}, which is of top or bottom; the call makes its arrays")
+            raise InputError(f"out has {name}, which is of top, bottom or distinct; the call makes its arrays")
         shown_as = f"out[{name!r}]"
         views[shown_as] = tensor(new_arrays.as_bytes(x) if new_arrays.is_truth(x) else x, shown_as)
     for name, v in views.items():

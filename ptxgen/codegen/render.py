@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import mako
 
 from ptxgen import __version__, disk_cache
+from ptxgen.codegen.key_table import KeyTable
 from ptxgen.codegen.pair_products import PairProducts
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.preparation import Preparation, PreparationModule
@@ -192,8 +193,8 @@ def render_pairs(plan: PairProducts) -> Source:
     return Source(text, tuple(_ENTRY.findall(text)), plan.target)
 
 
-def render_records(plan: TopRecords) -> Source:
-    """The PTX of the kernels that order records."""
+def render_records(plan: TopRecords | KeyTable) -> Source:
+    """The PTX of the kernels that order records, or number keys."""
     lines = [*plan.description, "", f"version  ptxgen {__version__}"]
     text = tidy(lookup(str(templates_dir())).get_template(plan.kernel).render(plan=plan, header_lines=lines))
     return Source(text, tuple(_ENTRY.findall(text)), plan.target)

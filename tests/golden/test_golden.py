@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ptxgen.codegen.config.config import parse_config
+from ptxgen.codegen.key_table import KeyTable
 from ptxgen.codegen.launches.bit_packing import PackedBits
 from ptxgen.codegen.mixed_tiles import MixedTiles
 from ptxgen.codegen.pack_bits import PackBits
@@ -612,7 +613,7 @@ LISTED = "A:f32[i,k];B:f32[j,k];t:f32;where(i,j){reduce(k){accum+=A[i,k]*B[j,k];
 MIXED = parse("grouped 64,64,64+32,64,48 NN f32")
 assert isinstance(MIXED, GroupedGemm)
 #: file -> a kernel that handles, calls of tasks or schedules run, and that no configuration chooses
-HANDLES: dict[str, Preparation | PairProducts | TopRecords | MixedTiles] = {
+HANDLES: dict[str, Preparation | PairProducts | TopRecords | KeyTable | MixedTiles] = {
     "prepare_csr_statistics": CsrStatistics("i64"),
     "prepare_narrow_indices": NarrowIndices(),
     "prepare_transpose_csr": TransposeCsr(),
@@ -625,6 +626,8 @@ HANDLES: dict[str, Preparation | PairProducts | TopRecords | MixedTiles] = {
     "sampled_products_f16": SampledProducts.of("f16", 90, 2, rows=False, scaled=True),
     "sampled_products_wide": SampledProducts.of("f64", 1000, 2, rows=False, scaled=False),
     "pair_products": PairProducts(lower(Task(64, 64, 64, "NT", text=LISTED, capacity=64)), device("h200")),
+    "key_table": KeyTable(64, True, device("h200")),
+    "key_table_bytes": KeyTable(8, False, device("t4")),
     "top_records": TopRecords("f32", "", True, False, device("h200")),
     "top_records_rows": TopRecords("f64", "j", False, True, device("h200")),
     "grouped_mixed_tiles": kernel_plan(MIXED, device("h200"), TileSet((TILES[0], TILES[4]))),
@@ -650,7 +653,7 @@ def source_of(name):
         made = HANDLES[name]
         if isinstance(made, MixedTiles):
             return render(made)
-        if isinstance(made, TopRecords):
+        if isinstance(made, TopRecords | KeyTable):
             return render_records(made)
         return render_pairs(made) if isinstance(made, PairProducts) else render_preparation(made, device("h200"))
     golden, place = PREPARATIONS.get(name, (name, None))

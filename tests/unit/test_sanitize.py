@@ -10,6 +10,7 @@ import pytest
 from mako.lookup import TemplateLookup
 
 from ptxgen.codegen.config.config import FAMILIES, parse_config
+from ptxgen.codegen.key_table import KeyTable
 from ptxgen.codegen.pack_bits import PackBits
 from ptxgen.codegen.pair_products import PairProducts
 from ptxgen.codegen.render import render, render_preparation
@@ -143,6 +144,7 @@ def test_every_template_is_used(listed):
         GatherValues.kernel,
         TopRecords.kernel,
         PackBits.kernel,
+        KeyTable.kernel,
     }
     assert {name for name in names if not name.startswith("export/")} == listed[2] | of_handles  # export: C sources
 

@@ -39,8 +39,8 @@ Mask = NDArray[np.bool_] | None
 SLICE = 20_000
 
 
-#: rounds without progress after which polling is a deadlock
-POLL_ROUNDS = 3
+#: rounds without progress after which polling is a deadlock: more than the slots of a hash table that a thread tries
+POLL_ROUNDS = 64
 
 
 #: largest number of resident lanes while blocks wait for later blocks

@@ -17,6 +17,7 @@ from ptxgen.operations.task.program import (
     MOST_TOP,
     POSITIONS,
     Aggregate,
+    Distinct,
     Input,
     Output,
     Program,
@@ -183,7 +184,7 @@ def top_count(value: Value) -> Node:
 
 def roots_of(output: Output) -> tuple[Node, ...]:
     """The expressions of an output."""
-    if isinstance(output, Aggregate | Scatter):
+    if isinstance(output, Aggregate | Distinct | Scatter):
         return output.row, output.column, output.value
     if isinstance(output, Select):
         return output.condition, *output.values
@@ -256,7 +257,7 @@ def mapped(program: Program, change: Callable[[Node], Node], outputs: Mapping[st
     for output in program.outputs:
         name = (outputs or {}).get(output.name, output.name)
         value = change(output.value)
-        if isinstance(output, Aggregate | Scatter):
+        if isinstance(output, Aggregate | Distinct | Scatter):
             row, column = change(output.row), change(output.column)
             made.append(replace(output, name=name, value=value, row=row, column=column))
         elif isinstance(output, Select):

@@ -16,7 +16,7 @@ from ptxgen.operations.task.joined_keys import joined_keys
 from ptxgen.operations.task.joins import join_of
 from ptxgen.operations.task.lowering import algebra_of, in_loop, value_of
 from ptxgen.operations.task.printing import printed
-from ptxgen.operations.task.program import Program, Select, Top
+from ptxgen.operations.task.program import Distinct, Program, Select, Top
 from ptxgen.operations.task.roles import roles_of
 from ptxgen.operations.task.symmetry import computes_half, is_symmetric
 
@@ -126,6 +126,11 @@ def _pairs(program: Program) -> list[str]:
         tiles = "computed by whole tiles" if known is None else "tiles without such a pair are not computed"
         lines.append(f"pairs: {printed(program.when)}; {tiles}")
     for x in program.outputs:
+        if isinstance(x, Distinct):
+            keys = f"{printed(x.row)} and {printed(x.column)}"
+            lines.append(
+                f"distinct {x.name}: {keys} if {printed(x.value)}; kernels mark groups, and list the marked ones"
+            )
         if isinstance(x, Top):
             what, of = "greatest" if x.greatest else "least", f"of each {x.axis}" if x.axis else "of all pairs"
             lines.append(

@@ -10,13 +10,13 @@ from ptxgen.lowering import step_rate
 from ptxgen.lowering.algebra import InnerExpression
 from ptxgen.operations.task.lowering import algebra_of, in_loop
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.program import Aggregate, RowReduce, Scatter, Select, Store, Top
+from ptxgen.operations.task.program import Aggregate, Distinct, RowReduce, Scatter, Select, Store, Top
 from ptxgen.operations.task.roles import Roles
 from ptxgen.problem.device import device
 
 TARGET = "sm_90"  #: whose instructions are counted
 #: the number of each kind of output
-SINKS = {Store: 0, Scatter: 0, Aggregate: 1, RowReduce: 2, Select: 3, Top: 3}
+SINKS = {Store: 0, Scatter: 0, Aggregate: 1, RowReduce: 2, Select: 3, Top: 3, Distinct: 1}
 
 
 @lru_cache(maxsize=256)

@@ -27,9 +27,11 @@ from ptxgen.operations.task.program import (
     EXTENTS,
     MEAN,
     Aggregate,
+    Distinct,
     Output,
     Program,
     RowReduce,
+    Scatter,
     Select,
     Store,
     Top,
@@ -38,7 +40,10 @@ from ptxgen.operations.task.program import (
 #: reductions over k that are the step at one position -> the reduction that gives it
 POSITION = {"max": "argmax", "fmax": "argmax", "min": "argmin", "fmin": "argmin"}
 #: outputs without gradients, as errors call them
-DESCRIBED: dict[type[Output], str] = {Select: "a list", Top: "a list", Aggregate: "a result in groups"}
+DESCRIBED: dict[type[Output], str] = {
+    **{Select: "a list", Top: "a list", Distinct: "a list"},
+    **{Aggregate: "a result in groups", Scatter: "a result at keys"},
+}
 #: sums of products of a derivative that is a sum, at most
 MOST_TERMS = 4
 _EXTENT = dict(zip(AXES, EXTENTS, strict=True))

@@ -22,6 +22,7 @@ from ptxgen.operations.task.lowering import algebra_of, in_loop
 from ptxgen.operations.task.program import (
     AXES,
     POSITIONS,
+    Distinct,
     Input,
     Output,
     Program,
@@ -62,7 +63,7 @@ def join_of(roles: Roles) -> Join | None:
     if keys is None or len(program.outputs) > 1:
         return None
     output = program.outputs[0]
-    if isinstance(output, Top) or (isinstance(output, RowReduce) and output.op in POSITIONS):
+    if isinstance(output, Top | Distinct) or (isinstance(output, RowReduce) and output.op in POSITIONS):
         return None
     indices = {"i": _index(ROWS, "i"), "j": _index(COLUMNS, "j")}
     changed = mapped(program, lambda x: substituted(x, indices))

@@ -35,6 +35,7 @@ from ptxgen.operations.task.program import (
     MEAN,
     POSITIONS,
     Aggregate,
+    Distinct,
     Program,
     RowReduce,
     Scatter,
@@ -150,9 +151,10 @@ def _sink(p: Task, program: Program, roles: Roles, whole: Node, kind: str) -> Va
             f"the text of the task has {count} outputs; a kernel has one, so it must have one: write a text for each"
             " (calls, and the command task, compute all)"
         )
-    if isinstance(output, Top):
+    if isinstance(output, Top | Distinct):
+        what = "of top or bottom" if isinstance(output, Top) else "of distinct"
         raise InputError(
-            f"the output {output.name} is of top or bottom, which has no kernel of its own: calls compute it from lists"
+            f"the output {output.name} is {what}, which has no kernel of its own: calls compute it from lists"
         )
     roots = [value_of(program, x, whole) for x in roots_of(output)]
     read = [*roots, *([] if program.when is None else [program.when])]

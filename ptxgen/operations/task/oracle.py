@@ -20,6 +20,7 @@ from ptxgen.errors import ShapeError
 from ptxgen.expr.evaluate import numpy_type, values
 from ptxgen.expr.node import Node, walk
 from ptxgen.expr.operators import OPERATORS
+from ptxgen.expr.simplify import cast
 from ptxgen.expr.value_types import PRED, type_of
 from ptxgen.operations.task.assembling import array_of, axes_of, roots
 from ptxgen.operations.task.program import (
@@ -29,6 +30,7 @@ from ptxgen.operations.task.program import (
     MEAN,
     POSITIONS,
     Aggregate,
+    Distinct,
     Output,
     Program,
     RowReduce,
@@ -825,6 +827,9 @@ def _collector(output: Output, evaluation: _Evaluation) -> _Collector:
         return _Grouped(output, evaluation)
     if isinstance(output, Scatter):
         return _Scattered(output, evaluation)
+    if isinstance(output, Distinct):  # the marks of groups
+        marks = Aggregate(output.name, cast(output.value, "s32"), output.row, output.column, "|")
+        return _Grouped(marks, evaluation)
     if isinstance(output, RowReduce):
         return _Rows(output, evaluation)
     if isinstance(output, Select):

@@ -76,6 +76,15 @@ class Scatter(Output):
 
 
 @dataclass(frozen=True)
+class Distinct(Output):
+    """The pairs of keys (row, column) that a pair (i, j) has for which ``value`` holds, a condition, each once.
+    ``row``, ``column``: as of ``Aggregate``."""
+
+    row: Node
+    column: Node
+
+
+@dataclass(frozen=True)
 class RowReduce(Output):
     """C[axis] op= value, over the other spatial axis. ``axis``: i or j. ``op``: an operator, or argmin, argmax,
     logsumexp or mean."""

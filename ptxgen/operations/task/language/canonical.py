@@ -15,6 +15,7 @@ from ptxgen.operations.task.program import (
     ACCUMULATOR,
     POSITIONS,
     Aggregate,
+    Distinct,
     Output,
     Program,
     RowReduce,
@@ -82,6 +83,9 @@ def _output(output: Output, names: dict[Node, str]) -> str:
         return f"{output.name}[{printed(output.row)},{printed(output.column)}]{output.op}={value};"
     if isinstance(output, Scatter):
         return f"{output.name}.put({value},{printed(output.row)},{printed(output.column)});"
+    if isinstance(output, Distinct):
+        test = _condition(output.value, names)
+        return f"{test}{output.name}.distinct({printed(output.row)},{printed(output.column)});"
     if isinstance(output, RowReduce):
         return f"{output.name}[{output.axis}]{output.op}={value};"
     if isinstance(output, Top):
@@ -92,11 +96,15 @@ def _output(output: Output, names: dict[Node, str]) -> str:
     else:
         assert isinstance(output, Select)
         call = f"{output.name}.add({','.join(printed(x, names) for x in output.values)});"
+    return f"{_condition(output.condition, names)}{call}"
+
+
+def _condition(test: Node, names: dict[Node, str]) -> str:
+    """The condition of a list with its ?; empty: all pairs are in it."""
     # the condition of a list ends at the first ?
-    test = output.condition
     text = printed(test, names) if test.op != "select" or test in names else f"({printed(test, names)})"
     all_pairs = test.op == "constant" and test.value
-    return f"{'' if all_pairs else text + '?'}{call}"
+    return "" if all_pairs else f"{text}?"
 
 
 def erased(program: Program) -> tuple[Program, dict[str, str]]:

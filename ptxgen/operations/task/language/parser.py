@@ -32,6 +32,7 @@ from ptxgen.operations.task.program import (
     MEAN,
     POSITIONS,
     Aggregate,
+    Distinct,
     Output,
     Program,
     RowReduce,
@@ -481,6 +482,9 @@ class _Reader:
         if method == "put":
             self.put(x, name)
             return
+        if method == "distinct":
+            self.distinct(x, name)
+            return
         if method != "add":
             raise self.scope.fail(method, f"{method} is no method of a list; write add, top or bottom")
         if target.data == "index":
@@ -550,6 +554,24 @@ class _Reader:
         value = self.value(found[0])
         with self.scope.at(found[0]):
             self.outputs[str(name)] = Scatter(str(name), stored(value), row, column)
+
+    def distinct(self, x: Any, name: Token) -> None:
+        """``seen.distinct(row, column)``: pairs of keys, each once."""
+        test, target, method, arguments = x.children
+        if target.data == "index":
+            raise self.scope.fail(target, f"the list has axes; write {name}.distinct(…)")
+        self.check_output(name)
+        found = [y for y in arguments.children if y is not None]
+        if len(found) != 2:
+            raise self.scope.fail(
+                method, f"distinct has {len(found)} values; it must have two keys: write {name}.distinct(g[i], h[j])"
+            )
+        row, column = self.keys(target, name, found)
+        holds = constant(True, PRED)
+        if test is not None:
+            with self.scope.at(test):
+                holds = check_nesting(condition(self.value(test)))
+        self.outputs[str(name)] = Distinct(str(name), holds, row, column)
 
     def check_unused(self) -> None:
         for name, at in self.defined.items():

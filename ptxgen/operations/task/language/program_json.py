@@ -7,9 +7,11 @@ from typing import Any
 
 from ptxgen.expr.node import Node, node, walk
 from ptxgen.operations.task.assembling import roots
-from ptxgen.operations.task.program import Aggregate, Input, Program, RowReduce, Scatter, Select, Store, Top
+from ptxgen.operations.task.program import Aggregate, Distinct, Input, Program, RowReduce, Scatter, Select, Store, Top
 
-_RECORDS: dict[str, Any] = {x.__name__: x for x in (Program, Input, Store, Scatter, Aggregate, RowReduce, Select, Top)}
+_RECORDS: dict[str, Any] = {
+    x.__name__: x for x in (Program, Input, Store, Scatter, Aggregate, Distinct, RowReduce, Select, Top)
+}
 
 
 def to_lists(program: Program) -> list[Any]:

@@ -26,6 +26,7 @@ __all__ = [
     "bottom",
     "cast",
     "count_by",
+    "distinct",
     "exp",
     "exp2",
     "fma",
@@ -246,6 +247,11 @@ def count_by(row: Any, column: Any, condition: Any = 1) -> Reduced:
 def select(condition: Any, *values: Any) -> Reduced:
     """A list of the values of the pairs for which a condition holds."""
     return outputs.selected(condition, values)
+
+
+def distinct(row: Any, column: Any, condition: Any = None) -> Reduced:
+    """The pairs of keys, as ``g[i]`` and ``h[j]``, that a pair (i, j) has for which the condition holds, each once."""
+    return outputs.distinct(row, column, condition)
 
 
 def top(*arguments: Any, condition: Any = None) -> Reduced:

@@ -8,7 +8,7 @@ from ptxgen.errors import TaskError
 from ptxgen.expr.node import Node, constant, variable, variables
 from ptxgen.expr.value_types import PRED, type_of
 from ptxgen.operations.task.assembling import axes_of, check_nesting, initial_of, reduced, step_of, stored, top_count
-from ptxgen.operations.task.program import ACCUMULATOR, Aggregate, RowReduce, Select, Top
+from ptxgen.operations.task.program import ACCUMULATOR, Aggregate, Distinct, RowReduce, Select, Top
 from ptxgen.operations.task.tracing.operands import Axis, Operand, Reduced, Traced, current, lifted
 from ptxgen.operations.task.tracing.places import error, placed
 from ptxgen.operations.task.typed import binary, cast, condition, fixed
@@ -68,6 +68,22 @@ def _row(op: str, axis: Axis, node: Node) -> Reduced:
 
 def grouped(op: str, row: Any, column: Any, x: Any) -> Reduced:
     """The output of groups."""
+    keys = _keys(row, column)
+    with placed():
+        value = reduced(op, lifted(x))
+    return Reduced("a reduction of groups", lambda output: Aggregate(output, value, keys[0], keys[1], op))
+
+
+def distinct(row: Any, column: Any, test: Any) -> Reduced:
+    """The output of distinct pairs of keys."""
+    keys = _keys(row, column)
+    with placed():
+        found = constant(True, PRED) if test is None else check_nesting(condition(lifted(test)))
+    return Reduced("distinct keys", lambda output: Distinct(output, found, keys[0], keys[1]))
+
+
+def _keys(row: Any, column: Any) -> list[Node]:
+    """The keys of groups."""
     keys = []
     for key in (row, column):
         value = lifted(key) if isinstance(key, Operand) else None
@@ -90,9 +106,7 @@ def grouped(op: str, row: Any, column: Any, x: Any) -> Reduced:
         raise error(f"both keys are of the axis {first}; they must be of the two spatial axes")
     if isinstance(row, Axis) and isinstance(column, Axis):
         raise error("both keys are axes, so that each group has one pair; return the expression")
-    with placed():
-        value = reduced(op, lifted(x))
-    return Reduced("a reduction of groups", lambda output: Aggregate(output, value, keys[0], keys[1], op))
+    return keys
 
 
 def selected(test: Any, values: tuple[Any, ...]) -> Reduced:

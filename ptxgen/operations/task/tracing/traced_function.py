@@ -22,6 +22,7 @@ from ptxgen.operations.task.program import (
     AXES,
     EXTENTS,
     Aggregate,
+    Distinct,
     Output,
     Program,
     RowReduce,
@@ -314,6 +315,8 @@ def _mapped(output: Output, changed: Callable[[Node], Node], axes: Mapping[str, 
         return RowReduce(output.name, value, other, output.op)
     if isinstance(output, Aggregate):
         return Aggregate(output.name, value, changed(output.row), changed(output.column), output.op)
+    if isinstance(output, Distinct):
+        return Distinct(output.name, value, changed(output.row), changed(output.column))
     if isinstance(output, Top):
         other = "" if not output.axis else "j" if axes[output.axis] == "i" else "i"
         return Top(output.name, value, changed(output.condition), changed(output.count), other, output.greatest)

@@ -1,0 +1,34 @@
+"""Calls of distinct pairs of keys: the groups that have a pair, and a list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ptxgen.api import new_arrays, selection, task_call
+from ptxgen.api.arrays import View, tensor
+from ptxgen.operations.task.distinct_pairs import MARKS, listing, marking
+from ptxgen.operations.task.program import Program
+
+
+class DistinctKeys(NamedTuple):
+    """Distinct pairs of keys, in the order of (row, column). ``rows``, ``columns``: their keys."""
+
+    rows: Any
+    columns: Any
+
+
+def distinct(
+    program: Program, arrays: Mapping[str, View], scalars: Mapping[str, float], own: task_call.Options
+) -> DistinctKeys:
+    """The distinct pairs of keys of a program: arguments as of ``task_call.call``.
+
+    ShapeError, DtypeError, InputError: an argument breaks a rule."""
+    own.recording.refuse()  # the list has another length in each call
+    marks = task_call.call(marking(program), arrays, scalars, None, {}, own)
+    x = tensor(marks, MARKS)
+    empty = task_call.without_elements(listing(), marks, own.recording, *x.shape)
+    in_order = selection.Options(sorted=True)
+    found = selection.select(listing(), {**empty, MARKS: x}, {}, {}, in_order, task_call.Options())
+    origin = next(iter(arrays.values())).origin
+    return DistinctKeys(new_arrays.result_of(found.i, origin), new_arrays.result_of(found.j, origin))

@@ -1,0 +1,116 @@
+"""Calls of tasks whose keys are any integers: the keys are numbered first, and results have the distinct keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ptxgen.api import call_lock, unique_keys
+from ptxgen.api.arrays import is_torch
+from ptxgen.api.distinct_calls import DistinctKeys
+from ptxgen.arguments import shown
+from ptxgen.errors import InputError
+from ptxgen.expr.node import Node, constant, rewritten, variables, walk
+from ptxgen.expr.value_types import PRED
+from ptxgen.operations.task.assembling import array_of, roots
+from ptxgen.operations.task.joined_keys import exact_source
+from ptxgen.operations.task.program import AXES, Aggregate, Distinct, Program
+
+#: values of ``keys``: 0, 1, … up to the number of groups, or any integers
+DENSE, ANY = "dense", "any"
+WIDE = ("int64", "uint64")  #: dtypes of keys that programs do not have
+_COMPARED = ("==", "!=", "<", "<=")
+
+
+class Groups(NamedTuple):
+    """A result in groups of any keys. ``values``: its rows are those of ``rows``, the distinct keys of rows, which
+    ascend, its columns those of ``columns``; None: the key is an index."""
+
+    values: Any
+    rows: Any
+    columns: Any
+
+
+def call(
+    run: Callable[..., Any], program: Program, given: Mapping[str, Any], out: Any, groups: Any, options: dict[str, Any]
+) -> Any:
+    """The results of a program of numbered keys. ``run``: computes it on arguments by name; ``given``: those of the
+    call; ``out``, ``groups``, ``options``: of the call. InputError, DtypeError: an argument breaks a rule."""
+    for name, x in (("out", out), ("groups", groups)):
+        if x is not None:
+            raise InputError(f"{name} is given; with keys 'any' it must be None, because the keys give the groups")
+    keyed = [x for x in program.outputs if isinstance(x, Aggregate | Distinct)]
+    if not keyed:
+        raise InputError("keys is 'any'; it must be 'dense' where no keys select elements of a result")
+    names = {name: None for x in keyed for key in (x.row, x.column) if (name := _array(key))}
+    arguments, keys = dict(given), dict[str, Any]()
+    with call_lock.lock:
+        for together in _compared(program, names):
+            distinct, numbers = unique_keys.numbered([given[name] for name in together], together)
+            arguments |= zip(together, numbers, strict=True)
+            keys |= dict.fromkeys(together, distinct)
+    extents = {x.name: (_extent(x.row, program, keys, given), _extent(x.column, program, keys, given)) for x in keyed}
+    several = len(program.outputs) > 1
+    found = run(**arguments, groups=extents if several else extents[keyed[0].name], **options)
+    made = {x.name: _with_keys(x, getattr(found, x.name) if several else found, keys) for x in keyed}
+    return found._replace(**made) if several else made[keyed[0].name]
+
+
+def _array(key: Node) -> str:
+    """The array of a key; empty: the key is an index."""
+    return "" if key.value in AXES else array_of(str(key.value))
+
+
+def _compared(program: Program, names: Mapping[str, None]) -> list[list[str]]:
+    """The arrays of keys, those together that ``when`` compares. InputError: a key is read in another way."""
+    together = {name: {name} for name in names}
+
+    def without(x: Node) -> Node:
+        if x.op not in _COMPARED:
+            return x
+        sides = [exact_source(y) for y in x.arguments]
+        arrays = [array_of(str(y.value)) if y.op == "variable" else "" for y in sides]
+        if not all(name in names for name in arrays):
+            return x
+        both = together[arrays[0]] | together[arrays[1]]
+        together.update(dict.fromkeys(both, both))
+        return constant(True, PRED)
+
+    rest = [] if program.when is None else [rewritten(program.when, without)]
+    keys = {y for x in program.outputs if isinstance(x, Aggregate | Distinct) for y in (x.row, x.column)}
+    others = [x for x in roots(program) if x not in keys and x is not program.when]
+    read = {array_of(name) for x in (*rest, *others) for name in variables(*walk(x))}
+    if wrong := [name for name in names if name in read]:
+        raise InputError(
+            f"{wrong[0]} is read as a number, and is an array of keys; with keys 'any' it must only be a key, or be"
+            " compared with another array of keys after `when`"
+        )
+    return [sorted(x) for x in {id(x): x for x in together.values()}.values()]
+
+
+def _extent(key: Node, program: Program, keys: Mapping[str, Any], given: Mapping[str, Any]) -> int:
+    """The rows, or columns, of a result with this key."""
+    if name := _array(key):
+        return int(keys[name].shape[0])
+    for x in program.inputs:
+        for axes in x.uses:
+            if key.value in axes:
+                return int(given[x.name].shape[axes.index(key.value) - len(axes)])
+    raise InputError(f"groups is {shown(None)}; no array has the axis {key.value}")
+
+
+def _with_keys(output: Aggregate | Distinct, found: Any, keys: Mapping[str, Any]) -> Any:
+    """A result with the keys of its rows and columns; of a batch, of each item."""
+    of_rows, of_columns = (keys.get(_array(key)) for key in (output.row, output.column))
+    if isinstance(output, Aggregate):
+        return Groups(found, of_rows, of_columns)
+    if not isinstance(found, DistinctKeys):
+        return tuple(_with_keys(output, x, keys) for x in found)
+    return DistinctKeys(_taken(of_rows, found.rows), _taken(of_columns, found.columns))
+
+
+def _taken(keys: Any, numbers: Any) -> Any:
+    """The keys with these numbers; ``keys`` None: the numbers are indices."""
+    if keys is None:
+        return numbers
+    return keys.index_select(0, numbers) if is_torch(keys) else keys.take(numbers)

@@ -1,0 +1,102 @@
+"""Numbers of keys: a hash table finds the distinct ones, and each key gets its place among them in ascending order.
+
+Blocks insert their keys into a table in shared memory first, so that a key that many threads have reaches the table in
+global memory once a block. Both have open addressing: a slot is 0, or a key with another sign bit, which is set by an
+atomic comparison. The key that would be 0 is a flag of its own. New keys of the global table are appended to a list,
+which the host sorts; a binary search in it gives the number of each key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
+from ptxgen.codegen.source import Step
+from ptxgen.codegen.vectorized import ceil_div
+from ptxgen.problem.device import Device
+
+KEYS, TABLE, DISTINCT, COUNTS, NUMBERS = "keys", "table", "distinct", "counts", "numbers"
+MOST_KEYS = 1 << 30  #: fewer are in an array
+SIGN = 1 << 63  #: the key whose slot would be empty
+
+
+class Inserted(NamedTuple):
+    """Keys that are inserted. ``keys``: their number; ``slots``: of the table, a power of two above twice of it."""
+
+    keys: int
+    slots: int
+
+
+class Numbered(NamedTuple):
+    """Keys that get numbers. ``keys``: their number; ``distinct``: that of distinct keys."""
+
+    keys: int
+    distinct: int
+
+
+@dataclass(frozen=True)
+class KeyTable:
+    """The kernels for keys of ``bits`` bits. ``signed``: they have a sign."""
+
+    bits: int
+    signed: bool
+    device: Device
+
+    kernel: ClassVar[str] = "kernel/key_table.mako"
+    threads: ClassVar[int] = 256
+    BLOCK_KEYS: ClassVar[int] = 4096
+    BLOCK_SLOTS: ClassVar[int] = 1024
+    PROBES: ClassVar[int] = 8  #: slots of a block's table that are tried
+
+    @property
+    def target(self) -> str:
+        return self.device.target
+
+    @property
+    def ptx_version(self) -> str:
+        return self.device.ptx_version
+
+    @property
+    def description(self) -> list[str]:
+        """What the kernels compute, for the header of the module."""
+        return [f"numbers of keys of {self.bits} bits, {'signed' if self.signed else 'unsigned'}, by a hash table"]
+
+    @property
+    def type(self) -> str:
+        """The PTX type of a key in memory."""
+        return f"{'s' if self.signed else 'u'}{self.bits}"
+
+    @property
+    def insert_keys(self) -> ParameterList:
+        numbers = Parameters("u32", ("count", "slot_mask"), lambda x: (x.keys, x.slots - 1))
+        return ParameterList((given("u64", KEYS, TABLE, DISTINCT, COUNTS), numbers))
+
+    @property
+    def number_keys(self) -> ParameterList:
+        numbers = Parameters("u32", ("count", "distinct_count"), lambda x: (x.keys, x.distinct))
+        return ParameterList((given("u64", KEYS, DISTINCT, NUMBERS), numbers))
+
+    @staticmethod
+    def scratch(count: int) -> dict[str, int]:
+        """The bytes of the table and the list for so many keys."""
+        return {TABLE: 8 * KeyTable.slots(count), DISTINCT: 8 * count, COUNTS: 8}
+
+    @staticmethod
+    def slots(count: int) -> int:
+        """The slots of the table for so many keys."""
+        return 1 << (2 * max(count, 1)).bit_length()
+
+    def clear(self, count: int) -> tuple[Step, ...]:
+        """The steps before keys are inserted. ``count``: of all keys."""
+        sizes = self.scratch(count)
+        return tuple(Step("", (sizes[name], 1, 1), arguments=(("u64", name),)) for name in (TABLE, COUNTS))
+
+    def insert(self, x: Inserted) -> Step:
+        return self._step("insert_keys", ceil_div(x.keys, self.BLOCK_KEYS), self.insert_keys, x)
+
+    def number(self, x: Numbered) -> Step:
+        return self._step("number_keys", ceil_div(x.keys, self.threads), self.number_keys, x)
+
+    def _step(self, entry: str, blocks: int, parameters: ParameterList, x: Inserted | Numbered) -> Step:
+        return Step(entry, (blocks, 1, 1), (self.threads, 1, 1), 0, tuple(parameters.arguments(x)))

@@ -1,0 +1,176 @@
+"""Groups of any keys, distinct pairs of keys, and the numbers of keys that both have."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen.api import drivers
+from ptxgen.cli import command
+from ptxgen.errors import DtypeError, InputError, ShapeError, TaskError
+from ptxgen.operations.task.language.canonical import canonical
+from ptxgen.operations.task.language.parser import parse
+from ptxgen.runtime.emulated import EmulatedDriver
+from tests.tensors import LIBRARY, Tensor
+
+M, N, K = 23, 17, 4
+RNG = np.random.default_rng(3)
+P, R = (RNG.integers(-3, 4, shape).astype(np.float32) for shape in ((M, K), (K, N)))
+SCORES = P @ R
+KINDS = np.array([-(2**62), -7, 3, 2**61])
+G, H = KINDS[RNG.integers(0, 4, M)], KINDS[RNG.integers(1, 4, N)]
+BODY = "{ reduce (k) { accum += P[i,k] * R[k,j]; } %s }"
+GROUPS = ptxgen.task("where (i, j) " + BODY % "C[g[i], h[j]] += accum;")
+DISTINCT = ptxgen.task("where (i, j) " + BODY % "accum > t ? seen.distinct(g[i], h[j]);")
+
+
+def summed(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    found = np.zeros(shape, values.dtype)
+    np.add.at(found, (rows[:, None], columns), values)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("n", [0, 1, 4300])
+def test_numbers_of_keys(kind: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the host, and by kernels: all keys different, some equal, all equal to the key of an empty slot."""
+    for name in ("int8", "int64", "uint32", "uint64"):
+        monkeypatch.setattr(LIBRARY, name, f"torch.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", LIBRARY)
+    driver, limits = EmulatedDriver(), np.iinfo(kind)
+    monkeypatch.setattr(drivers, "driver_of", lambda v: driver)
+    rng = np.random.default_rng(n)
+    empty = 1 << 63 if kind == "uint64" else limits.min
+    for x in (
+        rng.integers(limits.min, limits.max, n, endpoint=True, dtype=kind),
+        np.append(rng.integers(0, 5, n).astype(kind), np.array([empty, limits.max], kind))[2:],
+        np.full(n, empty, kind),
+    ):
+        keys, numbers = np.unique(x, return_inverse=True)
+        for given in (x, Tensor(driver, x)):
+            found = ptxgen.unique_keys(given)
+            mine, own = (y.numpy() if isinstance(y, Tensor) else y for y in (found.numbers, found.keys))
+            assert (mine.dtype, own.dtype) == (np.int32, x.dtype)
+            np.testing.assert_array_equal(own, keys)
+            np.testing.assert_array_equal(mine, numbers.reshape(-1))
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "message"),
+    [
+        (np.zeros(3, np.float32), DtypeError, "x has dtype float32; it must be one of int8, int16"),
+        (np.zeros((3, 2), np.int64), ShapeError, "x has shape (3, 2); it must have 1 dimension"),
+        ([1, 2], DtypeError, "x has dtype list; it must be one of int8"),
+    ],
+)
+def test_keys_that_are_refused(x: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        ptxgen.unique_keys(x)
+
+
+def test_groups_of_any_keys() -> None:
+    found = GROUPS(P=P, R=R, g=G, h=H, keys="any")
+    rows, columns = np.unique(G, return_inverse=True), np.unique(H, return_inverse=True)
+    np.testing.assert_array_equal(found.rows, rows[0])
+    np.testing.assert_array_equal(found.columns, columns[0])
+    expected = summed(rows[1], columns[1], SCORES, (len(rows[0]), len(columns[0])))
+    np.testing.assert_array_equal(found.values, expected)
+    one = ptxgen.task("where (i, j) " + BODY % "C[i, h[j]] += accum;")(P=P, R=R, h=H.astype(np.int8), keys="any")
+    assert one.rows is None
+    assert one.values.shape == (M, len(one.columns))
+
+
+def test_keys_that_are_compared_are_numbered_together() -> None:
+    run = ptxgen.task("where (i, j) when (g[i] == h[j] and i != j) " + BODY % "C[g[i], h[j]] += accum > t;")
+    found = run(P=P, R=R, g=G, h=H, t=1.0, keys="any")
+    keys = np.unique([*G, *H])
+    np.testing.assert_array_equal(found.rows, keys)
+    np.testing.assert_array_equal(found.columns, keys)
+    holds = (SCORES > 1) & (G[:, None] == H) & (np.arange(M)[:, None] != np.arange(N))
+    numbers = [np.searchsorted(keys, x) for x in (G, H)]
+    np.testing.assert_array_equal(found.values, summed(*numbers, holds.astype(np.int32), (4, 4)))
+    with pytest.raises(DtypeError, match="g has dtype int64 and h int32; keys that are compared must have one dtype"):
+        run(P=P, R=R, g=G, h=H.astype(np.int32), t=1.0, keys="any")
+
+
+@pytest.mark.parametrize("t", [2.0, 1e9, -1e9])
+def test_distinct_pairs_of_keys(t: float) -> None:
+    found = DISTINCT(P=P, R=R, g=G, h=H, t=t, keys="any")
+    expected = sorted({(int(G[i]), int(H[j])) for i, j in zip(*np.nonzero(t < SCORES), strict=True)})
+    assert list(zip(found.rows.tolist(), found.columns.tolist(), strict=True)) == expected
+    dense = [np.unique(x, return_inverse=True)[1].astype(np.int32) for x in (G, H)]
+    numbers = DISTINCT(P=P, R=R, g=dense[0], h=dense[1], t=t)
+    assert np.unique(G)[numbers.rows].tolist() == found.rows.tolist()
+    assert np.unique(H)[numbers.columns].tolist() == found.columns.tolist()
+
+
+def test_no_rows_have_no_keys() -> None:
+    found = DISTINCT(P=P[:0], R=R, g=G[:0], h=H, t=0.0, keys="any")
+    assert len(found.rows) == len(found.columns) == 0
+    groups = GROUPS(P=P[:0], R=R, g=G[:0], h=H, keys="any")
+    assert groups.values.shape == (0, len(groups.columns))
+
+
+def test_a_function_has_distinct_keys_beside_other_outputs() -> None:
+    i, j, k = ptxgen.axes("i j k")
+
+    @ptxgen.task
+    def both(p: Any, r: Any, g: Any, h: Any, t: Any) -> Any:
+        c = ptxgen.sum(k, p[i, k] * r[k, j])
+        return {
+            "seen": ptxgen.distinct(g[i], h[j], c > t),
+            "total": ptxgen.sum_by(g[i], j, c),
+            "best": ptxgen.max(j, c),
+        }
+
+    found = both(P, R, G, H, 2.0, keys="any")
+    alone = DISTINCT(P=P, R=R, g=G, h=H, t=2.0, keys="any")
+    assert all(np.array_equal(x, y) for x, y in zip(found.seen, alone, strict=True))
+    assert (found.total.rows.tolist(), found.total.columns) == (np.unique(G).tolist(), None)
+    np.testing.assert_array_equal(found.best, SCORES.max(1))
+
+
+@pytest.mark.parametrize(
+    ("output", "given", "message"),
+    [
+        ("C[g[i], h[j]] += accum;", {"groups": (9, 9)}, "groups is given; with keys 'any' it must be None"),
+        ("C[i, j] = accum;", {}, "keys is 'any'; it must be 'dense' where no keys select elements"),
+        ("C[g[i], h[j]] += accum * f32(g[i]);", {}, "g is read as a number, and is an array of keys; with keys 'any'"),
+    ],
+)
+def test_calls_that_any_keys_refuse(output: str, given: dict[str, Any], message: str) -> None:
+    run = ptxgen.task("where (i, j) " + BODY % output)
+    arrays = {"P": P, "R": R, "g": G.astype(np.int16), "h": H}
+    with pytest.raises(InputError, match=re.escape(message)):
+        run(**{name: arrays[name] for name in run.names}, **given, keys="any")
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("seen.distinct(g[i]);", "distinct has 1 values; it must have two keys: write seen.distinct(g[i], h[j])"),
+        ("seen.distinct(g[i], i);", "seen has no key of the axis j; an output must have both spatial axes"),
+        ("seen[i].distinct(g[i], h[j]);", "the list has axes; write seen.distinct"),
+    ],
+)
+def test_errors_of_distinct(output: str, message: str) -> None:
+    with pytest.raises(TaskError, match=re.escape(message)):
+        parse("where (i, j) " + BODY % output, {"P": "f32", "R": "f32", "g": "s32", "h": "s32"})
+
+
+def test_the_text_of_distinct() -> None:
+    types = {"P": "f32", "R": "f32", "g": "s32", "h": "u8", "t": "f32"}
+    for test in ("accum > t ? ", ""):
+        program = parse("where (i, j) " + BODY % f"{test}seen.distinct(g[i], h[j]);", types)
+        assert parse(canonical(program)) == program
+
+
+def test_explain_tells_of_distinct_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "g: s32[i]; h: s32[j]; where (i, j) " + BODY % "accum > t ? seen.distinct(g[i], h[j]);"
+    assert command.run(["task", "--expr", text, "--explain"]) == 0
+    assert "kernels mark groups, and list the marked ones" in capsys.readouterr().out
