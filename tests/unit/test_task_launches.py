@@ -314,3 +314,20 @@ def test_reselection_of_any_launch_forgets_the_call(on, slow):
         assert not launches.launches
     task(p, r, 2.0)
     assert len(slow) == 6
+
+
+def test_truth_values_are_read_as_bytes(on, slow):
+    rng = np.random.default_rng(2)
+    hamming = ptxgen.task("where (i, j) { reduce (k) { accum += P[i,k] != R[j,k]; } D[i,j] = accum; }")
+    for _ in range(2):
+        p, r = (Tensor(on, rng.random(shape) < 0.5) for shape in ((6, 40), (5, 40)))
+        assert np.array_equal(hamming(p, r).numpy(), (p.numpy()[:, None] != r.numpy()).sum(-1))
+        assert len(slow) == 1
+    for _ in range(2):
+        p, r = (Tensor(on, rng.random(shape) < 0.3) for shape in ((6, 40), (40, 5)))
+        found = ptxgen.matmul_over("or_and", p, r)
+        assert found.dtype == "torch.bool"
+        assert np.array_equal(found.numpy(), p.numpy() @ r.numpy())
+    assert len(slow) == 2
+    words = ptxgen.pack_bits(Tensor(on, np.ones((3, 40), bool)), Tensor(on, np.zeros((3, 2), np.uint32)))
+    assert words.numpy().tolist() == [[2**32 - 1, 255]] * 3
