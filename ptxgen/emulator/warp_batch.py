@@ -22,7 +22,7 @@ from ptxgen.emulator.memory.global_memory import GlobalMemory, typed_views
 from ptxgen.emulator.memory.tensormap import TensorRegion
 from ptxgen.emulator.options import Options
 from ptxgen.emulator.ptx.dtypes import DTYPES, SPECIAL_PREDICATES, SPECIALS_64
-from ptxgen.emulator.ptx.syntax import SIZES, Function, Instruction, Unit
+from ptxgen.emulator.ptx.syntax import SIZES, Function, Instruction, Reg, Unit
 from ptxgen.emulator.stats import Stats
 from ptxgen.errors import Fault
 
@@ -86,6 +86,8 @@ class UndefinedRegisters(Protocol):
 
     fresh: list[bool]
 
+    def fault_text(self, c: WarpBatch, reg: Reg, ins: Instruction) -> str: ...
+
 
 class AddressSlots(Protocol):
     """The registers that hold addresses: for each slot, the keys of its address caches."""
@@ -121,7 +123,7 @@ class Kernel(Protocol):
     def register_sets(self) -> RegisterSets: ...
 
     def mark_undefined(
-        self, c: WarpBatch, loaded: dict[int, tuple[NDArray[np.bool_], int]], ins: Instruction
+        self, c: WarpBatch, loaded: dict[int, tuple[NDArray[np.bool_], int, str]], ins: Instruction
     ) -> None: ...
 
 
@@ -206,6 +208,8 @@ class SharedChecks(Protocol):
 
     def mark_written(self, pages: int, positions: Array, size: int) -> None: ...
 
+    def mark_undefined(self, positions: Array, size: int, source: str) -> None: ...
+
     def refresh(self, pages: int) -> None: ...
 
     def close(self, c: WarpBatch) -> None: ...
@@ -227,6 +231,8 @@ class SharedChecks(Protocol):
 
 class MessageChecks(Protocol):
     """The messages between threads: `sync.messages.Messages`."""
+
+    publications: Any
 
     def apply_received(self, c: WarpBatch, blocks: Array) -> None: ...
 
@@ -341,6 +347,8 @@ class WarpBatch:
         self.written = list(self.wave.program.undefined.fresh)
         self.undefined_origins: dict[int, Any] = {}
         self.undefined_next: dict[int, Array] = {}
+        #: of the executing store: the lanes in which a source register is undefined, and the message of its fault
+        self.undefined_sources: dict[int, tuple[Array, str]] = {}
         self.segment: Any = None  # of the race checks: `sync.checks.Segment`
         self.copies: list[Any] = []
         self.copy_group: int | Array = 0

@@ -379,3 +379,18 @@ def test_invalid_text():
     ):
         with pytest.raises((UnsupportedError, ParseError)):
             run(wrong, np.zeros(4, "u4"), extra=SHARED)
+
+
+def test_lanes_that_issue_the_same_store():
+    """A note, not a race; copies of different bytes to one place race."""
+    body = """mov.u32 %r0, %tid.x; mov.u32 %r1, s; mad.lo.u32 %r2, %r0, 4, %r1; st.shared.u32 [%r2], %r0;
+    fence.proxy.async.shared::cta; bar.sync 0; FROM
+    cp.async.bulk.global.shared::cta.bulk_group [%q0], [%r1], 64;
+    cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"""
+    y = np.zeros(16, "u4")
+    options = {"registers": ".shared .align 128 .b8 s[128];"}
+    stats = run(body.replace("FROM", ""), y, **options)
+    assert (y == np.arange(16)).all()
+    assert any("several lanes of a warp issue the same copy" in note for note in stats.notes)
+    with pytest.raises(RaceFault):
+        run(body.replace("FROM", "and.b32 %r3, %r0, 1; mad.lo.u32 %r1, %r3, 64, %r1;"), y, **options)

@@ -1,4 +1,4 @@
-"""Undefined registers: arithmetic on them is no fault; using one as an address or a predicate, or storing it, is."""
+"""Undefined registers: arithmetic on them is no fault; using one as an address, a predicate or in global memory is."""
 
 from __future__ import annotations
 
@@ -211,3 +211,48 @@ def test_random_programs_contain_faults_and_none():
         return False
 
     assert 5 < sum(map(faults, range(40))) < 35
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_stores_of_undefined_values_pass_them_on(engine):
+    """Through shared memory, local memory and parameters; a lane that does not use the value has no fault."""
+    body = """mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %q0; setp.lt.u32 %p0, %r0, 20; @%p0 mov.u32 %r1, 7;
+    mov.u32 %r2, s; mad.lo.u32 %r2, %r0, 4, %r2; STORE @%p0 LOAD @USED st.global.u32 [%d0], %r3;"""
+    for store, load, memory in (
+        ("st.shared.u32 [%r2], %r1; bar.sync 0;", "ld.shared.u32 %r3, [%r2];", "line 13 stored an undefined value"),
+        ("st.local.u32 [l+4], %r1;", "ld.local.u32 %r3, [l+4];", "undefined local memory"),
+        ("st.local.u32 [l+4], %r1;", "ld.local.u32 %r3, [%r4+4];", "undefined local memory"),
+    ):
+        text = body.replace("STORE", f"mov.u32 %r4, l;\n{store}\n").replace("LOAD", load)
+        y = np.zeros(32, "u4")
+        options = {"registers": ".shared .b32 s[32]; .local .b32 l[4];", "engine": engine}
+        run(text.replace("USED", "%p0"), y, **options)
+        assert (y == np.where(np.arange(32) < 20, 7, 0)).all()
+        unguarded = text.replace("@%p0 ld", "ld")
+        run(unguarded.replace("USED", "%p0"), y, **options)
+        with pytest.raises(UninitialisedFault, match=memory) as caught:
+            run(unguarded.replace("USED", "!%p0"), y, **options)
+        assert caught.value.thread == (20, 0, 0)
+
+
+def test_a_defined_store_after_an_undefined_one():
+    y = np.zeros(32, "u4")
+    run(
+        """mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %q0; mov.u32 %r2, s; mad.lo.u32 %r2, %r0, 4, %r2;
+        st.shared.u32 [%r2], %r1; st.local.u32 [l], %r1; mov.u32 %r3, 5; st.shared.u32 [%r2], %r3; st.local.u32 [l], %r3;
+        ld.shared.u32 %r4, [%r2]; ld.local.u32 %r5, [l]; add.u32 %r4, %r4, %r5; st.global.u32 [%d0], %r4;""",
+        y,
+        registers=".shared .b32 s[32]; .local .b32 l[4];",
+    )
+    assert (y == 10).all()
+
+
+def test_undefined_values_in_generic_stores():
+    """To shared memory the value is passed on; to global memory, and as an address, it is a fault."""
+    body = """mov.u32 %r0, %tid.x; mov.u64 %d1, s; cvta.shared.u64 %d1, %d1; mad.wide.u32 %d1, %r0, 4, %d1;
+    mad.wide.u32 %d2, %r0, 4, %q0; st.u32 [PLACE], %r1;"""
+    options = {"registers": ".shared .b32 s[32];"}
+    run(body.replace("PLACE", "%d1"), np.zeros(32, "u4"), **options)
+    for place in ("%d2", "%d3"):
+        with pytest.raises(UninitialisedFault):
+            run(body.replace("PLACE", place), np.zeros(32, "u4"), **options)

@@ -24,7 +24,7 @@ from ptxgen.emulator.sync.async_state import AsyncState
 from ptxgen.emulator.sync.barriers import Barriers
 from ptxgen.emulator.sync.checks import Checks
 from ptxgen.emulator.sync.happens_before import HappensBefore
-from ptxgen.emulator.sync.messages import Messages
+from ptxgen.emulator.sync.messages import Messages, Publications
 from ptxgen.emulator.sync.shadow import Shadow
 from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
 from ptxgen.errors import DivergenceFault, Fault, RaceFault, UninitialisedFault
@@ -151,8 +151,9 @@ class Engine:
         checks = HappensBefore(wave) if self.program.asynchronous else Checks(wave)
         wave.checks = checks
         wave.barriers = Barriers(wave)
-        if self.shadow is not None and self.program.messages:
-            wave.messages = Messages(wave, checks, self.shadow.publications)
+        if checks.races and self.program.messages:
+            publications = Publications() if self.shadow is None else self.shadow.publications
+            wave.messages = Messages(wave, checks, publications)
         if isinstance(checks, HappensBefore):
             wave.async_state = AsyncState(wave, checks)
 

@@ -228,14 +228,16 @@ class Program:
             if last["row"].kind in ("warp", "blocking"):
                 block.step = self.step_of(last)
 
-    def mark_undefined(self, c: WarpBatch, loaded: dict[int, tuple[NDArray[np.bool_], int]], ins: Instruction) -> None:
-        """Marks registers that a load fills with uninitialised bytes; `loaded`: lanes and a byte address, by slot."""
+    def mark_undefined(
+        self, c: WarpBatch, loaded: dict[int, tuple[NDArray[np.bool_], int, str]], ins: Instruction
+    ) -> None:
+        """Marks registers that a load fills with undefined bytes; `loaded`: lanes, a byte address and the memory."""
         registers = self.function.registers
         self.undefined.mark_undefined(
             c,
             {
-                slot: (where, Origin(registers[slot].name, ins.line, address))
-                for slot, (where, address) in loaded.items()
+                slot: (where, Origin(registers[slot].name, ins.line, address, memory))
+                for slot, (where, address, memory) in loaded.items()
             },
         )
 

@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.global_memory import typed_views
 from ptxgen.emulator.sync.lanes import ALL, AccessLog, Lanes, LaneShadow
+from ptxgen.emulator.sync.memory_order import ATOMIC, WEAK, MemoryOrder
 from ptxgen.emulator.sync.touch import FULL, PAGE, Touch, units, words
 from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
 from ptxgen.errors import AsyncFault, RaceFault, UninitialisedFault
 
 Array = NDArray[Any]
+#: the memory that no store has written, in messages
+UNINITIALISED = "uninitialised shared memory"
 #: instructions that have written memory before the next instruction executes
 STORES = {"st", "stmatrix"}
 #: accesses that race unless they are ordered: of the new segment, of the old one
@@ -31,6 +34,8 @@ CONFLICTS = (
     ("atomics", "reads"),
     ("writes", "atomics"),
     ("reads", "atomics"),
+    ("strong_reads", "writes"),
+    ("writes", "strong_reads"),
 )
 
 
@@ -50,14 +55,28 @@ class Stores:
 class Segment:
     """The accesses of one warp batch between two synchronisations; `clock`: its clock in each block at the end."""
 
-    __slots__ = ("apages", "atomics", "batch", "clock", "coverage", "reads", "remote", "rpages", "wpages", "writes")
+    __slots__ = (
+        "apages",
+        "atomics",
+        "batch",
+        "clock",
+        "coverage",
+        "reads",
+        "remote",
+        "rpages",
+        "spages",
+        "strong_reads",
+        "wpages",
+        "writes",
+    )
 
     def __init__(self, batch: WarpBatch) -> None:
         self.batch = batch
         self.reads: list[Touch] = []
         self.writes: list[Touch] = []
-        self.atomics: list[Touch] = []
-        self.rpages = self.wpages = self.apages = 0
+        self.atomics: list[Touch] = []  # and strong writes
+        self.strong_reads: list[Touch] = []
+        self.rpages = self.wpages = self.apages = self.spages = 0
         self.remote = False  # whether it accesses memory of other blocks
         self.clock: Any = None
         self.coverage: dict[str, int] = {}  # by kind of access: the units that it touches, as bits
@@ -81,6 +100,8 @@ class Checks:
         self.valid: Array | None = None
         self.valid_views: dict[int, Array] = {}
         self.dirty = 0  # pages written since the last refresh
+        #: by position: the last store of an undefined value
+        self.undefined_stores: dict[int, str] = {}
         self.maybe_uninitialised = False  # whether the last read included bytes that may be uninitialised
         if options.uninitialised:
             self.valid = np.zeros(len(wave.shared), np.uint8)
@@ -99,6 +120,9 @@ class Checks:
         #: the last store to pages that another warp has written: (unit, elements, old values)
         self.stored: tuple[Touch, list[tuple[int, Array, Array]]] | None = None
         self.blocks = np.arange(wave.blocks)
+        #: the memory order of each instruction, by id; the publication that a strong store of a position carries
+        self.memory_orders: dict[int, MemoryOrder] = {}
+        self.carried: dict[int, int] = {}
         self.shadow: LaneShadow | None = None
         if self.size == 1:
             self.actors, self.base = len(wave.batches), np.zeros(wave.blocks, np.int64)
@@ -119,6 +143,18 @@ class Checks:
         for unit, at in words(positions, size):
             self.valid_views[unit][at] = FULL[unit]
         self.dirty |= pages
+
+    def mark_undefined(self, positions: Array, size: int, source: str) -> None:
+        """Marks bytes as undefined, after a store of undefined values; `source`: the store, for messages."""
+        if self.valid is None or not len(positions):
+            return
+        for unit, at in words(positions, size):
+            self.valid_views[unit][at] = 0
+        at = positions % self.wave.stride
+        for page in np.unique(np.concatenate([at, at + size - 1]) >> PAGE).tolist():
+            self.valid_pages &= ~(1 << page)
+            self.dirty |= 1 << page
+        self.undefined_stores.update(dict.fromkeys(positions.tolist(), source))
 
     def refresh(self, pages: int) -> None:
         """Finds the pages whose bytes are now all initialised in every block."""
@@ -150,7 +186,7 @@ class Checks:
         at, lanes = touch.positions()
         pieces = len(slots) if slots else 1
         size = touch.size // pieces
-        loaded: dict[int, tuple[Array, int]] = {}
+        loaded: dict[int, tuple[Array, int, str]] = {}
         for piece in range(pieces):
             bad = np.zeros(len(at), bool)
             for unit, elements in words(at + piece * size, size):
@@ -161,6 +197,7 @@ class Checks:
                 continue
             i = int(np.argmax(bad))
             address = int(at[i]) % self.wave.stride + piece * size
+            memory = self.undefined_stores.get(int(at[i]) + piece * size, UNINITIALISED)
             if slots is None:
                 lane = i if lanes is None else int(lanes[i])
                 raise fault(
@@ -170,7 +207,7 @@ class Checks:
             if lanes is not None:
                 where = np.zeros(c.n, bool)
                 where[lanes] = bad
-            loaded[slots[piece]] = where, address
+            loaded[slots[piece]] = where, address, memory
         if loaded:
             self.wave.program.mark_undefined(c, loaded, touch.ins)
 
@@ -234,7 +271,7 @@ class Checks:
         self.clocks = np.full((warp_count, warp_count, self.wave.blocks), past, np.int32)
         self.clocks[np.arange(warp_count), np.arange(warp_count)] = past + 1
         self.live = []
-        self.live_read = self.live_write = self.live_atomic = 0
+        self.live_read = self.live_write = self.live_atomic = self.live_strong = 0
         self.written_pages = [0] * warp_count
 
     def clock_of(self, warp: int) -> Array:
@@ -306,8 +343,39 @@ class Checks:
                 np.maximum(lanes.every, known, out=lanes.every)
 
     def record(self, c: WarpBatch, touch: Touch, kind: str) -> None:
-        """Adds an access to the current segment."""
+        """Adds an access to the current segment. Strong accesses and atomic operations pass messages."""
         self.access_logs[c.warp].add(touch, kind)
+        order = self.memory_orders.get(id(touch.ins))
+        if order is None:
+            order = self.memory_orders[id(touch.ins)] = MemoryOrder(touch.ins)
+        if order.kind == WEAK:
+            self.add(c, touch, kind)
+            return
+        messages = self.wave.messages
+        if messages is None:
+            self.add(c, touch, "strong read" if kind == "read" else "atomic")
+            return
+        at, lanes = touch.positions()
+        lanes = np.arange(len(at)) if lanes is None else lanes
+        if order.releases:
+            messages.fence(c, np.unique(lanes >> 5), order.cluster_scope)
+        self.add(c, touch, "strong read" if kind == "read" else "atomic")
+        if kind != "read":
+            self.attach(at, messages.carried(c, lanes), kind == "atomic")
+        if self.carried and order.reads and (kind == "read" or order.kind == ATOMIC):
+            numbers = np.array([self.carried.get(position, 0) for position in at.tolist()])
+            messages.receive(c, lanes, numbers, order.acquires)
+
+    def attach(self, at: Array, numbers: Array, unites: bool) -> None:
+        """Written values carry the publications of their writers; atomic operations (`unites`) add theirs."""
+        for position, number in zip(at.tolist(), numbers.tolist(), strict=True):
+            if unites:
+                assert self.wave.messages is not None
+                number = self.wave.messages.publications.unite([self.carried.get(position, 0), number])
+            if number or position in self.carried:
+                self.carried[position] = number
+
+    def add(self, c: WarpBatch, touch: Touch, kind: str) -> None:
         segment = c.segment
         if segment is None:
             segment = c.segment = Segment(c)
@@ -315,6 +383,11 @@ class Checks:
             segment.rpages |= touch.pages
             segment.reads.append(touch)
             if len(segment.reads) > 4096:
+                self.close(c)
+        elif kind == "strong read":
+            segment.spages |= touch.pages
+            segment.strong_reads.append(touch)
+            if len(segment.strong_reads) > 4096:
                 self.close(c)
         elif kind == "write":
             self.resolve_store()
@@ -363,6 +436,7 @@ class Checks:
         self.live_read |= segment.rpages
         self.live_write |= segment.wpages
         self.live_atomic |= segment.apages
+        self.live_strong |= segment.spages
         if len(self.live) > 16 * len(self.wave.batches):
             self.prune()
 
@@ -373,11 +447,12 @@ class Checks:
         if len(live) > 15 * len(self.wave.batches):  # no barrier orders them: only the latest remain
             live = live[len(live) // 2 :]
         self.live = live
-        self.live_read = self.live_write = self.live_atomic = 0
+        self.live_read = self.live_write = self.live_atomic = self.live_strong = 0
         for s in live:
             self.live_read |= s.rpages
             self.live_write |= s.wpages
             self.live_atomic |= s.apages
+            self.live_strong |= s.spages
 
     def is_known(self, s: Segment, running: list[int]) -> bool:
         """Whether the warps `running` are ordered after a segment in every block."""
@@ -431,17 +506,19 @@ class Checks:
         `knowledge[actor, block]`: the clocks that the segment is ordered after; `operation`: for the message, if the
         segment is an asynchronous operation.
         """
-        r, w, a = new.rpages, new.wpages, new.apages
+        r, w, a, s = new.rpages, new.wpages, new.apages, new.spages
         if (
-            w & (self.live_read | self.live_write | self.live_atomic)
+            w & (self.live_read | self.live_write | self.live_atomic | self.live_strong)
             | r & (self.live_write | self.live_atomic)
             | a & (self.live_write | self.live_read)
+            | s & self.live_write
         ):
             for old in self.live:
                 if (old.batch is not new.batch or self.size > 1) and (
-                    (w & (old.rpages | old.wpages | old.apages))
+                    (w & (old.rpages | old.wpages | old.apages | old.spages))
                     | (r & (old.wpages | old.apages))
                     | (a & (old.wpages | old.rpages))
+                    | (s & old.wpages)
                 ):
                     self.check_pair(new, old, knowledge, operation)
 
@@ -484,7 +561,7 @@ class Checks:
                 accessor = f"warp {old.batch.warp}" if rank < 0 else f"warp {old.batch.warp} of rank {rank}"
                 raise fault(
                     RaceFault,
-                    f"{operation or new_kind[:-1]} by warp {new.batch.warp} and {old_kind[:-1]} by {accessor} "
+                    f"{operation or named(new_kind)} by warp {new.batch.warp} and {named(old_kind)} by {accessor} "
                     f"(line {line}) of the same shared memory with no barrier between",
                     new.batch,
                     touch.ins,
@@ -582,6 +659,11 @@ class Checks:
             if ((at < position + size) & (at + touch.size > position)).any():
                 return touch.ins.line
         return touches[0].ins.line
+
+
+def named(kind: str) -> str:
+    """The name of an access of one kind, in messages."""
+    return kind[:-1].replace("_", " ")
 
 
 def touches_in_common(mine: list[Touch], theirs: list[Touch]) -> tuple[list[Touch], list[Touch]]:

@@ -59,7 +59,7 @@ class HappensBefore(Checks):
         for w in range(self.warp_count):
             self.clocks[w, self.base + w, self.blocks] = 1
         self.live: list[Segment] = []
-        self.live_read = self.live_write = self.live_atomic = 0
+        self.live_read = self.live_write = self.live_atomic = self.live_strong = 0
         self.written_pages = [0] * self.warp_count
 
     # ---- segments
@@ -81,7 +81,7 @@ class HappensBefore(Checks):
         """Ends the segments that accessed some pages."""
         for batch in self.wave.batches:
             s = batch.segment
-            if s is not None and (s.rpages | s.wpages | s.apages) & pages:
+            if s is not None and (s.rpages | s.wpages | s.apages | s.spages) & pages:
                 self.close(batch)
 
     def lanes_of_rank(self, touch: Touch, rank: int) -> Array | None:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ptxgen.emulator.memory.address_map import GLOBAL_BASE
 from ptxgen.emulator.memory.tensormap import TensorRegion
 from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.sync.memory_order import ATOMIC, MANY, STRONG, WEAK, MemoryOrder
 from ptxgen.emulator.sync.messages import Publications
 from ptxgen.emulator.warp_batch import Launch, WarpBatch, fault
 from ptxgen.errors import AsyncFault, RaceFault
@@ -38,25 +39,7 @@ KIND, PROXY, NUMBER, CLOCK = 28, 30, 31, 43
 LAST_CLOCK = (1 << 20) - 1
 
 
-#: kinds of accesses: weak, strong, atomic, and a weak write by several lanes of one warp in one instruction
-WEAK, STRONG, ATOMIC, MANY = range(4)
-
-
 PAST = {"reads": "read", "writes": "wrote"}
-
-
-_STRONG = {"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"}
-
-
-class MemoryOrder:
-    """The memory order of an access, from its modifiers."""
-
-    def __init__(self, ins: Instruction) -> None:
-        mods = set(ins.mods)
-        self.kind = ATOMIC if ins.op in ("atom", "red") else STRONG if mods & _STRONG else WEAK
-        self.acquires, self.releases = bool(mods & {"acquire", "acq_rel"}), bool(mods & {"release", "acq_rel"})
-        self.reads = ins.op != "red"
-        self.cluster_scope = not mods & {"gpu", "sys"} and bool(mods & {"cta", "cluster"})
 
 
 class Shadow:

@@ -12,6 +12,7 @@ from ptxgen.emulator.ops.asynchronous.bulk_transfers import (
     CopyBarrier,
     CopyFromShared,
     CopyToShared,
+    Issued,
     check_global,
     check_multiple,
     chunks,
@@ -134,13 +135,19 @@ def bulk(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-def global_addresses(c: WarpBatch, ins: Instruction, site: Site, lanes: Array, count: int, writes: bool) -> Array:
-    """The addresses of copies of `count` bytes each, checked and recorded."""
+def global_addresses(
+    c: WarpBatch, ins: Instruction, site: Site, lanes: Array, count: int, writes: bool, sources: Array | None = None
+) -> Array:
+    """The addresses of copies of `count` bytes each, checked and recorded.
+
+    `sources`: the addresses in shared memory of copies that write; a copy that several lanes issue is recorded once.
+    """
     start = site.addresses(c, lanes)
     check_multiple(c, ins, lanes, start, 16, "the address in global memory")
-    for lane, low in zip(lanes.tolist(), start.tolist(), strict=True):
+    issued = Issued(c, ins)
+    for i, (lane, low) in enumerate(zip(lanes.tolist(), start.tolist(), strict=True)):
         check_global(c, ins, lane, low, low + count, writes)
-        if c.wave.engine.shadow is not None:
+        if c.wave.engine.shadow is not None and (sources is None or issued.first(lane, low, int(sources[i]))):
             c.wave.engine.shadow.bulk(c, ins, lane, low, low + count, writes)
     return start
 
@@ -261,8 +268,8 @@ def to_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, op
         every = np.flatnonzero(active(c, m))
         for count, which in sizes(c, ins, every, size(c, every)):
             lanes = every[which]
-            start = global_addresses(c, ins, place, lanes, count, True)
             address = source.addresses(c, lanes)
+            start = global_addresses(c, ins, place, lanes, count, True, None if op else address)
             check_multiple(c, ins, lanes, address, 16, "the address in shared memory")
             at, _ = locate(c, address, lanes, count, ins, False)
 

@@ -239,3 +239,21 @@ class CopyBarrier(MbarrierOperand):
         at = self.positions(c, lanes)[which]
         stride = c.wave.stride
         return np.where(targets < 0, at, targets * stride + at % stride)
+
+
+class Issued:
+    """The copies to global memory that the lanes of a warp batch issue in one step of an instruction."""
+
+    def __init__(self, c: WarpBatch, ins: Instruction) -> None:
+        self.c, self.ins = c, ins
+        self.copies: set[object] = set()
+
+    def first(self, lane: int, *copy: object) -> bool:
+        """Whether no other lane of the warp has issued the same copy; a note says that one has."""
+        key = (lane >> 5, *copy)
+        if key in self.copies:
+            text = f"line {self.ins.line}: several lanes of a warp issue the same copy; one lane suffices"
+            self.c.wave.engine.stats.note(text)
+            return False
+        self.copies.add(key)
+        return True

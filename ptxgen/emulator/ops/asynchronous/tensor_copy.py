@@ -15,6 +15,7 @@ from ptxgen.emulator.ops.asynchronous.bulk_transfers import (
     CopyBarrier,
     CopyFromShared,
     CopyToShared,
+    Issued,
     check_global,
     check_multiple,
     deliveries,
@@ -115,8 +116,11 @@ class Tensor:
                 Fault, f"a box that is stored begins outside the tensor, at {tuple(coordinates)}", c, self.ins, lane
             )
 
-    def regions(self, c: WarpBatch, lanes: Array, im2col: bool, writes: bool) -> list[TensorRegion]:
-        """The part of the tensor that each lane accesses, checked."""
+    def regions(
+        self, c: WarpBatch, lanes: Array, im2col: bool, writes: bool, sources: Array | None = None
+    ) -> list[TensorRegion]:
+        """The part of the tensor that each lane accesses, checked; `sources`: as in `bulk_copy.global_addresses`."""
+        issued = Issued(c, self.ins)
         v = c.v
         places = np.array([np.broadcast_to(v[x], (c.n,))[lanes] for x in self.coordinates], np.int64).T.tolist()
         offsets = np.array([np.broadcast_to(v[x], (c.n,))[lanes] for x in self.offsets], np.int64).T.tolist()
@@ -129,7 +133,9 @@ class Tensor:
             region = TensorRegion(tensor, places[i], offsets[i] if offsets else (), writes)
             if not region.empty:
                 check_global(c, self.ins, lane, region.low, region.high, writes)
-                if c.wave.engine.shadow is not None:
+                if c.wave.engine.shadow is not None and (
+                    sources is None or issued.first(lane, region.low, *places[i], int(sources[i]))
+                ):
                     c.wave.engine.shadow.box(c, self.ins, lane, region, writes)
             out.append(region)
         return out
@@ -243,7 +249,7 @@ def store(b: Builder, ins: Instruction, operands: list[Operand], rank: int, colu
     def step(c: WarpBatch, m: Mask) -> None:
         every = np.flatnonzero(active(c, m))
         wave = c.wave
-        regions_of_lanes = boxes.regions(c, every, columns, True)
+        regions_of_lanes = boxes.regions(c, every, columns, True, None if op else source.addresses(c, every))
         count_sectors(c, regions_of_lanes, False)
         for which in group_by_layout(regions_of_lanes):
             lanes = every[which]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.global_memory import typed_views
-from ptxgen.emulator.ops.data_movement.load_store import elements, vector
+from ptxgen.emulator.ops.data_movement.load_store import elements, mark_local, remember, undefined_local, vector
 from ptxgen.emulator.ops.data_movement.move import copies
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import DTYPES, SIGNED
-from ptxgen.emulator.ptx.syntax import SIZES, Flt, Imm, Instruction, Mem, Operand, Sym, Vec
-from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
+from ptxgen.emulator.ptx.syntax import SIZES, Flt, Imm, Instruction, Mem, Operand, Reg, Sym, Vec
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
 from ptxgen.errors import DivergenceFault, Fault, OutOfBoundsFault
 
 Array = NDArray[Any]
@@ -175,6 +176,11 @@ def local_column(c: WarpBatch, size: int, offset: int) -> Array:
     return views[size].reshape(c.n, -1)[:, offset // size]
 
 
+def bytes_of(c: WarpBatch, lanes: Array, offset: int) -> Array:
+    """The positions of one offset in the local memory of some lanes."""
+    return lanes * c.wave.program.local_size + offset
+
+
 def local_address(op: Operand) -> int:
     """The constant address of an operand that names a variable."""
     assert isinstance(op, Mem)
@@ -186,12 +192,20 @@ def local_address(op: Operand) -> int:
 def store_param_local(b: Builder, ins: Instruction) -> Step:
     kind, size = typed(b, ins)
     at = local_address(ins.operands[0])
-    srcs = [source(b, item, kind) for item in elements(b, ins.operands[1], vector(ins))]
+    items = elements(b, ins.operands[1], vector(ins))
+    srcs = [source(b, item, kind) for item in items]
+    b.propagation = partial(remember, ins, {item.slot for item in items if isinstance(item, Reg)})
 
     def step(c: WarpBatch, m: Mask) -> None:
         for i, s in enumerate(srcs):
             value = c.v[s]
             np.copyto(local_column(c, size, at + i * size), value.view(f"<u{size}"), where=True if m is None else m)
+        if c.undefined_sources or "local_undefined" in c.state:
+            lanes = np.flatnonzero(active(c, m))
+            for i, item in enumerate(items):
+                bad, _ = c.undefined_sources.get(item.slot if isinstance(item, Reg) else -1, (None, ""))
+                mark_local(c, bytes_of(c, lanes, at + i * size), size, None if bad is None else bad[lanes])
+        c.undefined_sources = {}
 
     return step
 
@@ -202,10 +216,18 @@ def load_param_local(b: Builder, ins: Instruction) -> Step:
     at = local_address(ins.operands[1])
     number = f"{'s' if kind in SIGNED else 'u'}{8 * size}"
     dtype = DTYPES[number]
-    dsts = [b.dst_wide(item, number) for item in elements(b, ins.operands[0], vector(ins))]
+    items = elements(b, ins.operands[0], vector(ins))
+    dsts = [b.dst_wide(item, number) for item in items]
 
     def step(c: WarpBatch, m: Mask) -> None:
-        for i, d in enumerate(dsts):
+        loaded: dict[int, tuple[Array, int, str]] = {}
+        for i, (item, d) in enumerate(zip(items, dsts, strict=True)):
             np.copyto(c.v[d], local_column(c, size, at + i * size).view(dtype), where=True if m is None else m)
+            if "local_undefined" in c.state and isinstance(item, Reg):
+                bad = undefined_local(c, bytes_of(c, np.arange(c.n), at + i * size), size) & active(c, m)
+                if bad.any():
+                    loaded[item.slot] = bad, at + i * size, "an undefined parameter"
+        if loaded:
+            c.wave.program.mark_undefined(c, loaded, ins)
 
     return step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,12 @@ from ptxgen.emulator.ops.operands.access import (
     shared_at,
 )
 from ptxgen.emulator.ops.operands.builder import Builder
+from ptxgen.emulator.ops.operands.undefined import Operands
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import DTYPES, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Mem, Operand, Reg, Sym, Vec
 from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
-from ptxgen.errors import OutOfBoundsFault
+from ptxgen.errors import OutOfBoundsFault, UninitialisedFault
 
 Array = NDArray[Any]
 
@@ -234,6 +236,8 @@ def ld(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         for views, place in resolve(c, site, m, size):
             scatter(c.v, raws, views[size], place, None if exact else dtype)
+            if views is c.state.get("local") and "local_undefined" in c.state:
+                load_undefined(c, site, place, size)
 
     return step
 
@@ -310,6 +314,9 @@ def st(b: Builder, ins: Instruction) -> Step:
     srcs = [b.raw(s) if not isinstance(b.views[s], np.ndarray) and _is_row(b, s, size) else s for s in srcs]
     unsigned = np.dtype(f"<u{size}")
     resolve = resolver(site.space, "shared::cluster" in ins.mods)
+    registers = [item if isinstance(item, Reg) else None for item in items]
+    if site.space != "global":
+        b.propagation = partial(remember, ins, {reg.slot for reg in registers if reg is not None})
 
     def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
@@ -336,8 +343,86 @@ def st(b: Builder, ins: Instruction) -> Step:
                 else:
                     arena[index + shift] = value
                 shift += 1
+            if c.undefined_sources or "local_undefined" in c.state:
+                undefined_store(c, ins, views, place, registers, size)
+        c.undefined_sources = {}
 
     return step
+
+
+def remember(ins: Instruction, sources: set[int], c: WarpBatch, operands: Operands) -> list[Array] | None:
+    """The propagation of a store: the step marks the bytes of undefined values. An undefined address is a fault."""
+    if any(reg.slot not in sources or reg in address_registers(ins) for reg, _ in operands):
+        return None
+    text = c.wave.program.undefined.fault_text
+    c.undefined_sources = {reg.slot: (bad, text(c, reg, ins)) for reg, bad in operands}
+    return []
+
+
+def address_registers(ins: Instruction) -> list[Operand]:
+    return [op.base for op in ins.operands if isinstance(op, Mem)]
+
+
+def undefined_store(
+    c: WarpBatch, ins: Instruction, views: dict[int, Array], place: Positions, registers: list[Reg | None], size: int
+) -> None:
+    """Marks the bytes that a store has written as defined or undefined.
+
+    An undefined value in global memory is a fault.
+    """
+    lanes = place.lanes
+    if lanes is None:
+        lanes = np.arange(c.n) if place.mask is None else np.flatnonzero(place.mask)
+        index = place.index[lanes]
+    else:
+        index = place.index
+    for i, reg in enumerate(registers):
+        bad, text = c.undefined_sources.get(-1 if reg is None else reg.slot, (None, ""))
+        where = None if bad is None else bad[lanes]
+        at = (index + place.shift + i) * size
+        if views is c.state.get("local"):
+            mark_local(c, at, size, where)
+        elif where is None or not where.any():
+            continue
+        elif views is c.wave.views:
+            c.wave.checks.mark_undefined(at[where], size, f"bytes to which line {ins.line} stored an undefined value")
+        else:
+            raise fault(UninitialisedFault, text, c, ins, int(lanes[np.argmax(where)]))
+
+
+def mark_local(c: WarpBatch, at: Array, size: int, undefined: Array | None) -> None:
+    """Marks bytes of local memory as undefined or (None: all of them) as defined."""
+    marks = c.state.get("local_undefined")
+    if marks is None:
+        if undefined is None or not undefined.any():
+            return
+        marks = c.state["local_undefined"] = np.zeros(c.n * c.wave.program.local_size, bool)
+    for i in range(size):
+        marks[at + i] = False if undefined is None else undefined
+
+
+def undefined_local(c: WarpBatch, at: Array, size: int) -> Array:
+    """The accesses to local memory that read undefined bytes."""
+    marks = c.state["local_undefined"]
+    out: Array = marks[at]
+    for i in range(1, size):
+        out = out | marks[at + i]
+    return out
+
+
+def load_undefined(c: WarpBatch, site: Site, place: Positions, size: int) -> None:
+    """Marks the registers that a load fills with undefined bytes of local memory."""
+    assert place.lanes is not None
+    loaded: dict[int, tuple[Array, int, str]] = {}
+    for i, slot in enumerate(site.slots or []):
+        at = (place.index + place.shift + i) * size
+        bad = undefined_local(c, at, size)
+        if bad.any():
+            where = np.zeros(c.n, bool)
+            where[place.lanes] = bad
+            loaded[slot] = where, int(at[np.argmax(bad)]) % c.wave.program.local_size, "undefined local memory"
+    if loaded:
+        c.wave.program.mark_undefined(c, loaded, site.ins)
 
 
 def record_store(

@@ -15,6 +15,7 @@ from ptxgen.emulator.ops.operands.access import Site, from_generic, shared, shar
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction, Mem, Operand, Reg, Sym
+from ptxgen.emulator.sync.checks import UNINITIALISED
 from ptxgen.emulator.sync.touch import FULL
 from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
 from ptxgen.errors import DivergenceFault
@@ -132,7 +133,7 @@ def ldmatrix(b: Builder, ins: Instruction) -> Step:
     def undefined(c: WarpBatch, at: Array, warps: Array | None) -> None:
         """Marks the registers that receive uninitialised bytes as undefined."""
         unknown = c.wave.checks.valid_views[unit][at] != FULL[unit]
-        loaded: dict[int, tuple[Array, int]] = {}
+        loaded: dict[int, tuple[Array, int, str]] = {}
         for i, slot in enumerate(slots):
             bad = unknown[:, i]
             if slot is None or not bad.any():
@@ -142,7 +143,7 @@ def ldmatrix(b: Builder, ins: Instruction) -> Step:
                 bad = bad.any(axis=-1)
             where = np.zeros((c.n // 32, 32), bool)
             where[slice(None) if warps is None else warps] = bad
-            loaded[slot] = where.reshape(-1), address
+            loaded[slot] = where.reshape(-1), address, UNINITIALISED
         if loaded:
             c.wave.program.mark_undefined(c, loaded, ins)
 

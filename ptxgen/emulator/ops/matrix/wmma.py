@@ -22,6 +22,7 @@ from ptxgen.emulator.ops.operands.access import Site
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Operand, Reg
+from ptxgen.emulator.sync.checks import UNINITIALISED
 from ptxgen.emulator.sync.touch import FULL
 from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
 from ptxgen.errors import DivergenceFault, MisalignedFault
@@ -180,7 +181,7 @@ def load(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         checks = c.wave.checks
-        loaded: dict[int, tuple[Array, int]] = {}
+        loaded: dict[int, tuple[Array, int, str]] = {}
         for r, e, parts in move.positions(c, m):
             for arenas, place in parts:
                 index = place.index + place.shift
@@ -189,7 +190,8 @@ def load(b: Builder, ins: Instruction) -> Step:
                     if bad.any():
                         first = int(index[bad][0]) * unit % c.wave.stride
                         for slot in slots[r::distinct]:
-                            loaded.setdefault(slot, (np.zeros(c.n, bool), first))[0][place.lanes[bad]] = True
+                            where = loaded.setdefault(slot, (np.zeros(c.n, bool), first, UNINITIALISED))[0]
+                            where[place.lanes[bad]] = True
                 checks.maybe_uninitialised = False
                 for register in views[r::distinct]:
                     c.v[register[e]][place.lanes] = arenas[unit][index]

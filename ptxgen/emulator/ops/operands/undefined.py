@@ -2,7 +2,8 @@
 
 A register is defined or undefined in each lane. An instruction that only computes makes its results undefined in the
 lanes in which they depend on an undefined operand. Any other use of such an operand is a fault: as an address, as the
-predicate of a branch or a guard, as a stored value, as an operand of a barrier.
+predicate of a branch or a guard, as a value that global memory receives, as an operand of a barrier. A store to shared
+or local memory makes the bytes undefined.
 
 Registers that a path through the program may read before it writes them are tracked from the start. Other registers
 are tracked as soon as an undefined value may reach them; until then they cost nothing.
@@ -74,11 +75,12 @@ TRIALS = (0, 0xFFFFFFFFFFFFFFFF, 1, 2, 3, 7, 12, 31, 0x5A5A5A5A5A5A5A5A, 0x01234
 @dataclass(frozen=True)
 class Origin:
     """The origin of an undefined value: the first instruction that reads the register, or the load that fills it
-    from shared memory at `address`."""
+    from `memory` at `address`."""
 
     name: str
     line: int
     address: int | None = None
+    memory: str = "uninitialised shared memory"
 
     def fault_text(self, name: str) -> str:
         """The message of a fault at a use of register `name`."""
@@ -86,7 +88,7 @@ class Origin:
             if name == self.name:
                 return f"register {name} is read before it is written"
             return f"{name} is used; it depends on {self.name}, which line {self.line} reads before it is written"
-        loaded = f"line {self.line} loaded it from uninitialised shared memory"
+        loaded = f"line {self.line} loaded it from {self.memory}"
         return f"{name} is used; {loaded if name == self.name else f'it depends on {self.name}, and {loaded}'}"
 
 
@@ -132,6 +134,11 @@ class Undefined:
         """The check before an instruction that reads tracked registers."""
         regs = [reg for slot, reg in body["reads"].items() if slot in self.flags]
         return self.checked(body["ins"], regs, self.propagation_of(body), list(body["writes"])) if regs else None
+
+    def fault_text(self, c: WarpBatch, reg: Reg, ins: Instruction) -> str:
+        """The message of a fault at the use of an undefined register."""
+        origin: Origin = c.undefined_origins.get(self.flags[reg.slot]) or Origin(reg.name, ins.line)
+        return origin.fault_text(reg.name)
 
     def guard_check(self, ins: Instruction) -> Step | None:
         """The check before an instruction whose guard is tracked."""
