@@ -9,7 +9,7 @@ import pytest
 from emulator_kernels import launch, module, run
 
 from ptxgen.emulator import Machine
-from ptxgen.errors import InputError, ParseError
+from ptxgen.errors import InputError, OutOfBoundsFault, ParseError
 
 THREAD = "mov.u32 %r0, %tid.x; mov.u32 %r9, %ctaid.x; mov.u32 %r8, %ntid.x; mad.lo.u32 %r0, %r9, %r8, %r0;"
 
@@ -369,3 +369,11 @@ def test_statistics():
     )
     assert wide.shared.wavefronts == 4
     assert wide.bank_conflicts == 0
+
+
+def test_a_null_pointer_is_named():
+    """Not an array that happens to be the nearest allocation."""
+    body = "ld.param.u64 %d0, [z]; mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %d0; ld.global.u32 %r1, [%d0+8];"
+    text = module(body, ".param .u64 y, .param .u64 z")
+    with pytest.raises(OutOfBoundsFault, match="4 bytes at offset 8 of a null pointer: z is null"):
+        launch(text, "k", 1, 32, [np.zeros(4, "u4"), np.uint64(0)])

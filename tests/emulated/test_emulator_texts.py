@@ -137,3 +137,17 @@ def test_an_access_outside_a_parameter():
     .visible .entry k() { .param .b32 p; st.param.b32 [p+4], 1; call f, (p); ret; }"""
     with pytest.raises(OutOfBoundsFault, match="4 bytes at offset 4 of p, which has 4 bytes"):
         launch(HEADER + call, "k", grid=1, block=1, args=[])
+
+
+def test_launch_parses_a_text_once(monkeypatch):
+    """The second launch of a text has its compiled kernel, and the initial values of its variables again."""
+    text = f"""{HEADER}.global .u32 count = 5;
+    .visible .entry k(.param .u64 y) {{ .reg .b32 %r; .reg .b64 %d; ld.param.u64 %d, [y];
+    ld.global.u32 %r, [count]; add.u32 %r, %r, 1; st.global.u32 [count], %r; st.global.u32 [%d], %r; ret; }}"""
+    parsed = []
+    monkeypatch.setattr("ptxgen.emulator.engine.module.parse", lambda text: parsed.append(text) or parse(text))
+    for _ in range(3):
+        y = np.zeros(1, "u4")
+        launch(text, "k", 1, 1, [y])
+        assert y[0] == 6
+    assert len(parsed) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -138,9 +139,13 @@ class Machine:
             )
         pointers: dict[int, str] = {}
         self.memory.pointers = pointers
+        self.memory.null_pointers = []
         for p in kernel.parameters:
             if p.size == 8 and not p.array:
-                extent = self.memory.extent(int.from_bytes(params[p.offset : p.offset + 8], "little"))
+                value = int.from_bytes(params[p.offset : p.offset + 8], "little")
+                if not value:
+                    self.memory.null_pointers.append(p.name)
+                extent = self.memory.extent(value)
                 if extent is not None:
                     pointers.setdefault(extent[0], p.name)
         program = kernel.program(self.options, cluster != (1, 1, 1))
@@ -165,6 +170,11 @@ class Machine:
         return stats
 
 
+#: modules of the last texts that `launch` has run, with their compiled kernels, by digest of the text
+_LOADED: dict[bytes, Module] = {}
+MOST_LOADED = 8
+
+
 def launch(
     ptx: str,
     entry: str,
@@ -183,7 +193,11 @@ def launch(
     Raises InputError for arguments that do not fit, a Fault for undefined behaviour of the kernel.
     """
     machine = Machine(**options)
-    module = machine.load(ptx)
+    digest = hashlib.sha256(ptx.encode()).digest()
+    module = _LOADED.pop(digest, None)
+    if module is None or not module.move(machine.memory):
+        machine = Machine(**options)
+        module = machine.load(ptx)
     kernel = module[entry]
     if len(args) != len(kernel.parameters):
         raise InputError(f"{entry} takes {len(kernel.parameters)} arguments, got {len(args)}")
@@ -234,7 +248,12 @@ def launch(
             raise InputError(f"argument {i} ({p.name}, .{p.type}) has {len(data)} bytes, the parameter {p.size}")
         params[p.offset : p.offset + p.size] = data
     try:
-        return machine.launch(module, entry, grid, block, bytes(params), shared_bytes, cluster)
+        stats = machine.launch(module, entry, grid, block, bytes(params), shared_bytes, cluster)
+        if len(_LOADED) >= MOST_LOADED:
+            _LOADED.pop(next(iter(_LOADED)))
+        if len(kernel.programs) <= MOST_LOADED:  # each combination of options has a program
+            _LOADED[digest] = module
+        return stats
     finally:
         for array, address in buffers:
             if array.flags.writeable:

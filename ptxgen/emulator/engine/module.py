@@ -114,18 +114,29 @@ class Module:
         self.variables = self.unit.variables
         self.target = self.unit.target
         self.version = self.unit.version
-        self.addresses: list[int] = []
-        self.symbols: dict[str, Variable] = {}
         functions = self.unit.functions.values()
-        stored = [v for v in self.variables if v.space in ("global", "const")]
-        stored += [v for f in functions for v in f.variables if v.space in ("global", "const")]
-        for v in stored:
+        self.stored = [v for v in self.variables if v.space in ("global", "const")]
+        self.stored += [v for f in functions for v in f.variables if v.space in ("global", "const")]
+        self.symbols = {v.name: v for v in self.stored}
+        for v in self.stored:
             v.address = memory.alloc(v.size)
-            self.addresses.append(v.address)
-            self.symbols[v.name] = v
+        self.addresses = [v.address for v in self.stored]
+        self.initialise(memory)
+        self.entries = {f.name: Entry(self, f) for f in functions if f.entry}
+
+    def move(self, memory: GlobalMemory) -> bool:
+        """Allocates the variables in another memory; False if their addresses are not those of the compiled kernels."""
+        if [memory.alloc(v.size) for v in self.stored] != self.addresses:
+            return False
+        self.initialise(memory)
+        return True
+
+    def initialise(self, memory: GlobalMemory) -> None:
+        """Gives the allocations of the variables their names and initial values."""
+        for v in self.stored:
             count = v.size // SIZES[v.type]
             memory.names[v.address] = f"{v.name}, {v.type}[{count}]" if count != 1 else f"{v.name}, {v.type}"
-        for v in stored:
+        for v in self.stored:
             if v.init is not None:
                 data = self.initial(v)
                 span = memory.span(v.address, v.size)
@@ -133,7 +144,6 @@ class Module:
             if v.space == "const":
                 memory.readonly.add(v.address)
                 memory.constants[v.address] = v.address + v.size
-        self.entries = {f.name: Entry(self, f) for f in functions if f.entry}
 
     def initial(self, v: Variable) -> bytes:
         """The initial bytes of a variable."""

@@ -27,6 +27,10 @@ def typed_views(buffer: Bytes) -> dict[int, NDArray[Any]]:
     return {size: buffer.view(f"<u{size}") for size in (1, 2, 4, 8)}
 
 
+#: an address nearer to 0 is that of a null pointer, with an index
+NULL_RANGE = 1 << 20
+
+
 class GlobalMemory:
     """Allocations in one arena; `views[size]` shows it as unsigned integers of that many bytes."""
 
@@ -38,6 +42,7 @@ class GlobalMemory:
         self.readonly: set[int] = set()
         self.constants: dict[int, int] = {}  # .const variables: first address, past-the-last address
         self.names: dict[int, str] = {}  # names of allocations, by first address: "Y, f32[256]"
+        self.null_pointers: list[str] = []  # the parameters of the last launch that are null
         self.pointers: dict[int, str] = {}  # the parameter of the last launch that points to an allocation
         self.freed: list[tuple[int, int]] = []
         self.top = ALIGNMENT
@@ -119,6 +124,10 @@ class GlobalMemory:
         `near`: an address in the allocation that the message names; None: the allocation nearest to `address`.
         """
         extent = None if near is None else self.extent(near)
+        if extent is None and abs(address) < NULL_RANGE:
+            names = " and ".join(self.null_pointers)
+            by = f": {names} {'are' if len(self.null_pointers) > 1 else 'is'} null" if names else ""
+            return f"{nbytes} bytes at offset {address} of a null pointer{by}"
         if extent is None:
             if not self.starts:
                 return f"{nbytes} bytes, and no allocation exists"
