@@ -151,3 +151,25 @@ def test_launch_parses_a_text_once(monkeypatch):
         launch(text, "k", 1, 1, [y])
         assert y[0] == 6
     assert len(parsed) == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "cvt.rn.satfinite.e4m3x2.f32 %h0, 0f00000000, %f0;",
+        "cvt.rn.f16x2.f32 %r0, %f0, 1.5;",
+        "cvt.rna.tf32.f32 %r0, 0f3F800000;",
+        "cvt.u64.u32 %d0, %tid.x;",
+        "add.s32 %r0, %r1, s+4;",
+        "selp.b32 %f0, %r1, %f1, %p0;",
+        "mov.b32 %f0, 0f3F800000;",
+        "setp.eq.s32 %p0|_, 1, %i;",
+        "st.global.b8 [%d0], %f0;",
+        "ld.global.b8 %f0, [%d0];",
+        "atom.global.exch.b32 %f0, [%d0], %f1;",
+        "lop3.b32 %f0, %f1, 5, %r0, 0x96;",
+    ],
+)
+def test_statements_that_ptxas_accepts(statement):
+    code = parse(HEADER + KERNEL.replace("BODY", statement)).functions["k"].code
+    assert not code[-1].refusal
