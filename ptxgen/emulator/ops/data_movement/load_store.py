@@ -359,6 +359,14 @@ def remember(ins: Instruction, sources: set[int], c: WarpBatch, operands: Operan
     return []
 
 
+def stored_bytes(ins: Instruction, text: str) -> str:
+    """The bytes of an undefined store in messages, with the origin of the value; `text`: the fault of its use."""
+    at = text.find("bytes that line")
+    if at >= 0:  # the first of a chain of stores
+        return text[at:]
+    return f"bytes that line {ins.line} stored ({text.replace(' is used; it', '').replace(' is used;', ':')})"
+
+
 def address_registers(ins: Instruction) -> list[Operand]:
     return [op.base for op in ins.operands if isinstance(op, Mem)]
 
@@ -385,7 +393,7 @@ def undefined_store(
         elif where is None or not where.any():
             continue
         elif views is c.wave.views:
-            c.wave.checks.mark_undefined(at[where], size, f"bytes to which line {ins.line} stored an undefined value")
+            c.wave.checks.mark_undefined(at[where], size, stored_bytes(ins, text))
         else:
             raise fault(UninitialisedFault, text, c, ins, int(lanes[np.argmax(where)]))
 
