@@ -19,10 +19,10 @@ from ptxgen.expr.value_types import PRED, type_of
 def derivatives(root: Node, names: Collection[str]) -> dict[str, Node]:
     """The derivatives of a float expression with respect to the variables ``names``, by name, in f32 or f64; those that
     are 0 everywhere are absent. TaskError: a variable reaches the value through an operator without derivative."""
-    reached: dict[Node, bool] = {}
-    for x in walk(root):
-        reached[x] = (x.op == "variable" and x.value in names) or any(reached[y] for y in x.arguments)
-    order = list(walk(root))
+    order, reached = list(walk(root)), dict[Node, bool]()
+    for x in order:  # conditions have the derivative 0
+        named = x.op == "variable" and x.value in names
+        reached[x] = x.type != PRED and (named or any(reached[y] for y in x.arguments))
     outer = {root: constant(1, _wide(root.type))}
     found: dict[str, Node] = {}
     for x in reversed(order):
@@ -60,7 +60,7 @@ def _parts(x: Node, outer: Node) -> list[Node | None]:
         test, zero = x.arguments[0], constant(0, outer.type)
         return [None, select(test, outer, zero), select(test, zero, outer)]
     if x.op == "cast":
-        return [None if x.arguments[0].type == PRED else outer]
+        return [outer]
     return list(_RULES[x.op](x, outer))
 
 
@@ -76,6 +76,7 @@ def is_number(x: Node, value: float) -> bool:
 
 
 def plus(a: Node, b: Node) -> Node:
+    """a + b, in the wider type."""
     a, b = joined(a, b)
     if a is b:
         return scaled(a, 2)
@@ -85,6 +86,7 @@ def plus(a: Node, b: Node) -> Node:
 
 
 def times(a: Node, b: Node) -> Node:
+    """a · b, in the wider type, without factors 1 and -1."""
     a, b = joined(a, b)
     for x, y in ((a, b), (b, a)):
         if is_number(x, 1):
@@ -99,6 +101,7 @@ def times(a: Node, b: Node) -> Node:
 
 
 def over(a: Node, b: Node) -> Node:
+    """a / b, in the wider type."""
     a, b = joined(a, b)
     if a.op == "neg":
         return negative(over(a.arguments[0], b))
@@ -106,12 +109,14 @@ def over(a: Node, b: Node) -> Node:
 
 
 def negative(a: Node) -> Node:
+    """-a."""
     if a.op == "constant":
         return constant(-a.value, a.type)
     return a.arguments[0] if a.op == "neg" else node("neg", a.type, a)
 
 
 def scaled(a: Node, factor: float) -> Node:
+    """``factor`` · a."""
     return times(constant(factor, _wide(a.type)), a)
 
 
@@ -122,6 +127,7 @@ def where(test: Node, a: Node, b: Node | float = 0.0) -> Node:
 
 
 def less(a: Node, b: Node) -> Node:
+    """a < b."""
     return node("<", PRED, a, b)
 
 

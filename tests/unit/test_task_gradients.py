@@ -101,6 +101,7 @@ def check(program: Program, expand: bool = False) -> None:
         ("accum = fmin(accum, abs(A[i,k] - B[j,k]) + k);", "C[i] += accum;"),
         ("accum += A[i,k] < B[j,k] ? A[i,k] * E[j,i] : B[j,k] / (2 + A[i,k] * A[i,k]);", "C[i,j] = accum / M;"),
         ("accum += A[i,k] * A[i,k] * B[k,j];", "C[i,j] = accum;"),
+        ("accum += (A[i,k] < B[k,j]) + (B[k,j] > 1);", "C[i,j] = accum * t[i];"),
     ],
 )
 def test_gradients_are_differences_of_results(step: str, output: str, expand: bool) -> None:

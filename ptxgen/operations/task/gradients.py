@@ -117,6 +117,8 @@ def gradients(program: Program, wanted: frozenset[str], expand: bool) -> Gradien
 
 @dataclass
 class _Builder:
+    """Collects the steps and parts of ``Gradients``; the other fields are its arguments."""
+
     program: Program
     wanted: frozenset[str]
     expand: bool
@@ -125,6 +127,7 @@ class _Builder:
     extents: dict[str, str] = field(default_factory=dict)
 
     def made(self) -> Gradients:
+        """The gradients. TaskError: as of ``gradients``."""
         program = self.program
         self.output = program.outputs[0]
         if not isinstance(self.output, Store | RowReduce):
@@ -135,8 +138,8 @@ class _Builder:
         self.types = {x.name: x.dtype for x in program.inputs}
         self.names = {*self.types, *(x.name for x in program.outputs), *RESERVED}
         self.gradient, self.result = self.name("gradient"), self.name("result")
-        self.kept: dict[object, str] = {}
-        #: of the pairs that have a gradient
+        self.kept: dict[object, str] = {}  #: what a step computes -> its name
+        #: that pairs with a gradient fulfil
         self.conditions = [] if program.when is None else [program.when]
         reduced = [program.step] if program.initial is None else [program.step, program.initial]
         inside = any(self.wanted_in(x) for x in reduced) and ACCUMULATOR in variables(self.output.value)
@@ -159,6 +162,7 @@ class _Builder:
         return wanted
 
     def filled(self, wanted: str, axes: tuple[str, ...], dtype: str, value: float = 1) -> str:
+        """The name of an array with one value, which is made once."""
         key = (wanted, axes, dtype)
         if key not in self.kept:
             self.kept[key] = self.name(wanted)
@@ -211,9 +215,11 @@ class _Builder:
         return program_of(p.step, p.reduction, p.accumulator, (kind(value),), p.initial)
 
     def stored(self, value: Node, dtype: str, axes: tuple[str, ...]) -> Output:
+        """The output of a value of each pair."""
         return Store("out", cast(simplified(value, relaxed=True), dtype), (axes[0], axes[1]))
 
     def reduced(self, value: Node, axis: str) -> Output:
+        """The output of sums of rows or of columns."""
         return RowReduce("out", simplified(value, relaxed=True), axis, "+")
 
     def kind(self, dtype: str, axes: tuple[str, ...]) -> Callable[[Node], Output]:
@@ -234,6 +240,7 @@ class _Builder:
         return self.seed_of_rows(output, found) if isinstance(output, RowReduce) else found
 
     def seed_of_rows(self, output: RowReduce, found: Node) -> Node:
+        """``seed`` of rows or columns, whose gradient is ``found``."""
         axis, other, type = output.axis, "j" if output.axis == "i" else "i", found.type
         if output.op == "+":
             return found
@@ -274,6 +281,10 @@ class _Builder:
     def of_sums(self, inside: bool) -> None:
         """Adds the gradients of a sum, or of what does not reach it. ``inside``: some do."""
         program, value = self.program, self.output.value
+        of_step = derivatives(program.step, self.wanted_in(program.step)) if inside else {}
+        initial = program.initial if inside else None
+        of_initial = {} if initial is None else derivatives(initial, self.wanted_in(initial))
+        inside = bool(of_step or of_initial)
         found = derivatives(value, [*self.wanted_in(value), *([ACCUMULATOR] if inside else [])])
         if not found:
             return
@@ -288,15 +299,13 @@ class _Builder:
                 raise TaskError(
                     f"`{program.reduction}` has no derivative as a reduction over k; it must be one of {known}"
                 )
-            if program.initial is not None:
-                for x, derivative in derivatives(program.initial, self.wanted_in(program.initial)).items():
-                    part = times(inner, derivative)
-                    values[x] = plus(values[x], part) if x in values else part
-            inner = self.selected(inner)
+            for x, derivative in of_initial.items():
+                part = times(inner, derivative)
+                values[x] = plus(values[x], part) if x in values else part
+            inner = self.selected(inner) if of_step else None
         self.from_reductions({x: self.selected(y) for x, y in values.items()}, inner)
-        if inner is not None:
-            for x, derivative in derivatives(program.step, self.wanted_in(program.step)).items():
-                self.of_step(x, derivative)
+        for x, derivative in of_step.items() if inner is not None else ():
+            self.of_step(x, derivative)
 
     def from_reductions(self, values: dict[str, Node], inner: Node | None) -> None:
         """Computes what depends on the pair alone: gradients, and ``inner``, that of the reduction."""
