@@ -8,6 +8,7 @@ from typing import Any
 
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.vectorized import WARP, IntOrColumn, ceil_div
+from ptxgen.expr.value_types import type_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
 
@@ -25,10 +26,10 @@ class ResidentRowsGeometry(Geometry):
 
 
 def state_bytes(p: KernelProblem) -> int:
-    """Bytes of a state of a row in the workspace."""
-    sink = p.sink
-    assert isinstance(sink, RowReduce)
-    size = sum(8 if t in ("f64", "s64", "u64") else 4 for t in sink.reduction.types)
+    """Bytes of a state of a row in the workspace; of a sink that has none: 0."""
+    if not isinstance(p.sink, RowReduce):
+        return 0
+    size = sum(type_of(t).bits // 8 for t in p.sink.reduction.types)
     return 1 << (size - 1).bit_length()
 
 
