@@ -219,7 +219,11 @@ def test_stores_of_undefined_values_pass_them_on(engine):
     body = """mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %q0; setp.lt.u32 %p0, %r0, 20; @%p0 mov.u32 %r1, 7;
     mov.u32 %r2, s; mad.lo.u32 %r2, %r0, 4, %r2; STORE @%p0 LOAD @USED st.global.u32 [%d0], %r3;"""
     for store, load, memory in (
-        ("st.shared.u32 [%r2], %r1; bar.sync 0;", "ld.shared.u32 %r3, [%r2];", r"bytes that line 13 stored \(register %r1 is read before it is written\)"),
+        (
+            "st.shared.u32 [%r2], %r1; bar.sync 0;",
+            "ld.shared.u32 %r3, [%r2];",
+            r"bytes that line 13 stored \(register %r1 is read before it is written\)",
+        ),
         ("st.local.u32 [l+4], %r1;", "ld.local.u32 %r3, [l+4];", "undefined local memory"),
         ("st.local.u32 [l+4], %r1;", "ld.local.u32 %r3, [%r4+4];", "undefined local memory"),
     ):

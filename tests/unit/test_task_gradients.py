@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from ptxgen.errors import TaskError
+from ptxgen.lowering.lower import lower
 from ptxgen.operations.task.gradients import Computed, Filled, Gradients, gradients
 from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.oracle import evaluate, extents_of
+from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.program import Program
+from ptxgen.operations.task.roles import roles_of
 from ptxgen.operations.task.suites import SUITES
 
 DRAW = np.random.default_rng(3)
@@ -130,3 +133,14 @@ def test_what_has_no_gradient(step: str, output: str, message: str) -> None:
     program = parse(f"where (i, j) {{ reduce (k) {{ {step} }} {output} }}", {**TYPES, "g": "s32", "h": "s32"})
     with pytest.raises(TaskError, match=message):
         gradients(program, frozenset("A"), False)
+
+
+@pytest.mark.parametrize("kind", ["f16", "f64"])
+def test_gradients_of_products_of_matrices_are_kernels_of_gemms(kind: str) -> None:
+    text = f"where (i, j) {{ reduce (k) {{ accum += A[i,k] * B[k,j]; }} C[i,j] = {kind}(accum); }}"
+    names = []
+    for step in gradients(parse(text, {"A": kind, "B": kind}), frozenset("AB"), False).steps:
+        assert isinstance(step, Computed)
+        roles = roles_of(step.program)
+        names.append(lower(Task(8, 8, 8, roles.layout, "", text=Task.text_of(roles))).name)
+    assert sorted(names) == [f"gemm_{kind}_nt", f"gemm_{kind}_tn"]
