@@ -115,9 +115,9 @@ def _reduced_items(
     extents = roles.extents(task_call.extents_of(program, arrays, {}, roles.tiles))
     shape = None if out is None else tensor(out, "out").shape
     groups = options.groups
-    if shape is not None and groups is None and isinstance(output, Aggregate) and len(shape) == 3:
+    if shape is not None and groups is None and isinstance(output, Aggregate | Scatter) and len(shape) == 3:
         groups = (shape[1], shape[2])
-    if groups is None or not isinstance(output, Aggregate):
+    if groups is None or not isinstance(output, Aggregate | Scatter):
         groups = task_groups.extents_of(output, arrays, extents, None, groups)
         if groups and options.groups is None:
             how.recording.refuse()  # it has read the keys

@@ -202,6 +202,16 @@ def test_results_are_stored_at_keys():
     np.testing.assert_array_equal(out, expected)
 
 
+def test_items_of_a_batch_are_stored_at_keys():
+    run = ptxgen.task("where (i, j) { reduce (k) { accum += P[i,k] * R[k,j]; } C.put(accum, p[i], j); }")
+    every, p = arrays(*keys(0, 9)), np.random.default_rng(1).permutation(M).astype(np.int32)
+    batch, out = np.stack([every["P"], -every["P"]]), np.zeros((2, M, N), np.float32)
+    expected = np.zeros_like(out)
+    expected[:, p] = batch @ every["R"]
+    assert run(P=batch, R=every["R"], p=p, out=out) is out
+    np.testing.assert_array_equal(out, expected)
+
+
 @pytest.mark.parametrize(
     ("output", "message"),
     [

@@ -9,7 +9,7 @@ from ptxgen.errors import InputError
 from ptxgen.operations.gemm.problem import CONTIGUOUS
 from ptxgen.operations.task import several
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.program import Aggregate, Output, Program, Select, Store
+from ptxgen.operations.task.program import Aggregate, Output, Program, Scatter, Select, Store
 from ptxgen.operations.task.roles import roles_of
 from ptxgen.problem.dtypes import dtype
 
@@ -51,7 +51,7 @@ def _fields(p: Task, output: Output | None) -> dict[str, Any]:
     """The fields that belong to an output, None: the matrix of the reduction."""
     return {
         "deterministic": p.deterministic,
-        "groups": p.groups if isinstance(output, Aggregate) else "",
+        "groups": p.groups if isinstance(output, Aggregate | Scatter) else "",
         "capacity": p.capacity if isinstance(output, Select) else 0,
     }
 
