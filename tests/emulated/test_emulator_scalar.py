@@ -451,6 +451,25 @@ def test_minimum_and_maximum(op):
     assert np.isnan(got).tolist() == [False, False, True, True, True, False, False]
 
 
+@pytest.mark.parametrize("kind", ["s16", "u16", "f16", "bf16"])
+def test_pairs_of_16_bits(kind):
+    """Sums, minima, maxima and signs of two values in a register are those of NumPy, or of single values."""
+    dtype = {"s16": np.dtype("i2"), "u16": np.dtype("u2")}.get(kind, np.dtype("u2"))
+    a, b = (rng.integers(0, 1 << 32, 500, dtype="u4") for _ in range(2))
+    a[:4], b[:4] = (0x80007FFF, 0x00008000, 0x7C00FE01, 0xFFFF0001), (0x80000001, 0x80000000, 0xFC007C00, 0x7FFF8000)
+    x, y = (v.view(dtype) for v in (a, b))
+    if kind[0] != "f" and kind != "bf16":
+        for op, expected in (("add", x + y), ("min", np.minimum(x, y)), ("max", np.maximum(x, y))):
+            np.testing.assert_array_equal(compute(f"{op}.{kind}x2 %z, %a, %b;", "u4", a, b).view(dtype), expected)
+        return
+    for op in ("min", "max", "min.NaN", "max.NaN", "add.rn"):
+        pairs = compute(f"{op}.{kind}x2 %z, %a, %b;", "u4", a, b).view("u2")
+        np.testing.assert_array_equal(pairs, compute(f"{op}.{kind} %z, %a, %b;", "u2", x, y))
+    for op in ("neg", "abs"):
+        pairs = compute(f"{op}.{kind}x2 %z, %a;", "u4", a).view("u2")
+        np.testing.assert_array_equal(pairs, compute(f"{op}.{kind} %z, %a;", "u2", x))
+
+
 COMPARE = {
     "eq": lambda a, b: a == b,
     "ne": lambda a, b: a < b or a > b,

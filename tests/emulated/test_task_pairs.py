@@ -74,6 +74,8 @@ def test_declared_integers_wrap_around_as_those_of_numpy(kind: str) -> None:
     products = task(f"accum: {kind}; {step.format('accum = min(accum, A[i, k] * B[k, j] - 3);')}")
     np.testing.assert_array_equal(products(a, b), (a[:, :, None] * b[None] - type.type(3)).min(1))
     assert (greatest(a[:, :0], b[:0]) == bounds.min).all()
+    narrow = a.view(np.int8 if kind == "s16" else np.uint8)[:, :19]
+    np.testing.assert_array_equal(greatest(narrow, b), (narrow[:, :, None] + b[None]).max(1))
 
 
 def test_candidates_compute_pairs_where_the_device_has_instructions() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from ptxgen.lowering.algebra import InnerExpression
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.task.explanation import explanation
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.problem import Task
@@ -57,3 +58,11 @@ def test_sums_of_integers_are_paired_where_they_may_wrap_around() -> None:
     assert paired("u16", "accum |= A[i,k] & B[k,j]") == "&"
     assert paired("s16", "accum += A[i,k] * B[k,j]", declared=True) == ""  # no instruction
     assert paired("s16", LEAST, k=0) == ""  # the identity of s32
+
+
+def test_the_explanation_counts_instructions_of_pairs() -> None:
+    source = f"accum: s16; where (i, j) {{ reduce (k) {{ {SUM}; }} C[i,j] = accum; }}"
+    lines = explanation(parse(source, {"A": "s16", "B": "s16"}))
+    assert "pairs of columns: two steps at once on s16x2, 1 alu (sm_90)" in lines
+    assert "reduction: s16 is computed in s32, from steps that wrap around in s16" in lines
+    assert not any("pairs of columns" in x for x in explanation(parse(source, {"A": "s16", "B": "s8"})))

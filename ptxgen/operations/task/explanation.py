@@ -5,6 +5,7 @@ from __future__ import annotations
 from ptxgen.expr.cost import instructions_by_pipe
 from ptxgen.expr.index_sets import INDEX, possible
 from ptxgen.expr.node import Node, variable
+from ptxgen.expr.value_types import type_of
 from ptxgen.lowering.algebra import InnerExpression
 from ptxgen.lowering.bit_products import FIRST, LAST, truth_operator, word_operator
 from ptxgen.operations.task import exact_filter, joins, several
@@ -15,6 +16,8 @@ from ptxgen.operations.task.group_sums import FEWER, LEAST, group_sums
 from ptxgen.operations.task.joined_keys import joined_keys
 from ptxgen.operations.task.joins import join_of
 from ptxgen.operations.task.lowering import algebra_of, in_loop, value_of
+from ptxgen.operations.task.narrow_sums import is_narrow
+from ptxgen.operations.task.paired_steps import with_paired_steps
 from ptxgen.operations.task.printing import printed
 from ptxgen.operations.task.program import Distinct, Program, Select, Top
 from ptxgen.operations.task.roles import roles_of
@@ -67,15 +70,17 @@ def explanation(program: Program, algebra: bool = True, fast: bool = False) -> l
     loop, whole = in_loop(roles, algebra)
     kind, wide = roles.program.accumulator, loop.program.accumulator
     if kind != wide:
-        lines.append(f"reduction: {kind} is computed in {wide}, from steps that are rounded to {kind}")
+        steps = "are rounded to" if type_of(kind).floating else "wrap around in"
+        lines.append(f"reduction: {kind} is computed in {wide}, from steps that {steps} {kind}")
     elif loop.program is not roles.program and whole.op != "variable":
         lines.append(f"rewriting: terms without k leave the loop, whose reduction becomes {printed(whole)}")
     inner = algebra_of(loop, algebra)
     if not isinstance(inner, InnerExpression):
         return [*lines, "step: a sum of products, which all families of GEMMs compute, tensor cores among them"]
+    results = [value_of(program, x, whole) for output in roles.program.outputs for x in roots_of(output)]
+    results += [] if roles.program.when is None else [roles.program.when]
     if algebra:
-        results = [value_of(program, x, whole) for output in roles.program.outputs for x in roots_of(output)]
-        lines += _bits(inner, [*results, *([] if roles.program.when is None else [roles.program.when])])
+        lines += _bits(inner, results)
     written, computed = printed(roles.program.step), printed(inner.step)
     lines.append(f"step: {computed}" + (f", rewritten from {written}" if computed != written else ""))
     lines.append(
@@ -85,6 +90,11 @@ def explanation(program: Program, algebra: bool = True, fast: bool = False) -> l
     )
     pipes = instructions_by_pipe(inner.next, SM, {inner.a: "a", inner.b: "b"})
     lines.append(f"instructions a step: {', '.join(f'{n:g} {pipe}' for pipe, n in pipes.items() if n)} (sm_{SM})")
+    paired = with_paired_steps(inner, [u.dtype for u in roles.uses[:2]], is_narrow(roles.program), results).paired
+    if paired is not None:
+        pipes = instructions_by_pipe(paired.next, SM, {paired.a: "a", paired.b: "b"}, contract=False)
+        counts = ", ".join(f"{n:g} {pipe}" for pipe, n in pipes.items() if n)
+        lines.append(f"pairs of columns: two steps at once on {paired.type}, {counts} (sm_{SM})")
     lines.append(
         "remainder of K: padded with zeros, which do not change the result"
         if inner.pads_with_zero

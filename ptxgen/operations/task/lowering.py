@@ -94,7 +94,7 @@ def lower_task(p: Task) -> KernelProblem:
         algebra = replace(algebra, identity=identity(type_of(program.accumulator)))
     if isinstance(algebra, InnerExpression) and p.k:
         values = (sink.value,) if isinstance(sink, StoreValue) else sink.roots
-        algebra = with_paired_steps(algebra, product.operands, is_narrow(program), (*values, *guard))
+        algebra = with_paired_steps(algebra, [x.dtype for x in product.operands], is_narrow(program), (*values, *guard))
     types = "_".join(dict.fromkeys(x.dtype for x in product.operands))
     read = sum(p.m * p.n * dtype(x.element.type).bytes for x in sink.elements)
     moved = product.moved + read

@@ -19,7 +19,6 @@ from ptxgen.expr.node import Node, constant, node, rewritten, variable, walk
 from ptxgen.expr.ptx import is_computed
 from ptxgen.expr.value_types import PAIRS, type_of
 from ptxgen.lowering.algebra import ACCUMULATOR, InnerExpression, paired_expression
-from ptxgen.lowering.kernel_problem import Operand
 from ptxgen.operations.task.typed import rounded
 
 #: operators of which values of 16 bits give a value of 16 bits, by floats or integers
@@ -31,11 +30,11 @@ NEWEST = 1000  #: a target that has every instruction
 
 
 def with_paired_steps(
-    whole: InnerExpression, operands: Sequence[Operand], declared: bool, read: Sequence[Node]
+    whole: InnerExpression, kinds: Sequence[str], declared: bool, read: Sequence[Node]
 ) -> InnerExpression:
-    """``whole`` with its reduction of pairs, if it has one. ``declared``: the program declares a reduction in 16 bits;
-    ``read``: the expressions of the sink."""
-    kind, other = (x.dtype for x in operands)
+    """``whole`` with its reduction of pairs, if it has one. ``kinds``: the types of A and B; ``declared``: the program
+    declares a reduction in 16 bits; ``read``: the expressions of the sink."""
+    kind, other = kinds
     if kind not in PAIRS or kind != other or whole.state is not None or whole.vectors or whole.scalars:
         return whole
     if type_of(whole.type).bits != 32 or type_of(whole.type).floating != type_of(kind).floating:

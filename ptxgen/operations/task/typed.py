@@ -371,7 +371,10 @@ def narrowed(root: Node, type: str) -> Node:
 
     def changed(x: Node) -> Node:
         if x.op == "cast" and x.arguments[0].type != PRED:
-            return visit(x.arguments[0]) if x.type in wide and x.arguments[0].type == type else x
+            (of,) = x.arguments
+            if x.type in wide and of.type != type and group != "float" and holds(type, of.type):
+                return node("cast", type, of)
+            return visit(of) if x.type in wide and of.type == type else x
         made = {y: visit(y) for y in x.arguments}
         parts = [y for y in x.arguments if y.type in wide]
         of_type = x.op == "select" or (x.op in OPERATORS and group in OPERATORS[x.op].groups)
