@@ -185,7 +185,9 @@ def test_small_products_compute_all_pairs():
         assert not joins.pays(f16, extents)
         assert not joins.pays(f32, extents, "tf32")
         assert joins.pays(f16, dict.fromkeys("ijk", 4096))
-        assert not joins.pays(f32, {"i": 1 << 20, "j": 1 << 20, "k": 31})
+        assert not joins.pays(f32, {"i": 1 << 17, "j": 1 << 17, "k": 31})
+        assert joins.pays(f32, {"i": 1 << 17, "j": 1 << 17, "k": 32})
+        assert not joins.pays(f32, {"i": (1 << 17) + 1, "j": 1 << 17, "k": 64})
 
 
 def test_results_are_stored_at_keys():

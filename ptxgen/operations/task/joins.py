@@ -42,6 +42,8 @@ POSITION, OTHER, VALUES = "position", "other", "X"
 LEAST = 1 << 33
 LEAST_PRODUCTS = 1 << 36  #: of products that tensor cores compute
 COMPARISON = 16  #: the time of a comparison of two keys, in steps
+#: rows and columns, at most: counts of lesser keys take a state for each tile of comparisons
+MOST = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ def pays(roles: Roles, extents: Mapping[str, int], compute: str = "") -> bool:
     narrow = dtype(roles.use("A").dtype).bytes < 4 or compute == "tf32"
     product = narrow and algebra_of(in_loop(roles)[0]) is PLUS_TIMES
     steps = m * n * k
+    if max(m, n) > MOST:
+        return False
     return steps >= (LEAST_PRODUCTS if product else LEAST) and COMPARISON * (m * m + n * n) <= steps
 
 
