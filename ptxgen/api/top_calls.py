@@ -13,7 +13,6 @@ import numpy as np
 
 from ptxgen.api import driver_state, drivers, launch_function, new_arrays, on_host, runners, streams, task_call
 from ptxgen.api.arrays import View, as_numpy, is_cupy, tensor
-from ptxgen.api.selection import LEAST, PAIRS
 from ptxgen.arguments import integer, shown
 from ptxgen.codegen.render import render_records
 from ptxgen.codegen.source import Step
@@ -59,6 +58,7 @@ from ptxgen.operations.task.top_lists import (
     part_numbers,
     stores_values,
     storing,
+    typical_room,
 )
 from ptxgen.problem.dtypes import DTYPES, Dtype, dtype
 from ptxgen.runtime.device_tables import allocate_parts
@@ -491,7 +491,7 @@ class _Call:
         at = {name: lists[x].address for name, x in zip(list_names(3), (VALUES, LIST_I, LIST_J), strict=True)}
         at[SelectValues.COUNT] = lists[COUNT].address
         roles = roles_of(program)
-        typical = min(pairs, max(LEAST, pairs // PAIRS))  # one problem, whatever the capacity of a call is
+        typical = typical_room(pairs)  # one problem, whatever the capacity of a call is
         fields: dict[str, Any] = {"capacity": typical, "algebra": self.own.algebra, "compute": self.own.compute}
         problem, given = self._problem(roles, arrays, extents, fields, bound.rows)
         numbers = {role: scalars[name] for role, name, _ in roles.scalars}

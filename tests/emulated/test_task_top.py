@@ -15,15 +15,20 @@ from ptxgen.api import drivers, exact_calls, top_calls
 from ptxgen.codegen.render import render_records
 from ptxgen.codegen.top_records import TO, Lists, TopRecords
 from ptxgen.errors import InputError, TaskError
+from ptxgen.lowering.lower import lower
 from ptxgen.operations.task import exact_filter
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.oracle import difference, evaluate
+from ptxgen.operations.task.output_problems import problems_of
+from ptxgen.operations.task.program import Select
 from ptxgen.operations.task.random_programs import random_arrays, random_program, square
 from ptxgen.problem.device import device
 from ptxgen.problem.dtypes import dtype
 from ptxgen.runtime.assemble import assemble
+from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.tuning.selection import select
 from tests.emulated.test_task_programs import KERNELS
 from tests.tensors import LIBRARY, Tensor
 
@@ -237,6 +242,21 @@ def compared(text: str, **given: Any) -> Any:
     output = next(iter(evaluate(parse(text, kinds), given).values()))
     assert not difference(output, got)
     return got
+
+
+def test_commands_have_the_list_of_a_call() -> None:
+    """The problem that calls compute has the kernel that commands tune and check."""
+    step = "reduce (k) { accum += A[i, k] * B[k, j]; }"
+    p = ptxgen.Task(33, 20, 40, text=f"where (i, j) {{ {step} best[i].top(3, accum, j); }}")
+    found = problems_of(p)
+    assert list(found) == ["list"]
+    assert isinstance(found["list"].program.outputs[0], Select)
+    driver: Any = EmulatedDriver()
+    assert all(x.ok for x in check(driver, found["list"], select(found["list"], driver.device)[0].config))
+    both = ptxgen.Task(33, 20, 40, text=f"where (i, j) {{ {step} C[i, j] = accum; best.top(3, accum, i, j); }}")
+    assert [x.k for x in problems_of(both).values()] == [40, 0]
+    with pytest.raises(InputError, match="calls compute it from lists"):
+        lower(p)
 
 
 def test_a_scalar_is_the_number_of_values() -> None:

@@ -9,18 +9,20 @@ from ptxgen.errors import InputError
 from ptxgen.operations.gemm.problem import CONTIGUOUS
 from ptxgen.operations.task import several
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.program import Aggregate, Output, Program, Scatter, Select, Store
+from ptxgen.operations.task.program import Aggregate, Output, Program, Scatter, Select, Store, Top
 from ptxgen.operations.task.roles import roles_of
+from ptxgen.operations.task.top_lists import LOOSE, listing, typical_room
 from ptxgen.problem.dtypes import dtype
 
 
 def problems_of(p: Task) -> dict[str, Task]:
-    """The problems that a call computes for several outputs, by what they compute; empty: the task has one output.
+    """The problems that a call computes for several outputs, by what they compute; empty: the task has one output,
+    which has a kernel. That of the best values is a list of the pairs that are not behind a bound.
 
     InputError: M is the rows of one matrix and the columns of another."""
     program, outputs = p.program, p.program.outputs
     if len(outputs) == 1:
-        return {}
+        return {"list": _direct(p, program, outputs[0])} if isinstance(outputs[0], Top) else {}
     if len({x.axes for x in outputs if isinstance(x, Store)}) > 1:
         raise InputError(
             f"the text {p.text} stores matrices by rows and by columns; a problem has one of them: write a text for"
@@ -44,6 +46,8 @@ def _name(p: Task, output: Output) -> str:
 
 
 def _text(program: Program) -> str:
+    if isinstance(program.outputs[0], Top):
+        program = listing(program, LOOSE)
     return Task.text_of(roles_of(program))
 
 
@@ -52,8 +56,15 @@ def _fields(p: Task, output: Output | None) -> dict[str, Any]:
     return {
         "deterministic": p.deterministic,
         "groups": p.groups if isinstance(output, Aggregate | Scatter) else "",
-        "capacity": p.capacity if isinstance(output, Select) else 0,
+        "capacity": _capacity(p, output),
     }
+
+
+def _capacity(p: Task, output: Output | None) -> int:
+    """The room of lists."""
+    if isinstance(output, Top):
+        return typical_room(p.m * p.n)
+    return p.capacity if isinstance(output, Select) else 0
 
 
 def _direct(p: Task, program: Program, output: Output | None) -> Task:

@@ -18,7 +18,7 @@ from ptxgen.problem.device import device
 from ptxgen.problem.operation import Case, Suite, by_name
 
 #: the queries of the paper. Query 1 has the assignment that its figure 1 implies; query 6 reads R at [j,k]: R[k,j], as
-#: the paper writes, holds for square matrices alone
+#: the paper writes, holds for square matrices alone. Of query 7 the list of the pairs that are not behind a bound
 QUERIES = {
     "q1": """where (i in [0, M], j in [0, N]) { accum = 0;
     reduce (k in [0, K]) {
@@ -36,6 +36,8 @@ QUERIES = {
     reduce (k in [0, K]) { accum += P[i,k]*R[k,j]; } accum > thres ? C.add(accum, i, j); }""",
     "q6": """where (i in [0, M], j in [0, N]) { accum = 0;
     reduce (k in [0, K]) { accum += max(R[i,k],R[j,k])*max(R[i,k],R[j,k]); } accum > thres ? C.add(accum, i, j); }""",
+    "q7": """where (i in [0, M], j in [0, N]) { accum = 0; reduce (k in [0, K]) { accum += P[i,k]*R[k,j]; }
+    not (accum < thres*4.0*sqrt(f32(K))) ? C.add(accum, i, j); }""",
 }
 #: distances of rows of P and R, by name
 DISTANCES = {
@@ -177,6 +179,13 @@ def _selection(name: str, **fields: Any) -> Iterator[Case]:
             yield Case(f"{case.name} all pairs", replace(p, algebra=False))
 
 
+def _bounded(**fields: Any) -> Iterator[Case]:
+    for case in _query("q7", **fields):
+        p = case.problem
+        assert isinstance(p, Task)
+        yield replace(case, problem=replace(p, capacity=p.m * p.n // 64))
+
+
 def _candidates(**fields: Any) -> Iterator[Case]:
     from ptxgen.operations.task.exact_select import ExactSelect  # it imports kernels
 
@@ -212,6 +221,9 @@ SUITES = by_name(
     *(
         Suite(name, f"query {name[1:]} of Gamut, which lists 1 of 1,000 pairs, cubes from 1024 to 16384", build)
         for name, build in ((name, partial(_selection, name)) for name in THRESHOLDS)
+    ),
+    Suite(
+        "q7", "query 7 of Gamut: lists of the pairs above its bound, 1 of 32,000, cubes from 1024 to 16384", _bounded
     ),
     Suite("candidates", "candidate pairs of query 5 in tf32, cubes from 2048 to 16384", _candidates),
     Suite("semirings16", "products over semirings reduced in 16 bits, cubes from 1024 to 16384", _pairs),

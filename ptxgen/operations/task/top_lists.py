@@ -16,6 +16,7 @@ from ptxgen.operations.task.assembling import array_of, axes_of, mapped, program
 from ptxgen.operations.task.program import AXES, EXTENTS, Input, Program, Select, Store, Top
 from ptxgen.operations.task.typed import Number, binary
 
+LEAST_ROOM, PAIRS = 1 << 10, 64
 INDICES = tuple(variable(axis, "s32") for axis in "ij")
 #: inputs that no text has: the value of the bound; its indices, or of a row its other index
 VALUE, BOUND_I, BOUND_J, BOUND_INDEX = "%t", "%ti", "%tj", "%tq"
@@ -166,6 +167,11 @@ def _and(a: Node, b: Node) -> Node:
 
 def _or(a: Node, b: Node) -> Node:
     return node("|", PRED, a, b)
+
+
+def typical_room(pairs: int) -> int:
+    """The room of the lists of so many pairs, as problems have it; calls pass another one."""
+    return min(pairs, max(LEAST_ROOM, pairs // PAIRS))
 
 
 def missing(kind: str, greatest: bool) -> float:
