@@ -9,7 +9,7 @@ import pytest
 from emulator_kernels import launch, module, run
 
 from ptxgen.emulator import Machine
-from ptxgen.errors import InputError, OutOfBoundsFault, ParseError
+from ptxgen.errors import InputError, OutOfBoundsFault, ParseError, RaceFault
 
 THREAD = "mov.u32 %r0, %tid.x; mov.u32 %r9, %ctaid.x; mov.u32 %r8, %ntid.x; mad.lo.u32 %r0, %r9, %r8, %r0;"
 
@@ -377,3 +377,13 @@ def test_a_null_pointer_is_named():
     text = module(body, ".param .u64 y, .param .u64 z")
     with pytest.raises(OutOfBoundsFault, match="4 bytes at offset 8 of a null pointer: z is null"):
         launch(text, "k", 1, 32, [np.zeros(4, "u4"), np.uint64(0)])
+
+
+def test_nc_loads_of_memory_that_the_kernel_writes():
+    body = """mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %q0; mad.wide.u32 %d1, %r0, 4, %q1;
+    ld.global.nc.u32 %r1, [%d1]; st.global.u32 [%d0], %r1; bar.sync 0; AGAIN"""
+    y, x = np.zeros(64, "u4"), np.arange(64, dtype="u4")
+    run(body.replace("AGAIN", "ld.global.u32 %r2, [%d0];"), y, x, block=64)
+    assert (y == x).all()
+    with pytest.raises(RaceFault, match=r"reads with \.nc global memory that line \d+ wrote in this launch"):
+        run(body.replace("AGAIN", "ld.global.nc.u32 %r2, [%d0];"), np.zeros(64, "u4"), x + 1, block=64)

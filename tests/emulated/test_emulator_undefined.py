@@ -224,8 +224,8 @@ def test_stores_of_undefined_values_pass_them_on(engine):
             "ld.shared.u32 %r3, [%r2];",
             r"bytes that line 13 stored \(register %r1 is read before it is written\)",
         ),
-        ("st.local.u32 [l+4], %r1;", "ld.local.u32 %r3, [l+4];", "undefined local memory"),
-        ("st.local.u32 [l+4], %r1;", "ld.local.u32 %r3, [%r4+4];", "undefined local memory"),
+        ("st.local.u32 [l+4], %r1;", "ld.local.u32 %r3, [l+4];", "local memory that nothing has written"),
+        ("st.local.u32 [l+4], %r1;", "ld.local.u32 %r3, [%r4+4];", "local memory that nothing has written"),
     ):
         text = body.replace("STORE", f"mov.u32 %r4, l;\n{store}\n").replace("LOAD", load)
         y = np.zeros(32, "u4")
@@ -260,3 +260,15 @@ def test_undefined_values_in_generic_stores():
     for place in ("%d2", "%d3"):
         with pytest.raises(UninitialisedFault):
             run(body.replace("PLACE", place), np.zeros(32, "u4"), **options)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_local_memory_that_nothing_has_written(engine):
+    body = (
+        "mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %q0; STORE ld.local.u32 %r1, [l+8]; st.global.u32 [%d0], %r1;"
+    )
+    options = {"registers": ".local .b32 l[4];", "engine": engine}
+    run(body.replace("STORE", "st.local.v2.u32 [l+8], {%r0, %r0};"), np.zeros(32, "u4"), **options)
+    with pytest.raises(UninitialisedFault, match="line 11 loaded it from local memory that nothing has written"):
+        run(body.replace("STORE", "st.local.v2.u32 [l], {%r0, %r0};"), np.zeros(32, "u4"), **options)
+    run(body.replace("STORE", ""), np.zeros(32, "u4"), uninitialised=False, **options)

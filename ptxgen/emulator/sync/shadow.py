@@ -119,6 +119,8 @@ class Shadow:
 
     def read(self, c: WarpBatch, ins: Instruction, order: MemoryOrder, at: Array, lanes: Array, size: int) -> None:
         self.overlaps(c, ins, at, lanes, size, False)
+        if "nc" in ins.mods:
+            self.read_only(c, ins, at, lanes, size)
         mark = self.marks(c, ins, lanes, order.kind)
         for g in self.units(at, size):
             self.conflict(c, ins, order.kind, self.writer[g], g, mark, lanes, "reads", "writes")
@@ -127,6 +129,16 @@ class Shadow:
                 self.first[g[fresh][::-1]] = mark[fresh][::-1]
             self.reader[g] = mark
         self.receive_messages(c, order, at, lanes)
+
+    def read_only(self, c: WarpBatch, ins: Instruction, at: Array, lanes: Array, size: int) -> None:
+        """Faults if a load with .nc reads memory that this launch has written."""
+        for g in self.units(at, size):
+            written = self.writer[g] != 0
+            if written.any():
+                i = int(np.argmax(written))
+                text = f"reads with .nc global memory that {self.line(int(self.writer[g[i]]))} wrote in this launch; "
+                text += "only memory that no thread writes may be read so"
+                raise fault(RaceFault, text, c, ins, int(lanes[i]), (int(g[i]) << self.shift) + GLOBAL_BASE)
 
     def receive_messages(self, c: WarpBatch, order: MemoryOrder, at: Array, lanes: Array) -> None:
         if self.has_messages and order.kind != WEAK and order.reads:

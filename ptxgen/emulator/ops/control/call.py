@@ -200,11 +200,10 @@ def store_param_local(b: Builder, ins: Instruction) -> Step:
         for i, s in enumerate(srcs):
             value = c.v[s]
             np.copyto(local_column(c, size, at + i * size), value.view(f"<u{size}"), where=True if m is None else m)
-        if c.undefined_sources or "local_undefined" in c.state:
-            lanes = np.flatnonzero(active(c, m))
-            for i, item in enumerate(items):
-                bad, _ = c.undefined_sources.get(item.slot if isinstance(item, Reg) else -1, (None, ""))
-                mark_local(c, bytes_of(c, lanes, at + i * size), size, None if bad is None else bad[lanes])
+        lanes = np.flatnonzero(active(c, m))
+        for i, item in enumerate(items):
+            bad, _ = c.undefined_sources.get(item.slot if isinstance(item, Reg) else -1, (None, ""))
+            mark_local(c, bytes_of(c, lanes, at + i * size), size, None if bad is None else bad[lanes])
         c.undefined_sources = {}
 
     return step
@@ -223,10 +222,9 @@ def load_param_local(b: Builder, ins: Instruction) -> Step:
         loaded: dict[int, tuple[Array, int, str]] = {}
         for i, (item, d) in enumerate(zip(items, dsts, strict=True)):
             np.copyto(c.v[d], local_column(c, size, at + i * size).view(dtype), where=True if m is None else m)
-            if "local_undefined" in c.state and isinstance(item, Reg):
-                bad = undefined_local(c, bytes_of(c, np.arange(c.n), at + i * size), size) & active(c, m)
-                if bad.any():
-                    loaded[item.slot] = bad, at + i * size, "an undefined parameter"
+            bad = undefined_local(c, bytes_of(c, np.arange(c.n), at + i * size), size)
+            if bad is not None and isinstance(item, Reg) and (bad & active(c, m)).any():
+                loaded[item.slot] = bad & active(c, m), at + i * size, "a parameter that nothing has written"
         if loaded:
             c.wave.program.mark_undefined(c, loaded, ins)
 

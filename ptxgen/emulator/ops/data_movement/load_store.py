@@ -26,6 +26,7 @@ from ptxgen.emulator.ops.operands.undefined import Operands
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import DTYPES, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Mem, Operand, Reg, Sym, Vec
+from ptxgen.emulator.sync.touch import FULL
 from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
 from ptxgen.errors import OutOfBoundsFault, UninitialisedFault
 
@@ -236,7 +237,7 @@ def ld(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         for views, place in resolve(c, site, m, size):
             scatter(c.v, raws, views[size], place, None if exact else dtype)
-            if views is c.state.get("local") and "local_undefined" in c.state:
+            if views is c.state.get("local"):
                 load_undefined(c, site, place, size)
 
     return step
@@ -343,7 +344,7 @@ def st(b: Builder, ins: Instruction) -> Step:
                 else:
                     arena[index + shift] = value
                 shift += 1
-            if c.undefined_sources or "local_undefined" in c.state:
+            if c.undefined_sources or views is c.state.get("local"):
                 undefined_store(c, ins, views, place, registers, size)
         c.undefined_sources = {}
 
@@ -398,24 +399,28 @@ def undefined_store(
             raise fault(UninitialisedFault, text, c, ins, int(lanes[np.argmax(where)]))
 
 
+def undefined_bytes(c: WarpBatch) -> dict[int, Array] | None:
+    """The marks of the undefined bytes of local memory, in views of each size; None without checks."""
+    marks: dict[int, Array] | None = c.state.get("local_undefined")
+    if marks is None and c.wave.engine.options.uninitialised:
+        marks = c.state["local_undefined"] = typed_views(np.ones(c.n * c.wave.program.local_size, np.uint8))
+    return marks
+
+
 def mark_local(c: WarpBatch, at: Array, size: int, undefined: Array | None) -> None:
     """Marks bytes of local memory as undefined or (None: all of them) as defined."""
-    marks = c.state.get("local_undefined")
+    marks = undefined_bytes(c)
+    if marks is not None:
+        marks[size][at >> (size.bit_length() - 1)] = 0 if undefined is None else np.where(undefined, FULL[size], 0)
+
+
+def undefined_local(c: WarpBatch, at: Array, size: int) -> Array | None:
+    """The accesses to local memory that read undefined bytes; None if there are none."""
+    marks = undefined_bytes(c)
     if marks is None:
-        if undefined is None or not undefined.any():
-            return
-        marks = c.state["local_undefined"] = np.zeros(c.n * c.wave.program.local_size, bool)
-    for i in range(size):
-        marks[at + i] = False if undefined is None else undefined
-
-
-def undefined_local(c: WarpBatch, at: Array, size: int) -> Array:
-    """The accesses to local memory that read undefined bytes."""
-    marks = c.state["local_undefined"]
-    out: Array = marks[at]
-    for i in range(1, size):
-        out = out | marks[at + i]
-    return out
+        return None
+    bad: Array = marks[size][at >> (size.bit_length() - 1)] != 0
+    return bad if bad.any() else None
 
 
 def load_undefined(c: WarpBatch, site: Site, place: Positions, size: int) -> None:
@@ -425,10 +430,14 @@ def load_undefined(c: WarpBatch, site: Site, place: Positions, size: int) -> Non
     for i, slot in enumerate(site.slots or []):
         at = (place.index + place.shift + i) * size
         bad = undefined_local(c, at, size)
-        if bad.any():
+        if bad is not None:
             where = np.zeros(c.n, bool)
             where[place.lanes] = bad
-            loaded[slot] = where, int(at[np.argmax(bad)]) % c.wave.program.local_size, "undefined local memory"
+            loaded[slot] = (
+                where,
+                int(at[np.argmax(bad)]) % c.wave.program.local_size,
+                "local memory that nothing has written",
+            )
     if loaded:
         c.wave.program.mark_undefined(c, loaded, site.ins)
 
