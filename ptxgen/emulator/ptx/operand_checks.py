@@ -436,7 +436,7 @@ def check_cvt(ins: Instruction) -> None:
         kinds = ["b16" if k[:2] in ("e4", "e5") else "u32" if k == "b32" else k for k in kinds]
         checked(ins, 0, ins.operands[0], lambda: check_destination(ins.operands[0], kinds[0]))
         for i, op in enumerate(ins.operands[1:], 1):
-            checked(ins, i, op, lambda i=i, op=op: check_source(op, kinds[i], True))  # type: ignore[misc]
+            checked(ins, i, op, lambda i=i, op=op: check_source(op, kinds[i], pair))  # type: ignore[misc]
         return
     if to not in _CONVERTED or source not in _CONVERTED:
         raise unknown(f"cvt does not convert .{source} to .{to}")
