@@ -106,8 +106,13 @@ def best(program: Program, arrays: Mapping[str, View], scalars: Mapping[str, flo
         given = {role: scalars[name] for role, name, _ in roles.scalars}
         return best(fast.program, views, given, own.with_roles(roles, precision=task_call.EXACT))
     device = _Device.of(first, arrays)
+    call = _Call(program, output, count, arrays, scalars, own, extents, device)
     with device.ordered(arrays):
-        return _Call(program, output, count, arrays, scalars, own, extents, device).results()
+        made, width = call.results()
+    found = {name: new_arrays.result_of(x, first.origin) for name, x in made.items()}
+    if width < call.width:  # fewer pairs count
+        found = {name: x[:width] for name, x in found.items()}
+    return Best(found[BEST], found.get(BEST_I), found.get(BEST_J))
 
 
 def _count(output: Top, scalars: Mapping[str, float]) -> int:
@@ -282,14 +287,15 @@ class _Call:
 
     # ---- results
 
-    def results(self) -> Best:
+    def results(self) -> tuple[dict[str, Any], int]:
+        """(arrays of results by name, results of a row)."""
         axis, width = self.output.axis, self.width
         if self.rows * width >= MOST_RECORDS:
             raise InputError(f"the results have {self.rows * width} values; they must have less than {MOST_RECORDS}")
         shape, names = (self.rows, width) if axis else (width,), (BEST, *self.indices)
         made = {name: self._empty(name, shape) for name in names}
         if 0 in shape:
-            return self._best(made)
+            return made, width
         if self.device.origin is None:
             memory = self.device.allocate({name: self._kind_of(name).bytes * self.rows * width for name in names})
         else:
@@ -298,12 +304,11 @@ class _Call:
             self._rows(memory)
         else:
             width = self._pairs(memory)
-            made = {name: y[:width] for name, y in made.items()}
         if self.device.origin is None:
             for name, y in made.items():
                 into = as_numpy(tensor(y, name))
                 into[...] = self.device.read(memory[name].address, into.size, into.dtype).reshape(into.shape)
-        return self._best(made)
+        return made, width
 
     def _kind_of(self, name: str) -> Dtype:
         return self.kind if name == BEST else DTYPES["s32"]
@@ -315,10 +320,6 @@ class _Call:
     @property
     def _origin(self) -> Any:
         return next(iter(self.arrays.values())).origin
-
-    def _best(self, made: Mapping[str, Any]) -> Best:
-        found = {name: new_arrays.result_of(x, self._origin) for name, x in made.items()}
-        return Best(found[BEST], found.get(BEST_I), found.get(BEST_J))
 
     # ---- of all pairs
 
