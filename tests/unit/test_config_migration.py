@@ -156,7 +156,15 @@ SHARED = {
 }
 
 #: axes that no earlier form has
-NEWER = {"strip_columns", "feature_map_bytes", "resident_b", "stream_k", "interleave_phases", "row_taps"}
+NEWER = {
+    "strip_columns",
+    "feature_map_bytes",
+    "resident_b",
+    "stream_k",
+    "interleave_phases",
+    "row_taps",
+    "column_pairs",
+}
 
 
 def old_text(code: int) -> str:
