@@ -110,6 +110,10 @@ def pairwise(
         raise InputError(f"p is {shown(p)}; it must be None with a function: write the number in it")
     if p is not None and (isinstance(p, bool) or not isinstance(p, int | float | np.number) or not p > 0):
         raise InputError(f"p is {shown(p)}; it must be a positive number")
+    if p == math.inf:
+        raise InputError("p is inf; it must be finite: write chebyshev, the limit of these distances")
+    if p is not None and vx.dtype.name == "f64":
+        raise DtypeError("X is f64; it must be of at most 32 bits with minkowski, whose logarithms are those of f32")
     word("reduce", reduce, REDUCTIONS)
     given = Pairs(
         step if isinstance(step, str) else _function("step", step, "x, y"),
@@ -422,7 +426,7 @@ def _float(kind: str) -> str:
 
 def _axis(axis: Any) -> int:
     """InputError: it is no axis of pairs."""
-    if isinstance(axis, bool) or axis not in (0, 1):
+    if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or axis not in (0, 1):
         raise InputError(f"axis is {shown(axis)}; it must be 1, for results of each row of X, or 0, of Y")
     return int(axis)
 

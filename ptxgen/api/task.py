@@ -168,6 +168,8 @@ class TaskFunction:
         for x in program.inputs:
             if x.name in scalars:
                 _check_number(x.name, scalars[x.name], x.dtype)
+            elif x.name in views and not x.uses:
+                raise InputError(f"{x.name} is an array with shape {views[x.name].shape}; it must be a number")
         own = task_call.Options(None, flag("deterministic", deterministic), *how, recording)
         with call_lock.lock:
             result = task_outputs.results(program, views, scalars, out, task_outputs.Options(own, groups, options))
@@ -288,6 +290,8 @@ def _check_number(name: str, x: Any, kind: str) -> None:
     if dtype(kind).integer:
         count = 1 << dtype(kind).bits
         least = 0 if kind.startswith("u") else -count // 2
+        if isinstance(x, float | np.floating):
+            raise InputError(f"{name} is {shown(x)}; it must be an integer, a number of {kind}")
         if not least <= x < least + count:
             rule = f"it must be from {least} to {least + count - 1}, a number of {kind}"
             raise InputError(f"{name} is {shown(x)}; {rule}")

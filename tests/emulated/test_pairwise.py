@@ -187,6 +187,12 @@ def test_memory_is_told() -> None:
         ({"reduce": "max"}, InputError, "reduce is 'max'; the distance sqeuclidean has its own"),
         ({"step": "minkowski"}, InputError, "p is None; it must be a positive number"),
         ({"p": 2}, InputError, "p is 2; it must be None with sqeuclidean"),
+        ({"step": "minkowski", "p": np.inf}, InputError, "p is inf; it must be finite: write chebyshev"),
+        (
+            {"X": X.astype("f8"), "Y": None, "step": "minkowski", "p": 3},
+            DtypeError,
+            "X is f64; it must be of at most 32 bits with minkowski",
+        ),
         ({"finish": 3}, InputError, "finish is 3; it must be a Python function"),
         ({"finish": lambda c, q: c}, InputError, r"missing a required argument: 'q'; it must be lambda c: …"),
         ({"step": lambda x: x}, InputError, "step is a function whose parameters differ: .* it must be lambda x, y"),
@@ -203,6 +209,10 @@ def test_errors_of_methods() -> None:
     d = ptxgen.pairwise(X, Y, taxicab)
     with pytest.raises(InputError, match="axis is 2; it must be 1"):
         d.min(axis=2)
+    with pytest.raises(InputError, match=r"axis is .*; it must be 1"):
+        d.min(axis=np.arange(2))
+    with pytest.raises(TaskError, match="logsumexp is of f64; it must be of at most 32 bits: write f32"):
+        ptxgen.pairwise(X.astype("f8"), step=taxicab).logsumexp()
     with pytest.raises(InputError, match="gx and gy are None"):
         d.sum_by(None, None)
     with pytest.raises(ShapeError, match=r"gy has shape \(3,\); it must be \(26,\)"):

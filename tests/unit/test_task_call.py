@@ -71,6 +71,22 @@ def test_arguments_that_are_refused(given: dict[str, Any], error: type[Exception
         ptxgen.task(DISTANCE)(**given)
 
 
+@pytest.mark.parametrize(
+    ("s", "message"),
+    [
+        (2.0, "s is 2.0; it must be an integer, a number of s32"),
+        (np.float32(2), "it must be an integer, a number of s32"),
+        (np.zeros((), np.int32), "s is an array with shape (); it must be a number"),
+        (np.zeros(3, np.int32), "s is an array with shape (3,); it must be a number"),
+    ],
+    ids=["float", "numpy", "scalar array", "array"],
+)
+def test_a_number_of_a_declared_type_has_it(s: Any, message: str) -> None:
+    text = "s: s32; where (i, j) { reduce (k) { accum += P[i, k] * R[j, k]; } D[i, j] = accum * f32(s); }"
+    with pytest.raises(InputError, match=re.escape(message)):
+        ptxgen.task(text)(P=zeros(3, 4), R=zeros(5, 4), s=s)
+
+
 @pytest.mark.parametrize(("name", "near"), [("p", "P"), ("grups", "groups"), ("Out", "out"), ("zzzz", "")])
 def test_names_that_are_no_inputs_have_the_nearest_one(name: str, near: str) -> None:
     with pytest.raises(InputError) as error:
