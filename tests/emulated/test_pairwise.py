@@ -213,6 +213,9 @@ def test_errors_of_methods() -> None:
         d.min(axis=np.arange(2))
     with pytest.raises(TaskError, match="logsumexp is of f64; it must be of at most 32 bits: write f32"):
         ptxgen.pairwise(X.astype("f8"), step=taxicab).logsumexp()
+    for count in (d.count, lambda test: d.count_by(test, np.zeros(M, np.int32), None)):
+        with pytest.raises(TaskError, match="the result of the test is a number of f32; it must be a comparison"):
+            count(lambda c: c)
     with pytest.raises(InputError, match="gx and gy are None"):
         d.sum_by(None, None)
     with pytest.raises(ShapeError, match=r"gy has shape \(3,\); it must be \(26,\)"):

@@ -109,6 +109,14 @@ def _keys(row: Any, column: Any) -> list[Node]:
     return keys
 
 
+def tested(test: Any) -> Any:
+    """What a test gave, which is a condition. TaskError: it is a number."""
+    if not isinstance(test, bool):
+        with placed():
+            condition(lifted(test), "the result of the test")
+    return test
+
+
 def selected(test: Any, values: tuple[Any, ...]) -> Reduced:
     """The output of a list."""
     if not values:

@@ -146,7 +146,7 @@ def all_results(c: Any, *_: Any) -> Any:
 
 def reduced(op: str, axis: int, c: Any, test: Any, *_: Any) -> Any:
     """A reduction along an axis, of conditions if there is a ``test``."""
-    value, along = c if test is None else test(c), AXES["j" if axis == 1 else "i"]
+    value, along = c if test is None else outputs.tested(test(c)), AXES["j" if axis == 1 else "i"]
     if op == "logsumexp":
         return outputs.reduce_rows(op, along, value)
     return outputs.reduce(op, along, value, None, None)
@@ -165,4 +165,4 @@ def best(greatest: bool, axis: int, c: Any, test: Any, gx: Any, gy: Any, n: Any)
 def grouped(op: str, c: Any, test: Any, gx: Any, gy: Any, *_: Any) -> Any:
     """The reduction of the pairs with equal keys; without keys of an axis, of each index."""
     keys = (_i if gx is None else gx[_i], _j if gy is None else gy[_j])
-    return outputs.grouped(op, *keys, c if test is None else test(c))
+    return outputs.grouped(op, *keys, c if test is None else outputs.tested(test(c)))
