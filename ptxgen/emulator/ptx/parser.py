@@ -210,10 +210,9 @@ class Parser(Reader):
             else:
                 raise self.fail("expected function_name or inlined_at", keyword)
 
-    def variables(self, extern: bool = False) -> list[Variable]:
-        """``.space [.align n] [.vN] .type name[n] [= init], ...;``"""
-        line = self.token.line
-        space = self.next().text[1:]
+    def declared_type(self, of: str) -> tuple[int, int, str]:
+        """``[.align n] [.vN] .type`` as (alignment, 0: that of the type; elements of a vector; type); the type is the
+        next token."""
         align, vector = 0, 1
         while self.token.text == ".align":
             self.at += 1
@@ -221,10 +220,17 @@ class Parser(Reader):
         if self.token.text in (".v2", ".v4"):
             vector = int(self.next().text[2])
         if self.token.kind != "directive":
-            raise self.fail("expected a type of a variable")
+            raise self.fail(f"expected a type of a {of}")
         kind = self.token.text[1:]
         if kind not in SIZES:
-            raise UnsupportedError(f"line {line}: {self.token.text} in a variable's declaration")
+            raise UnsupportedError(f"line {self.token.line}: {self.token.text} in a {of}'s declaration")
+        return align, vector, kind
+
+    def variables(self, extern: bool = False) -> list[Variable]:
+        """``.space [.align n] [.vN] .type name[n] [= init], ...;``"""
+        line = self.token.line
+        space = self.next().text[1:]
+        align, vector, kind = self.declared_type("variable")
         if not SIZES[kind] or SIZES[kind] * vector > 16:
             raise self.fail("expected a type of a variable of at most 128 bits")
         self.at += 1
@@ -278,17 +284,7 @@ class Parser(Reader):
         if first.text not in (".param", ".reg") or (entry and first.text == ".reg"):
             raise self.fail("expected .param")
         register = self.next().text == ".reg"
-        align, vector = 0, 1
-        while self.token.text == ".align":
-            self.at += 1
-            align = self.alignment()
-        if self.token.text in (".v2", ".v4"):
-            vector = int(self.next().text[2])
-        if self.token.kind != "directive":
-            raise self.fail("expected a type of a parameter")
-        kind = self.token.text[1:]
-        if kind not in SIZES:
-            raise UnsupportedError(f"line {self.token.line}: {self.token.text} in a parameter's declaration")
+        align, vector, kind = self.declared_type("parameter")
         if kind == "pred" and not register:
             raise self.fail("expected a type of a parameter")
         self.at += 1
