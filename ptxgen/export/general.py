@@ -72,7 +72,7 @@ class General:
         return replace(self, learnt=False, score=Leaf((), (_node(1.0),)))
 
     def serves(self, shape: Mapping[str, int]) -> bool:
-        """Whether it computes a problem with these variables."""
+        """True if it computes a problem with these variables."""
         if any((shape[name] == 1) != (name in self.ones) for name in VARIABLES):
             return False
         tree, known = self.launch, dict[Node, Any]()

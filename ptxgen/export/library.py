@@ -100,7 +100,7 @@ class ExportedProblem:
 
     @property
     def swapped(self) -> bool:
-        """Whether A of the kernels is the caller's second operand."""
+        """True if A of the kernels is the caller's second operand."""
         return bool(self.bindings)
 
     @property

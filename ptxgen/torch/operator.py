@@ -227,7 +227,7 @@ class Operator:
 
 
 def is_legacy_batched(x: Tensor | None) -> bool:
-    """Whether ``x`` is a batch of ``torch.autograd.grad`` with ``is_grads_batched``. The dispatcher loops over it."""
+    """True if ``x`` is a batch of ``torch.autograd.grad`` with ``is_grads_batched``. The dispatcher loops over it."""
     return x is not None and is_legacy_batchedtensor(x)
 
 
@@ -238,7 +238,7 @@ def _without_dead_wrappers(tensors: tuple[Tensor | None, ...]) -> list[Tensor | 
 
 
 def runs_directly(*tensors: Tensor) -> bool:
-    """Whether operators on these tensors need no dispatcher: no mode, no transform, no subclass."""
+    """True if operators on these tensors need no dispatcher: no mode, no transform, no subclass."""
     if is_dynamo_compiling() or forward_ad._current_level >= 0:
         return False
     if _autocasts() or _dispatch_modes() or _function_modes() or _transforms() is not None or _traces() is not None:
@@ -250,7 +250,7 @@ def runs_directly(*tensors: Tensor) -> bool:
 
 
 def in_transform() -> bool:
-    """Whether a transform of ``torch.func`` runs, outside ``torch.compile``."""
+    """True if a transform of ``torch.func`` runs, outside ``torch.compile``."""
     return not is_dynamo_compiling() and _transforms() is not None
 
 

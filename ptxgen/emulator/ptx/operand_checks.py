@@ -68,7 +68,7 @@ class Signature:
     operands: tuple[str, ...]
 
     def fits(self, mods: list[str], types: tuple[str, ...]) -> bool:
-        """Whether the row is one of an instruction with these modifiers and types."""
+        """True if the row is one of an instruction with these modifiers and types."""
         if types not in self.types:
             return False
         if self.any_modifiers:
@@ -160,7 +160,7 @@ def described(op: Operand) -> str:
 
 
 def compatible(register: str, kind: str) -> bool:
-    """Whether a register's type may hold values of a type of the same size."""
+    """True if a register's type may hold values of a type of the same size."""
     if register == kind:
         return True
     if register == "pred" or kind == "pred":
@@ -174,7 +174,7 @@ def compatible(register: str, kind: str) -> bool:
 
 
 def fits_register(reg: Reg, kind: str, wider: bool = False) -> bool:
-    """Whether a register may be an operand of a type; `wider`: also a register with more bits."""
+    """True if a register may be an operand of a type; `wider`: also a register with more bits."""
     size, needed = SIZES[reg.type], SIZES.get(kind, 4)
     if size == needed:
         return compatible(reg.type, kind)
@@ -190,7 +190,7 @@ def fits_register(reg: Reg, kind: str, wider: bool = False) -> bool:
 
 
 def fits_constant(op: Operand, kind: str) -> bool:
-    """Whether a constant may be an operand of a type."""
+    """True if a constant may be an operand of a type."""
     if isinstance(op, Imm):
         return kind == "pred" or (kind[0] in "usb" and kind[1:].isdigit())
     if isinstance(op, Flt):

@@ -360,7 +360,7 @@ class Reader:
 
     @staticmethod
     def is_label(token: Token) -> bool:
-        """Whether a token may be a label of debugging information."""
+        """True if a token may be a label of debugging information."""
         return token.kind == "word" and token.text[0] != "%" and "." not in token.text
 
     def section_value(self, bits: int) -> None:

@@ -455,7 +455,7 @@ class Checks:
             self.live_strong |= s.spages
 
     def is_known(self, s: Segment, running: list[int]) -> bool:
-        """Whether the warps `running` are ordered after a segment in every block."""
+        """True if the warps `running` are ordered after a segment in every block."""
         others = [w for w in running if w != s.batch.warp]
         return not others or bool((self.clocks[others, s.batch.warp] >= s.clock).all())
 

@@ -325,7 +325,7 @@ class Shadow:
             self.fail(c, ins, int(lanes[i]), address, int(old[i]), operation, earlier)
 
     def same_atomic(self, old: Array, kinds: Array, mine: Array) -> Array:
-        """Whether marks are of an atomic instruction that the warp of the accessing thread has executed too.
+        """True if marks are of an atomic instruction that the warp of the accessing thread has executed too.
 
         The thread whose operation was last may store to that address: its operation has read the other results.
         """
@@ -336,7 +336,7 @@ class Shadow:
         return out
 
     def ordered(self, c: WarpBatch, old: Array, lanes: Array, row: int, reads: bool = False) -> Array:
-        """Whether lanes are ordered after marks. `reads`: the marks are of reads; `row` 1: after a proxy fence too."""
+        """True if lanes are ordered after marks. `reads`: the marks are of reads; `row` 1: after a proxy fence too."""
         if not len(old):
             return np.zeros(0, bool)
         checks = c.wave.checks

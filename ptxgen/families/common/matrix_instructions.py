@@ -96,7 +96,7 @@ def by_words(p: KernelProblem, d: Device | None = None) -> Instruction | None:
 
 
 def lacks_wait(element_bytes: Any, fragment_prefetch: Any, rows: Any, columns: Any) -> Any:
-    """Whether a K loop over ``rows`` x ``columns`` of C per warp may read accumulators before they are written.
+    """True if a K loop over ``rows`` x ``columns`` of C per warp may read accumulators before they are written.
 
     ptxas 13.0 does not wait at the end of a loop for a DMMA whose accumulators the first DMMA of the next iteration
     reads, if fragments are prefetched and there is only one tile: results were wrong on an H200.
@@ -111,7 +111,7 @@ def _promoted(i: Instruction, p: KernelProblem, d: Device | None) -> Instruction
 
 
 def multiplies(p: KernelProblem) -> bool:
-    """Whether there is an instruction for the problem's types."""
+    """True if there is an instruction for the problem's types."""
     return (p.dtype, p.compute) in _TABLE
 
 

@@ -151,7 +151,7 @@ class MmaOperand:
         return out
 
     def fits_32bit_offsets(self, ld: int) -> bool:
-        """Whether 32 bits hold the offset in bytes of every load of a stage from the block's first element, at a
+        """True if 32 bits hold the offset in bytes of every load of a stage from the block's first element, at a
         leading dimension of ``ld``."""
         last = (self.tile - 1) * ld + self.depth if self.kmajor else (self.depth - 1) * ld + self.tile
         return last * self.bytes < 1 << 32
@@ -201,7 +201,7 @@ class MmaOperand:
 
     @property
     def has_halves(self) -> bool:
-        """Whether the first half of the fragment loads has the first half of the rows (or columns) of a lane."""
+        """True if the first half of the fragment loads has the first half of the rows (or columns) of a lane."""
         loads, half = self.fragment_loads(0, 0), self.tiles // 2
         if self.raw is not None or self.tiles % 2 or len(loads) % 2:
             return False

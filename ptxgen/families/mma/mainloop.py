@@ -43,7 +43,7 @@ class MmaMainloop(MultistageMainloop):
 
     @property
     def packed(self) -> bool:
-        """Whether accumulators are pairs of f16."""
+        """True if accumulators are pairs of f16."""
         return self.instruction.sums == 2
 
     @property
@@ -74,7 +74,7 @@ class MmaMainloop(MultistageMainloop):
         return products(self.a.tiles, self.b.tiles, self.config.mma_order)
 
     def has_loop(self, part: TilePart) -> bool:
-        """Whether a K loop multiplies a part of the tile."""
+        """True if a K loop multiplies a part of the tile."""
         rows, columns = self.a.tiles // part.a * ROWS, self.b.tiles // part.b * COLUMNS
         return not lacks_wait(self.a.bytes, self.config.fragment_prefetch, rows, columns)
 

@@ -69,7 +69,7 @@ def workspace(p: KernelProblem, c: Any) -> Any:
 
 
 def packs(c: Any, name: str) -> Any:
-    """Whether an auxiliary kernel copies the operand to aligned rows first."""
+    """True if an auxiliary kernel copies the operand to aligned rows first."""
     return getattr(c, f"operand_path_{name}") == PACK
 
 

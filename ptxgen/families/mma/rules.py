@@ -22,7 +22,7 @@ PACKED_LIMIT = 1 << 36  #: bytes of packed operands
 
 
 def _loads_divide(g: MmaGeometry, x: MmaOperandGeometry) -> Any:
-    """Whether each thread's loads have the same offsets from its first load in every thread."""
+    """True if each thread's loads have the same offsets from its first load in every thread."""
     threads = np.maximum(g.threads, 1)
     return (x.row_loads > 0) & ((x.loads <= threads) | (x.loads % threads == 0))
 
@@ -55,7 +55,7 @@ def _cp_async(p: KernelProblem, d: Device, x: MmaOperandGeometry) -> Any:
 
 
 def _native(p: KernelProblem, d: Device) -> bool:
-    """Whether mma.sync of this dtype is worth having: sm_90 converts fp8 to f16 first, which is faster than native
+    """True if mma.sync of this dtype is worth having: sm_90 converts fp8 to f16 first, which is faster than native
     products only of operands that TMA cannot load, and serves where there are none."""
     native = bool(registry.native(p, d))
     return not native or any(v * p.element.bytes < 16 for v in p.vectors[:2])

@@ -249,7 +249,7 @@ class Issued:
         self.copies: set[object] = set()
 
     def first(self, lane: int, *copy: object) -> bool:
-        """Whether no other lane of the warp has issued the same copy; a note says that one has."""
+        """True if no other lane of the warp has issued the same copy; a note says that one has."""
         key = (lane >> 5, *copy)
         if key in self.copies:
             text = f"line {self.ins.line}: several lanes of a warp issue the same copy; one lane suffices"

@@ -66,7 +66,7 @@ _HINTS = {
 
 
 def is_hint(m: str) -> bool:
-    """Whether a modifier is a cache hint."""
+    """True if a modifier is a cache hint."""
     return m.startswith(("L1::", "L2::"))
 
 

@@ -54,7 +54,7 @@ TILE = 1 << 14
 
 
 def allowed(result: str, left: str, right: str) -> bool:
-    """Whether D of one type may be the product of A and B of the given types."""
+    """True if D of one type may be the product of A and B of the given types."""
     if left in FP8 and right in FP8:
         return result in ("f32", "f16")
     if left in ("s8", "u8") and right in ("s8", "u8"):

@@ -159,7 +159,7 @@ class Undefined:
         return [self.record_write(slot) for slot in body["writes"] if slot in self.flags]
 
     def early(self, body: dict[str, Any]) -> bool:
-        """Whether an instruction reads or writes a register that is tracked from the start."""
+        """True if an instruction reads or writes a register that is tracked from the start."""
         return not (self.initial.isdisjoint(body["reads"]) and self.initial.isdisjoint(body["writes"]))
 
     def propagation_of(self, body: dict[str, Any]) -> Propagation | None:
@@ -290,7 +290,7 @@ def undefined(c: WarpBatch, m: Mask, flag: int) -> Array | None:
 
 
 def selective(ins: Instruction, reg: Reg) -> bool:
-    """Whether the result of an instruction may be independent of one of its source registers."""
+    """True if the result of an instruction may be independent of one of its source registers."""
     if reg.type == "pred":
         return True
     if ins.op not in SELECTIVE or "cc" in ins.mods:

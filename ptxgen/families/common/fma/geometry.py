@@ -116,12 +116,12 @@ def staging_bytes(p: KernelProblem, c: Any) -> Any:
 
 
 def kmajor_global(p: KernelProblem, name: str) -> bool:
-    """Whether K is contiguous in operand ``name`` in global memory."""
+    """True if K is contiguous in operand ``name`` in global memory."""
     return p.layout[0] == "N" if name == "a" else p.layout[1] == "T"
 
 
 def kmajor_in_smem(p: KernelProblem, c: Any, name: str) -> Any:
-    """Whether K is contiguous in it in shared memory, too."""
+    """True if K is contiguous in it in shared memory, too."""
     return ((c.kmajor_smem_a if name == "a" else c.kmajor_smem_b) == 1) & kmajor_global(p, name)
 
 
@@ -299,7 +299,7 @@ def step_registers(p: KernelProblem, c: Any) -> Any:
 
 
 def plain_sums(p: KernelProblem) -> bool:
-    """Whether it is a product, or a batch, of plain matrices with sums in f32 or f64."""
+    """True if it is a product, or a batch, of plain matrices with sums in f32 or f64."""
     return (
         p.algebra == PLUS_TIMES
         and not p.sink.shared_tile
@@ -310,7 +310,7 @@ def plain_sums(p: KernelProblem) -> bool:
 
 
 def loads_fragments(p: KernelProblem) -> bool:
-    """Whether kernels without shared memory are candidates: K is small."""
+    """True if kernels without shared memory are candidates: K is small."""
     return plain_sums(p) and p.k <= SMALL_K
 
 

@@ -214,7 +214,7 @@ class OperandLayout:
 
     @property
     def has_halves(self) -> bool:
-        """Whether the first half of the fragment loads has the first half of the rows (or columns) of a thread."""
+        """True if the first half of the fragment loads has the first half of the rows (or columns) of a thread."""
         return self.thread > self.contiguous
 
     def fragment_loads(self, k: int, buffer: int) -> list[FragmentLoad]:
@@ -290,7 +290,7 @@ class OperandLayout:
 
 
 def fits_32bit_offsets(x: Any, ld: int) -> bool:
-    """Whether 32 bits hold the offset in bytes of every load of a stage of operand ``x`` from the block's first
+    """True if 32 bits hold the offset in bytes of every load of a stage of operand ``x`` from the block's first
     element, at a leading dimension of ``ld``."""
     last = (x.tile - 1) * ld + x.depth if x.kmajor else (x.depth - 1) * ld + x.tile
     return bool(last * x.global_bytes < 1 << 32)

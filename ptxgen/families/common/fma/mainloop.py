@@ -114,7 +114,7 @@ class ThreadTile:
 
     @property
     def interleaved(self) -> bool:
-        """Whether the bits of a lane's number alternate between N and M."""
+        """True if the bits of a lane's number alternate between N and M."""
         return bool(self.config.lane_interleave) and all(bits > 0 for bits in lane_bits(self.warp_m))
 
 

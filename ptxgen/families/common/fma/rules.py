@@ -25,7 +25,7 @@ from ptxgen.problem.device import Device
 
 
 def _loads_divide(g: FmaGeometry, x: FmaOperandGeometry) -> Any:
-    """Whether each thread's loads have the same offsets from its first load in every thread."""
+    """True if each thread's loads have the same offsets from its first load in every thread."""
     threads, row_loads = np.maximum(g.threads, 1), np.maximum(x.row_loads, 1)
     rows = np.maximum(threads // row_loads, 1)
     single = x.loads <= threads
@@ -38,7 +38,7 @@ def _loads_divide(g: FmaGeometry, x: FmaOperandGeometry) -> Any:
 
 
 def _computes(p: KernelProblem, d: Device) -> bool:
-    """Whether there are scalar instructions of its types."""
+    """True if there are scalar instructions of its types."""
     if any(d.sm < x.element.sm for x in p.operands):
         return False
     if isinstance(p.algebra, InnerExpression):
@@ -84,7 +84,7 @@ def _kmajor_smem(c: Any, g: FmaGeometry, x: FmaOperandGeometry) -> Any:
 
 
 def _loads_fragments(p: KernelProblem, c: Any, g: FmaGeometry) -> Any:
-    """Whether a kernel without shared memory has no axis of shared memory, and loads that a thread can use."""
+    """True if a kernel without shared memory has no axis of shared memory, and loads that a thread can use."""
     unset = ("cp_async_a", "cp_async_b", "kmajor_smem_a", "kmajor_smem_b", "epilogue_smem", "prefetch_k")
     off = reduce(and_, (getattr(c, name) == 0 for name in (*unset, "fragment_prefetch", "deferred_sts")))
     loads = (c.vec_a <= widest_load(c, g.a)) & (c.vec_b <= widest_load(c, g.b))
