@@ -82,7 +82,7 @@ def test_faulting_kernel_is_named_first():
     p = Gemm(5, 6, 7)
     plan = plan_for(p, ANY, H200)
     source = render(plan)
-    bad = replace(source, text=source.text.replace("ld.global", "st.global.b32 [1], %tmp0;\n    ld.global", 1))
+    bad = replace(source, text=source.text.replace("ld.global", "st.global.b32 [%A+1], %tmp0;\n    ld.global", 1))
     kernels = [driver.load(x) for x in (source, bad, source)]
     (output,) = find_errors(driver, [(p, ANY, plan, kernel) for kernel in kernels], "integers", 1.0, 0.0)
     assert output.startswith(f"{p.key()} | {ANY} | integers, alpha=1, beta=0: ")
