@@ -13,7 +13,7 @@ from ptxgen.api.task import task
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.launches.sink_kernels import AggregateKernels, TileReduceKernels
 from ptxgen.codegen.parts.group_reduction import GroupReduction
-from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.errors import DtypeError, InputError, ShapeError, TaskError
 from ptxgen.expr.node import constant
 from ptxgen.lowering.states import StateReduction
 from ptxgen.operations.task.problem import Task
@@ -268,10 +268,17 @@ def test_rows_of_arrays() -> None:
         nearest(p, r, groups=(1, 2))
 
 
-@pytest.mark.parametrize("output", ["C[i] logsumexp= accum", "C[j] += exp(accum)", "C[i, j] = exp(accum)"])
-def test_values_without_instructions(output: str) -> None:
+@pytest.mark.parametrize(
+    ("output", "error", "message"),
+    [
+        ("C[i] logsumexp= accum", TaskError, r"logsumexp is of f64; it must be of at most 32 bits: write f32\(accum\)"),
+        ("C[j] += exp(accum)", DtypeError, "the operand of exp is f64; it must be f32"),
+        ("C[i, j] = exp(accum)", DtypeError, "the operand of exp is f64; it must be f32"),
+    ],
+)
+def test_values_without_instructions(output: str, error: type[Exception], message: str) -> None:
     made = task(f"where (i, j) {{ reduce (k) {{ accum += P[i, k] * R[k, j]; }} {output}; }}")
-    with pytest.raises(DtypeError, match=r"the operand of (exp|log) is f64; it must be f32"):
+    with pytest.raises(error, match=message):
         made(np.ones((3, 4)), np.ones((4, 5)))
 
 
