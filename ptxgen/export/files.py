@@ -90,6 +90,7 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
     listing = manifest.text(library, assembled, version, command, names).encode()
     values = {
         "version": version,
+        "version_number": version_number(*version_numbers(version)),
         "version_numbers": version_numbers(version),
         "command": command,
         "comment": comment,
@@ -129,6 +130,11 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
     for name, content in {MANIFEST: listing, **sources}.items():
         _store(folder / name, content)
     return [folder / name for name in (*kernels, MANIFEST, *sources)]
+
+
+def version_number(major: int, minor: int, patch: int) -> int:
+    """The version as one number, which later versions exceed."""
+    return major * 10000 + minor * 100 + patch
 
 
 def version_numbers(version: str) -> tuple[int, int, int]:

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 /* The version of ptxgen that made the library: 10000 * major + 100 * minor + patch. */
-#define PTXGEN_VERSION ${version_numbers[0] * 10000 + version_numbers[1] * 100 + version_numbers[2]}
+#define PTXGEN_VERSION ${version_number}
 #define PTXGEN_VERSION_MAJOR ${version_numbers[0]}
 #define PTXGEN_VERSION_MINOR ${version_numbers[1]}
 #define PTXGEN_VERSION_PATCH ${version_numbers[2]}

@@ -54,7 +54,7 @@ ${element("%A", plan.problem.operands[0].access.kmajor, "%tmp1", "%lda")}\
 ${row_reduce.clear()}\
 % if plan.states.compares_first:
 % for r in plan.states.bound.all:
-    mov.${plan.states.bound.kind} ${r}, ${"0d7FF8000000000000" if plan.states.bound.kind == "f64" else "0f7FC00000"};
+    mov.${plan.states.bound.kind} ${r}, ${plan.states.no_bound};
 % endfor
 % endif
 ${ptx.banner(f"tiles of {own.columns} columns: each thread copies {own.copies} elements")}\

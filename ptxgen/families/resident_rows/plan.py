@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -18,12 +19,12 @@ from ptxgen.codegen.parts.row_states import RowStates
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile, load_type, width
 from ptxgen.codegen.source import Launch, Step
-from ptxgen.expr.instructions import register_class
+from ptxgen.expr.instructions import literal, register_class
 from ptxgen.expr.node import constant, node, variable
 from ptxgen.expr.ptx import Temporaries, statements
 from ptxgen.expr.value_types import type_of
 from ptxgen.families.resident_rows.axes import MOST_COLUMNS
-from ptxgen.families.resident_rows.geometry import ResidentRowsGeometry
+from ptxgen.families.resident_rows.geometry import ResidentRowsGeometry, geometry
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.states import INDEX, POSITIONS
 
@@ -55,6 +56,11 @@ class ResidentStates(RowStates):
     def bound(self) -> Tile:
         """The best value of each row: NaN before the first one, with which every comparison is false."""
         return Tile("bound", register_class(self.reduction.type), (self.rows if self.compares_first else 0,))
+
+    @property
+    def no_bound(self) -> str:
+        """NaN, as PTX writes it."""
+        return literal(constant(math.nan, self.reduction.type))
 
     @property
     def keeps(self) -> str:
@@ -111,13 +117,11 @@ class ResidentReduceKernels(RowReduceKernels):
 @dataclass(frozen=True)
 class ResidentRowsParameters(KernelParameters):
     problem: KernelProblem
-    column_parts: int
-    tile_columns: int
+    config: Config
 
     def part_columns(self, p: KernelProblem) -> int:
-        """Columns of a part, a multiple of the tile's."""
-        tiles = max(-(-p.n // self.tile_columns), 1)
-        return int(-(-tiles // self.column_parts) * self.tile_columns)
+        """Columns of a part."""
+        return int(geometry(p, self.config).part_columns)
 
     @property
     def declared(self) -> list[Parameters]:
@@ -245,7 +249,7 @@ class ResidentRowsPlan(Plan):
         self.values = ResultValues(p, sm, c.columns_at_once, 1, 1)
         self.one_value = ResultValues(p, sm, 1, 1, 1)
         self.states = ResidentStates(p, sm, 1, rows=c.thread_rows)
-        self.parameters = ResidentRowsParameters(p, c.column_parts, c.tile_columns)
+        self.parameters = ResidentRowsParameters(p, c)
         self.sink_kernels = ResidentReduceKernels(p, self.entry, self.states, c.column_parts)
 
     @property
