@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from ptxgen.codegen.device_text import DeviceText
 from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import ceil_div
@@ -36,7 +37,7 @@ class Numbered(NamedTuple):
 
 
 @dataclass(frozen=True)
-class KeyTable:
+class KeyTable(DeviceText):
     """The kernels for keys of ``bits`` bits. ``signed``: they have a sign."""
 
     bits: int
@@ -48,14 +49,6 @@ class KeyTable:
     BLOCK_KEYS: ClassVar[int] = 4096
     BLOCK_SLOTS: ClassVar[int] = 1024
     PROBES: ClassVar[int] = 8  #: slots of a block's table that are tried
-
-    @property
-    def target(self) -> str:
-        return self.device.target
-
-    @property
-    def ptx_version(self) -> str:
-        return self.device.ptx_version
 
     @property
     def description(self) -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
+from ptxgen.codegen.device_text import DeviceText
 from ptxgen.codegen.parts.parameters import (
     ParameterList,
     Parameters,
@@ -47,7 +48,7 @@ class Launched(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PairProducts:
+class PairProducts(DeviceText):
     """The kernel for problems like ``problem``: products of f32 whose operands are K-major, and whose sink selects
     values."""
 
@@ -69,14 +70,6 @@ class PairProducts:
     @property
     def entry(self) -> str:
         return f"pairs_{self.problem.name}"
-
-    @property
-    def target(self) -> str:
-        return self.device.target
-
-    @property
-    def ptx_version(self) -> str:
-        return self.device.ptx_version
 
     @property
     def description(self) -> list[str]:

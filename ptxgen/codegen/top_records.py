@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from ptxgen.codegen.device_text import DeviceText
 from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import ceil_div
@@ -86,7 +87,7 @@ class _Pass(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TopRecords:
+class TopRecords(DeviceText):
     """The kernels for values of type ``dtype``. ``axis``: i or j, whose indices are rows, empty: all pairs are one;
     ``greatest``: greater values are before others; ``wide``: records have 128 bits, not 64."""
 
@@ -105,14 +106,6 @@ class TopRecords:
     def needs_wide(kind: str, axis: str, m: int, n: int) -> bool:
         """True if the value and the index of a pair need more than 64 bits together."""
         return kind == "f64" or (not axis and m * n > 1 << 32)
-
-    @property
-    def target(self) -> str:
-        return self.device.target
-
-    @property
-    def ptx_version(self) -> str:
-        return self.device.ptx_version
 
     @property
     def description(self) -> list[str]:
