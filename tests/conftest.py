@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from ptxgen.api import launches, runners
 from ptxgen.families.common import array_cache
 from ptxgen.operations.task.language import texts
 from ptxgen.runtime import kept_sources
@@ -56,7 +57,14 @@ def _interruptible():
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _frozen():
+def _no_cached_calls():
+    """No module sees the cached calls of the modules before it, whose order depends on the number of processes."""
+    launches.forget_launches()
+    runners.runners.clear()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _frozen(_no_cached_calls):
     """What the modules before have made and kept lives to the end: the garbage collector need not visit it."""
     gc.collect()
     gc.freeze()
