@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ptxgen.api import drivers, new_arrays, task_call
+from ptxgen.api import drivers, new_arrays, task_call, truth_arrays
 from ptxgen.api.arrays import View, tensor
 from ptxgen.api.selection import Selection
 from ptxgen.api.task import TaskFunction
+from ptxgen.api.task_launches import NOT_RECORDED
 from ptxgen.arguments import closest, flag, integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.families.plan_factory import plan_for
@@ -76,7 +77,8 @@ def pairwise(
 
     ``Y``: None: the rows of ``X``; of results that are equal for (i, j) and (j, i), half are then computed. ``step``:
     a function of two elements, such as ``lambda x, y: abs(x - y)``, in the language of tasks, or a distance by SciPy's
-    name: sqeuclidean, euclidean, cityblock, chebyshev, minkowski (with the number ``p``), canberra, hamming or cosine.
+    name: sqeuclidean, euclidean, cityblock, chebyshev, minkowski (with the number ``p``), canberra, hamming, jaccard or
+    cosine.
     ``reduce``: of the steps over K: + * max min fmax fmin & | ^ mean argmax argmin; a distance with a name has its
     own. ``finish``: a function of the reduction, which gives the result: ``ptxgen.sqrt``, ``lambda c: ptxgen.exp(-c)``.
     ``when``: a condition on indices, for the pairs that there are: ``lambda i, j: i != j``. Numbers around these
@@ -129,7 +131,7 @@ def pairwise(
 
 
 def _rows(x: Any, name: str) -> View:
-    v = tensor(x, name)
+    v = truth_arrays.view_of(x, name, NOT_RECORDED)
     if len(v.shape) != 2:
         raise ShapeError(f"{name} has shape {v.shape}; it must have two dimensions, rows and elements of a row")
     return v
@@ -209,7 +211,9 @@ class Pairwise:
         view = self._view if y is None else y[1]
         self._pairs, self._options, self._tasks = pairs, options, OrderedDict[Any, TaskFunction]()
         self._numbers: dict[str, Any] = {} if p is None else {"p": p}
-        self._inverse_norms: dict[str, Any] | None = None
+        if pairs.named is not None and pairs.named.takes_size:
+            self._numbers["size"] = float(self._view.shape[1])
+        self._of_rows: dict[str, Any] | None = None
         self.shape = (self._view.shape[0], view.shape[0])
 
     # ---- results
@@ -357,7 +361,7 @@ class Pairwise:
         """Calls the task of an output. ``given``: keys and options."""
         arrays = {"X": self._x} if self._y is None else {"X": self._x, "Y": self._y}
         if finished:
-            arrays |= self._norms()
+            arrays |= self._numbers_of_rows()
         return self._task(form, test, finished)(**arrays, **self._numbers, **self._options, **given)
 
     def _reduced(
@@ -378,15 +382,15 @@ class Pairwise:
         named = self._pairs.named
         return not self._pairs.increases or named is None or named.finish is None or self._pairs.when is not None
 
-    def _norms(self) -> dict[str, Any]:
-        """The inverse norms of the rows, if the results take them. They are computed once."""
+    def _numbers_of_rows(self) -> dict[str, Any]:
+        """The vectors of a number of each row that distances take. They are computed once."""
         named = self._pairs.named
-        if named is None or not named.takes_norms:
+        if named is None or not named.of_rows:
             return {}
-        if self._inverse_norms is None:
+        if self._of_rows is None:
             arrays = {"nx": self._x} if self._y is None else {"nx": self._x, "ny": self._y}
-            self._inverse_norms = {name: _inverse_norms_of(x) for name, x in arrays.items()}
-        return self._inverse_norms
+            self._of_rows = {name: _NUMBERS_OF_ROWS[named.of_rows](x) for name, x in arrays.items()}
+        return self._of_rows
 
     def _by(self, test: Callable[..., Any] | None, gx: Any, gy: Any, **options: Any) -> Any:
         keys = {name: x for name, x in (("gx", gx), ("gy", gy)) if x is not None}
@@ -412,8 +416,9 @@ class Pairwise:
         kind, named = self._view.dtype.name, self._pairs.named
         types: dict[str, str | None] = {"X": kind} if self._y is None else {"X": kind, "Y": kind}
         types |= dict.fromkeys(self._numbers, "float")
-        if named is not None and named.takes_norms:
-            types |= dict.fromkeys(("nx",) if self._y is None else ("nx", "ny"), _float(kind))
+        if named is not None and named.of_rows:
+            of_rows = _float(kind) if named.of_rows == "inverse_norm" else "s32"
+            types |= dict.fromkeys(("nx",) if self._y is None else ("nx", "ny"), of_rows)
         if form[0] == "grouped":
             types |= {"gx": "s32", "gy": "s32"}
         return self._task(form, test, True).program(types)
@@ -458,12 +463,26 @@ def _squares(kind: str) -> TaskFunction:
     return TaskFunction(f"where (i, j) {{ {_NO_SUM} C[i] += {kind}(X[i, j]) * {kind}(X[i, j]); }}")
 
 
-def _inverse_norms_of(x: Any) -> Any:
-    v = tensor(x, "X")
-    kind, (rows, columns) = _float(v.dtype.name), v.shape
+_COUNT = TaskFunction(f"where (i, j) {{ {_NO_SUM} C[i] += X[i, j] != 0; }}")
+
+
+def _sums_of_rows(task: TaskFunction, x: Any, kind: str) -> Any:
+    """The sums of the rows of ``x`` by a task, whose operands A and B have no elements."""
+    rows, columns = x.shape
     shapes = {"A": (rows, 0), "B": (0, columns)}
-    empty = {name: new_arrays.empty_array(x, shape, dtype(kind)) for name, shape in shapes.items()}
-    return _elementwise(_INVERSE_ROOT, _squares(kind)(**empty, X=x), {})
+    return task(**{name: new_arrays.empty_array(x, shape, dtype(kind)) for name, shape in shapes.items()}, X=x)
+
+
+def _inverse_norms_of(x: Any) -> Any:
+    kind = _float(truth_arrays.view_of(x, "X", NOT_RECORDED).dtype.name)
+    return _elementwise(_INVERSE_ROOT, _sums_of_rows(_squares(kind), x, kind), {})
+
+
+#: name of a number of each row, as named distances have it -> its vector
+_NUMBERS_OF_ROWS: dict[str, Callable[[Any], Any]] = {
+    "inverse_norm": _inverse_norms_of,
+    "count": lambda x: _sums_of_rows(_COUNT, x, "s32"),
+}
 
 
 def _any(c: Any) -> Any:

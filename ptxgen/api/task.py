@@ -21,10 +21,11 @@ from ptxgen.api import (
     task_outputs,
     truth_arrays,
 )
+from ptxgen.api.arrays import View
 from ptxgen.api.gemm import check_same_dtype
 from ptxgen.api.unique_keys import dtype_name
 from ptxgen.arguments import closest, flag, shown, word
-from ptxgen.errors import InputError
+from ptxgen.errors import DtypeError, InputError
 from ptxgen.operations.task.language.texts import input_ranks, parse
 from ptxgen.operations.task.program import ACCUMULATOR, Program
 from ptxgen.operations.task.semirings import TRUTH, semiring_program
@@ -152,12 +153,12 @@ class TaskFunction:
             word("compute", "" if compute is None else compute),
             word("precision", precision, (task_call.EXACT, task_call.FAST)),
         )
-        numbers = {name: x for name, x in given.items() if _is_number(x)}
+        numbers = {name: _number(x) for name, x in given.items() if _is_number(x)}
         around = self.source.numbers()
         scalars = {**around, **numbers}
         recording = task_launches.recording(cached, every, out)
         arrays_given = {name: x for name, x in given.items() if name not in numbers and x is not None}
-        views = {name: truth_arrays.view_of(x, name, recording) for name, x in arrays_given.items()}
+        views = {name: _view(x, name, recording) for name, x in arrays_given.items()}
         if not views:
             raise InputError(f"the inputs are {', '.join(given)}; one of them must be an array")
         kinds: dict[str, str | None] = {name: None if x is None else "" for name, x in given.items()}
@@ -212,10 +213,10 @@ def _kinds(given: Mapping[str, Any]) -> dict[str, str | None]:
         if x is None:
             kinds[name] = None
         elif _is_number(x):
-            kinds[name] = _number_type(name, x)
+            kinds[name] = _number_type(name, _number(x))
         else:
             wide = dtype_name(x) in task_keys.WIDE
-            kinds[name] = "s32" if wide else truth_arrays.view_of(x, name, task_launches.NOT_RECORDED).dtype.name
+            kinds[name] = "s32" if wide else _view(x, name, task_launches.NOT_RECORDED).dtype.name
     return kinds
 
 
@@ -283,6 +284,19 @@ def unknown_input(name: str, names: Collection[str], others: Collection[str] = (
 
 def _is_number(x: Any) -> bool:
     return isinstance(x, int | float | np.number)
+
+
+def _number(x: Any) -> Any:
+    """A number: integers of NumPy with 64 bits, which programs do not have, as ``int``."""
+    return int(x) if isinstance(x, np.integer) and x.dtype.itemsize == 8 else x
+
+
+def _view(x: Any, name: str, recording: task_launches.NotRecorded) -> View:
+    """The view of an array. DtypeError: its elements are integers of 64 bits."""
+    if dtype_name(x) in task_keys.WIDE:
+        rule = "an integer of at most 32 bits; for keys of groups, keys='any' and ptxgen.unique_keys number them"
+        raise DtypeError(f"{name} has dtype {dtype_name(x)}; it must be {rule}")
+    return truth_arrays.view_of(x, name, recording)
 
 
 def _check_number(name: str, x: Any, kind: str) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ptxgen.api import call_lock, driver_state, drivers, new_arrays, streams
 from ptxgen.api.arrays import View, as_numpy, is_cupy, is_torch, tensor
+from ptxgen.arguments import shown
 from ptxgen.codegen.key_table import (
     COUNTS,
     DISTINCT,
@@ -76,8 +77,10 @@ def numbered(arrays: Sequence[Any], names: Sequence[str]) -> tuple[Any, list[Any
 def _view(x: Any, name: str) -> View:
     """The array as a view: of 64 bits as of twice as many elements of 32."""
     kind = dtype_name(x)
+    if not kind:
+        raise InputError(f"{name} is {shown(x)}; it must be an array of NumPy, PyTorch or CuPy")
     if kind not in KINDS:
-        raise DtypeError(f"{name} has dtype {kind or type(x).__name__}; it must be one of {', '.join(KINDS)}")
+        raise DtypeError(f"{name} has dtype {kind}; it must be one of {', '.join(KINDS)}")
     if len(x.shape) != 1:
         raise ShapeError(f"{name} has shape {tuple(x.shape)}; it must have 1 dimension")
     if x.shape[0] >= MOST_KEYS:

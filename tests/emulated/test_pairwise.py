@@ -32,6 +32,7 @@ EXPECTED: dict[str, Any] = {
     "minkowski": lambda x, y: (abs(x - y) ** 3.5).sum(-1) ** (1 / 3.5),
     "canberra": lambda x, y: (abs(x - y) / np.maximum(abs(x) + abs(y), 1e-300)).sum(-1),
     "hamming": lambda x, y: (x != y).mean(-1),
+    "jaccard": lambda x, y: ((x != 0) != (y != 0)).sum(-1) / np.maximum(((x != 0) | (y != 0)).sum(-1), 1),
     "cosine": lambda x, y: 1 - (x * y).sum(-1) / np.sqrt((x * x).sum(-1) * (y * y).sum(-1)),
 }
 
@@ -57,6 +58,18 @@ def test_distances_have_the_names_of_scipy(name: str) -> None:
         doubles = ptxgen.pairwise(X.astype("f8"), y.astype("f8"), name)
         np.testing.assert_allclose(doubles.min(axis=0), expected.min(0), rtol=1e-14)
         np.testing.assert_array_equal(doubles.argmin(), expected.argmin(1))
+
+
+def test_distances_of_truth_values_count_bits() -> None:
+    runners.runners.clear()
+    x, y = RNG.random((18, 70)) < 0.5, RNG.random((9, 70)) < 0.4
+    x[0] = y[0] = False
+    for name in ("hamming", "jaccard"):
+        d, expected = ptxgen.pairwise(x, y, name), EXPECTED[name](x[:, None], y)
+        np.testing.assert_allclose(d.dense(), expected, rtol=1e-6)
+        np.testing.assert_array_equal(d.argmin(), expected.argmin(1))
+    pairs = {runner.plan.config.family for (_, p), runner in runners.runners.items() if p.dtype == "u8"}
+    assert pairs == {"mma"}
 
 
 def test_every_method() -> None:

@@ -54,12 +54,17 @@ def zeros(*shape: int, kind: Any = np.float32) -> np.ndarray:
             "out is s32; it must be f32",
         ),
         (
-            {"P": zeros(3, 4), "R": zeros(5, 4), "s": np.int64(2)},
+            {"P": zeros(3, 4, kind=np.int64), "R": zeros(5, 4), "s": 1.0},
             DtypeError,
-            "s has dtype int64; it must be one of",
+            "P has dtype int64; it must be an integer of at most 32 bits; for keys of groups, keys='any'",
         ),
         (
             {"P": zeros(3, 4, kind=np.int32), "R": zeros(5, 4, kind=np.int32), "s": 1 << 31},
+            InputError,
+            "s is 2147483648; it must be from -2147483648 to 2147483647",
+        ),
+        (
+            {"P": zeros(3, 4, kind=np.int32), "R": zeros(5, 4, kind=np.int32), "s": np.int64(1 << 31)},
             InputError,
             "s is 2147483648; it must be from -2147483648 to 2147483647",
         ),

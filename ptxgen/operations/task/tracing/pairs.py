@@ -20,7 +20,8 @@ AXES = {"i": _i, "j": _j, "k": _k}
 @dataclass(frozen=True)
 class NamedStep:
     """A distance with a name. ``step``: of two elements, and of p if it ``takes_p``; ``finish``: the distance, of the
-    reduction, p, and with ``takes_norms`` the inverse norms of both rows, None: the reduction is the distance;
+    reduction, then of p if it ``takes_p``, of K if it ``takes_size``, and of a number of each of both rows, if
+    ``of_rows`` says which: inverse_norm, count (of elements that are not 0); None: the reduction is the distance;
     ``increases``: distances have the order of the reductions."""
 
     step: Callable[..., Any]
@@ -28,7 +29,8 @@ class NamedStep:
     finish: Callable[..., Any] | None = None
     increases: bool = False
     takes_p: bool = False
-    takes_norms: bool = False
+    takes_size: bool = False
+    of_rows: str = ""
 
 
 def _float(x: Any) -> Any:
@@ -46,10 +48,15 @@ def _canberra(x: Any, y: Any) -> Any:
     return absolute(x - y) / (sizes + (sizes == 0))  # 0 / 0 is 0
 
 
+def _jaccard(common: Any, nx: Any, ny: Any) -> Any:
+    both = nx + ny - common
+    return _float(both - common) / _float(both + (both == 0))  # 0 / 0 is 0
+
+
 #: distances as ``scipy.spatial.distance.cdist`` names them
 NAMED_STEPS = {
     "sqeuclidean": NamedStep(_square),
-    "euclidean": NamedStep(_square, finish=lambda c, p: sqrt(_float(c)), increases=True),
+    "euclidean": NamedStep(_square, finish=lambda c: sqrt(_float(c)), increases=True),
     "cityblock": NamedStep(lambda x, y: absolute(x - y)),
     "chebyshev": NamedStep(lambda x, y: absolute(x - y), "max"),
     "minkowski": NamedStep(
@@ -59,9 +66,12 @@ NAMED_STEPS = {
         takes_p=True,
     ),
     "canberra": NamedStep(_canberra),
-    "hamming": NamedStep(lambda x, y: x != y, finish=lambda c, p: _float(c) / _float(_k.extent)),
+    "hamming": NamedStep(
+        lambda x, y: x != y, finish=lambda c, size: _float(c) / _float(size), increases=True, takes_size=True
+    ),
+    "jaccard": NamedStep(lambda x, y: (x != 0) & (y != 0), finish=_jaccard, of_rows="count"),
     "cosine": NamedStep(
-        lambda x, y: x * y, finish=lambda c, p, nx, ny: maximum(1 - _float(c) * nx * ny, 0), takes_norms=True
+        lambda x, y: x * y, finish=lambda c, nx, ny: maximum(1 - _float(c) * nx * ny, 0), of_rows="inverse_norm"
     ),
 }
 
@@ -110,15 +120,16 @@ class Pairs:
             gx: Any = None,
             gy: Any = None,
             p: Any = None,
+            size: Any = None,
             n: Any = None,
         ) -> Any:
             i, j, k = AXES["i"], AXES["j"], AXES["k"]
             if when is not None:
                 outputs.restricted(when(i, j))
             elements = X[i, k], (X if Y is None else Y)[j, k]
-            c = outputs.reduce(reduce, k, step(*elements, *(() if p is None else (p,))), None, None)  # type: ignore[operator]
+            c = outputs.reduce(reduce, k, step(*elements, *_given(p)), None, None)  # type: ignore[operator]
             if own is not None:
-                c = own(c, p, *(() if nx is None else (nx[i], (nx if ny is None else ny)[j])))
+                c = own(c, *_given(p, size), *(() if nx is None else (nx[i], (nx if ny is None else ny)[j])))
             if finish is not None:
                 c = finish(c)
             return output(c, test, gx, gy, n)
@@ -131,12 +142,16 @@ def finishing(of: Pairs) -> Callable[..., Any]:
     finish = None if of.named is None else of.named.finish
     assert finish is not None
 
-    def finished(A: Any, B: Any, V: Any, p: Any = None) -> Any:  # noqa: N803
+    def finished(A: Any, B: Any, V: Any, p: Any = None, size: Any = None) -> Any:  # noqa: N803
         i, j, k = AXES["i"], AXES["j"], AXES["k"]
         outputs.reduce("+", k, A[i, k] * B[k, j], None, None)
-        return outputs.reduce("+", j, finish(V[i], p), None, None)
+        return outputs.reduce("+", j, finish(V[i], *_given(p, size)), None, None)
 
     return finished
+
+
+def _given(*numbers: Any) -> list[Any]:
+    return [x for x in numbers if x is not None]
 
 
 def all_results(c: Any, *_: Any) -> Any:
