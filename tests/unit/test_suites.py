@@ -185,3 +185,23 @@ def test_file_has_one_operation() -> None:
     assert case.problem.key() == "conv N=1,C=2,H=3,W=4,K=5,R=1,S=2,stride=1x2 NHWC f32"
     with pytest.raises(InputError, match="operation is 'conv'; a command on gemm takes only gemm"):
         list(suites.read(['{"operation": "conv", "n": 1}'], "f.jsonl"))
+
+
+def test_public_shapes_keep_their_own_type_layout_and_parts() -> None:
+    gemms, convs, grouped = (suites.cases("public", of) for of in ("gemm", "conv", "grouped"))
+    assert (len(gemms), len(convs), len(grouped)) == (32, 20, 4)
+    assert len({c.name for c in (*gemms, *convs, *grouped)}) == 56
+    assert gemms[0].problem == Gemm(3, 100, 100000, "TN", "bf16")
+    assert {c.problem.layout for c in convs} == {"NCHW", "NHWC"}
+    assert {c.problem.dtype for c in gemms} == {"bf16", "f16", "f32"}
+    assert [sum(m for m, _, _ in c.problem.items) for c in grouped] == [128, 8192, 1536, 64]
+    assert {c.problem.dtype for c in suites.cases("public", dtype="f64")} == {"f64"}
+
+
+def test_resnext101_has_its_grouped_layers() -> None:
+    found = [c.problem for c in suites.cases("resnext101", "conv", dtype="f16")]
+    grouped = [p for p in found if p.groups == 32]
+    assert {(p.c, p.k, p.h, p.stride[1], p.layout) for p in grouped} == {
+        *((c, c, size, 1, "NHWC") for c, size in ((256, 56), (512, 28), (1024, 14), (2048, 7))),
+        *((c, c, size, 2, "NHWC") for c, size in ((512, 56), (1024, 28), (2048, 14))),
+    }

@@ -8,6 +8,7 @@ from typing import Any
 
 from ptxgen.operations.conv.problem import FILTERS, Conv
 from ptxgen.problem.operation import Case, Suite, by_name
+from ptxgen.problem.public_shapes import public_shapes
 
 #: Table 5 with DeepBench's images: N, C, H, W, K, R, S, stride, padding. (The paper exchanges K and P in the rows
 #: Conv11 and Conv12.)
@@ -74,6 +75,24 @@ def _resnet50(**fields: Any) -> Iterator[Case]:
             if block == 0:
                 yield _layer(f"{name} shortcut", channels, 4 * width, 1, size, stride, **fields)
             channels, size = 4 * width, size // stride
+
+
+@_distinct
+def _resnext101(**fields: Any) -> Iterator[Case]:
+    """ResNeXt-101 32x8d on 224x224 images, NHWC unless a layout is given: 3x3 layers have 32 groups."""
+    fields = {"layout": "NHWC", **fields}
+    yield _layer("conv1", 3, 64, 7, 224, 2, **fields)
+    channels, size = 64, 56
+    for stage, (width, blocks) in enumerate(((256, 3), (512, 4), (1024, 23), (2048, 3)), 2):
+        for block in range(blocks):
+            stride = 2 if block == 0 and stage > 2 else 1
+            name = f"conv{stage}_{block + 1}"
+            yield _layer(f"{name} 1x1", channels, width, 1, size, **fields)
+            yield _layer(f"{name} 3x3", width, width, 3, size, stride, groups=32, **fields)
+            yield _layer(f"{name} 1x1 out", width, width, 1, size // stride, **fields)
+            if block == 0:
+                yield _layer(f"{name} shortcut", channels, width, 1, size, stride, **fields)
+            channels, size = width, size // stride
 
 
 #: MobileNetV2: expansion factor, output channels, blocks, stride of the first block
@@ -170,13 +189,22 @@ def _small(**fields: Any) -> Iterator[Case]:
     return (Case(name, _conv(shape, more, fields)) for name, shape, more in _SMALL)
 
 
+def _public(**fields: Any) -> Iterator[Case]:
+    """Reported layers."""
+    for x in public_shapes("conv"):
+        own = {name: tuple(value) if isinstance(value, list) else value for name, value in x.fields.items()}
+        yield Case(x.name, Conv(**{**own, **fields}))
+
+
 SUITES = by_name(
     Suite("isaac", "Table 5 of the paper, on DeepBench's own images", _isaac),
     Suite("resnet50", "each distinct layer of ResNet-50, 32 images of 224x224", _resnet50),
+    Suite("resnext101", "each distinct layer of ResNeXt-101 32x8d, 32 images of 224x224, NHWC", _resnext101),
     Suite("mobilenet", "each distinct layer of MobileNetV2, 32 images of 224x224", _mobilenet),
     Suite("unet", "each layer of U-Net, one image of 572x572", _unet),
     Suite("signal", "one channel, one filter: signals and images", _signal),
     Suite("odd", "ones, primes, strides, uneven padding, dilation, groups, depth", _odd),
+    Suite("public", "layers that people reported as slow, each with its own type, layout and direction", _public),
     Suite("small", "one shape of each kind, small enough for the emulated device", _small),
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.operation import Case, Suite, by_name
+from ptxgen.problem.public_shapes import public_shapes
 from ptxgen.problem.registry import from_dict
 
 
@@ -143,12 +144,17 @@ def _batch(**fields: Any) -> Iterator[Case]:
         yield Case(f"{name} {p.batch} x {m}x{n}x{k}", p)
 
 
+def _public(**fields: Any) -> Iterator[Case]:
+    return (Case(x.name, Gemm(**{**x.fields, **fields})) for x in public_shapes("gemm"))
+
+
 SUITES = by_name(
     Suite("isaac", "Table 4 of the paper: LINPACK, DeepBench, ICA, LAPACK", _isaac, layouts=True),
     Suite("square", "squares from 256 to 16384", _square),
     Suite("llm", "linear layers of public language models, decoding and prompts", _llm, layouts=True),
     Suite("odd", "shapes like those of Table 4, no extent a multiple of 8", _odd, layouts=True),
     Suite("batch", "small GEMMs, attention scores and values with heads as items, deep GEMMs", _batch, layouts=True),
+    Suite("public", "shapes that people reported as slow, each with its own type and batch", _public, layouts=True),
     Suite("small", "one shape of each kind, small enough for the emulated device", _small, layouts=True),
 )
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.operation import Case, Suite, by_name
+from ptxgen.problem.public_shapes import public_shapes
 
 #: M, N, K
 Item = tuple[int, int, int]
@@ -153,6 +154,14 @@ def moe(seed: int = 0) -> Iterator[Group]:
                     yield Group(name, tuple((m, n, k) for m in rows), "bf16", "m")
 
 
+def public(seed: int = 0) -> Iterator[Group]:
+    """Reported layers of experts, to which each row goes with equal probability."""
+    for x in public_shapes("grouped"):
+        experts, rows, n, k = (x.fields[name] for name in ("experts", "rows", "n", "k"))
+        parts = np.random.default_rng((seed, rows, experts)).multinomial(rows, [1 / experts] * experts)
+        yield Group(x.name, tuple((int(m), n, k) for m in parts), x.fields["dtype"], "m")
+
+
 # ---- the suites
 
 
@@ -183,5 +192,6 @@ SUITES = by_name(
     ),
     _suite("batch_sizes", "random batches of 8 to 1,024 items, M and N up to 512 and K up to 128", batch_sizes),
     _suite("moe", "experts of public language models, uniform and Zipf routing, decoding and prompts", moe),
+    _suite("public", "layers of experts that people reported as slow, rows in random parts", public),
     _suite("small", "one group of each kind, small enough for the emulated device", lambda: SMALL),
 )
