@@ -6,13 +6,14 @@ The encoding of the driver is not public. The encoding of this device is little-
     8  zero, u64                         52  box, 5 x u16, and 2 bytes of zero
     16 type, rank, im2col (0 or 1),      64  strides of dimensions 1 to 4 in bytes, 4 x u64
        interleave, swizzle, fill,        96  im2col: lower corner, upper corner (3 x s16 each),
-       L2 promotion, 0: a byte each          channels, pixels (u16)
+       L2 promotion, empty: a byte each      channels, pixels (u16)
     24 extents less 1, 5 x u32           112 address, u64, and 8 bytes of zero
 
 Programs that work around errors of a driver change bits of its maps: CUTLASS clears bit 21 of bytes 8 to 15 in maps of
 small tensors. Those bytes have no meaning here.
 
-Types, interleave, swizzle, fill and promotion are numbered as in the driver's API; dimensions go innermost first.
+Types, interleave, swizzle, fill and promotion are numbered as in the driver's API; dimensions go innermost first. Bit i
+of `empty` says that extent i is 0, which only tensormap.replace can write.
 """
 
 from __future__ import annotations
@@ -290,7 +291,7 @@ def tensormap(
 @functools.lru_cache(maxsize=1024)
 def decode(data: bytes) -> TensorMap | None:
     """The map in 128 bytes; None if there is none."""
-    magic, kind, rank, columns, interleave, swizzle, fill, promotion, _, *rest, address = struct.unpack(_FORM, data)
+    magic, kind, rank, columns, interleave, swizzle, fill, promotion, empty, *rest, address = struct.unpack(_FORM, data)
     if magic != _MAGIC or kind >= len(TYPES) or not 1 <= rank <= 5 or swizzle >= len(SWIZZLES):
         return None
     extents, steps, box = rest[:5], rest[5:10], rest[13:18]
@@ -298,7 +299,7 @@ def decode(data: bytes) -> TensorMap | None:
     return TensorMap(
         address,
         TYPES[kind][0],
-        tuple(e + 1 for e in extents[:rank]),
+        tuple(0 if empty >> i & 1 else e + 1 for i, e in enumerate(extents[:rank])),
         tuple(strides[: rank - 1]),
         () if columns else tuple(box[:rank]),
         tuple(steps[:rank]),
@@ -312,6 +313,83 @@ def decode(data: bytes) -> TensorMap | None:
         rest[29],
         bool(columns),
     )
+
+
+@functools.lru_cache(maxsize=1024)
+def defect(tensor_map: TensorMap) -> str:
+    """The rule that a decoded map breaks, as `tensormap` words it; empty if it breaks none."""
+    t = tensor_map
+    columns: dict[str, Any] = {}
+    if t.im2col:
+        columns = {"lower": t.lower, "upper": t.upper, "channels": t.channels, "pixels": t.pixels}
+    try:
+        tensormap(
+            t.base,
+            t.extents,
+            t.strides,
+            t.box,
+            type=t.type,
+            element_strides=t.element_strides,
+            interleave=t.interleave,
+            swizzle=t.swizzle,
+            fill=t.fill,
+            promotion=t.promotion,
+            **columns,
+        )
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+# ---- tensormap.replace
+
+#: the fields that it writes: position of the first element in the 128 bytes, and format of an element
+FIELDS = {
+    "elemtype": (16, "<B"),
+    "rank": (17, "<B"),
+    "interleave_layout": (19, "<B"),
+    "swizzle_mode": (20, "<B"),
+    "fill_mode": (21, "<B"),
+    "global_dim": (24, "<I"),
+    "element_stride": (44, "<B"),
+    "box_dim": (52, "<H"),
+    "global_stride": (64, "<Q"),
+    "global_address": (112, "<Q"),
+}
+
+
+#: its numbers of the element types; the driver numbers them in another order
+REPLACED_TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32.ftz", "f64", "bf16", "tf32", "tf32.ftz")
+
+
+_EMPTY = 23
+
+
+def replaced(data: bytes, field: str, ordinal: int, value: int) -> bytes | None:
+    """The 128 bytes of a tiled map with another value of a field; None if the bytes are no tiled map.
+
+    field: as in FIELDS; ordinal: the dimension of a field that has several elements (0 for the others); value: as the
+    instruction has it. 128 bytes of zero are a map without extents. Values that no map may have are kept: `defect`
+    names them.
+    """
+    out = bytearray(data)
+    if not any(out[: len(_MAGIC)]):
+        out[: len(_MAGIC)] = _MAGIC
+    if out[: len(_MAGIC)] != _MAGIC or out[18]:
+        return None
+    at, code = FIELDS[field]
+    size = struct.calcsize(code)
+    if field == "global_dim":
+        out[_EMPTY] = out[_EMPTY] & ~(1 << ordinal) | (0 if value else 1 << ordinal)
+        value = (value - 1) % (1 << 32)
+    elif field == "rank":
+        value += 1
+    elif field == "elemtype":
+        value = _NUMBERS[REPLACED_TYPES[value]]
+    elif field == "interleave_layout":
+        value = (0, 16, 32)[value]
+    struct.pack_into(code, out, at + ordinal * size, min(value, (1 << 8 * size) - 1))
+    return bytes(out)
 
 
 class TensorRegion:

@@ -675,6 +675,29 @@ def check_register_count(ins: Instruction) -> None:
     in_range(ins, 0, 24, 256, 8)
 
 
+#: for tensormap.replace: the largest dimension, or the largest value of a field whose values are numbered
+_MAP_LIMITS = {
+    **dict.fromkeys(("box_dim", "global_dim", "global_stride", "element_stride"), 4),
+    "elemtype": 15,
+    "interleave_layout": 2,
+    "swizzle_mode": 3,
+    "fill_mode": 1,
+}
+
+
+def check_map(ins: Instruction) -> None:
+    if "cp_fenceproxy" in ins.mods:
+        in_range(ins, 2, 128, 128)
+    for field, limit in _MAP_LIMITS.items():
+        if field in ins.mods:
+            in_range(ins, 1, 0, limit)
+
+
+def check_fence(ins: Instruction) -> None:
+    if "tensormap::generic" in ins.mods and len(ins.operands) > 1:
+        in_range(ins, 1, 128, 128)
+
+
 #: checks of values, which follow those of operands
 VALUE_CHECKS: dict[str, Callable[[Instruction], None]] = {
     "bfe": check_field,
@@ -685,6 +708,8 @@ VALUE_CHECKS: dict[str, Callable[[Instruction], None]] = {
     "setmaxnreg": check_register_count,
     "wgmma": check_scale,
     "mbarrier": check_parity,
+    "tensormap": check_map,
+    "fence": check_fence,
 }
 
 

@@ -33,6 +33,7 @@ MODIFIERS = {
     "OP": "add/min/max/inc/dec/and/or/xor",
     "ND": "1d/2d/3d/4d/5d",
     "PREFETCH": "L2::64B/L2::128B/L2::256B",
+    "MAP": "global/shared::cta",
     "COMPLETE": "mbarrier::complete_tx::bytes",
     "HINT": "L2::cache_hint",
 }
@@ -245,6 +246,17 @@ cp                   | reduce async bulk tensor ND global shared::cta OP tile/im
         - | [a,t], [b], c:b64@HINT
 cp                   | async bulk prefetch tensor ND L2 global tile? HINT? | - | [a,t], b:b64@HINT
 cp                   | async bulk prefetch tensor ND L2 global im2col HINT? | - | [a,t], v, b:b64@HINT
+
+tensormap            | replace tile global_address MAP? b1024 | b64        | [a], b
+tensormap            | replace tile rank MAP? b1024  | b32                 | [a], b
+tensormap            | replace tile box_dim/global_dim/element_stride MAP? b1024 | b32 | [a], n, b
+tensormap            | replace tile global_stride MAP? b1024 | b64         | [a], n, b
+tensormap            | replace tile elemtype MAP? b1024 | b32              | [a], n
+tensormap            | replace tile interleave_layout MAP? b1024 | b32     | [a], n
+tensormap            | replace tile swizzle_mode MAP? b1024 | b32          | [a], n
+tensormap            | replace tile fill_mode MAP? b1024 | b32             | [a], n
+tensormap            | cp_fenceproxy global shared::cta tensormap::generic release SCOPE sync aligned | - | [a], [b], \
+        n
 
 ldmatrix             | sync aligned m8n8 x1/x2/x4 trans? CTA? | b16        | v, [a]
 stmatrix             | sync aligned m8n8 x1/x2/x4 trans? CTA? | b16        | [a], v

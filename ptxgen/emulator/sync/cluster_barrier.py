@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
-from ptxgen.emulator.sync.happens_before import HappensBefore
+from ptxgen.emulator.sync.happens_before import FENCED, HappensBefore
 from ptxgen.emulator.warp_batch import WarpBatch, Wave, active, fault
 from ptxgen.errors import BarrierFault
 
@@ -67,7 +67,7 @@ class ClusterBarrier:
         engine.progress += 1
         blocks = np.repeat(done, size)
         clocks = np.zeros((order.actors, self.wave.blocks), np.int32)
-        fenced = np.zeros((2 * order.actors, self.wave.blocks), np.int32)
+        fenced = np.zeros((len(FENCED) * order.actors, self.wave.blocks), np.int32)
         events = np.zeros(self.wave.blocks, np.uint64)
         remaining = []
         for warp, arrived, known in self.known:
@@ -85,7 +85,7 @@ class ClusterBarrier:
         self.known = remaining
         n = self.wave.blocks // size
         clocks = np.repeat(clocks.reshape(order.actors, n, size).max(axis=2), size, axis=1)
-        fenced = np.repeat(fenced.reshape(2 * order.actors, n, size).max(axis=2), size, axis=1)
+        fenced = np.repeat(fenced.reshape(len(fenced), n, size).max(axis=2), size, axis=1)
         events = np.repeat(np.bitwise_or.reduce(events.reshape(n, size), axis=1), size)
         if not self.released.clocks.shape[1]:
             self.released = type(self.released)(np.zeros_like(clocks), np.zeros_like(fenced), np.zeros_like(events))

@@ -19,6 +19,10 @@ from ptxgen.emulator.warp_batch import WarpBatch, Wave
 Array = NDArray[Any]
 
 
+#: what proxy fences order writes before: accesses of the async proxy to each space, uses of tensor maps
+FENCED = ("shared", "global", "tensormap")
+
+
 class Released(NamedTuple):
     """The state that a warp releases, in some blocks.
 
@@ -29,6 +33,22 @@ class Released(NamedTuple):
     clocks: Array
     fenced: Array
     events: Array
+
+
+class MapAcquire(NamedTuple):
+    """An acquire of a tensor map: its warp and clock, and the clocks up to which releases follow writes.
+
+    `fenced`: by actor of the cluster; `others`: by cluster, with the clocks of tensor maps in row 2.
+    """
+
+    actor: int
+    clock: int
+    fenced: Array
+    others: dict[int, Array]
+
+
+#: acquires of one map by one block that are kept
+MOST_ACQUIRES = 8
 
 
 class HappensBefore(Checks):
@@ -45,10 +65,13 @@ class HappensBefore(Checks):
         super().__init__(wave)
         if not self.races:
             self.reset_clocks()
-        shape, wide = (self.warp_count, self.actors, wave.blocks), (self.warp_count, 2 * self.actors, wave.blocks)
-        #: [warp, space and actor, block]: shared memory by actor, then global memory by actor
+        shape = self.warp_count, self.actors, wave.blocks
+        wide = self.warp_count, len(FENCED) * self.actors, wave.blocks
+        #: [warp, space and actor, block]: for each of FENCED, by actor
         self.fenced = np.zeros(wide, np.int32)
         self.events = np.zeros((self.warp_count, wave.blocks), np.uint64)
+        #: by block and address of a tensor map: its acquires
+        self.map_acquires: dict[tuple[int, int], list[MapAcquire]] = {}
         #: the state of each warp at its last fence, which its relaxed arrivals release
         self.published = Released(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
         #: the state that the relaxed waits of each warp received since its last fence; the next fence acquires it
@@ -181,11 +204,11 @@ class HappensBefore(Checks):
         self.events = np.where(acquiring, self.events | events, self.events)
 
     def fence(self, c: WarpBatch, blocks: Array, spaces: str) -> None:
-        """A proxy fence for some `spaces`; without spaces a memory fence, which publishes the state of the warp."""
+        """A proxy fence for some `spaces` of FENCED; without spaces a memory fence, which publishes the state."""
         w = c.warp
         if spaces:
             known = self.release(c, blocks)
-            for i, space in enumerate(("shared", "global")):
+            for i, space in enumerate(FENCED):
                 if space in spaces:
                     part = slice(i * self.actors, (i + 1) * self.actors)
                     self.fenced[w, part][:, blocks] = np.maximum(known.fenced[part], known.clocks)
@@ -198,3 +221,31 @@ class HappensBefore(Checks):
             self.published.clocks[w][:, blocks] = known.clocks
             self.published.fenced[w][:, blocks] = known.fenced
             self.published.events[w, blocks] = known.events
+
+    # ---- tensor maps
+
+    def acquire_map(self, c: WarpBatch, address: int, blocks: Array) -> None:
+        """fence.proxy.tensormap::generic.acquire of the map at an address, by warp `c` of some blocks."""
+        self.close(c)
+        for block in blocks.tolist():
+            actor = int(self.base[block]) + c.warp
+            fenced = self.fenced[c.warp, 2 * self.actors :, block].copy()
+            others = c.wave.messages.other_clusters(c.warp, block) if c.wave.messages is not None else {}
+            known = MapAcquire(actor, int(self.clocks[c.warp, actor, block]) - 1, fenced, others)
+            acquires = self.map_acquires.setdefault((block, address), [])
+            acquires.append(known)
+            if len(acquires) > MOST_ACQUIRES:
+                del acquires[0]
+
+    def map_acquired(self, c: WarpBatch, block: int, address: int, cluster: int, actor: int, clock: int) -> bool:
+        """True if warp `c` of a block is ordered after an acquire of a map that covers a write, up to its clock.
+
+        `cluster`: of the writer, -1 if it is that of the block; `actor`: the writer.
+        """
+        for known in self.map_acquires.get((block, address), ()):
+            if self.clocks[c.warp, known.actor, block] < known.clock:
+                continue
+            fences = known.fenced if cluster < 0 else known.others[cluster][2] if cluster in known.others else None
+            if fences is not None and fences[actor] >= clock:
+                return True
+        return False

@@ -11,7 +11,7 @@ from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.async_copies import retire
 from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
 from ptxgen.emulator.sync.events import Events
-from ptxgen.emulator.sync.happens_before import HappensBefore, Released
+from ptxgen.emulator.sync.happens_before import FENCED, HappensBefore, Released
 from ptxgen.emulator.sync.touch import PAGE
 from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
 from ptxgen.errors import BarrierFault, RaceFault
@@ -110,7 +110,7 @@ class Mbarriers:
         for name in ("current_clocks", "completed_clocks"):
             enlarge(name, np.int32, actors)
         for name in ("current_fenced", "completed_fenced"):
-            enlarge(name, np.int32, 2 * actors)
+            enlarge(name, np.int32, len(FENCED) * actors)
         for name in ("current_lanes", "completed_lanes"):  # for each warp, the mask of lanes that have arrived
             enlarge(name, np.uint32, actors)
         for name in ("current_events", "completed_events"):

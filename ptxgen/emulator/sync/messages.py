@@ -19,7 +19,8 @@ from ptxgen.emulator.warp_batch import WarpBatch, Wave
 Array = NDArray[Any]
 
 
-#: by cluster: the clocks of its warps, and the clocks up to which a proxy fence follows their writes
+#: by cluster: the clocks of its warps, and the clocks up to which proxy fences follow their writes: to global memory,
+#: and to tensor maps
 Clocks = dict[int, Array]
 
 
@@ -104,13 +105,13 @@ class Messages:
         return self.first + block // self.size
 
     def clocks(self, warp: int, block: int) -> Array:
-        """The clocks of its cluster that a warp has acquired, and those up to which a proxy fence follows writes."""
+        """The clocks of its cluster that a warp has acquired, and those up to which proxy fences follow writes."""
         checks = self.checks
-        out = np.zeros((2, checks.actors), np.int32)
+        out = np.zeros((3, checks.actors), np.int32)
         out[0] = checks.clocks[warp, :, block]
         fenced = getattr(checks, "fenced", None)
         if fenced is not None:
-            out[1] = fenced[warp, checks.actors :, block]
+            out[1:] = fenced[warp, checks.actors :, block].reshape(2, -1)
         return out
 
     def other_clusters(self, warp: int, block: int) -> Clocks:
@@ -204,7 +205,7 @@ class Messages:
                 fenced = getattr(checks, "fenced", None)
                 if fenced is not None:
                     part = fenced[w, checks.actors :, block]
-                    np.maximum(part, own_cluster[1], out=part)
+                    np.maximum(part, own_cluster[1:].reshape(-1), out=part)
             if received:
                 history = self.acquired.setdefault((cluster, actor), History())
                 if history.entries:
@@ -212,6 +213,6 @@ class Messages:
                 history.add(int(checks.clocks[w, actor, block]), received)
 
     def acquired_clock(self, warp: int, block: int, cluster: int, actor: int, row: int = 0) -> int:
-        """The acquired clock of a warp of another cluster; `row` 1: the clock up to which writes are proxy-fenced."""
+        """The acquired clock of a warp of another cluster; `row`: as in `Shadow.ordered`."""
         known = self.other_clusters(warp, block).get(cluster)
         return 0 if known is None else int(known[row, actor])

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.address_map import GLOBAL_BASE
-from ptxgen.emulator.memory.tensormap import TensorRegion
+from ptxgen.emulator.memory.tensormap import SIZE, TensorRegion
 from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.memory_order import ATOMIC, MANY, STRONG, WEAK, MemoryOrder
 from ptxgen.emulator.sync.messages import Publications
@@ -279,6 +279,44 @@ class Shadow:
                 text += "with no fence.proxy.async between"
                 raise fault(AsyncFault, text, c, ins, lane, (int(g[i]) << self.shift) + GLOBAL_BASE)
 
+    # ---- tensor maps
+
+    def use_map(self, c: WarpBatch, ins: Instruction, lane: int, address: int) -> None:
+        """A tensor copy of a lane uses the map at an address of global memory."""
+        if not self.enabled:
+            return
+        at, lanes = np.array([address - GLOBAL_BASE]), np.array([lane])
+        self.overlaps(c, ins, at, lanes, SIZE, False)
+        g = np.array(self.units(at, SIZE)).reshape(-1)
+        lanes = np.full(len(g), lane)
+        mark, old = self.marks(c, ins, lanes, WEAK, True), self.writer[g]
+        if old.any():
+            self.conflict(c, ins, WEAK, old, g, mark, lanes, "reads", "writes")
+            self.check_map_fences(c, ins, lane, address, np.unique(old[old != 0]))
+        self.first[g] = np.where(self.first[g] == 0, mark, self.first[g])
+        self.reader[g] = mark
+
+    def check_map_fences(self, c: WarpBatch, ins: Instruction, lane: int, address: int, old: Array) -> None:
+        """Faults unless a release of tensor maps follows each write of a map, and an acquire of it follows that."""
+        acquired = getattr(c.wave.checks, "map_acquired", None)
+        if acquired is None:
+            return
+        lanes = np.full(len(old), lane)
+        released = self.ordered(c, old, lanes, 2)
+        actors = self.size * self.warps_per_block
+        mine = (c.wave.first + (lane >> 5)) // self.size
+        for mark, fenced in zip(old.tolist(), released.tolist(), strict=True):
+            cluster, actor = divmod((mark & THREAD) >> 5, actors)
+            where = -1 if cluster == mine else cluster
+            if not fenced:
+                missing = "release after it"
+            elif not acquired(c, lane >> 5, address, where, actor, mark >> CLOCK):
+                missing = "acquire of the map after it"
+            else:
+                continue
+            text = f"the tensor map was modified ({self.line(mark)}), with no fence.proxy.tensormap::generic.{missing}"
+            raise fault(AsyncFault, text, c, ins, lane, address)
+
     # ---- order
 
     def conflict(
@@ -336,7 +374,10 @@ class Shadow:
         return out
 
     def ordered(self, c: WarpBatch, old: Array, lanes: Array, row: int, reads: bool = False) -> Array:
-        """True if lanes are ordered after marks. `reads`: the marks are of reads; `row` 1: after a proxy fence too."""
+        """True if lanes are ordered after marks. `reads`: the marks are of reads.
+
+        `row` 1: after a fence.proxy.async too; `row` 2: after a release of tensor maps too.
+        """
         if not len(old):
             return np.zeros(0, bool)
         checks = c.wave.checks
@@ -349,7 +390,7 @@ class Shadow:
         same_cluster = np.flatnonzero(cluster == mine)
         table = checks.clocks[c.warp] if row == 0 else getattr(checks, "fenced", None)
         if row and table is not None:
-            table = table[c.warp, actors:]
+            table = table[c.warp, row * actors :]
         if len(same_cluster) and table is not None:
             out[same_cluster] = table[actor[same_cluster], blocks[same_cluster]] >= clocks[same_cluster]
             if row == 0:

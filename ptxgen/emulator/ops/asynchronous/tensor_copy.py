@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ptxgen.cuda_abi import PARAMETERS_AT
 from ptxgen.emulator.memory.address_map import GLOBAL_BASE, PARAM_WINDOW, WINDOW
-from ptxgen.emulator.memory.tensormap import ALIGNMENT, SIZE, TensorMap, TensorRegion, decode
+from ptxgen.emulator.memory.tensormap import ALIGNMENT, SIZE, TensorMap, TensorRegion, decode, defect
 from ptxgen.emulator.ops.asynchronous.bulk_copy import SIGNAL, hint
 from ptxgen.emulator.ops.asynchronous.bulk_transfers import (
     CopyBarrier,
@@ -88,12 +88,16 @@ class Tensor:
             where, base, data = at - PARAM_WINDOW, PARAMETERS_AT, engine.param_bytes
         else:
             check_global(c, self.ins, lane, at, at + SIZE, False)
+            if engine.shadow is not None:
+                engine.shadow.use_map(c, self.ins, lane, at)
             where, base, data = at - GLOBAL_BASE, 0, engine.memory.buffer
         if (where + base) % ALIGNMENT:
             raise fault(MisalignedFault, f"a tensor map must be at a multiple of {ALIGNMENT}", c, self.ins, lane, at)
         tensor_map = decode(data[where : where + SIZE].tobytes()) if where + SIZE <= len(data) else None
         if tensor_map is None:
             raise fault(Fault, "the address holds no tensor map", c, self.ins, lane, at)
+        if wrong := defect(tensor_map):
+            raise fault(Fault, f"the tensor map is invalid: {wrong}", c, self.ins, lane, at)
         if tensor_map.rank != self.rank:
             text = f"the tensor has rank {tensor_map.rank}, the instruction {self.rank}"
             raise fault(Fault, text, c, self.ins, lane, at)

@@ -24,6 +24,7 @@ class Site:
     """One memory operand of one instruction."""
 
     __slots__ = (
+        "alignment",
         "bytes",
         "count",
         "distinct",
@@ -49,6 +50,7 @@ class Site:
         if space == "generic" and isinstance(op.base, Sym) and op.base.var.space == "local":
             space = "local"  # the name of a local variable is an address of the executing thread
         self.ins, self.space, self.size, self.kind = ins, space, size, kind
+        self.alignment = size  # in bytes
         self.key, self.view, constant = b.address_key(op.base, space)
         #: whether a constant address is in the shared memory of the executing block
         self.own_block = space == "shared" or (isinstance(op.base, Sym) and op.base.var.space == "shared")
@@ -105,11 +107,11 @@ def info_of(c: WarpBatch, site: Site, base: Array | int) -> AddressInfo:
 
 
 def check_aligned(c: WarpBatch, site: Site, at: Array, lanes: Array) -> None:
-    """Faults if an address is not a multiple of the size of the access."""
-    bad = at & (site.size - 1) != 0
+    """Faults if an address is not a multiple of the size of the access, or of the alignment of the site."""
+    bad = at & (site.alignment - 1) != 0
     if bad.any():
         i = int(np.argmax(bad))
-        text = f"the address is not a multiple of {site.size} bytes"
+        text = f"the address is not a multiple of {site.alignment} bytes"
         raise fault(MisalignedFault, text, c, site.ins, int(lanes[i]), int(at[i]))
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen.emulator.memory.tensormap import SIZE as MAP_SIZE
 from ptxgen.emulator.ops.control.branch import nothing
+from ptxgen.emulator.ops.operands.access import Site
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction, Unit
 from ptxgen.emulator.sync.async_state import async_state
-from ptxgen.emulator.warp_batch import Step, WarpBatch
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active
 
 Mask = NDArray[np.bool_] | None
 
@@ -39,6 +41,8 @@ def asynchronous(unit: Unit) -> tuple[bool, bool]:
 def fence(b: Builder, ins: Instruction) -> Step:
     """A fence; memory is sequentially consistent, so only the race checks use it."""
     spaces = ""  # the state spaces of a proxy fence
+    if "tensormap::generic" in ins.mods:
+        return map_fence(b, ins)
     if ins.mods[:1] == ("proxy",):
         if ins.mods[1] not in ("async", "async::generic"):
             return nothing
@@ -58,6 +62,34 @@ def fence(b: Builder, ins: Instruction) -> Step:
                 state.order.fence(c, blocks, spaces)
         if messages is not None and not spaces and not init:
             messages.fence(c, blocks, cluster_scope)
+
+    return step
+
+
+def release_maps(c: WarpBatch, m: Mask, ins: Instruction) -> None:
+    """A release of tensor maps: their writes so far, before uses of the maps that acquire them."""
+    blocks = np.flatnonzero(c.warps(m))
+    if c.wave.async_state is not None:
+        async_state(c.wave).order.fence(c, blocks, "tensormap")
+    if c.wave.messages is not None:
+        c.wave.messages.fence(c, blocks, not {"gpu", "sys"} & set(ins.mods))
+
+
+def map_fence(b: Builder, ins: Instruction) -> Step:
+    """fence.proxy.tensormap::generic: its release, or its acquire of one map."""
+    if "release" in ins.mods:
+        return lambda c, m: release_maps(c, m, ins)
+    site = Site(b, ins, ins.operands[0], "generic", MAP_SIZE, "read")
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        lanes = np.flatnonzero(active(c, m))
+        at = site.addresses(c, lanes)
+        if c.wave.messages is not None:
+            c.wave.messages.apply_received(c, np.unique(lanes >> 5))
+        if c.wave.async_state is None or c.wave.engine.shadow is None:
+            return
+        for address in np.unique(at).tolist():
+            async_state(c.wave).order.acquire_map(c, address, np.unique(lanes[at == address] >> 5))
 
     return step
 
