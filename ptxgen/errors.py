@@ -32,6 +32,8 @@ PtxgenError
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 
 class PtxgenError(Exception):
     """Base of all errors of ptxgen."""
@@ -131,12 +133,71 @@ class UnsupportedError(EmulatorError):
     """Valid PTX that the emulated device does not support; the message names the instruction."""
 
 
+class Frame(NamedTuple):
+    """A source line, as "kernel.cu:12", and its function.
+
+    ``entered``: how the line is reached from that of the next frame, "inlined" or "called"; empty in the last frame.
+    """
+
+    source: str
+    function: str
+    entered: str = ""
+
+
+class Place(NamedTuple):
+    """An instruction at which a fault has a cause, and the thread that executes it.
+
+    ``name``: its part in the fault, as "write"; ``kernel``: its kernel, if that is an earlier one; ``line``: 1-based
+    line of the PTX text; ``frames``: its source lines, the innermost one first; ``block``, ``thread``: (x, y, z).
+    """
+
+    name: str
+    line: int
+    instruction: str
+    frames: tuple[Frame, ...] = ()
+    block: tuple[int, int, int] | None = None
+    thread: tuple[int, int, int] | None = None
+    kernel: str = ""
+
+    @property
+    def source(self) -> str:
+        """The source line, as "kernel.cu:12"; empty if the PTX has none."""
+        return self.frames[0].source if self.frames else ""
+
+    def rows(self, kernel: str, file: str) -> list[tuple[str, str]]:
+        """The labels and texts of a report; `kernel`: the one that the report names, `file`: that of the PTX."""
+        line = (f"{file}:" if file else "") + str(self.line)
+        out = [("line", line + (f" of {self.kernel}" if self.kernel else ""))]
+        label = "source"
+        for frame in self.frames:
+            inside = f" in {shortened(frame.function)}" if frame.function != (self.kernel or kernel) else ""
+            out.append((label, frame.source + inside))
+            label = f"{frame.entered} from"
+        out.append(("instruction", self.instruction))
+        for name, value in (("block", self.block), ("thread", self.thread)):
+            if value is not None:
+                out.append((name, f"({', '.join(map(str, value))})"))
+        return out
+
+
+#: most characters of a C++ name in a report
+MOST_CHARACTERS = 240
+
+
+def shortened(name: str) -> str:
+    """A C++ name, without its end if it is very long."""
+    return name if len(name) <= MOST_CHARACTERS else name[: MOST_CHARACTERS - 4] + " ..."
+
+
 class Fault(EmulatorError):  # noqa: N818 a fault of the kernel, not an error of the caller
     """A kernel has undefined behaviour in PTX.
 
-    ``entry``: kernel; ``line``: 1-based line of the PTX text; ``instruction``: its text; ``block``: (x, y, z) of the
-    block; ``thread``: (x, y, z) of the first faulting thread; ``address``: byte address within its state space, or
-    None; ``source``: file and line of the source program, as "kernel.cu:12", if the PTX has .file and .loc.
+    ``message``: the first sentence of the text. ``entry``: kernel; ``kernel``: its C++ name. ``line``: 1-based line of
+    the PTX text; ``instruction``: its text; ``frames``: its source lines, if the PTX has .file and .loc: the line, then
+    those from which its function is inlined or called; ``source``: the first of them, as "kernel.cu:12". ``block``:
+    (x, y, z) of the block; ``thread``: (x, y, z) of the first faulting thread; ``address``: byte address within its
+    state space, or None; ``variable``: what is at that address. ``other``: the other access of a race, or None.
+    ``mentioned``: the other lines that the message names and that have a source line.
     """
 
     def __init__(
@@ -149,20 +210,33 @@ class Fault(EmulatorError):  # noqa: N818 a fault of the kernel, not an error of
         block: tuple[int, int, int] | None = None,
         thread: tuple[int, int, int] | None = None,
         address: int | None = None,
-        source: str = "",
+        frames: tuple[Frame, ...] = (),
+        kernel: str = "",
+        variable: str = "",
+        other: Place | None = None,
+        mentioned: tuple[Place, ...] = (),
     ) -> None:
-        where = f"{entry}, line {line}: {instruction.strip()}"
-        if block is not None:
-            where += f"\n  block {block}"
-        if thread is not None:
-            where += f", thread {thread}"
-        if address is not None:
-            where += f", address {address:#x}"
-        if source:
-            where += f"\n  source {source}"
-        super().__init__(f"{message}\n  {where}")
-        self.entry, self.line, self.instruction = entry, line, instruction
-        self.block, self.thread, self.address, self.source = block, thread, address, source
+        self.message, self.entry, self.kernel = message, entry, kernel or entry
+        self.place = Place("", line, instruction.strip(), frames, block, thread)
+        self.line, self.instruction, self.frames = line, self.place.instruction, frames
+        self.block, self.thread, self.address, self.source = block, thread, address, self.place.source
+        self.variable, self.other, self.mentioned = variable, other, mentioned
+        super().__init__(self.report())
+
+    def report(self, file: str = "") -> str:
+        """The text of the fault; `file`: the name of the PTX file."""
+        rows = [("kernel", shortened(self.kernel))]
+        if self.variable:
+            rows.append(("variable", self.variable))
+        rows += self.place.rows(self.kernel, file)
+        if self.address is not None:
+            rows.append(("address", f"{self.address:#x}"))
+        lines = [self.message, *(f"  {label:<12} {text}" for label, text in rows)]
+        lines += [f"  {f'line {place.line}':<12} {place.source}: {place.instruction}" for place in self.mentioned]
+        if self.other is not None:
+            lines.append(f"  the {self.other.name}:")
+            lines += [f"    {label:<12} {text}" for label, text in self.other.rows(self.kernel, file)]
+        return "\n".join(lines)
 
 
 class OutOfBoundsFault(Fault):

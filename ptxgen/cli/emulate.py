@@ -125,7 +125,7 @@ def emulate(
 
     from ptxgen.emulator import launch
     from ptxgen.emulator.engine.arguments import parse_argument
-    from ptxgen.emulator.engine.summary import fault_fields, stats_fields, text
+    from ptxgen.emulator.engine.summary import fault_fields, fault_text, stats_fields, text
     from ptxgen.emulator.ptx.parser import parse
 
     source = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8", errors="replace")
@@ -165,15 +165,16 @@ def emulate(
         "fault": None,
         "printed": "",
     }
+    failure: Fault | None = None
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         try:
             with _naming(file):
                 stats = launch(source, entry, *dims, [a.value for a in arguments], shared_bytes, blocks, **chosen)
         except Fault as fault:
-            document["fault"] = fault_fields(fault)
+            failure, document["fault"] = fault, fault_fields(fault)
     document["printed"] = printed.getvalue()
-    if document["fault"] is not None:
-        return Answer(document, document["printed"] + text(document), 1)
+    if failure is not None:
+        return Answer(document, document["printed"] + fault_text(failure, str(file)), 1)
     document["statistics"] = stats_fields(stats)
     for argument, fields in zip(arguments, document["arguments"], strict=True):
         if argument.save is not None:

@@ -9,6 +9,7 @@ The protocols declare what lower modules use of the engine, of the program and o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -17,17 +18,32 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.memory.address_map import LOCAL_BITS, LOCAL_END, LOCAL_WINDOW, SHARED_BASE
+from ptxgen.emulator.memory.address_map import (
+    GLOBAL_BASE,
+    LOCAL_BITS,
+    LOCAL_END,
+    LOCAL_WINDOW,
+    OFFSET,
+    SHARED_BASE,
+    SHARED_WINDOW,
+    WINDOW,
+)
 from ptxgen.emulator.memory.global_memory import GlobalMemory, typed_views
 from ptxgen.emulator.memory.tensormap import TensorRegion
+from ptxgen.emulator.memory.variables import access_size, element, shared_element
 from ptxgen.emulator.options import Options
+from ptxgen.emulator.ptx.demangle import demangled
 from ptxgen.emulator.ptx.dtypes import DTYPES, SPECIAL_PREDICATES, SPECIALS_64
-from ptxgen.emulator.ptx.syntax import SIZES, Function, Instruction, Reg, Unit
+from ptxgen.emulator.ptx.syntax import SIZES, Function, Instruction, Reg, Unit, Variable
 from ptxgen.emulator.stats import Stats
-from ptxgen.errors import Fault
+from ptxgen.errors import Fault, Place
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
+
+
+#: the lines of the PTX text that a message names
+LINE = re.compile(r"\bline (\d+)")
 
 
 #: executes one instruction: called with a warp batch and a mask
@@ -112,6 +128,9 @@ class Kernel(Protocol):
     grains: tuple[int, int]
     flags: dict[int, int]
     loops: dict[int, int]
+    shared_variables: list[Variable]
+
+    def first_of_line(self, line: int) -> Instruction | None: ...
 
     @property
     def builder(self) -> AddressSlots: ...
@@ -536,20 +555,59 @@ class Wave:
 
 
 def fault(
-    kind: type[Fault], message: str, c: WarpBatch, ins: Instruction, lane: int, address: int | None = None
+    kind: type[Fault],
+    message: str,
+    c: WarpBatch,
+    ins: Instruction,
+    lane: int,
+    address: int | None = None,
+    other: Place | None = None,
 ) -> Fault:
-    """A fault of the given class at one lane of a warp batch."""
-    block, thread = c.coordinates(lane)
+    """A fault of the given class at one lane of a warp batch; `other`: the other access of a race."""
+    program = c.wave.program
+    place = place_of(program, "", ins, *c.coordinates(lane))
+    lines = {int(line) for line in LINE.findall(message)} - {ins.line, 0 if other is None else other.line}
+    mentioned = [place_of(program, "", first) for first in map(program.first_of_line, sorted(lines)) if first]
     return kind(
         message,
-        entry=c.wave.program.name,
+        entry=program.name,
         line=ins.line,
-        instruction=" ".join(ins.text.split()),
-        block=block,
-        thread=thread,
+        instruction=place.instruction,
+        block=place.block,
+        thread=place.thread,
         address=address,
-        source=c.wave.program.unit.source(ins),
+        frames=place.frames,
+        kernel=demangled(program.name),
+        variable="" if address is None else variable_at(c.wave, ins, address),
+        other=other,
+        mentioned=tuple(each for each in mentioned if each.frames),
     )
+
+
+def place_of(
+    program: Kernel,
+    name: str,
+    ins: Instruction,
+    block: tuple[int, int, int] | None = None,
+    thread: tuple[int, int, int] | None = None,
+) -> Place:
+    """An instruction of a program and the thread that executes it; `name`: its part in a fault."""
+    frames = program.unit.frames(ins, program.name)
+    return Place(name, ins.line, " ".join(ins.text.split()), frames, block, thread)
+
+
+def variable_at(wave: Wave, ins: Instruction, address: int) -> str:
+    """The element of a variable or of a buffer that an instruction accesses; empty if the address is in none."""
+    size, count = access_size(ins)
+    program, memory = wave.program, wave.engine.memory
+    if {"local", "param", "const"} & set(ins.mods) or address < 0:
+        return ""
+    if GLOBAL_BASE <= address < SHARED_WINDOW:
+        extent = memory.extent(address)
+        return "" if extent is None else element(memory.name(extent[0]), address - extent[0], size, count)
+    if address < GLOBAL_BASE or address < SHARED_WINDOW + WINDOW:
+        return shared_element(program.shared_variables, program.name, wave.end, address & OFFSET, size, count)
+    return ""
 
 
 def active(c: WarpBatch, m: Mask) -> Array:

@@ -14,6 +14,7 @@ from ptxgen.emulator.engine.engine import Engine
 from ptxgen.emulator.engine.module import Entry, Module
 from ptxgen.emulator.memory.global_memory import GlobalMemory
 from ptxgen.emulator.memory.tensormap import TensorMap
+from ptxgen.emulator.memory.variables import readable
 from ptxgen.emulator.options import Options
 from ptxgen.emulator.stats import Stats
 from ptxgen.emulator.sync.shadow import Shadow
@@ -143,11 +144,12 @@ class Machine:
         for p in kernel.parameters:
             if p.size == 8 and not p.array:
                 value = int.from_bytes(params[p.offset : p.offset + 8], "little")
+                name = readable(p.name, kernel.name)
                 if not value:
-                    self.memory.null_pointers.append(p.name)
+                    self.memory.null_pointers.append(name)
                 extent = self.memory.extent(value)
                 if extent is not None:
-                    pointers.setdefault(extent[0], p.name)
+                    pointers.setdefault(extent[0], name)
         program = kernel.program(self.options, cluster != (1, 1, 1))
         engine = Engine(
             program,
@@ -228,18 +230,19 @@ def launch(
             raise InputError(
                 f"argument {i} ({p.name}, .{p.type}) is a Python {type(value).__name__}: use a NumPy scalar"
             )
+        parameter = readable(p.name, entry)
         if p.array and isinstance(value, (np.ndarray, np.void)):
             data = value.tobytes()
         elif isinstance(value, TensorMap):
             base = value.base
             tensor = f"the tensor of argument {i}"
             data = value.encode(
-                buffer(base, tensor, f"the tensor of {p.name}") if isinstance(base, np.ndarray) else None
+                buffer(base, tensor, f"the tensor of {parameter}") if isinstance(base, np.ndarray) else None
             )
         elif isinstance(value, np.ndarray):
             if p.size != 8:
                 raise InputError(f"argument {i} ({p.name}, .{p.type}) is an array, but the parameter is not a pointer")
-            data = buffer(value, f"argument {i} ({p.name})", p.name).to_bytes(8, "little")
+            data = buffer(value, f"argument {i} ({p.name})", parameter).to_bytes(8, "little")
         elif isinstance(value, np.generic):
             data = value.tobytes()
         else:

@@ -13,6 +13,7 @@ from ptxgen.emulator.engine.jit_blocks import JitCompiler
 from ptxgen.emulator.engine.program import Program
 from ptxgen.emulator.memory.address_map import SHARED_BASE
 from ptxgen.emulator.memory.global_memory import GlobalMemory
+from ptxgen.emulator.memory.variables import typed
 from ptxgen.emulator.options import Options
 from ptxgen.emulator.ptx.dtypes import DTYPES
 from ptxgen.emulator.ptx.flatten import flatten, function_address
@@ -70,6 +71,7 @@ class Entry:
         }
         shared = [v for v in self.module.variables if v.space == "shared" and id(v) in named]
         shared += [v for v in self.function.variables if v.space == "shared"]
+        self.shared_variables = shared
         at = SHARED_BASE
         for v in shared:
             if not v.extern:
@@ -99,6 +101,7 @@ class Entry:
             self.layout()
             program = Program(self.module.unit, self.function, options, clustered)
             program.local_size = self.local
+            program.shared_variables = self.shared_variables
             if options.engine != "numpy":
                 program.jit_compiler = JitCompiler(program)
             self.programs[options, clustered] = program
@@ -134,8 +137,7 @@ class Module:
     def initialise(self, memory: GlobalMemory) -> None:
         """Gives the allocations of the variables their names and initial values."""
         for v in self.stored:
-            count = v.size // SIZES[v.type]
-            memory.names[v.address] = f"{v.name}, {v.type}[{count}]" if count != 1 else f"{v.name}, {v.type}"
+            memory.names[v.address] = typed(v)
         for v in self.stored:
             if v.init is not None:
                 data = self.initial(v)

@@ -19,7 +19,7 @@ from ptxgen.emulator.ops.registry import Row
 from ptxgen.emulator.ops.spelling import suggestion
 from ptxgen.emulator.ops.synchronisation.proxy_fences import asynchronous
 from ptxgen.emulator.options import Options
-from ptxgen.emulator.ptx.syntax import Function, Instruction, Unit
+from ptxgen.emulator.ptx.syntax import Function, Instruction, Unit, Variable
 from ptxgen.emulator.stats import instruction_class
 from ptxgen.emulator.sync.wgmma_registers import RegisterSets
 from ptxgen.emulator.warp_batch import Step, WarpBatch
@@ -73,12 +73,18 @@ class Program:
         self.keys = len(self.builder.keys)
         #: log2 of the bytes of a unit of the race checks, in shared and in global memory; no access is smaller
         self.grains = self.grain("shared"), self.grain("global")
+        #: the variables in shared memory
+        self.shared_variables: list[Variable] = []
         #: compiles the blocks that execute often
         self.jit_compiler: RuntimeCompiler | None = None
 
     def grain(self, space: str) -> int:
         sizes = [site.size for site in self.sites if site.space in (space, "generic")]
         return min([16, *sizes]).bit_length() - 1
+
+    def first_of_line(self, line: int) -> Instruction | None:
+        """The first instruction of a line of the text; None if the kernel has none there."""
+        return next((ins for ins in self.code if ins.line == line), None)
 
     # ---- basic blocks
 

@@ -5,24 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 from ptxgen.emulator.stats import Access, Stats
-from ptxgen.errors import Fault
+from ptxgen.errors import Fault, Place
 
 Document = dict[str, Any]
 
 
 def fault_fields(fault: Fault) -> Document:
     """The message of a fault and its position."""
-    message = str(fault).partition(f"\n  {fault.entry}, line {fault.line}: ")[0]
     return {
         "kind": type(fault).__name__,
-        "message": message,
+        "message": fault.message,
         "entry": fault.entry,
-        "line": fault.line,
-        "instruction": fault.instruction,
-        "block": fault.block,
-        "thread": fault.thread,
+        "kernel": fault.kernel,
+        **place_fields(fault.place),
         "address": fault.address,
-        "source": fault.source or None,
+        "variable": fault.variable or None,
+        "other": None if fault.other is None else {"access": fault.other.name, **place_fields(fault.other)},
+        "mentioned": [place_fields(place) for place in fault.mentioned],
+    }
+
+
+def place_fields(place: Place) -> Document:
+    """A position in the PTX and in the source."""
+    return {
+        "line": place.line,
+        "instruction": place.instruction,
+        "source": place.source or None,
+        "frames": [frame._asdict() for frame in place.frames],
+        "block": place.block,
+        "thread": place.thread,
     }
 
 
@@ -57,21 +68,13 @@ def stats_fields(stats: Stats) -> Document:
     }
 
 
+def fault_text(fault: Fault, file: str) -> str:
+    """The text that the command prints for a fault; `file`: the name of the PTX file."""
+    return f"{type(fault).__name__}: {fault.report(file)}"
+
+
 def text(document: Document) -> str:
-    """The text that the command prints: the fault, or the statistics."""
-    fault = document["fault"]
-    if fault is not None:
-        lines = [f"{fault['kind']}: {fault['message']}", f"  kernel       {fault['entry']}"]
-        lines.append(f"  line         {document['file']}:{fault['line']}")
-        if fault["source"] is not None:
-            lines.append(f"  source       {fault['source']}")
-        lines.append(f"  instruction  {fault['instruction']}")
-        for name in ("block", "thread"):
-            if fault[name] is not None:
-                lines.append(f"  {name:<12} ({', '.join(map(str, fault[name]))})")
-        if fault["address"] is not None:
-            lines.append(f"  address      {fault['address']:#x}")
-        return "\n".join(lines)
+    """The text that the command prints for a launch without a fault."""
     s = document["statistics"]
     lines = [f"{document['entry']}: {s['blocks']} blocks, {s['threads']} threads, emulated in {s['seconds']:.3f} s", ""]
     width = max([len(c) for c in s["warp_instructions"]] + [len("instructions")])

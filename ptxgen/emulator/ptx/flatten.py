@@ -82,6 +82,7 @@ class Flattener:
         self.passed: dict[int, Variable] = {}  # .param variables of calls
         self.copies: list[ParameterCopy] = []
         self.recursion = Recursion(self)
+        self.context: Context | None = None  # the copy that is being emitted
 
     def run(self) -> Function:
         self.recursion.begin()
@@ -104,9 +105,16 @@ class Flattener:
     def emit(self, ins: Instruction, op: str, operands: tuple[Operand, ...] = (), **changes: Any) -> None:
         """Appends an instruction that replaces `ins`; by default hidden, without guard and modifiers."""
         fields = {"mods": (), "pred": None, "negated": False, "scope": None, "hidden": True, **changes}
+        fields |= self.origin()
         self.out.code.append(replace(ins, op=op, operands=operands, **fields))
         if len(self.out.code) > LIMIT:
             raise UnsupportedError(f"line {ins.line}: {self.entry.name} has over {LIMIT} instructions, calls included")
+
+    def origin(self) -> dict[str, Any]:
+        """The function and the call that the copied instructions belong to; nothing in the kernel itself."""
+        c = self.context
+        inner = c is not None and c.function is not self.entry
+        return {"function": c.function.name, "caller": c.caller} if c is not None and inner else {}
 
     def label(self) -> Label:
         self.labels.append(Label())
@@ -159,6 +167,7 @@ class Flattener:
 
     def body(self, c: Context) -> None:
         """Appends a copy of a function's instructions."""
+        outer, self.context = self.context, c
         labels = {at: self.label() for at in sorted(set(c.function.targets.values()))}
         for i, ins in enumerate(c.function.code):
             if i in labels:
@@ -171,7 +180,7 @@ class Flattener:
                 operands = tuple(
                     Imm(function_address(self.unit, op.name)) if isinstance(op, Name) else op for op in operands
                 )
-            renamed = replace(ins, pred=pred, operands=operands)
+            renamed = replace(ins, pred=pred, operands=operands, **self.origin())
             unchanged: dict[str, Any] = {"mods": ins.mods, "pred": pred, "negated": ins.negated, "hidden": False}
             if ins.op == "call":
                 self.call(renamed, c)
@@ -194,6 +203,7 @@ class Flattener:
         for at, label in labels.items():
             if at == len(c.function.code):
                 self.place(label)
+        self.context = outer
 
     def case(self, ins: Instruction, value: Operand, number: int) -> Reg:
         """Emits the comparison of a register with a number; returns its predicate."""
@@ -303,7 +313,7 @@ class Flattener:
             self.recursion.call(ins, f, returns, arguments, c)
             return
         registers = {r.slot: self.register(f"{r.name} of {f.name}", r.type) for r in f.registers}
-        inner = Context(f, registers, self.copy_variables(f, {}), self.label(), c.subroutine)
+        inner = Context(f, registers, self.copy_variables(f, {}), self.label(), c.subroutine, ins)
         after: list[tuple[Parameter, Operand, Operand]] = []
         formals = iter(f.param_vars)
         for p, actual in zip(f.params, arguments, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxgen.emulator.ptx.syntax import Function, Reg, Variable
+from ptxgen.emulator.ptx.syntax import Function, Instruction, Reg, Variable
 
 
 @dataclass(eq=False)
@@ -37,7 +37,8 @@ class Context:
     """One copy of a function body.
 
     `registers`, `variables`: those of the copy, by slot and by `id` of those of the function; `return_label`: the
-    target of `ret` (None in the kernel itself); `subroutine`: the recursive function into which this body is copied.
+    target of `ret` (None in the kernel itself); `subroutine`: the recursive function into which this body is copied;
+    `caller`: the call that this copy is for.
     """
 
     function: Function
@@ -45,3 +46,4 @@ class Context:
     variables: dict[int, Variable]
     return_label: Label | None
     subroutine: Subroutine | None = None
+    caller: Instruction | None = None

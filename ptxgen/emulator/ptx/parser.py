@@ -11,10 +11,12 @@ from ptxgen.emulator.ptx.lexer import Token
 from ptxgen.emulator.ptx.operand_checks import refusal
 from ptxgen.emulator.ptx.reader import Reader
 from ptxgen.emulator.ptx.syntax import (
+    NOWHERE,
     SIZES,
     Flt,
     Function,
     Instruction,
+    Location,
     Name,
     Operand,
     Parameter,
@@ -101,8 +103,8 @@ class Parser(Reader):
         self.scope = Scope(None, 0)
         self.scopes = 1
         self.files: dict[int, str] = {}
-        self.location = (0, 0)
-        self.locations: set[tuple[int, int, int]] = set()
+        self.location = NOWHERE
+        self.locations: dict[tuple[int, int, int], Location] = {}  # by file, line and column
 
     # ---- module
 
@@ -110,7 +112,8 @@ class Parser(Reader):
         self.header()
         while self.token.kind != "end":
             self.top()
-        return Unit(self.version, self.target, list(self.globals.values()), self.functions, self.files)
+        variables = list(self.globals.values())
+        return Unit(self.version, self.target, variables, self.functions, self.files, self.strings)
 
     def header(self) -> None:
         """``.version``, ``.target`` and ``.address_size``, with which a module begins."""
@@ -194,21 +197,25 @@ class Parser(Reader):
                 self.expect(",")
                 self.constant()
             return
-        self.location = number, self.number()
-        self.locations.add((*self.location, self.number()))
+        line, column = self.number(), self.number()
+        function: tuple[str, int] | None = None
+        caller: Location | None = None
+        self.locations.setdefault((number, line, column), NOWHERE)
         while self.accept(","):
             keyword = self.expect("word")
             if keyword.text == "function_name":
                 if not self.is_label(self.token) or self.token.text in ("function_name", "inlined_at"):
                     raise self.fail("expected a label")
-                self.at += 1
-                if self.accept("+"):
-                    self.number()
+                label = self.next().text
+                function = label, self.number() if self.accept("+") else 0
             elif keyword.text == "inlined_at":
-                if (self.number(), self.number(), self.number()) not in self.locations:
+                caller = self.locations.get((self.number(), self.number(), self.number()))
+                if caller is None:
                     raise self.fail("the location of inlined_at must be one of a .loc before", keyword)
             else:
                 raise self.fail("expected function_name or inlined_at", keyword)
+        self.location = Location(number, line, function, caller)
+        self.locations[number, line, column] = self.location
 
     def declared_type(self, of: str) -> tuple[int, int, str]:
         """``[.align n] [.vN] .type`` as (alignment, 0: that of the type; elements of a vector; type); the type is the
@@ -320,7 +327,7 @@ class Parser(Reader):
         f.params = self.parameters(entry)
         outer, self.scope = self.scope, Scope(None, 0)
         self.scopes = 1
-        self.location = (0, 0)
+        self.location = NOWHERE
         self.function = f
         for group, store in ((f.params, f.param_vars), (f.returns, f.return_vars)):
             for p in group:

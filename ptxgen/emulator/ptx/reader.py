@@ -56,6 +56,7 @@ class Reader:
         self.text = text
         self.tokens = tokenize(text)
         self.at = 0
+        self.strings: dict[str, memoryview] = {}  # by label: section .debug_str from there on
 
     def lookup(self, token: Token) -> Reg | Variable | Vec | None:
         """The register or variable that a name denotes in the current scope; None if it is not declared."""
@@ -342,14 +343,18 @@ class Reader:
         self.expect(";")
 
     def section(self) -> None:
-        """``.section .name { label: .b8 1, 2 ... }``: debugging information, which is skipped."""
+        """``.section .name { label: .b8 1, 2 ... }``: debugging information, of which the strings are kept."""
         self.at += 1
-        self.expect("directive")
+        keeps = self.expect("directive").text == ".debug_str"
         self.expect("{")
+        data, labels = bytearray(), dict[str, int]()
         while not self.accept("}"):
             if self.token.kind == "word":
-                self.at += 1
+                labels[self.next().text] = len(data)
                 self.expect(":")
+                continue
+            if keeps and self.token.text == ".b8":
+                self.section_bytes(data)
                 continue
             token = self.expect("directive")
             if token.text not in (".b8", ".b16", ".b32", ".b64"):
@@ -357,6 +362,20 @@ class Reader:
             self.section_value(int(token.text[2:]))
             while self.accept(","):
                 self.section_value(int(token.text[2:]))
+
+        if keeps:
+            view = memoryview(bytes(data))
+            self.strings.update((label, view[at:]) for label, at in labels.items())
+
+    def section_bytes(self, data: bytearray) -> None:
+        """``.b8 1, 2 ...``, appended to `data`."""
+        self.at += 1
+        while True:
+            token = self.token
+            self.section_value(8)
+            data.append(integer(token) & 0xFF if token.kind == "int" else 0)
+            if not self.accept(","):
+                return
 
     @staticmethod
     def is_label(token: Token) -> bool:

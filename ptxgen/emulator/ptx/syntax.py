@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ptxgen.emulator.ptx.demangle import demangled
 from ptxgen.emulator.ptx.dtypes import FP8
+from ptxgen.errors import Frame
 
 #: bytes of each scalar type; a predicate has none, its registers are truth values
 SIZES = {
@@ -156,14 +158,33 @@ class Sink:
 Operand = Reg | Imm | Flt | Special | Sym | Name | Vec | Mem | Pair | Not | Neg | Selected | Sink
 
 
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A .loc: number of a source file, and line.
+
+    For code of an inlined function, `function` is the label of its name, plus an offset, and `caller` is where it is
+    inlined.
+    """
+
+    file: int
+    line: int
+    function: tuple[str, int] | None = None
+    caller: Location | None = None
+
+
+#: the location of code before any .loc
+NOWHERE = Location(0, 0)
+
+
 @dataclass(slots=True, eq=False)
 class Instruction:
     """One instruction.
 
     `scope`: the target of a branch, the targets of brx, the functions of an indirect call. `row`: the row of the
     instruction table, if not the one of the instruction's name. `hidden`: an instruction into which another one was
-    expanded; statistics do not count it. `location`: number of a source file and line, as .loc gives them.
-    `refusal`: why its modifiers are unknown; a launch of its kernel is refused.
+    expanded; statistics do not count it. `location`: its source line. `refusal`: why its modifiers are unknown; a
+    launch of its kernel is refused. In a flattened kernel, `function` is the function that a call has copied, and
+    `caller` the call.
     """
 
     op: str
@@ -176,8 +197,10 @@ class Instruction:
     scope: Any = None
     row: str = ""
     hidden: bool = False
-    location: tuple[int, int] = (0, 0)
+    location: Location = NOWHERE
     refusal: str = ""
+    function: str = ""
+    caller: Instruction | None = None
 
     @property
     def types(self) -> list[str]:
@@ -235,11 +258,26 @@ class Unit:
     variables: list[Variable]
     functions: dict[str, Function]
     files: dict[int, str] = field(default_factory=dict)
+    strings: dict[str, memoryview] = field(default_factory=dict)
 
-    def source(self, ins: Instruction) -> str:
-        """The source line of an instruction, as "kernel.cu:12"; empty without .loc."""
-        number, line = ins.location
-        return f"{self.files[number]}:{line}" if number in self.files else ""
+    def frames(self, ins: Instruction, kernel: str) -> tuple[Frame, ...]:
+        """The source lines of an instruction, the innermost one first; none without .loc."""
+        out: list[Frame] = []
+        at: Instruction | None = ins
+        while at is not None:
+            place: Location | None = at.location
+            while place is not None:
+                inlined, function = place.caller is not None, at.function or kernel
+                if place.function is not None:
+                    label, offset = place.function
+                    name = bytes(self.strings.get(label, b"")[offset:]).partition(b"\0")[0]
+                    function = name.decode(errors="replace") or "an inlined function"
+                if place.file in self.files and place.line:  # code on line 0 belongs to no line
+                    entered = "inlined" if inlined else "called" if at.caller is not None else ""
+                    out.append(Frame(f"{self.files[place.file]}:{place.line}", demangled(function), entered))
+                place = place.caller
+            at = at.caller
+        return tuple(out)
 
 
 #: modifiers that come first in the instructions that have them, in this order

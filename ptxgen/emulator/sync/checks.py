@@ -17,7 +17,7 @@ from ptxgen.emulator.memory.global_memory import typed_views
 from ptxgen.emulator.sync.lanes import ALL, AccessLog, Lanes, LaneShadow
 from ptxgen.emulator.sync.memory_order import ATOMIC, WEAK, MemoryOrder
 from ptxgen.emulator.sync.touch import FULL, PAGE, Touch, units, words
-from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
+from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault, place_of
 from ptxgen.errors import AsyncFault, RaceFault, UninitialisedFault
 
 Array = NDArray[Any]
@@ -557,16 +557,17 @@ class Checks:
                 if hit is None:
                     continue
                 touch, lane, position = hit
-                line = self.line_of_access(theirs, position, touch.size)
+                first, other_lane = self.first_access(theirs, position, touch.size, rank)
                 accessor = f"warp {old.batch.warp}" if rank < 0 else f"warp {old.batch.warp} of rank {rank}"
                 raise fault(
                     RaceFault,
                     f"{operation or named(new_kind)} by warp {new.batch.warp} and {named(old_kind)} by {accessor} "
-                    f"(line {line}) of the same shared memory with no barrier between",
+                    f"(line {first.ins.line}) of the same shared memory with no barrier between",
                     new.batch,
                     touch.ins,
                     lane,
                     position % self.wave.stride,
+                    place_of(self.wave.program, named(old_kind), first.ins, *old.batch.coordinates(other_lane)),
                 )
 
     def coverage(self, segment: Segment, kind: str) -> int:
@@ -651,14 +652,21 @@ class Checks:
                 return stores.touch, int(stores.lanes[i]), int(stores.at[i])
         raise AssertionError
 
-    @staticmethod
-    def line_of_access(touches: list[Touch], position: int, size: int) -> int:
-        """The source line of the first access that overlaps `size` bytes at a position."""
+    def first_access(self, touches: list[Touch], position: int, size: int, rank: int) -> tuple[Touch, int]:
+        """The first access that overlaps `size` bytes at a position, by a block of a rank (-1: any), and its lane."""
         for touch in touches:
-            at, _ = touch.positions()
-            if ((at < position + size) & (at + touch.size > position)).any():
-                return touch.ins.line
-        return touches[0].ins.line
+            at, lanes, blocks = accessors(touch)
+            hit = (at < position + size) & (at + touch.size > position)
+            if rank >= 0:
+                hit &= self.ranks_of(blocks) == rank
+            if hit.any():
+                i = int(np.argmax(hit))
+                return touch, i if lanes is None else int(lanes[i])
+        raise AssertionError("no access overlaps")
+
+    def ranks_of(self, blocks: Array) -> Array:
+        """The ranks of blocks of the wave in their clusters."""
+        return self.wave.ranks[blocks]
 
 
 def named(kind: str) -> str:

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.touch import Touch
-from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
+from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault, place_of
 from ptxgen.errors import RaceFault
 
 Array = NDArray[Any]
@@ -137,7 +138,7 @@ class AccessLog:
 class LaneShadow:
     """For each unit of a wave's shared memory, the lanes that wrote and read it last.
 
-    A mark is a clock, an instruction and a lane. Marks before `first` belong to earlier comparisons.
+    A mark is a clock, the number of an instruction and a lane. Marks before `first` belong to earlier comparisons.
     """
 
     def __init__(self, wave: Wave) -> None:
@@ -147,14 +148,22 @@ class LaneShadow:
         self.writer = np.zeros(size, np.int64)
         self.reader, self.earlier = np.zeros(size, np.int64), np.zeros(size, np.int64)
         self.first = 1
-        self.lines: dict[int, int] = {}
+        #: the instructions of marks, and the number of each by `id`
+        self.instructions: list[Instruction] = []
+        self.numbers: dict[int, int] = {}
+
+    def number(self, ins: Instruction) -> int:
+        number = self.numbers.get(id(ins))
+        if number is None:
+            number = self.numbers[id(ins)] = len(self.instructions)
+            self.instructions.append(ins)
+        return number
 
     def access(self, c: WarpBatch, touch: Touch, kind: str, known: Lanes, exchanged: Lanes, clock: int) -> None:
         at, lanes = touch.positions()
         if lanes is None:
             lanes = np.arange(len(at))
-        line = touch.ins.line & 0xFFFFF
-        mark = (clock << 40) + (line << 20) + lanes
+        mark = (clock << 40) + (self.number(touch.ins) << 20) + lanes
         for i in range(max(touch.size >> self.shift, 1)):
             g = (at >> self.shift) + i
             if kind != "write":
@@ -182,13 +191,14 @@ class LaneShadow:
         if bad.any():
             i = int(np.argmax(bad))
             at, _ = touch.positions()
+            ins = self.instructions[int(old[i]) >> 20 & 0xFFFFF]
             raise fault(
                 RaceFault,
                 f"{operation} by lane {int(lanes[i]) & 31} and {earlier} by lane {int(other[i]) & 31} "
-                f"(line {int(old[i]) >> 20 & 0xFFFFF}) of the same warp and the same shared memory, "
-                "with no bar.warp.sync between",
+                f"(line {ins.line}) of the same warp and the same shared memory, with no bar.warp.sync between",
                 c,
                 touch.ins,
                 int(lanes[i]),
                 int(at[i]) % self.wave.stride,
+                place_of(c.wave.program, earlier, ins, *c.coordinates(int(other[i]))),
             )

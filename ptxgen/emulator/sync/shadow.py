@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.address_map import GLOBAL_BASE
 from ptxgen.emulator.memory.tensormap import SIZE, TensorRegion
+from ptxgen.emulator.ptx.demangle import demangled
 from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.memory_order import ATOMIC, MANY, STRONG, WEAK, MemoryOrder
 from ptxgen.emulator.sync.messages import Publications
-from ptxgen.emulator.warp_batch import Launch, WarpBatch, fault
-from ptxgen.errors import AsyncFault, RaceFault
+from ptxgen.emulator.warp_batch import Launch, WarpBatch, fault, place_of
+from ptxgen.errors import AsyncFault, Place, RaceFault
 
 Array = NDArray[Any]
 
@@ -82,8 +83,23 @@ class Shadow:
         return number
 
     def line(self, mark: int) -> str:
+        ins = self.instruction(mark)
+        return "another line" if ins is None else f"line {ins.line}"
+
+    def instruction(self, mark: int) -> Instruction | None:
         number = mark >> NUMBER & 4095
-        return f"line {self.sites[number - 1].line}" if 0 < number < 4095 else "another line"
+        return self.sites[number - 1] if 0 < number < 4095 else None
+
+    def place(self, mark: int, name: str) -> Place | None:
+        """The access of a mark, as the other side of a fault; None if its instruction is not known."""
+        ins = self.instruction(mark)
+        if ins is None:
+            return None
+        block, warp = divmod((mark & THREAD) >> 5, self.warps_per_block)
+        number, (x, y, _) = warp * 32 + (mark & 31), self.engine.block
+        bx, by, bz = (int(v) for v in self.engine.block_coordinates(block, 1)[0][0])
+        thread = number % x, number // x % y, number // (x * y)
+        return place_of(self.engine.program, name, ins, (bx, by, bz), thread)
 
     def marks(self, c: WarpBatch, ins: Instruction, lanes: Array, kind: int, proxy: bool = False) -> Array:
         blocks = lanes >> 5
@@ -138,7 +154,9 @@ class Shadow:
                 i = int(np.argmax(written))
                 text = f"reads with .nc global memory that {self.line(int(self.writer[g[i]]))} wrote in this launch; "
                 text += "only memory that no thread writes may be read so"
-                raise fault(RaceFault, text, c, ins, int(lanes[i]), (int(g[i]) << self.shift) + GLOBAL_BASE)
+                address = (int(g[i]) << self.shift) + GLOBAL_BASE
+                other = self.place(int(self.writer[g[i]]), "write")
+                raise fault(RaceFault, text, c, ins, int(lanes[i]), address, other)
 
     def receive_messages(self, c: WarpBatch, order: MemoryOrder, at: Array, lanes: Array) -> None:
         if self.has_messages and order.kind != WEAK and order.reads:
@@ -277,7 +295,8 @@ class Shadow:
                 i = int(np.argmax(bad))
                 text = f"the bulk copy reads global memory that {self.line(int(old[i]))} wrote, "
                 text += "with no fence.proxy.async between"
-                raise fault(AsyncFault, text, c, ins, lane, (int(g[i]) << self.shift) + GLOBAL_BASE)
+                other = self.place(int(old[i]), "write")
+                raise fault(AsyncFault, text, c, ins, lane, (int(g[i]) << self.shift) + GLOBAL_BASE, other)
 
     # ---- tensor maps
 
@@ -315,7 +334,7 @@ class Shadow:
             else:
                 continue
             text = f"the tensor map was modified ({self.line(mark)}), with no fence.proxy.tensormap::generic.{missing}"
-            raise fault(AsyncFault, text, c, ins, lane, address)
+            raise fault(AsyncFault, text, c, ins, lane, address, self.place(mark, "write"))
 
     # ---- order
 
@@ -418,7 +437,7 @@ class Shadow:
         else:
             accessor, missing = f"lane {thread & 31} of the same warp", "no bar.warp.sync"
         text = f"{operation} global memory that {accessor} {PAST[earlier]} ({self.line(old)}), with {missing} between"
-        raise fault(RaceFault, text, c, ins, lane, at + GLOBAL_BASE)
+        raise fault(RaceFault, text, c, ins, lane, at + GLOBAL_BASE, self.place(old, earlier.removesuffix("s")))
 
     # ---- launches that may not have ended
 
@@ -451,5 +470,7 @@ class Shadow:
                         verb = "writes" if writes else "reads"
                         text = f"{verb} global memory that the preceding kernel {other.entry} {PAST[earlier]} "
                         text += f"({other.line(int(table[g[k]]))}), with no griddepcontrol.wait between"
-                        lane = int(lanes[early[k]])
-                        raise fault(RaceFault, text, c, ins, lane, int(at[early[k]]) + GLOBAL_BASE)
+                        lane, place = int(lanes[early[k]]), other.place(int(table[g[k]]), earlier.removesuffix("s"))
+                        if place is not None:
+                            place = place._replace(kernel=demangled(other.entry))
+                        raise fault(RaceFault, text, c, ins, lane, int(at[early[k]]) + GLOBAL_BASE, place)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.address_map import GLOBAL_BASE, OFFSET, RANK, SHARED_BASE, SHARED_WINDOW, WINDOW
+from ptxgen.emulator.memory.variables import past_shared
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ptx.syntax import Instruction, Mem, Operand, Sym
 from ptxgen.emulator.stats import Stats
@@ -148,6 +149,7 @@ def shared_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atom
     bad = (at < SHARED_BASE) | (at + size > wave.end)
     if bad.any():
         text = f"{size} bytes of shared memory outside [{SHARED_BASE:#x}, {wave.end:#x})"
+        text += past_shared(wave.program.shared_variables, wave.program.name, int(at[np.argmax(bad)]), wave.end)
         raise site.out_of_bounds(text, c, bad, lanes, at)
     check_aligned(c, site, at, lanes)
     index = at + c.shared_base[lanes]

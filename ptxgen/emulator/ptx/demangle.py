@@ -1,0 +1,50 @@
+"""Names of C++ as a programmer writes them, from the mangled names in PTX."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any
+
+#: libraries of C++ with __cxa_demangle, of Linux and of macOS; NumPy has loaded the first one that exists
+LIBRARIES = ("libstdc++.so.6", "libc++abi.so.1", "libc++.1.dylib")
+
+
+Function = Callable[[bytes], bytes | None]
+
+
+@cache
+def _demangler() -> Function | None:
+    """The function of the C++ library that demangles a name; None if there is no such library."""
+    for name in LIBRARIES:
+        try:
+            return _bound(ctypes.CDLL(name).__cxa_demangle, ctypes.CDLL(None).free)
+        except (OSError, AttributeError, TypeError):
+            continue
+    return None
+
+
+def _bound(function: Any, free: Any) -> Function:
+    """``__cxa_demangle`` as a function of a name; `free`: releases its results."""
+    function.restype, free.restype = ctypes.c_void_p, None
+    function.argtypes, free.argtypes = [ctypes.c_char_p] + [ctypes.c_void_p] * 3, [ctypes.c_void_p]
+
+    def demangle(symbol: bytes) -> bytes | None:
+        text = function(symbol, None, None, None)
+        if not text:
+            return None
+        try:
+            return ctypes.string_at(text)
+        finally:
+            free(text)
+
+    return demangle
+
+
+@lru_cache(1024)
+def demangled(name: str) -> str:
+    """The C++ name of a mangled symbol; the symbol itself if it is no mangled name, or if there is no C++ library."""
+    demangle = _demangler() if name.startswith("_Z") else None
+    text = demangle(name.encode()) if demangle is not None else None
+    return name if text is None else text.decode(errors="replace").removeprefix("void ")
