@@ -16,6 +16,7 @@ INDEX = "s32"  #: the type of positions and counts
 NO_INDEX = (1 << 31) - 1  #: the position in a state without values
 POSITIONS = ("argmin", "argmax")
 MEAN, LOGSUMEXP = "mean", "logsumexp"
+LOG2_E = math.log2(math.e)
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ class StateReduction:
 
     def added(self, x: State, value: Node, index: Node) -> State:
         """The state of the values of ``x`` and another one, whose position is greater than theirs."""
+        if self.op == LOGSUMEXP:
+            return self._with_exponential(x, value)
         if self.op not in POSITIONS:
             return self.joined(x, self.lifted(value, index))
         best, position = x
@@ -95,8 +98,29 @@ class StateReduction:
                 x = self.added(x, value, position)
             return x
         top = reduce(lambda a, b: node("max", self.type, a, b), values, x[0])
-        terms = (self._scaled(self.lifted(v, n), top) for v, n in zip(values, positions, strict=True))
+        terms = self._exponentials(values, top)
         return top, reduce(lambda a, b: node("+", self.type, a, b), terms, self._scaled(x, top))
+
+    def _with_exponential(self, x: State, value: Node) -> State:
+        """The state of logsumexp with another value, by one exponential, of the distance from the greatest value."""
+        (top, total), one = x, constant(1, self.type)
+        keeps = node("<=", PRED, value, top)
+        distance = node("abs", self.type, node("-", self.type, value, top))
+        smaller = node("exp", self.type, node("neg", self.type, distance))
+        smaller = select(node("==", PRED, value, top), one, smaller)  # infinities are not subtracted from themselves
+        scaled = node("*", self.type, total, select(keeps, one, smaller))
+        return node("max", self.type, top, value), node("+", self.type, scaled, select(keeps, smaller, one))
+
+    def _exponentials(self, values: Sequence[Node], top: Node) -> list[Node]:
+        """The terms of values relative to ``top``. In f32 a term is exp2(fma(value, log2 e, -top · log2 e)): the
+        rounding of the second product is common to all, and less than that of the greatest value in the result. An
+        infinite ``top`` is not subtracted: its terms are 0 or infinity."""
+        if self.type != "f32":
+            return [self._scaled((v, constant(1, self.type)), top) for v in values]
+        infinite = node("==", PRED, node("abs", "f32", top), constant(math.inf, "f32"))
+        factor = constant(LOG2_E, "f32")
+        shift = select(infinite, constant(0, "f32"), node("neg", "f32", node("*", "f32", top, factor)))
+        return [node("exp2", "f32", node("fma", "f32", v, factor, shift)) for v in values]
 
     def _better(self, x: State, y: State) -> Node:
         """True if the value of ``y`` is the one to keep."""

@@ -19,7 +19,7 @@
 ${row_reduce.declare()}\
 % if plan.states.compares_first:
     ${plan.states.bound.declaration}
-    .reg .${plan.states.bound.kind} %best_of_columns;
+    .reg .${plan.states.bound.kind} %best<${own.rows}>;
 % endif
 
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %workspace, [W];  ld.param.u64 %states, [sink_offset];
@@ -157,8 +157,8 @@ ${row_reduce.store_state(r, "%state_part", "%M", f"%row{r}", "@%in_bounds ", pla
     .reg .b32 %position;
     .reg .pred %taken;
 ${values.declare(of)}\
-% for k in range(own.k):
-    ld.shared.${own.access(vec)} ${own.b.vector(k, 0, n=vec)}, [%columns_addr+${k * own.columns * own.bytes}];
+% for line in own.loads(vec):
+    ${line}
 % endfor
 % for r in range(own.rows):
 % for q in range(vec):
@@ -171,14 +171,23 @@ ${values.declare(of)}\
 % endfor
 % endfor
 % endfor
+% if plan.states.compares_first:
 ${values.compute([own.acc[r, q] for q in range(vec)], "", (f"%row{r}", 0), ("%column", 0), of)}\
-% if plan.states.compares_first and of.guard is None:
-% for line in plan.states.best_lines("%best_of_columns", of.of(0)):
+% for line in plan.states.best_lines(f"%best{r}", of.of(0)):
     ${line}
 % endfor
-    ${plan.states.keeps} %p, ${plan.states.bound[r]}, %best_of_columns;
+    ${plan.states.replaces(r, f"%best{r}")}
+% endif
+% endfor
+% if plan.states.compares_first:
+    @!%p bra ${prefix}KEPT;
+% endif
+% for r in range(own.rows):
+% if plan.states.compares_first:
+    ${plan.states.keeps} %p, ${plan.states.bound[r]}, %best${r};
     @%p bra ${prefix}KEPT${r};
 % endif
+${values.compute([own.acc[r, q] for q in range(vec)], "", (f"%row{r}", 0), ("%column", 0), of)}\
 % if of.guard is None:
 % for line in plan.states.add_all(r, of.of(0), "%column"):
     ${line}
@@ -191,11 +200,14 @@ ${values.compute([own.acc[r, q] for q in range(vec)], "", (f"%row{r}", 0), ("%co
 % endfor
 % endfor
 % endif
-% if plan.states.compares_first and of.guard is None:
+% if plan.states.compares_first:
     mov.${plan.states.bound.kind} ${plan.states.bound[r]}, ${plan.states.state[0][r]};
 ${prefix}KEPT${r}:
 % endif
 % endfor
+% if plan.states.compares_first:
+${prefix}KEPT:
+% endif
     add.u32 %column, %column, ${vec};
     add.u32 %columns_addr, %columns_addr, ${vec * own.bytes};
     }

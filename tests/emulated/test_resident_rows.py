@@ -46,3 +46,19 @@ def test_ties_infinities_and_nans(op: str) -> None:
     assert best(op, a, b)[3:5] == [0, 0]
     b[[50, 77], 0] = np.nan
     assert best(op, a, b) == [50 if n != 4 else 0 for n in range(70)]
+
+
+def test_logsumexp_of_infinities_and_large_values() -> None:
+    """Groups of 8 columns in both parts; a row of each special value."""
+    text = "A:f32[i,k];B:f32[k,j];accum:f32;where(i,j){reduce(k){accum+=A[i,k]*B[k,j];}C[i]logsumexp=accum;}"
+    config = CONFIG.replace("resident_k=2", "resident_k=1 columns_at_once=8")
+    runner = Runner.of(EmulatedDriver(), Task(7, 37, 1, "NT", text=text), parse_config(config))
+    a = np.array([[2.5], [np.inf], [-np.inf], [np.nan], [1e6], [-1e6], [80]], np.float32)
+    for least in (1, -np.inf):
+        b = np.where(np.arange(37)[:, None] < 9, least, 1).astype(np.float32)
+        values = (a * b.T).astype("f8")
+        greatest = values.max(1, keepdims=True)
+        with np.errstate(invalid="ignore"):
+            sums = np.exp(np.where(values == greatest, 0, values - greatest)).sum(1)
+        found = runner.compute({"A": a, "B": b, "C": np.zeros(7, np.float32)})["C"].reshape(-1)
+        np.testing.assert_allclose(found, greatest[:, 0] + np.log(sums), rtol=4e-7)

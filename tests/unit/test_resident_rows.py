@@ -37,7 +37,6 @@ BREAKS = {
     "resident_rows_types": [(lowered(kind="f16"), CONFIG, "elements of type f16; registers hold")],
     "resident_rows_arrays": [(lowered(output="C[i]=max(C[i],accum+t[i])"), CONFIG, "read only A, B and numbers")],
     "resident_rows_k": [(lowered(k=4), CONFIG, "resident_k=3; it must be K, 4")],
-    "resident_rows_access": [(lowered(kind="f64"), CONFIG, "columns_at_once=4 elements of f64")],
     "resident_rows_copies": [
         (lowered(), f"{CONFIG} tile_columns=1024 row_warps=2", "tile_columns=1024 of 3 elements: a thread copies 48")
     ],

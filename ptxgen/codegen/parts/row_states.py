@@ -13,7 +13,7 @@ from ptxgen.expr.ptx import Temporaries, statements
 from ptxgen.expr.value_types import type_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
-from ptxgen.lowering.states import State, StateReduction
+from ptxgen.lowering.states import LOGSUMEXP, State, StateReduction
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,15 @@ class RowStates(Part):
 
     def _assigned(self, q: int, roots: State, known: dict[Node, str], guard: str, used: Temporaries) -> list[str]:
         x = self._state(q)
-        return statements(roots, {**x, **known}, list(x.values()), sm=self.sm, temporaries=used, guard=guard).lines
+        return statements(
+            roots, {**x, **known}, list(x.values()), sm=self.sm, temporaries=used, guard=guard, fast=self.fast
+        ).lines
+
+    @property
+    def fast(self) -> bool:
+        """True if exponentials are approximate: errors of those that are far below 1 do not matter beside the 1 of the
+        greatest value."""
+        return self.reduction.op == LOGSUMEXP
 
     def finish(self, result: str) -> list[str]:
         """The instructions that compute the result of the first state."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ptxgen.codegen.config.axes import Axis
 
 LONGEST = 32  #: the largest K
-MOST_COLUMNS = 4  #: that a thread computes together
+MOST_COLUMNS = 8  #: that a thread computes together
+LOAD_BYTES = 16  #: of an access to shared memory, at most
 
 AXES = (
     Axis(
@@ -30,8 +31,8 @@ AXES = (
     Axis(
         "columns_at_once",
         4,
-        "columns of B that a thread reads by one access to shared memory, and computes together",
-        (1, 2, 4),
+        "columns of B that a thread reads from shared memory, and computes together",
+        (1, 2, 4, 8),
         least=1,
         most=MOST_COLUMNS,
         power_of_two=True,

@@ -17,7 +17,8 @@ from ptxgen.lowering.states import POSITIONS
 from ptxgen.problem.device import Device
 
 JOINED = 2.0  #: issue slots of a pair besides its steps: its value joins the state of the row
-COMPARED = 2.0  #: where groups of columns are compared with the best value
+BEST = 1.0  #: where groups of columns are compared with the best value: the best one of each group
+COMPARED = 6.0  #: of a group of columns, of all rows: the branch, and columns in registers
 REPLACED = 40.0  #: issue slots of a group of columns that may replace the best value of a lane
 EFFICIENCY = 0.8  #: share of the issue slots that steps of registers reach
 TILE = 400.0  #: cycles of a tile of columns besides its pairs: loads, barriers
@@ -35,7 +36,8 @@ def step_slots(p: KernelProblem, d: Device) -> float:
 def work(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Work:
     """The cost of a column of a block (``busy``: cycles of a multiprocessor)."""
     reads = c.resident_k / c.columns_at_once
-    extra = COMPARED if p.sink.op in POSITIONS else JOINED
+    pairs = c.thread_rows * c.columns_at_once
+    extra = BEST + COMPARED / pairs if p.sink.op in POSITIONS else JOINED
     slots = (c.thread_rows * (c.resident_k * step_slots(p, d) + extra) + reads) / EFFICIENCY
     warps = g.threads / WARP
     resident = resident_blocks(c, g, d)

@@ -23,7 +23,7 @@ from ptxgen.expr.instructions import literal, register_class
 from ptxgen.expr.node import constant, node, variable
 from ptxgen.expr.ptx import Temporaries, statements
 from ptxgen.expr.value_types import type_of
-from ptxgen.families.resident_rows.axes import MOST_COLUMNS
+from ptxgen.families.resident_rows.axes import LOAD_BYTES, MOST_COLUMNS
 from ptxgen.families.resident_rows.geometry import ResidentRowsGeometry, geometry
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.states import INDEX, POSITIONS
@@ -50,7 +50,8 @@ class ResidentStates(RowStates):
     def compares_first(self) -> bool:
         """True if columns that are computed together are compared with the best value by one instruction, and only
         those that may replace it join the state."""
-        return self.reduction.op in POSITIONS and type_of(self.reduction.type).floating
+        floating = type_of(self.reduction.type).floating
+        return self.reduction.op in POSITIONS and floating and self.sink.guard is None
 
     @cached_property
     def bound(self) -> Tile:
@@ -66,6 +67,12 @@ class ResidentStates(RowStates):
     def keeps(self) -> str:
         """The comparison of the best value with others that replace it if it is false."""
         return f"setp.{'le' if self.reduction.op == 'argmin' else 'ge'}.{self.reduction.type}"
+
+    def replaces(self, r: int, best: str) -> str:
+        """The comparison of the best value of row ``r`` with the best one of columns, which is true if these may
+        replace it. %p: of this row, or of one before."""
+        above, joined = ("gtu" if self.reduction.op == "argmin" else "ltu"), ("", "") if r == 0 else (".or", ", %p")
+        return f"setp.{above}{joined[0]}.{self.reduction.type} %p, {self.bound[r]}, {best}{joined[1]};"
 
     def best_lines(self, into: str, values: Sequence[str]) -> list[str]:
         """The instructions of the best of several values; NaN if one of them is NaN."""
@@ -90,7 +97,7 @@ class ResidentStates(RowStates):
         positions = [node("+", INDEX, at, constant(n, INDEX)) if n else at for n in range(len(each))]
         roots = self.reduction.added_all(tuple(state), each, positions)
         known = {**state, at: first, **dict(zip(each, values, strict=True))}
-        return statements(roots, known, list(state.values()), sm=self.sm, temporaries=used).lines
+        return statements(roots, known, list(state.values()), sm=self.sm, temporaries=used, fast=self.fast).lines
 
     @property
     def temporaries(self) -> list[str]:
@@ -172,9 +179,15 @@ class ResidentRows(Part):
         """The type of a load of one element."""
         return load_type(self.problem.dtype)
 
-    def access(self, vec: int) -> str:
-        """The type of a load of ``vec`` adjacent columns from shared memory."""
-        return width(vec, self.kind)
+    def loads(self, vec: int) -> list[str]:
+        """The loads of ``vec`` adjacent columns from shared memory."""
+        each = min(vec, LOAD_BYTES // self.bytes)
+        kind, pitch = width(each, self.kind), self.columns * self.bytes
+        return [
+            f"ld.shared.{kind} {self.b.vector(k, q, n=each)}, [%columns_addr+{k * pitch + q * self.bytes}];"
+            for k in range(self.k)
+            for q in range(0, vec, each)
+        ]
 
     @property
     def row_elements(self) -> int:

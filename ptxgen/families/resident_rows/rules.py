@@ -44,11 +44,6 @@ RULES = (
         "resident_k={c.resident_k}; it must be K, {p.k}",
     ),
     Rule(
-        "resident_rows_access",
-        lambda p, c, g, d: c.columns_at_once * p.element.bytes <= 16,
-        "columns_at_once={c.columns_at_once} elements of {p.dtype}; an access has at most 16 bytes",
-    ),
-    Rule(
         "resident_rows_copies",
         lambda p, c, g, d: g.copies <= MOST_COPIES,
         "tile_columns={c.tile_columns} of {p.k} elements: a thread copies {g.copies}, each at an address of its own; at"
