@@ -28,6 +28,7 @@ from ptxgen.emulator.memory.address_map import (
     SHARED_WINDOW,
     WINDOW,
 )
+from ptxgen.emulator.memory.device_heap import DeviceHeap
 from ptxgen.emulator.memory.global_memory import GlobalMemory, typed_views
 from ptxgen.emulator.memory.tensormap import TensorRegion
 from ptxgen.emulator.memory.variables import access_size, element, shared_element
@@ -168,6 +169,7 @@ class Launch(Protocol):
     """The launch that a wave belongs to: `engine.engine.Engine`."""
 
     memory: GlobalMemory
+    heap: DeviceHeap | None
     options: Options
     stats: Stats
     grid: tuple[int, int, int]

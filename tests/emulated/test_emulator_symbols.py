@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from emulator_kernels import run
 
-from ptxgen.emulator import Machine
+from ptxgen.emulator import Machine, launch
+from ptxgen.errors import InputError, ParseError
 
 ENGINES = ["numpy", pytest.param("llvm", marks=pytest.mark.skipif(not find_spec("llvmlite"), reason="no llvmlite"))]
 THREAD = "mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %q0;"
@@ -103,3 +104,35 @@ def test_shared_memory_counts_for_entries_that_use_it():
     assert [module[name].shared for name in ("direct", "through", "none")] == [200000, 64 + 200000, 0]
     for name in module.entries:
         machine.launch(module, name, 1, 32, b"")
+
+
+def test_managed_variables_by_name():
+    """The host reads and writes variables by name, managed ones like others."""
+    text = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .global .attribute(.managed) .align 4 .s32 count = 5;
+.visible .attribute(.managed) .global .align 8 .f32 values[4];
+.visible .const .f32 factor = 1.0;
+.visible .entry k() {
+.reg .b32 %r<4>; .reg .f32 %f<4>; .reg .b64 %d<4>;
+mov.u32 %r0, %tid.x; mov.u64 %d0, values; mad.wide.u32 %d0, %r0, 4, %d0;
+ld.global.f32 %f0, [%d0]; ld.const.f32 %f1, [factor]; mul.rn.f32 %f0, %f0, %f1; st.global.f32 [%d0], %f0;
+red.global.add.s32 [count], %r0;
+ret; }"""
+    count, values = np.array(7, np.int32), np.arange(4, dtype=np.float32)
+    factor = np.array(3, np.float32)
+    launch(text, "k", 1, 4, [], variables={"count": count, "values": values, "factor": factor})
+    assert count == 7 + 6
+    assert (values == [0, 3, 6, 9]).all()
+    machine = Machine()
+    module = machine.load(text)
+    variable = module.variable("count")
+    machine.launch(module, "k", 1, 4, b"")
+    assert np.frombuffer(machine.read(variable.address, variable.size), np.int32) == 5 + 6
+    with pytest.raises(InputError, match="variable values is an array of 8 bytes; it must be C-contiguous and have 16"):
+        launch(text, "k", 1, 4, [], variables={"values": values[:2]})
+    with pytest.raises(InputError, match="no variable 'value'; there are: count, factor, values"):
+        module.variable("value")
+    with pytest.raises(ParseError, match=r"a \.managed variable is \.global"):
+        machine.load(text.replace(".const .f32", ".const .attribute(.managed) .f32"))

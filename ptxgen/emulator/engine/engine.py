@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ptxgen.emulator.engine.basic_block import BLOCKING, BRANCH, EXIT, FALL, Block
 from ptxgen.emulator.engine.deadlock_report import deadlock, exceeds_watchdog
 from ptxgen.emulator.engine.program import Program
+from ptxgen.emulator.memory.device_heap import DeviceHeap
 from ptxgen.emulator.memory.global_memory import GlobalMemory
 from ptxgen.emulator.ops.arithmetic.numerics import UNDERFLOW
 from ptxgen.emulator.ops.operands.access import add_access_stats
@@ -73,8 +74,9 @@ class Engine:
         shared_size: int,
         cluster: tuple[int, int, int] = (1, 1, 1),
         earlier: list[Shadow] | None = None,
+        heap: DeviceHeap | None = None,
     ) -> None:
-        self.program, self.memory, self.options = program, memory, options
+        self.program, self.memory, self.options, self.heap = program, memory, options, heap
         self.grid, self.block = grid, block
         self.threads = block[0] * block[1] * block[2]
         self.blocks = grid[0] * grid[1] * grid[2]
@@ -135,6 +137,8 @@ class Engine:
             if self.grid_workspace:
                 self.memory.free(self.grid_workspace)
         self.gather_stats()
+        for leak in self.heap.leaks() if self.heap is not None else ():
+            self.stats.note(leak)
         self.stats.seconds = time.perf_counter() - began
         return self.stats
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from ptxgen.emulator.engine.arguments import TYPES
 from ptxgen.emulator.engine.cluster_size import extents
 from ptxgen.emulator.engine.engine import Engine
 from ptxgen.emulator.engine.module import Entry, Module
+from ptxgen.emulator.memory.device_heap import DeviceHeap
 from ptxgen.emulator.memory.global_memory import GlobalMemory
 from ptxgen.emulator.memory.tensormap import TensorMap
 from ptxgen.emulator.memory.variables import readable
@@ -59,6 +60,8 @@ class Machine:
         except TypeError as error:
             raise InputError(f"unknown option: {error}") from None
         self.memory = GlobalMemory()
+        #: the heap of malloc in device code, from the first launch of a kernel that calls it
+        self.heap: DeviceHeap | None = None
         #: the launches that a dependent launch may overlap with
         self.running: list[Shadow] = []
 
@@ -151,6 +154,8 @@ class Machine:
                 if extent is not None:
                     pointers.setdefault(extent[0], name)
         program = kernel.program(self.options, cluster != (1, 1, 1))
+        if program.allocates and self.heap is None:
+            self.heap = DeviceHeap(self.memory)
         engine = Engine(
             program,
             self.memory,
@@ -162,6 +167,7 @@ class Machine:
             kernel.shared + shared_bytes,
             cluster,
             self.running if dependent else [],
+            self.heap if program.allocates else None,
         )
         running, self.running = self.running, []
         stats = engine.run()
@@ -185,6 +191,7 @@ def launch(
     args: Sequence[Any],
     shared_bytes: int = 0,
     cluster: Any = None,
+    variables: Mapping[str, np.ndarray[Any, Any]] | None = None,
     **options: Any,
 ) -> Stats:
     """Runs one kernel of a PTX text.
@@ -192,6 +199,8 @@ def launch(
     args: NumPy arrays are device buffers, updated in place unless read-only; NumPy scalars are
     passed by value, as are 0-d or 1-d void and uint8 arrays, and tensor maps, for .b8 array parameters.
     cluster: the cluster size, unless the kernel declares it.
+    variables: contents of .global (also managed) and .const variables by name; others have their initial values. The
+    arrays have the size of the variables and are updated in place unless read-only.
     Raises InputError for arguments that do not fit, a Fault for undefined behaviour of the kernel.
     """
     machine = Machine(**options)
@@ -250,6 +259,14 @@ def launch(
         if len(data) != p.size:
             raise InputError(f"argument {i} ({p.name}, .{p.type}) has {len(data)} bytes, the parameter {p.size}")
         params[p.offset : p.offset + p.size] = data
+    for name, array in (variables or {}).items():
+        variable = module.variable(name)
+        if not array.flags.c_contiguous or array.nbytes != variable.size:
+            raise InputError(
+                f"variable {name} is an array of {array.nbytes} bytes; it must be C-contiguous and have {variable.size}"
+            )
+        machine.write(variable.address, array)
+        buffers.append((array, variable.address))
     try:
         stats = machine.launch(module, entry, grid, block, bytes(params), shared_bytes, cluster)
         if len(_LOADED) >= MOST_LOADED:
@@ -261,4 +278,4 @@ def launch(
         for array, address in buffers:
             if array.flags.writeable:
                 raw = machine.memory.buffer[machine.memory.span(address, array.nbytes)]
-                array.view(np.uint8).reshape(-1)[:] = raw if array.ndim else raw.view(np.uint8)
+                array.reshape(-1).view(np.uint8)[:] = raw

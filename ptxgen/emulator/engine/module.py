@@ -180,6 +180,12 @@ class Module:
             raise ParseError(f"line {v.line}: {v.name} has more initial values than elements")
         return out
 
+    def variable(self, name: str) -> Variable:
+        """The .global or .const variable of a name, with its `address` and its `size` in bytes; else InputError."""
+        if name not in self.symbols:
+            raise InputError(f"no variable {name!r}; there are: {', '.join(sorted(self.symbols)) or 'none'}")
+        return self.symbols[name]
+
     def __getitem__(self, name: str) -> Entry:
         if name not in self.entries:
             raise InputError(f"no entry {name!r}; there are: {', '.join(sorted(self.entries)) or 'none'}")

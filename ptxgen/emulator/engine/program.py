@@ -51,6 +51,8 @@ class Program:
             or {"acquire", "release", "acq_rel"} & set(ins.mods)
             for ins in self.code
         )
+        #: whether it calls malloc or free
+        self.allocates = any(ins.row in ("*malloc", "*free") for ins in self.code)
         self.builder = Builder(function, options, clustered)
         self.sites: list[Site] = []
         self.builder.sites = self.sites

@@ -39,16 +39,27 @@ class GlobalMemory:
         self.views = typed_views(self.buffer)
         self.starts: list[int] = []
         self.ends: list[int] = []
+        self.bounds: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None  # both as arrays
         self.readonly: set[int] = set()
         self.constants: dict[int, int] = {}  # .const variables: first address, past-the-last address
         self.names: dict[int, str] = {}  # names of allocations, by first address: "Y, f32[256]"
         self.null_pointers: list[str] = []  # the parameters of the last launch that are null
         self.pointers: dict[int, str] = {}  # the parameter of the last launch that points to an allocation
+        #: allocations of malloc in device code that were freed: first address -> past-the-last address, name, line
+        self.released: dict[int, tuple[int, str, int]] = {}
         self.freed: list[tuple[int, int]] = []
         self.top = ALIGNMENT
+        self.permanent = False  # whether reserved bytes stay reserved when there is no allocation
 
     def alloc(self, nbytes: int) -> int:
         """The address of a new allocation, which is filled with zeros; `nbytes` may be 0."""
+        start = self.reserve(nbytes)
+        self.insert(start, nbytes)
+        self.buffer[start - GLOBAL_BASE : start - GLOBAL_BASE + nbytes] = 0
+        return start
+
+    def reserve(self, nbytes: int) -> int:
+        """The address of bytes that no other allocation will have, but that are not accessible."""
         if nbytes < 0:
             raise InputError(f"nbytes must not be negative, got {nbytes}")
         span = -(-(nbytes + GUARD) // ALIGNMENT) * ALIGNMENT
@@ -64,28 +75,36 @@ class GlobalMemory:
                 grown[: len(self.buffer)] = self.buffer
                 self.buffer = grown
                 self.views = typed_views(grown)
-        start = GLOBAL_BASE + offset
+        return GLOBAL_BASE + offset
+
+    def insert(self, start: int, nbytes: int) -> None:
+        """Makes reserved bytes an allocation."""
         at = bisect.bisect_left(self.starts, start)
         self.starts.insert(at, start)
         self.ends.insert(at, start + nbytes)
-        self.buffer[offset : offset + nbytes] = 0
-        return start
+        self.bounds = None
 
     def free(self, address: int) -> None:
         """Releases an allocation; `address` must be one that `alloc` returned."""
+        nbytes = self.remove(address)
+        self.freed.append((address - GLOBAL_BASE, -(-(nbytes + GUARD) // ALIGNMENT) * ALIGNMENT))
+        if not self.starts and not self.permanent:
+            self.freed.clear()
+            self.top = ALIGNMENT
+
+    def remove(self, address: int) -> int:
+        """Makes an allocation inaccessible, and returns its bytes."""
         at = bisect.bisect_left(self.starts, address)
         if at == len(self.starts) or self.starts[at] != address:
             raise InputError(f"address {address:#x} is not the start of an allocation")
         nbytes = self.ends[at] - address
         del self.starts[at], self.ends[at]
+        self.bounds = None
         self.readonly.discard(address)
         self.constants.pop(address, None)
         self.names.pop(address, None)
         self.pointers.pop(address, None)
-        self.freed.append((address - GLOBAL_BASE, -(-(nbytes + GUARD) // ALIGNMENT) * ALIGNMENT))
-        if not self.starts:
-            self.freed.clear()
-            self.top = ALIGNMENT
+        return nbytes
 
     def extent(self, address: int) -> tuple[int, int] | None:
         """First and past-the-last address of the allocation that holds `address`."""
@@ -105,8 +124,9 @@ class GlobalMemory:
         """For each address, whether its `nbytes` are inside one allocation."""
         if not self.starts:
             return np.zeros(len(addresses), bool)
-        starts = np.array(self.starts, np.int64)
-        ends = np.array(self.ends, np.int64)
+        if self.bounds is None:
+            self.bounds = np.array(self.starts, np.int64), np.array(self.ends, np.int64)
+        starts, ends = self.bounds
         at = np.searchsorted(starts, addresses, "right") - 1
         return (at >= 0) & (addresses + nbytes <= ends[np.maximum(at, 0)])
 
@@ -123,6 +143,9 @@ class GlobalMemory:
 
         `near`: an address in the allocation that the message names; None: the allocation nearest to `address`.
         """
+        for start, (end, name, line) in self.released.items():
+            if start <= address < end:
+                return f"{nbytes} bytes at offset {address - start} of {name}, which line {line} has freed"
         extent = None if near is None else self.extent(near)
         if extent is None and abs(address) < NULL_RANGE:
             names = " and ".join(self.null_pointers)

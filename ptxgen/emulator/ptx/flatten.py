@@ -39,7 +39,7 @@ from ptxgen.emulator.ptx.syntax import (
 from ptxgen.errors import ParseError, UnsupportedError
 
 #: functions that the CUDA runtime defines, and the rows of the instruction table that execute them
-SYSTEM_CALLS = {"vprintf": "*vprintf", "__assertfail": "*assertfail"}
+SYSTEM_CALLS = {"vprintf": "*vprintf", "__assertfail": "*assertfail", "malloc": "*malloc", "free": "*free"}
 #: largest number of instructions of a kernel, with those of the functions that it calls
 LIMIT = 200_000
 #: address of the first function and distance between functions, for function pointers

@@ -161,10 +161,13 @@ class Parser(Reader):
         linkage = ""
         if token.text in _LINKAGE:
             linkage = self.next().text
+        managed = self.attributes()
         word = self.token.text
         if word in (".entry", ".func"):
             self.parse_function(word == ".entry")
         elif word in _SPACES:
+            if managed and word != ".global":
+                raise self.fail("a .managed variable is .global")
             if word in (".local", ".param"):
                 raise self.fail("a variable of a module is .global, .const or .shared")
             for var in self.variables(extern=linkage == ".extern"):
@@ -217,11 +220,40 @@ class Parser(Reader):
         self.location = Location(number, line, function, caller)
         self.locations[number, line, column] = self.location
 
+    def attributes(self) -> bool:
+        """``.attribute(.managed, .unified(n, m))``, which may be absent or repeated; True if one is .managed."""
+        managed = False
+        while self.token.text == ".attribute":
+            self.at += 1
+            self.expect("(")
+            while True:
+                token = self.expect("directive")
+                if token.text == ".managed":
+                    managed = True
+                elif token.text == ".unified":
+                    self.expect("(")
+                    self.number()
+                    self.expect(",")
+                    self.number()
+                    self.expect(")")
+                else:
+                    raise self.fail("expected .managed or .unified", token)
+                if not self.accept(","):
+                    break
+            self.expect(")")
+        return managed
+
     def declared_type(self, of: str) -> tuple[int, int, str]:
-        """``[.align n] [.vN] .type`` as (alignment, 0: that of the type; elements of a vector; type); the type is the
-        next token."""
+        """``[.attribute(...)] [.align n] [.vN] .type`` as (alignment, 0: that of the type; elements of a vector; type).
+
+        The type is the next token.
+        """
         align, vector = 0, 1
-        while self.token.text == ".align":
+        while self.token.text in (".align", ".attribute"):
+            if self.token.text == ".attribute":
+                if self.attributes() and of != ".global variable":
+                    raise self.fail(f"a .managed variable is .global, not a {of}")
+                continue
             self.at += 1
             align = self.alignment()
         if self.token.text in (".v2", ".v4"):
@@ -237,7 +269,7 @@ class Parser(Reader):
         """``.space [.align n] [.vN] .type name[n] [= init], ...;``"""
         line = self.token.line
         space = self.next().text[1:]
-        align, vector, kind = self.declared_type("variable")
+        align, vector, kind = self.declared_type(f".{space} variable")
         if not SIZES[kind] or SIZES[kind] * vector > 16:
             raise self.fail("expected a type of a variable of at most 128 bits")
         self.at += 1
@@ -321,6 +353,7 @@ class Parser(Reader):
 
     def parse_function(self, entry: bool) -> None:
         line = self.next().line
+        self.attributes()
         returns = [] if entry else self.parameters()
         name = self.expect("word").text
         f = Function(name, entry, returns=returns, line=line)

@@ -1,4 +1,4 @@
-"""The system calls of device code: vprintf, which prints, and __assertfail, which is a fault."""
+"""The system calls of device code: vprintf, which prints, __assertfail, which is a fault, malloc and free."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from ptxgen.emulator.memory.address_map import (
     SHARED_WINDOW,
     WINDOW,
 )
+from ptxgen.emulator.memory.device_heap import DeviceHeap
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction
-from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
 from ptxgen.errors import Fault, OutOfBoundsFault
 
 Array = NDArray[Any]
@@ -159,5 +160,46 @@ def assertfail(b: Builder, ins: Instruction) -> Step:
             string_at(c, ins, lane, int(np.broadcast_to(c.v[v], (c.n,))[lane])) for v in (expression, file, function)
         )
         raise fault(Fault, f"{path}:{number}: {name}: assertion `{condition}` failed", c, ins, lane)
+
+    return step
+
+
+def heap(c: WarpBatch) -> DeviceHeap:
+    """The heap of the device, which the launch has made."""
+    device_heap = c.wave.engine.heap
+    assert device_heap is not None
+    return device_heap
+
+
+@instruction("*malloc")
+def malloc(b: Builder, ins: Instruction) -> Step:
+    """(result, bytes): the address of an allocation, or 0 if it does not fit."""
+    dst, size = b.dst(ins.operands[0], "u64"), b.src(ins.operands[1], "u64")
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        lanes = np.flatnonzero(active(c, m))
+        sizes = np.broadcast_to(c.v[size], (c.n,))[lanes].tolist()
+        c.v[dst][lanes] = [heap(c).malloc(n, ins.line) for n in sizes]
+        c.wave.engine.progress += 1
+
+    return step
+
+
+@instruction("*free")
+def free(b: Builder, ins: Instruction) -> Step:
+    """(address)"""
+    pointer = b.src(ins.operands[0], "u64")
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        lanes = np.flatnonzero(active(c, m))
+        for lane, address in zip(lanes.tolist(), np.broadcast_to(c.v[pointer], (c.n,))[lanes].tolist(), strict=True):
+            wrong = heap(c).free(address, ins.line) if address else ""
+            if wrong:
+                raise fault(Fault, wrong, c, ins, lane, address)
+        for wave in c.wave.engine.waves():
+            for batch in wave.batches:
+                for info in batch.addresses:
+                    if info is not None:  # the allocation that contained the addresses may no longer exist
+                        info.start, info.end = 1, 0
 
     return step
