@@ -25,18 +25,18 @@ ${thread_map.rows_and_columns()}\
     // ${x.extent.lower()} + ${offset}
     add.u32 %tmp0, %${x.extent.lower()}0, ${own};
     add.u32 %tmp0, %tmp0, ${offset};
-% if x.predicated:
+  % if x.predicated:
     setp.lt.u32 %in_${x.name}${n}, %tmp0, %${x.extent};
-% elif x.clamped:
+  % elif x.clamped:
     min.u32 %tmp0, %tmp0, %tmp2;
-% endif
-% if x.kmajor:
+  % endif
+  % if x.kmajor:
     mul.wide.u32 %tmp64, %tmp0, %ld${x.name};
     cvt.u64.u32 %tmp64b, %k0;
-% else:
+  % else:
     mul.wide.u32 %tmp64, %k0, %ld${x.name};
     cvt.u64.u32 %tmp64b, %tmp0;
-% endif
+  % endif
     add.u64 %tmp64, %tmp64, %tmp64b;
     mad.lo.u64 %ptr_${x.name}${n}, %tmp64, ${x.bytes}, %${x.name.upper()};
 % endfor
@@ -45,17 +45,17 @@ ${thread_map.rows_and_columns()}\
 ## The loads of K elements ``first`` up to ``end`` of an iteration. Pointers to rows of K advance between them.
 <%def name="load(x, first, end)">
 % for step in range(first // x.unit, end // x.unit):
-% if step and not x.kmajor:
+  % if step and not x.kmajor:
 ${next_row(x)}\
-% endif
-% for l in x.loads(step):
-% if x.predicated:
-% for r in l.names:
+  % endif
+  % for l in x.loads(step):
+    % if x.predicated:
+      % for r in l.names:
     mov.${x.loaded.kind} ${r}, ${x.zero};
-% endfor
-% endif
+      % endfor
+    % endif
     ${f"@%in_{x.name}{l.line} " if x.predicated else ""}ld.global.nc.${l.kind} ${l.registers}, [%ptr_${x.name}${l.line}+${l.offset}];
-% endfor
+  % endfor
 % endfor
 </%def>
 
@@ -68,9 +68,9 @@ ${next_row(x)}\
 ## Advances the pointers to the next iteration.
 <%def name="advance(x)">
 % if x.kmajor:
-% for n in range(len(x.lines)):
+  % for n in range(len(x.lines)):
     add.u64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, ${x.depth * x.bytes};
-% endfor
+  % endfor
 % else:
 ${next_row(x)}\
 % endif
@@ -79,10 +79,10 @@ ${next_row(x)}\
 ## Converts the words that have element ``k``, unless a greater k of the same words was multiplied before.
 <%def name="widen(x, k)">
 % for into, word in x.conversions(k):
-% if len(into) == 1:
+  % if len(into) == 1:
 ${convert.widen(plan.problem.dtype, into[0], word)}\
-% else:
+  % else:
 ${convert.widen_pair(plan.problem.dtype, into[0], into[1], word, ("%half0", "%half1"))}\
-% endif
+  % endif
 % endfor
 </%def>

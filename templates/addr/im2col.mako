@@ -38,9 +38,9 @@ ${radix.offsets("%flat_index", "%tap_pixel")}\
 % else:
     mov.u32 %channel, 0;
     mov.u32 %tap, 0;
-% for a in plan.loads.axes:
+  % for a in plan.loads.axes:
     mov.u32 %tap_pixel${a}, 0;
-% endfor
+  % endfor
 % endif
 ${tap_offsets()}\
 </%def>

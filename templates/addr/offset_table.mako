@@ -15,13 +15,13 @@ ${thread_map.setup(x, f"%k_table_{x.name}")}\
 % for n, (mn, oob) in enumerate(zip(x.addressing.mn_offsets, x.oob_predicates)):
     add.u32 %tmp0, %${x.extent.lower()}0, %mn_${x.name};
     add.u32 %tmp0, %tmp0, ${mn};
-% if plan.mainloop.predicated:
+  % if plan.mainloop.predicated:
     setp.ge.u32 ${oob}, %tmp0, %${x.extent};
-% endif
-% if plan.mainloop.checks_bounds:
+  % endif
+  % if plan.mainloop.checks_bounds:
     sub.u32 %tmp2, ${x.limit}, ${x.edge};
     min.u32 %tmp0, %tmp0, %tmp2;
-% endif
+  % endif
     mad.wide.u32 %tmp64b, %tmp0, ${x.addressing.table_entry_bytes}, %tmp64;
     ${entry(x, "mn_off", "mn_coord", n)}, [%tmp64b];
 % endfor

@@ -42,11 +42,11 @@ ${tap_offsets()}\
 % for a in plan.loads.axes[1:]:
     @%carry add.u32 %tap_pixel${a}, %tap_pixel${a}, %dilation${a};
     @%carry sub.u32 %filter_tap, %filter_tap, %tap_step${a};
-% if a < plan.loads.axes[-1]:
+  % if a < plan.loads.axes[-1]:
     setp.ge.and.u32 %carry, %tap_pixel${a}, %filter_extent${a}, %carry;
     @%carry mov.u32 %tap_pixel${a}, 0;
     @%carry mad.lo.u32 %filter_tap, %taps${a}, %tap_step${a}, %filter_tap;
-% endif
+  % endif
 % endfor
 ${tap_offsets()}\
 </%def>

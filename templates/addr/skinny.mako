@@ -47,13 +47,13 @@ ${pointers(x, own)}\
     add.u32 %tmp0, %${x.extent.lower()}0, ${own};
     add.u32 %tmp0, %tmp0, ${row};
     min.u32 %tmp0, %tmp0, %tmp2;
-% if x.kmajor:
+  % if x.kmajor:
     mul.wide.u32 %tmp64, %tmp0, %ld${x.name};
     cvt.u64.u32 %tmp64b, %k_pos;
-% else:
+  % else:
     mul.wide.u32 %tmp64, %k_pos, %ld${x.name};
     cvt.u64.u32 %tmp64b, %tmp0;
-% endif
+  % endif
     add.u64 %tmp64, %tmp64, %tmp64b;
     mad.lo.u64 %ptr_${x.name}${n}, %tmp64, ${x.size}, %${x.upper};
 % endfor
@@ -77,25 +77,25 @@ ${pointers(x, own)}\
 ## The loads of a step. guard: the predicate of all of them; zeros: whether registers are 0 where it is false.
 <%def name="load(x, step, guard='', following=False, zeros=False)">
 % for l in x.loads(step, following):
-% if zeros:
-% for r in l.names:
+  % if zeros:
+    % for r in l.names:
     mov.${x.raw.kind} ${r}, ${x.zero};
-% endfor
-% endif
+    % endfor
+  % endif
     ${guard}ld.global.nc${x.cache_hint}.${l.kind} ${l.registers}, [${l.pointer}+${l.offset}];
-% if l.advance >= 0:
-% for n in range(len(x.rows)):
+  % if l.advance >= 0:
+    % for n in range(len(x.rows)):
     ${guard}add.u64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, %k_step_${x.name}${l.advance};
-% endfor
-% endif
+    % endfor
+  % endif
 % endfor
 </%def>
 
 ## Advances the pointers to the next K iteration, where K is contiguous.
 <%def name="advance(x)">
 % if x.kmajor:
-% for n in range(len(x.rows)):
+  % for n in range(len(x.rows)):
     add.u64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, ${x.stride * x.size};
-% endfor
+  % endfor
 % endif
 </%def>

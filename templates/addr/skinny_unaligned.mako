@@ -45,9 +45,9 @@ ${lane_map.lane_map()}\
     cvt.u64.u32 %tmp64, %k_pos;
 % for n in range(len(x.rows)):
     mad.lo.u64 %ptr_${x.name}${n}, %tmp64, ${x.size}, %ptr_${x.name}${n};
-% if x.split_vectors:
+  % if x.split_vectors:
     and.b64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, -16;
-% endif
+  % endif
 % endfor
     // %k_end: the end of this slice
     add.u32 %k_end, %k0, %k_len;
@@ -118,19 +118,19 @@ ${last_vector_end("%tmp1")}\
     setp.lt.u32 %in_k_range${i}, %tmp0, %k_stop;
 % endfor
 % for o, loads in plan.mainloop.element_loads:
-% for pointer, elements, word, first in loads:
-% for i, element in enumerate(elements, first):
+  % for pointer, elements, word, first in loads:
+    % for i, element in enumerate(elements, first):
     mov.${"b16" if len(elements) > 1 else o.raw.kind} ${element}, ${"0" if len(elements) > 1 else o.zero};
     @%in_k_range${i} ld.global.nc.${o.element_type} ${element}, [${pointer}+${i * o.size}];
-% endfor
-% if len(elements) == 2:
+    % endfor
+    % if len(elements) == 2:
     mov.b32 ${word}, {${", ".join(elements)}};
-% elif len(elements) == 4:
+    % elif len(elements) == 4:
     mov.b32 %tmp1, {${", ".join(elements[:2])}};
     mov.b32 %tmp2, {${", ".join(elements[2:])}};
     prmt.b32 ${word}, %tmp1, %tmp2, 0x6420;
-% endif
-% endfor
+    % endif
+  % endfor
 % endfor
 ${math.products(0)}\
 </%def>

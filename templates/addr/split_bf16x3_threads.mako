@@ -21,11 +21,11 @@
 <%def name="store_plane(n, more)">
 % for w in range(2):
     cvt.rn.bf16x2.f32 %word${w}, %value${n + 2 * w + 1}, %value${n + 2 * w};
-% if more:
+  % if more:
 ${convert.widen_pair("bf16", "%wide0", "%wide1", f"%word{w}", ())}\
     sub.rn.f32 %value${n + 2 * w}, %value${n + 2 * w}, %wide0;
     sub.rn.f32 %value${n + 2 * w + 1}, %value${n + 2 * w + 1}, %wide1;
-% endif
+  % endif
 % endfor
     @%in_rows st.global.v2.b32 [%global_addr], {%word0, %word1};
 % if more:

@@ -26,13 +26,13 @@ ${(shared_pointer if x.shared_pointer else pointers)(x)}\
 % for p in x.loads:
 ${row_of(x, p)}\
     add.u32 %tmp1, %tmp1, %k0;
-% if x.kmajor:
+  % if x.kmajor:
     mul.wide.u32 %tmp64, %tmp0, %ld${x.name};
     cvt.u64.u32 %tmp64b, %tmp1;
-% else:
+  % else:
     mul.wide.u32 %tmp64, %tmp1, %ld${x.name};
     cvt.u64.u32 %tmp64b, %tmp0;
-% endif
+  % endif
     add.u64 %tmp64, %tmp64, %tmp64b;
     mad.lo.u64 %ptr_${x.name}${p.index}, %tmp64, ${x.global_bytes}, %${x.name.upper()};
 % endfor
@@ -54,11 +54,11 @@ ${row_of(x, p)}\
 % for p in x.loads:
 ${row_of(x, p)}\
     sub.u32 %tmp0, %tmp0, %${x.extent.lower()}0;
-% if x.kmajor:
+  % if x.kmajor:
     mad.lo.u32 %tmp0, %tmp0, %ld${x.name}, %tmp1;
-% else:
+  % else:
     mad.lo.u32 %tmp0, %tmp1, %ld${x.name}, %tmp0;
-% endif
+  % endif
     mul.lo.u32 %off_${x.name}${p.index}, %tmp0, ${x.global_bytes};
 % endfor
 </%def>
@@ -78,15 +78,15 @@ ${row_of(x, p)}\
     mul.lo.u64 %tmp64b, %tmp64b, ${x.global_bytes};
 % endif
 % for pointer in pointers:
-% if first and plan.mainloop.checks_bounds and x.kmajor:
+  % if first and plan.mainloop.checks_bounds and x.kmajor:
     mad.wide.u32 ${pointer}, %k_rem, ${x.global_bytes}, ${pointer};
-% elif first and plan.mainloop.checks_bounds:
+  % elif first and plan.mainloop.checks_bounds:
     add.u64 ${pointer}, ${pointer}, %tmp64b;
-% elif x.kmajor:
+  % elif x.kmajor:
     add.u64 ${pointer}, ${pointer}, ${x.global_bytes * x.depth};
-% else:
+  % else:
     add.u64 ${pointer}, ${pointer}, %k_stride_${x.name};
-% endif
+  % endif
 % endfor
 </%def>
 
@@ -95,9 +95,9 @@ ${row_of(x, p)}\
 % if first and plan.mainloop.checks_bounds:
     add.u32 %tmp0, %k_${x.name}, ${p.k};
     setp.ge.u32 %skip, %tmp0, %k_rem;
-% if plan.mainloop.predicated:
+  % if plan.mainloop.predicated:
     or.pred %skip, %skip, ${p.oob};
-% endif
+  % endif
 % endif
 </%def>
 

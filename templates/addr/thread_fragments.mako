@@ -9,22 +9,22 @@
 ${rows_and_columns()}\
 % for x, first in ((plan.a, "%row"), (plan.b, "%col")):
     // fragment addresses of ${x.name.upper()}
-% if x.kmajor_smem:
+  % if x.kmajor_smem:
     shr.u32 %tmp0, ${first}, ${x.swizzle_shift};
     mul.lo.u32 %tmp1, %k_group, ${plan.mainloop.steps // x.chunk};
     xor.b32 %tmp0, %tmp0, %tmp1;
     and.b32 %tmp0, %tmp0, ${x.swizzle_q - 1};
     mad.lo.u32 %smem_addr, ${first}, ${x.depth * x.bytes}, ${x.base};
     add.u32 %smem_addr, %smem_addr, %smem;
-% for q in range(x.swizzle_q):
+    % for q in range(x.swizzle_q):
     xor.b32 %tmp1, %tmp0, ${q};
     mad.lo.u32 ${x.fragment_ptrs[q]}, %tmp1, 16, %smem_addr;
-% endfor
-% else:
+    % endfor
+  % else:
     mad.lo.u32 %smem_addr, %k_group, ${plan.mainloop.steps * x.row}, ${first};
     mad.lo.u32 %smem_addr, %smem_addr, ${x.bytes}, ${x.base};
     add.u32 ${x.fragment_ptrs[0]}, %smem_addr, %smem;
-% endif
+  % endif
 % endfor
 % if plan.epilogue.via_smem:
     // %smem_c: where the epilogue stores this thread's sums in shared memory
@@ -42,9 +42,9 @@ ${rows_and_columns()}\
     selp.b32 %read_slot, 0, %read_slot, %wrap;
     selp.b32 %stage_step, ${-(plan.mainloop.stages - 1) * plan.mainloop.stage_bytes}, ${plan.mainloop.stage_bytes}, %wrap;
 % for x in plan.mainloop.operands:
-% for reader in x.fragment_ptrs.all:
+  % for reader in x.fragment_ptrs.all:
     add.s32 ${reader}, ${reader}, %stage_step;
-% endfor
+  % endfor
 % endfor
 </%def>
 

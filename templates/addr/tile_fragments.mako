@@ -18,9 +18,9 @@ ${load_next()}\
 <%def name="load()">
 <% x = plan.mainloop %>\
 % for g in x.groups:
-% for i in range(4):
+  % for i in range(4):
     mov.b32 ${x.right[g, i]}, ${x.next_right.vector(g, i, 0, n=2)};
-% endfor
+  % endfor
 % endfor
     add.u32 %tmp0, %done, 1;
     setp.lt.u32 %some, %tmp0, %count;
@@ -36,16 +36,16 @@ ${load_next()}\
     add.u64 %ptr_b, %ptr_b, %ptr_row;
     mad.lo.u64 %ptr_b, %ptr_b, ${x.size}, %B;
 % for i in range(4):
-% for h in range(2):
+  % for h in range(2):
     add.u32 %tmp0, %b_row, ${8 * i + h};
     setp.lt.and.u32 %inside, %tmp0, %K, %some;
     mad.wide.u32 %ptr_row, %pitch, ${8 * i + h}, %ptr_b;
-% for g in x.groups:
+    % for g in x.groups:
     add.u32 %tmp0, %b_column, ${x.group * g};
     setp.lt.and.u32 %p, %tmp0, %N, %inside;
     mov.b16 ${x.next_right[g, i, h]}, 0;
     @%p ld.global.nc.b16 ${x.next_right[g, i, h]}, [%ptr_row+${x.group * x.size * g}];
-% endfor
-% endfor
+    % endfor
+  % endfor
 % endfor
 </%def>

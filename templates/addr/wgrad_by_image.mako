@@ -32,9 +32,9 @@ ${im2col.columns()}\
     setp.ge.u32 %next_image, %position, %image_pixels;
 % for a in plan.loads.axes:
     add.u32 %k_digit${a}, %k_digit${a}, %depth_digit${a};
-% if a:
+  % if a:
     @%carry add.u32 %k_digit${a}, %k_digit${a}, 1;
-% endif
+  % endif
     setp.ge.u32 %carry, %k_digit${a}, %positions${a};
     @%carry sub.u32 %k_digit${a}, %k_digit${a}, %positions${a};
     @%next_image mov.u32 %k_digit${a}, 0;

@@ -48,9 +48,9 @@ ${radix.divide("%tap", "%column", "channels")}\
     setp.ge.u32 %carry, %tap, %taps;
     @%carry mov.u32 %channel${n}, %channels;
 ${radix.offsets("%tap", "%tap_pixel")}\
-% for a in plan.loads.axes:
+  % for a in plan.loads.axes:
     cvt.u16.u32 %im2col_offset${n * len(plan.loads.axes) + a}, %tap_pixel${a};
-% endfor
+  % endfor
 % endfor
     }
 </%def>

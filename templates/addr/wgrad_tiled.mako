@@ -34,10 +34,10 @@ ${first_pixel()}\
 ${rows(0)}\
 % else:
     mov.u32 %column, %channel0;
-% for box, column in enumerate(images.columns):
-% if box:
+  % for box, column in enumerate(images.columns):
+    % if box:
     add.u32 %column, %column, ${column - images.columns[box - 1]};
-% endif
+    % endif
 ${radix.divide("%tap", "%column", "channels")}\
     mul.lo.u32 %tmp, %tap, %channels;
     sub.u32 %channel${box}, %column, %tmp;
@@ -45,7 +45,7 @@ ${radix.divide("%tap", "%column", "channels")}\
     setp.ge.u32 %carry, %tap, %taps;
     @%carry mov.u32 %channel${box}, %channels;
 ${rows(box)}\
-% endfor
+  % endfor
 % endif
     }
 </%def>
@@ -75,15 +75,15 @@ ${radix.divide("%quotient", "%flat_index", f"positions{a}")}\
 <% outer = plan.loads.axes[1:] %>\
 % for a in outer:
 <% row = f"%row{box * len(outer) + a - 1}" %>\
-% if a != outer[-1]:
+  % if a != outer[-1]:
 ${radix.divide("%quotient", "%tap", f"taps{a}")}\
     mul.lo.u32 %tmp, %quotient, %taps${a};
     sub.u32 %tmp, %tap, %tmp;
     mov.u32 %tap, %quotient;
     mad.lo.u32 ${row}, %tmp, %dilation${a}, %lower_corner${a};
-% else:
+  % else:
     mad.lo.u32 ${row}, %tap, %dilation${a}, %lower_corner${a};
-% endif
+  % endif
     mad.lo.u32 ${row}, %position${a}, %stride${a}, ${row};
 % endfor
 </%def>
@@ -96,13 +96,13 @@ ${radix.divide("%quotient", "%tap", f"taps{a}")}\
     @%carry mov.u32 %position0, 0;
 % for a in outer:
     @%carry add.u32 %position${a}, %position${a}, 1;
-% for box in boxes:
+  % for box in boxes:
     @%carry add.u32 %row${box * len(outer) + a - 1}, %row${box * len(outer) + a - 1}, %stride${a};
-% endfor
+  % endfor
     setp.ge.and.u32 %carry, %position${a}, %positions${a}, %carry;
-% for box in boxes:
+  % for box in boxes:
     @%carry sub.u32 %row${box * len(outer) + a - 1}, %row${box * len(outer) + a - 1}, %all_steps${a};
-% endfor
+  % endfor
     @%carry mov.u32 %position${a}, 0;
 % endfor
     @%carry add.u32 %image, %image, 1;

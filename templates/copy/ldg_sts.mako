@@ -21,17 +21,17 @@ ${addr.copy_guard(x, guard)}\
     words = [x.staging[p.index, j] for j in range(x.staging.shape[1])]
     skip = plan.mainloop.skip(x, p, first)
 %>\
-% if skip:
-% for word in words:
+  % if skip:
+    % for word in words:
     mov.${x.staging.kind} ${word}, 0;
-% endfor
+    % endfor
 ${addr.skip(x, p, first)}\
-% if skip != "%skip":
+    % if skip != "%skip":
     mov.pred %skip, ${skip};
-% endif
+    % endif
     not.pred %skip, %skip;
     and.pred %skip, %skip, ${issue};
-% endif
+  % endif
 ${addr.address(x, p)}\
     @${"%skip" if skip else issue} ld.global.nc.${x.load_kind} ${x.staging.vector(p.index, 0, n=len(words))}, [${plan.mainloop.address_of(x, p)}];
 % endfor
@@ -44,14 +44,14 @@ ${addr.copy_guard(x, guard)}\
     add.u32 ${to}, ${stage}, ${offset};
 % endfor
 % for p in x.loads:
-% if x.extracts or x.casts:
+  % if x.extracts or x.casts:
 ${cast(x, p, issue)}\
-% elif x.unpacks:
+  % elif x.unpacks:
 ${unpack(x, p, issue)}\
-% endif
-% for store in x.shared_stores[p.index]:
+  % endif
+  % for store in x.shared_stores[p.index]:
     @${issue} st.shared.${store.kind} [${x.store_ptr(p)}+${store.offset}], ${store.registers};
-% endfor
+  % endfor
 % endfor
 </%def>
 
@@ -59,38 +59,38 @@ ${unpack(x, p, issue)}\
 <%def name="cast(x, p, issue)">
 % for j in range(x.vec):
 <% to = x.converted[p.index, j] %>\
-% if x.extracts:
+  % if x.extracts:
 <%
     word, bit = x.in_word(p.index, j)
     value = x.extracted[0] if x.casts else to
 %>\
     @${issue} bfe.${x.read_type} ${value}, ${word}, ${bit}, ${x.dtype.bits};
-% else:
+  % else:
 <% value = x.staging[p.index, j] %>\
-% endif
-% if x.casts:
-% for line in x.cast(to, value, f"@{issue}"):
+  % endif
+  % if x.casts:
+    % for line in x.cast(to, value, f"@{issue}"):
     ${line}
-% endfor
-% endif
+    % endfor
+  % endif
 % endfor
 </%def>
 
 ## Unpacks words of two 16-bit elements, to f32 where shared memory holds f32, to pairs where it has elements twice.
 <%def name="unpack(x, p, issue)">
 % for j in range(0, x.vec, 2):
-% if x.twice and x.vec == 1:
+  % if x.twice and x.vec == 1:
     @${issue} mov.b32 ${x.converted[p.index, j]}, {${x.staging[p.index, 0]}, ${x.staging[p.index, 0]}};
-% elif x.twice:
+  % elif x.twice:
     @${issue} prmt.b32 ${x.converted[p.index, j]}, ${x.staging[p.index, j // 2]}, 0, 0x1010;
     @${issue} prmt.b32 ${x.converted[p.index, j + 1]}, ${x.staging[p.index, j // 2]}, 0, 0x3232;
-% elif x.vec == 1:
+  % elif x.vec == 1:
 ${convert.widen(x.dtype.name, x.converted[p.index, j], x.staging[p.index, 0], f"@{issue} ")}\
-% elif x.widens:
+  % elif x.widens:
 ${convert.widen_pair(x.dtype.name, x.converted[p.index, j], x.converted[p.index, j + 1], x.staging[p.index, j // 2], x.halves, f"@{issue} ")}\
-% else:
+  % else:
     @${issue} mov.b32 {${x.converted[p.index, j]}, ${x.converted[p.index, j + 1]}}, ${x.staging[p.index, j // 2]};
-% endif
+  % endif
 % endfor
 </%def>
 

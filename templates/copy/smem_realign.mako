@@ -21,10 +21,10 @@
     div.u32 %round, %line, ${x.residues_at_once};
     rem.u32 %line, %line, ${x.residues_at_once};
     setp.lt.u32 %active_${x.role}, %round, ${x.residue_lines - (x.rounds - 1) * x.lines_at_once};
-% for w in range(x.residue_groups):
-% if w:
+  % for w in range(x.residue_groups):
+    % if w:
     add.u32 %line, %line, ${x.residues_at_once};
-% endif
+    % endif
     // elements from the 16-byte boundary to a line's first: the same for all lines of a residue
     mad.lo.u32 %skipped, %line, %ld, %start_elems;
     and.b32 %tmp0, %skipped, 1;
@@ -41,7 +41,7 @@ ${constants.shr("%swizzled", "%line", x.swizzle_shift)}\
     mad.lo.u32 %dst_${x.role}${w}, %swizzled, 4, %smem;
     mad.lo.u32 %tmp0, %round, 8, %line;
     mad.lo.u32 %dst_${x.role}${w}, %tmp0, ${x.span}, %dst_${x.role}${w};
-% endfor
+  % endfor
     and.pred %active_odd_${x.role}, %active_${x.role}, %odd_${x.role}0;
     }
 % endfor
@@ -61,18 +61,18 @@ ${constants.shr("%swizzled", "%line", x.swizzle_shift)}\
     mul.lo.u32 %prev_offset, %prev_offset, ${plan.mainloop.stage_bytes // 16};
     mul.lo.u32 %stage_start, %stage, ${plan.mainloop.stage_bytes};
 % for x in r.operands:
-% for w in range(x.residue_groups):
+  % for w in range(x.residue_groups):
     add.u32 %src_${x.role}_addr${w}, %src_${x.role}${w}, %stage_start;
     mad.lo.u32 %dst_${x.role}_addr${w}, %prev_offset, 16, %dst_${x.role}${w};
-% endfor
+  % endfor
 % endfor
 % for n in range(len(r.batches) + 1):
-% if n < len(r.batches):
+  % if n < len(r.batches):
 ${read(n)}\
-% endif
-% if n:
+  % endif
+  % if n:
 ${write(n - 1)}\
-% endif
+  % endif
 % endfor
     // ---- wait: all threads have written the realigned stage
     fence.proxy.async.shared::cta;

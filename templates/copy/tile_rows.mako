@@ -29,11 +29,11 @@
     .reg .b32 %copied_to;
     add.u32 %copied_to, %filled, %b_to;
 % for i in b.rounds:
-% for n, column in enumerate(b.columns):
+  % for n, column in enumerate(b.columns):
     setp.gt.s32 %p, %rows_left${n}, ${b.row_step * i};
     selp.b32 %b_bytes, ${b.bytes}, 0, %p;
     cp.async.${"cg" if b.bytes == 16 else "ca"}.shared.global [%copied_to+${x.b_at + b.round_bytes * i + b.column_bytes * n}], [%ptr_b+${x.size * column}], ${b.bytes}, %b_bytes;
-% endfor
+  % endfor
     add.u64 %ptr_b, %ptr_b, %b_pitch;
 % endfor
 % for n in range(len(b.columns)):
@@ -47,8 +47,8 @@
 <% x = plan.mainloop %>\
 % if x.size == 2:
     mad.lo.u32 %tmp0, %lane, 16, %slot;
-% for g in x.groups:
+  % for g in x.groups:
     ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 ${x.right.vector(g, 0, n=4)}, [%tmp0+${x.b_at + 16 * x.depth * g}];
-% endfor
+  % endfor
 % endif
 </%def>

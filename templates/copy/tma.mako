@@ -10,18 +10,18 @@
 % for x in plan.mainloop.realign.operands:
     // a map for each of eight rows of ${x.name.upper()}
     .reg .b64 %map_${x.role}_<${len(x.boxes)}>;
-% for b in x.boxes:
+  % for b in x.boxes:
     add.u64 ${x.map_register(b)}, %map_${x.role}, ${128 * b.residue};
-% endfor
+  % endfor
 % endfor
 % for m in filter(None, (plan.x.multicast, plan.y.multicast)):
     // the blocks that receive this block's slices
     .reg .b16 ${m.mask};
     mov.b16 ${m.mask}, ${f"0x{m.first_mask:04x}"};
-% if plan.pipeline.multicast_2d:
+  % if plan.pipeline.multicast_2d:
     mul.lo.u32 %tmp0, ${m.line}, ${m.line_stride};
     shl.b16 ${m.mask}, ${m.mask}, %tmp0;
-% endif
+  % endif
 % endfor
 % if plan.mainloop.resident:
     // the first round of the stages loads ${plan.mainloop.resident.name.upper()} too, which stays there
@@ -71,17 +71,17 @@ ${addr.step()}\
 % endif
     mad.lo.u32 %stage_base, %stage, ${plan.mainloop.stage_bytes}, %smem;
 % for unit in range(plan.loads.units):
-% if x.multicast and unit == 0:
+  % if x.multicast and unit == 0:
 ${slice(x, "%x_base")}\
-% endif
+  % endif
 ${load(x, unit, "%x_base" if x.multicast else "%stage_base", "%x_slice" if x.multicast else "%x0")}\
-% if y.multicast and unit == 0:
+  % if y.multicast and unit == 0:
 ${slice(y, y_base)}\
-% endif
+  % endif
 ${load(y, unit, y_base, "%y_slice" if y.multicast else "%y0")}\
-% if unit + 1 < plan.loads.units:
+  % if unit + 1 < plan.loads.units:
 ${addr.step()}\
-% endif
+  % endif
 % endfor
     }
 </%def>
@@ -101,9 +101,9 @@ ${addr.step()}\
 % for b in x.boxes_of(unit):
 ${constants.add("%box_smem", base, x.base + b.offset)}\
 ${constants.add("%inner_coord", x.inner_coordinate(b, first), b.inner)}\
-% if x.tap_offset(b):
+  % if x.tap_offset(b):
     add.u32 %box_tap, ${x.filter_tap}, ${x.tap_offset(b)};
-% endif
+  % endif
     ${"@%first_round " if x is plan.mainloop.resident else ""}cp.async.bulk.tensor.${x.tma_rank}d.shared::cluster.global.${x.tma_mode}.mbarrier::complete_tx::bytes${x.copy_modifiers} [%box_smem], [${x.map_register(b)}, {${x.coordinates(b, first)}${b.trailing}}], [%full_bar]${x.trailing_operands(b)};
 % endfor
 </%def>

@@ -26,9 +26,9 @@
 <%def name="join(x)">
 % for whole, parts in x.joins:
     mov.b32 ${whole}, ${parts[0][0]};
-% for part, at in parts[1:]:
+  % for part, at in parts[1:]:
     bfi.b32 ${whole}, ${part}, ${whole}, ${at}, ${8 * x.vec};
-% endfor
+  % endfor
 % endfor
 </%def>
 
@@ -73,9 +73,9 @@ ROW_LOOP${suffix}:
 % for first in x.pieces:
     add.u32 %tmp0, %k, ${first};
     setp.lt.u32 %in, %tmp0, %depth;
-% for register in x.loaded(0, first):
+  % for register in x.loaded(0, first):
     mov.b32 ${register}, 0;
-% endfor
+  % endfor
     @%in ld.global.nc.${x.load_type} ${x.destination(0, first)}, [%src+${first}];
 % endfor
 ${join(x)}\
@@ -126,23 +126,23 @@ ${test(x.bytes[0, n])}\
 % endfor
 % for group in range(4):
     // rows ${8 * group} to ${8 * group + 7} of K: bits of a byte for each column
-% for r in range(x.ROWS):
-% for n, first in enumerate(x.pieces):
+  % for r in range(x.ROWS):
+    % for n, first in enumerate(x.pieces):
     setp.gt.and.u32 %in, %left, ${8 * group + r}, %in_row${n};
-% for register in x.loaded(r, first):
+      % for register in x.loaded(r, first):
     mov.b32 ${register}, 0;
-% endfor
+      % endfor
     @%in ld.global.nc.${x.load_type} ${x.destination(r, first)}, [%src+${first}];
-% endfor
+    % endfor
     add.u64 %src, %src, %ld64;
-% endfor
+  % endfor
 ${join(x)}\
     mov.b32 %bits${group}, 0;
-% for r in range(x.ROWS):
+  % for r in range(x.ROWS):
 ${test(x.bytes[r, 0])}\
     shr.u32 %bits${group}, %bits${group}, 1;
     or.b32 %bits${group}, %bits${group}, %tmp0;
-% endfor
+  % endfor
 % endfor
     // bytes of the four groups to the word of each column
     prmt.b32 %low0, %bits0, %bits1, 0x5140;

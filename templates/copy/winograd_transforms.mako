@@ -59,16 +59,16 @@ ${pdl.trigger_and_wait()}\
     mul.wide.s32 %column_bytes, %column_step, 4;
 % for i in range(3):
     mov.b64 %global_addr, %row_addr;
-% for j in range(3):
+  % for j in range(3):
     mov.f32 ${x.taps[i, j]}, 0f00000000;
     @%p ld.global.nc.f32 ${x.taps[i, j]}, [%global_addr];
-% if j < 2:
+    % if j < 2:
     add.s64 %global_addr, %global_addr, %column_bytes;
-% endif
-% endfor
-% if i < 2:
+    % endif
+  % endfor
+  % if i < 2:
     add.s64 %row_addr, %row_addr, %row_bytes;
-% endif
+  % endif
 % endfor
     // G g, then (G g) G^T
 % for j in range(3):
@@ -116,39 +116,39 @@ ${tiles.tile_and_channel(x.threads, "%matrix_tiles", "%matrix_channels")}\
     selp.b32 %row, %row, 0x40000000, %p;
 % for n in range(x.threads.channels):
     // channel ${n * x.threads.lanes} from the first
-% if n:
+  % if n:
     add.u32 %channel, %channel, ${x.threads.lanes};
     setp.ge.u32 %p, %channel, %matrix_channels;
     @%p bra DONE;
     mul.lo.s32 %tmp0, %channel_step, ${x.threads.lanes};
     mad.wide.s32 %tensor, %tmp0, 4, %tensor;
-% endif
+  % endif
     setp.lt.u32 %in_channels, %channel, %channels;
     mov.b64 %row_addr, %tensor;
-% for i in range(t.extent):
+  % for i in range(t.extent):
     add.s32 %tmp0, %row, ${i};
     setp.lt.and.u32 %in_row${i}, %tmp0, %height, %in_channels;
     mov.b64 %global_addr, %row_addr;
-% for j in range(t.extent):
+    % for j in range(t.extent):
     add.s32 %tmp0, %column, ${j};
     setp.lt.and.u32 %p, %tmp0, %width, %in_row${i};
     mov.f32 ${x.patch[i, j]}, 0f00000000;
     @%p ld.global.nc.f32 ${x.patch[i, j]}, [%global_addr];
-% if j < t.extent - 1:
+      % if j < t.extent - 1:
     add.s64 %global_addr, %global_addr, %column_bytes;
-% endif
-% endfor
-% if i < t.extent - 1:
+      % endif
+    % endfor
+    % if i < t.extent - 1:
     add.s64 %row_addr, %row_addr, %row_bytes;
-% endif
-% endfor
+    % endif
+  % endfor
     // ${t.formula}
-% for j in range(t.extent):
+  % for j in range(t.extent):
 ${points([x.patch[i, j] for i in range(t.extent)], [x.rows[i, j] for i in range(x.product.patch)])}\
-% endfor
-% for i in range(x.product.patch):
+  % endfor
+  % for i in range(x.product.patch):
 ${points([x.rows[i, j] for j in range(t.extent)], [x.patch[i, j] for j in range(x.product.patch)])}\
-% endfor
+  % endfor
     mul.lo.u32 %tmp0, %tile, %tile_step;
     mad.lo.u32 %tmp0, %channel, %depth_step, %tmp0;
 ${store_points()}\
@@ -186,8 +186,8 @@ DONE:
     mad.wide.u32 %global_addr, %tmp0, 4, %matrix;
 % for n, element in enumerate(plan.packing.patch.all):
     st.global.f32 [%global_addr], ${element};
-% if n < plan.packing.product.points - 1:
+  % if n < plan.packing.product.points - 1:
     add.s64 %global_addr, %global_addr, %matrix_bytes;
-% endif
+  % endif
 % endfor
 </%def>

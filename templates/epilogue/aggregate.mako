@@ -82,9 +82,9 @@ ${end_runs(True)}\
 ${values.declare(of.values)}\
 ${values.compute([plan.epilogue.vector[q] for q in range(plan.c.vec)], guard, *(place[::-1] if of.values.exchanged else place), of.values)}\
 % for q in range(plan.c.vec):
-% for line in of.take(q, guard):
+  % for line in of.take(q, guard):
     ${line}
-% endfor
+  % endfor
     @%reject red.global.add.u64 [%rejected], %one;
 % endfor
 % if plan.groups.sink.ordered:
@@ -109,9 +109,9 @@ ${extend_runs(of.values)}\
 ${write_runs(False)}\
 % for q in range(plan.c.vec):
     @!%open${q} mov.${plan.groups.kind} ${plan.groups.run[q]}, ${plan.groups.identity};
-% for line in plan.groups.join(plan.groups.run[q], of.of(0)[q], f"@%take{q} "):
+  % for line in plan.groups.join(plan.groups.run[q], of.of(0)[q], f"@%take{q} "):
     ${line}
-% endfor
+  % endfor
     @%take${q} mov.b32 %run_row${q}, ${row[q]};
     @%take${q} mov.b32 %run_column${q}, ${column[q]};
     or.pred %open${q}, %open${q}, %take${q};
@@ -120,9 +120,9 @@ ${write_runs(False)}\
 
 <%def name="end_runs(whole_warps)">
 % if not plan.groups.sink.ordered:
-% for q in range(plan.c.vec):
+  % for q in range(plan.c.vec):
     and.pred %write${q}, %open${q}, %open${q};
-% endfor
+  % endfor
 ${write_runs(whole_warps)}\
 % endif
 </%def>
@@ -134,18 +134,18 @@ ${write_runs(whole_warps)}\
     setp.eq.and.u32 %same, %run_column${q - 1}, %run_column${q}, %same;
     and.pred %same, %same, %write${q - 1};
     and.pred %same, %same, %write${q};
-% for line in plan.groups.join(plan.groups.run[q], plan.groups.run[q - 1], "@%same "):
+  % for line in plan.groups.join(plan.groups.run[q], plan.groups.run[q - 1], "@%same "):
     ${line}
-% endfor
+  % endfor
     not.pred %same, %same;
     and.pred %write${q - 1}, %write${q - 1}, %same;
 % endfor
 % for q in range(plan.c.vec):
     mov.${plan.groups.kind} %emitted, ${plan.groups.run[q]};
     and.pred %emit, %write${q}, %write${q};
-% if whole_warps:
+  % if whole_warps:
 ${join_warp(q)}\
-% endif
+  % endif
     mul.wide.u32 %group_index, %run_row${q}, %group_columns;
     cvt.u64.u32 %group_addr, %run_column${q};
     add.u64 %group_index, %group_index, %group_addr;
@@ -166,12 +166,12 @@ ${emit()}\
     vote.sync.all.pred %same, %same, 0xffffffff;
     @!%same bra.uni WARP_JOINED;
 % for distance in (16, 8, 4, 2, 1):
-% for line in plan.groups.exchange("%received", "%emitted", distance):
+  % for line in plan.groups.exchange("%received", "%emitted", distance):
     ${line}
-% endfor
-% for line in plan.groups.join("%emitted", "%received"):
+  % endfor
+  % for line in plan.groups.join("%emitted", "%received"):
     ${line}
-% endfor
+  % endfor
 % endfor
     and.b32 %first, %thread, 31;
     setp.eq.u32 %emit, %first, 0;
@@ -189,9 +189,9 @@ TRY:
     mov.${plan.groups.bits_type} %seen, %seen_bits;
     mov.${plan.groups.bits_type} %bits, %seen_bits;
     mov.${plan.groups.kind} %next, %seen;
-% for line in plan.groups.join("%next", "%emitted"):
+  % for line in plan.groups.join("%next", "%emitted"):
     ${line}
-% endfor
+  % endfor
     mov.${plan.groups.bits_type} %next_bits, %next;
     atom.relaxed.gpu.global.cas.${plan.groups.bits_type} %seen_bits, [%group_addr], %bits, %next_bits;
     setp.ne.${plan.groups.bits_type} %same, %seen_bits, %bits;
@@ -199,7 +199,7 @@ TRY:
 WRITTEN:
     }
 % else:
-% if plan.groups.splits_sign:
+  % if plan.groups.splits_sign:
     mov.${plan.groups.bits_type} %bits, %emitted;
     setp.nan.${plan.groups.type} %is_nan, %emitted, %emitted;
     @%is_nan mov.${plan.groups.bits_type} %bits, ${plan.groups.nan};
@@ -207,10 +207,10 @@ WRITTEN:
     and.pred %plus, %emit, %same;
     not.pred %same, %same;
     and.pred %minus, %emit, %same;
-% endif
-% for guard, instruction in plan.groups.atomics:
+  % endif
+  % for guard, instruction in plan.groups.atomics:
     @${guard} red.relaxed.gpu.global.${instruction} [%group_addr], ${"%bits" if plan.groups.splits_sign else "%emitted"};
-% endfor
+  % endfor
 % endif
 </%def>
 

@@ -3,21 +3,21 @@
 <%def name="load(at, offset, guard)">
     ${guard}ld.global.${plan.c.type} ${plan.c.loaded.vector(0, n=plan.c.loaded.size)}, [${at}+${offset}];
 % if plan.c.is_s8:
-% for q in range(plan.c.vec):
+  % for q in range(plan.c.vec):
     ${guard}cvt.rn.f32.s32 ${plan.c.values[q]}, ${plan.c.loaded[q]};
-% endfor
+  % endfor
 % elif plan.c.is_fp8:
-% for q in range(0, plan.c.vec, 2):
+  % for q in range(0, plan.c.vec, 2):
 ${convert.widen_fp8(plan.problem.out, plan.c.values.all[q:q + 2], plan.c.loaded[q // 2], plan.c.pair[0], plan.c.half, guard)}\
-% endfor
+  % endfor
 % elif plan.c.is_16bit:
-% for q in range(0, plan.c.vec, 2):
-% if plan.c.vec == 1:
+  % for q in range(0, plan.c.vec, 2):
+    % if plan.c.vec == 1:
 ${convert.widen(plan.problem.out, plan.c.values[0], plan.c.loaded[0], guard)}\
-% else:
+    % else:
 ${convert.widen_pair(plan.problem.out, plan.c.values[q], plan.c.values[q + 1], plan.c.loaded[q // 2], plan.c.half, guard)}\
-% endif
-% endfor
+    % endif
+  % endfor
 % endif
 </%def>
 
@@ -30,30 +30,30 @@ ${convert.widen_pair(plan.problem.out, plan.c.values[q], plan.c.values[q + 1], p
     cvt.rn.satfinite.${plan.problem.out}x2.f32 ${plan.c.loaded[0]}, ${registers[1]}, ${registers[0]};
     mov.b32 ${registers[0]}, {${plan.c.loaded[0]}, ${plan.c.loaded[0]}};
 % elif plan.epilogue.pack_8bit:
-% for q, r in enumerate(registers):
+  % for q, r in enumerate(registers):
     cvt.rni.sat.s8.f32 ${plan.c.loaded[q]}, ${r};
-% endfor
+  % endfor
     prmt.b32 ${registers[0]}, ${plan.c.loaded[0]}, ${plan.c.loaded[1]}, 0x0040;
 % elif plan.c.is_s8:
-% for q, r in enumerate(registers):
+  % for q, r in enumerate(registers):
     ${guard}cvt.rni.sat.s8.f32 ${plan.c.loaded[q]}, ${r};
-% endfor
+  % endfor
     ${guard}st.global${plan.c.store_cache_op}.${plan.c.type} [${at}+${offset}], ${plan.c.loaded.vector(0, n=plan.c.loaded.size)};
 % elif plan.c.is_fp8:
-% for q in range(0, plan.c.vec, 2):
+  % for q in range(0, plan.c.vec, 2):
     ${guard}cvt.rn.satfinite.${plan.problem.out}x2.f32 ${plan.c.loaded[q // 2]}, ${registers[q + 1] if plan.c.vec > 1 else plan.arithmetic.zero}, ${registers[q]};
-% endfor
+  % endfor
     ${guard}st.global${plan.c.store_cache_op}.${plan.c.type} [${at}+${offset}], ${plan.c.loaded.vector(0, n=plan.c.loaded.size)};
 % elif plan.c.is_16bit:
-% for q in range(0, plan.c.vec, 2):
-% if plan.c.vec == 1:
+  % for q in range(0, plan.c.vec, 2):
+    % if plan.c.vec == 1:
     ${guard}cvt.rn.${plan.problem.out}.f32 ${plan.c.loaded[0]}, ${registers[0]};
-% else:
+    % else:
     ${convert_guard}cvt.rn.${plan.problem.out}.f32 ${plan.c.half[0]}, ${registers[q]};
     ${convert_guard}cvt.rn.${plan.problem.out}.f32 ${plan.c.half[1]}, ${registers[q + 1]};
     ${convert_guard}mov.b32 ${plan.c.loaded[q // 2]}, {${plan.c.half[0]}, ${plan.c.half[1]}};
-% endif
-% endfor
+    % endif
+  % endfor
     ${guard}st.global${plan.c.store_cache_op}.${plan.c.type} [${at}+${offset}], ${plan.c.loaded.vector(0, n=plan.c.loaded.size)};
 % else:
     ${guard}st.global${plan.c.store_cache_op}.${plan.c.type} [${at}+${offset}], ${operand_list(registers)};

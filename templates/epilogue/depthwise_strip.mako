@@ -10,9 +10,9 @@
 % for i in range(plan.config.strip_results):
     setp.lt.and.u32 %in_strip, %result_index, %n_results, %in_bounds;
     mad.wide.s32 %c_addr, %c_offset, ${plan.epilogue.out_bytes}, %out;
-% for v in range(plan.mainloop.vec):
+  % for v in range(plan.mainloop.vec):
     mul.rn.${plan.arithmetic.type} ${plan.epilogue.vector[v]}, ${plan.mainloop.acc[i, v]}, %alpha;
-% endfor
+  % endfor
 ${store_op.store_vector([plan.epilogue.vector[v] for v in range(plan.mainloop.vec)], "%c_addr", 0, "@%in_strip ", add_c, *plan.epilogue.filter_coordinates)}\
     add.u32 %c_offset, %c_offset, %row_result_stride;
     add.u32 %result_index, %result_index, 1;

@@ -58,10 +58,10 @@ TAP_SUM:
     @%p bra DONE;
     mad.lo.u32 %tmp0, %tap, ${threads * size}, %smem;
     mov.${plan.arithmetic.type} %sum, ${plan.arithmetic.zero};
-% for m in range(plan.tap_sums.TAP_THREADS):
+  % for m in range(plan.tap_sums.TAP_THREADS):
     ld.shared.${plan.arithmetic.type} %partial, [%tmp0+${m * size}];
     add.rn.${plan.arithmetic.type} %sum, %sum, %partial;
-% endfor
+  % endfor
     mov.u32 %filter, %tile;
     mov.u32 %tmp1, %nctaid.x;
 ${store("")}\

@@ -27,13 +27,13 @@ ${constants.mad("%smem_c", "%rank", warpgroups, "%wg")}\
     // send each owner its part of this block's sums
 % for owner, sent in enumerate(cluster.sent):
     mapa.shared::cluster.u32 %peer_smem, %smem_c, ${owner};
-% if counted:
+  % if counted:
     add.u32 %peer_bar, %bars, ${plan.pipeline.dsmem};
     mapa.shared::cluster.u32 %peer_bar, %peer_bar, ${owner};
-% endif
-% for slot in sent:
+  % endif
+  % for slot in sent:
     ${send} [%peer_smem+${slot.offset}], ${operand_list(slot.registers)}${done};
-% endfor
+  % endfor
 % endfor
 SENT:
 % if not counted:
@@ -54,18 +54,18 @@ ${sync.wait(f"%bars+{plan.pipeline.dsmem}", 0, ".acquire.cluster")}\
     mad.lo.u32 %smem_c, %wg_thread, 16, %smem_c;
     add.u32 %smem_c, %smem_c, ${cluster.base};
 % for n, slot in enumerate(cluster.received):
-% if cluster.single_reducer and n % 8 == 7:
+  % if cluster.single_reducer and n % 8 == 7:
     // a barrier every few loads: else ptxas issues many at once, and spills
     bar.warp.sync 0xffffffff;
-% endif
-% if slot.initial:
+  % endif
+  % if slot.initial:
     ld.shared.v4.b32 ${operand_list(slot.registers)}, [%smem_c+${slot.offset}];
-% else:
+  % else:
     ld.shared.v4.b32 {%received0, %received1, %received2, %received3}, [%smem_c+${slot.offset}];
-% for i, r in enumerate(slot.registers):
+    % for i, r in enumerate(slot.registers):
     ${plan.mainloop.join} ${r}, ${r}, %received${i};
-% endfor
-% endif
+    % endfor
+  % endif
 % endfor
 % if cluster.owners > 1:
     mad.lo.u32 %y0, %rank, ${plan.epilogue.y_columns}, %y0;

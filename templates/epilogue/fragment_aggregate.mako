@@ -17,10 +17,10 @@ ${fragments.bounds()}\
 ${store_tile()}\
 % else:
 ${reduce_tile(plan.groups)}\
-% if plan.groups.mirror is not None:
+  % if plan.groups.mirror is not None:
     // ---- (j, i), from the sums of (i, j)
 ${reduce_tile(plan.groups.mirror)}\
-% endif
+  % endif
 % endif
     }
 </%def>
@@ -47,7 +47,7 @@ ${fragments.load_rows()}\
 % for batch in plan.values.batches(range(plan.epilogue.y_columns // 8)):
     {
 ${fragments.begin_batch(batch)}\
-% for n, j in enumerate(batch):
+  % for n, j in enumerate(batch):
     {
     // columns past the end of C are skipped
     sub.s32 %tmp0, ${plan.scheduler.y_extent}, %c_y;
@@ -56,7 +56,7 @@ ${fragments.begin_batch(batch)}\
 ${store_group(n, j)}\
 GROUP_DONE:
     }
-% endfor
+  % endfor
     }
 % endfor
 </%def>
@@ -71,17 +71,17 @@ GROUP_DONE:
     {
 ${fragments.declare()}\
 ${fragments.compute(m, j, n, plan.epilogue.fragment(m, j))}\
-% for q in range(4):
+  % for q in range(4):
 <% h, e = q // 2, q % 2 %>\
     and.pred %within, %in_x${2 * m + h}, %in_y${e};
-% for line in g.take(q, "@%within "):
+    % for line in g.take(q, "@%within "):
     ${line}
-% endfor
+    % endfor
     @%reject red.global.add.u64 [%rejected], %one;
     mov.${g.kind} ${g.run[m, q]}, ${g.identity};
     @%take${q} mov.${g.kind} ${g.run[m, q]}, ${v.of(0)[q]};
 ${store_value(m, j, h, e)}\
-% endfor
+  % endfor
     }
 % endfor
 </%def>
@@ -130,11 +130,11 @@ ${take_group(g, j)}\
     setp.eq.u32 %p, %tmp0, 0;
     mov.b32 %group, ${j};
     @%p bra.uni MIXED;
-% for m in range(g.mi):
-% for q in range(4):
+  % for m in range(g.mi):
+    % for q in range(4):
 ${join(g, g.row_run[m, q // 2], g.run[m, q])}\
-% endfor
-% endfor
+    % endfor
+  % endfor
 % endfor
 LAST_GROUP:
     mov.b32 %group, ${g.columns};
@@ -178,24 +178,24 @@ ${read_key(g, axis, f"%in_x{n}", g.x_keys[n])}\
 % endfor
 % for n in range(2 * g.mi):
     setp.ge.and.u32 ${"%same" if n else "%bad"}, ${g.x_keys[n]}, %${g.extent(axis)}, %in_x${n};
-% if n:
+  % if n:
     or.pred %bad, %bad, %same;
-% endif
+  % endif
 % endfor
     vote.sync.any.pred %bad_rows, %bad, 0xffffffff;
 % for m in range(g.mi):
     shfl.sync.idx.b32 %first, ${g.x_keys[2 * m]}, 0, 31, 0xffffffff;
-% for h in range(2):
+  % for h in range(2):
     // rows past the end of C have no values
     setp.eq.u32 %within, %first, ${g.x_keys[2 * m + h]};
     not.pred %bad, %in_x${2 * m + h};
     or.pred %within, %within, %bad;
-% if h:
+    % if h:
     and.pred %same, %same, %within;
-% else:
+    % else:
     mov.pred %same, %within;
-% endif
-% endfor
+    % endif
+  % endfor
     vote.sync.all.pred %rows_same${m}, %same, 0xffffffff;
 % endfor
     }
@@ -214,9 +214,9 @@ ${read_key(g, axis, f"%in_x{n}", g.x_keys[n])}\
 % for n in range(8):
     setp.gt.s32 %within, %lane_rem, ${n};
 ${read_key(g, axis, "%within", f"%lane_key{n}")}\
-% if n < 7:
+  % if n < 7:
     add.u32 %index, %index, 1;
-% endif
+  % endif
 % endfor
     // the first run has the key of the first column
     shfl.sync.idx.b32 %run_key, %lane_key0, 0, 31, 0xffffffff;
@@ -245,13 +245,13 @@ ${fragments.begin_batch([j], v)}\
     {
 ${fragments.declare(v)}\
 ${fragments.compute(m, j, 0, plan.epilogue.fragment(m, j), v)}\
-% for q in range(4):
+  % for q in range(4):
     mov.${g.kind} ${g.run[m, q]}, ${v.of(0)[q]};
-% if g.conditional:
+    % if g.conditional:
     @!${v.of(1)[q]} mov.${g.kind} ${g.run[m, q]}, ${g.identity};
     @${v.of(1)[q]} or.b32 %taken, %taken, ${hex(1 << 4 * m + q)};
-% endif
-% endfor
+    % endif
+  % endfor
     }
 % endfor
     }
@@ -277,10 +277,10 @@ ${constants.add("%index", "%pick_y", e)}\
 ${read_key(g, axis, f"%in_y{e}", g.y_keys[e])}\
 % endfor
 % for m in range(g.mi):
-% for q in range(4):
+  % for q in range(4):
     @!%in_x${2 * m + q // 2} mov.${g.kind} ${g.run[m, q]}, ${g.identity};
     @!%in_y${q % 2} mov.${g.kind} ${g.run[m, q]}, ${g.identity};
-% endfor
+  % endfor
 % endfor
 ${reject(g)}\
     // ---- columns with the key of the run
@@ -322,19 +322,19 @@ RUN_CONTINUES:
     vote.sync.any.pred %bad, %bad, 0xffffffff;
     @!%bad bra.uni IN_RANGE;
 % for m in range(g.mi):
-% for q in range(4):
+  % for q in range(4):
 <% h, e = q // 2, q % 2 %>\
     setp.ge.u32 %reject, ${g.x_keys[2 * m + h]}, %${g.extent(x_axis)};
     setp.ge.or.u32 %reject, ${g.y_keys[e]}, %${g.extent(y_axis)}, %reject;
     and.pred %reject, %reject, %in_x${2 * m + h};
     and.pred %reject, %reject, %in_y${e};
     @%reject mov.${g.kind} ${g.run[m, q]}, ${g.identity};
-% if g.conditional:
+    % if g.conditional:
     and.b32 %first, %taken, ${hex(1 << 4 * m + q)};
     setp.ne.and.u32 %reject, %first, 0, %reject;
-% endif
+    % endif
     @%reject red.global.add.u64 [%rejected], %one;
-% endfor
+  % endfor
 % endfor
 IN_RANGE:
     }
@@ -344,14 +344,14 @@ IN_RANGE:
 <%def name="take_columns(g)">
 % for e in range(2):
     setp.eq.u32 %same, ${g.y_keys[e]}, %run_key;
-% for m in range(g.mi):
-% for h in range(2):
+  % for m in range(g.mi):
+    % for h in range(2):
     mov.${g.kind} %received, ${g.identity};
     @%same mov.${g.kind} %received, ${g.run[m, 2 * h + e]};
 ${join(g, g.row_run[m, h], "%received")}\
     @%same mov.${g.kind} ${g.run[m, 2 * h + e]}, ${g.identity};
-% endfor
-% endfor
+    % endfor
+  % endfor
 % endfor
 </%def>
 
@@ -360,31 +360,31 @@ ${join(g, g.row_run[m, h], "%received")}\
     and.b32 %first, %lane, 3;
 % for m in range(g.mi):
     {
-% for h in range(2):
+  % for h in range(2):
     @!%in_x${2 * m + h} mov.${g.kind} ${g.row_run[m, h]}, ${g.identity};
-% endfor
+  % endfor
     @!%rows_same${m} bra.uni ROWS_DIFFER;
     // all rows of the warp have one key
 ${join(g, g.row_run[m, 0], g.row_run[m, 1])}\
-% for line in g.join_warp(g.row_run[m, 0]):
+  % for line in g.join_warp(g.row_run[m, 0]):
     ${line}
-% endfor
+  % endfor
     setp.eq.u32 %first_lane, %lane, 0;
 ${emit(g, g.row_run[m, 0], g.x_keys[2 * m], "%run_key", "%first_lane")}\
     bra.uni RUN_WRITTEN;
 ROWS_DIFFER:
     // four lanes have the columns of a row
     setp.eq.u32 %first_lane, %first, 0;
-% for h in range(2):
-% for line in g.join_lanes(g.row_run[m, h], (1, 2)):
+  % for h in range(2):
+    % for line in g.join_lanes(g.row_run[m, h], (1, 2)):
     ${line}
-% endfor
+    % endfor
 ${emit(g, g.row_run[m, h], g.x_keys[2 * m + h], "%run_key", "%first_lane")}\
-% endfor
+  % endfor
 RUN_WRITTEN:
-% for h in range(2):
+  % for h in range(2):
     mov.${g.kind} ${g.row_run[m, h]}, ${g.identity};
-% endfor
+  % endfor
     }
 % endfor
 </%def>
@@ -396,18 +396,18 @@ RUN_WRITTEN:
     @!%rows_same${m} bra.uni ALL_DIFFER;
     // eight lanes have the rows of a column
     setp.lt.u32 %first_lane, %lane, 4;
-% for e in range(2):
+  % for e in range(2):
 ${join(g, g.run[m, e], g.run[m, 2 + e])}\
-% for line in g.join_lanes(g.run[m, e], (4, 8, 16)):
+    % for line in g.join_lanes(g.run[m, e], (4, 8, 16)):
     ${line}
-% endfor
+    % endfor
 ${emit(g, g.run[m, e], g.x_keys[2 * m], g.y_keys[e], "%first_lane")}\
-% endfor
+  % endfor
     bra.uni OTHERS_WRITTEN;
 ALL_DIFFER:
-% for q in range(4):
+  % for q in range(4):
 ${emit(g, g.run[m, q], g.x_keys[2 * m + q // 2], g.y_keys[q % 2], "")}\
-% endfor
+  % endfor
 OTHERS_WRITTEN:
     }
 % endfor

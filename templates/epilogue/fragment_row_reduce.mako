@@ -35,9 +35,9 @@ ${rows.clear(0, s)}\
 % else:
     div.u32 %state_part, %x0, ${plan.scheduler.x_tile};
     mad.lo.u32 %state_part, %state_part, ${kernels.warps}, %wg_warp;
-% if not plan.config.pingpong:
+  % if not plan.config.pingpong:
     mad.lo.u32 %state_part, %wg, 4, %state_part;
-% endif
+  % endif
     // the first four lanes store the states of their columns
     setp.lt.u32 %stores, %lane, 4;
 % endif
@@ -51,18 +51,18 @@ ${rows.clear(0, s)}\
 % for groups in v.batches(range(plan.epilogue.y_columns // 8)):
     {
 ${fragments.begin_batch(groups, v)}\
-% for n, j in enumerate(groups):
+  % for n, j in enumerate(groups):
 ${reduce_group(s, v, n, j)}\
-% endfor
+  % endfor
     }
 % endfor
 % if s.along_y:
-% for q in range(s.count):
+  % for q in range(s.count):
 ${join(s, q)}\
 ${constants.add("%result", "%first_x", plan.epilogue.row_offset(q))}\
     and.pred %taken, %stores, %in_x${q};
 ${rows.store_state(q, "%state_part", plan.scheduler.x_extent, "%result", "@%taken ", s)}\
-% endfor
+  % endfor
 % endif
     }
 </%def>
@@ -83,28 +83,28 @@ ${rows.clear(0, s)}\
     .reg .b32 %position;
 ${fragments.declare(v)}\
 ${fragments.compute(m, j, n, plan.epilogue.fragment(m, j), v)}\
-% for e in range(2):
+  % for e in range(2):
     setp.gt.s32 %in_y${e}, %y_rem, ${8 * j + e};
-% endfor
-% for q in range(4):
+  % endfor
+  % for q in range(4):
 <% h, e = q // 2, q % 2 %>\
-% if s.along_y:
+    % if s.along_y:
 ${constants.add("%position", "%first_y", 8 * j + e)}\
 ${add_value(s, v, 2 * m + h, q, f"%in_y{e}")}\
-% else:
+    % else:
 ${constants.add("%position", "%first_x", plan.epilogue.row_offset(2 * m + h))}\
 ${add_value(s, v, e, q, f"%in_x{2 * m + h}")}\
-% endif
-% endfor
+    % endif
+  % endfor
     }
 % endfor
 % if not s.along_y:
-% for e in range(2):
+  % for e in range(2):
 ${join(s, e)}\
 ${constants.add("%result", "%first_y", 8 * j + e)}\
     and.pred %taken, %stores, %in_y${e};
 ${rows.store_state(e, "%state_part", plan.scheduler.y_extent, "%result", "@%taken ", s)}\
-% endfor
+  % endfor
 % endif
 REDUCED:
     }
@@ -125,11 +125,11 @@ REDUCED:
 ## Joins a state with those of the other lanes that have values of it.
 <%def name="join(s, state)">
 % for distance in s.distances:
-% for line in s.exchange(distance, state):
+  % for line in s.exchange(distance, state):
     ${line}
-% endfor
-% for line in s.join(state):
+  % endfor
+  % for line in s.join(state):
     ${line}
-% endfor
+  % endfor
 % endfor
 </%def>

@@ -70,43 +70,43 @@ ${fragments.load_rows(of)}\
 % for batch in of.batches(range(s.groups)):
     {
 ${fragments.begin_batch(batch, of)}\
-% for n, j in enumerate(batch):
-% if of.long:
+  % for n, j in enumerate(batch):
+    % if of.long:
     // columns past the end of C are skipped: without a branch, ptxas would load elements of all columns at once
     sub.s32 %pick_rem, ${plan.scheduler.y_extent}, %c_y;
     setp.le.s32 %p, %pick_rem, ${8 * j};
     @%p bra.uni MARKED;
-% endif
-% for m in range(s.mi):
+    % endif
+    % for m in range(s.mi):
     {
 ${fragments.declare(of)}\
 ${fragments.compute(m, j, n, plan.epilogue.fragment(m, j), of)}\
-% for q in range(4):
+      % for q in range(4):
 <% word, bit = s.bit(m, j, q) %>\
     @${of.of(0)[q]} or.b32 ${word}, ${word}, ${bit};
-% endfor
+      % endfor
     }
-% endfor
-% endfor
+    % endfor
+  % endfor
     }
 % endfor
 MARKED:
     }
     // ---- without those past the end of C
 % for n in range(plan.epilogue.rows):
-% for word in s.bits.all:
+  % for word in s.bits.all:
     @!%in_x${n} and.b32 ${word}, ${word}, ${s.but_row(n)};
-% endfor
+  % endfor
 % endfor
     sub.s32 %pick_rem, ${plan.scheduler.y_extent}, %c_y;
     setp.ge.s32 %p, %pick_rem, ${8 * s.groups};
     @%p bra.uni INSIDE;
 % for j in range(s.groups):
-% for e in range(2):
+  % for e in range(2):
 <% word, bits = s.but_column(j, e) %>\
     setp.le.s32 %p, %y_rem, ${8 * j + e};
     @%p and.b32 ${word}, ${word}, ${bits};
-% endfor
+  % endfor
 % endfor
 INSIDE:
 </%def>
@@ -134,11 +134,11 @@ INSIDE:
 <% s, middle = plan.selected, (first + end) // 2 %>\
 % if end - first == 1:
 <% word, bit = s.place(first) %>\
-% for m in range(s.mi):
-% for q, r in enumerate(plan.epilogue.fragment(m, first)):
+  % for m in range(s.mi):
+    % for q, r in enumerate(plan.epilogue.fragment(m, first)):
     mov.${s.kind} ${s.picked[m, q]}, ${r};
-% endfor
-% endfor
+    % endfor
+  % endfor
 ${constants.shr("%bits", word, bit)}\
     bra.uni PICKED;
 % else:
@@ -160,7 +160,7 @@ ${fragments.begin_batch([0], taken, "%pick_y", "%pick_rem")}\
     {
 ${fragments.declare(taken)}\
 ${fragments.compute(m, 0, 0, [s.picked[m, q] for q in range(4)], taken, "%pick_y", "%pick_rem")}\
-% for q in range(4):
+  % for q in range(4):
     {
     .reg .pred %holds;
     .reg .b32 %ballot;
@@ -173,7 +173,7 @@ ${select.place()}\
 ${select.store_at_place(taken, q)}\
 NONE_SELECTED:
     }
-% endfor
+  % endfor
     }
 % endfor
     }

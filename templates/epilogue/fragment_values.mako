@@ -32,10 +32,10 @@ ${convert.add_thread_terms("%first_x", "%wg_thread", plan.mainloop.row_terms)}\
 % for x in v.along_x:
     ${v.x_tile(x).declaration}
     mad.wide.u32 %read_addr, %first_x, ${x.bytes}, %${x.name};
-% for n, r in enumerate(v.x_tile(x).all):
+  % for n, r in enumerate(v.x_tile(x).all):
     mov.${x.kind} ${r}, ${v.zero(x)};
     @%in_x${n} ld.global.nc.${x.access} ${r}, [%read_addr+${plan.epilogue.row_offset(n) * x.bytes}];
-% endfor
+  % endfor
 % endfor
 </%def>
 
@@ -46,13 +46,13 @@ ${convert.add_thread_terms("%first_x", "%wg_thread", plan.mainloop.row_terms)}\
 % for x in v.along_y:
     ${v.y_tile(x).declaration}
     mad.wide.u32 %read_addr, ${first_y}, ${x.bytes}, %${x.name};
-% for n, j in enumerate(groups):
-% for e in range(2):
+  % for n, j in enumerate(groups):
+    % for e in range(2):
     setp.gt.s32 %in_y${e}, ${y_rem}, ${8 * j + e};
     mov.${x.kind} ${v.y_tile(x)[n, e]}, ${v.zero(x)};
     @%in_y${e} ld.global.nc.${x.access} ${v.y_tile(x)[n, e]}, [%read_addr+${(8 * j + e) * x.bytes}];
-% endfor
-% endfor
+    % endfor
+  % endfor
 % endfor
 </%def>
 
@@ -74,29 +74,29 @@ ${convert.add_thread_terms("%first_x", "%wg_thread", plan.mainloop.row_terms)}\
 <%def name="compute(m, j, n, sums, of=None, first_y='%first_y', y_rem='%y_rem')">
 <% v = of or plan.values %>\
 % if v.computes_indices:
-% for h in range(2):
+  % for h in range(2):
 ${constants.add(f"%index_x{h}", "%first_x", plan.epilogue.row_offset(2 * m + h))}\
-% endfor
-% for e in range(2):
+  % endfor
+  % for e in range(2):
 ${constants.add(f"%index_y{e}", first_y, 8 * j + e)}\
-% endfor
+  % endfor
 % endif
 % for x in v.pitched:
-% for e in range(2):
+  % for e in range(2):
     setp.gt.s32 %in_y${e}, ${y_rem}, ${8 * j + e};
-% endfor
+  % endfor
 <% leading, other = ("x", "y") if v.leading(x) == "x" else ("y", "x") %>\
-% for a in range(2):
+  % for a in range(2):
     mul.wide.u32 %read_row, %index_${leading}${a}, %ld_${x.name};
     mad.lo.u64 %read_row, %read_row, ${x.bytes}, %${x.name};
-% for b in range(2):
+    % for b in range(2):
 <% h, e = (a, b) if leading == "x" else (b, a) %>\
     mad.wide.u32 %read_addr, %index_${other}${b}, ${x.bytes}, %read_row;
     and.pred %in_bounds, %in_x${2 * m + h}, %in_y${e};
     mov.${x.kind} ${v.element_tile(x)[h, e]}, ${v.zero(x)};
     @%in_bounds ld.global.nc.${x.access} ${v.element_tile(x)[h, e]}, [%read_addr];
-% endfor
-% endfor
+    % endfor
+  % endfor
 % endfor
 % for line in v.fragment_lines(m, n, sums):
     ${line}

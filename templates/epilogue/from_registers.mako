@@ -2,9 +2,9 @@
 <%namespace name="c_addr" file="/${context['plan'].epilogue.out_addr}"/>
 <%def name="store_tile(math, store_op, add_c, again=False)">
 % if again:
-% for r in plan.mainloop.joined:
+  % for r in plan.mainloop.joined:
     mov.${plan.mainloop.acc.kind} ${r}, ${plan.reducer.identity_in(plan.mainloop.acc.kind)};
-% endfor
+  % endfor
 % endif
     {
     .reg .b64 %c_addr;
@@ -15,26 +15,26 @@
     add.u32 %c_col, %n0, %col;
 ${c_addr.columns("%c_addr", "%c_row", "%c_col", "%out", "%ld_out", plan.epilogue.out_bytes)}\
 % if plan.epilogue.checks_bounds:
-% for n, column in enumerate(plan.epilogue.columns):
+  % for n, column in enumerate(plan.epilogue.columns):
     add.u32 %tmp0, %c_col, ${column};
     setp.lt.u32 %in_n${n}, %tmp0, %N;
-% endfor
+  % endfor
 % endif
 % for i in range(plan.mainloop.ms):
     // row + ${plan.a.offset(i)}: alpha times the sums, then stores
 ${c_addr.next_row("%c_addr", "%c_row", plan.a.offset(i), plan.a.offset(i) - plan.a.offset(i - 1) if i else 0, "%ld_out", plan.epilogue.out_bytes)}\
-% if plan.epilogue.checks_bounds:
+  % if plan.epilogue.checks_bounds:
     add.u32 %tmp0, %c_row, ${plan.a.offset(i)};
     setp.lt.u32 %in_m, %tmp0, %M;
-% endif
+  % endif
 ${math.scaled_row(i)}\
-% for n, column in enumerate(plan.epilogue.columns):
-% if plan.epilogue.checks_bounds:
+  % for n, column in enumerate(plan.epilogue.columns):
+    % if plan.epilogue.checks_bounds:
     and.pred %in_bounds, %in_m, %in_n${n};
-% endif
+    % endif
 ${c_addr.column_address("%c_addr", n, "%out", plan.epilogue.out_bytes)}\
 ${store_op.store_vector([plan.epilogue.vector[n * plan.c.vec + q] for q in range(plan.c.vec)], "%c_addr", c_addr.offset(column, plan.epilogue.out_bytes), "@%in_bounds " if plan.epilogue.checks_bounds else "", add_c, ("%c_row", plan.a.offset(i)), ("%c_col", column))}\
-% endfor
+  % endfor
 % endfor
     }
 </%def>

@@ -8,10 +8,10 @@
     .reg .b64 %${name};
     ld.param.u64 %${name}, [${name}];
     cvta.to.global.u64 %${name}, %${name};
-% if plan.fused_ops.grouped:
+  % if plan.fused_ops.grouped:
     ld.global.u64 %tmp64, [%descriptor+${plan.scheduler.table.at(name)}];
     add.u64 %${name}, %${name}, %tmp64;
-% endif
+  % endif
 % endfor
 % if plan.fused_ops.scalar_bias:
     .reg .b32 %zero_index;  mov.b32 %zero_index, 0;
@@ -53,9 +53,9 @@ ${run(plan.fused_ops.others, registers, at, offset, guard, row, column)}\
     mov.f32 %elem32, 0f00000000;
 % endif
 % for op in chosen:
-% for step in op.steps:
+  % for step in op.steps:
 ${applied(step, registers, at, offset, guard, row, column)}\
-% endfor
+  % endfor
 % endfor
     }
 </%def>
@@ -97,9 +97,9 @@ ${c_elements.load("%elem_addr", offset, guard)}\
 % endif
 % if step.spans == "element":
 ${elementwise(step.array, at, offset, guard)}\
-% for q, r in enumerate(registers):
+  % for q, r in enumerate(registers):
 ${fused_step.on(step, r, plan.c.values[q], guard)}\
-% endfor
+  % endfor
 % elif step.spans == "one":
 ${load(plan.fused_ops.operands[step.array][0], f"%{step.array}", guard)}\
 ${fused_step.on_all(step, registers, guard)}\
@@ -120,9 +120,9 @@ STEP_DONE:
 ${element(step.array, row, guard)}\
 % endif
 % for q, r in enumerate(registers):
-% if row is column:
+  % if row is column:
 ${element(step.array, (column[0], column[1] + q), guard)}\
-% endif
+  % endif
 ${fused_step.on(step, r, "%elem", guard)}\
 % endfor
 </%def>

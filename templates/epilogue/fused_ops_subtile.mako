@@ -28,17 +28,17 @@
 
 <%def name="scale_subtile(chunk)">
 % for op in plan.fused_ops.scales:
-% for step in op.steps:
-% if step.spans == "one":
+  % for step in op.steps:
+    % if step.spans == "one":
 ${pointer(step.array)}\
 ${fused.load("f32", "%operand_ptr", "")}\
-% for _, registers in chunk.along_x:
+      % for _, registers in chunk.along_x:
 ${fused_step.on_all(step, registers)}\
-% endfor
-% else:
+      % endfor
+    % else:
 ${apply_vector(step, chunk)}\
-% endif
-% endfor
+    % endif
+  % endfor
 % endfor
 </%def>
 
@@ -56,23 +56,23 @@ ${apply_vector(step, chunk)}\
     to = sum(results, ())
 %>\
 % for op in plan.fused_ops.activations:
-% for r, out in zip(sum(stmatrix.registers, ()), to):
+  % for r, out in zip(sum(stmatrix.registers, ()), to):
     mov.f32 ${out}, ${r};
-% endfor
-% if op.long:
+  % endfor
+  % if op.long:
     setp.le.s32 %past_end, %subtile_rem, ${stmatrix.column};
     @%past_end bra.uni ${label};
-% endif
-% for step in op.steps:
-% if step.array:
+  % endif
+  % for step in op.steps:
+    % if step.array:
 ${loaded.combine(plan.epilogue.staging, stmatrix, step, results, ("%aux_val0", "%aux_val1"))}\
-% else:
+    % else:
 ${fused_step.on_all(step, to)}\
-% endif
-% endfor
-% if op.long:
+    % endif
+  % endfor
+  % if op.long:
 ${label}:
-% endif
+  % endif
 % endfor
 </%def>
 
@@ -87,14 +87,14 @@ ${pointer(name)}\
     mad.wide.u32 %operand_ptr, %${side}_first, ${size}, %operand_ptr;
 % for place, registers in shared:
     setp.gt.s32 %in_bounds, %${side}_rem, ${place};
-% if kind == "b16":
+  % if kind == "b16":
     mov.b16 %elem16, 0;
     @%in_bounds ld.global.nc.b16 %elem16, [%operand_ptr+${place * size}];
 ${convert.widen(plan.problem.out, "%elem", "%elem16")}\
-% else:
+  % else:
     mov.f32 %elem, 0f00000000;
     @%in_bounds ld.global.nc.${kind} %elem, [%operand_ptr+${place * size}];
-% endif
+  % endif
 ${fused_step.on_all(step, registers)}\
 % endfor
 </%def>

@@ -14,13 +14,13 @@ SEGMENT_LOOP:
 ${place(k)}\
 ${load_c(k)}\
 % for r in range(k.stride):
-% for v in range(k.pixels // k.image_vec):
+  % for v in range(k.pixels // k.image_vec):
     and.pred %p, %has_image${r}, %in_image${v};
-% for word, pair in k.words(k.in_image(r, v)):
+    % for word, pair in k.words(k.in_image(r, v)):
     mov.b32 ${word}, ${pair};
-% endfor
+    % endfor
     @%p st.global.${k.access(k.image_vec)} [%image_addr${r}+${v * k.image_vec * k.size}], ${k.operand(k.in_image(r, v))};
-% endfor
+  % endfor
 % endfor
     mov.u32 %tmp0, %nctaid.x;
     mad.lo.u32 %segment, %tmp0, ${k.THREADS}, %segment;
@@ -38,41 +38,41 @@ ${place(k)}\
     // pixels without an image are beta C
 ${load_c(k)}\
 % for register in k.pixel.all:
-% if k.size == 2:
+  % if k.size == 2:
 ${convert.widen(plan.problem.out, "%value", register)}\
     ${plan.arithmetic.mul} %value, %value, %beta;
     cvt.rn.${plan.problem.out}.f32 ${register}, %value;
-% else:
+  % else:
     ${plan.arithmetic.mul} ${register}, ${register}, %beta;
-% endif
+  % endif
 % endfor
     bra.uni LOAD_IMAGES;
 BETA_ZERO:
 ${zeros(k)}\
 LOAD_IMAGES:
 % for r in range(k.stride):
-% for v in range(k.pixels // k.image_vec):
+  % for v in range(k.pixels // k.image_vec):
     and.pred %p, %has_image${r}, %in_image${v};
-% if k.words(k.in_image(r, v)):
+    % if k.words(k.in_image(r, v)):
     {
     .reg .b32 %loaded<${len(k.words(k.in_image(r, v)))}>;
-% for n, (_, pair) in enumerate(k.words(k.in_image(r, v))):
+      % for n, (_, pair) in enumerate(k.words(k.in_image(r, v))):
     mov.b32 %loaded${n}, ${pair};
-% endfor
+      % endfor
     @%p ld.global.${k.access(k.image_vec)} ${operand_list([f"%loaded{n}" for n in range(len(k.words(k.in_image(r, v))))])}, [%image_addr${r}+${v * k.image_vec * k.size}];
-% for n, (_, pair) in enumerate(k.words(k.in_image(r, v))):
+      % for n, (_, pair) in enumerate(k.words(k.in_image(r, v))):
     mov.b32 ${pair}, %loaded${n};
-% endfor
+      % endfor
     }
-% else:
+    % else:
     @%p ld.global.${k.access(k.image_vec)} ${k.operand(k.in_image(r, v))}, [%image_addr${r}+${v * k.image_vec * k.size}];
-% endif
-% endfor
+    % endif
+  % endfor
 % endfor
 % for v in range(k.segment // k.c_vec):
-% for word, pair in k.words(k.in_c(v)):
+  % for word, pair in k.words(k.in_c(v)):
     mov.b32 ${word}, ${pair};
-% endfor
+  % endfor
     setp.gt.and.s32 %p, %columns_rem, ${v * k.c_vec}, %in_rows;
     @%p st.global.${k.access(k.c_vec)} [%c_addr+${v * k.c_vec * k.size}], ${k.operand(k.in_c(v))};
 % endfor
@@ -159,17 +159,17 @@ ${divide("%image_row", "%tmp1", "%row", "stride")}\
 <%def name="load_c(k)">
 % for v in range(k.segment // k.c_vec):
     setp.gt.and.s32 %p, %columns_rem, ${v * k.c_vec}, %in_rows;
-% for word, _ in k.words(k.in_c(v)):
+  % for word, _ in k.words(k.in_c(v)):
     mov.b32 ${word}, 0;
-% endfor
-% if not k.words(k.in_c(v)):
-% for register in k.in_c(v):
+  % endfor
+  % if not k.words(k.in_c(v)):
+    % for register in k.in_c(v):
     mov.${k.pixel.kind} ${register}, 0;
-% endfor
-% endif
+    % endfor
+  % endif
     @%p ld.global.${k.access(k.c_vec)} ${k.operand(k.in_c(v))}, [%c_addr+${v * k.c_vec * k.size}];
-% for word, pair in k.words(k.in_c(v)):
+  % for word, pair in k.words(k.in_c(v)):
     mov.b32 ${pair}, ${word};
-% endfor
+  % endfor
 % endfor
 </%def>

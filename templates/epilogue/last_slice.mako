@@ -69,9 +69,9 @@ SUMS_COMPLETE:
     {
     .reg .${acc.kind} %of_slice<${len(names)}>;
     ld.global.${vector.kind(len(names), acc.kind)} ${operand_list([f"%of_slice{i}" for i in range(len(names))])}, [${at}+${n * step}];
-% for i, r in enumerate(names):
+  % for i, r in enumerate(names):
     ${plan.mainloop.acc_add} ${r}, ${r}, %of_slice${i};
-% endfor
+  % endfor
     }
 % endfor
 </%def>

@@ -13,12 +13,12 @@ ${combine(s, stmatrix, step, stmatrix.registers, ("%c_val0", "%c_val1"))}\
     ldmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 ${s.words(stmatrix)}, [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}];
 % for n, (low, high) in enumerate(pairs):
 ${convert.widen_pair(plan.problem.out, *wide, f"%word{n}", ("%half0", "%half1"))}\
-% for r, element in zip((low, high), wide):
-% if step is None:
+  % for r, element in zip((low, high), wide):
+    % if step is None:
     fma.rn.f32 ${r}, ${element}, %beta, ${r};
-% else:
+    % else:
 ${fused_step.on(step, r, element)}\
-% endif
-% endfor
+    % endif
+  % endfor
 % endfor
 </%def>

@@ -23,11 +23,11 @@
     pairs = [plan.epilogue.stores(j - 3 + i, n)[0] for i in range(4)]
     words = [w.registers[0] for w in pairs]
 %>\
-% for i in range(2):
+  % for i in range(2):
     prmt.b32 %word${i}, ${words[2 * i]}, ${words[2 * i + 1]}, 0x5410;
     shfl.sync.bfly.b32 %word2, %word${i}, 1, 31, 0xffffffff;
     prmt.b32 %word${i}, %word${i}, %word2, %selector;
-% endfor
+  % endfor
     selp.b32 %word2, %word0, %word1, %upper_lanes;
     shfl.sync.bfly.b32 %word2, %word2, 2, 31, 0xffffffff;
     @%upper_lanes mov.b32 %word0, %word2;

@@ -12,14 +12,14 @@ ${runs.locate(run, to, inside, rem, first, plus)}\
     setp.gt.s32 ${inside}, ${rem}, ${plus};
 ${constants.add("%flat_index", first, plus)}\
     mov.u32 ${to}, 0;
-% for a in run.axes:
+  % for a in run.axes:
 ${radix.divide("%quotient", "%flat_index", f"positions{a}")}\
     mul.lo.u32 %position, %quotient, %positions${a};
     sub.u32 %position, %flat_index, %position;
     setp.lt.and.u32 ${inside}, %position, %phase_pixels${a}, ${inside};
     mad.lo.u32 ${to}, %position, %step_${run.name}${a}, ${to};
     mov.u32 %flat_index, %quotient;
-% endfor
+  % endfor
     mad.lo.u32 ${to}, %flat_index, %image_step_${run.name}, ${to};
     }
 % endif

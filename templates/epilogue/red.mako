@@ -31,18 +31,18 @@ SCALE_C:
     add.u32 %c_row, %c_row, %m0;
     setp.lt.u32 %in_bounds, %c_row, %M;
     setp.lt.and.u32 %in_bounds, %c_col, %N, %in_bounds;
-% if plan.epilogue.gather_loads < plan.threads:
+  % if plan.epilogue.gather_loads < plan.threads:
     setp.lt.and.u32 %in_bounds, %vec_index, ${plan.epilogue.gather_loads}, %in_bounds;
-% endif
+  % endif
 ${c_addr.element("%c_addr", "%c_row", "%c_col", plan.batch.c_base, "%ldc", plan.c.bytes)}\
-% for q in range(plan.c.vec):
+  % for q in range(plan.c.vec):
     mov.${plan.arithmetic.type} ${plan.epilogue.vector[q]}, ${plan.arithmetic.zero};
-% endfor
+  % endfor
     and.pred %p, %in_bounds, %has_beta;
 ${c_elements.load("%c_addr", 0, "@%p ")}\
-% for q in range(plan.c.vec):
+  % for q in range(plan.c.vec):
     @%p ${plan.arithmetic.mul} ${plan.epilogue.vector[q]}, ${plan.c.values[q]}, %beta;
-% endfor
+  % endfor
 ${c_elements.store([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%c_addr", 0, "@%in_bounds ")}\
     add.u32 %vec_index, %vec_index, ${plan.threads};
     setp.lt.u32 %p, %vec_index, ${plan.epilogue.gather_loads};
@@ -72,9 +72,9 @@ WAIT_FLAG:
     @%p bra WAIT_FLAG;
     atom.acq_rel.gpu.global.add.u32 %tmp0, [%flag_addr], 1;
     mov.u32 %tmp1, %nctaid.z;
-% if plan.batch.active:
+  % if plan.batch.active:
     div.u32 %tmp1, %tmp1, %items;
-% endif
+  % endif
     setp.eq.u32 %p, %tmp0, %tmp1;
     mov.u32 %tmp1, 0;
     @%p st.relaxed.gpu.global.u32 [%flag_addr], %tmp1;
@@ -88,8 +88,8 @@ ${store_c.store_tile(math, store_op, False)}\
 % if plan.c.vector_red and len(registers) > 1:
     ${guard}red.global.v${len(registers)}.f32.add [${at}+${offset}], ${operand_list(registers)};
 % else:
-% for q, r in enumerate(registers):
+  % for q, r in enumerate(registers):
     ${guard}red.global.add.${plan.arithmetic.type} [${at}+${offset + q * plan.arithmetic.bytes}], ${r};
-% endfor
+  % endfor
 % endif
 </%def>

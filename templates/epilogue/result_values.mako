@@ -16,16 +16,16 @@
     sub.u32 %last_i, %last_i, 1;
     sub.u32 %last_j, %last_j, 1;
 ${corner_keys()}\
-% for line in plan.values.reach_lines:
+  % for line in plan.values.reach_lines:
     ${line}
-% endfor
-% if instead:
+  % endfor
+  % if instead:
     @%reachable bra.uni TILE_REACHABLE;
 ${instead}\
 TILE_REACHABLE:
-% else:
+  % else:
     @!%reachable ret;
-% endif
+  % endif
     }
 % endif
 </%def>
@@ -40,10 +40,10 @@ ${pdl.wait()}\
     .reg .${x.kind} %first_${x.name}, %last_${x.name};
     ld.param.u64 %keys, [${x.name}];
     cvta.to.global.u64 %keys, %keys;
-% for end in ("first", "last"):
+  % for end in ("first", "last"):
     mad.wide.u32 %key_addr, %${end}_${x.axes}, ${x.bytes}, %keys;
     ld.global.nc.${x.access} %${end}_${x.name}, [%key_addr];
-% endfor
+  % endfor
 % endfor
 </%def>
 
@@ -53,19 +53,19 @@ ${pdl.wait()}\
 % endfor
 % if plan.values.fixed:
     { // ---- what is equal for all results
-% for line in [*plan.values.fixed_temporaries, *plan.values.fixed_lines]:
+  % for line in [*plan.values.fixed_temporaries, *plan.values.fixed_lines]:
     ${line}
-% endfor
+  % endfor
     }
 % endif
 % for x in plan.values.arrays:
     .reg .b64 %${x.name};
     ld.param.u64 %${x.name}, [${x.name}];
     cvta.to.global.u64 %${x.name}, %${x.name};
-% if x.pitched:
+  % if x.pitched:
     .reg .b32 %ld_${x.name};
     ld.param.u32 %ld_${x.name}, [ld_${x.name}];
-% endif
+  % endif
 % endfor
 </%def>
 
@@ -92,33 +92,33 @@ ${pdl.wait()}\
 <% v = values or plan.values %>\
 % if v.arrays or v.indices:
     add.u32 %index_i, ${row[0]}, ${row[1]};
-% for q in range(v.vec):
+  % for q in range(v.vec):
     add.u32 %index_j${q}, ${column[0]}, ${column[1] + q};
-% endfor
+  % endfor
 % endif
 % for x in v.arrays:
-% if x.axes == "ji":
-% for q in range(v.vec):
+  % if x.axes == "ji":
+    % for q in range(v.vec):
     mul.wide.u32 %read_addr, %index_j${q}, %ld_${x.name};
     mad.lo.u64 %read_addr, %read_addr, ${x.bytes}, %${x.name};
     mad.wide.u32 %read_addr, %index_i, ${x.bytes}, %read_addr;
     ${guard}ld.global.nc.${x.access} ${x.tile[q]}, [%read_addr];
-% endfor
-% elif x.axes == "i":
+    % endfor
+  % elif x.axes == "i":
     mad.wide.u32 %read_addr, %index_i, ${x.bytes}, %${x.name};
     ${guard}ld.global.nc.${x.access} ${x.tile[0]}, [%read_addr];
-% else:
-% if x.axes == "ij":
+  % else:
+    % if x.axes == "ij":
     mul.wide.u32 %read_addr, %index_i, %ld_${x.name};
     mad.lo.u64 %read_addr, %read_addr, ${x.bytes}, %${x.name};
     mad.wide.u32 %read_addr, %index_j0, ${x.bytes}, %read_addr;
-% else:
+    % else:
     mad.wide.u32 %read_addr, %index_j0, ${x.bytes}, %${x.name};
-% endif
-% for q in range(v.vec):
+    % endif
+    % for q in range(v.vec):
     ${guard}ld.global.nc.${x.access} ${x.tile[q]}, [%read_addr+${q * x.bytes}];
-% endfor
-% endif
+    % endfor
+  % endif
 % endfor
 % for line in v.lines(registers):
     ${line}

@@ -14,9 +14,9 @@ ${ptx.banner("part of a long row: store its sums")}\
     mad.lo.u64 %ptr_part, %ptr_part, %part_pitch, %partials;
 % for r, v in rows.lane_vectors:
 ${sums_address(r, v)}\
-% for at, names, access in rows.sum_accesses(v, r):
+  % for at, names, access in rows.sum_accesses(v, r):
     @%stores${v} st.global.${access} [%ptr_sums+${at}], ${operand_list(names)};
-% endfor
+  % endfor
 % endfor
     // lanes of the row: ${rows.row_threads}
     mov.u32 %leader, %laneid;
@@ -53,16 +53,16 @@ ${ptx.banner("the last part adds the sums of all in order; the workspace is zero
 ADD_PART:
 % for r, v in rows.lane_vectors:
 ${sums_address(r, v)}\
-% for at, names, access in rows.sum_accesses(v, r):
+  % for at, names, access in rows.sum_accesses(v, r):
     @%stores${v} ld.global.${access} ${rows.part_sum.vector(0, n=len(names))}, [%ptr_sums+${at}];
-% for i, name in enumerate(names):
+    % for i, name in enumerate(names):
     @%stores${v} add.rn.${op.type} ${name}, ${name}, ${rows.part_sum[i]};
-% endfor
-% for i in range(len(names)):
+    % endfor
+    % for i in range(len(names)):
     mov.${op.type} ${rows.part_sum[i]}, ${op.zero};
-% endfor
+    % endfor
     @%stores${v} st.global.${access} [%ptr_sums+${at}], ${rows.part_sum.vector(0, n=len(names))};
-% endfor
+  % endfor
 % endfor
     add.u64 %ptr_part, %ptr_part, %part_pitch;
     add.u32 %done, %done, 1;

@@ -173,9 +173,9 @@ ${store_states("@%in_bounds ", states)}\
 <%def name="clear(count=0, states=None)">
 <% states = states or plan.states %>\
 % for q in range(count or states.count):
-% for line in states.clear(q):
+  % for line in states.clear(q):
     ${line}
-% endfor
+  % endfor
 % endfor
 </%def>
 
@@ -191,19 +191,19 @@ ${values.compute([plan.epilogue.vector[0]], guard, ("%c_col", 0), ("%c_row", 0),
 ${values.compute([plan.epilogue.vector[q] for q in range(plan.c.vec)], guard, ("%c_row", 0), ("%c_col", 0), of)}\
 % endif
 % for q in range(plan.c.vec):
-% if states.of_rows:
+  % if states.of_rows:
     add.u32 %position, %c_col, ${q};
-% else:
+  % else:
     mov.u32 %position, %c_row;
-% endif
-% if of.guard is None:
+  % endif
+  % if of.guard is None:
 ${add_value(q, guard, states, of)}\
-% elif guard:
+  % elif guard:
     and.pred %taken, ${of.of(1)[q]}, ${guard.strip("@ ")};
 ${add_value(q, "@%taken ", states, of)}\
-% else:
+  % else:
 ${add_value(q, f"@{of.of(1)[q]} ", states, of)}\
-% endif
+  % endif
 % endfor
     }
 </%def>

@@ -117,12 +117,12 @@ ${rows.join_lanes(8)}\
     @!%p bra DONE;
     mad.lo.u32 %tmp0, %thread, ${plan.states.entry_bytes}, %joined;
 % for w in range(1, warps):
-% for n, (kind, offset) in enumerate(plan.states.components):
+  % for n, (kind, offset) in enumerate(plan.states.components):
     ld.shared.${kind} ${plan.states.other[n][0]}, [%tmp0+${w * lanes * plan.states.entry_bytes + offset}];
-% endfor
-% for line in plan.states.join(0):
+  % endfor
+  % for line in plan.states.join(0):
     ${line}
-% endfor
+  % endfor
 % endfor
     .reg .${plan.states.result_kind} %reduced;
 % for line in plan.states.finish("%reduced"):

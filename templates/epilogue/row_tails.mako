@@ -84,9 +84,9 @@ ${word_address(s, "%last_next_word_addr", "%tmp1")}\
     shr.u32 %row, %lane, 1;
     mad.lo.u32 %row, %row, 4, %wg_warp;
 % for first in range(0, k.count, 64):
-% if first:
+  % if first:
     add.u32 %row, %row, 64;
-% endif
+  % endif
     setp.lt.and.s32 %p, %row, %rows_rem, %has_tail;
     @!%p bra TAIL${label}_${first};
     mul.wide.u32 %c_addr, %row, %ldc;

@@ -17,23 +17,23 @@ ${sync.warpgroup(plan.config.math_warpgroups)}\
 % for b in s.pairs.emitted(c):
     {
 ${begin(s, b, f"STORE_BOX{c.index}")}\
-% for rows in s.pairs.batches:
-% for n, row in enumerate(rows):
+  % for rows in s.pairs.batches:
+    % for n, row in enumerate(rows):
     ld.shared.b32 %pair${n}, [${smem_address(s, row)}];
-% endfor
-% for n, row in enumerate(rows):
+    % endfor
+    % for n, row in enumerate(rows):
 ${in_bounds(s, row)}\
-% if plan.epilogue.paired:
+      % if plan.epilogue.paired:
     @%p st.global.b32 [%c_addr], %pair${n};
-% else:
+      % else:
     mov.b32 {%half0, %half1}, %pair${n};
     @%p st.global.b16 [%c_addr], %half0;
     and.pred %p, %p, %next_in_n;
     @%p st.global.b16 [%next_c_addr], %half1;
-% endif
+      % endif
 ${next_row()}\
-% endfor
-% endfor
+    % endfor
+  % endfor
 ${end(s, c, f"STORE_BOX{c.index}")}\
     }
 % endfor
@@ -44,26 +44,26 @@ ${end(s, c, f"STORE_BOX{c.index}")}\
 % for b in s.pairs.emitted(c):
     {
 ${begin(s, b, f"LOAD_BOX{c.index}")}\
-% for rows in s.pairs.batches:
-% for n, row in enumerate(rows):
+  % for rows in s.pairs.batches:
+    % for n, row in enumerate(rows):
 ${in_bounds(s, row)}\
-% if plan.epilogue.paired:
+      % if plan.epilogue.paired:
     mov.b32 %pair${n}, 0;
     @%p ld.global.b32 %pair${n}, [%c_addr];
-% else:
+      % else:
     mov.b16 %half0, 0;
     mov.b16 %half1, 0;
     @%p ld.global.b16 %half0, [%c_addr];
     and.pred %p, %p, %next_in_n;
     @%p ld.global.b16 %half1, [%next_c_addr];
     mov.b32 %pair${n}, {%half0, %half1};
-% endif
+      % endif
 ${next_row()}\
-% endfor
-% for n, row in enumerate(rows):
+    % endfor
+    % for n, row in enumerate(rows):
     st.shared.b32 [${smem_address(s, row)}], %pair${n};
-% endfor
-% endfor
+    % endfor
+  % endfor
 ${end(s, c, f"LOAD_BOX{c.index}")}\
     }
 % endfor
@@ -129,13 +129,13 @@ ${constants.xor("%smem_addr_odd", "%smem_addr", s.pairs.swizzle)}\
 % if s.pairs.loops:
     add.u32 %box, %box, ${c.stores[1].offset - c.stores[0].offset};
     add.u32 %boxes, %boxes, 1;  add.u32 %loop_y, %loop_y, ${s.width};
-% if s.mi > 1:
+  % if s.mi > 1:
     // from the last box of 64 rows to the first of the next
     rem.u32 %tmp0, %boxes, ${s.columns // s.width};
     setp.eq.u32 %p, %tmp0, 0;
     @%p add.u32 %loop_x, %loop_x, 64;
     @%p sub.u32 %loop_y, %loop_y, ${s.columns};
-% endif
+  % endif
     setp.lt.u32 %p, %boxes, ${len(c.stores)};
     @%p bra.uni ${label};
 % endif

@@ -31,16 +31,16 @@ ${batch.tile_index("%tmp0")}\
     add.u64 %slice_sums, %tile_sums, %tmp64;
     // store this slice's sums
 % for slot in f.stored:
-% for n, r in enumerate(slot.registers):
+  % for n, r in enumerate(slot.registers):
     xor.b32 %word${n}, ${r}, ${f.inverted_bits};
-% endfor
+  % endfor
     st.relaxed.gpu.global.v4.b32 [%slice_sums+${slot.offset}], {%word0, %word1, %word2, %word3};
 % endfor
 % if f.distributed:
-% if f.owners < kg:
+  % if f.owners < kg:
     setp.ge.u32 %p, %slice, ${f.owners};
     @%p bra.uni END;
-% endif
+  % endif
     mul.wide.u32 %tmp64, %slice, ${f.slice_bytes * kg};
     add.u64 %tile_sums, %tile_sums, %tmp64;
     mad.lo.u32 %y0, %slice, ${plan.epilogue.y_columns}, %y0;
@@ -52,23 +52,23 @@ REDUCE:
     mov.b32 %zero, 0;
 % for b, slots in enumerate(f.loaded):
 POLL${b}:
-% for n, slot in enumerate(slots):
+  % for n, slot in enumerate(slots):
     ld.relaxed.gpu.global.v4.b32 ${operand_list([f"%loaded{4 * n + i}" for i in range(4)])}, [%tile_sums+${slot.offset}];
-% endfor
+  % endfor
     setp.eq.u32 %missing, %loaded0, 0;
-% for n in range(1, 4 * len(slots)):
+  % for n in range(1, 4 * len(slots)):
     setp.eq.or.u32 %missing, %loaded${n}, 0, %missing;
-% endfor
+  % endfor
     @%missing bra POLL${b};
-% for n, slot in enumerate(slots):
+  % for n, slot in enumerate(slots):
     st.relaxed.gpu.global.v4.b32 [%tile_sums+${slot.offset}], {%zero, %zero, %zero, %zero};
-% for i, r in enumerate(slot.registers):
+    % for i, r in enumerate(slot.registers):
     xor.b32 ${r if slot.initial else "%partial"}, %loaded${4 * n + i}, ${f.inverted_bits};
-% if not slot.initial:
+      % if not slot.initial:
     ${plan.mainloop.join} ${r}, ${r}, %partial;
-% endif
-% endfor
-% endfor
+      % endif
+    % endfor
+  % endfor
 % endfor
     bar.warp.sync 0xffffffff;
     }

@@ -74,21 +74,21 @@ ${c_addr.column("%c_col")}\
     mad.lo.u64 %partial_ptr, %tmp64, ${plan.arithmetic.bytes}, %workspace;
     mul.wide.u32 %slice_bytes, %M, %N;
     mul.lo.u64 %slice_bytes, %slice_bytes, ${plan.arithmetic.bytes};
-% if plan.batch.active:
+  % if plan.batch.active:
     cvt.u64.u32 %tmp64b, %item;
     mad.lo.u64 %partial_ptr, %slice_bytes, %tmp64b, %partial_ptr;
     cvt.u64.u32 %tmp64b, %items;
     mul.lo.u64 %slice_bytes, %slice_bytes, %tmp64b;
-% endif
+  % endif
     ld.param.u32 %slices, [slices];
     mov.u32 %slice, 0;
 ADD_SLICE:
     ld.global.${plan.c.sums_type} ${plan.c.addend.vector(0, n=plan.c.vec)}, [%partial_ptr];
-% for q in range(plan.c.vec):
-% for line in plan.reducer.join(plan.epilogue.vector[q], plan.c.addend[q]):
+  % for q in range(plan.c.vec):
+    % for line in plan.reducer.join(plan.epilogue.vector[q], plan.c.addend[q]):
     ${line}
-% endfor
-% endfor
+    % endfor
+  % endfor
     add.u64 %partial_ptr, %partial_ptr, %slice_bytes;
     add.u32 %slice, %slice, 1;
     setp.lt.u32 %p, %slice, %slices;

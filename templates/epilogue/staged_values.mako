@@ -21,24 +21,24 @@ ${fragments.setup()}\
 % endif
 % for c in s.subtiles:
     // ---- epilogue: columns ${c.index * s.columns} to ${(c.index + 1) * s.columns - 1}
-% if c.reuses_buffer:
+  % if c.reuses_buffer:
 ${boxes.acquire(s)}\
-% endif
-% for groups in v.batches(s.groups(c)):
+  % endif
+  % for groups in v.batches(s.groups(c)):
     {
 ${fragments.begin_batch(groups)}\
-% for stmatrix in s.of_groups(c, groups):
+    % for stmatrix in s.of_groups(c, groups):
     {
     .reg .f32 %staged<${2 * len(stmatrix.registers)}>;
 ${values(stmatrix, groups)}\
-% for n in range(len(stmatrix.registers)):
+      % for n in range(len(stmatrix.registers)):
     cvt.rn.${plan.problem.out}x2.f32 %word${n}, %staged${2 * n + 1}, %staged${2 * n};
-% endfor
+      % endfor
     stmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}], ${s.words(stmatrix)};
     }
-% endfor
+    % endfor
     }
-% endfor
+  % endfor
 ${boxes.store(s, c)}\
 % endfor
     }
@@ -50,9 +50,9 @@ ${boxes.store(s, c)}\
 <% v = plan.values %>\
 % if v.long:
     .reg .pred %past_end;
-% for n in range(2 * len(stmatrix.registers)):
+  % for n in range(2 * len(stmatrix.registers)):
     mov.f32 %staged${n}, 0f00000000;
-% endfor
+  % endfor
     sub.s32 %tmp0, ${plan.scheduler.y_extent}, %c_y;
     setp.le.s32 %past_end, %tmp0, ${stmatrix.column};
     @%past_end bra.uni STAGED;
@@ -61,9 +61,9 @@ ${boxes.store(s, c)}\
     {
 ${fragments.declare()}\
 ${fragments.compute(stmatrix.row // 64, stmatrix.column // 8 + n, groups.index(stmatrix.column // 8 + n), sums)}\
-% for q, r in enumerate(v.of(0)):
+  % for q, r in enumerate(v.of(0)):
     mov.f32 %staged${4 * n + q}, ${r};
-% endfor
+  % endfor
     }
 % endfor
 % if v.long:

@@ -72,58 +72,58 @@ ${boxes.prefetch_buffers()}\
 % for c in s.subtiles:
     // ---- epilogue: columns ${c.index * s.columns} to ${(c.index + 1) * s.columns - 1}
 <% loading = prefetched and c.index < s.buffers %>\
-% if c.reuses_buffer and not loading:
+  % if c.reuses_buffer and not loading:
 ${boxes.acquire(s)}\
-% endif
-% if prefetched and not loading:
+  % endif
+  % if prefetched and not loading:
 ${boxes.prefetch(s, c)}\
-% endif
+  % endif
     @!%scaled bra.uni ${"SCALED" if plan.epilogue.scales or operands else "PACK"}${c.index};
-% for stmatrix in c.stmatrices:
-% for low, high in stmatrix.registers:
+  % for stmatrix in c.stmatrices:
+    % for low, high in stmatrix.registers:
     mul.rn.f32 ${low}, ${low}, %alpha;
     mul.rn.f32 ${high}, ${high}, %alpha;
-% endfor
-% endfor
-% if plan.epilogue.scales or operands:
+    % endfor
+  % endfor
+  % if plan.epilogue.scales or operands:
 SCALED${c.index}:
 ${fused_ops.scale_subtile(c)}\
-% endif
-% if prefetched:
+  % endif
+  % if prefetched:
     // ---- wait: TMA has loaded ${"the " * (prefetched == "residual")}${prefetched}
 ${sync.wait(f"%c_bar+{s.prefetch_barrier(c)}", f"%{prefetched}_phase")}\
-% if c.index % s.buffers == s.buffers - 1:
+    % if c.index % s.buffers == s.buffers - 1:
     xor.b32 %${prefetched}_phase, %${prefetched}_phase, 1;
-% endif
-% endif
-% if "residual" in operands:
-% if not plan.epilogue.tma:
+    % endif
+  % endif
+  % if "residual" in operands:
+    % if not plan.epilogue.tma:
 ${boxes.load_residual(s, c)}\
-% endif
+    % endif
 ${loaded.add(s, c, plan.fused_ops.step_of("residual"))}\
-% endif
+  % endif
     @!%has_beta bra.uni PACK${c.index};
-% if "residual" in operands:
+  % if "residual" in operands:
     // ---- wait: the warpgroup has read the residual
 ${sync.warpgroup(plan.config.math_warpgroups)}\
-% endif
+  % endif
 ${boxes.load_c(s, c)}\
-% if prefetched == "aux":
+  % if prefetched == "aux":
     // C has overwritten aux
 ${boxes.load_aux(s, c)}\
-% endif
+  % endif
 PACK${c.index}:
-% if "aux" in operands and prefetched != "aux":
+  % if "aux" in operands and prefetched != "aux":
 ${boxes.load_aux(s, c)}\
-% endif
+  % endif
 ${fused_ops.finish_subtile(c)}\
-% for p, stmatrix in enumerate(c.stmatrices):
+  % for p, stmatrix in enumerate(c.stmatrices):
 ${fused_ops.activate(stmatrix, f"PACK{c.index}_{p}")}\
-% for n, (low, high) in enumerate(plan.epilogue.results(stmatrix)):
+    % for n, (low, high) in enumerate(plan.epilogue.results(stmatrix)):
     cvt.rn.${plan.problem.out}x2.f32 %word${n}, ${high}, ${low};
-% endfor
+    % endfor
     stmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}], ${s.words(stmatrix)};
-% endfor
+  % endfor
 ${boxes.store(s, c)}\
 % endfor
     }

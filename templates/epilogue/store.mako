@@ -59,9 +59,9 @@ STORED:
 ${fused_ops.scale_product(registers, at, offset, guard, row, column)}\
 % if add_c:
 ${c_elements.load(at, offset, guard)}\
-% for q, r in enumerate(registers):
+  % for q, r in enumerate(registers):
     ${guard}${plan.arithmetic.fma} ${r}, %beta, ${plan.c.values[q]}, ${r};
-% endfor
+  % endfor
 % endif
 ${fused_ops.finish(registers, at, offset, guard, row, column)}\
 ${c_elements.store(registers, at, offset, guard)}\

@@ -16,9 +16,9 @@
     .reg .b32 %c_x, %c_y, %x_rem, %y_rem, %offset_x<${plan.epilogue.rows}>, %offset_y<2>, ${", ".join(f"%{n}" for run in plan.epilogue.runs for n in run.registers)};
     .reg .pred %in_bounds, %in_x<${plan.epilogue.rows}>, %in_y<2>;
 % for run in plan.epilogue.runs:
-% for name in run.registers:
+  % for name in run.registers:
     ld.param.u32 %${name}, [${name}];
-% endfor
+  % endfor
 % endfor
     // this thread's first element of C
 ${constants.mad("%c_x", "%wg", plan.mainloop.wg_rows, "%x0")}\
@@ -32,21 +32,21 @@ ${convert.add_thread_terms("%c_x", "%wg_thread", plan.mainloop.row_terms)}\
 ${locations.locate(runs_x, f"%offset_x{n}", f"%in_x{n}", "%x_rem", "%c_x", plan.epilogue.row_offset(n))}\
 % endfor
 % for j in range(plan.epilogue.y_columns // 8):
-% for e in range(2):
+  % for e in range(2):
 ${locations.locate(runs_y, f"%offset_y{e}", f"%in_y{e}", "%y_rem", "%c_y", 8 * j + e)}\
-% endfor
-% for n in range(plan.epilogue.rows):
-% for w in plan.epilogue.stores(j, n):
+  % endfor
+  % for n in range(plan.epilogue.rows):
+    % for w in plan.epilogue.stores(j, n):
 <% out = plan.epilogue.result_registers(w) %>\
-% for r, to in zip(w.registers, out):
+      % for r, to in zip(w.registers, out):
     ${plan.arithmetic.mul} ${to}, ${r}, %alpha;
-% endfor
+      % endfor
     and.pred %in_bounds, %in_x${n}, %in_y${w.second};
     add.s32 %tmp0, %offset_x${n}, %offset_y${w.second};
     mad.wide.s32 %c_addr, %tmp0, ${plan.epilogue.out_bytes}, %out;
 ${store_op.store_vector(out, "%c_addr", 0, "@%in_bounds ", add, w.row, w.column)}\
-% endfor
-% endfor
+    % endfor
+  % endfor
 % endfor
     }
 </%def>

@@ -27,16 +27,16 @@ ${ptx.banner("stream-K: store the sums of this part. A block has two places: for
     selp.b32 %tmp0, %tmp0, %block, %p;
 ${place(slice_bytes)}\
 % for first, names in plan.mainloop.further_sets:
-% for to, r in zip(first, names):
+  % for to, r in zip(first, names):
     ${plan.mainloop.acc_add} ${to}, ${to}, ${r};
-% endfor
+  % endfor
 % endfor
 % if plan.config.kl > 1:
 ${add_groups(vectors, step)}\
 % else:
-% for n, names in enumerate(vectors):
+  % for n, names in enumerate(vectors):
     st.global.${vector.kind(len(names), acc.kind)} [%partial_addr+${n * step}], ${operand_list(names)};
-% endfor
+  % endfor
 % endif
     // the first block of the tile: its share begins at the tile's first iteration or before
     mad.wide.u32 %share_addr, %block, 4, %shares;
@@ -116,20 +116,20 @@ SUMS_COMPLETE:
     sums, others = ([f"%{x}{i}" for i in range(len(vectors[0]))] for x in ("sum", "group_sum"))
     guard = "@%adds " if j + plan.threads > count else ""
 %>\
-% if guard:
+  % if guard:
     setp.lt.u32 %adds, %thread, ${count - j};
-% for to in sums + others:
+    % for to in sums + others:
     mov.${acc.kind} ${to}, ${plan.mainloop.acc_zero};
-% endfor
-% endif
-% for g in range(plan.config.kl):
+    % endfor
+  % endif
+  % for g in range(plan.config.kl):
     ${guard}ld.shared.${vector.kind(len(sums), acc.kind)} ${operand_list(others if g else sums)}, [%sums_addr+${(g * count + j) * size}];
-% if g:
-% for to, r in zip(sums, others):
+    % if g:
+      % for to, r in zip(sums, others):
     ${guard}${plan.mainloop.acc_add} ${to}, ${to}, ${r};
-% endfor
-% endif
-% endfor
+      % endfor
+    % endif
+  % endfor
     ${guard}st.global.${vector.kind(len(sums), acc.kind)} [%partial_addr+${j * size}], ${operand_list(sums)};
     }
 % endfor

@@ -10,12 +10,12 @@
 % for g in range(plan.config.kl):
 <% into = plan.c.addend if g else plan.epilogue.vector %>\
     @%in_bounds ld.shared.${plan.c.sums_type} ${into.vector(0, n=plan.c.vec)}, [%sums_addr+${g * plan.config.ml * plan.epilogue.row_pitch * plan.arithmetic.bytes}];
-% if g:
-% for q in range(plan.c.vec):
-% for line in plan.reducer.join(plan.epilogue.vector[q], plan.c.addend[q], "@%in_bounds "):
+  % if g:
+    % for q in range(plan.c.vec):
+      % for line in plan.reducer.join(plan.epilogue.vector[q], plan.c.addend[q], "@%in_bounds "):
     ${line}
-% endfor
-% endfor
-% endif
+      % endfor
+    % endfor
+  % endif
 % endfor
 </%def>

@@ -9,10 +9,10 @@
     .reg .b32 %c_x, %c_y, %box_smem, %box_x, %box_y;
 ${constants.mad("%c_x", "%wg", plan.mainloop.wg_rows, "%x0")}\
     mov.b32 %c_y, %y0;
-% if plan.config.persistent:
+  % if plan.config.persistent:
     // ---- wait: TMA has read all buffers
     @%leader cp.async.bulk.wait_group.read 0;
-% endif
+  % endif
 ${prefetch_buffers()}\
     }
 % endif

@@ -30,10 +30,10 @@ ${rows.addresses(s, segment)}\
     mad.lo.u32 %column, %lane, 2, %head;
     mul.wide.u32 %tmp64, %column, 2;
     add.u64 %c_addr, %c_addr, %tmp64;
-% for part in range(k.parts):
+  % for part in range(k.parts):
     add.u32 %tmp0, %column, ${64 * part + 1};
     setp.lt.s32 %whole${part}, %tmp0, %columns_left;
-% endfor
+  % endfor
     setp.eq.u32 %p, %head, 0;
     @%p bra EVEN${label};
 ${words(s, segment, f"ODD{label}", True)}\
@@ -52,20 +52,20 @@ ${rows.tails(s, segment, label)}\
 ${label}:
 % for i, (row, part) in enumerate(k.batch):
     ld.shared.b32 %word${i}, [${k.address(segment, row, part)}];
-% if odd:
+  % if odd:
     ld.shared.b32 %next_word${i}, [${k.address(segment, row, part, True)}];
-% endif
+  % endif
 % endfor
 % for i, (row, part) in enumerate(k.batch):
-% if odd:
+  % if odd:
     prmt.b32 %word${i}, %word${i}, %next_word${i}, 0x5432;
-% endif
+  % endif
 ${constants.add("%tmp0", "%row", 4 * row)}\
     setp.lt.and.s32 %p, %tmp0, %rows_rem, %whole${part};
     @%p st.global.b32 [%c_addr+${128 * part}], %word${i};
-% if part == k.parts - 1:
+  % if part == k.parts - 1:
     add.u64 %c_addr, %c_addr, %row_step;
-% endif
+  % endif
 % endfor
 ${rows.next_rows(s, label)}\
 </%def>

@@ -17,19 +17,19 @@ ${sync.warpgroup(plan.config.math_warpgroups)}\
 % for strip in s.vectors.strips(c):
     {
 ${place(s)}\
-% for batch in s.vectors.batches:
+  % for batch in s.vectors.batches:
     {
 ${rows(s, strip, batch, plan.batch.c_base)}\
-% for b in strip:
+    % for b in strip:
 ${column(s, b)}\
-% for n, row in enumerate(batch):
+      % for n, row in enumerate(batch):
     and.pred %p, %in_row${n}, %in_column;
     @%p ld.shared.v4.b32 ${s.vectors.vector(n)}, [%smem_addr+${s.vectors.offset(b, row)}];
     @%p st.global${plan.c.store_cache_op}.v4.b32 [%row_addr${n}+${s.vectors.column_bytes(b)}], ${s.vectors.vector(n)};
-% endfor
-% endfor
+      % endfor
+    % endfor
     }
-% endfor
+  % endfor
     }
 % endfor
 </%def>
@@ -63,27 +63,27 @@ ${load(s, c, "%operand_ptr", name)}\
 % for strip in s.vectors.strips(c):
     {
 ${place(s)}\
-% for batch in s.vectors.batches:
+  % for batch in s.vectors.batches:
     {
 ${rows(s, strip, batch, base)}\
-% for b in strip:
+    % for b in strip:
 ${column(s, b)}\
-% for n, row in enumerate(batch):
-% for q in range(4):
+      % for n, row in enumerate(batch):
+        % for q in range(4):
     mov.b32 ${s.vectors.words[n, q]}, 0;
-% endfor
+        % endfor
     and.pred %p, %in_row${n}, %in_column;
     @%p ld.global.v4.b32 ${s.vectors.vector(n)}, [%row_addr${n}+${s.vectors.column_bytes(b)}];
-% if s.vectors.whole:
+        % if s.vectors.whole:
     st.shared.v4.b32 [%smem_addr+${s.vectors.offset(b, row)}], ${s.vectors.vector(n)};
-% else:
+        % else:
     setp.lt.u32 %p, %row, ${s.vectors.box_rows - row * s.vectors.row_step};
     @%p st.shared.v4.b32 [%smem_addr+${s.vectors.offset(b, row)}], ${s.vectors.vector(n)};
-% endif
-% endfor
-% endfor
+        % endif
+      % endfor
+    % endfor
     }
-% endfor
+  % endfor
     }
 % endfor
     // ---- wait: the warpgroup has loaded ${name}
@@ -122,9 +122,9 @@ ${constants.shr("%swizzled", "%row", s.swizzle_shift)}\
 % endfor
 % for n, row in enumerate(batch):
 ${locations.locate(runs_rows, "%c_offset", f"%in_row{n}", "%rows_rem", "%first_row", first + row * s.vectors.row_step)}\
-% if not s.vectors.whole:
+  % if not s.vectors.whole:
     setp.lt.and.u32 %in_row${n}, %row, ${s.vectors.box_rows - row * s.vectors.row_step}, %in_row${n};
-% endif
+  % endif
     add.u32 %c_offset, %c_offset, %first_column;
     mad.wide.u32 %row_addr${n}, %c_offset, 2, ${base};
 % endfor

@@ -26,25 +26,25 @@ STORE_ROWS${int(add_c)}:
     mad.lo.u32 %tmp0, %tmp0, ${plan.arithmetic.bytes}, %smem;
     add.u32 %c_row, %c_row, %m0;
     add.u32 %c_col, %c_col, %n0;
-% if plan.epilogue.checks_bounds:
+  % if plan.epilogue.checks_bounds:
     setp.lt.u32 %in_bounds, %c_row, %M;
     setp.lt.and.u32 %in_bounds, %c_col, %N, %in_bounds;
-% endif
-% if plan.epilogue.gather_loads < plan.threads:
+  % endif
+  % if plan.epilogue.gather_loads < plan.threads:
     setp.lt${".and" if plan.epilogue.checks_bounds else ""}.u32 %in_bounds, %vec_index, ${plan.epilogue.gather_loads}${", %in_bounds" if plan.epilogue.checks_bounds else ""};
-% endif
+  % endif
 ${c_addr.element("%c_addr", "%c_row", "%c_col", "%out", "%ld_out", plan.epilogue.out_bytes)}\
-% for g in range(plan.config.kl):
+  % for g in range(plan.config.kl):
 <% into = plan.c.addend if g else plan.epilogue.vector %>\
     ${plan.epilogue.gather_guard}ld.shared.${plan.c.sums_type} ${into.vector(0, n=plan.c.vec)}, [%tmp0+${g * plan.config.ml * plan.epilogue.row_pitch * plan.arithmetic.bytes}];
-% if g:
-% for q in range(plan.c.vec):
-% for line in plan.reducer.join(plan.epilogue.vector[q], plan.c.addend[q], plan.epilogue.gather_guard):
+    % if g:
+      % for q in range(plan.c.vec):
+        % for line in plan.reducer.join(plan.epilogue.vector[q], plan.c.addend[q], plan.epilogue.gather_guard):
     ${line}
-% endfor
-% endfor
-% endif
-% endfor
+        % endfor
+      % endfor
+    % endif
+  % endfor
 ${store_op.store_vector([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%c_addr", 0, plan.epilogue.gather_guard, add_c, ("%c_row", 0), ("%c_col", 0))}\
     add.u32 %vec_index, %vec_index, ${plan.threads};
 % endfor
@@ -59,9 +59,9 @@ ${store_op.store_vector([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%
 <%def name="sums_to_shared(math)">
 % for i in range(plan.mainloop.ms):
 ${math.scaled_row(i)}\
-% for j in range(0, plan.mainloop.ns, plan.epilogue.sts_vec):
+  % for j in range(0, plan.mainloop.ns, plan.epilogue.sts_vec):
     ${plan.epilogue.sts_guard}st.shared.${ptx.kind(plan.epilogue.sts_vec, plan.arithmetic.type)} [%smem_c+${(plan.a.offset(i) * plan.epilogue.row_pitch + plan.b.offset(j)) * plan.arithmetic.bytes}], ${plan.epilogue.vector.vector(j, n=plan.epilogue.sts_vec)};
-% endfor
+  % endfor
 % endfor
     // ---- wait: the whole tile is in shared memory
     bar.sync 0;

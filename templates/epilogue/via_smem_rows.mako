@@ -12,9 +12,9 @@
     ${plan.c.addend.declaration}
 % for i in range(plan.mainloop.ms):
 ${math.scaled_row(i)}\
-% for j in range(0, plan.mainloop.ns, e.sts_vec):
+  % for j in range(0, plan.mainloop.ns, e.sts_vec):
     ${e.sts_guard}st.shared.${ptx.kind(e.sts_vec, plan.arithmetic.type)} [%smem_c+${(plan.a.offset(i) * e.row_pitch + plan.b.offset(j)) * plan.arithmetic.bytes}], ${e.vector.vector(j, n=e.sts_vec)};
-% endfor
+  % endfor
 % endfor
     // rows of this thread: every ${e.rows_per_step}th from its first; ${e.row_rounds} vectors of a row, ${e.row_lanes * plan.c.vec} elements apart
     shr.u32 %c_row, %thread, ${e.log2_row_lanes};
@@ -38,19 +38,19 @@ ${c_addr.element("%c_addr", "%c_row", "%c_col", "%out", "%ld_out", e.out_bytes)}
     .pragma "nounroll";
 STORE_ROWS${int(add_c)}:
 % for r in range(e.row_batch):
-% for j in range(e.row_rounds):
+  % for j in range(e.row_rounds):
     setp.lt.and.u32 %in_bounds, %c_row, %rows_end, %in_n${j};
-% for g in range(plan.config.kl):
+    % for g in range(plan.config.kl):
 <% into = plan.c.addend if g else e.vector %>\
     @%in_bounds ld.shared.${plan.c.sums_type} ${into.vector(0, n=plan.c.vec)}, [%sums_addr+${((g * plan.config.ml + r * e.rows_per_step) * e.row_pitch + j * e.row_lanes * plan.c.vec) * plan.arithmetic.bytes}];
-% if g:
-% for q in range(plan.c.vec):
+      % if g:
+        % for q in range(plan.c.vec):
     @%in_bounds ${plan.arithmetic.add} ${e.vector[q]}, ${e.vector[q]}, ${plan.c.addend[q]};
-% endfor
-% endif
-% endfor
+        % endfor
+      % endif
+    % endfor
 ${store_op.store_vector([e.vector[q] for q in range(plan.c.vec)], "%c_addr", c_addr.offset(j * e.row_lanes * plan.c.vec, e.out_bytes), "@%in_bounds ", add_c, ("%c_row", 0), ("%c_col", j * e.row_lanes * plan.c.vec))}\
-% endfor
+  % endfor
     add.u32 %c_row, %c_row, ${e.rows_per_step};
 ${c_addr.next_row("%c_addr", "%c_row", 0, e.rows_per_step, "%ld_out", e.out_bytes)}\
 % endfor

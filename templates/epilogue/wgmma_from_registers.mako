@@ -38,25 +38,25 @@ ${constants.add("%row", "%c_y" if plan.epilogue.transposed else "%c_x", first)}\
 ${pack.setup()}\
 % endif
 % for j in range(plan.epilogue.y_columns // 8):
-% for e in range(2):
+  % for e in range(2):
     setp.gt.s32 %in_y${e}, %y_rem, ${8 * j + e};
-% endfor
-% for n in range(plan.epilogue.rows):
-% for w in plan.epilogue.stores(j, n):
+  % endfor
+  % for n in range(plan.epilogue.rows):
+    % for w in plan.epilogue.stores(j, n):
 <% out = plan.epilogue.result_registers(w) %>\
-% for line in plan.epilogue.scaled_results(w):
+      % for line in plan.epilogue.scaled_results(w):
     ${line}
-% endfor
+      % endfor
     and.pred %in_bounds, %in_x${n}, %in_y${w.second};
 ${store_op.store_vector(out, f"%c_addr{w.pointer}", w.offset, "@%in_bounds ", add, w.row, w.column)}\
-% endfor
+    % endfor
 ${pack.store(j, n)}\
-% endfor
-% if plan.epilogue.transposed:
-% for n in range(len(plan.epilogue.row_pointers)):
+  % endfor
+  % if plan.epilogue.transposed:
+    % for n in range(len(plan.epilogue.row_pointers)):
     mad.wide.u32 %c_addr${n}, %ld_out, ${8 * plan.epilogue.out_bytes}, %c_addr${n};
-% endfor
-% endif
+    % endfor
+  % endif
 % endfor
     }
 </%def>

@@ -162,10 +162,10 @@ PLACES_${label}:
     mad.lo.u32 %piece_at, %lane, ${x.piece}, %filled;
     sub.s32 %left, %pieces, %lane;
 % for i in range(x.rounds):
-% if i and i % 4 == 0:
+  % if i and i % 4 == 0:
     setp.le.s32 %p, %pieces, ${32 * i};
     @%p bra.uni TILE_COPIED_${label};
-% endif
+  % endif
     setp.gt.s32 %p, %left, ${32 * i};
     @%p cp.async.cg.shared.global [%piece_at+${32 * x.piece * i}], [%ptr_tile+${32 * x.piece * i}], ${x.piece};
 % endfor

@@ -88,26 +88,26 @@ TAP_LOOP:
     add.u32 %pixel_coords, %coords, %tap_coords;
     add.u32 %tap_filter_offset, %tap_filter_offset, %filter_offset;
 % for r in range(plan.mainloop.strip.taps):
-% for v in range(plan.mainloop.vec):
+  % for v in range(plan.mainloop.vec):
     mad.lo.u32 %tmp0, %lane_filter_stride, ${v}, %tap_filter_offset;
     mad.wide.s32 %tmp64, %tmp0, ${plan.mainloop.size}, ${plan.mainloop.filters};
 ${weight(plan.mainloop.weights[r, v])}\
-% endfor
+  % endfor
     add.u32 %tap_filter_offset, %tap_filter_offset, %row_filter_stride;
 % endfor
 % for row, previous, products in plan.mainloop.window_pixels:
     // pixel ${row} of the strip
-% if row > previous:
+  % if row > previous:
     mad.lo.u32 %pixel_offset, %row_image_stride, ${row - previous}, %pixel_offset;
     mad.lo.u32 %pixel_coords, %row_coords_stride, ${row - previous}, %pixel_coords;
-% endif
+  % endif
 ${pixels.locate()}\
 ${pixels.load("%tmp64", "@!%skip ")}\
-% for i, r in products:
-% for v in range(plan.mainloop.vec):
+  % for i, r in products:
+    % for v in range(plan.mainloop.vec):
     fma.rn.${plan.arithmetic.type} ${plan.mainloop.acc[i, v]}, ${plan.mainloop.pixels[v]}, ${plan.mainloop.weights[r, v]}, ${plan.mainloop.acc[i, v]};
-% endfor
-% endfor
+    % endfor
+  % endfor
 % endfor
     add.u32 %tap, %tap, 1;
     setp.lt.u32 %p, %tap, %n_steps;

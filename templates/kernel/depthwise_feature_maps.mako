@@ -88,13 +88,13 @@ ${convert.widen_element(weight)}\
     mul.lo.s32 ${main.column_addresses[0]}, ${main.column_addresses[0]}, %image_columns;
 % if columns.ratio == 1:
     add.s32 ${main.column_addresses[0]}, ${main.column_addresses[0]}, %tmp1;
-% for s in range(columns.taps):
+  % for s in range(columns.taps):
     add.s32 %tmp0, %tmp1, ${columns.tap_step(s)};
     setp.lt.u32 %inside, %tmp0, %image_columns;
     selp.b32 ${main.column_limits[s]}, %image_rows, 0, %inside;
-% endfor
+  % endfor
 % else:
-% for s in reversed(range(columns.taps)):
+  % for s in reversed(range(columns.taps)):
     add.s32 %tmp0, %tmp1, ${columns.tap_step(s)};
     rem.u32 %strip, %tmp0, ${columns.ratio};
     setp.eq.u32 %inside, %strip, 0;
@@ -102,7 +102,7 @@ ${convert.widen_element(weight)}\
     setp.lt.and.u32 %inside, %tmp0, %image_columns, %inside;
     selp.b32 ${main.column_limits[s]}, %image_rows, 0, %inside;
     add.u32 ${main.column_addresses[s]}, ${main.column_addresses[0]}, %tmp0;
-% endfor
+  % endfor
 % endif
 % for r in main.column_addresses.all:
     mad.lo.s32 ${r}, ${r}, ${main.size}, %images_smem;
@@ -120,21 +120,21 @@ ${ptx.banner("wait before the first strip: images are in shared memory")}\
 PIXELS:
 ${ptx.banner(f"pixels of a strip, {main.feature_maps.rows.taps} x {main.feature_maps.columns.taps} taps, and their products")}\
 % for step, products in main.pixel_rows:
-% if step:
+  % if step:
     add.s32 %row, %row, ${step};
-% for r in main.column_addresses.all:
+    % for r in main.column_addresses.all:
     mad.lo.s32 ${r}, %row_bytes, ${step}, ${r};
-% endfor
-% endif
-% for s in range(columns.taps):
+    % endfor
+  % endif
+  % for s in range(columns.taps):
     setp.lt.u32 %inside, %row, ${main.column_limits[s]};
     mov.b${8 * main.size} %elem, 0;
     @%inside ld.shared.b${8 * main.size} %elem, [${main.pixel_address(s)}];
 ${convert.widen_element("%pixel")}\
-% for result, tap in products:
+    % for result, tap in products:
     fma.rn.${plan.arithmetic.type} ${main.acc[result]}, %pixel, ${main.weights[tap, s]}, ${main.acc[result]};
-% endfor
-% endfor
+    % endfor
+  % endfor
 % endfor
 ${ptx.banner(f"epilogue: {plan.epilogue.summary}")}\
 ${store_op.store_tiles(store_c, None, store_op)}\

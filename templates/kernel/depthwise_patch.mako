@@ -74,36 +74,36 @@ ${ptx.banner(f"filters: {patch.tap_count} taps of {vec} lanes")}\
     ld.global.nc.${patch.filter_kind} ${f.registers}, [%tmp64+${f.offset}];
 % endfor
 % if patch.size == 2 and vec > 1:
-% for word, low, high in patch.filter_pairs:
+  % for word, low, high in patch.filter_pairs:
 ${convert.widen_pair(plan.problem.dtype, low, high, word, patch.halves)}\
-% endfor
+  % endfor
 % elif patch.size == 2:
-% for half, wide in patch.filter_singles:
+  % for half, wide in patch.filter_singles:
 ${convert.widen(plan.problem.dtype, wide, half)}\
-% endfor
+  % endfor
 % endif
     }
 % for n, (columns, rows) in enumerate(patch.patch_pixels):
 ${ptx.banner(f"pixels of column {n} of the patch, and their products")}\
-% if columns:
+  % if columns:
     mad.lo.u32 %image_offset, %column_image_stride, ${columns}, %image_offset;
     mad.lo.u32 %coords, %column_coords_stride, ${columns}, %coords;
-% endif
+  % endif
     mov.b32 %pixel_offset, %image_offset;
     mov.b32 %pixel_coords, %coords;
-% for row, previous, products in rows:
-% if row > previous:
+  % for row, previous, products in rows:
+    % if row > previous:
     mad.lo.u32 %pixel_offset, %row_image_stride, ${row - previous}, %pixel_offset;
     mad.lo.u32 %pixel_coords, %row_coords_stride, ${row - previous}, %pixel_coords;
-% endif
+    % endif
 ${pixels.locate()}\
 ${pixels.load("%tmp64", "@!%skip ")}\
-% for acc, tap in products:
-% for v in range(vec):
+    % for acc, tap in products:
+      % for v in range(vec):
     fma.rn.${plan.arithmetic.type} ${patch.acc[acc, v]}, ${patch.pixels[v]}, ${patch.weights[tap, v]}, ${patch.acc[acc, v]};
-% endfor
-% endfor
-% endfor
+      % endfor
+    % endfor
+  % endfor
 % endfor
 ${ptx.banner(f"epilogue: {plan.epilogue.summary}")}\
 ${store_op.store_tiles(store_c, None, store_op)}\

@@ -96,28 +96,28 @@ STRIP_LOOP:
     setp.lt.and.u32 %p, %tmp0, %n_results, %in_bounds;
     mad.wide.s32 %tmp64, %result_offset, ${plan.mainloop.size}, ${plan.mainloop.results};
 ${pixels.load("%tmp64", "@%p ")}\
-% for v in range(n):
+  % for v in range(n):
     mov.${plan.arithmetic.type} ${plan.mainloop.result_grads[i, v]}, ${plan.mainloop.pixels[v]};
-% endfor
+  % endfor
     add.u32 %result_offset, %result_offset, %row_result_stride;
 % endfor
 % for k, numbers in enumerate(s.tap_numbers):
     // pixels of tap ${k} of the other axes
     add.u32 %pixel_offset, %image_offset, ${plan.mainloop.tap_offsets[k, 0]};
     add.u32 %pixel_coords, %coords, ${plan.mainloop.tap_offsets[k, 1]};
-% for row, previous, products in plan.mainloop.window_pixels:
-% if row > previous:
+  % for row, previous, products in plan.mainloop.window_pixels:
+    % if row > previous:
     mad.lo.u32 %pixel_offset, %row_image_stride, ${row - previous}, %pixel_offset;
     mad.lo.u32 %pixel_coords, %row_coords_stride, ${row - previous}, %pixel_coords;
-% endif
+    % endif
 ${pixels.locate()}\
 ${pixels.load("%tmp64", "@!%skip ")}\
-% for i, r in products:
-% for v in range(n):
+    % for i, r in products:
+      % for v in range(n):
     fma.rn.${plan.arithmetic.type} ${plan.mainloop.acc[numbers[r], v]}, ${plan.mainloop.pixels[v]}, ${plan.mainloop.result_grads[i, v]}, ${plan.mainloop.acc[numbers[r], v]};
-% endfor
-% endfor
-% endfor
+      % endfor
+    % endfor
+  % endfor
 % endfor
     add.u32 %strip_index, %strip_index, %strip_step;
     bra STRIP_LOOP;

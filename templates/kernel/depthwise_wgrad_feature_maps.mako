@@ -91,23 +91,23 @@ ${convert.widen_element(grad)}\
 % endfor
     // pixels of a strip, ${main.feature_maps.rows.taps} x ${columns.taps} taps, and their products with the results that are inside
 % for step, products in main.pixel_rows:
-% if step:
+  % if step:
     add.s32 %row, %row, ${step};
     mad.lo.s32 ${main.column_addresses[0]}, %row_bytes, ${step}, ${main.column_addresses[0]};
-% endif
+  % endif
 <% results = main.results_of(products) %>\
-% for n, result in enumerate(results):
+  % for n, result in enumerate(results):
     setp.gt.s32 %is_result${n}, %result_rows_left, ${result};
-% endfor
-% for s in range(columns.taps):
+  % endfor
+  % for s in range(columns.taps):
     setp.lt.u32 %inside, %row, ${main.column_limits[s]};
     mov.b${bits} %elem, 0;
     @%inside ld.shared.b${bits} %elem, [${main.pixel_address(s)}];
 ${convert.widen_element("%pixel")}\
-% for result, tap in products:
+    % for result, tap in products:
     @%is_result${results.index(result)} fma.rn.${plan.arithmetic.type} ${main.acc[tap, s]}, %pixel, ${main.result_grads[result]}, ${main.acc[tap, s]};
-% endfor
-% endfor
+    % endfor
+  % endfor
 % endfor
     add.u32 %strip, %strip, %map_threads;
     sub.u32 %tmp0, %strip, %first_strip;

@@ -48,25 +48,25 @@ ${ptx.banner(f"K loop: {plan.config.u} of K per iteration; %k_len: the remaining
     .pragma "nounroll";
 K_LOOP:
 % for first, end in groups:
-% for x in operands:
+  % for x in operands:
 ${fragments.load(x, first, end)}\
-% endfor
-% if end < plan.config.u and plan.mainloop.checks_bounds:
+  % endfor
+  % if end < plan.config.u and plan.mainloop.checks_bounds:
     setp.le.u32 %p, %k_len, ${end};
     @%p bra.uni MULTIPLY_${end};
-% endif
+  % endif
 % endfor
     // the loaded elements, from the last one to the first
 % for first, end in reversed(groups):
-% if end < plan.config.u and plan.mainloop.checks_bounds:
+  % if end < plan.config.u and plan.mainloop.checks_bounds:
 MULTIPLY_${end}:
-% endif
-% for k in reversed(range(first, end)):
-% for x in operands:
+  % endif
+  % for k in reversed(range(first, end)):
+    % for x in operands:
 ${fragments.widen(x, k)}\
-% endfor
+    % endfor
 ${math.multiply(k, plan.mainloop.WHOLE)}\
-% endfor
+  % endfor
 % endfor
     setp.le.u32 %p, %k_len, ${plan.config.u};
     @%p bra.uni EPILOGUE;

@@ -65,21 +65,21 @@ ${groups.find_result()}\
 NEXT_GROUPS_${k}:
     min.u32 %copy_addr, %of_group, ${own.count};
     mad.lo.u32 %copy_addr, %copy_addr, ${own.copy_bytes}, %base;
-% for n in range(32):
+  % for n in range(32):
     xor.b32 %place, %lane, ${n};
     mad.lo.u32 %place, %place, ${own.held}, %copy_addr;
     ld.shared.${own.kind} ${f"%joined{n}" if n < own.JOINED else "%other_copy"}, [%place+${k * own.row_bytes}];
-% if n >= own.JOINED:
-% for line in plan.groups.join(f"%joined{n % own.JOINED}", "%other_copy"):
+    % if n >= own.JOINED:
+      % for line in plan.groups.join(f"%joined{n % own.JOINED}", "%other_copy"):
     ${line}
-% endfor
-% endif
-% endfor
-% for n in range(1, own.JOINED):
-% for line in plan.groups.join("%joined0", f"%joined{n}"):
+      % endfor
+    % endif
+  % endfor
+  % for n in range(1, own.JOINED):
+    % for line in plan.groups.join("%joined0", f"%joined{n}"):
     ${line}
-% endfor
-% endfor
+    % endfor
+  % endfor
     setp.lt.and.u32 %in_groups, %of_group, ${own.count}, %stored;
     mul.wide.u32 %wide, %own_row, ${own.count};
     mad.lo.u64 %element_addr, %wide, ${own.held}, %out;
@@ -114,32 +114,32 @@ ${groups.join_kernel()}\
     @!%aligned bra.uni ${label}_ELEMENTS;
 % endif
 % for t in range(own.loads):
-% for q, n in own.key_pieces:
+  % for q, n in own.key_pieces:
     @%in${t} ld.global.nc.${own.key_vector(n)} ${own.keys.vector(t, q, n=n)}, [%key_addr+${(t * own.span + q) * own.key_bytes}];
-% endfor
+  % endfor
 % endfor
 % for k in range(own.rows):
     mad.wide.u32 %element_addr, %column, ${own.size}, %row_addr${k};
-% for t in range(own.loads):
+  % for t in range(own.loads):
     @%in${t} ld.global.nc.L1::no_allocate.${own.vector_load} ${own.array.vector(k, t, 0, n=own.words)}, [%element_addr+${t * own.span * own.size}];
-% endfor
+  % endfor
 % endfor
 % if own.vec > 1:
     bra.uni ${label}_LOADED;
 ${label}_ELEMENTS:
-% for t in range(own.loads):
-% for q in range(own.vec):
+  % for t in range(own.loads):
+    % for q in range(own.vec):
     add.u32 %tmp0, %column, ${t * own.span + q};
     setp.lt.u32 %has${q}, %tmp0, %end;
     @%has${q} ld.global.nc.${own.key_load} ${own.keys[t, q]}, [%key_addr+${(t * own.span + q) * own.key_bytes}];
-% endfor
-% for k in range(own.rows):
+    % endfor
+    % for k in range(own.rows):
     mad.wide.u32 %element_addr, %column, ${own.size}, %row_addr${k};
-% for q in range(own.vec):
+      % for q in range(own.vec):
 ${groups.load_element(k, t, q, f"%has{q}", t * own.span * own.size)}\
-% endfor
-% endfor
-% endfor
+      % endfor
+    % endfor
+  % endfor
 ${label}_LOADED:
 % endif
 </%def>
@@ -148,56 +148,56 @@ ${label}_LOADED:
 <%def name="reduce()">
 <% own = plan.mainloop %>\
 % for t in range(own.loads):
-% for q in range(own.vec):
+  % for q in range(own.vec):
 ${groups.group_of(own.keys[t, q], own.keys[t, q])}\
-% endfor
+  % endfor
 % endfor
     add.u32 %tmp0, %first, ${own.stage_columns};
     setp.le.u32 %p, %tmp0, %end;
     @%p bra.uni WHOLE;
 % for t in range(own.loads):
-% for q in range(own.vec):
+  % for q in range(own.vec):
     add.u32 %index, %column, ${t * own.span + q};
     setp.lt.u32 %valid, %index, %end;
     @!%valid mov.b32 ${own.keys[t, q]}, ${own.count};
-% endfor
+  % endfor
 % endfor
 WHOLE:
 % for step in own.steps:
-% for i, (t, q) in enumerate(step):
+  % for i, (t, q) in enumerate(step):
     mad.lo.u32 ${own.group_addr[i]}, ${own.keys[t, q]}, ${own.copy_bytes}, %copies;
-% endfor
-% if len(step) > 1:
+  % endfor
+  % if len(step) > 1:
     setp.eq.u32 %same, ${own.group_addr[0]}, ${own.group_addr[1]};
-% endif
-% for i, (t, q) in enumerate(step):
-% for k in range(own.rows):
+  % endif
+  % for i, (t, q) in enumerate(step):
+    % for k in range(own.rows):
     ld.shared.${own.kind} ${own.group[i, k]}, [${own.group_addr[i]}+${k * own.row_bytes}];
-% endfor
-% endfor
-% for k in range(own.rows):
-% for i, (t, q) in enumerate(step):
+    % endfor
+  % endfor
+  % for k in range(own.rows):
+    % for i, (t, q) in enumerate(step):
 <% element, unpack = own.source(k, t, q, i) %>\
-% for line in (*unpack, *own.value_lines(element, own.values[i, k])):
+      % for line in (*unpack, *own.value_lines(element, own.values[i, k])):
     ${line}
-% endfor
-% endfor
-% if len(step) > 1:
-% for line in plan.groups.join(own.values[0, k], own.values[1, k], "@%same "):
+      % endfor
+    % endfor
+    % if len(step) > 1:
+      % for line in plan.groups.join(own.values[0, k], own.values[1, k], "@%same "):
     ${line}
-% endfor
-% endif
-% for i, _ in enumerate(step):
-% for line in plan.groups.join(own.group[i, k], own.values[i, k]):
+      % endfor
+    % endif
+    % for i, _ in enumerate(step):
+      % for line in plan.groups.join(own.group[i, k], own.values[i, k]):
     ${line}
-% endfor
-% endfor
-% endfor
-% for i, _ in enumerate(step):
-% for k in range(own.rows):
+      % endfor
+    % endfor
+  % endfor
+  % for i, _ in enumerate(step):
+    % for k in range(own.rows):
     ${"@!%same " if i else ""}st.shared.${own.kind} [${own.group_addr[i]}+${k * own.row_bytes}], ${own.group[i, k]};
-% endfor
-% endfor
+    % endfor
+  % endfor
 % endfor
 </%def>
 

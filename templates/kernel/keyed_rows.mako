@@ -66,9 +66,9 @@ NEXT_ELEMENT:
     ld.shared.${own.kind} %other_copy${w - 1}, [%copy_addr+${w * own.warp_bytes}];
 % endfor
 % for w in range(1, own.warps):
-% for line in plan.groups.join("%joined", f"%other_copy{w - 1}"):
+  % for line in plan.groups.join("%joined", f"%other_copy{w - 1}"):
     ${line}
-% endfor
+  % endfor
 % endfor
     shr.u32 %of_group, %element, ${own.log2_span};
     and.b32 %at_column, %element, ${own.span - 1};
@@ -108,12 +108,12 @@ ${row_address(t)}\
 % if own.vec > 1:
     bra.uni ${label}_LOADED;
 ${label}_ELEMENTS:
-% for t in range(own.loads):
+  % for t in range(own.loads):
 ${row_address(t)}\
-% for q in range(own.vec):
+    % for q in range(own.vec):
 ${groups.load_element(0, t, q, f"%in_row{q}")}\
-% endfor
-% endfor
+    % endfor
+  % endfor
 ${label}_LOADED:
 % endif
 </%def>
@@ -138,35 +138,35 @@ ${groups.group_of(own.keys[0, 0], "%own_group")}\
     @!%valid mov.b32 %own_group, ${own.count};
     mul.lo.u32 %own_group, %own_group, ${own.copy_bytes};
 % for step in own.steps:
-% for i, (t, _) in enumerate(step):
+  % for i, (t, _) in enumerate(step):
     shfl.sync.idx.b32 ${own.group_addr[i]}, %own_group, ${t}, 31, 0xffffffff;
     add.u32 ${own.group_addr[i]}, ${own.group_addr[i]}, %copies;
-% for q in range(own.vec):
+    % for q in range(own.vec):
 <% element, unpack = own.source(0, t, q, i) %>\
-% for line in unpack if q % 2 == 0 else ():
+      % for line in unpack if q % 2 == 0 else ():
     ${line}
-% endfor
-% for line in own.value_lines(element, own.values[i, q]):
+      % endfor
+      % for line in own.value_lines(element, own.values[i, q]):
     ${line}
-% endfor
-% endfor
+      % endfor
+    % endfor
     ld.shared.${own.held_access} ${own.group.vector(i, 0, n=own.vec)}, [${own.group_addr[i]}];
-% endfor
-% if len(step) > 1:
+  % endfor
+  % if len(step) > 1:
     setp.eq.u32 %same, ${own.group_addr[0]}, ${own.group_addr[1]};
-% for q in range(own.vec):
-% for line in plan.groups.join(own.values[0, q], own.values[1, q], "@%same "):
+    % for q in range(own.vec):
+      % for line in plan.groups.join(own.values[0, q], own.values[1, q], "@%same "):
     ${line}
-% endfor
-% endfor
-% endif
-% for i, _ in enumerate(step):
-% for q in range(own.vec):
-% for line in plan.groups.join(own.group[i, q], own.values[i, q]):
+      % endfor
+    % endfor
+  % endif
+  % for i, _ in enumerate(step):
+    % for q in range(own.vec):
+      % for line in plan.groups.join(own.group[i, q], own.values[i, q]):
     ${line}
-% endfor
-% endfor
+      % endfor
+    % endfor
     ${"@!%same " if i else ""}st.shared.${own.held_access} [${own.group_addr[i]}], ${own.group.vector(i, 0, n=own.vec)};
-% endfor
+  % endfor
 % endfor
 </%def>\

@@ -19,11 +19,11 @@ ${blocks.find()}\
 % for n, (body, text) in enumerate(zip(plan.bodies, bodies)):
 ${ptx.banner(f"tile {n}: {body.block_tile} by {body.threads} threads")}\
 TILE_${n}:
-% if body.threads < plan.threads:
+  % if body.threads < plan.threads:
     // the surplus threads exit; barriers do not wait for them
     setp.ge.u32 %p, %thread, ${body.threads};
     @%p ret;
-% endif
+  % endif
     {
 ${text}\
     }

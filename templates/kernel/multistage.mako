@@ -54,23 +54,23 @@ ${pdl.wait()}\
 % for s in range(plan.mainloop.stages - 1):
     // stage ${s}
     setp.gt.u32 %issue, %k_iters, ${s};
-% for copy, addr, x in operands:
+  % for copy, addr, x in operands:
 ${copy.start(addr, x, "%write_stage", "%issue", s == 0)}\
 ${addr.advance(x, s == 0)}\
-% endfor
-% if plan.mainloop.asynchronous:
+  % endfor
+  % if plan.mainloop.asynchronous:
     cp.async.commit_group;
-% endif
+  % endif
     add.u32 %write_stage, %write_stage, ${plan.mainloop.stage_bytes};
 % endfor
 % if plan.mainloop.defers_sts:
     setp.gt.u32 %has_load, %k_iters, ${plan.mainloop.stages - 1};
-% for copy, addr, x in operands:
+  % for copy, addr, x in operands:
 ${copy.prologue_load(addr, x, "%has_load")}\
-% if not x.asynchronous:
+    % if not x.asynchronous:
 ${addr.advance(x, False)}\
-% endif
-% endfor
+    % endif
+  % endfor
 % endif
 ${store_op.prepare()}\
 ${ptx.banner("fragments: rows and columns of this thread, its shared-memory addresses")}\
@@ -90,9 +90,9 @@ ${raster.choose_loop("COPY_LOOP")}\
 ${k_loop(plan.mainloop.WHOLE)}\
 <%def name="k_loop(part)">
 % for x in plan.mainloop.operands:
-% if x.prefetches:
+  % if x.prefetches:
 ${math.read(x, 0, 0, part)}\
-% endif
+  % endif
 % endfor
 % if plan.mainloop.peels_remainder:
 ${ptx.banner("first iteration: the remainder of K")}\
@@ -111,25 +111,25 @@ ${iteration(part)}\
 ${begin_iteration()}\
 % for k in range(plan.mainloop.steps):
     // step ${k} of ${plan.mainloop.steps}
-% for x in plan.mainloop.operands:
-% if not x.prefetches:
+  % for x in plan.mainloop.operands:
+    % if not x.prefetches:
 ${math.read(x, k, 0, part)}\
-% endif
-% endfor
-% if k == last:
+    % endif
+  % endfor
+  % if k == last:
 ${store_stage(operands)}\
     // fragment addresses of the next stage
 ${fragments.advance()}\
 ${wait_for_stage()}\
-% endif
-% for x in plan.mainloop.operands:
-% if x.prefetches:
+  % endif
+  % for x in plan.mainloop.operands:
+    % if x.prefetches:
 ${math.read(x, 0 if k == last else k + 1, x.buffer(k + 1), part, "@%has_next " if k == last else "")}\
-% endif
-% endfor
-% if k == plan.config.prefetch_k:
+    % endif
+  % endfor
+  % if k == plan.config.prefetch_k:
 ${load_stage(operands)}\
-% endif
+  % endif
 ${math.multiply(k, part)}\
 % endfor
 ${next_write_stage()}\
@@ -143,22 +143,22 @@ ${store_stage(operands)}\
 ${fragments.advance()}\
 ${wait_for_stage()}\
 % for x in plan.mainloop.operands:
-% if x.prefetches:
+  % if x.prefetches:
 ${math.read(x, 0, 0, part, "@%has_next ")}\
-% endif
+  % endif
 % endfor
 ${next_write_stage()}\
 </%def>\
 <%def name="copies()">
 ${begin_iteration()}\
 % for k in range(plan.mainloop.steps):
-% if k == last:
+  % if k == last:
 ${store_stage(operands)}\
 ${wait_for_stage()}\
-% endif
-% if k == plan.config.prefetch_k:
+  % endif
+  % if k == plan.config.prefetch_k:
 ${load_stage(operands)}\
-% endif
+  % endif
 % endfor
 ${next_write_stage()}\
 </%def>\
@@ -182,9 +182,9 @@ ${raster.close()}\
 </%def>\
 <%def name="store_stage(operands)">
 % if not plan.mainloop.defers_sts:
-% for copy, addr, x in operands:
+  % for copy, addr, x in operands:
 ${copy.store_stage(addr, x, "%write_stage", "%prefetch")}\
-% endfor
+  % endfor
 % endif
 </%def>\
 <%def name="wait_for_stage()">
@@ -196,15 +196,15 @@ ${ptx.banner("wait: the next stage is in shared memory, and every warp has read 
 </%def>\
 <%def name="load_stage(operands)">
 % if plan.mainloop.defers_sts:
-% for copy, addr, x in operands:
+  % for copy, addr, x in operands:
 ${copy.store_then_load(addr, x, "%write_stage", "%prefetch", "%has_load")}\
 ${addr.advance(x, False)}\
-% endfor
+  % endfor
 % else:
-% for copy, addr, x in operands:
+  % for copy, addr, x in operands:
 ${copy.load_stage(addr, x, "%write_stage", "%prefetch")}\
 ${addr.advance(x, False)}\
-% endfor
+  % endfor
 % endif
 % if plan.mainloop.asynchronous:
     cp.async.commit_group;

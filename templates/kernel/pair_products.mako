@@ -85,10 +85,10 @@ K_LOOP:
     setp.lt.u32 %inside, %k, %whole;
     @!%inside bra K_DONE;
 % for u in range(plan.unrolled):
-% for n in range(plan.vec):
+  % for n in range(plan.vec):
     mov.f32 ${a[u, n]}, 0f00000000;
     mov.f32 ${b[u, n]}, 0f00000000;
-% endfor
+  % endfor
     mad.wide.u32 %tmp64, %k, 4, %row_a;
     @%inside ld.global.nc.${f"v{plan.vec}." if plan.vec > 1 else ""}f32 ${a.vector(u, 0, n=plan.vec)}, [%tmp64];
     mad.wide.u32 %tmp64, %k, 4, %row_b;
@@ -97,9 +97,9 @@ K_LOOP:
     setp.lt.u32 %inside, %k, %whole;
 % endfor
 % for u in range(plan.unrolled):
-% for n in range(plan.vec):
+  % for n in range(plan.vec):
     fma.rn.f32 ${part[n]}, ${a[u, n]}, ${b[u, n]}, ${part[n]};
-% endfor
+  % endfor
 % endfor
     bra K_LOOP;
 K_DONE:

@@ -44,18 +44,18 @@ ${ptx.banner("block to rows and columns; rows beyond the last are the last, and 
     sub.u32 %tmp1, %M, 1;
     min.u32 %tmp1, %row${r}, %tmp1;
 ${element("%A", plan.problem.operands[0].access.kmajor, "%tmp1", "%lda")}\
-% for k in range(own.k):
+  % for k in range(own.k):
     ld.global.nc.${own.load} ${own.a[r, k]}, [%tmp64];
-% if k < own.k - 1:
+    % if k < own.k - 1:
     add.u64 %tmp64, %tmp64, %tmp64b;
-% endif
-% endfor
+    % endif
+  % endfor
 % endfor
 ${row_reduce.clear()}\
 % if plan.states.compares_first:
-% for r in plan.states.bound.all:
+  % for r in plan.states.bound.all:
     mov.${plan.states.bound.kind} ${r}, ${plan.states.no_bound};
-% endfor
+  % endfor
 % endif
 ${ptx.banner(f"tiles of {own.columns} columns: each thread copies {own.copies} elements")}\
     .pragma "nounroll";
@@ -78,16 +78,16 @@ NEXT_TILE:
     add.u32 %of_column, %of_column, %column;
     min.u32 %of_column, %of_column, %last_column;
 ${element("%B", plan.problem.operands[1].access.kmajor, "%of_column", "%ldb", "%of_k")}\
-% if not own.copies_all:
+  % if not own.copies_all:
     setp.lt.u32 %copies, %of_k, ${own.k};
-% endif
+  % endif
     ${"" if own.copies_all else "@%copies "}ld.global.nc.${own.load} %element${n}, [%tmp64];
 % endfor
 % for n in range(own.copies):
-% if not own.copies_all:
+  % if not own.copies_all:
     add.u32 %copied, %thread, ${n * own.threads};
     setp.lt.u32 %copies, %copied, ${own.k * own.columns};
-% endif
+  % endif
     ${"" if own.copies_all else "@%copies "}st.shared.${own.load} [%copy_addr+${n * own.threads * own.bytes}], %element${n};
 % endfor
     }
@@ -134,17 +134,17 @@ ${row_reduce.store_state(r, "%state_part", "%M", f"%row{r}", "@%in_bounds ", pla
 <% size = plan.mainloop.bytes %>\
 % if kmajor:
     mul.wide.u32 %tmp64, ${at}, ${ld};
-% if k:
+  % if k:
     cvt.u64.u32 %tmp64b, ${k};
     add.u64 %tmp64, %tmp64, %tmp64b;
-% endif
+  % endif
     mov.u64 %tmp64b, ${size};
 % else:
     cvt.u64.u32 %tmp64, ${at};
-% if k:
+  % if k:
     mul.wide.u32 %tmp64b, ${k}, ${ld};
     add.u64 %tmp64, %tmp64, %tmp64b;
-% endif
+  % endif
     mul.wide.u32 %tmp64b, ${ld}, ${size};
 % endif
     mad.lo.u64 %tmp64, %tmp64, ${size}, ${base};
@@ -161,49 +161,49 @@ ${values.declare(of)}\
     ${line}
 % endfor
 % for r in range(own.rows):
-% for q in range(vec):
+  % for q in range(vec):
     mov.${plan.arithmetic.type} ${own.acc[r, q]}, ${plan.reducer.identity};
-% endfor
-% for k in range(own.k):
-% for q in range(vec):
-% for line in own.step_lines(r, k, q):
+  % endfor
+  % for k in range(own.k):
+    % for q in range(vec):
+      % for line in own.step_lines(r, k, q):
     ${line}
-% endfor
-% endfor
-% endfor
-% if plan.states.compares_first:
+      % endfor
+    % endfor
+  % endfor
+  % if plan.states.compares_first:
 ${values.compute([own.acc[r, q] for q in range(vec)], "", (f"%row{r}", 0), ("%column", 0), of)}\
-% for line in plan.states.best_lines(f"%best{r}", of.of(0)):
+    % for line in plan.states.best_lines(f"%best{r}", of.of(0)):
     ${line}
-% endfor
+    % endfor
     ${plan.states.replaces(r, f"%best{r}")}
-% endif
+  % endif
 % endfor
 % if plan.states.compares_first:
     @!%p bra ${prefix}KEPT;
 % endif
 % for r in range(own.rows):
-% if plan.states.compares_first:
+  % if plan.states.compares_first:
     ${plan.states.keeps} %p, ${plan.states.bound[r]}, %best${r};
     @%p bra ${prefix}KEPT${r};
-% endif
+  % endif
 ${values.compute([own.acc[r, q] for q in range(vec)], "", (f"%row{r}", 0), ("%column", 0), of)}\
-% if of.guard is None:
-% for line in plan.states.add_all(r, of.of(0), "%column"):
+  % if of.guard is None:
+    % for line in plan.states.add_all(r, of.of(0), "%column"):
     ${line}
-% endfor
-% else:
-% for q in range(vec):
+    % endfor
+  % else:
+    % for q in range(vec):
     add.u32 %position, %column, ${q};
-% for line in plan.states.add(r, of.of(0)[q], "%position", f"@{of.of(1)[q]} "):
+      % for line in plan.states.add(r, of.of(0)[q], "%position", f"@{of.of(1)[q]} "):
     ${line}
-% endfor
-% endfor
-% endif
-% if plan.states.compares_first:
+      % endfor
+    % endfor
+  % endif
+  % if plan.states.compares_first:
     mov.${plan.states.bound.kind} ${plan.states.bound[r]}, ${plan.states.state[0][r]};
 ${prefix}KEPT${r}:
-% endif
+  % endif
 % endfor
 % if plan.states.compares_first:
 ${prefix}KEPT:

@@ -66,9 +66,9 @@ ${math.multiply_row()}\
     @!%exists bra DONE;
 % if rows.nonzero_groups > 1:
     setp.eq.u32 %p, %group, 0; // the others have the same sums
-% for v in range(rows.vectors):
+  % for v in range(rows.vectors):
     and.pred %stores${v}, %stores${v}, %p;
-% endfor
+  % endfor
 % endif
 % if plan.work_list:
 ${row_parts.add_parts()}\
@@ -86,19 +86,19 @@ ${c_access.vector(v)}\
     @!%reads_c bra STORE_${v};
     ld.global.${rows.access} ${c.vector(0, 0, 0, n=rows.packed)}, [%ptr_c];
 ${products.widen(0, 0)}\
-% for i, name in enumerate(sums):
+  % for i, name in enumerate(sums):
     ${op.fma} ${name}, ${products.element(0, 0, i)}, %beta, ${name};
-% endfor
+  % endfor
 STORE_${v}:
-% if rows.converts and rows.vec == 1:
+  % if rows.converts and rows.vec == 1:
     cvt.rn.${rows.kind}.${op.type} ${c[0, 0, 0]}, ${sums[0]};
-% elif rows.converts:
-% for i in range(0, rows.vec, 2):
+  % elif rows.converts:
+    % for i in range(0, rows.vec, 2):
     cvt.rn.${rows.kind}.${op.type} ${rows.half[0]}, ${sums[i]};
     cvt.rn.${rows.kind}.${op.type} ${rows.half[1]}, ${sums[i + 1]};
     mov.b32 ${c[0, 0, i // 2]}, {${rows.half[0]}, ${rows.half[1]}};
-% endfor
-% endif
+    % endfor
+  % endif
     st.global.${rows.access} [%ptr_c], ${c.vector(0, 0, 0, n=rows.packed) if rows.converts else operand_list(sums)};
 % endfor
 DONE:

@@ -43,22 +43,22 @@
 ${ptx.banner("the segment of the warp: a row")}\
     mov.u32 %row, %begin;
     setp.ge.u32 %p, %row, %M;
-% if s.synced:
+  % if s.synced:
     sub.u32 %tmp0, %M, 1;
     min.u32 %row, %row, %tmp0;
-% else:
+  % else:
     @%p bra DONE;
-% endif
+  % endif
     mad.wide.u32 %ptr, %row, 4, %indptr;
     ld.global.nc.u32 %begin, [%ptr];
     ld.global.nc.u32 %end, [%ptr+4];
-% if s.synced:
+  % if s.synced:
     @%p mov.u32 %begin, %end; // a warp without a row waits for the others
     mov.b32 %bound, 0;
-% else:
+  % else:
     setp.ge.u32 %p, %begin, %end;
     @%p bra DONE;
-% endif
+  % endif
 % else:
 ${ptx.banner("the segment of the warp: a chunk of nonzeros")}\
     mul.lo.u32 %begin, %begin, %chunk;
@@ -73,10 +73,10 @@ ${ptx.banner("the columns of a lane, and the nonzero whose sum it has in the end
     add.u64 %from_x, %from_x, %lane_bytes;
     add.u64 %from_y, %from_y, %lane_bytes;
 % if not s.whole and not s.wide:
-% for v in range(s.vectors):
+  % for v in range(s.vectors):
     mad.lo.u32 %tmp0, %sub, ${s.vec}, ${v * s.lanes * s.vec};
     setp.lt.u32 %has${v}, %tmp0, %N;
-% endfor
+  % endfor
 % endif
     mov.b32 %own, 0;
 % for i, (bit, kept) in enumerate(s.own_bits):
@@ -160,37 +160,37 @@ ${ptx.banner(f"{s.unrolled} nonzeros of each group: their columns, then rows of 
     mov.b32 %probe, 0;
     .pragma "nounroll";
 COLUMNS:
-% for v in range(s.vectors):
+  % for v in range(s.vectors):
     mad.lo.u32 %tmp0, %sub, ${s.vec}, ${v * s.lanes * s.vec};
     add.u32 %tmp0, %tmp0, %probe;
     setp.lt.u32 %has${v}, %tmp0, %N;
-% endfor
+  % endfor
 ${load_x()}\
 % endif
 % for u in range(s.unrolled):
-% for v in range(s.vectors):
+  % for v in range(s.vectors):
 ${load(s.y, (u, v), s.ptr_y[u], v)}\
-% endfor
+  % endfor
 % endfor
 % for u in range(s.unrolled):
-% for v in range(s.vectors):
-% if s.converts and s.vec == 1:
+  % for v in range(s.vectors):
+    % if s.converts and s.vec == 1:
 ${convert.widen(s.dtype, s.widened[0], s.y[u, v, 0])}\
-% elif s.converts:
-% for i in range(0, s.vec, 2):
+    % elif s.converts:
+      % for i in range(0, s.vec, 2):
 ${convert.widen_pair(s.dtype, s.widened[i], s.widened[i + 1], s.y[u, v, i // 2], s.half.all)}\
-% endfor
-% endif
-% for i in range(s.vec):
+      % endfor
+    % endif
+    % for i in range(s.vec):
     fma.rn.${s.arithmetic} ${s.sums[u]}, ${s.x[v, i]}, ${s.widened[i] if s.converts else s.y[u, v, i]}, ${s.sums[u]};
-% endfor
-% endfor
+    % endfor
+  % endfor
 % endfor
 % if s.wide:
     add.u64 %ptr_x, %ptr_x, ${s.columns * s.size};
-% for u in range(s.unrolled):
+  % for u in range(s.unrolled):
     add.u64 ${s.ptr_y[u]}, ${s.ptr_y[u]}, ${s.columns * s.size};
-% endfor
+  % endfor
     add.u32 %probe, %probe, ${s.columns};
     setp.lt.u32 %p, %probe, %N;
     @%p bra.uni COLUMNS;
@@ -199,15 +199,15 @@ ${convert.widen_pair(s.dtype, s.widened[i], s.widened[i + 1], s.y[u, v, i // 2],
 ${ptx.banner("the sums of the lanes of a group; while a lane has several, it gives one half and keeps the other")}\
 % endif
 % for i, (distance, kept) in enumerate(s.sum_steps):
-% for n in range(kept):
+  % for n in range(kept):
     selp.${s.arithmetic} %given, ${s.sums[n]}, ${s.sums[n + kept]}, %upper${i};
     selp.${s.arithmetic} %kept, ${s.sums[n + kept]}, ${s.sums[n]}, %upper${i};
 ${far("%given", distance)}\
     add.rn.${s.arithmetic} ${s.sums[n]}, %kept, %given;
-% endfor
-% if kept == 0:
+  % endfor
+  % if kept == 0:
 ${shuffle.add_butterfly(s.arithmetic, s.sums[0], distance)}\
-% endif
+  % endif
 % endfor
 ${ptx.banner("a lane stores its sum")}\
     add.u32 %place, %place, %own;
@@ -216,13 +216,13 @@ ${ptx.banner("a lane stores its sum")}\
 % if s.scaled:
     mad.wide.u32 %ptr, %place, ${s.size}, %values;
     mov.${s.arithmetic} %scale, ${s.zero};
-% if s.converts:
+  % if s.converts:
     mov.b16 %stored, 0;
     @%stores ld.global.nc.b16 %stored, [%ptr];
 ${convert.widen(s.dtype, "%scale", "%stored")}\
-% else:
+  % else:
     @%stores ld.global.nc.${s.arithmetic} %scale, [%ptr];
-% endif
+  % endif
     mul.rn.${s.arithmetic} ${s.sums[0]}, ${s.sums[0]}, %scale;
 % endif
     mad.wide.u32 %ptr, %place, ${s.size}, %out;
@@ -275,13 +275,13 @@ DONE:
 ${load(s.x_loaded if s.converts else s.x, (v,), "%ptr_x", v)}\
 % endfor
 % for v in range(s.vectors):
-% if s.converts and s.vec == 1:
+  % if s.converts and s.vec == 1:
 ${convert.widen(s.dtype, s.x[v, 0], s.x_loaded[v, 0])}\
-% elif s.converts:
-% for i in range(0, s.vec, 2):
+  % elif s.converts:
+    % for i in range(0, s.vec, 2):
 ${convert.widen_pair(s.dtype, s.x[v, i], s.x[v, i + 1], s.x_loaded[v, i // 2], s.half.all)}\
-% endfor
-% endif
+    % endfor
+  % endif
 % endfor
 </%def>
 
@@ -289,9 +289,9 @@ ${convert.widen_pair(s.dtype, s.x[v, i], s.x[v, i + 1], s.x_loaded[v, i // 2], s
 <%def name="load(tile, at, pointer, v)">
 <% s = plan.preparation %>\
 % if not s.whole:
-% for i in range(s.packed):
+  % for i in range(s.packed):
     mov.b${8 * s.size if s.packed == s.vec else 32} ${tile[(*at, i)]}, 0;
-% endfor
+  % endfor
 % endif
     ${"" if s.whole else f"@%has{v} "}ld.global.nc.${s.access} ${tile.vector(*at, 0, n=s.packed)}, [${pointer}+${v * s.vector_bytes}];
 </%def>

@@ -159,20 +159,20 @@ NONZERO_LOOP:
     mov.b32 %place_staged${i}, %zeros;
     mov.${op.type} %value_staged${i}, ${op.zero};
     @%inside mad.lo.u32 %place_staged${i}, %index${i}, ${x.row_bytes}, %row_base;
-% if x.converts:
+  % if x.converts:
 ${convert.widen(x.kind, f"%value_staged{i}", f"%loaded_value{i}", "@%inside ")}\
-% else:
+  % else:
     @%inside mov.${op.type} %value_staged${i}, %loaded_value${i};
-% endif
+  % endif
 % endfor
     bar.warp.sync 0xffffffff;
 % for i in range(x.chunks):
-% if x.sum_bytes == 8:
+  % if x.sum_bytes == 8:
     st.shared.f64 [%stage_to+${32 * i * x.staged}], %value_staged${i};
     st.shared.b32 [%stage_to+${32 * i * x.staged + 8}], %place_staged${i};
-% else:
+  % else:
     st.shared.v2.b32 [%stage_to+${32 * i * x.staged}], {%place_staged${i}, %value_staged${i}};
-% endif
+  % endif
 % endfor
     bar.warp.sync 0xffffffff;
 ${ptx.banner("the next nonzeros of the row, or of the next row")}\
@@ -216,39 +216,39 @@ ${load_bounds()}\
 ${ptx.banner("the sums of the groups: each lane keeps half of its columns, and adds those of another lane")}\
 % endif
 % for n, (distance, kept) in enumerate(x.exchanges):
-% for i in range(kept):
+  % for i in range(kept):
     selp.${x.shuffled} ${x.moved[i]}, ${x.sums[i]}, ${x.sums[i + kept]}, %upper${n};
     selp.${x.shuffled} ${x.sums[i]}, ${x.sums[i + kept]}, ${x.sums[i]}, %upper${n};
-% endfor
-% for i in range(kept):
-% if x.sum_bytes == 8:
+  % endfor
+  % for i in range(kept):
+    % if x.sum_bytes == 8:
     mov.b64 {%half_low, %half_high}, ${x.moved[i]};
     shfl.sync.bfly.b32 %half_low, %half_low, ${distance}, 31, 0xffffffff;
     shfl.sync.bfly.b32 %half_high, %half_high, ${distance}, 31, 0xffffffff;
     mov.b64 ${x.moved[i]}, {%half_low, %half_high};
-% else:
+    % else:
     shfl.sync.bfly.b32 ${x.moved[i]}, ${x.moved[i]}, ${distance}, 31, 0xffffffff;
-% endif
-% endfor
-% for i in range(kept):
+    % endif
+  % endfor
+  % for i in range(kept):
     ${op.add} ${x.sums[i]}, ${x.sums[i]}, ${x.moved[i]};
-% endfor
+  % endfor
 % endfor
 % if x.several:
 ${ptx.banner("sums of the tiles before")}\
     mad.lo.u32 %ptr_sums, %row, ${x.slab * x.sum_bytes}, %sums_at;
     @%first_tile bra.uni SUMMED;
-% for i in range(0, x.kept, x.kept_vector):
+  % for i in range(0, x.kept, x.kept_vector):
     ld.shared.${x.kept_access} ${x.before.vector(i, n=x.kept_vector)}, [%ptr_sums+${i * x.sum_bytes}];
-% endfor
-% for i in range(x.kept):
+  % endfor
+  % for i in range(x.kept):
     ${op.add} ${x.sums[i]}, ${x.before[i]}, ${x.sums[i]};
-% endfor
+  % endfor
 SUMMED:
     @%last_tile bra.uni STORE;
-% for i in range(0, x.kept, x.kept_vector):
+  % for i in range(0, x.kept, x.kept_vector):
     st.shared.${x.kept_access} [%ptr_sums+${i * x.sum_bytes}], ${x.sums.vector(i, n=x.kept_vector)};
-% endfor
+  % endfor
     bra.uni STORED;
 STORE:
 % endif
@@ -264,26 +264,26 @@ ${ptx.banner("epilogue: C = alpha * sums + beta * C")}\
     @!%stores${v} bra STORED;
     @!%reads_c bra.uni STORE_${v};
     ld.global.${x.access_c} ${x.c_vector.vector(0, n=x.packed)}, [%ptr_c+${v * x.vec_c * x.size}];
-% if x.converts and x.vec_c == 1:
+  % if x.converts and x.vec_c == 1:
 ${convert.widen(x.kind, x.wide[0], x.c_vector[0])}\
-% elif x.converts:
-% for i in range(0, x.vec_c, 2):
+  % elif x.converts:
+    % for i in range(0, x.vec_c, 2):
 ${convert.widen_pair(x.kind, x.wide[i], x.wide[i + 1], x.c_vector[i // 2], x.half.all)}\
-% endfor
-% endif
-% for i, name in enumerate(sums):
+    % endfor
+  % endif
+  % for i, name in enumerate(sums):
     ${op.fma} ${name}, ${x.wide[i] if x.converts else x.c_vector[i]}, %beta, ${name};
-% endfor
+  % endfor
 STORE_${v}:
-% if x.converts and x.vec_c == 1:
+  % if x.converts and x.vec_c == 1:
     cvt.rn.${x.kind}.${op.type} ${x.c_vector[0]}, ${sums[0]};
-% elif x.converts:
-% for i in range(0, x.vec_c, 2):
+  % elif x.converts:
+    % for i in range(0, x.vec_c, 2):
     cvt.rn.${x.kind}.${op.type} ${x.half[0]}, ${sums[i]};
     cvt.rn.${x.kind}.${op.type} ${x.half[1]}, ${sums[i + 1]};
     mov.b32 ${x.c_vector[i // 2]}, {${x.half[0]}, ${x.half[1]}};
-% endfor
-% endif
+    % endfor
+  % endif
     st.global.${x.access_c} [%ptr_c+${v * x.vec_c * x.size}], ${x.c_vector.vector(0, n=x.packed) if x.converts else operand_list(sums)};
 % endfor
 STORED:
@@ -294,13 +294,13 @@ ROWS_DONE:
 % if x.several:
 ${ptx.banner("the next tile" if x.buffers == 2 else "the next tile: wait for all warps to have read this one")}\
     @%last_tile bra.uni DONE;
-% if x.buffers == 2:
+  % if x.buffers == 2:
     mov.b32 %tile_at, %next_tile_at;
-% else:
+  % else:
     bar.sync 0;
     add.u32 %tile_row, %tile_row, ${x.tile_k};
 ${copy_tile("%smem", "%tile_row")}\
-% endif
+  % endif
     mul.lo.u32 %tmp0, %tile_row, ${x.row_bytes};
     sub.u32 %row_base, %tile_at, %tmp0;
     bra.uni TILE_LOOP;
@@ -343,9 +343,9 @@ DONE:
     setp.lt.u32 %inside, %tmp0, %end;
     @%inside ld.global.nc.u32 %index${i}, [%ptr_index+${128 * i}];
     @%inside ld.global.nc.${x.scalar} %loaded_value${i}, [%ptr_value+${32 * i * x.size}];
-% if i + 1 < x.chunks:
+  % if i + 1 < x.chunks:
     add.u32 %tmp0, %tmp0, 32;
-% endif
+  % endif
 % endfor
 </%def>
 
@@ -367,18 +367,18 @@ COPY_LOOP:
 % endif
 % for u in range(copy.unrolled):
     setp.gt.s32 %copies${u}, %rows_left, ${u * copy.rows};
-% if copy.asynchronous:
+  % if copy.asynchronous:
     @%copies${u} cp.async.${"cg" if copy.bytes == 16 else "ca"}.shared.global [%copied_to+${u * copy.rows * x.row_bytes}], [%ptr_copy], ${copy.bytes}, %copy_bytes;
-% else:
+  % else:
     mov.b16 ${copy.loaded[u]}, 0;
     @%copies${u} ld.global.nc.b16 ${copy.loaded[u]}, [%ptr_copy];
-% endif
+  % endif
     add.u64 %ptr_copy, %ptr_copy, %copy_pitch;
 % endfor
 % if not copy.asynchronous:
-% for u in range(copy.unrolled):
+  % for u in range(copy.unrolled):
     @%copies${u} st.shared.b16 [%copied_to+${u * copy.rows * x.row_bytes}], ${copy.loaded[u]};
-% endfor
+  % endfor
 % endif
 % if copy.iterations > 1:
     add.u32 %copied_to, %copied_to, ${copy.unrolled * copy.rows * x.row_bytes};
@@ -397,12 +397,12 @@ COPY_LOOP:
 <%def name="multiply(n)">
 <% x, op = plan.mainloop, plan.arithmetic %>\
 % for q in range(0, n, x.read):
-% if x.sum_bytes == 8:
+  % if x.sum_bytes == 8:
     ld.shared.f64 ${x.value[q]}, [%from_staged+${q * x.groups * x.staged}];
     ld.shared.b32 ${x.place[q]}, [%from_staged+${q * x.groups * x.staged + 8}];
-% else:
+  % else:
     ld.shared.v${2 * x.read}.b32 ${operand_list([r for i in range(x.read) for r in (x.place[q + i], x.value[q + i])])}, [%from_staged+${q * x.groups * x.staged}];
-% endif
+  % endif
 % endfor
 % for q in range(n):
     add.u32 ${x.place[q]}, ${x.place[q]}, %lane_bytes;
@@ -410,13 +410,13 @@ COPY_LOOP:
 % endfor
     add.u32 %from_staged, %from_staged, ${n * x.groups * x.staged};
 % for q in range(n):
-% if x.converts:
-% for i in range(x.words):
+  % if x.converts:
+    % for i in range(x.words):
 ${convert.widen_pair(x.kind, x.wide[2 * i], x.wide[2 * i + 1], x.loaded[q, i], x.half.all)}\
-% endfor
-% endif
-% for i in range(x.elements):
+    % endfor
+  % endif
+  % for i in range(x.elements):
     ${op.fma} ${x.sums[i]}, ${x.value[q]}, ${x.wide[i] if x.converts else x.loaded[q, i]}, ${x.sums[i]};
-% endfor
+  % endfor
 % endfor
 </%def>

@@ -44,9 +44,9 @@ ${pdl.wait()}\
     shr.u32 %k_iters, %k_len, ${plan.mainloop.log2_u};
     setp.ne.u32 %in_k, %k_iters, 0;
 % if plan.mainloop.prefetches:
-% for s in steps:
+  % for s in steps:
 ${addr.load(x, s, "@%in_k ")}\
-% endfor
+  % endfor
 % endif
 ${store_op.prepare()}\
     @!%in_k bra.uni K_TAIL;
@@ -57,17 +57,17 @@ K_LOOP:
     add.u32 %k_iter, %k_iter, 1;
     setp.lt.u32 %in_k, %k_iter, %k_iters;
 % if not plan.mainloop.prefetches:
-% for s in steps:
+  % for s in steps:
 ${addr.load(x, s)}\
-% endfor
+  % endfor
 % endif
 % for s in steps:
     // step ${s} of ${plan.mainloop.steps}
 ${addr.load(y, s)}\
 ${math.multiply(s)}\
-% if plan.mainloop.prefetches:
+  % if plan.mainloop.prefetches:
 ${addr.load(x, s, "@%in_k ", following=True)}\
-% endif
+  % endif
 % endfor
 ${addr.advance(x)}\
 ${addr.advance(y)}\

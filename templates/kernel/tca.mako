@@ -76,9 +76,9 @@ ${store_nonzeros()}\
     @%p bra ROWS_OF_${share.warps};
 % endfor
 % for share in reversed(x.shares):
-% if share.warps > 1:
+  % if share.warps > 1:
 ROWS_OF_${share.warps}:
-% endif
+  % endif
 ${rows_of(share)}\
 % endfor
 ${multiblock_per_row()}\
@@ -150,13 +150,13 @@ ${load_nonzeros()}\
     mov.${x.loaded.kind} ${r}, 0;
 % endfor
 % for j in range(x.pieces):
-% if j:
+  % if j:
     add.u32 %tmp0, %gathered, ${j * x.vec};
-% endif
-% for h in (0, 1):
+  % endif
+  % for h in (0, 1):
     setp.lt.and.u32 %loads${h}, ${"%tmp0" if j else "%gathered"}, %N, %has${h};
     @%loads${h} ld.global.nc.${x.access} ${x.loaded.vector(h, j, 0, n=x.packed)}, [${x.from_b[h]}+${2 * j * x.vec}];
-% endfor
+  % endfor
 % endfor
 </%def>
 
@@ -164,19 +164,19 @@ ${load_nonzeros()}\
 <%def name="store_columns(share)">
 <% x = plan.mainloop %>\
 % if x.vec == 1:
-% for j in range(x.pieces):
+  % for j in range(x.pieces):
     mov.b32 %word0, {${x.loaded[0, j, 0]}, ${x.loaded[1, j, 0]}};
     st.shared.b32 [%store_at+${x.buffer_at + share.column_bytes * j}], %word0;
-% endfor
+  % endfor
 % else:
-% for j in range(x.pieces):
-% for i in range(x.packed):
+  % for j in range(x.pieces):
+    % for i in range(x.packed):
     prmt.b32 %word0, ${x.loaded[0, j, i]}, ${x.loaded[1, j, i]}, 0x5410;
     prmt.b32 %word1, ${x.loaded[0, j, i]}, ${x.loaded[1, j, i]}, 0x7632;
     st.shared.b32 [%store_at+${x.buffer_at + share.column_bytes * (j * x.vec + 2 * i)}], %word0;
     st.shared.b32 [%store_at+${x.buffer_at + share.column_bytes * (j * x.vec + 2 * i + 1)}], %word1;
-% endfor
-% endfor
+    % endfor
+  % endfor
 % endif
 </%def>
 
@@ -184,9 +184,9 @@ ${load_nonzeros()}\
 <%def name="multiply(share)">
 <% x = plan.mainloop %>\
 % for q in x.fragments:
-% for word, at in zip(("%word0", "%word1"), share.fragment(q)):
+  % for word, at in zip(("%word0", "%word1"), share.fragment(q)):
     ld.shared.b32 ${word}, [%load_at+${x.buffer_at + at}];
-% endfor
+  % endfor
     ${x.instruction} ${x.sums.vector(q, 0, n=4)}, {%word0, %word1}, {%sparse}, ${x.sums.vector(q, 0, n=4)};
 % endfor
 </%def>
@@ -201,30 +201,30 @@ ${load_nonzeros()}\
 <%def name="add_diagonals(share)">
 <% x = plan.mainloop %>\
 % for q in x.fragments:
-% for h in (0, 1):
-% if share.warps == 1:
+  % for h in (0, 1):
+    % if share.warps == 1:
     mov.f32 ${x.diagonal[q, h]}, ${x.sums[q, 2 * h]};
-% else:
+    % else:
     selp.f32 ${x.diagonal[q, h]}, ${x.sums[q, 2 * h + 1]}, ${x.sums[q, 2 * h]}, %odd;
-% endif
-% endfor
+    % endif
+  % endfor
 % endfor
 % for distance in share.distances:
-% for q in x.fragments:
-% for h in (0, 1):
+  % for q in x.fragments:
+    % for h in (0, 1):
     shfl.sync.down.b32 ${x.moved[q, h]}, ${x.diagonal[q, h]}, ${distance}, 31, 0xffffffff;
-% endfor
-% endfor
-% for q in x.fragments:
-% for h in (0, 1):
+    % endfor
+  % endfor
+  % for q in x.fragments:
+    % for h in (0, 1):
     add.rn.f32 ${x.diagonal[q, h]}, ${x.diagonal[q, h]}, ${x.moved[q, h]};
-% endfor
-% endfor
+    % endfor
+  % endfor
 % endfor
 % for q in x.fragments:
-% for h, at in enumerate(share.sums(q)):
+  % for h, at in enumerate(share.sums(q)):
     @%writes st.shared.f32 [%out_at+${x.sums_at + at}], ${x.diagonal[q, h]};
-% endfor
+  % endfor
 % endfor
 </%def>
 
@@ -368,32 +368,32 @@ ${label}:
     @!%p bra ${label};
     @!%reads_c bra ${label}_STORE_${j};
     ld.global.${x.access} ${to}, [%ptr_c+${2 * j * x.vec}];
-% if x.vec == 1:
+  % if x.vec == 1:
 ${convert.widen(x.kind, x.moved[0, 0], x.stored[j, 0])}\
     ${op.fma} ${x.result[j]}, ${x.moved[0, 0]}, %beta, ${x.result[j]};
-% else:
-% for i in range(x.packed):
+  % else:
+    % for i in range(x.packed):
 ${convert.widen_pair(x.kind, x.moved[0, 0], x.moved[0, 1], x.stored[j, i], x.half.all)}\
-% for h in (0, 1):
+      % for h in (0, 1):
     ${op.fma} ${x.result[j * x.vec + 2 * i + h]}, ${x.moved[0, h]}, %beta, ${x.result[j * x.vec + 2 * i + h]};
-% endfor
-% endfor
-% endif
+      % endfor
+    % endfor
+  % endif
 ${label}_STORE_${j}:
-% if x.vec == 1:
+  % if x.vec == 1:
     cvt.rn.${x.kind}.f32 ${x.stored[j, 0]}, ${x.result[j]};
-% else:
-% for i in range(x.packed):
-% for h in (0, 1):
+  % else:
+    % for i in range(x.packed):
+      % for h in (0, 1):
     cvt.rn.${x.kind}.f32 ${x.half[h]}, ${x.result[j * x.vec + 2 * i + h]};
-% endfor
+      % endfor
     mov.b32 ${x.stored[j, i]}, ${x.half.vector(0, n=2)};
-% endfor
-% endif
+    % endfor
+  % endif
     st.global.${x.access} [%ptr_c+${2 * j * x.vec}], ${to};
-% if j + 1 < x.pieces:
+  % if j + 1 < x.pieces:
     add.u32 %tmp1, %tmp1, ${x.vec};
-% endif
+  % endif
 % endfor
 </%def>
 

@@ -119,18 +119,18 @@ ${ptx.banner("rows with less records than a part of their pairs has")}\
     @%short red.global.add.u32 [%row_total+12], 1;
 ${ptx.banner("the most records of a row")}\
     mov.b32 %high, %number;
-% for distance in (16, 8, 4, 2, 1):
+  % for distance in (16, 8, 4, 2, 1):
     shfl.sync.bfly.b32 %left, %high, ${distance}, 31, 0xffffffff;
     max.u32 %high, %high, %left;
-% endfor
+  % endfor
     setp.eq.u32 %p, %lane, 0;
     @%p red.global.max.u32 [%row_total+8], %high;
 ${ptx.banner("%sum: records of the rows of the lanes up to this one; the last lane reserves those of the warp")}\
     mov.b32 %sum, %number;
-% for distance in (1, 2, 4, 8, 16):
+  % for distance in (1, 2, 4, 8, 16):
     shfl.sync.up.b32 %left|%p, %sum, ${distance}, 0, 0xffffffff;
     @%p add.u32 %sum, %sum, %left;
-% endfor
+  % endfor
     setp.eq.u32 %p, %lane, 31;
     cvt.u64.u32 %offset, %sum;
     @%p atom.global.add.u64 %offset, [%row_total], %offset;
@@ -185,18 +185,18 @@ ${ptx.banner("the record of the row" if plan.axis else "the record of all pairs"
     add.u64 %ptr, %ptr, %tmp64;
 % else:
     cvt.u64.u32 %ptr, %place;
-% if not plan.wide:
+  % if not plan.wide:
     mad.lo.u32 %index_i, %index_i, %columns, %index_j;
-% endif
+  % endif
 % endif
     mad.lo.u64 %ptr, %ptr, ${plan.bytes}, %records;
 % if plan.wide:
     ${"mov.b64 %own, %key;" if plan.key_bits == 64 else "cvt.u64.u32 %own, %key;"}
     ${"cvt.u64.u32 %own_index, %index_i;" if plan.axis else "mul.wide.u32 %own_index, %index_i, %columns;"}
-% if not plan.axis:
+  % if not plan.axis:
     cvt.u64.u32 %tmp64, %index_j;
     add.u64 %own_index, %own_index, %tmp64;
-% endif
+  % endif
 % else:
     mov.b64 %own, {%index_i, %key};
 % endif
@@ -238,12 +238,12 @@ ${load_key()}\
     ld.param.u32 %tmp0, [step];
     mad.lo.u32 %index, %place, %tmp0, %index;
     mad.wide.u32 %ptr, %target, ${plan.bytes}, %records;
-% if plan.wide:
+  % if plan.wide:
     ${"mov.b64 %own, %key;" if plan.key_bits == 64 else "cvt.u64.u32 %own, %key;"}
     cvt.u64.u32 %own_index, %index;
-% else:
+  % else:
     mov.b64 %own, {%index, %key};
-% endif
+  % endif
     st.global.${record} [%ptr], ${operands("own")};
 DONE:
     ret;
@@ -537,12 +537,12 @@ ${ptx.banner("the value and the indices of the record")}\
     ld.param.f32 %slack, [slack];
     abs.f${plan.key_bits} %sign, %key;
     setp.lt.f${plan.key_bits} %p, %sign, ${"0d7ff0000000000000" if plan.key_bits == 64 else "0f7f800000"};
-% if plan.key_bits == 64:
+  % if plan.key_bits == 64:
     cvt.f64.f32 %wide_slack, %slack;
     @%p fma.rn.f64 %key, %sign, %wide_slack, %key;
-% else:
+  % else:
     @%p fma.rn.f32 %key, %sign, %slack, %key;
-% endif
+  % endif
 % endif
 % if not plan.axis and plan.wide:
     cvt.u64.u32 %tmp64, %columns;

@@ -77,13 +77,13 @@ BLOCK_LOOP:
 ${load_block_operands(blocks.value)}\
 % endif
 % for q in range(blocks.in_flight):
-% for i in range(blocks.rows):
+  % for i in range(blocks.rows):
     setp.ne.u32 %present, ${blocks.column[q, i]}, ${blocks.absent};
-% for v in range(blocks.vectors):
+    % for v in range(blocks.vectors):
     mad.wide.u32 %ptr_row, ${blocks.column[q, i]}, %pitch, ${blocks.from_b[v]};
     @%present ld.global.nc.${blocks.access} ${blocks.loaded.vector(q, i, v, 0, n=blocks.packed)}, [%ptr_row];
-% endfor
-% endfor
+    % endfor
+  % endfor
 % endfor
     mov.s32 %end, %blocks_left;
     sub.s32 %blocks_left, %blocks_left, ${blocks.in_flight};
@@ -91,21 +91,21 @@ ${load_block_operands(blocks.value)}\
 ${load_block_operands(blocks.next_value)}\
 % endif
 % for q in range(blocks.in_flight):
-% if q:
+  % if q:
     setp.le.s32 %p, %end, ${q};
     @%p bra PRODUCTS_END;
-% endif
-% for pair in blocks.pairs:
-% for line in blocks.fragment(q, pair):
+  % endif
+  % for pair in blocks.pairs:
+    % for line in blocks.fragment(q, pair):
     ${line}
-% endfor
+    % endfor
     ${blocks.product(q, pair)}
-% endfor
+  % endfor
 % endfor
 % if blocks.ahead:
-% for new, old in zip(blocks.next_value.all, blocks.value.all):
+  % for new, old in zip(blocks.next_value.all, blocks.value.all):
     mov.b32 ${old}, ${new};
-% endfor
+  % endfor
 % endif
     setp.gt.s32 %p, %blocks_left, 0;
     @%p bra BLOCK_LOOP;
@@ -125,18 +125,18 @@ ${ptx.banner("epilogue: C = alpha * sums + beta * C, of two rows")}\
     ${op.mul} ${name}, ${name}, %alpha;
 % endfor
 % for r in range(blocks.lane_rows):
-% if r:
+  % if r:
     add.u32 %row, %row, 1;
-% endif
+  % endif
     setp.ge.u32 %p, %row, %M;
     @%p bra DONE;
     mul.wide.u32 %pitch64, %row, %ldc;
     mad.lo.u64 %ptr_row, %pitch64, ${blocks.size}, %C;
-% for v in range(blocks.vectors):
+  % for v in range(blocks.vectors):
     @!%stores${v} bra ROW_END_${r};
     mad.wide.u32 %ptr_c, %col${v}, ${blocks.size}, %ptr_row;
 ${store(r, v)}\
-% endfor
+  % endfor
 ROW_END_${r}:
 % endfor
 DONE:
@@ -149,9 +149,9 @@ DONE:
     setp.gt.s32 %exists${q}, %blocks_left, ${q};
 % endfor
 % for q in range(blocks.in_flight):
-% for i in range(blocks.rows):
+  % for i in range(blocks.rows):
     mov.b32 ${blocks.column[q, i]}, ${blocks.absent};
-% endfor
+  % endfor
     @%exists${q} ld.global.nc.v${blocks.rows}.u32 ${blocks.column.vector(q, 0, n=blocks.rows)}, [%ptr_column+${q * blocks.column_bytes}];
 % endfor
 % for q in range(blocks.in_flight):
@@ -170,9 +170,9 @@ DONE:
 % if blocks.converts and blocks.vec == 1:
 ${convert.widen(blocks.kind, blocks.wide[0], c[0, 0, 0, 0])}\
 % elif blocks.converts:
-% for i in range(0, blocks.vec, 2):
+  % for i in range(0, blocks.vec, 2):
 ${convert.widen_pair(blocks.kind, blocks.wide[i], blocks.wide[i + 1], c[0, 0, 0, i // 2], blocks.half.all)}\
-% endfor
+  % endfor
 % endif
 % for i, name in enumerate(sums):
     ${op.fma} ${name}, ${blocks.wide[i] if blocks.converts else c[0, 0, 0, i]}, %beta, ${name};
@@ -181,11 +181,11 @@ STORE_${r}_${v}:
 % if blocks.converts and blocks.vec == 1:
     cvt.rn.${blocks.kind}.${op.type} ${c[0, 0, 0, 0]}, ${sums[0]};
 % elif blocks.converts:
-% for i in range(0, blocks.vec, 2):
+  % for i in range(0, blocks.vec, 2):
     cvt.rn.${blocks.kind}.${op.type} ${blocks.half[0]}, ${sums[i]};
     cvt.rn.${blocks.kind}.${op.type} ${blocks.half[1]}, ${sums[i + 1]};
     mov.b32 ${c[0, 0, 0, i // 2]}, {${blocks.half[0]}, ${blocks.half[1]}};
-% endfor
+  % endfor
 % endif
     st.global.${blocks.access} [%ptr_c], ${c.vector(0, 0, 0, 0, n=blocks.packed) if blocks.converts else operand_list(sums)};
 </%def>

@@ -91,10 +91,10 @@ PRODUCER_DONE:
 % if plan.config.cluster_k > 1:
     // ---- wait: the producer warp arrives at the cluster's barriers
     barrier.cluster.wait.acquire.aligned;
-% if not pipe.counts_dsmem:
+  % if not pipe.counts_dsmem:
     barrier.cluster.arrive.release.aligned;
     barrier.cluster.wait.acquire.aligned;
-% endif
+  % endif
 % endif
     bra.uni END;
 CONSUMER:

@@ -64,17 +64,17 @@ ${tiles.tile_and_channel(x.threads, "%tiles", "%channels")}\
 % endfor
 % for n in range(x.threads.channels):
     // channel ${n * x.threads.lanes} from the first
-% if n:
+  % if n:
     add.u32 %channel, %channel, ${x.threads.lanes};
     setp.ge.u32 %p, %channel, %channels;
     @%p bra DONE;
     mul.lo.u32 %tmp0, %channel_step, ${x.threads.lanes};
     mad.wide.u32 %tile_addr, %tmp0, 4, %tile_addr;
-% endif
+  % endif
     mul.lo.u32 %tmp0, %tile, %tile_step;
     mad.lo.u32 %tmp0, %channel, %depth_step, %tmp0;
     mad.wide.u32 %global_addr, %tmp0, 4, %matrix;
-% if x.sums_slices:
+  % if x.sums_slices:
     mov.b64 %slice_addr, %global_addr;
 ${load_products(x.products)}\
     // the products of the other slices, in their order
@@ -86,26 +86,26 @@ ADD_SLICE${n}:
     add.u64 %slice_addr, %slice_addr, %slice_bytes;
     mov.b64 %global_addr, %slice_addr;
 ${load_products(x.addends)}\
-% for element, addend in zip(x.products.all, x.addends.all):
+    % for element, addend in zip(x.products.all, x.addends.all):
     add.rn.f32 ${element}, ${element}, ${addend};
-% endfor
+    % endfor
     add.u32 %slice, %slice, 1;
     bra ADD_SLICE${n};
 ADDED${n}:
-% else:
+  % else:
 ${load_products(x.products)}\
-% endif
+  % endif
     // A^T m, then (A^T m) A
-% for j in range(x.product.patch):
+  % for j in range(x.product.patch):
 ${minimal.result_points([x.products[i, j] for i in range(x.product.patch)], [x.rows[i, j] for i in range(x.extent)])}\
-% endfor
-% for i in range(x.extent):
+  % endfor
+  % for i in range(x.extent):
 ${minimal.result_points([x.rows[i, j] for j in range(x.product.patch)], [x.results[i, j] for j in range(x.extent)])}\
-% endfor
+  % endfor
     mov.b64 %global_addr, %tile_addr;
-% for i in range(x.extent):
+  % for i in range(x.extent):
     mov.b64 %c_addr, %global_addr;
-% for j in range(x.extent):
+    % for j in range(x.extent):
     and.pred %in_bounds, %in_row${i}, %in_column${j};
     and.pred %add_c, %in_bounds, %has_beta;
 ${fused_ops.scale_product([x.results[i, j]], "%c_addr", 0, "@%in_bounds ", ("%channel", 0), ("%channel", 0))}\
@@ -113,14 +113,14 @@ ${c_elements.load("%c_addr", 0, "@%add_c ")}\
     @%add_c fma.rn.f32 ${x.results[i, j]}, %beta, ${x.c.values[0]}, ${x.results[i, j]};
 ${fused_ops.finish([x.results[i, j]], "%c_addr", 0, "@%in_bounds ", ("%channel", 0), ("%channel", 0))}\
 ${c_elements.store([x.results[i, j]], "%c_addr", 0, "@%in_bounds ")}\
-% if j < x.extent - 1:
+      % if j < x.extent - 1:
     add.s64 %c_addr, %c_addr, %column_bytes;
-% endif
-% endfor
-% if i < x.extent - 1:
+      % endif
+    % endfor
+    % if i < x.extent - 1:
     add.s64 %global_addr, %global_addr, %row_bytes;
-% endif
-% endfor
+    % endif
+  % endfor
 % endfor
 DONE:
     ret;
@@ -130,8 +130,8 @@ DONE:
 <%def name="load_products(elements)">
 % for n, element in enumerate(elements.all):
     ld.global.f32 ${element}, [%global_addr];
-% if n < plan.product.points - 1:
+  % if n < plan.product.points - 1:
     add.s64 %global_addr, %global_addr, %matrix_bytes;
-% endif
+  % endif
 % endfor
 </%def>

@@ -16,11 +16,11 @@
     setp.ne.u32 %p, %tmp0, 0;
     mov.f32 ${x.element[0]}, ${op.zero};
     @%p ld.shared.f32 ${x.element[0]}, [%value_at];
-% for offset, names, access in x.b_vectors:
+  % for offset, names, access in x.b_vectors:
     ld.shared.${access} ${operand_list(names)}, [%slot+${x.b_at + 4 * c * x.columns + offset}];
-% endfor
-% for b, s in zip(x.right.all, x.sums.all):
+  % endfor
+  % for b, s in zip(x.right.all, x.sums.all):
     ${op.fma} ${s}, ${x.element[0]}, ${b}, ${s};
-% endfor
+  % endfor
 % endfor
 </%def>

@@ -15,7 +15,7 @@
 % for n, (k, m) in enumerate(x.fragments):
 
     // ---- fragment of rows ${16 * m} to ${16 * m + 15} and columns ${16 * k} to ${16 * k + 15}
-% for r, register in enumerate(x.left.all):
+  % for r, register in enumerate(x.left.all):
     ld.shared.v2.b32 {%word, %value_at}, [%words_at+${16 * (4 * n + r)}];
     and.b32 %tmp0, %word, %below;
     popc.b32 %tmp0, %tmp0;
@@ -30,9 +30,9 @@
     @%p add.u32 %value_at, %value_at, 2;
     @%some ld.shared.b16 ${x.element[1]}, [%value_at];
     mov.b32 ${register}, {${x.element[0]}, ${x.element[1]}};
-% endfor
-% for g in x.groups:
+  % endfor
+  % for g in x.groups:
     ${x.product(k, m, g)}
-% endfor
+  % endfor
 % endfor
 </%def>

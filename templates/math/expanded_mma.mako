@@ -7,8 +7,8 @@
     mad.lo.u32 %tmp0, %lane, ${x.piece}, %decoded;
 % for n, (k, m) in enumerate(x.fragments):
     ld.shared.v4.b32 ${x.left.vector(0, n=4)}, [%tmp0+${32 * x.piece * n}];
-% for g in x.groups:
+  % for g in x.groups:
     ${x.product(k, m, g)}
-% endfor
+  % endfor
 % endfor
 </%def>

@@ -22,9 +22,9 @@
 ## aligned groups of four, which costs the K loop register-bank conflicts.
 <%def name="scaled_row(i)">
 % for s in range(1, plan.mainloop.ks):
-% for j in range(plan.mainloop.ns):
+  % for j in range(plan.mainloop.ns):
     add.rn.${plan.arithmetic.type} ${plan.mainloop.acc[0, i, j]}, ${plan.mainloop.acc[0, i, j]}, ${plan.mainloop.acc[s, i, j]};
-% endfor
+  % endfor
 % endfor
 % for j in range(plan.mainloop.ns):
     ${plan.epilogue.scaled(plan.epilogue.vector[j], plan.mainloop.acc[0, i, j])}

@@ -44,9 +44,9 @@
     mov.${own.word_class} ${r}, ${own.no_word};
 % endfor
 % if own.packed:
-% for r in own.one.all:
+  % for r in own.one.all:
     mov.b16 ${r}, 0;
-% endfor
+  % endfor
 % endif
 </%def>
 
@@ -64,9 +64,9 @@
     add.u32 %clear_end, %copies, ${loops * own.CLEARED * own.copy_bytes};
     .pragma "nounroll";
 CLEAR:
-% for n in range(own.CLEARED):
+  % for n in range(own.CLEARED):
     st.shared.${own.held_access} [%clear_addr+${n * own.copy_bytes}], ${words};
-% endfor
+  % endfor
     add.u32 %clear_addr, %clear_addr, ${own.CLEARED * own.copy_bytes};
     setp.lt.u32 %p, %clear_addr, %clear_end;
     @%p bra CLEAR;
@@ -91,9 +91,9 @@ CLEAR:
 <% own = plan.mainloop %>\
 % if own.packed:
     @${guard} ld.global.nc.b16 ${own.one[0, q]}, [%element_addr+${offset + q * own.size}];
-% if q % 2:
+  % if q % 2:
     mov.b32 ${own.array[k, t, q // 2]}, {${own.one[0, q - 1]}, ${own.one[0, q]}};
-% endif
+  % endif
 % else:
     @${guard} ld.global.nc.${own.element_load} ${own.array[k, t, q]}, [%element_addr+${offset + q * own.size}];
 % endif
@@ -181,9 +181,9 @@ SUMMED:
 
 // C = the results of all slices, joined in their order
 .visible .entry ${plan.entry}_join(
-% for line in plan.joins.rows.declarations:
+  % for line in plan.joins.rows.declarations:
     ${line}
-% endfor
+  % endfor
 )
 .maxntid ${plan.joins.THREADS}, 1, 1
 {
@@ -191,9 +191,9 @@ SUMMED:
     .reg .b32 %slices, %pairs, %left, %thread, %tmp0;
     .reg .${own.kind} %sum, %addend<${plan.joins.AT_ONCE}>;
     .reg .pred %p;
-% for line in plan.groups.declarations:
+  % for line in plan.groups.declarations:
     ${line}
-% endfor
+  % endfor
     ld.param.u64 %partials, [W];  cvta.to.global.u64 %partials, %partials;
     ld.param.u64 %C, [C];  cvta.to.global.u64 %C, %C;
     ld.param.u64 %elements, [elements];
@@ -211,17 +211,17 @@ NEXT:
     mov.${own.kind} %sum, ${plan.groups.identity};
     mov.b32 %left, %slices;
 ADD:
-% for n in range(plan.joins.AT_ONCE):
+  % for n in range(plan.joins.AT_ONCE):
     mov.${own.kind} %addend${n}, ${plan.groups.identity};
     setp.gt.u32 %p, %left, ${n};
     @%p ld.global.${own.kind} %addend${n}, [%partial_addr];
     mad.lo.u64 %partial_addr, %elements, ${own.held}, %partial_addr;
-% endfor
-% for n in range(plan.joins.AT_ONCE):
-% for line in plan.groups.join("%sum", f"%addend{n}"):
+  % endfor
+  % for n in range(plan.joins.AT_ONCE):
+    % for line in plan.groups.join("%sum", f"%addend{n}"):
     ${line}
-% endfor
-% endfor
+    % endfor
+  % endfor
     setp.gt.u32 %p, %left, ${plan.joins.AT_ONCE};
     sub.u32 %left, %left, ${plan.joins.AT_ONCE};
     @%p bra ADD;

@@ -28,9 +28,9 @@
 
 <%def name="scaled_row(i)">
 % for s in range(1, plan.mainloop.ks):
-% for j in range(plan.mainloop.ns // 2):
+  % for j in range(plan.mainloop.ns // 2):
     add.rn.f16x2 ${plan.mainloop.acc[0, i, j]}, ${plan.mainloop.acc[0, i, j]}, ${plan.mainloop.acc[s, i, j]};
-% endfor
+  % endfor
 % endfor
 % for j in range(0, plan.mainloop.ns, 2):
     mov.b32 {%half0, %half1}, ${plan.mainloop.acc[0, i, j // 2]};

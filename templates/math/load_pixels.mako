@@ -18,8 +18,8 @@
 % if plan.mainloop.size == 2 and plan.mainloop.vec == 1:
 ${convert.widen(plan.problem.dtype, plan.mainloop.pixels[0], plan.mainloop.words[0])}\
 % elif plan.mainloop.size == 2:
-% for v in range(0, plan.mainloop.vec, 2):
+  % for v in range(0, plan.mainloop.vec, 2):
 ${convert.widen_pair(plan.problem.dtype, plan.mainloop.pixels[v], plan.mainloop.pixels[v + 1], plan.mainloop.words[v // 2], plan.mainloop.halves)}\
-% endfor
+  % endfor
 % endif
 </%def>

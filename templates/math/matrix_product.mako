@@ -5,9 +5,9 @@
     .reg .f32 ${", ".join(instruction.partial)}, %zero;
     mov.f32 %zero, 0f00000000;
     ${instruction.name} {${", ".join(instruction.partial)}}, ${a}, ${b}, {${", ".join("%zero" for _ in sums)}};
-% for total, part in zip(sums, instruction.partial):
+  % for total, part in zip(sums, instruction.partial):
     add.f32 ${total}, ${total}, ${part};
-% endfor
+  % endfor
     }
 % else:
     ${instruction.name} {${", ".join(sums)}}, ${a}, ${b}, {${", ".join(sums)}};

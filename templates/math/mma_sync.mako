@@ -14,29 +14,29 @@
 
 <%def name="read(x, k, buffer, part, guard='')">
 % for r in plan.mainloop.fragment_loads(x, k, buffer, part):
-% if r.swizzle and not r.same_swizzle:
+  % if r.swizzle and not r.same_swizzle:
     xor.b32 ${x.swizzled_ptr}, ${x.fragment_ptrs[0]}, ${r.swizzle};
-% endif
-% if r.kind in ("x2", "x4"):
+  % endif
+  % if r.kind in ("x2", "x4"):
     ${guard}ldmatrix.sync.aligned.m8n8.${r.kind}${"" if x.kmajor else ".trans"}.shared.b16 ${r.registers}, [${x.address(r)}];
-% else:
+  % else:
     ${guard}ld.shared.${r.kind} ${r.registers}, [${x.address(r)}];
-% endif
+  % endif
 % endfor
 </%def>
 
 <%def name="multiply(k, part)">
 % for x in plan.mainloop.operands:
-% for to, low, high, selector in x.byte_permutes(x.buffer(k)):
+  % for to, low, high, selector in x.byte_permutes(x.buffer(k)):
     prmt.b32 ${to}, ${low}, ${high}, ${selector};
-% endfor
-% if plan.mainloop.rounding:
-% for n in range(x.tiles // part.of(x.name)):
-% for r in range(x.registers):
+  % endfor
+  % if plan.mainloop.rounding:
+    % for n in range(x.tiles // part.of(x.name)):
+      % for r in range(x.registers):
     ${plan.mainloop.rounding} ${x.fragment[x.buffer(k), n, r]}, ${x.fragment[x.buffer(k), n, r]};
-% endfor
-% endfor
-% endif
+      % endfor
+    % endfor
+  % endif
 % endfor
 % for to, register in plan.mainloop.inversions(k, part):
     not.b32 ${to}, ${register};
@@ -49,20 +49,20 @@ ${matrix.product(plan.mainloop.instruction, sums, a, b)}\
 ## Row i of the lane's sums, scaled, into %result.
 <%def name="scaled_row(i)">
 % if plan.mainloop.packed:
-% for j in range(0, plan.mainloop.ns, 2):
+  % for j in range(0, plan.mainloop.ns, 2):
     mov.b32 {%half0, %half1}, ${plan.mainloop.sum_at(i, j)};
     cvt.f32.f16 ${plan.epilogue.vector[j]}, %half0;
     cvt.f32.f16 ${plan.epilogue.vector[j + 1]}, %half1;
-% endfor
-% for j in range(plan.mainloop.ns):
+  % endfor
+  % for j in range(plan.mainloop.ns):
     ${plan.epilogue.scaled(plan.epilogue.vector[j], plan.epilogue.vector[j])}
-% endfor
+  % endfor
 % else:
-% for j in range(plan.mainloop.ns):
-% if plan.arithmetic.s32_to_f32:
+  % for j in range(plan.mainloop.ns):
+    % if plan.arithmetic.s32_to_f32:
     cvt.rn.f32.s32 ${plan.epilogue.vector[j]}, ${plan.mainloop.sum_at(i, j)};
-% endif
+    % endif
     ${plan.epilogue.scaled(plan.epilogue.vector[j], plan.epilogue.vector[j] if plan.arithmetic.s32_to_f32 else plan.mainloop.sum_at(i, j))}
-% endfor
+  % endfor
 % endif
 </%def>

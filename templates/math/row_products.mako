@@ -12,9 +12,9 @@
 <%def name="clear_row(q)">
 <% rows = plan.mainloop %>\
 % for v in range(rows.vectors):
-% for i in range(rows.packed):
+  % for i in range(rows.packed):
     mov.b${rows.register_bits} ${rows.loaded[q, v, i]}, 0;
-% endfor
+  % endfor
 % endfor
 </%def>
 
@@ -29,9 +29,9 @@ ${convert.widen(rows.kind, rows.value[q], rows.half_value[q])}\
 <% rows, op = plan.mainloop, plan.arithmetic %>\
 % for v in range(rows.vectors):
 ${widen(q, v)}\
-% for i in range(rows.vec):
+  % for i in range(rows.vec):
     ${op.fma} ${rows.sums[v, i]}, ${rows.value[q]}, ${element(q, v, i)}, ${rows.sums[v, i]};
-% endfor
+  % endfor
 % endfor
 </%def>
 
@@ -41,9 +41,9 @@ ${widen(q, v)}\
 % if rows.converts and rows.vec == 1:
 ${convert.widen(rows.kind, rows.wide[0], rows.loaded[q, v, 0])}\
 % elif rows.converts:
-% for i in range(0, rows.vec, 2):
+  % for i in range(0, rows.vec, 2):
 ${convert.widen_pair(rows.kind, rows.wide[i], rows.wide[i + 1], rows.loaded[q, v, i // 2], rows.half.all)}\
-% endfor
+  % endfor
 % endif
 </%def>
 
@@ -54,8 +54,8 @@ ${convert.widen_pair(rows.kind, rows.wide[i], rows.wide[i + 1], rows.loaded[q, v
 <% rows, op = plan.mainloop, plan.arithmetic %>\
     // ---- the sums of the ${rows.nonzero_groups} groups of lanes
 % for distance in rows.group_distances:
-% for name in rows.sums.all:
+  % for name in rows.sums.all:
 ${shuffle.add_butterfly(op.type, name, distance)}\
-% endfor
+  % endfor
 % endfor
 </%def>

@@ -26,10 +26,10 @@ ${products.widen_value(0)}\
     add.u64 %ptr_index, %ptr_index, ${rows.index_bytes * rows.lanes};
     add.u64 %ptr_value, %ptr_value, ${rows.size * rows.lanes};
 % for first in range(0, rows.lanes, rows.depths[0]):
-% if first:
+  % if first:
     setp.le.s32 %p, %longest, ${first};
     @%p bra.uni NEXT_CHUNK;
-% endif
+  % endif
     setp.ge.s32 %whole, %shortest, ${first + rows.depths[0]};
     @%whole bra.uni WHOLE_${first};
 ${shuffled(first, False)}\
@@ -53,10 +53,10 @@ AFTER_ROW:
 % for q in range(rows.depths[0]):
     shfl.sync.idx.b32 ${rows.index[q]}, %own_index, ${first + q}, ${rows.clamp}, 0xffffffff;
     shfl.sync.idx.b32 ${rows.value[q]}, %own_value, ${first + q}, ${rows.clamp}, 0xffffffff;
-% if not whole:
+  % if not whole:
     setp.gt.s32 %has${q}, %left, ${first + q};
 ${products.clear_row(q)}\
-% endif
+  % endif
 ${products.load_row(q, "" if whole else f"@%has{q} ")}\
 % endfor
 % for q in range(rows.depths[0]):

@@ -5,9 +5,9 @@
     .reg .b16 %half<4>;
     .reg .b32 %pair, %byte_pair<4>;
 % for x in (plan.mainloop.elements_x, plan.mainloop.elements_y):
-% if not x.used_directly:
+  % if not x.used_directly:
     ${x.tile.declaration}
-% endif
+  % endif
 % endfor
 % for r in plan.mainloop.acc.all:
     mov.${plan.mainloop.acc.kind} ${r}, ${plan.mainloop.acc_zero};
@@ -16,16 +16,16 @@
 
 <%def name="multiply(step)">
 % for r in plan.mainloop.rounds(step):
-% for u in r.unpacks:
+  % for u in r.unpacks:
 ${dict(halves=halves, fp8=fp8, bytes=bytes, transpose=transpose)[u.how](u.into, u.words)}\
-% endfor
-% for s, x, y in r.products:
-% if plan.mainloop.dp4a:
+  % endfor
+  % for s, x, y in r.products:
+    % if plan.mainloop.dp4a:
     dp4a.s32.s32 ${s}, ${x}, ${y}, ${s};
-% else:
+    % else:
     ${plan.mainloop.fma_op} ${s}, ${x}, ${y}, ${s};
-% endif
-% endfor
+    % endif
+  % endfor
 % endfor
 </%def>
 
@@ -52,9 +52,9 @@ ${convert.widen_pair(plan.problem.dtype, into[0], into[1], words[0], ("%half0", 
     cvt.rn.f16x2.${plan.problem.dtype}x2 %pair, %half${n // 2};
     mov.b32 {%half2, %half3}, %pair;
     cvt.f32.f16 ${into[n]}, %half2;
-% if n + 1 < len(into):
+  % if n + 1 < len(into):
     cvt.f32.f16 ${into[n + 1]}, %half3;
-% endif
+  % endif
 % endfor
 </%def>
 
@@ -84,20 +84,20 @@ ${convert.widen_pair(plan.problem.dtype, into[0], into[1], words[0], ("%half0", 
 ${lanes.registers(plan.mainloop.acc.kind)}\
 % endif
 % for lane in plan.mainloop.shuffle_masks:
-% for r in plan.mainloop.acc.all:
+  % for r in plan.mainloop.acc.all:
 ${lanes.add_peer(r, lane, plan.mainloop.add_op)}\
-% endfor
+  % endfor
 % endfor
 </%def>
 
 ## Row i of the thread's tile, times alpha, into %result.
 <%def name="scaled_row(i)">
 % for j in range(plan.mainloop.ns):
-% if plan.arithmetic.s32_to_f32:
+  % if plan.arithmetic.s32_to_f32:
     cvt.rn.f32.s32 ${plan.epilogue.vector[j]}, ${plan.mainloop.sum_at(i, j)};
     ${plan.arithmetic.mul} ${plan.epilogue.vector[j]}, ${plan.epilogue.vector[j]}, %alpha;
-% else:
+  % else:
     ${plan.arithmetic.mul} ${plan.epilogue.vector[j]}, ${plan.mainloop.sum_at(i, j)}, %alpha;
-% endif
+  % endif
 % endfor
 </%def>

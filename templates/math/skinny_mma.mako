@@ -13,28 +13,28 @@
 
 <%def name="multiply(step)">
 % for words, chunks in plan.mainloop.fragments.unaligned(step):
-% for i in range(6):
+  % for i in range(6):
     selp.b32 %shifted${i}, ${chunks[i + 2]}, ${chunks[i]}, %skip_two;
-% endfor
-% for i in range(5):
+  % endfor
+  % for i in range(5):
     selp.b32 %shifted${i}, %shifted${i + 1}, %shifted${i}, %skip_one;
-% endfor
-% for i, word in enumerate(words):
+  % endfor
+  % for i, word in enumerate(words):
     shf.r.wrap.b32 ${word}, %shifted${i}, %shifted${i + 1}, %bit_shift;
-% endfor
+  % endfor
 % endfor
 ${products(step)}\
 </%def>
 
 <%def name="products(step)">
 % for word, parts in plan.mainloop.fragments.packed(step):
-% if len(parts) == 2:
+  % if len(parts) == 2:
     mov.b32 ${word}, {${parts[0]}, ${parts[1]}};
-% else:
+  % else:
     mov.b32 %low_pair, {${parts[0]}, ${parts[1]}};
     mov.b32 %high_pair, {${parts[2]}, ${parts[3]}};
     prmt.b32 ${word}, %low_pair, %high_pair, 0x6420;
-% endif
+  % endif
 % endfor
 % for word, x in plan.mainloop.fragments.rounded(step):
     ${plan.mainloop.rounding} ${word}, ${x};

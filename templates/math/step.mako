@@ -5,9 +5,9 @@
     mov.${plan.mainloop.acc.kind} ${r}, ${plan.mainloop.reducer.identity};
 % endfor
 % if plan.mainloop.best is not None:
-% for r in plan.mainloop.best.all:
+  % for r in plan.mainloop.best.all:
     mov.${plan.mainloop.best.kind} ${r}, ${plan.mainloop.reducer.identities[1]};
-% endfor
+  % endfor
 % endif
 % for line in plan.mainloop.reducer.step_temporaries:
     ${line}
@@ -24,10 +24,10 @@ ${indices()}\
     ${x.tile.declaration}
     ld.param.u64 %at_${x.name}, [${x.name}];
     cvta.to.global.u64 %at_${x.name}, %at_${x.name};
-% if len(x.axes) > 1:
+  % if len(x.axes) > 1:
     .reg .b32 %step_ld_${x.name};
     ld.param.u32 %step_ld_${x.name}, [step_ld_${x.name}];
-% endif
+  % endif
 % endfor
 % for x in plan.mainloop.fixed_arrays:
     // ${x.name}: the elements of this thread's rows and columns
@@ -45,15 +45,15 @@ ${load(x)}\
 ## The indices that steps need: %step_i and %step_j of this thread's rows and columns, inside the matrix, and %step_k.
 <%def name="indices()">
 % for axis, extent, first, offsets in (("i", "M", "%row", plan.mainloop.rows), ("j", "N", "%col", plan.mainloop.columns)):
-% if axis in plan.mainloop.indices:
+  % if axis in plan.mainloop.indices:
     .reg .b32 %step_${axis}<${len(offsets)}>;
     add.u32 %tmp1, %${extent.lower()}0, ${first};
     sub.u32 %tmp2, %${extent}, 1;
-% for n, offset in enumerate(offsets):
+    % for n, offset in enumerate(offsets):
     add.u32 %step_${axis}${n}, %tmp1, ${offset};
     min.u32 %step_${axis}${n}, %step_${axis}${n}, %tmp2;
-% endfor
-% endif
+    % endfor
+  % endif
 % endfor
 % if "k" in plan.mainloop.indices:
     // %k_first: the first k of this thread in the iteration
@@ -66,14 +66,14 @@ ${load(x)}\
 ## Loads the elements of an array that one step needs.
 <%def name="load(x)">
 % for register, index in x.elements:
-% if len(index) == 1:
+  % if len(index) == 1:
     mad.wide.u32 %tmp64, ${index[0]}, ${x.bytes}, %at_${x.name};
-% else:
+  % else:
     mul.wide.u32 %tmp64, ${index[0]}, %step_ld_${x.name};
     cvt.u64.u32 %tmp64b, ${index[1]};
     add.u64 %tmp64, %tmp64, %tmp64b;
     mad.lo.u64 %tmp64, %tmp64, ${x.bytes}, %at_${x.name};
-% endif
+  % endif
     ld.global.nc.${x.access} ${register}, [%tmp64];
 % endfor
 </%def>
@@ -106,11 +106,11 @@ ${advance(plan.config.u)}\
 ## Advances what is along K by the elements of an iteration.
 <%def name="advance(elements)">
 % for x in plan.mainloop.k_vectors:
-% if isinstance(elements, int):
+  % if isinstance(elements, int):
     add.u64 %at_${x.name}, %at_${x.name}, ${elements * x.bytes};
-% else:
+  % else:
     mad.wide.u32 %at_${x.name}, ${elements}, ${x.bytes}, %at_${x.name};
-% endif
+  % endif
 % endfor
 % if "k" in plan.mainloop.indices:
     add.u32 %k_first, %k_first, ${elements};
@@ -130,7 +130,7 @@ ${advance(plan.config.u)}\
     mov.u32 %k_done, 0;
 % for x, first in ((plan.a, "%row"), (plan.b, "%col")):
     ${x.step_ptrs.declaration}
-% if x.kmajor_smem:
+  % if x.kmajor_smem:
     // the element and the row from which steps of ${x.name.upper()} are addressed
     .reg .b32 %step_first_${x.name}, %step_row_${x.name};
     shr.u32 %tmp0, ${first}, ${x.swizzle_shift};
@@ -141,28 +141,28 @@ ${advance(plan.config.u)}\
     mul.lo.u32 %step_first_${x.name}, %tmp0, ${x.chunk};
     mul.lo.u32 %tmp0, %tmp0, 16;
     sub.u32 %step_row_${x.name}, ${x.fragment_ptrs[0]}, %tmp0;
-% else:
+  % else:
     mov.u32 ${x.step_ptrs[0]}, ${x.fragment_ptrs[0]};
-% endif
+  % endif
 % endfor
     setp.gt.s32 %p, %k_left, 0;
     @!%p bra.uni REMAINDER_END;
     .pragma "nounroll";
 REMAINDER:
 % for x in (plan.a, plan.b):
-% if x.kmajor_smem:
+  % if x.kmajor_smem:
     xor.b32 %tmp0, %step_first_${x.name}, %k_done;
-% for ptr, swizzle in zip(x.step_ptrs.all, x.swizzles):
+    % for ptr, swizzle in zip(x.step_ptrs.all, x.swizzles):
     xor.b32 %tmp1, %tmp0, ${swizzle};
     mad.lo.u32 ${ptr}, %tmp1, ${x.bytes}, %step_row_${x.name};
-% endfor
-% endif
-% for r in x.step_loads:
+    % endfor
+  % endif
+  % for r in x.step_loads:
     ld.shared.${r.kind} ${r.registers}, [${r.address}];
-% endfor
-% if not x.kmajor_smem:
+  % endfor
+  % if not x.kmajor_smem:
     add.u32 ${x.step_ptrs[0]}, ${x.step_ptrs[0]}, ${x.row * x.bytes};
-% endif
+  % endif
 % endfor
 % if "k" in m.indices:
     add.u32 %step_k, %k_first, %k_done;
@@ -187,19 +187,19 @@ ${advance("%k_rem")}\
 ## Row i of the thread's tile into %result, extended to the type of results.
 <%def name="scaled_row(i)">
 % for s in range(1, plan.mainloop.ks):
-% for j in range(plan.mainloop.acc.shape[2]):
-% for line in plan.mainloop.join_lines(s, i, j):
+  % for j in range(plan.mainloop.acc.shape[2]):
+    % for line in plan.mainloop.join_lines(s, i, j):
     ${line}
-% endfor
-% endfor
+    % endfor
+  % endfor
 % endfor
 % if plan.mainloop.packed:
-% for j in range(plan.mainloop.acc.shape[2]):
+  % for j in range(plan.mainloop.acc.shape[2]):
 ${convert.widen_pair(plan.b.held, plan.epilogue.vector[2 * j], plan.epilogue.vector[2 * j + 1], plan.mainloop.acc[0, i, j], ("%pair_half0", "%pair_half1"))}\
-% endfor
+  % endfor
 % else:
-% for j in range(plan.mainloop.ns):
+  % for j in range(plan.mainloop.ns):
     mov.${plan.arithmetic.type} ${plan.epilogue.vector[j]}, ${plan.mainloop.acc[0, i, j]};
-% endfor
+  % endfor
 % endif
 </%def>

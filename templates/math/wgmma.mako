@@ -34,15 +34,15 @@ ${realign.realign()}\
     add.u32 %y_stage_desc_low, %y_desc_low, ${plan.y.stage_register};
 % for products in m.promotions:
     wgmma.fence.sync.aligned;
-% for s in products:
+  % for s in products:
 ${descriptor("%x_desc", "%x_stage_desc_low", s.x, plan.x)}\
 ${descriptor("%y_desc", "%y_stage_desc_low", s.y, plan.y)}\
     wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc.vector(s.mi, 0, n=m.wgmma_acc.shape[1])}, %x_desc, %y_desc, ${s.scale_d}${m.immediates};
-% endfor
+  % endfor
     wgmma.commit_group.sync.aligned;
-% if not loop.last:
+  % if not loop.last:
 ${sums.promote()}\
-% endif
+  % endif
 % endfor
     }
 </%def>
@@ -62,9 +62,9 @@ ${sums.promote()}\
     // f16 sums to f32
     {
     .reg .b16 %half<2>;
-% for n, word in enumerate(plan.mainloop.wgmma_acc.all):
+  % for n, word in enumerate(plan.mainloop.wgmma_acc.all):
 ${halves.widen_pair("f16", plan.mainloop.acc.all[2 * n], plan.mainloop.acc.all[2 * n + 1], word, ("%half0", "%half1"))}\
-% endfor
+  % endfor
     }
 % endif
 </%def>
@@ -72,8 +72,8 @@ ${halves.widen_pair("f16", plan.mainloop.acc.all[2 * n], plan.mainloop.acc.all[2
 ## Finished sums to the type of the epilogue.
 <%def name="convert()">
 % if plan.arithmetic.s32_to_f32:
-% for r in plan.fixup.sums.all:
+  % for r in plan.fixup.sums.all:
     cvt.rn.${plan.arithmetic.type}.s32 ${r}, ${r};
-% endfor
+  % endfor
 % endif
 </%def>

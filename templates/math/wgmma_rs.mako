@@ -71,28 +71,28 @@ ${bits.add_thread_terms("%row", "%wg_thread", m.row_terms)}\
 % for k in range(f.k_steps):
     // ---- K step ${k}; wait: the products of the step before the previous one, which frees the registers of the fragments
     wgmma.wait_group.sync.aligned 1;
-% if k == 1 and not m.promotes:
+  % if k == 1 and not m.promotes:
 ${pipeline.free_previous()}\
-% endif
-% for x in f.loads(k):
-% if f.words:
+  % endif
+  % for x in f.loads(k):
+    % if f.words:
     ld.shared.v2.b32 ${x.registers}, [%frag_addr${x.base}+${x.offset}];
-% else:
+    % else:
     ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 ${x.registers}, [%frag_addr${x.base}+${x.offset}];
-% endif
-% endfor
-% for to, low, high, row in f.permutes(k):
+    % endif
+  % endfor
+  % for to, low, high, row in f.permutes(k):
     prmt.b32 ${to}, ${low}, ${high}, ${"%selector1" if row else "%selector0"};
-% endfor
+  % endfor
     wgmma.fence.sync.aligned;
-% for s in m.products[k * m.mi : (k + 1) * m.mi]:
+  % for s in m.products[k * m.mi : (k + 1) * m.mi]:
 ${smem.descriptor("%y_desc", "%y_stage_desc_low", s.y, plan.y)}\
     wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc.vector(s.mi, 0, n=m.wgmma_acc.shape[1])}, ${f.operand(k, s.mi)}, %y_desc, ${s.scale_d}${m.immediates};
-% endfor
+  % endfor
     wgmma.commit_group.sync.aligned;
-% if m.ends_sum(k):
+  % if m.ends_sum(k):
 ${sums.promote()}\
-% endif
+  % endif
 % endfor
     }
 </%def>

@@ -54,11 +54,11 @@ SCAN:
     @%inside${i} ld.global.u32 %pieces${i}, [%ptr+${4 * i}];
     mov.b32 %nonzeros, %pieces${i};
     mov.b32 %pieces${i}, 0;
-% for fixed, each in tiles.parts:
+  % for fixed, each in tiles.parts:
     mad.lo.u32 %shuffled, %nonzeros, ${each}, ${fixed + tiles.piece - 1};
     shr.u32 %shuffled, %shuffled, ${tiles.piece.bit_length() - 1};
     add.u32 %pieces${i}, %pieces${i}, %shuffled;
-% endfor
+  % endfor
     @!%inside${i} mov.b32 %pieces${i}, 0;
     add.u32 %sum, %sum, %pieces${i};
 % endfor
@@ -97,9 +97,9 @@ ${ptx.banner("wait until all warps have read the sums")}\
 
 % if not tiles.offsets:
 .visible .entry mark_nonzeros(
-% for line in tiles.marked.declarations:
+  % for line in tiles.marked.declarations:
     ${line}
-% endfor
+  % endfor
 )
 .maxntid ${32 * tiles.warps}, 1, 1
 {

@@ -11,13 +11,13 @@
 <%def name="from_block()">
 % if plan.batch.active:
     mov.u32 %item, %ctaid.z;
-% if plan.reduction.active:
+  % if plan.reduction.active:
     div.u32 %slice, %item, %items;
     mul.lo.u32 %tmp0, %slice, %items;
     sub.u32 %item, %item, %tmp0;
-% else:
+  % else:
     mov.u32 %slice, 0;
-% endif
+  % endif
 ${c_address()}\
 % endif
 </%def>
@@ -49,11 +49,11 @@ ${c_address()}\
 ## Moves A and B to the item's matrices; packed copies count items from the first of the launch.
 <%def name="offset_operands()">
 % if plan.batch.active:
-% for x in (plan.a, plan.b):
+  % for x in (plan.a, plan.b):
     ld.param.u64 %tmp64b, [batch_stride_${x.name}];
     cvt.u64.u32 %tmp64, ${"%item" if x.name in plan.packing.names else "%batch_index"};
     mad.lo.u64 %${x.name.upper()}, %tmp64, %tmp64b, %${x.name.upper()};
-% endfor
+  % endfor
 % endif
 </%def>
 
@@ -71,9 +71,9 @@ ${c_address()}\
 <%def name="last_coordinates()">
 % if plan.batch.active:
     .reg .b32 %item_tiles, %item_tile, ${", ".join(plan.batch.coordinates + plan.batch.last)};
-% for r in plan.batch.last:
+  % for r in plan.batch.last:
     ld.param.u32 ${r}, [${r[1:]}];
-% endfor
+  % endfor
 % endif
 </%def>
 

@@ -155,19 +155,19 @@ ${last_slice.sum_slices(plan.scheduler.slice_bytes, "TILE_END")}\
     @%p bra.uni ${copy_loop};
 % endif
 % for x, start, count, extent in ((plan.a, "%m0, %row", plan.mainloop.ms, "%M"), (plan.b, "%n0, %col", plan.mainloop.ns, "%N")):
-% if any(part.of(x.name) > 1 for part in plan.mainloop.parts):
+  % if any(part.of(x.name) > 1 for part in plan.mainloop.parts):
     // %few_${x.name}: the second half of the warp's ${"rows" if x.name == "a" else "columns"} is outside C
     .reg .pred %few_${x.name};
     add.u32 %tmp0, ${start};
     add.u32 %tmp0, %tmp0, ${x.offset(count // 2)};
     setp.ge.u32 %few_${x.name}, %tmp0, ${extent};
     vote.sync.all.pred %few_${x.name}, %few_${x.name}, -1;
-% endif
+  % endif
 % endfor
 % for part in plan.mainloop.parts:
-% if part.a > 1 and part.b > 1:
+  % if part.a > 1 and part.b > 1:
     and.pred %p, %few_a, %few_b;
-% endif
+  % endif
     @${"%p" if part.a > 1 and part.b > 1 else "%few_a" if part.a > 1 else "%few_b"} bra.uni ${part.entry};
 % endfor
 </%def>

@@ -64,9 +64,9 @@ ${coords.k_slice()}\
     div.u32 %k_iters, %tmp0, ${plan.config.u};
 % endif
 % if who == "PRODUCER":
-% if s.jagged == "m":
+  % if s.jagged == "m":
     add.u32 %${s.row_side}0, %${s.row_side}0, %row_shift;
-% endif
+  % endif
 % elif not plan.epilogue.via_tma:
     ld.global.u64 %tmp64, [%descriptor+${s.table.at("c")}];
     add.u64 %C, %c_base, %tmp64;

@@ -92,10 +92,10 @@ ${bounds("@%in_items ")}\
     mul.lo.u32 %tiles, %tiles_m, %tiles_n;
     // %tile_prefix: tiles of the items of this warp up to this one
     mov.u32 %tile_prefix, %tiles;
-% for step in (1, 2, 4, 8, 16):
+  % for step in (1, 2, 4, 8, 16):
     shfl.sync.up.b32 %tmp0|%has_prev, %tile_prefix, ${step}, 0, -1;
     @%has_prev add.u32 %tile_prefix, %tile_prefix, %tmp0;
-% endfor
+  % endfor
     setp.eq.u32 %p, %lane, 31;
     mad.lo.u32 %tmp0, %warp, 4, %smem;
     @%p st.shared.u32 [%tmp0], %tile_prefix;
@@ -104,12 +104,12 @@ ${ptx.banner("wait: the tiles of each warp's items are in shared memory")}\
     // %first_tile: tiles of all items before this one
     sub.u32 %first_tile, %tile_prefix, %tiles;
     add.u32 %first_tile, %first_tile, %total_tiles;
-% for w in range(t.WARPS):
+  % for w in range(t.WARPS):
     ld.shared.u32 %tmp0, [%smem+${4 * w}];
     setp.gt.u32 %has_prev, %warp, ${w};
     @%has_prev add.u32 %first_tile, %first_tile, %tmp0;
     add.u32 %total_tiles, %total_tiles, %tmp0;
-% endfor
+  % endfor
 ${ptx.banner("wait: every warp has read them")}\
     bar.sync 0;
     mov.u32 %descriptor_index, %item;

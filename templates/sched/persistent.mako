@@ -38,9 +38,9 @@ ${coords.from_number()}\
 % if plan.skips_tiles:
 ${reachable.test()}\
     @!%reachable bra${".uni" if who == "CONSUMER" else ""} ${who}_NEXT;
-% if plan.config.pingpong and who == "CONSUMER":
+  % if plan.config.pingpong and who == "CONSUMER":
 ${reachable.take_turn()}\
-% endif
+  % endif
 % endif
 ${coords.k_slice()}\
 </%def>

@@ -52,9 +52,9 @@ ${to_elements()}\
 ## %k0: the first k of the slice; %k_len: its length. ``known``: whether %slice is set.
 <%def name="k_slice(known=False)">
 % if plan.reduction.active:
-% if not known and not plan.batch.active:
+  % if not known and not plan.batch.active:
     mov.u32 %slice, %ctaid.z;
-% endif
+  % endif
     mul.lo.u32 %k0, %slice, %k_slice;
     sub.u32 %k_len, %K, %k0;
     min.u32 %k_len, %k_len, %k_slice;

@@ -60,13 +60,13 @@ ${to_elements()}\
 ## A slice of K has %min_iters iterations, the first %extra_iters slices have one more.
 <%def name="k_slice()">
 % if plan.scheduler.splits_k:
-% if not plan.batch.active:
+  % if not plan.batch.active:
     mov.u32 %slice, %ctaid.z;
-% endif
+  % endif
     mov.u32 %tmp0, %slice;
-% if plan.config.cluster_k > 1:
+  % if plan.config.cluster_k > 1:
     mad.lo.u32 %tmp0, %slice, ${plan.config.cluster_k}, %rank;
-% endif
+  % endif
     min.u32 %tmp1, %tmp0, %extra_iters;
     mad.lo.u32 %k0, %tmp0, %min_iters, %tmp1;
     mul.lo.u32 %k0, %k0, ${plan.config.u};
