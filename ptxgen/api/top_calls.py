@@ -136,27 +136,22 @@ def _kernel(plan: TopRecords, on: Driver) -> Kernel:
 @dataclass(frozen=True)
 class _Device:
     """Where a call computes. ``origin``: an array of the library that allocates, None: arrays are in host memory, and
-    the driver allocates."""
+    the driver allocates; ``captured``: True if the stream is being captured into a CUDA graph."""
 
     driver: Driver
     stream: int
     origin: Any
+    captured: bool = False
     held: list[Any] = field(default_factory=list)  #: arrays that queued launches use
 
     @classmethod
     def of(cls, first: View, arrays: Mapping[str, View]) -> _Device:
-        """InputError: the call is captured into a CUDA graph."""
         on = drivers.driver_of(first)
         if first.host:
             return cls(on, 0, None)
         drivers.require_device(on, **arrays)
         stream = streams.current_stream(first.origin)
-        if streams.is_captured(stream, on):
-            raise InputError(
-                "the stream is being captured into a CUDA graph; a task with top or bottom must be called outside, for"
-                " its launches depend on counts that the host reads"
-            )
-        return cls(on, stream, first.origin)
+        return cls(on, stream, first.origin, streams.is_captured(stream, on))
 
     @contextmanager
     def ordered(self, arrays: Mapping[str, View]) -> Iterator[None]:
@@ -288,8 +283,15 @@ class _Call:
     # ---- results
 
     def results(self) -> tuple[dict[str, Any], int]:
-        """(arrays of results by name, results of a row)."""
+        """(arrays of results by name, results of a row). InputError: the stream is being captured, and the host reads
+        counts."""
         axis, width = self.output.axis, self.width
+        if self.device.captured and not (self.pairs <= DIRECT and stores_values(self.program)):
+            raise InputError(
+                "the stream is being captured into a CUDA graph; a task with top or bottom must be called outside, as"
+                f" the host reads counts between its launches, unless it has at most {DIRECT} pairs and all of them"
+                " count"
+            )
         if self.rows * width >= MOST_RECORDS:
             raise InputError(f"the results have {self.rows * width} values; they must have less than {MOST_RECORDS}")
         shape, names = (self.rows, width) if axis else (width,), (BEST, *self.indices)
@@ -332,6 +334,10 @@ class _Call:
             sampled = math.prod(x.count for x in parts.values()) if parts else self._sampled(self.pairs)
             bound = self._bound_of(self._list(0, None, parts), exact) if parts else None
             room = min(self.pairs, ROOM * n * self.pairs // (2 * sampled) + LEAST_ROOM, MOST_RECORDS - 1)
+        if bound is None and room == self.pairs and stores_values(self.program):  # the count is known
+            lists = self._list(0, None)
+            self._order(lists, self._shape(lists), memory)
+            return n
         for _ in range(ATTEMPTS):
             lists = self._list(room, bound)
             assert lists.count is not None
@@ -406,6 +412,10 @@ class _Call:
             bound = self._bound_of_rows(own, rows, step, self.kind.integer)
             more = ROOM_OF_ROWS if rows >= MANY_ROWS else ROOM
             room = min(room, more * rows * n * step // 2 + LEAST_ROOM)
+        elif room == rows * self.most and stores_values(self.program):  # the counts are known
+            lists = self._list(0, None, own)
+            self._order(lists, self._shape(lists, rows, first), at)
+            return
         while True:
             lists = self._list(room, bound, own)
             assert lists.count is not None

@@ -107,6 +107,21 @@ def test_a_graph_captures_a_call() -> None:
     torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-4)
 
 
+def test_a_graph_captures_the_best_of_few_pairs() -> None:
+    torch = pytest.importorskip("torch")
+    step = "reduce (k) { accum += P[i,k] * R[j,k]; }"
+    rows = ptxgen.task(f"where (i, j) {{ {step} b[i].top(5, accum, j); }}")
+    p, r = torch.randn(128, 64, device="cuda"), torch.randn(200, 64, device="cuda")
+    rows(P=p, R=r)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = rows(P=p, R=r)
+    p.copy_(torch.randn_like(p))
+    graph.replay()
+    expected = torch.topk(p.double() @ r.double().T, 5)
+    torch.testing.assert_close(found.values.double(), expected.values, rtol=1e-5, atol=1e-4)
+
+
 def test_lists_of_tensors_grow_and_are_captured() -> None:
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
