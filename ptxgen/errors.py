@@ -27,12 +27,13 @@ PtxgenError
         ├── AsyncFault            use of data of an asynchronous operation before the wait
         ├── DivergenceFault       an .aligned instruction reached by part of a warp
         ├── BarrierFault          different thread counts for one barrier
-        └── DeadlockFault         no warp can continue; lists the wait of each warp
+        ├── DeadlockFault         no warp can continue; lists the wait of each warp
+        └── Faults                several faults of one launch that went on after them
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class PtxgenError(Exception):
@@ -197,8 +198,13 @@ class Fault(EmulatorError):  # noqa: N818 a fault of the kernel, not an error of
     those from which its function is inlined or called; ``source``: the first of them, as "kernel.cu:12". ``block``:
     (x, y, z) of the block; ``thread``: (x, y, z) of the first faulting thread; ``address``: byte address within its
     state space, or None; ``variable``: what is at that address. ``other``: the other access of a race, or None.
-    ``mentioned``: the other lines that the message names and that have a source line.
+    ``mentioned``: the other lines that the message names and that have a source line. ``count``: how often a launch
+    that went on had the fault.
     """
+
+    #: the lanes of the warp batch that have the fault, for the emulated device
+    lanes: Any = None
+    count = 1
 
     def __init__(
         self,
@@ -231,6 +237,8 @@ class Fault(EmulatorError):  # noqa: N818 a fault of the kernel, not an error of
         rows += self.place.rows(self.kernel, file)
         if self.address is not None:
             rows.append(("address", f"{self.address:#x}"))
+        if self.count > 1:
+            rows.append(("occurred", f"{self.count} times"))
         lines = [self.message, *(f"  {label:<12} {text}" for label, text in rows)]
         lines += [f"  {f'line {place.line}':<12} {place.source}: {place.instruction}" for place in self.mentioned]
         if self.other is not None:
@@ -269,3 +277,31 @@ class BarrierFault(Fault):
 
 class DeadlockFault(Fault):
     """No warp can continue; the message lists the wait of each warp."""
+
+
+class Faults(Fault):
+    """The faults of a launch that went on after them (option ``faults``).
+
+    ``faults``: the different ones in order, each with its ``count``; ``end``: why the launch ended before its end, or
+    "". The other fields are those of the first fault.
+    """
+
+    def __init__(self, faults: tuple[Fault, ...], end: str = "") -> None:
+        self.faults, self.end = faults, end
+        super().__init__(faults[0].message)
+        for name in ("entry", "kernel", "place", "line", "instruction", "frames", "block", "thread", "address"):
+            setattr(self, name, getattr(faults[0], name))
+        for name in ("source", "variable", "other", "mentioned", "count"):
+            setattr(self, name, getattr(faults[0], name))
+
+    def report(self, file: str = "") -> str:
+        """The reports of all faults, and their number; `file`: the name of the PTX file."""
+        texts = [f"{type(fault).__name__}: {fault.report(file)}" for fault in self.faults]
+        return "\n\n".join([*texts, self.summary()])
+
+    def summary(self) -> str:
+        """The number of faults, and why the launch ended."""
+        number, times = len(self.faults), sum(fault.count for fault in self.faults)
+        words = f"{number} different faults, which" if number > 1 else "1 fault, which"
+        words += f" occurred {times} times" if times > 1 else " occurred once"
+        return f"{words}; the launch ended early: {self.end}" if self.end else words

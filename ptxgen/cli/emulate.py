@@ -114,6 +114,17 @@ def emulate(
     watchdog: Annotated[
         int | None, typer.Option(min=0, help="Limit of instructions per warp; 0: none. [default: 2**25]")
     ] = None,
+    faults: Annotated[
+        int,
+        typer.Option(
+            "--continue",
+            min=1,
+            metavar="N",
+            help="Go on after a fault, without the accesses that have it, and list the first N different faults. "
+            "[default: stop at the first]",
+            show_default=False,
+        ),
+    ] = 1,
 ) -> Answer:
     """Run a PTX kernel on the emulated device.
 
@@ -125,7 +136,7 @@ def emulate(
 
     from ptxgen.emulator import launch
     from ptxgen.emulator.engine.arguments import parse_argument
-    from ptxgen.emulator.engine.summary import fault_fields, fault_text, stats_fields, text
+    from ptxgen.emulator.engine.summary import fault_text, faults_fields, stats_fields, text
     from ptxgen.emulator.ptx.parser import parse
 
     source = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8", errors="replace")
@@ -146,7 +157,7 @@ def emulate(
     dims = _extents("--grid", grid), _extents("--block", block)
     chosen: dict[str, Any] = {"seed": seed, "completion": completion, "mma": mma, "stats": statistics}
     chosen |= {"races": _switch("--races", races), "uninitialised": _switch("--uninitialised", uninitialised)}
-    chosen["engine"] = engine
+    chosen |= {"engine": engine, "faults": faults}
     blocks = None if cluster is None else _extents("--cluster", cluster)
     if watchdog is not None:
         chosen["watchdog"] = watchdog
@@ -163,6 +174,7 @@ def emulate(
         ],
         "statistics": None,
         "fault": None,
+        "faults": [],
         "printed": "",
     }
     failure: Fault | None = None
@@ -171,7 +183,8 @@ def emulate(
             with _naming(file):
                 stats = launch(source, entry, *dims, [a.value for a in arguments], shared_bytes, blocks, **chosen)
         except Fault as fault:
-            failure, document["fault"] = fault, fault_fields(fault)
+            failure, document["faults"] = fault, faults_fields(fault)
+            document["fault"] = document["faults"][0]
     document["printed"] = printed.getvalue()
     if failure is not None:
         return Answer(document, document["printed"] + fault_text(failure, str(file)), 1)

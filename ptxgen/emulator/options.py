@@ -18,6 +18,8 @@ class Options:
     ``mma``: "hopper" rounds as tensor cores do, "f32" sums in f64 and rounds once.
     ``stats``: bank conflicts and sectors are "sampled", "full" or "off".
     ``lanes``: largest number of lanes in a wave of resident blocks. ``engine``: "auto", "numpy" or "llvm".
+    ``faults``: different faults after which the launch ends; if more than 1, it goes on after a fault and raises
+    ``Faults`` at its end.
     ``watchdog``: largest number of instructions that one warp may execute; more is a DeadlockFault; 0: no limit.
     """
 
@@ -31,6 +33,7 @@ class Options:
     lanes: int = 32768
     watchdog: int = 1 << 25
     engine: str = "auto"
+    faults: int = 1
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
@@ -43,3 +46,5 @@ class Options:
                 raise InputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
         if self.watchdog < 0:
             raise InputError(f"watchdog must not be negative, got {self.watchdog}")
+        if self.faults < 1:
+            raise InputError(f"faults is {self.faults}; it must be at least 1")

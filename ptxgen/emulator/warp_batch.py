@@ -37,7 +37,7 @@ from ptxgen.emulator.ptx.demangle import demangled
 from ptxgen.emulator.ptx.dtypes import DTYPES, SPECIAL_PREDICATES, SPECIALS_64
 from ptxgen.emulator.ptx.syntax import SIZES, Function, Instruction, Reg, Unit, Variable
 from ptxgen.emulator.stats import Stats
-from ptxgen.errors import Fault, Place
+from ptxgen.errors import Fault, OutOfBoundsFault, Place
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
@@ -197,6 +197,8 @@ class Launch(Protocol):
     def shadow(self) -> GlobalChecks | None: ...
 
     def block_coordinates(self, first: int, count: int) -> tuple[Array, Array]: ...
+
+    def report(self, error: Fault) -> None: ...
 
     def waves(self) -> list[Wave]: ...
 
@@ -564,13 +566,18 @@ def fault(
     lane: int,
     address: int | None = None,
     other: Place | None = None,
+    lanes: Array | None = None,
 ) -> Fault:
-    """A fault of the given class at one lane of a warp batch; `other`: the other access of a race."""
+    """A fault of the given class at one lane of a warp batch.
+
+    `other`: the other access of a race; `lanes`: all lanes with the fault.
+    """
     program = c.wave.program
     place = place_of(program, "", ins, *c.coordinates(lane))
     lines = {int(line) for line in LINE.findall(message)} - {ins.line, 0 if other is None else other.line}
     mentioned = [place_of(program, "", first) for first in map(program.first_of_line, sorted(lines)) if first]
-    return kind(
+    inside = address is not None and (kind is not OutOfBoundsFault or address >= GLOBAL_BASE)
+    out = kind(
         message,
         entry=program.name,
         line=ins.line,
@@ -580,10 +587,13 @@ def fault(
         address=address,
         frames=place.frames,
         kernel=demangled(program.name),
-        variable="" if address is None else variable_at(c.wave, ins, address),
+        variable=variable_at(c.wave, ins, address) if inside and address is not None else "",
         other=other,
         mentioned=tuple(each for each in mentioned if each.frames),
     )
+    out.lanes = np.array([lane]) if lanes is None else lanes
+    out.count = len(out.lanes)
+    return out
 
 
 def place_of(

@@ -113,6 +113,22 @@ def test_fault_is_reported_with_exit_code_1(run):
     assert json.loads(out)["statistics"] is None
 
 
+def test_continue_lists_several_faults(run):
+    """The command exits with 1, shows one report for each line, and saves nothing."""
+    arguments = saxpy(128, y="f32[120]:out=y.npy")
+    code, out, err = run(SAXPY, *arguments, "--continue", 9)
+    assert (code, err) == (1, "")
+    assert out.count("OutOfBoundsFault: ") == 3
+    assert "  occurred     28 times" in out
+    assert out.endswith("\n\n3 different faults, which occurred 44 times\n")
+    assert not Path("y.npy").exists()
+    code, out, _ = run(SAXPY, *arguments, "--continue", 9, "--json")
+    document = json.loads(out)
+    assert code == 1
+    assert [fault["count"] for fault in document["faults"]] == [28, 8, 8]
+    assert document["fault"] == document["faults"][0]
+
+
 def test_fault_of_several_lines(run):
     text = HEAD + ".visible .entry k() { .reg .b32 %r; mov.u32 %r, 0; L: add.u32 %r, %r, 1; bra L; }"
     code, out, _ = run(text, "--watchdog", 50_000)

@@ -27,8 +27,8 @@ from ptxgen.emulator.sync.checks import Checks
 from ptxgen.emulator.sync.happens_before import HappensBefore
 from ptxgen.emulator.sync.messages import Messages, Publications
 from ptxgen.emulator.sync.shadow import Shadow
-from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
-from ptxgen.errors import DivergenceFault, Fault, RaceFault, UninitialisedFault
+from ptxgen.emulator.warp_batch import LINE, WarpBatch, Wave, fault
+from ptxgen.errors import DeadlockFault, DivergenceFault, Fault, Faults, RaceFault, UninitialisedFault
 
 Array = NDArray[Any]
 
@@ -57,6 +57,14 @@ GRID_WORKSPACE = 64
 
 
 FINISHED, BLOCKED, YIELDED = range(3)
+
+
+def fault_key(error: Fault) -> tuple[Any, ...]:
+    """What faults that are counted as one have in common; a race is the same from both of its sides."""
+    if error.other is None:
+        return type(error), error.line, error.instruction, error.frames
+    sides = {(each.line, each.instruction, each.frames) for each in (error.place, error.other)}
+    return type(error), frozenset(sides), error.message.rpartition(" with no ")[2]
 
 
 class Engine:
@@ -96,6 +104,8 @@ class Engine:
         self.late = options.completion == "late"
         self.sampling = {"off": 0, "sampled": 1, "full": 2}[options.stats]
         self.shadow = Shadow(self, earlier or []) if options.races and options.global_races else None
+        #: the different faults of a launch that goes on after them
+        self.faults: list[Fault] = []
         self.resident: list[Wave] = []
         self.spare: dict[int, list[Wave]] = {}
         warps = (self.threads + 31) // 32
@@ -133,14 +143,56 @@ class Engine:
         try:
             with np.errstate(all="ignore", under="call", call=UNDERFLOW):
                 self.loop()
+        except Fault as error:
+            if self.options.faults > 1:
+                raise self.listed(error) from error
+            raise
         finally:
             if self.grid_workspace:
                 self.memory.free(self.grid_workspace)
+        if self.faults:
+            raise self.listed()
         self.gather_stats()
         for leak in self.heap.leaks() if self.heap is not None else ():
             self.stats.note(leak)
         self.stats.seconds = time.perf_counter() - began
         return self.stats
+
+    # ---- faults
+
+    def report(self, error: Fault) -> None:
+        """Raises a fault that ends the launch; the fault of a launch that goes on is listed or, if known, counted."""
+        if self.options.faults == 1:
+            raise error
+        key = fault_key(error)
+        for known in self.faults:
+            if fault_key(known) == key:
+                known.count += error.count
+                return
+        if len(self.faults) == self.options.faults:
+            raise error
+        self.faults.append(error)
+
+    def listed(self, last: Fault | None = None) -> Faults:
+        """The faults of a launch that went on after them; `last`: the one that ended it."""
+        faults, end = self.faults, ""
+        if last is not None:
+            end = f"{type(last).__name__}, {last.message.partition(chr(10))[0].rstrip(':')}"
+            if len(faults) == self.options.faults:
+                end = f"it has more than {len(faults)} different faults"
+            elif not faults or not isinstance(last, DeadlockFault):  # a dropped access may be the reason of a deadlock
+                faults, end = [*faults, last], "no thread can go on after the last fault"
+        racing = {line for f in faults if isinstance(f, RaceFault) and f.other for line in (f.line, f.other.line)}
+        kept = [
+            f
+            for f in faults
+            if not isinstance(f, UninitialisedFault)
+            or f.address is None
+            or racing.isdisjoint(map(int, LINE.findall(f.message)))  # the race is the reason
+        ]
+        for f in kept:
+            f.args = (f.report(),)  # with its count
+        return Faults(tuple(kept), end)
 
     def new_wave(self, first: int) -> Wave:
         size = min(self.wave_blocks, self.blocks - first)

@@ -102,7 +102,7 @@ class Entry:
             program = Program(self.module.unit, self.function, options, clustered)
             program.local_size = self.local
             program.shared_variables = self.shared_variables
-            if options.engine != "numpy":
+            if options.engine != "numpy" and options.faults == 1:
                 program.jit_compiler = JitCompiler(program)
             self.programs[options, clustered] = program
         return program

@@ -23,9 +23,15 @@ from ptxgen.emulator.ptx.syntax import Function, Instruction, Unit, Variable
 from ptxgen.emulator.stats import instruction_class
 from ptxgen.emulator.sync.wgmma_registers import RegisterSets
 from ptxgen.emulator.warp_batch import Step, WarpBatch
-from ptxgen.errors import UnsupportedError
+from ptxgen.errors import BarrierFault, Fault, UnsupportedError
 
 Mask = NDArray[np.bool_] | None
+
+
+#: faults after which no launch goes on
+ENDING = (Fault, BarrierFault)
+#: faults of one execution of an instruction after which none of its lanes executes it
+MOST_TRIES = 64
 
 
 class RuntimeCompiler(Protocol):
@@ -211,11 +217,49 @@ class Program:
         if kind == "blocking":
             return self.chain([*after, *before, body["step"]], True)
         step = self.chain([*before, body["step"], *after], False)
+        if self.options.faults > 1:
+            step = self.surviving(step, body, after)
         if kind == "plain" and body["guard"] is not None:
             step = self.guarded(step, body["guard"], ins.negated)
             if guard_check is not None:
                 step = self.chain([guard_check, step], False)
         return step
+
+    def surviving(self, step: Step, body: dict[str, Any], after: list[Step]) -> Step:
+        """A step that lists its faults; the lanes with a fault do not execute it, and its results there are 0.
+
+        `after`: what follows the instruction in `step`. A warp with a fault does not execute a warp-wide instruction.
+        """
+        rows = [self.builder.place(reg) for reg in body["writes"].values()]
+        warps = body["row"].kind == "warp"
+
+        def run(c: WarpBatch, m: Mask) -> None:
+            executing = c.live() if m is None else m
+            remaining, tries = executing, 0
+            while remaining.any():
+                try:
+                    step(c, m if remaining is executing else remaining)
+                    break
+                except Fault as error:
+                    if type(error) in ENDING or body["ins"].op == "wgmma":  # other warps wait for its product
+                        raise
+                    c.wave.engine.report(error)
+                    c.undefined_next.clear()
+                    c.undefined_sources.clear()
+                    bad = np.zeros(c.n, bool)
+                    bad[error.lanes] = True
+                    if warps:
+                        bad = np.repeat(c.warps(bad), 32)
+                    tries += 1
+                    remaining = remaining & ~bad if tries < MOST_TRIES and (bad & remaining).any() else bad & False
+            if remaining is not executing:
+                dropped = executing & ~remaining
+                for width, row in rows:
+                    c.file[width][row][dropped] = 0
+                for each in after:
+                    each(c, dropped)
+
+        return run
 
     # ---- undefined values
 

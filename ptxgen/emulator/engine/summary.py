@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ptxgen.emulator.stats import Access, Stats
-from ptxgen.errors import Fault, Place
+from ptxgen.errors import Fault, Faults, Place
 
 Document = dict[str, Any]
+
+
+def faults_fields(fault: Fault) -> list[Document]:
+    """The faults of a launch: those that are listed, or the one that ended it."""
+    return [fault_fields(each) for each in (fault.faults if isinstance(fault, Faults) else (fault,))]
 
 
 def fault_fields(fault: Fault) -> Document:
@@ -22,6 +27,7 @@ def fault_fields(fault: Fault) -> Document:
         "variable": fault.variable or None,
         "other": None if fault.other is None else {"access": fault.other.name, **place_fields(fault.other)},
         "mentioned": [place_fields(place) for place in fault.mentioned],
+        "count": fault.count,
     }
 
 
@@ -70,7 +76,7 @@ def stats_fields(stats: Stats) -> Document:
 
 def fault_text(fault: Fault, file: str) -> str:
     """The text that the command prints for a fault; `file`: the name of the PTX file."""
-    return f"{type(fault).__name__}: {fault.report(file)}"
+    return fault.report(file) if isinstance(fault, Faults) else f"{type(fault).__name__}: {fault.report(file)}"
 
 
 def text(document: Document) -> str:

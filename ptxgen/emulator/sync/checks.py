@@ -559,7 +559,7 @@ class Checks:
                 touch, lane, position = hit
                 first, other_lane = self.first_access(theirs, position, touch.size, rank)
                 accessor = f"warp {old.batch.warp}" if rank < 0 else f"warp {old.batch.warp} of rank {rank}"
-                raise fault(
+                error = fault(
                     RaceFault,
                     f"{operation or named(new_kind)} by warp {new.batch.warp} and {named(old_kind)} by {accessor} "
                     f"(line {first.ins.line}) of the same shared memory with no barrier between",
@@ -569,6 +569,7 @@ class Checks:
                     position % self.wave.stride,
                     place_of(self.wave.program, named(old_kind), first.ins, *old.batch.coordinates(other_lane)),
                 )
+                self.wave.engine.report(error)
 
     def coverage(self, segment: Segment, kind: str) -> int:
         """The units of the wave's shared memory that accesses of one kind touch, as bits; no access is smaller."""

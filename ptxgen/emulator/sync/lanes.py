@@ -192,7 +192,7 @@ class LaneShadow:
             i = int(np.argmax(bad))
             at, _ = touch.positions()
             ins = self.instructions[int(old[i]) >> 20 & 0xFFFFF]
-            raise fault(
+            error = fault(
                 RaceFault,
                 f"{operation} by lane {int(lanes[i]) & 31} and {earlier} by lane {int(other[i]) & 31} "
                 f"(line {ins.line}) of the same warp and the same shared memory, with no bar.warp.sync between",
@@ -201,4 +201,6 @@ class LaneShadow:
                 int(lanes[i]),
                 int(at[i]) % self.wave.stride,
                 place_of(c.wave.program, earlier, ins, *c.coordinates(int(other[i]))),
+                lanes[bad],
             )
+            self.wave.engine.report(error)

@@ -25,7 +25,7 @@ from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.memory_order import ATOMIC, MANY, STRONG, WEAK, MemoryOrder
 from ptxgen.emulator.sync.messages import Publications
 from ptxgen.emulator.warp_batch import Launch, WarpBatch, fault, place_of
-from ptxgen.errors import AsyncFault, Place, RaceFault
+from ptxgen.errors import AsyncFault, Fault, Place, RaceFault
 
 Array = NDArray[Any]
 
@@ -156,7 +156,7 @@ class Shadow:
                 text += "only memory that no thread writes may be read so"
                 address = (int(g[i]) << self.shift) + GLOBAL_BASE
                 other = self.place(int(self.writer[g[i]]), "write")
-                raise fault(RaceFault, text, c, ins, int(lanes[i]), address, other)
+                self.report(fault(RaceFault, text, c, ins, int(lanes[i]), address, other, lanes[written]))
 
     def receive_messages(self, c: WarpBatch, order: MemoryOrder, at: Array, lanes: Array) -> None:
         if self.has_messages and order.kind != WEAK and order.reads:
@@ -245,7 +245,8 @@ class Shadow:
             bad = (values[:, other] != values[:, winner]).any(axis=0)
             if bad.any():
                 i = int(other[np.argmax(bad)])
-                self.fail(c, ins, int(lanes[i]), int(at[i]), int(overwritten[i]), "writes", "writes")
+                racing = lanes[other[bad]]
+                self.fail(c, ins, racing, int(lanes[i]), int(at[i]), int(overwritten[i]), "writes", "writes")
 
     # ---- the async proxy
 
@@ -296,7 +297,7 @@ class Shadow:
                 text = f"the bulk copy reads global memory that {self.line(int(old[i]))} wrote, "
                 text += "with no fence.proxy.async between"
                 other = self.place(int(old[i]), "write")
-                raise fault(AsyncFault, text, c, ins, lane, (int(g[i]) << self.shift) + GLOBAL_BASE, other)
+                self.report(fault(AsyncFault, text, c, ins, lane, (int(g[i]) << self.shift) + GLOBAL_BASE, other))
 
     # ---- tensor maps
 
@@ -334,7 +335,7 @@ class Shadow:
             else:
                 continue
             text = f"the tensor map was modified ({self.line(mark)}), with no fence.proxy.tensormap::generic.{missing}"
-            raise fault(AsyncFault, text, c, ins, lane, address, self.place(mark, "write"))
+            self.report(fault(AsyncFault, text, c, ins, lane, address, self.place(mark, "write")))
 
     # ---- order
 
@@ -379,7 +380,7 @@ class Shadow:
         if race.any():
             i = int(np.argmax(race))
             address = int(g[which[i]]) << self.shift
-            self.fail(c, ins, int(lanes[i]), address, int(old[i]), operation, earlier)
+            self.fail(c, ins, lanes[race], int(lanes[i]), address, int(old[i]), operation, earlier)
 
     def same_atomic(self, old: Array, kinds: Array, mine: Array) -> Array:
         """True if marks are of an atomic instruction that the warp of the accessing thread has executed too.
@@ -425,19 +426,27 @@ class Shadow:
                 out[i] = known[key] >= clocks[i]
         return out
 
-    def fail(self, c: WarpBatch, ins: Instruction, lane: int, at: int, old: int, operation: str, earlier: str) -> None:
+    def report(self, error: Fault) -> None:
+        """Raises a fault, or lists it if the launch goes on after faults."""
+        self.engine.report(error)
+
+    def fail(
+        self, c: WarpBatch, ins: Instruction, lanes: Array, lane: int, at: int, old: int, operation: str, earlier: str
+    ) -> None:
+        """Reports a race of `lanes`; the first of them, `lane`, accesses position `at`, and `old` is its mark."""
         thread = old & THREAD
         block, warp = divmod(thread >> 5, self.warps_per_block)
         mine = c.wave.first + (lane >> 5)
         x, y, z = (int(v) for v in self.engine.block_coordinates(block, 1)[0][0])
         if block != mine:
-            accessor, missing = f"lane {thread & 31} of warp {warp} of block ({x}, {y}, {z})", "no fence and message"
+            accessor, missing = f"lane {thread & 31} of warp {warp} of block ({x}, {y}, {z})", "no fence and flag"
         elif warp != c.warp:
             accessor, missing = f"lane {thread & 31} of warp {warp}", "no barrier"
         else:
             accessor, missing = f"lane {thread & 31} of the same warp", "no bar.warp.sync"
         text = f"{operation} global memory that {accessor} {PAST[earlier]} ({self.line(old)}), with {missing} between"
-        raise fault(RaceFault, text, c, ins, lane, at + GLOBAL_BASE, self.place(old, earlier.removesuffix("s")))
+        other = self.place(old, earlier.removesuffix("s"))
+        self.report(fault(RaceFault, text, c, ins, lane, at + GLOBAL_BASE, other, lanes))
 
     # ---- launches that may not have ended
 
@@ -473,4 +482,5 @@ class Shadow:
                         lane, place = int(lanes[early[k]]), other.place(int(table[g[k]]), earlier.removesuffix("s"))
                         if place is not None:
                             place = place._replace(kernel=demangled(other.entry))
-                        raise fault(RaceFault, text, c, ins, lane, int(at[early[k]]) + GLOBAL_BASE, place)
+                        address = int(at[early[k]]) + GLOBAL_BASE
+                        self.report(fault(RaceFault, text, c, ins, lane, address, place, lanes[early[bad]]))

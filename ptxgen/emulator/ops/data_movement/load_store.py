@@ -282,7 +282,8 @@ def ld_param(b: Builder, ins: Instruction, kind: str, items: tuple[Operand, ...]
         text = f"{size * len(items)} bytes at offset {start} of {base.var.name}, which has {base.var.size} bytes"
 
         def outside(c: WarpBatch, m: Mask) -> None:
-            raise fault(OutOfBoundsFault, text, c, ins, int(np.argmax(active(c, m))), start)
+            lanes = np.flatnonzero(active(c, m))
+            raise fault(OutOfBoundsFault, text, c, ins, int(lanes[0]), start, lanes=lanes)
 
         return outside
 
@@ -396,7 +397,8 @@ def undefined_store(
         elif views is c.wave.views:
             c.wave.checks.mark_undefined(at[where], size, stored_bytes(ins, text))
         else:
-            raise fault(UninitialisedFault, text, c, ins, int(lanes[np.argmax(where)]))
+            error = fault(UninitialisedFault, text, c, ins, int(lanes[np.argmax(where)]), lanes=lanes[where])
+            c.wave.engine.report(error)
 
 
 def undefined_bytes(c: WarpBatch) -> dict[int, Array] | None:

@@ -79,7 +79,7 @@ class Site:
     def out_of_bounds(self, text: str, c: WarpBatch, bad: Array, lanes: Array, at: Array) -> Fault:
         """The fault of the first bad access."""
         i = int(np.argmax(bad))
-        return fault(OutOfBoundsFault, text, c, self.ins, int(lanes[i]), int(at[i]))
+        return fault(OutOfBoundsFault, text, c, self.ins, int(lanes[i]), int(at[i]), lanes=lanes[bad])
 
 
 class Positions:
@@ -113,7 +113,7 @@ def check_aligned(c: WarpBatch, site: Site, at: Array, lanes: Array) -> None:
     if bad.any():
         i = int(np.argmax(bad))
         text = f"the address is not a multiple of {site.alignment} bytes"
-        raise fault(MisalignedFault, text, c, site.ins, int(lanes[i]), int(at[i]))
+        raise fault(MisalignedFault, text, c, site.ins, int(lanes[i]), int(at[i]), lanes=lanes[bad])
 
 
 def shared(c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False) -> Positions:
@@ -223,7 +223,7 @@ def global_access_at(
     if not good.all():
         i = int(np.argmin(good))
         text = memory.outside(int(at[i]), site.size, nearest(at, good, i))
-        raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))
+        raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]), lanes=lanes[~good])
     check_aligned(c, site, at, lanes)
     if site.kind != "read" and memory.readonly:
         for start in memory.readonly:
@@ -380,7 +380,7 @@ def locate(c: WarpBatch, at: Array, lanes: Array, size: int, ins: Instruction, a
             message = f"{size} bytes of shared memory outside [{SHARED_BASE:#x}, {wave.end:#x})"
             if at[i] >= 0 and rank[i]:
                 message += f", or of rank {int(rank[i])} in a cluster of {count}"
-        raise fault(OutOfBoundsFault, message, c, ins, int(lanes[i]), int(at[i]))
+        raise fault(OutOfBoundsFault, message, c, ins, int(lanes[i]), int(at[i]), lanes=lanes[bad])
     target = row - own_rank + rank
     if wave.async_state is not None and async_state(wave).exited[target].any():
         i = int(np.argmax(async_state(wave).exited[target]))

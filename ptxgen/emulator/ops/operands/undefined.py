@@ -201,8 +201,13 @@ class Undefined:
         return bad & differs
 
     def checked(
-        self, ins: Instruction, regs: Sequence[Reg | None], propagation: Propagation | None, writes: list[int]
+        self,
+        ins: Instruction,
+        regs: Sequence[Reg | None],
+        propagation: Propagation | None,
+        writes: list[int],
     ) -> Step:
+        addresses = {slot for op in ins.operands if isinstance(op, Mem) for slot in slots_of(op)}
         tracked = [(self.flags[reg.slot], reg) for reg in regs if reg is not None]
 
         def check(c: WarpBatch, m: Mask) -> None:
@@ -219,11 +224,25 @@ class Undefined:
             if results is None:
                 reg, bad = operands[0]
                 text = origin.fault_text(reg.name)
-                raise fault(UninitialisedFault, text, c, ins, int(np.argmax(bad)), origin.address)
+                every = np.flatnonzero(union(operands))
+                error = fault(UninitialisedFault, text, c, ins, int(np.argmax(bad)), origin.address, lanes=every)
+                if c.wave.engine.options.faults > 1:
+                    self.define(c, operands)  # each undefined value is listed once
+                    if not addresses & {reg.slot for reg, _ in operands}:
+                        c.wave.engine.report(error)
+                        return
+                raise error
             reached = {slot: (where if m is None else where & m) for slot, where in zip(writes, results, strict=True)}
             self.mark_undefined(c, {slot: (where, origin) for slot, where in reached.items() if where.any()})
 
         return check
+
+    def define(self, c: WarpBatch, operands: Operands) -> None:
+        """Makes registers defined in the lanes in which they are not."""
+        for reg, bad in operands:
+            flag = self.flags[reg.slot]
+            state = c.written[flag]
+            c.written[flag] = bad if state is False else state | bad
 
     def record_write(self, slot: int) -> Step:
         flag = self.flags[slot]
@@ -287,6 +306,12 @@ def undefined(c: WarpBatch, m: Mask, flag: int) -> Array | None:
         m = c.live()
     bad: Array = m if state is False else m & ~state
     return bad if bad.any() else None
+
+
+def slots_of(op: Mem) -> set[int]:
+    """The registers of an address."""
+    coordinates = op.coords.items if op.coords is not None else ()
+    return {part.slot for part in (op.base, *coordinates) if isinstance(part, Reg)}
 
 
 def selective(ins: Instruction, reg: Reg) -> bool:
