@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from emulator_kernels import launch, run
 
-from ptxgen.errors import ParseError
-
 PTX = Path(__file__).parent / "emulator_ptx"
 STORE = "mad.wide.u32 %d0, %r0, 4, %q0; st.global.u32 [%d0], %r1;"
 
@@ -340,38 +338,6 @@ def test_clocks_never_run_backwards(name, kind):
     assert (later < 1 << min(bits - 1, 36)).all()
     assert later[3] == 0
     assert name == "clock_hi" or later[4] > 0
-
-
-def test_constant_expressions_have_the_precedence_of_c():
-    expressions = {
-        "(1 << 4 | 3)": 19,
-        "(7 - 2 * 3)": 1,
-        "(1 ^ 5 & 4)": 5,
-        "(0xF0 >> 4 + 1)": 7,
-        "(-17 / 5)": -3,
-        "(17 % 5)": 2,
-        "(-17 % 5)": -2,
-        "(17 % (-5))": 2,
-        "(0x7FFFFFFFFFFFFFF / (-0x100000000))": -0x7FFFFFF,
-        "(~0 + 1)": 0,
-        "(+5)": 5,
-        "((.s64) 9)": 9,
-        "(WARP_SZ * 2)": 64,
-    }
-    y = np.zeros(len(expressions), "i4")
-    run(
-        "".join(f"ld.global.s32 %r1, [g+{4 * i}]; st.global.s32 [%q0+{4 * i}], %r1; " for i in range(len(expressions))),
-        y,
-        block=1,
-        extra=f".global .align 4 .s32 g[{len(expressions)}] = {{{', '.join(expressions)}}};",
-    )
-    assert y.tolist() == list(expressions.values())
-
-
-@pytest.mark.parametrize(("expression", "why"), [("(1 / 0)", "division by zero"), ("(1 + x)", "expected a constant")])
-def test_constants_that_are_refused(expression, why):
-    with pytest.raises(ParseError, match=why):
-        run("ret;", extra=f".global .s32 g[1] = {{{expression}}};")
 
 
 def test_blocks_that_have_exited_do_not_count():

@@ -19,7 +19,7 @@ from ptxgen.emulator.ptx.dtypes import DTYPES
 from ptxgen.emulator.ptx.flatten import flatten, function_address
 from ptxgen.emulator.ptx.parameters import variables
 from ptxgen.emulator.ptx.parser import parse
-from ptxgen.emulator.ptx.syntax import SIZES, Flt, Function, Imm, Parameter, Reg, Variable
+from ptxgen.emulator.ptx.syntax import SIZES, Address, Flt, Function, Imm, Parameter, Reg, Variable
 from ptxgen.errors import InputError, ParseError, UnsupportedError
 
 
@@ -163,16 +163,10 @@ class Module:
                         else np.array(value.bits, "<u4").view("<f4")
                     )
                     out += number.astype(dtype).tobytes()
-            elif isinstance(value, tuple):
-                name, offset = value
-                if name in self.unit.functions:
-                    out += function_address(self.unit, name).to_bytes(SIZES[v.type], "little")
-                elif name in self.symbols:
-                    out += (self.symbols[name].address + offset).to_bytes(8, "little")
-                else:
-                    raise UnsupportedError(
-                        f"line {v.line}: the initialiser of {v.name} has the address of {name}, which is not emulated"
-                    )
+            elif isinstance(value, Address):
+                size = SIZES[v.type]
+                address = self.address(v, value) >> value.shift & (value.mask or (1 << 8 * size) - 1)
+                out += address.to_bytes(size, "little")
             elif isinstance(value, int):
                 bits = 8 * SIZES[v.type]
                 out += (value & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
@@ -185,6 +179,22 @@ class Module:
         if name not in self.symbols:
             raise InputError(f"no variable {name!r}; there are: {', '.join(sorted(self.symbols)) or 'none'}")
         return self.symbols[name]
+
+    def address(self, v: Variable, value: Address) -> int:
+        """The address that is an initial value of a variable."""
+        if value.name in self.unit.functions:
+            if value.generic or value.offset:
+                raise ParseError(
+                    f"line {v.line}: the initialiser of {v.name} computes with the address of {value.name}; "
+                    "that of a function must stand alone"
+                )
+            return function_address(self.unit, value.name)
+        if value.name not in self.symbols:
+            raise ParseError(
+                f"line {v.line}: the initialiser of {v.name} has the address of {value.name}; "
+                "it must be a .global or .const variable or a function"
+            )
+        return (self.symbols[value.name].address + value.offset) & 0xFFFFFFFFFFFFFFFF
 
     def __getitem__(self, name: str) -> Entry:
         if name not in self.entries:

@@ -17,6 +17,7 @@ from ptxgen.emulator.ptx.parameters import ParameterCopy, Parameters
 from ptxgen.emulator.ptx.recursion import Recursion
 from ptxgen.emulator.ptx.syntax import (
     SIZES,
+    Address,
     Flt,
     Function,
     Imm,
@@ -181,7 +182,7 @@ class Flattener:
                     Imm(function_address(self.unit, op.name)) if isinstance(op, Name) else op for op in operands
                 )
             renamed = replace(ins, pred=pred, operands=operands, **self.origin())
-            unchanged: dict[str, Any] = {"mods": ins.mods, "pred": pred, "negated": ins.negated, "hidden": False}
+            unchanged: dict[str, Any] = {"mods": ins.mods, "pred": pred, "negated": ins.negated, "hidden": ins.hidden}
             if ins.op == "call":
                 self.call(renamed, c)
             elif ins.op == "brx":
@@ -278,7 +279,7 @@ class Flattener:
         """
         names: list[str] = list(ins.scope or ())
         if rest and isinstance(rest[-1], Sym):
-            names = [value[0] for value in rest[-1].var.init or [] if isinstance(value, tuple)]
+            names = [value.name for value in rest[-1].var.init or [] if isinstance(value, Address)]
         if not names:
             taken = {
                 op.name
@@ -289,7 +290,7 @@ class Flattener:
                 if isinstance(op, Name)
             }
             for v in [*self.unit.variables, *(v for f in self.unit.functions.values() for v in f.variables)]:
-                taken |= {value[0] for value in v.init or [] if isinstance(value, tuple)}
+                taken |= {value.name for value in v.init or [] if isinstance(value, Address)}
             names = [n for n, f in self.unit.functions.items() if n in taken and f.defined and not f.entry]
         for name in names:
             if name not in self.unit.functions:

@@ -17,6 +17,7 @@ from ptxgen.emulator.ptx.dtypes import FLOATS, SPECIAL_PREDICATES, SPECIALS_64
 from ptxgen.emulator.ptx.signatures import MODIFIERS, TABLE, TYPES
 from ptxgen.emulator.ptx.syntax import (
     SIZES,
+    Element,
     Flt,
     Imm,
     Instruction,
@@ -30,6 +31,7 @@ from ptxgen.emulator.ptx.syntax import (
     Selected,
     Sink,
     Special,
+    Sum,
     Sym,
     Vec,
 )
@@ -150,6 +152,10 @@ def described(op: Operand) -> str:
         return f"the special register {op.name}"
     if isinstance(op, Sym):
         return f"{op.var.name}, a .{op.var.space} variable"
+    if isinstance(op, Sum):
+        return f"the sum {op.reg.name}+{op.offset} of {article(op.reg.type)}"
+    if isinstance(op, Element):
+        return f"an element of {op.var.name}, which only ld, st, mov and cvta take"
     if isinstance(op, Name):
         return f"{op.name}, which is not declared as a register or variable"
     if isinstance(op, (Vec, Mem)):
@@ -199,6 +205,10 @@ def fits_constant(op: Operand, kind: str) -> bool:
 
 
 def check_source(op: Operand, kind: str, wider: bool = False, constant: bool = True) -> None:
+    if isinstance(op, Sum):
+        if op.reg.type in FLOATS or op.reg.type in ("pred", "b128"):
+            raise MismatchError("only a register of an integer or bit type is added to a constant")
+        op = op.reg
     if isinstance(op, Reg):
         if not fits_register(op, kind, wider):
             raise MismatchError(f"it must be {article(kind)}")
@@ -374,6 +384,8 @@ def check_mov(ins: Instruction) -> None:
     elif isinstance(a, (Sym, Name)) and not (isinstance(a, Name) and a.name[0] == "%"):
         if kind == "pred" or kind in FLOATS:
             checked(ins, 1, a, lambda: check_source(a, kind))
+    elif isinstance(a, Not) and kind == "pred":
+        checked(ins, 1, a, lambda: check_predicate(a))
     else:
         checked(ins, 1, a, lambda: check_source(a, kind))
 
@@ -727,6 +739,10 @@ SPECIAL_CHECKS: dict[str, Callable[[Instruction], None]] = {
 }
 
 
+#: the instructions whose operands are checked
+CHECKED = SPECIAL_CHECKS.keys() | table().keys()
+
+
 @lru_cache(4096)
 def candidates(op: str, mods: tuple[str, ...]) -> list[list[Spec]]:
     """The operands that an instruction of a name may have."""
@@ -776,7 +792,7 @@ def shape(op: Operand) -> Any:
         return op.name
     if isinstance(op, Pair):
         return (Pair, shape(op.first), shape(op.second))
-    if isinstance(op, (Not, Neg)):
+    if isinstance(op, (Not, Neg, Sum)):
         return (type(op), shape(op.reg))
     return (type(op), op.name[0] == "%") if isinstance(op, Name) else type(op)
 

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from ptxgen.cuda_abi import PARAMETERS_AT
 from ptxgen.emulator.ptx.dtypes import FLOATS
 from ptxgen.emulator.ptx.lexer import Token
-from ptxgen.emulator.ptx.operand_checks import refusal
+from ptxgen.emulator.ptx.operand_checks import CHECKED, refusal
 from ptxgen.emulator.ptx.reader import Reader
 from ptxgen.emulator.ptx.syntax import (
     NOWHERE,
     SIZES,
+    Address,
+    Element,
     Flt,
     Function,
+    Imm,
     Instruction,
     Location,
+    Mem,
     Name,
+    Not,
     Operand,
     Parameter,
     Reg,
+    Sum,
+    Sym,
     Unit,
     Variable,
     Vec,
@@ -287,14 +295,24 @@ class Parser(Reader):
                 if space not in ("global", "const"):
                     raise self.fail("only .global and .const variables have initial values", token)
                 numbers = {isinstance(x, Flt) for x in init}
+                addresses = [x for x in init if isinstance(x, Address)]
                 if (kind in FLOATS and False in numbers) or (kind[0] in "us" and True in numbers):
                     raise self.fail(f"an initial value is not .{kind}", token)
+                if kind in ("f16", "bf16", "f16x2", "bf16x2"):
+                    raise self.fail(f"a variable of type .{kind} has no initial value", token)
+                if addresses and kind not in ("u8", "u32", "u64"):
+                    raise self.fail("an address is an initial value of type .u64, .u32 or, with a mask, .u8", token)
+                if any(not x.mask and kind == "u8" for x in addresses):
+                    raise self.fail("an address of 8 bits has a mask, such as 0xFF(x)", token)
             size = unit * (1 if count is None else count)
             if count == 0 and init is not None:
                 size = unit * len(init)
             elif count == 0 and not extern:
                 raise self.fail(f"{name} needs a size")
-            out.append(Variable(name, space, kind, align or unit, size, init, extern or count == 0, line=line))
+            element = 0 if count is None else SIZES[kind]
+            out.append(
+                Variable(name, space, kind, align or unit, size, init, extern or count == 0, line=line, element=element)
+            )
             if not self.accept(","):
                 break
         self.expect(";")
@@ -372,7 +390,8 @@ class Parser(Reader):
                         elements = vector.items if isinstance(vector, Vec) else ()
                         self.scope.names[vector_name] = Vec((*elements, p.reg))
                     continue
-                var = Variable(p.name, "param", p.type, p.align, p.size, address=p.offset, line=line)
+                element = SIZES[p.type] if p.array else 0
+                var = Variable(p.name, "param", p.type, p.align, p.size, address=p.offset, line=line, element=element)
                 self.scope.names[p.name] = var
                 store.append(var)
         while self.token.kind == "directive":
@@ -584,9 +603,61 @@ class Parser(Reader):
         source = operands[-1] if op == "mov" and operands else None
         if isinstance(source, Name) and source.name != f.name and source.name not in self.functions:
             raise ParseError(f"line {first.line}: {source.name} is not declared: {text} (in {f.name})")
+        computed = any(isinstance(op, (Sum, Element, Not)) for op in operands)
+        if computed:
+            ins.operands = tuple(self.named_address(ins, op) for op in operands)
         ins.refusal = refusal(ins, f.name)
+        if computed:
+            self.compute_operands(f, ins, operands)
         f.code.append(ins)
         return ins
+
+    # ---- operands that an instruction before computes
+
+    @staticmethod
+    def named_address(ins: Instruction, op: Operand) -> Operand:
+        """The operand that an element of an array stands for: the memory there of ld and st, its address elsewhere."""
+        if isinstance(op, Element) and ins.op in ("ld", "ldu", "st", "mov", "cvta"):
+            address = Sym(op.var, op.number * op.var.element)
+            return address if ins.op in ("mov", "cvta") else Mem(Sym(op.var), address.offset)
+        return op
+
+    def compute_operands(self, f: Function, ins: Instruction, operands: list[Operand]) -> None:
+        """Replaces sums, elements with an index in a register, and negated predicates by registers."""
+
+        def register(name: str, kind: str, op: str, mods: tuple[str, ...], *sources: Operand) -> Reg:
+            """A new register, and the instruction that computes it."""
+            reg = Reg(name, kind, len(f.registers))
+            f.registers.append(reg)
+            f.code.append(replace(ins, op=op, mods=mods, operands=(reg, *sources), hidden=True, refusal=""))
+            return reg
+
+        def total(reg: Reg, offset: int) -> Reg:
+            if not offset:
+                return reg
+            kind = f"s{8 * SIZES[reg.type]}"
+            return register(f"{reg.name}+{offset}", kind, "add", (kind,), reg, Imm(offset))
+
+        out = list(ins.operands)
+        for i, op in enumerate(operands):
+            if isinstance(op, Sum) and ins.op in CHECKED:
+                out[i] = total(op.reg, op.offset)
+            elif isinstance(op, Element) and op.index is not None:
+                index = total(op.index, op.number)
+                if SIZES[index.type] < 8:
+                    index = register(index.name, "b64", "cvt", ("u64", f"u{8 * SIZES[index.type]}"), index)
+                name = f"address of {op.var.name}[{op.index.name}]"
+                address = register(name, "b64", "mad", ("lo", "u64"), index, Imm(op.var.element), Sym(op.var))
+                out[i] = Mem(address) if isinstance(out[i], Mem) else address
+            elif isinstance(op, Not) and ins.mods == ("pred",) and ins.op in ("mov", "and", "or", "xor", "not"):
+                if ins.op in ("mov", "not"):
+                    ins.op = "not" if ins.op == "mov" else "mov"
+                    out[i] = op.reg
+                else:
+                    out[i] = (
+                        register(f"!{op.reg.name}", "pred", "not", ("pred",), op.reg) if isinstance(op.reg, Reg) else op
+                    )
+        ins.operands = tuple(out)
 
     def parenthesised(self) -> Vec:
         self.expect("(")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
-import struct
 
-from ptxgen.emulator.ptx.lexer import Token, integer, tokenize
+from ptxgen.emulator.ptx.constants import NAMED, ConstantReader
+from ptxgen.emulator.ptx.dtypes import FLOATS
+from ptxgen.emulator.ptx.lexer import Token, integer
 from ptxgen.emulator.ptx.syntax import (
-    Flt,
+    Address,
+    Element,
     Imm,
     Mem,
     Name,
@@ -20,6 +21,7 @@ from ptxgen.emulator.ptx.syntax import (
     Selected,
     Sink,
     Special,
+    Sum,
     Sym,
     Variable,
     Vec,
@@ -42,51 +44,24 @@ _COLOURS = dict(zip("rgba", "xyzw", strict=True))
 _SELECTOR = re.compile(r"(b[0-7]{1,4}|h[0-3]{1,2})$")
 
 
-_CONSTANTS = {"WARP_SZ": 32}
+#: tokens that may begin a constant expression
+_CONSTANT_BEGINS = {"int", "flt", "word", "(", "+", "-", "~", "!"}
 
 
-#: tokens that end a constant expression
-_CONSTANT_ENDS = {",", ";", "]", "}", ")", ">"}
+#: masks in initial values, and the byte of the address that each selects
+_MASKS = {0xFF << 8 * byte: byte for byte in range(8)}
 
 
-class Reader:
-    """A position in the tokens of one text."""
+class Reader(ConstantReader):
+    """Operands, constants and declarations of one text."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.tokens = tokenize(text)
-        self.at = 0
+        super().__init__(text)
         self.strings: dict[str, memoryview] = {}  # by label: section .debug_str from there on
 
     def lookup(self, token: Token) -> Reg | Variable | Vec | None:
         """The register or variable that a name denotes in the current scope; None if it is not declared."""
         raise NotImplementedError
-
-    # ---- tokens
-
-    @property
-    def token(self) -> Token:
-        return self.tokens[self.at]
-
-    def next(self) -> Token:
-        token = self.tokens[self.at]
-        self.at += 1
-        return token
-
-    def fail(self, message: str, token: Token | None = None) -> ParseError:
-        token = token or self.token
-        return ParseError(f"line {token.line}: {message}, got {token.text or 'the end of the text'!r}")
-
-    def expect(self, kind: str) -> Token:
-        if self.token.kind != kind:
-            raise self.fail(f"expected {kind!r}")
-        return self.next()
-
-    def accept(self, kind: str) -> bool:
-        if self.token.kind == kind:
-            self.at += 1
-            return True
-        return False
 
     # ---- operands
 
@@ -100,49 +75,71 @@ class Reader:
     def single(self) -> Operand:
         token = self.tokens[self.at]
         kind = token.kind
-        if kind == "word":
+        if kind == "word" and token.text not in NAMED:
             self.at += 1
             base = self.resolve_name(token)
-            if isinstance(base, Sym) and self.token.kind in ("+", "-"):
-                return Sym(base.var, self.offset())
+            following = self.tokens[self.at].kind
+            if following == "+" and isinstance(base, (Sym, Reg)):
+                offset = self.offset()
+                return Sym(base.var, offset) if isinstance(base, Sym) else Sum(base, offset)
+            if following == "[":
+                return self.element(base, token)
             return base
-        if kind == "int" or kind == "(" or kind == "~":
-            return Imm(self.constant_sum())
-        if kind == "flt":
-            self.at += 1
-            return self.float_constant(token, 1)
-        if kind == "-":
-            following = self.tokens[self.at + 1]
-            if following.kind == "flt":
-                self.at += 2
-                return self.float_constant(following, -1)
-            if following.kind == "word" and following.text not in _CONSTANTS:
+        if kind == "-" or kind == "!":
+            after = self.tokens[self.at + 1]
+            if after.kind == "word" and after.text not in NAMED:
                 self.at += 1
-                return Neg(self.single())
-            return Imm(self.constant_sum())
-        if kind == "!":
-            self.at += 1
-            return Not(self.single())
+                return Neg(self.single()) if kind == "-" else Not(self.single())
         if kind == "{":
             self.at += 1
-            items = [self.operand()]
+            items = [self.item()]
             while not self.accept("}"):
                 if not self.accept(","):
                     raise self.fail("expected ',' or '}'")
-                items.append(self.operand())
+                items.append(self.item())
             return Vec(tuple(items))
         if kind == "[":
             self.at += 1
             return self.address()
+        if kind in _CONSTANT_BEGINS:
+            return self.literal()
         raise self.fail("expected an operand")
+
+    def item(self) -> Operand:
+        """An element of a vector."""
+        token = self.token
+        op = self.operand()
+        if isinstance(op, (Sum, Element)):
+            raise self.fail("an element of a vector is a register, a variable or a constant", token)
+        return op
+
+    def element(self, base: Operand, token: Token) -> Operand:
+        """``name[i]``, ``name[register]`` or ``name[register + i]``: an element of an array."""
+        self.expect("[")
+        if not isinstance(base, Sym) or not base.var.element:
+            raise self.fail("expected a variable that is declared as an array", token)
+        index = None
+        if self.token.kind == "word" and self.token.text not in NAMED:
+            token = self.next()
+            register = self.resolve_name(token)
+            if not isinstance(register, Reg) or register.type in FLOATS or register.type in ("pred", "b128"):
+                raise self.fail("an index is an integer constant or a register of an integer or bit type", token)
+            index = register
+            number = self.offset() if self.token.kind == "+" else 0
+        else:
+            number = self.integer_expression()
+        self.expect("]")
+        return Element(base.var, index, number)
 
     def address(self) -> Operand:
         base: Operand
-        if self.token.kind == "word" and self.token.text not in _CONSTANTS:
+        if self.token.kind == "word" and self.token.text not in NAMED:
             base = self.resolve_name(self.next())
         else:
-            base = Imm(self.constant_sum())
-        offset = self.offset() if self.token.kind in ("+", "-") else 0
+            base = Imm(self.integer_expression())
+        if self.token.kind == "-":
+            raise self.fail("an offset follows +, a negative one +-")
+        offset = self.offset() if self.token.kind == "+" else 0
         if isinstance(base, Sym):
             base, offset = Sym(base.var), offset + base.offset
         coords = None
@@ -153,18 +150,14 @@ class Reader:
         return Mem(base, offset, coords)
 
     def offset(self) -> int:
-        total = 0
-        while self.token.kind in ("+", "-"):
-            sign = -1 if self.next().kind == "-" else 1
-            total += sign * self.constant()
-        return total
+        """``+`` and an integer."""
+        self.expect("+")
+        return self.integer_expression()
 
     def resolve_name(self, token: Token) -> Operand:
         name = token.text
         if name == "_":
             return Sink()
-        if name in _CONSTANTS:
-            return Imm(_CONSTANTS[name])
         symbol = self.lookup(token)
         if isinstance(symbol, Reg):
             return symbol
@@ -187,85 +180,12 @@ class Reader:
             raise ParseError(f"line {token.line}: {name} is not declared")
         return Name(name)
 
-    def float_constant(self, token: Token, sign: int) -> Flt:
-        text = token.text
-        if text[:2] in ("0f", "0F"):
-            return Flt(int(text[2:], 16) ^ (0x80000000 if sign < 0 else 0), 4)
-        if text[:2] in ("0d", "0D"):
-            return Flt(int(text[2:], 16) ^ (1 << 63 if sign < 0 else 0), 8)
-        value = sign * float(text)
-        if math.isinf(value):
-            raise self.fail("a number beyond the range of .f64", token)
-        return Flt(struct.unpack("<Q", struct.pack("<d", value))[0], 8)
-
-    # ---- constant expressions: the operators of C on integers, without ?:
-
-    def constant(self) -> int:
-        token = self.token
-        if token.kind == "int":
-            self.at += 1
-            return integer(token)
-        if token.kind == "word" and token.text in _CONSTANTS:
-            self.at += 1
-            return _CONSTANTS[token.text]
-        if self.accept("-"):
-            return -self.constant()
-        if self.accept("+"):
-            return self.constant()
-        if self.accept("~"):
-            return ~self.constant()
-        if self.accept("("):
-            if self.token.kind == "directive":  # a cast: (.s64)
-                self.at += 1
-                self.expect(")")
-                return self.constant()
-            value = self.constant_sum()
-            self.expect(")")
-            return value
-        raise self.fail("expected a constant")
-
     def number(self) -> int:
         """An integer token of at most 32 bits, as in directives; a negative one as 64 bits is such a number, too."""
         token = self.expect("int")
         value = integer(token)
         if 1 << 32 <= value < (1 << 64) - (1 << 31) or value >> 64:
             raise self.fail("expected a number of at most 32 bits", token)
-        return value
-
-    def constant_sum(self, level: int = 0) -> int:
-        levels = (("|",), ("^",), ("&",), ("<<", ">>"), ("+", "-"), ("*", "/", "%"))
-        if level == len(levels):
-            return self.constant()
-        if level == 0:
-            token = self.tokens[self.at]
-            if token.kind == "int" and self.tokens[self.at + 1].kind in _CONSTANT_ENDS:
-                self.at += 1
-                return integer(token)
-        value = self.constant_sum(level + 1)
-        while self.token.kind in levels[level]:
-            op = self.next().kind
-            right = self.constant_sum(level + 1)
-            if op == "|":
-                value |= right
-            elif op == "^":
-                value ^= right
-            elif op == "&":
-                value &= right
-            elif op in ("<<", ">>"):
-                if not 0 <= right < 64:
-                    raise self.fail("expected a shift by 0 to 63")
-                value = value << right if op == "<<" else value >> right
-            elif op == "+":
-                value += right
-            elif op == "-":
-                value -= right
-            elif op == "*":
-                value *= right
-            elif not right:
-                raise self.fail("division by zero in a constant")
-            else:  # as in C, the quotient is rounded towards zero
-                quotient = abs(value) // abs(right) * (1 if (value < 0) == (right < 0) else -1)
-                value = quotient if op == "/" else value - quotient * right
         return value
 
     # ---- declarations
@@ -292,6 +212,7 @@ class Reader:
         return value
 
     def initialiser(self) -> list[object]:
+        """Initial values: integers, floating-point numbers, and addresses."""
         if self.accept("{"):
             out: list[object] = []
             while not self.accept("}"):
@@ -299,24 +220,28 @@ class Reader:
                     raise self.fail("expected ',' or '}'")
                 out += self.initialiser()
             return out
-        if self.token.kind == "word":
-            name = self.next().text
-            if name == "generic" and self.accept("("):
-                name = self.expect("word").text
-                self.expect(")")
-            offset = 0
-            while self.token.kind in ("+", "-"):
-                sign = -1 if self.next().kind == "-" else 1
-                offset += sign * self.constant()
-            return [(name, offset)]
-        sign = 1
-        mark = self.at
-        while self.token.kind in ("-", "+"):
-            sign = -sign if self.next().kind == "-" else sign
-        if self.token.kind == "flt":
-            return [self.float_constant(self.next(), sign)]
-        self.at = mark
-        return [self.constant()]
+        if self.token.kind == "word" and self.token.text not in NAMED:
+            return [self.initial_address(0)]
+        if self.token.kind == "int" and self.tokens[self.at + 1].kind == "(":
+            token = self.next()
+            byte = _MASKS.get(integer(token))
+            if byte is None:
+                raise self.fail("a mask of an address is 0xFF, 0xFF00, ... 0xFF00000000000000", token)
+            self.expect("(")
+            address = self.initial_address(8 * byte, 0xFF)
+            self.expect(")")
+            return [address]
+        value = self.literal()
+        return [value.value if isinstance(value, Imm) else value]
+
+    def initial_address(self, shift: int, mask: int = 0) -> Address:
+        """``name``, ``generic(name)``, either with ``+ offset``."""
+        name = self.next().text
+        generic = name == "generic" and self.accept("(")
+        if generic:
+            name = self.expect("word").text
+            self.expect(")")
+        return Address(name, self.offset() if self.token.kind == "+" else 0, generic, shift, mask)
 
     def label_list(self) -> list[str]:
         """The names after .branchtargets or .calltargets; none after .callprototype."""

@@ -76,6 +76,7 @@ class Variable:
     """A .global, .const, .shared, .local or .param variable.
 
     `address` is its offset in its space (absolute for .global and .const), set when the module is laid out.
+    `element`: bytes of an element of an array; 0 for other variables.
     """
 
     name: str
@@ -87,6 +88,18 @@ class Variable:
     extern: bool = False
     address: int = 0
     line: int = 0
+    element: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address as an initial value; with a mask, one byte of it. `generic`: of the generic address space."""
+
+    name: str
+    offset: int
+    generic: bool
+    shift: int
+    mask: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +156,23 @@ class Neg:
 
 
 @dataclass(frozen=True, slots=True)
+class Sum:
+    """``r + 4``: a register plus a constant. The parser replaces it by a register."""
+
+    reg: Reg
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """``a[i]``, ``a[r]`` or ``a[r + i]``: an element of an array. The parser replaces it by an address."""
+
+    var: Variable
+    index: Reg | None
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Selected:
     """``r.b0`` or ``r.h10``: bytes or half words of a register, in a video instruction."""
 
@@ -155,7 +185,7 @@ class Sink:
     """``_``."""
 
 
-Operand = Reg | Imm | Flt | Special | Sym | Name | Vec | Mem | Pair | Not | Neg | Selected | Sink
+Operand = Reg | Imm | Flt | Special | Sym | Name | Vec | Mem | Pair | Not | Neg | Sum | Element | Selected | Sink
 
 
 @dataclass(frozen=True, slots=True)
