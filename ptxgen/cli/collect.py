@@ -137,7 +137,7 @@ def collect(
     continues with the same command; measurements are stored every half second. Several runs may share a database.
     Ctrl-C and SIGTERM finish the kernels that are being timed, store their times and exit with 130 and 143.
     """
-    from ptxgen.cli.doctor import revision
+    from ptxgen.cli.revision import revision
     from ptxgen.errors import InputError
     from ptxgen.problem.suites import read
     from ptxgen.settings import settings

@@ -537,9 +537,9 @@ def _excerpt(error: BaseException) -> list[str]:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from ptxgen import __version__
+        from ptxgen.cli.revision import version
 
-        print(f"ptxgen {__version__}")
+        print(version())
         raise typer.Exit
 
 

@@ -55,21 +55,6 @@ def finding(name: str, state: str, found: str, remedy: str = "") -> Finding:
     return {"name": name, "state": state, "found": found, "remedy": remedy}
 
 
-def revision() -> str:
-    """The commit of the checkout, with ``+`` if files are modified. Without a checkout: the contents of the file
-    ``.commit``, else the version."""
-    from ptxgen import __version__
-
-    here = Path(__file__).resolve().parents[2]
-    if (here / ".git").exists() and (git := shutil.which("git")):
-        command = [git, "-C", str(here), "describe", "--always", "--dirty=+", "--exclude=*"]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        if result.returncode == 0 and result.stdout.strip():
-            return result.stdout.strip()
-    commit_file = here / ".commit"
-    return commit_file.read_text().strip() if commit_file.exists() else f"v{__version__}"
-
-
 def examine(database: Path, progress: Progress = SILENT) -> list[Finding]:
     """All findings."""
     gpu = _gpu_name()

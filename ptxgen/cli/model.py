@@ -318,7 +318,7 @@ def validate(
     from itertools import islice
 
     from ptxgen.cli.collect import generator, limits_of
-    from ptxgen.cli.doctor import revision
+    from ptxgen.cli.revision import revision
     from ptxgen.errors import InputError
     from ptxgen.runtime.open_driver import open_driver
     from ptxgen.settings import settings

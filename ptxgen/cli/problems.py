@@ -142,7 +142,7 @@ def tune(
     from dataclasses import replace
 
     from ptxgen.cli import report
-    from ptxgen.cli.doctor import revision
+    from ptxgen.cli.revision import revision
     from ptxgen.problem.suites import as_called
     from ptxgen.tuning.deadline import Deadline, stop_on_signals
     from ptxgen.tuning.search import tuner

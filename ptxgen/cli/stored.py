@@ -52,7 +52,7 @@ def export(
     """
     import datetime
 
-    from ptxgen.cli.doctor import revision
+    from ptxgen.cli.revision import revision
     from ptxgen.tuning.choice.models import model_folder
     from ptxgen.tuning.store.database import Database
     from ptxgen.tuning.store.exchange import replacing
@@ -169,7 +169,7 @@ def recheck(
     from contextlib import ExitStack
 
     from ptxgen.cli import report
-    from ptxgen.cli.doctor import revision
+    from ptxgen.cli.revision import revision
     from ptxgen.problem import device as devices
     from ptxgen.tuning.measure.recheck import DatabaseWinners, FolderWinners, Recheck
     from ptxgen.tuning.store.database import Database

@@ -425,6 +425,16 @@ def test_version_and_help() -> None:
         assert output in done.stdout + done.stderr
 
 
+def test_the_version_of_a_checkout_has_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ptxgen.cli import revision
+
+    monkeypatch.setattr(revision, "__file__", str(tmp_path / "ptxgen/cli/revision.py"))
+    plain = f"ptxgen {ptxgen.__version__}"
+    assert (revision.version(), revision.revision()) == (plain, f"v{ptxgen.__version__}")
+    (tmp_path / ".commit").write_text("0123abc\n")
+    assert (revision.version(), revision.revision()) == (f"{plain} (0123abc)", "0123abc")
+
+
 def test_help_lists_the_types_of_the_registry() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "ptxgen", "select", "--help"], capture_output=True, text=True, check=True, timeout=300

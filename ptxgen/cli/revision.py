@@ -1,0 +1,33 @@
+"""The version of the program, and the commit of its checkout."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from ptxgen import __version__
+
+
+def commit() -> str:
+    """The commit of the checkout, with ``+`` if files are modified. Without a checkout: the contents of the file
+    ``.commit``, or empty."""
+    here = Path(__file__).resolve().parents[2]
+    if (here / ".git").exists() and (git := shutil.which("git")):
+        command = [git, "-C", str(here), "describe", "--always", "--dirty=+", "--exclude=*"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode == 0 and result.stdout.strip():
+            return result.stdout.strip()
+    commit_file = here / ".commit"
+    return commit_file.read_text().strip() if commit_file.exists() else ""
+
+
+def revision() -> str:
+    """The commit, else the version."""
+    return commit() or f"v{__version__}"
+
+
+def version() -> str:
+    """The version, and in a checkout the commit."""
+    found = commit()
+    return f"ptxgen {__version__}" + (f" ({found})" if found else "")
