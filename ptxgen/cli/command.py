@@ -524,7 +524,7 @@ def _printed_warnings() -> Iterator[None]:
 def one_line(error: BaseException) -> str:
     """An error as one line: the whole text for errors of the emulated device, else the first line. Characters that a
     terminal interprets, as file names may have, are escaped."""
-    lines = [line.strip() for line in _message(error).splitlines() if line.strip()] or [type(error).__name__]
+    lines = [" ".join(line.split()) for line in _message(error).splitlines() if line.strip()] or [type(error).__name__]
     text = "; ".join(lines) if isinstance(error, EmulatorError) else lines[0]
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 

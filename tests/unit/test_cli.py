@@ -568,8 +568,8 @@ def test_fault_is_one_line_with_its_location(run: Run, monkeypatch: pytest.Monke
     done = run("check", "--shape", "17,19,23", "--config", CONFIG)
     assert (done.code, done.out) == (1, "")
     [line] = done.err.splitlines()
-    assert line.startswith("error: read past the end; gemm, line 7: ld.global")
-    assert "thread (3, 0, 0), address 0x10" in line
+    place = "kernel gemm; line 7; instruction ld.global; thread (3, 0, 0); address 0x10"
+    assert line == f"error: read past the end; {place}"
 
 
 def test_bench_says_that_the_clock_is_a_model(run: Run) -> None:
