@@ -556,3 +556,40 @@ def test_recursion_with_memory_and_structures():
     # each call but the last adds 100 n, and the n of the call above it, or 9
     want = [1000 + sum(100 * n + (n + 1 if n < i else 9) for n in range(1, i + 1)) for i in range(32)]
     assert y[1].tolist() == want
+
+
+ALIASED = """.func (.reg .b32 %r) foo(.reg .b32 %a) { add.u32 %r, %a, 1; ret; }
+.func (.reg .b32 %r) bar(.reg .b32 %a); .func (.reg .b32 %r) car(.reg .b32 %a); .func (.reg .b64 %r) other();
+"""
+
+
+def test_aliases_of_functions():
+    """Called by name, through a pointer and a table; an alias of an alias; the address is that of the function."""
+    y = np.zeros(4, "u4")
+    run(
+        """call (%r0), bar, (10); call (%r1), car, (20); ld.global.u64 %d0, [table+8];
+        targets: .calltargets bar; call (%r2), %d0, (30), targets; mov.u64 %d1, foo; setp.eq.u64 %p0, %d0, %d1;
+        selp.u32 %r3, 1, 0, %p0; st.global.v4.u32 [%q0], {%r0, %r1, %r2, %r3};""",
+        y,
+        block=1,
+        extra=f"{ALIASED} .alias bar, foo; .alias car, bar; .global .u64 table[2] = {{foo, bar}};",
+    )
+    assert y.tolist() == [11, 21, 31, 1]
+
+
+@pytest.mark.parametrize(
+    ("directive", "message"),
+    [
+        (".alias bar, baz;", "expected a function that is declared before, got 'baz'"),
+        (".alias bar, car;", "the function of an alias is defined in this module and not .weak, got 'car'"),
+        (".alias foo, foo;", "an alias has no body and no other alias"),
+        (".alias bar, foo; .alias bar, foo;", "an alias has no body and no other alias"),
+        (".alias other, foo;", "an alias has the parameters and results of its function foo, got 'other'"),
+        (".weak .func w() { ret; } .func v(); .alias v, w;", "not .weak, got 'w'"),
+        (".alias bar foo;", "expected ',', got 'foo'"),
+    ],
+)
+def test_aliases_that_are_refused(directive, message):
+    with pytest.raises(ParseError) as error:
+        run("ret;", extra=ALIASED + directive)
+    assert message in str(error.value)

@@ -107,6 +107,8 @@ class Parser(Reader):
         self.target = ""
         self.globals: dict[str, Variable] = {}
         self.functions: dict[str, Function] = {}
+        self.weak: set[str] = set()
+        self.aliases: dict[str, str] = {}
         self.function: Function | None = None
         self.scope = Scope(None, 0)
         self.scopes = 1
@@ -120,6 +122,8 @@ class Parser(Reader):
         self.header()
         while self.token.kind != "end":
             self.top()
+        if self.aliases:
+            self.replace_aliases()
         variables = list(self.globals.values())
         return Unit(self.version, self.target, variables, self.functions, self.files, self.strings)
 
@@ -172,7 +176,9 @@ class Parser(Reader):
         managed = self.attributes()
         word = self.token.text
         if word in (".entry", ".func"):
-            self.parse_function(word == ".entry")
+            f = self.parse_function(word == ".entry")
+            if linkage == ".weak":
+                self.weak.add(f.name)
         elif word in _SPACES:
             if managed and word != ".global":
                 raise self.fail("a .managed variable is .global")
@@ -193,10 +199,56 @@ class Parser(Reader):
             self.section()
         elif word == ".pragma":
             self.pragma()
+        elif word == ".alias":
+            self.alias()
         elif word in (".version", ".address_size"):
             raise self.fail("a module has one, at its beginning")
         else:
             raise UnsupportedError(f"line {token.line}: directive {word}")
+
+    def alias(self) -> None:
+        """``.alias name, function;``: a declared function is another one."""
+        self.at += 1
+        tokens = [self.expect("word")]
+        self.expect(",")
+        tokens.append(self.expect("word"))
+        self.expect(";")
+        name, target = (token.text for token in tokens)
+        for token in tokens:
+            f = self.functions.get(token.text)
+            if f is None or f.entry:
+                raise self.fail("expected a function that is declared before", token)
+        f, g = self.functions[name], self.functions[target]
+        if f.defined or name in self.aliases:
+            raise self.fail("an alias has no body and no other alias", tokens[0])
+        if (not g.defined and target not in self.aliases) or target in self.weak:
+            raise self.fail("the function of an alias is defined in this module and not .weak", tokens[1])
+        if any(
+            [(p.type, p.size, p.align, p.register) for p in a] != [(p.type, p.size, p.align, p.register) for p in b]
+            for a, b in ((f.params, g.params), (f.returns, g.returns))
+        ):
+            raise self.fail(f"an alias has the parameters and results of its function {target}", tokens[0])
+        self.aliases[name] = self.aliases.get(target, target)
+
+    def replace_aliases(self) -> None:
+        """Replaces the aliases of functions by their functions."""
+        for name in self.aliases:
+            del self.functions[name]
+
+        def renamed(op: Operand) -> Operand:
+            return Name(self.aliases.get(op.name, op.name)) if isinstance(op, Name) else op
+
+        for f in self.functions.values():
+            for ins in f.code:
+                if ins.op in ("call", "mov"):
+                    ins.operands = tuple(map(renamed, ins.operands))
+                if ins.op == "call" and ins.scope:
+                    ins.scope = [self.aliases.get(name, name) for name in ins.scope]
+        variables = [*self.globals.values(), *(v for f in self.functions.values() for v in f.variables)]
+        for v in variables:
+            v.init = v.init and [
+                replace(x, name=self.aliases.get(x.name, x.name)) if isinstance(x, Address) else x for x in v.init
+            ]
 
     def source_directive(self) -> None:
         """``.file n "name" [, timestamp, size]`` or ``.loc file line column [, function_name l, inlined_at f l c]``."""
@@ -369,7 +421,7 @@ class Parser(Reader):
         else:
             out.append(Parameter(name, kind, align or unit, size, array=array, register=register))
 
-    def parse_function(self, entry: bool) -> None:
+    def parse_function(self, entry: bool) -> Function:
         line = self.next().line
         self.attributes()
         returns = [] if entry else self.parameters()
@@ -418,12 +470,13 @@ class Parser(Reader):
             self.functions.setdefault(name, f)
         else:
             self.expect("{")
-            if known is not None and known.defined:
+            if known is not None and (known.defined or name in self.aliases):
                 raise ParseError(f"line {line}: {name} is defined twice")
             f.defined = True
             self.body(f)
             self.functions[name] = f
         self.function, self.scope = None, outer
+        return f
 
     # ---- statements
 
