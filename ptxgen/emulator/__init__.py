@@ -7,7 +7,20 @@
 from ptxgen.emulator.engine.machine import Machine, launch
 from ptxgen.emulator.engine.module import Entry, Module
 from ptxgen.emulator.memory.tensormap import TensorMap, tensormap
+from ptxgen.emulator.memory.texture import Texture, texture
 from ptxgen.emulator.options import Options
 from ptxgen.emulator.stats import Access, Stats
 
-__all__ = ["Access", "Entry", "Machine", "Module", "Options", "Stats", "TensorMap", "launch", "tensormap"]
+__all__ = [
+    "Access",
+    "Entry",
+    "Machine",
+    "Module",
+    "Options",
+    "Stats",
+    "TensorMap",
+    "Texture",
+    "launch",
+    "tensormap",
+    "texture",
+]

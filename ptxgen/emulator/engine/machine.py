@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ptxgen.emulator.engine.module import Entry, Module
 from ptxgen.emulator.memory.device_heap import DeviceHeap
 from ptxgen.emulator.memory.global_memory import GlobalMemory
 from ptxgen.emulator.memory.tensormap import TensorMap
+from ptxgen.emulator.memory.texture import Texture
 from ptxgen.emulator.memory.variables import readable
 from ptxgen.emulator.options import Options
 from ptxgen.emulator.stats import Stats
@@ -93,6 +95,19 @@ class Machine:
         """Sets bytes on the device."""
         self.running = []
         self.memory.buffer[self.memory.span(int(address), int(nbytes))] = byte
+
+    def texture(self, description: Texture, address: int | None = None, handle: int | None = None) -> int:
+        """The handle of a new texture or surface of memory at `address` (default: its base).
+
+        handle: the address of a .texref or .surfref variable, which then is that texture.
+        """
+        base = int(description.base) if address is None else address
+        extent = self.memory.extent(base)
+        if extent is None or base + description.nbytes > extent[1]:
+            raise InputError(f"the texture of {description.nbytes} bytes is outside the allocation at {base:#x}")
+        handle = self.memory.reserve(0) if handle is None else handle
+        self.memory.textures[handle] = replace(description, base=base)
+        return handle
 
     # ---- kernels
 
@@ -191,16 +206,18 @@ def launch(
     args: Sequence[Any],
     shared_bytes: int = 0,
     cluster: Any = None,
-    variables: Mapping[str, np.ndarray[Any, Any]] | None = None,
+    variables: Mapping[str, np.ndarray[Any, Any] | Texture] | None = None,
     **options: Any,
 ) -> Stats:
     """Runs one kernel of a PTX text.
 
     args: NumPy arrays are device buffers, updated in place unless read-only; NumPy scalars are
-    passed by value, as are 0-d or 1-d void and uint8 arrays, and tensor maps, for .b8 array parameters.
+    passed by value, as are 0-d or 1-d void and uint8 arrays, and tensor maps, for .b8 array parameters. Textures are
+    passed as handles.
     cluster: the cluster size, unless the kernel declares it.
     variables: contents of .global (also managed) and .const variables by name; others have their initial values. The
-    arrays have the size of the variables and are updated in place unless read-only.
+    arrays have the size of the variables and are updated in place unless read-only. A .texref or .surfref variable
+    takes a texture.
     Raises InputError for arguments that do not fit, a Fault for undefined behaviour of the kernel.
     """
     machine = Machine(**options)
@@ -234,6 +251,12 @@ def launch(
             machine.memory.readonly.add(address)
         return address
 
+    def handle(value: Texture, name: str, parameter: str, variable: int | None = None) -> int:
+        """The handle of a texture or surface."""
+        base = value.base
+        at = buffer(base, f"the array of {name}", f"the array of {parameter}") if isinstance(base, np.ndarray) else None
+        return machine.texture(value, at, variable)
+
     for i, (value, p) in enumerate(zip(args, kernel.parameters, strict=True)):
         if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
             raise InputError(
@@ -248,6 +271,8 @@ def launch(
             data = value.encode(
                 buffer(base, tensor, f"the tensor of {parameter}") if isinstance(base, np.ndarray) else None
             )
+        elif isinstance(value, Texture):
+            data = handle(value, f"argument {i} ({p.name})", p.name).to_bytes(8, "little")
         elif isinstance(value, np.ndarray):
             if p.size != 8:
                 raise InputError(f"argument {i} ({p.name}, .{p.type}) is an array, but the parameter is not a pointer")
@@ -261,6 +286,9 @@ def launch(
         params[p.offset : p.offset + p.size] = data
     for name, array in (variables or {}).items():
         variable = module.variable(name)
+        if isinstance(array, Texture):
+            handle(array, f"variable {name}", name, variable.address)
+            continue
         if not array.flags.c_contiguous or array.nbytes != variable.size:
             raise InputError(
                 f"variable {name} is an array of {array.nbytes} bytes; it must be C-contiguous and have {variable.size}"

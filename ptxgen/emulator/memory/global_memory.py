@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.address_map import GLOBAL_BASE
+from ptxgen.emulator.memory.texture import Texture
 from ptxgen.errors import InputError
 
 #: alignment of allocations, in bytes
@@ -47,6 +48,7 @@ class GlobalMemory:
         self.pointers: dict[int, str] = {}  # the parameter of the last launch that points to an allocation
         #: allocations of malloc in device code that were freed: first address -> past-the-last address, name, line
         self.released: dict[int, tuple[int, str, int]] = {}
+        self.textures: dict[int, Texture] = {}  # by handle
         self.freed: list[tuple[int, int]] = []
         self.top = ALIGNMENT
         self.permanent = False  # whether reserved bytes stay reserved when there is no allocation

@@ -262,6 +262,22 @@ def check_sizes(vec: Vec) -> None:
         raise MismatchError("its elements must have equal sizes")
 
 
+def check_elements(kind: str, type: str, op: Operand, mods: tuple[str, ...]) -> None:
+    """Checks the vector operand of an instruction on textures or surfaces."""
+    if kind == "v4|p" and isinstance(op, Pair):
+        check_destination(op.second, "pred")
+        op = op.first
+    count = next((int(m[1]) for m in mods if m in ("v2", "v4")), 1)
+    items = elements(op)
+    if len(items) != count:
+        raise MismatchError(f"it has {len(items)} elements; it must have {count}")
+    for item in items:
+        if kind == "va":
+            check_source(item, type, wider=True)
+        else:
+            check_destination(item, type, wider=kind == "vd", sink=True)
+
+
 def check_operand(spec: Spec, op: Operand, mods: tuple[str, ...]) -> None:
     """Raises MismatchError if an operand does not fit."""
     kind = spec.kind
@@ -292,6 +308,8 @@ def check_operand(spec: Spec, op: Operand, mods: tuple[str, ...]) -> None:
     elif kind == "_":
         if not isinstance(op, Sink):
             raise MismatchError("it must be the sink _")
+    elif kind in ("v4|p", "vd", "va"):
+        check_elements(kind, spec.type, op, mods)
     elif kind == "v":
         if not isinstance(op, Vec):
             raise MismatchError("it must be a vector in braces")

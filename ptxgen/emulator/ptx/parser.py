@@ -321,6 +321,8 @@ class Parser(Reader):
         if self.token.kind != "directive":
             raise self.fail(f"expected a type of a {of}")
         kind = self.token.text[1:]
+        if kind in ("texref", "surfref") and of == ".global variable":
+            kind = "u64"  # its address is the handle
         if kind not in SIZES:
             raise UnsupportedError(f"line {self.token.line}: {self.token.text} in a {of}'s declaration")
         return align, vector, kind

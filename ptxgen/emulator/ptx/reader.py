@@ -26,7 +26,7 @@ from ptxgen.emulator.ptx.syntax import (
     Variable,
     Vec,
 )
-from ptxgen.errors import ParseError
+from ptxgen.errors import ParseError, UnsupportedError
 
 _SPECIAL = re.compile(
     r"%(tid|ntid|ctaid|nctaid|clusterid|nclusterid|cluster_ctaid|cluster_nctaid)\.[xyz]$"
@@ -146,6 +146,8 @@ class Reader(ConstantReader):
         if self.accept(","):
             vec = self.operand()
             coords = vec if isinstance(vec, Vec) else Vec((vec,))
+            if self.token.kind == ",":
+                raise UnsupportedError(f"line {self.token.line}: a sampler beside a texture is not emulated")
         self.expect("]")
         return Mem(base, offset, coords)
 

@@ -12,6 +12,8 @@ A row has the names of instructions, groups of modifiers, types and operands, se
     !c        a predicate, which may be negated, or a constant
     [a]       an address; [a,t]: of a tensor, with coordinates
     v         a vector
+    v4|p      a destination of four elements, and possibly a predicate
+    vd, va    a destination, a source, of as many elements as .v2 or .v4 says
   "?": optional. "@m": present if the modifier m is.
 
 Instructions that have no row are not checked. The rules of `mov`, `cvt`, `ld`, `st`, `atom`, `red` and of matrix
@@ -33,6 +35,8 @@ MODIFIERS = {
     "OP": "add/min/max/inc/dec/and/or/xor",
     "ND": "1d/2d/3d/4d/5d",
     "PREFETCH": "L2::64B/L2::128B/L2::256B",
+    "TEXTURE": "1d/2d/3d/a1d/a2d/cube/acube",
+    "SURFACE": "1d/2d/3d/a1d/a2d",
     "MAP": "global/shared::cta",
     "COMPLETE": "mbarrier::complete_tx::bytes",
     "HINT": "L2::cache_hint",
@@ -45,6 +49,7 @@ TYPES = {
     "U": "u16 u32 u64",
     "B": "b16 b32 b64",
     "W": "s32 u32",
+    "SAMPLED": "u32 s32 f32",
 }
 
 TABLE = """
@@ -257,6 +262,16 @@ tensormap            | replace tile swizzle_mode MAP? b1024 | b32          | [a]
 tensormap            | replace tile fill_mode MAP? b1024 | b32             | [a], n
 tensormap            | cp_fenceproxy global shared::cta tensormap::generic release SCOPE sync aligned | - | [a], [b], \
         n
+
+tex                  | base? TEXTURE v4              | SAMPLED.f32 SAMPLED.s32 | v4|p, [a,t], v?
+tex                  | level TEXTURE v4              | SAMPLED.f32 SAMPLED.s32 | v4|p, [a,t], c:2, v?
+tex                  | grad TEXTURE v4               | SAMPLED.f32         | v4|p, [a,t], v, v, v?
+tld4                 | r/g/b/a 2d/a2d v4             | SAMPLED.f32         | v4|p, [a,t], v?
+txq suq              | width/height/depth/array_size/channel_data_type/channel_order | b32 | d, [a]
+txq                  | num_mipmap_levels/num_samples/normalized_coords | b32 | d, [a]
+txq                  | level width/height/depth/array_size | b32           | d, [a], b:u32
+suld                 | b SURFACE ca/cg/cs/cv? v2/v4? trap/clamp/zero | b8 b16 b32 b64 | vd, [a,t]
+sust                 | b SURFACE wb/cg/cs/wt? v2/v4? trap/clamp/zero | b8 b16 b32 b64 | [a,t], va
 
 ldmatrix             | sync aligned m8n8 x1/x2/x4 trans? CTA? | b16        | v, [a]
 stmatrix             | sync aligned m8n8 x1/x2/x4 trans? CTA? | b16        | [a], v

@@ -135,7 +135,7 @@ class Shadow:
 
     def read(self, c: WarpBatch, ins: Instruction, order: MemoryOrder, at: Array, lanes: Array, size: int) -> None:
         self.overlaps(c, ins, at, lanes, size, False)
-        if "nc" in ins.mods:
+        if "nc" in ins.mods or ins.op in ("tex", "tld4"):
             self.read_only(c, ins, at, lanes, size)
         mark = self.marks(c, ins, lanes, order.kind)
         for g in self.units(at, size):
@@ -147,12 +147,13 @@ class Shadow:
         self.receive_messages(c, order, at, lanes)
 
     def read_only(self, c: WarpBatch, ins: Instruction, at: Array, lanes: Array, size: int) -> None:
-        """Faults if a load with .nc reads memory that this launch has written."""
+        """Faults if a load with .nc, or of a texture, reads memory that this launch has written."""
         for g in self.units(at, size):
             written = self.writer[g] != 0
             if written.any():
                 i = int(np.argmax(written))
-                text = f"reads with .nc global memory that {self.line(int(self.writer[g[i]]))} wrote in this launch; "
+                how = "with .nc" if "nc" in ins.mods else "as a texture"
+                text = f"reads {how} global memory that {self.line(int(self.writer[g[i]]))} wrote in this launch; "
                 text += "only memory that no thread writes may be read so"
                 address = (int(g[i]) << self.shift) + GLOBAL_BASE
                 other = self.place(int(self.writer[g[i]]), "write")

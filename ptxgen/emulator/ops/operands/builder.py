@@ -21,7 +21,7 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 
 #: instructions whose operands may have 8 bits; a call passes them
-OF_BYTES = {"ld", "ldu", "st", "cvt", "mov", "call"}
+OF_BYTES = {"ld", "ldu", "st", "cvt", "mov", "call", "suld", "sust"}
 
 
 class Builder:
