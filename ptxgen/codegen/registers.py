@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 
 class Tile:
     """Registers of one PTX type in a grid: ``Tile("acc", "f32", (4, 8))`` is ``%acc<32>``.
 
-    ``tile[i, j]`` is one register; ``tile.vector(i, j, n=4)`` an operand of ``n`` consecutive ones, in braces when
-    there are several.
+    ``tile[i, j]`` is one register; ``tile[i, :]`` and ``tile.vector(i, j, n=4)`` are operands of consecutive ones, in
+    braces when there are several.
     """
 
     def __init__(self, name: str, kind: str, shape: tuple[int, ...]) -> None:
         self.name, self.kind, self.shape = name, kind, shape
         self.size = math.prod(shape)
-        self._names: dict[int | tuple[int, ...], str] = {}  #: of the registers that were read, by index
+        self._names: dict[tuple[int, ...], str] = {}  #: of the registers that were read, by index
 
     def _flat(self, index: tuple[int, ...]) -> int:
         if len(index) != len(self.shape):
@@ -27,11 +28,15 @@ class Tile:
             flat = flat * extent + i
         return flat
 
-    def __getitem__(self, index: int | tuple[int, ...]) -> str:
-        name = self._names.get(index)
+    def __getitem__(self, index: int | slice | tuple[int | slice, ...]) -> str:
+        place: Any = index if isinstance(index, tuple) else (index,)
+        if isinstance(place[-1], slice):
+            first, end, _ = place[-1].indices(self.shape[-1])
+            return self.vector(*place[:-1], first, n=end - first)
+        name = self._names.get(place)
         if name is None:
-            name = f"%{self.name}{self._flat(index if isinstance(index, tuple) else (index,))}"
-            self._names[index] = name
+            name = f"%{self.name}{self._flat(place)}"
+            self._names[place] = name
         return name
 
     def vector(self, *index: int, n: int) -> str:

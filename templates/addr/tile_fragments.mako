@@ -19,7 +19,7 @@ ${load_next()}\
 <% x = plan.mainloop %>\
 % for g in x.groups:
   % for i in range(4):
-    mov.b32 ${x.right[g, i]}, ${x.next_right.vector(g, i, 0, n=2)};
+    mov.b32 ${x.right[g, i]}, ${x.next_right[g, i, :]};
   % endfor
 % endfor
     add.u32 %tmp0, %done, 1;
@@ -35,17 +35,15 @@ ${load_next()}\
     cvt.u64.u32 %ptr_row, %b_column;
     add.u64 %ptr_b, %ptr_b, %ptr_row;
     mad.lo.u64 %ptr_b, %ptr_b, ${x.size}, %B;
-% for i in range(4):
-  % for h in range(2):
-    add.u32 %tmp0, %b_row, ${8 * i + h};
+% for row, elements in x.lane_rows_of_b:
+    add.u32 %tmp0, %b_row, ${row};
     setp.lt.and.u32 %inside, %tmp0, %K, %some;
-    mad.wide.u32 %ptr_row, %pitch, ${8 * i + h}, %ptr_b;
-    % for g in x.groups:
-    add.u32 %tmp0, %b_column, ${x.group * g};
+    mad.wide.u32 %ptr_row, %pitch, ${row}, %ptr_b;
+  % for register, column, offset in elements:
+    add.u32 %tmp0, %b_column, ${column};
     setp.lt.and.u32 %p, %tmp0, %N, %inside;
-    mov.b16 ${x.next_right[g, i, h]}, 0;
-    @%p ld.global.nc.b16 ${x.next_right[g, i, h]}, [%ptr_row+${x.group * x.size * g}];
-    % endfor
+    mov.b16 ${register}, 0;
+    @%p ld.global.nc.b16 ${register}, [%ptr_row+${offset}];
   % endfor
 % endfor
 </%def>

@@ -8,13 +8,13 @@ ${ptx.banner("zeros, then the nonzeros; values are in the order of offsets, from
     .reg .b16 %offset;
     mov.b32 %zero, 0;
     mad.lo.u32 %element_at, %lane, ${x.piece}, %decoded;
-% for i in x.clears:
-    st.shared.v4.b32 [%element_at+${32 * x.piece * i}], {%zero, %zero, %zero, %zero};
+% for offset in x.cleared_offsets:
+    st.shared.v4.b32 [%element_at+${offset}], {%zero, %zero, %zero, %zero};
 % endfor
     ld.shared.b32 %nonzeros, [%slot];
-    mad.lo.u32 %offset_at, %nonzeros, ${x.offset_bytes}, ${x.count_bytes + x.piece - 1};
+    mad.lo.u32 %offset_at, %nonzeros, ${x.offset_bytes}, ${x.offsets_end};
     and.b32 %offset_at, %offset_at, ${-x.piece};
-    mad.lo.u32 %value_at, %nonzeros, ${x.size}, ${x.piece - 1};
+    mad.lo.u32 %value_at, %nonzeros, ${x.size}, ${x.piece_mask};
     and.b32 %value_at, %value_at, ${-x.piece};
     add.u32 %value_at, %value_at, %offset_at;
     add.u32 %value_at, %value_at, %slot;
@@ -26,13 +26,13 @@ ${ptx.banner("zeros, then the nonzeros; values are in the order of offsets, from
 SCATTER_LOOP:
     setp.lt.u32 %some, %nonzero, %nonzeros;
     @%some ld.shared.b16 %offset, [%offset_at+${x.count_bytes}];
-    @%some ld.shared.b${8 * x.size} ${x.element[0]}, [%value_at+${-x.size}];
+    @%some ld.shared.b${x.bits} ${x.element[0]}, [%value_at+${-x.size}];
     @%some cvt.u32.u16 %element_at, %offset;
     @%some mad.lo.u32 %element_at, %element_at, ${x.size}, %decoded;
-    @%some st.shared.b${8 * x.size} [%element_at], ${x.element[0]};
+    @%some st.shared.b${x.bits} [%element_at], ${x.element[0]};
     add.u32 %nonzero, %nonzero, 32;
-    add.u32 %offset_at, %offset_at, ${32 * x.offset_bytes};
-    sub.u32 %value_at, %value_at, ${32 * x.size};
+    add.u32 %offset_at, %offset_at, ${x.warp_offset_bytes};
+    sub.u32 %value_at, %value_at, ${x.warp_value_bytes};
     sub.u32 %tmp0, %nonzero, %lane;
     setp.lt.u32 %p, %tmp0, %nonzeros;
     @%p bra.uni SCATTER_LOOP;

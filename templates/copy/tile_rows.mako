@@ -3,17 +3,17 @@
 <% x = plan.mainloop; b = x.row_copies %>\
     .reg .b64 %ptr_b, %b_pitch;
     .reg .b32 %b_column, %b_to, %b_bytes;
-    .reg .s32 ${", ".join(f"%rows_left{n}" for n in range(len(b.columns)))};
-    shr.u32 %tmp0, %lane, ${b.row_lanes.bit_length() - 1};
+    .reg .s32 ${b.counters};
+    shr.u32 %tmp0, %lane, ${b.log2_row_lanes};
     mad.lo.u32 %tmp0, %first, ${x.depth}, %tmp0;
-    and.b32 %b_column, %lane, ${b.row_lanes - 1};
+    and.b32 %b_column, %lane, ${b.row_lane_mask};
     mad.lo.u32 %b_column, %b_column, ${x.vec}, %first_column;
     mul.lo.u32 %b_to, %lane, ${b.bytes};
     mul.wide.u32 %ptr_b, %tmp0, %ldb;
     cvt.u64.u32 %b_pitch, %b_column;
     add.u64 %ptr_b, %ptr_b, %b_pitch;
     mad.lo.u64 %ptr_b, %ptr_b, ${x.size}, %B;
-    mul.wide.u32 %b_pitch, %ldb, ${b.row_step * x.size};
+    mul.wide.u32 %b_pitch, %ldb, ${b.step_bytes};
     // rows from the first one of the lane on; 0 for columns after the last
     sub.s32 %rows_left0, %K, %tmp0;
 % for n, column in reversed(list(enumerate(b.columns))):
@@ -28,11 +28,11 @@
     {
     .reg .b32 %copied_to;
     add.u32 %copied_to, %filled, %b_to;
-% for i in b.rounds:
-  % for n, column in enumerate(b.columns):
-    setp.gt.s32 %p, %rows_left${n}, ${b.row_step * i};
+% for row, copies in x.row_copies_of_rounds:
+  % for n, (to, offset) in enumerate(copies):
+    setp.gt.s32 %p, %rows_left${n}, ${row};
     selp.b32 %b_bytes, ${b.bytes}, 0, %p;
-    cp.async.${"cg" if b.bytes == 16 else "ca"}.shared.global [%copied_to+${x.b_at + b.round_bytes * i + b.column_bytes * n}], [%ptr_b+${x.size * column}], ${b.bytes}, %b_bytes;
+    cp.async.${b.cache}.shared.global [%copied_to+${to}], [%ptr_b+${offset}], ${b.bytes}, %b_bytes;
   % endfor
     add.u64 %ptr_b, %ptr_b, %b_pitch;
 % endfor
@@ -47,8 +47,8 @@
 <% x = plan.mainloop %>\
 % if x.size == 2:
     mad.lo.u32 %tmp0, %lane, 16, %slot;
-  % for g in x.groups:
-    ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 ${x.right.vector(g, 0, n=4)}, [%tmp0+${x.b_at + 16 * x.depth * g}];
+  % for g, offset in enumerate(x.group_offsets):
+    ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 ${x.right[g, :]}, [%tmp0+${offset}];
   % endfor
 % endif
 </%def>

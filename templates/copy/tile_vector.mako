@@ -5,8 +5,8 @@
     .reg .b32 %b_to, %b_from;
     .reg .s32 %elements_left, %b_bytes;
     .reg .pred %copies_b;
-    setp.lt.u32 %copies_b, %lane, ${x.depth * x.size // x.piece};
-    mul.lo.u32 %tmp0, %lane, ${x.piece // x.size};
+    setp.lt.u32 %copies_b, %lane, ${x.vector_pieces};
+    mul.lo.u32 %tmp0, %lane, ${x.piece_elements};
     mad.lo.u32 %tmp0, %first, ${x.depth}, %tmp0;
     sub.s32 %elements_left, %K, %tmp0;
     mad.wide.u32 %ptr_b, %tmp0, ${x.size}, %B;
@@ -24,7 +24,7 @@
     max.s32 %b_bytes, %b_bytes, 0;
     min.s32 %b_bytes, %b_bytes, ${x.piece};
     @%copies_b cp.async.cg.shared.global [%copied_to], [%ptr_b], ${x.piece}, %b_bytes;
-    add.u64 %ptr_b, %ptr_b, ${x.depth * x.size};
+    add.u64 %ptr_b, %ptr_b, ${x.vector_bytes};
     sub.s32 %elements_left, %elements_left, ${x.depth};
     }
 </%def>
@@ -33,7 +33,7 @@
 <%def name="load()">
 <% x = plan.mainloop %>\
     add.u32 %tmp0, %slot, %b_from;
-% for i in range(4):
-    ld.shared.b32 ${x.right[0, i]}, [%tmp0+${8 * x.size * i}];
+% for register, offset in zip(x.right.all, x.vector_offsets):
+    ld.shared.b32 ${register}, [%tmp0+${offset}];
 % endfor
 </%def>

@@ -9,7 +9,7 @@
     .reg .b32 %members, %leader, %first_part, %count, %arrived, %slabs, %done;
     .reg .pred %leads, %again;
 ${ptx.banner("part of a long row: store its sums")}\
-    mul.wide.u32 %part_pitch, %N, ${op.bytes * rows.part_rows};
+    mul.wide.u32 %part_pitch, %N, ${rows.part_bytes};
     cvt.u64.u32 %ptr_part, %part_id;
     mad.lo.u64 %ptr_part, %ptr_part, %part_pitch, %partials;
 % for r, v in rows.lane_vectors:
@@ -20,7 +20,7 @@ ${sums_address(r, v)}\
 % endfor
     // lanes of the row: ${rows.row_threads}
     mov.u32 %leader, %laneid;
-    and.b32 %leader, %leader, ${32 - rows.row_threads};
+    and.b32 %leader, %leader, ${rows.leader_mask};
     mov.b32 %members, ${rows.member_mask};
     shl.b32 %members, %members, %leader;
     fence.acq_rel.gpu;
@@ -54,14 +54,14 @@ ADD_PART:
 % for r, v in rows.lane_vectors:
 ${sums_address(r, v)}\
   % for at, names, access in rows.sum_accesses(v, r):
-    @%stores${v} ld.global.${access} ${rows.part_sum.vector(0, n=len(names))}, [%ptr_sums+${at}];
+    @%stores${v} ld.global.${access} ${rows.part_sum[: len(names)]}, [%ptr_sums+${at}];
     % for i, name in enumerate(names):
     @%stores${v} add.rn.${op.type} ${name}, ${name}, ${rows.part_sum[i]};
     % endfor
     % for i in range(len(names)):
     mov.${op.type} ${rows.part_sum[i]}, ${op.zero};
     % endfor
-    @%stores${v} st.global.${access} [%ptr_sums+${at}], ${rows.part_sum.vector(0, n=len(names))};
+    @%stores${v} st.global.${access} [%ptr_sums+${at}], ${rows.part_sum[: len(names)]};
   % endfor
 % endfor
     add.u64 %ptr_part, %ptr_part, %part_pitch;

@@ -26,10 +26,10 @@ ${ptx.banner("block to rows and columns, warp to tiles: none if alpha is 0, then
     mul.lo.u32 %first_column, %first_column, ${x.columns};
     and.b32 %lane, %thread, 31;
     shr.u32 %warp, %thread, 5;
-    add.u32 %tiles, %K, ${x.depth - 1};
-    shr.u32 %tiles, %tiles, ${x.depth.bit_length() - 1};
-    add.u32 %count, %tiles, ${x.warps - 1};
-    shr.u32 %count, %count, ${x.warps.bit_length() - 1};
+    add.u32 %tiles, %K, ${x.depth_mask};
+    shr.u32 %tiles, %tiles, ${x.log2_depth};
+    add.u32 %count, %tiles, ${x.warp_mask};
+    shr.u32 %count, %count, ${x.log2_warps};
     mul.lo.u32 %first, %warp, %count;
     min.u32 %first, %first, %tiles;
     sub.u32 %tmp0, %tiles, %first;
@@ -50,12 +50,12 @@ ${ptx.banner("block to rows and columns, warp to tiles: none if alpha is 0, then
 % endfor
 ${math.prepare()}\
 ${rows_b.prepare()}\
-${ptx.banner(f"copy {x.stages - 1} tiles ahead")}\
+${ptx.banner(f"copy {x.tiles_ahead} tiles ahead")}\
     mov.b32 %ahead, 0;
     mov.b32 %done, 0;
     mov.b32 %begin, 0;
     mov.b32 %end, 0;
-% for s in range(x.stages - 1):
+% for s in range(x.tiles_ahead):
 ${copy_tile(f"{s}")}\
 % endfor
     setp.eq.u32 %p, %count, 0;
@@ -64,7 +64,7 @@ ${copy_tile(f"{s}")}\
 TILE_LOOP:
 ${copy_tile("NEXT")}\
 ${ptx.banner("wait for the copies of this tile, of all lanes")}\
-    cp.async.wait_group ${x.stages - 1};
+    cp.async.wait_group ${x.tiles_ahead};
     bar.warp.sync 0xffffffff;
 ${rows_b.load()}\
 ${expand.expand()}\
@@ -83,7 +83,7 @@ ${ptx.banner("wait for all warps; their sums to shared memory")}\
     bar.sync 0;
     mad.lo.u32 %sums_at, %warp, ${x.sum_bytes}, %smem;
     shr.u32 %tmp0, %lane, ${x.lane_rows[0]};
-    mad.lo.u32 %sums_at, %tmp0, ${4 * x.columns}, %sums_at;
+    mad.lo.u32 %sums_at, %tmp0, ${x.row_sum_bytes}, %sums_at;
     and.b32 %tmp0, %lane, ${x.lane_rows[1]};
     mad.lo.u32 %sums_at, %tmp0, 8, %sums_at;
 % for offset, names, access in x.sum_vectors:
@@ -94,21 +94,21 @@ ${ptx.banner("a thread adds the sums of all warps, in order; epilogue: C = alpha
     .reg .f32 %total, %warp_sum;
     .reg .b32 %element, %row, %column;
     mov.b32 %element, %thread;
-    setp.ge.u32 %p, %element, ${x.rows * x.columns};
+    setp.ge.u32 %p, %element, ${x.elements};
     @%p bra DONE;
 STORE_LOOP:
     mad.lo.u32 %sums_at, %element, 4, %smem;
     ld.shared.f32 %total, [%sums_at];
-% for w in range(1, x.warps):
-    ld.shared.f32 %warp_sum, [%sums_at+${w * x.sum_bytes}];
+% for offset in x.other_sums:
+    ld.shared.f32 %warp_sum, [%sums_at+${offset}];
     add.rn.f32 %total, %total, %warp_sum;
 % endfor
-    shr.u32 %row, %element, ${x.columns.bit_length() - 1};
+    shr.u32 %row, %element, ${x.log2_columns};
     mad.lo.u32 %row, %row_tile, ${x.rows}, %row;
-    and.b32 %column, %element, ${x.columns - 1};
+    and.b32 %column, %element, ${x.column_mask};
     add.u32 %column, %column, %first_column;
-    add.u32 %element, %element, ${32 * x.warps};
-    setp.lt.u32 %some, %element, ${x.rows * x.columns};
+    add.u32 %element, %element, ${x.threads};
+    setp.lt.u32 %some, %element, ${x.elements};
     setp.lt.u32 %inside, %row, %M;
     setp.lt.and.u32 %inside, %column, %N, %inside;
     @!%inside bra STORED;
@@ -161,13 +161,13 @@ PLACES_${label}:
     mad.wide.u32 %ptr_tile, %lane, ${x.piece}, %ptr_tile;
     mad.lo.u32 %piece_at, %lane, ${x.piece}, %filled;
     sub.s32 %left, %pieces, %lane;
-% for i in range(x.rounds):
-  % if i and i % 4 == 0:
-    setp.le.s32 %p, %pieces, ${32 * i};
+% for piece, offset, asks in x.piece_copies:
+  % if asks:
+    setp.le.s32 %p, %pieces, ${piece};
     @%p bra.uni TILE_COPIED_${label};
   % endif
-    setp.gt.s32 %p, %left, ${32 * i};
-    @%p cp.async.cg.shared.global [%piece_at+${32 * x.piece * i}], [%ptr_tile+${32 * x.piece * i}], ${x.piece};
+    setp.gt.s32 %p, %left, ${piece};
+    @%p cp.async.cg.shared.global [%piece_at+${offset}], [%ptr_tile+${offset}], ${x.piece};
 % endfor
 TILE_COPIED_${label}:
     }

@@ -8,7 +8,7 @@
 <%namespace name="c_access" file="/${context['plan'].mainloop.c_access}"/>\
 <%namespace name="row_parts" file="/epilogue/row_parts.mako"/>\
 <% rows, op = plan.mainloop, plan.arithmetic %>\
-    .reg .b64 ${", ".join(f"%{register}" for register in plan.addresses.values())}, %ptr_index, %ptr_value, %ptr_row, %ptr_c, %pitch64;
+    .reg .b64 ${plan.address_registers}, %ptr_index, %ptr_value, %ptr_row, %ptr_c, %pitch64;
     .reg .b32 %M, %N, %ldc, %pitch, %thread, %lane, %group, %row, %begin, %end, %left, %last, %tmp0;
     .reg .b32 %col<${rows.vectors}>;
     .reg .pred %p, %exists, %reads_c, %stores<${rows.vectors}>;
@@ -22,21 +22,21 @@
 ${ptx.banner("thread to row and columns: columns after the last are computed as the last, and not stored")}\
     mov.u32 %thread, %tid.x;
     mov.u32 %row, %ctaid.x;
-    shr.u32 %tmp0, %thread, ${rows.row_threads.bit_length() - 1};
+    shr.u32 %tmp0, %thread, ${rows.log2_row_threads};
     mad.lo.u32 %row, %row, ${rows.groups}, %tmp0;
     setp.lt.u32 %exists, %row, %M;
-    and.b32 %lane, %thread, ${rows.lanes - 1};
+    and.b32 %lane, %thread, ${rows.lane_mask};
 % if rows.nonzero_groups > 1:
-    shr.u32 %group, %thread, ${rows.lanes.bit_length() - 1};
-    and.b32 %group, %group, ${rows.nonzero_groups - 1};
+    shr.u32 %group, %thread, ${rows.log2_lanes};
+    and.b32 %group, %group, ${rows.group_mask};
 % endif
     mov.u32 %tmp0, %ctaid.y;
     mul.lo.u32 %tmp0, %tmp0, ${rows.slab};
     mad.lo.u32 %tmp0, %lane, ${rows.vec}, %tmp0;
     sub.u32 %last, %N, ${rows.vec};
 ${b_access.row_pitch()}\
-% for v in range(rows.vectors):
-    add.u32 %col${v}, %tmp0, ${v * rows.lanes * rows.vec};
+% for v, column in enumerate(rows.vector_columns):
+    add.u32 %col${v}, %tmp0, ${column};
     setp.lt.u32 %stores${v}, %col${v}, %N;
     min.u32 %col${v}, %col${v}, %last;
 ${b_access.first_row(rows.from_b[v], v)}\
@@ -79,27 +79,25 @@ ${c_access.row()}\
 % for name in rows.sums.all:
     ${op.mul} ${name}, ${name}, %alpha;
 % endfor
-% for v in range(rows.vectors):
-<% c, sums = rows.loaded, [rows.sums[v, i] for i in range(rows.vec)] %>\
+% for v, (sums, pairs, stored) in enumerate(rows.c_vectors):
     @!%stores${v} bra DONE;
 ${c_access.vector(v)}\
     @!%reads_c bra STORE_${v};
-    ld.global.${rows.access} ${c.vector(0, 0, 0, n=rows.packed)}, [%ptr_c];
+    ld.global.${rows.access} ${rows.loaded[0, 0, :]}, [%ptr_c];
 ${products.widen(0, 0)}\
-  % for i, name in enumerate(sums):
-    ${op.fma} ${name}, ${products.element(0, 0, i)}, %beta, ${name};
+  % for sum, element in zip(sums, rows.elements[0, 0]):
+    ${op.fma} ${sum}, ${element}, %beta, ${sum};
   % endfor
 STORE_${v}:
-  % if rows.converts and rows.vec == 1:
-    cvt.rn.${rows.kind}.${op.type} ${c[0, 0, 0]}, ${sums[0]};
-  % elif rows.converts:
-    % for i in range(0, rows.vec, 2):
-    cvt.rn.${rows.kind}.${op.type} ${rows.half[0]}, ${sums[i]};
-    cvt.rn.${rows.kind}.${op.type} ${rows.half[1]}, ${sums[i + 1]};
-    mov.b32 ${c[0, 0, i // 2]}, {${rows.half[0]}, ${rows.half[1]}};
-    % endfor
+  % for word, low, high in pairs:
+    cvt.rn.${rows.kind}.${op.type} ${rows.half[0]}, ${low};
+    cvt.rn.${rows.kind}.${op.type} ${rows.half[1]}, ${high};
+    mov.b32 ${word}, ${rows.half[:]};
+  % endfor
+  % if rows.converts and not pairs:
+    cvt.rn.${rows.kind}.${op.type} ${rows.loaded[0, 0, 0]}, ${sums[0]};
   % endif
-    st.global.${rows.access} [%ptr_c], ${c.vector(0, 0, 0, n=rows.packed) if rows.converts else operand_list(sums)};
+    st.global.${rows.access} [%ptr_c], ${stored};
 % endfor
 DONE:
 <%def name="after_entry()"></%def>\

@@ -12,9 +12,9 @@
     .reg .b32 %lane_bytes, %column, %place_staged<${x.chunks}>;
     .reg .${x.scalar} %loaded_value<${x.chunks}>;
     .reg .pred %p, %inside, %more, %reads_c, %multiplies, %has_row, %has_next, %copies<${copy.unrolled}>;
-    .reg .pred %upper<${max(len(x.exchanges), 1)}>, %stores<${x.kept // x.vec_c}>;
+    .reg .pred %upper<${max(len(x.exchanges), 1)}>, %stores<${len(x.c_accesses)}>;
     .reg .${op.type} %alpha, %beta, %value_staged<${x.chunks}>;
-% if x.sum_bytes == 8:
+% if x.splits_moved:
     .reg .b32 %half_low, %half_high;
 % endif
 % if x.several:
@@ -47,14 +47,14 @@ ${ptx.banner("thread to rows of C, and to columns of the slab")}\
     min.u32 %rows, %rows, ${x.c_rows};
     mov.u32 %column, %ctaid.y;
     mul.lo.u32 %column, %column, ${x.slab};
-    and.b32 %lane_bytes, %lane, ${x.lanes - 1};
+    and.b32 %lane_bytes, %lane, ${x.lane_mask};
     shl.b32 %lane_bytes, %lane_bytes, 4;
-    mad.lo.u32 %stage_to, %warp, ${x.chunk * x.staged}, %smem;
+    mad.lo.u32 %stage_to, %warp, ${x.warp_staged_bytes}, %smem;
     mad.lo.u32 %stage_to, %lane, ${x.staged}, %stage_to;
     add.u32 %stage_to, %stage_to, ${x.staged_at};
-    shr.u32 %tmp0, %lane, ${x.lanes.bit_length() - 1};
-    mad.lo.u32 %staged, %warp, ${x.chunk * x.staged}, %smem;
-    mad.lo.u32 %staged, %tmp0, ${x.read * x.staged}, %staged;
+    shr.u32 %tmp0, %lane, ${x.log2_lanes};
+    mad.lo.u32 %staged, %warp, ${x.warp_staged_bytes}, %smem;
+    mad.lo.u32 %staged, %tmp0, ${x.read_bytes}, %staged;
     add.u32 %staged, %staged, ${x.staged_at};
     add.u32 %zeros, %smem, ${x.zeros_at};
 % for n, (distance, _) in enumerate(x.exchanges):
@@ -62,25 +62,25 @@ ${ptx.banner("thread to rows of C, and to columns of the slab")}\
     setp.ne.u32 %upper${n}, %row, 0;
 % endfor
     mul.lo.u32 %tmp0, %tmp0, ${x.kept};
-    and.b32 %row, %lane, ${x.lanes - 1};
+    and.b32 %row, %lane, ${x.lane_mask};
     mad.lo.u32 %tmp0, %row, ${x.elements}, %tmp0;
     add.u32 %tmp0, %tmp0, %column;
     mad.wide.u32 %from_c, %tmp0, ${x.size}, %C;
-% for v in range(x.kept // x.vec_c):
-    sub.u32 %row, %N, ${v * x.vec_c};
+% for v, access in enumerate(x.c_accesses):
+    sub.u32 %row, %N, ${access.column};
     setp.lt.s32 %stores${v}, %tmp0, %row;
 % endfor
     setp.neu.${op.type} %reads_c, %beta, ${op.zero};
 % if x.several:
-    mad.lo.u32 %sums_at, %lane, ${x.kept * x.sum_bytes}, %smem;
+    mad.lo.u32 %sums_at, %lane, ${x.kept_bytes}, %smem;
     add.u32 %sums_at, %sums_at, ${x.sums_at};
 % endif
 ${ptx.banner("thread to the elements of a tile that it copies: columns after the last are zeros")}\
-    and.b32 %tmp0, %thread, ${copy.threads_row - 1};
-    shr.u32 %copy_row, %thread, ${copy.threads_row.bit_length() - 1};
+    and.b32 %tmp0, %thread, ${copy.row_mask};
+    shr.u32 %copy_row, %thread, ${copy.log2_threads_row};
     mul.lo.u32 %copy_to, %tmp0, ${copy.bytes};
     mad.lo.u32 %copy_to, %copy_row, ${x.row_bytes}, %copy_to;
-    mad.lo.u32 %tmp0, %tmp0, ${copy.bytes // x.size}, %column;
+    mad.lo.u32 %tmp0, %tmp0, ${copy.elements}, %column;
     setp.lt.u32 %inside, %tmp0, %N;
     selp.b32 %tmp0, %tmp0, %column, %inside;
     selp.b32 %copy_bytes, ${copy.bytes}, 0, %inside;
@@ -88,7 +88,7 @@ ${ptx.banner("thread to the elements of a tile that it copies: columns after the
     cvt.u64.u32 %from_b, %tmp0;
     add.u64 %from_b, %from_b, %offset64;
     mad.lo.u64 %from_b, %from_b, ${x.size}, %B;
-    mul.wide.u32 %copy_pitch, %ldb, ${copy.rows * x.size};
+    mul.wide.u32 %copy_pitch, %ldb, ${copy.pitch_bytes};
     setp.lt.u32 %p, %thread, ${x.lanes};
     mad.lo.u32 %tmp0, %thread, 16, %zeros;
     mov.b32 %row, 0;
@@ -105,7 +105,7 @@ ${ptx.banner("the first two rows of the warp, and the first nonzeros of the firs
     mul.wide.u32 %ptr_first, %tmp0, %pitch;
     mad.lo.u64 %ptr_first, %ptr_first, 4, %tile_starts;
     mov.b64 %ptr_bounds, %ptr_first;
-    mul.wide.u32 %rows_pitch, %pitch, ${4 * x.warps};
+    mul.wide.u32 %rows_pitch, %pitch, ${x.warps_bytes};
 % else:
     @!%multiplies mov.b32 %next_row, %rows;
     mad.wide.u32 %ptr_bounds, %tmp0, 4, %indptr;
@@ -153,8 +153,8 @@ ${ptx.banner(f"{x.chunk} nonzeros: addresses in the tile and values to shared me
     .pragma "nounroll";
 NONZERO_LOOP:
     sub.u32 %left, %end, %nonzero;
-% for i in range(x.chunks):
-    add.u32 %tmp0, %lane, ${32 * i};
+% for i, nonzero in enumerate(x.chunk_nonzeros):
+    add.u32 %tmp0, %lane, ${nonzero};
     setp.lt.u32 %inside, %tmp0, %left;
     mov.b32 %place_staged${i}, %zeros;
     mov.${op.type} %value_staged${i}, ${op.zero};
@@ -166,13 +166,8 @@ ${convert.widen(x.kind, f"%value_staged{i}", f"%loaded_value{i}", "@%inside ")}\
   % endif
 % endfor
     bar.warp.sync 0xffffffff;
-% for i in range(x.chunks):
-  % if x.sum_bytes == 8:
-    st.shared.f64 [%stage_to+${32 * i * x.staged}], %value_staged${i};
-    st.shared.b32 [%stage_to+${32 * i * x.staged + 8}], %place_staged${i};
-  % else:
-    st.shared.v2.b32 [%stage_to+${32 * i * x.staged}], {%place_staged${i}, %value_staged${i}};
-  % endif
+% for type, registers, offset in x.staged_stores:
+    st.shared.${type} [%stage_to+${offset}], ${registers};
 % endfor
     bar.warp.sync 0xffffffff;
 ${ptx.banner("the next nonzeros of the row, or of the next row")}\
@@ -183,17 +178,15 @@ ${ptx.banner("the next nonzeros of the row, or of the next row")}\
 ${load_nonzeros()}\
 ${ptx.banner(f"products, {x.depths[0]} nonzeros of each group at once")}\
     min.u32 %left, %left, ${x.chunk};
-    add.u32 %rounds, %left, ${x.groups * x.read - 1};
-    shr.u32 %rounds, %rounds, ${(x.groups * x.read).bit_length() - 1};
-% if x.read > 1:
-    shl.b32 %rounds, %rounds, ${x.read.bit_length() - 1};
-% endif
+    add.u32 %rounds, %left, ${x.round_nonzeros_mask};
+    shr.u32 %rounds, %rounds, ${x.log2_round_nonzeros};
+    shl.b32 %rounds, %rounds, ${x.log2_read};
     mov.b32 %from_staged, %staged;
     setp.lt.u32 %p, %rounds, ${x.depths[0]};
     @%p bra.uni REMAINDER;
     .pragma "nounroll";
 PRODUCT_LOOP:
-${multiply(x.depths[0])}\
+${multiply(x.steps[0])}\
     sub.u32 %rounds, %rounds, ${x.depths[0]};
     setp.ge.u32 %p, %rounds, ${x.depths[0]};
     @%p bra.uni PRODUCT_LOOP;
@@ -202,12 +195,12 @@ REMAINDER:
     setp.eq.u32 %p, %rounds, 0;
     @%p bra.uni NONZEROS_DONE;
 % endif
-% for n in x.depths[1:]:
-    and.b32 %tmp0, %rounds, ${n};
+% for step in x.steps[1:]:
+    and.b32 %tmp0, %rounds, ${step.depth};
     setp.eq.u32 %p, %tmp0, 0;
-    @%p bra.uni AFTER_${n};
-${multiply(n)}\
-AFTER_${n}:
+    @%p bra.uni AFTER_${step.depth};
+${multiply(step)}\
+AFTER_${step.depth}:
 % endfor
 NONZEROS_DONE:
     @%more bra.uni NONZERO_LOOP;
@@ -215,39 +208,39 @@ ${load_bounds()}\
 % if x.exchanges:
 ${ptx.banner("the sums of the groups: each lane keeps half of its columns, and adds those of another lane")}\
 % endif
-% for n, (distance, kept) in enumerate(x.exchanges):
-  % for i in range(kept):
-    selp.${x.shuffled} ${x.moved[i]}, ${x.sums[i]}, ${x.sums[i + kept]}, %upper${n};
-    selp.${x.shuffled} ${x.sums[i]}, ${x.sums[i + kept]}, ${x.sums[i]}, %upper${n};
+% for n, (distance, sums) in enumerate(x.exchanged_sums):
+  % for low, high, moved in sums:
+    selp.${x.shuffled} ${moved}, ${low}, ${high}, %upper${n};
+    selp.${x.shuffled} ${low}, ${high}, ${low}, %upper${n};
   % endfor
-  % for i in range(kept):
-    % if x.sum_bytes == 8:
-    mov.b64 {%half_low, %half_high}, ${x.moved[i]};
+  % for _, _, moved in sums:
+    % if x.splits_moved:
+    mov.b64 {%half_low, %half_high}, ${moved};
     shfl.sync.bfly.b32 %half_low, %half_low, ${distance}, 31, 0xffffffff;
     shfl.sync.bfly.b32 %half_high, %half_high, ${distance}, 31, 0xffffffff;
-    mov.b64 ${x.moved[i]}, {%half_low, %half_high};
+    mov.b64 ${moved}, {%half_low, %half_high};
     % else:
-    shfl.sync.bfly.b32 ${x.moved[i]}, ${x.moved[i]}, ${distance}, 31, 0xffffffff;
+    shfl.sync.bfly.b32 ${moved}, ${moved}, ${distance}, 31, 0xffffffff;
     % endif
   % endfor
-  % for i in range(kept):
-    ${op.add} ${x.sums[i]}, ${x.sums[i]}, ${x.moved[i]};
+  % for low, _, moved in sums:
+    ${op.add} ${low}, ${low}, ${moved};
   % endfor
 % endfor
 % if x.several:
 ${ptx.banner("sums of the tiles before")}\
-    mad.lo.u32 %ptr_sums, %row, ${x.slab * x.sum_bytes}, %sums_at;
+    mad.lo.u32 %ptr_sums, %row, ${x.row_sum_bytes}, %sums_at;
     @%first_tile bra.uni SUMMED;
-  % for i in range(0, x.kept, x.kept_vector):
-    ld.shared.${x.kept_access} ${x.before.vector(i, n=x.kept_vector)}, [%ptr_sums+${i * x.sum_bytes}];
+  % for _, before, offset in x.kept_accesses:
+    ld.shared.${x.kept_access} ${before}, [%ptr_sums+${offset}];
   % endfor
   % for i in range(x.kept):
     ${op.add} ${x.sums[i]}, ${x.before[i]}, ${x.sums[i]};
   % endfor
 SUMMED:
     @%last_tile bra.uni STORE;
-  % for i in range(0, x.kept, x.kept_vector):
-    st.shared.${x.kept_access} [%ptr_sums+${i * x.sum_bytes}], ${x.sums.vector(i, n=x.kept_vector)};
+  % for sums, _, offset in x.kept_accesses:
+    st.shared.${x.kept_access} [%ptr_sums+${offset}], ${sums};
   % endfor
     bra.uni STORED;
 STORE:
@@ -259,32 +252,31 @@ ${ptx.banner("epilogue: C = alpha * sums + beta * C")}\
 % for i in range(x.kept):
     ${op.mul} ${x.sums[i]}, ${x.sums[i]}, %alpha;
 % endfor
-% for v in range(x.kept // x.vec_c):
-<% sums = [x.sums[v * x.vec_c + i] for i in range(x.vec_c)] %>\
+% for v, access in enumerate(x.c_accesses):
     @!%stores${v} bra STORED;
     @!%reads_c bra.uni STORE_${v};
-    ld.global.${x.access_c} ${x.c_vector.vector(0, n=x.packed)}, [%ptr_c+${v * x.vec_c * x.size}];
-  % if x.converts and x.vec_c == 1:
-${convert.widen(x.kind, x.wide[0], x.c_vector[0])}\
-  % elif x.converts:
-    % for i in range(0, x.vec_c, 2):
-${convert.widen_pair(x.kind, x.wide[i], x.wide[i + 1], x.c_vector[i // 2], x.half.all)}\
+    ld.global.${x.access_c} ${x.c_vector[:]}, [%ptr_c+${access.offset}];
+  % if x.c_pairs:
+    % for word, low, high in x.c_pairs:
+${convert.widen_pair(x.kind, low, high, word, x.half.all)}\
     % endfor
+  % elif x.converts:
+${convert.widen(x.kind, x.wide[0], x.c_vector[0])}\
   % endif
-  % for i, name in enumerate(sums):
-    ${op.fma} ${name}, ${x.wide[i] if x.converts else x.c_vector[i]}, %beta, ${name};
+  % for sum, element in zip(access.sums, x.c_elements):
+    ${op.fma} ${sum}, ${element}, %beta, ${sum};
   % endfor
 STORE_${v}:
-  % if x.converts and x.vec_c == 1:
-    cvt.rn.${x.kind}.${op.type} ${x.c_vector[0]}, ${sums[0]};
-  % elif x.converts:
-    % for i in range(0, x.vec_c, 2):
-    cvt.rn.${x.kind}.${op.type} ${x.half[0]}, ${sums[i]};
-    cvt.rn.${x.kind}.${op.type} ${x.half[1]}, ${sums[i + 1]};
-    mov.b32 ${x.c_vector[i // 2]}, {${x.half[0]}, ${x.half[1]}};
+  % if x.c_pairs:
+    % for word, low, high in access.pairs:
+    cvt.rn.${x.kind}.${op.type} ${x.half[0]}, ${low};
+    cvt.rn.${x.kind}.${op.type} ${x.half[1]}, ${high};
+    mov.b32 ${word}, ${x.half[:]};
     % endfor
+  % elif x.converts:
+    cvt.rn.${x.kind}.${op.type} ${x.c_vector[0]}, ${access.sums[0]};
   % endif
-    st.global.${x.access_c} [%ptr_c+${v * x.vec_c * x.size}], ${x.c_vector.vector(0, n=x.packed) if x.converts else operand_list(sums)};
+    st.global.${x.access_c} [%ptr_c+${access.offset}], ${access.stored};
 % endfor
 STORED:
     add.u32 %row, %row, ${x.warps};
@@ -292,11 +284,13 @@ STORED:
     @%p bra.uni ROW_LOOP;
 ROWS_DONE:
 % if x.several:
-${ptx.banner("the next tile" if x.buffers == 2 else "the next tile: wait for all warps to have read this one")}\
-    @%last_tile bra.uni DONE;
   % if x.buffers == 2:
+${ptx.banner("the next tile")}\
+    @%last_tile bra.uni DONE;
     mov.b32 %tile_at, %next_tile_at;
   % else:
+${ptx.banner("the next tile: wait for all warps to have read this one")}\
+    @%last_tile bra.uni DONE;
     bar.sync 0;
     add.u32 %tile_row, %tile_row, ${x.tile_k};
 ${copy_tile("%smem", "%tile_row")}\
@@ -329,7 +323,7 @@ DONE:
     @%p add.u64 %ptr_first, %ptr_first, 4;
     @%p mov.b64 %ptr_bounds, %ptr_first;
 % else:
-    add.u64 %ptr_bounds, %ptr_bounds, ${4 * x.warps};
+    add.u64 %ptr_bounds, %ptr_bounds, ${x.warps_bytes};
 % endif
 </%def>
 
@@ -339,13 +333,13 @@ DONE:
     add.u32 %tmp0, %nonzero, %lane;
     mad.wide.u32 %ptr_index, %tmp0, 4, %indices;
     mad.wide.u32 %ptr_value, %tmp0, ${x.size}, %values;
-% for i in range(x.chunks):
-    setp.lt.u32 %inside, %tmp0, %end;
-    @%inside ld.global.nc.u32 %index${i}, [%ptr_index+${128 * i}];
-    @%inside ld.global.nc.${x.scalar} %loaded_value${i}, [%ptr_value+${32 * i * x.size}];
-  % if i + 1 < x.chunks:
+% for i, (index_offset, value_offset) in enumerate(x.chunk_offsets):
+  % if i:
     add.u32 %tmp0, %tmp0, 32;
   % endif
+    setp.lt.u32 %inside, %tmp0, %end;
+    @%inside ld.global.nc.u32 %index${i}, [%ptr_index+${index_offset}];
+    @%inside ld.global.nc.${x.scalar} %loaded_value${i}, [%ptr_value+${value_offset}];
 % endfor
 </%def>
 
@@ -365,10 +359,10 @@ DONE:
     .pragma "nounroll";
 COPY_LOOP:
 % endif
-% for u in range(copy.unrolled):
-    setp.gt.s32 %copies${u}, %rows_left, ${u * copy.rows};
+% for u, (row, offset) in enumerate(copy.accesses):
+    setp.gt.s32 %copies${u}, %rows_left, ${row};
   % if copy.asynchronous:
-    @%copies${u} cp.async.${"cg" if copy.bytes == 16 else "ca"}.shared.global [%copied_to+${u * copy.rows * x.row_bytes}], [%ptr_copy], ${copy.bytes}, %copy_bytes;
+    @%copies${u} cp.async.${copy.cache}.shared.global [%copied_to+${offset}], [%ptr_copy], ${copy.bytes}, %copy_bytes;
   % else:
     mov.b16 ${copy.loaded[u]}, 0;
     @%copies${u} ld.global.nc.b16 ${copy.loaded[u]}, [%ptr_copy];
@@ -376,14 +370,14 @@ COPY_LOOP:
     add.u64 %ptr_copy, %ptr_copy, %copy_pitch;
 % endfor
 % if not copy.asynchronous:
-  % for u in range(copy.unrolled):
-    @%copies${u} st.shared.b16 [%copied_to+${u * copy.rows * x.row_bytes}], ${copy.loaded[u]};
+  % for u, (_, offset) in enumerate(copy.accesses):
+    @%copies${u} st.shared.b16 [%copied_to+${offset}], ${copy.loaded[u]};
   % endfor
 % endif
 % if copy.iterations > 1:
-    add.u32 %copied_to, %copied_to, ${copy.unrolled * copy.rows * x.row_bytes};
-    sub.s32 %rows_left, %rows_left, ${copy.unrolled * copy.rows};
-    sub.s32 %tile_left, %tile_left, ${copy.unrolled * copy.rows};
+    add.u32 %copied_to, %copied_to, ${copy.step_bytes};
+    sub.s32 %rows_left, %rows_left, ${copy.step_rows};
+    sub.s32 %tile_left, %tile_left, ${copy.step_rows};
     setp.gt.s32 %p, %tile_left, 0;
     @%p bra.uni COPY_LOOP;
 % endif
@@ -393,30 +387,23 @@ COPY_LOOP:
     }
 </%def>
 
-## The next n nonzeros of each group: their places and values, then the rows of the tile, then the products in order.
-<%def name="multiply(n)">
+## The next nonzeros of each group: their places and values, then the rows of the tile, then the products in order.
+<%def name="multiply(step)">
 <% x, op = plan.mainloop, plan.arithmetic %>\
-% for q in range(0, n, x.read):
-  % if x.sum_bytes == 8:
-    ld.shared.f64 ${x.value[q]}, [%from_staged+${q * x.groups * x.staged}];
-    ld.shared.b32 ${x.place[q]}, [%from_staged+${q * x.groups * x.staged + 8}];
-  % else:
-    ld.shared.v${2 * x.read}.b32 ${operand_list([r for i in range(x.read) for r in (x.place[q + i], x.value[q + i])])}, [%from_staged+${q * x.groups * x.staged}];
-  % endif
+% for type, registers, offset in step.reads:
+    ld.shared.${type} ${registers}, [%from_staged+${offset}];
 % endfor
-% for q in range(n):
+% for q in range(step.depth):
     add.u32 ${x.place[q]}, ${x.place[q]}, %lane_bytes;
-    ld.shared.${x.access} ${x.loaded.vector(q, 0, n=x.words)}, [${x.place[q]}];
+    ld.shared.${x.access} ${x.loaded[q, :]}, [${x.place[q]}];
 % endfor
-    add.u32 %from_staged, %from_staged, ${n * x.groups * x.staged};
-% for q in range(n):
-  % if x.converts:
-    % for i in range(x.words):
-${convert.widen_pair(x.kind, x.wide[2 * i], x.wide[2 * i + 1], x.loaded[q, i], x.half.all)}\
-    % endfor
-  % endif
-  % for i in range(x.elements):
-    ${op.fma} ${x.sums[i]}, ${x.value[q]}, ${x.wide[i] if x.converts else x.loaded[q, i]}, ${x.sums[i]};
+    add.u32 %from_staged, %from_staged, ${step.bytes};
+% for q in range(step.depth):
+  % for word, low, high in x.loaded_pairs[q]:
+${convert.widen_pair(x.kind, low, high, word, x.half.all)}\
+  % endfor
+  % for sum, element in zip(x.sums.all, x.tile_elements[q]):
+    ${op.fma} ${sum}, ${x.value[q]}, ${element}, ${sum};
   % endfor
 % endfor
 </%def>

@@ -25,7 +25,7 @@ ${ptx.banner("the row of the warp; the length of the block's first row chooses t
     mov.u32 %thread, %tid.x;
     and.b32 %lane, %thread, 31;
     shr.u32 %warp, %thread, 5;
-    mul.wide.u32 %ptr, %block, ${4 * x.warps};
+    mul.wide.u32 %ptr, %block, ${x.warps_bytes};
     add.u64 %ptr_row, %row_id, %ptr;
     ld.global.nc.u32 %first_row, [%ptr_row];
     mad.wide.u32 %ptr_row, %warp, 4, %ptr_row;
@@ -110,11 +110,11 @@ DONE:
 ## Two nonzeros and their columns. Positions after the last nonzero load nothing.
 <%def name="load_nonzeros()">
 <% x = plan.mainloop %>\
-% for h in (0, 1):
+% for h, index_offset, value_offset in ((0, 0, 0), (1, 4, 2)):
     mov.b32 ${x.index[h]}, 0;
     mov.b16 ${x.value[h]}, 0;
-    @%has${h} ld.global.nc.u32 ${x.index[h]}, [%ptr_index+${4 * h}];
-    @%has${h} ld.global.nc.b16 ${x.value[h]}, [%ptr_value+${2 * h}];
+    @%has${h} ld.global.nc.u32 ${x.index[h]}, [%ptr_index+${index_offset}];
+    @%has${h} ld.global.nc.b16 ${x.value[h]}, [%ptr_value+${value_offset}];
 % endfor
 </%def>
 
@@ -138,7 +138,7 @@ ${load_nonzeros()}\
 ## The two nonzeros to the scratch of the row.
 <%def name="store_nonzeros()">
 <% x = plan.mainloop %>\
-    mov.b32 %sparse, ${x.value.vector(0, n=2)};
+    mov.b32 %sparse, ${x.value[:]};
     mad.lo.u32 %tmp0, %pair, 2, %scratch_at;
     @%stores_scratch st.shared.b32 [%tmp0], %sparse;
 </%def>
@@ -149,13 +149,13 @@ ${load_nonzeros()}\
 % for r in x.loaded.all:
     mov.${x.loaded.kind} ${r}, 0;
 % endfor
-% for j in range(x.pieces):
+% for j, (at, column, offset) in enumerate(x.accesses):
   % if j:
-    add.u32 %tmp0, %gathered, ${j * x.vec};
+    add.u32 ${at}, %gathered, ${column};
   % endif
   % for h in (0, 1):
-    setp.lt.and.u32 %loads${h}, ${"%tmp0" if j else "%gathered"}, %N, %has${h};
-    @%loads${h} ld.global.nc.${x.access} ${x.loaded.vector(h, j, 0, n=x.packed)}, [${x.from_b[h]}+${2 * j * x.vec}];
+    setp.lt.and.u32 %loads${h}, ${at}, %N, %has${h};
+    @%loads${h} ld.global.nc.${x.access} ${x.loaded[h, j, :]}, [${x.from_b[h]}+${offset}];
   % endfor
 % endfor
 </%def>
@@ -164,18 +164,16 @@ ${load_nonzeros()}\
 <%def name="store_columns(share)">
 <% x = plan.mainloop %>\
 % if x.vec == 1:
-  % for j in range(x.pieces):
+  % for j, (offset,) in enumerate(x.column_offsets[share]):
     mov.b32 %word0, {${x.loaded[0, j, 0]}, ${x.loaded[1, j, 0]}};
-    st.shared.b32 [%store_at+${x.buffer_at + share.column_bytes * j}], %word0;
+    st.shared.b32 [%store_at+${offset}], %word0;
   % endfor
 % else:
-  % for j in range(x.pieces):
-    % for i in range(x.packed):
-    prmt.b32 %word0, ${x.loaded[0, j, i]}, ${x.loaded[1, j, i]}, 0x5410;
-    prmt.b32 %word1, ${x.loaded[0, j, i]}, ${x.loaded[1, j, i]}, 0x7632;
-    st.shared.b32 [%store_at+${x.buffer_at + share.column_bytes * (j * x.vec + 2 * i)}], %word0;
-    st.shared.b32 [%store_at+${x.buffer_at + share.column_bytes * (j * x.vec + 2 * i + 1)}], %word1;
-    % endfor
+  % for first, second, (offset0, offset1) in zip(x.loaded_words[0], x.loaded_words[1], x.column_offsets[share]):
+    prmt.b32 %word0, ${first}, ${second}, 0x5410;
+    prmt.b32 %word1, ${first}, ${second}, 0x7632;
+    st.shared.b32 [%store_at+${offset0}], %word0;
+    st.shared.b32 [%store_at+${offset1}], %word1;
   % endfor
 % endif
 </%def>
@@ -183,11 +181,10 @@ ${load_nonzeros()}\
 ## Adds the products of every fragment to its accumulators.
 <%def name="multiply(share)">
 <% x = plan.mainloop %>\
-% for q in x.fragments:
-  % for word, at in zip(("%word0", "%word1"), share.fragment(q)):
-    ld.shared.b32 ${word}, [%load_at+${x.buffer_at + at}];
-  % endfor
-    ${x.instruction} ${x.sums.vector(q, 0, n=4)}, {%word0, %word1}, {%sparse}, ${x.sums.vector(q, 0, n=4)};
+% for q, (offset0, offset1) in enumerate(share.fragments):
+    ld.shared.b32 %word0, [%load_at+${offset0}];
+    ld.shared.b32 %word1, [%load_at+${offset1}];
+    ${x.instruction} ${x.sums[q, :]}, {%word0, %word1}, {%sparse}, ${x.sums[q, :]};
 % endfor
 </%def>
 
@@ -200,31 +197,23 @@ ${load_nonzeros()}\
 ## The sums of diagonals of all parts of a fragment, to the sums in shared memory.
 <%def name="add_diagonals(share)">
 <% x = plan.mainloop %>\
-% for q in x.fragments:
-  % for h in (0, 1):
-    % if share.warps == 1:
-    mov.f32 ${x.diagonal[q, h]}, ${x.sums[q, 2 * h]};
-    % else:
-    selp.f32 ${x.diagonal[q, h]}, ${x.sums[q, 2 * h + 1]}, ${x.sums[q, 2 * h]}, %odd;
-    % endif
-  % endfor
+% for diagonal, even, odd in x.fragment_sums:
+  % if share.warps == 1:
+    mov.f32 ${diagonal}, ${even};
+  % else:
+    selp.f32 ${diagonal}, ${odd}, ${even}, %odd;
+  % endif
 % endfor
 % for distance in share.distances:
-  % for q in x.fragments:
-    % for h in (0, 1):
-    shfl.sync.down.b32 ${x.moved[q, h]}, ${x.diagonal[q, h]}, ${distance}, 31, 0xffffffff;
-    % endfor
+  % for moved, diagonal in zip(x.moved.all, x.diagonal.all):
+    shfl.sync.down.b32 ${moved}, ${diagonal}, ${distance}, 31, 0xffffffff;
   % endfor
-  % for q in x.fragments:
-    % for h in (0, 1):
-    add.rn.f32 ${x.diagonal[q, h]}, ${x.diagonal[q, h]}, ${x.moved[q, h]};
-    % endfor
+  % for moved, diagonal in zip(x.moved.all, x.diagonal.all):
+    add.rn.f32 ${diagonal}, ${diagonal}, ${moved};
   % endfor
 % endfor
-% for q in x.fragments:
-  % for h, at in enumerate(share.sums(q)):
-    @%writes st.shared.f32 [%out_at+${x.sums_at + at}], ${x.diagonal[q, h]};
-  % endfor
+% for diagonal, offset in zip(x.diagonal.all, share.sums):
+    @%writes st.shared.f32 [%out_at+${offset}], ${diagonal};
 % endfor
 </%def>
 
@@ -234,16 +223,16 @@ ${load_nonzeros()}\
     mad.lo.u32 %load_at, %lane, 4, %store_at;
     mad.lo.u32 %load_at, %id, 256, %load_at;
 % if share.shift:
-    shr.u32 %tmp0, %id, ${share.shift - 1};
+    shr.u32 %tmp0, %id, ${share.group_shift};
     mad.lo.u32 %load_at, %tmp0, 16, %load_at;
 % endif
     and.b32 %tmp0, %lane, 7;
     mad.lo.u32 %store_at, %tmp0, ${share.lane_bytes}, %store_at;
     mad.lo.u32 %store_at, %pair, 2, %store_at;
-    shr.u32 %tmp0, %lane, ${share.shift + 2};
+    shr.u32 %tmp0, %lane, ${share.column_shift};
     mad.lo.u32 %out_at, %id, ${share.columns}, %tmp0;
     mad.lo.u32 %out_at, %out_at, 4, %sums_at;
-    and.b32 %tmp0, %lane, ${share.stride - 1};
+    and.b32 %tmp0, %lane, ${share.stride_mask};
     setp.eq.u32 %writes, %tmp0, 0;
     and.b32 %tmp0, %lane, 4;
     setp.ne.u32 %odd, %tmp0, 0;
@@ -252,7 +241,7 @@ ${load_nonzeros()}\
 ## Rows of up to 8 * w nonzeros with w warps each: the sparse operand is loaded once for all tiles of columns.
 <%def name="rows_of(share)">
 <% x = plan.mainloop %>\
-${ptx.banner(f"rows of up to {8 * share.warps} nonzeros, {share.warps} warps each: columns of B in tiles of {x.columns}")}\
+${ptx.banner(share.title)}\
 % if x.row_barriers:
     @!%has_row bra DONE;
     shr.u32 %row_barrier, %warp, ${share.shift};
@@ -260,10 +249,10 @@ ${ptx.banner(f"rows of up to {8 * share.warps} nonzeros, {share.warps} warps eac
 % endif
 ${places(share)}\
     // ---- wait: the nonzeros of all rows are in shared memory
-    ${x.barrier(share)};
+    ${x.barriers[share]};
     mov.b32 %sparse, 0;
     mad.lo.u32 %tmp0, %lane, 4, %scratch_at;
-    setp.lt.and.u32 %p, %lane, ${4 * share.warps}, %has_row;
+    setp.lt.and.u32 %p, %lane, ${share.words}, %has_row;
     @%p ld.shared.b32 %sparse, [%tmp0];
 TILE_OF_${share.warps}:
     @!%has_row bra GATHERED_${share.warps};
@@ -272,17 +261,17 @@ ${gather()}\
 ${store_columns(share)}\
 GATHERED_${share.warps}:
     // ---- wait: the columns of this tile are in shared memory
-    ${x.barrier(share)};
+    ${x.barriers[share]};
     @!%has_row bra MULTIPLIED_${share.warps};
 ${clear()}\
 ${multiply(share)}\
 ${add_diagonals(share)}\
 MULTIPLIED_${share.warps}:
     // ---- wait: the sums of this tile are in shared memory
-    ${x.barrier(share)};
+    ${x.barriers[share]};
 ${flush(f"FLUSHED_{share.warps}")}\
 % for h in (0, 1):
-    add.u64 ${x.from_b[h]}, ${x.from_b[h]}, ${2 * x.columns};
+    add.u64 ${x.from_b[h]}, ${x.from_b[h]}, ${x.columns_bytes};
 % endfor
     add.u32 %tile, %tile, ${x.columns};
     setp.lt.u32 %p, %tile, %N;
@@ -297,7 +286,7 @@ ${ptx.banner("multiblock_per_row: each block has some tiles of columns of one ro
 MULTIBLOCK_PER_ROW:
     shr.u32 %tmp0, %id, ${share.shift};
     mul.lo.u32 %tile, %tmp0, ${x.columns};
-    mul.lo.u32 %tile_step, %warps, ${x.columns // x.warps};
+    mul.lo.u32 %tile_step, %warps, ${x.block_columns};
     mov.b32 %id, %warp;
 ${lane_numbers()}\
     mov.b32 %scratch_at, smem;
@@ -318,8 +307,8 @@ LONG_LOOP:
 ${row_addresses()}\
 ${store_nonzeros()}\
 ${gather()}\
-    add.u64 %ptr_index, %ptr_index, ${4 * x.nonzeros};
-    add.u64 %ptr_value, %ptr_value, ${2 * x.nonzeros};
+    add.u64 %ptr_index, %ptr_index, ${x.index_bytes};
+    add.u64 %ptr_value, %ptr_value, ${x.value_bytes};
     add.u32 %done, %done, ${x.nonzeros};
 ${load_part()}\
 ${store_columns(share)}\
@@ -349,8 +338,8 @@ ${flush("LONG_FLUSHED")}\
     mad.lo.u32 %tmp1, %lane, 8, %tile;
     mad.wide.u32 %ptr_c, %tmp1, 2, %ptr_row;
     mad.lo.u32 %tmp0, %lane, 32, %sums_at;
-% for i in (0, 4):
-    ld.shared.v4.f32 ${x.result.vector(i, n=4)}, [%tmp0+${x.sums_at + 4 * i}];
+% for registers, offset in x.result_loads:
+    ld.shared.v4.f32 ${registers}, [%tmp0+${offset}];
 % endfor
 % for r in x.result.all:
     ${op.mul} ${r}, ${r}, %alpha;
@@ -362,38 +351,35 @@ ${label}:
 ## 8 elements of C from column %tmp1 at %ptr_c: %result + beta * C.
 <%def name="store_c(label)">
 <% x, op = plan.mainloop, plan.arithmetic %>\
-% for j in range(x.pieces):
-<% to = x.stored.vector(j, 0, n=x.packed) %>\
+% for j, (_, _, offset) in enumerate(x.accesses):
+  % if j:
+    add.u32 %tmp1, %tmp1, ${x.vec};
+  % endif
     setp.lt.u32 %p, %tmp1, %N;
     @!%p bra ${label};
     @!%reads_c bra ${label}_STORE_${j};
-    ld.global.${x.access} ${to}, [%ptr_c+${2 * j * x.vec}];
+    ld.global.${x.access} ${x.stored[j, :]}, [%ptr_c+${offset}];
   % if x.vec == 1:
 ${convert.widen(x.kind, x.moved[0, 0], x.stored[j, 0])}\
     ${op.fma} ${x.result[j]}, ${x.moved[0, 0]}, %beta, ${x.result[j]};
   % else:
-    % for i in range(x.packed):
-${convert.widen_pair(x.kind, x.moved[0, 0], x.moved[0, 1], x.stored[j, i], x.half.all)}\
-      % for h in (0, 1):
-    ${op.fma} ${x.result[j * x.vec + 2 * i + h]}, ${x.moved[0, h]}, %beta, ${x.result[j * x.vec + 2 * i + h]};
-      % endfor
+    % for word, low, high in x.stored_words[j]:
+${convert.widen_pair(x.kind, x.moved[0, 0], x.moved[0, 1], word, x.half.all)}\
+    ${op.fma} ${low}, ${x.moved[0, 0]}, %beta, ${low};
+    ${op.fma} ${high}, ${x.moved[0, 1]}, %beta, ${high};
     % endfor
   % endif
 ${label}_STORE_${j}:
   % if x.vec == 1:
     cvt.rn.${x.kind}.f32 ${x.stored[j, 0]}, ${x.result[j]};
   % else:
-    % for i in range(x.packed):
-      % for h in (0, 1):
-    cvt.rn.${x.kind}.f32 ${x.half[h]}, ${x.result[j * x.vec + 2 * i + h]};
-      % endfor
-    mov.b32 ${x.stored[j, i]}, ${x.half.vector(0, n=2)};
+    % for word, low, high in x.stored_words[j]:
+    cvt.rn.${x.kind}.f32 ${x.half[0]}, ${low};
+    cvt.rn.${x.kind}.f32 ${x.half[1]}, ${high};
+    mov.b32 ${word}, ${x.half[:]};
     % endfor
   % endif
-    st.global.${x.access} [%ptr_c+${2 * j * x.vec}], ${to};
-  % if j + 1 < x.pieces:
-    add.u32 %tmp1, %tmp1, ${x.vec};
-  % endif
+    st.global.${x.access} [%ptr_c+${offset}], ${x.stored[j, :]};
 % endfor
 </%def>
 

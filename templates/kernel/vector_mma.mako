@@ -5,7 +5,7 @@
 <%namespace name="convert" file="/ptx/convert.mako"/>\
 <%namespace name="row_parts" file="/epilogue/row_parts.mako"/>\
 <% blocks, op = plan.mainloop, plan.arithmetic %>\
-    .reg .b64 ${", ".join(f"%{register}" for register in plan.addresses.values())}, %ptr_column, %ptr_value, %ptr_row, %ptr_c, %pitch64;
+    .reg .b64 ${plan.address_registers}, %ptr_column, %ptr_value, %ptr_row, %ptr_c, %pitch64;
     .reg .b32 %M, %N, %ldc, %pitch, %count, %thread, %lane, %group, %member, %window, %begin, %end, %row, %last, %tmp0;
     .reg .s32 %blocks_left;
     .reg .b32 %col<${blocks.vectors}>;
@@ -17,7 +17,7 @@
 % endfor
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %pitch, [ldb];  ld.param.u32 %ldc, [ldc];
     ld.param.${op.type} %alpha, [alpha];  ld.param.${op.type} %beta, [beta];
-    ld.param.u32 %count, [${"item_count" if plan.work_list else "windows"}];
+    ld.param.u32 %count, [${plan.count_parameter}];
 ${ptx.banner("warp to row window, lanes to columns: those after the last are computed as the last, and not stored")}\
     mov.u32 %thread, %tid.x;
     mov.u32 %window, %ctaid.x;
@@ -33,8 +33,8 @@ ${ptx.banner("warp to row window, lanes to columns: those after the last are com
     mad.lo.u32 %tmp0, %group, ${blocks.vec}, %tmp0;
     sub.u32 %last, %N, ${blocks.vec};
     mul.lo.u32 %pitch, %pitch, ${blocks.size};
-% for v in range(blocks.vectors):
-    add.u32 %col${v}, %tmp0, ${v * blocks.groups * blocks.vec};
+% for v, column in enumerate(blocks.vector_columns):
+    add.u32 %col${v}, %tmp0, ${column};
     setp.lt.u32 %stores${v}, %col${v}, %N;
     min.u32 %col${v}, %col${v}, %last;
     mad.wide.u32 ${blocks.from_b[v]}, %col${v}, ${blocks.size}, %B;
@@ -61,7 +61,7 @@ ${ptx.banner("the blocks of the window")}\
     setp.le.s32 %p, %blocks_left, 0;
     @%p bra PRODUCTS_END;
     mad.wide.u32 %ptr_column, %begin, ${blocks.column_bytes}, %window_columns;
-    mad.wide.u32 %ptr_column, %member, ${4 * blocks.rows}, %ptr_column;
+    mad.wide.u32 %ptr_column, %member, ${blocks.member_bytes}, %ptr_column;
     mad.wide.u32 %ptr_value, %begin, ${blocks.block_bytes}, %window_values;
     mad.wide.u32 %ptr_value, %lane, 8, %ptr_value;
 % for name in blocks.loaded.all: # absent vectors, which have no values, are not loaded
@@ -81,7 +81,7 @@ ${load_block_operands(blocks.value)}\
     setp.ne.u32 %present, ${blocks.column[q, i]}, ${blocks.absent};
     % for v in range(blocks.vectors):
     mad.wide.u32 %ptr_row, ${blocks.column[q, i]}, %pitch, ${blocks.from_b[v]};
-    @%present ld.global.nc.${blocks.access} ${blocks.loaded.vector(q, i, v, 0, n=blocks.packed)}, [%ptr_row];
+    @%present ld.global.nc.${blocks.access} ${blocks.loaded[q, i, v, :]}, [%ptr_row];
     % endfor
   % endfor
 % endfor
@@ -95,11 +95,8 @@ ${load_block_operands(blocks.next_value)}\
     setp.le.s32 %p, %end, ${q};
     @%p bra PRODUCTS_END;
   % endif
-  % for pair in blocks.pairs:
-    % for line in blocks.fragment(q, pair):
+  % for line in blocks.products[q]:
     ${line}
-    % endfor
-    ${blocks.product(q, pair)}
   % endfor
 % endfor
 % if blocks.ahead:
@@ -135,7 +132,7 @@ ${ptx.banner("epilogue: C = alpha * sums + beta * C, of two rows")}\
   % for v in range(blocks.vectors):
     @!%stores${v} bra ROW_END_${r};
     mad.wide.u32 %ptr_c, %col${v}, ${blocks.size}, %ptr_row;
-${store(r, v)}\
+${store(r, v, *blocks.c_vectors[r, v])}\
   % endfor
 ROW_END_${r}:
 % endfor
@@ -152,40 +149,37 @@ DONE:
   % for i in range(blocks.rows):
     mov.b32 ${blocks.column[q, i]}, ${blocks.absent};
   % endfor
-    @%exists${q} ld.global.nc.v${blocks.rows}.u32 ${blocks.column.vector(q, 0, n=blocks.rows)}, [%ptr_column+${q * blocks.column_bytes}];
+    @%exists${q} ld.global.nc.v${blocks.rows}.u32 ${blocks.column[q, :]}, [%ptr_column+${blocks.column_offsets[q]}];
 % endfor
 % for q in range(blocks.in_flight):
-    @%exists${q} ld.global.nc.v2.b32 ${values.vector(q, 0, n=2)}, [%ptr_value+${q * blocks.block_bytes}];
+    @%exists${q} ld.global.nc.v2.b32 ${values[q, :]}, [%ptr_value+${blocks.value_offsets[q]}];
 % endfor
-    add.u64 %ptr_column, %ptr_column, ${blocks.in_flight * blocks.column_bytes};
-    add.u64 %ptr_value, %ptr_value, ${blocks.in_flight * blocks.block_bytes};
+    add.u64 %ptr_column, %ptr_column, ${blocks.column_offsets[blocks.in_flight]};
+    add.u64 %ptr_value, %ptr_value, ${blocks.value_offsets[blocks.in_flight]};
 </%def>
 
 ## Vector v of row r of the lane: beta * C is added if beta is not 0.
-<%def name="store(r, v)">
+<%def name="store(r, v, sums, pairs, stored)">
 <% blocks, op = plan.mainloop, plan.arithmetic %>\
-<% c, sums = blocks.loaded, [blocks.sum(r, v * blocks.vec + i) for i in range(blocks.vec)] %>\
     @!%reads_c bra STORE_${r}_${v};
-    ld.global.${blocks.access} ${c.vector(0, 0, 0, 0, n=blocks.packed)}, [%ptr_c];
-% if blocks.converts and blocks.vec == 1:
-${convert.widen(blocks.kind, blocks.wide[0], c[0, 0, 0, 0])}\
-% elif blocks.converts:
-  % for i in range(0, blocks.vec, 2):
-${convert.widen_pair(blocks.kind, blocks.wide[i], blocks.wide[i + 1], c[0, 0, 0, i // 2], blocks.half.all)}\
-  % endfor
+    ld.global.${blocks.access} ${blocks.loaded[0, 0, 0, :]}, [%ptr_c];
+% for word, low, high in blocks.c_pairs:
+${convert.widen_pair(blocks.kind, low, high, word, blocks.half.all)}\
+% endfor
+% if blocks.converts and not pairs:
+${convert.widen(blocks.kind, blocks.wide[0], blocks.loaded[0, 0, 0, 0])}\
 % endif
-% for i, name in enumerate(sums):
-    ${op.fma} ${name}, ${blocks.wide[i] if blocks.converts else c[0, 0, 0, i]}, %beta, ${name};
+% for sum, element in zip(sums, blocks.c_elements):
+    ${op.fma} ${sum}, ${element}, %beta, ${sum};
 % endfor
 STORE_${r}_${v}:
-% if blocks.converts and blocks.vec == 1:
-    cvt.rn.${blocks.kind}.${op.type} ${c[0, 0, 0, 0]}, ${sums[0]};
-% elif blocks.converts:
-  % for i in range(0, blocks.vec, 2):
-    cvt.rn.${blocks.kind}.${op.type} ${blocks.half[0]}, ${sums[i]};
-    cvt.rn.${blocks.kind}.${op.type} ${blocks.half[1]}, ${sums[i + 1]};
-    mov.b32 ${c[0, 0, 0, i // 2]}, {${blocks.half[0]}, ${blocks.half[1]}};
-  % endfor
+% for word, low, high in pairs:
+    cvt.rn.${blocks.kind}.${op.type} ${blocks.half[0]}, ${low};
+    cvt.rn.${blocks.kind}.${op.type} ${blocks.half[1]}, ${high};
+    mov.b32 ${word}, ${blocks.half[:]};
+% endfor
+% if blocks.converts and not pairs:
+    cvt.rn.${blocks.kind}.${op.type} ${blocks.loaded[0, 0, 0, 0]}, ${sums[0]};
 % endif
-    st.global.${blocks.access} [%ptr_c], ${c.vector(0, 0, 0, 0, n=blocks.packed) if blocks.converts else operand_list(sums)};
+    st.global.${blocks.access} [%ptr_c], ${stored};
 </%def>

@@ -7,8 +7,8 @@
 
 <%def name="multiply()">
 <% x, op = plan.mainloop, plan.arithmetic %>\
-% for c in range(x.words):
-    ld.shared.v2.b32 {%word, %value_at}, [%decoded+${8 * c}];
+% for word_offset, loads in x.column_loads:
+    ld.shared.v2.b32 {%word, %value_at}, [%decoded+${word_offset}];
     and.b32 %tmp0, %word, %below;
     popc.b32 %tmp0, %tmp0;
     mad.lo.u32 %value_at, %tmp0, ${x.size}, %value_at;
@@ -16,8 +16,8 @@
     setp.ne.u32 %p, %tmp0, 0;
     mov.f32 ${x.element[0]}, ${op.zero};
     @%p ld.shared.f32 ${x.element[0]}, [%value_at];
-  % for offset, names, access in x.b_vectors:
-    ld.shared.${access} ${operand_list(names)}, [%slot+${x.b_at + 4 * c * x.columns + offset}];
+  % for offset, registers, access in loads:
+    ld.shared.${access} ${registers}, [%slot+${offset}];
   % endfor
   % for b, s in zip(x.right.all, x.sums.all):
     ${op.fma} ${s}, ${x.element[0]}, ${b}, ${s};

@@ -12,11 +12,11 @@
 
 <%def name="multiply()">
 <% x = plan.mainloop %>\
-% for n, (k, m) in enumerate(x.fragments):
+% for rows, columns, words, products in x.fragments:
 
-    // ---- fragment of rows ${16 * m} to ${16 * m + 15} and columns ${16 * k} to ${16 * k + 15}
-  % for r, register in enumerate(x.left.all):
-    ld.shared.v2.b32 {%word, %value_at}, [%words_at+${16 * (4 * n + r)}];
+    // ---- fragment of rows ${rows} and columns ${columns}
+  % for register, offset in zip(x.left.all, words):
+    ld.shared.v2.b32 {%word, %value_at}, [%words_at+${offset}];
     and.b32 %tmp0, %word, %below;
     popc.b32 %tmp0, %tmp0;
     mad.lo.u32 %value_at, %tmp0, 2, %value_at;
@@ -31,8 +31,8 @@
     @%some ld.shared.b16 ${x.element[1]}, [%value_at];
     mov.b32 ${register}, {${x.element[0]}, ${x.element[1]}};
   % endfor
-  % for g in x.groups:
-    ${x.product(k, m, g)}
+  % for line in products:
+    ${line}
   % endfor
 % endfor
 </%def>

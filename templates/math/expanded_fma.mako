@@ -5,14 +5,14 @@
 <%def name="multiply()">
 <% x, op = plan.mainloop, plan.arithmetic %>\
     mad.lo.u32 %tmp0, %lane, ${x.piece}, %decoded;
-% for c in range(0, x.depth, 4):
-    ld.shared.v4.f32 ${x.element.vector(0, n=4)}, [%tmp0+${32 * x.piece * (c // 4)}];
-  % for i in range(4):
-    % for offset, names, access in x.b_vectors:
-    ld.shared.${access} ${operand_list(names)}, [%slot+${x.b_at + 4 * (c + i) * x.columns + offset}];
+% for offset, columns in x.element_loads:
+    ld.shared.v4.f32 ${x.element[:]}, [%tmp0+${offset}];
+  % for element, loads in columns:
+    % for offset, registers, access in loads:
+    ld.shared.${access} ${registers}, [%slot+${offset}];
     % endfor
     % for b, s in zip(x.right.all, x.sums.all):
-    ${op.fma} ${s}, ${x.element[i]}, ${b}, ${s};
+    ${op.fma} ${s}, ${element}, ${b}, ${s};
     % endfor
   % endfor
 % endfor

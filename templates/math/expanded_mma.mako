@@ -5,10 +5,10 @@
 <%def name="multiply()">
 <% x = plan.mainloop %>\
     mad.lo.u32 %tmp0, %lane, ${x.piece}, %decoded;
-% for n, (k, m) in enumerate(x.fragments):
-    ld.shared.v4.b32 ${x.left.vector(0, n=4)}, [%tmp0+${32 * x.piece * n}];
-  % for g in x.groups:
-    ${x.product(k, m, g)}
+% for offset, (_, _, _, products) in zip(x.fragment_offsets, x.fragments):
+    ld.shared.v4.b32 ${x.left[:]}, [%tmp0+${offset}];
+  % for line in products:
+    ${line}
   % endfor
 % endfor
 </%def>

@@ -8,8 +8,8 @@
     min.u32 %tmp0, %group, %left;
     add.u32 %begin, %begin, %tmp0;
     sub.u32 %left, %left, %tmp0;
-    add.u32 %left, %left, ${rows.nonzero_groups - 1};
-    shr.u32 %left, %left, ${rows.nonzero_groups.bit_length() - 1};
+    add.u32 %left, %left, ${rows.group_mask};
+    shr.u32 %left, %left, ${rows.log2_nonzero_groups};
 % endif
     mad.wide.u32 %ptr_index, %begin, ${rows.index_bytes}, %indices;
     mad.wide.u32 %ptr_value, %begin, ${rows.size}, %values;
@@ -39,16 +39,16 @@ ${products.add_groups()}\
 <%def name="next_nonzeros(n)">
 <% rows = plan.mainloop %>\
 % for q in range(n):
-    ld.global.nc.u32 ${rows.index[q]}, [%ptr_index+${rows.index_bytes * rows.nonzero_groups * q}];
+    ld.global.nc.u32 ${rows.index[q]}, [%ptr_index+${rows.index_offsets[q]}];
 % endfor
 % for q in range(n):
-    ld.global.nc.${rows.scalar} ${rows.loaded_value[q]}, [%ptr_value+${rows.size * rows.nonzero_groups * q}];
+    ld.global.nc.${rows.scalar} ${rows.loaded_value[q]}, [%ptr_value+${rows.value_offsets[q]}];
 % endfor
 % for q in range(n):
 ${products.load_row(q)}\
 % endfor
-    add.u64 %ptr_index, %ptr_index, ${rows.index_bytes * rows.nonzero_groups * n};
-    add.u64 %ptr_value, %ptr_value, ${rows.size * rows.nonzero_groups * n};
+    add.u64 %ptr_index, %ptr_index, ${rows.index_offsets[n]};
+    add.u64 %ptr_value, %ptr_value, ${rows.value_offsets[n]};
 % for q in range(n):
 ${products.widen_value(q)}\
 ${products.multiply(q)}\

@@ -5,7 +5,7 @@
 <% rows = plan.mainloop %>\
 % for v in range(rows.vectors):
     mad.wide.u32 %ptr_row, ${rows.index[q]}, %pitch, ${rows.from_b[v]};
-    ${guard}ld.global.nc.${rows.access} ${rows.loaded.vector(q, v, 0, n=rows.packed)}, [%ptr_row];
+    ${guard}ld.global.nc.${rows.access} ${rows.loaded[q, v, :]}, [%ptr_row];
 % endfor
 </%def>
 
@@ -29,8 +29,8 @@ ${convert.widen(rows.kind, rows.value[q], rows.half_value[q])}\
 <% rows, op = plan.mainloop, plan.arithmetic %>\
 % for v in range(rows.vectors):
 ${widen(q, v)}\
-  % for i in range(rows.vec):
-    ${op.fma} ${rows.sums[v, i]}, ${rows.value[q]}, ${element(q, v, i)}, ${rows.sums[v, i]};
+  % for sum, element in zip(rows.vector_sums[v], rows.elements[q, v]):
+    ${op.fma} ${sum}, ${rows.value[q]}, ${element}, ${sum};
   % endfor
 % endfor
 </%def>
@@ -38,16 +38,13 @@ ${widen(q, v)}\
 ## A loaded vector in the type of sums.
 <%def name="widen(q, v)">
 <% rows = plan.mainloop %>\
+% for word, low, high in rows.loaded_pairs[q, v]:
+${convert.widen_pair(rows.kind, low, high, word, rows.half.all)}\
+% endfor
 % if rows.converts and rows.vec == 1:
 ${convert.widen(rows.kind, rows.wide[0], rows.loaded[q, v, 0])}\
-% elif rows.converts:
-  % for i in range(0, rows.vec, 2):
-${convert.widen_pair(rows.kind, rows.wide[i], rows.wide[i + 1], rows.loaded[q, v, i // 2], rows.half.all)}\
-  % endfor
 % endif
 </%def>
-
-<%def name="element(q, v, i)"><% return plan.mainloop.wide[i] if plan.mainloop.converts else plan.mainloop.loaded[q, v, i] %></%def>
 
 ## Adds the sums of the groups of lanes that share the nonzeros of a row: all of them have the sums then.
 <%def name="add_groups()">

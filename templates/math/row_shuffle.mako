@@ -19,23 +19,23 @@ ROW_LOOP:
     setp.lt.s32 %p, %lane, %left;
     mov.b32 %own_index, 0;
     @%p ld.global.nc.u32 %own_index, [%ptr_index];
-    mov.b${8 * rows.size} ${rows.loaded_value[0]}, 0;
+    mov.b${rows.bits} ${rows.loaded_value[0]}, 0;
     @%p ld.global.nc.${rows.scalar} ${rows.loaded_value[0]}, [%ptr_value];
 ${products.widen_value(0)}\
     mov.b32 %own_value, ${rows.value[0]};
-    add.u64 %ptr_index, %ptr_index, ${rows.index_bytes * rows.lanes};
-    add.u64 %ptr_value, %ptr_value, ${rows.size * rows.lanes};
-% for first in range(0, rows.lanes, rows.depths[0]):
+    add.u64 %ptr_index, %ptr_index, ${rows.chunk_index_bytes};
+    add.u64 %ptr_value, %ptr_value, ${rows.chunk_value_bytes};
+% for first, end in rows.shuffles:
   % if first:
     setp.le.s32 %p, %longest, ${first};
     @%p bra.uni NEXT_CHUNK;
   % endif
-    setp.ge.s32 %whole, %shortest, ${first + rows.depths[0]};
+    setp.ge.s32 %whole, %shortest, ${end};
     @%whole bra.uni WHOLE_${first};
-${shuffled(first, False)}\
+${shuffled(first, end, False)}\
     bra.uni AFTER_${first};
 WHOLE_${first}:
-${shuffled(first, True)}\
+${shuffled(first, end, True)}\
 AFTER_${first}:
 % endfor
 NEXT_CHUNK:
@@ -47,17 +47,19 @@ NEXT_CHUNK:
 AFTER_ROW:
 </%def>
 
-## Nonzeros of a chunk from ``first`` on. ``whole``: each row of the warp has all of them.
-<%def name="shuffled(first, whole)">
+## Nonzeros of a chunk from ``first`` to ``end``. ``whole``: each row of the warp has all of them.
+<%def name="shuffled(first, end, whole)">
 <% rows = plan.mainloop %>\
-% for q in range(rows.depths[0]):
-    shfl.sync.idx.b32 ${rows.index[q]}, %own_index, ${first + q}, ${rows.clamp}, 0xffffffff;
-    shfl.sync.idx.b32 ${rows.value[q]}, %own_value, ${first + q}, ${rows.clamp}, 0xffffffff;
-  % if not whole:
-    setp.gt.s32 %has${q}, %left, ${first + q};
+% for q, lane in enumerate(range(first, end)):
+    shfl.sync.idx.b32 ${rows.index[q]}, %own_index, ${lane}, ${rows.clamp}, 0xffffffff;
+    shfl.sync.idx.b32 ${rows.value[q]}, %own_value, ${lane}, ${rows.clamp}, 0xffffffff;
+  % if whole:
+${products.load_row(q)}\
+  % else:
+    setp.gt.s32 %has${q}, %left, ${lane};
 ${products.clear_row(q)}\
+${products.load_row(q, f"@%has{q} ")}\
   % endif
-${products.load_row(q, "" if whole else f"@%has{q} ")}\
 % endfor
 % for q in range(rows.depths[0]):
 ${products.multiply(q)}\

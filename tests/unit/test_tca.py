@@ -16,7 +16,7 @@ from ptxgen.families.common.rules import legal
 from ptxgen.families.common.space import candidates, families
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.registry import FAMILIES
-from ptxgen.families.tca.layout import BUFFER_BYTES, FRAGMENTS, SHARES, Share
+from ptxgen.families.tca.layout import BUFFER_AT, BUFFER_BYTES, FRAGMENTS, SHARES, SUMS_AT, Share
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.device import device
@@ -45,8 +45,8 @@ def test_layout(warps: int) -> None:
             assert stored == [place(8 * (n % 8) + i, 4 * warp + n // 8, warps) for n in lanes]
             assert distinct_banks(iter(stored))
         for q in range(FRAGMENTS):
-            for half, offset in enumerate(share.fragment(q)):
-                loaded = [4 * (64 * warp + n) + 16 * (2 * warp // warps) + offset for n in lanes]
+            for half, offset in enumerate(share.fragments[q]):
+                loaded = [4 * (64 * warp + n) + 16 * (2 * warp // warps) + offset - BUFFER_AT for n in lanes]
                 rows = [n // 4 + 8 * half for n in lanes]
                 first = (q * warps + warp) * share.columns
                 assert loaded == [
@@ -69,7 +69,7 @@ def test_diagonals(warps: int) -> None:
             lane = lane + np.concatenate([lane[distance:], lane[32 - distance :]])
         sums = [c[8 * half + warps * i + np.arange(warps), np.arange(warps)].sum() for i in range(8 // warps)]
         assert lane[:: share.stride].tolist() == sums
-        assert share.sums(1)[half] == 4 * (16 + half * len(sums))
+        assert share.sums[2 + half] - SUMS_AT == 4 * (16 + half * len(sums))
 
 
 def test_it_computes_prepared_matrices_in_16_bits() -> None:

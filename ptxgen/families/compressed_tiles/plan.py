@@ -73,6 +73,7 @@ class RowCopies:
     bytes: int
     row_lanes: int
     row_step: int
+    step_bytes: int
     rounds: range
     columns: range
     round_bytes: int
@@ -82,10 +83,30 @@ class RowCopies:
     def of(cls, size: int, columns: int, vec: int) -> RowCopies:
         """MMA instructions read groups of 8 columns, rows of 16 bytes; others read rows of all columns."""
         if size == 2:
-            return cls(vec * size, 1, COLUMNS, range(1), range(0, columns, GROUP), 0, COLUMNS * GROUP * size)
+            return cls(
+                vec * size, 1, COLUMNS, COLUMNS * size, range(1), range(0, columns, GROUP), 0, COLUMNS * GROUP * size
+            )
         lanes = columns // vec
         step = WARP // lanes
-        return cls(vec * size, lanes, step, range(COLUMNS // step), range(1), step * columns * size, 0)
+        return cls(vec * size, lanes, step, step * size, range(COLUMNS // step), range(1), step * columns * size, 0)
+
+    @property
+    def log2_row_lanes(self) -> int:
+        return self.row_lanes.bit_length() - 1
+
+    @property
+    def row_lane_mask(self) -> int:
+        return self.row_lanes - 1
+
+    @property
+    def counters(self) -> str:
+        """The registers that count the rows to copy in each of the columns."""
+        return ", ".join(f"%rows_left{n}" for n in range(len(self.columns)))
+
+    @property
+    def cache(self) -> str:
+        """The caches of ``cp.async``: accesses of 16 bytes bypass the L1."""
+        return "cg" if self.bytes == 16 else "ca"
 
 
 @dataclass(frozen=True)
@@ -187,33 +208,73 @@ class TileLoop(Part):
         return (2, 3) if self.size == 2 else (0, 0)
 
     @property
-    def clears(self) -> range:
-        """Stores of a lane that set a tile with all zeros."""
-        return range(self.decoded_bytes // (WARP * PIECE))
-
-    @property
     def groups(self) -> range:
         """Groups of 8 columns, one for each MMA instruction."""
         return range(self.columns // GROUP)
 
     @property
-    def fragments(self) -> list[tuple[int, int]]:
-        """(half of the columns, half of the rows) of the fragments of a tile, in the order of the bitmap."""
-        return [(k, m) for k in range(HALVES) for m in range(HALVES)]
+    def fragments(self) -> list[tuple[str, str, range, list[str]]]:
+        """(Rows, columns, offsets of the words of bitmaps, MMA instructions) of the fragments of a tile, in the order
+        of the bitmap."""
+        halves = [(k, m) for k in range(HALVES) for m in range(HALVES)]
+        return [
+            (
+                f"{16 * m} to {16 * m + 15}",
+                f"{16 * k} to {16 * k + 15}",
+                range(64 * n, 64 * n + 64, 16),
+                [self._product(k, m, g) for g in self.groups],
+            )
+            for n, (k, m) in enumerate(halves)
+        ]
 
-    def product(self, k: int, m: int, group: int) -> str:
+    def _product(self, k: int, m: int, group: int) -> str:
         """The MMA instruction of a fragment and a group of columns."""
         sums = braces([self.sums[m, group, i] for i in range(4)])
         return (
             f"{self.instruction.name} {sums}, {braces(self.left.all)}, {self.right.vector(group, 2 * k, n=2)}, {sums};"
         )
 
-    @property
-    def b_vectors(self) -> list[tuple[int, list[str], str]]:
+    def _row_loads(self, row: int) -> list[tuple[int, str, str]]:
         """(offset in bytes, registers, type) of the accesses to a row of B in a slot."""
         step = min(self.columns, 4)
+        at = self.b_at + 4 * row * self.columns
+        return [(at + 4 * i, self.right.vector(i, n=step), width(step, "f32")) for i in range(0, self.columns, step)]
+
+    @property
+    def column_loads(self) -> list[tuple[int, list[tuple[int, str, str]]]]:
+        """(Offset of the word of a bitmap, accesses to the row of B) of each column of a tile."""
+        return [(8 * c, self._row_loads(c)) for c in range(self.words)]
+
+    @property
+    def element_loads(self) -> list[tuple[int, list[tuple[str, list[tuple[int, str, str]]]]]]:
+        """The offset of 4 elements of a lane's row, and (element, accesses to the row of B) of each."""
         return [
-            (4 * i, [self.right[i + j] for j in range(step)], width(step, "f32")) for i in range(0, self.columns, step)
+            (8 * PIECE * c, [(self.element[i], self._row_loads(c + i)) for i in range(4)])
+            for c in range(0, self.depth, 4)
+        ]
+
+    @property
+    def row_copies_of_rounds(self) -> list[tuple[int, list[tuple[int, int]]]]:
+        """(First row, (offset in the slot, offset in B) of each copy) of the rounds of ``row_copies``."""
+        b = self.row_copies
+        return [
+            (
+                b.row_step * i,
+                [
+                    (self.b_at + b.round_bytes * i + b.column_bytes * n, self.size * column)
+                    for n, column in enumerate(b.columns)
+                ],
+            )
+            for i in b.rounds
+        ]
+
+    @property
+    def lane_rows_of_b(self) -> list[tuple[int, list[tuple[str, int, int]]]]:
+        """(Row, (register, column, offset) of each element) of the rows of a tile's right operand that a lane loads."""
+        return [
+            (8 * i + h, [(self.next_right[g, i, h], GROUP * g, GROUP * self.size * g) for g in self.groups])
+            for i in range(4)
+            for h in range(2)
         ]
 
     @property
@@ -235,6 +296,110 @@ class TileLoop(Part):
             for n in self.groups
             for h in range(2)
         ]
+
+    @property
+    def threads(self) -> int:
+        return WARP * self.warps
+
+    @property
+    def depth_mask(self) -> int:
+        return self.depth - 1
+
+    @property
+    def log2_depth(self) -> int:
+        return self.depth.bit_length() - 1
+
+    @property
+    def warp_mask(self) -> int:
+        return self.warps - 1
+
+    @property
+    def log2_warps(self) -> int:
+        return self.warps.bit_length() - 1
+
+    @property
+    def column_mask(self) -> int:
+        return self.columns - 1
+
+    @property
+    def log2_columns(self) -> int:
+        return self.columns.bit_length() - 1
+
+    @property
+    def tiles_ahead(self) -> int:
+        return self.stages - 1
+
+    @property
+    def row_sum_bytes(self) -> int:
+        return 4 * self.columns
+
+    @property
+    def elements(self) -> int:
+        """Elements of C of a block."""
+        return self.rows * self.columns
+
+    @property
+    def other_sums(self) -> range:
+        """The offsets of the sums of all warps but the first."""
+        return range(self.sum_bytes, self.warps * self.sum_bytes, self.sum_bytes)
+
+    @property
+    def piece_copies(self) -> list[tuple[int, int, bool]]:
+        """(First piece, its offset, True if the loop may end before it) of each round of copies."""
+        return [(WARP * i, WARP * PIECE * i, i > 0 and i % 4 == 0) for i in range(self.rounds)]
+
+    @property
+    def bits(self) -> int:
+        return 8 * self.size
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of the elements of a vector for a tile."""
+        return self.depth * self.size
+
+    @property
+    def vector_pieces(self) -> int:
+        return self.vector_bytes // PIECE
+
+    @property
+    def piece_elements(self) -> int:
+        return PIECE // self.size
+
+    @property
+    def vector_offsets(self) -> range:
+        """The offsets of the pairs of elements in a lane's right operand."""
+        return range(0, 32 * self.size, 8 * self.size)
+
+    @property
+    def cleared_offsets(self) -> range:
+        """The offsets of the stores of a lane that set a tile with all zeros."""
+        return range(0, self.decoded_bytes, WARP * PIECE)
+
+    @property
+    def piece_mask(self) -> int:
+        return PIECE - 1
+
+    @property
+    def offsets_end(self) -> int:
+        """What rounds the bytes of the count and of the offsets up to pieces."""
+        return COUNT_BYTES + PIECE - 1
+
+    @property
+    def warp_offset_bytes(self) -> int:
+        return WARP * OFFSET_BYTES
+
+    @property
+    def warp_value_bytes(self) -> int:
+        return WARP * self.size
+
+    @property
+    def group_offsets(self) -> list[int]:
+        """The offsets of the groups of columns of B in a slot."""
+        return [self.b_at + 2 * GROUP * self.depth * g for g in self.groups]
+
+    @property
+    def fragment_offsets(self) -> range:
+        return range(0, 4 * WARP * PIECE, WARP * PIECE)
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:

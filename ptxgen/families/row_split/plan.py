@@ -13,7 +13,7 @@ from ptxgen.codegen.parts.parameters import KernelParameters, Parameters, given
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.preparation import Preparation
-from ptxgen.codegen.registers import Tile, width
+from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Launch, Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
 from ptxgen.families.common import sparse_plan
@@ -175,6 +175,39 @@ class RowLoop(Part):
         return self.half_value if self.converts else self.value
 
     @property
+    def _vectors(self) -> list[tuple[int, int]]:
+        return [(q, v) for q in range(self.depths[0]) for v in range(self.vectors)]
+
+    @property
+    def elements(self) -> dict[tuple[int, int], list[str]]:
+        """(Nonzero, vector) -> its elements in the type of sums."""
+        if self.converts:
+            return dict.fromkeys(self._vectors, self.wide.all)
+        return {(q, v): [self.loaded[q, v, i] for i in range(self.vec)] for q, v in self._vectors}
+
+    @property
+    def loaded_pairs(self) -> dict[tuple[int, int], list[tuple[str, str, str]]]:
+        """(Nonzero, vector) -> (word, converted element, converted element) of elements of 16 bits."""
+        words = range(self.packed) if self.converts and self.vec > 1 else ()
+        return {
+            (q, v): [(self.loaded[q, v, i], self.wide[2 * i], self.wide[2 * i + 1]) for i in words]
+            for q, v in self._vectors
+        }
+
+    @property
+    def c_vectors(self) -> list[tuple[list[str], list[tuple[str, str, str]], str]]:
+        """(Sums, (word, sum, sum) of elements of 16 bits, operand that is stored) of each vector of C."""
+        pairs = self.loaded_pairs[0, 0]
+        return [
+            (
+                sums,
+                [(word, sums[2 * i], sums[2 * i + 1]) for i, (word, _, _) in enumerate(pairs)],
+                self.loaded[0, 0, :] if self.converts else braces(sums),
+            )
+            for sums in self.vector_sums
+        ]
+
+    @property
     def lane_vectors(self) -> list[tuple[int, int]]:
         """(row, vector) of the sums of a lane."""
         return [(0, v) for v in range(self.vectors)]
@@ -191,6 +224,75 @@ class RowLoop(Part):
     def converts(self) -> bool:
         """True if elements are converted to the type of sums."""
         return self.size == 2
+
+    @property
+    def lane_mask(self) -> int:
+        return self.lanes - 1
+
+    @property
+    def log2_lanes(self) -> int:
+        return self.lanes.bit_length() - 1
+
+    @property
+    def group_mask(self) -> int:
+        return self.nonzero_groups - 1
+
+    @property
+    def log2_nonzero_groups(self) -> int:
+        return self.nonzero_groups.bit_length() - 1
+
+    @property
+    def log2_row_threads(self) -> int:
+        return self.row_threads.bit_length() - 1
+
+    @property
+    def leader_mask(self) -> int:
+        """The bits of a lane's number that are those of the first lane of its row."""
+        return WARP - self.row_threads
+
+    @property
+    def part_bytes(self) -> int:
+        """Bytes of a column of a part."""
+        return self.part_rows * (8 if self.sums.kind == "f64" else 4)
+
+    @property
+    def bits(self) -> int:
+        return 8 * self.size
+
+    @property
+    def vector_columns(self) -> list[int]:
+        """The first column of each vector of a lane, from that of the first vector."""
+        return [v * self.lanes * self.vec for v in range(self.vectors)]
+
+    @property
+    def index_offsets(self) -> range:
+        """The offset of each index of a lane."""
+        return range(
+            0, self.index_bytes * self.nonzero_groups * (self.depths[0] + 1), self.index_bytes * self.nonzero_groups
+        )
+
+    @property
+    def value_offsets(self) -> range:
+        """The offset of each value of a lane."""
+        return range(0, self.size * self.nonzero_groups * (self.depths[0] + 1), self.size * self.nonzero_groups)
+
+    @property
+    def chunk_index_bytes(self) -> int:
+        return self.index_bytes * self.lanes
+
+    @property
+    def chunk_value_bytes(self) -> int:
+        return self.size * self.lanes
+
+    @property
+    def shuffles(self) -> list[tuple[int, int]]:
+        """(First lane, end) whose nonzeros are multiplied at once."""
+        return [(first, first + self.depths[0]) for first in range(0, self.lanes, self.depths[0])]
+
+    @property
+    def vector_sums(self) -> list[list[str]]:
+        """The sums of each vector."""
+        return [self.sums.all[v * self.vec : (v + 1) * self.vec] for v in range(self.vectors)]
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:
@@ -238,6 +340,7 @@ class RowSplitPlan(Plan):
         names = ("values", "B", "C", "indices", *read)
         #: parameter of an address -> its register
         self.addresses = {name: "workspace" if name == "W" else name for name in names}
+        self.address_registers = ", ".join(f"%{register}" for register in self.addresses.values())
         self.parameters = RowSplitParameters(names, self.arithmetic, self.work_list, graphs(self.problem))
         self.mainloop = RowLoop.of(self.problem, self.config, self.geometry, self.arithmetic.type)
 

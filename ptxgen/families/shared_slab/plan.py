@@ -11,7 +11,7 @@ from ptxgen.codegen.parts.parameters import KernelParameters, Parameters, given
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.preparation import Preparation
-from ptxgen.codegen.registers import Tile, width
+from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Launch, Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
 from ptxgen.families.common import sparse_plan
@@ -55,9 +55,10 @@ class SharedSlabParameters(KernelParameters):
 @dataclass(frozen=True)
 class TileCopy(Part):
     """The copy of a tile of B to shared memory: a thread copies ``bytes`` of every ``rows``-th row, ``unrolled`` rows
-    in an iteration of the loop. ``threads_row``: threads that copy a row."""
+    in an iteration of the loop. ``threads_row``: threads that copy a row; ``elements``: of an access."""
 
     bytes: int
+    elements: int
     threads_row: int
     rows: int
     iterations: int
@@ -71,15 +72,75 @@ class TileCopy(Part):
         copies = ceil_div(c.tile_k, rows)
         unrolled = min(copies, COPIES)
         size = c.vec_b * p.element.bytes
-        return cls(size, each, rows, ceil_div(copies, unrolled), unrolled, Tile("copied", "b16", (unrolled,)))
+        return cls(size, c.vec_b, each, rows, ceil_div(copies, unrolled), unrolled, Tile("copied", "b16", (unrolled,)))
 
     @property
     def asynchronous(self) -> bool:
         return self.bytes >= 4
 
     @property
+    def cache(self) -> str:
+        """The caches of ``cp.async``: accesses of 16 bytes bypass the L1."""
+        return "cg" if self.bytes == 16 else "ca"
+
+    @property
+    def row_mask(self) -> int:
+        """The bits of a thread's number that are its place in a row."""
+        return self.threads_row - 1
+
+    @property
+    def log2_threads_row(self) -> int:
+        return self.threads_row.bit_length() - 1
+
+    @property
+    def row_bytes(self) -> int:
+        return self.threads_row * self.bytes
+
+    @property
+    def pitch_bytes(self) -> int:
+        """Bytes between the rows of a thread, for each element of the pitch of B."""
+        return self.rows * self.bytes // self.elements
+
+    @property
+    def accesses(self) -> list[tuple[int, int]]:
+        """(Row, offset in the tile) of each access of an iteration."""
+        return [(u * self.rows, u * self.rows * self.row_bytes) for u in range(self.unrolled)]
+
+    @property
+    def step_rows(self) -> int:
+        return self.unrolled * self.rows
+
+    @property
+    def step_bytes(self) -> int:
+        return self.step_rows * self.row_bytes
+
+    @property
     def register_table(self) -> list[tuple[Tile, str]]:
         return [] if self.asynchronous else [(self.loaded, "elements of B to copy")]
+
+
+@dataclass(frozen=True)
+class ProductStep:
+    """A step of ``depth`` nonzeros of each group, whose places and values are ``bytes`` of the staged ones.
+
+    ``reads``: (type, registers, offset) of their loads."""
+
+    depth: int
+    bytes: int
+    reads: list[tuple[str, str, int]]
+
+
+@dataclass(frozen=True)
+class CAccess:
+    """An access to C: its first ``column`` and the ``offset`` of it, its ``sums``, and the operand that it stores.
+
+    ``pairs``: (word, sum, sum) of elements of 16 bits."""
+
+    column: int
+    offset: int
+    sums: list[str]
+    stored: str
+    pairs: list[tuple[str, str, str]]
 
 
 @dataclass(frozen=True)
@@ -195,6 +256,150 @@ class SharedSlabLoop(Part):
             Tile("before", arithmetic, (kept,)),
             Tile("c_vector", register, (packed,)),
         )
+
+    @property
+    def lane_mask(self) -> int:
+        """The bits of a lane's number that are its place in a row of the tile."""
+        return self.lanes - 1
+
+    @property
+    def log2_lanes(self) -> int:
+        return self.lanes.bit_length() - 1
+
+    @property
+    def log2_read(self) -> int:
+        return self.read.bit_length() - 1
+
+    @property
+    def round_nonzeros_mask(self) -> int:
+        return self.groups * self.read - 1
+
+    @property
+    def log2_round_nonzeros(self) -> int:
+        """Log2 of the nonzeros that the groups of a warp read at once."""
+        return (self.groups * self.read).bit_length() - 1
+
+    @property
+    def read_bytes(self) -> int:
+        return self.read * self.staged
+
+    @property
+    def warp_staged_bytes(self) -> int:
+        return self.chunk * self.staged
+
+    @property
+    def kept_bytes(self) -> int:
+        return self.kept * self.sum_bytes
+
+    @property
+    def row_sum_bytes(self) -> int:
+        """Bytes of the sums of a row of C in shared memory."""
+        return self.slab * self.sum_bytes
+
+    @property
+    def warps_bytes(self) -> int:
+        """Bytes between the 32-bit bounds of two rows of a warp."""
+        return 4 * self.warps
+
+    @property
+    def splits_moved(self) -> bool:
+        """True if sums have 64 bits, of which a shuffle moves 32."""
+        return self.sum_bytes == 8
+
+    @property
+    def exchanged_sums(self) -> list[tuple[int, list[tuple[str, str, str]]]]:
+        """Of each exchange: lanes apart, and (sum, sum of the other half, register that moves)."""
+        sums, moved = self.sums.all, self.moved.all
+        return [
+            (distance, list(zip(sums[:kept], sums[kept : 2 * kept], moved, strict=False)))
+            for distance, kept in self.exchanges
+        ]
+
+    @property
+    def kept_accesses(self) -> list[tuple[str, str, int]]:
+        """(Sums, sums of the tiles before, offset) of each access to the sums in shared memory."""
+        n = self.kept_vector
+        return [
+            (self.sums.vector(i, n=n), self.before.vector(i, n=n), i * self.sum_bytes) for i in range(0, self.kept, n)
+        ]
+
+    def _staged_accesses(self, place: list[str], value: list[str], offset: int) -> list[tuple[str, str, int]]:
+        """(Type, registers, offset) of accesses to staged nonzeros: each a place and a value."""
+        if self.sum_bytes == 8:
+            return [("f64", value[0], offset), ("b32", place[0], offset + 8)]
+        both = [register for pair in zip(place, value, strict=True) for register in pair]
+        return [(width(len(both), "b32"), braces(both), offset)]
+
+    @property
+    def staged_stores(self) -> list[tuple[str, str, int]]:
+        """(Type, registers, offset) of the stores of a lane's nonzeros."""
+        return [
+            access
+            for i, n in enumerate(self.chunk_nonzeros)
+            for access in self._staged_accesses([f"%place_staged{i}"], [f"%value_staged{i}"], n * self.staged)
+        ]
+
+    @property
+    def steps(self) -> list[ProductStep]:
+        """The steps by depth, the deepest first."""
+        place, value, group = self.place.all, self.value.all, self.groups * self.staged
+        return [
+            ProductStep(
+                depth,
+                depth * group,
+                [
+                    access
+                    for q in range(0, depth, self.read)
+                    for access in self._staged_accesses(place[q : q + self.read], value[q : q + self.read], q * group)
+                ],
+            )
+            for depth in self.depths
+        ]
+
+    @property
+    def loaded_pairs(self) -> list[list[tuple[str, str, str]]]:
+        """Of each nonzero: (word, converted element, converted element), if elements are converted."""
+        words = range(self.words) if self.converts else ()
+        return [
+            [(self.loaded[q, i], self.wide[2 * i], self.wide[2 * i + 1]) for i in words] for q in range(self.depths[0])
+        ]
+
+    @property
+    def tile_elements(self) -> list[list[str]]:
+        """Of each nonzero: the elements of a row of the tile, in the type of sums."""
+        depths = range(self.depths[0])
+        return [self.wide.all if self.converts else [self.loaded[q, i] for i in range(self.words)] for q in depths]
+
+    @property
+    def c_pairs(self) -> list[tuple[str, str, str]]:
+        """(Word, converted element, converted element) of an access to C with elements of 16 bits; empty: of one."""
+        words = range(self.packed) if self.converts and self.vec_c > 1 else ()
+        return [(self.c_vector[i], self.wide[2 * i], self.wide[2 * i + 1]) for i in words]
+
+    @property
+    def c_elements(self) -> list[str]:
+        """The elements of an access to C, in the type of sums."""
+        return (self.wide if self.converts else self.c_vector).all[: self.vec_c]
+
+    @property
+    def c_accesses(self) -> list[CAccess]:
+        accesses = []
+        for column in range(0, self.kept, self.vec_c):
+            sums = self.sums.all[column : column + self.vec_c]
+            stored = self.c_vector[:] if self.converts else braces(sums)
+            pairs = [(word, sums[2 * i], sums[2 * i + 1]) for i, (word, _, _) in enumerate(self.c_pairs)]
+            accesses.append(CAccess(column, column * self.size, sums, stored, pairs))
+        return accesses
+
+    @property
+    def chunk_nonzeros(self) -> range:
+        """The first of a lane's nonzeros in each chunk, besides the lane."""
+        return range(0, self.chunk, WARP)
+
+    @property
+    def chunk_offsets(self) -> list[tuple[int, int]]:
+        """The offsets of the column index and of the value of a lane in each chunk."""
+        return [(4 * n, n * self.size) for n in self.chunk_nonzeros]
 
     @property
     def chunks(self) -> int:

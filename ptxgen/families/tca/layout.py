@@ -22,7 +22,9 @@ SCRATCH_BYTES = 2 * PART  #: of a warp: 8 nonzeros
 #: of a warp: 64 columns of 8 elements, and 16 bytes after each 8 columns, so that stores have no bank conflicts
 BUFFER_BYTES = 2 * PART * COLUMNS + 16 * (COLUMNS // 8)
 SUM_BYTES = 4 * COLUMNS  #: of a warp: 64 sums
-SHARED_BYTES = WARPS * (SCRATCH_BYTES + BUFFER_BYTES + SUM_BYTES)
+BUFFER_AT = WARPS * SCRATCH_BYTES
+SUMS_AT = BUFFER_AT + WARPS * BUFFER_BYTES
+SHARED_BYTES = SUMS_AT + WARPS * SUM_BYTES
 
 CLASSES = 6  #: classes of rows by length: more than 64 nonzeros, up to 64, 32, 16, 8, none
 
@@ -50,10 +52,32 @@ class Share:
     def lane_bytes(self) -> int:
         return PART * self.column_bytes + 16
 
-    def fragment(self, q: int) -> tuple[int, int]:
-        """The offsets of both halves of fragment ``q`` from that of the warp's first one."""
-        first = self._column(FRAGMENT_ROWS * q)
-        return first, first + PART * 16 + (16 if self.warps == 1 else 0)
+    @property
+    def title(self) -> str:
+        return (
+            f"rows of up to {PART * self.warps} nonzeros, {self.warps} warps each: columns of B in tiles of {COLUMNS}"
+        )
+
+    @property
+    def words(self) -> int:
+        """32-bit words of the nonzeros of a row."""
+        return PART * self.warps // 2
+
+    @property
+    def group_shift(self) -> int:
+        """log2 of the warps that have 8 columns of a tile together."""
+        return self.shift - 1
+
+    @property
+    def column_shift(self) -> int:
+        """log2 of the lanes that have sums of one column of a fragment."""
+        return self.shift + 2
+
+    @property
+    def fragments(self) -> list[tuple[int, int]]:
+        """The offsets of both halves of each fragment from the part of the warp's first one in its buffer."""
+        first = [BUFFER_AT + self._column(FRAGMENT_ROWS * q) for q in range(FRAGMENTS)]
+        return [(at, at + PART * 16 + (16 if self.warps == 1 else 0)) for at in first]
 
     def _column(self, column: int) -> int:
         return column * self.column_bytes + 16 * (column // 8)
@@ -63,9 +87,15 @@ class Share:
         """Columns of a fragment."""
         return FRAGMENT_ROWS // self.warps
 
-    def sums(self, q: int) -> tuple[int, int]:
-        """The offsets of the first sums of both halves of fragment ``q`` from that of the warp's first sum."""
-        return 4 * FRAGMENT_ROWS * q, 4 * (FRAGMENT_ROWS * q + self.columns // 2)
+    @property
+    def sums(self) -> list[int]:
+        """The offsets of the first sums of both halves of each fragment from the part of the warp in its buffer."""
+        half = self.columns // 2
+        return [SUMS_AT + 4 * (FRAGMENT_ROWS * q + h * half) for q in range(FRAGMENTS) for h in (0, 1)]
+
+    @property
+    def stride_mask(self) -> int:
+        return self.stride - 1
 
     @property
     def distances(self) -> tuple[int, ...]:

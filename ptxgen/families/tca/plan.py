@@ -71,8 +71,8 @@ class DiagonalProducts(Part):
     columns: int = layout.COLUMNS
     nonzeros: int = layout.NONZEROS
     part: int = layout.PART
-    buffer_at: int = layout.WARPS * layout.SCRATCH_BYTES
-    sums_at: int = layout.WARPS * (layout.SCRATCH_BYTES + layout.BUFFER_BYTES)
+    buffer_at: int = layout.BUFFER_AT
+    sums_at: int = layout.SUMS_AT
     scratch_bytes: int = layout.SCRATCH_BYTES
     buffer_bytes: int = layout.BUFFER_BYTES
     sum_bytes: int = layout.SUM_BYTES
@@ -101,8 +101,12 @@ class DiagonalProducts(Part):
             Tile("half", "b16", (2,)),
         )
 
-    def barrier(self, share: Share) -> str:
+    @property
+    def barriers(self) -> dict[Share, str]:
         """Where warps of a row wait for each other. Rows of one block have as many warps each."""
+        return {share: self._barrier(share) for share in self.shares}
+
+    def _barrier(self, share: Share) -> str:
         if share.warps == self.warps or not self.row_barriers:
             return "bar.sync 0"
         if share.warps == 1:
@@ -119,8 +123,68 @@ class DiagonalProducts(Part):
         return [Share(w) for w in layout.SHARES]
 
     @property
-    def fragments(self) -> range:
-        return range(layout.FRAGMENTS)
+    def fragment_sums(self) -> list[tuple[str, str, str]]:
+        """(Diagonal, sum of an even column, sum of an odd one) of each half of each fragment."""
+        halves = [(q, h) for q in range(layout.FRAGMENTS) for h in (0, 1)]
+        return [(self.diagonal[q, h], self.sums[q, 2 * h], self.sums[q, 2 * h + 1]) for q, h in halves]
+
+    @property
+    def warps_bytes(self) -> int:
+        """Bytes of a 32-bit number of each warp of a block."""
+        return 4 * self.warps
+
+    @property
+    def columns_bytes(self) -> int:
+        return 2 * self.columns
+
+    @property
+    def block_columns(self) -> int:
+        """Columns for each block of a long row, per warp of the row."""
+        return self.columns // self.warps
+
+    @property
+    def index_bytes(self) -> int:
+        return 4 * self.nonzeros
+
+    @property
+    def value_bytes(self) -> int:
+        return 2 * self.nonzeros
+
+    @property
+    def accesses(self) -> list[tuple[str, int, int]]:
+        """(Register of the column, column, offset) of each access of a lane to a row of B or C."""
+        columns = range(0, self.part, self.vec)
+        return [("%tmp0" if column else "%gathered", column, 2 * column) for column in columns]
+
+    @property
+    def loaded_words(self) -> list[list[str]]:
+        """The registers of each of both rows of B."""
+        size = self.pieces * self.packed
+        return [self.loaded.all[:size], self.loaded.all[size:]]
+
+    @property
+    def column_offsets(self) -> dict[Share, list[tuple[int, ...]]]:
+        """The offsets of the columns of each register of a row of B, transposed."""
+        each = min(self.vec, 2)
+        columns = range(0, self.part, each)
+        return {
+            share: [tuple(self.buffer_at + share.column_bytes * (c + i) for i in range(each)) for c in columns]
+            for share in self.shares
+        }
+
+    @property
+    def result_loads(self) -> list[tuple[str, int]]:
+        """(Registers, offset) of the loads of a lane's sums."""
+        return [(self.result.vector(i, n=4), self.sums_at + 4 * i) for i in range(0, self.part, 4)]
+
+    @property
+    def stored_words(self) -> list[list[tuple[str, str, str]]]:
+        """(Word, element, element) of each access to C."""
+        pairs = [
+            (word, self.result[2 * i], self.result[2 * i + 1])
+            for i, word in enumerate(self.stored.all[: self.part // 2])
+        ]
+        return [pairs[j * self.packed : (j + 1) * self.packed] for j in range(self.pieces)]
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:

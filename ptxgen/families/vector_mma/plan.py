@@ -165,6 +165,16 @@ class WindowLoop(Part):
         return self.sums[e // 2, e % 2 * 2 + row]
 
     @property
+    def c_vectors(self) -> dict[tuple[int, int], tuple[list[str], list[tuple[str, str, str]], str]]:
+        """(Row, vector) of C -> its sums, (word, sum, sum) of elements of 16 bits, the operand that is stored."""
+        vectors = {}
+        for r, v in self.lane_vectors:
+            sums = [self.sum(r, v * self.vec + i) for i in range(self.vec)]
+            pairs = [(word, sums[2 * i], sums[2 * i + 1]) for i, (word, _, _) in enumerate(self.c_pairs)]
+            vectors[r, v] = sums, pairs, self.loaded[0, 0, 0, :] if self.converts else braces(sums)
+        return vectors
+
+    @property
     def lane_vectors(self) -> list[tuple[int, int]]:
         """(row, vector) of the sums of a lane."""
         return [(r, v) for r in range(self.lane_rows) for v in range(self.vectors)]
@@ -199,6 +209,56 @@ class WindowLoop(Part):
         sums = braces([self.sums[pair, i] for i in range(4)])
         left, right = braces(self.left.all), self.value.vector(block, 0, n=2)
         return f"{self.instruction.name} {sums}, {left}, {right}, {sums};"
+
+    @property
+    def leader_mask(self) -> int:
+        return WARP - self.row_threads
+
+    @property
+    def part_bytes(self) -> int:
+        """Bytes of a column of a part."""
+        return 4 * self.part_rows
+
+    @property
+    def vector_columns(self) -> list[int]:
+        """The first column of each vector of a lane, from that of the first vector."""
+        return [v * self.groups * self.vec for v in range(self.vectors)]
+
+    @property
+    def member_bytes(self) -> int:
+        """Bytes of the columns that a lane reads of a block."""
+        return WORD * self.rows
+
+    @property
+    def column_offsets(self) -> list[int]:
+        """The offset of the columns of each block in flight, and of the next."""
+        return [q * self.column_bytes for q in range(self.in_flight + 1)]
+
+    @property
+    def value_offsets(self) -> list[int]:
+        """The offset of the values of each block in flight, and of the next."""
+        return [q * self.block_bytes for q in range(self.in_flight + 1)]
+
+    @property
+    def products(self) -> list[list[str]]:
+        """The lines that multiply each block in flight."""
+        return [
+            [line for pair in self.pairs for line in (*self.fragment(q, pair), self.product(q, pair))]
+            for q in range(self.in_flight)
+        ]
+
+    @property
+    def c_pairs(self) -> list[tuple[str, str, str]]:
+        """(Word, converted element, converted element) of a vector of C with elements of 16 bits."""
+        return [
+            (self.loaded[0, 0, 0, i], self.wide[2 * i], self.wide[2 * i + 1])
+            for i in (range(self.packed) if self.converts and self.vec > 1 else ())
+        ]
+
+    @property
+    def c_elements(self) -> list[str]:
+        """The elements of a vector of C, in the type of sums."""
+        return self.wide.all if self.converts else [self.loaded[0, 0, 0, i] for i in range(self.vec)]
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:
@@ -251,6 +311,8 @@ class VectorMmaPlan(Plan):
         names = (*read, "window_columns", "window_values", "B", "C")
         #: parameter of an address -> its register
         self.addresses = {name: "workspace" if name == "W" else name for name in names}
+        self.address_registers = ", ".join(f"%{register}" for register in self.addresses.values())
+        self.count_parameter = "item_count" if self.work_list else "windows"
         self.parameters = VectorMmaParameters(names, self.arithmetic, self.work_list)
         self.mainloop = WindowLoop.of(self.problem, self.config, self.geometry, self.windows)
 
