@@ -17,7 +17,8 @@ class Options:
     ``races``, also races in global memory.
     ``mma``: "hopper" rounds as tensor cores do, "f32" sums in f64 and rounds once.
     ``stats``: bank conflicts and sectors are "sampled", "full" or "off".
-    ``lanes``: largest number of lanes in a wave of resident blocks. ``engine``: "auto", "numpy" or "llvm".
+    ``lanes``: largest number of threads of the resident blocks; 0: the emulator decides.
+    ``engine``: "auto", "numpy" or "llvm".
     ``faults``: different faults after which the launch ends; if more than 1, it goes on after a fault and raises
     ``Faults`` at its end.
     ``watchdog``: largest number of instructions that one warp may execute; more is a DeadlockFault; 0: no limit.
@@ -30,7 +31,7 @@ class Options:
     uninitialised: bool = True
     mma: str = "hopper"
     stats: str = "sampled"
-    lanes: int = 32768
+    lanes: int = 0
     watchdog: int = 1 << 25
     engine: str = "auto"
     faults: int = 1

@@ -170,6 +170,31 @@ def test_frequent_runs_are_compiled():
         assert sum(bool(runs) for runs in found.values()) == compiled, (n, engine)
 
 
+@needs_llvm
+def test_results_that_nothing_reads_are_not_stored():
+    """A compiled function stores %r2, which a guarded instruction may keep, and %r5, which the next iteration reads."""
+    out = np.zeros(64, "u4")
+    body = """mov.u32 %r1, %tid.x; mov.u32 %r5, 0; mov.u32 %r6, 0;
+    A: add.u32 %r2, %r1, 7; xor.b32 %r3, %r2, %r5; shl.b32 %r4, %r3, 1; setp.gt.u32 %p1, %r1, 40;
+    add.u32 %r5, %r4, 3; add.u32 %r6, %r6, 1; setp.lt.u32 %p2, %r6, 3; @%p2 bra A;
+    @%p1 mov.u32 %r2, %r5; mad.wide.u32 %d1, %r1, 4, %q0; st.global.u32 [%d1], %r2;"""
+    machine = Machine(engine="llvm")
+    loaded = machine.load(module("ld.param.u64 %q0, [q0];" + body, ".param .u64 q0", registers=".reg .b64 %q0;"))
+    address = machine.alloc(out.nbytes)
+    machine.launch(loaded, "k", 1, 64, address.to_bytes(8, "little"))
+    want = []
+    for i in range(64):
+        x = 0
+        for _ in range(3):
+            x = ((i + 7 ^ x) << 1) + 3
+        want.append(x if i > 40 else i + 7)
+    assert np.frombuffer(machine.read(address, out.nbytes), "u4").tolist() == want
+    (program,) = loaded["k"].programs.values()
+    names = {program.builder.place(reg): reg.name for reg in program.function.registers}
+    (loop,) = (runs for runs in program.jit_compiler.compiled.values() if len(runs[0].bodies) == 7)
+    assert {names[row] for row in loop[0].live()} == {"%r2", "%r5", "%r6", "%p1", "%p2"}
+
+
 def test_without_llvmlite(monkeypatch):
     monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
     monkeypatch.delitem(sys.modules, "ptxgen.emulator.engine.llvm", raising=False)

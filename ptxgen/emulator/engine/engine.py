@@ -48,8 +48,12 @@ POLL_ROUNDS = 64
 RESIDENT = 1 << 19
 
 
-#: largest size in bytes of the shared memory of a wave whose kernel starts asynchronous work
-ASYNC_WAVE_BYTES = 1 << 24
+#: threads of a wave, unless the options say; and blocks up to which a wave may have more threads
+WAVE_THREADS, WAVE_BLOCKS = 1 << 15, 256
+
+
+#: largest number of bytes of shared memory and of registers of a wave with more threads
+WAVE_SHARED_BYTES, WAVE_REGISTER_BYTES = 1 << 24, 1 << 27
 
 
 #: bytes of the workspace of a cooperative launch
@@ -108,11 +112,21 @@ class Engine:
         self.faults: list[Fault] = []
         self.resident: list[Wave] = []
         self.spare: dict[int, list[Wave]] = {}
-        warps = (self.threads + 31) // 32
-        size = max(options.lanes // (32 * warps), 1)
-        if program.asynchronous:
-            size = min(size, max(ASYNC_WAVE_BYTES // (shared_size + 1), 1))
-        self.wave_blocks = max(size // self.cluster_blocks, 1) * self.cluster_blocks
+        self.wave_blocks = max(self.wave_size() // self.cluster_blocks, 1) * self.cluster_blocks
+
+    def wave_size(self) -> int:
+        """The number of blocks that are resident at once.
+
+        A step of a warp batch has a fixed cost, which more blocks share; but its registers should fit in the caches.
+        """
+        threads = (self.threads + 31) // 32 * 32
+        most_shared = WAVE_SHARED_BYTES // (self.shared_size + 1)
+        size = self.options.lanes // threads
+        if not self.options.lanes:
+            registers = sum(max(width, 1) * rows for width, rows in self.program.rows.items())
+            more = min(WAVE_BLOCKS, most_shared, WAVE_REGISTER_BYTES // (threads * (registers + 1)))
+            size = max(WAVE_THREADS // threads, more)
+        return max(min(size, most_shared) if self.program.asynchronous else size, 1)
 
     def block_coordinates(self, first: int, count: int) -> tuple[Array, Array]:
         """(x, y, z) of blocks in launch order, clusters together, and their ranks in the cluster."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from ptxgen.emulator.engine import jit_integer  # noqa: F401  (filling the table of instructions)
 from ptxgen.emulator.engine.basic_block import Block
-from ptxgen.emulator.engine.jit_emitter import Emitter, can_compile, emit
+from ptxgen.emulator.engine.jit_emitter import Emitter, Row, can_compile, emit
 from ptxgen.emulator.engine.program import Program
 from ptxgen.emulator.memory.address_map import GLOBAL_BASE, SHARED_BASE
 from ptxgen.emulator.ops.operands.access import (
@@ -25,7 +25,7 @@ from ptxgen.emulator.ops.operands.access import (
     sample_shared,
     shared,
 )
-from ptxgen.emulator.ptx.syntax import SIZES
+from ptxgen.emulator.ptx.syntax import SIZES, Instruction
 from ptxgen.emulator.sync.touch import Touch, page_bits
 from ptxgen.emulator.warp_batch import AddressInfo, Mask, Step, WarpBatch
 from ptxgen.errors import UnavailableError
@@ -77,7 +77,7 @@ class JitCompiler:
         self.compiler: Any = None
         self.executions: dict[int, int] = {}
         self.compiled: dict[int, list[JitBlock]] = {}
-        self.excluded: set[int] = set()  # loads that are not compiled
+        self.able: dict[int, bool] = {}  # by instruction: whether it can be compiled
         self.sites = {id(site.ins): site for site in program.sites}
         for number in range(len(program.blocks)):
             self.attach(number)
@@ -105,13 +105,6 @@ class JitCompiler:
 
         block.steps[0] = count
 
-    def exclude(self, number: int, sites: list[Site]) -> None:
-        """Compiles a block again without some loads, whose addresses need the checks of the NumPy steps."""
-        self.excluded |= {id(site.ins) for site in sites}
-        block = self.program.blocks[number]
-        block.steps[:] = [self.program.step_of(body) for body in self.plain(number)]
-        self.compile(number, block)
-
     def plain(self, number: int) -> list[Any]:
         """The plain instructions of a block."""
         program = self.program
@@ -127,7 +120,7 @@ class JitCompiler:
         runs = self.compiled[number] = self.split(number)
         if runs:
             self.compiler = self.compiler or llvm.Compiler()
-            for run, function in zip(runs, self.compiler.compile([r.emitter for r in runs]), strict=True):
+            for run, function in zip(runs, self.compiler.compile([(r.emitter, r.live()) for r in runs]), strict=True):
                 run.function = function
                 run.bind(block)
 
@@ -148,9 +141,7 @@ class JitCompiler:
         for i, body in enumerate(bodies):
             ins = body["ins"]
             site = self.sites.get(id(ins))
-            # lanes whose guard is false may have no valid global address
-            guarded_load = site is not None and site.space == "global" and ins.pred is not None
-            if guarded_load or id(ins) in self.excluded or not can_compile(program.builder, ins):
+            if not self.can_compile(ins, site):
                 close(i)
                 continue
             early = set()  # registers whose values must be known before the function is called
@@ -164,6 +155,16 @@ class JitCompiler:
             written |= set(body["writes"])
         close(len(bodies))
         return runs
+
+    def can_compile(self, ins: Instruction, site: Site | None) -> bool:
+        """True if an instruction can be compiled; `site`: its memory operand."""
+        able = self.able.get(id(ins))
+        if able is None:
+            able = can_compile(self.program.builder, ins)
+            if site is not None and able:  # the function adds the offset to a number of elements
+                able = site.offset % SIZES[ins.mods[-1]] == 0
+            self.able[id(ins)] = able
+        return able
 
 
 class Group:
@@ -185,14 +186,13 @@ class Group:
             info = info_of(c, self.sites[0], c.shared_base if self.space == "shared" else -GLOBAL_BASE)
         return info
 
-    def inside(self, c: WarpBatch) -> bool:
-        """Whether all addresses are aligned and in the shared memory of the block, or in one allocation."""
-        info = self.info(c)
+    def inside(self, c: WarpBatch, info: AddressInfo) -> bool:
+        """True if all addresses are aligned and in the shared memory of the block, or in one allocation."""
         low, high = info.lo + self.low, info.hi + self.high
         if (info.ored | self.ored) & (self.size - 1):
             return False
         if self.space == "shared":
-            return (low >= SHARED_BASE and high <= c.wave.end) or c.wave.windows is not None
+            return low >= SHARED_BASE and high <= c.wave.end
         if not (info.start <= low and high <= info.end):
             extent = c.wave.engine.memory.extent(low)
             if extent is None or high > extent[1]:
@@ -203,14 +203,16 @@ class Group:
     def check_together(self, c: WarpBatch, m: Mask) -> bool:
         """Applies the checks of `shared` and `global_access` to all loads; False, without effect, if one may fault."""
         engine = c.wave.engine
+        if (engine.shadow is not None) if self.space == "global" else (c.wave.windows is not None):
+            return False
         if m is None:
             m = c.alive
         info = self.info(c)
-        if self.space == "global" and engine.shadow is not None:
+        if not self.inside(c, info):
             return False
         if self.space == "shared":
             checks = c.wave.checks
-            if c.wave.windows is not None or checks.hook is not None:
+            if checks.hook is not None:
                 return False
             pages = page_bits(info.lo + self.low, info.hi + self.high)
             if pages & (checks.copy_pages | ~checks.valid_pages):
@@ -244,7 +246,6 @@ class JitBlock:
         self.program = program = owner.program
         self.number, self.first, self.bodies = number, first, bodies
         self.function: Any = None
-        self.to_exclude: list[Site] = []  # loads that need the checks of the NumPy steps
         self.emitter = Emitter(program.builder)
         for body in bodies:
             emit(self.emitter, body["ins"])
@@ -255,10 +256,17 @@ class JitBlock:
         self.tracked = -1
         self.positions = [n for key, n in self.emitter.table.items() if key[0] == "index"]
 
+    def live(self) -> set[Row]:
+        """The rows of the registers that later instructions may use."""
+        last = self.program.starts[self.number] + self.first + len(self.bodies) - 1
+        slots = self.program.liveness.after(self.number, last)
+        registers = {slot: reg for body in self.bodies for slot, reg in body["writes"].items()}
+        return {self.program.builder.place(reg) for slot, reg in registers.items() if slots >> slot & 1}
+
     def bind(self, block: Block) -> None:
         """Replaces the steps by the function."""
         plain = self.bodies
-        block.steps[self.first : self.first + len(plain)] = [self.step(block), *[nothing] * (len(plain) - 1)]
+        block.steps[self.first : self.first + len(plain)] = [self.step(), *[nothing] * (len(plain) - 1)]
 
     def before(self) -> list[Early]:
         """The checks that run before the function, in order."""
@@ -289,7 +297,7 @@ class JitBlock:
                 out.append((recording, None, guard, negated, None))
         return out
 
-    def step(self, block: Block) -> Step:
+    def step(self) -> Step:
         program, function = self.program, self.function
         table_of, positions = self.emitter.table, self.positions
         loads = bool(positions)
@@ -297,7 +305,6 @@ class JitBlock:
             {k for body in self.bodies for s in body["writes"] for k in program.builder.address_slots.get(s, ())}
         )
         before = self.before()
-        groups: list[Group] = [group for _, group, *_ in before if group is not None]
         count_nonzero = np.count_nonzero
 
         flags = program.flags
@@ -318,11 +325,6 @@ class JitBlock:
                 self.steps[i](c, m)
 
         def run(c: WarpBatch, m: Mask) -> None:
-            for group in groups:
-                if self.to_exclude or not group.inside(c):
-                    self.owner.exclude(self.number, self.to_exclude or group.sites)
-                    block.steps[self.first](c, m)
-                    return
             tracked = len(flags)
             for flag in late:  # undefined values depend on guards that the function computes
                 if c.written[flag] is not True:
@@ -331,7 +333,6 @@ class JitBlock:
             table, where = c.tables.get(self) or self.table(c)
             for n in positions:
                 table[n] = table[0]
-            arrays = []  # keeps the arrays of positions alive during the call
             for hooks, group, guard, negated, check in before:
                 q = m
                 if guard is not None:
@@ -351,20 +352,15 @@ class JitBlock:
                         return
                 if group is None:
                     continue
-                space, unit = group.space, group.unit
-                n = table_of["index", space, group.key, unit]
-                if group.check_together(c, q):
-                    table[n] = group.info(c).pointer(unit)
-                    continue
-                for site in group.sites:
-                    place = (shared if space == "shared" else global_access)(c, site, q, unit)
-                    if place.lanes is not None or len(flags) != tracked or c.undefined_next:
-                        run_steps(c, m, tracked)
-                        if place.lanes is not None:
-                            self.to_exclude = [site]
-                        return
-                    arrays.append(place.index)
-                    table[n] = address_of(place.index)
+                unit = group.unit
+                if not group.check_together(c, q):
+                    for site in group.sites:
+                        (shared if group.space == "shared" else global_access)(c, site, q, unit)
+                        if len(flags) != tracked or c.undefined_next:
+                            run_steps(c, m, tracked)
+                            return
+                # only the positions of lanes that execute have been checked; the function uses no others
+                table[table_of["index", group.space, group.key, unit]] = group.info(c).pointer(unit)
             mask = c.alive if m is None and loads else m
             function(0, c.n, None if mask is None else address_of(mask), where)
             addresses = c.addresses

@@ -184,9 +184,11 @@ class Emitter:
 
     # ---- the function
 
-    def function(self, name: str) -> str:
-        """The LLVM text of the function, after all instructions have been emitted."""
+    def function(self, name: str, live: set[Row]) -> str:
+        """The LLVM text of the function, after all instructions have been emitted; `live`: the rows to store."""
         for row in self.changed:
+            if row not in live:
+                continue
             v = self.values[row]
             if row[0] == 0:
                 kind, text = "i8", self.new(f"zext i1 {self.word(v)} to i8")

@@ -12,7 +12,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from ptxgen.emulator.engine.jit_emitter import Emitter
+from ptxgen.emulator.engine.jit_emitter import Emitter, Row
 
 
 class Compiler:
@@ -28,12 +28,15 @@ class Compiler:
         self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.machine)
         self.modules = 0
 
-    def compile(self, emitters: list[Emitter]) -> list[Any]:
-        """For each emitter, a function of (first lane, past-the-last lane, mask, pointer table)."""
+    def compile(self, emitters: list[tuple[Emitter, set[Row]]]) -> list[Any]:
+        """For each emitter and its rows in use after it: a function of (first lane, past-the-last lane, mask, table).
+
+        The table has the pointers that `Emitter.table` numbers.
+        """
         self.modules += 1
         names = [f"run_{self.modules}_{i}" for i in range(len(emitters))]
-        declared = sorted(set().union(*(e.declared for e in emitters)))
-        texts = [e.function(name) for e, name in zip(emitters, names, strict=True)]
+        declared = sorted(set().union(*(e.declared for e, _ in emitters)))
+        texts = [e.function(name, live) for (e, live), name in zip(emitters, names, strict=True)]
         module = llvm.parse_assembly("\n".join([*declared, *texts]))
         self.engine.add_module(module)
         self.engine.finalize_object()

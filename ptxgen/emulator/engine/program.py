@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.engine.basic_block import BLOCKING, BRANCH, EXIT, WARP, Block
-from ptxgen.emulator.engine.liveness import operands_of, unproven
+from ptxgen.emulator.engine.liveness import Liveness, operands_of, unproven
 from ptxgen.emulator.engine.loops import conditional
 from ptxgen.emulator.ops.instruction_set import find
 from ptxgen.emulator.ops.operands.access import Site
@@ -93,6 +94,10 @@ class Program:
     def first_of_line(self, line: int) -> Instruction | None:
         """The first instruction of a line of the text; None if the kernel has none there."""
         return next((ins for ins in self.code if ins.line == line), None)
+
+    @cached_property
+    def liveness(self) -> Liveness:
+        return Liveness(self.bodies, self.table, self.starts, self.block_of)
 
     # ---- basic blocks
 
