@@ -645,8 +645,13 @@ def check_matrix(ins: Instruction) -> None:
                         f"operand {number + 1} of `{ins.name}` has {described(op.items[0])}; it must be {article(kind)}"
                     )
                     raise MismatchError(message)
-    if ins.op == "mma":
-        check_count(ins, (4, 5, 6, 7, 8), "d, a, b, c")
+    if ins.op == "mma" and "block_scale" not in ins.mods:
+        sparse = ins.mods[0].partition("::")[0] == "sp"
+        check_count(ins, (6,) if sparse else (4,), "d, a, b, c, metadata, selector" if sparse else "d, a, b, c")
+        if sparse:
+            checked(ins, 4, ins.operands[4], lambda: check_source(ins.operands[4], "b32", constant=False))
+            if not isinstance(ins.operands[5], Imm):
+                checked(ins, 5, ins.operands[5], lambda: check_operand(Spec("n", "", False), ins.operands[5], ()))
 
 
 # ---- values of constants

@@ -323,10 +323,11 @@ _LEADING: dict[str, tuple[str, ...]] = {
 def canonical(op: str, mods: list[str]) -> tuple[str, ...]:
     """The modifiers in the order of the PTX ISA; ptxas accepts most of them in any order.
 
-    Types come last and keep their order. Modifiers of wmma and mma are not sorted: the emulator finds them by name.
+    Types come last and keep their order. Modifiers of wmma and mma are not sorted, as the emulator finds them by name;
+    .sp comes first.
     """
     if op in ("mma", "wmma"):
-        return tuple(mods)
+        return tuple(sorted(mods, key=lambda m: m.partition("::")[0] != "sp"))
     leading = _LEADING.get(op, ())
 
     def rank(m: str) -> int:

@@ -259,7 +259,7 @@ def propagate(p: Product, ins: Instruction, c: WarpBatch, operands: Operands) ->
 
 def propagate_register(p: Product, ins: Instruction, reg: Reg, lanes: Array) -> list[Array]:
     """As `propagate`, for one undefined register; lanes as [warp, 8, 4]."""
-    d, a, b, added = (elements_of(operand) for operand in ins.operands)
+    d, a, b, added = (elements_of(operand) for operand in ins.operands[:4])
     rows = lanes.any(axis=2, keepdims=True)  # of A: lanes 4 g to 4 g + 3 hold rows g and, of m16, g + 8 in turn
     columns = rows.reshape(-1, 1, 4, 2)  # of B: lanes 4 n to 4 n + 3 hold column n
     out = []
