@@ -64,6 +64,10 @@ class View:
     part: int = 0
 
 
+#: offsets in reserved shared memory by the last word of %reserved_smem_offset_*
+RESERVED_OFFSETS = {"begin": 0, "end": SHARED_BASE, "cap": SHARED_BASE, "0": 0, "1": 16}
+
+
 class AddressInfo:
     """The addresses in one register of a warp batch: smallest, largest, alignment, and positions in an arena."""
 
@@ -184,6 +188,8 @@ class Launch(Protocol):
     shared_size: int
     dynamic_size: int
     grid_workspace: int
+    uses_reserved: bool
+    undefined_bytes: dict[int, str]
     progress: int
     late: bool
     sampling: int
@@ -421,9 +427,10 @@ class WarpBatch:
             return engine.cluster[0] * engine.cluster[1] * engine.cluster[2]
         if word == "is_explicit_cluster":
             return int(engine.clustered)
-        if word.startswith("window:"):
+        if word.startswith(("window:", "reserved_smem_offset")):
             ranks = self.wave.ranks[self.row] if self.wave.windows is not None else 0
-            return int(word[7:]) + (ranks << 24)
+            offset = int(word[7:]) if word[6] == ":" else RESERVED_OFFSETS.get(word.rpartition("_")[2], 0)
+            return offset + (ranks << 24)
         if word == "laneid":
             return self.lane
         if word == "warpid":
@@ -532,7 +539,8 @@ class Wave:
     def __init__(self, engine: Launch, program: Kernel, blocks: int) -> None:
         self.engine, self.program, self.blocks = engine, program, blocks
         self.stride = -(-(SHARED_BASE + engine.shared_size) // 128) * 128
-        self.end = SHARED_BASE + engine.shared_size
+        #: the addresses of shared memory that a block may access
+        self.base, self.end = 0 if engine.uses_reserved else SHARED_BASE, SHARED_BASE + engine.shared_size
         self.shared = np.zeros(blocks * self.stride, np.uint8)
         self.views = typed_views(self.shared)
         self.batches = [WarpBatch(self, w) for w in range((engine.threads + 31) // 32)]
@@ -545,6 +553,8 @@ class Wave:
         self.windows = self.ranks << 24 if self.engine.cluster_blocks > 1 else None
         if self.engine.options.uninitialised:
             self.shared[:] = 0xFF
+        if not self.base:
+            self.shared.reshape(self.blocks, self.stride)[:, :SHARED_BASE] = 0
         self.state: dict[str, Any] = {}
         self.messages = None
         self.async_state = None

@@ -387,3 +387,21 @@ def test_nc_loads_of_memory_that_the_kernel_writes():
     assert (y == x).all()
     with pytest.raises(RaceFault, match=r"reads with \.nc global memory that line \d+ wrote in this launch"):
         run(body.replace("AGAIN", "ld.global.nc.u32 %r2, [%d0];"), np.zeros(64, "u4"), x + 1, block=64)
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+def test_reserved_shared_memory(cluster):
+    """Cooperative groups keep barriers in it, which are zero at the start of each block."""
+    offset = (
+        "mov.u32 %r0, %tid.x; mov.u32 %r9, %reserved_smem_offset_1; cvt.u64.u32 %d1, %r9; cvta.shared.u64 %d1, %d1;"
+    )
+    body = (
+        offset
+        + """bar.warp.sync -1; atom.add.acq_rel.cta.u32 %r1, [%d1+4], 1; bar.sync 0; ld.shared.u32 %r2, [%r9+4];
+    mad.wide.u32 %d0, %r0, 4, %q0; st.global.u32 [%d0], %r2;"""
+    )
+    out = np.zeros(32, "u4")
+    run(body, out, block=32, grid=2 * cluster, cluster=cluster)
+    assert (out == 32).all()
+    with pytest.raises(OutOfBoundsFault, match=r"outside \[0x400, 0x400\)"):
+        run("mov.u32 %r0, 16; ld.shared.u32 %r1, [%r0];", out, block=32)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from emulator_kernels import run
@@ -272,3 +274,29 @@ def test_local_memory_that_nothing_has_written(engine):
     with pytest.raises(UninitialisedFault, match="line 11 loaded it from local memory that nothing has written"):
         run(body.replace("STORE", "st.local.v2.u32 [l], {%r0, %r0};"), np.zeros(32, "u4"), **options)
     run(body.replace("STORE", ""), np.zeros(32, "u4"), uninitialised=False, **options)
+
+
+PUBLISH = """st.relaxed.gpu.global.v2.u32 [%q0+256], {%u, %r0}; ld.relaxed.gpu.global.v2.u32 {%w, %r8}, [%q0+256];
+"""
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_strong_stores_publish_vectors_of_which_a_part_is_undefined(engine):
+    """A fault belongs to the use of the undefined part; without one there is a note."""
+    body = (
+        HALF
+        + "setp.eq.u32 %p1, %r0, 20; @!%p1 bra END; "
+        + PUBLISH
+        + "mov.u32 %r9, USED; st.global.u32 [%d0], %r9; END:"
+    )
+    out = np.zeros(80, "u4")
+    stats = run(body.replace("USED", "%r8"), out, registers=UNDEFINED, block=32, engine=engine)
+    assert out[20] == 20
+    kept = r"global memory keeps undefined bytes that line \d+ stored \(register %u is read before it is written\)"
+    assert len(stats.notes) == 1
+    assert re.fullmatch(kept, stats.notes[0])
+    with pytest.raises(UninitialisedFault, match=r"loaded it from bytes that line \d+ stored \(register %u is read"):
+        run(body.replace("USED", "%w"), out, registers=UNDEFINED, block=32, engine=engine)
+    again = body.replace("USED", "%w").replace(" ld.relaxed", " st.global.u32 [%q0+256], 5; ld.relaxed")
+    stats = run(again, out, registers=UNDEFINED, block=32, engine=engine)
+    assert (out[20], stats.notes) == (5, [])

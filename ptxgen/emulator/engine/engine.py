@@ -98,6 +98,12 @@ class Engine:
         self.clustered = "reqnctapercluster" in directives or "explicitcluster" in directives or self.cluster_blocks > 1
         #: address of the counters of grid-wide barriers; 0 if the kernel does not use them
         self.grid_workspace = 0
+        #: True if the kernel may access the reserved shared memory of its blocks, below SHARED_BASE
+        self.uses_reserved = any(
+            isinstance(view, str) and view.startswith("%reserved_smem_offset") for view in program.views
+        )
+        #: by position in global memory: the strong store that made the byte undefined
+        self.undefined_bytes: dict[int, str] = {}
         self.params = params
         self.param_bytes = np.frombuffer(params, np.uint8)
         self.shared_size, self.dynamic_size = shared_size, dynamic
@@ -167,6 +173,8 @@ class Engine:
         if self.faults:
             raise self.listed()
         self.gather_stats()
+        for store in dict.fromkeys(self.undefined_bytes.values()):
+            self.stats.note(f"global memory keeps undefined {store}")
         for leak in self.heap.leaks() if self.heap is not None else ():
             self.stats.note(leak)
         self.stats.seconds = time.perf_counter() - began

@@ -15,7 +15,7 @@ from ptxgen.emulator.engine import jit_integer  # noqa: F401  (filling the table
 from ptxgen.emulator.engine.basic_block import Block
 from ptxgen.emulator.engine.jit_emitter import Emitter, Row, can_compile, emit
 from ptxgen.emulator.engine.program import Program
-from ptxgen.emulator.memory.address_map import GLOBAL_BASE, SHARED_BASE
+from ptxgen.emulator.memory.address_map import GLOBAL_BASE
 from ptxgen.emulator.ops.operands.access import (
     Positions,
     Site,
@@ -192,7 +192,7 @@ class Group:
         if (info.ored | self.ored) & (self.size - 1):
             return False
         if self.space == "shared":
-            return low >= SHARED_BASE and high <= c.wave.end
+            return low >= c.wave.base and high <= c.wave.end
         if not (info.start <= low and high <= info.end):
             extent = c.wave.engine.memory.extent(low)
             if extent is None or high > extent[1]:

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen.emulator.memory.address_map import SHARED_BASE
 from ptxgen.emulator.memory.global_memory import typed_views
 from ptxgen.emulator.sync.lanes import ALL, AccessLog, Lanes, LaneShadow
 from ptxgen.emulator.sync.memory_order import ATOMIC, WEAK, MemoryOrder
-from ptxgen.emulator.sync.touch import FULL, PAGE, Touch, units, words
+from ptxgen.emulator.sync.touch import FULL, PAGE, Touch, page_bits, units, words
 from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault, place_of
 from ptxgen.errors import AsyncFault, RaceFault, UninitialisedFault
 
@@ -106,6 +107,9 @@ class Checks:
         if options.uninitialised:
             self.valid = np.zeros(len(wave.shared), np.uint8)
             self.valid_views = typed_views(self.valid)
+            if not wave.base:
+                self.valid.reshape(wave.blocks, wave.stride)[:, :SHARED_BASE] = 1
+                self.dirty |= page_bits(0, SHARED_BASE)
         else:
             self.valid_pages = -1
         self.races = options.races

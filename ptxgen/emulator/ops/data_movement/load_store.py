@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.memory.address_map import LOCAL_BITS, LOCAL_END, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from ptxgen.emulator.memory.address_map import (
+    GLOBAL_BASE,
+    LOCAL_BITS,
+    LOCAL_END,
+    LOCAL_WINDOW,
+    PARAM_WINDOW,
+    SHARED_WINDOW,
+)
 from ptxgen.emulator.memory.global_memory import typed_views
 from ptxgen.emulator.ops.operands.access import (
     Positions,
@@ -237,8 +244,9 @@ def ld(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         for views, place in resolve(c, site, m, size):
             scatter(c.v, raws, views[size], place, None if exact else dtype)
-            if views is c.state.get("local"):
-                load_undefined(c, site, place, size)
+            engine = c.wave.engine
+            if views is c.state.get("local") or (engine.undefined_bytes and views is engine.memory.views):
+                load_undefined(c, site, views, place, size)
 
     return step
 
@@ -317,7 +325,8 @@ def st(b: Builder, ins: Instruction) -> Step:
     unsigned = np.dtype(f"<u{size}")
     resolve = resolver(site.space, "shared::cluster" in ins.mods)
     registers = [item if isinstance(item, Reg) else None for item in items]
-    if site.space != "global":
+    strong = any(m in ("volatile", "relaxed", "release", "mmio") for m in ins.mods)
+    if site.space != "global" or strong:
         b.propagation = partial(remember, ins, {reg.slot for reg in registers if reg is not None})
 
     def step(c: WarpBatch, m: Mask) -> None:
@@ -345,8 +354,8 @@ def st(b: Builder, ins: Instruction) -> Step:
                 else:
                     arena[index + shift] = value
                 shift += 1
-            if c.undefined_sources or views is c.state.get("local"):
-                undefined_store(c, ins, views, place, registers, size)
+            if c.undefined_sources or engine.undefined_bytes or views is c.state.get("local"):
+                undefined_store(c, ins, views, place, registers, size, strong)
         c.undefined_sources = {}
 
     return step
@@ -374,11 +383,18 @@ def address_registers(ins: Instruction) -> list[Operand]:
 
 
 def undefined_store(
-    c: WarpBatch, ins: Instruction, views: dict[int, Array], place: Positions, registers: list[Reg | None], size: int
+    c: WarpBatch,
+    ins: Instruction,
+    views: dict[int, Array],
+    place: Positions,
+    registers: list[Reg | None],
+    size: int,
+    strong: bool,
 ) -> None:
     """Marks the bytes that a store has written as defined or undefined.
 
-    An undefined value in global memory is a fault.
+    An undefined value in global memory is a fault, unless a strong store writes it: blocks publish whole vectors, of
+    which the reader may use a part.
     """
     lanes = place.lanes
     if lanes is None:
@@ -392,6 +408,10 @@ def undefined_store(
         at = (index + place.shift + i) * size
         if views is c.state.get("local"):
             mark_local(c, at, size, where)
+        elif views is c.wave.engine.memory.views and (strong or c.wave.engine.undefined_bytes):
+            if where is not None and where.any() and not strong:
+                raise fault(UninitialisedFault, text, c, ins, int(lanes[np.argmax(where)]))
+            mark_global(c.wave.engine.undefined_bytes, at, size, where, stored_bytes(ins, text))
         elif where is None or not where.any():
             continue
         elif views is c.wave.views:
@@ -416,6 +436,24 @@ def mark_local(c: WarpBatch, at: Array, size: int, undefined: Array | None) -> N
         marks[size][at >> (size.bit_length() - 1)] = 0 if undefined is None else np.where(undefined, FULL[size], 0)
 
 
+def mark_global(marks: dict[int, str], at: Array, size: int, undefined: Array | None, source: str) -> None:
+    """Marks bytes of global memory as undefined (`source`: the store) or, in the other lanes, as defined."""
+    if marks:
+        for first in at.tolist() if undefined is None else at[~undefined].tolist():
+            for byte in range(first, first + size):
+                marks.pop(byte, None)
+    if undefined is not None:
+        for first in at[undefined].tolist():
+            marks.update(dict.fromkeys(range(first, first + size), source))
+
+
+def undefined_global(marks: dict[int, str], at: Array, size: int) -> tuple[Array, str] | None:
+    """The accesses to global memory that read undefined bytes, and the store of the first; None if there are none."""
+    sources = [next((marks[i] for i in range(first, first + size) if i in marks), "") for first in at.tolist()]
+    bad = np.array([bool(source) for source in sources])
+    return (bad, next(filter(None, sources))) if bad.any() else None
+
+
 def undefined_local(c: WarpBatch, at: Array, size: int) -> Array | None:
     """The accesses to local memory that read undefined bytes; None if there are none."""
     marks = undefined_bytes(c)
@@ -425,21 +463,25 @@ def undefined_local(c: WarpBatch, at: Array, size: int) -> Array | None:
     return bad if bad.any() else None
 
 
-def load_undefined(c: WarpBatch, site: Site, place: Positions, size: int) -> None:
-    """Marks the registers that a load fills with undefined bytes of local memory."""
-    assert place.lanes is not None
+def load_undefined(c: WarpBatch, site: Site, views: dict[int, Array], place: Positions, size: int) -> None:
+    """Marks the registers that a load fills with undefined bytes of local or global memory."""
+    lanes, index = place.lanes, place.index
+    if lanes is None:
+        lanes = np.arange(c.n) if place.mask is None else np.flatnonzero(place.mask)
+        index = index[lanes]
     loaded: dict[int, tuple[Array, int, str]] = {}
     for i, slot in enumerate(site.slots or []):
-        at = (place.index + place.shift + i) * size
-        bad = undefined_local(c, at, size)
+        at = (index + place.shift + i) * size
+        if views is c.state.get("local"):
+            bad, source = undefined_local(c, at, size), "local memory that nothing has written"
+            base, window = 0, c.wave.program.local_size
+        else:
+            bad, source = undefined_global(c.wave.engine.undefined_bytes, at, size) or (None, "")
+            base, window = GLOBAL_BASE, 1 << 48
         if bad is not None:
             where = np.zeros(c.n, bool)
-            where[place.lanes] = bad
-            loaded[slot] = (
-                where,
-                int(at[np.argmax(bad)]) % c.wave.program.local_size,
-                "local memory that nothing has written",
-            )
+            where[lanes] = bad
+            loaded[slot] = (where, base + int(at[np.argmax(bad)]) % window, source)
     if loaded:
         c.wave.program.mark_undefined(c, loaded, site.ins)
 

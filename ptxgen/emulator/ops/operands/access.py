@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.memory.address_map import GLOBAL_BASE, OFFSET, RANK, SHARED_BASE, SHARED_WINDOW, WINDOW
+from ptxgen.emulator.memory.address_map import GLOBAL_BASE, OFFSET, RANK, SHARED_WINDOW, WINDOW
 from ptxgen.emulator.memory.variables import past_shared
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ptx.syntax import Instruction, Mem, Operand, Sym
@@ -128,7 +128,7 @@ def shared(c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False) -
     wave = c.wave
     offset, size = site.offset, site.size
     lo, hi = info.lo + offset, info.hi + offset + size
-    if lo >= SHARED_BASE and hi <= wave.end and not (info.ored | offset) & (size - 1):
+    if lo >= wave.base and hi <= wave.end and not (info.ored | offset) & (size - 1):
         place = Positions(info.unit(unit), offset // unit, None, m)
         touch = Touch(page_bits(lo, hi), info.index, offset, size, m, site.ins)
     else:
@@ -146,9 +146,9 @@ def shared_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atom
     if c.wave.windows is not None:
         return cluster_shared_at(c, site, at, lanes, unit, atomic, True)
     wave, size = c.wave, site.size
-    bad = (at < SHARED_BASE) | (at + size > wave.end)
+    bad = (at < wave.base) | (at + size > wave.end)
     if bad.any():
-        text = f"{size} bytes of shared memory outside [{SHARED_BASE:#x}, {wave.end:#x})"
+        text = f"{size} bytes of shared memory outside [{wave.base:#x}, {wave.end:#x})"
         text += past_shared(wave.program.shared_variables, wave.program.name, int(at[np.argmax(bad)]), wave.end)
         raise site.out_of_bounds(text, c, bad, lanes, at)
     check_aligned(c, site, at, lanes)
@@ -369,15 +369,15 @@ def locate(c: WarpBatch, at: Array, lanes: Array, size: int, ins: Instruction, a
     row = lanes >> 5
     own_rank = wave.ranks[row]
     count = wave.engine.cluster_blocks
-    bad = (at < 0) | (offset < SHARED_BASE) | (offset + size > wave.end) | (rank >= count)
+    bad = (at < 0) | (offset < wave.base) | (offset + size > wave.end) | (rank >= count)
     if not any_block:
         bad |= rank != own_rank
     if bad.any():
         i = int(np.argmax(bad))
-        if 0 <= rank[i] < count and rank[i] != own_rank[i] and SHARED_BASE <= offset[i] < wave.end:
+        if 0 <= rank[i] < count and rank[i] != own_rank[i] and wave.base <= offset[i] < wave.end:
             message = f"shared memory of rank {int(rank[i])}, which only .shared::cluster can access"
         else:
-            message = f"{size} bytes of shared memory outside [{SHARED_BASE:#x}, {wave.end:#x})"
+            message = f"{size} bytes of shared memory outside [{wave.base:#x}, {wave.end:#x})"
             if at[i] >= 0 and rank[i]:
                 message += f", or of rank {int(rank[i])} in a cluster of {count}"
         raise fault(OutOfBoundsFault, message, c, ins, int(lanes[i]), int(at[i]), lanes=lanes[bad])
@@ -428,7 +428,7 @@ def cluster_shared(
         info = cluster_info(c, site)
     wave, offset, size = c.wave, site.offset, site.size
     lo, hi = info.lo + offset, info.hi + offset + size
-    if lo >= SHARED_BASE and hi <= wave.end and not (info.ored | offset) & (size - 1):
+    if lo >= wave.base and hi <= wave.end and not (info.ored | offset) & (size - 1):
         place = Positions(info.unit(unit), offset // unit, None, m)
         touch = Touch(page_bits(lo, hi), info.index, offset, size, m, site.ins)
         record_access(c, touch, "atomic" if atomic else site.kind, site.slots)
