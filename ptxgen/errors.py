@@ -33,6 +33,7 @@ PtxgenError
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 
@@ -240,7 +241,10 @@ class Fault(EmulatorError):  # noqa: N818 a fault of the kernel, not an error of
         if self.count > 1:
             rows.append(("occurred", f"{self.count} times"))
         lines = [self.message, *(f"  {label:<12} {text}" for label, text in rows)]
-        lines += [f"  {f'line {place.line}':<12} {place.source}: {place.instruction}" for place in self.mentioned]
+        for place in self.mentioned:
+            lines.append(f"  {f'line {place.line}':<12} {place.source}: {place.instruction}")
+            for inner, outer in pairwise(place.frames):
+                lines.append(f"  {'':<12} {inner.entered} from {outer.source}")
         if self.other is not None:
             lines.append(f"  the {self.other.name}:")
             lines += [f"    {label:<12} {text}" for label, text in self.other.rows(self.kernel, file)]

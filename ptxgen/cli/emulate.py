@@ -41,6 +41,19 @@ def _switch(name: str, word: str) -> bool:
     return word == "on"
 
 
+def _symbol(kernels: list[str], entry: str | None, file: Path) -> str:
+    """The symbol of the kernel that --entry names, by its symbol or its C++ name; the only one without --entry."""
+    from ptxgen.emulator.ptx.demangle import demangled, matches
+
+    named = [k for k in kernels if k == entry] or [k for k in kernels if entry is None or matches(k, entry)]
+    if len(named) == 1:
+        return named[0]
+    names = "; ".join(map(demangled, named or kernels)) or "it has none"
+    if entry is None:
+        raise InputError(f"--entry must name one of the kernels of {file}: {names}")
+    raise InputError(f"--entry is {entry!r}; it must name one of the kernels of {file}: {names}")
+
+
 def saved_argument(name: str, text: str) -> None:
     """InputError: the file that an argument is saved to cannot be written."""
     _, out, file = text.partition(":out=")
@@ -69,7 +82,9 @@ ARGUMENT, ENGINE = Check(saved_argument), Check(engine_available)
 def emulate(
     options: Common,
     file: Annotated[Path, typer.Argument(help="PTX file; - reads standard input.")],
-    entry: Annotated[str | None, typer.Option(metavar="NAME", help="Kernel to run. [default: the only one]")] = None,
+    entry: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Kernel to run, by symbol or C++ name. [default: the only one]")
+    ] = None,
     grid: Annotated[str, typer.Option(metavar="X,Y,Z", help="Grid size in blocks.")] = "1",
     block: Annotated[str, typer.Option(metavar="X,Y,Z", help="Block size in threads.")] = "32",
     cluster: Annotated[
@@ -137,6 +152,8 @@ def emulate(
     from ptxgen.emulator import launch
     from ptxgen.emulator.engine.arguments import parse_argument
     from ptxgen.emulator.engine.summary import fault_text, faults_fields, stats_fields, text
+    from ptxgen.emulator.memory.variables import readable
+    from ptxgen.emulator.ptx.demangle import demangled
     from ptxgen.emulator.ptx.parser import parse
 
     source = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8", errors="replace")
@@ -144,16 +161,12 @@ def emulate(
     arguments = [parse_argument(a, random) for a in arg or ()]
     with _naming(file):
         kernels = {f.name: f for f in parse(source).functions.values() if f.entry}
-    if entry is None:
-        if len(kernels) != 1:
-            raise InputError(f"--entry must name one of the kernels of {file}: {', '.join(kernels) or 'it has none'}")
-        [entry] = kernels
-    if entry not in kernels:
-        raise InputError(f"--entry is {entry!r}; {file} has {', '.join(kernels) or 'no kernel'}")
-    parameters = kernels[entry].params
+    entry = _symbol(list(kernels), entry, file)
+    kernel, parameters = demangled(entry), kernels[entry].params
     if len(parameters) != len(arguments):
-        wanted = ", ".join(f".{p.type} {p.name}" + (f"[{p.size}]" if p.array else "") for p in parameters) or "none"
-        raise InputError(f"{entry} takes {len(parameters)} arguments ({wanted}), {len(arguments)} --arg are given")
+        names = [f".{p.type} {readable(p.name, entry)}" + (f"[{p.size}]" if p.array else "") for p in parameters]
+        wanted = ", ".join(names) or "none"
+        raise InputError(f"{kernel} takes {len(parameters)} arguments ({wanted}), {len(arguments)} --arg are given")
     dims = _extents("--grid", grid), _extents("--block", block)
     chosen: dict[str, Any] = {"seed": seed, "completion": completion, "mma": mma, "stats": statistics}
     chosen |= {"races": _switch("--races", races), "uninitialised": _switch("--uninitialised", uninitialised)}
@@ -165,6 +178,7 @@ def emulate(
         "command": "emulate",
         "file": str(file),
         "entry": entry,
+        "kernel": kernel,
         "grid": dims[0],
         "block": dims[1],
         "cluster": blocks,

@@ -109,6 +109,8 @@ class UndefinedRegisters(Protocol):
 
     def fault_text(self, c: WarpBatch, reg: Reg, ins: Instruction) -> str: ...
 
+    def shared_address(self, c: WarpBatch, reg: Reg, ins: Instruction) -> int | None: ...
+
 
 class AddressSlots(Protocol):
     """The registers that hold addresses: for each slot, the keys of its address caches."""
@@ -577,16 +579,18 @@ def fault(
     address: int | None = None,
     other: Place | None = None,
     lanes: Array | None = None,
+    named: bool = True,
 ) -> Fault:
     """A fault of the given class at one lane of a warp batch.
 
-    `other`: the other access of a race; `lanes`: all lanes with the fault.
+    `other`: the other access of a race; `lanes`: all lanes with the fault; `named`: whether the address is one of a
+    variable or a buffer, not of local memory or of parameters.
     """
     program = c.wave.program
     place = place_of(program, "", ins, *c.coordinates(lane))
     lines = {int(line) for line in LINE.findall(message)} - {ins.line, 0 if other is None else other.line}
     mentioned = [place_of(program, "", first) for first in map(program.first_of_line, sorted(lines)) if first]
-    inside = address is not None and (kind is not OutOfBoundsFault or address >= GLOBAL_BASE)
+    inside = named and address is not None and (kind is not OutOfBoundsFault or address >= GLOBAL_BASE)
     out = kind(
         message,
         entry=program.name,

@@ -114,7 +114,7 @@ def test_both_sides_of_a_race_between_lanes():
 
 
 def test_lines_that_a_message_names_have_sources():
-    """An undefined value names the load that it comes from."""
+    """An undefined value names the load that it comes from, here in an inlined function; a note names stores."""
     text = """.version 8.0
         .target sm_80
         .address_size 64
@@ -123,17 +123,22 @@ def test_lines_that_a_message_names_have_sources():
             .reg .b32 %r;
             .reg .b64 %x;
             ld.param.u64 %x, [x];
-            .loc 1 3 0
+            .loc 1 6 0
+            .loc 1 3 0, function_name load, inlined_at 1 6 0
             ld.shared.b32 %r, [s+8];
-            .loc 1 4 0
+            .loc 1 7 0
             st.global.b32 [%x], %r;
         }
         .file 1 "k.cu"
+        .section .debug_str { load: .b8 95, 90, 49, 108, 118, 0 }
     """
     fault = fault_of(UninitialisedFault, "k", 1, 1, [np.zeros(1, np.int32)], text=text)
-    assert (fault.source, fault.variable) == ("k.cu:4", "element 2 of s, b32[32]")
-    assert [place.source for place in fault.mentioned] == ["k.cu:3"]
-    assert "\n  line 10      k.cu:3: ld.shared.b32 %r, [s+8];" in str(fault)
+    assert (fault.source, fault.variable) == ("k.cu:7", "element 2 of s, b32[32]")
+    assert fault.mentioned[0].frames == (Frame("k.cu:3", "l()", "inlined"), Frame("k.cu:6", "k"))
+    assert str(fault).endswith("\n  line 11      k.cu:3: ld.shared.b32 %r, [s+8];\n               inlined from k.cu:6")
+    written = text.replace("ld.shared.b32 %r, [s+8];", "mov.u32 %r, 1; st.shared.b32 [s+8], %r;")
+    stats = launch(written, "k", 1, 64, [np.zeros(1, np.int32)])
+    assert stats.notes[0].startswith("line 11 (k.cu:3): several warps store the same value")
 
 
 def test_names_without_a_demangler(monkeypatch):
@@ -152,6 +157,7 @@ def test_demangled_names():
         "_Z1kv": "k()",
         "_ZZ1kvE4tile": "k()::tile",
         "_Z3addIiEvT_": "add<int>(int)",
+        "_ZN19_INTERNAL_0a_k_cu_112_GLOBAL__N_17counterE": "(anonymous namespace)::counter",
         "_Zjunk": "_Zjunk",
         "saxpy": "saxpy",
         "i": "i",

@@ -113,6 +113,23 @@ def test_fault_is_reported_with_exit_code_1(run):
     assert json.loads(out)["statistics"] is None
 
 
+def test_kernels_have_cpp_names(run):
+    """Any part of the name that is unique; errors and answers show the C++ names."""
+    symbols = "_ZN3app5countEPi", "_ZN3app5scaleIfEEvPT_i", "_ZN3app5scaleIdEEvPT_i"
+    text = HEAD + "".join(f".visible .entry {name}(.param .u64 {name}_param_0) {{ ret; }}\n" for name in symbols)
+    for name in ("app::count", "app::count(int*)", symbols[0]):
+        code, out, _ = run(text, "--entry", name, "--arg", "s32[4]")
+        assert (code, out.partition(":")[0]) == (0, "app")
+        assert out.startswith("app::count(int*): 1 blocks")
+    assert run(text, "--entry", "app::scale<float>", "--arg", "f32[4]")[0] == 0
+    code, _, err = run(text, "--entry", "app::scale", "--arg", "f32[4]")
+    assert code == 2
+    assert "it must name one of the kernels of k.ptx: app::scale<float>(float*, int); app::scale<double>" in err
+    code, _, err = run(text, "--entry", "app::count")
+    assert code == 2
+    assert "app::count(int*) takes 1 arguments (.u64 parameter 0), 0 --arg are given" in err
+
+
 def test_continue_lists_several_faults(run):
     """The command exits with 1, shows one report for each line, and saves nothing."""
     arguments = saxpy(128, y="f32[120]:out=y.npy")
@@ -333,7 +350,7 @@ def test_invalid_files(run, capsys, monkeypatch):
     two = ".visible .entry a() { ret; } .visible .entry b() { ret; }"
     code, _, err = run(HEAD + two)
     assert code == 2
-    assert "a, b" in err
+    assert "a; b" in err
     assert run(HEAD + two, "--entry", "b")[0] == 0
     monkeypatch.setattr(sys, "stdin", io.StringIO(HEAD + ".visible .entry fine() { ret; }"))
     with pytest.raises(SystemExit) as ended:

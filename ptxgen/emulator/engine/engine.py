@@ -6,6 +6,7 @@ A batch runs until it must wait. So some warp is always far ahead of the others,
 from __future__ import annotations
 
 import random
+import re
 import time
 from typing import Any
 
@@ -27,7 +28,7 @@ from ptxgen.emulator.sync.checks import Checks
 from ptxgen.emulator.sync.happens_before import HappensBefore
 from ptxgen.emulator.sync.messages import Messages, Publications
 from ptxgen.emulator.sync.shadow import Shadow
-from ptxgen.emulator.warp_batch import LINE, WarpBatch, Wave, fault
+from ptxgen.emulator.warp_batch import LINE, WarpBatch, Wave, fault, place_of
 from ptxgen.errors import DeadlockFault, DivergenceFault, Fault, Faults, RaceFault, UninitialisedFault
 
 Array = NDArray[Any]
@@ -299,7 +300,7 @@ class Engine:
                 except RaceFault:
                     raise
                 except Fault:  # the fault of the launch is the uninitialised read
-                    continue
+                    pass
                 checks.close(other)
 
     def complete_late(self, resident: list[Wave]) -> bool:
@@ -517,3 +518,10 @@ class Engine:
                 stats.warp_instructions[name] += times * blk.warps
                 stats.lane_instructions[name] += times * blk.lanes
         add_access_stats(stats, program.sites)
+        stats.notes = [LINE.sub(self.with_source, note) for note in stats.notes]
+
+    def with_source(self, line: re.Match[str]) -> str:
+        """A line that a note names, with its source line."""
+        ins = self.program.first_of_line(int(line[1]))
+        source = place_of(self.program, "", ins).source if ins is not None else ""
+        return f"{line[0]} ({source})" if source else line[0]

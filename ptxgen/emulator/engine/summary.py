@@ -82,7 +82,10 @@ def fault_text(fault: Fault, file: str) -> str:
 def text(document: Document) -> str:
     """The text that the command prints for a launch without a fault."""
     s = document["statistics"]
-    lines = [f"{document['entry']}: {s['blocks']} blocks, {s['threads']} threads, emulated in {s['seconds']:.3f} s", ""]
+    lines = [
+        f"{document['kernel']}: {s['blocks']} blocks, {s['threads']} threads, emulated in {s['seconds']:.3f} s",
+        "",
+    ]
     width = max([len(c) for c in s["warp_instructions"]] + [len("instructions")])
     lines.append(f"{'instructions':<{width}} {'warps':>12} {'threads':>14}")
     for name, count in s["warp_instructions"].items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
@@ -11,6 +12,10 @@ from typing import Any
 LIBRARIES = ("libstdc++.so.6", "libc++abi.so.1", "libc++.1.dylib")
 
 
+#: the namespace of nvcc for names that only one file knows
+INTERNAL = re.compile(r"\b_INTERNAL_\w+::")
+#: the namespace without a name
+ANONYMOUS = "(anonymous namespace)::"
 Function = Callable[[bytes], bytes | None]
 
 
@@ -47,4 +52,13 @@ def demangled(name: str) -> str:
     """The C++ name of a mangled symbol; the symbol itself if it is no mangled name, or if there is no C++ library."""
     demangle = _demangler() if name.startswith("_Z") else None
     text = demangle(name.encode()) if demangle is not None else None
-    return name if text is None else text.decode(errors="replace").removeprefix("void ")
+    return name if text is None else INTERNAL.sub("", text.decode(errors="replace").removeprefix("void "))
+
+
+def matches(name: str, wanted: str) -> bool:
+    """True if a text names a function: its symbol, its C++ name, or that without parameters or template arguments."""
+    known = demangled(name)
+    if wanted in (name, known):
+        return True
+    known, wanted = (text.replace(ANONYMOUS, "") for text in (known, wanted))
+    return wanted == known or known.startswith((f"{wanted}(", f"{wanted}<"))

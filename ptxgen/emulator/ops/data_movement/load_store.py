@@ -417,8 +417,9 @@ def undefined_store(
         elif views is c.wave.views:
             c.wave.checks.mark_undefined(at[where], size, stored_bytes(ins, text))
         else:
-            error = fault(UninitialisedFault, text, c, ins, int(lanes[np.argmax(where)]), lanes=lanes[where])
-            c.wave.engine.report(error)
+            address = c.wave.program.undefined.shared_address(c, reg, ins) if reg is not None else None
+            lane = int(lanes[np.argmax(where)])
+            c.wave.engine.report(fault(UninitialisedFault, text, c, ins, lane, address, lanes=lanes[where]))
 
 
 def undefined_bytes(c: WarpBatch) -> dict[int, Array] | None:

@@ -82,6 +82,11 @@ class Origin:
     address: int | None = None
     memory: str = "uninitialised shared memory"
 
+    @property
+    def shared(self) -> bool:
+        """True if `address` is one of shared memory."""
+        return self.address is not None and not self.memory.startswith(("local memory", "a parameter"))
+
     def fault_text(self, name: str) -> str:
         """The message of a fault at a use of register `name`."""
         if self.address is None:
@@ -137,8 +142,15 @@ class Undefined:
 
     def fault_text(self, c: WarpBatch, reg: Reg, ins: Instruction) -> str:
         """The message of a fault at the use of an undefined register."""
-        origin: Origin = c.undefined_origins.get(self.flags[reg.slot]) or Origin(reg.name, ins.line)
-        return origin.fault_text(reg.name)
+        return self.origin(c, reg, ins).fault_text(reg.name)
+
+    def shared_address(self, c: WarpBatch, reg: Reg, ins: Instruction) -> int | None:
+        """The address in shared memory that an undefined register was loaded from; None if it was not."""
+        origin = self.origin(c, reg, ins)
+        return origin.address if origin.shared else None
+
+    def origin(self, c: WarpBatch, reg: Reg, ins: Instruction) -> Origin:
+        return c.undefined_origins.get(self.flags[reg.slot]) or Origin(reg.name, ins.line)
 
     def guard_check(self, ins: Instruction) -> Step | None:
         """The check before an instruction whose guard is tracked."""
@@ -225,7 +237,8 @@ class Undefined:
                 reg, bad = operands[0]
                 text = origin.fault_text(reg.name)
                 every = np.flatnonzero(union(operands))
-                error = fault(UninitialisedFault, text, c, ins, int(np.argmax(bad)), origin.address, lanes=every)
+                at, lane = origin.address, int(np.argmax(bad))
+                error = fault(UninitialisedFault, text, c, ins, lane, at, lanes=every, named=origin.shared)
                 if c.wave.engine.options.faults > 1:
                     self.define(c, operands)  # each undefined value is listed once
                     if not addresses & {reg.slot for reg, _ in operands}:
