@@ -121,6 +121,9 @@ def emulate(
             "on or off."
         ),
     ] = "on",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Report suspicious behaviour as a fault, not as a note.")
+    ] = False,
     engine: Annotated[
         str,
         typer.Option(help="numpy: interpret; llvm: compile; auto: compile hot code if llvmlite is installed."),
@@ -170,7 +173,7 @@ def emulate(
     dims = _extents("--grid", grid), _extents("--block", block)
     chosen: dict[str, Any] = {"seed": seed, "completion": completion, "mma": mma, "stats": statistics}
     chosen |= {"races": _switch("--races", races), "uninitialised": _switch("--uninitialised", uninitialised)}
-    chosen |= {"engine": engine, "faults": faults}
+    chosen |= {"engine": engine, "faults": faults, "strict": strict}
     blocks = None if cluster is None else _extents("--cluster", cluster)
     if watchdog is not None:
         chosen["watchdog"] = watchdog

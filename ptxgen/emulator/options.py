@@ -15,7 +15,8 @@ class Options:
     ``completion``: asynchronous work takes effect "late" (when no warp can progress without it) or "early" (at once).
     ``races``, ``uninitialised``: whether races and uses of uninitialised values are faults. ``global_races``: with
     ``races``, also races in global memory.
-    ``mma``: "hopper" rounds as tensor cores do, "f32" sums in f64 and rounds once.
+    ``strict``: suspicious behaviour that widely used kernels rely on is a fault; otherwise it adds a note to the
+    statistics. ``mma``: "hopper" rounds as tensor cores do, "f32" sums in f64 and rounds once.
     ``stats``: bank conflicts and sectors are "sampled", "full" or "off".
     ``lanes``: largest number of threads of the resident blocks; 0: the emulator decides.
     ``engine``: "auto", "numpy" or "llvm".
@@ -29,6 +30,7 @@ class Options:
     races: bool = True
     global_races: bool = True
     uninitialised: bool = True
+    strict: bool = False
     mma: str = "hopper"
     stats: str = "sampled"
     lanes: int = 0

@@ -253,7 +253,7 @@ class SharedChecks(Protocol):
 
     def synchronise_warps(self, c: WarpBatch, warps: Array) -> None: ...
 
-    def exchange(self, c: WarpBatch, members: Array | None) -> None: ...
+    def exchange(self, c: WarpBatch, members: Array | None, kind: str = "exchange") -> None: ...
 
     def synchronise_clocks(self, releasing: Array, acquiring: Array) -> None: ...
 
@@ -269,7 +269,7 @@ class MessageChecks(Protocol):
 
     def apply_received(self, c: WarpBatch, blocks: Array) -> None: ...
 
-    def fence(self, c: WarpBatch, blocks: Array, cluster_scope: bool) -> None: ...
+    def fence(self, c: WarpBatch, blocks: Array, scope: Any) -> None: ...
 
     def carried(self, c: WarpBatch, lanes: Array) -> Array: ...
 
@@ -306,6 +306,8 @@ class AsyncWork(Protocol):
     def finish(self) -> None: ...
 
     def time_out(self) -> bool: ...
+
+    def check_stalled(self) -> None: ...
 
     def waiting_places(self) -> list[tuple[WarpBatch, Instruction, Array, str]]: ...
 
@@ -634,6 +636,16 @@ def variable_at(wave: Wave, ins: Instruction, address: int) -> str:
     if address < GLOBAL_BASE or address < SHARED_WINDOW + WINDOW:
         return shared_element(program.shared_variables, program.name, wave.end, address & OFFSET, size, count)
     return ""
+
+
+def suspect(
+    kind: type[Fault], message: str, c: WarpBatch, ins: Instruction, lane: int, address: int | None = None
+) -> None:
+    """Suspicious behaviour: a note in the statistics, or with the option `strict` a fault."""
+    if c.wave.engine.options.strict:
+        c.wave.engine.report(fault(kind, message, c, ins, lane, address))
+    else:
+        c.wave.engine.stats.note(f"line {ins.line}: {message}")
 
 
 def active(c: WarpBatch, m: Mask) -> Array:

@@ -25,6 +25,9 @@ MAX_ROWS = 24
 
 def deadlock(waves: list[Wave], blocks: list[Block]) -> NoReturn:
     """Raises the fault of a launch in which no warp can make progress."""
+    for wave in waves:
+        if wave.async_state is not None:
+            wave.async_state.check_stalled()
     places = [p for wave in waves for p in waiting_places(wave, blocks, "polls")]
     for batch, ins, lanes, words in places:
         if words == UNCONVERGED and not other_lanes_wait(places, batch, lanes):

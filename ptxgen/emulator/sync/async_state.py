@@ -59,7 +59,7 @@ class AsyncState:
         self.in_flight: list[Work] = []
         self.exited = np.zeros(wave.blocks, bool)
         self.warpgroups: dict[int, Warpgroup] = {}
-        self.registers = RegisterPool(len(wave.batches), wave.blocks)
+        self.registers = RegisterPool(wave, order)
         self.stores: dict[int, Any] = {}  # of each warp batch: its bulk copies from shared memory
         order.hook = self.events.generic
 
@@ -122,6 +122,10 @@ class AsyncState:
         """Ends all suspended try_waits with a false result; False if there are none."""
         return self.barriers.time_out()
 
+    def check_stalled(self) -> None:
+        """Raises the fault that explains why no warp can make progress, if one is known."""
+        self.registers.check_stalled()
+
     def waiting_places(self) -> list[tuple[WarpBatch, Instruction, Array, str]]:
         """The positions of waiting warps and the reasons, for the deadlock report."""
         out = self.barriers.waiting_places() + self.cluster.waiting_places() + self.registers.waiting_places()
@@ -135,6 +139,7 @@ class AsyncState:
         """Checks the exit of the warps of a batch in some blocks (`warps`); `mask`: the lanes that execute the exit."""
         wave = self.wave
         self.order.close(c)
+        self.registers.check_exit(c, warps)
         alive = np.stack([t.warps(None) for t in wave.batches])
         exited = np.flatnonzero(warps & ~alive.any(axis=0))
         self.cluster.warps_exited()

@@ -24,6 +24,8 @@ from ptxgen.errors import AsyncFault, RaceFault, UninitialisedFault
 Array = NDArray[Any]
 #: the memory that no store has written, in messages
 UNINITIALISED = "uninitialised shared memory"
+#: why an arrival at an mbarrier does not order an access, in messages
+ARRIVAL_OF_A_LANE = "the arrival of line {} releases the accesses of its own lanes; bar.warp.sync must precede it"
 #: instructions that have written memory before the next instruction executes
 STORES = {"st", "stmatrix"}
 #: accesses that race unless they are ordered: of the new segment, of the old one
@@ -81,6 +83,14 @@ class Segment:
         self.remote = False  # whether it accesses memory of other blocks
         self.clock: Any = None
         self.coverage: dict[str, int] = {}  # by kind of access: the units that it touches, as bits
+
+    def of_lanes(self, mask: Array) -> Segment:
+        """The weak accesses that the lanes of a mask have made."""
+        out = Segment(self.batch)
+        out.reads = [part for part in (touch.of_lanes(mask) for touch in self.reads) if len(part.index)]
+        out.writes = [part for part in (touch.of_lanes(mask) for touch in self.writes) if len(part.index)]
+        out.rpages, out.wpages, out.remote, out.clock = self.rpages, self.wpages, self.remote, self.clock
+        return out
 
 
 class Checks:
@@ -317,11 +327,11 @@ class Checks:
             known.synchronise_all(warps, now)
         self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
 
-    def exchange(self, c: WarpBatch, members: Array | None) -> None:
-        """Lanes exchange registers; `members`: as in `synchronise_lanes`, None: all lanes of all warps."""
+    def exchange(self, c: WarpBatch, members: Array | None, kind: str = "exchange") -> None:
+        """Lanes exchange registers; `members`: as in `synchronise_lanes`, None: all lanes; `kind`: as in the log."""
         if not self.races:
             return
-        self.access_logs[c.warp].exchange(members)
+        self.access_logs[c.warp].exchange(members, kind)
         if self.wave.engine.shadow is None:
             return
         now = self.clock_of(c.warp)
@@ -336,13 +346,19 @@ class Checks:
         if self.races:
             self.access_logs[c.warp].flush()
 
+    def mark_release(self, c: WarpBatch, lanes: Array) -> None:
+        """Lanes (a mask) have released their accesses."""
+
+    def forget_stale(self, c: WarpBatch) -> None:
+        """All lanes of a warp acquire what the warp has acquired."""
+
     def acquire_own_clock(self, c: WarpBatch, blocks: Array, clocks: Array) -> None:
         """A warp acquires its own earlier clocks: its lanes are ordered after all accesses of the warp up to them."""
-        known = np.zeros(self.wave.blocks, np.int64)
-        known[blocks] = clocks
-        known = known[c.row]
+        by_block = np.zeros(self.wave.blocks, np.int64)
+        by_block[blocks] = clocks
+        known = by_block[c.row]
         if (known > self.lanes[c.warp].every).any():
-            self.access_logs[c.warp].flush()
+            self.access_logs[c.warp].acquire(blocks, by_block)
             for lanes in (self.lanes[c.warp], self.exchanged[c.warp]):
                 np.maximum(lanes.every, known, out=lanes.every)
 
@@ -362,7 +378,7 @@ class Checks:
         at, lanes = touch.positions()
         lanes = np.arange(len(at)) if lanes is None else lanes
         if order.releases:
-            messages.fence(c, np.unique(lanes >> 5), order.cluster_scope)
+            messages.fence(c, np.unique(lanes >> 5), order.scope)
         self.add(c, touch, "strong read" if kind == "read" else "atomic")
         if kind != "read":
             self.attach(at, messages.carried(c, lanes), kind == "atomic")
@@ -563,10 +579,12 @@ class Checks:
                 touch, lane, position = hit
                 first, other_lane = self.first_access(theirs, position, touch.size, rank)
                 accessor = f"warp {old.batch.warp}" if rank < 0 else f"warp {old.batch.warp} of rank {rank}"
+                arrival = first.arrival or touch.arrival
                 error = fault(
                     RaceFault,
                     f"{operation or named(new_kind)} by warp {new.batch.warp} and {named(old_kind)} by {accessor} "
-                    f"(line {first.ins.line}) of the same shared memory with no barrier between",
+                    f"(line {first.ins.line}) of the same shared memory with no barrier between"
+                    + (f": {ARRIVAL_OF_A_LANE.format(arrival)}" if arrival else ""),
                     new.batch,
                     touch.ins,
                     lane,
@@ -622,8 +640,10 @@ class Checks:
     def conflicting_stores(self, mine: list[Stores], theirs: list[Stores]) -> tuple[Touch, int, int] | None:
         """Of unordered writes to the same bytes with different values: one of `mine`, its lane and position.
 
-        Stores of the same value by several warps are not a race; they add a note to the statistics.
+        Stores of the same value by several warps are a race only if the option `strict` is on; otherwise they add a
+        note to the statistics.
         """
+        strict = self.wave.engine.options.strict
         scratch = self.scratch_views()
         marks = {id(stores): 1 + (i >= len(mine)) for i, stores in enumerate([*mine, *theirs])}
         marked = []
@@ -634,7 +654,7 @@ class Checks:
             for unit, elements in words(stores.at, stores.touch.size):
                 common = scratch[unit][elements] & (FULL[unit] * (3 - mark)) != 0
                 if common.any():
-                    bad = common if stores.changed is None else common & stores.changed
+                    bad = common if stores.changed is None or strict else common & stores.changed
                     if bad.any() and hit is None:
                         hit = int(stores.at[np.argmax(bad)]), stores.touch.size
                     same.add(stores.touch.ins.line)

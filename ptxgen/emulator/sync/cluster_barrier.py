@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
-from ptxgen.emulator.sync.happens_before import FENCED, HappensBefore
+from ptxgen.emulator.sync.happens_before import FENCED, HappensBefore, Released
 from ptxgen.emulator.warp_batch import WarpBatch, Wave, active, fault
 from ptxgen.errors import BarrierFault
 
@@ -29,7 +29,7 @@ class ClusterBarrier:
         self.waits = np.zeros(shape, np.int64)  # number of completed waits of each warp
         self.ready = np.zeros(shape, bool)  # whether a warp that is due may continue
         self.released = order.release(wave.batches[0], np.arange(0))
-        self.known: list[Any] = []
+        self.known: list[tuple[Array, Released, Released]] = []  # blocks; what is released to the cluster, to the block
         self.waiting: list[tuple[WarpBatch, Instruction, Array, int]] = []
 
     def arrive(self, c: WarpBatch, m: Mask, ins: Instruction, relaxed: bool) -> None:
@@ -44,7 +44,9 @@ class ClusterBarrier:
                 32 * int(np.argmax(bad)),
             )
         blocks = np.flatnonzero(warps)
-        self.known.append((c.warp, blocks, self.order.release(c, blocks, relaxed)))
+        known = self.order.release(c, blocks, relaxed, True)
+        self.known.append((blocks, known, self.order.release(c, blocks, relaxed) if relaxed else known))
+        self.order.mark_release(c, active(c, m))
         self.arrived[c.warp] |= warps
         self.arrivals[c.warp] += warps
         self.due[c.warp] |= warps
@@ -66,29 +68,32 @@ class ClusterBarrier:
         engine, order = self.wave.engine, self.order
         engine.progress += 1
         blocks = np.repeat(done, size)
-        clocks = np.zeros((order.actors, self.wave.blocks), np.int32)
-        fenced = np.zeros((len(FENCED) * order.actors, self.wave.blocks), np.int32)
-        events = np.zeros(self.wave.blocks, np.uint64)
+        shape, wide = (order.actors, self.wave.blocks), (len(FENCED) * order.actors, self.wave.blocks)
+        to_cluster, to_block = (
+            Released(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros(self.wave.blocks, np.uint64))
+            for _ in range(2)
+        )
         remaining = []
-        for warp, arrived, known in self.known:
+        for arrived, *released in self.known:
             complete = blocks[arrived]
-            if complete.any():
-                at = arrived[complete]
-                clocks[:, at] = np.maximum(clocks[:, at], known.clocks[:, complete])
-                fenced[:, at] = np.maximum(fenced[:, at], known.fenced[:, complete])
-                events[at] |= known.events[complete]
+            at = arrived[complete]
+            for total, known in zip((to_cluster, to_block), released, strict=True):
+                total.clocks[:, at] = np.maximum(total.clocks[:, at], known.clocks[:, complete])
+                total.fenced[:, at] = np.maximum(total.fenced[:, at], known.fenced[:, complete])
+                total.events[at] |= known.events[complete]
             if not complete.all():
                 keep = ~complete
-                remaining.append(
-                    (warp, arrived[keep], type(known)(known.clocks[:, keep], known.fenced[:, keep], known.events[keep]))
-                )
+                first, second = (Released(k.clocks[:, keep], k.fenced[:, keep], k.events[keep]) for k in released)
+                remaining.append((arrived[keep], first, second))
         self.known = remaining
         n = self.wave.blocks // size
-        clocks = np.repeat(clocks.reshape(order.actors, n, size).max(axis=2), size, axis=1)
-        fenced = np.repeat(fenced.reshape(len(fenced), n, size).max(axis=2), size, axis=1)
-        events = np.repeat(np.bitwise_or.reduce(events.reshape(n, size), axis=1), size)
+        clocks = np.repeat(to_cluster.clocks.reshape(order.actors, n, size).max(axis=2), size, axis=1)
+        fenced = np.repeat(to_cluster.fenced.reshape(len(to_cluster.fenced), n, size).max(axis=2), size, axis=1)
+        events = np.repeat(np.bitwise_or.reduce(to_cluster.events.reshape(n, size), axis=1), size)
+        clocks, fenced = np.maximum(clocks, to_block.clocks), np.maximum(fenced, to_block.fenced)
+        events |= to_block.events
         if not self.released.clocks.shape[1]:
-            self.released = type(self.released)(np.zeros_like(clocks), np.zeros_like(fenced), np.zeros_like(events))
+            self.released = Released(np.zeros_like(clocks), np.zeros_like(fenced), np.zeros_like(events))
         self.released.clocks[:, blocks] = clocks[:, blocks]
         self.released.fenced[:, blocks] = fenced[:, blocks]
         self.released.events[blocks] = events[blocks]

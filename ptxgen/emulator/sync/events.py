@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.checks import Segment, accessors
 from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
-from ptxgen.emulator.sync.happens_before import HappensBefore
+from ptxgen.emulator.sync.happens_before import HappensBefore, Released
 from ptxgen.emulator.sync.touch import Touch
 from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
 from ptxgen.errors import AsyncFault, BarrierFault, RaceFault
@@ -100,6 +100,9 @@ class Events:
         self.watches_writes: bool = wave.program.proxies
         self.writer = np.zeros(chunks, np.int16)
         self.written = np.zeros(chunks, np.int32)
+        self.write_line = np.zeros(chunks, np.int32)
+        # the clock that orders that write: later than `written` if other lanes of the warp have released without it
+        self.ordered = np.zeros(chunks, np.int32)
         self.generic_pages = 0
         # pages with initialised mbarrier objects, which only mbarrier instructions may access
         self.barrier_pages = 0
@@ -148,7 +151,12 @@ class Events:
         for g in event.chunks:
             shadow[g] &= ~event.bit
         self.order.events &= ~event.bit
-        self.order.published.events[...] &= ~event.bit
+        order = self.order
+        for state in (order.published, order.published_to_others, order.pending, order.pending_of_others):
+            state.events[...] &= ~event.bit
+        for unknown in order.unknown:
+            if unknown is not None:
+                unknown &= ~event.bit
         self.partial &= ~event.bit
         for listener in self.forgetting:
             listener(event.bit)
@@ -197,6 +205,9 @@ class Events:
                     *lane_of(bad),
                 )
         unknown = ~self.order.events[warp][blocks]
+        of_lanes = self.order.unknown[warp]
+        if of_lanes is not None:
+            unknown |= of_lanes if lanes is None else of_lanes[lanes]
         for i in range(0, touch.size, 16):
             g = (at + i) >> CHUNK
             if pages & self.writing_pages:
@@ -205,6 +216,7 @@ class Events:
                     event = self.event_of(int(bits[np.argmax(bits != 0)]))
                     done = "read" if kind == "read" else "written"
                     text = f"shared memory is {done} before a wait for {event}, which writes it"
+                    text += self.waited_by_a_lane(warp, blocks, bits)
                     raise fault(AsyncFault, text, c, touch.ins, *lane_of(bits != 0))
             if kind == "read":
                 continue
@@ -213,11 +225,45 @@ class Events:
                 if bits.any():
                     event = self.event_of(int(bits[np.argmax(bits != 0)]))
                     text = f"shared memory is written before a wait for {event}, which reads it"
+                    text += self.waited_by_a_lane(warp, blocks, bits)
                     raise fault(AsyncFault, text, c, touch.ins, *lane_of(bits != 0))
             if self.watches_writes:
                 self.writer[g] = (self.order.base + warp)[blocks]
-                self.written[g] = self.order.clock_of(warp)[blocks]
+                self.written[g] = self.ordered[g] = self.order.clock_of(warp)[blocks]
+                self.write_line[g] = touch.ins.line
                 self.generic_pages |= pages
+
+    def release(self, c: WarpBatch, ins: Instruction, lanes: Array) -> tuple[Array, Released]:
+        """What some lanes of warp `c` release: for each lane the column of its block, and these columns."""
+        blocks, which = np.unique(lanes >> 5, return_inverse=True)
+        mask = np.zeros(c.n, bool)
+        mask[lanes] = True
+        known, late = self.order.release_of_lanes(c, ins, mask, blocks)
+        self.postpone(c, late, self.ordered)
+        return which, known
+
+    def proxy_fence(self, c: WarpBatch, mask: Array, blocks: Array, spaces: str) -> None:
+        """A proxy fence by the lanes of a mask."""
+        self.order.proxy_fence(c, blocks, spaces)
+        if "shared" in spaces and self.watches_writes:
+            self.postpone(c, self.order.unfenced(c, mask), self.written)
+
+    def postpone(self, c: WarpBatch, writes: list[Touch], clocks: Array) -> None:
+        """The last writes of chunks count as made at the present clock of their warp, in a table of clocks."""
+        for touch in writes if self.watches_writes else ():
+            at, _, blocks = accessors(touch)
+            actors, now = (self.order.base + c.warp)[blocks], self.order.clock_of(c.warp)[blocks]
+            for i in range(0, touch.size, 16):
+                g = (at + i) >> CHUNK
+                mine = (self.writer[g] == actors) & (self.written[g] != 0)
+                clocks[g[mine]] = now[mine]
+
+    def waited_by_a_lane(self, warp: int, blocks: Array, bits: Array) -> str:
+        """What a message adds if another lane of the warp has waited for the event of the first of some bits."""
+        i = int(np.argmax(bits != 0))
+        lowest = int(bits[i]) & -int(bits[i])
+        waited = int(self.order.events[warp, blocks[i]]) & lowest
+        return ", by this lane: bar.warp.sync must follow the wait by another lane of the warp" if waited else ""
 
     # ---- memory of other blocks
 
@@ -253,11 +299,11 @@ class Events:
     def knowledge(self, c: WarpBatch, lanes: Array) -> tuple[Array, Array, Array]:
         """The clocks, fences and events that the warps of some lanes have acquired: one column for each lane."""
         blocks = lanes >> 5
-        return (
-            self.order.clocks[c.warp][:, blocks],
-            self.order.fenced[c.warp][:, blocks],
-            self.order.events[c.warp, blocks],
-        )
+        events = self.order.events[c.warp, blocks]
+        of_lanes = self.order.unknown[c.warp]
+        if of_lanes is not None:
+            events &= ~of_lanes[lanes]
+        return self.order.clocks[c.warp][:, blocks], self.order.fenced[c.warp][:, blocks], events
 
     def check(
         self,
@@ -291,15 +337,16 @@ class Events:
             written = self.written[g]
             if written.any():
                 actor, row = self.writer[g], np.arange(len(g))[:, None]
-                for table, kind in ((clocks, RaceFault), (fenced, AsyncFault)):
-                    bad = (table[actor, row] < written) & (written != 0)
+                for table, needed, kind in ((clocks, self.ordered[g], RaceFault), (fenced, written, AsyncFault)):
+                    bad = (table[actor, row] < needed) & (written != 0)
                     if not bad.any() or (kind is RaceFault and not self.order.races):
                         continue
                     i, j = np.unravel_index(int(np.argmax(bad)), bad.shape)
                     writer = int(actor[i, j]) % self.order.warp_count
                     missing = "no barrier between" if kind is RaceFault else f"no {FENCE} between"
                     verb = "overwrites" if writes else "reads"
-                    text = f"{operation} {verb} shared memory that warp {writer} wrote, with {missing}"
+                    line = int(self.write_line[g[i, j]])
+                    text = f"{operation} {verb} shared memory that warp {writer} wrote (line {line}), with {missing}"
                     at = (int(g[i, j]) << CHUNK) % self.wave.stride
                     raise fault(kind, text, c, a.ins, int(a.lanes[i]), at)
         if writes and self.order.races:

@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.checks import Checks, Segment, accessors
+from ptxgen.emulator.sync.lanes import ALL, LANES, joined
+from ptxgen.emulator.sync.memory_order import WEAK, Scope
 from ptxgen.emulator.sync.touch import Touch
 from ptxgen.emulator.warp_batch import WarpBatch, Wave
 
@@ -72,10 +75,21 @@ class HappensBefore(Checks):
         self.events = np.zeros((self.warp_count, wave.blocks), np.uint64)
         #: by block and address of a tensor map: its acquires
         self.map_acquires: dict[tuple[int, int], list[MapAcquire]] = {}
-        #: the state of each warp at its last fence, which its relaxed arrivals release
-        self.published = Released(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
-        #: the state that the relaxed waits of each warp received since its last fence; the next fence acquires it
-        self.pending = Released(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
+        #: by warp, for each lane: the events that its warp knows to be complete, but this lane does not (None: none)
+        self.unknown: list[Array | None] = [None] * self.warp_count
+
+        #: by warp: lanes that have not waited for a phase for which others have, and the clocks before (None: none)
+        self.stale: list[tuple[Array, Array] | None] = [None] * self.warp_count
+
+        def nothing() -> Released:
+            return Released(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
+
+        #: the state of each warp at its last fence, which its relaxed arrivals release: to its block, and to other
+        #: blocks, which a fence of CTA scope does not reach
+        self.published, self.published_to_others = nothing(), nothing()
+        #: the state that the relaxed waits of each warp received since its last fence, from its block and from other
+        #: blocks; the next fence acquires it
+        self.pending, self.pending_of_others = nothing(), nothing()
 
     def reset_clocks(self, past: int = 0) -> None:
         self.clocks = np.zeros((self.warp_count, self.actors, self.wave.blocks), np.int32)
@@ -94,6 +108,9 @@ class HappensBefore(Checks):
             segment.clock = self.clock_of(c.warp)
             segment.remote = c.warp in self.remote_warps
             self.check_segment(segment, self.clocks[c.warp])
+            stale = self.stale[c.warp]
+            if stale is not None:
+                self.check_segment(segment.of_lanes(stale[0]), stale[1])
             if segment.remote:  # two blocks may access the same memory by the same warp number
                 self.check_pair(segment, segment, self.clocks[c.warp], "")
                 self.remote_warps.discard(c.warp)
@@ -135,27 +152,158 @@ class HappensBefore(Checks):
                     return False
         return True
 
+    # ---- lanes
+
+    def learn(self, c: WarpBatch, lanes: Array, known: Array, before: Array) -> None:
+        """Lanes have waited for events (`known`, by lane); `before`: the events of their warps before, by block."""
+        if not self.races:
+            return
+        by_lane = np.zeros(c.n, np.uint64)
+        by_lane[lanes] = known
+        new = (self.events[c.warp] & ~before)[c.row] & ~by_lane
+        new[~c.live()] = 0
+        unknown = self.unknown[c.warp]
+        if unknown is None and new.any():
+            unknown = np.zeros(c.n, np.uint64)
+        if unknown is not None:
+            self.unknown[c.warp] = (unknown | new) & ~by_lane
+
+    def wait_of_lanes(self, c: WarpBatch, lanes: Array) -> None:
+        """Some lanes will acquire a phase: the accesses of the other lanes of their warps may as well precede that."""
+        stale = self.stale[c.warp]
+        if not self.races:
+            return
+        if stale is None:
+            waiting = np.zeros(self.wave.blocks, bool)
+            waiting[lanes >> 5] = True
+            mask = c.live() & np.repeat(waiting, 32)
+        else:
+            mask = stale[0].copy()
+        mask[lanes] = False
+        if stale is None and not mask.any():
+            return
+        self.close(c)
+        clocks = self.clocks[c.warp].copy() if stale is None else stale[1]
+        self.stale[c.warp] = (mask, clocks) if mask.any() else None
+
+    def forget_stale(self, c: WarpBatch) -> None:
+        if self.stale[c.warp] is not None:
+            self.close(c)
+            self.stale[c.warp] = None
+
+    def exchange(self, c: WarpBatch, members: Array | None, kind: str = "exchange") -> None:
+        super().exchange(c, members, kind)
+        if kind == "exchange" and not (self.stale[c.warp] is None and self.unknown[c.warp] is None):
+            # what a lane does next may depend on a lane that has waited
+            self.join_lanes(c, np.full(c.n, ALL) if members is None else members)
+
+    def synchronise_lanes(self, c: WarpBatch, members: Array) -> None:
+        super().synchronise_lanes(c, members)
+        self.join_lanes(c, members)
+
+    def synchronise_warps(self, c: WarpBatch, warps: Array) -> None:
+        super().synchronise_warps(c, warps)
+        if self.unknown[c.warp] is not None or self.stale[c.warp] is not None:
+            self.join_lanes(c, np.where(np.repeat(warps, 32) & c.live(), ALL, np.uint32(0)))
+
+    def join_lanes(self, c: WarpBatch, members: Array) -> None:
+        """Lanes that synchronise know what each of them has waited for; `members`: as in `synchronise_lanes`."""
+        stale = self.stale[c.warp]
+        if stale is not None:
+            self.close(c)
+            mask = stale[0] & ~joined(~stale[0] & (members != 0), members, c.live())
+            self.stale[c.warp] = (mask, stale[1]) if mask.any() else None
+        unknown = self.unknown[c.warp]
+        if unknown is None:
+            return
+        unknown[~c.live()] = ~np.uint64(0)  # lanes that have exited tell nothing
+        rows, named = unknown.reshape(-1, 1, 32), members.reshape(-1, 32, 1) >> LANES & np.uint32(1) != 0
+        shared = np.bitwise_and.reduce(np.where(named, rows, ~np.uint64(0)), axis=2).reshape(-1)
+        unknown = np.where(members != 0, unknown & shared, unknown)
+        unknown[~c.live()] = 0
+        self.unknown[c.warp] = unknown if unknown.any() else None
+
     # ---- release and acquire
 
-    def release(self, c: WarpBatch, blocks: Array, relaxed: bool = False) -> Released:
-        """The clocks, fences and events that warp `c` of some blocks releases."""
+    def release(self, c: WarpBatch, blocks: Array, relaxed: bool = False, to_others: bool = False) -> Released:
+        """The clocks, fences and events that warp `c` of some blocks releases.
+
+        `relaxed`: without .release, what a fence has published; `to_others`: to threads of other blocks.
+        """
         self.close(c)
         w = c.warp
         if relaxed:
-            return Released(
-                self.published.clocks[w][:, blocks],
-                self.published.fenced[w][:, blocks],
-                self.published.events[w, blocks],
-            )
+            published = self.published_to_others if to_others else self.published
+            return Released(published.clocks[w][:, blocks], published.fenced[w][:, blocks], published.events[w, blocks])
         clocks = self.clocks[w][:, blocks]
         clocks[self.base[blocks] + w, np.arange(len(blocks))] -= 1
         return Released(clocks, self.fenced[w][:, blocks], self.events[w, blocks])
 
-    def acquire(self, c: WarpBatch, blocks: Array, known: Released, relaxed: bool = False) -> None:
-        """Warp `c` of some blocks acquires; without .acquire (`relaxed`) this takes effect at its next fence."""
+    def mark_release(self, c: WarpBatch, lanes: Array) -> None:
+        if self.races:
+            self.access_logs[c.warp].release(lanes, self.clock_of(c.warp) - 1)
+
+    def release_of_lanes(
+        self, c: WarpBatch, ins: Instruction, lanes: Array, blocks: Array
+    ) -> tuple[Released, list[Touch]]:
+        """What some lanes (a mask) of warp `c` release, and the accesses of other lanes that they do not release.
+
+        Other lanes run independently, so their unordered accesses may as well follow the release: they become part of
+        the next segment.
+        """
+        known = self.release(c, blocks)
+        if not self.races:
+            return known, []
+        late = []
+        for touch, kind in self.access_logs[c.warp].unreleased(lanes):
+            touch.arrival = ins.line
+            self.repeat(c, touch, kind)
+            at, _, mine = accessors(touch)
+            if self.size > 1 and (at // self.wave.stride != mine).any():
+                self.remote_warps.add(c.warp)
+            if kind != "read":
+                late.append(touch)
+        self.mark_release(c, lanes)
+        return known, late
+
+    def repeat(self, c: WarpBatch, touch: Touch, kind: str) -> None:
+        """Adds an access of an earlier segment to the current one."""
+        segment = c.segment
+        if segment is None:
+            segment = c.segment = Segment(c)
+        weak = self.memory_orders[id(touch.ins)].kind == WEAK
+        if kind == "read" and weak:
+            segment.rpages |= touch.pages
+            segment.reads.append(touch)
+        elif kind == "read":
+            segment.spages |= touch.pages
+            segment.strong_reads.append(touch)
+        elif kind == "write" and weak:
+            segment.wpages |= touch.pages
+            segment.writes.append(touch)
+            self.written_pages[c.warp] |= touch.pages
+        else:
+            segment.apages |= touch.pages
+            segment.atomics.append(touch)
+
+    def acquire(
+        self,
+        c: WarpBatch,
+        blocks: Array,
+        known: Released,
+        relaxed: bool = False,
+        of_others: bool = False,
+        of_lanes: bool = False,
+    ) -> None:
+        """Warp `c` of some blocks acquires; without .acquire (`relaxed`) this takes effect at its next fence.
+
+        `of_others`: what threads of other blocks released; `of_lanes`: by some lanes, which `wait_of_lanes` has noted.
+        """
         w = c.warp
+        if not relaxed and not of_lanes:
+            self.forget_stale(c)
         if relaxed:
-            pending = self.pending
+            pending = self.pending_of_others if of_others else self.pending
             pending.clocks[w][:, blocks] = np.maximum(pending.clocks[w][:, blocks], known.clocks)
             pending.fenced[w][:, blocks] = np.maximum(pending.fenced[w][:, blocks], known.fenced)
             pending.events[w, blocks] |= known.events
@@ -168,7 +316,9 @@ class HappensBefore(Checks):
         self.events[w, blocks] |= known.events
 
     def release_clocks(self, c: WarpBatch, blocks: Array) -> Any:
-        return self.release(c, blocks)
+        known = self.release(c, blocks)
+        self.mark_release(c, np.isin(c.row, blocks))
+        return known
 
     def acquire_clocks(self, acquiring: Array, released: Any, blocks: Array) -> None:
         for w in np.flatnonzero(acquiring[:, blocks].any(axis=1)):
@@ -203,24 +353,35 @@ class HappensBefore(Checks):
         self.fenced = np.where(acquiring[:, None, :], np.maximum(self.fenced, fenced), self.fenced)
         self.events = np.where(acquiring, self.events | events, self.events)
 
-    def fence(self, c: WarpBatch, blocks: Array, spaces: str) -> None:
-        """A proxy fence for some `spaces` of FENCED; without spaces a memory fence, which publishes the state."""
+    def proxy_fence(self, c: WarpBatch, blocks: Array, spaces: str) -> None:
+        """A proxy fence for some `spaces` of FENCED."""
+        known = self.release(c, blocks)
+        for i, space in enumerate(FENCED):
+            if space in spaces:
+                part = slice(i * self.actors, (i + 1) * self.actors)
+                self.fenced[c.warp, part][:, blocks] = np.maximum(known.fenced[part], known.clocks)
+
+    def unfenced(self, c: WarpBatch, lanes: Array) -> list[Touch]:
+        """The writes of other lanes that nothing orders before a proxy fence by `lanes` (a mask)."""
+        if not self.races:
+            return []
+        log = self.access_logs[c.warp]
+        late = [touch for touch, kind in log.unreleased(lanes, "fence") if kind != "read"]
+        log.release(lanes, self.clock_of(c.warp), "fence")
+        return late
+
+    def fence(self, c: WarpBatch, blocks: Array, scope: Scope) -> None:
+        """A memory fence, which publishes the state of the warp and acquires what its relaxed waits received."""
         w = c.warp
-        if spaces:
-            known = self.release(c, blocks)
-            for i, space in enumerate(FENCED):
-                if space in spaces:
-                    part = slice(i * self.actors, (i + 1) * self.actors)
-                    self.fenced[w, part][:, blocks] = np.maximum(known.fenced[part], known.clocks)
-        else:
-            pending = Released(
-                self.pending.clocks[w][:, blocks], self.pending.fenced[w][:, blocks], self.pending.events[w, blocks]
-            )
-            self.acquire(c, blocks, pending)
-            known = self.release(c, blocks)
-            self.published.clocks[w][:, blocks] = known.clocks
-            self.published.fenced[w][:, blocks] = known.fenced
-            self.published.events[w, blocks] = known.events
+        for pending in (self.pending, self.pending_of_others) if scope > Scope.BLOCK else (self.pending,):
+            part = Released(pending.clocks[w][:, blocks], pending.fenced[w][:, blocks], pending.events[w, blocks])
+            self.acquire(c, blocks, part)
+        known = self.release(c, blocks)
+        every = self.published, self.published_to_others
+        for published in every if scope > Scope.BLOCK else every[:1]:
+            published.clocks[w][:, blocks] = known.clocks
+            published.fenced[w][:, blocks] = known.fenced
+            published.events[w, blocks] = known.events
 
     # ---- tensor maps
 

@@ -70,6 +70,14 @@ class Lanes:
         return out
 
 
+def joined(lanes: Array, members: Array, live: Array) -> Array:
+    """`lanes`, and those that synchronise with one of them; `members`: as in `Lanes.synchronise`."""
+    partners = np.bitwise_or.reduce(np.where(lanes & live, members, np.uint32(0)).reshape(-1, 32), axis=1)
+    named = (partners[:, None] >> LANES) & np.uint32(1) != 0
+    out: Array = lanes | (named.reshape(-1) & (members != 0))
+    return out
+
+
 class AccessLog:
     """The accesses of one warp batch to shared memory since its lanes synchronised last.
 
@@ -82,7 +90,9 @@ class AccessLog:
         self.clear()
 
     def clear(self) -> None:
-        self.entries: list[tuple[Touch | Array, str]] = []
+        #: accesses; the members of synchronisations and exchanges; the lanes of releases and of proxy fences, and their
+        #: clocks by block
+        self.entries: list[tuple[Touch | Array | tuple[Array, Array], str]] = []
         self.read = self.written = 0
 
     def add(self, touch: Touch, kind: str) -> None:
@@ -103,14 +113,81 @@ class AccessLog:
         else:
             self.entries.append((members, "synchronise"))
 
-    def exchange(self, members: Array | None) -> None:
-        """Lanes exchange registers; None: all lanes."""
-        if not self.entries or (members is None and self.entries[-1][1] == "exchange"):
+    def exchange(self, members: Array | None, kind: str = "exchange") -> None:
+        """Lanes exchange registers; None: all lanes.
+
+        `kind`: "product" in a matrix product, "elect" if no values that they have read.
+        """
+        if not self.entries or (members is None and self.entries[-1][1] == kind):
             return
         every = np.full(self.batch.n, ALL, np.uint32) if members is None else members
-        self.entries.append((every, "exchange"))
+        self.entries.append((every, kind))
         if len(self.entries) > 4096:
             self.flush()
+
+    def release(self, lanes: Array, clocks: Array, kind: str = "release") -> None:
+        """Lanes (a mask) release their accesses; `clocks`: by block, the clock that they release.
+
+        `kind` "fence": a proxy fence by the lanes follows their accesses.
+        """
+        if self.entries:
+            self.entries.append(((lanes, clocks), kind))
+
+    def unreleased(self, lanes: Array, release: str = "release") -> list[tuple[Touch, str]]:
+        """The accesses that other lanes have made and that nothing orders before a release by `lanes` (a mask).
+
+        `release`: the kind of the release. A lane that has executed one itself counts as ordered, and so does a lane
+        that writes an address in one step with a lane that is ordered. Reads before an exchange count as ordered, too:
+        the releasing lane may depend on the value that was read.
+        """
+        live = self.batch.live()
+        todo = live & np.repeat(self.batch.warps(lanes), 32) & ~lanes
+        if not self.entries or not todo.any():
+            return []
+        stores, loads = ~todo, ~todo  # the lanes whose earlier writes and reads are ordered
+        out: list[tuple[Touch, str]] = []
+        for entry, kind in reversed(self.entries):
+            if isinstance(entry, tuple):
+                if kind == release:
+                    stores = stores | entry[0]
+                    loads = loads | entry[0]
+            elif isinstance(entry, Touch):
+                at, accessing = entry.positions()
+                missing = ~(loads if kind == "read" else stores)
+                if accessing is not None:
+                    missing = missing[accessing]
+                if missing.any() and kind == "write":  # lanes that write one address in one step count as one
+                    missing[missing] = ~np.isin(at[missing], at[~missing])
+                if missing.any():
+                    out.append((entry.subset(missing), kind))
+            elif kind != "elect":
+                loads = joined(loads, entry, live)
+                if kind == "synchronise":
+                    stores = joined(stores, entry, live)
+            if stores.all():
+                break
+        return out[::-1]
+
+    def acquire(self, blocks: Array, clocks: Array) -> None:
+        """Warps of some blocks acquire the state that they released up to some clocks."""
+        last = len(self.entries)
+        for i in range(len(self.entries) - 1, -1, -1):
+            entry = self.entries[i][0]
+            if (
+                self.entries[i][1] == "release"
+                and isinstance(entry, tuple)
+                and (entry[1][blocks] <= clocks[blocks]).all()
+            ):
+                last = i + 1
+                break
+        later = self.entries[last:]
+        self.entries = self.entries[:last]
+        self.flush()
+        for later_entry, kind in later:
+            if isinstance(later_entry, Touch):
+                self.add(later_entry, kind)
+            else:
+                self.entries.append((later_entry, kind))
 
     def flush(self) -> None:
         """Compares the accesses and clears the log."""
@@ -125,13 +202,14 @@ class AccessLog:
         known, exchanged = Lanes(c.n), Lanes(c.n)
         clock = shadow.first
         for touch, kind in self.entries:
-            if kind in ("synchronise", "exchange"):
-                assert isinstance(touch, np.ndarray)
+            if isinstance(touch, tuple):
+                continue
+            if not isinstance(touch, Touch):
                 for lanes in (known, exchanged) if kind == "synchronise" else (exchanged,):
                     lanes.synchronise(touch, np.ones(c.n, bool), np.full(c.n, clock))
                 clock += 1
-            elif touch.pages & pages:  # type: ignore[union-attr]
-                shadow.access(c, touch, kind, known, exchanged, clock)  # type: ignore[arg-type]
+            elif touch.pages & pages:
+                shadow.access(c, touch, kind, known, exchanged, clock)
         shadow.first = clock + 1
 
 

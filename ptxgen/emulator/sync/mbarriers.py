@@ -13,8 +13,8 @@ from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
 from ptxgen.emulator.sync.events import Events
 from ptxgen.emulator.sync.happens_before import FENCED, HappensBefore, Released
 from ptxgen.emulator.sync.touch import PAGE
-from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
-from ptxgen.errors import BarrierFault, RaceFault
+from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault, suspect
+from ptxgen.errors import AsyncFault, BarrierFault, RaceFault
 
 Array = NDArray[Any]
 
@@ -25,6 +25,10 @@ LIMIT = (1 << 20) - 1
 
 #: a state that an arrival returns: this bit, the phase, and 20 bits of the arrivals that were pending before
 TOKEN = 1 << 63
+
+
+#: a parity of 1 as a negated bit
+TRUE = (1 << 32) - 1
 
 
 class SuspendedLanes:
@@ -58,6 +62,7 @@ class Mbarriers:
         self.generations = 0
         self.suspended: list[SuspendedLanes] = []
         self.cluster: ClusterBarrier | None = None
+        self.noted_unfenced = False  # whether a copy has signalled an object without a fence
         self.answered_false: set[tuple[int, int]] = set()
         self.stall_progress = -1  # the progress count of the engine at the last stall
         self.tracked: dict[int, list[tuple[WarpBatch, Array, int]]] = {}
@@ -87,13 +92,23 @@ class Mbarriers:
         self.completed_lanes: Array
         self.init_clock: Array
         self.init_phase: Array
+        self.init_line: Array
+        self.init_fenced: Array
         self.current_clocks: Array
         self.current_fenced: Array
         self.current_events: Array
         self.completed_clocks: Array
         self.completed_fenced: Array
         self.completed_events: Array
-        # the initialisation: actor, lane and clock, and the next phase of the cluster barrier (-1: not fenced)
+        # what arrivals from other blocks release, which a wait of CTA scope does not acquire
+        self.remote_clocks: Array
+        self.remote_fenced: Array
+        self.remote_events: Array
+        self.completed_remote_clocks: Array
+        self.completed_remote_fenced: Array
+        self.completed_remote_events: Array
+        # the initialisation: actor, lane and clock, and the next phase of the cluster barrier (-1: not fenced); its
+        # line, and whether a fence makes it visible to the async proxy
         for name in (
             "word",
             "phase",
@@ -105,20 +120,20 @@ class Mbarriers:
             "init_lane",
             "init_clock",
             "init_phase",
+            "init_line",
+            "init_fenced",
         ):
             enlarge(name, np.int64)
-        for name in ("current_clocks", "completed_clocks"):
-            enlarge(name, np.int32, actors)
-        for name in ("current_fenced", "completed_fenced"):
-            enlarge(name, np.int32, len(FENCED) * actors)
+        for state in ("current", "completed", "remote", "completed_remote"):
+            enlarge(f"{state}_clocks", np.int32, actors)
+            enlarge(f"{state}_fenced", np.int32, len(FENCED) * actors)
+            enlarge(f"{state}_events", np.uint64)
         for name in ("current_lanes", "completed_lanes"):  # for each warp, the mask of lanes that have arrived
             enlarge(name, np.uint32, actors)
-        for name in ("current_events", "completed_events"):
-            enlarge(name, np.uint64)
 
     def forget(self, bit: np.uint64) -> None:
-        self.current_events &= ~bit
-        self.completed_events &= ~bit
+        for events in (self.current_events, self.completed_events, self.remote_events, self.completed_remote_events):
+            events &= ~bit
 
     # ---- initialisation and look-up
 
@@ -158,6 +173,7 @@ class Mbarriers:
         self.init_lane[rows] = lanes & 31
         self.init_clock[rows] = self.order.clock_of(c.warp)[blocks]
         self.init_phase[rows] = -1
+        self.init_line[rows], self.init_fenced[rows] = ins.line, 0
         for page in np.unique(at % self.wave.stride >> PAGE).tolist():
             self.events.barrier_pages |= 1 << page
 
@@ -186,6 +202,27 @@ class Mbarriers:
         cluster = self.cluster
         assert cluster is not None
         self.init_phase[rows[mine]] = cluster.arrivals[c.warp, block[mine]]
+
+    def publish_to_proxy(self, c: WarpBatch, blocks: Array) -> None:
+        """A fence of warp `c` makes the initialisations before it visible to the async proxy."""
+        rows = np.arange(1, self.count)[self.init_fenced[1 : self.count] == 0]
+        if not len(rows):
+            return
+        block = self.word[rows] * 8 // self.wave.stride
+        actor = self.init_actor[rows]
+        known = actor == self.order.base[block] + c.warp
+        known |= self.order.clocks[c.warp][actor, block] >= self.init_clock[rows]
+        self.init_fenced[rows[known & np.isin(block, blocks)]] = 1
+
+    def check_fenced(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array) -> None:
+        """Reports copies whose mbarrier objects no fence has made visible to the async proxy."""
+        bad = self.init_fenced[rows] == 0
+        if bad.any() and not self.noted_unfenced:
+            self.noted_unfenced = True
+            i = int(np.argmax(bad))
+            text = f"the copy signals an mbarrier object that line {int(self.init_line[rows[i]])} initialised, with no "
+            text += "fence.mbarrier_init or fence.proxy.async between"
+            suspect(AsyncFault, text, c, ins, int(lanes[i]), int(at[i]) % self.wave.stride)
 
     def check_initialised(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array) -> None:
         """Faults if the use of an object is not ordered after its initialisation by another thread."""
@@ -267,9 +304,7 @@ class Mbarriers:
                 c, ins, lanes, at, bad, f"the count is {int(counts[np.argmax(bad)])}; it must be 1 to {LIMIT}"
             )
         if released is not None:
-            np.maximum.at(self.current_clocks, rows, released.clocks.T)
-            np.maximum.at(self.current_fenced, rows, released.fenced.T)
-            np.bitwise_or.at(self.current_events, rows, released.events)
+            self.add_released(c, ins, lanes, at, rows, released)
             actors = self.order.base[lanes >> 5] + c.warp
             np.bitwise_or.at(self.current_lanes, (rows, actors), np.uint32(1) << (lanes & 31).astype(np.uint32))
         if expect is not None:
@@ -292,6 +327,7 @@ class Mbarriers:
             self.complete_due_phases(c, ins, lanes, at, unique, complete)
             return tokens.astype(np.uint64) | np.uint64(TOKEN)
         tokens = np.empty(len(rows), np.int64)  # some lanes complete a phase before others arrive
+        first = self.phase[unique].copy()
         for i, row in enumerate(rows.tolist()):
             if i:
                 self.check_arrival_order(c, ins, lanes[i : i + 1], at[i : i + 1], np.array([row]), True)
@@ -306,7 +342,31 @@ class Mbarriers:
             if drop:
                 self.expected[row] -= n
             self.complete_due_phases(c, ins, lanes[i : i + 1], at[i : i + 1], np.array([row]), complete)
+        phases = self.phase[unique] - first
+        if phases.max() > 1:
+            text = f"lanes of one instruction complete {int(phases.max())} phases of an mbarrier object: "
+            text += "more lanes arrive than it expects"
+            suspect(BarrierFault, text, c, ins, int(lanes[0]), int(at[0]) % self.wave.stride)
         return tokens.astype(np.uint64) | np.uint64(TOKEN)
+
+    def add_released(
+        self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array, released: Released
+    ) -> None:
+        """Adds what lanes release to the current phases. An arrival of CTA scope releases nothing to other blocks."""
+        remote = at // self.wave.stride != lanes >> 5
+        if not remote.any():
+            remote = None
+        for own in (True, False) if remote is not None else (True,):
+            some = slice(None) if remote is None else np.flatnonzero(remote != own)
+            if own:
+                clocks, fenced, events = self.current_clocks, self.current_fenced, self.current_events
+            else:
+                clocks, fenced, events = self.remote_clocks, self.remote_fenced, self.remote_events
+                if "cta" in ins.mods:
+                    continue
+            np.maximum.at(clocks, rows[some], released.clocks[:, some].T)
+            np.maximum.at(fenced, rows[some], released.fenced[:, some].T)
+            np.bitwise_or.at(events, rows[some], released.events[some])
 
     def add_bytes(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, amounts: Array) -> None:
         """Adds pending bytes, or (negative) subtracts bytes that have arrived."""
@@ -352,6 +412,13 @@ class Mbarriers:
         self.completed_fenced[rows] = np.maximum(self.completed_fenced[rows], self.current_fenced[rows])
         self.completed_events[rows] |= self.current_events[rows]
         self.completed_lanes[rows] |= self.current_lanes[rows]
+        if self.order.size > 1:
+            of_others = self.completed_remote_clocks, self.completed_remote_fenced
+            for done, current in zip(of_others, (self.remote_clocks, self.remote_fenced), strict=True):
+                done[rows] = np.maximum(done[rows], current[rows])
+                current[rows] = 0
+            self.completed_remote_events[rows] |= self.remote_events[rows]
+            self.remote_events[rows] = 0
         self.current_clocks[rows] = self.current_fenced[rows] = self.current_lanes[rows] = 0
         self.current_events[rows] = 0
         if self.tracked:
@@ -370,7 +437,11 @@ class Mbarriers:
         phase = self.phase[rows]
         if parity:
             bad = given > 1
-            if bad.any():
+            if bad.any() and (given[bad] == TRUE).all():  # Triton negates the phase bit
+                text = "the parity is 0xffffffff; it must be 0 or 1, and counts as 1"
+                suspect(BarrierFault, text, c, ins, int(lanes[np.argmax(bad)]))
+                given = given & 1
+            elif bad.any():
                 raise self.fail(
                     c, ins, lanes, at, bad, f"the parity is {int(given[np.argmax(bad)])}; it must be 0 or 1"
                 )
@@ -390,19 +461,29 @@ class Mbarriers:
         completed: Array = tested < phase
         return completed
 
-    def acquire_phase(self, c: WarpBatch, lanes: Array, rows: Array, relaxed: bool) -> None:
-        """Lanes acquire the clocks of their completed phase."""
+    def acquire_phase(self, c: WarpBatch, lanes: Array, rows: Array, ins: Instruction) -> None:
+        """Lanes acquire what the arrivals of their completed phase have released to the scope of the wait."""
+        before = self.order.events[c.warp].copy()
+        if "relaxed" not in ins.mods:
+            self.order.wait_of_lanes(c, lanes)
         blocks, first = np.unique(lanes >> 5, return_index=True)
         if len(first) == len(lanes) or (rows == rows[first][np.searchsorted(blocks, lanes >> 5)]).all():
-            rows = rows[first]
-            known = Released(self.completed_clocks[rows].T, self.completed_fenced[rows].T, self.completed_events[rows])
-            self.order.acquire(c, blocks, known, relaxed)
-            return
-        for row in np.unique(rows).tolist():
-            mine = np.unique(lanes[rows == row] >> 5)
-            many = np.full(len(mine), row)
-            known = Released(self.completed_clocks[many].T, self.completed_fenced[many].T, self.completed_events[many])
-            self.order.acquire(c, mine, known, relaxed)
+            self.acquire_rows(c, blocks, rows[first], ins)
+        else:
+            for row in np.unique(rows).tolist():
+                mine = np.unique(lanes[rows == row] >> 5)
+                self.acquire_rows(c, mine, np.full(len(mine), row), ins)
+        self.order.learn(c, lanes, self.completed_events[rows] | self.completed_remote_events[rows], before)
+
+    def acquire_rows(self, c: WarpBatch, blocks: Array, rows: Array, ins: Instruction) -> None:
+        """Warp `c` of some blocks acquires what the completed phase of a row of each block has released."""
+        relaxed = "relaxed" in ins.mods
+        known = Released(self.completed_clocks[rows].T, self.completed_fenced[rows].T, self.completed_events[rows])
+        self.order.acquire(c, blocks, known, relaxed, of_lanes=True)
+        if self.order.size > 1 and "cta" not in ins.mods:
+            clocks, fenced = self.completed_remote_clocks[rows].T, self.completed_remote_fenced[rows].T
+            known = Released(clocks, fenced, self.completed_remote_events[rows])
+            self.order.acquire(c, blocks, known, relaxed, True, of_lanes=True)
 
     def should_suspend(self, c: WarpBatch, ins: Instruction) -> bool:
         """Whether a try_wait suspends its lanes. It returns false at once the first time, and at random later."""
@@ -422,7 +503,7 @@ class Mbarriers:
         for s in self.suspended:
             which = self.phase[s.rows] > s.phases
             if which.any():
-                self.acquire_phase(s.batch, s.lanes[which], s.rows[which], "relaxed" in s.ins.mods)
+                self.acquire_phase(s.batch, s.lanes[which], s.rows[which], s.ins)
                 s.resume(which, True)
             if len(s.lanes):
                 remaining.append(s)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.sync.checks import Checks
+from ptxgen.emulator.sync.memory_order import Scope
 from ptxgen.emulator.warp_batch import WarpBatch, Wave
 
 Array = NDArray[Any]
@@ -32,9 +33,10 @@ def merge(target: Clocks, other: Clocks) -> None:
 
 
 class Publication:
-    """The clocks that a fence releases. `device_scope`: to all threads; `cluster_scope`: to threads of its cluster."""
+    """The clocks that a fence releases: to all threads, to threads of its cluster, and (by block) of its block."""
 
     def __init__(self) -> None:
+        self.block_scope: dict[int, Clocks] = {}
         self.cluster_scope: Clocks = {}
         self.device_scope: Clocks = {}
 
@@ -63,6 +65,8 @@ class Publications:
         if number is None:
             union = Publication()
             for n in key:
+                for block, clocks in self.publications[n].block_scope.items():
+                    merge(union.block_scope.setdefault(block, {}), clocks)
                 merge(union.cluster_scope, self.publications[n].cluster_scope)
                 merge(union.device_scope, self.publications[n].device_scope)
             number = self.unions[key] = self.publish(union)
@@ -128,10 +132,11 @@ class Messages:
 
     # ---- release
 
-    def fence(self, c: WarpBatch, blocks: Array, cluster_scope: bool) -> None:
-        """Publishes the clocks of warp `c` of some blocks; `cluster_scope`: to its block or cluster only."""
+    def fence(self, c: WarpBatch, blocks: Array, scope: Scope) -> None:
+        """Publishes the clocks of warp `c` of some blocks to the threads of a scope."""
         self.apply_received(c, blocks)
         self.checks.close(c)
+        self.checks.mark_release(c, np.isin(c.row, blocks))
         for block in blocks.tolist():
             actor = int(self.checks.base[block]) + c.warp
             released = self.clocks(c.warp, block)
@@ -140,10 +145,15 @@ class Messages:
             publication = Publication()
             if history.entries:
                 last = self.publications[history.entries[-1]]
+                publication.block_scope = {number: dict(clocks) for number, clocks in last.block_scope.items()}
                 publication.cluster_scope = dict(last.cluster_scope)
                 publication.device_scope = dict(last.device_scope)
-            merge(publication.cluster_scope, {self.cluster(block): released})
-            if not cluster_scope:
+            if scope == Scope.BLOCK:
+                mine = publication.block_scope.setdefault(self.wave.first + block, {})
+                merge(mine, {self.cluster(block): released})
+            else:
+                merge(publication.cluster_scope, {self.cluster(block): released})
+            if scope == Scope.DEVICE:
                 merge(publication.device_scope, {self.cluster(block): released})
                 merge(publication.device_scope, self.other_clusters(c.warp, block))
             history.add(int(released[0, actor]), self.publications.publish(publication))
@@ -191,11 +201,13 @@ class Messages:
             if waiting is None:
                 continue
             checks.close(c)
+            checks.forget_stale(c)
             cluster, actor = self.cluster(block), int(checks.base[block]) + w
             received: Clocks = {}
             for number in waiting:
                 acquired = self.publications[number]
                 merge(received, acquired.device_scope)
+                merge(received, acquired.block_scope.get(self.wave.first + block, {}))
                 if cluster in acquired.cluster_scope:
                     merge(received, {cluster: acquired.cluster_scope[cluster]})
             own_cluster = received.pop(cluster, None)

@@ -170,7 +170,7 @@ class Shadow:
         self.overlaps(c, ins, at, lanes, size, True)
         messages = c.wave.messages
         if order.releases and messages is not None:
-            messages.fence(c, np.unique(lanes >> 5), order.cluster_scope)
+            messages.fence(c, np.unique(lanes >> 5), order.scope)
         mark = self.marks(c, ins, lanes, order.kind)
         overwritten = np.zeros(len(lanes), np.int64)
         for g in self.units(at, size):
@@ -227,7 +227,7 @@ class Shadow:
             order = self.memory_order(ins)
             assert c.wave.messages is not None
             if order.releases:
-                c.wave.messages.fence(c, np.unique(lanes[same] >> 5), order.cluster_scope)
+                c.wave.messages.fence(c, np.unique(lanes[same] >> 5), order.scope)
             self.attach_messages(c, order, at[same], lanes[same])
         if not changed.any():
             self.overlaps(c, ins, at, lanes, size, True)

@@ -23,15 +23,16 @@ class Touch:
     """One access of one warp batch: byte positions in the wave's arena, `size` bytes each.
 
     `number`: the position of a write in the order of execution; `changed`: for each position, whether a store changed
-    a value that another warp had stored (None: not known).
+    a value that another warp had stored (None: not known). `arrival`: the line of an arrival by other lanes of the warp
+    that does not release it (0: none).
     """
 
-    __slots__ = ("changed", "index", "ins", "lanes", "mask", "number", "offset", "pages", "size")
+    __slots__ = ("arrival", "changed", "index", "ins", "lanes", "mask", "number", "offset", "pages", "size")
 
     def __init__(self, pages: int, index: Array, offset: int, size: int, mask: Any, ins: Instruction) -> None:
         self.pages, self.index, self.offset, self.size, self.mask, self.ins = pages, index, offset, size, mask, ins
         self.lanes: Array | None = None  # the lanes of `index`; None: all
-        self.number = 0
+        self.number = self.arrival = 0
         self.changed: Array | None = None
 
     def positions(self) -> tuple[Array, Array | None]:
@@ -40,6 +41,19 @@ class Touch:
             return self.index + self.offset, self.lanes
         lanes = np.flatnonzero(self.mask)
         return self.index[lanes] + self.offset, lanes
+
+    def subset(self, which: Array) -> Touch:
+        """The part of the access at some of its positions (a mask)."""
+        at, lanes = self.positions()
+        out = Touch(self.pages, at[which], 0, self.size, None, self.ins)
+        out.lanes, out.number = np.flatnonzero(which) if lanes is None else lanes[which], self.number
+        out.changed = None if self.changed is None else self.changed[which]
+        return out
+
+    def of_lanes(self, mask: Array) -> Touch:
+        """The part of the access that the lanes of a mask make."""
+        at, lanes = self.positions()
+        return self.subset(mask[: len(at)] if lanes is None else mask[lanes])
 
 
 def words(positions: Array, size: int) -> list[tuple[int, Array]]:

@@ -336,6 +336,6 @@ def wait_group(b: Builder, ins: Instruction) -> Step:
             limit = number[work.lanes] if isinstance(number, np.ndarray) else number
             which = np.flatnonzero(mask[work.lanes] & (work.group < limit - keep))
             if len(which):
-                work.wait(which, read)
+                work.wait(which, read, mask)
 
     return step

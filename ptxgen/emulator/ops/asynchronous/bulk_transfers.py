@@ -16,8 +16,8 @@ from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.events import CHUNK, Access
 from ptxgen.emulator.sync.touch import page_bits
-from ptxgen.emulator.warp_batch import WarpBatch, fault
-from ptxgen.errors import MisalignedFault, OutOfBoundsFault, UninitialisedFault
+from ptxgen.emulator.warp_batch import WarpBatch, fault, suspect
+from ptxgen.errors import AsyncFault, MisalignedFault, OutOfBoundsFault, UninitialisedFault
 
 Array = NDArray[Any]
 
@@ -109,6 +109,7 @@ class CopyToShared:
         access = Access(ins, lanes, self.chunks, self.pages)
         state.events.check(batch, access, operation, True, mixes=bool(op))
         self.signals = state.signals(batch, ins, lanes, barrier_at, operation, partial=bool(op))
+        state.barriers.check_fenced(batch, ins, lanes, barrier_at, self.signals.rows)
         for event, which in self.signals.groups:
             state.events.start(event, access.subset(which))
 
@@ -206,14 +207,21 @@ class CopyFromShared:
     def complete(self) -> None:
         self.write(np.arange(len(self.lanes)))
 
-    def wait(self, which: Array, read: bool) -> None:
-        """Some lanes wait; `read`: until the source has been read only (wait_group.read)."""
+    def wait(self, which: Array, read: bool, executing: Array) -> None:
+        """Some lanes wait; `read`: until the source has been read only (wait_group.read).
+
+        `executing`: the mask of the lanes that execute the wait: they all wait for the copies of their warp.
+        """
         self.read(which)
         order = self.async_state.order
         for event, lanes in self.events:
             some = np.intersect1d(lanes, which)
             if len(some) and self.async_state.events.keys.get(event.key) is event:
-                order.events[self.batch.warp, np.unique(self.lanes[some] >> 5)] |= event.bit
+                before = order.events[self.batch.warp].copy()
+                blocks = np.unique(self.lanes[some] >> 5)
+                order.events[self.batch.warp, blocks] |= event.bit
+                lanes = np.flatnonzero(executing & np.isin(self.batch.row, blocks))
+                order.learn(self.batch, lanes, np.full(len(lanes), event.bit), before)
         if read:
             return
         self.write(which)
@@ -252,8 +260,8 @@ class Issued:
         """True if no other lane of the warp has issued the same copy; a note says that one has."""
         key = (lane >> 5, *copy)
         if key in self.copies:
-            text = f"line {self.ins.line}: several lanes of a warp issue the same copy; one lane suffices"
-            self.c.wave.engine.stats.note(text)
+            text = "several lanes of a warp issue the same copy; one lane suffices"
+            suspect(AsyncFault, text, self.c, self.ins, lane)
             return False
         self.copies.add(key)
         return True

@@ -194,7 +194,7 @@ def movmatrix(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
-        c.wave.checks.exchange(c, None)
+        c.wave.checks.exchange(c, None, "product")
         halves = np.ascontiguousarray(gather(c, src, warps)).view(np.uint16)
         scatter(c, dst, warps, halves.take(source, axis=1).view(np.uint32))
 

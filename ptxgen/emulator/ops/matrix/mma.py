@@ -295,7 +295,7 @@ def mma(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
-        c.wave.checks.exchange(c, None)
+        c.wave.checks.exchange(c, None, "product")
         x, y, z = (fetch(c, views, kind, warps) for views, kind in zip(src, kinds, strict=True))
         c.wave.engine.stats.mma += len(x)
         write_fragment(c, dst, warps, compute(x, y, z).take(order, axis=1))

@@ -121,8 +121,12 @@ def arrive(b: Builder, ins: Instruction) -> Step:
         given = amount(c, lanes) if amount is not None else None
         counts = np.ones(len(lanes), np.int64) if given is None or expects else given
         note_remote_access(c, lanes, at, ins)
-        blocks, which = np.unique(lanes >> 5, return_inverse=True)
-        known = async_state(c.wave).order.release(c, blocks, relaxed)
+        state = async_state(c.wave)
+        if relaxed:
+            blocks, which = np.unique(lanes >> 5, return_inverse=True)
+            known = state.order.release(c, blocks, relaxed, bool((at // c.wave.stride != lanes >> 5).any()))
+        else:
+            which, known = state.events.release(c, ins, lanes)
         released = type(known)(known.clocks[:, which], known.fenced[:, which], known.events[which])
         tokens = objects(c).arrive(
             c,
@@ -188,13 +192,12 @@ def wait_test(b: Builder, ins: Instruction) -> tuple[PhaseTest, int]:
 @instruction("mbarrier.test_wait", polls=True)
 def test_wait(b: Builder, ins: Instruction) -> Step:
     test, dst = wait_test(b, ins)
-    relaxed = "relaxed" in ins.mods
 
     def step(c: WarpBatch, m: Mask) -> None:
         lanes, rows, done = test(c, m)
         barriers = objects(c)
         if done.any():
-            barriers.acquire_phase(c, lanes[done], rows[done], relaxed)
+            barriers.acquire_phase(c, lanes[done], rows[done], ins)
         c.v[dst][lanes] = done
 
     return step
@@ -205,19 +208,18 @@ def try_wait(b: Builder, ins: Instruction) -> Step:
     """As test_wait. After a false result, lanes are suspended until the phase completes or no warp makes progress."""
     test, dst = wait_test(b, ins)
     b.members = b.const(0, "u32")  # lanes need not converge
-    relaxed = "relaxed" in ins.mods
 
     def step(c: WarpBatch, m: Mask, after: int) -> None:
         lanes, rows, done = test(c, m)
         barriers = objects(c)
         if done.all():
-            barriers.acquire_phase(c, lanes, rows, relaxed)
+            barriers.acquire_phase(c, lanes, rows, ins)
             c.v[dst][lanes] = True
             c.add(after, m)
             return
         yes, no = lanes[done], lanes[~done]
         if len(yes):
-            barriers.acquire_phase(c, yes, rows[done], relaxed)
+            barriers.acquire_phase(c, yes, rows[done], ins)
             c.v[dst][yes] = True
             c.add(after, mask_of(c, yes))
         rows = rows[~done]
@@ -276,6 +278,7 @@ class CopiesArrive:
                 order.record(batch, copy.touch, "write")
         blocks, which = np.unique(lanes >> 5, return_inverse=True)
         known = order.release(batch, blocks)
+        order.mark_release(batch, mask_of(batch, lanes))
         self.released = type(known)(known.clocks[:, which], known.fenced[:, which], known.events[which])
 
     def complete(self) -> None:

@@ -12,6 +12,7 @@ from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction, Unit
 from ptxgen.emulator.sync.async_state import async_state
+from ptxgen.emulator.sync.memory_order import Scope
 from ptxgen.emulator.warp_batch import Step, WarpBatch, active
 
 Mask = NDArray[np.bool_] | None
@@ -49,7 +50,7 @@ def fence(b: Builder, ins: Instruction) -> Step:
         named = ins.mods[2].partition("::")[0] if len(ins.mods) > 2 else ""
         spaces = named if named in ("shared", "global") else "shared global"
     init = ins.mods[:1] == ("mbarrier_init",)
-    cluster_scope = not {"gpu", "gl", "sys"} & set(ins.mods)
+    scope = Scope.of(ins.mods, Scope.CLUSTER)
 
     def step(c: WarpBatch, m: Mask) -> None:
         blocks = np.flatnonzero(c.warps(m))
@@ -58,10 +59,15 @@ def fence(b: Builder, ins: Instruction) -> Step:
             state = async_state(c.wave)
             if not spaces:
                 state.barriers.publish(c, blocks)
-            if not init:
-                state.order.fence(c, blocks, spaces)
+            if init or "shared" in spaces:
+                state.barriers.publish_to_proxy(c, blocks)
+            if spaces:
+                state.events.proxy_fence(c, active(c, m), blocks, spaces)
+            elif not init:
+                state.order.fence(c, blocks, scope)
+                state.order.mark_release(c, active(c, m))
         if messages is not None and not spaces and not init:
-            messages.fence(c, blocks, cluster_scope)
+            messages.fence(c, blocks, scope)
 
     return step
 
@@ -70,9 +76,9 @@ def release_maps(c: WarpBatch, m: Mask, ins: Instruction) -> None:
     """A release of tensor maps: their writes so far, before uses of the maps that acquire them."""
     blocks = np.flatnonzero(c.warps(m))
     if c.wave.async_state is not None:
-        async_state(c.wave).order.fence(c, blocks, "tensormap")
+        async_state(c.wave).order.proxy_fence(c, blocks, "tensormap")
     if c.wave.messages is not None:
-        c.wave.messages.fence(c, blocks, not {"gpu", "sys"} & set(ins.mods))
+        c.wave.messages.fence(c, blocks, Scope.of(ins.mods, Scope.CLUSTER))
 
 
 def map_fence(b: Builder, ins: Instruction) -> Step:

@@ -46,7 +46,8 @@ def executing_lanes(c: WarpBatch, m: Mask, member: int | None, ins: Instruction)
         lane = int(np.argmax(absent.reshape(-1)))
         raise fault(DivergenceFault, "the member mask of a lane does not include the lane itself", c, ins, lane)
     whole = m is None and c.alive is None and bool((masks == np.uint32(0xFFFFFFFF)).all())
-    c.wave.checks.exchange(c, None if whole else np.where(executing, masks, np.uint32(0)).reshape(-1))
+    kind = "elect" if ins.op == "elect" else "exchange"
+    c.wave.checks.exchange(c, None if whole else np.where(executing, masks, np.uint32(0)).reshape(-1), kind)
     return executing, masks
 
 
