@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ptxgen.emulator import Machine, launch
-from ptxgen.errors import Fault, OutOfBoundsFault
+from ptxgen.errors import Fault, Faults, OutOfBoundsFault
 
 HEAD = """.version 8.0
 .target sm_90a
@@ -62,6 +62,25 @@ def test_no_memory():
 def test_faults(body, kind, message):
     with pytest.raises(kind, match=message):
         launch(text(body), "k", 1, 1, [np.zeros(64, np.int64)])
+
+
+def test_a_launch_that_goes_on_frees_once():
+    """Lane 0 passes a wrong pointer; the other lanes free their memory once."""
+    body = MALLOC + "setp.eq.u32 %p0, %r0, 0; @%p0 add.u64 %d2, %d2, 8;" + FREE
+    with pytest.raises(Faults) as caught:
+        launch(text(body), "k", 1, 4, [np.zeros(64, np.int64)], faults=4)
+    assert len(caught.value.faults) == 1
+    with pytest.raises(Fault, match="two lanes free the 16 bytes"):
+        launch(
+            text(
+                "mov.u64 %d1, 16;" + MALLOC + "shfl.sync.idx.b32 %r1, %r0, 0, 31, -1;"
+                "mov.b64 {%r2, %r3}, %d2; shfl.sync.idx.b32 %r2, %r2, 0, 31, -1; mov.b64 %d2, {%r2, %r3};" + FREE
+            ),
+            "k",
+            1,
+            32,
+            [np.zeros(64, np.int64)],
+        )
 
 
 def test_memory_stays_for_later_launches():

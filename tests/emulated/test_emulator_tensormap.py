@@ -66,11 +66,13 @@ FIELDS = (
 )
 
 
-def launched(body: str, block: int = 32, grid: int = 1, **options: object) -> tuple[np.ndarray, np.ndarray]:
+def launched(
+    body: str, block: int = 32, grid: int = 1, use: str = USE, **options: object
+) -> tuple[np.ndarray, np.ndarray]:
     """The box that a kernel stores, and the maps in global memory."""
     out, maps = np.zeros((4, 8), np.float16), np.zeros((2, 128), np.uint8)
     template = tensormap(np.zeros((40, 32), np.float16), box=(8, 4))
-    launch(HEAD + body + USE, "k", grid, block, [template, maps, X, out], **options)
+    launch(HEAD + body + use, "k", grid, block, [template, maps, X, out], **options)
     return out, maps
 
 
@@ -86,6 +88,12 @@ def test_map_from_zeros(completion):
 
 
 COPY = "mad.wide.u32 %d7, %r0, 4, %d0; mad.wide.u32 %d6, %r0, 4, %d1; ld.u32 %r5, [%d7]; st.global.u32 [%d6], %r5; bar.sync 0;"
+
+
+def test_any_lane_may_use_a_map_of_its_warp():
+    use = USE.replace("@%p0 cp.async.bulk.tensor", "@%p4 cp.async.bulk.tensor")
+    body = ZERO + replaces(".shared::cta", "sm", *FIELDS) + PUBLISH + ACQUIRE + "setp.eq.u32 %p4, %r0, 7;"
+    assert (launched(body, use=use)[0] == BOX).all()
 
 
 @pytest.mark.parametrize("where", ["", ".global"])
@@ -110,7 +118,7 @@ def test_map_that_another_warp_publishes():
     assert (out == BOX).all()
     with pytest.raises(AsyncFault, match="acquire of the map"):
         launched(f"{one} {made} U: {ACQUIRE} bar.sync 0;".replace("U: f", "U: @%p5 f"), 64)
-    with pytest.raises(RaceFault, match="reads global memory that lane 0 of warp 1 wrote"):
+    with pytest.raises(RaceFault, match="reads global memory that lane 31 of warp 1 wrote"):
         launched(f"{one} {made} U: {ACQUIRE}", 64, seed=1)
 
 

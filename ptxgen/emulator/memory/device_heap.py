@@ -59,13 +59,17 @@ class DeviceHeap:
                 return address
         return 0
 
-    def free(self, address: int, line: int) -> str:
-        """Releases an allocation; returns why that is impossible, or an empty text."""
-        if address not in self.sizes:
-            released = self.memory.released.get(address)
-            if released is not None:
-                return f"{released[1]} are freed twice, first by line {released[2]}"
-            return "the pointer is not one that malloc has returned"
+    def refusal(self, address: int) -> str:
+        """Why an address cannot be freed, or an empty text."""
+        if address in self.sizes:
+            return ""
+        released = self.memory.released.get(address)
+        if released is not None:
+            return f"{released[1]} are freed twice, first by line {released[2]}"
+        return "the pointer is not one that malloc has returned"
+
+    def free(self, address: int, line: int) -> None:
+        """Releases an allocation; `refusal` of its address must be empty."""
         nbytes = self.sizes.pop(address)
         self.used -= nbytes
         name = self.memory.names[address]
@@ -73,7 +77,6 @@ class DeviceHeap:
         self.memory.released[address] = address + nbytes, name, line
         self.recent.pop(address, None)
         del self.lines[address]
-        return ""
 
     def leaks(self) -> list[str]:
         """What the launch has allocated and not freed, by line; the next launch begins."""

@@ -40,6 +40,10 @@ from ptxgen.errors import ParseError
 SPACES = ("global", "shared", "local", "const", "param")
 
 
+#: coordinates of textures and surfaces by geometry, with the layer and an element that is not used
+COORDINATES = {"1d": 1, "2d": 2, "3d": 4, "a1d": 2, "a2d": 4, "cube": 4, "acube": 4}
+
+
 class MismatchError(Exception):
     """An instruction does not fit its signature; the message has the rule."""
 
@@ -244,7 +248,9 @@ def check_address(op: Operand, mods: tuple[str, ...], tensor: bool = False) -> N
             raise MismatchError(
                 f"its address {base.name} is {article(base.type)}; it must be of an integer or bit type"
             )
-        if SIZES[base.type] == 4 and (named == ["global"] or (not named and not tensor and "mbarrier" not in mods)):
+        if SIZES[base.type] == 4 and (
+            named == ["global"] or (not named and not tensor and not {"mbarrier", "b1024"} & set(mods))
+        ):
             raise MismatchError(f"its address {base.name} has 32 bits; it must have 64 in this state space")
     elif isinstance(base, Sym):
         if len(named) == 1 and base.var.space != named[0]:
@@ -275,7 +281,8 @@ def check_elements(kind: str, type: str, op: Operand, mods: tuple[str, ...]) -> 
         if kind == "va":
             check_source(item, type, wider=True)
         else:
-            check_destination(item, type, wider=kind == "vd", sink=True)
+            check_destination(item, f"b{8 * SIZES[type]}", wider=kind == "vd", sink=True)
+    check_sizes(Vec(items))
 
 
 def check_operand(spec: Spec, op: Operand, mods: tuple[str, ...]) -> None:
@@ -664,7 +671,7 @@ def constants(ins: Instruction) -> list[int | None]:
 
 def in_range(ins: Instruction, number: int, least: int, most: int, multiple: int = 1) -> None:
     value = constants(ins)[number]
-    if value is not None and ins.op not in ("bfe", "bfi", "wgmma", "mbarrier"):
+    if value is not None and ins.op not in ("bfe", "bfi", "wgmma", "mbarrier", "tensormap"):
         value &= 0xFFFFFFFF  # of these operands, ptxas reads 32 bits
     if value is not None and not (least <= value <= most and value % multiple == 0):
         of = f" and a multiple of {multiple}" if multiple > 1 else ""
@@ -710,6 +717,27 @@ def check_register_count(ins: Instruction) -> None:
     in_range(ins, 0, 24, 256, 8)
 
 
+def check_coordinates(ins: Instruction) -> None:
+    """Checks the number and the types of the coordinates of a texture or a surface; a layer comes first."""
+    number, op = next(((i, op) for i, op in enumerate(ins.operands) if isinstance(op, Mem)), (0, None))
+    geometry = next((m for m in ins.mods if m in COORDINATES), "")
+    if not isinstance(op, Mem) or op.coords is None or not geometry:
+        return
+    if isinstance(op.base, Reg) and SIZES[op.base.type] != 8:
+        raise MismatchError(
+            f"the handle {op.base.name} of `{ins.name}` is {article(op.base.type)}; it must have 64 bits"
+        )
+    given, needed = list(op.coords.items), COORDINATES[geometry]
+    if len(given) != needed:
+        raise MismatchError(f"`{ins.name}` has {len(given)} coordinates; it must have {needed}")
+    kind = ins.types[-1] if ins.op in ("tex", "tld4") else "s32"
+    for i, item in enumerate(given):
+        of = "u32" if geometry[0] == "a" and i == 0 else kind
+        if i and (ins.op in ("suld", "sust") or (i == 3 and geometry != "acube")):
+            of = "b32"  # of these, ptxas reads 32 bits of any type
+        checked(ins, number, item, lambda item=item, of=of: check_source(item, of))  # type: ignore[misc]
+
+
 #: for tensormap.replace: the largest dimension, or the largest value of a field whose values are numbered
 _MAP_LIMITS = {
     **dict.fromkeys(("box_dim", "global_dim", "global_stride", "element_stride"), 4),
@@ -749,6 +777,7 @@ VALUE_CHECKS: dict[str, Callable[[Instruction], None]] = {
 
 
 SPECIAL_CHECKS: dict[str, Callable[[Instruction], None]] = {
+    **dict.fromkeys(("tex", "tld4", "suld", "sust"), check_coordinates),
     "mov": check_mov,
     "cvt": check_cvt,
     "ld": check_ld,
@@ -771,6 +800,8 @@ def candidates(op: str, mods: tuple[str, ...]) -> list[list[Spec]]:
     """The operands that an instruction of a name may have."""
     types = tuple(m for m in mods if m in SIZES)
     others = [m for m in mods if m not in SIZES]
+    if op == "tensormap":
+        others = [m for i, m in enumerate(others) if m not in ("sync", "aligned") or m not in others[:i]]
     if op == "wgmma":
         others = list(dict.fromkeys(others))  # ptxas takes .sync and .aligned twice
     return [s.specs(others, types) for s in table()[op] if s.fits(others, types)]
@@ -806,7 +837,7 @@ def shape(op: Operand) -> Any:
     if isinstance(op, Vec):
         return tuple(map(shape, op.items))
     if isinstance(op, Mem):
-        return (Mem, shape(op.base), op.coords is None)
+        return (Mem, shape(op.base), None if op.coords is None else shape(op.coords))
     if isinstance(op, Sym):
         return (Sym, op.var.space, op.offset != 0)
     if isinstance(op, Flt):

@@ -75,18 +75,20 @@ def cp_fenceproxy(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
-        lanes = 32 * (np.arange(c.blocks) if warps is None else warps)
+        first = 32 * (np.arange(c.blocks) if warps is None else warps)
+        lanes = (first[:, None] + np.arange(32)).reshape(-1)
         for site in (destination, source):
-            at = site.addresses(c, np.arange(c.n)).reshape(-1, 32)[lanes >> 5]
+            at = site.addresses(c, lanes).reshape(-1, 32)
             bad = (at != at[:, :1]).any(axis=1)
             if bad.any():
                 text = "lanes of one warp have different addresses at an .aligned instruction"
-                raise fault(Fault, text, c, ins, int(lanes[np.argmax(bad)]))
+                raise fault(Fault, text, c, ins, int(first[np.argmax(bad)]))
         memory = c.wave.engine.memory
-        place = shared_at(c, source, source.addresses(c, lanes), lanes, 1)
+        place = shared_at(c, source, source.addresses(c, first), first, 1)
         data = c.wave.shared[(place.index + place.shift)[:, None] + BYTES]
+        # all lanes of a warp write the map, so that any of them may use it
         target = global_access_at(c, destination, None, 1, destination.addresses(c, lanes), lanes)
-        memory.buffer[(target.index + target.shift)[:, None] + BYTES] = data
+        memory.buffer[(target.index + target.shift)[::32, None] + BYTES] = data
         c.wave.engine.progress += 1
         release_maps(c, m, ins)
 

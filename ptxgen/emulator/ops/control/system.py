@@ -192,10 +192,18 @@ def free(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         lanes = np.flatnonzero(active(c, m))
+        addresses: dict[int, None] = {}
+        # all are checked before one is freed: a launch that goes on after a fault repeats the call without that lane
         for lane, address in zip(lanes.tolist(), np.broadcast_to(c.v[pointer], (c.n,))[lanes].tolist(), strict=True):
-            wrong = heap(c).free(address, ins.line) if address else ""
+            wrong = heap(c).refusal(address) if address else ""
+            if address in addresses:
+                wrong = f"two lanes free {c.wave.engine.memory.names[address]}"
             if wrong:
                 raise fault(Fault, wrong, c, ins, lane, address)
+            if address:
+                addresses[address] = None
+        for address in addresses:
+            heap(c).free(address, ins.line)
         for wave in c.wave.engine.waves():
             for batch in wave.batches:
                 for info in batch.addresses:
