@@ -33,6 +33,7 @@ PtxgenError
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -183,12 +184,28 @@ class Place(NamedTuple):
 
 
 #: most characters of a C++ name in a report
-MOST_CHARACTERS = 240
+MOST_CHARACTERS = 120
+#: the brackets of C++ names whose contents are no arguments
+_NAMES = re.compile(r"\(anonymous namespace\)|operator(?:\(\)|<=>|<<=?|>>=?|->\*?|[<>]=?)")
 
 
 def shortened(name: str) -> str:
-    """A C++ name, without its end if it is very long."""
-    return name if len(name) <= MOST_CHARACTERS else name[: MOST_CHARACTERS - 4] + " ..."
+    """A C++ name as reports show it: a long one has "..." in place of its template arguments and parameters."""
+    if len(name) <= MOST_CHARACTERS:
+        return name
+    out, depth, at = "", 0, 0
+    while at < len(name):
+        whole = _NAMES.match(name, at)
+        text = whole[0] if whole else name[at]
+        at += len(text)
+        if text in (">", ")"):
+            depth -= 1
+        if depth == 0:
+            out += text
+        if text in ("<", "("):
+            out += "..." if depth == 0 and name[at] not in ">)" else ""
+            depth += 1
+    return out if len(out) <= 2 * MOST_CHARACTERS else out[: 2 * MOST_CHARACTERS - 4] + " ..."
 
 
 class Fault(EmulatorError):  # noqa: N818 a fault of the kernel, not an error of the caller

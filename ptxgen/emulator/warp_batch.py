@@ -608,7 +608,7 @@ def fault(
         mentioned=tuple(each for each in mentioned if each.frames),
     )
     out.lanes = np.array([lane]) if lanes is None else lanes
-    out.count = len(out.lanes)
+    out.count = len(out.lanes) if c.wave.engine.options.faults > 1 else 1
     return out
 
 

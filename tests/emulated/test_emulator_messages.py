@@ -11,7 +11,7 @@ import pytest
 from ptxgen.emulator import launch
 from ptxgen.emulator.memory.variables import element
 from ptxgen.emulator.ptx import demangle
-from ptxgen.errors import Frame, OutOfBoundsFault, RaceFault, UninitialisedFault
+from ptxgen.errors import Frame, OutOfBoundsFault, RaceFault, UninitialisedFault, shortened
 
 TEXT = (Path(__file__).parent / "emulator_ptx" / "messages.ptx").read_text()
 ROW_SUMS, REVERSE, COUNT = "_ZN3app8row_sumsEPKfPfii", "_ZN3app7reverseIfEEvPKT_PS1_", "_ZN3app5countEPKiPi"
@@ -178,6 +178,60 @@ def test_demangled_names():
 )
 def test_elements(name, access, text):
     assert element(name, *access) == text
+
+
+LONG = "int, " * 40 + "int"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("f<int>(int)", "f<int>(int)"),
+        (f"a::f<{LONG}>::g<2>({LONG})::t", "a::f<...>::g<...>(...)::t"),
+        (f"(anonymous namespace)::f<{LONG}>()", "(anonymous namespace)::f<...>()"),
+        (f"bool a::operator< <{LONG}>(a::b<(c)1> const&)", "bool a::operator< <...>(...)"),
+        (
+            f"f<{LONG}>(int)::{{lambda(int)#1}}::operator()(int) const",
+            "f<...>(...)::{lambda(...)#1}::operator()(...) const",
+        ),
+        ("_Z" + "x" * 300, "_Z" + "x" * 234 + " ..."),
+    ],
+)
+def test_long_names_are_shortened(name, text):
+    assert shortened(name) == text
+
+
+def test_templates_that_inline_themselves():
+    """One line calls the same line in another function; nvcc repeats the .loc of an outer function behind an inner one."""
+    text = """.version 8.0
+        .target sm_80
+        .address_size 64
+        .visible .entry k(.param .u64 x) {
+            .reg .b32 %r;
+            .reg .b64 %x;
+            ld.param.u64 %x, [x];
+            .loc 1 9 5
+            .loc 1 4 9, function_name two, inlined_at 1 9 5
+            .loc 1 4 9, function_name one, inlined_at 1 4 9
+            ld.global.b32 %r, [%x];
+            .loc 1 4 9, function_name one, inlined_at 1 4 9
+            .loc 1 3 9, function_name none, inlined_at 1 4 9
+            ld.global.b32 %r, [%x+4];
+        }
+        .file 1 "k.cu"
+        .section .debug_str {
+            two: .b8 50, 0
+            one: .b8 49, 0
+            none: .b8 48, 0
+        }
+    """
+    fault = fault_of(OutOfBoundsFault, "k", 1, 1, [np.zeros(1, np.int32)], text=text)
+    assert [(frame.source, frame.function) for frame in fault.frames] == [
+        ("k.cu:3", "0"),
+        ("k.cu:4", "1"),
+        ("k.cu:4", "2"),
+        ("k.cu:9", "k"),
+    ]
 
 
 def test_accesses_behind_shared_memory_name_the_last_variable():

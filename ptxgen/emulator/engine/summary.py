@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ptxgen.emulator.stats import Access, Stats
-from ptxgen.errors import Fault, Faults, Place
+from ptxgen.errors import Fault, Faults, Place, shortened
 
 Document = dict[str, Any]
 
@@ -82,10 +82,8 @@ def fault_text(fault: Fault, file: str) -> str:
 def text(document: Document) -> str:
     """The text that the command prints for a launch without a fault."""
     s = document["statistics"]
-    lines = [
-        f"{document['kernel']}: {s['blocks']} blocks, {s['threads']} threads, emulated in {s['seconds']:.3f} s",
-        "",
-    ]
+    name = shortened(document["kernel"])
+    lines = [f"{name}: {s['blocks']} blocks, {s['threads']} threads, emulated in {s['seconds']:.3f} s", ""]
     width = max([len(c) for c in s["warp_instructions"]] + [len("instructions")])
     lines.append(f"{'instructions':<{width}} {'warps':>12} {'threads':>14}")
     for name, count in s["warp_instructions"].items():

@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
+from ptxgen.emulator.ptx.demangle import demangled
 from ptxgen.emulator.ptx.dtypes import FLOATS, SPECIAL_PREDICATES, SPECIALS_64
 from ptxgen.emulator.ptx.signatures import MODIFIERS, TABLE, TYPES
 from ptxgen.emulator.ptx.syntax import (
@@ -869,7 +870,7 @@ def refusal(ins: Instruction, kernel: str) -> str:
         if values is not None:
             values(ins)
     except MismatchError as e:
-        raise ParseError(f"line {ins.line}: {e}: {ins.text} (in {kernel})") from None
+        raise ParseError(f"line {ins.line}: {e}: {ins.text} (in {demangled(kernel)})") from None
     except UnknownModifiersError as e:
         return str(e)
     if len(_FITTING) > 100_000:

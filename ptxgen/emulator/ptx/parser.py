@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from ptxgen.cuda_abi import PARAMETERS_AT
+from ptxgen.emulator.ptx.demangle import demangled
 from ptxgen.emulator.ptx.dtypes import FLOATS
 from ptxgen.emulator.ptx.lexer import Token
 from ptxgen.emulator.ptx.operand_checks import CHECKED, refusal
@@ -277,6 +278,12 @@ class Parser(Reader):
                     raise self.fail("the location of inlined_at must be one of a .loc before", keyword)
             else:
                 raise self.fail("expected function_name or inlined_at", keyword)
+        at = caller
+        while at is not None:  # a location that is repeated is not inlined into itself
+            if (at.line, at.function, at.file) == (line, function, number):
+                caller = at.caller
+                break
+            at = at.caller
         self.location = Location(number, line, function, caller)
         self.locations[number, line, column] = self.location
 
@@ -657,7 +664,7 @@ class Parser(Reader):
         ins = Instruction(op, mods, tuple(operands), pred, negated, first.line, text, location=self.location)
         source = operands[-1] if op == "mov" and operands else None
         if isinstance(source, Name) and source.name != f.name and source.name not in self.functions:
-            raise ParseError(f"line {first.line}: {source.name} is not declared: {text} (in {f.name})")
+            raise ParseError(f"line {first.line}: {source.name} is not declared: {text} (in {demangled(f.name)})")
         computed = any(isinstance(op, (Sum, Element, Not)) for op in operands)
         if computed:
             ins.operands = tuple(self.named_address(ins, op) for op in operands)
