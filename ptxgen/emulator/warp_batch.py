@@ -94,6 +94,13 @@ class AddressInfo:
         return positions
 
 
+def any_lane(mask: Array) -> Array:
+    """For each warp, whether the mask has any of its 32 lanes; several times faster than `any`."""
+    words = mask.view(np.uint64).reshape(-1, 4)
+    out: Array = (words[:, 0] | words[:, 1] | words[:, 2] | words[:, 3]) != 0
+    return out
+
+
 class RegisterSets(Protocol):
     """The registers that wgmma instructions use: see `sync.wgmma_registers`."""
 
@@ -230,6 +237,8 @@ class SharedChecks(Protocol):
     def clock_of(self, warp: int) -> Array: ...
 
     def record(self, c: WarpBatch, touch: Any, kind: str) -> None: ...
+
+    def record_reads(self, c: WarpBatch, reads: Any) -> None: ...
 
     def check_read(self, c: WarpBatch, touch: Any, slots: list[int] | None) -> None: ...
 
@@ -519,7 +528,7 @@ class WarpBatch:
             mask = self.alive
         if mask is None:
             return np.ones(self.blocks, bool)
-        return mask.reshape(self.blocks, 32).any(axis=1)
+        return any_lane(mask)
 
     def coordinates(self, lane: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """The coordinates of the block and the thread of a lane."""

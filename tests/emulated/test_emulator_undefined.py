@@ -6,8 +6,9 @@ import re
 
 import numpy as np
 import pytest
-from emulator_kernels import run
+from emulator_kernels import module, run
 
+from ptxgen.emulator import Machine
 from ptxgen.emulator.engine.jit_blocks import available
 from ptxgen.errors import UninitialisedFault
 
@@ -300,3 +301,20 @@ def test_strong_stores_publish_vectors_of_which_a_part_is_undefined(engine):
     again = body.replace("USED", "%w").replace(" ld.relaxed", " st.global.u32 [%q0+256], 5; ld.relaxed")
     stats = run(again, out, registers=UNDEFINED, block=32, engine=engine)
     assert (out[20], stats.notes) == (5, [])
+
+
+def test_only_blocks_that_an_undefined_value_reaches_are_built_again(monkeypatch):
+    text = module(
+        """mov.u32 %r1, s; ld.shared.u32 %r2, [%r1]; add.u32 %r3, %r2, 1; mov.u32 %r4, 0;
+        A: add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 3; @%p1 bra A; xor.b32 %r5, %r3, %r3;""",
+        registers=".shared .align 4 .b8 s[512];",
+    )
+    machine = Machine(engine="numpy")
+    loaded = machine.load(text)
+    program = loaded["k"].program(machine.options)
+    built, step_of = [], program.step_of
+    monkeypatch.setattr(program, "step_of", lambda body: built.append(body["ins"].op) or step_of(body))
+    machine.launch(loaded, "k", 1, 32, b"")
+    assert sorted(set(built)) == ["add", "ld", "mov", "xor"]
+    assert built.count("mov") == 2
+    assert built.count("add") == 1

@@ -28,7 +28,7 @@ from ptxgen.emulator.sync.checks import Checks
 from ptxgen.emulator.sync.happens_before import HappensBefore
 from ptxgen.emulator.sync.messages import Messages, Publications
 from ptxgen.emulator.sync.shadow import Shadow
-from ptxgen.emulator.warp_batch import LINE, WarpBatch, Wave, fault, place_of
+from ptxgen.emulator.warp_batch import LINE, WarpBatch, Wave, any_lane, fault, place_of
 from ptxgen.errors import DeadlockFault, DivergenceFault, Fault, Faults, RaceFault, UninitialisedFault
 
 Array = NDArray[Any]
@@ -176,6 +176,7 @@ class Engine:
         self.gather_stats()
         for store in dict.fromkeys(self.undefined_bytes.values()):
             self.stats.note(f"global memory keeps undefined {store}")
+        self.release_waves()
         for leak in self.heap.leaks() if self.heap is not None else ():
             self.stats.note(leak)
         self.stats.seconds = time.perf_counter() - began
@@ -216,6 +217,15 @@ class Engine:
         for f in kept:
             f.args = (f.report(),)  # with its count
         return Faults(tuple(kept), end)
+
+    def release_waves(self) -> None:
+        """Breaks the cycles of references of the waves, so that their arrays are freed at once."""
+        for wave in self.waves():
+            for batch in wave.batches:
+                vars(batch).clear()
+            vars(wave).clear()
+        self.resident.clear()
+        self.spare.clear()
 
     def new_wave(self, first: int) -> Wave:
         size = min(self.wave_blocks, self.blocks - first)
@@ -492,18 +502,18 @@ class Engine:
 
     def convergent(self, c: WarpBatch, blk: Block, m: Array) -> Any:
         """The lanes of `m` in warps of which all lanes that must converge are in `m`; `m` itself if all warps are."""
-        live: Any = c.live().reshape(-1, 32)
-        here = m.reshape(-1, 32)
+        live: Any = c.live()
         if blk.members is not None and not blk.aligned:
+            here = m.reshape(-1, 32)
             wanted = c.v[blk.members]
             bits = np.broadcast_to(wanted, (c.n,)).reshape(-1, 32)
             every = np.bitwise_or.reduce(np.where(here, bits, np.uint32(0)), axis=1)
             named = (every[:, None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1) != 0
-            live = live & named
-        missing = (live & ~here).any(axis=1) & here.any(axis=1)
+            live = live & named.reshape(-1)
+        missing = any_lane(live & ~m) & any_lane(m)
         if not missing.any():
             return m
-        return (here & ~missing[:, None]).reshape(-1)
+        return m & ~np.repeat(missing, 32)
 
     # ---- the end
 

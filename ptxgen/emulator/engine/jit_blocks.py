@@ -26,7 +26,7 @@ from ptxgen.emulator.ops.operands.access import (
     shared,
 )
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction
-from ptxgen.emulator.sync.touch import Touch, page_bits
+from ptxgen.emulator.sync.touch import Reads, page_bits
 from ptxgen.emulator.warp_batch import AddressInfo, Mask, Step, WarpBatch
 from ptxgen.errors import UnavailableError
 from ptxgen.install_advice import install_extra
@@ -46,10 +46,6 @@ SHORTEST = {"auto": 4, "llvm": 1}
 def address_of(array: Any) -> int:
     address: int = array.__array_interface__["data"][0]
     return address
-
-
-def nothing(c: WarpBatch, m: Mask) -> None:
-    """Replaces the step of an instruction that a compiled function has executed."""
 
 
 def available() -> bool:
@@ -86,8 +82,7 @@ class JitCompiler:
         """Installs the compiled functions of a block, or a counter of its executions."""
         block = self.program.blocks[number]
         if number in self.compiled:
-            for run in self.compiled[number]:
-                run.bind(block)
+            self.bind(number, block)
         elif block.steps and self.engine != "numpy":
             self.count_executions(number, block)
 
@@ -122,7 +117,12 @@ class JitCompiler:
             self.compiler = self.compiler or llvm.Compiler()
             for run, function in zip(runs, self.compiler.compile([(r.emitter, r.live()) for r in runs]), strict=True):
                 run.function = function
-                run.bind(block)
+            self.bind(number, block)
+
+    def bind(self, number: int, block: Block) -> None:
+        """Replaces steps of a block by its compiled functions; the last ones first, since each replaces several."""
+        for run in reversed(self.compiled[number]):
+            block.steps[run.first : run.first + len(run.bodies)] = [run.step()]
 
     def split(self, number: int) -> list[JitBlock]:
         """The sequences of instructions of a block that are compiled to one function each."""
@@ -173,10 +173,12 @@ class Group:
     def __init__(self, space: str, key: int, size: int, unit: int) -> None:
         self.space, self.key, self.size, self.unit = space, key, size, unit
         self.sites: list[Site] = []
+        self.accesses: list[tuple[int, Instruction]] = []
         self.low, self.high, self.ored = 1 << 62, -(1 << 62), 0
 
     def add(self, site: Site) -> None:
         self.sites.append(site)
+        self.accesses.append((site.offset, site.ins))
         self.low, self.high = min(self.low, site.offset), max(self.high, site.offset + site.size)
         self.ored |= site.offset
 
@@ -218,10 +220,7 @@ class Group:
             if pages & (checks.copy_pages | ~checks.valid_pages):
                 return False
             if checks.races:
-                index = info.index
-                touches = [Touch(pages, index, s.offset, self.size, m, s.ins) for s in self.sites]
-                for touch in touches:
-                    checks.record(c, touch, "read")
+                checks.record_reads(c, Reads(pages, info.index, self.accesses, self.size, m))
             sample = sample_shared
         else:
             sample = sample_global
@@ -262,11 +261,6 @@ class JitBlock:
         slots = self.program.liveness.after(self.number, last)
         registers = {slot: reg for body in self.bodies for slot, reg in body["writes"].items()}
         return {self.program.builder.place(reg) for slot, reg in registers.items() if slots >> slot & 1}
-
-    def bind(self, block: Block) -> None:
-        """Replaces the steps by the function."""
-        plain = self.bodies
-        block.steps[self.first : self.first + len(plain)] = [self.step(), *[nothing] * (len(plain) - 1)]
 
     def before(self) -> list[Early]:
         """The checks that run before the function, in order."""

@@ -186,9 +186,10 @@ class Machine:
         )
         running, self.running = self.running, []
         stats = engine.run()
-        if engine.shadow is not None:
-            self.running = [engine.shadow]
-            if dependent and not engine.shadow.waits:
+        shadow, engine.shadow = engine.shadow, None  # without this cycle, its arrays are freed with it
+        if shadow is not None:
+            self.running = [shadow]
+            if dependent and not shadow.waits:
                 self.running += running
         return stats
 

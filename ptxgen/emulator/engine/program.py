@@ -268,12 +268,22 @@ class Program:
 
     # ---- undefined values
 
-    def rebuild_steps(self) -> None:
-        """Builds the steps of all blocks again, after their checks have changed."""
+    @cached_property
+    def blocks_of_register(self) -> dict[int, set[int]]:
+        """For each register, by slot: the basic blocks whose instructions use it."""
+        out: dict[int, set[int]] = {}
+        for number, (start, end) in enumerate(zip(self.starts, [*self.starts[1:], len(self.code)], strict=True)):
+            for body in self.bodies[start:end]:
+                guard = [body["ins"].pred.slot] if body["ins"].pred is not None else []
+                for slot in (*body["reads"], *body["writes"], *guard):
+                    out.setdefault(slot, set()).add(number)
+        return out
+
+    def rebuild_steps(self, slots: set[int]) -> None:
+        """Builds the steps of the blocks that use some registers again, after their checks have changed."""
         ends = [*self.starts[1:], len(self.code)]
-        for number, (block, start, end) in enumerate(zip(self.blocks, self.starts, ends, strict=False)):
-            if start >= len(self.code):
-                continue
+        for number in sorted(set().union(*(self.blocks_of_register.get(slot, ()) for slot in slots))):
+            block, start, end = self.blocks[number], self.starts[number], ends[number]
             # in place, since the block may be executing
             plain = [b for b in self.bodies[start:end] if b["row"].kind == "plain"]
             block.steps[:] = [self.step_of(b) for b in plain]

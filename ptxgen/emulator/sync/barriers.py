@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
-from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
+from ptxgen.emulator.warp_batch import WarpBatch, Wave, any_lane, fault
 from ptxgen.errors import BarrierFault
 
 Array = NDArray[Any]
@@ -82,9 +82,9 @@ class Barriers:
             message = f"the count is {arrival.count} threads, not a multiple of the warp size"
             raise fault(BarrierFault, message, c, arrival.ins, lane)
         key = arrival.number, c.warp
-        rows = mask.reshape(-1, 32)
-        if key not in self.pending and not (rows.any(axis=1) & (c.live().reshape(-1, 32) & ~rows).any(axis=1)).any():
-            self.arrive(c.warps(mask), [arrival])
+        warps = any_lane(mask)
+        if key not in self.pending and not (warps & any_lane(c.live() & ~mask)).any():
+            self.arrive(warps, [arrival])
             return
         self.pending.setdefault(key, []).append(arrival)
         self.arrive_complete_warps(c)

@@ -17,7 +17,7 @@ from ptxgen.emulator.memory.address_map import SHARED_BASE
 from ptxgen.emulator.memory.global_memory import typed_views
 from ptxgen.emulator.sync.lanes import ALL, AccessLog, Lanes, LaneShadow
 from ptxgen.emulator.sync.memory_order import ATOMIC, WEAK, MemoryOrder
-from ptxgen.emulator.sync.touch import FULL, PAGE, Touch, page_bits, units, words
+from ptxgen.emulator.sync.touch import FULL, PAGE, Reads, Touch, each, page_bits, units, words
 from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault, place_of
 from ptxgen.errors import AsyncFault, RaceFault, UninitialisedFault
 
@@ -75,7 +75,7 @@ class Segment:
 
     def __init__(self, batch: WarpBatch) -> None:
         self.batch = batch
-        self.reads: list[Touch] = []
+        self.reads: list[Touch | Reads] = []
         self.writes: list[Touch] = []
         self.atomics: list[Touch] = []  # and strong writes
         self.strong_reads: list[Touch] = []
@@ -87,7 +87,7 @@ class Segment:
     def of_lanes(self, mask: Array) -> Segment:
         """The weak accesses that the lanes of a mask have made."""
         out = Segment(self.batch)
-        out.reads = [part for part in (touch.of_lanes(mask) for touch in self.reads) if len(part.index)]
+        out.reads = [part for part in (touch.of_lanes(mask) for touch in each(self.reads)) if len(part.index)]
         out.writes = [part for part in (touch.of_lanes(mask) for touch in self.writes) if len(part.index)]
         out.rpages, out.wpages, out.remote, out.clock = self.rpages, self.wpages, self.remote, self.clock
         return out
@@ -386,6 +386,11 @@ class Checks:
             numbers = np.array([self.carried.get(position, 0) for position in at.tolist()])
             messages.receive(c, lanes, numbers, order.acquires)
 
+    def record_reads(self, c: WarpBatch, reads: Reads) -> None:
+        """Adds weak reads to the current segment."""
+        self.access_logs[c.warp].add(reads, "read")
+        self.add(c, reads, "read")
+
     def attach(self, at: Array, numbers: Array, unites: bool) -> None:
         """Written values carry the publications of their writers; atomic operations (`unites`) add theirs."""
         for position, number in zip(at.tolist(), numbers.tolist(), strict=True):
@@ -395,11 +400,11 @@ class Checks:
             if number or position in self.carried:
                 self.carried[position] = number
 
-    def add(self, c: WarpBatch, touch: Touch, kind: str) -> None:
+    def add(self, c: WarpBatch, touch: Touch | Reads, kind: str) -> None:
         segment = c.segment
         if segment is None:
             segment = c.segment = Segment(c)
-        if kind == "read":
+        if kind == "read" or isinstance(touch, Reads):
             segment.rpages |= touch.pages
             segment.reads.append(touch)
             if len(segment.reads) > 4096:
@@ -565,7 +570,7 @@ class Checks:
             common = self.coverage(new, new_kind) & self.coverage(old, old_kind)
             if not common or (ranks[0][0] < 0 and ranks[0][1][self.blocks_of(common)].all()):
                 continue
-            mine, theirs = touches_in_common(getattr(new, new_kind), getattr(old, old_kind))
+            mine, theirs = touches_in_common(list(each(getattr(new, new_kind))), list(each(getattr(old, old_kind))))
             for rank, ordered in ranks if mine and theirs else ():
                 if new_kind == old_kind and not operation:
                     hit = self.conflicting_stores(
@@ -599,7 +604,7 @@ class Checks:
         if bits is None:
             shift = self.wave.program.grains[0]
             touched = np.zeros(len(self.wave.shared) >> shift, bool)
-            for touch in getattr(segment, kind):
+            for touch in each(getattr(segment, kind)):
                 for elements in units(touch.positions()[0], touch.size, shift):
                     touched[elements] = True
             bits = segment.coverage[kind] = int.from_bytes(np.packbits(touched, bitorder="little").tobytes(), "little")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
-from ptxgen.emulator.sync.touch import Touch
+from ptxgen.emulator.sync.touch import Reads, Touch
 from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault, place_of
 from ptxgen.errors import RaceFault
 
@@ -92,10 +92,10 @@ class AccessLog:
     def clear(self) -> None:
         #: accesses; the members of synchronisations and exchanges; the lanes of releases and of proxy fences, and their
         #: clocks by block
-        self.entries: list[tuple[Touch | Array | tuple[Array, Array], str]] = []
+        self.entries: list[tuple[Touch | Reads | Array | tuple[Array, Array], str]] = []
         self.read = self.written = 0
 
-    def add(self, touch: Touch, kind: str) -> None:
+    def add(self, touch: Touch | Reads, kind: str) -> None:
         if kind == "write":
             self.written |= touch.pages
         else:
@@ -146,7 +146,7 @@ class AccessLog:
             return []
         stores, loads = ~todo, ~todo  # the lanes whose earlier writes and reads are ordered
         out: list[tuple[Touch, str]] = []
-        for entry, kind in reversed(self.entries):
+        for entry, kind in reversed(self.expanded()):
             if isinstance(entry, tuple):
                 if kind == release:
                     stores = stores | entry[0]
@@ -184,7 +184,7 @@ class AccessLog:
         self.entries = self.entries[:last]
         self.flush()
         for later_entry, kind in later:
-            if isinstance(later_entry, Touch):
+            if isinstance(later_entry, (Touch, Reads)):
                 self.add(later_entry, kind)
             else:
                 self.entries.append((later_entry, kind))
@@ -196,12 +196,22 @@ class AccessLog:
         if self.entries:
             self.clear()
 
+    def expanded(self) -> list[tuple[Touch | Array | tuple[Array, Array], str]]:
+        """The entries, with accesses one by one."""
+        out: list[tuple[Touch | Array | tuple[Array, Array], str]] = []
+        for entry, kind in self.entries:
+            if isinstance(entry, Reads):
+                out += [(touch, kind) for touch in entry.each()]
+            else:
+                out.append((entry, kind))
+        return out
+
     def compare(self, pages: int) -> None:
         c = self.batch
         shadow = self.shadow()
         known, exchanged = Lanes(c.n), Lanes(c.n)
         clock = shadow.first
-        for touch, kind in self.entries:
+        for touch, kind in self.expanded():
             if isinstance(touch, tuple):
                 continue
             if not isinstance(touch, Touch):

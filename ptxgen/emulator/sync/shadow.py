@@ -106,11 +106,10 @@ class Shadow:
         clocks = c.wave.checks.clock_of(c.warp)
         if int(clocks.max()) > LAST_CLOCK:
             self.enabled = False
-        bits = (kind << KIND) + (int(proxy) << PROXY) + (self.number(ins) << NUMBER)
-        out: Array = (
-            (clocks.astype(np.int64) << CLOCK) + ((c.wave.first + self.blocks(c)) * self.warps_per_block + c.warp) * 32
-        )[blocks]
-        out += (lanes & 31) + bits
+        bits = (kind << KIND) + (int(proxy) << PROXY) + (self.number(ins) << NUMBER) + c.warp * 32
+        by_block = (clocks.astype(np.int64) << CLOCK) + (c.wave.first + self.blocks(c)) * (32 * self.warps_per_block)
+        out: Array = (by_block + bits)[blocks]
+        out += lanes & 31
         return out
 
     @staticmethod
@@ -353,6 +352,8 @@ class Shadow:
         earlier: str,
     ) -> None:
         """Raises if an access conflicts with marks of other threads and is not ordered after them."""
+        if not old.any():
+            return
         bad = ((old ^ mark) & THREAD != 0) & (old != 0)
         if not bad.any():
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,30 @@ class Touch:
         """The part of the access that the lanes of a mask make."""
         at, lanes = self.positions()
         return self.subset(mask[: len(at)] if lanes is None else mask[lanes])
+
+
+class Reads:
+    """Reads of one size through one register: instruction `sites[i][1]` reads at `index` + `sites[i][0]`."""
+
+    __slots__ = ("index", "mask", "pages", "sites", "size", "touches")
+
+    def __init__(self, pages: int, index: Array, sites: list[tuple[int, Instruction]], size: int, mask: Any) -> None:
+        self.pages, self.index, self.sites, self.size, self.mask = pages, index, sites, size, mask
+        self.touches: list[Touch] | None = None
+
+    def each(self) -> list[Touch]:
+        if self.touches is None:
+            self.touches = [Touch(self.pages, self.index, at, self.size, self.mask, ins) for at, ins in self.sites]
+        return self.touches
+
+
+def each(accesses: Iterable[Touch | Reads]) -> Iterator[Touch]:
+    """Accesses one by one."""
+    for access in accesses:
+        if isinstance(access, Reads):
+            yield from access.each()
+        else:
+            yield access
 
 
 def words(positions: Array, size: int) -> list[tuple[int, Array]]:

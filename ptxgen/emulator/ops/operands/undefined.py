@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -116,8 +117,8 @@ class Compiled(Protocol):
     builder: Builder
     bodies: list[dict[str, Any]]
 
-    def rebuild_steps(self) -> None:
-        """Builds the steps again, after their checks have changed."""
+    def rebuild_steps(self, slots: set[int]) -> None:
+        """Builds the steps that use some registers again, after their checks have changed."""
 
 
 class Undefined:
@@ -294,14 +295,12 @@ class Undefined:
 
     def track(self, slots: set[int], engine: Launch) -> None:
         """Starts to track registers, and all registers that their values may reach."""
-        program = self.program
-        new, last = set(slots), set[int]()
-        propagating = [body for body in program.bodies if self.propagation_of(body) is not None]
-        while new != last:
-            last = set(new)
-            for body in propagating:
-                if not new.isdisjoint(body["reads"]):
-                    new |= body["writes"].keys() - self.flags.keys()
+        new, todo = set(slots), list(slots)
+        while todo:
+            for slot in self.reached_from.get(todo.pop(), ()):
+                if slot not in new and slot not in self.flags:
+                    new.add(slot)
+                    todo.append(slot)
         for added in sorted(new):
             self.flags[added] = len(self.flags)
             self.fresh.append(True)
@@ -309,7 +308,17 @@ class Undefined:
         for wave in engine.waves():
             for batch in wave.batches:
                 batch.written += [True] * len(new)
-        program.rebuild_steps()
+        self.program.rebuild_steps(new)
+
+    @cached_property
+    def reached_from(self) -> dict[int, set[int]]:
+        """For each register, those that an instruction computes from it, if it propagates undefined values."""
+        out: dict[int, set[int]] = {}
+        for body in self.program.bodies:
+            if self.propagation_of(body) is not None:
+                for slot in body["reads"]:
+                    out.setdefault(slot, set()).update(body["writes"])
+        return out
 
 
 def undefined(c: WarpBatch, m: Mask, flag: int) -> Array | None:
