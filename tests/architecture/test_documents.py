@@ -33,9 +33,11 @@ from ptxgen.problem.epilogue_ops import EPILOGUE_OPS, PLACES
 from ptxgen.problem.operation import operations
 from ptxgen.tuning.choice.models import model_for
 
+from . import ptx_forms
 from .source import PACKAGE, REFERENCE, ROOT, fenced, modules, own_imports, table
 
 README, GUIDE = ROOT / "README.md", ROOT / "docs" / "guide.md"
+PTX = ROOT / "docs" / "ptx.md"
 GLOSSARY, EXTENDING = ROOT / "docs" / "glossary.md", ROOT / "docs" / "extending.md"
 
 
@@ -149,6 +151,11 @@ def targets() -> list[list[str]]:
         (REFERENCE, "Types", types),
         (REFERENCE, "Devices", devices),
         (README, "GPUs", targets),
+        (PTX, "Instructions", ptx_forms.instructions),
+        (PTX, "Instructions that are not taken", ptx_forms.not_taken),
+        (PTX, "Instructions of later targets", ptx_forms.later),
+        (PTX, "Directives", ptx_forms.directives),
+        (PTX, "Special registers", ptx_forms.special_registers),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -158,7 +165,7 @@ def test_table_matches_the_code(page: Path, heading, made, request) -> None:
         head, tail = page.read_text().split(f"# {heading}\n", 1)
         lines = tail.splitlines(keepends=True)
         first = next(i for i, line in enumerate(lines) if line.startswith("|")) + 2
-        last = next(i for i in range(first, len(lines)) if not lines[i].startswith("|"))
+        last = next((i for i in range(first, len(lines)) if not lines[i].startswith("|")), len(lines))
         rows = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in made()]
         page.write_text(f"{head}# {heading}\n" + "".join([*lines[:first], *rows, *lines[last:]]))
     assert table(page.read_text(), heading) == made()

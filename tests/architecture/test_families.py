@@ -21,7 +21,7 @@ NAME = re.compile(rf"(?<!\w)(?:{'|'.join(sorted(FAMILIES, key=len, reverse=True)
 INSTRUCTION = re.compile(r"\b(?:mma\.sync|wmma\.mma|wgmma\.(?:mma_async|fence|commit_group|wait_group))\b")
 #: (modules, words in their strings, what they mean in place of a family)
 OTHER_MEANINGS = (
-    (r"emulator\..*|cli\.emulate", r"\b(?:wg)?mma\b", "instructions: the emulator executes any PTX"),
+    (r"emulator\..*|cli\.emulate", r"\b(?:wg)?mma\b", "instructions: the emulator executes them"),
     (
         r"operations\.conv\.(problem|suites)",
         r"\bdepthwise\b",

@@ -20,6 +20,7 @@ from ptxgen.emulator.ops.registry import Row
 from ptxgen.emulator.ops.spelling import suggestion
 from ptxgen.emulator.ops.synchronisation.proxy_fences import asynchronous
 from ptxgen.emulator.options import Options
+from ptxgen.emulator.ptx.catalogue import reason
 from ptxgen.emulator.ptx.syntax import Function, Instruction, Unit, Variable
 from ptxgen.emulator.stats import instruction_class
 from ptxgen.emulator.sync.wgmma_registers import RegisterSets
@@ -108,9 +109,11 @@ class Program:
         for i, ins in enumerate(self.code):
             row = find(ins)
             if row is None:
-                raise UnsupportedError(f"line {ins.line}: {ins.name} is not emulated{suggestion(ins)}: {ins.text}")
+                why = reason(ins)
+                why = f" ({why})" if why else suggestion(ins)
+                raise UnsupportedError(f"line {ins.line}: {ins.name} is not emulated{why}: {ins.text}")
             if ins.refusal:
-                why = f" ({ins.refusal}){suggestion(ins)}"
+                why = f" ({reason(ins) or ins.refusal}){suggestion(ins)}"
                 raise UnsupportedError(f"line {ins.line}: {ins.name} is not emulated{why}: {ins.text}")
             self.table.append(row)
             if row.kind in ("branch", "exit"):

@@ -119,6 +119,11 @@ def types_of(text: str) -> tuple[tuple[str, ...], ...]:
     )
 
 
+def columns(line: str) -> list[str]:
+    """The columns of a row: names, modifiers, types and operands."""
+    return [part.strip() for part in re.split(r"(?<!\S)\|(?!\S)", line)]
+
+
 @lru_cache(1)
 def table() -> dict[str, list[Signature]]:
     """The signatures of each operation."""
@@ -126,7 +131,7 @@ def table() -> dict[str, list[Signature]]:
     for line in TABLE.splitlines():
         if not line.strip():
             continue
-        names, mods, types, operands = (part.strip() for part in re.split(r"(?<!\S)\|(?!\S)", line))
+        names, mods, types, operands = columns(line)
         signature = Signature(
             tuple((words(g.rstrip("?")), g.endswith("?")) for g in mods.split()),
             mods == "*",
@@ -382,13 +387,17 @@ def unknown(why: str) -> UnknownModifiersError:
     return UnknownModifiersError(why)
 
 
+#: the types of mov
+MOVED = ("pred", "b16", "b32", "b64", "b128", "u16", "s16", "u32", "s32", "u64", "s64", "f32", "f64")
+
+
 def check_mov(ins: Instruction) -> None:
     types = ins.types
     vectors = [m for m in ins.mods if m in ("v2", "v4")]
     if len(types) != 1 or len(vectors) + 1 != len(ins.mods) or len(vectors) > 1:
         raise unknown("mov has one type and at most .v2 or .v4")
     kind = types[0]
-    if kind not in ("pred", "b16", "b32", "b64", "b128", "u16", "s16", "u32", "s32", "u64", "s64", "f32", "f64"):
+    if kind not in MOVED:
         raise MismatchError(f".{kind} is no type of mov")
     check_count(ins, (2,), "d, a")
     d, a = ins.operands
@@ -405,7 +414,8 @@ def check_mov(ins: Instruction) -> None:
     checked(ins, 0, d, lambda: check_destination(d, kind))
     if isinstance(a, Special):
         size = 0 if a.name in SPECIAL_PREDICATES else 8 if a.name[1:] in SPECIALS_64 else 4
-        if kind in FLOATS or (SIZES[kind] != size and not (kind[1:] == "16" and size == 4)):
+        fits = SIZES[kind] == size or (kind[1:] == "16" and size == 4) or (kind[1:] == "64" and a.name == "%gridid")
+        if kind in FLOATS or not fits:
             checked(ins, 1, a, lambda: check_source(a, kind))
     elif isinstance(a, (Sym, Name)) and not (isinstance(a, Name) and a.name[0] == "%"):
         if kind == "pred" or kind in FLOATS:
@@ -450,7 +460,7 @@ def check_pack(ins: Instruction, kind: str, d: Operand, a: Operand) -> None:
 #: the rounding that a conversion must have, may have, or must not have
 _ROUNDS = {"rn", "rz", "rm", "rp"}
 _INTEGER_ROUNDS = {"rni", "rzi", "rmi", "rpi"}
-_CONVERTED = {"f16", "bf16", "f32", "f64", *(f"{s}{n}" for s in "us" for n in (8, 16, 32, 64))}
+CONVERTED = {"f16", "bf16", "f32", "f64", *(f"{s}{n}" for s in "us" for n in (8, 16, 32, 64))}
 
 
 def check_cvt(ins: Instruction) -> None:
@@ -476,7 +486,7 @@ def check_cvt(ins: Instruction) -> None:
         for i, op in enumerate(ins.operands[1:], 1):
             checked(ins, i, op, lambda i=i, op=op: check_source(op, kinds[i], pair))  # type: ignore[misc]
         return
-    if to not in _CONVERTED or source not in _CONVERTED:
+    if to not in CONVERTED or source not in CONVERTED:
         raise unknown(f"cvt does not convert .{source} to .{to}")
     floats = (to in FLOATS, source in FLOATS)
     if floats == (False, True):
@@ -504,10 +514,10 @@ def check_cvt(ins: Instruction) -> None:
     checked(ins, 1, a, lambda: check_source(a, source, wider=True))
 
 
-_CACHE_OPERATIONS = {"ca", "cg", "cs", "lu", "cv", "wb", "wt"}
-_ORDERS = {"weak", "volatile", "relaxed", "acquire", "release"}
-_SCOPES = {"cta", "cluster", "gpu", "sys"}
-_STORED = {"b8", "b16", "b32", "b64", "b128", "f32", "f64", *(f"{s}{n}" for s in "us" for n in (8, 16, 32, 64))}
+CACHE_OPERATIONS = {"ca", "cg", "cs", "lu", "cv", "wb", "wt"}
+ORDERS = {"weak", "volatile", "relaxed", "acquire", "release"}
+SCOPES = {"cta", "cluster", "gpu", "sys"}
+STORED = {"b8", "b16", "b32", "b64", "b128", "f32", "f64", *(f"{s}{n}" for s in "us" for n in (8, 16, 32, 64))}
 
 
 def check_access_modifiers(ins: Instruction, known: set[str]) -> tuple[str, int]:
@@ -515,7 +525,7 @@ def check_access_modifiers(ins: Instruction, known: set[str]) -> tuple[str, int]
     types = ins.types
     if len(types) != 1:
         raise MismatchError(f"`{ins.name}` has {len(types)} types; it must have one")
-    if types[0] not in _STORED:
+    if types[0] not in STORED:
         raise MismatchError(f".{types[0]} is no type of {ins.op}")
     others = [m for m in ins.mods if m not in SIZES]
     spaces = [m for m in others if m.partition("::")[0] in SPACES]
@@ -525,10 +535,10 @@ def check_access_modifiers(ins: Instruction, known: set[str]) -> tuple[str, int]
     for m in others:
         if m not in known and m not in spaces and m not in vectors and not m.startswith(("L1::", "L2::")):
             raise unknown(f".{m} is no modifier of {ins.op}")
-    if sum(m in _CACHE_OPERATIONS for m in others) + sum(m in _ORDERS for m in others) > 1:
+    if sum(m in CACHE_OPERATIONS for m in others) + sum(m in ORDERS and m != "weak" for m in others) > 1:
         raise MismatchError(f"`{ins.name}` has several of a cache operation and a memory order; it must have one")
     strong = any(m in ("relaxed", "acquire", "release") for m in others)
-    if strong != any(m in _SCOPES for m in others):
+    if strong != any(m in SCOPES for m in others):
         raise MismatchError(f"`{ins.name}` must have both a memory order and a scope, or neither")
     return types[0], int(vectors[0][1]) if vectors else 1
 
@@ -546,7 +556,7 @@ def check_items(ins: Instruction, number: int, op: Operand, count: int, check: C
 
 def check_ld(ins: Instruction) -> None:
     kind, count = check_access_modifiers(
-        ins, _SCOPES | _ORDERS - {"release"} | {"nc", "mmio", "unified", "ca", "cg", "cs", "lu", "cv"}
+        ins, SCOPES | ORDERS - {"release"} | {"nc", "mmio", "unified", "ca", "cg", "cs", "lu", "cv"}
     )
     if "nc" in ins.mods and "global" not in ins.mods:
         raise MismatchError(f"`{ins.name}` has .nc; its state space must be .global")
@@ -566,7 +576,7 @@ def check_st(ins: Instruction) -> None:
         return
     if "bulk" in ins.mods:
         return
-    kind, count = check_access_modifiers(ins, _SCOPES | _ORDERS - {"acquire"} | {"mmio", "wb", "cg", "cs", "wt"})
+    kind, count = check_access_modifiers(ins, SCOPES | ORDERS - {"acquire"} | {"mmio", "wb", "cg", "cs", "wt"})
     if "const" in ins.mods:
         raise MismatchError("a .const variable is not written")
     hint = "L2::cache_hint" in ins.mods
@@ -577,7 +587,7 @@ def check_st(ins: Instruction) -> None:
         checked(ins, 2, ins.operands[2], lambda: check_source(ins.operands[2], "b64"))
 
 
-_ATOMIC_TYPES = {
+ATOMIC_TYPES = {
     "add": {"u32", "s32", "u64", "f16", "f16x2", "bf16", "bf16x2", "f32", "f64"},
     "inc": {"u32"},
     "dec": {"u32"},
@@ -594,20 +604,20 @@ def check_atom(ins: Instruction) -> None:
         return
     returns = ins.op == "atom"
     types = ins.types
-    operations = [m for m in ins.mods if m in _ATOMIC_TYPES]
+    operations = [m for m in ins.mods if m in ATOMIC_TYPES]
     if len(operations) != 1 or len(types) != 1:
         raise MismatchError(f"`{ins.name}` must have one operation and one type")
     operation, kind = operations[0], types[0]
-    if kind not in _ATOMIC_TYPES[operation]:
+    if kind not in ATOMIC_TYPES[operation]:
         raise MismatchError(
-            f"`{ins.name}` has type .{kind}; it must be one of {', '.join(sorted(_ATOMIC_TYPES[operation]))}"
+            f"`{ins.name}` has type .{kind}; it must be one of {', '.join(sorted(ATOMIC_TYPES[operation]))}"
         )
     if operation in ("exch", "cas") and not returns:
         raise MismatchError(f".{operation} is no operation of red")
     others = [m for m in ins.mods if m not in SIZES and m != operation]
     spaces = [m for m in others if m.partition("::")[0] in SPACES]
     vectors = [m for m in others if m in ("v2", "v4", "v8")]
-    known = {"relaxed", "release", "noftz", *_SCOPES, *(("acquire", "acq_rel") if returns else ())}
+    known = {"relaxed", "release", "noftz", *SCOPES, *(("acquire", "acq_rel") if returns else ())}
     for m in others:
         if m not in known and m not in spaces and m not in vectors and not m.startswith(("L1::", "L2::")):
             raise unknown(f".{m} is no modifier of {ins.op}")
@@ -615,7 +625,7 @@ def check_atom(ins: Instruction) -> None:
         len(set(others)) != len(others)
         or len(spaces) > 1
         or len(vectors) > 1
-        or sum(m in _SCOPES for m in others) > 1
+        or sum(m in SCOPES for m in others) > 1
         or sum(m in ("relaxed", "acquire", "release", "acq_rel") for m in others) > 1
     ):
         raise MismatchError(f"`{ins.name}` has two modifiers of one kind; it must have one")

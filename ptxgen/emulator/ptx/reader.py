@@ -36,6 +36,11 @@ _SPECIAL = re.compile(
 )
 
 
+def is_special(name: str) -> bool:
+    """True if a name is that of a special register."""
+    return _SPECIAL.match(name) is not None
+
+
 #: .r, .g, .b and .a are other names of the elements of a vector
 _COLOURS = dict(zip("rgba", "xyzw", strict=True))
 
@@ -177,7 +182,7 @@ class Reader(ConstantReader):
             if isinstance(register, Reg):
                 return Selected(register, select)
         if name[0] == "%":
-            if _SPECIAL.match(name):
+            if is_special(name):
                 return Special(name)
             raise ParseError(f"line {token.line}: {name} is not declared")
         return Name(name)

@@ -85,7 +85,7 @@ div                  | RND                           | f64                 | d, 
 min max              |                               | I u16x2 s16x2       | d, a, b
 min max              | relu                          | s32 s16x2           | d, a, b
 min max              | ftz? NaN?                     | f32                 | d, a, b, c?
-min max              | ftz? NaN? xorsign abs         | f32                 | d, a, b, c?
+min max              | ftz? NaN? xorsign abs         | f32                 | d, a, b
 min max              |                               | f64                 | d, a, b
 min max              | ftz? NaN?                     | f16 f16x2           | d, a, b
 min max              | ftz? NaN? xorsign abs         | f16 f16x2           | d, a, b
@@ -110,30 +110,33 @@ tanh                 | approx                        | f32 f16 f16x2 bf16 bf16x2
 setp                 | CMPS                          | S                   | p|q, a, b
 setp                 | CMPU                          | U                   | p|q, a, b
 setp                 | CMPB                          | B                   | p|q, a, b
-setp                 | CMPF ftz?                     | f32 f16 f16x2       | p|q, a, b
-setp                 | CMPF                          | f64 bf16 bf16x2     | p|q, a, b
+setp                 | CMPF ftz?                     | f32 f16x2           | p|q, a, b
+setp                 | CMPF                          | f64 bf16x2          | p|q, a, b
+setp                 | CMPF ftz?                     | f16                 | p, a, b
+setp                 | CMPF                          | bf16                | p, a, b
 setp                 | CMPS BOOL                     | S                   | p|q, a, b, !c
 setp                 | CMPU BOOL                     | U                   | p|q, a, b, !c
 setp                 | CMPB BOOL                     | B                   | p|q, a, b, !c
-setp                 | CMPF BOOL ftz?                | f32 f16 f16x2       | p|q, a, b, !c
-setp                 | CMPF BOOL                     | f64 bf16 bf16x2     | p|q, a, b, !c
+setp                 | CMPF BOOL ftz?                | f32 f16x2           | p|q, a, b, !c
+setp                 | CMPF BOOL                     | f64 bf16x2          | p|q, a, b, !c
+setp                 | CMPF BOOL ftz?                | f16                 | p, a, b, !c
+setp                 | CMPF BOOL                     | bf16                | p, a, b, !c
 set                  | CMPS                          | u32.S s32.S f32.S   | d, a:2, b:2
 set                  | CMPU                          | u32.U s32.U f32.U   | d, a:2, b:2
 set                  | CMPB                          | u32.B s32.B f32.B   | d, a:2, b:2
-set                  | CMPF ftz?                     | u32.f32 s32.f32 f32.f32 u32.f64 s32.f64 f32.f64 | d, a:2, b:2
-set                  | CMPF ftz?                     | u16.f16 s16.f16 u32.f16 s32.f16 f16.f16 u16.bf16 s16.bf16 \
-        u32.bf16 s32.bf16 bf16.bf16 | d, a:2, b:2
-set                  | CMPF ftz?                     | u32.f16x2 s32.f16x2 f16x2.f16x2 u32.bf16x2 s32.bf16x2 \
-        bf16x2.bf16x2 | d, a:2, b:2
+set                  | CMPF ftz? | u32.f32 s32.f32 f32.f32 u16.f16 s16.f16 u32.f16 s32.f16 f16.f16 | d, a:2, b:2
+set                  | CMPF ftz? | u32.f16x2 s32.f16x2 f16x2.f16x2 | d, a:2, b:2
+set                  | CMPF | u32.f64 s32.f64 f32.f64 u16.bf16 s16.bf16 u32.bf16 s32.bf16 bf16.bf16 | d, a:2, b:2
+set                  | CMPF | u32.bf16x2 s32.bf16x2 bf16x2.bf16x2 | d, a:2, b:2
 set                  | CMPS BOOL                     | u32.S s32.S f32.S   | d, a:2, b:2, !c
 set                  | CMPU BOOL                     | u32.U s32.U f32.U   | d, a:2, b:2, !c
 set                  | CMPB BOOL                     | u32.B s32.B f32.B   | d, a:2, b:2, !c
-set                  | CMPF ftz? BOOL                | u32.f32 s32.f32 f32.f32 u32.f64 s32.f64 f32.f64 | d, a:2, \
-        b:2, !c
-set                  | CMPF ftz? BOOL                | u16.f16 s16.f16 u32.f16 s32.f16 f16.f16 u16.bf16 s16.bf16 \
-        u32.bf16 s32.bf16 bf16.bf16 | d, a:2, b:2, !c
-set                  | CMPF ftz? BOOL                | u32.f16x2 s32.f16x2 f16x2.f16x2 u32.bf16x2 s32.bf16x2 \
-        bf16x2.bf16x2 | d, a:2, b:2, !c
+set                  | CMPF ftz? BOOL | u32.f32 s32.f32 f32.f32 u16.f16 s16.f16 u32.f16 s32.f16 f16.f16 | \
+        d, a:2, b:2, !c
+set                  | CMPF ftz? BOOL | u32.f16x2 s32.f16x2 f16x2.f16x2 | d, a:2, b:2, !c
+set                  | CMPF BOOL | u32.f64 s32.f64 f32.f64 u16.bf16 s16.bf16 u32.bf16 s32.bf16 bf16.bf16 | \
+        d, a:2, b:2, !c
+set                  | CMPF BOOL | u32.bf16x2 s32.bf16x2 bf16x2.bf16x2 | d, a:2, b:2, !c
 selp                 |                               | B I f32 f64         | d, a, b, !c
 slct                 |                               | B.s32 I.s32 f32.s32 f64.s32 | d, a, b, c:2
 slct                 | ftz?                          | B.f32 I.f32 f32.f32 f64.f32 | d, a, b, c:2
@@ -178,6 +181,8 @@ fence                | proxy alias/async             | -                   |
 fence                | proxy async global/shared::cta/shared::cluster | -  |
 fence                | proxy async::generic acquire/release \
         sync_restrict::shared::cta/sync_restrict::shared::cluster cluster | - |
+fence                | acquire sync_restrict::shared::cluster cluster | - |
+fence                | release sync_restrict::shared::cta cluster | -     |
 fence                | proxy tensormap::generic release SCOPE | -          |
 fence                | proxy tensormap::generic acquire SCOPE | -          | [a], n
 fence                | mbarrier_init release cluster | -                   |
@@ -231,20 +236,37 @@ cp                   | async wait_group              | -                   | n
 cp                   | async mbarrier arrive noinc? CTA? | b64             | [a]
 cp                   | async bulk commit_group       | -                   |
 cp                   | async bulk wait_group read?   | -                   | n
-cp                   | async bulk shared::cluster/shared::cta global COMPLETE multicast::cluster? HINT? | - | \
+cp                   | async bulk shared::cta global COMPLETE HINT? | - | [a], [b], c:u32, [e], f:b64@HINT
+cp                   | async bulk shared::cluster global COMPLETE multicast::cluster? HINT? | - | \
         [a], [b], c:u32, [e], f:u16@multicast::cluster, g:b64@HINT
 cp                   | async bulk shared::cluster shared::cta COMPLETE | - | [a], [b], c:u32, [e]
-cp                   | async bulk global shared::cta bulk_group HINT? cp_mask? | - | [a], [b], c:u32, \
-        e:b64@HINT, f:u16@cp_mask
+cp                   | async bulk global shared::cta bulk_group HINT? | - | [a], [b], c:u32, e:b64@HINT
 cp                   | async bulk prefetch L2 global HINT? | -             | [a], b:u32, c:b64@HINT
-cp                   | reduce async bulk global shared::cta bulk_group OP noftz? HINT? | f16 bf16 b32 u32 s32 \
-        b64 u64 s64 f32 f64 | [a], [b], c:u32, e:b64@HINT
-cp                   | reduce async bulk shared::cluster shared::cta COMPLETE OP | u32 s32 u64 b32 | [a], [b], \
+cp                   | reduce async bulk global shared::cta bulk_group add HINT? | u32 s32 u64 f32 f64 | \
+        [a], [b], c:u32, e:b64@HINT
+cp                   | reduce async bulk global shared::cta bulk_group add noftz HINT? | f16 bf16 | \
+        [a], [b], c:u32, e:b64@HINT
+cp                   | reduce async bulk global shared::cta bulk_group min/max HINT? | u32 s32 u64 s64 f16 bf16 | \
+        [a], [b], c:u32, e:b64@HINT
+cp                   | reduce async bulk global shared::cta bulk_group inc/dec HINT? | u32 | \
+        [a], [b], c:u32, e:b64@HINT
+cp                   | reduce async bulk global shared::cta bulk_group and/or/xor HINT? | b32 b64 | \
+        [a], [b], c:u32, e:b64@HINT
+cp                   | reduce async bulk shared::cluster shared::cta COMPLETE add | u32 s32 u64 | [a], [b], \
         c:u32, [e]
-cp                   | async bulk tensor ND shared::cluster/shared::cta global tile? COMPLETE \
-        multicast::cluster? HINT? | - | [a], [b,t], [c], e:u16@multicast::cluster, f:b64@HINT
-cp                   | async bulk tensor ND shared::cluster/shared::cta global im2col COMPLETE \
-        multicast::cluster? HINT? | - | [a], [b,t], [c], v, e:u16@multicast::cluster, f:b64@HINT
+cp                   | reduce async bulk shared::cluster shared::cta COMPLETE min/max | u32 s32 | [a], [b], \
+        c:u32, [e]
+cp                   | reduce async bulk shared::cluster shared::cta COMPLETE inc/dec | u32 | [a], [b], \
+        c:u32, [e]
+cp                   | reduce async bulk shared::cluster shared::cta COMPLETE and/or/xor | b32 | [a], [b], \
+        c:u32, [e]
+cp                   | async bulk tensor ND shared::cta global tile? COMPLETE HINT? | - | [a], [b,t], [c], e:b64@HINT
+cp                   | async bulk tensor ND shared::cta global im2col COMPLETE HINT? | - | \
+        [a], [b,t], [c], v, e:b64@HINT
+cp                   | async bulk tensor ND shared::cluster global tile? COMPLETE multicast::cluster? HINT? | - | \
+        [a], [b,t], [c], e:u16@multicast::cluster, f:b64@HINT
+cp                   | async bulk tensor ND shared::cluster global im2col COMPLETE multicast::cluster? HINT? | - | \
+        [a], [b,t], [c], v, e:u16@multicast::cluster, f:b64@HINT
 cp                   | async bulk tensor ND global shared::cta tile/im2col_no_offs? bulk_group HINT? | - | \
         [a,t], [b], c:b64@HINT
 cp                   | reduce async bulk tensor ND global shared::cta OP tile/im2col_no_offs? bulk_group HINT? | \
@@ -269,7 +291,7 @@ tex                  | grad TEXTURE v4               | SAMPLED.f32         | v4|
 tld4                 | r/g/b/a 2d/a2d v4             | SAMPLED.f32         | v4|p, [a,t], v?
 txq suq              | width/height/depth/array_size/channel_data_type/channel_order | b32 | d, [a]
 txq                  | num_mipmap_levels/num_samples/normalized_coords | b32 | d, [a]
-txq                  | level width/height/depth/array_size | b32           | d, [a], b:u32
+txq                  | level width/height/depth       | b32           | d, [a], b:u32
 suld                 | b SURFACE ca/cg/cs/cv? v2/v4? trap/clamp/zero | b8 b16 b32 b64 | vd, [a,t]
 sust                 | b SURFACE wb/cg/cs/wt? v2/v4? trap/clamp/zero | b8 b16 b32 b64 | [a,t], va
 

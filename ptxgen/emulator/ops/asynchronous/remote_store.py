@@ -30,7 +30,8 @@ Mask = NDArray[np.bool_] | None
 _WORDS = {"async", "weak", "relaxed", "cluster", "shared::cluster", "mbarrier::complete_tx::bytes"}
 
 
-_RED = {
+#: the types of each operation of red.async
+REDUCTIONS = {
     "inc": {"u32"},
     "dec": {"u32"},
     "min": {"u32", "s32"},
@@ -150,6 +151,6 @@ def st_async(b: Builder, ins: Instruction) -> Step:
 @instruction("red.async")
 def red_async(b: Builder, ins: Instruction) -> Step:
     op, kind = ins.mods[-2], ins.mods[-1]
-    if set(ins.mods[:-2]) - _WORDS or kind not in _RED.get(op, set()):
+    if set(ins.mods[:-2]) - _WORDS or kind not in REDUCTIONS.get(op, set()):
         raise b.unsupported()
     return remote(b, ins, 1, "u32" if kind == "b32" else kind, op)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ptxgen.emulator.memory.address_map import WINDOWS
 from ptxgen.emulator.ops.spelling import suggestion
 from ptxgen.emulator.options import Options
+from ptxgen.emulator.ptx.catalogue import reason
 from ptxgen.emulator.ptx.dtypes import DTYPES, FLOATS, PACKED, SIGNED, SPECIAL_PREDICATES, SPECIALS_64
 from ptxgen.emulator.ptx.syntax import SIZES, Flt, Function, Imm, Instruction, Operand, Reg, Sink, Special, Sym
 from ptxgen.emulator.sync.wgmma_registers import RegisterSets
@@ -60,6 +61,7 @@ class Builder:
 
     def unsupported(self, why: str = "") -> UnsupportedError:
         assert self.ins is not None
+        why = reason(self.ins) or why
         tail = (f" ({why})" if why else "") + suggestion(self.ins)
         return UnsupportedError(f"line {self.ins.line}: {self.ins.name} is not emulated{tail}: {self.ins.text}")
 
