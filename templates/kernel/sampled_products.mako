@@ -34,8 +34,8 @@
     ld.param.u32 %ldx, [ldx];  ld.param.u32 %ldy, [ldy];  ld.param.u32 %chunk, [chunk];
     mov.u32 %tmp0, %tid.x;
     and.b32 %lane, %tmp0, 31;
-    and.b32 %sub, %tmp0, ${s.lanes - 1};
-    shr.u32 %group, %lane, ${s.lanes.bit_length() - 1};
+    and.b32 %sub, %tmp0, ${s.lane_mask};
+    shr.u32 %group, %lane, ${s.log2_lanes};
     shr.u32 %tmp0, %tmp0, 5;
     mov.u32 %begin, %ctaid.x;
     mad.lo.u32 %begin, %begin, ${s.warps}, %tmp0; // the warp
@@ -69,12 +69,12 @@ ${ptx.banner("the segment of the warp: a chunk of nonzeros")}\
     mov.b32 %row, 0;
 % endif
 ${ptx.banner("the columns of a lane, and the nonzero whose sum it has in the end")}\
-    mul.wide.u32 %lane_bytes, %sub, ${s.vec * s.size};
+    mul.wide.u32 %lane_bytes, %sub, ${s.lane_bytes};
     add.u64 %from_x, %from_x, %lane_bytes;
     add.u64 %from_y, %from_y, %lane_bytes;
 % if not s.whole and not s.wide:
-  % for v in range(s.vectors):
-    mad.lo.u32 %tmp0, %sub, ${s.vec}, ${v * s.lanes * s.vec};
+  % for v, column in enumerate(s.vector_columns):
+    mad.lo.u32 %tmp0, %sub, ${s.vec}, ${column};
     setp.lt.u32 %has${v}, %tmp0, %N;
   % endfor
 % endif
@@ -160,8 +160,8 @@ ${ptx.banner(f"{s.unrolled} nonzeros of each group: their columns, then rows of 
     mov.b32 %probe, 0;
     .pragma "nounroll";
 COLUMNS:
-  % for v in range(s.vectors):
-    mad.lo.u32 %tmp0, %sub, ${s.vec}, ${v * s.lanes * s.vec};
+  % for v, column in enumerate(s.vector_columns):
+    mad.lo.u32 %tmp0, %sub, ${s.vec}, ${column};
     add.u32 %tmp0, %tmp0, %probe;
     setp.lt.u32 %has${v}, %tmp0, %N;
   % endfor
@@ -169,27 +169,26 @@ ${load_x()}\
 % endif
 % for u in range(s.unrolled):
   % for v in range(s.vectors):
-${load(s.y, (u, v), s.ptr_y[u], v)}\
+${load(s.y_stored[u, v], s.ptr_y[u], v)}\
   % endfor
 % endfor
 % for u in range(s.unrolled):
   % for v in range(s.vectors):
+    % for word, low, high in s.y_pairs[u, v]:
+${convert.widen_pair(s.dtype, low, high, word, s.half.all)}\
+    % endfor
     % if s.converts and s.vec == 1:
 ${convert.widen(s.dtype, s.widened[0], s.y[u, v, 0])}\
-    % elif s.converts:
-      % for i in range(0, s.vec, 2):
-${convert.widen_pair(s.dtype, s.widened[i], s.widened[i + 1], s.y[u, v, i // 2], s.half.all)}\
-      % endfor
     % endif
-    % for i in range(s.vec):
-    fma.rn.${s.arithmetic} ${s.sums[u]}, ${s.x[v, i]}, ${s.widened[i] if s.converts else s.y[u, v, i]}, ${s.sums[u]};
+    % for x, y in s.factors[u, v]:
+    fma.rn.${s.arithmetic} ${s.sums[u]}, ${x}, ${y}, ${s.sums[u]};
     % endfor
   % endfor
 % endfor
 % if s.wide:
-    add.u64 %ptr_x, %ptr_x, ${s.columns * s.size};
+    add.u64 %ptr_x, %ptr_x, ${s.columns_bytes};
   % for u in range(s.unrolled):
-    add.u64 ${s.ptr_y[u]}, ${s.ptr_y[u]}, ${s.columns * s.size};
+    add.u64 ${s.ptr_y[u]}, ${s.ptr_y[u]}, ${s.columns_bytes};
   % endfor
     add.u32 %probe, %probe, ${s.columns};
     setp.lt.u32 %p, %probe, %N;
@@ -199,11 +198,11 @@ ${convert.widen_pair(s.dtype, s.widened[i], s.widened[i + 1], s.y[u, v, i // 2],
 ${ptx.banner("the sums of the lanes of a group; while a lane has several, it gives one half and keeps the other")}\
 % endif
 % for i, (distance, kept) in enumerate(s.sum_steps):
-  % for n in range(kept):
-    selp.${s.arithmetic} %given, ${s.sums[n]}, ${s.sums[n + kept]}, %upper${i};
-    selp.${s.arithmetic} %kept, ${s.sums[n + kept]}, ${s.sums[n]}, %upper${i};
+  % for low, high in zip(s.sums.all[:kept], s.sums.all[kept:]):
+    selp.${s.arithmetic} %given, ${low}, ${high}, %upper${i};
+    selp.${s.arithmetic} %kept, ${high}, ${low}, %upper${i};
 ${far("%given", distance)}\
-    add.rn.${s.arithmetic} ${s.sums[n]}, %kept, %given;
+    add.rn.${s.arithmetic} ${low}, %kept, %given;
   % endfor
   % if kept == 0:
 ${shuffle.add_butterfly(s.arithmetic, s.sums[0], distance)}\
@@ -272,28 +271,29 @@ DONE:
 <%def name="load_x()">
 <% s = plan.preparation %>\
 % for v in range(s.vectors):
-${load(s.x_loaded if s.converts else s.x, (v,), "%ptr_x", v)}\
+${load(s.x_stored[v], "%ptr_x", v)}\
 % endfor
 % for v in range(s.vectors):
+  % for word, low, high in s.x_pairs[v]:
+${convert.widen_pair(s.dtype, low, high, word, s.half.all)}\
+  % endfor
   % if s.converts and s.vec == 1:
 ${convert.widen(s.dtype, s.x[v, 0], s.x_loaded[v, 0])}\
-  % elif s.converts:
-    % for i in range(0, s.vec, 2):
-${convert.widen_pair(s.dtype, s.x[v, i], s.x[v, i + 1], s.x_loaded[v, i // 2], s.half.all)}\
-    % endfor
   % endif
 % endfor
 </%def>
 
 ## Vector v of a row; zeros after its end.
-<%def name="load(tile, at, pointer, v)">
+<%def name="load(registers, pointer, v)">
 <% s = plan.preparation %>\
-% if not s.whole:
-  % for i in range(s.packed):
-    mov.b${8 * s.size if s.packed == s.vec else 32} ${tile[(*at, i)]}, 0;
+% if s.whole:
+    ld.global.nc.${s.access} ${operand_list(registers)}, [${pointer}+${s.vector_offsets[v]}];
+% else:
+  % for register in registers:
+    mov.b${s.register_bits} ${register}, 0;
   % endfor
+    @%has${v} ld.global.nc.${s.access} ${operand_list(registers)}, [${pointer}+${s.vector_offsets[v]}];
 % endif
-    ${"" if s.whole else f"@%has{v} "}ld.global.nc.${s.access} ${tile.vector(*at, 0, n=s.packed)}, [${pointer}+${v * s.vector_bytes}];
 </%def>
 
 ## The register of the lane whose number differs by ``distance``.

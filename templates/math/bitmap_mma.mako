@@ -12,7 +12,7 @@
 
 <%def name="multiply()">
 <% x = plan.mainloop %>\
-% for rows, columns, words, products in x.fragments:
+% for rows, columns, words, products in x.fragment_products:
 
     // ---- fragment of rows ${rows} and columns ${columns}
   % for register, offset in zip(x.left.all, words):

@@ -5,7 +5,7 @@
 <%def name="multiply()">
 <% x = plan.mainloop %>\
     mad.lo.u32 %tmp0, %lane, ${x.piece}, %decoded;
-% for offset, (_, _, _, products) in zip(x.fragment_offsets, x.fragments):
+% for offset, (_, _, _, products) in zip(x.fragment_offsets, x.fragment_products):
     ld.shared.v4.b32 ${x.left[:]}, [%tmp0+${offset}];
   % for line in products:
     ${line}

@@ -9,7 +9,7 @@
     ${line}
 % endfor
 )
-.maxntid ${32 * tiles.warps}, 1, 1
+.maxntid ${tiles.threads}, 1, 1
 {
 ${nonzeros_of_row(tiles.counted.names[:-2])}\
 COUNT_LOOP:
@@ -29,7 +29,7 @@ ${next_nonzero("COUNT_LOOP")}\
     .reg .b32 %tiles, %thread, %lane, %warp, %item, %tiles_left, %pieces<${tiles.scan_each}>, %sum, %inclusive, %shuffled;
     .reg .b32 %before, %nonzeros, %warp_total, %warp_slot, %lane_slot;
     .reg .pred %p, %inside<${tiles.scan_each}>;
-    .shared .align 4 .b8 warp_sums[${4 * tiles.scan_threads // 32}];
+    .shared .align 4 .b8 warp_sums[${tiles.scan_sum_bytes}];
 
     ld.param.u64 %tile_starts, [tile_starts];  ld.param.u64 %sizes, [sizes];  ld.param.u32 %tiles, [tiles];
     cvta.to.global.u64 %tile_starts, %tile_starts;
@@ -47,16 +47,16 @@ ${next_nonzero("COUNT_LOOP")}\
 ${ptx.banner(f"loop over {tiles.scan_step} tiles: the units of {tiles.scan_each} a thread, and their sum with those of lower lanes")}\
 SCAN:
     mov.b32 %sum, 0;
-% for i in range(tiles.scan_each):
+% for i, offset in enumerate(tiles.scan_offsets):
     add.u32 %shuffled, %item, ${i};
     setp.lt.u32 %inside${i}, %shuffled, %tiles;
     mov.b32 %pieces${i}, 0;
-    @%inside${i} ld.global.u32 %pieces${i}, [%ptr+${4 * i}];
+    @%inside${i} ld.global.u32 %pieces${i}, [%ptr+${offset}];
     mov.b32 %nonzeros, %pieces${i};
     mov.b32 %pieces${i}, 0;
-  % for fixed, each in tiles.parts:
-    mad.lo.u32 %shuffled, %nonzeros, ${each}, ${fixed + tiles.piece - 1};
-    shr.u32 %shuffled, %shuffled, ${tiles.piece.bit_length() - 1};
+  % for rounded, each in tiles.rounded_parts:
+    mad.lo.u32 %shuffled, %nonzeros, ${each}, ${rounded};
+    shr.u32 %shuffled, %shuffled, ${tiles.log2_piece};
     add.u32 %pieces${i}, %pieces${i}, %shuffled;
   % endfor
     @!%inside${i} mov.b32 %pieces${i}, 0;
@@ -76,12 +76,12 @@ ${ptx.banner("wait for the sums of all warps, and store the place of each tile")
     add.u32 %shuffled, %shuffled, %before;
     add.u32 %shuffled, %shuffled, %inclusive;
     sub.u32 %shuffled, %shuffled, %sum;
-% for i in range(tiles.scan_each):
-    @%inside${i} st.global.u32 [%ptr+${4 * i}], %shuffled;
+% for i, offset in enumerate(tiles.scan_offsets):
+    @%inside${i} st.global.u32 [%ptr+${offset}], %shuffled;
     add.u32 %shuffled, %shuffled, %pieces${i};
 % endfor
     add.u32 %before, %before, %warp_total;
-    add.u64 %ptr, %ptr, ${4 * tiles.scan_step};
+    add.u64 %ptr, %ptr, ${tiles.scan_step_bytes};
     add.u32 %item, %item, ${tiles.scan_step};
 ${ptx.banner("wait until all warps have read the sums")}\
     bar.sync 0;
@@ -101,7 +101,7 @@ ${ptx.banner("wait until all warps have read the sums")}\
     ${line}
   % endfor
 )
-.maxntid ${32 * tiles.warps}, 1, 1
+.maxntid ${tiles.threads}, 1, 1
 {
 ${nonzeros_of_row(tiles.marked.names[:-2])}\
 MARK_LOOP:
@@ -119,9 +119,9 @@ ${next_nonzero("MARK_LOOP")}\
     ${line}
 % endfor
 )
-.maxntid ${32 * tiles.warps}, 1, 1
+.maxntid ${tiles.threads}, 1, 1
 {
-    .reg .b${8 * tiles.size} %value;
+    .reg .b${tiles.bits} %value;
 % if tiles.offsets:
     .reg .b16 %offset;
 % else:
@@ -165,7 +165,7 @@ ${ptx.banner("warp to row, lane to nonzeros; the blocks along y divide a row")}\
     mad.lo.u32 %next, %tile, 32, %next;
     mov.u32 %step, %nctaid.y;
     shl.b32 %step, %step, 5;
-    shr.u32 %first_tile, %row, ${tiles.rows.bit_length() - 1};
+    shr.u32 %first_tile, %row, ${tiles.log2_rows};
     mul.lo.u32 %first_tile, %first_tile, %columns;
     setp.ge.u32 %p, %next, %end;
     @%p bra DONE;
@@ -177,7 +177,7 @@ ${ptx.banner("loop over nonzeros")}\
 <% tiles = plan.preparation %>\
     mad.wide.u32 %ptr_index, %next, 4, %indices;
     ld.global.nc.u32 %column, [%ptr_index];
-    shr.u32 %tile, %column, ${tiles.columns.bit_length() - 1};
+    shr.u32 %tile, %column, ${tiles.log2_columns};
     add.u32 %tile, %first_tile, %tile;
     mad.wide.u32 %ptr_tile, %tile, 4, %tile_starts;
 </%def>
@@ -222,9 +222,9 @@ COUNT_WORDS:
     bra COUNT_WORDS;
 COUNTED_WORDS:
     mad.wide.u32 %ptr_word, %next, ${tiles.size}, %values;
-    ld.global.nc.b${8 * tiles.size} %value, [%ptr_word];
+    ld.global.nc.b${tiles.bits} %value, [%ptr_word];
     mad.wide.u32 %ptr_word, %before, ${tiles.size}, %ptr_tile;
-    st.global.b${8 * tiles.size} [%ptr_word+${tiles.bitmap_bytes}], %value;
+    st.global.b${tiles.bits} [%ptr_word+${tiles.bitmap_bytes}], %value;
 </%def>
 
 ## The nonzero gets the next number of its tile, in any order; its value is stored from the end of the tile backwards.
@@ -243,11 +243,11 @@ ${number("%word", tiles.offset_fields)}\
     mad.wide.u32 %ptr_word, %bit, ${tiles.offset_bytes}, %ptr_tile;
     st.global.b16 [%ptr_word+${tiles.count_bytes}], %offset;
     mad.wide.u32 %ptr_word, %next, ${tiles.size}, %values;
-    ld.global.nc.b${8 * tiles.size} %value, [%ptr_word];
+    ld.global.nc.b${tiles.bits} %value, [%ptr_word];
     add.u32 %bit, %bit, 1;
     mul.wide.u32 %ptr_word, %bit, ${tiles.size};
     sub.u64 %ptr_word, %ptr_value, %ptr_word;
-    st.global.b${8 * tiles.size} [%ptr_word], %value;
+    st.global.b${tiles.bits} [%ptr_word], %value;
 </%def>
 
 ## The bits of the row and the column of the nonzero that make a number.

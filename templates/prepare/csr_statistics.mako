@@ -11,7 +11,7 @@ ${parameters()}\
 ${registers()}\
     .reg .b32 %window, %windows, %row, %bin, %length, %longest, %descents, %low, %high;
     .reg .b64 %begin, %end, %first, %length64, %squares, %square, %previous, %column, %sum;
-    .shared .align 4 .b8 counters[${4 * plan.preparation.row_counters}];
+    .shared .align 4 .b8 counters[${plan.preparation.row_counter_bytes}];
 ${load_parameters()}\
     mov.u32 %smem, counters;
 ${ptx.banner("counters of the block, which wait for zeros: rows, nonzeros (two words) of each bin; squares (three words); descents; maxima")}\
@@ -80,13 +80,13 @@ NEXT_ROW:
     max.s64 %length64, %length64, 0;
     min.u64 %length64, %length64, 0xffffffff;
     cvt.u32.u64 %length, %length64;
-    red.shared.max.u32 [%smem+${plan.preparation.counter("longest")}], %longest;
-    red.shared.max.u32 [%smem+${plan.preparation.counter("longest_window")}], %length;
-    red.shared.add.u32 [%smem+${plan.preparation.counter("starts")}], %descents;
-% for i in range(3):
+    red.shared.max.u32 [%smem+${plan.preparation.counters["longest"]}], %longest;
+    red.shared.max.u32 [%smem+${plan.preparation.counters["longest_window"]}], %length;
+    red.shared.add.u32 [%smem+${plan.preparation.counters["starts"]}], %descents;
+% for offset in plan.preparation.square_counters:
     cvt.u32.u64 %low, %squares;
     and.b32 %low, %low, 0x3fffff;
-    red.shared.add.u32 [%smem+${plan.preparation.counter("squares") + 4 * i}], %low;
+    red.shared.add.u32 [%smem+${offset}], %low;
     shr.u64 %squares, %squares, 22;
 % endfor
 ROWS_ADDED:
@@ -109,18 +109,18 @@ ${ptx.banner("the counters are added to the record: one bin per thread; the last
     mad.lo.u64 %sum, %square, 65536, %sum;
     red.global.add.u64 [%pointer+${at["nonzeros"]}], %sum;
 BINS_ADDED:
-    setp.ne.u32 %p, %thread, ${plan.preparation.threads - 1};
+    setp.ne.u32 %p, %thread, ${plan.preparation.last_thread};
     @%p bra ROWS_DONE;
-% for name in ("longest", "longest_window", "starts"):
-    ld.shared.u32 %low, [%smem+${plan.preparation.counter(name)}];
+% for name, reduction in (("longest", "max"), ("longest_window", "max"), ("starts", "add")):
+    ld.shared.u32 %low, [%smem+${plan.preparation.counters[name]}];
     cvt.u64.u32 %sum, %low;
-    red.global.${"add" if name == "starts" else "max"}.u64 [%record+${at[name]}], %sum;
+    red.global.${reduction}.u64 [%record+${at[name]}], %sum;
 % endfor
     mov.b64 %sum, 0;
-% for i in reversed(range(3)):
-    ld.shared.u32 %low, [%smem+${plan.preparation.counter("squares") + 4 * i}];
+% for offset in reversed(plan.preparation.square_counters):
+    ld.shared.u32 %low, [%smem+${offset}];
     cvt.u64.u32 %square, %low;
-    mad.lo.u64 %sum, %sum, ${1 << 22}, %square;
+    mad.lo.u64 %sum, %sum, 4194304, %square;
 % endfor
     red.global.add.u64 [%record+${at["squares"]}], %sum;
 ROWS_DONE:
@@ -144,7 +144,7 @@ ${ptx.banner("wait for the counter")}\
     bar.sync 0;
 ${ptx.banner(f"{plan.preparation.columns_per_thread} columns per thread: those outside the matrix, and those not above the one before")}\
     mov.u32 %tmp, %ctaid.x;
-    mul.wide.u32 %nonzero, %tmp, ${plan.preparation.threads * plan.preparation.columns_per_thread};
+    mul.wide.u32 %nonzero, %tmp, ${plan.preparation.block_columns};
     cvt.u64.u32 %left, %thread;
     add.u64 %nonzero, %nonzero, %left;
     mov.b32 %descents, 0;
@@ -193,8 +193,8 @@ ${registers()}\
     .reg .b32 %sample, %samples, %row, %last_row, %step, %residue, %column32, %place, %bit, %window, %word, %words;
     .reg .b32 %counted, %gap_bits, %vectors, %columns, %gaps, %row_gap_bits, %low, %any, %bits;
     .reg .b64 %begin, %end, %nonzero, %column, %previous, %column_count, %start<9>, %sum, %high;
-    .shared .align 4 .b8 bitmaps[${plan.preparation.windows * plan.preparation.bitmap}];
-    .shared .align 4 .b8 sums[${4 * plan.preparation.sample_counters}];
+    .shared .align 4 .b8 bitmaps[${plan.preparation.bitmaps}];
+    .shared .align 4 .b8 sums[${plan.preparation.sample_counter_bytes}];
 ${load_parameters()}\
     cvt.u64.u32 %column_count, %K;
 ${ptx.banner("a bitmap for each row window, and the counters, become zero: threads wait for them")}\
@@ -204,7 +204,7 @@ CLEAR_LOOP:
     mad.lo.u32 %address, %word, 4, %smem;
     st.shared.u32 [%address], 0;
     add.u32 %word, %word, ${plan.preparation.threads};
-    setp.lt.u32 %p, %word, ${plan.preparation.windows * plan.preparation.bitmap // 4};
+    setp.lt.u32 %p, %word, ${plan.preparation.bitmap_words_of_all};
     @%p bra CLEAR_LOOP;
     mov.u32 %tmp, sums;
     mad.lo.u32 %address, %thread, 4, %tmp;
@@ -213,8 +213,8 @@ CLEAR_LOOP:
     bar.sync 0;
 ${ptx.banner("the first row of the sample: samples are adjacent, or at about equal distances")}\
     mov.u32 %sample, %ctaid.x;
-    add.u32 %samples, %M, ${plan.preparation.rows - 1};
-    shr.u32 %samples, %samples, ${plan.preparation.rows.bit_length() - 1};
+    add.u32 %samples, %M, ${plan.preparation.row_mask};
+    shr.u32 %samples, %samples, ${plan.preparation.log2_rows};
     mov.b32 %row, %sample;
     setp.le.u32 %p, %samples, ${plan.preparation.most_samples};
     @%p bra SAMPLE_IS_KNOWN;
@@ -229,13 +229,13 @@ ${ptx.banner("the first row of the sample: samples are adjacent, or at about equ
     cvt.u32.u64 %tmp, %sum;
     add.u32 %row, %row, %tmp;
 SAMPLE_IS_KNOWN:
-    shl.b32 %row, %row, ${plan.preparation.rows.bit_length() - 1};
-    add.u32 %step, %K, ${plan.preparation.positions - 1};
-    shr.u32 %step, %step, ${plan.preparation.positions.bit_length() - 1};
+    shl.b32 %row, %row, ${plan.preparation.log2_rows};
+    add.u32 %step, %K, ${plan.preparation.position_mask};
+    shr.u32 %step, %step, ${plan.preparation.log2_positions};
     max.u32 %step, %step, 1;
     rem.u32 %residue, %sample, %step;
-% for i in range(plan.preparation.windows + 1):
-    add.u32 %tmp, %row, ${8 * i};
+% for i, first in enumerate(plan.preparation.window_rows):
+    add.u32 %tmp, %row, ${first};
     min.u32 %tmp, %tmp, %M;
 ${pointer(f"%start{i}", "%tmp")}\
 % endfor
@@ -283,9 +283,9 @@ PAIR_IS_READ:
     @%p bra NEXT_NONZERO;
     add.u32 %counted, %counted, 1;
     mov.b32 %window, 0;
-% for i in range(1, plan.preparation.windows):
+% for i, offset in list(enumerate(plan.preparation.bitmap_offsets))[1:]:
     setp.ge.s64 %p, %nonzero, %start${i};
-    @%p mov.b32 %window, ${i * plan.preparation.bitmap};
+    @%p mov.b32 %window, ${offset};
 % endfor
     shr.u32 %address, %place, 5;
     mad.lo.u32 %address, %address, 4, %window;
@@ -306,8 +306,8 @@ ${ptx.banner("distinct 8x1 vectors: bits of all windows; distinct columns: bits 
 WORD_LOOP:
     mad.lo.u32 %address, %word, 4, %smem;
     mov.b32 %any, 0;
-% for i in range(plan.preparation.windows):
-    ld.shared.u32 %bits, [%address+${i * plan.preparation.bitmap}];
+% for offset in plan.preparation.bitmap_offsets:
+    ld.shared.u32 %bits, [%address+${offset}];
     or.b32 %any, %any, %bits;
     popc.b32 %tmp, %bits;
     add.u32 %vectors, %vectors, %tmp;
@@ -315,15 +315,15 @@ WORD_LOOP:
     popc.b32 %tmp, %any;
     add.u32 %columns, %columns, %tmp;
     add.u32 %word, %word, ${plan.preparation.threads};
-    setp.lt.u32 %p, %word, ${plan.preparation.bitmap // 4};
+    setp.lt.u32 %p, %word, ${plan.preparation.bitmap_words};
     @%p bra WORD_LOOP;
 ${ptx.banner("sums of the block in two words each; wait for all threads; then the record")}\
     mov.u32 %smem, sums;
-% for i, name in enumerate(plan.preparation.SAMPLE_SUMS):
+% for name, low, high in plan.preparation.sample_sums:
     and.b32 %low, %${name}, 0xffff;
     shr.u32 %tmp, %${name}, 16;
-    red.shared.add.u32 [%smem+${8 * i}], %low;
-    red.shared.add.u32 [%smem+${8 * i + 4}], %tmp;
+    red.shared.add.u32 [%smem+${low}], %low;
+    red.shared.add.u32 [%smem+${high}], %tmp;
 % endfor
     bar.sync 0;
     setp.ge.u32 %p, %thread, ${len(plan.preparation.SAMPLE_SUMS)};

@@ -7,11 +7,11 @@
     ${line}
 % endfor
 )
-.maxntid ${32 * dense.warps}, 1, 1
+.maxntid ${dense.threads}, 1, 1
 {
     .reg .b64 %indptr, %indices, %values, %A, %ptr_index, %ptr_value, %ptr_a, %row_a;
     .reg .b32 %M, %lda, %thread, %row, %warp, %block_y, %step, %next, %end, %column;
-    .reg .b${8 * dense.size} %value;
+    .reg .b${dense.bits} %value;
     .reg .pred %p;
 
     ld.param.u64 %indptr, [indptr];  cvta.to.global.u64 %indptr, %indptr;
@@ -44,9 +44,9 @@ STORE_LOOP:
     mad.wide.u32 %ptr_index, %next, 4, %indices;
     ld.global.nc.u32 %column, [%ptr_index];
     mad.wide.u32 %ptr_value, %next, ${dense.size}, %values;
-    ld.global.nc.b${8 * dense.size} %value, [%ptr_value];
+    ld.global.nc.b${dense.bits} %value, [%ptr_value];
     mad.wide.u32 %ptr_a, %column, ${dense.size}, %row_a;
-    st.global.b${8 * dense.size} [%ptr_a], %value;
+    st.global.b${dense.bits} [%ptr_a], %value;
     add.u32 %next, %next, %step;
     setp.lt.u32 %p, %next, %end;
     @%p bra STORE_LOOP;

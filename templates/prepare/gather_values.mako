@@ -10,7 +10,7 @@
 {
     .reg .b64 %values, %places, %values_to, %ptr;
     .reg .b32 %count, %nonzero, %place;
-    .reg .b${8 * g.size} %value;
+    .reg .b${g.bits} %value;
     .reg .pred %p;
 % for name in ("values", "places", "values_to"):
     ld.param.u64 %${name}, [${name}];  cvta.to.global.u64 %${name}, %${name};
@@ -24,9 +24,9 @@
     mad.wide.u32 %ptr, %nonzero, 4, %places;
     ld.global.u32 %place, [%ptr];
     mad.wide.u32 %ptr, %place, ${g.size}, %values;
-    ld.global.b${8 * g.size} %value, [%ptr];
+    ld.global.b${g.bits} %value, [%ptr];
     mad.wide.u32 %ptr, %nonzero, ${g.size}, %values_to;
-    st.global.b${8 * g.size} [%ptr], %value;
+    st.global.b${g.bits} [%ptr], %value;
 DONE:
     ret;
 }

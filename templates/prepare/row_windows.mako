@@ -40,8 +40,8 @@ ${next_range()}\
 ${ptx.banner("wait for the counts of all warps, and store the number of blocks")}\
 ${warp_numbers("%vectors")}\
     redux.sync.add.u32 %vectors, %number, 0xffffffff;
-    add.u32 %vectors, %vectors, ${windows.depth - 1};
-    shr.u32 %vectors, %vectors, ${windows.depth.bit_length() - 1};
+    add.u32 %vectors, %vectors, ${windows.depth_mask};
+    shr.u32 %vectors, %vectors, ${windows.log2_depth};
 COUNTED:
     setp.eq.u32 %p, %thread, 0;
     mad.wide.u32 %ptr, %window, 4, %window_starts;
@@ -60,7 +60,7 @@ COUNTED:
     .reg .b32 %windows, %thread, %lane, %warp, %item, %windows_left, %blocks<${windows.scan_each}>, %sum, %inclusive, %shuffled;
     .reg .b32 %before, %warp_total, %warp_slot, %lane_slot;
     .reg .pred %p, %inside<${windows.scan_each}>;
-    .shared .align 4 .b8 warp_sums[${4 * windows.scan_threads // 32}];
+    .shared .align 4 .b8 warp_sums[${windows.scan_sum_bytes}];
 
     ld.param.u64 %window_starts, [window_starts];  ld.param.u64 %sizes, [sizes];  ld.param.u32 %windows, [windows];
     cvta.to.global.u64 %window_starts, %window_starts;
@@ -78,11 +78,11 @@ COUNTED:
 ${ptx.banner(f"loop over {windows.scan_step} windows: the blocks of {windows.scan_each} a thread, and their sum with those of lower lanes")}\
 SCAN:
     mov.b32 %sum, 0;
-% for i in range(windows.scan_each):
+% for i, at in enumerate(windows.scan_offsets):
     add.u32 %shuffled, %item, ${i};
     setp.lt.u32 %inside${i}, %shuffled, %windows;
     mov.b32 %blocks${i}, 0;
-    @%inside${i} ld.global.u32 %blocks${i}, [%ptr+${4 * i}];
+    @%inside${i} ld.global.u32 %blocks${i}, [%ptr+${at}];
     add.u32 %sum, %sum, %blocks${i};
 % endfor
     mov.b32 %inclusive, %sum;
@@ -99,12 +99,12 @@ ${ptx.banner("wait for the sums of all warps, and store the first block of each 
     add.u32 %shuffled, %shuffled, %before;
     add.u32 %shuffled, %shuffled, %inclusive;
     sub.u32 %shuffled, %shuffled, %sum;
-% for i in range(windows.scan_each):
-    @%inside${i} st.global.u32 [%ptr+${4 * i}], %shuffled;
+% for i, at in enumerate(windows.scan_offsets):
+    @%inside${i} st.global.u32 [%ptr+${at}], %shuffled;
     add.u32 %shuffled, %shuffled, %blocks${i};
 % endfor
     add.u32 %before, %before, %warp_total;
-    add.u64 %ptr, %ptr, ${4 * windows.scan_step};
+    add.u64 %ptr, %ptr, ${windows.scan_step_bytes};
     add.u32 %item, %item, ${windows.scan_step};
 ${ptx.banner("wait until all warps have read the sums")}\
     bar.sync 0;
@@ -140,7 +140,7 @@ ${window()}\
     ld.global.nc.u32 %start, [%ptr];
     ld.global.nc.u32 %blocks, [%ptr+4];
     sub.u32 %blocks, %blocks, %start;
-    mad.wide.u32 %window_columns, %start, ${4 * windows.depth}, %window_columns;
+    mad.wide.u32 %window_columns, %start, ${windows.column_bytes}, %window_columns;
     mad.wide.u32 %window_values, %start, ${windows.block_bytes}, %window_values;
 % for i in range(1, windows.rows):
     add.u32 %tmp0, %row, ${i};
@@ -149,7 +149,7 @@ ${window()}\
     ld.global.nc.u32 %pointer${i}, [%ptr];
 % endfor
 ${ptx.banner("zeros, 16 bytes a thread")}\
-    mul.lo.u32 %rounds, %blocks, ${windows.block_bytes // 16};
+    mul.lo.u32 %rounds, %blocks, ${windows.block_stores};
     mov.b32 %round, %thread;
     mov.b32 %value, 0;
 ZERO:
@@ -185,7 +185,7 @@ ${add_lower_lanes("%rank")}\
 % for i in range(4):
     add.u32 %rank${i}, %rank${i}, %rank;
 % endfor
-    st.shared.v4.u32 [%word+${4 * windows.bitmap}], {%rank0, %rank1, %rank2, %rank3};
+    st.shared.v4.u32 [%word+${windows.bitmap_bytes}], {%rank0, %rank1, %rank2, %rank3};
 NUMBERED:
 ${next_word("NUMBER")}\
 ${ptx.banner("wait for the numbers of all warps; add those of lower warps and ranges, and store the columns")}\
@@ -201,12 +201,12 @@ ${first_word()}\
 EMIT:
 ${load_words()}\
     @!%some bra EMITTED;
-    ld.shared.v4.u32 {%rank0, %rank1, %rank2, %rank3}, [%word+${4 * windows.bitmap}];
+    ld.shared.v4.u32 {%rank0, %rank1, %rank2, %rank3}, [%word+${windows.bitmap_bytes}];
 % for i in range(4):
     add.u32 %rank${i}, %rank${i}, %warp_base;
 % endfor
-    st.shared.v4.u32 [%word+${4 * windows.bitmap}], {%rank0, %rank1, %rank2, %rank3};
-% for i in range(4):
+    st.shared.v4.u32 [%word+${windows.bitmap_bytes}], {%rank0, %rank1, %rank2, %rank3};
+% for i, bit in enumerate((0, 32, 64, 96)):
     mov.b32 %marks, %marks${i};
     mov.b32 %rank, %rank${i};
     setp.eq.u32 %p, %marks, 0;
@@ -215,7 +215,7 @@ EMIT_MARK_${i}:
     brev.b32 %tmp0, %marks;
     bfind.shiftamt.u32 %tmp0, %tmp0; // the lowest mark
     add.u32 %column, %number, %tmp0;
-    add.u32 %column, %column, ${32 * i};
+    add.u32 %column, %column, ${bit};
 ${place()}\
     st.global.u32 [%ptr], %column;
     add.u32 %rank, %rank, 1;
@@ -226,7 +226,7 @@ ${place()}\
 EMITTED_${i}:
 % endfor
 EMITTED:
-    add.u32 %number, %number, ${32 * 32 * 4};
+    add.u32 %number, %number, 4096;
 ${next_word("EMIT")}\
 ${ptx.banner("wait for the numbers of all words, and for the zeros; store each value at its row and vector")}\
     bar.sync 0;
@@ -237,7 +237,7 @@ PLACE:
 ${offset()}\
     @!%inside bra PLACE_NEXT;
     ld.shared.u32 %marks, [%word];
-    ld.shared.u32 %rank, [%word+${4 * windows.bitmap}];
+    ld.shared.u32 %rank, [%word+${windows.bitmap_bytes}];
     sub.u32 %bit, %bit, 1;
     and.b32 %marks, %marks, %bit;
     popc.b32 %number, %marks;
@@ -281,8 +281,8 @@ FILLED:
     .reg .b32 %M, %thread, %lane, %warp, %window, %row, %begin, %end, %least, %most, %nonzero, %column, %base, %columns;
     .reg .b32 %round, %rounds, %word, %bitmap, %bit, %marks, %marks<4>, %number, %slots, %tmp0;
     .reg .pred %p, %empty, %inside, %some;
-    .shared .align 16 .b8 bitmap[${4 * windows.bitmap * arrays}];
-    .shared .align 8 .b8 slots[${8 * windows.warps}];
+    .shared .align 16 .b8 bitmap[${windows.arrays_bytes[arrays]}];
+    .shared .align 8 .b8 slots[${windows.slot_bytes}];
 </%def>
 
 ## The nonzeros of the window of the block.
@@ -329,7 +329,7 @@ EXTREMES_OF_WARPS:
     @%p st.shared.v2.u32 [%word], {%least, %most};
 ${ptx.banner("wait for the columns of all warps")}\
     bar.sync 0;
-    and.b32 %word, %lane, ${windows.warps - 1};
+    and.b32 %word, %lane, ${windows.warp_mask};
     mad.lo.u32 %word, %word, 8, %slots;
     ld.shared.v2.u32 {%least, %most}, [%word];
     redux.sync.min.u32 %least, %least, 0xffffffff;
@@ -345,15 +345,15 @@ ${ptx.banner("clear the words of a range of columns")}\
     shr.u32 %columns, %columns, 5;
     add.u32 %columns, %columns, 1;
     min.u32 %columns, %columns, ${windows.bitmap};
-    add.u32 %rounds, %columns, ${4 * windows.threads - 1};
-    shr.u32 %rounds, %rounds, ${(4 * windows.threads).bit_length() - 1};
+    add.u32 %rounds, %columns, ${windows.round_mask};
+    shr.u32 %rounds, %rounds, ${windows.log2_round_words};
     shl.b32 %columns, %columns, 5;
     mad.lo.u32 %word, %thread, 16, %bitmap;
     mov.b32 %round, 0;
     mov.b32 %marks, 0;
 CLEAR:
     st.shared.v4.u32 [%word], {%marks, %marks, %marks, %marks};
-    add.u32 %word, %word, ${16 * windows.threads};
+    add.u32 %word, %word, ${windows.round_bytes};
     add.u32 %round, %round, 1;
     setp.lt.u32 %p, %round, %rounds;
     @%p bra CLEAR;
@@ -404,7 +404,7 @@ ${ptx.banner("wait for all marks")}\
 </%def>
 
 <%def name="next_word(label)">
-    add.u32 %word, %word, ${32 * 16};
+    add.u32 %word, %word, 512;
     add.u32 %round, %round, 1;
     setp.lt.u32 %p, %round, %rounds;
     @%p bra ${label};
@@ -413,8 +413,8 @@ ${ptx.banner("wait for all marks")}\
 <%def name="next_range()">
 <% windows = plan.preparation %>\
     sub.u32 %tmp0, %most, %base;
-    setp.lt.u32 %p, %tmp0, ${32 * windows.bitmap};
-    add.u32 %base, %base, ${32 * windows.bitmap};
+    setp.lt.u32 %p, %tmp0, ${windows.range_columns};
+    add.u32 %base, %base, ${windows.range_columns};
     @%p bra RANGES_END;
 ${ptx.banner("wait until all warps have read the bitmap; the next range")}\
     bar.sync 0;
@@ -446,11 +446,11 @@ RANGES_END:
 ## %block: the block of vector %rank of the window; %place: its place there; %ptr: the address of its column.
 <%def name="place()">
 <% windows = plan.preparation %>\
-    shr.u32 %block, %rank, ${windows.depth.bit_length() - 1};
+    shr.u32 %block, %rank, ${windows.log2_depth};
     and.b32 %place, %rank, 3;
-    shl.b32 %place, %place, ${windows.lane_places.bit_length() - 1};
-    bfe.u32 %tmp0, %rank, 2, ${windows.lane_places.bit_length() - 1};
+    shl.b32 %place, %place, ${windows.log2_lane_places};
+    bfe.u32 %tmp0, %rank, 2, ${windows.log2_lane_places};
     add.u32 %place, %place, %tmp0;
-    mad.wide.u32 %ptr, %block, ${4 * windows.depth}, %window_columns;
+    mad.wide.u32 %ptr, %block, ${windows.column_bytes}, %window_columns;
     mad.wide.u32 %ptr, %place, 4, %ptr;
 </%def>

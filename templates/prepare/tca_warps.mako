@@ -33,7 +33,7 @@ DONE:
     ${line}
 % endfor
 )
-.maxntid ${32 * rows.classes}, 1, 1
+.maxntid ${rows.adding_threads}, 1, 1
 {
     .reg .b64 %class_units, %classes, %sizes, %entry;
     .reg .b32 %groups, %thread, %lane, %warp, %group, %units, %sum, %total, %own, %first_block, %blocks, %base;
@@ -78,11 +78,11 @@ ${ptx.banner("the first block of each class, and all blocks")}\
     setp.ne.u32 %p, %thread, 0;
     @%p bra DONE;
     mov.b32 %first_block, 0;
-% for c, shift in enumerate(rows.row_shifts):
-    ld.shared.u32 %units, [totals+${4 * c}];
-    st.global.u32 [%classes+${8 * c}], %first_block;
-    st.global.u32 [%classes+${8 * c + 4}], %units;
-    add.u32 %blocks, %units, ${(1 << shift) - 1};
+% for shift, mask, total, first, units in rows.class_records:
+    ld.shared.u32 %units, [totals+${total}];
+    st.global.u32 [%classes+${first}], %first_block;
+    st.global.u32 [%classes+${units}], %units;
+    add.u32 %blocks, %units, ${mask};
     shr.u32 %blocks, %blocks, ${shift};
     add.u32 %first_block, %first_block, %blocks;
 % endfor
@@ -121,12 +121,12 @@ PLACE:
     bar.sync 0;
 ${ptx.banner("the warps of the row, or the warp that sets it, if it is empty")}\
     @!%inside bra REST;
-    mad.lo.u32 %tmp, %class, ${4 * rows.group_warps}, %counts_at;
+    mad.lo.u32 %tmp, %class, ${rows.counts_bytes}, %counts_at;
     mad.lo.u32 %tmp, %warp, 4, %tmp;
     ld.shared.u32 %sum, [%tmp];
     add.u32 %rank, %rank, %sum;
 ${class_start("%class")}\
-    shr.u32 %tmp, ${4 * rows.block_warps}, %shift;
+    shr.u32 %tmp, ${rows.block_bytes}, %shift;
     mul.wide.u32 %entry, %rank, %tmp;
     add.u64 %entry, %entry, %first;
     add.u64 %row_entry, %row_id, %entry;
@@ -144,14 +144,14 @@ PLACE_LOOP:
 REST:
 ${ptx.banner("the first block marks the warps without a row, after the last row of each class")}\
     setp.ne.u32 %p, %group, 0;
-    setp.ge.or.u32 %p, %thread, ${rows.block_warps * rows.classes}, %p;
+    setp.ge.or.u32 %p, %thread, ${rows.placed_warps}, %p;
     @%p bra DONE;
-    shr.u32 %class, %thread, ${rows.block_warps.bit_length() - 1};
-    and.b32 %place, %thread, ${rows.block_warps - 1};
+    shr.u32 %class, %thread, ${rows.log2_block_warps};
+    and.b32 %place, %thread, ${rows.block_warp_mask};
 ${class_start("%class")}\
     ld.global.u32 %units, [%entry+4];
     shr.u32 %used, %units, %shift;
-    mad.wide.u32 %first, %used, ${4 * rows.block_warps}, %first;
+    mad.wide.u32 %first, %used, ${rows.block_bytes}, %first;
     shl.b32 %used, %used, %shift;
     sub.u32 %used, %units, %used;
     setp.eq.u32 %p, %used, 0;
@@ -178,7 +178,7 @@ DONE:
     .reg .b32 %rows, %groups, %group, %thread, %lane, %warp, %row, %begin, %end, %length, %class, %units, %warps, %rank;
     .reg .b32 %votes, %before, %sum, %own, %tmp, %count_at, %counts_at;
     .reg .pred %inside, %p, %in_class;
-    .shared .b32 counts[${rows.classes * rows.group_warps}];
+    .shared .b32 counts[${rows.group_counts}];
 
     ld.param.u64 %indptr, [indptr];  cvta.to.global.u64 %indptr, %indptr;
     ld.param.u64 %class_units, [class_units];  cvta.to.global.u64 %class_units, %class_units;
@@ -202,13 +202,13 @@ ${ptx.banner("the class of the row: the first whose limit its length exceeds")}\
     setp.le.u32 %p, %length, ${limit};
     @%p add.u32 %class, %class, 1;
 % endfor
-    add.u32 %units, %length, ${rows.part - 1};
-    shr.u32 %units, %units, ${rows.part.bit_length() - 1};
+    add.u32 %units, %length, ${rows.part_mask};
+    shr.u32 %units, %units, ${rows.log2_part};
     min.u32 %units, %units, ${rows.tiles};
-    shl.b32 %warps, %units, ${rows.block_warps.bit_length() - 1};
+    shl.b32 %warps, %units, ${rows.log2_block_warps};
     setp.gt.u32 %p, %class, 0;
     @%p mov.b32 %units, 1;
-    @%p shr.u32 %warps, ${2 * rows.block_warps}, %class;
+    @%p shr.u32 %warps, ${rows.shifted_warps}, %class;
     @!%inside mov.b32 %class, ${rows.classes};
 ${ptx.banner("units in the rows of the warp")}\
     mov.b32 %counts_at, counts;
@@ -222,11 +222,11 @@ ${add_lanes("%sum")}\
     setp.eq.u32 %p, %lane, 31;
     @%p st.shared.u32 [%count_at], %sum;
     setp.eq.u32 %p, %lane, 0;
-% for c in range(1, rows.classes):
+% for c, offset in rows.class_offsets:
     setp.eq.u32 %in_class, %class, ${c};
     vote.sync.ballot.b32 %votes, %in_class, 0xffffffff;
     popc.b32 %sum, %votes;
-    @%p st.shared.u32 [%count_at+${4 * c * rows.group_warps}], %sum;
+    @%p st.shared.u32 [%count_at+${offset}], %sum;
     and.b32 %votes, %votes, %before;
     @%in_class popc.b32 %rank, %votes;
 % endfor
@@ -252,7 +252,7 @@ ${add_lanes("%sum")}\
 <%def name="class_start(which)">
     mad.wide.u32 %entry, ${which}, 8, %classes;
     ld.global.u32 %first_block, [%entry];
-    mul.wide.u32 %first, %first_block, ${4 * plan.preparation.block_warps};
+    mul.wide.u32 %first, %first_block, ${plan.preparation.block_bytes};
     max.u32 %shift, ${which}, 1;
     sub.u32 %shift, %shift, 1;
     min.u32 %shift, %shift, 3;

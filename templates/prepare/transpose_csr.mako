@@ -18,8 +18,8 @@ ${chunk_registers()}\
 ${chunk_of_warp()}\
     @%p bra COUNTED;
 ${ptx.banner("the counters of the warp become zero; a lane has every 32nd")}\
-% for n in range(t.digits // 32):
-    st.shared.u32 [%own+${128 * n}], 0;
+% for _, offset in t.lane_digits:
+    st.shared.u32 [%own+${offset}], 0;
 % endfor
     bar.warp.sync 0xffffffff;
 KEY_LOOP:
@@ -36,9 +36,9 @@ KEY_LOOP:
     @%p bra KEY_LOOP;
     bar.warp.sync 0xffffffff;
 ${ptx.banner("counts of a digit are adjacent, those of all chunks")}\
-% for n in range(t.digits // 32):
-    ld.shared.u32 %tmp0, [%own+${128 * n}];
-    add.u32 %digit, %lane, ${32 * n};
+% for digit, offset in t.lane_digits:
+    ld.shared.u32 %tmp0, [%own+${offset}];
+    add.u32 %digit, %lane, ${digit};
     mad.lo.u32 %digit, %digit, %chunks, %chunk;
     mad.wide.u32 %ptr, %digit, 4, %counts;
     st.global.u32 [%ptr], %tmp0;
@@ -58,7 +58,7 @@ COUNTED:
     .reg .b32 %thread, %lane, %warp, %from, %chunks, %count, %carry, %sum, %total, %from_left, %smem, %own, %tmp0;
     .reg .b32 %word<4>;
     .reg .pred %p, %inside, %last, %more;
-    .shared .align 4 .b8 sums[${4 * t.scan_warps}];
+    .shared .align 4 .b8 sums[${t.scan_sum_bytes}];
     ld.param.u64 %counts, [counts];  cvta.to.global.u64 %counts, %counts;
     ld.param.u32 %chunks, [chunks];
     mov.u32 %thread, %tid.x;
@@ -71,7 +71,7 @@ COUNTED:
     mad.lo.u32 %from, %thread, 4, 0;
     mov.b32 %tmp0, 0;
 SCAN:
-${ptx.banner(f"each round replaces {4 * t.scan_threads} counts by the sums of those before them")}\
+${ptx.banner(f"each round replaces {t.scan_step} counts by the sums of those before them")}\
     mad.wide.u32 %ptr, %from, 4, %counts;
     setp.lt.u32 %inside, %from, %count;
 % for i in range(4):
@@ -92,8 +92,8 @@ ${ptx.banner(f"each round replaces {4 * t.scan_threads} counts by the sums of th
     // ---- wait: the sums of all warps are in shared memory
     bar.sync 0;
     add.u32 %total, %total, %carry;
-% for w in range(t.scan_warps):
-    ld.shared.u32 %sum, [%smem+${4 * w}];
+% for w, offset in enumerate(t.scan_sum_offsets):
+    ld.shared.u32 %sum, [%smem+${offset}];
     setp.gt.u32 %p, %warp, ${w};
     @%p add.u32 %total, %total, %sum;
     add.u32 %carry, %carry, %sum;
@@ -109,8 +109,8 @@ ${ptx.banner(f"each round replaces {4 * t.scan_threads} counts by the sums of th
     @%inside st.global.v4.u32 [%ptr], {%word0, %word1, %word2, %word3};
     // ---- wait: all threads have read the sums
     bar.sync 0;
-    add.u32 %from, %from, ${4 * t.scan_threads};
-    add.u32 %tmp0, %tmp0, ${4 * t.scan_threads};
+    add.u32 %from, %from, ${t.scan_step};
+    add.u32 %tmp0, %tmp0, ${t.scan_step};
     setp.lt.u32 %more, %tmp0, %count;
     @%more bra SCAN;
     ret;
@@ -136,12 +136,12 @@ ${chunk_registers()}\
 ${chunk_of_warp()}\
     @%p bra PLACED;
 ${ptx.banner("the place of the next nonzero of each digit")}\
-% for n in range(t.digits // 32):
-    add.u32 %digit, %lane, ${32 * n};
+% for digit, offset in t.lane_digits:
+    add.u32 %digit, %lane, ${digit};
     mad.lo.u32 %digit, %digit, %chunks, %chunk;
     mad.wide.u32 %ptr, %digit, 4, %counts;
     ld.global.u32 %tmp0, [%ptr];
-    st.shared.u32 [%own+${128 * n}], %tmp0;
+    st.shared.u32 [%own+${offset}], %tmp0;
 % endfor
     bar.warp.sync 0xffffffff;
 NONZERO_LOOP:
@@ -157,8 +157,8 @@ NONZERO_LOOP:
     @%set ld.global.u32 %id, [%ptr];
 ${ptx.banner("%same: lanes with this digit; those before this one have the places before it")}\
     vote.sync.ballot.b32 %same, %inside, 0xffffffff;
-% for i in range(t.bits):
-    and.b32 %tmp0, %digit, ${1 << i};
+% for bit in t.digit_bits:
+    and.b32 %tmp0, %digit, ${bit};
     setp.ne.u32 %set, %tmp0, 0;
     vote.sync.ballot.b32 %bit, %set, 0xffffffff;
     @!%set not.b32 %bit, %bit;
@@ -252,7 +252,7 @@ COLUMN_STORED:
     min.u32 %end, %end, %tmp0;
     add.u32 %nonzero, %nonzero, %lane;
     mov.u32 %smem, counters;
-    mad.lo.u32 %smem, %warp, ${4 * plan.preparation.digits}, %smem;
+    mad.lo.u32 %smem, %warp, ${plan.preparation.warp_counter_bytes}, %smem;
     mad.lo.u32 %own, %lane, 4, %smem;
     setp.ge.u32 %p, %chunk, %chunks;
 </%def>

@@ -10,7 +10,7 @@
 .maxntid ${work.threads}, 1, 1
 {
 ${registers()}\
-    .shared .align 4 .b8 bins[${4 * work.bins + 4}];
+    .shared .align 4 .b8 bins[${work.counter_bytes}];
     ld.param.u64 %starts, [${work.starts}];  cvta.to.global.u64 %starts, %starts;
     ld.param.u64 %counts, [counts];  cvta.to.global.u64 %counts, %counts;
     ld.param.u32 %segments, [segments];  ld.param.u32 %longest, [longest];
@@ -27,7 +27,7 @@ ${part_of_segment(n, f"COUNTED_{n}")}\
     mad.lo.u32 %bin, %bin, 4, %smem;
     red.shared.add.u32 [%bin], %parts;
     setp.gt.u32 %p, %parts, 1;
-    @%p red.shared.add.u32 [%smem+${4 * work.bins}], %parts;
+    @%p red.shared.add.u32 [%smem+${work.bin_bytes}], %parts;
 COUNTED_${n}:
 % endfor
     // ---- wait: all threads have counted
@@ -55,7 +55,7 @@ DONE:
     .reg .b32 %thread, %lane, %warp, %blocks, %first, %count, %from, %carry, %total, %own, %sum, %from_left, %tmp0, %smem;
     .reg .b32 %word<4>;
     .reg .pred %p, %inside<4>, %last, %more;
-    .shared .align 4 .b8 sums[${4 * work.scan_warps}];
+    .shared .align 4 .b8 sums[${work.scan_sum_bytes}];
     ld.param.u64 %counts, [counts];  cvta.to.global.u64 %counts, %counts;
     ld.param.u64 %sizes, [sizes];  cvta.to.global.u64 %sizes, %sizes;
     ld.param.u32 %blocks, [blocks];
@@ -83,7 +83,7 @@ ${scan("parts", 4)}\
 ${registers()}\
     .reg .b64 %items, %part_rows, %ptr_item;
     .reg .b32 %place, %number, %part_id, %done;
-    .shared .align 4 .b8 bins[${4 * work.bins + 4}];
+    .shared .align 4 .b8 bins[${work.counter_bytes}];
     ld.param.u64 %starts, [${work.starts}];  cvta.to.global.u64 %starts, %starts;
     ld.param.u64 %counts, [counts];  cvta.to.global.u64 %counts, %counts;
     ld.param.u64 %items, [items];  cvta.to.global.u64 %items, %items;
@@ -109,7 +109,7 @@ ${part_of_segment(n, f"PLACED_{n}")}\
     mad.wide.u32 %ptr_item, %place, 16, %items;
     mov.b32 %number, ${work.whole};
     setp.gt.u32 %p, %parts, 1;
-    @%p atom.shared.add.u32 %number, [%smem+${4 * work.bins}], %parts;
+    @%p atom.shared.add.u32 %number, [%smem+${work.bin_bytes}], %parts;
     mov.u32 %part_id, %number;
     mad.wide.u32 %ptr, %number, 8, %part_rows;
     mov.b32 %done, 0;
@@ -142,8 +142,8 @@ PLACED_${n}:
 <% work = plan.preparation %>\
 ${ptx.banner(f"segment {n} of this thread")}\
     mov.u32 %segment, %ctaid.x;
-    mad.lo.u32 %segment, %segment, ${work.each * work.threads}, %thread;
-    add.u32 %segment, %segment, ${n * work.threads};
+    mad.lo.u32 %segment, %segment, ${work.block_segments}, %thread;
+    add.u32 %segment, %segment, ${work.segment_offsets[n]};
     setp.ge.u32 %p, %segment, %segments;
     @%p bra ${skip};
     mad.wide.u32 %ptr, %segment, 4, %starts;
@@ -164,7 +164,7 @@ ${ptx.banner(f"segment {n} of this thread")}\
     sub.u32 %tmp0, %log, 2;
     shr.u32 %bin, %size, %tmp0;
     mad.lo.u32 %bin, %tmp0, 4, %bin;
-    sub.u32 %bin, ${work.bins - 1}, %bin;
+    sub.u32 %bin, ${work.last_bin}, %bin;
 </%def>
 
 ## Replaces words %first to %count of %counts by the sums of those before them, and stores the sum of all as a size.
@@ -174,11 +174,11 @@ ${ptx.banner(f"scan of {name}: each round has {plan.preparation.scan_threads} th
     mad.lo.u32 %from, %thread, 4, %first;
 SCAN_${name}:
     mad.wide.u32 %ptr, %from, 4, %counts;
-% for i in range(4):
+% for i, offset in enumerate((0, 4, 8, 12)):
     add.u32 %tmp0, %from, ${i};
     setp.lt.u32 %inside${i}, %tmp0, %count;
     mov.b32 %word${i}, 0;
-    @%inside${i} ld.global.u32 %word${i}, [%ptr+${4 * i}];
+    @%inside${i} ld.global.u32 %word${i}, [%ptr+${offset}];
 % endfor
     add.u32 %sum, %word0, %word1;
     add.u32 %sum, %sum, %word2;
@@ -193,22 +193,22 @@ SCAN_${name}:
     sub.u32 %total, %sum, %total; // the sum of the lanes before
     // ---- wait: the sums of all warps are in shared memory
     bar.sync 0;
-    ld.shared.u32 %sum, [%smem+${4 * (plan.preparation.scan_warps - 1)}];
+    ld.shared.u32 %sum, [%smem+${plan.preparation.scan_sum_offsets[-1]}];
     add.u32 %total, %total, %carry;
     add.u32 %carry, %carry, %sum;
-% for w in range(plan.preparation.scan_warps - 1):
-    ld.shared.u32 %sum, [%smem+${4 * w}];
+% for w, offset in enumerate(plan.preparation.scan_sum_offsets[:-1]):
+    ld.shared.u32 %sum, [%smem+${offset}];
     setp.gt.u32 %p, %warp, ${w};
     @%p add.u32 %total, %total, %sum;
     add.u32 %carry, %carry, %sum;
 % endfor
-% for i in range(4):
-    @%inside${i} st.global.u32 [%ptr+${4 * i}], %total;
+% for i, offset in enumerate((0, 4, 8, 12)):
+    @%inside${i} st.global.u32 [%ptr+${offset}], %total;
     add.u32 %total, %total, %word${i};
 % endfor
     // ---- wait: all threads have read the sums
     bar.sync 0;
-    add.u32 %from, %from, ${4 * plan.preparation.scan_threads};
+    add.u32 %from, %from, ${plan.preparation.scan_step};
     sub.u32 %tmp0, %from, %thread;
     sub.u32 %tmp0, %tmp0, %thread;
     sub.u32 %tmp0, %tmp0, %thread;

@@ -94,6 +94,40 @@ class WorkList(Preparation):
             {"items": ITEM_BYTES * items, "parts": PART_BYTES * parts},
         )
 
+    @property
+    def bin_bytes(self) -> int:
+        return 4 * self.bins
+
+    @property
+    def counter_bytes(self) -> int:
+        return 4 * (self.bins + 1)
+
+    @property
+    def last_bin(self) -> int:
+        return self.bins - 1
+
+    @property
+    def block_segments(self) -> int:
+        return self.each * self.threads
+
+    @property
+    def segment_offsets(self) -> range:
+        """The first of a block's segments that each of a thread's is, besides the thread."""
+        return range(0, self.block_segments, self.threads)
+
+    @property
+    def scan_step(self) -> int:
+        """Words of a round of the scan."""
+        return 4 * self.scan_threads
+
+    @property
+    def scan_sum_bytes(self) -> int:
+        return 4 * self.scan_warps
+
+    @property
+    def scan_sum_offsets(self) -> range:
+        return range(0, self.scan_sum_bytes, 4)
+
 
 def sizes_of(sizes: Mapping[str, int]) -> tuple[int, int]:
     """The numbers of items and of parts."""

@@ -213,10 +213,13 @@ class TileLoop(Part):
         return range(self.columns // GROUP)
 
     @property
-    def fragments(self) -> list[tuple[str, str, range, list[str]]]:
-        """(Rows, columns, offsets of the words of bitmaps, MMA instructions) of the fragments of a tile, in the order
-        of the bitmap."""
-        halves = [(k, m) for k in range(HALVES) for m in range(HALVES)]
+    def fragments(self) -> list[tuple[int, int]]:
+        """(half of the columns, half of the rows) of the fragments of a tile, in the order of the bitmap."""
+        return [(k, m) for k in range(HALVES) for m in range(HALVES)]
+
+    @property
+    def fragment_products(self) -> list[tuple[str, str, range, list[str]]]:
+        """(Rows, columns, offsets of the words of bitmaps, MMA instructions) of each fragment."""
         return [
             (
                 f"{16 * m} to {16 * m + 15}",
@@ -224,7 +227,7 @@ class TileLoop(Part):
                 range(64 * n, 64 * n + 64, 16),
                 [self._product(k, m, g) for g in self.groups],
             )
-            for n, (k, m) in enumerate(halves)
+            for n, (k, m) in enumerate(self.fragments)
         ]
 
     def _product(self, k: int, m: int, group: int) -> str:

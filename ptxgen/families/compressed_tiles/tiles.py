@@ -136,3 +136,41 @@ class CompressedTiles(Preparation):
         place = Step("place_nonzeros", grid, block, 0, self.placed.arguments(p))
         steps = (clear, place) if self.offsets else (clear, mark, place)
         yield Stage(steps if units else (), {"tile_data": PIECE * units})
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps
+
+    @property
+    def scan_sum_bytes(self) -> int:
+        """Bytes of the sums of the warps of the scan."""
+        return WORD * self.scan_threads // 32
+
+    @property
+    def scan_offsets(self) -> range:
+        return range(0, WORD * self.scan_each, WORD)
+
+    @property
+    def scan_step_bytes(self) -> int:
+        return WORD * self.scan_step
+
+    @property
+    def rounded_parts(self) -> list[tuple[int, int]]:
+        """(Bytes and what rounds them up to pieces, bytes of each nonzero) of the parts of a tile."""
+        return [(fixed + PIECE - 1, each) for fixed, each in self.parts]
+
+    @property
+    def log2_piece(self) -> int:
+        return PIECE.bit_length() - 1
+
+    @property
+    def log2_rows(self) -> int:
+        return ROWS.bit_length() - 1
+
+    @property
+    def log2_columns(self) -> int:
+        return COLUMNS.bit_length() - 1
+
+    @property
+    def bits(self) -> int:
+        return 8 * self.size

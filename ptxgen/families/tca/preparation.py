@@ -84,6 +84,61 @@ class AssignWarps(Preparation):
         arrays = dict.fromkeys((ROW_OF_WARP, PLACE_OF_WARP), WORD * layout.WARPS * blocks)
         yield Stage((place,), arrays)
 
+    @property
+    def adding_threads(self) -> int:
+        return WARP * self.classes
+
+    @property
+    def counts_bytes(self) -> int:
+        return WORD * self.group_warps
+
+    @property
+    def block_bytes(self) -> int:
+        return WORD * self.block_warps
+
+    @property
+    def placed_warps(self) -> int:
+        return self.block_warps * self.classes
+
+    @property
+    def log2_block_warps(self) -> int:
+        return self.block_warps.bit_length() - 1
+
+    @property
+    def block_warp_mask(self) -> int:
+        return self.block_warps - 1
+
+    @property
+    def group_counts(self) -> int:
+        return self.classes * self.group_warps
+
+    @property
+    def part_mask(self) -> int:
+        return self.part - 1
+
+    @property
+    def log2_part(self) -> int:
+        return self.part.bit_length() - 1
+
+    @property
+    def shifted_warps(self) -> int:
+        """Warps of a row of class 1, shifted by 1."""
+        return 2 * self.block_warps
+
+    @property
+    def class_offsets(self) -> list[tuple[int, int]]:
+        """(Class, offset of the counts of its warps), of all but the first."""
+        return [(c, c * self.counts_bytes) for c in range(1, self.classes)]
+
+    @property
+    def class_records(self) -> list[tuple[int, int, int, int, int]]:
+        """Of each class: log2 of the rows of a block, its mask, and the offsets of the units of all, of the first block,
+        and of the stored units."""
+        return [
+            (shift, (1 << shift) - 1, WORD * c, 2 * WORD * c, 2 * WORD * c + WORD)
+            for c, shift in enumerate(self.row_shifts)
+        ]
+
 
 def groups(p: KernelProblem) -> int:
     """Blocks of the counting kernels."""

@@ -119,3 +119,73 @@ class RowWindows(Preparation):
         [blocks] = yield Stage(first, {"window_starts": WORD * (windows + 1)}, sizes={"blocks": most})
         arrays = {"window_columns": blocks * self.depth * WORD, "window_values": blocks * self.block_bytes}
         yield Stage((Step(fill, grid, block, 0, self.filled.arguments(p)),), arrays)
+
+    @property
+    def depth_mask(self) -> int:
+        return self.depth - 1
+
+    @property
+    def log2_depth(self) -> int:
+        return self.depth.bit_length() - 1
+
+    @property
+    def scan_sum_bytes(self) -> int:
+        """Bytes of the sums of the warps of the scan."""
+        return WORD * self.scan_threads // 32
+
+    @property
+    def scan_offsets(self) -> range:
+        return range(0, WORD * self.scan_each, WORD)
+
+    @property
+    def scan_step_bytes(self) -> int:
+        return WORD * self.scan_step
+
+    @property
+    def column_bytes(self) -> int:
+        """Bytes of the columns of a block."""
+        return WORD * self.depth
+
+    @property
+    def block_stores(self) -> int:
+        """Stores of 16 bytes that clear a block."""
+        return self.block_bytes // 16
+
+    @property
+    def bitmap_bytes(self) -> int:
+        return WORD * self.bitmap
+
+    @property
+    def arrays_bytes(self) -> dict[int, int]:
+        """Number of arrays of as many words as the bitmap -> their bytes."""
+        return {n: n * self.bitmap_bytes for n in (1, 2)}
+
+    @property
+    def slot_bytes(self) -> int:
+        return 8 * self.warps
+
+    @property
+    def warp_mask(self) -> int:
+        return self.warps - 1
+
+    @property
+    def round_mask(self) -> int:
+        return 4 * self.threads - 1
+
+    @property
+    def log2_round_words(self) -> int:
+        """Log2 of the words that the threads clear at once."""
+        return (4 * self.threads).bit_length() - 1
+
+    @property
+    def round_bytes(self) -> int:
+        return 16 * self.threads
+
+    @property
+    def range_columns(self) -> int:
+        """Columns of a range: bits of the bitmap."""
+        return 32 * self.bitmap
+
+    @property
+    def log2_lane_places(self) -> int:
+        return self.lane_places.bit_length() - 1

@@ -54,6 +54,14 @@ class DenseMatrix(Preparation):
         nonzeros = Step(self.entry, blocks, (WARP * self.warps, 1, 1), 0, self.parameters.arguments(p))
         yield Stage((zeros, nonzeros) if size else (), {"A": size})
 
+    @property
+    def threads(self) -> int:
+        return WARP * self.warps
+
+    @property
+    def bits(self) -> int:
+        return 8 * self.size
+
 
 def densified(p: Spmm, a: Csr) -> tuple[KernelProblem, ...]:
     """The product of the dense matrix, as ``lower_gemm`` has it; none: A must not be prepared so, or would take too

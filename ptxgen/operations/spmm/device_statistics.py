@@ -116,6 +116,75 @@ class CsrStatistics(Preparation):
         clear = Step("", (self.bytes, 1, 1), arguments=(("u64", "record"),))
         return clear, *(Step(name, (n, 1, 1), (self.threads, 1, 1), 0, arguments) for name, n in blocks.items() if n)
 
+    @property
+    def row_counter_bytes(self) -> int:
+        return 4 * self.row_counters
+
+    @property
+    def sample_counter_bytes(self) -> int:
+        return 4 * self.sample_counters
+
+    @property
+    def last_thread(self) -> int:
+        return self.threads - 1
+
+    @property
+    def block_columns(self) -> int:
+        return self.threads * self.columns_per_thread
+
+    @property
+    def bitmaps(self) -> int:
+        """Bytes of the bitmaps of a sample."""
+        return self.windows * self.bitmap
+
+    @property
+    def bitmap_words(self) -> int:
+        return self.bitmap // 4
+
+    @property
+    def bitmap_words_of_all(self) -> int:
+        return self.bitmaps // 4
+
+    @property
+    def bitmap_offsets(self) -> range:
+        return range(0, self.bitmaps, self.bitmap)
+
+    @property
+    def row_mask(self) -> int:
+        return self.rows - 1
+
+    @property
+    def log2_rows(self) -> int:
+        return self.rows.bit_length() - 1
+
+    @property
+    def position_mask(self) -> int:
+        return self.positions - 1
+
+    @property
+    def log2_positions(self) -> int:
+        return self.positions.bit_length() - 1
+
+    @property
+    def window_rows(self) -> range:
+        """The first row of each window of a sample, and the row after the last."""
+        return range(0, self.rows + VECTOR, VECTOR)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Name -> the byte at which a counter of ``ROW_COUNTERS`` begins."""
+        return {name: self.counter(name) for name in self.ROW_COUNTERS}
+
+    @property
+    def square_counters(self) -> range:
+        """The bytes at which the words of 22 bits of the squares begin."""
+        return range(self.counter("squares"), self.counter("squares") + 12, 4)
+
+    @property
+    def sample_sums(self) -> list[tuple[str, int, int]]:
+        """(Name, offset of the low word, offset of the high word) of a block's sums."""
+        return [(name, 8 * i, 8 * i + 4) for i, name in enumerate(self.SAMPLE_SUMS)]
+
 
 @dataclass(frozen=True)
 class PatternRecord:

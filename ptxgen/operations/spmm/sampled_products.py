@@ -232,6 +232,82 @@ class SampledProducts(Preparation):
         arguments: Any = self.parameters.arguments(p)
         return Step(self.entry, (ceil_div(segments, self.warps), 1, 1), (self.threads, 1, 1), 0, arguments)
 
+    @property
+    def lane_mask(self) -> int:
+        return self.lanes - 1
+
+    @property
+    def log2_lanes(self) -> int:
+        return self.lanes.bit_length() - 1
+
+    @property
+    def lane_bytes(self) -> int:
+        """Bytes of a vector."""
+        return self.vec * self.size
+
+    @property
+    def columns_bytes(self) -> int:
+        return self.columns * self.size
+
+    @property
+    def vector_columns(self) -> list[int]:
+        """The first column of each vector of a lane, from that of the first vector."""
+        return [v * self.lanes * self.vec for v in range(self.vectors)]
+
+    @property
+    def vector_offsets(self) -> list[int]:
+        return [v * self.vector_bytes for v in range(self.vectors)]
+
+    @property
+    def register_bits(self) -> int:
+        """Bits of a register of a vector in memory."""
+        return 8 * self.size if self.packed == self.vec else 32
+
+    @property
+    def x_stored(self) -> list[list[str]]:
+        """The registers of each vector of x in memory."""
+        return [
+            [(self.x_loaded if self.converts else self.x)[v, i] for i in range(self.packed)]
+            for v in range(self.vectors)
+        ]
+
+    @property
+    def y_stored(self) -> dict[tuple[int, int], list[str]]:
+        """(Nonzero, vector) -> the registers of a vector of y in memory."""
+        return {at: [self.y[*at, i] for i in range(self.packed)] for at in self._vectors_of_y}
+
+    @property
+    def x_pairs(self) -> list[list[tuple[str, str, str]]]:
+        """(Word, element, element) of each vector of x with elements of 16 bits."""
+        return [
+            [(self.x_loaded[v, i], self.x[v, 2 * i], self.x[v, 2 * i + 1]) for i in self._pairs]
+            for v in range(self.vectors)
+        ]
+
+    @property
+    def y_pairs(self) -> dict[tuple[int, int], list[tuple[str, str, str]]]:
+        """The same of each (nonzero, vector) of y."""
+        return {
+            at: [(self.y[*at, i], self.widened[2 * i], self.widened[2 * i + 1]) for i in self._pairs]
+            for at in self._vectors_of_y
+        }
+
+    @property
+    def factors(self) -> dict[tuple[int, int], list[tuple[str, str]]]:
+        """(Nonzero, vector) -> the elements of x and y that are multiplied."""
+        return {
+            (u, v): [(self.x[v, i], self.widened[i] if self.converts else self.y[u, v, i]) for i in range(self.vec)]
+            for u, v in self._vectors_of_y
+        }
+
+    @property
+    def _vectors_of_y(self) -> list[tuple[int, int]]:
+        return [(u, v) for u in range(self.unrolled) for v in range(self.vectors)]
+
+    @property
+    def _pairs(self) -> range:
+        return range(self.packed if self.converts and self.vec > 1 else 0)
+
 
 def sampled_products(
     kind: str, shape: Shape, n: int, ldx: int, ldy: int, vec: int, scaled: bool, device: Device

@@ -106,6 +106,32 @@ class TransposeCsr(Preparation):
         blocks = ceil_div(max(x.nnz, x.k + 1), self.threads)
         return Step("transposed_pattern", (blocks, 1, 1), (self.threads, 1, 1), 0, self.pattern.arguments(x)), at
 
+    @property
+    def lane_digits(self) -> list[tuple[int, int]]:
+        """(First digit of all lanes, its offset) of the counters of a warp."""
+        return [(first, 4 * first) for first in range(0, self.digits, WARP)]
+
+    @property
+    def digit_bits(self) -> list[int]:
+        return [1 << i for i in range(self.bits)]
+
+    @property
+    def warp_counter_bytes(self) -> int:
+        return 4 * self.digits
+
+    @property
+    def scan_step(self) -> int:
+        """Counts of a round of the scan."""
+        return 4 * self.scan_threads
+
+    @property
+    def scan_sum_bytes(self) -> int:
+        return 4 * self.scan_warps
+
+    @property
+    def scan_sum_offsets(self) -> range:
+        return range(0, self.scan_sum_bytes, 4)
+
 
 @dataclass(frozen=True)
 class SymmetricPlaces(Preparation):
@@ -136,6 +162,10 @@ class GatherValues(Preparation):
     @property
     def description(self) -> list[str]:
         return [f"values of {self.size} bytes in another order"]
+
+    @property
+    def bits(self) -> int:
+        return 8 * self.size
 
 
 def transpose(driver: Driver, at: Mapping[str, int], m: int, k: int, nnz: int) -> dict[str, Part]:
