@@ -19,7 +19,7 @@ from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import ceil_div
 from ptxgen.problem.device import Device
-from ptxgen.problem.dtypes import dtype
+from ptxgen.problem.dtypes import bits_of, dtype
 
 VALUES, LIST_I, LIST_J, COUNT = "values", "list_i", "list_j", "count"
 COUNTS, SLOTS, OFFSETS, TOTAL = "row_counts", "row_slots", "row_offsets", "row_total"
@@ -247,6 +247,95 @@ class TopRecords(DeviceText):
 
     def _step(self, entry: str, blocks: int, parameters: ParameterList, x: Any) -> Step:
         return Step(entry, (blocks, 1, 1), (self.threads, 1, 1), 0, tuple(parameters.arguments(x)))
+
+    @property
+    def record_type(self) -> str:
+        return "v2.u64" if self.wide else "u64"
+
+    @property
+    def key_type(self) -> str:
+        return f"b{self.key_bits}"
+
+    @property
+    def sign_shift(self) -> int:
+        return self.key_bits - 1
+
+    @property
+    def sign_bit(self) -> str:
+        return hex(1 << self.sign_shift)
+
+    @property
+    def all_bits(self) -> str:
+        return hex((1 << self.key_bits) - 1)
+
+    @property
+    def zero(self) -> str:
+        return bits_of(0.0, dtype(f"f{self.key_bits}"))
+
+    @property
+    def infinity(self) -> str:
+        return "0d7ff0000000000000" if self.key_bits == 64 else "0f7f800000"
+
+    @property
+    def value_bits(self) -> int:
+        return 8 * self.value_bytes
+
+    @property
+    def run_bytes(self) -> int:
+        return self.RUN * self.bytes
+
+    @property
+    def operands(self) -> dict[str, str]:
+        """Name of a record -> the operand of its access."""
+        return {
+            name: f"{{%{name}, %{name}_index}}" if self.wide else f"%{name}"
+            for name in ("own", "lower", "upper", "compared")
+        }
+
+    @property
+    def declared(self) -> dict[tuple[str, ...], str]:
+        """Names of records -> their registers."""
+        return {
+            names: ", ".join(f"%{name}, %{name}_index" if self.wide else f"%{name}" for name in names)
+            for names in (("own",), ("lower", "upper"), ("own", "compared"))
+        }
+
+    @property
+    def made_arrays(self) -> str:
+        """The registers of the arrays of ``make_records``."""
+        return ", ".join(f"%{name}" for name in self.make_records.names[:7])
+
+    @property
+    def written_arrays(self) -> list[str]:
+        """The arrays of ``write_best``: records, rows, results."""
+        return [name for name in self.write_best().names if name.startswith((FROM, "row_", BEST))]
+
+    @property
+    def written_registers(self) -> str:
+        return ", ".join(f"%{name}" for name in self.written_arrays)
+
+    @property
+    def row_index(self) -> str:
+        """The index that is a row."""
+        return f"%index_{self.axis}"
+
+    @property
+    def other_index(self) -> str:
+        return "%index_j" if self.axis == "i" else "%index_i"
+
+    @property
+    def widen_key(self) -> str:
+        """The instruction that makes a key a word of a record."""
+        return "mov.b64 %own, %key;" if self.key_bits == 64 else "cvt.u64.u32 %own, %key;"
+
+    @property
+    def narrow_key(self) -> str:
+        return "mov.b64 %key, %own;" if self.key_bits == 64 else "cvt.u32.u64 %key, %own;"
+
+    @property
+    def sample_place(self) -> str:
+        """The place of a value in the matrix of a sample."""
+        return "mov.b32 %tmp0, %target;" if self.axis == "i" else "mad.lo.u32 %tmp0, %place, %rows, %row;"
 
 
 _FIRST_ROW = Parameters("u32", ("first_row",), lambda x: (x.first_row,))

@@ -3,11 +3,11 @@
 <%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="store_partials()">
-<% s, n, threads, size = plan.mainloop.strip, plan.mainloop.vec, plan.threads, plan.arithmetic.bytes %>\
+<% s, sums, threads, size = plan.mainloop.strip, plan.block_sums, plan.threads, plan.arithmetic.bytes %>\
     // ---- reduction in the block: sums in shared memory [tap][thread]
     mad.lo.u32 %tmp0, %thread, ${size}, %smem;
-% for i, r in enumerate(plan.mainloop.acc.all):
-    st.shared.${plan.arithmetic.type} [%tmp0+${i * threads * size}], ${r};
+% for r, offset in zip(plan.mainloop.acc.all, sums.offsets):
+    st.shared.${plan.arithmetic.type} [%tmp0+${offset}], ${r};
 % endfor
     // ---- wait: all sums are in shared memory
     bar.sync 0;
@@ -15,25 +15,39 @@
 % if s.grouped:
     // thread l of sum number %sum_index adds the sums of lane l over all rows
     shr.u32 %sum_index, %thread, ${plan.mainloop.log2_lanes};
-    mov.u32 %n_sums, ${s.tap_count * n};
 % else:
     // ${plan.tap_sums.TAP_THREADS} threads add a tap's sums; then one thread adds theirs
     shr.u32 %sum_index, %thread, 5;
-    and.b32 %lane_thread, %thread, ${plan.tap_sums.TAP_THREADS - 1};
-    mov.u32 %n_sums, ${s.tap_count};
+    and.b32 %lane_thread, %thread, ${plan.tap_sums.tap_thread_mask};
 % endif
+    mov.u32 %n_sums, ${sums.count};
 REDUCE:
     setp.ge.u32 %p, %sum_index, %n_sums;
     @%p bra REDUCED;
     mad.lo.u32 %tmp0, %sum_index, ${threads}, %lane_thread;
     mad.lo.u32 %tmp0, %tmp0, ${size}, %smem;
     mov.${plan.arithmetic.type} %sum, ${plan.arithmetic.zero};
-<% step = plan.config.block_lanes if s.grouped else plan.tap_sums.TAP_THREADS %>\
-% for m in range(threads // step):
-    ld.shared.${plan.arithmetic.type} %partial, [%tmp0+${m * step * size}];
+% for offset in sums.partials:
+    ld.shared.${plan.arithmetic.type} %partial, [%tmp0+${offset}];
     add.rn.${plan.arithmetic.type} %sum, %sum, %partial;
 % endfor
 % if s.grouped:
+${store_filter()}\
+    add.u32 %sum_index, %sum_index, ${len(sums.partials)};
+    bra REDUCE;
+REDUCED:
+% else:
+    st.shared.${plan.arithmetic.type} [%tmp0], %sum;
+    add.u32 %sum_index, %sum_index, ${len(sums.partials)};
+    bra REDUCE;
+REDUCED:
+${add_tap_sums()}\
+% endif
+</%def>
+
+## Lanes are filters: each thread has the whole sum of a tap of one.
+<%def name="store_filter()">
+<% n = plan.mainloop.vec %>\
     // sum = tap * ${n} + number of the filter among ${n} adjacent ones
     div.u32 %tap, %sum_index, ${n};
     mul.lo.u32 %tmp0, %tap, ${n};
@@ -43,32 +57,28 @@ REDUCE:
     setp.lt.u32 %in_filters, %filter, %n_lanes;
     mov.u32 %tmp1, %n_lanes;
 ${store("@%in_filters ")}\
-% else:
-    st.shared.${plan.arithmetic.type} [%tmp0], %sum;
-% endif
-    add.u32 %sum_index, %sum_index, ${threads // step};
-    bra REDUCE;
-REDUCED:
-% if not s.grouped:
+</%def>
+
+## Lanes are pixels: one thread adds the sums of a tap.
+<%def name="add_tap_sums()">
     // ---- wait: every tap has the sums of its threads
     bar.sync 0;
     mov.u32 %tap, %thread;
 TAP_SUM:
-    setp.ge.u32 %p, %tap, ${s.tap_count};
+    setp.ge.u32 %p, %tap, ${plan.mainloop.strip.tap_count};
     @%p bra DONE;
-    mad.lo.u32 %tmp0, %tap, ${threads * size}, %smem;
+    mad.lo.u32 %tmp0, %tap, ${plan.block_sums.bytes}, %smem;
     mov.${plan.arithmetic.type} %sum, ${plan.arithmetic.zero};
-  % for m in range(plan.tap_sums.TAP_THREADS):
-    ld.shared.${plan.arithmetic.type} %partial, [%tmp0+${m * size}];
+% for offset in plan.block_sums.tap_offsets:
+    ld.shared.${plan.arithmetic.type} %partial, [%tmp0+${offset}];
     add.rn.${plan.arithmetic.type} %sum, %sum, %partial;
-  % endfor
+% endfor
     mov.u32 %filter, %tile;
     mov.u32 %tmp1, %nctaid.x;
 ${store("")}\
-    add.u32 %tap, %tap, ${threads};
+    add.u32 %tap, %tap, ${plan.threads};
     bra TAP_SUM;
 DONE:
-% endif
 </%def>
 
 ## Stores %sum, times alpha, as tap %tap of %filter; %tmp1: number of filters.
@@ -92,7 +102,7 @@ DONE:
     ${line}
 % endfor
 )
-.maxntid ${plan.tap_sums.TAPS_PER_BLOCK * plan.tap_sums.THREADS_PER_TAP}, 1, 1
+.maxntid ${plan.tap_sums.threads}, 1, 1
 {
     .reg .b64 %C, %workspace, %c_addr, %partial_ptr, %tmp64, %slice_step;
     .reg .b32 %n_sums, %taps, %slices, %filter_stride, %tap_stride, %thread, %smem, %tap_index, %slice, %tmp0, %tmp1;
@@ -107,13 +117,13 @@ ${pdl.trigger_and_wait()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
     mov.u32 %tmp0, %ctaid.x;
-    and.b32 %tap_index, %thread, ${plan.tap_sums.TAPS_PER_BLOCK - 1};
+    and.b32 %tap_index, %thread, ${plan.tap_sums.tap_mask};
     mad.lo.u32 %tap_index, %tmp0, ${plan.tap_sums.TAPS_PER_BLOCK}, %tap_index;
     div.u32 %slice, %thread, ${plan.tap_sums.TAPS_PER_BLOCK};
     setp.lt.u32 %in_bounds, %tap_index, %n_sums;
     mad.lo.u32 %tmp0, %slice, %n_sums, %tap_index;
     mad.wide.u32 %partial_ptr, %tmp0, ${size}, %workspace;
-    mul.wide.u32 %slice_step, %n_sums, ${size * plan.tap_sums.THREADS_PER_TAP};
+    mul.wide.u32 %slice_step, %n_sums, ${plan.tap_sums.slices_bytes};
     mov.${plan.arithmetic.type} %sum, ${plan.arithmetic.zero};
 ADD_SLICE:
     setp.lt.and.u32 %p, %slice, %slices, %in_bounds;
@@ -131,8 +141,8 @@ SLICES_ADDED:
     setp.lt.and.u32 %in_bounds, %thread, ${plan.tap_sums.TAPS_PER_BLOCK}, %in_bounds;
     @!%in_bounds bra DONE;
     mov.${plan.arithmetic.type} %sum, ${plan.arithmetic.zero};
-% for m in range(plan.tap_sums.THREADS_PER_TAP):
-    ld.shared.${plan.arithmetic.type} %partial, [%tmp0+${m * plan.tap_sums.TAPS_PER_BLOCK * size}];
+% for offset in plan.tap_sums.partials:
+    ld.shared.${plan.arithmetic.type} %partial, [%tmp0+${offset}];
     add.rn.${plan.arithmetic.type} %sum, %sum, %partial;
 % endfor
     // filter %tmp0, its tap %tap_index

@@ -44,14 +44,14 @@ ${reduce_tile(plan.groups.mirror)}\
 ## ---- sums in a fixed order: the values of all pairs are stored
 <%def name="store_tile()">
 ${fragments.load_rows()}\
-% for batch in plan.values.batches(range(plan.epilogue.y_columns // 8)):
+% for batch in plan.values.batches(range(len(plan.epilogue.column_groups))):
     {
 ${fragments.begin_batch(batch)}\
   % for n, j in enumerate(batch):
     {
     // columns past the end of C are skipped
     sub.s32 %tmp0, ${plan.scheduler.y_extent}, %c_y;
-    setp.le.s32 %p, %tmp0, ${8 * j};
+    setp.le.s32 %p, %tmp0, ${plan.epilogue.column_groups[j][0]};
     @%p bra.uni GROUP_DONE;
 ${store_group(n, j)}\
 GROUP_DONE:
@@ -64,41 +64,40 @@ GROUP_DONE:
 ## The values of group j of columns, number n of the batch, or the identity in place of those that are not reduced.
 <%def name="store_group(n, j)">
 <% g, v = plan.groups, plan.values %>\
-% for e in range(2):
-    setp.gt.s32 %in_y${e}, %y_rem, ${8 * j + e};
+% for e, column in enumerate(plan.epilogue.column_groups[j]):
+    setp.gt.s32 %in_y${e}, %y_rem, ${column};
 % endfor
 % for m in range(g.mi):
     {
 ${fragments.declare()}\
-${fragments.compute(m, j, n, plan.epilogue.fragment(m, j))}\
-  % for q in range(4):
-<% h, e = q // 2, q % 2 %>\
-    and.pred %within, %in_x${2 * m + h}, %in_y${e};
-    % for line in g.take(q, "@%within "):
+${fragments.compute(m, j, n, plan.epilogue.fragments[m, j])}\
+  % for r, value in zip(g.results[m], v.tiles[0].all):
+    and.pred %within, %in_x${r.row}, %in_y${r.e};
+    % for line in g.take(r.q, "@%within "):
     ${line}
     % endfor
     @%reject red.global.add.u64 [%rejected], %one;
-    mov.${g.kind} ${g.run[m, q]}, ${g.identity};
-    @%take${q} mov.${g.kind} ${g.run[m, q]}, ${v.of(0)[q]};
-${store_value(m, j, h, e)}\
+    mov.${g.kind} ${r.run}, ${g.identity};
+    @%take${r.q} mov.${g.kind} ${r.run}, ${value};
+${store_value(r, plan.epilogue.column_groups[j])}\
   % endfor
     }
 % endfor
 </%def>
 
 ## Stores a value, or the identity in its place, in the workspace [M][N].
-<%def name="store_value(m, j, h, e)">
+<%def name="store_value(r, columns)">
 <%
     g = plan.groups
-    x, y = ("%c_col", "%c_row") if plan.epilogue.transposed else ("%c_row", "%c_col")
+    x, y = g.pair
 %>\
-${constants.add(x, "%first_x", plan.epilogue.row_offset(2 * m + h))}\
-${constants.add(y, "%first_y", 8 * j + e)}\
+${constants.add(x, "%first_x", plan.epilogue.row_offsets[r.row])}\
+${constants.add(y, "%first_y", columns[r.e])}\
     mul.wide.u32 %group_index, %c_row, %N;
     cvt.u64.u32 %group_addr, %c_col;
     add.u64 %group_index, %group_index, %group_addr;
     mad.lo.u64 %group_addr, %group_index, ${g.bytes}, %ordered;
-    @%within st.global.${g.type} [%group_addr], ${g.run[m, 2 * h + e]};
+    @%within st.global.${g.type} [%group_addr], ${r.run};
 </%def>
 
 ## ---- runs
@@ -116,7 +115,7 @@ ${fragments.load_rows(g.reduced)}\
 % endfor
     // columns of this tile, of 8 in a group
     sub.s32 %columns, ${plan.scheduler.y_extent}, %c_y;
-    min.s32 %columns, %columns, ${8 * g.columns};
+    min.s32 %columns, %columns, ${g.columns_along_y};
 ${take_group(g, 0)}\
     mov.b32 %group, 0;
     .pragma "nounroll";
@@ -126,13 +125,13 @@ ${next_group(g, 0, g.columns)}\
 % for j in range(1, g.columns):
 GROUP_${j}:
 ${take_group(g, j)}\
-    and.b32 %tmp0, %steady, ${hex(1 << j)};
+    and.b32 %tmp0, %steady, ${g.group_bits[j]};
     setp.eq.u32 %p, %tmp0, 0;
     mov.b32 %group, ${j};
     @%p bra.uni MIXED;
-  % for m in range(g.mi):
-    % for q in range(4):
-${join(g, g.row_run[m, q // 2], g.run[m, q])}\
+  % for results in g.results:
+    % for r in results:
+${join(g, r.row_run, r.run)}\
     % endfor
   % endfor
 % endfor
@@ -153,7 +152,7 @@ GROUPS_DONE:
 % endfor
 % for v in g.key_vectors(axis):
     .reg .${v.kind} %${v.name}_at;
-    mov.${v.kind} %${v.name}_at, ${g.values.zero(v)};
+    mov.${v.kind} %${v.name}_at, ${v.zero};
     mad.wide.u32 %key_addr, %index, ${v.bytes}, %${v.name};
     @${within} ld.global.nc.${v.access} %${v.name}_at, [%key_addr];
 % endfor
@@ -166,29 +165,25 @@ GROUPS_DONE:
 
 ## The keys of rows along X; %rows_same: those of a fragment of the warp are equal; %bad_rows: one of the warp is out of range.
 <%def name="load_x_keys(g)">
-<%
-    axis = g.axes[0]
-%>\
     {
     .reg .b32 %index;
     .reg .pred %bad;
-% for n in range(2 * g.mi):
-${constants.add("%index", "%first_x", plan.epilogue.row_offset(n))}\
-${read_key(g, axis, f"%in_x{n}", g.x_keys[n])}\
+% for n, key in enumerate(g.x_keys.all):
+${constants.add("%index", "%first_x", plan.epilogue.row_offsets[n])}\
+${read_key(g, g.axes[0], f"%in_x{n}", key)}\
 % endfor
-% for n in range(2 * g.mi):
-    setp.ge.and.u32 ${"%same" if n else "%bad"}, ${g.x_keys[n]}, %${g.extent(axis)}, %in_x${n};
-  % if n:
+    setp.ge.and.u32 %bad, ${g.x_keys[0, 0]}, %${g.extents[0]}, %in_x0;
+% for n, key in list(enumerate(g.x_keys.all))[1:]:
+    setp.ge.and.u32 %same, ${key}, %${g.extents[0]}, %in_x${n};
     or.pred %bad, %bad, %same;
-  % endif
 % endfor
     vote.sync.any.pred %bad_rows, %bad, 0xffffffff;
-% for m in range(g.mi):
-    shfl.sync.idx.b32 %first, ${g.x_keys[2 * m]}, 0, 31, 0xffffffff;
-  % for h in range(2):
+% for m, rows in enumerate(plan.epilogue.fragment_rows):
+    shfl.sync.idx.b32 %first, ${g.x_keys[m, 0]}, 0, 31, 0xffffffff;
+  % for h, row in enumerate(rows):
     // rows past the end of C have no values
-    setp.eq.u32 %within, %first, ${g.x_keys[2 * m + h]};
-    not.pred %bad, %in_x${2 * m + h};
+    setp.eq.u32 %within, %first, ${g.x_keys[m, h]};
+    not.pred %bad, %in_x${row.number};
     or.pred %within, %within, %bad;
     % if h:
     and.pred %same, %same, %within;
@@ -226,7 +221,7 @@ ${read_key(g, axis, "%within", f"%lane_key{n}")}\
 % for n in range(8):
     setp.eq.and.u32 %same, %first, %lane_key${n}, %same;
 % endfor
-    setp.lt.and.u32 %same, %first, %${g.extent(axis)}, %same;
+    setp.lt.and.u32 %same, %first, %${g.extents[1]}, %same;
     not.pred %within, %bad_rows;
     and.pred %same, %same, %within;
     vote.sync.ballot.b32 %steady, %same, 0xffffffff;
@@ -244,12 +239,12 @@ ${fragments.begin_batch([j], v)}\
 % for m in range(g.mi):
     {
 ${fragments.declare(v)}\
-${fragments.compute(m, j, 0, plan.epilogue.fragment(m, j), v)}\
-  % for q in range(4):
-    mov.${g.kind} ${g.run[m, q]}, ${v.of(0)[q]};
+${fragments.compute(m, j, 0, plan.epilogue.fragments[m, j], v)}\
+  % for r in g.results[m]:
+    mov.${g.kind} ${r.run}, ${v.tiles[0][r.q]};
     % if g.conditional:
-    @!${v.of(1)[q]} mov.${g.kind} ${g.run[m, q]}, ${g.identity};
-    @${v.of(1)[q]} or.b32 %taken, %taken, ${hex(1 << 4 * m + q)};
+    @!${v.tiles[1][r.q]} mov.${g.kind} ${r.run}, ${g.identity};
+    @${v.tiles[1][r.q]} or.b32 %taken, %taken, ${r.bit};
     % endif
   % endfor
     }
@@ -276,10 +271,10 @@ ${fragments.compute(m, j, 0, plan.epilogue.fragment(m, j), v)}\
 ${constants.add("%index", "%pick_y", e)}\
 ${read_key(g, axis, f"%in_y{e}", g.y_keys[e])}\
 % endfor
-% for m in range(g.mi):
-  % for q in range(4):
-    @!%in_x${2 * m + q // 2} mov.${g.kind} ${g.run[m, q]}, ${g.identity};
-    @!%in_y${q % 2} mov.${g.kind} ${g.run[m, q]}, ${g.identity};
+% for results in g.results:
+  % for r in results:
+    @!%in_x${r.row} mov.${g.kind} ${r.run}, ${g.identity};
+    @!%in_y${r.e} mov.${g.kind} ${r.run}, ${g.identity};
   % endfor
 % endfor
 ${reject(g)}\
@@ -311,26 +306,23 @@ RUN_CONTINUES:
 
 ## Counts the pairs with keys out of range, whose values become the identity.
 <%def name="reject(g)">
-<%
-    x_axis, y_axis = g.axes
-%>\
+<% x_groups, y_groups = g.extents %>\
     {
-    setp.ge.and.u32 %bad, ${g.y_keys[0]}, %${g.extent(y_axis)}, %in_y0;
-    setp.ge.and.u32 %same, ${g.y_keys[1]}, %${g.extent(y_axis)}, %in_y1;
+    setp.ge.and.u32 %bad, ${g.y_keys[0]}, %${y_groups}, %in_y0;
+    setp.ge.and.u32 %same, ${g.y_keys[1]}, %${y_groups}, %in_y1;
     or.pred %bad, %bad, %same;
     or.pred %bad, %bad, %bad_rows;
     vote.sync.any.pred %bad, %bad, 0xffffffff;
     @!%bad bra.uni IN_RANGE;
-% for m in range(g.mi):
-  % for q in range(4):
-<% h, e = q // 2, q % 2 %>\
-    setp.ge.u32 %reject, ${g.x_keys[2 * m + h]}, %${g.extent(x_axis)};
-    setp.ge.or.u32 %reject, ${g.y_keys[e]}, %${g.extent(y_axis)}, %reject;
-    and.pred %reject, %reject, %in_x${2 * m + h};
-    and.pred %reject, %reject, %in_y${e};
-    @%reject mov.${g.kind} ${g.run[m, q]}, ${g.identity};
+% for results in g.results:
+  % for r in results:
+    setp.ge.u32 %reject, ${r.x_key}, %${x_groups};
+    setp.ge.or.u32 %reject, ${r.y_key}, %${y_groups}, %reject;
+    and.pred %reject, %reject, %in_x${r.row};
+    and.pred %reject, %reject, %in_y${r.e};
+    @%reject mov.${g.kind} ${r.run}, ${g.identity};
     % if g.conditional:
-    and.b32 %first, %taken, ${hex(1 << 4 * m + q)};
+    and.b32 %first, %taken, ${r.bit};
     setp.ne.and.u32 %reject, %first, 0, %reject;
     % endif
     @%reject red.global.add.u64 [%rejected], %one;
@@ -344,12 +336,12 @@ IN_RANGE:
 <%def name="take_columns(g)">
 % for e in range(2):
     setp.eq.u32 %same, ${g.y_keys[e]}, %run_key;
-  % for m in range(g.mi):
-    % for h in range(2):
+  % for results in g.results:
+    % for r in results[e::2]:
     mov.${g.kind} %received, ${g.identity};
-    @%same mov.${g.kind} %received, ${g.run[m, 2 * h + e]};
-${join(g, g.row_run[m, h], "%received")}\
-    @%same mov.${g.kind} ${g.run[m, 2 * h + e]}, ${g.identity};
+    @%same mov.${g.kind} %received, ${r.run};
+${join(g, r.row_run, "%received")}\
+    @%same mov.${g.kind} ${r.run}, ${g.identity};
     % endfor
   % endfor
 % endfor
@@ -360,8 +352,8 @@ ${join(g, g.row_run[m, h], "%received")}\
     and.b32 %first, %lane, 3;
 % for m in range(g.mi):
     {
-  % for h in range(2):
-    @!%in_x${2 * m + h} mov.${g.kind} ${g.row_run[m, h]}, ${g.identity};
+  % for h, row in enumerate(plan.epilogue.fragment_rows[m]):
+    @!%in_x${row.number} mov.${g.kind} ${g.row_run[m, h]}, ${g.identity};
   % endfor
     @!%rows_same${m} bra.uni ROWS_DIFFER;
     // all rows of the warp have one key
@@ -370,7 +362,7 @@ ${join(g, g.row_run[m, 0], g.row_run[m, 1])}\
     ${line}
   % endfor
     setp.eq.u32 %first_lane, %lane, 0;
-${emit(g, g.row_run[m, 0], g.x_keys[2 * m], "%run_key", "%first_lane")}\
+${emit(g, g.row_run[m, 0], g.x_keys[m, 0], "%run_key", "%first_lane")}\
     bra.uni RUN_WRITTEN;
 ROWS_DIFFER:
     // four lanes have the columns of a row
@@ -379,7 +371,7 @@ ROWS_DIFFER:
     % for line in g.join_lanes(g.row_run[m, h], (1, 2)):
     ${line}
     % endfor
-${emit(g, g.row_run[m, h], g.x_keys[2 * m + h], "%run_key", "%first_lane")}\
+${emit(g, g.row_run[m, h], g.x_keys[m, h], "%run_key", "%first_lane")}\
   % endfor
 RUN_WRITTEN:
   % for h in range(2):
@@ -396,17 +388,17 @@ RUN_WRITTEN:
     @!%rows_same${m} bra.uni ALL_DIFFER;
     // eight lanes have the rows of a column
     setp.lt.u32 %first_lane, %lane, 4;
-  % for e in range(2):
-${join(g, g.run[m, e], g.run[m, 2 + e])}\
-    % for line in g.join_lanes(g.run[m, e], (4, 8, 16)):
+  % for r, lower in zip(g.results[m][:2], g.results[m][2:]):
+${join(g, r.run, lower.run)}\
+    % for line in g.join_lanes(r.run, (4, 8, 16)):
     ${line}
     % endfor
-${emit(g, g.run[m, e], g.x_keys[2 * m], g.y_keys[e], "%first_lane")}\
+${emit(g, r.run, r.x_key, r.y_key, "%first_lane")}\
   % endfor
     bra.uni OTHERS_WRITTEN;
 ALL_DIFFER:
-  % for q in range(4):
-${emit(g, g.run[m, q], g.x_keys[2 * m + q // 2], g.y_keys[q % 2], "")}\
+  % for r in g.results[m]:
+${emit(g, r.run, r.x_key, r.y_key, "")}\
   % endfor
 OTHERS_WRITTEN:
     }
@@ -415,10 +407,10 @@ OTHERS_WRITTEN:
 
 ## Branches to the code of the group after %group, one of ``first`` to ``end`` − 1.
 <%def name="next_group(g, first, end)">
-<% middle = (first + end) // 2 %>\
-% if end - first == 1:
-    bra.uni ${f"GROUP_{end}" if end < g.columns else "LAST_GROUP"};
+% if (first, end) not in g.halves:
+    bra.uni ${g.group_labels[end]};
 % else:
+<% middle = g.halves[first, end] %>\
     {
     setp.ge.u32 %p, %group, ${middle};
     @%p bra.uni UPPER;
@@ -437,17 +429,19 @@ ${next_group(g, middle, end)}\
 
 ## Reduces a value in memory, where a lane has one that changes its element. Keys out of range have no values.
 <%def name="emit(g, value, x_key, y_key, lanes)">
-<%
-    row, column = g.key_pair(x_key, y_key)
-%>\
     {
     ${g.differs} %emit, ${value}, ${g.identity};
 % if lanes:
     and.pred %emit, %emit, ${lanes};
 % endif
     mov.${g.kind} %emitted, ${value};
-    mul.wide.u32 %group_index, ${row}, %group_columns;
-    cvt.u64.u32 %group_addr, ${column};
+% if g.swaps_keys:
+    mul.wide.u32 %group_index, ${y_key}, %group_columns;
+    cvt.u64.u32 %group_addr, ${x_key};
+% else:
+    mul.wide.u32 %group_index, ${x_key}, %group_columns;
+    cvt.u64.u32 %group_addr, ${y_key};
+% endif
     add.u64 %group_index, %group_index, %group_addr;
     mad.lo.u64 %group_addr, %group_index, ${g.bytes}, %C;
 ${groups.emit()}\

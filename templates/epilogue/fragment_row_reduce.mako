@@ -43,12 +43,12 @@ ${rows.clear(0, s)}\
 % endif
 % if s.exchanged:
     // after the parts of results (i, j)
-<% extent, count = kernels.blocks(plan.states.along_y) %>\
-    add.u32 %tmp0, ${plan.scheduler.y_extent if plan.states.along_y else plan.scheduler.x_extent}, ${extent - 1};
+<% extent_of_all, last, extent, count = kernels.parts_before %>\
+    add.u32 %tmp0, ${extent_of_all}, ${last};
     div.u32 %tmp0, %tmp0, ${extent};
     mad.lo.u32 %state_part, %tmp0, ${count}, %state_part;
 % endif
-% for groups in v.batches(range(plan.epilogue.y_columns // 8)):
+% for groups in v.batches(range(len(plan.epilogue.column_groups))):
     {
 ${fragments.begin_batch(groups, v)}\
   % for n, j in enumerate(groups):
@@ -59,7 +59,7 @@ ${reduce_group(s, v, n, j)}\
 % if s.along_y:
   % for q in range(s.count):
 ${join(s, q)}\
-${constants.add("%result", "%first_x", plan.epilogue.row_offset(q))}\
+${constants.add("%result", "%first_x", plan.epilogue.row_offsets[q])}\
     and.pred %taken, %stores, %in_x${q};
 ${rows.store_state(q, "%state_part", plan.scheduler.x_extent, "%result", "@%taken ", s)}\
   % endfor
@@ -69,10 +69,11 @@ ${rows.store_state(q, "%state_part", plan.scheduler.x_extent, "%result", "@%take
 
 ## The values of group j of columns, number n of the batch.
 <%def name="reduce_group(s, v, n, j)">
+<% columns = plan.epilogue.column_groups[j] %>\
     {
 % if v.long or not s.along_y or s.sink.mirrored:
     sub.s32 %tmp0, ${plan.scheduler.y_extent}, %c_y;
-    setp.le.s32 %p, %tmp0, ${8 * j};
+    setp.le.s32 %p, %tmp0, ${columns[0]};
     @%p bra.uni REDUCED;
 % endif
 % if not s.along_y:
@@ -82,26 +83,24 @@ ${rows.clear(0, s)}\
     {
     .reg .b32 %position;
 ${fragments.declare(v)}\
-${fragments.compute(m, j, n, plan.epilogue.fragment(m, j), v)}\
-  % for e in range(2):
-    setp.gt.s32 %in_y${e}, %y_rem, ${8 * j + e};
+${fragments.compute(m, j, n, plan.epilogue.fragments[m, j], v)}\
+  % for e, column in enumerate(columns):
+    setp.gt.s32 %in_y${e}, %y_rem, ${column};
   % endfor
-  % for q in range(4):
-<% h, e = q // 2, q % 2 %>\
+  % for r, (state, bounds) in zip(v.results[m], s.fragment_places[m]):
     % if s.along_y:
-${constants.add("%position", "%first_y", 8 * j + e)}\
-${add_value(s, v, 2 * m + h, q, f"%in_y{e}")}\
+${constants.add("%position", "%first_y", columns[r.e])}\
     % else:
-${constants.add("%position", "%first_x", plan.epilogue.row_offset(2 * m + h))}\
-${add_value(s, v, e, q, f"%in_x{2 * m + h}")}\
+${constants.add("%position", "%first_x", plan.epilogue.row_offsets[r.row])}\
     % endif
+${add_value(s, v, state, r.q, bounds)}\
   % endfor
     }
 % endfor
 % if not s.along_y:
-  % for e in range(2):
+  % for e, column in enumerate(columns):
 ${join(s, e)}\
-${constants.add("%result", "%first_y", 8 * j + e)}\
+${constants.add("%result", "%first_y", column)}\
     and.pred %taken, %stores, %in_y${e};
 ${rows.store_state(e, "%state_part", plan.scheduler.y_extent, "%result", "@%taken ", s)}\
   % endfor
@@ -113,11 +112,11 @@ REDUCED:
 ## Joins a state with value q of the fragment, at %position.
 <%def name="add_value(s, v, state, q, bounds)">
 % if v.guard is not None:
-    and.pred %taken, ${v.of(1)[q]}, ${bounds};
+    and.pred %taken, ${v.tiles[1][q]}, ${bounds};
 % else:
     and.pred %taken, ${bounds}, ${bounds};
 % endif
-% for line in s.add(state, v.of(0)[q], "%position", "@%taken "):
+% for line in s.add(state, v.tiles[0][q], "%position", "@%taken "):
     ${line}
 % endfor
 </%def>

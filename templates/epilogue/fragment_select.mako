@@ -21,7 +21,7 @@ ${select_tile(plan.values.mirror)}\
 <%def name="select_tile(of)">
 <% s = plan.selected %>\
     {
-    .reg .b64 %count, %position, ${", ".join(s.pointers)};
+    .reg .b64 %count, %position, ${s.operand};
     .reg .b32 %selected, %lanes_below, %groups, %group, %bits, %pick_y, %pick_rem;
     .reg .pred %any;
     ${s.bits.declaration}
@@ -74,16 +74,15 @@ ${fragments.begin_batch(batch, of)}\
     % if of.long:
     // columns past the end of C are skipped: without a branch, ptxas would load elements of all columns at once
     sub.s32 %pick_rem, ${plan.scheduler.y_extent}, %c_y;
-    setp.le.s32 %p, %pick_rem, ${8 * j};
+    setp.le.s32 %p, %pick_rem, ${plan.epilogue.column_groups[j][0]};
     @%p bra.uni MARKED;
     % endif
     % for m in range(s.mi):
     {
 ${fragments.declare(of)}\
-${fragments.compute(m, j, n, plan.epilogue.fragment(m, j), of)}\
-      % for q in range(4):
-<% word, bit = s.bit(m, j, q) %>\
-    @${of.of(0)[q]} or.b32 ${word}, ${word}, ${bit};
+${fragments.compute(m, j, n, plan.epilogue.fragments[m, j], of)}\
+      % for selected, (word, bit) in zip(of.tiles[0].all, s.result_bits[m, j]):
+    @${selected} or.b32 ${word}, ${word}, ${bit};
       % endfor
     }
     % endfor
@@ -93,19 +92,18 @@ ${fragments.compute(m, j, n, plan.epilogue.fragment(m, j), of)}\
 MARKED:
     }
     // ---- without those past the end of C
-% for n in range(plan.epilogue.rows):
+% for n, mask in enumerate(s.masks_of_rows):
   % for word in s.bits.all:
-    @!%in_x${n} and.b32 ${word}, ${word}, ${s.but_row(n)};
+    @!%in_x${n} and.b32 ${word}, ${word}, ${mask};
   % endfor
 % endfor
     sub.s32 %pick_rem, ${plan.scheduler.y_extent}, %c_y;
-    setp.ge.s32 %p, %pick_rem, ${8 * s.groups};
+    setp.ge.s32 %p, %pick_rem, ${s.columns};
     @%p bra.uni INSIDE;
-% for j in range(s.groups):
-  % for e in range(2):
-<% word, bits = s.but_column(j, e) %>\
-    setp.le.s32 %p, %y_rem, ${8 * j + e};
-    @%p and.b32 ${word}, ${word}, ${bits};
+% for columns, masks in zip(plan.epilogue.column_groups, s.masks_of_columns):
+  % for column, (word, mask) in zip(columns, masks):
+    setp.le.s32 %p, %y_rem, ${column};
+    @%p and.b32 ${word}, ${word}, ${mask};
   % endfor
 % endfor
 INSIDE:
@@ -120,28 +118,28 @@ INSIDE:
 % for n, word in enumerate(s.bits.all):
     redux.sync.or.b32 %lanes_bits${n}, ${word}, 0xffffffff;
 % endfor
-% for j in range(s.groups):
-<% word, bits = s.group(j) %>\
-    and.b32 %bits, %lanes_bits${s.bits.all.index(word)}, ${bits};
+% for group, (word, bits) in zip(s.group_bits, s.bits_of_groups):
+    and.b32 %bits, %lanes_bits${word}, ${bits};
     setp.ne.u32 %p, %bits, 0;
-    @%p or.b32 %groups, %groups, ${hex(1 << j)};
+    @%p or.b32 %groups, %groups, ${group};
 % endfor
     }
 </%def>
 
 ## Branches to the code of group %group, one of ``first`` to ``end`` − 1.
 <%def name="pick(first, end)">
-<% s, middle = plan.selected, (first + end) // 2 %>\
-% if end - first == 1:
-<% word, bit = s.place(first) %>\
+<% s = plan.selected %>\
+% if (first, end) not in s.halves:
+<% word, bit = s.places[first] %>\
   % for m in range(s.mi):
-    % for q, r in enumerate(plan.epilogue.fragment(m, first)):
-    mov.${s.kind} ${s.picked[m, q]}, ${r};
+    % for picked, r in zip(s.picked_sums[m], plan.epilogue.fragments[m, first]):
+    mov.${s.kind} ${picked}, ${r};
     % endfor
   % endfor
 ${constants.shr("%bits", word, bit)}\
     bra.uni PICKED;
 % else:
+<% middle = s.halves[first, end] %>\
     {
     setp.ge.u32 %p, %group, ${middle};
     @%p bra.uni UPPER;
@@ -159,18 +157,18 @@ ${fragments.begin_batch([0], taken, "%pick_y", "%pick_rem")}\
 % for m in range(s.mi):
     {
 ${fragments.declare(taken)}\
-${fragments.compute(m, 0, 0, [s.picked[m, q] for q in range(4)], taken, "%pick_y", "%pick_rem")}\
-  % for q in range(4):
+${fragments.compute(m, 0, 0, s.picked_sums[m], taken, "%pick_y", "%pick_rem")}\
+  % for r in taken.results[m]:
     {
     .reg .pred %holds;
     .reg .b32 %ballot;
-    and.b32 %ballot, %bits, ${hex(1 << 4 * m + q)};
+    and.b32 %ballot, %bits, ${r.bit};
     setp.ne.u32 %holds, %ballot, 0;
     vote.sync.ballot.b32 %ballot, %holds, 0xffffffff;
     setp.eq.u32 %p, %ballot, 0;
     @%p bra.uni NONE_SELECTED;
 ${select.place()}\
-${select.store_at_place(taken, q)}\
+${select.store_at_place(taken, r.q)}\
 NONE_SELECTED:
     }
   % endfor

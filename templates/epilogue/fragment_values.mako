@@ -14,7 +14,7 @@ ${load_rows()}\
 <% v = plan.values %>\
     .reg .b64 %read_addr, %read_row;
     .reg .b32 %first_x, %first_y, %x_rem, %y_rem, %index_x<2>, %index_y<2>;
-    .reg .pred %in_x<${2 * v.mi}>, %in_y<2>, %in_bounds;
+    .reg .pred %in_x<${v.rows_of_thread}>, %in_y<2>, %in_bounds;
 ${values.setup()}\
     mov.b32 %first_x, %c_x;
 ${convert.add_thread_terms("%first_x", "%wg_thread", plan.mainloop.row_terms)}\
@@ -22,19 +22,19 @@ ${convert.add_thread_terms("%first_x", "%wg_thread", plan.mainloop.row_terms)}\
     mad.lo.u32 %first_y, %first_y, 2, %c_y;
     sub.s32 %x_rem, ${plan.scheduler.x_extent}, %first_x;
     sub.s32 %y_rem, ${plan.scheduler.y_extent}, %first_y;
-% for n in range(plan.epilogue.rows):
-    setp.gt.s32 %in_x${n}, %x_rem, ${plan.epilogue.row_offset(n)};
+% for n, row in enumerate(plan.epilogue.row_offsets):
+    setp.gt.s32 %in_x${n}, %x_rem, ${row};
 % endfor
 </%def>
 
 <%def name="load_rows(of=None)">
 <% v = of or plan.values %>\
-% for x in v.along_x:
-    ${v.x_tile(x).declaration}
+% for x, elements in v.row_arrays:
+    ${elements.declaration}
     mad.wide.u32 %read_addr, %first_x, ${x.bytes}, %${x.name};
-  % for n, r in enumerate(v.x_tile(x).all):
-    mov.${x.kind} ${r}, ${v.zero(x)};
-    @%in_x${n} ld.global.nc.${x.access} ${r}, [%read_addr+${plan.epilogue.row_offset(n) * x.bytes}];
+  % for n, (r, row) in enumerate(zip(elements.all, plan.epilogue.row_offsets)):
+    mov.${x.kind} ${r}, ${x.zero};
+    @%in_x${n} ld.global.nc.${x.access} ${r}, [%read_addr+${x.offsets[row]}];
   % endfor
 % endfor
 </%def>
@@ -43,14 +43,14 @@ ${convert.add_thread_terms("%first_x", "%wg_thread", plan.mainloop.row_terms)}\
 ## C from there on.
 <%def name="begin_batch(groups, of=None, first_y='%first_y', y_rem='%y_rem')">
 <% v = of or plan.values %>\
-% for x in v.along_y:
-    ${v.y_tile(x).declaration}
+% for x, elements in v.column_arrays:
+    ${elements.declaration}
     mad.wide.u32 %read_addr, ${first_y}, ${x.bytes}, %${x.name};
   % for n, j in enumerate(groups):
-    % for e in range(2):
-    setp.gt.s32 %in_y${e}, ${y_rem}, ${8 * j + e};
-    mov.${x.kind} ${v.y_tile(x)[n, e]}, ${v.zero(x)};
-    @%in_y${e} ld.global.nc.${x.access} ${v.y_tile(x)[n, e]}, [%read_addr+${(8 * j + e) * x.bytes}];
+    % for e, column in enumerate(plan.epilogue.column_groups[j]):
+    setp.gt.s32 %in_y${e}, ${y_rem}, ${column};
+    mov.${x.kind} ${elements[n, e]}, ${x.zero};
+    @%in_y${e} ld.global.nc.${x.access} ${elements[n, e]}, [%read_addr+${x.offsets[column]}];
     % endfor
   % endfor
 % endfor
@@ -65,36 +65,34 @@ ${convert.add_thread_terms("%first_x", "%wg_thread", plan.mainloop.row_terms)}\
 % for line in v.temporaries:
     ${line}
 % endfor
-% for x in v.pitched:
-    ${v.element_tile(x).declaration}
+% for tile in v.element_tiles:
+    ${tile.declaration}
 % endfor
 </%def>
 
 ## The values of fragment m along X of the columns of group j, which is number n of the batch.
 <%def name="compute(m, j, n, sums, of=None, first_y='%first_y', y_rem='%y_rem')">
-<% v = of or plan.values %>\
+<% v, rows, columns = of or plan.values, plan.epilogue.fragment_rows[m], plan.epilogue.column_groups[j] %>\
 % if v.computes_indices:
-  % for h in range(2):
-${constants.add(f"%index_x{h}", "%first_x", plan.epilogue.row_offset(2 * m + h))}\
+  % for h, row in enumerate(rows):
+${constants.add(f"%index_x{h}", "%first_x", row.offset)}\
   % endfor
-  % for e in range(2):
-${constants.add(f"%index_y{e}", first_y, 8 * j + e)}\
+  % for e, column in enumerate(columns):
+${constants.add(f"%index_y{e}", first_y, column)}\
   % endfor
 % endif
-% for x in v.pitched:
-  % for e in range(2):
-    setp.gt.s32 %in_y${e}, ${y_rem}, ${8 * j + e};
+% for x, reads in v.element_rows:
+  % for e, column in enumerate(columns):
+    setp.gt.s32 %in_y${e}, ${y_rem}, ${column};
   % endfor
-<% leading, other = ("x", "y") if v.leading(x) == "x" else ("y", "x") %>\
-  % for a in range(2):
-    mul.wide.u32 %read_row, %index_${leading}${a}, %ld_${x.name};
+  % for row_index, elements in reads:
+    mul.wide.u32 %read_row, ${row_index}, %ld_${x.name};
     mad.lo.u64 %read_row, %read_row, ${x.bytes}, %${x.name};
-    % for b in range(2):
-<% h, e = (a, b) if leading == "x" else (b, a) %>\
-    mad.wide.u32 %read_addr, %index_${other}${b}, ${x.bytes}, %read_row;
-    and.pred %in_bounds, %in_x${2 * m + h}, %in_y${e};
-    mov.${x.kind} ${v.element_tile(x)[h, e]}, ${v.zero(x)};
-    @%in_bounds ld.global.nc.${x.access} ${v.element_tile(x)[h, e]}, [%read_addr];
+    % for index, h, e, element in elements:
+    mad.wide.u32 %read_addr, ${index}, ${x.bytes}, %read_row;
+    and.pred %in_bounds, %in_x${rows[h].number}, %in_y${e};
+    mov.${x.kind} ${element}, ${x.zero};
+    @%in_bounds ld.global.nc.${x.access} ${element}, [%read_addr];
     % endfor
   % endfor
 % endfor

@@ -13,14 +13,12 @@ ${begin(k, "copy_to_phases")}\
 SEGMENT_LOOP:
 ${place(k)}\
 ${load_c(k)}\
-% for r in range(k.stride):
-  % for v in range(k.pixels // k.image_vec):
-    and.pred %p, %has_image${r}, %in_image${v};
-    % for word, pair in k.words(k.in_image(r, v)):
+% for x in k.image_accesses:
+    and.pred %p, %has_image${x.phase}, %in_image${x.vector};
+  % for word, pair in x.words:
     mov.b32 ${word}, ${pair};
-    % endfor
-    @%p st.global.${k.access(k.image_vec)} [%image_addr${r}+${v * k.image_vec * k.size}], ${k.operand(k.in_image(r, v))};
   % endfor
+    @%p st.global.${x.type} [%image_addr${x.phase}+${x.offset}], ${x.operand};
 % endfor
     mov.u32 %tmp0, %nctaid.x;
     mad.lo.u32 %segment, %tmp0, ${k.THREADS}, %segment;
@@ -50,31 +48,29 @@ ${convert.widen(plan.problem.out, "%value", register)}\
 BETA_ZERO:
 ${zeros(k)}\
 LOAD_IMAGES:
-% for r in range(k.stride):
-  % for v in range(k.pixels // k.image_vec):
-    and.pred %p, %has_image${r}, %in_image${v};
-    % if k.words(k.in_image(r, v)):
+% for x in k.image_accesses:
+    and.pred %p, %has_image${x.phase}, %in_image${x.vector};
+  % if x.words:
     {
-    .reg .b32 %loaded<${len(k.words(k.in_image(r, v)))}>;
-      % for n, (_, pair) in enumerate(k.words(k.in_image(r, v))):
-    mov.b32 %loaded${n}, ${pair};
-      % endfor
-    @%p ld.global.${k.access(k.image_vec)} ${operand_list([f"%loaded{n}" for n in range(len(k.words(k.in_image(r, v))))])}, [%image_addr${r}+${v * k.image_vec * k.size}];
-      % for n, (_, pair) in enumerate(k.words(k.in_image(r, v))):
-    mov.b32 ${pair}, %loaded${n};
-      % endfor
+    .reg .b32 %loaded<${len(x.words)}>;
+    % for loaded, (_, pair) in zip(x.loaded, x.words):
+    mov.b32 ${loaded}, ${pair};
+    % endfor
+    @%p ld.global.${x.type} ${operand_list(x.loaded)}, [%image_addr${x.phase}+${x.offset}];
+    % for loaded, (_, pair) in zip(x.loaded, x.words):
+    mov.b32 ${pair}, ${loaded};
+    % endfor
     }
-    % else:
-    @%p ld.global.${k.access(k.image_vec)} ${k.operand(k.in_image(r, v))}, [%image_addr${r}+${v * k.image_vec * k.size}];
-    % endif
-  % endfor
+  % else:
+    @%p ld.global.${x.type} ${x.operand}, [%image_addr${x.phase}+${x.offset}];
+  % endif
 % endfor
-% for v in range(k.segment // k.c_vec):
-  % for word, pair in k.words(k.in_c(v)):
+% for x in k.c_accesses:
+  % for word, pair in x.words:
     mov.b32 ${word}, ${pair};
   % endfor
-    setp.gt.and.s32 %p, %columns_rem, ${v * k.c_vec}, %in_rows;
-    @%p st.global.${k.access(k.c_vec)} [%c_addr+${v * k.c_vec * k.size}], ${k.operand(k.in_c(v))};
+    setp.gt.and.s32 %p, %columns_rem, ${x.first}, %in_rows;
+    @%p st.global.${x.type} [%c_addr+${x.offset}], ${x.operand};
 % endfor
 DONE:
     ret;
@@ -92,8 +88,8 @@ DONE:
 {
     .reg .b64 %C, %workspace, %image_table, %c_addr, %image_addr<${k.stride}>, %product;
     .reg .b32 %segment, %row, %plane, %image_row, %c_column, %image_column, %columns_rem, %image_offset, %tmp0, %tmp1;
-    .reg .b32 ${", ".join(f"%{n}" for n in k.NUMBERS)};
-    .reg .pred %p, %has_beta, %in_rows, %has_image<${k.stride}>, %in_image<${k.pixels // k.image_vec}>;
+    .reg .b32 ${k.number_registers};
+    .reg .pred %p, %has_beta, %in_rows, %has_image<${k.stride}>, %in_image<${k.image_vectors}>;
     .reg .${plan.arithmetic.type} %beta, %value;
     ${k.pixel.declaration}
     ${k.word.declaration}
@@ -135,17 +131,17 @@ ${divide("%plane", "%row", "%tmp0", "plane_rows")}\
 ${divide("%image_row", "%tmp1", "%row", "stride")}\
     mad.lo.u32 %image_offset, %plane, %image_rows, %image_row;
     mad.lo.u32 %image_offset, %image_offset, %image_columns, %image_column;
-    mul.wide.u32 %product, %tmp1, ${4 * k.stride};
+    mul.wide.u32 %product, %tmp1, ${k.table_bytes};
     add.u64 %product, %image_table, %product;
-% for r in range(k.stride):
-    ld.global.nc.u32 %tmp0, [%product+${4 * r}];
+% for r, offset in enumerate(k.table_offsets):
+    ld.global.nc.u32 %tmp0, [%product+${offset}];
     setp.ne.u32 %has_image${r}, %tmp0, ${k.NONE};
     add.u32 %tmp0, %tmp0, %image_offset;
     mad.wide.u32 %image_addr${r}, %tmp0, ${k.size}, %workspace;
 % endfor
     sub.s32 %tmp0, %image_columns, %image_column;
-% for v in range(k.pixels // k.image_vec):
-    setp.gt.s32 %in_image${v}, %tmp0, ${v * k.image_vec};
+% for x in k.image_accesses[: k.image_vectors]:
+    setp.gt.s32 %in_image${x.vector}, %tmp0, ${x.first};
 % endfor
 </%def>
 
@@ -157,18 +153,13 @@ ${divide("%image_row", "%tmp1", "%row", "stride")}\
 
 ## The segment of C, zeros outside it.
 <%def name="load_c(k)">
-% for v in range(k.segment // k.c_vec):
-    setp.gt.and.s32 %p, %columns_rem, ${v * k.c_vec}, %in_rows;
-  % for word, _ in k.words(k.in_c(v)):
-    mov.b32 ${word}, 0;
+% for x in k.c_accesses:
+    setp.gt.and.s32 %p, %columns_rem, ${x.first}, %in_rows;
+  % for register in x.registers:
+    mov.${x.kind} ${register}, 0;
   % endfor
-  % if not k.words(k.in_c(v)):
-    % for register in k.in_c(v):
-    mov.${k.pixel.kind} ${register}, 0;
-    % endfor
-  % endif
-    @%p ld.global.${k.access(k.c_vec)} ${k.operand(k.in_c(v))}, [%c_addr+${v * k.c_vec * k.size}];
-  % for word, pair in k.words(k.in_c(v)):
+    @%p ld.global.${x.type} ${x.operand}, [%c_addr+${x.offset}];
+  % for word, pair in x.words:
     mov.b32 ${pair}, ${word};
   % endfor
 % endfor

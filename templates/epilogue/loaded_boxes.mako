@@ -10,7 +10,7 @@ ${combine(s, stmatrix, step, stmatrix.registers, ("%c_val0", "%c_val1"))}\
 
 ## A step on the registers ``pairs`` and the elements of one stmatrix; ``wide``: two registers for elements in f32.
 <%def name="combine(s, stmatrix, step, pairs, wide)">
-    ldmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 ${s.words(stmatrix)}, [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}];
+    ldmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 ${stmatrix.words}, [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}];
 % for n, (low, high) in enumerate(pairs):
 ${convert.widen_pair(plan.problem.out, *wide, f"%word{n}", ("%half0", "%half1"))}\
   % for r, element in zip((low, high), wide):

@@ -18,13 +18,10 @@
 
 ## The pairs of row ``n`` in the four groups up to ``j``, each in the low half of its first register.
 <%def name="store(j, n)">
-% if plan.epilogue.pack_8bit and j % 4 == 3:
-<%
-    pairs = [plan.epilogue.stores(j - 3 + i, n)[0] for i in range(4)]
-    words = [w.registers[0] for w in pairs]
-%>\
-  % for i in range(2):
-    prmt.b32 %word${i}, ${words[2 * i]}, ${words[2 * i + 1]}, 0x5410;
+% if (j, n) in plan.epilogue.packed_groups:
+<% words, column, first = plan.epilogue.packed_groups[j, n] %>\
+  % for i, (low, high) in enumerate(zip(words[::2], words[1::2])):
+    prmt.b32 %word${i}, ${low}, ${high}, 0x5410;
     shfl.sync.bfly.b32 %word2, %word${i}, 1, 31, 0xffffffff;
     prmt.b32 %word${i}, %word${i}, %word2, %selector;
   % endfor
@@ -32,8 +29,8 @@
     shfl.sync.bfly.b32 %word2, %word2, 2, 31, 0xffffffff;
     @%upper_lanes mov.b32 %word0, %word2;
     @!%upper_lanes mov.b32 %word1, %word2;
-    setp.gt.and.s32 %in_group, %group_rem, ${8 * (j - 3)}, %in_x${n};
-    add.u64 %tmp64, %c_addr${pairs[0].pointer}, %group_offset;
-    @%in_group st.global${plan.c.store_cache_op}.v2.b32 [%tmp64+${pairs[0].offset}], {%word0, %word1};
+    setp.gt.and.s32 %in_group, %group_rem, ${column}, %in_x${n};
+    add.u64 %tmp64, %c_addr${first.pointer}, %group_offset;
+    @%in_group st.global${plan.c.store_cache_op}.v2.b32 [%tmp64+${first.offset}], {%word0, %word1};
 % endif
 </%def>

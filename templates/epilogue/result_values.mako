@@ -115,8 +115,8 @@ ${pdl.wait()}\
     % else:
     mad.wide.u32 %read_addr, %index_j0, ${x.bytes}, %${x.name};
     % endif
-    % for q in range(v.vec):
-    ${guard}ld.global.nc.${x.access} ${x.tile[q]}, [%read_addr+${q * x.bytes}];
+    % for q, offset in zip(range(v.vec), x.offsets):
+    ${guard}ld.global.nc.${x.access} ${x.tile[q]}, [%read_addr+${offset}];
     % endfor
   % endif
 % endfor

@@ -5,7 +5,7 @@
 <%def name="skip_tile()">${values.skip_tile()}</%def>
 
 <%def name="store_tiles(store_c, math, store_op)">
-    .reg .b64 %out, %count, %position, ${", ".join(plan.selected.pointers)};
+    .reg .b64 %out, %count, %position, ${plan.selected.operand};
     .reg .b32 %ld_out, %selected, %lanes_below;
     .reg .pred %any;
     mov.b64 %out, %C;
@@ -99,7 +99,7 @@ ${store_at_place(of.taken, 0)}\
 <%def name="store_at_place(taken, q)">
 % for n, (size, kind, pointer) in enumerate(plan.selected.stores):
     mad.lo.u64 %element_at, %element, ${size}, ${pointer};
-    @%holds st.global.${kind} [%element_at], ${taken.of(n)[q]};
+    @%holds st.global.${kind} [%element_at], ${taken.tiles[n][q]};
 % endfor
 </%def>
 
@@ -118,7 +118,7 @@ ${store_at_place(of.taken, 0)}\
 <%def name="declare_scalars()">${values.declare_scalars()}</%def>
 <%def name="load_scalars()">${values.load_scalars()}</%def>
 <%def name="setup_slices()">
-    .reg .b64 %count, %position, ${", ".join(plan.selected.pointers)};
+    .reg .b64 %count, %position, ${plan.selected.operand};
     .reg .b32 %lanes_below;
 ${values.setup()}\
 ${load_lists()}\

@@ -17,10 +17,10 @@ ${constants.mad("%c_x", "%wg", plan.mainloop.wg_rows, "%x0")}\
 ${fragments.setup()}\
 % if plan.config.epilogue_aliases_ab and plan.config.math_warpgroups > 1:
     // ---- wait: the staging buffers are in the stages, which all warpgroups must have multiplied
-    bar.sync 1, ${128 * plan.config.math_warpgroups};
+    bar.sync 1, ${plan.epilogue.math_threads};
 % endif
 % for c in s.subtiles:
-    // ---- epilogue: columns ${c.index * s.columns} to ${(c.index + 1) * s.columns - 1}
+    // ---- epilogue: columns ${c.first_column} to ${c.last_column}
   % if c.reuses_buffer:
 ${boxes.acquire(s)}\
   % endif
@@ -29,12 +29,12 @@ ${boxes.acquire(s)}\
 ${fragments.begin_batch(groups)}\
     % for stmatrix in s.of_groups(c, groups):
     {
-    .reg .f32 %staged<${2 * len(stmatrix.registers)}>;
+    .reg .f32 %staged<${stmatrix.accumulators}>;
 ${values(stmatrix, groups)}\
-      % for n in range(len(stmatrix.registers)):
-    cvt.rn.${plan.problem.out}x2.f32 %word${n}, %staged${2 * n + 1}, %staged${2 * n};
+      % for n, (low, high) in enumerate(stmatrix.staged_pairs):
+    cvt.rn.${plan.problem.out}x2.f32 %word${n}, ${high}, ${low};
       % endfor
-    stmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}], ${s.words(stmatrix)};
+    stmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}], ${stmatrix.words};
     }
     % endfor
     }
@@ -50,19 +50,19 @@ ${boxes.store(s, c)}\
 <% v = plan.values %>\
 % if v.long:
     .reg .pred %past_end;
-  % for n in range(2 * len(stmatrix.registers)):
+  % for n in range(stmatrix.accumulators):
     mov.f32 %staged${n}, 0f00000000;
   % endfor
     sub.s32 %tmp0, ${plan.scheduler.y_extent}, %c_y;
     setp.le.s32 %past_end, %tmp0, ${stmatrix.column};
     @%past_end bra.uni STAGED;
 % endif
-% for n, sums in enumerate(stmatrix.fragments):
+% for m, j, sums, staged in stmatrix.fragments:
     {
 ${fragments.declare()}\
-${fragments.compute(stmatrix.row // 64, stmatrix.column // 8 + n, groups.index(stmatrix.column // 8 + n), sums)}\
-  % for q, r in enumerate(v.of(0)):
-    mov.f32 %staged${4 * n + q}, ${r};
+${fragments.compute(m, j, groups.index(j), sums)}\
+  % for to, r in zip(staged, v.tiles[0].all):
+    mov.f32 ${to}, ${r};
   % endfor
     }
 % endfor

@@ -64,13 +64,13 @@ ${constants.mad("%c_x", "%wg", plan.mainloop.wg_rows, "%x0")}\
 ${fused_ops.registers()}\
 % if plan.config.epilogue_aliases_ab and plan.config.math_warpgroups > 1:
     // ---- wait: the staging buffers are in the stages, which all warpgroups must have multiplied
-    bar.sync 1, ${128 * plan.config.math_warpgroups};
+    bar.sync 1, ${plan.epilogue.math_threads};
 % endif
 % if prefetched and not plan.epilogue.prefetches_early:
 ${boxes.prefetch_buffers()}\
 % endif
 % for c in s.subtiles:
-    // ---- epilogue: columns ${c.index * s.columns} to ${(c.index + 1) * s.columns - 1}
+    // ---- epilogue: columns ${c.first_column} to ${c.last_column}
 <% loading = prefetched and c.index < s.buffers %>\
   % if c.reuses_buffer and not loading:
 ${boxes.acquire(s)}\
@@ -122,7 +122,7 @@ ${fused_ops.activate(stmatrix, f"PACK{c.index}_{p}")}\
     % for n, (low, high) in enumerate(plan.epilogue.results(stmatrix)):
     cvt.rn.${plan.problem.out}x2.f32 %word${n}, ${high}, ${low};
     % endfor
-    stmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}], ${s.words(stmatrix)};
+    stmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}], ${stmatrix.words};
   % endfor
 ${boxes.store(s, c)}\
 % endfor

@@ -7,13 +7,13 @@
 <%def name="finish()"></%def>
 
 <%def name="store_tile(math, store_op, add)">
-<% runs_x, runs_y = reversed(plan.epilogue.runs) if plan.epilogue.transposed else plan.epilogue.runs %>\
+<% runs_x, runs_y = plan.epilogue.runs_along %>\
     {
 % if plan.epilogue.out_of_place:
     ${plan.epilogue.vector.declaration}
 % endif
     .reg .b64 %c_addr, %product;
-    .reg .b32 %c_x, %c_y, %x_rem, %y_rem, %offset_x<${plan.epilogue.rows}>, %offset_y<2>, ${", ".join(f"%{n}" for run in plan.epilogue.runs for n in run.registers)};
+    .reg .b32 %c_x, %c_y, %x_rem, %y_rem, %offset_x<${plan.epilogue.rows}>, %offset_y<2>, ${plan.epilogue.run_registers};
     .reg .pred %in_bounds, %in_x<${plan.epilogue.rows}>, %in_y<2>;
 % for run in plan.epilogue.runs:
   % for name in run.registers:
@@ -28,16 +28,15 @@ ${convert.add_thread_terms("%c_x", "%wg_thread", plan.mainloop.row_terms)}\
     // rows and columns of C from there on
     sub.s32 %x_rem, ${plan.scheduler.x_extent}, %c_x;
     sub.s32 %y_rem, ${plan.scheduler.y_extent}, %c_y;
-% for n in range(plan.epilogue.rows):
-${locations.locate(runs_x, f"%offset_x{n}", f"%in_x{n}", "%x_rem", "%c_x", plan.epilogue.row_offset(n))}\
+% for n, row in enumerate(plan.epilogue.row_offsets):
+${locations.locate(runs_x, f"%offset_x{n}", f"%in_x{n}", "%x_rem", "%c_x", row)}\
 % endfor
-% for j in range(plan.epilogue.y_columns // 8):
-  % for e in range(2):
-${locations.locate(runs_y, f"%offset_y{e}", f"%in_y{e}", "%y_rem", "%c_y", 8 * j + e)}\
+% for j, columns in enumerate(plan.epilogue.column_groups):
+  % for e, column in enumerate(columns):
+${locations.locate(runs_y, f"%offset_y{e}", f"%in_y{e}", "%y_rem", "%c_y", column)}\
   % endfor
   % for n in range(plan.epilogue.rows):
-    % for w in plan.epilogue.stores(j, n):
-<% out = plan.epilogue.result_registers(w) %>\
+    % for w, out, _ in plan.epilogue.thread_stores[j, n]:
       % for r, to in zip(w.registers, out):
     ${plan.arithmetic.mul} ${to}, ${r}, %alpha;
       % endfor

@@ -24,27 +24,27 @@ ${convert.add_thread_terms("%c_x", "%wg_thread", plan.mainloop.row_terms)}\
     // rows and columns of C from there on
     sub.s32 %x_rem, ${plan.scheduler.x_extent}, %c_x;
     sub.s32 %y_rem, ${plan.scheduler.y_extent}, %c_y;
-% for n in range(plan.epilogue.rows):
-    setp.gt.s32 %in_x${n}, %x_rem, ${plan.epilogue.row_offset(n)};
+% for n, row in enumerate(plan.epilogue.row_offsets):
+    setp.gt.s32 %in_x${n}, %x_rem, ${row};
 % endfor
+<% across, along = plan.epilogue.contiguous %>\
 % for n, first in enumerate(plan.epilogue.row_pointers):
-${constants.add("%row", "%c_y" if plan.epilogue.transposed else "%c_x", first)}\
+${constants.add("%row", across, first)}\
     mul.wide.u32 %tmp64, %row, %ld_out;
-    cvt.u64.u32 %tmp64b, ${"%c_x" if plan.epilogue.transposed else "%c_y"};
+    cvt.u64.u32 %tmp64b, ${along};
     add.u64 %tmp64, %tmp64, %tmp64b;
     mad.lo.u64 %c_addr${n}, %tmp64, ${plan.epilogue.out_bytes}, %out;
 % endfor
 % if plan.epilogue.pack_8bit:
 ${pack.setup()}\
 % endif
-% for j in range(plan.epilogue.y_columns // 8):
-  % for e in range(2):
-    setp.gt.s32 %in_y${e}, %y_rem, ${8 * j + e};
+% for j, columns in enumerate(plan.epilogue.column_groups):
+  % for e, column in enumerate(columns):
+    setp.gt.s32 %in_y${e}, %y_rem, ${column};
   % endfor
   % for n in range(plan.epilogue.rows):
-    % for w in plan.epilogue.stores(j, n):
-<% out = plan.epilogue.result_registers(w) %>\
-      % for line in plan.epilogue.scaled_results(w):
+    % for w, out, lines in plan.epilogue.thread_stores[j, n]:
+      % for line in lines:
     ${line}
       % endfor
     and.pred %in_bounds, %in_x${n}, %in_y${w.second};
@@ -54,7 +54,7 @@ ${pack.store(j, n)}\
   % endfor
   % if plan.epilogue.transposed:
     % for n in range(len(plan.epilogue.row_pointers)):
-    mad.wide.u32 %c_addr${n}, %ld_out, ${8 * plan.epilogue.out_bytes}, %c_addr${n};
+    mad.wide.u32 %c_addr${n}, %ld_out, ${plan.epilogue.group_pitch_bytes}, %c_addr${n};
     % endfor
   % endif
 % endfor

@@ -1,8 +1,7 @@
 ## The best records of rows: records of lists, sorted runs, joined runs, results.
 <%inherit file="/prepare/module.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
-<% record = "v2.u64" if plan.wide else "u64" %>\
-<% key = f"b{plan.key_bits}" %>\
+<% record, key, bits = plan.record_type, plan.key_type, plan.key_bits %>\
 <%def name="entry(name, parameters)">\
 .visible .entry ${name}(
 % for line in parameters.declarations:
@@ -28,8 +27,6 @@
     cvt.u64.u32 %tmp64, %place;
     setp.lt.u64 %inside, %tmp64, %total;
 </%def>\
-<%def name="registers(name)">{%${name}${f", %{name}_index" if plan.wide else ""}}</%def>\
-<%def name="operands(name)">${capture(registers, name).strip() if plan.wide else f"%{name}"}</%def>\
 <%def name="less(result, a, b)">\
 ## the predicate: record a is before record b
 % if plan.wide:
@@ -41,9 +38,18 @@
 % endif
 </%def>\
 <%def name="record_registers(*names)">\
-    .reg .b64 ${", ".join(f"%{name}, %{name}_index" if plan.wide else f"%{name}" for name in names)};
+    .reg .b64 ${plan.declared[names]};
 % if plan.wide:
     .reg .pred %equal;
+% endif
+</%def>\
+## %own: the record of %key and a 32-bit index
+<%def name="record_of(index)">\
+% if plan.wide:
+    ${plan.widen_key}
+    cvt.u64.u32 %own_index, %${index};
+% else:
+    mov.b64 %own, {%${index}, %key};
 % endif
 </%def>\
 ## %key: of the value at %tmp64
@@ -62,11 +68,11 @@ ${ptx.banner("%key: the value as an unsigned integer that orders as values do; z
 % endif
 % if plan.group == "float":
     setp.nan.f${plan.key_bits} %nan, %key, %key;
-    add.rn.f${plan.key_bits} %key, %key, ${"0d0000000000000000" if plan.key_bits == 64 else "0f00000000"};
-    shr.s${plan.key_bits} %sign, %key, ${plan.key_bits - 1};
-    or.${key} %sign, %sign, ${hex(1 << plan.key_bits - 1)};
+    add.rn.f${plan.key_bits} %key, %key, ${plan.zero};
+    shr.s${plan.key_bits} %sign, %key, ${plan.sign_shift};
+    or.${key} %sign, %sign, ${plan.sign_bit};
     xor.${key} %key, %key, %sign;
-    @%nan mov.${key} %key, ${hex((1 << plan.key_bits) - 1)};
+    @%nan mov.${key} %key, ${plan.all_bits};
 % elif plan.group == "signed":
     xor.b32 %key, %key, 0x80000000;
 % endif
@@ -148,15 +154,15 @@ ${ptx.banner("%sum: records of the rows of the lanes up to this one; the last la
 
 % endif
 ${entry("make_records", plan.make_records)}\
-<% arrays = (plan.make_records.names)[:7] %>\
-    .reg .b64 ${", ".join(f"%{name}" for name in arrays)}, %total, %ptr, %tmp64;
-    .reg .b32 %place, %row, %index_i, %index_j, %${"first_row" if plan.axis else "columns"}, %tmp0;
+<% arrays, number = plan.make_records.names[:7], plan.make_records.names[-1] %>\
+    .reg .b64 ${plan.made_arrays}, %total, %ptr, %tmp64;
+    .reg .b32 %place, %row, %index_i, %index_j, %${number}, %tmp0;
     .reg .${key} %key, %sign;
     .reg .b16 %half;
     .reg .pred %p, %inside, %nan;
 ${record_registers("own")}\
 ${addresses(*arrays)}\
-    ld.param.u32 %${"first_row" if plan.axis else "columns"}, [${"first_row" if plan.axis else "columns"}];
+    ld.param.u32 %${number}, [${number}];
 ${record_of_thread()}\
 % if not plan.axis:
     // the only row begins at 0, and has all records
@@ -173,34 +179,34 @@ ${record_of_thread()}\
     ld.global.u32 %index_j, [%tmp64];
     mad.wide.u32 %tmp64, %place, ${plan.value_bytes}, %values;
 ${load_key()}\
-${ptx.banner("the record of the row" if plan.axis else "the record of all pairs")}\
 % if plan.axis:
-    sub.u32 %row, ${"%index_i" if plan.axis == "i" else "%index_j"}, %first_row;
-    mov.b32 %index_i, ${"%index_j" if plan.axis == "i" else "%index_i"};
+${ptx.banner("the record of the row")}\
+    sub.u32 %row, ${plan.row_index}, %first_row;
+    mov.b32 %index_i, ${plan.other_index};
     mad.wide.u32 %tmp64, %place, 4, %row_slots;
     ld.global.u32 %tmp0, [%tmp64];
     mad.wide.u32 %tmp64, %row, 8, %row_offsets;
     ld.global.u64 %tmp64, [%tmp64];
     cvt.u64.u32 %ptr, %tmp0;
     add.u64 %ptr, %ptr, %tmp64;
-% else:
-    cvt.u64.u32 %ptr, %place;
-  % if not plan.wide:
-    mad.lo.u32 %index_i, %index_i, %columns, %index_j;
-  % endif
-% endif
     mad.lo.u64 %ptr, %ptr, ${plan.bytes}, %records;
-% if plan.wide:
-    ${"mov.b64 %own, %key;" if plan.key_bits == 64 else "cvt.u64.u32 %own, %key;"}
-    ${"cvt.u64.u32 %own_index, %index_i;" if plan.axis else "mul.wide.u32 %own_index, %index_i, %columns;"}
-  % if not plan.axis:
+${record_of("index_i")}\
+% else:
+${ptx.banner("the record of all pairs")}\
+    cvt.u64.u32 %ptr, %place;
+  % if plan.wide:
+    mad.lo.u64 %ptr, %ptr, ${plan.bytes}, %records;
+    ${plan.widen_key}
+    mul.wide.u32 %own_index, %index_i, %columns;
     cvt.u64.u32 %tmp64, %index_j;
     add.u64 %own_index, %own_index, %tmp64;
-  % endif
-% else:
+  % else:
+    mad.lo.u32 %index_i, %index_i, %columns, %index_j;
+    mad.lo.u64 %ptr, %ptr, ${plan.bytes}, %records;
     mov.b64 %own, {%index_i, %key};
+  % endif
 % endif
-    st.global.${record} [%ptr], ${operands("own")};
+    st.global.${record} [%ptr], ${plan.operands["own"]};
 DONE:
     ret;
 }
@@ -231,20 +237,15 @@ ${addresses("values", "records", "row_offsets", "row_counts")}\
     @%p st.global.u64 [%tmp64], %ptr;
     mad.wide.u32 %tmp64, %row, 4, %row_counts;
     @%p st.global.u32 [%tmp64], %places;
-    ${"mov.b32 %tmp0, %target;" if plan.axis == "i" else "mad.lo.u32 %tmp0, %place, %rows, %row;"}
+    ${plan.sample_place}
     mad.wide.u32 %tmp64, %tmp0, ${plan.value_bytes}, %values;
 ${load_key()}\
     ld.param.u32 %index, [first_index];
     ld.param.u32 %tmp0, [step];
     mad.lo.u32 %index, %place, %tmp0, %index;
     mad.wide.u32 %ptr, %target, ${plan.bytes}, %records;
-  % if plan.wide:
-    ${"mov.b64 %own, %key;" if plan.key_bits == 64 else "cvt.u64.u32 %own, %key;"}
-    cvt.u64.u32 %own_index, %index;
-  % else:
-    mov.b64 %own, {%index, %key};
-  % endif
-    st.global.${record} [%ptr], ${operands("own")};
+${record_of("index")}\
+    st.global.${record} [%ptr], ${plan.operands["own"]};
 DONE:
     ret;
 }
@@ -256,7 +257,7 @@ ${entry("sort_runs", plan.sort_runs)}\
     .reg .b32 %place, %low, %smem, %one, %two, %tmp0;
     .reg .pred %p, %bounded, %before, %down;
 ${record_registers("lower", "upper")}\
-    .shared .align 16 .b8 run[${plan.RUN * plan.bytes}];
+    .shared .align 16 .b8 run[${plan.run_bytes}];
     .shared .align 4 .b32 more;
 ${addresses("records", "row_counts", "row_offsets")}\
     ld.param.u32 %runs, [runs];
@@ -290,9 +291,9 @@ LOAD:
     setp.ge.u32 %p, %place, %number;
     @%p bra LOADED;
     mad.wide.u32 %tmp64, %place, ${plan.bytes}, %ptr;
-    ld.global.${record} ${operands("lower")}, [%tmp64];
+    ld.global.${record} ${plan.operands["lower"]}, [%tmp64];
     mad.lo.u32 %one, %place, ${plan.bytes}, %smem;
-    st.shared.${record} [%one], ${operands("lower")};
+    st.shared.${record} [%one], ${plan.operands["lower"]};
     add.u32 %place, %place, ${plan.threads};
     bra LOAD;
 LOADED:
@@ -313,7 +314,7 @@ FILL:
     setp.ge.u32 %p, %place, %size;
     @%p bra FILLED;
     mad.lo.u32 %one, %place, ${plan.bytes}, %smem;
-    st.shared.${record} [%one], ${operands("lower")};
+    st.shared.${record} [%one], ${plan.operands["lower"]};
     add.u32 %place, %place, ${plan.threads};
     bra FILL;
 FILLED:
@@ -339,12 +340,12 @@ EXCHANGE:
     setp.ne.u32 %down, %tmp0, 0;
     mad.lo.u32 %one, %one, ${plan.bytes}, %smem;
     mad.lo.u32 %two, %two, ${plan.bytes}, %smem;
-    ld.shared.${record} ${operands("lower")}, [%one];
-    ld.shared.${record} ${operands("upper")}, [%two];
+    ld.shared.${record} ${plan.operands["lower"]}, [%one];
+    ld.shared.${record} ${plan.operands["upper"]}, [%two];
 ${less("before", "upper", "lower")}\
     xor.pred %before, %before, %down;
-    @%before st.shared.${record} [%one], ${operands("upper")};
-    @%before st.shared.${record} [%two], ${operands("lower")};
+    @%before st.shared.${record} [%one], ${plan.operands["upper"]};
+    @%before st.shared.${record} [%two], ${plan.operands["lower"]};
     add.u32 %place, %place, ${plan.threads};
     bra EXCHANGE;
 EXCHANGED:
@@ -361,7 +362,7 @@ ${ptx.banner("the other records that are before the bound follow the best ones")
     mov.pred %bounded, 0;
     sub.u32 %tmp0, %kept_best, 1;
     mad.lo.u32 %one, %tmp0, ${plan.bytes}, %smem;
-    ld.shared.${record} ${operands("upper")}, [%one];
+    ld.shared.${record} ${plan.operands["upper"]}, [%one];
     mov.u32 %two, more;
     setp.eq.u32 %p, %thread, 0;
     @%p st.shared.u32 [%two], %kept_best;
@@ -372,11 +373,11 @@ OTHERS:
     setp.ge.u32 %p, %place, %run_number;
     @%p bra LISTED;
     mad.wide.u32 %tmp64, %place, ${plan.bytes}, %ptr;
-    ld.global.${record} ${operands("lower")}, [%tmp64];
+    ld.global.${record} ${plan.operands["lower"]}, [%tmp64];
 ${less("before", "lower", "upper")}\
     @%before atom.shared.add.u32 %tmp0, [%two], 1;
     mad.lo.u32 %one, %tmp0, ${plan.bytes}, %smem;
-    @%before st.shared.${record} [%one], ${operands("lower")};
+    @%before st.shared.${record} [%one], ${plan.operands["lower"]};
     add.u32 %place, %place, ${plan.threads};
     bra OTHERS;
 LISTED:
@@ -391,9 +392,9 @@ STORE:
     setp.ge.u32 %p, %place, %number;
     @%p bra DONE;
     mad.lo.u32 %one, %place, ${plan.bytes}, %smem;
-    ld.shared.${record} ${operands("lower")}, [%one];
+    ld.shared.${record} ${plan.operands["lower"]}, [%one];
     mad.wide.u32 %tmp64, %place, ${plan.bytes}, %ptr;
-    st.global.${record} [%tmp64], ${operands("lower")};
+    st.global.${record} [%tmp64], ${plan.operands["lower"]};
     add.u32 %place, %place, ${plan.threads};
     bra STORE;
 DONE:
@@ -429,7 +430,7 @@ ${ptx.banner("the record at %place of %run, which has %kept records that may be 
     ld.global.u64 %offset, [%tmp64];
     mad.lo.u64 %from, %offset, ${plan.bytes}, %records;
     mad.wide.u32 %ptr, %tmp0, ${plan.bytes}, %from;
-    ld.global.${record} ${operands("own")}, [%ptr];
+    ld.global.${record} ${plan.operands["own"]}, [%ptr];
 ${ptx.banner(f"%rank: the records of {plan.JOINED} adjacent runs that are before it")}\
     and.b32 %first, %run, ${-plan.JOINED};
     add.u32 %last, %first, ${plan.JOINED};
@@ -453,7 +454,7 @@ SEARCH:
     shr.u32 %middle, %middle, 1;
     add.u32 %tmp0, %start, %middle;
     mad.wide.u32 %ptr, %tmp0, ${plan.bytes}, %from;
-    ld.global.${record} ${operands("compared")}, [%ptr];
+    ld.global.${record} ${plan.operands["compared"]}, [%ptr];
 ${less("before", "compared", "own")}\
     @%before add.u32 %low, %middle, 1;
     @!%before mov.b32 %high, %middle;
@@ -470,14 +471,13 @@ RANKED:
     cvt.u64.u32 %tmp64, %rank;
     add.u64 %offset, %offset, %tmp64;
     mad.lo.u64 %ptr, %offset, ${plan.bytes}, %joined_records;
-    st.global.${record} [%ptr], ${operands("own")};
+    st.global.${record} [%ptr], ${plan.operands["own"]};
 DONE:
     ret;
 }
 
 ${entry("write_best", plan.write_best())}\
-<% arrays = [name for name in plan.write_best().names if name.startswith(("records", "row_", "best"))] %>\
-    .reg .b64 ${", ".join(f"%{name}" for name in arrays)}, %ptr, %tmp64;
+    .reg .b64 ${plan.written_registers}, %ptr, %tmp64;
     .reg .b32 %rows, %columns, %width, %place, %row, %target, %number, %index_i, %index_j, %tmp0;
     .reg .${key} %key, %sign;
     .reg .b16 %half;
@@ -487,7 +487,7 @@ ${entry("write_best", plan.write_best())}\
     .reg .f64 %wide_slack;
 % endif
 ${record_registers("own")}\
-${addresses(*arrays)}\
+${addresses(*plan.written_arrays)}\
     ld.param.u32 %rows, [rows];
     ld.param.u32 %columns, [columns];
     ld.param.u32 %width, [width];
@@ -513,10 +513,10 @@ ${addresses(*arrays)}\
     cvt.u64.u32 %tmp64, %place;
     add.u64 %ptr, %ptr, %tmp64;
     mad.lo.u64 %ptr, %ptr, ${plan.bytes}, %records;
-    ld.global.${record} ${operands("own")}, [%ptr];
+    ld.global.${record} ${plan.operands["own"]}, [%ptr];
 ${ptx.banner("the value and the indices of the record")}\
 % if plan.wide:
-    ${"mov.b64 %key, %own;" if plan.key_bits == 64 else "cvt.u32.u64 %key, %own;"}
+    ${plan.narrow_key}
     cvt.u32.u64 %index_i, %own_index;
 % else:
     mov.b64 {%index_i, %key}, %own;
@@ -525,9 +525,9 @@ ${ptx.banner("the value and the indices of the record")}\
     not.${key} %key, %key;
 % endif
 % if plan.group == "float":
-    shr.s${plan.key_bits} %sign, %key, ${plan.key_bits - 1};
+    shr.s${plan.key_bits} %sign, %key, ${plan.sign_shift};
     not.${key} %sign, %sign;
-    or.${key} %sign, %sign, ${hex(1 << plan.key_bits - 1)};
+    or.${key} %sign, %sign, ${plan.sign_bit};
     xor.${key} %key, %key, %sign;
 % elif plan.group == "signed":
     xor.b32 %key, %key, 0x80000000;
@@ -536,7 +536,7 @@ ${ptx.banner("the value and the indices of the record")}\
     // worse by the slack, if it is finite
     ld.param.f32 %slack, [slack];
     abs.f${plan.key_bits} %sign, %key;
-    setp.lt.f${plan.key_bits} %p, %sign, ${"0d7ff0000000000000" if plan.key_bits == 64 else "0f7f800000"};
+    setp.lt.f${plan.key_bits} %p, %sign, ${plan.infinity};
   % if plan.key_bits == 64:
     cvt.f64.f32 %wide_slack, %slack;
     @%p fma.rn.f64 %key, %sign, %wide_slack, %key;
@@ -566,9 +566,9 @@ WRITE:
     shr.u32 %key, %key, 16;
     st.global.u16 [%tmp64], %key;
 % else:
-    st.global.b${8 * plan.value_bytes} [%tmp64], %key;
+    st.global.b${plan.value_bits} [%tmp64], %key;
 % endif
-% for name, index in zip(arrays[4:], ("%index_i", "%index_j")):
+% for name, index in zip(plan.written_arrays[4:], ("%index_i", "%index_j")):
     mad.wide.u32 %tmp64, %target, 4, %${name};
     st.global.u32 [%tmp64], ${index};
 % endfor

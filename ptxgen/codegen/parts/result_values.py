@@ -47,6 +47,15 @@ class ReadArray:
         """The PTX type of a register."""
         return register_class(self.element.type)
 
+    @property
+    def zero(self) -> str:
+        return literal(constant(0, self.element.type))
+
+    @property
+    def offsets(self) -> range:
+        """The offset of each element of a row."""
+        return range(0, self.bytes << 16, self.bytes)
+
     @cached_property
     def tile(self) -> Tile:
         return Tile(f"{self.name}_at", self.kind, (1 if self.axes == "i" else self.vec,))

@@ -38,6 +38,11 @@ class SelectedLists(Part):
         return [pointer for _, pointer in self.lists]
 
     @property
+    def operand(self) -> str:
+        """The registers of the addresses of the lists, with commas."""
+        return ", ".join(self.pointers)
+
+    @property
     def stores(self) -> list[tuple[int, str, str]]:
         """(bytes of an element, type of its store, register of the list's address) of each value."""
         kinds = [dtype(x.type) for x in self.sink.values]

@@ -102,6 +102,30 @@ class TapSums(Part):
         workspace.claim(size, "sums [slice][filter][tap]")
 
     @property
+    def threads(self) -> int:
+        """Threads of a block of the auxiliary kernel."""
+        return self.TAPS_PER_BLOCK * self.THREADS_PER_TAP
+
+    @property
+    def tap_mask(self) -> int:
+        return self.TAPS_PER_BLOCK - 1
+
+    @property
+    def tap_thread_mask(self) -> int:
+        return self.TAP_THREADS - 1
+
+    @property
+    def slices_bytes(self) -> int:
+        """Bytes of an element of the slices that the threads of a tap add at once."""
+        return self.THREADS_PER_TAP * self.arithmetic.bytes
+
+    @property
+    def partials(self) -> range:
+        """The offsets of the sums of the threads of a tap in shared memory."""
+        step = self.TAPS_PER_BLOCK * self.arithmetic.bytes
+        return range(0, self.THREADS_PER_TAP * step, step)
+
+    @property
     def parameter_list(self) -> ParameterList:
         """The parameters of the auxiliary kernel."""
         names = ("sums", "taps", "slices", "filter_stride", "tap_stride")
@@ -115,9 +139,39 @@ class TapSums(Part):
 
     def step(self, p: KernelProblem) -> Step:
         """The launch of the auxiliary kernel."""
-        threads = self.TAPS_PER_BLOCK * self.THREADS_PER_TAP
-        grid, shared = (-(-self._numbers(p)[0] // self.TAPS_PER_BLOCK), 1, 1), threads * self.arithmetic.bytes
-        return Step(f"{self.entry}_add", grid, (threads, 1, 1), shared, self.parameter_list.arguments(p))
+        grid, shared = (-(-self._numbers(p)[0] // self.TAPS_PER_BLOCK), 1, 1), self.threads * self.arithmetic.bytes
+        return Step(f"{self.entry}_add", grid, (self.threads, 1, 1), shared, self.parameter_list.arguments(p))
+
+
+@dataclass(frozen=True)
+class BlockSums:
+    """The sums of a block's threads in shared memory: [sum][thread]. ``size``: bytes of a sum; ``count``: sums of a
+    thread; ``step``: threads between those whose sums one thread adds."""
+
+    threads: int
+    size: int
+    count: int
+    step: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one sum of all threads."""
+        return self.threads * self.size
+
+    @property
+    def offsets(self) -> range:
+        """The offset of each sum of a thread."""
+        return range(0, self.count * self.bytes, self.bytes)
+
+    @property
+    def partials(self) -> range:
+        """The offsets of the sums that a thread adds."""
+        return range(0, self.bytes // (self.step * self.size) * self.step * self.size, self.step * self.size)
+
+    @property
+    def tap_offsets(self) -> range:
+        """The offsets of the sums of a tap that its threads have added."""
+        return range(0, TapSums.TAP_THREADS * self.size, self.size)
 
 
 class DepthwiseWgradPlan(Plan):
@@ -135,6 +189,10 @@ class DepthwiseWgradPlan(Plan):
         self.epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c)  # of the auxiliary kernel
         self.parameters: WgradParameters = WgradParameters(p, c, self.arithmetic)
         self.tap_sums = TapSums(self.entry, c, self.arithmetic)
+        s = self.mainloop.strip
+        step = c.block_lanes if s.grouped else TapSums.TAP_THREADS
+        count = s.tap_count * (self.mainloop.vec if s.grouped else 1)
+        self.block_sums = BlockSums(self.threads, self.arithmetic.bytes, count, step)
 
     @property
     def access_bytes(self) -> tuple[int, int, int]:

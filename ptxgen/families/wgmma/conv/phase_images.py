@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +56,29 @@ class ImageTable(Table):
         assert images is not None
         starts = {n: phase.start for n, phase in enumerate(x.phases) if phase.tap_count}
         return np.array([starts.get(n, NONE) for n in images.phase_of], np.uint32)
+
+
+class PixelAccess(NamedTuple):
+    """An access to a segment of C or of a phase: number of the phase and of the vector, first element, ``offset`` in
+    bytes, type, ``registers`` of PTX type ``kind``. ``words``: (word, pair of elements), if an access is of words of
+    pairs; ``loaded``: as many other registers."""
+
+    phase: int
+    vector: int
+    first: int
+    offset: int
+    type: str
+    kind: str
+    registers: list[str]
+    words: list[tuple[str, str]]
+
+    @property
+    def operand(self) -> str:
+        return braces(self.registers)
+
+    @property
+    def loaded(self) -> list[str]:
+        return [f"%loaded{n}" for n in range(len(self.words))]
 
 
 @dataclass(frozen=True)
@@ -120,10 +144,41 @@ class PhaseInterleaving(CKernels):
         """Elements of an access to an image, whose rows have the same alignment."""
         return math.gcd(CHUNK // self.size, self.pixels, self.window.positions[0])
 
-    def access(self, elements: int) -> str:
-        """The type of an access."""
-        size = elements * self.size
-        return f"b{8 * size}" if size < WORD else width(size // WORD, "b32")
+    @property
+    def image_vectors(self) -> int:
+        """Accesses to a segment of an image."""
+        return self.pixels // self.image_vec
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the places of the images with pixels in one row of C."""
+        return WORD * self.stride
+
+    @property
+    def table_offsets(self) -> range:
+        return range(0, self.table_bytes, WORD)
+
+    @property
+    def number_registers(self) -> str:
+        """The registers of ``NUMBERS``."""
+        return ", ".join(f"%{name}" for name in self.NUMBERS)
+
+    @cached_property
+    def image_accesses(self) -> list[PixelAccess]:
+        """The accesses to the segments of all phases, phase by phase."""
+        vectors = [(r, v) for r in range(self.stride) for v in range(self.image_vectors)]
+        return [self._access(r, v, self.image_vec, self.in_image(r, v)) for r, v in vectors]
+
+    @cached_property
+    def c_accesses(self) -> list[PixelAccess]:
+        """The accesses to a segment of C."""
+        return [self._access(0, v, self.c_vec, self.in_c(v)) for v in range(self.segment // self.c_vec)]
+
+    def _access(self, phase: int, vector: int, vec: int, elements: list[str]) -> PixelAccess:
+        words, size = self.words(elements), vec * self.size
+        registers, kind = ([word for word, _ in words], "b32") if words else (elements, self.pixel.kind)
+        type = f"b{8 * size}" if size < WORD else width(size // WORD, "b32")
+        return PixelAccess(phase, vector, vector * vec, vector * size, type, kind, registers, words)
 
     # ---- registers
 
@@ -154,11 +209,6 @@ class PhaseInterleaving(CKernels):
         if self.size == WORD or len(elements) == 1:
             return []
         return [(self.word[n // 2], braces(elements[n : n + 2])) for n in range(0, len(elements), 2)]
-
-    def operand(self, elements: list[str]) -> str:
-        """The operand of an access."""
-        registers = [word for word, _ in self.words(elements)] or elements
-        return braces(registers) if len(registers) > 1 else registers[0]
 
     # ---- launches
 

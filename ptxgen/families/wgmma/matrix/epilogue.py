@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts import epilogue
@@ -47,6 +47,13 @@ _FRAGMENT_SINKS: dict[type[ValueSink], str] = {
 WORD = 2  #: elements in four bytes of C
 
 
+class FragmentRow(NamedTuple):
+    """A row of a thread: its number, and the rows from the first."""
+
+    number: int
+    offset: int
+
+
 @dataclass(frozen=True)
 class Stmatrix:
     """One stmatrix. ``registers``: pairs of accumulators, each packed to a word; ``variant``, ``offset``: address
@@ -59,10 +66,33 @@ class Stmatrix:
     column: int
 
     @property
-    def fragments(self) -> list[list[str]]:
-        """The accumulators of each group of 8 columns."""
+    def words(self) -> str:
+        """The operand of packed pairs."""
+        return braces([f"%word{n}" for n in range(len(self.registers))])
+
+    @property
+    def accumulators(self) -> int:
+        return 2 * len(self.registers)
+
+    @property
+    def staged_pairs(self) -> list[tuple[str, str]]:
+        """The registers with the values of each pair."""
+        return [(f"%staged{2 * n}", f"%staged{2 * n + 1}") for n in range(len(self.registers))]
+
+    @property
+    def fragments(self) -> list[tuple[int, int, list[str], list[str]]]:
+        """(Fragment along X, group of 8 columns, accumulators, registers with their values) of each group."""
         names = [r for pair in self.registers for r in pair]
-        return [names[n : n + FRAGMENT] for n in range(0, len(names), FRAGMENT)]
+        values = [r for pair in self.staged_pairs for r in pair]
+        return [
+            (
+                self.row // ROWS,
+                (self.column + 2 * n) // COLUMNS,
+                names[n : n + FRAGMENT],
+                values[n : n + FRAGMENT],
+            )
+            for n in range(0, len(names), FRAGMENT)
+        ]
 
 
 @dataclass(frozen=True)
@@ -85,6 +115,15 @@ class Subtile:
     stores: list[BoxStore]
     along_x: list[tuple[int, list[str]]]
     along_y: list[tuple[int, list[str]]]
+    columns: int
+
+    @property
+    def first_column(self) -> int:
+        return self.index * self.columns
+
+    @property
+    def last_column(self) -> int:
+        return self.first_column + self.columns - 1
 
 
 class Staging:
@@ -125,7 +164,13 @@ class Staging:
         self.rows, self.pairs, self.vectors = RowStores(self), PairStores(self), VectorStores(self)
         self.subtiles = [
             Subtile(
-                n, persistent or n >= buffers, self._stmatrices(n), self._stores(n), self._along_x(n), self._along_y(n)
+                n,
+                persistent or n >= buffers,
+                self._stmatrices(n),
+                self._stores(n),
+                self._along_x(n),
+                self._along_y(n),
+                columns,
             )
             for n in range(subtiles)
         ]
@@ -133,11 +178,6 @@ class Staging:
     def prefetch_barrier(self, subtile: Subtile) -> int:
         """Bytes from a warpgroup's first mbarrier to the one that counts the prefetched operand of a subtile."""
         return 8 * (1 + subtile.index % self.buffers)
-
-    @staticmethod
-    def words(stmatrix: Stmatrix) -> str:
-        """The operand of packed pairs."""
-        return braces([f"%word{n}" for n in range(len(stmatrix.registers))])
 
     def groups(self, subtile: Subtile) -> range:
         """The groups of 8 columns of a subtile, by their number in the tile."""
@@ -499,9 +539,67 @@ class Epilogue(epilogue.Epilogue):
         """Rows from a thread's first to its ``n``-th."""
         return n // 2 * ROWS + n % 2 * self.mainloop.next_row
 
-    def fragment(self, m: int, j: int) -> list[str]:
-        """A thread's sums of fragment ``m`` along X, columns of group ``j``: [row][column]."""
-        return [self.sums[m, FRAGMENT * j + q] for q in range(FRAGMENT)]
+    @cached_property
+    def row_offsets(self) -> list[int]:
+        """Rows from a thread's first to each of its rows."""
+        return [self.row_offset(n) for n in range(self.rows)]
+
+    @cached_property
+    def fragment_rows(self) -> list[list[FragmentRow]]:
+        """The two rows of a thread in each fragment along X."""
+        rows = [FragmentRow(n, offset) for n, offset in enumerate(self.row_offsets)]
+        return [rows[n : n + 2] for n in range(0, len(rows), 2)]
+
+    @cached_property
+    def column_groups(self) -> list[tuple[int, int]]:
+        """Columns from a thread's first to its two columns of each group of 8."""
+        return [(first, first + 1) for first in range(0, self.y_columns, COLUMNS)]
+
+    @cached_property
+    def fragments(self) -> dict[tuple[int, int], list[str]]:
+        """(Fragment along X, group of columns) -> a thread's sums: [row][column]."""
+        groups = range(self.sums.shape[1] // FRAGMENT)
+        return {
+            (m, j): [self.sums[m, FRAGMENT * j + q] for q in range(FRAGMENT)]
+            for m in range(self.sums.shape[0])
+            for j in groups
+        }
+
+    @cached_property
+    def thread_stores(self) -> dict[tuple[int, int], list[tuple[RegisterStore, list[str], list[str]]]]:
+        """(Group of columns, row) -> (store, registers of its results, lines that compute them) of each store."""
+        places = [(j, n) for j in range(self.y_columns // COLUMNS) for n in range(self.rows)]
+        return {
+            (j, n): [(w, self.result_registers(w), self.scaled_results(w)) for w in self.stores(j, n)]
+            for j, n in places
+        }
+
+    @cached_property
+    def packed_groups(self) -> dict[tuple[int, int], tuple[list[str], int, RegisterStore]]:
+        """(Last group of columns, row) of four groups whose 8-bit results lanes exchange -> (word of each group, first
+        column, store of the first group)."""
+        if not self.pack_8bit:
+            return {}
+        groups = range(3, self.y_columns // COLUMNS, 4)
+        packed = {}
+        for j, n in ((j, n) for j in groups for n in range(self.rows)):
+            stores = [self.stores(i, n)[0] for i in range(j - 3, j + 1)]
+            packed[j, n] = [w.registers[0] for w in stores], COLUMNS * (j - 3), stores[0]
+        return packed
+
+    @property
+    def group_pitch_bytes(self) -> int:
+        """Bytes from a column of a transposed C to that 8 columns on, for each element of the leading dimension."""
+        return COLUMNS * self.out_bytes
+
+    @property
+    def math_threads(self) -> int:
+        return WARPGROUP * self.config.math_warpgroups
+
+    @property
+    def contiguous(self) -> tuple[str, str]:
+        """The registers of a thread's first place across C's contiguous direction, and along it."""
+        return ("%c_y", "%c_x") if self.transposed else ("%c_x", "%c_y")
 
     def results(self, stmatrix: Stmatrix) -> list[tuple[str, str]]:
         """The pairs that an stmatrix packs. Activations write to registers of their own."""
@@ -544,6 +642,17 @@ class Epilogue(epilogue.Epilogue):
     def runs(self) -> list[RunLayout]:
         """Where rows and columns of C are, where C is no matrix; else none."""
         return run_layouts(self.problem)
+
+    @property
+    def runs_along(self) -> tuple[RunLayout, RunLayout]:
+        """Those along X and along Y."""
+        rows, columns = self.runs
+        return (columns, rows) if self.transposed else (rows, columns)
+
+    @property
+    def run_registers(self) -> str:
+        """The registers of the runs."""
+        return ", ".join(f"%{name}" for run in self.runs for name in run.registers)
 
     @property
     def phased(self) -> bool:

@@ -4,14 +4,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from ptxgen.codegen.parts.group_reduction import COLUMN, ROW, VALUE, GroupReduction
 from ptxgen.codegen.registers import Tile
 from ptxgen.expr.value_types import type_of
+from ptxgen.families.wgmma.geometry import COLUMNS
 from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT, FragmentValues
 
 _LANES = (16, 8, 4, 2, 1)  #: distances of the lanes of a warp
 _REDUX = {"+": "add", "min": "min", "max": "max", "&": "and", "|": "or", "^": "xor"}
+
+
+class GroupedResult(NamedTuple):
+    """A ``FragmentResult`` with its registers: its value, the value of its row's run, and its keys."""
+
+    q: int
+    row: int
+    h: int
+    e: int
+    bit: str
+    run: str
+    row_run: str
+    x_key: str
+    y_key: str
+
+
+def halved(first: int, end: int) -> dict[tuple[int, int], int]:
+    """(First, end) -> the middle of a range and of both its halves, down to ranges of one number."""
+    if end - first < 2:
+        return {}
+    middle = (first + end) // 2
+    return {(first, end): middle, **halved(first, middle), **halved(middle, end)}
 
 
 @dataclass(frozen=True)
@@ -46,8 +70,8 @@ class FragmentGroups(GroupReduction):
 
     @cached_property
     def x_keys(self) -> Tile:
-        """The keys of a thread's rows along X."""
-        return Tile("x_key", "b32", (2 * self.mi,))
+        """The keys of a thread's rows along X: [fragment along X][row]."""
+        return Tile("x_key", "b32", (self.mi, 2))
 
     @cached_property
     def y_keys(self) -> Tile:
@@ -64,9 +88,51 @@ class FragmentGroups(GroupReduction):
         """The numbers of the keys along X and along Y, among the sink's expressions."""
         return (COLUMN, ROW) if self.sink.transposed != self.transposed else (ROW, COLUMN)
 
-    def key_pair(self, x: str, y: str) -> tuple[str, str]:
-        """The keys of rows and columns of C, of those along X and Y."""
-        return (x, y) if self.sides == (ROW, COLUMN) else (y, x)
+    @property
+    def swaps_keys(self) -> bool:
+        """True if keys along X select columns of C."""
+        return self.sides == (COLUMN, ROW)
+
+    @property
+    def extents(self) -> tuple[str, str]:
+        """The parameters with the numbers of groups of the keys along X and along Y."""
+        x, y = self.axes
+        return self.extent(x), self.extent(y)
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The registers of a pair's indices along X and along Y."""
+        return ("%c_col", "%c_row") if self.transposed else ("%c_row", "%c_col")
+
+    @property
+    def columns_along_y(self) -> int:
+        return COLUMNS * self.columns
+
+    @property
+    def group_bits(self) -> list[str]:
+        """The bit of each group of columns."""
+        return [hex(1 << j) for j in range(self.columns)]
+
+    @property
+    def group_labels(self) -> list[str]:
+        """The label of the code of each group of columns, and of that after the last one."""
+        return [*(f"GROUP_{j}" for j in range(self.columns)), "LAST_GROUP"]
+
+    @property
+    def halves(self) -> dict[tuple[int, int], int]:
+        """(First group, end) -> the middle of the ranges of groups of columns that a search halves."""
+        return halved(0, self.columns)
+
+    @property
+    def results(self) -> list[list[GroupedResult]]:
+        """The results of each fragment along X."""
+        return [
+            [
+                GroupedResult(*r, self.run[m, r.q], self.row_run[m, r.h], self.x_keys[m, r.h], self.y_keys[r.e])
+                for r in results
+            ]
+            for m, results in enumerate(self.values.results)
+        ]
 
     @property
     def differs(self) -> str:

@@ -8,6 +8,8 @@ from functools import cached_property
 
 from ptxgen.codegen.parts.selected_lists import SelectedLists
 from ptxgen.codegen.registers import Tile
+from ptxgen.families.wgmma.geometry import COLUMNS
+from ptxgen.families.wgmma.matrix.fragment_groups import halved
 from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT
 
 WORD = 32  #: bits of a register
@@ -39,6 +41,53 @@ class FragmentLists(SelectedLists):
     def picked(self) -> Tile:
         """The sums of one group: [fragment along X][row][column]."""
         return Tile("picked", self.kind, (self.mi, FRAGMENT))
+
+    @property
+    def columns(self) -> int:
+        """Columns of a tile along Y."""
+        return COLUMNS * self.groups
+
+    @property
+    def group_bits(self) -> list[str]:
+        """The bit of each group of columns."""
+        return [hex(1 << j) for j in range(self.groups)]
+
+    @property
+    def halves(self) -> dict[tuple[int, int], int]:
+        """(First group, end) -> the middle of the ranges of groups of columns that a search halves."""
+        return halved(0, self.groups)
+
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """(Register, first bit) of each group."""
+        return [self.place(j) for j in range(self.groups)]
+
+    @property
+    def result_bits(self) -> dict[tuple[int, int], list[tuple[str, str]]]:
+        """(Fragment along X, group) -> (register, bit) of each of its results."""
+        return {
+            (m, j): [self.bit(m, j, q) for q in range(FRAGMENT)] for m in range(self.mi) for j in range(self.groups)
+        }
+
+    @property
+    def masks_of_rows(self) -> list[str]:
+        """The bits of a word without those of each row."""
+        return [self.but_row(n) for n in range(2 * self.mi)]
+
+    @property
+    def masks_of_columns(self) -> list[list[tuple[str, str]]]:
+        """(Register, the bits of the word without those of the column) of both columns of each group."""
+        return [[self.but_column(j, e) for e in range(2)] for j in range(self.groups)]
+
+    @property
+    def bits_of_groups(self) -> list[tuple[int, str]]:
+        """(Number of the register, bits) of each group."""
+        return [(self.bits.all.index(register), bits) for register, bits in map(self.group, range(self.groups))]
+
+    @property
+    def picked_sums(self) -> list[list[str]]:
+        """The registers of the sums of one group in each fragment along X."""
+        return [[self.picked[m, q] for q in range(FRAGMENT)] for m in range(self.mi)]
 
     def place(self, j: int) -> tuple[str, int]:
         """(register, first bit) of group ``j``."""

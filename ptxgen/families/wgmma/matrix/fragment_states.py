@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ptxgen.codegen.launches.sink_kernels import RowReduceKernels
 from ptxgen.codegen.parts.row_states import RowStates
 from ptxgen.families.wgmma.geometry import ROWS, WgmmaGeometry
-from ptxgen.families.wgmma.matrix.fragment_values import FragmentValues
+from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT, FragmentValues
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
 from ptxgen.lowering.kernel_problem import KernelProblem
 
@@ -29,6 +29,13 @@ class FragmentStates(RowStates):
     @property
     def count(self) -> int:
         return self.vec if self.along_y else 2
+
+    @property
+    def fragment_places(self) -> list[list[tuple[int, str]]]:
+        """(Number of the state, register of the bounds of the other side) of the results of each fragment along X."""
+        numbers = [(m, q // 2, q % 2) for m in range(self.vec // 2) for q in range(FRAGMENT)]
+        places = [(2 * m + h, f"%in_y{e}") if self.along_y else (e, f"%in_x{2 * m + h}") for m, h, e in numbers]
+        return [places[n : n + FRAGMENT] for n in range(0, len(places), FRAGMENT)]
 
     @property
     def distances(self) -> tuple[int, ...]:
@@ -58,6 +65,15 @@ class FragmentReduceKernels(RowReduceKernels):
     def part_columns(self) -> int:
         """Columns along Y of which a block reduces the values."""
         return int(self.geometry.reduction.owner_columns)
+
+    @property
+    def parts_before(self) -> tuple[str, int, int, int]:
+        """The parts of results (i, j), which come before those of (j, i): register of the extent, what rounds it up,
+        extent of the tiles of a cluster, states of a result."""
+        assert isinstance(self.states, FragmentStates)
+        extent, count = self.blocks(self.states.along_y)
+        s = self.scheduler
+        return s.y_extent if self.states.along_y else s.x_extent, extent - 1, extent, count
 
     def blocks(self, along_y: bool) -> tuple[int, int]:
         """(columns along Y, or rows along X, of the tiles of a cluster; how many states of a result it has)."""

@@ -6,15 +6,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from ptxgen.codegen.parts.result_values import ReadArray, ResultValues
 from ptxgen.codegen.registers import Tile
-from ptxgen.expr.instructions import literal
-from ptxgen.expr.node import constant, variable
+from ptxgen.expr.node import variable
 from ptxgen.expr.ptx import Temporaries, statements
 from ptxgen.lowering.algebra import ACCUMULATOR
 
 FRAGMENT = 4  #: results of a thread in 8 columns of 64 rows: [row][column]
+
+
+class FragmentResult(NamedTuple):
+    """A result of a thread in a fragment: its number, the number of its row in all and in the fragment, its column, and
+    its bit among those of a group of columns."""
+
+    q: int
+    row: int
+    h: int
+    e: int
+    bit: str
 
 
 @dataclass(frozen=True)
@@ -59,9 +70,48 @@ class FragmentValues(ResultValues):
         """Those with one for each result."""
         return [x for x in self.arrays if x.pitched]
 
-    def leading(self, x: ReadArray) -> str:
-        """The side, x or y, along which rows of the array are."""
-        return "x" if (x.axes[0] == "i") != self.transposed else "y"
+    @property
+    def element_rows(self) -> list[tuple[ReadArray, list[tuple[str, list[tuple[str, int, int, str]]]]]]:
+        """The arrays with an element for each result; of each of two rows: the register of its index, and (register of
+        the index in the row, row along X, column along Y, register) of each of two elements."""
+        rows = []
+        for x in self.pitched:
+            tile, along_x = self.element_tile(x), (x.axes[0] == "i") != self.transposed
+            row, index = ("%index_x", "%index_y") if along_x else ("%index_y", "%index_x")
+            places = [[(a, b) if along_x else (b, a) for b in range(2)] for a in range(2)]
+            reads = [
+                (f"{row}{a}", [(f"{index}{b}", h, e, tile[h, e]) for b, (h, e) in enumerate(places[a])])
+                for a in range(2)
+            ]
+            rows.append((x, reads))
+        return rows
+
+    @property
+    def rows_of_thread(self) -> int:
+        return 2 * self.mi
+
+    @property
+    def row_arrays(self) -> list[tuple[ReadArray, Tile]]:
+        """The arrays with an element for each row along X, and its registers."""
+        return [(x, self.x_tile(x)) for x in self.along_x]
+
+    @property
+    def column_arrays(self) -> list[tuple[ReadArray, Tile]]:
+        """The arrays with an element for each column along Y, and those of a batch."""
+        return [(x, self.y_tile(x)) for x in self.along_y]
+
+    @property
+    def element_tiles(self) -> list[Tile]:
+        """The registers of the arrays with an element for each result."""
+        return [self.element_tile(x) for x in self.pitched]
+
+    @property
+    def results(self) -> list[list[FragmentResult]]:
+        """The results of each fragment along X."""
+        return [
+            [FragmentResult(q, 2 * m + q // 2, q // 2, q % 2, hex(1 << FRAGMENT * m + q)) for q in range(FRAGMENT)]
+            for m in range(self.mi)
+        ]
 
     def x_tile(self, x: ReadArray) -> Tile:
         """The elements of the rows of a thread: [fragment along X][row]."""
@@ -74,9 +124,6 @@ class FragmentValues(ResultValues):
     def element_tile(self, x: ReadArray) -> Tile:
         """The elements of a fragment."""
         return Tile(f"{x.name}_at", x.kind, (2, 2))
-
-    def zero(self, x: ReadArray) -> str:
-        return literal(constant(0, x.element.type))
 
     def batches(self, groups: Sequence[int]) -> list[Sequence[int]]:
         """The groups of columns, as many at a time as have registers for elements along Y."""
