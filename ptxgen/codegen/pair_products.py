@@ -14,6 +14,7 @@ from ptxgen.codegen.device_text import DeviceText
 from ptxgen.codegen.parts.parameters import (
     ParameterList,
     Parameters,
+    ScalarGroup,
     given,
     other_addresses,
     scalar_parameters,
@@ -111,8 +112,8 @@ class PairProducts(DeviceText):
         return Tile("a_load", "f32", loads), Tile("b_load", "f32", loads), Tile("lane_sum", "f32", (self.vec,))
 
     @property
-    def scalars_after_sums(self) -> list[tuple[str, list[str]]]:
-        return [(s.type, [s.name]) for s in self.problem.sink.scalars]
+    def scalars_after_sums(self) -> list[ScalarGroup]:
+        return [ScalarGroup(s.type, [s.name]) for s in self.problem.sink.scalars]
 
     # ---- launches
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import groupby
-from operator import attrgetter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -23,7 +22,7 @@ from ptxgen.codegen.parts.batch import Batch
 from ptxgen.codegen.parts.c_access import CAccess
 from ptxgen.codegen.parts.fused_ops import FusedOps
 from ptxgen.codegen.parts.group_reduction import GroupReduction
-from ptxgen.codegen.parts.parameters import KernelParameters
+from ptxgen.codegen.parts.parameters import KernelParameters, ScalarGroup, scalar_groups
 from ptxgen.codegen.parts.part import Part, Reduction
 from ptxgen.codegen.parts.pdl import Pdl
 from ptxgen.codegen.parts.result_values import ResultValues
@@ -33,7 +32,6 @@ from ptxgen.codegen.parts.tile_walk import TileWalk
 from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Launch
-from ptxgen.lowering.algebra import Scalar
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 from ptxgen.problem.device import DEVICES, Device
@@ -186,14 +184,33 @@ class Plan:
     # ---- parts
 
     @cached_property
-    def scalars(self) -> list[tuple[str, list[str]]]:
-        """The numbers that calls pass, in groups of one type: (type, names)."""
-        return _by_type(self.problem.scalars)
+    def scalars(self) -> list[ScalarGroup]:
+        """The numbers that calls pass, in groups of one type."""
+        return scalar_groups(self.problem.scalars)
 
     @cached_property
-    def scalars_after_sums(self) -> list[tuple[str, list[str]]]:
+    def scalars_after_sums(self) -> list[ScalarGroup]:
         """Those of the sink that are applied after partial sums are added, in the same way."""
-        return _by_type(self.problem.sink.scalars_after_sums)
+        return scalar_groups(self.problem.sink.scalars_after_sums)
+
+    # ---- the tile of a thread
+
+    @cached_property
+    def row_steps(self) -> list[tuple[int, int]]:
+        """(Rows from the first, rows from the one before) of each row of C that a thread holds."""
+        x: Any = self
+        rows = [x.a.offset(i) for i in range(x.mainloop.ms)]
+        return list(zip(rows, [0, *(row - before for before, row in pairwise(rows))], strict=True))
+
+    @cached_property
+    def smem_sums(self) -> list[list[tuple[str, int]]]:
+        """(Registers, offset) of the stores of each row of a thread's sums to shared memory."""
+        x: Any = self
+        pitch, size = x.epilogue.row_pitch, self.arithmetic.bytes
+        return [
+            [(registers, (row * pitch + x.b.offset(j)) * size) for j, registers in x.epilogue.sum_vectors]
+            for row, _ in self.row_steps
+        ]
 
     def _c_access(self, addressing: CAddressing, vec: int, preinitialises: bool = False) -> CAccess:
         """Accesses to C of ``vec`` elements, or as many as have 16 bytes of sums."""
@@ -274,10 +291,6 @@ class Plan:
     def command(self) -> str:
         name = self.device.name if self.device.name in DEVICES else f"{self.device.name}.json"
         return f"python -m ptxgen emit {self.source_problem.command_options} --device {name} --config '{self.config}'"
-
-
-def _by_type(scalars: Iterable[Scalar]) -> list[tuple[str, list[str]]]:
-    return [(kind, [s.name for s in each]) for kind, each in groupby(scalars, attrgetter("type"))]
 
 
 def neutral(config: Config) -> Config:

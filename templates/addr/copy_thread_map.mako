@@ -5,9 +5,9 @@
     .reg .b64 ${pointers};
 ${first(x)}\
     mad.lo.u32 %smem_off_${x.name}, %smem_off_${x.name}, ${x.bytes}, ${x.base};
-% for n, (_, offset) in enumerate(x.store_ptrs[1:], 1):
+% for offset, swizzle in x.swizzled_offsets:
     .reg .b32 ${offset};
-    xor.b32 ${offset}, %smem_off_${x.name}, ${x.swizzles[n] ^ x.swizzles[0]};
+    xor.b32 ${offset}, %smem_off_${x.name}, ${swizzle};
 % endfor
 % if x.partial_copy:
     .reg .pred %has_copy_${x.name}, %issue_${x.name};
@@ -27,31 +27,31 @@ ${first(x)}\
 
 <%def name="first(x)">
 % if x.swizzled:
-${swizzled(x, *(("mn", "k") if x.kmajor else ("k", "mn")))}\
+${swizzled(x, *x.row_axes)}\
 % elif x.kmajor_smem:
     // lanes along K; 16-byte chunk q of row mn is stored at chunk q ^ (mn >> ${x.swizzle_shift})
     shr.u32 %mn_${x.name}, %thread, ${x.log2_across};
-    and.b32 %k_${x.name}, %thread, ${x.across - 1};
+    and.b32 %k_${x.name}, %thread, ${x.across_mask};
     mul.lo.u32 %k_${x.name}, %k_${x.name}, ${x.vec};
     shr.u32 %tmp0, %mn_${x.name}, ${x.swizzle_shift};
     shr.u32 %tmp1, %k_${x.name}, ${x.log2_chunk};
     xor.b32 %tmp0, %tmp0, %tmp1;
-    and.b32 %tmp0, %tmp0, ${x.swizzle_q - 1};
+    and.b32 %tmp0, %tmp0, ${x.swizzle_mask};
     mad.lo.u32 %tmp0, %mn_${x.name}, ${x.swizzle_q}, %tmp0;
-    and.b32 %tmp1, %k_${x.name}, ${x.chunk - 1};
+    and.b32 %tmp1, %k_${x.name}, ${x.chunk_mask};
     mad.lo.u32 %smem_off_${x.name}, %tmp0, ${x.chunk}, %tmp1;
 % elif x.transposed:
     // lanes along K read whole sectors, and store down a column
-    and.b32 %k_${x.name}, %thread, ${x.across - 1};
+    and.b32 %k_${x.name}, %thread, ${x.across_mask};
     shr.u32 %tmp0, %thread, ${x.log2_across};
-    and.b32 %mn_${x.name}, %tmp0, ${x.tile - 1};
+    and.b32 %mn_${x.name}, %tmp0, ${x.tile_mask};
     shr.u32 %tmp0, %tmp0, ${x.log2_tile};
     mad.lo.u32 %k_${x.name}, %tmp0, ${x.across}, %k_${x.name};
     mul.lo.u32 %k_${x.name}, %k_${x.name}, ${x.vec};
     mad.lo.u32 %smem_off_${x.name}, %k_${x.name}, ${x.row}, %mn_${x.name};
 % else:
     // lanes along ${x.extent}
-    and.b32 %mn_${x.name}, %thread, ${x.across - 1};
+    and.b32 %mn_${x.name}, %thread, ${x.across_mask};
     mul.lo.u32 %mn_${x.name}, %mn_${x.name}, ${x.vec};
     shr.u32 %k_${x.name}, %thread, ${x.log2_across};
     mad.lo.u32 %smem_off_${x.name}, %k_${x.name}, ${x.row}, %mn_${x.name};
@@ -60,13 +60,13 @@ ${swizzled(x, *(("mn", "k") if x.kmajor else ("k", "mn")))}\
 
 ## Lanes along a row; the swizzle XORs its 16-byte chunks with bits of the row.
 <%def name="swizzled(x, row, column)">
-    // lanes along ${"K" if x.kmajor else x.extent}; swizzle: 16-byte chunks XORed with bits of the row
+    // lanes along ${x.along}; swizzle: 16-byte chunks XORed with bits of the row
     shr.u32 %${row}_${x.name}, %thread, ${x.log2_across};
-    and.b32 %${column}_${x.name}, %thread, ${x.across - 1};
+    and.b32 %${column}_${x.name}, %thread, ${x.across_mask};
     mul.lo.u32 %${column}_${x.name}, %${column}_${x.name}, ${x.vec};
     mov.b32 %tmp1, %${column}_${x.name};
-% for shift, mask in x.keys:
-    ${"shl.b32" if shift < 0 else "shr.u32"} %tmp0, %${row}_${x.name}, ${abs(shift)};
+% for instruction, bits, mask in x.key_shifts:
+    ${instruction} %tmp0, %${row}_${x.name}, ${bits};
     and.b32 %tmp0, %tmp0, ${mask};
     shl.b32 %tmp0, %tmp0, ${x.log2_chunk};
     xor.b32 %tmp1, %tmp1, %tmp0;

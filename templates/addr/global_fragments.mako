@@ -54,7 +54,7 @@ ${next_row(x)}\
     mov.${x.loaded.kind} ${r}, ${x.zero};
       % endfor
     % endif
-    ${f"@%in_{x.name}{l.line} " if x.predicated else ""}ld.global.nc.${l.kind} ${l.registers}, [%ptr_${x.name}${l.line}+${l.offset}];
+    ${x.guards[l.line]}ld.global.nc.${l.kind} ${l.registers}, [%ptr_${x.name}${l.line}+${l.offset}];
   % endfor
 % endfor
 </%def>
@@ -69,7 +69,7 @@ ${next_row(x)}\
 <%def name="advance(x)">
 % if x.kmajor:
   % for n in range(len(x.lines)):
-    add.u64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, ${x.depth * x.bytes};
+    add.u64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, ${x.depth_bytes};
   % endfor
 % else:
 ${next_row(x)}\

@@ -4,18 +4,18 @@
     {
     .reg .b32 %lane, %warp, %k_group, %mn, %k, %smem_addr;
     and.b32 %lane, %thread, 31;
-    and.b32 %warp, %thread, ${plan.mainloop.group - 1};
+    and.b32 %warp, %thread, ${plan.mainloop.group_mask};
     shr.u32 %warp, %warp, 5;
     shr.u32 %k_group, %thread, ${plan.mainloop.log2_group};
     // the warp's tile
     shr.u32 %row, %warp, ${plan.mainloop.log2_across};
-    and.b32 %col, %warp, ${plan.b.warps - 1};
+    and.b32 %col, %warp, ${plan.b.warp_mask};
     mul.lo.u32 %row, %row, ${plan.a.thread};
     mul.lo.u32 %col, %col, ${plan.b.thread};
 % for x, first in ((plan.a, "%row"), (plan.b, "%col")):
-    // ${x.name.upper()}: the first ${"16 bytes (a row of ldmatrix)" if x.raw or x.fragment_load == 0 else "vector"} that this lane reads
+    // ${x.name.upper()}: the first ${x.read_title} that this lane reads
     mov.b32 %mn, ${first};
-    mul.lo.u32 %k, %k_group, ${plan.mainloop.steps * plan.mainloop.instruction.depth};
+    mul.lo.u32 %k, %k_group, ${plan.mainloop.group_depth};
 ${add_lane_terms("%mn", x.lane_mn)}\
 ${add_lane_terms("%k", x.lane_k)}\
 ${element_address(x)}\
@@ -43,15 +43,15 @@ ${add_lane_terms("%col", [plan.b.lane_of_c])}\
 
 ## The shared-memory address of element (mn, k) of a stage: 16-byte chunks are XORed with bits of the row.
 <%def name="element_address(x)">
-<% row, column = ("%mn", "%k") if x.kmajor else ("%k", "%mn") %>\
+<% row, column = x.row_registers %>\
     mul.lo.u32 %smem_addr, ${column}, ${x.bytes};
-% for shift, mask in x.keys:
-    ${"shl.b32" if shift < 0 else "shr.u32"} %tmp0, ${row}, ${abs(shift)};
+% for instruction, bits, mask in x.key_shifts:
+    ${instruction} %tmp0, ${row}, ${bits};
     and.b32 %tmp0, %tmp0, ${mask};
     shl.b32 %tmp0, %tmp0, 4;
     xor.b32 %smem_addr, %smem_addr, %tmp0;
 % endfor
-    mad.lo.u32 %smem_addr, ${row}, ${x.row * x.bytes}, %smem_addr;
+    mad.lo.u32 %smem_addr, ${row}, ${x.row_bytes}, %smem_addr;
     add.u32 %smem_addr, %smem_addr, ${x.base};
     add.u32 ${x.fragment_ptrs[0]}, %smem, %smem_addr;
 </%def>

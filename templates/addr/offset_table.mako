@@ -23,7 +23,7 @@ ${thread_map.setup(x, f"%k_table_{x.name}")}\
     min.u32 %tmp0, %tmp0, %tmp2;
   % endif
     mad.wide.u32 %tmp64b, %tmp0, ${x.addressing.table_entry_bytes}, %tmp64;
-    ${entry(x, "mn_off", "mn_coord", n)}, [%tmp64b];
+    ${x.addressing.mn_entries[n]}, [%tmp64b];
 % endfor
     ld.param.u64 %tmp64, [k_table_${x.name}];
     cvta.to.global.u64 %tmp64, %tmp64;
@@ -32,17 +32,16 @@ ${thread_map.setup(x, f"%k_table_{x.name}")}\
 ${look_up_k(x)}\
 </%def>
 
-<%def name="entry(x, offset, word, n)"><% return f"ld.global.nc.v2.b32 {{%{offset}_{x.name}{n}, %{word}_{x.name}{n}}}" if x.addressing.is_im2col else f"ld.global.nc.b32 %{offset}_{x.name}{n}" %></%def>
-
 ## Looks up the offsets along K of this thread's next loads.
 <%def name="look_up_k(x)">
-% for n, k in enumerate(x.addressing.k_offsets):
-    ${entry(x, "k_off", "k_coord", n)}, [%k_table_${x.name}+${k * x.addressing.table_entry_bytes}];
+% for load, offset in x.addressing.k_entries:
+    ${load}, [%k_table_${x.name}+${offset}];
 % endfor
 </%def>
 
 <%def name="address(x, p)">
-    add.s32 %tmp0, %mn_off_${x.name}${x.addressing.mn_offsets.index(p.mn)}, %k_off_${x.name}${x.addressing.k_offsets.index(p.k)};
+<% mn, k = x.table_places[p.index] %>\
+    add.s32 %tmp0, %mn_off_${x.name}${mn}, %k_off_${x.name}${k};
     mad.wide.s32 %tmp64, %tmp0, ${x.global_bytes}, %${x.name.upper()};
 </%def>
 
@@ -50,7 +49,7 @@ ${look_up_k(x)}\
 % if first and plan.mainloop.checks_bounds:
     mad.wide.u32 %k_table_${x.name}, %k_rem, ${x.addressing.table_entry_bytes}, %k_table_${x.name};
 % else:
-    add.u64 %k_table_${x.name}, %k_table_${x.name}, ${x.addressing.table_entry_bytes * x.depth};
+    add.u64 %k_table_${x.name}, %k_table_${x.name}, ${x.table_step_bytes};
 % endif
 ${look_up_k(x)}\
 </%def>
@@ -58,14 +57,19 @@ ${look_up_k(x)}\
 ## Sets %skip if load p is outside the image, past the remainder of K in the first stage, or outside M or N.
 <%def name="skip(x, p, first)">
 % if x.addressing.is_im2col:
-    add.u32 %tmp1, %mn_coord_${x.name}${x.addressing.mn_offsets.index(p.mn)}, %k_coord_${x.name}${x.addressing.k_offsets.index(p.k)};
+<% mn, k = x.table_places[p.index] %>\
+    add.u32 %tmp1, %mn_coord_${x.name}${mn}, %k_coord_${x.name}${k};
     sub.u32 %tmp2, %max_coords_${x.name}, %tmp1;
     lop3.b32 %tmp1, %tmp1, %tmp2, %guard_bits_${x.name}, ${x.addressing.OUT_OF_IMAGE_LUT};
     setp.ne.u32 %skip, %tmp1, 0;
 % endif
 % if first and plan.mainloop.checks_bounds:
     add.u32 %tmp0, %k_${x.name}, ${p.k};
-    setp.ge${".or" if x.addressing.is_im2col else ""}.u32 %skip, %tmp0, %k_rem${", %skip" if x.addressing.is_im2col else ""};
+  % if x.addressing.is_im2col:
+    setp.ge.or.u32 %skip, %tmp0, %k_rem, %skip;
+  % else:
+    setp.ge.u32 %skip, %tmp0, %k_rem;
+  % endif
 % endif
 % if plan.mainloop.predicated and (x.addressing.is_im2col or first):
     or.pred %skip, %skip, ${p.oob};

@@ -2,9 +2,13 @@
 <%namespace name="thread_map" file="/addr/copy_thread_map.mako"/>
 <%def name="setup(x)">
 ${thread_map.setup(x, f"%k_stride_{x.name}")}\
-${(shared_pointer if x.shared_pointer else pointers)(x)}\
+% if x.shared_pointer:
+${shared_pointer(x)}\
+% else:
+${pointers(x)}\
+% endif
 % if not x.kmajor:
-    mul.wide.u32 %k_stride_${x.name}, %ld${x.name}, ${x.global_bytes * x.depth};
+    mul.wide.u32 %k_stride_${x.name}, %ld${x.name}, ${x.depth_global_bytes};
 % endif
 </%def>
 
@@ -63,7 +67,7 @@ ${row_of(x, p)}\
 % endfor
 </%def>
 
-## Computes the address of load p into the register plan.mainloop.address_of(x, p).
+## Computes the address of load p into its register of x.load_addresses.
 <%def name="address(x, p)">
 % if x.shared_pointer:
     cvt.u64.u32 %tmp64, %off_${x.name}${p.index};
@@ -72,18 +76,17 @@ ${row_of(x, p)}\
 </%def>
 
 <%def name="advance(x, first)">
-<% pointers = [f"%ptr_{x.name}"] if x.shared_pointer else [f"%ptr_{x.name}{p.index}" for p in x.loads] %>\
 % if first and plan.mainloop.checks_bounds and not x.kmajor:
     mul.wide.u32 %tmp64b, %ld${x.name}, %k_rem;
     mul.lo.u64 %tmp64b, %tmp64b, ${x.global_bytes};
 % endif
-% for pointer in pointers:
+% for pointer in x.pointers:
   % if first and plan.mainloop.checks_bounds and x.kmajor:
     mad.wide.u32 ${pointer}, %k_rem, ${x.global_bytes}, ${pointer};
   % elif first and plan.mainloop.checks_bounds:
     add.u64 ${pointer}, ${pointer}, %tmp64b;
   % elif x.kmajor:
-    add.u64 ${pointer}, ${pointer}, ${x.global_bytes * x.depth};
+    add.u64 ${pointer}, ${pointer}, ${x.depth_global_bytes};
   % else:
     add.u64 ${pointer}, ${pointer}, %k_stride_${x.name};
   % endif

@@ -1,12 +1,10 @@
 ## Global to shared memory by cp.async, 4, 8 or 16 bytes per thread.
-<%def name="title(x)"><% return "cp.async, transposed" if x.transposed else "cp.async" %></%def>
-
 <%def name="setup(x)">
-    .reg .b32 ${", ".join(to for to, _ in x.store_ptrs)};
+    .reg .b32 ${x.store_registers};
 </%def>
 
 <%def name="start(addr, x, stage, guard, first=False)">
-<% issue = f"%issue_{x.name}" if x.partial_copy else guard %>\
+<% issue, operands = x.issue or guard, plan.mainloop.copy_operands[x.name, first] %>\
 ${addr.copy_guard(x, guard)}\
 % for to, offset in x.store_ptrs:
     add.u32 ${to}, ${stage}, ${offset};
@@ -14,7 +12,7 @@ ${addr.copy_guard(x, guard)}\
 % for p in x.loads:
 ${addr.skip(x, p, first)}\
 ${addr.address(x, p)}\
-    @${issue} cp.async.${"cg" if x.copy_bytes == 16 else "ca"}.shared.global [${x.store_ptr(p)}+${p.offset}], [${plan.mainloop.address_of(x, p)}], ${", ".join(str(v) for v in (x.copy_bytes, plan.mainloop.skip(x, p, first)) if v)};
+    @${issue} cp.async.${x.cache}.shared.global [${x.copy_targets[p.index]}+${p.offset}], [${x.load_addresses[p.index]}], ${operands[p.index]};
 % endfor
 </%def>
 

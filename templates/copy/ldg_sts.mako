@@ -1,9 +1,7 @@
 ## Global to shared memory through registers (ld.global, st.shared): any alignment; widens 16-bit types, or stores them twice, and transposes.
 <%namespace name="convert" file="/ptx/convert.mako"/>
-<%def name="title(x)"><% return "through registers" + (", transposed" if x.transposed else "") + (", widened to f32" if x.widens else ", each element twice" if x.twice else f", cast to {x.held}" if x.casts else ", widened to 32 bits" if x.extracts else "") %></%def>
-
 <%def name="setup(x)">
-    .reg .b32 ${", ".join(to for to, _ in x.store_ptrs)};
+    .reg .b32 ${x.store_registers};
 % if x.unpacks:
     ${x.converted.declaration}
     ${x.halves.declaration}
@@ -14,15 +12,13 @@
 </%def>
 
 <%def name="load(addr, x, guard, first=False)">
-<% issue = f"%issue_{x.name}" if x.partial_copy else guard %>\
+<% issue = x.issue or guard %>\
 ${addr.copy_guard(x, guard)}\
 % for p in x.loads:
-<%
-    words = [x.staging[p.index, j] for j in range(x.staging.shape[1])]
-    skip = plan.mainloop.skip(x, p, first)
-%>\
+<% skip, loads = plan.mainloop.skips[x.name, first][p.index], issue %>\
   % if skip:
-    % for word in words:
+<% loads = "%skip" %>\
+    % for word in x.staged[p.index]:
     mov.${x.staging.kind} ${word}, 0;
     % endfor
 ${addr.skip(x, p, first)}\
@@ -33,12 +29,12 @@ ${addr.skip(x, p, first)}\
     and.pred %skip, %skip, ${issue};
   % endif
 ${addr.address(x, p)}\
-    @${"%skip" if skip else issue} ld.global.nc.${x.load_kind} ${x.staging.vector(p.index, 0, n=len(words))}, [${plan.mainloop.address_of(x, p)}];
+    @${loads} ld.global.nc.${x.load_kind} ${x.staging[p.index, :]}, [${x.load_addresses[p.index]}];
 % endfor
 </%def>
 
 <%def name="store(addr, x, stage, guard)">
-<% issue = f"%issue_{x.name}" if x.partial_copy else guard %>\
+<% issue = x.issue or guard %>\
 ${addr.copy_guard(x, guard)}\
 % for to, offset in x.store_ptrs:
     add.u32 ${to}, ${stage}, ${offset};
@@ -50,23 +46,16 @@ ${cast(x, p, issue)}\
 ${unpack(x, p, issue)}\
   % endif
   % for store in x.shared_stores[p.index]:
-    @${issue} st.shared.${store.kind} [${x.store_ptr(p)}+${store.offset}], ${store.registers};
+    @${issue} st.shared.${store.kind} [${x.copy_targets[p.index]}+${store.offset}], ${store.registers};
   % endfor
 % endfor
 </%def>
 
 ## Extracts integers of 8 or 16 bits from words, and casts elements to the type that shared memory holds.
 <%def name="cast(x, p, issue)">
-% for j in range(x.vec):
-<% to = x.converted[p.index, j] %>\
+% for to, value, word, bit in x.cast_elements[p.index]:
   % if x.extracts:
-<%
-    word, bit = x.in_word(p.index, j)
-    value = x.extracted[0] if x.casts else to
-%>\
     @${issue} bfe.${x.read_type} ${value}, ${word}, ${bit}, ${x.dtype.bits};
-  % else:
-<% value = x.staging[p.index, j] %>\
   % endif
   % if x.casts:
     % for line in x.cast(to, value, f"@{issue}"):
@@ -78,18 +67,18 @@ ${unpack(x, p, issue)}\
 
 ## Unpacks words of two 16-bit elements, to f32 where shared memory holds f32, to pairs where it has elements twice.
 <%def name="unpack(x, p, issue)">
-% for j in range(0, x.vec, 2):
+% for word, low, high in x.unpacked_pairs[p.index]:
   % if x.twice and x.vec == 1:
-    @${issue} mov.b32 ${x.converted[p.index, j]}, {${x.staging[p.index, 0]}, ${x.staging[p.index, 0]}};
+    @${issue} mov.b32 ${low}, {${word}, ${word}};
   % elif x.twice:
-    @${issue} prmt.b32 ${x.converted[p.index, j]}, ${x.staging[p.index, j // 2]}, 0, 0x1010;
-    @${issue} prmt.b32 ${x.converted[p.index, j + 1]}, ${x.staging[p.index, j // 2]}, 0, 0x3232;
+    @${issue} prmt.b32 ${low}, ${word}, 0, 0x1010;
+    @${issue} prmt.b32 ${high}, ${word}, 0, 0x3232;
   % elif x.vec == 1:
-${convert.widen(x.dtype.name, x.converted[p.index, j], x.staging[p.index, 0], f"@{issue} ")}\
+${convert.widen(x.dtype.name, low, word, f"@{issue} ")}\
   % elif x.widens:
-${convert.widen_pair(x.dtype.name, x.converted[p.index, j], x.converted[p.index, j + 1], x.staging[p.index, j // 2], x.halves, f"@{issue} ")}\
+${convert.widen_pair(x.dtype.name, low, high, word, x.halves, f"@{issue} ")}\
   % else:
-    @${issue} mov.b32 {${x.converted[p.index, j]}, ${x.converted[p.index, j + 1]}}, ${x.staging[p.index, j // 2]};
+    @${issue} mov.b32 {${low}, ${high}}, ${word};
   % endif
 % endfor
 </%def>

@@ -1,21 +1,21 @@
 ## Loads and stores of vectors of C, converted to and from the epilogue's type.
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="load(at, offset, guard)">
-    ${guard}ld.global.${plan.c.type} ${plan.c.loaded.vector(0, n=plan.c.loaded.size)}, [${at}+${offset}];
+    ${guard}ld.global.${plan.c.type} ${plan.c.loaded[:]}, [${at}+${offset}];
 % if plan.c.is_s8:
   % for q in range(plan.c.vec):
     ${guard}cvt.rn.f32.s32 ${plan.c.values[q]}, ${plan.c.loaded[q]};
   % endfor
 % elif plan.c.is_fp8:
-  % for q in range(0, plan.c.vec, 2):
-${convert.widen_fp8(plan.problem.out, plan.c.values.all[q:q + 2], plan.c.loaded[q // 2], plan.c.pair[0], plan.c.half, guard)}\
+  % for word, values in plan.c.word_values:
+${convert.widen_fp8(plan.problem.out, values, word, plan.c.pair[0], plan.c.half, guard)}\
   % endfor
 % elif plan.c.is_16bit:
-  % for q in range(0, plan.c.vec, 2):
+  % for word, values in plan.c.word_values:
     % if plan.c.vec == 1:
-${convert.widen(plan.problem.out, plan.c.values[0], plan.c.loaded[0], guard)}\
+${convert.widen(plan.problem.out, values[0], word, guard)}\
     % else:
-${convert.widen_pair(plan.problem.out, plan.c.values[q], plan.c.values[q + 1], plan.c.loaded[q // 2], plan.c.half, guard)}\
+${convert.widen_pair(plan.problem.out, values[0], values[1], word, plan.c.half, guard)}\
     % endif
   % endfor
 % endif
@@ -38,23 +38,23 @@ ${convert.widen_pair(plan.problem.out, plan.c.values[q], plan.c.values[q + 1], p
   % for q, r in enumerate(registers):
     ${guard}cvt.rni.sat.s8.f32 ${plan.c.loaded[q]}, ${r};
   % endfor
-    ${guard}st.global${plan.c.store_cache_op}.${plan.c.type} [${at}+${offset}], ${plan.c.loaded.vector(0, n=plan.c.loaded.size)};
+    ${guard}st.global${plan.c.store_cache_op}.${plan.c.type} [${at}+${offset}], ${plan.c.loaded[:]};
 % elif plan.c.is_fp8:
-  % for q in range(0, plan.c.vec, 2):
-    ${guard}cvt.rn.satfinite.${plan.problem.out}x2.f32 ${plan.c.loaded[q // 2]}, ${registers[q + 1] if plan.c.vec > 1 else plan.arithmetic.zero}, ${registers[q]};
+<% upper = registers[1::2] or [plan.arithmetic.zero] %>\
+  % for word, low, high in zip(plan.c.loaded.all, registers[::2], upper):
+    ${guard}cvt.rn.satfinite.${plan.problem.out}x2.f32 ${word}, ${high}, ${low};
   % endfor
-    ${guard}st.global${plan.c.store_cache_op}.${plan.c.type} [${at}+${offset}], ${plan.c.loaded.vector(0, n=plan.c.loaded.size)};
+    ${guard}st.global${plan.c.store_cache_op}.${plan.c.type} [${at}+${offset}], ${plan.c.loaded[:]};
 % elif plan.c.is_16bit:
-  % for q in range(0, plan.c.vec, 2):
-    % if plan.c.vec == 1:
+  % if plan.c.vec == 1:
     ${guard}cvt.rn.${plan.problem.out}.f32 ${plan.c.loaded[0]}, ${registers[0]};
-    % else:
-    ${convert_guard}cvt.rn.${plan.problem.out}.f32 ${plan.c.half[0]}, ${registers[q]};
-    ${convert_guard}cvt.rn.${plan.problem.out}.f32 ${plan.c.half[1]}, ${registers[q + 1]};
-    ${convert_guard}mov.b32 ${plan.c.loaded[q // 2]}, {${plan.c.half[0]}, ${plan.c.half[1]}};
-    % endif
+  % endif
+  % for word, low, high in zip(plan.c.loaded.all, registers[::2], registers[1::2]):
+    ${convert_guard}cvt.rn.${plan.problem.out}.f32 ${plan.c.half[0]}, ${low};
+    ${convert_guard}cvt.rn.${plan.problem.out}.f32 ${plan.c.half[1]}, ${high};
+    ${convert_guard}mov.b32 ${word}, ${plan.c.half[:]};
   % endfor
-    ${guard}st.global${plan.c.store_cache_op}.${plan.c.type} [${at}+${offset}], ${plan.c.loaded.vector(0, n=plan.c.loaded.size)};
+    ${guard}st.global${plan.c.store_cache_op}.${plan.c.type} [${at}+${offset}], ${plan.c.loaded[:]};
 % else:
     ${guard}st.global${plan.c.store_cache_op}.${plan.c.type} [${at}+${offset}], ${operand_list(registers)};
 % endif

@@ -20,11 +20,11 @@ ${c_addr.columns("%c_addr", "%c_row", "%c_col", "%out", "%ld_out", plan.epilogue
     setp.lt.u32 %in_n${n}, %tmp0, %N;
   % endfor
 % endif
-% for i in range(plan.mainloop.ms):
-    // row + ${plan.a.offset(i)}: alpha times the sums, then stores
-${c_addr.next_row("%c_addr", "%c_row", plan.a.offset(i), plan.a.offset(i) - plan.a.offset(i - 1) if i else 0, "%ld_out", plan.epilogue.out_bytes)}\
+% for i, (row, step) in enumerate(plan.row_steps):
+    // row + ${row}: alpha times the sums, then stores
+${c_addr.next_row("%c_addr", "%c_row", row, step, "%ld_out", plan.epilogue.out_bytes)}\
   % if plan.epilogue.checks_bounds:
-    add.u32 %tmp0, %c_row, ${plan.a.offset(i)};
+    add.u32 %tmp0, %c_row, ${row};
     setp.lt.u32 %in_m, %tmp0, %M;
   % endif
 ${math.scaled_row(i)}\
@@ -33,7 +33,7 @@ ${math.scaled_row(i)}\
     and.pred %in_bounds, %in_m, %in_n${n};
     % endif
 ${c_addr.column_address("%c_addr", n, "%out", plan.epilogue.out_bytes)}\
-${store_op.store_vector([plan.epilogue.vector[n * plan.c.vec + q] for q in range(plan.c.vec)], "%c_addr", c_addr.offset(column, plan.epilogue.out_bytes), "@%in_bounds " if plan.epilogue.checks_bounds else "", add_c, ("%c_row", plan.a.offset(i)), ("%c_col", column))}\
+${store_op.store_vector(plan.epilogue.column_vectors[n], "%c_addr", c_addr.offset(column, plan.epilogue.out_bytes), plan.epilogue.in_bounds, add_c, ("%c_row", row), ("%c_col", column))}\
   % endfor
 % endfor
     }

@@ -26,7 +26,7 @@ ${batch.tile_index("%tmp0")}\
     .pragma "nounroll";
 SCALE_C:
     shr.u32 %c_row, %vec_index, ${plan.epilogue.log2_row_vectors};
-    and.b32 %c_col, %vec_index, ${plan.epilogue.row_vectors - 1};
+    and.b32 %c_col, %vec_index, ${plan.epilogue.row_vector_mask};
     mad.lo.u32 %c_col, %c_col, ${plan.c.vec}, %n0;
     add.u32 %c_row, %c_row, %m0;
     setp.lt.u32 %in_bounds, %c_row, %M;
@@ -43,7 +43,7 @@ ${c_elements.load("%c_addr", 0, "@%p ")}\
   % for q in range(plan.c.vec):
     @%p ${plan.arithmetic.mul} ${plan.epilogue.vector[q]}, ${plan.c.values[q]}, %beta;
   % endfor
-${c_elements.store([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%c_addr", 0, "@%in_bounds ")}\
+${c_elements.store(plan.epilogue.stored, "%c_addr", 0, "@%in_bounds ")}\
     add.u32 %vec_index, %vec_index, ${plan.threads};
     setp.lt.u32 %p, %vec_index, ${plan.epilogue.gather_loads};
     @%p bra SCALE_C;
@@ -88,8 +88,8 @@ ${store_c.store_tile(math, store_op, False)}\
 % if plan.c.vector_red and len(registers) > 1:
     ${guard}red.global.v${len(registers)}.f32.add [${at}+${offset}], ${operand_list(registers)};
 % else:
-  % for q, r in enumerate(registers):
-    ${guard}red.global.add.${plan.arithmetic.type} [${at}+${offset + q * plan.arithmetic.bytes}], ${r};
+  % for r, further in zip(registers, plan.c.sum_offsets):
+    ${guard}red.global.add.${plan.arithmetic.type} [${at}+${offset + further}], ${r};
   % endfor
 % endif
 </%def>

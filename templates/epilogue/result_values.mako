@@ -127,16 +127,16 @@ ${pdl.wait()}\
 
 ## Scalars of an auxiliary kernel that completes sums: see splitk_kernels.mako.
 <%def name="declare_scalars()">
-% for kind, names in plan.scalars_after_sums:
-    .reg .${kind} ${", ".join(f"%{name}" for name in names)};
+% for group in plan.scalars_after_sums:
+    .reg .${group.type} ${group.registers};
 % endfor
 % if plan.problem.sink.reads_k:
     .reg .b32 %K;
 % endif
 </%def>
 <%def name="load_scalars()">
-% for kind, names in plan.scalars_after_sums:
-    ${"  ".join(f"ld.param.{kind} %{name}, [{name}];" for name in names)}
+% for group in plan.scalars_after_sums:
+    ${group.load}
 % endfor
 % if plan.problem.sink.reads_k:
     ld.param.u32 %K, [K];

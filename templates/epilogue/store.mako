@@ -18,16 +18,16 @@ ${fused_ops.setup()}\
 </%def>
 <%def name="store_slices()">
 % if plan.reduction.stores_partials:
-${fused_ops.scale_product([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%c_addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
+${fused_ops.scale_product(plan.epilogue.stored, "%c_addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
 % endif
 ${c_elements.load("%c_addr", 0, "@%has_beta ")}\
 % for q in range(plan.c.vec):
     @%has_beta ${plan.arithmetic.fma} ${plan.epilogue.vector[q]}, ${plan.c.values[q]}, %beta, ${plan.epilogue.vector[q]};
 % endfor
 % if plan.reduction.stores_partials:
-${fused_ops.finish([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%c_addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
+${fused_ops.finish(plan.epilogue.stored, "%c_addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
 % endif
-${c_elements.store([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%c_addr", 0, "")}\
+${c_elements.store(plan.epilogue.stored, "%c_addr", 0, "")}\
 </%def>
 
 <%def name="prepare()"></%def>

@@ -32,9 +32,9 @@ ${values.compute(registers, guard, row, column, of)}\
 % if of.guard is not None:
     .reg .pred %holds;
     ${of.holds(0, guard)}
-${c_elements.store(of.of(0), at, offset, "@%holds ")}\
+${c_elements.store(of.tiles[0].all, at, offset, "@%holds ")}\
 % else:
-${c_elements.store(of.of(0), at, offset, guard)}\
+${c_elements.store(of.tiles[0].all, at, offset, guard)}\
 % endif
     }
 </%def>
@@ -57,7 +57,7 @@ ${store_values(plan.values.mirror, registers, "%mirror_addr", 0, guard, ("%mirro
 <%def name="setup_slices()">${values.setup()}</%def>
 <%def name="begin_slices()"></%def>
 <%def name="store_slices()">
-<% registers = [plan.epilogue.vector[q] for q in range(plan.c.vec)] %>\
+<% registers = plan.epilogue.stored %>\
 ${store_values(plan.values, registers, "%c_addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
 % if plan.values.mirror is not None:
 ${store_mirrored(registers, "", ("%c_row", 0), ("%c_col", 0), plan.batch.c_base, "%ldc")}\

@@ -7,12 +7,11 @@
     setp.lt.and.u32 %in_bounds, %tmp0, %N, %in_bounds;
     mad.lo.u32 %sums_addr, %tile_row, ${plan.epilogue.row_pitch}, %c_col;
     mad.lo.u32 %sums_addr, %sums_addr, ${plan.arithmetic.bytes}, %smem;
-% for g in range(plan.config.kl):
-<% into = plan.c.addend if g else plan.epilogue.vector %>\
-    @%in_bounds ld.shared.${plan.c.sums_type} ${into.vector(0, n=plan.c.vec)}, [%sums_addr+${g * plan.config.ml * plan.epilogue.row_pitch * plan.arithmetic.bytes}];
+% for g, (registers, operand, offset) in enumerate(plan.epilogue.group_sum_loads):
+    @%in_bounds ld.shared.${plan.c.sums_type} ${operand}, [%sums_addr+${offset}];
   % if g:
-    % for q in range(plan.c.vec):
-      % for line in plan.reducer.join(plan.epilogue.vector[q], plan.c.addend[q], "@%in_bounds "):
+    % for sum, other in zip(plan.epilogue.stored, registers):
+      % for line in plan.reducer.join(sum, other, "@%in_bounds "):
     ${line}
       % endfor
     % endfor

@@ -1,6 +1,5 @@
 ## Each thread stores its sums to shared memory; then the block stores C by whole rows, and adds the sums of thread groups
 ## that split K. again: the sums are in shared memory, where an earlier walk over the tile has read them.
-<%namespace name="ptx" file="/ptx/vector.mako"/>
 <%namespace name="c_addr" file="/${context['plan'].epilogue.out_addr}"/>
 <%def name="store_tile(math, store_op, add_c, again=False)">
     {
@@ -20,7 +19,7 @@ STORE_ROWS${int(add_c)}:
 % for n in range(min(plan.epilogue.gather_rounds, plan.epilogue.UNROLLED) if plan.epilogue.gather_rounds <= plan.epilogue.UNROLLED else 1):
     // vector %vec_index of the tile: its row and column of C
     shr.u32 %c_row, %vec_index, ${plan.epilogue.log2_row_vectors};
-    and.b32 %c_col, %vec_index, ${plan.epilogue.row_vectors - 1};
+    and.b32 %c_col, %vec_index, ${plan.epilogue.row_vector_mask};
     mul.lo.u32 %c_col, %c_col, ${plan.c.vec};
     mad.lo.u32 %tmp0, %c_row, ${plan.epilogue.row_pitch}, %c_col;
     mad.lo.u32 %tmp0, %tmp0, ${plan.arithmetic.bytes}, %smem;
@@ -31,21 +30,24 @@ STORE_ROWS${int(add_c)}:
     setp.lt.and.u32 %in_bounds, %c_col, %N, %in_bounds;
   % endif
   % if plan.epilogue.gather_loads < plan.threads:
-    setp.lt${".and" if plan.epilogue.checks_bounds else ""}.u32 %in_bounds, %vec_index, ${plan.epilogue.gather_loads}${", %in_bounds" if plan.epilogue.checks_bounds else ""};
+    % if plan.epilogue.checks_bounds:
+    setp.lt.and.u32 %in_bounds, %vec_index, ${plan.epilogue.gather_loads}, %in_bounds;
+    % else:
+    setp.lt.u32 %in_bounds, %vec_index, ${plan.epilogue.gather_loads};
+    % endif
   % endif
 ${c_addr.element("%c_addr", "%c_row", "%c_col", "%out", "%ld_out", plan.epilogue.out_bytes)}\
-  % for g in range(plan.config.kl):
-<% into = plan.c.addend if g else plan.epilogue.vector %>\
-    ${plan.epilogue.gather_guard}ld.shared.${plan.c.sums_type} ${into.vector(0, n=plan.c.vec)}, [%tmp0+${g * plan.config.ml * plan.epilogue.row_pitch * plan.arithmetic.bytes}];
+  % for g, (registers, operand, offset) in enumerate(plan.epilogue.group_sum_loads):
+    ${plan.epilogue.gather_guard}ld.shared.${plan.c.sums_type} ${operand}, [%tmp0+${offset}];
     % if g:
-      % for q in range(plan.c.vec):
-        % for line in plan.reducer.join(plan.epilogue.vector[q], plan.c.addend[q], plan.epilogue.gather_guard):
+      % for sum, other in zip(plan.epilogue.stored, registers):
+        % for line in plan.reducer.join(sum, other, plan.epilogue.gather_guard):
     ${line}
         % endfor
       % endfor
     % endif
   % endfor
-${store_op.store_vector([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%c_addr", 0, plan.epilogue.gather_guard, add_c, ("%c_row", 0), ("%c_col", 0))}\
+${store_op.store_vector(plan.epilogue.stored, "%c_addr", 0, plan.epilogue.gather_guard, add_c, ("%c_row", 0), ("%c_col", 0))}\
     add.u32 %vec_index, %vec_index, ${plan.threads};
 % endfor
 % if plan.epilogue.gather_rounds > plan.epilogue.UNROLLED:
@@ -57,10 +59,10 @@ ${store_op.store_vector([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%
 
 ## Stores the sums of this thread, and waits for those of the block.
 <%def name="sums_to_shared(math)">
-% for i in range(plan.mainloop.ms):
+% for i, stores in enumerate(plan.smem_sums):
 ${math.scaled_row(i)}\
-  % for j in range(0, plan.mainloop.ns, plan.epilogue.sts_vec):
-    ${plan.epilogue.sts_guard}st.shared.${ptx.kind(plan.epilogue.sts_vec, plan.arithmetic.type)} [%smem_c+${(plan.a.offset(i) * plan.epilogue.row_pitch + plan.b.offset(j)) * plan.arithmetic.bytes}], ${plan.epilogue.vector.vector(j, n=plan.epilogue.sts_vec)};
+  % for registers, offset in stores:
+    ${plan.epilogue.sts_guard}st.shared.${plan.epilogue.sums_access} [%smem_c+${offset}], ${registers};
   % endfor
 % endfor
     // ---- wait: the whole tile is in shared memory

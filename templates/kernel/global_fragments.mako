@@ -15,8 +15,8 @@
     .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %k_slice, %thread, %m0, %n0, %k0, %slice, %k_len;
     .reg .b32 %row, %col, %tmp0, %tmp1, %tmp2;
     .reg .pred %p;
-% for kind, names in plan.scalars:
-    .reg .${kind} ${", ".join(f"%{name}" for name in names)};
+% for group in plan.scalars:
+    .reg .${group.type} ${group.registers};
 % endfor
 
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %workspace, [W];

@@ -16,16 +16,13 @@
 <%namespace name="sink_kernels" file="/${context['plan'].sink_kernels.template}"/>\
 <%namespace name="fragments" file="/${context['plan'].mainloop.fragment_addr}"/>\
 <%namespace name="packing" file="/${context['plan'].packing.template}"/>\
-<%
-    operands = ((copy_a, addr_a, plan.a), (copy_b, addr_b, plan.b))
-    last = plan.mainloop.steps - 1
-%>\
+<% operands = ((copy_a, addr_a, plan.a), (copy_b, addr_b, plan.b)) %>\
     .reg .b64 %A, %B, %C, %workspace, %tmp64, %tmp64b;
     .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %k_slice, %thread, %smem, %m0, %n0, %k0, %slice, %k_len, %k_iters, %k_rem;
     .reg .b32 %k_iter, %write_stage, %smem_end, %read_slot, %stage_step, %row, %col, %smem_c, %tmp0, %tmp1, %tmp2;
     .reg .pred %issue, %prefetch, %has_next, %has_load, %wrap, %skip, %p;
-% for kind, names in plan.scalars:
-    .reg .${kind} ${", ".join(f"%{name}" for name in names)};
+% for group in plan.scalars:
+    .reg .${group.type} ${group.registers};
 % endfor
 
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %workspace, [W];
@@ -44,14 +41,14 @@ ${batch.from_block()}\
 ${batch.offset_operands()}\
 ${raster.k_iterations()}\
 % for copy, addr, x in operands:
-${ptx.banner(f"{x.name.upper()}: {len(x.loads)} copies of {x.copy_bytes} bytes per thread and stage, {copy.title(x)}")}\
+${ptx.banner(x.copy_title)}\
 ${addr.setup(x)}\
 ${copy.setup(x)}\
 % endfor
-${ptx.banner(f"prologue: fill {plan.mainloop.stages - 1} of {plan.mainloop.stages} stages; the first holds the remainder of K")}\
+${ptx.banner(f"prologue: fill {plan.mainloop.stages_ahead} of {plan.mainloop.stages} stages; the first holds the remainder of K")}\
 ${pdl.wait()}\
     mov.u32 %write_stage, %smem;
-% for s in range(plan.mainloop.stages - 1):
+% for s in range(plan.mainloop.stages_ahead):
     // stage ${s}
     setp.gt.u32 %issue, %k_iters, ${s};
   % for copy, addr, x in operands:
@@ -64,7 +61,7 @@ ${addr.advance(x, s == 0)}\
     add.u32 %write_stage, %write_stage, ${plan.mainloop.stage_bytes};
 % endfor
 % if plan.mainloop.defers_sts:
-    setp.gt.u32 %has_load, %k_iters, ${plan.mainloop.stages - 1};
+    setp.gt.u32 %has_load, %k_iters, ${plan.mainloop.stages_ahead};
   % for copy, addr, x in operands:
 ${copy.prologue_load(addr, x, "%has_load")}\
     % if not x.asynchronous:
@@ -85,7 +82,7 @@ ${ptx.banner("wait: stage 0 is in shared memory")}\
     @%p bra.uni EPILOGUE;
     mov.u32 %k_iter, 0;
     mov.u32 %read_slot, 0;
-    add.u32 %smem_end, %smem, ${plan.mainloop.stages * plan.mainloop.stage_bytes};
+    add.u32 %smem_end, %smem, ${plan.mainloop.ring_bytes};
 ${raster.choose_loop("COPY_LOOP")}\
 ${k_loop(plan.mainloop.WHOLE)}\
 <%def name="k_loop(part)">
@@ -116,7 +113,7 @@ ${begin_iteration()}\
 ${math.read(x, k, 0, part)}\
     % endif
   % endfor
-  % if k == last:
+  % if k == plan.mainloop.last_step:
 ${store_stage(operands)}\
     // fragment addresses of the next stage
 ${fragments.advance()}\
@@ -124,7 +121,8 @@ ${wait_for_stage()}\
   % endif
   % for x in plan.mainloop.operands:
     % if x.prefetches:
-${math.read(x, 0 if k == last else k + 1, x.buffer(k + 1), part, "@%has_next " if k == last else "")}\
+<% step, buffer, guard = plan.mainloop.read_ahead[x.name][k] %>\
+${math.read(x, step, buffer, part, guard)}\
     % endif
   % endfor
   % if k == plan.config.prefetch_k:
@@ -152,7 +150,7 @@ ${next_write_stage()}\
 <%def name="copies()">
 ${begin_iteration()}\
 % for k in range(plan.mainloop.steps):
-  % if k == last:
+  % if k == plan.mainloop.last_step:
 ${store_stage(operands)}\
 ${wait_for_stage()}\
   % endif
@@ -171,7 +169,7 @@ ${store_op.store_tiles(store_c, math, store_op)}\
 ${raster.close()}\
 <%def name="begin_iteration()">
     // %prefetch: there is a stage to fill; %has_next: there is another iteration
-    add.u32 %tmp0, %k_iter, ${plan.mainloop.stages - 1};
+    add.u32 %tmp0, %k_iter, ${plan.mainloop.stages_ahead};
     setp.lt.u32 %prefetch, %tmp0, %k_iters;
 % if plan.mainloop.defers_sts:
     add.u32 %tmp0, %k_iter, ${plan.mainloop.stages};

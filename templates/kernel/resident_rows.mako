@@ -10,8 +10,8 @@
     .reg .b32 %M, %N, %K, %lda, %ldb, %part_columns, %thread, %state_part, %column, %end, %left, %columns_addr, %tmp0, %tmp1, %half<2>;
     .reg .b32 %row<${own.rows}>;
     .reg .pred %p, %in_bounds;
-% for kind, names in plan.scalars:
-    .reg .${kind} ${", ".join(f"%{name}" for name in names)};
+% for group in plan.scalars:
+    .reg .${group.type} ${group.registers};
 % endfor
 % for line in [*own.step_temporaries, *plan.reducer.temporaries, *plan.states.temporaries]:
     ${line}
@@ -26,8 +26,8 @@ ${row_reduce.declare()}\
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %workspace, %workspace;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %part_columns, [part_columns];
-% for kind, names in plan.scalars:
-    ${"  ".join(f"ld.param.{kind} %{name}, [{name}];" for name in names)}
+% for group in plan.scalars:
+    ${group.load}
 % endfor
     add.u64 %states, %states, %workspace;
     mov.u32 %thread, %tid.x;

@@ -16,8 +16,8 @@
     .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %k_slice, %thread, %smem, %m0, %n0, %k0, %slice, %k_len;
     .reg .b32 %k_pos, %k_iters, %k_iter, %k_rem, %row, %col, %smem_c, %tmp0, %tmp1, %tmp2;
     .reg .pred %is_k_lane0, %in_k, %p;
-% for kind, names in plan.scalars:
-    .reg .${kind} ${", ".join(f"%{name}" for name in names)};
+% for group in plan.scalars:
+    .reg .${group.type} ${group.registers};
 % endfor
 ${batch.registers()}\
 
@@ -25,8 +25,8 @@ ${batch.registers()}\
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %workspace, %workspace;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %k_slice, [k_slice];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
-% for kind, names in plan.scalars:
-    ${"  ".join(f"ld.param.{kind} %{name}, [{name}];" for name in names)}
+% for group in plan.scalars:
+    ${group.load}
 % endfor
 ${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;

@@ -23,16 +23,16 @@
     .reg .b32 %x0, %y0, %slice, %k0, %k, %k_iters, %k_iter, %stage, %phase, %parity, %full_bar, %prev_stage, %bar_offset;
     .reg .b32 %x_desc_low, %y_desc_low, %empty_bar, %tile, %tiles, %tile_step, %tiles_x, %tiles_y, %tmp0, %tmp1, %tmp2;
     .reg .pred %p, %elected, %leader, %wrap, %accumulate, %arrives_empty, %arrives_prev;
-% for kind, names in plan.scalars:
-    .reg .${kind} ${", ".join(f"%{name}" for name in names)};
+% for group in plan.scalars:
+    .reg .${group.type} ${group.registers};
 % endfor
 ${ptx.banner("prologue: parameters, tensor maps, thread numbers")}\
     ld.param.u64 %C, [C];  ld.param.u64 %workspace, [W];
     cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %workspace, %workspace;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %ldc, [ldc];
     ld.param.u32 %min_iters, [k_iters];  ld.param.u32 %extra_iters, [extra_iters];
-% for kind, names in plan.scalars:
-    ${"  ".join(f"ld.param.{kind} %{name}, [{name}];" for name in names)}
+% for group in plan.scalars:
+    ${group.load}
 % endfor
 % for name in plan.parameters.maps:
     mov.b64 %${name}, ${name};

@@ -12,21 +12,18 @@
 </%def>
 
 <%def name="multiply(k, part)">
-<% acc, s, kind = plan.mainloop.acc, plan.mainloop.set_of(k), plan.arithmetic.type %>\
-% for i, j in plan.mainloop.products_of(part):
-    fma.rn.${kind} ${acc[s, i, j]}, ${plan.a.element(i, k)}, ${plan.b.element(j, k)}, ${acc[s, i, j]};
+% for sum, a, b in plan.mainloop.fmas(k, part):
+    fma.rn.${plan.arithmetic.type} ${sum}, ${a}, ${b}, ${sum};
 % endfor
 </%def>
 
 ## Row i of the thread's tile, scaled, into %result. Storing the accumulators themselves would tie them to
 ## aligned groups of four, which costs the K loop register-bank conflicts.
 <%def name="scaled_row(i)">
-% for s in range(1, plan.mainloop.ks):
-  % for j in range(plan.mainloop.ns):
-    add.rn.${plan.arithmetic.type} ${plan.mainloop.acc[0, i, j]}, ${plan.mainloop.acc[0, i, j]}, ${plan.mainloop.acc[s, i, j]};
-  % endfor
+% for sum, other in plan.mainloop.further_row_sums[i]:
+    add.rn.${plan.arithmetic.type} ${sum}, ${sum}, ${other};
 % endfor
-% for j in range(plan.mainloop.ns):
-    ${plan.epilogue.scaled(plan.epilogue.vector[j], plan.mainloop.acc[0, i, j])}
+% for line in plan.epilogue.scaled_row(plan.mainloop.row_sums[i]):
+    ${line}
 % endfor
 </%def>

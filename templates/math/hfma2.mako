@@ -14,30 +14,24 @@
 </%def>
 
 <%def name="multiply(k, part)">
-<%
-    acc, pairs, s = plan.mainloop.acc, plan.mainloop.pairs, plan.mainloop.set_of(k)
-    a, b = plan.a.buffer(k), plan.b.buffer(k)
-%>\
-% for i in range(plan.mainloop.ms // part.a):
-    prmt.b32 ${pairs[i]}, ${plan.a.fragment[a, i // 2]}, ${plan.a.fragment[a, i // 2]}, ${"0x3232" if i % 2 else "0x1010"};
+% for pair, word, selector in plan.mainloop.pair_selections(k, part):
+    prmt.b32 ${pair}, ${word}, ${word}, ${selector};
 % endfor
-% for i, j in plan.mainloop.products_of(part):
-    fma.rn.f16x2 ${acc[s, i, j]}, ${pairs[i]}, ${plan.b.fragment[b, j]}, ${acc[s, i, j]};
+% for sums, a, b in plan.mainloop.pair_fmas(k, part):
+    fma.rn.f16x2 ${sums}, ${a}, ${b}, ${sums};
 % endfor
 </%def>
 
 <%def name="scaled_row(i)">
-% for s in range(1, plan.mainloop.ks):
-  % for j in range(plan.mainloop.ns // 2):
-    add.rn.f16x2 ${plan.mainloop.acc[0, i, j]}, ${plan.mainloop.acc[0, i, j]}, ${plan.mainloop.acc[s, i, j]};
-  % endfor
+% for sums, others in plan.mainloop.further_row_sums[i]:
+    add.rn.f16x2 ${sums}, ${sums}, ${others};
 % endfor
-% for j in range(0, plan.mainloop.ns, 2):
-    mov.b32 {%half0, %half1}, ${plan.mainloop.acc[0, i, j // 2]};
-    cvt.f32.f16 ${plan.epilogue.vector[j]}, %half0;
-    cvt.f32.f16 ${plan.epilogue.vector[j + 1]}, %half1;
+% for sums, (low, high) in zip(plan.mainloop.row_sums[i], plan.epilogue.vector_pairs):
+    mov.b32 {%half0, %half1}, ${sums};
+    cvt.f32.f16 ${low}, %half0;
+    cvt.f32.f16 ${high}, %half1;
 % endfor
-% for j in range(plan.mainloop.ns):
-    ${plan.epilogue.scaled(plan.epilogue.vector[j], plan.epilogue.vector[j])}
+% for line in plan.epilogue.scaled_row():
+    ${line}
 % endfor
 </%def>

@@ -8,7 +8,7 @@
     .reg .b16 %half0, %half1;
 % endif
 % for r in plan.mainloop.acc.all:
-    mov.${plan.mainloop.acc.kind} ${r}, ${plan.arithmetic.zero if plan.mainloop.acc.kind == plan.arithmetic.type else 0};
+    mov.${plan.mainloop.acc.kind} ${r}, ${plan.mainloop.acc_zero};
 % endfor
 </%def>
 
@@ -18,9 +18,9 @@
     xor.b32 ${x.swizzled_ptr}, ${x.fragment_ptrs[0]}, ${r.swizzle};
   % endif
   % if r.kind in ("x2", "x4"):
-    ${guard}ldmatrix.sync.aligned.m8n8.${r.kind}${"" if x.kmajor else ".trans"}.shared.b16 ${r.registers}, [${x.address(r)}];
+    ${guard}ldmatrix.sync.aligned.m8n8.${r.kind}${x.trans}.shared.b16 ${r.registers}, [${r.address}];
   % else:
-    ${guard}ld.shared.${r.kind} ${r.registers}, [${x.address(r)}];
+    ${guard}ld.shared.${r.kind} ${r.registers}, [${r.address}];
   % endif
 % endfor
 </%def>
@@ -31,10 +31,8 @@
     prmt.b32 ${to}, ${low}, ${high}, ${selector};
   % endfor
   % if plan.mainloop.rounding:
-    % for n in range(x.tiles // part.of(x.name)):
-      % for r in range(x.registers):
-    ${plan.mainloop.rounding} ${x.fragment[x.buffer(k), n, r]}, ${x.fragment[x.buffer(k), n, r]};
-      % endfor
+    % for r in plan.mainloop.rounded(x, k, part):
+    ${plan.mainloop.rounding} ${r}, ${r};
     % endfor
   % endif
 % endfor
@@ -49,20 +47,22 @@ ${matrix.product(plan.mainloop.instruction, sums, a, b)}\
 ## Row i of the lane's sums, scaled, into %result.
 <%def name="scaled_row(i)">
 % if plan.mainloop.packed:
-  % for j in range(0, plan.mainloop.ns, 2):
-    mov.b32 {%half0, %half1}, ${plan.mainloop.sum_at(i, j)};
-    cvt.f32.f16 ${plan.epilogue.vector[j]}, %half0;
-    cvt.f32.f16 ${plan.epilogue.vector[j + 1]}, %half1;
+  % for sums, (low, high) in zip(plan.mainloop.row_sums[i], plan.epilogue.vector_pairs):
+    mov.b32 {%half0, %half1}, ${sums};
+    cvt.f32.f16 ${low}, %half0;
+    cvt.f32.f16 ${high}, %half1;
   % endfor
-  % for j in range(plan.mainloop.ns):
-    ${plan.epilogue.scaled(plan.epilogue.vector[j], plan.epilogue.vector[j])}
+  % for line in plan.epilogue.scaled_row():
+    ${line}
+  % endfor
+% elif plan.arithmetic.s32_to_f32:
+  % for to, sum, line in zip(plan.epilogue.vector.all, plan.mainloop.row_sums[i], plan.epilogue.scaled_row()):
+    cvt.rn.f32.s32 ${to}, ${sum};
+    ${line}
   % endfor
 % else:
-  % for j in range(plan.mainloop.ns):
-    % if plan.arithmetic.s32_to_f32:
-    cvt.rn.f32.s32 ${plan.epilogue.vector[j]}, ${plan.mainloop.sum_at(i, j)};
-    % endif
-    ${plan.epilogue.scaled(plan.epilogue.vector[j], plan.epilogue.vector[j] if plan.arithmetic.s32_to_f32 else plan.mainloop.sum_at(i, j))}
+  % for line in plan.epilogue.scaled_row(plan.mainloop.row_sums[i]):
+    ${line}
   % endfor
 % endif
 </%def>

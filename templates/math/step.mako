@@ -90,7 +90,7 @@ ${load(x)}\
     add.u32 %step_k, %k_first, ${k};
 % endif
 % for x in m.k_vectors:
-    ld.global.nc.${x.access} ${x.tile[k]}, [%at_${x.name}+${k * x.bytes}];
+    ld.global.nc.${x.access} ${x.tile[k]}, [%at_${x.name}+${x.offsets[k]}];
 % endfor
 % for x in m.k_matrices:
 ${load(x)}\
@@ -98,7 +98,7 @@ ${load(x)}\
 % for line in m.step_lines(k, part):
     ${line}
 % endfor
-% if k == m.steps - 1:
+% if k == m.last_step:
 ${advance(plan.config.u)}\
 % endif
 </%def>
@@ -107,7 +107,7 @@ ${advance(plan.config.u)}\
 <%def name="advance(elements)">
 % for x in plan.mainloop.k_vectors:
   % if isinstance(elements, int):
-    add.u64 %at_${x.name}, %at_${x.name}, ${elements * x.bytes};
+    add.u64 %at_${x.name}, %at_${x.name}, ${x.offsets[elements]};
   % else:
     mad.wide.u32 %at_${x.name}, ${elements}, ${x.bytes}, %at_${x.name};
   % endif
@@ -135,9 +135,9 @@ ${advance(plan.config.u)}\
     .reg .b32 %step_first_${x.name}, %step_row_${x.name};
     shr.u32 %tmp0, ${first}, ${x.swizzle_shift};
     shr.u32 %tmp1, %thread, ${m.log2_group};
-    mul.lo.u32 %tmp1, %tmp1, ${m.steps // x.chunk};
+    mul.lo.u32 %tmp1, %tmp1, ${x.reads_per_iteration};
     xor.b32 %tmp0, %tmp0, %tmp1;
-    and.b32 %tmp0, %tmp0, ${x.swizzle_q - 1};
+    and.b32 %tmp0, %tmp0, ${x.swizzle_mask};
     mul.lo.u32 %step_first_${x.name}, %tmp0, ${x.chunk};
     mul.lo.u32 %tmp0, %tmp0, 16;
     sub.u32 %step_row_${x.name}, ${x.fragment_ptrs[0]}, %tmp0;
@@ -161,7 +161,7 @@ REMAINDER:
     ld.shared.${r.kind} ${r.registers}, [${r.address}];
   % endfor
   % if not x.kmajor_smem:
-    add.u32 ${x.step_ptrs[0]}, ${x.step_ptrs[0]}, ${x.row * x.bytes};
+    add.u32 ${x.step_ptrs[0]}, ${x.step_ptrs[0]}, ${x.row_bytes};
   % endif
 % endfor
 % if "k" in m.indices:
@@ -194,8 +194,8 @@ ${advance("%k_rem")}\
   % endfor
 % endfor
 % if plan.mainloop.packed:
-  % for j in range(plan.mainloop.acc.shape[2]):
-${convert.widen_pair(plan.b.held, plan.epilogue.vector[2 * j], plan.epilogue.vector[2 * j + 1], plan.mainloop.acc[0, i, j], ("%pair_half0", "%pair_half1"))}\
+  % for sums, (low, high) in zip(plan.mainloop.row_sums[i], plan.epilogue.vector_pairs):
+${convert.widen_pair(plan.b.held, low, high, sums, ("%pair_half0", "%pair_half1"))}\
   % endfor
 % else:
   % for j in range(plan.mainloop.ns):

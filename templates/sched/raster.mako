@@ -2,8 +2,8 @@
 <%def name="parameters()">
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %k_slice, [k_slice];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
-% for kind, names in plan.scalars:
-    ${"  ".join(f"ld.param.{kind} %{name}, [{name}];" for name in names)}
+% for group in plan.scalars:
+    ${group.load}
 % endfor
 </%def>
 

@@ -60,6 +60,21 @@ class OperandAddressing(Part):
         """Whether entries of the tables have coordinates, which show whether an element is outside the image."""
         return self.mode == WINDOW
 
+    def _entry(self, axis: str, n: int) -> str:
+        """The load of an entry, up to its address."""
+        offset, coordinates = f"%{axis}_off_{self.name}{n}", f"%{axis}_coord_{self.name}{n}"
+        return f"ld.global.nc.v2.b32 {{{offset}, {coordinates}}}" if self.is_im2col else f"ld.global.nc.b32 {offset}"
+
+    @property
+    def mn_entries(self) -> list[str]:
+        """The load of the entry of each offset along M (or N), up to its address."""
+        return [self._entry("mn", n) for n in range(len(self.mn_offsets))]
+
+    @property
+    def k_entries(self) -> list[tuple[str, int]]:
+        """(Load of the entry up to its address, its offset in the table) of each offset along K."""
+        return [(self._entry("k", n), k * self.table_entry_bytes) for n, k in enumerate(self.k_offsets)]
+
     @property
     def table_entry_bytes(self) -> int:
         return 8 if self.is_im2col else 4

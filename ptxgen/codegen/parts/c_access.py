@@ -89,6 +89,17 @@ class CAccess(Part):
         return Tile("c_raw", "b32" if self.truncates else self.element_type, (self.vec,))
 
     @cached_property
+    def word_values(self) -> list[tuple[str, list[str]]]:
+        """(Loaded register, its elements) of narrow elements."""
+        n = max(1, self.vec // self.loaded.size)
+        return [(r, self.values.all[i * n : (i + 1) * n]) for i, r in enumerate(self.loaded.all)]
+
+    @cached_property
+    def sum_offsets(self) -> range:
+        """The offset of each partial sum of an access."""
+        return range(0, self.vec * self.arithmetic.bytes, self.arithmetic.bytes)
+
+    @cached_property
     def half(self) -> Tile:
         """The halves of a word."""
         return Tile("half", "b16", (2,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +11,7 @@ from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.c_access import CAccess
 from ptxgen.codegen.parts.part import Part, Reduction
 from ptxgen.codegen.parts.row_lanes import RowLanes
-from ptxgen.codegen.registers import Tile
+from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.vectorized import log2
 
 _STORES = {
@@ -49,6 +50,16 @@ class Epilogue(Part):
         if self.scales_sums:
             return f"{self.arithmetic.mul} {to}, {sums}, %alpha;"
         return f"mov.{self.arithmetic.type} {to}, {sums};"
+
+    @cached_property
+    def stored(self) -> list[str]:
+        """The registers of a vector that is stored."""
+        return self.vector.all[: self.c.vec]
+
+    @property
+    def vector(self) -> Tile:
+        """The registers of finished sums."""
+        raise NotImplementedError
 
     @property
     def out_addr(self) -> str:
@@ -97,13 +108,52 @@ class TileEpilogue(RowLanes, Epilogue):
         return "epilogue/via_smem_rows.mako" if self.by_rows else "epilogue/via_smem.mako"
 
     @cached_property
-    def vector(self) -> Tile:
+    def vector(self) -> Tile:  # type: ignore[override]
         """A row of the thread's sums, or a vector of the block's tile."""
         return Tile("result", self.arithmetic.type, (max(self.ns, self.c.vec),))
 
     @cached_property
     def checks_bounds(self) -> bool:
         return self.config.bounds != BOUNDS_NONE
+
+    def scaled_row(self, sums: Sequence[str] = ()) -> list[str]:
+        """The instructions that give the sink the sums of a row of the thread, or those in ``vector``."""
+        row = self.vector.all[: self.ns]
+        return [self.scaled(to, r) for to, r in zip(row, sums or row, strict=True)]
+
+    @property
+    def vector_pairs(self) -> list[tuple[str, str]]:
+        """The pairs of adjacent registers of ``vector``."""
+        row = self.vector.all[: self.ns]
+        return list(zip(row[::2], row[1::2], strict=True))
+
+    @property
+    def in_bounds(self) -> str:
+        """The guard of a vector in C."""
+        return "@%in_bounds " if self.checks_bounds else ""
+
+    @cached_property
+    def column_vectors(self) -> list[list[str]]:
+        """The registers of each vector of a row of a thread."""
+        n = self.c.vec
+        return [self.vector.all[i * n : (i + 1) * n] for i in range(len(self.columns))]
+
+    @property
+    def row_vector_mask(self) -> int:
+        return self.row_vectors - 1
+
+    @property
+    def group_sum_loads(self) -> list[tuple[list[str], str, int]]:
+        """(Registers, their operand, offset) of a vector of sums of each thread group that splits K."""
+        size = self.config.ml * self.row_pitch * self.arithmetic.bytes
+        into = [self.vector, *[self.c.addend] * (self.config.kl - 1)]
+        return [(tile.all[: self.c.vec], tile.vector(0, n=self.c.vec), g * size) for g, tile in enumerate(into)]
+
+    @property
+    def sum_vectors(self) -> list[tuple[int, str]]:
+        """(First column, operand) of the stores of a row of sums to shared memory."""
+        n = self.sts_vec
+        return [(j, self.vector.vector(j, n=n)) for j in range(0, self.ns, n)]
 
     @property
     def shared_map(self) -> list[str]:
@@ -144,6 +194,41 @@ class TileEpilogue(RowLanes, Epilogue):
         return "@%in_bounds " if self.checks_bounds or self.gather_loads < self.threads else ""
 
     # ---- by rows
+
+    @property
+    def round_columns(self) -> int:
+        """Columns from a vector of a lane to its next one."""
+        return self.row_lanes * self.c.vec
+
+    @property
+    def vector_columns(self) -> list[int]:
+        """Columns from the first vector of a lane to each in a row."""
+        return [j * self.round_columns for j in range(self.row_rounds)]
+
+    @property
+    def batch_bytes(self) -> int:
+        """Bytes of the sums between two iterations over rows."""
+        return self.row_batch * self.rows_per_step * self.row_pitch * self.arithmetic.bytes
+
+    @property
+    def batch_loads(self) -> list[list[list[tuple[list[str], str, int]]]]:
+        """``group_sum_loads`` of each vector of each row that an iteration stores."""
+        size = self.arithmetic.bytes
+        return [
+            [
+                [
+                    (registers, operand, offset + (r * self.rows_per_step * self.row_pitch + column) * size)
+                    for registers, operand, offset in self.group_sum_loads
+                ]
+                for column in self.vector_columns
+            ]
+            for r in range(self.row_batch)
+        ]
+
+    @property
+    def sums_access(self) -> str:
+        """The type of a store of sums to shared memory."""
+        return width(self.sts_vec, self.arithmetic.type)
 
     @property
     def row_batch(self) -> int:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 from ptxgen.codegen.config.config import BOUNDS_NONE, BOUNDS_PREDICATE, Config
 from ptxgen.codegen.geometry import MultistageGeometry
@@ -82,6 +82,14 @@ class StagedOperand(Protocol):
     asynchronous: bool  #: whether cp.async copies it
     shared_pointer: bool  #: whether all loads add offsets to one pointer
     addressing: OperandAddressing
+    loads: Sequence[Any]  #: of a thread
+
+    @property
+    def copy_bytes(self) -> int:
+        """Bytes of a copy of a thread."""
+
+    def buffer(self, k: int) -> int:
+        """Which of the fragment buffers holds step ``k``."""
 
     @property
     def has_halves(self) -> bool:
@@ -92,6 +100,183 @@ class StagedOperand(Protocol):
 
     def offset(self, i: int) -> int:
         """Rows (or columns) of C between number ``i`` of a thread's and its first."""
+
+
+class CopiedTile:
+    """Numbers and names of an operand's tile in a stage, which follow from its layout: ``across`` vectors of a row,
+    rows of ``row`` elements of ``bytes`` in shared memory, ``depth`` elements of K."""
+
+    name: str
+    extent: str
+    kmajor: bool
+    across: int
+    chunk: int
+    tile: int
+    row: int
+    bytes: int
+    global_bytes: int
+    depth: int
+    vec: int
+    copy_bytes: int
+    partial_copy: bool
+    asynchronous: bool
+    shared_pointer: bool
+    transposed: bool
+    widens: bool
+    twice: bool
+    casts: bool
+    extracts: bool
+    held: str
+    keys: tuple[tuple[int, int], ...] = ()
+    swizzles: list[int]
+    store_ptrs: list[tuple[str, str]]
+    addressing: OperandAddressing
+    staging: Tile
+    converted: Tile
+    loads: Sequence[Any]
+
+    def store_ptr(self, p: Any) -> str:
+        """The register with the address of a load's data in the stage that is being filled."""
+        raise NotImplementedError
+
+    # ---- masks and bytes
+
+    @property
+    def across_mask(self) -> int:
+        return self.across - 1
+
+    @property
+    def chunk_mask(self) -> int:
+        return self.chunk - 1
+
+    @property
+    def tile_mask(self) -> int:
+        return self.tile - 1
+
+    @property
+    def row_bytes(self) -> int:
+        return self.row * self.bytes
+
+    @property
+    def depth_bytes(self) -> int:
+        """Bytes of a K-major row in shared memory."""
+        return self.depth * self.bytes
+
+    @property
+    def depth_global_bytes(self) -> int:
+        """Bytes of the elements of K of a stage in global memory."""
+        return self.depth * self.global_bytes
+
+    @property
+    def table_step_bytes(self) -> int:
+        """Bytes of the entries of K of a stage in an offset table."""
+        return self.depth * self.addressing.table_entry_bytes
+
+    # ---- rows and columns
+
+    @property
+    def row_axes(self) -> tuple[str, str]:
+        """The axes of rows in shared memory, and along them."""
+        return ("mn", "k") if self.kmajor else ("k", "mn")
+
+    @property
+    def along(self) -> str:
+        """The extent along which a thread's vectors are."""
+        return "K" if self.kmajor else self.extent
+
+    @property
+    def key_shifts(self) -> list[tuple[str, int, int]]:
+        """(Instruction, bits, mask) of the parts of a row's swizzle."""
+        return [("shl.b32" if shift < 0 else "shr.u32", abs(shift), mask) for shift, mask in self.keys]
+
+    @property
+    def swizzled_offsets(self) -> list[tuple[str, int]]:
+        """(Register, bits that differ from those of the first) of each further offset in a stage."""
+        return [
+            (offset, x ^ self.swizzles[0])
+            for (_, offset), x in zip(self.store_ptrs[1:], self.swizzles[1:], strict=False)
+        ]
+
+    # ---- copies
+
+    @property
+    def copy_title(self) -> str:
+        """How a stage is copied, for a banner."""
+        name, size = self.name.upper(), self.copy_bytes
+        return f"{name}: {len(self.loads)} copies of {size} bytes per thread and stage, {self._copy_path}"
+
+    @property
+    def _copy_path(self) -> str:
+        transposed = ", transposed" if self.transposed else ""
+        if self.asynchronous:
+            return f"cp.async{transposed}"
+        if self.widens:
+            change = ", widened to f32"
+        elif self.twice:
+            change = ", each element twice"
+        elif self.casts:
+            change = f", cast to {self.held}"
+        else:
+            change = ", widened to 32 bits" if self.extracts else ""
+        return f"through registers{transposed}{change}"
+
+    @property
+    def issue(self) -> str:
+        """The predicate of the threads that have a copy; empty: all have one."""
+        return f"%issue_{self.name}" if self.partial_copy else ""
+
+    @property
+    def cache(self) -> str:
+        """The caches of ``cp.async``: accesses of 16 bytes bypass the L1."""
+        return "cg" if self.copy_bytes == 16 else "ca"
+
+    @property
+    def store_registers(self) -> str:
+        """The registers with the addresses in the stage that is being filled."""
+        return ", ".join(to for to, _ in self.store_ptrs)
+
+    @cached_property
+    def copy_targets(self) -> list[str]:
+        """The register with the address of each load's data in the stage that is being filled."""
+        return [self.store_ptr(p) for p in self.loads]
+
+    @cached_property
+    def load_addresses(self) -> list[str]:
+        """The register with the address of each load, once the addressing has set it."""
+        if self.shared_pointer or not self.addressing.strided:
+            return ["%tmp64" for _ in self.loads]
+        return self.pointers
+
+    @cached_property
+    def pointers(self) -> list[str]:
+        """The pointers that advance along K."""
+        return [f"%ptr_{self.name}"] if self.shared_pointer else [f"%ptr_{self.name}{p.index}" for p in self.loads]
+
+    @cached_property
+    def table_places(self) -> list[tuple[int, int]]:
+        """The places of each load among the distinct offsets along M (or N), and along K."""
+        x = self.addressing
+        return [(x.mn_offsets.index(p.mn), x.k_offsets.index(p.k)) for p in self.loads]
+
+    @cached_property
+    def staged(self) -> list[list[str]]:
+        """The registers of each load."""
+        return [[self.staging[p.index, j] for j in range(self.staging.shape[1])] for p in self.loads]
+
+    @cached_property
+    def unpacked_pairs(self) -> list[list[tuple[str, str, str]]]:
+        """(Word, its elements to store) of each load; of a vector of one element, the second is the first."""
+        return [
+            [
+                (
+                    self.staging[p.index, j // 2],
+                    self.converted[p.index, j],
+                    self.converted[p.index, min(j + 1, self.vec - 1)],
+                )
+                for j in range(0, self.vec, 2)
+            ]
+            for p in self.loads
+        ]
 
 
 def copy_template(asynchronous: bool) -> str:
@@ -133,11 +318,43 @@ class MultistageMainloop(Part):
         found = x.fragment_loads(k, buffer)
         return found[: len(found) // part.of(x.name)]
 
+    @property
+    def last_step(self) -> int:
+        return self.steps - 1
+
+    @cached_property
+    def read_ahead(self) -> dict[str, list[tuple[int, int, str]]]:
+        """Operand -> (step, buffer, guard) of the fragment loads that each step issues for the next one."""
+        last = self.last_step
+        return {
+            x.name: [(0 if k == last else k + 1, x.buffer(k + 1), "@%has_next " if k == last else "") for k in steps]
+            for x, steps in ((x, range(self.steps)) for x in self.operands)
+        }
+
     # ---- stages
 
     @property
     def stages(self) -> int:
         return self.config.stages
+
+    @property
+    def stages_ahead(self) -> int:
+        """Stages that are filled before the first is read."""
+        return self.stages - 1
+
+    @property
+    def ring_bytes(self) -> int:
+        """Bytes of all stages."""
+        return self.stages * self.stage_bytes
+
+    @property
+    def wrap_bytes(self) -> int:
+        """Bytes from the last stage to the first."""
+        return -self.stages_ahead * self.stage_bytes
+
+    @property
+    def group_mask(self) -> int:
+        return self.group - 1
 
     @cached_property
     def stage_bytes(self) -> int:
@@ -236,9 +453,23 @@ class MultistageMainloop(Part):
     def checks_bounds(self) -> bool:
         return self.config.bounds != BOUNDS_NONE
 
-    def address_of(self, x: StagedOperand, load: StagedLoad) -> str:
-        """The register with a load's address, once the addressing has set it."""
-        return "%tmp64" if x.shared_pointer or not x.addressing.strided else f"%ptr_{x.name}{load.index}"
+    @cached_property
+    def skips(self) -> dict[tuple[str, bool], list[str]]:
+        """(Operand, whether it is the first stage, which holds the remainder of K) -> ``skip`` of each load."""
+        return {
+            (x.name, first): [self.skip(x, load, first) for load in x.loads]
+            for x in self.operands
+            for first in (False, True)
+        }
+
+    @cached_property
+    def copy_operands(self) -> dict[tuple[str, bool], list[str]]:
+        """The same -> the bytes of each cp.async, and what skips it."""
+        return {
+            key: [", ".join([str(x.copy_bytes), *([skip] if skip else [])]) for skip in self.skips[key]]
+            for x in self.operands
+            for key in ((x.name, False), (x.name, True))
+        }
 
     def skip(self, x: StagedOperand, load: StagedLoad, first: bool) -> str:
         """The predicate that skips a load, once the addressing has set it; "" if nothing does. ``first``: of the first

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.source import Argument
@@ -54,6 +54,27 @@ class TensorMaps(Parameters):
 def given(ptx_type: str, *names: str) -> Parameters:
     """Parameters whose values the caller of a launch supplies by their names: arrays, the workspace, alpha, beta."""
     return Parameters(ptx_type, names, lambda _: names)
+
+
+class ScalarGroup(NamedTuple):
+    """Adjacent numbers of one PTX type that calls pass."""
+
+    type: str
+    names: list[str]
+
+    @property
+    def registers(self) -> str:
+        return ", ".join(f"%{name}" for name in self.names)
+
+    @property
+    def load(self) -> str:
+        """The instructions that load them, on one line."""
+        return "  ".join(f"ld.param.{self.type} %{name}, [{name}];" for name in self.names)
+
+
+def scalar_groups(scalars: Iterable[Scalar]) -> list[ScalarGroup]:
+    """Numbers in groups of one type."""
+    return [ScalarGroup(kind, [s.name for s in each]) for kind, each in groupby(scalars, attrgetter("type"))]
 
 
 def scalar_parameters(scalars: Iterable[Scalar]) -> list[Parameters]:

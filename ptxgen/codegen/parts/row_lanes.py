@@ -25,6 +25,10 @@ class RowLanes:
         return log2(self.row_lanes)
 
     @property
+    def row_lane_mask(self) -> int:
+        return self.row_lanes - 1
+
+    @property
     def row_rounds(self) -> int:
         """Vectors of a lane in a row."""
         return self.row_vectors // self.row_lanes

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, replace
 
 from ptxgen.codegen.parts.addressing import OperandAddressing
-from ptxgen.codegen.parts.multistage import SharedStore, copy_template
+from ptxgen.codegen.parts.multistage import CopiedTile, SharedStore, copy_template
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import log2
 from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, Instruction
@@ -43,12 +43,14 @@ class GlobalLoad:
 @dataclass(frozen=True)
 class FragmentLoad:
     """One fragment load: of ``kind`` (``x4``: ldmatrix; else the type of an ld.shared) into ``registers``, ``offset``
-    bytes from the lane's address XOR ``swizzle``; ``same_swizzle``: the same as of the load before it."""
+    bytes from the lane's address XOR ``swizzle``; ``address``: that place; ``same_swizzle``: the same as of the load
+    before it."""
 
     kind: str
     registers: str
     swizzle: int
     offset: int
+    address: str
     same_swizzle: bool = False
 
 
@@ -69,7 +71,7 @@ def key_of(row: int, keys: tuple[tuple[int, int], ...]) -> int:
     return sum((row >> s if s >= 0 else row << -s) & m for s, m in keys)
 
 
-class MmaOperand:
+class MmaOperand(CopiedTile):
     """How A or B reaches the registers of a warp.
 
     ``g``: the operand's part of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth`` U,
@@ -171,7 +173,7 @@ class MmaOperand:
         return 1 if self.kmajor else self.vec
 
     @property
-    def copy_bytes(self) -> int:
+    def copy_bytes(self) -> int:  # type: ignore[override]
         return self.vec * self.bytes
 
     def _staging(self) -> None:
@@ -200,6 +202,26 @@ class MmaOperand:
         self.fragment_ptrs = Tile(f"frag_ptr_{self.name}", "b32", (1,))
 
     @property
+    def warp_mask(self) -> int:
+        return self.warps - 1
+
+    @property
+    def read_title(self) -> str:
+        """What a lane reads first."""
+        rows = self.raw or self.fragment_load == MATRIX
+        return "16 bytes (a row of ldmatrix)" if rows else "vector"
+
+    @property
+    def row_registers(self) -> tuple[str, str]:
+        """The registers of a lane's row in shared memory, and of the element along it."""
+        return ("%mn", "%k") if self.kmajor else ("%k", "%mn")
+
+    @property
+    def trans(self) -> str:
+        """The modifier of ldmatrix."""
+        return "" if self.kmajor else ".trans"
+
+    @property
     def has_halves(self) -> bool:
         """True if the first half of the fragment loads has the first half of the rows (or columns) of a lane."""
         loads, half = self.fragment_loads(0, 0), self.tiles // 2
@@ -209,10 +231,6 @@ class MmaOperand:
         first = {self.fragment[0, n, r] for n in range(half) for r in range(self.registers)}
         rows = [n for _, n, _ in self.c_positions]
         return names == first and max(rows[: len(rows) // 2]) < half
-
-    def address(self, r: FragmentLoad) -> str:
-        """Where a fragment load reads."""
-        return f"{self.swizzled_ptr if r.swizzle else self.fragment_ptrs[0]}+{r.offset}"
 
     def buffer(self, k: int) -> int:
         """Which of the fragment buffers holds step ``k``."""
@@ -243,7 +261,8 @@ class MmaOperand:
     def _read(self, kind: str, registers: str, mn: int, k: int) -> FragmentLoad:
         moved = self.at(mn, k)
         swizzle = moved & 0x70 if self.swizzled else 0
-        return FragmentLoad(kind, registers, swizzle, moved - swizzle)
+        pointer = self.swizzled_ptr if swizzle else self.fragment_ptrs[0]
+        return FragmentLoad(kind, registers, swizzle, moved - swizzle, f"{pointer}+{moved - swizzle}")
 
     def fragment_loads(self, step: int, buffer: int) -> list[FragmentLoad]:
         """The fragment loads of a step."""

@@ -61,6 +61,22 @@ class MmaMainloop(MultistageMainloop):
         """Adjacent columns of C that a lane holds."""
         return 2 * self.b.adjacent
 
+    @property
+    def group_depth(self) -> int:
+        """Elements of K of a group of warps in a stage."""
+        return self.steps * self.instruction.depth
+
+    @cached_property
+    def row_sums(self) -> list[list[str]]:
+        """The accumulators of each row of a lane, or its pairs of columns."""
+        columns = range(0, self.ns, 2 if self.packed else 1)
+        return [[self.sum_at(i, j) for j in columns] for i in range(self.ms)]
+
+    def rounded(self, x: MmaOperand, k: int, part: TilePart) -> list[str]:
+        """The registers of the fragments of step ``k`` of a part."""
+        buffer, tiles = x.buffer(k), range(x.tiles // part.of(x.name))
+        return [x.fragment[buffer, n, r] for n in tiles for r in range(x.registers)]
+
     def sum_at(self, i: int, j: int) -> str:
         """The accumulator of row ``i`` and column ``j`` of a lane (of two columns where sums are packed)."""
         (_, tile_m, low), (_, tile_n, right) = self.a.c_positions[i], self.b.c_positions[j]

@@ -60,6 +60,16 @@ class GlobalFragments:
         #: elements of a step as they are multiplied, where they are converted
         self.converted = Tile(f"cvt_{self.name}", "f32", (self.unit, self.thread))
 
+    @property
+    def guards(self) -> list[str]:
+        """The guard of the loads of each pointer."""
+        return [f"@%in_{self.name}{n} " if self.predicated else "" for n in range(len(self.lines))]
+
+    @property
+    def depth_bytes(self) -> int:
+        """Bytes of the elements of K of an iteration."""
+        return self.depth * self.bytes
+
     def offset(self, i: int) -> int:
         """Rows (or columns) of C between element ``i`` of the thread's tile and its first."""
         return i // self.contiguous * self.warp * self.contiguous + i % self.contiguous

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from ptxgen.codegen.parts.addressing import OperandAddressing
-from ptxgen.codegen.parts.multistage import SharedStore, copy_template
+from ptxgen.codegen.parts.multistage import CopiedTile, SharedStore, copy_template
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import WARP, log2
 from ptxgen.expr.instructions import OLDEST
@@ -42,7 +42,7 @@ class FragmentLoad:
     address: str
 
 
-class OperandLayout:
+class OperandLayout(CopiedTile):
     """How A or B reaches the registers of a thread.
 
     ``g`` is the operand's part of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth``
@@ -138,7 +138,7 @@ class OperandLayout:
         return 1 if self.kmajor else self.vec
 
     @property
-    def copy_bytes(self) -> int:
+    def copy_bytes(self) -> int:  # type: ignore[override]
         return self.vec * self.global_bytes
 
     # ---- registers between global and shared memory
@@ -182,6 +182,30 @@ class OperandLayout:
         """(register, first bit) of narrow integer ``j`` of load ``index``."""
         bit = j * self.dtype.bits
         return self.staging[index, bit // 32], bit % 32
+
+    @cached_property
+    def cast_elements(self) -> list[list[tuple[str, str, str, int]]]:
+        """(Element to store, its value before a cast, word and first bit of a narrow integer) of each load."""
+        loads = []
+        for p in self.loads:
+            elements = []
+            for j in range(self.vec):
+                to = self.converted[p.index, j]
+                if self.extracts:
+                    elements.append((to, self.extracted[0] if self.casts else to, *self.in_word(p.index, j)))
+                else:
+                    elements.append((to, self.staging[p.index, j], "", 0))
+            loads.append(elements)
+        return loads
+
+    @property
+    def swizzle_mask(self) -> int:
+        return self.swizzle_q - 1
+
+    @property
+    def group_elements(self) -> int:
+        """Elements of the rows of K of a thread group in a stage."""
+        return self.steps * self.row
 
     def cast(self, to: str, value: str, guard: str) -> list[str]:
         """The instructions that cast an element in a register to the type that is held."""

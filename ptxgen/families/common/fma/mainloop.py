@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts.algebra import ExpressionReducer
@@ -33,6 +34,8 @@ class ThreadTile:
     config: Config
     arithmetic: Arithmetic
     packed: bool
+    a: Any
+    b: Any
 
     @property
     def math(self) -> str:
@@ -86,7 +89,66 @@ class ThreadTile:
         columns = self.ns // 2 if self.packed else self.ns
         return products(self.ms // part.a, columns // part.b, self.config.mma_order)
 
+    def fmas(self, k: int, part: TilePart) -> list[tuple[str, str, str]]:
+        """(Sum, element of A, element of B) of the multiply-adds of step ``k`` of a part of the tile."""
+        s, acc = self.set_of(k), self.acc
+        rows = [self.a.element(i, k) for i in range(self.ms)]
+        columns = [self.b.element(j, k) for j in range(self.ns)]
+        return [(acc[s, i, j], rows[i], columns[j]) for i, j in self.products_of(part)]
+
+    def pair_fmas(self, k: int, part: TilePart) -> list[tuple[str, str, str]]:
+        """(Sums, pair of A, pair of B) of the multiply-adds of pairs of columns."""
+        s, b = self.set_of(k), self.b.buffer(k)
+        return [(self.acc[s, i, j], self.pairs[i], self.b.fragment[b, j]) for i, j in self.products_of(part)]
+
+    def pair_selections(self, k: int, part: TilePart) -> list[tuple[str, str, str]]:
+        """(Pair, word of A, selector) of the elements of A, each duplicated in a pair."""
+        a = self.a.buffer(k)
+        return [
+            (self.pairs[i], self.a.fragment[a, i // 2], "0x3232" if i % 2 else "0x1010")
+            for i in range(self.ms // part.a)
+        ]
+
+    @cached_property
+    def row_sums(self) -> list[list[str]]:
+        """The sums of each row of a thread, or its pairs, in the first set."""
+        return [[self.acc[0, i, j] for j in range(self.acc.shape[2])] for i in range(self.ms)]
+
+    @cached_property
+    def further_row_sums(self) -> list[list[tuple[str, str]]]:
+        """(Sum of the first set, sum of another) of each row of a thread, set by set."""
+        return [
+            [(self.acc[0, i, j], self.acc[s, i, j]) for s in range(1, self.ks) for j in range(self.acc.shape[2])]
+            for i in range(self.ms)
+        ]
+
     # ---- lanes
+
+    @property
+    def lane_n_mask(self) -> int:
+        return self.warp_n - 1
+
+    @property
+    def half_lane_n_mask(self) -> int:
+        """The bits of half of the lanes along N."""
+        return (1 << self.bits_n - 1) - 1
+
+    @property
+    def log2_half_lanes_n(self) -> int:
+        return self.bits_n - 1
+
+    @property
+    def warps_across_mask(self) -> int:
+        return self.warps_across - 1
+
+    @property
+    def warp_rows(self) -> int:
+        """Rows of the tile of a warp."""
+        return self.warp_m * self.ms
+
+    @property
+    def warp_columns(self) -> int:
+        return self.warp_n * self.ns
 
     @property
     def bits_n(self) -> int:
@@ -178,6 +240,11 @@ class StepArray:
     def access(self) -> str:
         """The type of a load."""
         return load_type(self.vector.element.type)
+
+    @property
+    def offsets(self) -> range:
+        """The offset of each element along K, up to those of the next iteration."""
+        return range(0, (self.steps << 16) * self.bytes, self.bytes)
 
     @property
     def register_bits(self) -> int:
