@@ -31,15 +31,15 @@ ${reduce_tile(plan.groups.mirror)}\
 <%def name="reduce_tile(of)">
     {
     // ---- ${plan.walk.bands} bands of ${plan.walk.band_rows} rows; each thread has ${plan.c.vec} columns of a band
-    and.b32 %lane, %thread, ${plan.walk.column_lanes - 1};
-% for n in range(plan.walk.column_rounds):
+    and.b32 %lane, %thread, ${plan.walk.column_lane_mask};
+% for n, column in enumerate(plan.walk.round_columns):
     shr.u32 %tile_row, %thread, ${plan.walk.log2_column_lanes};
     mul.lo.u32 %tile_row, %tile_row, ${plan.walk.band_rows};
     add.u32 %last_row, %tile_row, ${plan.walk.band_rows};
 ${begin_runs()}\
     .pragma "nounroll";
 NEXT_ROW${n}:
-    mad.lo.u32 %c_col, %lane, ${plan.c.vec}, ${n * plan.walk.column_lanes * plan.c.vec};
+    mad.lo.u32 %c_col, %lane, ${plan.c.vec}, ${column};
     add.u32 %c_row, %tile_row, %m0;
 ${walk.read_sums()}\
     add.u32 %c_col, %c_col, %n0;
@@ -77,10 +77,13 @@ ${end_runs(True)}\
 
 ## Takes the vector of results at %c_row, %c_col; of those of (j, i) row and column are exchanged.
 <%def name="add_vector(guard, of)">
-<% place = [("%c_row", 0), ("%c_col", 0)] %>\
     {
 ${values.declare(of.values)}\
-${values.compute([plan.epilogue.vector[q] for q in range(plan.c.vec)], guard, *(place[::-1] if of.values.exchanged else place), of.values)}\
+% if of.values.exchanged:
+${values.compute(plan.epilogue.stored, guard, ("%c_col", 0), ("%c_row", 0), of.values)}\
+% else:
+${values.compute(plan.epilogue.stored, guard, ("%c_row", 0), ("%c_col", 0), of.values)}\
+% endif
 % for q in range(plan.c.vec):
   % for line in of.take(q, guard):
     ${line}
@@ -96,7 +99,7 @@ ${extend_runs(of.values)}\
 </%def>
 
 <%def name="extend_runs(of)">
-<% row, column = of.of(1), of.of(2) %>\
+<% row, column = of.tiles[1], of.tiles[2] %>\
 % for q in range(plan.c.vec):
     // %write: the run ends before this pair
     setp.ne.u32 %same, ${row[q]}, %run_row${q};
@@ -129,16 +132,16 @@ ${write_runs(whole_warps)}\
 
 ## Writes the runs with %write: those of equal keys in adjacent columns at once.
 <%def name="write_runs(whole_warps)">
-% for q in range(1, plan.c.vec):
-    setp.eq.u32 %same, %run_row${q - 1}, %run_row${q};
-    setp.eq.and.u32 %same, %run_column${q - 1}, %run_column${q}, %same;
-    and.pred %same, %same, %write${q - 1};
+% for p, q in zip(range(plan.c.vec), range(1, plan.c.vec)):
+    setp.eq.u32 %same, %run_row${p}, %run_row${q};
+    setp.eq.and.u32 %same, %run_column${p}, %run_column${q}, %same;
+    and.pred %same, %same, %write${p};
     and.pred %same, %same, %write${q};
-  % for line in plan.groups.join(plan.groups.run[q], plan.groups.run[q - 1], "@%same "):
+  % for line in plan.groups.join(plan.groups.run[q], plan.groups.run[p], "@%same "):
     ${line}
   % endfor
     not.pred %same, %same;
-    and.pred %write${q - 1}, %write${q - 1}, %same;
+    and.pred %write${p}, %write${p}, %same;
 % endfor
 % for q in range(plan.c.vec):
     mov.${plan.groups.kind} %emitted, ${plan.groups.run[q]};
@@ -203,13 +206,13 @@ WRITTEN:
     mov.${plan.groups.bits_type} %bits, %emitted;
     setp.nan.${plan.groups.type} %is_nan, %emitted, %emitted;
     @%is_nan mov.${plan.groups.bits_type} %bits, ${plan.groups.nan};
-    setp.ge.s${8 * plan.groups.bytes} %same, %bits, 0;
+    setp.ge.s${plan.groups.bits} %same, %bits, 0;
     and.pred %plus, %emit, %same;
     not.pred %same, %same;
     and.pred %minus, %emit, %same;
   % endif
   % for guard, instruction in plan.groups.atomics:
-    @${guard} red.relaxed.gpu.global.${instruction} [%group_addr], ${"%bits" if plan.groups.splits_sign else "%emitted"};
+    @${guard} red.relaxed.gpu.global.${instruction} [%group_addr], ${plan.groups.added};
   % endfor
 % endif
 </%def>
@@ -220,10 +223,10 @@ WRITTEN:
     cvt.u64.u32 %group_addr, %c_col;
     add.u64 %group_index, %group_index, %group_addr;
     mad.lo.u64 %group_addr, %group_index, ${plan.groups.bytes}, %ordered;
-% for q in range(plan.c.vec):
+% for q, (value, offset) in enumerate(zip(plan.values.tiles[0].all, plan.groups.offsets)):
     mov.${plan.groups.kind} %emitted, ${plan.groups.identity};
-    @%take${q} mov.${plan.groups.kind} %emitted, ${plan.values.of(0)[q]};
-    ${guard}st.global.${plan.groups.type} [%group_addr+${q * plan.groups.bytes}], %emitted;
+    @%take${q} mov.${plan.groups.kind} %emitted, ${value};
+    ${guard}st.global.${plan.groups.type} [%group_addr+${offset}], %emitted;
 % endfor
 </%def>
 

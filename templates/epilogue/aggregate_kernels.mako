@@ -39,7 +39,7 @@ ${open("fill")}\
     mul.lo.u64 %elements, %elements, ${plan.groups.bytes};
     add.u64 %elements, %elements, %C;
     mov.u32 %tmp0, %nctaid.x;
-    mul.wide.u32 %step, %tmp0, ${plan.sink_kernels.THREADS * plan.groups.bytes};
+    mul.wide.u32 %step, %tmp0, ${plan.sink_kernels.block_bytes};
     mad.wide.u32 %group_addr, %thread, ${plan.groups.bytes}, %C;
     .reg .${plan.groups.kind} %identity;
     mov.${plan.groups.kind} %identity, ${plan.groups.identity};
@@ -73,7 +73,7 @@ ${open(name)}\
     add.u64 %values, %values, %workspace;
     mul.wide.u32 %sums, %M, %N;
     mad.lo.u64 %sums, %sums, ${plan.groups.bytes}, %values;
-    ld.param.u32 %groups, [${plan.groups.extent("i")}];
+    ld.param.u32 %groups, [${plan.groups.extent_of["i"]}];
     mul.wide.u32 %row_bytes, %N, ${plan.groups.bytes};
 </%def>
 
@@ -138,7 +138,7 @@ ${open_ordered("add_columns", "j")}\
     @%p bra DONE;
     mul.wide.u32 %group_index, %thread, %N;
     mad.lo.u64 %sums, %group_index, ${plan.groups.bytes}, %sums;
-    ld.param.u32 %groups, [${plan.groups.extent("j")}];
+    ld.param.u32 %groups, [${plan.groups.extent_of["j"]}];
     mov.u32 %index, 0;
 ADD:
 ${read_key("j")}\

@@ -17,20 +17,21 @@ ${rows.addresses(s, segment)}\
     setp.lt.u32 %has_word, %lane, ${k.last_words};
     .pragma "nounroll";
 LOAD_ROWS${c.index}_${n}:
-  % for row, part in k.batch:
-<% last = part == k.parts - 1 %>\
-${constants.add("%tmp0", "%row", 4 * row)}\
+  % for x in k.words[segment]:
+${constants.add("%tmp0", "%row", x.row)}\
     setp.lt.s32 %in_row, %tmp0, %rows_rem;
-    % for i in range(2):
-${constants.add("%tmp0", "%column", 64 * part + i)}\
+    % for i, (column, offset) in enumerate(x.elements):
+${constants.add("%tmp0", "%column", column)}\
     setp.lt.and.s32 %p, %tmp0, %columns_left, %in_row;
     mov.b16 %half${i}, 0;
-    @%p ld.global.b16 %half${i}, [%c_addr+${128 * part + 2 * i}];
+    @%p ld.global.b16 %half${i}, [%c_addr+${offset}];
     % endfor
     mov.b32 %word, {%half0, %half1};
-    ${"@%has_word " if last else ""}st.shared.b32 [${k.address(segment, row, part)}], %word;
-    % if last:
+    % if x.last:
+    @%has_word st.shared.b32 [${x.address}], %word;
     add.u64 %c_addr, %c_addr, %row_step;
+    % else:
+    st.shared.b32 [${x.address}], %word;
     % endif
   % endfor
 ${rows.next_rows(s, f"LOAD_ROWS{c.index}_{n}")}\

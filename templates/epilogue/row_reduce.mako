@@ -4,7 +4,13 @@
 <%namespace name="walk" file="/epilogue/tile_walk.mako"/>
 <%def name="prepare()"></%def>
 ## A block whose tile has no pair that is reduced stores states of no value.
-<%def name="skip_tile()">${values.skip_tile(capture(empty_states) if plan.sink_kernels.stores_tiles else "")}</%def>
+<%def name="skip_tile()">
+% if plan.sink_kernels.stores_tiles:
+${values.skip_tile(capture(empty_states))}\
+% else:
+${values.skip_tile()}\
+% endif
+</%def>
 <%def name="empty_states()">
 % if plan.states.mirror is not None:
 ${empty_states_of(plan.states.mirror)}\
@@ -47,7 +53,7 @@ NEXT_RESULT:
 % endif
     mov.u32 %state_part, %first_part;
 NEXT_PART:
-${store_state(0, "%state_part", "%M" if states.of_rows else "%N", "%state_result", "", states)}\
+${store_state(0, "%state_part", states.extent, "%state_result", "", states)}\
     add.u32 %state_part, %state_part, 1;
     setp.lt.u32 %p, %state_part, %parts_end;
     @%p bra NEXT_PART;
@@ -62,10 +68,10 @@ NEXT_STATES:
 ## %tmp0: the parts that precede those of results (j, i) which are taken from the sums of (i, j).
 <%def name="after_direct_parts()">
 % if plan.states.of_rows:
-    add.u32 %tmp0, %N, ${plan.config.nl - 1};
+    add.u32 %tmp0, %N, ${plan.walk.last_column};
     div.u32 %tmp0, %tmp0, ${plan.config.nl};
 % else:
-    add.u32 %tmp0, %M, ${plan.config.ml - 1};
+    add.u32 %tmp0, %M, ${plan.walk.last_row};
     div.u32 %tmp0, %tmp0, ${plan.config.ml};
     mul.lo.u32 %tmp0, %tmp0, ${plan.walk.bands};
 % endif
@@ -101,7 +107,7 @@ ${reduce_columns(states, of)}\
 <%def name="reduce_rows(states, of)">
     // ---- ${plan.walk.row_lanes} lanes reduce a row; the block reads ${plan.walk.rows_per_step} rows at once
     shr.u32 %tile_row, %thread, ${plan.walk.log2_row_lanes};
-    and.b32 %lane, %thread, ${plan.walk.row_lanes - 1};
+    and.b32 %lane, %thread, ${plan.walk.row_lane_mask};
     div.u32 %state_part, %n0, ${plan.config.nl};
 % if states.exchanged:
 ${after_direct_parts()}\
@@ -112,8 +118,8 @@ ${after_direct_parts()}\
 NEXT_ROWS:
     add.u32 %c_row, %tile_row, %m0;
 ${clear(0, states)}\
-% for n in range(plan.walk.row_rounds):
-    mad.lo.u32 %c_col, %lane, ${plan.c.vec}, ${n * plan.walk.row_lanes * plan.c.vec};
+% for column in plan.walk.row_round_columns:
+    mad.lo.u32 %c_col, %lane, ${plan.c.vec}, ${column};
 ${walk.read_sums()}\
     add.u32 %c_col, %c_col, %n0;
 ${add_vector("@%in_bounds ", states, of)}\
@@ -135,7 +141,7 @@ ${store_state(0, "%state_part", "%M", "%c_row", "@%in_bounds ", states)}\
 <%def name="reduce_columns(states, of)">
     // ---- ${plan.walk.bands} bands of ${plan.walk.band_rows} rows; each thread reduces ${plan.c.vec} columns of a band
     shr.u32 %state_part, %thread, ${plan.walk.log2_column_lanes};
-    and.b32 %lane, %thread, ${plan.walk.column_lanes - 1};
+    and.b32 %lane, %thread, ${plan.walk.column_lane_mask};
     mul.lo.u32 %first_row, %state_part, ${plan.walk.band_rows};
     div.u32 %tmp0, %m0, ${plan.config.ml};
     mad.lo.u32 %state_part, %tmp0, ${plan.walk.bands}, %state_part;
@@ -143,12 +149,12 @@ ${store_state(0, "%state_part", "%M", "%c_row", "@%in_bounds ", states)}\
 ${after_direct_parts()}\
     add.u32 %state_part, %state_part, %tmp0;
 % endif
-% for n in range(plan.walk.column_rounds):
+% for n, column in enumerate(plan.walk.round_columns):
     mov.u32 %tile_row, %first_row;
 ${clear(0, states)}\
     .pragma "nounroll";
 NEXT_ROW${n}:
-    mad.lo.u32 %c_col, %lane, ${plan.c.vec}, ${n * plan.walk.column_lanes * plan.c.vec};
+    mad.lo.u32 %c_col, %lane, ${plan.c.vec}, ${column};
     add.u32 %c_row, %tile_row, %m0;
 ${walk.read_sums()}\
     add.u32 %c_col, %c_col, %n0;
@@ -188,7 +194,7 @@ ${values.declare(of)}\
 % if states.exchanged:
 ${values.compute([plan.epilogue.vector[0]], guard, ("%c_col", 0), ("%c_row", 0), of)}\
 % else:
-${values.compute([plan.epilogue.vector[q] for q in range(plan.c.vec)], guard, ("%c_row", 0), ("%c_col", 0), of)}\
+${values.compute(plan.epilogue.stored, guard, ("%c_row", 0), ("%c_col", 0), of)}\
 % endif
 % for q in range(plan.c.vec):
   % if states.of_rows:
@@ -199,10 +205,10 @@ ${values.compute([plan.epilogue.vector[q] for q in range(plan.c.vec)], guard, ("
   % if of.guard is None:
 ${add_value(q, guard, states, of)}\
   % elif guard:
-    and.pred %taken, ${of.of(1)[q]}, ${guard.strip("@ ")};
+    and.pred %taken, ${of.tiles[1][q]}, %in_bounds;
 ${add_value(q, "@%taken ", states, of)}\
   % else:
-${add_value(q, f"@{of.of(1)[q]} ", states, of)}\
+${add_value(q, f"@{of.tiles[1][q]} ", states, of)}\
   % endif
 % endfor
     }
@@ -271,7 +277,7 @@ ${add_vector("", states, of)}\
     mov.u32 %state_part, %c_row;
 % endif
 % if states.exchanged:
-    add.u32 %state_part, %state_part, ${"%N" if plan.states.of_rows else "%M"};
+    add.u32 %state_part, %state_part, ${plan.states.other_extent};
 % endif
 % if states.of_rows:
 ${store_state(0, "%state_part", "%M", "%c_row", "", states)}\

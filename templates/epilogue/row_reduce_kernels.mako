@@ -35,7 +35,7 @@ ${pdl.trigger_and_wait()}\
     mad.lo.u32 %thread, %tmp0, ${plan.sink_kernels.THREADS}, %thread;
     mad.wide.u32 %state_addr, %thread, ${plan.states.entry_bytes}, %states;
     mov.u32 %tmp0, %nctaid.x;
-    mul.wide.u32 %step, %tmp0, ${plan.sink_kernels.THREADS * plan.states.entry_bytes};
+    mul.wide.u32 %step, %tmp0, ${plan.sink_kernels.fill_bytes};
 ${rows.clear(1)}\
 FILL:
     setp.ge.u64 %p, %state_addr, %states_end;
@@ -51,7 +51,7 @@ DONE:
 </%def>
 
 <%def name="join()">
-<% lanes, warps = plan.sink_kernels.RESULTS, plan.sink_kernels.THREADS // 32 %>\
+<% lanes = plan.sink_kernels.RESULTS %>\
 
 // C = the results of the states of all parts
 .visible .entry ${plan.entry}_join(
@@ -61,7 +61,7 @@ DONE:
 )
 .maxntid ${plan.sink_kernels.THREADS}, 1, 1
 {
-    .shared .align 16 .b8 joined[${lanes * warps * plan.states.entry_bytes}];
+    .shared .align 16 .b8 joined[${plan.sink_kernels.joined_bytes}];
     .reg .b64 %C, %workspace, %states, %tmp64, %part_step;
     .reg .b32 %results, %parts, %thread, %result, %state_part, %warp, %half<2>, %joined, %tmp0;
     .reg .pred %in_bounds, %p;
@@ -75,7 +75,7 @@ ${pdl.trigger_and_wait()}\
     mov.u32 %joined, joined;
     shr.u32 %warp, %thread, 5;
     mov.u32 %tmp0, %ctaid.x;
-    and.b32 %result, %thread, ${lanes - 1};
+    and.b32 %result, %thread, ${plan.sink_kernels.result_mask};
     mad.lo.u32 %result, %tmp0, ${lanes}, %result;
     shr.u32 %state_part, %thread, 3;
     setp.lt.u32 %in_bounds, %result, %results;
@@ -86,7 +86,7 @@ ${rows.clear(1)}\
     cvt.u64.u32 %tmp64, %result;
     add.u64 %state_addr, %state_addr, %tmp64;
     mad.lo.u64 %state_addr, %state_addr, ${plan.states.entry_bytes}, %states;
-    mul.wide.u32 %part_step, %results, ${32 * plan.states.entry_bytes};
+    mul.wide.u32 %part_step, %results, ${plan.sink_kernels.part_bytes};
 JOIN_PARTS:
 % for n, (kind, offset) in enumerate(plan.states.components):
     ld.global.${kind} ${plan.states.other[n][0]}, [%state_addr+${offset}];
@@ -116,9 +116,9 @@ ${rows.join_lanes(8)}\
     setp.lt.and.u32 %p, %thread, ${lanes}, %in_bounds;
     @!%p bra DONE;
     mad.lo.u32 %tmp0, %thread, ${plan.states.entry_bytes}, %joined;
-% for w in range(1, warps):
-  % for n, (kind, offset) in enumerate(plan.states.components):
-    ld.shared.${kind} ${plan.states.other[n][0]}, [%tmp0+${w * lanes * plan.states.entry_bytes + offset}];
+% for loads in plan.sink_kernels.other_states:
+  % for kind, register, offset in loads:
+    ld.shared.${kind} ${register}, [%tmp0+${offset}];
   % endfor
   % for line in plan.states.join(0):
     ${line}

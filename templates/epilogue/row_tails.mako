@@ -7,7 +7,7 @@
 <%def name="addresses(s, segment)">
 <% k = s.rows %>\
     .reg .b64 %c_addr, %c_first_addr, %row_step;
-    .reg .b32 %row, %column, %smem_addr, %swizzle, %rows_rem, %columns_left, %round, ${", ".join(f"%{r}<2>" for r in k.addresses)};
+    .reg .b32 %row, %column, %smem_addr, %swizzle, %rows_rem, %columns_left, %round, ${k.address_registers};
 ${constants.add("%tmp0", k.row, segment.row)}\
     sub.s32 %rows_rem, %M, %tmp0;
     min.s32 %rows_rem, %rows_rem, ${k.count};
@@ -46,7 +46,7 @@ ${word_address(s, "%last_next_word_addr", "%tmp1")}\
 <%def name="word_address(s, into, q)">
     shr.u32 %tmp0, ${q}, ${s.rows.log2_words};
     mad.lo.u32 ${into}0, %tmp0, ${s.rows.box_bytes}, %smem_addr;
-    and.b32 %tmp0, ${q}, ${(1 << s.rows.log2_words) - 1};
+    and.b32 %tmp0, ${q}, ${s.rows.word_mask};
     shl.b32 %tmp0, %tmp0, 2;
     xor.b32 %tmp0, %tmp0, %swizzle;
     add.u32 ${into}0, ${into}0, %tmp0;
@@ -56,10 +56,10 @@ ${word_address(s, "%last_next_word_addr", "%tmp1")}\
 ## The warp's next rows.
 <%def name="next_rows(s, label)">
 <% k = s.rows %>\
-    add.u32 %row, %row, ${4 * k.rows};
+    add.u32 %row, %row, ${k.step_rows};
 % for r in k.addresses:
-    add.u32 %${r}0, %${r}0, ${4 * k.rows * s.span};
-    add.u32 %${r}1, %${r}1, ${4 * k.rows * s.span};
+    add.u32 %${r}0, %${r}0, ${k.step_bytes};
+    add.u32 %${r}1, %${r}1, ${k.step_bytes};
 % endfor
     add.u32 %round, %round, 1;
     setp.lt.u32 %p, %round, ${k.iterations};
@@ -94,7 +94,7 @@ ${word_address(s, "%last_next_word_addr", "%tmp1")}\
     add.u64 %c_addr, %c_addr, %tmp64;
     mad.lo.u64 %c_addr, %c_addr, 2, %c_first_addr;
     mad.lo.u32 %smem_addr, %row, ${s.span}, %staging;
-    shr.u32 %tmp0, %column, ${k.log2_words + 1};
+    shr.u32 %tmp0, %column, ${k.log2_elements};
     mad.lo.u32 %smem_addr, %tmp0, ${k.box_bytes}, %smem_addr;
     shr.u32 %swizzle, %row, ${s.swizzle_shift};
     shr.u32 %tmp0, %column, 3;

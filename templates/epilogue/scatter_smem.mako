@@ -19,7 +19,7 @@ ${sync.warpgroup(plan.config.math_warpgroups)}\
 ${begin(s, b, f"STORE_BOX{c.index}")}\
   % for rows in s.pairs.batches:
     % for n, row in enumerate(rows):
-    ld.shared.b32 %pair${n}, [${smem_address(s, row)}];
+    ld.shared.b32 %pair${n}, [${s.pairs.addresses[row]}];
     % endfor
     % for n, row in enumerate(rows):
 ${in_bounds(s, row)}\
@@ -61,7 +61,7 @@ ${in_bounds(s, row)}\
 ${next_row()}\
     % endfor
     % for n, row in enumerate(rows):
-    st.shared.b32 [${smem_address(s, row)}], %pair${n};
+    st.shared.b32 [${s.pairs.addresses[row]}], %pair${n};
     % endfor
   % endfor
 ${end(s, c, f"LOAD_BOX{c.index}")}\
@@ -77,12 +77,11 @@ ${loaded.add(s, c, None)}\
 <%def name="begin(s, b, label)">
 <%
     rows, columns = plan.epilogue.runs
-    row, column = (b.y, b.x) if s.transposed else (b.x, b.y)
-    looped = ("%loop_x", "%loop_y", "%box")
-    first_row, first_column, staging = looped if s.pairs.loops else (s.rows.row, s.rows.column, "%staging")
+    row, column, next_column = s.pairs.places[b]
+    first_row, first_column, staging = s.pairs.first
 %>\
     .reg .b64 %c_addr, %product, %next_c_addr, %row_bytes;
-    .reg .b32 %row, %pair_index, %col_offset, %next_col_offset, %row_offset, %rows_rem, %smem_addr, %smem_addr_odd, %pair<${s.pairs.in_flight}>, ${", ".join(f"%{n}" for n in rows.parameters + columns.parameters)};
+    .reg .b32 %row, %pair_index, %col_offset, %next_col_offset, %row_offset, %rows_rem, %smem_addr, %smem_addr_odd, %pair<${s.pairs.in_flight}>, ${rows.parameter_operand}, ${columns.parameter_operand};
     .reg .pred %in_n, %next_in_n;
 % if s.pairs.loops:
     .reg .b32 %loop_x, %loop_y, %box, %boxes;
@@ -91,14 +90,14 @@ ${loaded.add(s, c, None)}\
     .pragma "nounroll";
 ${label}:
 % endif
-% for name in rows.parameters + columns.parameters:
+% for name in (*rows.parameters, *columns.parameters):
     ld.param.u32 %${name}, [${name}];
 % endfor
     shr.u32 %row, %wg_thread, ${s.pairs.shift};
-    and.b32 %pair_index, %wg_thread, ${s.pairs.threads - 1};
+    and.b32 %pair_index, %wg_thread, ${s.pairs.thread_mask};
     mad.lo.u32 %tmp2, %pair_index, 2, ${first_column};
 ${scatter.offset(columns, "%col_offset", "%tmp2", column)}\
-${scatter.offset(columns, "%next_col_offset", "%tmp2", column + 1)}\
+${scatter.offset(columns, "%next_col_offset", "%tmp2", next_column)}\
 ${constants.add("%tmp2", "%tmp2", column)}\
     setp.lt.u32 %in_n, %tmp2, %N;
     add.u32 %tmp2, %tmp2, 1;
@@ -111,7 +110,7 @@ ${constants.add("%tmp2", "%tmp2", row)}\
     mad.wide.s32 %c_addr, %tmp1, 2, ${plan.batch.c_base};
     add.s32 %tmp1, %row_offset, %next_col_offset;
     mad.wide.s32 %next_c_addr, %tmp1, 2, ${plan.batch.c_base};
-    mul.wide.u32 %row_bytes, %step_${rows.name}, ${2 * s.pairs.row_step};
+    mul.wide.u32 %row_bytes, %step_${rows.name}, ${s.pairs.step_bytes};
     // the swizzled offset in the box
 ${constants.shr("%tmp0", "%row", s.swizzle_shift)}\
     and.b32 %tmp0, %tmp0, ${s.swizzle_mask};
@@ -119,7 +118,7 @@ ${constants.shr("%tmp0", "%row", s.swizzle_shift)}\
     xor.b32 %tmp0, %tmp0, %tmp1;
     and.b32 %tmp1, %pair_index, 3;
     mad.lo.u32 %tmp0, %tmp0, 4, %tmp1;
-    mad.lo.u32 %smem_addr, %row, ${s.span // 4}, %tmp0;
+    mad.lo.u32 %smem_addr, %row, ${s.pairs.span_words}, %tmp0;
     mad.lo.u32 %smem_addr, %smem_addr, 4, ${staging};
 ${constants.add("%smem_addr", "%smem_addr", b.offset)}\
 ${constants.xor("%smem_addr_odd", "%smem_addr", s.pairs.swizzle)}\
@@ -127,11 +126,11 @@ ${constants.xor("%smem_addr_odd", "%smem_addr", s.pairs.swizzle)}\
 
 <%def name="end(s, c, label)">
 % if s.pairs.loops:
-    add.u32 %box, %box, ${c.stores[1].offset - c.stores[0].offset};
+    add.u32 %box, %box, ${s.pairs.box_bytes};
     add.u32 %boxes, %boxes, 1;  add.u32 %loop_y, %loop_y, ${s.width};
   % if s.mi > 1:
     // from the last box of 64 rows to the first of the next
-    rem.u32 %tmp0, %boxes, ${s.columns // s.width};
+    rem.u32 %tmp0, %boxes, ${s.pairs.boxes};
     setp.eq.u32 %p, %tmp0, 0;
     @%p add.u32 %loop_x, %loop_x, 64;
     @%p sub.u32 %loop_y, %loop_y, ${s.columns};
@@ -141,10 +140,8 @@ ${constants.xor("%smem_addr_odd", "%smem_addr", s.pairs.swizzle)}\
 % endif
 </%def>
 
-<%def name="smem_address(s, row)">%${"smem_addr_odd" if row % 2 else "smem_addr"}+${row * s.pairs.row_step * s.span}</%def>
-
 <%def name="in_bounds(s, row)">
-    setp.gt.and.s32 %p, %rows_rem, ${row * s.pairs.row_step}, %in_n;
+    setp.gt.and.s32 %p, %rows_rem, ${s.pairs.first_rows[row]}, %in_n;
 </%def>
 
 <%def name="next_row()">

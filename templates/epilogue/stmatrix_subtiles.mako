@@ -10,7 +10,7 @@
     // the staging buffer of this warpgroup, and the addresses of this thread's rows of 16 bytes for stmatrix
     .reg .b32 %staging, %c_bar, %c_phase, %stmatrix_row<${s.variants}>;
     .reg .pred %has_beta, %scaled;
-    mad.lo.u32 %c_bar, %wg, ${8 * plan.epilogue.c_barriers}, %bars;
+    mad.lo.u32 %c_bar, %wg, ${plan.epilogue.barrier_bytes}, %bars;
 ${constants.add("%c_bar", "%c_bar", plan.pipeline.c)}\
     mov.u32 %c_phase, 0;
     mad.lo.u32 %staging, %wg, ${s.bytes}, %smem;
@@ -35,8 +35,8 @@ ${constants.shr("%chunk", "%row_addr", s.swizzle_shift)}\
     and.b32 %chunk, %chunk, ${s.swizzle_mask};
 % endif
     mad.lo.u32 %row_addr, %row_addr, ${s.span}, %staging;
-% for v in range(s.variants):
-${constants.xor("%tmp0", "%chunk", 2 * v)}\
+% for v, chunk in enumerate(s.variant_chunks):
+${constants.xor("%tmp0", "%chunk", chunk)}\
     mad.lo.u32 %stmatrix_row${v}, %tmp0, 16, %row_addr;
 % endfor
     }
@@ -54,7 +54,7 @@ ${fused_ops.setup()}\
     {
     .reg .b32 %c_x, %c_y, %box_smem, %box_x, %box_y, %word<4>;
     .reg .b16 %half<2>;
-    .reg .f32 %c_val<${8 if plan.epilogue.has_activation else 2}>;
+    .reg .f32 %c_val<${plan.epilogue.c_val_count}>;
 ${constants.mad("%c_x", "%wg", plan.mainloop.wg_rows, "%x0")}\
     mov.b32 %c_y, %y0;
     // whether C is read, and whether sums are scaled
@@ -78,7 +78,7 @@ ${boxes.acquire(s)}\
   % if prefetched and not loading:
 ${boxes.prefetch(s, c)}\
   % endif
-    @!%scaled bra.uni ${"SCALED" if plan.epilogue.scales or operands else "PACK"}${c.index};
+    @!%scaled bra.uni ${plan.epilogue.unscaled_label}${c.index};
   % for stmatrix in c.stmatrices:
     % for low, high in stmatrix.registers:
     mul.rn.f32 ${low}, ${low}, %alpha;
@@ -91,7 +91,7 @@ ${fused_ops.scale_subtile(c)}\
   % endif
   % if prefetched:
     // ---- wait: TMA has loaded ${"the " * (prefetched == "residual")}${prefetched}
-${sync.wait(f"%c_bar+{s.prefetch_barrier(c)}", f"%{prefetched}_phase")}\
+${sync.wait(s.prefetch_barriers[c.index], f"%{prefetched}_phase")}\
     % if c.index % s.buffers == s.buffers - 1:
     xor.b32 %${prefetched}_phase, %${prefetched}_phase, 1;
     % endif
@@ -100,7 +100,7 @@ ${sync.wait(f"%c_bar+{s.prefetch_barrier(c)}", f"%{prefetched}_phase")}\
     % if not plan.epilogue.tma:
 ${boxes.load_residual(s, c)}\
     % endif
-${loaded.add(s, c, plan.fused_ops.step_of("residual"))}\
+${loaded.add(s, c, plan.fused_ops.residual)}\
   % endif
     @!%has_beta bra.uni PACK${c.index};
   % if "residual" in operands:

@@ -27,7 +27,7 @@ ${prefetch(plan.epilogue.staging, c)}\
 <%def name="prefetch(s, c)">
 <% name = plan.epilogue.prefetched %>\
     @!%leader bra ${name.upper()}${c.index};
-${load_boxes(s, c, f"%map_{name}", f"%c_bar+{s.prefetch_barrier(c)}")}\
+${load_boxes(s, c, f"%map_{name}", s.prefetch_barriers[c.index])}\
 ${name.upper()}${c.index}:
     bar.warp.sync 0xffffffff;
 </%def>
@@ -43,7 +43,7 @@ ${box_coordinates(b)}\
 ## Before a buffer is written again: TMA has read the previous contents.
 <%def name="acquire(s)">
     // ---- wait: TMA has read the buffer
-    @%leader cp.async.bulk.wait_group.read ${s.buffers - 1};
+    @%leader cp.async.bulk.wait_group.read ${s.other_buffers};
 ${sync.warpgroup(plan.config.math_warpgroups)}\
 </%def>
 

@@ -30,8 +30,8 @@ ${rows.addresses(s, segment)}\
     mad.lo.u32 %column, %lane, 2, %head;
     mul.wide.u32 %tmp64, %column, 2;
     add.u64 %c_addr, %c_addr, %tmp64;
-  % for part in range(k.parts):
-    add.u32 %tmp0, %column, ${64 * part + 1};
+  % for part, last in enumerate(k.last_elements):
+    add.u32 %tmp0, %column, ${last};
     setp.lt.s32 %whole${part}, %tmp0, %columns_left;
   % endfor
     setp.eq.u32 %p, %head, 0;
@@ -50,20 +50,20 @@ ${rows.tails(s, segment, label)}\
 <% k = s.rows %>\
     .pragma "nounroll";
 ${label}:
-% for i, (row, part) in enumerate(k.batch):
-    ld.shared.b32 %word${i}, [${k.address(segment, row, part)}];
+% for i, x in enumerate(k.words[segment]):
+    ld.shared.b32 %word${i}, [${x.address}];
   % if odd:
-    ld.shared.b32 %next_word${i}, [${k.address(segment, row, part, True)}];
+    ld.shared.b32 %next_word${i}, [${x.next_address}];
   % endif
 % endfor
-% for i, (row, part) in enumerate(k.batch):
+% for i, x in enumerate(k.words[segment]):
   % if odd:
     prmt.b32 %word${i}, %word${i}, %next_word${i}, 0x5432;
   % endif
-${constants.add("%tmp0", "%row", 4 * row)}\
-    setp.lt.and.s32 %p, %tmp0, %rows_rem, %whole${part};
-    @%p st.global.b32 [%c_addr+${128 * part}], %word${i};
-  % if part == k.parts - 1:
+${constants.add("%tmp0", "%row", x.row)}\
+    setp.lt.and.s32 %p, %tmp0, %rows_rem, %whole${x.part};
+    @%p st.global.b32 [%c_addr+${x.offset}], %word${i};
+  % if x.last:
     add.u64 %c_addr, %c_addr, %row_step;
   % endif
 % endfor

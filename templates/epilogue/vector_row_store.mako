@@ -24,8 +24,8 @@ ${rows(s, strip, batch, plan.batch.c_base)}\
 ${column(s, b)}\
       % for n, row in enumerate(batch):
     and.pred %p, %in_row${n}, %in_column;
-    @%p ld.shared.v4.b32 ${s.vectors.vector(n)}, [%smem_addr+${s.vectors.offset(b, row)}];
-    @%p st.global${plan.c.store_cache_op}.v4.b32 [%row_addr${n}+${s.vectors.column_bytes(b)}], ${s.vectors.vector(n)};
+    @%p ld.shared.v4.b32 ${s.vectors.words[n, :]}, [%smem_addr+${s.vectors.offsets[b][row]}];
+    @%p st.global${plan.c.store_cache_op}.v4.b32 [%row_addr${n}+${s.vectors.columns[b].offset}], ${s.vectors.words[n, :]};
       % endfor
     % endfor
     }
@@ -73,12 +73,12 @@ ${column(s, b)}\
     mov.b32 ${s.vectors.words[n, q]}, 0;
         % endfor
     and.pred %p, %in_row${n}, %in_column;
-    @%p ld.global.v4.b32 ${s.vectors.vector(n)}, [%row_addr${n}+${s.vectors.column_bytes(b)}];
+    @%p ld.global.v4.b32 ${s.vectors.words[n, :]}, [%row_addr${n}+${s.vectors.columns[b].offset}];
         % if s.vectors.whole:
-    st.shared.v4.b32 [%smem_addr+${s.vectors.offset(b, row)}], ${s.vectors.vector(n)};
+    st.shared.v4.b32 [%smem_addr+${s.vectors.offsets[b][row]}], ${s.vectors.words[n, :]};
         % else:
-    setp.lt.u32 %p, %row, ${s.vectors.box_rows - row * s.vectors.row_step};
-    @%p st.shared.v4.b32 [%smem_addr+${s.vectors.offset(b, row)}], ${s.vectors.vector(n)};
+    setp.lt.u32 %p, %row, ${s.vectors.rows_left[row]};
+    @%p st.shared.v4.b32 [%smem_addr+${s.vectors.offsets[b][row]}], ${s.vectors.words[n, :]};
         % endif
       % endfor
     % endfor
@@ -94,7 +94,7 @@ ${sync.warpgroup(plan.config.math_warpgroups)}\
 <%def name="place(s)">
     .reg .b32 %row, %chunk, %first_row, %rows_rem, %first_column, %columns_rem, %swizzled, %smem_addr;
     shr.u32 %row, %wg_thread, ${s.vectors.shift};
-    and.b32 %chunk, %wg_thread, ${s.vectors.threads - 1};
+    and.b32 %chunk, %wg_thread, ${s.vectors.thread_mask};
     add.u32 %first_row, ${s.rows.row}, %row;
     sub.s32 %rows_rem, %M, %first_row;
     mad.lo.u32 %first_column, %chunk, 8, ${s.rows.column};
@@ -109,21 +109,18 @@ ${constants.shr("%swizzled", "%row", s.swizzle_shift)}\
 
 ## The addresses in C, or in an operand of its shape, of a batch of a thread's rows, at its first column.
 <%def name="rows(s, strip, batch, base)">
-<%
-    runs_rows, _ = plan.epilogue.runs
-    first = strip[0].y if s.transposed else strip[0].x
-%>\
+<% runs_rows, _ = plan.epilogue.runs %>\
     .reg .b64 %row_addr<${len(batch)}>, %product;
-    .reg .b32 %c_offset, ${", ".join(f"%{n}" for n in runs_rows.registers)};
+    .reg .b32 %c_offset, ${runs_rows.operand};
     ${s.vectors.words.declaration}
     .reg .pred %in_row<${len(batch)}>, %in_column;
 % for name in runs_rows.registers:
     ld.param.u32 %${name}, [${name}];
 % endfor
 % for n, row in enumerate(batch):
-${locations.locate(runs_rows, "%c_offset", f"%in_row{n}", "%rows_rem", "%first_row", first + row * s.vectors.row_step)}\
+${locations.locate(runs_rows, "%c_offset", f"%in_row{n}", "%rows_rem", "%first_row", s.vectors.rows[strip[0]][row])}\
   % if not s.vectors.whole:
-    setp.lt.and.u32 %in_row${n}, %row, ${s.vectors.box_rows - row * s.vectors.row_step}, %in_row${n};
+    setp.lt.and.u32 %in_row${n}, %row, ${s.vectors.rows_left[row]}, %in_row${n};
   % endif
     add.u32 %c_offset, %c_offset, %first_column;
     mad.wide.u32 %row_addr${n}, %c_offset, 2, ${base};
@@ -131,5 +128,5 @@ ${locations.locate(runs_rows, "%c_offset", f"%in_row{n}", "%rows_rem", "%first_r
 </%def>
 
 <%def name="column(s, b)">
-    setp.gt.s32 %in_column, %columns_rem, ${s.vectors.column(b)};
+    setp.gt.s32 %in_column, %columns_rem, ${s.vectors.columns[b].first};
 </%def>

@@ -19,7 +19,7 @@ ${groups.setup()}\
 % endfor
 ${groups.find_alignment()}\
 % if own.vec > 1:
-    and.b64 %wide, %keys, ${own.key_alignment - 1};
+    and.b64 %wide, %keys, ${own.key_mask};
     setp.eq.and.u64 %aligned, %wide, 0, %aligned;
 % endif
     mad.lo.u32 %column, %lane, ${own.vec}, %first;
@@ -65,12 +65,12 @@ ${groups.find_result()}\
 NEXT_GROUPS_${k}:
     min.u32 %copy_addr, %of_group, ${own.count};
     mad.lo.u32 %copy_addr, %copy_addr, ${own.copy_bytes}, %base;
-  % for n in range(32):
+  % for n, (register, joined) in enumerate(own.copy_joins):
     xor.b32 %place, %lane, ${n};
     mad.lo.u32 %place, %place, ${own.held}, %copy_addr;
-    ld.shared.${own.kind} ${f"%joined{n}" if n < own.JOINED else "%other_copy"}, [%place+${k * own.row_bytes}];
-    % if n >= own.JOINED:
-      % for line in plan.groups.join(f"%joined{n % own.JOINED}", "%other_copy"):
+    ld.shared.${own.kind} ${register}, [%place+${own.row_offsets[k]}];
+    % if joined:
+      % for line in plan.groups.join(joined, register):
     ${line}
       % endfor
     % endif
@@ -105,8 +105,8 @@ ${groups.join_kernel()}\
 ## Loads vectors from %column on, and the keys of their columns.
 <%def name="load(label)">
 <% own = plan.mainloop %>\
-% for t in range(own.loads):
-    add.u32 %index, %column, ${t * own.span};
+% for t, columns in enumerate(own.vector_columns):
+    add.u32 %index, %column, ${columns[0]};
     setp.lt.u32 %in${t}, %index, %end;
 % endfor
     mad.wide.u32 %key_addr, %column, ${own.key_bytes}, %keys;
@@ -114,29 +114,29 @@ ${groups.join_kernel()}\
     @!%aligned bra.uni ${label}_ELEMENTS;
 % endif
 % for t in range(own.loads):
-  % for q, n in own.key_pieces:
-    @%in${t} ld.global.nc.${own.key_vector(n)} ${own.keys.vector(t, q, n=n)}, [%key_addr+${(t * own.span + q) * own.key_bytes}];
+  % for registers, offset in own.key_loads[t]:
+    @%in${t} ld.global.nc.${own.key_access} ${registers}, [%key_addr+${offset}];
   % endfor
 % endfor
 % for k in range(own.rows):
     mad.wide.u32 %element_addr, %column, ${own.size}, %row_addr${k};
   % for t in range(own.loads):
-    @%in${t} ld.global.nc.L1::no_allocate.${own.vector_load} ${own.array.vector(k, t, 0, n=own.words)}, [%element_addr+${t * own.span * own.size}];
+    @%in${t} ld.global.nc.L1::no_allocate.${own.vector_load} ${own.array[k, t, :]}, [%element_addr+${own.element_offsets[t][0]}];
   % endfor
 % endfor
 % if own.vec > 1:
     bra.uni ${label}_LOADED;
 ${label}_ELEMENTS:
   % for t in range(own.loads):
-    % for q in range(own.vec):
-    add.u32 %tmp0, %column, ${t * own.span + q};
+    % for q, column in enumerate(own.vector_columns[t]):
+    add.u32 %tmp0, %column, ${column};
     setp.lt.u32 %has${q}, %tmp0, %end;
-    @%has${q} ld.global.nc.${own.key_load} ${own.keys[t, q]}, [%key_addr+${(t * own.span + q) * own.key_bytes}];
+    @%has${q} ld.global.nc.${own.key_load} ${own.keys[t, q]}, [%key_addr+${own.key_offsets[column]}];
     % endfor
     % for k in range(own.rows):
     mad.wide.u32 %element_addr, %column, ${own.size}, %row_addr${k};
       % for q in range(own.vec):
-${groups.load_element(k, t, q, f"%has{q}", t * own.span * own.size)}\
+${groups.load_element(k, t, q, f"%has{q}", own.element_offsets[t][q])}\
       % endfor
     % endfor
   % endfor
@@ -155,9 +155,9 @@ ${groups.group_of(own.keys[t, q], own.keys[t, q])}\
     add.u32 %tmp0, %first, ${own.stage_columns};
     setp.le.u32 %p, %tmp0, %end;
     @%p bra.uni WHOLE;
-% for t in range(own.loads):
-  % for q in range(own.vec):
-    add.u32 %index, %column, ${t * own.span + q};
+% for t, columns in enumerate(own.vector_columns):
+  % for q, column in enumerate(columns):
+    add.u32 %index, %column, ${column};
     setp.lt.u32 %valid, %index, %end;
     @!%valid mov.b32 ${own.keys[t, q]}, ${own.count};
   % endfor
@@ -172,13 +172,12 @@ WHOLE:
   % endif
   % for i, (t, q) in enumerate(step):
     % for k in range(own.rows):
-    ld.shared.${own.kind} ${own.group[i, k]}, [${own.group_addr[i]}+${k * own.row_bytes}];
+    ld.shared.${own.kind} ${own.group[i, k]}, [${own.group_addr[i]}+${own.row_offsets[k]}];
     % endfor
   % endfor
   % for k in range(own.rows):
     % for i, (t, q) in enumerate(step):
-<% element, unpack = own.source(k, t, q, i) %>\
-      % for line in (*unpack, *own.value_lines(element, own.values[i, k])):
+      % for line in own.element_lines(k, t, q, i):
     ${line}
       % endfor
     % endfor
@@ -193,9 +192,9 @@ WHOLE:
       % endfor
     % endfor
   % endfor
-  % for i, _ in enumerate(step):
-    % for k in range(own.rows):
-    ${"@!%same " if i else ""}st.shared.${own.kind} [${own.group_addr[i]}+${k * own.row_bytes}], ${own.group[i, k]};
+  % for i, (guard, _) in enumerate(zip(own.step_guards, step)):
+    % for k, offset in enumerate(own.row_offsets):
+    ${guard}st.shared.${own.kind} [${own.group_addr[i]}+${offset}], ${own.group[i, k]};
     % endfor
   % endfor
 % endfor
@@ -212,21 +211,21 @@ WHOLE:
     min.u32 %end, %end, %N;
     add.u32 %index, %first, %thread;
 COUNT_KEYS:
-% for n in range(own.COUNTED):
-    add.u32 %some, %index, ${n * own.threads};
+% for n, first in enumerate(own.counted_keys):
+    add.u32 %some, %index, ${first};
     setp.lt.u32 %valid, %some, %end;
     mad.wide.u32 %key_addr, %some, ${own.key_bytes}, %keys;
     mov.b32 %counted${n}, 0;
     @%valid ld.global.nc.${own.key_load} %counted${n}, [%key_addr];
 % endfor
-% for n in range(own.COUNTED):
-    add.u32 %some, %index, ${n * own.threads};
+% for n, first in enumerate(own.counted_keys):
+    add.u32 %some, %index, ${first};
     setp.lt.u32 %valid, %some, %end;
 ${groups.group_of(f"%counted{n}", "%some")}\
     setp.eq.and.u32 %p, %some, ${own.count}, %valid;
     @%p add.u32 %rejected_keys, %rejected_keys, 1;
 % endfor
-    add.u32 %index, %index, ${own.COUNTED * own.threads};
+    add.u32 %index, %index, ${own.counted_step};
     setp.lt.u32 %p, %index, %end;
     @%p bra COUNT_KEYS;
     }

@@ -53,25 +53,25 @@ COUNTED:
 ${groups.find_result()}\
     {
     .reg .b32 %element, %copy_addr, %at_column, %of_group;
-    .reg .${own.kind} %joined, %other_copy<${max(own.warps - 1, 1)}>;
+    .reg .${own.kind} %joined, %other_copy<${own.other_warps}>;
     mov.b32 %element, %thread;
-    setp.ge.u32 %p, %element, ${own.count * own.span};
+    setp.ge.u32 %p, %element, ${own.strip_elements};
     @%p bra DONE;
     .pragma "nounroll";
 NEXT_ELEMENT:
     mov.u32 %copy_addr, smem;
     mad.lo.u32 %copy_addr, %element, ${own.held}, %copy_addr;
     ld.shared.${own.kind} %joined, [%copy_addr];
-% for w in range(1, own.warps):
-    ld.shared.${own.kind} %other_copy${w - 1}, [%copy_addr+${w * own.warp_bytes}];
+% for n, offset in enumerate(own.other_copies):
+    ld.shared.${own.kind} %other_copy${n}, [%copy_addr+${offset}];
 % endfor
-% for w in range(1, own.warps):
-  % for line in plan.groups.join("%joined", f"%other_copy{w - 1}"):
+% for n in range(len(own.other_copies)):
+  % for line in plan.groups.join("%joined", f"%other_copy{n}"):
     ${line}
   % endfor
 % endfor
     shr.u32 %of_group, %element, ${own.log2_span};
-    and.b32 %at_column, %element, ${own.span - 1};
+    and.b32 %at_column, %element, ${own.span_mask};
     mov.u32 %tmp0, %ctaid.x;
     mad.lo.u32 %at_column, %tmp0, ${own.span}, %at_column;
     setp.lt.u32 %p, %at_column, %N;
@@ -80,7 +80,7 @@ NEXT_ELEMENT:
     mad.wide.u32 %element_addr, %at_column, ${own.held}, %element_addr;
     @%p st.global.${own.kind} [%element_addr], %joined;
     add.u32 %element, %element, ${own.threads};
-    setp.lt.u32 %p, %element, ${own.count * own.span};
+    setp.lt.u32 %p, %element, ${own.strip_elements};
     @%p bra NEXT_ELEMENT;
     }
 DONE:
@@ -103,7 +103,7 @@ ${groups.join_kernel()}\
 % endif
 % for t in range(own.loads):
 ${row_address(t)}\
-    @%has ld.global.nc.L1::no_allocate.${own.vector_load} ${own.array.vector(0, t, 0, n=own.words)}, [%element_addr];
+    @%has ld.global.nc.L1::no_allocate.${own.vector_load} ${own.array[0, t, :]}, [%element_addr];
 % endfor
 % if own.vec > 1:
     bra.uni ${label}_LOADED;
@@ -111,7 +111,7 @@ ${label}_ELEMENTS:
   % for t in range(own.loads):
 ${row_address(t)}\
     % for q in range(own.vec):
-${groups.load_element(0, t, q, f"%in_row{q}")}\
+${groups.load_element(0, t, q, f"%in_row{q}", own.element_offsets[0][q])}\
     % endfor
   % endfor
 ${label}_LOADED:
@@ -142,15 +142,11 @@ ${groups.group_of(own.keys[0, 0], "%own_group")}\
     shfl.sync.idx.b32 ${own.group_addr[i]}, %own_group, ${t}, 31, 0xffffffff;
     add.u32 ${own.group_addr[i]}, ${own.group_addr[i]}, %copies;
     % for q in range(own.vec):
-<% element, unpack = own.source(0, t, q, i) %>\
-      % for line in unpack if q % 2 == 0 else ():
-    ${line}
-      % endfor
-      % for line in own.value_lines(element, own.values[i, q]):
+      % for line in own.row_lines(t, q, i):
     ${line}
       % endfor
     % endfor
-    ld.shared.${own.held_access} ${own.group.vector(i, 0, n=own.vec)}, [${own.group_addr[i]}];
+    ld.shared.${own.held_access} ${own.group[i, :]}, [${own.group_addr[i]}];
   % endfor
   % if len(step) > 1:
     setp.eq.u32 %same, ${own.group_addr[0]}, ${own.group_addr[1]};
@@ -160,13 +156,13 @@ ${groups.group_of(own.keys[0, 0], "%own_group")}\
       % endfor
     % endfor
   % endif
-  % for i, _ in enumerate(step):
+  % for i, (guard, _) in enumerate(zip(own.step_guards, step)):
     % for q in range(own.vec):
       % for line in plan.groups.join(own.group[i, q], own.values[i, q]):
     ${line}
       % endfor
     % endfor
-    ${"@!%same " if i else ""}st.shared.${own.held_access} [${own.group_addr[i]}], ${own.group.vector(i, 0, n=own.vec)};
+    ${guard}st.shared.${own.held_access} [${own.group_addr[i]}], ${own.group[i, :]};
   % endfor
 % endfor
 </%def>\

@@ -39,16 +39,16 @@ ${ptx.banner("block to rows and columns; rows beyond the last are the last, and 
     min.u32 %end, %end, %N;
     mov.u32 %tmp0, %ctaid.x;
     mad.lo.u32 %tmp0, %tmp0, ${own.row_elements}, %thread;
-% for r in range(own.rows):
-    add.u32 %row${r}, %tmp0, ${r * own.threads};
+% for r, first in enumerate(own.row_starts):
+    add.u32 %row${r}, %tmp0, ${first};
     sub.u32 %tmp1, %M, 1;
     min.u32 %tmp1, %row${r}, %tmp1;
 ${element("%A", plan.problem.operands[0].access.kmajor, "%tmp1", "%lda")}\
   % for k in range(own.k):
-    ld.global.nc.${own.load} ${own.a[r, k]}, [%tmp64];
-    % if k < own.k - 1:
+    % if k:
     add.u64 %tmp64, %tmp64, %tmp64b;
     % endif
+    ld.global.nc.${own.load} ${own.a[r, k]}, [%tmp64];
   % endfor
 % endfor
 ${row_reduce.clear()}\
@@ -71,24 +71,24 @@ NEXT_TILE:
     sub.u32 %last_column, %N, 1;
     mov.u32 %copy_addr, smem;
     mad.lo.u32 %copy_addr, %thread, ${own.bytes}, %copy_addr;
-% for n in range(own.copies):
-    add.u32 %copied, %thread, ${n * own.threads};
-    and.b32 %of_column, %copied, ${own.columns - 1};
-    shr.u32 %of_k, %copied, ${own.columns.bit_length() - 1};
+% for n, (first, _) in enumerate(own.copied):
+    add.u32 %copied, %thread, ${first};
+    and.b32 %of_column, %copied, ${own.column_mask};
+    shr.u32 %of_k, %copied, ${own.log2_columns};
     add.u32 %of_column, %of_column, %column;
     min.u32 %of_column, %of_column, %last_column;
 ${element("%B", plan.problem.operands[1].access.kmajor, "%of_column", "%ldb", "%of_k")}\
   % if not own.copies_all:
     setp.lt.u32 %copies, %of_k, ${own.k};
   % endif
-    ${"" if own.copies_all else "@%copies "}ld.global.nc.${own.load} %element${n}, [%tmp64];
+    ${own.copy_guard}ld.global.nc.${own.load} %element${n}, [%tmp64];
 % endfor
-% for n in range(own.copies):
+% for n, (first, offset) in enumerate(own.copied):
   % if not own.copies_all:
-    add.u32 %copied, %thread, ${n * own.threads};
-    setp.lt.u32 %copies, %copied, ${own.k * own.columns};
+    add.u32 %copied, %thread, ${first};
+    setp.lt.u32 %copies, %copied, ${own.tile_elements};
   % endif
-    ${"" if own.copies_all else "@%copies "}st.shared.${own.load} [%copy_addr+${n * own.threads * own.bytes}], %element${n};
+    ${own.copy_guard}st.shared.${own.load} [%copy_addr+${offset}], %element${n};
 % endfor
     }
     // ---- wait: the tile is in shared memory
@@ -98,7 +98,7 @@ ${element("%B", plan.problem.operands[1].access.kmajor, "%of_column", "%ldb", "%
     min.u32 %left, %left, ${own.columns};
     add.u32 %tmp1, %column, %left;
 % if own.vec > 1:
-    and.b32 %tmp0, %left, ${-own.vec & 0xffffffff};
+    and.b32 %tmp0, %left, ${own.vec_mask};
     sub.u32 %left, %left, %tmp0;
     add.u32 %tmp1, %column, %tmp0;
     setp.ge.u32 %p, %column, %tmp1;
@@ -172,11 +172,11 @@ ${values.declare(of)}\
     % endfor
   % endfor
   % if plan.states.compares_first:
-${values.compute([own.acc[r, q] for q in range(vec)], "", (f"%row{r}", 0), ("%column", 0), of)}\
+${values.compute(own.pairs[r][:vec], "", (f"%row{r}", 0), ("%column", 0), of)}\
     % for line in plan.states.best_lines(f"%best{r}", of.of(0)):
     ${line}
     % endfor
-    ${plan.states.replaces(r, f"%best{r}")}
+    ${plan.states.replacements[r]}
   % endif
 % endfor
 % if plan.states.compares_first:
@@ -187,7 +187,7 @@ ${values.compute([own.acc[r, q] for q in range(vec)], "", (f"%row{r}", 0), ("%co
     ${plan.states.keeps} %p, ${plan.states.bound[r]}, %best${r};
     @%p bra ${prefix}KEPT${r};
   % endif
-${values.compute([own.acc[r, q] for q in range(vec)], "", (f"%row{r}", 0), ("%column", 0), of)}\
+${values.compute(own.pairs[r][:vec], "", (f"%row{r}", 0), ("%column", 0), of)}\
   % if of.guard is None:
     % for line in plan.states.add_all(r, of.of(0), "%column"):
     ${line}
@@ -209,6 +209,6 @@ ${prefix}KEPT${r}:
 ${prefix}KEPT:
 % endif
     add.u32 %column, %column, ${vec};
-    add.u32 %columns_addr, %columns_addr, ${vec * own.bytes};
+    add.u32 %columns_addr, %columns_addr, ${own.vec_bytes[vec]};
     }
 </%def>\

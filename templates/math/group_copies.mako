@@ -23,7 +23,7 @@
     mov.u32 %first, %ctaid.y;
     mul.lo.u32 %first, %first, %slice;
     add.u32 %end, %first, %slice;
-    min.u32 %end, %end, ${"%M" if own.sink.by_rows else "%N"};
+    min.u32 %end, %end, ${own.sliced_extent};
 </%def>
 
 ## %aligned: vectors of the array begin at multiples of their bytes.
@@ -32,7 +32,7 @@
 % if own.vec > 1:
     cvt.u64.u32 %wide, %pitch;
     or.b64 %wide, %wide, %array;
-    and.b64 %wide, %wide, ${own.vector_bytes - 1};
+    and.b64 %wide, %wide, ${own.vector_mask};
     setp.eq.u64 %aligned, %wide, 0;
 % endif
 </%def>
@@ -53,7 +53,6 @@
 ## The identity to all copies of the warp.
 <%def name="clear_copies()">
 <% own, value = plan.mainloop, plan.groups.identity %>\
-<% words = operand_list(["%clear"] * own.lane_values) %>\
 <% loops, rest = own.clear_loop %>\
     {
     .reg .${own.kind} %clear;
@@ -61,18 +60,18 @@
     mov.${own.kind} %clear, ${value};
     mov.b32 %clear_addr, %copies;
 % if loops:
-    add.u32 %clear_end, %copies, ${loops * own.CLEARED * own.copy_bytes};
+    add.u32 %clear_end, %copies, ${own.clear_loop_bytes};
     .pragma "nounroll";
 CLEAR:
-  % for n in range(own.CLEARED):
-    st.shared.${own.held_access} [%clear_addr+${n * own.copy_bytes}], ${words};
+  % for offset in own.clear_offsets:
+    st.shared.${own.held_access} [%clear_addr+${offset}], ${own.clear_operand};
   % endfor
-    add.u32 %clear_addr, %clear_addr, ${own.CLEARED * own.copy_bytes};
+    add.u32 %clear_addr, %clear_addr, ${own.clear_step_bytes};
     setp.lt.u32 %p, %clear_addr, %clear_end;
     @%p bra CLEAR;
 % endif
-% for n in range(rest):
-    st.shared.${own.held_access} [%clear_addr+${n * own.copy_bytes}], ${words};
+% for offset in own.clear_offsets[:rest]:
+    st.shared.${own.held_access} [%clear_addr+${offset}], ${own.clear_operand};
 % endfor
     }
 </%def>
@@ -87,15 +86,16 @@ CLEAR:
 </%def>
 
 ## One element of a vector that is not aligned; of packed ones both at the second.
-<%def name="load_element(k, t, q, guard, offset=0)">
+<%def name="load_element(k, t, q, guard, offset)">
 <% own = plan.mainloop %>\
 % if own.packed:
-    @${guard} ld.global.nc.b16 ${own.one[0, q]}, [%element_addr+${offset + q * own.size}];
-  % if q % 2:
-    mov.b32 ${own.array[k, t, q // 2]}, {${own.one[0, q - 1]}, ${own.one[0, q]}};
+    @${guard} ld.global.nc.b16 ${own.one[0, q]}, [%element_addr+${offset}];
+  % if q in own.second_elements:
+<% word, low = own.second_elements[q] %>\
+    mov.b32 ${own.array[k, t, word]}, {${low}, ${own.one[0, q]}};
   % endif
 % else:
-    @${guard} ld.global.nc.${own.element_load} ${own.array[k, t, q]}, [%element_addr+${offset + q * own.size}];
+    @${guard} ld.global.nc.${own.element_load} ${own.array[k, t, q]}, [%element_addr+${offset}];
 % endif
 </%def>
 
@@ -122,8 +122,8 @@ CLEAR:
     @%p bra SUMMED;
     mov.u32 %tmp0, smem;
     mov.b32 %rejected_keys, 0;
-% for w in range(plan.mainloop.warps):
-    ld.shared.u32 %tmp1, [%tmp0+${plan.mainloop.counts_at + 8 * w}];
+% for offset in plan.mainloop.count_offsets:
+    ld.shared.u32 %tmp1, [%tmp0+${offset}];
     add.u32 %rejected_keys, %rejected_keys, %tmp1;
 % endfor
 ${store_rejected(pairs)}\

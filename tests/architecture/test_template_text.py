@@ -20,11 +20,11 @@ TEMPLATES = ROOT / "templates"
 OF_PTX = sorted(p for p in TEMPLATES.rglob("*.mako") if "export" not in p.parts)
 
 #: ``${…}`` and statements of ``<% %>`` that compute
-COMPUTED = 503
+COMPUTED = 350
 #: ``% for`` and ``% if`` that compute
-COMPUTED_IN_CONTROL = 129
+COMPUTED_IN_CONTROL = 124
 #: conditions that a template has at least three times
-REPEATED = 48
+REPEATED = 49
 
 #: names that Mako has for templates, and parameters that are one: calls of their definitions write text
 NAMESPACES = {"self", "local", "parent", "next", "caller", "addr", "copy", "math", "store_c", "store_op"}

@@ -13,7 +13,7 @@ from ptxgen.codegen.parts.row_states import RowStates, results_of
 from ptxgen.codegen.parts.scheduler import GridScheduler
 from ptxgen.codegen.parts.tile_walk import TileWalk
 from ptxgen.codegen.source import Step
-from ptxgen.codegen.vectorized import ceil_div, integer
+from ptxgen.codegen.vectorized import WARP, ceil_div, integer
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 ALIGNMENT = 16  #: of the sink's workspace
@@ -99,6 +99,37 @@ class RowReduceKernels(SinkKernels):
             return ()
         return (self._step("join", ceil_div(results, self.RESULTS), self.rows, launched),)
 
+    @property
+    def fill_bytes(self) -> int:
+        """Bytes of the states that a block fills at once."""
+        return self.THREADS * self.states.entry_bytes
+
+    @property
+    def part_bytes(self) -> int:
+        """Bytes of a result's states that its lanes and warps join at once."""
+        return WARP * self.states.entry_bytes
+
+    @property
+    def warp_bytes(self) -> int:
+        """Bytes of the states of a warp in shared memory."""
+        return self.RESULTS * self.states.entry_bytes
+
+    @property
+    def joined_bytes(self) -> int:
+        return self.THREADS // WARP * self.warp_bytes
+
+    @property
+    def result_mask(self) -> int:
+        return self.RESULTS - 1
+
+    @property
+    def other_states(self) -> list[list[tuple[str, str, int]]]:
+        """(Type, register, offset) of the states of all warps but the first."""
+        return [
+            [(kind, self.states.other[n][0], at + offset) for n, (kind, offset) in enumerate(self.states.components)]
+            for at in range(self.warp_bytes, self.joined_bytes, self.warp_bytes)
+        ]
+
 
 @dataclass(frozen=True)
 class TileReduceKernels(RowReduceKernels):
@@ -174,3 +205,8 @@ class AggregateKernels(SinkKernels):
         return tuple(
             self._step(name, ceil_div(n, self.THREADS), self.rows, launched) for name, n in counts.items() if n
         )
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of the values of a block."""
+        return self.THREADS * self.groups.bytes

@@ -108,7 +108,7 @@ class TileEpilogue(RowLanes, Epilogue):
         return "epilogue/via_smem_rows.mako" if self.by_rows else "epilogue/via_smem.mako"
 
     @cached_property
-    def vector(self) -> Tile:  # type: ignore[override]
+    def vector(self) -> Tile:
         """A row of the thread's sums, or a vector of the block's tile."""
         return Tile("result", self.arithmetic.type, (max(self.ns, self.c.vec),))
 

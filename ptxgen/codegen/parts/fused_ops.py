@@ -60,6 +60,11 @@ class FusedOps(Part):
     def steps(self) -> tuple[EpilogueStep, ...]:
         return tuple(step for op in self.operations for step in op.steps)
 
+    @property
+    def residual(self) -> EpilogueStep:
+        """The step that adds the residual."""
+        return self.step_of("residual")
+
     def step_of(self, array: str) -> EpilogueStep:
         """The step that reads an array."""
         return next(step for step in self.steps if step.array == array)

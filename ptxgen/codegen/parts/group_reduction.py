@@ -178,3 +178,22 @@ class GroupReduction(Part):
     def exchange(self, to: str, value: str, distance: int) -> list[str]:
         """The instructions that give a register the value of the lane at a distance."""
         return shuffled(self.kind, to, value, "bfly", str(distance))
+
+    @property
+    def bits(self) -> int:
+        return 8 * self.bytes
+
+    @property
+    def added(self) -> str:
+        """The register that atomic instructions add."""
+        return "%bits" if self.splits_sign else "%emitted"
+
+    @property
+    def offsets(self) -> range:
+        """The offset of each value of a vector."""
+        return range(0, self.vec * self.bytes, self.bytes)
+
+    @property
+    def extent_of(self) -> dict[str, str]:
+        """Axis -> the parameter with the number of groups of its key."""
+        return {axis: self.extent(axis) for axis in "ij"}

@@ -161,6 +161,15 @@ class RowStates(Part):
             lines += shuffled(mine.kind, got[0], mine[q], "bfly", str(distance))
         return lines
 
+    @property
+    def extent(self) -> str:
+        """The register of the extent that has states."""
+        return "%M" if self.of_rows else "%N"
+
+    @property
+    def other_extent(self) -> str:
+        return "%N" if self.of_rows else "%M"
+
 
 def shuffled(kind: str, to: str, value: str, mode: str, lane: str) -> list[str]:
     """The instructions that give a register the value of another lane. ``kind``: its PTX type; those of 64 bits are

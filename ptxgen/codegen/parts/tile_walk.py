@@ -59,3 +59,25 @@ class TileWalk(RowLanes, Part):
     def band_rows(self) -> int:
         """Adjacent rows of a thread."""
         return -(-self.ml // self.bands)
+
+    @property
+    def column_lane_mask(self) -> int:
+        return self.column_lanes - 1
+
+    @property
+    def round_columns(self) -> range:
+        """The first column of each vector of a thread, along columns."""
+        return range(0, self.nl, self.column_lanes * self.vec)
+
+    @property
+    def row_round_columns(self) -> range:
+        """The first column of each vector of a lane, along rows."""
+        return range(0, self.nl, self.row_lanes * self.vec)
+
+    @property
+    def last_row(self) -> int:
+        return self.ml - 1
+
+    @property
+    def last_column(self) -> int:
+        return self.nl - 1

@@ -12,7 +12,7 @@ from ptxgen.codegen.parts.parameters import KernelParameters, ParameterList, Par
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.parts.result_values import ResultValues
 from ptxgen.codegen.plan import Plan
-from ptxgen.codegen.registers import Tile, load_type, width
+from ptxgen.codegen.registers import Tile, braces, load_type, width
 from ptxgen.codegen.source import Launch, Step
 from ptxgen.codegen.vectorized import WARP, ceil_div, log2
 from ptxgen.expr.instructions import literal, register_class
@@ -264,10 +264,6 @@ class PrivateGroups(Part):
     def key_load(self) -> str:
         return load_type(self.key_type)
 
-    def key_vector(self, n: int) -> str:
-        """The type of the load of ``n`` keys."""
-        return width(n, self.key_load)
-
     @property
     def key_pieces(self) -> list[tuple[int, int]]:
         """(first, elements) of the loads of the keys of a vector, where they are aligned."""
@@ -343,6 +339,120 @@ class PrivateGroups(Part):
         return [*keys.declarations, *values.declarations]
 
     @property
+    def step_guards(self) -> tuple[str, str]:
+        """The guards of the stores of the groups of a step."""
+        return ("", "@!%same ")
+
+    @property
+    def key_mask(self) -> int:
+        return self.key_alignment - 1
+
+    @property
+    def key_access(self) -> str:
+        """The type of a load of keys."""
+        return width(min(self.vec, 4), self.key_load)
+
+    @property
+    def key_offsets(self) -> range:
+        """The offset of the key of each column."""
+        return range(0, self.stage_columns * self.key_bytes, self.key_bytes)
+
+    @property
+    def key_loads(self) -> list[list[tuple[str, int]]]:
+        """(Registers, offset) of the loads of the keys of each vector."""
+        return [
+            [(self.keys.vector(t, q, n=n), self.key_offsets[columns[q]]) for q, n in self.key_pieces]
+            for t, columns in enumerate(self.vector_columns)
+        ]
+
+    @property
+    def vector_columns(self) -> list[range]:
+        """The columns of each vector of a lane, from its first."""
+        return [range(first, first + self.vec) for first in range(0, self.stage_columns, self.span)]
+
+    @property
+    def element_offsets(self) -> list[range]:
+        """The offset of each element of each vector."""
+        return [
+            range(columns[0] * self.size, (columns[0] + self.vec) * self.size, self.size)
+            for columns in self.vector_columns
+        ]
+
+    @property
+    def row_offsets(self) -> range:
+        """The offset of the copies of each row of a warp."""
+        return range(0, self.rows * self.row_bytes, self.row_bytes)
+
+    @property
+    def copy_joins(self) -> list[tuple[str, str]]:
+        """(Register of a copy, partial result that it joins) of the copies of a group."""
+        return [
+            (f"%joined{n}", "") if n < self.JOINED else ("%other_copy", f"%joined{n % self.JOINED}")
+            for n in range(WARP)
+        ]
+
+    @property
+    def counted_keys(self) -> range:
+        """The first of the keys that threads count together."""
+        return range(0, self.counted_step, self.threads)
+
+    @property
+    def counted_step(self) -> int:
+        return self.COUNTED * self.threads
+
+    @property
+    def other_warps(self) -> int:
+        return max(self.warps - 1, 1)
+
+    @property
+    def other_copies(self) -> range:
+        """The offsets of the copies of all warps but the first."""
+        return range(self.warp_bytes, self.warps * self.warp_bytes, self.warp_bytes)
+
+    @property
+    def strip_elements(self) -> int:
+        """Elements of the result of a strip of columns."""
+        return self.count * self.span
+
+    @property
+    def span_mask(self) -> int:
+        return self.span - 1
+
+    @property
+    def sliced_extent(self) -> str:
+        return "%M" if self.sink.by_rows else "%N"
+
+    @property
+    def vector_mask(self) -> int:
+        return self.vector_bytes - 1
+
+    @property
+    def clear_operand(self) -> str:
+        return braces(["%clear"] * self.lane_values)
+
+    @property
+    def clear_offsets(self) -> range:
+        return range(0, self.clear_step_bytes, self.copy_bytes)
+
+    @property
+    def clear_step_bytes(self) -> int:
+        return self.CLEARED * self.copy_bytes
+
+    @property
+    def clear_loop_bytes(self) -> int:
+        return self.clear_loop[0] * self.clear_step_bytes
+
+    @property
+    def count_offsets(self) -> range:
+        """The places of the numbers of rejected keys of each warp."""
+        return range(self.counts_at, self.counts_at + COUNT_BYTES * self.warps, COUNT_BYTES)
+
+    @property
+    def second_elements(self) -> dict[int, tuple[int, str]]:
+        """Second element of a pair -> (word, register of the first)."""
+        return {q: (q // 2, self.one[0, q - 1]) for q in range(1, self.vec, 2)}
+
+    @property
     def register_table(self) -> list[tuple[Tile, str]]:
         where = f"{self.loads} loads" + (f" from {self.rows} rows" if self.rows > 1 else "")
         return [
@@ -367,6 +477,17 @@ class PrivateGroups(Part):
         """What is reduced together, two or one of (load, element of the vector; with keys of rows 0)."""
         every = [(t, q) for t in range(self.loads) for q in range(1 if self.sink.by_rows else self.vec)]
         return [every[n : n + 2] for n in range(0, len(every), 2)]
+
+    def element_lines(self, k: int, t: int, q: int, pair: int) -> list[str]:
+        """The instructions of the value of an element of row ``k``."""
+        element, unpack = self.source(k, t, q, pair)
+        return [*unpack, *self.value_lines(element, self.values[pair, k])]
+
+    def row_lines(self, t: int, q: int, pair: int) -> list[str]:
+        """The instructions of the value of an element of a vector; both elements of a word are unpacked for the
+        first."""
+        element, unpack = self.source(0, t, q, pair)
+        return [*(unpack if q % 2 == 0 else ()), *self.value_lines(element, self.values[pair, q])]
 
     def source(self, k: int, t: int, q: int, pair: int) -> tuple[str, list[str]]:
         """(the register with element ``q`` of a load, the instructions that unpack it)."""

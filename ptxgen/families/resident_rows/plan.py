@@ -109,6 +109,11 @@ class ResidentStates(RowStates):
         self._add_all(0, values, "%first", added)
         return [*best.declarations, *added.declarations]
 
+    @property
+    def replacements(self) -> list[str]:
+        """``replaces`` of each row."""
+        return [self.replaces(r, f"%best{r}") for r in range(self.rows)]
+
 
 @dataclass(frozen=True)
 class ResidentReduceKernels(RowReduceKernels):
@@ -232,6 +237,47 @@ class ResidentRows(Part):
         if isinstance(self.reducer, ExpressionReducer):
             return self._pattern.format(acc, a, b).split("\n")
         return [f"{self.arithmetic.fma} {acc}, {a}, {b}, {acc};"]
+
+    @property
+    def row_starts(self) -> range:
+        """The first of a block's rows that each of a thread's is, besides the thread."""
+        return range(0, self.row_elements, self.threads)
+
+    @property
+    def copied(self) -> list[tuple[int, int]]:
+        """(First element of all threads, its offset) of each copy."""
+        return [(n * self.threads, n * self.threads * self.bytes) for n in range(self.copies)]
+
+    @property
+    def copy_guard(self) -> str:
+        return "" if self.copies_all else "@%copies "
+
+    @property
+    def tile_elements(self) -> int:
+        return self.k * self.columns
+
+    @property
+    def column_mask(self) -> int:
+        return self.columns - 1
+
+    @property
+    def log2_columns(self) -> int:
+        return self.columns.bit_length() - 1
+
+    @property
+    def vec_mask(self) -> int:
+        """What rounds columns down to those that are computed together."""
+        return -self.vec & 0xFFFFFFFF
+
+    @property
+    def vec_bytes(self) -> dict[int, int]:
+        """Columns at once -> their bytes."""
+        return {n: n * self.bytes for n in (1, self.vec)}
+
+    @property
+    def pairs(self) -> list[list[str]]:
+        """The reductions over k of each row."""
+        return [[self.acc[r, q] for q in range(self.vec)] for r in range(self.rows)]
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:

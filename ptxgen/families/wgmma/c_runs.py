@@ -31,6 +31,16 @@ class RunLayout:
         """The kernel parameters that its offsets are computed from."""
         return self.parameters
 
+    @property
+    def operand(self) -> str:
+        """``registers`` with commas."""
+        return ", ".join(f"%{name}" for name in self.registers)
+
+    @property
+    def parameter_operand(self) -> str:
+        """The registers of ``parameters`` with commas."""
+        return ", ".join(f"%{name}" for name in self.parameters)
+
     def values(self, digits: Digits) -> tuple[int, ...]:
         """The values of ``parameters``: number n is at n · step + n // extent · run_gap."""
         extent, step = digits[-1]

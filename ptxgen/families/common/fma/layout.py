@@ -281,7 +281,7 @@ class OperandLayout(CopiedTile):
     # ---- one step of stage 0
 
     @cached_property
-    def swizzles(self) -> list[int]:
+    def swizzles(self) -> list[int]:  # type: ignore[override]
         """The values that are combined with the number of an element of K to address it, by the rows of a thread."""
         return sorted({self._swizzle(i) for i in range(self.thread)}) if self.kmajor_smem else [0]
 

@@ -179,6 +179,20 @@ class Staging:
         """Bytes from a warpgroup's first mbarrier to the one that counts the prefetched operand of a subtile."""
         return 8 * (1 + subtile.index % self.buffers)
 
+    @property
+    def prefetch_barriers(self) -> list[str]:
+        """The address of the mbarrier that counts the prefetched operand of each subtile."""
+        return [f"%c_bar+{self.prefetch_barrier(c)}" for c in self.subtiles]
+
+    @property
+    def other_buffers(self) -> int:
+        return self.buffers - 1
+
+    @property
+    def variant_chunks(self) -> range:
+        """The 16-byte chunks of each variant of a thread's address."""
+        return range(0, 2 * self.variants, 2)
+
     def groups(self, subtile: Subtile) -> range:
         """The groups of 8 columns of a subtile, by their number in the tile."""
         each = self.columns // COLUMNS
@@ -257,6 +271,7 @@ class PairStores:
     UNROLLED_BOXES = 6  #: boxes of a subtile that are unrolled; a loop stores more
 
     def __init__(self, s: Staging) -> None:
+        self.staging = s
         self.in_flight = self.IN_FLIGHT if s.sums.size < self.LARGE else self.IN_FLIGHT // 4
         self.threads = s.width // 2
         self.shift = log2(self.threads)
@@ -266,9 +281,64 @@ class PairStores:
         self.loops = not s.transposed and s.mi * s.columns // s.width > self.UNROLLED_BOXES
         self.batches = [rows[i : i + self.in_flight] for i in range(0, len(rows), self.in_flight)]
 
+    @cached_property
+    def places(self) -> dict[BoxStore, tuple[int, int, int]]:
+        """Box -> its first row and column of C, and the column after that."""
+        boxes = [b for subtile in self.staging.subtiles for b in subtile.stores]
+        first = {b: (b.y, b.x) if self.staging.transposed else (b.x, b.y) for b in boxes}
+        return {b: (row, column, column + 1) for b, (row, column) in first.items()}
+
+    @property
+    def first(self) -> tuple[str, str, str]:
+        """The registers of the first row and column of C, and of the address of the box."""
+        s = self.staging
+        return ("%loop_x", "%loop_y", "%box") if self.loops else (s.rows.row, s.rows.column, "%staging")
+
+    @property
+    def thread_mask(self) -> int:
+        return self.threads - 1
+
+    @property
+    def step_bytes(self) -> int:
+        """Bytes of C between two rows of a thread, for each element of the step of rows."""
+        return WORD * self.row_step
+
+    @property
+    def span_words(self) -> int:
+        """Words of a row of a box."""
+        return self.staging.span // 4
+
+    @property
+    def box_bytes(self) -> int:
+        first, second = self.staging.subtiles[0].stores[:2]
+        return second.offset - first.offset
+
+    @property
+    def boxes(self) -> int:
+        """Boxes of 64 rows of a subtile."""
+        return self.staging.columns // self.staging.width
+
+    @cached_property
+    def first_rows(self) -> list[int]:
+        """Rows from the first one of a thread to each."""
+        return [row * self.row_step for rows in self.batches for row in rows]
+
+    @cached_property
+    def addresses(self) -> list[str]:
+        """The address of each row of a thread in a box."""
+        registers = ("%smem_addr", "%smem_addr_odd")
+        return [f"{registers[n % 2]}+{row * self.staging.span}" for n, row in enumerate(self.first_rows)]
+
     def emitted(self, subtile: Subtile) -> list[BoxStore]:
         """Boxes that the kernel has instructions for: all, or the first one of the loop."""
         return subtile.stores[:1] if self.loops else subtile.stores
+
+
+class BoxColumns(NamedTuple):
+    """The first column of C of a box, and its offset in bytes."""
+
+    first: int
+    offset: int
 
 
 class VectorStores:
@@ -298,21 +368,60 @@ class VectorStores:
             return [subtile.stores]
         return [[b for b in subtile.stores if b.x == m * ROWS] for m in range(self.staging.mi)]
 
-    def vector(self, n: int) -> str:
-        """The operand of the ``n``-th row in flight."""
-        return braces([self.words[n, q] for q in range(4)])
+    @property
+    def thread_mask(self) -> int:
+        return self.threads - 1
 
-    def offset(self, b: BoxStore, n: int) -> int:
-        """Bytes from a thread's place in the first box to that of its ``n``-th row in box ``b``: rows that are
-        ``row_step`` apart have the same swizzle."""
-        return b.offset + n * self.row_step * self.staging.span
+    @cached_property
+    def _boxes(self) -> list[BoxStore]:
+        return [b for subtile in self.staging.subtiles for b in subtile.stores]
 
-    def column(self, b: BoxStore) -> int:
-        """The first column of a box."""
-        return b.x if self.staging.transposed else b.y
+    @cached_property
+    def offsets(self) -> dict[BoxStore, list[int]]:
+        """Box -> bytes from a thread's place in the first box to that of each of its rows: rows that are ``row_step``
+        apart have the same swizzle."""
+        rows = [n for batch in self.batches for n in batch]
+        return {b: [b.offset + n * self.row_step * self.staging.span for n in rows] for b in self._boxes}
 
-    def column_bytes(self, b: BoxStore) -> int:
-        return self.column(b) * 2
+    @cached_property
+    def columns(self) -> dict[BoxStore, BoxColumns]:
+        """Box -> its first column of C, and the offset of that."""
+        first = {b: b.x if self.staging.transposed else b.y for b in self._boxes}
+        return {b: BoxColumns(column, column * 2) for b, column in first.items()}
+
+    @cached_property
+    def rows(self) -> dict[BoxStore, list[int]]:
+        """Box -> the rows of C of a thread, from its first."""
+        first = {b: b.y if self.staging.transposed else b.x for b in self._boxes}
+        rows = [n * self.row_step for batch in self.batches for n in batch]
+        return {b: [row + n for n in rows] for b, row in first.items()}
+
+    @cached_property
+    def rows_left(self) -> list[int]:
+        """Rows of a box from each of the first thread's rows on."""
+        return [self.box_rows - n * self.row_step for batch in self.batches for n in batch]
+
+
+class RowWord(NamedTuple):
+    """A word of a thread: its row, from the warp's; its part of the row, and whether that is the last one; where it is
+    in shared memory, and where the word after it is."""
+
+    row: int
+    part: int
+    last: bool
+    address: str
+    next_address: str
+
+    @property
+    def offset(self) -> int:
+        """Bytes from a thread's first word of the row in C."""
+        return 4 * WARP * self.part
+
+    @property
+    def elements(self) -> list[tuple[int, int]]:
+        """(Column, offset) of both elements, from those of a thread's first in the row."""
+        first = WARP * WORD * self.part
+        return [(column, 2 * column) for column in (first, first + 1)]
 
 
 class RowStores:
@@ -352,6 +461,52 @@ class RowStores:
         first, final = ("next_word_addr", "last_next_word_addr") if following else ("word_addr", self.last_address)
         register = final if last else first
         return f"%{register}{row % 2}+{at}"
+
+    @property
+    def address_registers(self) -> str:
+        """The registers of ``addresses``, two of each."""
+        return ", ".join(f"%{r}<2>" for r in self.addresses)
+
+    @property
+    def word_mask(self) -> int:
+        return (1 << self.log2_words) - 1
+
+    @property
+    def log2_elements(self) -> int:
+        """log2 of the elements of a row of a box."""
+        return self.log2_words + 1
+
+    @property
+    def step_rows(self) -> int:
+        """Rows between two iterations of a warp."""
+        return 4 * self.rows
+
+    @property
+    def step_bytes(self) -> int:
+        return self.step_rows * self.staging.span
+
+    @property
+    def last_elements(self) -> list[int]:
+        """The second element of a thread's word of each part of a row."""
+        return [WARP * WORD * part + 1 for part in range(self.parts)]
+
+    @cached_property
+    def words(self) -> dict[RowSegment, list[RowWord]]:
+        """Segment -> the words of a thread in one iteration."""
+        segments = [x for n in range(len(self.staging.subtiles)) for x in self.segments(n)]
+        return {
+            segment: [
+                RowWord(
+                    4 * row,
+                    part,
+                    part == self.parts - 1,
+                    self.address(segment, row, part),
+                    self.address(segment, row, part, True),
+                )
+                for row, part in self.batch
+            ]
+            for segment in segments
+        }
 
     def segments(self, subtile: int) -> list[RowSegment]:
         s = self.staging
@@ -591,6 +746,21 @@ class Epilogue(epilogue.Epilogue):
     def group_pitch_bytes(self) -> int:
         """Bytes from a column of a transposed C to that 8 columns on, for each element of the leading dimension."""
         return COLUMNS * self.out_bytes
+
+    @property
+    def barrier_bytes(self) -> int:
+        """Bytes of the mbarriers of a warpgroup."""
+        return 8 * self.c_barriers
+
+    @property
+    def c_val_count(self) -> int:
+        """Registers for elements of C, or results of activations."""
+        return 8 if self.has_activation else 2
+
+    @property
+    def unscaled_label(self) -> str:
+        """Where sums that are not scaled continue."""
+        return "SCALED" if self.scales or self.problem.sink.elementwise else "PACK"
 
     @property
     def math_threads(self) -> int:
