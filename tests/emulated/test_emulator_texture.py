@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.emulator import launch, texture
-from ptxgen.errors import Fault, InputError, MisalignedFault, OutOfBoundsFault, ParseError, RaceFault
+from ptxgen.emulator import Machine, launch, texture
+from ptxgen.errors import Fault, InputError, MisalignedFault, OutOfBoundsFault, ParseError, RaceFault, UnsupportedError
 
 HEAD = """.version 8.0
 .target sm_90a
 .address_size 64
 .global .texref ref;
+.global .surfref surface;
 .visible .entry k(.param .u64 tex, .param .u64 at, .param .u64 out)
 {
 .reg .b32 %r<8>; .reg .f32 %f<8>; .reg .b64 %d<8>; .reg .pred %p<2>; .reg .b16 %h<4>;
@@ -145,6 +146,11 @@ def test_surfaces():
     assert (
         sampled(texture(image), load.replace("MODE", "clamp"), x, y, kind=np.uint32)[:, 0] == [0, 5, 11, 7, 8]
     ).all()
+    queries = (
+        "suq.width.b32 %r1, [surface]; suq.height.b32 %r2, [surface]; suld.b.2d.b32.trap %r3, [surface, {%r4, %r4}];"
+    )
+    got = sampled(texture(image), queries, x, kind=np.uint32, variables={"surface": texture(image[1:])})
+    assert (got[:, :3] == [4, 2, 4]).all()
     with pytest.raises(OutOfBoundsFault, match="x is 16, of 4 bytes; the surface has 16 bytes"):
         sampled(texture(image), load.replace("MODE", "trap"), x, y)
     with pytest.raises(MisalignedFault, match="x is 2 bytes; it must be a multiple of the 4"):
@@ -171,3 +177,14 @@ def test_faults():
         texture(ROW, address="wrap")
     with pytest.raises(InputError, match="linear filtering of u8"):
         texture(np.zeros(4, np.uint8), filter="linear")
+
+
+def test_what_is_refused():
+    """Valid PTX that is not emulated is named as such."""
+    text = HEAD + tex("1d") + TAIL
+    for old, new, rule in [
+        (".texref ref;", ".texref ref = { channel_order = 1 };", "initial values of ref"),
+        ("[%d0, {", "[%d0, %d1, {", "a sampler beside a texture"),
+    ]:
+        with pytest.raises(UnsupportedError, match=rule):
+            Machine().load(text.replace(old, new))

@@ -341,11 +341,13 @@ class Parser(Reader):
         align, vector, kind = self.declared_type(f".{space} variable")
         if not SIZES[kind] or SIZES[kind] * vector > 16:
             raise self.fail("expected a type of a variable of at most 128 bits")
-        self.at += 1
+        reference = self.next().text in (".texref", ".surfref")
         out = []
         while True:
             token = self.expect("word")
             name = token.text
+            if reference and self.token.kind == "=":
+                raise UnsupportedError(f"line {line}: initial values of {name}, a texture or surface, are not emulated")
             if self.token.kind == "<":
                 raise UnsupportedError(f"line {line}: ranged variable {name}")
             count = self.dimensions()
