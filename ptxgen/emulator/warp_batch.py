@@ -113,6 +113,7 @@ class UndefinedRegisters(Protocol):
     """The tracked registers of a program: see `ops.operands.undefined`."""
 
     fresh: list[bool]
+    flags: dict[int, int]
 
     def fault_text(self, c: WarpBatch, reg: Reg, ins: Instruction) -> str: ...
 
@@ -155,9 +156,7 @@ class Kernel(Protocol):
     @property
     def register_sets(self) -> RegisterSets: ...
 
-    def mark_undefined(
-        self, c: WarpBatch, loaded: dict[int, tuple[NDArray[np.bool_], int, str]], ins: Instruction
-    ) -> None: ...
+    def mark_undefined(self, c: WarpBatch, loaded: dict[int, tuple[Array, int, str]], ins: Instruction) -> None: ...
 
 
 class GlobalChecks(Protocol):
@@ -393,7 +392,9 @@ class WarpBatch:
         self.written = list(self.wave.program.undefined.fresh)
         self.undefined_origins: dict[int, Any] = {}
         self.undefined_next: dict[int, Array] = {}
-        #: of the executing store: the lanes in which a source register is undefined, and the message of its fault
+        #: by flag, for each lane: the bits that are undefined if the register is; without an entry all of them are
+        self.undefined_bits: dict[int, Array] = {}
+        #: of the executing store: for each lane the undefined bits of a source register, and the message of its fault
         self.undefined_sources: dict[int, tuple[Array, str]] = {}
         self.segment: Any = None  # of the race checks: `sync.checks.Segment`
         self.copies: list[Any] = []

@@ -135,7 +135,8 @@ def test_two_operands_and_two_results(engine):
     body = """@!%p0 mov.u32 %w, 1; add.u32 %r5, %u, %w; mov.u32 %r9, 2; TAKE"""
     assert (words(body.replace("TAKE", ""), engine, extra="") == 2).all()
     assert "it depends on" in str(refused(body.replace("TAKE", "mov.u32 %r9, %r5;"), engine))
-    assert refused("mov.b64 %d1, {%u, %r0}; mov.b64 {%r5, %r9}, %d1;", engine).thread == (16, 0, 0)
+    assert refused("mov.b64 %d1, {%u, %r0}; mov.b64 {%r9, %r5}, %d1;", engine).thread == (16, 0, 0)
+    assert (words("mov.b64 %d1, {%u, %r0}; mov.b64 {%r5, %r9}, %d1;", engine) == np.arange(32)).all()
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -318,3 +319,33 @@ def test_only_blocks_that_an_undefined_value_reaches_are_built_again(monkeypatch
     assert sorted(set(built)) == ["add", "ld", "mov", "xor"]
     assert built.count("mov") == 2
     assert built.count("add") == 1
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("fill", "read"),
+    [
+        ("and.b32 %w, %w, 0xffffff00; or.b32 %w, %w, 5;", "and.b32 %r9, %w, 255;"),
+        ("bfi.b32 %w, 5, %w, 8, 24;", "shr.u32 %r9, %w, 8;"),
+        ("bfi.b32 %w, 5, %w, 4, 8;", "bfe.u32 %r9, %w, 4, 8;"),
+        (
+            "and.b32 %w, %w, 0xfffffff0; or.b32 %w, %w, 5;",
+            "cvt.u16.u32 %h1, %w; cvt.u32.u16 %w, %h1; and.b32 %r9, %w, 7;",
+        ),
+        ("bfi.b32 %w, 5, %w, 8, 8; prmt.b32 %w, %w, %w, 0x3201;", "and.b32 %r9, %w, 255;"),
+        ("mov.b64 %d1, {%w, %r8}; mov.b32 %r8, 7; mov.b64 %d2, %d1;", "mov.b64 {%r7, %r9}, %d2;"),
+        ("st.local.u16 [l+2], 5; st.local.u32 [l+4], 0;", "ld.local.u32 %r9, [l]; shr.u32 %r9, %r9, 16;"),
+    ],
+)
+def test_bit_fields_are_filled_one_by_one(fill, read, engine):
+    """The field that was written is defined, in registers and after a store to local memory; the others are not."""
+    body = "mov.b32 %r8, 5; mov.b32 %w, %u; " + fill + "MOVE " + read
+    options = {"registers": UNDEFINED + ".local .align 4 .b32 l[2];", "engine": engine}
+    for move in ("", "st.local.b32 [l+4], %w; mov.b32 %r3, 0; ld.local.b32 %w, [l+4];"):
+        out = np.zeros(32, "u4")
+        run(HALF + body.replace("MOVE", move) + STORE, out, **options)
+        assert (out == 5).all()
+    wrong = re.sub(r"%r9, %w, (7|255);", r"%r9, %w, 0xffff;", read.replace("shr.u32 %r9, %w, 8", "mov.u32 %r9, %w"))
+    wrong = wrong.replace("4, 8;", "3, 8;").replace("{%r7, %r9}", "{%r9, %r7}").replace("%r9, %r9, 16", "%r9, %r9, 15")
+    with pytest.raises(UninitialisedFault):
+        run(HALF + body.replace("MOVE", "") + wrong + STORE, np.zeros(32, "u4"), **options)

@@ -298,10 +298,11 @@ class Program:
             if last["row"].kind in ("warp", "blocking"):
                 block.step = self.step_of(last)
 
-    def mark_undefined(
-        self, c: WarpBatch, loaded: dict[int, tuple[NDArray[np.bool_], int, str]], ins: Instruction
-    ) -> None:
-        """Marks registers that a load fills with undefined bytes; `loaded`: lanes, a byte address and the memory."""
+    def mark_undefined(self, c: WarpBatch, loaded: dict[int, tuple[NDArray[Any], int, str]], ins: Instruction) -> None:
+        """Marks registers that a load fills with undefined bytes.
+
+        `loaded`: the lanes, or for each lane the undefined bits; the address of a byte; the memory.
+        """
         registers = self.function.registers
         self.undefined.mark_undefined(
             c,

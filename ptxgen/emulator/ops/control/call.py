@@ -222,9 +222,10 @@ def load_param_local(b: Builder, ins: Instruction) -> Step:
         loaded: dict[int, tuple[Array, int, str]] = {}
         for i, (item, d) in enumerate(zip(items, dsts, strict=True)):
             np.copyto(c.v[d], local_column(c, size, at + i * size).view(dtype), where=True if m is None else m)
-            bad = undefined_local(c, bytes_of(c, np.arange(c.n), at + i * size), size)
-            if bad is not None and isinstance(item, Reg) and (bad & active(c, m)).any():
-                loaded[item.slot] = bad & active(c, m), at + i * size, "a parameter that nothing has written"
+            bad = undefined_local(c, bytes_of(c, np.arange(c.n), at + i * size), size, kind in SIGNED)
+            if bad is not None and isinstance(item, Reg) and bad[active(c, m)].any():
+                bits = np.where(active(c, m), bad, np.uint64(0))
+                loaded[item.slot] = bits, at + i * size, "a parameter that nothing has written"
         if loaded:
             c.wave.program.mark_undefined(c, loaded, ins)
 

@@ -29,11 +29,10 @@ from ptxgen.emulator.ops.operands.access import (
     shared_at,
 )
 from ptxgen.emulator.ops.operands.builder import Builder
-from ptxgen.emulator.ops.operands.undefined import Operands
+from ptxgen.emulator.ops.operands.undefined import ALL_BITS, Operands, bits_of
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import DTYPES, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Mem, Operand, Reg, Sym, Vec
-from ptxgen.emulator.sync.touch import FULL
 from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
 from ptxgen.errors import OutOfBoundsFault, UninitialisedFault
 
@@ -246,7 +245,7 @@ def ld(b: Builder, ins: Instruction) -> Step:
             scatter(c.v, raws, views[size], place, None if exact else dtype)
             engine = c.wave.engine
             if views is c.state.get("local") or (engine.undefined_bytes and views is engine.memory.views):
-                load_undefined(c, site, views, place, size)
+                load_undefined(c, site, views, place, size, kind in SIGNED)
 
     return step
 
@@ -361,12 +360,19 @@ def st(b: Builder, ins: Instruction) -> Step:
     return step
 
 
+#: the bits of an element of so many bytes
+LOW_BITS = {size: ALL_BITS >> np.uint64(64 - 8 * size) for size in (1, 2, 4, 8)}
+
+
 def remember(ins: Instruction, sources: set[int], c: WarpBatch, operands: Operands) -> list[Array] | None:
     """The propagation of a store: the step marks the bytes of undefined values. An undefined address is a fault."""
     if any(reg.slot not in sources or reg in address_registers(ins) for reg, _ in operands):
         return None
-    text = c.wave.program.undefined.fault_text
-    c.undefined_sources = {reg.slot: (bad, text(c, reg, ins)) for reg, bad in operands}
+    registers = c.wave.program.undefined
+    c.undefined_sources = {
+        reg.slot: (bits_of(c, registers.flags[reg.slot], bad), registers.fault_text(c, reg, ins))
+        for reg, bad in operands
+    }
     return []
 
 
@@ -404,10 +410,11 @@ def undefined_store(
         index = place.index
     for i, reg in enumerate(registers):
         bad, text = c.undefined_sources.get(-1 if reg is None else reg.slot, (None, ""))
-        where = None if bad is None else bad[lanes]
+        bits = None if bad is None else bad[lanes] & LOW_BITS[size]
+        where = None if bits is None else bits != 0
         at = (index + place.shift + i) * size
         if views is c.state.get("local"):
-            mark_local(c, at, size, where)
+            mark_local(c, at, size, bits)
         elif views is c.wave.engine.memory.views and (strong or c.wave.engine.undefined_bytes):
             if where is not None and where.any() and not strong:
                 raise fault(UninitialisedFault, text, c, ins, int(lanes[np.argmax(where)]))
@@ -423,18 +430,18 @@ def undefined_store(
 
 
 def undefined_bytes(c: WarpBatch) -> dict[int, Array] | None:
-    """The marks of the undefined bytes of local memory, in views of each size; None without checks."""
+    """The undefined bits of local memory, which are 1, in views of each size; None without checks."""
     marks: dict[int, Array] | None = c.state.get("local_undefined")
     if marks is None and c.wave.engine.options.uninitialised:
-        marks = c.state["local_undefined"] = typed_views(np.ones(c.n * c.wave.program.local_size, np.uint8))
+        marks = c.state["local_undefined"] = typed_views(np.full(c.n * c.wave.program.local_size, 0xFF, np.uint8))
     return marks
 
 
 def mark_local(c: WarpBatch, at: Array, size: int, undefined: Array | None) -> None:
-    """Marks bytes of local memory as undefined or (None: all of them) as defined."""
+    """Marks the undefined bits (None: none) of elements of local memory, and their other bits as defined."""
     marks = undefined_bytes(c)
     if marks is not None:
-        marks[size][at >> (size.bit_length() - 1)] = 0 if undefined is None else np.where(undefined, FULL[size], 0)
+        marks[size][at >> (size.bit_length() - 1)] = 0 if undefined is None else undefined & LOW_BITS[size]
 
 
 def mark_global(marks: dict[int, str], at: Array, size: int, undefined: Array | None, source: str) -> None:
@@ -455,16 +462,22 @@ def undefined_global(marks: dict[int, str], at: Array, size: int) -> tuple[Array
     return (bad, next(filter(None, sources))) if bad.any() else None
 
 
-def undefined_local(c: WarpBatch, at: Array, size: int) -> Array | None:
-    """The accesses to local memory that read undefined bytes; None if there are none."""
+def undefined_local(c: WarpBatch, at: Array, size: int, signed: bool) -> Array | None:
+    """For each element of local memory the undefined bits, extended as the load extends it; None if there are none."""
     marks = undefined_bytes(c)
     if marks is None:
         return None
-    bad: Array = marks[size][at >> (size.bit_length() - 1)] != 0
-    return bad if bad.any() else None
+    bits: Array = marks[size][at >> (size.bit_length() - 1)].astype(np.uint64)
+    if not bits.any():
+        return None
+    if signed:
+        bits[bits >> np.uint64(8 * size - 1) != 0] |= ~LOW_BITS[size]
+    return bits
 
 
-def load_undefined(c: WarpBatch, site: Site, views: dict[int, Array], place: Positions, size: int) -> None:
+def load_undefined(
+    c: WarpBatch, site: Site, views: dict[int, Array], place: Positions, size: int, signed: bool
+) -> None:
     """Marks the registers that a load fills with undefined bytes of local or global memory."""
     lanes, index = place.lanes, place.index
     if lanes is None:
@@ -474,15 +487,15 @@ def load_undefined(c: WarpBatch, site: Site, views: dict[int, Array], place: Pos
     for i, slot in enumerate(site.slots or []):
         at = (index + place.shift + i) * size
         if views is c.state.get("local"):
-            bad, source = undefined_local(c, at, size), "local memory that nothing has written"
+            bad, source = undefined_local(c, at, size, signed), "local memory that nothing has written"
             base, window = 0, c.wave.program.local_size
         else:
             bad, source = undefined_global(c.wave.engine.undefined_bytes, at, size) or (None, "")
             base, window = GLOBAL_BASE, 1 << 48
         if bad is not None:
-            where = np.zeros(c.n, bool)
+            where = np.zeros(c.n, bad.dtype)
             where[lanes] = bad
-            loaded[slot] = (where, base + int(at[np.argmax(bad)]) % window, source)
+            loaded[slot] = (where, base + int(at[np.argmax(bad != 0)]) % window, source)
     if loaded:
         c.wave.program.mark_undefined(c, loaded, site.ins)
 

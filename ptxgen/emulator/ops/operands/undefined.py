@@ -1,9 +1,10 @@
 """Undefined values in registers: their origins, their propagation, and the uses of them that are faults.
 
-A register is defined or undefined in each lane. An instruction that only computes makes its results undefined in the
-lanes in which they depend on an undefined operand. Any other use of such an operand is a fault: as an address, as the
-predicate of a branch or a guard, as a value that global memory receives, as an operand of a barrier. A store to shared
-or local memory makes the bytes undefined.
+A register is defined or undefined in each lane, and where it is undefined, each bit is: bit fields are filled one by
+one. An instruction that only computes makes its results undefined in the lanes in which they depend on an undefined
+operand, and instructions that move bits make those bits undefined that do. Any other use of such an operand is a
+fault: as an address, as the predicate of a branch or a guard, as a value that global memory receives, as an operand of
+a barrier. A store to shared memory makes the bytes undefined, a store to local memory the bits.
 
 Registers that a path through the program may read before it writes them are tracked from the start. Other registers
 are tracked as soon as an undefined value may reach them; until then they cost nothing.
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +23,7 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ptx.dtypes import FLOATS
-from ptxgen.emulator.ptx.syntax import Instruction, Mem, Reg
+from ptxgen.emulator.ptx.syntax import Instruction, Mem, Reg, Vec
 from ptxgen.emulator.warp_batch import Launch, Step, WarpBatch, fault
 from ptxgen.errors import UninitialisedFault
 
@@ -35,8 +37,8 @@ Mask = NDArray[np.bool_] | None
 Operands = list[tuple[Reg, Array]]
 
 
-#: (warp batch, undefined operands) -> undefined lanes of each destination, in the order of the instruction's writes;
-#: None: an undefined operand of this instruction is a fault
+#: (warp batch, undefined operands) -> undefined lanes, or for each lane the undefined bits, of each destination, in the
+#: order of the instruction's writes; None: an undefined operand of this instruction is a fault
 Propagation = Callable[["WarpBatch", Operands], list[Array] | None]
 
 
@@ -67,6 +69,18 @@ SELECTIVE = {
     "rem",
     "sad",
 }
+
+
+#: instructions that move bits: the operands whose undefined bits reach only some bits of the result (None: all)
+MOVES_BITS = {
+    **dict.fromkeys(("and", "or", "xor", "not", "lop3", "mov", "cvt", "brev")),
+    **dict.fromkeys(("shl", "shr", "bfe"), (1,)),
+    **dict.fromkeys(("bfi", "prmt", "selp", "shf"), (1, 2)),
+}
+
+
+#: the undefined bits of a register of which nothing is known
+ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 #: values substituted for undefined operands, to test whether a result depends on them; small ones for shifts
@@ -185,10 +199,54 @@ class Undefined:
             return None
 
         def elementwise(c: WarpBatch, operands: Operands) -> list[Array]:
+            if self.moves_bits(c, body, operands):
+                return self.dependent_bits(c, body, operands)
             trial = all(selective(ins, reg) for reg, _ in operands)
             return [self.dependent(c, body, operands) if trial else union(operands)] * len(body["writes"])
 
         return elementwise
+
+    def moves_bits(self, c: WarpBatch, body: dict[str, Any], operands: Operands) -> bool:
+        """True if an instruction moves undefined bits, and others of its results are defined."""
+        ins: Instruction = body["ins"]
+        if ins.op not in MOVES_BITS or len(operands) > 3 or not FLOATS.isdisjoint(ins.mods) or "sat" in ins.mods:
+            return False
+        if any(reg.type == "pred" for reg in (*(reg for reg, _ in operands), *body["writes"].values())):
+            return False
+        places = MOVES_BITS[ins.op]
+        others = [op for i, op in enumerate(ins.operands[1:], 1) if places is not None and i not in places]
+        if any(reg in others for reg, _ in operands):
+            return False
+        partial = any(self.flags[reg.slot] in c.undefined_bits for reg, _ in operands)
+        return partial or ins.op != "mov" or any(isinstance(op, Vec) for op in ins.operands)
+
+    def dependent_bits(self, c: WarpBatch, body: dict[str, Any], operands: Operands) -> list[Array]:
+        """For each destination and lane, the bits that depend on undefined bits of the operands: executes the step with
+        all of these bits 0 and 1."""
+        place = self.program.builder.place
+        regs = [*(reg for reg, _ in operands), *body["writes"].values()]
+        rows = [c.file[width][row] for width, row in map(place, regs)]
+        saved = [row.copy() for row in rows]
+        bad = union(operands)
+        masks = [
+            c.undefined_bits[self.flags[reg.slot]][where].astype(row.dtype)
+            if self.flags[reg.slot] in c.undefined_bits
+            else row.dtype.type(ALL_BITS >> np.uint64(64 - 8 * row.itemsize))
+            for row, (reg, where) in zip(rows, operands, strict=False)
+        ]
+        first: list[Array] = []
+        bits = [np.zeros(len(bad), np.uint64) for _ in body["writes"]]
+        for ones in product((False, True), repeat=len(operands)):
+            for one, row, old, mask, (_, where) in zip(ones, rows, saved, masks, operands, strict=False):
+                row[where] = old[where] | mask if one else old[where] & ~mask
+            body["step"](c, bad)
+            results = [row.astype(np.uint64) for row in rows[len(operands) :]]
+            for row, old in zip(rows, saved, strict=True):
+                row[...] = old
+            first = first or results
+            for found, one_result, other in zip(bits, first, results, strict=True):
+                found |= one_result ^ other
+        return [np.where(bad, found, np.uint64(0)) for found in bits]
 
     def dependent(self, c: WarpBatch, body: dict[str, Any], operands: Operands) -> Array:
         """The lanes in which a result depends on undefined operands: executes the step with several values of them."""
@@ -203,7 +261,13 @@ class Undefined:
             for j, (row, (_, where)) in enumerate(zip(rows, operands, strict=False)):
                 # several registers: all 0, all ones, then different values
                 value = TRIALS[i if i < 2 else 2 + (i + 3 * j) % (len(TRIALS) - 2)]
-                row[where] = i >> j & 1 if row.dtype == bool else value & ((1 << 8 * row.itemsize) - 1)
+                if row.dtype == bool:
+                    row[where] = i >> j & 1
+                    continue
+                trial = row.dtype.type(value & ((1 << 8 * row.itemsize) - 1))
+                known = c.undefined_bits.get(self.flags[operands[j][0].slot])
+                mask = known[where].astype(row.dtype) if known is not None else ~row.dtype.type(0)
+                row[where] = (saved[j][where] & ~mask) | (trial & mask)
             body["step"](c, bad)
             results = [row.copy() for row in rows[len(operands) :]]
             for row, old in zip(rows, saved, strict=True):
@@ -246,7 +310,10 @@ class Undefined:
                         c.wave.engine.report(error)
                         return
                 raise error
-            reached = {slot: (where if m is None else where & m) for slot, where in zip(writes, results, strict=True)}
+            reached = {
+                slot: where if m is None else np.where(m, where, where.dtype.type(0))
+                for slot, where in zip(writes, results, strict=True)
+            }
             self.mark_undefined(c, {slot: (where, origin) for slot, where in reached.items() if where.any()})
 
         return check
@@ -281,12 +348,16 @@ class Undefined:
     # ---- propagation
 
     def mark_undefined(self, c: WarpBatch, reached: dict[int, tuple[Array, Origin]]) -> None:
-        """Records that the executing instruction makes registers undefined in some lanes."""
+        """Records that the executing instruction makes registers undefined in some lanes, or bits of them.
+
+        ``reached``: for each slot, the lanes, or for each lane the undefined bits.
+        """
         new = reached.keys() - self.flags.keys()
         if new:
             self.track(new, c.wave.engine)
         for slot, (where, origin) in reached.items():
             flag = self.flags[slot]
+            where = mark_bits(c, flag, where)
             if slot in new:
                 c.written[flag] = c.live() & ~where  # the executing step does not record writes of this register yet
             else:
@@ -319,6 +390,28 @@ class Undefined:
                 for slot in body["reads"]:
                     out.setdefault(slot, set()).update(body["writes"])
         return out
+
+
+def mark_bits(c: WarpBatch, flag: int, undefined: Array) -> Array:
+    """Records the undefined bits of a register; returns its undefined lanes.
+
+    ``undefined``: lanes, all of whose bits are undefined, or for each lane the undefined bits.
+    """
+    where: Array = undefined != 0
+    known = c.undefined_bits.get(flag)
+    if undefined.dtype == bool:
+        if known is not None:
+            known[where] = ALL_BITS
+    else:
+        if known is None:
+            known = c.undefined_bits[flag] = np.full(c.n, ALL_BITS)
+        known[where] = undefined[where]
+    return where
+
+
+def bits_of(c: WarpBatch, flag: int, where: Array) -> Array:
+    """For each lane, the undefined bits of a register that is undefined in some lanes."""
+    return np.where(where, c.undefined_bits.get(flag, ALL_BITS), np.uint64(0))
 
 
 def undefined(c: WarpBatch, m: Mask, flag: int) -> Array | None:
