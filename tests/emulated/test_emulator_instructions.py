@@ -51,7 +51,10 @@ def operand(op: str, mods: list[str], types: tuple[str, ...], spec: Spec, number
         rank = next((m for m in mods if m in COORDINATES or re.fullmatch(r"[1-5]d", m)), "")
         if op == "cp":
             return f"[%d0, {vector('b32', int(rank[0]))}]"
-        return f"[%d0, {vector(types[1] if len(types) > 1 else 'b32', COORDINATES[rank])}]"
+        kinds = [types[1] if len(types) > 1 else "b32"] * COORDINATES[rank]
+        if rank[0] == "a":
+            kinds[0] = "b32"  # the layer
+        return f"[%d0, {{{', '.join(register(kind, i) for i, kind in enumerate(kinds))}}}]"
     if kind in ("d|p", "d||p", "d_||p", "p|q"):
         return f"{register(spec.type, 1)}|%p1"
     if kind.startswith("v4|"):
