@@ -249,6 +249,105 @@ def test_saturation():
         assert (out == (2147483647 if name else 2147483647 + 255 * 255 * 32 - (1 << 32))).all()
 
 
+# ---- sparse A
+
+SPARSE = [
+    # D, A, B, n, swizzles of A and B, whether B is MN-major, scales, A in registers, selector
+    ("f32", "f16", "f16", 64, (128, 128), 0, (1, 1), 0, 0),
+    ("f32", "f16", "f16", 24, (32, 128), 1, (1, -1), 1, 1),
+    ("f16", "f16", "f16", 8, (64, 0), 0, (1, 1), 0, 1),
+    ("f32", "bf16", "bf16", 40, (0, 64), 1, (1, 1), 0, 0),
+    ("f32", "tf32", "tf32", 16, (128, 64), 0, (1, 1), 0, 1),
+    ("f32", "e4m3", "e5m2", 16, (128, 64), 0, (-1, 1), 1, 0),
+    ("s32", "s8", "u8", 16, (64, 0), 0, (1, 1), 0, 0),
+]
+
+
+def metadata(kind: str, k: int, selector: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The metadata of 128 threads, and the column of each stored element of the 64 rows."""
+    chunk = 2 if kind == "tf32" else 4
+    pairs = [(0, 1), (2, 3)] if kind == "tf32" else [(i, j) for i in range(4) for j in range(4) if i != j]
+    words, columns = np.zeros(128, "u4"), np.zeros((64, k // 2), int)
+    for row, c in np.ndindex(64, k // chunk):
+        first, second = pairs[rng.integers(len(pairs))]
+        high = row % 16 // 8
+        # the figures: 16 bits and tf32 have the chunks of two rows in a pair of threads, 8 bits one row in a thread
+        t, bit = (high + 2 * (c // 8), 4 * (c % 8)) if k == 64 else (2 * selector + c // 4, 16 * high + 4 * (c % 4))
+        words[row // 16 * 32 + row % 8 * 4 + t] |= np.uint32((first | second << 2) << bit)
+        if kind == "tf32":
+            columns[row, c] = 2 * c + first // 2
+        else:
+            columns[row, 2 * c : 2 * c + 2] = 4 * c + first, 4 * c + second
+    return words, columns
+
+
+@pytest.mark.parametrize("product", SPARSE, ids=lambda p: "-".join(map(str, p)).replace(" ", ""))
+def test_sparse_products(product):
+    """D = A * B with the columns of A that the metadata name, in B's rows, against the rule of rounding."""
+    kind, left, right, n, spans, across, signs, from_registers, selector = product
+    rng = np.random.default_rng(0)
+    stored = 32 // TYPES[left].itemsize
+    a, b = draw(rng, left, 64, stored), draw(rng, right, n, 2 * stored)
+    words, columns = metadata(left, 2 * stored, selector, rng)
+    image = np.zeros(65536, "u1")
+    describe = []
+    for x, start, span, transposed in ((a, 0, spans[0], 0), (b, 16384, spans[1], across)):
+        rows, wide = len(x), x.shape[1] * x.itemsize // 32
+        leading, stride, size = layout(rows, x.itemsize, span, bool(transposed))
+        leading *= wide if span and transposed else 1
+        assert size * wide <= 16384
+        place(x, start, leading, stride, span, bool(transposed), image)
+        describe.append(descriptor(start + 1024, leading, stride, span))
+    count = n // 4 if kind == "f16" else n // 2
+    tail = "" if kind == "s32" else f", {signs[0]}, {signs[1]}"
+    if left in ("f16", "bf16"):
+        tail += f", {across}" if from_registers else f", 0, {across}"
+    first = vector(4, "%a") if from_registers else "%d5"
+    lefts = np.concatenate([gathered(a).reshape(-1), words])
+    body = f"""{READY} mov.b64 %d5, {describe[0]}; mov.b64 %d6, {describe[1]}; mul.wide.u32 %d7, %r0, 16;
+    add.u64 %d7, %d7, %d2; ld.global.v4.u32 {vector(4, "%a")}, [%d7]; mul.wide.u32 %d7, %r0, 4; add.u64 %d7, %d7, %d2;
+    ld.global.u32 %r20, [%d7+2048]; {FENCE}
+    wgmma.mma_async.sp.sync.aligned.m64n{n}k{2 * stored}.{kind}.{left}.{right} {vector(count)}, {first}, %d6, %r20,
+    {selector}, 0{tail}; {COMMIT} {WAIT} {store(count)}"""
+    x, y = exact(a, left) * signs[0] * signs[1], exact(b, right)
+    dense = np.zeros((64, 2 * stored))
+    np.put_along_axis(dense, columns, x, axis=1)
+    small = left in ("e4m3", "e5m2")
+    for completion, mma in (("early", "hopper"), ("late", "f32")):
+        out = np.zeros((128, count), "u4")
+        launch(kernel(body), "k", 1, 128, [image, out, lefts], completion=completion, mma=mma)
+        got = scattered(out.view(RESULTS[kind]))
+        if kind == "s32":
+            assert (got == (dense @ y.T).astype("i4")).all()
+            continue
+        if mma == "hopper":
+            selected = y[:, columns].transpose(1, 0, 2)  # [row, column of B, stored column]
+            zero = np.zeros((64, 1, n), RESULTS[kind])
+            want = fused(x[:, None], selected, zero, (left, right), 13 if small else 25, 13 if small else 23)[:, 0]
+            assert (got == want).all()
+        near = 2.0**-9 if kind == "f16" else 2.0**-10 if small else 2.0**-20
+        assert (np.abs(got - dense @ y.T) <= near * (np.abs(dense) @ np.abs(y).T + 1)).all()
+
+
+def test_metadata_of_wgmma():
+    """Invalid metadata are a fault; undefined ones are, in the threads that have metadata."""
+    sparse = MMA.replace("mma_async.", "mma_async.sp.").replace("k16", "k32").replace("%d6, 0", "%d6, %r20, 1, 0")
+    image, out = np.zeros(65536, "u1"), np.zeros((128, 4), "u4")
+    for value, lanes, error, text in (
+        ("0x44444445", 0, Fault, "row 0 and columns 0 to 3 of A are 0b0101; they must be two different indices"),
+        ("0x44444444", 2, UninitialisedFault, "register %r20 is read before it is written"),
+        ("0x44444444", 1, None, ""),
+    ):
+        keep = f"and.b32 %r21, %r0, 2; setp.ne.u32 %p3, %r21, {0 if lanes == 1 else 2}; "
+        keep += f"@%p3 mov.b32 %r20, {value};" if lanes else f"mov.b32 %r20, {value};"
+        body = READY + DESCRIBE + keep + FENCE + sparse + COMMIT + WAIT + store(4)
+        if error is None:
+            launch(kernel(body), "k", 1, 128, [image, out, image])
+            continue
+        with pytest.raises(error, match=text):
+            launch(kernel(body), "k", 1, 128, [image, out, image])
+
+
 # ---- groups, fences, registers
 
 A, B = descriptor(1024, 16, 1024, 128), descriptor(17408, 16, 1024, 128)
@@ -449,7 +548,10 @@ def test_two_warpgroups_and_a_chain():
         "wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8 {%acc0,%acc1}, %d5, %d6, 1;",
         "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%acc0,%acc1,%acc2}, %d5, %d6, 1, 1, 1, 0, 0;",
         "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, 1, 2, 1, 0, 0;",
-        "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, %r0, 0, 1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sp.sync.aligned.m64n8k16.f32.f16.f16 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, %r0, 0, 1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, %r0, 2, 1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sp.sync.aligned.m64n8k64.s32.s8.s8 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, %r0, 1, 1;",
+        "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, 1, 1, 1, 0, 0;",
         "setmaxnreg.inc.sync.aligned.u32 20;",
         "setmaxnreg.inc.sync.aligned.u32 28;",
     ],

@@ -32,7 +32,7 @@ CHAPTERS = {
         "bar barrier membar fence atom red vote match activemask redux griddepcontrol elect mbarrier "
         "clusterlaunchcontrol"
     ),
-    "Matrix products": "wmma ldmatrix stmatrix movmatrix mma mma.sp wgmma wgmma.mma_async.sp tcgen05",
+    "Matrix products": "wmma ldmatrix stmatrix movmatrix mma mma.sp wgmma tcgen05",
     "Stack": "stacksave stackrestore alloca",
     "Video": (
         "vadd vsub vabsdiff vmin vmax vshl vshr vmad vset vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vset2 "
@@ -58,7 +58,6 @@ NOT_TAKEN = {
     "suq memory_layout": "surfaces have one layout",
     "tex f16": "textures give numbers of 32 bits",
     "tex f16x2": "textures give numbers of 32 bits",
-    "wgmma.mma_async.sp": "of products with a sparse A, mma.sp is implemented",
     "wgmma.mma_async b1": "of products of bits, mma and wmma are implemented",
     "mma m8n8k4 f16": "the fragments of Volta are not implemented",
 }

@@ -715,8 +715,9 @@ def check_copy(ins: Instruction) -> None:
 
 
 def check_scale(ins: Instruction) -> None:
-    if "mma_async" in ins.mods and len(ins.operands) > 3:
-        in_range(ins, 3, 0, 1)
+    scale = 5 if "sp" in ins.mods else 3
+    if "mma_async" in ins.mods and len(ins.operands) > scale:
+        in_range(ins, scale, 0, 1)
 
 
 def check_parity(ins: Instruction) -> None:

@@ -32,7 +32,8 @@ class Form:
 
     ``rows_d``, ``rows_a``: rows of the register file that hold D, and A (None: in shared memory); ``d_set``, ``a_set``:
     the numbers of these register sets; ``dtype``: of D; ``bits``: an unsigned type of the size of the elements of A and
-    B; ``transposed``: whether A and B are; ``multiply(a, b, d or None)`` computes D.
+    B; ``transposed``: whether A and B are; ``multiply(a, b, d or None)`` computes D. ``stored``: the columns of a
+    sparse A that are stored, half of k, else 0; ``multiply`` then has their numbers as another argument.
     """
 
     ins: Instruction
@@ -44,11 +45,15 @@ class Form:
     dtype: Any
     bits: Any
     transposed: tuple[bool, bool]
-    multiply: Callable[[Array, Array, Array | None], Array]
+    multiply: Callable[..., Array]
+    stored: int = 0
 
 
 class Product:
-    """A product that some blocks have issued; arrays [block] or [warp, block]. `exists`: the blocks that issue it."""
+    """A product that some blocks have issued; arrays [block] or [warp, block]. `exists`: the blocks that issue it.
+
+    `columns`: of the stored elements of a sparse A, [block, 64, stored column].
+    """
 
     def __init__(self, form: Form, exists: Array, actors: int) -> None:
         blocks = len(exists)
@@ -58,6 +63,7 @@ class Product:
         self.a, self.b = np.zeros(blocks, np.uint64), np.zeros(blocks, np.uint64)
         self.adds = np.zeros(blocks, bool)
         self.group = np.zeros(blocks, np.int64)
+        self.columns = np.zeros((blocks, 64, form.stored), np.int64) if form.stored else None
         # the state that all four warps have acquired
         self.clocks = np.full((actors, blocks), np.iinfo(np.int32).max, np.int32)
         self.fenced = self.clocks.copy()
@@ -87,22 +93,27 @@ class Warpgroup:
 
     # ---- issue
 
-    def issue(self, c: WarpBatch, blocks: Array, form: Form, a: Array, b: Array, adds: Array) -> None:
-        """Warp `c` of some blocks (a mask) issues a product. By block: descriptors, and whether D is added."""
+    def issue(
+        self, c: WarpBatch, blocks: Array, form: Form, a: Array, b: Array, adds: Array, columns: Array | None
+    ) -> None:
+        """Warp `c` of some blocks (a mask) issues a product.
+
+        By block: descriptors, whether D is added, and the columns of the stored elements of its 16 rows of a sparse A.
+        """
         w = c.warp % WARPS
         rest = blocks.copy()
         for product in self.products:
             take = rest & product.exists & ~product.issued[w]
             if take.any():
                 self.check_agreement(c, take, product, form, a, b, adds)
-                self.record_issue(c, take, product)
+                self.record_issue(c, take, product, columns)
                 rest &= ~take
         if rest.any():
             product = Product(form, rest, self.order.actors)
             product.a[rest], product.b[rest], product.adds[rest] = a[rest], b[rest], adds[rest]
             product.group[rest] = self.committed[w][rest]
             self.products.append(product)
-            self.record_issue(c, rest, product)
+            self.record_issue(c, rest, product, columns)
         self.wave.engine.progress += 1
 
     def check_agreement(
@@ -124,9 +135,11 @@ class Warpgroup:
                 text = f"the warps of the warpgroup give different values of the {operand_name}"
                 raise fault(DivergenceFault, text, c, form.ins, 32 * int(np.argmax(bad)))
 
-    def record_issue(self, c: WarpBatch, take: Array, product: Product) -> None:
+    def record_issue(self, c: WarpBatch, take: Array, product: Product, columns: Array | None) -> None:
         order = self.order
         w = c.warp
+        if product.columns is not None and columns is not None:
+            product.columns[take, 16 * (w % WARPS) : 16 * (w % WARPS) + 16] = columns[take]
         product.issued[w % WARPS] |= take
         at = np.flatnonzero(take)
         product.clocks[:, at] = np.minimum(product.clocks[:, at], order.clocks[w][:, at])
@@ -145,16 +158,16 @@ class Warpgroup:
         """Starts a product that all four warps have issued: from now on its operands in memory must not change."""
         events = self.events
         form = product.form
-        operands = [(product.b, form.n, form.transposed[1])]
+        operands = [(product.b, form.n, form.transposed[1], 2 if form.stored else 1)]
         if form.rows_a is None:
-            operands.append((product.a, 64, form.transposed[0]))
+            operands.append((product.a, 64, form.transposed[0], 1))
         known = product.clocks, product.fenced, product.known
         accesses = []
-        for descriptors, rows, transposed in operands:
+        for descriptors, rows, transposed, depth in operands:
             values = descriptors[blocks]
             for descriptor in np.unique(values).tolist():
                 which = blocks[values == descriptor]
-                where = region(descriptor, rows, transposed)
+                where = region(descriptor, rows, transposed, depth)
                 if not within(where, self.wave.end):
                     first, end = where.first << 4, (where.last + 1) << 4
                     text = f"an operand extends from {first:#x} to {end:#x}, outside the shared memory of the block, "
@@ -197,10 +210,11 @@ class Warpgroup:
                 a = matrix(arena, where.chunks + base, form.transposed[0], form.bits)
             else:
                 a = a_of_blocks[block]
-            where = region(int(product.b[block]), form.n, form.transposed[1])
+            where = region(int(product.b[block]), form.n, form.transposed[1], 2 if form.stored else 1)
             b = matrix(arena, where.chunks + base, form.transposed[1], form.bits)
             old = store.data[block] if product.adds[block] else None
-            store.data[block] = form.multiply(a, b, old)
+            selected = () if product.columns is None else (product.columns[block],)
+            store.data[block] = form.multiply(a, b, old, *selected)
         store.current[:, blocks] = True
         product.done[blocks] = True
 

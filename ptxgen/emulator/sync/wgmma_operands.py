@@ -33,21 +33,22 @@ class Region(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
-def region(descriptor: int, rows: int, transposed: bool) -> Region:
-    """The region of an operand with `rows` rows of A (columns of B).
+def region(descriptor: int, rows: int, transposed: bool, depth: int = 1) -> Region:
+    """The region of an operand with `rows` rows of A (columns of B) and 32 * `depth` bytes of k.
 
-    Chunks are [row, 2] for a K-major operand, and [k, group of 8 rows] for a transposed one with 16-bit elements.
+    Chunks are [row, 2 * depth] for a K-major operand, and [k, group of 8 rows] for a transposed one with 16-bit
+    elements.
     """
     start, leading, stride = (descriptor >> at & 0x3FFF for at in (0, 16, 32))
     span = SPANS[descriptor >> 62]
     shift = descriptor >> 49 & 7 if span else 0
     width = span // 16
     if not transposed:
-        row, half = np.arange(rows)[:, None], np.arange(2)
-        inside = row % 8 * width + half if span else row % 8 + half * leading
+        row, half = np.arange(rows)[:, None], np.arange(2 * depth)
+        inside = row % 8 * width + half % width + half // width * leading if span else row % 8 + half * leading
         at = start + row // 8 * stride + inside
     else:
-        k, group = np.arange(16)[:, None], np.arange(rows // 8)
+        k, group = np.arange(16 * depth)[:, None], np.arange(rows // 8)
         if span:
             at = start + group // width * leading + group % width + k // 8 * stride + k % 8 * width
         else:

@@ -106,6 +106,25 @@ class SparseProduct:
         bad: Array = first >= second if self.ordered else first == second
         return bad
 
+    def check_selector(self, b: Builder, shape: str) -> None:
+        most = 4 // self.lanes - 1
+        if not 0 <= self.selector <= most:
+            to = f" to {most}" if most else ""
+            raise b.malformed(f"the selector of {shape} is {self.selector}; it must be 0{to}")
+
+    def check(self, indices: Array, c: WarpBatch, ins: Instruction, warps: Array, where: Array) -> None:
+        """Faults if metadata are undefined; `warps`: the blocks of the first axis, `where`: those that count."""
+        bad = self.invalid(indices) & where[:, None, None]
+        if not bad.any():
+            return
+        warp, row, chunk = (int(i[0]) for i in np.nonzero(bad))
+        text = (
+            f"the metadata of row {row} and columns {self.chunk * chunk} to {self.chunk * (chunk + 1) - 1} of A are "
+            f"0b{indices[warp, row, chunk]:04b}; they must be "
+            + ("0b0100 or 0b1110" if self.chunk == 2 else f"two {'ascending' if self.ordered else 'different'} indices")
+        )
+        raise fault(Fault, text, c, ins, 32 * int(warps[warp]) + int(self.sources[0][row, chunk]))
+
     def columns(self, indices: Array) -> Array:
         """The column in A of each stored element, [warp, row, stored column]."""
         base = self.chunk * np.arange(indices.shape[2])
@@ -147,9 +166,7 @@ def parse(b: Builder, ins: Instruction) -> tuple[SparseProduct, bool]:
     stored = Product(16, k // 2, kinds[1], kinds[2], kinds[3])
     ordered = ins.mods[0] != "sp" or kinds[1] in FP8
     p = SparseProduct(stored, k, selector.value if isinstance(selector, Imm) else -1, ordered)
-    most = 4 // p.lanes - 1
-    if not 0 <= p.selector <= most:
-        raise b.malformed(f"the selector of {rest[0]} is {p.selector}; it must be 0" + (f" to {most}" if most else ""))
+    p.check_selector(b, rest[0])
     return p, saturate
 
 
@@ -208,16 +225,7 @@ def mma_sparse(b: Builder, ins: Instruction) -> Step:
         warps = whole_warps(c, m, ins)
         c.wave.checks.exchange(c, None)
         indices = p.indices(gather(c, metadata, warps))
-        bad = p.invalid(indices)
-        if bad.any():
-            warp, row, chunk = (int(i[0]) for i in np.nonzero(bad))
-            text = (
-                f"the metadata of row {row} and columns {p.chunk * chunk} to {p.chunk * (chunk + 1) - 1} of A are "
-                f"0b{indices[warp, row, chunk]:04b}; they must be "
-                + ("0b0100 or 0b1110" if p.chunk == 2 else f"two {'ascending' if p.ordered else 'different'} indices")
-            )
-            warp = warp if warps is None else int(warps[warp])
-            raise fault(Fault, text, c, ins, 32 * warp + int(p.sources[0][row, chunk]))
+        p.check(indices, c, ins, np.arange(c.n // 32) if warps is None else warps, np.ones(len(indices), bool))
         x, y, z = (fetch(c, views, kind, warps) for views, kind in zip(src, kinds, strict=True))
         c.wave.engine.stats.mma += len(x)
         out = compute(x, p.columns(indices), y, z)

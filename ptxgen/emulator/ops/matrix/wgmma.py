@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen.emulator.ops.matrix.ldmatrix import gather
+from ptxgen.emulator.ops.matrix.mma import Product
+from ptxgen.emulator.ops.matrix.mma_sparse import SparseProduct
 from ptxgen.emulator.ops.matrix.rounding import LOWEST, Terms, aligned_sum, decode, exponents, narrow, values
 from ptxgen.emulator.ops.operands.builder import Builder
+from ptxgen.emulator.ops.operands.undefined import Operands
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import FP8
 from ptxgen.emulator.ptx.syntax import SIZES, Imm, Instruction, Not, Operand, Reg, Vec
@@ -85,6 +89,9 @@ def immediate_transpose(b: Builder, op: Operand) -> bool:
 @instruction("wgmma.mma_async", kind="warp")
 def mma_async(b: Builder, ins: Instruction) -> Step:
     mods = list(ins.mods[1:])
+    sparse = "sp" in mods
+    if sparse:
+        mods.remove("sp")
     if mods[:2] != ["sync", "aligned"]:
         raise b.unsupported()
     shape = _SHAPE.match(mods[2]) if len(mods) > 2 else None
@@ -98,7 +105,7 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
     result, left, right = mods
     integer = result == "s32"
     if (
-        k != DEPTHS[left]
+        k != DEPTHS[left] * (1 + sparse)
         or n % 8
         or not 8 <= n <= 256
         or (integer and n > 32 and n % 16)
@@ -110,11 +117,12 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
     in_registers = isinstance(operands[0], Vec)
     a = registers(b, operands.pop(0), 4) if in_registers else []
     half = left in ("f16", "bf16")
-    count = 3 - in_registers if integer else 5 - in_registers + half * (2 - in_registers)
+    count = (3 - in_registers if integer else 5 - in_registers + half * (2 - in_registers)) + 2 * sparse
     if len(operands) != count:
         raise b.malformed(f"{count} operands are needed after the registers")
     describe_a = None if in_registers else b.src(operands.pop(0), "u64")
     describe_b = b.src(operands.pop(0), "u64")
+    metadata = Metadata(b, ins, k, left, operands.pop(0), operands.pop(0)) if sparse else None
     scale = operands.pop(0)
     negated = isinstance(scale, Not)
     if isinstance(scale, Not):
@@ -148,6 +156,7 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
         _UNSIGNED[left],
         (transposed_a, transposed_b),
         multiply,
+        k // 2 if sparse else 0,
     )
     slots = [reg.slot for reg in d]
 
@@ -165,7 +174,8 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
         else:
             adds = np.full(c.blocks, always)
         check_accumulator(c, blocks & adds, slots, d, ins)
-        group.issue(c, blocks, form, descriptor_a, descriptor_b, adds)
+        columns = None if metadata is None else metadata.columns(c, blocks, ins)
+        group.issue(c, blocks, form, descriptor_a, descriptor_b, adds, columns)
         for slot in slots:
             flag = c.wave.program.flags.get(slot)
             if flag is not None and c.written[flag] is not True:
@@ -173,6 +183,30 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
                 c.written[flag] = True if m is None else m if state is False else m | state
 
     return step
+
+
+class Metadata:
+    """The metadata of a sparse A: a register, and the selector of the lanes in which it counts."""
+
+    def __init__(self, b: Builder, ins: Instruction, k: int, kind: str, register: Operand, selector: Operand) -> None:
+        self.view = b.src(register, "b32")
+        chosen = selector.value if isinstance(selector, Imm) else -1
+        self.p = SparseProduct(Product(16, k // 2, kind, kind, "f32"), k, chosen, False)
+        self.p.check_selector(b, f"m64nNk{k}")
+
+        def undefined(c: WarpBatch, operands: Operands) -> list[Array] | None:
+            """Undefined metadata that count are a fault, as other undefined operands are."""
+            if all(reg == register and not (bad.reshape(-1, 32) & self.p.contributing).any() for reg, bad in operands):
+                return []
+            return None
+
+        b.propagation = undefined
+
+    def columns(self, c: WarpBatch, blocks: Array, ins: Instruction) -> Array:
+        """The columns of the stored elements of the 16 rows of a warp, [block, row, stored column]."""
+        indices = self.p.indices(gather(c, self.view, None))
+        self.p.check(indices, c, ins, np.arange(len(indices)), blocks)
+        return self.p.columns(indices)
 
 
 def uniform(c: WarpBatch, blocks: Array, view: int, ins: Instruction, operands: str) -> Array:
@@ -223,15 +257,30 @@ def check_accumulator(c: WarpBatch, blocks: Array, slots: list[int], d: list[Reg
 # ---- arithmetic
 
 
+def factors(b: Array, columns: Array | None) -> Array:
+    """The factors from B, [k, row of A or 1, n]; `columns`: of the elements of a sparse A."""
+    return b.T[:, None, :] if columns is None else b[:, columns].transpose(2, 1, 0)
+
+
+def contracted(a: Array, b: Array, columns: Array | None) -> Array:
+    """The product of A and B, in rows of k elements."""
+    out: Array = a @ b.T if columns is None else np.einsum("mk,kmn->mn", a, factors(b, columns))
+    return out
+
+
 def multiplier(
     result: str, left: str, right: str, signs: tuple[int, int], saturated: bool, hopper: bool
-) -> Callable[[Array, Array, Array | None], Array]:
-    """A function that computes D from the bits of A and B, in rows of k elements, and the old D (None: zero)."""
+) -> Callable[..., Array]:
+    """A function that computes D from the bits of A and B, in rows of k elements, and the old D (None: zero).
+
+    If A is sparse, `columns` are the columns of its elements.
+    """
     if result == "s32":
         to: Any = np.int8 if right == "s8" else np.uint8
 
-        def integers(a: Array, b: Array, old: Array | None) -> Array:
-            total: Array = np.rint(a.astype(np.float32) @ b.view(to).astype(np.float32).T).astype(np.int64)
+        def integers(a: Array, b: Array, old: Array | None, columns: Array | None = None) -> Array:
+            product = contracted(a.astype(np.float32), b.view(to).astype(np.float32), columns)
+            total: Array = np.rint(product).astype(np.int64)
             if old is not None:
                 total += old
             if saturated:
@@ -243,27 +292,29 @@ def multiplier(
     dtype = _RESULTS[result]
     fp8 = left in FP8
 
-    def plain(a: Array, b: Array, old: Array | None) -> Array:
+    def plain(a: Array, b: Array, old: Array | None, columns: Array | None = None) -> Array:
         x, y = values(a, left).astype(np.float32), values(b, right).astype(np.float32)
-        total = (-x if negative else x) @ y.T
+        total = contracted(-x if negative else x, y, columns)
         out: Array = (total if old is None else total + old.astype(np.float32)).astype(dtype)
         return out
 
-    def exact(a: Array, b: Array, old: Array | None) -> Array:
+    def exact(a: Array, b: Array, old: Array | None, columns: Array | None = None) -> Array:
         x, y = decode(a, left), decode(b, right)
         if negative:
             x = Terms(-x.value, x.exponent)
         rows, n = len(a), len(b)
         xv, xe = x.value.T[:, :, None], x.exponent.T[:, :, None]
-        yv, ye = y.value.T[:, None, :], y.exponent.T[:, None, :]
-        yv, ye = np.ascontiguousarray(yv), np.ascontiguousarray(ye)
+        yv, ye = np.ascontiguousarray(factors(y.value, columns)), np.ascontiguousarray(factors(y.exponent, columns))
         out = np.empty((rows, n), dtype)
         step = max(TILE // n, 1)
         for i in range(0, rows, step):
             tile = slice(i, i + step)
             z = np.zeros((min(step, rows - i), n)) if old is None else old[tile].astype(np.float64)
             c = Terms(z, exponents(z, LOWEST["f16" if result == "f16" else "f32"]))
-            terms = Terms(xv[:, tile], xe[:, tile]), Terms(yv, ye)
+            terms = (
+                Terms(xv[:, tile], xe[:, tile]),
+                Terms(yv, ye) if columns is None else Terms(yv[:, tile], ye[:, tile]),
+            )
             total = aligned_sum(*terms, c, FP8_FRACTION_BITS if fp8 else 25)
             out[tile] = narrow(total, result, FP8_FRACTION_BITS if fp8 else 23)
         return out
