@@ -202,6 +202,24 @@ class Plan:
         rows = [x.a.offset(i) for i in range(x.mainloop.ms)]
         return list(zip(rows, [0, *(row - before for before, row in pairwise(rows))], strict=True))
 
+    @property
+    def half_row(self) -> int:
+        """The first row of the second half of a thread's, from its first."""
+        x: Any = self
+        return int(x.a.offset(x.mainloop.ms // 2))
+
+    @property
+    def half_column(self) -> int:
+        x: Any = self
+        return int(x.b.offset(x.mainloop.ns // 2))
+
+    @property
+    def slice_offsets(self) -> range:
+        """The offset of each vector of a thread's accumulators in the sums of a slice."""
+        x: Any = self
+        step = self.threads * x.mainloop.acc_vector_bytes
+        return range(0, len(x.mainloop.acc_vectors) * step, step)
+
     @cached_property
     def smem_sums(self) -> list[list[tuple[str, int]]]:
         """(Registers, offset) of the stores of each row of a thread's sums to shared memory."""

@@ -22,8 +22,8 @@ ${im2col.pixel()}\
     // the first tap of the phase
     ld.global.nc.v2.u32 {%filter_tap, %taps_of_phase}, [%phase_row+8];
 % for a in plan.loads.axes:
-    ld.global.nc.u32 %first_tap_pixel${a}, [%phase_row+${20 + 16 * a}];
-    ld.global.nc.v2.u32 {%end_tap_pixel${a}, %tap_span${a}}, [%phase_row+${24 + 16 * a}];
+    ld.global.nc.u32 %first_tap_pixel${a}, [%phase_row+${plan.batch.tap_offsets[a]}];
+    ld.global.nc.v2.u32 {%end_tap_pixel${a}, %tap_span${a}}, [%phase_row+${plan.batch.step_offsets[a]}];
     mov.u32 %tap_pixel${a}, %first_tap_pixel${a};
 % endfor
     mov.u32 %tap, 0;

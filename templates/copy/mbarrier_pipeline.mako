@@ -22,9 +22,9 @@
 % for name in plan.parameters.maps:
     prefetch.tensormap [%${name}];
 % endfor
-% for s in range(plan.pipeline.stages):
-    mbarrier.init.shared::cta.b64 [%bars+${8 * s}], 1;
-    mbarrier.init.shared::cta.b64 [%bars+${pipe.empty + 8 * s}], ${pipe.empty_arrivals};
+% for full, empty in pipe.barriers:
+    mbarrier.init.shared::cta.b64 [%bars+${full}], 1;
+    mbarrier.init.shared::cta.b64 [%bars+${empty}], ${pipe.empty_arrivals};
 % endfor
 % for at, count in pipe.others:
     mbarrier.init.shared::cta.b64 [%bars+${at}], ${count};
@@ -65,7 +65,7 @@ INITIALISED:
     setmaxnreg.inc.sync.aligned.u32 ${pipe.setmaxnreg[1]};
 % endif
     mov.b32 %empty_bar, %bars;
-    // thread i of a warp${"" if pipe.a_from_registers else "group"} arrives at the empty barriers of block i of the cluster
+    // thread i of a ${pipe.group_text} arrives at the empty barriers of block i of the cluster
     setp.lt.u32 %arrives_empty, ${pipe.arriving_thread}, ${pipe.multicast_ctas};
 % if pipe.multicast_2d:
     // blocks of another row and column of the cluster load nothing for this one
@@ -76,7 +76,7 @@ INITIALISED:
     and.pred %arrives_empty, %arrives_empty, %p;
 % endif
 % if pipe.multicast_ctas > 1:
-    min.u32 %tmp0, ${pipe.arriving_thread}, ${pipe.multicast_ctas - 1};
+    min.u32 %tmp0, ${pipe.arriving_thread}, ${pipe.last_multicast_cta};
     mapa.shared::cluster.u32 %empty_bar, %bars, %tmp0;
 % endif
 </%def>

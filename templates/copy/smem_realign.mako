@@ -16,11 +16,11 @@
     cvt.u32.u64 %start_elems, %tmp64;
     shr.u32 %start_elems, %start_elems, 1;
     ld.param.u32 %ld, [ld${x.name}];
-    and.b32 %word_index, ${plan.mainloop.realign.thread}, ${x.line_threads - 1};
+    and.b32 %word_index, ${plan.mainloop.realign.thread}, ${x.line_mask};
     shr.u32 %line, ${plan.mainloop.realign.thread}, ${x.log2_line_threads};
     div.u32 %round, %line, ${x.residues_at_once};
     rem.u32 %line, %line, ${x.residues_at_once};
-    setp.lt.u32 %active_${x.role}, %round, ${x.residue_lines - (x.rounds - 1) * x.lines_at_once};
+    setp.lt.u32 %active_${x.role}, %round, ${x.last_lines};
   % for w in range(x.residue_groups):
     % if w:
     add.u32 %line, %line, ${x.residues_at_once};
@@ -52,13 +52,13 @@ ${constants.shr("%swizzled", "%line", x.swizzle_shift)}\
     // realign the stage into the previous one
     {
     .reg .b32 %stage_start;
-    .reg .b32 ${", ".join(f"%src_{x.role}_addr<{x.residue_groups}>, %dst_{x.role}_addr<{x.residue_groups}>" for x in r.operands)};
+    .reg .b32 ${r.address_registers};
     ${r.words.declaration}
     setp.eq.u32 %p, %stage, 0;
     selp.b32 %prev_offset, ${plan.pipeline.stages}, %stage, %p;
     sub.u32 %prev_offset, %prev_offset, 1;
     shl.b32 %prev_bar_offset, %prev_offset, 3;
-    mul.lo.u32 %prev_offset, %prev_offset, ${plan.mainloop.stage_bytes // 16};
+    mul.lo.u32 %prev_offset, %prev_offset, ${plan.mainloop.stage_units};
     mul.lo.u32 %stage_start, %stage, ${plan.mainloop.stage_bytes};
 % for x in r.operands:
   % for w in range(x.residue_groups):
@@ -66,13 +66,9 @@ ${constants.shr("%swizzled", "%line", x.swizzle_shift)}\
     mad.lo.u32 %dst_${x.role}_addr${w}, %prev_offset, 16, %dst_${x.role}${w};
   % endfor
 % endfor
-% for n in range(len(r.batches) + 1):
-  % if n < len(r.batches):
-${read(n)}\
-  % endif
-  % if n:
-${write(n - 1)}\
-  % endif
+% for reads, writes in r.turns:
+${read(reads)}\
+${write(writes)}\
 % endfor
     // ---- wait: all threads have written the realigned stage
     fence.proxy.async.shared::cta;
@@ -80,28 +76,25 @@ ${wait()}\
     }
 </%def>
 
-<%def name="second_word(x, m)"><% return f"%active_odd_{x.role}" if m.guarded else f"%odd_{x.role}{m.residue_group}" %></%def>
-
 ## The words of a batch, and the next word where a row begins in the middle of one.
-<%def name="read(n)">
-% for i, (x, m) in enumerate(plan.mainloop.realign.batches[n]):
-    ${f"@%active_{x.role} " if m.guarded else ""}ld.shared.b32 ${plan.mainloop.realign.words[n % 2, 0, i]}, [%src_${x.role}_addr${m.residue_group}+${x.base + m.source}];
-    @${second_word(x, m)} ld.shared.b32 ${plan.mainloop.realign.words[n % 2, 1, i]}, [%src_${x.role}_addr${m.residue_group}+${x.base + m.source + 4}];
+<%def name="read(moves)">
+% for x in moves:
+    ${x.guard}ld.shared.b32 ${x.word}, [${x.source}];
+    ${x.second_guard} ld.shared.b32 ${x.next_word}, [${x.next_source}];
 % endfor
 </%def>
 
-<%def name="write(n)">
-% for i, (x, m) in enumerate(plan.mainloop.realign.batches[n]):
-<% low, high = (plan.mainloop.realign.words[n % 2, half, i] for half in range(2)) %>\
-    @${second_word(x, m)} prmt.b32 ${low}, ${low}, ${high}, 0x5432;
-    ${f"@%active_{x.role} " if m.guarded else ""}st.shared.b32 [%dst_${x.role}_addr${m.residue_group}+${x.base + m.target}], ${low};
+<%def name="write(moves)">
+% for x in moves:
+    ${x.second_guard} prmt.b32 ${x.word}, ${x.word}, ${x.next_word}, 0x5432;
+    ${x.guard}st.shared.b32 [${x.target}], ${x.word};
 % endfor
 </%def>
 
 ## All threads that realign the stage have written it.
 <%def name="wait()">
 % if plan.mainloop.realign.warpgroups > 1:
-    bar.sync 1, ${128 * plan.mainloop.realign.warpgroups};
+    bar.sync 1, ${plan.mainloop.realign.threads};
 % else:
 ${sync.warpgroup(plan.config.math_warpgroups)}\
 % endif

@@ -11,7 +11,7 @@
     // a map for each of eight rows of ${x.name.upper()}
     .reg .b64 %map_${x.role}_<${len(x.boxes)}>;
   % for b in x.boxes:
-    add.u64 ${x.map_register(b)}, %map_${x.role}, ${128 * b.residue};
+    add.u64 %map_${x.role}_${b.residue}, %map_${x.role}, ${b.map_offset};
   % endfor
 % endfor
 % for m in filter(None, (plan.x.multicast, plan.y.multicast)):
@@ -50,7 +50,7 @@ ${addr.step()}\
     xor.b32 %parity, %phase, 1;
 % if plan.mainloop.realign.operands:
     // the math warpgroups realign stage 0 into the last stage, which is free only after the products of that
-    setp.eq.u32 %p, %stage, ${plan.pipeline.stages - 1};
+    setp.eq.u32 %p, %stage, ${plan.pipeline.last_stage};
     @%p xor.b32 %parity, %parity, 1;
 % endif
 </%def>
@@ -59,12 +59,12 @@ ${addr.step()}\
 <%def name="fill()">
 <%
     x, y = plan.x, plan.y
-    y_base = "%y_base" if plan.loads.units > 1 and y.multicast else "%stage_base"
+    x_base, y_base = plan.slice_bases
 %>\
     {
-    .reg .b32 %stage_base, %box_smem, %inner_coord, %y_slice${", %y_base" if y_base != "%stage_base" else ""}${", %x_slice, %x_base" if x.multicast else ""};
+    .reg .b32 ${plan.fill_registers};
 % if plan.mainloop.resident:
-    selp.b32 %tx_bytes, ${plan.mainloop.tx_bytes}, ${plan.mainloop.tx_bytes - plan.mainloop.resident_tx_bytes}, %first_round;
+    selp.b32 %tx_bytes, ${plan.mainloop.tx_bytes}, ${plan.mainloop.later_tx_bytes}, %first_round;
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full_bar], %tx_bytes;
 % else:
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full_bar], ${plan.mainloop.tx_bytes};
@@ -74,12 +74,12 @@ ${addr.step()}\
   % if x.multicast and unit == 0:
 ${slice(x, "%x_base")}\
   % endif
-${load(x, unit, "%x_base" if x.multicast else "%stage_base", "%x_slice" if x.multicast else "%x0")}\
+${load(x, unit, x_base, x.first)}\
   % if y.multicast and unit == 0:
 ${slice(y, y_base)}\
   % endif
-${load(y, unit, y_base, "%y_slice" if y.multicast else "%y0")}\
-  % if unit + 1 < plan.loads.units:
+${load(y, unit, y_base, y.first)}\
+  % if unit < plan.loads.last_unit:
 ${addr.step()}\
   % endif
 % endfor
@@ -87,23 +87,23 @@ ${addr.step()}\
 </%def>
 
 <%def name="slice(x, base)">
-    // this block's slice of ${x.name.upper()}, multicast to all blocks of ${"its row or column of " if plan.pipeline.multicast_2d else ""}the cluster
+    // this block's slice of ${x.name.upper()}, multicast to all blocks of ${plan.pipeline.multicast_text}
     mad.lo.u32 %${x.role}_slice, ${x.multicast.rank}, ${x.slice_extent}, ${x.slice_origin};
     mad.lo.u32 ${base}, ${x.multicast.rank}, ${x.slice_bytes}, %stage_base;
 </%def>
 
 <%def name="load(x, unit, base, first)">
-    // ${x.name.upper()}: ${len(x.boxes_of(unit))} ${"box" if len(x.boxes_of(unit)) == 1 else "boxes"} of ${" x ".join(str(n) for n in x.box)} elements
+    // ${x.name.upper()}: ${x.box_counts[unit]} of ${x.box_text} elements
 % if x.realigned:
     .reg .b32 %line_${x.role};
-    shr.u32 %line_${x.role}, ${x.row_coordinate(first)}, 3;
+    shr.u32 %line_${x.role}, ${x.row_coordinate[first]}, 3;
 % endif
-% for b in x.boxes_of(unit):
-${constants.add("%box_smem", base, x.base + b.offset)}\
-${constants.add("%inner_coord", x.inner_coordinate(b, first), b.inner)}\
-  % if x.tap_offset(b):
-    add.u32 %box_tap, ${x.filter_tap}, ${x.tap_offset(b)};
+% for b in x.copies(unit, first):
+${constants.add("%box_smem", base, b.offset)}\
+${constants.add("%inner_coord", b.inner_register, b.inner)}\
+  % if b.tap_offset:
+    add.u32 %box_tap, ${x.filter_tap}, ${b.tap_offset};
   % endif
-    ${"@%first_round " if x is plan.mainloop.resident else ""}cp.async.bulk.tensor.${x.tma_rank}d.shared::cluster.global.${x.tma_mode}.mbarrier::complete_tx::bytes${x.copy_modifiers} [%box_smem], [${x.map_register(b)}, {${x.coordinates(b, first)}${b.trailing}}], [%full_bar]${x.trailing_operands(b)};
+    ${plan.mainloop.load_guards[x.role]}cp.async.bulk.tensor.${x.tma_rank}d.shared::cluster.global.${x.tma_mode}.mbarrier::complete_tx::bytes${x.copy_modifiers} [%box_smem], [${b.source}], [%full_bar]${b.operands};
 % endfor
 </%def>

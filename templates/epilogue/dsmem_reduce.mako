@@ -2,11 +2,7 @@
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%def name="reduce()">
-<%
-    cluster, counted, warpgroups = plan.cluster_reduction, plan.pipeline.counts_dsmem, plan.config.math_warpgroups
-    send = "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32" if counted else "st.shared::cluster.v4.b32"
-    done = ", [%peer_bar]" if counted else ""
-%>\
+<% cluster, counted, warpgroups = plan.cluster_reduction, plan.pipeline.counts_dsmem, plan.config.math_warpgroups %>\
     // ---- wait: all blocks of the cluster have started, so that their shared memory exists
     barrier.cluster.wait.acquire.aligned;
     {
@@ -22,7 +18,7 @@ ${constants.mad("%smem_c", "%rank", warpgroups, "%wg")}\
     // block 0 adds all sums, and keeps its own in registers
     setp.eq.u32 %p, %rank, 0;
     @%p bra.uni SENT;
-    sub.u32 %smem_c, %smem_c, ${warpgroups * cluster.wg_bytes};
+    sub.u32 %smem_c, %smem_c, ${cluster.sender_bytes};
 % endif
     // send each owner its part of this block's sums
 % for owner, sent in enumerate(cluster.sent):
@@ -32,7 +28,7 @@ ${constants.mad("%smem_c", "%rank", warpgroups, "%wg")}\
     mapa.shared::cluster.u32 %peer_bar, %peer_bar, ${owner};
   % endif
   % for slot in sent:
-    ${send} [%peer_smem+${slot.offset}], ${operand_list(slot.registers)}${done};
+    ${cluster.send} [%peer_smem+${slot.offset}], ${operand_list(slot.registers)}${cluster.completion};
   % endfor
 % endfor
 SENT:

@@ -9,7 +9,7 @@
     ld.param.u64 %${name}, [${name}];
     cvta.to.global.u64 %${name}, %${name};
   % if plan.fused_ops.grouped:
-    ld.global.u64 %tmp64, [%descriptor+${plan.scheduler.table.at(name)}];
+    ld.global.u64 %tmp64, [%descriptor+${plan.scheduler.table.offsets[name]}];
     add.u64 %${name}, %${name}, %tmp64;
   % endif
 % endfor
@@ -18,11 +18,11 @@
 % endif
 % if plan.fused_ops.batched_bias:
     // one bias per batch item
-    mul.wide.u32 %tmp64, %batch_index, ${1 if plan.fused_ops.scalar_bias else "%M" if "bias_row" in plan.problem.sink.ops else "%N"};
+    mul.wide.u32 %tmp64, %batch_index, ${plan.fused_ops.bias_extent};
     mad.lo.u64 %bias, %tmp64, ${plan.fused_ops.operands["bias"][1]}, %bias;
 % endif
 % for name in plan.problem.sink.elementwise:
-    // %${name}: bytes from an element of C to its ${"residual" if name == "residual" else "element of " + name}
+    // %${name}: bytes from an element of C to its ${plan.fused_ops.names[name]}
     sub.u64 %${name}, %${name}, %C;
 % endfor
 </%def>
@@ -103,8 +103,10 @@ ${fused_step.on(step, r, plan.c.values[q], guard)}\
 % elif step.spans == "one":
 ${load(plan.fused_ops.operands[step.array][0], f"%{step.array}", guard)}\
 ${fused_step.on_all(step, registers, guard)}\
-% elif step.spans == "row" or plan.fused_ops.scalar_bias and step.array == "bias":
-${each(step, registers, guard, row if step.spans == "row" else ("%zero_index", 0), column)}\
+% elif step.spans == "row":
+${each(step, registers, guard, row, column)}\
+% elif plan.fused_ops.scalar_bias and step.array == "bias":
+${each(step, registers, guard, ("%zero_index", 0), column)}\
 % elif step.spans == "column":
 ${each(step, registers, guard, column, column)}\
 % else:

@@ -11,7 +11,7 @@
     .reg .b64 %operand_ptr;
     .reg .b32 %x_first, %y_first, %x_rem, %y_rem, %subtile_rem;
     .reg .b16 %elem16;
-    .reg .f32 %elem${", %aux_val<2>" if "aux" in plan.problem.sink.elementwise else ""};
+    .reg .f32 %elem${plan.fused_ops.aux_registers};
     .reg .pred %is_negative, %past_end, %in_bounds;
 % for line in plan.fused_ops.declarations:
     ${line}
@@ -51,13 +51,12 @@ ${apply_vector(step, chunk)}\
 ## Activations of the sums of one stmatrix. Long ones are skipped past the end of C: without a branch between them, ptxas
 ## would interleave all of them, and spill.
 <%def name="activate(stmatrix, label)">
-<%
-    results = plan.epilogue.results(stmatrix)
-    to = sum(results, ())
-%>\
+<% results = plan.epilogue.activated[len(stmatrix.registers)] %>\
 % for op in plan.fused_ops.activations:
-  % for r, out in zip(sum(stmatrix.registers, ()), to):
+  % for pair, outs in zip(stmatrix.registers, results):
+    % for r, out in zip(pair, outs):
     mov.f32 ${out}, ${r};
+    % endfor
   % endfor
   % if op.long:
     setp.le.s32 %past_end, %subtile_rem, ${stmatrix.column};
@@ -67,7 +66,7 @@ ${apply_vector(step, chunk)}\
     % if step.array:
 ${loaded.combine(plan.epilogue.staging, stmatrix, step, results, ("%aux_val0", "%aux_val1"))}\
     % else:
-${fused_step.on_all(step, to)}\
+${fused_step.on_all(step, sum(results, ()))}\
     % endif
   % endfor
   % if op.long:
@@ -79,9 +78,9 @@ ${label}:
 ## Applies each element of a vector along X (or Y) to the sums of its row (or column). Nothing past the end of C is loaded.
 <%def name="apply_vector(step, chunk)">
 <%
-    name, along_x = step.array, (step.spans == "row") != plan.epilogue.transposed
-    side, shared = ("x", chunk.along_x) if along_x else ("y", chunk.along_y)
+    name = step.array
     kind, size = plan.fused_ops.operands[name]
+    side, shared = chunk.sides[plan.epilogue.side_of[step.spans]]
 %>\
 ${pointer(name)}\
     mad.wide.u32 %operand_ptr, %${side}_first, ${size}, %operand_ptr;
@@ -89,11 +88,11 @@ ${pointer(name)}\
     setp.gt.s32 %in_bounds, %${side}_rem, ${place};
   % if kind == "b16":
     mov.b16 %elem16, 0;
-    @%in_bounds ld.global.nc.b16 %elem16, [%operand_ptr+${place * size}];
+    @%in_bounds ld.global.nc.b16 %elem16, [%operand_ptr+${plan.fused_ops.offsets[name][place]}];
 ${convert.widen(plan.problem.out, "%elem", "%elem16")}\
   % else:
     mov.f32 %elem, 0f00000000;
-    @%in_bounds ld.global.nc.${kind} %elem, [%operand_ptr+${place * size}];
+    @%in_bounds ld.global.nc.${kind} %elem, [%operand_ptr+${plan.fused_ops.offsets[name][place]}];
   % endif
 ${fused_step.on_all(step, registers)}\
 % endfor
@@ -104,7 +103,7 @@ ${fused_step.on_all(step, registers)}\
     ld.param.u64 %operand_ptr, [${name}];
     cvta.to.global.u64 %operand_ptr, %operand_ptr;
 % if plan.fused_ops.grouped:
-    ld.global.u64 %tmp64, [%descriptor+${plan.scheduler.table.at(name)}];
+    ld.global.u64 %tmp64, [%descriptor+${plan.scheduler.table.offsets[name]}];
     add.u64 %operand_ptr, %operand_ptr, %tmp64;
 % endif
 </%def>

@@ -3,10 +3,7 @@
 <%namespace name="ptx" file="/ptx/banner.mako"/>
 <%namespace name="vector" file="/ptx/vector.mako"/>
 <%def name="sum_slices(slice_bytes, done)">
-<%
-    acc, vectors = plan.mainloop.acc, plan.mainloop.acc_vectors
-    step = plan.threads * plan.mainloop.acc_vector_bytes
-%>\
+<% vectors, offsets = plan.mainloop.acc_vectors, plan.slice_offsets %>\
     setp.le.u32 %p, %K, %k_slice;
     @%p bra.uni SUMS_COMPLETE;
     {
@@ -16,17 +13,17 @@ ${ptx.banner("split K: store the sums of this slice")}\
     mul.wide.u32 %partial_addr, %tile, ${slice_bytes};
     add.u64 %partial_addr, %partial_addr, %workspace;
     mad.wide.u32 %partial_addr, %thread, ${plan.mainloop.acc_vector_bytes}, %partial_addr;
-% for n, names in enumerate(vectors):
-    st.global.${vector.kind(len(names), acc.kind)} [%partial_addr+${n * step}], ${operand_list(names)};
+% for names, offset in zip(vectors, offsets):
+    st.global.${vector.kind(len(names), plan.mainloop.acc.kind)} [%partial_addr+${offset}], ${operand_list(names)};
 % endfor
     // ---- wait: all threads have stored their sums; the counter of the tile counts its slices
     fence.acq_rel.gpu;
     bar.sync 0;
     mad.wide.u32 %counter_addr, %counter_index, 4, %counters;
     @%fetches atom.acq_rel.gpu.global.add.u32 %tmp0, [%counter_addr], 1;
-    @%fetches st.shared.u32 [%smem+${plan.scheduler.shared_at + 4}], %tmp0;
+    @%fetches st.shared.u32 [%smem+${plan.scheduler.counter_at}], %tmp0;
     bar.sync 0;
-    ld.shared.u32 %tmp0, [%smem+${plan.scheduler.shared_at + 4}];
+    ld.shared.u32 %tmp0, [%smem+${plan.scheduler.counter_at}];
     add.u32 %slices, %K, %k_slice;
     sub.u32 %slices, %slices, 1;
     div.u32 %slices, %slices, %k_slice;
@@ -46,7 +43,7 @@ ${clear_sums()}\
     mov.u32 %added, 0;
     .pragma "nounroll";
 ADD_SLICE:
-${add_sums("%partial_addr", vectors, step)}\
+${add_sums("%partial_addr", vectors, offsets)}\
     add.u64 %partial_addr, %partial_addr, %slice_step;
     add.u32 %added, %added, 1;
     setp.lt.u32 %p, %added, %slices;
@@ -62,13 +59,12 @@ SUMS_COMPLETE:
 % endfor
 </%def>
 
-## Adds this thread's sums of a slice to ``vectors``, which are ``step`` bytes apart from address ``at`` on.
-<%def name="add_sums(at, vectors, step)">
-<% acc = plan.mainloop.acc %>\
-% for n, names in enumerate(vectors):
+## Adds this thread's sums of a slice to ``vectors``, which are at ``offsets`` from address ``at``.
+<%def name="add_sums(at, vectors, offsets)">
+% for names, offset in zip(vectors, offsets):
     {
-    .reg .${acc.kind} %of_slice<${len(names)}>;
-    ld.global.${vector.kind(len(names), acc.kind)} ${operand_list([f"%of_slice{i}" for i in range(len(names))])}, [${at}+${n * step}];
+    .reg .${plan.mainloop.acc.kind} %of_slice<${len(names)}>;
+    ld.global.${vector.kind(len(names), plan.mainloop.acc.kind)} ${operand_list(plan.mainloop.vector_names["of_slice"][: len(names)])}, [${at}+${offset}];
   % for i, r in enumerate(names):
     ${plan.mainloop.acc_add} ${r}, ${r}, %of_slice${i};
   % endfor

@@ -4,7 +4,7 @@
 <%def name="store_tiles(store_c, math, store_op)">
     .reg .b64 %out;
     .reg .b32 %ld_out;
-    // %out: this slice's sums${" of the block's batch item" if plan.batch.active else ""}
+    // %out: this slice's sums${plan.batch.text}
     mul.wide.u32 %tmp64, %M, %N;
 % if plan.batch.active:
     mad.lo.u32 %tmp0, %slice, %items, %item;

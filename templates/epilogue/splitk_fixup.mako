@@ -7,7 +7,7 @@
     {
     .reg .b64 %tile_sums, %slice_sums;
     .reg .b32 %word<4>, %zero;
-    .reg .b32 %loaded<${4 * f.batch}>;
+    .reg .b32 %loaded<${f.loaded_registers}>;
     .reg .${plan.mainloop.acc_type} %partial;
     .reg .pred %missing;
     // 16 bytes a thread and group of columns, at [tile][owner][slice][warpgroup][instruction][group][thread]
@@ -24,7 +24,7 @@ ${batch.tile_index("%tmp0")}\
     add.u64 %tile_sums, %tile_sums, %tmp64;
 % if not f.distributed:
     // the last slice keeps its sums in registers, and adds the others
-    setp.eq.u32 %p, %slice, ${kg - 1};
+    setp.eq.u32 %p, %slice, ${f.last_slice};
     @%p bra.uni REDUCE;
 % endif
     mul.wide.u32 %tmp64, %slice, ${f.slice_bytes};
@@ -41,7 +41,7 @@ ${batch.tile_index("%tmp0")}\
     setp.ge.u32 %p, %slice, ${f.owners};
     @%p bra.uni END;
   % endif
-    mul.wide.u32 %tmp64, %slice, ${f.slice_bytes * kg};
+    mul.wide.u32 %tmp64, %slice, ${f.owner_bytes};
     add.u64 %tile_sums, %tile_sums, %tmp64;
     mad.lo.u32 %y0, %slice, ${plan.epilogue.y_columns}, %y0;
 % else:
@@ -52,19 +52,21 @@ REDUCE:
     mov.b32 %zero, 0;
 % for b, slots in enumerate(f.loaded):
 POLL${b}:
-  % for n, slot in enumerate(slots):
-    ld.relaxed.gpu.global.v4.b32 ${operand_list([f"%loaded{4 * n + i}" for i in range(4)])}, [%tile_sums+${slot.offset}];
+  % for words, slot in zip(f.loaded_words, slots):
+    ld.relaxed.gpu.global.v4.b32 ${operand_list(words)}, [%tile_sums+${slot.offset}];
   % endfor
     setp.eq.u32 %missing, %loaded0, 0;
-  % for n in range(1, 4 * len(slots)):
-    setp.eq.or.u32 %missing, %loaded${n}, 0, %missing;
+  % for word in sum(f.loaded_words[: len(slots)], [])[1:]:
+    setp.eq.or.u32 %missing, ${word}, 0, %missing;
   % endfor
     @%missing bra POLL${b};
-  % for n, slot in enumerate(slots):
+  % for words, slot in zip(f.loaded_words, slots):
     st.relaxed.gpu.global.v4.b32 [%tile_sums+${slot.offset}], {%zero, %zero, %zero, %zero};
-    % for i, r in enumerate(slot.registers):
-    xor.b32 ${r if slot.initial else "%partial"}, %loaded${4 * n + i}, ${f.inverted_bits};
-      % if not slot.initial:
+    % for word, r in zip(words, slot.registers):
+      % if slot.initial:
+    xor.b32 ${r}, ${word}, ${f.inverted_bits};
+      % else:
+    xor.b32 %partial, ${word}, ${f.inverted_bits};
     ${plan.mainloop.join} ${r}, ${r}, %partial;
       % endif
     % endfor

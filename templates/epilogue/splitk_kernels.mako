@@ -12,7 +12,7 @@ ${entry(name)}\
 
 <%def name="entry(name)">
 
-// C = beta C${" + alpha A B, from the partial sums of all slices in slice order" if plan.reduction.stores_partials else ""}
+// C = beta C${plan.reduction.sum_text}
 .visible .entry ${plan.entry}_${name}(
 % for line in plan.c_kernels.parameter_list.declarations:
     ${line}
@@ -83,7 +83,7 @@ ${c_addr.column("%c_col")}\
     ld.param.u32 %slices, [slices];
     mov.u32 %slice, 0;
 ADD_SLICE:
-    ld.global.${plan.c.sums_type} ${plan.c.addend.vector(0, n=plan.c.vec)}, [%partial_ptr];
+    ld.global.${plan.c.sums_type} ${plan.c.addend[:]}, [%partial_ptr];
   % for q in range(plan.c.vec):
     % for line in plan.reducer.join(plan.epilogue.vector[q], plan.c.addend[q]):
     ${line}

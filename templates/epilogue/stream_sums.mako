@@ -4,10 +4,7 @@
 <%namespace name="vector" file="/ptx/vector.mako"/>
 <%namespace name="last_slice" file="/epilogue/last_slice.mako"/>
 <%def name="sum_parts(slice_bytes, done)">
-<%
-    acc, vectors = plan.mainloop.acc, plan.mainloop.sum_vectors
-    step = plan.mainloop.group * plan.mainloop.acc_vector_bytes
-%>\
+<% vectors, offsets = plan.mainloop.sum_vectors, plan.mainloop.sum_offsets %>\
     setp.ge.u32 %p, %k_iters, %tile_iters;
     @%p bra.uni SUMS_COMPLETE;
     setp.eq.u32 %p, %K, 0;
@@ -32,10 +29,10 @@ ${place(slice_bytes)}\
   % endfor
 % endfor
 % if plan.config.kl > 1:
-${add_groups(vectors, step)}\
+${add_groups()}\
 % else:
-  % for n, names in enumerate(vectors):
-    st.global.${vector.kind(len(names), acc.kind)} [%partial_addr+${n * step}], ${operand_list(names)};
+  % for names, offset in zip(vectors, offsets):
+    st.global.${vector.kind(len(names), plan.mainloop.acc.kind)} [%partial_addr+${offset}], ${operand_list(names)};
   % endfor
 % endif
     // the first block of the tile: its share begins at the tile's first iteration or before
@@ -55,9 +52,9 @@ FIRST_BLOCK:
     add.u32 %tmp0, %tmp0, %block;
     mad.wide.u32 %counter_addr, %tmp0, 4, %shares;
     @%fetches atom.acq_rel.gpu.global.add.u32 %tmp0, [%counter_addr], %k_iters;
-    @%fetches st.shared.u32 [%smem+${plan.scheduler.shared_at + 4}], %tmp0;
+    @%fetches st.shared.u32 [%smem+${plan.scheduler.counter_at}], %tmp0;
     bar.sync 0;
-    ld.shared.u32 %tmp0, [%smem+${plan.scheduler.shared_at + 4}];
+    ld.shared.u32 %tmp0, [%smem+${plan.scheduler.counter_at}];
     add.u32 %tmp0, %tmp0, %k_iters;
     setp.lt.u32 %p, %tmp0, %tile_iters;
     @%p bra.uni ${done};
@@ -76,7 +73,7 @@ ${last_slice.clear_sums()}\
 % endif
     .pragma "nounroll";
 ADD_PART:
-${last_slice.add_sums("%partial_addr", vectors, step)}\
+${last_slice.add_sums("%partial_addr", vectors, offsets)}\
     // the next block has a part unless its share begins after the tile
     add.u32 %block, %block, 1;
     mov.u32 %tmp0, %block;
@@ -97,40 +94,35 @@ SUMS_COMPLETE:
 </%def>
 
 ## Thread groups add their sums in shared memory, and store them in the place of the part.
-<%def name="add_groups(vectors, step)">
-<% acc, size, count = plan.mainloop.acc, plan.mainloop.acc_vector_bytes, len(vectors) * plan.mainloop.group %>\
+<%def name="add_groups()">
+<% acc, size, sums, others = plan.mainloop.acc, plan.mainloop.acc_vector_bytes, plan.mainloop.vector_names["sum"], plan.mainloop.vector_names["group_sum"] %>\
     shr.u32 %sums_addr, %thread, ${plan.mainloop.log2_group};
-    and.b32 %group_thread, %thread, ${plan.mainloop.group - 1};
-    mad.lo.u32 %sums_addr, %sums_addr, ${count}, %group_thread;
+    and.b32 %group_thread, %thread, ${plan.mainloop.group_mask};
+    mad.lo.u32 %sums_addr, %sums_addr, ${plan.mainloop.group_sums_count}, %group_thread;
     mad.lo.u32 %sums_addr, %sums_addr, ${size}, %smem;
-% for n, names in enumerate(vectors):
-    st.shared.${vector.kind(len(names), acc.kind)} [%sums_addr+${n * step}], ${operand_list(names)};
+% for names, offset in zip(plan.mainloop.sum_vectors, plan.mainloop.sum_offsets):
+    st.shared.${vector.kind(len(names), plan.mainloop.acc.kind)} [%sums_addr+${offset}], ${operand_list(names)};
 % endfor
     // ---- wait: the sums of all thread groups are in shared memory
     bar.sync 0;
     mad.lo.u32 %sums_addr, %thread, ${size}, %smem;
-% for j in range(0, count, plan.threads):
+% for x in plan.mainloop.joined_sums:
     {
-    .reg .${acc.kind} %sum<${len(vectors[0])}>, %group_sum<${len(vectors[0])}>;
-<%
-    sums, others = ([f"%{x}{i}" for i in range(len(vectors[0]))] for x in ("sum", "group_sum"))
-    guard = "@%adds " if j + plan.threads > count else ""
-%>\
-  % if guard:
-    setp.lt.u32 %adds, %thread, ${count - j};
-    % for to in sums + others:
+    .reg .${acc.kind} %sum<${len(sums)}>, %group_sum<${len(sums)}>;
+  % if x.guard:
+    setp.lt.u32 %adds, %thread, ${x.left};
+    % for to in (*sums, *others):
     mov.${acc.kind} ${to}, ${plan.mainloop.acc_zero};
     % endfor
   % endif
-  % for g in range(plan.config.kl):
-    ${guard}ld.shared.${vector.kind(len(sums), acc.kind)} ${operand_list(others if g else sums)}, [%sums_addr+${(g * count + j) * size}];
-    % if g:
-      % for to, r in zip(sums, others):
-    ${guard}${plan.mainloop.acc_add} ${to}, ${to}, ${r};
-      % endfor
-    % endif
+    ${x.guard}ld.shared.${plan.mainloop.vector_access} ${operand_list(sums)}, [%sums_addr+${x.loads[0]}];
+  % for offset in x.loads[1:]:
+    ${x.guard}ld.shared.${plan.mainloop.vector_access} ${operand_list(others)}, [%sums_addr+${offset}];
+    % for to, r in zip(sums, others):
+    ${x.guard}${plan.mainloop.acc_add} ${to}, ${to}, ${r};
+    % endfor
   % endfor
-    ${guard}st.global.${vector.kind(len(sums), acc.kind)} [%partial_addr+${j * size}], ${operand_list(sums)};
+    ${x.guard}st.global.${plan.mainloop.vector_access} [%partial_addr+${x.offset}], ${operand_list(sums)};
     }
 % endfor
 </%def>

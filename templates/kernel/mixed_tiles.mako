@@ -10,7 +10,7 @@
     mov.u32 %thread, %tid.x;
 ${ptx.banner("block to item, and to the body of its tile")}\
 ${blocks.find()}\
-    ld.global.u32 %tile_number, [%descriptor+${plan.scheduler.table.at("tile")}];
+    ld.global.u32 %tile_number, [%descriptor+${plan.scheduler.table.offsets["tile"]}];
 % for n, body in enumerate(plan.bodies):
     setp.eq.u32 %p, %tile_number, ${n};
     @%p bra.uni TILE_${n};

@@ -18,7 +18,7 @@
 <%namespace name="sink_kernels" file="/${context['plan'].sink_kernels.template}"/>\
 <%namespace name="aux_kernels" file="/${context['plan'].c_kernels.template}"/>\
 <% pipe, warpgroups = plan.pipeline, plan.config.math_warpgroups %>\
-    .reg .b64 %C, %workspace, ${", ".join(f"%{name}" for name in plan.parameters.maps)}, %tmp64, %tmp64b;
+    .reg .b64 %C, %workspace, ${plan.parameters.map_registers}, %tmp64, %tmp64b;
     .reg .b32 %M, %N, %K, %ldc, %min_iters, %extra_iters, %thread, %smem, %bars, %warp, %lane, %wg, %wg_thread, %wg_warp, %rank;
     .reg .b32 %x0, %y0, %slice, %k0, %k, %k_iters, %k_iter, %stage, %phase, %parity, %full_bar, %prev_stage, %bar_offset;
     .reg .b32 %x_desc_low, %y_desc_low, %empty_bar, %tile, %tiles, %tile_step, %tiles_x, %tiles_y, %tmp0, %tmp1, %tmp2;
@@ -57,7 +57,7 @@ ${ptx.banner(f"mbarriers: {plan.pipeline.stages} full, {plan.pipeline.stages} em
 ${pipeline.initialise()}\
     setp.lt.u32 %p, %warp, ${pipe.producer_warp};
     @%p bra.uni CONSUMER;
-${ptx.banner("producer: one thread of the last warp" + ("group" if pipe.setmaxnreg else "") + " issues all TMA loads")}\
+${ptx.banner(f"producer: one thread of the last {pipe.producer_text} issues all TMA loads")}\
 ${pipeline.producer_setup()}\
     @!%elected bra PRODUCER_DONE;
 ${copy.setup()}\
@@ -157,7 +157,7 @@ ${cluster.reduce()}\
 ${ptx.banner("split-K fix-up: slices of K add their sums in the workspace")}\
 ${fixup.reduce()}\
 % endif
-${ptx.banner(f"epilogue: {plan.epilogue.formula}, " + ("through shared memory" if plan.epilogue.via_smem else "from registers"))}\
+${ptx.banner(f"epilogue: {plan.epilogue.formula}, {plan.epilogue.path}")}\
 ${math.convert()}\
 ${store_op.store_tiles(store_c, math, store_op)}\
 ${sched.close("CONSUMER")}\

@@ -29,7 +29,7 @@ ${realign.realign()}\
     {
     .reg .b32 %x_stage_desc_low, %y_stage_desc_low, %desc_low, %stage_offset;
     .reg .b64 %x_desc, %y_desc;
-    mul.lo.u32 %stage_offset, %stage, ${m.stage_bytes // 16};
+    mul.lo.u32 %stage_offset, %stage, ${m.stage_units};
     add.u32 %x_stage_desc_low, %x_desc_low, ${plan.x.stage_register};
     add.u32 %y_stage_desc_low, %y_desc_low, ${plan.y.stage_register};
 % for products in m.promotions:
@@ -37,7 +37,7 @@ ${realign.realign()}\
   % for s in products:
 ${descriptor("%x_desc", "%x_stage_desc_low", s.x, plan.x)}\
 ${descriptor("%y_desc", "%y_stage_desc_low", s.y, plan.y)}\
-    wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc.vector(s.mi, 0, n=m.wgmma_acc.shape[1])}, %x_desc, %y_desc, ${s.scale_d}${m.immediates};
+    wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc[s.mi, :]}, %x_desc, %y_desc, ${s.scale_d}${m.immediates};
   % endfor
     wgmma.commit_group.sync.aligned;
   % if not loop.last:
@@ -62,8 +62,8 @@ ${sums.promote()}\
     // f16 sums to f32
     {
     .reg .b16 %half<2>;
-  % for n, word in enumerate(plan.mainloop.wgmma_acc.all):
-${halves.widen_pair("f16", plan.mainloop.acc.all[2 * n], plan.mainloop.acc.all[2 * n + 1], word, ("%half0", "%half1"))}\
+  % for word, low, high in zip(plan.mainloop.wgmma_acc.all, plan.mainloop.acc.all[::2], plan.mainloop.acc.all[1::2]):
+${halves.widen_pair("f16", low, high, word, ("%half0", "%half1"))}\
   % endfor
     }
 % endif

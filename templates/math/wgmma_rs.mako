@@ -30,7 +30,7 @@ ${bits.add_thread_terms("%row", "%wg_thread", m.row_terms)}\
     xor.b32 %row, %row, %k;
     add.u32 %frag_ptr0, %frag_ptr0, %row;
     xor.b32 %frag_ptr1, %frag_ptr0, 64;
-    add.u32 %frag_ptr1, %frag_ptr1, ${4 * f.span};
+    add.u32 %frag_ptr1, %frag_ptr1, ${f.second_offset};
 % else:
     // ldmatrix loads pairs of neighbours along X, of two K a register; the order of the lanes' rows avoids bank conflicts
     shr.u32 %tmp0, %lane, 1;
@@ -66,7 +66,7 @@ ${bits.add_thread_terms("%row", "%wg_thread", m.row_terms)}\
     mad.lo.u32 %frag_addr${n}, %stage, ${m.stage_bytes}, %frag_ptr${n};
 % endfor
     // this stage: addresses of X, descriptor of Y in units of 16 bytes
-    mul.lo.u32 %desc_low, %stage, ${m.stage_bytes // 16};
+    mul.lo.u32 %desc_low, %stage, ${m.stage_units};
     add.u32 %y_stage_desc_low, %y_desc_low, %desc_low;
 % for k in range(f.k_steps):
     // ---- K step ${k}; wait: the products of the step before the previous one, which frees the registers of the fragments
@@ -82,12 +82,12 @@ ${pipeline.free_previous()}\
     % endif
   % endfor
   % for to, low, high, row in f.permutes(k):
-    prmt.b32 ${to}, ${low}, ${high}, ${"%selector1" if row else "%selector0"};
+    prmt.b32 ${to}, ${low}, ${high}, %selector${row};
   % endfor
     wgmma.fence.sync.aligned;
-  % for s in m.products[k * m.mi : (k + 1) * m.mi]:
+  % for s in m.step_products[k]:
 ${smem.descriptor("%y_desc", "%y_stage_desc_low", s.y, plan.y)}\
-    wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc.vector(s.mi, 0, n=m.wgmma_acc.shape[1])}, ${f.operand(k, s.mi)}, %y_desc, ${s.scale_d}${m.immediates};
+    wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc[s.mi, :]}, ${f.operands[k][s.mi]}, %y_desc, ${s.scale_d}${m.immediates};
   % endfor
     wgmma.commit_group.sync.aligned;
   % if m.ends_sum(k):

@@ -51,7 +51,11 @@ ${c_address()}\
 % if plan.batch.active:
   % for x in (plan.a, plan.b):
     ld.param.u64 %tmp64b, [batch_stride_${x.name}];
-    cvt.u64.u32 %tmp64, ${"%item" if x.name in plan.packing.names else "%batch_index"};
+    % if x.name in plan.packing.names:
+    cvt.u64.u32 %tmp64, %item;
+    % else:
+    cvt.u64.u32 %tmp64, %batch_index;
+    % endif
     mad.lo.u64 %${x.name.upper()}, %tmp64, %tmp64b, %${x.name.upper()};
   % endfor
 % endif
@@ -70,7 +74,7 @@ ${c_address()}\
 ## Warp-specialised schedule: registers of batch coordinates, and the last coordinate of each tensor.
 <%def name="last_coordinates()">
 % if plan.batch.active:
-    .reg .b32 %item_tiles, %item_tile, ${", ".join(plan.batch.coordinates + plan.batch.last)};
+    .reg .b32 %item_tiles, %item_tile, ${plan.batch.coordinate_registers};
   % for r in plan.batch.last:
     ld.param.u32 ${r}, [${r[1:]}];
   % endfor

@@ -89,18 +89,18 @@ FIND_ITEM:
     .reg .${plan.arithmetic.type} %item_scale;
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;
-    ld.global.v2.u64 {%item_offset0, %item_offset1}, [%descriptor+${plan.scheduler.table.at("a")}];
-    ld.global.u64 %item_offset2, [%descriptor+${plan.scheduler.table.at("c")}];
-    ld.global.v2.u32 {%tiles_m, %tiles_n}, [%descriptor+${plan.scheduler.table.at("tiles_m")}];
-    ld.global.v4.u32 {%M, %N, %K, %lda}, [%descriptor+${plan.scheduler.table.at("m")}];
-    ld.global.v2.u32 {%ldb, %ldc}, [%descriptor+${plan.scheduler.table.at("ldb")}];
-    ld.global.u32 %first_tile, [%descriptor+${plan.scheduler.table.at("first")}];
+    ld.global.v2.u64 {%item_offset0, %item_offset1}, [%descriptor+${plan.scheduler.table.offsets["a"]}];
+    ld.global.u64 %item_offset2, [%descriptor+${plan.scheduler.table.offsets["c"]}];
+    ld.global.v2.u32 {%tiles_m, %tiles_n}, [%descriptor+${plan.scheduler.table.offsets["tiles_m"]}];
+    ld.global.v4.u32 {%M, %N, %K, %lda}, [%descriptor+${plan.scheduler.table.offsets["m"]}];
+    ld.global.v2.u32 {%ldb, %ldc}, [%descriptor+${plan.scheduler.table.offsets["ldb"]}];
+    ld.global.u32 %first_tile, [%descriptor+${plan.scheduler.table.offsets["first"]}];
     add.u64 %A, %A, %item_offset0;
     add.u64 %B, %B, %item_offset1;
     add.u64 %C, %C, %item_offset2;
 % for name in ("alpha", "beta"):
     ld.param.${plan.arithmetic.type} %${name}, [${name}];
-    ld.global.${plan.arithmetic.type} %item_scale, [%descriptor+${plan.scheduler.table.at(name)}];
+    ld.global.${plan.arithmetic.type} %item_scale, [%descriptor+${plan.scheduler.table.offsets[name]}];
     ${plan.arithmetic.mul} %${name}, %${name}, %item_scale;
 % endfor
 ${k_of_tile()}\
@@ -121,7 +121,7 @@ ${raster.to_elements()}\
     sub.u32 %tile_index, %tile, %first_tile;
 % if plan.reduction.active:
     // tiles of the same slice have consecutive numbers
-    ld.global.u32 %k_slice, [%descriptor+${plan.scheduler.table.at("k_slice")}];
+    ld.global.u32 %k_slice, [%descriptor+${plan.scheduler.table.offsets["k_slice"]}];
     mul.lo.u32 %item_tiles, %tiles_m, %tiles_n;
     div.u32 %slice, %tile_index, %item_tiles;
     mul.lo.u32 %tmp0, %slice, %item_tiles;
@@ -154,21 +154,21 @@ ${last_slice.sum_slices(plan.scheduler.slice_bytes, "TILE_END")}\
     }
     @%p bra.uni ${copy_loop};
 % endif
-% for x, start, count, extent in ((plan.a, "%m0, %row", plan.mainloop.ms, "%M"), (plan.b, "%n0, %col", plan.mainloop.ns, "%N")):
-  % if any(part.of(x.name) > 1 for part in plan.mainloop.parts):
-    // %few_${x.name}: the second half of the warp's ${"rows" if x.name == "a" else "columns"} is outside C
-    .reg .pred %few_${x.name};
+% for x, start, what, half, extent in (("a", "%m0, %row", "rows", plan.half_row, "%M"), ("b", "%n0, %col", "columns", plan.half_column, "%N")):
+  % if x in plan.mainloop.halved:
+    // %few_${x}: the second half of the warp's ${what} is outside C
+    .reg .pred %few_${x};
     add.u32 %tmp0, ${start};
-    add.u32 %tmp0, %tmp0, ${x.offset(count // 2)};
-    setp.ge.u32 %few_${x.name}, %tmp0, ${extent};
-    vote.sync.all.pred %few_${x.name}, %few_${x.name}, -1;
+    add.u32 %tmp0, %tmp0, ${half};
+    setp.ge.u32 %few_${x}, %tmp0, ${extent};
+    vote.sync.all.pred %few_${x}, %few_${x}, -1;
   % endif
 % endfor
 % for part in plan.mainloop.parts:
   % if part.a > 1 and part.b > 1:
     and.pred %p, %few_a, %few_b;
   % endif
-    @${"%p" if part.a > 1 and part.b > 1 else "%few_a" if part.a > 1 else "%few_b"} bra.uni ${part.entry};
+    @${part.predicate} bra.uni ${part.entry};
 % endfor
 </%def>
 

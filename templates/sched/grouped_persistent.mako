@@ -28,21 +28,25 @@ ${turns.first()}\
     .pragma "nounroll";
 ${who}_TILE:
     setp.ge.u32 %p, %tile, %tiles;
-    @%p bra${".uni" if who == "CONSUMER" else ""} ${who}_END;
+    @%p ${plan.scheduler.bra[who]} ${who}_END;
 % if ctas > 1:
     div.u32 %item_tile, %tile, ${ctas};
 % else:
     mov.u32 %item_tile, %tile;
 % endif
-${find_by_warp() if who == "CONSUMER" else find_by_thread()}\
+% if who == "CONSUMER":
+${find_by_warp()}\
+% else:
+${find_by_thread()}\
+% endif
     add.u32 %tmp0, %items, 3;
     shr.u32 %tmp0, %tmp0, 2;
     mad.wide.u32 %descriptor, %tmp0, 16, %table;
     mad.wide.u32 %descriptor, %lower_bound, ${s.table.descriptor_bytes}, %descriptor;
     add.u64 %descriptor, %descriptor, ${s.HEADER};
-    ld.global.u32 %M, [%descriptor+${s.table.at("m")}];
-    ld.global.v2.u32 {%tmp0, %item}, [%descriptor+${s.table.at("first")}];
-    ld.global.u32 %rows_end, [%descriptor+${s.table.at("start")}];
+    ld.global.u32 %M, [%descriptor+${s.table.offsets["m"]}];
+    ld.global.v2.u32 {%tmp0, %item}, [%descriptor+${s.table.offsets["first"]}];
+    ld.global.u32 %rows_end, [%descriptor+${s.table.offsets["start"]}];
 % if ctas > 1:
     mul.lo.u32 %tmp0, %tmp0, ${ctas};
 % endif
@@ -56,11 +60,11 @@ ${coords.k_slice()}\
     sub.u32 %row_shift, %far, %M;
 % else:
     // an item has at least one iteration, of zeros; its rows are the last of those that the tensor maps of A and B count
-    ld.global.u32 %tmp0, [%descriptor+${s.table.at("k")}];
+    ld.global.u32 %tmp0, [%descriptor+${s.table.offsets["k"]}];
     add.u32 %rows_end, %rows_end, %tmp0;
     sub.u32 %k0, %far, %tmp0;
     max.u32 %tmp0, %tmp0, 1;
-    add.u32 %tmp0, %tmp0, ${plan.config.u - 1};
+    add.u32 %tmp0, %tmp0, ${s.last_k};
     div.u32 %k_iters, %tmp0, ${plan.config.u};
 % endif
 % if who == "PRODUCER":
@@ -68,9 +72,9 @@ ${coords.k_slice()}\
     add.u32 %${s.row_side}0, %${s.row_side}0, %row_shift;
   % endif
 % elif not plan.epilogue.via_tma:
-    ld.global.u64 %tmp64, [%descriptor+${s.table.at("c")}];
+    ld.global.u64 %tmp64, [%descriptor+${s.table.offsets["c"]}];
     add.u64 %C, %c_base, %tmp64;
-    ld.global.u32 %ldc, [%descriptor+${s.table.at("ldc")}];
+    ld.global.u32 %ldc, [%descriptor+${s.table.offsets["ldc"]}];
 % endif
 </%def>
 
@@ -126,6 +130,6 @@ FIND_BY_WARP:
 ${turns.next()}\
 % endif
     add.u32 %tile, %tile, %tile_step;
-    bra${".uni" if who == "CONSUMER" else ""} ${who}_TILE;
+    ${plan.scheduler.bra[who]} ${who}_TILE;
 ${who}_END:
 </%def>

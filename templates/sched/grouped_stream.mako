@@ -31,7 +31,7 @@ ${grouped.item_values(part_of_tile)}\
 
 <%def name="part_of_tile()">
     // the tile of the iteration, and its first iteration
-    add.u32 %tile_iters, %K, ${plan.config.u - 1};
+    add.u32 %tile_iters, %K, ${plan.scheduler.last_k};
     shr.u32 %tile_iters, %tile_iters, ${plan.scheduler.log2_u};
     max.u32 %tile_iters, %tile_iters, 1;
     sub.u32 %tmp0, %tile, %first_tile;

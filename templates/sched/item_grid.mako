@@ -8,7 +8,7 @@
     mov.u32 %tile_n, %ctaid.y;
 ${grouped.descriptors()}\
     mad.wide.u32 %descriptor, %item, ${plan.scheduler.table.descriptor_bytes}, %descriptors;
-    ld.global.v2.u32 {%tiles_m, %tiles_n}, [%descriptor+${plan.scheduler.table.at("tiles_m")}];
+    ld.global.v2.u32 {%tiles_m, %tiles_n}, [%descriptor+${plan.scheduler.table.offsets["tiles_m"]}];
     setp.ge.u32 %p, %tile_m, %tiles_m;
     setp.ge.or.u32 %p, %tile_n, %tiles_n, %p;
     @%p ret;

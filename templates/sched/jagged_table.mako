@@ -29,9 +29,9 @@ ${pdl.trigger_and_wait()}\
     mov.u32 %smem, smem;
     and.b32 %lane, %thread, 31;
     shr.u32 %warp, %thread, 5;
-    add.u32 %tiles_m, %M, ${table.ml - 1};
+    add.u32 %tiles_m, %M, ${table.last_row};
     div.u32 %tiles_m, %tiles_m, ${table.ml};
-    add.u32 %tiles_n, %N, ${table.nl - 1};
+    add.u32 %tiles_n, %N, ${table.last_column};
     div.u32 %tiles_n, %tiles_n, ${table.nl};
     mov.u32 %total_tiles, 0;
 % if t.along_k:
@@ -87,7 +87,7 @@ ITEMS_END:
     mov.u32 %item_start, 0;
 ${bounds("@%in_items ")}\
     mov.u32 %M, %item_length;
-    add.u32 %tiles_m, %M, ${table.ml - 1};
+    add.u32 %tiles_m, %M, ${table.last_row};
     div.u32 %tiles_m, %tiles_m, ${table.ml};
     mul.lo.u32 %tiles, %tiles_m, %tiles_n;
     // %tile_prefix: tiles of the items of this warp up to this one
@@ -104,8 +104,8 @@ ${ptx.banner("wait: the tiles of each warp's items are in shared memory")}\
     // %first_tile: tiles of all items before this one
     sub.u32 %first_tile, %tile_prefix, %tiles;
     add.u32 %first_tile, %first_tile, %total_tiles;
-  % for w in range(t.WARPS):
-    ld.shared.u32 %tmp0, [%smem+${4 * w}];
+  % for w, offset in enumerate(t.warp_offsets):
+    ld.shared.u32 %tmp0, [%smem+${offset}];
     setp.gt.u32 %has_prev, %warp, ${w};
     @%has_prev add.u32 %first_tile, %first_tile, %tmp0;
     add.u32 %total_tiles, %total_tiles, %tmp0;
@@ -160,13 +160,13 @@ ${descriptor(t, table, "@%in_items ")}\
     mul.lo.u64 %tmp64, %tmp64, %item64;
     ld.param.u64 %tmp64b, [along_${x}];
     mad.lo.u64 %tmp64, %tmp64b, %item_start64, %tmp64;
-    ${guard}st.global.u64 [%descriptor+${plan.scheduler.HEADER + table.at(x)}], %tmp64;
+    ${guard}st.global.u64 [%descriptor+${table.offsets_after_header[x]}], %tmp64;
 % endfor
-    ${guard}st.global.v2.u32 [%descriptor+${plan.scheduler.HEADER + table.at("tiles_m")}], {%tiles_m, %tiles_n};
-    ${guard}st.global.v4.u32 [%descriptor+${plan.scheduler.HEADER + table.at("m")}], {%M, %N, %K, %lda};
-    ${guard}st.global.v4.u32 [%descriptor+${plan.scheduler.HEADER + table.at("ldb")}], {%ldb, %ldc, %first_tile, %item};
-    ${guard}st.global.u32 [%descriptor+${plan.scheduler.HEADER + table.at("start")}], %item_start;
+    ${guard}st.global.v2.u32 [%descriptor+${table.offsets_after_header["tiles_m"]}], {%tiles_m, %tiles_n};
+    ${guard}st.global.v4.u32 [%descriptor+${table.offsets_after_header["m"]}], {%M, %N, %K, %lda};
+    ${guard}st.global.v4.u32 [%descriptor+${table.offsets_after_header["ldb"]}], {%ldb, %ldc, %first_tile, %item};
+    ${guard}st.global.u32 [%descriptor+${table.offsets_after_header["start"]}], %item_start;
 % for name in ("alpha", "beta"):
-    ${guard}st.global.${table.kind} [%descriptor+${plan.scheduler.HEADER + table.at(name)}], ${t.one};
+    ${guard}st.global.${table.kind} [%descriptor+${table.offsets_after_header[name]}], ${t.one};
 % endfor
 </%def>

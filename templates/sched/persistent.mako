@@ -31,13 +31,13 @@ ${turns.first()}\
     .pragma "nounroll";
 ${who}_TILE:
     setp.ge.u32 %p, %tile, %tiles;
-    @%p bra${".uni" if who == "CONSUMER" else ""} ${who}_END;
+    @%p ${plan.scheduler.bra[who]} ${who}_END;
 ${batch.from_tile()}\
 ${batch.tensor_coordinates()}\
 ${coords.from_number()}\
 % if plan.skips_tiles:
 ${reachable.test()}\
-    @!%reachable bra${".uni" if who == "CONSUMER" else ""} ${who}_NEXT;
+    @!%reachable ${plan.scheduler.bra[who]} ${who}_NEXT;
   % if plan.config.pingpong and who == "CONSUMER":
 ${reachable.take_turn()}\
   % endif
@@ -53,6 +53,6 @@ ${turns.next()}\
 ${who}_NEXT:
 % endif
     add.u32 %tile, %tile, %tile_step;
-    bra${".uni" if who == "CONSUMER" else ""} ${who}_TILE;
+    ${plan.scheduler.bra[who]} ${who}_TILE;
 ${who}_END:
 </%def>

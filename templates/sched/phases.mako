@@ -8,7 +8,7 @@
 </%def>
 
 <%def name="last_coordinates()">
-    .reg .b32 %item_tiles, %item_tile${", %skipped_iters" if plan.config.pingpong else ""};
+    .reg .b32 %item_tiles, %item_tile${plan.scheduler.skipped_register};
 </%def>
 
 ## grid.z counts phases.
@@ -30,7 +30,7 @@ ${phase()}\
     mad.wide.u32 %phase_row, %item, ${plan.batch.row_bytes}, %phase_table;
     ld.global.nc.v2.u32 {%min_iters, %phase_start}, [%phase_row];
 % for a in range(plan.batch.axes):
-    ld.global.nc.u32 %phase_pixels${a}, [%phase_row+${16 + 16 * a}];
+    ld.global.nc.u32 %phase_pixels${a}, [%phase_row+${plan.batch.axis_offsets[a]}];
 % endfor
     mad.wide.u32 %item_c, %phase_start, ${plan.c.bytes}, ${plan.batch.phases_base};
 </%def>

@@ -18,9 +18,9 @@
 % else:
     { // raster: groups of ${plan.scheduler.raster_group} tiles along M, so that neighbouring blocks read the same B from L2
     .reg .b32 %tiles_m, %tiles_n, %tile_index, %group, %group_tiles, %group_width;
-    add.u32 %tiles_m, %M, ${plan.config.ml - 1};
+    add.u32 %tiles_m, %M, ${plan.scheduler.last_row};
     div.u32 %tiles_m, %tiles_m, ${plan.config.ml};
-    add.u32 %tiles_n, %N, ${plan.config.nl - 1};
+    add.u32 %tiles_n, %N, ${plan.scheduler.last_column};
     div.u32 %tiles_n, %tiles_n, ${plan.config.nl};
     mov.u32 %tile_index, %ctaid.x;
 ${raster_order()}\
@@ -72,7 +72,7 @@ ${iterations()}\
 ## %k_iters, and %k_rem, the length of the first iteration, of %k_len.
 <%def name="iterations()">
     // K iterations of ${plan.config.u}; the first one holds the remainder, 1 to ${plan.config.u}
-    add.u32 %k_iters, %k_len, ${plan.config.u - 1};
+    add.u32 %k_iters, %k_len, ${plan.scheduler.last_k};
     div.u32 %k_iters, %k_iters, ${plan.config.u};
     sub.u32 %k_rem, %k_iters, 1;
     mul.lo.u32 %k_rem, %k_rem, ${plan.config.u};

@@ -10,10 +10,10 @@ ${to_elements()}\
 
 ## Tiles (clusters of them) along X and Y.
 <%def name="tile_counts()">
-    add.u32 %tiles_x, ${plan.scheduler.x_extent}, ${plan.scheduler.x_tile * plan.config.cluster_x - 1};
-    div.u32 %tiles_x, %tiles_x, ${plan.scheduler.x_tile * plan.config.cluster_x};
-    add.u32 %tiles_y, ${plan.scheduler.y_extent}, ${plan.scheduler.y_tile * plan.config.cluster_y - 1};
-    div.u32 %tiles_y, %tiles_y, ${plan.scheduler.y_tile * plan.config.cluster_y};
+    add.u32 %tiles_x, ${plan.scheduler.x_extent}, ${plan.scheduler.last_cluster_row};
+    div.u32 %tiles_x, %tiles_x, ${plan.scheduler.cluster_rows};
+    add.u32 %tiles_y, ${plan.scheduler.y_extent}, ${plan.scheduler.last_cluster_column};
+    div.u32 %tiles_y, %tiles_y, ${plan.scheduler.cluster_columns};
 </%def>
 
 <%def name="from_number()">

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,24 @@ class DescriptorTable:
         k = inside - TILE_ITERATIONS // 2
         k = np.where(k < LEAST_PART, 0, np.where(k > each[item] - LEAST_PART, each[item], k))
         return np.unique(np.concatenate([[0], firsts[item] + tile * each[item] + k, [total]]))
+
+    @cached_property
+    def offsets(self) -> dict[str, int]:
+        """Field, or epilogue operand -> its offset in a descriptor."""
+        return {name: self.at(name) for name in (*_FIELDS, *self.operands)}
+
+    @cached_property
+    def offsets_after_header(self) -> dict[str, int]:
+        """The same from the header of the table on."""
+        return {name: HEADER + at for name, at in self.offsets.items()}
+
+    @property
+    def last_row(self) -> int:
+        return int(self.ml) - 1
+
+    @property
+    def last_column(self) -> int:
+        return int(self.nl) - 1
 
     def at(self, field: str) -> int:
         """The offset of a field, or of the address of an epilogue operand, in a descriptor."""

@@ -72,6 +72,11 @@ class JaggedTable(Packing):
             ),
         )
 
+    @property
+    def warp_offsets(self) -> range:
+        """The offsets of the tiles of each warp's items in shared memory."""
+        return range(0, 4 * self.WARPS, 4)
+
 
 def _items_and_extent(group: Items) -> tuple[int, int]:
     """The number of items, and their extent along the jagged axis."""

@@ -51,6 +51,11 @@ class GroupedScheduler(GridScheduler):
         return kind(c, False, replace(table, sms=d.sms, resident=resident), g, d.sms * resident, slice_bytes)
 
     @property
+    def counter_at(self) -> int:
+        """The offset in shared memory of the counter of a tile that slices share."""
+        return self.shared_at + 4
+
+    @property
     def shared_at(self) -> int:
         """The offset in shared memory of the number of the next tile."""
         return int(self.geometry.shared) - GROUPED_SHARED

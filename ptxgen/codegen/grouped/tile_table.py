@@ -35,6 +35,12 @@ class MixedTable:
     def descriptor_bytes(self) -> int:
         return self._of_tiles(1, 1).descriptor_bytes
 
+    @property
+    def offsets(self) -> dict[str, int]:
+        """Field -> its offset in a descriptor."""
+        fields = self._of_tiles(1, 1).offsets
+        return {**fields, "tile": fields["start"]}
+
     def at(self, field: str) -> int:
         """The offset of a field in a descriptor. ``tile``: the number of the item's tile."""
         return self._of_tiles(1, 1).at("start" if field == "tile" else field)

@@ -30,3 +30,7 @@ class Batch(Part):
             Parameters("u64", ("batch_stride_a", "batch_stride_b", "batch_stride_c"), lambda x: x.p.offsets),
             Parameters("u32", ("first_item", "items"), lambda x: (x.run.first, x.run.items)),
         ]
+
+    @property
+    def text(self) -> str:
+        return " of the block's batch item" if self.active else ""

@@ -61,6 +61,28 @@ class FusedOps(Part):
         return tuple(step for op in self.operations for step in op.steps)
 
     @property
+    def offsets(self) -> dict[str, range]:
+        """Array -> the offset of each element."""
+        return {name: range(0, size << 16, size) for name, (_, size) in self.operands.items()}
+
+    @property
+    def bias_extent(self) -> str:
+        """The elements of the bias of a batch item."""
+        if self.scalar_bias:
+            return "1"
+        return "%M" if any(op.name == "bias_row" for op in self.operations) else "%N"
+
+    @property
+    def aux_registers(self) -> str:
+        """Further registers of elements: a pair of aux."""
+        return ", %aux_val<2>" if "aux" in self.operands else ""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Array -> what an element is called in comments."""
+        return {name: "residual" if name == "residual" else f"element of {name}" for name in self.operands}
+
+    @property
     def residual(self) -> EpilogueStep:
         """The step that adds the residual."""
         return self.step_of("residual")

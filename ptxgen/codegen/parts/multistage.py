@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ptxgen.codegen.config.config import BOUNDS_NONE, BOUNDS_PREDICATE, Config
 from ptxgen.codegen.geometry import MultistageGeometry
 from ptxgen.codegen.parts.addressing import OperandAddressing
 from ptxgen.codegen.parts.part import Part
-from ptxgen.codegen.registers import Tile
+from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.vectorized import WARP, log2
 from ptxgen.problem.dtypes import bits_of, dtype
 
@@ -34,6 +34,13 @@ class TilePart:
     def entry(self) -> str:
         """The label of the first fragment loads, before the loop."""
         return f"HALF{self._suffix}"
+
+    @property
+    def predicate(self) -> str:
+        """The predicate of warps that have C in this part alone."""
+        if self.a > 1 and self.b > 1:
+            return "%p"
+        return "%few_a" if self.a > 1 else "%few_b"
 
     @property
     def _suffix(self) -> str:
@@ -279,6 +286,16 @@ class CopiedTile:
         ]
 
 
+class JoinedSums(NamedTuple):
+    """A vector of sums added over thread groups: its guard, empty if all threads have one; the vectors from
+    there on; offsets of those of each group in shared memory, and of the result in a slice."""
+
+    guard: str
+    left: int
+    loads: list[int]
+    offset: int
+
+
 def copy_template(asynchronous: bool) -> str:
     """The slot that copies an operand to shared memory."""
     return f"copy/{'cp_async' if asynchronous else 'ldg_sts'}.mako"
@@ -308,6 +325,11 @@ class MultistageMainloop(Part):
         a, b = ((2, 1) if x.has_halves else (1,) for x in self.operands)
         found = itertools.starmap(TilePart, itertools.product(a, b))
         return [part for part in found if part != WHOLE and self.has_loop(part)]
+
+    @cached_property
+    def halved(self) -> set[str]:
+        """The operands of which a smaller part has one half."""
+        return {name for name in "ab" if any(part.of(name) > 1 for part in self.parts)}
 
     def has_loop(self, part: TilePart) -> bool:
         """Whether a K loop multiplies a part of the tile."""
@@ -398,6 +420,42 @@ class MultistageMainloop(Part):
     def joined(self) -> list[str]:
         """The accumulators that reading a row of sums adds to others."""
         return []
+
+    @property
+    def vector_access(self) -> str:
+        """The type of an access to a vector of accumulators."""
+        return width(len(self.acc_vectors[0]), self.acc.kind)
+
+    @property
+    def sum_offsets(self) -> range:
+        """The offset of each vector of a thread in the sums of a thread group."""
+        step = self.group * self.acc_vector_bytes
+        return range(0, len(self.sum_vectors) * step, step)
+
+    @property
+    def group_sums_count(self) -> int:
+        """Vectors of the first set of accumulators of a thread group."""
+        return len(self.sum_vectors) * self.group
+
+    @property
+    def joined_sums(self) -> list[JoinedSums]:
+        """How the block adds the sums of its thread groups, a vector a thread at once."""
+        count, size, threads = self.group_sums_count, self.acc_vector_bytes, self.group * self.config.kl
+        return [
+            JoinedSums(
+                "@%adds " if j + threads > count else "",
+                count - j,
+                [(g * count + j) * size for g in range(self.config.kl)],
+                j * size,
+            )
+            for j in range(0, count, threads)
+        ]
+
+    @property
+    def vector_names(self) -> dict[str, list[str]]:
+        """Role of a vector's registers -> the registers."""
+        names = ("sum", "group_sum", "of_slice")
+        return {name: [f"%{name}{i}" for i in range(len(self.acc_vectors[0]))] for name in names}
 
     @property
     def acc_vector_bytes(self) -> int:

@@ -58,6 +58,11 @@ class Reduction(StrEnum):
             return "epilogue/red.mako"
         return "epilogue/partial.mako" if self.stores_partials else ""
 
+    @property
+    def sum_text(self) -> str:
+        """What an auxiliary kernel adds to beta C, for a comment."""
+        return " + alpha A B, from the partial sums of all slices in slice order" if self.stores_partials else ""
+
 
 _REDUCTIONS = {
     SPLIT_MEMSET: Reduction.MEMSET_RED,

@@ -59,3 +59,15 @@ class GridScheduler(Part):
         """The meaning of the axes of the grid."""
         last = "items of all slices" if self.batched else "slices"
         return f"(tiles of M, tiles of N, {last})" if self.raster_group == 1 else f"(tiles, 1, {last})"
+
+    @property
+    def last_row(self) -> int:
+        return self.config.ml - 1
+
+    @property
+    def last_column(self) -> int:
+        return self.config.nl - 1
+
+    @property
+    def last_k(self) -> int:
+        return self.config.u - 1

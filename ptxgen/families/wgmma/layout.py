@@ -6,11 +6,13 @@ Level Matrix Instructions" (descriptors, fragments) and "Tensor swizzling modes"
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.parts.parameters import MAP_BYTES
 from ptxgen.families.wgmma.geometry import ROWS, STEP, WgmmaGeometry
 
 T = TypeVar("T")
@@ -38,6 +40,23 @@ class Box:
     unit: int = 0
     trailing: str = ""
     residue: int = 0
+
+    @property
+    def map_offset(self) -> int:
+        """Bytes from the first map to that of its residue."""
+        return MAP_BYTES * self.residue
+
+
+class BoxCopy(NamedTuple):
+    """A copy of a box: offset in the stage; register and constant of the coordinate along the contiguous direction;
+    from the filter tap of the stage to that of the box; map and coordinates; operands after the barrier."""
+
+    offset: int
+    inner_register: str
+    inner: int
+    tap_offset: int
+    source: str
+    operands: str
 
 
 @dataclass(frozen=True)
@@ -149,6 +168,35 @@ class OperandPath:
             f"high {self.desc_high_hex}: stride {self.stride}",
         )
         return f"{low}; {high} bytes, {self.span}-byte swizzle"
+
+    @property
+    def first(self) -> str:
+        """The register with the first row (column) that a block loads."""
+        return f"%{self.role}_slice" if self.multicast else f"%{self.role}0"
+
+    @property
+    def box_counts(self) -> dict[int, str]:
+        """Unit of K -> the number of its boxes, for a comment."""
+        counts = Counter(b.unit for b in self.boxes)
+        return {unit: f"{n} {'box' if n == 1 else 'boxes'}" for unit, n in counts.items()}
+
+    @property
+    def box_text(self) -> str:
+        return " x ".join(map(str, self.box))
+
+    def copies(self, unit: int, first: str) -> list[BoxCopy]:
+        """The copies of a unit of K. ``first``: where this block's slice begins."""
+        return [
+            BoxCopy(
+                self.base + b.offset,
+                self.inner_coordinate(b, first),
+                b.inner,
+                self.tap_offset(b),
+                f"{self.map_register(b)}, {{{self.coordinates(b, first)}{b.trailing}}}",
+                self.trailing_operands(b),
+            )
+            for b in self.boxes_of(unit)
+        ]
 
     def boxes_of(self, unit: int) -> list[Box]:
         """The boxes of a unit of K."""

@@ -130,6 +130,19 @@ class WgmmaPlan(Plan):
             self.selected = lists if complete else SelectedLists(p)
 
     @property
+    def slice_bases(self) -> tuple[str, str]:
+        """The registers with the place of a stage where the slices of X and of Y go."""
+        y_base = "%y_base" if self.loads.units > 1 and self.y.multicast else "%stage_base"
+        return "%x_base" if self.x.multicast else "%stage_base", y_base
+
+    @property
+    def fill_registers(self) -> str:
+        """The registers with which the producer fills a stage."""
+        names = ["%stage_base", "%box_smem", "%inner_coord", "%y_slice"]
+        names += [base for base in self.slice_bases[1:] if base != "%stage_base"]
+        return ", ".join([*names, *(("%x_slice", "%x_base") if self.x.multicast else ())])
+
+    @property
     def skips_tiles(self) -> bool:
         """True if tiles of which no result is taken are neither loaded nor multiplied."""
         sink = self.problem.sink

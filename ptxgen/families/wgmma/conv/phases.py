@@ -83,6 +83,21 @@ class PhaseBatch(TensorBatch):
             Parameters("u32", ("phases",), lambda x: (len(im2col(x.p).phases),), same_line=True),
         ]
 
+    @property
+    def axis_offsets(self) -> range:
+        """The offset of the pixels of each axis in a row of the table."""
+        return range(16, 16 + 16 * self.axes, 16)
+
+    @property
+    def tap_offsets(self) -> range:
+        """The offset of the first tap of each axis."""
+        return range(20, 20 + 16 * self.axes, 16)
+
+    @property
+    def step_offsets(self) -> range:
+        """The offset of the end of the taps of each axis."""
+        return range(24, 24 + 16 * self.axes, 16)
+
 
 @dataclass(frozen=True)
 class MergedPhaseScheduler(TileScheduler):

@@ -118,6 +118,11 @@ class Subtile:
     columns: int
 
     @property
+    def sides(self) -> dict[str, tuple[str, list[tuple[int, list[str]]]]]:
+        """Side -> (its name, a thread's sums of each row or column along it)."""
+        return {"x": ("x", self.along_x), "y": ("y", self.along_y)}
+
+    @property
     def first_column(self) -> int:
         return self.index * self.columns
 
@@ -773,9 +778,18 @@ class Epilogue(epilogue.Epilogue):
 
     def results(self, stmatrix: Stmatrix) -> list[tuple[str, str]]:
         """The pairs that an stmatrix packs. Activations write to registers of their own."""
-        if not self.has_activation:
-            return stmatrix.registers
-        return [(f"%c_val{2 * n}", f"%c_val{2 * n + 1}") for n in range(len(stmatrix.registers))]
+        return self.activated[len(stmatrix.registers)] if self.has_activation else stmatrix.registers
+
+    @cached_property
+    def activated(self) -> dict[int, list[tuple[str, str]]]:
+        """Pairs of an stmatrix -> the registers of what activations make of them."""
+        pairs = [(f"%c_val{2 * n}", f"%c_val{2 * n + 1}") for n in range(FRAGMENT)]
+        return {count: pairs[:count] for count in range(1, FRAGMENT + 1)}
+
+    @property
+    def side_of(self) -> dict[str, str]:
+        """Axis of C -> the side along which it is."""
+        return {"row": "y", "column": "x"} if self.transposed else {"row": "x", "column": "y"}
 
     def result_registers(self, store: RegisterStore) -> list[str]:
         """The registers in which the sums of a store become results."""
@@ -839,6 +853,10 @@ class Epilogue(epilogue.Epilogue):
     def paired(self) -> bool:
         """Whether two neighbouring columns are one access."""
         return bool(self.problem.vectors[2] > 1)
+
+    @property
+    def path(self) -> str:
+        return "through shared memory" if self.via_smem else "from registers"
 
 
 def takes_fragments(sink: Any) -> bool:

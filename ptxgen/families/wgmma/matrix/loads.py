@@ -31,6 +31,10 @@ class MatrixLoads(Part):
     template = "addr/tensormap.mako"
     units = 1  #: units of K in a stage; each has coordinates of its own
 
+    @property
+    def last_unit(self) -> int:
+        return self.units - 1
+
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
         """The path of operand ``name``."""
         outer = self._outer(name)

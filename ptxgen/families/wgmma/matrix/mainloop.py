@@ -83,6 +83,26 @@ class Mainloop(Part):
         return int(self.geometry.pipeline.stage_bytes)
 
     @property
+    def stage_units(self) -> int:
+        """Bytes of a stage in units of 16, as descriptors count."""
+        return self.stage_bytes // 16
+
+    @property
+    def later_tx_bytes(self) -> int:
+        """``tx_bytes`` after the first round of the stages."""
+        return self.tx_bytes - self.resident_tx_bytes
+
+    @property
+    def load_guards(self) -> dict[str, str]:
+        """Role of an operand -> the guard of its loads."""
+        return {x.role: "@%first_round " if x is self.resident else "" for x in (self.x, self.y)}
+
+    @cached_property
+    def step_products(self) -> list[list[Product]]:
+        """The wgmma instructions of each K step."""
+        return [self.products[n : n + self.mi] for n in range(0, len(self.products), self.mi)]
+
+    @property
     def tx_bytes(self) -> int:
         """Bytes that a full barrier waits for: of this block's loads, and of slices that others multicast."""
         return self.x.tx_bytes * self.config.cluster_y + self.y.tx_bytes * self.config.cluster_x
@@ -291,6 +311,32 @@ class Pipeline(Part):
     def empty(self) -> int:
         """Bytes from the first mbarrier to empty[0]."""
         return 8 * self.stages
+
+    @property
+    def last_stage(self) -> int:
+        return self.stages - 1
+
+    @property
+    def barriers(self) -> list[tuple[int, int]]:
+        """Bytes from the first mbarrier to full and empty of each stage."""
+        return [(8 * n, self.empty + 8 * n) for n in range(self.stages)]
+
+    @property
+    def group_text(self) -> str:
+        """The threads that issue loads or arrive are of a warp, or of a warpgroup."""
+        return "warp" if self.a_from_registers else "warpgroup"
+
+    @property
+    def producer_text(self) -> str:
+        return "warpgroup" if self.setmaxnreg else "warp"
+
+    @property
+    def last_multicast_cta(self) -> int:
+        return self.multicast_ctas - 1
+
+    @property
+    def multicast_text(self) -> str:
+        return "its row or column of the cluster" if self.multicast_2d else "the cluster"
 
     @property
     def dsmem(self) -> int:

@@ -109,3 +109,8 @@ class TmaParameters(KernelParameters):
             return x.residue_maps(p, p.dtype, stored(p, x.name))
         kind = "tf32" if p.compute == "tf32" else p.element.tma
         return [self.packing.tensor_map(launched, x, kind, self.loads.tensor_map(p, x, kind))]
+
+    @property
+    def map_registers(self) -> str:
+        """The registers of the addresses of the tensor maps."""
+        return ", ".join(f"%{name}" for name in self.maps)

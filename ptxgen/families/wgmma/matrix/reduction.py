@@ -104,6 +104,30 @@ class ClusterReduction(Part):
             for s in sum_slots(self.sums, self.groups)
         ]
 
+    @property
+    def sender_bytes(self) -> int:
+        """Bytes of the sums that a block sends to an owner."""
+        return self.config.math_warpgroups * self.wg_bytes
+
+    @property
+    def send(self) -> str:
+        """The store to the shared memory of an owner."""
+        return (
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32"
+            if self.counted
+            else "st.shared::cluster.v4.b32"
+        )
+
+    @property
+    def completion(self) -> str:
+        """The mbarrier of the owner that counts the bytes."""
+        return ", [%peer_bar]" if self.counted else ""
+
+    @property
+    def counted(self) -> bool:
+        """True if an mbarrier counts the bytes of sums from other blocks."""
+        return self.active and not self.config.dsmem_completion
+
 
 @dataclass(frozen=True)
 class SplitKFixup(Part):
@@ -153,6 +177,24 @@ class SplitKFixup(Part):
         if self.active:
             tiles = self.scheduler.tiles(p)[2] * items * self.config.cluster_k
             workspace.claim(tiles * self.tile_bytes, "partial sums [tile][owner][slice]", zeroed=True)
+
+    @property
+    def loaded_words(self) -> list[list[str]]:
+        """The registers of the words of each slot in flight."""
+        return [[f"%loaded{4 * n + i}" for i in range(4)] for n in range(self.batch)]
+
+    @property
+    def loaded_registers(self) -> int:
+        return 4 * self.batch
+
+    @property
+    def last_slice(self) -> int:
+        return self.config.kg - 1
+
+    @property
+    def owner_bytes(self) -> int:
+        """Bytes of the sums of all slices for one owner."""
+        return self.config.kg * self.slice_bytes
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:

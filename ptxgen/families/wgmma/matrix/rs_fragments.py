@@ -83,6 +83,12 @@ class Fragments:
             for n in range(FRAGMENT)
         ]
 
-    def operand(self, k: int, m: int) -> str:
-        """The A operand of a wgmma."""
-        return self.tile.vector(k % FRAGMENTS, m, 0, n=FRAGMENT)
+    @property
+    def operands(self) -> list[list[str]]:
+        """The A operands of each K step."""
+        return [[self.tile[k % FRAGMENTS, m, :] for m in range(self.mi)] for k in range(self.k_steps)]
+
+    @property
+    def second_offset(self) -> int:
+        """Bytes from the rows of K of the first address to those of the second."""
+        return 4 * self.span

@@ -138,3 +138,34 @@ class TileScheduler(Part):
         tiles = f"tiles of {self.x_extent[1:]}" + (f" x {self.cluster_k}" if self.cluster_k > 1 else "")
         last = self.grid_z_text
         return f"(tiles, 1, {last})" if self.linear else f"({tiles}, tiles of {self.y_extent[1:]}, {last})"
+
+    @property
+    def bra(self) -> dict[str, str]:
+        """Role -> the branch that its threads take: all of a warpgroup, or one."""
+        return {"CONSUMER": "bra.uni", "PRODUCER": "bra"}
+
+    @property
+    def last_k(self) -> int:
+        return self.config.u - 1
+
+    @property
+    def cluster_rows(self) -> int:
+        """Rows along X of the tiles of a cluster."""
+        return self.x_tile * self.config.cluster_x
+
+    @property
+    def cluster_columns(self) -> int:
+        """Columns along Y of the tiles of a cluster."""
+        return self.y_tile * self.config.cluster_y
+
+    @property
+    def last_cluster_row(self) -> int:
+        return self.cluster_rows - 1
+
+    @property
+    def last_cluster_column(self) -> int:
+        return self.cluster_columns - 1
+
+    @property
+    def skipped_register(self) -> str:
+        return ", %skipped_iters" if self.config.pingpong else ""

@@ -44,3 +44,7 @@ class TensorBatch(Batch):
             Parameters("u32", ("first_item", "items"), lambda x: (x.run.first, x.run.items), same_line=True),
             Parameters("u32", ("last_a", "last_b"), lambda x: (x.p.batch - 1 if n else 0 for n in x.p.offsets[:2])),
         ]
+
+    @property
+    def coordinate_registers(self) -> str:
+        return ", ".join([*self.coordinates, *self.last])

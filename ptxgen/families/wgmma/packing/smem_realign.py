@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import TensorMap
 from ptxgen.codegen.vectorized import log2
-from ptxgen.families.wgmma.geometry import COLUMNS, WgmmaGeometry
+from ptxgen.families.wgmma.geometry import COLUMNS, WARPGROUP, WgmmaGeometry
 from ptxgen.families.wgmma.layout import Box, OperandPath, in_batches
 from ptxgen.families.wgmma.operand_packing import RESIDUES, TMA_ALIGNED, residue_bytes
 from ptxgen.families.wgmma.tensor_maps import Matrix
@@ -36,6 +37,19 @@ class Move:
     target: int
     residue_group: int
     guarded: bool
+
+
+class WordMove(NamedTuple):
+    """A word that a thread moves: its guard, that of the next word, the registers of both, where they are loaded, and
+    the place of the word in the tile."""
+
+    guard: str
+    second_guard: str
+    word: str
+    next_word: str
+    source: str
+    next_source: str
+    target: str
 
 
 class RealignedOperand(OperandPath):
@@ -90,9 +104,19 @@ class RealignedOperand(OperandPath):
     def coordinates(self, b: Box, first: str) -> str:
         return f"%inner_coord, %line_{self.role}"
 
-    def row_coordinate(self, first: str) -> str:
-        """Register with the first row of the tile."""
-        return first if self.kmajor else "%k"
+    @property
+    def row_coordinate(self) -> dict[str, str]:
+        """Register where this block's slice begins -> that with the first row of the tile."""
+        return {self.first: self.first if self.kmajor else "%k"}
+
+    @property
+    def line_mask(self) -> int:
+        return self.line_threads - 1
+
+    @property
+    def last_lines(self) -> int:
+        """Lines of a residue in the last round."""
+        return self.residue_lines - (self.rounds - 1) * self.lines_at_once
 
     def residue_maps(self, p: KernelProblem, kind: str, matrix: Matrix) -> list[TensorMap]:
         """A map for each residue: every eighth row. Where there is no such row, the map has row 0, which no product
@@ -129,6 +153,38 @@ class Realignment:
     @property
     def template(self) -> str:
         return "copy/smem_realign.mako" if self.operands else "copy/no_realign.mako"
+
+    @property
+    def threads(self) -> int:
+        """Threads that realign a stage."""
+        return WARPGROUP * self.warpgroups
+
+    @property
+    def address_registers(self) -> str:
+        """The registers of the addresses of lines as loaded and in the tile."""
+        names = (f"%{side}_{x.role}_addr<{x.residue_groups}>" for x in self.operands for side in ("src", "dst"))
+        return ", ".join(names)
+
+    @cached_property
+    def turns(self) -> list[tuple[list[WordMove], list[WordMove]]]:
+        """What is read, then written, one batch later."""
+        batches = [
+            [self._word_move(n % 2, i, x, m) for i, (x, m) in enumerate(batch)] for n, batch in enumerate(self.batches)
+        ]
+        return list(zip([*batches, []], [[], *batches], strict=True))
+
+    def _word_move(self, batch: int, i: int, x: RealignedOperand, m: Move) -> WordMove:
+        second = f"@%active_odd_{x.role}" if m.guarded else f"@%odd_{x.role}{m.residue_group}"
+        source, target = f"%src_{x.role}_addr{m.residue_group}", f"%dst_{x.role}_addr{m.residue_group}"
+        return WordMove(
+            f"@%active_{x.role} " if m.guarded else "",
+            second,
+            self.words[batch, 0, i],
+            self.words[batch, 1, i],
+            f"{source}+{x.base + m.source}",
+            f"{source}+{x.base + m.source + WORD}",
+            f"{target}+{x.base + m.target}",
+        )
 
     @property
     def thread(self) -> str:
