@@ -11,7 +11,7 @@
 <%namespace name="sums" file="/${context['plan'].mainloop.accumulate}"/>\
 <%namespace name="packing" file="/${context['plan'].packing.template}"/>\
 <%namespace name="cluster" file="/epilogue/dsmem_reduce.mako"/>\
-<%namespace name="fixup" file="/epilogue/splitk_fixup.mako"/>\
+<%namespace name="fixup" file="/${context['plan'].fixup.template}"/>\
 <%namespace name="store_op" file="/${context['plan'].epilogue.store_op}"/>\
 <%namespace name="store_c" file="/${context['plan'].epilogue.template}"/>\
 <%namespace name="batch" file="/${context['plan'].batch.template}"/>\

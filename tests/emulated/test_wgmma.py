@@ -11,6 +11,7 @@ from gemm_runs import execute, inputs, verify
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.common.space import refinements
+from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.wgmma.packing import rows as row_packing
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv
@@ -237,3 +238,27 @@ def test_each_batch_item_is_packed(more, shared):
         runner = Runner.of(driver, p, parse_config(f"family=wgmma ml=64 nl=64 u=32 stages=2 {text}"))
         out = runner.compute(padded(p, {"A": a, "B": b, "C": np.full_like(old, np.nan)}))["C"]
         assert np.array_equal(elements(p, C, out), reference(p, {"A": a, "B": b}).exact)
+
+
+@pytest.mark.parametrize(
+    ("p", "options", "shares"),
+    [
+        (Gemm(300, 100, 304, "NT", "f16"), "stream_waves=1", (8, 20, 5)),
+        (Gemm(300, 104, 304, "NT", "f16", epilogue="relu"), "stream_waves=2", (4, 60, 15)),
+        (Gemm(104, 104, 600, "TN", "bf16"), "stream_waves=1 epilogue_smem=1", (4, 0, 4)),  # no tail
+        (Gemm(60, 100, 608, "NT", "s8"), "stream_waves=1 u=64", (0, 20, 5)),  # no whole tile
+        (Gemm(200, 260, 504, "NT", "f32", compute="tf32"), "stream_waves=2 math_warpgroups=2 ml=128", (4, 96, 24)),
+        (Gemm(600, 136, 504, "NN", "bf16"), "stream_waves=1 math_warpgroups=2 ml=128 cluster_x=2", (16, 16, 8)),
+        (Gemm(96, 260, 272, "NT", "e4m3"), "stream_waves=1 u=32 transposed_mma=1 raster_group=4", (8, 18, 5)),
+    ],
+    ids=lambda x: x.key() if isinstance(x, Gemm) else "",
+)
+def test_blocks_share_the_iterations_of_the_last_tiles(p, options, shares):
+    """On 4 multiprocessors: (tiles computed whole, iterations of the others, those of a share), several results."""
+    on = replace(H200, sms=4)
+    values = {"ml": "64", "nl": "64", "u": "32", "stages": "3", "persistent": "1"}
+    values |= dict(word.split("=") for word in options.split())
+    c = parse_config("family=wgmma " + " ".join(f"{n}={v}" for n, v in values.items()))
+    assert plan_for(p, c, on).scheduler.shares(lower(p)) == shares
+    for kind, completion in (("integers", "late"), ("normal", "early")):
+        verify(p, c, kind, 2.0, 1.0, data=1, on=on, completion=completion)

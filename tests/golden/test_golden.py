@@ -213,6 +213,11 @@ GOLDEN = {
         "{reduce(k){accum+=A[k,i]*B[k,j];}accum>scalar0?C.add(accum,i,j);} capacity=100",
         "family=wgmma ml=128 nl=16 u=64 stages=2 math_warpgroups=2 pingpong=1 persistent=1",
     ),
+    "wgmma_stream": (
+        "h200",
+        "gemm 328,136,2048 NT f16",
+        "family=wgmma ml=64 nl=64 u=64 stages=3 persistent=1 stream_waves=1 cluster_x=2",
+    ),
     "simt_sm75": ("t4", "gemm 128,128,64 NN f32", "cp_async_a=0 cp_async_b=0 vec_a=4 vec_b=4 vec_c=4 stages=2"),
     "simt_grouped": (
         "h200",

@@ -164,6 +164,7 @@ NEWER = {
     "interleave_phases",
     "row_taps",
     "column_pairs",
+    "stream_waves",
 }
 
 

@@ -124,6 +124,7 @@ class WgmmaSpace(TileSpace):
         "wgmma_register_file",
         "wgmma_producer_registers",
         "wgmma_persistent",
+        "wgmma_stream",
         "wgmma_phases",
         "wgmma_row_taps",
         "wgmma_epilogue_smem",
@@ -139,6 +140,7 @@ class WgmmaSpace(TileSpace):
         "grid",
         "wgmma_raster_group",
         "wgmma_k_iters",
+        "wgmma_stream_k",
         "wgmma_splitk",
         "wgmma_reduced_k",
         "wgmma_stages",
@@ -431,6 +433,10 @@ class WgmmaSpace(TileSpace):
             v["u"] = widest_unit(p)
         if not v["epilogue_smem"]:
             v.update(epilogue_subtiles=1, epilogue_buffers=1, epilogue_aliases_ab=0)
+        if v["stream_waves"] and "stream_waves" in changes:
+            v.update(persistent=1, pingpong=0, kg=1, cluster_k=1, resident_b=0, splitk=SPLIT_MEMSET)
+        elif not v["persistent"] or v["pingpong"] or v["kg"] * v["cluster_k"] > 1 or v["resident_b"]:
+            v["stream_waves"] = 0
         if v["persistent"] and "epilogue_aliases_ab" not in changes:
             v["epilogue_aliases_ab"] = 0
         if v["resident_b"]:  # the stages hold all of K once, or several times

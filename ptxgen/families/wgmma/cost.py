@@ -41,6 +41,7 @@ TILE_LAST = 1.9  #: factor of the last store where memory is the bottleneck
 CLUSTER_US, CLUSTER_STEP_US = 0.55, 0.12  #: slices of a cluster, and for each doubling of them
 LAST_CTA_US, LAST_CTA_STEP_US = 1.0, 0.055  #: splitk=last_cta, and for each doubling of the slices
 LAST_CTA_BYTES = 45e3  #: bytes of partial sums that one block adds per microsecond
+STREAM_US = 1.0  #: shares of K iterations, besides the sums that blocks store and add
 DISTRIBUTED_US = 1.35  #: splitk=distributed
 RED_US = 1.2  #: splitk=memset_red besides the memset
 TRANSPOSE_US, TRANSPOSE_DRAM = 2.5, 0.8  #: a transposing kernel, and its share of the bandwidth

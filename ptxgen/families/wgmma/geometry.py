@@ -126,6 +126,10 @@ class WgmmaGeometry(TileGeometry):
     packed_bytes: IntOrColumn  #: bytes of workspace for packed operands
 
 
+STREAM_LEAST = 4  #: K iterations of a block's share, at least
+STREAM_BLOCKS = 144  #: blocks that share K iterations, at most: the multiprocessors of the largest GPU
+
+
 def resident_blocks(d: Device, c: Any) -> Any:
     """Blocks that run at once, one per multiprocessor, in clusters of the size that ``c`` has."""
     cluster = c.cluster_x * c.cluster_y * c.cluster_k
@@ -461,7 +465,7 @@ def _budget(p: KernelProblem, c: Any, m: MathGeometry, accumulators: Any, moves:
         mainloop = accumulators * 2
     elif p.accumulator.bytes == 2:
         mainloop = accumulators + accumulators // 2
-    fixup = (c.kg > 1) & (c.splitk > SPLIT_WORKSPACE)
+    fixup = (c.kg > 1) & (c.splitk > SPLIT_WORKSPACE) | (c.stream_waves > 0)
     mainloop = (
         mainloop
         + LOOP_REGISTERS
@@ -521,6 +525,7 @@ def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
     fixup_bytes = blocks * reduction.partial_bytes * where(c.splitk == SPLIT_SHARE, reduction.owners, 1)
     split_bytes = where(c.kg > 1, where(c.splitk == SPLIT_WORKSPACE, c.kg * p.results * 4, fixup_bytes), 0)
     packed_bytes = operand_packing.workspace(p, c)
+    split_bytes = split_bytes + where(c.stream_waves > 0, STREAM_BLOCKS * reduction.partial_bytes, 0)
     return WgmmaGeometry(
         x=x,
         y=y,

@@ -18,6 +18,7 @@ from ptxgen.families.wgmma.bf16x3 import PAIRS, planes, workspace
 from ptxgen.families.wgmma.geometry import (
     ROWS,
     STEP,
+    STREAM_LEAST,
     WgmmaGeometry,
     length,
     loads_tiled,
@@ -171,6 +172,8 @@ def cell(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCell
         extra + _phase_us(p, c, d) + _packing_us(p, c, g, d) + (perf_costs.TABLE_US if "offsets" in p.arrays else 0.0)
     )
     resident = np.maximum(resident_blocks(d, c), 1)  # a device may be smaller than a cluster
+    tiles_per_cta, stream_us = _stream(c, g, resident, iterations)
+    extra = extra + stream_us
     persistent_sum, one_tile_sum = _phase_sums(p, c, g, resident)
     numbers = {
         "persistent_sum": persistent_sum,
@@ -178,12 +181,25 @@ def cell(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCell
         "iterations": iterations,
         "blocks": g.blocks,
         "resident": resident,
-        "tiles_per_cta": np.ceil(g.blocks / resident),
+        "tiles_per_cta": tiles_per_cta,
         "extra": extra,
     }
     columns = {n: float32(v) for n, v in numbers.items()}
     c_cost = np.where(c.kg > 1, np.where(c.splitk == SPLIT_WORKSPACE, 2, 1), 0)
     return WgmmaCells(c_cost=c_cost, straddle_a=straddle[0], straddle_b=straddle[1], **columns)
+
+
+def _stream(c: Columns, g: WgmmaGeometry, resident: Any, iterations: Any) -> tuple[Any, Any]:
+    """(tiles of a persistent block, microseconds of sums that blocks store and add): shares of K iterations are equal,
+    and the block that completes a tile adds the sums of those before it, one after the other."""
+    full, rest = np.divmod(g.blocks, resident)
+    tail = rest + np.where(c.stream_waves > 1, np.minimum(full, 1) * resident, 0)
+    share = np.maximum(np.ceil(tail * iterations / resident), STREAM_LEAST)
+    shared = (c.stream_waves > 0) & (rest > 0)
+    parts = np.ceil(iterations / share)
+    us = cost.STREAM_US + (1 + parts) * g.reduction.partial_bytes / cost.LAST_CTA_BYTES
+    tiles = (g.blocks - tail) / resident + share / iterations
+    return np.where(shared, tiles, full + (rest > 0)), np.where(shared, us, 0.0)
 
 
 def _phase_sums(p: KernelProblem, c: Columns, g: WgmmaGeometry, resident: Any) -> tuple[Any, Any]:

@@ -38,6 +38,7 @@ from ptxgen.families.wgmma.matrix.mainloop import Mainloop, Pipeline
 from ptxgen.families.wgmma.matrix.parameters import MEANINGS, TmaParameters
 from ptxgen.families.wgmma.matrix.reduction import ClusterReduction, SplitKFixup
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
+from ptxgen.families.wgmma.matrix.stream_scheduler import StreamFixup, StreamTileScheduler
 from ptxgen.families.wgmma.matrix.tensor_batch import TensorBatch
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, packs, realigns
 from ptxgen.families.wgmma.packing.channels import ChannelPacking
@@ -84,7 +85,8 @@ class WgmmaPlan(Plan):
         self.mainloop: Mainloop = Mainloop(p, c, g, self.x, self.y, self.arithmetic)
         m = self.mainloop
         self.cluster_reduction = ClusterReduction(c, g, m)
-        self.fixup = SplitKFixup(c, g, m, self.cluster_reduction, self.scheduler)
+        fixup = StreamFixup if c.stream_waves else SplitKFixup
+        self.fixup = fixup(c, g, m, self.cluster_reduction, self.scheduler)
         vec = c.vec_c if c.epilogue_smem else min(c.vec_c, self._contiguous)
         self.c = self._c_access(RunAddressing.of(p), vec, preinitialises=True)
         if isinstance(p.sink, ValueSink):
@@ -177,6 +179,8 @@ class WgmmaPlan(Plan):
             return PhaseScheduler(c, g, self.device, True)
         if im2col(p) is not None and im2col(p).merged_phases > 1:
             return MergedPhaseScheduler(c, g, self.device, False)
+        if c.stream_waves:
+            return StreamTileScheduler(c, g, self.device, False)
         if not grouped(p):
             return TileScheduler(c, g, self.device, self.batch.active)
         table = DescriptorTable(*cluster_tile(c), p.sink.arithmetic, p.sink.arrays)

@@ -15,10 +15,12 @@ from ptxgen.families.wgmma.geometry import (
     COLUMNS,
     ROWS,
     STEP,
+    STREAM_BLOCKS,
     WARPGROUP,
     WgmmaGeometry,
     loads_tiled,
     located_pixels,
+    prefetch_barriers,
     resident_blocks,
 )
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, packs, realigns
@@ -125,6 +127,26 @@ def _splitk(p: KernelProblem, c: Any, g: WgmmaGeometry, d: Device) -> Any:
         | ((c.splitk == SPLIT_POLL) & _can_wait(p, c, g, d))
         | ((c.splitk == SPLIT_SHARE) & (c.cluster_k == 1) & (g.reduction.owners > 1) & _can_wait(p, c, g, d))
         | ((c.splitk == SPLIT_MEMSET) & (p.output.bytes == 4) & (p.output.integer or not p.deterministic))
+    )
+
+
+def shares_iterations(p: KernelProblem) -> bool:
+    """True if the problem is one product of matrices, whose blocks can share K iterations."""
+    one = not grouped(p) and p.batch == 1 and bf16x3.planes(p) == 1
+    return one and im2col(p) is None and not isinstance(p.sink, ValueSink)
+
+
+def _streams(p: KernelProblem, c: Any, d: Device) -> Any:
+    """True if blocks can share K iterations. Packed operands overwrite the workspace, whose words must be zero; a tile
+    that another block completes loads no operand of its epilogue."""
+    return (
+        (shares_iterations(p) and d.sms <= STREAM_BLOCKS)
+        & (c.persistent == 1)
+        & (c.pingpong == 0)
+        & (c.kg * c.cluster_k == 1)
+        & (c.resident_b == 0)
+        & np.logical_not(packs(c, "a") | packs(c, "b"))
+        & (prefetch_barriers(p, c) == 0)
     )
 
 
@@ -395,6 +417,19 @@ RULES = (
         "wgmma_persistent",
         lambda p, c, g, d: (c.persistent == 0) | (g.slices == 1),
         "persistent=1 with {g.slices} slices of K; it takes one",
+    ),
+    Rule(
+        "wgmma_stream",
+        lambda p, c, g, d: (c.stream_waves == 0) | _streams(p, c, d),
+        "stream_waves={c.stream_waves} with persistent={c.persistent}, pingpong={c.pingpong}, {g.slices} slices of K,"
+        " resident_b={c.resident_b}, operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: shares of K"
+        " iterations take persistent=1, one slice, no packed operand, no operand that the epilogue prefetches, and one"
+        " product of matrices, not of bf16 planes nor with values of its sums",
+    ),
+    Rule(
+        "wgmma_stream_k",
+        lambda p, c, g, d: (c.stream_waves == 0) | _countable(p),
+        "stream_waves={c.stream_waves}: of s8 it takes K={p.k} up to 131072",
     ),
     Rule(
         "wgmma_phases",

@@ -140,6 +140,8 @@ class SplitKFixup(Part):
     cluster: ClusterReduction
     scheduler: TileScheduler
 
+    template = "epilogue/splitk_fixup.mako"
+
     @property
     def active(self) -> bool:
         return self.config.kg > 1 and self.config.splitk in (SPLIT_POLL, SPLIT_SHARE)

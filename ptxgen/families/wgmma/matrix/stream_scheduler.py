@@ -1,0 +1,108 @@
+"""Stream-K: persistent blocks compute whole tiles, then equal shares of the K iterations of the last ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from ptxgen.codegen.parts.parameters import Parameters
+from ptxgen.codegen.parts.part import Allocator
+from ptxgen.codegen.registers import Tile
+from ptxgen.families.wgmma.geometry import STREAM_BLOCKS, STREAM_LEAST, batch, resident_blocks
+from ptxgen.families.wgmma.layout import SumSlot, in_batches
+from ptxgen.families.wgmma.matrix.reduction import SplitKFixup, sum_slots
+from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
+from ptxgen.lowering.kernel_problem import KernelProblem
+
+
+@dataclass(frozen=True)
+class StreamTileScheduler(TileScheduler):
+    """Each cluster has as many whole tiles as the others, then a share of the K iterations of the last tiles. These
+    are counted tile by tile, and a share may begin and end within a tile. The cluster computes its share from the last
+    tile to the first: it stores its sums of a tile that another one completes before it waits for those of others."""
+
+    @property
+    def template(self) -> str:
+        return "sched/stream_tiles.mako"
+
+    @property
+    def tile_register(self) -> str:
+        return "%number"
+
+    #: suffix of branches that all threads of a warp take: one thread of the producer's warp loops
+    uniform: ClassVar[Mapping[str, str]] = {"PRODUCER": "", "CONSUMER": ".uni"}
+
+    @property
+    def multicast(self) -> int:
+        """Blocks of a cluster, each with a tile of its own."""
+        return self.config.cluster_x * self.config.cluster_y
+
+    def grid(self, p: KernelProblem, items: int) -> tuple[int, int, int]:
+        return int(resident_blocks(self.device, self.config)), 1, 1
+
+    @property
+    def grid_text(self) -> str:
+        return "(multiprocessors, 1, 1)"
+
+    @property
+    def parameters(self) -> list[Parameters]:
+        names = ("full_tiles", "tail_iters", "share_iters")
+        return [Parameters("u32", names, lambda x: self.shares(x.p))]
+
+    def shares(self, p: KernelProblem) -> tuple[int, int, int]:
+        """(tiles that blocks compute whole, K iterations of the others' clusters of tiles, those of a share)."""
+        clusters, tiles = self.grid(p, 1)[0] // self.multicast, self.tiles(p)[2] // self.multicast
+        waves, rest = divmod(tiles, clusters)
+        full = max(waves - (self.config.stream_waves - 1), 0) * clusters if rest else tiles
+        tail = (tiles - full) * self.k_iters(p)[0]
+        return full * self.multicast, tail, max(-(-tail // clusters), STREAM_LEAST)
+
+
+@dataclass(frozen=True)
+class StreamFixup(SplitKFixup):
+    """A block whose share ends within a tile stores its sums of that tile in the workspace; the block that has the end
+    of the tile adds the sums of the blocks before it."""
+
+    template = "epilogue/stream_fixup.mako"
+
+    @property
+    def active(self) -> bool:
+        return True
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of the sums of a block."""
+        return self.config.math_warpgroups * self.wg_bytes
+
+    def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
+        workspace.claim(STREAM_BLOCKS * self.block_bytes, "partial sums [block]", zeroed=True)
+
+    @cached_property
+    def sums(self) -> Tile:
+        return self.mainloop.acc
+
+    @cached_property
+    def stored(self) -> list[SumSlot]:
+        return sum_slots(self.sums, self.groups)
+
+    @cached_property
+    def added(self) -> list[list[SumSlot]]:
+        """The sums of a block that another one adds, in batches."""
+        return in_batches(self.stored, int(batch(self.sums.size)))
+
+    @cached_property
+    def loaded(self) -> Tile:
+        """The registers of a batch of sums of another block."""
+        return Tile("loaded", "b32", (len(self.added[0]), 4))
+
+    @cached_property
+    def loaded_vectors(self) -> list[str]:
+        """The operands of the loads of a batch."""
+        return [self.loaded.vector(n, 0, n=4) for n in range(self.loaded.shape[0])]
+
+    @property
+    def later_words(self) -> list[list[str]]:
+        """Of each batch, the registers of its words after the first."""
+        return [self.loaded.all[1 : 4 * len(slots)] for slots in self.added]
