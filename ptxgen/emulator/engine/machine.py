@@ -219,7 +219,8 @@ def launch(
     variables: contents of .global (also managed) and .const variables by name; others have their initial values. The
     arrays have the size of the variables and are updated in place unless read-only. A .texref or .surfref variable
     takes a texture.
-    Raises InputError for arguments that do not fit, a Fault for undefined behaviour of the kernel.
+    Raises InputError for arguments that do not fit, a Fault for undefined behaviour of the kernel, Faults if the option
+    ``faults`` lets the launch go on after them.
     """
     machine = Machine(**options)
     digest = hashlib.sha256(ptx.encode()).digest()
