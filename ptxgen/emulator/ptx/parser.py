@@ -667,7 +667,7 @@ class Parser(Reader):
         source = operands[-1] if op == "mov" and operands else None
         if isinstance(source, Name) and source.name != f.name and source.name not in self.functions:
             raise ParseError(f"line {first.line}: {source.name} is not declared: {text} (in {demangled(f.name)})")
-        computed = any(isinstance(op, (Sum, Element, Not)) for op in operands)
+        computed, self.computed = self.computed, False
         if computed:
             ins.operands = tuple(self.named_address(ins, op) for op in operands)
         ins.refusal = refusal(ins, f.name)

@@ -77,6 +77,9 @@ class Reader(ConstantReader):
             return Pair(first, self.single())
         return first
 
+    #: set when an operand has been read that instructions before its own may compute
+    computed = False
+
     def single(self) -> Operand:
         token = self.tokens[self.at]
         kind = token.kind
@@ -86,7 +89,10 @@ class Reader(ConstantReader):
             following = self.tokens[self.at].kind
             if following == "+" and isinstance(base, (Sym, Reg)):
                 offset = self.offset()
-                return Sym(base.var, offset) if isinstance(base, Sym) else Sum(base, offset)
+                if isinstance(base, Sym):
+                    return Sym(base.var, offset)
+                self.computed = True
+                return Sum(base, offset)
             if following == "[":
                 return self.element(base, token)
             return base
@@ -94,6 +100,7 @@ class Reader(ConstantReader):
             after = self.tokens[self.at + 1]
             if after.kind == "word" and after.text not in NAMED:
                 self.at += 1
+                self.computed = True
                 return Neg(self.single()) if kind == "-" else Not(self.single())
         if kind == "{":
             self.at += 1
@@ -134,6 +141,7 @@ class Reader(ConstantReader):
         else:
             number = self.integer_expression()
         self.expect("]")
+        self.computed = True
         return Element(base.var, index, number)
 
     def address(self) -> Operand:
