@@ -186,6 +186,11 @@ class SplitKFixup(Part):
         return [[f"%loaded{4 * n + i}" for i in range(4)] for n in range(self.batch)]
 
     @property
+    def later_words(self) -> list[list[str]]:
+        """Of each batch, the registers of its words after the first."""
+        return [[word for words in self.loaded_words[: len(slots)] for word in words][1:] for slots in self.loaded]
+
+    @property
     def loaded_registers(self) -> int:
         return 4 * self.batch
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.parts.part import Allocator
 from ptxgen.codegen.registers import Tile
-from ptxgen.families.wgmma.geometry import STREAM_BLOCKS, STREAM_LEAST, batch, resident_blocks
+from ptxgen.families.wgmma.geometry import STREAM_BLOCKS, STREAM_LEAST, resident_blocks
 from ptxgen.families.wgmma.layout import SumSlot, in_batches
 from ptxgen.families.wgmma.matrix.reduction import SplitKFixup, sum_slots
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
@@ -88,21 +88,6 @@ class StreamFixup(SplitKFixup):
         return sum_slots(self.sums, self.groups)
 
     @cached_property
-    def added(self) -> list[list[SumSlot]]:
+    def loaded(self) -> list[list[SumSlot]]:
         """The sums of a block that another one adds, in batches."""
-        return in_batches(self.stored, int(batch(self.sums.size)))
-
-    @cached_property
-    def loaded(self) -> Tile:
-        """The registers of a batch of sums of another block."""
-        return Tile("loaded", "b32", (len(self.added[0]), 4))
-
-    @cached_property
-    def loaded_vectors(self) -> list[str]:
-        """The operands of the loads of a batch."""
-        return [self.loaded.vector(n, 0, n=4) for n in range(self.loaded.shape[0])]
-
-    @property
-    def later_words(self) -> list[list[str]]:
-        """Of each batch, the registers of its words after the first."""
-        return [self.loaded.all[1 : 4 * len(slots)] for slots in self.added]
+        return in_batches(self.stored, self.batch)
