@@ -76,7 +76,9 @@ def every(pattern: str, by: str) -> Change:
 def mutated(monkeypatch):
     """Runs the check on a kernel whose text is changed after it was generated."""
 
-    def run(c: Config, change: Change, p: Gemm = P, row_padding: int = 0, **options) -> list[CheckResult]:
+    def run(
+        c: Config, change: Change, p: Gemm = P, row_padding: int = 0, on="emulated", **options
+    ) -> list[CheckResult]:
         def wrong(plan):
             source = render(plan)
             text = change(source.text)
@@ -84,7 +86,7 @@ def mutated(monkeypatch):
             return replace(source, text=text)
 
         monkeypatch.setattr(runner, "render", render)
-        driver = EmulatedDriver(device("emulated"), **options)
+        driver = EmulatedDriver(device(on), **options)
         assert all(r.ok for r in check(driver, p, c, row_padding=row_padding))  # as it was generated
         monkeypatch.setattr(runner, "render", wrong)
         return check(driver, p, c, row_padding=row_padding)
@@ -114,6 +116,14 @@ def test_missing_barrier_is_a_race(mutated, c):
         assert caught.value.thread is not None
     with pytest.raises((RaceFault, AsyncFault, UninitialisedFault)):  # which is first depends on the order of warps
         mutated(c, drop(r"bar\.sync 0;"))
+
+
+def test_lane_that_frees_a_stage_for_its_warp(mutated):
+    """A lane arrives at the empty barrier of a stage from which the other lanes of its warp load A."""
+    c = parse_config("family=wgmma ml=64 nl=32 u=32 stages=2")
+    alone = swap(r"(lanes have read the stage\n) *bar\.warp\.sync 0xffffffff;", r"\1")
+    with pytest.raises(RaceFault, match=r"tensor copy by warp 4 and read by warp .* bar\.warp\.sync must precede it"):
+        mutated(c, alone, Gemm(64, 32, 160, "TT", "f32", "tf32"), on="H200")
 
 
 def test_barrier_skipped_by_some_threads(mutated):

@@ -28,6 +28,10 @@ LANES = np.arange(32, dtype=np.uint32)
 ALL = np.uint32(0xFFFFFFFF)
 
 
+#: entries of a log among which unreleased accesses are looked for
+MOST_UNRELEASED = 512
+
+
 class Lanes:
     """The clocks up to which each lane of a warp batch is ordered after the other lanes of its warp.
 
@@ -146,7 +150,7 @@ class AccessLog:
             return []
         stores, loads = ~todo, ~todo  # the lanes whose earlier writes and reads are ordered
         out: list[tuple[Touch, str]] = []
-        for entry, kind in reversed(self.expanded()):
+        for entry, kind in self.expanded()[: -MOST_UNRELEASED - 1 : -1]:
             if isinstance(entry, tuple):
                 if kind == release:
                     stores = stores | entry[0]
