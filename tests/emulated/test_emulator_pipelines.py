@@ -152,6 +152,17 @@ def test_mistakes_in_a_ring(name, seed, completion):
     assert caught.value.line > 10
 
 
+def test_one_lane_in_compiled_code():
+    """Compiled reads are one record of the checks."""
+    pytest.importorskip("llvmlite")
+    read = "ld.shared.u32 %r15, [%r13];"
+    x = np.zeros(64, "u4")
+    twice = RING.replace(read, f"{read} ld.shared.u32 %r16, [%r13+0]; add.u32 %r15, %r15, %r16;")
+    run(twice, x, x.copy(), block=64, extra=SHARED, engine="llvm")
+    with pytest.raises(RaceFault, match=r"read by warp 1 \(line 28\).* arrival of line 31 "):
+        run(twice.replace(ARRIVE, "\n@%p1 mbarrier.arrive"), x, x.copy(), block=64, extra=SHARED, engine="llvm")
+
+
 def test_initialisation_without_a_fence():
     """A note, since Triton and ThunderKittens rely on it; a fault with the option `strict`."""
     fence = "fence.mbarrier_init.release.cluster;"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.address_map import SHARED_BASE
 from ptxgen.emulator.memory.global_memory import typed_views
+from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.lanes import ALL, AccessLog, Lanes, LaneShadow
 from ptxgen.emulator.sync.memory_order import ATOMIC, WEAK, MemoryOrder
 from ptxgen.emulator.sync.touch import FULL, PAGE, Reads, Touch, each, page_bits, units, words
@@ -365,9 +366,7 @@ class Checks:
     def record(self, c: WarpBatch, touch: Touch, kind: str) -> None:
         """Adds an access to the current segment. Strong accesses and atomic operations pass messages."""
         self.access_logs[c.warp].add(touch, kind)
-        order = self.memory_orders.get(id(touch.ins))
-        if order is None:
-            order = self.memory_orders[id(touch.ins)] = MemoryOrder(touch.ins)
+        order = self.memory_order(touch.ins)
         if order.kind == WEAK:
             self.add(c, touch, kind)
             return
@@ -385,6 +384,13 @@ class Checks:
         if self.carried and order.reads and (kind == "read" or order.kind == ATOMIC):
             numbers = np.array([self.carried.get(position, 0) for position in at.tolist()])
             messages.receive(c, lanes, numbers, order.acquires)
+
+    def memory_order(self, ins: Instruction) -> MemoryOrder:
+        """The memory order of an instruction."""
+        order = self.memory_orders.get(id(ins))
+        if order is None:
+            order = self.memory_orders[id(ins)] = MemoryOrder(ins)
+        return order
 
     def record_reads(self, c: WarpBatch, reads: Reads) -> None:
         """Adds weak reads to the current segment."""

@@ -271,7 +271,7 @@ class HappensBefore(Checks):
         segment = c.segment
         if segment is None:
             segment = c.segment = Segment(c)
-        weak = self.memory_orders[id(touch.ins)].kind == WEAK
+        weak = self.memory_order(touch.ins).kind == WEAK
         if kind == "read" and weak:
             segment.rpages |= touch.pages
             segment.reads.append(touch)

@@ -150,7 +150,7 @@ class AccessLog:
             return []
         stores, loads = ~todo, ~todo  # the lanes whose earlier writes and reads are ordered
         out: list[tuple[Touch, str]] = []
-        for entry, kind in self.expanded()[: -MOST_UNRELEASED - 1 : -1]:
+        for entry, kind in reversed(self.expanded(MOST_UNRELEASED)):
             if isinstance(entry, tuple):
                 if kind == release:
                     stores = stores | entry[0]
@@ -200,10 +200,10 @@ class AccessLog:
         if self.entries:
             self.clear()
 
-    def expanded(self) -> list[tuple[Touch | Array | tuple[Array, Array], str]]:
-        """The entries, with accesses one by one."""
+    def expanded(self, last: int = 0) -> list[tuple[Touch | Array | tuple[Array, Array], str]]:
+        """The last entries (0: all), with accesses one by one."""
         out: list[tuple[Touch | Array | tuple[Array, Array], str]] = []
-        for entry, kind in self.entries:
+        for entry, kind in self.entries[-last:]:
             if isinstance(entry, Reads):
                 out += [(touch, kind) for touch in entry.each()]
             else:
