@@ -162,6 +162,7 @@ def test_initial_addresses():
         (".u64 p = f + 8;", "computes with the address of f; that of a function must stand alone"),
         (".u64 p = s;", "has the address of s; it must be a .global or .const variable or a function"),
         (".u32 p = 1 / 0;", "division by zero in a constant"),
+        (".u64 p = later; .global .u32 later;", "the initial value of p names later, which is not declared"),
     ],
 )
 def test_initial_values_that_are_refused(variable, message):

@@ -655,7 +655,8 @@ def check_matrix(ins: Instruction) -> None:
     for number, op in enumerate(ins.operands):
         if isinstance(op, Vec):
             checked(ins, number, op, lambda op=op: check_sizes(op))  # type: ignore[misc]
-            if ins.op == "mma" and len(types) == 4 and number < 4 and isinstance(op.items[0], Reg):
+            exact = number in (0, 3) or "sp" not in (m.partition("::")[0] for m in ins.mods)
+            if ins.op == "mma" and len(types) == 4 and number < 4 and isinstance(op.items[0], Reg) and exact:
                 kind = types[number]
                 kind = kind if kind in ("f32", "f64", "s32") else "u32"
                 if op.items[0].type in FLOATS and op.items[0].type != kind:

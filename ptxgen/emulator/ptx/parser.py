@@ -365,6 +365,11 @@ class Parser(Reader):
                     raise self.fail(f"a variable of type .{kind} has no initial value", token)
                 if addresses and kind not in ("u8", "u32", "u64"):
                     raise self.fail("an address is an initial value of type .u64, .u32 or, with a mask, .u8", token)
+                for x in addresses:
+                    if x.name not in self.functions and self.lookup(token._replace(text=x.name)) is None:
+                        raise ParseError(
+                            f"line {token.line}: the initial value of {name} names {x.name}, which is not declared"
+                        )
                 if any(not x.mask and kind == "u8" for x in addresses):
                     raise self.fail("an address of 8 bits has a mask, such as 0xFF(x)", token)
             size = unit * (1 if count is None else count)
