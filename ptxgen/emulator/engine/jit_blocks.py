@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.emulator.engine import jit_integer  # noqa: F401  (filling the table of instructions)
 from ptxgen.emulator.engine.basic_block import Block
-from ptxgen.emulator.engine.jit_emitter import Emitter, Row, can_compile, emit
 from ptxgen.emulator.engine.program import Program
 from ptxgen.emulator.memory.address_map import GLOBAL_BASE
 from ptxgen.emulator.ops.operands.access import (
@@ -25,6 +23,7 @@ from ptxgen.emulator.ops.operands.access import (
     sample_shared,
     shared,
 )
+from ptxgen.emulator.ops.operands.emitter import Emitter, Row, can_compile, emit
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction
 from ptxgen.emulator.sync.touch import Reads, page_bits
 from ptxgen.emulator.warp_batch import AddressInfo, Mask, Step, WarpBatch

@@ -12,7 +12,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from ptxgen.emulator.engine.jit_emitter import Emitter, Row
+from ptxgen.emulator.ops.operands.emitter import Emitter, Row
 
 
 class Compiler:

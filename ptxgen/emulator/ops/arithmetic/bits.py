@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ops.arithmetic.compare import predicate
-from ptxgen.emulator.ops.operands.builder import LONG, Array, Builder, into, only_type, simple
+from ptxgen.emulator.ops.arithmetic.elementwise import elementwise, leading_zeros, lower_elementwise
+from ptxgen.emulator.ops.operands.builder import LONG, Array, Builder, into, only_type
+from ptxgen.emulator.ops.operands.emitter import WORD, Emitter, UnableError, Value, lowering, only, raw
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Imm, Instruction, Pair
@@ -17,37 +19,12 @@ from ptxgen.emulator.warp_batch import Step, WarpBatch
 Mask = NDArray[np.bool_] | None
 
 
-def raw(kind: str) -> str:
-    return "pred" if kind == "pred" else f"u{8 * SIZES[kind]}"
+@instruction("and", "or", "xor", "not", "cnot", "popc", "clz", "brev")
+def bitwise(b: Builder, ins: Instruction) -> Step:
+    return elementwise(b, ins, only_type(b, ins))
 
 
-def population(x: Array) -> Array:
-    """The number of bits that are set."""
-    a = x.astype(np.uint64)
-    a = a - ((a >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    a = (a & np.uint64(0x3333333333333333)) + ((a >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    a = (a + (a >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return (a * np.uint64(0x0101010101010101)) >> np.uint64(56)
-
-
-@instruction("and", "or", "xor")
-def logic(b: Builder, ins: Instruction) -> Step:
-    kind = only_type(b, ins)
-    ufunc = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[ins.op]
-    return simple(b, ins, raw(kind), ufunc)
-
-
-@instruction("not", "cnot")
-def logical_not(b: Builder, ins: Instruction) -> Step:
-    kind = raw(only_type(b, ins))
-    if ins.op == "not":
-        return simple(b, ins, kind, np.invert, 1)
-    x = b.src(ins.operands[1], kind)
-
-    def compute(v: list[Array], out: Array) -> None:
-        out[...] = v[x] == 0
-
-    return into(b, b.dst(ins.operands[0], kind), compute)
+lowering("and", "or", "xor", "not", "cnot", "popc", "clz", "brev")(lower_elementwise)
 
 
 @instruction("shl", "shr")
@@ -82,6 +59,32 @@ def shift(b: Builder, ins: Instruction) -> Step:
         out[...] = np.where(n >= bits, np.zeros((), a.dtype), shifted)
 
     return into(b, dst, compute)
+
+
+@lowering("shl", "shr")
+def lower_shift(e: Emitter, ins: Instruction, guard: str) -> None:
+    kind = only(ins)
+    if ins.op == "shl" or kind not in SIGNED:
+        kind = raw(kind)
+    size = SIZES[kind]
+    bits, word = 8 * size, WORD[size]
+    how = "shl" if ins.op == "shl" else "ashr" if kind in SIGNED else "lshr"
+    x = e.word(e.src(ins.operands[1], kind))
+    amount = ins.operands[2]
+    if isinstance(amount, Imm):
+        n = amount.value & 0xFFFFFFFF
+        if n >= bits:
+            text = e.new(f"ashr {word} {x}, {bits - 1}") if how == "ashr" else "0"
+        else:
+            text = e.new(f"{how} {word} {x}, {n}")
+    else:
+        n_ = e.word(e.src(amount, "u32"))
+        fits = e.new(f"icmp ult i32 {n_}, {bits}")
+        safe = e.resize(e.new(f"select i1 {fits}, i32 {n_}, i32 {bits - 1}"), 4, size, False)
+        text = e.new(f"{how} {word} {x}, {safe}")
+        if how != "ashr":
+            text = e.new(f"select i1 {fits}, {word} {text}, {word} 0")
+    e.put(ins.operands[0], Value(size, text), guard)
 
 
 @instruction("shf")
@@ -199,49 +202,6 @@ def szext(b: Builder, ins: Instruction) -> Step:
     return into(b, b.dst(ins.operands[0], "u32"), compute)
 
 
-@instruction("brev")
-def reverse(b: Builder, ins: Instruction) -> Step:
-    kind = raw(only_type(b, ins))
-    x = b.src(ins.operands[1], kind)
-    size = SIZES[kind]
-
-    def compute(v: list[Array], out: Array) -> None:
-        a = np.array(v[x], ndmin=1)
-        bits = np.unpackbits(a.view(np.uint8), bitorder="little").reshape(-1, 8 * size)[:, ::-1]
-        out[...] = np.packbits(bits, axis=1, bitorder="little").view(a.dtype).reshape(-1)
-
-    return into(b, b.dst(ins.operands[0], kind), compute)
-
-
-@instruction("popc")
-def popc(b: Builder, ins: Instruction) -> Step:
-    x = b.src(ins.operands[1], raw(only_type(b, ins)))
-
-    def compute(v: list[Array], out: Array) -> None:
-        out[...] = population(v[x])
-
-    return into(b, b.dst(ins.operands[0], "u32"), compute)
-
-
-def leading_zeros(a: Array, bits: int) -> Array:
-    """The number of zero bits above the highest bit that is set."""
-    a = np.array(a, np.uint64)
-    for s in (1, 2, 4, 8, 16, 32):
-        a |= a >> np.uint64(s)
-    return bits - population(a).astype(np.int64)
-
-
-@instruction("clz")
-def clz(b: Builder, ins: Instruction) -> Step:
-    kind = raw(only_type(b, ins))
-    x = b.src(ins.operands[1], kind)
-
-    def compute(v: list[Array], out: Array) -> None:
-        out[...] = leading_zeros(v[x], 8 * SIZES[kind])
-
-    return into(b, b.dst(ins.operands[0], "u32"), compute)
-
-
 @instruction("bfind")
 def bfind(b: Builder, ins: Instruction) -> Step:
     amount = "shiftamt" in ins.mods
@@ -290,6 +250,23 @@ def lop3(b: Builder, ins: Instruction) -> Step:
     if ins.mods != ("b32",) or len(ins.operands) != 5:
         raise b.unsupported()
     return into(b, b.dst(ins.operands[0], "u32"), truth_table(b, ins))
+
+
+@lowering("lop3")
+def lower_lop3(e: Emitter, ins: Instruction, guard: str) -> None:
+    if ins.mods != ("b32",) or not isinstance(ins.operands[4], Imm):
+        raise UnableError
+    words = [e.word(e.src(o, "u32")) for o in ins.operands[1:4]]
+    table = ins.operands[4].value & 0xFF
+    inverted = [e.new(f"xor i32 {w}, -1") for w in words]
+    total = "0"
+    for i in range(8):
+        if table >> i & 1:
+            x, y, z = ((words if i >> (2 - k) & 1 else inverted)[k] for k in range(3))
+            two = e.new(f"and i32 {x}, {y}")
+            three = e.new(f"and i32 {two}, {z}")
+            total = e.new(f"or i32 {total}, {three}")
+    e.put(ins.operands[0], Value(4, total), guard)
 
 
 def truth_table(b: Builder, ins: Instruction) -> Any:
@@ -369,3 +346,20 @@ def prmt(b: Builder, ins: Instruction) -> Step:
         out[...] = total.astype(np.uint32)
 
     return into(b, b.dst(ins.operands[0], "u32"), compute)
+
+
+@lowering("prmt")
+def lower_prmt(e: Emitter, ins: Instruction, guard: str) -> None:
+    select = ins.operands[3]
+    if ins.mods != ("b32",) or not isinstance(select, Imm) or select.value & 0x8888:
+        raise UnableError
+    x, y = (e.resize(e.word(e.src(o, "u32")), 4, 8, False) for o in ins.operands[1:3])
+    high = e.new(f"shl i64 {y}, 32")
+    both = e.new(f"or i64 {high}, {x}")
+    total = "0"
+    for i in range(4):
+        down = e.new(f"lshr i64 {both}, {8 * (select.value >> (4 * i) & 7)}")
+        byte = e.new(f"and i64 {down}, 255")
+        up = e.new(f"shl i64 {byte}, {8 * i}")
+        total = e.new(f"or i64 {total}, {up}")
+    e.put(ins.operands[0], Value(4, e.resize(total, 8, 4, False)), guard)

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.ops.arithmetic.numerics import FLOAT, flush
 from ptxgen.emulator.ops.operands.builder import Array, Builder, into
+from ptxgen.emulator.ops.operands.emitter import REAL, WORD, Emitter, UnableError, Value, lowering, only, raw
 from ptxgen.emulator.ops.registry import instruction
-from ptxgen.emulator.ptx.dtypes import FLOATS, PACKED
+from ptxgen.emulator.ptx.dtypes import FLOATS, PACKED, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Not, Operand, Pair, Sink
 from ptxgen.emulator.warp_batch import Step, WarpBatch
 
@@ -125,6 +126,70 @@ def setp(b: Builder, ins: Instruction) -> Step:
     return step
 
 
+_LLVM_INTEGER = {
+    "eq": "eq",
+    "ne": "ne",
+    "lt": "lt",
+    "le": "le",
+    "gt": "gt",
+    "ge": "ge",
+    "lo": "lt",
+    "ls": "le",
+    "hi": "gt",
+    "hs": "ge",
+}
+
+
+_LLVM_REAL = {
+    "eq": "oeq",
+    "ne": "one",
+    "lt": "olt",
+    "le": "ole",
+    "gt": "ogt",
+    "ge": "oge",
+    "equ": "ueq",
+    "neu": "une",
+    "ltu": "ult",
+    "leu": "ule",
+    "gtu": "ugt",
+    "geu": "uge",
+    "num": "ord",
+    "nan": "uno",
+}
+
+
+@lowering("setp")
+def lower_setp(e: Emitter, ins: Instruction, guard: str) -> None:
+    kind = ins.mods[-1]
+    name = ins.mods[0]
+    combine = ins.mods[1:-1]
+    if kind not in SIZES or len(combine) > 1 or not set(combine) <= {"and", "or", "xor"}:
+        raise UnableError
+    if kind in ("f32", "f64"):
+        if name not in _LLVM_REAL:
+            raise UnableError
+        x, y = (e.real(e.src(o, kind)) for o in ins.operands[1:3])
+        yes = e.new(f"fcmp {_LLVM_REAL[name]} {REAL[SIZES[kind]]} {x}, {y}")
+    else:
+        if name not in _LLVM_INTEGER or kind in FLOATS or kind == "pred" or kind.endswith("x2"):
+            raise UnableError
+        x, y = (e.word(e.src(o, raw(kind))) for o in ins.operands[1:3])
+        test = _LLVM_INTEGER[name]
+        if test not in ("eq", "ne"):
+            test = ("s" if kind in SIGNED and name not in ("lo", "ls", "hi", "hs") else "u") + test
+        yes = e.new(f"icmp {test} {WORD[SIZES[kind]]} {x}, {y}")
+    d = ins.operands[0]
+    first, second = (d.first, d.second) if isinstance(d, Pair) else (d, Sink())
+    no = "" if isinstance(second, Sink) else e.new(f"xor i1 {yes}, 1")
+    if combine:
+        other = e.truth(ins.operands[3])
+        yes = e.new(f"{combine[0]} i1 {yes}, {other}")
+        no = no and e.new(f"{combine[0]} i1 {no}, {other}")
+    e.put(first, Value(0, yes), guard)
+    if no:
+        e.put(second, Value(0, no), guard)
+
+
 def setp_pair(b: Builder, ins: Instruction, name: str, kind: str, ftz: bool) -> Step:
     """setp of a packed type: one predicate for each half."""
     base = kind.removesuffix("x2")
@@ -200,6 +265,19 @@ def selp(b: Builder, ins: Instruction) -> Step:
         out[...] = np.where(v[p], v[y], v[x]) if negated else np.where(v[p], v[x], v[y])
 
     return into(b, dst, compute)
+
+
+@lowering("selp")
+def lower_selp(e: Emitter, ins: Instruction, guard: str) -> None:
+    kind = only(ins)
+    if SIZES[kind] not in (2, 4, 8) or kind in ("f16", "bf16"):
+        raise UnableError
+    p = e.truth(ins.operands[3])
+    if kind not in ("f32", "f64"):
+        kind = raw(kind)
+    word = WORD[SIZES[kind]]
+    x, y = (e.word(e.src(o, kind)) for o in ins.operands[1:3])
+    e.put(ins.operands[0], Value(SIZES[kind], e.new(f"select i1 {p}, {word} {x}, {word} {y}")), guard)
 
 
 @instruction("slct")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.emulator.ops.arithmetic.llvm_numerics import HALVES, narrow_half, real_result, sum_to_odd, wide_half
 from ptxgen.emulator.ops.arithmetic.numerics import (
     BITS,
     FLOAT,
@@ -28,6 +29,7 @@ from ptxgen.emulator.ops.arithmetic.numerics import (
     wide,
 )
 from ptxgen.emulator.ops.operands.builder import Array, Builder, into, only_type
+from ptxgen.emulator.ops.operands.emitter import REAL, Emitter, UnableError, Value, lowering, only
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction
 from ptxgen.emulator.warp_batch import Step
@@ -373,3 +375,73 @@ def upper_half(a: Array, f: Callable[[Array], Array], out: Array) -> None:
     x = flush((a.view(np.uint64) & upper).view(np.float64), "f64")
     value = flush((f(x).view(np.uint64) & upper).view(np.float64), "f64")
     out.view(np.uint64)[...] = np.where(np.isnan(value), np.uint64(0x7FFFFFFF00000000), value.view(np.uint64))
+
+
+# ---- compiled functions
+
+
+def real_kind(ins: Instruction) -> str:
+    kind = only(ins, "rn")
+    if kind not in ("f32", "f64") and kind not in HALVES:
+        raise UnableError
+    return kind
+
+
+def lower(e: Emitter, ins: Instruction, guard: str) -> None:
+    """Compiles a sum, a difference, a product, or a negation of f32."""
+    if ins.op == "neg":
+        if only(ins) != "f32":
+            raise UnableError
+        x = e.real(e.src(ins.operands[1], "f32"))
+        e.put(ins.operands[0], Value(4, real=e.new(f"fneg float {x}"), clean=False), guard)
+    elif ins.op in ("fma", "mad"):
+        lower_fma(e, ins, guard)
+    elif ins.op in ("add", "sub", "mul"):
+        lower_two(e, ins, guard)
+    else:
+        raise UnableError
+
+
+def lower_two(e: Emitter, ins: Instruction, guard: str) -> None:
+    kind = real_kind(ins)
+    if kind in HALVES:
+        lower_halves(e, ins, kind, guard)
+        return
+    x, y = (e.real(e.src(o, kind)) for o in ins.operands[1:])
+    text = e.new(f"f{ins.op} {REAL[SIZES[kind]]} {x}, {y}")
+    e.put(ins.operands[0], real_result(e, kind, text, y, x), guard)
+
+
+def lower_halves(e: Emitter, ins: Instruction, kind: str, guard: str) -> None:
+    """Arithmetic in float64, where sums and products of two numbers are exact; fma is rounded to odd."""
+    form = HALVES[kind]
+    size = 4 if kind.endswith("x2") else 2
+    whole = [e.word(e.src(o, f"u{8 * size}")) for o in ins.operands[1:]]
+    total = ""
+    for part in range(size // 2):
+        numbers = []
+        for word in whole:
+            piece = word if not part else e.new(f"lshr i32 {word}, 16")
+            numbers.append(wide_half(e, e.resize(piece, size, 2, False), form))
+        if ins.op == "fma":
+            both = e.new(f"fmul double {numbers[0]}, {numbers[1]}")
+            result = sum_to_odd(e, both, numbers[2])
+        else:
+            result = e.new(f"f{ins.op} double {numbers[0]}, {numbers[1]}")
+        half = e.resize(narrow_half(e, result, form), 2, size, False)
+        if part:
+            half = e.new(f"shl i32 {half}, 16")
+        total = e.new(f"or i32 {total}, {half}") if total else half
+    e.put(ins.operands[0], Value(size, total), guard)
+
+
+@lowering("fma")
+def lower_fma(e: Emitter, ins: Instruction, guard: str) -> None:
+    kind = real_kind(ins)
+    if kind in HALVES:
+        lower_halves(e, ins, kind, guard)
+        return
+    x, y, z = (e.real(e.src(o, kind)) for o in ins.operands[1:])
+    name = REAL[SIZES[kind]]
+    text = e.call(name, f"llvm.fma.{kind}", f"{name} {x}", f"{name} {y}", f"{name} {z}")
+    e.put(ins.operands[0], real_result(e, kind, text, z, y, x), guard)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ops.arithmetic import floating_point
-from ptxgen.emulator.ops.operands.builder import LONG, Array, Builder, into, only_type, simple
+from ptxgen.emulator.ops.arithmetic.elementwise import elementwise, high, lower_elementwise
+from ptxgen.emulator.ops.operands.builder import LONG, Array, Builder, into, only_type
+from ptxgen.emulator.ops.operands.emitter import Emitter, lowering
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import FLOATS, PACKED, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction
@@ -30,18 +31,23 @@ def add(b: Builder, ins: Instruction) -> Step:
     if "cc" in ins.mods:
         return carry(b, ins)
     kind = only_type(b, ins, {"sat"})
+    if "sat" not in ins.mods:
+        return elementwise(b, ins, kind)
+    if kind != "s32":
+        raise b.unsupported()
     ufunc = np.add if ins.op == "add" else np.subtract
-    if "sat" in ins.mods:
-        if kind != "s32":
-            raise b.unsupported()
-        x, y = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind)
-        dst = b.dst(ins.operands[0], kind)
+    x, y = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind)
 
-        def compute(v: list[Array], out: Array) -> None:
-            out[...] = np.clip(ufunc(v[x].astype(np.int64), v[y].astype(np.int64)), -(2**31), 2**31 - 1)
+    def compute(v: list[Array], out: Array) -> None:
+        out[...] = np.clip(ufunc(v[x].astype(np.int64), v[y].astype(np.int64)), -(2**31), 2**31 - 1)
 
-        return into(b, dst, compute)
-    return simple(b, ins, unsigned(kind), ufunc)
+    return into(b, b.dst(ins.operands[0], kind), compute)
+
+
+@lowering("add", "sub", "mul", "mad", "min", "max", "abs", "neg")
+def lower(e: Emitter, ins: Instruction, guard: str) -> None:
+    real = ins.mods[-1] in FLOATS or ins.mods[-1] in ("f16x2", "bf16x2")
+    (floating_point.lower if real else lower_elementwise)(e, ins, guard)
 
 
 @instruction("addc", "subc")
@@ -81,57 +87,11 @@ def carry_flag(c: WarpBatch) -> Array:
     return flag
 
 
-def high(kind: str, x: Array, y: Array) -> Any:
-    """The high half of a product."""
-    bits = 8 * SIZES[kind]
-    if bits < 64:
-        double = np.int64 if kind in SIGNED else np.uint64
-        return ((x.astype(double) * y.astype(double)) >> double(bits)).astype(x.dtype)
-    a, b = x.view(np.uint64) if x.ndim else x.astype(np.uint64), y.view(np.uint64) if y.ndim else y.astype(np.uint64)
-    low = np.uint64(0xFFFFFFFF)
-    s = np.uint64(32)
-    al, ah, bl, bh = a & low, a >> s, b & low, b >> s
-    mid = ah * bl + ((al * bl) >> s)
-    mid2 = al * bh + (mid & low)
-    out = ah * bh + (mid >> s) + (mid2 >> s)
-    if kind in SIGNED:
-        zero = np.uint64(0)
-        out = out - np.where(a >> np.uint64(63) != 0, b, zero) - np.where(b >> np.uint64(63) != 0, a, zero)
-    return out.view(x.dtype)
-
-
-def products(b: Builder, ins: Instruction, kind: str) -> tuple[str, Callable[[list[Array], int, int, Array], object]]:
-    """The type of a product, and a function that writes the product into an array."""
-    mode = next((m for m in ins.mods if m in ("lo", "hi", "wide")), "")
-    if mode == "lo":
-        return unsigned(kind), lambda v, x, y, out: np.multiply(v[x], v[y], out)
-    if mode == "wide":
-        if SIZES[kind] == 8:
-            raise b.unsupported()
-        double = f"{kind[0]}{16 * SIZES[kind]}"
-        dtype = np.dtype(f"<{'i' if kind[0] == 's' else 'u'}{2 * SIZES[kind]}")
-        return double, lambda v, x, y, out: np.multiply(v[x], v[y], out, dtype=dtype)
-    if mode == "hi":
-
-        def write(v: list[Array], x: int, y: int, out: Array) -> None:
-            out[...] = high(kind, v[x], v[y])
-
-        return kind, write
-    raise b.unsupported("needs .lo, .hi or .wide")
-
-
 @instruction("mul")
 def mul(b: Builder, ins: Instruction) -> Step:
     if ins.mods[-1] in FLOATS or ins.mods[-1] in PACKED:
         return floating_point.mul(b, ins)
-    kind = only_type(b, ins, {"lo", "hi", "wide"})
-    result, write = products(b, ins, kind)
-    source = unsigned(kind) if "lo" in ins.mods else kind
-    x, y = (b.src(o, source) for o in ins.operands[1:])
-    dst = b.dst(ins.operands[0], result)
-    if "lo" in ins.mods:
-        return simple(b, ins, source, np.multiply)
-    return into(b, dst, lambda v, out: write(v, x, y, out))
+    return elementwise(b, ins, only_type(b, ins, {"lo", "hi", "wide"}))
 
 
 @instruction("mad")
@@ -141,28 +101,17 @@ def mad(b: Builder, ins: Instruction) -> Step:
     if "cc" in ins.mods:
         return mad_carry(b, ins)
     kind = only_type(b, ins, {"lo", "hi", "wide", "sat"})
-    result, write = products(b, ins, kind)
-    source = unsigned(kind) if "lo" in ins.mods else kind
-    x, y = (b.src(o, source) for o in ins.operands[1:3])
-    z = b.src(ins.operands[3], result)
-    dst = b.dst(ins.operands[0], result)
-    scratch = b.temp(result)
-    if "sat" in ins.mods:
-        if kind != "s32" or "hi" not in ins.mods:
-            raise b.unsupported()
+    if "sat" not in ins.mods:
+        return elementwise(b, ins, kind)
+    if kind != "s32" or "hi" not in ins.mods:
+        raise b.unsupported()
+    x, y, z = (b.src(o, kind) for o in ins.operands[1:])
 
-        def saturated(v: list[Array], out: Array) -> None:
-            total = high(kind, v[x], v[y]).astype(np.int64) + v[z]
-            out[...] = np.clip(total, -(2**31), 2**31 - 1)
+    def saturated(v: list[Array], out: Array) -> None:
+        total = high(kind, v[x], v[y]).astype(np.int64) + v[z]
+        out[...] = np.clip(total, -(2**31), 2**31 - 1)
 
-        return into(b, dst, saturated)
-
-    def compute(v: list[Array], out: Array) -> None:
-        t = v[scratch]
-        write(v, x, y, t)
-        np.add(t, v[z], out)
-
-    return into(b, dst, compute)
+    return into(b, b.dst(ins.operands[0], kind), saturated)
 
 
 @instruction("madc")
@@ -248,7 +197,7 @@ def minmax(b: Builder, ins: Instruction) -> Step:
     kind = only_type(b, ins, {"relu"})
     ufunc = np.minimum if ins.op == "min" else np.maximum
     if "relu" not in ins.mods:
-        return simple(b, ins, kind, ufunc)
+        return elementwise(b, ins, kind)
     x, y = (b.src(o, kind) for o in ins.operands[1:])
     return into(b, b.dst(ins.operands[0], kind), lambda v, out: np.maximum(ufunc(v[x], v[y]), 0, out=out))
 
@@ -260,7 +209,7 @@ def unary(b: Builder, ins: Instruction) -> Step:
     kind = only_type(b, ins)
     if kind not in SIGNED:
         raise b.unsupported()
-    return simple(b, ins, kind, np.abs if ins.op == "abs" else np.negative, 1)
+    return elementwise(b, ins, kind)
 
 
 @instruction("sad")

@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ptxgen.emulator.ops.arithmetic.llvm_numerics import HALVES, narrow_half, widened
 from ptxgen.emulator.ops.arithmetic.numerics import (
     BITS,
     FLOAT,
@@ -19,9 +20,10 @@ from ptxgen.emulator.ops.arithmetic.numerics import (
     wide,
 )
 from ptxgen.emulator.ops.operands.builder import Array, Builder, into
+from ptxgen.emulator.ops.operands.emitter import INTEGERS, REAL, Emitter, UnableError, Value, lowering
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import FP8, SIGNED
-from ptxgen.emulator.ptx.syntax import SIZES, Instruction
+from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Reg
 from ptxgen.emulator.warp_batch import Step, View
 
 _ROUND_INT: dict[str, Any] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
@@ -76,6 +78,36 @@ def cvt(b: Builder, ins: Instruction) -> Step:
     if to not in FLOAT and source not in FLOAT and not sat and SIZES[to] == SIZES[source] == view_width(b, dst):
         return into(b, dst, lambda v, out: np.copyto(out, v[src], casting="unsafe"))
     return into(b, dst, compute)
+
+
+@lowering("cvt")
+def lower_cvt(e: Emitter, ins: Instruction, guard: str) -> None:
+    types = ins.types
+    if len(types) != 2 or not isinstance(ins.operands[0], Reg):
+        raise UnableError
+    to, source = types
+    mods = [m for m in ins.mods if m not in SIZES]
+    width = SIZES[ins.operands[0].type]
+    if {to, source} <= INTEGERS | {"u8", "s8"} and not mods:
+        word = e.word(e.src(ins.operands[1], source))
+        word = e.resize(word, SIZES[source], SIZES[to], source in SIGNED)
+        if width < SIZES[to]:
+            raise UnableError
+        e.put(ins.operands[0], Value(width, e.resize(word, SIZES[to], width, to in SIGNED)), guard)
+        return
+    if to in ("f32", "f64") and source in ("u32", "s32") and mods == ["rn"] and width == SIZES[to]:
+        word = e.word(e.src(ins.operands[1], source))
+        how = "sitofp" if source == "s32" else "uitofp"
+        e.put(ins.operands[0], Value(width, real=e.new(f"{how} i32 {word} to {REAL[width]}")), guard)
+        return
+    if to in ("f16", "bf16") and source == "f32" and mods == ["rn"] and width == 2:
+        number = e.new(f"fpext float {e.real(e.src(ins.operands[1], 'f32'))} to double")
+        e.put(ins.operands[0], Value(2, narrow_half(e, number, HALVES[to])), guard)
+        return
+    if (to, source) == ("f32", "f16") and not mods and width == 4:
+        e.put(ins.operands[0], widened(e, e.word(e.src(ins.operands[1], "u16"))), guard)
+        return
+    raise UnableError
 
 
 @instruction("cvt.pack")

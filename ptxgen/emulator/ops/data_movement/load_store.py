@@ -29,10 +29,11 @@ from ptxgen.emulator.ops.operands.access import (
     shared_at,
 )
 from ptxgen.emulator.ops.operands.builder import Builder
+from ptxgen.emulator.ops.operands.emitter import REAL, WORD, Emitter, UnableError, Value, lowering
 from ptxgen.emulator.ops.operands.undefined import ALL_BITS, Operands, bits_of
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import DTYPES, SIGNED
-from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Mem, Operand, Reg, Sym, Vec
+from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Mem, Operand, Reg, Sink, Sym, Vec
 from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
 from ptxgen.errors import OutOfBoundsFault, UninitialisedFault
 
@@ -248,6 +249,58 @@ def ld(b: Builder, ins: Instruction) -> Step:
                 load_undefined(c, site, views, place, size, kind in SIGNED)
 
     return step
+
+
+_LOADS = {"b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"}
+
+
+@lowering("ld")
+def lower_ld(e: Emitter, ins: Instruction, guard: str) -> None:
+    """A load from shared or global memory; the caller has checked the positions, lanes with a false guard have none."""
+    kind = ins.mods[-1]
+    plain = {"global", "shared", "shared::cta", "nc", "ca", "cg", "cs", "lu", "weak", "v2", "v4"}
+    for m in ins.mods[:-1]:
+        if m not in plain and not m.startswith(("L1::", "L2::")):
+            raise UnableError
+    if kind not in _LOADS or not {"global", "shared", "shared::cta"} & set(ins.mods):
+        raise UnableError
+    if not isinstance(ins.operands[1], Mem):
+        raise UnableError
+    to = ins.operands[0]
+    items = to.items if isinstance(to, Vec) else (to,)
+    if not all(isinstance(item, (Reg, Sink)) for item in items):
+        raise UnableError
+    size = SIZES[kind]
+    space = "global" if "global" in ins.mods else "shared"
+    key, _, constant = e.b.address_key(ins.operands[1].base, space)
+    which = ("index", space, key, size)
+    at = e.numbers.get(which, "")
+    if not at:
+        where = e.new(f"getelementptr i64, ptr {e.pointer(which)}, i64 %i")
+        number = e.new(f"load i64, ptr {where}")
+        offset = e.new(f"mul i64 {number}, {size}")
+        at = e.numbers[which] = e.new(f"getelementptr i8, ptr {e.pointer(('arena', space))}, i64 {offset}")
+    start = ins.operands[1].offset + constant
+    if start:
+        at = e.new(f"getelementptr i8, ptr {at}, i64 {start}")
+    if guard:
+        at = e.new(f"select i1 {guard}, ptr {at}, ptr {e.pointer('nothing')}")
+    for n, item in enumerate(items):
+        place = e.new(f"getelementptr i8, ptr {at}, i64 {n * size}") if n else at
+        if isinstance(item, Sink):
+            continue
+        width = SIZES[item.type]  # type: ignore[union-attr]
+        if width == size and kind in ("f32", "f64"):
+            value = Value(size, real=e.new(f"load {REAL[size]}, ptr {place}"))
+        else:
+            word = e.new(f"load {WORD[size]}, ptr {place}")
+            if width < size:
+                raise UnableError
+            if width > size:
+                how = "sext" if kind in SIGNED else "zext"
+                word = e.new(f"{how} {WORD[size]} {word} to {WORD[width]}")
+            value = Value(width, word)
+        e.put(item, value, guard)
 
 
 def scatter(v: list[Array], dsts: list[int], arena: Array, place: Positions, dtype: Any) -> None:

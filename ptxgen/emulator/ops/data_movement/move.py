@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from ptxgen.emulator.memory.address_map import LOCAL_END, SHARED_WINDOW, WINDOW, WINDOWS
 from ptxgen.emulator.ops.data_movement.load_store import elements
 from ptxgen.emulator.ops.operands.builder import Builder
+from ptxgen.emulator.ops.operands.emitter import WORD, Emitter, UnableError, Value, copy_of, lowering, only, raw
 from ptxgen.emulator.ops.registry import instruction
-from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Special, Vec
+from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Operand, Special, Vec
 from ptxgen.emulator.warp_batch import Step, View, WarpBatch
 
 Mask = NDArray[np.bool_] | None
@@ -80,6 +81,21 @@ def mov(b: Builder, ins: Instruction) -> Step:
     return copy(b.dst(d, raw), b.src(a, raw))
 
 
+@lowering("mov")
+def lower_mov(e: Emitter, ins: Instruction, guard: str) -> None:
+    kind = only(ins)
+    d, a = ins.operands
+    if kind in ("b128", "f16", "bf16"):
+        raise UnableError
+    if isinstance(d, Vec) or isinstance(a, Vec):
+        return lower_pack(e, kind, d, a, guard)
+    if getattr(a, "name", "")[:6] in ("%clock", "%globa"):
+        raise UnableError
+    v = e.src(a, kind if kind in ("f32", "f64", "pred") else raw(kind))
+    e.put(d, copy_of(e, v), guard)
+    return None
+
+
 def pack(b: Builder, kind: str, d: Any, a: Any) -> Step:
     """mov between a vector and a single register."""
     vec, whole = (d, a) if isinstance(d, Vec) else (a, d)
@@ -92,6 +108,29 @@ def pack(b: Builder, kind: str, d: Any, a: Any) -> Step:
     if vec is a:
         return copies(b, [(b.part(whole, piece, i, True), b.src(item, piece)) for i, item in enumerate(vec.items)])
     return copies(b, [(b.dst(item, piece), b.part(whole, piece, i, False)) for i, item in enumerate(vec.items)])
+
+
+def lower_pack(e: Emitter, kind: str, d: Operand, a: Operand, guard: str) -> None:
+    vec, whole = (d, a) if isinstance(d, Vec) else (a, d)
+    if not isinstance(vec, Vec) or isinstance(whole, Vec):
+        raise UnableError
+    size = SIZES[kind] // len(vec.items)
+    if size not in (1, 2, 4) or size * len(vec.items) != SIZES[kind]:
+        raise UnableError
+    big = WORD[SIZES[kind]]
+    if vec is a:
+        total = ""
+        for n, item in enumerate(vec.items):
+            piece = e.resize(e.word(e.src(item, f"u{8 * size}")), size, SIZES[kind], False)
+            if n:
+                piece = e.new(f"shl {big} {piece}, {8 * size * n}")
+            total = e.new(f"or {big} {total}, {piece}") if total else piece
+        e.put(whole, Value(SIZES[kind], total), guard)
+        return
+    word = e.word(e.src(whole, f"u{8 * SIZES[kind]}"))
+    for n, item in enumerate(vec.items):
+        piece = e.new(f"lshr {big} {word}, {8 * size * n}") if n else word
+        e.put(item, Value(size, e.resize(piece, SIZES[kind], size, False)), guard)
 
 
 def clock(b: Builder, kind: str, d: Any, name: str) -> Step:
@@ -132,6 +171,14 @@ def cvta(b: Builder, ins: Instruction) -> Step:
         np.add(v[src], offset, out=v[dst], where=True if m is None else m)
 
     return step
+
+
+@lowering("cvta")
+def lower_cvta(e: Emitter, ins: Instruction, guard: str) -> None:
+    space = ins.mods[1 if ins.mods[0] == "to" else 0].split("::")[0]
+    if space not in ("global", "const") or ins.mods[-1] != "u64":
+        raise UnableError
+    e.put(ins.operands[0], copy_of(e, e.src(ins.operands[1], "u64")), guard)
 
 
 def local_cvta(dst: int, src: int, to: bool) -> Step:

@@ -12,7 +12,7 @@ from ptxgen.emulator.memory.address_map import WINDOWS
 from ptxgen.emulator.ops.spelling import suggestion
 from ptxgen.emulator.options import Options
 from ptxgen.emulator.ptx.catalogue import reason
-from ptxgen.emulator.ptx.dtypes import DTYPES, FLOATS, PACKED, SIGNED, SPECIAL_PREDICATES, SPECIALS_64
+from ptxgen.emulator.ptx.dtypes import DTYPES, FLOATS, SIGNED, SPECIAL_PREDICATES, SPECIALS_64
 from ptxgen.emulator.ptx.syntax import SIZES, Flt, Function, Imm, Instruction, Operand, Reg, Sink, Special, Sym
 from ptxgen.emulator.sync.wgmma_registers import RegisterSets
 from ptxgen.emulator.warp_batch import Step, View, WarpBatch
@@ -293,26 +293,3 @@ def only_type(b: Builder, ins: Instruction, allowed: set[str] | None = None, typ
         if m not in (allowed or set()):
             raise b.unsupported(f".{m}")
     return ins.mods[-1]
-
-
-def simple(b: Builder, ins: Instruction, kind: str, ufunc: Any, operands: int = 2) -> Step:
-    """d = ufunc(a, b), or ufunc(a), with all operands of one type."""
-    if len(ins.operands) != operands + 1:
-        raise b.malformed(f"{operands} sources are needed")
-    src = [b.src(o, kind) for o in ins.operands[1:]]
-    dst = b.dst(ins.operands[0], kind)
-    if operands == 1:
-        (one,) = src
-        return into(b, dst, lambda v, out: ufunc(v[one], out=out))
-    one, two = src
-    if kind in PACKED:
-        return into(b, dst, lambda v, out: ufunc(v[one], v[two], out=out))
-
-    def step(c: WarpBatch, m: Mask) -> None:
-        v = c.v
-        if m is None:
-            ufunc(v[one], v[two], out=v[dst])
-        else:
-            ufunc(v[one], v[two], out=v[dst], where=m)
-
-    return step

@@ -1,9 +1,8 @@
-"""Floating-point arithmetic in compiled functions, with the results that NumPy's steps give."""
+"""The LLVM text of floating-point conversions and of results, with the bits of `numerics`."""
 
 from __future__ import annotations
 
-from ptxgen.emulator.engine.jit_emitter import REAL, Emitter, UnableError, Value, lower, only
-from ptxgen.emulator.ptx.syntax import SIZES, Instruction
+from ptxgen.emulator.ops.operands.emitter import Emitter, Value
 
 #: 16-bit formats, one or two elements in a register: fraction bits, exponent bias
 HALVES = {"f16": (10, 15), "f16x2": (10, 15), "bf16": (7, 127), "bf16x2": (7, 127)}
@@ -24,46 +23,6 @@ def with_hardware_nan(e: Emitter, text: str, *operands: str) -> Value:
 
 def real_result(e: Emitter, kind: str, text: str, *operands: str) -> Value:
     return Value(4, real=text, clean=False) if kind == "f32" else with_hardware_nan(e, text, *operands)
-
-
-def real_kind(ins: Instruction) -> str:
-    kind = only(ins, "rn")
-    if kind not in ("f32", "f64") and kind not in HALVES:
-        raise UnableError
-    return kind
-
-
-def real_two(e: Emitter, ins: Instruction, guard: str) -> None:
-    kind = real_kind(ins)
-    if kind in HALVES:
-        halves(e, ins, kind, guard)
-        return
-    x, y = (e.real(e.src(o, kind)) for o in ins.operands[1:])
-    text = e.new(f"f{ins.op} {REAL[SIZES[kind]]} {x}, {y}")
-    e.put(ins.operands[0], real_result(e, kind, text, y, x), guard)
-
-
-def halves(e: Emitter, ins: Instruction, kind: str, guard: str) -> None:
-    """Arithmetic in float64, where sums and products of two numbers are exact; fma is rounded to odd."""
-    form = HALVES[kind]
-    size = 4 if kind.endswith("x2") else 2
-    whole = [e.word(e.src(o, f"u{8 * size}")) for o in ins.operands[1:]]
-    total = ""
-    for part in range(size // 2):
-        numbers = []
-        for word in whole:
-            piece = word if not part else e.new(f"lshr i32 {word}, 16")
-            numbers.append(wide_half(e, e.resize(piece, size, 2, False), form))
-        if ins.op == "fma":
-            both = e.new(f"fmul double {numbers[0]}, {numbers[1]}")
-            result = sum_to_odd(e, both, numbers[2])
-        else:
-            result = e.new(f"f{ins.op} double {numbers[0]}, {numbers[1]}")
-        half = e.resize(narrow_half(e, result, form), 2, size, False)
-        if part:
-            half = e.new(f"shl i32 {half}, 16")
-        total = e.new(f"or i32 {total}, {half}") if total else half
-    e.put(ins.operands[0], Value(size, total), guard)
 
 
 def wide_half(e: Emitter, half: str, form: tuple[int, int]) -> str:
@@ -130,18 +89,6 @@ def narrow_half(e: Emitter, x: str, form: tuple[int, int]) -> str:
     nan = e.new(f"icmp ugt i64 {size}, {0x7FF << 52}")
     word = e.new(f"select i1 {nan}, i64 32767, i64 {signed}")
     return e.new(f"trunc i64 {word} to i16")
-
-
-@lower("fma")
-def fma(e: Emitter, ins: Instruction, guard: str) -> None:
-    kind = real_kind(ins)
-    if kind in HALVES:
-        halves(e, ins, kind, guard)
-        return
-    x, y, z = (e.real(e.src(o, kind)) for o in ins.operands[1:])
-    name = REAL[SIZES[kind]]
-    text = e.call(name, f"llvm.fma.{kind}", f"{name} {x}", f"{name} {y}", f"{name} {z}")
-    e.put(ins.operands[0], real_result(e, kind, text, z, y, x), guard)
 
 
 def widened(e: Emitter, half: str) -> Value:

@@ -18,7 +18,7 @@ Row = tuple[int, int]
 
 
 #: LLVM type of a register, by its bytes; 0: a predicate
-WORD = {0: "i1", 1: "i8", 2: "i16", 4: "i32", 8: "i64"}
+WORD = {0: "i1", 1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "i128"}
 
 
 REAL = {4: "float", 8: "double"}
@@ -239,7 +239,9 @@ Lower = Callable[[Emitter, Instruction, str], None]
 LOWER: dict[str, Lower] = {}
 
 
-def lower(*names: str) -> Callable[[Lower], Lower]:
+def lowering(*names: str) -> Callable[[Lower], Lower]:
+    """Registers a function that compiles instructions, beside the function of their NumPy steps."""
+
     def register(make: Lower) -> Lower:
         for name in names:
             LOWER[name] = make
@@ -256,6 +258,7 @@ def only(ins: Instruction, *allowed: str) -> str:
 
 
 def raw(kind: str) -> str:
+    """The unsigned type of the size of a type, or pred."""
     return "pred" if kind == "pred" else f"u{8 * SIZES[kind]}"
 
 
