@@ -23,23 +23,44 @@ from ptxgen.emulator.ops.operands.access import (
     sample_shared,
     shared,
 )
-from ptxgen.emulator.ops.operands.emitter import Emitter, Row, can_compile, emit
+from ptxgen.emulator.ops.operands.emitter import LOWER, Emitter, Row, can_compile, emit
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction
 from ptxgen.emulator.sync.touch import Reads, page_bits
 from ptxgen.emulator.warp_batch import AddressInfo, Mask, Step, WarpBatch
 from ptxgen.errors import UnavailableError
 from ptxgen.install_advice import install_extra
 
-#: by engine: lane-executions after which a block is compiled
-COMPILE_THRESHOLD = {"auto": 40_000, "llvm": -1, "numpy": 1 << 62}
+#: microseconds of a NumPy step, and nanoseconds for each lane, by instruction; measured on an AMD EPYC with Zen 5
+STEP_TIMES = {
+    **dict.fromkeys(("mad", "mul"), (1.3, 0.3)),
+    "cvt": (0.8, 0.25),
+    "selp": (1.1, 0.5),
+    "fma": (3.5, 0.9),
+    "ld": (2.2, 0.5),
+    "lop3": (5.0, 1.0),
+    "prmt": (10.0, 2.0),
+}
+#: the same for other instructions with operands of f32; of 16-bit types and of f64; without floating-point operands
+REAL_TIME, ROUNDED_TIME, PLAIN_TIME = (1.4, 0.15), (12.0, 4.0), (0.5, 0.1)
+#: the same for a compiled function, which reads and writes its registers once, and for each of its instructions
+CALL_TIME, COMPILED_TIME = (4.0, 1.8), (0.05, 0.15)
+#: microseconds of the compilation of a block, and of each instruction
+COMPILATION_TIME = (1200.0, 100.0)
+ROUNDED = {"f16", "bf16", "f16x2", "bf16x2", "f64"}
 
 
-#: fixed cost of a NumPy step, in lane-executions
-STEP_COST = 2048
+def step_time(ins: Instruction) -> tuple[float, float]:
+    """Microseconds of the NumPy step of an instruction, and nanoseconds for each lane."""
+    if ROUNDED & set(ins.mods) and ins.op not in ("ld", "mov", "selp"):
+        return ROUNDED_TIME
+    return STEP_TIMES.get(ins.op) or (REAL_TIME if "f32" in ins.mods and ins.op != "mov" else PLAIN_TIME)
 
 
-#: by engine: least number of instructions of a compiled function
-SHORTEST = {"auto": 4, "llvm": 1}
+def time_saved(instructions: list[Instruction]) -> tuple[float, float]:
+    """Microseconds that a compiled function saves in one execution, and nanoseconds for each lane."""
+    times = [step_time(ins) for ins in instructions]
+    fixed, lane = (sum(time[i] - COMPILED_TIME[i] for time in times) - CALL_TIME[i] for i in (0, 1))
+    return fixed, lane
 
 
 def address_of(array: Any) -> int:
@@ -70,7 +91,7 @@ class JitCompiler:
         self.engine = program.options.engine
         require(self.engine)
         self.compiler: Any = None
-        self.executions: dict[int, int] = {}
+        self.saved: dict[int, float] = {}  # by block: the microseconds that a compiled function would have saved
         self.compiled: dict[int, list[JitBlock]] = {}
         self.able: dict[int, bool] = {}  # by instruction: whether it can be compiled
         self.sites = {id(site.ins): site for site in program.sites}
@@ -86,13 +107,23 @@ class JitCompiler:
             self.count_executions(number, block)
 
     def count_executions(self, number: int, block: Block) -> None:
+        """Compiles a block when that would have saved as much time as it takes."""
         first = block.steps[0]
+        able = [ins for ins in block.contents if ins.op in LOWER]
+        fixed, lane = time_saved(able)
+        lane /= 1000
+        if self.engine == "llvm":
+            limit = -1.0
+        elif fixed <= 0 and lane <= 0:
+            return
+        else:
+            limit = COMPILATION_TIME[0] + COMPILATION_TIME[1] * len(able)
 
         def count(c: WarpBatch, m: Mask) -> None:
-            executions = self.executions[number] = self.executions.get(number, 0) + c.n + STEP_COST
-            if executions > COMPILE_THRESHOLD[self.engine]:
+            saved = self.saved[number] = self.saved.get(number, 0.0) + max(fixed + lane * c.n, 0.0)
+            if saved > limit:
                 block.steps[0] = first
-                self.compile(number, block)
+                self.compile(number, block, c.n)
                 block.steps[0](c, m)
             else:
                 first(c, m)
@@ -105,13 +136,14 @@ class JitCompiler:
         start, end = program.starts[number], [*program.starts[1:], len(program.code)][number]
         return [b for b in program.bodies[start:end] if b["row"].kind == "plain"]
 
-    def compile(self, number: int, block: Block) -> None:
+    def compile(self, number: int, block: Block, lanes: int) -> None:
+        """Compiles the sequences of instructions of a block that are faster compiled, in batches of some lanes."""
         try:
             from ptxgen.emulator.engine import llvm
         except ImportError:
             self.engine = "numpy"
             return
-        runs = self.compiled[number] = self.split(number)
+        runs = self.compiled[number] = self.split(number, lanes)
         if runs:
             self.compiler = self.compiler or llvm.Compiler()
             for run, function in zip(runs, self.compiler.compile([(r.emitter, r.live()) for r in runs]), strict=True):
@@ -123,7 +155,7 @@ class JitCompiler:
         for run in reversed(self.compiled[number]):
             block.steps[run.first : run.first + len(run.bodies)] = [run.step()]
 
-    def split(self, number: int) -> list[JitBlock]:
+    def split(self, number: int, lanes: int) -> list[JitBlock]:
         """The sequences of instructions of a block that are compiled to one function each."""
         program = self.program
         bodies = self.plain(number)
@@ -132,7 +164,8 @@ class JitCompiler:
         written: set[int] = set()
 
         def close(before: int) -> None:
-            if len(some) >= SHORTEST[self.engine]:
+            fixed, lane = time_saved([body["ins"] for body in some])
+            if some and (self.engine == "llvm" or fixed + lane * lanes / 1000 > 0):
                 runs.append(JitBlock(self, number, before - len(some), list(some)))
             some.clear()
             written.clear()
