@@ -13,21 +13,21 @@ ${pointers(x, own)}\
     shr.u32 %warp, %thread, 5;
 % if plan.mainloop.x.kmajor:
     // adjacent lanes along K
-    and.b32 %k_lane, %lane, ${plan.mainloop.lanes - 1};
+    and.b32 %k_lane, %lane, ${plan.mainloop.last_lane};
     shr.u32 %long_lane, %lane, ${plan.mainloop.log2_across};
 % else:
     // adjacent lanes along ${plan.mainloop.x.extent}
     shr.u32 %k_lane, %lane, ${plan.mainloop.log2_lanes_long};
-    and.b32 %long_lane, %lane, ${plan.config.lanes_long - 1};
+    and.b32 %long_lane, %lane, ${plan.mainloop.last_lane_long};
 % endif
     setp.eq.u32 %is_k_lane0, %k_lane, 0;
     shr.u32 %k_group, %warp, ${plan.mainloop.log2_warps_along};
-    and.b32 %warp, %warp, ${plan.mainloop.warps_along - 1};
+    and.b32 %warp, %warp, ${plan.mainloop.last_warp_along};
     mad.lo.u32 %long_lane, %warp, ${plan.config.lanes_long}, %long_lane;
     mad.lo.u32 %k_lane, %k_group, ${plan.mainloop.lanes}, %k_lane;
     mul.lo.u32 %k_pos, %k_lane, ${plan.mainloop.depth};
-    mul.lo.u32 ${"%col" if plan.config.long_n else "%row"}, %long_lane, ${plan.mainloop.x.contiguous_run};
-    mov.u32 ${"%row" if plan.config.long_n else "%col"}, 0;
+    mul.lo.u32 ${plan.mainloop.first_long}, %long_lane, ${plan.mainloop.x.contiguous_run};
+    mov.u32 ${plan.mainloop.first_short}, 0;
     // %smem_c: where the epilogue stores this thread's sums in shared memory
     mad.lo.u32 %smem_addr, %k_group, ${plan.config.ml}, %row;
     mad.lo.u32 %smem_addr, %smem_addr, ${plan.epilogue.row_pitch}, %col;
@@ -37,7 +37,7 @@ ${pointers(x, own)}\
 </%def>
 
 <%def name="pointers(x, own)">
-    // ${x.upper}: ${len(x.rows)} ${("row" if len(x.rows) == 1 else "rows") + " with contiguous K" if x.kmajor else ("vector" if len(x.rows) == 1 else "vectors") + f" along {x.extent}"}, index clamped to the last one
+    // ${x.upper}: ${x.described_rows}, index clamped to the last one
     .reg .b64 %ptr_${x.name}<${len(x.rows)}>;
 % if x.pointer_steps:
     .reg .b64 %k_step_${x.name}<${len(x.pointer_steps)}>;
@@ -57,8 +57,8 @@ ${pointers(x, own)}\
     add.u64 %tmp64, %tmp64, %tmp64b;
     mad.lo.u64 %ptr_${x.name}${n}, %tmp64, ${x.size}, %${x.upper};
 % endfor
-% for n, step in enumerate(x.pointer_steps):
-    mul.wide.u32 %k_step_${x.name}${n}, %ld${x.name}, ${step * x.size};
+% for n, step in enumerate(x.pointer_step_bytes):
+    mul.wide.u32 %k_step_${x.name}${n}, %ld${x.name}, ${step};
 % endfor
 </%def>
 
@@ -95,7 +95,7 @@ ${pointers(x, own)}\
 <%def name="advance(x)">
 % if x.kmajor:
   % for n in range(len(x.rows)):
-    add.u64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, ${x.stride * x.size};
+    add.u64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, ${x.stride_bytes};
   % endfor
 % endif
 </%def>

@@ -2,13 +2,13 @@
 <%namespace name="skinny" file="/addr/skinny.mako"/>
 <%namespace name="lane_map" file="/${context['plan'].mainloop.lane_map}"/>
 <%def name="setup()">
-<% x, y, own = plan.mainloop.x, plan.mainloop.y, "%col" if plan.config.long_n else "%row" %>\
+<% x, y = plan.mainloop.x, plan.mainloop.y %>\
     .reg .b32 %head, %k_end, %k_thread;
 ${lane_map.lane_map()}\
     sub.u32 %k_thread, %k_pos, %k0;
-    // ${x.upper}: ${len(x.rows)} ${"row" if len(x.rows) == 1 else "rows"} with contiguous K; past the last row this thread loads its first row again
+    // ${x.upper}: ${x.described_rows}; past the last row this thread loads its first row again
     .reg .b64 %ptr_${x.name}<${len(x.rows)}>;
-    add.u32 %tmp1, %${x.extent.lower()}0, ${own};
+    add.u32 %tmp1, %${x.extent.lower()}0, ${plan.mainloop.first_long};
     sub.u32 %tmp2, %${x.extent}, 1;
     min.u32 %tmp1, %tmp1, %tmp2;
     mul.wide.u32 %tmp64, %tmp1, %ld${x.name};
@@ -74,7 +74,7 @@ ${skinny.pointers(y, plan.mainloop.first_y)}\
 <%def name="remainder()">
     add.u32 %k_pos, %k_pos, %tmp0;
 ${last_vector_end("%tmp0")}\
-    sub.s32 %tmp0, %tmp0, ${plan.mainloop.x.vec - 1};
+    sub.s32 %tmp0, %tmp0, ${plan.mainloop.x.last_element};
     max.s32 %tmp0, %tmp0, 0;
 </%def>
 
@@ -92,15 +92,15 @@ ${last_vector_end("%tmp1")}\
     and.b32 %tmp1, %tmp1, -${x.vec};
     add.u32 %k_start, %tmp0, %tmp1;
     add.u32 %k_start, %k_start, %k_thread;
-    setp.lt.u32 %p, %k_thread, ${plan.mainloop.tail_vectors * plan.mainloop.depth};
+    setp.lt.u32 %p, %k_thread, ${plan.mainloop.tail_elements};
     selp.b32 %k_stop, %k_end, 0, %p;
-    setp.eq.u32 %p, %k_thread, ${plan.mainloop.tail_vectors * plan.mainloop.depth};
+    setp.eq.u32 %p, %k_thread, ${plan.mainloop.tail_elements};
     selp.b32 %k_start, 0, %k_start, %p;
     setp.eq.and.u32 %p, %k0, 0, %p;
     min.u32 %tmp1, %head, %K;
     selp.b32 %k_stop, %tmp1, %k_stop, %p;
     // pointers are at the start of the last K iteration
-    sub.u32 %tmp0, %k_pos, ${plan.mainloop.step_stride * plan.mainloop.steps};
+    sub.u32 %tmp0, %k_pos, ${plan.mainloop.iteration_elements};
     sub.s32 %tmp0, %k_start, %tmp0;
     mul.wide.s32 %tmp64, %tmp0, ${x.size};
 % for n in range(len(y.rows)):
@@ -118,17 +118,17 @@ ${last_vector_end("%tmp1")}\
     setp.lt.u32 %in_k_range${i}, %tmp0, %k_stop;
 % endfor
 % for o, loads in plan.mainloop.element_loads:
-  % for pointer, elements, word, first in loads:
-    % for i, element in enumerate(elements, first):
-    mov.${"b16" if len(elements) > 1 else o.raw.kind} ${element}, ${"0" if len(elements) > 1 else o.zero};
-    @%in_k_range${i} ld.global.nc.${o.element_type} ${element}, [${pointer}+${i * o.size}];
+  % for l in loads:
+    % for in_range, element, offset in l.elements:
+    mov.${o.element_kind} ${element}, ${o.element_zero};
+    @${in_range} ld.global.nc.${o.element_type} ${element}, [${l.pointer}+${offset}];
     % endfor
-    % if len(elements) == 2:
-    mov.b32 ${word}, {${", ".join(elements)}};
-    % elif len(elements) == 4:
-    mov.b32 %tmp1, {${", ".join(elements[:2])}};
-    mov.b32 %tmp2, {${", ".join(elements[2:])}};
-    prmt.b32 ${word}, %tmp1, %tmp2, 0x6420;
+    % if len(l.pairs) == 1:
+    mov.b32 ${l.word}, ${l.pairs[0]};
+    % elif l.pairs:
+    mov.b32 %tmp1, ${l.pairs[0]};
+    mov.b32 %tmp2, ${l.pairs[1]};
+    prmt.b32 ${l.word}, %tmp1, %tmp2, 0x6420;
     % endif
   % endfor
 % endfor

@@ -22,10 +22,11 @@
     sub.u32 %body, %body, %tail;
 </%def>
 
-<%def name="load(size, label='LOAD_RUN')">${copy(size, label, load_vector, load_element)}</%def>
-<%def name="store(size)">${copy(size, "STORE_RUN", store_vector, store_element)}</%def>
+<%def name="load(word, label='LOAD_RUN')">${copy(word, label, load_vector, load_element)}</%def>
+<%def name="store(word)">${copy(word, "STORE_RUN", store_vector, store_element)}</%def>
 
-<%def name="copy(size, label, copy_vector, copy_element)">
+## word: an element, its type and bytes.
+<%def name="copy(word, label, copy_vector, copy_element)">
     shl.b32 %run_offset, %thread, 4;
     setp.ge.u32 %in_run, %run_offset, %body;
     @%in_run bra ${label}_ENDS;
@@ -35,24 +36,24 @@
     add.u32 %run_at, %run_at, %run_smem;
 ${label}:
 ${copy_vector()}\
-    add.u32 %run_at, %run_at, ${16 * plan.threads};
-    add.u64 %run_addr, %run_addr, ${16 * plan.threads};
-    add.u32 %run_offset, %run_offset, ${16 * plan.threads};
+    add.u32 %run_at, %run_at, ${plan.mainloop.run_step};
+    add.u64 %run_addr, %run_addr, ${plan.mainloop.run_step};
+    add.u32 %run_offset, %run_offset, ${plan.mainloop.run_step};
     setp.lt.u32 %in_run, %run_offset, %body;
     @%in_run bra ${label};
 ${label}_ENDS:
     { // elements before the first multiple of 16 bytes
-    .reg .b${8 * size} %run_elem;
-    mul.lo.u32 %run_offset, %thread, ${size};
+    .reg .${word.kind} %run_elem;
+    mul.lo.u32 %run_offset, %thread, ${word.bytes};
     setp.lt.u32 %in_run, %run_offset, %head;
 ${element_addresses()}\
-${copy_element("@%in_run ", size)}\
+${copy_element("@%in_run ", word)}\
     // elements after the last one
     setp.lt.u32 %in_run, %run_offset, %tail;
     add.u32 %run_offset, %run_offset, %head;
     add.u32 %run_offset, %run_offset, %body;
 ${element_addresses()}\
-${copy_element("@%in_run ", size)}\
+${copy_element("@%in_run ", word)}\
     }
 </%def>
 
@@ -70,16 +71,16 @@ ${copy_element("@%in_run ", size)}\
     st.shared.v4.b32 [%run_at], {%run_word0, %run_word1, %run_word2, %run_word3};
 % endif
 </%def>
-<%def name="load_element(guard, size)">
-    ${guard}ld.global.nc.b${8 * size} %run_elem, [%run_addr];
-    ${guard}st.shared.b${8 * size} [%run_at], %run_elem;
+<%def name="load_element(guard, word)">
+    ${guard}ld.global.nc.${word.kind} %run_elem, [%run_addr];
+    ${guard}st.shared.${word.kind} [%run_at], %run_elem;
 </%def>
 
 <%def name="store_vector()">
     ld.shared.v4.b32 {%run_word0, %run_word1, %run_word2, %run_word3}, [%run_at];
     st.global${plan.c.store_cache_op}.v4.b32 [%run_addr], {%run_word0, %run_word1, %run_word2, %run_word3};
 </%def>
-<%def name="store_element(guard, size)">
-    ${guard}ld.shared.b${8 * size} %run_elem, [%run_at];
-    ${guard}st.global${plan.c.store_cache_op}.b${8 * size} [%run_addr], %run_elem;
+<%def name="store_element(guard, word)">
+    ${guard}ld.shared.${word.kind} %run_elem, [%run_at];
+    ${guard}st.global${plan.c.store_cache_op}.${word.kind} [%run_addr], %run_elem;
 </%def>

@@ -13,7 +13,7 @@
   % for v in range(plan.mainloop.vec):
     mul.rn.${plan.arithmetic.type} ${plan.epilogue.vector[v]}, ${plan.mainloop.acc[i, v]}, %alpha;
   % endfor
-${store_op.store_vector([plan.epilogue.vector[v] for v in range(plan.mainloop.vec)], "%c_addr", 0, "@%in_strip ", add_c, *plan.epilogue.filter_coordinates)}\
+${store_op.store_vector(plan.epilogue.vector.all, "%c_addr", 0, "@%in_strip ", add_c, *plan.epilogue.filter_coordinates)}\
     add.u32 %c_offset, %c_offset, %row_result_stride;
     add.u32 %result_index, %result_index, 1;
 % endfor

@@ -32,12 +32,12 @@ ${ptx.banner("block to results: adjacent lanes, a strip of results each")}\
     mov.u32 %thread, %tid.x;
     // grid.x: blocks of lanes, then rows of the results; grid.y: strips
     mov.u32 %tmp0, %ctaid.x;
-    add.u32 %tmp1, %n_lanes, ${plan.mainloop.lanes - 1};
+    add.u32 %tmp1, %n_lanes, ${plan.mainloop.last_of_lanes};
     shr.u32 %tmp1, %tmp1, ${plan.mainloop.log2_block};
     div.u32 %strip_row, %tmp0, %tmp1;
     mul.lo.u32 %tmp1, %strip_row, %tmp1;
     sub.u32 %lane, %tmp0, %tmp1;
-    and.b32 %tmp0, %thread, ${plan.config.block_lanes - 1};
+    and.b32 %tmp0, %thread, ${plan.mainloop.last_block_lane};
     mad.lo.u32 %lane, %lane, ${plan.config.block_lanes}, %tmp0;
     mul.lo.u32 %lane, %lane, ${plan.mainloop.vec};
     shr.u32 %tmp0, %thread, ${plan.mainloop.log2_lanes};
@@ -95,11 +95,11 @@ ${weight(plan.mainloop.weights[r, v])}\
   % endfor
     add.u32 %tap_filter_offset, %tap_filter_offset, %row_filter_stride;
 % endfor
-% for row, previous, products in plan.mainloop.window_pixels:
+% for row, rows, products in plan.mainloop.window_pixels:
     // pixel ${row} of the strip
-  % if row > previous:
-    mad.lo.u32 %pixel_offset, %row_image_stride, ${row - previous}, %pixel_offset;
-    mad.lo.u32 %pixel_coords, %row_coords_stride, ${row - previous}, %pixel_coords;
+  % if rows > 0:
+    mad.lo.u32 %pixel_offset, %row_image_stride, ${rows}, %pixel_offset;
+    mad.lo.u32 %pixel_coords, %row_coords_stride, ${rows}, %pixel_coords;
   % endif
 ${pixels.locate()}\
 ${pixels.load("%tmp64", "@!%skip ")}\

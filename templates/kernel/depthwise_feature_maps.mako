@@ -14,7 +14,7 @@
     .reg .b32 %strips, %round, %strip, %map, %strip_start, %column, %channel, %row, %row_bytes;
     .reg .pred %in_bounds, %p, %inside;
     .reg .${plan.arithmetic.type} %alpha, %beta, %pixel;
-    .reg .b${8 * main.size} %elem;
+    .reg .${main.word.kind} %elem;
     ${main.weights.declaration} ${main.column_limits.declaration} ${main.column_addresses.declaration}
 % for name in plan.parameters.names:
     .reg .b32 %${name};
@@ -41,7 +41,7 @@ ${ptx.banner("block to feature maps; those of images to shared memory")}\
 ${run.split("%tmp0")}\
     mov.b32 %images_smem, %run_smem;
 ${pdl.wait()}\
-${run.load(main.size)}\
+${run.load(main.word)}\
     // the run of results: %results in C, %results_smem in shared memory
     mul.lo.u32 %tmp0, %result_rows, %result_columns;
     mul.lo.u32 %tmp0, %tmp0, ${plan.c.bytes};
@@ -75,9 +75,9 @@ ${radix.divide("%strip_start", "%strip", "result_columns")}\
 ${radix.divide("%tmp0", "%channel", "channels")}\
     mul.lo.u32 %tmp0, %tmp0, %channels;
     sub.u32 %channel, %channel, %tmp0;
-    mad.wide.u32 %tmp64, %channel, ${main.feature_maps.taps * main.size}, ${main.filters};
-% for n, weight in enumerate(main.weights.all):
-    ld.global.nc.b${8 * main.size} %elem, [%tmp64+${n * main.size}];
+    mad.wide.u32 %tmp64, %channel, ${main.filter_bytes}, ${main.filters};
+% for weight, offset in main.filter_loads:
+    ld.global.nc.${main.word.kind} %elem, [%tmp64+${offset}];
 ${convert.widen_element(weight)}\
 % endfor
     // the first row and the column of the image that each tap reads
@@ -88,20 +88,20 @@ ${convert.widen_element(weight)}\
     mul.lo.s32 ${main.column_addresses[0]}, ${main.column_addresses[0]}, %image_columns;
 % if columns.ratio == 1:
     add.s32 ${main.column_addresses[0]}, ${main.column_addresses[0]}, %tmp1;
-  % for s in range(columns.taps):
-    add.s32 %tmp0, %tmp1, ${columns.tap_step(s)};
+  % for tap in main.column_taps:
+    add.s32 %tmp0, %tmp1, ${tap.step};
     setp.lt.u32 %inside, %tmp0, %image_columns;
-    selp.b32 ${main.column_limits[s]}, %image_rows, 0, %inside;
+    selp.b32 ${tap.limit}, %image_rows, 0, %inside;
   % endfor
 % else:
-  % for s in reversed(range(columns.taps)):
-    add.s32 %tmp0, %tmp1, ${columns.tap_step(s)};
+  % for tap in reversed(main.column_taps):
+    add.s32 %tmp0, %tmp1, ${tap.step};
     rem.u32 %strip, %tmp0, ${columns.ratio};
     setp.eq.u32 %inside, %strip, 0;
     div.u32 %tmp0, %tmp0, ${columns.ratio};
     setp.lt.and.u32 %inside, %tmp0, %image_columns, %inside;
-    selp.b32 ${main.column_limits[s]}, %image_rows, 0, %inside;
-    add.u32 ${main.column_addresses[s]}, ${main.column_addresses[0]}, %tmp0;
+    selp.b32 ${tap.limit}, %image_rows, 0, %inside;
+    add.u32 ${tap.pointer}, ${main.column_addresses[0]}, %tmp0;
   % endfor
 % endif
 % for r in main.column_addresses.all:
@@ -126,10 +126,10 @@ ${ptx.banner(f"pixels of a strip, {main.feature_maps.rows.taps} x {main.feature_
     mad.lo.s32 ${r}, %row_bytes, ${step}, ${r};
     % endfor
   % endif
-  % for s in range(columns.taps):
-    setp.lt.u32 %inside, %row, ${main.column_limits[s]};
-    mov.b${8 * main.size} %elem, 0;
-    @%inside ld.shared.b${8 * main.size} %elem, [${main.pixel_address(s)}];
+  % for s, column in enumerate(main.column_taps):
+    setp.lt.u32 %inside, %row, ${column.limit};
+    mov.${main.word.kind} %elem, 0;
+    @%inside ld.shared.${main.word.kind} %elem, [${column.address}];
 ${convert.widen_element("%pixel")}\
     % for result, tap in products:
     fma.rn.${plan.arithmetic.type} ${main.acc[result]}, %pixel, ${main.weights[tap, s]}, ${main.acc[result]};
@@ -143,5 +143,5 @@ ${store_op.store_tiles(store_c, None, store_op)}\
     @%p bra.uni STRIP_LOOP;
 ${ptx.banner("wait: all results are in shared memory; the run of results to C")}\
     bar.sync 0;
-${run.store(plan.c.bytes)}\
+${run.store(plan.epilogue.word)}\
 <%def name="after_entry()"></%def>\

@@ -91,10 +91,10 @@ ${ptx.banner(f"pixels of column {n} of the patch, and their products")}\
   % endif
     mov.b32 %pixel_offset, %image_offset;
     mov.b32 %pixel_coords, %coords;
-  % for row, previous, products in rows:
-    % if row > previous:
-    mad.lo.u32 %pixel_offset, %row_image_stride, ${row - previous}, %pixel_offset;
-    mad.lo.u32 %pixel_coords, %row_coords_stride, ${row - previous}, %pixel_coords;
+  % for _, step, products in rows:
+    % if step > 0:
+    mad.lo.u32 %pixel_offset, %row_image_stride, ${step}, %pixel_offset;
+    mad.lo.u32 %pixel_coords, %row_coords_stride, ${step}, %pixel_coords;
     % endif
 ${pixels.locate()}\
 ${pixels.load("%tmp64", "@!%skip ")}\

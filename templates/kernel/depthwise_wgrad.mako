@@ -33,7 +33,7 @@ ${pdl.early_trigger()}\
     // grid.x: blocks of lanes, or filters; grid.y: slices of the strips
     mov.u32 %tile, %ctaid.x;
     mov.u32 %slice, %ctaid.y;
-    and.b32 %lane_thread, %thread, ${plan.config.block_lanes - 1};
+    and.b32 %lane_thread, %thread, ${plan.mainloop.last_block_lane};
     shr.u32 %tmp1, %thread, ${plan.mainloop.log2_lanes};
     mad.lo.u32 %strip_index, %slice, ${plan.config.block_rows}, %tmp1;
     mov.u32 %strip_step, %nctaid.y;
@@ -50,8 +50,8 @@ ${pdl.early_trigger()}\
     mul.lo.u32 %group_image_offset, %tile, %group_image_stride;
     mul.lo.u32 %group_result_offset, %tile, %group_result_stride;
 % endif
-% for k in range(s.outer_taps):
-    ld.global.nc.v4.b32 {${plan.mainloop.tap_offsets[k, 0]}, ${plan.mainloop.tap_offsets[k, 1]}, %unused, %filter_offset}, [%taps+${16 * k}];
+% for offset, coords, at in plan.mainloop.tap_loads:
+    ld.global.nc.v4.b32 {${offset}, ${coords}, %unused, %filter_offset}, [%taps+${at}];
 % endfor
 % for r in plan.mainloop.acc.all:
     mov.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero};
@@ -105,10 +105,10 @@ ${pixels.load("%tmp64", "@%p ")}\
     // pixels of tap ${k} of the other axes
     add.u32 %pixel_offset, %image_offset, ${plan.mainloop.tap_offsets[k, 0]};
     add.u32 %pixel_coords, %coords, ${plan.mainloop.tap_offsets[k, 1]};
-  % for row, previous, products in plan.mainloop.window_pixels:
-    % if row > previous:
-    mad.lo.u32 %pixel_offset, %row_image_stride, ${row - previous}, %pixel_offset;
-    mad.lo.u32 %pixel_coords, %row_coords_stride, ${row - previous}, %pixel_coords;
+  % for _, rows, products in plan.mainloop.window_pixels:
+    % if rows > 0:
+    mad.lo.u32 %pixel_offset, %row_image_stride, ${rows}, %pixel_offset;
+    mad.lo.u32 %pixel_coords, %row_coords_stride, ${rows}, %pixel_coords;
     % endif
 ${pixels.locate()}\
 ${pixels.load("%tmp64", "@!%skip ")}\

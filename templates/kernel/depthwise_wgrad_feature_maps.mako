@@ -9,13 +9,13 @@
 <%namespace name="run" file="/copy/contiguous_run.mako"/>\
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="aux_kernels" file="/epilogue/depthwise_wgrad_sums.mako"/>\
-<% main, columns, bits = plan.mainloop, plan.mainloop.feature_maps.columns, 8 * plan.mainloop.size %>\
+<% main, columns = plan.mainloop, plan.mainloop.feature_maps.columns %>\
     .reg .b64 %A, %B, %workspace, %tmp64, %tmp64b, %product;
     .reg .b32 %tmp0, %tmp1, %thread, %slice, %image, %first_channel, %maps, %map, %first_strip, %images_smem, %results_smem;
     .reg .b32 %strip, %strip_start, %column, %row, %row_bytes, %result_rows_left, %result_row_bytes, %result_addr, %smem;
     .reg .pred %in_maps, %in_bounds, %p, %inside, %is_result<${main.most_results}>;
     .reg .${plan.arithmetic.type} %alpha, %sum, %partial, %pixel;
-    .reg .b${bits} %elem;
+    .reg .${main.word.kind} %elem;
     ${main.result_grads.declaration} ${main.column_limits.declaration} ${main.column_addresses.declaration}
 % for name in plan.parameters.names:
     .reg .b32 %${name};
@@ -71,10 +71,10 @@ ${radix.divide("%strip_start", "%strip", "result_columns")}\
     mad.lo.s32 ${main.column_addresses[0]}, %map, %image_rows, %row;
     mad.lo.s32 ${main.column_addresses[0]}, ${main.column_addresses[0]}, %image_columns, %tmp1;
     mad.lo.s32 ${main.column_addresses[0]}, ${main.column_addresses[0]}, ${main.size}, %images_smem;
-% for s in range(columns.taps):
-    add.s32 %tmp0, %tmp1, ${columns.tap_step(s)};
+% for tap in main.column_taps:
+    add.s32 %tmp0, %tmp1, ${tap.step};
     setp.lt.and.u32 %inside, %tmp0, %image_columns, %in_bounds;
-    selp.b32 ${main.column_limits[s]}, %image_rows, 0, %inside;
+    selp.b32 ${tap.limit}, %image_rows, 0, %inside;
 % endfor
     // result gradients of the strip: %result_rows_left of them are inside
     sub.u32 %result_rows_left, %result_rows, %strip_start;
@@ -84,28 +84,27 @@ ${radix.divide("%strip_start", "%strip", "result_columns")}\
     mad.lo.u32 %result_addr, %result_addr, ${main.size}, %results_smem;
 % for i, grad in enumerate(main.result_grads.all):
     setp.gt.s32 %p, %result_rows_left, ${i};
-    mov.b${bits} %elem, 0;
-    @%p ld.shared.b${bits} %elem, [%result_addr];
+    mov.${main.word.kind} %elem, 0;
+    @%p ld.shared.${main.word.kind} %elem, [%result_addr];
     add.u32 %result_addr, %result_addr, %result_row_bytes;
 ${convert.widen_element(grad)}\
 % endfor
     // pixels of a strip, ${main.feature_maps.rows.taps} x ${columns.taps} taps, and their products with the results that are inside
-% for step, products in main.pixel_rows:
+% for step, results, products in main.gradient_rows:
   % if step:
     add.s32 %row, %row, ${step};
     mad.lo.s32 ${main.column_addresses[0]}, %row_bytes, ${step}, ${main.column_addresses[0]};
   % endif
-<% results = main.results_of(products) %>\
   % for n, result in enumerate(results):
     setp.gt.s32 %is_result${n}, %result_rows_left, ${result};
   % endfor
-  % for s in range(columns.taps):
-    setp.lt.u32 %inside, %row, ${main.column_limits[s]};
-    mov.b${bits} %elem, 0;
-    @%inside ld.shared.b${bits} %elem, [${main.pixel_address(s)}];
+  % for s, column in enumerate(main.column_taps):
+    setp.lt.u32 %inside, %row, ${column.limit};
+    mov.${main.word.kind} %elem, 0;
+    @%inside ld.shared.${main.word.kind} %elem, [${column.address}];
 ${convert.widen_element("%pixel")}\
-    % for result, tap in products:
-    @%is_result${results.index(result)} fma.rn.${plan.arithmetic.type} ${main.acc[tap, s]}, %pixel, ${main.result_grads[result]}, ${main.acc[tap, s]};
+    % for is_result, result, tap in products:
+    @${is_result} fma.rn.${plan.arithmetic.type} ${main.acc[tap, s]}, %pixel, ${main.result_grads[result]}, ${main.acc[tap, s]};
     % endfor
   % endfor
 % endfor
@@ -121,8 +120,8 @@ ${convert.widen_element("%pixel")}\
 IMAGES_DONE:
 ${ptx.banner(f"sums of the block: threads store theirs in shared memory [tap][thread]; {main.SUM_LANES} lanes add those of a channel's tap")}\
     mad.lo.u32 %tmp0, %thread, ${plan.arithmetic.bytes}, %smem;
-% for i, r in enumerate(main.acc.all):
-    st.shared.${plan.arithmetic.type} [%tmp0+${i * plan.threads * plan.arithmetic.bytes}], ${r};
+% for r, offset in main.sum_places:
+    st.shared.${plan.arithmetic.type} [%tmp0+${offset}], ${r};
 % endfor
     // ---- wait: all sums are in shared memory
     bar.sync 0;
@@ -130,9 +129,9 @@ ${ptx.banner(f"sums of the block: threads store theirs in shared memory [tap][th
     .reg .pred %in_sums;
 ${lanes.registers(plan.arithmetic.type)}\
     div.u32 %sum_index, %thread, ${main.SUM_LANES};
-    and.b32 %lane, %thread, ${main.SUM_LANES - 1};
+    and.b32 %lane, %thread, ${main.sum_lane_mask};
     shr.u32 %warp_sum, %thread, 5;
-    mul.lo.u32 %warp_sum, %warp_sum, ${32 // main.SUM_LANES};
+    mul.lo.u32 %warp_sum, %warp_sum, ${main.warp_sums};
     mul.lo.u32 %sums, %maps, ${main.feature_maps.taps};
 SUM_LOOP:
     setp.ge.u32 %p, %warp_sum, %sums;
@@ -152,7 +151,7 @@ ITEM_LOOP:
     @%p bra ITEMS_DONE;
     ld.shared.${plan.arithmetic.type} %partial, [%item];
     add.rn.${plan.arithmetic.type} %sum, %sum, %partial;
-    add.u32 %item, %item, ${main.SUM_LANES * plan.arithmetic.bytes};
+    add.u32 %item, %item, ${main.sum_lane_bytes};
     add.u32 %tmp0, %tmp0, ${main.SUM_LANES};
     bra ITEM_LOOP;
 ITEMS_DONE:
@@ -164,8 +163,8 @@ ${lanes.add_peer("%sum", lane, f"add.rn.{plan.arithmetic.type}")}\
     add.u32 %filter, %first_channel, %map;
     mov.u32 %tmp1, %channels;
 ${aux_kernels.store("@%in_sums ")}\
-    add.u32 %warp_sum, %warp_sum, ${plan.threads // main.SUM_LANES};
-    add.u32 %sum_index, %sum_index, ${plan.threads // main.SUM_LANES};
+    add.u32 %warp_sum, %warp_sum, ${main.block_sums};
+    add.u32 %sum_index, %sum_index, ${main.block_sums};
     bra.uni SUM_LOOP;
 SUMS_DONE:
 <%def name="after_entry()">${aux_kernels.entries()}</%def>\
@@ -180,5 +179,5 @@ SUMS_DONE:
     mul.lo.u32 %run_bytes, %run_bytes, %maps;
 ${run.split(region)}\
     mov.b32 ${to}, %run_smem;
-${run.load(plan.mainloop.size, label)}\
+${run.load(plan.mainloop.word, label)}\
 </%def>

@@ -12,14 +12,14 @@
 <%def name="load(at, guard)">
 <% loaded = plan.mainloop.loaded %>\
 % for r in loaded.all:
-    mov.${loaded.kind} ${r}, ${"0" if plan.mainloop.size == 2 else plan.arithmetic.zero};
+    mov.${loaded.kind} ${r}, ${plan.mainloop.loaded_zero};
 % endfor
     ${guard}ld.global.nc.${plan.mainloop.load_kind} ${plan.mainloop.load_vector}, [${at}];
 % if plan.mainloop.size == 2 and plan.mainloop.vec == 1:
 ${convert.widen(plan.problem.dtype, plan.mainloop.pixels[0], plan.mainloop.words[0])}\
 % elif plan.mainloop.size == 2:
-  % for v in range(0, plan.mainloop.vec, 2):
-${convert.widen_pair(plan.problem.dtype, plan.mainloop.pixels[v], plan.mainloop.pixels[v + 1], plan.mainloop.words[v // 2], plan.mainloop.halves)}\
+  % for low, high, word in plan.mainloop.pixel_pairs:
+${convert.widen_pair(plan.problem.dtype, low, high, word, plan.mainloop.halves)}\
   % endfor
 % endif
 </%def>

@@ -17,7 +17,7 @@
 <%def name="multiply(step)">
 % for r in plan.mainloop.rounds(step):
   % for u in r.unpacks:
-${dict(halves=halves, fp8=fp8, bytes=bytes, transpose=transpose)[u.how](u.into, u.words)}\
+${dict(halves=halves, fp8=fp8, bytes=bytes, transpose=transpose)[u.how](u)}\
   % endfor
   % for s, x, y in r.products:
     % if plan.mainloop.dp4a:
@@ -33,49 +33,53 @@ ${dict(halves=halves, fp8=fp8, bytes=bytes, transpose=transpose)[u.how](u.into, 
 ${multiply(step)}\
 </%def>
 
-<%def name="halves(into, words)">
-% if len(into) == 1:
-${convert.widen(plan.problem.dtype, into[0], words[0])}\
+<%def name="halves(u)">
+% if len(u.into) == 1:
+${convert.widen(plan.problem.dtype, u.into[0], u.words[0])}\
 % else:
-${convert.widen_pair(plan.problem.dtype, into[0], into[1], words[0], ("%half0", "%half1"))}\
+${convert.widen_pair(plan.problem.dtype, u.into[0], u.into[1], u.words[0], ("%half0", "%half1"))}\
 % endif
 </%def>
 
 ## 8-bit floats, by way of f16, which holds all of them exactly.
-<%def name="fp8(into, words)">
-% if len(into) == 4:
-    mov.b32 {%half0, %half1}, ${words[0]};
+<%def name="fp8(u)">
+% if len(u.into) == 4:
+    mov.b32 {%half0, %half1}, ${u.words[0]};
 % else:
-    mov.b16 %half0, ${words[0]};
+    mov.b16 %half0, ${u.words[0]};
 % endif
-% for n in range(0, len(into), 2):
-    cvt.rn.f16x2.${plan.problem.dtype}x2 %pair, %half${n // 2};
+% for n, elements in enumerate(u.half_pairs):
+    cvt.rn.f16x2.${plan.problem.dtype}x2 %pair, %half${n};
     mov.b32 {%half2, %half3}, %pair;
-    cvt.f32.f16 ${into[n]}, %half2;
-  % if n + 1 < len(into):
-    cvt.f32.f16 ${into[n + 1]}, %half3;
-  % endif
+  % for half, r in zip(("%half2", "%half3"), elements):
+    cvt.f32.f16 ${r}, ${half};
+  % endfor
 % endfor
 </%def>
 
-<%def name="bytes(into, words)">
-% if len(into) < 4:
-    cvt.u32.u16 %pair, ${words[0]};
+<%def name="bytes(u)">
+% if len(u.into) == 4:
+  % for r, bit in u.byte_places:
+    bfe.s32 ${r}, ${u.words[0]}, ${bit}, 8;
+  % endfor
+% else:
+    cvt.u32.u16 %pair, ${u.words[0]};
+  % for r, bit in u.byte_places:
+    bfe.s32 ${r}, %pair, ${bit}, 8;
+  % endfor
 % endif
-% for n, r in enumerate(into):
-    bfe.s32 ${r}, ${"%pair" if len(into) < 4 else words[0]}, ${8 * n}, 8;
-% endfor
 </%def>
 
 ## Transpose 4 x 4 bytes: byte n of each word makes word n.
-<%def name="transpose(into, words)">
-    prmt.b32 %byte_pair0, ${words[0]}, ${words[1]}, 0x5140;
-    prmt.b32 %byte_pair1, ${words[2]}, ${words[3]}, 0x5140;
-    prmt.b32 %byte_pair2, ${words[0]}, ${words[1]}, 0x7362;
-    prmt.b32 %byte_pair3, ${words[2]}, ${words[3]}, 0x7362;
-% for n, r in enumerate(into):
-    prmt.b32 ${r}, %byte_pair${n // 2 * 2}, %byte_pair${n // 2 * 2 + 1}, ${"0x7632" if n % 2 else "0x5410"};
-% endfor
+<%def name="transpose(u)">
+    prmt.b32 %byte_pair0, ${u.words[0]}, ${u.words[1]}, 0x5140;
+    prmt.b32 %byte_pair1, ${u.words[2]}, ${u.words[3]}, 0x5140;
+    prmt.b32 %byte_pair2, ${u.words[0]}, ${u.words[1]}, 0x7362;
+    prmt.b32 %byte_pair3, ${u.words[2]}, ${u.words[3]}, 0x7362;
+    prmt.b32 ${u.into[0]}, %byte_pair0, %byte_pair1, 0x5410;
+    prmt.b32 ${u.into[1]}, %byte_pair0, %byte_pair1, 0x7632;
+    prmt.b32 ${u.into[2]}, %byte_pair2, %byte_pair3, 0x5410;
+    prmt.b32 ${u.into[3]}, %byte_pair2, %byte_pair3, 0x7632;
 </%def>
 
 ## Lanes that split K add their sums by butterfly shuffles: every lane has the total.
@@ -92,12 +96,12 @@ ${lanes.add_peer(r, lane, plan.mainloop.add_op)}\
 
 ## Row i of the thread's tile, times alpha, into %result.
 <%def name="scaled_row(i)">
-% for j in range(plan.mainloop.ns):
+% for to, sum in zip(plan.epilogue.vector.all, plan.mainloop.row_sums[i]):
   % if plan.arithmetic.s32_to_f32:
-    cvt.rn.f32.s32 ${plan.epilogue.vector[j]}, ${plan.mainloop.sum_at(i, j)};
-    ${plan.arithmetic.mul} ${plan.epilogue.vector[j]}, ${plan.epilogue.vector[j]}, %alpha;
+    cvt.rn.f32.s32 ${to}, ${sum};
+    ${plan.arithmetic.mul} ${to}, ${to}, %alpha;
   % else:
-    ${plan.arithmetic.mul} ${plan.epilogue.vector[j]}, ${plan.mainloop.sum_at(i, j)}, %alpha;
+    ${plan.arithmetic.mul} ${to}, ${sum}, %alpha;
   % endif
 % endfor
 </%def>

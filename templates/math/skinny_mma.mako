@@ -12,27 +12,27 @@
 </%def>
 
 <%def name="multiply(step)">
-% for words, chunks in plan.mainloop.fragments.unaligned(step):
-  % for i in range(6):
-    selp.b32 %shifted${i}, ${chunks[i + 2]}, ${chunks[i]}, %skip_two;
+% for vector in plan.mainloop.fragments.unaligned(step):
+  % for to, far, near in vector.whole_words:
+    selp.b32 ${to}, ${far}, ${near}, %skip_two;
   % endfor
-  % for i in range(5):
-    selp.b32 %shifted${i}, %shifted${i + 1}, %shifted${i}, %skip_one;
+  % for to, following in vector.odd_words:
+    selp.b32 ${to}, ${following}, ${to}, %skip_one;
   % endfor
-  % for i, word in enumerate(words):
-    shf.r.wrap.b32 ${word}, %shifted${i}, %shifted${i + 1}, %bit_shift;
+  % for word, low, high in vector.bits:
+    shf.r.wrap.b32 ${word}, ${low}, ${high}, %bit_shift;
   % endfor
 % endfor
 ${products(step)}\
 </%def>
 
 <%def name="products(step)">
-% for word, parts in plan.mainloop.fragments.packed(step):
-  % if len(parts) == 2:
-    mov.b32 ${word}, {${parts[0]}, ${parts[1]}};
+% for word, halves in plan.mainloop.fragments.packed(step):
+  % if len(halves) == 1:
+    mov.b32 ${word}, ${halves[0]};
   % else:
-    mov.b32 %low_pair, {${parts[0]}, ${parts[1]}};
-    mov.b32 %high_pair, {${parts[2]}, ${parts[3]}};
+    mov.b32 %low_pair, ${halves[0]};
+    mov.b32 %high_pair, ${halves[1]};
     prmt.b32 ${word}, %low_pair, %high_pair, 0x6420;
   % endif
 % endfor

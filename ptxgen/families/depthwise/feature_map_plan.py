@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts.addressing import CAddressing, multiplier
@@ -25,12 +26,35 @@ from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 Product = tuple[int, int]  #: a result of a strip, and the row of a tap
 
 
+class Word(NamedTuple):
+    """An element in memory, its type and bytes."""
+
+    kind: str
+    bytes: int
+
+    @classmethod
+    def of(cls, size: int) -> Word:
+        return cls(f"b{8 * size}", size)
+
+
+class ColumnTap(NamedTuple):
+    """A tap along a row: ``step``: columns from the first tap; ``limit``: the register with the rows of the image if
+    its column is inside, else 0; ``pointer``: the register with its address, or that of the first tap; ``address``: of
+    its pixel."""
+
+    step: int
+    limit: str
+    pointer: str
+    address: str
+
+
 @dataclass(frozen=True)
 class FeatureMapLoop(StripLoop):
     """A loop over strips: each is a part of a column of a feature map. All taps are unrolled. ``cp_async``: whether
-    cp.async copies images to shared memory."""
+    cp.async copies images to shared memory; ``threads``: of a block."""
 
     cp_async: bool
+    threads: int
 
     @property
     def feature_maps(self) -> FeatureMaps:
@@ -54,9 +78,25 @@ class FeatureMapLoop(StripLoop):
         return ["feature maps of images, at their offset from a multiple of 16 bytes", "then those of results"]
 
     @property
-    def word(self) -> str:
-        """The type of an element as loaded."""
-        return f"b{8 * self.size}"
+    def word(self) -> Word:
+        """An element as loaded."""
+        return Word.of(self.size)
+
+    @property
+    def run_step(self) -> int:
+        """Bytes of a contiguous run that the block copies at once."""
+        return 16 * self.threads
+
+    # ---- filters
+
+    @property
+    def filter_bytes(self) -> int:
+        return self.feature_maps.taps * self.size
+
+    @property
+    def filter_loads(self) -> list[tuple[str, int]]:
+        """(weight, offset) of each tap of a filter."""
+        return [(weight, n * self.size) for n, weight in enumerate(self.weights.all)]
 
     # ---- columns: a thread has one result column, and each tap reads one column of the image
 
@@ -73,12 +113,20 @@ class FeatureMapLoop(StripLoop):
             "pixel_addr", "b32", (self.feature_maps.columns.taps if self.feature_maps.columns.ratio > 1 else 1,)
         )
 
-    def pixel_address(self, tap: int) -> str:
-        """The address of the pixel that a tap along a row reads."""
-        columns = self.feature_maps.columns
-        if columns.ratio > 1:
-            return self.column_addresses[tap]
-        return f"{self.column_addresses[0]}+{columns.tap_step(tap) * self.size}"
+    @cached_property
+    def column_taps(self) -> list[ColumnTap]:
+        """The taps along a row."""
+        columns, first = self.feature_maps.columns, self.column_addresses[0]
+        steps = [columns.tap_step(s) for s in range(columns.taps)]
+        return [
+            ColumnTap(
+                step,
+                self.column_limits[s],
+                self.column_addresses[s] if columns.ratio > 1 else first,
+                self.column_addresses[s] if columns.ratio > 1 else f"{first}+{step * self.size}",
+            )
+            for s, step in enumerate(steps)
+        ]
 
     # ---- rows
 
@@ -108,6 +156,11 @@ class FeatureMapEpilogue(StripEpilogue):
 
     template = "epilogue/depthwise_feature_maps.mako"
     via_smem = True
+
+    @property
+    def word(self) -> Word:
+        """A result as stored."""
+        return Word.of(self.c.bytes)
 
 
 @dataclass(frozen=True)
@@ -186,7 +239,7 @@ class FeatureMapPlan(Plan):
         self.batch = Batch(False)  # items are feature maps
         self.fused_ops = replace(FusedOps.of(p, False, self.device.sm), scalar_bias=False)
         self.scheduler: FeatureMapScheduler = FeatureMapScheduler(c)
-        self.mainloop: FeatureMapLoop = FeatureMapLoop(p, c, self.arithmetic, self.device.sm >= 80)
+        self.mainloop: FeatureMapLoop = FeatureMapLoop(p, c, self.arithmetic, self.device.sm >= 80, self.threads)
         self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), 1)
         self.epilogue: FeatureMapEpilogue = FeatureMapEpilogue(c, self.arithmetic, self.reduction, self.c, 1)
         self.parameters: FeatureMapParameters = FeatureMapParameters(p, c, self.arithmetic)

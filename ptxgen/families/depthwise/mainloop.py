@@ -113,7 +113,7 @@ class StripLoop(Part):
 
     @cached_property
     def window_pixels(self) -> list[tuple[int, int, list[tuple[int, int]]]]:
-        """The pixels of a strip's windows: row, row of the preceding pixel, (result, tap) of each product."""
+        """The pixels of a strip's windows: row, rows from the preceding pixel, (result, tap) of each product."""
         pixels: dict[int, list[tuple[int, int]]] = {}
         for i in range(self.config.strip_results):
             for r in range(self.strip.taps):
@@ -121,7 +121,24 @@ class StripLoop(Part):
                 if row is not None:
                     pixels.setdefault(row, []).append((i, r))
         rows = sorted(pixels)
-        return [(row, before, pixels[row]) for row, before in zip(rows, [0, *rows], strict=False)]
+        return [(row, row - before, pixels[row]) for row, before in zip(rows, [0, *rows], strict=False)]
+
+    @property
+    def last_block_lane(self) -> int:
+        return self.config.block_lanes - 1
+
+    @property
+    def last_of_lanes(self) -> int:
+        return self.lanes - 1
+
+    @property
+    def loaded_zero(self) -> str:
+        return "0" if self.size == 2 else self.arithmetic.zero
+
+    @property
+    def pixel_pairs(self) -> list[tuple[str, str, str]]:
+        """The pixels of each word of 16-bit ones, and the word."""
+        return list(zip(self.pixels.all[::2], self.pixels.all[1::2], self.words.all, strict=True))
 
 
 @dataclass(frozen=True)
@@ -163,6 +180,11 @@ class WgradLoop(StripLoop):
     def tap_offsets(self) -> Tile:
         """Offset and word of coordinates of the taps of other axes."""
         return Tile("tap_offset", "b32", (self.strip.outer_taps, 2))
+
+    @property
+    def tap_loads(self) -> list[tuple[str, str, int]]:
+        """(offset, word of coordinates, place in the table) of each tap of other axes."""
+        return [(self.tap_offsets[k, 0], self.tap_offsets[k, 1], 16 * k) for k in range(self.strip.outer_taps)]
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:

@@ -59,6 +59,15 @@ class PatchLoop(StripLoop):
         """The row of ``acc`` of a result of a strip."""
         return column * self.config.strip_results + result
 
+    @property
+    def column_sums(self) -> list[list[list[str]]]:
+        """The sums of the adjacent lanes of each result, by column and result of the strip."""
+        c = self.config
+        return [
+            [[self.acc[self.row(i, column), v] for v in range(self.vec)] for i in range(c.strip_results)]
+            for column in range(c.strip_columns)
+        ]
+
     # ---- filters: those of a thread's lanes are contiguous
 
     @property
@@ -110,8 +119,8 @@ class PatchLoop(StripLoop):
 
     @cached_property
     def patch_pixels(self) -> list[tuple[int, list[tuple[int, int, list[Product]]]]]:
-        """The pixels of the patch, column by column: columns from the previous one, and for each pixel its row, the
-        preceding row, and its products."""
+        """The pixels of the patch, column by column: columns from the previous one, and for each pixel its row, rows
+        from the preceding one, and its products."""
         columns: dict[int, dict[int, list[Product]]] = {}
         cross, strip = self.cross, self.strip
         for column in range(self.config.strip_columns):
@@ -124,7 +133,7 @@ class PatchLoop(StripLoop):
         out, previous = [], 0
         for at, pixels in sorted(columns.items()):
             order = sorted(pixels)
-            out.append((at - previous, [(n, b, pixels[n]) for n, b in zip(order, [0, *order], strict=False)]))
+            out.append((at - previous, [(n, n - b, pixels[n]) for n, b in zip(order, [0, *order], strict=False)]))
             previous = at
         return out
 

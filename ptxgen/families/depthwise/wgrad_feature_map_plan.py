@@ -18,7 +18,8 @@ from ptxgen.codegen.parts.part import Allocator, Part
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Launch, Step
-from ptxgen.families.depthwise.feature_map_plan import FEATURE_MAP_MEANINGS, FeatureMapLoop, Product
+from ptxgen.codegen.vectorized import WARP
+from ptxgen.families.depthwise.feature_map_plan import FEATURE_MAP_MEANINGS, FeatureMapLoop
 from ptxgen.families.depthwise.plan import access_bytes, words
 from ptxgen.families.depthwise.wgrad_plan import TapSums
 from ptxgen.lowering.depthwise_strips import strips
@@ -56,15 +57,43 @@ class FeatureMapWgradLoop(FeatureMapLoop):
     def result_grads(self) -> Tile:
         return Tile("grad", self.arithmetic.type, (self.config.strip_results,))
 
-    @staticmethod
-    def results_of(products: list[Product]) -> list[int]:
-        """The results of the products of a pixel."""
-        return sorted({result for result, _ in products})
+    @cached_property
+    def gradient_rows(self) -> list[tuple[int, list[int], list[tuple[str, int, int]]]]:
+        """The rows of a strip's windows: rows from the preceding one, the results that a pixel is multiplied by, and
+        (predicate that the result is inside, result, tap) of each product."""
+        rows = []
+        for step, products in self.pixel_rows:
+            results = sorted({result for result, _ in products})
+            rows.append((step, results, [(f"%is_result{results.index(n)}", n, tap) for n, tap in products]))
+        return rows
 
     @property
     def most_results(self) -> int:
         """The most results that a pixel is multiplied by."""
-        return max(len(self.results_of(products)) for _, products in self.pixel_rows)
+        return max(len(results) for _, results, _ in self.gradient_rows)
+
+    @property
+    def sum_lane_mask(self) -> int:
+        return self.SUM_LANES - 1
+
+    @property
+    def warp_sums(self) -> int:
+        """Sums that a warp adds at once."""
+        return WARP // self.SUM_LANES
+
+    @property
+    def block_sums(self) -> int:
+        """Sums that the block adds at once."""
+        return self.threads // self.SUM_LANES
+
+    @property
+    def sum_lane_bytes(self) -> int:
+        return self.SUM_LANES * self.arithmetic.bytes
+
+    @property
+    def sum_places(self) -> list[tuple[str, int]]:
+        """(sum, offset in shared memory) of each tap."""
+        return [(r, i * self.threads * self.arithmetic.bytes) for i, r in enumerate(self.acc.all)]
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:
@@ -142,7 +171,9 @@ class FeatureMapWgradPlan(Plan):
         p, c = self.problem, self.config
         self.batch = Batch(False)  # items are feature maps
         self.fused_ops = FusedOps.of(p, False, self.device.sm)
-        self.mainloop: FeatureMapWgradLoop = FeatureMapWgradLoop(p, c, self.arithmetic, self.device.sm >= 80)
+        self.mainloop: FeatureMapWgradLoop = FeatureMapWgradLoop(
+            p, c, self.arithmetic, self.device.sm >= 80, self.threads
+        )
         self.scheduler: FeatureMapWgradScheduler = FeatureMapWgradScheduler(c)
         self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), 1)
         self.epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c)  # of the auxiliary kernel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.families.common.matrix_instructions import Instruction
@@ -11,8 +12,15 @@ from ptxgen.problem.dtypes import bits_of, dtype
 
 QUAD = 4  #: bytes that dp4a multiplies at once
 
-#: (pointer, registers of single elements, register that they make, first of them along K) of each register of a step
-ElementLoads = list[tuple[str, tuple[str, ...], str, int]]
+
+class ElementLoads(NamedTuple):
+    """The loads of the elements of a register of a step. ``elements``: predicate, register and offset from the pointer
+    of each; ``pairs``: operands of the pairs that make ``word``, empty if it is the element."""
+
+    pointer: str
+    elements: list[tuple[str, str, int]]
+    pairs: list[str]
+    word: str
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,16 @@ class Unpack:
     how: str
     into: tuple[str, ...]
     words: tuple[str, ...]
+
+    @property
+    def byte_places(self) -> list[tuple[str, int]]:
+        """(register, first bit in its word) of each element of 8 bits."""
+        return [(r, 8 * n) for n, r in enumerate(self.into)]
+
+    @property
+    def half_pairs(self) -> list[tuple[str, ...]]:
+        """The elements of each pair of 8-bit floats, one or two."""
+        return [self.into[n : n + 2] for n in range(0, len(self.into), 2)]
 
 
 @dataclass(frozen=True)
@@ -158,15 +176,26 @@ class SkinnyOperand:
         """The type of a load of one element."""
         return {1: "b8", 2: "b16"}.get(self.size, self.raw.kind)
 
-    def element_loads(self, into: Tile | None = None) -> ElementLoads:
+    @property
+    def element_kind(self) -> str:
+        """The type of the register of one element."""
+        return "b16" if self.packed > 1 else self.raw.kind
+
+    @property
+    def element_zero(self) -> str:
+        return "0" if self.packed > 1 else self.zero
+
+    def element_loads(self, into: Tile | None = None) -> list[ElementLoads]:
         """The loads of a step where each element has a load of its own. ``into``: the registers that words are
         assembled in, if they are not those of vector loads."""
-        out: ElementLoads = []
+        out: list[ElementLoads] = []
         for n in range(len(self.rows)):
             for d in range(0, self.depth, self.packed):
                 name = into[n, d // self.packed] if into else self.word(0, n, d)[0]
                 parts = tuple(f"%elem{i}" for i in range(self.packed)) if self.packed > 1 else (name,)
-                out.append((f"%ptr_{self.name}{n}", parts, name, d))
+                elements = [(f"%in_k_range{i}", part, i * self.size) for i, part in enumerate(parts, d)]
+                operands = pairs(list(parts)) if self.packed > 1 else []
+                out.append(ElementLoads(f"%ptr_{self.name}{n}", elements, operands, name))
         return out
 
     def word(self, step: int, i: int, d: int) -> tuple[str, int]:
@@ -177,6 +206,24 @@ class SkinnyOperand:
         else:
             load, at = d * len(self.rows) + i // self.vec, i % self.vec
         return self.raw[row, load, at // self.packed], at % self.packed
+
+    @property
+    def last_element(self) -> int:
+        """The last element of a vector."""
+        return self.vec - 1
+
+    @property
+    def stride_bytes(self) -> int:
+        return self.stride * self.size
+
+    @property
+    def pointer_step_bytes(self) -> list[int]:
+        return [n * self.size for n in self.pointer_steps]
+
+    @property
+    def described_rows(self) -> str:
+        kind, along = ("row", "with contiguous K") if self.kmajor else ("vector", f"along {self.extent}")
+        return f"{len(self.rows)} {kind}{'s' * (len(self.rows) > 1)} {along}"
 
 
 class Elements:
@@ -221,6 +268,33 @@ class Elements:
         return out
 
 
+class CutVector(NamedTuple):
+    """The words of a vector, and those of the two chunks that contain it."""
+
+    words: list[str]
+    chunks: list[str]
+
+    @property
+    def whole_words(self) -> list[tuple[str, str, str]]:
+        """(register, word two further, word) of a shift by two words."""
+        return [(f"%shifted{i}", self.chunks[i + 2], self.chunks[i]) for i in range(6)]
+
+    @property
+    def odd_words(self) -> list[tuple[str, str]]:
+        """(register, the next one) of a shift by one word."""
+        return [(f"%shifted{i}", f"%shifted{i + 1}") for i in range(5)]
+
+    @property
+    def bits(self) -> list[tuple[str, str, str]]:
+        """(word, register, the next one) of a shift by less than a word."""
+        return [(word, f"%shifted{i}", f"%shifted{i + 1}") for i, word in enumerate(self.words)]
+
+
+def pairs(names: list[str]) -> list[str]:
+    """The operands of the pairs of these registers."""
+    return [braces(names[i : i + 2]) for i in range(0, len(names), 2)]
+
+
 class Fragments:
     """The words of both operands as a matrix instruction takes them: word n of a lane's vector, of each of its rows.
 
@@ -257,23 +331,27 @@ class Fragments:
             for w in range(self.words)
         ]
 
-    def unaligned(self, step: int) -> list[tuple[list[str], list[str]]]:
-        """(words of a vector, of the two chunks that contain it) of each row."""
+    def unaligned(self, step: int) -> list[CutVector]:
+        """The vector of each row, which two chunks contain."""
         if not self.x.split_vectors:
             return []
         raw, words = self.x.raw, range(self.words)
         return [
-            ([self.word_x[i, w] for w in words], [raw[step, 2 * i + n, w] for n in (0, 1) for w in words])
+            CutVector([self.word_x[i, w] for w in words], [raw[step, 2 * i + n, w] for n in (0, 1) for w in words])
             for i in range(self.x.count)
         ]
 
     def packed(self, step: int) -> list[tuple[str, list[str]]]:
-        """(word, the two or four registers that it is made of), where loads of the thin operand are narrower."""
+        """(word, the one or two pairs of registers that it is made of), where loads of the thin operand are
+        narrower."""
         if not self.packs_y:
             return []
         y, each = self.y, 4 // self.y.size
         return [
-            (self.word_y[i, w], list(dict.fromkeys(y.word(step, i, d)[0] for d in range(w * each, (w + 1) * each))))
+            (
+                self.word_y[i, w],
+                pairs(list(dict.fromkeys(y.word(step, i, d)[0] for d in range(w * each, (w + 1) * each)))),
+            )
             for i in range(y.count)
             for w in range(self.words)
         ]

@@ -113,7 +113,7 @@ class SkinnyMainloop(Part):
         """The register with the first row (column) of Y that this thread loads."""
         if self.instruction:
             return "%frag_row"
-        return "%row" if self.config.long_n else "%col"
+        return self.first_short
 
     # ---- accumulators
 
@@ -204,10 +204,46 @@ class SkinnyMainloop(Part):
         return 2 * self.x.vec if self.x.split_vectors else self.x.vec - 1
 
     @cached_property
-    def element_loads(self) -> tuple[tuple[SkinnyOperand, ElementLoads], ...]:
+    def element_loads(self) -> tuple[tuple[SkinnyOperand, list[ElementLoads]], ...]:
         """The loads of elements that no whole vector covers."""
         words = self.fragments.word_x if self.x.split_vectors else None
         return (self.x, self.x.element_loads(words)), (self.y, self.y.element_loads())
+
+    @property
+    def last_lane(self) -> int:
+        return self.lanes - 1
+
+    @property
+    def last_lane_long(self) -> int:
+        return self.config.lanes_long - 1
+
+    @property
+    def last_warp_along(self) -> int:
+        return self.warps_along - 1
+
+    @property
+    def first_long(self) -> str:
+        """The register with the first row (column) of X of this thread."""
+        return "%col" if self.config.long_n else "%row"
+
+    @property
+    def first_short(self) -> str:
+        return "%row" if self.config.long_n else "%col"
+
+    @property
+    def iteration_elements(self) -> int:
+        """Elements of K of a warp's steps in a K iteration."""
+        return self.step_stride * self.steps
+
+    @property
+    def tail_elements(self) -> int:
+        """Threads along K that multiply elements after the whole vectors."""
+        return self.tail_vectors * self.depth
+
+    @cached_property
+    def row_sums(self) -> list[list[str]]:
+        """The sums of each row of a thread's tile."""
+        return [[self.sum_at(i, j) for j in range(self.ns)] for i in range(self.ms)]
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:
