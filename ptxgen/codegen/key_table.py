@@ -19,6 +19,7 @@ from ptxgen.problem.device import Device
 
 KEYS, TABLE, DISTINCT, COUNTS, NUMBERS = "keys", "table", "distinct", "counts", "numbers"
 MOST_KEYS = 1 << 30  #: fewer are in an array
+SLOT_BYTES = 8
 SIGN = 1 << 63  #: the key whose slot would be empty
 
 
@@ -93,3 +94,25 @@ class KeyTable(DeviceText):
 
     def _step(self, entry: str, blocks: int, parameters: ParameterList, x: Inserted | Numbered) -> Step:
         return Step(entry, (blocks, 1, 1), (self.threads, 1, 1), 0, tuple(parameters.arguments(x)))
+
+    @property
+    def key_bytes(self) -> int:
+        return self.bits // 8
+
+    @property
+    def compared_type(self) -> str:
+        """The PTX type of distinct keys."""
+        return "s64" if self.signed else "u64"
+
+    @property
+    def block_slot_mask(self) -> int:
+        return self.BLOCK_SLOTS - 1
+
+    @property
+    def block_table_bytes(self) -> int:
+        return SLOT_BYTES * self.BLOCK_SLOTS
+
+    @property
+    def cleared_slots(self) -> range:
+        """The offsets of the slots of the block's table that a thread clears, from its first."""
+        return range(0, self.block_table_bytes, SLOT_BYTES * self.threads)

@@ -22,7 +22,7 @@ from ptxgen.codegen.parts.parameters import (
 )
 from ptxgen.codegen.parts.result_values import ResultValues
 from ptxgen.codegen.parts.selected_lists import SelectedLists
-from ptxgen.codegen.registers import Tile
+from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
 from ptxgen.lowering.algebra import PLUS_TIMES, Scalar
@@ -139,3 +139,12 @@ class PairProducts(DeviceText):
         resets = (Step("", (x.bytes, 1, 1), arguments=(("u64", x.array),)) for x in p.sink.resets)
         arguments: Any = self.rows.arguments(Launched(p))
         return (*resets, Step(self.entry, (blocks, 1, 1), (self.threads, 1, 1), 0, arguments))
+
+    @property
+    def warp_elements(self) -> int:
+        """Elements of k that a warp loads at once."""
+        return WARP * self.vec
+
+    @property
+    def access_type(self) -> str:
+        return width(self.vec, "f32")

@@ -52,6 +52,15 @@ class Tile:
     def declaration(self) -> str:
         return f".reg .{self.kind} %{self.name}<{self.size}>;"
 
+    @property
+    def rows(self) -> list[list[str]]:
+        """The registers of a grid of two dimensions, by its first."""
+        return [[self[i, j] for j in range(self.shape[1])] for i in range(self.shape[0])]
+
+    @property
+    def columns(self) -> list[list[str]]:
+        return [list(names) for names in zip(*self.rows, strict=True)]
+
 
 def braces(names: list[str]) -> str:
     """An operand: one register as it is, several in braces."""

@@ -71,8 +71,8 @@ ${thread.transposed(x, p)}\
     mul.lo.u32 %tmp1, %row, ${p.BLOCK_PITCH};
     mad.lo.u32 %tmp1, %k_thread, ${p.CHUNK}, %tmp1;
     mad.lo.u32 %tmp1, %tmp1, 4, %smem;
-  % for i in range(p.HELD):
-    ld.shared.f32 %value${i}, [%tmp1+${4 * (i // p.CHUNK * p.DOWN * p.BLOCK_PITCH + i % p.CHUNK)}];
+  % for i, offset in enumerate(p.SHARED_OFFSETS):
+    ld.shared.f32 %value${i}, [%tmp1+${offset}];
   % endfor
 % endif
     mad.lo.u32 %k_thread, %k_thread, ${p.CHUNK}, %k;
@@ -87,10 +87,10 @@ ${thread.transposed(x, p)}\
     cvt.u64.u32 %global_addr, %k_thread;
     add.u64 %tmp64, %tmp64, %global_addr;
     mad.lo.u64 %global_addr, %tmp64, 4, %src;
-    % for e in range(0, p.CHUNK, x.vec):
-${constants.add("%tmp0", "%k_thread", e)}\
+    % for k, registers, offset in x.round_loads[i]:
+${constants.add("%tmp0", "%k_thread", k)}\
     setp.lt.and.u32 %in_k, %tmp0, %K, %in_rows;
-    @%in_k ld.global.nc.${x.load} ${p.element_registers(i * p.CHUNK + e, x.vec)}, [%global_addr+${4 * e}];
+    @%in_k ld.global.nc.${x.load} ${registers}, [%global_addr+${offset}];
     % endfor
   % endif
     mul.wide.u32 %tmp64, %row, %pitch;
@@ -99,8 +99,8 @@ ${constants.add("%tmp0", "%k_thread", e)}\
     mad.lo.u64 %global_addr, %tmp64, 2, %dst;
     mul.wide.u32 %step_bytes, %rows, %pitch;
     shl.b64 %step_bytes, %step_bytes, 1;
-  % for plane in range(p.PLANES):
-${thread.store_plane(i * p.CHUNK, plane + 1 < p.PLANES)}\
+  % for more in p.MORE_PLANES:
+${thread.store_plane(p.ROUND_WORDS[i], more)}\
   % endfor
 % endfor
 SPLIT_DONE_${x.name.upper()}:

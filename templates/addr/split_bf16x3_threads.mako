@@ -17,14 +17,14 @@
     mad.lo.u64 %src, %tmp64, %global_addr, %src;
 </%def>
 
-## Stores a plane of four elements from ``n`` on; if ``more`` planes follow, the elements become the remainders.
-<%def name="store_plane(n, more)">
-% for w in range(2):
-    cvt.rn.bf16x2.f32 %word${w}, %value${n + 2 * w + 1}, %value${n + 2 * w};
+## Stores a plane of four elements, two in each of ``words``; if ``more`` planes follow, the elements become the remainders.
+<%def name="store_plane(words, more)">
+% for word, low, high in words:
+    cvt.rn.bf16x2.f32 ${word}, ${high}, ${low};
   % if more:
-${convert.widen_pair("bf16", "%wide0", "%wide1", f"%word{w}", ())}\
-    sub.rn.f32 %value${n + 2 * w}, %value${n + 2 * w}, %wide0;
-    sub.rn.f32 %value${n + 2 * w + 1}, %value${n + 2 * w + 1}, %wide1;
+${convert.widen_pair("bf16", "%wide0", "%wide1", word, ())}\
+    sub.rn.f32 ${low}, ${low}, %wide0;
+    sub.rn.f32 ${high}, ${high}, %wide1;
   % endif
 % endfor
     @%in_rows st.global.v2.b32 [%global_addr], {%word0, %word1};
@@ -46,15 +46,15 @@ ${convert.widen_pair("bf16", "%wide0", "%wide1", f"%word{w}", ())}\
     cvt.u64.u32 %global_addr, %row;
     add.u64 %tmp64, %tmp64, %global_addr;
     mad.lo.u64 %global_addr, %tmp64, 4, %src;
-    mul.wide.u32 %step_bytes, %ld, ${4 * p.LOADED};
-% for i in range(p.HELD):
-${constants.add("%tmp0", "%k_thread", i * p.LOADED)}\
+    mul.wide.u32 %step_bytes, %ld, ${p.LOADED_BYTES};
+% for i, k in enumerate(p.TRANSPOSED_K):
+${constants.add("%tmp0", "%k_thread", k)}\
     setp.lt.and.u32 %in_k, %tmp0, %K, %in_rows;
     @%in_k ld.global.nc.f32 %value${i}, [%global_addr];
     add.u64 %global_addr, %global_addr, %step_bytes;
 % endfor
-% for i in range(p.HELD):
-    st.shared.f32 [%tmp1+${4 * i * p.LOADED}], %value${i};
+% for i, offset in enumerate(p.TRANSPOSED_OFFSETS):
+    st.shared.f32 [%tmp1+${offset}], %value${i};
 % endfor
     // ---- wait: the block's elements are in shared memory
     bar.sync 0;

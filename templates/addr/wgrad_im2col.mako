@@ -5,8 +5,8 @@
 <%def name="setup()">
 <% n, boxes = len(plan.loads.axes), len(plan.images.boxes) %>\
     // %k as a pixel: digits %k_digit0 (%k_digit1 ...) and %image; %depth_digit: the digits of a stage's depth
-    .reg .b32 %channel<${boxes}>, %pixel<${n}>, %k_digit<${n}>, %depth_digit<${n + 1}>, %image, %channels, %taps;
-    .reg .b16 %im2col_offset<${boxes * n}>;
+    .reg .b32 %channel<${boxes}>, %pixel<${n}>, %k_digit<${n}>, %depth_digit<${plan.loads.digit_count}>, %image, %channels, %taps;
+    .reg .b16 %im2col_offset<${plan.images.offset_count}>;
     .reg .pred %carry;
     ld.param.u32 %channels, [channels];  ld.param.u32 %taps, [taps];
 ${radix.parameters()}\
@@ -48,8 +48,8 @@ ${radix.divide("%tap", "%column", "channels")}\
     setp.ge.u32 %carry, %tap, %taps;
     @%carry mov.u32 %channel${n}, %channels;
 ${radix.offsets("%tap", "%tap_pixel")}\
-  % for a in plan.loads.axes:
-    cvt.u16.u32 %im2col_offset${n * len(plan.loads.axes) + a}, %tap_pixel${a};
+  % for a, offset in enumerate(plan.images.offsets[n]):
+    cvt.u16.u32 ${offset}, %tap_pixel${a};
   % endfor
 % endfor
     }

@@ -3,11 +3,14 @@
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>
 <%def name="setup()">
-<% boxes, n = len(plan.images.columns), len(plan.loads.axes) %>\
     // a stage: the pixels of %image from %position0 on, of one row of results (%position1 ...), the innermost axis first;
-    // a box of images has channels from %channel0 (%channel1 ...) on${" of the row that its tap reads, %row0 ..." if n > 1 else ""}
-    .reg .b32 %position<${n}>, %image, %channel<${boxes}>${f", %row<{boxes * (n - 1)}>, %all_steps<{n}>" if n > 1 else ""};
-    .reg .b32 %channels, %stages_per_row${"" if plan.loads.one_tap else ", %taps"};
+% if plan.images.outer:
+    // a box of images has channels from %channel0 (%channel1 ...) on of the row that its tap reads, %row0 ...
+% else:
+    // a box of images has channels from %channel0 (%channel1 ...) on
+% endif
+    .reg .b32 ${plan.images.place_registers};
+    .reg .b32 ${plan.loads.count_registers};
     .reg .pred %carry;
     ld.param.u32 %channels, [channels];  ld.param.u32 %stages_per_row, [stages_per_row];
 % if not plan.loads.one_tap:
@@ -34,9 +37,9 @@ ${first_pixel()}\
 ${rows(0)}\
 % else:
     mov.u32 %column, %channel0;
-  % for box, column in enumerate(images.columns):
+  % for box, step in enumerate(images.column_steps):
     % if box:
-    add.u32 %column, %column, ${column - images.columns[box - 1]};
+    add.u32 %column, %column, ${step};
     % endif
 ${radix.divide("%tap", "%column", "channels")}\
     mul.lo.u32 %tmp, %tap, %channels;
@@ -72,10 +75,8 @@ ${radix.divide("%quotient", "%flat_index", f"positions{a}")}\
 
 ## The row of images that tap %tap reads, for a box.
 <%def name="rows(box)">
-<% outer = plan.loads.axes[1:] %>\
-% for a in outer:
-<% row = f"%row{box * len(outer) + a - 1}" %>\
-  % if a != outer[-1]:
+% for a, row in plan.images.box_rows[box]:
+  % if a != plan.loads.axes[-1]:
 ${radix.divide("%quotient", "%tap", f"taps{a}")}\
     mul.lo.u32 %tmp, %quotient, %taps${a};
     sub.u32 %tmp, %tap, %tmp;
@@ -90,18 +91,17 @@ ${radix.divide("%quotient", "%tap", f"taps{a}")}\
 
 ## The next pixels of the row, or the first ones of the next row.
 <%def name="step()">
-<% outer, boxes = plan.loads.axes[1:], range(len(plan.images.columns)) %>\
     add.u32 %position0, %position0, ${plan.config.u};
     setp.ge.u32 %carry, %position0, %positions0;
     @%carry mov.u32 %position0, 0;
-% for a in outer:
+% for a, rows in plan.images.axis_rows:
     @%carry add.u32 %position${a}, %position${a}, 1;
-  % for box in boxes:
-    @%carry add.u32 %row${box * len(outer) + a - 1}, %row${box * len(outer) + a - 1}, %stride${a};
+  % for row in rows:
+    @%carry add.u32 ${row}, ${row}, %stride${a};
   % endfor
     setp.ge.and.u32 %carry, %position${a}, %positions${a}, %carry;
-  % for box in boxes:
-    @%carry sub.u32 %row${box * len(outer) + a - 1}, %row${box * len(outer) + a - 1}, %all_steps${a};
+  % for row in rows:
+    @%carry sub.u32 ${row}, ${row}, %all_steps${a};
   % endfor
     @%carry mov.u32 %position${a}, 0;
 % endfor

@@ -14,7 +14,7 @@
 % if threads.lanes > 1:
     shr.u32 %tmp0, %thread, ${threads.log2_lanes};
     add.u32 %tile, %tile, %tmp0;
-    and.b32 %tmp0, %thread, ${threads.lanes - 1};
+    and.b32 %tmp0, %thread, ${threads.last_lane};
     add.u32 %channel, %channel, %tmp0;
 % else:
     add.u32 %tile, %tile, %thread;

@@ -27,7 +27,7 @@
 % for whole, parts in x.joins:
     mov.b32 ${whole}, ${parts[0][0]};
   % for part, at in parts[1:]:
-    bfi.b32 ${whole}, ${part}, ${whole}, ${at}, ${8 * x.vec};
+    bfi.b32 ${whole}, ${part}, ${whole}, ${at}, ${x.load_bits};
   % endfor
 % endfor
 </%def>
@@ -46,7 +46,7 @@ DONE${suffix}:
 ## 2^chunks threads pack a row: each makes 16 bits of 16 bytes, then the next ones.
 <%def name="pack_rows(x, suffix)">
     // thread to row, and to 16 bytes of it
-    shl.b32 %block, %block, ${x.THREADS.bit_length() - 1};
+    shl.b32 %block, %block, ${x.LOG2_THREADS};
     add.u32 %thread, %block, %thread;
     shr.u32 %row, %thread, %chunks;
     setp.ge.u32 %p, %row, %rows;
@@ -62,7 +62,7 @@ DONE${suffix}:
     mad.lo.u64 %dst, %tmp64, 4, %dst;
     mad.wide.u32 %dst, %thread, 2, %dst;
     // bytes of the row, with those that fill its last words
-    add.u32 %row, %depth, ${x.padded - 1};
+    add.u32 %row, %depth, ${x.last_padded};
     and.b32 %row, %row, ${-x.padded};
     shl.b32 %k, %thread, 4;
     shl.b32 %block, %block, 4;
@@ -70,13 +70,13 @@ DONE${suffix}:
     @%p bra DONE${suffix};
     .pragma "nounroll";
 ROW_LOOP${suffix}:
-% for first in x.pieces:
-    add.u32 %tmp0, %k, ${first};
+% for l in x.row_loads[0]:
+    add.u32 %tmp0, %k, ${l.first};
     setp.lt.u32 %in, %tmp0, %depth;
-  % for register in x.loaded(0, first):
+  % for register in l.registers:
     mov.b32 ${register}, 0;
   % endfor
-    @%in ld.global.nc.${x.load_type} ${x.destination(0, first)}, [%src+${first}];
+    @%in ld.global.nc.${x.load_type} ${l.destination}, [%src+${l.first}];
 % endfor
 ${join(x)}\
     mov.b32 %word, 0;
@@ -108,7 +108,7 @@ ${test(x.bytes[0, n])}\
     shl.b32 %row, %row, 2;
     mad.lo.u32 %row, %tmp0, ${x.columns}, %row;
     shl.b32 %k, %word, 5;
-    add.u32 %tmp0, %depth, ${x.padded - 1};
+    add.u32 %tmp0, %depth, ${x.last_padded};
     and.b32 %tmp0, %tmp0, ${-x.padded};
     setp.ge.u32 %p, %k, %tmp0;
     setp.ge.or.u32 %p, %row, %rows, %p;
@@ -124,15 +124,15 @@ ${test(x.bytes[0, n])}\
     add.u32 %tmp0, %row, ${first};
     setp.lt.u32 %in_row${n}, %tmp0, %rows;
 % endfor
-% for group in range(4):
-    // rows ${8 * group} to ${8 * group + 7} of K: bits of a byte for each column
-  % for r in range(x.ROWS):
-    % for n, first in enumerate(x.pieces):
-    setp.gt.and.u32 %in, %left, ${8 * group + r}, %in_row${n};
-      % for register in x.loaded(r, first):
+% for group, rows in enumerate(x.row_groups):
+    // rows ${rows[0]} to ${rows[-1]} of K: bits of a byte for each column
+  % for row, loads in zip(rows, x.row_loads):
+    % for n, l in enumerate(loads):
+    setp.gt.and.u32 %in, %left, ${row}, %in_row${n};
+      % for register in l.registers:
     mov.b32 ${register}, 0;
       % endfor
-    @%in ld.global.nc.${x.load_type} ${x.destination(r, first)}, [%src+${first}];
+    @%in ld.global.nc.${x.load_type} ${l.destination}, [%src+${l.first}];
     % endfor
     add.u64 %src, %src, %ld64;
   % endfor

@@ -71,11 +71,11 @@ ${pdl.trigger_and_wait()}\
   % endif
 % endfor
     // G g, then (G g) G^T
-% for j in range(3):
-${minimal.operand_points([x.taps[i, j] for i in range(3)], [x.rows[i, j] for i in range(x.product.patch)])}\
+% for taps, transformed in zip(x.taps.columns, x.rows.columns):
+${minimal.operand_points(taps, transformed)}\
 % endfor
-% for i in range(x.product.patch):
-${minimal.operand_points([x.rows[i, j] for j in range(3)], [x.patch[i, j] for j in range(x.product.patch)])}\
+% for transformed, elements in zip(x.rows.rows, x.patch.rows):
+${minimal.operand_points(transformed, elements)}\
 % endfor
     mad.lo.u32 %tmp0, %channel, %matrix_filters, %filter;
 ${store_points()}\
@@ -114,8 +114,8 @@ ${tiles.tile_and_channel(x.threads, "%matrix_tiles", "%matrix_channels")}\
     mul.wide.s32 %column_bytes, %column_step, 4;
     setp.lt.u32 %p, %tile, %tiles;
     selp.b32 %row, %row, 0x40000000, %p;
-% for n in range(x.threads.channels):
-    // channel ${n * x.threads.lanes} from the first
+% for n in x.threads.channel_offsets:
+    // channel ${n} from the first
   % if n:
     add.u32 %channel, %channel, ${x.threads.lanes};
     setp.ge.u32 %p, %channel, %matrix_channels;
@@ -143,11 +143,11 @@ ${tiles.tile_and_channel(x.threads, "%matrix_tiles", "%matrix_channels")}\
     % endif
   % endfor
     // ${t.formula}
-  % for j in range(t.extent):
-${points([x.patch[i, j] for i in range(t.extent)], [x.rows[i, j] for i in range(x.product.patch)])}\
+  % for column, transformed in zip(x.patch.columns[:t.extent], x.rows.columns):
+${points(column, transformed)}\
   % endfor
-  % for i in range(x.product.patch):
-${points([x.rows[i, j] for j in range(t.extent)], [x.patch[i, j] for j in range(x.product.patch)])}\
+  % for transformed, elements in zip(x.rows.rows, x.patch.rows):
+${points(transformed, elements)}\
   % endfor
     mul.lo.u32 %tmp0, %tile, %tile_step;
     mad.lo.u32 %tmp0, %channel, %depth_step, %tmp0;

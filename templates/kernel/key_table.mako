@@ -17,7 +17,7 @@
 % endfor
 </%def>\
 ${entry("insert_keys", plan.insert_keys)}\
-    .shared .align 8 .b8 block_table[${8 * plan.BLOCK_SLOTS}];
+    .shared .align 8 .b8 block_table[${plan.block_table_bytes}];
     .reg .b64 %key, %hash, %old, %slot_addr, %zero;
     .reg .b32 %count, %slot_mask, %place, %end, %first_slot, %slot, %probes, %block_table, %block_slot, %tmp0;
     .reg .pred %p;
@@ -28,8 +28,8 @@ ${addresses("keys", "table", "distinct", "counts")}\
     mov.u32 %tmp0, %tid.x;
 ${ptx.banner(f"the block's table: {plan.BLOCK_SLOTS} empty slots")}\
     mad.lo.u32 %block_slot, %tmp0, 8, %block_table;
-% for n in range(plan.BLOCK_SLOTS // plan.threads):
-    st.shared.u64 [%block_slot+${8 * plan.threads * n}], %zero;
+% for offset in plan.cleared_slots:
+    st.shared.u64 [%block_slot+${offset}], %zero;
 % endfor
     mov.u32 %place, %ctaid.x;
     mad.lo.u32 %end, %place, ${plan.BLOCK_KEYS}, ${plan.BLOCK_KEYS};
@@ -42,7 +42,7 @@ ${ptx.banner(f"each thread inserts a key of {plan.threads}: in the block's table
 NEXT_KEY:
     setp.ge.u32 %p, %place, %end;
     @%p bra DONE;
-    mad.wide.u32 %slot_addr, %place, ${plan.bits // 8}, %keys;
+    mad.wide.u32 %slot_addr, %place, ${plan.key_bytes}, %keys;
     ld.global.nc.${plan.type} %key, [%slot_addr];
     xor.b64 %key, %key, 0x8000000000000000;
     setp.ne.u64 %p, %key, 0;
@@ -54,7 +54,7 @@ HASH:
     mul.lo.u64 %hash, %key, 0x9e3779b97f4a7c15;
     shr.u64 %hash, %hash, 32;
     cvt.u32.u64 %first_slot, %hash;
-    and.b32 %slot, %first_slot, ${plan.BLOCK_SLOTS - 1};
+    and.b32 %slot, %first_slot, ${plan.block_slot_mask};
     mov.b32 %probes, ${plan.PROBES};
     .pragma "nounroll";
 BLOCK_PROBE:
@@ -65,7 +65,7 @@ BLOCK_PROBE:
     setp.eq.u64 %p, %old, 0;
     @%p bra NEW_IN_BLOCK;
     add.u32 %slot, %slot, 1;
-    and.b32 %slot, %slot, ${plan.BLOCK_SLOTS - 1};
+    and.b32 %slot, %slot, ${plan.block_slot_mask};
     sub.u32 %probes, %probes, 1;
     setp.ne.u32 %p, %probes, 0;
     @%p bra BLOCK_PROBE;
@@ -105,7 +105,7 @@ ${addresses("keys", "distinct", "numbers")}\
     mad.lo.u32 %place, %tmp0, ${plan.threads}, %place;
     setp.ge.u32 %p, %place, %count;
     @%p bra DONE;
-    mad.wide.u32 %ptr, %place, ${plan.bits // 8}, %keys;
+    mad.wide.u32 %ptr, %place, ${plan.key_bytes}, %keys;
     ld.global.nc.${plan.type} %key, [%ptr];
     mov.b32 %first, 0;
 ${ptx.banner("the key is one of %first to %last - 1 of the distinct keys, which ascend")}\
@@ -117,7 +117,7 @@ SEARCH:
     shr.u32 %middle, %middle, 1;
     mad.wide.u32 %ptr, %middle, 8, %distinct;
     ld.global.nc.u64 %middle_key, [%ptr];
-    setp.lt.${"s" if plan.signed else "u"}64 %p, %middle_key, %key;
+    setp.lt.${plan.compared_type} %p, %middle_key, %key;
     @!%p mov.b32 %last, %middle;
     @%p add.u32 %first, %middle, 1;
     bra SEARCH;

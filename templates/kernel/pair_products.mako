@@ -3,7 +3,7 @@
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="sink" file="/${context['plan'].problem.sink.template}"/>\
 <% a, b, part = plan.tiles %>\
-<% total, lanes = plan.epilogue.vector[0], 32 * plan.vec %>\
+<% total = plan.epilogue.vector[0] %>\
 .visible .entry ${plan.entry}(
 % for line in plan.rows.declarations:
     ${line}
@@ -90,10 +90,10 @@ K_LOOP:
     mov.f32 ${b[u, n]}, 0f00000000;
   % endfor
     mad.wide.u32 %tmp64, %k, 4, %row_a;
-    @%inside ld.global.nc.${f"v{plan.vec}." if plan.vec > 1 else ""}f32 ${a.vector(u, 0, n=plan.vec)}, [%tmp64];
+    @%inside ld.global.nc.${plan.access_type} ${a[u, :]}, [%tmp64];
     mad.wide.u32 %tmp64, %k, 4, %row_b;
-    @%inside ld.global.nc.${f"v{plan.vec}." if plan.vec > 1 else ""}f32 ${b.vector(u, 0, n=plan.vec)}, [%tmp64];
-    add.u32 %k, %k, ${lanes};
+    @%inside ld.global.nc.${plan.access_type} ${b[u, :]}, [%tmp64];
+    add.u32 %k, %k, ${plan.warp_elements};
     setp.lt.u32 %inside, %k, %whole;
 % endfor
 % for u in range(plan.unrolled):

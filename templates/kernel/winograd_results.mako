@@ -19,7 +19,7 @@
 % endif
 {
     .reg .b64 %C, %c_addr, %workspace, %matrix, %matrix_bytes, %row_bytes, %column_bytes, %tile_addr, %global_addr, %tmp64;
-    .reg .b32 ${", ".join(f"%{name}" for name in x.numbers)}, %tmp0, %row, %column;
+    .reg .b32 ${x.number_registers}, %tmp0, %row, %column;
     .reg .pred %p, %has_beta, %in_bounds, %add_c, %in_row<${x.extent}>, %in_column<${x.extent}>;
     .reg .f32 %beta;
 ${tiles.registers()}\
@@ -62,8 +62,8 @@ ${tiles.tile_and_channel(x.threads, "%tiles", "%channels")}\
     add.u32 %tmp0, %column, ${i};
     setp.lt.u32 %in_column${i}, %tmp0, %width;
 % endfor
-% for n in range(x.threads.channels):
-    // channel ${n * x.threads.lanes} from the first
+% for n, channel in enumerate(x.threads.channel_offsets):
+    // channel ${channel} from the first
   % if n:
     add.u32 %channel, %channel, ${x.threads.lanes};
     setp.ge.u32 %p, %channel, %channels;
@@ -96,11 +96,11 @@ ADDED${n}:
 ${load_products(x.products)}\
   % endif
     // A^T m, then (A^T m) A
-  % for j in range(x.product.patch):
-${minimal.result_points([x.products[i, j] for i in range(x.product.patch)], [x.rows[i, j] for i in range(x.extent)])}\
+  % for products, transformed in zip(x.products.columns, x.rows.columns):
+${minimal.result_points(products, transformed)}\
   % endfor
-  % for i in range(x.extent):
-${minimal.result_points([x.rows[i, j] for j in range(x.product.patch)], [x.results[i, j] for j in range(x.extent)])}\
+  % for transformed, results in zip(x.rows.rows, x.results.rows):
+${minimal.result_points(transformed, results)}\
   % endfor
     mov.b64 %global_addr, %tile_addr;
   % for i in range(x.extent):

@@ -2,14 +2,15 @@
 <%def name="product(instruction, sums, a, b)">
 % if instruction.promotes:
     {
-    .reg .f32 ${", ".join(instruction.partial)}, %zero;
+    .reg .f32 ${instruction.partial_registers}, %zero;
     mov.f32 %zero, 0f00000000;
-    ${instruction.name} {${", ".join(instruction.partial)}}, ${a}, ${b}, {${", ".join("%zero" for _ in sums)}};
+    ${instruction.name} {${instruction.partial_registers}}, ${a}, ${b}, {${instruction.zeros}};
   % for total, part in zip(sums, instruction.partial):
     add.f32 ${total}, ${total}, ${part};
   % endfor
     }
 % else:
-    ${instruction.name} {${", ".join(sums)}}, ${a}, ${b}, {${", ".join(sums)}};
+<% totals = ", ".join(sums) %>\
+    ${instruction.name} {${totals}}, ${a}, ${b}, {${totals}};
 % endif
 </%def>

@@ -6,7 +6,7 @@
     fma.rn.f32 ${points[0]}, ${pixels[3]}, ${x.square}, ${pixels[1]};
     fma.rn.f32 ${points[x.first]}, ${pixels[2]}, ${x.square}, ${pixels[0]};
     mul.rn.f32 ${points[x.first]}, ${points[x.first]}, ${x.even};
-    fma.rn.f32 ${points[x.first + 1]}, ${points[0]}, ${x.minus_odd}, ${points[x.first]};
+    fma.rn.f32 ${points[x.second]}, ${points[0]}, ${x.minus_odd}, ${points[x.first]};
     fma.rn.f32 ${points[x.first]}, ${points[0]}, ${x.odd}, ${points[x.first]};
 % endfor
     mul.rn.f32 ${points[0]}, ${pixels[0]}, ${plan.interpolation.inverse_at_zero};

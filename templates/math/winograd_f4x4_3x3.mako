@@ -7,7 +7,7 @@
 % for x in plan.interpolation.pairs:
     fma.rn.f32 ${points[x.first]}, ${taps[2]}, ${x.square}, ${taps[0]};
     mul.rn.f32 ${points[x.first]}, ${points[x.first]}, ${x.even};
-    fma.rn.f32 ${points[x.first + 1]}, ${taps[1]}, ${x.minus_odd}, ${points[x.first]};
+    fma.rn.f32 ${points[x.second]}, ${taps[1]}, ${x.minus_odd}, ${points[x.first]};
     fma.rn.f32 ${points[x.first]}, ${taps[1]}, ${x.odd}, ${points[x.first]};
 % endfor
 </%def>

@@ -7,7 +7,7 @@
     fma.rn.f32 ${points[0]}, ${pixels[2]}, ${x.minus_other_square}, ${pixels[4]};
     fma.rn.f32 ${points[5]}, ${pixels[1]}, ${x.minus_other_square}, ${pixels[3]};
     fma.rn.f32 ${points[x.first]}, ${points[5]}, ${x.plus}, ${points[0]};
-    fma.rn.f32 ${points[x.first + 1]}, ${points[5]}, ${x.minus}, ${points[0]};
+    fma.rn.f32 ${points[x.second]}, ${points[5]}, ${x.minus}, ${points[0]};
 % endfor
     fma.rn.f32 ${points[0]}, ${pixels[2]}, ${far.minus_square}, ${points[0]};
     fma.rn.f32 ${points[0]}, ${pixels[0]}, ${plan.interpolation.at_zero}, ${points[0]};

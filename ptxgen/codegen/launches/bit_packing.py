@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,12 +13,23 @@ from ptxgen.codegen.launches.packing import ROW, Packing
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Step
-from ptxgen.codegen.vectorized import WARP, ceil_div, integer
+from ptxgen.codegen.vectorized import WARP, ceil_div, integer, log2
 from ptxgen.lowering.bit_products import BITS, PITCH, TruthWords
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.strided import Strided
 
 THREADS = 256
+
+
+class ByteLoad(NamedTuple):
+    """A load of bytes: the first of them in a row, the registers that it fills."""
+
+    first: int
+    registers: list[str]
+
+    @property
+    def destination(self) -> str:
+        return braces(self.registers)
 
 
 @dataclass(frozen=True)
@@ -51,6 +62,7 @@ class PackedBits:
     ROWS = 8  #: rows of K that a thread loads at once, where K is not contiguous
     WARPS = THREADS // WARP  #: words of a block along K, in the same case
     THREADS = THREADS
+    LOG2_THREADS = log2(THREADS)
 
     @property
     def columns(self) -> int:
@@ -81,16 +93,29 @@ class PackedBits:
     def load_type(self) -> str:
         return width(self.vec // 4, "b32") if self.vec >= 4 else f"u{8 * self.vec}"
 
-    def loaded(self, row: int, first: int) -> list[str]:
+    def _loaded(self, row: int, first: int) -> list[str]:
         """The registers of a load."""
         if self.vec < 4:
             return [self.parts[row, first // self.vec]]
         return [self.bytes[row, first // 4 + n] for n in range(self.vec // 4)]
 
-    def destination(self, row: int, first: int) -> str:
-        """The same as an operand."""
-        found = self.loaded(row, first)
-        return found[0] if len(found) == 1 else braces(found)
+    @property
+    def row_loads(self) -> list[list[ByteLoad]]:
+        """The loads of each row that a thread loads at once."""
+        return [[ByteLoad(n, self._loaded(row, n)) for n in self.pieces] for row in range(self.loads)]
+
+    @property
+    def row_groups(self) -> list[range]:
+        """The rows of K that a thread loads at once, of a word, where K is not contiguous."""
+        return [range(n, n + self.ROWS) for n in range(0, BITS, self.ROWS)]
+
+    @property
+    def load_bits(self) -> int:
+        return 8 * self.vec
+
+    @property
+    def last_padded(self) -> int:
+        return self.padded - 1
 
     @property
     def joins(self) -> list[tuple[str, list[tuple[str, int]]]]:

@@ -60,6 +60,15 @@ class Instruction:
     def registers_b(self) -> int:
         return COLUMNS * self.depth // 32 // self.run
 
+    @property
+    def partial_registers(self) -> str:
+        return ", ".join(self.partial)
+
+    @property
+    def zeros(self) -> str:
+        """The sums that an instruction that promotes starts from."""
+        return ", ".join(["%zero"] * self.sums)
+
 
 def _name(m: int, k: int, types: str) -> str:
     return f"mma.sync.aligned.m{m}n8k{k}.row.col.{types}"

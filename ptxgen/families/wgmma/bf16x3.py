@@ -28,6 +28,19 @@ DOWN = THREADS // ACROSS  #: rows that a block writes at once
 ROUNDS = BLOCK_ROWS // DOWN
 LOADED = THREADS // BLOCK_ROWS  #: elements of K that a block loads at once where K is not contiguous
 HELD = ROUNDS * CHUNK  #: elements of a thread
+WORD = 4  #: bytes of an f32
+LOADED_BYTES = WORD * LOADED
+#: the elements of K of a thread where K is not contiguous, from its first; their offsets in shared memory
+TRANSPOSED_K = range(0, HELD * LOADED, LOADED)
+TRANSPOSED_OFFSETS = range(0, HELD * LOADED_BYTES, LOADED_BYTES)
+#: offsets in shared memory of the elements that a thread writes to planes
+SHARED_OFFSETS = tuple(WORD * (i // CHUNK * DOWN * BLOCK_PITCH + i % CHUNK) for i in range(HELD))
+MORE_PLANES = tuple(n + 1 < PLANES for n in range(PLANES))  #: whether planes follow each plane
+#: (word, both elements) of the words of a plane that a thread writes in each round
+ROUND_WORDS = tuple(
+    tuple((f"%word{w}", f"%value{n + 2 * w}", f"%value{n + 2 * w + 1}") for w in range(CHUNK // 2))
+    for n in range(0, HELD, CHUNK)
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,15 @@ class PlanesOperand:
     vec: int  #: elements of the widest load of the operand along K
     load: str  #: type of that load
     bytes: int  #: bytes of the planes of one batch item
+
+    @property
+    def round_loads(self) -> list[list[tuple[int, str, int]]]:
+        """(first element of K, registers, offset) of the loads of each round, where K is contiguous."""
+        firsts = range(0, CHUNK, self.vec)
+        return [
+            [(e, braces([f"%value{n + e + i}" for i in range(self.vec)]), WORD * e) for e in firsts]
+            for n in range(0, HELD, CHUNK)
+        ]
 
 
 def planes(p: KernelProblem) -> int:
@@ -71,11 +93,6 @@ def planes_of(p: KernelProblem, name: str) -> PlanesOperand:
         load=width(vec, "f32"),
         bytes=PLANES * rows * pitch * FACTOR_BYTES,
     )
-
-
-def element_registers(first: int, n: int) -> str:
-    """Operand of the packing kernel: registers of ``n`` elements from ``first`` on."""
-    return braces([f"%value{first + i}" for i in range(n)])
 
 
 def distinct_items(p: KernelProblem, name: str, items: int) -> int:

@@ -68,6 +68,10 @@ class PointPair:
     def minus_odd(self) -> str:
         return _f32(-self.value / self.derivative)
 
+    @property
+    def second(self) -> int:
+        return self.first + 1
+
 
 @dataclass(frozen=True)
 class Interpolation:

@@ -91,6 +91,15 @@ class ChannelsAndTiles:
     def grid(self, tiles: int, channels: int) -> tuple[int, int, int]:
         return ceil_div(tiles, self.tiles), ceil_div(channels, self.block_channels), 1
 
+    @property
+    def channel_offsets(self) -> range:
+        """The channels of a thread, from its first."""
+        return range(0, self.block_channels, self.lanes)
+
+    @property
+    def last_lane(self) -> int:
+        return self.lanes - 1
+
 
 def _minimal_filtering(p: Winograd) -> str:
     results, taps = (TAPS[1], p.tile) if p.weight_grad else (p.tile, TAPS[1])
@@ -417,6 +426,10 @@ class ResultTransform:
         """The launch. ``slices``: of K, whose products are consecutive."""
         grid, found = self.threads.grid(*self._extents(p)), self.parameter_list(slices).arguments(p)
         return Step(f"{self.entry}_transform_results", grid, (THREADS, 1, 1), 0, found)
+
+    @property
+    def number_registers(self) -> str:
+        return ", ".join(f"%{name}" for name in self.numbers)
 
 
 @dataclass(frozen=True)

@@ -95,8 +95,17 @@ class Im2colColumns(OperandPath):
         return f"%inner_coord{self.pixel}, %image"
 
     def trailing_operands(self, b: Box) -> str:
-        offsets = ", ".join(f"%im2col_offset{self.boxes.index(b) * len(self.axes) + a}" for a in self.axes)
-        return f", {{{offsets}}}{self.copy_operands}"
+        return f", {{{', '.join(self.offsets[self.boxes.index(b)])}}}{self.copy_operands}"
+
+    @property
+    def offset_count(self) -> int:
+        return len(self.boxes) * len(self.axes)
+
+    @property
+    def offsets(self) -> list[list[str]]:
+        """The registers of the pixel offsets of a tap along each axis, by box."""
+        n = len(self.axes)
+        return [[f"%im2col_offset{i * n + a}" for a in self.axes] for i in range(len(self.boxes))]
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,29 @@ class TiledImages(OperandPath):
         self.boxes = [b for _, b in boxes]
         self.number = {b.offset: n for n, b in boxes}
 
+    @property
+    def column_steps(self) -> list[int]:
+        """Columns from each box of channels to the one before."""
+        return [n - before for n, before in zip(self.columns, [0, *self.columns], strict=False)]
+
+    @property
+    def box_rows(self) -> list[list[tuple[int, str]]]:
+        """(axis, register of the row of images that a tap reads) of each outer axis, by box of channels."""
+        outer = self.outer
+        return [[(a + 1, f"%row{n * outer + a}") for a in range(outer)] for n in range(len(self.columns))]
+
+    @property
+    def axis_rows(self) -> list[tuple[int, list[str]]]:
+        """The same registers by axis."""
+        return [(a + 1, [rows[a][1] for rows in self.box_rows]) for a in range(self.outer)]
+
+    @property
+    def place_registers(self) -> str:
+        """The registers with the pixels of a stage and the channels of boxes."""
+        n, boxes = self.outer + 1, len(self.columns)
+        rows = f", %row<{boxes * self.outer}>, %all_steps<{n}>" if self.outer else ""
+        return f"%position<{n}>, %image, %channel<{boxes}>{rows}"
+
     def inner_coordinate(self, b: Box, first: str) -> str:
         return "%position0"
 
@@ -101,6 +124,11 @@ class TiledWgradLoads(Im2colLoads):
         extents = (*pixels, channels)
         pitches = tuple(itertools.accumulate(extents, operator.mul, initial=p.element.bytes))[1:]
         return TensorMap(x.name.upper(), kind, (*extents, window.count), pitches, x.box, x.span)
+
+    @property
+    def count_registers(self) -> str:
+        """The registers of counts that are parameters."""
+        return "%channels, %stages_per_row" + ("" if self.one_tap else ", %taps")
 
 
 def unpacked(p: KernelProblem, c: Config) -> KernelProblem:

@@ -38,6 +38,11 @@ class WgradLoads(Im2colLoads):
         extents = (p.k, along) if x.kmajor else (along, p.k)
         return TensorMap(x.name.upper(), kind, extents, (im2col(p).row * p.element.bytes,), x.box, x.span)
 
+    @property
+    def digit_count(self) -> int:
+        """Digits of a pixel's number, with that of its image."""
+        return len(self.axes) + 1
+
 
 class ImageGradients(OperandPath):
     """Gradients of results: a box has pixels of an image, and filters."""
