@@ -21,6 +21,7 @@ DRIVERS = ("auto", "cuda", *LIBRARIES, "emulated")
 GPU_DRIVER = re.compile(rf"({'|'.join(('cuda', *LIBRARIES))})(?::([0-9]{{1,3}}))?")
 TUNE_MODES = ("off", "first", "background")
 SWITCH = ("on", "off")
+LOGS = ("off", "select")
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Settings:
     tune: str = "off"
     plugins: tuple[str, ...] = ()
     winograd: str = "on"
+    log: str = "off"
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,10 @@ def _tune(name: str, text: str) -> str:
 
 def _switch(name: str, text: str) -> str:
     return word(name, text.lower(), SWITCH)
+
+
+def _log(name: str, text: str) -> str:
+    return word(name, text.lower(), LOGS)
 
 
 VARIABLES = (
@@ -137,6 +143,14 @@ VARIABLES = (
         "off",
         "times 8 of the top-ranked configurations of a problem without a winner: in its first call (first), or in a"
         " background thread (background); off: never",
+    ),
+    Variable(
+        "PTXGEN_LOG",
+        _log,
+        lambda: "off",
+        "off",
+        "select: a line on standard error when a process first meets a problem: its configuration, the source of that"
+        " (winner, shipped, seed, model, analytic), and its measured or predicted time",
     ),
     Variable(
         "PTXGEN_WINOGRAD",

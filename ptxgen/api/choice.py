@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 from functools import cache, lru_cache
 from typing import Any
 
@@ -25,22 +27,31 @@ def database() -> Database | None:
 
 def choose(problem: Problem, on: Driver) -> Config | None:
     """The configuration of a problem: its winner, or that of the typical problem that represents it. None: no
-    configuration is legal."""
+    configuration is legal. ``PTXGEN_LOG=select`` prints it."""
+    found = _chosen(problem, on)
+    if found is not None and settings.settings().log == "select":
+        kind = "predicted" if found.predicted else "measured"
+        time = "" if math.isnan(found.us) else f", {kind} {found.us:.1f} µs"
+        like = "" if found.problem == problem else f", as {found.problem.key()}"
+        print(f"ptxgen: {problem.key()}: {found.config} ({found.source}{time}{like})", file=sys.stderr, flush=True)
+    return None if found is None else found.config
+
+
+def _chosen(problem: Problem, on: Driver) -> selection.Selection | None:
     typical = problem.typical()
     if typical != problem:
-        found = selection.stored(problem, on.device, database())
-        config = found.config if found is not None else _choose_typical(typical, on)
-        if config is not None and first_violation(lower(problem), config, on.device) is None:
-            return config
+        found = selection.stored(problem, on.device, database()) or _choose_typical(typical, on)
+        if found is not None and first_violation(lower(problem), found.config, on.device) is None:
+            return found
     chosen = selection.select(problem, on.device, database())
-    return chosen[0].config if chosen else None
+    return chosen[0] if chosen else None
 
 
 @lru_cache(maxsize=launches.MAX_CALLS)
-def _choose_typical(problem: Problem, on: Driver) -> Config | None:
-    """The configuration of a typical problem."""
+def _choose_typical(problem: Problem, on: Driver) -> selection.Selection | None:
+    """The selection of a typical problem."""
     chosen = selection.select(problem, on.device, database())
-    return chosen[0].config if chosen else None
+    return chosen[0] if chosen else None
 
 
 def refresh() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -73,6 +74,29 @@ def test_calls_warn_once_about_a_damaged_database(tmp_path, content):
         warnings.simplefilter("error")
         assert (ptxgen.gemm(Y.T, X.T) == 8).all()
     assert path.read_bytes() == content
+
+
+# --- PTXGEN_LOG --------------------------------------------------------------------------------------------------
+
+
+def test_the_first_call_of_a_problem_prints_its_configuration(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runners.runners.clear()
+    a = np.ones((9, 7), np.float32)
+    ptxgen.gemm(a, a.T)
+    assert capsys.readouterr().err == ""
+    runners.runners.clear()
+    monkeypatch.setenv("PTXGEN_LOG", "select")
+    for _ in range(2):
+        ptxgen.gemm(a, a.T)
+    [line] = capsys.readouterr().err.splitlines()
+    config = runners.runners[drivers.driver(), Gemm(9, 9, 7, "NT")].plan.config
+    assert line.startswith(f"ptxgen: gemm 9,9,7 NT f32: {config} (")
+    assert re.search(r"\((analytic|model|seed)[^,]*, predicted [0-9.]+ µs\)$", line)
+    monkeypatch.setenv("PTXGEN_LOG", "all")
+    with pytest.raises(InputError, match="PTXGEN_LOG is 'all'; it must be one of off, select"):
+        ptxgen.gemm(a[:3], a.T)
 
 
 # --- PTXGEN_RECORD -----------------------------------------------------------------------------------------------
