@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
+from ptxgen.emulator import launch
 from ptxgen.emulator.engine.module import Module
 from ptxgen.emulator.memory.global_memory import GlobalMemory
 from ptxgen.emulator.ops.instruction_set import find  # noqa: F401  imports all instructions
@@ -137,6 +139,8 @@ REFUSED = {
     "tex a2dms": "tex.a2dms.v4.f32.s32 {%f0,%f1,%f2,%f3}, [%d0, {%r0,%r1,%r2,%r3}];",
     "tld4 cube": "tld4.r.cube.v4.f32.f32 {%f0,%f1,%f2,%f3}, [%d0, {%f0,%f1,%f2,%f3}];",
     "tld4 acube": "tld4.r.acube.v4.f32.f32 {%f0,%f1,%f2,%f3}, [%d0, {%r0,%f1,%f2,%f3}];",
+    **{f"txq {query}": f"txq.{query}.b32 %r0, [%d0];" for query in ("filter_mode", "force_unnormalized_coords")},
+    **{f"txq addr_mode_{i}": f"txq.addr_mode_{i}.b32 %r0, [%d0];" for i in range(3)},
     "suq memory_layout": "suq.memory_layout.b32 %r0, [%d0];",
     "tex f16": "tex.1d.v4.f16.s32 {%h0,%h1,%h2,%h3}, [%d0, {%r0}];",
     "tex f16x2": "tex.1d.v2.f16x2.s32 {%r0,%r1}, [%d0, {%r0}];",
@@ -205,3 +209,19 @@ DIRECTIVES = {
     ".explicitcluster": ".entry k() .explicitcluster { ret; }",
     ".blocksareclusters": ".entry k() .reqntid 32 .reqnctapercluster 2 .blocksareclusters { ret; }",
 }
+
+
+@pytest.mark.parametrize("result", ["f16", "bf16"])
+@pytest.mark.parametrize("source", ["s16", "u32", "b64", "f32", "f64"])
+def test_set_gives_16_bit_numbers(result, source):
+    """1.0 in the type of the result, from a comparison of any type."""
+    loads = "".join(f"cvt.u64.u16 %d{i + 4}, %h{i}; st.global.u64 [%d8+8 * {i}], %d{i + 4};" for i in range(2))
+    kind = "f" if source[0] == "f" else "d" if source == "b64" else "h" if source == "s16" else "r"
+    kind = "g" if source == "f64" else kind
+    one, two = ("1.0", "2.0") if source[0] == "f" else ("1", "2")
+    body = f"""mov.{source} %{kind}2, {one}; mov.{source} %{kind}3, {two};
+    set.eq.{result}.{source} %h0, %{kind}2, %{kind}3; set.ne.{result}.{source} %h1, %{kind}2, %{kind}3;
+    ld.param.u64 %d8, [x]; {loads}"""
+    y = np.zeros(2, "u8")
+    launch(KERNEL.format(body).replace("k()", "k(.param .u64 x)"), "k", grid=1, block=1, args=[y])
+    assert y.tolist() == [0, 0x3C00 if result == "f16" else 0x3F80]

@@ -55,6 +55,10 @@ NOT_TAKEN = {
     "tex a2dms": "textures have one sample of a pixel",
     "tld4 cube": "four texels of a cube are not implemented",
     "tld4 acube": "four texels of a cube are not implemented",
+    **{
+        f"txq {query}": "queries of samplers are not implemented"
+        for query in ("filter_mode", "addr_mode_0", "addr_mode_1", "addr_mode_2", "force_unnormalized_coords")
+    },
     "suq memory_layout": "surfaces have one layout",
     "tex f16": "textures give numbers of 32 bits",
     "tex f16x2": "textures give numbers of 32 bits",

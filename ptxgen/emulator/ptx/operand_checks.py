@@ -593,7 +593,7 @@ ATOMIC_TYPES = {
     "dec": {"u32"},
     "exch": {"b32", "b64", "b128"},
     "cas": {"b16", "b32", "b64", "b128"},
-    **{m: {"u32", "s32", "u64", "s64", "f16", "f16x2", "bf16", "bf16x2", "f32"} for m in ("min", "max")},
+    **{m: {"u32", "s32", "u64", "s64", "f16", "f16x2", "bf16", "bf16x2"} for m in ("min", "max")},
     **{m: {"b32", "b64"} for m in ("and", "or", "xor")},
 }
 
@@ -631,8 +631,11 @@ def check_atom(ins: Instruction) -> None:
         raise MismatchError(f"`{ins.name}` has two modifiers of one kind; it must have one")
     if spaces and spaces[0].partition("::")[0] not in ("global", "shared"):
         raise MismatchError(f"`{ins.name}` is on .{spaces[0]}; atomic operations are on .global or .shared")
-    if kind in ("f16", "f16x2", "bf16", "bf16x2") and operation == "add" and "noftz" not in others:
-        raise MismatchError(f"`{ins.name}` must have .noftz")
+    if kind in ("f16", "f16x2", "bf16", "bf16x2"):
+        if "noftz" not in others:
+            raise MismatchError(f"`{ins.name}` must have .noftz")
+        if operation in ("min", "max") and not vectors:
+            raise MismatchError(f"`{ins.name}` must have .v2, .v4 or .v8")
     count = int(vectors[0][1]) if vectors else 1
     hint = "L2::cache_hint" in others
     listed = (

@@ -121,20 +121,22 @@ setp                 | CMPF BOOL ftz?                | f32 f16x2           | p|q
 setp                 | CMPF BOOL                     | f64 bf16x2          | p|q, a, b, !c
 setp                 | CMPF BOOL ftz?                | f16                 | p, a, b, !c
 setp                 | CMPF BOOL                     | bf16                | p, a, b, !c
-set                  | CMPS                          | u32.S s32.S f32.S   | d, a:2, b:2
-set                  | CMPU                          | u32.U s32.U f32.U   | d, a:2, b:2
-set                  | CMPB                          | u32.B s32.B f32.B   | d, a:2, b:2
-set                  | CMPF ftz? | u32.f32 s32.f32 f32.f32 u16.f16 s16.f16 u32.f16 s32.f16 f16.f16 | d, a:2, b:2
+set                  | CMPS                          | u32.S s32.S f32.S f16.S bf16.S | d, a:2, b:2
+set                  | CMPU                          | u32.U s32.U f32.U f16.U bf16.U | d, a:2, b:2
+set                  | CMPB                          | u32.B s32.B f32.B f16.B bf16.B | d, a:2, b:2
+set                  | CMPF ftz? | u32.f32 s32.f32 f32.f32 u16.f16 s16.f16 u32.f16 s32.f16 f16.f16 f16.f32 | d, a:2, b:2
 set                  | CMPF ftz? | u32.f16x2 s32.f16x2 f16x2.f16x2 | d, a:2, b:2
-set                  | CMPF | u32.f64 s32.f64 f32.f64 u16.bf16 s16.bf16 u32.bf16 s32.bf16 bf16.bf16 | d, a:2, b:2
+set                  | CMPF | u32.f64 s32.f64 f32.f64 u16.bf16 s16.bf16 u32.bf16 s32.bf16 bf16.bf16 f16.f64 \
+        bf16.f16 bf16.f32 bf16.f64 | d, a:2, b:2
 set                  | CMPF | u32.bf16x2 s32.bf16x2 bf16x2.bf16x2 | d, a:2, b:2
-set                  | CMPS BOOL                     | u32.S s32.S f32.S   | d, a:2, b:2, !c
-set                  | CMPU BOOL                     | u32.U s32.U f32.U   | d, a:2, b:2, !c
-set                  | CMPB BOOL                     | u32.B s32.B f32.B   | d, a:2, b:2, !c
-set                  | CMPF ftz? BOOL | u32.f32 s32.f32 f32.f32 u16.f16 s16.f16 u32.f16 s32.f16 f16.f16 | \
+set                  | CMPS BOOL                     | u32.S s32.S f32.S f16.S bf16.S | d, a:2, b:2, !c
+set                  | CMPU BOOL                     | u32.U s32.U f32.U f16.U bf16.U | d, a:2, b:2, !c
+set                  | CMPB BOOL                     | u32.B s32.B f32.B f16.B bf16.B | d, a:2, b:2, !c
+set                  | CMPF ftz? BOOL | u32.f32 s32.f32 f32.f32 u16.f16 s16.f16 u32.f16 s32.f16 f16.f16 f16.f32 | \
         d, a:2, b:2, !c
 set                  | CMPF ftz? BOOL | u32.f16x2 s32.f16x2 f16x2.f16x2 | d, a:2, b:2, !c
-set                  | CMPF BOOL | u32.f64 s32.f64 f32.f64 u16.bf16 s16.bf16 u32.bf16 s32.bf16 bf16.bf16 | \
+set                  | CMPF BOOL | u32.f64 s32.f64 f32.f64 u16.bf16 s16.bf16 u32.bf16 s32.bf16 bf16.bf16 f16.f64 \
+        bf16.f16 bf16.f32 bf16.f64 | \
         d, a:2, b:2, !c
 set                  | CMPF BOOL | u32.bf16x2 s32.bf16x2 bf16x2.bf16x2 | d, a:2, b:2, !c
 selp                 |                               | B I f32 f64         | d, a, b, !c
