@@ -67,6 +67,14 @@ class View:
 #: offsets in reserved shared memory by the last word of %reserved_smem_offset_*
 RESERVED_OFFSETS = {"begin": 0, "end": SHARED_BASE, "cap": SHARED_BASE, "0": 0, "1": 16}
 
+#: random numbers that stand for unknown values
+_NUMBERS = np.random.default_rng(0)
+
+
+def fresh_terms(count: int) -> Array:
+    """Numbers of new unknown values."""
+    return _NUMBERS.integers(1, 1 << 63, count, np.uint64)
+
 
 class AddressInfo:
     """The addresses in one register of a warp batch: smallest, largest, alignment, and positions in an arena."""
@@ -249,7 +257,7 @@ class SharedChecks(Protocol):
 
     def mark_written(self, pages: int, positions: Array, size: int) -> None: ...
 
-    def mark_undefined(self, positions: Array, size: int, source: str) -> None: ...
+    def mark_undefined(self, positions: Array, size: int, source: str, terms: Array | None = None) -> None: ...
 
     def refresh(self, pages: int) -> None: ...
 
@@ -394,8 +402,13 @@ class WarpBatch:
         self.undefined_next: dict[int, Array] = {}
         #: by flag, for each lane: the bits that are undefined if the register is; without an entry all of them are
         self.undefined_bits: dict[int, Array] = {}
-        #: of the executing store: for each lane the undefined bits of a source register, and the message of its fault
-        self.undefined_sources: dict[int, tuple[Array, str]] = {}
+        #: by flag, for each lane: if the register is undefined, the sum of the numbers of its unknown terms; by slot:
+        #: those of the results of the executing instruction
+        self.undefined_terms: dict[int, Array] = {}
+        self.undefined_sums: dict[int, Array] = {}
+        #: of the executing store: for each lane the undefined bits of a source register, the message of its fault, and
+        #: the sum of its unknown terms
+        self.undefined_sources: dict[int, tuple[Array, str, Array]] = {}
         self.segment: Any = None  # of the race checks: `sync.checks.Segment`
         self.copies: list[Any] = []
         self.copy_group: int | Array = 0

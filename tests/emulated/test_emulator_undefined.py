@@ -349,3 +349,26 @@ def test_bit_fields_are_filled_one_by_one(fill, read, engine):
     wrong = wrong.replace("4, 8;", "3, 8;").replace("{%r7, %r9}", "{%r9, %r7}").replace("%r9, %r9, 16", "%r9, %r9, 15")
     with pytest.raises(UninitialisedFault):
         run(HALF + body.replace("MOVE", "") + wrong + STORE, np.zeros(32, "u4"), **options)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_unknown_terms_of_sums_cancel(engine):
+    """An exclusive sum is an inclusive one less the own term, which may be undefined."""
+    shared = "mov.u32 %r4, s; mad.lo.u32 %r4, %r0, 4, %r4; st.shared.u32 [%r4], %u; ld.shared.u32 %r3, [%r4];"
+    scan = "shfl.sync.up.b32 %r5, %r3, 1, 0, -1; setp.gt.u32 %p1, %r0, 0; @%p1 add.u32 %r3, %r3, %r5;"
+    body = shared + scan + "mov.u32 %r6, %r3; sub.u32 %r9, %r6, TERM; setp.gt.u32 %p2, %r0, 16; @%p2 mov.u32 %r9, 0;"
+    options = {"engine": engine, "registers": UNDEFINED, "extra": ".shared .align 4 .b8 s[128];"}
+    out = np.zeros(32, "u4")
+    run(HALF + body.replace("TERM", "%u") + STORE, out, **options)
+    assert (out == [0, *range(16), *[0] * 15]).all()
+    wrong = ("%r5", "%r0")
+    again = body.replace("TERM", "%u").replace(
+        "ld.shared", "@%p0 st.shared.u8 [%r4], 1; st.shared.u8 [%r4], 0; ld.shared"
+    )
+    for text in (
+        *(body.replace("TERM", term) for term in wrong),
+        again,
+        body.replace("TERM", "%u").replace(", 16;", ", 17;"),
+    ):
+        with pytest.raises(UninitialisedFault):
+            run(HALF + text + STORE, out, **options)

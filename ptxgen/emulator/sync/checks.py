@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.address_map import SHARED_BASE
 from ptxgen.emulator.memory.global_memory import typed_views
-from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.ptx.syntax import SIZES, Instruction
 from ptxgen.emulator.sync.lanes import ALL, AccessLog, Lanes, LaneShadow
 from ptxgen.emulator.sync.memory_order import ATOMIC, WEAK, MemoryOrder
 from ptxgen.emulator.sync.touch import FULL, PAGE, Reads, Touch, each, page_bits, units, words
-from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault, place_of
+from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault, fresh_terms, place_of
 from ptxgen.errors import AsyncFault, RaceFault, UninitialisedFault
 
 Array = NDArray[Any]
@@ -114,6 +114,8 @@ class Checks:
         self.dirty = 0  # pages written since the last refresh
         #: by position: the last store of an undefined value
         self.undefined_stores: dict[int, str] = {}
+        #: by position: the size of the last store of an undefined value, and the sum of unknown values that it stored
+        self.undefined_terms: dict[int, tuple[int, int]] = {}
         self.maybe_uninitialised = False  # whether the last read included bytes that may be uninitialised
         if options.uninitialised:
             self.valid = np.zeros(len(wave.shared), np.uint8)
@@ -159,8 +161,11 @@ class Checks:
             self.valid_views[unit][at] = FULL[unit]
         self.dirty |= pages
 
-    def mark_undefined(self, positions: Array, size: int, source: str) -> None:
-        """Marks bytes as undefined, after a store of undefined values; `source`: the store, for messages."""
+    def mark_undefined(self, positions: Array, size: int, source: str, terms: Array | None = None) -> None:
+        """Marks bytes as undefined, after a store of undefined values.
+
+        `source`: the store, for messages; `terms`: the sums of unknown values that are stored, if they are known.
+        """
         if self.valid is None or not len(positions):
             return
         for unit, at in words(positions, size):
@@ -170,6 +175,12 @@ class Checks:
             self.valid_pages &= ~(1 << page)
             self.dirty |= 1 << page
         self.undefined_stores.update(dict.fromkeys(positions.tolist(), source))
+        for position in positions.tolist() if self.undefined_terms else ():
+            for overlapped in range(position - 7, position + size):
+                self.undefined_terms.pop(overlapped, None)
+        if terms is not None:
+            for position, number in zip(positions.tolist(), terms.tolist(), strict=True):
+                self.undefined_terms[position] = size, number
 
     def refresh(self, pages: int) -> None:
         """Finds the pages whose bytes are now all initialised in every block."""
@@ -184,6 +195,19 @@ class Checks:
         whole = per_block.reshape(self.wave.blocks, -1, 1 << PAGE).all(axis=(0, 2))
         for i in np.flatnonzero(whole):
             self.valid_pages |= 1 << (first + int(i))
+
+    def loaded_terms(self, c: WarpBatch, slot: int, at: Array, lanes: Array | None, size: int) -> Array:
+        """For each lane, the sum of unknown values in a register that a load fills with undefined bytes."""
+        terms = fresh_terms(c.n)
+        if self.undefined_terms and SIZES[c.wave.program.function.registers[slot].type] == size:
+            whole = np.ones(len(at), bool)
+            for unit, elements in words(at, size):
+                whole &= self.valid_views[unit][elements] == 0
+            for i in np.flatnonzero(whole).tolist():
+                stored, number = self.undefined_terms.get(int(at[i]), (0, 0))
+                if stored == size:
+                    terms[i if lanes is None else int(lanes[i])] = number
+        return terms
 
     def check_read(self, c: WarpBatch, touch: Touch, slots: list[int] | None) -> None:
         """Finds lanes that read uninitialised bytes.
@@ -223,6 +247,7 @@ class Checks:
                 where = np.zeros(c.n, bool)
                 where[lanes] = bad
             loaded[slots[piece]] = where, address, memory
+            c.undefined_sums[slots[piece]] = self.loaded_terms(c, slots[piece], at + piece * size, lanes, size)
         if loaded:
             self.wave.program.mark_undefined(c, loaded, touch.ins)
 

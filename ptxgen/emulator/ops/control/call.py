@@ -202,7 +202,7 @@ def store_param_local(b: Builder, ins: Instruction) -> Step:
             np.copyto(local_column(c, size, at + i * size), value.view(f"<u{size}"), where=True if m is None else m)
         lanes = np.flatnonzero(active(c, m))
         for i, item in enumerate(items):
-            bad, _ = c.undefined_sources.get(item.slot if isinstance(item, Reg) else -1, (None, ""))
+            bad, *_ = c.undefined_sources.get(item.slot if isinstance(item, Reg) else -1, (None,))
             mark_local(c, bytes_of(c, lanes, at + i * size), size, None if bad is None else bad[lanes])
         c.undefined_sources = {}
 

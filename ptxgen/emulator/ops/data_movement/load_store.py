@@ -30,7 +30,7 @@ from ptxgen.emulator.ops.operands.access import (
 )
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.operands.emitter import REAL, WORD, Emitter, UnableError, Value, lowering
-from ptxgen.emulator.ops.operands.undefined import ALL_BITS, Operands, bits_of
+from ptxgen.emulator.ops.operands.undefined import ALL_BITS, Operands, bits_of, terms_of
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import DTYPES, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Mem, Operand, Reg, Sink, Sym, Vec
@@ -423,7 +423,11 @@ def remember(ins: Instruction, sources: set[int], c: WarpBatch, operands: Operan
         return None
     registers = c.wave.program.undefined
     c.undefined_sources = {
-        reg.slot: (bits_of(c, registers.flags[reg.slot], bad), registers.fault_text(c, reg, ins))
+        reg.slot: (
+            bits_of(c, registers.flags[reg.slot], bad),
+            registers.fault_text(c, reg, ins),
+            terms_of(c, registers.flags[reg.slot]),
+        )
         for reg, bad in operands
     }
     return []
@@ -462,7 +466,7 @@ def undefined_store(
     else:
         index = place.index
     for i, reg in enumerate(registers):
-        bad, text = c.undefined_sources.get(-1 if reg is None else reg.slot, (None, ""))
+        bad, text, terms = c.undefined_sources.get(-1 if reg is None else reg.slot, (None, "", None))
         bits = None if bad is None else bad[lanes] & LOW_BITS[size]
         where = None if bits is None else bits != 0
         at = (index + place.shift + i) * size
@@ -475,7 +479,10 @@ def undefined_store(
         elif where is None or not where.any():
             continue
         elif views is c.wave.views:
-            c.wave.checks.mark_undefined(at[where], size, stored_bytes(ins, text))
+            whole = reg is not None and SIZES[reg.type] == size
+            c.wave.checks.mark_undefined(
+                at[where], size, stored_bytes(ins, text), terms[lanes][where] if whole and terms is not None else None
+            )
         else:
             address = c.wave.program.undefined.shared_address(c, reg, ins) if reg is not None else None
             lane = int(lanes[np.argmax(where)])

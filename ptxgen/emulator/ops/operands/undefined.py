@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ptx.dtypes import FLOATS
 from ptxgen.emulator.ptx.syntax import Instruction, Mem, Reg, Vec
-from ptxgen.emulator.warp_batch import Launch, Step, WarpBatch, fault
+from ptxgen.emulator.warp_batch import Launch, Step, WarpBatch, fault, fresh_terms
 from ptxgen.errors import UninitialisedFault
 
 Array = NDArray[Any]
@@ -198,9 +198,13 @@ class Undefined:
         if ins.op in CONTROL_FLOW or any(isinstance(op, Mem) for op in ins.operands):
             return None
 
+        linear = is_linear(ins)
+
         def elementwise(c: WarpBatch, operands: Operands) -> list[Array]:
             if self.moves_bits(c, body, operands):
                 return self.dependent_bits(c, body, operands)
+            if linear:
+                return self.combined(c, body, operands)
             trial = all(selective(ins, reg) for reg, _ in operands)
             return [self.dependent(c, body, operands) if trial else union(operands)] * len(body["writes"])
 
@@ -247,6 +251,19 @@ class Undefined:
             for found, one_result, other in zip(bits, first, results, strict=True):
                 found |= one_result ^ other
         return [np.where(bad, found, np.uint64(0)) for found in bits]
+
+    def combined(self, c: WarpBatch, body: dict[str, Any], operands: Operands) -> list[Array]:
+        """The undefined lanes of a sum, a difference or a copy: those in which the unknown terms do not cancel."""
+        ins: Instruction = body["ins"]
+        total = np.zeros(c.n, np.uint64)
+        undefined_lanes = {reg.slot: where for reg, where in operands}
+        for op, negative in zip(ins.operands[1:], (False, ins.op == "sub"), strict=False):
+            if isinstance(op, Reg) and op.slot in undefined_lanes:
+                terms = np.where(undefined_lanes[op.slot], terms_of(c, self.flags[op.slot]), np.uint64(0))
+                total = total - terms if negative else total + terms
+        (slot,) = body["writes"]
+        c.undefined_sums[slot] = total
+        return [union(operands) & (total != 0)]
 
     def dependent(self, c: WarpBatch, body: dict[str, Any], operands: Operands) -> Array:
         """The lanes in which a result depends on undefined operands: executes the step with several values of them."""
@@ -358,11 +375,14 @@ class Undefined:
         for slot, (where, origin) in reached.items():
             flag = self.flags[slot]
             where = mark_bits(c, flag, where)
+            terms = c.undefined_sums.get(slot)
+            terms_of(c, flag)[where] = (fresh_terms(c.n) if terms is None else terms)[where]
             if slot in new:
                 c.written[flag] = c.live() & ~where  # the executing step does not record writes of this register yet
             else:
                 c.undefined_next[flag] = where
             c.undefined_origins[flag] = origin
+        c.undefined_sums.clear()
 
     def track(self, slots: set[int], engine: Launch) -> None:
         """Starts to track registers, and all registers that their values may reach."""
@@ -407,6 +427,24 @@ def mark_bits(c: WarpBatch, flag: int, undefined: Array) -> Array:
             known = c.undefined_bits[flag] = np.full(c.n, ALL_BITS)
         known[where] = undefined[where]
     return where
+
+
+def terms_of(c: WarpBatch, flag: int) -> Array:
+    """For each lane, the sum of the numbers of the unknown values of which a register, if undefined, is the sum."""
+    terms = c.undefined_terms.get(flag)
+    if terms is None:
+        terms = c.undefined_terms[flag] = fresh_terms(c.n)
+    return terms
+
+
+def is_linear(ins: Instruction) -> bool:
+    """True if an instruction adds, subtracts or copies integers, so that unknown terms of its operands may cancel."""
+    words = {"u32", "s32", "b32", "u64", "s64", "b64"}
+    return (
+        ins.op in ("add", "sub", "mov")
+        and set(ins.mods) <= words
+        and not any(isinstance(op, Vec) for op in ins.operands)
+    )
 
 
 def bits_of(c: WarpBatch, flag: int, where: Array) -> Array:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from ptxgen.emulator.ops.arithmetic.compare import predicate
 from ptxgen.emulator.ops.arithmetic.numerics import REDUCTIONS
 from ptxgen.emulator.ops.operands.builder import Builder
-from ptxgen.emulator.ops.operands.undefined import Operands, across_warp, union
+from ptxgen.emulator.ops.operands.undefined import Operands, across_warp, terms_of, union
 from ptxgen.emulator.ops.registry import instruction
-from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Operand, Pair, Sink
+from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Operand, Pair, Reg, Sink
 from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
 from ptxgen.errors import DivergenceFault
 
@@ -105,7 +105,11 @@ def shfl(b: Builder, ins: Instruction) -> Step:
         if any(reg in ins.operands[2:] for reg, _ in operands):
             return None
         rows = union(operands).reshape(-1, 32)
-        undefined = rows[np.arange(len(rows))[:, None], sources(c, rows.shape)[0]].reshape(-1)
+        lanes = np.arange(len(rows))[:, None], sources(c, rows.shape)[0]
+        undefined = rows[lanes].reshape(-1)
+        if isinstance(first, Reg):
+            terms = terms_of(c, c.wave.program.undefined.flags[operands[0][0].slot])
+            c.undefined_sums[first.slot] = terms.reshape(-1, 32)[lanes].reshape(-1)
         return [undefined, np.zeros_like(undefined)][:results]
 
     b.propagation, results = propagate, len(b.writes)
