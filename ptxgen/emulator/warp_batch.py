@@ -346,6 +346,7 @@ class WarpBatch:
         }
         self.lane = np.tile(np.arange(32, dtype=np.uint32), wave.blocks)
         self.row = np.repeat(np.arange(wave.blocks, dtype=np.int64), 32)
+        self.every_lane = np.arange(self.n)
         self.shared_base = self.row * wave.stride
         self.specials: dict[str, Array] = {}
         self.v: list[Array] = [self.make(view) for view in program.views]

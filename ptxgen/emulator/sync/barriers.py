@@ -109,7 +109,7 @@ class Barriers:
         c, number = arrivals[0].batch, arrivals[0].number
         expected, arrived = self.expected[number], self.arrived[number]
         for p in arrivals:
-            mine = c.warps(p.mask)
+            mine = warps if len(arrivals) == 1 else c.warps(p.mask)
             want = p.count or -1
             arrived_at = self.arrived_at.get(id(p.ins))
             if arrived_at is None:

@@ -451,13 +451,12 @@ class Checks:
             segment.writes.append(touch)
             self.writes += 1
             touch.number = self.writes
-            if touch.ins.op in STORES and any(
-                pages & touch.pages for warp, pages in enumerate(self.written_pages) if warp != c.warp
-            ):
+            mine, self.written_pages[c.warp] = self.written_pages[c.warp], 0
+            if touch.ins.op in STORES and any(map(touch.pages.__and__, self.written_pages)):
                 views = self.wave.views
                 at = words(touch.positions()[0], touch.size)
                 self.stored = touch, [(unit, elements, views[unit][elements]) for unit, elements in at]
-            self.written_pages[c.warp] |= touch.pages
+            self.written_pages[c.warp] = mine | touch.pages
         else:
             self.resolve_store()
             segment.apages |= touch.pages

@@ -40,8 +40,18 @@ class Lanes:
     """
 
     def __init__(self, count: int) -> None:
-        self.every = np.zeros(count, np.int64)
+        self.by_lane = np.zeros(count, np.int64)
+        self.by_warp = np.zeros(count // 32, np.int64)  # synchronisations of whole warps that `by_lane` lacks
+        self.pending = False
         self.each: Array | None = None
+
+    @property
+    def every(self) -> Array:
+        if self.pending:
+            rows = self.by_lane.reshape(-1, 32)
+            np.maximum(rows, self.by_warp[:, None], out=rows)
+            self.pending = False
+        return self.by_lane
 
     def synchronise(self, members: Array, live: Array, clocks: Array) -> None:
         """Lanes synchronise. `members`: for each lane the mask of its partners, 0 if it does not take part."""
@@ -64,7 +74,8 @@ class Lanes:
 
     def synchronise_all(self, warps: Array, clocks: Array) -> None:
         """All lanes of some warps synchronise; `clocks`: of each warp."""
-        np.maximum(self.every, np.repeat(np.where(warps, clocks, 0), 32), out=self.every)
+        np.maximum(self.by_warp, np.where(warps, clocks, 0), out=self.by_warp)
+        self.pending = True
 
     def knows(self, lanes: Array, others: Array, clocks: Array) -> Array:
         """Whether `lanes` are ordered after the accesses of lanes `others` of their warps at some clocks."""

@@ -54,6 +54,8 @@ class Shadow:
         self.size = engine.cluster_blocks
         units = (len(self.memory.buffer) >> self.shift) + 1
         self.writer = np.zeros(units, np.int64)
+        #: the units that are written are from the first to the last of these
+        self.written = [units, -1]
         self.reader, self.first = np.zeros(units, np.int64), np.zeros(units, np.int64)
         self.has_messages = engine.program.messages
         self.carried = np.zeros(units if self.has_messages else 0, np.int32)
@@ -138,7 +140,8 @@ class Shadow:
             self.read_only(c, ins, at, lanes, size)
         mark = self.marks(c, ins, lanes, order.kind)
         for g in self.units(at, size):
-            self.conflict(c, ins, order.kind, self.writer[g], g, mark, lanes, "reads", "writes")
+            if int(g.max()) >= self.written[0] and int(g.min()) <= self.written[1]:
+                self.conflict(c, ins, order.kind, self.writer[g], g, mark, lanes, "reads", "writes")
             fresh = self.first[g] == 0
             if fresh.any():
                 self.first[g[fresh][::-1]] = mark[fresh][::-1]
@@ -180,7 +183,7 @@ class Shadow:
             self.conflict(c, ins, order.kind, before, g, mark, lanes, "writes", "writes")
             for old in (first, last):
                 self.conflict(c, ins, order.kind, old, g, mark, lanes, "writes", "reads")
-            self.writer[g] = mark
+            self.mark_written(g, mark)
             self.first[g] = self.reader[g] = 0
             if order.kind == ATOMIC:
                 warps = self.atomic_warps.get(self.number(ins))
@@ -200,6 +203,12 @@ class Shadow:
             if order.kind == ATOMIC and order.reads:
                 self.receive_messages(c, order, at, lanes)
         return overwritten
+
+    def mark_written(self, g: Array, mark: Array) -> None:
+        """Marks units as written."""
+        self.writer[g] = mark
+        if len(g):
+            self.written = [min(self.written[0], int(g.min())), max(self.written[1], int(g.max()))]
 
     def attach_messages(self, c: WarpBatch, order: MemoryOrder, at: Array, lanes: Array) -> None:
         """Written values carry the publications of their writers; atomic operations add theirs."""
@@ -234,6 +243,8 @@ class Shadow:
         if not changed.all():
             at, lanes, values = at[changed], lanes[changed], values[:, changed]
         overwritten = self.write(c, ins, self.memory_order(ins), at, lanes, size)
+        if not overwritten.any():
+            return
         other = np.flatnonzero(
             (overwritten != 0) & ((overwritten & THREAD) >> 5 != self.marks(c, ins, lanes, 0) >> 5 & THREAD >> 5)
         )
@@ -287,7 +298,7 @@ class Shadow:
         if writes:
             for table in (self.first, self.reader):
                 self.conflict(c, ins, kind, table[g], g, mark, lanes, operation, "reads")
-            self.writer[g] = mark
+            self.mark_written(g, mark)
             self.first[g] = self.reader[g] = 0
         elif old.any():
             bad = (old != 0) & (old >> PROXY & 1 == 0)

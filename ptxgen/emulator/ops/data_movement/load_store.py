@@ -565,8 +565,10 @@ def record_store(
 ) -> None:
     """Applies the race checks to a store to global memory, before it writes."""
     lanes, index = place.lanes, place.index
-    if lanes is None:
-        lanes = np.arange(c.n) if place.mask is None else np.flatnonzero(place.mask)
+    if lanes is None and place.mask is None:
+        lanes = c.every_lane
+    elif lanes is None:
+        lanes = np.flatnonzero(place.mask)  # type: ignore[arg-type]
         index = index[lanes]
     index = index + place.shift
     new = np.stack([np.broadcast_to(x.view(f"<u{size}"), (c.n,))[lanes] for x in values])

@@ -202,8 +202,9 @@ def global_access(c: WarpBatch, site: Site, m: Mask, unit: int) -> Positions:
         return global_access_at(c, site, m, unit)
     place = Positions(info.unit(unit), offset // unit, None, m)
     if engine.shadow is not None and site.ins.op != "st" and info.start not in engine.memory.readonly:
-        lanes = np.arange(c.n) if m is None else np.flatnonzero(m)
-        engine.shadow.access(c, site.ins, site.kind, site.size, info.index[lanes] + offset, lanes)
+        lanes = c.every_lane if m is None else np.flatnonzero(m)
+        at = info.index if m is None else info.index[lanes]
+        engine.shadow.access(c, site.ins, site.kind, site.size, at + offset, lanes)
     if engine.sampling:
         sample_global(c, site, place, unit)
     return place
