@@ -260,6 +260,11 @@ class Plan:
         return [part for part in vars(self).values() if isinstance(part, Part)]
 
     @property
+    def slice_ops(self) -> str:
+        """The slot of fused operations in the kernel that adds the sums of slices."""
+        return self.fused_ops.template if self.reduction.stores_partials else "epilogue/identity.mako"
+
+    @property
     def register_table(self) -> list[tuple[Tile, str]]:
         """The register arrays of the whole kernel, each with its meaning."""
         return [row for part in self.parts for row in part.register_table]

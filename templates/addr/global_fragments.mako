@@ -46,34 +46,22 @@ ${thread_map.rows_and_columns()}\
 <%def name="load(x, first, end)">
 % for step in range(first // x.unit, end // x.unit):
   % if step and not x.kmajor:
-${next_row(x)}\
+${advance(x)}\
   % endif
   % for l in x.loads(step):
-    % if x.predicated:
-      % for r in l.names:
+    % for r in l.cleared:
     mov.${x.loaded.kind} ${r}, ${x.zero};
-      % endfor
-    % endif
+    % endfor
     ${x.guards[l.line]}ld.global.nc.${l.kind} ${l.registers}, [%ptr_${x.name}${l.line}+${l.offset}];
   % endfor
 % endfor
 </%def>
 
-<%def name="next_row(x)">
-% for n in range(len(x.lines)):
-    add.u64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, %k_stride_${x.name};
-% endfor
-</%def>
-
-## Advances the pointers to the next iteration.
+## Advances the pointers to the next row of K, or to the next iteration if K is contiguous.
 <%def name="advance(x)">
-% if x.kmajor:
-  % for n in range(len(x.lines)):
-    add.u64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, ${x.depth_bytes};
-  % endfor
-% else:
-${next_row(x)}\
-% endif
+% for n in range(len(x.lines)):
+    add.u64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, ${x.pointer_step};
+% endfor
 </%def>
 
 ## Converts the words that have element ``k``, unless a greater k of the same words was multiplied before.

@@ -68,9 +68,9 @@ ${radix.digits("%flat_index", "%pixel")}\
 % for a in plan.loads.axes:
     cvt.u16.u32 %im2col_offset${a}, %tap_pixel${a};
 % endfor
-% if plan.loads.flipped:
-    sub.u32 %filter_tap, %last_tap, %tap;
-% endif
+% for line in plan.loads.reversed_tap:
+    ${line}
+% endfor
 </%def>
 
 ## The next unit. Past the last tap channels are out of bounds: zeros.

@@ -65,11 +65,7 @@ ${look_up_k(x)}\
 % endif
 % if first and plan.mainloop.checks_bounds:
     add.u32 %tmp0, %k_${x.name}, ${p.k};
-  % if x.addressing.is_im2col:
-    setp.ge.or.u32 %skip, %tmp0, %k_rem, %skip;
-  % else:
-    setp.ge.u32 %skip, %tmp0, %k_rem;
-  % endif
+    ${x.addressing.skip_past_k}
 % endif
 % if plan.mainloop.predicated and (x.addressing.is_im2col or first):
     or.pred %skip, %skip, ${p.oob};

@@ -61,13 +61,11 @@ ${thread.item(x, p)}\
 % for n in range(p.HELD):
     mov.f32 %value${n}, 0f00000000;
 % endfor
-% if not x.kmajor:
+% if x.kmajor:
+${thread.chunks(p)}\
+% else:
 ${thread.transposed(x, p)}\
-% endif
-    // this thread's ${p.CHUNK} elements of K in each of ${p.ROUNDS} rows
-    rem.u32 %k_thread, %thread, ${p.ACROSS};
-    div.u32 %row, %thread, ${p.ACROSS};
-% if not x.kmajor:
+${thread.chunks(p)}\
     mul.lo.u32 %tmp1, %row, ${p.BLOCK_PITCH};
     mad.lo.u32 %tmp1, %k_thread, ${p.CHUNK}, %tmp1;
     mad.lo.u32 %tmp1, %tmp1, 4, %smem;

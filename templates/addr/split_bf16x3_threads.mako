@@ -33,6 +33,12 @@ ${convert.widen_pair("bf16", "%wide0", "%wide1", word, ())}\
 % endif
 </%def>
 
+<%def name="chunks(p)">
+    // this thread's ${p.CHUNK} elements of K in each of ${p.ROUNDS} rows
+    rem.u32 %k_thread, %thread, ${p.ACROSS};
+    div.u32 %row, %thread, ${p.ACROSS};
+</%def>
+
 ## Where rows are contiguous in memory: transposes them through shared memory.
 <%def name="transposed(x, p)">
     rem.u32 %row, %thread, ${p.BLOCK_ROWS};

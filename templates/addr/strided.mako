@@ -30,39 +30,32 @@ ${pointers(x)}\
 % for p in x.loads:
 ${row_of(x, p)}\
     add.u32 %tmp1, %tmp1, %k0;
-  % if x.kmajor:
-    mul.wide.u32 %tmp64, %tmp0, %ld${x.name};
-    cvt.u64.u32 %tmp64b, %tmp1;
-  % else:
-    mul.wide.u32 %tmp64, %tmp1, %ld${x.name};
-    cvt.u64.u32 %tmp64b, %tmp0;
-  % endif
-    add.u64 %tmp64, %tmp64, %tmp64b;
-    mad.lo.u64 %ptr_${x.name}${p.index}, %tmp64, ${x.global_bytes}, %${x.name.upper()};
+${pointer(x, f"%ptr_{x.name}{p.index}", "%tmp0", "%tmp1")}\
 % endfor
+</%def>
+
+## ``to``: the address of the element at row (or column) ``line`` and ``k``.
+<%def name="pointer(x, to, line, k)">
+% if x.kmajor:
+    mul.wide.u32 %tmp64, ${line}, %ld${x.name};
+    cvt.u64.u32 %tmp64b, ${k};
+% else:
+    mul.wide.u32 %tmp64, ${k}, %ld${x.name};
+    cvt.u64.u32 %tmp64b, ${line};
+% endif
+    add.u64 %tmp64, %tmp64, %tmp64b;
+    mad.lo.u64 ${to}, %tmp64, ${x.global_bytes}, %${x.name.upper()};
 </%def>
 
 <%def name="shared_pointer(x)">
     // all loads share one pointer, which advances along K; each load has a 32-bit offset
     .reg .b64 %ptr_${x.name};
     .reg .b32 %off_${x.name}<${len(x.loads)}>;
-% if x.kmajor:
-    mul.wide.u32 %tmp64, %${x.extent.lower()}0, %ld${x.name};
-    cvt.u64.u32 %tmp64b, %k0;
-% else:
-    mul.wide.u32 %tmp64, %k0, %ld${x.name};
-    cvt.u64.u32 %tmp64b, %${x.extent.lower()}0;
-% endif
-    add.u64 %tmp64, %tmp64, %tmp64b;
-    mad.lo.u64 %ptr_${x.name}, %tmp64, ${x.global_bytes}, %${x.name.upper()};
+${pointer(x, f"%ptr_{x.name}", f"%{x.extent.lower()}0", "%k0")}\
 % for p in x.loads:
 ${row_of(x, p)}\
     sub.u32 %tmp0, %tmp0, %${x.extent.lower()}0;
-  % if x.kmajor:
-    mad.lo.u32 %tmp0, %tmp0, %ld${x.name}, %tmp1;
-  % else:
-    mad.lo.u32 %tmp0, %tmp1, %ld${x.name}, %tmp0;
-  % endif
+    ${x.offset_in_tile}
     mul.lo.u32 %off_${x.name}${p.index}, %tmp0, ${x.global_bytes};
 % endfor
 </%def>
@@ -85,10 +78,8 @@ ${row_of(x, p)}\
     mad.wide.u32 ${pointer}, %k_rem, ${x.global_bytes}, ${pointer};
   % elif first and plan.mainloop.checks_bounds:
     add.u64 ${pointer}, ${pointer}, %tmp64b;
-  % elif x.kmajor:
-    add.u64 ${pointer}, ${pointer}, ${x.depth_global_bytes};
   % else:
-    add.u64 ${pointer}, ${pointer}, %k_stride_${x.name};
+    add.u64 ${pointer}, ${pointer}, ${x.pointer_step};
   % endif
 % endfor
 </%def>

@@ -39,9 +39,9 @@ ${addr.begin()}\
 
 ## From a stage's last unit of K to the next stage's first.
 <%def name="step()">
-% if plan.mainloop.resident:
-    setp.ne.and.u32 %first_round, %stage, 0, %first_round;
-% endif
+% for line in plan.mainloop.next_round:
+    ${line}
+% endfor
 ${addr.step()}\
 </%def>
 

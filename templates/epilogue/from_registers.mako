@@ -14,12 +14,10 @@
     add.u32 %c_row, %m0, %row;
     add.u32 %c_col, %n0, %col;
 ${c_addr.columns("%c_addr", "%c_row", "%c_col", "%out", "%ld_out", plan.epilogue.out_bytes)}\
-% if plan.epilogue.checks_bounds:
-  % for n, column in enumerate(plan.epilogue.columns):
+% for n, column in enumerate(plan.epilogue.checked_columns):
     add.u32 %tmp0, %c_col, ${column};
     setp.lt.u32 %in_n${n}, %tmp0, %N;
-  % endfor
-% endif
+% endfor
 % for i, (row, step) in enumerate(plan.row_steps):
     // row + ${row}: alpha times the sums, then stores
 ${c_addr.next_row("%c_addr", "%c_row", row, step, "%ld_out", plan.epilogue.out_bytes)}\

@@ -1,6 +1,6 @@
 ## Slices of K store their sums to the workspace, and the block that finishes them polls every word.
 <%namespace name="polled" file="/epilogue/polled_sums.mako"/>
-<%namespace name="batch" file="/sched/batch.mako"/>
+<%namespace name="batch" file="/${context['plan'].batch.items}"/>
 <%def name="reduce()">
 <% f, kg = plan.fixup, plan.config.kg %>\
     {

@@ -1,7 +1,7 @@
 ## Auxiliary kernels over C: scale C by beta before red.global, or reduce the partial sums of the workspace. Each thread
 ## computes vectors of a row. The sink stores them: it declares and loads its scalars, and completes each vector.
 <%namespace name="sink" file="/${context['plan'].problem.sink.template}"/>
-<%namespace name="batch" file="/sched/batch.mako"/>
+<%namespace name="batch" file="/${context['plan'].batch.items}"/>
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%namespace name="c_addr" file="/${context['plan'].c.addressing.template}"/>
 <%def name="entries()">

@@ -1,6 +1,7 @@
 ## One slice of K: C = alpha A B, or alpha A B + beta C if beta is not zero. If beta is zero, C is not read: it may hold NaN.
 <%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
 <%namespace name="fused_ops" file="/${context['plan'].fused_ops.template}"/>
+<%namespace name="slice_ops" file="/${context['plan'].slice_ops}"/>
 ## Defs of an auxiliary kernel over C: see splitk_kernels.mako.
 <%def name="declare_scalars()">
     .reg .${plan.arithmetic.type} %beta;
@@ -9,24 +10,18 @@
     ld.param.${plan.arithmetic.type} %beta, [beta];
 </%def>
 <%def name="setup_slices()">
-% if plan.reduction.stores_partials:
-${fused_ops.setup()}\
-% endif
+${slice_ops.setup()}\
 </%def>
 <%def name="begin_slices()">
     ${plan.arithmetic.setp_ne} %has_beta, %beta, ${plan.arithmetic.zero};
 </%def>
 <%def name="store_slices()">
-% if plan.reduction.stores_partials:
-${fused_ops.scale_product(plan.epilogue.stored, "%c_addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
-% endif
+${slice_ops.scale_product(plan.epilogue.stored, "%c_addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
 ${c_elements.load("%c_addr", 0, "@%has_beta ")}\
 % for q in range(plan.c.vec):
     @%has_beta ${plan.arithmetic.fma} ${plan.epilogue.vector[q]}, ${plan.c.values[q]}, %beta, ${plan.epilogue.vector[q]};
 % endfor
-% if plan.reduction.stores_partials:
-${fused_ops.finish(plan.epilogue.stored, "%c_addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
-% endif
+${slice_ops.finish(plan.epilogue.stored, "%c_addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
 ${c_elements.store(plan.epilogue.stored, "%c_addr", 0, "")}\
 </%def>
 

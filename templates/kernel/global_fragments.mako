@@ -3,7 +3,7 @@
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="raster" file="/${context['plan'].scheduler.template}"/>\
-<%namespace name="batch" file="/sched/batch.mako"/>\
+<%namespace name="batch" file="/${context['plan'].batch.items}"/>\
 <%namespace name="fragments" file="/addr/global_fragments.mako"/>\
 <%namespace name="math" file="/${context['plan'].mainloop.math}"/>\
 <%namespace name="sink" file="/${context['plan'].problem.sink.template}"/>\

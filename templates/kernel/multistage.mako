@@ -3,7 +3,7 @@
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="raster" file="/${context['plan'].scheduler.template}"/>\
-<%namespace name="batch" file="/sched/batch.mako"/>\
+<%namespace name="batch" file="/${context['plan'].batch.items}"/>\
 <%namespace name="addr_a" file="/${context['plan'].a.addressing.template}"/>\
 <%namespace name="addr_b" file="/${context['plan'].b.addressing.template}"/>\
 <%namespace name="copy_a" file="/${context['plan'].a.copy}"/>\
@@ -16,6 +16,7 @@
 <%namespace name="sink_kernels" file="/${context['plan'].sink_kernels.template}"/>\
 <%namespace name="fragments" file="/${context['plan'].mainloop.fragment_addr}"/>\
 <%namespace name="packing" file="/${context['plan'].packing.template}"/>\
+<%namespace name="stages" file="/${context['plan'].mainloop.stage_order}"/>\
 <% operands = ((copy_a, addr_a, plan.a), (copy_b, addr_b, plan.b)) %>\
     .reg .b64 %A, %B, %C, %workspace, %tmp64, %tmp64b;
     .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %k_slice, %thread, %smem, %m0, %n0, %k0, %slice, %k_len, %k_iters, %k_rem;
@@ -55,28 +56,20 @@ ${pdl.wait()}\
 ${copy.start(addr, x, "%write_stage", "%issue", s == 0)}\
 ${addr.advance(x, s == 0)}\
   % endfor
-  % if plan.mainloop.asynchronous:
-    cp.async.commit_group;
-  % endif
+  % for line in plan.mainloop.commit:
+    ${line}
+  % endfor
     add.u32 %write_stage, %write_stage, ${plan.mainloop.stage_bytes};
 % endfor
-% if plan.mainloop.defers_sts:
-    setp.gt.u32 %has_load, %k_iters, ${plan.mainloop.stages_ahead};
-  % for copy, addr, x in operands:
-${copy.prologue_load(addr, x, "%has_load")}\
-    % if not x.asynchronous:
-${addr.advance(x, False)}\
-    % endif
-  % endfor
-% endif
+${stages.prologue(operands)}\
 ${store_op.prepare()}\
 ${ptx.banner("fragments: rows and columns of this thread, its shared-memory addresses")}\
 ${fragments.setup()}\
 ${math.clear_accumulators()}\
 ${ptx.banner("wait: stage 0 is in shared memory")}\
-% if plan.mainloop.asynchronous:
-    cp.async.wait_group ${plan.mainloop.wait};
-% endif
+% for line in plan.mainloop.wait:
+    ${line}
+% endfor
     bar.sync 0;
     setp.eq.u32 %p, %k_iters, 0;
     @%p bra.uni EPILOGUE;
@@ -86,10 +79,8 @@ ${ptx.banner("wait: stage 0 is in shared memory")}\
 ${raster.choose_loop("COPY_LOOP")}\
 ${k_loop(plan.mainloop.WHOLE)}\
 <%def name="k_loop(part)">
-% for x in plan.mainloop.operands:
-  % if x.prefetches:
+% for x in plan.mainloop.prefetched:
 ${math.read(x, 0, 0, part)}\
-  % endif
 % endfor
 % if plan.mainloop.peels_remainder:
 ${ptx.banner("first iteration: the remainder of K")}\
@@ -114,16 +105,14 @@ ${math.read(x, k, 0, part)}\
     % endif
   % endfor
   % if k == plan.mainloop.last_step:
-${store_stage(operands)}\
+${stages.store_stage(operands)}\
     // fragment addresses of the next stage
 ${fragments.advance()}\
 ${wait_for_stage()}\
   % endif
-  % for x in plan.mainloop.operands:
-    % if x.prefetches:
+  % for x in plan.mainloop.prefetched:
 <% step, buffer, guard = plan.mainloop.read_ahead[x.name][k] %>\
 ${math.read(x, step, buffer, part, guard)}\
-    % endif
   % endfor
   % if k == plan.config.prefetch_k:
 ${load_stage(operands)}\
@@ -136,14 +125,12 @@ ${next_write_stage()}\
 ${begin_iteration()}\
 ${load_stage(operands)}\
 ${math.remainder()}\
-${store_stage(operands)}\
+${stages.store_stage(operands)}\
     // fragment addresses of the next stage
 ${fragments.advance()}\
 ${wait_for_stage()}\
-% for x in plan.mainloop.operands:
-  % if x.prefetches:
+% for x in plan.mainloop.prefetched:
 ${math.read(x, 0, 0, part, "@%has_next ")}\
-  % endif
 % endfor
 ${next_write_stage()}\
 </%def>\
@@ -151,7 +138,7 @@ ${next_write_stage()}\
 ${begin_iteration()}\
 % for k in range(plan.mainloop.steps):
   % if k == plan.mainloop.last_step:
-${store_stage(operands)}\
+${stages.store_stage(operands)}\
 ${wait_for_stage()}\
   % endif
   % if k == plan.config.prefetch_k:
@@ -171,42 +158,22 @@ ${raster.close()}\
     // %prefetch: there is a stage to fill; %has_next: there is another iteration
     add.u32 %tmp0, %k_iter, ${plan.mainloop.stages_ahead};
     setp.lt.u32 %prefetch, %tmp0, %k_iters;
-% if plan.mainloop.defers_sts:
-    add.u32 %tmp0, %k_iter, ${plan.mainloop.stages};
-    setp.lt.u32 %has_load, %tmp0, %k_iters;
-% endif
+${stages.begin_iteration()}\
     add.u32 %k_iter, %k_iter, 1;
     setp.lt.u32 %has_next, %k_iter, %k_iters;
 </%def>\
-<%def name="store_stage(operands)">
-% if not plan.mainloop.defers_sts:
-  % for copy, addr, x in operands:
-${copy.store_stage(addr, x, "%write_stage", "%prefetch")}\
-  % endfor
-% endif
-</%def>\
 <%def name="wait_for_stage()">
 ${ptx.banner("wait: the next stage is in shared memory, and every warp has read this one")}\
-% if plan.mainloop.asynchronous:
-    cp.async.wait_group ${plan.mainloop.wait};
-% endif
+% for line in plan.mainloop.wait:
+    ${line}
+% endfor
     bar.sync 0;
 </%def>\
 <%def name="load_stage(operands)">
-% if plan.mainloop.defers_sts:
-  % for copy, addr, x in operands:
-${copy.store_then_load(addr, x, "%write_stage", "%prefetch", "%has_load")}\
-${addr.advance(x, False)}\
-  % endfor
-% else:
-  % for copy, addr, x in operands:
-${copy.load_stage(addr, x, "%write_stage", "%prefetch")}\
-${addr.advance(x, False)}\
-  % endfor
-% endif
-% if plan.mainloop.asynchronous:
-    cp.async.commit_group;
-% endif
+${stages.load_stage(operands)}\
+% for line in plan.mainloop.commit:
+    ${line}
+% endfor
 </%def>\
 <%def name="next_write_stage()">
     // address of the stage to fill next, modulo the number of stages

@@ -4,7 +4,7 @@
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="raster" file="/${context['plan'].scheduler.template}"/>\
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
-<%namespace name="batch" file="/sched/batch.mako"/>\
+<%namespace name="batch" file="/${context['plan'].batch.items}"/>\
 <%namespace name="addr" file="/addr/skinny.mako"/>\
 <%namespace name="thread_map" file="/${context['plan'].mainloop.thread_map}"/>\
 <%namespace name="math" file="/${context['plan'].mainloop.math}"/>\
@@ -43,11 +43,9 @@ ${pdl.wait()}\
     // K iterations of ${plan.config.u}, without the remainder of K
     shr.u32 %k_iters, %k_len, ${plan.mainloop.log2_u};
     setp.ne.u32 %in_k, %k_iters, 0;
-% if plan.mainloop.prefetches:
-  % for s in steps:
+% for s in plan.mainloop.prefetched_steps:
 ${addr.load(x, s, "@%in_k ")}\
-  % endfor
-% endif
+% endfor
 ${store_op.prepare()}\
     @!%in_k bra.uni K_TAIL;
 ${ptx.banner(f"K loop: {plan.config.u} of K per iteration, {plan.mainloop.steps} steps per thread")}\
@@ -56,11 +54,9 @@ ${ptx.banner(f"K loop: {plan.config.u} of K per iteration, {plan.mainloop.steps}
 K_LOOP:
     add.u32 %k_iter, %k_iter, 1;
     setp.lt.u32 %in_k, %k_iter, %k_iters;
-% if not plan.mainloop.prefetches:
-  % for s in steps:
+% for s in plan.mainloop.loaded_steps:
 ${addr.load(x, s)}\
-  % endfor
-% endif
+% endfor
 % for s in steps:
     // step ${s} of ${plan.mainloop.steps}
 ${addr.load(y, s)}\

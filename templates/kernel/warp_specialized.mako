@@ -6,6 +6,7 @@
 <%namespace name="pipeline" file="/copy/mbarrier_pipeline.mako"/>\
 <%namespace name="sched" file="/${context['plan'].scheduler.template}"/>\
 <%namespace name="reachable" file="/sched/reachable_tiles.mako"/>\
+<%namespace name="turns" file="/${context['plan'].turns}"/>\
 <%namespace name="copy" file="/copy/tma.mako"/>\
 <%namespace name="math" file="/${context['plan'].mainloop.template}"/>\
 <%namespace name="sums" file="/${context['plan'].mainloop.accumulate}"/>\
@@ -107,11 +108,7 @@ ${ptx.banner(f"math warpgroups: {warpgroups}")}\
 ${pipeline.consumer_setup()}\
 ${math.setup()}\
 ${store_c.setup()}\
-% if plan.config.pingpong:
-    // pingpong: warpgroup 0 multiplies first
-    setp.ne.u32 %p, %wg, 0;
-    @%p bar.arrive 4, 256;
-% endif
+${turns.begin()}\
 ${pdl.wait()}\
 ${sched.open("CONSUMER")}\
 ${store_c.early()}\
@@ -119,10 +116,7 @@ ${ptx.banner("K loop: an iteration multiplies one stage")}\
     mov.u32 %k_iter, 0;
     mov.u32 %prev_stage, 0;
 ${sums.begin()}\
-% if plan.config.pingpong:
-    // ---- wait: the other warpgroup has seen all its stages full, as a parity distinguishes only adjacent rounds
-${sync.alternate("sync", 4)}\
-% endif
+${turns.take_turn()}\
 ${batch.begin_k_loop()}\
     .pragma "nounroll";
 K_LOOP:
@@ -138,10 +132,7 @@ ${sync.advance(plan.pipeline.stages)}\
     setp.lt.u32 %p, %k_iter, %k_iters;
     @%p bra.uni K_LOOP;
 ${batch.end_k_loop()}\
-% if plan.config.pingpong:
-    // the other warpgroup may continue
-${sync.alternate("arrive", 5)}\
-% endif
+${turns.end_turn()}\
     // ---- wait: all products are complete
     wgmma.wait_group.sync.aligned 0;
 % if pipe.frees_last_stage:

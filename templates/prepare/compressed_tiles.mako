@@ -122,11 +122,7 @@ ${next_nonzero("MARK_LOOP")}\
 .maxntid ${tiles.threads}, 1, 1
 {
     .reg .b${tiles.bits} %value;
-% if tiles.offsets:
-    .reg .b16 %offset;
-% else:
-    .reg .b32 %marks, %before;
-% endif
+    .reg ${tiles.place_registers};
 ${nonzeros_of_row(tiles.placed.names[:-2])}\
 PLACE_LOOP:
 ${load_column()}\

@@ -1,23 +1,12 @@
 ## Arithmetic with constants that the generator knows: no instruction adds zero or multiplies by one.
-<%def name="add(to, a, n)">
-% if n:
-    add.u32 ${to}, ${a}, ${n};
-% elif to != a:
-    mov.b32 ${to}, ${a};
-% endif
-</%def>
+<%def name="add(to, a, n)">${unless_zero("add.u32", to, a, n)}</%def>
+<%def name="xor(to, a, n)">${unless_zero("xor.b32", to, a, n)}</%def>
+<%def name="shr(to, a, n)">${unless_zero("shr.u32", to, a, n)}</%def>
 
-<%def name="xor(to, a, n)">
+## An instruction whose result is ``a`` if ``n`` is 0.
+<%def name="unless_zero(instruction, to, a, n)">
 % if n:
-    xor.b32 ${to}, ${a}, ${n};
-% elif to != a:
-    mov.b32 ${to}, ${a};
-% endif
-</%def>
-
-<%def name="shr(to, a, n)">
-% if n:
-    shr.u32 ${to}, ${a}, ${n};
+    ${instruction} ${to}, ${a}, ${n};
 % elif to != a:
     mov.b32 ${to}, ${a};
 % endif

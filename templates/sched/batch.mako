@@ -1,35 +1,29 @@
 ## The batch item that a block computes. %item counts from the first item of this launch, %batch_index from that of the batch.
 <%def name="registers()">
-% if plan.batch.active:
     .reg .b32 %item, %items, %first_item, %batch_index;
     .reg .b64 %batch_stride_c, %item_c;
     ld.param.u32 %items, [items];  ld.param.u32 %first_item, [first_item];  ld.param.u64 %batch_stride_c, [batch_stride_c];
-% endif
 </%def>
 
 ## grid.z counts slices of K, and the items of the launch within each slice.
 <%def name="from_block()">
-% if plan.batch.active:
     mov.u32 %item, %ctaid.z;
-  % if plan.reduction.active:
+% if plan.reduction.active:
     div.u32 %slice, %item, %items;
     mul.lo.u32 %tmp0, %slice, %items;
     sub.u32 %item, %item, %tmp0;
-  % else:
+% else:
     mov.u32 %slice, 0;
-  % endif
-${c_address()}\
 % endif
+${c_address()}\
 </%def>
 
 ## The item from a tile's index among the tiles of all items; %item_tiles: tiles of an item.
 <%def name="from_tile()">
-% if plan.batch.active:
     div.u32 %item, %tile, %item_tiles;
     mul.lo.u32 %tmp0, %item, %item_tiles;
     sub.u32 %item_tile, %tile, %tmp0;
 ${c_address()}\
-% endif
 </%def>
 
 ## The address of the item's C.
@@ -48,37 +42,31 @@ ${c_address()}\
 
 ## Moves A and B to the item's matrices; packed copies count items from the first of the launch.
 <%def name="offset_operands()">
-% if plan.batch.active:
-  % for x in (plan.a, plan.b):
+% for x in (plan.a, plan.b):
     ld.param.u64 %tmp64b, [batch_stride_${x.name}];
-    % if x.name in plan.packing.names:
+  % if x.name in plan.packing.names:
     cvt.u64.u32 %tmp64, %item;
-    % else:
+  % else:
     cvt.u64.u32 %tmp64, %batch_index;
-    % endif
+  % endif
     mad.lo.u64 %${x.name.upper()}, %tmp64, %tmp64b, %${x.name.upper()};
-  % endfor
-% endif
+% endfor
 </%def>
 
 ## The tile's index among the tiles of all items, from its index in the item.
 <%def name="tile_index(tile)">
-% if plan.batch.active:
     mov.u32 %tmp1, %nctaid.x;
     mov.u32 %tmp2, %nctaid.y;
     mul.lo.u32 %tmp1, %tmp1, %tmp2;
     mad.lo.u32 ${tile}, %item, %tmp1, ${tile};
-% endif
 </%def>
 
 ## Warp-specialised schedule: registers of batch coordinates, and the last coordinate of each tensor.
 <%def name="last_coordinates()">
-% if plan.batch.active:
     .reg .b32 %item_tiles, %item_tile, ${plan.batch.coordinate_registers};
-  % for r in plan.batch.last:
+% for r in plan.batch.last:
     ld.param.u32 ${r}, [${r[1:]}];
-  % endfor
-% endif
+% endfor
 </%def>
 
 ## Pingpong: all tiles have as many K iterations.

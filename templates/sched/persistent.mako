@@ -2,11 +2,9 @@
 <%namespace name="coords" file="/sched/tile_coords.mako"/>
 <%namespace name="turns" file="/sched/pingpong_turns.mako"/>
 <%namespace name="batch" file="/${context['plan'].batch.template}"/>
-<%namespace name="reachable" file="/sched/reachable_tiles.mako"/>
+<%namespace name="reachable" file="/${context['plan'].reachable_tiles}"/>
 <%def name="registers()">
-% if plan.skips_tiles:
 ${reachable.registers()}\
-% endif
 </%def>
 <%def name="open(who)">
     // ---- tile loop: a block starts at the tile of its index and advances by the size of the grid
@@ -35,13 +33,7 @@ ${who}_TILE:
 ${batch.from_tile()}\
 ${batch.tensor_coordinates()}\
 ${coords.from_number()}\
-% if plan.skips_tiles:
-${reachable.test()}\
-    @!%reachable ${plan.scheduler.bra[who]} ${who}_NEXT;
-  % if plan.config.pingpong and who == "CONSUMER":
-${reachable.take_turn()}\
-  % endif
-% endif
+${reachable.skip(who)}\
 ${coords.k_slice()}\
 </%def>
 
@@ -49,9 +41,7 @@ ${coords.k_slice()}\
 % if plan.config.pingpong and who == "CONSUMER" and not plan.skips_tiles:
 ${turns.next()}\
 % endif
-% if plan.skips_tiles:
-${who}_NEXT:
-% endif
+${reachable.skipped(who)}\
     add.u32 %tile, %tile, %tile_step;
     ${plan.scheduler.bra[who]} ${who}_TILE;
 ${who}_END:

@@ -28,6 +28,18 @@ ${values.corner_keys()}\
     }
 </%def>
 
+## A block that computes several tiles goes on to its next one.
+<%def name="skip(who)">
+${test()}\
+    @!%reachable ${plan.scheduler.bra[who]} ${who}_NEXT;
+% if plan.config.pingpong and who == "CONSUMER":
+${take_turn()}\
+% endif
+</%def>
+<%def name="skipped(who)">
+${who}_NEXT:
+</%def>
+
 ## A block that computes one tile ends.
 <%def name="skip_block(sched)">
     // no pair of the tile is taken: the block has nothing to do

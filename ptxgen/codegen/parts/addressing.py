@@ -89,6 +89,11 @@ class OperandAddressing(Part):
         words = Parameters("u32", (f"guard_{n}", f"high_{n}"), lambda x: _implicit(x.p, n).packing.guard_and_high)
         return [tables, words] if self.is_im2col else [tables]
 
+    @property
+    def skip_past_k(self) -> str:
+        """The instruction that skips loads past the remainder of K, besides those outside the image."""
+        return "setp.ge.or.u32 %skip, %tmp0, %k_rem, %skip;" if self.is_im2col else "setp.ge.u32 %skip, %tmp0, %k_rem;"
+
 
 @dataclass(frozen=True)
 class CAddressing(Part):

@@ -14,7 +14,15 @@ class Batch(Part):
 
     active: bool
 
-    template = "sched/batch.mako"
+    @property
+    def items(self) -> str:
+        """The slot of the items that a block finds by its number."""
+        return "sched/batch.mako" if self.active else "sched/one_item.mako"
+
+    @property
+    def template(self) -> str:
+        """The slot of what differs between items in a schedule."""
+        return self.items
 
     @property
     def c_base(self) -> str:

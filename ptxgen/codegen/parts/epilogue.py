@@ -234,3 +234,8 @@ class TileEpilogue(RowLanes, Epilogue):
     def row_batch(self) -> int:
         """Rows of a thread that an iteration stores."""
         return max(1, min(self.ROW_BATCH // self.row_rounds, self.config.ml // self.rows_per_step))
+
+    @property
+    def checked_columns(self) -> list[int]:
+        """The first columns of vectors that may be outside C."""
+        return list(self.columns) if self.checks_bounds else []

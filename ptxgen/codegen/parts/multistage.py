@@ -87,6 +87,7 @@ class StagedOperand(Protocol):
     size: int  #: bytes of a stage
     row: int  #: elements of a row in shared memory
     asynchronous: bool  #: whether cp.async copies it
+    prefetches: bool  #: whether its fragments are read a step ahead
     shared_pointer: bool  #: whether all loads add offsets to one pointer
     addressing: OperandAddressing
     loads: Sequence[Any]  #: of a thread
@@ -285,6 +286,20 @@ class CopiedTile:
             for p in self.loads
         ]
 
+    @property
+    def pointer_step(self) -> str:
+        """The bytes of K of a stage, or a register with them."""
+        return str(self.depth_global_bytes) if self.kmajor else f"%k_stride_{self.name}"
+
+    @property
+    def offset_in_tile(self) -> str:
+        """The instruction that makes the 32-bit offset of the element at row %tmp0 and %tmp1 of K."""
+        return (
+            f"mad.lo.u32 %tmp0, %tmp0, %ld{self.name}, %tmp1;"
+            if self.kmajor
+            else f"mad.lo.u32 %tmp0, %tmp1, %ld{self.name}, %tmp0;"
+        )
+
 
 class JoinedSums(NamedTuple):
     """A vector of sums added over thread groups: its guard, empty if all threads have one; the vectors from
@@ -383,9 +398,24 @@ class MultistageMainloop(Part):
         return int(self.geometry.stage_bytes)
 
     @property
-    def wait(self) -> int:
-        """Groups of asynchronous copies that may be in flight when a stage is read."""
-        return self.stages - 2
+    def commit(self) -> list[str]:
+        """The instruction after the copies of a stage, if cp.async copies an operand."""
+        return ["cp.async.commit_group;"] if self.asynchronous else []
+
+    @property
+    def wait(self) -> list[str]:
+        """The instruction that waits for the stage that is read next; copies of those after it may be in flight."""
+        return [f"cp.async.wait_group {self.stages - 2};"] if self.asynchronous else []
+
+    @property
+    def prefetched(self) -> list[StagedOperand]:
+        """The operands whose fragments are read a step ahead."""
+        return [x for x in self.operands if x.prefetches]
+
+    @property
+    def stage_order(self) -> str:
+        """The slot that says when loads are stored to shared memory."""
+        return f"kernel/{'deferred' if self.defers_sts else 'stored'}_stages.mako"
 
     @property
     def asynchronous(self) -> bool:

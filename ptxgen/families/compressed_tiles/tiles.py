@@ -174,3 +174,8 @@ class CompressedTiles(Preparation):
     @property
     def bits(self) -> int:
         return 8 * self.size
+
+    @property
+    def place_registers(self) -> str:
+        """The registers with the place of a nonzero in its tile."""
+        return ".b16 %offset" if self.offsets else ".b32 %marks, %before"

@@ -22,13 +22,14 @@ from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
 @dataclass(frozen=True)
 class GlobalLoad:
-    """One load of a step. ``line``: index of the pointer; ``offset``: bytes from it."""
+    """One load of a step. ``line``: index of the pointer; ``offset``: bytes from it; ``cleared``: registers that are
+    zero where it does not load."""
 
     line: int
     offset: int
     kind: str
     registers: str
-    names: tuple[str, ...]
+    cleared: tuple[str, ...]
 
 
 class GlobalFragments:
@@ -66,9 +67,9 @@ class GlobalFragments:
         return [f"@%in_{self.name}{n} " if self.predicated else "" for n in range(len(self.lines))]
 
     @property
-    def depth_bytes(self) -> int:
-        """Bytes of the elements of K of an iteration."""
-        return self.depth * self.bytes
+    def pointer_step(self) -> str:
+        """The bytes of an iteration of K, or a register with those of a row of K."""
+        return str(self.depth * self.bytes) if self.kmajor else f"%k_stride_{self.name}"
 
     def offset(self, i: int) -> int:
         """Rows (or columns) of C between element ``i`` of the thread's tile and its first."""
@@ -79,7 +80,7 @@ class GlobalFragments:
         words, out = self.loaded.shape[2], []
         offset = step * self.unit * self.bytes if self.kmajor else 0
         for n in range(len(self.lines)):
-            names = tuple(self.loaded[step, n, w] for w in range(words))
+            names = tuple(self.loaded[step, n, w] for w in range(words)) if self.predicated else ()
             registers = self.loaded.vector(step, n, 0, n=words)
             out.append(GlobalLoad(n, offset, width(words, self.loaded.kind), registers, names))
         return out

@@ -246,6 +246,16 @@ class SkinnyMainloop(Part):
         return [[self.sum_at(i, j) for j in range(self.ns)] for i in range(self.ms)]
 
     @property
+    def prefetched_steps(self) -> range:
+        """The steps whose X is loaded one iteration ahead."""
+        return range(self.steps if self.prefetches else 0)
+
+    @property
+    def loaded_steps(self) -> range:
+        """The steps whose X is loaded at the start of their iteration."""
+        return range(0 if self.prefetches else self.steps)
+
+    @property
     def register_table(self) -> list[tuple[Tile, str]]:
         sums = "accumulators: along the long side, along the short one" + (", of a lane" if self.instruction else "")
         return [

@@ -273,3 +273,13 @@ class WgmmaPlan(Plan):
         a, b = (self.x, self.y) if self.x.name == "a" else (self.y, self.x)
         boxes = f"TMA loads boxes of {self.loads.box_text(a)} elements of A, {self.loads.box_text(b)} of B"
         return f"{boxes}; C is stored in {c}{self.packing.summary}"
+
+    @property
+    def reachable_tiles(self) -> str:
+        """The slot that leaves out tiles of which no result is taken."""
+        return "sched/reachable_tiles.mako" if self.skips_tiles else "sched/all_tiles.mako"
+
+    @property
+    def turns(self) -> str:
+        """The slot of the turns of math warpgroups."""
+        return "sched/pingpong.mako" if self.config.pingpong else "sched/together.mako"

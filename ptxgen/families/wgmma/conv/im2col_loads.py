@@ -217,6 +217,11 @@ class Im2colLoads(MatrixLoads):
         pitches = (window.row * size, window.row * size * taps)
         return TensorMap(x.name.upper(), kind, (inner, taps, outer), pitches, x.box, x.span)
 
+    @property
+    def reversed_tap(self) -> list[str]:
+        """The instruction that gives the filter's tap, if taps are in reverse order."""
+        return ["sub.u32 %filter_tap, %last_tap, %tap;"] if self.flipped else []
+
 
 def im2col_map(window: Im2colDescriptor, x: OperandPath, kind: str, size: int) -> TensorMap:
     """The im2col map of images, in boxes of ``x``."""

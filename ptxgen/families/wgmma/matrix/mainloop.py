@@ -264,6 +264,11 @@ class Mainloop(Part):
     # ---- the header
 
     @property
+    def next_round(self) -> list[str]:
+        """The instruction that ends the first round of the stages, if it loads a resident operand too."""
+        return ["setp.ne.and.u32 %first_round, %stage, 0, %first_round;"] if self.resident else []
+
+    @property
     def register_table(self) -> list[tuple[Tile, str]]:
         out = [(self.acc, "sums: [instruction along X][pair of columns]")]
         if self.f16_pairs:

@@ -1,0 +1,4 @@
+## All tiles have results that are taken.
+<%def name="registers()"></%def>
+<%def name="skip(who)"></%def>
+<%def name="skipped(who)"></%def>
