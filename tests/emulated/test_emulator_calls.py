@@ -593,3 +593,39 @@ def test_aliases_that_are_refused(directive, message):
     with pytest.raises(ParseError) as error:
         run("ret;", extra=ALIASED + directive)
     assert message in str(error.value)
+
+
+# ---- memory on the stack
+
+ALLOCATING = """.func (.reg .u64 %sum) reversed(.reg .u64 %n) {
+    .reg .u64 %p<4>; .reg .pred %q; mul.lo.u64 %p0, %n, 8; alloca.u64 %p1, %p0, 32; mov.u64 %p2, 0;
+    L: mad.lo.u64 %p3, %p2, 8, %p1; st.local.u64 [%p3], %p2; add.u64 %p2, %p2, 1; setp.lt.u64 %q, %p2, %n; @%q bra L;
+    ld.local.u64 %sum, [%p3]; and.b64 %p1, %p1, 31; add.u64 %sum, %sum, %p1; ret; }
+"""
+
+
+def test_memory_on_the_stack():
+    """Each thread has its own sizes; a function frees what it allocated, and stackrestore what came after stacksave."""
+    y = np.zeros((4, 32), "u4")
+    run(
+        f"""{THREAD} mov.u32 %r9, 0; cvt.u64.u32 %d1, %r0; add.u64 %d1, %d1, 1; stacksave.u64 %d9;
+        L: call (%d2), reversed, (%d1); add.u32 %r9, %r9, 1; setp.lt.u32 %p0, %r9, 200; @%p0 bra L;
+        stacksave.u64 %d8; sub.u64 %d8, %d8, %d9; cvt.u32.u64 %r1, %d2; cvt.u32.u64 %r2, %d8;
+        alloca.u64 %d3, 24; alloca.u64 %d4, 8, 64; st.local.u32 [%d3+20], %r0; st.local.u32 [%d4], 7;
+        ld.local.u32 %r3, [%d3+20]; and.b64 %d5, %d4, 63; cvt.u32.u64 %r4, %d5; stackrestore.u64 %d9;
+        alloca.u64 %d6, 8; sub.u64 %d6, %d6, %d3; cvt.u32.u64 %r5, %d6; add.u32 %r4, %r4, %r5;
+        st.global.u32 [%d0], %r1; st.global.u32 [%d0+128], %r2; st.global.u32 [%d0+256], %r3;
+        st.global.u32 [%d0+384], %r4;""",
+        y,
+        extra=ALLOCATING,
+    )
+    assert (y == [LANE, 0 * LANE, LANE, 0 * LANE]).all()
+
+
+def test_a_stack_that_is_too_small():
+    body = "mov.u32 %r0, %tid.x; mul.lo.u32 %r0, %r0, 1024; alloca.u32 %r1, %r0; alloca.u32 %r1, 2048;"
+    with pytest.raises(Fault, match="alloca of 2048 bytes: 1024 of the 32768 bytes of a thread are left") as error:
+        run(body)
+    assert error.value.thread == (31, 0, 0)
+    with pytest.raises(ParseError, match=r"operand 3 of `alloca\.u64` is 12; it must be a power of two"):
+        run("alloca.u64 %d0, 8, 12;")

@@ -129,9 +129,6 @@ def test_every_instruction_is_in_the_catalogue():
 #: a statement for each reason; ptxas 13.0 takes the first part for sm_90a
 REFUSED = {
     "multimem": "multimem.red.relaxed.gpu.global.add.u32 [%d0], %r0;",
-    "alloca": "alloca.u64 %d0, 16;",
-    "stacksave": "stacksave.u64 %d0;",
-    "stackrestore": "stackrestore.u64 %d0;",
     "istypep": "istypep.texref %p0, %d0;",
     "sured": "sured.b.add.1d.u32.trap [%d0, {%r0}], %r1;",
     "sust p": "sust.p.1d.b32.trap [%d0, {%r0}], {%r1};",

@@ -45,9 +45,6 @@ CHAPTERS = {
 #: all instructions that have them
 NOT_TAKEN = {
     "multimem": "it accesses the memory of several GPUs; one GPU is emulated",
-    "alloca": "local memory is laid out before the launch",
-    "stacksave": "local memory is laid out before the launch",
-    "stackrestore": "local memory is laid out before the launch",
     "istypep": "a handle has no type that is known when the kernel is compiled",
     "sured": "reductions in surfaces are not implemented",
     "sust p": "formatted stores to surfaces are not implemented",
@@ -70,6 +67,7 @@ NOT_TAKEN = {
 OPERANDS_NOT_TAKEN = {
     "`tex` and `tld4` with a sampler beside the texture": "only `.target texmode_unified` is implemented",
     "`tex` and `tld4` with a depth to compare with": "comparisons of depths are not implemented",
+    "`alloca`, `stacksave` and `stackrestore` in a recursive function": "its stack has frames of fixed size",
     "a constant added to a register of a floating-point type or a predicate": "PTX gives it no meaning",
 }
 

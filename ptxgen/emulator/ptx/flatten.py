@@ -41,6 +41,8 @@ from ptxgen.errors import ParseError, UnsupportedError
 
 #: functions that the CUDA runtime defines, and the rows of the instruction table that execute them
 SYSTEM_CALLS = {"vprintf": "*vprintf", "__assertfail": "*assertfail", "malloc": "*malloc", "free": "*free"}
+#: instructions on the stack of a thread, and the bytes of that stack
+STACK_OPERATIONS, STACK_BYTES = ("alloca", "stacksave", "stackrestore"), 32 * 1024
 #: largest number of instructions of a kernel, with those of the functions that it calls
 LIMIT = 200_000
 #: address of the first function and distance between functions, for function pointers
@@ -57,7 +59,7 @@ def flatten(unit: Unit, entry: Function) -> Function:
     Raises UnsupportedError for a call of a function without a body.
     """
     if not has_b128(entry) and not any(
-        ins.op in ("call", "brx") or takes_function_address(unit, ins) for ins in entry.code
+        ins.op in ("call", "brx", *STACK_OPERATIONS) or takes_function_address(unit, ins) for ins in entry.code
     ):
         return entry
     return Flattener(unit, entry).run()
@@ -66,6 +68,11 @@ def flatten(unit: Unit, entry: Function) -> Function:
 def takes_function_address(unit: Unit, ins: Instruction) -> bool:
     """Whether an instruction takes a function's address."""
     return ins.op == "mov" and any(isinstance(op, Name) and op.name in unit.functions for op in ins.operands)
+
+
+def uses_stack(f: Function) -> bool:
+    """True if a function allocates memory on the stack of a thread."""
+    return any(ins.op in STACK_OPERATIONS for ins in f.code)
 
 
 class Flattener:
@@ -84,9 +91,15 @@ class Flattener:
         self.copies: list[ParameterCopy] = []
         self.recursion = Recursion(self)
         self.context: Context | None = None  # the copy that is being emitted
+        self.stack: Variable | None = None
+        self.stack_pointer: Reg | None = None
 
     def run(self) -> Function:
         self.recursion.begin()
+        if any(map(uses_stack, (self.entry, *self.unit.functions.values()))):
+            self.stack = self.variable(Variable("the stack of alloca", "local", "b8", 16, STACK_BYTES))
+            self.stack_pointer = self.register("the stack pointer", "b64")
+            self.emit(self.entry.code[0], "mov", (self.stack_pointer, Sym(self.stack)), mods=("u64",))
         self.body(Context(self.entry, {}, self.copy_variables(self.entry, {}), None))
         self.recursion.bodies()
         for i, label in enumerate(self.labels):
@@ -185,6 +198,8 @@ class Flattener:
             unchanged: dict[str, Any] = {"mods": ins.mods, "pred": pred, "negated": ins.negated, "hidden": ins.hidden}
             if ins.op == "call":
                 self.call(renamed, c)
+            elif ins.op in STACK_OPERATIONS:
+                self.stack_operation(renamed, c, unchanged)
             elif ins.op == "brx":
                 self.brx(renamed, [labels[at] for at in ins.scope])
             elif ins.op == "bra":
@@ -205,6 +220,17 @@ class Flattener:
             if at == len(c.function.code):
                 self.place(label)
         self.context = outer
+
+    def stack_operation(self, ins: Instruction, c: Context, unchanged: dict[str, Any]) -> None:
+        """Emits alloca, stacksave or stackrestore with the stack pointer as an operand."""
+        assert self.stack_pointer is not None
+        assert self.stack is not None
+        if c.subroutine is not None:
+            raise UnsupportedError(f"line {ins.line}: {ins.op} in a recursive function is not emulated: {ins.text}")
+        operands: tuple[Operand, ...] = (ins.operands[0], self.stack_pointer, *ins.operands[1:])
+        if ins.op == "alloca":
+            operands = (*operands, *([Imm(8)] if len(operands) == 3 else []), Sym(self.stack))
+        self.emit(ins, ins.op, operands, **unchanged)
 
     def case(self, ins: Instruction, value: Operand, number: int) -> Reg:
         """Emits the comparison of a register with a number; returns its predicate."""
@@ -327,8 +353,13 @@ class Flattener:
             if formal is not None and not isinstance(actual, Sink):
                 after.append((p, actual, formal))
         assert inner.return_label is not None
+        saved = self.register(f"the stack pointer before {f.name}", "b64") if uses_stack(f) else None
+        if saved is not None and self.stack_pointer is not None:
+            self.emit(ins, "mov", (saved, self.stack_pointer), mods=("u64",))
         self.body(inner)
         self.place(inner.return_label)
+        if saved is not None and self.stack_pointer is not None:
+            self.emit(ins, "mov", (self.stack_pointer, saved), mods=("u64",))
         for p, to, source in after:
             self.move(ins, p, to, source)
 

@@ -777,6 +777,12 @@ def check_fence(ins: Instruction) -> None:
         in_range(ins, 1, 128, 128)
 
 
+def check_alignment(ins: Instruction) -> None:
+    value = constants(ins)[-1] if len(ins.operands) > 2 else 1
+    if value is not None and (not 0 < value <= 1 << 23 or value & (value - 1)):
+        raise MismatchError(f"operand 3 of `{ins.name}` is {value}; it must be a power of two up to {1 << 23}")
+
+
 #: checks of values, which follow those of operands
 VALUE_CHECKS: dict[str, Callable[[Instruction], None]] = {
     "bfe": check_field,
@@ -785,6 +791,7 @@ VALUE_CHECKS: dict[str, Callable[[Instruction], None]] = {
     "barrier": check_barrier,
     "cp": check_copy,
     "setmaxnreg": check_register_count,
+    "alloca": check_alignment,
     "wgmma": check_scale,
     "mbarrier": check_parity,
     "tensormap": check_map,

@@ -172,6 +172,9 @@ cvta                 | SPACE                         | u64                 | d, 
 prefetch prefetchu   | *                             | -                   | [a]
 applypriority discard | *                            | -                   | [a], n
 
+stacksave            |                               | u32 u64             | d
+stackrestore         |                               | u32 u64             | a!
+alloca               |                               | u32 u64             | d, a, n?
 bra                  | uni?                          | -                   | L
 ret                  | uni?                          | -                   |
 exit trap brkpt      |                               | -                   |

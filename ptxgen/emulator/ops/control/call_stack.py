@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ptxgen.emulator.ops.data_movement.move import copies
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
-from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Reg, Vec
+from ptxgen.emulator.ptx.syntax import SIZES, Imm, Instruction, Reg, Sym, Vec
 from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
 from ptxgen.errors import Fault
 
@@ -82,6 +82,53 @@ def restore(b: Builder, ins: Instruction) -> Step:
         for i, view in enumerate(views):
             row = c.v[view]
             row[lanes] = stack.words[lanes, stack.top[lanes] + i].astype(row.dtype)
+
+    return step
+
+
+@instruction("alloca")
+def alloca(b: Builder, ins: Instruction) -> Step:
+    """d = the stack pointer, aligned; then adds the size. Operands: d, stack pointer, size, alignment, the stack."""
+    d, pointer, size, alignment, stack = ins.operands
+    if not isinstance(alignment, Imm) or not isinstance(stack, Sym):
+        raise b.malformed("the alignment must be a constant")
+    kind, least = ins.types[0], max(alignment.value, 8)
+    end = stack.var.address + stack.var.size
+    old, count = b.src(pointer, "u64"), b.src(size, kind)
+    dst, new = b.dst(d, kind), b.dst(pointer, "u64")
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        where = c.live() if m is None else m
+        at = (c.v[old].astype(np.int64) + (least - 1)) & np.int64(-least)
+        sizes = np.broadcast_to(c.v[count], at.shape)
+        left = np.maximum(end - at, 0)
+        bad = where & (sizes > left.astype(np.uint64))
+        if bad.any():
+            lane = int(np.argmax(bad))
+            text = f"alloca of {sizes[lane]} bytes: {left[lane]} of the {stack.var.size} bytes of a thread are left"
+            raise fault(Fault, text, c, ins, lane)
+        top = at + sizes.astype(np.int64)
+        np.copyto(c.v[new], top, where=where, casting="unsafe")
+        np.copyto(c.v[dst], at, where=where, casting="unsafe")
+
+    return step
+
+
+@instruction("stacksave")
+def stacksave(b: Builder, ins: Instruction) -> Step:
+    d, pointer = ins.operands
+    kind = ins.types[0]
+    source = b.src(pointer, kind)
+    return copies(b, [(b.dst(d, kind), source)])
+
+
+@instruction("stackrestore")
+def stackrestore(b: Builder, ins: Instruction) -> Step:
+    saved, pointer = ins.operands
+    source, dst = b.src(saved, ins.types[0]), b.dst(pointer, "u64")
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        np.copyto(c.v[dst], c.v[source], where=True if m is None else m)
 
     return step
 
