@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from ptxgen.lowering.kernel_problem import KernelProblem, MatrixAccess
+from ptxgen.lowering.packed_copy import PackedCopy
 
 BOX = 128  #: upper limit of the bytes of channels in a TMA box
 BOX_CHANNELS = 3 * 256  #: channels modulo this decide how tiles are divided into tiled boxes of channels
@@ -30,123 +31,6 @@ def offset(digits: Digits, index: int) -> int:
         index, digit = divmod(index, extent)
         out += digit * step
     return out
-
-
-@dataclass(frozen=True)
-class PackedCopy:
-    """A packed copy of an operand, in rows of channels with a pitch of ``pitch`` elements.
-
-    ``depth``: the number of channels; ``step``: their stride in the operand. A row number has three digits:
-    ``extents``, strides in the operand in elements (``steps``), strides in the copy in rows (``rows``). The last digit
-    has the smallest stride in the operand. ``vec``: elements of the widest load along the last digit.
-    """
-
-    depth: int
-    step: int
-    extents: tuple[int, int, int]
-    steps: tuple[int, int, int]
-    rows: tuple[int, int, int]
-    pitch: int
-    vec: int = 1
-
-    @property
-    def row_count(self) -> int:
-        return math.prod(self.extents)
-
-    @property
-    def size(self) -> int:
-        """Elements of the copy."""
-        return self.row_count * self.pitch
-
-    @property
-    def contiguous_channels(self) -> bool:
-        """Whether channels are contiguous in the operand."""
-        return self.step == 1
-
-    def representative(self) -> PackedCopy:
-        """One descriptor for all copies with the same kind of accesses, for caches of candidates."""
-        ones = (1, 1, 1)
-        return PackedCopy(1, min(self.step, 2), ones, ones, ones, 1, self.vec)
-
-
-@dataclass(frozen=True)
-class PaddedPixels:
-    """A packed copy of images or filters with few channels. Pixels (of filters: taps) are padded with zeros to
-    ``padded`` channels, and rows of them to ``width`` pixels, so that the taps of a filter row are adjacent channels.
-
-    ``channels``, ``pixels``: those of the operand, whose strides are ``channel_step`` and ``pixel_step``; ``before``:
-    pixels of zeros that precede those of a row. A row number has two digits: ``extents``, strides in the operand in
-    elements (``steps``). Rows of the copy are adjacent.
-    """
-
-    channels: int
-    padded: int
-    channel_step: int
-    pixels: int
-    pixel_step: int
-    before: int
-    width: int
-    extents: tuple[int, int]
-    steps: tuple[int, int]
-
-    @property
-    def pitch(self) -> int:
-        """Elements of a row of the copy."""
-        return self.width * self.padded
-
-    @property
-    def row_count(self) -> int:
-        return math.prod(self.extents)
-
-    @property
-    def size(self) -> int:
-        """Elements of the copy."""
-        return self.row_count * self.pitch
-
-    def representative(self) -> PaddedPixels:
-        """One descriptor for all copies with the same kind of accesses, for caches of candidates."""
-        return PaddedPixels(self.channels, self.padded, 1, 1, 1, 0, 1, (1, 1), (1, 1))
-
-
-@dataclass(frozen=True)
-class MergedFilters:
-    """A packed copy of the filters of a strided input gradient whose phases are columns of one product.
-
-    A column is a phase and a channel of the images: its digits are the remainders of a pixel's coordinates by the
-    stride (the second spatial axis last), and the channel. Of each column, the copy has ``taps`` (innermost axis
-    first), each with ``depth`` channels, contiguous. Tap t of remainder a is the filter's tap ``first`` + a -
-    ``stride`` · t along each axis; zeros if that is not one of ``extents``. ``tap_steps``, ``column_step``, ``step``:
-    strides in the operand of taps, channels of the images, and channels of the copy.
-    """
-
-    depth: int
-    step: int
-    column_count: int
-    column_step: int
-    taps: tuple[int, int]
-    first: tuple[int, int]
-    stride: tuple[int, int]
-    extents: tuple[int, int]
-    tap_steps: tuple[int, int]
-    pitch: int
-
-    @property
-    def row_count(self) -> int:
-        return self.column_count * math.prod(self.stride) * math.prod(self.taps)
-
-    @property
-    def size(self) -> int:
-        """Elements of the copy."""
-        return self.row_count * self.pitch
-
-    def representative(self) -> MergedFilters:
-        """One descriptor for all copies with the same kind of accesses, for caches of candidates."""
-        ones = (1, 1)
-        return MergedFilters(1, 1, self.column_count, 1, ones, ones, self.stride, ones, ones, 1)
-
-
-#: a packed copy of any kind
-Copy = PackedCopy | PaddedPixels | MergedFilters
 
 
 @dataclass(frozen=True)
@@ -206,6 +90,8 @@ class Im2colDescriptor:
     ``images``: set if a kernel can interleave images of the phases to C; ``by_phase``: C is these images, one of each
     phase that has taps, one after the other: [phase][image][channel][position].
 
+    ``merged_phases``: the number of phases that are columns of C, for each channel.
+
     ``row_taps``: if above 1, a tap is a row of so many filter taps, which read the pixels of adjacent positions; the
     last ``row_taps`` - 1 positions of a row of pixels are its halo, and have no row in C.
 
@@ -231,12 +117,13 @@ class Im2colDescriptor:
     dilation: tuple[int, ...]
     flipped: bool = False
     row: int = 0
-    copies: tuple[Copy | None, Copy | None] = (None, None)
+    copies: tuple[PackedCopy | None, PackedCopy | None] = (None, None)
     result: tuple[Digits, Digits] | None = None
     phases: tuple[Im2colPhase, ...] = ()
     tap_steps: tuple[int, ...] = ()
     images: PhaseImages | None = None
     by_phase: bool = False
+    merged_phases: int = 1
     row_taps: int = 1
     unpacked: Im2colDescriptor | None = None
     tiled: bool = False
@@ -325,13 +212,7 @@ class Im2colDescriptor:
             row_taps=self.taps[0],
         )
 
-    @property
-    def merged_phases(self) -> int:
-        """The number of phases that are columns of C, for each channel; 1: no phases are."""
-        copy = self.copies[1]
-        return math.prod(copy.stride) if isinstance(copy, MergedFilters) else 1
-
-    def copy(self, name: str) -> Copy | None:
+    def copy(self, name: str) -> PackedCopy | None:
         """The packed copy of operand ``name`` (a, b)."""
         return self.copies[name != self.side]
 

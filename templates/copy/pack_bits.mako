@@ -36,9 +36,9 @@ ${bits.registers(plan.packing.ways[x])}\
     cvta.to.global.u64 %src, %src;
     ld.param.u32 %offset128, [copy_offset128_${x}];
     mad.wide.u32 %dst, %offset128, 128, %workspace;
-% for name in ("rows", "depth", "ld", "pitch", "chunks"):
+  % for name in ("rows", "depth", "ld", "pitch", "chunks"):
     ld.param.u32 %${name}, [${name}_${x}];
-% endfor
+  % endfor
 ${bits.pack(plan.packing.ways[x], f"_{x.upper()}")}\
     }
 NOT_${x.upper()}:

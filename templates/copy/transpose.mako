@@ -90,9 +90,9 @@ ${constants.xor("%tmp0", "%load_addr", x.swizzle)}\
     prmt.b32 ${t.temporaries[1]}, ${c}, ${d}, 0x5140;
     prmt.b32 ${t.temporaries[2]}, ${a}, ${b}, 0x7362;
     prmt.b32 ${t.temporaries[3]}, ${c}, ${d}, 0x7362;
-% for n, register in enumerate(to):
+  % for n, register in enumerate(to):
     prmt.b32 ${register}, ${t.temporaries[n // 2 * 2]}, ${t.temporaries[n // 2 * 2 + 1]}, ${"0x7632" if n % 2 else "0x5410"};
-% endfor
+  % endfor
 % endfor
 % for x in t.stores:
 ${constants.xor("%tmp0", "%store_addr", x.swizzle)}\

@@ -9,7 +9,6 @@ import numpy as np
 from ptxgen.codegen.config.config import Config
 from ptxgen.errors import ShapeError
 from ptxgen.families.wgmma.geometry import widest_unit
-from ptxgen.lowering.im2col_descriptor import PaddedPixels
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import FILTERS, Conv
 from ptxgen.problem.device import Device
@@ -117,7 +116,7 @@ def few_channels(rng: np.random.Generator, limit: int, d: Device) -> Conv | None
     except ShapeError:
         return None
     x = im2col_of(q)
-    return q if x is not None and isinstance(x.copies[0], PaddedPixels) else None
+    return q if x is not None and x.copies[0] is not None and x.copies[0].zeros else None
 
 
 def phased(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:

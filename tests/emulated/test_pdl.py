@@ -118,7 +118,7 @@ def test_kernels_without_pdl_have_no_griddepcontrol() -> None:
         (
             "gemm 129,130,131 NT f16",
             "family=wgmma ml=64 nl=64 u=64 stages=3 operand_path_a=pack operand_path_b=pack pdl=on_exit",
-            ["gemm_f16_nt_pack_rows", "gemm_f16_nt"],
+            ["gemm_f16_nt_pack", "gemm_f16_nt"],
         ),
     ],
 )

@@ -6,7 +6,6 @@ kernel computes a longer K.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ptxgen.codegen.config.config import PACK
@@ -14,20 +13,8 @@ from ptxgen.codegen.launches.bit_packing import packed_bytes, packs_bits
 from ptxgen.codegen.launches.packing import ROW
 from ptxgen.codegen.vectorized import where
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.packed_copy import PackedCopy, matrix_rows
 from ptxgen.lowering.strided import aligned_access
-
-
-@dataclass(frozen=True)
-class PackedOperand:
-    """An operand, and its packed copy in the workspace."""
-
-    rows: int  #: rows of the operand
-    columns: int  #: elements of a row
-    ld: int  #: elements from one row of the operand to the next
-    pitch: int  #: elements from one row of the copy to the next
-    filled: int  #: rows of the copy, padded
-    bytes: int  #: bytes of the copy of one batch item
-    item_bytes: int  #: bytes from the operand of one batch item to that of the next, 0: one for all
 
 
 def kmajor(p: KernelProblem, name: str) -> bool:
@@ -38,33 +25,20 @@ def _up(n: int, unit: int) -> int:
     return -(-n // unit) * unit
 
 
-def packed_operand(p: KernelProblem, name: str) -> PackedOperand:
+def packed_operand(p: KernelProblem, name: str) -> PackedCopy:
     """The packed copy of operand ``name``."""
-    columns, ld = (
-        (p.operand("A").access.columns, p.operand("A").access.ld)
-        if name == "a"
-        else (p.operand("B").access.columns, p.operand("B").access.ld)
-    )
-    item_bytes = p.offsets[0 if name == "a" else 1]
-    extent = p.m if name == "a" else p.n
-    rows = extent if kmajor(p, name) else p.k
-    size = p.element.bytes
-    pitch = _up(max(columns, 1), ROW // size)
+    access, size = p.operand(name.upper()).access, p.element.bytes
+    rows = (p.m if name == "a" else p.n) if kmajor(p, name) else p.k
     filled = rows if kmajor(p, name) else _up(rows, 16 // size)
-    bytes_ = filled * pitch * size
-    return PackedOperand(rows, columns, ld, pitch, filled, bytes_, item_bytes)
-
-
-def copied_items(p: KernelProblem, name: str, items: int) -> int:
-    """How many of ``items`` batch items have an operand of their own."""
-    return items if packed_operand(p, name).item_bytes else min(items, 1)
+    return matrix_rows(rows, access.columns, access.ld, _up(max(access.columns, 1), ROW // size), filled)
 
 
 def workspace(p: KernelProblem, c: Any) -> Any:
     """Bytes of the packed operands of ``c``, a configuration or columns of many."""
     if packs_bits(p):
         return sum(packed_bytes(x.access) for x in p.operands)
-    a, b = (packed_operand(p, name).bytes * copied_items(p, name, p.batch) for name in "ab")
+    items = [p.batch if offset else min(p.batch, 1) for offset in p.offsets[:2]]
+    a, b = (packed_operand(p, "ab"[n]).size * p.element.bytes * items[n] for n in (0, 1))
     return where(c.operand_path_a == PACK, a, 0) + where(c.operand_path_b == PACK, b, 0)
 
 
@@ -78,10 +52,10 @@ def inside(p: KernelProblem, c: Any) -> KernelProblem:
     size, q = p.element.bytes, p
     if any(packs(c, name) and kmajor(p, name) for name in "ab"):
         q = q.with_extents("", k=_up(p.k, 16 // size))
-    for name in "ab":
+    for name, offset in zip("ab", p.offsets, strict=False):
         if packs(c, name):
             copy, columns = packed_operand(p, name), q.operand(name.upper()).access.columns
-            stride = copy.filled * copy.pitch if copy.item_bytes else 0
+            stride = copy.size if offset else 0
             vec = aligned_access(16, columns, copy.pitch, stride, size)
             q = q.with_access(name.upper(), ld=copy.pitch, aligned=16, stride=stride, vec=vec)
     return q

@@ -6,7 +6,6 @@ is read from shared memory, and there wgmma takes elements of one or four bytes 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ptxgen.codegen.config.config import PACK, REALIGN
@@ -14,24 +13,15 @@ from ptxgen.codegen.launches.packing import ROW
 from ptxgen.codegen.vectorized import ceil_div, where
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.lowering.descriptor_table import grouped
-from ptxgen.lowering.im2col_descriptor import Copy, im2col
+from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.packed_copy import Axis, Digit, PackedCopy, matrix_rows
 
 RESIDUES = 8  #: rows i and i + 8 of 2-byte elements have the same alignment modulo 16 bytes, for every pitch
 STAGES = 3  #: the least number of stages with realignment: one is loaded, one realigned, one multiplied
 LIMIT = 1 << 34  #: bytes of packed operands: the packing kernel's threads count 16 bytes each
 TMA_ALIGNED = 16  #: bytes that an address and a row's length must be multiples of
 OFFSET_LIMIT = 1 << 40  #: bytes from one batch item to the next
-
-
-@dataclass(frozen=True)
-class PackedMatrix:
-    """A packed operand in the workspace."""
-
-    items: int  #: batch items that have their own
-    matrix: tuple[int, int, int, int]  #: columns, rows, elements per row, bytes per batch item (0: one for all)
-    pitch: int  #: bytes from one row to the next
-    bytes: int  #: bytes of all items
 
 
 def mapped(p: KernelProblem, operand: str) -> bool:
@@ -87,28 +77,30 @@ def packs_conv(p: KernelProblem) -> tuple[bool, bool]:
     return (False, False) if im2col(p) is None else (im2col(p).copy("a") is not None, im2col(p).copy("b") is not None)
 
 
-def row_copy(p: KernelProblem, name: str) -> PackedMatrix:
+def row_copy(p: KernelProblem, name: str) -> PackedCopy:
     """The copy of an operand with aligned rows."""
-    columns, rows, by = (
-        (p.operand("A").access.columns, p.operand("A").access.rows, p.offsets[0])
-        if name == "a"
-        else (p.operand("B").access.columns, p.operand("B").access.rows, p.offsets[1])
-    )
-    return _rows(p, columns, rows, by)
+    access = p.operand(name.upper()).access
+    return matrix_rows(access.rows, access.columns, access.tensor(p.element.bytes)[2], _pitch(p, access.columns))
 
 
-def packed_operand(p: KernelProblem, name: str) -> PackedMatrix:
+def packed_operand(p: KernelProblem, name: str) -> PackedCopy:
     """The packed operand that the product kernel reads."""
-    extent, by = (p.m, p.offsets[0]) if name == "a" else (p.n, p.offsets[1])
-    return _rows(p, p.k, extent, by) if transposes(p, name) else row_copy(p, name)
+    if not transposes(p, name):
+        return row_copy(p, name)
+    ld = p.operand(name.upper()).access.tensor(p.element.bytes)[2]
+    digits = (Digit(p.m if name == "a" else p.n, 0),)
+    return PackedCopy(digits, (Axis(1),), Axis(ld, p.k), _pitch(p, p.k))
 
 
-def _rows(p: KernelProblem, columns: int, rows: int, by: int) -> PackedMatrix:
+def _pitch(p: KernelProblem, columns: int) -> int:
+    """Elements of a row of whole ROW bytes."""
     size = p.element.bytes
-    pitch = -(-max(columns, 1) * size // ROW) * ROW
-    items = p.batch if by else 1
-    matrix = (columns, rows, pitch // size, rows * pitch if by else 0)
-    return PackedMatrix(items=items, matrix=matrix, pitch=pitch, bytes=items * rows * pitch)
+    return -(-max(columns, 1) * size // ROW) * ROW // size
+
+
+def all_bytes(p: KernelProblem, name: str, copy: PackedCopy) -> int:
+    """Bytes of the copies of all batch items that have an operand of their own."""
+    return (p.batch if p.offsets["ab".index(name)] else 1) * copy.size * p.element.bytes
 
 
 def _bytes(p: KernelProblem, name: str) -> int:
@@ -116,11 +108,11 @@ def _bytes(p: KernelProblem, name: str) -> int:
     if im2col(p) is not None and any(packs_conv(p)):
         copy = im2col(p).copy(name)
         return copy_bytes(p, copy) if copy else 0
-    row_bytes = row_copy(p, name).bytes if transposes(p, name) and not mapped(p, name) else 0
-    return row_bytes + packed_operand(p, name).bytes
+    row_bytes = all_bytes(p, name, row_copy(p, name)) if transposes(p, name) and not mapped(p, name) else 0
+    return row_bytes + all_bytes(p, name, packed_operand(p, name))
 
 
-def copy_bytes(p: KernelProblem, copy: Copy) -> int:
+def copy_bytes(p: KernelProblem, copy: PackedCopy) -> int:
     """Bytes of packed images or filters, aligned for the next copy."""
     return -(-copy.size * p.element.bytes // ROW) * ROW
 

@@ -41,14 +41,12 @@ from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
 from ptxgen.families.wgmma.matrix.stream_scheduler import StreamFixup, StreamTileScheduler
 from ptxgen.families.wgmma.matrix.tensor_batch import TensorBatch
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, packs, realigns
-from ptxgen.families.wgmma.packing.channels import ChannelPacking
-from ptxgen.families.wgmma.packing.merged_filters import MergedFilterPacking
-from ptxgen.families.wgmma.packing.pixels import PixelPacking
+from ptxgen.families.wgmma.packing.images import ImagePacking
 from ptxgen.families.wgmma.packing.rows import RowPacking
 from ptxgen.families.wgmma.packing.split_bf16x3 import SplitPacking
 from ptxgen.lowering.aggregate import Aggregate
 from ptxgen.lowering.descriptor_table import grouped
-from ptxgen.lowering.im2col_descriptor import PaddedPixels, im2col
+from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.sink import SelectValues, ValueSink
@@ -206,11 +204,8 @@ class WgmmaPlan(Plan):
         common = (p, self.entry, self.batch)
         if isinstance(self.scheduler, GroupedTileScheduler):
             return JaggedTable(*common, self.scheduler.table)
-        if im2col(p) is not None and im2col(p).merged_phases > 1:
-            return MergedFilterPacking(*common)
         if im2col(p) is not None and any(im2col(p).copies):
-            pixels = any(isinstance(copy, PaddedPixels) for copy in im2col(p).copies)
-            return (PixelPacking if pixels else ChannelPacking)(*common)
+            return ImagePacking(*common)
         if im2col(p) is None and bf16x3.planes(p) > 1:
             return SplitPacking(*common)
         if (im2col(p) is None or im2col(p).wgrad) and (packs(c, "a") or packs(c, "b")):

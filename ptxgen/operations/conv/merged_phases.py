@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from ptxgen.lowering.im2col_descriptor import Digits, Im2colDescriptor, Im2colPhase, MergedFilters, packed
+from ptxgen.lowering.im2col_descriptor import Digits, Im2colDescriptor, Im2colPhase, packed
+from ptxgen.lowering.packed_copy import Axis, Digit, PackedCopy
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.conv.strided_dgrad import dgrad_phases
 
@@ -52,8 +53,8 @@ def _with_all_phases(v: Conv, side: str, layout: str, offsets: dict[int, range])
     cols: Digits = ((v.strides[HEIGHT], row), (v.strides[WIDTH] * v.c, 1))
     lower = (offsets[WIDTH][0], offsets[HEIGHT][0])
     first = tuple(v.pads[n][0] - v.strides[n] * offsets[n][0] for n in PLANE)
-    filters = _filters(v, tuple(len(offsets[n]) for n in PLANE), first, tuple(v.strides[n] for n in PLANE))
-    return replace(_window(v, side, layout, filters), positions=positions, lower=lower, result=(rows, cols))
+    taps, stride = (tuple(each) for each in zip(*((len(offsets[n]), v.strides[n]) for n in PLANE), strict=True))
+    return replace(_window(v, side, layout, taps, first, stride), positions=positions, lower=lower, result=(rows, cols))
 
 
 def _with_phases_along_width(v: Conv, side: str, layout: str, along: range) -> Im2colDescriptor:
@@ -70,7 +71,6 @@ def _with_phases_along_width(v: Conv, side: str, layout: str, along: range) -> I
     )
     # rows of taps are in reverse order, as the pixels that they multiply
     first = (v.pads[WIDTH][0] - v.strides[WIDTH] * along[0], v.r - 1)
-    filters = _filters(v, (len(along), v.r), first, (v.strides[WIDTH], 1))
     every = [
         Im2colPhase(
             (positions[0], phase.count),
@@ -82,7 +82,7 @@ def _with_phases_along_width(v: Conv, side: str, layout: str, along: range) -> I
         for phase in phases
     ]
     return replace(
-        _window(v, side, layout, filters),
+        _window(v, side, layout, (len(along), v.r), first, (v.strides[WIDTH], 1)),
         positions=positions,
         lower=(along[0], low),
         result=(rows, ((v.strides[WIDTH] * v.c, 1),)),
@@ -95,25 +95,29 @@ def _taps(offsets: dict[int, range]) -> int:
     return math.prod(len(along) for along in offsets.values())
 
 
-def _filters(v: Conv, taps: tuple[int, ...], first: tuple[int, ...], stride: tuple[int, ...]) -> MergedFilters:
+def _filters(v: Conv, taps: tuple[int, ...], first: tuple[int, ...], stride: tuple[int, ...]) -> PackedCopy:
+    """The packed filters. A row is the channels of one tap of a column of C; a column is a phase and a channel of the
+    images. The phase is the remainders of a pixel's coordinates by the stride, the second spatial axis last. Tap t of
+    remainder a is the filter's tap ``first`` + a - ``stride`` · t along each axis, zeros if there is none. Axes are
+    listed innermost first."""
     w, unit = v.steps("w"), UNIT // v.element.bytes
-    return MergedFilters(
-        depth=v.k,
-        step=w["k"],
-        column_count=v.c,
-        column_step=w["c"],
-        taps=(taps[0], taps[1]),
-        first=(first[0], first[1]),
-        stride=(stride[0], stride[1]),
-        extents=(v.s, v.r),
-        tap_steps=(w["s"], w["r"]),
-        pitch=-(-v.k // unit) * unit,
+    digits = (
+        Digit(stride[1], 1),
+        Digit(stride[0], 0),
+        Digit(v.c, 2),
+        Digit(taps[1], 1, -stride[1]),
+        Digit(taps[0], 0, -stride[0]),
     )
+    axes = Axis(w["s"], v.s, first[0]), Axis(w["r"], v.r, first[1]), Axis(w["c"])
+    return PackedCopy(digits, axes, Axis(w["k"], v.k), -(-v.k // unit) * unit, zeros=True)
 
 
-def _window(v: Conv, side: str, layout: str, filters: MergedFilters) -> Im2colDescriptor:
-    """The descriptor of the loads, without the fields that depend on the phases."""
-    pixels = (v.q, v.p)
+def _window(
+    v: Conv, side: str, layout: str, taps: tuple[int, ...], first: tuple[int, ...], stride: tuple[int, ...]
+) -> Im2colDescriptor:
+    """The descriptor of the loads, without the fields that depend on the phases. ``taps``: of each column;
+    ``first``, ``stride``: as in ``_filters``."""
+    pixels, filters = (v.q, v.p), _filters(v, taps, first, stride)
     return Im2colDescriptor(
         side,
         layout,
@@ -124,10 +128,11 @@ def _window(v: Conv, side: str, layout: str, filters: MergedFilters) -> Im2colDe
         pixels,
         (0, 0),
         (1, 1),
-        filters.taps,
+        taps,
         (1, 1),
         row=filters.pitch,
         copies=(None, filters),
+        merged_phases=math.prod(stride),
     )
 
 

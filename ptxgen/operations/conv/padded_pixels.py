@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ptxgen.lowering.im2col_descriptor import PaddedPixels
+from ptxgen.lowering.packed_copy import Axis, Digit, PackedCopy
 from ptxgen.operations.conv.problem import Conv
 
 UNIT = 16  #: bytes: TMA steps from pixel to pixel and from row to row by multiples of it
 CHANNELS = (1, 2, 4, 8)  #: of a padded pixel
 
 
-def padded_pixels(v: Conv) -> tuple[PaddedPixels, PaddedPixels] | None:
+def padded_pixels(v: Conv) -> tuple[PackedCopy, PackedCopy] | None:
     """The copies of images and filters of a forward convolution, if a pixel with all its channels has no more than
     UNIT bytes. None: it has more, the filters have one column of taps, columns are not adjacent, or the layout is CHWN.
 
@@ -25,9 +25,14 @@ def padded_pixels(v: Conv) -> tuple[PaddedPixels, PaddedPixels] | None:
     x, w = v.steps("x"), v.steps("w")
     whole = UNIT // size // padded  # pixels
     width, taps = (-(-n // whole) * whole for n in ((v.q - 1) * stride + v.s, v.s))
-    images = (v.n, v.d * v.h), (x["n"], x["h"])
-    filters = (v.k, v.t * v.r), (w["k"], w["r"])
-    return (
-        PaddedPixels(v.c, padded, x["c"], v.w, x["w"], v.pads[2][0], width, *images),
-        PaddedPixels(v.c, padded, w["c"], v.s, w["s"], 0, taps, *filters),
-    )
+    images = _padded(v.c, padded, x["c"], (v.n, x["n"]), (v.d * v.h, x["h"]), Axis(x["w"], v.w, -v.pads[2][0]), width)
+    return images, _padded(v.c, padded, w["c"], (v.k, w["k"]), (v.t * v.r, w["r"]), Axis(w["s"], v.s, 0), taps)
+
+
+def _padded(
+    channels: int, padded: int, step: int, outer: tuple[int, int], inner: tuple[int, int], along: Axis, width: int
+) -> PackedCopy:
+    """Rows of ``width`` pixels along an axis, each padded with zeros to ``padded`` channels. ``outer``, ``inner``:
+    extents and strides of the digits of a row number."""
+    digits, axes = (Digit(outer[0], 0), Digit(inner[0], 1)), (Axis(outer[1]), Axis(inner[1]))
+    return PackedCopy(digits, axes, along, width, Axis(step, channels), padded, zeros=True)

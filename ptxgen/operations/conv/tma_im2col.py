@@ -11,12 +11,11 @@ from ptxgen.lowering.im2col_descriptor import (
     Digits,
     Im2colDescriptor,
     Im2colPhase,
-    PackedCopy,
-    PaddedPixels,
     PhaseImages,
     packed,
 )
 from ptxgen.lowering.implicit_gemm import ImplicitOperand, IndexMap
+from ptxgen.lowering.packed_copy import Axis, Digit, PackedCopy
 from ptxgen.operations.conv.merged_phases import merged_phases
 from ptxgen.operations.conv.padded_pixels import padded_pixels
 from ptxgen.operations.conv.problem import Conv
@@ -29,8 +28,8 @@ TILED_CHANNELS = 8  #: channels must be a multiple of it where a tile of C may h
 INTERLEAVED = 4  #: the largest stride along a row of C whose phases a kernel interleaves
 OFFSETS = 1 << 31  #: elements that offsets reach
 
-#: a digit of the row number of a copy: extent, stride in the operand in elements, stride in the copy in rows
-Digit = tuple[int, int, int]
+#: pixels, images, taps or filters of a copy: number, stride in the operand in elements, stride in the copy in rows
+Rows = tuple[int, int, int]
 
 
 def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
@@ -141,7 +140,7 @@ def _axes(v: Conv) -> tuple[int, ...]:
     return (2, 1, 0) if v.deep or any(v.pads[0]) else (2, 1)
 
 
-def _with_padded_pixels(v: Conv, c: ImplicitOperand, copies: tuple[PaddedPixels, PaddedPixels]) -> Im2colDescriptor:
+def _with_padded_pixels(v: Conv, c: ImplicitOperand, copies: tuple[PackedCopy, PackedCopy]) -> Im2colDescriptor:
     """The descriptor of a forward convolution with few channels: the columns of taps are channels of one tap, and the
     pixels of results overlap in memory."""
     images, filters = copies
@@ -242,21 +241,23 @@ def _whole(v: Conv, elements: int) -> bool:
     return elements * v.element.bytes % ALIGNED == 0
 
 
-def _copy(v: Conv, start: int, depth: int, step: int, digits: list[Digit]) -> PackedCopy:
-    """The packed copy of an operand. ``start``: alignment of the operand in bytes. Digits are sorted by stride in the
-    operand; adjacent digits with a common stride in operand and copy are merged."""
-    merged: list[Digit] = []
+def _copy(v: Conv, start: int, depth: int, step: int, digits: list[Rows]) -> PackedCopy:
+    """The packed copy of an operand. ``start``: alignment of the operand in bytes. Adjacent digits, by their strides in
+    the operand, with a common stride in operand and copy are merged."""
+    merged: list[Rows] = []
     for extent, stride, row in sorted((x for x in digits if x[0] > 1), key=lambda x: -x[1]):
         if merged and merged[-1][1:] == (extent * stride, extent * row):
             merged[-1] = merged[-1][0] * extent, stride, row
         else:
             merged.append((extent, stride, row))
-    outer, middle, inner = [(1, 0, 0)] * (DIGITS - len(merged)) + merged
+    outer, middle, inner = whole = [(1, 0, 0)] * (DIGITS - len(merged)) + merged
     unit = max(ALIGNED // v.element.bytes, 1)
     wide = inner[1] == 1 and step != 1
     vec = math.gcd(unit, start // v.element.bytes, inner[0], middle[1], outer[1], step) if wide else 1
-    extents, strides, rows = zip(outer, middle, inner, strict=True)
-    return PackedCopy(depth, step, extents, strides, rows, -(-depth // unit) * unit, vec)
+    ordered = sorted(whole, key=lambda x: (x[0] > 1, -x[2]))
+    rows = tuple(Digit(extent, n) for n, (extent, _, _) in enumerate(ordered))
+    axes = tuple(Axis(stride) for _, stride, _ in ordered)
+    return PackedCopy(rows, axes, Axis(step, depth), -(-depth // unit) * unit, vec=vec)
 
 
 def _sampled(v: Conv) -> bool:

@@ -6,13 +6,13 @@ must have K contiguous.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from ptxgen.codegen.config.config import Config
-from ptxgen.codegen.launches.c_kernels import AUX_KERNEL_THREADS
+from ptxgen.codegen.launches.copy_kernel import CopyPacking
 from ptxgen.codegen.launches.launched import BatchRange, Launched
-from ptxgen.codegen.launches.packing import ROW, MappedOperand, Packing
+from ptxgen.codegen.launches.packing import MappedOperand
 from ptxgen.codegen.parts.parameters import (
     ParameterList,
     Parameters,
@@ -21,36 +21,16 @@ from ptxgen.codegen.parts.parameters import (
     on_one_line,
     other_addresses,
 )
-from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Step, TensorMap
-from ptxgen.families.wgmma.operand_packing import mapped, packed_operand, packs, row_copy, transposes
+from ptxgen.families.wgmma.operand_packing import all_bytes, mapped, packed_operand, packs, row_copy, transposes
 from ptxgen.families.wgmma.packing.transpose_kernel import TransposeKernel
-from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
+from ptxgen.families.wgmma.tensor_maps import Matrix, matrix_map, stored
 from ptxgen.lowering.kernel_problem import KernelProblem
-
-CHUNK = 16  #: bytes that a thread copies at once
-ROUNDS = 4  #: chunks of a thread where there are more than LARGE of them, so that many bytes are in flight
-LARGE = 1 << 18
-
-
-class RowCopyKernel:
-    """Numbers of the kernel that copies rows of elements of ``size`` bytes."""
-
-    THREADS, CHUNK, ROW, ROUNDS = AUX_KERNEL_THREADS, CHUNK, ROW, ROUNDS
-
-    def __init__(self, size: int) -> None:
-        self.size, self.bits = size, 8 * size
-        #: elements of a chunk
-        self.chunk_elements = CHUNK // size
-        #: two aligned chunks; their words after 8 bytes or none are skipped, then after 4 or none
-        self.loaded = Tile("loaded", "b32", (ROUNDS, 8))
-        self.shifted_8 = Tile("shifted_by8_", "b32", (6,))
-        self.shifted_4 = Tile("shifted_by4_", "b32", (5,))
-        self.stored = Tile("stored", "b32", (4,)) if size < 4 else self.shifted_4
+from ptxgen.lowering.packed_copy import PackedCopy
 
 
 @dataclass(frozen=True)
-class RowPacking(Packing):
+class RowPacking(CopyPacking):
     """Operands with rows of whole 128 bytes; K contiguous where wgmma needs that."""
 
     config: Config
@@ -72,61 +52,17 @@ class RowPacking(Packing):
         return [name for name in self.names if not (name in self.transposed and mapped(self.problem, name))]
 
     @cached_property
-    def copy_kernel(self) -> RowCopyKernel:
-        return RowCopyKernel(self.problem.element.bytes)
-
-    @cached_property
     def transpose_kernel(self) -> TransposeKernel:
         return TransposeKernel(self.problem.element.bytes)
 
-    @property
-    def parameters(self) -> list[Parameters]:
-        """The parameters of the copy kernel after the addresses."""
-        first = Parameters("u32", ("blocks_a",), lambda x: self._blocks(x.p)[:1])
-        item = Parameters("u32", ("first_item",), lambda x: (x.run.first,))
-        return [
-            *([first] if len(self.copied) > 1 else []),
-            *([item] if self.batch.active else []),
-            *(row for name in self.copied for row in self._copy_numbers(name)),
-        ]
+    def copy(self, p: KernelProblem, name: str) -> PackedCopy:
+        return row_copy(p, name)
 
-    def _copy_numbers(self, name: str) -> list[Parameters]:
-        """The parameters of the copy kernel for an operand."""
+    def offset(self, x: Launched, name: str) -> int:
+        first = x.run.first * self.copy_bytes(x.p, name) if self.item_bytes(x.p, name) else 0
+        return {**x.buffers.packed, **x.buffers.staging}.get(name, 0) + first
 
-        def sizes(x: Launched) -> tuple[int, int]:
-            columns, rows, _, _ = row_copy(x.p, name).matrix
-            size, ld = x.p.element.bytes, stored(x.p, name)[2]
-            return ((rows - 1) * ld + columns) * size, ld * size
-
-        def counts(x: Launched) -> tuple[int, ...]:
-            columns, rows, _, _ = row_copy(x.p, name).matrix
-            offset = {**x.buffers.packed, **x.buffers.staging}[name]
-            stride = self._blocks(x.p)[self.copied.index(name)] * AUX_KERNEL_THREADS
-            return rows, columns, offset // ROW, stride
-
-        def items(x: Launched) -> tuple[int]:
-            return (x.run.items if row_copy(x.p, name).matrix[3] else 1,)
-
-        batch = [
-            Parameters("u64", ("batch_stride",), lambda x: stored(x.p, name)[3:]),
-            Parameters("u32", ("items",), items),
-            Parameters("u64", ("copy_item_bytes",), lambda x: row_copy(x.p, name).matrix[3:]),
-        ]
-        numbers = [
-            Parameters("u64", ("bytes", "ld"), sizes),
-            *on_one_line(
-                [
-                    Parameters("u32", ("rows", "columns", "copy_offset128", "chunk_stride"), counts),
-                    *(batch if self.batch.active else []),
-                ]
-            ),
-        ]
-        return [replace(row, names=tuple(f"{n}_{name}" for n in row.names)) for row in numbers]
-
-    def copy_registers(self, name: str) -> list[tuple[str, str]]:
-        """Type and register of each number that the copy kernel takes for an operand."""
-        rows = self._copy_numbers(name)
-        return [(row.ptx_type, n.removesuffix(f"_{name}")) for row in rows for n in row.names]
+    # ---- the kernel that transposes
 
     def transpose_rows(self, name: str) -> ParameterList:
         """The parameters of the transpose kernel for an operand."""
@@ -139,33 +75,21 @@ class RowPacking(Packing):
         p, packed = launched.p, launched.buffers.packed
         if x.name not in packed:
             return direct
-        matrix, offset = packed_operand(p, x.name).matrix, packed[x.name]
+        matrix, offset = self._matrix(p, x.name, packed_operand(p, x.name)), packed[x.name]
         return matrix_map(p, "W", kind, matrix, p.element.bytes, x.box, x.span, self.batch.active, offset)
 
     def buffer_bytes(self, p: KernelProblem, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
         staged = [name for name in self.copied if name in self.transposed]
-        packed = {name: packed_operand(p, name).bytes for name in self.names}
-        return packed, {name: row_copy(p, name).bytes for name in staged}
+        packed = {name: all_bytes(p, name, packed_operand(p, name)) for name in self.names}
+        return packed, {name: all_bytes(p, name, row_copy(p, name)) for name in staged}
+
+    def _matrix(self, p: KernelProblem, name: str, copy: PackedCopy) -> Matrix:
+        """A copy in the workspace."""
+        return copy.depth, copy.row_count, copy.pitch, copy.size * p.element.bytes if p.offsets["ab".index(name)] else 0
 
     def steps(self, launched: Launched) -> tuple[Step, ...]:
-        if not self.packs(launched.p):
-            return ()
-        copy = (self._copy_step(launched),) if self.copied else ()
-        return (*copy, *(self._transpose_step(launched, name) for name in self.transposed))
-
-    def _blocks(self, p: KernelProblem) -> list[int]:
-        """The blocks of the copy kernel for each operand."""
-        copies = [row_copy(p, name) for name in self.copied]
-        chunks = [x.matrix[1] * -(-x.matrix[0] * p.element.bytes // CHUNK) for x in copies]
-        rounds = ROUNDS if sum(chunks) > LARGE else 1
-        return [-(-n // (AUX_KERNEL_THREADS * rounds)) for n in chunks]
-
-    def _copy_step(self, launched: Launched) -> Step:
-        """The launch of the copy kernel: the items of the run, or the one that all items have."""
-        p = launched.p
-        items = launched.run.items if any(row_copy(p, name).items > 1 for name in self.copied) else 1
-        grid, block = (sum(self._blocks(p)), 1, items), (AUX_KERNEL_THREADS, 1, 1)
-        return Step(f"{self.entry}_pack_rows", grid, block, 0, self.parameter_list.arguments(launched))
+        transposed = self.transposed if self.packs(launched.p) else []
+        return (*super().steps(launched), *(self._transpose_step(launched, name) for name in transposed))
 
     def _k_tiles(self, p: KernelProblem) -> int:
         tiles: int = -(-p.k // self.transpose_kernel.DEPTH)
@@ -174,8 +98,7 @@ class RowPacking(Packing):
     def _items(self, launched: Launched, name: str) -> tuple[int, int]:
         """The first item that the transpose kernel packs, and their number: those of the run, or the one that all items
         have."""
-        shared = packed_operand(launched.p, name).items == 1
-        return (0, 1) if shared else (launched.run.first, launched.run.items)
+        return (launched.run.first, launched.run.items) if launched.p.offsets["ab".index(name)] else (0, 1)
 
     def _transpose_maps(self, launched: Launched, name: str) -> tuple[TensorMap, TensorMap]:
         """The maps of the operand, or of the copy of it that TMA can map, and of its packed form."""
@@ -184,8 +107,8 @@ class RowPacking(Packing):
         kind = "s32" if size == 4 else "u8"
         operand, matrix, offset = name.upper(), stored(p, name), 0
         if name in buffers.staging:
-            operand, matrix, offset = "W", row_copy(p, name).matrix, buffers.staging[name]
-        packed = packed_operand(p, name).matrix
+            operand, matrix, offset = "W", self._matrix(p, name, row_copy(p, name)), buffers.staging[name]
+        packed = self._matrix(p, name, packed_operand(p, name))
         return (
             matrix_map(p, operand, kind, matrix, size, (t.side, t.DEPTH), t.ROW, batched, offset),
             matrix_map(p, "W", kind, packed, size, (t.side, t.side), t.ROW, batched, buffers.packed[name]),
@@ -193,7 +116,7 @@ class RowPacking(Packing):
 
     def _transpose_step(self, launched: Launched, name: str) -> Step:
         """The launch of the transpose kernel."""
-        t, extent = self.transpose_kernel, packed_operand(launched.p, name).matrix[1]
+        t, extent = self.transpose_kernel, packed_operand(launched.p, name).row_count
         grid = (self._k_tiles(launched.p) * -(-extent // t.side), 1, self._items(launched, name)[1])
         found = self.transpose_rows(name).arguments(launched)
         return Step(f"{self.entry}_transpose", grid, (t.threads, 1, 1), t.shared, found)

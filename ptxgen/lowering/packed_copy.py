@@ -1,0 +1,116 @@
+"""The packed copy of an operand: which element of the operand is where in the copy.
+
+A copy consists of rows of equal length, one after the other. The index of an element of the copy has mixed-radix
+digits: those of the row number (``digits``, the fastest last), the place in the row, and, of copies whose places have
+several elements, the element. Each digit moves along an axis of the operand: the position on an axis is ``first`` plus
+the digits that move along it, times their steps. The copy has the element of the operand at these positions, which are
+``stride`` elements apart along each axis. What has a position outside its axis is padding.
+
+    ==========================  ==========================================  =======================================
+    copy                        digits of a row number                      digits of a row
+    ==========================  ==========================================  =======================================
+    rows of a matrix            row, maybe more than there are              column, padded to whole 128 bytes
+    transposed matrix           column                                      row, padded to whole 128 bytes
+    rows of channels            image and pixel, or filter and tap          channel, padded to whole 16 bytes
+    padded pixels               image and row, or filter and row of taps    pixel, padded on both sides; channel
+    filters of merged phases    phase along each axis, channel of C, tap    channel; the position of a tap is
+                                along each axis                             first + phase - stride · tap
+    ==========================  ==========================================  =======================================
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis of an operand. ``stride``: elements from one position to the next; ``extent``: number of positions, None
+    if digits reach no others; ``first``: the position if all digits are zero, None if that is 0 in all problems."""
+
+    stride: int
+    extent: int | None = None
+    first: int | None = None
+
+
+@dataclass(frozen=True)
+class Digit:
+    """A digit with ``extent`` values, each of which is ``step`` positions further along axis number ``axis``."""
+
+    extent: int
+    axis: int
+    step: int = 1
+
+
+@dataclass(frozen=True)
+class PackedCopy:
+    """A packed copy: ``digits`` of a row number, which move along ``axes``; rows of ``width`` places along the axis
+    ``along``, each of ``padded`` elements along the axis ``within``.
+
+    ``zeros``: padding is zeros; otherwise it is undefined. ``vec``: elements of the widest load of adjacent rows, where
+    the elements of a row are not adjacent in the operand.
+    """
+
+    digits: tuple[Digit, ...]
+    axes: tuple[Axis, ...]
+    along: Axis
+    width: int
+    within: Axis = Axis(1, 1)
+    padded: int = 1
+    zeros: bool = False
+    vec: int = 1
+
+    @property
+    def row_count(self) -> int:
+        return math.prod(d.extent for d in self.digits)
+
+    @property
+    def pitch(self) -> int:
+        """Elements of a row of the copy."""
+        return self.width * self.padded
+
+    @property
+    def size(self) -> int:
+        """Elements of the copy."""
+        return self.row_count * self.pitch
+
+    @property
+    def depth(self) -> int:
+        """Positions of the operand along a row."""
+        assert self.along.extent is not None
+        return self.along.extent
+
+    @property
+    def contiguous(self) -> bool:
+        """True if the elements of a row are adjacent in the operand."""
+        return self.along.stride == 1 and self.padded == 1
+
+    @property
+    def span(self) -> int:
+        """Elements of the operand from the first to the last that is copied, of a copy of contiguous rows."""
+        return sum((d.extent - 1) * self.axes[d.axis].stride for d in self.digits) + self.depth
+
+    @property
+    def in_operand_order(self) -> tuple[PackedCopy, list[int]]:
+        """The copy with its digits in the order of the operand, and the stride of each in rows of the copy. Digits with
+        one value are first."""
+        strides = [math.prod(d.extent for d in self.digits[n + 1 :]) for n in range(len(self.digits))]
+        pairs = list(zip(self.digits, strides, strict=True))
+        pairs.sort(key=lambda x: (x[0].extent > 1, -self.axes[x[0].axis].stride))
+        return replace(self, digits=tuple(d for d, _ in pairs)), [stride for _, stride in pairs]
+
+    def representative(self) -> PackedCopy:
+        """One description for all copies with the same kinds of accesses, for caches of candidates."""
+        axes = tuple(replace(x, stride=1, extent=x.extent and 1, first=x.first and 0) for x in self.axes)
+        along = replace(self.along, stride=min(self.along.stride, 2), extent=1, first=self.along.first and 0)
+        digits, within = tuple(Digit(1, d.axis) for d in self.digits), replace(self.within, stride=1)
+        return replace(self, digits=digits, axes=axes, along=along, width=1, within=within)
+
+
+def matrix_rows(rows: int, columns: int, ld: int, pitch: int, filled: int | None = None) -> PackedCopy:
+    """The rows of a matrix with leading dimension ``ld`` as rows of ``pitch`` elements. ``filled``: rows of the copy,
+    if padding is zeros, also below the last row."""
+    if filled is None:
+        return PackedCopy((Digit(rows, 0),), (Axis(ld),), Axis(1, columns), pitch)
+    return PackedCopy((Digit(filled, 0),), (Axis(ld, rows),), Axis(1, columns), pitch, zeros=True)

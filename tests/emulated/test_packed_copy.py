@@ -1,0 +1,70 @@
+"""The copy kernel makes what the description of a packed copy says."""
+
+import numpy as np
+import pytest
+
+from ptxgen.codegen.config.config import parse_config
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.device import device
+from ptxgen.problem.reference import operands
+from ptxgen.problem.registry import parse
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Buffers, Runner
+from tests.cases.packed_copy import packed
+
+MMA = "family=mma ms=16 ns=16 ml=32 nl=32 u={0} stages=2 vec_a={1} vec_b={1} operand_path_a=pack operand_path_b=pack"
+WGMMA = "family=wgmma ml=64 nl={} u={} stages=3 math_warpgroups=1 operand_path_b=pack"
+BOTH = WGMMA + " operand_path_a=pack"
+OTHER = 0xA5  #: byte of the workspace before
+
+
+def copies(problem, config):
+    """The packing, its runner, the operands by their names in the kernel, and the workspace after the copy kernel."""
+    p, driver = parse(problem), EmulatedDriver(device("h200"))
+    runner = Runner.of(driver, p, parse_config(config))
+    packing, arrays = runner.plan.packing, operands(p)
+    with Buffers(driver, arrays) as b:
+        size = runner.launch.workspace
+        workspace = driver.allocate(size)
+        driver.fill(workspace, size, OTHER)
+        for step, parameters in runner.prepare():
+            if step.entry.endswith("_pack"):
+                driver.launch(runner.kernel, step, parameters((*(b.addresses[n] for n in p.arrays), workspace)))
+        stored = np.empty(size, np.uint8)
+        driver.download(workspace, stored)
+    bindings = lower(p).bindings
+    return packing, runner, {name: arrays[bindings.get(name.upper(), name.upper())] for name in packing.names}, stored
+
+
+@pytest.mark.parametrize(
+    ("problem", "config", "methods"),
+    [
+        ("gemm 5,9,37 NT f16", MMA.format(32, 8), "gather gather"),
+        ("gemm 5,9,37 NN s8", MMA.format(64, 16), "gather gather"),
+        ("gemm 5,9,37 TN f32 compute=tf32", MMA.format(16, 4), "gather gather"),
+        ("gemm 5,9,37 NT bf16", BOTH.format(16, 32), "shift shift"),
+        ("gemm 5,9,37 NT e4m3", BOTH.format(16, 32), "shift shift"),
+        ("gemm 5,9,37 NT f32 compute=tf32", BOTH.format(16, 32), "shift shift"),
+        ("conv N=2,C=17,H=5,W=8,K=10,R=3,S=3,pad=1 NCHW f16", BOTH.format(64, 32), "exchange exchange"),
+        ("conv N=2,C=11,H=3,W=9,K=5,R=2,S=3,pad=1 NHWC f32 compute=tf32", BOTH.format(64, 32), "exchange exchange"),
+        ("conv N=8,C=9,H=3,W=4,K=16,R=3,S=3,pad=1 CHWN bf16", WGMMA.format(64, 32), "exchange"),
+        ("conv N=2,C=3,H=5,W=7,K=9,R=3,S=3,stride=2,pad=1 NCHW f16", BOTH.format(64, 32), "gather gather"),
+        (
+            "conv N=1,C=3,H=6,W=6,K=24,R=5,S=5,stride=2,pad=2 NHWC bf16 direction=input_grad",
+            WGMMA.format(16, 32),
+            "gather",
+        ),
+    ],
+)
+def test_copies_are_as_described(problem, config, methods):
+    packing, runner, arrays, stored = copies(problem, config)
+    assert " ".join(code.method for code in packing.codes.values()) == methods
+    end = 0
+    for name in packing.names:
+        copy, size = packing.copy(runner.plan.problem, name), packing.problem.element.bytes
+        want, inside = packed(copy, arrays[name].reshape(-1).view(f"u{size}"))
+        got = stored[end:][: copy.size * size].view(f"u{size}").reshape(want.shape)
+        end += packing.copy_bytes(runner.plan.problem, name)
+        assert np.array_equal(got[inside], want[inside])
+        if copy.zeros:
+            assert not got[~inside].any()
