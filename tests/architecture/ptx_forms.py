@@ -75,7 +75,8 @@ def matrix_forms() -> dict[str, list[str]]:
         results = [c for c in ("f16", "f32", "s32") if any(wgmma.allowed(c, a, b) for b in wgmma.DEPTHS)]
         others = [b for b in wgmma.DEPTHS if wgmma.allowed(results[-1], a, b)]
         types = f"{'/'.join(results)}.{a}.{'/'.join(others)}"
-        out["wgmma"].append(f"`wgmma.mma_async` m64nNk{k}, `wgmma.mma_async.sp` m64nNk{2 * k}: {types}")
+        sparse = f", `wgmma.mma_async.sp` m64nNk{2 * k}" if a != "b1" else ""
+        out["wgmma"].append(f"`wgmma.mma_async` m64nNk{k}{sparse}: {types}")
     for a, (shapes, sums) in wmma.SHAPES.items():
         out["wmma"].append(f"{' '.join(shapes)}: A and B {a}, C and D {'/'.join(sums)}")
     return out

@@ -141,7 +141,6 @@ REFUSED = {
     "suq memory_layout": "suq.memory_layout.b32 %r0, [%d0];",
     "tex f16": "tex.1d.v4.f16.s32 {%h0,%h1,%h2,%h3}, [%d0, {%r0}];",
     "tex f16x2": "tex.1d.v2.f16x2.s32 {%r0,%r1}, [%d0, {%r0}];",
-    "wgmma.mma_async b1": "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc {%r0,%r1,%r2,%r3}, %d0, %d1, 1;",
     "mma m8n8k4 f16": "mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%r0,%r1,%r2,%r3}, {%r0,%r1}, {%r0,%r1}, {%r0,%r1,%r2,%r3};",
     "tcgen05": "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r0], 32;",
     "redux f32": "redux.sync.min.abs.NaN.f32 %f0, %f1, -1;",

@@ -249,6 +249,24 @@ def test_saturation():
         assert (out == (2147483647 if name else 2147483647 + 255 * 255 * 32 - (1 << 32))).all()
 
 
+@pytest.mark.parametrize("from_registers", [False, True])
+def test_products_of_bits(from_registers):
+    """D counts the ones of A & B, and adds the old D."""
+    rng = np.random.default_rng(0)
+    image = np.zeros(65536, "u1")
+    a, b = rng.integers(0, 256, (64, 32)).astype("u1"), rng.integers(0, 256, (24, 32)).astype("u1")
+    place(a, 0, 16, 1024, 128, False, image)
+    place(b, 16384, 16, 1024, 128, False, image)
+    out = np.zeros((128, 12), "u4")
+    first = vector(4, "%a") if from_registers else "%d5"
+    body = f"""{READY} {DESCRIBE} mul.wide.u32 %d7, %r0, 16; add.u64 %d7, %d7, %d2;
+    ld.global.v4.u32 {vector(4, "%a")}, [%d7]; {"".join(f"mov.b32 %acc{i}, 7;" for i in range(12))} {FENCE}
+    wgmma.mma_async.sync.aligned.m64n24k256.s32.b1.b1.and.popc {vector(12)}, {first}, %d6, 1; {COMMIT} {WAIT} {store(12)}"""
+    launch(kernel(body), "k", 1, 128, [image, out, gathered(a)])
+    x, y = (np.unpackbits(m, axis=1).astype(int) for m in (a, b))
+    assert (scattered(out) == 7 + x @ y.T).all()
+
+
 # ---- sparse A
 
 SPARSE = [
@@ -552,6 +570,8 @@ def test_two_warpgroups_and_a_chain():
         "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, %r0, 2, 1, 1, 1, 0, 0;",
         "wgmma.mma_async.sp.sync.aligned.m64n8k64.s32.s8.s8 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, %r0, 1, 1;",
         "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, 1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.xor.popc {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, 1;",
+        "wgmma.mma_async.sync.aligned.m64n8k256.satfinite.s32.b1.b1.and.popc {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, 1;",
         "setmaxnreg.inc.sync.aligned.u32 20;",
         "setmaxnreg.inc.sync.aligned.u32 28;",
     ],

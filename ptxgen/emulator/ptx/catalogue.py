@@ -59,7 +59,6 @@ NOT_TAKEN = {
     "suq memory_layout": "surfaces have one layout",
     "tex f16": "textures give numbers of 32 bits",
     "tex f16x2": "textures give numbers of 32 bits",
-    "wgmma.mma_async b1": "of products of bits, mma and wmma are implemented",
     "mma m8n8k4 f16": "the fragments of Volta are not implemented",
 }
 

@@ -33,7 +33,7 @@ _SHAPE = re.compile(r"m64n(\d+)k(\d+)$")
 
 
 #: k of an instruction by the type of A
-DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, **dict.fromkeys(FP8, 32), "s8": 32, "u8": 32}
+DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, **dict.fromkeys(FP8, 32), "s8": 32, "u8": 32, "b1": 256}
 
 
 _UNSIGNED: dict[str, Any] = {
@@ -42,6 +42,7 @@ _UNSIGNED: dict[str, Any] = {
     "tf32": np.uint32,
     "s8": np.int8,
     "u8": np.uint8,
+    "b1": np.uint8,
     **dict.fromkeys(FP8, np.uint8),
 }
 
@@ -63,6 +64,8 @@ def allowed(result: str, left: str, right: str) -> bool:
         return result in ("f32", "f16")
     if left in ("s8", "u8") and right in ("s8", "u8"):
         return result == "s32"
+    if left == "b1":
+        return (result, right) == ("s32", "b1")
     return left == right and (result == "f32" or (result == "f16" and left == "f16"))
 
 
@@ -99,7 +102,9 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
     saturated = "satfinite" in mods
     if saturated:
         mods.remove("satfinite")
-    if shape is None or len(mods) != 3 or not allowed(*mods):
+    if "b1" in mods and mods[2:4] == ["and", "popc"]:
+        mods = [*mods[4:], *mods[:2]]  # of b1, s32 comes last
+    if shape is None or len(mods) != 3 or not allowed(*mods) or (sparse and "b1" in mods):
         raise b.unsupported()
     n, k = int(shape[1]), int(shape[2])
     result, left, right = mods
@@ -109,7 +114,7 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
         or n % 8
         or not 8 <= n <= 256
         or (integer and n > 32 and n % 16)
-        or (saturated and not integer)
+        or (saturated and (not integer or left == "b1"))
     ):
         raise b.malformed("wgmma has no such shape for these types")
     operands = list(ins.operands)
@@ -279,6 +284,8 @@ def multiplier(
         to: Any = np.int8 if right == "s8" else np.uint8
 
         def integers(a: Array, b: Array, old: Array | None, columns: Array | None = None) -> Array:
+            if left == "b1":  # the number of ones of a & b
+                a, b = np.unpackbits(a, axis=1), np.unpackbits(b, axis=1)
             product = contracted(a.astype(np.float32), b.view(to).astype(np.float32), columns)
             total: Array = np.rint(product).astype(np.int64)
             if old is not None:
