@@ -337,6 +337,15 @@ class TopRecords(DeviceText):
         """The place of a value in the matrix of a sample."""
         return "mov.b32 %tmp0, %target;" if self.axis == "i" else "mad.lo.u32 %tmp0, %place, %rows, %row;"
 
+    @property
+    def records(self) -> str:
+        """The slot of what depends on the bits of a record."""
+        return f"prepare/{'wide' if self.wide else 'packed'}_records.mako"
+
+    @property
+    def slack_registers(self) -> list[str]:
+        return [".reg .f32 %slack;", ".reg .f64 %wide_slack;"] if self.group == "float" else []
+
 
 _FIRST_ROW = Parameters("u32", ("first_row",), lambda x: (x.first_row,))
 _CAPACITY = Parameters("u64", ("capacity",), lambda x: (x.capacity,))

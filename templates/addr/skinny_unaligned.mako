@@ -106,10 +106,9 @@ ${last_vector_end("%tmp1")}\
 % for n in range(len(y.rows)):
     add.s64 %ptr_${y.name}${n}, %ptr_${y.name}${n}, %tmp64;
 % endfor
-% if x.split_vectors:
-    cvt.u64.u32 %tmp64b, %misalignment;
-    add.s64 %tmp64, %tmp64, %tmp64b;
-% endif
+% for line in x.from_chunk:
+    ${line}
+% endfor
 % for n in range(len(x.rows)):
     add.s64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, %tmp64;
 % endfor

@@ -231,9 +231,9 @@ ${read_key(g, axis, "%within", f"%lane_key{n}")}\
 ## The values of group j of columns, or the identity in place of those that are not reduced. Results past the end of C have values.
 <%def name="take_group(g, j)">
 <% v = g.reduced %>\
-% if g.conditional:
-    mov.b32 %taken, 0;
-% endif
+% for line in g.none_taken:
+    ${line}
+% endfor
     {
 ${fragments.begin_batch([j], v)}\
 % for m in range(g.mi):

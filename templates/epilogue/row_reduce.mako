@@ -12,10 +12,9 @@ ${values.skip_tile()}\
 % endif
 </%def>
 <%def name="empty_states()">
-% if plan.states.mirror is not None:
-${empty_states_of(plan.states.mirror)}\
-% endif
-${empty_states_of(plan.states)}\
+% for states in reversed(plan.states.both):
+${empty_states_of(states)}\
+% endfor
 </%def>
 <%def name="empty_states_of(states)">
     {
@@ -39,18 +38,10 @@ ${clear(1, states)}\
     add.u32 %tmp1, %n0, ${plan.config.nl};
     min.u32 %tmp1, %tmp1, %N;
 % endif
-% if states.exchanged:
-${after_direct_parts()}\
-    add.u32 %first_part, %first_part, %tmp0;
-    add.u32 %parts_end, %parts_end, %tmp0;
-% endif
+${after_direct_parts(states, "%first_part", "%parts_end")}\
 NEXT_RESULT:
     setp.ge.u32 %p, %state_result, %tmp1;
-% if states.exchanged:
-    @%p bra NEXT_STATES;
-% else:
-    @%p ret;
-% endif
+    @%p ${states.after_empty};
     mov.u32 %state_part, %first_part;
 NEXT_PART:
 ${store_state(0, "%state_part", states.extent, "%state_result", "", states)}\
@@ -65,15 +56,20 @@ NEXT_STATES:
     }
 </%def>
 
-## %tmp0: the parts that precede those of results (j, i) which are taken from the sums of (i, j).
-<%def name="after_direct_parts()">
-% if plan.states.of_rows:
+## Moves numbers of parts past those of results (i, j), if they are of results (j, i) which are taken from the sums of (i, j).
+<%def name="after_direct_parts(states, *parts)">
+% if states.exchanged:
+  % if plan.states.of_rows:
     add.u32 %tmp0, %N, ${plan.walk.last_column};
     div.u32 %tmp0, %tmp0, ${plan.config.nl};
-% else:
+  % else:
     add.u32 %tmp0, %M, ${plan.walk.last_row};
     div.u32 %tmp0, %tmp0, ${plan.config.ml};
     mul.lo.u32 %tmp0, %tmp0, ${plan.walk.bands};
+  % endif
+  % for part in parts:
+    add.u32 ${part}, ${part}, %tmp0;
+  % endfor
 % endif
 </%def>
 
@@ -96,23 +92,14 @@ ${reduce_tile(plan.states.mirror, plan.values.mirror)}\
     }
 </%def>
 
-<%def name="reduce_tile(states, of)">
-% if states.of_rows:
-${reduce_rows(states, of)}\
-% else:
-${reduce_columns(states, of)}\
-% endif
-</%def>
+<%def name="reduce_tile(states, of)">${dict(rows=reduce_rows, columns=reduce_columns)[states.reduced](states, of)}</%def>
 
 <%def name="reduce_rows(states, of)">
     // ---- ${plan.walk.row_lanes} lanes reduce a row; the block reads ${plan.walk.rows_per_step} rows at once
     shr.u32 %tile_row, %thread, ${plan.walk.log2_row_lanes};
     and.b32 %lane, %thread, ${plan.walk.row_lane_mask};
     div.u32 %state_part, %n0, ${plan.config.nl};
-% if states.exchanged:
-${after_direct_parts()}\
-    add.u32 %state_part, %state_part, %tmp0;
-% endif
+${after_direct_parts(states, "%state_part")}\
     mov.u32 %first_row, 0;
     .pragma "nounroll";
 NEXT_ROWS:
@@ -145,10 +132,7 @@ ${store_state(0, "%state_part", "%M", "%c_row", "@%in_bounds ", states)}\
     mul.lo.u32 %first_row, %state_part, ${plan.walk.band_rows};
     div.u32 %tmp0, %m0, ${plan.config.ml};
     mad.lo.u32 %state_part, %tmp0, ${plan.walk.bands}, %state_part;
-% if states.exchanged:
-${after_direct_parts()}\
-    add.u32 %state_part, %state_part, %tmp0;
-% endif
+${after_direct_parts(states, "%state_part")}\
 % for n, column in enumerate(plan.walk.round_columns):
     mov.u32 %tile_row, %first_row;
 ${clear(0, states)}\
@@ -191,17 +175,9 @@ ${store_states("@%in_bounds ", states)}\
     .reg .b32 %position;
     .reg .pred %taken;
 ${values.declare(of)}\
-% if states.exchanged:
-${values.compute([plan.epilogue.vector[0]], guard, ("%c_col", 0), ("%c_row", 0), of)}\
-% else:
-${values.compute(plan.epilogue.stored, guard, ("%c_row", 0), ("%c_col", 0), of)}\
-% endif
+${values.compute(plan.epilogue.stored, guard, *states.pair, of)}\
 % for q in range(plan.c.vec):
-  % if states.of_rows:
-    add.u32 %position, %c_col, ${q};
-  % else:
-    mov.u32 %position, %c_row;
-  % endif
+    ${states.positions[q]}
   % if of.guard is None:
 ${add_value(q, guard, states, of)}\
   % elif guard:
@@ -259,10 +235,15 @@ ${values.setup()}\
 </%def>
 <%def name="begin_slices()"></%def>
 <%def name="store_slices()">
-${store_slices_of(plan.states, plan.values)}\
-% if plan.states.mirror is not None:
-${store_slices_of(plan.states.mirror, plan.values.mirror)}\
-% endif
+% for states, of in zip(plan.states.both, plan.values.both):
+${store_slices_of(states, of)}\
+% endfor
+</%def>
+
+<%def name="after_direct_rows(states)">
+% for extent in states.direct_extents:
+    add.u32 %state_part, %state_part, ${extent};
+% endfor
 </%def>
 
 <%def name="store_slices_of(states, of)">
@@ -273,15 +254,11 @@ ${clear(0, states)}\
 ${add_vector("", states, of)}\
 % if states.of_rows:
     div.u32 %state_part, %c_col, ${plan.c.vec};
-% else:
-    mov.u32 %state_part, %c_row;
-% endif
-% if states.exchanged:
-    add.u32 %state_part, %state_part, ${plan.states.other_extent};
-% endif
-% if states.of_rows:
+${after_direct_rows(states)}\
 ${store_state(0, "%state_part", "%M", "%c_row", "", states)}\
 % else:
+    mov.u32 %state_part, %c_row;
+${after_direct_rows(states)}\
 ${store_states("", states)}\
 % endif
     }

@@ -145,8 +145,7 @@ ${constants.xor("%smem_addr_odd", "%smem_addr", s.pairs.swizzle)}\
 </%def>
 
 <%def name="next_row()">
-    add.u64 %c_addr, %c_addr, %row_bytes;
-% if not plan.epilogue.paired:
-    add.u64 %next_c_addr, %next_c_addr, %row_bytes;
-% endif
+% for pointer in plan.epilogue.pointers:
+    add.u64 ${pointer}, ${pointer}, %row_bytes;
+% endfor
 </%def>

@@ -2,6 +2,7 @@
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="groups" file="/math/group_copies.mako"/>\
+<%namespace name="slices" file="/${context['plan'].slices}"/>\
 <% own = plan.mainloop %>\
     .reg .b64 %row_addr<${own.rows}>;
     .reg .b32 %unit, %row, %own_row, %column, %index, %last_row;
@@ -99,7 +100,7 @@ ${groups.share_rejected()}\
 ${groups.sum_rejected("%M")}\
 DONE:
 <%def name="after_entry()">
-${groups.join_kernel()}\
+${slices.join_kernel()}\
 </%def>\
 
 ## Loads vectors from %column on, and the keys of their columns.

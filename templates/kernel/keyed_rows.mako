@@ -2,6 +2,7 @@
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="groups" file="/math/group_copies.mako"/>\
+<%namespace name="slices" file="/${context['plan'].slices}"/>\
 <% own = plan.mainloop %>\
     .reg .b64 %column_addr;
     .reg .b32 %column, %row, %last_row, %own_group;
@@ -85,7 +86,7 @@ NEXT_ELEMENT:
     }
 DONE:
 <%def name="after_entry()">
-${groups.join_kernel()}\
+${slices.join_kernel()}\
 </%def>\
 
 ## Loads rows from %row on, and the keys of these, one per lane. Rows beyond the last are the last.

@@ -123,9 +123,9 @@ ${load_bounds()}\
 TILE_LOOP:
 % endif
 ${ptx.banner("wait for the tile, and for all warps")}\
-% if copy.asynchronous:
-    cp.async.wait_group 0;
-% endif
+% for line in copy.wait:
+    ${line}
+% endfor
     bar.sync 0;
 % if x.several:
     setp.eq.u32 %first_tile, %tile, 0;
@@ -381,9 +381,9 @@ COPY_LOOP:
     setp.gt.s32 %p, %tile_left, 0;
     @%p bra.uni COPY_LOOP;
 % endif
-% if copy.asynchronous:
-    cp.async.commit_group;
-% endif
+% for line in copy.commit:
+    ${line}
+% endfor
     }
 </%def>
 

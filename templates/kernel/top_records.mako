@@ -1,6 +1,7 @@
 ## The best records of rows: records of lists, sorted runs, joined runs, results.
 <%inherit file="/prepare/module.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
+<%namespace name="records" file="/${context['plan'].records}"/>\
 <% record, key, bits = plan.record_type, plan.key_type, plan.key_bits %>\
 <%def name="entry(name, parameters)">\
 .visible .entry ${name}(
@@ -27,30 +28,9 @@
     cvt.u64.u32 %tmp64, %place;
     setp.lt.u64 %inside, %tmp64, %total;
 </%def>\
-<%def name="less(result, a, b)">\
-## the predicate: record a is before record b
-% if plan.wide:
-    setp.eq.u64 %equal, %${a}, %${b};
-    setp.lt.and.u64 %equal, %${a}_index, %${b}_index, %equal;
-    setp.lt.or.u64 %${result}, %${a}, %${b}, %equal;
-% else:
-    setp.lt.u64 %${result}, %${a}, %${b};
-% endif
-</%def>\
 <%def name="record_registers(*names)">\
     .reg .b64 ${plan.declared[names]};
-% if plan.wide:
-    .reg .pred %equal;
-% endif
-</%def>\
-## %own: the record of %key and a 32-bit index
-<%def name="record_of(index)">\
-% if plan.wide:
-    ${plan.widen_key}
-    cvt.u64.u32 %own_index, %${index};
-% else:
-    mov.b64 %own, {%${index}, %key};
-% endif
+${records.registers()}\
 </%def>\
 ## %key: of the value at %tmp64
 <%def name="load_key()">\
@@ -190,21 +170,11 @@ ${ptx.banner("the record of the row")}\
     cvt.u64.u32 %ptr, %tmp0;
     add.u64 %ptr, %ptr, %tmp64;
     mad.lo.u64 %ptr, %ptr, ${plan.bytes}, %records;
-${record_of("index_i")}\
+${records.of_index("index_i")}\
 % else:
 ${ptx.banner("the record of all pairs")}\
     cvt.u64.u32 %ptr, %place;
-  % if plan.wide:
-    mad.lo.u64 %ptr, %ptr, ${plan.bytes}, %records;
-    ${plan.widen_key}
-    mul.wide.u32 %own_index, %index_i, %columns;
-    cvt.u64.u32 %tmp64, %index_j;
-    add.u64 %own_index, %own_index, %tmp64;
-  % else:
-    mad.lo.u32 %index_i, %index_i, %columns, %index_j;
-    mad.lo.u64 %ptr, %ptr, ${plan.bytes}, %records;
-    mov.b64 %own, {%index_i, %key};
-  % endif
+${records.of_pair()}\
 % endif
     st.global.${record} [%ptr], ${plan.operands["own"]};
 DONE:
@@ -244,7 +214,7 @@ ${load_key()}\
     ld.param.u32 %tmp0, [step];
     mad.lo.u32 %index, %place, %tmp0, %index;
     mad.wide.u32 %ptr, %target, ${plan.bytes}, %records;
-${record_of("index")}\
+${records.of_index("index")}\
     st.global.${record} [%ptr], ${plan.operands["own"]};
 DONE:
     ret;
@@ -306,10 +276,7 @@ ${ptx.banner("%size: the power of two from %number on; the records after %number
     shl.b32 %size, %size, %tmp0;
     shr.u32 %half, %size, 1;
     add.u32 %place, %number, %thread;
-    mov.b64 %lower, -1;
-% if plan.wide:
-    mov.b64 %lower_index, -1;
-% endif
+${records.last("lower")}\
 FILL:
     setp.ge.u32 %p, %place, %size;
     @%p bra FILLED;
@@ -342,7 +309,7 @@ EXCHANGE:
     mad.lo.u32 %two, %two, ${plan.bytes}, %smem;
     ld.shared.${record} ${plan.operands["lower"]}, [%one];
     ld.shared.${record} ${plan.operands["upper"]}, [%two];
-${less("before", "upper", "lower")}\
+${records.less("before", "upper", "lower")}\
     xor.pred %before, %before, %down;
     @%before st.shared.${record} [%one], ${plan.operands["upper"]};
     @%before st.shared.${record} [%two], ${plan.operands["lower"]};
@@ -374,7 +341,7 @@ OTHERS:
     @%p bra LISTED;
     mad.wide.u32 %tmp64, %place, ${plan.bytes}, %ptr;
     ld.global.${record} ${plan.operands["lower"]}, [%tmp64];
-${less("before", "lower", "upper")}\
+${records.less("before", "lower", "upper")}\
     @%before atom.shared.add.u32 %tmp0, [%two], 1;
     mad.lo.u32 %one, %tmp0, ${plan.bytes}, %smem;
     @%before st.shared.${record} [%one], ${plan.operands["lower"]};
@@ -455,7 +422,7 @@ SEARCH:
     add.u32 %tmp0, %start, %middle;
     mad.wide.u32 %ptr, %tmp0, ${plan.bytes}, %from;
     ld.global.${record} ${plan.operands["compared"]}, [%ptr];
-${less("before", "compared", "own")}\
+${records.less("before", "compared", "own")}\
     @%before add.u32 %low, %middle, 1;
     @!%before mov.b32 %high, %middle;
     bra SEARCH;
@@ -482,10 +449,9 @@ ${entry("write_best", plan.write_best())}\
     .reg .${key} %key, %sign;
     .reg .b16 %half;
     .reg .pred %p;
-% if plan.group == "float":
-    .reg .f32 %slack;
-    .reg .f64 %wide_slack;
-% endif
+% for line in plan.slack_registers:
+    ${line}
+% endfor
 ${record_registers("own")}\
 ${addresses(*plan.written_arrays)}\
     ld.param.u32 %rows, [rows];
@@ -515,12 +481,7 @@ ${addresses(*plan.written_arrays)}\
     mad.lo.u64 %ptr, %ptr, ${plan.bytes}, %records;
     ld.global.${record} ${plan.operands["own"]}, [%ptr];
 ${ptx.banner("the value and the indices of the record")}\
-% if plan.wide:
-    ${plan.narrow_key}
-    cvt.u32.u64 %index_i, %own_index;
-% else:
-    mov.b64 {%index_i, %key}, %own;
-% endif
+${records.unpack()}\
 % if plan.greatest:
     not.${key} %key, %key;
 % endif
@@ -529,10 +490,6 @@ ${ptx.banner("the value and the indices of the record")}\
     not.${key} %sign, %sign;
     or.${key} %sign, %sign, ${plan.sign_bit};
     xor.${key} %key, %key, %sign;
-% elif plan.group == "signed":
-    xor.b32 %key, %key, 0x80000000;
-% endif
-% if plan.group == "float":
     // worse by the slack, if it is finite
     ld.param.f32 %slack, [slack];
     abs.f${plan.key_bits} %sign, %key;
@@ -543,19 +500,11 @@ ${ptx.banner("the value and the indices of the record")}\
   % else:
     @%p fma.rn.f32 %key, %sign, %slack, %key;
   % endif
+% elif plan.group == "signed":
+    xor.b32 %key, %key, 0x80000000;
 % endif
-% if not plan.axis and plan.wide:
-    cvt.u64.u32 %tmp64, %columns;
-    div.u64 %ptr, %own_index, %tmp64;
-    cvt.u32.u64 %index_i, %ptr;
-    mul.lo.u64 %ptr, %ptr, %tmp64;
-    sub.u64 %ptr, %own_index, %ptr;
-    cvt.u32.u64 %index_j, %ptr;
-% elif not plan.axis:
-    mov.b32 %index_j, %index_i;
-    div.u32 %index_i, %index_i, %columns;
-    mul.lo.u32 %tmp0, %index_i, %columns;
-    sub.u32 %index_j, %index_j, %tmp0;
+% if not plan.axis:
+${records.unpack_pair()}\
 % endif
 WRITE:
     mad.wide.u32 %tmp64, %target, ${plan.value_bytes}, %best;

@@ -1,14 +1,11 @@
 ## Tiles of all items of a group: blocks loop over them. A descriptor table holds the values that differ between items.
 <%namespace name="raster" file="/sched/raster.mako"/>
 <%namespace name="ptx" file="/ptx/banner.mako"/>
-<%namespace name="last_slice" file="/epilogue/last_slice.mako"/>
+<%namespace name="slices" file="/${context['plan'].reduction.tile_slices}"/>
 <%def name="parameters()">
     .reg .b64 %table, %descriptors, %descriptor;
     .reg .b32 %items, %tile, %tiles, %next_tile;
-% if plan.reduction.active:
-    .reg .b64 %counters;
-    .reg .b32 %counter_index, %item_tiles;
-% endif
+${slices.registers()}\
     .reg .pred %fetches;
     ld.param.u64 %table, [table];  ld.param.u32 %items, [items];
 % if "offsets" in plan.problem.arrays:
@@ -20,10 +17,7 @@
 
 <%def name="open()">
 ${descriptors()}\
-% if plan.reduction.active:
-    // the counters of split tiles follow the descriptors
-    mad.wide.u32 %counters, %items, ${plan.scheduler.table.descriptor_bytes}, %descriptors;
-% endif
+${slices.counters()}\
     ld.global.u32 %tiles, [%table+4];
     setp.eq.u32 %fetches, %thread, 0;
     mov.u32 %tile, %ctaid.x;
@@ -119,24 +113,14 @@ ${raster.to_elements()}\
 
 <%def name="slice_of_tile()">
     sub.u32 %tile_index, %tile, %first_tile;
-% if plan.reduction.active:
-    // tiles of the same slice have consecutive numbers
-    ld.global.u32 %k_slice, [%descriptor+${plan.scheduler.table.offsets["k_slice"]}];
-    mul.lo.u32 %item_tiles, %tiles_m, %tiles_n;
-    div.u32 %slice, %tile_index, %item_tiles;
-    mul.lo.u32 %tmp0, %slice, %item_tiles;
-    sub.u32 %tile_index, %tile_index, %tmp0;
-    add.u32 %counter_index, %first_tile, %tile_index;
-% endif
+${slices.slice_of_tile()}\
 </%def>
 
 <%def name="k_iterations()">${raster.k_iterations(True)}</%def>
 
 ## Before C is stored.
 <%def name="finish_sums()">
-% if plan.reduction.active:
-${last_slice.sum_slices(plan.scheduler.slice_bytes, "TILE_END")}\
-% endif
+${slices.finish_sums()}\
 </%def>
 
 ## Warps without an element of C copy, and do not multiply; those with elements of C in the first half of their rows or
@@ -189,9 +173,7 @@ ${copies()}\
 </%def>
 
 <%def name="close()">
-% if plan.reduction.active:
-TILE_END:
-% endif
+${slices.tile_end()}\
 ${ptx.banner("wait: the block has stored the tile, and knows the next one")}\
     mov.u32 %tmp0, %nctaid.x;
     add.u32 %next_tile, %next_tile, %tmp0;

@@ -29,11 +29,7 @@ ${turns.first()}\
 ${who}_TILE:
     setp.ge.u32 %p, %tile, %tiles;
     @%p ${plan.scheduler.bra[who]} ${who}_END;
-% if ctas > 1:
-    div.u32 %item_tile, %tile, ${ctas};
-% else:
-    mov.u32 %item_tile, %tile;
-% endif
+    ${s.counted_tile}
 % if who == "CONSUMER":
 ${find_by_warp()}\
 % else:

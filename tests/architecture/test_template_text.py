@@ -24,7 +24,7 @@ COMPUTED = 35
 #: ``% for`` and ``% if`` that compute
 COMPUTED_IN_CONTROL = 109
 #: conditions that a template has at least three times
-REPEATED = 28
+REPEATED = 16
 
 #: names that Mako has for templates, and parameters that are one: calls of their definitions write text
 NAMESPACES = {"self", "local", "parent", "next", "caller", "addr", "copy", "math", "store_c", "store_op"}

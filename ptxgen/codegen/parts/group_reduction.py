@@ -197,3 +197,8 @@ class GroupReduction(Part):
     def extent_of(self) -> dict[str, str]:
         """Axis -> the parameter with the number of groups of its key."""
         return {axis: self.extent(axis) for axis in "ij"}
+
+    @property
+    def none_taken(self) -> list[str]:
+        """The instruction that clears the bits of pairs that are reduced."""
+        return ["mov.b32 %taken, 0;"] if self.conditional else []

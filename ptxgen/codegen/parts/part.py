@@ -63,6 +63,11 @@ class Reduction(StrEnum):
         """What an auxiliary kernel adds to beta C, for a comment."""
         return " + alpha A B, from the partial sums of all slices in slice order" if self.stores_partials else ""
 
+    @property
+    def tile_slices(self) -> str:
+        """The slot of the slices of tiles of a group."""
+        return "sched/tile_slices.mako" if self.active else "sched/whole_tiles.mako"
+
 
 _REDUCTIONS = {
     SPLIT_MEMSET: Reduction.MEMSET_RED,

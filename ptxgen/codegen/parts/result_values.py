@@ -251,6 +251,11 @@ class ResultValues(Part):
             out += statements(self.roots, known, results, sm=self.sm, temporaries=used).lines
         return out
 
+    @property
+    def both(self) -> list[ResultValues]:
+        """These values, and those of (j, i)."""
+        return [self] if self.mirror is None else [self, self.mirror]
+
 
 def _ends(v: Vector) -> tuple[Node, Node]:
     """The first and the last element of an ascending vector in a tile."""

@@ -170,6 +170,39 @@ class RowStates(Part):
     def other_extent(self) -> str:
         return "%N" if self.of_rows else "%M"
 
+    @property
+    def both(self) -> list[RowStates]:
+        """These states, and those of results (j, i)."""
+        return [self] if self.mirror is None else [self, self.mirror]
+
+    @property
+    def reduced(self) -> str:
+        """What of the tile is reduced."""
+        return "rows" if self.of_rows else "columns"
+
+    @property
+    def pair(self) -> tuple[tuple[str, int], tuple[str, int]]:
+        """Row and column of a result."""
+        return (("%c_col", 0), ("%c_row", 0)) if self.exchanged else (("%c_row", 0), ("%c_col", 0))
+
+    @property
+    def positions(self) -> list[str]:
+        """The instruction that gives the position of each value of a vector in what is reduced."""
+        return [
+            f"add.u32 %position, %c_col, {q};" if self.of_rows else "mov.u32 %position, %c_row;"
+            for q in range(self.vec)
+        ]
+
+    @property
+    def direct_extents(self) -> list[str]:
+        """The extent of the parts of results (i, j), before those of results (j, i)."""
+        return [self.extent] if self.exchanged else []
+
+    @property
+    def after_empty(self) -> str:
+        """What follows the states of a tile that has no value."""
+        return "bra NEXT_STATES" if self.exchanged else "ret"
+
 
 def shuffled(kind: str, to: str, value: str, mode: str, lane: str) -> list[str]:
     """The instructions that give a register the value of another lane. ``kind``: its PTX type; those of 64 bits are

@@ -551,3 +551,8 @@ class PrivateGroupsPlan(Plan):
         count = min(max(ceil_div(elements, joins.THREADS), 1), joins.MOST_BLOCKS)
         join = Step(f"{self.entry}_join", (count, 1, 1), (joins.THREADS, 1, 1), 0, joins.rows.arguments(x))
         return Launch((main, join), x.workspace)
+
+    @property
+    def slices(self) -> str:
+        """The slot that stores the results of a block."""
+        return "math/group_slices.mako" if self.sliced else "math/group_results.mako"

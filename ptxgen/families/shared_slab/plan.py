@@ -115,6 +115,16 @@ class TileCopy(Part):
         return self.step_rows * self.row_bytes
 
     @property
+    def wait(self) -> list[str]:
+        """The instruction that waits for the tile."""
+        return ["cp.async.wait_group 0;"] if self.asynchronous else []
+
+    @property
+    def commit(self) -> list[str]:
+        """The instruction after the accesses of a tile."""
+        return ["cp.async.commit_group;"] if self.asynchronous else []
+
+    @property
     def register_table(self) -> list[tuple[Tile, str]]:
         return [] if self.asynchronous else [(self.loaded, "elements of B to copy")]
 

@@ -225,6 +225,11 @@ class SkinnyOperand:
         kind, along = ("row", "with contiguous K") if self.kmajor else ("vector", f"along {self.extent}")
         return f"{len(self.rows)} {kind}{'s' * (len(self.rows) > 1)} {along}"
 
+    @property
+    def from_chunk(self) -> list[str]:
+        """The instructions that move %tmp64 from the start of a chunk to that of a row."""
+        return ["cvt.u64.u32 %tmp64b, %misalignment;", "add.s64 %tmp64, %tmp64, %tmp64b;"] if self.split_vectors else []
+
 
 class Elements:
     """The elements of an operand as they are multiplied: converted where they have to be, each word once."""

@@ -49,6 +49,12 @@ class GroupedTileScheduler(TileScheduler):
     def batch_limit(self, p: KernelProblem) -> int:
         return 1
 
+    @property
+    def counted_tile(self) -> str:
+        """The instruction that gives the tile that the table counts: of a cluster."""
+        ctas = self.config.cluster_x * self.config.cluster_y
+        return f"div.u32 %item_tile, %tile, {ctas};" if ctas > 1 else "mov.u32 %item_tile, %tile;"
+
 
 def cluster_tile(c: Config) -> tuple[int, int]:
     """Rows and columns of C of the tiles of a cluster."""

@@ -855,6 +855,11 @@ class Epilogue(epilogue.Epilogue):
         return bool(self.problem.vectors[2] > 1)
 
     @property
+    def pointers(self) -> list[str]:
+        """The registers with the addresses of two neighbouring columns, or of both."""
+        return ["%c_addr"] if self.paired else ["%c_addr", "%next_c_addr"]
+
+    @property
     def path(self) -> str:
         return "through shared memory" if self.via_smem else "from registers"
 

@@ -1,0 +1,14 @@
+## Blocks store results as they are.
+## %count: the rejected pairs, %count_addr: where they are counted.
+<%def name="rejected(pairs)">
+    ld.param.u64 %count_addr, [rejected];
+    cvta.to.global.u64 %count_addr, %count_addr;
+    mul.wide.u32 %count, %rejected_keys, ${pairs};
+</%def>
+
+## %out: the result.
+<%def name="find_result()">
+    ld.param.u64 %out, [C];
+    cvta.to.global.u64 %out, %out;
+</%def>
+<%def name="join_kernel()"></%def>
