@@ -80,9 +80,9 @@ LOADING:
     add.u32 %store_addr, %store_addr, %smem;
     // ---- wait: the tile is in shared memory
 ${sync.wait(f"%smem+{t.barrier}", 0)}\
-% for x in t.loads:
-${constants.xor("%tmp0", "%load_addr", x.swizzle)}\
-    ld.shared.v4.b32 ${x.words}, [%tmp0+${x.offset}];
+% for words, swizzle, offset in t.loads:
+${constants.xor("%tmp0", "%load_addr", swizzle)}\
+    ld.shared.v4.b32 ${words}, [%tmp0+${offset}];
 % endfor
     // transpose squares of 4 x 4 bytes
 % for (a, b, c, d), to in t.squares:
@@ -94,9 +94,9 @@ ${constants.xor("%tmp0", "%load_addr", x.swizzle)}\
     prmt.b32 ${register}, ${t.temporaries[n // 2 * 2]}, ${t.temporaries[n // 2 * 2 + 1]}, ${"0x7632" if n % 2 else "0x5410"};
   % endfor
 % endfor
-% for x in t.stores:
-${constants.xor("%tmp0", "%store_addr", x.swizzle)}\
-    st.shared.v4.b32 [%tmp0+${t.TILE + x.offset}], ${x.words};
+% for words, swizzle, offset in t.stores:
+${constants.xor("%tmp0", "%store_addr", swizzle)}\
+    st.shared.v4.b32 [%tmp0+${offset}], ${words};
 % endfor
     // ---- wait: the block has written the transposed tiles
     fence.proxy.async.shared::cta;

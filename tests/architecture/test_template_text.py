@@ -20,7 +20,7 @@ TEMPLATES = ROOT / "templates"
 OF_PTX = sorted(p for p in TEMPLATES.rglob("*.mako") if "export" not in p.parts)
 
 #: ``${…}`` and statements of ``<% %>`` that compute
-COMPUTED = 35
+COMPUTED = 34
 #: ``% for`` and ``% if`` that compute
 COMPUTED_IN_CONTROL = 109
 #: conditions that a template has at least three times

@@ -22,10 +22,6 @@ class PaddedRowPacking(CopyPacking):
 
     packs_empty = True
 
-    @property
-    def template(self) -> str:  # type: ignore[override]
-        return "copy/pack.mako" if self.names else "copy/no_packing.mako"
-
     @cached_property
     def names(self) -> list[str]:
         return [name for name in "ab" if packs(self.config, name)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ptxgen.codegen.launches.bit_packing import BitPacking, packs_bits
+from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler, table_packing, vector_bytes
 from ptxgen.families.common.matrix_instructions import Instruction, instruction
@@ -26,9 +27,11 @@ class MmaPlan(Plan):
         if p.element.fp8:
             self.ptx_version = max(self.ptx_version, "8.4")
         scheduler = compose_scheduler(self)
-        packing = (
-            BitPacking(p, self.entry, self.batch) if packs_bits(p) else PaddedRowPacking(p, self.entry, self.batch, c)
-        )
+        packing: Packing = Packing(p, self.entry, self.batch)
+        if packs_bits(p):
+            packing = BitPacking(p, self.entry, self.batch)
+        elif packs(c, "a") or packs(c, "b"):
+            packing = PaddedRowPacking(p, self.entry, self.batch, c)
         self.packing = table_packing(self) or packing
         self.a, self.b = self._operands(found)
         rounding = ""

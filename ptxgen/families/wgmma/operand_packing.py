@@ -107,14 +107,9 @@ def _bytes(p: KernelProblem, name: str) -> int:
     """Bytes of the copies of an operand: one that TMA cannot map is copied to aligned rows before it is transposed."""
     if im2col(p) is not None and any(packs_conv(p)):
         copy = im2col(p).copy(name)
-        return copy_bytes(p, copy) if copy else 0
+        return -(-copy.size * p.element.bytes // ROW) * ROW if copy else 0
     row_bytes = all_bytes(p, name, row_copy(p, name)) if transposes(p, name) and not mapped(p, name) else 0
     return row_bytes + all_bytes(p, name, packed_operand(p, name))
-
-
-def copy_bytes(p: KernelProblem, copy: PackedCopy) -> int:
-    """Bytes of packed images or filters, aligned for the next copy."""
-    return -(-copy.size * p.element.bytes // ROW) * ROW
 
 
 def workspace(p: KernelProblem, c: Any) -> Any:
