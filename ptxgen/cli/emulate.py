@@ -43,12 +43,12 @@ def _switch(name: str, word: str) -> bool:
 
 def _symbol(kernels: list[str], entry: str | None, file: Path) -> str:
     """The symbol of the kernel that --entry names, by its symbol or its C++ name; the only one without --entry."""
-    from ptxgen.emulator.ptx.demangle import demangled, matches
+    from ptxgen.emulator.ptx.demangle import demangled, named
 
-    named = [k for k in kernels if k == entry] or [k for k in kernels if entry is None or matches(k, entry)]
-    if len(named) == 1:
-        return named[0]
-    names = "; ".join(map(demangled, named or kernels)) or "it has none"
+    symbols = kernels if entry is None else named(kernels, entry)
+    if len(symbols) == 1:
+        return symbols[0]
+    names = "; ".join(map(demangled, symbols or kernels)) or "it has none"
     if entry is None:
         raise InputError(f"--entry must name one of the kernels of {file}: {names}")
     raise InputError(f"--entry is {entry!r}; it must name one of the kernels of {file}: {names}")

@@ -323,7 +323,12 @@ FAULTS = {
         EXPECT + IN.replace("[sm]", "[sm+4]") + WAIT,
         EXPECT + IN.replace("[sm]", "[sm+16]") + WAIT,
     ),
-    "size": (MisalignedFault, "not a multiple of 16", EXPECT + IN.replace("256", "250") + WAIT, EXPECT + IN + WAIT),
+    "size": (
+        MisalignedFault,
+        "not a multiple of 16",
+        EXPECT + "mov.u32 %r9, 250;" + IN.replace("256", "%r9") + WAIT,
+        EXPECT + IN + WAIT,
+    ),
     "beyond global memory": (
         OutOfBoundsFault,
         "past the end",

@@ -11,7 +11,7 @@ from emulator_kernels import run
 
 from ptxgen.emulator import launch
 from ptxgen.emulator.ptx.parser import parse
-from ptxgen.errors import OutOfBoundsFault, ParseError, UnsupportedError
+from ptxgen.errors import InputError, OutOfBoundsFault, ParseError, UnsupportedError
 
 HEADER = ".version 8.5\n.target sm_90a\n.address_size 64\n"
 KERNEL = """.global .b32 g[4]; .shared .b32 s[4];
@@ -69,6 +69,19 @@ def test_edits_of_one_token():
         ("cvt.f32.s32 %f0, %r0;", "`cvt.f32.s32` needs a rounding: .rn, .rz, .rm or .rp"),
         ("bar.sync 16;", "operand 1 of `bar.sync` is 16; it must be 0 to 15"),
         ("bra %r0;", "it must be a label"),
+        (
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r0], %d0, [%r1];",
+            "is %d0, a .b64 register; it must be a .b32 register",
+        ),
+        (
+            "cp.async.bulk.global.shared::cta.bulk_group [%d0], [%r0], 8;",
+            "operand 3 of `cp.async.bulk.global.shared::cta.bulk_group` is 8; it must be 0 to 4294967280 and a multiple of 16",
+        ),
+        (
+            "createpolicy.fractional.L2::evict_first.b64 %d0, 2.0;",
+            "operand 2 of `createpolicy.fractional.L2::evict_first.b64` is 2; it must be above 0 and at most 1",
+        ),
+        ("createpolicy.fractional.L2::evict_first.b64 %d0, 1;", "is an integer constant; it must be a .f32 register"),
         ("ret;;", "expected a statement, got ';'"),
         ("add.s32 %r0, %r1, 1,;", "expected an operand, got ';'"),
         (
@@ -104,6 +117,39 @@ def test_headers(header, message):
     with pytest.raises(ParseError) as error:
         parse(header + KERNEL.replace("BODY", "ret;"))
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "tensormap.replace.tile.rank.global.b1024.b32 [%r0], 1;",
+        "fence.proxy.tensormap::generic.acquire.gpu [%r0], 128;",
+        "cp.async.bulk.prefetch.L2.global [%r0], 16;",
+        "createpolicy.range.global.L2::evict_last.L2::evict_unchanged.b64 %d0, [%r0], %r1, 65536;",
+        "createpolicy.fractional.L2::evict_last.b64 %d0, %f0;",
+        "redux.sync.sync.add.u32 %r0, %r1, -1;",
+        "bar.sync.sync 0;",
+    ],
+)
+def test_texts_that_ptxas_takes(statement):
+    """Addresses of 32 bits that ptxas extends, policies, a repeated .sync."""
+    assert edits.refusal(HEADER + KERNEL.replace("BODY", statement)) == ""
+
+
+def test_shared_memory_of_a_kernel():
+    statement = ".shared .b8 t[240000]; .reg .b32 %t; mov.u32 %t, t;"
+    with pytest.raises(ParseError, match="line 5: k has 240000 bytes of shared memory; it must have at most 232448"):
+        launch(HEADER + KERNEL.replace("BODY", statement), "k", grid=1, block=1, args=[np.uint64(0)])
+
+
+def test_launch_takes_names_of_cxx():
+    """The C++ name of a kernel, or a list of the names there are."""
+    text = HEADER + "".join(f".visible .entry _ZN3app4scanI{t}EEvP{t}() {{ ret; }}\n" for t in "fi")
+    launch(text, "app::scan<int>", grid=1, block=1, args=[])
+    wanted = r"entry is 'app::scan'; it must name one of the kernels of the text: app::scan<float>\(float\*\); app::scan<int>"
+    for entry, message in (("app::scan", wanted), ("scan", wanted.replace("app::scan'", "scan'"))):
+        with pytest.raises(InputError, match=message):
+            launch(text, entry, grid=1, block=1, args=[])
 
 
 def test_an_unknown_modifier_refuses_only_its_kernel():

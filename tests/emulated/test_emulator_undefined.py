@@ -273,8 +273,11 @@ def test_local_memory_that_nothing_has_written(engine):
     )
     options = {"registers": ".local .b32 l[4];", "engine": engine}
     run(body.replace("STORE", "st.local.v2.u32 [l+8], {%r0, %r0};"), np.zeros(32, "u4"), **options)
-    with pytest.raises(UninitialisedFault, match="line 11 loaded it from local memory that nothing has written"):
+    with pytest.raises(
+        UninitialisedFault, match="line 11 loaded it from local memory that nothing has written"
+    ) as caught:
         run(body.replace("STORE", "st.local.v2.u32 [l], {%r0, %r0};"), np.zeros(32, "u4"), **options)
+    assert caught.value.address is None  # that of the load is none of the store
     run(body.replace("STORE", ""), np.zeros(32, "u4"), uninitialised=False, **options)
 
 

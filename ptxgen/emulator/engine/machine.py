@@ -13,6 +13,7 @@ from ptxgen.emulator.engine.arguments import TYPES
 from ptxgen.emulator.engine.cluster_size import extents
 from ptxgen.emulator.engine.engine import Engine
 from ptxgen.emulator.engine.module import Entry, Module
+from ptxgen.emulator.memory.address_map import SHARED_LIMIT
 from ptxgen.emulator.memory.device_heap import DeviceHeap
 from ptxgen.emulator.memory.global_memory import GlobalMemory
 from ptxgen.emulator.memory.tensormap import TensorMap
@@ -24,10 +25,6 @@ from ptxgen.emulator.sync.shadow import Shadow
 from ptxgen.errors import InputError
 
 Dims = tuple[int, int, int]
-
-
-#: largest size in bytes of the shared memory of a block
-SHARED_LIMIT = 232448
 
 
 def dims(name: str, value: Any, limits: Dims) -> Dims:
@@ -133,6 +130,7 @@ class Machine:
         parameter buffer (`Entry.parameters` has the offsets); `cluster`: the cluster size, if the kernel declares none.
         """
         kernel: Entry = module[entry]
+        entry = kernel.name
         grid = dims("grid", grid, (2**31 - 1, 65535, 65535))
         block = dims("block", block, (1024, 1024, 64))
         threads = block[0] * block[1] * block[2]
@@ -212,6 +210,7 @@ def launch(
 ) -> Stats:
     """Runs one kernel of a PTX text.
 
+    entry: the symbol of the kernel, or its C++ name, with or without parameters and template arguments.
     args: NumPy arrays are device buffers, updated in place unless read-only; NumPy scalars are
     passed by value, as are 0-d or 1-d void and uint8 arrays, and tensor maps, for .b8 array parameters. Textures are
     passed as handles.
@@ -229,6 +228,7 @@ def launch(
         machine = Machine(**options)
         module = machine.load(ptx)
     kernel = module[entry]
+    entry = kernel.name
     if len(args) != len(kernel.parameters):
         raise InputError(f"{entry} takes {len(kernel.parameters)} arguments, got {len(args)}")
     params = bytearray(kernel.param_bytes)

@@ -11,10 +11,11 @@ import numpy as np
 
 from ptxgen.emulator.engine.jit_blocks import JitCompiler
 from ptxgen.emulator.engine.program import Program
-from ptxgen.emulator.memory.address_map import SHARED_BASE
+from ptxgen.emulator.memory.address_map import SHARED_BASE, SHARED_LIMIT
 from ptxgen.emulator.memory.global_memory import GlobalMemory
 from ptxgen.emulator.memory.variables import typed
 from ptxgen.emulator.options import Options
+from ptxgen.emulator.ptx.demangle import demangled, named
 from ptxgen.emulator.ptx.dtypes import DTYPES
 from ptxgen.emulator.ptx.flatten import flatten, function_address
 from ptxgen.emulator.ptx.parameters import variables
@@ -55,6 +56,11 @@ class Entry:
         self.maxntid: tuple[int, ...] | None = size
         self.param_bytes = max((p.offset + p.size for p in function.params), default=0)
         self.shared, self.local = self.layout()
+        if self.shared > SHARED_LIMIT:
+            raise ParseError(
+                f"line {function.line}: {demangled(self.name)} has {self.shared} bytes of shared memory; "
+                f"it must have at most {SHARED_LIMIT}"
+            )
         self.programs: dict[tuple[Options, bool], Program] = {}
 
     def layout(self) -> tuple[int, int]:
@@ -197,6 +203,8 @@ class Module:
         return (self.symbols[value.name].address + value.offset) & 0xFFFFFFFFFFFFFFFF
 
     def __getitem__(self, name: str) -> Entry:
-        if name not in self.entries:
-            raise InputError(f"no entry {name!r}; there are: {', '.join(sorted(self.entries)) or 'none'}")
-        return self.entries[name]
+        symbols = named(self.entries, name)
+        if len(symbols) != 1:
+            names = "; ".join(map(demangled, symbols or sorted(self.entries))) or "there is none"
+            raise InputError(f"entry is {name!r}; it must name one of the kernels of the text: {names}")
+        return self.entries[symbols[0]]

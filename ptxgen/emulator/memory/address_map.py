@@ -20,3 +20,5 @@ RANK = 24
 OFFSET = (1 << RANK) - 1
 #: largest number of blocks of a cluster
 MAX_CLUSTER_BLOCKS = 16
+#: largest size in bytes of the shared memory of a block
+SHARED_LIMIT = 232448

@@ -125,7 +125,6 @@ REGISTERS_NOT_TAKEN = {
 FORMS = {
     "call": "`call{.uni}` of a function of the text, or through a register",
     "brx": "`brx.idx{.uni}`",
-    "createpolicy": "all; caches are not emulated",
     **dict.fromkeys(CHAPTERS["Video"].split(), "all"),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from typing import Any
 
@@ -62,3 +62,9 @@ def matches(name: str, wanted: str) -> bool:
         return True
     known, wanted = (text.replace(ANONYMOUS, "") for text in (known, wanted))
     return wanted == known or known.startswith((f"{wanted}(", f"{wanted}<"))
+
+
+def named(symbols: Iterable[str], wanted: str) -> list[str]:
+    """The symbols that a text names: the one that is equal to it, or else those whose C++ names fit."""
+    symbols = list(symbols)
+    return [wanted] if wanted in symbols else [symbol for symbol in symbols if matches(symbol, wanted)]

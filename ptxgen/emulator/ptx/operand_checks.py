@@ -13,6 +13,8 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from ptxgen.emulator.ptx.demangle import demangled
 from ptxgen.emulator.ptx.dtypes import FLOATS, SPECIAL_PREDICATES, SPECIALS_64
 from ptxgen.emulator.ptx.signatures import MODIFIERS, TABLE, TYPES
@@ -43,6 +45,10 @@ SPACES = ("global", "shared", "local", "const", "param")
 
 #: coordinates of textures and surfaces by geometry, with the layer and an element that is not used
 COORDINATES = {"1d": 1, "2d": 2, "3d": 4, "a1d": 2, "a2d": 4, "cube": 4, "acube": 4}
+
+
+#: modifiers of the instructions whose addresses may have 32 bits in every state space
+NARROW_ADDRESSES = {"mbarrier", "b1024", "tensormap", "tensormap::generic", "range"}
 
 
 class MismatchError(Exception):
@@ -254,9 +260,8 @@ def check_address(op: Operand, mods: tuple[str, ...], tensor: bool = False) -> N
             raise MismatchError(
                 f"its address {base.name} is {article(base.type)}; it must be of an integer or bit type"
             )
-        if SIZES[base.type] == 4 and (
-            named == ["global"] or (not named and not tensor and not {"mbarrier", "b1024"} & set(mods))
-        ):
+        narrow = tensor or not NARROW_ADDRESSES.isdisjoint(mods) or ("async" in mods and "bulk" in mods)
+        if SIZES[base.type] == 4 and not narrow and named in ([], ["global"]):
             raise MismatchError(f"its address {base.name} has 32 bits; it must have 64 in this state space")
     elif isinstance(base, Sym):
         if len(named) == 1 and base.var.space != named[0]:
@@ -568,11 +573,20 @@ def check_ld(ins: Instruction) -> None:
         checked(ins, 2, ins.operands[2], lambda: check_source(ins.operands[2], "b64"))
 
 
+def check_remote(ins: Instruction) -> None:
+    """st.async and red.async: an address, values, and the address of an mbarrier object."""
+    check_count(ins, (3,), "[a], b, [c]")
+    for i in (0, 2):
+        checked(ins, i, ins.operands[i], lambda i=i: check_address(ins.operands[i], ins.mods))  # type: ignore[misc]
+    types = ins.types
+    if len(types) == 1:
+        count = next((int(m[1]) for m in ins.mods if m in ("v2", "v4")), 1)
+        check_items(ins, 1, ins.operands[1], count, lambda op: check_source(op, types[0]))
+
+
 def check_st(ins: Instruction) -> None:
     if "async" in ins.mods:
-        check_count(ins, (3,), "[a], b, [c]")
-        for i in (0, 2):
-            checked(ins, i, ins.operands[i], lambda i=i: check_address(ins.operands[i], ins.mods))  # type: ignore[misc]
+        check_remote(ins)
         return
     if "bulk" in ins.mods:
         return
@@ -600,7 +614,7 @@ ATOMIC_TYPES = {
 
 def check_atom(ins: Instruction) -> None:
     if "async" in ins.mods:
-        check_count(ins, (3,), "[a], b, [c]")
+        check_remote(ins)
         return
     returns = ins.op == "atom"
     types = ins.types
@@ -716,6 +730,16 @@ def check_copy(ins: Instruction) -> None:
             raise MismatchError(f"operand 3 of `{ins.name}` is {size}; it must be {listed}")
         if len(ins.operands) > 3:
             in_range(ins, 3, 0, size)
+    elif "bulk" in ins.mods and not {"tensor", "commit_group", "wait_group"} & set(ins.mods):
+        in_range(ins, 1 if "prefetch" in ins.mods else 2, 0, 0xFFFFFFF0, 16)
+
+
+def check_policy(ins: Instruction) -> None:
+    fraction = ins.operands[1] if "fractional" in ins.mods and len(ins.operands) > 1 else None
+    if isinstance(fraction, Flt):
+        value = float(np.array(fraction.bits, f"u{fraction.size}").view(f"f{fraction.size}"))
+        if not 0 < value <= 1:
+            raise MismatchError(f"operand 2 of `{ins.name}` is {value:g}; it must be above 0 and at most 1")
 
 
 def check_scale(ins: Instruction) -> None:
@@ -790,6 +814,7 @@ VALUE_CHECKS: dict[str, Callable[[Instruction], None]] = {
     "bar": check_barrier,
     "barrier": check_barrier,
     "cp": check_copy,
+    "createpolicy": check_policy,
     "setmaxnreg": check_register_count,
     "alloca": check_alignment,
     "wgmma": check_scale,
@@ -823,10 +848,6 @@ def candidates(op: str, mods: tuple[str, ...]) -> list[list[Spec]]:
     """The operands that an instruction of a name may have."""
     types = tuple(m for m in mods if m in SIZES)
     others = [m for m in mods if m not in SIZES]
-    if op == "tensormap":
-        others = [m for i, m in enumerate(others) if m not in ("sync", "aligned") or m not in others[:i]]
-    if op == "wgmma":
-        others = list(dict.fromkeys(others))  # ptxas takes .sync and .aligned twice
     return [s.specs(others, types) for s in table()[op] if s.fits(others, types)]
 
 

@@ -40,6 +40,8 @@ MODIFIERS = {
     "MAP": "global/shared::cta",
     "COMPLETE": "mbarrier::complete_tx::bytes",
     "HINT": "L2::cache_hint",
+    "EVICT": "L2::evict_last/L2::evict_normal/L2::evict_first/L2::evict_unchanged",
+    "SECOND": "L2::evict_first/L2::evict_unchanged",
 }
 
 TYPES = {
@@ -171,6 +173,9 @@ cvta                 | to SPACE                      | u64                 | d, 
 cvta                 | SPACE                         | u64                 | d, a&
 prefetch prefetchu   | *                             | -                   | [a]
 applypriority discard | *                            | -                   | [a], n
+createpolicy         | fractional EVICT SECOND?      | b64                 | d, a:f32?
+createpolicy         | range global? EVICT SECOND?   | b64                 | d, [a], b:u32, c:u32
+createpolicy         | cvt L2                        | b64                 | d, a
 
 stacksave            |                               | u32 u64             | d
 stackrestore         |                               | u32 u64             | a!

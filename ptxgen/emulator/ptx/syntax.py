@@ -324,8 +324,10 @@ def canonical(op: str, mods: list[str]) -> tuple[str, ...]:
     """The modifiers in the order of the PTX ISA; ptxas accepts most of them in any order.
 
     Types come last and keep their order. Modifiers of wmma and mma are not sorted, as the emulator finds them by name;
-    .sp comes first.
+    .sp comes first. ptxas takes .sync twice.
     """
+    if mods.count("sync") > 1:
+        mods = [m for i, m in enumerate(mods) if m != "sync" or m not in mods[:i]]
     if op in ("mma", "wmma"):
         return tuple(sorted(mods, key=lambda m: m.partition("::")[0] != "sp"))
     leading = _LEADING.get(op, ())

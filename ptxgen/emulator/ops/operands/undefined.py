@@ -319,8 +319,8 @@ class Undefined:
                 reg, bad = operands[0]
                 text = origin.fault_text(reg.name)
                 every = np.flatnonzero(union(operands))
-                at, lane = origin.address, int(np.argmax(bad))
-                error = fault(UninitialisedFault, text, c, ins, lane, at, lanes=every, named=origin.shared)
+                at, lane = origin.address if origin.shared else None, int(np.argmax(bad))
+                error = fault(UninitialisedFault, text, c, ins, lane, at, lanes=every)
                 if c.wave.engine.options.faults > 1:
                     self.define(c, operands)  # each undefined value is listed once
                     if not addresses & {reg.slot for reg, _ in operands}:
