@@ -42,6 +42,9 @@ def copies(problem, config):
         ("gemm 5,9,37 NT f16", MMA.format(32, 8), "gather gather"),
         ("gemm 5,9,37 NN s8", MMA.format(64, 16), "gather gather"),
         ("gemm 5,9,37 TN f32 compute=tf32", MMA.format(16, 4), "gather gather"),
+        ("gemm 5,9,37 NT f64", MMA.format(8, 2), "gather gather"),
+        ("gemm 5,9,37 NT f16 batch=3", MMA.format(32, 8), "gather gather"),
+        ("gemm 5,9,37 NT bf16 batch=2", BOTH.format(16, 32), "shift shift"),
         ("gemm 5,9,37 NT bf16", BOTH.format(16, 32), "shift shift"),
         ("gemm 5,9,37 NT e4m3", BOTH.format(16, 32), "shift shift"),
         ("gemm 5,9,37 NT f32 compute=tf32", BOTH.format(16, 32), "shift shift"),
@@ -59,12 +62,12 @@ def copies(problem, config):
 def test_copies_are_as_described(problem, config, methods):
     packing, runner, arrays, stored = copies(problem, config)
     assert " ".join(code.method for code in packing.codes.values()) == methods
-    end = 0
+    end, p = 0, runner.plan.problem
     for name in packing.names:
-        copy, size = packing.copy(runner.plan.problem, name), packing.problem.element.bytes
-        want, inside = packed(copy, arrays[name].reshape(-1).view(f"u{size}"))
-        got = stored[end:][: copy.size * size].view(f"u{size}").reshape(want.shape)
-        end += packing.copy_bytes(runner.plan.problem, name)
-        assert np.array_equal(got[inside], want[inside])
-        if copy.zeros:
-            assert not got[~inside].any()
+        copy, size = packing.copy(p, name), p.element.bytes
+        for array in arrays[name].reshape(packing.items(p, name, p.batch), -1):
+            want, inside = packed(copy, array.view(f"u{size}"))
+            got = stored[end:][: copy.size * size].view(f"u{size}").reshape(want.shape)
+            end += packing.copy_bytes(p, name)
+            assert np.array_equal(got[inside], want[inside])
+            assert not copy.zeros or not got[~inside].any()
