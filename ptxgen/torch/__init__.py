@@ -59,3 +59,7 @@ __all__ = [
     "spmm",
     "task",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

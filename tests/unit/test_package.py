@@ -31,6 +31,11 @@ def test_public_names_are_listed_and_imported_once() -> None:
         ptxgen.gem  # type: ignore[attr-defined]  # noqa: B018
 
 
+def test_the_package_of_pytorch_lists_its_public_names() -> None:
+    torch = pytest.importorskip("ptxgen.torch")
+    assert [name for name in dir(torch) if not name.startswith("_")] == sorted(torch.__all__)
+
+
 def test_importing_the_package_imports_nothing_else() -> None:
     code = "import sys, ptxgen; dir(ptxgen); print(*(m for m in sys.modules if m.startswith(('ptxgen.', 'numpy'))))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
