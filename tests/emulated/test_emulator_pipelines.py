@@ -399,6 +399,25 @@ def test_setmaxnreg_of_a_whole_warpgroup(name):
         assert "setmaxnreg" in caught.value.instruction
 
 
+GROUPS = """mov.u32 %r0, %tid.x; shr.u32 %r4, %r0, 6; setp.eq.u32 %p1, %r4, 0; @%p1 bra ONE;
+SECOND bar.sync NUMBER, 64; bra END; ONE: bar.sync 1, 64; FIRST END: ret;"""
+
+
+@pytest.mark.parametrize("engine", ["numpy", "auto"])
+def test_two_groups_of_warps_use_one_barrier(engine):
+    """Arrivals of both groups may count together, whichever completes it first in a run."""
+
+    def use(number: int, first: str = "", second: str = "") -> None:
+        body = GROUPS.replace("NUMBER", str(number)).replace("FIRST", first).replace("SECOND", second)
+        for seed in range(4):
+            run(body, block=128, seed=seed, engine=engine)
+
+    use(2)
+    use(1, "bar.arrive 3, 128;", "bar.sync 3, 128;")
+    with pytest.raises((BarrierFault, DeadlockFault), match=r"barrier 1 was used by other warps \([0-9, ]+\) before"):
+        use(1)
+
+
 # ---- warps
 
 MISTAKES = {

@@ -69,6 +69,9 @@ class Barriers:
         #: lanes that wait for the other lanes of their warp, by barrier and warp
         self.pending: dict[tuple[int, int], list[Arrival]] = {}
         self.votes = np.zeros((NUMBER, 2, wave.blocks), np.int32)  # lanes with a true predicate; all lanes
+        #: for each barrier with a count [warp, block]: the clocks of the last arrivals, the warps that have arrived,
+        #: and those of the last use
+        self.uses: dict[int, tuple[Array, Array, Array]] = {}
         self.arrived_at: dict[int, Array] = {}  # by instruction: the warps that have arrived at it
         self.exited = np.zeros(wave.blocks, np.int32)  # threads of warps that have exited
         self.whole = 32 * len(wave.batches)
@@ -136,6 +139,13 @@ class Barriers:
         arrived[warps] += 32
         c.wave.engine.stats.barriers += int(np.count_nonzero(warps))
         c.wave.checks.close(c)
+        if c.wave.checks.races and arrivals[0].count:
+            if number not in self.uses:
+                clocks = np.zeros((len(self.wave.batches), self.wave.blocks), np.int32)
+                self.uses[number] = clocks, clocks != 0, clocks != 0
+            clocks, present, _ = self.uses[number]
+            clocks[c.warp, warps] = c.wave.checks.clock_of(c.warp)[warps] - 1
+            present[c.warp] |= warps
         continues = np.zeros_like(warps)
         for p in arrivals:
             if p.waits:
@@ -160,6 +170,8 @@ class Barriers:
             return
         if self.wave.checks.races:
             self.check_same_iteration(number, done)
+            if number in self.uses:
+                self.check_same_warps(number, done)
             if self.exited[done].any():
                 self.check_exited_warps(number, done & (expected == -1))
         self.wave.engine.progress += 1
@@ -206,6 +218,23 @@ class Barriers:
                         text = f"threads of one block arrive at barrier {number} in iterations {low[block]} and "
                         text += f"{high[block]} of the loop around it: some threads skip it in an iteration"
                         raise fault(BarrierFault, text, p.batch, ins, int(np.argmax(late)))
+
+    def check_same_warps(self, number: int, done: Array) -> None:
+        """Faults if a barrier with a count completes with other warps than before, and nothing orders the two uses."""
+        checks, (clocks, present, last) = self.wave.checks, self.uses[number]
+        for block in np.flatnonzero(done & last.any(axis=0) & ~(present & last).any(axis=0)).tolist():
+            before = np.flatnonzero(last[:, block])
+            for p in self.waiting[number]:
+                lanes = p.mask[32 * block : 32 * block + 32]
+                known = checks.clocks[p.batch.warp, checks.base[block] + before, block]
+                if lanes.any() and (known < clocks[before, block]).any():
+                    text = (
+                        f"barrier {number} was used by other warps ({', '.join(map(str, before))}) before, and nothing "
+                    )
+                    text += "orders this arrival after that: the arrivals of both uses could count together"
+                    raise fault(BarrierFault, text, p.batch, p.ins, 32 * block + int(np.argmax(lanes)))
+        last[:, done] = present[:, done]
+        present[:, done] = False
 
     def check_exited_warps(self, number: int, done: Array) -> None:
         """Faults if a warp arrives at a barrier again, and another warp that had arrived there has exited."""
