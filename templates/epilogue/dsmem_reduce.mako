@@ -1,6 +1,14 @@
 ## The blocks of a cluster split K: each writes its sums to the shared memory of the block that finishes them.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
+## Blocks that finish no sums end.
+<%def name="end_others(cluster)">
+% if cluster.owners < plan.config.cluster_k:
+    setp.ge.u32 %p, %rank, ${cluster.owners};
+    @%p bra.uni END;
+% endif
+</%def>
+
 <%def name="reduce()">
 <% cluster, counted, warpgroups = plan.cluster_reduction, plan.pipeline.counts_dsmem, plan.config.math_warpgroups %>\
     // ---- wait: all blocks of the cluster have started, so that their shared memory exists
@@ -32,18 +40,15 @@ ${constants.mad("%smem_c", "%rank", warpgroups, "%wg")}\
   % endfor
 % endfor
 SENT:
-% if not counted:
+% if counted:
+${end_others(cluster)}\
+    // ---- wait: the other blocks have sent their sums
+${sync.wait(f"%bars+{plan.pipeline.dsmem}", 0, ".acquire.cluster")}\
+% else:
     // ---- wait: all blocks of the cluster have sent their sums
     barrier.cluster.arrive.release.aligned;
     barrier.cluster.wait.acquire.aligned;
-% endif
-% if cluster.owners < plan.config.cluster_k:
-    setp.ge.u32 %p, %rank, ${cluster.owners};
-    @%p bra.uni END;
-% endif
-% if counted:
-    // ---- wait: the other blocks have sent their sums
-${sync.wait(f"%bars+{plan.pipeline.dsmem}", 0, ".acquire.cluster")}\
+${end_others(cluster)}\
 % endif
     // add the sums of the other blocks
     mad.lo.u32 %smem_c, %wg, ${cluster.wg_bytes}, %smem;

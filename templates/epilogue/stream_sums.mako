@@ -12,10 +12,9 @@
     {
     .reg .b64 %counter_addr, %partial_addr, %share_addr;
     .reg .b32 %block, %blocks, %begin;
-% if plan.config.kl > 1:
-    .reg .b32 %group_thread, %sums_addr;
-    .reg .pred %adds;
-% endif
+% for line in plan.mainloop.group_registers:
+    ${line}
+% endfor
 ${ptx.banner("stream-K: store the sums of this part. A block has two places: for its first tile, and for its last one")}\
     mov.u32 %block, %ctaid.x;
     mov.u32 %blocks, %nctaid.x;

@@ -19,10 +19,9 @@ ${groups.setup()}\
     mad.wide.u32 %row_addr${k}, %own_row, %pitch, %array;
 % endfor
 ${groups.find_alignment()}\
-% if own.vec > 1:
-    and.b64 %wide, %keys, ${own.key_mask};
-    setp.eq.and.u64 %aligned, %wide, 0, %aligned;
-% endif
+% for line in own.keys_aligned:
+    ${line}
+% endfor
     mad.lo.u32 %column, %lane, ${own.vec}, %first;
 ${groups.clear_elements()}\
 % for r in own.keys.all:

@@ -3,6 +3,7 @@
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\
+<%namespace name="tiles" file="/${context['plan'].mainloop.tiles}"/>\
 <% x, copy, op = plan.mainloop, plan.copy, plan.arithmetic %>\
     .reg .b64 %indptr, %indices, %values, %B, %C, %ptr_index, %ptr_value, %ptr_bounds, %ptr_c;
     .reg .b64 %from_b, %from_c, %copy_pitch, %offset64;
@@ -17,11 +18,7 @@
 % if x.splits_moved:
     .reg .b32 %half_low, %half_high;
 % endif
-% if x.several:
-    .reg .b64 %tile_starts, %ptr_first, %rows_pitch;
-    .reg .b32 %tiles, %tile, %next_tile, %pitch, %sums_at, %ptr_sums;
-    .reg .pred %first_tile, %last_tile;
-% endif
+${tiles.registers()}\
 
 % for name in plan.problem.arrays:
     ld.param.u64 %${name}, [${name}];  cvta.to.global.u64 %${name}, %${name};
@@ -30,12 +27,7 @@
     ld.param.${op.type} %alpha, [alpha];  ld.param.${op.type} %beta, [beta];
     setp.neu.${op.type} %multiplies, %alpha, ${op.zero};
     @!%multiplies mov.b32 %K, 0; // A and B are not read
-% if x.several:
-    ld.param.u64 %tile_starts, [tile_starts];  cvta.to.global.u64 %tile_starts, %tile_starts;
-    ld.param.u32 %tiles, [tiles];
-    add.u32 %pitch, %tiles, 1;
-    @!%multiplies mov.b32 %tiles, 1;
-% endif
+${tiles.parameters()}\
 ${ptx.banner("thread to rows of C, and to columns of the slab")}\
     mov.u32 %smem, smem;
     mov.u32 %thread, %tid.x;
@@ -71,10 +63,7 @@ ${ptx.banner("thread to rows of C, and to columns of the slab")}\
     setp.lt.s32 %stores${v}, %tmp0, %row;
 % endfor
     setp.neu.${op.type} %reads_c, %beta, ${op.zero};
-% if x.several:
-    mad.lo.u32 %sums_at, %lane, ${x.kept_bytes}, %smem;
-    add.u32 %sums_at, %sums_at, ${x.sums_at};
-% endif
+${tiles.sums_address()}\
 ${ptx.banner("thread to the elements of a tile that it copies: columns after the last are zeros")}\
     and.b32 %tmp0, %thread, ${copy.row_mask};
     shr.u32 %copy_row, %thread, ${copy.log2_threads_row};
@@ -97,19 +86,7 @@ ${ptx.banner("the first two rows of the warp, and the first nonzeros of the firs
     setp.lt.u32 %has_row, %warp, %rows;
     mov.b32 %next_row, %warp;
     add.u32 %tmp0, %first_row, %warp;
-% if x.several:
-    mov.b32 %tile, 0;
-    mov.b32 %next_tile, 0;
-    @!%has_row mov.b32 %next_tile, %tiles;
-    @!%multiplies mov.b32 %next_tile, %tiles;
-    mul.wide.u32 %ptr_first, %tmp0, %pitch;
-    mad.lo.u64 %ptr_first, %ptr_first, 4, %tile_starts;
-    mov.b64 %ptr_bounds, %ptr_first;
-    mul.wide.u32 %rows_pitch, %pitch, ${x.warps_bytes};
-% else:
-    @!%multiplies mov.b32 %next_row, %rows;
-    mad.wide.u32 %ptr_bounds, %tmp0, 4, %indptr;
-% endif
+${tiles.first_bounds()}\
 ${load_bounds()}\
 ${copy_tile("%smem", "0")}\
     mov.b32 %nonzero, %next_begin;
@@ -118,20 +95,13 @@ ${load_nonzeros()}\
 ${load_bounds()}\
     mov.b32 %tile_at, %smem;
     mov.b32 %row_base, %smem;
-% if x.several:
-    mov.b32 %tile_row, 0;
-TILE_LOOP:
-% endif
+${tiles.begin()}\
 ${ptx.banner("wait for the tile, and for all warps")}\
 % for line in copy.wait:
     ${line}
 % endfor
     bar.sync 0;
-% if x.several:
-    setp.eq.u32 %first_tile, %tile, 0;
-    add.u32 %tile, %tile, 1;
-    setp.eq.u32 %last_tile, %tile, %tiles;
-% endif
+${tiles.count()}\
 % if x.buffers == 2:
     add.u32 %tile_row, %tile_row, ${x.tile_k};
     add.u32 %tmp0, %smem, %smem;
@@ -227,24 +197,7 @@ ${ptx.banner("the sums of the groups: each lane keeps half of its columns, and a
     ${op.add} ${low}, ${low}, ${moved};
   % endfor
 % endfor
-% if x.several:
-${ptx.banner("sums of the tiles before")}\
-    mad.lo.u32 %ptr_sums, %row, ${x.row_sum_bytes}, %sums_at;
-    @%first_tile bra.uni SUMMED;
-  % for _, before, offset in x.kept_accesses:
-    ld.shared.${x.kept_access} ${before}, [%ptr_sums+${offset}];
-  % endfor
-  % for i in range(x.kept):
-    ${op.add} ${x.sums[i]}, ${x.before[i]}, ${x.sums[i]};
-  % endfor
-SUMMED:
-    @%last_tile bra.uni STORE;
-  % for sums, _, offset in x.kept_accesses:
-    st.shared.${x.kept_access} [%ptr_sums+${offset}], ${sums};
-  % endfor
-    bra.uni STORED;
-STORE:
-% endif
+${tiles.add_sums()}\
 ${ptx.banner("epilogue: C = alpha * sums + beta * C")}\
     add.u32 %tmp0, %row, %first_row;
     mul.wide.u32 %ptr_c, %tmp0, %ldc;
@@ -283,23 +236,7 @@ STORED:
     setp.lt.u32 %p, %row, %rows;
     @%p bra.uni ROW_LOOP;
 ROWS_DONE:
-% if x.several:
-  % if x.buffers == 2:
-${ptx.banner("the next tile")}\
-    @%last_tile bra.uni DONE;
-    mov.b32 %tile_at, %next_tile_at;
-  % else:
-${ptx.banner("the next tile: wait for all warps to have read this one")}\
-    @%last_tile bra.uni DONE;
-    bar.sync 0;
-    add.u32 %tile_row, %tile_row, ${x.tile_k};
-${copy_tile("%smem", "%tile_row")}\
-  % endif
-    mul.lo.u32 %tmp0, %tile_row, ${x.row_bytes};
-    sub.u32 %row_base, %tile_at, %tmp0;
-    bra.uni TILE_LOOP;
-DONE:
-% endif
+${tiles.next_tile(copy_tile)}\
 <%def name="after_entry()"></%def>\
 
 ## The first nonzero and the end of the next row, or of the warp's first row in the next tile; of none, an empty range.
@@ -307,24 +244,11 @@ DONE:
 <% x = plan.mainloop %>\
     mov.b32 %next_begin, 0;
     mov.b32 %next_end, 0;
-% if x.several:
-    setp.lt.u32 %has_next, %next_tile, %tiles;
-% else:
-    setp.lt.u32 %has_next, %next_row, %rows;
-% endif
+${tiles.has_next()}\
     @%has_next ld.global.nc.u32 %next_begin, [%ptr_bounds];
     @%has_next ld.global.nc.u32 %next_end, [%ptr_bounds+4];
     add.u32 %next_row, %next_row, ${x.warps};
-% if x.several:
-    add.u64 %ptr_bounds, %ptr_bounds, %rows_pitch;
-    setp.ge.u32 %p, %next_row, %rows;
-    @%p mov.b32 %next_row, %warp;
-    @%p add.u32 %next_tile, %next_tile, 1;
-    @%p add.u64 %ptr_first, %ptr_first, 4;
-    @%p mov.b64 %ptr_bounds, %ptr_first;
-% else:
-    add.u64 %ptr_bounds, %ptr_bounds, ${x.warps_bytes};
-% endif
+${tiles.next_bounds()}\
 </%def>
 
 ## Column indices and values, from the first nonzero that is not staged.

@@ -370,15 +370,9 @@ ${convert.widen_pair(x.kind, x.moved[0, 0], x.moved[0, 1], word, x.half.all)}\
     % endfor
   % endif
 ${label}_STORE_${j}:
-  % if x.vec == 1:
-    cvt.rn.${x.kind}.f32 ${x.stored[j, 0]}, ${x.result[j]};
-  % else:
-    % for word, low, high in x.stored_words[j]:
-    cvt.rn.${x.kind}.f32 ${x.half[0]}, ${low};
-    cvt.rn.${x.kind}.f32 ${x.half[1]}, ${high};
-    mov.b32 ${word}, ${x.half[:]};
-    % endfor
-  % endif
+  % for line in x.roundings[j]:
+    ${line}
+  % endfor
     st.global.${x.access} [%ptr_c+${offset}], ${x.stored[j, :]};
 % endfor
 </%def>

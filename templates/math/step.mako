@@ -160,9 +160,9 @@ REMAINDER:
   % for r in x.step_loads:
     ld.shared.${r.kind} ${r.registers}, [${r.address}];
   % endfor
-  % if not x.kmajor_smem:
-    add.u32 ${x.step_ptrs[0]}, ${x.step_ptrs[0]}, ${x.row_bytes};
-  % endif
+  % for pointer in x.moved_step_ptrs:
+    add.u32 ${pointer}, ${pointer}, ${x.row_bytes};
+  % endfor
 % endfor
 % if "k" in m.indices:
     add.u32 %step_k, %k_first, %k_done;

@@ -26,16 +26,17 @@ JOIN:
 % endif
 </%def>
 
-## Two warpgroups alternate: ``sync`` waits for the other one, ``arrive`` lets it continue.
-<%def name="alternate(instruction, first)">
+## Two warpgroups alternate: ``sync`` waits for the other one, ``arrive`` lets it continue. ``own``: the barrier for which
+## warpgroup 0 does so.
+<%def name="alternate(instruction, own, other)">
     {
     .reg .pred %warpgroup_1;
     setp.ne.u32 %warpgroup_1, %wg, 0;
     @%warpgroup_1 bra.uni WARPGROUP_1;
-    bar.${instruction} ${first}, 256;
+    bar.${instruction} ${own}, 256;
     bra.uni JOIN;
 WARPGROUP_1:
-    bar.${instruction} ${9 - first}, 256;
+    bar.${instruction} ${other}, 256;
 JOIN:
     }
 </%def>

@@ -25,7 +25,7 @@
 % if plan.mainloop.size == 2:
 ${widen(plan.problem.dtype, into, "%elem")}\
 % else:
-    mov.b${8 * plan.mainloop.size} ${into}, %elem;
+    mov.${plan.mainloop.word.kind} ${into}, %elem;
 % endif
 </%def>
 

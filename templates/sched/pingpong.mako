@@ -8,10 +8,10 @@
 
 <%def name="take_turn()">
     // ---- wait: the other warpgroup has seen all its stages full, as a parity distinguishes only adjacent rounds
-${sync.alternate("sync", 4)}\
+${sync.alternate("sync", 4, 5)}\
 </%def>
 
 <%def name="end_turn()">
     // the other warpgroup may continue
-${sync.alternate("arrive", 5)}\
+${sync.alternate("arrive", 5, 4)}\
 </%def>

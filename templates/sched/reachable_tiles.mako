@@ -10,14 +10,14 @@
 <%def name="test()">
     {
     .reg .b32 %first_i, %first_j, %last_i, %last_j;
-% for index, extent, side, tile, blocks, rank in plan.cluster_tile:
-  % if blocks > 1:
+% for index, extent, side, tile, tiles, rank in plan.cluster_tile:
+  % if tiles > tile:
     mul.lo.u32 %first_${index}, ${rank}, ${tile};
     sub.u32 %first_${index}, %${side}0, %first_${index};
   % else:
     mov.b32 %first_${index}, %${side}0;
   % endif
-    add.u32 %last_${index}, %first_${index}, ${tile * blocks};
+    add.u32 %last_${index}, %first_${index}, ${tiles};
     min.u32 %last_${index}, %last_${index}, %${extent};
     sub.u32 %last_${index}, %last_${index}, 1;
 % endfor

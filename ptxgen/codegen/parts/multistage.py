@@ -565,3 +565,8 @@ class MultistageMainloop(Part):
         if x.addressing.is_im2col or (first and self.checks_bounds):
             return "%skip"
         return load.oob if self.predicated else ""
+
+    @property
+    def group_registers(self) -> list[str]:
+        """The registers of sums over thread groups."""
+        return [".reg .b32 %group_thread, %sums_addr;", ".reg .pred %adds;"] if self.config.kl > 1 else []

@@ -344,8 +344,12 @@ class PrivateGroups(Part):
         return ("", "@!%same ")
 
     @property
-    def key_mask(self) -> int:
-        return self.key_alignment - 1
+    def keys_aligned(self) -> list[str]:
+        """The instructions that test whether vectors of keys are aligned."""
+        if self.vec == 1:
+            return []
+        mask = self.key_alignment - 1
+        return [f"and.b64 %wide, %keys, {mask};", "setp.eq.and.u64 %aligned, %wide, 0, %aligned;"]
 
     @property
     def key_access(self) -> str:

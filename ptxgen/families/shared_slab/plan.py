@@ -422,6 +422,11 @@ class SharedSlabLoop(Part):
         return self.size == 2
 
     @property
+    def tiles(self) -> str:
+        """The slot of the tiles of a slab."""
+        return "kernel/slab_tiles.mako" if self.several else "kernel/slab_tile.mako"
+
+    @property
     def register_table(self) -> list[tuple[Tile, str]]:
         rows = [
             (self.sums, f"sums of {self.elements} columns"),

@@ -178,6 +178,18 @@ class DiagonalProducts(Part):
         return [(self.result.vector(i, n=4), self.sums_at + 4 * i) for i in range(0, self.part, 4)]
 
     @property
+    def roundings(self) -> list[list[str]]:
+        """The instructions that round the results of each access to C."""
+        if self.vec == 1:
+            return [[f"cvt.rn.{self.kind}.f32 {self.stored[j, 0]}, {r};"] for j, r in enumerate(self.result.all)]
+        return [[line for word in words for line in self._rounded(*word)] for words in self.stored_words]
+
+    def _rounded(self, word: str, low: str, high: str) -> tuple[str, str, str]:
+        """The instructions that round two results to a word."""
+        convert, half = f"cvt.rn.{self.kind}.f32", self.half
+        return f"{convert} {half[0]}, {low};", f"{convert} {half[1]}, {high};", f"mov.b32 {word}, {half[:]};"
+
+    @property
     def stored_words(self) -> list[list[tuple[str, str, str]]]:
         """(Word, element, element) of each access to C."""
         pairs = [

@@ -152,10 +152,10 @@ class WgmmaPlan(Plan):
 
     @property
     def cluster_tile(self) -> list[tuple[str, str, str, int, int, str]]:
-        """Of i and j: (index, register of its extent, side, tile, blocks of a cluster, register of its rank there)."""
-        s, c = self.scheduler, self.config
+        """Of i and j: (index, register of its extent, side, tile, tiles of a cluster, register of its rank there)."""
+        s = self.scheduler
         ranks = [m.rank if m is not None else "" for m in (self.y.multicast, self.x.multicast)]
-        sides = [("x", s.x_tile, c.cluster_x, ranks[0]), ("y", s.y_tile, c.cluster_y, ranks[1])]
+        sides = [("x", s.x_tile, s.cluster_rows, ranks[0]), ("y", s.y_tile, s.cluster_columns, ranks[1])]
         pairs = zip((("i", "M"), ("j", "N")), sides[::-1] if s.transposed else sides, strict=True)
         return [(*index, *side) for index, side in pairs]
 

@@ -312,6 +312,11 @@ class OperandLayout(CopiedTile):
         b = self.buffer(k)
         return self.fragment[b, i, k % self.chunk] if self.kmajor_smem else self.fragment[b, i]
 
+    @property
+    def moved_step_ptrs(self) -> list[str]:
+        """Those of ``step_ptrs`` that move on to the next row; the others are computed anew."""
+        return [] if self.kmajor_smem else self.step_ptrs.all
+
 
 def fits_32bit_offsets(x: Any, ld: int) -> bool:
     """True if 32 bits hold the offset in bytes of every load of a stage of operand ``x`` from the block's first
