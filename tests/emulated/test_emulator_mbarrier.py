@@ -397,3 +397,17 @@ def test_try_wait_starves_no_warp():
         extra=SHARED,
     )
     assert x[0] == 500
+
+
+@pytest.mark.parametrize("completion", ["late", "early"])
+def test_a_loop_that_polls_and_counts_in_local_memory(completion):
+    """Stores to local memory, as in builds without optimisation, are no progress that delays a copy for ever."""
+    body = """mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %q0; mov.u32 %r1, s; mad.lo.u32 %r1, %r0, 4, %r1;
+    setp.eq.u32 %p0, %r0, 0; @%p0 mbarrier.init.shared.b64 [b], 32; bar.warp.sync -1; mov.u32 %r2, 0;
+    cp.async.ca.shared.global [%r1], [%d0], 4; cp.async.mbarrier.arrive.noinc.shared.b64 [b];
+    W: add.u32 %r2, %r2, 1; st.local.u32 [count], %r2; mbarrier.test_wait.parity.shared.b64 %p1, [b], 0; @!%p1 bra W;
+    xor.b32 %r1, %r1, 4; ld.shared.u32 %r3, [%r1]; st.global.u32 [%d0], %r3;"""
+    y = np.arange(32, dtype="u4")
+    registers = ".shared .align 8 .b64 b; .shared .align 128 .b8 s[128]; .local .b32 count;"
+    run(body, y, registers=registers, completion=completion)
+    assert (y == np.arange(32) ^ 1).all()

@@ -384,9 +384,10 @@ def st(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
         engine = c.wave.engine
-        engine.progress += 1
         for views, place in resolve(c, site, m, size):
             arena = views[size]
+            local = views is c.state.get("local")
+            engine.progress += not local  # other warps cannot wait for local memory
             lanes, index = place.lanes, place.index
             whole = lanes is None
             if lanes is None and place.mask is not None:
@@ -406,7 +407,7 @@ def st(b: Builder, ins: Instruction) -> Step:
                 else:
                     arena[index + shift] = value
                 shift += 1
-            if c.undefined_sources or engine.undefined_bytes or views is c.state.get("local"):
+            if c.undefined_sources or engine.undefined_bytes or local:
                 undefined_store(c, ins, views, place, registers, size, strong)
         c.undefined_sources = {}
 
