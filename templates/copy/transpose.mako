@@ -6,10 +6,10 @@
 <%def name="entries()">
 <%
     t = plan.packing.transpose_kernel
-    rank, item = (3, ", %item") if plan.batch.active else (2, "")
+    rank, item = plan.packing.transpose_coordinates
 %>\
 
-// C = A B needs ${" and ".join(name.upper() for name in plan.packing.transposed)} with K contiguous: each block transposes ${t.side} x ${t.DEPTH} elements
+// C = A B needs ${plan.packing.transposed_text} with K contiguous: each block transposes ${t.side} x ${t.DEPTH} elements
 .visible .entry ${plan.entry}_transpose(
 % for line in plan.packing.transpose_rows(plan.packing.transposed[0]).declarations:
     ${line}
@@ -76,7 +76,7 @@ LOADING:
     xor.b32 %tmp2, %tmp2, %tmp1;
     shl.b32 %store_addr, %store_addr, 7;
     mad.lo.u32 %store_addr, %tmp2, 16, %store_addr;
-    mad.lo.u32 %store_addr, %tmp3, ${t.side * t.ROW}, %store_addr;
+    mad.lo.u32 %store_addr, %tmp3, ${t.tile_bytes}, %store_addr;
     add.u32 %store_addr, %store_addr, %smem;
     // ---- wait: the tile is in shared memory
 ${sync.wait(f"%smem+{t.barrier}", 0)}\
@@ -90,9 +90,10 @@ ${constants.xor("%tmp0", "%load_addr", swizzle)}\
     prmt.b32 ${t.temporaries[1]}, ${c}, ${d}, 0x5140;
     prmt.b32 ${t.temporaries[2]}, ${a}, ${b}, 0x7362;
     prmt.b32 ${t.temporaries[3]}, ${c}, ${d}, 0x7362;
-  % for n, register in enumerate(to):
-    prmt.b32 ${register}, ${t.temporaries[n // 2 * 2]}, ${t.temporaries[n // 2 * 2 + 1]}, ${"0x7632" if n % 2 else "0x5410"};
-  % endfor
+    prmt.b32 ${to[0]}, ${t.temporaries[0]}, ${t.temporaries[1]}, 0x5410;
+    prmt.b32 ${to[1]}, ${t.temporaries[0]}, ${t.temporaries[1]}, 0x7632;
+    prmt.b32 ${to[2]}, ${t.temporaries[2]}, ${t.temporaries[3]}, 0x5410;
+    prmt.b32 ${to[3]}, ${t.temporaries[2]}, ${t.temporaries[3]}, 0x7632;
 % endfor
 % for words, swizzle, offset in t.stores:
 ${constants.xor("%tmp0", "%store_addr", swizzle)}\
@@ -103,9 +104,9 @@ ${constants.xor("%tmp0", "%store_addr", swizzle)}\
     bar.sync 0, ${t.threads};
     // one thread stores the tiles
     @!%elected bra DONE;
-% for n in range(t.tiles):
-    add.u32 %tmp0, %smem, ${t.TILE + n * t.side * t.ROW};
-${constants.add("%tmp1", "%k", n * t.side)}\
+% for offset, k in t.stored_tiles:
+    add.u32 %tmp0, %smem, ${offset};
+${constants.add("%tmp1", "%k", k)}\
     cp.async.bulk.tensor.${rank}d.global.shared::cta.tile.bulk_group [%map_dst, {%tmp1, %mn${item}}], [%tmp0];
 % endfor
     cp.async.bulk.commit_group;

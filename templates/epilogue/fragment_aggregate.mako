@@ -5,6 +5,7 @@
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="fragments" file="/epilogue/fragment_values.mako"/>
 <%namespace name="groups" file="/epilogue/aggregate.mako"/>
+<%namespace name="runs" file="/epilogue/value_runs.mako"/>
 <%def name="store_tiles(store_c, math, store_op)">
     {
     .reg .b32 %c_x, %c_y;
@@ -444,6 +445,6 @@ ${next_group(g, middle, end)}\
 % endif
     add.u64 %group_index, %group_index, %group_addr;
     mad.lo.u64 %group_addr, %group_index, ${g.bytes}, %C;
-${groups.emit()}\
+${runs.emit()}\
     }
 </%def>

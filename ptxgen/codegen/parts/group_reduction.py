@@ -202,3 +202,8 @@ class GroupReduction(Part):
     def none_taken(self) -> list[str]:
         """The instruction that clears the bits of pairs that are reduced."""
         return ["mov.b32 %taken, 0;"] if self.conditional else []
+
+    @property
+    def runs(self) -> str:
+        """The slot that takes the values of pairs."""
+        return "epilogue/ordered_values.mako" if self.sink.ordered else "epilogue/value_runs.mako"

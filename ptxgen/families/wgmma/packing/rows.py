@@ -120,3 +120,12 @@ class RowPacking(CopyPacking):
         grid = (self._k_tiles(launched.p) * -(-extent // t.side), 1, self._items(launched, name)[1])
         found = self.transpose_rows(name).arguments(launched)
         return Step(f"{self.entry}_transpose", grid, (t.threads, 1, 1), t.shared, found)
+
+    @property
+    def transpose_coordinates(self) -> tuple[int, str]:
+        """The rank of the tensors that are transposed, and their last coordinate."""
+        return (3, ", %item") if self.batch.active else (2, "")
+
+    @property
+    def transposed_text(self) -> str:
+        return " and ".join(name.upper() for name in self.transposed)

@@ -46,3 +46,13 @@ class TransposeKernel:
             for w in range(4)
             if self.size == 1
         ]
+
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes of a transposed tile."""
+        return self.side * ROW
+
+    @property
+    def stored_tiles(self) -> list[tuple[int, int]]:
+        """(offset in shared memory, first element of K) of each transposed tile."""
+        return [(TILE + n * self.tile_bytes, n * self.side) for n in range(self.tiles)]
