@@ -4,6 +4,7 @@
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\
 <%namespace name="row_parts" file="/epilogue/row_parts.mako"/>\
+<%namespace name="order" file="/${context['plan'].mainloop.order}"/>\
 <% blocks, op = plan.mainloop, plan.arithmetic %>\
     .reg .b64 ${plan.address_registers}, %ptr_column, %ptr_value, %ptr_row, %ptr_c, %pitch64;
     .reg .b32 %M, %N, %ldc, %pitch, %count, %thread, %lane, %group, %member, %window, %begin, %end, %row, %last, %tmp0;
@@ -67,15 +68,11 @@ ${ptx.banner("the blocks of the window")}\
 % for name in blocks.loaded.all: # absent vectors, which have no values, are not loaded
     mov.${blocks.loaded.kind} ${name}, 0;
 % endfor
-% if blocks.ahead:
-${load_block_operands(blocks.value)}\
-% endif
+${order.first(load_block_operands)}\
 ${ptx.banner(f"loop over blocks, {blocks.in_flight} at once; those after the last have no vectors")}\
     .pragma "nounroll";
 BLOCK_LOOP:
-% if not blocks.ahead:
-${load_block_operands(blocks.value)}\
-% endif
+${order.own(load_block_operands)}\
 % for q in range(blocks.in_flight):
   % for i in range(blocks.rows):
     setp.ne.u32 %present, ${blocks.column[q, i]}, ${blocks.absent};
@@ -87,9 +84,7 @@ ${load_block_operands(blocks.value)}\
 % endfor
     mov.s32 %end, %blocks_left;
     sub.s32 %blocks_left, %blocks_left, ${blocks.in_flight};
-% if blocks.ahead:
-${load_block_operands(blocks.next_value)}\
-% endif
+${order.following(load_block_operands)}\
 % for q in range(blocks.in_flight):
   % if q:
     setp.le.s32 %p, %end, ${q};
@@ -99,11 +94,7 @@ ${load_block_operands(blocks.next_value)}\
     ${line}
   % endfor
 % endfor
-% if blocks.ahead:
-  % for new, old in zip(blocks.next_value.all, blocks.value.all):
-    mov.b32 ${old}, ${new};
-  % endfor
-% endif
+${order.advance()}\
     setp.gt.s32 %p, %blocks_left, 0;
     @%p bra BLOCK_LOOP;
 PRODUCTS_END:

@@ -24,7 +24,7 @@ COMPUTED = 22
 #: ``% for`` and ``% if`` that compute
 COMPUTED_IN_CONTROL = 109
 #: conditions that a template has at least three times
-REPEATED = 9
+REPEATED = 8
 
 #: names that Mako has for templates, and parameters that are one: calls of their definitions write text
 NAMESPACES = {"self", "local", "parent", "next", "caller", "addr", "copy", "math", "pipeline", "store_c", "store_op"}

@@ -261,6 +261,11 @@ class WindowLoop(Part):
         return self.wide.all if self.converts else [self.loaded[0, 0, 0, i] for i in range(self.vec)]
 
     @property
+    def order(self) -> str:
+        """The slot of the order of loads and products."""
+        return "math/blocks_ahead.mako" if self.ahead else "math/blocks_in_turn.mako"
+
+    @property
     def register_table(self) -> list[tuple[Tile, str]]:
         rows = [
             (self.sums, "sums, 2 columns of 2 rows for each MMA instruction"),
