@@ -81,6 +81,7 @@ def test_edits_of_one_token():
             "createpolicy.fractional.L2::evict_first.b64 %d0, 2.0;",
             "operand 2 of `createpolicy.fractional.L2::evict_first.b64` is 2; it must be above 0 and at most 1",
         ),
+        ("discard.L2 [%d0], 64;", "operand 2 of `discard.L2` is 64; it must be 128"),
         ("createpolicy.fractional.L2::evict_first.b64 %d0, 1;", "is an integer constant; it must be a .f32 register"),
         ("ret;;", "expected a statement, got ';'"),
         ("add.s32 %r0, %r1, 1,;", "expected an operand, got ';'"),
@@ -127,12 +128,16 @@ def test_headers(header, message):
         "cp.async.bulk.prefetch.L2.global [%r0], 16;",
         "createpolicy.range.global.L2::evict_last.L2::evict_unchanged.b64 %d0, [%r0], %r1, 65536;",
         "createpolicy.fractional.L2::evict_last.b64 %d0, %f0;",
+        "prefetch.global.L2::evict_last [%d0];",
+        "applypriority.L2::evict_normal [%d0], 128;",
         "redux.sync.sync.add.u32 %r0, %r1, -1;",
         "bar.sync.sync 0;",
+        "ld.global.v2.u32 {%f0, %r1}, [%d0];",
+        "st.global.v2.u64 [%d0], {%d0, %g};",
     ],
 )
 def test_texts_that_ptxas_takes(statement):
-    """Addresses of 32 bits that ptxas extends, policies, a repeated .sync."""
+    """Addresses of 32 bits that ptxas extends, policies, a repeated .sync, vectors with one register of a bit type."""
     assert edits.refusal(HEADER + KERNEL.replace("BODY", statement)) == ""
 
 

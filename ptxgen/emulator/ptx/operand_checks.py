@@ -549,11 +549,17 @@ def check_access_modifiers(ins: Instruction, known: set[str]) -> tuple[str, int]
 
 
 def check_items(ins: Instruction, number: int, op: Operand, count: int, check: Callable[[Operand], None]) -> None:
-    """Checks the elements of a vector operand, or an operand without braces; there must be `count`."""
+    """Checks the elements of a vector operand, or an operand without braces; there must be `count`.
+
+    Beside a register of a bit type, the other registers of a vector may be of any type of its size.
+    """
     items = elements(op)
     if len(items) != count or (count > 1 and not isinstance(op, Vec)):
         raise MismatchError(f"operand {number + 1} of `{ins.name}` has {len(items)} elements; it must have {count}")
+    bits = [item for item in items if isinstance(item, Reg) and item.type[0] == "b" and item.type != "bf16"]
     for item in items:
+        if bits and isinstance(item, Reg) and item.type in FLOATS:
+            item = bits[0]
         checked(ins, number, item, lambda item=item: check(item))  # type: ignore[misc]
     if len({SIZES[item.type] for item in items if isinstance(item, Reg)}) > 1:
         raise MismatchError(f"the elements of operand {number + 1} of `{ins.name}` must have equal sizes")
@@ -703,8 +709,9 @@ def in_range(ins: Instruction, number: int, least: int, most: int, multiple: int
     if value is not None and ins.op not in ("bfe", "bfi", "wgmma", "mbarrier", "tensormap"):
         value &= 0xFFFFFFFF  # of these operands, ptxas reads 32 bits
     if value is not None and not (least <= value <= most and value % multiple == 0):
+        allowed = f"{least} to {most}" if least < most else f"{least}"
         of = f" and a multiple of {multiple}" if multiple > 1 else ""
-        raise MismatchError(f"operand {number + 1} of `{ins.name}` is {value}; it must be {least} to {most}{of}")
+        raise MismatchError(f"operand {number + 1} of `{ins.name}` is {value}; it must be {allowed}{of}")
 
 
 def check_field(ins: Instruction) -> None:
@@ -796,6 +803,11 @@ def check_map(ins: Instruction) -> None:
             in_range(ins, 1, 0, limit)
 
 
+def check_line(ins: Instruction) -> None:
+    """applypriority and discard: the size is that of a line of the L2 cache."""
+    in_range(ins, 1, 128, 128)
+
+
 def check_fence(ins: Instruction) -> None:
     if "tensormap::generic" in ins.mods and len(ins.operands) > 1:
         in_range(ins, 1, 128, 128)
@@ -821,6 +833,7 @@ VALUE_CHECKS: dict[str, Callable[[Instruction], None]] = {
     "mbarrier": check_parity,
     "tensormap": check_map,
     "fence": check_fence,
+    **dict.fromkeys(("applypriority", "discard"), check_line),
 }
 
 

@@ -171,8 +171,12 @@ mapa                 | shared::cluster?              | u32 u64             | d, 
 getctarank           | shared::cluster?              | u32 u64             | d:u32, a&
 cvta                 | to SPACE                      | u64                 | d, a
 cvta                 | SPACE                         | u64                 | d, a&
-prefetch prefetchu   | *                             | -                   | [a]
-applypriority discard | *                            | -                   | [a], n
+prefetch             | global/local? L1/L2           | -                   | [a]
+prefetch             | global? L2::evict_last/L2::evict_normal | -        | [a]
+prefetch             | const/param? tensormap        | -                   | [a]
+prefetchu            | L1                            | -                   | [a]
+applypriority        | global? L2::evict_normal      | -                   | [a], n
+discard              | global? L2                    | -                   | [a], n
 createpolicy         | fractional EVICT SECOND?      | b64                 | d, a:f32?
 createpolicy         | range global? EVICT SECOND?   | b64                 | d, [a], b:u32, c:u32
 createpolicy         | cvt L2                        | b64                 | d, a
