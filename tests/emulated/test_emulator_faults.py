@@ -519,11 +519,11 @@ def test_invalid_arguments():
     x = np.zeros(4, np.float32)
     launch(text, "k", 1, 1, [x, np.uint32(1)])
     for args, words in [
-        ([x], "2 arguments"),
+        ([x], r"args has 1 elements; it must have 2, the parameters of k: \.u64 a, \.u32 n"),
         ([x, 1], "NumPy scalar"),
         ([x, 1.0], "NumPy scalar"),
-        ([x, np.uint64(1)], "8 bytes"),
-        ([x, x], "not a pointer"),
+        ([x, np.uint64(1)], r"argument 1 \(n, \.u32\) has 8 bytes; it must have 4"),
+        ([x, x], "is an array; it must be a NumPy scalar, as the parameter is no pointer"),
         ([np.uint32(1), np.uint32(1)], "4 bytes"),
         ([np.zeros((4, 4))[:, 1], np.uint32(1)], "contiguous"),
         (["x", np.uint32(1)], "str"),

@@ -81,6 +81,15 @@ def test_edits_of_one_token():
             "createpolicy.fractional.L2::evict_first.b64 %d0, 2.0;",
             "operand 2 of `createpolicy.fractional.L2::evict_first.b64` is 2; it must be above 0 and at most 1",
         ),
+        ("cvt.rn.bf16x2.f32 %r0, %d0, %f1;", "operand 2 of `cvt.rn.bf16x2.f32` is %d0"),
+        (
+            "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f0, %f0, %f0}, %g, %d0, 1, 1, 1, 0, 0;",
+            "is %g, a .f64 register; it must be a .u64 register",
+        ),
+        (
+            "mma.sync.aligned.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%g, %g}, {%g}, {%g}, {%g, %g};",
+            "has .aligned twice; it must have it once",
+        ),
         ("discard.L2 [%d0], 64;", "operand 2 of `discard.L2` is 64; it must be 128"),
         ("createpolicy.fractional.L2::evict_first.b64 %d0, 1;", "is an integer constant; it must be a .f32 register"),
         ("ret;;", "expected a statement, got ';'"),
@@ -145,6 +154,19 @@ def test_shared_memory_of_a_kernel():
     statement = ".shared .b8 t[240000]; .reg .b32 %t; mov.u32 %t, t;"
     with pytest.raises(ParseError, match="line 5: k has 240000 bytes of shared memory; it must have at most 232448"):
         launch(HEADER + KERNEL.replace("BODY", statement), "k", grid=1, block=1, args=[np.uint64(0)])
+
+
+def test_arguments_of_launch():
+    text = HEADER + ".visible .entry k() { ret; }"
+    for options, message in (
+        ({"grid": 0}, "grid.x is 0; it must be 1 to 2147483647"),
+        ({"block": (32, 64)}, "block has 2048 threads; it must have at most 1024"),
+        ({"race": True}, "race is no option of the emulated device; the options are .*races"),
+    ):
+        with pytest.raises(InputError, match=message):
+            launch(text, "k", **{"grid": 1, "block": 1, "args": []} | options)
+    with pytest.raises(ParseError, match=r"a module begins with \.version; it must be PTX, as nvcc -ptx"):
+        launch("#include <cstdio>", "k", grid=1, block=1, args=[])
 
 
 def test_launch_takes_names_of_cxx():

@@ -287,7 +287,7 @@ def test_structures_by_value(run):
     assert np.load("y.npy").tolist() == [3]
     code, _, err = run(text, "--arg", "b8[16]=iota", "--arg", "u32[1]")
     assert code == 2
-    assert "16 bytes, the parameter 32" in err
+    assert "has 16 bytes; it must have 32" in err
 
 
 @pytest.mark.parametrize(
@@ -473,10 +473,10 @@ def test_cluster_option(run):
     assert (code, json.loads(out)["cluster"]) == (0, [3, 1])
     assert np.load("y.npy").tolist() == [[n % 3, 3] for n in range(6)]
     for cluster, words in (
-        ("4", "grid.x is 6, not a multiple of the cluster size 4"),
+        ("4", "grid.x is 6; it must be a multiple of the cluster size 4"),
         ("x", "--cluster is 'x'"),
         ("17", "it must have 1 to"),
-        (None, "must specify the cluster size"),
+        (None, "cluster is None; it must be the cluster size"),
     ):
         code, _, err = run(RANKS, *options, *(() if cluster is None else ("--cluster", cluster)))
         assert code == 2

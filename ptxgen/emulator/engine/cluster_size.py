@@ -19,11 +19,11 @@ def extents(directives: dict[str, tuple[int, ...]], requested: Any, entry: str) 
     if declared is not None:
         declared = (*declared, 1, 1)[:3]
         if size is not None and size != declared:
-            raise InputError(f"cluster is {size}, .reqnctapercluster of {entry} requires {declared}")
+            raise InputError(f"cluster is {size}; it must be {declared}, .reqnctapercluster of {entry}")
         size = declared
     if size is None:
         if "explicitcluster" in directives:
-            raise InputError(f"{entry} is .explicitcluster: the launch must specify the cluster size")
+            raise InputError(f"cluster is None; it must be the cluster size, as {entry} is .explicitcluster")
         return 1, 1, 1
     x, y, z = (int(n) for n in size)
     most = min((MAX_CLUSTER_BLOCKS, *directives.get("maxclusterrank", ())))

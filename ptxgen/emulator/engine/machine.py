@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from ptxgen.emulator.memory.tensormap import TensorMap
 from ptxgen.emulator.memory.texture import Texture
 from ptxgen.emulator.memory.variables import readable
 from ptxgen.emulator.options import Options
+from ptxgen.emulator.ptx.demangle import demangled
 from ptxgen.emulator.stats import Stats
 from ptxgen.emulator.sync.shadow import Shadow
 from ptxgen.errors import InputError
@@ -32,13 +33,13 @@ def dims(name: str, value: Any, limits: Dims) -> Dims:
     try:
         extents = [int(x) for x in (value if isinstance(value, (tuple, list)) else (value,))]
     except (TypeError, ValueError):
-        raise InputError(f"{name} must be one to three integers, got {value!r}") from None
+        raise InputError(f"{name} is {value!r}; it must be one to three integers") from None
     if not 1 <= len(extents) <= 3:
-        raise InputError(f"{name} must be one to three integers, got {value!r}")
+        raise InputError(f"{name} is {value!r}; it must be one to three integers")
     extents += [1] * (3 - len(extents))
     for x, limit, axis in zip(extents, limits, "xyz", strict=True):
         if not 1 <= x <= limit:
-            raise InputError(f"{name}.{axis} must be 1 to {limit}, got {x}")
+            raise InputError(f"{name}.{axis} is {x}; it must be 1 to {limit}")
     return extents[0], extents[1], extents[2]
 
 
@@ -54,10 +55,11 @@ class Machine:
     """
 
     def __init__(self, **options: Any) -> None:
-        try:
-            self.options = Options(**options)
-        except TypeError as error:
-            raise InputError(f"unknown option: {error}") from None
+        known = [field.name for field in fields(Options)]
+        for name in options:
+            if name not in known:
+                raise InputError(f"{name} is no option of the emulated device; the options are {', '.join(known)}")
+        self.options = Options(**options)
         self.memory = GlobalMemory()
         #: the heap of malloc in device code, from the first launch of a kernel that calls it
         self.heap: DeviceHeap | None = None
@@ -135,21 +137,25 @@ class Machine:
         block = dims("block", block, (1024, 1024, 64))
         threads = block[0] * block[1] * block[2]
         if threads > 1024:
-            raise InputError(f"block has {threads} threads, it must have at most 1024")
+            raise InputError(f"block has {threads} threads; it must have at most 1024")
         limit = kernel.function.directives.get("maxntid")
         if limit is not None and threads > int(np.prod(limit)):
-            raise InputError(f"block has {threads} threads, .maxntid of {entry} allows {int(np.prod(limit))}")
+            raise InputError(
+                f"block has {threads} threads; it must have at most {int(np.prod(limit))}, .maxntid of {entry}"
+            )
         wanted = kernel.function.directives.get("reqntid")
         if wanted is not None and (*wanted, 1, 1)[:3] != block:
-            raise InputError(f"block is {block}, .reqntid of {entry} requires {wanted}")
+            raise InputError(f"block is {block}; it must be {wanted}, .reqntid of {entry}")
         cluster = extents(kernel.function.directives, cluster, entry)
         if "blocksareclusters" in kernel.function.directives:
             grid = (grid[0] * cluster[0], grid[1] * cluster[1], grid[2] * cluster[2])
         for g, k, axis in zip(grid, cluster, "xyz", strict=True):
             if g % k:
-                raise InputError(f"grid.{axis} is {g}, not a multiple of the cluster size {k}")
+                raise InputError(f"grid.{axis} is {g}; it must be a multiple of the cluster size {k}")
         if len(params) < kernel.param_bytes:
-            raise InputError(f"params has {len(params)} bytes, {entry} needs {kernel.param_bytes}")
+            raise InputError(
+                f"params has {len(params)} bytes; it must have {kernel.param_bytes}, the parameters of {entry}"
+            )
         if shared_bytes < 0 or kernel.shared + shared_bytes > SHARED_LIMIT:
             raise InputError(
                 f"shared_bytes is {shared_bytes}; with {kernel.shared} static bytes the limit is {SHARED_LIMIT}"
@@ -230,7 +236,11 @@ def launch(
     kernel = module[entry]
     entry = kernel.name
     if len(args) != len(kernel.parameters):
-        raise InputError(f"{entry} takes {len(kernel.parameters)} arguments, got {len(args)}")
+        listed = ", ".join(f".{p.type} {readable(p.name, entry)}" for p in kernel.parameters)
+        raise InputError(
+            f"args has {len(args)} elements; it must have {len(kernel.parameters)}, the parameters of "
+            f"{demangled(entry)}" + (f": {listed}" if listed else "")
+        )
     params = bytearray(kernel.param_bytes)
     buffers: list[tuple[np.ndarray[Any, Any], int]] = []
 
@@ -239,7 +249,7 @@ def launch(
     def buffer(array: np.ndarray[Any, Any], name: str, parameter: str) -> int:
         """The address of an array on the device."""
         if not array.flags.c_contiguous:
-            raise InputError(f"{name} must be C-contiguous")
+            raise InputError(f"{name} has strides {array.strides}; it must be C-contiguous")
         for known, address in buffers:
             if known is array:
                 parameters, _, kind = names[address].rpartition(", ")
@@ -260,11 +270,10 @@ def launch(
         return machine.texture(value, at, variable)
 
     for i, (value, p) in enumerate(zip(args, kernel.parameters, strict=True)):
-        if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
-            raise InputError(
-                f"argument {i} ({p.name}, .{p.type}) is a Python {type(value).__name__}: use a NumPy scalar"
-            )
         parameter = readable(p.name, entry)
+        argument = f"argument {i} ({parameter}, .{p.type})"
+        if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
+            raise InputError(f"{argument} is a Python {type(value).__name__}; it must be a NumPy scalar")
         if p.array and isinstance(value, (np.ndarray, np.void)):
             data = value.tobytes()
         elif isinstance(value, TensorMap):
@@ -274,17 +283,17 @@ def launch(
                 buffer(base, tensor, f"the tensor of {parameter}") if isinstance(base, np.ndarray) else None
             )
         elif isinstance(value, Texture):
-            data = handle(value, f"argument {i} ({p.name})", p.name).to_bytes(8, "little")
+            data = handle(value, argument, parameter).to_bytes(8, "little")
         elif isinstance(value, np.ndarray):
             if p.size != 8:
-                raise InputError(f"argument {i} ({p.name}, .{p.type}) is an array, but the parameter is not a pointer")
-            data = buffer(value, f"argument {i} ({p.name})", parameter).to_bytes(8, "little")
+                raise InputError(f"{argument} is an array; it must be a NumPy scalar, as the parameter is no pointer")
+            data = buffer(value, argument, parameter).to_bytes(8, "little")
         elif isinstance(value, np.generic):
             data = value.tobytes()
         else:
-            raise InputError(f"argument {i} ({p.name}) is a {type(value).__name__}: use a NumPy array or scalar")
+            raise InputError(f"{argument} is a {type(value).__name__}; it must be a NumPy array or scalar")
         if len(data) != p.size:
-            raise InputError(f"argument {i} ({p.name}, .{p.type}) has {len(data)} bytes, the parameter {p.size}")
+            raise InputError(f"{argument} has {len(data)} bytes; it must have {p.size}")
         params[p.offset : p.offset + p.size] = data
     for name, array in (variables or {}).items():
         variable = module.variable(name)

@@ -182,9 +182,11 @@ class Module:
 
     def variable(self, name: str) -> Variable:
         """The .global or .const variable of a name, with its `address` and its `size` in bytes; else InputError."""
-        if name not in self.symbols:
-            raise InputError(f"no variable {name!r}; there are: {', '.join(sorted(self.symbols)) or 'none'}")
-        return self.symbols[name]
+        symbols = named(self.symbols, name)
+        if len(symbols) != 1:
+            known = ", ".join(sorted(map(demangled, symbols or self.symbols))) or "none"
+            raise InputError(f"no variable {name!r}; there are: {known}")
+        return self.symbols[symbols[0]]
 
     def address(self, v: Variable, value: Address) -> int:
         """The address that is an initial value of a variable."""

@@ -489,7 +489,7 @@ def check_cvt(ins: Instruction) -> None:
         kinds = ["b16" if k[:2] in ("e4", "e5") else "u32" if k == "b32" else k for k in kinds]
         checked(ins, 0, ins.operands[0], lambda: check_destination(ins.operands[0], kinds[0]))
         for i, op in enumerate(ins.operands[1:], 1):
-            checked(ins, i, op, lambda i=i, op=op: check_source(op, kinds[i], pair))  # type: ignore[misc]
+            checked(ins, i, op, lambda i=i, op=op: check_source(op, kinds[i], pair and to == "f16x2"))  # type: ignore[misc]
         return
     if to not in CONVERTED or source not in CONVERTED:
         raise unknown(f"cvt does not convert .{source} to .{to}")
@@ -675,7 +675,11 @@ def check_atom(ins: Instruction) -> None:
 def check_matrix(ins: Instruction) -> None:
     """mma, wmma and wgmma: the elements of a fragment have equal sizes, and the first one the type of the fragment."""
     types = ins.types
+    if ins.mods.count("aligned") > 1:
+        raise MismatchError(f"`{ins.name}` has .aligned twice; it must have it once")
     for number, op in enumerate(ins.operands):
+        if "mma_async" in ins.mods and number in (1, 2) and isinstance(op, Reg):
+            checked(ins, number, op, lambda op=op: check_source(op, "u64"))  # type: ignore[misc]
         if isinstance(op, Vec):
             checked(ins, number, op, lambda op=op: check_sizes(op))  # type: ignore[misc]
             exact = number in (0, 3) or "sp" not in (m.partition("::")[0] for m in ins.mods)

@@ -751,4 +751,8 @@ def parse(text: str) -> Unit:
 
     Raises ParseError for text that is not PTX, UnsupportedError for directives that are not emulated.
     """
+    if ".version" not in text and ".target" not in text:
+        raise ParseError(
+            "line 1: a module begins with .version; it must be PTX, as nvcc -ptx or cuobjdump -ptx writes it"
+        )
     return Parser(text).unit()

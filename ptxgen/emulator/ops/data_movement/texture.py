@@ -72,7 +72,8 @@ class TextureOperand:
             lane = int(which[0])
             t = memory.textures.get(handle)
             if t is None:
-                raise fault(Fault, f"{handle:#x} is not the handle of a {self.kind}", c, self.ins, lane)
+                text = f"{handle:#x} is not the handle of a {self.kind}; ptxgen.emulator.texture makes one"
+                raise fault(Fault, text, c, self.ins, lane)
             if self.geometry and self.geometry != t.geometry:
                 text = f"the {self.kind} is {t.geometry}, the instruction .{self.geometry}"
                 raise fault(Fault, text, c, self.ins, lane)
