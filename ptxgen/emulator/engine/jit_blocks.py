@@ -36,21 +36,24 @@ STEP_TIMES = {
     "cvt": (0.8, 0.25),
     "selp": (1.1, 0.5),
     "fma": (3.5, 0.9),
-    "ld": (2.2, 0.5),
+    "ld": (1.2, 0.45),
     "lop3": (5.0, 1.0),
     "prmt": (10.0, 2.0),
 }
 #: the same for other instructions with operands of f32; of 16-bit types and of f64; without floating-point operands
 REAL_TIME, ROUNDED_TIME, PLAIN_TIME = (1.4, 0.15), (12.0, 4.0), (0.5, 0.1)
+GLOBAL_LOAD_TIME = (0.6, 0.3)
 #: the same for a compiled function, which reads and writes its registers once, and for each of its instructions
 CALL_TIME, COMPILED_TIME = (4.0, 1.8), (0.05, 0.15)
 #: microseconds of the compilation of a block, and of each instruction
-COMPILATION_TIME = (1200.0, 100.0)
+COMPILATION_TIME = (1200.0, 60.0)
 ROUNDED = {"f16", "bf16", "f16x2", "bf16x2", "f64"}
 
 
 def step_time(ins: Instruction) -> tuple[float, float]:
     """Microseconds of the NumPy step of an instruction, and nanoseconds for each lane."""
+    if ins.op == "ld" and "global" in ins.mods:  # most of its time are checks
+        return GLOBAL_LOAD_TIME
     if ROUNDED & set(ins.mods) and ins.op not in ("ld", "mov", "selp"):
         return ROUNDED_TIME
     return STEP_TIMES.get(ins.op) or (REAL_TIME if "f32" in ins.mods and ins.op != "mov" else PLAIN_TIME)
@@ -109,7 +112,7 @@ class JitCompiler:
     def count_executions(self, number: int, block: Block) -> None:
         """Compiles a block when that would have saved as much time as it takes."""
         first = block.steps[0]
-        able = [ins for ins in block.contents if ins.op in LOWER]
+        able = [ins for ins in block.contents if ins.op in LOWER and "param" not in ins.mods]
         fixed, lane = time_saved(able)
         lane /= 1000
         if self.engine == "llvm":
