@@ -38,7 +38,7 @@ def plain(value: Any) -> Any:
 
 
 def is_integer(value: Any, low: int, high: int) -> bool:
-    """Whether ``value`` is an integer (of Python or NumPy, not a Boolean) from ``low`` to ``high``."""
+    """True if ``value`` is an integer (of Python or NumPy, not a Boolean) from ``low`` to ``high``."""
     value = plain(value)
     try:
         return not isinstance(value, bool) and low <= operator.index(value) <= high

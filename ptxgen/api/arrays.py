@@ -104,18 +104,18 @@ def _torch(x: Any, argument: str) -> View:
 
 
 def is_torch(x: Any) -> bool:
-    """Whether ``x`` is a PyTorch tensor or an instance of a subclass."""
+    """True if ``x`` is a PyTorch tensor or an instance of a subclass."""
     return any(kind.__module__.partition(".")[0] == "torch" for kind in type(x).__mro__)
 
 
 def records_gradient(x: Any) -> bool:
-    """Whether PyTorch records operations on ``x`` for automatic differentiation."""
+    """True if PyTorch records operations on ``x`` for automatic differentiation."""
     torch = sys.modules.get("torch")  # loaded if there is a tensor; an import statement would cost 0.3 µs per call
     return torch is not None and getattr(x, "requires_grad", False) and torch.is_grad_enabled()
 
 
 def is_plain_tensor(x: Any) -> bool:
-    """Whether a PyTorch tensor's memory holds its values (no negative bit, not fake) and no gradient is recorded."""
+    """True if a PyTorch tensor's memory holds its values (no negative bit, not fake) and no gradient is recorded."""
     return bool(x.data_ptr()) and not x.is_neg() and not (x.requires_grad and records_gradient(x))
 
 
@@ -252,13 +252,13 @@ def tensor(x: Any, argument: str) -> View:
 
 
 def _names_its_stream(x: Any) -> bool:
-    """Whether the interface of an array has the stream on which its library works: calls then need not wait."""
+    """True if the interface of an array has the stream on which its library works: calls then need not wait."""
     facts = getattr(x, "__cuda_array_interface__", None)
     return is_cupy(x) or (isinstance(facts, dict) and "stream" in facts)
 
 
 def is_cupy(x: Any) -> bool:
-    """Whether ``x`` is an array of CuPy."""
+    """True if ``x`` is an array of CuPy."""
     return type(x).__module__.partition(".")[0] == "cupy"
 
 
@@ -313,14 +313,14 @@ def emptied(v: View, axis: int) -> View:
 
 
 def overlap(x: View, y: View) -> bool:
-    """Whether two arrays share a byte. Interleaved arrays without a common byte do not overlap."""
+    """True if two arrays share a byte. Interleaved arrays without a common byte do not overlap."""
     if 0 in (*x.shape, *y.shape) or x.span[1] <= y.span[0] or y.span[1] <= x.span[0]:
         return False
     return _shares_memory(_addresses(x), _addresses(y))
 
 
 def overlaps_itself(v: View) -> bool:
-    """Whether two elements of one array share a byte."""
+    """True if two elements of one array share a byte."""
     if 0 in v.shape:
         return False
     extent = 1

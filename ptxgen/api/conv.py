@@ -691,7 +691,7 @@ def _epilogue_args(
 
 
 def _is_packed(arguments: ConvArguments, role: str, v: View, memory: str) -> bool:
-    """Whether an array is contiguous in the memory layout ``memory``."""
+    """True if an array is contiguous in the memory layout ``memory``."""
     strides = packed_strides(v.shape, arguments.axis_permutation(role, memory))
     return all(n == 1 or v.strides[i] == strides[i] for i, n in enumerate(v.shape))
 

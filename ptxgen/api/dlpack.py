@@ -84,7 +84,7 @@ class Exported:
 
 
 def exports(x: Any) -> bool:
-    """Whether an array has the protocol."""
+    """True if an array has the protocol."""
     return hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")
 
 

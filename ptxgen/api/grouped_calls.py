@@ -42,7 +42,7 @@ class CachedCall:
     observers: tuple[recording.Observer, ...] = ()
 
     def serves(self, at: Ints) -> bool:
-        """Whether results share no memory with other arrays, and addresses are aligned as in the earlier call."""
+        """True if results share no memory with other arrays, and addresses are aligned as in the earlier call."""
         for x in self.groups:
             if (np.bitwise_or.reduce(at[x.used], axis=0) & (x.alignment - 1)).any():
                 return False

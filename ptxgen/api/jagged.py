@@ -191,13 +191,13 @@ def _check_out(a: View, c: View, shape: tuple[int, ...]) -> None:
 
 
 def _row_major(v: View) -> bool:
-    """Whether rows are contiguous, and matrices follow each other."""
+    """True if rows are contiguous, and matrices follow each other."""
     found = matrix_layout(v)
     return found is not None and found[0] == "N" and _is_packed(v, found[1])
 
 
 def _is_packed(v: View, ld: int) -> bool:
-    """Whether matrices with this leading dimension follow each other."""
+    """True if matrices with this leading dimension follow each other."""
     rows, columns = v.shape[-2:]
     if len(v.shape) < 3 or v.shape[0] == 1:
         return True

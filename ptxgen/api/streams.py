@@ -45,6 +45,6 @@ def ordered(on: Driver, stream: int, views: Iterable[View]) -> Iterator[None]:
 
 
 def is_captured(stream: int, on: Driver) -> bool:
-    """Whether a stream of a driver, a raw handle, is being captured into a graph. The legacy default stream, 1, cannot
+    """True if a stream of a driver, a raw handle, is being captured into a graph. The legacy default stream, 1, cannot
     be."""
     return stream > 1 and on.capturing(stream)

@@ -184,7 +184,7 @@ def summary(rows: Sequence[Document]) -> Document:
 
 
 def _has_other_layouts(rows: Sequence[Document]) -> bool:
-    """Whether the vendor's fastest layout is not that of the problem, in some row."""
+    """True if the vendor's fastest layout is not that of the problem, in some row."""
     return any(row["vendor_same_layout_us"] not in (None, row["vendor_us"]) for row in rows)
 
 

@@ -18,7 +18,7 @@ def accumulator_bytes(p: KernelProblem) -> int:
 
 
 def stores_via_smem(p: KernelProblem, c: Any) -> Any:
-    """Whether the epilogue of a kernel whose warps all copy and multiply stores C through shared memory."""
+    """True if the epilogue of a kernel whose warps all copy and multiply stores C through shared memory."""
     return (c.epilogue_smem == 1) | (c.kl > 1) | p.sink.shared_tile
 
 

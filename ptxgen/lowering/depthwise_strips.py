@@ -123,7 +123,7 @@ class DepthwiseStrip:
 
     @property
     def grouped(self) -> bool:
-        """Whether each lane has a filter of its own."""
+        """True if each lane has a filter of its own."""
         return self.lane.filter > 0
 
     @property

@@ -131,17 +131,17 @@ class Im2colDescriptor:
 
     @property
     def wgrad(self) -> bool:
-        """Whether K is the pixel index (weight gradients)."""
+        """True if K is the pixel index (weight gradients)."""
         return self.tiled or (self.layout[0] == "T" if self.side == "a" else self.layout[1] == "N")
 
     @property
     def kmajor(self) -> bool:
-        """Whether K is contiguous in the other operand."""
+        """True if K is contiguous in the other operand."""
         return self.layout[1] == "T" if self.side == "a" else self.layout[0] == "N"
 
     @property
     def contiguous_columns(self) -> bool:
-        """Whether adjacent columns of C are adjacent in memory, and both are stored."""
+        """True if adjacent columns of C are adjacent in memory, and both are stored."""
         halo = self.row_taps > 1 and self.side == "b"
         return not halo and (self.result is None or self.result[1][-1][1] == 1)
 
@@ -172,7 +172,7 @@ class Im2colDescriptor:
 
     @property
     def shares_row_taps(self) -> bool:
-        """Whether the taps of a filter row read the pixels of adjacent positions."""
+        """True if the taps of a filter row read the pixels of adjacent positions."""
         plain = not self.wgrad and not self.phases and self.merged_phases == 1
         return plain and self.taps[0] > 1 and self.steps[0] == 1 and self.dilation[0] == 1
 

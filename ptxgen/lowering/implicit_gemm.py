@@ -146,8 +146,8 @@ class ImplicitOperand:
         return max(length, major, 1) if rows <= 1 or major >= length else 0
 
     def prefers_kmajor(self) -> bool:
-        """Whether vector accesses should be along K: if only then the operand has a leading dimension, or if contiguous
-        runs along K are longer."""
+        """True if vector accesses should be along K: only then the operand has a leading dimension, or contiguous runs
+        along K are longer."""
         matrix = {kmajor: bool(replace(self, kmajor=kmajor).strided()) for kmajor in (False, True)}
         return (
             matrix[True]

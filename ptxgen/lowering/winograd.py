@@ -101,7 +101,7 @@ class Winograd:
 
     @property
     def tiles_adjacent(self) -> bool:
-        """Whether tiles are adjacent in the transformed matrices, not channels."""
+        """True if tiles are adjacent in the transformed matrices, not channels."""
         return not (self.channels_adjacent or self.weight_grad)
 
     @property

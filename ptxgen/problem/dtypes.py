@@ -59,7 +59,7 @@ class Dtype:
 
     @property
     def native_numpy(self) -> bool:
-        """Whether the type is built into NumPy, so that PyTorch can convert tensors to NumPy arrays."""
+        """True if the type is built into NumPy, so that PyTorch can convert tensors to NumPy arrays."""
         return self.numpy.isbuiltin == 1
 
     @property
@@ -68,17 +68,17 @@ class Dtype:
 
     @property
     def fp8(self) -> bool:
-        """Whether this is an 8-bit floating-point type."""
+        """True if this is an 8-bit floating-point type."""
         return self.bits == 8 and not self.integer
 
     @property
     def int8(self) -> bool:
-        """Whether this is an 8-bit integer type."""
+        """True if this is an 8-bit integer type."""
         return self.bits == 8 and self.integer
 
     @property
     def saturates(self) -> bool:
-        """Whether conversions to this type saturate to the finite range, infinities included."""
+        """True if conversions to this type saturate to the finite range, infinities included."""
         return self.bits == 8
 
     @property

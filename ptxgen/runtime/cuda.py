@@ -353,7 +353,7 @@ class CudaDriver:
             self._cuda.Context.synchronize()
 
     def capturing(self, stream: int) -> bool:
-        """Whether ``stream``, a raw handle, is being captured into a graph."""
+        """True if ``stream``, a raw handle, is being captured into a graph."""
         try:
             return cuda_graph.capturing(stream)
         except cuda_graph.DriverError:  # the thread has no context, or a different one

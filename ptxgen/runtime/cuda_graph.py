@@ -232,7 +232,7 @@ def order(before: int, after: int) -> None:
 
 
 def capturing(stream: int) -> bool:
-    """Whether ``stream``, a raw handle, is being captured into a graph. DriverError: the query failed."""
+    """True if ``stream``, a raw handle, is being captured into a graph. DriverError: the query failed."""
     status = ctypes.c_int()
     if code := _is_capturing()(stream, ctypes.byref(status)):
         raise driver_error("cuStreamIsCapturing", load().CUresult(code))

@@ -126,7 +126,7 @@ class Driver(Protocol):
         ...
 
     def capturing(self, stream: int) -> bool:
-        """Whether ``stream``, a raw handle, is being captured into a graph."""
+        """True if ``stream``, a raw handle, is being captured into a graph."""
         ...
 
     def capture(self, stream: int) -> Capture:

@@ -161,7 +161,7 @@ class Runner:
         return launch_all  # it holds the runner, and so the prepared arrays
 
     def workspace_dirty(self) -> bool:
-        """Whether a workspace that must be zero after every launch has a nonzero byte."""
+        """True if a workspace that must be zero after every launch has a nonzero byte."""
         if not self.launch.zeroed:
             return False
         flags = np.empty(self.launch.workspace, np.uint8)

@@ -188,7 +188,7 @@ def _transposed(
 
 
 def _has_batch(dims: int, input: Tensor, weight: Tensor) -> bool:
-    """Whether ``input`` has an axis of images. InputError: an operand is no dense tensor. ShapeError: the operands do
+    """True if ``input`` has an axis of images. InputError: an operand is no dense tensor. ShapeError: the operands do
     not have the axes of a convolution, or those of one image and its filters."""
     try:
         if input.dim() == weight.dim() == dims + 2:

@@ -114,7 +114,7 @@ def _allocator(device: torch.device) -> Callable[..., Tensor]:
 
 
 def in_place(*pairs: tuple[Tensor | None, Tensor | None]) -> bool:
-    """Whether each (operand of a kernel, argument of a user) has one memory: later calls with such arguments can use
+    """True if each (operand of a kernel, argument of a user) has one memory: later calls with such arguments can use
     the cached launch."""
     return all(x is None or y is None or x.data_ptr() == y.data_ptr() for x, y in pairs)
 

@@ -29,7 +29,7 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether the run must end."""
+        """True if the run must end."""
         return self.signal != 0 or time.monotonic() >= self.time_of(1.0)
 
     def raise_for_signal(self) -> None:

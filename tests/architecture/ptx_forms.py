@@ -55,7 +55,7 @@ def signature_forms() -> dict[str, list[str]]:
 
 
 def matrix_forms() -> dict[str, list[str]]:
-    """Those of mma, wmma and wgmma: shapes and types of D, A, B and C."""
+    """The forms of mma, wmma and wgmma: shapes and types of D, A, B and C."""
     out: dict[str, list[str]] = {"mma": [], "mma.sp": [], "wgmma": [], "wmma": []}
     grouped: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for (a, b, c), shapes in mma.SHAPES.items():
@@ -83,7 +83,7 @@ def matrix_forms() -> dict[str, list[str]]:
 
 
 def other_forms() -> dict[str, list[str]]:
-    """Those of the instructions that functions check."""
+    """The forms of the instructions that functions check."""
     checks = operand_checks
     types = "types: " + " ".join(ordered(checks.STORED))
     scopes = "/".join(sorted(checks.SCOPES))

@@ -35,7 +35,7 @@ DRAWS = 20000
 
 
 def converts(dtype: str, d: Device) -> bool:
-    """Whether a device has the conversions that a type needs."""
+    """True if a device has the conversions that a type needs."""
     return d.sm >= {"bf16": 80, "e4m3": 89, "e5m2": 89}.get(dtype, 0)
 
 

@@ -23,7 +23,7 @@ class CaseSource(Protocol):
         ...
 
     def supports(self, device: Device) -> bool:
-        """Whether ``device`` runs such kernels."""
+        """True if ``device`` runs such kernels."""
         ...
 
     def cases(

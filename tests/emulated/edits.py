@@ -151,7 +151,7 @@ def edits(text: str, count: int, seed: int) -> list[Edit]:
 
 
 def assembles(text: str, folder: Path) -> bool:
-    """Whether ptxas accepts a text."""
+    """True if ptxas accepts a text."""
     path = folder / "edited.ptx"
     path.write_text(text)
     command = ["ptxas", "-O0", "-arch=sm_90a", "-o", str(folder / "edited.cubin"), str(path)]

@@ -117,7 +117,7 @@ class Product:
 
     @property
     def right(self) -> bool:
-        """Whether the result is right; it is cleared."""
+        """True if the result is right; it is cleared."""
         found = np.array_equal(self.c.numpy(), self.want)
         self.driver.fill(self.c.address, self.c.nbytes)
         return found

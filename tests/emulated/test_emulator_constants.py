@@ -134,7 +134,7 @@ def test_an_element_outside_its_array():
 
 
 def test_initial_addresses():
-    """Of variables, generic or not, with offsets; single bytes of them; of functions."""
+    """Addresses of variables, generic or not, with offsets; single bytes of them; addresses of functions."""
     y = np.zeros(4, "u8")
     run(
         """ld.global.u64 %d0, p[0]; ld.u32 %r0, [%d0]; ld.global.u64 %d0, p[1]; ld.u32 %r1, [%d0];

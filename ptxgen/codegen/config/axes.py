@@ -51,15 +51,15 @@ class Axis:
 
     @property
     def counts(self) -> bool:
-        """Whether the axis is a positive number, whose logarithm is a feature of models."""
+        """True if the axis is a positive number, whose logarithm is a feature of models."""
         return self.default > 0 and self.least != 0 and not self.words
 
     def is_power_of_two(self, number: Any) -> Any:
-        """Whether a number, or each of a column, is a power of two, if it must be."""
+        """True if a number, or each of a column, is a power of two, if it must be."""
         return (number > 0) & (number & (number - 1) == 0) if self.power_of_two else True
 
     def in_range(self, number: Any) -> Any:
-        """Whether a number, or each of a column, is from ``least`` to ``most``."""
+        """True if a number, or each of a column, is from ``least`` to ``most``."""
         least, most = (0, len(self.words) - 1) if self.words else (self.least, self.most)
         above = True if least is None else number >= least
         return above if most is None else above & (number <= most)

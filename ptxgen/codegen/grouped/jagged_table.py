@@ -39,7 +39,7 @@ class JaggedTable(Packing):
 
     @property
     def along_k(self) -> bool:
-        """Whether items differ in K. They are then sorted, the longest first."""
+        """True if items differ in K. They are then sorted, the longest first."""
         return items_of(self.problem).jagged == "k"
 
     @property

@@ -52,7 +52,7 @@ class Packing(Part):
         return ""
 
     def packs(self, p: KernelProblem) -> bool:
-        """Whether a launch of ``p`` runs the packing kernels."""
+        """True if a launch of ``p`` runs the packing kernels."""
         return bool(self.names) and (p.k > 0 or self.packs_empty)
 
     def buffer_bytes(self, p: KernelProblem, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:

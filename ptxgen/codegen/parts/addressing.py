@@ -52,12 +52,12 @@ class OperandAddressing(Part):
 
     @property
     def strided(self) -> bool:
-        """Whether the operand is a matrix with a leading dimension."""
+        """True if the operand is a matrix with a leading dimension."""
         return self.mode == STRIDED
 
     @property
     def is_im2col(self) -> bool:
-        """Whether entries of the tables have coordinates, which show whether an element is outside the image."""
+        """True if entries of the tables have coordinates, which show whether an element is outside the image."""
         return self.mode == WINDOW
 
     def _entry(self, axis: str, n: int) -> str:

@@ -28,27 +28,27 @@ class CAccess(Part):
 
     @cached_property
     def is_16bit(self) -> bool:
-        """Whether C has 16-bit floats."""
+        """True if C has 16-bit floats."""
         return self.problem.output.bytes == 2 and not self.problem.output.integer
 
     @cached_property
     def is_s8(self) -> bool:
-        """Whether C has integers of 8 bits, to which f32 is rounded."""
+        """True if C has integers of 8 bits, to which f32 is rounded."""
         return self.problem.out == "s8" and self.problem.sink.stored_type == "f32"
 
     @cached_property
     def truncates(self) -> bool:
-        """Whether stores write the low bits of registers."""
+        """True if stores write the low bits of registers."""
         return self.problem.output.integer and self.problem.output.bytes < 4
 
     @cached_property
     def is_fp8(self) -> bool:
-        """Whether C has 8-bit floats, which are converted in pairs."""
+        """True if C has 8-bit floats, which are converted in pairs."""
         return self.problem.output.fp8
 
     @cached_property
     def converts(self) -> bool:
-        """Whether elements of C differ from the type of the epilogue's arithmetic."""
+        """True if elements of C differ from the type of the epilogue's arithmetic."""
         return self.is_16bit or self.is_s8 or self.is_fp8
 
     @cached_property

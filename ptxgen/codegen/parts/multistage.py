@@ -101,7 +101,7 @@ class StagedOperand(Protocol):
 
     @property
     def has_halves(self) -> bool:
-        """Whether the first half of the fragment loads has the first half of the rows (or columns) of a thread."""
+        """True if the first half of the fragment loads has the first half of the rows (or columns) of a thread."""
 
     def fragment_loads(self, k: int, buffer: int) -> Sequence[FragmentRead]:
         """The fragment loads of step ``k``."""
@@ -347,7 +347,7 @@ class MultistageMainloop(Part):
         return {name for name in "ab" if any(part.of(name) > 1 for part in self.parts)}
 
     def has_loop(self, part: TilePart) -> bool:
-        """Whether a K loop multiplies a part of the tile."""
+        """True if a K loop multiplies a part of the tile."""
         return True
 
     def fragment_loads(self, x: StagedOperand, k: int, buffer: int, part: TilePart) -> Sequence[FragmentRead]:
@@ -419,7 +419,7 @@ class MultistageMainloop(Part):
 
     @property
     def asynchronous(self) -> bool:
-        """Whether cp.async copies an operand."""
+        """True if cp.async copies an operand."""
         return any(x.asynchronous for x in self.operands)
 
     # ---- accumulators as vectors
@@ -503,7 +503,7 @@ class MultistageMainloop(Part):
 
     @property
     def defers_sts(self) -> bool:
-        """Whether loads go to registers one iteration before they are stored to shared memory."""
+        """True if loads go to registers one iteration before they are stored to shared memory."""
         return bool(self.config.deferred_sts) and not all(x.asynchronous for x in self.operands)
 
     @property
@@ -527,14 +527,14 @@ class MultistageMainloop(Part):
 
     @property
     def several_warps(self) -> bool:
-        """Whether warps divide the tile among them, so that one may have no element of C."""
+        """True if warps divide the tile among them, so that one may have no element of C."""
         return self.group > WARP
 
     # ---- bounds and addresses
 
     @cached_property
     def predicated(self) -> bool:
-        """Whether loads outside M and N are predicated off; else their addresses are clamped."""
+        """True if loads outside M and N are predicated off; else their addresses are clamped."""
         return self.config.bounds == BOUNDS_PREDICATE
 
     @cached_property

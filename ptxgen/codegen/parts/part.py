@@ -32,22 +32,22 @@ class Reduction(StrEnum):
 
     @property
     def active(self) -> bool:
-        """Whether several slices of K have blocks of their own."""
+        """True if several slices of K have blocks of their own."""
         return self is not Reduction.NONE
 
     @property
     def prescales_c(self) -> bool:
-        """Whether an auxiliary kernel scales C by beta before the main kernel runs."""
+        """True if an auxiliary kernel scales C by beta before the main kernel runs."""
         return self is Reduction.MEMSET_RED
 
     @property
     def uses_flag(self) -> bool:
-        """Whether the other slices wait for a flag of the tile, which slice 0 sets once C is scaled."""
+        """True if the other slices wait for a flag of the tile, which slice 0 sets once C is scaled."""
         return self is Reduction.FLAG_RED
 
     @property
     def stores_partials(self) -> bool:
-        """Whether the main kernel stores partial sums, and an auxiliary kernel computes C from them."""
+        """True if the main kernel stores partial sums, and an auxiliary kernel computes C from them."""
         return self is Reduction.WORKSPACE
 
     @property

@@ -13,7 +13,7 @@ from ptxgen.codegen.source import Step
 
 @dataclass(frozen=True)
 class Pdl(Part):
-    """Whether kernels start before the previous kernel of the stream has ended."""
+    """True if kernels start before the previous kernel of the stream has ended."""
 
     config: Config
 

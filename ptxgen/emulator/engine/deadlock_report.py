@@ -38,7 +38,7 @@ def deadlock(waves: list[Wave], blocks: list[Block]) -> NoReturn:
 
 
 def other_lanes_wait(places: list[Place], batch: WarpBatch, lanes: Array) -> bool:
-    """Whether other lanes of the warp wait for something other than the convergence of the warp."""
+    """True if other lanes of the warp wait for something other than the convergence of the warp."""
     missing = batch.live() & np.repeat(batch.warps(lanes), 32) & ~lanes
     return any((missing & mask).any() for other, _, mask, words in places if other is batch and words != UNCONVERGED)
 

@@ -65,7 +65,7 @@ FINISHED, BLOCKED, YIELDED = range(3)
 
 
 def fault_key(error: Fault) -> tuple[Any, ...]:
-    """What faults that are counted as one have in common; a race is the same from both of its sides."""
+    """The properties that faults counted as one have in common; a race is the same from both of its sides."""
     if error.other is None:
         return type(error), error.line, error.instruction, error.frames
     sides = {(each.line, each.instruction, each.frames) for each in (error.place, error.other)}

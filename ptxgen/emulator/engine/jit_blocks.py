@@ -72,7 +72,7 @@ def address_of(array: Any) -> int:
 
 
 def available() -> bool:
-    """Whether llvmlite is installed."""
+    """True if llvmlite is installed."""
     try:
         from ptxgen.emulator.engine import llvm  # noqa: F401
     except ImportError:

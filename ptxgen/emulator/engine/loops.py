@@ -25,7 +25,7 @@ def dominators(after: list[list[int]]) -> list[int]:
 
 
 def conditional(after: list[list[int]], barriers: list[int]) -> dict[int, int]:
-    """Of the basic blocks that end in `barriers`, those that an iteration of the innermost loop may skip.
+    """The basic blocks that end in `barriers` and that an iteration of the innermost loop may skip.
 
     The values are the first blocks of these loops; `after`: the successors of each block.
     """

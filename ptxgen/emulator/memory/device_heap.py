@@ -60,7 +60,7 @@ class DeviceHeap:
         return 0
 
     def refusal(self, address: int) -> str:
-        """Why an address cannot be freed, or an empty text."""
+        """The reason why an address cannot be freed; empty if it can."""
         if address in self.sizes:
             return ""
         released = self.memory.released.get(address)
@@ -79,7 +79,7 @@ class DeviceHeap:
         del self.lines[address]
 
     def leaks(self) -> list[str]:
-        """What the launch has allocated and not freed, by line; the next launch begins."""
+        """The allocations that the launch has not freed, by line; the next launch begins."""
         counts: Counter[int] = Counter()
         total: Counter[int] = Counter()
         for address in self.recent:

@@ -136,7 +136,7 @@ def _split(key: str) -> tuple[str, frozenset[str]]:
 
 
 def reason(ins: Instruction) -> str:
-    """Why an instruction is not emulated, by the most specific row of the tables; empty if none has it."""
+    """The reason why an instruction is not emulated, by the most specific row of the tables; empty if none has it."""
     mods, best, why = set(ins.mods), -1, ""
     for table, text in ((NOT_TAKEN, "{}"), (LATER, f"it needs {{}}; instructions up to {TARGET} are emulated")):
         for key, value in table.items():

@@ -66,7 +66,7 @@ def flatten(unit: Unit, entry: Function) -> Function:
 
 
 def takes_function_address(unit: Unit, ins: Instruction) -> bool:
-    """Whether an instruction takes a function's address."""
+    """True if an instruction takes a function's address."""
     return ins.op == "mov" and any(isinstance(op, Name) and op.name in unit.functions for op in ins.operands)
 
 
@@ -404,7 +404,7 @@ class Flattener:
 
 
 def matches(parameters: list[Parameter], actuals: tuple[Operand, ...]) -> bool:
-    """Whether a call may pass these operands for the parameters, or take these results."""
+    """True if a call may pass these operands for the parameters, or take these results."""
     return len(parameters) == len(actuals) and all(
         not isinstance(op, Sym) or op.var.space != "param" or op.var.size == p.size
         for p, op in zip(parameters, actuals, strict=True)

@@ -917,7 +917,7 @@ _FITTING: set[Any] = set()
 
 
 def refusal(ins: Instruction, kernel: str) -> str:
-    """Checks an instruction: why its modifiers are unknown, or an empty text.
+    """Checks an instruction; returns the reason why its modifiers are unknown, or an empty text.
 
     Raises ParseError if its operands do not fit its signature.
     """

@@ -673,7 +673,7 @@ class Checks:
         return hit
 
     def conflicting_stores(self, mine: list[Stores], theirs: list[Stores]) -> tuple[Touch, int, int] | None:
-        """Of unordered writes to the same bytes with different values: one of `mine`, its lane and position.
+        """One of `mine` that writes other values than `theirs` to the same bytes, unordered; its lane and position.
 
         Stores of the same value by several warps are a race only if the option `strict` is on; otherwise they add a
         note to the statistics.

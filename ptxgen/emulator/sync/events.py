@@ -234,7 +234,7 @@ class Events:
                 self.generic_pages |= pages
 
     def release(self, c: WarpBatch, ins: Instruction, lanes: Array) -> tuple[Array, Released]:
-        """What some lanes of warp `c` release: for each lane the column of its block, and these columns."""
+        """The releases of some lanes of warp `c`: for each lane the column of its block, and these columns."""
         blocks, which = np.unique(lanes >> 5, return_inverse=True)
         mask = np.zeros(c.n, bool)
         mask[lanes] = True
@@ -259,7 +259,7 @@ class Events:
                 clocks[g[mine]] = now[mine]
 
     def waited_by_a_lane(self, warp: int, blocks: Array, bits: Array) -> str:
-        """What a message adds if another lane of the warp has waited for the event of the first of some bits."""
+        """The end of a message if another lane of the warp has waited for the event of the first of some bits."""
         i = int(np.argmax(bits != 0))
         lowest = int(bits[i]) & -int(bits[i])
         waited = int(self.order.events[warp, blocks[i]]) & lowest

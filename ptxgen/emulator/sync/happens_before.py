@@ -246,7 +246,7 @@ class HappensBefore(Checks):
     def release_of_lanes(
         self, c: WarpBatch, ins: Instruction, lanes: Array, blocks: Array
     ) -> tuple[Released, list[Touch]]:
-        """What some lanes (a mask) of warp `c` release, and the accesses of other lanes that they do not release.
+        """The releases of some lanes (a mask) of warp `c`, and the accesses of other lanes that they do not release.
 
         Other lanes run independently, so their unordered accesses may as well follow the release: they become part of
         the next segment.

@@ -78,7 +78,7 @@ class Lanes:
         self.pending = True
 
     def knows(self, lanes: Array, others: Array, clocks: Array) -> Array:
-        """Whether `lanes` are ordered after the accesses of lanes `others` of their warps at some clocks."""
+        """True if `lanes` are ordered after the accesses of lanes `others` of their warps at some clocks."""
         out: Array = clocks <= self.every[lanes]
         if self.each is not None:
             out |= clocks <= self.each[lanes, others]

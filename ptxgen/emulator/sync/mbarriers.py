@@ -486,7 +486,7 @@ class Mbarriers:
             self.order.acquire(c, blocks, known, relaxed, True, of_lanes=True)
 
     def should_suspend(self, c: WarpBatch, ins: Instruction) -> bool:
-        """Whether a try_wait suspends its lanes. It returns false at once the first time, and at random later."""
+        """True if a try_wait suspends its lanes. It returns false at once the first time, and at random later."""
         key = c.warp, ins.line
         engine = self.wave.engine
         if key in self.answered_false and (self.stall_progress == engine.progress or engine.random.randrange(8)):

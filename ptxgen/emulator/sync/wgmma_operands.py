@@ -61,7 +61,7 @@ def region(descriptor: int, rows: int, transposed: bool, depth: int = 1) -> Regi
 
 
 def within(where: Region, end: int) -> bool:
-    """Whether a region is inside the shared memory of a block, which ends at address `end`."""
+    """True if a region is inside the shared memory of a block, which ends at address `end`."""
     return where.first << 4 >= SHARED_BASE and (where.last + 1) << 4 <= end
 
 

@@ -98,7 +98,7 @@ class CandidateSpace:
         return {(n,): [(v,) for v in values] for n, values in self.axes.items()}
 
     def is_dominated(self, p: KernelProblem, others: Collection[str]) -> bool:
-        """Whether one of the families ``others``, which compute ``p``, too, was as fast in measurements of problems
+        """True if one of the families ``others``, which compute ``p``, too, was as fast in measurements of problems
         like ``p``, or there are no measurements of this family's kernels: a search then leaves the family out. Samplers
         draw from it, and so measure it."""
         return False

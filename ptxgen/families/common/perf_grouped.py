@@ -26,7 +26,7 @@ TILE_CYCLES = 1100.0  #: from one tile of a block to the first loads of the next
 
 
 def calibrated(p: KernelProblem) -> bool:
-    """Whether copies and stores of ``p`` have the costs that were measured for groups: those of f32."""
+    """True if copies and stores of ``p`` have the costs that were measured for groups: those of f32."""
     return grouped(p) and p.dtype == p.compute == "f32"
 
 

@@ -34,13 +34,13 @@ COMPACTION = 12  #: once so many rows are illegal per legal one, later rules see
 
 
 def reducible(p: KernelProblem) -> bool:
-    """Whether blocks may add slices of K to C in any order: sums of integers do not depend on it. Epilogue operations
+    """True if blocks may add slices of K to C in any order: sums of integers do not depend on it. Epilogue operations
     apply to the whole sum only."""
     return p.algebra.atomic and p.sink.linear and p.output.bytes >= 4 and (p.output.integer or not p.deterministic)
 
 
 def _every_axis(c: Any, holds: Callable[[Axis, Any], Any]) -> Any:
-    """Whether every axis of the family holds. An axis at its default in all rows does."""
+    """True if every axis of the family holds. An axis at its default in all rows does."""
     axes = registry.of(c).axes
     if isinstance(c, Columns):
         axes = tuple(a for a in axes if a.name in c.columns)

@@ -226,7 +226,7 @@ def _distinct(
 def _accepted(
     f: CandidateSpace, p: KernelProblem, d: Device, c: Grid, kept: NDArray[np.bool_], rows: NDArray[np.intp]
 ) -> NDArray[np.bool_] | None:
-    """Whether each row is a legal candidate with each option of slices; None: that does not depend on the row.
+    """For each row and each option of slices: True if it is a legal candidate; None: that does not depend on the row.
     ``kept``: the rows of the grid that are legal without slices, ``rows``: their indices in C order."""
     options = f.slice_options(p)
     if not options or not len(rows):

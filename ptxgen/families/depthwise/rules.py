@@ -16,7 +16,7 @@ SUMS = 64  #: the most accumulators per thread of a filter gradient
 
 
 def supports(p: KernelProblem) -> bool:
-    """Whether the family computes a problem."""
+    """True if the family computes a problem."""
     if strips(p) is None or not strips(p).wgrad:
         return strips(p) is not None and strips(p).taps <= TAPS
     return bool(strips(p).tap_count <= SUMS)

@@ -318,7 +318,7 @@ class SharedSlabLoop(Part):
 
     @property
     def exchanged_sums(self) -> list[tuple[int, list[tuple[str, str, str]]]]:
-        """Of each exchange: lanes apart, and (sum, sum of the other half, register that moves)."""
+        """Per exchange: lanes apart, and (sum, sum of the other half, register that moves)."""
         sums, moved = self.sums.all, self.moved.all
         return [
             (distance, list(zip(sums[:kept], sums[kept : 2 * kept], moved, strict=False)))
@@ -368,7 +368,7 @@ class SharedSlabLoop(Part):
 
     @property
     def loaded_pairs(self) -> list[list[tuple[str, str, str]]]:
-        """Of each nonzero: (word, converted element, converted element), if elements are converted."""
+        """Per nonzero: (word, converted element, converted element), if elements are converted."""
         words = range(self.words) if self.converts else ()
         return [
             [(self.loaded[q, i], self.wide[2 * i], self.wide[2 * i + 1]) for i in words] for q in range(self.depths[0])
@@ -376,7 +376,7 @@ class SharedSlabLoop(Part):
 
     @property
     def tile_elements(self) -> list[list[str]]:
-        """Of each nonzero: the elements of a row of the tile, in the type of sums."""
+        """Per nonzero: the elements of a row of the tile, in the type of sums."""
         depths = range(self.depths[0])
         return [self.wide.all if self.converts else [self.loaded[q, i] for i in range(self.words)] for q in depths]
 

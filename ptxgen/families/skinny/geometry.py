@@ -77,7 +77,7 @@ class SkinnyGeometry(ThreadLoadGeometry):
 
 
 def is_kmajor(p: KernelProblem, name: str) -> bool:
-    """Whether an operand is contiguous along K: as its layout says, or because it is one column without gaps."""
+    """True if an operand is contiguous along K: as its layout says, or because it is one column without gaps."""
     if name == "a":
         return p.layout[0] == "N" or bool(p.m == 1 and p.operand("A").access.ld == 1)
     return p.layout[1] == "T" or bool(p.n == 1 and p.operand("B").access.ld == 1)

@@ -71,7 +71,7 @@ class SkinnyMainloop(Part):
 
     @property
     def prefetches(self) -> bool:
-        """Whether X is loaded one iteration ahead."""
+        """True if X is loaded one iteration ahead."""
         return bool(self.config.fragment_prefetch)
 
     @property

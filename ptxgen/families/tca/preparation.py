@@ -132,7 +132,7 @@ class AssignWarps(Preparation):
 
     @property
     def class_records(self) -> list[tuple[int, int, int, int, int]]:
-        """Of each class: log2 of the rows of a block, its mask, and the offsets of the units of all, of the first
+        """Per class: log2 of the rows of a block, its mask, and the offsets of the units of all, of the first
         block and of the stored units."""
         return [
             (shift, (1 << shift) - 1, WORD * c, 2 * WORD * c, 2 * WORD * c + WORD)

@@ -173,7 +173,7 @@ def unit(p: KernelProblem, c: Any) -> Any:
 
 
 def loads_tiled(p: KernelProblem, c: Any) -> Any:
-    """Whether tiled tensor maps load the operands of a weight gradient from where they are."""
+    """True if tiled tensor maps load the operands of a weight gradient from where they are."""
     if im2col(p) is None or im2col(p).unpacked is None:
         return im2col(p) is not None and im2col(p).tiled
     return (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT)
@@ -232,7 +232,7 @@ def phase_count(p: KernelProblem, c: Any) -> Any:
 
 
 def located_pixels(p: KernelProblem, c: Any) -> Any:
-    """Whether threads compute where the pixels of a tile are in C: those of a phase, or without the halo of a filter
+    """True if threads compute where the pixels of a tile are in C: those of a phase, or without the halo of a filter
     row."""
     return (c.row_taps > 1) | bool(im2col(p) is not None and im2col(p).phases)
 
@@ -246,7 +246,7 @@ def along(p: KernelProblem, extent: Any) -> Any:
 
 
 def packs_8bit(p: KernelProblem, c: Any) -> Any:
-    """Whether adjacent threads may collect 8-bit results and store 8 columns each."""
+    """True if adjacent threads may collect 8-bit results and store 8 columns each."""
     matrix = im2col(p) is None or im2col(p).result is None
     return (
         matrix & (p.output.bytes == 1) & (c.transposed_mma == 0) & (c.epilogue_smem == 0) & (c.nl % (4 * COLUMNS) == 0)
@@ -276,7 +276,7 @@ def batch(accumulators: Any) -> Any:
 
 
 def kmajor(p: KernelProblem, c: Any) -> tuple[Any, Any]:
-    """Whether K is contiguous in A, and in B, as wgmma reads them."""
+    """For A and for B, as wgmma reads them: True if K is contiguous."""
     layout = im2col(p).layout if im2col(p) is not None else p.layout
     a, b = layout[0] == "N" or planes(p) > 1, layout[1] == "T" or planes(p) > 1
     if im2col(p) is not None and im2col(p).unpacked is not None:
@@ -288,7 +288,7 @@ def kmajor(p: KernelProblem, c: Any) -> tuple[Any, Any]:
 
 
 def from_registers(p: KernelProblem, c: Any) -> Any:
-    """Whether wgmma must read X from registers: it reads 8-bit and 32-bit elements from shared memory only if K is
+    """True if wgmma must read X from registers: it reads 8-bit and 32-bit elements from shared memory only if K is
     contiguous."""
     a, b = kmajor(p, c)
     return (factor_bytes(p) != 2) & np.logical_not(where(c.transposed_mma == 1, b, a))

@@ -25,7 +25,7 @@ def jagged(p: KernelProblem) -> str:
 
 
 def ranges(p: KernelProblem, name: str) -> bool:
-    """Whether items are ranges of rows of A, B or C, and one map describes all of them."""
+    """True if items are ranges of rows of A, B or C, and one map describes all of them."""
     return name in {"": "", "m": "ac", "k": "ab"}[jagged(p)]
 
 

@@ -25,7 +25,7 @@ OFFSET_LIMIT = 1 << 40  #: bytes from one batch item to the next
 
 
 def mapped(p: KernelProblem, operand: str) -> bool:
-    """Whether there can be a tensor map of A, B or C: it starts at a multiple of 16 bytes, and so do its rows and batch
+    """True if there can be a tensor map of A, B or C: it starts at a multiple of 16 bytes, and so do its rows and batch
     items. Empty operands, and those that are split into planes first, need no map."""
     size = (p.output if operand == "c" else p.element).bytes
     access = p.operand(operand.upper()).access
@@ -40,23 +40,23 @@ def mapped(p: KernelProblem, operand: str) -> bool:
 
 
 def boxed(p: KernelProblem) -> bool:
-    """Whether TMA can store boxes of C: it writes whole 16 bytes."""
+    """True if TMA can store boxes of C: it writes whole 16 bytes."""
     matrix = im2col(p) is None or im2col(p).result is None
     return matrix and mapped(p, "c") and p.n * p.output.bytes % TMA_ALIGNED == 0
 
 
 def unmapped(p: KernelProblem) -> tuple[bool, bool]:
-    """Whether TMA cannot map A, and B."""
+    """For A and for B: True if TMA cannot map the operand."""
     return not mapped(p, "a"), not mapped(p, "b")
 
 
 def packs(c: Any, name: str) -> Any:
-    """Whether an auxiliary kernel copies the operand to aligned rows first."""
+    """True if an auxiliary kernel copies the operand to aligned rows first."""
     return getattr(c, f"operand_path_{name}") == PACK
 
 
 def realigns(c: Any, name: str) -> Any:
-    """Whether TMA loads the operand's unaligned rows, which math warpgroups realign in shared memory."""
+    """True if TMA loads the operand's unaligned rows, which math warpgroups realign in shared memory."""
     return getattr(c, f"operand_path_{name}") == REALIGN
 
 
@@ -66,14 +66,14 @@ def residue_bytes(lines: Any, width: Any, size: int) -> Any:
 
 
 def transposes(p: KernelProblem, name: str) -> bool:
-    """Whether packing transposes an operand. Images and filters are packed in the order of im2col."""
+    """True if packing transposes an operand. Images and filters are packed in the order of im2col."""
     layout, copy = (im2col(p).layout, im2col(p).copy(name)) if im2col(p) is not None else (p.layout, None)
     mn_major = layout[0] == "T" if name == "a" else layout[1] == "N"
     return mn_major and copy is None and bf16x3.factor_bytes(p) != 2
 
 
 def packs_conv(p: KernelProblem) -> tuple[bool, bool]:
-    """Whether A, and B, of a convolution must be packed before TMA loads it."""
+    """For A and for B of a convolution: True if the operand must be packed before TMA loads it."""
     return (False, False) if im2col(p) is None else (im2col(p).copy("a") is not None, im2col(p).copy("b") is not None)
 
 

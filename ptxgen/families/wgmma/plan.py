@@ -152,7 +152,7 @@ class WgmmaPlan(Plan):
 
     @property
     def cluster_tile(self) -> list[tuple[str, str, str, int, int, str]]:
-        """Of i and j: (index, register of its extent, side, tile, tiles of a cluster, register of its rank there)."""
+        """For i and j: (index, register of its extent, side, tile, tiles of a cluster, register of its rank there)."""
         s = self.scheduler
         ranks = [m.rank if m is not None else "" for m in (self.y.multicast, self.x.multicast)]
         sides = [("x", s.x_tile, s.cluster_rows, ranks[0]), ("y", s.y_tile, s.cluster_columns, ranks[1])]

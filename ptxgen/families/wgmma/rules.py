@@ -44,7 +44,7 @@ COUNTED = (1 << 31) - 1024  #: extents below which a kernel can divide all coord
 
 
 def maps_im2col(p: KernelProblem) -> bool:
-    """Whether an im2col map can describe the images, and a tiled map the other operand."""
+    """True if an im2col map can describe the images, and a tiled map the other operand."""
     x, size = im2col(p), p.element.bytes
     if x is None:
         return True
@@ -57,7 +57,7 @@ def maps_im2col(p: KernelProblem) -> bool:
 
 
 def _maps_halo(p: KernelProblem) -> bool:
-    """Whether an im2col map can describe images with the halo of a filter row, and offsets in C fit 32 bits."""
+    """True if an im2col map can describe images with the halo of a filter row, and offsets in C fit 32 bits."""
     x = im2col(p)
     return (
         x is not None
@@ -80,30 +80,30 @@ def _packs_conv(p: KernelProblem, c: Any) -> Any:
 
 
 def _has_rows(p: KernelProblem) -> bool:
-    """Whether C has rows of adjacent columns with one pitch."""
+    """True if C has rows of adjacent columns with one pitch."""
     x = im2col(p)
     return x is None or x.result is None or (x.contiguous_columns and len(x.result[0]) == 1 and not x.phases)
 
 
 def _vector_rows(p: KernelProblem, c: Any) -> Any:
-    """Whether threads store 16 bytes of a row of C, whose rows are pixels of a phase or of a tile with a halo."""
+    """True if threads store 16 bytes of a row of C, whose rows are pixels of a phase or of a tile with a halo."""
     vectors = im2col(p) is not None and im2col(p).side == "a" and p.vectors[2] * p.output.bytes >= TMA_ALIGNED
     return located_pixels(p, c) & vectors
 
 
 def _countable(p: KernelProblem) -> bool:
-    """Whether no integer sum can be the least integer, which marks sums that are not stored yet."""
+    """True if no integer sum can be the least integer, which marks sums that are not stored yet."""
     return not p.accumulator.integer or p.k <= 1 << 17
 
 
 def _can_wait(p: KernelProblem, c: Any, g: WgmmaGeometry, d: Device) -> Any:
-    """Whether slices may wait for each other: all blocks are resident, and a stored sum differs from a missing
+    """True if slices may wait for each other: all blocks are resident, and a stored sum differs from a missing
     one."""
     return (g.blocks <= resident_blocks(d, c)) & (c.kg <= 64) & _countable(p)
 
 
 def _loads_b_once(p: KernelProblem) -> bool:
-    """Whether B is one matrix, whose part of a stage depends on nothing but the K iteration."""
+    """True if B is one matrix, whose part of a stage depends on nothing but the K iteration."""
     images = im2col(p) is not None and (im2col(p).wgrad or bool(im2col(p).phases) or im2col(p).side == "b")
     return p.batch == 1 and not grouped(p) and not images and bf16x3.planes(p) == 1
 

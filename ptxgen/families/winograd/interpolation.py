@@ -27,7 +27,7 @@ class PointPair:
 
     @property
     def derivative(self) -> float:
-        """Of x(x² - value²)(x² - other²), at both points."""
+        """The derivative of x(x² - value²)(x² - other²) at both points."""
         return 2 * self.value**2 * (self.value**2 - self.other**2)
 
     @property

@@ -74,8 +74,8 @@ def _implicit_gemm(v: Conv) -> KernelProblem:
 
 
 def _batched_pointwise(v: Conv) -> bool:
-    """Whether to lower to a batched GEMM with one product for each image: 1x1 filters in NCHW, several images, images
-    of a multiple of 16 bytes. Otherwise one GEMM over all images fills tiles better."""
+    """True if a batched GEMM has one product for each image: 1x1 filters in NCHW, several images, images of a multiple
+    of 16 bytes. Otherwise one GEMM over all images fills tiles better."""
     pointwise = v.layout == "NCHW" and v.groups == 1 and v.n > 1 and (v.t, v.r, v.s) == v.strides == (1, 1, 1)
     whole = v.d * v.h * v.w * v.element.bytes % ALIGNED == 0
     return pointwise and whole and v.direction != "weight_grad" and not any(sum(v.pads, ()))

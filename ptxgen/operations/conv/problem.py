@@ -313,7 +313,7 @@ class Conv(ProblemBase):
 
     @property
     def deep(self) -> bool:
-        """Whether the convolution has a depth axis."""
+        """True if the convolution has a depth axis."""
         return self.d > 1 or self.t > 1 or self.z > 1
 
     @property
@@ -362,7 +362,7 @@ class Conv(ProblemBase):
 
     @property
     def swapped(self) -> bool:
-        """Whether A of the GEMM is the second operand, so that rows of C are contiguous in the result."""
+        """True if A of the GEMM is the second operand, so that rows of C are contiguous in the result."""
         if self.direction == "weight_grad":
             return self.filters != "CRSK"
         return self.layout != "NHWC" and not self.fold

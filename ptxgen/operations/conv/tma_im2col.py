@@ -261,7 +261,7 @@ def _copy(v: Conv, start: int, depth: int, step: int, digits: list[Rows]) -> Pac
 
 
 def _sampled(v: Conv) -> bool:
-    """Whether filters have one tap. A copy then holds only the pixels that this tap reads."""
+    """True if filters have one tap. A copy then holds only the pixels that this tap reads."""
     return v.direction != "input_grad" and (v.d, v.t, v.r, v.s) == (1, 1, 1, 1) and not any(sum(v.pads, ()))
 
 
@@ -290,7 +290,7 @@ def _pixels(v: Conv, name: str, channel: str, axes: str, start: int) -> tuple[tu
 
 
 def _by_image(v: Conv) -> bool:
-    """Whether wgmma takes the gradients of results K-major in the order of memory: elements of four bytes must be
+    """True if wgmma takes the gradients of results K-major in the order of memory: elements of four bytes must be
     K-major in one operand, and in NCHW the pixels of an image are contiguous."""
     return v.direction == "weight_grad" and v.layout == "NCHW" and v.element.bytes == 4 and 0 not in (v.n, v.c, v.k)
 

@@ -149,13 +149,13 @@ class GroupedGemm(ProblemBase):
         return lds
 
     def _jagged_columns(self, x: int) -> bool:
-        """Whether items are ranges of the columns of operand ``x`` as stored."""
+        """True if items are ranges of the columns of operand ``x`` as stored."""
         if self.jagged == "m":
             return x == 0 and self.layout[0] == "T"
         return self.jagged == "k" and ((x == 0 and self.layout[0] == "N") or (x == 1 and self.layout[1] == "T"))
 
     def _jagged_rows(self, x: int) -> bool:
-        """Whether items are ranges of the rows of operand ``x`` as stored."""
+        """True if items are ranges of the rows of operand ``x`` as stored."""
         if self.jagged == "m":
             return x == 2 or (x == 0 and self.layout[0] == "N")
         return self.jagged == "k" and ((x == 0 and self.layout[0] == "T") or (x == 1 and self.layout[1] == "N"))

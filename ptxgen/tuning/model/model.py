@@ -290,7 +290,7 @@ class Model:
         return self.search(problem, k=k).scale
 
     def learnt(self, p: KernelProblem, family: str) -> bool:
-        """Whether the trees were trained on measurements of ``family``, for problems like ``p``."""
+        """True if the trees were trained on measurements of ``family``, for problems like ``p``."""
         return self.trained and self.facts is not None and family in model_files.known(self.facts, p)
 
     def _learnt(self, p: KernelProblem, c: Columns) -> NDArray[np.intp]:

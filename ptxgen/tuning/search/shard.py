@@ -27,7 +27,7 @@ class Shard:
         return cls(index, count)
 
     def contains(self, problem: Problem) -> bool:
-        """Whether the problem belongs to this shard: its key alone decides, on every machine and in every version of
+        """True if the problem belongs to this shard: its key alone decides, on every machine and in every version of
         Python."""
         number = int.from_bytes(hashlib.sha256(problem.key().encode()).digest()[:8], "big")
         return number % self.count == self.index - 1

@@ -231,7 +231,7 @@ class Session:
         self.database.set_winner(m, over=is_replaced)
 
     def _is_faster(self, m: Measurement, held: Measurement) -> bool:
-        """Whether a configuration is faster than the one that holds the first place: on hardware, by a paired
+        """True if a configuration is faster than the one that holds the first place: on hardware, by a paired
         comparison."""
         if m.us >= held.us or self.clock == "model":  # the model has no noise
             return m.us < held.us
@@ -253,7 +253,7 @@ class Session:
         return found if found is not None and not found.inconclusive and self._current(found) else None
 
     def _current(self, m: Measurement) -> bool:
-        """Whether a measurement is of the kernel that this version generates. A failure without a digest counts as
+        """True if a measurement is of the kernel that this version generates. A failure without a digest counts as
         current."""
         if not m.digest:
             return True
@@ -514,7 +514,7 @@ class Session:
         return tuned
 
     def _is_far(self, problem: Problem, config: Config) -> bool:
-        """Whether a configuration was measured, and cannot be the fastest."""
+        """True if a configuration was measured, and cannot be the fastest."""
         m = self._stored(problem, config)
         return m is not None and m.us > FAR * self._held_us(problem)
 

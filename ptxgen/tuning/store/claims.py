@@ -36,7 +36,7 @@ class Claims:
 
 
 def process_has_ended(owner: str) -> bool:
-    """Whether the process of a claim owner has ended; False if it is on another machine."""
+    """True if the process of a claim owner has ended; False if it is on another machine."""
     node, _, process = owner.rpartition(":")[0].rpartition(":")
     if node != platform.node() or not process.isdecimal():
         return False

@@ -52,7 +52,7 @@ def require_device_name(name: str) -> None:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether ``text`` can be encoded as UTF-8. Lone surrogates cannot."""
+    """True if ``text`` can be encoded as UTF-8. Lone surrogates cannot."""
     return text.isascii() or text.encode(errors="replace").decode() == text
 
 

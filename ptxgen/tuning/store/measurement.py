@@ -74,7 +74,7 @@ class Measurement:
 
     @property
     def inconclusive(self) -> bool:
-        """Whether the process ended for a reason that is not the kernel, or that was not recorded: it is measured
+        """True if the process ended for a reason that is not the kernel, or that was not recorded: it is measured
         again."""
         return self.outcome == "crashed" and (not self.message or self.message.startswith(ENDED_OUTSIDE))
 

@@ -47,7 +47,7 @@ def _is_known_axis(family: str, word: str) -> bool:
 
 
 def has_known_axes(config: str) -> bool:
-    """Whether this version knows every axis and value of a stored text."""
+    """True if this version knows every axis and value of a stored text."""
     words = translate(config).split()
     family = next((word for word in words if word.startswith("family=")), "")
     return all(_is_known_axis(family, word) for word in words)

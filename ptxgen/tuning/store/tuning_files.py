@@ -379,7 +379,7 @@ _ENVIRONMENT = sorted(f.name for f in fields(Environment))
 
 @lru_cache(maxsize=16)
 def _are_fields(names: tuple[str, ...], types: tuple[type, ...]) -> bool:
-    """Whether values of these names and types can be a measurement."""
+    """True if values of these names and types can be a measurement."""
     known = all(name in _TYPES and issubclass(of, _TYPES[name]) for name, of in zip(names, types, strict=True))
     return known and bool not in types and set(_REQUIRED).issubset(names)
 
@@ -489,7 +489,7 @@ def lookup(
 
 
 def _is_current(m: Measurement, current: Current | None) -> bool:
-    """Whether the kernel of a winner has the digest that ``current`` returns."""
+    """True if the kernel of a winner has the digest that ``current`` returns."""
     try:
         return current is None or current(m.problem, m.config) == m.digest
     except PtxgenError:

@@ -101,7 +101,7 @@ def disagreeing(column: Column, want: bytes, got: bytes) -> NDArray[np.int64]:
 
 
 def close(hardware: NDArray[Any], here: NDArray[Any], rule: str) -> NDArray[np.bool_]:
-    """Whether an approximation is within its error bound of the correctly rounded value."""
+    """True if an approximation is within its error bound of the correctly rounded value."""
     both_nan = np.isnan(hardware) & np.isnan(here)
     if rule == "nan":
         return both_nan | (hardware == here) & (np.signbit(hardware) == np.signbit(here))

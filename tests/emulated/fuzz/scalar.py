@@ -28,7 +28,7 @@ class Form:
 
     @property
     def immediates(self) -> bool:
-        """Whether the last source may be a constant."""
+        """True if the last source may be a constant."""
         return self.sources[-1] in INTEGERS and len(self.sources) > 1 and not self.op.startswith("cvt")
 
 

@@ -270,7 +270,7 @@ def copy_of(e: Emitter, v: Value) -> Value:
 
 
 def can_compile(builder: Builder, ins: Instruction) -> bool:
-    """Whether an instruction can be compiled."""
+    """True if an instruction can be compiled."""
     try:
         emit(Emitter(builder), ins)
     except (UnableError, ParseError):

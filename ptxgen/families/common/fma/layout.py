@@ -314,7 +314,7 @@ class OperandLayout(CopiedTile):
 
     @property
     def moved_step_ptrs(self) -> list[str]:
-        """Those of ``step_ptrs`` that move on to the next row; the others are computed anew."""
+        """The registers of ``step_ptrs`` that move on to the next row; the others are computed anew."""
         return [] if self.kmajor_smem else self.step_ptrs.all
 
 

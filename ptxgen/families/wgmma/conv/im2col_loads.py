@@ -128,7 +128,7 @@ class Im2colLoads(MatrixLoads):
 
     @property
     def flipped(self) -> bool:
-        """Whether the filter's last tap is multiplied by the first pixel."""
+        """True if the filter's last tap is multiplied by the first pixel."""
         return self.window.flipped
 
     @property

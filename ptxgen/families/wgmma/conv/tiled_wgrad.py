@@ -96,7 +96,7 @@ class TiledWgradLoads(Im2colLoads):
 
     @property
     def one_tap(self) -> bool:
-        """Whether filters have one tap, so that a column of C is a channel."""
+        """True if filters have one tap, so that a column of C is a channel."""
         return self.window.tap_count == 1
 
     @property

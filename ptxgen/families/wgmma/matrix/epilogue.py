@@ -561,7 +561,7 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def pack_8bit(self) -> bool:  # type: ignore[override]
-        """Whether four lanes exchange pairs of 8-bit results, so that each stores a whole group of columns."""
+        """True if four lanes exchange pairs of 8-bit results, so that each stores a whole group of columns."""
         whole = self.config.vec_c >= COLUMNS and self.y_columns % (4 * COLUMNS) == 0
         return whole and bool(packs_8bit(self.problem, self.config)) and self.store_op == "epilogue/store.mako"
 
@@ -591,7 +591,7 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def out_of_place(self) -> bool:
-        """Whether fused operations write to registers of their own. In place, sums would stay live until the next
+        """True if fused operations write to registers of their own. In place, sums would stay live until the next
         tile, and ptxas would hold both; results that other lanes receive must stay in their registers."""
         return bool(self.problem.sink.ops) and not self.pack_8bit
 
@@ -623,12 +623,12 @@ class Epilogue(epilogue.Epilogue):
 
     @cached_property
     def tma(self) -> bool:
-        """Whether TMA stores C."""
+        """True if TMA stores C."""
         return bool(boxed(self.problem))
 
     @property
     def via_tma(self) -> bool:
-        """Whether TMA alone accesses C."""
+        """True if TMA alone accesses C."""
         return self.via_smem and self.tma
 
     @property
@@ -669,7 +669,7 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def prefetches_early(self) -> bool:
-        """Whether the loads to the first buffers precede the K loop: they need no memory of the stages."""
+        """True if the loads to the first buffers precede the K loop: they need no memory of the stages."""
         c = self.config
         return bool(self.prefetched) and not c.epilogue_aliases_ab and c.cluster_k * c.kg == 1
 
@@ -840,7 +840,7 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def phased(self) -> bool:
-        """Whether rows of C are strided pixels of a phase of a strided input gradient."""
+        """True if rows of C are strided pixels of a phase of a strided input gradient."""
         x = im2col(self.problem)
         return x is not None and bool(x.phases) and not x.by_phase
 
@@ -851,7 +851,7 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def paired(self) -> bool:
-        """Whether two neighbouring columns are one access."""
+        """True if two neighbouring columns are one access."""
         return bool(self.problem.vectors[2] > 1)
 
     @property

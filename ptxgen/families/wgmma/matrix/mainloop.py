@@ -41,7 +41,7 @@ class Mainloop(Part):
 
     @property
     def split(self) -> bool:
-        """Whether operands are bf16 planes."""
+        """True if operands are bf16 planes."""
         return bf16x3.planes(self.problem) > 1
 
     @property
@@ -56,7 +56,7 @@ class Mainloop(Part):
 
     @property
     def a_from_registers(self) -> bool:
-        """Whether wgmma takes X from registers instead of shared memory."""
+        """True if wgmma takes X from registers instead of shared memory."""
         return bool(self.geometry.math.a_from_registers)
 
     # ---- templates
@@ -251,7 +251,7 @@ class Mainloop(Part):
 
     @property
     def f16_pairs(self) -> bool:
-        """Whether wgmma adds in f16, two sums a register."""
+        """True if wgmma adds in f16, two sums a register."""
         return self.problem.accumulator.bytes == 2
 
     @cached_property
@@ -355,7 +355,7 @@ class Pipeline(Part):
 
     @property
     def counts_dsmem(self) -> bool:
-        """Whether an mbarrier counts the bytes of sums from other blocks, else a barrier of the cluster follows."""
+        """True if an mbarrier counts the bytes of sums from other blocks, else a barrier of the cluster follows."""
         return self.config.cluster_k > 1 and not self.config.dsmem_completion
 
     @property
@@ -382,7 +382,7 @@ class Pipeline(Part):
 
     @property
     def multicast_2d(self) -> bool:
-        """Whether these are not in one line."""
+        """True if the blocks of a cluster are not in one line."""
         return self.config.cluster_x > 1 and self.config.cluster_y > 1
 
     @property
@@ -409,6 +409,6 @@ class Pipeline(Part):
 
     @property
     def frees_last_stage(self) -> bool:
-        """Whether the stage of the last iteration must be freed after the K loop. With two-level sums the loop frees
+        """True if the stage of the last iteration must be freed after the K loop. With two-level sums the loop frees
         it like the others."""
         return not self.promotes and (bool(self.config.persistent) or self.multicast_ctas > 1)

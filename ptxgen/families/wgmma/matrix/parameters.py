@@ -68,7 +68,7 @@ class TmaParameters(KernelParameters):
 
     @property
     def realigns(self) -> bool:
-        """Whether the kernel takes the addresses of A and B, to realign their rows."""
+        """True if the kernel takes the addresses of A and B, to realign their rows."""
         return self.x.realigned or self.y.realigned
 
     @property

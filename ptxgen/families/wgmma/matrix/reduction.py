@@ -50,7 +50,7 @@ class ClusterReduction(Part):
 
     @property
     def single_reducer(self) -> bool:
-        """Whether block 0 finishes the whole tile."""
+        """True if block 0 finishes the whole tile."""
         return bool(self.geometry.reduction.single_reducer)
 
     @cached_property
@@ -148,7 +148,7 @@ class SplitKFixup(Part):
 
     @property
     def distributed(self) -> bool:
-        """Whether several slices finish a part of the tile each."""
+        """True if several slices finish a part of the tile each."""
         return self.active and self.config.splitk == SPLIT_SHARE
 
     @property
@@ -187,7 +187,7 @@ class SplitKFixup(Part):
 
     @property
     def later_words(self) -> list[list[str]]:
-        """Of each batch, the registers of its words after the first."""
+        """Per batch: the registers of all words but the first."""
         return [[word for words in self.loaded_words[: len(slots)] for word in words][1:] for slots in self.loaded]
 
     @property

@@ -37,7 +37,7 @@ class TileScheduler(Part):
 
     @property
     def transposed(self) -> bool:
-        """Whether X is along N, so that the kernel computes tiles of C's transpose."""
+        """True if X is along N, so that the kernel computes tiles of C's transpose."""
         return bool(self.config.transposed_mma)
 
     @property
@@ -67,7 +67,7 @@ class TileScheduler(Part):
 
     @property
     def linear(self) -> bool:
-        """Whether blocks have a linear number that tiles follow from, instead of a grid of tiles."""
+        """True if blocks have a linear number that tiles follow from, instead of a grid of tiles."""
         return bool(self.config.persistent) or self.config.raster_group > 1
 
     @property
