@@ -126,6 +126,9 @@ class GlobalMemory:
         """For each address, whether its `nbytes` are inside one allocation."""
         if not self.starts:
             return np.zeros(len(addresses), bool)
+        extent = self.extent(int(addresses.min())) if len(addresses) else None
+        if extent is not None and int(addresses.max()) + nbytes <= extent[1]:
+            return np.ones(len(addresses), bool)
         if self.bounds is None:
             self.bounds = np.array(self.starts, np.int64), np.array(self.ends, np.int64)
         starts, ends = self.bounds

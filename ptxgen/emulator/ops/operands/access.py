@@ -109,8 +109,8 @@ def info_of(c: WarpBatch, site: Site, base: Array | int) -> AddressInfo:
 
 def check_aligned(c: WarpBatch, site: Site, at: Array, lanes: Array) -> None:
     """Faults if an address is not a multiple of the size of the access, or of the alignment of the site."""
-    bad = at & (site.alignment - 1) != 0
-    if bad.any():
+    if int(np.bitwise_or.reduce(at)) & (site.alignment - 1):
+        bad = at & (site.alignment - 1) != 0
         i = int(np.argmax(bad))
         text = f"the address is not a multiple of {site.alignment} bytes"
         raise fault(MisalignedFault, text, c, site.ins, int(lanes[i]), int(at[i]), lanes=lanes[bad])
@@ -146,15 +146,16 @@ def shared_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atom
     if c.wave.windows is not None:
         return cluster_shared_at(c, site, at, lanes, unit, atomic, True)
     wave, size = c.wave, site.size
-    bad = (at < wave.base) | (at + size > wave.end)
-    if bad.any():
+    lo, hi = (int(at.min()), int(at.max()) + size) if len(at) else (wave.base, wave.end)
+    if lo < wave.base or hi > wave.end:
+        bad = (at < wave.base) | (at + size > wave.end)
         text = f"{size} bytes of shared memory outside [{wave.base:#x}, {wave.end:#x})"
         text += past_shared(wave.program.shared_variables, wave.program.name, int(at[np.argmax(bad)]), wave.end)
         raise site.out_of_bounds(text, c, bad, lanes, at)
     check_aligned(c, site, at, lanes)
     index = at + c.shared_base[lanes]
     if len(at):
-        touch = Touch(page_bits(int(at.min()), int(at.max()) + size), index, 0, size, None, site.ins)
+        touch = Touch(page_bits(lo, hi), index, 0, size, None, site.ins)
         touch.lanes = lanes
         record_access(c, touch, "atomic" if atomic else site.kind, site.slots)
     place = Positions(index >> (unit.bit_length() - 1), 0, lanes, None)
