@@ -7,7 +7,7 @@ kernel that has them is refused only when it is launched.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -548,6 +548,12 @@ def check_access_modifiers(ins: Instruction, known: set[str]) -> tuple[str, int]
     return types[0], int(vectors[0][1]) if vectors else 1
 
 
+def retyped(items: Sequence[Operand]) -> list[Operand]:
+    """The elements of a vector; floating-point registers beside one of a bit type count as of that type, too."""
+    bits = [item for item in items if isinstance(item, Reg) and item.type[0] == "b" and item.type != "bf16"]
+    return [bits[0] if bits and isinstance(item, Reg) and item.type in FLOATS else item for item in items]
+
+
 def check_items(ins: Instruction, number: int, op: Operand, count: int, check: Callable[[Operand], None]) -> None:
     """Checks the elements of a vector operand, or an operand without braces; there must be `count`.
 
@@ -556,10 +562,7 @@ def check_items(ins: Instruction, number: int, op: Operand, count: int, check: C
     items = elements(op)
     if len(items) != count or (count > 1 and not isinstance(op, Vec)):
         raise MismatchError(f"operand {number + 1} of `{ins.name}` has {len(items)} elements; it must have {count}")
-    bits = [item for item in items if isinstance(item, Reg) and item.type[0] == "b" and item.type != "bf16"]
-    for item in items:
-        if bits and isinstance(item, Reg) and item.type in FLOATS:
-            item = bits[0]
+    for item in retyped(items):
         checked(ins, number, item, lambda item=item: check(item))  # type: ignore[misc]
     if len({SIZES[item.type] for item in items if isinstance(item, Reg)}) > 1:
         raise MismatchError(f"the elements of operand {number + 1} of `{ins.name}` must have equal sizes")
@@ -782,7 +785,7 @@ def check_coordinates(ins: Instruction) -> None:
     if len(given) != needed:
         raise MismatchError(f"`{ins.name}` has {len(given)} coordinates; it must have {needed}")
     kind = ins.types[-1] if ins.op in ("tex", "tld4") else "s32"
-    for i, item in enumerate(given):
+    for i, item in enumerate(retyped(given)):
         of = "u32" if geometry[0] == "a" and i == 0 else kind
         if i and (ins.op in ("suld", "sust") or (i == 3 and geometry != "acube")):
             of = "b32"  # of these, ptxas reads 32 bits of any type
