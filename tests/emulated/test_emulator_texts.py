@@ -143,11 +143,24 @@ def test_headers(header, message):
         "bar.sync.sync 0;",
         "ld.global.v2.u32 {%f0, %r1}, [%d0];",
         "st.global.v2.u64 [%d0], {%d0, %g};",
+        "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r0, %r1}, {%r0, %r1}, {%r2, %r3}, "
+        "{%r0, %r1}, %r2, 4294967296;",
     ],
 )
 def test_texts_that_ptxas_takes(statement):
     """Addresses of 32 bits that ptxas extends, policies, a repeated .sync, vectors with one register of a bit type."""
     assert edits.refusal(HEADER + KERNEL.replace("BODY", statement)) == ""
+
+
+def test_special_registers_in_vectors():
+    y = np.zeros((8, 4), "u4")
+    run(
+        """mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 16, %q0; mov.b64 %d1, {%tid.x, %ntid.x};
+        st.global.u64 [%d0], %d1; st.global.v2.u32 [%d0+8], {%r0, %tid.x}; ret;""",
+        y,
+        block=8,
+    )
+    assert (y == np.arange(8)[:, None] * [1, 0, 1, 1] + [0, 8, 0, 0]).all()
 
 
 def test_shared_memory_of_a_kernel():

@@ -431,6 +431,11 @@ def check_mov(ins: Instruction) -> None:
         checked(ins, 1, a, lambda: check_source(a, kind))
 
 
+def is_word(op: Operand) -> bool:
+    """True for a special register of 32 bits, which ptxas takes as an element of a vector."""
+    return isinstance(op, Special) and op.name not in SPECIAL_PREDICATES and op.name[1:] not in SPECIALS_64
+
+
 def check_pack(ins: Instruction, kind: str, d: Operand, a: Operand) -> None:
     """mov between a vector and a register: the elements have equal sizes, which add up to the size of the type."""
     if isinstance(d, Vec) and isinstance(a, Vec) and kind != "b128":
@@ -447,6 +452,8 @@ def check_pack(ins: Instruction, kind: str, d: Operand, a: Operand) -> None:
             checked(ins, number, whole, lambda: check_destination(whole, kind))
     registers = [op for op in vec.items if isinstance(op, Reg)]
     for op in vec.items:
+        if vec is a and is_word(op) and 4 * len(vec.items) == SIZES[kind]:
+            continue
         if not isinstance(op, (Reg, Sink) if vec is d else (Reg, Imm, Flt)) or (
             isinstance(op, Reg) and op.type == "pred"
         ):
@@ -605,7 +612,12 @@ def check_st(ins: Instruction) -> None:
     hint = "L2::cache_hint" in ins.mods
     check_count(ins, (3,) if hint else (2,), "[a], b, policy" if hint else "[a], b")
     checked(ins, 0, ins.operands[0], lambda: check_address(ins.operands[0], ins.mods))
-    check_items(ins, 1, ins.operands[1], count, lambda op: check_source(op, kind, wider=True))
+
+    def check_value(op: Operand) -> None:
+        if not (count > 1 and SIZES[kind] <= 4 and is_word(op)):
+            check_source(op, kind, wider=True)
+
+    check_items(ins, 1, ins.operands[1], count, check_value)
     if hint:
         checked(ins, 2, ins.operands[2], lambda: check_source(ins.operands[2], "b64"))
 

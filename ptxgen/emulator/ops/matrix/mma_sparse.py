@@ -165,7 +165,7 @@ def parse(b: Builder, ins: Instruction) -> tuple[SparseProduct, bool]:
     selector = ins.operands[5]
     stored = Product(16, k // 2, kinds[1], kinds[2], kinds[3])
     ordered = ins.mods[0] != "sp" or kinds[1] in FP8
-    p = SparseProduct(stored, k, selector.value if isinstance(selector, Imm) else -1, ordered)
+    p = SparseProduct(stored, k, selector.value & 0xFFFFFFFF if isinstance(selector, Imm) else -1, ordered)
     p.check_selector(b, rest[0])
     return p, saturate
 

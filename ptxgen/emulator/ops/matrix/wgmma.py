@@ -195,7 +195,7 @@ class Metadata:
 
     def __init__(self, b: Builder, ins: Instruction, k: int, kind: str, register: Operand, selector: Operand) -> None:
         self.view = b.src(register, "b32")
-        chosen = selector.value if isinstance(selector, Imm) else -1
+        chosen = selector.value & 0xFFFFFFFF if isinstance(selector, Imm) else -1
         self.p = SparseProduct(Product(16, k // 2, kind, kind, "f32"), k, chosen, False)
         self.p.check_selector(b, f"m64nNk{k}")
 
