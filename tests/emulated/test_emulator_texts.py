@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from emulator_kernels import run
 
-from ptxgen.emulator import launch
+from ptxgen.emulator import Machine, launch
 from ptxgen.emulator.ptx.parser import parse
 from ptxgen.errors import InputError, OutOfBoundsFault, ParseError, UnsupportedError
 
@@ -150,6 +150,14 @@ def test_headers(header, message):
 def test_texts_that_ptxas_takes(statement):
     """Addresses of 32 bits that ptxas extends, policies, a repeated .sync, vectors with one register of a bit type."""
     assert edits.refusal(HEADER + KERNEL.replace("BODY", statement)) == ""
+
+
+def test_variables_that_do_not_fit():
+    text = HEADER + ".global .b32 g[99999999999];\n.visible .entry k() { .reg .b64 %d; mov.u64 %d, g; ret; }"
+    with pytest.raises(UnsupportedError, match="line 4: g has 399999999996 bytes; at most 4294967296 are emulated"):
+        launch(text, "k", grid=1, block=1, args=[])
+    with pytest.raises(InputError, match="nbytes is 1152921504606846976; it must fit in the memory of this machine"):
+        Machine().alloc(1 << 60)
 
 
 def test_special_registers_in_vectors():

@@ -23,6 +23,9 @@ from ptxgen.emulator.ptx.parser import parse
 from ptxgen.emulator.ptx.syntax import SIZES, Address, Flt, Function, Imm, Parameter, Reg, Variable
 from ptxgen.errors import InputError, ParseError, UnsupportedError
 
+#: largest size in bytes of a variable
+LARGEST = 1 << 32
+
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
@@ -128,6 +131,10 @@ class Module:
         self.stored += [v for f in functions for v in f.variables if v.space in ("global", "const")]
         self.symbols = {v.name: v for v in self.stored}
         for v in self.stored:
+            if v.size > LARGEST:
+                raise UnsupportedError(
+                    f"line {v.line}: {demangled(v.name)} has {v.size} bytes; at most {LARGEST} are emulated"
+                )
             v.address = memory.alloc(v.size)
         self.addresses = [v.address for v in self.stored]
         self.initialise(memory)

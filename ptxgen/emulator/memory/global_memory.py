@@ -63,7 +63,7 @@ class GlobalMemory:
     def reserve(self, nbytes: int) -> int:
         """The address of bytes that no other allocation will have, but that are not accessible."""
         if nbytes < 0:
-            raise InputError(f"nbytes must not be negative, got {nbytes}")
+            raise InputError(f"nbytes is {nbytes}; it must not be negative")
         span = -(-(nbytes + GUARD) // ALIGNMENT) * ALIGNMENT
         for i, (offset, size) in enumerate(self.freed):
             if size >= span:
@@ -73,7 +73,10 @@ class GlobalMemory:
             offset = self.top
             self.top += span
             if self.top > len(self.buffer):
-                grown = np.zeros(max(self.top, 2 * len(self.buffer)), np.uint8)
+                try:
+                    grown = np.zeros(max(self.top, 2 * len(self.buffer)), np.uint8)
+                except MemoryError:
+                    raise InputError(f"nbytes is {nbytes}; it must fit in the memory of this machine") from None
                 grown[: len(self.buffer)] = self.buffer
                 self.buffer = grown
                 self.views = typed_views(grown)
