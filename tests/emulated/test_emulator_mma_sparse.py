@@ -241,7 +241,7 @@ def test_undefined_metadata():
     [
         ("%e0, 0;", "%e0, 4;", ParseError, "the selector of m16n8k16 is 4; it must be 0 to 3"),
         ("%e0, 0;", "%e0;", ParseError, "has 5 operands; it must have 6: d, a, b, c, metadata, selector"),
-        ("%e0, 0;", "7, 0;", ParseError, "operand 5 of .* is an integer constant; it must be a .b32 register"),
+        ("%e0, 0;", "7, 0;", ParseError, "operand 5 of .* is an integer constant; it must be a .u32 register"),
         ("%e0, 0;", "%e0, %e0;", ParseError, "operand 6 of .* it must be an integer constant"),
         ("m16n8k16", "m16n8k64", UnsupportedError, "is not emulated"),
         ("row.col", "col.row", UnsupportedError, "is not emulated"),

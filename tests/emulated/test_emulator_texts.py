@@ -90,6 +90,10 @@ def test_edits_of_one_token():
             "mma.sync.aligned.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%g, %g}, {%g}, {%g}, {%g, %g};",
             "has .aligned twice; it must have it once",
         ),
+        (
+            "cp.async.bulk.prefetch.tensor.2d.L2.global [%d0, {%d1, 0}];",
+            "its coordinate is %d1, a .b64 register; it must be a .s32 register",
+        ),
         ("discard.L2 [%d0], 64;", "operand 2 of `discard.L2` is 64; it must be 128"),
         ("createpolicy.fractional.L2::evict_first.b64 %d0, 1;", "is an integer constant; it must be a .f32 register"),
         ("ret;;", "expected a statement, got ';'"),

@@ -253,6 +253,10 @@ def check_address(op: Operand, mods: tuple[str, ...], tensor: bool = False) -> N
         raise MismatchError("it must be [address, {coordinates}]" if tensor else "it must be [address]")
     if op.coords is not None:
         check_sizes(op.coords)
+        if "bulk" in mods:
+            for item in retyped(op.coords.items):
+                if isinstance(item, Reg) and not fits_register(item, "s32"):
+                    raise MismatchError(f"its coordinate is {described(item)}; it must be {article('s32')}")
     named = [m.partition("::")[0] for m in mods if m.partition("::")[0] in SPACES]
     base = op.base
     if isinstance(base, Reg):
@@ -710,7 +714,7 @@ def check_matrix(ins: Instruction) -> None:
         sparse = ins.mods[0].partition("::")[0] == "sp"
         check_count(ins, (6,) if sparse else (4,), "d, a, b, c, metadata, selector" if sparse else "d, a, b, c")
         if sparse:
-            checked(ins, 4, ins.operands[4], lambda: check_source(ins.operands[4], "b32", constant=False))
+            checked(ins, 4, ins.operands[4], lambda: check_source(ins.operands[4], "u32", constant=False))
             if not isinstance(ins.operands[5], Imm):
                 checked(ins, 5, ins.operands[5], lambda: check_operand(Spec("n", "", False), ins.operands[5], ()))
 
