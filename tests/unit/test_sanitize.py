@@ -10,20 +10,13 @@ import pytest
 from mako.lookup import TemplateLookup
 
 from ptxgen.codegen.config.config import FAMILIES, parse_config
-from ptxgen.codegen.key_table import KeyTable
-from ptxgen.codegen.pack_bits import PackBits
-from ptxgen.codegen.pair_products import PairProducts
 from ptxgen.codegen.render import render, render_preparation
-from ptxgen.codegen.top_records import TopRecords
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.grouped import checks as grouped_check
-from ptxgen.operations.spmm.device_statistics import CsrStatistics
-from ptxgen.operations.spmm.narrow_indices import NarrowIndices
-from ptxgen.operations.spmm.sampled_products import SampledProducts
-from ptxgen.operations.spmm.transposition import GatherValues, SymmetricPlaces, TransposeCsr
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
 from tests.architecture.source import ROOT
+from tests.golden.test_slots import templates_of_handles
 from tests.scripts import script as load
 
 script = load("sanitize")
@@ -135,17 +128,7 @@ def test_kernels_of_every_family_are_listed(listed):
 def test_every_template_is_used(listed):
     folder = ROOT / "templates"
     names = {str(path.relative_to(folder)) for path in folder.rglob("*.mako")}
-    # no check of a problem runs them
-    of_handles = {CsrStatistics.kernel, NarrowIndices.kernel, PairProducts.kernel, "prepare/first_place.mako"}
-    of_handles |= {
-        SampledProducts.kernel,
-        TransposeCsr.kernel,
-        SymmetricPlaces.kernel,
-        GatherValues.kernel,
-        TopRecords.kernel,
-        PackBits.kernel,
-        KeyTable.kernel,
-    }
+    of_handles = set().union(*templates_of_handles().values())  # no check of a problem runs them
     assert {name for name in names if not name.startswith("export/")} == listed[2] | of_handles  # export: C sources
 
 

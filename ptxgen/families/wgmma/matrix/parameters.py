@@ -35,6 +35,9 @@ from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 MEANINGS = {
     "k_iters": "iterations of the K loop of each slice of K",
     "extra_iters": "number of slices that have one more, the first ones",
+    "full_tiles": "tiles that blocks compute whole",
+    "tail_iters": "iterations of the K loop of the clusters of the other tiles, which blocks share",
+    "share_iters": "those of the share of a cluster of blocks",
     "map_[xyc]|map_residual|map_aux": "tensor maps of X, of Y (operands of wgmma), of C and of epilogue operands",
     "last_[ab]": "last batch item of the tensors of A and B",
     "channels|taps|units_per_tap": "channels, taps of a filter, boxes of channels of a tap",
