@@ -64,7 +64,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device, kinds: Sequence[str
 
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
-    """Of the family mma, where it multiplies the type."""
+    """A case of the family mma, where it multiplies the type."""
     if p.compute == "tf32":
         return mma.config(p, d, rng, threads)
     on_tensor_cores = d.sm >= 80 and p.dtype != "f32" and "abs" not in p.text and "A[i,k]+" not in p.text

@@ -253,7 +253,7 @@ def test_the_bound_covers_the_worst_operands_and_sums() -> None:
 
 @pytest.mark.parametrize(("where", "k"), [("h100", 64), ("h100", 61), ("a100", 66)])
 def test_kernels_round_operands(where: str, k: int) -> None:
-    """Of 1 + 2^-10 - 2^-23, truncation loses 2^-10, twice what the bound allows; rounding, nearly nothing."""
+    """With 1 + 2^-10 - 2^-23, truncation loses 2^-10, twice what the bound allows; rounding, nearly nothing."""
     x, m, n = np.float32(1 + 2**-10 - 2**-23), 70, 50
     text = typed_text(QUERIES["q5"].replace("R[k,j]", "R[j,k]"), "f32")
     p = Task(m, n, k, "NT", "f32", "tf32", text=text, capacity=m * n)

@@ -113,7 +113,7 @@ def test_a_count_beyond_32_bits_keeps_its_high_word() -> None:
 @pytest.mark.parametrize("slices", ["", " kg=2 splitk=workspace"])
 @pytest.mark.parametrize(("pairs", "tiles"), [("i<j", 10), ("j<i", 10), ("abs(i-j)<3", 10), ("i<0", 0), ("i!=j", 16)])
 def test_blocks_whose_tile_has_no_pair_do_not_multiply(pairs: str, tiles: int, slices: str) -> None:
-    """Of 4 × 4 tiles, the multiply-adds of each are as many."""
+    """The multiply-adds of each of 4 × 4 tiles are as many."""
     text = MATRIX.replace("where(i,j)", f"where(i,j)when({pairs})") + "C[i,j]=accum*s;}"
     arrays = integers(64, 64, 32)
     driver = EmulatedDriver()

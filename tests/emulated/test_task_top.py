@@ -160,7 +160,7 @@ def test_random_programs(seed: int, forms: list[str]) -> None:
 
 @pytest.mark.parametrize("word", ["top", "bottom"])
 def test_bounds_leave_the_best_pairs(word: str, forms: list[str]) -> None:
-    """Of few values, of all pairs and of rows: lists that are too short give a better bound."""
+    """With few values, of all pairs and of rows: lists that are too short give a better bound."""
     p, r, normal = integers(40, 5), integers(5, 50), RNG.standard_normal((40, 5)).astype(np.float32)
     text = f"where (i, j) {{ {SUM} best.{word}(3, accum, i, j); }}"
     for given, expected in ((normal, ["", "loose"]), (p, ["", "loose", "exact"])):

@@ -197,7 +197,7 @@ def test_windows_wider_than_the_bitmap_are_prepared_in_ranges(monkeypatch: pytes
 
 
 def test_the_last_range_may_end_at_the_greatest_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of matrices that are not validated, columns may be negative: no loop over ranges wraps around."""
+    """With matrices that are not validated, columns may be negative: no loop over ranges wraps around."""
     monkeypatch.setattr(RowWindows, "threads", 32)
     monkeypatch.setattr(RowWindows, "bitmap", 1024)
     p, arrays = with_rows([[-1], [-40_000]], 97, 1)

@@ -59,7 +59,7 @@ def test_calls_with_tensors() -> None:
 
 @pytest.mark.parametrize("k", [3, 40, 1024])
 def test_the_best_values(k: int) -> None:
-    """Of small integers, whose sums are exact, and of normal values."""
+    """With small integers, whose sums are exact, and of normal values."""
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
     step = "reduce (k) { accum += P[i,k] * R[j,k]; }"

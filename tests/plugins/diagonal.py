@@ -45,7 +45,7 @@ def to_gemm(p: DiagonalGemm) -> KernelProblem:
 
 
 def product(p: DiagonalGemm, arrays: Mapping[str, Array], region: None = None) -> tuple[Array, Array]:
-    """Of the scaled A."""
+    """Results of the scaled A."""
     found: tuple[Array, Array] = operation_named("gemm").product(p, arrays, region)
     return found
 

@@ -39,7 +39,7 @@ def loaded_stage(x, matrices: np.ndarray, rank: int) -> np.ndarray:
 
 
 def test_products_read_their_planes():
-    """Of random configurations: each pair of planes over all of the stage's K, for each 64 rows, smallest pairs first."""
+    """With random configurations: each pair of planes over all of the stage's K, for each 64 rows, smallest pairs first."""
     rng = np.random.default_rng(0)
     for p, c in SOURCES["bf16x3"].cases(51, 60, H200, 600):
         made = plan_for(p, c, H200)

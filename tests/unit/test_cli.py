@@ -736,7 +736,7 @@ def test_model_of_a_device_without_shipped_measurements_is_trained_on_the_databa
 
 
 def test_select_scores_every_legal_configuration(run: Run) -> None:
-    """Of a trained model, the search scores fewer, and its choice is not predicted to be faster."""
+    """With a trained model, the search scores fewer, and its choice is not predicted to be faster."""
     words = ("select", "--shape", "512,512,512", "--layout", "TN", "--dtype", "e4m3", *H200, "--exhaustive")
     document = run(*words, "--count", 3, "--json").document
     assert [row["origin"] for row in document["rows"]] == ["model"] * 3

@@ -114,7 +114,7 @@ def test_each_element_of_a_tile_has_a_bit_of_its_own(size: int) -> None:
 
 
 def test_lanes_have_16_adjacent_bytes_of_an_expanded_tile() -> None:
-    """Of a fragment, the registers in their order; of a row, 4 columns."""
+    """The registers of a fragment in their order; 4 columns of a row."""
     for n, (k, m) in enumerate(plan(P, "").mainloop.fragments):
         for lane in range(32):
             rows = [16 * m + lane // 4 + 8 * (r % 2) for r in range(4) for _ in range(2)]

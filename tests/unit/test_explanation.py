@@ -49,7 +49,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_predicted_times_are_those_that_rank(tmp_path: Path) -> None:
-    """Of a family without trees, too, and of a winner that the model did not choose."""
+    """With a family without trees, too, and of a winner that the model did not choose."""
     p = Conv(32, 128, 28, 28, 128, 3, 3, padding=1)
     by_model = {s.config: s.us for s in select(p, H200, use_model=True, k=8)}
     chosen = next(c for c in by_model if c.family == "winograd_4x4")

@@ -130,7 +130,7 @@ def test_other_shapes_get_the_choice_of_python(library: Library, program: Path) 
 
 @needs_compiler
 def test_alpha_zero_launches_sums_without_terms(library: Library, program: Path) -> None:
-    """Of the exported problems and of other shapes. A query of the workspace returns the size that serves all alphas,
+    """With the exported problems and of other shapes. A query of the workspace returns the size that serves all alphas,
     as a caller may not have set alpha yet."""
     kernels = {key_of(kernel.problem)[: len(KIND)]: kernel.problem for kernel in library.kernels}
     others = [p for seed, known in enumerate(kernels.values()) for p in exports.random_shapes(known, 10, seed)]
@@ -437,7 +437,7 @@ def test_version_numbers(version: str, numbers: tuple[int, int, int]) -> None:
 
 @needs_compiler
 def test_choice_without_learnt_trees_is_the_fastest_by_the_performance_model(tmp_path: Path) -> None:
-    """Of two kernels for small and large products, each computes the shapes near its own."""
+    """With two kernels for small and large products, each computes the shapes near its own."""
     small, large = Gemm(32, 32, 64, "TN"), Gemm(1024, 1024, 512, "TN")
     configs = {small: "ms=2 ns=2 ml=16 nl=16 u=8", large: "ms=8 ns=8 ml=128 nl=128 u=8"}
     library = Library.of(

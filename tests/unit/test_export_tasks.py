@@ -241,7 +241,7 @@ TYPES = {"f32": np.float32, "s32": np.int32, "f16": np.float16}
 @needs_compiler
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_calls_compute_what_numpy_computes(name: str, library: Library, program: Path) -> None:
-    """Of the exported extents, and of others, which the same kernel serves, with gaps between rows of P and of C."""
+    """With the exported extents, and of others, which the same kernel serves, with gaps between rows of P and of C."""
     example, task = EXAMPLES[name], task_in_c(name)
     [p] = [x for x in library.problems if x.operation.form.name == f"task_{name}"]
     assert (p.kernel is None) == (name == "elements")
@@ -281,7 +281,7 @@ def test_calls_compute_what_numpy_computes(name: str, library: Library, program:
 
 @needs_compiler
 def test_launches_on_tensor_cores_are_those_of_python(tmp_path: Path) -> None:
-    """Of the exported extents, and of others."""
+    """With the exported extents, and of others."""
     text = (
         f"P: f16[i, k]; R: f16[k, j]; t: f32; accum: f32; where (i, j) {{ {SUMS} accum > t ? hits.add(accum, i, j); }}"
     )

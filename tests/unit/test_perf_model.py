@@ -508,7 +508,7 @@ def test_counted_and_predicted_times_agree():
 
 
 def test_blocks_of_rows_are_those_of_their_configurations():
-    """Of representatives of classes, whose cost is kept, and of others."""
+    """With representatives of classes, whose cost is kept, and of others."""
     p = Gemm(512, 512, 512, "NT", "f16")
     for f in space.families(p, H200):
         b = space.base(f, p, H200)
@@ -530,7 +530,7 @@ STRIDED_GRADIENT = "conv N=9,C=256,H=104,W=104,K=512,R=2,S=2,stride=2 NCHW f32 c
 
 
 def test_phases_with_launches_of_their_own_are_all_counted():
-    """Of a strided input gradient, mma kernels compute a phase in a launch, a wgmma kernel computes all phases."""
+    """With a strided input gradient, mma kernels compute a phase in a launch, a wgmma kernel computes all phases."""
     p = lower(parse(STRIDED_GRADIENT))
     texts = (
         "family=mma ms=64 ns=64 ml=64 nl=128 u=16 vec_b=4 stages=3",

@@ -879,7 +879,7 @@ def test_only_rules_of_slices_and_extents_read_the_options_of_slices(f):
 @pytest.mark.parametrize("f", [f for f in space.SPACES if f.shape_rules], ids=lambda f: f.name)
 @pytest.mark.parametrize("layout", ["NN", "TT"])
 def test_rules_of_shapes_leave_out_shapes_without_legal_rows(f, layout):
-    """Of the shapes that satisfy the rules of tiles, all that have a legal row remain."""
+    """With the shapes that satisfy the rules of tiles, all that have a legal row remain."""
     p = f.neutral(kernel(1000, 999, 4001, layout, "f16"))
     shapes = f.shapes(p).flat()
     shapes = shapes.take(legal_rows(f, p, Grid.crossed(shapes, []), H200, f.tile_rules))

@@ -71,7 +71,7 @@ def read(memory: np.ndarray, x, start: int, rows: int, kind: np.dtype) -> np.nda
 
 
 def test_descriptors_read_what_tma_loaded():
-    """Of random configurations: every product of a stage takes its rows of X and columns of Y, at its part of K."""
+    """With random configurations: every product of a stage takes its rows of X and columns of Y, at its part of K."""
     rng = np.random.default_rng(0)
     for p, c in random_cases()[:120]:
         made = plan_for(p, c, H200)

@@ -37,7 +37,7 @@ A_T_F32 = np.array([[1, 1, 1, 0], [0, 1, -1, 0], [0, 1, 1, -1]], np.float64)
 
 @pytest.mark.parametrize(("g", "a_t"), [(G_F23, A_T_F23), (G_F32, A_T_F32)], ids=["F(2x2, 3x3)", "F(3x3, 2x2)"])
 def test_minimal_filtering_is_correlation(g, a_t):
-    """Of a patch of 4x4 with a filter of 3x3, or with the gradients of a tile of 2x2: both share the transform of the
+    """With a patch of 4x4 with a filter of 3x3, or with the gradients of a tile of 2x2: both share the transform of the
     patch."""
     rng = np.random.default_rng(0)
     patch, taps = rng.standard_normal((4, 4)), g.shape[1]

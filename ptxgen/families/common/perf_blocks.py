@@ -89,8 +89,8 @@ def resident_blocks(c: Columns, g: Geometry, d: Device) -> Any:
 
 
 def epilogue_costs(p: KernelProblem, c: Columns, g: TileGeometry, d: Device, width: Any) -> dict[str, Any]:
-    """Of kernels whose warps load A and B themselves: resident blocks, and the cost of C by each way to store it, in
-    accesses of ``width`` elements."""
+    """The numbers of kernels whose warps load A and B themselves: resident blocks, and the cost of C by each way to
+    store it, in accesses of ``width`` elements."""
     tile = c.ml * c.nl
     size = p.output.bytes
     smem = (

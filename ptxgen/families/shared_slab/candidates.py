@@ -44,7 +44,7 @@ class SharedSlabSpace(SparseSpace):
         return [*lists, [{"nonzeros_read": VECTOR // (2 * p.accumulator.bytes)}]]
 
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
-        """Of the tiles that have all rows of B, the smallest one is a candidate; of several tiles, there are two or
+        """The smallest of the tiles that have all rows of B is a candidate; of several tiles, there are two or
         more."""
         c = tiles.replace(family=self.code)
         found = violations(self, p, c, d, self.extent_rules)

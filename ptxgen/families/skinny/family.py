@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _thread_products(c: Any) -> Any:
-    """Of FMA a thread computes its part of K; an MMA instruction is counted as one thread's."""
+    """Products of a thread: with FMA, its part of K; an MMA instruction is counted as one thread's."""
     return thread_products(c) // np.where(c.mma_m16 > 0, 1, WARP // c.lanes_long)
 
 

@@ -189,8 +189,8 @@ class GroupedGemm(ProblemBase):
         return starts, (sizes[0], sizes[1], sizes[2])
 
     def steps(self, name: str) -> tuple[int, int]:
-        """Of a jagged problem: (bytes from the array ``name`` of one item to that of the next, bytes per element along
-        the jagged axis), of which one is zero. ``name``: a, b, c or an operand of the epilogue."""
+        """The steps of a jagged problem: (bytes from the array ``name`` of one item to that of the next, bytes per
+        element along the jagged axis), of which one is zero. ``name``: a, b, c or an operand of the epilogue."""
         x = "abc".index(name) if name in "abc" else 2
         size = (self.output if x == 2 else self.element).bytes
         rows, ld = int(self.rows[:, x].max(initial=0)), int(self.lds[:, x].max(initial=1))

@@ -91,8 +91,8 @@ class Validated:
 
 @dataclass(frozen=True)
 class Summary:
-    """Of a group of problems. ``first``, ``top``: geometric mean of the time of the fastest known configuration over
-    that of the choice, and over that of the fastest that tuning at first use times; ``fifth``, ``worst``: 5th
+    """The times of a group of problems. ``first``, ``top``: geometric mean of the time of the fastest known
+    configuration over that of the choice, and over that of the fastest that tuning at first use times; ``fifth``, ``worst``: 5th
     percentile and minimum of ``first``. ``ratio``, ``ratio_worst``: geometric mean and minimum of the vendor's best
     time over that of the choice, of the ``compared`` problems that it computes; ``ratio_first``: the same for its
     heuristic's candidate; ``ratio_best``: for the fastest known configuration; ``slower``: fraction of them where the
@@ -238,7 +238,7 @@ def read_rows(path: Path) -> tuple[dict[str, Any], list[Validated]]:
 
 
 def summaries(rows: Sequence[Validated]) -> Iterator[Summary]:
-    """Of all problems, then by operation, kind of problem, arithmetic, and family of the fastest configuration."""
+    """The times of all problems, then by operation, kind, arithmetic, and family of the fastest configuration."""
     members: dict[tuple[str, str], list[Validated]] = {}
     for row in rows:
         p = row.problem

@@ -34,7 +34,7 @@ Step = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Score:
-    """Of a group of problems: time of the fastest measured configuration over that of the model's choice.
+    """The time of the fastest measured configuration over that of the model's choice, for a group of problems.
 
     ``first``: geometric mean for the first choice, ``fifth``: its 5th percentile, ``worst``: its minimum; ``top``:
     geometric mean for the fastest of the first ``TOP`` choices."""
@@ -301,7 +301,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def scores(rows: Training, predicted: Floats) -> list[Score]:
-    """Of all problems, and by arithmetic, kind of problem, and kernel family of the fastest configuration."""
+    """The evaluation of all problems, and by arithmetic, kind of problem, and family of the fastest configuration."""
     members: dict[tuple[str, str], list[tuple[float, float]]] = {}
     order = np.argsort(-rows.log_us, kind="stable")
     fastest = dict(zip(rows.choice[rows.group[order]].tolist(), rows.family[order].tolist(), strict=True))

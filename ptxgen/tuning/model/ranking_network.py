@@ -171,7 +171,8 @@ def _activations(network: RankingNetwork, x: Floats) -> list[Floats]:
 
 
 def _gradients(network: RankingNetwork, inputs: list[Floats], slope: Floats) -> list[Floats]:
-    """Of all weights, then of all biases. ``inputs``: of each layer; ``slope``: of the loss by the output."""
+    """The gradients by all weights, then by all biases. ``inputs``: those of each layer; ``slope``: that of the loss by
+    the output."""
     weights: list[Floats] = []
     biases: list[Floats] = []
     back = slope[:, None]

@@ -107,8 +107,8 @@ def _problem_facts(problem: Problem) -> str:
 
 
 def _checked_rows(measurements: Iterable[Measurement]) -> Iterator[Row]:
-    """Of each measurement: the key of its problem, ``_problem_facts`` if the one before had another problem, the values
-    of ``_ENVIRONMENT``, those of ``_FACTS``. InputError: it breaks a rule."""
+    """The fields of each measurement: the key of its problem, ``_problem_facts`` if the one before had another problem,
+    the values of ``_ENVIRONMENT``, those of ``_FACTS``. InputError: it breaks a rule."""
     problem, key = None, ""
     for m in measurements:
         require_valid(m)

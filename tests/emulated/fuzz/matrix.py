@@ -239,7 +239,7 @@ def group(name: str, which: tuple[str, str, int, int], how: int) -> Case | None:
     )
 
     def descriptor(offset: int, major: int, extent: int) -> str:
-        """Of an operand that begins ``offset`` bytes into shared memory."""
+        """With an operand that begins ``offset`` bytes into shared memory."""
         swizzle = d.below(4)
         spans = {0: 16, 1: 128, 2: 64, 3: 32}[swizzle]
         if not major and spans > 32:

@@ -136,7 +136,7 @@ class FmaSpace(MultistageSpace):
         return c.replace(epilogue_smem=wanted)
 
     def _without_shared_memory(self, p: KernelProblem, c: Grid, depth: int) -> Grid:
-        """Of kernels without shared memory: lanes along N, so that a warp stores whole cache lines, the widest loads,
+        """Sets axes of kernels without shared memory: lanes along N, for stores of whole cache lines, the widest loads,
         and ``u`` of ``depth``; that of the others is one of the axis. Rows with another ``u`` become illegal."""
         unstaged, g = c.stages == 0, geometry(p, c)
         lanes_n = np.minimum(c.nl // c.ns, WARP)
