@@ -92,12 +92,12 @@ class Validated:
 @dataclass(frozen=True)
 class Summary:
     """The times of a group of problems. ``first``, ``top``: geometric mean of the time of the fastest known
-    configuration over that of the choice, and over that of the fastest that tuning at first use times; ``fifth``, ``worst``: 5th
-    percentile and minimum of ``first``. ``ratio``, ``ratio_worst``: geometric mean and minimum of the vendor's best
-    time over that of the choice, of the ``compared`` problems that it computes; ``ratio_first``: the same for its
-    heuristic's candidate; ``ratio_best``: for the fastest known configuration; ``slower``: fraction of them where the
-    choice is slower. ``compared_same_layout``, ``ratio_same_layout``, ``slower_same_layout``: the same for the vendor's
-    best time on operands in the layout of the problem."""
+    configuration over that of the choice, and over that of the fastest that tuning at first use times; ``fifth``,
+    ``worst``: 5th percentile and minimum of ``first``. ``ratio``, ``ratio_worst``: geometric mean and minimum of the
+    vendor's best time over that of the choice, of the ``compared`` problems that it computes; ``ratio_first``: the same
+    for its heuristic's candidate; ``ratio_best``: for the fastest known configuration; ``slower``: fraction of them
+    where the choice is slower. ``compared_same_layout``, ``ratio_same_layout``, ``slower_same_layout``: the same for
+    the vendor's best time on operands in the layout of the problem."""
 
     group: str
     name: str
