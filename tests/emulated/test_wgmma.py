@@ -9,10 +9,10 @@ import pytest
 from gemm_runs import execute, inputs, verify
 
 from ptxgen.codegen.config.config import parse_config
+from ptxgen.codegen.launches import copy_kernel
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.common.space import refinements
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.wgmma.packing import rows as row_packing
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
@@ -200,7 +200,7 @@ def test_rows_that_tma_cannot_map_are_packed(dtype, aligned, monkeypatch):
     """Every alignment of a chunk with two layouts, rows with gaps, starts between guards, a thread's only chunk or one
     of several; a single row."""
     for n, layout in list(enumerate(LAYOUTS))[aligned.bit_length() % 2 :: 2]:
-        monkeypatch.setattr(row_packing, "LARGE", 0 if n > 1 else 1 << 18)
+        monkeypatch.setattr(copy_kernel, "LARGE", 0 if n > 1 else 1 << 18)
         p = Gemm(35, 43 + n, 66 + n, layout, dtype, "tf32" if dtype == "f32" else "")
         if aligned < p.element.bytes:
             return
