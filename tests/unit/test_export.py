@@ -67,6 +67,10 @@ PROBLEMS: dict[str, tuple[Problem, str]] = {
         "family=row_split row_lanes=4",
     ),
     "zeroed": (Gemm(128, 128, 256), "family=simt kg=2 splitk=flag_red"),
+    "stream": (
+        Gemm(328, 136, 2048, "NT", "bf16"),
+        "family=wgmma ml=64 nl=64 u=64 stages=3 persistent=1 stream_waves=2 cluster_x=2",
+    ),
 }
 
 
