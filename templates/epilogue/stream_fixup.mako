@@ -15,7 +15,7 @@ ${polled.registers()}\
     setp.eq.u32 %p, %item_end, %min_iters;
     @%p bra.uni TILE_END;
     // store the sums of this block
-    mad.wide.u32 %block_sums, %block, ${f.block_bytes}, %tmp64;
+    mad.wide.u32 %block_sums, %block, ${f.slice_bytes}, %tmp64;
 ${polled.store("%block_sums")}\
     bra.uni CONSUMER_NEXT;
 TILE_END:
@@ -28,7 +28,7 @@ TILE_END:
     mad.lo.u32 %before, %before, ${plan.scheduler.multicast}, %cluster_rank;
     .pragma "nounroll";
 ADD_BLOCK:
-    mad.wide.u32 %block_sums, %before, ${f.block_bytes}, %tmp64;
+    mad.wide.u32 %block_sums, %before, ${f.slice_bytes}, %tmp64;
     // ---- wait: poll until every word is written; add the words, and clear them
 ${polled.add("%block_sums")}\
     add.u32 %before, %before, ${plan.scheduler.multicast};

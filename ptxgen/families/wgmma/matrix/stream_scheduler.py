@@ -9,10 +9,9 @@ from typing import ClassVar
 
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.parts.part import Allocator
-from ptxgen.codegen.registers import Tile
 from ptxgen.families.wgmma.geometry import STREAM_BLOCKS, STREAM_LEAST, resident_blocks
 from ptxgen.families.wgmma.layout import SumSlot, in_batches
-from ptxgen.families.wgmma.matrix.reduction import SplitKFixup, sum_slots
+from ptxgen.families.wgmma.matrix.reduction import SplitKFixup
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
 from ptxgen.lowering.kernel_problem import KernelProblem
 
@@ -72,20 +71,11 @@ class StreamFixup(SplitKFixup):
         return True
 
     @property
-    def block_bytes(self) -> int:
-        """Bytes of the sums of a block."""
-        return self.config.math_warpgroups * self.wg_bytes
+    def distributed(self) -> bool:
+        return False
 
     def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
-        workspace.claim(STREAM_BLOCKS * self.block_bytes, "partial sums [block]", zeroed=True)
-
-    @cached_property
-    def sums(self) -> Tile:
-        return self.mainloop.acc
-
-    @cached_property
-    def stored(self) -> list[SumSlot]:
-        return sum_slots(self.sums, self.groups)
+        workspace.claim(STREAM_BLOCKS * self.slice_bytes, "partial sums [block]", zeroed=True)
 
     @cached_property
     def loaded(self) -> list[list[SumSlot]]:
