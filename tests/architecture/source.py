@@ -25,15 +25,20 @@ def modules() -> dict[str, Path]:
 
 
 @cache
+def tree(module: str) -> ast.Module:
+    """The syntax tree of a module, which several tests walk."""
+    return ast.parse(modules()[module].read_text())
+
+
+@cache
 def imports(module: str) -> tuple[tuple[int, str], ...]:
     """(line, absolute name) of every import of a module, at any depth; of the package's own also by ``import_module``."""
     return tuple(_imports(module))
 
 
 def _imports(module: str) -> Iterator[tuple[int, str]]:
-    path = modules()[module]
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text())):
+    package = module if modules()[module].name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(tree(module)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

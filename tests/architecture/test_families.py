@@ -12,7 +12,7 @@ import pytest
 from ptxgen.codegen.config.axes import COMMON
 from ptxgen.codegen.config.config import AXIS, family_names
 
-from .source import ROOT, modules, own_imports
+from .source import ROOT, modules, own_imports, tree
 
 FAMILIES = tuple(family_names())
 #: the name of a family as a word
@@ -46,18 +46,18 @@ def named(text: str, own: str = "") -> set[str]:
     return {name for name in found if not (own and (name == own or name.startswith(f"{own}_")))}
 
 
-def strings(text: str) -> Iterator[tuple[int, str]]:
+def strings(module: ast.Module) -> Iterator[tuple[int, str]]:
     """(line, text) of each string of a module but docstrings."""
-    nodes = list(ast.walk(ast.parse(text)))
+    nodes = list(ast.walk(module))
     docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
             yield node.lineno, node.value
 
 
-def attributes(text: str) -> set[str]:
+def attributes(module: ast.Module) -> set[str]:
     """The attributes that a module reads of variables named ``c``, ``config`` or ``columns``."""
-    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)]
+    nodes = [node for node in ast.walk(module) if isinstance(node, ast.Attribute)]
     return {n.attr for n in nodes if isinstance(n.value, ast.Name) and n.value.id in ("c", "config", "columns")}
 
 
@@ -71,33 +71,35 @@ def family_queries(text: str) -> list[str]:
 OUTSIDE = sorted(m for m in modules() if not m.startswith("emulator") and not owner(m))
 
 
-@pytest.mark.parametrize("module", OUTSIDE)
-def test_module_outside_the_families_reads_common_axes_and_asks_for_no_family(module: str) -> None:
-    text = modules()[module].read_text()
-    if not module.startswith(SHARED):
-        assert attributes(text) & (set(AXIS) - set(COMMON)) == set()
-    assert family_queries(text) == []
+def test_modules_outside_the_families_read_common_axes() -> None:
+    own = set(AXIS) - set(COMMON)
+    used = {m: attributes(tree(m)) & own for m in OUTSIDE if not m.startswith(SHARED)}
+    assert {m: axes for m, axes in used.items() if axes} == {}
+
+
+def test_modules_outside_the_families_ask_for_no_family() -> None:
+    queries = {m: family_queries(modules()[m].read_text()) for m in OUTSIDE}
+    assert {m: lines for m, lines in queries.items() if lines} == {}
 
 
 def family_names_in(module: str) -> list[str]:
     """The strings of a module that name families, without its own and words with other meanings."""
     own, found = owner(module), []
-    for line, text in strings(modules()[module].read_text()):
+    for line, text in strings(tree(module)):
         for where, words, _ in OTHER_MEANINGS:
             text = re.sub(words, "", text) if re.fullmatch(where, module) else text
         if named(text, own):
-            found.append(f"line {line}: {text!r}")
+            found.append(f"{module}, line {line}: {text!r}")
     return found
 
 
-@pytest.mark.parametrize("module", modules())
-def test_module_names_no_family_but_its_own(module: str) -> None:
-    assert family_names_in(module) == []
+def test_modules_name_no_family_but_their_own() -> None:
+    assert [name for module in modules() for name in family_names_in(module)] == []
 
 
 @pytest.mark.parametrize(("where", "words", "meaning"), OTHER_MEANINGS)
 def test_words_with_another_meaning_occur(where: str, words: str, meaning: str) -> None:
-    texts = [text for m in modules() if re.fullmatch(where, m) for _, text in strings(modules()[m].read_text())]
+    texts = [text for m in modules() if re.fullmatch(where, m) for _, text in strings(tree(m))]
     assert any(re.search(words, text) for text in texts), meaning
 
 
@@ -117,18 +119,20 @@ def template_owner(path: Path) -> str:
     return next((name for name in FAMILIES if path.stem == name or path.stem.startswith(f"{name}_")), "")
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "templates").rglob("*.mako")), ids=lambda path: path.name)
-def test_template_names_no_family_but_its_own(path: Path) -> None:
+def test_templates_name_no_family_but_their_own() -> None:
     """Neither in text nor by templates that belong to a family. Comments of Mako may name some."""
-    code = "\n".join(line for line in path.read_text().splitlines() if not line.lstrip().startswith("##"))
-    own = template_owner(path)
-    assert named(code, own) == set()
-    used = {template_owner(Path(name)) for name in re.findall(r"[\w/]+\.mako", code)}
-    assert used <= {"", own}
+    wrong = {}
+    for path in sorted((ROOT / "templates").rglob("*.mako")):
+        code = "\n".join(line for line in path.read_text().splitlines() if not line.lstrip().startswith("##"))
+        own = template_owner(path)
+        used = {template_owner(Path(name)) for name in re.findall(r"[\w/]+\.mako", code)}
+        if others := named(code, own) | used - {"", own}:
+            wrong[path.name] = others
+    assert not wrong
 
 
 def test_checks_find_violations() -> None:
-    assert attributes("x = c.long_n + config.ml") == {"long_n", "ml"}
+    assert attributes(ast.parse("x = c.long_n + config.ml")) == {"long_n", "ml"}
     for wrong in ('if c.family == "mma":', "rows = c.family == 1", 'code = FAMILIES.index("simt")', 'FAMILIES["mma"]'):
         assert family_queries(wrong), wrong
     assert family_queries("rows = c.family == code") == []
@@ -138,4 +142,4 @@ def test_checks_find_violations() -> None:
         assert not named(right), right
     assert named("winograd and winograd_4x4", "winograd") == set()
     assert named("winograd and mma", "winograd") == {"mma"}
-    assert [text for _, text in strings('"""simt"""\nx = f"mma {x}"')] == ["mma "]
+    assert [text for _, text in strings(ast.parse('"""simt"""\nx = f"mma {x}"'))] == ["mma "]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
+from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.codegen.plan import Plan
 from ptxgen.export.files import TEMPLATES as FILES
 from ptxgen.export.operations import exported, in_c
 from ptxgen.export.task_in_c import TEMPLATE as TASK
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.problem.device import device
+from ptxgen.problem.device import Device, device
 from tests.cases import SOURCES
-from tests.golden.test_slots import templates_of, templates_of_handles
+from tests.golden.test_golden import GOLDEN
+from tests.golden.test_slots import INDEX, templates_of, templates_of_handles
 
 from .source import ROOT
 
@@ -25,28 +30,57 @@ OTHER = 2
 ROUNDS = 12
 
 
-def plans(seed: int, rounds: int) -> Iterator[list[Plan]]:
-    """Rounds of plans of random legal configurations, each with some of each source on each device."""
-    runs = [
-        (target, ROUND.get(name, OTHER), source.cases(seed, rounds * ROUND.get(name, OTHER), target))
+@dataclass
+class Draws:
+    """Plans of random legal configurations of one source on one device, and the classes of those drawn so far."""
+
+    target: Device
+    count: int
+    cases: Iterator[tuple[Any, Config]]
+    drawn: set[tuple[str, str]] = field(default_factory=set)
+
+    def plans(self) -> Iterator[Plan]:
+        for p, c in islice(self.cases, self.count):
+            self.drawn.add((p.key().split()[0], c.family))
+            yield plan_for(p, c, self.target)
+
+
+def sources(seed: int) -> list[Draws]:
+    """Draws of each source on each device."""
+    counts = {name: ROUND.get(name, OTHER) for name in SOURCES}
+    return [
+        Draws(target, counts[name], source.cases(seed, ROUNDS * counts[name], target))
         for target in (device("h200"), device("sm_75"))
         for name, source in SOURCES.items()
     ]
-    for _ in range(rounds):
-        yield [plan_for(*case, target) for target, count, cases in runs for case in islice(cases, count)]
+
+
+def classes_of_templates() -> dict[str, set[tuple[str, str]]]:
+    """Template -> operation and family of each golden kernel that uses it."""
+    out: dict[str, set[tuple[str, str]]] = {}
+    for template, names in re.findall(r"^\| `([^`]+)` \|(.*)\|$", INDEX.read_text(), re.M):
+        chosen = [GOLDEN[name] for name in names.split() if name in GOLDEN]
+        out[template] = {(problem.split()[0], parse_config(config).family) for _, problem, config in chosen}
+    return out
 
 
 def test_every_template_is_used_by_some_plan() -> None:
+    """After the first round, only sources are asked that draw kernels of a class in which a golden kernel uses a template
+    that no plan has used yet."""
     present = {str(p.relative_to(TEMPLATES)) for p in TEMPLATES.rglob("*.mako")}
     of_export = {*FILES.values(), TASK, *(in_c(name).form.template for name in exported())}
     assert of_export <= present
     of_handles = set().union(*templates_of_handles().values())
     assert of_handles <= present
     unused = present - of_export - of_handles
-    for made in plans(6, ROUNDS):
-        names = set().union(*map(templates_of, made))
-        assert names <= present, f"a template is named, and does not exist: {names - present}"
-        unused -= names
+    draws, classes = sources(6), classes_of_templates()
+    for _ in range(ROUNDS):
+        for source in draws:
+            names = set().union(*map(templates_of, source.plans()))
+            assert names <= present, f"a template is named, and does not exist: {names - present}"
+            unused -= names
         if not unused:
             return
+        wanted = set().union(*(classes.get(name, set()) for name in unused))
+        draws = [source for source in draws if source.drawn & wanted]
     raise AssertionError(f"no random configuration uses these: {unused}")
