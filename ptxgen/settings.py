@@ -38,6 +38,7 @@ class Settings:
     plugins: tuple[str, ...] = ()
     winograd: str = "on"
     log: str = "off"
+    torch: str = "off"
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,10 @@ def _tune(name: str, text: str) -> str:
 
 def _switch(name: str, text: str) -> str:
     return word(name, text.lower(), SWITCH)
+
+
+def _torch(name: str, text: str) -> str:
+    return _switch(name, {"1": "on", "0": "off"}.get(text, text))
 
 
 def _log(name: str, text: str) -> str:
@@ -151,6 +156,14 @@ VARIABLES = (
         "off",
         "select: a line on standard error when a process first meets a problem: its configuration, the source of that"
         " (winner, shipped, seed, model, analytic), and its measured or predicted time",
+    ),
+    Variable(
+        "PTXGEN_TORCH",
+        _torch,
+        lambda: "off",
+        "off",
+        "on (or 1): PyTorch's products and convolutions are computed by ptxgen from the import of PyTorch on, where"
+        " ptxgen is an installed distribution",
     ),
     Variable(
         "PTXGEN_WINOGRAD",

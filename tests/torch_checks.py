@@ -76,8 +76,8 @@ class Model(nn.Module):
         return self.out(self.up(torch.relu(self.conv(self.ring(x))), output_size=(8, 8)))
 
 
-class Checks:
-    """Tests for the tensors of ``device``."""
+class Tensors:
+    """Tensors of ``device`` and what checks compute of them."""
 
     device = "cpu"
 
@@ -97,8 +97,6 @@ class Checks:
         stock = stock.to(self.device, dtype)
         return stock, pt.replace_modules(copy.deepcopy(stock)), self.integers(1, 2, 4, 4, dtype=dtype)
 
-    # ---- results and gradients
-
     def derivatives(self, function: Callable[..., Any], given: list[Any]) -> list[Any]:
         """The result, the gradients of a sum of squares, and the gradients of a sum of those."""
         leaves = [x.clone().requires_grad_() for x in given if x is not None]
@@ -107,6 +105,10 @@ class Checks:
         first = torch.autograd.grad(y.square().sum(), leaves, create_graph=True)
         second = torch.autograd.grad(sum(g.square().sum() for g in first), leaves)
         return [y, *first, *second]
+
+
+class Checks(Tensors):
+    """Tests for the tensors of ``device``."""
 
     @pytest.mark.parametrize(("name", "shapes", "options"), CASES)
     def test_results_and_gradients_are_those_of_pytorch(self, name, shapes, options):

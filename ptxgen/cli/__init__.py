@@ -18,6 +18,7 @@ from ptxgen.cli import page as _page
 from ptxgen.cli import paper as _paper
 from ptxgen.cli import paper_figures as _paper_figures
 from ptxgen.cli import problems as _problems
+from ptxgen.cli import program as _program
 from ptxgen.cli import stored as _stored
 from ptxgen.cli import task as _task
 from ptxgen.cli import task_library as _task_library
@@ -28,6 +29,7 @@ __all__ = ["app", "main"]
 #: importing these modules registers their commands
 _COMMANDS = (
     _problems,
+    _program,
     _collect,
     _stored,
     _model,
@@ -49,6 +51,7 @@ _ORDER = (
     "explain",
     "emit",
     "export",
+    "run",
     "check",
     "bench",
     "sampler",

@@ -156,13 +156,14 @@ TABLE_OPTIONS = ("csv", "wide")
 
 
 def command(
-    group: typer.Typer, name: str, *examples: str, panel: str = "", tables: bool = True
+    group: typer.Typer, name: str, *examples: str, panel: str = "", tables: bool = True, verbatim: bool = False
 ) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
     """Registers a function as a command. Its first parameter is a ``Common`` or a dataclass that extends it; the
     fields of that class become options, the same in every command that uses it.
 
     ``examples``: arguments of two useful calls, for the help; ``panel``: the title of its group in the help;
-    ``tables``: False: the command prints no table and lacks ``TABLE_OPTIONS``.
+    ``tables``: False: the command prints no table and lacks ``TABLE_OPTIONS``; ``verbatim``: words after the first
+    argument are arguments, too, even if they look like options.
     """
 
     def register(function: Callable[..., Answer]) -> Callable[..., Answer]:
@@ -202,7 +203,8 @@ def command(
         command_class: type[GroupedCommand] = type(
             "Command", (GroupedCommand,), {"examples": given, "kinds": tuple(shared.values())}
         )
-        group.command(name, cls=command_class, rich_help_panel=panel or None)(execute)
+        context = {"allow_interspersed_args": not verbatim}
+        group.command(name, cls=command_class, rich_help_panel=panel or None, context_settings=context)(execute)
         return checked
 
     return register

@@ -3,7 +3,8 @@ products with sparse matrices, and tasks.
 
 They record gradients, of any order, and work in ``torch.compile``, ``torch.export``, ``torch.func``, autocast and CUDA
 graphs. ``replace_modules(model)`` makes the layers of a model use them; ``module_states(model)`` lists the layers that
-do, and why others do not; ``restore_modules(model)`` undoes it.
+do, and why others do not; ``restore_modules(model)`` undoes it. ``with enabled():`` makes PyTorch's own functions
+compute with ptxgen, so that programs need no change.
 """
 
 from __future__ import annotations
@@ -28,11 +29,14 @@ from ptxgen.torch.modules import (
     replace_modules,
     restore_modules,
 )
-from ptxgen.torch.products import linear, matmul
+from ptxgen.torch.override import Calls, enabled
+from ptxgen.torch.products import addmm, linear, matmul
+from ptxgen.torch.scaled import scaled_mm
 from ptxgen.torch.sparse import sddmm, spmm
 from ptxgen.torch.tasks import matmul_over, task
 
 __all__ = [
+    "Calls",
     "Conv1d",
     "Conv2d",
     "Conv3d",
@@ -41,12 +45,14 @@ __all__ = [
     "ConvTranspose3d",
     "Linear",
     "ModuleState",
+    "addmm",
     "conv1d",
     "conv2d",
     "conv3d",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "enabled",
     "gemm_grouped",
     "gemm_jagged",
     "linear",
@@ -55,6 +61,7 @@ __all__ = [
     "module_states",
     "replace_modules",
     "restore_modules",
+    "scaled_mm",
     "sddmm",
     "spmm",
     "task",

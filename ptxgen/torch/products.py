@@ -1,5 +1,5 @@
-"""``matmul`` and ``linear``. Their gradients are such products again, so that they can be differentiated any number of
-times."""
+"""``matmul``, ``linear`` and ``addmm``. Their gradients are such products again, so that they can be differentiated any
+number of times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ptxgen.errors import DeviceError, InputError, ShapeError
 from ptxgen.torch import launching
 from ptxgen.torch.backward_step import BackwardStep
 from ptxgen.torch.launching import allocation, check_dense, check_operands, in_place, key_of
-from ptxgen.torch.operator import Operator
+from ptxgen.torch.operator import Operator, loop_over_batch
 
 Shape = tuple[int, ...]
 
@@ -57,21 +57,41 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return result
 
 
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+    """beta·input + alpha·mat1·mat2, as ``torch.addmm`` of matrices and ``torch.baddbmm`` of batches of matrices.
+
+    ``mat1``: …×M×K. ``mat2``: …×K×N. ``input`` is broadcast to …×M×N; the kernel adds it. If ``beta`` is 0, it is not
+    read. Dtypes and errors: as for ``matmul``.
+    """
+    result: Tensor = ADDMM(mat1, mat2, input, float(beta), float(alpha))
+    return result
+
+
 # ---- kernels
 
 
-def _multiply(key: Any, a: Tensor, b: Tensor, out: Tensor, view: Shape, bias: Any) -> Tensor:
-    """``a`` times ``b``, matrices or batches, into ``out`` seen as ``view``. The launch is cached under ``key``."""
+def _multiply(
+    key: Any,
+    a: Tensor,
+    b: Tensor,
+    out: Tensor,
+    view: Shape,
+    bias: Any,
+    residual: Tensor | None = None,
+    alpha: float = 1.0,
+) -> Tensor:
+    """``a`` times ``b`` times ``alpha``, matrices or batches, with the epilogue operands, into ``out`` seen as
+    ``view``. The launch is cached under ``key``."""
     tf32, deterministic = launching.settings(a, "matmul")
     if 0 not in out.shape:
         with call_lock.lock:
-            epilogue = (None, None, bias, None, None, None)
+            epilogue = (None, None, bias, residual, None, None)
             gemm.launch_uncached(
                 key,
                 a,
                 b,
                 out.view(view),
-                1.0,
+                alpha,
                 0.0,
                 launching.compute(a, tf32),
                 deterministic,
@@ -138,6 +158,28 @@ def _matmul(a: Tensor, b: Tensor) -> Tensor:
     return _multiply(key, first, second, out, view, None)
 
 
+def _addmm_key(a: Tensor, b: Tensor, added: Tensor, beta: float, alpha: float) -> Any:
+    return key_of("addmm", (launching.settings(a, "matmul"), beta, alpha), a, b, added)
+
+
+def _addmm(a: Tensor, b: Tensor, added: Tensor, beta: float, alpha: float) -> Tensor:
+    key, at_a, at_b, at_added = _addmm_key(a, b, added, beta, alpha)
+    found = launches.cached(key)
+    if found is not None:
+        return launching.launch(*found[:2], at_a, at_b, at_added)
+    check_operands(mat1=a, mat2=b, input=added)
+    shape = _addmm_shape(a, b, added)
+    first, second, out = a.resolve_neg(), b.resolve_neg(), a.new_empty(shape)
+    if beta == 0:
+        return _multiply(None, first, second, out, shape, None, None, alpha)
+    third = added.resolve_neg() if beta == 1 else added * beta
+    per_column = tuple(third.shape) == shape[-1:]
+    third = third.contiguous() if per_column else third.expand(shape).contiguous()
+    key = key if in_place((first, a), (second, b), (third, added)) else None
+    bias, residual = (third, None) if per_column else (None, third)
+    return _multiply(key, first, second, out, shape, bias, residual, alpha)
+
+
 def _as_batch(x: Tensor, batch: Shape, rows: int, columns: int) -> Tensor:
     """The matrices of ``x`` for each item of the batch: one matrix for all items, or one for each."""
     if math.prod(x.shape[:-2]) == 1:
@@ -188,6 +230,26 @@ def _matmul_shape(a: Tensor, b: Tensor) -> tuple[Shape, Shape]:
             " they cannot be broadcast"
         ) from None
     return (*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.dim() > 1 else ())), batch
+
+
+def _addmm_shape(a: Tensor, b: Tensor, added: Tensor) -> Shape:
+    if a.dim() not in (2, 3) or a.dim() != b.dim() or a.shape[:-2] != b.shape[:-2] or a.shape[-1] != b.shape[-2]:
+        raise ShapeError(
+            f"mat1 has shape {tuple(a.shape)} and mat2 {tuple(b.shape)}; they must be M×K and K×N, or batches of as"
+            " many such matrices"
+        )
+    shape = (*a.shape[:-1], b.shape[-1])
+    fits = added.dim() <= len(shape) and all(
+        n in (1, m) for n, m in zip(reversed(added.shape), reversed(shape), strict=False)
+    )
+    if not fits:
+        raise ShapeError(f"input has shape {tuple(added.shape)}; it must broadcast to {shape}, the shape of the result")
+    return shape
+
+
+def _fake_addmm(a: Tensor, b: Tensor, added: Tensor, beta: float, alpha: float) -> Tensor:
+    check_operands(mat1=a, mat2=b, input=added)
+    return a.new_empty(_addmm_shape(a, b, added))
 
 
 def _fake_linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -244,7 +306,12 @@ def _linear_weight_grad_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None,
 
 def _matmul_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     a, b = ctx.saved_tensors
-    needs = ctx.needs_input_grad
+    return _matmul_gradients(a, b, grad, ctx.needs_input_grad)
+
+
+def _matmul_gradients(
+    a: Tensor, b: Tensor, grad: Tensor, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, Tensor | None]:
     if a.dim() > 1 and b.dim() == 2:  # a linear map of the rows of a
         grad = dense(grad)
         return LINEAR(grad, b, None) if needs[0] else None, LINEAR_WEIGHT_GRAD(grad, a) if needs[1] else None
@@ -254,6 +321,20 @@ def _matmul_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     da = MATMUL(grad, columns.mT).sum_to_size(rows.shape).reshape(a.shape) if needs[0] else None
     db = MATMUL(rows.mT, grad).sum_to_size(columns.shape).reshape(b.shape) if needs[1] else None
     return da, db
+
+
+def _save_addmm(ctx: Any, inputs: Any, output: Any) -> None:
+    a, b, added, ctx.beta, ctx.alpha = inputs
+    ctx.shape = added.shape
+    ctx.save_for_backward(a, b)
+
+
+def _addmm_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    a, b = ctx.saved_tensors
+    needs = ctx.needs_input_grad
+    of_product = grad if ctx.alpha == 1 else grad * ctx.alpha
+    of_added = (grad if ctx.beta == 1 else grad * ctx.beta).sum_to_size(ctx.shape) if needs[2] else None
+    return *_matmul_gradients(a, b, of_product, needs), of_added, None, None
 
 
 # ---- torch.vmap
@@ -310,6 +391,11 @@ def _batch_linear_weight_grad(info: Any, dims: tuple[Any, ...], input: Tensor, g
     return MATMUL(dy.mT, x), 0
 
 
+def _call_addmm(*args: Any) -> Tensor:
+    result: Tensor = ADDMM(*args)
+    return result
+
+
 MATMUL = Operator(
     "matmul(Tensor input, Tensor other) -> Tensor",
     2,
@@ -319,6 +405,17 @@ MATMUL = Operator(
     _matmul_backward,
     _batch_matmul,
     _matmul_key,
+    "matmul",
+)
+ADDMM = Operator(
+    "addmm(Tensor mat1, Tensor mat2, Tensor input, float beta, float alpha) -> Tensor",
+    3,
+    _addmm,
+    _fake_addmm,
+    _save_addmm,
+    _addmm_backward,
+    loop_over_batch(_call_addmm),
+    _addmm_key,
     "matmul",
 )
 LINEAR = Operator(

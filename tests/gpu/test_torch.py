@@ -8,6 +8,7 @@ import pytest
 
 from tests.scripts import script
 from tests.torch_checks import Checks, pt, torch
+from tests.torch_override_checks import OverrideChecks, override
 from tests.torch_sparse_checks import SparseChecks, dense
 from tests.torch_task_checks import TaskChecks
 
@@ -151,3 +152,33 @@ class TestTasks(TaskChecks):
     def _gpu(self):
         if not torch.cuda.is_available():
             pytest.skip("PyTorch finds no GPU")
+
+
+class TestOverride(OverrideChecks):
+    device = "cuda"
+
+    @pytest.fixture(autouse=True)
+    def _gpu(self):
+        if not torch.cuda.is_available():
+            pytest.skip("PyTorch finds no GPU")
+
+    def test_compiled_models(self):
+        """Compiled code calls the operators of ptxgen."""
+        torch.compiler.reset()
+        stock, _, x = self.model()
+        graphs = []
+
+        def keep(graph, inputs):
+            graphs.append(str(graph.graph))
+            return graph.forward
+
+        with pt.enabled(report=False), torch.no_grad():
+            found = torch.compile(stock, backend=keep)(x)
+        assert torch.equal(found, stock(x))
+        assert "ptxgen" in "".join(graphs)
+
+    def test_tensors_on_the_cpu_are_computed_by_pytorch(self):
+        with pt.enabled(report=False) as calls:
+            torch.ones(2, 2) @ torch.ones(2, 2)
+        assert calls.refused["matmul"]["tensors on cpu"] == 1
+        assert override.CALLS is calls

@@ -1,0 +1,340 @@
+"""``enabled``: programs that call PyTorch compute with ptxgen, without a change of their code.
+
+Python functions take the places of PyTorch's in its modules and in ``torch.Tensor``. Each computes with ptxgen what
+ptxgen supports, and calls the function of PyTorch for all else. A mode of ``torch.overrides`` would cost microseconds
+in every call of any function of PyTorch, and does not reach the calls inside of functions that are written in Python, as
+those of attention are; a kernel of the dispatcher that is written in Python costs tens of microseconds.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+from torch.nn import functional
+
+from ptxgen.errors import InputError, ShapeError, UnavailableError
+from ptxgen.torch import conv, grouped, products, scaled, sparse
+from ptxgen.torch.launching import DTYPES
+from ptxgen.torch.operator import PLAIN
+
+MOST_REASONS = 256  #: reasons that are kept for each function
+SHOWN_REASONS = 3  #: reasons of a function in the text of calls
+#: errors after which PyTorch computes a call
+REFUSALS = (InputError, UnavailableError)
+
+
+@dataclass
+class FunctionCalls:
+    """The calls of one function. ``computed``: those that ptxgen computed; ``refused``: for each reason, those that
+    PyTorch computed."""
+
+    name: str
+    computed: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def refuse(self, reason: str) -> None:
+        """Counts a call that PyTorch computes."""
+        known = reason in self.refused or len(self.refused) < MOST_REASONS
+        self.refused[reason if known else "other reasons"] += 1
+
+
+class Calls:
+    """The calls while ``enabled``, by function. Calls in compiled code are not counted."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, FunctionCalls] = {}
+
+    def of(self, name: str) -> FunctionCalls:
+        """The calls of a function, which may be none."""
+        return self._functions.setdefault(name, FunctionCalls(name))
+
+    @property
+    def computed(self) -> dict[str, int]:
+        """Calls that ptxgen computed, by function."""
+        return {name: x.computed for name, x in self._functions.items() if x.computed}
+
+    @property
+    def refused(self) -> dict[str, dict[str, int]]:
+        """Calls that PyTorch computed, by function and reason."""
+        return {name: dict(x.refused) for name, x in self._functions.items() if x.refused}
+
+    def __str__(self) -> str:
+        ours = [f"{name} {count}" for name, count in sorted(self.computed.items())]
+        theirs = []
+        for name, reasons in sorted(self.refused.items()):
+            most = Counter(reasons).most_common(SHOWN_REASONS)
+            more = [f"{len(reasons) - len(most)} more reasons"] if len(reasons) > len(most) else []
+            texts = "; ".join([f"{reason}: {count}" for reason, count in most] + more)
+            theirs.append(f"{name} {sum(reasons.values())} ({texts})")
+        return f"ptxgen computed {', '.join(ours) or 'nothing'}; torch computed {', '.join(theirs) or 'nothing'}"
+
+
+#: the calls of this process
+CALLS = Calls()
+
+
+@contextmanager
+def enabled(report: bool = True) -> Iterator[Calls]:
+    """Within the block, PyTorch's products and convolutions are computed by ptxgen, in all threads.
+
+    ``torch.mm``, ``matmul`` and ``@``, ``addmm``, ``bmm``, ``baddbmm``, ``torch.sparse.mm``, ``_scaled_mm``,
+    ``_grouped_mm`` and ``torch.nn.functional.linear``, ``conv1d`` to ``conv_transpose3d``, ``grouped_mm``, with their
+    gradients, and so the modules that call them, those of attention too. PyTorch computes what ptxgen does not support,
+    and calls of these functions in C++, as in ``einsum`` and recurrent layers. Tensors on the CPU are computed by the
+    emulated device where PyTorch finds no GPU, and otherwise by PyTorch.
+
+    The block has the ``Calls`` of the process: which function was computed by whom, and why. ``report``: a line on
+    standard error at the end of the process says so. A name that was imported before the block (``from torch import
+    matmul``) is PyTorch's function; one that was imported within it is PyTorch's again after the block.
+    """
+    if report:
+        _report_at_exit()
+    _SWITCH.enter()
+    try:
+        yield CALLS
+    finally:
+        _SWITCH.leave()
+
+
+def enable() -> None:
+    """Begins ``enabled`` until the end of the process."""
+    _report_at_exit()
+    _SWITCH.enter()
+
+
+@functools.cache
+def _report_at_exit() -> None:
+    atexit.register(lambda: print(f"ptxgen.torch: {CALLS}", file=sys.stderr))
+
+
+class _Switch:
+    """Replaces the functions while at least one block is active."""
+
+    def __init__(self) -> None:
+        self._blocks, self._lock = 0, threading.Lock()
+        self._own: list[tuple[Any, str, Any]] = []
+        self._fast_attention = True
+        self.on_cpu = False
+
+    def enter(self) -> None:
+        """Begins a block."""
+        with self._lock:
+            self._blocks += 1
+            if self._blocks > 1:
+                return
+            self.on_cpu = not torch.cuda.is_available()
+            for place, name, replacement in _replacements():
+                self._own.append((place, name, vars(place).get(name, _INHERITED)))
+                setattr(place, name, replacement)
+            # its kernels multiply in C++; the other path calls the functions above
+            self._fast_attention = torch.backends.mha.get_fastpath_enabled()
+            torch.backends.mha.set_fastpath_enabled(False)
+
+    def leave(self) -> None:
+        """Ends a block."""
+        with self._lock:
+            self._blocks -= 1
+            if self._blocks:
+                return
+            while self._own:
+                place, name, before = self._own.pop()
+                if before is _INHERITED:
+                    delattr(place, name)
+                else:
+                    setattr(place, name, before)
+            torch.backends.mha.set_fastpath_enabled(self._fast_attention)
+
+
+_INHERITED = object()
+_SWITCH = _Switch()
+
+
+def _reason(x: Any, dtypes: frozenset[torch.dtype]) -> str:
+    """Why ptxgen does not compute a function of ``x``."""
+    if not isinstance(x, Tensor):
+        return f"an argument is of type {type(x).__name__}"
+    if x.__class__ not in PLAIN:
+        return f"tensors of class {x.__class__.__name__}"
+    if x.dtype not in dtypes:
+        return f"{str(x.dtype).removeprefix('torch.')} tensors"
+    return f"tensors on {x.device.type}"
+
+
+def _bound(
+    override: Override, args: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """The positional and the other arguments of what computes a function; None: it lacks one."""
+    given, rest = args, options.copy()
+    for name in override.parameters[len(args) :]:
+        if name not in rest:
+            break
+        given = *given, rest.pop(name)
+    rest = {name: x for name, x in rest.items() if x is not None}
+    return (given, rest) if rest.keys() <= {*override.parameters, *override.keywords} else None
+
+
+def _replacement(theirs: Callable[..., Any], name: str, override: Override) -> Callable[..., Any]:
+    """A function in place of ``theirs``: that of ``override``, where it computes the arguments."""
+    calls = CALLS.of(name)
+    ours, required, dtypes = override.ours, override.required, override.dtypes
+
+    def torch_computes(reason: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        calls.refuse(reason)
+        return theirs(*args, **options)
+
+    def call_with_names(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        bound = _bound(override, args, options)
+        if bound is None:
+            more = ", ".join(sorted(options.keys() - {*override.parameters, *override.keywords}))
+            return torch_computes(f"argument {more}", args, options)
+        given, rest = bound
+        x = given[0] if len(given) >= required else None
+        if x.__class__ not in PLAIN or x is None or x.dtype not in dtypes or not (x.is_cuda or _SWITCH.on_cpu):
+            return torch_computes(_reason(x, dtypes), args, options)
+        try:
+            result = ours(*given, **rest)
+        except REFUSALS as error:
+            return torch_computes(str(error).partition("\n")[0], args, options)
+        calls.computed += 1
+        return result
+
+    @functools.wraps(theirs, assigned=("__name__", "__doc__"))
+    def call(*args: Any, **options: Any) -> Any:
+        if is_dynamo_compiling():
+            x = args[0] if len(args) >= required and not options else None
+            return ours(*args) if x is not None and x.is_cuda and x.dtype in dtypes else theirs(*args, **options)
+        if options or len(args) < required:
+            return call_with_names(args, options)
+        x = args[0]
+        if x.__class__ not in PLAIN or x is None or x.dtype not in dtypes or not (x.is_cuda or _SWITCH.on_cpu):
+            return torch_computes(_reason(x, dtypes), args, options)
+        try:
+            result = ours(*args)
+        except REFUSALS as error:
+            return torch_computes(str(error).partition("\n")[0], args, options)
+        calls.computed += 1
+        return result
+
+    return call
+
+
+# ---- the functions
+
+
+def _matmul(a: Tensor, b: Tensor) -> Tensor:
+    return products.matmul(a, b) if a.layout is torch.strided else sparse.spmm(a, b)
+
+
+def _mm(a: Tensor, b: Tensor) -> Tensor:
+    if a.dim() != 2 or b.dim() != 2:
+        raise ShapeError(f"input has {a.dim()} dimensions and mat2 {b.dim()}; both must have 2")
+    return _matmul(a, b)
+
+
+def _bmm(a: Tensor, b: Tensor) -> Tensor:
+    if a.dim() != 3 or b.dim() != 3:
+        raise ShapeError(f"input has {a.dim()} dimensions and mat2 {b.dim()}; both must have 3")
+    return products.matmul(a, b)
+
+
+def _grouped_mm(
+    mat_a: Tensor,
+    mat_b: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    if bias is not None or out_dtype not in (None, mat_a.dtype):
+        raise InputError("bias or out_dtype is given; both must be None")
+    ranks = mat_a.dim(), mat_b.dim()
+    if offs is None and ranks == (3, 3):
+        return products.matmul(mat_a, mat_b)
+    if offs is None or ranks not in ((2, 3), (2, 2)):
+        raise ShapeError(f"mat_a has {ranks[0]} dimensions and mat_b {ranks[1]}; they must have 2 and 3, or 2 and 2")
+    if ranks == (2, 3):
+        return grouped.gemm_jagged(mat_a, mat_b, offs)
+    result: Tensor = grouped.GEMM_JAGGED_WEIGHT_GRAD(mat_a.mT, mat_b, offs)
+    return result
+
+
+def _scaled_mm(
+    input: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = None,
+    scale_result: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+) -> Tensor:
+    if scale_result is not None:
+        raise InputError("scale_result is given; it must be None")
+    kind = input.dtype if out_dtype is None else out_dtype
+    return scaled.scaled_mm(input, mat2, scale_a, scale_b, bias, kind, use_fast_accum)
+
+
+@dataclass(frozen=True)
+class Override:
+    """What computes functions of PyTorch. ``parameters``: the names of the positional ones, the first ``required`` of
+    which have no default; ``dtypes``: those of the first argument; ``keywords``: the names of the other parameters."""
+
+    ours: Callable[..., Tensor]
+    parameters: tuple[str, ...]
+    required: int = 2
+    dtypes: frozenset[torch.dtype] = frozenset(DTYPES)
+    keywords: tuple[str, ...] = ()
+
+
+_MATMUL = Override(_matmul, ("input", "other"))
+_MM, _BMM = Override(_mm, ("input", "mat2")), Override(_bmm, ("input", "mat2"))
+_ADDMM, _BADDBMM = (
+    Override(products.addmm, ("input", first, second), 3, keywords=("beta", "alpha"))
+    for first, second in (("mat1", "mat2"), ("batch1", "batch2"))
+)
+_CONV = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+_CONV_TRANSPOSE = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
+_GROUPED_MM = Override(_grouped_mm, ("mat_a", "mat_b", "offs", "bias", "out_dtype"))
+_SCALED = ("input", "mat2", "scale_a", "scale_b", "bias", "scale_result", "out_dtype", "use_fast_accum")
+_CONVOLUTIONS = {
+    **{f.__name__: Override(f, _CONV) for f in (conv.conv1d, conv.conv2d, conv.conv3d)},
+    **{
+        f.__name__: Override(f, _CONV_TRANSPOSE)
+        for f in (conv.conv_transpose1d, conv.conv_transpose2d, conv.conv_transpose3d)
+    },
+}
+#: (where PyTorch's function is, its name there, what computes it)
+OVERRIDES: tuple[tuple[Any, str, Override], ...] = (
+    *((place, name, _MM) for place in (torch, Tensor) for name in ("mm",)),
+    *((place, name, _BMM) for place in (torch, Tensor) for name in ("bmm",)),
+    *((place, "matmul", _MATMUL) for place in (torch, Tensor, torch.linalg)),
+    (Tensor, "__matmul__", _MATMUL),
+    *((place, "addmm", _ADDMM) for place in (torch, Tensor)),
+    *((place, "baddbmm", _BADDBMM) for place in (torch, Tensor)),
+    (torch.sparse, "mm", Override(_mm, ("mat1", "mat2"))),
+    (functional, "linear", Override(products.linear, ("input", "weight", "bias"))),
+    *((place, name, each) for name, each in _CONVOLUTIONS.items() for place in (torch, functional)),
+    (torch, "_grouped_mm", _GROUPED_MM),
+    (functional, "grouped_mm", _GROUPED_MM),
+    (torch, "_scaled_mm", Override(_scaled_mm, _SCALED, 4, frozenset(scaled.FLOATS_8))),
+)
+
+
+@functools.cache
+def _replacements() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
+    """(where PyTorch's function is, its name there, the function in its place), of those that this version has."""
+    return tuple(
+        (place, name, _replacement(getattr(place, name), name.strip("_"), override))
+        for place, name, override in OVERRIDES
+        if hasattr(place, name)
+    )

@@ -1,0 +1,76 @@
+"""``scaled_mm``: products of matrices of 8-bit floats with scales."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ptxgen.api import call_lock, gemm, launches
+from ptxgen.errors import DtypeError, ShapeError
+from ptxgen.torch import launching
+from ptxgen.torch.launching import allocation, check_dense, key_of
+
+FLOATS_8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+def scaled_mm(
+    input: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+) -> Tensor:
+    """scale_a·scale_b·input·mat2 + bias of matrices of float8_e4m3fn or float8_e5m2, as ``torch._scaled_mm``; the
+    kernel multiplies by the scales and adds the bias.
+
+    ``input``: M×K. ``mat2``: K×N. ``scale_a``, ``scale_b``: float32, one element each, or M×1 and 1×N. ``bias``: N
+    elements of the type of the result. ``out_dtype``: bfloat16 by default. ``use_fast_accum``: sums stay in the
+    accumulators of the tensor cores, which lose bits. The result has no gradient.
+
+    ShapeError, DtypeError, DeviceError, InputError: an argument breaks a rule.
+    """
+    kind = torch.bfloat16 if out_dtype is None else out_dtype
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    about = kind, use_fast_accum, deterministic, scale_a.shape, scale_b.shape, scale_a.dtype, scale_b.dtype
+    key, at_a, at_b, at_bias = key_of("scaled_mm", about, input, mat2, bias)
+    found = launches.cached(key) if scale_a.is_contiguous() and scale_b.is_contiguous() else None
+    if found is not None:
+        addresses = scale_a.data_ptr(), scale_b.data_ptr(), *at_bias
+        return launching.launch(*found[:2], at_a, at_b, addresses)
+    for name, x in (("input", input), ("mat2", mat2), ("scale_a", scale_a), ("scale_b", scale_b), ("bias", bias)):
+        if x is not None:
+            check_dense(name, x)
+    if input.dtype not in FLOATS_8 or mat2.dtype is not input.dtype:
+        raise DtypeError(
+            f"input is {input.dtype} and mat2 is {mat2.dtype}; both must be float8_e4m3fn, or both float8_e5m2"
+        )
+    if input.dim() != 2 or mat2.dim() != 2:
+        raise ShapeError(f"input has {input.dim()} dimensions and mat2 {mat2.dim()}; both must have 2")
+    m, n = input.shape[0], mat2.shape[1]
+    shapes = tuple(scale_a.shape), tuple(scale_b.shape)
+    if (scale_a.numel() != 1 or scale_b.numel() != 1) and shapes != ((m, 1), (1, n)):
+        raise ShapeError(
+            f"scale_a has shape {shapes[0]} and scale_b {shapes[1]}; they must have one"
+            f" element each, or the shapes {(m, 1)} and {(1, n)}"
+        )
+    out = torch.empty((m, n), dtype=kind, device=input.device)
+    scales = scale_a.contiguous(), scale_b.contiguous()
+    third = launching.vector(bias)
+    in_place = launching.in_place((scales[0], scale_a), (scales[1], scale_b), (third, bias))
+    with call_lock.lock:
+        gemm.launch_uncached(
+            key if in_place else None,
+            input,
+            mat2,
+            out,
+            1.0,
+            0.0,
+            "f32_fast_accum" if use_fast_accum else "",
+            deterministic,
+            (*scales, third, None, None, None),
+            None,
+            allocation(out),
+        )
+    return out

@@ -1,0 +1,34 @@
+"""Programs that compute with ptxgen through PyTorch's functions: the entry point of the group ``torch.backends``, which
+PyTorch calls at the end of its import, and the program that the command ``run`` executes."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+
+
+def autoload() -> None:
+    """Makes PyTorch's functions compute with ptxgen until the end of the process, if ``PTXGEN_TORCH`` says so."""
+    if not os.environ.get("PTXGEN_TORCH", "").strip():  # imports would cost time in every import of PyTorch
+        return
+    from ptxgen.settings import settings
+
+    if settings().torch == "on":
+        from ptxgen.torch.override import enable
+
+        enable()
+
+
+def main() -> None:
+    """Runs the Python program ``sys.argv[1]`` with the arguments that follow."""
+    from ptxgen.torch.override import enable
+
+    enable()
+    del sys.argv[0]
+    sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
