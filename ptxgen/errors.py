@@ -168,7 +168,7 @@ class Place(NamedTuple):
         return self.frames[0].source if self.frames else ""
 
     def rows(self, kernel: str, file: str) -> list[tuple[str, str]]:
-        """The labels and texts of a report; `kernel`: the one that the report names, `file`: that of the PTX."""
+        """The labels and texts of a report; ``kernel``: the one that the report names, ``file``: that of the PTX."""
         line = (f"{file}:" if file else "") + str(self.line)
         out = [("line", line + (f" of {self.kernel}" if self.kernel else ""))]
         label = "source"
@@ -248,7 +248,7 @@ class Fault(EmulatorError):  # noqa: N818 a fault of the kernel, not an error of
         super().__init__(self.report())
 
     def report(self, file: str = "") -> str:
-        """The text of the fault; `file`: the name of the PTX file."""
+        """The text of the fault; ``file``: the name of the PTX file."""
         rows = [("kernel", shortened(self.kernel))]
         if self.variable:
             rows.append(("variable", self.variable))
@@ -316,7 +316,7 @@ class Faults(Fault):
             setattr(self, name, getattr(faults[0], name))
 
     def report(self, file: str = "") -> str:
-        """The reports of all faults, and their number; `file`: the name of the PTX file."""
+        """The reports of all faults, and their number; ``file``: the name of the PTX file."""
         texts = [f"{type(fault).__name__}: {fault.report(file)}" for fault in self.faults]
         return "\n\n".join([*texts, self.summary()])
 

@@ -46,8 +46,8 @@ class Options:
             ("engine", self.engine, ("auto", "numpy", "llvm")),
         ):
             if value not in allowed:
-                raise InputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+                raise InputError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
         if self.watchdog < 0:
-            raise InputError(f"watchdog must not be negative, got {self.watchdog}")
+            raise InputError(f"watchdog is {self.watchdog}; it must be at least 0")
         if self.faults < 1:
             raise InputError(f"faults is {self.faults}; it must be at least 1")

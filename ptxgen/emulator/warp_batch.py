@@ -53,9 +53,9 @@ Step = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A typed view of one row of the register file: `width` bytes a lane (0: a truth value), as `type`.
+    """A typed view of one row of the register file: ``width`` bytes a lane (0: a truth value), as ``type``.
 
-    If the type is smaller than a register, `part` is the number of the viewed part, 0 for the lowest.
+    If the type is smaller than a register, ``part`` is the number of the viewed part, 0 for the lowest.
     """
 
     width: int
@@ -88,14 +88,14 @@ class AddressInfo:
         self.start, self.end = 1, 0  # the allocation that contained them last
 
     def pointer(self, size: int) -> int:
-        """The host address of the array of positions in elements of `size` bytes."""
+        """The host address of the array of positions in elements of ``size`` bytes."""
         pointer = self.pointers.get(size)
         if pointer is None:
             pointer = self.pointers[size] = self.unit(size).__array_interface__["data"][0]
         return pointer
 
     def unit(self, size: int) -> Array:
-        """Positions in elements of `size` bytes, rounded down."""
+        """Positions in elements of ``size`` bytes, rounded down."""
         positions = self.elements.get(size)
         if positions is None:
             positions = self.elements[size] = self.index >> (size.bit_length() - 1)
@@ -103,14 +103,14 @@ class AddressInfo:
 
 
 def any_lane(mask: Array) -> Array:
-    """For each warp, whether the mask has any of its 32 lanes; several times faster than `any`."""
+    """For each warp, whether the mask has any of its 32 lanes; several times faster than ``any``."""
     words = mask.view(np.uint64).reshape(-1, 4)
     out: Array = (words[:, 0] | words[:, 1] | words[:, 2] | words[:, 3]) != 0
     return out
 
 
 class RegisterSets(Protocol):
-    """The registers that wgmma instructions use: see `sync.wgmma_registers`."""
+    """The registers that wgmma instructions use: see ``sync.wgmma_registers``."""
 
     rows: dict[int, Array]
     overlaps: list[list[int]]
@@ -118,7 +118,7 @@ class RegisterSets(Protocol):
 
 
 class UndefinedRegisters(Protocol):
-    """The tracked registers of a program: see `ops.operands.undefined`."""
+    """The tracked registers of a program: see ``ops.operands.undefined``."""
 
     fresh: list[bool]
     flags: dict[int, int]
@@ -135,7 +135,7 @@ class AddressSlots(Protocol):
 
 
 class Kernel(Protocol):
-    """The compiled kernel that a wave executes: `engine.program.Program`."""
+    """The compiled kernel that a wave executes: ``engine.program.Program``."""
 
     name: str
     unit: Unit
@@ -168,7 +168,7 @@ class Kernel(Protocol):
 
 
 class GlobalChecks(Protocol):
-    """The checks for races in global memory: `sync.shadow.Shadow`."""
+    """The checks for races in global memory: ``sync.shadow.Shadow``."""
 
     def access(self, c: WarpBatch, ins: Instruction, kind: str, size: int, at: Array, lanes: Array) -> None: ...
 
@@ -186,7 +186,7 @@ class GlobalChecks(Protocol):
 
 
 class Launch(Protocol):
-    """The launch that a wave belongs to: `engine.engine.Engine`."""
+    """The launch that a wave belongs to: ``engine.engine.Engine``."""
 
     memory: GlobalMemory
     heap: DeviceHeap | None
@@ -226,7 +226,7 @@ class Launch(Protocol):
 
 
 class SharedChecks(Protocol):
-    """The checks of shared memory: `sync.checks.Checks`."""
+    """The checks of shared memory: ``sync.checks.Checks``."""
 
     hook: Callable[[WarpBatch, Any, str], None] | None
     races: bool
@@ -279,7 +279,7 @@ class SharedChecks(Protocol):
 
 
 class MessageChecks(Protocol):
-    """The messages between threads: `sync.messages.Messages`."""
+    """The messages between threads: ``sync.messages.Messages``."""
 
     publications: Any
 
@@ -297,7 +297,7 @@ class MessageChecks(Protocol):
 
 
 class NamedBarriers(Protocol):
-    """The named barriers: `sync.barriers.Barriers`."""
+    """The named barriers: ``sync.barriers.Barriers``."""
 
     waiting: list[list[Any]]
     pending: dict[tuple[int, int], list[Any]]
@@ -313,7 +313,7 @@ class NamedBarriers(Protocol):
 
 
 class AsyncWork(Protocol):
-    """The asynchronous state: `sync.async_state.AsyncState`."""
+    """The asynchronous state: ``sync.async_state.AsyncState``."""
 
     in_flight: list[Any]
 
@@ -410,7 +410,7 @@ class WarpBatch:
         #: of the executing store: for each lane the undefined bits of a source register, the message of its fault, and
         #: the sum of its unknown terms
         self.undefined_sources: dict[int, tuple[Array, str, Array]] = {}
-        self.segment: Any = None  # of the race checks: `sync.checks.Segment`
+        self.segment: Any = None  # of the race checks: ``sync.checks.Segment``
         self.copies: list[Any] = []
         self.copy_group: int | Array = 0
         self.copy_pages = 0
@@ -574,7 +574,7 @@ class Wave:
         self.batches = [WarpBatch(self, w) for w in range((engine.threads + 31) // 32)]
 
     def reset(self, first: int) -> None:
-        """Starts the blocks of the launch from number `first` on."""
+        """Starts the blocks of the launch from number ``first`` on."""
         self.first = first
         self.block_ids, self.ranks = self.engine.block_coordinates(first, self.blocks)
         #: for each block: its rank, shifted as in addresses of .shared::cluster; None without clusters
@@ -609,8 +609,8 @@ def fault(
 ) -> Fault:
     """A fault of the given class at one lane of a warp batch.
 
-    `other`: the other access of a race; `lanes`: all lanes with the fault; `named`: whether the address is one of a
-    variable or a buffer, not of local memory or of parameters.
+    ``other``: the other access of a race; ``lanes``: all lanes with the fault; ``named``: whether the address is one of
+    a variable or a buffer, not of local memory or of parameters.
     """
     program = c.wave.program
     place = place_of(program, "", ins, *c.coordinates(lane))
@@ -643,7 +643,7 @@ def place_of(
     block: tuple[int, int, int] | None = None,
     thread: tuple[int, int, int] | None = None,
 ) -> Place:
-    """An instruction of a program and the thread that executes it; `name`: its part in a fault."""
+    """An instruction of a program and the thread that executes it; ``name``: its part in a fault."""
     frames = program.unit.frames(ins, program.name)
     return Place(name, ins.line, " ".join(ins.text.split()), frames, block, thread)
 
@@ -665,7 +665,7 @@ def variable_at(wave: Wave, ins: Instruction, address: int) -> str:
 def suspect(
     kind: type[Fault], message: str, c: WarpBatch, ins: Instruction, lane: int, address: int | None = None
 ) -> None:
-    """Suspicious behaviour: a note in the statistics, or with the option `strict` a fault."""
+    """Suspicious behaviour: a note in the statistics, or with the option ``strict`` a fault."""
     if c.wave.engine.options.strict:
         c.wave.engine.report(fault(kind, message, c, ins, lane, address))
     else:

@@ -61,7 +61,10 @@ def test_edits_of_one_token():
         ("ld.global.u32 %r0, [%r1];", "its address %r1 has 32 bits; it must have 64"),
         ("ld.shared.u32 %r0, [%f0];", "its address %f0 is a .f32 register"),
         ("ld.global.v2.u32 {%r0, %r1, %r2}, [%d0];", "operand 1 of `ld.global.v2.u32` has 3 elements; it must have 2"),
-        ("ld.relaxed.global.u32 %r0, [%d0];", "must have both a memory order and a scope, or neither"),
+        (
+            "ld.relaxed.global.u32 %r0, [%d0];",
+            "has only a memory order; it must have both a memory order and a scope, or neither",
+        ),
         ("st.global.u32 [%d0], %h0;", "operand 2 of `st.global.u32` is %h0"),
         ("atom.global.and.u32 %r0, [%d0], 1;", "has type .u32; it must be one of b32, b64"),
         ("mov.u32 %r0, nothing;", "line 8: nothing is not declared"),
@@ -103,9 +106,9 @@ def test_edits_of_one_token():
             "99999999999999999999 is too large; an integer constant has 64 bits",
         ),
         ("mov.u32 %r0, 08;", "08 has a digit that is not octal"),
-        ("mov.f32 %f0, 1e400;", "a number beyond the range of .f64"),
+        ("mov.f32 %f0, 1e400;", "1e400 is beyond the range of .f64"),
         (".reg .b32 %i;", "%i is defined twice"),
-        (".shared .align 3 .b32 t;", "an alignment must be a power of two, got '3'"),
+        (".shared .align 3 .b32 t;", "the alignment is 3; it must be a power of two"),
         (".loc 1 2;", "expected 'int', got ';'"),
     ],
 )

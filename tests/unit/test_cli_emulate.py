@@ -301,7 +301,7 @@ def test_structures_by_value(run):
         (["--arg", "f32[]=zeros"], "needs an extent"),
         (["--arg", "f32[a]=zeros"], "extent"),
         (["--arg", "f32[1]=none.npy"], "none.npy"),
-        (["--arg", "f32[4294967296x4294967296]=zeros"], "the buffer must have at most 1099511627776 bytes"),
+        (["--arg", "f32[4294967296x4294967296]=zeros"], "bytes; it must have at most 1099511627776"),
         (["--arg", f"f32[{'9' * 5000}]=zeros"], "not a number or several"),
         (["--arg", "f32[\u00b2]=zeros"], "not a number or several"),
         (["--arg", f"u32:{'9' * 5000}"], "is no number of type u32"),
@@ -315,7 +315,7 @@ def test_structures_by_value(run):
         (["--arg", "f32[1]", "--statistics", "some"], "stats"),
         (["--arg", "f32[1]", "--races", "maybe"], "--races is 'maybe'; it must be on or off"),
         (["--arg", "f32[1]", "--uninitialised", "true"], "--uninitialised is 'true'; it must be on or off"),
-        (["--arg", "f32[1]", "--engine", "cuda"], "engine must be one of auto, numpy, llvm"),
+        (["--arg", "f32[1]", "--engine", "cuda"], "engine is 'cuda'; it must be one of auto, numpy, llvm"),
     ],
 )
 def test_invalid_input_is_exit_code_2(run, arguments, words):

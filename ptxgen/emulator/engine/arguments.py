@@ -49,7 +49,7 @@ _BUFFER = re.compile(r"(?P<type>\w+)\[(?P<extent>[^\]]*)\](?:=(?P<fill>.+))?")
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument. `value`: the array or NumPy scalar to launch with; `save`: the file that receives the array."""
+    """One argument. ``value``: the array or NumPy scalar to launch with; ``save``: the file that receives the array."""
 
     text: str
     kind: str
@@ -111,8 +111,8 @@ def buffer(text: str, kind: str, extent: str, fill: str, random: np.random.Gener
         if not all(re.fullmatch("[0-9]{1,18}", p.strip()) for p in parts):
             raise InputError(f"argument {text!r}: the extent is {extent!r}, not a number or several, as 64x32")
         shape = tuple(int(p) for p in parts)
-        if math.prod(shape) * dtype.itemsize > LARGEST:
-            raise InputError(f"argument {text!r}: the buffer must have at most {LARGEST} bytes")
+        if (size := math.prod(shape) * dtype.itemsize) > LARGEST:
+            raise InputError(f"argument {text!r}: the buffer has {size} bytes; it must have at most {LARGEST}")
     if fill not in FILLS:
         return loaded(text, kind, shape, Path(fill))
     if shape is None:

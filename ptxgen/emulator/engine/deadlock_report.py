@@ -56,7 +56,7 @@ UNCONVERGED = "waits for the other lanes of its warp"
 
 
 def waiting_places(wave: Wave, blocks: list[Block], running: str) -> list[Place]:
-    """The positions of the warps of a wave; `running`: the state of warps that do not wait."""
+    """The positions of the warps of a wave; ``running``: the state of warps that do not wait."""
     places: list[Place] = []
     for batch in wave.batches:
         for at, m in sorted(batch.groups.items()):

@@ -198,7 +198,7 @@ class Engine:
         self.faults.append(error)
 
     def listed(self, last: Fault | None = None) -> Faults:
-        """The faults of a launch that went on after them; `last`: the one that ended it."""
+        """The faults of a launch that went on after them; ``last``: the one that ended it."""
         faults, end = self.faults, ""
         if last is not None:
             end = f"{type(last).__name__}, {last.message.partition(chr(10))[0].rstrip(':')}"
@@ -501,7 +501,8 @@ class Engine:
         return False
 
     def convergent(self, c: WarpBatch, blk: Block, m: Array) -> Any:
-        """The lanes of `m` in warps of which all lanes that must converge are in `m`; `m` itself if all warps are."""
+        """The lanes of ``m`` in warps of which all lanes that must converge are in ``m``; ``m`` itself if all warps
+        are."""
         live: Any = c.live()
         if blk.members is not None and not blk.aligned:
             here = m.reshape(-1, 32)

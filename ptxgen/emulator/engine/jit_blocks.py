@@ -192,7 +192,7 @@ class JitCompiler:
         return runs
 
     def can_compile(self, ins: Instruction, site: Site | None) -> bool:
-        """True if an instruction can be compiled; `site`: its memory operand."""
+        """True if an instruction can be compiled; ``site``: its memory operand."""
         able = self.able.get(id(ins))
         if able is None:
             able = can_compile(self.program.builder, ins)
@@ -238,7 +238,8 @@ class Group:
         return True
 
     def check_together(self, c: WarpBatch, m: Mask) -> bool:
-        """Applies the checks of `shared` and `global_access` to all loads; False, without effect, if one may fault."""
+        """Applies the checks of ``shared`` and ``global_access`` to all loads; False, without effect, if one may
+        fault."""
         engine = c.wave.engine
         if (engine.shadow is not None) if self.space == "global" else (c.wave.windows is not None):
             return False
@@ -286,7 +287,7 @@ class JitBlock:
         self.sites = [owner.sites.get(id(body["ins"])) for body in bodies]
         self.registers = {slot for body in bodies for slot in (*body["reads"], *body["writes"])}
         self.registers |= {body["ins"].pred.slot for body in bodies if body["ins"].pred is not None}
-        self.steps: list[Step] = []  # NumPy steps for undefined values, built for `tracked` tracked registers
+        self.steps: list[Step] = []  # NumPy steps for undefined values, built for ``tracked`` tracked registers
         self.tracked = -1
         self.positions = [n for key, n in self.emitter.table.items() if key[0] == "index"]
 
@@ -342,7 +343,7 @@ class JitBlock:
         def run_steps(c: WarpBatch, m: Mask, tracked: int) -> None:
             """Executes all instructions by their NumPy steps with all checks.
 
-            `tracked`: the number of tracked registers at the start. Recorded writes of earlier instructions remain
+            ``tracked``: the number of tracked registers at the start. Recorded writes of earlier instructions remain
             valid, since these instructions read no undefined register.
             """
             c.undefined_next.clear()

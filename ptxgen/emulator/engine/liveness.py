@@ -20,8 +20,9 @@ def unproven(
 ) -> set[int]:
     """Slots of the registers that a path may read before an unconditional write.
 
-    `operands`, `table`: for each instruction of `code`, the slots that it reads and writes as bit sets, and its row;
-    `starts`: where basic blocks begin; `block_of`: the number of each block by its start; `registers`: their number.
+    ``operands``, ``table``: for each instruction of ``code``, the slots that it reads and writes as bit sets, and its
+    row; ``starts``: where basic blocks begin; ``block_of``: the number of each block by its start; ``registers``: their
+    number.
     """
     ends = [*starts[1:], len(code)]
     count = len(starts)
@@ -109,7 +110,7 @@ def registers_in(operands: Iterable[Operand]) -> Iterator[int]:
 class Liveness:
     """The registers whose values a later instruction of the same thread may use.
 
-    `bodies`: for each instruction, ``ins``, ``reads`` and ``writes`` (by slot). A register that is named more often
+    ``bodies``: for each instruction, ``ins``, ``reads`` and ``writes`` (by slot). A register that is named more often
     than it is written counts as used, even if the instruction does not report a read.
     """
 
@@ -156,7 +157,7 @@ class Liveness:
         return uses, writes
 
     def backward(self, live: int, start: int, end: int) -> int:
-        """The slots in use before instruction `start`, from those in use after instruction `end` - 1."""
+        """The slots in use before instruction ``start``, from those in use after instruction ``end`` - 1."""
         for i in range(end - 1, start - 1, -1):
             uses, writes = self.facts[i]
             live = live & ~writes | uses

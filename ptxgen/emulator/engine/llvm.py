@@ -31,7 +31,7 @@ class Compiler:
     def compile(self, emitters: list[tuple[Emitter, set[Row]]]) -> list[Any]:
         """For each emitter and its rows in use after it: a function of (first lane, past-the-last lane, mask, table).
 
-        The table has the pointers that `Emitter.table` numbers.
+        The table has the pointers that ``Emitter.table`` numbers.
         """
         self.modules += 1
         names = [f"run_{self.modules}_{i}" for i in range(len(emitters))]

@@ -25,9 +25,9 @@ def dominators(after: list[list[int]]) -> list[int]:
 
 
 def conditional(after: list[list[int]], barriers: list[int]) -> dict[int, int]:
-    """The basic blocks that end in `barriers` and that an iteration of the innermost loop may skip.
+    """The basic blocks that end in ``barriers`` and that an iteration of the innermost loop may skip.
 
-    The values are the first blocks of these loops; `after`: the successors of each block.
+    The values are the first blocks of these loops; ``after``: the successors of each block.
     """
     if not any(other <= block for block, following in enumerate(after) for other in following):
         return {}

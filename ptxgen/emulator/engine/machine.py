@@ -51,7 +51,7 @@ def type_of(dtype: np.dtype[Any]) -> str:
 class Machine:
     """Device memory and the engine that runs kernels on it.
 
-    The keyword arguments are the fields of `Options`.
+    The keyword arguments are the fields of ``Options``.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -69,7 +69,7 @@ class Machine:
     # ---- memory
 
     def alloc(self, nbytes: int) -> int:
-        """The address of a new allocation of `nbytes` zero bytes."""
+        """The address of a new allocation of ``nbytes`` zero bytes."""
         return self.memory.alloc(int(nbytes))
 
     def free(self, address: int) -> None:
@@ -96,7 +96,7 @@ class Machine:
         self.memory.buffer[self.memory.span(int(address), int(nbytes))] = byte
 
     def texture(self, description: Texture, address: int | None = None, handle: int | None = None) -> int:
-        """The handle of a new texture or surface of memory at `address` (default: its base).
+        """The handle of a new texture or surface of memory at ``address`` (default: its base).
 
         handle: the address of a .texref or .surfref variable, which then is that texture.
         """
@@ -127,9 +127,10 @@ class Machine:
     ) -> Stats:
         """Runs a kernel to its end.
 
-        `dependent`: the kernel may begin before those launched ahead of it have ended (programmatic dependent launch);
-        with `global_races`, an access to memory that they write, before griddepcontrol.wait, is a fault. `params`: the
-        parameter buffer (`Entry.parameters` has the offsets); `cluster`: the cluster size, if the kernel declares none.
+        ``dependent``: the kernel may begin before those launched ahead of it have ended (programmatic dependent
+        launch); with ``global_races``, an access to memory that they write, before griddepcontrol.wait, is a fault.
+        ``params``: the parameter buffer (``Entry.parameters`` has the offsets); ``cluster``: the cluster size, if the
+        kernel declares none.
         """
         kernel: Entry = module[entry]
         entry = kernel.name
@@ -198,7 +199,7 @@ class Machine:
         return stats
 
 
-#: modules of the last texts that `launch` has run, with their compiled kernels, by digest of the text
+#: modules of the last texts that ``launch`` has run, with their compiled kernels, by digest of the text
 _LOADED: dict[bytes, Module] = {}
 MOST_LOADED = 8
 

@@ -188,7 +188,7 @@ class Module:
         return out
 
     def variable(self, name: str) -> Variable:
-        """The .global or .const variable of a name, with its `address` and its `size` in bytes; else InputError."""
+        """The .global or .const variable of a name, with its ``address`` and its ``size`` in bytes; else InputError."""
         symbols = named(self.symbols, name)
         if len(symbols) != 1:
             known = ", ".join(sorted(map(demangled, symbols or self.symbols))) or "none"

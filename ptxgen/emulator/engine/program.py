@@ -37,7 +37,7 @@ MOST_TRIES = 64
 
 
 class RuntimeCompiler(Protocol):
-    """The run-time compiler of a program: `engine.jit_blocks.JitCompiler`."""
+    """The run-time compiler of a program: ``engine.jit_blocks.JitCompiler``."""
 
     def attach(self, number: int) -> None:
         """Replaces the steps of a block by its compiled functions."""
@@ -103,7 +103,7 @@ class Program:
     # ---- basic blocks
 
     def layout(self) -> None:
-        """Finds the first instructions of basic blocks, `self.starts`, and the block of each, `self.block_of`."""
+        """Finds the first instructions of basic blocks, ``self.starts``, and the block of each, ``self.block_of``."""
         self.table: list[Row] = []
         leaders = {0, *(i for i in self.function.targets.values())}
         for i, ins in enumerate(self.code):
@@ -188,7 +188,7 @@ class Program:
         self.classes = [Counter(instruction_class(i.op, i.mods) for i in some) for some in visible]
 
     def count_iterations(self) -> None:
-        """Adds counters to loops whose iterations may skip a barrier; `self.loops`: the counter of each barrier."""
+        """Adds counters to loops whose iterations may skip a barrier; ``self.loops``: the counter of each barrier."""
         blocks = self.blocks
         after = []
         for i, blk in enumerate(blocks):
@@ -236,7 +236,8 @@ class Program:
     def surviving(self, step: Step, body: dict[str, Any], after: list[Step]) -> Step:
         """A step that lists its faults; the lanes with a fault do not execute it, and its results there are 0.
 
-        `after`: what follows the instruction in `step`. A warp with a fault does not execute a warp-wide instruction.
+        ``after``: what follows the instruction in ``step``. A warp with a fault does not execute a warp-wide
+        instruction.
         """
         rows = [self.builder.place(reg) for reg in body["writes"].values()]
         warps = body["row"].kind == "warp"
@@ -301,7 +302,7 @@ class Program:
     def mark_undefined(self, c: WarpBatch, loaded: dict[int, tuple[NDArray[Any], int, str]], ins: Instruction) -> None:
         """Marks registers that a load fills with undefined bytes.
 
-        `loaded`: the lanes, or for each lane the undefined bits; the address of a byte; the memory.
+        ``loaded``: the lanes, or for each lane the undefined bits; the address of a byte; the memory.
         """
         registers = self.function.registers
         self.undefined.mark_undefined(

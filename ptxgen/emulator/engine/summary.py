@@ -75,7 +75,7 @@ def stats_fields(stats: Stats) -> Document:
 
 
 def fault_text(fault: Fault, file: str) -> str:
-    """The text that the command prints for a fault; `file`: the name of the PTX file."""
+    """The text that the command prints for a fault; ``file``: the name of the PTX file."""
     return fault.report(file) if isinstance(fault, Faults) else f"{type(fault).__name__}: {fault.report(file)}"
 
 

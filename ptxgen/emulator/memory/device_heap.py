@@ -52,7 +52,7 @@ class DeviceHeap:
         return address
 
     def hole(self, span: int) -> int:
-        """The address of freed space of at least `span` bytes, oldest first; 0 if there is none."""
+        """The address of freed space of at least ``span`` bytes, oldest first; 0 if there is none."""
         for address, (end, _, _) in self.memory.released.items():
             if end - address + GAP >= span:
                 del self.memory.released[address]
@@ -69,7 +69,7 @@ class DeviceHeap:
         return "the pointer is not one that malloc has returned"
 
     def free(self, address: int, line: int) -> None:
-        """Releases an allocation; `refusal` of its address must be empty."""
+        """Releases an allocation; ``refusal`` of its address must be empty."""
         nbytes = self.sizes.pop(address)
         self.used -= nbytes
         name = self.memory.names[address]

@@ -33,7 +33,7 @@ NULL_RANGE = 1 << 20
 
 
 class GlobalMemory:
-    """Allocations in one arena; `views[size]` shows it as unsigned integers of that many bytes."""
+    """Allocations in one arena; ``views[size]`` shows it as unsigned integers of that many bytes."""
 
     def __init__(self, capacity: int = 1 << 20) -> None:
         self.buffer: Bytes = np.zeros(capacity, np.uint8)
@@ -54,7 +54,7 @@ class GlobalMemory:
         self.permanent = False  # whether reserved bytes stay reserved when there is no allocation
 
     def alloc(self, nbytes: int) -> int:
-        """The address of a new allocation, which is filled with zeros; `nbytes` may be 0."""
+        """The address of a new allocation, which is filled with zeros; ``nbytes`` may be 0."""
         start = self.reserve(nbytes)
         self.insert(start, nbytes)
         self.buffer[start - GLOBAL_BASE : start - GLOBAL_BASE + nbytes] = 0
@@ -90,7 +90,7 @@ class GlobalMemory:
         self.bounds = None
 
     def free(self, address: int) -> None:
-        """Releases an allocation; `address` must be one that `alloc` returned."""
+        """Releases an allocation; ``address`` must be one that ``alloc`` returned."""
         nbytes = self.remove(address)
         self.freed.append((address - GLOBAL_BASE, -(-(nbytes + GUARD) // ALIGNMENT) * ALIGNMENT))
         if not self.starts and not self.permanent:
@@ -112,7 +112,7 @@ class GlobalMemory:
         return nbytes
 
     def extent(self, address: int) -> tuple[int, int] | None:
-        """First and past-the-last address of the allocation that holds `address`."""
+        """First and past-the-last address of the allocation that holds ``address``."""
         at = bisect.bisect_right(self.starts, address) - 1
         if at >= 0 and address < self.ends[at]:
             return self.starts[at], self.ends[at]
@@ -126,7 +126,7 @@ class GlobalMemory:
         return slice(address - GLOBAL_BASE, address - GLOBAL_BASE + nbytes)
 
     def inside(self, addresses: NDArray[np.int64], nbytes: int) -> NDArray[np.bool_]:
-        """For each address, whether its `nbytes` are inside one allocation."""
+        """For each address, whether its ``nbytes`` are inside one allocation."""
         if not self.starts:
             return np.zeros(len(addresses), bool)
         extent = self.extent(int(addresses.min())) if len(addresses) else None
@@ -139,7 +139,7 @@ class GlobalMemory:
         return (at >= 0) & (addresses + nbytes <= ends[np.maximum(at, 0)])
 
     def name(self, start: int) -> str:
-        """The name of the allocation that begins at `start`, for messages."""
+        """The name of the allocation that begins at ``start``, for messages."""
         if start in self.names:
             return self.names[start]
         nbytes = self.ends[bisect.bisect_left(self.starts, start)] - start
@@ -149,7 +149,7 @@ class GlobalMemory:
     def outside(self, address: int, nbytes: int, near: int | None = None) -> str:
         """The position of an access outside every allocation, for messages.
 
-        `near`: an address in the allocation that the message names; None: the allocation nearest to `address`.
+        ``near``: an address in the allocation that the message names; None: the allocation nearest to ``address``.
         """
         for start, (end, name, line) in self.released.items():
             if start <= address < end:

@@ -19,7 +19,7 @@ BITS = {0: 0, 16: 0, 32: 1, 64: 3, 128: 7}
 
 
 def swizzled(chunks: Array, span: int, shift: int = 0) -> Array:
-    """Swizzled numbers of chunks, counted from address 0; `shift`: the 128-byte row in which the pattern begins."""
+    """Swizzled numbers of chunks, counted from address 0; ``shift``: the 128-byte row in which the pattern begins."""
     bits = BITS[span]
     if not bits:
         return chunks
@@ -30,7 +30,7 @@ def swizzled(chunks: Array, span: int, shift: int = 0) -> Array:
 def box(first: int, count: int, span: int, width: int = 0) -> Array:
     """The numbers of the chunks of a box in shared memory, in the order of its data.
 
-    `first`: the first chunk; `width`: chunks of a row if rows are narrower than the span and their pitch is the
+    ``first``: the first chunk; ``width``: chunks of a row if rows are narrower than the span and their pitch is the
     span, else 0.
     """
     numbers = np.arange(count)

@@ -13,7 +13,7 @@ Programs that work around errors of a driver change bits of its maps: CUTLASS cl
 small tensors. Those bytes have no meaning here.
 
 Types, interleave, swizzle, fill and promotion are numbered as in the driver's API; dimensions go innermost first. Bit i
-of `empty` says that extent i is 0, which only tensormap.replace can write.
+of ``empty`` says that extent i is 0, which only tensormap.replace can write.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ def require(condition: bool, message: str) -> None:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """The arguments of a map; `encode` gives the bytes. As an argument of `launch` it is a .b8 array of 128.
+    """The arguments of a map; ``encode`` gives the bytes. As an argument of ``launch`` it is a .b8 array of 128.
 
-    ``base``: an address, or an array, whose device address the launch inserts. Other fields: as in `tensormap`.
+    ``base``: an address, or an array, whose device address the launch inserts. Other fields: as in ``tensormap``.
     """
 
     base: Any
@@ -148,7 +148,7 @@ class TensorMap:
         return self.size // (self.row_chunks << 4) * self.swizzle if self.row_chunks else self.size
 
     def encode(self, address: int | None = None) -> bytes:
-        """The 128 bytes that a kernel receives, for the tensor at `address` (default: `base`)."""
+        """The 128 bytes that a kernel receives, for the tensor at ``address`` (default: ``base``)."""
         if address is None:
             require(not isinstance(self.base, np.ndarray), "base is an array: encode needs its address")
             address = int(self.base)
@@ -200,7 +200,7 @@ def tensormap(
     channels: int | None = None,
     pixels: int | None = None,
 ) -> TensorMap:
-    """A tensor map, checked as cuTensorMapEncodeTiled checks its arguments, or (with `channels`) as ...Im2col does.
+    """A tensor map, checked as cuTensorMapEncodeTiled checks its arguments, or (with ``channels``) as ...Im2col does.
 
     base: an address, or a NumPy array, which also supplies type, extents and strides. Dimensions go innermost
     first; strides are in bytes, of dimension 1 on. type: u8 u16 u32 s32 u64 s64 f16 f32 f64 bf16 f32.ftz
@@ -317,7 +317,7 @@ def decode(data: bytes) -> TensorMap | None:
 
 @functools.lru_cache(maxsize=1024)
 def defect(tensor_map: TensorMap) -> str:
-    """The rule that a decoded map breaks, as `tensormap` words it; empty if it breaks none."""
+    """The rule that a decoded map breaks, as ``tensormap`` words it; empty if it breaks none."""
     t = tensor_map
     columns: dict[str, Any] = {}
     if t.im2col:
@@ -369,7 +369,7 @@ def replaced(data: bytes, field: str, ordinal: int, value: int) -> bytes | None:
     """The 128 bytes of a tiled map with another value of a field; None if the bytes are no tiled map.
 
     field: as in FIELDS; ordinal: the dimension of a field that has several elements (0 for the others); value: as the
-    instruction has it. 128 bytes of zero are a map without extents. Values that no map may have are kept: `defect`
+    instruction has it. 128 bytes of zero are a map without extents. Values that no map may have are kept: ``defect``
     names them.
     """
     out = bytearray(data)
@@ -434,7 +434,8 @@ class TensorRegion:
             self.low, self.high = at, at + last
 
     def find_pixels(self, coordinates: Sequence[int], offsets: Sequence[int]) -> None:
-        """Finds the pixels of an im2col column that are inside the tensor: `rows` of the box, their addresses `at`."""
+        """Finds the pixels of an im2col column that are inside the tensor: ``rows`` of the box, their addresses
+        ``at``."""
         t = self.tensor
         spatial = t.rank - 2
         position = list(coordinates[1:])

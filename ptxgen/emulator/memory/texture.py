@@ -48,7 +48,7 @@ _NAMES = {np.dtype(t): name for name, (t, _, _) in TYPES.items()}
 
 @dataclass(frozen=True)
 class Texture:
-    """A texture or a surface; `texture` makes it, and explains the fields.
+    """A texture or a surface; ``texture`` makes it, and explains the fields.
 
     ``base``: an address, or an array, whose device address the launch inserts. ``extents``: width, height, depth.
     ``pitches``: bytes from texel to texel in each of these dimensions. ``layers``: 0 without layers; ``layer_pitch``:
@@ -112,10 +112,10 @@ def texture(
     fractions: bool = False,
     border: Sequence[float] = (0, 0, 0, 0),
 ) -> Texture:
-    """A texture, or a surface, of an array in device memory; an argument of `launch` for a .u64 handle.
+    """A texture, or a surface, of an array in device memory; an argument of ``launch`` for a .u64 handle.
 
     base: an address, or a C-contiguous NumPy array, which also supplies type and extents. Its axes are layer (if
-    `layered`), face (if `cube`: 6), depth, height, width and channel (if `channels` is 2 or 4).
+    ``layered``), face (if ``cube``: 6), depth, height, width and channel (if ``channels`` is 2 or 4).
     extents: of an address, in the order of these axes, without channel. type: u8 s8 u16 s16 u32 s32 f16 f32.
     pitch: bytes of a row. filter: "point" or "linear". address: "clamp", "border", "wrap" or "mirror", or one for each
     of x, y and z; wrap and mirror need normalised coordinates. normalised: coordinates are 0 to 1. fractions: integers
@@ -207,7 +207,7 @@ Corner = tuple[Array, Array, Array]
 
 
 def taps(t: Texture, axis: int, x: Array, linear: bool, offset: Array | int) -> list[tuple[Array, Array]]:
-    """(index, weight) of the texels in one dimension, before the address mode; `x`: in texels."""
+    """(index, weight) of the texels in one dimension, before the address mode; ``x``: in texels."""
     if x.dtype.kind in "iu":
         return [(x.astype(np.int64) + offset, np.ones(len(x)))]
     at = np.clip(np.nan_to_num(x.astype(np.float64) * (t.extents[axis] if t.normalised else 1)), -(2.0**40), 2.0**40)

@@ -14,7 +14,7 @@ _TYPED = re.compile(r"(.*), (\w+)(?:\[([\dx]*)\])?")
 
 
 def readable(name: str, entry: str) -> str:
-    """The C++ name of a variable or a parameter of the kernel `entry`, without the name of that kernel."""
+    """The C++ name of a variable or a parameter of the kernel ``entry``, without the name of that kernel."""
     if entry.startswith("_Z") and name.startswith(f"{entry}_param_"):
         return f"parameter {name.removeprefix(f'{entry}_param_')}"
     return demangled(name).removeprefix(f"{demangled(entry)}::")
@@ -34,7 +34,7 @@ def access_size(ins: Instruction) -> tuple[int, int]:
 
 
 def element(name: str, offset: int, size: int, count: int) -> str:
-    """`count` elements of `size` bytes at an offset of a buffer; `name`: as "x, f32[4x8]"."""
+    """``count`` elements of ``size`` bytes at an offset of a buffer; ``name``: as "x, f32[4x8]"."""
     match = _TYPED.fullmatch(name)
     extents = [int(n) for n in (match[3] or "").split("x") if n] if match else []
     unit = SIZES.get(match[2], 0) if match else 0
@@ -64,7 +64,7 @@ def bytes_of(offset: int, size: int) -> str:
 
 
 def shared_element(variables: Iterable[Variable], entry: str, end: int, address: int, size: int, count: int) -> str:
-    """As `element`, at an address of shared memory that ends at `end`; empty outside every variable.
+    """As ``element``, at an address of shared memory that ends at ``end``; empty outside every variable.
 
     nvcc declares arrays as bytes with the alignment of their elements; then an access of that size is an element.
     """

@@ -37,7 +37,7 @@ TABLE: dict[str, Row] = {}
 
 
 def instruction(*names: str, kind: str = "plain", polls: bool = False) -> Callable[[C], C]:
-    """Registers a function that compiles the instructions whose names begin with one of `names`."""
+    """Registers a function that compiles the instructions whose names begin with one of ``names``."""
 
     def register(compile: C) -> C:
         for name in names:
@@ -48,7 +48,7 @@ def instruction(*names: str, kind: str = "plain", polls: bool = False) -> Callab
 
 
 def find(ins: Instruction) -> Row | None:
-    """The row of an instruction: `ins.row` if set, else the row of the longest prefix of its dotted name."""
+    """The row of an instruction: ``ins.row`` if set, else the row of the longest prefix of its dotted name."""
     if ins.row:
         return TABLE[ins.row]
     parts: tuple[Any, ...] = (ins.op, *ins.mods)

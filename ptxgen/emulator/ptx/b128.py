@@ -47,7 +47,7 @@ def operands(ins: Instruction) -> list[Operand]:
 
 
 def rewrite(ins: Instruction, pair: Any) -> Instruction:
-    """A .b128 instruction on pairs of registers; `pair(operand, ins)` gives the pair of an operand."""
+    """A .b128 instruction on pairs of registers; ``pair(operand, ins)`` gives the pair of an operand."""
     if ins.op in ("ld", "st"):
         if any(m in ("v2", "v4", "v8") for m in ins.mods):
             raise UnsupportedError(f"line {ins.line}: {ins.name} is not emulated: {ins.text}")

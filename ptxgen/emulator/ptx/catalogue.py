@@ -1,6 +1,6 @@
 """The instructions of PTX ISA 9.1: the chapters, and why some are not emulated.
 
-`docs/ptx.md` is made of these tables and of the signatures.
+``docs/ptx.md`` is made of these tables and of the signatures.
 """
 
 from __future__ import annotations

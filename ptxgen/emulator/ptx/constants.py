@@ -88,7 +88,7 @@ def float_constant(token: Token) -> Flt:
         return Flt(int(text[2:], 16), 8)
     value = float(text)
     if math.isinf(value):
-        raise ParseError(f"line {token.line}: a number beyond the range of .f64, got {text!r}")
+        raise ParseError(f"line {token.line}: {text} is beyond the range of .f64")
     return number_bits(value)
 
 

@@ -31,7 +31,7 @@ def _demangler() -> Function | None:
 
 
 def _bound(function: Any, free: Any) -> Function:
-    """``__cxa_demangle`` as a function of a name; `free`: releases its results."""
+    """``__cxa_demangle`` as a function of a name; ``free``: releases its results."""
     function.restype, free.restype = ctypes.c_void_p, None
     function.argtypes, free.argtypes = [ctypes.c_char_p] + [ctypes.c_void_p] * 3, [ctypes.c_void_p]
 

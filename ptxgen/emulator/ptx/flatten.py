@@ -1,7 +1,7 @@
 """Flattens a kernel into one list of instructions: calls are inlined, and indexed branches become branches.
 
 Every call has a separate copy of the registers and variables of the function. So divergence, barriers and the checks of
-undefined registers need no special case. Recursive functions have one copy and a stack (`recursion`). Parameters that
+undefined registers need no special case. Recursive functions have one copy and a stack (``recursion``). Parameters that
 are passed through .param variables become registers if every access to a variable uses the same byte ranges; otherwise
 they are in the local memory of the thread.
 """
@@ -117,7 +117,7 @@ class Flattener:
     # ---- code generation
 
     def emit(self, ins: Instruction, op: str, operands: tuple[Operand, ...] = (), **changes: Any) -> None:
-        """Appends an instruction that replaces `ins`; by default hidden, without guard and modifiers."""
+        """Appends an instruction that replaces ``ins``; by default hidden, without guard and modifiers."""
         fields = {"mods": (), "pred": None, "negated": False, "scope": None, "hidden": True, **changes}
         fields |= self.origin()
         self.out.code.append(replace(ins, op=op, operands=operands, **fields))
@@ -143,7 +143,7 @@ class Flattener:
         return reg
 
     def copy_variables(self, f: Function, known: dict[int, Variable]) -> dict[int, Variable]:
-        """Adds the variables of one copy of a function to `known`, by `id` of the variables of the function."""
+        """Adds the variables of one copy of a function to ``known``, by ``id`` of the variables of the function."""
         for v in f.variables:
             if v.space in ("local", "param"):
                 known.setdefault(id(v), self.variable(v))
@@ -250,7 +250,7 @@ class Flattener:
         self.place(after)
 
     def skip(self, ins: Instruction, after: Label) -> None:
-        """Emits a branch to `after` for the lanes in which the guard of an instruction is false."""
+        """Emits a branch to ``after`` for the lanes in which the guard of an instruction is false."""
         if ins.pred is not None:
             self.emit(ins, "bra", pred=ins.pred, negated=not ins.negated, scope=after, row="bra")
 

@@ -11,8 +11,8 @@ from ptxgen.emulator.ptx.syntax import Function, Instruction, Reg, Variable
 class Subroutine:
     """The single copy of a recursive function.
 
-    `entry`: its first instruction; `return_number`: the register that holds the number of the call to return to;
-    `frame_size`: bytes of its variables in local memory; `offsets`: of each variable within the frame, by `id`.
+    ``entry``: its first instruction; ``return_number``: the register that holds the number of the call to return to;
+    ``frame_size``: bytes of its variables in local memory; ``offsets``: of each variable within the frame, by ``id``.
     """
 
     function: Function
@@ -36,9 +36,9 @@ class Label:
 class Context:
     """One copy of a function body.
 
-    `registers`, `variables`: those of the copy, by slot and by `id` of those of the function; `return_label`: the
-    target of `ret` (None in the kernel itself); `subroutine`: the recursive function into which this body is copied;
-    `caller`: the call that this copy is for.
+    ``registers``, ``variables``: those of the copy, by slot and by ``id`` of those of the function; ``return_label``:
+    the target of ``ret`` (None in the kernel itself); ``subroutine``: the recursive function into which this body is
+    copied; ``caller``: the call that this copy is for.
     """
 
     function: Function

@@ -33,7 +33,7 @@ _TOKEN = re.compile(
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of `text`, without comments, ending with an "end" token."""
+    """The tokens of ``text``, without comments, ending with an "end" token."""
     out: list[Token] = []
     line = 1
     append, new = out.append, tuple.__new__

@@ -196,7 +196,7 @@ def compatible(register: str, kind: str) -> bool:
 
 
 def fits_register(reg: Reg, kind: str, wider: bool = False) -> bool:
-    """True if a register may be an operand of a type; `wider`: also a register with more bits."""
+    """True if a register may be an operand of a type; ``wider``: also a register with more bits."""
     size, needed = SIZES[reg.type], SIZES.get(kind, 4)
     if size == needed:
         return compatible(reg.type, kind)
@@ -280,7 +280,7 @@ def check_address(op: Operand, mods: tuple[str, ...], tensor: bool = False) -> N
 
 def check_sizes(vec: Vec) -> None:
     if len({SIZES[item.type] for item in vec.items if isinstance(item, Reg)}) > 1:
-        raise MismatchError("its elements must have equal sizes")
+        raise MismatchError("its elements have several sizes; they must have one")
 
 
 def check_elements(kind: str, type: str, op: Operand, mods: tuple[str, ...]) -> None:
@@ -447,7 +447,7 @@ def check_pack(ins: Instruction, kind: str, d: Operand, a: Operand) -> None:
     vec, whole = (d, a) if isinstance(d, Vec) else (a, d)
     assert isinstance(vec, Vec)
     if kind[0] != "b":
-        raise MismatchError(f".{kind} is no type of mov with a vector; the type must be .b16, .b32, .b64 or .b128")
+        raise MismatchError(f".{kind} is no type of mov with a vector; it must be .b16, .b32, .b64 or .b128")
     if not isinstance(whole, Vec):
         number = 1 if vec is d else 0
         if vec is d:
@@ -555,7 +555,8 @@ def check_access_modifiers(ins: Instruction, known: set[str]) -> tuple[str, int]
         raise MismatchError(f"`{ins.name}` has several of a cache operation and a memory order; it must have one")
     strong = any(m in ("relaxed", "acquire", "release") for m in others)
     if strong != any(m in SCOPES for m in others):
-        raise MismatchError(f"`{ins.name}` must have both a memory order and a scope, or neither")
+        one = "a memory order" if strong else "a scope"
+        raise MismatchError(f"`{ins.name}` has only {one}; it must have both a memory order and a scope, or neither")
     return types[0], int(vectors[0][1]) if vectors else 1
 
 
@@ -566,7 +567,7 @@ def retyped(items: Sequence[Operand]) -> list[Operand]:
 
 
 def check_items(ins: Instruction, number: int, op: Operand, count: int, check: Callable[[Operand], None]) -> None:
-    """Checks the elements of a vector operand, or an operand without braces; there must be `count`.
+    """Checks the elements of a vector operand, or an operand without braces; there must be ``count``.
 
     Beside a register of a bit type, the other registers of a vector may be of any type of its size.
     """
@@ -576,7 +577,9 @@ def check_items(ins: Instruction, number: int, op: Operand, count: int, check: C
     for item in retyped(items):
         checked(ins, number, item, lambda item=item: check(item))  # type: ignore[misc]
     if len({SIZES[item.type] for item in items if isinstance(item, Reg)}) > 1:
-        raise MismatchError(f"the elements of operand {number + 1} of `{ins.name}` must have equal sizes")
+        raise MismatchError(
+            f"the elements of operand {number + 1} of `{ins.name}` have several sizes; they must have one"
+        )
 
 
 def check_ld(ins: Instruction) -> None:
@@ -645,7 +648,9 @@ def check_atom(ins: Instruction) -> None:
     types = ins.types
     operations = [m for m in ins.mods if m in ATOMIC_TYPES]
     if len(operations) != 1 or len(types) != 1:
-        raise MismatchError(f"`{ins.name}` must have one operation and one type")
+        raise MismatchError(
+            f"`{ins.name}` has {len(operations)} operations and {len(types)} types; it must have one of each"
+        )
     operation, kind = operations[0], types[0]
     if kind not in ATOMIC_TYPES[operation]:
         raise MismatchError(
@@ -672,9 +677,9 @@ def check_atom(ins: Instruction) -> None:
         raise MismatchError(f"`{ins.name}` is on .{spaces[0]}; atomic operations are on .global or .shared")
     if kind in ("f16", "f16x2", "bf16", "bf16x2"):
         if "noftz" not in others:
-            raise MismatchError(f"`{ins.name}` must have .noftz")
+            raise MismatchError(f"`{ins.name}` has no .noftz; it must have it")
         if operation in ("min", "max") and not vectors:
-            raise MismatchError(f"`{ins.name}` must have .v2, .v4 or .v8")
+            raise MismatchError(f"`{ins.name}` has no vector; it must have .v2, .v4 or .v8")
     count = int(vectors[0][1]) if vectors else 1
     hint = "L2::cache_hint" in others
     listed = (

@@ -9,7 +9,7 @@ from ptxgen.errors import UnsupportedError
 
 
 class ParameterCopy(NamedTuple):
-    """A copy of one .param variable to another; `ins` is the placeholder that becomes the copying instruction."""
+    """A copy of one .param variable to another; ``ins`` is the placeholder that becomes the copying instruction."""
 
     ins: Instruction
     destination: Variable

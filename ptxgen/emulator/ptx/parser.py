@@ -275,7 +275,9 @@ class Parser(Reader):
             elif keyword.text == "inlined_at":
                 caller = self.locations.get((self.number(), self.number(), self.number()))
                 if caller is None:
-                    raise self.fail("the location of inlined_at must be one of a .loc before", keyword)
+                    raise ParseError(
+                        f"line {keyword.line}: the location of inlined_at is new; it must be that of a .loc before"
+                    )
             else:
                 raise self.fail("expected function_name or inlined_at", keyword)
         at = caller
@@ -560,7 +562,7 @@ class Parser(Reader):
         table: dict[tuple[int, str], Any],
         default: object = ...,
     ) -> Any:
-        """The entry of `table` for a label of a scope or of a scope around it; `default` if there is none."""
+        """The entry of ``table`` for a label of a scope or of a scope around it; ``default`` if there is none."""
         if not isinstance(name, Name):
             raise ParseError(f"line {ins.line}: {ins.text!r} needs a label")
         at: Scope | None = scope
@@ -747,7 +749,7 @@ def name_of(word: str) -> tuple[str, tuple[str, ...]]:
 
 
 def parse(text: str) -> Unit:
-    """The module in `text`.
+    """The module in ``text``.
 
     Raises ParseError for text that is not PTX, UnsupportedError for directives that are not emulated.
     """

@@ -1,4 +1,4 @@
-"""Parses tokens into operands and constants. The module `parser` parses statements."""
+"""Parses tokens into operands and constants. The module ``parser`` parses statements."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ class Reader(ConstantReader):
         token = self.token
         value = self.number()
         if value < 1 or value & (value - 1):
-            raise self.fail("an alignment must be a power of two", token)
+            raise ParseError(f"line {token.line}: the alignment is {value}; it must be a power of two")
         return value
 
     def initialiser(self) -> list[object]:
@@ -308,7 +308,7 @@ class Reader(ConstantReader):
             self.strings.update((label, view[at:]) for label, at in labels.items())
 
     def section_bytes(self, data: bytearray) -> None:
-        """``.b8 1, 2 ...``, appended to `data`."""
+        """``.b8 1, 2 ...``, appended to ``data``."""
         self.at += 1
         while True:
             token = self.token

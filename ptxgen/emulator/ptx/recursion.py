@@ -32,7 +32,7 @@ MAX_FRAMES = 32 * 1024
 
 
 class CodeWriter(Protocol):
-    """The writer of the flattened code: `ptx.flatten.Flattener`."""
+    """The writer of the flattened code: ``ptx.flatten.Flattener``."""
 
     unit: Unit
     entry: Function
@@ -219,7 +219,7 @@ class Recursion:
         return p, value
 
     def pass_value(self, ins: Instruction, p: Parameter, to: Operand, source: Operand) -> None:
-        """Emits the copy of a value from `argument` to a parameter or a result."""
+        """Emits the copy of a value from ``argument`` to a parameter or a result."""
         if isinstance(to, Sym) and isinstance(source, Sym):
             self.writer.emit(ins, "call", row="*copy_param")
             self.writer.copies.append(ParameterCopy(self.writer.out.code[-1], to.var, source.var))
@@ -232,7 +232,7 @@ class Recursion:
         self.saves.append((self.writer.out.code[-1], s))
 
     def move_frame(self, ins: Instruction, c: Context, sign: int) -> None:
-        """Emits the addition of the frame size of the caller, times `sign`, to the frame pointer."""
+        """Emits the addition of the frame size of the caller, times ``sign``, to the frame pointer."""
         if c.subroutine is not None and c.subroutine.frame_size:
             assert self.frame_pointer is not None
             operands = (self.frame_pointer, self.frame_pointer, Imm(sign * c.subroutine.frame_size))

@@ -16,8 +16,8 @@ A row has the names of instructions, groups of modifiers, types and operands, se
     vd, va    a destination, a source, of as many elements as .v2 or .v4 says
   "?": optional. "@m": present if the modifier m is.
 
-Instructions that have no row are not checked. The rules of `mov`, `cvt`, `ld`, `st`, `atom`, `red` and of matrix
-products do not have the form of a row; they are in `operand_checks`.
+Instructions that have no row are not checked. The rules of ``mov``, ``cvt``, ``ld``, ``st``, ``atom``, ``red`` and of
+matrix products do not have the form of a row; they are in ``operand_checks``.
 """
 
 from __future__ import annotations

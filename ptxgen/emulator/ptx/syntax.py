@@ -42,7 +42,7 @@ SIZES = {
 
 @dataclass(frozen=True, slots=True)
 class Reg:
-    """One virtual register of one function; `slot` counts from 0 within it."""
+    """One virtual register of one function; ``slot`` counts from 0 within it."""
 
     name: str
     type: str
@@ -58,7 +58,7 @@ class Imm:
 
 @dataclass(frozen=True, slots=True)
 class Flt:
-    """A floating-point constant as its bits; `size` is 4 or 8 bytes."""
+    """A floating-point constant as its bits; ``size`` is 4 or 8 bytes."""
 
     bits: int
     size: int
@@ -75,8 +75,8 @@ class Special:
 class Variable:
     """A .global, .const, .shared, .local or .param variable.
 
-    `address` is its offset in its space (absolute for .global and .const), set when the module is laid out.
-    `element`: bytes of an element of an array; 0 for other variables.
+    ``address`` is its offset in its space (absolute for .global and .const), set when the module is laid out.
+    ``element``: bytes of an element of an array; 0 for other variables.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address as an initial value; with a mask, one byte of it. `generic`: of the generic address space."""
+    """An address as an initial value; with a mask, one byte of it. ``generic``: of the generic address space."""
 
     name: str
     offset: int
@@ -192,8 +192,8 @@ Operand = Reg | Imm | Flt | Special | Sym | Name | Vec | Mem | Pair | Not | Neg 
 class Location:
     """A .loc: number of a source file, and line.
 
-    For code of an inlined function, `function` is the label of its name, plus an offset, and `caller` is where it is
-    inlined.
+    For code of an inlined function, ``function`` is the label of its name, plus an offset, and ``caller`` is where it
+    is inlined.
     """
 
     file: int
@@ -210,11 +210,11 @@ NOWHERE = Location(0, 0)
 class Instruction:
     """One instruction.
 
-    `scope`: the target of a branch, the targets of brx, the functions of an indirect call. `row`: the row of the
-    instruction table, if not the one of the instruction's name. `hidden`: an instruction into which another one was
-    expanded; statistics do not count it. `location`: its source line. `refusal`: why its modifiers are unknown; a
-    launch of its kernel is refused. In a flattened kernel, `function` is the function that a call has copied, and
-    `caller` the call.
+    ``scope``: the target of a branch, the targets of brx, the functions of an indirect call. ``row``: the row of the
+    instruction table, if not the one of the instruction's name. ``hidden``: an instruction into which another one was
+    expanded; statistics do not count it. ``location``: its source line. ``refusal``: why its modifiers are unknown; a
+    launch of its kernel is refused. In a flattened kernel, ``function`` is the function that a call has copied, and
+    ``caller`` the call.
     """
 
     op: str
@@ -244,9 +244,9 @@ class Instruction:
 
 @dataclass(slots=True)
 class Parameter:
-    """One .param of an entry or a function; `offset` in the parameter buffer, all in bytes.
+    """One .param of an entry or a function; ``offset`` in the parameter buffer, all in bytes.
 
-    `register`: whether a function declares the parameter as .reg; `reg`: that register.
+    ``register``: whether a function declares the parameter as .reg; ``reg``: that register.
     """
 
     name: str

@@ -37,7 +37,7 @@ class Copy:
         self.signalled = False  # whether an mbarrier arrival covers it
 
     def subset(self, keep: Array) -> Copy:
-        """The copy of some of its lanes; `keep`: their indices."""
+        """The copy of some of its lanes; ``keep``: their indices."""
         touch = Touch(self.touch.pages, self.touch.index[keep], 0, self.touch.size, None, self.touch.ins)
         touch.lanes = self.lanes[keep]
         subset = Copy(
@@ -85,7 +85,7 @@ def commit(c: WarpBatch, m: Mask) -> None:
 
 
 def finish(c: WarpBatch, m: Mask, keep: int) -> None:
-    """Completes all but the newest `keep` groups of some lanes; -1: also copies that are not committed."""
+    """Completes all but the newest ``keep`` groups of some lanes; -1: also copies that are not committed."""
     remaining: list[Copy] = []
     done: list[Copy] = []
     for copy in c.copies:
@@ -111,7 +111,7 @@ def retire(c: WarpBatch, lanes: Array, number: int) -> None:
 
 
 def divide(c: WarpBatch, copy: Copy, selected: Array, done: list[Copy], remaining: list[Copy]) -> None:
-    """Adds the lanes `selected` of a copy to `done`, and the other lanes to `remaining`."""
+    """Adds the lanes ``selected`` of a copy to ``done``, and the other lanes to ``remaining``."""
     if selected.all():
         done.append(copy)
     elif not selected.any():
@@ -125,7 +125,7 @@ def divide(c: WarpBatch, copy: Copy, selected: Array, done: list[Copy], remainin
 
 
 def retire_copies(c: WarpBatch, remaining: list[Copy], done: list[Copy], writes: bool = True) -> None:
-    """Completes copies; `writes`: the race checks record their writes now."""
+    """Completes copies; ``writes``: the race checks record their writes now."""
     if not done:
         return
     c.copies = remaining

@@ -86,7 +86,7 @@ class AsyncState:
         return out
 
     def signal(self, signals: PendingSignals, amounts: Array) -> None:
-        """Signals completed work to its mbarriers; `amounts`: bytes, by lane."""
+        """Signals completed work to its mbarriers; ``amounts``: bytes, by lane."""
         c, ins, lanes, at = signals.batch, signals.ins, signals.lanes, signals.at
         barriers = self.barriers
         rows = barriers.find(c, ins, lanes, at)
@@ -136,7 +136,8 @@ class AsyncState:
     # ---- the end of a block
 
     def exit_blocks(self, c: WarpBatch, mask: Array, warps: Array, ins: Instruction) -> None:
-        """Checks the exit of the warps of a batch in some blocks (`warps`); `mask`: the lanes that execute the exit."""
+        """Checks the exit of the warps of a batch in some blocks (``warps``); ``mask``: the lanes that execute the
+        exit."""
         wave = self.wave
         self.order.close(c)
         self.registers.check_exit(c, warps)

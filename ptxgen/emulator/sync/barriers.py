@@ -24,9 +24,9 @@ NUMBER = 16
 class Arrival:
     """Lanes of one warp batch that have arrived at one barrier.
 
-    `count`: threads of the barrier, 0 for the whole block. `waits`: whether the lanes continue at `after` when the
-    barrier completes, or at once. `finish(batch, mask, true, total)` is called at completion with the number of true
-    `votes` and the number of lanes.
+    ``count``: threads of the barrier, 0 for the whole block. ``waits``: whether the lanes continue at ``after`` when
+    the barrier completes, or at once. ``finish(batch, mask, true, total)`` is called at completion with the number of
+    true ``votes`` and the number of lanes.
     """
 
     batch: WarpBatch
@@ -108,7 +108,7 @@ class Barriers:
             self.arrive(complete, ready)
 
     def arrive(self, warps: Array, arrivals: list[Arrival]) -> None:
-        """The warps of some blocks arrive; `arrivals`: their lanes, at one or several instructions."""
+        """The warps of some blocks arrive; ``arrivals``: their lanes, at one or several instructions."""
         c, number = arrivals[0].batch, arrivals[0].number
         expected, arrived = self.expected[number], self.arrived[number]
         for p in arrivals:

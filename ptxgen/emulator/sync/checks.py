@@ -44,7 +44,7 @@ CONFLICTS = (
 
 
 class Stores:
-    """Some lanes of a write (`which`; None: all): their positions, and where the write changed memory."""
+    """Some lanes of a write (``which``; None: all): their positions, and where the write changed memory."""
 
     __slots__ = ("at", "changed", "lanes", "touch")
 
@@ -57,7 +57,7 @@ class Stores:
 
 
 class Segment:
-    """The accesses of one warp batch between two synchronisations; `clock`: its clock in each block at the end."""
+    """The accesses of one warp batch between two synchronisations; ``clock``: its clock in each block at the end."""
 
     __slots__ = (
         "apages",
@@ -100,7 +100,7 @@ class Checks:
     #: blocks of a cluster, and warps of a cluster
     size = 1
     actors: int
-    #: for each block, the number of its first warp among `actors`
+    #: for each block, the number of its first warp among ``actors``
     base: Array
     #: called with the warp batch, the touch and its kind at each access
     hook: Callable[[WarpBatch, Touch, str], None] | None = None
@@ -127,7 +127,7 @@ class Checks:
             self.valid_pages = -1
         self.races = options.races
         self.copy_pages = 0
-        #: log2 of the bytes of a unit of `copy_counts`, which holds the number of copies in flight to each unit
+        #: log2 of the bytes of a unit of ``copy_counts``, which holds the number of copies in flight to each unit
         self.copy_shift = max(wave.program.grains[0], 2)
         self.copy_counts: Array | None = None
         self.scratch: dict[int, Array] | None = None
@@ -154,7 +154,7 @@ class Checks:
     # ---- initialised bytes
 
     def mark_written(self, pages: int, positions: Array, size: int) -> None:
-        """Marks bytes as initialised; `positions` in the arena."""
+        """Marks bytes as initialised; ``positions`` in the arena."""
         if not pages & ~self.valid_pages:
             return
         for unit, at in words(positions, size):
@@ -164,7 +164,7 @@ class Checks:
     def mark_undefined(self, positions: Array, size: int, source: str, terms: Array | None = None) -> None:
         """Marks bytes as undefined, after a store of undefined values.
 
-        `source`: the store, for messages; `terms`: the sums of unknown values that are stored, if they are known.
+        ``source``: the store, for messages; ``terms``: the sums of unknown values that are stored, if they are known.
         """
         if self.valid is None or not len(positions):
             return
@@ -212,7 +212,7 @@ class Checks:
     def check_read(self, c: WarpBatch, touch: Touch, slots: list[int] | None) -> None:
         """Finds lanes that read uninitialised bytes.
 
-        `slots`: the destination registers of a load, one for each piece of the access; they become undefined in those
+        ``slots``: the destination registers of a load, one for each piece of the access; they become undefined in those
         lanes. An empty list: the instruction marks its registers itself. None: the read is a fault.
         """
         if self.dirty & touch.pages:
@@ -254,14 +254,14 @@ class Checks:
     # ---- copies in flight
 
     def begin_copy(self, touch: Touch) -> None:
-        """A copy writes `touch` from now on."""
+        """A copy writes ``touch`` from now on."""
         if self.copy_counts is None:
             self.copy_counts = np.zeros((len(self.wave.shared) >> self.copy_shift) + 1, np.int32)
         for elements in units(touch.positions()[0], touch.size, self.copy_shift):
             self.copy_counts[elements] += 1
 
     def end_copy(self, touch: Touch) -> None:
-        """A wait for the copy that writes `touch` has ended."""
+        """A wait for the copy that writes ``touch`` has ended."""
         assert self.copy_counts is not None
         for elements in units(touch.positions()[0], touch.size, self.copy_shift):
             self.copy_counts[elements] -= 1
@@ -306,7 +306,7 @@ class Checks:
     # ---- races
 
     def reset_clocks(self, past: int = 0) -> None:
-        """Starts new clocks: all warps are ordered after all accesses up to the clock `past`."""
+        """Starts new clocks: all warps are ordered after all accesses up to the clock ``past``."""
         warp_count = len(self.wave.batches)
         self.clocks = np.full((warp_count, warp_count, self.wave.blocks), past, np.int32)
         self.clocks[np.arange(warp_count), np.arange(warp_count)] = past + 1
@@ -325,7 +325,8 @@ class Checks:
         return self.shadow
 
     def synchronise_lanes(self, c: WarpBatch, members: Array) -> None:
-        """Lanes of some warps synchronise; `members`: by lane, the mask of its partners, 0 if it does not take part."""
+        """Lanes of some warps synchronise; ``members``: by lane, the mask of its partners, 0 if it does not take
+        part."""
         if not self.races:
             return
         if self.wave.messages is not None:
@@ -354,7 +355,8 @@ class Checks:
         self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
 
     def exchange(self, c: WarpBatch, members: Array | None, kind: str = "exchange") -> None:
-        """Lanes exchange registers; `members`: as in `synchronise_lanes`, None: all lanes; `kind`: as in the log."""
+        """Lanes exchange registers; ``members``: as in ``synchronise_lanes``, None: all lanes; ``kind``: as in the
+        log."""
         if not self.races:
             return
         self.access_logs[c.warp].exchange(members, kind)
@@ -423,7 +425,7 @@ class Checks:
         self.add(c, reads, "read")
 
     def attach(self, at: Array, numbers: Array, unites: bool) -> None:
-        """Written values carry the publications of their writers; atomic operations (`unites`) add theirs."""
+        """Written values carry the publications of their writers; atomic operations (``unites``) add theirs."""
         for position, number in zip(at.tolist(), numbers.tolist(), strict=True):
             if unites:
                 assert self.wave.messages is not None
@@ -510,12 +512,12 @@ class Checks:
             self.live_strong |= s.spages
 
     def is_known(self, s: Segment, running: list[int]) -> bool:
-        """True if the warps `running` are ordered after a segment in every block."""
+        """True if the warps ``running`` are ordered after a segment in every block."""
         others = [w for w in running if w != s.batch.warp]
         return not others or bool((self.clocks[others, s.batch.warp] >= s.clock).all())
 
     def synchronise_clocks(self, releasing: Array, acquiring: Array) -> None:
-        """Warps synchronise: `releasing` and `acquiring` are masks by [warp, block]."""
+        """Warps synchronise: ``releasing`` and ``acquiring`` are masks by [warp, block]."""
         if not self.races:
             return
         if releasing.all() and acquiring.all():
@@ -529,7 +531,7 @@ class Checks:
                 self.merge_clocks(np.flatnonzero(releasing[:, block]), acquiring, np.array([block]))
 
     def release_clocks(self, c: WarpBatch, blocks: Array) -> Any:
-        """The clocks that warp `c` of some blocks releases at an arrival without a wait, its own clock included."""
+        """The clocks that warp ``c`` of some blocks releases at an arrival without a wait, its own clock included."""
         if not self.races:
             return None
         known = self.clocks[c.warp][:, blocks]
@@ -545,7 +547,7 @@ class Checks:
             self.clocks[w][:, blocks[some]] = np.maximum(self.clocks[w][:, blocks[some]], released[:, some])
 
     def merge_clocks(self, releasing: Array, acquiring: Array, blocks: Array) -> None:
-        """The warps `acquiring` [warp, block] acquire the clocks of the warps `releasing` in some blocks."""
+        """The warps ``acquiring`` [warp, block] acquire the clocks of the warps ``releasing`` in some blocks."""
         known = self.clocks[np.ix_(releasing, np.arange(len(acquiring)), blocks)].max(axis=0)
         # the accesses of a releasing warp before its arrival end with the clock before the current one
         known[releasing] -= 1
@@ -558,8 +560,8 @@ class Checks:
     def check_segment(self, new: Segment, knowledge: Array, operation: str = "") -> None:
         """Checks a new segment against the live ones.
 
-        `knowledge[actor, block]`: the clocks that the segment is ordered after; `operation`: for the message, if the
-        segment is an asynchronous operation.
+        ``knowledge[actor, block]``: the clocks that the segment is ordered after; ``operation``: for the message, if
+        the segment is an asynchronous operation.
         """
         r, w, a, s = new.rpages, new.wpages, new.apages, new.spages
         if (
@@ -650,7 +652,7 @@ class Checks:
     def overlap(
         self, mine: list[Touch], theirs: list[Touch], rank: int, ordered: Array
     ) -> tuple[Touch, int, int] | None:
-        """An access of `mine` that shares bytes with `theirs` in an unordered block; its lane and position."""
+        """An access of ``mine`` that shares bytes with ``theirs`` in an unordered block; its lane and position."""
         scratch = self.scratch_views()
         marked = []
         for touch in theirs:
@@ -673,9 +675,9 @@ class Checks:
         return hit
 
     def conflicting_stores(self, mine: list[Stores], theirs: list[Stores]) -> tuple[Touch, int, int] | None:
-        """One of `mine` that writes other values than `theirs` to the same bytes, unordered; its lane and position.
+        """One of ``mine`` that writes other values than ``theirs`` to the same bytes, unordered; its lane and position.
 
-        Stores of the same value by several warps are a race only if the option `strict` is on; otherwise they add a
+        Stores of the same value by several warps are a race only if the option ``strict`` is on; otherwise they add a
         note to the statistics.
         """
         strict = self.wave.engine.options.strict
@@ -713,7 +715,7 @@ class Checks:
         raise AssertionError
 
     def first_access(self, touches: list[Touch], position: int, size: int, rank: int) -> tuple[Touch, int]:
-        """The first access that overlaps `size` bytes at a position, by a block of a rank (-1: any), and its lane."""
+        """The first access that overlaps ``size`` bytes at a position, by a block of a rank (-1: any), and its lane."""
         for touch in touches:
             at, lanes, blocks = accessors(touch)
             hit = (at < position + size) & (at + touch.size > position)

@@ -1,8 +1,8 @@
 """Asynchronous accesses to shared memory, and the generic writes that must be visible to them.
 
 An event is asynchronous work with a common wait: the copies that signal one phase of an mbarrier, or a group. It is a
-bit in a 64-bit word. `HappensBefore.events` holds the events that each warp knows to be complete. Shadow words, one for
-each chunk of 16 bytes, hold the events that read or write the chunk. Asynchronous work accesses whole chunks,
+bit in a 64-bit word. ``HappensBefore.events`` holds the events that each warp knows to be complete. Shadow words, one
+for each chunk of 16 bytes, hold the events that read or write the chunk. Asynchronous work accesses whole chunks,
 except st.async and red.async.
 """
 
@@ -101,7 +101,7 @@ class Events:
         self.writer = np.zeros(chunks, np.int16)
         self.written = np.zeros(chunks, np.int32)
         self.write_line = np.zeros(chunks, np.int32)
-        # the clock that orders that write: later than `written` if other lanes of the warp have released without it
+        # the clock that orders that write: later than ``written`` if other lanes of the warp have released without it
         self.ordered = np.zeros(chunks, np.int32)
         self.generic_pages = 0
         # pages with initialised mbarrier objects, which only mbarrier instructions may access
@@ -234,7 +234,7 @@ class Events:
                 self.generic_pages |= pages
 
     def release(self, c: WarpBatch, ins: Instruction, lanes: Array) -> tuple[Array, Released]:
-        """The releases of some lanes of warp `c`: for each lane the column of its block, and these columns."""
+        """The releases of some lanes of warp ``c``: for each lane the column of its block, and these columns."""
         blocks, which = np.unique(lanes >> 5, return_inverse=True)
         mask = np.zeros(c.n, bool)
         mask[lanes] = True
@@ -268,7 +268,7 @@ class Events:
     # ---- memory of other blocks
 
     def note_remote_access(self, c: WarpBatch, targets: Array, blocks: Array, ins: Instruction) -> None:
-        """Lanes of `blocks` access the memory of `targets`."""
+        """Lanes of ``blocks`` access the memory of ``targets``."""
         remote = targets != blocks
         if remote.any():
             self.check_started(c, targets[remote], blocks[remote], ins)
@@ -279,7 +279,7 @@ class Events:
                 self.remote_sources[actor, target] = ins
 
     def check_started(self, c: WarpBatch, targets: Array, blocks: Array, ins: Instruction) -> None:
-        """Faults if lanes of `blocks` access the memory of other blocks that may not have started."""
+        """Faults if lanes of ``blocks`` access the memory of other blocks that may not have started."""
         order, cluster = self.order, self.cluster
         assert cluster is not None
         if not order.races:
@@ -317,8 +317,8 @@ class Events:
     ) -> None:
         """Raises unless earlier accesses to the same memory are complete and visible to the async proxy.
 
-        `known`: the state of the warps that start the work; `proxy`: whether the work uses the async proxy; `mixes`:
-        whether it may overlap with other reductions and with work that writes less than a chunk.
+        ``known``: the state of the warps that start the work; ``proxy``: whether the work uses the async proxy;
+        ``mixes``: whether it may overlap with other reductions and with work that writes less than a chunk.
         """
         clocks, fenced, events = known or self.knowledge(c, a.lanes)
         g, pages = a.chunks, a.pages

@@ -29,8 +29,8 @@ FENCED = ("shared", "global", "tensormap")
 class Released(NamedTuple):
     """The state that a warp releases, in some blocks.
 
-    `clocks` [actor, block]; `fenced` [space and actor, block]: the clocks up to which a proxy fence follows the writes;
-    `events` [block]: the asynchronous work that is known to be complete, as bits.
+    ``clocks`` [actor, block]; ``fenced`` [space and actor, block]: the clocks up to which a proxy fence follows the
+    writes; ``events`` [block]: the asynchronous work that is known to be complete, as bits.
     """
 
     clocks: Array
@@ -41,7 +41,7 @@ class Released(NamedTuple):
 class MapAcquire(NamedTuple):
     """An acquire of a tensor map: its warp and clock, and the clocks up to which releases follow writes.
 
-    `fenced`: by actor of the cluster; `others`: by cluster, with the clocks of tensor maps in row 2.
+    ``fenced``: by actor of the cluster; ``others``: by cluster, with the clocks of tensor maps in row 2.
     """
 
     actor: int
@@ -55,7 +55,7 @@ MOST_ACQUIRES = 8
 
 
 class HappensBefore(Checks):
-    """The checks of one wave; `clocks[w, actor, block]`: the clock of an actor that a warp has acquired."""
+    """The checks of one wave; ``clocks[w, actor, block]``: the clock of an actor that a warp has acquired."""
 
     def __init__(self, wave: Wave) -> None:
         x, y, z = wave.engine.cluster
@@ -155,7 +155,7 @@ class HappensBefore(Checks):
     # ---- lanes
 
     def learn(self, c: WarpBatch, lanes: Array, known: Array, before: Array) -> None:
-        """Lanes have waited for events (`known`, by lane); `before`: the events of their warps before, by block."""
+        """Lanes have waited for events (``known``, by lane); ``before``: the events of their warps before, by block."""
         if not self.races:
             return
         by_lane = np.zeros(c.n, np.uint64)
@@ -207,7 +207,7 @@ class HappensBefore(Checks):
             self.join_lanes(c, np.where(np.repeat(warps, 32) & c.live(), ALL, np.uint32(0)))
 
     def join_lanes(self, c: WarpBatch, members: Array) -> None:
-        """Lanes that synchronise know what each of them has waited for; `members`: as in `synchronise_lanes`."""
+        """Lanes that synchronise know what each of them has waited for; ``members``: as in ``synchronise_lanes``."""
         stale = self.stale[c.warp]
         if stale is not None:
             self.close(c)
@@ -226,9 +226,9 @@ class HappensBefore(Checks):
     # ---- release and acquire
 
     def release(self, c: WarpBatch, blocks: Array, relaxed: bool = False, to_others: bool = False) -> Released:
-        """The clocks, fences and events that warp `c` of some blocks releases.
+        """The clocks, fences and events that warp ``c`` of some blocks releases.
 
-        `relaxed`: without .release, what a fence has published; `to_others`: to threads of other blocks.
+        ``relaxed``: without .release, what a fence has published; ``to_others``: to threads of other blocks.
         """
         self.close(c)
         w = c.warp
@@ -246,7 +246,7 @@ class HappensBefore(Checks):
     def release_of_lanes(
         self, c: WarpBatch, ins: Instruction, lanes: Array, blocks: Array
     ) -> tuple[Released, list[Touch]]:
-        """The releases of some lanes (a mask) of warp `c`, and the accesses of other lanes that they do not release.
+        """The releases of some lanes (a mask) of warp ``c``, and the accesses of other lanes that they do not release.
 
         Other lanes run independently, so their unordered accesses may as well follow the release: they become part of
         the next segment.
@@ -295,9 +295,10 @@ class HappensBefore(Checks):
         of_others: bool = False,
         of_lanes: bool = False,
     ) -> None:
-        """Warp `c` of some blocks acquires; without .acquire (`relaxed`) this takes effect at its next fence.
+        """Warp ``c`` of some blocks acquires; without .acquire (``relaxed``) this takes effect at its next fence.
 
-        `of_others`: what threads of other blocks released; `of_lanes`: by some lanes, which `wait_of_lanes` has noted.
+        ``of_others``: what threads of other blocks released; ``of_lanes``: by some lanes, which ``wait_of_lanes`` has
+        noted.
         """
         w = c.warp
         if not relaxed and not of_lanes:
@@ -337,7 +338,7 @@ class HappensBefore(Checks):
         self.exchange_clocks(releasing, acquiring, self.blocks)
 
     def exchange_clocks(self, releasing: Array, acquiring: Array, groups: Array) -> None:
-        """Warps [warp, block] synchronise within groups of blocks; `groups`: the group of each block."""
+        """Warps [warp, block] synchronise within groups of blocks; ``groups``: the group of each block."""
         released = self.clocks.copy()
         for w in range(self.warp_count):
             released[w, self.base + w, self.blocks] -= 1
@@ -354,7 +355,7 @@ class HappensBefore(Checks):
         self.events = np.where(acquiring, self.events | events, self.events)
 
     def proxy_fence(self, c: WarpBatch, blocks: Array, spaces: str) -> None:
-        """A proxy fence for some `spaces` of FENCED."""
+        """A proxy fence for some ``spaces`` of FENCED."""
         known = self.release(c, blocks)
         for i, space in enumerate(FENCED):
             if space in spaces:
@@ -362,7 +363,7 @@ class HappensBefore(Checks):
                 self.fenced[c.warp, part][:, blocks] = np.maximum(known.fenced[part], known.clocks)
 
     def unfenced(self, c: WarpBatch, lanes: Array) -> list[Touch]:
-        """The writes of other lanes that nothing orders before a proxy fence by `lanes` (a mask)."""
+        """The writes of other lanes that nothing orders before a proxy fence by ``lanes`` (a mask)."""
         if not self.races:
             return []
         log = self.access_logs[c.warp]
@@ -386,7 +387,7 @@ class HappensBefore(Checks):
     # ---- tensor maps
 
     def acquire_map(self, c: WarpBatch, address: int, blocks: Array) -> None:
-        """fence.proxy.tensormap::generic.acquire of the map at an address, by warp `c` of some blocks."""
+        """fence.proxy.tensormap::generic.acquire of the map at an address, by warp ``c`` of some blocks."""
         self.close(c)
         for block in blocks.tolist():
             actor = int(self.base[block]) + c.warp
@@ -399,9 +400,9 @@ class HappensBefore(Checks):
                 del acquires[0]
 
     def map_acquired(self, c: WarpBatch, block: int, address: int, cluster: int, actor: int, clock: int) -> bool:
-        """True if warp `c` of a block is ordered after an acquire of a map that covers a write, up to its clock.
+        """True if warp ``c`` of a block is ordered after an acquire of a map that covers a write, up to its clock.
 
-        `cluster`: of the writer, -1 if it is that of the block; `actor`: the writer.
+        ``cluster``: of the writer, -1 if it is that of the block; ``actor``: the writer.
         """
         for known in self.map_acquires.get((block, address), ()):
             if self.clocks[c.warp, known.actor, block] < known.clock:

@@ -35,13 +35,13 @@ MOST_UNRELEASED = 512
 class Lanes:
     """The clocks up to which each lane of a warp batch is ordered after the other lanes of its warp.
 
-    Clocks count the synchronisations of a warp. `every`: for each lane, the clock up to which it is ordered after all
-    lanes of its warp; `each`: the same for each of the 32 lanes, where groups smaller than a warp have synchronised.
+    Clocks count the synchronisations of a warp. ``every``: for each lane, the clock up to which it is ordered after all
+    lanes of its warp; ``each``: the same for each of the 32 lanes, where groups smaller than a warp have synchronised.
     """
 
     def __init__(self, count: int) -> None:
         self.by_lane = np.zeros(count, np.int64)
-        self.by_warp = np.zeros(count // 32, np.int64)  # synchronisations of whole warps that `by_lane` lacks
+        self.by_warp = np.zeros(count // 32, np.int64)  # synchronisations of whole warps that ``by_lane`` lacks
         self.pending = False
         self.each: Array | None = None
 
@@ -54,7 +54,7 @@ class Lanes:
         return self.by_lane
 
     def synchronise(self, members: Array, live: Array, clocks: Array) -> None:
-        """Lanes synchronise. `members`: for each lane the mask of its partners, 0 if it does not take part."""
+        """Lanes synchronise. ``members``: for each lane the mask of its partners, 0 if it does not take part."""
         participating = members != 0
         wanted = live.reshape(-1, 32)
         words = (np.where(wanted, np.uint32(1) << LANES, np.uint32(0))).sum(axis=1, dtype=np.uint32)
@@ -73,12 +73,12 @@ class Lanes:
         self.each[partial] = np.maximum(released, np.where(named, clocks[partial][:, None], 0))
 
     def synchronise_all(self, warps: Array, clocks: Array) -> None:
-        """All lanes of some warps synchronise; `clocks`: of each warp."""
+        """All lanes of some warps synchronise; ``clocks``: of each warp."""
         np.maximum(self.by_warp, np.where(warps, clocks, 0), out=self.by_warp)
         self.pending = True
 
     def knows(self, lanes: Array, others: Array, clocks: Array) -> Array:
-        """True if `lanes` are ordered after the accesses of lanes `others` of their warps at some clocks."""
+        """True if ``lanes`` are ordered after the accesses of lanes ``others`` of their warps at some clocks."""
         out: Array = clocks <= self.every[lanes]
         if self.each is not None:
             out |= clocks <= self.each[lanes, others]
@@ -86,7 +86,7 @@ class Lanes:
 
 
 def joined(lanes: Array, members: Array, live: Array) -> Array:
-    """`lanes`, and those that synchronise with one of them; `members`: as in `Lanes.synchronise`."""
+    """``lanes``, and those that synchronise with one of them; ``members``: as in ``Lanes.synchronise``."""
     partners = np.bitwise_or.reduce(np.where(lanes & live, members, np.uint32(0)).reshape(-1, 32), axis=1)
     named = (partners[:, None] >> LANES) & np.uint32(1) != 0
     out: Array = lanes | (named.reshape(-1) & (members != 0))
@@ -120,7 +120,7 @@ class AccessLog:
             self.flush()
 
     def synchronise(self, members: Array, live: Array) -> None:
-        """Lanes synchronise; `members`: as in `Lanes`."""
+        """Lanes synchronise; ``members``: as in ``Lanes``."""
         if not self.entries:
             return
         if (members[live] == ALL).all():
@@ -131,7 +131,7 @@ class AccessLog:
     def exchange(self, members: Array | None, kind: str = "exchange") -> None:
         """Lanes exchange registers; None: all lanes.
 
-        `kind`: "product" in a matrix product, "elect" if no values that they have read.
+        ``kind``: "product" in a matrix product, "elect" if no values that they have read.
         """
         if not self.entries or (members is None and self.entries[-1][1] == kind):
             return
@@ -141,17 +141,17 @@ class AccessLog:
             self.flush()
 
     def release(self, lanes: Array, clocks: Array, kind: str = "release") -> None:
-        """Lanes (a mask) release their accesses; `clocks`: by block, the clock that they release.
+        """Lanes (a mask) release their accesses; ``clocks``: by block, the clock that they release.
 
-        `kind` "fence": a proxy fence by the lanes follows their accesses.
+        ``kind`` "fence": a proxy fence by the lanes follows their accesses.
         """
         if self.entries:
             self.entries.append(((lanes, clocks), kind))
 
     def unreleased(self, lanes: Array, release: str = "release") -> list[tuple[Touch, str]]:
-        """The accesses that other lanes have made and that nothing orders before a release by `lanes` (a mask).
+        """The accesses that other lanes have made and that nothing orders before a release by ``lanes`` (a mask).
 
-        `release`: the kind of the release. A lane that has executed one itself counts as ordered, and so does a lane
+        ``release``: the kind of the release. A lane that has executed one itself counts as ordered, and so does a lane
         that writes an address in one step with a lane that is ordered. Reads before an exchange count as ordered, too:
         the releasing lane may depend on the value that was read.
         """
@@ -241,7 +241,7 @@ class AccessLog:
 class LaneShadow:
     """For each unit of a wave's shared memory, the lanes that wrote and read it last.
 
-    A mark is a clock, the number of an instruction and a lane. Marks before `first` belong to earlier comparisons.
+    A mark is a clock, the number of an instruction and a lane. Marks before ``first`` belong to earlier comparisons.
     """
 
     def __init__(self, wave: Wave) -> None:
@@ -251,7 +251,7 @@ class LaneShadow:
         self.writer = np.zeros(size, np.int64)
         self.reader, self.earlier = np.zeros(size, np.int64), np.zeros(size, np.int64)
         self.first = 1
-        #: the instructions of marks, and the number of each by `id`
+        #: the instructions of marks, and the number of each by ``id``
         self.instructions: list[Instruction] = []
         self.numbers: dict[int, int] = {}
 
@@ -285,7 +285,7 @@ class LaneShadow:
     def conflict(
         self, c: WarpBatch, touch: Touch, old: Array, lanes: Array, known: Lanes, operation: str, earlier: str
     ) -> None:
-        """Faults if lanes are not ordered after the marks `old` of other lanes of their warps."""
+        """Faults if lanes are not ordered after the marks ``old`` of other lanes of their warps."""
         other = old & 0xFFFFF
         bad = (old >= self.first << 40) & (other != lanes) & (other >> 5 == lanes >> 5)
         if not bad.any():

@@ -191,7 +191,7 @@ class Mbarriers:
         return rows
 
     def publish(self, c: WarpBatch, blocks: Array) -> None:
-        """A fence of warp `c`: its next arrival at the cluster barrier publishes its initialisations."""
+        """A fence of warp ``c``: its next arrival at the cluster barrier publishes its initialisations."""
         rows = np.arange(1, self.count)
         block = self.word[rows] * 8 // self.wave.stride
         mine = (
@@ -204,7 +204,7 @@ class Mbarriers:
         self.init_phase[rows[mine]] = cluster.arrivals[c.warp, block[mine]]
 
     def publish_to_proxy(self, c: WarpBatch, blocks: Array) -> None:
-        """A fence of warp `c` makes the initialisations before it visible to the async proxy."""
+        """A fence of warp ``c`` makes the initialisations before it visible to the async proxy."""
         rows = np.arange(1, self.count)[self.init_fenced[1 : self.count] == 0]
         if not len(rows):
             return
@@ -252,7 +252,7 @@ class Mbarriers:
         """Faults at arrivals that are not ordered after the preceding phase, and so could have counted for it.
 
         Arrivals from other blocks are not checked: the bytes of copies between blocks order them too, without clocks.
-        `together`: the lanes belong to the instruction that completed the preceding phase, which is legal.
+        ``together``: the lanes belong to the instruction that completed the preceding phase, which is legal.
         """
         order, w = self.order, c.warp
         late = np.flatnonzero((self.phase[rows] > 0) & (at // self.wave.stride == lanes >> 5))
@@ -476,7 +476,7 @@ class Mbarriers:
         self.order.learn(c, lanes, self.completed_events[rows] | self.completed_remote_events[rows], before)
 
     def acquire_rows(self, c: WarpBatch, blocks: Array, rows: Array, ins: Instruction) -> None:
-        """Warp `c` of some blocks acquires what the completed phase of a row of each block has released."""
+        """Warp ``c`` of some blocks acquires what the completed phase of a row of each block has released."""
         relaxed = "relaxed" in ins.mods
         known = Released(self.completed_clocks[rows].T, self.completed_fenced[rows].T, self.completed_events[rows])
         self.order.acquire(c, blocks, known, relaxed, of_lanes=True)

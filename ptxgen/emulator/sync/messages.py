@@ -26,7 +26,7 @@ Clocks = dict[int, Array]
 
 
 def merge(target: Clocks, other: Clocks) -> None:
-    """Adds the clocks of `other` to `target`."""
+    """Adds the clocks of ``other`` to ``target``."""
     for cluster, clocks in other.items():
         old = target.get(cluster)
         target[cluster] = clocks if old is None else np.maximum(old, clocks)
@@ -133,7 +133,7 @@ class Messages:
     # ---- release
 
     def fence(self, c: WarpBatch, blocks: Array, scope: Scope) -> None:
-        """Publishes the clocks of warp `c` of some blocks to the threads of a scope."""
+        """Publishes the clocks of warp ``c`` of some blocks to the threads of a scope."""
         self.apply_received(c, blocks)
         self.checks.close(c)
         self.checks.mark_release(c, np.isin(c.row, blocks))
@@ -192,7 +192,7 @@ class Messages:
             self.apply_received(c, np.unique(blocks))
 
     def apply_received(self, c: WarpBatch, blocks: Array) -> None:
-        """Acquires the publications that warp `c` of some blocks has received."""
+        """Acquires the publications that warp ``c`` of some blocks has received."""
         if not self.pending:
             return
         checks, w = self.checks, c.warp
@@ -225,6 +225,6 @@ class Messages:
                 history.add(int(checks.clocks[w, actor, block]), received)
 
     def acquired_clock(self, warp: int, block: int, cluster: int, actor: int, row: int = 0) -> int:
-        """The acquired clock of a warp of another cluster; `row`: as in `Shadow.ordered`."""
+        """The acquired clock of a warp of another cluster; ``row``: as in ``Shadow.ordered``."""
         known = self.other_clusters(warp, block).get(cluster)
         return 0 if known is None else int(known[row, actor])

@@ -2,9 +2,9 @@
 
 Each unit of global memory has three marks: of the last write, of the last read, and of the first read since that write.
 A mark holds the thread, the clock of its warp, and the instruction. An access races with a mark of another thread
-unless one of these orders it after the mark: synchronisations of the warp (`lanes`), barriers of the block or of the
-cluster (`checks`, `happens_before`), or a message through memory (`messages`). The marks of a launch are kept for the
-next launch, which may begin before this one has ended.
+unless one of these orders it after the mark: synchronisations of the warp (``lanes``), barriers of the block or of the
+cluster (``checks``, ``happens_before``), or a message through memory (``messages``). The marks of a launch are kept for
+the next launch, which may begin before this one has ended.
 
 Not reported as races: two atomic or strong accesses; several lanes of one warp that write one address in one
 instruction; a write of the value that memory already holds; a weak read unordered with atomic operations, as before a
@@ -121,7 +121,7 @@ class Shadow:
     # ---- accesses
 
     def access(self, c: WarpBatch, ins: Instruction, kind: str, size: int, at: Array, lanes: Array) -> None:
-        """Checks reads and atomic operations of `size` bytes at positions of memory."""
+        """Checks reads and atomic operations of ``size`` bytes at positions of memory."""
         if not self.enabled or not len(lanes):
             return
         order = self.memory_order(ins)
@@ -225,7 +225,7 @@ class Shadow:
     def store(
         self, c: WarpBatch, ins: Instruction, at: Array, lanes: Array, size: int, old: Array, values: Array
     ) -> None:
-        """Checks stores, before they execute; `old`, `values`: rows of the old and the new elements."""
+        """Checks stores, before they execute; ``old``, ``values``: rows of the old and the new elements."""
         if not self.enabled:
             return
         changed = (values != old).any(axis=0)
@@ -262,12 +262,12 @@ class Shadow:
     # ---- the async proxy
 
     def bulk(self, c: WarpBatch, ins: Instruction, lane: int, low: int, high: int, writes: bool) -> None:
-        """A bulk copy of a lane reads or writes the bytes from address `low` to `high`."""
+        """A bulk copy of a lane reads or writes the bytes from address ``low`` to ``high``."""
         first, last = (low - GLOBAL_BASE) >> self.shift, (high - 1 - GLOBAL_BASE) >> self.shift
         self.transfer(c, ins, lane, np.arange(first, last + 1), writes)
 
     def box(self, c: WarpBatch, ins: Instruction, lane: int, region: TensorRegion, writes: bool) -> None:
-        """As `bulk`, for the region of a tensor."""
+        """As ``bulk``, for the region of a tensor."""
         if region.empty:
             return
         size = region.tensor.dtype.itemsize
@@ -407,9 +407,9 @@ class Shadow:
         return out
 
     def ordered(self, c: WarpBatch, old: Array, lanes: Array, row: int, reads: bool = False) -> Array:
-        """True if lanes are ordered after marks. `reads`: the marks are of reads.
+        """True if lanes are ordered after marks. ``reads``: the marks are of reads.
 
-        `row` 1: after a fence.proxy.async too; `row` 2: after a release of tensor maps too.
+        ``row`` 1: after a fence.proxy.async too; ``row`` 2: after a release of tensor maps too.
         """
         if not len(old):
             return np.zeros(0, bool)
@@ -446,7 +446,8 @@ class Shadow:
     def fail(
         self, c: WarpBatch, ins: Instruction, lanes: Array, lane: int, at: int, old: int, operation: str, earlier: str
     ) -> None:
-        """Reports a race of `lanes`; the first of them, `lane`, accesses position `at`, and `old` is its mark."""
+        """Reports a race of ``lanes``; the first of them, ``lane``, accesses position ``at``, and ``old`` is its
+        mark."""
         thread = old & THREAD
         block, warp = divmod(thread >> 5, self.warps_per_block)
         mine = c.wave.first + (lane >> 5)

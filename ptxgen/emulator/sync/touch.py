@@ -21,18 +21,18 @@ def page_bits(lo: int, hi: int) -> int:
 
 
 class Touch:
-    """One access of one warp batch: byte positions in the wave's arena, `size` bytes each.
+    """One access of one warp batch: byte positions in the wave's arena, ``size`` bytes each.
 
-    `number`: the position of a write in the order of execution; `changed`: for each position, whether a store changed
-    a value that another warp had stored (None: not known). `arrival`: the line of an arrival by other lanes of the warp
-    that does not release it (0: none).
+    ``number``: the position of a write in the order of execution; ``changed``: for each position, whether a store
+    changed a value that another warp had stored (None: not known). ``arrival``: the line of an arrival by other lanes
+    of the warp that does not release it (0: none).
     """
 
     __slots__ = ("arrival", "changed", "index", "ins", "lanes", "mask", "number", "offset", "pages", "size")
 
     def __init__(self, pages: int, index: Array, offset: int, size: int, mask: Any, ins: Instruction) -> None:
         self.pages, self.index, self.offset, self.size, self.mask, self.ins = pages, index, offset, size, mask, ins
-        self.lanes: Array | None = None  # the lanes of `index`; None: all
+        self.lanes: Array | None = None  # the lanes of ``index``; None: all
         self.number = self.arrival = 0
         self.changed: Array | None = None
 
@@ -58,7 +58,7 @@ class Touch:
 
 
 class Reads:
-    """Reads of one size through one register: instruction `sites[i][1]` reads at `index` + `sites[i][0]`."""
+    """Reads of one size through one register: instruction ``sites[i][1]`` reads at ``index`` + ``sites[i][0]``."""
 
     __slots__ = ("index", "mask", "pages", "sites", "size", "touches")
 
@@ -82,14 +82,14 @@ def each(accesses: Iterable[Touch | Reads]) -> Iterator[Touch]:
 
 
 def words(positions: Array, size: int) -> list[tuple[int, Array]]:
-    """(unit, element positions) that cover `size` bytes from each position."""
+    """(unit, element positions) that cover ``size`` bytes from each position."""
     unit = min(size, 8)
     first = positions >> (unit.bit_length() - 1)
     return [(unit, first + i) for i in range(size // unit)]
 
 
 def units(positions: Array, size: int, shift: int) -> list[Array]:
-    """The units of `1 << shift` bytes that cover `size` bytes from each position."""
+    """The units of ``1 << shift`` bytes that cover ``size`` bytes from each position."""
     first = positions >> shift
     return [first + i if i else first for i in range(max(size >> shift, 1))]
 

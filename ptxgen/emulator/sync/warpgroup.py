@@ -50,9 +50,9 @@ class Form:
 
 
 class Product:
-    """A product that some blocks have issued; arrays [block] or [warp, block]. `exists`: the blocks that issue it.
+    """A product that some blocks have issued; arrays [block] or [warp, block]. ``exists``: the blocks that issue it.
 
-    `columns`: of the stored elements of a sparse A, [block, 64, stored column].
+    ``columns``: of the stored elements of a sparse A, [block, 64, stored column].
     """
 
     def __init__(self, form: Form, exists: Array, actors: int) -> None:
@@ -76,7 +76,7 @@ class Accumulators:
 
     def __init__(self, blocks: int, n: int, dtype: Any) -> None:
         self.data = np.zeros((blocks, 64, n), dtype)
-        self.current = np.zeros((WARPS, blocks), bool)  # whether `data` is newer than the registers
+        self.current = np.zeros((WARPS, blocks), bool)  # whether ``data`` is newer than the registers
 
 
 class Warpgroup:
@@ -96,7 +96,7 @@ class Warpgroup:
     def issue(
         self, c: WarpBatch, blocks: Array, form: Form, a: Array, b: Array, adds: Array, columns: Array | None
     ) -> None:
-        """Warp `c` of some blocks (a mask) issues a product.
+        """Warp ``c`` of some blocks (a mask) issues a product.
 
         By block: descriptors, whether D is added, and the columns of the stored elements of its 16 rows of a sparse A.
         """
@@ -242,7 +242,7 @@ class Warpgroup:
                 self.flush(other, store, [np.ones(self.wave.blocks, bool)] * WARPS)
 
     def flush(self, number: int, store: Accumulators, where: list[Array]) -> None:
-        """Writes accumulators to the registers; `where`: the blocks, by warp."""
+        """Writes accumulators to the registers; ``where``: the blocks, by warp."""
         rows = self.wave.program.register_sets.rows[number]
         for w, batch in enumerate(self.batches):
             which = store.current[w] & where[w]
@@ -259,11 +259,11 @@ class Warpgroup:
     # ---- groups
 
     def commit(self, c: WarpBatch, blocks: Array) -> None:
-        """Warp `c` of some blocks ends its current group."""
+        """Warp ``c`` of some blocks ends its current group."""
         self.committed[c.warp % WARPS] += blocks
 
     def wait(self, c: WarpBatch, ins: Instruction, lanes: Array, after: int, keep: int) -> None:
-        """Lanes wait until at most the `keep` newest groups of their warp are in flight."""
+        """Lanes wait until at most the ``keep`` newest groups of their warp are in flight."""
         w = c.warp % WARPS
         blocks = c.warps(lanes)
         limit = self.committed[w] - keep

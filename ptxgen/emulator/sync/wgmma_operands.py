@@ -34,7 +34,7 @@ class Region(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def region(descriptor: int, rows: int, transposed: bool, depth: int = 1) -> Region:
-    """The region of an operand with `rows` rows of A (columns of B) and 32 * `depth` bytes of k.
+    """The region of an operand with ``rows`` rows of A (columns of B) and 32 * ``depth`` bytes of k.
 
     Chunks are [row, 2 * depth] for a K-major operand, and [k, group of 8 rows] for a transposed one with 16-bit
     elements.
@@ -61,12 +61,12 @@ def region(descriptor: int, rows: int, transposed: bool, depth: int = 1) -> Regi
 
 
 def within(where: Region, end: int) -> bool:
-    """True if a region is inside the shared memory of a block, which ends at address `end`."""
+    """True if a region is inside the shared memory of a block, which ends at address ``end``."""
     return where.first << 4 >= SHARED_BASE and (where.last + 1) << 4 <= end
 
 
 def matrix(arena: Array, where: Array, transposed: bool, dtype: Any) -> Array:
-    """The elements of an operand, row by row; `arena`: chunks as pairs of 64-bit words."""
+    """The elements of an operand, row by row; ``arena``: chunks as pairs of 64-bit words."""
     data = arena[where]
     if not transposed:
         rows: Array = data.view(dtype).reshape(len(where), -1)
@@ -80,7 +80,7 @@ def matrix(arena: Array, where: Array, transposed: bool, dtype: Any) -> Array:
 
 
 def take_accumulator(words: Array, blocks: int, half: bool) -> Array:
-    """[block, 16, N] of the accumulators of a warp, [register, 32 * blocks]; `half`: two f16 a register."""
+    """[block, 16, N] of the accumulators of a warp, [register, 32 * blocks]; ``half``: two f16 a register."""
     groups = len(words) // (2 if half else 4)
     if half:
         shaped = words.reshape(groups, 2, blocks, 8, 4).transpose(2, 1, 3, 0, 4)  # block, upper rows, row, group, pair
@@ -90,7 +90,7 @@ def take_accumulator(words: Array, blocks: int, half: bool) -> Array:
 
 
 def put_accumulator(matrix: Array) -> Array:
-    """The inverse of `take_accumulator`: [register, 32 * blocks]."""
+    """The inverse of ``take_accumulator``: [register, 32 * blocks]."""
     blocks, _, n = matrix.shape
     if matrix.itemsize == 2:
         words = np.ascontiguousarray(matrix).view(np.uint32).reshape(blocks, 2, 8, n // 8, 4)

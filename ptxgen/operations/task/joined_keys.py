@@ -1,4 +1,4 @@
-"""The arrays of keys that a natural join compares: `when (x[i] == y[j])`."""
+"""The arrays of keys that a natural join compares: ``when (x[i] == y[j])``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ptxgen.operations.task.assembling import axes_of
 
 
 def joined_keys(when: Node | None) -> tuple[Node, Node] | None:
-    """The elements x[i] and y[j] of the first condition x[i] == y[j] of integers, of those that `when` combines by
-    `and`; None: there is none."""
+    """The elements x[i] and y[j] of the first condition x[i] == y[j] of integers, of those that ``when`` combines by
+    ``and``; None: there is none."""
     for x in _conditions(when):
         if x.op != "==":
             continue
@@ -23,7 +23,7 @@ def joined_keys(when: Node | None) -> tuple[Node, Node] | None:
 
 
 def _conditions(x: Node | None) -> Iterator[Node]:
-    """The conditions that a condition combines by `and`, in their order."""
+    """The conditions that a condition combines by ``and``, in their order."""
     if x is not None and x.op == "&" and x.type == PRED:
         for y in x.arguments:
             yield from _conditions(y)

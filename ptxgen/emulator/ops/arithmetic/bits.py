@@ -272,7 +272,7 @@ def lower_lop3(e: Emitter, ins: Instruction, guard: str) -> None:
 def truth_table(b: Builder, ins: Instruction) -> Any:
     """A function that applies an 8-bit truth table to the bits of three words."""
     if not isinstance(ins.operands[4], Imm):
-        raise b.malformed("the table must be a constant")
+        raise b.malformed("the table is no constant; it must be one")
     x, y, z = (b.src(o, "u32") for o in ins.operands[1:4])
     table = ins.operands[4].value & 0xFF
 

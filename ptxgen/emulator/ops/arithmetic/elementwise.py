@@ -50,7 +50,7 @@ def text(form: str) -> Callable[..., str]:
 
 
 def intrinsic(name: str, *more: str) -> Callable[..., str]:
-    """An LLVM intrinsic function; `more`: further arguments."""
+    """An LLVM intrinsic function; ``more``: further arguments."""
 
     def emit(e: Emitter, kind: str, *words: str) -> str:
         t = WORD[SIZES[kind]]
@@ -61,7 +61,7 @@ def intrinsic(name: str, *more: str) -> Callable[..., str]:
 
 
 def counted(name: str, *more: str) -> Callable[..., str]:
-    """As `intrinsic`, with a result of 32 bits."""
+    """As ``intrinsic``, with a result of 32 bits."""
     emit = intrinsic(name, *more)
     return lambda e, kind, word: e.resize(emit(e, kind, word), SIZES[kind], 4, False)
 
@@ -99,7 +99,7 @@ def upper(e: Emitter, kind: str, x: str, y: str) -> str:
 
 
 def plus(multiply: Callable[..., str], scale: int = 1) -> Callable[..., str]:
-    """The sum of a product, of `scale` times the size of its operands, and a third operand."""
+    """The sum of a product, of ``scale`` times the size of its operands, and a third operand."""
 
     def emit(e: Emitter, kind: str, x: str, y: str, z: str) -> str:
         return e.new(f"add {WORD[scale * SIZES[kind]]} {multiply(e, kind, x, y)}, {z}")

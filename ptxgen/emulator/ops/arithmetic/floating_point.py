@@ -66,7 +66,7 @@ class Style:
     def store(self, value: Array, out: Array, *operands: Array, exact: Callable[[], Array] | None = None) -> None:
         """Writes a result with .ftz, .sat, .relu and the NaN of the hardware applied.
 
-        `operands`: for f64, in the order in which a NaN among them becomes the result. `exact`: the result before
+        ``operands``: for f64, in the order in which a NaN among them becomes the result. ``exact``: the result before
         rounding, which .ftz tests.
         """
         if self.base == "f64":

@@ -1,4 +1,4 @@
-"""The LLVM text of floating-point conversions and of results, with the bits of `numerics`."""
+"""The LLVM text of floating-point conversions and of results, with the bits of ``numerics``."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def to_odd(s: Array, lost: Array) -> Array:
-    """Rounds to odd: sets the last bit of `s` if it is inexact; `lost` is the rounding error."""
+    """Rounds to odd: sets the last bit of ``s`` if it is inexact; ``lost`` is the rounding error."""
     bits = np.array(s).view(np.int64)  # a copy; an array even if every operand is a constant
     inexact = (lost != 0) & np.isfinite(s) & np.isfinite(lost) & (bits & 1 == 0)
     step = np.where((lost > 0) == (s > 0), 1, -1)
@@ -114,7 +114,7 @@ def to_odd(s: Array, lost: Array) -> Array:
 
 
 def round_to(x: Array, kind: str, mode: str = "rn") -> Array:
-    """Converts float64 values, rounded to odd if inexact, to `kind` with one rounding."""
+    """Converts float64 values, rounded to odd if inexact, to ``kind`` with one rounding."""
     if kind == "f64":
         return x
     if kind == "f32":
@@ -146,7 +146,7 @@ def bf16_from_f32(x: Array) -> Array:
 
 
 def directed(exact: Array, near: Array, mode: str) -> Array:
-    """Corrects a result rounded to nearest to the rounding mode `mode`; `exact` in float64."""
+    """Corrects a result rounded to nearest to the rounding mode ``mode``; ``exact`` in float64."""
     if mode == "rn":
         return near
     back = near.astype(F64)
@@ -176,7 +176,7 @@ def flush(x: Array, kind: str) -> Array:
 
 
 def flush_rounded(value: Array, kind: str, mode: str, exact: Callable[[], Array]) -> Array:
-    """Flushes subnormal results; `exact`: the result before rounding (float64, rounded to odd).
+    """Flushes subnormal results; ``exact``: the result before rounding (float64, rounded to odd).
 
     The hardware tests the result rounded with an unbounded exponent. So a result that rounds up to the smallest normal
     number only because subnormal numbers have fewer bits becomes zero too.

@@ -32,7 +32,7 @@ _WORD = ("u32", "s32")
 
 
 def wrapped(x: Array, bits: int, signed: bool) -> Array:
-    """The low `bits` bits of 64-bit integers, as signed or unsigned numbers."""
+    """The low ``bits`` bits of 64-bit integers, as signed or unsigned numbers."""
     out: Array = x & ((1 << bits) - 1)
     return out - ((out >> (bits - 1)) << bits) if signed else out
 

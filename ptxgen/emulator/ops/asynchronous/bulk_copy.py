@@ -138,9 +138,9 @@ def bulk(b: Builder, ins: Instruction) -> Step:
 def global_addresses(
     c: WarpBatch, ins: Instruction, site: Site, lanes: Array, count: int, writes: bool, sources: Array | None = None
 ) -> Array:
-    """The addresses of copies of `count` bytes each, checked and recorded.
+    """The addresses of copies of ``count`` bytes each, checked and recorded.
 
-    `sources`: the addresses in shared memory of copies that write; a copy that several lanes issue is recorded once.
+    ``sources``: the addresses in shared memory of copies that write; a copy that several lanes issue is recorded once.
     """
     start = site.addresses(c, lanes)
     check_multiple(c, ins, lanes, start, 16, "the address in global memory")
@@ -220,7 +220,7 @@ def between_blocks(
             at, target = locate(c, address, lanes, count, ins, True)
             if (target == lanes >> 5).any():
                 i = int(np.argmax(target == lanes >> 5))
-                text = "the destination must be in another block of the cluster"
+                text = "the destination is in the block itself; it must be in another block of the cluster"
                 raise fault(OutOfBoundsFault, text, c, ins, int(lanes[i]), int(address[i]))
             address = source.addresses(c, lanes)
             check_multiple(c, ins, lanes, address, 16, "the source")

@@ -23,9 +23,9 @@ Array = NDArray[Any]
 
 
 def chunks(c: WarpBatch, at: Array, count: int, span: int = 0, width: int = 0) -> tuple[Array, int]:
-    """The chunks of copies at positions `at`, [copy, chunk] in the order of the data, and the pages of all of them.
+    """The chunks of copies at positions ``at``, [copy, chunk] in the order of the data, and the pages of all of them.
 
-    `count`: chunks of a copy; `span`, `width`: as in `memory.swizzle.box`.
+    ``count``: chunks of a copy; ``span``, ``width``: as in ``memory.swizzle.box``.
     """
     stride = c.wave.stride
     offset = at % stride
@@ -43,7 +43,7 @@ def chunks(c: WarpBatch, at: Array, count: int, span: int = 0, width: int = 0) -
 
 
 def check_multiple(c: WarpBatch, ins: Instruction, lanes: Array, at: Array, unit: int, operand_name: str) -> None:
-    """Faults if an address is not a multiple of `unit`."""
+    """Faults if an address is not a multiple of ``unit``."""
     bad = at & (unit - 1) != 0
     if bad.any():
         i = int(np.argmax(bad))
@@ -62,9 +62,9 @@ def check_global(c: WarpBatch, ins: Instruction, lane: int, low: int, high: int,
 
 
 def deliveries(c: WarpBatch, ins: Instruction, lanes: Array, masks: Array | None) -> tuple[Array, Array]:
-    """The deliveries of a copy: for each, an index into `lanes`, and the receiving block (-1: that of the address).
+    """The deliveries of a copy: for each, an index into ``lanes``, and the receiving block (-1: that of the address).
 
-    `masks`: the multicast mask of each lane; None without multicast.
+    ``masks``: the multicast mask of each lane; None without multicast.
     """
     if masks is None:
         return np.arange(len(lanes)), np.full(len(lanes), -1)
@@ -208,9 +208,9 @@ class CopyFromShared:
         self.write(np.arange(len(self.lanes)))
 
     def wait(self, which: Array, read: bool, executing: Array) -> None:
-        """Some lanes wait; `read`: until the source has been read only (wait_group.read).
+        """Some lanes wait; ``read``: until the source has been read only (wait_group.read).
 
-        `executing`: the mask of the lanes that execute the wait: they all wait for the copies of their warp.
+        ``executing``: the mask of the lanes that execute the wait: they all wait for the copies of their warp.
         """
         self.read(which)
         order = self.async_state.order
@@ -243,7 +243,7 @@ class CopyBarrier(MbarrierOperand):
     """The mbarrier operand of a copy; with multicast, the object at the same offset in each receiving block."""
 
     def of_deliveries(self, c: WarpBatch, lanes: Array, which: Array, targets: Array) -> Array:
-        """Positions by delivery; `which`, `targets`: as `deliveries` returns them."""
+        """Positions by delivery; ``which``, ``targets``: as ``deliveries`` returns them."""
         at = self.positions(c, lanes)[which]
         stride = c.wave.stride
         return np.where(targets < 0, at, targets * stride + at % stride)

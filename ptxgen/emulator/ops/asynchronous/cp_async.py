@@ -122,7 +122,7 @@ def check_partial_source(c: WarpBatch, site: Site, at: Array, lanes: Array, size
 
 
 def pages_of(c: WarpBatch, positions: Array, size: int) -> int:
-    """The pages of shared memory that accesses of `size` bytes touch."""
+    """The pages of shared memory that accesses of ``size`` bytes touch."""
     if not len(positions):
         return 0
     inside = positions % c.wave.stride

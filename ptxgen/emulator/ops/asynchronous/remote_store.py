@@ -44,7 +44,8 @@ REDUCTIONS = {
 
 
 class RemoteStore:
-    """Values in flight. `at`: their positions, by lane; `barrier_at`: positions of the mbarriers that they signal."""
+    """Values in flight. ``at``: their positions, by lane; ``barrier_at``: positions of the mbarriers that they
+    signal."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class RemoteStore:
 
 
 def remote(b: Builder, ins: Instruction, vector: int, kind: str, op: str) -> Step:
-    """A store of `vector` elements, or a reduction by `op`."""
+    """A store of ``vector`` elements, or a reduction by ``op``."""
     size = SIZES[kind]
     generic = "shared::cluster" not in ins.mods
     site = Site(b, ins, ins.operands[0], "generic" if generic else "shared", size * vector, "write")

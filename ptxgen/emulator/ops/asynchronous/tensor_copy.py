@@ -92,7 +92,14 @@ class Tensor:
                 engine.shadow.use_map(c, self.ins, lane, at)
             where, base, data = at - GLOBAL_BASE, 0, engine.memory.buffer
         if (where + base) % ALIGNMENT:
-            raise fault(MisalignedFault, f"a tensor map must be at a multiple of {ALIGNMENT}", c, self.ins, lane, at)
+            raise fault(
+                MisalignedFault,
+                f"the address of the tensor map is {at}; it must be a multiple of {ALIGNMENT}",
+                c,
+                self.ins,
+                lane,
+                at,
+            )
         tensor_map = decode(data[where : where + SIZE].tobytes()) if where + SIZE <= len(data) else None
         if tensor_map is None:
             raise fault(Fault, "the address holds no tensor map", c, self.ins, lane, at)
@@ -123,7 +130,8 @@ class Tensor:
     def regions(
         self, c: WarpBatch, lanes: Array, im2col: bool, writes: bool, sources: Array | None = None
     ) -> list[TensorRegion]:
-        """The part of the tensor that each lane accesses, checked; `sources`: as in `bulk_copy.global_addresses`."""
+        """The part of the tensor that each lane accesses, checked; ``sources``: as in
+        ``bulk_copy.global_addresses``."""
         issued = Issued(c, self.ins)
         v = c.v
         places = np.array([np.broadcast_to(v[x], (c.n,))[lanes] for x in self.coordinates], np.int64).T.tolist()

@@ -20,7 +20,7 @@ MAX_SAVED = 32 * 1024
 
 
 class Stack:
-    """The saved registers of each lane: `words`, and the number of words in use, `top`."""
+    """The saved registers of each lane: ``words``, and the number of words in use, ``top``."""
 
     def __init__(self, lanes: int) -> None:
         self.words = np.zeros((lanes, 256), np.uint64)
@@ -91,7 +91,7 @@ def alloca(b: Builder, ins: Instruction) -> Step:
     """d = the stack pointer, aligned; then adds the size. Operands: d, stack pointer, size, alignment, the stack."""
     d, pointer, size, alignment, stack = ins.operands
     if not isinstance(alignment, Imm) or not isinstance(stack, Sym):
-        raise b.malformed("the alignment must be a constant")
+        raise b.malformed("the alignment is no constant; it must be one")
     kind, least = ins.types[0], max(alignment.value, 8)
     end = stack.var.address + stack.var.size
     old, count = b.src(pointer, "u64"), b.src(size, kind)

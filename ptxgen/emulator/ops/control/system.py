@@ -79,7 +79,7 @@ class Arguments:
         self.at = self.count = 0
 
     def take(self, size: int, code: str) -> Any:
-        """The next argument; `code`: its format for `struct`."""
+        """The next argument; ``code``: its format for ``struct``."""
         self.at = -(-self.at // size) * size
         self.count += 1
         data = memory_at(self.c, self.ins, self.lane, self.address + self.at)[:size].tobytes()

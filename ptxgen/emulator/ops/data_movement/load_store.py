@@ -92,7 +92,7 @@ Parts = list[tuple[dict[int, Array], Positions]]
 
 
 def resolver(space: str, any_block: bool = False) -> Callable[[WarpBatch, Site, Mask, int], Parts]:
-    """A function from (warp batch, site, mask, unit) to the accessed memory; `any_block`: with .shared::cluster."""
+    """A function from (warp batch, site, mask, unit) to the accessed memory; ``any_block``: with .shared::cluster."""
     if any_block:
         return cluster_parts
     if space == "shared":
@@ -114,7 +114,7 @@ def generic(c: WarpBatch, site: Site, m: Mask, unit: int) -> Parts:
 
 
 def generic_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> Parts:
-    """As `generic`, for explicit addresses of some lanes."""
+    """As ``generic``, for explicit addresses of some lanes."""
     parts: Parts = []
     some = at < SHARED_WINDOW
     if some.any():
@@ -185,7 +185,7 @@ def vector(ins: Instruction) -> int:
 
 
 def elements(b: Builder, op: Operand, count: int) -> tuple[Operand, ...]:
-    """The elements of a vector operand, or a single operand; there must be `count`."""
+    """The elements of a vector operand, or a single operand; there must be ``count``."""
     items = op.items if isinstance(op, Vec) else (op,)
     if len(items) != count:
         raise b.malformed(f"{count} registers are needed")
@@ -304,7 +304,7 @@ def lower_ld(e: Emitter, ins: Instruction, guard: str) -> None:
 
 
 def scatter(v: list[Array], dsts: list[int], arena: Array, place: Positions, dtype: Any) -> None:
-    """Writes loaded elements to registers; `dtype`: the type that determines how wider registers are extended."""
+    """Writes loaded elements to registers; ``dtype``: the type that determines how wider registers are extended."""
     lanes, index = place.lanes, place.index
     if lanes is None and place.mask is not None:
         lanes = np.flatnonzero(place.mask)
@@ -435,7 +435,7 @@ def remember(ins: Instruction, sources: set[int], c: WarpBatch, operands: Operan
 
 
 def stored_bytes(ins: Instruction, text: str) -> str:
-    """The bytes of an undefined store in messages, with the origin of the value; `text`: the fault of its use."""
+    """The bytes of an undefined store in messages, with the origin of the value; ``text``: the fault of its use."""
     at = text.find("bytes that line")
     if at >= 0:  # the first of a chain of stores
         return text[at:]
@@ -506,7 +506,7 @@ def mark_local(c: WarpBatch, at: Array, size: int, undefined: Array | None) -> N
 
 
 def mark_global(marks: dict[int, str], at: Array, size: int, undefined: Array | None, source: str) -> None:
-    """Marks bytes of global memory as undefined (`source`: the store) or, in the other lanes, as defined."""
+    """Marks bytes of global memory as undefined (``source``: the store) or, in the other lanes, as defined."""
     if marks:
         for first in at.tolist() if undefined is None else at[~undefined].tolist():
             for byte in range(first, first + size):

@@ -100,7 +100,7 @@ def pack(b: Builder, kind: str, d: Any, a: Any) -> Step:
     """mov between a vector and a single register."""
     vec, whole = (d, a) if isinstance(d, Vec) else (a, d)
     if not isinstance(vec, Vec) or isinstance(whole, Vec):
-        raise b.malformed("one side must be a single register")
+        raise b.malformed("both sides are vectors; one must be a single register")
     size = SIZES[kind] // len(vec.items)
     if len(vec.items) not in (2, 4) or size * len(vec.items) != SIZES[kind] or size not in (1, 2, 4):
         raise b.unsupported("this packing")

@@ -37,7 +37,7 @@ GEOMETRIES = {
 
 
 class TextureOperand:
-    """The operand [texture, {coordinates}], or [texture]; `kind`: "texture" or "surface", for messages."""
+    """The operand [texture, {coordinates}], or [texture]; ``kind``: "texture" or "surface", for messages."""
 
     def __init__(self, b: Builder, ins: Instruction, op: Operand, size: int, kind: str, access: str = "read") -> None:
         if not isinstance(op, Mem):

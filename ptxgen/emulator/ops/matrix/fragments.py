@@ -56,7 +56,7 @@ def _axes(registers: int, packed: int) -> tuple[Array, Array]:
 
 @cache
 def operand_a(m: int, k: int, packed: int) -> Fragment:
-    """A, m by k, `packed` elements to a register; m is 8 or a multiple of 16, the first 16 rows first."""
+    """A, m by k, ``packed`` elements to a register; m is 8 or a multiple of 16, the first 16 rows first."""
     r, e = _axes(m * k // (32 * packed), packed)
     block, r = divmod(r, k * min(m, 16) // (32 * packed))
     high, right = (r % 2, r // 2) if m >= 16 else (0 * r, r)

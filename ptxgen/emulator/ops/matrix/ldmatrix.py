@@ -94,7 +94,7 @@ class Matrices:
         b.sites.append(self.site)
 
     def rows(self, c: WarpBatch, m: Mask, warps: Array | None, unit: int) -> Array:
-        """Checked positions of the matrix rows, in elements of `unit` bytes: [warp, matrix, row]."""
+        """Checked positions of the matrix rows, in elements of ``unit`` bytes: [warp, matrix, row]."""
         site = self.site
         if self.count == 4 and warps is None and not self.generic:
             place = shared(c, site, m, unit)
@@ -110,7 +110,7 @@ class Matrices:
     def elements(self, rows: Array) -> Array:
         """Positions of the contents of the registers: [warp, matrix, lane], or with .trans [warp, matrix, lane, half].
 
-        Positions and `rows` count units of `unit` bytes: 2 with .trans, else 4.
+        Positions and ``rows`` count units of ``unit`` bytes: 2 with .trans, else 4.
         """
         if self.transposed:
             return rows[:, :, TRANS_ROW] + TRANS_COLUMN

@@ -71,7 +71,7 @@ SHAPES: dict[tuple[str, str, str], tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Product:
-    """D = A B + C of one shape and element types. `bitwise`: the operation of b1 products, "xor" or "and"."""
+    """D = A B + C of one shape and element types. ``bitwise``: the operation of b1 products, "xor" or "and"."""
 
     m: int
     k: int
@@ -243,7 +243,7 @@ def fetch(c: WarpBatch, views: list[int], kind: str, warps: Array | None) -> Arr
 
 
 def computation(b: Builder, p: Product, mode: str, saturate: bool) -> Callable[[Array, Array, Array], Array]:
-    """The function that multiplies operands as `fetch` returns them."""
+    """The function that multiplies operands as ``fetch`` returns them."""
     if p.c == "s32":
         return partial(integers, p, saturate)
     if p.c == "f64":
@@ -258,7 +258,7 @@ def propagate(p: Product, ins: Instruction, c: WarpBatch, operands: Operands) ->
 
 
 def propagate_register(p: Product, ins: Instruction, reg: Reg, lanes: Array) -> list[Array]:
-    """As `propagate`, for one undefined register; lanes as [warp, 8, 4]."""
+    """As ``propagate``, for one undefined register; lanes as [warp, 8, 4]."""
     d, a, b, added = (elements_of(operand) for operand in ins.operands[:4])
     rows = lanes.any(axis=2, keepdims=True)  # of A: lanes 4 g to 4 g + 3 hold rows g and, of m16, g + 8 in turn
     columns = rows.reshape(-1, 1, 4, 2)  # of B: lanes 4 n to 4 n + 3 hold column n

@@ -52,7 +52,7 @@ DEPTHS: dict[tuple[str, str, str], tuple[int, int]] = {
 
 @dataclass(frozen=True, eq=False)
 class SparseProduct:
-    """D = A B + C with A as `stored`, a product of half the depth. `k`: rows of B; `ordered`: indices ascend."""
+    """D = A B + C with A as ``stored``, a product of half the depth. ``k``: rows of B; ``ordered``: indices ascend."""
 
     stored: Product
     k: int
@@ -113,7 +113,7 @@ class SparseProduct:
             raise b.malformed(f"the selector of {shape} is {self.selector}; it must be 0{to}")
 
     def check(self, indices: Array, c: WarpBatch, ins: Instruction, warps: Array, where: Array) -> None:
-        """Faults if metadata are undefined; `warps`: the blocks of the first axis, `where`: those that count."""
+        """Faults if metadata are undefined; ``warps``: the blocks of the first axis, ``where``: those that count."""
         bad = self.invalid(indices) & where[:, None, None]
         if not bad.any():
             return
@@ -171,7 +171,7 @@ def parse(b: Builder, ins: Instruction) -> tuple[SparseProduct, bool]:
 
 
 def computation(b: Builder, p: SparseProduct, saturate: bool) -> Callable[[Array, Array, Array, Array], Array]:
-    """The function that multiplies A, the columns of its elements, B and C, as `fetch` returns them."""
+    """The function that multiplies A, the columns of its elements, B and C, as ``fetch`` returns them."""
     if p.stored.c == "s32" or b.options.mma != "hopper":
         return partial(products, p, saturate)
     floats = Floats(p.stored)

@@ -59,7 +59,7 @@ class Terms(NamedTuple):
     exponent: Array
 
     def take(self, where: Array, out: Terms) -> Terms:
-        """Gathers rows of both arrays into `out`."""
+        """Gathers rows of both arrays into ``out``."""
         self.value.take(where, axis=0, out=out.value, mode="clip")
         self.exponent.take(where, axis=0, out=out.exponent, mode="clip")
         return out
@@ -70,7 +70,7 @@ class Terms(NamedTuple):
 
 
 def exponents(x: Array, lowest: int) -> Array:
-    """The exponents that the alignment uses; `lowest`: that of subnormal numbers."""
+    """The exponents that the alignment uses; ``lowest``: that of subnormal numbers."""
     e = np.frexp(x)[1].astype(np.int16) - np.int16(1)
     np.maximum(e, np.int16(lowest), out=e)
     e[x == 0] = ZERO
@@ -95,7 +95,8 @@ def values(bits: Array, kind: str) -> Array:
 
 
 def decode(bits: Array, kind: str, lowest: int | None = None) -> Terms:
-    """As `values`, with exponents; `lowest`: that of subnormal 8- and 16-bit numbers (None: `LOWEST` of the type)."""
+    """As ``values``, with exponents; ``lowest``: that of subnormal 8- and 16-bit numbers (None: ``LOWEST`` of the
+    type)."""
     if kind in _TYPES:
         table = _table(kind, LOWEST[kind] if lowest is None else lowest)
         return Terms(table.value.take(bits), table.exponent.take(bits))
@@ -111,7 +112,7 @@ def decode(bits: Array, kind: str, lowest: int | None = None) -> Terms:
 def aligned_sum(a: Terms, b: Terms, c: Terms, bits: int = 25, scratch: Terms | None = None) -> Array:
     """c + the sum of a * b over the first axis, in float64; only the alignment truncates terms. Arrays broadcast.
 
-    `bits`: fractional bits after the alignment. `scratch`: work space for some of the products; may be `a`.
+    ``bits``: fractional bits after the alignment. ``scratch``: work space for some of the products; may be ``a``.
     """
     depth, shape = len(a.value), c.value.shape
     scratch = scratch or Terms.empty(min(max(TILE // c.value.size, 1), depth), *shape)
@@ -146,7 +147,8 @@ def canonical_nan(x: Array) -> Array:
 
 
 def toward_zero(x: Array, fraction_bits: int = 23) -> Array:
-    """Rounds float64 to float32 toward zero, to `fraction_bits` bits of the significand. Zero results are positive."""
+    """Rounds float64 to float32 toward zero, to ``fraction_bits`` bits of the significand. Zero results are
+    positive."""
     bits = x.view(np.int64) & np.int64(-1 << (52 - fraction_bits))
     out = bits.view(F64).astype(F32) + np.float32(0)
     small = np.abs(x) < 2.0**-126
@@ -165,8 +167,8 @@ def narrow(x: Array, kind: str, fraction_bits: int = 23) -> Array:
 def fused(a: Array, b: Array, c: Array, kinds: tuple[str, str], bits: int = 25, fraction_bits: int = 23) -> Array:
     """c[..., m, n] + sum over k of a[..., m, k] * b[..., n, k], as one instruction of a Hopper tensor core computes it.
 
-    `a`, `b`: values of the types `kinds`, in float32 or float64. `c` is float32 or float16, and so is the result.
-    `bits`: fractional bits after the alignment; `fraction_bits`: those of a float32 result.
+    ``a``, ``b``: values of the types ``kinds``, in float32 or float64. ``c`` is float32 or float16, and so is the
+    result. ``bits``: fractional bits after the alignment; ``fraction_bits``: those of a float32 result.
     """
     shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], c.shape[:-2])
     m, n, k = a.shape[-2], b.shape[-2], a.shape[-1]

@@ -79,13 +79,13 @@ def registers(b: Builder, op: Operand, count: int) -> list[Reg]:
 
 def immediate_scale(b: Builder, op: Operand) -> int:
     if not isinstance(op, Imm) or op.value not in (1, -1, (1 << 64) - 1):
-        raise b.malformed("the scale of A and B must be 1 or -1")
+        raise b.malformed("a scale of A or B is neither 1 nor -1; it must be one of them")
     return 1 if op.value == 1 else -1
 
 
 def immediate_transpose(b: Builder, op: Operand) -> bool:
     if not isinstance(op, Imm) or op.value not in (0, 1):
-        raise b.malformed("the transpose operand must be 0 or 1")
+        raise b.malformed("a transpose operand is neither 0 nor 1; it must be one of them")
     return bool(op.value)
 
 
@@ -215,7 +215,7 @@ class Metadata:
 
 
 def uniform(c: WarpBatch, blocks: Array, view: int, ins: Instruction, operands: str) -> Array:
-    """The value in each block of an operand that must be uniform in a warp; `operands`: its plural name."""
+    """The value in each block of an operand that must be uniform in a warp; ``operands``: its plural name."""
     rows = np.broadcast_to(c.v[view], (c.n,)).reshape(-1, 32)
     bad = (rows != rows[:, :1]).any(axis=1) & blocks
     if bad.any():
@@ -263,7 +263,7 @@ def check_accumulator(c: WarpBatch, blocks: Array, slots: list[int], d: list[Reg
 
 
 def factors(b: Array, columns: Array | None) -> Array:
-    """The factors from B, [k, row of A or 1, n]; `columns`: of the elements of a sparse A."""
+    """The factors from B, [k, row of A or 1, n]; ``columns``: of the elements of a sparse A."""
     return b.T[:, None, :] if columns is None else b[:, columns].transpose(2, 1, 0)
 
 
@@ -278,7 +278,7 @@ def multiplier(
 ) -> Callable[..., Array]:
     """A function that computes D from the bits of A and B, in rows of k elements, and the old D (None: zero).
 
-    If A is sparse, `columns` are the columns of its elements.
+    If A is sparse, ``columns`` are the columns of its elements.
     """
     if result == "s32":
         to: Any = np.int8 if right == "s8" else np.uint8
@@ -392,7 +392,7 @@ def setmaxnreg(b: Builder, ins: Instruction) -> Step:
         raise b.malformed("a constant is needed")
     count_after = ins.operands[0].value
     if not 24 <= count_after <= 256 or count_after % 8:
-        raise b.malformed("the number of registers must be a multiple of 8 from 24 to 256")
+        raise b.malformed(f"the number of registers is {count_after}; it must be a multiple of 8 from 24 to 256")
     grows = ins.mods[0] == "inc"
 
     def step(c: WarpBatch, m: Mask, after: int) -> None:

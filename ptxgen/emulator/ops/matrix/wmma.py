@@ -61,7 +61,8 @@ def extents(shape: str) -> tuple[int, int, int]:
 
 @dataclass
 class Matrix:
-    """The fragment of A, B, C or D. `registers`: their number in PTX; the first `distinct` of them hold the matrix."""
+    """The fragment of A, B, C or D. ``registers``: their number in PTX; the first ``distinct`` of them hold the
+    matrix."""
 
     fragment: Fragment
     rows: int
@@ -120,7 +121,7 @@ class Transfer:
         self.unit = size // self.pieces
         self.bits = 8 * size // packed
         if not self.unit or (self.bits < 8 and not straight):
-            raise b.malformed("elements shorter than a byte must be contiguous along K")
+            raise b.malformed("elements shorter than a byte are apart along K; they must be contiguous")
         self.site = Site(b, ins, address, space, self.unit, kind)
         self.site.slots = []
         b.sites.append(self.site)

@@ -83,7 +83,7 @@ class Site:
 
 
 class Positions:
-    """The positions of an access: element `index` + `shift` for each lane, or for each of `lanes`."""
+    """The positions of an access: element ``index`` + ``shift`` for each lane, or for each of ``lanes``."""
 
     __slots__ = ("index", "lanes", "mask", "shift")
 
@@ -92,7 +92,7 @@ class Positions:
 
 
 def info_of(c: WarpBatch, site: Site, base: Array | int) -> AddressInfo:
-    """The address cache of a warp batch for one register; `base` turns addresses into arena positions."""
+    """The address cache of a warp batch for one register; ``base`` turns addresses into arena positions."""
     values = c.v[site.view]
     if values.ndim == 0:
         value = int(values)
@@ -117,7 +117,7 @@ def check_aligned(c: WarpBatch, site: Site, at: Array, lanes: Array) -> None:
 
 
 def shared(c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False) -> Positions:
-    """Checked positions in the wave's shared memory, in elements of `unit` bytes."""
+    """Checked positions in the wave's shared memory, in elements of ``unit`` bytes."""
     if c.wave.windows is not None:
         return cluster_shared(c, site, m, unit, atomic)
     if m is None:
@@ -142,7 +142,7 @@ def shared(c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False) -
 
 
 def shared_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atomic: bool = False) -> Positions:
-    """As `shared`, for explicit addresses of some lanes."""
+    """As ``shared``, for explicit addresses of some lanes."""
     if c.wave.windows is not None:
         return cluster_shared_at(c, site, at, lanes, unit, atomic, True)
     wave, size = c.wave, site.size
@@ -182,7 +182,7 @@ def record_access(c: WarpBatch, touch: Touch, kind: str, slots: list[int] | None
 
 
 def global_access(c: WarpBatch, site: Site, m: Mask, unit: int) -> Positions:
-    """Checked positions in global memory, in elements of `unit` bytes."""
+    """Checked positions in global memory, in elements of ``unit`` bytes."""
     if m is None:
         m = c.alive
     info = c.addresses[site.key]
@@ -214,7 +214,7 @@ def global_access(c: WarpBatch, site: Site, m: Mask, unit: int) -> Positions:
 def global_access_at(
     c: WarpBatch, site: Site, m: Mask, unit: int, at: Array | None = None, lanes: Array | None = None
 ) -> Positions:
-    """As `global_access`, lane by lane."""
+    """As ``global_access``, lane by lane."""
     engine = c.wave.engine
     memory = engine.memory
     if lanes is None:
@@ -365,7 +365,7 @@ def from_generic(c: WarpBatch, at: Array, lanes: Array, ins: Instruction) -> Arr
 
 
 def locate(c: WarpBatch, at: Array, lanes: Array, size: int, ins: Instruction, any_block: bool) -> tuple[Array, Array]:
-    """Positions in the wave's arena, and blocks, of shared addresses; `any_block`: of the whole cluster."""
+    """Positions in the wave's arena, and blocks, of shared addresses; ``any_block``: of the whole cluster."""
     wave = c.wave
     rank, offset = at >> RANK, at & OFFSET
     row = lanes >> 5
@@ -394,7 +394,7 @@ def locate(c: WarpBatch, at: Array, lanes: Array, size: int, ins: Instruction, a
 def cluster_shared_at(
     c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atomic: bool, any_block: bool
 ) -> Positions:
-    """As `shared_at`, in a cluster."""
+    """As ``shared_at``, in a cluster."""
     index, _ = locate(c, at, lanes, site.size, site.ins, any_block)
     check_aligned(c, site, at, lanes)
     if len(at):
@@ -422,7 +422,7 @@ def cluster_info(c: WarpBatch, site: Site) -> AddressInfo:
 def cluster_shared(
     c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False, any_block: bool = False
 ) -> Positions:
-    """As `shared`, in a cluster."""
+    """As ``shared``, in a cluster."""
     if m is None:
         m = c.alive
     info = c.addresses[site.key]

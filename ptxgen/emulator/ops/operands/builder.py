@@ -54,7 +54,7 @@ class Builder:
         self.sites: list[Any] = []
         self.members: int | None = None
         self.single = False
-        #: how undefined operands propagate to the results, if not lane by lane: see `undefined.Propagation`
+        #: how undefined operands propagate to the results, if not lane by lane: see ``undefined.Propagation``
         self.propagation: Any = None
 
     # ---- errors
@@ -126,7 +126,7 @@ class Builder:
         return self.view(view.width, view.row, {0: "pred", 1: "u8", 2: "u16", 4: "u32", 8: "u64"}[view.width])
 
     def part(self, op: Operand, kind: str, number: int, write: bool) -> int:
-        """Part `number` of a register, for packing and unpacking."""
+        """Part ``number`` of a register, for packing and unpacking."""
         if not isinstance(op, Reg):
             raise self.malformed("a register is needed")
         (self.writes if write else self.reads).append(op)
@@ -154,7 +154,7 @@ class Builder:
             raise self.malformed(f".{kind} is no type of {self.ins.op}; operands of 8 bits belong to ld, st and cvt")
 
     def src(self, op: Operand, kind: str, loose: bool = False) -> int:
-        """View of a source operand as `kind`; a wider register gives its low part."""
+        """View of a source operand as ``kind``; a wider register gives its low part."""
         self.check_bits(kind)
         if isinstance(op, Reg):
             self.reads.append(op)
@@ -201,12 +201,12 @@ class Builder:
         return self.const(bits, kind)
 
     def dst(self, op: Operand, kind: str) -> int:
-        """View of a destination register of exactly the size of `kind`."""
+        """View of a destination register of exactly the size of ``kind``."""
         self.check_bits(kind)
         if isinstance(op, Sink):
             return self.temp(kind)
         if not isinstance(op, Reg):
-            raise self.malformed("the destination must be a register")
+            raise self.malformed("the destination is no register; it must be one")
         width, row = self.place(op)
         if (op.type == "pred") != (kind == "pred"):
             raise self.malformed(f"{op.name} is .{op.type}, the result is .{kind}")
@@ -216,11 +216,11 @@ class Builder:
         return self.view(width, row, kind)
 
     def dst_wide(self, op: Operand, kind: str) -> int:
-        """View of a destination register at least as wide as `kind`, with the signedness of `kind`."""
+        """View of a destination register at least as wide as ``kind``, with the signedness of ``kind``."""
         if isinstance(op, Sink):
             return self.temp(kind)
         if not isinstance(op, Reg):
-            raise self.malformed("the destination must be a register")
+            raise self.malformed("the destination is no register; it must be one")
         width, row = self.place(op)
         if width == SIZES[kind]:
             return self.dst(op, kind)
@@ -231,7 +231,7 @@ class Builder:
         return self.view(width, row, f"{sign}{8 * width}")
 
     def address_key(self, op: Operand, space: str) -> tuple[int, int, int]:
-        """(key, view, constant) of an address's base: `key` numbers a warp batch's address cache.
+        """(key, view, constant) of an address's base: ``key`` numbers a warp batch's address cache.
 
         Shared memory is a separate arena, so an operand has one key there and another key for other spaces. The name of
         a variable in a generic access is its generic address.
@@ -261,7 +261,7 @@ Compute = Callable[[list[Array], Array], object]
 
 
 def into(b: Builder, dst: int, compute: Compute) -> Step:
-    """A step that computes `dst`; under a mask, it computes a scratch row and copies the executing lanes."""
+    """A step that computes ``dst``; under a mask, it computes a scratch row and copies the executing lanes."""
     view = b.views[dst]
     assert isinstance(view, View)
     scratch = b.temp(view.type)
@@ -284,7 +284,7 @@ LONG = {"u32", "s32", "u64", "s64"}
 
 
 def only_type(b: Builder, ins: Instruction, allowed: set[str] | None = None, types: Collection[str] = SIZES) -> str:
-    """The type of an instruction that has one, of `types`; its other modifiers must be in `allowed`."""
+    """The type of an instruction that has one, of ``types``; its other modifiers must be in ``allowed``."""
     if not ins.mods or ins.mods[-1] not in types:
         raise b.unsupported()
     if ins.mods[-1] == "pred" and ins.op not in ("and", "or", "xor", "not"):

@@ -185,7 +185,7 @@ class Emitter:
     # ---- the function
 
     def function(self, name: str, live: set[Row]) -> str:
-        """The LLVM text of the function, after all instructions have been emitted; `live`: the rows to store."""
+        """The LLVM text of the function, after all instructions have been emitted; ``live``: the rows to store."""
         for row in self.changed:
             if row not in live:
                 continue

@@ -90,7 +90,7 @@ TRIALS = (0, 0xFFFFFFFFFFFFFFFF, 1, 2, 3, 7, 12, 31, 0x5A5A5A5A5A5A5A5A, 0x01234
 @dataclass(frozen=True)
 class Origin:
     """The origin of an undefined value: the first instruction that reads the register, or the load that fills it
-    from `memory` at `address`."""
+    from ``memory`` at ``address``."""
 
     name: str
     line: int
@@ -99,11 +99,11 @@ class Origin:
 
     @property
     def shared(self) -> bool:
-        """True if `address` is one of shared memory."""
+        """True if ``address`` is one of shared memory."""
         return self.address is not None and not self.memory.startswith(("local memory", "a parameter"))
 
     def fault_text(self, name: str) -> str:
-        """The message of a fault at a use of register `name`."""
+        """The message of a fault at a use of register ``name``."""
         if self.address is None:
             if name == self.name:
                 return f"register {name} is read before it is written"

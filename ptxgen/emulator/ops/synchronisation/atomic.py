@@ -80,7 +80,7 @@ def atom(b: Builder, ins: Instruction) -> Step:
 
 
 def apply(op: str, kind: str, old: Array, x: Array, y: Array | None, ftz: bool) -> Array:
-    """The new values of one operation on `old`; `y`: the third operand of cas."""
+    """The new values of one operation on ``old``; ``y``: the third operand of cas."""
     if op == "add":
         if kind in ("f32", "f64", "f16", "bf16"):
             new = flush(flush(old, kind) + flush(x, kind), kind) if ftz else old + x

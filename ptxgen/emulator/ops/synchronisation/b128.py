@@ -1,4 +1,4 @@
-"""Instructions on 128-bit registers, which `ptx.b128` has replaced by pairs of 64-bit registers."""
+"""Instructions on 128-bit registers, which ``ptx.b128`` has replaced by pairs of 64-bit registers."""
 
 from __future__ import annotations
 

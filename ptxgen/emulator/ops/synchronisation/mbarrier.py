@@ -32,7 +32,7 @@ _SEMANTICS = {"release", "acquire", "relaxed", "cta", "cluster"}
 class MbarrierOperand:
     """The address operand of an mbarrier object.
 
-    `any_block`: whether a generic address may belong to another block of the cluster.
+    ``any_block``: whether a generic address may belong to another block of the cluster.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ def objects(c: WarpBatch) -> Mbarriers:
 
 
 def value(b: Builder, op: Operand, kind: str = "u32") -> Callable[[WarpBatch, Array], Array]:
-    """A function that reads an operand of some lanes as 64-bit integers, unsigned if `kind` is u64."""
+    """A function that reads an operand of some lanes as 64-bit integers, unsigned if ``kind`` is u64."""
     view = b.src(op, kind)
     dtype = np.uint64 if kind == "u64" else np.int64
 
@@ -74,7 +74,7 @@ def check_modifiers(b: Builder, ins: Instruction, allowed: set[str]) -> None:
         if m not in allowed and m not in _SPACES and m not in _SEMANTICS and m != "b64":
             raise b.unsupported(f".{m}")
     if ins.mods[-1] != "b64":
-        raise b.malformed("the type must be .b64")
+        raise b.malformed(f"the type is .{ins.mods[-1]}; it must be .b64")
 
 
 @instruction("mbarrier.init", "mbarrier.inval")
@@ -108,7 +108,7 @@ def arrive(b: Builder, ins: Instruction) -> Step:
     place = MbarrierOperand(b, ins, operands.pop(0), any_block=isinstance(state, Sink))
     expects, drop, complete = "expect_tx" in ins.mods, ins.mods[0] == "arrive_drop", "noComplete" not in ins.mods
     if place.space == "shared::cluster" and not isinstance(state, Sink):
-        raise b.malformed("an arrival in .shared::cluster returns no state: the destination must be _")
+        raise b.malformed("the destination of an arrival in .shared::cluster is a register; it must be _")
     if (expects or not complete) and not operands:
         raise b.malformed("a count is needed")
     amount = value(b, operands.pop(0)) if operands else None
