@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
+    "CallPlan",
     "Config",
     "Conv",
     "Gemm",
@@ -25,6 +26,7 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "device",
     "gemm",
     "gemm_grouped",
     "gemm_jagged",
@@ -33,6 +35,7 @@ __all__ = [
     "matmul_over",
     "pack_bits",
     "pairwise",
+    "plan",
     "sddmm",
     "selection_digest",
     "spmm",
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
     from ptxgen.api.jagged import gemm_jagged, gemm_jagged_input_grad, gemm_jagged_weight_grad
     from ptxgen.api.pack_bits import pack_bits
     from ptxgen.api.pairwise import pairwise
+    from ptxgen.api.plans import CallPlan, device, plan
     from ptxgen.api.prepared_spmm import PreparedSpmm, spmm_prepare
     from ptxgen.api.runners import selection_digest
     from ptxgen.api.sparse_matrix import SparseMatrix
@@ -117,6 +121,7 @@ _MODULES = {
     "gemm_grouped": "api.grouped",
     "Gemm": "operations.gemm.problem",
     "Conv": "operations.conv.problem",
+    **dict.fromkeys(("CallPlan", "device", "plan"), "api.plans"),
     "PreparedSpmm": "api.prepared_spmm",
     "SparseMatrix": "api.sparse_matrix",
     "Spmm": "operations.spmm.problem",

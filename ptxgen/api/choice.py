@@ -28,7 +28,7 @@ def database() -> Database | None:
 def choose(problem: Problem, on: Driver) -> Config | None:
     """The configuration of a problem: its winner, or that of the typical problem that represents it. None: no
     configuration is legal. ``PTXGEN_LOG=select`` prints it."""
-    found = _chosen(problem, on)
+    found = chosen(problem, on)
     if found is not None and settings.settings().log == "select":
         kind = "predicted" if found.predicted else "measured"
         time = "" if math.isnan(found.us) else f", {kind} {found.us:.1f} µs"
@@ -37,7 +37,8 @@ def choose(problem: Problem, on: Driver) -> Config | None:
     return None if found is None else found.config
 
 
-def _chosen(problem: Problem, on: Driver) -> selection.Selection | None:
+def chosen(problem: Problem, on: Driver) -> selection.Selection | None:
+    """The selection of ``choose``."""
     typical = problem.typical()
     if typical != problem:
         found = selection.stored(problem, on.device, database()) or _choose_typical(typical, on)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -40,10 +40,11 @@ from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
 from ptxgen.problem.dtypes import ALLOWED, dtype
 
 NO_KEY = (None, 0, 0, 0)
+Array = TypeVar("Array")
 
 
 def gemm(
-    a: Any,
+    a: Array,
     b: Any,
     *,
     alpha: float = 1.0,
@@ -58,7 +59,7 @@ def gemm(
     scale_a: Any = None,
     scale_b: Any = None,
     workspace: Any = None,
-) -> Any:
+) -> Array:
     """C = activation(scale_a·scale_b·alpha·A·B + beta·out + bias + residual), as an array of the same library as ``a``.
 
     ``a`` is M×K, ``b`` is K×N, ``out`` is M×N (allocated if None). They are arrays of NumPy, PyTorch, CuPy, JAX or
@@ -102,22 +103,22 @@ def gemm(
         launch, (shape, kind, size_a, size_b, size_c), runner = ready
         disjoint = out is None
         if disjoint:
-            out = a.new_empty(shape, dtype=kind)
+            out = a.new_empty(shape, dtype=kind)  # type: ignore[attr-defined]
             at_c = out.data_ptr()
         else:
             end = at_c + size_c
             disjoint = (end <= at_a or at_a + size_a <= at_c) and (end <= at_b or at_b + size_b <= at_c)
         if disjoint and workspace is None:
             launch((at_a, at_b, at_c), streams.current_stream(a))
-            return out
+            return out  # type: ignore[no-any-return]
         if disjoint:
             own = caller_workspace.workspace_address(workspace, runner, a=a, b=b, out=out)
             launch((at_a, at_b, at_c), streams.current_stream(a), own)
-            return out
+            return out  # type: ignore[no-any-return]
     with call_lock.lock:
         epilogue_args = (scale_a, scale_b, bias, residual, activation, aux)
         result = launch_uncached(key, a, b, out, alpha, beta, compute, deterministic, epilogue_args, workspace)
-    return new_arrays.result_of(result, a) if out is None else result
+    return new_arrays.result_of(result, a) if out is None else result  # type: ignore[no-any-return]
 
 
 def number(value: Any, argument: str) -> float:

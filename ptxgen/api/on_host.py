@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from ptxgen import settings
@@ -12,6 +14,18 @@ from ptxgen.problem.registry import Problem
 
 SLOW_SECONDS = 5.0  #: estimate of a call on the emulated device above which a process is warned
 _warned = False
+#: called with the problem of each call before it is computed
+_intercept: ContextVar[Callable[[Problem], None] | None] = ContextVar("intercept", default=None)
+
+
+@contextmanager
+def intercepted(intercept: Callable[[Problem], None]) -> Iterator[None]:
+    """Within the block, calls on host arrays call ``intercept`` with their problem before they compute it."""
+    token = _intercept.set(intercept)
+    try:
+        yield
+    finally:
+        _intercept.reset(token)
 
 
 def compute_on_host(
@@ -22,6 +36,9 @@ def compute_on_host(
     scalars: Mapping[str, float] | None = None,
 ) -> Any:
     """``Runner.compute`` for host arrays."""
+    intercept = _intercept.get()
+    if intercept is not None:
+        intercept(problem)
     warn_if_slow(problem)
     runner = runners.runner_for(problem)
     done = runner.compute(arrays, alpha, beta) if scalars is None else runner.compute(arrays, scalars=scalars)

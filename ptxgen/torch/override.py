@@ -2,8 +2,8 @@
 
 Python functions take the places of PyTorch's in its modules and in ``torch.Tensor``. Each computes with ptxgen what
 ptxgen supports, and calls the function of PyTorch for all else. A mode of ``torch.overrides`` would cost microseconds
-in every call of any function of PyTorch, and does not reach the calls inside of functions that are written in Python, as
-those of attention are; a kernel of the dispatcher that is written in Python costs tens of microseconds.
+in every call of any function of PyTorch, and does not reach the calls inside of functions that are written in Python,
+as those of attention are; a kernel of the dispatcher that is written in Python costs tens of microseconds.
 """
 
 from __future__ import annotations
