@@ -9,7 +9,6 @@ from typing import Any
 
 from ptxgen.arguments import shown
 from ptxgen.codegen.config.config import parse_config
-from ptxgen.codegen.config.migration import translate
 from ptxgen.errors import InputError
 from ptxgen.problem.registry import parse
 from ptxgen.runtime.profiler import METRICS
@@ -120,7 +119,7 @@ def _config(value: Any) -> Document:
     """The axes of a configuration, with the names of this version."""
     if not isinstance(value, dict):
         raise InputError(f"is {shown(value)}; it must be an object of axes")
-    return parse_config(translate(" ".join(f"{name}={axis}" for name, axis in value.items()))).values()
+    return parse_config(" ".join(f"{name}={axis}" for name, axis in value.items())).values()
 
 
 def _flag(value: Any) -> bool:

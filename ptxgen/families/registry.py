@@ -13,7 +13,6 @@ import numpy as np
 
 from ptxgen.codegen.config import config
 from ptxgen.codegen.config.axes import Axis
-from ptxgen.codegen.config.migration import FORMER, NEW, Former
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.errors import InputError
@@ -72,7 +71,6 @@ class Family:
     ``native(p, d)``: whether it has a kernel for ``p`` whose instructions multiply elements that the instructions of
     other families convert on ``d`` first.
     ``preparations(p, c)``: those whose arrays its kernels read, ``preparation_axes``: the axes that they depend on.
-    ``former``: how its configurations were written in earlier forms.
     ``probes()``: points whose features a model that was trained on the family must see as it did then.
     ``mixed_tiles(p, configs, d, most_registers, grid)``: the kernel, with so many registers per thread at most, in
     which each item of a list has the tile of one of ``configs``; the grid is that of the largest item if ``grid``.
@@ -100,7 +98,6 @@ class Family:
     native: Callable[[KernelProblem, Device], bool] = lambda p, d: False
     preparations: Callable[[KernelProblem, Any], tuple[Preparation, ...]] = prepared_operands
     preparation_axes: tuple[str, ...] = ()
-    former: Former | None = None
     instructions: tuple[str, ...] = ("fma",)
     mixed_tiles: Callable[[KernelProblem, Sequence[config.Config], Device, int, bool], MixedTiles] | None = None
     scope: str = ""
@@ -184,10 +181,6 @@ def register(family: Family) -> Family:
         raise InputError(f"family is {family.name!r}; its name must be an identifier")
     config.declare(family.name, family.axes)
     FAMILIES[family.name] = family
-    if family.former is not None:
-        FORMER[family.name] = family.former
-    else:
-        NEW.add(family.name)
     RULES.extend(replace(rule, family=family.name) for rule in family.rules)
     SPACES.append(family.candidates)
     return family
@@ -200,8 +193,6 @@ def unregister(name: str) -> None:
         raise InputError(f"family {name!r} has families after it, whose codes would change")
     config.retract(name)
     del FAMILIES[name]
-    FORMER.pop(name, None)
-    NEW.discard(name)
     RULES[:] = [rule for rule in RULES if rule.family != name]
     SPACES.remove(family.candidates)
 

@@ -17,7 +17,6 @@ import pytest
 from ptxgen import plugins
 from ptxgen.cli import command
 from ptxgen.codegen.config.config import Columns, Config, parse_config
-from ptxgen.codegen.config.migration import translate
 from ptxgen.codegen.render import render, render_preparation
 from ptxgen.codegen.source import Step
 from ptxgen.errors import ConfigError, InputError, LaunchError
@@ -39,7 +38,6 @@ from ptxgen.tuning.search.sampler import Categorical
 from ptxgen.tuning.selection import select
 from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.database import Database
-from ptxgen.tuning.store.records import has_known_axes
 from tests.plugins import row_list
 from tests.plugins.row_list import RowList
 
@@ -214,13 +212,6 @@ def test_a_feature_of_configurations_is_none_of_an_operation() -> None:
         patch.setitem(OPERATIONS, row_list.NAME, changed)
         with pytest.raises(InputError, match="operations give features threads"):
             all_names()
-
-
-def test_an_axis_may_have_a_name_that_another_axis_had_before() -> None:
-    text = "family=rowwise threads=64 lanes=32"
-    assert translate(text) == text
-    assert has_known_axes(text)
-    assert translate("lanes=1") == "lane_interleave=1"
 
 
 def test_both_kernels_are_emitted() -> None:

@@ -259,14 +259,6 @@ def test_digest_of_a_winner_is_computed_once(folder, monkeypatch):
     assert len(calls) == 1
 
 
-def test_model_of_an_earlier_version_is_ignored_with_a_warning(folder, database, trained, caplog):
-    mine = model_folder(database, "h200")
-    mine.mkdir(parents=True)
-    (mine / "model.json").write_text("{}")
-    assert select(OTHER, H200, database)[0].origin == "analytic"
-    assert f"{mine / 'model.json'} is of an earlier version" in caplog.text
-
-
 @pytest.mark.parametrize("damage", [b"", b"{", b"\xff", *map(lzma.compress, (b"[]", b'{"format": 2}', b"[" * 100_000))])
 def test_damaged_model_is_ignored_with_a_warning(folder, database, trained, caplog, damage):
     mine = model_folder(database, "h200")

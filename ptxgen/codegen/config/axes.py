@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ptxgen.arguments import closest
-from ptxgen.codegen.config import migration
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.errors import ConfigError
 
@@ -86,7 +85,7 @@ class Axis:
         if text in self.words:
             return self.words.index(text)
         if self.words:
-            guess = migration.word_of(self.name, text) or closest(text, self.words)
+            guess = closest(text, self.words)
             hint = f"; did you mean {self.name}={guess}?" if guess else ""
             raise ConfigError(
                 f"config has '{self.name}={text}'; {self.name} is one of {', '.join(self.words)}{hint}", "axis"

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ptxgen import plugins
 from ptxgen.arguments import closest
-from ptxgen.codegen.config import migration
 from ptxgen.codegen.config.axes import (
     BOUNDS_CLAMP,
     BOUNDS_NONE,
@@ -186,7 +185,7 @@ def axes_of(family: str) -> tuple[Axis, ...]:
 def _class(family: str) -> type[Config]:
     names = family_names()
     if family not in names:
-        guess = migration.word_of("family", family) or closest(family, names)
+        guess = closest(family, names)
         hint = f"; did you mean family={guess}?" if guess else ""
         raise ConfigError(f"config has 'family={family}'; family is one of {', '.join(names)}{hint}", "axis")
     return _classes[family]
@@ -194,11 +193,10 @@ def _class(family: str) -> type[Config]:
 
 def _unknown_axis(name: str, family: str) -> ConfigError:
     own, others = _classes[family].names, [f for f in FAMILIES if name in _classes[f].names]
-    guess = migration.renamed(name, family)
-    if others and not guess:
+    if others:
         hint = f", which is an axis of {', '.join(others)}; "
     else:
-        guess = guess or closest(name, own)
+        guess = closest(name, own)
         hint = f"; did you mean {guess!r}? " if guess else "; "
     return ConfigError(f"config has {name!r}{hint}the axes of {family} are {', '.join(own)}", "axis")
 

@@ -109,30 +109,6 @@ _LOGARITHMS = frozenset(
         *("predicted_us", "over_roofline", "row_alignment_a", "row_alignment_b", "row_alignment_c", *DEVICE),
     )
 )
-#: names of features in models of earlier versions
-FORMER = {
-    "loop": "issuer_products",
-    "busy": "issue_cycles",
-    "alone": "latency_cycles",
-    "store": "store_cycles",
-    "red": "reduction_cycles",
-    "rate": "peak_rate",
-    "math": "math_fraction",
-    "traffic": "bytes_per_product",
-    "wavefronts": "smem_fraction",
-    "ring": "bytes_in_flight",
-    "brought": "bytes_loaded",
-    "fits": "resident_blocks",
-    "warps_sm": "resident_warps",
-    "moved": "operand_bytes",
-    "reduced": "reduction_bytes",
-    "clock": "predicted_us",
-    "digits": "significand_bits",
-    "after": "epilogue_ops",
-    "pitch_a": "row_alignment_a",
-    "pitch_b": "row_alignment_b",
-    "pitch_c": "row_alignment_c",
-}
 
 ROWS_AT_ONCE = 1 << 13  #: rows filled at a time, so that the matrix is written while it is in the cache
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.codegen.config.config import Config, parse_config
-from ptxgen.codegen.config.migration import Former
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.tile_family import TileFamily
 from ptxgen.families.depthwise import axes, perf_model, rules
@@ -72,11 +71,5 @@ FAMILY = TileFamily(
         "nl": lambda c: c.block_lanes,
         "vec_a": lambda c: c.vec_lane,
     },
-    former=Former(
-        4,
-        "ns ml nl kg vec_a splitk store_policy min_ctas_per_sm pdl",
-        name="slide",
-        renamed={"ns": "strip_results", "ml": "block_rows", "nl": "block_lanes", "vec_a": "vec_lane"},
-    ),
     probes=_probes,
 )

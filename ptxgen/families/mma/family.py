@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ptxgen.codegen.config.config import Config, parse_config
-from ptxgen.codegen.config.migration import Former
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.common import perf_costs, perf_grouped
 from ptxgen.families.common.tile_family import TileFamily, thread_products
@@ -62,12 +61,6 @@ FAMILY = TileFamily(
         "scatter",
     },
     grouped_model=perf_grouped,
-    former=Former(
-        1,
-        "ms ns ml nl u kl kg stages cp_async_a cp_async_b vec_a vec_b vec_c splitk epilogue_smem bounds mma_order"
-        " fragment_prefetch prefetch_k deferred_sts raster_group store_policy min_ctas_per_sm operand_path_a"
-        " operand_path_b pdl",
-    ),
     probes=_probes,
     instructions=("mma.sync",),
 )

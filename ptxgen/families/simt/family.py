@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ptxgen.codegen.config.config import SPLIT_WORKSPACE, Config
-from ptxgen.codegen.config.migration import Former
 from ptxgen.families.common import perf_costs, perf_grouped
 from ptxgen.families.common.fma import axes, perf_model, rules
 from ptxgen.families.common.fma.candidates import FmaSpace
@@ -55,11 +54,5 @@ FAMILY = TileFamily(
     | {"inner_expression", "store_value", "select_values", "mirrored", "row_reduce", "aggregate", "scatter"},
     grouped_model=perf_grouped,
     calibrated=perf_grouped.calibrated,
-    former=Former(
-        0,
-        "ms ns ml nl u ks kl kg stages cp_async_a cp_async_b kmajor_smem_a kmajor_smem_b vec_a vec_b vec_c lanes_m"
-        " splitk epilogue_smem bounds lane_interleave mma_order fragment_prefetch prefetch_k deferred_sts raster_group"
-        " store_policy min_ctas_per_sm pdl",
-    ),
     probes=_probes,
 )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ptxgen.codegen.config.config import Config, parse_config
-from ptxgen.codegen.config.migration import Former
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.common.tile_family import TileFamily, thread_products
 from ptxgen.families.registry import STORES_PRODUCTS, Probe
@@ -57,19 +56,6 @@ FAMILY = TileFamily(
         "transposed_mma": lambda c: c.long_n,
         "tma_rows": lambda c: 16 * c.mma_m16,
     },
-    former=Former(
-        3,
-        "ms ns ml nl u kl kg vec_a vec_b vec_c lanes_m splitk fragment_prefetch raster_group store_policy"
-        " min_ctas_per_sm long_n mma_m16 pdl",
-        name="stream",
-        renamed={"lanes_m": "lanes_long"},
-        words={
-            "transposed_mma=0": "long_n=0",
-            "transposed_mma=1": "long_n=1",
-            "tma_rows=0": "mma_m16=0",
-            "tma_rows=16": "mma_m16=1",
-        },
-    ),
     probes=_probes,
     instructions=("fma", "mma.sync"),
 )

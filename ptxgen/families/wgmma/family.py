@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ptxgen.codegen.config.config import SPLIT_SHARE, Config, parse_config
-from ptxgen.codegen.config.migration import Former
 from ptxgen.families.common.tile_family import TileFamily
 from ptxgen.families.registry import STORES_PRODUCTS, Probe
 from ptxgen.families.wgmma import axes, cost, perf_model, reach, rules
@@ -82,12 +81,6 @@ FAMILY = TileFamily(
         "aggregate",
     },
     native=reach.native,
-    former=Former(
-        2,
-        "ml nl u kg stages vec_c splitk epilogue_smem raster_group min_ctas_per_sm transposed_mma math_warpgroups"
-        " pingpong cluster_x cluster_y cluster_k dsmem_completion persistent epilogue_subtiles epilogue_buffers"
-        " epilogue_aliases_ab l2_evict_first operand_path_a operand_path_b tma_rows pdl",
-    ),
     probes=_probes,
     instructions=("wgmma",),
 )

@@ -79,8 +79,6 @@ def _own_models(name: str, mine: Path | None, operation: str) -> list[Model]:
         try:
             changed = (folder / tuning_files.MODEL).stat().st_mtime_ns
         except OSError:
-            if (former := folder / model_files.FORMER_MODEL).exists():
-                warn(f"{former} is of an earlier version and is not used; train it again: ptxgen model train")
             continue
         loaded = _load(folder, changed)
         if isinstance(loaded, Model):

@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config.config import Config, parse_config
-from ptxgen.codegen.config.migration import translate
 from ptxgen.errors import InputError
 from ptxgen.problem.device import Device
 from ptxgen.problem.operation import VendorTimes, operation_of
@@ -82,7 +81,7 @@ class Validated:
         """Inverse of ``as_dict``. ValueError, TypeError, KeyError, AttributeError: a value breaks a rule."""
         values = {**row}
         problem, measured = parse(values.pop("problem")), int(values.pop("measured"))
-        configs = tuple(parse_config(translate(text)) for text in values.pop("configs"))
+        configs = tuple(parse_config(text) for text in values.pop("configs"))
         if not configs:
             raise InputError("configs is []; it must have the selected configuration")
         times = {name: math.nan if value is None else microseconds(value) for name, value in values.items()}

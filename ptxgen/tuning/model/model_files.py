@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from ptxgen import file_digests
-from ptxgen.codegen.config import migration
 from ptxgen.codegen.config.config import Columns
 from ptxgen.errors import CorruptError, SchemaError
 from ptxgen.families.common import array_cache
-from ptxgen.families.common.features import FORMER, PROBLEM, all_names, features, of_operations
+from ptxgen.families.common.features import PROBLEM, all_names, features, of_operations
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
@@ -27,9 +26,7 @@ from ptxgen.tuning.model.training import DEPTH, TARGETS, TREES
 from ptxgen.tuning.store.exchange import MEMORY_LIMIT, replacing
 from ptxgen.tuning.store.tuning_files import MODEL
 
-#: of the file; a newer one is refused. Format 3 has no network; earlier ones were not compressed, and are not read
-FORMAT = 4
-FORMER_MODEL = "model.json"  #: the name of files of these
+FORMAT = 4  #: of the file; another one is refused
 BYTES_MOST = 1 << 25  #: of the decompressed file
 #: values, and lists and objects, of its JSON: 5 lists of 1,023 nodes in each of 660 trees have 3.4 million values
 VALUES_MOST, CONTAINERS_MOST = 1 << 22, 8 * trees.TREES_MOST
@@ -158,8 +155,8 @@ def _read(path: Path) -> array_cache.Arrays:
     digest = _digest(content, text)
     if not isinstance(content["format"], int):
         raise ValueError(f"format is {content['format']!r}; it must be an integer")
-    if content["format"] > FORMAT:
-        raise SchemaError(f"{path} has format {content['format']}; this ptxgen reads up to {FORMAT}")
+    if content["format"] != FORMAT:
+        raise SchemaError(f"{path} has format {content['format']}; this ptxgen reads format {FORMAT}")
     if digest != content["digest"]:
         raise CorruptError(f"{path} has digest {digest}; it must be {content['digest']!r}")
     names = _features(path, content["features"])
@@ -204,16 +201,15 @@ def _require_file(path: Path) -> None:
 
 
 def _features(path: Path, stored: list[str]) -> tuple[str, ...]:
-    """The features of a model by their present names; later versions may have more.
+    """The features of a model; later versions may have more.
 
     SchemaError: this version does not compute one of them."""
     if not isinstance(stored, list) or not all(isinstance(name, str) for name in stored):
         raise TypeError("features must be a list of names")
-    known_names, former = set(all_names()), {**migration.RENAMED, **FORMER}
-    names = tuple(name if name in known_names else former.get(name, name) for name in stored)
+    names = tuple(stored)
     if len(set(names)) != len(names) or not names:
         raise ValueError("features must be different names, one at least")
-    if extra := sorted(set(names) - known_names):
+    if extra := sorted(set(names) - set(all_names())):
         raise SchemaError(
             f"{path} was trained on {len(stored)} features; this ptxgen does not compute {', '.join(extra)}"
         )
@@ -239,8 +235,6 @@ def _facts(content: dict[str, Any]) -> Facts:
     values["error"] = float("nan") if values.get("error") is None else values["error"]
     for name in ("commits", "also"):
         values[name] = tuple(values.get(name, ()))
-    if isinstance(values.get("families"), dict):
-        values["families"] = {migration.present_family(f): n for f, n in values["families"].items()}
     facts = Facts(**values)
     for name in ("rows", "problems", "skipped", "grouped", "trees", "depth"):
         if not 0 <= _require(name, getattr(facts, name), int) < 1 << 53:

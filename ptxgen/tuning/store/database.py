@@ -41,7 +41,6 @@ _COLUMNS = (
     "result.id, key, config, outcome, samples, digest, registers, spills, message, purpose, created,"
     " operands, result.device, result.clock, driver, ptxas, policy, revision"
 )
-OPERANDS_SINCE = 7  #: version of the schema that has the column
 BATCH = 256  #: rows that an import stores in one transaction
 _WINNERS = f"SELECT {_COLUMNS}, stale FROM winner JOIN result ON result.id = winner.measurement"
 
@@ -125,13 +124,9 @@ class Database(SqliteFile):
     ``readonly``: the file must exist, nothing is written, and any thread may read; otherwise only the thread that
     opened it may use it. ``timeout``: seconds to wait for a lock of another process. Each write is one transaction,
     durable when the call returns. Rows whose problem or axes this version does not know stay in the file but are not
-    returned; ``info`` counts them. SchemaError: a newer ptxgen wrote the file. CorruptError: it is damaged, or no
-    database of ptxgen. Both errors leave the file unchanged. DatabaseError: it cannot be opened, read or written.
+    returned; ``info`` counts them. SchemaError: another version of ptxgen wrote the file. CorruptError: it is damaged,
+    or no database of ptxgen. Both errors leave the file unchanged. DatabaseError: it cannot be opened, read or written.
     """
-
-    def _known(self, sql: str) -> str:
-        """A query of ``_COLUMNS`` for the schema of the file, which readers do not migrate."""
-        return sql if self._pragma("user_version") >= OPERANDS_SINCE else sql.replace(" operands,", " '' AS operands,")
 
     def _measurement(self, row: Row) -> Measurement | None:
         """The measurement of a row of ``_COLUMNS``; None: its problem or axes are unknown to this version."""
@@ -187,7 +182,7 @@ class Database(SqliteFile):
 
     def fastest(self, device: str, clock: str) -> Iterator[Measurement]:
         """The fastest measurement of each problem."""
-        columns = self._known(_COLUMNS).replace("result.id", "result.id, min(us)", 1)
+        columns = _COLUMNS.replace("result.id", "result.id, min(us)", 1)
         sql = f"SELECT {columns} FROM result WHERE device = ? AND clock = ? AND outcome = 'ok' GROUP BY key"
         with self._guard():
             rows = self._db.execute(sql, (device, clock)).fetchall()
@@ -301,7 +296,7 @@ class Database(SqliteFile):
     ) -> Iterator[Measurement]:
         """The stored measurements that match, in the order of their ids. ``after``: an id."""
         key = None if problem is None else problem.key()
-        sql = self._known(f"SELECT {_COLUMNS} FROM result")
+        sql = f"SELECT {_COLUMNS} FROM result"
         rows = self._rows(sql, after, key=key, device=device, clock=clock, outcome=outcome, purpose=purpose)
         return (m for m in map(self._measurement, rows) if m is not None)
 
@@ -312,7 +307,7 @@ class Database(SqliteFile):
 
     def _winner(self, problem: Problem, device: str, clock: str) -> Row | None:
         sql = (
-            f"{self._known(_WINNERS)} WHERE winner.problem = (SELECT id FROM problem WHERE key = ?)"
+            f"{_WINNERS} WHERE winner.problem = (SELECT id FROM problem WHERE key = ?)"
             " AND winner.device = ? AND winner.clock = ?"
         )
         with self._guard():
@@ -352,14 +347,12 @@ class Database(SqliteFile):
         self, device: str | None = None, clock: str | None = None, *, stale: bool = False
     ) -> Iterator[Measurement]:
         """The winners that are not stale, or (``stale``) all of them."""
-        rows = self._rows(self._known(_WINNERS), device=device, clock=clock)
+        rows = self._rows(_WINNERS, device=device, clock=clock)
         return (m for m in (self._measurement(row) for row in rows if stale or not row[-1]) if m is not None)
 
     def stale(self, device: str | None = None) -> list[tuple[str, str, str, str]]:
         """The stale winners: problem key, device, clock, reason."""
-        return [
-            (row[1], row[12], row[13], row[-1]) for row in self._rows(self._known(_WINNERS), device=device) if row[-1]
-        ]
+        return [(row[1], row[12], row[13], row[-1]) for row in self._rows(_WINNERS, device=device) if row[-1]]
 
     def demote(self, device: str, current: Current) -> list[tuple[str, str]]:
         """Marks winners as stale whose kernel this version generates differently; returns (problem key, reason) of
@@ -369,7 +362,7 @@ class Database(SqliteFile):
         is stale too. A stale winner whose digest matches again is valid again.
         """
         changed, demoted = [], []
-        for row in list(self._rows(self._known(_WINNERS), device=device)):
+        for row in list(self._rows(_WINNERS, device=device)):
             m = self._measurement(row)
             reason = stale_reason(m, current) if m else "its problem or an axis of its configuration is unknown now"
             if reason != row[-1]:

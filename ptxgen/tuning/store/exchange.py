@@ -18,9 +18,7 @@ from ptxgen.errors import CorruptError, InputError, SchemaError
 from ptxgen.problem.device import DEVICE_NAME
 from ptxgen.tuning.store.measurement import CLOCKS, Measurement
 
-#: of files of winners and of measurements. 1: configurations had other axis names, and integers for words; 2: they had
-#: the axes of all families; 3: those of depthwise had other axis names
-FORMAT = 4
+FORMAT = 4  #: of files of winners and of measurements
 LINE_LIMIT = 1 << 20  #: bytes of one line
 TEXT_LIMIT = 1 << 26  #: bytes of a file that is read whole
 MEMORY_LIMIT = 80 << 20  #: bytes that the decompressor may allocate: every preset of xz needs less
@@ -151,14 +149,13 @@ def decompressed_lines(path: Path) -> Generator[bytes, None, None]:
         yield rest
 
 
-def require_format(path: Path, version: object) -> int:
-    """The version number of a file's format. CorruptError: not a version number. SchemaError: newer than ``FORMAT``."""
+def require_format(path: Path, version: object) -> None:
+    """CorruptError: the version of a file's format is no number. SchemaError: it is not ``FORMAT``."""
     text = str(version)
     if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
-        raise CorruptError(f"{path}, line 1: format is {version!r:.60}; it must be a number from 1 to {FORMAT}")
-    if int(text) > FORMAT:
-        raise SchemaError(f"{path}, line 1: has format {text}, and this ptxgen knows formats up to {FORMAT}")
-    return int(text)
+        raise CorruptError(f"{path}, line 1: format is {version!r:.60}; it must be {FORMAT}")
+    if int(text) != FORMAT:
+        raise SchemaError(f"{path}, line 1: has format {text}, and this ptxgen reads format {FORMAT}")
 
 
 def require_header(m: Measurement, header: Header) -> None:

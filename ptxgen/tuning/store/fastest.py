@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ptxgen.codegen.config.config import parse_config
-from ptxgen.codegen.config.migration import translate
 from ptxgen.errors import CorruptError, InputError
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.store.exchange import (
@@ -80,26 +79,25 @@ def digest_of(measurements: Sequence[Path]) -> str:
 
 
 def read(path: Path) -> dict[str, Row]:
-    """The rows of a file by problem key; empty if there is none. SchemaError: a newer format. CorruptError: damaged."""
+    """The rows of a file by problem key; empty if there is none. SchemaError: another format. CorruptError: damaged."""
     return _read(path, path.stat().st_mtime_ns) if path.exists() else {}
 
 
 @lru_cache(maxsize=8)
 def _read(path: Path, changed: int) -> dict[str, Row]:
-    rows, version = {}, 0
+    rows = {}
     for number, line in enumerate(decompressed_lines(path), 1):
         with errors_with_line(path, number):
             text = line.decode()
             if number == 1:
                 if not text.startswith(_TITLE):
                     raise CorruptError(f"{path}, line 1: must read '{_TITLE}{FORMAT}'")
-                version = require_format(path, text.removeprefix(_TITLE))
+                require_format(path, text.removeprefix(_TITLE))
             elif not text.startswith("#"):
                 cells = text.split(" | ")
                 if len(cells) != 3:
                     raise InputError(f"has {len(cells)} columns; it must have problem, configuration, microseconds")
-                config = translate(cells[1]) if version < FORMAT else cells[1]
-                rows[cells[0]] = Row(config, microseconds(float(cells[2])))
+                rows[cells[0]] = Row(cells[1], microseconds(float(cells[2])))
     return rows
 
 

@@ -31,10 +31,6 @@ class Environment:
     policy: str = ""
     commit: str = ""
 
-    def __post_init__(self) -> None:
-        if " ring=" in str(self.policy):  # the name of l2_multiple in earlier versions
-            object.__setattr__(self, "policy", self.policy.replace(" ring=", " l2_multiple="))
-
 
 @dataclass(frozen=True)
 class Measurement:

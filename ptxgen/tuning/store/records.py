@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any
 
 from ptxgen.codegen.config.config import Config, config_of_full_text, parse_config
-from ptxgen.codegen.config.migration import translate
 from ptxgen.errors import InputError, PtxgenError
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.tuning.store.exchange import is_utf8, require_device_name
@@ -28,8 +27,8 @@ def config_text(config: Config) -> str:
 
 
 def stored_config(text: str) -> Config:
-    """The configuration of a stored text, which may be of an earlier form. ConfigError: an axis or value is unknown."""
-    return config_of_full_text(text) or parse_config(translate(text))
+    """The configuration of a stored text. ConfigError: an axis or value is unknown."""
+    return config_of_full_text(text) or parse_config(text)
 
 
 parse_problem = lru_cache(maxsize=4096)(parse)
@@ -48,7 +47,7 @@ def _is_known_axis(family: str, word: str) -> bool:
 
 def has_known_axes(config: str) -> bool:
     """True if this version knows every axis and value of a stored text."""
-    words = translate(config).split()
+    words = config.split()
     family = next((word for word in words if word.startswith("family=")), "")
     return all(_is_known_axis(family, word) for word in words)
 

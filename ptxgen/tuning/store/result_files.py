@@ -108,7 +108,7 @@ def _row(m: Measurement, winner: bool) -> dict[str, Any]:
 def read_results(path: Path) -> Iterator[tuple[Measurement, bool]]:
     """The measurements of a file, each with whether it is a winner. Every row is checked.
 
-    InputError: there is no such file. SchemaError: a newer format. CorruptError: names the row and the rule."""
+    InputError: there is no such file. SchemaError: another format. CorruptError: names the row and the rule."""
     rows = _parquet_rows(path) if path.suffix == ".parquet" else _json_rows(path)
     for number, values in rows:
         with errors_with_line(path, number):

@@ -1,21 +1,14 @@
-"""The SQL schema of the tuning database, and its migrations."""
+"""The SQL schema of the tuning database."""
 
 from __future__ import annotations
 
 #: SQLite's application_id of ptxgen files ("PTXG")
 APPLICATION = 0x50545847
 
-#: statements end with ";\n", and no comment contains a semicolon
-SCHEMA = """
--- History, one line a version (PRAGMA user_version). Each later version is a migration below.
---   1  the first
---   2  claims of tuners that share a database, and dates that JSON can hold
---   3  configurations with the present axis names, and words in place of integers
---   4  configurations with the axes of their own family alone
---   5  timing policies with l2_multiple in place of ring
---   6  configurations without axes that have the name of another family's
---   7  digests of operands
+SCHEMA_VERSION = 7  #: PRAGMA user_version
 
+#: statements end with ";\n", and no comment contains a semicolon; their text is compared with that in files
+SCHEMA = """
 -- The problems. `key` is the text form of the problem. Columns hold the fields that most queries need, `fields` has
 -- all of them as JSON, for json_extract(). `m`, `n` and `k` of a convolution are those of its implicit GEMM.
 CREATE TABLE problem (
@@ -47,7 +40,8 @@ CREATE TABLE environment (
 -- One row per measurement, including failures. `config` has the family and its axes as `name=value`. `us` is the
 -- median of `samples` (a JSON list, microseconds per launch), NULL unless `outcome` is `ok`. `digest` is of the
 -- kernel's source. `registers` per thread and `spills` in bytes are -1 if ptxas did not run. `created` is in
--- seconds since 1970.
+-- seconds since 1970. `operands` is the digest of the operands that the problem's text names, as the pattern of a
+-- sparse matrix, empty: none.
 CREATE TABLE measurement (
     id          INTEGER PRIMARY KEY,
     problem     INTEGER NOT NULL REFERENCES problem (id),
@@ -62,7 +56,7 @@ CREATE TABLE measurement (
     message     TEXT NOT NULL,
     purpose     TEXT NOT NULL,
     created     REAL NOT NULL
-);
+, operands TEXT NOT NULL DEFAULT '');
 CREATE INDEX measurement_of_problem ON measurement (problem, environment, digest);
 
 -- The winner of each problem. `stale` is empty, or the reason why the winner is not used.
@@ -75,20 +69,6 @@ CREATE TABLE winner (
     PRIMARY KEY (problem, device, clock)
 );
 
--- All columns of a measurement, for queries by hand.
-CREATE VIEW result AS
-    SELECT measurement.id AS id, key, operation, m, n, k, layout, dtype, compute, fields, config, outcome, us,
-           samples, digest, registers, spills, message, purpose, created,
-           device, clock, driver, ptxas, policy, revision
-    FROM measurement
-    JOIN problem ON problem.id = measurement.problem
-    JOIN environment ON environment.id = measurement.environment;
-"""
-
-#: statements that migrate version n - 1 to n, from version 2 on; the SQL function ``translate_config`` rewrites a
-#: configuration with the axes and words of this version
-MIGRATIONS = (
-    """
 -- A configuration that a tuner is about to measure. `owner` names the tuner, `expires` is in seconds since 1970.
 CREATE TABLE claim (
     problem TEXT NOT NULL,
@@ -99,27 +79,8 @@ CREATE TABLE claim (
     expires REAL NOT NULL,
     PRIMARY KEY (problem, config, device, clock)
 );
-UPDATE measurement SET created = 0 WHERE created NOT BETWEEN 0 AND 253402300799;
-""",
-    """
-UPDATE measurement SET config = translate_config(config);
-DELETE FROM claim;
-""",
-    """
-UPDATE measurement SET config = translate_config(config);
-DELETE FROM claim;
-""",
-    """
-UPDATE environment SET policy = replace(policy, ' ring=', ' l2_multiple=');
-""",
-    """
-UPDATE measurement SET config = translate_config(config);
-DELETE FROM claim;
-""",
-    """
--- `operands`: digest of the operands that the problem's text names, as the pattern of a sparse matrix, empty: none
-ALTER TABLE measurement ADD COLUMN operands TEXT NOT NULL DEFAULT '';
-DROP VIEW result;
+
+-- All columns of a measurement, for queries by hand.
 CREATE VIEW result AS
     SELECT measurement.id AS id, key, operation, m, n, k, layout, dtype, compute, fields, config, outcome, us,
            samples, digest, registers, spills, message, purpose, created, operands,
@@ -127,6 +88,4 @@ CREATE VIEW result AS
     FROM measurement
     JOIN problem ON problem.id = measurement.problem
     JOIN environment ON environment.id = measurement.environment;
-""",
-)
-SCHEMA_VERSION = 1 + len(MIGRATIONS)
+"""

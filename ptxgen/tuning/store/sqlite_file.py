@@ -1,4 +1,4 @@
-"""Opening, checking, creating, migrating and locking an SQLite file. The only module that uses sqlite3."""
+"""Opening, checking, creating and locking an SQLite file. The only module that uses sqlite3."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
-from ptxgen.codegen.config import migration
-from ptxgen.codegen.config.config import parse_config
-from ptxgen.errors import ConfigError, CorruptError, DatabaseError, SchemaError
-from ptxgen.tuning.store.schema import APPLICATION, MIGRATIONS, SCHEMA, SCHEMA_VERSION
+from ptxgen.errors import CorruptError, DatabaseError, SchemaError
+from ptxgen.tuning.store.schema import APPLICATION, SCHEMA, SCHEMA_VERSION
 
 Row = tuple[Any, ...]
 #: primary result codes caused by the machine or another process; every other one means that the file is damaged
@@ -48,24 +46,9 @@ _NETWORK = re.compile(
 _verified: set[tuple[int, ...]] = set()  #: states of files that this process has fully checked, or closed
 
 
-def _translated(config: str) -> str:
-    """A stored configuration with every axis of its family; unchanged where this version does not know an axis."""
-    text = migration.translate(config)
-    try:
-        return parse_config(text).full_text()
-    except ConfigError:
-        return text
-
-
-def _execute(db: sqlite3.Connection, statements: str) -> None:
-    db.create_function("translate_config", 1, _translated, deterministic=True)
-    for statement in statements.split(";\n"):
-        db.execute(statement)
-
-
 def _make_tables(db: sqlite3.Connection) -> None:
-    for statements in (SCHEMA, *MIGRATIONS):
-        _execute(db, statements)
+    for statement in SCHEMA.split(";\n"):
+        db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION}")
     db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
@@ -83,11 +66,10 @@ def file_system(folder: Path) -> str:
 
 
 @lru_cache
-def _schema(version: int) -> tuple[frozenset[Row], tuple[str, ...]]:
-    """The objects of a schema version, and for each table a query that counts rows with a value of a wrong type."""
+def _schema() -> tuple[frozenset[Row], tuple[str, ...]]:
+    """The objects of the schema, and for each table a query that counts rows with a value of a wrong type."""
     db = sqlite3.connect(":memory:")
-    for statements in (SCHEMA, *MIGRATIONS)[:version]:
-        _execute(db, statements)
+    _make_tables(db)
     objects = frozenset(db.execute(_OBJECTS).fetchall())
     queries = []
     for table in sorted(name for kind, name, _, _ in objects if kind == "table"):
@@ -167,10 +149,11 @@ class SqliteFile:
     def _accept(self, version: int, application: int) -> None:
         if application != APPLICATION or version < 1:
             raise CorruptError(f"{self.path} is a database, but not one of ptxgen's; it was left as it is")
-        if version > SCHEMA_VERSION:
+        if version != SCHEMA_VERSION:
+            wrote = "a newer" if version > SCHEMA_VERSION else "an earlier"
             raise SchemaError(
-                f"{self.path} has schema version {version}, and this ptxgen knows versions up to"
-                f" {SCHEMA_VERSION}: a newer one wrote it; it was left as it is"
+                f"{self.path} has schema version {version}, and this ptxgen reads version {SCHEMA_VERSION}:"
+                f" {wrote} one wrote it; it was left as it is"
             )
 
     def _mode(self) -> str:
@@ -202,20 +185,21 @@ class SqliteFile:
             self._create()
         self._accept(self._pragma("user_version"), self._pragma("application_id"))
         self._verify()
-        if not self.readonly:
-            self._migrate()
-            if not self._networked and self._pragma("journal_mode") != "wal":
-                self._log_ahead(timeout)
+        if not self.readonly and not self._networked and self._pragma("journal_mode") != "wal":
+            self._log_ahead(timeout)
 
     def _verify(self) -> None:
         """Rejects unknown schema objects; when a process first opens a file, also damaged pages and values of wrong
         types."""
-        version = self._pragma("user_version")
-        expected, queries = _schema(version)
+        expected, queries = _schema()
         present = set(self._db.execute(_OBJECTS).fetchall())
         for kind, name, *_ in sorted(present ^ expected, key=repr):
             known = any(name == row[1] for row in expected)
-            fault = f"whose {kind} {name} is not that of schema version {version}" if known else f"with a {kind} {name}"
+            fault = (
+                f"whose {kind} {name} is not that of schema version {SCHEMA_VERSION}"
+                if known
+                else f"with a {kind} {name}"
+            )
             raise CorruptError(f"{self.path} is a database {fault}; it was left as it is")
         if self._state() in _verified:
             return
@@ -232,14 +216,6 @@ class SqliteFile:
     def _state(self) -> tuple[int, ...]:
         status = self.path.stat()
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-    def _migrate(self) -> None:
-        if self._pragma("user_version") == SCHEMA_VERSION:
-            return
-        with self._transaction():
-            for version in range(self._pragma("user_version"), SCHEMA_VERSION):  # another process may have been first
-                _execute(self._db, MIGRATIONS[version - 1])
-            self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _empty(self) -> bool:
         marks = self._pragma("user_version"), self._pragma("application_id")

@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ptxgen.codegen.config.config import Config, default_family, parse_config
-from ptxgen.codegen.config.migration import translate
 from ptxgen.errors import CorruptError, InputError, PtxgenError
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.settings import shipped_dir
@@ -190,7 +189,7 @@ def write_winners(path: Path, header: Header, winners: Iterable[Measurement]) ->
 def read_winners(path: Path) -> tuple[Header, list[Measurement]]:
     """Reads ``winners.txt`` and checks every line. Each winner has one sample, its median.
 
-    SchemaError: a newer format. CorruptError: names the line and the rule.
+    SchemaError: another format. CorruptError: names the line and the rule.
     """
     winners = _Winners(path)
     return winners.header, list(winners.values())
@@ -213,7 +212,7 @@ class _Winners(Mapping[str, Measurement]):
         comments = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
         if not comments or not lines[0].startswith(f"# {_TITLE}"):
             raise CorruptError(f"{path}, line 1: must read '# {_TITLE}{FORMAT}'")
-        self.format = require_format(path, comments[0].removeprefix(_TITLE))
+        require_format(path, comments[0].removeprefix(_TITLE))
         named = dict(c.partition(":")[::2] for c in comments if ":" in c)
         with errors_with_line(path, 1):
             self.header = Header(**{f.name: named.get(f.name, "").strip() for f in fields(Header)})
@@ -254,15 +253,10 @@ class _Winners(Mapping[str, Measurement]):
                 raise InputError(f"sass is {sass!r}; it must be a release of ptxas, a target and 16 hexadecimal digits")
             environment = _environment(self.header.device, self.header.clock, to_json(values))
             samples = (microseconds(_number(cells[2])),)
-            config = parse_config(_config_text(cells[1], self.format))
+            config = parse_config(cells[1])
             m = Measurement(problem, config, "ok", environment, samples, cells[3], sass=sass)
             require_valid(m, winner=True)
             return m
-
-
-def _config_text(text: str, version: int) -> str:
-    """A configuration of a file of an earlier format, as this version writes it."""
-    return translate(text) if version < FORMAT else text
 
 
 @lru_cache(maxsize=256)
@@ -302,18 +296,18 @@ def read_measurements(path: Path, problems: Collection[Problem] | None = None) -
     """Reads ``measurements.jsonl.xz``: the header at once, rows on demand, each one checked. ``problems``: only theirs;
     lines of others are not checked.
 
-    SchemaError: a newer format. CorruptError: names the line and the rule.
+    SchemaError: another format. CorruptError: names the line and the rule.
     """
     title = next(rows := _objects(path), None)
     rows.close()
     if title is None or title.pop("ptxgen", None) != "measurements":
         raise CorruptError(f'{path}, line 1: must be an object with "ptxgen": "measurements"')
-    version = require_format(path, title.pop("format", None))
+    require_format(path, title.pop("format", None))
     count = title.pop("measurements", None)
     with errors_with_line(path, 1):
         header = Header(**title)
     starts = None if problems is None else {to_json({"problem": p.key()})[:-2].encode() for p in problems}
-    return header, _measurements(path, header, count, version, starts)
+    return header, _measurements(path, header, count, starts)
 
 
 def measured_problems(files: Iterable[Path]) -> list[str]:
@@ -331,9 +325,7 @@ def _start(line: bytes) -> bytes:
     return line[: line.find(b'","')]
 
 
-def _measurements(
-    path: Path, header: Header, count: object, version: int, starts: Collection[bytes] | None
-) -> Iterator[Measurement]:
+def _measurements(path: Path, header: Header, count: object, starts: Collection[bytes] | None) -> Iterator[Measurement]:
     """``starts``: the beginnings of the lines to read; None: all."""
     number = 1
     with closing(decompressed_lines(path)) as lines:
@@ -342,7 +334,7 @@ def _measurements(
             if starts is not None and _start(line) not in starts:
                 continue
             with errors_with_line(path, number):
-                m = measurement_of(from_json(line.decode()), version)
+                m = measurement_of(from_json(line.decode()))
                 require_header(m, header)
             yield m
     if number - 1 != count:
@@ -417,7 +409,7 @@ def _environment_of_texts(facts: tuple[tuple[str, str], ...]) -> Environment:
     return Environment(**values)
 
 
-def measurement_of(values: dict[str, Any], version: int = FORMAT) -> Measurement:
+def measurement_of(values: dict[str, Any]) -> Measurement:
     """The measurement of plain data. InputError or another ValueError or TypeError: it breaks a rule."""
     _require_fields(values)
     environment = _environment_of(values["environment"])
@@ -430,7 +422,7 @@ def measurement_of(values: dict[str, Any], version: int = FORMAT) -> Measurement
         raise InputError("registers and spills must be counts, or -1")
     made = {
         "problem": parse_problem(values["problem"]),
-        "config": parse_config(_config_text(values["config"], version)),
+        "config": parse_config(values["config"]),
         "environment": environment,
         "samples": samples,
         "created": float(values.get("created", 0)),
