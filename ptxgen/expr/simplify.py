@@ -32,12 +32,6 @@ def simplified(root: Node, relaxed: bool = False) -> Node:
     return rewritten(root, lambda x: _simple(x, relaxed, keys))
 
 
-def with_numbers(root: Node, numbers: Mapping[str, float]) -> Node:
-    """The expression, simplified, with numbers for variables, by name."""
-    types = {x.value: x.type for x in walk(root) if x.op == "variable"}
-    return simplified(substituted(root, {n: constant(x, types[n]) for n, x in numbers.items() if n in types}))
-
-
 def value_at_zero(step: Node, zeroed: frozenset[str] | set[str]) -> float | int | bool | None:
     """The value of ``step`` if the variables ``zeroed`` are 0, whatever others are; None: it depends on them."""
     types = {x.value: x.type for x in walk(step) if x.op == "variable"}

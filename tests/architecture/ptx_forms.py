@@ -10,6 +10,7 @@ from ptxgen.emulator.ptx import catalogue, operand_checks
 from ptxgen.emulator.ptx.signatures import MODIFIERS, TYPES
 from ptxgen.emulator.ptx.signatures import TABLE as SIGNATURES
 from ptxgen.emulator.ptx.syntax import SIZES
+from tests import ptx_catalogue
 
 BITS = {name: i for i, name in enumerate((*SIZES, "f16", "bf16", "f32", "f64"))}
 
@@ -121,8 +122,8 @@ def taken(name: str) -> bool:
 
 def forms_of(name: str) -> list[str]:
     signatures, matrices, others = signature_forms(), matrix_forms(), other_forms()
-    if name in catalogue.FORMS:
-        return [catalogue.FORMS[name]]
+    if name in ptx_catalogue.FORMS:
+        return [ptx_catalogue.FORMS[name]]
     op, _, rest = name.partition(".")
     rows = [] if rest == "sp" else [row for row in signatures.get(op, []) if row.startswith(f"`{name}")]
     return [*rows, *matrices.get(name, []), *others.get(name, [])]
@@ -131,7 +132,7 @@ def forms_of(name: str) -> list[str]:
 def instructions() -> list[list[str]]:
     return [
         [chapter, f"`{name}`", "<br>".join(forms_of(name))]
-        for chapter, names in catalogue.CHAPTERS.items()
+        for chapter, names in ptx_catalogue.CHAPTERS.items()
         for name in names.split()
         if taken(name)
     ]
@@ -145,7 +146,7 @@ def described(key: str) -> str:
 
 def not_taken() -> list[list[str]]:
     rows = [[described(key), why] for key, why in catalogue.NOT_TAKEN.items()]
-    return rows + [[what, why] for what, why in catalogue.OPERANDS_NOT_TAKEN.items()]
+    return rows + [[what, why] for what, why in ptx_catalogue.OPERANDS_NOT_TAKEN.items()]
 
 
 def later() -> list[list[str]]:
@@ -156,10 +157,10 @@ def later() -> list[list[str]]:
 
 
 def directives() -> list[list[str]]:
-    rows = [["taken", " ".join(f"`{name}`" for name in catalogue.DIRECTIVES.split())]]
-    return rows + [[f"`{name}`", f"not taken: {why}"] for name, why in catalogue.DIRECTIVES_NOT_TAKEN.items()]
+    rows = [["taken", " ".join(f"`{name}`" for name in ptx_catalogue.DIRECTIVES.split())]]
+    return rows + [[f"`{name}`", f"not taken: {why}"] for name, why in ptx_catalogue.DIRECTIVES_NOT_TAKEN.items()]
 
 
 def special_registers() -> list[list[str]]:
-    rows = [["taken", " ".join(f"`%{name}`" for name in catalogue.REGISTERS.split())]]
-    return rows + [[f"`%{name}`", f"not taken: {why}"] for name, why in catalogue.REGISTERS_NOT_TAKEN.items()]
+    rows = [["taken", " ".join(f"`%{name}`" for name in ptx_catalogue.REGISTERS.split())]]
+    return rows + [[f"`%{name}`", f"not taken: {why}"] for name, why in ptx_catalogue.REGISTERS_NOT_TAKEN.items()]

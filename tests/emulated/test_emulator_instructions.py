@@ -19,6 +19,7 @@ from ptxgen.emulator.ptx.operand_checks import CHECKED, Signature, Spec, table
 from ptxgen.emulator.ptx.reader import is_special
 from ptxgen.emulator.ptx.syntax import SIZES
 from ptxgen.errors import UnsupportedError
+from tests import ptx_catalogue
 
 KERNEL = """.version 8.7
 .target sm_90a
@@ -111,7 +112,7 @@ def test_examples_of_signatures_are_compiled(op):
 
 # ---- the catalogue
 
-NAMES = {name for names in catalogue.CHAPTERS.values() for name in names.split()}
+NAMES = {name for names in ptx_catalogue.CHAPTERS.values() for name in names.split()}
 
 
 def test_every_instruction_is_in_the_catalogue():
@@ -162,10 +163,10 @@ def test_reasons(key):
 
 
 def test_special_registers_and_directives():
-    for name in catalogue.REGISTERS.split():
+    for name in ptx_catalogue.REGISTERS.split():
         assert is_special(f"%{name}") or is_special(f"%{name}.x"), name
-    assert not any(is_special(f"%{name}") for name in catalogue.REGISTERS_NOT_TAKEN)
-    for directive in catalogue.DIRECTIVES.split():
+    assert not any(is_special(f"%{name}") for name in ptx_catalogue.REGISTERS_NOT_TAKEN)
+    for directive in ptx_catalogue.DIRECTIVES.split():
         text = DIRECTIVES.get(directive, f".visible .entry k() {directive} {{ ret; }}")
         begin = "" if text.startswith(".version") else ".version 8.7\n.target sm_90a\n.address_size 64\n"
         Module(begin + text, GlobalMemory())

@@ -13,7 +13,7 @@ from ptxgen.expr.node import walk
 from ptxgen.operations.task.assembling import roots
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.oracle import difference, evaluate
-from ptxgen.operations.task.random_programs import Choices, random_arrays, random_program, square
+from tests.random_programs import Choices, random_arrays, random_program, square
 
 #: what kernels have
 KERNELS = Choices(

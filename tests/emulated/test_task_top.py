@@ -22,7 +22,6 @@ from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.oracle import difference, evaluate
 from ptxgen.operations.task.output_problems import problems_of
 from ptxgen.operations.task.program import Select
-from ptxgen.operations.task.random_programs import random_arrays, random_program, square
 from ptxgen.problem.device import device
 from ptxgen.problem.dtypes import dtype
 from ptxgen.runtime.assemble import assemble
@@ -30,6 +29,7 @@ from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning.selection import select
 from tests.emulated.test_task_programs import KERNELS
+from tests.random_programs import random_arrays, random_program, square
 from tests.tensors import LIBRARY, Tensor
 
 RNG = np.random.default_rng(3)

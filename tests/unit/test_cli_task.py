@@ -18,12 +18,12 @@ from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.language.readable import readable
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.random_programs import random_program
 from ptxgen.operations.task.semirings import semiring_program
 from ptxgen.operations.task.suites import QUERIES, typed_text
 from ptxgen.tuning.store.database import Database
 from ptxgen.tuning.store.measurement import Environment, Measurement
 from tests import exports
+from tests.random_programs import random_program
 
 ROOT = Path(__file__).parents[2]
 TEXT = "where (i, j) { reduce (k) { accum += abs(P[i, k] - R[j, k]); } C[i] argmin= accum; }"

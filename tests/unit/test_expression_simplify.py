@@ -19,7 +19,6 @@ from ptxgen.expr.simplify import (
     is_identity_at_zero,
     simplified,
     value_at_zero,
-    with_numbers,
 )
 from ptxgen.expr.value_types import PRED
 from tests.expressions import TYPES, random_expression, random_values
@@ -144,11 +143,6 @@ def test_steps_of_zeros() -> None:
     assert not is_absorbed_at_zero(difference, "max", zeros)
     assert not is_absorbed_at_zero(l1, "fmax", zeros)  # of a step that is NaN, only the zeros would be left
     assert is_absorbed_at_zero(f32("min", P, R), "max", zeros, {"p": Range(0, 1), "r": Range(0, 5)})
-
-
-def test_numbers_for_variables() -> None:
-    assert with_numbers(f32("*", P, f32("+", T, number(1))), {"t": 0.0, "unknown": 5}) is P
-    assert with_numbers(f32("max", P, T), {"t": -np.inf}) is P
 
 
 def test_keys_do_not_depend_on_the_order_in_which_nodes_are_made() -> None:

@@ -22,7 +22,7 @@ from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.oracle import Dense, Listed, difference, evaluate, extents_of
 from ptxgen.operations.task.program import Aggregate, Program, RowReduce, Select, Store
-from ptxgen.operations.task.random_programs import random_arrays, random_program, square
+from tests.random_programs import random_arrays, random_program, square
 
 RANDOM = np.random.default_rng(7)
 P = RANDOM.integers(-8, 9, (5, 7)).astype(np.float32)

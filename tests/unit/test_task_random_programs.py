@@ -14,7 +14,7 @@ from ptxgen.operations.task.language.canonical import canonical, digest, erased
 from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.oracle import evaluate
 from ptxgen.operations.task.program import Aggregate, RowReduce, Select, Store, Top
-from ptxgen.operations.task.random_programs import ALL, OUTPUTS, Choices, random_arrays, random_program, square
+from tests.random_programs import ALL, OUTPUTS, Choices, random_arrays, random_program, square
 
 
 def test_programs_are_read_back_from_their_canonical_text() -> None:

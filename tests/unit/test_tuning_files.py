@@ -686,7 +686,7 @@ def test_shipped_measurements_can_be_read() -> None:
         read = 0
         for path in files:
             with closing(decompressed_lines(path)) as lines:
-                version = from_json(next(lines).decode())["format"]
+                next(lines)
                 known = set[bytes]()
                 for number, line in enumerate(lines, 2):
                     problem = line[: line.find(b'","')]

@@ -167,10 +167,6 @@ class RowStates(Part):
         return "%M" if self.of_rows else "%N"
 
     @property
-    def other_extent(self) -> str:
-        return "%N" if self.of_rows else "%M"
-
-    @property
     def both(self) -> list[RowStates]:
         """These states, and those of results (j, i)."""
         return [self] if self.mirror is None else [self, self.mirror]

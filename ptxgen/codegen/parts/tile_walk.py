@@ -46,11 +46,6 @@ class TileWalk(RowLanes, Part):
         return log2(self.column_lanes)
 
     @property
-    def column_rounds(self) -> int:
-        """Vectors of a thread in a row."""
-        return self.row_vectors // self.column_lanes
-
-    @property
     def bands(self) -> int:
         """Groups of threads that have different rows of the same columns."""
         return self.threads // self.column_lanes

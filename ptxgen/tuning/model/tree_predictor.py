@@ -91,10 +91,6 @@ class TreePredictor:
         """The number of trees."""
         return self._integer("XGBoosterBoostedRounds", ctypes.c_int())
 
-    def num_features(self) -> int:
-        """The number of features that the trees read."""
-        return self._integer("XGBoosterGetNumFeature", ctypes.c_uint64())
-
     def _integer(self, name: str, out: Any) -> int:
         _call(name, self._handle, ctypes.byref(out))
         return int(out.value)
