@@ -96,6 +96,6 @@ ${wait()}\
 % if plan.mainloop.realign.warpgroups > 1:
     bar.sync 1, ${plan.mainloop.realign.threads};
 % else:
-${sync.warpgroup(plan.config.math_warpgroups)}\
+${sync.warpgroup()}\
 % endif
 </%def>

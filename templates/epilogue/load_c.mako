@@ -38,6 +38,6 @@ ${rows.next_rows(s, f"LOAD_ROWS{c.index}_{n}")}\
     }
 % endfor
     // ---- wait: the warpgroup has loaded C
-${sync.warpgroup(plan.config.math_warpgroups)}\
+${sync.warpgroup()}\
 ${loaded.add(s, c, None)}\
 </%def>

@@ -8,12 +8,12 @@
 <%def name="finish()"></%def>
 <%def name="acquire(s)">
     // ---- wait: the warpgroup has stored the boxes of the buffer
-${sync.warpgroup(plan.config.math_warpgroups)}\
+${sync.warpgroup()}\
 </%def>
 
 <%def name="store(s, c)">
     // ---- wait: the warpgroup has written the boxes; threads store their columns
-${sync.warpgroup(plan.config.math_warpgroups)}\
+${sync.warpgroup()}\
 % for b in s.pairs.emitted(c):
     {
 ${begin(s, b, f"STORE_BOX{c.index}")}\
@@ -68,7 +68,7 @@ ${end(s, c, f"LOAD_BOX{c.index}")}\
     }
 % endfor
     // ---- wait: the warpgroup has loaded C
-${sync.warpgroup(plan.config.math_warpgroups)}\
+${sync.warpgroup()}\
 ${loaded.add(s, c, None)}\
 </%def>
 

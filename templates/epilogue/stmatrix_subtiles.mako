@@ -105,7 +105,7 @@ ${loaded.add(s, c, plan.fused_ops.residual)}\
     @!%has_beta bra.uni PACK${c.index};
   % if "residual" in operands:
     // ---- wait: the warpgroup has read the residual
-${sync.warpgroup(plan.config.math_warpgroups)}\
+${sync.warpgroup()}\
   % endif
 ${boxes.load_c(s, c)}\
   % if prefetched == "aux":

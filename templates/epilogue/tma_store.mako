@@ -44,13 +44,13 @@ ${box_coordinates(b)}\
 <%def name="acquire(s)">
     // ---- wait: TMA has read the buffer
     @%leader cp.async.bulk.wait_group.read ${s.other_buffers};
-${sync.warpgroup(plan.config.math_warpgroups)}\
+${sync.warpgroup()}\
 </%def>
 
 <%def name="store(s, c)">
     // ---- wait: the warpgroup has written the boxes; one thread stores them
     fence.proxy.async.shared::cta;
-${sync.warpgroup(plan.config.math_warpgroups)}\
+${sync.warpgroup()}\
     @!%leader bra STORED${c.index};
 % for b in c.stores:
 ${box_coordinates(b)}\
@@ -83,7 +83,7 @@ ${loaded.add(s, c, None)}\
 ## Loads aux to the subtile's boxes, whose contents the warpgroup has read.
 <%def name="load_aux(s, c)">
     // ---- wait: the warpgroup has read the boxes
-${sync.warpgroup(plan.config.math_warpgroups)}\
+${sync.warpgroup()}\
 ${load(s, c, "%map_aux", "aux", f"LOADED_AUX{c.index}")}\
 </%def>
 

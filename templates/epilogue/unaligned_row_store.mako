@@ -9,14 +9,14 @@
 
 <%def name="acquire(s)">
     // ---- wait: the warpgroup has stored the boxes of the buffer
-${sync.warpgroup(plan.config.math_warpgroups)}\
+${sync.warpgroup()}\
 </%def>
 
 <%def name="load_c(s, c)">${c_loads.load_c(s, c)}</%def>
 
 <%def name="store(s, c)">
     // ---- wait: the warpgroup has written the boxes; warps store their rows
-${sync.warpgroup(plan.config.math_warpgroups)}\
+${sync.warpgroup()}\
 % for n, segment in enumerate(s.rows.segments(c.index)):
 <% k, label = s.rows, f"{c.index}_{n}" %>\
     {

@@ -8,12 +8,12 @@
 <%def name="finish()"></%def>
 <%def name="acquire(s)">
     // ---- wait: the warpgroup has stored the boxes of the buffer
-${sync.warpgroup(plan.config.math_warpgroups)}\
+${sync.warpgroup()}\
 </%def>
 
 <%def name="store(s, c)">
     // ---- wait: the warpgroup has written the boxes; threads store their rows
-${sync.warpgroup(plan.config.math_warpgroups)}\
+${sync.warpgroup()}\
 % for strip in s.vectors.strips(c):
     {
 ${place(s)}\
@@ -47,7 +47,7 @@ ${load_operand(s, c, "residual")}\
 ## Loads aux to the subtile's boxes, whose contents the warpgroup has read.
 <%def name="load_aux(s, c)">
     // ---- wait: the warpgroup has read the boxes
-${sync.warpgroup(plan.config.math_warpgroups)}\
+${sync.warpgroup()}\
 ${load_operand(s, c, "aux")}\
 </%def>
 
@@ -87,7 +87,7 @@ ${column(s, b)}\
     }
 % endfor
     // ---- wait: the warpgroup has loaded ${name}
-${sync.warpgroup(plan.config.math_warpgroups)}\
+${sync.warpgroup()}\
 </%def>
 
 ## A thread's place in a box, and its first row and column of C.

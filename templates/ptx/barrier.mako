@@ -8,19 +8,22 @@ WAIT:
     }
 </%def>
 
-## Named barriers 2 and 3, as immediates: a barrier number in a register would reserve all sixteen.
-<%def name="warpgroup(count)">
-% if count == 1:
-    bar.sync 2, 128;
+## Each warpgroup waits at a named barrier of its own, an immediate: a number in a register would reserve all sixteen.
+<%def name="warpgroup()">
+<% pipe = plan.pipeline %>\
+% if not pipe.first_barriers:
+    bar.sync ${pipe.last_barrier}, 128;
 % else:
     {
-    .reg .pred %warpgroup_1;
-    setp.ne.u32 %warpgroup_1, %wg, 0;
-    @%warpgroup_1 bra.uni WARPGROUP_1;
-    bar.sync 2, 128;
+  % for wg, barrier, next in pipe.first_barriers:
+    .reg .pred %warpgroup_${next};
+    setp.ne.u32 %warpgroup_${next}, %wg, ${wg};
+    @%warpgroup_${next} bra.uni WARPGROUP_${next};
+    bar.sync ${barrier}, 128;
     bra.uni JOIN;
-WARPGROUP_1:
-    bar.sync 3, 128;
+WARPGROUP_${next}:
+  % endfor
+    bar.sync ${pipe.last_barrier}, 128;
 JOIN:
     }
 % endif

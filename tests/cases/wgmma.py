@@ -47,7 +47,7 @@ AXES = {
     "u": ((64, 16, 32, 128, 256), 0.3),
     "stages": ((4, 1, 2, 3, 5, 8, 12), 0.2),
     "transposed_mma": ((0, 1), 0.5),
-    "math_warpgroups": ((1, 2), 0.6),
+    "math_warpgroups": ((1, 2, 3), 0.6),
     "persistent": ((0, 1), 0.7),
     "pingpong": ((0, 1), 0.7),
     "cluster_x": ((1, 2, 3, 4), 0.6),

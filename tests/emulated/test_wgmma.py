@@ -56,8 +56,9 @@ OPTIONS = (
     "kg=2 splitk=distributed",
     "persistent=1 math_warpgroups=2",
     "pingpong=1 persistent=1 math_warpgroups=2",
+    "persistent=1 math_warpgroups=3",
 )
-
+LONG = {"pingpong": 64, "math_warpgroups=2": 128, "math_warpgroups=3": 192}  #: rows of a tile along its 64-row side
 
 #: each type and layout with some schedules, each schedule with some of both
 SOME = [(*route, axes) for i, route in enumerate(ROUTES) for j, axes in enumerate(OPTIONS) if (i + i // 4 + j) % 4 == 0]
@@ -69,7 +70,7 @@ def test_types_layouts_and_schedules(dtype, compute, layout, axes):
         compute = FAST_ACCUM  # two-level sums exclude it
     p = Gemm(80, 80, 272, layout, dtype, compute)
     u = 128 // p.element.bytes
-    long = 64 if "pingpong" in axes else 128 if "math_warpgroups=2" in axes else 64
+    long = next((n for name, n in LONG.items() if name in axes), 64)
     tried = [f"ml={long} nl=32", f"transposed_mma=1 ml=32 nl={long}"]
     if layout == "TN" and p.element.bytes != 2:
         tried = [

@@ -18,7 +18,7 @@ AXES = (
     common("raster_group", (1, 4, 8, 16)),
     common("min_ctas_per_sm", (1, 2, 3)),
     switch("transposed_mma", "1: the 64 rows of wgmma are along N; 0: along M"),
-    Axis("math_warpgroups", 1, "warpgroups of a block that compute; one more warp copies", (1, 2), least=1, most=2),
+    Axis("math_warpgroups", 1, "warpgroups of a block that compute; one more warp copies", (1, 2, 3), least=1, most=3),
     switch("pingpong", "1: the warpgroups compute different tiles alternately; 0: they share each tile"),
     Axis("cluster_x", 1, "blocks of a cluster along the 64-row side, which multicast the other operand", (1, 2, 4)),
     Axis("cluster_y", 1, "blocks of a cluster along the other side, which multicast the 64-row operand", (1, 2, 4)),

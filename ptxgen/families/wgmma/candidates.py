@@ -57,8 +57,8 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 #: (64-row tiles per block, math warpgroups, pingpong)
-LONG = ((1, 1, 0), (2, 1, 0), (2, 2, 0), (4, 2, 0), (1, 2, 1), (2, 2, 1))
-SHORT = (8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)  #: extents along the other side
+LONG = ((1, 1, 0), (2, 1, 0), (2, 2, 0), (3, 3, 0), (4, 2, 0), (1, 2, 1), (2, 2, 1))
+SHORT = (8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)  #: extents along the other side
 DEPTHS = (SPAN // 2, SPAN, 2 * SPAN)  #: bytes of a stage's rows
 #: blocks of a cluster along X, along Y, and along K
 CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (2, 2, 1), (2, 4, 1), (1, 1, 2), (1, 1, 3), (1, 1, 4), (1, 1, 8))

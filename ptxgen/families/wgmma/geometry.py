@@ -39,11 +39,14 @@ PHASE_REGISTERS = 6  #: more of them if tiles are of phases: the address of C an
 REALIGN_WORDS, REALIGN_REGISTERS = 32, 24
 #: X in registers: 32-bit registers of 64 rows and one step, and how many steps are buffered
 FRAGMENT, FRAGMENTS = 4, 2
-EQUAL_REGISTERS = 168  #: registers per thread of 12 warps without setmaxnreg
+#: registers per thread of three and of four warpgroups without setmaxnreg
+EQUAL_REGISTERS, EQUAL_OF_FOUR = 168, 128
 #: setmaxnreg with two math warpgroups: registers per producer thread, and per math thread
 PRODUCER, MATH = 40, 232
 #: the same for producers that need more
 PRODUCER_MORE, MATH_LESS = 48, 224
+#: the same with three math warpgroups
+PRODUCER_OF_FOUR, MATH_OF_FOUR = 56, 152
 #: blocks that an H200 (132 multiprocessors) runs at once, one per multiprocessor, by the size of their clusters: a
 #: cluster stays within a GPC, and GPCs have 16 or 18 multiprocessors. Measured
 RESIDENT_BLOCKS = {1: 132, 2: 132, 3: 117, 4: 120, 5: 110, 6: 102, 8: 120}
@@ -106,6 +109,7 @@ class RegisterBudget:
     accumulators: IntOrColumn  #: accumulators
     mainloop: IntOrColumn  #: those of the main loop, accumulators included
     epilogue: IntOrColumn  #: further ones that the epilogue takes
+    equal: IntOrColumn  #: the most that a thread has without setmaxnreg, if the copy warp is a warpgroup
     setmaxnreg: BoolOrColumn  #: whether the producer warpgroup releases registers to the math warpgroups
     producer: IntOrColumn  #: those of a producer thread then
     math: IntOrColumn  #: those of a thread of a math warpgroup then
@@ -479,13 +483,16 @@ def _budget(p: KernelProblem, c: Any, m: MathGeometry, accumulators: Any, moves:
     packed = operand_packing.packs(c, "a") & operand_packing.packs(c, "b")
     phased = bool(im2col(p) is not None and im2col(p).phases) & packed & (c.persistent == 1) & (c.l2_evict_first > 0)
     less = (m.a_from_registers | bool(p.sink.ops) | phased) & (mainloop + epilogue <= MATH_LESS)
+    four = c.math_warpgroups == 3
+    equal = where(four, EQUAL_OF_FOUR, EQUAL_REGISTERS)
     return RegisterBudget(
         accumulators=accumulators,
         mainloop=mainloop,
         epilogue=epilogue,
-        setmaxnreg=(c.math_warpgroups == 2) & (c.min_ctas_per_sm == 1) & (mainloop + epilogue > EQUAL_REGISTERS),
-        producer=where(less, PRODUCER_MORE, PRODUCER),
-        math=where(less, MATH_LESS, MATH),
+        equal=equal,
+        setmaxnreg=(c.math_warpgroups > 1) & (c.min_ctas_per_sm == 1) & (mainloop + epilogue > equal),
+        producer=where(four, PRODUCER_OF_FOUR, where(less, PRODUCER_MORE, PRODUCER)),
+        math=where(four, MATH_OF_FOUR, where(less, MATH_LESS, MATH)),
     )
 
 
@@ -544,7 +551,7 @@ def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
         epilogue_bytes=epilogue_bytes,
         packed_bytes=packed_bytes,
         threads=WARPGROUP * c.math_warpgroups + where(budget.setmaxnreg, WARPGROUP, WARP),
-        registers=where(budget.setmaxnreg, EQUAL_REGISTERS, budget.mainloop),
+        registers=where(budget.setmaxnreg, budget.equal, budget.mainloop),
         shared=(pipeline_bytes + barrier_bytes)
         + (reduction.dsmem_bytes + own_epilogue_bytes),  # few operations on grids
         tiles_m=tiles_m,

@@ -30,6 +30,8 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.sink import StoreValue, ValueSink
 from ptxgen.problem.device import Device
 
+#: columns of one wgmma whose accumulators ptxas fits in the 128 registers that 16 warps have
+MOST_OF_THREE = 200
 #: pixel coordinates, or units of K, that a producer thread with PRODUCER registers can hold
 COORDINATES, UNITS = 9, 4
 BOX_LIMIT = 256  #: elements of a side of a box
@@ -258,14 +260,14 @@ RULES = (
         "wgmma_axis_range",
         lambda p, c, g, d: (
             _binary(c.transposed_mma, c.pingpong, c.dsmem_completion, c.interleave_phases)
-            & _between(c.math_warpgroups, 1, 2)
+            & _between(c.math_warpgroups, 1, 3)
             & (
                 _binary(c.persistent, c.epilogue_aliases_ab, c.epilogue_smem, c.resident_b)
                 & _between(c.l2_evict_first, 0, 3)
                 & _between(c.stages, 1, 16)
             )
         ),
-        "an axis is out of its range ({c}): math_warpgroups 1 or 2, stages 1 to 16, l2_evict_first 0 to 3, switches 0"
+        "an axis is out of its range ({c}): math_warpgroups 1 to 3, stages 1 to 16, l2_evict_first 0 to 3, switches 0"
         " or 1",
     ),
     Rule(
@@ -338,8 +340,9 @@ RULES = (
     ),
     Rule(
         "wgmma_accumulators",
-        lambda p, c, g, d: g.math.mi * g.y.tile <= 384,
-        "{g.math.mi} x 64 x {g.y.tile} accumulators per warpgroup; its registers hold at most 384 columns of 64 rows",
+        lambda p, c, g, d: g.math.mi * g.y.tile <= np.where(c.math_warpgroups == 3, MOST_OF_THREE, 384),
+        "{g.math.mi} x 64 x {g.y.tile} accumulators per warpgroup; its registers hold at most 384 columns of 64 rows, of"
+        " three warpgroups 200 (math_warpgroups={c.math_warpgroups})",
     ),
     # ptxas counts whole warpgroups
     Rule(

@@ -25,6 +25,8 @@ from ptxgen.families.wgmma.packing.smem_realign import Realignment
 from ptxgen.families.wgmma.packing.split_bf16x3 import SplitOperand
 from ptxgen.lowering.kernel_problem import KernelProblem
 
+WARPGROUP_BARRIER = 2  #: the named barrier of math warpgroup 0
+
 
 @dataclass(frozen=True)
 class Mainloop(Part):
@@ -367,6 +369,16 @@ class Pipeline(Part):
     @property
     def producer_warp(self) -> int:
         return 4 * self.config.math_warpgroups
+
+    @property
+    def first_barriers(self) -> list[tuple[int, int, int]]:
+        """(math warpgroup, the number of its barrier, the next warpgroup) of all but the last one."""
+        return [(wg, WARPGROUP_BARRIER + wg, wg + 1) for wg in range(self.config.math_warpgroups - 1)]
+
+    @property
+    def last_barrier(self) -> int:
+        """The number of the barrier of the last math warpgroup."""
+        return WARPGROUP_BARRIER + self.config.math_warpgroups - 1
 
     @property
     def setmaxnreg(self) -> tuple[int, int] | None:
