@@ -101,6 +101,7 @@ def test_a_wheel_has_everything_that_a_program_needs(tmp_path: Path) -> None:
     checkout."""
     builder = pytest.importorskip("hatchling.builders.wheel")
     [wheel] = builder.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    wheel_bytes = Path(wheel).stat().st_size
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
         facts = archive.read(next(n for n in archive.namelist() if n.endswith("/METADATA"))).decode()
@@ -130,6 +131,8 @@ def test_a_wheel_has_everything_that_a_program_needs(tmp_path: Path) -> None:
     installed = tmp_path / "site"
     assert ".visible .entry" in run(installed, "emit", "gemm", "--shape", "2560,16,2560", "--device", "h200")
     assert (installed / "ptxgen" / "_tuning_db").is_dir()
+    assert not [name for name in names if "measurements" in name and name.endswith(".xz")]
+    assert wheel_bytes < 10 << 20
     findings = [
         {f["name"]: f["found"] for f in json.loads(run(p, "doctor", "--json"))["findings"]} for p in (installed, ROOT)
     ]

@@ -752,6 +752,25 @@ def test_the_model_is_trained_only_if_there_is_time(clock, database, configs, mo
     assert one.model.trained == trained
 
 
+def test_few_measurements_do_not_replace_a_model_of_many_that_are_not_installed(fake, database):
+    """A wheel has models without the measurements on which they rest."""
+    fake.setattr(tuner, "RETRAIN_AFTER", 2)
+    fake.setattr(tuner, "measurement_files", lambda name: [])
+    candidates = space.candidates(lower(P), EMULATED)
+    session = Session("auto", database, BUDGET)
+    session.measure(P, [candidates.row(n) for n in range(4)], "sample")
+    session.fit()
+    first = session.model
+    assert first.facts.rows == 4
+    fake.setattr(tuner, "RETRAIN_FRACTION", 0)
+    first.facts = replace(first.facts, rows=9, newest=0.0)
+    session.fit()
+    assert session.model is first
+    first.facts = replace(first.facts, rows=8, newest=0.0)
+    session.fit()
+    assert session.model is not first
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_completes_the_measurement_in_progress(fake, database, name):
     number = getattr(signal, name)

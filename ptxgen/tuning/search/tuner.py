@@ -42,6 +42,8 @@ from ptxgen.tuning.store.measurement import Measurement
 from ptxgen.tuning.store.seeds import seeds as shipped_seeds
 from ptxgen.tuning.store.tuning_files import measurement_files, read_all
 
+#: measurements of a model that replaces another, as a share of those of the other one, if those are not installed
+LEAST_OF_ROWS = 0.5
 FAMILY_RATIO = 1.5  #: a family's fastest configuration is refined if its time is within this factor of the fastest
 MAX_SIMILAR = 8  #: similar problems whose fastest configuration is measured
 #: new measurements after which the model is trained again: at least so many, and at least this fraction of all
@@ -333,8 +335,8 @@ class Session:
 
     def fit(self) -> None:
         """Trains the model on the measurements of this device, those of this run and those shipped, if enough are new,
-        time is left and the search uses the model. If they are few, those of the device whose model is used are added,
-        scaled."""
+        time is left and the search uses the model; and if those of the present model are installed, or fewer. If they
+        are few, those of the device whose model is used are added, scaled."""
         if self.deadline.signal or not self.budget.search:
             return
         facts = self.model.facts
@@ -345,6 +347,12 @@ class Session:
             return
         rows = [*_shipped(self.device.name), *self.known.values()]
         good = list({(m.problem, m.config): m for m in rows if m.outcome == "ok"}.values())
+        if facts is not None and len(good) < LEAST_OF_ROWS * facts.rows and not measurement_files(facts.device["name"]):
+            self.progress.message(
+                f"the model is not trained again: it rests on {facts.rows} measurements, which are in the repository of"
+                " ptxgen and not installed"
+            )
+            return
         seconds = max(TRAIN_SECONDS, TRAIN_SECONDS_PER_ROW * len(good))
         if time.monotonic() + seconds > self.deadline.time_of(1.0):
             return

@@ -103,7 +103,11 @@ def existing_measurements(device: str, folder: Path | None = None) -> list[Path]
     if not files:
         path = measurements_path(device, folder)
         known = sorted({p.parent.name for p in path.parents[1].glob(f"*/{ALL_MEASUREMENTS}")})
-        rule = f"it must be one with measurements: {', '.join(known)}" if known else "no device has measurements"
+        rule = (
+            f"it must be one with measurements: {', '.join(known)}"
+            if known
+            else "the measurements are in the repository of ptxgen"
+        )
         raise InputError(f"device is {device!r}; {rule} ({path} does not exist)")
     return files
 
