@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from ptxgen.api import choice
 from ptxgen.codegen.config.config import parse_config
+from ptxgen.tuning.search.tuner import Tuned
+from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.measurement import Environment, Measurement
 from tests.architecture.source import ROOT
 
 pytest.importorskip("torch", reason="PyTorch is not installed; the extra [test] installs it")
@@ -29,6 +35,43 @@ def test_nearest_neighbours(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.split()[1] in ("exact", "fast")]
     assert len(rows) == 4
     assert all(float(error) < 1e-5 for _, _, error in rows)
+
+
+def test_triton_ptx(capsys: pytest.CaptureFixture[str]) -> None:
+    assert example("triton_ptx").main(["--elements", "200"]) == 0
+    first, second = capsys.readouterr().out.splitlines()[:2]
+    assert first == "256 elements: right"
+    assert second.startswith("200 elements: 4 bytes at offset ")
+    assert second.endswith("past the end of scale_param_0, f32[200]")
+    page = (ROOT / "docs" / "debug-ptx.md").read_text()
+    assert (ROOT / "examples" / "scale.ptx").read_text() in page
+
+
+def test_fp8_decoder(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--layers", "1", "--hidden", "16", "--heads", "2", "--tokens", "3"]
+    assert example("fp8_decoder").main([*sizes, "--device", "cpu"]) == 0
+    error, memory = (float(line.split()[1]) for line in capsys.readouterr().out.splitlines())
+    assert 0.001 < error < 0.05
+    assert 0.25 < memory < 0.35
+
+
+def test_dask_tuning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The executor of a Dask client is one of ``concurrent.futures``."""
+    module = example("dask_tuning")
+    config = parse_config("ms=2 ns=2 ml=16 nl=16 u=4 cp_async_a=0 cp_async_b=0 stages=2")
+
+    def tune(problems: list[Any], driver: str, database: Database, deadline: Any) -> list[Tuned]:
+        environment = Environment("emulated", "model")
+        rows = [Measurement(problems[0], config, "ok", environment, (us,)) for us in (5.0,)]
+        database.add_all(rows)
+        return [Tuned(problems[0], rows[0])]
+
+    monkeypatch.setattr(module, "tune", tune)
+    problems = [module.Gemm(16, 16, k) for k in (16, 32)]
+    with Database(tmp_path / "tuning.sqlite") as database, ThreadPoolExecutor(1) as executor:
+        assert module.tune_on(executor, problems, 1.0, database) == 2
+        assert {m.problem for m in database.winners("emulated", "model")} == set(problems)
+    assert "gemm 16,16,16 NN f32: 1 measured, 5.0 µs" in capsys.readouterr().out
 
 
 def test_graph_convolution(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
