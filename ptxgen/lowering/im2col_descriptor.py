@@ -102,6 +102,11 @@ class Im2colDescriptor:
 
     ``by_image``: a weight gradient whose gradients of results are contiguous along the pixels of an image, with a pitch
     of ``row`` from filter to filter: K is contiguous, and stages count the pixels of each image.
+
+    ``groups``: items of the batch are groups of channels and filters, ``count`` of them. Images are the last axis.
+    ``blocks``: for a weight gradient of items that are several groups each, the filters of a
+    group, its channels, and the groups of an item. Only the blocks of C on the diagonal, whose filters and channels are
+    of one group, are stored.
     """
 
     side: str
@@ -128,6 +133,8 @@ class Im2colDescriptor:
     unpacked: Im2colDescriptor | None = None
     tiled: bool = False
     by_image: bool = False
+    groups: bool = False
+    blocks: tuple[int, int, int] | None = None
 
     @property
     def wgrad(self) -> bool:
@@ -173,7 +180,7 @@ class Im2colDescriptor:
     @property
     def shares_row_taps(self) -> bool:
         """True if the taps of a filter row read the pixels of adjacent positions."""
-        plain = not self.wgrad and not self.phases and self.merged_phases == 1
+        plain = not (self.wgrad or self.phases or self.groups) and self.merged_phases == 1
         return plain and self.taps[0] > 1 and self.steps[0] == 1 and self.dilation[0] == 1
 
     @property
@@ -243,6 +250,7 @@ class Im2colDescriptor:
             tap_steps=self.tap_steps and ones,
             images=self.images and PhaseImages(1, (1, 1), (1, 1), (0,)),
             unpacked=unpacked,
+            blocks=self.blocks and (1, 1, 1),
         )
 
     def merge_row_taps(self, size: int) -> Im2colDescriptor:
@@ -276,8 +284,8 @@ class Im2colDescriptor:
 
     @property
     def pixels(self) -> int:
-        """The number of rows: filter positions in all images."""
-        return self.count * math.prod(self.positions)
+        """The number of rows of an item: filter positions in all images."""
+        return (1 if self.groups else self.count) * math.prod(self.positions)
 
     @property
     def upper(self) -> tuple[int, ...]:

@@ -15,6 +15,8 @@ the digits that move along it, times their steps. The copy has the element of th
     padded pixels               image and row, or filter and row of taps    pixel, padded on both sides; channel
     filters of merged phases    phase along each axis, channel of C, tap    channel; the position of a tap is
                                 along each axis                             first + phase - stride · tap
+    filters of several groups   item, group, filter and tap                 channel of the item; its position is that
+                                                                            minus the channels of groups before
     ==========================  ==========================================  =======================================
 """
 
@@ -36,11 +38,13 @@ class Axis:
 
 @dataclass(frozen=True)
 class Digit:
-    """A digit with ``extent`` values, each of which is ``step`` positions further along axis number ``axis``."""
+    """A digit with ``extent`` values, each of which is ``step`` positions further along axis number ``axis``, and
+    ``along`` positions further along a row."""
 
     extent: int
     axis: int
     step: int = 1
+    along: int = 0
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,10 @@ class PackedCopy:
         """One description for all copies with the same kinds of accesses, for caches of candidates."""
         axes = tuple(replace(x, stride=1, extent=x.extent and 1, first=x.first and 0) for x in self.axes)
         along = replace(self.along, stride=min(self.along.stride, 2), extent=1, first=self.along.first and 0)
-        digits, within = tuple(Digit(1, d.axis) for d in self.digits), replace(self.within, stride=1)
+        digits, within = (
+            tuple(Digit(1, d.axis, along=d.along and -1) for d in self.digits),
+            replace(self.within, stride=1),
+        )
         return replace(self, digits=digits, axes=axes, along=along, width=1, within=within)
 
 

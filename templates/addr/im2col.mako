@@ -59,7 +59,7 @@ ${radix.digits("%flat_index", "%pixel")}\
 % for a in plan.loads.axes:
     mad.lo.u32 %pixel${a}, %pixel${a}, %stride${a}, %lower_corner${a};
 % endfor
-    mov.u32 %image, %flat_index;
+    mov.u32 %image, ${plan.loads.image};
     }
 </%def>
 

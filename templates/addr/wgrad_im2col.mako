@@ -25,6 +25,9 @@ ${radix.digits("%flat_index", to)}\
 <%def name="begin()">
     mov.u32 %k, %k0;
 ${digits("%k0", "%k_digit", "%image")}\
+% if plan.loads.window.groups:
+    mov.u32 %image, ${plan.loads.image};
+% endif
 ${pixel()}\
 ${columns()}\
 </%def>

@@ -115,6 +115,9 @@ ${digits(b)}\
     add.u32 ${position}, ${position}, ${digit};
   % endif
 % endfor
+% for digit, step in b.shifts:
+    mad.lo.u32 ${place}, ${digit}, ${step}, ${place};
+% endfor
 % for compare, position, extent, and_inside in b.inside:
     setp.${compare}.u32 %inside, ${position}, ${extent}${and_inside};
 % endfor

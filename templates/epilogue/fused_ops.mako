@@ -16,15 +16,20 @@
 % if plan.fused_ops.scalar_bias:
     .reg .b32 %zero_index;  mov.b32 %zero_index, 0;
 % endif
-% if plan.fused_ops.batched_bias:
-    // one bias per batch item
-    mul.wide.u32 %tmp64, %batch_index, ${plan.fused_ops.bias_extent};
-    mad.lo.u64 %bias, %tmp64, ${plan.fused_ops.operands["bias"][1]}, %bias;
-% endif
+% for name in plan.fused_ops.of_items:
+${bias_of_item(f"%{name}")}\
+% endfor
 % for name in plan.problem.sink.elementwise:
     // %${name}: bytes from an element of C to its ${plan.fused_ops.names[name]}
     sub.u64 %${name}, %${name}, %C;
 % endfor
+</%def>
+
+## Moves the address of the bias to that of the batch item.
+<%def name="bias_of_item(at)">
+    // one bias per batch item
+    mul.wide.u32 %tmp64, %batch_index, ${plan.fused_ops.bias_extent};
+    mad.lo.u64 ${at}, %tmp64, ${plan.fused_ops.bias_bytes}, ${at};
 </%def>
 
 ## Scales, before beta C is added.

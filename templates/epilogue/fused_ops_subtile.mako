@@ -106,4 +106,7 @@ ${fused_step.on_all(step, registers)}\
     ld.global.u64 %tmp64, [%descriptor+${plan.scheduler.table.offsets[name]}];
     add.u64 %operand_ptr, %operand_ptr, %tmp64;
 % endif
+% if name in plan.fused_ops.of_items:
+${fused.bias_of_item("%operand_ptr")}\
+% endif
 </%def>

@@ -3,7 +3,9 @@
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="runs" file="/epilogue/run_offsets.mako"/>
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>
-<%def name="locate(run, to, inside, rem, first, plus)">
+<%def name="registers()"></%def>
+<%def name="same_block(row, column)"></%def>
+<%def name="locate(run, to, inside, rem, first, plus, block='')">
 % if not run.axes:
 ${runs.locate(run, to, inside, rem, first, plus)}\
 % else:

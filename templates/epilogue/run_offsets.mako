@@ -13,7 +13,9 @@ ${constants.add("%tmp0", first, plus)}\
 </%def>
 
 ## The same, and whether the row or column is in C: it is if it is one of ``rem``, counted from ``first``.
-<%def name="locate(run, to, inside, rem, first, plus)">
+<%def name="registers()"></%def>
+<%def name="same_block(row, column)"></%def>
+<%def name="locate(run, to, inside, rem, first, plus, block='')">
     setp.gt.s32 ${inside}, ${rem}, ${plus};
 ${offset(run, to, first, plus)}\
 </%def>

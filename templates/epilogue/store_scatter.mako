@@ -15,6 +15,7 @@
     .reg .b64 %c_addr, %product;
     .reg .b32 %c_x, %c_y, %x_rem, %y_rem, %offset_x<${plan.epilogue.rows}>, %offset_y<2>, ${plan.epilogue.run_registers};
     .reg .pred %in_bounds, %in_x<${plan.epilogue.rows}>, %in_y<2>;
+${locations.registers()}\
 % for run in plan.epilogue.runs:
   % for name in run.registers:
     ld.param.u32 %${name}, [${name}];
@@ -29,11 +30,11 @@ ${convert.add_thread_terms("%c_x", "%wg_thread", plan.mainloop.row_terms)}\
     sub.s32 %x_rem, ${plan.scheduler.x_extent}, %c_x;
     sub.s32 %y_rem, ${plan.scheduler.y_extent}, %c_y;
 % for n, row in enumerate(plan.epilogue.row_offsets):
-${locations.locate(runs_x, f"%offset_x{n}", f"%in_x{n}", "%x_rem", "%c_x", row)}\
+${locations.locate(runs_x, f"%offset_x{n}", f"%in_x{n}", "%x_rem", "%c_x", row, f"%block_x{n}")}\
 % endfor
 % for j, columns in enumerate(plan.epilogue.column_groups):
   % for e, column in enumerate(columns):
-${locations.locate(runs_y, f"%offset_y{e}", f"%in_y{e}", "%y_rem", "%c_y", column)}\
+${locations.locate(runs_y, f"%offset_y{e}", f"%in_y{e}", "%y_rem", "%c_y", column, f"%block_y{e}")}\
   % endfor
   % for n in range(plan.epilogue.rows):
     % for w, out, _ in plan.epilogue.thread_stores[j, n]:
@@ -41,6 +42,7 @@ ${locations.locate(runs_y, f"%offset_y{e}", f"%in_y{e}", "%y_rem", "%c_y", colum
     ${plan.arithmetic.mul} ${to}, ${r}, %alpha;
       % endfor
     and.pred %in_bounds, %in_x${n}, %in_y${w.second};
+${locations.same_block(n, w.second)}\
     add.s32 %tmp0, %offset_x${n}, %offset_y${w.second};
     mad.wide.s32 %c_addr, %tmp0, ${plan.epilogue.out_bytes}, %out;
 ${store_op.store_vector(out, "%c_addr", 0, "@%in_bounds ", add, w.row, w.column)}\

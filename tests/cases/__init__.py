@@ -68,6 +68,7 @@ SOURCES: dict[str, CaseSource] = {
         conv_wgmma.PHASED,
         conv_wgmma.FEW_CHANNELS,
         conv_wgmma.MERGED,
+        conv_wgmma.GROUPS,
         conv_wgmma.INTERLEAVED,
         conv_wgmma.ROW_TAPS,
         conv_wgmma.TILED,

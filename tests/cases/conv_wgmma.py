@@ -276,6 +276,19 @@ def by_image(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     return q if x is not None and x.by_image and x.unpacked is None else None
 
 
+def of_groups(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
+    """A convolution of groups of whole 16 bytes of channels, in NHWC: each is an item of a batch, or several are."""
+    p = problem(rng, limit, d)
+    if p is None or p.deep or any(p.pads[0]):
+        return None
+    unit, groups = 16 // p.element.bytes, int(rng.choice([2, 3, 4, 6, 8, 12]))
+    c, k = (unit * int(rng.choice([1, 1, 2, 3, 4, 8, 9])) for _ in "ck")
+    if p.direction == "weight_grad":
+        c = unit * int(rng.choice([1, 2, 4, 8]))
+    q = replace(p, c=groups * c, k=groups * k, groups=groups, exact_nonfinite=bool(rng.random() < 0.2))
+    return q if im2col_of(q) is not None else None
+
+
 def either(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     return (problem if rng.random() < 0.5 else packed)(rng, limit, d)
 
@@ -312,4 +325,5 @@ INTERLEAVED = RandomCases("conv_wgmma_interleaved", interleaved, interleaving, l
 ROW_TAPS = RandomCases("conv_wgmma_row_taps", row_shared, sharing_rows, limit=150, sms=wgmma.SMS)
 TILED = RandomCases("conv_wgmma_tiled", tiled, unpacked, limit=150, sms=wgmma.SMS)
 BY_IMAGE = RandomCases("conv_wgmma_by_image", by_image, config, limit=150, sms=wgmma.SMS)
+GROUPS = RandomCases("conv_wgmma_groups", of_groups, config, limit=150, sms=wgmma.SMS)
 MERGED = RandomCases("conv_wgmma_merged", merged, config, limit=150, sms=wgmma.SMS)

@@ -129,6 +129,74 @@ def test_random_weight_gradients_without_packing():
         verify(p, c, kind, 1.0 + n % 2, float(n % 2), completion=("late", "early")[n % 2])
 
 
+def test_random_convolutions_of_groups():
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_groups"].cases(1, 3, H200, limit=40)):
+        kind = ("integers", "normal", "scaled")[n % 3]
+        verify(p, c, kind, 1.0 + n % 2, float(n % 2), completion=("late", "early")[n % 2])
+
+
+#: channels and filters of a group, groups, what else, configuration
+GROUPS = {
+    "items of one group, some channels in a further box": (72, 24, 2, {}, "ml=64 nl=32 epilogue_smem=1"),
+    "a bias for each item, tiles of all items in turn": (
+        64,
+        64,
+        2,
+        {"epilogue": "bias,residual,relu"},
+        "ml=64 nl=64 persistent=1 epilogue_smem=1",
+    ),
+    "items of several groups": (8, 16, 6, {"epilogue": "bias"}, "ml=64 nl=32 operand_path_b=pack"),
+    "one item of all groups": (16, 16, 4, {"stride": 2}, "ml=64 nl=64 cluster_k=2 operand_path_b=pack"),
+    "gradients of images": (16, 8, 4, {"direction": "input_grad"}, "ml=64 nl=64 operand_path_b=pack"),
+    "gradients of filters": (64, 24, 3, {"direction": "weight_grad"}, "ml=64 nl=192 epilogue_smem=1"),
+    "blocks on the diagonal, slices": (
+        8,
+        16,
+        8,
+        {"direction": "weight_grad", "stride": 2},
+        "u=16 ml=64 nl=64 kg=2 splitk=last_cta vec_c=2",
+    ),
+    "blocks, an item of all groups, each slice stores a part": (
+        16,
+        16,
+        4,
+        {"direction": "weight_grad"},
+        "u=16 ml=64 nl=64 kg=2 splitk=distributed transposed_mma=1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", GROUPS)
+def test_groups_of_channels(case):
+    channels, filters, groups, fields, config = GROUPS[case]
+    c, k = channels * groups, filters * groups
+    p = Conv(2, c, 5, 6, k, 3, 2, padding=1, groups=groups, layout="NHWC", dtype="f16", **fields)
+    depth = "" if "u=" in config else "u=64 "
+    config = f"family=wgmma stages=3 {depth}{config}"
+    verify(p, parse_config(config), "normal" if p.epilogue else "integers", 2.0, 1.0)
+
+
+def test_infinities_reach_no_other_group():
+    """Past the last image, a stage of a weight gradient reads no pixel of the next group. Zeros between the filters of groups
+    that share an item would multiply infinities, which ``exact_nonfinite`` excludes."""
+    for fields in ({"direction": "weight_grad"}, {"exact_nonfinite": True}):
+        p = Conv(1, 64, 5, 5, 64, 3, 3, groups=2, layout="NHWC", dtype="f16", **fields)
+        names = ("A", "B", "C")
+        a, b, c = (operands(p, 0, "normal")[name] for name in names)
+        a[..., 32:] = np.inf
+        runner = Runner.of(EmulatedDriver(H200), p, parse_config("family=wgmma ml=64 nl=32 u=32"))
+        out = runner.compute({"A": a, "B": b, "C": np.zeros_like(c)})["C"]
+        first = out[:32] if p.direction == "weight_grad" else out[..., :32]
+        assert np.isfinite(first).all()
+
+
+def test_blocks_of_groups_take_no_slices_in_the_workspace():
+    p = Conv(2, 64, 9, 9, 64, 3, 3, groups=4, layout="NHWC", dtype="f16", direction="weight_grad")
+    with pytest.raises(ConfigError) as found:
+        plan_for(p, parse_config("family=wgmma ml=64 nl=64 u=16 kg=2 splitk=workspace"), H200)
+    assert found.value.rule == "wgmma_blocks"
+
+
 #: shape, what else, configuration
 TILED = {
     "one tap: images are rows, which end within a stage": ("C=20,H=6,W=6,K=40,R=1,S=1", TF32, "ml=64 nl=32 u=32"),
@@ -420,7 +488,7 @@ def test_infinities_past_the_last_tap_are_not_read():
         ({"aligned_input": 8}, "wgmma_operand_path"),
         ({"dtype": "f32", "compute": "f32_bf16x6"}, "wgmma_im2col"),
         ({"layout": "NCHW"}, "wgmma_operand_path"),
-        ({"groups": 2}, "capabilities"),
+        ({"groups": 8}, "capabilities"),
         ({"direction": "weight_grad", "c": 40}, "wgmma_im2col_channels"),
         ({"direction": "weight_grad", "layout": "NCHW", "w": 24}, "wgmma_operand_path"),
         ({"direction": "input_grad", "stride": 2, "layout": "CHWN"}, "wgmma_operand_path"),

@@ -57,6 +57,7 @@ def copies(problem, config):
             WGMMA.format(16, 32),
             "gather",
         ),
+        ("conv N=1,C=96,H=4,W=5,K=48,R=2,S=3,pad=1,groups=6 NHWC f16", WGMMA.format(64, 16), "gather"),
     ],
 )
 def test_copies_are_as_described(problem, config, methods):

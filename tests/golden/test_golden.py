@@ -412,6 +412,16 @@ GOLDEN = {
         "family=wgmma ml=96 nl=128 u=32 stages=4 math_warpgroups=2 transposed_mma=1 kg=2 splitk=workspace vec_c=1"
         " operand_path_a=pack operand_path_b=pack",
     ),
+    "wgmma_group_filters": (
+        "h200",
+        "conv N=16,C=512,H=14,W=14,K=512,R=3,S=3,pad=1,groups=32 NHWC f16 epilogue=bias",
+        "family=wgmma ml=128 nl=64 u=64 stages=6 math_warpgroups=2 epilogue_smem=1 operand_path_b=pack",
+    ),
+    "wgmma_group_blocks": (
+        "h200",
+        "conv N=16,C=512,H=14,W=14,K=512,R=3,S=3,stride=2,pad=1,groups=32 NHWC f16 direction=weight_grad",
+        "family=wgmma ml=64 nl=16 u=32 stages=3 vec_c=2",
+    ),
     "wgmma_rs_tf32": (
         "h200",
         "gemm 128,64,512 NT f32 compute=tf32",

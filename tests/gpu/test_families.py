@@ -39,6 +39,7 @@ FAMILIES = {
     "conv_wgmma_row_taps": (300, 400),
     "conv_wgmma_tiled": (300, 400),
     "conv_wgmma_by_image": (300, 400),
+    "conv_wgmma_groups": (300, 400),
     "winograd": (200, 400),
     "winograd_4x4": (200, 400),
 }

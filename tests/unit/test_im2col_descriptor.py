@@ -118,7 +118,9 @@ def test_taps_do_not_merge_otherwise(shape):
 @pytest.mark.parametrize(
     "fields",
     [
-        {"groups": 2},
+        {"groups": 4},  # channels of a group are no whole 16 bytes
+        {"groups": 2, "k": 32, "layout": "NCHW"},
+        {"groups": 2, "k": 32, "direction": "input_grad", "stride": 2},  # phases are the items
         {"dtype": "e4m3", "filters": "KCRS"},  # bytes are not copied
         {"dtype": "s8", "layout": "NCHW"},
         {"layout": "CHWN", "d": 3, "t": 2},  # five axes
@@ -128,6 +130,31 @@ def test_taps_do_not_merge_otherwise(shape):
 def test_convolutions_beyond_tma_have_no_descriptor(fields):
     plain = {"n": 2, "c": 16, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "layout": "NHWC", "dtype": "f16"}
     assert im2col_of(Conv(**{**plain, **fields})) is None
+
+
+def test_groups_are_items_of_the_batch():
+    shape = "N=2,C=192,H=9,W=11,K=128,R=3,S=4,pad=1,groups=2"
+    x = window(shape)
+    assert (x.channels, x.count, x.extents, x.blocks) == (96, 2, (11, 9, 2), None)
+    assert x.pitches == (192, 11 * 192, 9 * 11 * 192, 96)
+    assert x.pixels == lower(Conv(**Conv.read_shape(shape), layout="NHWC", dtype="f16")).m
+    # of a weight gradient, the pixels of the last stage are past the last image, in no other group
+    assert window(shape, direction="weight_grad").upper[-1] * 9 * 10 >= 256
+
+
+def test_groups_with_few_channels_share_an_item():
+    shape = "N=2,C=96,H=9,W=11,K=48,R=3,S=4,pad=1,groups=6"  # 16 channels, 8 filters
+    x = window(shape)
+    assert (x.channels, x.count) == (48, 2)
+    assert window(shape, exact_nonfinite=True).channels == 16
+    copy = x.copies[1]
+    natural = np.arange(1, 48 * 12 * 16 + 1).reshape(48, 12, 16)  # filters, taps, channels
+    blocks = np.zeros((2, 3, 8, 12, 3, 16), int)
+    for group in range(3):
+        blocks[:, group, :, :, group] = natural.reshape(2, 3, 8, 12, 16)[:, group]
+    assert np.array_equal(packed(copy, natural)[0].ravel(), blocks.ravel())
+    grads = window(shape, direction="weight_grad")
+    assert (grads.blocks, grads.copies) == ((8, 16, 3), (None, None))
 
 
 COPIES = {

@@ -68,6 +68,8 @@ class CopyCode:
         #: (digit or position, stride) of the offset of a row in the operand; an offset of several terms has 32 bits
         self.terms = [(self.digits[n], f"%stride{n}") for n in self.free]
         self.terms += [(register, f"%axis_stride{a}") for a, register in self.bounds.items()]
+        #: (digit, step) of those added to the position along the row
+        self.shifts = [(self.digits[n], f"%along{n}") for n, d in enumerate(copy.digits) if d.along]
         #: (condition, position, extent, condition) that a position is inside its axis, and those before
         self.inside = [
             ("lt.and" if n else "lt", register, f"%axis_extent{a}", ", %inside" if n else "")
@@ -85,6 +87,7 @@ class CopyCode:
         out |= {
             step[1:]: copy.digits[self.digits.index(digit)].step & 0xFFFFFFFF for _, digit, step in self.moves if step
         }
+        out |= {f"along{n}": d.along & 0xFFFFFFFF for n, d in enumerate(copy.digits) if d.along}
         for a in self.bounds:
             axis = copy.axes[a]
             out |= {f"axis_extent{a}": axis.extent, f"axis_stride{a}": axis.stride}

@@ -73,6 +73,16 @@ class FusedOps(Part):
         return "%M" if any(op.name == "bias_row" for op in self.operations) else "%N"
 
     @property
+    def bias_bytes(self) -> int:
+        """Bytes of an element of the bias."""
+        return self.operands["bias"][1]
+
+    @property
+    def of_items(self) -> list[str]:
+        """The arrays of which each batch item has its own."""
+        return ["bias"] if self.batched_bias else []
+
+    @property
     def aux_registers(self) -> str:
         """Further registers of elements: a pair of aux."""
         return ", %aux_val<2>" if "aux" in self.operands else ""

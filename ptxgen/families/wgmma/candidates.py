@@ -143,6 +143,7 @@ class WgmmaSpace(TileSpace):
         "wgmma_stream_k",
         "wgmma_splitk",
         "wgmma_reduced_k",
+        "wgmma_blocks",
         "wgmma_stages",
         "wgmma_bf16x3",
         "wgmma_operand_path",
@@ -329,7 +330,7 @@ class WgmmaSpace(TileSpace):
 
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """Slices for a half, one and two waves of clusters, with each ``splitk``. An operand that is read once has
-        evict_first, except images, which every filter tap reads again."""
+        evict_first, except images, which every filter tap reads again, if others are packed or in groups."""
         slices = self._slices(p)
         plain = Columns({n: tiles.column(n) for n in self.tile}, len(tiles)).replace(family=self.code)
         c = Grid.crossed(plain, [[{}] * len(slices)])
@@ -340,7 +341,8 @@ class WgmmaSpace(TileSpace):
         most = np.minimum(resident * waves // blocks, -(-p.k // c.u) * np.minimum(waves, 2) // c.cluster_k) // 2
         waits = (split == SPLIT_POLL) | (split == SPLIT_SHARE)
         kg = np.where(waits, np.minimum(most, WAITING_LIMIT), most)
-        offsets = p.offsets[:2] if p.batch > 1 else (0, 0) if any(operand_packing.packs_conv(p)) else (1, 1)
+        again = any(operand_packing.packs_conv(p)) or (im2col(p) is not None and im2col(p).groups)
+        offsets = (0, 0) if again else p.offsets[:2] if p.batch > 1 else (1, 1)
         streamed = np.where(
             (g.tiles_n == 1) & (p.m > p.n) & (offsets[0] > 0),
             1,

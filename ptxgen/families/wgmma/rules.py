@@ -442,6 +442,17 @@ RULES = (
         "{g.slices} slices of K: the phases of a strided input gradient have different taps; they take one slice",
     ),
     Rule(
+        "wgmma_blocks",
+        lambda p, c, g, d: (
+            (im2col(p) is None or im2col(p).blocks is None)
+            | (c.kg == 1)
+            | (c.splitk == SPLIT_POLL)
+            | (c.splitk == SPLIT_SHARE)
+        ),
+        "kg={c.kg}, splitk={c.splitk}: of a weight gradient whose groups share tiles only the blocks of groups are"
+        " stored; slices take splitk=last_cta or distributed",
+    ),
+    Rule(
         "wgmma_interleave_phases",
         lambda p, c, g, d: (c.interleave_phases == 0) | (im2col(p) is not None and im2col(p).images is not None),
         "interleave_phases={c.interleave_phases}: images of phases are interleaved for strided input gradients in NCHW"

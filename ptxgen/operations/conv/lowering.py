@@ -10,11 +10,12 @@ from typing import Any
 
 from ptxgen.errors import ShapeError
 from ptxgen.lowering.depthwise_strips import strips_form
-from ptxgen.lowering.im2col_descriptor import im2col_form
+from ptxgen.lowering.im2col_descriptor import im2col, im2col_form, with_descriptor
 from ptxgen.lowering.implicit_gemm import GemmPart, ImplicitOperand, IndexMap, implicit_gemm_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.sink import StoreTile
 from ptxgen.lowering.strided import CONTIGUOUS, matrix_product
+from ptxgen.operations.conv.channel_groups import groups_of_item, has_items, with_blocks
 from ptxgen.operations.conv.depthwise_strips import depthwise_strip_of
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.conv.strided_dgrad import dgrad_phases
@@ -66,11 +67,28 @@ def _implicit_gemm(v: Conv) -> KernelProblem:
     )
     forms: list[KernelProblem] = []
     if "strided" not in p.needs or "offset_table" in p.needs:
-        if (window := im2col_of(v, parts[0].c)) is not None:
-            forms.append(im2col_form(p, window))
+        if (loaded := _loaded_form(v, p, parts[0].c)) is not None:
+            forms.append(loaded)
         if (strip := depthwise_strip_of(v)) is not None:
             forms.append(strips_form(p, strip))
     return replace(p, forms=(*forms, *winograd_forms(v, p)))
+
+
+def _loaded_form(v: Conv, p: KernelProblem, c: ImplicitOperand) -> KernelProblem | None:
+    """The form of ``p`` whose images TMA loads; None: it cannot. ``c``: the result of the GEMM. Where groups share an
+    item of the batch, it is the form of the convolution with items as groups."""
+    item = groups_of_item(v) if has_items(v) else 1
+    if item == 1:
+        window = im2col_of(v, c)
+        return None if window is None else im2col_form(p, window)
+    wide = _implicit_gemm(replace(v, groups=v.groups // item))
+    form = next((x for x in wide.forms if im2col(x) is not None), None)
+    if form is None:
+        return None
+    form = replace(with_descriptor(form, with_blocks(v, item, im2col(form))), moved=p.moved)
+    if v.direction != "weight_grad":
+        return form
+    return form.with_access("C", ld=p.operand("C").access.ld, stride=item * p.operand("C").access.stride)
 
 
 def _batched_pointwise(v: Conv) -> bool:

@@ -16,6 +16,7 @@ from ptxgen.lowering.im2col_descriptor import (
 )
 from ptxgen.lowering.implicit_gemm import ImplicitOperand, IndexMap
 from ptxgen.lowering.packed_copy import Axis, Digit, PackedCopy
+from ptxgen.operations.conv.channel_groups import has_items, with_items
 from ptxgen.operations.conv.merged_phases import merged_phases
 from ptxgen.operations.conv.padded_pixels import padded_pixels
 from ptxgen.operations.conv.problem import Conv
@@ -36,7 +37,7 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
     """The im2col descriptor of a convolution, with packed copies if the layout needs them. ``c``: the result of the
     GEMM. None: TMA cannot load the images."""
     phased = v.direction == "input_grad" and v.strides != (1, 1, 1)
-    if v.groups > 1 or v.fold:
+    if v.fold or (v.groups > 1 and not has_items(v)):
         return None
     if v.layout == "CHWN" and (v.deep or any(v.pads[0])):
         return None  # the image index would be a fourth spatial axis
@@ -91,6 +92,8 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
     )
     if phased:
         return _with_phases(v, window, of)
+    if v.groups > 1:
+        return with_items(v, window)
     if v.direction == "input_grad":
         return window
     return replace(window.merge_row_taps(v.element.bytes), unpacked=_unpacked(v, window))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ptxgen.codegen.config.config import Config
@@ -48,8 +48,8 @@ class FilterTaps(OperandPath):
     def __init__(
         self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
     ) -> None:
-        super().__init__(role, name, loads.geometry, config, base, multicast)
-        self.tma_rank = 3
+        super().__init__(role, name, loads.geometry, config, base, multicast, loads.outer(name))
+        self.tma_rank = 3 + len(self.outer_coordinates)
         self.filter_tap = loads.filter_tap
         if self.kmajor:
             self.boxes = [Box(b.offset, 0, n) for n, b in enumerate(self.boxes)]
@@ -69,7 +69,8 @@ class FilterTaps(OperandPath):
         return "%box_tap" if self.tap_offset(b) else self.filter_tap
 
     def coordinates(self, b: Box, first: str) -> str:
-        return f"%inner_coord, {self.tap(b)}, {first if self.kmajor else '%channel'}"
+        along = first if self.kmajor else "%channel"
+        return ", ".join(["%inner_coord", self.tap(b), along, *self.outer_coordinates])
 
 
 class Im2colColumns(OperandPath):
@@ -120,6 +121,25 @@ class Im2colLoads(MatrixLoads):
         window: Im2colDescriptor | None = im2col(self.problem)
         assert window is not None
         return window
+
+    def outer(self, name: str) -> Sequence[str]:
+        """Registers with the coordinates of an item of operand ``name``, which is not images."""
+        return self._outer(name) if self.window.groups else ()
+
+    @property
+    def item_box(self) -> tuple[int, ...]:
+        """The extents of a box along items."""
+        return (1,) if self.window.groups else ()
+
+    def items(self, p: KernelProblem, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Extents and pitches in bytes along items, of the map of operand ``name``, which is not images."""
+        return ((p.batch,), (p.offsets["ab".index(name)],)) if self.window.groups else ((), ())
+
+    @property
+    def image(self) -> str:
+        """The register with the last coordinate of a pixel: an image, or an item that is a group; %flat_index is what
+        the digits along the axes leave of a pixel's number."""
+        return f"%item_{self.window.side}" if self.window.groups else "%flat_index"
 
     @property
     def filter_tap(self) -> str:
@@ -215,7 +235,9 @@ class Im2colLoads(MatrixLoads):
         inner, outer = (window.channels, along) if x.kmajor else (along, window.channels)
         taps = window.tap_count * window.row_taps
         pitches = (window.row * size, window.row * size * taps)
-        return TensorMap(x.name.upper(), kind, (inner, taps, outer), pitches, x.box, x.span)
+        items, item = self.items(p, x.name)
+        box = (*x.box, *self.item_box)
+        return TensorMap(x.name.upper(), kind, (inner, taps, outer, *items), (*pitches, *item), box, x.span)
 
     @property
     def reversed_tap(self) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
 from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.parts.addressing import multiplier
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.source import TensorMap
 from ptxgen.families.wgmma.conv.im2col_loads import Im2colColumns, Im2colLoads
@@ -23,7 +25,7 @@ class WgradLoads(Im2colLoads):
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
         if name != self.window.side:
-            return OperandPath(role, name, self.geometry, self.config, base, multicast)
+            return OperandPath(role, name, self.geometry, self.config, base, multicast, self.outer(name))
         return Im2colColumns(self, role, name, self.config, base, multicast)
 
     @property
@@ -36,7 +38,30 @@ class WgradLoads(Im2colLoads):
         assert im2col(p) is not None
         along = p.n if x.name == "b" else p.m
         extents = (p.k, along) if x.kmajor else (along, p.k)
-        return TensorMap(x.name.upper(), kind, extents, (im2col(p).row * p.element.bytes,), x.box, x.span)
+        items, item = self.items(p, x.name)
+        pitches = (im2col(p).row * p.element.bytes, *item)
+        return TensorMap(x.name.upper(), kind, (*extents, *items), pitches, (*x.box, *self.item_box), x.span)
+
+    @property
+    def block_parameters(self) -> tuple[str, ...]:
+        """Kernel parameters of the blocks of C that are stored: dividers by the filters of a group, by its channels,
+        and by those of an item; groups of an item."""
+        names = ("group_rows", "group_columns", "item_columns") if self.window.blocks else ()
+        dividers = tuple(f"{kind}_{name}" for name in names for kind in ("magic", "shift"))
+        return (*dividers, "groups_of_item") if names else ()
+
+    def _blocks(self, x: Im2colDescriptor) -> list[int]:
+        """The values of ``block_parameters``."""
+        assert x.blocks is not None
+        filters, channels, groups = x.blocks
+        return [*itertools.chain(*map(multiplier, (filters, channels, channels * groups))), groups]
+
+    @property
+    def parameters(self) -> list[Parameters]:
+        if not self.window.blocks:
+            return super().parameters
+        blocks = Parameters("u32", self.block_parameters, lambda x: self._blocks(im2col(x.p)))
+        return [*super().parameters, blocks]
 
     @property
     def digit_count(self) -> int:

@@ -847,6 +847,8 @@ class Epilogue(epilogue.Epilogue):
     @property
     def locations(self) -> str:
         """The slot that computes the offsets of rows and columns."""
+        if im2col(self.problem).blocks:
+            return "epilogue/block_offsets.mako"
         return "epilogue/phase_offsets.mako" if self.phased else "epilogue/run_offsets.mako"
 
     @property

@@ -45,6 +45,9 @@ MEANINGS = {
     " coordinate, stride, taps, extent of the dilated filter, dilation",
     "stages_per_(image|row)|image_pixels": "iterations of the K loop along an image or a row, pixels of an image",
     "(image_)?step_(rows|columns)[0-2]?": "elements from one row or column of C to the next, along an axis or in a run",
+    "(magic|shift)_(group_rows|group_columns|item_columns)": "divide by the filters or channels of a group, by those of"
+    " an item",
+    "groups_of_item": "groups that share an item of the batch",
     "run_gap_(rows|columns)": "elements between runs of rows or columns of C",
     "phase_table|phases": "address of the table of phases, their number",
     "tap_step[0-2]": "coordinates from one tap of a phase to the next, along an axis",

@@ -1,0 +1,73 @@
+"""Groups of several channels as items of a batch: TMA loads the pixels of a group through an im2col map whose last
+coordinate is the group, and whose images are an axis of pixels.
+
+Groups with few channels share an item, so that boxes have whole lines of channels. The filters of an item are then
+packed as blocks on a diagonal, with zeros between them; of a weight gradient only these blocks are stored."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from ptxgen.lowering.im2col_descriptor import BOX, Im2colDescriptor
+from ptxgen.lowering.packed_copy import Axis, Digit, PackedCopy
+from ptxgen.operations.conv.problem import Conv
+
+CORNER = 15  #: pixels that an im2col map of three axes may have past the last one
+STAGE = 256  #: most pixels of a stage
+
+
+def has_items(v: Conv) -> bool:
+    """True if an im2col map can have the groups of ``v`` as its last coordinate."""
+    natural = (v.layout, v.filters) == ("NHWC", "KRSC") and not v.fold
+    phased = v.direction == "input_grad" and v.strides != (1, 1, 1)
+    aligned = all(n // v.groups * v.element.bytes % 16 == 0 for n in (v.c, v.k))
+    flat = not v.deep and not any(v.pads[0])
+    return v.groups > 1 and natural and flat and aligned and not phased and 0 not in (v.n, v.c, v.k)
+
+
+def groups_of_item(v: Conv) -> int:
+    """The number of groups that share an item: as many as a TMA box has channels for. With ``exact_nonfinite`` one, as
+    the zeros between filters multiply channels of other groups."""
+    most = BOX // v.element.bytes // max(v.c // v.groups, v.k // v.groups, 1)
+    exact = v.exact_nonfinite and v.direction != "weight_grad"
+    return 1 if exact else max(n for n in range(1, max(most, 1) + 1) if v.groups % n == 0)
+
+
+def images_axis(v: Conv) -> int:
+    """Positions along the axis of images: of a weight gradient, those of the last stage are past the last image, so
+    that no pixel of the next group multiplies its zeros."""
+    if v.direction != "weight_grad":
+        return v.n
+    return v.n + min(-(-STAGE // max(math.prod(v.results), 1)), CORNER)
+
+
+def with_items(v: Conv, window: Im2colDescriptor) -> Im2colDescriptor:
+    """The descriptor ``window`` of all channels, as one of items that are groups."""
+    channels = (v.k if v.direction == "input_grad" else v.c) // v.groups
+    return replace(
+        window,
+        channels=channels,
+        count=v.groups,
+        extents=(*window.extents, v.n),
+        pitches=(*window.pitches, channels),
+        positions=(*window.positions, images_axis(v)),
+        lower=(*window.lower, 0),
+        steps=(*window.steps, 1),
+        taps=(*window.taps, 1),
+        dilation=(*window.dilation, 1),
+        groups=True,
+    )
+
+
+def with_blocks(v: Conv, item: int, window: Im2colDescriptor) -> Im2colDescriptor:
+    """The descriptor ``window`` of items of ``item`` groups of ``v`` each, as if they were one group."""
+    taps, filters, channels = v.r * v.s, v.k // v.groups, v.c // v.groups
+    rows = taps * channels  # elements of a filter
+    if v.direction == "weight_grad":
+        result = ((item, filters * rows - channels), (filters, rows)), ((taps, channels), (item * channels, 1))
+        return replace(window, result=result, blocks=(filters, channels, item))
+    digits = Digit(v.groups // item, 0), Digit(item, 1, along=-channels), Digit(filters * taps, 2)
+    axes = Axis(item * filters * rows), Axis(filters * rows), Axis(channels)
+    copy = PackedCopy(digits, axes, Axis(1, channels, 0), item * channels, zeros=True)
+    return replace(window, copies=(None, copy))
