@@ -271,7 +271,7 @@ def _dlpack(x: Any, argument: str) -> View:
 
 
 def device_memory(x: Any, argument: str) -> tuple[int, int, int | None]:
-    """(address, size in bytes, index of the GPU) of a contiguous, writable array of any type on a GPU.
+    """The triple (address, size in bytes, index of the GPU) of a contiguous, writable array of any type on a GPU.
 
     InputError: ``x`` is not such an array.
     """
@@ -292,8 +292,8 @@ def device_memory(x: Any, argument: str) -> tuple[int, int, int | None]:
 
 
 def matrix_layout(v: View) -> tuple[str, int] | None:
-    """(``N`` if rows are contiguous or ``T`` if columns are, leading dimension) of each matrix. None: neither is
-    contiguous."""
+    """The pair (``N`` if rows are contiguous or ``T`` if columns are, leading dimension) of each matrix. None: neither
+    is contiguous."""
     (rows, columns), (down, along) = v.shape[-2:], v.strides[-2:]
     if rows == 0 or columns == 0:
         return "N", 0
@@ -371,6 +371,13 @@ def _shares_memory(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
 def alignment_of(address: int) -> int:
     """The largest power of two, up to 16, that ``address`` is a multiple of."""
     return min(16, address & -address) if address else 16
+
+
+def require_same_memory(name: str, v: View, other: str, w: View) -> None:
+    """InputError: one of two arrays is in host memory, the other on a GPU. ``name``, ``other``: of the arguments."""
+    if v.host != w.host:
+        places = [f"{x} is {'in host memory' if y.host else 'on a GPU'}" for x, y in ((name, v), (other, w))]
+        raise InputError(f"{' and '.join(places)}; they must be in the same memory")
 
 
 def require_disjoint(out: View, **operands: View) -> None:

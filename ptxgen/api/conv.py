@@ -21,11 +21,21 @@ from ptxgen.api import (
     runners,
     streams,
 )
-from ptxgen.api.arrays import View, alignment_of, as_numpy, is_cupy, is_plain_tensor, is_torch, require_disjoint, tensor
+from ptxgen.api.arrays import (
+    View,
+    alignment_of,
+    as_numpy,
+    is_cupy,
+    is_plain_tensor,
+    is_torch,
+    require_disjoint,
+    require_same_memory,
+    tensor,
+)
 from ptxgen.api.conv_layouts import FILTERS, LAYOUTS, ConvArguments, Extents, inverse, packed_strides
 from ptxgen.api.epilogue_args import check_activation
 from ptxgen.arguments import flag, plain, shown, word
-from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.errors import DtypeError, ShapeError
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
@@ -557,8 +567,7 @@ def _check_operands(a: View, b: View, name_a: str, name_b: str) -> None:
         raise DtypeError(f"{name_a} is {a.dtype} and {name_b} is {b.dtype}; they must be the same")
     if a.dtype.name not in OUT_DTYPES:
         raise DtypeError(f"{name_a} and {name_b} have dtype {a.dtype.numpy}; it must be one of {ALLOWED}")
-    if a.host != b.host:
-        raise InputError(f"{name_a} and {name_b} must be in the same memory: both in host memory, or both on the GPU")
+    require_same_memory(name_a, a, name_b, b)
 
 
 def _epilogue(epilogue: Epilogue, activation: str | None) -> str:
@@ -655,8 +664,7 @@ def _check_out(arguments: ConvArguments, problem: Conv, result_role: str, out: V
     want = _shape(arguments, problem, result_role)
     if out.shape != want:
         raise ShapeError(f"out has shape {out.shape}; it must be {want}, {arguments.axes(result_role).upper()}")
-    if out.host != next(iter(operands.values())).host:
-        raise InputError(f"out must be in the same memory as {' and '.join(operands)}")
+    require_same_memory("out", out, *next(iter(operands.items())))
 
 
 def _epilogue_args(
@@ -674,8 +682,7 @@ def _epilogue_args(
             raise ShapeError(f"{name} has shape {v.shape}; it must have {want}, {rule}")
         if v.dtype is not (kind := problem.epilogue_operand_dtype(name)):
             raise DtypeError(f"{name} is {v.dtype}; it must be {kind} for results of {out.dtype}")
-        if v.host != out.host:
-            raise InputError(f"{name} must be in the same memory as images and filters")
+        require_same_memory(name, v, "out", out)
         if not v.host and (
             channels > 1 and v.strides != (1,)
             if name == "bias"

@@ -73,8 +73,9 @@ class ConvArguments:
         )
 
     def transposed(self, images: Mapping[str, int], filters: Mapping[str, int]) -> tuple[ConvArguments, Extents]:
-        """(the arguments of the convolution whose results have the extents ``images``, zpq, and whose input gradient a
-        transposed convolution is; the extents of the result). ``images``, ``filters``: extents of the operands.
+        """The tuple (the arguments of the convolution whose results have the extents ``images``, zpq, and whose input
+        gradient a transposed convolution is; the extents of the result). ``images``, ``filters``: extents of the
+        operands.
 
         ShapeError: channels of images and filters differ, an axis of images is empty, or ``output_padding`` is too
         large."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ptxgen.api.arrays import View, tensor, view
+from ptxgen.api.arrays import View, require_same_memory, tensor, view
 from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.problem.dtypes import DTYPES
@@ -103,8 +103,7 @@ def _vector(x: Any, argument: str, out: View, kind: str, length: int | None = No
         raise ShapeError(f"{argument} has {size} elements; it must have {length}: {rule} of out")
     if v.dtype is not DTYPES[kind]:
         raise InputError(f"{argument} is {v.dtype}; it must be {kind}")
-    if v.host != out.host:
-        raise InputError(f"{argument} must be in the same memory as a and b")
+    require_same_memory(argument, v, "out", out)
     if size > 1 and stride != 1:
         raise ShapeError(f"{argument} has a stride of {stride} elements; they must be contiguous")
     return replace(v, shape=(size,), strides=(1,))

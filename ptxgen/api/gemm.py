@@ -29,6 +29,7 @@ from ptxgen.api.arrays import (
     records_gradient,
     require_disjoint,
     require_no_gradient,
+    require_same_memory,
     view,
 )
 from ptxgen.api.drivers import driver
@@ -132,7 +133,7 @@ def number(value: Any, argument: str) -> float:
 
 
 def _key(a: Any, b: Any, out: Any, *rest: Any) -> tuple[Any, int, int, int]:
-    """(launch cache key of a call on PyTorch tensors, addresses of a, b and out).
+    """The tuple (launch cache key of a call on PyTorch tensors, addresses of a, b and out).
 
     The key is None for other arrays, and for tensors that need checks not covered by the key.
     """
@@ -247,8 +248,7 @@ def check_operands(a: View, b: View) -> None:
         raise ShapeError(
             f"a is {_shape_text(a.shape)} and b is {_shape_text(b.shape)}; the columns of a must be the rows of b"
         )
-    if a.host != b.host:
-        raise InputError("a and b must be in the same memory: both in host memory, or both on the GPU")
+    require_same_memory("a", a, "b", b)
 
 
 def _shape_text(shape: tuple[int, ...]) -> str:
@@ -263,8 +263,7 @@ def check_out(a: View, c: View, shape: tuple[int, ...]) -> None:
         raise DtypeError(
             f"out is {c.dtype}; with a and b of {a.dtype} it must be {' or '.join(OUT_DTYPES[a.dtype.name])}"
         )
-    if c.host != a.host:
-        raise InputError("out must be in the same memory as a and b")
+    require_same_memory("out", c, "a", a)
 
 
 def contiguous(v: View, argument: str) -> View:
@@ -280,7 +279,8 @@ def contiguous(v: View, argument: str) -> View:
 
 
 def _problem(a: View, b: View, c: View, compute: str, deterministic: bool) -> tuple[bool, Gemm, tuple[View, View]]:
-    """(swapped, problem, its A and B). ``swapped``: the problem is Cᵀ = BᵀAᵀ, because C must be row-major."""
+    """The triple (swapped, problem, its A and B). ``swapped``: the problem is Cᵀ = BᵀAᵀ, because C must be
+    row-major."""
     c_layout = matrix_layout(c)
     if c_layout is None:
         raise ShapeError(f"out has strides {c.strides}; its rows or its columns must be contiguous")

@@ -21,7 +21,17 @@ from ptxgen.api import (
     recording,
     streams,
 )
-from ptxgen.api.arrays import View, alignment_of, as_numpy, emptied, matrix_layout, overlap, require_disjoint, view
+from ptxgen.api.arrays import (
+    View,
+    alignment_of,
+    as_numpy,
+    emptied,
+    matrix_layout,
+    overlap,
+    require_disjoint,
+    require_same_memory,
+    view,
+)
 from ptxgen.api.epilogue_args import EpilogueArgs, epilogue_arguments
 from ptxgen.api.gemm import check_operands, check_out, contiguous, number
 from ptxgen.arguments import flag, word
@@ -198,8 +208,7 @@ def _check_group(items: list[Item]) -> None:
                 f"item {x.index}: a is {x.a.dtype} and out is {x.c.dtype}; they must be {first.a.dtype} and"
                 f" {first.c.dtype}, as in item {first.index}"
             )
-        if x.a.host != first.a.host:
-            raise InputError(f"item {x.index}: its arrays must be in the same memory as those of item {first.index}")
+        require_same_memory(f"a of item {x.index}", x.a, f"a of item {first.index}", first.a)
         if x.c.device != first.c.device:
             raise DeviceError(
                 f"item {x.index} is on GPU {x.c.device} and item {first.index} on GPU {first.c.device}; all items must"

@@ -59,8 +59,8 @@ class CachedCall:
 
 
 def key_of(a: Sequence[Any], b: Sequence[Any], outs: Sequence[Any] | None, *rest: Any) -> tuple[Any, list[int]] | None:
-    """(key of a call, addresses of A, B and the results, item by item). None: arrays of other libraries, and tensors
-    that need checks that the key does not cover."""
+    """The tuple (key of a call, addresses of A, B and the results, item by item). None: arrays of other libraries, and
+    tensors that need checks that the key does not cover."""
     parts: list[Any] = []
     at = []
     try:

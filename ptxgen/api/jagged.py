@@ -15,6 +15,7 @@ from ptxgen.api.arrays import (
     is_torch,
     matrix_layout,
     require_disjoint,
+    require_same_memory,
     tensor,
     view,
 )
@@ -152,8 +153,7 @@ def _offsets(offsets: Any, a: View) -> View:
     v = tensor(offsets, "offsets")
     if len(v.shape) != 1 or (not v.host and v.shape[0] > 1 and v.strides[0] != 1):
         raise ShapeError(f"offsets has shape {v.shape} and strides {v.strides}; it must be a contiguous vector")
-    if v.host != a.host:
-        raise InputError("offsets must be in the same memory as the operands")
+    require_same_memory("offsets", v, "the first operand", a)
     return v
 
 
@@ -163,8 +163,7 @@ def _check_operands(axis: str, a: View, b: View, name_a: str, name_b: str, items
         raise DtypeError(f"{name_a} is {a.dtype} and {name_b} is {b.dtype}; they must be the same")
     if a.dtype.name not in OUT_DTYPES:
         raise DtypeError(f"{name_a} and {name_b} have dtype {a.dtype}; no kernel multiplies them")
-    if a.host != b.host:
-        raise InputError(f"{name_a} and {name_b} must be in the same memory: both on the host, or both on the GPU")
+    require_same_memory(name_a, a, name_b, b)
     if axis == "m":
         if len(b.shape) != 3 or b.shape[0] != items:
             raise ShapeError(f"{name_b} has shape {b.shape}; it must be E×K×N with E={items}, the number of offsets")
@@ -184,8 +183,7 @@ def _check_out(a: View, c: View, shape: tuple[int, ...]) -> None:
         raise ShapeError(f"out has shape {c.shape}; it must be {shape}")
     if c.dtype.name not in OUT_DTYPES[a.dtype.name]:
         raise DtypeError(f"out is {c.dtype}; it must be {' or '.join(OUT_DTYPES[a.dtype.name])}")
-    if c.host != a.host:
-        raise InputError("out must be in the same memory as the operands")
+    require_same_memory("out", c, "the first operand", a)
     if not c.host and 0 not in shape and not _row_major(c):
         raise ShapeError(f"out has strides {c.strides}; its rows must be contiguous, without gaps between items")
 
@@ -229,7 +227,7 @@ def _check_offsets(ends: np.ndarray[Any, Any], extent: int, axis: str) -> None:
 def _epilogue(
     axis: str, c: View, items: int, arrays: dict[str, Any], activation: str | None
 ) -> tuple[str, dict[str, View]]:
-    """(operations, their operands by name). ShapeError, InputError, DtypeError: an argument breaks a rule."""
+    """The pair (operations, their operands by name). ShapeError, InputError, DtypeError: an argument breaks a rule."""
     given = {
         name: view(x, name) if name in ELEMENTWISE_OPERANDS else tensor(x, name)
         for name, x in arrays.items()
@@ -271,8 +269,7 @@ def _epilogue(
         wanted = dtype("f32") if name.startswith("scale") else c.dtype if name in ELEMENTWISE_OPERANDS else kind
         if v.dtype is not wanted:
             raise DtypeError(f"{name} is {v.dtype}; it must be {wanted}")
-        if v.host != c.host:
-            raise InputError(f"{name} must be in the same memory as the operands")
+        require_same_memory(name, v, "out", c)
         packed = tuple(int(np.prod(v.shape[i + 1 :])) for i in range(len(v.shape)))
         if (
             name not in ELEMENTWISE_OPERANDS

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ptxgen.api import drivers, new_arrays, task_call, truth_arrays
-from ptxgen.api.arrays import View, tensor
+from ptxgen.api.arrays import View, require_same_memory, tensor
 from ptxgen.api.selection import Selection
 from ptxgen.api.task import TaskFunction
 from ptxgen.api.task_launches import NOT_RECORDED
@@ -96,8 +96,7 @@ def pairwise(
         raise DtypeError(f"X is {vx.dtype} and Y is {vy.dtype}; they must have one dtype")
     if vx.shape[1] != vy.shape[1]:
         raise ShapeError(f"X has {vx.shape[1]} columns and Y has {vy.shape[1]}; they must be equal")
-    if vx.host != vy.host:
-        raise InputError("X and Y must be in the same memory: the host's, or a GPU's")
+    require_same_memory("X", vx, "Y", vy)
     if isinstance(step, str):
         if step not in NAMED_STEPS:
             near = closest(step, NAMED_STEPS)

@@ -24,7 +24,16 @@ from ptxgen.api import (
     stored_times,
     streams,
 )
-from ptxgen.api.arrays import View, alignment_of, as_numpy, is_torch, records_gradient, require_disjoint, tensor
+from ptxgen.api.arrays import (
+    View,
+    alignment_of,
+    as_numpy,
+    is_torch,
+    records_gradient,
+    require_disjoint,
+    require_same_memory,
+    tensor,
+)
 from ptxgen.api.converted_matrices import versions_of
 from ptxgen.api.gemm import number
 from ptxgen.api.sparse_matrix import INDEX_LIMIT, INDEX_TYPES, Csr, csc_arrays, read_csr
@@ -271,8 +280,7 @@ class PreparedSpmm:
             raise ShapeError(f"values has shape {v.shape}; it must be {former.shape}, the nonzeros of the matrix")
         if v.dtype is not former.dtype:
             raise DtypeError(f"values is {v.dtype}; it must be {former.dtype}, as the former values")
-        if v.host != former.host:
-            raise InputError("values must be in the same memory as the former values")
+        require_same_memory("values", v, "the former values", former)
         if v.shape[0] > 1 and v.strides != (1,):
             raise ShapeError(f"values has strides {v.strides}; its elements must be contiguous")
         with call_lock.lock:
@@ -700,8 +708,8 @@ def _versions(csr: Csr) -> tuple[Any, ...]:
 
 
 def _key(b: Any, out: Any, alpha: float, beta: float) -> tuple[Any, int, int]:
-    """(key of a call on PyTorch tensors, addresses of b and out). The key is None for other arrays, and for tensors
-    that need checks that it does not cover."""
+    """The tuple (key of a call on PyTorch tensors, addresses of b and out). The key is None for other arrays, and for
+    tensors that need checks that it does not cover."""
     try:
         at_b, at_c, c = b.data_ptr(), 0, None
         if not at_b or b.is_neg() or (b.requires_grad and records_gradient(b)):

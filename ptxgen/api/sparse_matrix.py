@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ptxgen.api import converted_matrices
-from ptxgen.api.arrays import View, as_numpy, is_torch, require_no_gradient, tensor
+from ptxgen.api.arrays import View, as_numpy, is_torch, require_no_gradient, require_same_memory, tensor
 from ptxgen.arguments import integer, shown
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.base import EXTENT_LIMIT
@@ -77,8 +77,7 @@ def read_csr(a: Any) -> Csr:
             raise ShapeError(f"{name} has shape {v.shape}; it must have 1 dimension")
         if v.shape[0] > 1 and v.strides != (1,):
             raise ShapeError(f"{name} has strides {v.strides}; its elements must be contiguous")
-        if v.host != values.host:
-            raise InputError(f"{name} and a.values must be in the same memory: all in host memory, or all on the GPU")
+        require_same_memory(name, v, "a.values", values)
     if indptr.shape[0] != m + 1:
         raise ShapeError(f"a.indptr has {indptr.shape[0]} elements; it must have {m + 1}, one more than a has rows")
     if indices.shape != values.shape:
@@ -110,7 +109,7 @@ def csc_arrays(a: Any) -> Csr | None:
 
 
 def _arrays_of(a: Any) -> tuple[tuple[Any, Any, Any], Any]:
-    """((row pointers, columns, values), shape)."""
+    """The pair ((row pointers, columns, values), shape)."""
     if is_torch(a):
         require_no_gradient(a, "a")
         layout = str(getattr(a, "layout", "torch.strided"))

@@ -16,7 +16,7 @@ from ptxgen.api import (
     spmm_operands,
     streams,
 )
-from ptxgen.api.arrays import View, as_numpy, matrix_layout, require_disjoint, tensor
+from ptxgen.api.arrays import View, as_numpy, matrix_layout, require_disjoint, require_same_memory, tensor
 from ptxgen.api.gemm import number
 from ptxgen.api.sparse_matrix import Csr, read_csr
 from ptxgen.api.spmm import check_row_pointers, rounded
@@ -106,8 +106,7 @@ def _offsets(offsets: Any, b: View) -> View:
     v = tensor(offsets, "offsets")
     if len(v.shape) != 1 or (v.shape[0] > 1 and v.strides[0] != 1):
         raise ShapeError(f"offsets has shape {v.shape} and strides {v.strides}; it must be a contiguous vector")
-    if v.host != b.host:
-        raise InputError("offsets must be in the same memory as b")
+    require_same_memory("offsets", v, "b", b)
     return v
 
 

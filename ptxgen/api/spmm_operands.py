@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.api import new_arrays
-from ptxgen.api.arrays import View, alignment_of, as_numpy, matrix_layout, tensor
+from ptxgen.api.arrays import View, alignment_of, as_numpy, matrix_layout, require_same_memory, tensor
 from ptxgen.api.sparse_matrix import Csr
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.operations.spmm.problem import Spmm
@@ -24,7 +24,8 @@ def check_dtype(a: Csr) -> None:
 
 
 def dense(x: Any, argument: str) -> tuple[View, bool]:
-    """(a matrix, or a vector as a matrix of one column; True for a vector). ShapeError: it has other dimensions."""
+    """The pair (a matrix, or a vector as a matrix of one column; True for a vector). ShapeError: it has other
+    dimensions."""
     v = tensor(x, argument)
     vector = len(v.shape) == 1
     if vector:
@@ -41,13 +42,12 @@ def check_b(shape: tuple[int, int], kind: Dtype, b: View, **arrays: View) -> Non
     if shape[1] != b.shape[0]:
         raise ShapeError(f"a has {shape[1]} columns and b has {b.shape[0]} rows; they must be as many")
     for name, v in arrays.items():
-        if v.host != b.host:
-            raise InputError(f"{name} and b must be in the same memory: both in host memory, or both on the GPU")
+        require_same_memory(name, v, "b", b)
 
 
 def result_for(m: int, b: View, vector: bool, out: Any, beta: float) -> tuple[Any, View]:
-    """(the array of the result, its view): ``out``, or a new array. ``vector``: it has one dimension, as b. ShapeError,
-    DtypeError, InputError: ``out`` cannot store the product."""
+    """The pair (the array of the result, its view): ``out``, or a new array. ``vector``: it has one dimension, as b.
+    ShapeError, DtypeError, InputError: ``out`` cannot store the product."""
     shape = (m,) if vector else (m, b.shape[1])
     if out is None:
         if beta != 0:
@@ -58,8 +58,7 @@ def result_for(m: int, b: View, vector: bool, out: Any, beta: float) -> tuple[An
     c, _ = dense(out, "out")
     if c.dtype is not b.dtype:
         raise DtypeError(f"out is {c.dtype}; it must be {b.dtype}, as a and b")
-    if c.host != b.host:
-        raise InputError("out must be in the same memory as a and b")
+    require_same_memory("out", c, "b", b)
     if not c.host and matrix_layout(c) is None:
         raise ShapeError(f"out has strides {c.strides}; its rows or its columns must be contiguous")
     return out, c
@@ -93,8 +92,7 @@ def sampled(x: Any, y: Any, shape: tuple[int, int], kind: Dtype, **arrays: View)
         if v.shape[0] != rows:
             raise ShapeError(f"{name} has {v.shape[0]} rows; it must have {rows}, the {of} of a")
         for other, each in arrays.items():
-            if each.host != v.host:
-                raise InputError(f"{other} and {name} must be in the same memory: both in host memory, or on the GPU")
+            require_same_memory(other, each, name, v)
     if views[0].shape[1] != views[1].shape[1]:
         raise ShapeError(f"x has {views[0].shape[1]} columns and y has {views[1].shape[1]}; they must be as many")
     a, b = (
@@ -104,8 +102,8 @@ def sampled(x: Any, y: Any, shape: tuple[int, int], kind: Dtype, **arrays: View)
 
 
 def nonzeros_for(nnz: int, x: View, out: Any) -> tuple[Any, View]:
-    """(the array of results for each nonzero, its view): ``out``, or a new array. ShapeError, DtypeError, InputError:
-    ``out`` cannot store them."""
+    """The pair (the array of results for each nonzero, its view): ``out``, or a new array. ShapeError, DtypeError,
+    InputError: ``out`` cannot store them."""
     if out is None:
         out = new_arrays.empty_array(x.origin, (nnz,), x.dtype)
     v = tensor(out, "out")
@@ -113,8 +111,7 @@ def nonzeros_for(nnz: int, x: View, out: Any) -> tuple[Any, View]:
         raise ShapeError(f"out has shape {v.shape}; it must be ({nnz},), the nonzeros of a")
     if v.dtype is not x.dtype:
         raise DtypeError(f"out is {v.dtype}; it must be {x.dtype}, as x and y")
-    if v.host != x.host:
-        raise InputError("out must be in the same memory as x and y")
+    require_same_memory("out", v, "x", x)
     if not v.host and nnz > 1 and v.strides != (1,):
         raise ShapeError(f"out has strides {v.strides}; its elements must be contiguous")
     return out, v

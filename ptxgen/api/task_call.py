@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 
 from ptxgen.api import drivers, launch_function, new_arrays, on_host, runners, streams, task_groups, task_launches
-from ptxgen.api.arrays import View, alignment_of, as_numpy, is_cupy, matrix_layout, require_disjoint, tensor
+from ptxgen.api.arrays import (
+    View,
+    alignment_of,
+    as_numpy,
+    is_cupy,
+    matrix_layout,
+    require_disjoint,
+    require_same_memory,
+    tensor,
+)
 from ptxgen.api.task_joins import DeviceOrder, HostOrder, Order
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.expr.node import Node
@@ -310,8 +319,7 @@ def require_one_memory(named: Mapping[str, View]) -> None:
     """InputError: arrays are in different memory."""
     (first, one), *others = named.items()
     for name, v in others:
-        if v.host != one.host:
-            raise InputError(f"{name} and {first} must be in the same memory: the host's, or a GPU's")
+        require_same_memory(name, v, first, one)
 
 
 def is_truth(value: Node) -> bool:
@@ -348,8 +356,8 @@ def extents_of(
 def problem_of(
     roles: Roles, arrays: Mapping[str, View], out: View | None, extents: Mapping[str, int], **named: Any
 ) -> tuple[Task, dict[str, View]]:
-    """(the problem of a call on a GPU, its arrays by role). ``out``: the matrix C, None: the output is another;
-    ``named``: further fields. ShapeError: an array has strides that no kernel reads."""
+    """The pair (the problem of a call on a GPU, its arrays by role). ``out``: the matrix C, None: the output is
+    another; ``named``: further fields. ShapeError: an array has strides that no kernel reads."""
     views = {u.role: _contiguous(arrays[u.name], u) for u in roles.others}
     fields: dict[str, Any] = dict(zip(("m", "n", "k"), (extents[axis] for axis in AXES), strict=True))
     layout = ""
@@ -432,7 +440,7 @@ def _compute_on_host(
 def host_problem(
     roles: Roles, arrays: Mapping[str, View], extents: Mapping[str, int], **named: Any
 ) -> tuple[Task, dict[str, Any]]:
-    """(the problem of a call on host arrays, its inputs by role). ``named``: further fields."""
+    """The pair (the problem of a call on host arrays, its inputs by role). ``named``: further fields."""
     given = {u.role: np.ascontiguousarray(as_numpy(arrays[u.name])) for u in roles.uses}
     m, n, k = (extents[axis] for axis in AXES)
     return Task(m, n, k, roles.layout, "", text=Task.text_of(roles), **named), given

@@ -283,8 +283,8 @@ class _Call:
     # ---- results
 
     def results(self) -> tuple[dict[str, Any], int]:
-        """(arrays of results by name, results of a row). InputError: the stream is being captured, and the host reads
-        counts."""
+        """The pair (arrays of results by name, results of a row). InputError: the stream is being captured, and the
+        host reads counts."""
         axis, width = self.output.axis, self.width
         if self.device.captured and not (self.pairs <= DIRECT and stores_values(self.program)):
             raise InputError(
@@ -541,7 +541,7 @@ class _Call:
         fields: Mapping[str, Any],
         bounds: Mapping[str, _Memory],
     ) -> tuple[Task, dict[str, int]]:
-        """(the problem of a program, the addresses of its inputs by role). ``bounds``: arrays of rows."""
+        """The pair (the problem of a program, the addresses of its inputs by role). ``bounds``: arrays of rows."""
         uses = {u.role: u.name for u in roles.uses}
         if self.device.origin is not None:
             kinds = {VALUE: self.kind, BOUND_INDEX: DTYPES["s32"]}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ptxgen.api import call_lock, driver_state, drivers, new_arrays, streams
-from ptxgen.api.arrays import View, as_numpy, is_cupy, is_torch, tensor
+from ptxgen.api.arrays import View, as_numpy, is_cupy, is_torch, require_same_memory, tensor
 from ptxgen.arguments import shown
 from ptxgen.codegen.key_table import (
     COUNTS,
@@ -59,8 +59,8 @@ def dtype_name(x: Any) -> str:
 
 
 def numbered(arrays: Sequence[Any], names: Sequence[str]) -> tuple[Any, list[Any]]:
-    """(the distinct keys of arrays of one dtype, the numbers of each array's keys among them). ``names``: of the
-    arguments."""
+    """The pair (the distinct keys of arrays of one dtype, the numbers of each array's keys among them). ``names``: of
+    the arguments."""
     views = [_view(x, name) for x, name in zip(arrays, names, strict=True)]
     first = arrays[0]
     for x, name in zip(arrays[1:], names[1:], strict=True):
@@ -69,8 +69,8 @@ def numbered(arrays: Sequence[Any], names: Sequence[str]) -> tuple[Any, list[Any
                 f"{names[0]} has dtype {dtype_name(first)} and {name} {dtype_name(x)}; keys that are compared must have"
                 " one dtype"
             )
-    if len({v.host for v in views}) > 1:
-        raise InputError(f"{' and '.join(names)} must be in the same memory: the host's, or a GPU's")
+    for v, name in zip(views[1:], names[1:], strict=True):
+        require_same_memory(names[0], views[0], name, v)
     return _on_host(arrays, views) if views[0].host else _on_device(arrays, views)
 
 

@@ -89,7 +89,7 @@ def test_parquet_has_typed_columns(database: Path, tmp_path: Path) -> None:
     [
         (lambda lines: lines[:-1], CorruptError, "ends without its last line"),
         (lambda lines: [*lines[:2], *lines[3:]], CorruptError, "says 4 rows; there are 3"),
-        (lambda lines: ["{}", *lines[1:]], CorruptError, "line 1: must be an object"),
+        (lambda lines: ["{}", *lines[1:]], CorruptError, "line 1: is something else; it must be an object"),
         (lambda lines: [lines[0].replace(":4", ":5"), *lines[1:]], SchemaError, "format 5"),
         (lambda lines: [*lines[:1], lines[1].replace('"us":', '"us":1'), *lines[2:]], CorruptError, "line 2: us is"),
         (lambda lines: [*lines[:1], lines[1].replace("ms=4", "ms=four"), *lines[2:]], CorruptError, "line 2: config"),

@@ -154,7 +154,7 @@ def test_command_on_the_emulated_device(tmp_path, monkeypatch, children):
 def test_a_file_of_another_form_is_refused(tmp_path, text):
     path = tmp_path / "rows.jsonl"
     path.write_text(text)
-    with pytest.raises(InputError, match="must be a file that model validate --rows wrote"):
+    with pytest.raises(InputError, match="it must be a file that model validate --rows wrote"):
         read_rows(path)
 
 

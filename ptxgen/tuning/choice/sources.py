@@ -137,7 +137,7 @@ class Cached:
 
 
 def _nearest_results(request: Request) -> list[tuple[Device, Problem]]:
-    """(device, problem) of the shipped results to use instead: those of the nearest device of the same compute
+    """Pairs (device, problem) of the shipped results to use instead: those of the nearest device of the same compute
     capability first, on each the problem itself before the product without epilogue."""
     problems = dict.fromkeys((request.problem, _without_epilogue(request.problem)))
     return [(other, problem) for other in others_tuned(request.device) for problem in problems]

@@ -223,7 +223,8 @@ _DAMAGED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, Recu
 
 
 def read_rows(path: Path) -> tuple[dict[str, Any], list[Validated]]:
-    """(first line, rows) of a file that ``model validate --rows`` wrote; compressed with xz if its name says so.
+    """The pair (first line, rows) of a file that ``model validate --rows`` wrote; compressed with xz if its name says
+    so.
     InputError: the file cannot be read, or has another form."""
     try:
         with lzma.open(path, "rt") if path.suffix == ".xz" else path.open() as lines:
@@ -233,7 +234,9 @@ def read_rows(path: Path) -> tuple[dict[str, Any], list[Validated]]:
     except OSError as error:
         raise InputError(f"from {path} cannot be read: {error.strerror or error}") from error
     except (*_DAMAGED, lzma.LZMAError) as error:
-        raise InputError(f"from {path} must be a file that model validate --rows wrote: {error}") from error
+        raise InputError(
+            f"from {path} is damaged; it must be a file that model validate --rows wrote: {error}"
+        ) from error
 
 
 def summaries(rows: Sequence[Validated]) -> Iterator[Summary]:

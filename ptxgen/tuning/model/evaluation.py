@@ -283,8 +283,8 @@ def error(rows: Training, predicted: Floats, out: Mask | None = None) -> float:
 
 
 def _losses(rows: Training, predicted: Floats) -> Iterator[tuple[int, float, float]]:
-    """(problem, best time over that of the first choice, over that of the fastest of the first ``TOP``) of the problems
-    that have predictions and at least ``MEASURED`` configurations."""
+    """Triples (problem, best time over that of the first choice, over that of the fastest of the first ``TOP``) of the
+    problems that have predictions and at least ``MEASURED`` configurations."""
     group = rows.choice[rows.group]
     order = np.lexsort((predicted, group))
     starts = np.searchsorted(group[order], np.arange(rows.groups + 1))

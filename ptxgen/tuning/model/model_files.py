@@ -111,8 +111,8 @@ def _digest(content: dict[str, Any], text: bytes = b"") -> str:
 
 
 def read(folder: Path) -> tuple[Device, Facts, Any, tuple[str, ...], RankingNetwork | None]:
-    """(device, facts, booster, its features, network) of the model that ``write`` wrote. The checked content is kept in
-    the disk cache. CorruptError, SchemaError: as ``Model.load``."""
+    """The tuple (device, facts, booster, its features, network) of the model that ``write`` wrote. The checked content
+    is kept in the disk cache. CorruptError, SchemaError: as ``Model.load``."""
     path = folder / MODEL
     try:
         _require_file(path)
@@ -184,7 +184,8 @@ def content_of(path: Path) -> bytes:
     unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY_LIMIT)
     text = unpacker.decompress(path.read_bytes(), BYTES_MOST)
     if not unpacker.eof or unpacker.unused_data:
-        raise ValueError(f"{path.name} must be one xz stream of at most {BYTES_MOST} bytes of text")
+        rule = f"one xz stream of at most {BYTES_MOST} bytes of text"
+        raise ValueError(f"{path.name} is longer, or has more streams; it must be {rule}")
     for name, count, most in (
         ("values", text.count(b","), VALUES_MOST),
         ("lists and objects", text.count(b"[") + text.count(b"{"), CONTAINERS_MOST),
@@ -197,7 +198,7 @@ def content_of(path: Path) -> bytes:
 def _require_file(path: Path) -> None:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode) or status.st_size > BYTES_MOST:
-        raise ValueError(f"{path.name} must be a file of at most {BYTES_MOST} bytes")
+        raise ValueError(f"{path.name} is no file or is longer; it must be a file of at most {BYTES_MOST} bytes")
 
 
 def _features(path: Path, stored: list[str]) -> tuple[str, ...]:
@@ -205,10 +206,12 @@ def _features(path: Path, stored: list[str]) -> tuple[str, ...]:
 
     SchemaError: this version does not compute one of them."""
     if not isinstance(stored, list) or not all(isinstance(name, str) for name in stored):
-        raise TypeError("features must be a list of names")
+        raise TypeError(f"features is {type(stored).__name__}; it must be a list of names")
     names = tuple(stored)
     if len(set(names)) != len(names) or not names:
-        raise ValueError("features must be different names, one at least")
+        raise ValueError(
+            f"features has {len(names)} names, {len(set(names))} different; it must have one, and no equal ones"
+        )
     if extra := sorted(set(names) - set(all_names())):
         raise SchemaError(
             f"{path} was trained on {len(stored)} features; this ptxgen does not compute {', '.join(extra)}"
@@ -264,7 +267,7 @@ def _require_probe(path: Path, seen: list[float], now: list[float], names: tuple
     """SchemaError: the features of some fixed points had other values when the model was trained."""
     then = np.asarray(seen, dtype=np.float64)
     if then.ndim != 1 or not np.isfinite(then).all():
-        raise ValueError("probe must be a list of finite numbers")
+        raise ValueError(f"probe has shape {then.shape} or an infinite number; it must be a list of finite numbers")
     same = len(then) == len(now)
     changed = np.flatnonzero(np.abs(now - then) > 1e-3 * (1 + np.abs(then))) if same else np.zeros(0, np.intp)
     if not same or len(changed):

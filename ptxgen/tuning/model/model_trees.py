@@ -74,7 +74,9 @@ def check(forest: Forest, features: int) -> None:
     if not isinstance(base, float) or not abs(base) < FLOAT_MOST:
         raise ValueError(f"base is {base!r}; it must be a finite number of 32 bits")
     if not isinstance(trees, list) or not 1 <= len(trees) <= TREES_MOST:
-        raise ValueError(f"trees must be a list of 1 to {TREES_MOST}")
+        raise ValueError(
+            f"trees is {type(trees).__name__} or has another length; it must be a list of 1 to {TREES_MOST}"
+        )
     for number, tree in enumerate(trees):
         try:
             _check(tree, features)
@@ -91,11 +93,11 @@ def _check(tree: dict[str, Any], features: int) -> None:
     if not 1 <= count <= NODES_MOST:
         raise ValueError(f"has {count} nodes; it must have 1 to {NODES_MOST}")
     if value.ndim != 1 or value.dtype.kind not in "if":
-        raise ValueError("value must be a list of numbers")
+        raise ValueError(f"value has shape {value.shape} and dtype {value.dtype}; it must be a list of numbers")
     if {len(x) for x in (right, feature, value, default_left)} != {count}:
         raise ValueError("has lists of different lengths")
     if not (np.abs(value) < FLOAT_MOST).all():
-        raise ValueError("value must be finite numbers of 32 bits")
+        raise ValueError(f"value has {np.abs(value).max()}; it must have finite numbers of 32 bits")
     split = left != -1
     if (split != (right != -1)).any():
         raise ValueError("has a node with one child")
@@ -107,15 +109,15 @@ def _check(tree: dict[str, Any], features: int) -> None:
     if ((feature < 0) | (feature >= features))[split].any():
         raise ValueError(f"splits by a feature outside 0 to {features - 1}")
     if ((default_left != 0) & (default_left != 1)).any():
-        raise ValueError("default_left must be 0 or 1")
+        raise ValueError(f"default_left is from {default_left.min()} to {default_left.max()}; it must be 0 or 1")
     tree.update(left=left, right=right, feature=feature, value=value, default_left=default_left)
 
 
 def _integers(tree: dict[str, Any], name: str) -> NDArray[np.int64]:
-    found = np.asarray(tree[name])
-    if found.ndim != 1 or found.dtype.kind != "i":
-        raise ValueError(f"{name} must be a list of integers")
-    return found
+    values = np.asarray(tree[name])
+    if values.ndim != 1 or values.dtype.kind != "i":
+        raise ValueError(f"{name} has shape {values.shape} and dtype {values.dtype}; it must be a list of integers")
+    return values
 
 
 def booster_of(forest: Forest, features: int) -> TreePredictor:

@@ -67,12 +67,14 @@ class RankingNetwork:
         """The network that ``as_dict`` wrote. ValueError, TypeError, KeyError: it breaks a rule."""
         widths = values["widths"]
         if not isinstance(widths, list) or not 2 <= len(widths) <= LAYERS_MOST or widths[0] != features:
-            raise ValueError(f"widths of the network must be a list of 2 to {LAYERS_MOST}, the first {features}")
+            raise ValueError(
+                f"widths of the network are {widths!r}; they must be a list of 2 to {LAYERS_MOST}, the first {features}"
+            )
         if not all(isinstance(n, int) and 1 <= n <= WIDTH_MOST for n in widths) or widths[-1] != 1:
-            raise ValueError(f"widths of the network must be from 1 to {WIDTH_MOST}, the last 1")
+            raise ValueError(f"widths of the network are {widths}; they must be from 1 to {WIDTH_MOST}, the last 1")
         mean, scale = (_array(values[name], (features,)) for name in ("mean", "scale"))
         if not (scale > 0).all():
-            raise ValueError("scale of the network must be positive")
+            raise ValueError(f"scale of the network has {scale.min()}; it must be positive")
         if len(values["layers"]) != len(widths) - 1:
             raise ValueError(f"layers of the network are {len(values['layers'])}; widths says {len(widths) - 1}")
         layers = [_array(text, (n + 1, m)) for text, (n, m) in zip(values["layers"], pairwise(widths), strict=True)]
@@ -86,7 +88,7 @@ def _text(a: Floats) -> str:
 def _array(text: str, shape: tuple[int, ...]) -> Floats:
     out = np.frombuffer(base64.b64decode(text, validate=True), "<f4").astype(np.float32)
     if out.size != math.prod(shape) or not np.isfinite(out).all():
-        raise ValueError(f"an array of the network must have {math.prod(shape)} finite numbers")
+        raise ValueError(f"an array of the network has {out.size} numbers; it must have {math.prod(shape)} finite ones")
     return out.reshape(shape)
 
 

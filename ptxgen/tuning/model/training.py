@@ -67,7 +67,7 @@ def clock_of(d: Device) -> str:
 
 
 def _calibrated(scores: Floats, behind: Floats, weight: Floats, group: NDArray[np.int64]) -> tuple[float, Floats]:
-    """(the slope of ``behind`` over scores within problems, what remains of each problem in the mean)."""
+    """The pair (the slope of ``behind`` over scores within problems, what remains of each problem in the mean)."""
     total = np.bincount(group, weight)
 
     def mean(values: Floats) -> Floats:
@@ -307,7 +307,7 @@ class Training:
         return library.train({**options, **own}, data, trees)
 
     def validate(self, target: str) -> tuple[float, float]:
-        """(error without the mean of each problem, error), weighted, by cross-validation in FOLDS folds."""
+        """The pair (error without the mean of each problem, error), weighted, by cross-validation in FOLDS folds."""
         fold, error = self.folds(FOLDS), np.zeros_like(self.log_us)
         for held_out in np.unique(fold):
             out = fold[self.group] == held_out

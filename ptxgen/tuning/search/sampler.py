@@ -131,7 +131,7 @@ class Categorical:
         return replace(self, problem=problem)
 
     def _batches(self, rng: np.random.Generator, limit: int) -> Iterator[tuple[int, Columns]]:
-        """(number of draws, the legal ones) of batches, until ``limit`` draws were made."""
+        """Pairs (number of draws, the legal ones) of batches, until ``limit`` draws were made."""
         for start in range(0, limit, BATCH):
             size = min(BATCH, limit - start)
             found = [c.take(legal(self.problem, c, self.device)) for c in self._drawn(rng, size)]

@@ -411,8 +411,8 @@ class Database(SqliteFile):
         return counts
 
     def _staged(self, measurements: Iterable[Measurement]) -> Generator[list[tuple[Row, Row, Row]], None, None]:
-        """(key and ``_problem_facts``, values of ``_ENVIRONMENT``, values of ``_FACTS``) of ``measurements``, in lists
-        of ``BATCH``; the first is returned after the last measurement was read and checked.
+        """Triples (key and ``_problem_facts``, values of ``_ENVIRONMENT``, values of ``_FACTS``) of ``measurements``,
+        in lists of ``BATCH``; the first is returned after the last measurement was read and checked.
 
         Rows wait in a temporary table, which is a file of its own, so no lock of the database is held.
         """

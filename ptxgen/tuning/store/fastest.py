@@ -91,7 +91,7 @@ def _read(path: Path, changed: int) -> dict[str, Row]:
             text = line.decode()
             if number == 1:
                 if not text.startswith(_TITLE):
-                    raise CorruptError(f"{path}, line 1: must read '{_TITLE}{FORMAT}'")
+                    raise CorruptError(f"{path}, line 1 has another title; it must be '{_TITLE}{FORMAT}'")
                 require_format(path, text.removeprefix(_TITLE))
             elif not text.startswith("#"):
                 cells = text.split(" | ")

@@ -74,8 +74,8 @@ def counts_over_time(attempts: Sequence[Attempt], points: int = 60) -> dict[str,
 
 
 def search_curve(attempts: Iterable[Attempt]) -> list[tuple[int, float]]:
-    """(number of measurements n of a problem, fastest time of all over the fastest of the first n), the second as the
-    geometric mean over all problems, at powers of two. A problem with fewer measurements counts with all it has."""
+    """Pairs (number of measurements n of a problem, fastest time of all over the fastest of the first n), the second as
+    the geometric mean over all problems, at powers of two. A problem with fewer measurements counts with all it has."""
     runs: dict[str, list[Attempt]] = {}
     for a in attempts:
         if a.us < math.inf:

@@ -82,7 +82,7 @@ def require_valid(m: Measurement, *, winner: bool = False) -> None:
     if (m.outcome == "ok") != bool(m.samples):
         raise InputError(f"outcome {m.outcome} has {len(m.samples)} samples; ok requires some, a failure none")
     if not all(0 < x < math.inf for x in m.samples):
-        raise InputError("samples must be positive and finite")
+        raise InputError(f"samples are {m.samples}; they must be positive and finite")
     if not 0 <= m.created <= LATEST:
         raise InputError(f"created is {m.created!r}; it must be seconds since 1970, from 0 to {LATEST:.0f}")
     _require_utf8(digest=m.digest, purpose=m.purpose)

@@ -145,7 +145,7 @@ def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     raise InputError("follows the last line")
                 values = from_json(line.decode())
                 if number == 1 and values.get("ptxgen") != NAME:
-                    raise InputError(f'must be an object with "ptxgen": "{NAME}"')
+                    raise InputError(f'is something else; it must be an object with "ptxgen": "{NAME}"')
             if number == 1:
                 require_format(path, values.get("format"))
             elif values.keys() == {"rows"}:

@@ -26,7 +26,7 @@ def seeds(problem: Problem, device: str) -> list[Config]:
 
 @lru_cache(maxsize=4)
 def _lines(path: Path) -> dict[str, list[tuple[int, str]]]:
-    """(number of the line, text of the configuration) of each line, by problem: parsing all takes 0.1 s."""
+    """The pair (number of the line, text of the configuration) of each line, by problem: parsing all takes 0.1 s."""
     found: dict[str, list[tuple[int, str]]] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if line.strip() and not line.startswith("#"):

@@ -138,8 +138,8 @@ def family_of(config: str) -> str:
 
 
 def withdrawn(folder: Path) -> frozenset[tuple[str, str]]:
-    """(problem, family) of each line of ``withdrawn.txt`` in a device's folder. CorruptError: a line is not of this
-    form."""
+    """The pair (problem, family) of each line of ``withdrawn.txt`` in a device's folder. CorruptError: a line is not of
+    this form."""
     path = folder / WITHDRAWN
     lines = read_text(path).splitlines() if path.exists() else []
     rows = [tuple(line.split(" | ")) for line in lines if line and not line.startswith("#")]
@@ -215,7 +215,7 @@ class _Winners(Mapping[str, Measurement]):
         lines = read_text(path).rstrip("\n").split("\n")
         comments = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
         if not comments or not lines[0].startswith(f"# {_TITLE}"):
-            raise CorruptError(f"{path}, line 1: must read '# {_TITLE}{FORMAT}'")
+            raise CorruptError(f"{path}, line 1 has another title; it must be '# {_TITLE}{FORMAT}'")
         require_format(path, comments[0].removeprefix(_TITLE))
         named = dict(c.partition(":")[::2] for c in comments if ":" in c)
         with errors_with_line(path, 1):
@@ -305,7 +305,7 @@ def read_measurements(path: Path, problems: Collection[Problem] | None = None) -
     title = next(rows := _objects(path), None)
     rows.close()
     if title is None or title.pop("ptxgen", None) != "measurements":
-        raise CorruptError(f'{path}, line 1: must be an object with "ptxgen": "measurements"')
+        raise CorruptError(f'{path}, line 1 is something else; it must be an object with "ptxgen": "measurements"')
     require_format(path, title.pop("format", None))
     count = title.pop("measurements", None)
     with errors_with_line(path, 1):
@@ -423,7 +423,9 @@ def measurement_of(values: dict[str, Any]) -> Measurement:
     if (values["outcome"] == "ok") != bool(samples):
         raise InputError(f"outcome {values['outcome']} has {len(samples)} samples; ok has some, a failure none")
     if not (-1 <= values.get("registers", -1) < 1 << 31 and -1 <= values.get("spills", -1) < 1 << 31):
-        raise InputError("registers and spills must be counts, or -1")
+        raise InputError(
+            f"registers is {values.get('registers')} and spills is {values.get('spills')}; they must be counts, or -1"
+        )
     made = {
         "problem": parse_problem(values["problem"]),
         "config": parse_config(values["config"]),
