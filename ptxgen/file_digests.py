@@ -36,7 +36,8 @@ def of_tree(roots: Iterable[Path], suffixes: tuple[str, ...]) -> str:
 
 
 def _listed(root: Path, suffixes: tuple[str, ...]) -> list[tuple[str, str]]:
-    """(path from ``root``, whole path) of each file below ``root`` whose name ends in one of ``suffixes``, sorted."""
+    """The pair (path from ``root``, whole path) of each file below ``root`` whose name ends in one of ``suffixes``,
+    sorted."""
     return sorted(_walked(root, suffixes))
 
 

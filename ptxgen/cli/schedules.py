@@ -201,7 +201,8 @@ def _skipped_lines(document: dict[str, Any]) -> list[str]:
 
 
 def _timed(driver: Any, schedule: Schedule, choices: list[Any]) -> Iterator[tuple[float, dict[str, Any]]]:
-    """(microseconds, deviation from float64) of each choice for one problem. LaunchError: a result is wrong."""
+    """The pair (microseconds, deviation from float64) of each choice for one problem. LaunchError: a result is
+    wrong."""
     from ptxgen.cli import report
     from ptxgen.tuning.measure.bench import CHECKED_ELEMENTS, FINAL_TIMING, Bench, full_check_elements
 

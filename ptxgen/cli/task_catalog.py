@@ -161,9 +161,9 @@ class Named:
 
 
 def of_text(text: str, types: Mapping[str, str], default: str | None) -> tuple[Program, tuple[str, ...]]:
-    """(the program of a text, or of the file that has it, its inputs in the order of calls). ``types``: of inputs that
-    the text does not declare, ``default``: of others, None: they have none. InputError: a type is of no input, there is
-    no such file; TaskError: a type is missing."""
+    """The tuple (the program of a text, or of the file that has it, its inputs in the order of calls). ``types``: of
+    inputs that the text does not declare, ``default``: of others, None: they have none. InputError: a type is of no
+    input, there is no such file; TaskError: a type is missing."""
     text = str(Task.checked_fields({"text": text})["text"])
     ranks = input_ranks(text)
     for name in types:

@@ -197,7 +197,7 @@ class Plan:
 
     @cached_property
     def row_steps(self) -> list[tuple[int, int]]:
-        """(Rows from the first, rows from the one before) of each row of C that a thread holds."""
+        """The pair (rows from the first, rows from the one before) of each row of C that a thread holds."""
         x: Any = self
         rows = [x.a.offset(i) for i in range(x.mainloop.ms)]
         return list(zip(rows, [0, *(row - before for before, row in pairwise(rows))], strict=True))
@@ -222,7 +222,7 @@ class Plan:
 
     @cached_property
     def smem_sums(self) -> list[list[tuple[str, int]]]:
-        """(Registers, offset) of the stores of each row of a thread's sums to shared memory."""
+        """Pairs (registers, offset) of the stores of each row of a thread's sums to shared memory."""
         x: Any = self
         pitch, size = x.epilogue.row_pitch, self.arithmetic.bytes
         return [

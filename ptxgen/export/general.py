@@ -166,8 +166,8 @@ def _symbolic(of: CForm, problem: Problem, tied: Mapping[str, str] | None = None
 
 
 def _score(p: KernelProblem, c: Columns, d: Device, model: Model | None) -> Leaf:
-    """The features of the model's trees, the logarithms without ``log2``, and the baseline; without a model the time.
-    The form has for each feature whether it is a logarithm."""
+    """The expressions that exported C code evaluates for a configuration: the model's features, then its baseline. A
+    feature log2(x) is given as x, and marked in the form of the leaf. Without a model: the predicted time alone."""
     us = perf_model.microseconds(p, c, d)
     if model is None or model.facts is None:
         return Leaf((), (_node(us),))

@@ -185,7 +185,7 @@ NumberOrSymbol = Any
 
 
 def _plain(x: NumberOrSymbol) -> tuple[Any, Node]:
-    """(example value, node). ValueError: a column has not one row."""
+    """The pair (example value, node). ValueError: a column has not one row."""
     if isinstance(x, Symbol):
         return x.example, x.node
     if isinstance(x, np.ndarray):

@@ -228,7 +228,7 @@ def _products(x: Node) -> list[Node]:
 
 
 def _factors(x: Node, divides: bool = False) -> list[tuple[Node, bool]]:
-    """(factor, True: it divides) of a product."""
+    """Pairs (factor, True: it divides) of a product."""
     if x.op == "*":
         return [y for z in x.arguments for y in _factors(z, divides)]
     if x.op == "neg":

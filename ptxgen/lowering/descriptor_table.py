@@ -49,10 +49,12 @@ class Items(Protocol):
         """The first element of A, B, C in arrays that hold all items."""
 
     def steps(self, name: str) -> tuple[int, int]:
-        """(bytes from the array ``name`` of one item to that of the next, bytes per element along the jagged axis)."""
+        """The pair (bytes from the array ``name`` of one item to that of the next, bytes per element along the jagged
+        axis)."""
 
     def epilogue_sizes(self, name: str) -> tuple[NDArray[np.int64], int]:
-        """(first element of each item, elements in all) of an array that holds an epilogue operand of all items."""
+        """The pair (first element of each item, elements in all) of an array that holds an epilogue operand of all
+        items."""
 
     def epilogue_operand_dtype(self, name: str) -> Dtype: ...
 

@@ -77,7 +77,7 @@ class IndexMap:
 
     @cached_property
     def digits(self) -> list[tuple[int, int]]:
-        """(extent, stride) of each digit, without digits of extent 1. Adjacent digits with a common stride are
+        """The pair (extent, stride) of each digit, without digits of extent 1. Adjacent digits with a common stride are
         merged."""
         out: list[tuple[int, int, tuple[int, ...]]] = []
         for n, (extent, step) in enumerate(zip(self.extents, self.steps, strict=True)):

@@ -7,7 +7,7 @@ summed over channels before the last transform. Each of the 16 points of transfo
 filters by channels times channels by tiles. A tile takes 16 products, where a direct convolution takes 36. A tile of
 4x4 results has a patch of 6x6 pixels and takes 36 products in place of 144, with larger errors.
 
-F(2x2, 3x3) computes results and input gradients. Gradients of filters have 3x3 elements, which the 2x2 gradients of a
+F(2x2, 3x3) computes results and input gradients. Weight gradients have 3x3 elements, which the 2x2 gradients of a
 tile's results and its patch give: F(3x3, 2x2) has the same points and the same B, and the GEMMs are filters by tiles
 times tiles by channels. So have F(4x4, 3x3) and F(3x3, 4x4).
 """

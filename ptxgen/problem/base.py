@@ -122,7 +122,7 @@ class ProblemBase:
         return " ".join(parts)
 
     def _given_and_defaults(self) -> tuple[dict[str, Any], ProblemBase]:
-        """((shape, layout and dtype), the problem with these fields and defaults for all others)."""
+        """The pair ((shape, layout and dtype), the problem with these fields and defaults for all others)."""
         given = {name: getattr(self, name) for name in (*self.SHAPE, "layout", "dtype")}
         return given, type(self)(**given)
 

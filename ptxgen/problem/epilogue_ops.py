@@ -171,7 +171,7 @@ def _times(x: Node, operand: Node) -> Node:
 
 
 def _masked(x: Node, operand: Node) -> Node:
-    """0 where the operand is at most 0; where it is NaN, x."""
+    """x where the operand is above 0 or NaN, else 0."""
     zero = constant(0.0, x.type)
     return select(node("<=", PRED, operand, zero), zero, x)
 

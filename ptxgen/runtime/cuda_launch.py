@@ -67,7 +67,7 @@ class KernelHandle:
             raise cuda_graph.driver_error("cuLaunchKernelEx", cuda_graph.load().CUresult(code))
 
     def _new_buffer(self) -> tuple[memoryview, Any]:
-        """(the bytes of a parameter buffer, a reference to the launch options that have its address)."""
+        """The pair (the bytes of a parameter buffer, a reference to the launch options that have its address)."""
         memory = (ctypes.c_char * max(self.size, 1))()
         pointer, length, end = 1, 2, None  # CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END
         addresses = ctypes.addressof(memory), ctypes.addressof(self._size)

@@ -25,7 +25,7 @@ _ALLOW_TF32 = {"matmul": torch._C._get_cublas_allow_tf32, "conv": torch._C._get_
 def key_of(
     operation: str, options: tuple[Any, ...], a: Tensor, b: Tensor, bias: Tensor | None = None
 ) -> tuple[Any, int, int, tuple[int, ...]]:
-    """(key of a cached launch, addresses of ``a``, ``b`` and the bias).
+    """The tuple (key of a cached launch, addresses of ``a``, ``b`` and the bias).
 
     The key has what the launch depends on: shape, strides, dtype, alignment, device and negative bit of each tensor. It
     is None for tensors without strides or memory.
@@ -58,8 +58,8 @@ def key_of(
 
 
 def settings(x: Tensor, operation: str) -> tuple[bool, bool]:
-    """(TF32 is allowed for ``x``, results must be deterministic), from the settings of PyTorch. ``operation``: matmul
-    or conv."""
+    """The pair (TF32 is allowed for ``x``, results must be deterministic), from the settings of PyTorch. ``operation``:
+    matmul or conv."""
     if x.dtype is not torch.float32 or not x.is_cuda:
         return False, _deterministic()
     return _settings_of_f32(operation)

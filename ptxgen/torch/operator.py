@@ -167,7 +167,7 @@ class Operator:
         return self.overload(*args) if dispatched else self(*live, *args[self._tensors :])
 
     def _recent_launch(self, args: tuple[Any, ...]) -> tuple[Callable[..., None], Any, bool] | None:
-        """(launch, its result, whether gradients are recorded) of a recent call like this one."""
+        """The triple (launch, its result, whether gradients are recorded) of a recent call like this one."""
         if self._recent is None:
             return None
         found = self._recent.get(args[: self._tensors])
@@ -209,8 +209,8 @@ class Operator:
                 check_dense(argument.name, x)
 
     def _in_mode(self, args: tuple[Any, ...]) -> tuple[Callable[..., Any] | None, tuple[Any, ...]]:
-        """(the function that computes the result, its arguments) in a transform of ``torch.func``, a mode of the
-        dispatcher, ``torch.jit.trace``, or autocast. None: that of eager mode, after the casts of autocast."""
+        """The pair (the function that computes the result, its arguments) in a transform of ``torch.func``, a mode of
+        the dispatcher, ``torch.jit.trace``, or autocast. None: that of eager mode, after the casts of autocast."""
         self._check(args)
         if _traces() is not None and self._has_symbolic_extents:
             raise InputError(

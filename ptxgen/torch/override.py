@@ -332,7 +332,8 @@ OVERRIDES: tuple[tuple[Any, str, Override], ...] = (
 
 @functools.cache
 def _replacements() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
-    """(where PyTorch's function is, its name there, the function in its place), of those that this version has."""
+    """The triple (where PyTorch's function is, its name there, the function in its place), of those that this version
+    has."""
     return tuple(
         (place, name, _replacement(getattr(place, name), name.strip("_"), override))
         for place, name, override in OVERRIDES

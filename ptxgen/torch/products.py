@@ -213,7 +213,7 @@ def _linear_weight_grad_shape(input: Tensor, grad: Tensor) -> tuple[int, int]:
 
 
 def _matmul_shape(a: Tensor, b: Tensor) -> tuple[Shape, Shape]:
-    """(shape of the product, extents of the batch)."""
+    """The pair (shape of the product, extents of the batch)."""
     if a.dim() == 0 or b.dim() == 0:
         raise ShapeError(f"input has {a.dim()} dimensions and other {b.dim()}; both must have at least 1")
     rows = b.shape[-2] if b.dim() > 1 else b.shape[0]

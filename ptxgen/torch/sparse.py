@@ -85,8 +85,8 @@ def sddmm(a: Tensor | SparseMatrix, x: Tensor, y: Tensor, *, scaled: bool = Fals
 
 
 def _arrays(a: Any) -> tuple[Arrays, tuple[int, int], bool]:
-    """(row pointers, columns and values of a matrix, or of its transpose; the shape of the matrix; True for those of
-    the transpose)."""
+    """The triple (row pointers, columns and values of a matrix, or of its transpose; the shape of the matrix; True for
+    those of the transpose)."""
     if isinstance(a, SparseMatrix):
         for name, each in (("indptr", a.indptr), ("indices", a.indices), ("values", a.values)):
             if not isinstance(each, Tensor):
@@ -133,8 +133,8 @@ def _described(a: Any) -> str:
 
 
 def _batch(a: Tensor, **operands: Tensor) -> tuple[Arrays, int, dict[str, Tensor]]:
-    """(row pointers, columns and values of the block-diagonal matrix of a batch in CSR, its columns, and the operands
-    one below the other). The operands have a matrix for each one of the batch, or one for all."""
+    """The tuple (row pointers, columns and values of the block-diagonal matrix of a batch in CSR, its columns, and the
+    operands one below the other). The operands have a matrix for each one of the batch, or one for all."""
     _require_no_dense_dimensions(a)
     if a.layout is not torch.sparse_csr:
         raise InputError(f"a is a batch in {a.layout}; it must be in CSR")

@@ -1,4 +1,4 @@
-## im2col loads of the gradient of filters where the pixels of an image are contiguous in the gradients of results: a stage has
+## im2col loads of weight gradients where the pixels of an image are contiguous in the gradients of results: a stage has
 ## pixels of one image, from %position on. Those past the last pixel are zeros of the gradients of results.
 <%namespace name="im2col" file="/addr/wgrad_im2col.mako"/>
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>

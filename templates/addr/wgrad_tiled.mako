@@ -1,4 +1,4 @@
-## Tiled loads of the gradient of filters: K is pixels of rows of results, a column is a channel of one tap. The taps of a
+## Tiled loads of weight gradients: K is pixels of rows of results, a column is a channel of one tap. The taps of a
 ## tile are the same in all its stages.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>

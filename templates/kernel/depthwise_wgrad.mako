@@ -1,4 +1,4 @@
-## Schedule of depthwise filter gradients: a thread loops over strips of results and accumulates all taps of a filter; blocks
+## Schedule of depthwise weight gradients: a thread loops over strips of results and accumulates all taps of a filter; blocks
 ## store their sums in the workspace [slice][filter][tap].
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\

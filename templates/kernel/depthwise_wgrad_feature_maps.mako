@@ -1,4 +1,4 @@
-## Schedule of depthwise filter gradients for whole feature maps: a block has adjacent channels and every so many images. Of each
+## Schedule of depthwise weight gradients for whole feature maps: a block has adjacent channels and every so many images. Of each
 ## image, it copies the feature maps of pixels and of result gradients to shared memory; its threads multiply strips along columns of
 ## the maps, and keep the sums of all taps of a channel. Blocks store their sums in the workspace [slice][filter][tap].
 <%inherit file="base.mako"/>\

@@ -1,4 +1,4 @@
-## Winograd's transform of the products: results, or gradients of filters, from the matrices of products in the workspace, with the epilogue of the convolution. A gradient of filters is stored like an image of one tile: the
+## Winograd's transform of the products: results, or weight gradients, from the matrices of products in the workspace, with the epilogue of the convolution. A weight gradient is stored like an image of one tile: the
 ## filter (or channel) of a row of C is its image.
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="tiles" file="/addr/winograd_tiles.mako"/>\

@@ -32,7 +32,7 @@ def tree(module: str) -> ast.Module:
 
 @cache
 def imports(module: str) -> tuple[tuple[int, str], ...]:
-    """(line, absolute name) of every import of a module, at any depth; of the package's own also by ``import_module``."""
+    """The pair (line, absolute name) of every import of a module, at any depth; of the package's own also by ``import_module``."""
     return tuple(_imports(module))
 
 
@@ -54,7 +54,7 @@ def _imports(module: str) -> Iterator[tuple[int, str]]:
 
 
 def own_imports(module: str) -> Iterator[tuple[int, str]]:
-    """(line, module within the package) of the package's own modules that a module imports."""
+    """Pairs (line, module within the package) of the package's own modules that a module imports."""
     for line, name in imports(module):
         parts = name.split(".")
         if parts[0] == "ptxgen":

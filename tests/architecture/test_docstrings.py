@@ -1,4 +1,4 @@
-"""Docstrings are sentences: none begins with a preposition of possession or with a conjunction."""
+"""Docstrings are sentences: none begins with a preposition of possession, a conjunction or a parenthesis."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ def docstrings() -> Iterator[tuple[Path, int, str]]:
                     yield path, getattr(node, "lineno", 1), text
 
 
-def test_docstrings_do_not_begin_with_of_or_whether() -> None:
-    found = [
-        f"{path.relative_to(ROOT)}:{line}" for path, line, text in docstrings() if text.startswith(("Of ", "Whether "))
-    ]
-    assert not found, "a docstring has its subject first: True if …, The times of …"
+def test_docstrings_begin_with_a_subject_or_a_verb() -> None:
+    wrong = ("Of ", "Whether ", "(")
+    found = [f"{path.relative_to(ROOT)}:{line}" for path, line, text in docstrings() if text.startswith(wrong)]
+    assert not found, "a docstring has its subject first: True if …, The times of …, The pair (row, column) of …"

@@ -47,7 +47,7 @@ def named(text: str, own: str = "") -> set[str]:
 
 
 def strings(module: ast.Module) -> Iterator[tuple[int, str]]:
-    """(line, text) of each string of a module but docstrings."""
+    """The pair (line, text) of each string of a module but docstrings."""
     nodes = list(ast.walk(module))
     docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:

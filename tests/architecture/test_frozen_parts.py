@@ -44,7 +44,7 @@ def test_parts_are_frozen_records() -> None:
 
 
 def changed(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """(function, attribute) of each assignment to an attribute outside constructors and the methods that they call."""
+    """The pair (function, attribute) of each assignment to an attribute outside constructors and the methods that they call."""
     for kind in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
         methods = {node.name: node for node in kind.body if isinstance(node, ast.FunctionDef)}
         makers = {"__init__", "_compose"} & set(methods)

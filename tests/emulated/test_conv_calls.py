@@ -124,7 +124,7 @@ def tables() -> int:
 
 
 def right(held: dict[int, tuple[Any, Any]], width: int) -> None:
-    """A filter gradient of ``width`` results, computed from tensors that are created once."""
+    """A weight gradient of ``width`` results, computed from tensors that are created once."""
     x, dy = integers(width, 1, 2, 3, width + 1), integers(width + 1, 1, 2, 3, width)
     if width not in held:
         held[width] = Tensor(drivers.driver(), x), Tensor(drivers.driver(), dy)  # type: ignore[arg-type]

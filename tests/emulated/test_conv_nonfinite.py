@@ -20,7 +20,7 @@ FOLDED = Conv(1, 3, 9, 40, 3, 3, 3, padding=1)
 
 
 def reached(p: Conv, config: Config, value: float) -> tuple[Any, Any]:
-    """(the results of positive operands of which one element of A is replaced, which of them depend on the element)."""
+    """The pair (the results of positive operands of which one element of A is replaced, which of them depend on the element)."""
     rng, driver = np.random.default_rng(0), EmulatedDriver()
     arrays = {n: rng.integers(1, 4, shape).astype(np.float32) for n, shape in zip("ABC", p.stored, strict=True)}
     other = {name: x.copy() for name, x in arrays.items()}

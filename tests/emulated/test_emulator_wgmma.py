@@ -106,7 +106,7 @@ def exact(x: np.ndarray, kind: str) -> np.ndarray:
 
 
 def layout(rows: int, size: int, span: int, across: bool) -> tuple[int, int, int]:
-    """(leading, stride, bytes) of a dense operand of `rows` rows and 32 bytes of k."""
+    """The triple (leading, stride, bytes) of a dense operand of `rows` rows and 32 bytes of k."""
     if not across:
         return (16 * 8 * -(-rows // 8), 128, 32 * rows) if not span else (16, 8 * span, span * rows)
     if not span:

@@ -125,7 +125,7 @@ def test_tiles_without_a_pair_have_states_of_no_value(when: str, axis: str, conf
 
 
 def aggregated(product: Any, g: Any, h: Any, groups: tuple[int, int], op: Any = np.add, start: float = 0) -> Any:
-    """(the groups of a product, the number of pairs whose keys are out of range)."""
+    """The pair (the groups of a product, the number of pairs whose keys are out of range)."""
     out = np.full(groups, start, product.dtype)
     rows, columns = np.broadcast_arrays(g[:, None].astype(int), h[None].astype(int))
     inside = (rows >= 0) & (rows < groups[0]) & (columns >= 0) & (columns < groups[1])

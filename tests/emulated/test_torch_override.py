@@ -40,7 +40,7 @@ class TestOverride(OverrideChecks):
 
 
 def program(folder: Path, *arguments: str, **variables: str) -> tuple[str, str]:
-    """(standard output, last line of standard error) of a program. The settings of the test are not changed."""
+    """The pair (standard output, last line of standard error) of a program. The settings of the test are not changed."""
     (folder / "program.py").write_text(PROGRAM)
     environment = {**os.environ, "PTXGEN_DRIVER": "emulated", **variables}
     command = [sys.executable, *arguments]

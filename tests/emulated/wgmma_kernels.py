@@ -65,7 +65,7 @@ def ceil(a: int, b: int) -> int:
 def multiply(
     name: str, m: int, n: int, k: int, ptx: str = "", seed: int = 0, blocks: int = 4, **options: Any
 ) -> tuple[np.ndarray, np.ndarray, Stats]:
-    """(result, product in float64, statistics); NaN where nothing is stored. ``blocks``: of a persistent grid."""
+    """The triple (result, product in float64, statistics); NaN where nothing is stored. ``blocks``: of a persistent grid."""
     c = KERNELS[name]
     rng = np.random.default_rng(0)
     x = rng.standard_normal((k, m) if c.across[0] else (m, k)).astype("f2")

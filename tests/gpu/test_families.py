@@ -75,7 +75,7 @@ def fail(bad, count) -> None:
 
 
 def matrices(runner, p, arrays, alpha, beta):
-    """(expected result, a launch that returns the result and whether memory between its rows is unchanged)."""
+    """The pair (expected result, a launch that returns the result and whether memory between its rows is unchanged)."""
     stored, poison = padded(p, arrays), p.output.poison
     used = arrays | {"A": elements(p, A, stored["A"]), "B": elements(p, B, stored["B"])}
     expected = reference(p, used, alpha, beta)

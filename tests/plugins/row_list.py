@@ -48,7 +48,7 @@ INDEX = 4  #: bytes of a row number, a column number or an offset
 
 @dataclass(frozen=True)
 class RowList(ProblemBase):
-    """(count, numbers, sums) of the rows of A·x that have nonzeros. ``layout``: how A is stored. ShapeError: an extent is
+    """The triple (count, numbers, sums) of the rows of A·x that have nonzeros. ``layout``: how A is stored. ShapeError: an extent is
     no positive integer, or there are nonzeros in no columns."""
 
     rows: int

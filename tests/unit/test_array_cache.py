@@ -49,7 +49,7 @@ def forget():
 
 
 def computed(text: str):
-    """(candidates, their times, the bases, their costs) of a problem."""
+    """The tuple (candidates, their times, the bases, their costs) of a problem."""
     p = lower(parse(text))
     c = space.candidates(p, H200)
     bases = [part.base for part in c.parts]

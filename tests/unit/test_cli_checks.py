@@ -37,7 +37,7 @@ def commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def paths() -> Iterator[tuple[str, str, Any]]:
-    """(command, option, annotation) of each option and argument that is a path."""
+    """The triple (command, option, annotation) of each option and argument that is a path."""
     for name, function in commands():
         for option, hint in function.__annotations__.items():
             of = get_args(hint)[0] if get_args(hint) else hint

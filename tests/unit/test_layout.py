@@ -42,7 +42,7 @@ def every_plan() -> list[SimtPlan]:
 
 
 def start(x, thread: int) -> tuple[int, int, int]:
-    """(row along M or N, k) of a thread's first load, and its element of the stage."""
+    """The tuple (row along M or N, k) of a thread's first load, and its element of the stage."""
     if x.kmajor_smem:
         mn, k = thread >> x.log2_across, (thread & x.across - 1) * x.vec
         chunk = (mn >> x.swizzle_shift ^ k >> x.log2_chunk) & x.swizzle_q - 1
@@ -81,7 +81,7 @@ def stage(x, threads: int) -> dict[int, tuple[int, int]]:
 
 
 def first(plan: SimtPlan, x, thread: int) -> tuple[int, int]:
-    """(group that shares K, first row or column) of a thread."""
+    """The pair (group that shares K, first row or column) of a thread."""
     lane, warp = thread & 31, (thread & plan.mainloop.group - 1) >> 5
     if plan.mainloop.interleaved:
         ln, lm = lane & 1, lane >> 1 & 1
@@ -109,7 +109,7 @@ def names(registers: str) -> list[str]:
 
 
 def fragment_loads(plan: SimtPlan, x, k: int) -> list[tuple[int, int, list[str]]]:
-    """(address index, offset, registers) of the fragment loads of a step."""
+    """Triples (address index, offset, registers) of the fragment loads of a step."""
     out = []
     for read in x.fragment_loads(k, x.buffer(k)):
         reader, offset = re.fullmatch(rf"%frag_ptr_{x.name}(\d+)\+(\d+)", read.address).groups()

@@ -27,19 +27,19 @@ DEPTH = {1: 64, 2: 32, 4: 16, 8: 16}
 
 
 def at_a(i: Instruction, lane: int, register: int, n: int = 0) -> tuple[int, int]:
-    """(row, k) of element ``n`` of a lane's fragment register of A, k counted within an instruction of ``depth``."""
+    """The pair (row, k) of element ``n`` of a lane's fragment register of A, k counted within an instruction of ``depth``."""
     g, t = divmod(lane, 4)
     return g + 8 * (register % 2), i.run * (t + 4 * (register // 2)) + n
 
 
 def at_b(i: Instruction, lane: int, register: int, n: int = 0) -> tuple[int, int]:
-    """(k, column) of element ``n`` of a lane's fragment register of B."""
+    """The pair (k, column) of element ``n`` of a lane's fragment register of B."""
     g, t = divmod(lane, 4)
     return i.run * (t + 4 * register) + n, g
 
 
 def at_c(lane: int, n: int) -> tuple[int, int]:
-    """(row, column) of sum ``n`` of a lane."""
+    """The pair (row, column) of sum ``n`` of a lane."""
     g, t = divmod(lane, 4)
     return g + 8 * (n // 2), 2 * t + n % 2
 

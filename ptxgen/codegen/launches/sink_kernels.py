@@ -30,7 +30,7 @@ class SinkKernels(Part):
     THREADS = 256
 
     def workspace(self, p: KernelProblem) -> tuple[int, str]:
-        """(bytes, meaning) of the sink's workspace."""
+        """The pair (bytes, meaning) of the sink's workspace."""
         return 0, ""
 
     def allocate(self, p: KernelProblem, workspace: Allocator) -> int:
@@ -124,7 +124,7 @@ class RowReduceKernels(SinkKernels):
 
     @property
     def other_states(self) -> list[list[tuple[str, str, int]]]:
-        """(Type, register, offset) of the states of all warps but the first."""
+        """Triples (type, register, offset) of the states of all warps but the first."""
         return [
             [(kind, self.states.other[n][0], at + offset) for n, (kind, offset) in enumerate(self.states.components)]
             for at in range(self.warp_bytes, self.joined_bytes, self.warp_bytes)

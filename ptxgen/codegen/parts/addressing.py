@@ -15,7 +15,7 @@ OUT_OF_IMAGE_LUT = (~0xF0 | ~0xCC) & 0xAA
 
 
 def multiplier(n: int) -> tuple[int, int]:
-    """(magic, shift): x // n is x · magic >> shift, for x below 2^31 (Granlund & Montgomery, PLDI 1994)."""
+    """The pair (magic, shift): x // n is x · magic >> shift, for x below 2^31 (Granlund & Montgomery, PLDI 1994)."""
     shift = 31 + (n - 1).bit_length()
     return (1 << shift) // n + 1, shift
 
@@ -72,7 +72,7 @@ class OperandAddressing(Part):
 
     @property
     def k_entries(self) -> list[tuple[str, int]]:
-        """(Load of the entry up to its address, its offset in the table) of each offset along K."""
+        """The pair (load of the entry up to its address, its offset in the table) of each offset along K."""
         return [(self._entry("k", n), k * self.table_entry_bytes) for n, k in enumerate(self.k_offsets)]
 
     @property

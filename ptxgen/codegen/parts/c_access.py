@@ -90,7 +90,7 @@ class CAccess(Part):
 
     @cached_property
     def word_values(self) -> list[tuple[str, list[str]]]:
-        """(Loaded register, its elements) of narrow elements."""
+        """Pairs (loaded register, its elements) of narrow elements."""
         n = max(1, self.vec // self.loaded.size)
         return [(r, self.values.all[i * n : (i + 1) * n]) for i, r in enumerate(self.loaded.all)]
 
@@ -136,7 +136,7 @@ class CAccess(Part):
 
     @cached_property
     def preinitialised(self) -> list[tuple[str, str, str]]:
-        """(type, register, zero) of registers that are set before guarded instructions write them."""
+        """Triples (type, register, zero) of registers that are set before guarded instructions write them."""
         if not self.preinitialises:
             return []
         zeros = {"f32": "0f00000000", self.arithmetic.type: self.arithmetic.zero}

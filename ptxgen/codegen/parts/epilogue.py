@@ -144,14 +144,14 @@ class TileEpilogue(RowLanes, Epilogue):
 
     @property
     def group_sum_loads(self) -> list[tuple[list[str], str, int]]:
-        """(Registers, their operand, offset) of a vector of sums of each thread group that splits K."""
+        """Triples (registers, their operand, offset) of a vector of sums of each thread group that splits K."""
         size = self.config.ml * self.row_pitch * self.arithmetic.bytes
         into = [self.vector, *[self.c.addend] * (self.config.kl - 1)]
         return [(tile.all[: self.c.vec], tile.vector(0, n=self.c.vec), g * size) for g, tile in enumerate(into)]
 
     @property
     def sum_vectors(self) -> list[tuple[int, str]]:
-        """(First column, operand) of the stores of a row of sums to shared memory."""
+        """Pairs (first column, operand) of the stores of a row of sums to shared memory."""
         n = self.sts_vec
         return [(j, self.vector.vector(j, n=n)) for j in range(0, self.ns, n)]
 

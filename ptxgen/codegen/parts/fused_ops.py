@@ -134,7 +134,7 @@ class FusedOps(Part):
 
     @property
     def declarations(self) -> list[str]:
-        """Registers that the instructions need, besides %elem and %is_negative, of all steps."""
+        """Declarations of the registers that the instructions of all steps need besides %elem and %is_negative."""
         found: Counter[str] = Counter()
         for step in self.steps:
             used = self._temporaries(step)

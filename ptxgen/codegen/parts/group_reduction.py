@@ -113,8 +113,8 @@ class GroupReduction(Part):
 
     @property
     def atomics(self) -> list[tuple[str, str]]:
-        """(guard, instruction up to the type) of the instructions that reduce ``%emitted`` in memory; none: a loop of
-        compare-and-swap does."""
+        """Pairs (guard, instruction up to the type) of the instructions that reduce ``%emitted`` in memory; none: a
+        loop of compare-and-swap does."""
         op, bits = self.sink.op, type_of(self.type).bits
         if op == "+":
             return [("%emit", f"add.{_SUMS[self.type]}")]

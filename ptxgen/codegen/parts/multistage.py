@@ -172,7 +172,7 @@ class CopiedTile:
 
     @property
     def depth_global_bytes(self) -> int:
-        """Bytes of the elements of K of a stage in global memory."""
+        """The bytes in global memory of the elements along K that one stage has."""
         return self.depth * self.global_bytes
 
     @property
@@ -194,12 +194,12 @@ class CopiedTile:
 
     @property
     def key_shifts(self) -> list[tuple[str, int, int]]:
-        """(Instruction, bits, mask) of the parts of a row's swizzle."""
+        """Triples (instruction, bits, mask) of the parts of a row's swizzle."""
         return [("shl.b32" if shift < 0 else "shr.u32", abs(shift), mask) for shift, mask in self.keys]
 
     @property
     def swizzled_offsets(self) -> list[tuple[str, int]]:
-        """(Register, bits that differ from those of the first) of each further offset in a stage."""
+        """The pair (register, bits that differ from those of the first) of each further offset in a stage."""
         return [
             (offset, x ^ self.swizzles[0])
             for (_, offset), x in zip(self.store_ptrs[1:], self.swizzles[1:], strict=False)
@@ -273,7 +273,8 @@ class CopiedTile:
 
     @cached_property
     def unpacked_pairs(self) -> list[list[tuple[str, str, str]]]:
-        """(Word, its elements to store) of each load; of a vector of one element, the second is the first."""
+        """The tuple (word, its elements to store) of each load; of a vector of one element, the second is the
+        first."""
         return [
             [
                 (
@@ -543,7 +544,7 @@ class MultistageMainloop(Part):
 
     @cached_property
     def skips(self) -> dict[tuple[str, bool], list[str]]:
-        """(Operand, whether it is the first stage, which holds the remainder of K) -> ``skip`` of each load."""
+        """The map (operand, whether it is the first stage, which holds the remainder of K) -> ``skip`` of each load."""
         return {
             (x.name, first): [self.skip(x, load, first) for load in x.loads]
             for x in self.operands

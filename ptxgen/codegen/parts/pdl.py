@@ -23,7 +23,8 @@ class Pdl(Part):
 
     @property
     def trigger(self) -> str:
-        """When the next kernel may start: after this kernel's last loads (late), or at its start (early)."""
+        """The moment from which the next kernel may start: after this kernel's last loads (late), or at its start
+        (early)."""
         return ("", "late", "early", "late")[self.config.pdl]
 
     def entries(self, entries: Sequence[str], steps: Callable[[], Sequence[Step]]) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ class ResultValues(Part):
 
     @property
     def preinitialised(self) -> list[tuple[str, str, str]]:
-        """(type, register, zero) of registers that are set before guarded loads write them."""
+        """Triples (type, register, zero) of registers that are set before guarded loads write them."""
         if not self.preinitialises:
             return []
         rows = [(x.tile.kind, r, x.element.type) for x in self.arrays for r in x.tile.all]
@@ -161,7 +161,7 @@ class ResultValues(Part):
 
     @cached_property
     def fixed(self) -> list[tuple[str, str, Node]]:
-        """(type, register, expression) of those that are equal for all results: computed once, in ``setup``."""
+        """Triples (type, register, expression) of those that are equal for all results: computed once, in ``setup``."""
         guards = (self.sink.guarded(exchanged) for exchanged in (False, True))
         arrays = [x.element.value for x in self.sink.elements] + [v.element.value for v in self.sink.vectors]
         varying = {ACCUMULATOR, "i", "j", *arrays}

@@ -86,7 +86,7 @@ class RowStates(Part):
 
     @cached_property
     def components(self) -> list[tuple[str, int]]:
-        """(the type of an access, offset in an entry) of each component."""
+        """The pair (the type of an access, offset in an entry) of each component."""
         at, found = 0, []
         for t in self.reduction.types:
             found.append((t, at))
@@ -210,5 +210,5 @@ def shuffled(kind: str, to: str, value: str, mode: str, lane: str) -> list[str]:
 
 
 def results_of(sink: RowReduce, m: int, n: int) -> tuple[int, int]:
-    """(results, values that each reduces) of a reduction of M×N values."""
+    """The pair (results, values that each reduces) of a reduction of M×N values."""
     return (m, n) if sink.axis == "i" else (n, m)

@@ -31,7 +31,7 @@ class GridScheduler(Part):
         return tiles_m, tiles_n, tiles_m * tiles_n
 
     def k_slices(self, p: KernelProblem) -> tuple[int, int]:
-        """(non-empty slices of K, length of a slice)."""
+        """The pair (non-empty slices of K, length of a slice)."""
         c = self.config
         slice_k = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
         return max(-(-p.k // slice_k), 1) if slice_k else 1, slice_k

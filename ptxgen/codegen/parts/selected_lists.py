@@ -30,7 +30,7 @@ class SelectedLists(Part):
 
     @cached_property
     def lists(self) -> list[tuple[str, str]]:
-        """(kernel parameter, register of its address) of each list."""
+        """The pair (kernel parameter, register of its address) of each list."""
         return [(name, f"%list_{n}") for n, name in enumerate(("C", *self.sink.lists))]
 
     @property
@@ -44,6 +44,6 @@ class SelectedLists(Part):
 
     @property
     def stores(self) -> list[tuple[int, str, str]]:
-        """(bytes of an element, type of its store, register of the list's address) of each value."""
+        """The triple (bytes of an element, type of its store, register of the list's address) of each value."""
         kinds = [dtype(x.type) for x in self.sink.values]
         return [(kind.bytes, f"b{kind.bits}", pointer) for kind, pointer in zip(kinds, self.pointers, strict=True)]

@@ -136,7 +136,7 @@ class Engine:
         return max(min(size, most_shared) if self.program.asynchronous else size, 1)
 
     def block_coordinates(self, first: int, count: int) -> tuple[Array, Array]:
-        """(x, y, z) of blocks in launch order, clusters together, and their ranks in the cluster."""
+        """The tuple (x, y, z) of blocks in launch order, clusters together, and their ranks in the cluster."""
         cx, cy, cz = self.cluster
         gx, gy, _ = self.grid
         n = np.arange(first, first + count, dtype=np.int64)

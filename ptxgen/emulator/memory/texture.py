@@ -207,7 +207,7 @@ Corner = tuple[Array, Array, Array]
 
 
 def taps(t: Texture, axis: int, x: Array, linear: bool, offset: Array | int) -> list[tuple[Array, Array]]:
-    """(index, weight) of the texels in one dimension, before the address mode; ``x``: in texels."""
+    """Pairs (index, weight) of the texels in one dimension, before the address mode; ``x``: in texels."""
     if x.dtype.kind in "iu":
         return [(x.astype(np.int64) + offset, np.ones(len(x)))]
     at = np.clip(np.nan_to_num(x.astype(np.float64) * (t.extents[axis] if t.normalised else 1)), -(2.0**40), 2.0**40)

@@ -27,7 +27,7 @@ def typed(v: Variable) -> str:
 
 
 def access_size(ins: Instruction) -> tuple[int, int]:
-    """(bytes, elements) of the access of an instruction to memory; (1, 1) if its types do not tell."""
+    """The pair (bytes, elements) of the access of an instruction to memory; (1, 1) if its types do not tell."""
     size = SIZES[ins.types[-1]] if ins.types else 1
     count = max((len(op.items) for op in ins.operands if isinstance(op, Vec)), default=1)
     return (size or 1, count if ins.op in ("ld", "st", "ldu") else 1)

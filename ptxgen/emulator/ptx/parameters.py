@@ -25,7 +25,8 @@ class Parameters:
         self.in_local: set[int] = set()
 
     def access(self, ins: Instruction) -> tuple[Variable, int, int, int] | None:
-        """(variable, offset, bytes of an element, elements) of a load or store that names a .param variable."""
+        """The tuple (variable, offset, bytes of an element, elements) of a load or store that names a .param
+        variable."""
         if ins.op not in ("ld", "st") or len(ins.operands) != 2 or not ins.types:
             return None
         address = ins.operands[1 if ins.op == "ld" else 0]

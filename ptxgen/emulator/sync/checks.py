@@ -580,7 +580,8 @@ class Checks:
                     self.check_pair(new, old, knowledge, operation)
 
     def unordered_ranks(self, new: Segment, old: Segment, knowledge: Array) -> list[tuple[int, Array]]:
-        """(rank, by block: whether ordered) of the old segments that are not ordered before the new one everywhere.
+        """Pairs (rank, by block: whether ordered) of the old segments that are not ordered before the new one
+        everywhere.
 
         The rank is that of the old segment's block in its cluster; -1: both segments access only their own block.
         """

@@ -82,7 +82,7 @@ def each(accesses: Iterable[Touch | Reads]) -> Iterator[Touch]:
 
 
 def words(positions: Array, size: int) -> list[tuple[int, Array]]:
-    """(unit, element positions) that cover ``size`` bytes from each position."""
+    """Pairs (unit, element positions) that cover ``size`` bytes from each position."""
     unit = min(size, 8)
     first = positions >> (unit.bit_length() - 1)
     return [(unit, first + i) for i in range(size // unit)]

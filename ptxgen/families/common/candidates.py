@@ -232,8 +232,8 @@ class Grid(Columns):
         return Grid({n: v[None] for n, v in self.columns.items()} | columns, (len(options), *self.size))
 
     def around(self, mask: Any) -> tuple[Grid, tuple[NDArray[np.intp], ...]]:
-        """(the smallest grid of some entries of each dimension that has the rows of ``mask``, their places in this one,
-        for arrays of its dimensions)."""
+        """The tuple (the smallest grid of some entries of each dimension that has the rows of ``mask``, their places in
+        this one, for arrays of its dimensions)."""
         some = self._expanded(np.asarray(mask))
         others = [tuple(j for j in range(some.ndim) if j != i) for i in range(some.ndim)]
         indices = [
@@ -254,7 +254,7 @@ class Grid(Columns):
         return Grid(columns, (*self.size[:-1], len(np.arange(self.size[-1])[which])))
 
     def parts(self) -> Iterable[tuple[slice, Grid]]:
-        """(shapes, their rows) in parts of about PART rows, so that temporaries fit the cache."""
+        """Pairs (shapes, their rows) in parts of about PART rows, so that temporaries fit the cache."""
         step = max(PART // max(math.prod(self.size[:-1]), 1), 1)
         for at in range(0, self.size[-1], step):
             yield slice(at, at + step), self.shapes(slice(at, at + step))
@@ -334,15 +334,15 @@ class GridRows(Columns):
         return Columns({n: gathered(v, places) for n, v in self.grid.columns.items()}, len(places[0]))
 
     def around(self, rows: NDArray[Any]) -> tuple[Grid, tuple[NDArray[np.intp], ...]]:
-        """(the smallest grid of some entries of each dimension that has these rows, their indices in it, one array per
-        dimension)."""
+        """The tuple (the smallest grid of some entries of each dimension that has these rows, their indices in it, one
+        array per dimension)."""
         places = np.unravel_index(self.rows[rows], self.grid.size)
         used, indices = zip(*(distinct(i, n) for i, n in zip(places, self.grid.size, strict=True)), strict=True)
         return self.grid.entries(used), indices
 
 
 def distinct(rows: NDArray[Any], count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """(the distinct ones of ``rows``, which are below ``count``, in order, the index of each among them)."""
+    """The tuple (the distinct ones of ``rows``, which are below ``count``, in order, the index of each among them)."""
     used = np.zeros(count, np.bool_)
     used[rows] = True
     return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]

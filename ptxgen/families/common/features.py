@@ -317,7 +317,8 @@ def _both(
 
 
 def _own_of_rows(b: Base, rows: NDArray[Any], names: tuple[str, ...]) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
-    """(features ``names`` of the configuration alone, result of ``_thread``) of some distinct rows of a base."""
+    """The pair (features ``names`` of the configuration alone, result of ``_thread``) of some distinct rows of a
+    base."""
     parts, of_row = [], []
     for at in range(0, len(rows), 1 << 15):
         some = rows[at : at + (1 << 15)]

@@ -58,8 +58,8 @@ def _work_of_classes(b: Base) -> Work:
 
 @lru_cache(maxsize=8)
 def _grid_of_classes(b: Base) -> tuple[Grid, Geometry, tuple[NDArray[np.intp], ...]]:
-    """(a grid that has the representatives of the classes of a base, its geometry, their indices in it). Most numbers
-    depend on few dimensions of the grid. Its other rows may be illegal."""
+    """The triple (a grid that has the representatives of the classes of a base, its geometry, their indices in it).
+    Most numbers depend on few dimensions of the grid. Its other rows may be illegal."""
     assert isinstance(b.columns, GridRows)
     grid, places = b.columns.around(b.representatives)
     grid = grid.replace(kg=1, splitk=SPLIT_MEMSET, store_policy=0)
@@ -77,7 +77,7 @@ def _work_on_grid(b: Base) -> Work:
 
 
 def work_of_rows(b: Base, rows: NDArray[Any]) -> tuple[Work, NDArray[Any]]:
-    """(costs of blocks, the index of each of these rows of a base among them)."""
+    """The pair (costs of blocks, the index of each of these rows of a base among them)."""
     if b.is_representative(rows).all():
         return _work_of_classes(b), b.equivalence_class[rows]
     used, place = distinct(rows, len(b.columns))
@@ -132,7 +132,7 @@ def least_us_of(p: KernelProblem, c: Columns, d: Device) -> Any:
 
 
 def by_family(c: Columns) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """(code, its rows) of each family in ``c``."""
+    """The pair (code, its rows) of each family in ``c``."""
     if isinstance(c, Candidates):
         for part, where, _, _ in c.groups():
             yield part.base.family.code, np.arange(len(c))[where]

@@ -55,7 +55,7 @@ def share_of_call(p: KernelProblem, c: Config | Columns, d: Device) -> Any:
 
 
 def _distinct(c: Columns, axes: tuple[str, ...]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """(a row of each combination of the values of some axes, the combination of each row)."""
+    """The pair (a row of each combination of the values of some axes, the combination of each row)."""
     key = np.zeros(len(c), np.int64)
     for name in axes:
         values = c.column(name)

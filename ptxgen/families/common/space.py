@@ -135,7 +135,7 @@ class Candidates(Columns):
         return Candidates(self.parts, self.rows[rows], self.cell[rows])
 
     def groups(self) -> list[tuple[Part, Where, NDArray[np.int32], NDArray[np.int32]]]:
-        """(part, where its candidates are among these, their rows of its base, their cells)."""
+        """Tuples (part, where its candidates are among these, their rows of its base, their cells)."""
         if self._groups is None:
             self._groups = []
             for n, part in enumerate(self.parts):

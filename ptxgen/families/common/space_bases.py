@@ -64,7 +64,7 @@ class Base:
         return mask
 
     def members(self, classes: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """(the rows of these classes, class by class, the index of the class of each in ``classes``)."""
+        """The tuple (the rows of these classes, class by class, the index of the class of each in ``classes``)."""
         sizes = self.starts[classes + 1] - self.starts[classes]
         place = np.repeat(np.arange(len(classes)), sizes)
         offset = np.arange(len(place)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -208,7 +208,8 @@ def rejected_rows(f: CandidateSpace, p: KernelProblem, d: Device) -> dict[int, I
 def _distinct(
     f: CandidateSpace, p: KernelProblem, c: Grid, legal: NDArray[np.bool_]
 ) -> tuple[NDArray[np.bool_], dict[str, Any]]:
-    """(the legal rows without duplicates of a kernel, the axes ``widened`` as wide as those of the kernel are)."""
+    """The pair (the legal rows without duplicates of a kernel, the axes ``widened`` as wide as those of the kernel
+    are)."""
     kept = legal.copy()
     widths: dict[str, list[Any]] = {name: [] for name in f.widened}
     for shapes, part in c.parts():
@@ -311,8 +312,8 @@ def _classes(f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], ...]) -> 
 
 
 def _distinct_codes(column: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[Any]]:
-    """(the distinct values, sorted, the index of each value among them), of small natural numbers: faster than
-    ``np.unique``, which sorts."""
+    """The tuple (the distinct values, sorted, the index of each value among them), of small natural numbers: faster
+    than ``np.unique``, which sorts."""
     counts = np.bincount(column.ravel())
     values, code = np.flatnonzero(counts), np.zeros(len(counts), np.int32)
     code[values] = np.arange(len(values))

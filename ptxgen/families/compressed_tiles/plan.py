@@ -204,7 +204,7 @@ class TileLoop(Part):
 
     @property
     def lane_rows(self) -> tuple[int, int]:
-        """(log2 of the lanes of a row of sums, mask of the pair of columns of a lane)."""
+        """The pair (log2 of the lanes of a row of sums, mask of the pair of columns of a lane)."""
         return (2, 3) if self.size == 2 else (0, 0)
 
     @property
@@ -214,12 +214,12 @@ class TileLoop(Part):
 
     @property
     def fragments(self) -> list[tuple[int, int]]:
-        """(half of the columns, half of the rows) of the fragments of a tile, in the order of the bitmap."""
+        """Pairs (half of the columns, half of the rows) of the fragments of a tile, in the order of the bitmap."""
         return [(k, m) for k in range(HALVES) for m in range(HALVES)]
 
     @property
     def fragment_products(self) -> list[tuple[str, str, range, list[str]]]:
-        """(Rows, columns, offsets of the words of bitmaps, MMA instructions) of each fragment."""
+        """The tuple (rows, columns, offsets of the words of bitmaps, MMA instructions) of each fragment."""
         return [
             (
                 f"{16 * m} to {16 * m + 15}",
@@ -238,14 +238,14 @@ class TileLoop(Part):
         )
 
     def _row_loads(self, row: int) -> list[tuple[int, str, str]]:
-        """(offset in bytes, registers, type) of the accesses to a row of B in a slot."""
+        """Triples (offset in bytes, registers, type) of the accesses to a row of B in a slot."""
         step = min(self.columns, 4)
         at = self.b_at + 4 * row * self.columns
         return [(at + 4 * i, self.right.vector(i, n=step), width(step, "f32")) for i in range(0, self.columns, step)]
 
     @property
     def column_loads(self) -> list[tuple[int, list[tuple[int, str, str]]]]:
-        """(Offset of the word of a bitmap, accesses to the row of B) of each column of a tile."""
+        """The pair (offset of the word of a bitmap, accesses to the row of B) of each column of a tile."""
         return [(8 * c, self._row_loads(c)) for c in range(self.words)]
 
     @property
@@ -258,7 +258,7 @@ class TileLoop(Part):
 
     @property
     def row_copies_of_rounds(self) -> list[tuple[int, list[tuple[int, int]]]]:
-        """(First row, (offset in the slot, offset in B) of each copy) of the rounds of ``row_copies``."""
+        """Pairs (first row, (offset in the slot, offset in B) of each copy) of the rounds of ``row_copies``."""
         b = self.row_copies
         return [
             (
@@ -273,7 +273,8 @@ class TileLoop(Part):
 
     @property
     def lane_rows_of_b(self) -> list[tuple[int, list[tuple[str, int, int]]]]:
-        """(Row, (register, column, offset) of each element) of the rows of a tile's right operand that a lane loads."""
+        """Pairs (row, (register, column, offset) of each element) of the rows of a tile's right operand that a lane
+        loads."""
         return [
             (8 * i + h, [(self.next_right[g, i, h], GROUP * g, GROUP * self.size * g) for g in self.groups])
             for i in range(4)
@@ -282,7 +283,7 @@ class TileLoop(Part):
 
     @property
     def sum_vectors(self) -> list[tuple[int, list[str], str]]:
-        """(offset in bytes, registers, type) of the accesses to the sums of a lane in those of its warp."""
+        """Triples (offset in bytes, registers, type) of the accesses to the sums of a lane in those of its warp."""
         if self.size == 4:
             step = min(self.columns, 4)
             return [
@@ -348,7 +349,7 @@ class TileLoop(Part):
 
     @property
     def piece_copies(self) -> list[tuple[int, int, bool]]:
-        """(First piece, its offset, True if the loop may end before it) of each round of copies."""
+        """The triple (first piece, its offset, True if the loop may end before it) of each round of copies."""
         return [(WARP * i, WARP * PIECE * i, i > 0 and i % 4 == 0) for i in range(self.rounds)]
 
     @property

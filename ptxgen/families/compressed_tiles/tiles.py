@@ -102,7 +102,7 @@ class CompressedTiles(Preparation):
 
     @property
     def parts(self) -> list[tuple[int, int]]:
-        """(bytes, bytes of each nonzero) of the parts of a tile, which begin at multiples of a piece."""
+        """Pairs (bytes, bytes of each nonzero) of the parts of a tile, which begin at multiples of a piece."""
         if self.offsets:
             return [(COUNT_BYTES, OFFSET_BYTES), (0, self.size)]
         return [(BITMAP_BYTES, self.size)]
@@ -156,7 +156,7 @@ class CompressedTiles(Preparation):
 
     @property
     def rounded_parts(self) -> list[tuple[int, int]]:
-        """(Bytes and what rounds them up to pieces, bytes of each nonzero) of the parts of a tile."""
+        """Pairs (bytes and what rounds them up to pieces, bytes of each nonzero) of the parts of a tile."""
         return [(fixed + PIECE - 1, each) for fixed, each in self.parts]
 
     @property

@@ -34,7 +34,7 @@ AXES = (
         power_of_two=True,
         feature=False,
     ),
-    common("kg", (), "blocks that split a gradient of filters, added in global memory"),
+    common("kg", (), "blocks that split a weight gradient, added in global memory"),
     Axis(
         "vec_lane",
         1,

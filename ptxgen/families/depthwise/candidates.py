@@ -20,7 +20,7 @@ from ptxgen.problem.device import Device
 #: the values of each axis that are tried
 AXES = searched(axes.AXES)
 THREADS = (64, 512)  #: least and most threads per block
-WAVES = (1, 2, 4, 8)  #: blocks per multiprocessor of filter gradients
+WAVES = (1, 2, 4, 8)  #: blocks per multiprocessor of weight gradients
 
 
 class DepthwiseSpace(TileSpace):
@@ -70,7 +70,7 @@ class DepthwiseSpace(TileSpace):
         return [[{"store_policy": n} for n in self.axes["store_policy"]]]
 
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
-        """For filter gradients, slices for some waves of blocks."""
+        """For weight gradients, slices for some waves of blocks."""
         c = tiles.replace(family=self.code, kg=1)
         if strips(p) is None or not strips(p).wgrad:
             return c, violations(self, p, c, d, self.extent_rules)

@@ -95,7 +95,7 @@ class FeatureMapLoop(StripLoop):
 
     @property
     def filter_loads(self) -> list[tuple[str, int]]:
-        """(weight, offset) of each tap of a filter."""
+        """The pair (weight, offset) of each tap of a filter."""
         return [(weight, n * self.size) for n, weight in enumerate(self.weights.all)]
 
     # ---- columns: a thread has one result column, and each tap reads one column of the image

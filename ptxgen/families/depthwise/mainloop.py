@@ -183,7 +183,7 @@ class WgradLoop(StripLoop):
 
     @property
     def tap_loads(self) -> list[tuple[str, str, int]]:
-        """(offset, word of coordinates, place in the table) of each tap of other axes."""
+        """The triple (offset, word of coordinates, place in the table) of each tap of other axes."""
         return [(self.tap_offsets[k, 0], self.tap_offsets[k, 1], 16 * k) for k in range(self.strip.outer_taps)]
 
     @property

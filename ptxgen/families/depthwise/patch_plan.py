@@ -106,13 +106,13 @@ class PatchLoop(StripLoop):
 
     @property
     def filter_pairs(self) -> list[tuple[str, str, str]]:
-        """(word, weight, weight) of each word of 16-bit filters."""
+        """The triple (word, weight, weight) of each word of 16-bit filters."""
         flat = self._flat_weights
         return list(zip(self.filter_words.all, flat[::2], flat[1::2], strict=True))
 
     @property
     def filter_singles(self) -> list[tuple[str, str]]:
-        """(16-bit filter, weight), where a load has one element."""
+        """Pairs (16-bit filter, weight), where a load has one element."""
         return list(zip(self.filter_words.all, self._flat_weights, strict=True))
 
     # ---- pixels

@@ -25,14 +25,14 @@ LOAD = 7.0  #: instructions of a load: address, bounds check, load
 FIXED = 110.0  #: instructions of a thread besides its taps
 RESULT = 6.0  #: instructions to store a result
 LATENCY = 900.0  #: cycles of a load from global memory under load
-#: of forward convolutions and gradients of images, fitted to 4,000 measured kernels of 151 problems: share of the issue
+#: of forward convolutions and input gradients, fitted to 4,000 measured kernels of 151 problems: share of the issue
 #: cycles that many warps take, its growth with few resident warps, share of the bandwidth that kernels reach, share of
 #: the latency of a wave that other blocks do not hide, microseconds of a launch; the exponent of the sum of the three
 BUSY, FEW_WARPS, DRAM, WAVE, START_US, EXPONENT = 0.65, 27.0, 0.76, 0.17, 1.9, 2.2
 #: of feature maps in shared memory: instructions of a pixel, of a strip, of a thread besides its strips, of a copy of
 #: 16 bytes; loads from global memory that a block waits for
 SMEM_PIXEL, SMEM_STRIP, SMEM_FIXED, SMEM_COPY, SMEM_WAITS = 4.0, 90.0, 150.0, 12.0, 3.0
-#: of filter gradients: instructions of a unit of work, cycles of a block (SMEM_BLOCK: with feature maps in shared
+#: of weight gradients: instructions of a unit of work, cycles of a block (SMEM_BLOCK: with feature maps in shared
 #: memory), microseconds of the reduction kernel
 UNIT, BLOCK, SMEM_BLOCK, REDUCTION_US = 60.0, 2500.0, 1000.0, 1.0
 
@@ -109,7 +109,7 @@ def _rounds(p: KernelProblem, w: Work, rows: Any) -> Any:
 
 
 def _summed(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
-    """Microseconds of a filter gradient: blocks that share the units of work evenly, and the reduction kernel."""
+    """Microseconds of a weight gradient: blocks that share the units of work evenly, and the reduction kernel."""
     s = strips(p)
     blocks, resident, each = x.blocks[cell], w.resident[rows], w.busy[rows]
     lanes = np.ceil(s.lanes / w.partial[rows]) * w.partial[rows]

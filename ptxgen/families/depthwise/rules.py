@@ -12,7 +12,7 @@ TAPS = 32  #: the most taps along a strip, which are unrolled
 
 PATCH_REGISTERS = 168  #: the most registers of a thread that computes several strips, with its margin
 
-SUMS = 64  #: the most accumulators per thread of a filter gradient
+SUMS = 64  #: the most accumulators per thread of a weight gradient
 
 
 def supports(p: KernelProblem) -> bool:
@@ -33,7 +33,7 @@ RULES = (
         "depthwise_filter",
         lambda p, c, g, d: supports(p),
         "family depthwise computes convolutions with one channel per group, of at most"
-        f" {TAPS} taps along a strip, and filter gradients of at most {SUMS} taps",
+        f" {TAPS} taps along a strip, and weight gradients of at most {SUMS} taps",
     ),
     Rule(
         "depthwise_taps",
@@ -45,7 +45,7 @@ RULES = (
     Rule(
         "depthwise_kg",
         lambda p, c, g, d: (strips(p) is not None and strips(p).wgrad) | (c.kg == 1),
-        "kg={c.kg}: only filter gradients are split; the others take kg=1",
+        "kg={c.kg}: only weight gradients are split; the others take kg=1",
     ),
     Rule(
         "depthwise_strip",

@@ -1,4 +1,4 @@
-"""The plan of depthwise filter gradients whose blocks hold whole feature maps in shared memory."""
+"""The plan of depthwise weight gradients whose blocks hold whole feature maps in shared memory."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class FeatureMapWgradLoop(FeatureMapLoop):
 
     @property
     def sum_places(self) -> list[tuple[str, int]]:
-        """(sum, offset in shared memory) of each tap."""
+        """The pair (sum, offset in shared memory) of each tap."""
         return [(r, i * self.threads * self.arithmetic.bytes) for i, r in enumerate(self.acc.all)]
 
     @property

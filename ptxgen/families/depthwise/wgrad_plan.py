@@ -1,4 +1,4 @@
-"""The plan of depthwise filter gradients: each thread loops over strips and accumulates all taps; blocks store their
+"""The plan of depthwise weight gradients: each thread loops over strips and accumulates all taps; blocks store their
 sums in the workspace, and an auxiliary kernel adds them in a fixed order."""
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class MmaMainloop(MultistageMainloop):
         return {x.name: Tile(f"inverted_{x.name}", "b32", (x.tiles, x.registers)) for x in self.operands}
 
     def inversions(self, k: int, part: TilePart) -> list[tuple[str, str]]:
-        """(inverted register, register of a fragment) of a step."""
+        """Pairs (inverted register, register of a fragment) of a step."""
         return [
             (self.inverted[x.name][n, r], x.fragment[x.buffer(k), n, r])
             for x in self.operands

@@ -190,7 +190,7 @@ class PrivateGroups(Part):
 
     @property
     def clear_loop(self) -> tuple[int, int]:
-        """(iterations that clear ``CLEARED`` groups each, the groups that are left)."""
+        """The pair (iterations that clear ``CLEARED`` groups each, the groups that are left)."""
         return divmod(self.copied, self.CLEARED)
 
     CLEARED = 8  #: groups that an iteration clears
@@ -266,7 +266,7 @@ class PrivateGroups(Part):
 
     @property
     def key_pieces(self) -> list[tuple[int, int]]:
-        """(first, elements) of the loads of the keys of a vector, where they are aligned."""
+        """Pairs (first, elements) of the loads of the keys of a vector, where they are aligned."""
         step = min(self.vec, 4)
         return [(q, step) for q in range(0, self.vec, step)]
 
@@ -363,7 +363,7 @@ class PrivateGroups(Part):
 
     @property
     def key_loads(self) -> list[list[tuple[str, int]]]:
-        """(Registers, offset) of the loads of the keys of each vector."""
+        """Pairs (registers, offset) of the loads of the keys of each vector."""
         return [
             [(self.keys.vector(t, q, n=n), self.key_offsets[columns[q]]) for q, n in self.key_pieces]
             for t, columns in enumerate(self.vector_columns)
@@ -389,7 +389,7 @@ class PrivateGroups(Part):
 
     @property
     def copy_joins(self) -> list[tuple[str, str]]:
-        """(Register of a copy, partial result that it joins) of the copies of a group."""
+        """Pairs (register of a copy, partial result that it joins) of the copies of a group."""
         return [
             (f"%joined{n}", "") if n < self.JOINED else ("%other_copy", f"%joined{n % self.JOINED}")
             for n in range(WARP)
@@ -494,7 +494,7 @@ class PrivateGroups(Part):
         return [*(unpack if q % 2 == 0 else ()), *self.value_lines(element, self.values[pair, q])]
 
     def source(self, k: int, t: int, q: int, pair: int) -> tuple[str, list[str]]:
-        """(the register with element ``q`` of a load, the instructions that unpack it)."""
+        """The pair (the register with element ``q`` of a load, the instructions that unpack it)."""
         if not self.packed:
             return self.array[k, t, q], []
         low, high = self.one[pair, q & ~1], self.one[pair, q | 1]

@@ -245,7 +245,7 @@ class ResidentRows(Part):
 
     @property
     def copied(self) -> list[tuple[int, int]]:
-        """(First element of all threads, its offset) of each copy."""
+        """The pair (first element of all threads, its offset) of each copy."""
         return [(n * self.threads, n * self.threads * self.bytes) for n in range(self.copies)]
 
     @property

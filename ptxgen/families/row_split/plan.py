@@ -180,14 +180,14 @@ class RowLoop(Part):
 
     @property
     def elements(self) -> dict[tuple[int, int], list[str]]:
-        """(Nonzero, vector) -> its elements in the type of sums."""
+        """The map (nonzero, vector) -> its elements in the type of sums."""
         if self.converts:
             return dict.fromkeys(self._vectors, self.wide.all)
         return {(q, v): [self.loaded[q, v, i] for i in range(self.vec)] for q, v in self._vectors}
 
     @property
     def loaded_pairs(self) -> dict[tuple[int, int], list[tuple[str, str, str]]]:
-        """(Nonzero, vector) -> (word, converted element, converted element) of elements of 16 bits."""
+        """The map (nonzero, vector) -> (word, converted element, converted element) of elements of 16 bits."""
         words = range(self.packed) if self.converts and self.vec > 1 else ()
         return {
             (q, v): [(self.loaded[q, v, i], self.wide[2 * i], self.wide[2 * i + 1]) for i in words]
@@ -196,7 +196,7 @@ class RowLoop(Part):
 
     @property
     def c_vectors(self) -> list[tuple[list[str], list[tuple[str, str, str]], str]]:
-        """(Sums, (word, sum, sum) of elements of 16 bits, operand that is stored) of each vector of C."""
+        """The triple (sums, (word, sum, sum) of elements of 16 bits, operand that is stored) of each vector of C."""
         pairs = self.loaded_pairs[0, 0]
         return [
             (
@@ -209,11 +209,11 @@ class RowLoop(Part):
 
     @property
     def lane_vectors(self) -> list[tuple[int, int]]:
-        """(row, vector) of the sums of a lane."""
+        """Pairs (row, vector) of the sums of a lane."""
         return [(0, v) for v in range(self.vectors)]
 
     def sum_accesses(self, v: int, row: int = 0) -> list[tuple[int, list[str], str]]:
-        """(offset in bytes, registers, type) of the accesses to the sums of vector ``v`` in the workspace."""
+        """Triples (offset in bytes, registers, type) of the accesses to the sums of vector ``v`` in the workspace."""
         kind, size = self.sums.kind, 8 if self.sums.kind == "f64" else 4
         step = min(self.vec, 16 // size)
         return [
@@ -286,7 +286,7 @@ class RowLoop(Part):
 
     @property
     def shuffles(self) -> list[tuple[int, int]]:
-        """(First lane, end) whose nonzeros are multiplied at once."""
+        """Pairs (first lane, end) whose nonzeros are multiplied at once."""
         return [(first, first + self.depths[0]) for first in range(0, self.lanes, self.depths[0])]
 
     @property

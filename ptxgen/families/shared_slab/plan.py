@@ -103,7 +103,7 @@ class TileCopy(Part):
 
     @property
     def accesses(self) -> list[tuple[int, int]]:
-        """(Row, offset in the tile) of each access of an iteration."""
+        """The pair (row, offset in the tile) of each access of an iteration."""
         return [(u * self.rows, u * self.rows * self.row_bytes) for u in range(self.unrolled)]
 
     @property
@@ -327,14 +327,14 @@ class SharedSlabLoop(Part):
 
     @property
     def kept_accesses(self) -> list[tuple[str, str, int]]:
-        """(Sums, sums of the tiles before, offset) of each access to the sums in shared memory."""
+        """The triple (sums, sums of the tiles before, offset) of each access to the sums in shared memory."""
         n = self.kept_vector
         return [
             (self.sums.vector(i, n=n), self.before.vector(i, n=n), i * self.sum_bytes) for i in range(0, self.kept, n)
         ]
 
     def _staged_accesses(self, place: list[str], value: list[str], offset: int) -> list[tuple[str, str, int]]:
-        """(Type, registers, offset) of accesses to staged nonzeros: each a place and a value."""
+        """Triples (type, registers, offset) of accesses to staged nonzeros: each a place and a value."""
         if self.sum_bytes == 8:
             return [("f64", value[0], offset), ("b32", place[0], offset + 8)]
         both = [register for pair in zip(place, value, strict=True) for register in pair]
@@ -342,7 +342,7 @@ class SharedSlabLoop(Part):
 
     @property
     def staged_stores(self) -> list[tuple[str, str, int]]:
-        """(Type, registers, offset) of the stores of a lane's nonzeros."""
+        """Triples (type, registers, offset) of the stores of a lane's nonzeros."""
         return [
             access
             for i, n in enumerate(self.chunk_nonzeros)
@@ -382,7 +382,8 @@ class SharedSlabLoop(Part):
 
     @property
     def c_pairs(self) -> list[tuple[str, str, str]]:
-        """(Word, converted element, converted element) of an access to C with elements of 16 bits; empty: of one."""
+        """Triples (word, converted element, converted element) of an access to C with elements of 16 bits; empty: of
+        one."""
         words = range(self.packed) if self.converts and self.vec_c > 1 else ()
         return [(self.c_vector[i], self.wide[2 * i], self.wide[2 * i + 1]) for i in words]
 

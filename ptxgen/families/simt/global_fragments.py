@@ -86,7 +86,7 @@ class GlobalFragments:
         return out
 
     def _loaded_at(self, i: int, k: int) -> tuple[str, int]:
-        """(register, index in it) of element ``i`` of ``k``."""
+        """The pair (register, index in it) of element ``i`` of ``k``."""
         line, at = (i, k % self.unit) if self.kmajor else (i // self.vec, i % self.vec)
         return self.loaded[k // self.unit, line, at // self.in_word], at % self.in_word
 
@@ -95,7 +95,7 @@ class GlobalFragments:
         return self.converted[k % self.unit, i] if self.widens else self._loaded_at(i, k)[0]
 
     def conversions(self, k: int) -> list[tuple[tuple[str, ...], str]]:
-        """(converted elements, word) of the step of ``k``, if ``k`` is the last of it."""
+        """Pairs (converted elements, word) of the step of ``k``, if ``k`` is the last of it."""
         if not self.widens or k % self.unit != self.unit - 1:
             return []
         words: dict[str, dict[int, str]] = {}
@@ -121,7 +121,7 @@ class GlobalFragmentMainloop(ThreadTile, Part):
 
     @cached_property
     def load_groups(self) -> list[tuple[int, int]]:
-        """(first, end) of the elements of K of each group."""
+        """Pairs (first, end) of the elements of K of each group."""
         unit = max(self.a.unit, self.b.unit)
         return [(k, k + unit) for k in range(0, self.config.u, unit)]
 

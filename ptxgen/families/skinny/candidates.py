@@ -72,14 +72,15 @@ class SkinnySpace(MultistageSpace):
         return plain
 
     def _sides(self, p: KernelProblem) -> list[tuple[int, int]]:
-        """(long_n, tile along the short side) for each side that may be the short one."""
+        """The pair (long_n, tile along the short side) for each side that may be the short one."""
         return [(long_n, short_tile(x)) for long_n, x in ((0, p.n), (1, p.m)) if x <= SHORT]
 
     def _pair(self, p: KernelProblem, long_n: int) -> tuple[str, str]:
         return ("b", "a") if long_n else ("a", "b")
 
     def _depths(self, p: KernelProblem, long_n: int) -> list[tuple[int, int, int]]:
-        """(elements per load of the long operand, of the short one, elements of K per step) of each copy mode."""
+        """The triple (elements per load of the long operand, of the short one, elements of K per step) of each copy
+        mode."""
         x, y = self._pair(p, long_n)
         size, short = p.element.bytes, dict(self._sides(p))[long_n]
         most = min(widest(p, x), 16 // size)

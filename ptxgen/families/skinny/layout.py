@@ -46,7 +46,7 @@ class Unpack:
 
     @property
     def byte_places(self) -> list[tuple[str, int]]:
-        """(register, first bit in its word) of each element of 8 bits."""
+        """The pair (register, first bit in its word) of each element of 8 bits."""
         return [(r, 8 * n) for n, r in enumerate(self.into)]
 
     @property
@@ -199,7 +199,7 @@ class SkinnyOperand:
         return out
 
     def word(self, step: int, i: int, d: int) -> tuple[str, int]:
-        """(register of a load, index in it) of element ``i`` at depth ``d`` of a step."""
+        """The pair (register of a load, index in it) of element ``i`` at depth ``d`` of a step."""
         row = step if self.long else 0
         if self.kmajor:
             load, at = i * (self.depth // self.vec) + d // self.vec, d % self.vec
@@ -281,17 +281,17 @@ class CutVector(NamedTuple):
 
     @property
     def whole_words(self) -> list[tuple[str, str, str]]:
-        """(register, word two further, word) of a shift by two words."""
+        """Triples (register, word two further, word) of a shift by two words."""
         return [(f"%shifted{i}", self.chunks[i + 2], self.chunks[i]) for i in range(6)]
 
     @property
     def odd_words(self) -> list[tuple[str, str]]:
-        """(register, the next one) of a shift by one word."""
+        """Pairs (register, the next one) of a shift by one word."""
         return [(f"%shifted{i}", f"%shifted{i + 1}") for i in range(5)]
 
     @property
     def bits(self) -> list[tuple[str, str, str]]:
-        """(word, register, the next one) of a shift by less than a word."""
+        """Triples (word, register, the next one) of a shift by less than a word."""
         return [(word, f"%shifted{i}", f"%shifted{i + 1}") for i, word in enumerate(self.words)]
 
 
@@ -325,7 +325,7 @@ class Fragments:
         return x.word(step, i, w * (4 // x.size))[0]
 
     def rounded(self, step: int) -> list[tuple[str, str]]:
-        """(to, from) of words that are rounded to tf32 in a step."""
+        """Pairs (to, from) of words that are rounded to tf32 in a step."""
         if not self.rounds:
             return []
         pairs = ((self.word_x, self.x), (self.word_y, self.y))
@@ -347,7 +347,7 @@ class Fragments:
         ]
 
     def packed(self, step: int) -> list[tuple[str, list[str]]]:
-        """(word, the one or two pairs of registers that it is made of), where loads of the thin operand are
+        """Pairs (word, the one or two pairs of registers that it is made of), where loads of the thin operand are
         narrower."""
         if not self.packs_y:
             return []

@@ -124,7 +124,7 @@ class DiagonalProducts(Part):
 
     @property
     def fragment_sums(self) -> list[tuple[str, str, str]]:
-        """(Diagonal, sum of an even column, sum of an odd one) of each half of each fragment."""
+        """The triple (diagonal, sum of an even column, sum of an odd one) of each half of each fragment."""
         halves = [(q, h) for q in range(layout.FRAGMENTS) for h in (0, 1)]
         return [(self.diagonal[q, h], self.sums[q, 2 * h], self.sums[q, 2 * h + 1]) for q, h in halves]
 
@@ -152,7 +152,7 @@ class DiagonalProducts(Part):
 
     @property
     def accesses(self) -> list[tuple[str, int, int]]:
-        """(Register of the column, column, offset) of each access of a lane to a row of B or C."""
+        """The triple (register of the column, column, offset) of each access of a lane to a row of B or C."""
         columns = range(0, self.part, self.vec)
         return [("%tmp0" if column else "%gathered", column, 2 * column) for column in columns]
 
@@ -174,7 +174,7 @@ class DiagonalProducts(Part):
 
     @property
     def result_loads(self) -> list[tuple[str, int]]:
-        """(Registers, offset) of the loads of a lane's sums."""
+        """Pairs (registers, offset) of the loads of a lane's sums."""
         return [(self.result.vector(i, n=4), self.sums_at + 4 * i) for i in range(0, self.part, 4)]
 
     @property
@@ -191,7 +191,7 @@ class DiagonalProducts(Part):
 
     @property
     def stored_words(self) -> list[list[tuple[str, str, str]]]:
-        """(Word, element, element) of each access to C."""
+        """The triple (word, element, element) of each access to C."""
         pairs = [
             (word, self.result[2 * i], self.result[2 * i + 1])
             for i, word in enumerate(self.stored.all[: self.part // 2])

@@ -127,7 +127,7 @@ class AssignWarps(Preparation):
 
     @property
     def class_offsets(self) -> list[tuple[int, int]]:
-        """(Class, offset of the counts of its warps), of all but the first."""
+        """Pairs (class, offset of the counts of its warps), of all but the first."""
         return [(c, c * self.counts_bytes) for c in range(1, self.classes)]
 
     @property

@@ -166,7 +166,7 @@ class WindowLoop(Part):
 
     @property
     def c_vectors(self) -> dict[tuple[int, int], tuple[list[str], list[tuple[str, str, str]], str]]:
-        """(Row, vector) of C -> its sums, (word, sum, sum) of elements of 16 bits, the operand that is stored."""
+        """Pairs (row, vector) of C -> its sums, (word, sum, sum) of elements of 16 bits, the operand that is stored."""
         vectors = {}
         for r, v in self.lane_vectors:
             sums = [self.sum(r, v * self.vec + i) for i in range(self.vec)]
@@ -176,11 +176,11 @@ class WindowLoop(Part):
 
     @property
     def lane_vectors(self) -> list[tuple[int, int]]:
-        """(row, vector) of the sums of a lane."""
+        """Pairs (row, vector) of the sums of a lane."""
         return [(r, v) for r in range(self.lane_rows) for v in range(self.vectors)]
 
     def sum_accesses(self, v: int, row: int = 0) -> list[tuple[int, list[str], str]]:
-        """(offset in bytes, registers, type) of the accesses to the sums of vector ``v`` in the workspace."""
+        """Triples (offset in bytes, registers, type) of the accesses to the sums of vector ``v`` in the workspace."""
         step = min(self.vec, 4)
         return [
             (4 * i, [self.sum(row, v * self.vec + i + j) for j in range(step)], width(step, "f32"))
@@ -249,7 +249,7 @@ class WindowLoop(Part):
 
     @property
     def c_pairs(self) -> list[tuple[str, str, str]]:
-        """(Word, converted element, converted element) of a vector of C with elements of 16 bits."""
+        """Triples (word, converted element, converted element) of a vector of C with elements of 16 bits."""
         return [
             (self.loaded[0, 0, 0, i], self.wide[2 * i], self.wide[2 * i + 1])
             for i in (range(self.packed) if self.converts and self.vec > 1 else ())

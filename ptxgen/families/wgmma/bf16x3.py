@@ -58,7 +58,7 @@ class PlanesOperand:
 
     @property
     def round_loads(self) -> list[list[tuple[int, str, int]]]:
-        """(first element of K, registers, offset) of the loads of each round, where K is contiguous."""
+        """Triples (first element of K, registers, offset) of the loads of each round, where K is contiguous."""
         firsts = range(0, CHUNK, self.vec)
         return [
             [(e, braces([f"%value{n + e + i}" for i in range(self.vec)]), WORD * e) for e in firsts]

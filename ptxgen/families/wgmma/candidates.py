@@ -320,7 +320,8 @@ class WgmmaSpace(TileSpace):
         return (c.persistent == 0) & whole if option["kg"] > 1 else whole
 
     def _slices(self, p: KernelProblem) -> list[tuple[int, int]]:
-        """(half waves, splitk) of the candidates; slices that cannot wait for each other add to C or the workspace."""
+        """Pairs (half waves, splitk) of the candidates; slices that cannot wait for each other add to C or the
+        workspace."""
         many = SPLIT_MEMSET if reducible(p) else SPLIT_WORKSPACE
         packed = any(operand_packing.packs_conv(p)) and (im2col(p) is None or im2col(p).unpacked is None)
         slices = SLICES_PLANES if planes(p) > 1 or packed else SLICES

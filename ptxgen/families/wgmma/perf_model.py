@@ -190,8 +190,8 @@ def cell(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCell
 
 
 def _stream(c: Columns, g: WgmmaGeometry, resident: Any, iterations: Any) -> tuple[Any, Any]:
-    """(tiles of a persistent block, microseconds of sums that blocks store and add): shares of K iterations are equal,
-    and the block that completes a tile adds the sums of those before it, one after the other."""
+    """The pair (tiles of a persistent block, microseconds of sums that blocks store and add): shares of K iterations
+    are equal, and the block that completes a tile adds the sums of those before it, one after the other."""
     full, rest = g.blocks // resident, g.blocks % resident
     tail = rest + np.where(c.stream_waves > 1, np.minimum(full, 1) * resident, 0)
     share = np.maximum(np.ceil(tail * iterations / resident), STREAM_LEAST)

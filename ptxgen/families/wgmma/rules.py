@@ -492,7 +492,7 @@ RULES = (
         ),
         "resident_b=1 with persistent={c.persistent}, operand_path_a={c.operand_path_a},"
         " operand_path_b={c.operand_path_b}: it takes persistent=1, no realigned operand, and one B for all tiles: no"
-        " batch, group, gradient of filters, phases, bf16 planes, nor images as B",
+        " batch, group, weight gradient, phases, bf16 planes, nor images as B",
     ),
     Rule(
         "wgmma_resident_b_stages",

@@ -113,7 +113,7 @@ def boxes(p: Conv, limit: int) -> list[Box]:
 
 
 def guarded(runner: Runner, arrays: Mapping[str, Array], alpha: float, beta: float) -> tuple[Array, bool]:
-    """(the result, whether the guard zones and the operands are unchanged)."""
+    """The pair (the result, whether the guard zones and the operands are unchanged)."""
     driver, p, c = runner.driver, runner.problem, arrays["C"]
     zone = np.full(GUARD // p.output.bytes, p.output.poison, p.output.numpy)
     wide = np.concatenate([zone, c.reshape(-1), zone])

@@ -10,7 +10,7 @@ def feature_maps_of(v: Conv) -> FeatureMaps | None:
     """The feature maps of a depthwise convolution. None: adjacent ones are not contiguous, images have a depth
     axis, or filters are not contiguous or too large."""
     wgrad = v.direction == "weight_grad"
-    contiguous = wgrad or v.steps("w")["k"] == v.r * v.s  # an auxiliary kernel stores gradients of filters
+    contiguous = wgrad or v.steps("w")["k"] == v.r * v.s  # an auxiliary kernel stores weight gradients
     if v.layout != "NCHW" or v.deep or any(v.pads[0]) or not contiguous:
         return None
     if v.r * v.s > MAX_TAPS:

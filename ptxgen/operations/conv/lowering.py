@@ -240,7 +240,7 @@ def _input_grad(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Gem
     for phase in itertools.product(*axes):
         count = {"n": v.n, "k": group["k"], **dict(zip("dhw", (a.count for a in phase), strict=True))}
         count.update(zip("trs", (a.taps for a in phase), strict=True))
-        # the stride of each axis in gradients of images, in filters, in gradients of results
+        # the stride of each axis in input gradients, in filters, in gradients of results
         to_x = {"n": x["n"], **{i: v.strides[n] * x[i] for n, i in enumerate("dhw")}}
         to_w = {"k": w["k"], **{i: phase[n].tap_step * w[i] for n, i in enumerate("trs")}}
         to_y = {"n": y["n"], "k": y["k"], **{i: y["zpq"[n]] for n, i in enumerate("dhw")}}

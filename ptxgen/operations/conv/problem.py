@@ -44,8 +44,8 @@ class Conv(ProblemBase):
     (begin, end) pairs of each axis, (h0, h1, w0, w1). ``layout``: the layout of images and results; ``filters``: the
     layout of filters, by default the natural one of ``layout`` (FILTERS).
 
-    ``direction``: ``forward`` computes results from images and filters; ``input_grad`` computes gradients of images
-    from gradients of results and filters; ``weight_grad`` computes gradients of filters from images and gradients of
+    ``direction``: ``forward`` computes results from images and filters; ``input_grad`` computes input gradients
+    from gradients of results and filters; ``weight_grad`` computes weight gradients from images and gradients of
     results. ``epilogue``, not for ``weight_grad``: ``scale``, ``bias`` (one for each channel of the result),
     ``residual`` (of the result's shape), an activation or ``relu_grad`` (with ``aux`` of the result's shape), as for
     Gemm. ``aligned_input`` (filter, output): the alignment in bytes of the start of images (filters, results).
@@ -217,7 +217,7 @@ class Conv(ProblemBase):
 
     @cached_property
     def results(self) -> tuple[int, int, int]:
-        """(z, p, q): depth, height and width of a result."""
+        """The triple (z, p, q): depth, height and width of a result."""
         z, p, q = (
             (extent + self.pads[i][0] + self.pads[i][1] - self.dilations[i] * (taps - 1) - 1) // self.strides[i] + 1
             for i, (extent, taps) in enumerate(zip((self.d, self.h, self.w), (self.t, self.r, self.s), strict=True))
@@ -249,7 +249,7 @@ class Conv(ProblemBase):
 
     @property
     def pads(self) -> tuple[tuple[int, int], ...]:
-        """(begin, end) along depth, height, width."""
+        """The pair (begin, end) along depth, height, width."""
         assert isinstance(self.padding, tuple)
         return tuple(zip(self.padding[::2], self.padding[1::2], strict=True))
 

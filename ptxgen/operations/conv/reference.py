@@ -90,7 +90,8 @@ def _taps(
 
 
 def _ranges(v: Conv, box: Box) -> tuple[list[slice], list[slice]]:
-    """(pixels, results): the ranges along depth, height and width that a box of the result depends on or covers."""
+    """The pair (pixels, results): the ranges along depth, height and width that a box of the result depends on or
+    covers."""
     pixels = [slice(0, extent) for extent in (v.d, v.h, v.w)]
     results = [slice(0, extent) for extent in v.results]
     for axis, taps in enumerate((v.t, v.r, v.s)):
@@ -112,7 +113,8 @@ def _within(range_: slice, low: int, high: int) -> slice:
 
 
 def _channels(v: Conv, box: Box) -> tuple[int, Box, Box, Box]:
-    """(the number of groups that a box of the result covers, the boxes of images and channels of x, w and y)."""
+    """The tuple (the number of groups that a box of the result covers, the boxes of images and channels of x, w and
+    y)."""
     c, k, n = v.c // v.groups, v.k // v.groups, box.get("n", slice(0, v.n))
     if v.direction == "input_grad":
         inner, first, last = box["c"], box["c"].start // c, -(-box["c"].stop // c)

@@ -233,7 +233,8 @@ def _phase_images(v: Conv, window: Im2colDescriptor, firsts: list[tuple[int, int
 
 
 def _layout(v: Conv, kmajor: bool) -> tuple[str, str]:
-    """(the operand that holds images, the layout of the GEMM). ``kmajor``: K is contiguous in the other operand."""
+    """The pair (the operand that holds images, the layout of the GEMM). ``kmajor``: K is contiguous in the other
+    operand."""
     wgrad = v.direction == "weight_grad"
     if v.swapped:
         return "b", "TN"[kmajor] + "TN"[wgrad]
@@ -269,7 +270,7 @@ def _sampled(v: Conv) -> bool:
 
 
 def _images(v: Conv) -> tuple[tuple[bool, int], PackedCopy | None]:
-    """((whether the image index is one of the axes, the pitch of a pixel in elements), the packed copy)."""
+    """The pair ((whether the image index is one of the axes, the pitch of a pixel in elements), the packed copy)."""
     name, channel, axes = ("y", "k", "zpq") if v.direction == "input_grad" else ("x", "c", "dhw")
     start = v.aligned_output if v.direction == "input_grad" else v.aligned_input
     return _pixels(v, name, channel, axes, start)

@@ -335,7 +335,8 @@ class GroupedGemm(ProblemBase):
         return {name: ((self.epilogue_sizes(name)[1],),) * 2 for name in self.epilogue_operands}
 
     def epilogue_sizes(self, name: str) -> tuple[Ints, int]:
-        """(first element of each item, elements in all) of an array that holds an epilogue operand of all items."""
+        """The pair (first element of each item, elements in all) of an array that holds an epilogue operand of all
+        items."""
         if name in ELEMENTWISE_OPERANDS:
             return self.starts[:, 2], self.sizes[2]
         length = self.epilogue_length(name)

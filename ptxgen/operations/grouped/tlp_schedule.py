@@ -223,7 +223,7 @@ class TlpSchedule:
             yield cls(problem, device, scheme, variant, bodies)
 
     def sources(self) -> list[tuple[str, Source]]:
-        """(the tiles of the module, the module)."""
+        """Pairs (the tiles of the module, the module)."""
         plan = self.plan.with_schedule(self.variant.name)
         return [(", ".join(tile.name for tile in self.variant.method.tiles), render(plan))]
 

@@ -182,7 +182,7 @@ class CsrStatistics(Preparation):
 
     @property
     def sample_sums(self) -> list[tuple[str, int, int]]:
-        """(Name, offset of the low word, offset of the high word) of a block's sums."""
+        """Triples (name, offset of the low word, offset of the high word) of a block's sums."""
         return [(name, 8 * i, 8 * i + 4) for i, name in enumerate(self.SAMPLE_SUMS)]
 
 

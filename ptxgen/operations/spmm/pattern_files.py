@@ -18,8 +18,8 @@ NONZEROS_LIMIT = 1 << 31
 
 
 def load(form: str, path: str) -> tuple[Pattern, str]:
-    """(the pattern of a file, its digest); a file that has not changed since is not read again. InputError: it cannot
-    be read, or has another format."""
+    """The pair (the pattern of a file, its digest); a file that has not changed since is not read again. InputError: it
+    cannot be read, or has another format."""
     try:
         state = Path(path).stat()
         return _loaded(form, path, state.st_mtime_ns, state.st_size)
@@ -47,7 +47,7 @@ def _numbers(path: str, text: str, count: int, what: str) -> NDArray[np.float64]
 
 
 def _extents(path: str, words: list[str], rule: str) -> tuple[int, int, int]:
-    """(rows, columns, nonzeros) of the line of sizes."""
+    """The triple (rows, columns, nonzeros) of the line of sizes."""
     if len(words) != 3 or not all(w.isascii() and w.isdigit() and int(w) < NONZEROS_LIMIT for w in words):
         raise InputError(f"file {path} has the sizes {' '.join(words)[:80]!r}; {rule} less than {NONZEROS_LIMIT}")
     m, k, nnz = map(int, words)

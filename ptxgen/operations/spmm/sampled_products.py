@@ -149,7 +149,8 @@ class SampledProducts(Preparation):
 
     @property
     def sum_steps(self) -> list[tuple[int, int]]:
-        """(distance of lanes, sums that a lane keeps) of each exchange: while it has several sums, it keeps a half."""
+        """The pair (distance of lanes, sums that a lane keeps) of each exchange: while it has several sums, it keeps a
+        half."""
         found, kept = [], self.unrolled
         for i in range(self.lanes.bit_length() - 1):
             kept //= 2
@@ -158,7 +159,7 @@ class SampledProducts(Preparation):
 
     @property
     def own_bits(self) -> list[tuple[int, int]]:
-        """(bit of the lane, nonzeros to which it adds) of the nonzero whose sum a lane has in the end."""
+        """Pairs (bit of the lane, nonzeros to which it adds) of the nonzero whose sum a lane has in the end."""
         return [(distance, kept) for distance, kept in self.sum_steps if kept]
 
     # ---- registers
@@ -273,12 +274,12 @@ class SampledProducts(Preparation):
 
     @property
     def y_stored(self) -> dict[tuple[int, int], list[str]]:
-        """(Nonzero, vector) -> the registers of a vector of y in memory."""
+        """The map (nonzero, vector) -> the registers of a vector of y in memory."""
         return {at: [self.y[*at, i] for i in range(self.packed)] for at in self._vectors_of_y}
 
     @property
     def x_pairs(self) -> list[list[tuple[str, str, str]]]:
-        """(Word, element, element) of each vector of x with elements of 16 bits."""
+        """The triple (word, element, element) of each vector of x with elements of 16 bits."""
         return [
             [(self.x_loaded[v, i], self.x[v, 2 * i], self.x[v, 2 * i + 1]) for i in self._pairs]
             for v in range(self.vectors)
@@ -294,7 +295,7 @@ class SampledProducts(Preparation):
 
     @property
     def factors(self) -> dict[tuple[int, int], list[tuple[str, str]]]:
-        """(Nonzero, vector) -> the elements of x and y that are multiplied."""
+        """The map (nonzero, vector) -> the elements of x and y that are multiplied."""
         return {
             (u, v): [(self.x[v, i], self.widened[i] if self.converts else self.y[u, v, i]) for i in range(self.vec)]
             for u, v in self._vectors_of_y

@@ -108,7 +108,7 @@ class TransposeCsr(Preparation):
 
     @property
     def lane_digits(self) -> list[tuple[int, int]]:
-        """(First digit of all lanes, its offset) of the counters of a warp."""
+        """Pairs (first digit of all lanes, its offset) of the counters of a warp."""
         return [(first, 4 * first) for first in range(0, self.digits, WARP)]
 
     @property
@@ -196,7 +196,8 @@ def transpose(driver: Driver, at: Mapping[str, int], m: int, k: int, nnz: int) -
 
 
 def symmetric_places(driver: Driver, at: Mapping[str, int], m: int, nnz: int) -> tuple[Part, int | None]:
-    """(the places of the values of the transpose of a matrix with a symmetric pattern, the first nonzero without one;
+    """The pair (the places of the values of the transpose of a matrix with a symmetric pattern, the first nonzero
+    without one;
     None: every nonzero has a place)."""
     made = SymmetricPlaces()
     kernel = load_once(driver, made)

@@ -125,7 +125,7 @@ def weights(k: int, roundings: int) -> dict[str, float]:
 
 
 def _product(*others: Input) -> tuple[tuple[Input, ...], Node]:
-    """(the operands A and B, of which a call has no elements, and other inputs, their product)."""
+    """The tuple (the operands A and B, of which a call has no elements, and other inputs, their product)."""
     a, b = Input("A", "f32", (("i", "k"),)), Input("B", "f32", (("k", "j"),))
     return (a, b, *others), node("*", "f32", a.variable(("i", "k")), b.variable(("k", "j")))
 

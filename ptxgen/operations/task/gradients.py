@@ -403,7 +403,8 @@ class _Builder:
             self.add(element, self.of_pairs(each, self.kind(dtype, axes_of(element))), source)
 
     def step_at_position(self) -> tuple[Node, dict[str, Gathered]]:
-        """(the step at the position of the extreme, the wanted arrays along k that it reads by their elements)."""
+        """The pair (the step at the position of the extreme, the wanted arrays along k that it reads by their
+        elements)."""
         program, step = self.program, self.program.step
         if program.reduction in ("fmax", "fmin"):  # a NaN is no extreme
             kind = type_of(step.type)

@@ -57,7 +57,7 @@ class GroupSums:
     masked: Program | None = None
 
     def products(self, groups: tuple[int, int]) -> tuple[Program | None, Program]:
-        """(the program that makes elements 0 before the product, None: there is none, that of the product).
+        """The tuple (the program that makes elements 0 before the product, None: there is none, that of the product).
         ``groups``: rows and columns of C."""
         rows, columns = groups
         if self.masked is not None and rows * columns <= ALL_PAIRS:
@@ -131,7 +131,7 @@ def _compares(when: Node | None, output: Aggregate) -> bool:
 
 
 def _operands(kind: str, *axes: tuple[str, str]) -> tuple[tuple[Input, Input], Node]:
-    """(the operands A and B, their product)."""
+    """The pair (the operands A and B, their product)."""
     a, b = Input("A", kind, axes[:1]), Input("B", kind, axes[1:])
     return (a, b), node("*", kind, a.variable(axes[0]), b.variable(axes[1]))
 

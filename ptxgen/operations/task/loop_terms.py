@@ -24,8 +24,8 @@ EXTREMES = ("max", "min", "fmax", "fmin")
 
 @lru_cache(maxsize=256)
 def without_terms(program: Program) -> tuple[Program, Node]:
-    """(the program whose loop has no terms that do not depend on k, its reduction as an expression of ``accum`` of that
-    loop)."""
+    """The pair (the program whose loop has no terms that do not depend on k, its reduction as an expression of
+    ``accum`` of that loop)."""
     kind = program.accumulator
     sums = variable(ACCUMULATOR, kind)
     if program.step.type != kind or type_of(kind).bits < 32:
@@ -47,8 +47,8 @@ def without_terms(program: Program) -> tuple[Program, Node]:
 
 
 def _taken(step: Node, sums: Node, outside: Callable[[Node, Node, str], Node | None]) -> tuple[Node, Node]:
-    """(the step without its outermost terms that do not depend on k, the reduction). ``outside(e, f, op)``: what the
-    reduction of e has to be combined with for the term f, None: the term stays."""
+    """The pair (the step without its outermost terms that do not depend on k, the reduction). ``outside(e, f, op)``:
+    what the reduction of e has to be combined with for the term f, None: the term stays."""
     if step.op not in ("+", "-"):
         return step, sums
     a, b = step.arguments

@@ -193,9 +193,9 @@ def _ascending(p: Task, program: Program) -> tuple[str, ...]:
 
 
 def in_loop(roles: Roles, rewrite: bool = True) -> tuple[Roles, Node]:
-    """(the roles with the program whose step the loop over k has, the reduction of the program as an expression of that
-    loop's). ``rewrite``: terms without k leave the loop. Reductions in 16 bits are computed in f32, but for the sum of
-    products that is stored as it is."""
+    """The pair (the roles with the program whose step the loop over k has, the reduction of the program as an
+    expression of that loop's). ``rewrite``: terms without k leave the loop. Reductions in 16 bits are computed in f32,
+    but for the sum of products that is stored as it is."""
     program = roles.program
     whole = sums = variable(ACCUMULATOR, program.accumulator)
     if is_narrow(program) and not (stores_sums(program) and algebra_of(roles) is PLUS_TIMES):
@@ -281,9 +281,9 @@ def _element(use: Use) -> Node:
 
 
 def hold(step: Node, element: Node) -> tuple[Node, Node]:
-    """(the step, the part of it that kernels hold of an operand): a cast to f32 or f64, where the step reads nothing
-    else of the element; f32 of floats of 16 bits, to which the step then casts where it reads them as they are; else
-    the element."""
+    """The pair (the step, the part of it that kernels hold of an operand): a cast to f32 or f64, where the step reads
+    nothing else of the element; f32 of floats of 16 bits, to which the step then casts where it reads them as they are;
+    else the element."""
     users = {x for x in walk(step) if element in x.arguments}
     kinds = {x.type if x.op == "cast" else "" for x in users}
     narrow = element.type in ("f16", "bf16")

@@ -35,8 +35,9 @@ def stores_sums(program: Program) -> bool:
 
 
 def widened(program: Program) -> tuple[Program, Node]:
-    """(the program whose reduction is wide, the reduction of ``program`` as an expression of it). Products of floats
-    that are summed are not rounded before; minima and maxima are rounded once, because rounding keeps the order."""
+    """The pair (the program whose reduction is wide, the reduction of ``program`` as an expression of it). Products of
+    floats that are summed are not rounded before; minima and maxima are rounded once, because rounding keeps the
+    order."""
     step, kind, reduction = program.step, program.accumulator, program.reduction
     extremes = reduction in ("min", "max", "fmin", "fmax")
     products = reduction in ("+", MEAN) and step.op == "*"

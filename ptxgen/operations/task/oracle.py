@@ -204,7 +204,7 @@ class _Evaluation:
         return [tuple(np.broadcast_to(y.reshape(y.shape[-2:] if y.ndim else ()), shape) for y in x) for x in found]  # type: ignore[misc]
 
     def steps(self, rows: slice, shape: tuple[int, int]) -> Iterator[tuple[int, Array, Array]]:
-        """(first k, steps, errors) of blocks of reduced indices."""
+        """Triples (first k, steps, errors) of blocks of reduced indices."""
         deep = max(1, _BLOCK // max(1, shape[0] * shape[1]))
         for first in range(0, self.k, deep):
             block = slice(first, min(first + deep, self.k))

@@ -253,7 +253,7 @@ def measured(driver: Driver, p: Task) -> MeasuredCeiling | None:
 
 
 def run(driver: Driver, p: Task, blocks: int, count: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint64]]:
-    """(cycles, nanoseconds) of each block. The first launch warms the device up."""
+    """The pair (cycles, nanoseconds) of each block. The first launch warms the device up."""
     kernel, threads = driver.load(source_of(p, driver.device)), threads_of(p)
     results, clocks = driver.allocate(blocks * threads * 8), driver.allocate(blocks * 16)
     step = Step(ENTRY, (blocks, 1, 1), (threads, 1, 1), 0, (("u64", results), ("u64", clocks), ("u32", count)))

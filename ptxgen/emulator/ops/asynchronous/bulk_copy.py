@@ -86,7 +86,7 @@ def reduction(b: Builder, ins: Instruction, mods: list[str], to: str) -> tuple[s
 
 
 def sizes(c: WarpBatch, ins: Instruction, lanes: Array, given: Array) -> list[tuple[int, Array]]:
-    """(size, lanes) for each size in bytes; faults on a size that is not a multiple of 16."""
+    """The pair (size, lanes) for each size in bytes; faults on a size that is not a multiple of 16."""
     bad = given % 16 != 0
     if bad.any():
         i = int(np.argmax(bad))

@@ -129,7 +129,8 @@ class Arguments:
 
 @instruction("*vprintf")
 def vprintf(b: Builder, ins: Instruction) -> Step:
-    """(result, format, arguments): prints to standard output, lanes in ascending order; returns the argument count."""
+    """Operands (result, format, arguments): prints to standard output, lanes in ascending order; returns the argument
+    count."""
     dst = b.dst(ins.operands[0], "u32")
     views = [b.src(op, "u64") for op in ins.operands[1:]]
 
@@ -148,7 +149,7 @@ def vprintf(b: Builder, ins: Instruction) -> Step:
 
 @instruction("*assertfail")
 def assertfail(b: Builder, ins: Instruction) -> Step:
-    """(expression, file, line, function, bytes of a character)"""
+    """The operands are the expression, its file, line and function, and the bytes of a character."""
     expression, file, line, function = (
         b.src(op, kind) for op, kind in zip(ins.operands, ("u64", "u64", "u32", "u64"), strict=False)
     )
@@ -173,7 +174,7 @@ def heap(c: WarpBatch) -> DeviceHeap:
 
 @instruction("*malloc")
 def malloc(b: Builder, ins: Instruction) -> Step:
-    """(result, bytes): the address of an allocation, or 0 if it does not fit."""
+    """Operands (result, bytes): the address of an allocation, or 0 if it does not fit."""
     dst, size = b.dst(ins.operands[0], "u64"), b.src(ins.operands[1], "u64")
 
     def step(c: WarpBatch, m: Mask) -> None:
@@ -187,7 +188,7 @@ def malloc(b: Builder, ins: Instruction) -> Step:
 
 @instruction("*free")
 def free(b: Builder, ins: Instruction) -> Step:
-    """(address)"""
+    """The operand is the address of an allocation, or 0."""
     pointer = b.src(ins.operands[0], "u64")
 
     def step(c: WarpBatch, m: Mask) -> None:

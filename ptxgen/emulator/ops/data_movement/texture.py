@@ -63,7 +63,7 @@ class TextureOperand:
         self.coordinates = [b.src(item, number) for item in items[:count]]
 
     def groups(self, c: WarpBatch, m: Mask) -> Iterator[tuple[Texture, int, Array]]:
-        """(texture, position of its first texel in memory, lanes) for each handle that lanes have."""
+        """The triple (texture, position of its first texel in memory, lanes) for each handle that lanes have."""
         lanes = np.flatnonzero(active(c, m))
         handles = self.site.addresses(c, lanes)
         memory = c.wave.engine.memory

@@ -144,7 +144,7 @@ class Transfer:
         return out
 
     def positions(self, c: WarpBatch, m: Mask) -> Any:
-        """(register, piece, accessed memory) for each distinct register and each piece of it, checked."""
+        """The triple (register, piece, accessed memory) for each distinct register and each piece of it, checked."""
         whole_warps(c, m, self.ins)
         lanes = np.flatnonzero(active(c, m))
         base = self.site.addresses(c, lanes)
@@ -218,7 +218,7 @@ def store(b: Builder, ins: Instruction) -> Step:
 
 
 def parse(b: Builder, ins: Instruction) -> tuple[Product, str, str, str, str, bool]:
-    """(product, shape, type of D, type of C, rounding of f64, whether integers saturate)."""
+    """The tuple (product, shape, type of D, type of C, rounding of f64, whether integers saturate)."""
     mods = [m for m in ins.mods[1:] if m not in ("sync", "aligned", "popc")]
     saturate = "satfinite" in mods
     mode = next((m for m in mods if m in ("rn", "rz", "rm", "rp")), "")

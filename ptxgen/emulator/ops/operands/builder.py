@@ -231,7 +231,7 @@ class Builder:
         return self.view(width, row, f"{sign}{8 * width}")
 
     def address_key(self, op: Operand, space: str) -> tuple[int, int, int]:
-        """(key, view, constant) of an address's base: ``key`` numbers a warp batch's address cache.
+        """The triple (key, view, constant) of an address's base: ``key`` numbers a warp batch's address cache.
 
         Shared memory is a separate arena, so an operand has one key there and another key for other spaces. The name of
         a variable in a generic access is its generic address.

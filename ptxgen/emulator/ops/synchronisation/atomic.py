@@ -41,7 +41,7 @@ _OPS = {"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"}
 
 
 def arena_positions(c: WarpBatch, site: Site, m: Mask, unit: int) -> list[tuple[dict[int, Array], Array, Array]]:
-    """(arena views, element positions, lanes) for each state space that the executing lanes address."""
+    """The triple (arena views, element positions, lanes) for each state space that the executing lanes address."""
     out = []
 
     def append(views: dict[int, Array], place: Positions) -> None:

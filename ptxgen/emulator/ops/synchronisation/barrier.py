@@ -33,7 +33,8 @@ def barrier(b: Builder, ins: Instruction) -> Step:
 
 
 def warp_values(c: WarpBatch, row: Array, lanes: Array, ins: Instruction, operands: str) -> list[tuple[int, Array]]:
-    """(value, lanes) for each value of an operand that must be uniform in a warp; ``operands``: its plural name."""
+    """The pair (value, lanes) for each value of an operand that must be uniform in a warp; ``operands``: its plural
+    name."""
     if row.ndim == 0:
         return [(int(row), lanes)]
     values = np.unique(row[lanes])

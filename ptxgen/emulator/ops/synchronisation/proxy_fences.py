@@ -32,7 +32,7 @@ _ASYNC_PREFIXES = (
 
 
 def asynchronous(unit: Unit) -> tuple[bool, bool]:
-    """(has asynchronous work or accesses to other blocks, accesses shared memory through the async proxy)"""
+    """The pair (has asynchronous work or accesses to other blocks, accesses shared memory through the async proxy)."""
     names = {ins.name for f in unit.functions.values() for ins in f.code}
     tracked = {n for n in names if n.startswith(_ASYNC_PREFIXES) or "shared::cluster" in n}
     return bool(tracked), any(n.startswith(("wgmma", "cp.async.bulk", "cp.reduce")) for n in tracked)

@@ -33,7 +33,7 @@ def members(b: Builder, op: Operand) -> int:
 
 
 def executing_lanes(c: WarpBatch, m: Mask, member: int | None, ins: Instruction) -> tuple[Array, Array]:
-    """(executing lanes, member mask of each lane) as rows of 32; faults on a lane outside its member mask.
+    """The pair (executing lanes, member mask of each lane) as rows of 32; faults on a lane outside its member mask.
 
     ``member``: the view of the member mask; None without .sync, where the executing lanes are the members.
     """

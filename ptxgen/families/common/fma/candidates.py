@@ -89,8 +89,9 @@ class FmaSpace(MultistageSpace):
         return Columns.product(values).replace(family=self.code)
 
     def operand_copy_modes(self, p: KernelProblem, operand: str) -> list[tuple[int, int, int]]:
-        """(cp_async, kmajor_smem, vec) of an operand: cp.async transposes single elements only, K-major rows in shared
-        memory consist of 16-byte chunks, and an MN-major operand has the same layout in shared and global memory."""
+        """Triples (cp_async, kmajor_smem, vec) of an operand: cp.async transposes single elements only, K-major rows in
+        shared memory consist of 16-byte chunks, and an MN-major operand has the same layout in shared and global
+        memory."""
         first = operand == "a"
         widest = p.vectors[0 if first else 1]
         kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"

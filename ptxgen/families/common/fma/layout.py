@@ -179,13 +179,14 @@ class OperandLayout(CopiedTile):
         self.shared_stores = [self._stores_of(p) for p in self.loads]
 
     def in_word(self, index: int, j: int) -> tuple[str, int]:
-        """(register, first bit) of narrow integer ``j`` of load ``index``."""
+        """The pair (register, first bit) of narrow integer ``j`` of load ``index``."""
         bit = j * self.dtype.bits
         return self.staging[index, bit // 32], bit % 32
 
     @cached_property
     def cast_elements(self) -> list[list[tuple[str, str, str, int]]]:
-        """(Element to store, its value before a cast, word and first bit of a narrow integer) of each load."""
+        """The tuple (element to store, its value before a cast, word and first bit of a narrow integer) of each
+        load."""
         loads = []
         for p in self.loads:
             elements = []

@@ -79,7 +79,7 @@ class ThreadTile:
 
     @cached_property
     def products(self) -> list[tuple[int, int]]:
-        """(row, column or pair of columns) of each multiply-add of a step, in order."""
+        """The pair (row, column or pair of columns) of each multiply-add of a step, in order."""
         return products(self.ms, self.ns // 2 if self.packed else self.ns, self.config.mma_order)
 
     def products_of(self, part: TilePart) -> list[tuple[int, int]]:
@@ -90,19 +90,19 @@ class ThreadTile:
         return products(self.ms // part.a, columns // part.b, self.config.mma_order)
 
     def fmas(self, k: int, part: TilePart) -> list[tuple[str, str, str]]:
-        """(Sum, element of A, element of B) of the multiply-adds of step ``k`` of a part of the tile."""
+        """Triples (sum, element of A, element of B) of the multiply-adds of step ``k`` of a part of the tile."""
         s, acc = self.set_of(k), self.acc
         rows = [self.a.element(i, k) for i in range(self.ms)]
         columns = [self.b.element(j, k) for j in range(self.ns)]
         return [(acc[s, i, j], rows[i], columns[j]) for i, j in self.products_of(part)]
 
     def pair_fmas(self, k: int, part: TilePart) -> list[tuple[str, str, str]]:
-        """(Sums, pair of A, pair of B) of the multiply-adds of pairs of columns."""
+        """Triples (sums, pair of A, pair of B) of the multiply-adds of pairs of columns."""
         s, b = self.set_of(k), self.b.buffer(k)
         return [(self.acc[s, i, j], self.pairs[i], self.b.fragment[b, j]) for i, j in self.products_of(part)]
 
     def pair_selections(self, k: int, part: TilePart) -> list[tuple[str, str, str]]:
-        """(Pair, word of A, selector) of the elements of A, each duplicated in a pair."""
+        """Triples (pair, word of A, selector) of the elements of A, each duplicated in a pair."""
         a = self.a.buffer(k)
         return [
             (self.pairs[i], self.a.fragment[a, i // 2], "0x3232" if i % 2 else "0x1010")
@@ -116,7 +116,7 @@ class ThreadTile:
 
     @cached_property
     def further_row_sums(self) -> list[list[tuple[str, str]]]:
-        """(Sum of the first set, sum of another) of each row of a thread, set by set."""
+        """The pair (sum of the first set, sum of another) of each row of a thread, set by set."""
         return [
             [(self.acc[0, i, j], self.acc[s, i, j]) for s in range(1, self.ks) for j in range(self.acc.shape[2])]
             for i in range(self.ms)
@@ -274,7 +274,7 @@ class StepArray:
 
     @property
     def elements(self) -> list[tuple[str, list[str]]]:
-        """(register, its indices, the outer first) of each element of a step."""
+        """The tuple (register, its indices, the outer first) of each element of a step."""
         pairs = itertools.product(range(self.rows), range(self.columns))
         return [(self.register(0, i, j), [_INDEX[axis].format(i=i, j=j) for axis in self.axes]) for i, j in pairs]
 

@@ -21,7 +21,7 @@ __all__ = ["cell", "microseconds", "work"]
 
 
 def _fragment_loads(x: FmaOperandGeometry) -> tuple[Any, Any]:
-    """(instructions, wavefronts) by which one warp loads the fragments of one k from shared memory."""
+    """The pair (instructions, wavefronts) by which one warp loads the fragments of one k from shared memory."""
     wide = np.minimum(x.thread_tile * x.bytes, 16)
     count = np.where(x.kmajor_smem, x.thread_tile * x.bytes / 16, np.maximum(x.thread_tile * x.bytes / 16, 1))
     wide = np.where(x.kmajor_smem, 16, wide)
@@ -30,7 +30,7 @@ def _fragment_loads(x: FmaOperandGeometry) -> tuple[Any, Any]:
 
 
 def _stage_stores(x: FmaOperandGeometry) -> tuple[Any, Any]:
-    """(warp instructions, wavefronts) by which a block stores one stage of an operand to shared memory."""
+    """The pair (warp instructions, wavefronts) by which a block stores one stage of an operand to shared memory."""
     loads, elements = x.loads / WARP, x.loads * x.vec / WARP
     through = np.where(x.transposed, loads + elements, 2 * loads)
     instructions = np.where(x.cp_async == 1, loads, through)
@@ -50,7 +50,8 @@ def _copy_cycles(x: FmaOperandGeometry) -> Any:
 
 
 def _step(p: KernelProblem, c: Columns, d: Device) -> tuple[Any, Any, Any]:
-    """(instructions that compute the steps of a register, issue slots that they take more, steps per clock)."""
+    """The triple (instructions that compute the steps of a register, issue slots that they take more, steps per
+    clock)."""
     step = step_rate.instructions(p, d)
     pairs = step_rate.of_pairs(p.algebra, d)
     if pairs is None:

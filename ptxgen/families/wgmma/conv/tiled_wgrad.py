@@ -58,7 +58,7 @@ class TiledImages(OperandPath):
 
     @property
     def box_rows(self) -> list[list[tuple[int, str]]]:
-        """(axis, register of the row of images that a tap reads) of each outer axis, by box of channels."""
+        """The pair (axis, register of the row of images that a tap reads) of each outer axis, by box of channels."""
         outer = self.outer
         return [[(a + 1, f"%row{n * outer + a}") for a in range(outer)] for n in range(len(self.columns))]
 
@@ -85,7 +85,7 @@ class TiledImages(OperandPath):
 
 @dataclass(frozen=True)
 class TiledWgradLoads(Im2colLoads):
-    """Loads of the gradient of filters, without packing: a stage has adjacent pixels of a row."""
+    """Loads of weight gradients, without packing: a stage has adjacent pixels of a row."""
 
     template = "addr/wgrad_tiled.mako"
     units = 1

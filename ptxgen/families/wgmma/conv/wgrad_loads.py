@@ -18,7 +18,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 @dataclass(frozen=True)
 class WgradLoads(Im2colLoads):
-    """Loads of the gradient of filters: K is pixels."""
+    """Loads of weight gradients: K is pixels."""
 
     template = "addr/wgrad_im2col.mako"
     units = 1
@@ -88,7 +88,7 @@ class ImageGradients(OperandPath):
 
 @dataclass(frozen=True)
 class ImageWgradLoads(WgradLoads):
-    """Loads of the gradient of filters: K is pixels, those of each image padded to whole stages."""
+    """Loads of weight gradients: K is pixels, those of each image padded to whole stages."""
 
     template = "addr/wgrad_by_image.mako"
 

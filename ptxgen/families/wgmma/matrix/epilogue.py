@@ -81,7 +81,7 @@ class Stmatrix:
 
     @property
     def fragments(self) -> list[tuple[int, int, list[str], list[str]]]:
-        """(Fragment along X, group of 8 columns, accumulators, registers with their values) of each group."""
+        """The tuple (fragment along X, group of 8 columns, accumulators, registers with their values) of each group."""
         names = [r for pair in self.registers for r in pair]
         values = [r for pair in self.staged_pairs for r in pair]
         return [
@@ -424,7 +424,7 @@ class RowWord(NamedTuple):
 
     @property
     def elements(self) -> list[tuple[int, int]]:
-        """(Column, offset) of both elements, from those of a thread's first in the row."""
+        """Pairs (column, offset) of both elements, from those of a thread's first in the row."""
         first = WARP * WORD * self.part
         return [(column, 2 * column) for column in (first, first + 1)]
 
@@ -717,7 +717,7 @@ class Epilogue(epilogue.Epilogue):
 
     @cached_property
     def fragments(self) -> dict[tuple[int, int], list[str]]:
-        """(Fragment along X, group of columns) -> a thread's sums: [row][column]."""
+        """The map (fragment along X, group of columns) -> a thread's sums: [row][column]."""
         groups = range(self.sums.shape[1] // FRAGMENT)
         return {
             (m, j): [self.sums[m, FRAGMENT * j + q] for q in range(FRAGMENT)]
@@ -727,7 +727,8 @@ class Epilogue(epilogue.Epilogue):
 
     @cached_property
     def thread_stores(self) -> dict[tuple[int, int], list[tuple[RegisterStore, list[str], list[str]]]]:
-        """(Group of columns, row) -> (store, registers of its results, lines that compute them) of each store."""
+        """The map (group of columns, row) -> (store, registers of its results, lines that compute them) of each
+        store."""
         places = [(j, n) for j in range(self.y_columns // COLUMNS) for n in range(self.rows)]
         return {
             (j, n): [(w, self.result_registers(w), self.scaled_results(w)) for w in self.stores(j, n)]
@@ -736,8 +737,8 @@ class Epilogue(epilogue.Epilogue):
 
     @cached_property
     def packed_groups(self) -> dict[tuple[int, int], tuple[list[str], int, RegisterStore]]:
-        """(Last group of columns, row) of four groups whose 8-bit results lanes exchange -> (word of each group, first
-        column, store of the first group)."""
+        """Pairs (last group of columns, row) of four groups whose 8-bit results lanes exchange -> (word of each group,
+        first column, store of the first group)."""
         if not self.pack_8bit:
             return {}
         groups = range(3, self.y_columns // COLUMNS, 4)

@@ -31,7 +31,7 @@ class GroupedResult(NamedTuple):
 
 
 def halved(first: int, end: int) -> dict[tuple[int, int], int]:
-    """(First, end) -> the middle of a range and of both its halves, down to ranges of one number."""
+    """The map (first, end) -> the middle of a range and of both its halves, down to ranges of one number."""
     if end - first < 2:
         return {}
     middle = (first + end) // 2
@@ -120,7 +120,7 @@ class FragmentGroups(GroupReduction):
 
     @property
     def halves(self) -> dict[tuple[int, int], int]:
-        """(First group, end) -> the middle of the ranges of groups of columns that a search halves."""
+        """The map (first group, end) -> the middle of the ranges of groups of columns that a search halves."""
         return halved(0, self.columns)
 
     @property

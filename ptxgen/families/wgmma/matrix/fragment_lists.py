@@ -54,17 +54,17 @@ class FragmentLists(SelectedLists):
 
     @property
     def halves(self) -> dict[tuple[int, int], int]:
-        """(First group, end) -> the middle of the ranges of groups of columns that a search halves."""
+        """The map (first group, end) -> the middle of the ranges of groups of columns that a search halves."""
         return halved(0, self.groups)
 
     @property
     def places(self) -> list[tuple[str, int]]:
-        """(Register, first bit) of each group."""
+        """The pair (register, first bit) of each group."""
         return [self.place(j) for j in range(self.groups)]
 
     @property
     def result_bits(self) -> dict[tuple[int, int], list[tuple[str, str]]]:
-        """(Fragment along X, group) -> (register, bit) of each of its results."""
+        """The map (fragment along X, group) -> (register, bit) of each of its results."""
         return {
             (m, j): [self.bit(m, j, q) for q in range(FRAGMENT)] for m in range(self.mi) for j in range(self.groups)
         }
@@ -76,12 +76,12 @@ class FragmentLists(SelectedLists):
 
     @property
     def masks_of_columns(self) -> list[list[tuple[str, str]]]:
-        """(Register, the bits of the word without those of the column) of both columns of each group."""
+        """Pairs (register, the bits of the word without those of the column) of both columns of each group."""
         return [[self.but_column(j, e) for e in range(2)] for j in range(self.groups)]
 
     @property
     def bits_of_groups(self) -> list[tuple[int, str]]:
-        """(Number of the register, bits) of each group."""
+        """The pair (number of the register, bits) of each group."""
         return [(self.bits.all.index(register), bits) for register, bits in map(self.group, range(self.groups))]
 
     @property
@@ -90,17 +90,17 @@ class FragmentLists(SelectedLists):
         return [[self.picked[m, q] for q in range(FRAGMENT)] for m in range(self.mi)]
 
     def place(self, j: int) -> tuple[str, int]:
-        """(register, first bit) of group ``j``."""
+        """The pair (register, first bit) of group ``j``."""
         word, group = divmod(j, WORD // self.each)
         return self.bits[word], group * self.each
 
     def bit(self, m: int, j: int, q: int) -> tuple[str, str]:
-        """(register, bit) of a result."""
+        """The pair (register, bit) of a result."""
         register, first = self.place(j)
         return register, hex(1 << first + FRAGMENT * m + q)
 
     def group(self, j: int) -> tuple[str, str]:
-        """(register, bits) of group ``j``."""
+        """The pair (register, bits) of group ``j``."""
         register, first = self.place(j)
         return register, hex((1 << self.each) - 1 << first)
 
@@ -110,7 +110,7 @@ class FragmentLists(SelectedLists):
         return self._but(range(WORD // self.each), [FRAGMENT * m + 2 * h + e for e in range(2)])
 
     def but_column(self, j: int, e: int) -> tuple[str, str]:
-        """(register, the bits of the word without those of column ``e`` of group ``j``)."""
+        """The pair (register, the bits of the word without those of column ``e`` of group ``j``)."""
         register, first = self.place(j)
         return register, self._but(
             [first // self.each], [FRAGMENT * m + 2 * h + e for m in range(self.mi) for h in (0, 1)]

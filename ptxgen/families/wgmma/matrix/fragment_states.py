@@ -32,7 +32,8 @@ class FragmentStates(RowStates):
 
     @property
     def fragment_places(self) -> list[list[tuple[int, str]]]:
-        """(Number of the state, register of the bounds of the other side) of the results of each fragment along X."""
+        """Pairs (number of the state, register of the bounds of the other side) of the results of each fragment along
+        X."""
         numbers = [(m, q // 2, q % 2) for m in range(self.vec // 2) for q in range(FRAGMENT)]
         places = [(2 * m + h, f"%in_y{e}") if self.along_y else (e, f"%in_x{2 * m + h}") for m, h, e in numbers]
         return [places[n : n + FRAGMENT] for n in range(0, len(places), FRAGMENT)]
@@ -76,7 +77,8 @@ class FragmentReduceKernels(RowReduceKernels):
         return s.y_extent if self.states.along_y else s.x_extent, extent - 1, extent, count
 
     def blocks(self, along_y: bool) -> tuple[int, int]:
-        """(columns along Y, or rows along X, of the tiles of a cluster; how many states of a result it has)."""
+        """The tuple (columns along Y, or rows along X, of the tiles of a cluster; how many states of a result it
+        has)."""
         s, c = self.scheduler, self.scheduler.config
         if along_y:
             return s.y_tile * c.cluster_y, c.cluster_y * int(self.geometry.reduction.owners)

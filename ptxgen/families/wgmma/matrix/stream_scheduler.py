@@ -51,7 +51,8 @@ class StreamTileScheduler(TileScheduler):
         return [Parameters("u32", names, lambda x: self.shares(x.p))]
 
     def shares(self, p: KernelProblem) -> tuple[int, int, int]:
-        """(tiles that blocks compute whole, K iterations of the others' clusters of tiles, those of a share)."""
+        """The triple (tiles that blocks compute whole, K iterations of the others' clusters of tiles, those of a
+        share)."""
         clusters, tiles = self.grid(p, 1)[0] // self.multicast, self.tiles(p)[2] // self.multicast
         waves, rest = divmod(tiles, clusters)
         full = max(waves - (self.config.stream_waves - 1), 0) * clusters if rest else tiles

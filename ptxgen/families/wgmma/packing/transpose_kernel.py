@@ -54,5 +54,5 @@ class TransposeKernel:
 
     @property
     def stored_tiles(self) -> list[tuple[int, int]]:
-        """(offset in shared memory, first element of K) of each transposed tile."""
+        """The pair (offset in shared memory, first element of K) of each transposed tile."""
         return [(TILE + n * self.tile_bytes, n * self.side) for n in range(self.tiles)]

@@ -83,7 +83,7 @@ class TaskBaseline:
         return VendorTimes(min(times.values()), same_layout=min(times.values()))
 
     def checked(self, sets: Sequence[Mapping[str, int]]) -> Iterator[tuple[Candidate, str]]:
-        """(candidate, what is wrong with its result), one after the other."""
+        """Pairs (candidate, what is wrong with its result), one after the other."""
         raise NotImplementedError
 
 

@@ -98,7 +98,7 @@ def _text_of(read: Read) -> str:
 
 
 def _printed(parts: Parts, x: Node, names: dict[Node, str], prefix: str) -> tuple[list[str], str]:
-    """(definitions, text) of an expression. Operands have the type of sums; squares have a method."""
+    """The pair (definitions, text) of an expression. Operands have the type of sums; squares have a method."""
     lines, known = list[str](), dict(names)
     for y in walk(x):
         if y.op == "cast" and y.arguments[0] in known:

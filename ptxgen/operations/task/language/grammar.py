@@ -124,7 +124,7 @@ def _parser() -> Lark:
 
 
 def tables_key() -> str:
-    """What the parser's tables depend on."""
+    """The key of the parser's tables: a hash of the grammar and of Lark's version, on which they depend."""
     return hashlib.sha256(repr((_GRAMMAR, lark.__version__)).encode()).hexdigest()
 
 

@@ -24,7 +24,7 @@ def frame() -> FrameType | None:
 
 
 def span(frame: FrameType) -> tuple[int, int, int]:
-    """(line, first column, end) of what a frame executes, from 1; columns are 0 if they are not known."""
+    """The triple (line, first column, end) of what a frame executes, from 1; columns are 0 if they are not known."""
     positions = list(frame.f_code.co_positions())
     line, end_line, first, end = positions[frame.f_lasti // 2] if frame.f_lasti >= 0 else (None,) * 4
     if line is None or first is None or end is None:
