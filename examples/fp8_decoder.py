@@ -33,7 +33,7 @@ LARGEST = torch.finfo(FP8).max
 
 
 def quantized(x: Tensor) -> tuple[Tensor, Tensor]:
-    """(x in fp8, the scales of its rows): each row times its scale is x."""
+    """The pair (x in fp8, the scales of its rows): each row times its scale is x."""
     scale = x.float().abs().amax(1, keepdim=True).clamp(min=1e-12) / LARGEST
     return (x.float() / scale).to(FP8), scale
 

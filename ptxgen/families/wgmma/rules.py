@@ -341,8 +341,8 @@ RULES = (
     Rule(
         "wgmma_accumulators",
         lambda p, c, g, d: g.math.mi * g.y.tile <= np.where(c.math_warpgroups == 3, MOST_OF_THREE, 384),
-        "{g.math.mi} x 64 x {g.y.tile} accumulators per warpgroup; its registers hold at most 384 columns of 64 rows, of"
-        " three warpgroups 200 (math_warpgroups={c.math_warpgroups})",
+        "{g.math.mi} x 64 x {g.y.tile} accumulators per warpgroup; its registers hold at most 384 columns of 64 rows,"
+        " of three warpgroups 200 (math_warpgroups={c.math_warpgroups})",
     ),
     # ptxas counts whole warpgroups
     Rule(

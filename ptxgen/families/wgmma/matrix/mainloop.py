@@ -372,7 +372,7 @@ class Pipeline(Part):
 
     @property
     def first_barriers(self) -> list[tuple[int, int, int]]:
-        """(math warpgroup, the number of its barrier, the next warpgroup) of all but the last one."""
+        """Triples (math warpgroup, the number of its barrier, the next warpgroup) of all but the last one."""
         return [(wg, WARPGROUP_BARRIER + wg, wg + 1) for wg in range(self.config.math_warpgroups - 1)]
 
     @property
