@@ -295,12 +295,12 @@ def _problem(
     compute: str,
     deterministic: bool,
 ) -> GroupedGemm:
-    """The problem of a call, with items of equal sizes: the true ones are on the device. Host arrays are copied to
-    contiguous ones, which it describes."""
+    """The problem of a call, with sizes of items as experts have them: the true ones are on the device. Host arrays are
+    copied to contiguous ones, which it describes."""
     (layout_a, lda), (layout_b, ldb) = matrix_layout(a) or ("N", 0), matrix_layout(b) or ("N", 0)
     ldc = (matrix_layout(c) or ("N", 0))[1]
     extent = a.shape[0] if axis == "m" else a.shape[1]
-    sizes = [extent // items + (i < extent % items) for i in range(items)]
+    sizes = item_sizes(extent, items)
     m, n, k = a.shape[0], b.shape[-1], a.shape[1]
     shapes = tuple((s, n, k) if axis == "m" else (m, n, s) for s in sizes)
     packed = (m if layout_a == "T" else k, k if layout_b == "T" else n, n)
@@ -320,6 +320,15 @@ def _problem(
         epilogue[0],
         axis,
     )
+
+
+def item_sizes(extent: int, items: int) -> list[int]:
+    """Sizes of ``items`` parts of ``extent``, from half the mean to one and a half.
+
+    A tile for the mean alone would be too small for many experts.
+    """
+    shares = np.arange(items + 1) / items
+    return [int(n) for n in np.diff(np.rint(extent * shares * (1 + shares) / 2))]
 
 
 def _without_items(p: GroupedGemm) -> Gemm:

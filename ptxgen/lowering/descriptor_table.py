@@ -141,6 +141,12 @@ class GroupExtents(GemmExtents):
         found: NDArray[np.float64] = (np.ceil(m / unit) * unit * k) @ (np.ceil(n / unit) * unit).T
         return found
 
+    def repeated_b(self, ml: Any) -> Any:
+        """Elements of B that tiles of ``ml`` rows read in addition to the first tiles of their items."""
+        assert self.group is not None
+        m, n, k = self.group.extents.T
+        return _each(lambda a: float(((np.maximum(-(-m // max(a, 1)), 1) - 1) * n * k).sum()), ml)
+
     def split_tiles(self, ml: Any, nl: Any, u: Any, kg: Any) -> Any:
         """Tiles that are one of several slices."""
         assert self.group is not None

@@ -67,6 +67,12 @@ ${coords.k_slice()}\
   % if s.jagged == "m":
     add.u32 %${s.row_side}0, %${s.row_side}0, %row_shift;
   % endif
+  % if s.rows_read_once:
+    // L2 keeps B for the other tiles along M of an item that has several
+    setp.le.u32 %p, %M, ${s.rows_read_once};
+    @!%p createpolicy.fractional.L2::evict_normal.b64 %policy, 1.0;
+    @%p createpolicy.fractional.L2::evict_first.b64 %policy, 1.0;
+  % endif
 % elif not plan.epilogue.via_tma:
     ld.global.u64 %tmp64, [%descriptor+${s.table.offsets["c"]}];
     add.u64 %C, %c_base, %tmp64;

@@ -58,7 +58,7 @@ AXES = {
     "epilogue_subtiles": ((1, 2, 4, 8), 0.5),
     "epilogue_buffers": ((1, 2, 4), 0.6),
     "epilogue_aliases_ab": ((0, 1), 0.7),
-    "l2_evict_first": ((0, 1, 2, 3), 0.5),
+    "l2_evict_first": ((0, 1, 2, 3, 4), 0.5),
     "tma_rows": ((0, 8, 16, 24, 32), 0.7),
     "epilogue_smem": ((1, 0), 0.7),
     "vec_c": ((1, 2, 4, 8), 0.5),

@@ -21,9 +21,9 @@ from tests.emulated.gemm_runs import right
 
 CONFIGS = (
     "ml=64 nl=32",
-    "ml=32 nl=64 transposed_mma=1 raster_group=2",
+    "ml=32 nl=64 transposed_mma=1 raster_group=2 l2_evict_first=b_once",
     "ml=128 nl=32 math_warpgroups=2 epilogue_smem=1 epilogue_subtiles=2 epilogue_buffers=2",
-    "ml=64 nl=32 math_warpgroups=2 pingpong=1 epilogue_smem=1",
+    "ml=64 nl=32 math_warpgroups=2 pingpong=1 epilogue_smem=1 l2_evict_first=b_once",
     "ml=32 nl=64 transposed_mma=1 cluster_x=2 cluster_y=2 epilogue_smem=1 raster_group=2",
 )
 EPILOGUES = ("", "bias_column,relu_grad", "scale_rows,residual,relu_grad")

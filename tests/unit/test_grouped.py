@@ -9,20 +9,22 @@ import pytest
 
 import ptxgen
 from ptxgen.api import choice, drivers
-from ptxgen.codegen.config.config import FAMILIES, parse_config
+from ptxgen.api.jagged import item_sizes
+from ptxgen.codegen.config.config import FAMILIES, Columns, parse_config
 from ptxgen.codegen.grouped.descriptor_table import DescriptorTable, GroupTable
 from ptxgen.codegen.render import render
 from ptxgen.errors import DtypeError, InputError, LaunchError, OverlapError, ShapeError
 from ptxgen.families.common import perf_model, space
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.wgmma.axes import B_ONCE
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.gemm.strided_arrays import A, B, C
 from ptxgen.operations.grouped.checks import random_group, sampled_deviation
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.operations.grouped.reference import epilogue_view, item_view
-from ptxgen.operations.grouped.suites import random_items
+from ptxgen.operations.grouped.suites import MODELS, random_items, routed_rows
 from ptxgen.problem.device import device
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import reference
@@ -238,6 +240,53 @@ def test_every_family_with_the_tile_loop_has_candidates(p, families):
         assert len(np.unique(rows_of)) == len(part.base.columns)
 
 
+#: microseconds on an H100: a model of the suite moe, tokens, axes besides EXPERT_AXES. Gate and up, uniform routing
+EXPERT_AXES = "family=wgmma u=64 epilogue_smem=1 persistent=1 transposed_mma=1 math_warpgroups=2"
+EXPERTS = (
+    (395.2, "Qwen1.5-MoE-A2.7B", 2048, "ml=80 nl=256 stages=4 raster_group=8 l2_evict_first=b"),
+    (292.5, "Qwen1.5-MoE-A2.7B", 2048, "ml=80 nl=256 stages=4 raster_group=8"),
+    (268.3, "Qwen1.5-MoE-A2.7B", 2048, "ml=160 nl=128 stages=4 raster_group=8 l2_evict_first=b"),
+    (165.1, "DeepSeek-V3", 64, "ml=80 nl=128 stages=6 raster_group=8 l2_evict_first=b"),
+    (246.9, "DeepSeek-V3", 64, "ml=40 nl=256 stages=4 l2_evict_first=b"),
+)
+
+
+def expert_us(model, tokens, axes):
+    layer = next(x for x in MODELS if x.model == model)
+    items = tuple((m, 2 * layer.intermediate, layer.hidden) for m in routed_rows(layer, tokens, 0.0))
+    p = lower(GroupedGemm(items, dtype="bf16", jagged="m"))
+    c = Columns.of([parse_config(f"{EXPERT_AXES} {axes}")])
+    return float(perf_model.predict(p, c, device("h100"))[0])
+
+
+@pytest.mark.parametrize(("us", "model", "tokens", "axes"), EXPERTS)
+def test_model_counts_matrices_that_several_tiles_read(us, model, tokens, axes):
+    assert expert_us(model, tokens, axes) == pytest.approx(us, rel=0.06)
+
+
+def test_near_tiles_of_an_expert_share_its_matrix():
+    """L2 keeps B for the tiles that follow, but does not if it evicts B first."""
+    _, *group, far_axes = EXPERTS[1]
+    near_axes = far_axes.replace("raster_group=8", "raster_group=2")
+    evicted = (f"{near_axes} l2_evict_first={word}" for word in ("b", "b_once"))
+    far, next_, first, once = (expert_us(*group, axes) for axes in (far_axes, near_axes, *evicted))
+    assert once == next_ < far < first
+
+
+def test_candidates_evict_matrices_that_one_tile_reads():
+    """Tiles that hold the mean rows of an expert; others read B again."""
+    p = GroupedGemm(tuple((m, 1408, 512) for m in (49, 64, 87) * 50), dtype="bf16", jagged="m")
+    c = space.candidates(lower(p), device("h100"), representatives=True)
+    rows = np.flatnonzero(c.family == FAMILIES.index("wgmma"))
+    ml, evicted = (c.column(name)[rows] for name in ("ml", "l2_evict_first"))
+    assert set(evicted[ml < 64].tolist()) == {0}
+    assert set(evicted[(ml >= 72)].tolist()) == {B_ONCE}
+    few = (c.column("transposed_mma")[rows] == 1) & (c.column("cluster_k")[rows] == 1) & (ml > 16)
+    assert set(c.column("raster_group")[rows][few].tolist()) <= {1, 2}
+    text = render(plan_for(p, c.row(int(rows[ml == 80][0])), device("h100"))).text
+    assert "setp.le.u32 %p, %M, 80;" in text
+
+
 def test_trees_that_saw_no_group_do_not_rank_calibrated_families():
     facts = Facts({}, "clock", 300, 3, 0, families={"simt": 200, "mma": 200})
     gemm, group = lower(Gemm(64, 64, 64)), lower(GroupedGemm(ITEMS))
@@ -423,6 +472,12 @@ def strided(x):
     wide = np.zeros([3 * n for n in x.shape], x.dtype)[tuple(slice(None, None, 3) for _ in x.shape)]
     wide[...] = x
     return wide
+
+
+def test_calls_are_chosen_for_experts_of_different_sizes():
+    sizes = item_sizes(8192, 128)
+    assert (len(sizes), sum(sizes), min(sizes), max(sizes)) == (128, 8192, 32, 96)
+    assert (item_sizes(10, 1), sum(item_sizes(3, 7)), item_sizes(0, 2)) == ([10], 3, [0, 0])
 
 
 def test_host_arrays_have_any_strides(experts):

@@ -16,6 +16,7 @@ from ptxgen.families.wgmma.geometry import owners
 from ptxgen.families.wgmma.rules import mapped
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.device import device
 from tests.cases import SOURCES
 from tests.lowered import first_violation, geometry, legal
@@ -408,6 +409,8 @@ def test_single_row_needs_no_pitch():
         (Gemm(64, 64, 64, "NT", "f16"), "stream_waves=1", "wgmma_stream"),
         (Gemm(64, 64, 64, "NT", "f16", batch=2), "stream_waves=1 persistent=1", "wgmma_stream"),
         (Gemm(64, 64, 1 << 18, "NT", "s8"), "stream_waves=1 persistent=1", "wgmma_stream_k"),
+        (Gemm(64, 64, 64, "NT", "f16"), "l2_evict_first=b_once", "wgmma_b_once"),
+        (GroupedGemm(((64, 64, 64),), "TN", "f16", jagged="k"), "l2_evict_first=b_once persistent=1", "wgmma_b_once"),
     ],
 )
 def test_illegal_configurations_break_the_expected_rule(problem, config, rule):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ptxgen.codegen.config.axes import Axis, common, switch
 
+B_ONCE = 4  #: of l2_evict_first
+EVICTING = {"a": (1, 3), "b": (2, 3, B_ONCE)}  #: values of l2_evict_first with a policy for the loads of an operand
 SIDES = (8, 16, 32, 48, 64, 96, 128, 192, 256)  #: of a block's tile
 
 AXES = (
@@ -50,10 +52,10 @@ AXES = (
     Axis(
         "l2_evict_first",
         0,
-        "operands whose loads have the L2 policy evict_first",
-        (0, 1, 2, 3),
+        "operands whose loads have the L2 policy evict_first; b_once: B of experts whose rows are in one tile",
+        (0, 1, 2, 3, B_ONCE),
         refined=True,
-        words=("none", "a", "b", "ab"),
+        words=("none", "a", "b", "ab", "b_once"),
     ),
     switch(
         "resident_b",

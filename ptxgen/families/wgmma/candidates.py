@@ -37,7 +37,8 @@ from ptxgen.families.common.candidates import (
 from ptxgen.families.common.geometry import geometry
 from ptxgen.families.common.rules import reducible
 from ptxgen.families.common.tile_candidates import TileSpace
-from ptxgen.families.wgmma import axes, operand_packing
+from ptxgen.families.wgmma import axes, grouped_rows, operand_packing
+from ptxgen.families.wgmma.axes import B_ONCE
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes
 from ptxgen.families.wgmma.geometry import (
     COLUMNS,
@@ -67,6 +68,7 @@ WAITING_LIMIT = 64  #: the most slices that wait for each other
 REALIGNED = 2  #: element size in bytes of operands that can be realigned in shared memory
 SMALL = 16  #: with no greater K, and no more rows or columns, other families are as fast
 LEAST = (16, 32)  #: values of tma_rows, besides 0
+NEAR, FEW = 2, 4  #: raster_group of experts with at most so many tiles along M, if wgmma's 64 rows are along N
 #: epilogue_smem, epilogue_subtiles, epilogue_buffers, epilogue_aliases_ab
 EPILOGUES = ((0, 1, 1, 0), (1, 1, 1, 0), (1, 1, 1, 1), (1, 4, 4, 0), (1, 4, 4, 1))
 
@@ -152,6 +154,7 @@ class WgmmaSpace(TileSpace):
         "wgmma_row_taps_offsets",
         "wgmma_resident_b_stages",
         "wgmma_grouped_k",
+        "wgmma_b_once",
     )
 
     def is_dominated(self, p: KernelProblem, others: Collection[str]) -> bool:
@@ -344,16 +347,19 @@ class WgmmaSpace(TileSpace):
         kg = np.where(waits, np.minimum(most, WAITING_LIMIT), most)
         again = any(operand_packing.packs_conv(p)) or (im2col(p) is not None and im2col(p).groups)
         offsets = (0, 0) if again else p.offsets[:2] if p.batch > 1 else (1, 1)
+        jagged_m = grouped_rows.jagged(p) == "m"
         streamed = np.where(
             (g.tiles_n == 1) & (p.m > p.n) & (offsets[0] > 0),
             1,
-            np.where((g.tiles_m == 1) & (p.n > p.m) & (offsets[1] > 0), 2, 0),
+            np.where((g.tiles_m == 1) & (p.n > p.m) & (offsets[1] > 0), B_ONCE if jagged_m else 2, 0),
         )
+        # the few tiles along M of an expert read the same B: raster groups along N are narrow
+        group = np.where((c.transposed_mma == 1) & (g.tiles_m <= FEW), NEAR, 8) if jagged_m else 8
         c = c.replace(
             kg=np.maximum(kg, 1),
             splitk=split,
             l2_evict_first=streamed,
-            raster_group=np.where((c.cluster_k == 1) & (blocks > resident), 8, 1),
+            raster_group=np.where((c.cluster_k == 1) & (blocks > resident), group, 1),
         )
         g = geometry(p, c)  # does not depend on raster_group
         broken = first_violations(self, p, c, d, self.extent_rules, g)

@@ -37,6 +37,9 @@ TILE_STRIDED = 1.0, 2.0
 #: persistent with pingpong
 TILE_ONE_CTA, TILE_SEVERAL_CTAS, TILE_PERSISTENT, TILE_PINGPONG = 0.9, 0.6, 0.9, 0.2
 TILE_PINGPONG_PHASES = 0.5  #: the same with pingpong in phases of a strided input gradient, which have few products
+#: share of a matrix B that each tile along M after the first reads from memory again: if they are at most NEAR_TILES
+#: tiles apart, if they are farther, and if L2 evicts B first. Of the suite moe on an H100
+NEAR_TILES, REREAD_NEAR, REREAD_FAR, REREAD_EVICTED = 2, 0.05, 0.2, 0.55
 TILE_LAST = 1.9  #: factor of the last store where memory is the bottleneck
 CLUSTER_US, CLUSTER_STEP_US = 0.55, 0.12  #: slices of a cluster, and for each doubling of them
 LAST_CTA_US, LAST_CTA_STEP_US = 1.0, 0.055  #: splitk=last_cta, and for each doubling of the slices

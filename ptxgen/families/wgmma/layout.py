@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts.parameters import MAP_BYTES
+from ptxgen.families.wgmma.axes import EVICTING
 from ptxgen.families.wgmma.geometry import ROWS, STEP, WgmmaGeometry
 
 T = TypeVar("T")
@@ -109,7 +110,7 @@ class OperandPath:
         multicast: Multicast | None,
         outer: Sequence[str] = (),
     ) -> None:
-        evict_first = config.l2_evict_first & (1 if name == "a" else 2)
+        evict_first = config.l2_evict_first in EVICTING[name]
         #: of its copies: modifiers, and the operands that these ask for
         self.copy_modifiers = (".multicast::cluster" if multicast else "") + (".L2::cache_hint" if evict_first else "")
         self.copy_operands = (f", {multicast.mask}" if multicast else "") + (", %policy" if evict_first else "")

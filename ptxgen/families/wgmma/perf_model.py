@@ -41,6 +41,7 @@ class WgmmaCells:
     resident: Floats  #: blocks that run at once, one per multiprocessor
     tiles_per_cta: Floats  #: tiles that a persistent block computes
     extra: Floats  #: microseconds of a launch besides its blocks
+    reread_us: Floats  #: microseconds of memory traffic besides that of a single read of each operand
     c_cost: Floats  #: cost of C: 0 Work.store, 1 Work.red, 2 Work.partial
     straddle_a: np.float32  #: 1 if rows of A start within a cache line
     straddle_b: np.float32  #: likewise of B
@@ -183,10 +184,23 @@ def cell(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCell
         "resident": resident,
         "tiles_per_cta": tiles_per_cta,
         "extra": extra,
+        "reread_us": _reread_us(p, c, d),
     }
     columns = {n: float32(v) for n, v in numbers.items()}
     c_cost = np.where(c.kg > 1, np.where(c.splitk == SPLIT_WORKSPACE, 2, 1), 0)
     return WgmmaCells(c_cost=c_cost, straddle_a=straddle[0], straddle_b=straddle[1], **columns)
+
+
+def _reread_us(p: KernelProblem, c: Columns, d: Device) -> Any:
+    """Microseconds of loads of B that L2 misses although another tile along M of the same expert has read it."""
+    if grouped_rows.jagged(p) != "m" or p.extents.group is None:
+        return 0.0 * c.kg
+    along_n, cluster = c.transposed_mma == 1, np.where(c.transposed_mma == 1, c.cluster_y, c.cluster_x)
+    near = np.where(along_n, (c.raster_group > 1) & (c.raster_group <= cost.NEAR_TILES), c.raster_group > 1)
+    share = np.where(near, cost.REREAD_NEAR, cost.REREAD_FAR)
+    share = np.where((c.l2_evict_first == 2) | (c.l2_evict_first == 3), cost.REREAD_EVICTED, share)
+    again = share * p.extents.repeated_b(c.ml * cluster) * p.element.bytes
+    return again / (d.bandwidth * 1e3 * perf_costs.DRAM)
 
 
 def _stream(c: Columns, g: WgmmaGeometry, resident: Any, iterations: Any) -> tuple[Any, Any]:
@@ -270,7 +284,7 @@ def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: WgmmaCells,
     again = np.where(persistent, np.float32(0), (waves - 1) * w.start[rows])
     cycles = multiply + again + store * (1 + (full * resident + rest - 1) * w.exposed[rows])
     clock = np.float32(d.clock)
-    memory = float32(p.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM))
+    memory = float32(p.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM)) + x.reread_us[cell]
     # few blocks with few stages have too few bytes in flight to saturate memory
     read = p.bytes - p.output.bytes * p.results
     in_flight = (

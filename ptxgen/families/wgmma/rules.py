@@ -11,6 +11,7 @@ from ptxgen.codegen.config.config import DIRECT, PACK, REALIGN, SPLIT_MEMSET, SP
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.families.wgmma import bf16x3, grouped_rows, operand_packing
+from ptxgen.families.wgmma.axes import B_ONCE
 from ptxgen.families.wgmma.geometry import (
     COLUMNS,
     ROWS,
@@ -263,11 +264,11 @@ RULES = (
             & _between(c.math_warpgroups, 1, 3)
             & (
                 _binary(c.persistent, c.epilogue_aliases_ab, c.epilogue_smem, c.resident_b)
-                & _between(c.l2_evict_first, 0, 3)
+                & _between(c.l2_evict_first, 0, B_ONCE)
                 & _between(c.stages, 1, 16)
             )
         ),
-        "an axis is out of its range ({c}): math_warpgroups 1 to 3, stages 1 to 16, l2_evict_first 0 to 3, switches 0"
+        "an axis is out of its range ({c}): math_warpgroups 1 to 3, stages 1 to 16, l2_evict_first 0 to 4, switches 0"
         " or 1",
     ),
     Rule(
@@ -513,6 +514,11 @@ RULES = (
         ),
         "{p.compute} with splitk={c.splitk} and {g.workspace} bytes of workspace: bf16 planes take less than 2^36"
         " bytes, and exclude splitk=last_cta and distributed, whose workspace must stay cleared",
+    ),
+    Rule(
+        "wgmma_b_once",
+        lambda p, c, g, d: (c.l2_evict_first != B_ONCE) | (grouped_rows.jagged(p) == "m"),
+        "l2_evict_first={c.l2_evict_first}: b_once takes experts, whose items are rows of A and C",
     ),
     Rule(
         "wgmma_raster_group",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.grouped.descriptor_table import HEADER, DescriptorTable
 from ptxgen.codegen.parts.parameters import Parameters
+from ptxgen.families.wgmma.axes import B_ONCE
 from ptxgen.families.wgmma.geometry import resident_blocks
 from ptxgen.families.wgmma.grouped_rows import FAR
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
@@ -48,6 +49,11 @@ class GroupedTileScheduler(TileScheduler):
 
     def batch_limit(self, p: KernelProblem) -> int:
         return 1
+
+    @property
+    def rows_read_once(self) -> int:
+        """The most rows of an item whose loads of B L2 evicts first; 0: the policy is the same for all items."""
+        return int(self.table.ml) if self.config.l2_evict_first == B_ONCE else 0
 
     @property
     def counted_tile(self) -> str:
