@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -217,6 +215,9 @@ def page(found: Contents) -> str:
     import math
     from importlib import resources
 
+    from mako.template import Template
+
+    from ptxgen.cli.pictures import svg
     from ptxgen.cli.report import MODEL_CLOCK
     from ptxgen.cli.tables import number
 
@@ -238,31 +239,41 @@ def page(found: Contents) -> str:
     if found.clock == "model":
         subtitle += f" {MODEL_CLOCK}"
     made = [_roofline(found), _ratios(found), _search(found), _winners(found), _failures(found)]
-    template = Template(resources.files("ptxgen.cli").joinpath("page.html").read_text(encoding="utf-8"))
-    return template.substitute(
-        title=html.escape(f"ptxgen on {d.name}"),
-        subtitle=html.escape(subtitle),
-        tiles="".join(f'<div class="tile"><b>{v}</b><span class="muted">{k}</span></div>' for k, v in tiles.items()),
-        sections="\n".join(made),
+    text = resources.files("ptxgen.cli").joinpath("page.html.mako").read_text(encoding="utf-8")
+    rendered: str = Template(text, default_filters=["h"]).render_unicode(
+        title=f"ptxgen on {d.name}", subtitle=subtitle, tiles=tiles, sections=made, svg=svg, number=number, Code=Code
     )
+    return rendered
 
 
-def _section(title: str, text: str, *parts: str) -> str:
-    return f"<section>\n<h2>{html.escape(title)}</h2>\n<p>{text}</p>\n{''.join(parts)}\n</section>"
+class Code(str):
+    """A cell of a table that is a text of programs."""
 
 
-def _charts(*charts: tuple[Chart, str, str]) -> str:
-    """Figures. Each chart has a name, which begins its ids, and a caption."""
-    from ptxgen.cli.pictures import svg
+@dataclass(frozen=True)
+class HtmlTable:
+    """Rows below titles. Numbers are right-aligned. ``summary``: the line that unfolds the table; empty: it is open."""
 
-    return (
-        '<div class="charts">'
-        + "".join(
-            f"<figure>{svg(chart, name)}<figcaption>{html.escape(caption)}</figcaption></figure>"
-            for chart, name, caption in charts
-        )
-        + "</div>"
-    )
+    titles: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    summary: str = ""
+
+    @property
+    def numeric(self) -> list[bool]:
+        """True for each column of numbers."""
+        return [all(isinstance(x, (int, float)) for x in column) for column in zip(*self.rows, strict=True)]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page. ``charts``: each with a name, which begins its ids, and a caption; ``notes``: texts in which
+    commands are between backticks."""
+
+    title: str
+    text: str
+    charts: Sequence[tuple[Chart, str, str]] = ()
+    tables: Sequence[HtmlTable] = ()
+    notes: Sequence[str] = ()
 
 
 def _operations(problems: Iterable[Problem]) -> list[str]:
@@ -277,33 +288,7 @@ def _shapes(count: int) -> str:
     return f"{count:,} shape{'' if count == 1 else 's'}"
 
 
-def _note(text: str) -> str:
-    return f'<p class="note">{text}</p>'
-
-
-def _table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """An HTML table. Numbers are right-aligned."""
-    from ptxgen.cli.tables import number
-
-    def cell(value: Any) -> str:
-        if isinstance(value, (int, float)):
-            text = number(value) if isinstance(value, float) else f"{value:,}"
-            return f'<td class="number">{text}</td>'
-        return f"<td>{value}</td>"
-
-    numeric = {i for i in range(len(titles)) if rows and all(isinstance(row[i], (int, float)) for row in rows)}
-    head = "".join(
-        f"<th{' class=number' if i in numeric else ''}>{html.escape(title)}</th>" for i, title in enumerate(titles)
-    )
-    body = "\n".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
-
-
-def _code(text: str) -> str:
-    return f"<code>{html.escape(text)}</code>"
-
-
-def _roofline(found: Contents) -> str:
+def _roofline(found: Contents) -> Section:
     from ptxgen.cli.pictures import Points
     from ptxgen.cli.tables import number
     from ptxgen.lowering.lower import lower
@@ -338,8 +323,8 @@ def _roofline(found: Contents) -> str:
             chart = Points(f"Roofline, {operation}", known, _roofs(known, peaks, found.device), "FLOP/byte", "TFLOP/s")
             charts.append((chart, f"roofline-{operation}", f"{operation}: {_shapes(sum(map(len, series.values())))}"))
     if not charts:
-        return _section("Roofline", text, _note(f"There are no winners. {_code('python -m ptxgen tune')} finds some."))
-    return _section("Roofline", text, _charts(*charts))
+        return Section("Roofline", text, notes=["There are no winners. `python -m ptxgen tune` finds some."])
+    return Section("Roofline", text, charts)
 
 
 def _roofs(
@@ -358,7 +343,7 @@ def _roofs(
     return limits
 
 
-def _ratios(found: Contents) -> str:
+def _ratios(found: Contents) -> Section:
     from ptxgen.cli.pictures import Heat
     from ptxgen.problem.operation import operation_named, operation_of
     from ptxgen.tuning.store.history import heat_map
@@ -370,14 +355,8 @@ def _ratios(found: Contents) -> str:
     )
     if not found.ratios:
         command = "python -m ptxgen bench gemm --suite isaac --baseline cublas --save bench.json"
-        return _section(
-            title,
-            text,
-            _note(
-                f"No times of the vendor are stored. {_code(command)} measures some;"
-                f" {_code('python -m ptxgen report --from bench.json')} shows them."
-            ),
-        )
+        shown = "`python -m ptxgen report --from bench.json` shows them"
+        return Section(title, text, notes=[f"No times of the vendor are stored. `{command}` measures some; {shown}."])
     charts = []
     for name in _operations(r.problem for r in found.ratios):
         chosen = [r for r in found.ratios if operation_of(r.problem).name == name]
@@ -389,11 +368,11 @@ def _ratios(found: Contents) -> str:
         lowered = "" if own else ", of the GEMM that kernels compute"
         charts.append((chart, f"ratio-{name}", f"{name}: {_shapes(len(chosen))}{lowered}"))
     worst = sorted(found.ratios, key=lambda r: r.ratio)[:10]
-    table = _table(("ratio", "slowest shapes"), [[float(r.ratio), _code(r.problem.key())] for r in worst])
-    return _section(title, text, _charts(*charts), "<p></p>", table)
+    table = HtmlTable(("ratio", "slowest shapes"), [[float(r.ratio), Code(r.problem.key())] for r in worst])
+    return Section(title, text, charts, [table])
 
 
-def _search(found: Contents) -> str:
+def _search(found: Contents) -> Section:
     from ptxgen.cli.pictures import Lines
     from ptxgen.tuning.store.history import counts_over_time, search_curve
 
@@ -417,12 +396,12 @@ def _search(found: Contents) -> str:
         charts.append((curve, "learning", caption))
     else:
         first, second = "python -m ptxgen model evaluate --json > evaluation.json", "report --from evaluation.json"
-        notes.append(_note(f"The learning curve of the model: {_code(first)}, then {_code(second)}."))
+        notes.append(f"The learning curve of the model: `{first}`, then `{second}`.")
     text = "Measurements over time, the progress of the search, and the error of the model."
-    return _section("Search and model", text, _charts(*charts) if charts else "", *notes)
+    return Section("Search and model", text, charts, notes=notes)
 
 
-def _winners(found: Contents) -> str:
+def _winners(found: Contents) -> Section:
     from ptxgen.lowering.lower import lower
     from ptxgen.problem.operation import operation_of
     from ptxgen.tuning.model.evaluation import arithmetic
@@ -433,21 +412,21 @@ def _winners(found: Contents) -> str:
         operation = operation_of(m.problem)
         floor = roofline_us(lower(m.problem), found.device) / m.us
         family, _, axes = str(m.config).partition(" ")
-        row = [_code(m.problem.key()), m.us, m.speed, f"{floor:.0%}", family.partition("=")[2], _code(axes)]
+        row = [Code(m.problem.key()), m.us, m.speed, f"{floor:.0%}", family.partition("=")[2], Code(axes)]
         groups.setdefault((f"{operation.name}, {arithmetic(m.problem)}", operation.speed.title), []).append(row)
-    parts = []
+    tables = []
     for (name, unit), rows in sorted(groups.items()):
-        table = _table(("problem", "µs", unit, "roofline", "family", "configuration"), rows)
-        parts.append(f"<details><summary>{html.escape(name)}: {_shapes(len(rows))}</summary>{table}</details>")
+        titles = ("problem", "µs", unit, "roofline", "family", "configuration")
+        tables.append(HtmlTable(titles, rows, f"{name}: {_shapes(len(rows))}"))
     text = "The fastest measured configuration of each shape. Roofline: the least possible time over the measured one."
-    return _section("Winners", text, *(parts or [_note("There are none.")]))
+    return Section("Winners", text, tables=tables, notes=() if tables else ["There are none."])
 
 
-def _failures(found: Contents) -> str:
+def _failures(found: Contents) -> Section:
     from ptxgen.tuning.store.history import failures
 
     rows = [
-        [html.escape(f.outcome), f.family, f.count, html.escape(f.message.splitlines()[0][:120] if f.message else "")]
+        [f.outcome, f.family, f.count, f.message.splitlines()[0][:120] if f.message else ""]
         for f in failures(found.attempts)
     ]
     text = (
@@ -455,5 +434,6 @@ def _failures(found: Contents) -> str:
     )
     if not rows:
         none = "None of the measurements failed." if found.attempts else "No measurements were read."
-        return _section("Failures", text, _note(none))
-    return _section("Failures", text, _table(("outcome", "family", "count", "most frequent message"), rows))
+        return Section("Failures", text, notes=[none])
+    titles = ("outcome", "family", "count", "most frequent message")
+    return Section("Failures", text, tables=[HtmlTable(titles, rows)])

@@ -1,23 +1,17 @@
-"""scripts/bench: the kernels in CUDA C whose checks of bounds are compared with those of PTX; lists by tiles."""
+"""scripts/bench: the configurations whose checks of bounds are compared; lists by tiles."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
-from ptxgen.errors import UnavailableError
 from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.grouped.article_times import ListCase
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.operations.grouped.tlp_schedule import VARIANTS
-from ptxgen.operations.task.baselines.cuda_staged import find_nvcc
 from ptxgen.problem.device import device
-from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
-from ptxgen.tuning.measure.bench import Bench
 from tests.scripts import script as load
 
 script = load("bench")
@@ -28,23 +22,6 @@ def test_configurations_are_legal_with_every_check():
         config = script.bounds_config(layout, text)
         for checks in range(3):
             assert first_violation(lower(Gemm(m, n, k, layout)), replace(config, bounds=checks), device("h100")) is None
-
-
-@pytest.mark.parametrize("number", script.IN_CUDA)
-@pytest.mark.parametrize(("checks", "extents"), [(0, (128, 128, 24)), (1, (132, 8, 19)), (2, (60, 132, 19))])
-def test_cuda_kernels_are_correct(number, checks, extents):
-    try:
-        find_nvcc()
-    except UnavailableError as error:
-        pytest.skip(str(error))
-    *_, layout, text = script.BOUNDS[number]
-    p, driver = Gemm(*extents, layout), EmulatedDriver(device("h100"))
-    source, step = script.cuda_tile(script.bounds_config(layout, text), checks, driver.device.target)
-    sets = Bench(driver).operand_sets_for(p, Timing(samples=1))
-    sets.poison()
-    script.cuda_call(driver, driver.load(source), step(p), p, sets.sets[0])()
-    driver.synchronize()
-    assert sets.deviation(p.m * p.n).ok
 
 
 def test_lists_are_timed_by_mixed_tiles_and_by_each_alone(monkeypatch, capsys) -> None:

@@ -4,7 +4,7 @@
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>$title</title>
+<title>${title}</title>
 <style>
 :root {
   --font: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif;
@@ -47,10 +47,65 @@ summary { cursor: pointer; padding: 8px 0; color: var(--accent); }
 </head>
 <body>
 <main>
-<h1>$title</h1>
-<p class="muted">$subtitle</p>
-<div class="tiles">$tiles</div>
-$sections
+<h1>${title}</h1>
+<p class="muted">${subtitle}</p>
+<div class="tiles">
+% for name, value in tiles.items():
+<div class="tile"><b>${value}</b><span class="muted">${name}</span></div>
+% endfor
+</div>
+% for section in sections:
+<section>
+<h2>${section.title}</h2>
+<p>${section.text}</p>
+  % if section.charts:
+<div class="charts">
+    % for chart, name, caption in section.charts:
+<figure>${svg(chart, name) | n}<figcaption>${caption}</figcaption></figure>
+    % endfor
+</div>
+  % endif
+  % for made in section.tables:
+    % if made.summary:
+<details><summary>${made.summary}</summary>${table(made)}</details>
+    % else:
+${table(made)}
+    % endif
+  % endfor
+  % for note in section.notes:
+<p class="note">
+    % for i, part in enumerate(note.split("`")):
+${code(part) if i % 2 else part}\
+    % endfor
+</p>
+  % endfor
+</section>
+% endfor
 </main>
 </body>
 </html>
+<%def name="code(text)"><code>${text}</code></%def>
+<%def name="table(made)">
+<div class="scroll"><table><thead><tr>
+% for title, numeric in zip(made.titles, made.numeric):
+<th${' class="number"' if numeric else "" | n}>${title}</th>\
+% endfor
+</tr></thead><tbody>
+% for row in made.rows:
+<tr>\
+  % for value in row:
+    % if isinstance(value, float):
+<td class="number">${number(value)}</td>\
+    % elif isinstance(value, int):
+<td class="number">${f"{value:,}"}</td>\
+    % elif isinstance(value, Code):
+<td><code>${value}</code></td>\
+    % else:
+<td>${value}</td>\
+    % endif
+  % endfor
+
+</tr>
+% endfor
+</tbody></table></div>
+</%def>
