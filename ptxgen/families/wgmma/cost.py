@@ -13,7 +13,9 @@ COLD_US = 2.15  #: a launch, and the first loads, which miss the caches
 TMA_BYTES = 62.0  #: bytes per cycle of the TMA of one multiprocessor
 COLD_LATENCY_US = 1.3  #: from a load that misses the caches to the next load into the same stage
 TMA_LATENCY = 700.0
-TMA_STRADDLE = 0.85  #: extra share of the bytes where rows of K start within a cache line
+TMA_STRADDLE = 0.85  #: extra share of the bytes where rows of an operand start within a cache line
+#: extra share of the bytes of Y, K not contiguous, for each further box that 128 bytes of its rows take
+TMA_NARROW = 0.5
 #: im2col: cycles per pixel besides its bytes, and the latency
 TMA_PIXEL, PIXEL_LATENCY = 1.4, 2400.0
 TMA_MULTICAST = 0.4  #: relative cost of bytes that other blocks of the cluster multicast

@@ -17,6 +17,7 @@ from ptxgen.families.wgmma import cost, grouped_rows, operand_packing, promotion
 from ptxgen.families.wgmma.bf16x3 import PAIRS, planes, workspace
 from ptxgen.families.wgmma.geometry import (
     ROWS,
+    SPAN,
     STEP,
     STREAM_LEAST,
     WgmmaGeometry,
@@ -61,6 +62,8 @@ def work(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     read = (ROWS * STEP + STEP * g.y.tile) / perf_costs.WAVEFRONT
     moved_x = g.x.rows / c.cluster_y * (1 + (c.cluster_y - 1) * cost.TMA_MULTICAST) * c.u * size * g.math.planes
     moved_y = (g.y.slice + (g.y.tile - g.y.slice) * cost.TMA_MULTICAST) * c.u * size * g.math.planes
+    if im2col(p) is None:
+        moved_y = moved_y * (1 + np.where(g.y.kmajor, 0, cost.TMA_NARROW * (SPAN / np.maximum(g.y.box * size, 1) - 1)))
     if im2col(p) is not None:
         moved_x, moved_y = _im2col_bytes(p, c, g, moved_x, moved_y)
     moved_a, moved_b = (
@@ -137,8 +140,14 @@ def _im2col_bytes(p: KernelProblem, c: Columns, g: WgmmaGeometry, moved_x: Any, 
 def cell(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCells:
     """The cells of ``c``."""
     size = p.element.bytes
+    matrix = im2col(p) is None
     straddle = [
-        float32(kmajor and ld * size % perf_costs.LINE > 0 and planes(p) == 1 and operand_packing.mapped(p, name))
+        float32(
+            (kmajor or matrix)
+            and ld * size % perf_costs.LINE > 0
+            and planes(p) == 1
+            and operand_packing.mapped(p, name)
+        )
         for name, kmajor, ld in (
             ("a", p.layout[0] == "N", p.operand("A").access.ld),
             ("b", p.layout[1] == "T", p.operand("B").access.ld),
