@@ -36,6 +36,7 @@ from ptxgen.tuning.choice.models import model_for
 from ptxgen.tuning.model.model import Model
 from ptxgen.tuning.selection import Selection, require
 from tests import exports
+from tests.architecture.source import ROOT
 
 needs_compiler = pytest.mark.skipif(exports.compiler() is None, reason="there is no gcc")
 H200 = device("h200")
@@ -303,6 +304,15 @@ def test_example_builds_with_cmake_and_runs(folder: Path, tmp_path: Path) -> Non
     done = subprocess.run(words, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
     assert f"{problem.m * problem.n * 2} bytes of results" in done.stdout  # type: ignore[attr-defined]
     assert (tmp_path / "c").stat().st_size == 512 * 512 * 2
+    subprocess.run(["cmake", "--install", "build", "--prefix", "installed"], **quiet)  # type: ignore[call-overload]
+    source, found = ROOT / "examples" / "c_program", f"-DCMAKE_PREFIX_PATH={tmp_path / 'installed'}"
+    subprocess.run(["cmake", "-S", str(source), "-B", "program", found, "-DCMAKE_C_FLAGS=-Wall -Werror"], **quiet)  # type: ignore[call-overload]
+    subprocess.run(["cmake", "--build", "program"], **quiet)  # type: ignore[call-overload]
+    subprocess.run(["cmake", "--install", "program", "--prefix", "installed"], **quiet)  # type: ignore[call-overload]
+    words = [tmp_path / "installed" / "bin" / "c_program"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    assert "the bits 0x0000" in done.stdout.splitlines()[-1]  # type: ignore[attr-defined] the stub computes nothing
+    assert '"launch"' in done.stdout  # type: ignore[attr-defined]
 
 
 @needs_compiler
