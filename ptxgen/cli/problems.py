@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,6 +41,7 @@ from ptxgen.errors import ConfigError, InputError, UnavailableError
 if TYPE_CHECKING:
     from ptxgen.codegen.config.config import Config
     from ptxgen.problem.device import Device
+    from ptxgen.problem.operation import Case
     from ptxgen.problem.registry import Problem
     from ptxgen.tuning.selection import Selection
     from ptxgen.tuning.store.database import Database
@@ -386,6 +390,15 @@ def bench(
     ceiling: Annotated[
         bool, typer.Option("--ceiling", help="Time a loop of the steps of each task, too, for its share and clock.")
     ] = False,
+    top: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Time the N first configurations of each problem: the winner's, if there "
+            "is one, and the model's. [default: 1]",
+        ),
+    ] = 1,
 ) -> Answer:
     """Time kernels, after a check of their results.
 
@@ -400,6 +413,8 @@ def bench(
     """
     if config is not None and model:
         raise InputError("config and model are given; a given configuration is not the model's")
+    if top > 1 and (config is not None or schedule is not None):
+        raise InputError(f"top is {top} and config or schedule is given; it must be 1 for one configuration")
     if schedule is not None:
         from ptxgen.cli import schedules
 
@@ -407,6 +422,7 @@ def bench(
         return schedules.bench(target, schedule)
     from ptxgen.cli import report
     from ptxgen.problem.operation import operation_named
+    from ptxgen.tuning import selection
     from ptxgen.tuning.measure.bench import bench as run
     from ptxgen.tuning.store.exchange import replacing
 
@@ -428,12 +444,24 @@ def bench(
         raise UnavailableError("ceiling is given; its loop needs an NVIDIA GPU")
     target.warn_if_emulated(driver, emulated_time(cases, BENCH_LAUNCHES))
     with target.reading() as database, shown_progress() as progress:
-        progress.phase("bench", len(cases))
+        progress.phase("bench", top * len(cases))
 
         asked = {case.problem for case in cases}
 
         def choose(problem: Problem, device: Device) -> Selection:
             return _select(problem, device, database, given if problem in asked else None, model)
+
+        def fixed(found: Selection, problem: Problem, device: Device) -> Selection:
+            return found if problem == found.problem else choose(problem, device)
+
+        def ranked() -> Iterator[tuple[list[Case], Callable[[Problem, Device], Selection]]]:
+            """The runs: all cases, or one case for each of its configurations."""
+            if top == 1:
+                yield cases, choose
+                return
+            for case in cases:
+                for n, each in enumerate(selection.select(case.problem, driver.device, database, model, top), 1):
+                    yield [replace(case, name=f"{case.name} #{n}")], partial(fixed, each)
 
         def document() -> dict[str, Any]:
             return {
@@ -447,12 +475,15 @@ def bench(
 
         code = 0
         try:
-            for case, row in zip(
-                cases, run(cases, driver, choose, baseline, ceiling=ceiling, in_parts=given is None), strict=True
+            whole = given is None and top == 1
+            for case, row in (
+                timed
+                for each, pick in ranked()
+                for timed in zip(each, run(each, driver, pick, baseline, ceiling=ceiling, in_parts=whole), strict=True)
             ):
                 rows.append(report.bench_fields(case, row))
                 progress.step(case.name)
-                if len(cases) > 1:
+                if top * len(cases) > 1:
                     progress.message(report.bench_line(rows[-1], document()))
                 if save is not None:
                     with replacing(save) as file:

@@ -626,6 +626,15 @@ def test_bench_of_the_models_choice(run: Run, monkeypatch: pytest.MonkeyPatch) -
     assert "config and model are given" in done.err
 
 
+def test_bench_of_several_configurations(run: Run) -> None:
+    done = run("bench", "gemm", "--shape", "16,16,16", "--device", "emulated", "--top", "2", "--json")
+    first, second = done.document["rows"]
+    assert (first["name"], second["name"]) == ("gemm 16,16,16 NN f32 #1", "gemm 16,16,16 NN f32 #2")
+    assert first["config"] != second["config"]
+    done = run("bench", "gemm", "--shape", "16,16,16", "--top", "2", "--config", "family=simt")
+    assert (done.code, "top is 2 and config or schedule is given" in done.err) == (2, True)
+
+
 def test_bench_fails_if_a_ratio_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     on_hardware(monkeypatch, [(10, 20), (10, float("nan"))])
     done = run("bench", "--shape", "64,64,64", "--shape", "65,65,65", "--baseline", "cublas", "--json")
