@@ -48,51 +48,11 @@ class ItemTable(Protocol):
         """Writes the addresses of A, B and C of the items to it."""
 
 
-class ListLaunch(Protocol):
-    """A loaded kernel for lists, and the layout of its table."""
+class ListLaunch:
+    """A loaded kernel for lists of one class, and the layout of its table: one copy of a table, then one launch."""
 
-    @property
-    def driver(self) -> Driver: ...
-    @property
-    def kernel(self) -> Kernel: ...
-    @property
-    def workspaces(self) -> Workspaces: ...
-    @property
-    def table(self) -> ItemTable: ...
-
-    def __call__(
-        self,
-        problem: GroupedGemm,
-        addresses: Ints,
-        alpha: Any = 1,
-        beta: Any = 0,
-        operands: Sequence[Ints] = (),
-        stream: int = 0,
-    ) -> None:
-        """Queues the product."""
-
-    def prepare(self, problem: GroupedGemm, alpha: Any = 1, beta: Any = 0, operands: Sequence[Ints] = ()) -> GroupCall:
-        """A call that needs the addresses of A, B and C."""
-        ...
-
-
-@dataclass(eq=False)
-class HostTable:
-    """A table in host memory that a captured graph copies to the device at each launch, and the kernel that reads it.
-    The graph holds a reference to it."""
-
-    words: NDArray[Any]
-    kernel: Kernel
-
-
-class GroupLaunch:
-    """A loaded kernel for lists of GEMMs of one class: one copy of a descriptor table, then one launch."""
-
-    def __init__(self, driver: Driver, plan: Plan, kernel: Kernel, workspaces: Workspaces) -> None:
-        plan = plan.with_registers(kernel.registers)
-        assert isinstance(plan.scheduler, GroupedScheduler)
-        self.driver, self.plan, self.kernel, self.workspaces = driver, plan, kernel, workspaces
-        self.scheduler, self.table = plan.scheduler, plan.scheduler.table
+    def __init__(self, driver: Driver, kernel: Kernel, workspaces: Workspaces, table: ItemTable) -> None:
+        self.driver, self.kernel, self.workspaces, self.table = driver, kernel, workspaces, table
 
     def __call__(
         self,
@@ -110,8 +70,30 @@ class GroupLaunch:
 
     def prepare(self, problem: GroupedGemm, alpha: Any = 1, beta: Any = 0, operands: Sequence[Ints] = ()) -> GroupCall:
         """A call that needs the addresses of A, B and C."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False)
+class HostTable:
+    """A table in host memory that a captured graph copies to the device at each launch, and the kernel that reads it.
+    The graph holds a reference to it."""
+
+    words: NDArray[Any]
+    kernel: Kernel
+
+
+class GroupLaunch(ListLaunch):
+    """A kernel for lists of GEMMs with one tile."""
+
+    def __init__(self, driver: Driver, plan: Plan, kernel: Kernel, workspaces: Workspaces) -> None:
+        plan = plan.with_registers(kernel.registers)
+        assert isinstance(plan.scheduler, GroupedScheduler)
+        super().__init__(driver, kernel, workspaces, plan.scheduler.table)
+        self.plan, self.scheduler = plan, plan.scheduler
+
+    def prepare(self, problem: GroupedGemm, alpha: Any = 1, beta: Any = 0, operands: Sequence[Ints] = ()) -> GroupCall:
         none = np.zeros((len(problem.items), 3), np.int64)
-        words = self.table.words(problem.extents, problem.lds, none, alpha, beta, operands)
+        words = self.scheduler.table.words(problem.extents, problem.lds, none, alpha, beta, operands)
         sums_at = -(-words.nbytes // SUMS_ALIGNMENT) * SUMS_ALIGNMENT
         needs = Launch((), sums_at + self.scheduler.partial_bytes(problem))
         return GroupCall(self, problem, words, self.step(problem), sums_at, needs)
