@@ -215,12 +215,14 @@ def merged(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
 
 
 def tiled(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
-    """A weight gradient in NCHW whose operands need no packing: filters of one column, rows of whole 16 bytes, or images
-    of whole 16 bytes if filters have one tap."""
+    """A weight gradient whose operands need no packing. In NCHW: filters of one column, rows of whole 16 bytes, or images
+    of whole 16 bytes if filters have one tap. In CHWN: images of whole 16 bytes along a pixel."""
     p = problem(rng, limit, d)
     if p is None:
         return None
     size = 4 if p.element.bytes == 4 else 2
+    if rng.random() < 0.3:
+        return _tiled_by_images(rng, limit, p, size)
     taps = (p.t, p.r) if rng.random() < 0.6 else (1, 1)
     sampled = taps == (1, 1) and rng.random() < 0.7
     h, w = (int(v) for v in rng.integers(1, 9, 2))
@@ -245,6 +247,38 @@ def tiled(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
         )
     except ShapeError:
         return None
+    return _if_unpacked(q)
+
+
+def _tiled_by_images(rng: np.random.Generator, limit: int, p: Conv, size: int) -> Conv | None:
+    one_byte = {"dtype": "f16", "compute": "", "out": ""} if p.element.bytes == 1 else {}
+    taps = [int(v) for v in rng.integers(1, 4, 2)]
+    try:
+        q = replace(
+            p,
+            direction="weight_grad",
+            layout="CHWN",
+            filters=("", "", *FILTERS.values())[rng.integers(5)],
+            t=1,
+            r=taps[0],
+            s=taps[1],
+            d=1,
+            h=int(rng.integers(3, 7)),
+            w=int(rng.integers(3, 7)),
+            stride=(1, *p.strides[1:]),
+            padding=(0, 0, *sum(p.pads[1:], ())),
+            k=int(rng.integers(1, limit)),
+            c=int(rng.integers(1, 80)) if taps == [1, 1] else 8 * int(rng.integers(1, 8)),
+            n=16 // size * int(rng.integers(1, 9)),
+            epilogue="",
+            **one_byte,
+        )
+    except ShapeError:
+        return None
+    return _if_unpacked(q)
+
+
+def _if_unpacked(q: Conv) -> Conv | None:
     x = im2col_of(q)
     return q if x is not None and x.unpacked is not None else None
 

@@ -222,6 +222,16 @@ TILED = {
         {"filters": "CRSK", "dtype": "bf16"},
         "ml=128 nl=72 u=128 math_warpgroups=2 persistent=1",
     ),
+    "images along a pixel, which end within a stage": (
+        "N=24,C=16,H=4,W=5,K=40,R=3,S=3,pad=1,dilation=1x2",
+        {"layout": "CHWN"},
+        "ml=64 nl=64 u=32 kg=2 splitk=last_cta",
+    ),
+    "images along a pixel, a stride": (
+        "N=4,C=32,H=4,W=6,K=40,R=2,S=2,stride=2x3",
+        {"layout": "CHWN", **TF32},
+        "transposed_mma=1 ml=48 nl=64 u=16",
+    ),
 }
 
 
@@ -229,7 +239,7 @@ TILED = {
 def test_weight_gradients_without_packing(case):
     shape, fields, config = TILED[case]
     values = {"layout": "NCHW", "dtype": "f16", "direction": "weight_grad", **fields}
-    p = Conv(**Conv.read_shape("N=3," + shape), **values)
+    p = Conv(**Conv.read_shape(shape if "N=" in shape else f"N=3,{shape}"), **values)
     verify(p, parse_config(f"family=wgmma stages=3 {config}"), "integers", 2.0, 1.0)
 
 

@@ -103,17 +103,19 @@ def _unpacked(v: Conv, window: Im2colDescriptor) -> Im2colDescriptor | None:
     """The descriptor of a weight gradient whose operands are loaded from where they are. ``window``: that of packed
     operands. None: tiled tensor maps cannot load them.
 
-    The first coordinate of a box must be a multiple of 16 bytes, so that filters have one column, and neither stride
-    nor padding along a row. Rows must be multiples of 16 bytes, too; those of an image are one row if its filter reads
-    all of its pixels once. A box of images has channels of one tap."""
-    if v.direction != "weight_grad" or v.layout != "NCHW" or 0 in (v.n, v.c, v.k):
+    The first coordinate of a box must be a multiple of 16 bytes. In CHWN it is an image, which no tap moves. In NCHW it
+    is a pixel of a row, so that filters have one column, and neither stride nor padding along a row. Rows must be
+    multiples of 16 bytes, too; all pixels are one row if the filter reads each of them once. A box of images has
+    channels of one tap."""
+    if v.direction != "weight_grad" or v.layout == "NHWC" or 0 in (v.n, v.c, v.k):
         return None
-    if (v.s, v.strides[2], v.pads[2]) != (1, 1, (0, 0)):
+    if v.layout == "NCHW" and (v.s, v.strides[2], v.pads[2]) != (1, 1, (0, 0)):
         return None
-    axes = _axes(v)
-    extents, positions = (tuple(values[n] for n in axes) for values in ((v.d, v.h, v.w), v.results))
+    axes, images = _axes(v), (v.n,) * (v.layout == "CHWN")
+    extents, positions = ((*images, *(values[n] for n in axes)) for values in ((v.d, v.h, v.w), v.results))
     lower, taps, dilation = window.lower, window.taps, window.dilation
-    steps = tuple(v.strides[n] for n in axes)  # a packed copy may have the pixels of its one tap only
+    # a packed copy may have the pixels of its one tap only
+    steps = (*(1 for _ in images), *(v.strides[n] for n in axes))
     if (v.t, v.r, v.s) == v.strides == (1, 1, 1) and not any(sum(v.pads, ())):
         extents = positions = (math.prod(extents),)
         lower, steps, taps, dilation = (0,), (1,), (1,), (1,)
