@@ -95,10 +95,11 @@ class Im2colDescriptor:
     ``row_taps``: if above 1, a tap is a row of so many filter taps, which read the pixels of adjacent positions; the
     last ``row_taps`` - 1 positions of a row of pixels are its halo, and have no row in C.
 
-    ``unpacked``: for a weight gradient with packed copies, the descriptor of the same product without them, if tiled
-    tensor maps can load both operands from where they are. ``tiled``: this is such a descriptor. Both operands have
-    contiguous rows of as many pixels, so that K is contiguous; stages count the pixels of each row. ``pitches`` end
-    with that from channel to channel; ``row`` is that of the gradients of results.
+    ``unpacked``: the descriptor of the same product without a packed copy of the images, if tiled tensor maps can load
+    them from where they are. ``tiled``: this is such a descriptor; its first axis is contiguous, and ``pitches`` end
+    with that from channel to channel. For weight gradients, both operands have contiguous rows of as many pixels, so
+    that K is contiguous; stages count the pixels of each row, and ``row`` is that of the gradients of results.
+    Otherwise the rows of a box are adjacent along the first axis.
 
     ``by_image``: a weight gradient whose gradients of results are contiguous along the pixels of an image, with a pitch
     of ``row`` from filter to filter: K is contiguous, and stages count the pixels of each image.
@@ -139,7 +140,13 @@ class Im2colDescriptor:
     @property
     def wgrad(self) -> bool:
         """True if K is the pixel index (weight gradients)."""
-        return self.tiled or (self.layout[0] == "T" if self.side == "a" else self.layout[1] == "N")
+        kmajor = self.layout[0] == "N" if self.side == "a" else self.layout[1] == "T"
+        return kmajor == self.tiled
+
+    @property
+    def tiled_form(self) -> Im2colDescriptor | None:
+        """The descriptor of the product whose images tiled maps load from where they are."""
+        return self if self.tiled else self.unpacked
 
     @property
     def kmajor(self) -> bool:
@@ -231,14 +238,18 @@ class Im2colDescriptor:
         images, other = (copy and copy.representative() for copy in self.copies)
         rows, columns = (tuple((1, min(step, 2)) for _, step in digits) for digits in self.result or ((), ()))
         along = taps if not self.tiled or self.tap_count > 1 else 1  # a box of one tap may have any channels
-        unpacked = self.unpacked and self.unpacked.representative(math.gcd(self.unpacked.channels, BOX_CHANNELS), taps)
+        unpacked = self.unpacked
+        if unpacked is not None:
+            of_boxes = math.gcd(unpacked.channels, BOX_CHANNELS) if self.wgrad else channels
+            unpacked = unpacked.representative(of_boxes, taps)
+        along_row = math.gcd(self.positions[0], BOX_CHANNELS) if self.tiled and not self.wgrad else 1
         return replace(
             self,
             channels=channels,
             count=1,
             extents=ones,
             pitches=(*none, 0),
-            positions=ones,
+            positions=(along_row, *ones[1:]),
             lower=none,
             steps=ones,
             taps=(self.taps[0], taps, *ones[2:]) if shared else (along, *ones[1:]),

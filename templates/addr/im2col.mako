@@ -1,14 +1,15 @@
 ## im2col loads: rows are pixels, K is taps times channels, in units of channels of one tap. Only the start of a tile
 ## needs divisions.
+<%namespace name="pixels" file="/${context['plan'].loads.pixels}"/>
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>
 <%def name="setup()">
 <% n = len(plan.loads.axes) %>\
     // a unit of K: channel %channel of tap %tap, %tap_pixel0 (%tap_pixel1 ...) pixels from the filter's first tap; the innermost axis first
-    .reg .b32 %channel, %tap, %pixel<${n}>, %image, %tap_pixel<${n}>, %channels, %taps;
+    .reg .b32 %channel, %tap, ${plan.images.pixel_registers}, %tap_pixel<${n}>, %channels, %taps;
 % if plan.loads.flipped:
     .reg .b32 %last_tap, %filter_tap;
 % endif
-    .reg .b16 %im2col_offset<${n}>;
+${pixels.tap_registers()}\
     .reg .pred %carry;
     ld.param.u32 %channels, [channels];  ld.param.u32 %taps, [taps];
 % if plan.scheduler.splits_k:
@@ -23,7 +24,7 @@ ${radix.parameters()}\
 </%def>
 
 <%def name="begin()">
-${pixel()}\
+${pixels.first()}\
 % if plan.scheduler.splits_k:
     {
     .reg .b32 %flat_index, %quotient, %tmp;
@@ -45,29 +46,9 @@ ${radix.offsets("%flat_index", "%tap_pixel")}\
 ${tap_offsets()}\
 </%def>
 
-## The first pixel of this block's slice of rows.
-<%def name="pixel()">
-    {
-    .reg .b32 %flat_index, %quotient, %tmp;
-<% images = plan.images %>\
-% if images.multicast:
-    mad.lo.u32 %flat_index, ${images.multicast.rank}, ${images.slice_extent}, %${images.role}0;
-% else:
-    mov.u32 %flat_index, %${images.role}0;
-% endif
-${radix.digits("%flat_index", "%pixel")}\
-% for a in plan.loads.axes:
-    mad.lo.u32 %pixel${a}, %pixel${a}, %stride${a}, %lower_corner${a};
-% endfor
-    mov.u32 %image, ${plan.loads.image};
-    }
-</%def>
-
 ## The operands of a unit's copies that follow from its tap.
 <%def name="tap_offsets()">
-% for a in plan.loads.axes:
-    cvt.u16.u32 %im2col_offset${a}, %tap_pixel${a};
-% endfor
+${pixels.tap_offsets(plan.loads.axes)}\
 % for line in plan.loads.reversed_tap:
     ${line}
 % endfor

@@ -1,14 +1,14 @@
 ## im2col loads of strided input gradients: rows are the pixels of a phase, K is the taps of the phase times channels. The taps
 ## of a phase and their offsets follow from its row in the table of phases.
-<%namespace name="im2col" file="/addr/im2col.mako"/>
+<%namespace name="pixels" file="/${context['plan'].loads.pixels}"/>
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>
 <%def name="setup()">
 <% n = len(plan.loads.axes) %>\
     // a unit of K: channel %channel of tap %tap of the phase, which is tap %filter_tap of the filter, %tap_pixel0 (%tap_pixel1 ...)
     // pixels from the first position; the innermost axis first
-    .reg .b32 %channel, %tap, %filter_tap, %pixel<${n}>, %image, %channels, %taps_of_phase;
+    .reg .b32 %channel, %tap, %filter_tap, ${plan.images.pixel_registers}, %channels, %taps_of_phase;
     .reg .b32 %tap_pixel<${n}>, %first_tap_pixel<${n}>, %end_tap_pixel<${n}>, %tap_step<${n}>, %tap_span<${n}>;
-    .reg .b16 %im2col_offset<${n}>;
+${pixels.tap_registers()}\
     .reg .pred %carry;
     ld.param.u32 %channels, [channels];
 % for a in plan.loads.axes:
@@ -18,7 +18,7 @@ ${radix.parameters()}\
 </%def>
 
 <%def name="begin()">
-${im2col.pixel()}\
+${pixels.first()}\
     // the first tap of the phase
     ld.global.nc.v2.u32 {%filter_tap, %taps_of_phase}, [%phase_row+8];
 % for a in plan.loads.axes:
@@ -28,14 +28,7 @@ ${im2col.pixel()}\
 % endfor
     mov.u32 %tap, 0;
     mov.u32 %channel, 0;
-${tap_offsets()}\
-</%def>
-
-## The operands of a unit's copies that follow from its tap.
-<%def name="tap_offsets()">
-% for a in plan.loads.axes:
-    cvt.u16.u32 %im2col_offset${a}, %tap_pixel${a};
-% endfor
+${pixels.tap_offsets(plan.loads.axes)}\
 </%def>
 
 ## The next unit: taps of the filter run backwards. Past the last tap channels are out of bounds: zeros.
@@ -53,5 +46,5 @@ ${tap_offsets()}\
 % endfor
     setp.ge.u32 %carry, %tap, %taps_of_phase;
     @%carry mov.u32 %channel, %channels;
-${tap_offsets()}\
+${pixels.tap_offsets(plan.loads.axes)}\
 </%def>

@@ -1,13 +1,13 @@
 ## im2col loads whose stages have all taps of a filter row: K is rows of taps, of channels. A stage has whole units, so none is past
 ## the last row.
-<%namespace name="im2col" file="/addr/im2col.mako"/>
+<%namespace name="pixels" file="/addr/im2col_pixels.mako"/>
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>
 <%def name="setup()">
 <% n = len(plan.loads.axes) %>\
     // a stage: channel %channel of the row that begins with tap %filter_tap, %tap_pixel1 (%tap_pixel2) pixels from the filter's first
     // row; %box_tap: the tap of a box
     .reg .b32 %channel, %channels, %filter_tap, %box_tap, %pixel<${n}>, %image, %tap_pixel<${n}>, %tap_step<${n}>;
-    .reg .b16 %im2col_offset<${n}>;
+${pixels.tap_registers()}\
     .reg .pred %carry;
     ld.param.u32 %channels, [channels];
 % for a in plan.loads.axes[1:]:
@@ -18,20 +18,13 @@ ${radix.parameters()}\
 </%def>
 
 <%def name="begin()">
-${im2col.pixel()}\
+${pixels.first()}\
     ld.global.nc.u32 %filter_tap, [%phase_row+8];
     mov.u32 %channel, 0;
 % for a in plan.loads.axes[1:]:
     mov.u32 %tap_pixel${a}, 0;
 % endfor
-${tap_offsets()}\
-</%def>
-
-## The operands of a stage's copies that follow from its row of taps.
-<%def name="tap_offsets()">
-% for a in plan.loads.axes[1:]:
-    cvt.u16.u32 %im2col_offset${a}, %tap_pixel${a};
-% endfor
+${pixels.tap_offsets(plan.loads.axes[1:])}\
 </%def>
 
 ## The next channels, or the next row of taps.
@@ -48,5 +41,5 @@ ${tap_offsets()}\
     @%carry mad.lo.u32 %filter_tap, %taps${a}, %tap_step${a}, %filter_tap;
   % endif
 % endfor
-${tap_offsets()}\
+${pixels.tap_offsets(plan.loads.axes[1:])}\
 </%def>

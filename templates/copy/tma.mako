@@ -104,6 +104,9 @@ ${constants.add("%inner_coord", b.inner_register, b.inner)}\
   % if b.tap_offset:
     add.u32 %box_tap, ${x.filter_tap}, ${b.tap_offset};
   % endif
+  % for to, pixel, tap in b.sums:
+    add.u32 ${to}, ${pixel}, ${tap};
+  % endfor
     ${plan.mainloop.load_guards[x.role]}cp.async.bulk.tensor.${x.tma_rank}d.shared::cluster.global.${x.tma_mode}.mbarrier::complete_tx::bytes${x.copy_modifiers} [%box_smem], [${b.source}], [%full_bar]${b.operands};
 % endfor
 </%def>

@@ -9,6 +9,7 @@ import numpy as np
 from ptxgen.codegen.config.config import Config
 from ptxgen.errors import ShapeError
 from ptxgen.families.wgmma.geometry import widest_unit
+from ptxgen.families.wgmma.operand_packing import paths
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import FILTERS, Conv
 from ptxgen.problem.device import Device
@@ -215,13 +216,14 @@ def merged(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
 
 
 def tiled(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
-    """A weight gradient whose operands need no packing. In NCHW: filters of one column, rows of whole 16 bytes, or images
-    of whole 16 bytes if filters have one tap. In CHWN: images of whole 16 bytes along a pixel."""
+    """A convolution whose images need no packing. In CHWN: images of whole 16 bytes along a pixel, or of whole boxes. In
+    NCHW: a weight gradient with filters of one column, rows of whole 16 bytes, or images of whole 16 bytes if filters
+    have one tap."""
     p = problem(rng, limit, d)
     if p is None:
         return None
     size = 4 if p.element.bytes == 4 else 2
-    if rng.random() < 0.3:
+    if rng.random() < 0.5:
         return _tiled_by_images(rng, limit, p, size)
     taps = (p.t, p.r) if rng.random() < 0.6 else (1, 1)
     sampled = taps == (1, 1) and rng.random() < 0.7
@@ -251,27 +253,29 @@ def tiled(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
 
 
 def _tiled_by_images(rng: np.random.Generator, limit: int, p: Conv, size: int) -> Conv | None:
-    one_byte = {"dtype": "f16", "compute": "", "out": ""} if p.element.bytes == 1 else {}
+    wgrad, narrow = p.direction == "weight_grad", {"dtype": "f16", "compute": "", "out": ""}
     taps = [int(v) for v in rng.integers(1, 4, 2)]
+    step = 16 // size if wgrad else 64 // size
     try:
         q = replace(
             p,
-            direction="weight_grad",
             layout="CHWN",
             filters=("", "", *FILTERS.values())[rng.integers(5)],
             t=1,
             r=taps[0],
             s=taps[1],
             d=1,
-            h=int(rng.integers(3, 7)),
-            w=int(rng.integers(3, 7)),
+            h=int(rng.integers(3, 5)),
+            w=int(rng.integers(3, 5)),
             stride=(1, *p.strides[1:]),
             padding=(0, 0, *sum(p.pads[1:], ())),
             k=int(rng.integers(1, limit)),
-            c=int(rng.integers(1, 80)) if taps == [1, 1] else 8 * int(rng.integers(1, 8)),
-            n=16 // size * int(rng.integers(1, 9)),
-            epilogue="",
-            **one_byte,
+            c=8 * int(rng.integers(1, 6)) if wgrad and taps != [1, 1] else int(rng.integers(1, 48)),
+            n=step * int(rng.integers(1, 5 if wgrad else 3)),
+            aligned_input=16,
+            aligned_output=16,
+            epilogue="" if wgrad else p.epilogue,
+            **(narrow if p.element.bytes == 1 else {}),
         )
     except ShapeError:
         return None
@@ -347,8 +351,10 @@ def sharing_rows(p: Conv, d: Device, rng: np.random.Generator, threads: int = 10
 
 
 def unpacked(p: Conv, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
-    """A random legal configuration that packs no operand, or None if none was drawn."""
-    return wgmma.config(lower(p), d, rng, threads, operand_path_a=0, operand_path_b=0)
+    """A random legal configuration that packs no images, or None if none was drawn."""
+    g = lower(p)
+    a, b = paths(im2col_of(g).unpacked)
+    return wgmma.config(g, d, rng, threads, operand_path_a=a, operand_path_b=b)
 
 
 SOURCE = RandomCases("conv_wgmma", either, config, limit=150, sms=wgmma.SMS)

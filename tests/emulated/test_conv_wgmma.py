@@ -123,7 +123,7 @@ def test_packed_operands(case):
     verify(p, parse_config("family=wgmma u=64 stages=3 " + config), "normal" if p.epilogue else "integers", 2.0, 1.0)
 
 
-def test_random_weight_gradients_without_packing():
+def test_random_convolutions_without_packing():
     for n, (p, c) in enumerate(SOURCES["conv_wgmma_tiled"].cases(0, 4, H200, limit=60)):
         kind = ("integers", "normal", "scaled")[n % 3]
         verify(p, c, kind, 1.0 + n % 2, float(n % 2), completion=("late", "early")[n % 2])
@@ -232,11 +232,31 @@ TILED = {
         {"layout": "CHWN", **TF32},
         "transposed_mma=1 ml=48 nl=64 u=16",
     ),
+    "rows of a pixel, several units of channels and boxes of a stage": (
+        "N=16,C=72,H=3,W=4,K=40,R=3,S=2,pad=1,stride=2x1",
+        {"layout": "CHWN", "direction": "forward"},
+        "ml=64 nl=48 u=128",
+    ),
+    "rows of a pixel on the side of the 64 rows, packed filters": (
+        "N=32,C=24,H=3,W=3,K=20,R=2,S=3,pad=1,dilation=1x2",
+        {"layout": "CHWN", "direction": "forward", **TF32},
+        "transposed_mma=1 ml=24 nl=64 u=32 operand_path_a=pack",
+    ),
+    "rows of a pixel in slices, taps in reverse order": (
+        "N=32,C=20,H=3,W=4,K=40,R=3,S=3,pad=1",
+        {"layout": "CHWN", "direction": "input_grad", "dtype": "bf16"},
+        "ml=64 nl=128 u=64 cluster_x=2",
+    ),
+    "rows of a pixel in phases": (
+        "N=64,C=20,H=4,W=5,K=24,R=3,S=3,pad=1,stride=2",
+        {"layout": "CHWN", "direction": "input_grad"},
+        "ml=64 nl=64 u=32 persistent=1",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", TILED)
-def test_weight_gradients_without_packing(case):
+def test_convolutions_without_packing(case):
     shape, fields, config = TILED[case]
     values = {"layout": "NCHW", "dtype": "f16", "direction": "weight_grad", **fields}
     p = Conv(**Conv.read_shape(shape if "N=" in shape else f"N=3,{shape}"), **values)

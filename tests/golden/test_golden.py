@@ -422,6 +422,11 @@ GOLDEN = {
         "conv N=16,C=512,H=14,W=14,K=512,R=3,S=3,stride=2,pad=1,groups=32 NHWC f16 direction=weight_grad",
         "family=wgmma ml=64 nl=16 u=32 stages=3 vec_c=2",
     ),
+    "wgmma_tiled_images": (
+        "h200",
+        "conv N=64,C=128,H=28,W=28,K=128,R=3,S=3,pad=1,stride=2 CHWN f16 direction=input_grad",
+        "family=wgmma ml=128 nl=128 u=64 stages=4 math_warpgroups=2 pingpong=1 persistent=1 vec_c=2",
+    ),
     "wgmma_rs_tf32": (
         "h200",
         "gemm 128,64,512 NT f32 compute=tf32",

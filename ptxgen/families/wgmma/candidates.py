@@ -234,7 +234,7 @@ class WgmmaSpace(TileSpace):
             packed = (PACK * a, PACK * b) if a or b else (PACK if transposed else DIRECT, DIRECT)
             if im2col(p).unpacked is None:
                 return [packed]
-            return [packed, (DIRECT, DIRECT)]
+            return [packed, operand_packing.paths(im2col(p).unpacked)]
         off_a, off_b = unmapped(p)
         packed = PACK * off_a, PACK * off_b
         if (off_a or off_b) and factor_bytes(p) == REALIGNED and p.batch == 1:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config.config import DIRECT, SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.codegen.config.config import SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.codegen.geometry import TileGeometry
 from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, where
 from ptxgen.expr.node import variables
@@ -177,15 +177,16 @@ def unit(p: KernelProblem, c: Any) -> Any:
 
 
 def loads_tiled(p: KernelProblem, c: Any) -> Any:
-    """True if tiled tensor maps load the operands of a weight gradient from where they are."""
+    """True if tiled tensor maps load the images of a convolution from where they are."""
     if im2col(p) is None or im2col(p).unpacked is None:
         return im2col(p) is not None and im2col(p).tiled
-    return (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT)
+    a, b = operand_packing.paths(im2col(p).unpacked)
+    return (c.operand_path_a == a) & (c.operand_path_b == b)
 
 
 def tiled_channels(p: KernelProblem, slice_: Any) -> Any:
     """Channels of a tiled box of images; ``slice_``: the columns that a block loads. A box has one filter tap."""
-    x = im2col(p) and (im2col(p).unpacked or im2col(p))
+    x = im2col(p) and (im2col(p).tiled_form or im2col(p))
     return slice_ if x is None or x.tap_count == 1 else np.gcd(slice_, x.channels)
 
 
@@ -196,9 +197,9 @@ def length(p: KernelProblem, c: Any, phases: tuple[Im2colPhase, ...] = ()) -> An
     if im2col(p) is None:
         return p.k
     if im2col(p).wgrad:
-        depth, tiled = np.maximum(c.u, 1), im2col(p).unpacked or im2col(p)
+        depth, tiled = np.maximum(c.u, 1), im2col(p).tiled_form
         whole = _in_stages(p.k, math.prod(im2col(p).positions), depth) if im2col(p).by_image else p.k
-        if not tiled.tiled:
+        if tiled is None:
             return whole
         return where(loads_tiled(p, c), _in_stages(p.k, tiled.positions[0], depth), whole)
     padded = ceil_div(im2col(p).channels, np.maximum(unit(p, c), 1)) * unit(p, c)  # a stage has it of each row tap
@@ -241,12 +242,20 @@ def located_pixels(p: KernelProblem, c: Any) -> Any:
     return (c.row_taps > 1) | bool(im2col(p) is not None and im2col(p).phases)
 
 
-def along(p: KernelProblem, extent: Any) -> Any:
+def image_run(p: KernelProblem) -> int:
+    """Elements of images that are contiguous where K is not: channels of a pixel, or pixels that tiled maps load."""
+    x = im2col(p)
+    return int(x.channels if x.wgrad or x.tiled_form is None else x.tiled_form.positions[0])
+
+
+def along(p: KernelProblem, c: Any, extent: Any, images: Any) -> Any:
     """The extent that the width of a box must divide where K is not contiguous: the tile; in a convolution also the
-    channels."""
-    if im2col(p) is None or not im2col(p).wgrad:
+    elements of images that are contiguous. ``images``: whether the operand is images."""
+    if im2col(p) is None:
         return extent
-    return np.gcd(extent, im2col(p).channels)
+    if im2col(p).wgrad:
+        return np.gcd(extent, im2col(p).channels)
+    return where(images & loads_tiled(p, c), np.gcd(extent, image_run(p)), extent)
 
 
 def packs_8bit(p: KernelProblem, c: Any) -> Any:
@@ -284,8 +293,8 @@ def kmajor(p: KernelProblem, c: Any) -> tuple[Any, Any]:
     layout = im2col(p).layout if im2col(p) is not None else p.layout
     a, b = layout[0] == "N" or planes(p) > 1, layout[1] == "T" or planes(p) > 1
     if im2col(p) is not None and im2col(p).unpacked is not None:
-        tiled = loads_tiled(p, c)
-        a, b = a | tiled, b | tiled
+        tiled, direct = loads_tiled(p, c), im2col(p).unpacked.layout
+        a, b = where(tiled, direct[0] == "N", a), where(tiled, direct[1] == "T", b)
     return a | (operand_packing.packs(c, "a") & operand_packing.transposes(p, "a")), b | (
         operand_packing.packs(c, "b") & operand_packing.transposes(p, "b")
     )
@@ -397,7 +406,7 @@ def _sides(p: KernelProblem, c: Any, images_x: Any, depth: Any) -> tuple[SideGeo
     m, n = extents(p, c)
     y_slice = y_tile // np.maximum(c.cluster_x, 1)
     x_box = where(x_kmajor, depth, where(c.tma_rows > 0, c.tma_rows, min(ROWS, SPAN // size)))
-    y_box = where(y_kmajor, depth, widest(along(p, y_slice), SPAN // size, COLUMNS))
+    y_box = where(y_kmajor, depth, widest(along(p, c, y_slice, np.logical_not(images_x)), SPAN // size, COLUMNS))
     x_rows = where(c.tma_rows > 0, c.tma_rows, x_tile)
     x_slice = where(x_kmajor, x_rows, c.u) // np.maximum(c.cluster_y, 1)
     halo, filter_depth = c.row_taps - 1, stage_depth(c)  # images have the depth of one tap
@@ -405,7 +414,7 @@ def _sides(p: KernelProblem, c: Any, images_x: Any, depth: Any) -> tuple[SideGeo
     x_bytes = aligned((where(x_kmajor, x_tile, x_rows) + where(images_x, halo, 0)) * x_depth * size * count)
     y_bytes = aligned((y_tile + where(images_x, 0, halo)) * y_depth * size * count)
     image_boxes = where(images_x, x_tile // np.maximum(x_box, 1), y_slice // np.maximum(y_box, 1))
-    if im2col(p) is not None and (im2col(p).tiled or im2col(p).unpacked is not None):
+    if im2col(p) is not None and im2col(p).wgrad and im2col(p).tiled_form is not None:
         columns = where(images_x, where(x_kmajor, x_slice, x_tile), y_slice)
         tiled_boxes = columns // np.maximum(tiled_channels(p, columns), 1)
         image_boxes = where(loads_tiled(p, c), tiled_boxes, image_boxes)

@@ -50,12 +50,14 @@ class Box:
 
 class BoxCopy(NamedTuple):
     """A copy of a box: offset in the stage; register and constant of the coordinate along the contiguous direction;
-    from the filter tap of the stage to that of the box; map and coordinates; operands after the barrier."""
+    from the filter tap of the stage to that of the box; (to, pixel, tap) registers of coordinates that are sums; map
+    and coordinates; operands after the barrier."""
 
     offset: int
     inner_register: str
     inner: int
     tap_offset: int
+    sums: list[tuple[str, str, str]]
     source: str
     operands: str
 
@@ -193,6 +195,7 @@ class OperandPath:
                 self.inner_coordinate(b, first),
                 b.inner,
                 self.tap_offset(b),
+                self.sums(b),
                 f"{self.map_register(b)}, {{{self.coordinates(b, first)}{b.trailing}}}",
                 self.trailing_operands(b),
             )
@@ -215,6 +218,10 @@ class OperandPath:
     def tap_offset(self, b: Box) -> int:
         """From the filter tap of a stage to that of a box."""
         return 0
+
+    def sums(self, b: Box) -> list[tuple[str, str, str]]:
+        """(to, pixel, tap): registers of the coordinates of a box that are the sums of two others."""
+        return []
 
     def coordinates(self, b: Box, first: str) -> str:
         """The coordinates of a box."""

@@ -13,7 +13,7 @@ from ptxgen.codegen.launches.packing import ROW
 from ptxgen.codegen.vectorized import ceil_div, where
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.lowering.descriptor_table import grouped
-from ptxgen.lowering.im2col_descriptor import im2col
+from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.packed_copy import Axis, Digit, PackedCopy, matrix_rows
 
@@ -70,6 +70,11 @@ def transposes(p: KernelProblem, name: str) -> bool:
     layout, copy = (im2col(p).layout, im2col(p).copy(name)) if im2col(p) is not None else (p.layout, None)
     mn_major = layout[0] == "T" if name == "a" else layout[1] == "N"
     return mn_major and copy is None and bf16x3.factor_bytes(p) != 2
+
+
+def paths(x: Im2colDescriptor) -> tuple[int, int]:
+    """Values of operand_path_a and operand_path_b that pack the operands whose copies ``x`` describes."""
+    return PACK * (x.copy("a") is not None), PACK * (x.copy("b") is not None)
 
 
 def packs_conv(p: KernelProblem) -> tuple[bool, bool]:

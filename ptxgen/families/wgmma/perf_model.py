@@ -124,7 +124,8 @@ def work(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
 
 
 def _im2col_bytes(p: KernelProblem, c: Columns, g: WgmmaGeometry, moved_x: Any, moved_y: Any) -> tuple[Any, Any]:
-    """The bytes that TMA loads. An im2col load goes pixel by pixel, which takes longer: as so many more bytes."""
+    """The bytes that TMA loads. An im2col load goes pixel by pixel, which takes longer: as so many more bytes. So do
+    narrow rows of tiled boxes."""
     assert im2col(p) is not None
     size = p.element.bytes
     images_x = g.images_x
@@ -132,8 +133,10 @@ def _im2col_bytes(p: KernelProblem, c: Columns, g: WgmmaGeometry, moved_x: Any, 
     halo = 1 + (c.row_taps - 1) / np.maximum(tile, 1)
     moved_x = moved_x * np.where(images_x, halo, c.row_taps)
     moved_y = moved_y * np.where(images_x, c.row_taps, halo)
-    width = (g.pipeline.unit if not im2col(p).wgrad else np.where(images_x, g.x.box, g.y.box)) * size
-    slower = 1 + np.where(loads_tiled(p, c), 0, cost.TMA_PIXEL * cost.TMA_BYTES / np.maximum(width, 1))
+    tiled, box = loads_tiled(p, c), np.where(images_x, g.x.box, g.y.box) * size
+    width = box if im2col(p).wgrad else g.pipeline.unit * size
+    narrow = 0 if im2col(p).wgrad else cost.TMA_NARROW * (SPAN / np.maximum(box, 1) - 1)
+    slower = np.where(tiled, 1 + narrow, 1 + cost.TMA_PIXEL * cost.TMA_BYTES / np.maximum(width, 1))
     return np.where(images_x, moved_x * slower, moved_x), np.where(images_x, moved_y, moved_y * slower)
 
 
@@ -257,7 +260,7 @@ def _packing_us(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> An
     each operand that is transposed."""
     if any(operand_packing.packs_conv(p)):
         moves_us = 2 * g.packed_bytes / (d.bandwidth * 1e3 * cost.PACK_CHANNELS_DRAM)
-        return np.where(loads_tiled(p, c), 0.0, cost.PACK_CHANNELS_US + moves_us)
+        return np.where(g.packed_bytes > 0, cost.PACK_CHANNELS_US + moves_us, 0.0)
     transposes = {x: operand_packing.transposes(p, x) for x in "ab"}
     transposing = sum(operand_packing.packs(c, x) * 1 for x in "ab" if transposes[x])
     plain = [operand_packing.packs(c, x) for x in "ab" if not (transposes[x] and operand_packing.mapped(p, x))]

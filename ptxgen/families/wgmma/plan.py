@@ -22,6 +22,7 @@ from ptxgen.families.wgmma.conv.im2col_loads import Im2colLoads
 from ptxgen.families.wgmma.conv.phase_images import PhaseInterleaving, stores_by_phase
 from ptxgen.families.wgmma.conv.phases import MergedPhaseScheduler, PhaseBatch, PhasedLoads, PhaseScheduler
 from ptxgen.families.wgmma.conv.row_taps import RowTapLoads, with_row_taps
+from ptxgen.families.wgmma.conv.tiled_images import TiledLoads, TiledPhasedLoads
 from ptxgen.families.wgmma.conv.tiled_wgrad import TiledWgradLoads, unpacked
 from ptxgen.families.wgmma.conv.wgrad_loads import ImageWgradLoads, WgradLoads
 from ptxgen.families.wgmma.geometry import COLUMNS, WgmmaGeometry
@@ -192,11 +193,12 @@ class WgmmaPlan(Plan):
             return MatrixLoads(p, self.config, self.geometry, self.batch.active)
         if im2col(p).row_taps > 1:
             return RowTapLoads(p, self.config, self.geometry, True)
-        if im2col(p).tiled:
+        if im2col(p).tiled and im2col(p).wgrad:
             return TiledWgradLoads(p, self.config, self.geometry, False)
         if im2col(p).by_image:
             return ImageWgradLoads(p, self.config, self.geometry, False)
-        kind = WgradLoads if im2col(p).wgrad else PhasedLoads if im2col(p).phases else Im2colLoads
+        kinds = (TiledLoads, TiledPhasedLoads) if im2col(p).tiled else (Im2colLoads, PhasedLoads)
+        kind = WgradLoads if im2col(p).wgrad else kinds[bool(im2col(p).phases)]
         return kind(p, self.config, self.geometry, p.batch != 1)
 
     def _packing(self) -> Packing:

@@ -19,6 +19,7 @@ from ptxgen.families.wgmma.geometry import (
     STREAM_BLOCKS,
     WARPGROUP,
     WgmmaGeometry,
+    image_run,
     loads_tiled,
     located_pixels,
     prefetch_barriers,
@@ -186,6 +187,8 @@ def _producer_registers(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:
         )
         units = np.where(many, UNITS // 2, UNITS)
         fits = c.u <= units * g.pipeline.unit
+        coordinates = g.pipeline.image_boxes * (len(im2col(p).extents) + 1)
+        fits = fits & (np.logical_not(loads_tiled(p, c)) | (coordinates <= COORDINATES))
     return np.logical_not(g.budget.setmaxnreg) | fits
 
 
@@ -283,14 +286,12 @@ RULES = (
         "wgmma_im2col_channels",
         lambda p, c, g, d: (
             (im2col(p) is None)
-            or (not im2col(p).wgrad)
-            | ((c.transposed_mma == 1) != (im2col(p).side == "b"))
-            | loads_tiled(p, c)
-            | (im2col(p).channels % np.maximum(g.x.box, 1) == 0)
+            or np.logical_not(g.images_x)
+            | (loads_tiled(p, c) == im2col(p).wgrad)
+            | (image_run(p) % np.maximum(g.x.box, 1) == 0)
         ),
-        "transposed_mma={c.transposed_mma}: the channels of {p.operands[0].access.descriptor} are no multiple of the"
-        " {g.x.box} columns of a"
-        " box",
+        "transposed_mma={c.transposed_mma}: the contiguous elements of {p.operands[0].access.descriptor} are no"
+        " multiple of the {g.x.box} of a box",
     ),
     Rule(
         "wgmma_tensor_map_a",

@@ -28,6 +28,9 @@ DIGITS = 3  #: upper limit of the digits of a row number of a copy
 TILED_CHANNELS = 8  #: channels must be a multiple of it where a tile of C may have several taps in tiled boxes
 INTERLEAVED = 4  #: the largest stride along a row of C whose phases a kernel interleaves
 OFFSETS = 1 << 31  #: elements that offsets reach
+#: by element size: rows of the smallest box of images that are contiguous along the rows of the GEMM; elements of four
+#: bytes come from registers
+BOX_ROWS = {2: 16, 4: 32}
 
 #: pixels, images, taps or filters of a copy: number, stride in the operand in elements, stride in the copy in rows
 Rows = tuple[int, int, int]
@@ -69,6 +72,7 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
         begin = [(n - 1) * step - pad for pad, n, step in zip(begin, taps, v.dilations, strict=True)]
         extents, positions, channels = positions, extents, v.k
     strides = v.strides
+    whole = of(extents, v.n)
     if _sampled(v) and copies[0] is not None:
         extents, strides = positions, (1, 1, 1)
     pixels = of(extents, v.n)
@@ -90,13 +94,30 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
         None if phased else _result(v, c),
         by_image=_by_image(v),
     )
-    if phased:
-        return _with_phases(v, window, of)
     if v.groups > 1:
         return with_items(v, window)
-    if v.direction == "input_grad":
-        return window
-    return replace(window.merge_row_taps(v.element.bytes), unpacked=_unpacked(v, window))
+    if v.direction == "weight_grad":
+        return replace(window.merge_row_taps(v.element.bytes), unpacked=_unpacked(v, window))
+    if v.direction == "forward":
+        direct = replace(window, extents=whole, steps=of(v.strides, 1))
+        return replace(window.merge_row_taps(v.element.bytes), unpacked=_tiled_images(v, direct))
+    if phased:
+        window = _with_phases(v, window, of)
+    return replace(window, unpacked=_tiled_images(v, window))
+
+
+def _tiled_images(v: Conv, window: Im2colDescriptor) -> Im2colDescriptor | None:
+    """The descriptor of a convolution or an input gradient in CHWN whose images tiled maps load from where they are,
+    contiguous along the rows of the GEMM. ``window``: that of packed images. None: their number is no multiple of
+    16 bytes or of the rows of the smallest box, or an array is not aligned."""
+    start = v.aligned_output if v.direction == "input_grad" else v.aligned_input
+    if v.layout != "CHWN" or start < ALIGNED or v.element.bytes not in COPIED or 0 in (v.n, v.c, v.k):
+        return None
+    if v.n % BOX_ROWS[v.element.bytes]:
+        return None
+    layout = window.layout[0] + "N" if window.side == "b" else "T" + window.layout[1]
+    pitches, copies = packed(1, window.extents), (None, window.copies[1])
+    return replace(window, layout=layout, pitches=pitches, copies=copies, tiled=True)
 
 
 def _unpacked(v: Conv, window: Im2colDescriptor) -> Im2colDescriptor | None:

@@ -35,6 +35,11 @@ class Im2colPixels(OperandPath):
         self.pixel = "".join(f", %pixel{a}" for a in loads.axes)
         self.copy_operands = ", {" + ", ".join(f"%im2col_offset{a}" for a in loads.axes) + "}" + self.copy_operands
 
+    @property
+    def pixel_registers(self) -> str:
+        """The registers of the first pixel of a slice of rows."""
+        return f"%pixel<{self.tma_rank - 2}>, %image"
+
     def inner_coordinate(self, b: Box, first: str) -> str:
         return "%channel"
 
@@ -115,6 +120,7 @@ class Im2colLoads(MatrixLoads):
     channels."""
 
     template = "addr/im2col.mako"
+    pixels = "addr/im2col_pixels.mako"  #: how a map loads the pixels of rows
 
     @property
     def window(self) -> Im2colDescriptor:
