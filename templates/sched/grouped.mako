@@ -1,6 +1,7 @@
 ## Tiles of all items of a group: blocks loop over them. A descriptor table holds the values that differ between items.
 <%namespace name="raster" file="/sched/raster.mako"/>
 <%namespace name="ptx" file="/ptx/banner.mako"/>
+<%namespace name="prefetch" file="/sched/prefetch_rows.mako"/>
 <%namespace name="slices" file="/${context['plan'].reduction.tile_slices}"/>
 <%def name="parameters()">
     .reg .b64 %table, %descriptors, %descriptor;
@@ -41,6 +42,9 @@ ${ptx.banner("number of the next tile: every tile adds 1 to the counter, so the 
 <%def name="tile()">
 ${find_item()}\
 ${item_values(slice_of_tile)}\
+% for x in plan.scheduler.prefetched:
+${prefetch.rows(x)}\
+% endfor
 </%def>
 
 <%def name="find_item()">

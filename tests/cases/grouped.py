@@ -75,7 +75,7 @@ class GroupedCases:
         def config(p: GroupedGemm) -> Config | None:
             found = self.source.config(lower(p), device, rng, threads)  # type: ignore[arg-type]
             if found is not None and not p.jagged and found.kg == 1 and rng.random() < 0.4:
-                return found.replace(stream_k=1)
+                return found.replace(stream_k=1, l2_prefetch=0)
             return found
 
         return pairs(

@@ -65,6 +65,21 @@ def test_many_items(jagged):
     assert group_deviation(p, arrays, out, "integers").ratio == 0
 
 
+@pytest.mark.parametrize(("layout", "jagged"), [("NN", ""), ("TT", ""), ("NT", "m")])
+def test_prefetched_lines_are_inside_the_operands(layout, jagged):
+    """Rows of whole lines: a load in place of each prefetch is checked for bounds."""
+    items = ((64, 96, 32), (32, 32, 64), (0, 32, 32)) if not jagged else ((96, 32, 64), (0, 32, 64), (32, 32, 64))
+    p = GroupedGemm(items, layout, jagged=jagged)
+    driver, c = EmulatedDriver(FEW_SMS), SIMT.replace(l2_prefetch=1)
+    plan = plan_for(p, c, FEW_SMS)
+    source = render(plan)
+    text = source.text.replace("prefetch.global.L2 [%line_addr];", "ld.global.u32 %tmp0, [%line_addr];")
+    assert text != source.text
+    runner = Runner(driver, plan, driver.load(replace(source, text=text)), p)
+    arrays = random_group(p, 1, "integers")
+    assert group_deviation(p, arrays, runner.compute(arrays, 1.0, 0.0)["C"], "integers").ratio == 0
+
+
 def test_repeated_launches_leave_the_tile_counter_at_zero():
     p = GroupedGemm(ITEMS)
     driver = EmulatedDriver(FEW_SMS)

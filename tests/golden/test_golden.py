@@ -227,7 +227,7 @@ GOLDEN = {
     "simt_grouped_parts": (
         "h200",
         "grouped 33,17,20+8x64,64,64 NN f32",
-        "ms=8 ns=8 ml=64 nl=64 u=8 stages=2 cp_async_a=0 cp_async_b=0 vec_a=1 vec_b=1 vec_c=1 epilogue_smem=1",
+        "ms=8 ns=8 ml=64 nl=64 u=8 stages=2 cp_async_a=0 cp_async_b=0 vec_a=1 vec_b=1 vec_c=1 epilogue_smem=1 l2_prefetch=1",
     ),
     "simt_grouped_slices": (
         "h200",

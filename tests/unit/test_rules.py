@@ -86,6 +86,10 @@ BREAKS = {
             "only lists of matrices",
         ),
     ],
+    "l2_prefetch": [
+        (P, "l2_prefetch=1", "h200", "l2_prefetch=1, kg=1, stream_k=0: only whole tiles of groups"),
+        (GROUP, "ms=4 ns=4 ml=32 nl=32 stream_k=1 l2_prefetch=1", "h200", "stream_k=1: only whole tiles"),
+    ],
     "output_dtype": [
         (Gemm(64, 64, 64, "NT", "f16", out="e4m3"), "cp_async_a=0 cp_async_b=0", "a100", "e4m3 need sm_89")
     ],

@@ -868,7 +868,7 @@ def test_only_rules_of_slices_and_extents_read_the_options_of_slices(f):
     assert f.slice_rules is not None
     rest = {r.name for r in rules.RULES if r.family in ("", f.name)} - {*f.slice_rules, *f.extent_rules}
     assert not set(f.slice_rules) & {*f.tile_rules, *f.extent_rules}
-    rows, read = random_rows(f, 3000, 1).replace(stream_k=0), set()
+    rows, read = random_rows(f, 3000, 1).replace(stream_k=0, l2_prefetch=0), set()
     first, *others = (rows.replace(**option) for option in f.slice_options(p))
     for other in others:
         assert (outcomes(f, p, first, rest) == outcomes(f, p, other, rest)).all()
@@ -1033,7 +1033,7 @@ def test_refinements_reach_every_axis():
     assert len(found) == len(near)
     assert config not in found
     reached = {name for x in found for name, value in x.items() if value != dict(config.items())[name]}
-    assert reached == set(fma.AXES) - {"stream_k", "column_pairs"}
+    assert reached == set(fma.AXES) - {"stream_k", "l2_prefetch", "column_pairs"}
     assert replace(config, ns=4, nl=32, lanes_m=4) in found
     assert any(x.ml == 128 and x.nl == 32 for x in found)
     for kg in (2, 6, 8, 12, 16):
@@ -1071,6 +1071,7 @@ def test_refinements_of_mma_reach_every_axis():
     p = kernel(512, 512, 4098, "NT", "f16", out="f32")
     assert changed(p, config) == set(mma.AXES) - {
         "stream_k",
+        "l2_prefetch",
         *mma.PATHS,
     }  # flag_red and packed operands exclude each other
     assert set(mma.PATHS) <= changed(p, replace(config, kg=1, splitk=0))
@@ -1085,9 +1086,11 @@ def test_refinements_on_lists_have_shares_of_iterations(dtype, text):
     whole = parse_config(text)
     for config in (whole, whole.replace(kg=3, splitk=SPLIT_POLL)):
         near = configs(space.refinements(p, H200, config))
-        assert {(x.kg, x.splitk) for x in near if x.stream_k} == {(1, 0)}
+        assert {(x.kg, x.splitk) for x in near if x.stream_k or x.l2_prefetch} == {(1, 0)}
+        assert {(x.stream_k, x.l2_prefetch) for x in near} >= {(0, 0), (0, 1), (1, 0)}
     sliced = configs(space.refinements(p, H200, whole.replace(stream_k=1)))
     assert any(x.kg > 1 and not x.stream_k for x in sliced)
+    assert any(x.l2_prefetch and not x.stream_k for x in sliced)
 
 
 def test_refinements_of_wgmma_reach_every_axis():

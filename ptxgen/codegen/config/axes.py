@@ -116,6 +116,7 @@ _STREAM_K = (
     "1: blocks have equal shares of the K iterations of all tiles of a list (stream-K); 0: they compute whole tiles or"
     " slices, one after the other"
 )
+_L2_PREFETCH = "1: blocks prefetch what a tile of a group reads of A and B to L2 before they load its first stage"
 _BOUNDS = (
     "none: no bounds checks; clamp: load addresses are clamped once, stores are predicated; predicate: every access is"
     " predicated"
@@ -187,6 +188,7 @@ COMMON = {
         ),
         Axis("min_ctas_per_sm", 1, "blocks per multiprocessor for which registers are limited", refined=True, least=1),
         switch("stream_k", _STREAM_K, feature=False),
+        switch("l2_prefetch", _L2_PREFETCH, refined=True, feature=False),
         Axis("lane_vectors", 1, "vectors of a row of B per lane", feature=False),
         Axis("row_order", NATURAL, _ROW_ORDER, words=("natural", "length"), feature=False),
         Axis("longest_part", 0, _LONGEST_PART, feature=False),

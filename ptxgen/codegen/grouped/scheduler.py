@@ -22,15 +22,40 @@ GROUPED_REGISTERS = 8  #: registers that the tile loop adds
 
 
 @dataclass(frozen=True)
+class PrefetchedRows:
+    """The stored rows of operand ``name`` that a tile reads, of which each of ``threads`` prefetches some to L2.
+
+    ``start``, ``extent``, ``tile``: the first element of the tile along M or N, the extent there, and that of a tile.
+    """
+
+    name: str
+    kmajor: bool
+    start: str
+    extent: str
+    tile: int
+    bytes: int
+    threads: int
+
+    LINE = 128  #: bytes of a cache line
+    BEFORE = -128  #: mask of the line of an address
+
+    @property
+    def row_step(self) -> int:
+        """Bytes, per element of the leading dimension, from a row of a thread to its next one."""
+        return self.bytes * self.threads
+
+
+@dataclass(frozen=True)
 class GroupedScheduler(GridScheduler):
     """As many blocks as fit on the device at once, each of which loops over tiles: the first is the one with the
     block's number, a counter gives the others. ``geometry``: of a block; ``blocks``: blocks that fit the device;
-    ``slice_bytes``: of the sums of a slice of a tile."""
+    ``slice_bytes``: of the sums of a slice of a tile; ``prefetched``: what blocks prefetch of each tile."""
 
     table: DescriptorTable
     geometry: Geometry
     blocks: int
     slice_bytes: int = 0
+    prefetched: tuple[PrefetchedRows, ...] = ()
 
     HEADER = HEADER
     counts_resident = True
@@ -48,7 +73,8 @@ class GroupedScheduler(GridScheduler):
         resident = max(int(d.blocks_per_sm(g.threads, registers, g.shared)), c.min_ctas_per_sm)
         parts = 1 if c.stream_k else c.kl * c.ks if c.kg > 1 else 0  # sums of a slice of a tile per element
         slice_bytes = c.ml * c.nl * parts * p.accumulator.bytes
-        return kind(c, False, replace(table, sms=d.sms, resident=resident), g, d.sms * resident, slice_bytes)
+        table = replace(table, sms=d.sms, resident=resident)
+        return kind(c, False, table, g, d.sms * resident, slice_bytes, _prefetched(p, c, int(g.threads)))
 
     @property
     def counter_at(self) -> int:
@@ -80,6 +106,17 @@ class GroupedScheduler(GridScheduler):
     @property
     def grid_text(self) -> str:
         return f"(blocks, at most {self.blocks}, 1, 1)"
+
+
+def _prefetched(p: KernelProblem, c: Config, threads: int) -> tuple[PrefetchedRows, ...]:
+    """What blocks of ``threads`` prefetch of the operands of a tile."""
+    if not c.l2_prefetch:
+        return ()
+    a, b, size = p.operand("A").access, p.operand("B").access, p.element.bytes
+    return (
+        PrefetchedRows("A", bool(a.kmajor), "%m0", "%M", c.ml, size, threads),
+        PrefetchedRows("B", bool(b.kmajor), "%n0", "%N", c.nl, size, threads),
+    )
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ class MultistageSpace(TileSpace):
         "grid",
         "grouped_slices",
         "stream_k",
+        "l2_prefetch",
     )
 
     def copy_modes(self, p: KernelProblem, every: bool = False) -> list[dict[str, int]]:
@@ -46,8 +47,9 @@ class MultistageSpace(TileSpace):
 
     def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         found = super().variables(p)
-        if "stream_k" in self.axes and not grouped(p):
-            found["stream_k",] = [(0,)]
+        for name in ("stream_k", "l2_prefetch"):
+            if name in self.axes and not grouped(p):
+                found[name,] = [(0,)]
         return found
 
     def tiles(self, p: KernelProblem) -> Columns:
@@ -106,10 +108,12 @@ class MultistageSpace(TileSpace):
                 else int(self.default_splitk(p, Columns.of([config.replace(**values)]))[0])
             )
             values["splitk"] = splitk if values["kg"] > 1 else SPLIT_MEMSET
-        if "stream_k" in changes:
+        if "stream_k" in changes or "l2_prefetch" in changes:
             values.update(kg=1, splitk=SPLIT_MEMSET)
         elif "kg" in changes and config.stream_k:
             values["stream_k"] = 0
+        if values.get("l2_prefetch") and (values["kg"] > 1 or values["stream_k"]):
+            values["l2_prefetch" if "l2_prefetch" not in changes else "stream_k"] = 0
         if values.get("cp_async_a") == values.get("cp_async_b") == 1 and "deferred_sts" not in changes:
             values["deferred_sts"] = 0
         return [config.replace(**values)]

@@ -47,6 +47,7 @@ CP_ASYNC_L1, CP_ASYNC_L2 = 5.0, 4.0
 LDG, LDG_WORD, STS, STS_WORD = 1.3, 0.9, 2.0, 1.0
 COPY_FEW_WARPS = 0.28  #: as FEW_WARPS, where copies are counted so
 COLD_LOAD = 1000.0  #: latency of loads of operands that are in device memory
+L2_LOAD = 500.0  #: the same where L2 has them: an assumption
 REGISTER_COPY = 100.0  #: of an iteration that stores the loads of registers to shared memory
 
 #: the target whose rates by mma.sync were measured, and these, by the kind of types; others have the vendor's rates.

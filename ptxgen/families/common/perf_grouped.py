@@ -49,7 +49,8 @@ def load_latency(c: Columns, path: Any) -> Any:
     """The least cycles of a K iteration whose instructions take ``path``. Loads into registers are stored to shared
     memory in the same iteration, whatever the number of stages; cp.async has the other stages' time."""
     asynchronous = (c.cp_async_a == 1) & (c.cp_async_b == 1)
-    waited = perf_costs.COLD_LOAD / np.where(asynchronous, np.maximum(c.stages - 1, 1), 1)
+    load = np.where(c.l2_prefetch == 1, perf_costs.L2_LOAD, perf_costs.COLD_LOAD)
+    waited = load / np.where(asynchronous, np.maximum(c.stages - 1, 1), 1)
     return bound(path, waited) + np.where(asynchronous, 0, perf_costs.REGISTER_COPY)
 
 

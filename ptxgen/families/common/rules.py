@@ -121,6 +121,13 @@ LAST = (
         tiles=True,
     ),
     Rule(
+        "l2_prefetch",
+        lambda p, c, g, d: (c.l2_prefetch == 0) | (grouped(p) & (c.kg == 1) & (c.stream_k == 0)),
+        "l2_prefetch={c.l2_prefetch}, kg={c.kg}, stream_k={c.stream_k}: only whole tiles of groups are prefetched, with"
+        " kg=1 and stream_k=0",
+        tiles=True,
+    ),
+    Rule(
         "pdl",
         lambda p, c, g, d: (c.pdl == 0) | ((c.pdl > 0) & (c.pdl <= 3) & (d.sm >= 90)),
         "pdl={c.pdl}: 0, or 1 to 3 where kernels can wait for each other, from sm_90 on; {d.name} is sm_{d.sm}",

@@ -34,7 +34,7 @@ CLASS_AXES = {"epilogue_smem": (1,), "fragment_prefetch": (1,)}
 class MmaSpace(MultistageSpace):
     name = "mma"
     axes, class_axes = AXES, CLASS_AXES
-    cell = (*MultistageSpace.cell, "stream_k")
+    cell = (*MultistageSpace.cell, "stream_k", "l2_prefetch")
     tile = (*MultistageSpace.tile, "operand_path_a", "operand_path_b")
     extent_rules = (*MultistageSpace.extent_rules, "mma_operand_path")
     fixed = ("mma_dtype", "mma_native")
