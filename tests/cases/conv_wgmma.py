@@ -315,7 +315,7 @@ def by_image(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
 
 
 def of_groups(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
-    """A convolution of groups of whole 16 bytes of channels, in NHWC: each is an item of a batch, or several are."""
+    """A convolution of groups of whole 16 bytes of channels, each an item of a batch, or several are one."""
     p = problem(rng, limit, d)
     if p is None or p.deep or any(p.pads[0]):
         return None
@@ -323,7 +323,11 @@ def of_groups(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     c, k = (unit * int(rng.choice([1, 1, 2, 3, 4, 8, 9])) for _ in "ck")
     if p.direction == "weight_grad":
         c = unit * int(rng.choice([1, 2, 4, 8]))
-    q = replace(p, c=groups * c, k=groups * k, groups=groups, exact_nonfinite=bool(rng.random() < 0.2))
+    fields: dict[str, object] = {"exact_nonfinite": bool(rng.random() < 0.2)}
+    if p.element.bytes > 1 and rng.random() < 0.4:  # operands that are packed
+        fields |= {"layout": ("NCHW", "NHWC")[rng.integers(2)], "filters": str(rng.choice(list(FILTERS.values())))}
+        fields |= {"aligned_input": int(rng.choice([4, 16]))}
+    q = replace(p, c=groups * c, k=groups * k, groups=groups, **fields)
     return q if im2col_of(q) is not None else None
 
 

@@ -135,6 +135,8 @@ def test_random_convolutions_of_groups():
         verify(p, c, kind, 1.0 + n % 2, float(n % 2), completion=("late", "early")[n % 2])
 
 
+NCHW = {"layout": "NCHW"}
+
 #: channels and filters of a group, groups, what else, configuration
 GROUPS = {
     "items of one group, some channels in a further box": (72, 24, 2, {}, "ml=64 nl=32 epilogue_smem=1"),
@@ -148,6 +150,20 @@ GROUPS = {
     "items of several groups": (8, 16, 6, {"epilogue": "bias"}, "ml=64 nl=32 operand_path_b=pack"),
     "one item of all groups": (16, 16, 4, {"stride": 2}, "ml=64 nl=64 cluster_k=2 operand_path_b=pack"),
     "gradients of images": (16, 8, 4, {"direction": "input_grad"}, "ml=64 nl=64 operand_path_b=pack"),
+    "images are packed, items of one group": (
+        64,
+        40,
+        2,
+        NCHW,
+        "ml=64 nl=64 operand_path_a=pack operand_path_b=pack",
+    ),
+    "images are packed, items of several groups, gradients of images": (
+        16,
+        8,
+        8,
+        NCHW | {"direction": "input_grad"},
+        "ml=64 nl=64 epilogue_smem=1 operand_path_a=pack operand_path_b=pack",
+    ),
     "gradients of filters": (64, 24, 3, {"direction": "weight_grad"}, "ml=64 nl=192 epilogue_smem=1"),
     "blocks on the diagonal, slices": (
         8,
@@ -170,7 +186,7 @@ GROUPS = {
 def test_groups_of_channels(case):
     channels, filters, groups, fields, config = GROUPS[case]
     c, k = channels * groups, filters * groups
-    p = Conv(2, c, 5, 6, k, 3, 2, padding=1, groups=groups, layout="NHWC", dtype="f16", **fields)
+    p = Conv(2, c, 5, 6, k, 3, 2, padding=1, groups=groups, dtype="f16", **{"layout": "NHWC"} | fields)
     depth = "" if "u=" in config else "u=64 "
     config = f"family=wgmma stages=3 {depth}{config}"
     verify(p, parse_config(config), "normal" if p.epilogue else "integers", 2.0, 1.0)

@@ -119,7 +119,8 @@ def test_taps_do_not_merge_otherwise(shape):
     "fields",
     [
         {"groups": 4},  # channels of a group are no whole 16 bytes
-        {"groups": 2, "k": 32, "layout": "NCHW"},
+        {"groups": 2, "k": 32, "layout": "CHWN"},
+        {"groups": 2, "k": 32, "layout": "NCHW", "direction": "weight_grad"},
         {"groups": 2, "k": 32, "direction": "input_grad", "stride": 2},  # phases are the items
         {"dtype": "e4m3", "filters": "KCRS"},  # bytes are not copied
         {"dtype": "s8", "layout": "NCHW"},

@@ -19,11 +19,12 @@ STAGE = 256  #: most pixels of a stage
 
 def has_items(v: Conv) -> bool:
     """True if an im2col map can have the groups of ``v`` as its last coordinate."""
-    natural = (v.layout, v.filters) == ("NHWC", "KRSC") and not v.fold
     phased = v.direction == "input_grad" and v.strides != (1, 1, 1)
     aligned = all(n // v.groups * v.element.bytes % 16 == 0 for n in (v.c, v.k))
-    flat = not v.deep and not any(v.pads[0])
-    return v.groups > 1 and natural and flat and aligned and not phased and 0 not in (v.n, v.c, v.k)
+    flat = v.layout != "CHWN" and not v.deep and not any(v.pads[0])
+    whole = v.groups > 1 and not v.fold and 0 not in (v.n, v.c, v.k)
+    natural = v.direction != "weight_grad" or (v.layout, v.filters) == ("NHWC", "KRSC")
+    return whole and natural and flat and aligned and not phased
 
 
 def groups_of_item(v: Conv) -> int:
@@ -45,6 +46,8 @@ def images_axis(v: Conv) -> int:
 def with_items(v: Conv, window: Im2colDescriptor) -> Im2colDescriptor:
     """The descriptor ``window`` of all channels, as one of items that are groups."""
     channels = (v.k if v.direction == "input_grad" else v.c) // v.groups
+    if window.copies[1] is not None and v.direction != "weight_grad":
+        window = _with_filters(v, 1, window)
     return replace(
         window,
         channels=channels,
@@ -62,12 +65,21 @@ def with_items(v: Conv, window: Im2colDescriptor) -> Im2colDescriptor:
 
 def with_blocks(v: Conv, item: int, window: Im2colDescriptor) -> Im2colDescriptor:
     """The descriptor ``window`` of items of ``item`` groups of ``v`` each, as if they were one group."""
-    taps, filters, channels = v.r * v.s, v.k // v.groups, v.c // v.groups
-    rows = taps * channels  # elements of a filter
-    if v.direction == "weight_grad":
-        result = ((item, filters * rows - channels), (filters, rows)), ((taps, channels), (item * channels, 1))
-        return replace(window, result=result, blocks=(filters, channels, item))
-    digits = Digit(v.groups // item, 0), Digit(item, 1, along=-channels), Digit(filters * taps, 2)
-    axes = Axis(item * filters * rows), Axis(filters * rows), Axis(channels)
-    copy = PackedCopy(digits, axes, Axis(1, channels, 0), item * channels, zeros=True)
-    return replace(window, copies=(None, copy))
+    if v.direction != "weight_grad":
+        return _with_filters(v, item, window)
+    w, taps, filters, channels = v.steps("w"), v.r * v.s, v.k // v.groups, v.c // v.groups
+    rows = (item, filters * w["k"] - channels * w["c"]), (filters, w["k"])
+    columns = (taps, w["s"]), (item * channels, w["c"])
+    return replace(window, result=(rows, columns), blocks=(filters, channels, item))
+
+
+def _with_filters(v: Conv, item: int, window: Im2colDescriptor) -> Im2colDescriptor:
+    """The descriptor ``window`` with packed filters, whose rows are taps of channels of ``item`` groups each."""
+    w, taps, filters, channels = v.steps("w"), v.r * v.s, v.k // v.groups, v.c // v.groups
+    digits = Digit(v.groups // item, 0), Digit(item, 1, along=-channels), Digit(filters, 2), Digit(taps, 3)
+    axes = Axis(item * filters * w["k"]), Axis(filters * w["k"]), Axis(w["k"]), Axis(w["s"])
+    copy = PackedCopy(digits, axes, Axis(w["c"], channels, 0), item * channels, zeros=True)
+    layout = window.layout
+    if v.direction == "input_grad":  # channels are those of C, and contiguous
+        layout = f"T{layout[1]}" if window.side == "b" else f"{layout[0]}N"
+    return replace(window, layout=layout, copies=(window.copies[0], copy), row=item * channels)

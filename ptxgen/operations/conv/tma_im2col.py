@@ -51,7 +51,7 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
         if v.layout != "NHWC" or v.filters != "KRSC":
             return None
         copies = (None, None)  # no packing kernel for this element size
-    rows = padded_pixels(v) if copies[0] is not None else None
+    rows = padded_pixels(v) if copies[0] is not None and v.groups == 1 else None
     if rows is not None:
         return _with_padded_pixels(v, c, rows)
     (along, pitch), (kmajor, row) = images[0], filters[0]

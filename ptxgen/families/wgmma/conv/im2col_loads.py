@@ -137,9 +137,9 @@ class Im2colLoads(MatrixLoads):
         """The extents of a box along items."""
         return (1,) if self.window.groups else ()
 
-    def items(self, p: KernelProblem, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Extents and pitches in bytes along items, of the map of operand ``name``, which is not images."""
-        return ((p.batch,), (p.offsets["ab".index(name)],)) if self.window.groups else ((), ())
+    def items(self, p: KernelProblem, pitch: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Extents and pitches along items, which are ``pitch`` bytes apart."""
+        return ((p.batch,), (pitch,)) if self.window.groups else ((), ())
 
     @property
     def image(self) -> str:
@@ -241,7 +241,7 @@ class Im2colLoads(MatrixLoads):
         inner, outer = (window.channels, along) if x.kmajor else (along, window.channels)
         taps = window.tap_count * window.row_taps
         pitches = (window.row * size, window.row * size * taps)
-        items, item = self.items(p, x.name)
+        items, item = self.items(p, outer * pitches[-1])
         box = (*x.box, *self.item_box)
         return TensorMap(x.name.upper(), kind, (inner, taps, outer, *items), (*pitches, *item), box, x.span)
 

@@ -38,7 +38,7 @@ class WgradLoads(Im2colLoads):
         assert im2col(p) is not None
         along = p.n if x.name == "b" else p.m
         extents = (p.k, along) if x.kmajor else (along, p.k)
-        items, item = self.items(p, x.name)
+        items, item = self.items(p, along * p.element.bytes)
         pitches = (im2col(p).row * p.element.bytes, *item)
         return TensorMap(x.name.upper(), kind, (*extents, *items), pitches, (*x.box, *self.item_box), x.span)
 
