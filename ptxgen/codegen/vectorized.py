@@ -41,6 +41,11 @@ def ceil_div(a: Any, b: Any) -> Any:
     return -(-a // b)
 
 
+def power_of_two_in(n: Any) -> Any:
+    """The greatest power of two that divides ``n``; 0 for 0."""
+    return n & -n
+
+
 def register_cap(d: Any, threads: Any, resident: Any) -> Any:
     """Registers that a thread may have when ``resident`` blocks must fit on a multiprocessor."""
     return np.minimum(d.registers_thread, d.registers_sm // np.maximum(threads * resident, 1) & -8)

@@ -9,18 +9,18 @@ ${first(x)}\
     .reg .b32 ${offset};
     xor.b32 ${offset}, %smem_off_${x.name}, ${swizzle};
 % endfor
-% if x.partial_copy:
+% if x.last_copies:
     .reg .pred %has_copy_${x.name}, %issue_${x.name};
-    setp.lt.u32 %has_copy_${x.name}, %thread, ${x.vectors};
+    setp.lt.u32 %has_copy_${x.name}, %thread, ${x.last_copies};
 % endif
 % for oob in x.oob_predicates if plan.mainloop.predicated else ():
     .reg .pred ${oob};
 % endfor
 </%def>
 
-## %issue: ``guard`` for the threads that have a load; the others idle where the tile has fewer vectors than threads.
+## %issue: ``guard`` for the threads that have the last load; the others idle where threads do not divide the tile's vectors.
 <%def name="copy_guard(x, guard)">
-% if x.partial_copy:
+% if x.last_copies:
     and.pred %issue_${x.name}, ${guard}, %has_copy_${x.name};
 % endif
 </%def>
@@ -54,6 +54,9 @@ ${swizzled(x, *x.row_axes)}\
     and.b32 %mn_${x.name}, %thread, ${x.across_mask};
     mul.lo.u32 %mn_${x.name}, %mn_${x.name}, ${x.vec};
     shr.u32 %k_${x.name}, %thread, ${x.log2_across};
+  % for line in x.thread_runs:
+    ${line}
+  % endfor
     mad.lo.u32 %smem_off_${x.name}, %k_${x.name}, ${x.row}, %mn_${x.name};
 % endif
 </%def>

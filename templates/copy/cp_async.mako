@@ -4,7 +4,7 @@
 </%def>
 
 <%def name="start(addr, x, stage, guard, first=False)">
-<% issue, operands = x.issue or guard, plan.mainloop.copy_operands[x.name, first] %>\
+<% operands = plan.mainloop.copy_operands[x.name, first] %>\
 ${addr.copy_guard(x, guard)}\
 % for to, offset in x.store_ptrs:
     add.u32 ${to}, ${stage}, ${offset};
@@ -12,7 +12,7 @@ ${addr.copy_guard(x, guard)}\
 % for p in x.loads:
 ${addr.skip(x, p, first)}\
 ${addr.address(x, p)}\
-    @${issue} cp.async.${x.cache}.shared.global [${x.copy_targets[p.index]}+${p.offset}], [${x.load_addresses[p.index]}], ${operands[p.index]};
+    @${x.issues[p.index] or guard} cp.async.${x.cache}.shared.global [${x.copy_targets[p.index]}+${p.offset}], [${x.load_addresses[p.index]}], ${operands[p.index]};
 % endfor
 </%def>
 

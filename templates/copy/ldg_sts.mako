@@ -12,10 +12,10 @@
 </%def>
 
 <%def name="load(addr, x, guard, first=False)">
-<% issue = x.issue or guard %>\
 ${addr.copy_guard(x, guard)}\
 % for p in x.loads:
-<% skip, loads = plan.mainloop.skips[x.name, first][p.index], issue %>\
+<% skip, issue = plan.mainloop.skips[x.name, first][p.index], x.issues[p.index] or guard %>\
+<% loads = issue %>\
   % if skip:
 <% loads = "%skip" %>\
     % for word in x.staged[p.index]:
@@ -34,12 +34,12 @@ ${addr.address(x, p)}\
 </%def>
 
 <%def name="store(addr, x, stage, guard)">
-<% issue = x.issue or guard %>\
 ${addr.copy_guard(x, guard)}\
 % for to, offset in x.store_ptrs:
     add.u32 ${to}, ${stage}, ${offset};
 % endfor
 % for p in x.loads:
+<% issue = x.issues[p.index] or guard %>\
   % if x.extracts or x.casts:
 ${cast(x, p, issue)}\
   % elif x.unpacks:

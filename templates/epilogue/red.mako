@@ -25,13 +25,14 @@ ${batch.tile_index("%tmp0")}\
     mov.u32 %vec_index, %thread;
     .pragma "nounroll";
 SCALE_C:
-    shr.u32 %c_row, %vec_index, ${plan.epilogue.log2_row_vectors};
-    and.b32 %c_col, %vec_index, ${plan.epilogue.row_vector_mask};
+  % for line in plan.epilogue.vector_place:
+    ${line}
+  % endfor
     mad.lo.u32 %c_col, %c_col, ${plan.c.vec}, %n0;
     add.u32 %c_row, %c_row, %m0;
     setp.lt.u32 %in_bounds, %c_row, %M;
     setp.lt.and.u32 %in_bounds, %c_col, %N, %in_bounds;
-  % if plan.epilogue.gather_loads < plan.threads:
+  % if plan.epilogue.partial_gather:
     setp.lt.and.u32 %in_bounds, %vec_index, ${plan.epilogue.gather_loads}, %in_bounds;
   % endif
 ${c_addr.element("%c_addr", "%c_row", "%c_col", plan.batch.c_base, "%ldc", plan.c.bytes)}\
@@ -45,7 +46,7 @@ ${c_elements.load("%c_addr", 0, "@%p ")}\
   % endfor
 ${c_elements.store(plan.epilogue.stored, "%c_addr", 0, "@%in_bounds ")}\
     add.u32 %vec_index, %vec_index, ${plan.threads};
-    setp.lt.u32 %p, %vec_index, ${plan.epilogue.gather_loads};
+    setp.lt.u32 %p, %vec_index, ${plan.epilogue.gather_end};
     @%p bra SCALE_C;
     }
     // ---- wait: all threads have scaled C

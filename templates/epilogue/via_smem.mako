@@ -18,8 +18,9 @@ STORE_ROWS${int(add_c)}:
 % endif
 % for n in range(min(plan.epilogue.gather_rounds, plan.epilogue.UNROLLED) if plan.epilogue.gather_rounds <= plan.epilogue.UNROLLED else 1):
     // vector %vec_index of the tile: its row and column of C
-    shr.u32 %c_row, %vec_index, ${plan.epilogue.log2_row_vectors};
-    and.b32 %c_col, %vec_index, ${plan.epilogue.row_vector_mask};
+  % for line in plan.epilogue.vector_place:
+    ${line}
+  % endfor
     mul.lo.u32 %c_col, %c_col, ${plan.c.vec};
     mad.lo.u32 %tmp0, %c_row, ${plan.epilogue.row_pitch}, %c_col;
     mad.lo.u32 %tmp0, %tmp0, ${plan.arithmetic.bytes}, %smem;
@@ -29,7 +30,7 @@ STORE_ROWS${int(add_c)}:
     setp.lt.u32 %in_bounds, %c_row, %M;
     setp.lt.and.u32 %in_bounds, %c_col, %N, %in_bounds;
   % endif
-  % if plan.epilogue.gather_loads < plan.threads:
+  % if plan.epilogue.partial_gather:
     % if plan.epilogue.checks_bounds:
     setp.lt.and.u32 %in_bounds, %vec_index, ${plan.epilogue.gather_loads}, %in_bounds;
     % else:
@@ -51,7 +52,7 @@ ${store_op.store_vector(plan.epilogue.stored, "%c_addr", 0, plan.epilogue.gather
     add.u32 %vec_index, %vec_index, ${plan.threads};
 % endfor
 % if plan.epilogue.gather_rounds > plan.epilogue.UNROLLED:
-    setp.lt.u32 %p, %vec_index, ${plan.epilogue.gather_loads};
+    setp.lt.u32 %p, %vec_index, ${plan.epilogue.gather_end};
     @%p bra STORE_ROWS${int(add_c)};
 % endif
     }

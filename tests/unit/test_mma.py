@@ -107,9 +107,19 @@ def load(x, memory, step: int, buffer: int) -> dict[str, list[list[float]]]:
     return held
 
 
+#: sides that are no powers of two
+UNEVEN = "ms=48 ns=24 ml=96 nl=48"
+POWERS = ("ms=32 ns=32 ml=32 nl=64", "ms=16 ns=16 ml=64 nl=32")
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("dtype", "compute", "target"), [*((*t, "h200") for t in TYPES), ("f64", "f64", "sm_80")])
-@pytest.mark.parametrize("tile", ["ms=32 ns=32 ml=32 nl=64", "ms=16 ns=16 ml=64 nl=32"])
+@pytest.mark.parametrize(
+    ("dtype", "compute", "target", "tile"),
+    [
+        *((*t, "h200", tile) for t, tile in product(TYPES, (*POWERS, UNEVEN)) if (t[0], tile) != ("s8", UNEVEN)),
+        *(("f64", "f64", "sm_80", tile) for tile in (*POWERS, UNEVEN)),
+    ],
+)
 def test_fragments_give_the_product(dtype, compute, layout, tile, target):
     """Fragments of both operands, loaded as planned and multiplied by the instruction's tables, are the product, at
     each lane's rows and columns."""
@@ -171,12 +181,14 @@ SHAPES = [
     f"ms={ms} ns={ns} ml={ml} nl={nl}"
     for ms, ns, ml, nl in ((16, 16, 32, 32), (32, 16, 64, 32), (16, 32, 64, 64), (16, 32, 32, 128))
 ]
+UNEVEN_SHAPES = [UNEVEN, "ms=80 ns=24 ml=80 nl=96", "ms=16 ns=40 ml=32 nl=80"]
+#: 8-bit operands that are not K-major have tiles of powers of two
+SHAPES_OF_TYPES = [(*t, s) for t in TYPES for s in (*SHAPES, *UNEVEN_SHAPES) if t[0] != "s8" or s in SHAPES]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("dtype", "compute"), TYPES)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_fragment_loads_have_no_bank_conflicts(dtype, compute, layout, shape):
+@pytest.mark.parametrize(("dtype", "compute", "shape"), SHAPES_OF_TYPES)
+def test_fragment_loads_have_no_bank_conflicts(dtype, compute, shape, layout):
     p = plan(dtype, compute, layout, shape)
     for x in p.mainloop.operands:
         for step in range(2):
@@ -188,9 +200,8 @@ def test_fragment_loads_have_no_bank_conflicts(dtype, compute, layout, shape):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("dtype", "compute"), TYPES)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_stores_to_stages_have_no_bank_conflicts(dtype, compute, layout, shape):
+@pytest.mark.parametrize(("dtype", "compute", "shape"), SHAPES_OF_TYPES)
+def test_stores_to_stages_have_no_bank_conflicts(dtype, compute, shape, layout):
     p = plan(dtype, compute, layout, shape)
     for x in p.mainloop.operands:
         for load in x.loads[:2]:
@@ -199,7 +210,8 @@ def test_stores_to_stages_have_no_bank_conflicts(dtype, compute, layout, shape):
                 row, column = thread // x.across, thread % x.across * x.vec
                 mn, k = (row, column) if x.kmajor else (column, row)
                 starts.append((x.at(mn, k) ^ x.swizzles[load.pointer]) + load.offset)
-            assert conflicts(starts, x.copy_bytes) == 0
+            short = x.run_vectors < x.vectors and dtype != "f64"  # two rows of a few chunks share banks
+            assert conflicts(starts, x.copy_bytes) <= (4 if short else 0)
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90"])
@@ -209,10 +221,13 @@ def test_loads_cover_the_stage(target):
         made = plan_for(p, c, device(target))
         for x in made.mainloop.operands:
             seen = set()
+            assert x.last_copies == x.vectors % made.threads
             for thread, load in product(range(made.threads), x.loads):
-                if thread >= x.vectors:
+                if load is x.loads[-1] and x.last_copies and thread >= x.last_copies:
                     continue
-                row, column = thread // x.across, thread % x.across * x.vec
+                run, place = divmod(thread, x.run_vectors)
+                assert not run or x.thread_runs
+                row, column = place // x.across, (run * x.across + place % x.across) * x.vec
                 mn, k = (row, column) if x.kmajor else (column, row)
                 at = (x.at(mn, k) ^ x.swizzles[load.pointer]) + load.offset
                 assert at == x.at(mn + load.mn, k + load.k)
@@ -223,7 +238,7 @@ def test_loads_cover_the_stage(target):
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_staged_c_has_few_bank_conflicts(dtype, compute, layout):
-    for shape in SHAPES:
+    for shape in (*SHAPES, *(UNEVEN_SHAPES[:1] if dtype != "s8" else [])):
         p = plan(dtype, compute, layout, f"{shape} epilogue_smem=1 stages=2")
         width = p.epilogue.sts_vec * p.arithmetic.bytes
         at = [

@@ -81,9 +81,9 @@ SMALL = {
 }
 SMALL_MMA = {
     "ms": (16, 64),
-    "ns": (8, 32),
+    "ns": (16, 48),
     "ml": (32, 128),
-    "nl": (32, 64),
+    "nl": (32, 96),
     "u": (16, 32, 128),
     "kl": (1, 2),
     "stages": (2, 4),
@@ -226,6 +226,11 @@ def mma_by_hand(p: KernelProblem, d) -> set[Config]:
             family="mma", **dict(zip(names, values, strict=True)), vec_c=p.vectors[2], store_policy=int(p.k < 512)
         )
         if c.u // mma.instruction(p).depth not in mma.STEPS:
+            continue
+        warps = c.ml // c.ms * (c.nl // c.ns) * c.kl
+        if p.dtype == "f64" and (warps > 8 or c.u // c.kl > 32 or (c.nl == 96 and warps < 4)):
+            continue  # slower in measurements
+        if p.dtype != "f64" and c.nl == 96:
             continue
         tiles = ceil_div(p.m, c.ml) * ceil_div(p.n, c.nl)
         c = c.replace(raster_group=8 if tiles > 2 * d.sms else 1)

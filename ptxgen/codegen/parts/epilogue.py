@@ -12,7 +12,7 @@ from ptxgen.codegen.parts.c_access import CAccess
 from ptxgen.codegen.parts.part import Part, Reduction
 from ptxgen.codegen.parts.row_lanes import RowLanes
 from ptxgen.codegen.registers import Tile, width
-from ptxgen.codegen.vectorized import log2
+from ptxgen.codegen.vectorized import log2, power_of_two_in
 
 _STORES = {
     Reduction.MEMSET_RED: "add to C by red.global",
@@ -139,10 +139,6 @@ class TileEpilogue(RowLanes, Epilogue):
         return [self.vector.all[i * n : (i + 1) * n] for i in range(len(self.columns))]
 
     @property
-    def row_vector_mask(self) -> int:
-        return self.row_vectors - 1
-
-    @property
     def group_sum_loads(self) -> list[tuple[list[str], str, int]]:
         """Triples (registers, their operand, offset) of a vector of sums of each thread group that splits K."""
         size = self.config.ml * self.row_pitch * self.arithmetic.bytes
@@ -175,8 +171,13 @@ class TileEpilogue(RowLanes, Epilogue):
         return self.config.nl // self.c.vec
 
     @property
-    def log2_row_vectors(self) -> int:
-        return log2(self.row_vectors)
+    def vector_place(self) -> list[str]:
+        """The instructions that set %c_row and %c_col to the row of vector %vec_index of the block's tile, and to its
+        place in the row."""
+        n = self.row_vectors
+        if power_of_two_in(n) == n:
+            return [f"shr.u32 %c_row, %vec_index, {log2(n)};", f"and.b32 %c_col, %vec_index, {n - 1};"]
+        return [f"div.u32 %c_row, %vec_index, {n};", f"rem.u32 %c_col, %vec_index, {n};"]
 
     @property
     def gather_loads(self) -> int:
@@ -188,10 +189,20 @@ class TileEpilogue(RowLanes, Epilogue):
         """Vectors of a thread."""
         return -(-self.gather_loads // self.threads)
 
+    @property
+    def gather_end(self) -> int:
+        """The index of a vector at which all threads end: they have equal numbers of rounds."""
+        return self.gather_loads if self.gather_rounds == 1 else self.gather_rounds * self.threads
+
+    @property
+    def partial_gather(self) -> bool:
+        """True if threads have no vector in the last round."""
+        return self.gather_loads % self.threads > 0
+
     @cached_property
     def gather_guard(self) -> str:
         """The guard of a thread's vector."""
-        return "@%in_bounds " if self.checks_bounds or self.gather_loads < self.threads else ""
+        return "@%in_bounds " if self.checks_bounds or self.partial_gather else ""
 
     # ---- by rows
 

@@ -126,7 +126,7 @@ class CopiedTile:
     depth: int
     vec: int
     copy_bytes: int
-    partial_copy: bool
+    last_copies: int  #: threads that have the last of a thread's loads; 0: all
     asynchronous: bool
     shared_pointer: bool
     transposed: bool
@@ -136,6 +136,7 @@ class CopiedTile:
     extracts: bool
     held: str
     keys: tuple[tuple[int, int], ...] = ()
+    thread_runs: Sequence[str] = ()  #: instructions that add a thread's run of loads to its first element
     swizzles: list[int]
     store_ptrs: list[tuple[str, str]]
     addressing: OperandAddressing
@@ -228,10 +229,11 @@ class CopiedTile:
             change = ", widened to 32 bits" if self.extracts else ""
         return f"through registers{transposed}{change}"
 
-    @property
-    def issue(self) -> str:
-        """The predicate of the threads that have a copy; empty: all have one."""
-        return f"%issue_{self.name}" if self.partial_copy else ""
+    @cached_property
+    def issues(self) -> list[str]:
+        """The predicate of the threads that have each load; empty: all have it."""
+        last = f"%issue_{self.name}" if self.last_copies else ""
+        return [""] * (len(self.loads) - 1) + [last]
 
     @property
     def cache(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ptxgen.codegen.vectorized import WARP, log2
 
 
@@ -18,7 +20,7 @@ class RowLanes:
     @property
     def row_lanes(self) -> int:
         """Lanes that share a row."""
-        return min(self.row_vectors, WARP)
+        return math.gcd(self.row_vectors, WARP)
 
     @property
     def log2_row_lanes(self) -> int:

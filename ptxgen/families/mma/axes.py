@@ -5,10 +5,10 @@ from __future__ import annotations
 from ptxgen.codegen.config.axes import common
 
 AXES = (
-    common("ms", (16, 32, 64, 128), "rows of C per warp"),
-    common("ns", (8, 16, 32, 64, 128), "columns of C per warp"),
-    common("ml", (16, 32, 64, 128, 256)),
-    common("nl", (8, 16, 32, 64, 128, 256)),
+    common("ms", (16, 32, 48, 64, 80, 96, 128), "rows of C per warp", least=1, power_of_two=False),
+    common("ns", (8, 16, 24, 32, 40, 48, 64, 96, 128), "columns of C per warp", least=1, power_of_two=False),
+    common("ml", (16, 32, 48, 64, 80, 96, 128, 160, 192, 256), least=1, power_of_two=False),
+    common("nl", (8, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256), least=1, power_of_two=False),
     common("u", (8, 16, 32, 64, 128, 256)),
     common("kl", (1, 2, 4, 8), "groups of warps of a block that split K, added in shared memory"),
     common("kg", (1, 2, 4, 8, 16, 32, 64)),

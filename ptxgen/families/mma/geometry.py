@@ -10,7 +10,7 @@ import numpy as np
 from ptxgen.codegen.config.config import BOUNDS_PREDICATE
 from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry, accumulator_bytes, stores_via_smem
 from ptxgen.codegen.split_k import tiles_and_slices
-from ptxgen.codegen.vectorized import WARP, IntOrColumn, where
+from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, power_of_two_in, where
 from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, instruction, lacks_wait
 from ptxgen.families.mma import operand_packing
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
@@ -47,6 +47,9 @@ class MmaOperandGeometry(OperandGeometry):
     rows: IntOrColumn  #: rows of a stage
     row_elements: IntOrColumn  #: elements of a row of a stage, without padding
     row_loads: IntOrColumn  #: global loads per row of a stage
+    run: IntOrColumn  #: adjacent loads of a row that adjacent threads have, a power of two
+    run_loads: IntOrColumn  #: loads of that run of every row
+    swizzled: BoolOrColumn  #: whether chunks of 16 bytes are swizzled in shared memory; else rows are padded
     bytes: int  #: bytes of an element
     chunk: int  #: elements of 16 bytes
 
@@ -78,7 +81,7 @@ def adjacent(p: KernelProblem, warp_tile: Any, first: bool, kind: int) -> Any:
     """Adjacent rows (or columns) of C that one lane holds: those of a vector load. 1 where more would take moves
     between registers, because the registers of a fragment are consecutive."""
     most = {BYTES: 2, VECTOR: 2 if first else 4 if p.element.bytes == 4 else 1}.get(kind, 1)
-    return np.maximum(np.minimum(warp_tile // 8, most), 1)
+    return np.maximum(np.minimum(power_of_two_in(warp_tile // 8), most), 1)
 
 
 def adjacent_c(p: KernelProblem, c: Any) -> Any:
@@ -93,10 +96,17 @@ def operand(p: KernelProblem, c: Any, name: str) -> MmaOperandGeometry:
     tile, warp_tile = (c.ml, c.ms) if first else (c.nl, c.ns)
     vec, cp_async = (c.vec_a, c.cp_async_a) if first else (c.vec_b, c.cp_async_b)
     bytes_, kind = p.element.bytes, fragment_load(p, kmajor)
-    # rows of K that a quad of lanes reads have a distance of 32 bytes modulo 128
-    pad = where(tile * bytes_ % 128 == 32, 0, 32 // bytes_)
-    row_pitch = c.u if kmajor else tile + (pad if kind == VECTOR else 0)
-    row_elements = c.u if kmajor else tile
+    row_elements, row_bytes = (c.u if kmajor else tile), tile * bytes_
+    swizzled: Any = kind != VECTOR
+    if kmajor:
+        pad: Any = 0
+    elif kind == VECTOR:  # rows of K that a quad of lanes reads have a distance of 32 bytes modulo 64
+        pad = where(row_bytes % 64 == 32, 0, 32 // bytes_)
+    else:  # eight rows start at different chunks modulo 128 bytes: they are swizzled, or have an odd number of chunks
+        swizzled = power_of_two_in(tile) == tile
+        pad = where(swizzled | (row_bytes % 32 == 16), 0, 16 // bytes_)
+    row_loads = row_elements // vec
+    run = power_of_two_in(row_loads)
     rows = tile if kmajor else c.u
     return MmaOperandGeometry(
         name=name,
@@ -108,11 +118,14 @@ def operand(p: KernelProblem, c: Any, name: str) -> MmaOperandGeometry:
         kmajor=kmajor,
         fragment_load=kind,
         adjacent=adjacent(p, warp_tile, first, kind),
-        row_pitch=row_pitch,
-        stage_bytes=bytes_ * row_pitch * rows,
+        row_pitch=row_elements + pad,
+        stage_bytes=bytes_ * (row_elements + pad) * rows,
         rows=rows,
         row_elements=row_elements,
-        row_loads=row_elements // vec,
+        row_loads=row_loads,
+        run=run,
+        run_loads=where(run == row_loads, tile * c.u // vec, run * rows),
+        swizzled=swizzled,
         loads=tile * c.u // vec,
         bytes=bytes_,
         chunk=16 // bytes_,
@@ -168,7 +181,7 @@ def geometry(p: KernelProblem, c: Any) -> MmaGeometry:
     fragments = (c.ms // ROWS * i.registers_a + c.ns // COLUMNS * i.registers_b) * words
     if p.element.fp8:  # where they are multiplied as f16, both halves are live at once
         permuted = permuted + 3 * fragments + where((c.vec_a == 16) | (c.vec_b == 16), 24, 0)
-    each = [np.maximum(x.loads // np.maximum(threads, 1), 1) for x in (a, b)]
+    each = [np.maximum(ceil_div(x.loads, np.maximum(threads, 1)), 1) for x in (a, b)]
     in_flight = sum(
         where(x.cp_async == 0, n * np.maximum(x.vec * x.bytes // 4, 1), 0) for n, x in zip(each, (a, b), strict=True)
     )

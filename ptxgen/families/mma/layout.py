@@ -2,7 +2,8 @@
 
 In shared memory an operand has rows along K (K-major) or along M (N). Rows of 16-byte chunks that ldmatrix reads, eight
 at a time, are swizzled: chunk q of row r is stored at q ^ key(r), which is linear in the bits of r, so that a
-displacement by powers of two is another XOR and an offset. Rows that vectors are read from are padded instead.
+displacement by powers of two is another XOR and an offset. Rows that vectors are read from, and rows along M (N) whose
+length is no power of two, are padded instead.
 
 The order of K may be any that is the same for both operands, and rows (columns) of a warp's tile may be any rows of C:
 therefore one lane can hold the adjacent elements of a vector, and the next lane the following ones.
@@ -105,15 +106,16 @@ class MmaOperand(CopiedTile):
         self.bytes = self.global_bytes = int(g.bytes)
         self.chunk, self.adjacent = int(g.chunk), int(g.adjacent)
         self.depth, self.steps, self.base, self.prefetches = depth, steps, base, ahead and steps % 2 == 0
-        self.vectors, self.across = int(g.loads), int(g.row_loads)
-        self.log2_across, self.log2_chunk, self.log2_tile = log2(self.across), log2(self.chunk), log2(self.tile)
-        self.partial_copy = self.vectors < threads
-        self.keys = self._keys()
+        self.vectors, self.across, self.run_vectors = int(g.loads), int(g.run), int(g.run_loads)
+        self.log2_across, self.log2_chunk = log2(self.across), log2(self.chunk)
+        self.last_copies = self.vectors % threads
         #: whether chunks are swizzled; otherwise rows are padded, or need neither
-        self.swizzled = self.fragment_load != VECTOR
+        self.swizzled = bool(g.swizzled)
+        self.keys = self._keys()
         self.store_ptrs: list[tuple[str, str]] = []
         self.swizzles: list[int] = []
         self.loads = self._global_loads(threads)
+        self.thread_runs = self._thread_runs(threads)
         self.shared_pointer = len(self.loads) > POINTERS_LIMIT and self.fits_32bit_offsets(ld)
         self.addressing = OperandAddressing.of(self.name, addressing, ((p.mn, p.k) for p in self.loads))
         self.copy = copy_template(self.asynchronous)
@@ -123,7 +125,7 @@ class MmaOperand(CopiedTile):
         self.c_positions = self._c_positions()
 
     def _keys(self) -> tuple[tuple[int, int], ...]:
-        if self.fragment_load == VECTOR:
+        if not self.swizzled:
             return ()
         chunks = min(self.row // self.chunk, 8)
         return {MATRIX: ROWS_IN_TURN, BYTES: ROWS_BY_TWOS, SINGLE: ROWS_OF_QUADS}[self.fragment_load][chunks]
@@ -135,11 +137,24 @@ class MmaOperand(CopiedTile):
         row, column = (mn, k) if self.kmajor else (k, mn)
         return row * self.row * self.bytes + (column * self.bytes ^ key_of(row, self.keys) << 4)
 
+    def _thread_runs(self, threads: int) -> list[str]:
+        """The instructions that separate a thread's row and its run, where the threads of a block have several runs."""
+        if self.run_vectors == self.vectors or self.run_vectors >= threads:
+            return []
+        mn, k = f"%mn_{self.name}", f"%k_{self.name}"
+        return [
+            f"shr.u32 %tmp0, {k}, {log2(self.rows)};",
+            f"and.b32 {k}, {k}, {self.rows - 1};",
+            f"mad.lo.u32 {mn}, %tmp0, {self.across * self.vec}, {mn};",
+        ]
+
     def _global_loads(self, threads: int) -> list[GlobalLoad]:
+        """Threads have the loads of one run of every row, row by row, and then those of the next run."""
         out: list[GlobalLoad] = []
         names: dict[int, str] = {}
         for first in range(0, self.vectors, threads):
-            row, column = first // self.across, first % self.across * self.vec
+            run, place = divmod(first, self.run_vectors)
+            row, column = place // self.across, (run * self.across + place % self.across) * self.vec
             mn, k = (row, column) if self.kmajor else (column, row)
             moved = self.at(mn, k)
             swizzle = moved & 0x70 if self.swizzled and self.keys else 0
@@ -286,12 +301,13 @@ class MmaOperand(CopiedTile):
         into = self.raw or self.fragment
         if self.first:
             return [self._read("x4", into.vector(buffer, n, 0, n=4), n * ROWS, k) for n in range(self.tiles)]
-        if self.tiles == 1:
-            return [self._read("x2", into.vector(buffer, 0, 0, n=2), 0, k)]
         out = []
-        for n in range(0, self.tiles, 2):
+        for n in range(0, self.tiles - 1, 2):
             four = [into[buffer, n + e // 2, e % 2] for e in range(4)]
             out.append(self._read("x4", "{" + ", ".join(four) + "}", n * COLUMNS, k))
+        if self.tiles % 2:
+            last = self.tiles - 1
+            out.append(self._read("x2", into.vector(buffer, last, 0, n=2), last * COLUMNS, k))
         return out
 
     def _vectors(self, k: int, buffer: int) -> list[FragmentLoad]:

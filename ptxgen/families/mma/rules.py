@@ -9,9 +9,9 @@ import numpy as np
 from ptxgen.codegen.config.config import DIRECT, PACK, SPLIT_FLAG
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.launches.bit_packing import packs_bits
-from ptxgen.codegen.vectorized import where
+from ptxgen.codegen.vectorized import power_of_two_in, where
 from ptxgen.families import registry
-from ptxgen.families.common.matrix_instructions import instruction, lacks_wait, multiplies
+from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, instruction, lacks_wait, multiplies
 from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.geometry import BYTES, MmaGeometry, MmaOperandGeometry, fragment_load
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
@@ -21,10 +21,17 @@ LOADS_LIMIT = 32  #: loads in flight of one operand, per thread
 PACKED_LIMIT = 1 << 36  #: bytes of packed operands
 
 
-def _loads_divide(g: MmaGeometry, x: MmaOperandGeometry) -> Any:
-    """True if each thread's loads have the same offsets from its first load in every thread."""
-    threads = np.maximum(g.threads, 1)
-    return (x.row_loads > 0) & ((x.loads <= threads) | (x.loads % threads == 0))
+def _times_power_of_two(block: Any, warp: Any) -> Any:
+    """True if the number of warps along a side of the block's tile is a power of two."""
+    warps = block // np.maximum(warp, 1)
+    return (warps * warp == block) & (warps > 0) & (power_of_two_in(warps) == warps)
+
+
+def _whole_bytes(p: KernelProblem, c: Any) -> Any:
+    """False if ldmatrix reads pairs of 8-bit elements along a side of a warp's tile that is no power of two."""
+    first = fragment_load(p, operand_packing.kmajor(p, "a")) != BYTES
+    second = fragment_load(p, operand_packing.kmajor(p, "b")) != BYTES
+    return (first | (power_of_two_in(c.ms) == c.ms)) & (second | (power_of_two_in(c.ns) == c.ns))
 
 
 def _widest(p: KernelProblem, c: Any, operand: int) -> Any:
@@ -78,15 +85,17 @@ RULES = (
     Rule(
         "mma_tile",
         lambda p, c, g, d: (
-            (c.ms >= 16)
-            & (c.ns >= 8)
-            & (c.ml % np.maximum(c.ms, 1) == 0)
-            & (c.nl % np.maximum(c.ns, 1) == 0)
+            (c.ms % ROWS == 0)
+            & (c.ns % COLUMNS == 0)
             & (c.ms <= 128)
             & (c.ns <= 256)
+            & _times_power_of_two(c.ml, c.ms)
+            & _times_power_of_two(c.nl, c.ns)
+            & _whole_bytes(p, c)
         ),
-        "warp tile {c.ms}x{c.ns} in block tile {c.ml}x{c.nl}: it must be from 16x8 to 128x256 and divide the block"
-        " tile",
+        "warp tile {c.ms}x{c.ns} in block tile {c.ml}x{c.nl}: it must be a multiple of 16x8, at most"
+        " 128x256, and the warps of a block along M and N a power of two; so must be sides of 8-bit operands that are"
+        " not K-major",
     ),
     Rule(
         "mma_ns",
@@ -112,13 +121,15 @@ RULES = (
     ),
     Rule(
         "mma_vec_a",
-        lambda p, c, g, d: (c.vec_a <= _widest(p, c, 0)) & (c.vec_a <= g.a.row_elements),
-        "vec_a={c.vec_a} exceeds {p.vectors[0]}, the limit by A's alignment, rows and tile",
+        lambda p, c, g, d: (c.vec_a <= _widest(p, c, 0)) & (g.a.row_elements % np.maximum(c.vec_a, 1) == 0),
+        "vec_a={c.vec_a} exceeds {p.vectors[0]}, the limit by A's alignment and rows, or does not divide the"
+        " {g.a.row_elements} elements of a row of A's tile",
     ),
     Rule(
         "mma_vec_b",
-        lambda p, c, g, d: (c.vec_b <= _widest(p, c, 1)) & (c.vec_b <= g.b.row_elements),
-        "vec_b={c.vec_b} exceeds {p.vectors[1]}, the limit by B's alignment, rows and tile",
+        lambda p, c, g, d: (c.vec_b <= _widest(p, c, 1)) & (g.b.row_elements % np.maximum(c.vec_b, 1) == 0),
+        "vec_b={c.vec_b} exceeds {p.vectors[1]}, the limit by B's alignment and rows, or does not divide the"
+        " {g.b.row_elements} elements of a row of B's tile",
     ),
     Rule(
         "mma_cp_async_a",
@@ -129,16 +140,6 @@ RULES = (
         "mma_cp_async_b",
         lambda p, c, g, d: _cp_async(p, d, g.b),
         "cp_async_b=1 (cp.async) copies 4, 8 or 16 bytes, not vec_b={c.vec_b} of {p.dtype}",
-    ),
-    Rule(
-        "mma_loads_a",
-        lambda p, c, g, d: _loads_divide(g, g.a),
-        "{g.threads} threads do not divide the {g.a.loads} loads of A's tile",
-    ),
-    Rule(
-        "mma_loads_b",
-        lambda p, c, g, d: _loads_divide(g, g.b),
-        "{g.threads} threads do not divide the {g.b.loads} loads of B's tile",
     ),
     Rule(
         "mma_loads_per_thread",

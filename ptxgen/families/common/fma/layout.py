@@ -79,7 +79,7 @@ class OperandLayout(CopiedTile):
         self.twice = type_of(held).values == 2
         self.vectors, self.across = int(g.loads), int(g.row_loads)
         self.log2_across, self.log2_chunk, self.log2_tile = log2(self.across), log2(self.chunk), log2(self.tile)
-        self.partial_copy = self.vectors < threads
+        self.last_copies = self.vectors if self.vectors < threads else 0
         #: where a thread stores: in the stage that is being filled, and in a stage
         self.store_ptrs = [(f"%dst_{self.name}", f"%smem_off_{self.name}")]
         self.loads = self._global_loads(threads)
