@@ -194,7 +194,8 @@ def test_other_layouts_are_packed(case):
         ("N=2,C=8,H=4,W=8,K=7,R=3,S=1,pad=0x8", {}, None),
         ("N=2,C=8,H=4,W=16,K=7,R=1,S=1,stride=2", {}, None),
         ("N=2,C=8,H=4,W=8,K=7,R=1,S=1", {"aligned_input": 8}, None),
-        ("N=2,C=8,H=4,W=8,K=7,R=3,S=1", {"layout": "CHWN"}, None),
+        ("N=2,C=8,H=4,W=8,K=7,R=3,S=1", {"layout": "CHWN"}, None),  # 4 bytes of images
+        ("N=8,C=8,H=4,W=8,K=7,R=3,S=3,pad=1,stride=2", {"layout": "CHWN"}, (8, 8, 4)),
     ],
 )
 def test_weight_gradients_that_need_no_packing(shape, fields, extents):
