@@ -89,6 +89,7 @@ _TASK_WORDS = (
         "exp2",
         "log",
         "log2",
+        "erf",
         "sqrt",
         "rsqrt",
         "abs",

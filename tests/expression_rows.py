@@ -132,7 +132,7 @@ def agree(r: Row, got: Any, want: Any) -> None:
     limits = finfo(ARRAYS[r.result])
     g, w = got.astype(np.float64), want.astype(np.float64)
     relative, narrow = r.relative, type_of(r.result).bits == 16
-    if relative or r.operator == "rsqrt" or (r.operator == "fma" and r.result != "f64"):
+    if relative or r.absolute or r.operator == "rsqrt" or (r.operator == "fma" and r.result != "f64"):
         # of f32 results the rounding is a part of the bound
         unit = float(limits.eps) if narrow or r.operator in ("rsqrt", "fma") else 0.0
         allowed = r.absolute + (relative + unit) * np.abs(w) + 2 * float(limits.smallest_subnormal)

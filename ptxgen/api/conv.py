@@ -33,7 +33,7 @@ from ptxgen.api.arrays import (
     tensor,
 )
 from ptxgen.api.conv_layouts import FILTERS, LAYOUTS, ConvArguments, Extents, inverse, packed_strides
-from ptxgen.api.epilogue_args import check_activation
+from ptxgen.api.epilogue_args import Activation, checked_activation, text_of
 from ptxgen.arguments import flag, plain, shown, word
 from ptxgen.errors import DtypeError, ShapeError
 from ptxgen.lowering.lower import lower
@@ -78,7 +78,7 @@ def conv2d(
     filter_layout: str | None = None,
     bias: Any = None,
     residual: Any = None,
-    activation: str | None = None,
+    activation: Activation | None = None,
     aux: Any = None,
     out: Any = None,
     compute: str | None = None,
@@ -97,9 +97,9 @@ def conv2d(
     ``stride``, ``dilation``: one integer, or (height, width). ``padding``: likewise, or a pair (begin, end) for each
     axis; ``same``: ceil(extent / stride) results, with the odd pixel at the end; ``valid``: no padding. ``bias``: K
     elements (one per filter) of the result's dtype, float32 for 8-bit results. ``residual``: shape and dtype of the
-    result. ``activation``: relu, gelu (the tanh form) or silu; or relu_grad, which gives 0 where ``aux``, an array like
-    the residual, is at most 0, and the sum elsewhere. Dtypes, ``out``, ``compute``, ``deterministic``,
-    ``workspace``, devices and streams: as for ``gemm``.
+    result. ``activation``: as for ``gemm``; relu_grad gives 0 where ``aux``, an array like the residual, is at most 0,
+    and the sum elsewhere. Dtypes, ``out``, ``compute``, ``deterministic``, ``workspace``, devices and streams: as for
+    ``gemm``.
 
     3x3 filters with stride 1, and both gradients, may be computed in f32 by Winograd's algorithm. Its errors on data of
     one scale are at most three times those of direct sums, but a NaN or an infinity also makes adjacent results NaN, as
@@ -128,7 +128,7 @@ def conv1d(
     filter_layout: str | None = None,
     bias: Any = None,
     residual: Any = None,
-    activation: str | None = None,
+    activation: Activation | None = None,
     aux: Any = None,
     out: Any = None,
     compute: str | None = None,
@@ -156,7 +156,7 @@ def conv3d(
     filter_layout: str | None = None,
     bias: Any = None,
     residual: Any = None,
-    activation: str | None = None,
+    activation: Activation | None = None,
     aux: Any = None,
     out: Any = None,
     compute: str | None = None,
@@ -185,7 +185,7 @@ def conv_transpose2d(
     filter_layout: str | None = None,
     bias: Any = None,
     residual: Any = None,
-    activation: str | None = None,
+    activation: Activation | None = None,
     aux: Any = None,
     out: Any = None,
     compute: str | None = None,
@@ -223,7 +223,7 @@ def conv_transpose1d(
     filter_layout: str | None = None,
     bias: Any = None,
     residual: Any = None,
-    activation: str | None = None,
+    activation: Activation | None = None,
     aux: Any = None,
     out: Any = None,
     compute: str | None = None,
@@ -252,7 +252,7 @@ def conv_transpose3d(
     filter_layout: str | None = None,
     bias: Any = None,
     residual: Any = None,
-    activation: str | None = None,
+    activation: Activation | None = None,
     aux: Any = None,
     out: Any = None,
     compute: str | None = None,
@@ -280,7 +280,7 @@ def conv2d_input_grad(
     layout: str = "NCHW",
     filter_layout: str | None = None,
     residual: Any = None,
-    activation: str | None = None,
+    activation: Activation | None = None,
     aux: Any = None,
     out: Any = None,
     compute: str | None = None,
@@ -337,13 +337,14 @@ def _call(
     compute: str | None,
     deterministic: bool,
     epilogue: Epilogue = (None, None, None),
-    activation: str | None = None,
+    activation: Activation | None = None,
     workspace: Any = None,
 ) -> Any:
     try:
         hash(arguments)
     except TypeError:  # lists and arrays
         arguments = plain(arguments)
+    activation = text_of(activation)
     key = _key(signature, a, b, shape, arguments, compute, deterministic, epilogue, activation)
     ready = launches.cached(key) if key is not None and out is None else None
     if ready is not None and workspace is not caller_workspace.QUERY_SIZE:
@@ -442,7 +443,7 @@ def launch_uncached(
     compute: str,
     deterministic: bool,
     epilogue: Epilogue,
-    activation: str | None,
+    activation: Activation | None,
     workspace: Any,
     allocation: Any = None,
 ) -> Any:
@@ -570,10 +571,10 @@ def _check_operands(a: View, b: View, name_a: str, name_b: str) -> None:
     require_same_memory(name_a, a, name_b, b)
 
 
-def _epilogue(epilogue: Epilogue, activation: str | None) -> str:
+def _epilogue(epilogue: Epilogue, activation: Activation | None) -> str:
     """The epilogue operations, as ``Conv.epilogue`` has them. InputError: the activation and ``aux`` do not agree."""
     bias, residual, aux = epilogue
-    check_activation(activation, aux)
+    activation = checked_activation(activation, aux)
     ops = ("bias" if bias is not None else "", "residual" if residual is not None else "", activation or "")
     return ",".join(op for op in ops if op)
 

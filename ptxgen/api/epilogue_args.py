@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,8 +10,10 @@ from ptxgen.api.arrays import View, require_same_memory, tensor, view
 from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.problem.dtypes import DTYPES
-from ptxgen.problem.epilogue_ops import ACTIVATION, arrays_of, epilogue_op_names
+from ptxgen.problem.epilogue_ops import ACTIVATION, NUMBERED_OPS, arrays_of, epilogue_op, epilogue_op_names
 
+#: a name or a text of ``problem.epilogue_ops``, or a Python function of x, or of x and aux
+Activation = str | Callable[..., Any]
 #: name of an operation or operand for C = AB -> name for Cᵀ = BᵀAᵀ
 TRANSPOSED_NAMES = {"bias_row": "bias_column", "bias_column": "bias_row", "scale_a": "scale_b", "scale_b": "scale_a"}
 
@@ -35,7 +38,7 @@ def epilogue_arguments(
     scale_b: Any,
     bias: Any,
     residual: Any,
-    activation: str | None,
+    activation: Any,
     aux: Any,
 ) -> EpilogueArgs:
     """Converts the arguments of ``gemm``. ``shape``: the shape of ``out``, with an optional leading batch axis.
@@ -62,7 +65,7 @@ def epilogue_arguments(
         v = _vector(bias, "bias", out, "f32" if out.dtype.bytes == 1 else out.dtype.name, m if rows else n, rows)
         ops.append("bias_row" if rows else "bias_column")
         arrays.append(("bias", v))
-    check_activation(activation, aux)
+    activation = checked_activation(activation, aux)
     for name, x in (("residual", residual), ("aux", aux)):
         if x is not None:
             v = view(x, name, batched=len(shape) == 3)
@@ -79,15 +82,52 @@ def epilogue_arguments(
     return EpilogueArgs(tuple(ops), tuple(arrays))
 
 
-def check_activation(activation: Any, aux: Any) -> None:
-    """InputError: the activation is unknown, or ``aux`` is missing, or not an operand of it."""
-    known = epilogue_op_names(ACTIVATION)
-    reads_aux = activation is not None and "aux" in arrays_of(word("activation", activation, known))
+def text_of(activation: Any) -> Any:
+    """The text of an activation that is a Python function; others as they are. InputError: the function breaks a
+    rule."""
+    if not callable(activation):
+        return activation
+    from ptxgen.operations.task import activations
+
+    return activations.traced(activation)
+
+
+def activation_name(activation: Any) -> str | None:
+    """The name of an activation, or its canonical text. InputError: it is unknown, or breaks a rule."""
+    text, known = text_of(activation), epilogue_op_names(ACTIVATION)
+    if text is None:
+        return None
+    if not isinstance(text, str) or (text.isidentifier() and text not in known):
+        forms = tuple(x.form for x in NUMBERED_OPS.values())
+        word("activation", text, (*known, *forms, "an expression of x"))
+    return epilogue_op(text).name
+
+
+def columns_of_c(columns: int, activation: str | None) -> int:
+    """The columns of C for those of B, of which a gated activation takes two for each. ShapeError: they are odd."""
+    if activation is None or not epilogue_op(activation).gated:
+        return columns
+    if columns % 2:
+        raise ShapeError(
+            f"b has {columns} columns; a gated activation takes an even number, a gate and a value in turn"
+        )
+    return columns // 2
+
+
+def checked_activation(activation: Any, aux: Any) -> str | None:
+    """The name of the activation. InputError: it is unknown or breaks a rule, or ``aux`` is missing, or not an operand
+    of it."""
+    name, known = activation_name(activation), epilogue_op_names(ACTIVATION)
+    reads_aux = name is not None and "aux" in arrays_of(name)
     if reads_aux != (aux is not None):
         given = "None" if aux is None else "an array"
-        readers = [name for name in known if "aux" in arrays_of(name)]
+        readers = [op for op in known if "aux" in arrays_of(op)]
         takes = f"{', '.join(readers)} {'takes' if len(readers) == 1 else 'take'} aux, others do not"
-        raise InputError(f"activation is {shown(activation)} and aux is {given}; {takes}")
+        takes = (
+            takes if name is None or name in known else f"the expression {'reads' if reads_aux else 'does not read'} it"
+        )
+        raise InputError(f"activation is {shown(name)} and aux is {given}; {takes}")
+    return name
 
 
 def _vector(x: Any, argument: str, out: View, kind: str, length: int | None = None, column: bool = False) -> View:

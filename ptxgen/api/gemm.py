@@ -33,7 +33,7 @@ from ptxgen.api.arrays import (
     view,
 )
 from ptxgen.api.drivers import driver
-from ptxgen.api.epilogue_args import EpilogueArgs, epilogue_arguments
+from ptxgen.api.epilogue_args import Activation, EpilogueArgs, activation_name, columns_of_c, epilogue_arguments
 from ptxgen.arguments import flag, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.operations.gemm.problem import CONTIGUOUS, Gemm
@@ -55,7 +55,7 @@ def gemm(
     deterministic: bool = False,
     bias: Any = None,
     residual: Any = None,
-    activation: str | None = None,
+    activation: Activation | None = None,
     aux: Any = None,
     scale_a: Any = None,
     scale_b: Any = None,
@@ -78,10 +78,14 @@ def gemm(
     Batched: B×M×K times B×K×N gives B×M×N. A matrix, a batch of one, or a view whose batch stride is 0 is broadcast.
 
     The kernel's epilogue applies the other arguments before it stores C. ``bias``: N elements (one per column) or M×1
-    (one per row), of C's dtype, float32 for an 8-bit C. ``residual``: shape and dtype of ``out``. ``activation``: relu,
-    gelu (the tanh form) or silu; or relu_grad, the gradient of ReLU: 0 where ``aux``, an array like the residual, is at
-    most 0, and the sum elsewhere. ``scale_a``, ``scale_b``: float32, one element each, or M and N elements. All items
-    of a batch use the same of these, except the residual and ``aux``. Calls without an epilogue have the least
+    (one per row), of C's dtype, float32 for an 8-bit C. ``residual``: shape and dtype of ``out``. ``activation``: a
+    name, as relu, gelu (the tanh form), gelu_erf, silu, sigmoid or clamp(-1,1); an expression of the sum x in the
+    language of tasks, ``"x * sigmoid(2 * x)"``; or a Python function of x. An expression or a function may also read
+    ``aux``, an array like the residual, as relu_grad does, the gradient of ReLU: 0 where ``aux`` is at most 0, and the
+    sum elsewhere. A gated activation, swiglu, geglu or one that reads ``x`` and ``up``, makes an element of C of the
+    sums of an even column of ``b`` and of the next one: ``out`` is M×N/2, of float16 or bfloat16, and ``beta`` is 0.
+    ``scale_a``, ``scale_b``: float32, one element each, or M and N elements. All items of a batch use the same of
+    these, except the residual and ``aux``. Calls without an epilogue have the least
     overhead.
 
     ``out`` must not share memory with another argument. Results carry no gradient: while PyTorch records gradients,
@@ -187,7 +191,13 @@ def launch_uncached(
     va, vb = view(a, "a", batched=True), view(b, "b", batched=True)
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
     check_operands(va, vb)
-    shape = (*batch_views.batch_shape(va, vb), va.shape[-2], vb.shape[-1])
+    *scales, activation, aux = epilogue_args
+    activation = activation_name(activation)
+    epilogue_args = (*scales, activation, aux)
+    shape = (*batch_views.batch_shape(va, vb), va.shape[-2], columns_of_c(vb.shape[-1], activation))
+    gated = shape[-1] != vb.shape[-1]
+    if gated and beta != 0:
+        raise InputError(f"beta is {beta:g}; with a gated activation it must be 0")
     on = drivers.driver_of(va)
     if out is None:
         if beta != 0:
@@ -206,7 +216,10 @@ def launch_uncached(
         _compute_on_host(*summed, vc, alpha, beta, compute, deterministic, epilogue)
         return result
     drivers.require_device(on, a=va, b=vb, out=vc, **dict(epilogue.arrays))
-    swapped, problem, operands = _problem(*batch_views.fold_batch(*summed, vc, epilogue.ops), compute, deterministic)
+    if gated and (matrix_layout(vc) or "T")[0] == "T":
+        raise ShapeError(f"out has strides {vc.strides}; with a gated activation its rows must be contiguous")
+    folded = batch_views.fold_batch(*summed, vc, epilogue.ops)
+    swapped, problem, operands = _problem(*folded, compute, deterministic, ",".join(epilogue.ops) if gated else "")
     if epilogue.ops:
         epilogue = epilogue.transposed() if swapped else epilogue
         problem = replace(problem, epilogue=",".join(epilogue.ops))
@@ -278,9 +291,11 @@ def contiguous(v: View, argument: str) -> View:
     return copied
 
 
-def _problem(a: View, b: View, c: View, compute: str, deterministic: bool) -> tuple[bool, Gemm, tuple[View, View]]:
-    """The triple (swapped, problem, its A and B). ``swapped``: the problem is Cᵀ = BᵀAᵀ, because C must be
-    row-major."""
+def _problem(
+    a: View, b: View, c: View, compute: str, deterministic: bool, epilogue: str
+) -> tuple[bool, Gemm, tuple[View, View]]:
+    """The triple (swapped, problem, its A and B). ``swapped``: the problem is Cᵀ = BᵀAᵀ, because C must be row-major.
+    ``epilogue``: one on which the shape of C depends."""
     c_layout = matrix_layout(c)
     if c_layout is None:
         raise ShapeError(f"out has strides {c.strides}; its rows or its columns must be contiguous")
@@ -304,6 +319,7 @@ def _problem(a: View, b: View, c: View, compute: str, deterministic: bool) -> tu
         alignment_of(c.address),
         deterministic,
         c.dtype.name,
+        epilogue,
     )
     if len(c.shape) == 3 and c.shape[0] != 1:
         strides = [batch_views.batch_stride(v) for v in (first, second, c)]

@@ -32,7 +32,7 @@ from ptxgen.api.arrays import (
     require_same_memory,
     view,
 )
-from ptxgen.api.epilogue_args import EpilogueArgs, epilogue_arguments
+from ptxgen.api.epilogue_args import Activation, EpilogueArgs, epilogue_arguments
 from ptxgen.api.gemm import check_operands, check_out, contiguous, number
 from ptxgen.arguments import flag, word
 from ptxgen.codegen.config.config import Config
@@ -66,7 +66,7 @@ def gemm_grouped(
     deterministic: bool = False,
     bias: Sequence[Any] | None = None,
     residual: Sequence[Any] | None = None,
-    activation: str | None = None,
+    activation: Activation | None = None,
     aux: Sequence[Any] | None = None,
     scale_a: Sequence[Any] | None = None,
     scale_b: Sequence[Any] | None = None,
@@ -169,7 +169,7 @@ def _numbers(name: str, given: Any, count: int) -> np.ndarray[Any, np.dtype[np.f
     return np.array([number(x, f"{name} of item {i}") for i, x in enumerate(given)], np.float64)
 
 
-def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: str | None) -> tuple[Item, Any]:
+def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: Activation | None) -> tuple[Item, Any]:
     """The item, and the array of its result. Errors are those of ``gemm``."""
     va, vb = view(a, "a"), view(b, "b")
     check_operands(va, vb)

@@ -19,7 +19,7 @@ from ptxgen.api.arrays import (
     tensor,
     view,
 )
-from ptxgen.api.epilogue_args import check_activation
+from ptxgen.api.epilogue_args import Activation, checked_activation
 from ptxgen.api.gemm import number
 from ptxgen.arguments import flag, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
@@ -42,7 +42,7 @@ def gemm_jagged(
     deterministic: bool = False,
     bias: Any = None,
     residual: Any = None,
-    activation: str | None = None,
+    activation: Activation | None = None,
     aux: Any = None,
     scale_a: Any = None,
     scale_b: Any = None,
@@ -105,7 +105,7 @@ def _jagged(
     compute: str | None,
     deterministic: bool,
     arrays: dict[str, Any],
-    activation: str | None,
+    activation: Activation | None,
 ) -> Any:
     """The product of items along ``axis``, in ``out`` or a new array. ``first``, ``second``: an operand and its
     name."""
@@ -225,7 +225,7 @@ def _check_offsets(ends: np.ndarray[Any, Any], extent: int, axis: str) -> None:
 
 
 def _epilogue(
-    axis: str, c: View, items: int, arrays: dict[str, Any], activation: str | None
+    axis: str, c: View, items: int, arrays: dict[str, Any], activation: Activation | None
 ) -> tuple[str, dict[str, View]]:
     """The pair (operations, their operands by name). ShapeError, InputError, DtypeError: an argument breaks a rule."""
     given = {
@@ -277,7 +277,7 @@ def _epilogue(
             and any(s != p and n > 1 for s, p, n in zip(v.strides, packed, v.shape, strict=True))
         ):
             raise ShapeError(f"{name} has strides {v.strides}; its elements must be contiguous")
-    check_activation(activation, given.get("aux"))
+    activation = checked_activation(activation, given.get("aux"))
     if "residual" in given:
         ops.append("residual")
     if activation is not None:

@@ -111,7 +111,8 @@ class ProblemOptions(DatabaseOptions):
         str | None,
         typer.Option(
             metavar="OPERATIONS",
-            help="Fused epilogue operations, as bias_column,relu (gemm) or bias,relu (conv). [default: none]",
+            help="Fused epilogue operations, as bias_column,relu (gemm) or bias,relu (conv); an activation may be an"
+            " expression, as 'x*sigmoid(2*x)'. [default: none]",
         ),
     ] = None
     deterministic: Annotated[

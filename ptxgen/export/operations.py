@@ -7,9 +7,10 @@ from dataclasses import Field, dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ptxgen.errors import InputError
 from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES, text_of
 from ptxgen.problem.c_form import CForm
-from ptxgen.problem.epilogue_ops import ordered_names
+from ptxgen.problem.epilogue_ops import ordered_names, split_epilogue
 from ptxgen.problem.operation import operation_named, operations
 
 if TYPE_CHECKING:
@@ -56,8 +57,12 @@ def epilogue_bits() -> dict[str, int]:
 
 def epilogue_sum(epilogue: str) -> int:
     """The field ``epilogue`` of operations separated by commas."""
-    bits = epilogue_bits()
-    return sum(bits[name] for name in epilogue.split(",") if name)
+    bits, names = epilogue_bits(), split_epilogue(epilogue)
+    if unknown := [name for name in names if name not in bits]:
+        raise InputError(
+            f"epilogue has {unknown[0]}; an exported library has operations with names, and no gated activation"
+        )
+    return sum(bits[name] for name in names)
 
 
 #: the fields of every operation: types, arithmetic, epilogue

@@ -23,7 +23,7 @@ _INTEGER_FUNCTIONS = {"//": "floor_div", "%": "floor_mod", "max": "max_integer",
 _FLOAT_FUNCTIONS = {
     "max": "max_double",
     "min": "min_double",
-    **{name: name for name in ("ceil", "floor", "sqrt", "exp", "exp2", "log", "fmin", "fmax", "fma")},
+    **{name: name for name in ("ceil", "floor", "sqrt", "exp", "exp2", "log", "erf", "fmin", "fmax", "fma")},
     "abs": "fabs",
 }
 #: rounded once to the type of the expression

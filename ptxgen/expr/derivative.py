@@ -161,6 +161,12 @@ def _extreme_of_numbers(x: Node, outer: Node) -> tuple[Node, Node]:
     return where(first, outer), where(first, constant(0, outer.type), outer)
 
 
+def _gaussian(a: Node) -> Node:
+    """exp(-a²)."""
+    wide = cast(a, _wide(a.type))
+    return node("exp", wide.type, negative(times(wide, wide)))
+
+
 Rule = Callable[[Node, Node], tuple[Node | None, ...]]
 #: operator -> the derivatives with respect to its operands, from the node and the derivative with respect to it
 _RULES: dict[str, Rule] = {
@@ -181,6 +187,7 @@ _RULES: dict[str, Rule] = {
     "exp2": lambda x, d: (times(scaled(d, math.log(2)), x),),
     "log": lambda x, d: (over(d, x.arguments[0]),),
     "log2": lambda x, d: (over(scaled(d, 1 / math.log(2)), x.arguments[0]),),
+    "erf": lambda x, d: (times(scaled(d, 2 / math.sqrt(math.pi)), _gaussian(x.arguments[0])),),
 }
 #: the operators of floats that have a derivative
 DIFFERENTIABLE = tuple(_RULES)

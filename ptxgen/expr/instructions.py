@@ -89,7 +89,7 @@ _COMPARISONS = {"<": "lt", "<=": "le", "==": "eq", "!=": "ne"}
 _LOGIC = {"&": "and", "|": "or", "^": "xor"}
 _NAN = {"f32": "0f7FFFFFFF", "f64": "0d7FF8000000000000"}
 #: operators of f16 and bf16 that are computed in f32
-_IN_F32 = ("/", "sqrt", "rcp", "rsqrt", "exp", "exp2", "log", "log2")
+_IN_F32 = ("/", "sqrt", "rcp", "rsqrt", "exp", "exp2", "log", "log2", "erf")
 
 
 #: exp(x) = 2^n 2^r for r = x log2(e) - n, in two parts of log2(e), so that the error does not grow with x. n is rounded
@@ -105,6 +105,25 @@ _EXP = "; ".join(
         "ex2.approx.ftz.f32 {f32_r}, {f32_r}",
         "shl.b32 {f32_n}, {f32_n}, 23",
         "mul.rn.f32 {d}, {f32_r}, {f32_n}",
+    )
+)
+#: erf(x) = 1 - t p(t) exp(-x²) with t = 1 / (1 + 0.3275911 |x|), with the sign of x: formula 7.1.26 of Abramowitz and
+#: Stegun, whose error is at most 1.5e-7
+_ERF = "; ".join(
+    (
+        "abs.f32 {f32_t}, {a}",
+        "fma.rn.f32 {f32_t}, {f32_t}, 0f3EA7BA05, 0f3F800000",
+        "rcp.approx.ftz.f32 {f32_t}, {f32_t}",
+        "mul.rn.f32 {f32_e}, {a}, {a}",
+        "mul.rn.f32 {f32_e}, {f32_e}, 0fBFB8AA3B",
+        "ex2.approx.ftz.f32 {f32_e}, {f32_e}",
+        "fma.rn.f32 {f32_p}, {f32_t}, 0fBF87DC22, 0f3FBA00E3",
+        "fma.rn.f32 {f32_p}, {f32_p}, {f32_t}, 0fBFB5F0E3",
+        "fma.rn.f32 {f32_p}, {f32_p}, {f32_t}, 0f3E91A98E",
+        "fma.rn.f32 {f32_p}, {f32_p}, {f32_t}, 0fBE827906",
+        "mul.rn.f32 {f32_p}, {f32_p}, {f32_t}",
+        "fma.rn.f32 {f32_p}, {f32_p}, {f32_e}, 0f3F800000",
+        "copysign.f32 {d}, {a}, {f32_p}",
     )
 )
 
@@ -163,6 +182,7 @@ def _floats() -> Iterator[Row]:
             2.0**-21,
             2.0**-22,
         ),
+        (_row("erf", "f32", _ERF, fma=8, alu=2, xu=2), 0.0, 2.0**-21),
     ):
         yield Row(
             row.operator, row.operand, row.result, row.first, row.lines, row.pipes, relative=relative, absolute=absolute

@@ -5,6 +5,7 @@ Comparisons ``>`` and ``>=`` are ``<`` and ``<=`` with exchanged operands.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,11 @@ def _popcount(x: Any) -> Any:
     return np.unpackbits(x.view(np.uint8).reshape(*x.shape, x.itemsize), axis=-1).sum(-1, dtype=x.dtype)
 
 
+def _erf(x: Any) -> Any:
+    """The error function of each number."""
+    return np.vectorize(math.erf, otypes=[np.float64])(x)
+
+
 def _all_ones(t: ValueType) -> int:
     return -1 if t.group == SIGNED else int(t.greatest)
 
@@ -68,6 +74,7 @@ OPERATORS = {
         Operator("exp2", 1, frozenset((FLOAT,)), np.exp2),
         Operator("log", 1, frozenset((FLOAT,)), np.log),
         Operator("log2", 1, frozenset((FLOAT,)), np.log2),
+        Operator("erf", 1, frozenset((FLOAT,)), _erf),
         Operator("popcount", 1, frozenset((UNSIGNED,)), _popcount),
         Operator("&", 2, INTEGERS | {PREDICATE}, np.bitwise_and, **_LATTICE, identity=_all_ones),
         Operator("|", 2, INTEGERS | {PREDICATE}, np.bitwise_or, **_LATTICE, identity=lambda t: 0),

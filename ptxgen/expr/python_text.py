@@ -33,7 +33,7 @@ def _types(prefix: str, names: Mapping[str, str]) -> dict[str, str]:
 _SIGNED = {f"s{bits}": f"int{bits}" for bits in (64, 32, 16, 8)}
 _FLOATS = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 _EXTREMES = {"minimum": ("min", "fmin"), "maximum": ("max", "fmax")}
-_UNARY = ("abs", "sqrt", "rsqrt", "exp", "exp2", "log", "log2")
+_UNARY = ("abs", "sqrt", "rsqrt", "exp", "exp2", "log", "log2", "erf")
 
 TORCH = Library(
     functions={

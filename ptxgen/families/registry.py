@@ -231,6 +231,7 @@ MEANINGS = {
     "descriptor_table": "items with sizes of their own",
     "item_rows": "items that are ranges of rows of one array",
     "inner_expression": "inner operators other than a product",
+    "store_gated": "gated activations of adjacent sums",
     "store_value": "results that are values of an expression",
     "select_values": "lists of selected results",
     "mirrored": "results of two pairs with one sum",

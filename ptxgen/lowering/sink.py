@@ -11,7 +11,7 @@ from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.algebra import Scalar, Vector
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 from ptxgen.problem.dtypes import Dtype, dtype
-from ptxgen.problem.epilogue_ops import EpilogueOp, epilogue_op
+from ptxgen.problem.epilogue_ops import EpilogueOp, epilogue_op, split_epilogue
 
 
 class Number(NamedTuple):
@@ -131,7 +131,7 @@ class StoreTile:
     @property
     def ops(self) -> tuple[str, ...]:
         """The names of the operations of the epilogue, in order."""
-        return tuple(self.epilogue.split(",")) if self.epilogue else ()
+        return split_epilogue(self.epilogue)
 
     @property
     def operations(self) -> tuple[EpilogueOp, ...]:
@@ -152,6 +152,19 @@ class StoreTile:
         """The type of an epilogue operand: f32 for scales and for the bias of an 8-bit C, else the type of C."""
         wide = name.startswith("scale") or (name == "bias" and dtype(self.out).bytes == 1)
         return dtype("f32" if wide else self.out)
+
+
+@dataclass(frozen=True)
+class StoreGated(StoreTile):
+    """C = a gated activation of alpha · sums: one element for two adjacent columns of sums. ``out``: half of an
+    element (``dtypes.HALVES``)."""
+
+    needs: ClassVar[frozenset[str]] = frozenset(("store_tile", "store_gated"))
+
+
+def is_gated(epilogue: str) -> bool:
+    """True if an operation makes one element of C of two sums."""
+    return any(epilogue_op(name).gated for name in split_epilogue(epilogue))
 
 
 @dataclass(frozen=True, kw_only=True)

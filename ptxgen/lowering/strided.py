@@ -14,7 +14,7 @@ from ptxgen.lowering.kernel_problem import (
     array_of,
     at_least_one,
 )
-from ptxgen.lowering.sink import StoreTile
+from ptxgen.lowering.sink import StoreGated, StoreTile, is_gated
 from ptxgen.problem import dtypes
 from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES, arithmetic_dtype
 
@@ -84,7 +84,9 @@ def matrix_product(
         tuple(operands[:2]),
         tuple(operands[2:]),
         compute,
-        StoreTile(output.name, arithmetic_dtype(compute, output.name).name, epilogue),
+        (StoreGated if is_gated(epilogue) else StoreTile)(
+            output.name, arithmetic_dtype(compute, output.name).name, epilogue
+        ),
         deterministic=deterministic,
         moved=(types[0].bytes * shared[0] * m + types[1].bytes * shared[1] * n) * k + output.bytes * batch * m * n,
     )

@@ -1,10 +1,22 @@
 """One folder an operation: problem type, lowering, references, checks, suites, random problems, vendor baselines."""
 
+from ptxgen.expr.node import Node
 from ptxgen.operations.conv.operation import CONV
 from ptxgen.operations.gemm.operation import GEMM
 from ptxgen.operations.grouped.operation import GROUPED
 from ptxgen.operations.spmm.operation import SPMM
 from ptxgen.operations.task.operation import TASK
+from ptxgen.problem import epilogue_ops
 from ptxgen.problem.operation import OPERATIONS
 
 OPERATIONS.update({operation.name: operation for operation in (GEMM, CONV, GROUPED, SPMM, TASK)})
+
+
+def _read_activation(text: str) -> tuple[str, Node]:
+    """The parser is imported with the first expression."""
+    from ptxgen.operations.task import activations
+
+    return activations.read(text)
+
+
+epilogue_ops.read_expressions_with(_read_activation)

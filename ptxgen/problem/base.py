@@ -9,8 +9,16 @@ from typing import Any, ClassVar
 
 from ptxgen.arguments import flag, integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.problem.dtypes import DTYPES, FAST_ACCUM, Dtype, canonical, dtype
-from ptxgen.problem.epilogue_ops import arrays_of, epilogue_op, epilogue_rows
+from ptxgen.problem.dtypes import DTYPES, FAST_ACCUM, HALVES, Dtype, canonical, dtype
+from ptxgen.problem.epilogue_ops import (
+    ACTIVATION,
+    NUMBERED_OPS,
+    PLACES,
+    arrays_of,
+    epilogue_op,
+    epilogue_rows,
+    split_epilogue,
+)
 
 EXTENT_LIMIT = 1 << 31
 MEMORY_LIMIT = 1 << 47  #: upper limit of an operand in bytes: the virtual address space of a GPU
@@ -88,6 +96,7 @@ class ProblemBase:
     RUNTIME_PARAMETERS: ClassVar[str]  #: the numbers of the shape that are kernel parameters, for headers of PTX
     STEPS: ClassVar[str]  #: the numbers of an operand that its alignment restricts, for headers of PTX
     ROWS: ClassVar[str] = "lengths of rows"  #: those that vector accesses restrict; empty: ``STEPS`` has them
+    GATED: ClassVar[bool] = False  #: whether the epilogue may have a gated activation
     COUNTS_PADDING: ClassVar[bool] = False  #: whether ``flops`` and ``bytes`` count work that a kernel may skip
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     layout: str
@@ -246,15 +255,20 @@ class ProblemBase:
     @classmethod
     def epilogue_rows(cls) -> tuple[tuple[str, ...], ...]:
         """The epilogue operations in the order of execution; an epilogue has at most one of each row."""
-        return epilogue_rows()
+        return epilogue_rows(cls.GATED)
 
     def _normalize_epilogue(self) -> None:
         """InputError, DtypeError: an epilogue operation is unknown, out of order, or not supported for this type."""
-        given = [name for name in self.epilogue.split(",") if name]
+        given = [self._canonical_op(name) for name in split_epilogue(self.epilogue)]
         rows = self.epilogue_rows() if given else ()
+        texts = tuple(name for name in given if not name.isidentifier())
+        if rows:  # activations of texts
+            at = PLACES.index(ACTIVATION)
+            rows = (*rows[:at], (*rows[at], *texts))
         ordered = tuple(name for row in rows for name in row if name in given)
         if sorted(ordered) != sorted(given):
-            known = ", ".join(name for row in rows for name in row)
+            forms = [x.form for x in NUMBERED_OPS.values()] if rows else []
+            known = ", ".join([*(name for row in rows for name in row if name not in texts), *forms])
             raise InputError(
                 f"epilogue is {shown(self.epilogue)}; its operations must be among {known}, each at most once"
             )
@@ -268,12 +282,37 @@ class ProblemBase:
         kind = self.epilogue_dtype
         if given and (kind.integer or not all(epilogue_op(name).computes(kind.name) for name in given)):
             raise DtypeError(f"epilogue is {self.epilogue!r}; it is not supported for sums of type {kind.name}")
+        if any(epilogue_op(name).gated for name in given):
+            self._check_gated(given)
         object.__setattr__(self, "epilogue", ",".join(ordered))
+
+    def _check_gated(self, given: list[str]) -> None:
+        """InputError, DtypeError: a gated activation is not possible here."""
+        if not self.GATED:
+            raise InputError(f"epilogue is {self.epilogue!r}; {self.operation} has no gated activation")
+        if set(given[:-1]) - {"scale"}:
+            raise InputError(f"epilogue is {self.epilogue!r}; before a gated activation there may be scale")
+        if self.out not in HALVES:
+            raise DtypeError(f"out is {self.out}; with a gated activation it must be {' or '.join(HALVES)}")
+
+    def _canonical_op(self, name: str) -> str:
+        """The name of an operation; of a text the canonical one. InputError: the text is no activation."""
+        if name.isidentifier():
+            return name
+        try:
+            return epilogue_op(name).name
+        except InputError as error:
+            raise type(error)(f"epilogue is {shown(self.epilogue)}; {error}") from None
+
+    @property
+    def gated(self) -> bool:
+        """True if an element of C is made of the sums of two adjacent columns."""
+        return any(epilogue_op(name).gated for name in self.epilogue_ops)
 
     @property
     def epilogue_ops(self) -> tuple[str, ...]:
         """The operations of the epilogue, in order."""
-        return tuple(self.epilogue.split(",")) if self.epilogue else ()
+        return split_epilogue(self.epilogue)
 
     @property
     def epilogue_operands(self) -> tuple[str, ...]:

@@ -220,6 +220,13 @@ DTYPES = {
     )
 }
 
+#: out of a gated activation -> half of an element of C, as kernels see it that compute two columns of sums for each: a
+#: pair of adjacent sums is stored as one element
+HALVES = {
+    name: Dtype(f"half_{name}", 8, np.dtype(np.uint8), DTYPES[name].roundoff, widened="f32", sm=DTYPES[name].sm)
+    for name in ("f16", "bf16")
+}
+_HALVES = {d.name: d for d in HALVES.values()}
 _ALIASES = {alias: d.name for d in DTYPES.values() for alias in (d.numpy.name, *d.aliases)}
 _BY_NUMPY = {d.numpy: d for d in DTYPES.values()}
 #: the types that arrays may have, for messages
@@ -246,7 +253,7 @@ def canonical(name: str) -> str:
 def dtype(name: str) -> Dtype:
     """The type with this PTX name. DtypeError: there is none."""
     try:
-        return DTYPES[name]
+        return _HALVES.get(name) or DTYPES[name]
     except (KeyError, TypeError):
         raise DtypeError(f"dtype is {name!r}; it must be one of {', '.join(DTYPES)}") from None
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ptxgen.expr.evaluate import evaluate
 from ptxgen.expr.node import Node, variables
+from ptxgen.expr.rounding import with_errors
 from ptxgen.problem.base import ProblemBase as Problem
 from ptxgen.problem.dtypes import Dtype, promotion_k
 from ptxgen.problem.epilogue_ops import ACTIVATION, ELEMENT, SCALE, EpilogueOp, epilogue_op
@@ -83,11 +84,18 @@ def _as(values: Array, kind: Dtype) -> Array:
 
 @dataclass(frozen=True)
 class Reference:
-    """``exact``: the result in float64; ``scale``: |alpha|·Σ|a||b| + |beta||c| of each element."""
+    """``exact``: the result in float64; ``scale``: |alpha|·Σ|a||b| + |beta||c| of each element; ``variables``: what an
+    activation reads whose error bound follows from its expression."""
 
     problem: Problem
     exact: Array
     scale: Array
+    variables: Mapping[str, Array] = field(default_factory=dict)
+
+    def part(self, at: tuple[slice, ...]) -> Reference:
+        """The reference of a region."""
+        variables = {name: x[at] for name, x in self.variables.items()}
+        return Reference(self.problem, self.exact[at], self.scale[at], variables)
 
     @property
     def rounded(self) -> Array:
@@ -111,12 +119,29 @@ class Reference:
             0.125 if p.output.integer else max(p.output.smallest, p.epilogue_dtype.smallest)
         )  # half of the smallest value: the rounding error of underflow
         absolute = 0.0
-        for op in map(epilogue_op, p.epilogue_ops):
-            allowed, absolute = op.slope * allowed + op.relative, op.slope * absolute + op.absolute
-        result: Array = allowed * self.scale + FACTOR * u_out * np.abs(self.exact) + 4 * smallest + absolute
+        operations = [epilogue_op(name) for name in p.epilogue_ops]
+        for op in operations:
+            if op.slope is not None:
+                allowed, absolute = op.slope * allowed + op.relative, op.slope * absolute + op.absolute
+        result: Array = allowed * self.scale + absolute
         if not p.accumulator.integer:  # every sum is a multiple of the smallest positive number
             result += steps * p.accumulator.smallest / 2
-        return result
+        for op in operations:
+            if op.slope is None:
+                result = self._error_of(op, result)
+        return result + FACTOR * u_out * np.abs(self.exact) + 4 * smallest
+
+    def _error_of(self, op: EpilogueOp, error: Array) -> Array:
+        """The error of an activation of sums with errors: that of its instructions, and what they pass on."""
+        values = dict(self.variables)
+        for step in op.steps:
+            root = step.expression(self.problem.epilogue_dtype.name)
+            errors = {"x": error[..., ::2], "operand": error[..., 1::2]} if op.gated else {"x": error}
+            own, passed = (with_errors([root], values, given)[0] for given in ({}, errors))
+            exact = evaluate(step.expression("f64"), values)  # of numbers that are not rounded to the type
+            error = FACTOR * own[1] + passed[1] + np.abs(np.where(np.isfinite(exact), exact - own[0], 0.0))
+            values["x"] = exact
+        return np.where(np.isnan(error), np.inf, error)
 
     def _truncation_error(self) -> float:
         """The error of truncation in tensor cores, relative to ``scale``."""
@@ -149,12 +174,22 @@ def reference(
         if beta != 0:
             term = beta * arrays["C"].astype(np.float64)
             exact, scale = exact + term, scale + np.abs(term)
+        variables: dict[str, Array] = {}
         for op in operations:
+            if op.gated:
+                variables = {"x": exact[..., ::2], "operand": exact[..., 1::2]}
+            elif op.slope is None:
+                variables = {"x": exact, **({"operand": _at_rows(epilogue["aux"], exact)} if op.arrays else {})}
             if op.place != SCALE:
                 exact, scale = _applied(op, exact, scale, epilogue)
         if p.output.saturates and not p.epilogue_dtype.integer:
             exact = np.clip(exact, p.output.least, p.output.largest)
-    return Reference(p, exact, scale)
+    return Reference(p, exact, scale, variables)
+
+
+def _at_rows(operand: Array, result: Array) -> Array:
+    """An operand like C without the elements between its rows."""
+    return operand[..., : result.shape[-1]]
 
 
 def _broadcast_region(x: Array, at: tuple[slice, ...]) -> Array:
@@ -165,16 +200,19 @@ def _broadcast_region(x: Array, at: tuple[slice, ...]) -> Array:
 def _applied(op: EpilogueOp, exact: Array, scale: Array, arrays: Mapping[str, Array]) -> tuple[Array, Array]:
     """An epilogue operation on values and on the magnitudes by which their errors are measured. The magnitude of an
     activation is that of its argument; of others, sums and products of magnitudes."""
+    if op.gated:
+        values = {"x": exact[..., ::2], "operand": exact[..., 1::2]}
+        return np.asarray(evaluate(op.steps[0].expression("f64"), values)), scale
     for step in op.steps:
-        values: dict[str, Any] = {"x": exact}
+        values = {"x": exact}
         magnitudes: dict[str, Any] = {"x": scale}
         if step.array:
             operand = arrays[step.array]
-            operand = operand[..., : exact.shape[-1]] if step.spans == ELEMENT else operand
+            operand = _at_rows(operand, exact) if step.spans == ELEMENT else operand
             values["operand"], magnitudes["operand"] = operand, np.abs(operand)
         root = step.expression("f64")
         exact = np.asarray(evaluate(root, values))
-        if op.place != ACTIVATION or step.array:
+        if op.slope is not None and (op.place != ACTIVATION or step.array):
             scale = np.broadcast_to(_magnitude(root, values, magnitudes), exact.shape)
     return exact, scale
 
@@ -245,9 +283,10 @@ def compare(result: Array, ref: Reference) -> Deviation:
         overflows = (np.abs(ref.exact) + allowed > p.output.largest) & (not p.output.saturates)
         same |= np.isinf(got) & overflows & (np.sign(got) == np.sign(ref.exact))
         error = np.where(same, 0.0, np.abs(got - ref.exact))
-        ratio = np.where(same, 0.0, error / allowed)
+        ratio = np.where(same | (np.isinf(allowed) & np.isfinite(ref.exact)), 0.0, error / allowed)
         ratio = np.where(np.isnan(ratio), np.inf, ratio)
-        unit = p.accumulator.roundoff * max(p.reduction, 1) ** 0.5 * ref.scale
+        scale = np.maximum(ref.scale[..., ::2], ref.scale[..., 1::2]) if p.gated else ref.scale
+        unit = p.accumulator.roundoff * max(p.reduction, 1) ** 0.5 * scale
         worst = np.nanmax(np.where(error > 0, error / np.where(unit > 0, unit, np.inf), 0.0))
     flat = int(np.argmax(ratio))
     where = tuple(int(i) for i in np.unravel_index(flat, ratio.shape))

@@ -1,5 +1,6 @@
 ## Loads and stores of vectors of C, converted to and from the epilogue's type.
 <%namespace name="convert" file="/ptx/convert.mako"/>
+<%namespace name="pairs" file="/${context['plan'].c.pairs}"/>
 <%def name="load(at, offset, guard)">
     ${guard}ld.global.${plan.c.type} ${plan.c.loaded[:]}, [${at}+${offset}];
 % if plan.c.is_s8:
@@ -8,7 +9,7 @@
   % endfor
 % elif plan.c.is_fp8:
   % for word, values in plan.c.word_values:
-${convert.widen_fp8(plan.problem.out, values, word, plan.c.pair[0], plan.c.half, guard)}\
+${pairs.widen(values, word, guard)}\
   % endfor
 % elif plan.c.is_16bit:
   % for word, values in plan.c.word_values:
@@ -27,7 +28,7 @@ ${convert.widen_pair(plan.problem.out, values[0], values[1], word, plan.c.half, 
 <%def name="store(registers, at, offset, guard)">
 <% convert_guard = "" if plan.epilogue.computes_oob else guard %>\
 % if plan.epilogue.pack_8bit and plan.c.is_fp8:
-    cvt.rn.satfinite.${plan.problem.out}x2.f32 ${plan.c.loaded[0]}, ${registers[1]}, ${registers[0]};
+${pairs.pack(plan.c.loaded[0], registers[0], registers[1], "")}\
     mov.b32 ${registers[0]}, {${plan.c.loaded[0]}, ${plan.c.loaded[0]}};
 % elif plan.epilogue.pack_8bit:
   % for q, r in enumerate(registers):
@@ -42,7 +43,7 @@ ${convert.widen_pair(plan.problem.out, values[0], values[1], word, plan.c.half, 
 % elif plan.c.is_fp8:
 <% upper = registers[1::2] or [plan.arithmetic.zero] %>\
   % for word, low, high in zip(plan.c.loaded.all, registers[::2], upper):
-    ${guard}cvt.rn.satfinite.${plan.problem.out}x2.f32 ${word}, ${high}, ${low};
+${pairs.pack(word, low, high, guard)}\
   % endfor
     ${guard}st.global${plan.c.store_cache_op}.${plan.c.type} [${at}+${offset}], ${plan.c.loaded[:]};
 % elif plan.c.is_16bit:

@@ -29,7 +29,7 @@ from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.operations.spmm.patterns import described_forms
 from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES
 from ptxgen.problem.device import DEVICES, Device, device
-from ptxgen.problem.epilogue_ops import EPILOGUE_OPS, PLACES
+from ptxgen.problem.epilogue_ops import ACTIVATION, EPILOGUE_OPS, NUMBERED_OPS, PLACES
 from ptxgen.problem.operation import operations
 from ptxgen.tuning.choice.models import model_for
 
@@ -66,12 +66,13 @@ def types() -> list[list[str]]:
 
 
 def epilogue_operations() -> list[list[str]]:
-    return [
+    named = [
         [f"`{op.name}`", op.place, " ".join(f"`{name}`" for name in op.arrays), op.meaning]
         for place in PLACES
         for op in EPILOGUE_OPS.values()
         if op.place == place
     ]
+    return [*named, *([f"`{op.form}`", ACTIVATION, "", op.meaning] for op in NUMBERED_OPS.values())]
 
 
 def named_suites() -> list[list[str]]:

@@ -9,6 +9,7 @@ import numpy as np
 from ptxgen.codegen.config.config import FAMILIES, Columns, Config
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.problem.device import Device
+from ptxgen.problem.dtypes import HALVES
 from tests.cases.source import RandomCases, extents
 from tests.lowered import legal
 
@@ -28,6 +29,7 @@ TYPES = (
     ("e4m3", "", "e4m3"),
     ("f16", "", "e5m2"),
 )
+GATED = ("swiglu", "geglu")
 EPILOGUES = (
     "relu",
     "bias_column",
@@ -38,6 +40,7 @@ EPILOGUES = (
     "bias_column,residual,silu",
     "scale",
     "scale_rows,bias_row,relu",
+    *GATED,
 )
 DRAWS = 6000
 SMS = range(90, 91)  #: compute capabilities with wgmma
@@ -91,6 +94,8 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
             longer[f"aligned_{x}"] = int(rng.choice([n for n in (1, 2, 4, 8, 16) if n >= p.element.bytes]))
     if dtype != "s8" and rng.random() < 0.25:
         longer["epilogue"] = EPILOGUES[rng.integers(len(EPILOGUES))]
+        if longer["epilogue"] in GATED:
+            longer |= {"n": n + n % 2} if p.out in HALVES else {"epilogue": "scale"}
     return replace(p, **longer)
 
 

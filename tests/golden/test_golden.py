@@ -350,6 +350,11 @@ GOLDEN = {
         "gemm 512,512,512 TN f16 epilogue=scale_rows,bias_column,residual,gelu",
         "family=wgmma ml=64 nl=64 u=64 math_warpgroups=2 pingpong=1 persistent=1 stages=4 epilogue_smem=1 epilogue_subtiles=2",
     ),
+    "wgmma_gated": (
+        "h200",
+        "gemm 512,512,512 NT bf16 epilogue=swiglu",
+        "family=wgmma ml=64 nl=32 u=64 stages=4 vec_c=8",
+    ),
     "wgmma_bf16x3": (
         "h200",
         "gemm 4096,4095,4097 NN f32 compute=f32_bf16x6",

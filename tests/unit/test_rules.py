@@ -216,6 +216,14 @@ BREAKS = {
         (Gemm(512, 512, 512, "TN", ldc=513), "vec_c=2", "h200", "exceeds 1, the limit"),
         (P, "ms=8 ns=1 ml=256 nl=2 lanes_m=16 vec_c=4 epilogue_smem=1", "h200", "or 2, a row of the tile"),
     ],
+    "gated": [
+        (
+            Gemm(512, 512, 512, "TN", "f16", epilogue="swiglu"),
+            "vec_c=1 cp_async_a=0 cp_async_b=0",
+            "h200",
+            "it takes vec_c of 2 or more",
+        )
+    ],
     "shared_memory": [
         (
             P,

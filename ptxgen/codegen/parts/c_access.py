@@ -47,6 +47,16 @@ class CAccess(Part):
         return self.problem.output.fp8
 
     @cached_property
+    def pairs(self) -> str:
+        """The slot that converts pairs of sums to words of 16 bits."""
+        return "epilogue/gated_pair.mako" if self.pair_type else "epilogue/fp8_pair.mako"
+
+    @cached_property
+    def pair_type(self) -> str:
+        """The type of C, of which a pair of sums makes one element; empty: a pair makes two."""
+        return self.problem.out.removeprefix("half_") if "store_gated" in self.problem.sink.needs else ""
+
+    @cached_property
     def converts(self) -> bool:
         """True if elements of C differ from the type of the epilogue's arithmetic."""
         return self.is_16bit or self.is_s8 or self.is_fp8

@@ -54,7 +54,12 @@ class FusedOps(Part):
     @property
     def others(self) -> tuple[EpilogueOp, ...]:
         """The operations after beta C is added."""
-        return tuple(op for op in self.operations if op.place != SCALE)
+        return tuple(op for op in self.operations if op.place != SCALE and not op.gated)
+
+    @property
+    def gates(self) -> tuple[EpilogueStep, ...]:
+        """The steps that make one element of C of two sums."""
+        return tuple(step for op in self.operations if op.gated for step in op.steps)
 
     @property
     def steps(self) -> tuple[EpilogueStep, ...]:

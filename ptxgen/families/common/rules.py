@@ -140,6 +140,12 @@ LAST = (
         tiles=True,
     ),
     Rule(
+        "gated",
+        lambda p, c, g, d: ("store_gated" not in p.needs) | (c.vec_c >= 2),
+        "vec_c={c.vec_c}: a gated activation makes an element of C of two adjacent sums; it takes vec_c of 2 or more",
+        tiles=True,
+    ),
+    Rule(
         "shared_memory",
         lambda p, c, g, d: g.shared <= d.shared_block,
         "{g.shared} bytes of shared memory; {d.name} has {d.shared_block} a block",

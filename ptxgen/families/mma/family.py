@@ -53,6 +53,7 @@ FAMILY = TileFamily(
         "common_bits",
         "different_bits",
         "truth_words",
+        "store_gated",
         "store_value",
         "select_values",
         "mirrored",

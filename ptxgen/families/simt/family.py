@@ -51,7 +51,16 @@ FAMILY = TileFamily(
     mixed_tiles=_mixed_tiles,
     provides=READS_ELEMENTS
     | LOOPS_OVER_ITEMS
-    | {"inner_expression", "store_value", "select_values", "mirrored", "row_reduce", "aggregate", "scatter"},
+    | {
+        "inner_expression",
+        "store_gated",
+        "store_value",
+        "select_values",
+        "mirrored",
+        "row_reduce",
+        "aggregate",
+        "scatter",
+    },
     grouped_model=perf_grouped,
     calibrated=perf_grouped.calibrated,
     probes=_probes,

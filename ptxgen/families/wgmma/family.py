@@ -74,6 +74,7 @@ FAMILY = TileFamily(
         "im2col_output",
         "item_rows",
         "item_rows_output",
+        "store_gated",
         "store_value",
         "select_values",
         "mirrored",

@@ -550,6 +550,11 @@ RULES = (
         " if the rows of C are whole 16 bytes that TMA can store, or pixels of a phase",
     ),
     Rule(
+        "wgmma_gated",
+        lambda p, c, g, d: ("store_gated" not in p.needs) | (c.transposed_mma == 0),
+        "transposed_mma={c.transposed_mma}: a gated activation takes 0: a thread then has adjacent sums",
+    ),
+    Rule(
         "wgmma_values",
         lambda p, c, g, d: (c.epilogue_smem == 0) | _stages_values(p),
         "epilogue_smem={c.epilogue_smem}: values of sums that are stored through shared memory are all stored, to C of"

@@ -78,7 +78,7 @@ class ConvOperandSets(OperandSets):
         if key not in self._references:
             if all_ in self._references:
                 known = self._references[all_]
-                made = Reference(p, *(x[region_slices(p, box)] for x in (known.exact, known.scale)))
+                made = known.part(region_slices(p, box))
             else:
                 made = reference(p, self.arrays, box=box)
             self._references[key] = made

@@ -36,7 +36,7 @@ def available() -> str | None:
 
 
 #: the epilogue operations that are computed after the convolution, or fused
-_OPS = {"bias", "residual", "relu", "relu_grad", "gelu", "silu"}
+_OPS = {"bias", "residual", "relu", "relu_grad", "gelu", "gelu_erf", "silu", "sigmoid"}
 
 
 class Cudnn:
@@ -182,6 +182,10 @@ class Cudnn:
             y = torch.ops.aten.threshold_backward(y, t["y" if self.problem.direction == "forward" else "x"], 0)
         if "gelu" in stages:
             y = torch.nn.functional.gelu(y, approximate="tanh")
+        if "gelu_erf" in stages:
+            y = torch.nn.functional.gelu(y)
+        if "sigmoid" in stages:
+            y.sigmoid_()
         return torch.nn.functional.silu(y, inplace=True) if "silu" in stages else y
 
     def _time(self, candidate: Candidate, sets_of_tensors: Sequence[Tensors], timing: Timing) -> float:

@@ -46,6 +46,7 @@ def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
             arrays["C"] = np.full_like(arrays["C"], p.output.poison)
         if p.epilogue_dtype.integer:
             alpha, beta = round(alpha), round(beta)
+        beta = 0 if p.gated else beta
         stored = padded(p, arrays)
         arrays["A"], arrays["B"] = elements(p, A, stored["A"]), elements(p, B, stored["B"])  # items may share memory
         ref = reference(p, arrays, alpha, beta)

@@ -6,7 +6,8 @@ from typing import Any
 
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.strided import matrix_product
-from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.gemm.problem import CONTIGUOUS, Gemm
+from ptxgen.problem.dtypes import HALVES
 
 
 def lower_gemm(p: Gemm, **numbers: Any) -> KernelProblem:
@@ -18,6 +19,9 @@ def lower_gemm(p: Gemm, **numbers: Any) -> KernelProblem:
 
     m, n, k = of("m", "n", "k")
     lda, ldb, ldc = of("lda", "ldb", "ldc")
+    out, stride_c = p.out, p.stride_c
+    if p.gated:  # C has twice as many columns, of halves of elements
+        out, ldc, stride_c = HALVES[p.out].name, 2 * ldc, stride_c if stride_c == CONTIGUOUS else 2 * stride_c
     a, b, c = of("aligned_a", "aligned_b", "aligned_c")
     return matrix_product(
         m,
@@ -26,11 +30,11 @@ def lower_gemm(p: Gemm, **numbers: Any) -> KernelProblem:
         p.layout,
         p.dtype,
         p.compute,
-        out=p.out,
+        out=out,
         ld=(lda, ldb, ldc),
         aligned=(a, b, c),
         batch=p.batch,
-        strides=(p.stride_a, p.stride_b, p.stride_c),
+        strides=(p.stride_a, p.stride_b, stride_c),
         epilogue=p.epilogue,
         deterministic=p.deterministic,
         kind=numbers.get("kind", KernelProblem),

@@ -96,7 +96,7 @@ class GemmOperandSets(OperandSets):
     def _result(self, items: slice, rows: slice) -> Array:
         """These rows of these products of the first set's C. The last row in memory need not be whole."""
         p = self.problem
-        shape, strides = [rows.stop - rows.start, p.n], [p.ldc, 1]
+        shape, strides = [rows.stop - rows.start, p.columns_c], [p.ldc, 1]
         if p.batch != 1:
             shape, strides = [items.stop - items.start, *shape], [p.strides[C], *strides]
         size, first = p.output.bytes, items.start * p.strides[C] + rows.start * p.ldc

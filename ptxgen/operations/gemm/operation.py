@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.install_advice import install_extra
 from ptxgen.operations.gemm import random_problems
 from ptxgen.operations.gemm.c_form import C_FORM
 from ptxgen.operations.gemm.lowering import lower_gemm
-from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.gemm.problem import CONTIGUOUS, Gemm
 from ptxgen.operations.gemm.reference import product, slices
 from ptxgen.operations.gemm.suites import SUITES, TITLES, cells, from_column_major
 from ptxgen.problem.operation import Baseline, Installation, Operation, RandomKind
@@ -46,6 +47,11 @@ def _cublas_version() -> str | None:
     return cublaslt.available()
 
 
+def _plain(p: Gemm) -> Gemm:
+    """The product that stores its sums as they are; C of a gated activation has half of its columns."""
+    return replace(p, epilogue="", ldc=0, stride_c=CONTIGUOUS) if p.gated else replace(p, epilogue="")
+
+
 _CUBLAS = Installation(_cublas_version, "not installed", lambda: install_extra("baseline"))
 
 GEMM = Operation(
@@ -53,6 +59,7 @@ GEMM = Operation(
     lowering=lower_gemm,
     product=product,
     slices=slices,
+    plain=_plain,
     checks=_checks,
     operand_sets=_operand_sets,
     operands="a and b",

@@ -37,9 +37,12 @@ class Gemm(ProblemBase):
     each column of B); ``beta·C`` is added, then ``bias`` (one for each row or each column of C) and ``residual`` (M×N,
     with the strides and alignment of C), both of C's type (f32 for the bias of an 8-bit C); then the activation.
     ``relu_grad``, the gradient of ReLU, gives 0 where ``aux`` is at most 0, and the sum elsewhere, also where ``aux``
-    is NaN; ``aux`` is M×N, with the strides, alignment and type of C, as a residual.
-    Products of s8 are summed in s32; the epilogue computes in f32 unless C is s32. 8-bit results are rounded to nearest
-    and saturated to finite values; fp8 keeps NaN.
+    is NaN; ``aux`` is M×N, with the strides, alignment and type of C, as a residual. An activation may be an
+    expression of ``x``, the sum, and ``aux``, in the language of tasks; ``epilogue`` then has its canonical text.
+    A gated activation, ``swiglu``, ``geglu`` or an expression of ``x`` and ``up``, makes an element of C of two sums:
+    ``x`` is that of an even column of B, ``up`` that of the next one. C is M×N/2 then, of f16 or bf16, and beta is 0;
+    only ``scale`` may precede it. Products of s8 are summed in s32; the epilogue computes in f32 unless C is s32.
+    8-bit results are rounded to nearest and saturated to finite values; fp8 keeps NaN.
 
     ``batch``: the number of items; ``stride_a`` (b, c): elements from the operand of one item to that of the next,
     CONTIGUOUS: no elements are between items, 0: all items use the same operand (not C). All items use the same bias
@@ -96,6 +99,7 @@ class Gemm(ProblemBase):
     )
 
     operation = "gemm"
+    GATED = True
     SHAPE = ("m", "n", "k")
     SHAPE_FORM = "M,N,K"
     RUNTIME_PARAMETERS = "M, N, K, leading dimensions"
@@ -106,7 +110,10 @@ class Gemm(ProblemBase):
         self._check_words_and_flags()
         self._normalize_layout("layout", LAYOUTS)
         self._normalize_dtypes()
-        for name, columns in (("lda", self.columns_a), ("ldb", self.columns_b), ("ldc", self.n)):
+        self._normalize_epilogue()
+        if self.gated and self.n % 2:
+            raise ShapeError(f"n is {self.n}; with a gated activation it must be even: a gate and a value in turn")
+        for name, columns in (("lda", self.columns_a), ("ldb", self.columns_b), ("ldc", self.columns_c)):
             value = getattr(self, name)
             if value == 0:
                 object.__setattr__(self, name, max(columns, 1))
@@ -115,7 +122,6 @@ class Gemm(ProblemBase):
         for name in ("aligned_a", "aligned_b", "aligned_c"):
             self._check_alignment(name, self.types["abc".index(name[-1])])
         self._normalize_batch_strides()
-        self._normalize_epilogue()
 
     def _normalize_batch_strides(self) -> None:
         """Sets strides without effect, and strides equal to those of contiguous items, to CONTIGUOUS. ShapeError: items
@@ -129,9 +135,9 @@ class Gemm(ProblemBase):
         if self.batch > 1 and self.m and self.n:
             # rows of different items may be interleaved, or items may follow each other
             (near, count), (far, _) = sorted([(self.ldc, self.m), (self.strides[2], self.batch)])
-            if near < self.n or (self.m > 1 and far < (count - 1) * near + self.n):
+            if near < self.columns_c or (self.m > 1 and far < (count - 1) * near + self.columns_c):
                 raise ShapeError(
-                    f"stride_c is {self.strides[2]}; {self.batch} items of {self.m} rows of {self.n} with ldc"
+                    f"stride_c is {self.strides[2]}; {self.batch} items of {self.m} rows of {self.columns_c} with ldc"
                     f" {self.ldc} would overlap in C"
                 )
         self._require_memory()
@@ -173,6 +179,11 @@ class Gemm(ProblemBase):
     @property
     def columns_b(self) -> int:
         return self.n if self.layout[1] == "N" else self.k
+
+    @property
+    def columns_c(self) -> int:
+        """Columns of C: half of those of B with a gated activation."""
+        return self.n // 2 if self.gated else self.n
 
     @property
     def rows_a(self) -> int:
@@ -221,7 +232,7 @@ class Gemm(ProblemBase):
             x.bytes * (self.batch if stride else min(self.batch, 1))
             for x, stride in zip(self.types[:2], self.strides[:2], strict=True)
         )
-        return (a * self.m + b * self.n) * self.k + self.output.bytes * self.results
+        return (a * self.m + b * self.n) * self.k + self.output.bytes * self.batch * self.m * self.columns_c
 
     @property
     def vectors(self) -> tuple[int, int, int]:
@@ -237,7 +248,7 @@ class Gemm(ProblemBase):
         return (
             widest(self.aligned_a, self.columns_a, self.lda, a, sizes[0]),
             widest(self.aligned_b, self.columns_b, self.ldb, b, sizes[1]),
-            widest(self.aligned_c, self.n, self.ldc, c, sizes[2]),
+            widest(self.aligned_c, self.columns_c, self.ldc, c, sizes[2]),
         )
 
     def shape(self) -> str:
@@ -253,9 +264,9 @@ class Gemm(ProblemBase):
         the batch, or 1 if its batch stride is 0."""
         a, b = (self.rows_a, self.columns_a), (self.rows_b, self.columns_b)
         if self.batch == 1:
-            return a, b, (self.m, self.n)
+            return a, b, (self.m, self.columns_c)
         own = [self.batch if stride else min(self.batch, 1) for stride in self.strides[:2]]
-        return (own[0], *a), (own[1], *b), (self.batch, self.m, self.n)
+        return (own[0], *a), (own[1], *b), (self.batch, self.m, self.columns_c)
 
     @property
     def broadcast_shapes(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:

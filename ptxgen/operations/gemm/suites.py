@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.problem.epilogue_ops import split_epilogue
 from ptxgen.problem.operation import Case, Suite, by_name
 from ptxgen.problem.public_shapes import public_shapes
 from ptxgen.problem.registry import from_dict
@@ -45,7 +46,7 @@ def from_column_major(values: dict[str, Any]) -> Case:
     if isinstance(layout := out.get("layout"), str):
         out["layout"] = layout[::-1]
     if isinstance(epilogue := out.get("epilogue"), str):
-        out["epilogue"] = ",".join(_EXCHANGED_OPS.get(name, name) for name in epilogue.split(","))
+        out["epilogue"] = ",".join(_EXCHANGED_OPS.get(name, name) for name in split_epilogue(epilogue))
     p = from_dict(out)
     assert isinstance(p, Gemm)
     return Case(p.key(), p, ColumnMajor(p.n, p.m, p.k, p.layout[1] == "T", p.layout[0] == "T"))

@@ -20,8 +20,9 @@ from ptxgen.errors import ShapeError
 from ptxgen.expr.evaluate import numpy_type, values
 from ptxgen.expr.node import Node, walk
 from ptxgen.expr.operators import OPERATORS
+from ptxgen.expr.rounding import GREATEST, LEAST_NORMAL, UNIT, known, rounding_error, with_errors
 from ptxgen.expr.simplify import cast
-from ptxgen.expr.value_types import PRED, type_of
+from ptxgen.expr.value_types import type_of
 from ptxgen.operations.task.assembling import array_of, axes_of, roots
 from ptxgen.operations.task.program import (
     ACCUMULATOR,
@@ -45,11 +46,6 @@ Array = NDArray[Any]
 _BLOCK = 1 << 18
 #: steps from which sums of products are computed by products of matrices, and the most elements of these
 PRODUCTS, FACTORS = 1 << 24, 1 << 27
-_UNIT = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
-_GREATEST = {"f64": 1.7e308, "f32": 3.4e38, "f16": 65504.0, "bf16": 3.38e38}
-_LEAST_NORMAL = {"f64": 2.3e-308, "f32": 1.2e-38, "f16": 6.2e-5, "bf16": 1.2e-38}
-#: roundings of a function's instructions
-_ROUNDINGS = {"/": 4, "sqrt": 4, "rsqrt": 4, "exp": 8, "exp2": 4, "log": 8, "log2": 8}
 
 
 @dataclass(frozen=True)
@@ -230,7 +226,7 @@ class _Evaluation:
         total, error = running.result()
         if program.reduction == MEAN:
             total, error = total / np.float64(self.k), error / self.k if self.k else error
-            error = error + 4 * _UNIT[program.accumulator] * np.abs(total)
+            error = error + 4 * UNIT[program.accumulator] * np.abs(total)
         return total, np.where(np.isnan(total), 0, error)
 
     @cached_property
@@ -252,10 +248,10 @@ class _Evaluation:
             return None
         a, b, whole_rows, whole_columns = self.factors
         type, a = self.program.accumulator, a[rows]
-        total, magnitude, unit = a @ b, np.abs(a) @ np.abs(b), _UNIT[type]
+        total, magnitude, unit = a @ b, np.abs(a) @ np.abs(b), UNIT[type]
         exact = whole_rows[rows, None] & whole_columns & (magnitude <= 1 / unit)
-        error = np.where(exact, 0, (3 + 2 * sqrt(self.k)) * unit * magnitude + _LEAST_NORMAL[type])
-        return total, np.where(magnitude + error >= _GREATEST[type], np.inf, error)
+        error = np.where(exact, 0, (3 + 2 * sqrt(self.k)) * unit * magnitude + LEAST_NORMAL[type])
+        return total, np.where(magnitude + error >= GREATEST[type], np.inf, error)
 
     def position(self, rows: slice, shape: tuple[int, int]) -> tuple[Array, Array]:
         running = Extreme(self.program.reduction, shape, self.program.step.type)
@@ -329,7 +325,7 @@ class _Factors:
 
     def beyond(self, type: str) -> NDArray[np.bool_]:
         """Where it may in this type."""
-        return (self.large >= _GREATEST[type]) | (self.small <= _LEAST_NORMAL[type])
+        return (self.large >= GREATEST[type]) | (self.small <= LEAST_NORMAL[type])
 
 
 class Running:
@@ -362,13 +358,13 @@ class Running:
         if self.op == "*":
             for value, error in zip(values, errors, strict=True):
                 product = self.total * value
-                self.error = _known(
+                self.error = known(
                     self.error * np.abs(value.astype(float))
                     + error * np.abs(self.total.astype(float))
                     + self.error * error
                 )
                 if self.floating:
-                    self.error += _rounding(product, self.type, self.error)
+                    self.error += rounding_error(product, self.type, self.error)
                     self.factors.add(..., value, error)
                 self.total = product
             return
@@ -387,10 +383,10 @@ class Running:
         """The reduction, and its error in any order."""
         error = self.error
         if self.op == "+" and self.floating:
-            unit = _UNIT[self.type]
-            worst = error + (2 + 2 * sqrt(self.count)) * unit * self.magnitude + _LEAST_NORMAL[self.type]
+            unit = UNIT[self.type]
+            worst = error + (2 + 2 * sqrt(self.count)) * unit * self.magnitude + LEAST_NORMAL[self.type]
             error = np.where(self.grid.exact(self.magnitude, unit), 0, worst)
-            error = np.where(self.magnitude + error >= _GREATEST[self.type], np.inf, error)
+            error = np.where(self.magnitude + error >= GREATEST[self.type], np.inf, error)
         if self.op == "*" and self.floating:
             error = np.where(self.factors.beyond(self.type), np.inf, error)
         return self.total, error
@@ -435,126 +431,6 @@ class Extreme:
 
 
 # ---- errors of expressions
-
-
-def _known(error: Array) -> Array:
-    return np.where(np.isnan(error), np.inf, error)
-
-
-def _rounding(value: Array, type: str, operand_error: Array, roundings: int = 0) -> Array:
-    """The error of rounding a result: 0 if it is exact. ``roundings``: of an approximation, 0: one, correct."""
-    value = np.asarray(value, float)
-    if roundings:
-        exact = np.zeros(value.shape, bool)
-    elif type == "f64":  # rounded here, too: only multiples of 1/1024 that are not large are seen to be exact
-        exact = (value * 1024 == np.floor(value * 1024)) & (np.abs(value) <= 1 << 23)
-    else:
-        exact = value.astype(numpy_type(type)).astype(float) == value
-    exact = exact & (operand_error == 0)
-    size = np.abs(value)
-    error = np.where(exact | ~np.isfinite(value), 0, max(roundings, 1) * _UNIT[type] * size + _LEAST_NORMAL[type])
-    return np.where(np.isfinite(value) & (size + error + operand_error > _GREATEST[type]), np.inf, error)
-
-
-def with_errors(
-    expressions: Sequence[Node], variables: Mapping[str, Array], errors: Mapping[str, Array]
-) -> list[tuple[Array, Array]]:
-    """The values of expressions with their errors. ``errors``: those of variables, by name, 0 unless given. The error
-    of a condition is 1 where it may be false, or true, too."""
-    order = list(walk(*expressions))
-    value = dict(zip(order, values(order, variables), strict=True))
-    error: dict[Node, Array] = {}
-    for x in order:
-        arguments = [(value[y], error[y]) for y in x.arguments]
-        if x.op == "variable" and x.value in errors:
-            error[x] = errors[x.value]
-        elif not x.arguments or not (type_of(x.type).floating or any(e.any() for _, e in arguments)):
-            error[x] = np.zeros(np.shape(value[x]))
-        else:
-            error[x] = _known(np.asarray(_error(x, value[x], arguments), float))
-    return [(value[x], error[x]) for x in expressions]
-
-
-def _error(x: Node, value: Array, arguments: list[tuple[Array, Array]]) -> Array:
-    """The error of a node, of the values and errors of its operands."""
-    (a, ea), *rest = arguments
-    floating = type_of(x.type).floating
-    if x.op == "select":
-        (b, eb), (c, ec) = rest
-        apart = np.abs(np.asarray(b, float) - np.asarray(c, float))
-        return np.where(ea > 0, apart + eb + ec, np.where(a, eb, ec))
-    if x.op == "cast":
-        return _cast_error(x, value, ea)
-    operator = OPERATORS[x.op]
-    if x.type == PRED:
-        if not operator.compares:
-            return np.minimum(1.0, sum((e for _, e in arguments), np.zeros(())))
-        (b, eb), both = rest[0], ea + rest[0][1]
-        apart = np.abs(np.asarray(a, float) - np.asarray(b, float))
-        return np.where((both > 0) & ~(apart > both), 1.0, 0.0)
-    if x.op in ("&", "|", "^", "~", "<<", ">>", "popcount"):
-        return np.where(sum((e for _, e in arguments), np.zeros(())) > 0, np.inf, 0.0)
-    passed = _known(_passed(x.op, [(np.asarray(v, float), e) for v, e in arguments]))
-    changed = np.where(np.isfinite(np.asarray(value, float)), passed, np.where(passed > 0, np.inf, 0.0))
-    if not floating:
-        return changed if x.op in ("min", "max") else _wrapped(x.type, value, changed)
-    if x.op in ("min", "max", "fmin", "fmax", "neg", "abs"):
-        return changed
-    roundings = _ROUNDINGS.get(x.op, 0)
-    if x.op == "exp":  # the argument of exp2 is rounded, too
-        changed = changed + 2 * _UNIT[x.type] * np.abs(np.where(np.isfinite(a), a * value, 0))
-    if x.op in ("log", "log2"):
-        changed = changed + 4 * _UNIT[x.type]
-    return changed + _rounding(value, x.type, changed, roundings)
-
-
-def _wrapped(type: str, value: Array, error: Array) -> Array:
-    """The error of integers: infinite where the value may wrap around."""
-    t, wide = type_of(type), np.asarray(value, float)
-    beyond = (wide + error > float(t.greatest)) | (wide - error < float(t.least))
-    return np.where((error > 0) & beyond, np.inf, error)
-
-
-def _cast_error(x: Node, value: Array, error: Array) -> Array:
-    source = type_of(x.arguments[0].type)
-    if source.name == PRED:
-        return error
-    if not type_of(x.type).floating:
-        return np.where(error > 0, np.floor(error) + 1, 0.0)
-    # a value that is not exact may round to a neighbour
-    return np.where(error > 0, error + 2 * _UNIT[x.type] * np.abs(value), 0.0)
-
-
-def _passed(op: str, operands: list[tuple[Array, Array]]) -> Array:
-    """The error of a result from those of its operands."""
-    (a, ea), *rest = operands
-    if op in ("neg", "abs"):
-        return ea
-    if op in ("+", "-", "min", "max", "fmin", "fmax"):
-        eb = rest[0][1]
-        return ea + eb if op in ("+", "-") else np.maximum(ea, eb)
-    if op == "*":
-        b, eb = rest[0]
-        return _product(a, ea, b, eb)
-    if op == "fma":
-        (b, eb), (_, ec) = rest
-        return _product(a, ea, b, eb) + ec
-    if op == "/":
-        b, eb = rest[0]
-        room = np.abs(b) - eb
-        return np.where((ea == 0) & (eb == 0), 0.0, np.where(room > 0, (ea + np.abs(a / b) * eb) / room, np.inf))
-    compute = OPERATORS[op].compute
-    if not np.any(ea):
-        return np.zeros(np.shape(a))
-    middle = compute(a)
-    ends = [np.abs(compute(end) - middle) for end in (a - ea, a + ea)]
-    return np.where(ea == 0, 0.0, np.fmax(_known(ends[0]), _known(ends[1])))
-
-
-def _product(a: Array, ea: Array, b: Array, eb: Array) -> Array:
-    first = np.where(ea == 0, 0.0, np.abs(b) * ea)
-    second = np.where(eb == 0, 0.0, np.abs(a) * eb)
-    return np.asarray(first + second + ea * eb)
 
 
 # ---- outputs
@@ -670,7 +546,7 @@ class _Grouped(_Collector):
                 old = self.array[g, h]
                 new = (np.asarray([old]) * v)[0]
                 passed = self.error[g, h] * abs(float(v)) + e * abs(float(old))
-                rounding = _rounding(np.asarray(new), type, np.asarray(passed)) if type_of(type).floating else 0
+                rounding = rounding_error(np.asarray(new), type, np.asarray(passed)) if type_of(type).floating else 0
                 self.array[g, h], self.error[g, h] = new, passed + rounding
                 self.factors.add((g, h), v, e)
             return
@@ -691,10 +567,10 @@ class _Grouped(_Collector):
         assert isinstance(output, Aggregate)
         type = output.value.type
         if output.op == "+" and type_of(type).floating:
-            unit = _UNIT[type]
+            unit = UNIT[type]
             worst = error + (2 + 2 * np.sqrt(self.count)) * unit * self.magnitude
             error = np.where(self.grid.exact(self.magnitude, unit), 0, worst)
-            error = np.where(self.magnitude + error >= _GREATEST[type], np.inf, error)
+            error = np.where(self.magnitude + error >= GREATEST[type], np.inf, error)
         if output.op == "*" and type_of(type).floating:
             error = np.where(self.factors.beyond(type), np.inf, error)
         return Dense(self.array, error, None, self.dropped)
@@ -733,7 +609,7 @@ class _Rows(_Collector):
         if output.op == MEAN:
             number = chosen.sum(axis=0)
             total, error = total / number, error / np.maximum(number, 1)
-            error = error + 4 * _UNIT[type] * np.where(np.isfinite(total), np.abs(total), 0)
+            error = error + 4 * UNIT[type] * np.where(np.isfinite(total), np.abs(total), 0)
         return Dense(total, error)
 
 
@@ -745,7 +621,7 @@ def _logsumexp(value: Array, error: Array, chosen: Array, type: str) -> tuple[Ar
     found = np.where(np.isfinite(greatest), finite + np.log(total), greatest)
     most = np.where(chosen, error, 0).max(axis=0, initial=0)
     size = np.where(np.isfinite(found), np.abs(found) + np.abs(finite), 0)
-    unit = _UNIT[type]
+    unit = UNIT[type]
     return found, most + unit * (4 * size + 16 + 2 * sqrt(len(value))) * np.isfinite(found)
 
 

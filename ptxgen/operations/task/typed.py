@@ -32,7 +32,7 @@ _PRECISION = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
 #: types of narrower inputs in arithmetic
 _WIDENED = {"f16": "f32", "bf16": "f32", "s16": "s32", "u16": "s32", "s8": "s32", "u8": "s32", PRED: "s32"}
 BITWISE = ("&", "|", "^", "~", "<<", ">>")
-FLOAT_FUNCTIONS = ("sqrt", "rsqrt", "exp", "exp2", "log", "log2")
+FLOAT_FUNCTIONS = ("sqrt", "rsqrt", "exp", "exp2", "log", "log2", "erf")
 #: function -> its number of arguments, -1: two or more
 FUNCTIONS = {
     **dict.fromkeys((*FLOAT_FUNCTIONS, "abs", "popcount"), 1),

@@ -20,7 +20,7 @@ STAGES = 3
 #: the largest bytes of shared memory that a launch may have without an attribute
 SHARED_LIMIT = 48 << 10
 TYPES = {**C_TYPES, "f16": "__half", "bf16": "__nv_bfloat16"}
-_UNARY = {"abs": "fabs", **{name: name for name in ("sqrt", "rsqrt", "exp", "exp2", "log", "log2")}}
+_UNARY = {"abs": "fabs", **{name: name for name in ("sqrt", "rsqrt", "exp", "exp2", "log", "log2", "erf")}}
 #: functions of CUDA by operator and type; those of floats ignore NaN
 FUNCTIONS = {
     **{(op, "f32"): f"{name}f" for op, name in _UNARY.items()},

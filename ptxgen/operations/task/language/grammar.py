@@ -25,6 +25,7 @@ __all__ = ["Token", "Tree", "placed", "tree"]
 #: names of statements and expressions are those of the tree's nodes; the parser checks what they mean
 _GRAMMAR = r"""
 start: declaration* where
+activation: expr
 declaration: NAME ":" NAME ["[" axes "]"] ";"
 axes: NAME ("," NAME)*
 where: "where" "(" ranges ")" ["when" "(" expr ")"] "{" statement* "}"
@@ -130,7 +131,14 @@ def tables_key() -> str:
 
 def tables() -> bytes:
     """The parser's tables, as JSON."""
-    made = Lark(_GRAMMAR, parser="lalr", lexer="basic", propagate_positions=True, maybe_placeholders=True)
+    made = Lark(
+        _GRAMMAR,
+        start=["start", "activation"],
+        parser="lalr",
+        lexer="basic",
+        propagate_positions=True,
+        maybe_placeholders=True,
+    )
     data, memo = made.memo_serialize([TerminalDef, Rule])
     return json.dumps({"key": tables_key(), "data": data, "memo": memo}, separators=(",", ":")).encode()
 
@@ -160,19 +168,19 @@ def placed(text: str, message: str, line: int, column: int, length: int = 1) -> 
     return TaskError(f"line {line}, column {column}: {message}\n    {cut}\n    {' ' * at}{carets}", line, column)
 
 
-def tree(text: str) -> Tree[Token]:
-    """The syntax tree of a task's text. TaskError: the text has none."""
+def tree(text: str, start: str = "start") -> Tree[Token]:
+    """The syntax tree of a task's text, or of an ``activation``. TaskError: the text has none."""
     if not isinstance(text, str):
         raise TaskError(f"the text of the task is {type(text).__name__}; it must be a string")
     if len(text) > _LONGEST:
         raise TaskError(f"the text has {len(text)} characters; it must have at most {_LONGEST}")
-    return _tree(text)
+    return _tree(text, start)
 
 
 @lru_cache(maxsize=8)  # a text is read for its inputs, then for its program
-def _tree(text: str) -> Tree[Token]:
+def _tree(text: str, start: str) -> Tree[Token]:
     try:
-        found = _parser().parse(text)
+        found = _parser().parse(text, start)
     except UnexpectedCharacters as error:
         raise _unexpected_character(text, error) from None
     except UnexpectedToken as error:

@@ -27,6 +27,7 @@ __all__ = [
     "cast",
     "count_by",
     "distinct",
+    "erf",
     "exp",
     "exp2",
     "fma",
@@ -106,6 +107,11 @@ def log(x: Any) -> Traced:
 def log2(x: Any) -> Traced:
     """The logarithm to the base 2."""
     return _function("log2", x)
+
+
+def erf(x: Any) -> Traced:
+    """The error function."""
+    return _function("erf", x)
 
 
 def sqrt(x: Any) -> Traced:

@@ -22,7 +22,10 @@ from ptxgen.operations.task.typed import Number, Scalar, Value, binary, unary
 
 #: functions of Python, NumPy and math -> those of tasks; empty: there is none
 _FUNCTIONS = {
-    **{name: name for name in ("exp", "exp2", "log", "log2", "sqrt", "where", "minimum", "maximum", "fmin", "fmax")},
+    **{
+        name: name
+        for name in ("exp", "exp2", "log", "log2", "erf", "sqrt", "where", "minimum", "maximum", "fmin", "fmax")
+    },
     **{name: name for name in ("sum", "prod", "argmin", "argmax", "mean", "any", "all", "logsumexp")},
     "fabs": "abs",
     "absolute": "abs",

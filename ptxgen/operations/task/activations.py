@@ -1,0 +1,101 @@
+"""Activations as expressions of the task language: texts and Python functions of the sum ``x``, of ``aux``, and of
+``up``, the sum of the next column."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ptxgen.errors import InputError, TaskError
+from ptxgen.expr.node import Node, constant, node, rewritten, substituted, variable, variables
+from ptxgen.operations.task.assembling import check_nesting
+from ptxgen.operations.task.language.expressions import Expressions
+from ptxgen.operations.task.language.grammar import tree
+from ptxgen.operations.task.language.scope import Scope
+from ptxgen.operations.task.printing import printed
+from ptxgen.operations.task.tracing.operands import Trace, Traced, lifted, tracing
+from ptxgen.operations.task.typed import Value, adapted
+from ptxgen.problem.epilogue_ops import ACTIVATION, epilogue_op, epilogue_op_names
+
+#: the sum, the element of the array ``aux``, and the sum of the next column
+NAMES = ("x", "aux", "up")
+#: the type of expressions before that of an epilogue is known
+TYPE = "f64"
+LONGEST = 4000  #: characters of a canonical text
+
+
+def read(text: str) -> tuple[str, Node]:
+    """The canonical text of an expression, and the expression. TaskError: the text breaks a rule."""
+    [root] = tree(text, "activation").children
+    scope = _Names(text)
+    with scope.at(root):
+        return _checked(_Functions(scope).value(root))
+
+
+def traced(function: Callable[..., Any]) -> str:
+    """The canonical text of a Python function of x, aux and up, whose numbers are constants. InputError: the
+    function breaks a rule."""
+    name = getattr(function, "__name__", type(function).__name__)
+    try:
+        parameters = tuple(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        parameters = ()
+    given = ("x", *parameters[1:])
+    if not parameters or not set(given) <= set(NAMES):
+        raise InputError(
+            f"activation is {name} with parameters {', '.join(parameters) or 'that are not known'}; it must have one,"
+            " the sum, or a second one, aux or up"
+        )
+    with tracing(Trace()):
+        try:
+            result = function(*(Traced(variable(x, TYPE)) for x in given))
+        except (TypeError, AttributeError) as error:
+            raise InputError(
+                f"activation is {name}, which fails on expressions ({error}); it must have operators and functions of"
+                " ptxgen"
+            ) from error
+        return _checked(lifted(result))[0]
+
+
+def _checked(value: Value) -> tuple[str, Node]:
+    root = rewritten(check_nesting(adapted(value, TYPE)), _without_rcp)
+    if "x" not in variables(root):
+        raise TaskError("the activation does not read x, the sum; it must")
+    text = printed(root)
+    if len(text) > LONGEST:
+        raise TaskError(f"the expression has {len(text)} characters; it must have at most {LONGEST}")
+    return text, root
+
+
+def _without_rcp(x: Node) -> Node:
+    """1 / y for the reciprocal, which the language does not have."""
+    return node("/", x.type, constant(1, x.type), *x.arguments) if x.op == "rcp" else x
+
+
+class _Names(Scope):
+    """The names of an activation."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, {})
+        self.definitions = {x: variable(x, TYPE) for x in NAMES}
+
+    def axis(self, token: Any, others: Iterable[Any] = ()) -> str:
+        raise self.fail(token, f"{token} is no index; an activation reads x, aux and up, without indices")
+
+    def unknown(self, name: str, axes: tuple[str, ...]) -> str:
+        return f"{name} is unknown; it must be x, the sum, aux, or up, the sum of the next column"
+
+
+class _Functions(Expressions):
+    """Expressions that may call activations of x, too."""
+
+    def read_call(self, x: Any) -> Value:
+        name, arguments = str(x.children[0]), [y for y in x.children[1].children if y is not None]
+        if name in epilogue_op_names(ACTIVATION) and len(arguments) == 1 and not epilogue_op(name).steps[0].spans:
+            argument = adapted(self.value(arguments[0]), TYPE)
+            found = argument
+            for step in epilogue_op(name).steps:
+                found = substituted(step.expression(TYPE), {"x": found})
+            return found
+        return super().read_call(x)

@@ -1,0 +1,21 @@
+## A word of 16 bits is one element of C, which a gated activation makes of two adjacent sums. C is not read: beta is 0.
+<%namespace name="fused_step" file="/epilogue/fused_step.mako"/>
+<%def name="widen(values, word, guard)">
+% for r in values:
+    mov.f32 ${r}, 0f00000000;
+% endfor
+</%def>
+
+<%def name="pack(word, low, high, guard)">
+    {
+    .reg .f32 %elem;
+    .reg .pred %is_negative;
+% for line in plan.fused_ops.declarations:
+    ${line}
+% endfor
+% for step in plan.fused_ops.gates:
+${fused_step.on(step, low, high, guard)}\
+% endfor
+    ${guard}cvt.rn.${plan.c.pair_type}.f32 ${word}, ${low};
+    }
+</%def>

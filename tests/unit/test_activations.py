@@ -1,0 +1,225 @@
+"""Activations with numbers, as expressions of a text and as Python functions: their texts, values, bounds and errors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen.codegen.config.config import parse_config
+from ptxgen.codegen.render import render
+from ptxgen.errors import ConfigError, DtypeError, InputError, ShapeError, TaskError
+from ptxgen.export.operations import epilogue_sum
+from ptxgen.expr.evaluate import evaluate
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.task.activations import traced
+from ptxgen.problem.device import device
+from ptxgen.problem.epilogue_ops import epilogue_op, split_epilogue
+from ptxgen.problem.operation import operation_of
+from ptxgen.problem.reference import compare, operands, reference
+from ptxgen.problem.registry import parse
+from ptxgen.runtime.assemble import assemble
+from ptxgen.runtime.check import check
+from ptxgen.runtime.emulated import EmulatedDriver
+
+H200 = device("h200")
+RNG = np.random.default_rng(2)
+A, B = RNG.normal(size=(20, 12)).astype(np.float32), RNG.normal(size=(12, 24)).astype(np.float32)
+AUX = RNG.normal(size=(20, 24)).astype(np.float32)
+X = A.astype(np.float64) @ B
+CDF = (1 + np.vectorize(math.erf)(X / math.sqrt(2))) / 2
+#: a kernel of each epilogue path: from registers, after a reduction, through shared memory by threads and by TMA
+CONFIGURATIONS = {
+    "simt": ("f32", "ms=4 ns=4 ml=16 nl=32 lanes_m=4"),
+    "simt workspace": ("f32", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 kg=3 splitk=workspace"),
+    "mma": ("f16", "family=mma ms=16 ns=16 ml=32 nl=32 u=32 stages=2 vec_a=8 vec_b=8 vec_c=4 epilogue_smem=1"),
+    "skinny": ("f32", "family=skinny long_n=1 ms=4 ns=1 ml=4 nl=32"),
+    "wgmma": ("bf16", "family=wgmma ml=64 nl=64 u=32 stages=2"),
+    "wgmma subtiles": ("f16", "family=wgmma ml=64 nl=64 u=32 stages=2 epilogue_smem=1 epilogue_subtiles=2"),
+}
+
+
+@pytest.mark.parametrize(
+    ("activation", "wanted"),
+    [
+        ("sigmoid", 1 / (1 + np.exp(-X))),
+        ("gelu_erf", X * CDF),
+        ("clamp(-1, 1.5)", X.clip(-1, 1.5)),
+        ("x * sigmoid(1.702 * x)", X / (1 + np.exp(-1.702 * X))),
+        ("0.5 * x * (1 + erf(x / sqrt(2.0)))", X * CDF),
+        (lambda x: ptxgen.maximum(x, 0) ** 2, X.clip(0) ** 2),
+        (lambda x: x * ptxgen.erf(x), X * np.vectorize(math.erf)(X)),
+        ("x > 0 ? x : 0.1 * x", np.where(X > 0, X, 0.1 * X)),
+        (lambda x, aux: x * ptxgen.exp(-aux), X * np.exp(-AUX)),
+    ],
+)
+def test_gemm_computes_them(activation: Any, wanted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    reads = callable(activation) and activation.__code__.co_argcount == 2
+    got = ptxgen.gemm(A, B, activation=activation, **({"aux": AUX} if reads else {}))
+    np.testing.assert_allclose(got, wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_erf", "silu", "sigmoid"])
+def test_gradients_are_the_slopes_of_activations(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against differences of the activation; the slopes far from 0 are 0 and 1, and no NaN."""
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    aux = np.where(np.abs(AUX) > 1.5, 90 * AUX, 3 * AUX)
+    at, step = np.float64(aux), 1e-4
+    value = epilogue_op(name).steps[0].expression("f64")
+    ends = [evaluate(value, {"x": at + d}) for d in (-step, step)]
+    slope = np.where(np.isfinite(ends[1] - ends[0]), (ends[1] - ends[0]) / (2 * step), 0)
+    got = ptxgen.gemm(A, B, activation=f"{name}_grad", aux=aux)
+    np.testing.assert_allclose(got, X * slope, rtol=1e-4, atol=1e-4)
+
+
+def test_convolutions_groups_and_jagged_groups_compute_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    images, filters = RNG.normal(size=(1, 3, 6, 6)).astype(np.float32), RNG.normal(size=(4, 3, 1, 1)).astype(np.float32)
+    y = np.einsum("nchw,kc->nkhw", images, filters[:, :, 0, 0])
+    for activation in ("clamp(0,1)", lambda x: ptxgen.minimum(ptxgen.maximum(x, 0), 1)):
+        np.testing.assert_allclose(ptxgen.conv2d(images, filters, activation=activation), y.clip(0, 1), atol=1e-5)
+        [got] = ptxgen.gemm_grouped([A], [B], activation=activation)
+        np.testing.assert_allclose(got, X.clip(0, 1), atol=1e-5)
+    jagged = ptxgen.gemm_jagged(A, B[None], np.array([20], np.int32), activation="x * relu(x)")
+    np.testing.assert_allclose(jagged, X * X.clip(0), atol=1e-4)
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+def test_every_family_is_right_with_an_expression(configuration: str) -> None:
+    dtype, text = CONFIGURATIONS[configuration]
+    m = 4 if "skinny" in text else 40
+    p = Gemm(m, 72, 64, "NT", dtype, epilogue="bias_column,x*sigmoid(1.702*x)+exp(-abs(aux))")
+    results = list(check(EmulatedDriver(H200), p, parse_config(text)))
+    assert all(r.ok for r in results), [str(r) for r in results]
+
+
+def test_keys_have_the_canonical_text() -> None:
+    p = Gemm(8, 8, 8, epilogue="bias_column, max( x , 0.50 )*2")
+    assert p.epilogue == "bias_column,max(x,0.5)*2"
+    assert parse(p.key()) == p
+    assert Gemm(8, 8, 8, epilogue="clamp(-1.0, 6)").key() == "gemm 8,8,8 NN f32 epilogue=clamp(-1,6)"
+    assert traced(lambda x: x * 2.0 + 0.1) == "x*2+0.1"
+    scale = 3
+    assert traced(lambda x, aux: x * scale - aux) == "x*3-aux"
+    for text in ("x*sigmoid(x)", "gelu(x)", "gelu_erf(x)*aux", "x>0?x:exp(x)-1", "x==1?2:0", "fma(x,x,inf)"):
+        root = Gemm(8, 8, 8, epilogue=text).epilogue
+        assert Gemm(8, 8, 8, epilogue=root).epilogue == root
+    assert Conv(1, 8, 8, 8, 8, 1, 1, epilogue="bias,max(x,aux)").epilogue_operands == ("bias", "aux")
+    assert split_epilogue("bias_column,min(max(x,0),6)") == ("bias_column", "min(max(x,0),6)")
+
+
+@pytest.mark.parametrize("target", ["sm_75", "sm_90", "sm_120"])
+def test_ptxas_takes_them(target: str) -> None:
+    for epilogue in ("gelu_erf", "clamp(-1,1)", "x*log(1+exp(aux))/sqrt(abs(x))"):
+        config = parse_config("ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0")
+        assert assemble(render(plan_for(Gemm(16, 32, 8, epilogue=epilogue), config, device(target)))).cubin
+
+
+def test_the_bound_finds_a_wrong_value_and_holds_for_numbers_that_round() -> None:
+    p = Gemm(40, 24, 64, epilogue="0.1*x+exp(x*0.3)")
+    ref = reference(p, operands(p))
+    allowed = ref.tolerance()
+    assert compare(ref.exact.astype(np.float32), ref).ok
+    assert not compare((ref.exact + 2 * allowed).astype(np.float32), ref).ok
+    assert np.median(allowed / np.abs(ref.exact)) < 1e-4
+    at = (slice(3, 9), slice(0, 7))
+    np.testing.assert_array_equal(ref.part(at).tolerance(), allowed[at])
+    infinite = replace(ref, variables={"x": np.full_like(ref.exact, 1e6)}, exact=np.full_like(ref.exact, np.inf))
+    assert compare(np.full_like(ref.exact, np.inf), infinite).ok
+
+
+@pytest.mark.parametrize(
+    ("activation", "error", "message"),
+    [
+        ("x*y", TaskError, "line 1, column 3: y is unknown; it must be x, the sum, aux, or up"),
+        ("foo", InputError, r"activation is 'foo'; it must be one of relu, .* clamp\(low,high\), an expression of x"),
+        ("2.0", TaskError, "the activation does not read x, the sum; it must"),
+        ("x[i]", TaskError, "i is no index; an activation reads x, aux and up, without indices"),
+        ("clamp(1)", InputError, r"'clamp\(1\)'; it must have the form clamp\(low,high\)"),
+        ("clamp(2,1)", InputError, "its first number must be at most the second"),
+        ("x*", TaskError, "the text ends early"),
+        ("aux*x", InputError, r"activation is 'aux\*x' and aux is None; the expression reads it"),
+        (lambda x: math.exp(x), TaskError, "write ptxgen.exp"),
+        (lambda: 1, InputError, "it must have one, the sum, or a second one, aux or up"),
+        (np.linalg.norm, InputError, "activation is norm with"),
+        (lambda x: x.cosine(), InputError, "which fails on expressions"),
+        ("x+" * 2000 + "x", TaskError, "nest"),
+    ],
+)
+def test_bad_activations_are_named(activation: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        ptxgen.gemm(A, B, activation=activation)
+
+
+#: a kernel of each family, with pairs in vectors of 2 to 8, and with slices of K
+GATED = (
+    ("f16", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0 vec_c=2 kg=2 splitk=workspace"),
+    ("f16", "family=mma ms=16 ns=16 ml=32 nl=32 u=32 stages=2 vec_a=8 vec_b=8 vec_c=4 epilogue_smem=1"),
+    ("bf16", "family=wgmma ml=64 nl=32 u=32 stages=2 vec_c=2"),
+    ("bf16", "family=wgmma ml=64 nl=64 u=32 stages=2 vec_c=8"),
+)
+
+
+@pytest.mark.parametrize(("dtype", "text"), GATED)
+def test_gated_activations_are_right(dtype: str, text: str) -> None:
+    """Rows and columns past whole tiles, a leading dimension of C with a gap."""
+    for epilogue, batch in (("swiglu", 1), ("scale,min(x,7)*sigmoid(1.702*x)*(up+1)", 2)):
+        p = Gemm(37, 80, 40, "NT", dtype, epilogue=epilogue, ldc=48, batch=batch)
+        results = list(check(EmulatedDriver(H200), p, parse_config(text)))
+        assert all(r.ok for r in results), [str(r) for r in results]
+
+
+def test_gemm_computes_gated_activations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    a, b = RNG.normal(size=(9, 16)).astype(np.float16), RNG.normal(size=(16, 24)).astype(np.float16)
+    x = a.astype(np.float64) @ b
+    gate, up = x[:, ::2], x[:, 1::2]
+    for activation in ("swiglu", "silu(x)*up", lambda x, up: x / (1 + ptxgen.exp(-x)) * up):
+        got = ptxgen.gemm(a, b, activation=activation)
+        np.testing.assert_allclose(got, gate / (1 + np.exp(-gate)) * up, rtol=2e-3, atol=2e-3)
+    with pytest.raises(InputError, match="beta is 1; with a gated activation it must be 0"):
+        ptxgen.gemm(a, b, activation="swiglu", beta=1.0, out=got)
+    with pytest.raises(ShapeError, match="b has 23 columns; a gated activation takes an even number"):
+        ptxgen.gemm(a, b[:, :23], activation="swiglu")
+    with pytest.raises(InputError, match="before a gated activation there may be scale"):
+        ptxgen.gemm(a, b, activation="swiglu", bias=np.zeros(12, np.float16))
+    with pytest.raises(DtypeError, match="out is f32; with a gated activation it must be f16 or bf16"):
+        ptxgen.gemm(A, B, activation="geglu")
+    with pytest.raises(InputError, match="must not read both aux and up"):
+        Gemm(8, 8, 8, epilogue="x*aux*up")
+    with pytest.raises(InputError, match="conv has no gated activation"):
+        Conv(1, 8, 8, 8, 8, 1, 1, dtype="f16", epilogue="silu(x)*up")
+    with pytest.raises(ShapeError, match="n is 7; with a gated activation it must be even"):
+        Gemm(8, 7, 8, dtype="f16", epilogue="swiglu")
+
+
+def test_a_gated_product_takes_the_configuration_of_the_product() -> None:
+    p = Gemm(64, 128, 64, "NT", "bf16", epilogue="swiglu")
+    assert parse(p.key()) == p
+    assert p.stored == ((64, 64), (128, 64), (64, 64))
+    assert p.bytes == 2 * (64 * 64 + 128 * 64 + 64 * 64)
+    assert operation_of(p).plain(p) == replace(p, epilogue="", ldc=128)  # type: ignore[misc]
+    wide = parse_config("family=wgmma ml=128 nl=128 u=64 stages=3 math_warpgroups=2 vec_c=8")
+    geglu = Gemm(512, 512, 512, "NT", "bf16", epilogue="geglu")
+    assert assemble(render(plan_for(geglu, wide, H200))).cubin
+    transposed = parse_config("family=wgmma ml=64 nl=128 u=64 stages=3 transposed_mma=1 vec_c=2")
+    with pytest.raises(ConfigError, match="transposed_mma=1: a gated activation takes 0"):
+        render(plan_for(geglu, transposed, H200))
+
+
+def test_what_has_no_text_is_refused() -> None:
+    with pytest.raises(DtypeError, match=r"epilogue is 'exp\(x\)'; it is not supported for sums of type f64"):
+        Gemm(8, 8, 8, dtype="f64", epilogue="exp(x)")
+    assert Gemm(8, 8, 8, dtype="f64", epilogue="x*max(x,0.1)").epilogue == "x*max(x,0.1)"
+    with pytest.raises(InputError, match=r"epilogue is 'x\*2,relu'; it may have only one of"):
+        Gemm(8, 8, 8, epilogue="x*2,relu")
+    with pytest.raises(InputError, match=r"epilogue has x\*2; an exported library has operations with names"):
+        epilogue_sum("bias_column,x*2")
+    assert epilogue_op("clamp(0,6)").exact is False
