@@ -29,29 +29,29 @@ lowering("and", "or", "xor", "not", "cnot", "popc", "clz", "brev")(lower_element
 
 @instruction("shl", "shr")
 def shift(b: Builder, ins: Instruction) -> Step:
-    kind = only_type(b, ins)
-    if kind not in SIGNED or ins.op == "shl":
-        kind = raw(kind)
-    bits = 8 * SIZES[kind]
+    dtype = only_type(b, ins)
+    if dtype not in SIGNED or ins.op == "shl":
+        dtype = raw(dtype)
+    bits = 8 * SIZES[dtype]
     amount = ins.operands[2]
-    x = b.src(ins.operands[1], kind)
+    x = b.src(ins.operands[1], dtype)
     if isinstance(amount, Imm):
         n = amount.value & 0xFFFFFFFF
-        dst = b.dst(ins.operands[0], kind)
+        dst = b.dst(ins.operands[0], dtype)
         ufunc: Any = np.left_shift if ins.op == "shl" else np.right_shift
         if n >= bits:
-            if kind not in SIGNED:
+            if dtype not in SIGNED:
                 return into(b, dst, lambda v, out: out.fill(0))
             n = bits - 1
-        by = b.const(n, kind)
+        by = b.const(n, dtype)
         return into(b, dst, lambda v, out: ufunc(v[x], v[by], out))
     by = b.src(amount, "u32")
-    dst = b.dst(ins.operands[0], kind)
+    dst = b.dst(ins.operands[0], dtype)
 
     def compute(v: list[Array], out: Array) -> None:
         n = v[by]
         a = v[x]
-        if ins.op == "shr" and kind in SIGNED:
+        if ins.op == "shr" and dtype in SIGNED:
             out[...] = a >> np.minimum(n, bits - 1).astype(a.dtype)
             return
         small = np.minimum(n, bits - 1).astype(a.dtype)
@@ -63,13 +63,13 @@ def shift(b: Builder, ins: Instruction) -> Step:
 
 @lowering("shl", "shr")
 def lower_shift(e: Emitter, ins: Instruction, guard: str) -> None:
-    kind = only(ins)
-    if ins.op == "shl" or kind not in SIGNED:
-        kind = raw(kind)
-    size = SIZES[kind]
+    dtype = only(ins)
+    if ins.op == "shl" or dtype not in SIGNED:
+        dtype = raw(dtype)
+    size = SIZES[dtype]
     bits, word = 8 * size, WORD[size]
-    how = "shl" if ins.op == "shl" else "ashr" if kind in SIGNED else "lshr"
-    x = e.word(e.src(ins.operands[1], kind))
+    how = "shl" if ins.op == "shl" else "ashr" if dtype in SIGNED else "lshr"
+    x = e.word(e.src(ins.operands[1], dtype))
     amount = ins.operands[2]
     if isinstance(amount, Imm):
         n = amount.value & 0xFFFFFFFF
@@ -105,12 +105,12 @@ def funnel(b: Builder, ins: Instruction) -> Step:
 
 @instruction("bfe")
 def extract(b: Builder, ins: Instruction) -> Step:
-    kind = only_type(b, ins)
-    bits = 8 * SIZES[kind]
-    x = b.src(ins.operands[1], raw(kind))
+    dtype = only_type(b, ins)
+    bits = 8 * SIZES[dtype]
+    x = b.src(ins.operands[1], raw(dtype))
     at, length = b.src(ins.operands[2], "u32"), b.src(ins.operands[3], "u32")
-    dst = b.dst(ins.operands[0], raw(kind))
-    signed = kind in SIGNED
+    dst = b.dst(ins.operands[0], raw(dtype))
+    signed = dtype in SIGNED
     limit = field_limit(bits)
 
     def compute(v: list[Array], out: Array) -> None:
@@ -144,9 +144,9 @@ def field_limit(bits: int) -> Any:
 
 @instruction("bfi")
 def insert(b: Builder, ins: Instruction) -> Step:
-    kind = raw(only_type(b, ins))
-    bits = 8 * SIZES[kind]
-    x, y = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind)
+    dtype = raw(only_type(b, ins))
+    bits = 8 * SIZES[dtype]
+    x, y = b.src(ins.operands[1], dtype), b.src(ins.operands[2], dtype)
     at, length = b.src(ins.operands[3], "u32"), b.src(ins.operands[4], "u32")
     limit = field_limit(bits)
 
@@ -163,7 +163,7 @@ def insert(b: Builder, ins: Instruction) -> Step:
         field = np.where(pos >= bits, np.uint64(0), v[x].astype(np.uint64) << by)
         out[...] = ((v[y].astype(np.uint64) & ~mask) | (field & mask)).astype(out.dtype)
 
-    return into(b, b.dst(ins.operands[0], kind), compute)
+    return into(b, b.dst(ins.operands[0], dtype), compute)
 
 
 @instruction("bmsk")
@@ -205,13 +205,13 @@ def szext(b: Builder, ins: Instruction) -> Step:
 @instruction("bfind")
 def bfind(b: Builder, ins: Instruction) -> Step:
     amount = "shiftamt" in ins.mods
-    kind = only_type(b, ins, {"shiftamt"}, LONG)
-    bits = 8 * SIZES[kind]
-    x = b.src(ins.operands[1], kind)
+    dtype = only_type(b, ins, {"shiftamt"}, LONG)
+    bits = 8 * SIZES[dtype]
+    x = b.src(ins.operands[1], dtype)
 
     def compute(v: list[Array], out: Array) -> None:
         a = v[x]
-        if kind in SIGNED:
+        if dtype in SIGNED:
             a = np.where(a < 0, ~a, a)
         zeros = leading_zeros(np.asarray(a).astype(np.uint64), bits)
         at = zeros if amount else bits - 1 - zeros

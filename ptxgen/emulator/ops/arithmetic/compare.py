@@ -47,13 +47,13 @@ COMPARISONS = {*_ORDERED, *_OPPOSITE, "ne", "neu", "equ", "num", "nan"}
 _COMBINE = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
-def compare(name: str, kind: str, a: Array, c: Array, out: Array) -> None:
+def compare(name: str, dtype: str, a: Array, c: Array, out: Array) -> None:
     if name in _ORDERED:
         _ORDERED[name](a, c, out)
     elif name in _OPPOSITE:
         _OPPOSITE[name](a, c, out)
         np.logical_not(out, out)
-    elif name == "neu" or (name == "ne" and kind not in FLOATS):
+    elif name == "neu" or (name == "ne" and dtype not in FLOATS):
         np.not_equal(a, c, out)
     elif name == "ne":
         out[...] = (a < c) | (a > c)
@@ -67,15 +67,15 @@ def compare(name: str, kind: str, a: Array, c: Array, out: Array) -> None:
 def compared_type(b: Builder, ins: Instruction) -> tuple[str, str, bool]:
     """The comparison, the type in which it compares, and whether it flushes subnormal numbers."""
     name = next((m for m in ins.mods if m in COMPARISONS), "")
-    kind = ins.mods[-1]
+    dtype = ins.mods[-1]
     known = COMPARISONS | set(_COMBINE) | set(SIZES) | {"ftz"}
-    if not name or kind not in SIZES or not set(ins.mods) <= known:
+    if not name or dtype not in SIZES or not set(ins.mods) <= known:
         raise b.unsupported()
-    if name in ("lo", "ls", "hi", "hs") and kind in FLOATS:
+    if name in ("lo", "ls", "hi", "hs") and dtype in FLOATS:
         raise b.malformed(f".{name} compares unsigned integers")
-    if kind[0] == "b" and kind != "bf16" and kind != "bf16x2":
-        kind = "u" + kind[1:]
-    return name, kind, "ftz" in ins.mods
+    if dtype[0] == "b" and dtype != "bf16" and dtype != "bf16x2":
+        dtype = "u" + dtype[1:]
+    return name, dtype, "ftz" in ins.mods
 
 
 def predicate(b: Builder, op: Operand) -> tuple[int, bool]:
@@ -87,20 +87,20 @@ def predicate(b: Builder, op: Operand) -> tuple[int, bool]:
 
 @instruction("setp")
 def setp(b: Builder, ins: Instruction) -> Step:
-    name, kind, ftz = compared_type(b, ins)
-    if kind.endswith("x2"):
-        return setp_pair(b, ins, name, kind, ftz)
-    x, y = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind)
+    name, dtype, ftz = compared_type(b, ins)
+    if dtype.endswith("x2"):
+        return setp_pair(b, ins, name, dtype, ftz)
+    x, y = b.src(ins.operands[1], dtype), b.src(ins.operands[2], dtype)
     combine = next((_COMBINE[m] for m in ins.mods if m in _COMBINE), None)
     other = predicate(b, ins.operands[3]) if combine is not None else None
     d = ins.operands[0]
     first, second = (d.first, d.second) if isinstance(d, Pair) else (d, Sink())
     dp = b.dst(first, "pred")
     if combine is None and isinstance(second, Sink) and not ftz:
-        direct = _ORDERED.get(name) or (np.not_equal if name in ("ne", "neu") and kind not in FLOATS else None)
+        direct = _ORDERED.get(name) or (np.not_equal if name in ("ne", "neu") and dtype not in FLOATS else None)
         if direct is not None:
             return into(b, dp, lambda v, out: direct(v[x], v[y], out))
-        return into(b, dp, lambda v, out: compare(name, kind, v[x], v[y], out))
+        return into(b, dp, lambda v, out: compare(name, dtype, v[x], v[y], out))
     dq = b.dst(second, "pred")
     scratch = b.temp("pred")
 
@@ -109,8 +109,8 @@ def setp(b: Builder, ins: Instruction) -> Step:
         t = v[scratch]
         a, s = v[x], v[y]
         if ftz:
-            a, s = flush(a, kind), flush(s, kind)
-        compare(name, kind, a, s, t)
+            a, s = flush(a, dtype), flush(s, dtype)
+        compare(name, dtype, a, s, t)
         where: Any = True if m is None else m
         if other is None:
             yes, no = t, ~t
@@ -160,24 +160,24 @@ _LLVM_REAL = {
 
 @lowering("setp")
 def lower_setp(e: Emitter, ins: Instruction, guard: str) -> None:
-    kind = ins.mods[-1]
+    dtype = ins.mods[-1]
     name = ins.mods[0]
     combine = ins.mods[1:-1]
-    if kind not in SIZES or len(combine) > 1 or not set(combine) <= {"and", "or", "xor"}:
+    if dtype not in SIZES or len(combine) > 1 or not set(combine) <= {"and", "or", "xor"}:
         raise UnableError
-    if kind in ("f32", "f64"):
+    if dtype in ("f32", "f64"):
         if name not in _LLVM_REAL:
             raise UnableError
-        x, y = (e.real(e.src(o, kind)) for o in ins.operands[1:3])
-        yes = e.new(f"fcmp {_LLVM_REAL[name]} {REAL[SIZES[kind]]} {x}, {y}")
+        x, y = (e.real(e.src(o, dtype)) for o in ins.operands[1:3])
+        yes = e.new(f"fcmp {_LLVM_REAL[name]} {REAL[SIZES[dtype]]} {x}, {y}")
     else:
-        if name not in _LLVM_INTEGER or kind in FLOATS or kind == "pred" or kind.endswith("x2"):
+        if name not in _LLVM_INTEGER or dtype in FLOATS or dtype == "pred" or dtype.endswith("x2"):
             raise UnableError
-        x, y = (e.word(e.src(o, raw(kind))) for o in ins.operands[1:3])
+        x, y = (e.word(e.src(o, raw(dtype))) for o in ins.operands[1:3])
         test = _LLVM_INTEGER[name]
         if test not in ("eq", "ne"):
-            test = ("s" if kind in SIGNED and name not in ("lo", "ls", "hi", "hs") else "u") + test
-        yes = e.new(f"icmp {test} {WORD[SIZES[kind]]} {x}, {y}")
+            test = ("s" if dtype in SIGNED and name not in ("lo", "ls", "hi", "hs") else "u") + test
+        yes = e.new(f"icmp {test} {WORD[SIZES[dtype]]} {x}, {y}")
     d = ins.operands[0]
     first, second = (d.first, d.second) if isinstance(d, Pair) else (d, Sink())
     no = "" if isinstance(second, Sink) else e.new(f"xor i1 {yes}, 1")
@@ -190,10 +190,10 @@ def lower_setp(e: Emitter, ins: Instruction, guard: str) -> None:
         e.put(second, Value(0, no), guard)
 
 
-def setp_pair(b: Builder, ins: Instruction, name: str, kind: str, ftz: bool) -> Step:
+def setp_pair(b: Builder, ins: Instruction, name: str, dtype: str, ftz: bool) -> Step:
     """setp of a packed type: one predicate for each half."""
-    base = kind.removesuffix("x2")
-    x, y = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind)
+    base = dtype.removesuffix("x2")
+    x, y = b.src(ins.operands[1], dtype), b.src(ins.operands[2], dtype)
     combine = next((_COMBINE[m] for m in ins.mods if m in _COMBINE), None)
     other = predicate(b, ins.operands[3]) if combine is not None else None
     d = ins.operands[0]
@@ -220,18 +220,18 @@ def setp_pair(b: Builder, ins: Instruction, name: str, kind: str, ftz: bool) -> 
 
 @instruction("set")
 def set_(b: Builder, ins: Instruction) -> Step:
-    result, kind = ins.types[-2:]
+    result, dtype = ins.types[-2:]
     name = next((m for m in ins.mods if m in COMPARISONS), "")
     ftz = "ftz" in ins.mods
     combine = next((_COMBINE[m] for m in ins.mods if m in _COMBINE), None)
     if not name:
         raise b.unsupported()
-    base = kind.removesuffix("x2")
+    base = dtype.removesuffix("x2")
     if base[0] == "b" and base != "bf16":
-        base = kind = "u" + kind[1:]
-    x, y = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind)
+        base = dtype = "u" + dtype[1:]
+    x, y = b.src(ins.operands[1], dtype), b.src(ins.operands[2], dtype)
     other = predicate(b, ins.operands[3]) if combine is not None else None
-    packed = kind.endswith("x2")
+    packed = dtype.endswith("x2")
     if packed and result in ("u32", "s32"):
         result = "u16x2"  # one half for each comparison
     dst = b.dst(ins.operands[0], result)
@@ -254,12 +254,12 @@ def set_(b: Builder, ins: Instruction) -> Step:
 
 @instruction("selp")
 def selp(b: Builder, ins: Instruction) -> Step:
-    kind = ins.mods[-1]
-    if kind not in SIZES or len(ins.mods) != 1:
+    dtype = ins.mods[-1]
+    if dtype not in SIZES or len(ins.mods) != 1:
         raise b.unsupported()
-    x, y = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind)
+    x, y = b.src(ins.operands[1], dtype), b.src(ins.operands[2], dtype)
     p, negated = predicate(b, ins.operands[3])
-    dst = b.dst(ins.operands[0], kind)
+    dst = b.dst(ins.operands[0], dtype)
 
     def compute(v: list[Array], out: Array) -> None:
         out[...] = np.where(v[p], v[y], v[x]) if negated else np.where(v[p], v[x], v[y])
@@ -269,40 +269,40 @@ def selp(b: Builder, ins: Instruction) -> Step:
 
 @lowering("selp")
 def lower_selp(e: Emitter, ins: Instruction, guard: str) -> None:
-    kind = only(ins)
-    if SIZES[kind] not in (2, 4, 8) or kind in ("f16", "bf16"):
+    dtype = only(ins)
+    if SIZES[dtype] not in (2, 4, 8) or dtype in ("f16", "bf16"):
         raise UnableError
     p = e.truth(ins.operands[3])
-    if kind not in ("f32", "f64"):
-        kind = raw(kind)
-    word = WORD[SIZES[kind]]
-    x, y = (e.word(e.src(o, kind)) for o in ins.operands[1:3])
-    e.put(ins.operands[0], Value(SIZES[kind], e.new(f"select i1 {p}, {word} {x}, {word} {y}")), guard)
+    if dtype not in ("f32", "f64"):
+        dtype = raw(dtype)
+    word = WORD[SIZES[dtype]]
+    x, y = (e.word(e.src(o, dtype)) for o in ins.operands[1:3])
+    e.put(ins.operands[0], Value(SIZES[dtype], e.new(f"select i1 {p}, {word} {x}, {word} {y}")), guard)
 
 
 @instruction("slct")
 def slct(b: Builder, ins: Instruction) -> Step:
-    kind, test = ins.types
-    if kind in PACKED or test not in ("s32", "f32"):
+    dtype, test = ins.types
+    if dtype in PACKED or test not in ("s32", "f32"):
         raise b.unsupported()
-    x, y, z = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind), b.src(ins.operands[3], test)
+    x, y, z = b.src(ins.operands[1], dtype), b.src(ins.operands[2], dtype), b.src(ins.operands[3], test)
     ftz = "ftz" in ins.mods
 
     def compute(v: list[Array], out: Array) -> None:
         t = flush(v[z], test) if ftz else v[z]
         out[...] = np.where(t >= 0, v[x], v[y])
 
-    return into(b, b.dst(ins.operands[0], kind), compute)
+    return into(b, b.dst(ins.operands[0], dtype), compute)
 
 
 @instruction("testp")
 def testp(b: Builder, ins: Instruction) -> Step:
-    test, kind = ins.mods
-    if test not in ("finite", "infinite", "number", "notanumber", "normal", "subnormal") or kind not in FLOAT:
+    test, dtype = ins.mods
+    if test not in ("finite", "infinite", "number", "notanumber", "normal", "subnormal") or dtype not in FLOAT:
         raise b.unsupported()
-    x = b.src(ins.operands[1], kind)
+    x = b.src(ins.operands[1], dtype)
     finfo: Any = ml_dtypes.finfo
-    tiny: Any = finfo(FLOAT[kind]).tiny
+    tiny: Any = finfo(FLOAT[dtype]).tiny
 
     def compute(v: list[Array], out: Array) -> None:
         a = v[x]

@@ -34,17 +34,17 @@ class Operation:
     llvm: Callable[..., str]
 
 
-def typed(letter: str, kind: str) -> str:
+def typed(letter: str, dtype: str) -> str:
     """The type that a letter of a row stands for."""
-    unsigned = "u" + kind[1:] if kind in PACKED else raw(kind)
-    return {"T": kind, "R": unsigned, "U": "u32", "W": f"{kind[0]}{16 * SIZES[kind]}"}[letter]
+    unsigned = "u" + dtype[1:] if dtype in PACKED else raw(dtype)
+    return {"T": dtype, "R": unsigned, "U": "u32", "W": f"{dtype[0]}{16 * SIZES[dtype]}"}[letter]
 
 
 def text(form: str) -> Callable[..., str]:
     """An LLVM instruction: {0}, {1} are the operands, {t} is their type."""
 
-    def emit(e: Emitter, kind: str, *words: str) -> str:
-        return e.new(form.format(*words, t=WORD[SIZES[kind]]))
+    def emit(e: Emitter, dtype: str, *words: str) -> str:
+        return e.new(form.format(*words, t=WORD[SIZES[dtype]]))
 
     return emit
 
@@ -52,9 +52,9 @@ def text(form: str) -> Callable[..., str]:
 def intrinsic(name: str, *more: str) -> Callable[..., str]:
     """An LLVM intrinsic function; ``more``: further arguments."""
 
-    def emit(e: Emitter, kind: str, *words: str) -> str:
-        t = WORD[SIZES[kind]]
-        whole = name.format(s="s" if kind in SIGNED else "u")
+    def emit(e: Emitter, dtype: str, *words: str) -> str:
+        t = WORD[SIZES[dtype]]
+        whole = name.format(s="s" if dtype in SIGNED else "u")
         return e.call(t, f"llvm.{whole}.{t}", *(f"{t} {word}" for word in words), *more)
 
     return emit
@@ -63,14 +63,14 @@ def intrinsic(name: str, *more: str) -> Callable[..., str]:
 def counted(name: str, *more: str) -> Callable[..., str]:
     """As ``intrinsic``, with a result of 32 bits."""
     emit = intrinsic(name, *more)
-    return lambda e, kind, word: e.resize(emit(e, kind, word), SIZES[kind], 4, False)
+    return lambda e, dtype, word: e.resize(emit(e, dtype, word), SIZES[dtype], 4, False)
 
 
-def high(kind: str, x: Array, y: Array) -> Any:
+def high(dtype: str, x: Array, y: Array) -> Any:
     """The high half of a product."""
-    bits = 8 * SIZES[kind]
+    bits = 8 * SIZES[dtype]
     if bits < 64:
-        double = np.int64 if kind in SIGNED else np.uint64
+        double = np.int64 if dtype in SIGNED else np.uint64
         return ((x.astype(double) * y.astype(double)) >> double(bits)).astype(x.dtype)
     a, b = x.view(np.uint64) if x.ndim else x.astype(np.uint64), y.view(np.uint64) if y.ndim else y.astype(np.uint64)
     low = np.uint64(0xFFFFFFFF)
@@ -79,30 +79,30 @@ def high(kind: str, x: Array, y: Array) -> Any:
     mid = ah * bl + ((al * bl) >> s)
     mid2 = al * bh + (mid & low)
     out = ah * bh + (mid >> s) + (mid2 >> s)
-    if kind in SIGNED:
+    if dtype in SIGNED:
         zero = np.uint64(0)
         out = out - np.where(a >> np.uint64(63) != 0, b, zero) - np.where(b >> np.uint64(63) != 0, a, zero)
     return out.view(x.dtype)
 
 
-def product(e: Emitter, kind: str, x: str, y: str) -> str:
+def product(e: Emitter, dtype: str, x: str, y: str) -> str:
     """The whole product, of twice the size."""
-    size = SIZES[kind]
-    x, y = (e.resize(word, size, 2 * size, kind in SIGNED) for word in (x, y))
+    size = SIZES[dtype]
+    x, y = (e.resize(word, size, 2 * size, dtype in SIGNED) for word in (x, y))
     return e.new(f"mul {WORD[2 * size]} {x}, {y}")
 
 
-def upper(e: Emitter, kind: str, x: str, y: str) -> str:
-    size = SIZES[kind]
-    down = e.new(f"lshr {WORD[2 * size]} {product(e, kind, x, y)}, {8 * size}")
+def upper(e: Emitter, dtype: str, x: str, y: str) -> str:
+    size = SIZES[dtype]
+    down = e.new(f"lshr {WORD[2 * size]} {product(e, dtype, x, y)}, {8 * size}")
     return e.resize(down, 2 * size, size, False)
 
 
 def plus(multiply: Callable[..., str], scale: int = 1) -> Callable[..., str]:
     """The sum of a product, of ``scale`` times the size of its operands, and a third operand."""
 
-    def emit(e: Emitter, kind: str, x: str, y: str, z: str) -> str:
-        return e.new(f"add {WORD[scale * SIZES[kind]]} {multiply(e, kind, x, y)}, {z}")
+    def emit(e: Emitter, dtype: str, x: str, y: str, z: str) -> str:
+        return e.new(f"add {WORD[scale * SIZES[dtype]]} {multiply(e, dtype, x, y)}, {z}")
 
     return emit
 
@@ -124,31 +124,31 @@ def leading_zeros(a: Array, bits: int) -> Array:
     return bits - population(a).astype(np.int64)
 
 
-def reversed_bits(kind: str, out: Array, x: Array) -> None:
+def reversed_bits(dtype: str, out: Array, x: Array) -> None:
     a = np.array(x, ndmin=1)
-    bits = np.unpackbits(a.view(np.uint8), bitorder="little").reshape(-1, 8 * SIZES[kind])[:, ::-1]
+    bits = np.unpackbits(a.view(np.uint8), bitorder="little").reshape(-1, 8 * SIZES[dtype])[:, ::-1]
     out[...] = np.packbits(bits, axis=1, bitorder="little").view(a.dtype).reshape(-1)
 
 
 def assign(function: Callable[..., Any]) -> Callable[..., None]:
     """A NumPy function of a row, from one that returns an array."""
 
-    def write(kind: str, out: Array, *arrays: Array) -> None:
-        out[...] = function(kind, *arrays)
+    def write(dtype: str, out: Array, *arrays: Array) -> None:
+        out[...] = function(dtype, *arrays)
 
     return write
 
 
-def wide(kind: str, out: Array, x: Array, y: Array) -> None:
+def wide(dtype: str, out: Array, x: Array, y: Array) -> None:
     np.multiply(x, y, out, dtype=out.dtype)
 
 
-def wide_sum(kind: str, out: Array, x: Array, y: Array, z: Array) -> None:
+def wide_sum(dtype: str, out: Array, x: Array, y: Array, z: Array) -> None:
     np.add(np.multiply(x, y, dtype=out.dtype), z, out)
 
 
-def no_bits(e: Emitter, kind: str, x: str) -> str:
-    t = WORD[SIZES[kind]]
+def no_bits(e: Emitter, dtype: str, x: str) -> str:
+    t = WORD[SIZES[dtype]]
     return e.new(f"zext i1 {e.new(f'icmp eq {t} {x}, 0')} to {t}")
 
 
@@ -160,7 +160,7 @@ OPERATIONS: dict[str, Operation] = {
     "mul.hi": Operation("TT", "T", assign(high), upper),
     "mul.wide": Operation("TT", "W", wide, product),
     "mad.lo": Operation("RRR", "R", wide_sum, plus(text("mul {t} {0}, {1}"))),
-    "mad.hi": Operation("TTT", "T", assign(lambda kind, x, y, z: high(kind, x, y) + z), plus(upper)),
+    "mad.hi": Operation("TTT", "T", assign(lambda dtype, x, y, z: high(dtype, x, y) + z), plus(upper)),
     "mad.wide": Operation("TTW", "W", wide_sum, plus(product, 2)),
     "min": Operation("TT", "T", np.minimum, intrinsic("{s}min")),
     "max": Operation("TT", "T", np.maximum, intrinsic("{s}max")),
@@ -170,9 +170,9 @@ OPERATIONS: dict[str, Operation] = {
     "or": Operation("RR", "R", np.bitwise_or, text("or {t} {0}, {1}")),
     "xor": Operation("RR", "R", np.bitwise_xor, text("xor {t} {0}, {1}")),
     "not": Operation("R", "R", np.invert, text("xor {t} {0}, -1")),
-    "cnot": Operation("R", "R", assign(lambda kind, x: x == 0), no_bits),
-    "popc": Operation("R", "U", assign(lambda kind, x: population(x)), counted("ctpop")),
-    "clz": Operation("R", "U", assign(lambda kind, x: leading_zeros(x, 8 * SIZES[kind])), counted("ctlz", "i1 0")),
+    "cnot": Operation("R", "R", assign(lambda dtype, x: x == 0), no_bits),
+    "popc": Operation("R", "U", assign(lambda dtype, x: population(x)), counted("ctpop")),
+    "clz": Operation("R", "U", assign(lambda dtype, x: leading_zeros(x, 8 * SIZES[dtype])), counted("ctlz", "i1 0")),
     "brev": Operation("R", "R", reversed_bits, intrinsic("bitreverse")),
 }
 
@@ -182,25 +182,25 @@ def row_of(ins: Instruction) -> str:
     return next((f"{ins.op}.{m}" for m in ins.mods if m in ("lo", "hi", "wide")), ins.op)
 
 
-def elementwise(b: Builder, ins: Instruction, kind: str) -> Step:
+def elementwise(b: Builder, ins: Instruction, dtype: str) -> Step:
     """The NumPy step of an operation of the table."""
     operation = OPERATIONS.get(row_of(ins))
     if operation is None:
         raise b.unsupported("needs .lo, .hi or .wide")
-    if "W" in operation.result and SIZES[kind] == 8:
+    if "W" in operation.result and SIZES[dtype] == 8:
         raise b.unsupported()
     sources = operation.sources
     if len(ins.operands) != len(sources) + 1:
         raise b.malformed(f"{len(sources)} sources are needed")
-    src = [b.src(o, typed(letter, kind)) for o, letter in zip(ins.operands[1:], sources, strict=True)]
-    dst = b.dst(ins.operands[0], typed(operation.result, kind))
+    src = [b.src(o, typed(letter, dtype)) for o, letter in zip(ins.operands[1:], sources, strict=True)]
+    dst = b.dst(ins.operands[0], typed(operation.result, dtype))
     function = operation.numpy
     if not isinstance(function, np.ufunc):
-        return into(b, dst, lambda v, out: function(kind, out, *(v[i] for i in src)))
+        return into(b, dst, lambda v, out: function(dtype, out, *(v[i] for i in src)))
     if len(src) == 1:
         return into(b, dst, lambda v, out: function(v[src[0]], out=out))
     one, two = src
-    if kind in PACKED:
+    if dtype in PACKED:
         return into(b, dst, lambda v, out: function(v[one], v[two], out=out))
 
     def step(c: WarpBatch, m: Mask) -> None:
@@ -215,14 +215,14 @@ def elementwise(b: Builder, ins: Instruction, kind: str) -> Step:
 
 def lower_elementwise(e: Emitter, ins: Instruction, guard: str) -> None:
     """Compiles an operation of the table."""
-    kind = only(ins, "lo", "hi", "wide")
+    dtype = only(ins, "lo", "hi", "wide")
     operation = OPERATIONS.get(row_of(ins))
-    if operation is None or kind in FLOATS or kind in PACKED:
+    if operation is None or dtype in FLOATS or dtype in PACKED:
         raise UnableError
-    result = typed(operation.result, kind)
+    result = typed(operation.result, dtype)
     if len(ins.operands) != len(operation.sources) + 1 or result not in SIZES:
         raise UnableError
     words = [
-        e.word(e.src(o, typed(letter, kind))) for o, letter in zip(ins.operands[1:], operation.sources, strict=True)
+        e.word(e.src(o, typed(letter, dtype))) for o, letter in zip(ins.operands[1:], operation.sources, strict=True)
     ]
-    e.put(ins.operands[0], Value(SIZES[result], operation.llvm(e, kind, *words)), guard)
+    e.put(ins.operands[0], Value(SIZES[result], operation.llvm(e, dtype, *words)), guard)

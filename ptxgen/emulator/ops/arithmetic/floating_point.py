@@ -41,10 +41,10 @@ class Style:
     """The parsed modifiers of a floating-point instruction."""
 
     def __init__(self, b: Builder, ins: Instruction, allowed: set[str] = frozenset()) -> None:  # type: ignore[assignment]
-        self.kind = ins.mods[-1]
-        if self.kind not in SIZES:
+        self.dtype = ins.mods[-1]
+        if self.dtype not in SIZES:
             raise b.unsupported()
-        self.base = self.kind.removesuffix("x2")
+        self.base = self.dtype.removesuffix("x2")
         if self.base not in FLOAT:
             raise b.unsupported()
         mods = ins.mods[:-1]
@@ -87,8 +87,8 @@ class Style:
 
 def add(b: Builder, ins: Instruction) -> Step:
     s = Style(b, ins)
-    x, y = (b.src(o, s.kind) for o in ins.operands[1:])
-    dst = b.dst(ins.operands[0], s.kind)
+    x, y = (b.src(o, s.dtype) for o in ins.operands[1:])
+    dst = b.dst(ins.operands[0], s.dtype)
     ufunc: Any = np.add if ins.op == "add" else np.subtract
     base = s.base
     if s.plain and base != "f64":
@@ -120,8 +120,8 @@ def add(b: Builder, ins: Instruction) -> Step:
 
 def mul(b: Builder, ins: Instruction) -> Step:
     s = Style(b, ins)
-    x, y = (b.src(o, s.kind) for o in ins.operands[1:])
-    dst = b.dst(ins.operands[0], s.kind)
+    x, y = (b.src(o, s.dtype) for o in ins.operands[1:])
+    dst = b.dst(ins.operands[0], s.dtype)
     base = s.base
     if s.plain and base != "f64":
 
@@ -161,10 +161,10 @@ def fma(b: Builder, ins: Instruction) -> Step:
     oob = "oob" in ins.mods
     if oob and s.base not in ("f16", "bf16"):
         raise b.unsupported()
-    x, y, z = (b.src(o, s.kind) for o in ins.operands[1:])
-    dst = b.dst(ins.operands[0], s.kind)
+    x, y, z = (b.src(o, s.dtype) for o in ins.operands[1:])
+    dst = b.dst(ins.operands[0], s.dtype)
     base = s.base
-    if base == "f32" and s.plain and s.kind == "f32":
+    if base == "f32" and s.plain and s.dtype == "f32":
         return fma32(b, dst, x, y, z)
 
     def compute(v: list[Array], out: Array) -> None:
@@ -229,7 +229,7 @@ def fma32(b: Builder, dst: int, x: int, y: int, z: int) -> Step:
 
 def div(b: Builder, ins: Instruction) -> Step:
     s = Style(b, ins, {"approx", "full"})
-    x, y = (b.src(o, s.kind) for o in ins.operands[1:])
+    x, y = (b.src(o, s.dtype) for o in ins.operands[1:])
     base = s.base
 
     def compute(v: list[Array], out: Array) -> None:
@@ -245,14 +245,14 @@ def div(b: Builder, ins: Instruction) -> Step:
             exact = to_odd(np.array(np.broadcast_to(q, out.shape)), lost)
             s.store(round_to(exact, base, s.mode), out, exact=lambda: exact)
 
-    return into(b, b.dst(ins.operands[0], s.kind), compute)
+    return into(b, b.dst(ins.operands[0], s.dtype), compute)
 
 
 def minmax(b: Builder, ins: Instruction) -> Step:
     s = Style(b, ins, {"NaN", "xorsign", "abs"})
     if len(ins.operands) not in (3, 4):
         raise b.malformed("2 or 3 sources are needed")
-    src = [b.src(o, s.kind) for o in ins.operands[1:]]
+    src = [b.src(o, s.dtype) for o in ins.operands[1:]]
     smallest, propagate = ins.op == "min", "NaN" in ins.mods
     xorsign, magnitude = "xorsign" in ins.mods, "abs" in ins.mods
     bits = BITS[s.base]
@@ -289,13 +289,13 @@ def minmax(b: Builder, ins: Instruction) -> Step:
             result = two(result, np.ascontiguousarray(more))
         s.store(result, out, *values[::-1])
 
-    return into(b, b.dst(ins.operands[0], s.kind), compute)
+    return into(b, b.dst(ins.operands[0], s.dtype), compute)
 
 
 def sign(b: Builder, ins: Instruction) -> Step:
     s = Style(b, ins)
-    x = b.src(ins.operands[1], s.kind)
-    dst = b.dst(ins.operands[0], s.kind)
+    x = b.src(ins.operands[1], s.dtype)
+    dst = b.dst(ins.operands[0], s.dtype)
     bits = BITS[s.base]
     top = bits(1 << (8 * bits().itemsize - 1))
     negate = ins.op == "neg"
@@ -315,9 +315,9 @@ def sign(b: Builder, ins: Instruction) -> Step:
 
 @instruction("copysign")
 def copysign(b: Builder, ins: Instruction) -> Step:
-    kind = only_type(b, ins, types={"f32", "f64"})
-    x, y = (b.src(o, kind) for o in ins.operands[1:])
-    return into(b, b.dst(ins.operands[0], kind), lambda v, out: np.copysign(v[y], v[x], out))
+    dtype = only_type(b, ins, types={"f32", "f64"})
+    x, y = (b.src(o, dtype) for o in ins.operands[1:])
+    return into(b, b.dst(ins.operands[0], dtype), lambda v, out: np.copysign(v[y], v[x], out))
 
 
 # ---- functions of one argument
@@ -338,7 +338,7 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 def function(b: Builder, ins: Instruction) -> Step:
     """Functions of one argument; .approx functions are correctly rounded, so within the documented error."""
     s = Style(b, ins, {"approx"})
-    x = b.src(ins.operands[1], s.kind)
+    x = b.src(ins.operands[1], s.dtype)
     f = FUNCTIONS[ins.op]
     exact = "approx" not in ins.mods
     upper_only = s.base == "f64" and s.ftz
@@ -366,7 +366,7 @@ def function(b: Builder, ins: Instruction) -> Step:
             value = to_odd(np.array(value), np.nan_to_num(lost))
         s.store(round_to(value, s.base, s.mode), out, exact=lambda: value)
 
-    return into(b, b.dst(ins.operands[0], s.kind), compute)
+    return into(b, b.dst(ins.operands[0], s.dtype), compute)
 
 
 def upper_half(a: Array, f: Callable[[Array], Array], out: Array) -> None:
@@ -380,11 +380,11 @@ def upper_half(a: Array, f: Callable[[Array], Array], out: Array) -> None:
 # ---- compiled functions
 
 
-def real_kind(ins: Instruction) -> str:
-    kind = only(ins, "rn")
-    if kind not in ("f32", "f64") and kind not in HALVES:
+def real_dtype(ins: Instruction) -> str:
+    dtype = only(ins, "rn")
+    if dtype not in ("f32", "f64") and dtype not in HALVES:
         raise UnableError
-    return kind
+    return dtype
 
 
 def lower(e: Emitter, ins: Instruction, guard: str) -> None:
@@ -403,19 +403,19 @@ def lower(e: Emitter, ins: Instruction, guard: str) -> None:
 
 
 def lower_two(e: Emitter, ins: Instruction, guard: str) -> None:
-    kind = real_kind(ins)
-    if kind in HALVES:
-        lower_halves(e, ins, kind, guard)
+    dtype = real_dtype(ins)
+    if dtype in HALVES:
+        lower_halves(e, ins, dtype, guard)
         return
-    x, y = (e.real(e.src(o, kind)) for o in ins.operands[1:])
-    text = e.new(f"f{ins.op} {REAL[SIZES[kind]]} {x}, {y}")
-    e.put(ins.operands[0], real_result(e, kind, text, y, x), guard)
+    x, y = (e.real(e.src(o, dtype)) for o in ins.operands[1:])
+    text = e.new(f"f{ins.op} {REAL[SIZES[dtype]]} {x}, {y}")
+    e.put(ins.operands[0], real_result(e, dtype, text, y, x), guard)
 
 
-def lower_halves(e: Emitter, ins: Instruction, kind: str, guard: str) -> None:
+def lower_halves(e: Emitter, ins: Instruction, dtype: str, guard: str) -> None:
     """Arithmetic in float64, where sums and products of two numbers are exact; fma is rounded to odd."""
-    form = HALVES[kind]
-    size = 4 if kind.endswith("x2") else 2
+    form = HALVES[dtype]
+    size = 4 if dtype.endswith("x2") else 2
     whole = [e.word(e.src(o, f"u{8 * size}")) for o in ins.operands[1:]]
     total = ""
     for part in range(size // 2):
@@ -437,11 +437,11 @@ def lower_halves(e: Emitter, ins: Instruction, kind: str, guard: str) -> None:
 
 @lowering("fma")
 def lower_fma(e: Emitter, ins: Instruction, guard: str) -> None:
-    kind = real_kind(ins)
-    if kind in HALVES:
-        lower_halves(e, ins, kind, guard)
+    dtype = real_dtype(ins)
+    if dtype in HALVES:
+        lower_halves(e, ins, dtype, guard)
         return
-    x, y, z = (e.real(e.src(o, kind)) for o in ins.operands[1:])
-    name = REAL[SIZES[kind]]
-    text = e.call(name, f"llvm.fma.{kind}", f"{name} {x}", f"{name} {y}", f"{name} {z}")
-    e.put(ins.operands[0], real_result(e, kind, text, z, y, x), guard)
+    x, y, z = (e.real(e.src(o, dtype)) for o in ins.operands[1:])
+    name = REAL[SIZES[dtype]]
+    text = e.call(name, f"llvm.fma.{dtype}", f"{name} {x}", f"{name} {y}", f"{name} {z}")
+    e.put(ins.operands[0], real_result(e, dtype, text, z, y, x), guard)

@@ -19,29 +19,29 @@ from ptxgen.emulator.warp_batch import Step, WarpBatch
 Mask = NDArray[np.bool_] | None
 
 
-def unsigned(kind: str) -> str:
-    return "u" + kind[1:]
+def unsigned(dtype: str) -> str:
+    return "u" + dtype[1:]
 
 
 @instruction("add", "sub")
 def add(b: Builder, ins: Instruction) -> Step:
-    kind = ins.mods[-1] if ins.mods else ""
-    if kind in FLOATS or (kind in PACKED and kind[0] in "fb"):
+    dtype = ins.mods[-1] if ins.mods else ""
+    if dtype in FLOATS or (dtype in PACKED and dtype[0] in "fb"):
         return floating_point.add(b, ins)
     if "cc" in ins.mods:
         return carry(b, ins)
-    kind = only_type(b, ins, {"sat"})
+    dtype = only_type(b, ins, {"sat"})
     if "sat" not in ins.mods:
-        return elementwise(b, ins, kind)
-    if kind != "s32":
+        return elementwise(b, ins, dtype)
+    if dtype != "s32":
         raise b.unsupported()
     ufunc = np.add if ins.op == "add" else np.subtract
-    x, y = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind)
+    x, y = b.src(ins.operands[1], dtype), b.src(ins.operands[2], dtype)
 
     def compute(v: list[Array], out: Array) -> None:
         out[...] = np.clip(ufunc(v[x].astype(np.int64), v[y].astype(np.int64)), -(2**31), 2**31 - 1)
 
-    return into(b, b.dst(ins.operands[0], kind), compute)
+    return into(b, b.dst(ins.operands[0], dtype), compute)
 
 
 @lowering("add", "sub", "mul", "mad", "min", "max", "abs", "neg")
@@ -57,9 +57,9 @@ def carry(b: Builder, ins: Instruction) -> Step:
     A difference is the sum a + ~b + 1, and its flag is the carry of that sum: clear if the subtraction borrows. Chains
     may mix sums and differences.
     """
-    kind = only_type(b, ins, {"cc"}, LONG)
-    x, y = (b.src(o, unsigned(kind)) for o in ins.operands[1:])
-    dst = b.dst(ins.operands[0], unsigned(kind))
+    dtype = only_type(b, ins, {"cc"}, LONG)
+    x, y = (b.src(o, unsigned(dtype)) for o in ins.operands[1:])
+    dst = b.dst(ins.operands[0], unsigned(dtype))
     reads_carry, writes_carry, adds = ins.op.endswith("c"), "cc" in ins.mods, ins.op.startswith("add")
 
     def step(c: WarpBatch, m: Mask) -> None:
@@ -100,32 +100,32 @@ def mad(b: Builder, ins: Instruction) -> Step:
         return floating_point.fma(b, ins)
     if "cc" in ins.mods:
         return mad_carry(b, ins)
-    kind = only_type(b, ins, {"lo", "hi", "wide", "sat"})
+    dtype = only_type(b, ins, {"lo", "hi", "wide", "sat"})
     if "sat" not in ins.mods:
-        return elementwise(b, ins, kind)
-    if kind != "s32" or "hi" not in ins.mods:
+        return elementwise(b, ins, dtype)
+    if dtype != "s32" or "hi" not in ins.mods:
         raise b.unsupported()
-    x, y, z = (b.src(o, kind) for o in ins.operands[1:])
+    x, y, z = (b.src(o, dtype) for o in ins.operands[1:])
 
     def saturated(v: list[Array], out: Array) -> None:
-        total = high(kind, v[x], v[y]).astype(np.int64) + v[z]
+        total = high(dtype, v[x], v[y]).astype(np.int64) + v[z]
         out[...] = np.clip(total, -(2**31), 2**31 - 1)
 
-    return into(b, b.dst(ins.operands[0], kind), saturated)
+    return into(b, b.dst(ins.operands[0], dtype), saturated)
 
 
 @instruction("madc")
 def mad_carry(b: Builder, ins: Instruction) -> Step:
-    kind = only_type(b, ins, {"lo", "hi", "cc"}, LONG)
-    x, y, z = (b.src(o, kind) for o in ins.operands[1:])
-    dst = b.dst(ins.operands[0], unsigned(kind))
+    dtype = only_type(b, ins, {"lo", "hi", "cc"}, LONG)
+    x, y, z = (b.src(o, dtype) for o in ins.operands[1:])
+    dst = b.dst(ins.operands[0], unsigned(dtype))
     reads_carry, writes_carry, hi = ins.op == "madc", "cc" in ins.mods, "hi" in ins.mods
 
     def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
         flag = carry_flag(c)
         a, s, t = (np.broadcast_to(v[i], (c.n,)) for i in (x, y, z))
-        whole = (high(kind, a, s) if hi else a * s).astype(v[dst].dtype)
+        whole = (high(dtype, a, s) if hi else a * s).astype(v[dst].dtype)
         k = flag.astype(v[dst].dtype) if reads_carry else np.zeros((), v[dst].dtype)
         one = whole + t.astype(v[dst].dtype)
         out = one + k
@@ -139,20 +139,20 @@ def mad_carry(b: Builder, ins: Instruction) -> Step:
 
 @instruction("mul24", "mad24")
 def mul24(b: Builder, ins: Instruction) -> Step:
-    kind = only_type(b, ins, {"lo", "hi", "sat"}, {"u32", "s32"})
+    dtype = only_type(b, ins, {"lo", "hi", "sat"}, {"u32", "s32"})
     if len(ins.operands) != (3 if ins.op == "mul24" else 4):
         raise b.malformed(f"{2 if ins.op == 'mul24' else 3} sources are needed")
     sat = "sat" in ins.mods
-    if sat and (kind != "s32" or ins.op != "mad24" or "hi" not in ins.mods):
+    if sat and (dtype != "s32" or ins.op != "mad24" or "hi" not in ins.mods):
         raise b.unsupported()
-    src = [b.src(o, kind) for o in ins.operands[1:]]
-    dst = b.dst(ins.operands[0], kind)
+    src = [b.src(o, dtype) for o in ins.operands[1:]]
+    dst = b.dst(ins.operands[0], dtype)
     shift = 16 if "hi" in ins.mods else 0
 
     def compute(v: list[Array], out: Array) -> None:
         a, s = ((v[i].astype(np.int64) << 40) for i in src[:2])
         product: Any
-        if kind == "u32":
+        if dtype == "u32":
             product = ((a.view(np.uint64) >> np.uint64(40)) * (s.view(np.uint64) >> np.uint64(40))) >> np.uint64(shift)
         else:
             product = ((a >> 40) * (s >> 40)) >> shift
@@ -168,22 +168,22 @@ def mul24(b: Builder, ins: Instruction) -> Step:
 def div(b: Builder, ins: Instruction) -> Step:
     if ins.mods[-1] in FLOATS:
         return floating_point.div(b, ins)
-    kind = only_type(b, ins)
-    x, y = (b.src(o, kind) for o in ins.operands[1:])
-    dst = b.dst(ins.operands[0], kind)
+    dtype = only_type(b, ins)
+    x, y = (b.src(o, dtype) for o in ins.operands[1:])
+    dst = b.dst(ins.operands[0], dtype)
     remainder = ins.op == "rem"
 
     def compute(v: list[Array], out: Array) -> None:
         a, d = v[x], v[y]
         zero = d == 0
-        if kind in SIGNED:
+        if dtype in SIGNED:
             rest = np.fmod(a, d)
             answer = rest if remainder else np.floor_divide(a - rest, d)
         else:
             answer = np.remainder(a, d) if remainder else np.floor_divide(a, d)
         if zero.any():
             # undefined in PTX; the hardware gives all ones for div and for rem
-            ones = np.array(-1 if kind in SIGNED else (1 << 8 * SIZES[kind]) - 1).astype(out.dtype)
+            ones = np.array(-1 if dtype in SIGNED else (1 << 8 * SIZES[dtype]) - 1).astype(out.dtype)
             answer = np.where(zero, ones, answer)
         out[...] = answer
 
@@ -194,34 +194,34 @@ def div(b: Builder, ins: Instruction) -> Step:
 def minmax(b: Builder, ins: Instruction) -> Step:
     if ins.mods[-1] in FLOATS or ins.mods[-1] in ("f16x2", "bf16x2"):
         return floating_point.minmax(b, ins)
-    kind = only_type(b, ins, {"relu"})
+    dtype = only_type(b, ins, {"relu"})
     ufunc = np.minimum if ins.op == "min" else np.maximum
     if "relu" not in ins.mods:
-        return elementwise(b, ins, kind)
-    x, y = (b.src(o, kind) for o in ins.operands[1:])
-    return into(b, b.dst(ins.operands[0], kind), lambda v, out: np.maximum(ufunc(v[x], v[y]), 0, out=out))
+        return elementwise(b, ins, dtype)
+    x, y = (b.src(o, dtype) for o in ins.operands[1:])
+    return into(b, b.dst(ins.operands[0], dtype), lambda v, out: np.maximum(ufunc(v[x], v[y]), 0, out=out))
 
 
 @instruction("abs", "neg")
 def unary(b: Builder, ins: Instruction) -> Step:
     if ins.mods[-1] in FLOATS or ins.mods[-1] in PACKED:
         return floating_point.sign(b, ins)
-    kind = only_type(b, ins)
-    if kind not in SIGNED:
+    dtype = only_type(b, ins)
+    if dtype not in SIGNED:
         raise b.unsupported()
-    return elementwise(b, ins, kind)
+    return elementwise(b, ins, dtype)
 
 
 @instruction("sad")
 def sad(b: Builder, ins: Instruction) -> Step:
-    kind = only_type(b, ins)
-    x, y, z = (b.src(o, kind) for o in ins.operands[1:])
+    dtype = only_type(b, ins)
+    x, y, z = (b.src(o, dtype) for o in ins.operands[1:])
 
     def compute(v: list[Array], out: Array) -> None:
         a, s = v[x], v[y]
         out[...] = v[z] + np.where(a < s, s - a, a - s)
 
-    return into(b, b.dst(ins.operands[0], kind), compute)
+    return into(b, b.dst(ins.operands[0], dtype), compute)
 
 
 @instruction("dp4a", "dp2a")
@@ -234,11 +234,11 @@ def dot(b: Builder, ins: Instruction) -> Step:
     z = b.src(ins.operands[3], result)
     dst = b.dst(ins.operands[0], result)
 
-    def pieces(word: Array, kind: str, width: int, first: int, count: int) -> list[Array]:
+    def pieces(word: Array, dtype: str, width: int, first: int, count: int) -> list[Array]:
         out = []
         for i in range(first, first + count):
             piece = (word.astype(np.int64) >> (width * i)) & ((1 << width) - 1)
-            if kind == "s32":
+            if dtype == "s32":
                 piece = (piece ^ (1 << (width - 1))) - (1 << (width - 1))
             out.append(piece)
         return out

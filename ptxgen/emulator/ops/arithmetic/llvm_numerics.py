@@ -21,8 +21,8 @@ def with_hardware_nan(e: Emitter, text: str, *operands: str) -> Value:
     return Value(8, e.new(f"select i1 {bad}, i64 {word}, i64 {bits}"))
 
 
-def real_result(e: Emitter, kind: str, text: str, *operands: str) -> Value:
-    return Value(4, real=text, clean=False) if kind == "f32" else with_hardware_nan(e, text, *operands)
+def real_result(e: Emitter, dtype: str, text: str, *operands: str) -> Value:
+    return Value(4, real=text, clean=False) if dtype == "f32" else with_hardware_nan(e, text, *operands)
 
 
 def wide_half(e: Emitter, half: str, form: tuple[int, int]) -> str:

@@ -55,18 +55,18 @@ class Underflow:
 UNDERFLOW = Underflow()
 
 
-def canonical(out: Array, kind: str) -> None:
+def canonical(out: Array, dtype: str) -> None:
     """Replaces NaN results by the canonical NaN of the hardware; NaNs in f64 are unchanged."""
-    if kind == "f32":
+    if dtype == "f32":
         top = np.maximum.reduce(out)
         if top != top:
             out.view(np.uint32)[out != out] = NAN_BITS["f32"]
-    elif kind != "f64":
+    elif dtype != "f64":
         bits = out.view(np.uint16)
-        limit = 0x7C00 if kind == "f16" else 0x7F80
+        limit = 0x7C00 if dtype == "f16" else 0x7F80
         bad = (bits & np.uint16(0x7FFF)) > limit
         if bad.any():
-            bits[bad] = NAN_BITS[kind]
+            bits[bad] = NAN_BITS[dtype]
 
 
 QUIET64, INVALID64 = np.uint64(1 << 51), np.uint64(0xFFF8 << 48)
@@ -113,13 +113,13 @@ def to_odd(s: Array, lost: Array) -> Array:
     return bits.view(np.float64)
 
 
-def round_to(x: Array, kind: str, mode: str = "rn") -> Array:
-    """Converts float64 values, rounded to odd if inexact, to ``kind`` with one rounding."""
-    if kind == "f64":
+def round_to(x: Array, dtype: str, mode: str = "rn") -> Array:
+    """Converts float64 values, rounded to odd if inexact, to ``dtype`` with one rounding."""
+    if dtype == "f64":
         return x
-    if kind == "f32":
+    if dtype == "f32":
         return directed(x, x.astype(F32), mode)
-    if kind == "f16":
+    if dtype == "f16":
         return directed(x, x.astype(F16), mode)
     if mode == "rn":
         near = directed(x, x.astype(F32), "rz")
@@ -169,23 +169,23 @@ def directed(exact: Array, near: Array, mode: str) -> Array:
 TINY = {"f32": TINY32, "f16": 2.0**-14, "bf16": TINY32, "f64": 2.0**-1022}
 
 
-def flush(x: Array, kind: str) -> Array:
+def flush(x: Array, dtype: str) -> Array:
     """Replaces subnormal numbers by zero of the same sign."""
-    tiny = TINY[kind]
+    tiny = TINY[dtype]
     return np.where(np.abs(x) < np.array(tiny, x.dtype), np.copysign(np.zeros_like(x), x), x)
 
 
-def flush_rounded(value: Array, kind: str, mode: str, exact: Callable[[], Array]) -> Array:
+def flush_rounded(value: Array, dtype: str, mode: str, exact: Callable[[], Array]) -> Array:
     """Flushes subnormal results; ``exact``: the result before rounding (float64, rounded to odd).
 
     The hardware tests the result rounded with an unbounded exponent. So a result that rounds up to the smallest normal
     number only because subnormal numbers have fewer bits becomes zero too.
     """
-    out = flush(value, kind)
-    edge = np.abs(out) == np.array(TINY[kind], out.dtype)
+    out = flush(value, dtype)
+    edge = np.abs(out) == np.array(TINY[dtype], out.dtype)
     if edge.any():
-        again = round_to(np.ascontiguousarray(np.broadcast_to(exact(), out.shape)) * 256.0, kind, mode)
-        edge &= np.abs(again) < np.array(TINY[kind] * 256.0, out.dtype)
+        again = round_to(np.ascontiguousarray(np.broadcast_to(exact(), out.shape)) * 256.0, dtype, mode)
+        edge &= np.abs(again) < np.array(TINY[dtype] * 256.0, out.dtype)
         out = np.where(edge, np.copysign(np.zeros_like(out), out), out)
     return out
 

@@ -79,13 +79,13 @@ class Form:
         self.others = others
 
 
-def scalar_source(b: Builder, op: Operand, kind: str) -> tuple[int, int, int, bool]:
+def scalar_source(b: Builder, op: Operand, dtype: str) -> tuple[int, int, int, bool]:
     """A source operand with its selector: view, lowest bit, number of bits, whether signed."""
     inner, select = split(op)
     if select and (len(select) != 2 or int(select[1]) > (3 if select[0] == "b" else 1)):
         raise b.malformed(f".{select} selects no byte or half word of one register")
     bits = {"b": 8, "h": 16}.get(select[:1], 32)
-    return b.src(inner, "u32"), bits * int(select[1:] or 0), bits, kind == "s32"
+    return b.src(inner, "u32"), bits * int(select[1:] or 0), bits, dtype == "s32"
 
 
 def value(v: list[Array], source: tuple[int, int, int, bool]) -> Array:
@@ -143,7 +143,7 @@ def finish(b: Builder, ins: Instruction, form: Form, compute: Any) -> Step:
 @instruction("vadd", "vsub", "vabsdiff", "vmin", "vmax")
 def scalar(b: Builder, ins: Instruction) -> Step:
     form = Form(b, ins, {"sat", *_SECOND}, 3)
-    x, y = (scalar_source(b, op, kind) for op, kind in zip(ins.operands[1:3], form.types[1:], strict=True))
+    x, y = (scalar_source(b, op, dtype) for op, dtype in zip(ins.operands[1:3], form.types[1:], strict=True))
     return finish(b, ins, form, lambda v: calculate(ins.op[1:], value(v, x), value(v, y)))
 
 
@@ -152,7 +152,7 @@ def compare(b: Builder, ins: Instruction) -> Step:
     form = Form(b, ins, {*_COMPARE, *_SECOND}, 2)
     if not form.compare:
         raise b.unsupported()
-    x, y = (scalar_source(b, op, kind) for op, kind in zip(ins.operands[1:3], form.types, strict=True))
+    x, y = (scalar_source(b, op, dtype) for op, dtype in zip(ins.operands[1:3], form.types, strict=True))
     return finish(b, ins, form, lambda v: calculate("set", value(v, x), value(v, y), form.compare))
 
 
@@ -161,7 +161,7 @@ def shift(b: Builder, ins: Instruction) -> Step:
     form = Form(b, ins, {"sat", "clamp", "wrap", *_SECOND}, 3)
     if form.types[2] != "u32" or len({"clamp", "wrap"} & set(form.others)) != 1:
         raise b.unsupported()
-    x, y = (scalar_source(b, op, kind) for op, kind in zip(ins.operands[1:3], form.types[1:], strict=True))
+    x, y = (scalar_source(b, op, dtype) for op, dtype in zip(ins.operands[1:3], form.types[1:], strict=True))
 
     def compute(v: list[Array]) -> Array:
         a, amount = value(v, x), value(v, y)
@@ -181,7 +181,7 @@ def product(b: Builder, ins: Instruction) -> Step:
     ops = [op.reg if isinstance(op, Neg) else op for op in ins.operands[1:]]
     if sum(minus) > 1 or (any(minus) and "po" in form.others):
         raise b.malformed("at most one operand is negated, and none with .po")
-    x, y = (scalar_source(b, op, kind) for op, kind in zip(ops[:2], form.types[1:], strict=True))
+    x, y = (scalar_source(b, op, dtype) for op, dtype in zip(ops[:2], form.types[1:], strict=True))
     addend = b.src(ops[2], "u32")
     signed = "s32" in form.types[1:] or any(minus)
     scale = 7 if "shr7" in form.others else 15 if "shr15" in form.others else 0
@@ -235,8 +235,8 @@ def parallel(b: Builder, ins: Instruction) -> Step:
         total = v[rest].astype(np.int64)
         for lane in written:
             p, q = (
-                wrapped(both[source_lanes[lane]], bits, kind == "s32")
-                for source_lanes, kind in zip(lanes_of_sources, kinds, strict=True)
+                wrapped(both[source_lanes[lane]], bits, dtype == "s32")
+                for source_lanes, dtype in zip(lanes_of_sources, kinds, strict=True)
             )
             t = calculate(name, p, q, form.compare)
             t = saturated(t, bits, form.signed) if form.sat else t

@@ -59,50 +59,50 @@ def copies(b: Builder, pairs: list[tuple[int, int]]) -> Step:
 def mov(b: Builder, ins: Instruction) -> Step:
     if ins.mods[-1] not in SIZES or len(ins.operands) != 2 or ins.mods[:-1] not in ((), ("v2",), ("v4",)):
         raise b.unsupported()
-    kind = ins.mods[-1]
-    if SIZES[kind] == 1 and not ins.hidden:
-        raise b.malformed(f".{kind} is no type of mov; registers of 8 bits are packed and unpacked")
+    dtype = ins.mods[-1]
+    if SIZES[dtype] == 1 and not ins.hidden:
+        raise b.malformed(f".{dtype} is no type of mov; registers of 8 bits are packed and unpacked")
     d, a = ins.operands
     if len(ins.mods) == 2:
-        count, raw = int(ins.mods[0][1]), f"u{8 * SIZES[kind]}"
-        if not 2 <= SIZES[kind] <= 16 // count:
-            raise b.malformed(f"{ins.mods[0]}.{kind} is no type of mov; elements have 16 to {128 // count} bits")
+        count, raw = int(ins.mods[0][1]), f"u{8 * SIZES[dtype]}"
+        if not 2 <= SIZES[dtype] <= 16 // count:
+            raise b.malformed(f"{ins.mods[0]}.{dtype} is no type of mov; elements have 16 to {128 // count} bits")
         pairs = zip(*(elements(b, x, count) for x in (d, a)), strict=True)
         return copies(b, [(b.dst(to, raw), b.src(source, raw)) for to, source in pairs])
     if isinstance(d, Vec) or isinstance(a, Vec):
-        return pack(b, kind, d, a)
+        return pack(b, dtype, d, a)
     if isinstance(a, Special) and a.name[1:].split("_")[0] in ("clock", "clock64", "globaltimer"):
-        return clock(b, kind, d, a.name)
-    if kind == "b128":
+        return clock(b, dtype, d, a.name)
+    if dtype == "b128":
         raise b.unsupported("128-bit registers")
-    raw = "pred" if kind == "pred" else f"u{8 * SIZES[kind]}"
-    if kind in ("f32", "f64"):
-        return copy(b.dst(d, kind), b.src(a, kind))
+    raw = "pred" if dtype == "pred" else f"u{8 * SIZES[dtype]}"
+    if dtype in ("f32", "f64"):
+        return copy(b.dst(d, dtype), b.src(a, dtype))
     return copy(b.dst(d, raw), b.src(a, raw))
 
 
 @lowering("mov")
 def lower_mov(e: Emitter, ins: Instruction, guard: str) -> None:
-    kind = only(ins)
+    dtype = only(ins)
     d, a = ins.operands
-    if kind in ("b128", "f16", "bf16"):
+    if dtype in ("b128", "f16", "bf16"):
         raise UnableError
     if isinstance(d, Vec) or isinstance(a, Vec):
-        return lower_pack(e, kind, d, a, guard)
+        return lower_pack(e, dtype, d, a, guard)
     if getattr(a, "name", "")[:6] in ("%clock", "%globa"):
         raise UnableError
-    v = e.src(a, kind if kind in ("f32", "f64", "pred") else raw(kind))
+    v = e.src(a, dtype if dtype in ("f32", "f64", "pred") else raw(dtype))
     e.put(d, copy_of(e, v), guard)
     return None
 
 
-def pack(b: Builder, kind: str, d: Any, a: Any) -> Step:
+def pack(b: Builder, dtype: str, d: Any, a: Any) -> Step:
     """mov between a vector and a single register."""
     vec, whole = (d, a) if isinstance(d, Vec) else (a, d)
     if not isinstance(vec, Vec) or isinstance(whole, Vec):
         raise b.malformed("both sides are vectors; one must be a single register")
-    size = SIZES[kind] // len(vec.items)
-    if len(vec.items) not in (2, 4) or size * len(vec.items) != SIZES[kind] or size not in (1, 2, 4):
+    size = SIZES[dtype] // len(vec.items)
+    if len(vec.items) not in (2, 4) or size * len(vec.items) != SIZES[dtype] or size not in (1, 2, 4):
         raise b.unsupported("this packing")
     piece = f"u{8 * size}"
     if vec is a:
@@ -110,35 +110,35 @@ def pack(b: Builder, kind: str, d: Any, a: Any) -> Step:
     return copies(b, [(b.dst(item, piece), b.part(whole, piece, i, False)) for i, item in enumerate(vec.items)])
 
 
-def lower_pack(e: Emitter, kind: str, d: Operand, a: Operand, guard: str) -> None:
+def lower_pack(e: Emitter, dtype: str, d: Operand, a: Operand, guard: str) -> None:
     vec, whole = (d, a) if isinstance(d, Vec) else (a, d)
     if not isinstance(vec, Vec) or isinstance(whole, Vec):
         raise UnableError
-    size = SIZES[kind] // len(vec.items)
-    if size not in (1, 2, 4) or size * len(vec.items) != SIZES[kind]:
+    size = SIZES[dtype] // len(vec.items)
+    if size not in (1, 2, 4) or size * len(vec.items) != SIZES[dtype]:
         raise UnableError
-    big = WORD[SIZES[kind]]
+    big = WORD[SIZES[dtype]]
     if vec is a:
         total = ""
         for n, item in enumerate(vec.items):
-            piece = e.resize(e.word(e.src(item, f"u{8 * size}")), size, SIZES[kind], False)
+            piece = e.resize(e.word(e.src(item, f"u{8 * size}")), size, SIZES[dtype], False)
             if n:
                 piece = e.new(f"shl {big} {piece}, {8 * size * n}")
             total = e.new(f"or {big} {total}, {piece}") if total else piece
-        e.put(whole, Value(SIZES[kind], total), guard)
+        e.put(whole, Value(SIZES[dtype], total), guard)
         return
-    word = e.word(e.src(whole, f"u{8 * SIZES[kind]}"))
+    word = e.word(e.src(whole, f"u{8 * SIZES[dtype]}"))
     for n, item in enumerate(vec.items):
         piece = e.new(f"lshr {big} {word}, {8 * size * n}") if n else word
-        e.put(item, Value(size, e.resize(piece, SIZES[kind], size, False)), guard)
+        e.put(item, Value(size, e.resize(piece, SIZES[dtype], size, False)), guard)
 
 
-def clock(b: Builder, kind: str, d: Any, name: str) -> Step:
-    if SIZES[kind] not in (4, 8):
-        raise b.malformed(f"{name} has 32 or 64 bits, .{kind} is needed")
-    dst = b.dst(d, f"u{8 * SIZES[kind]}")
+def clock(b: Builder, dtype: str, d: Any, name: str) -> Step:
+    if SIZES[dtype] not in (4, 8):
+        raise b.malformed(f"{name} has 32 or 64 bits, .{dtype} is needed")
+    dst = b.dst(d, f"u{8 * SIZES[dtype]}")
     shift = 32 if name.endswith("_hi") else 0
-    wide = SIZES[kind] == 8
+    wide = SIZES[dtype] == 8
 
     def step(c: WarpBatch, m: Mask) -> None:
         now = time.perf_counter_ns() >> shift

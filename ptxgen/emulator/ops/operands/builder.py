@@ -97,27 +97,27 @@ class Builder:
             self.views.append(view)
         return index
 
-    def view(self, width: int, row: int, kind: str, part: int = 0) -> int:
-        key = (width, row, kind, part)
+    def view(self, width: int, row: int, dtype: str, part: int = 0) -> int:
+        key = (width, row, dtype, part)
         index = self.interned.get(key)
-        return self.intern(key, View(width, row, kind, part)) if index is None else index
+        return self.intern(key, View(width, row, dtype, part)) if index is None else index
 
-    def temp(self, kind: str) -> int:
+    def temp(self, dtype: str) -> int:
         """A scratch row for this instruction."""
-        width = SIZES[kind]
+        width = SIZES[dtype]
         if self.free[width]:
             row = self.free[width].pop()
         else:
             row = self.rows[width]
             self.rows[width] += 1
         self.temporaries.append((width, row))
-        return self.view(width, row, kind)
+        return self.view(width, row, dtype)
 
-    def retype(self, index: int, kind: str) -> int:
+    def retype(self, index: int, dtype: str) -> int:
         """The same row as another type of the same size."""
         view = self.views[index]
         assert isinstance(view, View)
-        return self.view(view.width, view.row, kind)
+        return self.view(view.width, view.row, dtype)
 
     def raw(self, index: int) -> int:
         """The same row as one unsigned integer for each lane."""
@@ -125,109 +125,109 @@ class Builder:
         assert isinstance(view, View)
         return self.view(view.width, view.row, {0: "pred", 1: "u8", 2: "u16", 4: "u32", 8: "u64"}[view.width])
 
-    def part(self, op: Operand, kind: str, number: int, write: bool) -> int:
+    def part(self, op: Operand, dtype: str, number: int, write: bool) -> int:
         """Part ``number`` of a register, for packing and unpacking."""
         if not isinstance(op, Reg):
             raise self.malformed("a register is needed")
         (self.writes if write else self.reads).append(op)
         width, row = self.place(op)
-        return self.view(width, row, kind, number)
+        return self.view(width, row, dtype, number)
 
-    def const(self, value: int, kind: str) -> int:
+    def const(self, value: int, dtype: str) -> int:
         """An integer constant, wrapped to the type; as a predicate, whether it is not 0."""
-        if kind == "pred":
-            return self.intern(("const", value != 0, kind), np.array(value != 0))
-        size = SIZES[kind]
+        if dtype == "pred":
+            return self.intern(("const", value != 0, dtype), np.array(value != 0))
+        size = SIZES[dtype]
         bits = int(value) & ((1 << 8 * size) - 1)
-        data = np.frombuffer(bits.to_bytes(size, "little"), DTYPES[kind])
+        data = np.frombuffer(bits.to_bytes(size, "little"), DTYPES[dtype])
         if len(data) == 1 or (data.view("u1").reshape(2, -1)[0] == data.view("u1").reshape(2, -1)[1]).all():
             data = data[:1].reshape(())
-        return self.intern(("const", bits, kind), data)
+        return self.intern(("const", bits, dtype), data)
 
     def register_type(self, op: Operand) -> str:
         return op.type if isinstance(op, Reg) else ""
 
-    def check_bits(self, kind: str) -> None:
+    def check_bits(self, dtype: str) -> None:
         """Refuses an 8-bit type in an instruction that has none in PTX."""
         assert self.ins is not None
-        if SIZES[kind] == 1 and self.ins.op not in OF_BYTES:
-            raise self.malformed(f".{kind} is no type of {self.ins.op}; operands of 8 bits belong to ld, st and cvt")
+        if SIZES[dtype] == 1 and self.ins.op not in OF_BYTES:
+            raise self.malformed(f".{dtype} is no type of {self.ins.op}; operands of 8 bits belong to ld, st and cvt")
 
-    def src(self, op: Operand, kind: str, loose: bool = False) -> int:
-        """View of a source operand as ``kind``; a wider register gives its low part."""
-        self.check_bits(kind)
+    def src(self, op: Operand, dtype: str, loose: bool = False) -> int:
+        """View of a source operand as ``dtype``; a wider register gives its low part."""
+        self.check_bits(dtype)
         if isinstance(op, Reg):
             self.reads.append(op)
             width, row = self.place(op)
-            if (op.type == "pred") != (kind == "pred"):
-                raise self.malformed(f"{op.name} is .{op.type}, .{kind} is needed")
-            if width < SIZES[kind] and not loose:
-                raise self.malformed(f"{op.name} has {8 * width} bits, .{kind} needs {8 * SIZES[kind]}")
-            return self.view(width, row, kind if width >= SIZES[kind] else op.type)
+            if (op.type == "pred") != (dtype == "pred"):
+                raise self.malformed(f"{op.name} is .{op.type}, .{dtype} is needed")
+            if width < SIZES[dtype] and not loose:
+                raise self.malformed(f"{op.name} has {8 * width} bits, .{dtype} needs {8 * SIZES[dtype]}")
+            return self.view(width, row, dtype if width >= SIZES[dtype] else op.type)
         if isinstance(op, Imm):
-            if kind in FLOATS:
-                raise self.malformed(f"an integer constant as an operand of type .{kind}")
-            return self.const(op.value, kind)
+            if dtype in FLOATS:
+                raise self.malformed(f"an integer constant as an operand of type .{dtype}")
+            return self.const(op.value, dtype)
         if isinstance(op, Flt):
-            return self.float_const(op, kind)
+            return self.float_const(op, dtype)
         if isinstance(op, Sym):
             if self.clustered and op.var.space == "shared":
                 name = f"%window:{op.var.address + op.offset}"
-                return self.intern((name, kind), f"{name} {kind}")
-            return self.const(op.var.address + op.offset, kind)
+                return self.intern((name, dtype), f"{name} {dtype}")
+            return self.const(op.var.address + op.offset, dtype)
         if isinstance(op, Special):
-            if (op.name in SPECIAL_PREDICATES) != (kind == "pred"):
+            if (op.name in SPECIAL_PREDICATES) != (dtype == "pred"):
                 native = "pred" if op.name in SPECIAL_PREDICATES else "u32"
-                raise self.malformed(f"{op.name} is .{native}, .{kind} is needed")
+                raise self.malformed(f"{op.name} is .{native}, .{dtype} is needed")
             native = "u64" if op.name[1:] in SPECIALS_64 else "u32"
-            if 0 < SIZES[kind] < SIZES[native] and kind not in ("u16", "b16", "s16"):
+            if 0 < SIZES[dtype] < SIZES[native] and dtype not in ("u16", "b16", "s16"):
                 raise self.malformed(f"{op.name} has {8 * SIZES[native]} bits")
-            return self.intern(("special", op.name, kind), f"{op.name} {kind}")
-        raise self.malformed(f"an operand of kind {type(op).__name__.lower()}, .{kind} is needed")
+            return self.intern(("special", op.name, dtype), f"{op.name} {dtype}")
+        raise self.malformed(f"an operand of dtype {type(op).__name__.lower()}, .{dtype} is needed")
 
-    def float_const(self, op: Flt, kind: str) -> int:
-        if kind == "f64":
+    def float_const(self, op: Flt, dtype: str) -> int:
+        if dtype == "f64":
             bits = op.bits if op.size == 8 else int(np.array(op.bits, "<u4").view("<f4").astype("<f8").view("<u8"))
-        elif kind == "f32":
+        elif dtype == "f32":
             if op.size == 8:
                 with np.errstate(all="ignore"):
                     bits = int(np.array(op.bits, "<u8").view("<f8").astype("<f4").view("<u4"))
             else:
                 bits = op.bits
-        elif SIZES[kind] == op.size and kind not in FLOATS:
+        elif SIZES[dtype] == op.size and dtype not in FLOATS:
             bits = op.bits
         else:
-            raise self.malformed(f"a floating-point constant as an operand of type .{kind}")
-        return self.const(bits, kind)
+            raise self.malformed(f"a floating-point constant as an operand of type .{dtype}")
+        return self.const(bits, dtype)
 
-    def dst(self, op: Operand, kind: str) -> int:
-        """View of a destination register of exactly the size of ``kind``."""
-        self.check_bits(kind)
+    def dst(self, op: Operand, dtype: str) -> int:
+        """View of a destination register of exactly the size of ``dtype``."""
+        self.check_bits(dtype)
         if isinstance(op, Sink):
-            return self.temp(kind)
+            return self.temp(dtype)
         if not isinstance(op, Reg):
             raise self.malformed("the destination is no register; it must be one")
         width, row = self.place(op)
-        if (op.type == "pred") != (kind == "pred"):
-            raise self.malformed(f"{op.name} is .{op.type}, the result is .{kind}")
-        if width != SIZES[kind]:
-            raise self.malformed(f"{op.name} has {8 * width} bits, the result {8 * SIZES[kind]}")
+        if (op.type == "pred") != (dtype == "pred"):
+            raise self.malformed(f"{op.name} is .{op.type}, the result is .{dtype}")
+        if width != SIZES[dtype]:
+            raise self.malformed(f"{op.name} has {8 * width} bits, the result {8 * SIZES[dtype]}")
         self.writes.append(op)
-        return self.view(width, row, kind)
+        return self.view(width, row, dtype)
 
-    def dst_wide(self, op: Operand, kind: str) -> int:
-        """View of a destination register at least as wide as ``kind``, with the signedness of ``kind``."""
+    def dst_wide(self, op: Operand, dtype: str) -> int:
+        """View of a destination register at least as wide as ``dtype``, with the signedness of ``dtype``."""
         if isinstance(op, Sink):
-            return self.temp(kind)
+            return self.temp(dtype)
         if not isinstance(op, Reg):
             raise self.malformed("the destination is no register; it must be one")
         width, row = self.place(op)
-        if width == SIZES[kind]:
-            return self.dst(op, kind)
-        if width < SIZES[kind] or op.type == "pred":
-            raise self.malformed(f"{op.name} has {8 * width} bits, the result {8 * SIZES[kind]}")
+        if width == SIZES[dtype]:
+            return self.dst(op, dtype)
+        if width < SIZES[dtype] or op.type == "pred":
+            raise self.malformed(f"{op.name} has {8 * width} bits, the result {8 * SIZES[dtype]}")
         self.writes.append(op)
-        sign = "s" if kind in SIGNED else "u"
+        sign = "s" if dtype in SIGNED else "u"
         return self.view(width, row, f"{sign}{8 * width}")
 
     def address_key(self, op: Operand, space: str) -> tuple[int, int, int]:

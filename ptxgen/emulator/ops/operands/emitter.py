@@ -84,9 +84,9 @@ class Emitter:
             value = self.values[row] = Value(row[0], row=row)
         return value
 
-    def fetch(self, row: Row, kind: str) -> str:
-        at = self.new(f"getelementptr {kind}, ptr {self.pointer(('row', *row))}, i64 %i")
-        return self.new(f"load {kind}, ptr {at}")
+    def fetch(self, row: Row, dtype: str) -> str:
+        at = self.new(f"getelementptr {dtype}, ptr {self.pointer(('row', *row))}, i64 %i")
+        return self.new(f"load {dtype}, ptr {at}")
 
     def word(self, v: Value) -> str:
         """A value as an integer, or as a boolean."""
@@ -117,13 +117,13 @@ class Emitter:
                 v.real = self.fetch(v.row, REAL[v.size])
         return v.real
 
-    def src(self, op: Operand, kind: str) -> Value:
+    def src(self, op: Operand, dtype: str) -> Value:
         """A source operand as a type; a wider register gives its low part."""
-        view = self.b.views[self.b.src(op, kind)]
+        view = self.b.views[self.b.src(op, dtype)]
         if isinstance(view, np.ndarray):
             if view.ndim:
                 raise UnableError
-            return Value(SIZES[kind], str(int(view.view(f"u{view.itemsize}")) if kind != "pred" else int(view)))
+            return Value(SIZES[dtype], str(int(view.view(f"u{view.itemsize}")) if dtype != "pred" else int(view)))
         if isinstance(view, View):
             return self.view(view)
         name = view.split()[0]
@@ -135,7 +135,7 @@ class Emitter:
         native = 8 if name[1:] in SPECIALS_64 else 4
         at = self.new(f"getelementptr {WORD[native]}, ptr {self.pointer(key)}, i64 %i")
         word = self.new(f"load {WORD[native]}, ptr {at}")
-        return Value(SIZES[kind], self.resize(word, native, SIZES[kind], False))
+        return Value(SIZES[dtype], self.resize(word, native, SIZES[dtype], False))
 
     def view(self, view: View) -> Value:
         whole = self.read((view.width, view.row))
@@ -172,12 +172,12 @@ class Emitter:
         if guard:
             old = self.read(row)
             if value.real and not value.word and value.clean and not old.word:
-                kind = REAL[value.size]
-                new = self.new(f"select i1 {guard}, {kind} {value.real}, {kind} {self.real(old)}")
+                dtype = REAL[value.size]
+                new = self.new(f"select i1 {guard}, {dtype} {value.real}, {dtype} {self.real(old)}")
                 value = Value(value.size, real=new)
             else:
-                kind = WORD[value.size]
-                new = self.new(f"select i1 {guard}, {kind} {self.word(value)}, {kind} {self.word(old)}")
+                dtype = WORD[value.size]
+                new = self.new(f"select i1 {guard}, {dtype} {self.word(value)}, {dtype} {self.word(old)}")
                 value = Value(value.size, new)
         self.values[row] = value
         self.changed[row] = None
@@ -191,13 +191,13 @@ class Emitter:
                 continue
             v = self.values[row]
             if row[0] == 0:
-                kind, text = "i8", self.new(f"zext i1 {self.word(v)} to i8")
+                dtype, text = "i8", self.new(f"zext i1 {self.word(v)} to i8")
             elif v.real and v.clean and not v.word:
-                kind, text = REAL[row[0]], v.real
+                dtype, text = REAL[row[0]], v.real
             else:
-                kind, text = WORD[row[0]], self.word(v)
-            at = self.new(f"getelementptr {kind}, ptr {self.pointer(('row', *row))}, i64 %i")
-            self.lines.append(f"store {kind} {text}, ptr {at}")
+                dtype, text = WORD[row[0]], self.word(v)
+            at = self.new(f"getelementptr {dtype}, ptr {self.pointer(('row', *row))}, i64 %i")
+            self.lines.append(f"store {dtype} {text}, ptr {at}")
         pointers = []
         for n in self.table.values():
             pointers += [f"%t{n} = getelementptr ptr, ptr %table, i64 {n}", f"%p{n} = load ptr, ptr %t{n}"]
@@ -257,9 +257,9 @@ def only(ins: Instruction, *allowed: str) -> str:
     return ins.mods[-1]
 
 
-def raw(kind: str) -> str:
+def raw(dtype: str) -> str:
     """The unsigned type of the size of a type, or pred."""
-    return "pred" if kind == "pred" else f"u{8 * SIZES[kind]}"
+    return "pred" if dtype == "pred" else f"u{8 * SIZES[dtype]}"
 
 
 def copy_of(e: Emitter, v: Value) -> Value:
