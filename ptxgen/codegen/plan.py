@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from ptxgen.codegen.config.config import SPLIT_POLL, SPLIT_SHARE, Config
+from ptxgen.codegen.config.config import SPLIT_DISTRIBUTED, SPLIT_LAST_CTA, Config
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.launches.c_kernels import CKernels, Slicing
 from ptxgen.codegen.launches.launcher import GemmLauncher, Grid
@@ -319,4 +319,4 @@ class Plan:
 def neutral(config: Config) -> Config:
     """The representative of all configurations that generate the same text: the number of slices is a run-time value,
     unless blocks wait for each other."""
-    return config if config.splitk in (SPLIT_POLL, SPLIT_SHARE) else config.replace(kg=min(config.kg, 2))
+    return config if config.splitk in (SPLIT_LAST_CTA, SPLIT_DISTRIBUTED) else config.replace(kg=min(config.kg, 2))

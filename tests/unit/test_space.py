@@ -11,9 +11,9 @@ import pytest
 
 from ptxgen.codegen.config.config import (
     AXIS,
+    SPLIT_DISTRIBUTED,
+    SPLIT_LAST_CTA,
     SPLIT_MEMSET,
-    SPLIT_POLL,
-    SPLIT_SHARE,
     SPLIT_WORKSPACE,
     Columns,
     Config,
@@ -325,8 +325,8 @@ def wgmma_by_hand(p: KernelProblem, d) -> set[Config]:
         adds = p.out in ("f32", "s32") and (p.out == "s32" or not p.deterministic) and not p.sink.epilogue
         reductions = {(1, 0)}
         for halves, splits in (
-            (1, (SPLIT_POLL, SPLIT_SHARE)),
-            (2, (SPLIT_POLL, SPLIT_SHARE)),
+            (1, (SPLIT_LAST_CTA, SPLIT_DISTRIBUTED)),
+            (2, (SPLIT_LAST_CTA, SPLIT_DISTRIBUTED)),
             (4, (0 if adds else 2,)),
         ):
             most = min(room * halves // (blocks * cluster_k), k_iters * min(halves, 2) // cluster_k) // 2
@@ -335,10 +335,10 @@ def wgmma_by_hand(p: KernelProblem, d) -> set[Config]:
         for (kg, split), rows in product(reductions, loaded):
             found.append(c.replace(kg=kg, splitk=split, tma_rows=rows))
     found = legal(p, found, d)
-    shared = [c for c in found if c.splitk == SPLIT_SHARE and c.epilogue_subtiles == 1]
+    shared = [c for c in found if c.splitk == SPLIT_DISTRIBUTED and c.epilogue_subtiles == 1]
     fewer = {*legal(p, [c.replace(kg=2) for c in shared] + [c.replace(kg=1, splitk=0) for c in shared], d)}
     two = {c for c in shared if {c.replace(kg=2), c.replace(kg=1, splitk=0)} <= fewer}
-    return {c for c in found if c.splitk != SPLIT_SHARE or c in two}
+    return {c for c in found if c.splitk != SPLIT_DISTRIBUTED or c in two}
 
 
 @pytest.mark.parametrize("p", WGMMA_PROBLEMS, ids=str)
@@ -462,7 +462,7 @@ def test_clusters_fill_the_multiprocessors():
     assert resident_blocks(H200, clusters(1, 2, 3, 4, 8, 16)).tolist() == [132, 132, 117, 120, 120, 128]
     assert resident_blocks(device("emulated"), clusters(1, 2, 4)).tolist() == [4, 4, 4]
     c = space.candidates(kernel(64, 64, 60000, "NN", "f16"), H200)
-    eights = (c.family == 2) & (c.cluster_k == 8) & (c.ml == 64) & (c.nl == 64) & (c.splitk == SPLIT_POLL)
+    eights = (c.family == 2) & (c.cluster_k == 8) & (c.ml == 64) & (c.nl == 64) & (c.splitk == SPLIT_LAST_CTA)
     assert set(np.unique(c.kg[eights])) == {7, 15}
 
 
@@ -1014,7 +1014,7 @@ def test_refinements_are_different_kernels(p, code):
     assert set(near.family.tolist()) == {code}
     texts = defaultdict(list)
     for x in [config, *configs(near)]:
-        waits = x.splitk in (SPLIT_POLL, SPLIT_SHARE)  # such kernels know their number of slices
+        waits = x.splitk in (SPLIT_LAST_CTA, SPLIT_DISTRIBUTED)  # such kernels know their number of slices
         texts[render(plan_for(user(p), x, H200)).digest].append(x if waits else launched_alike(x))
     for same in texts.values():
         assert len(set(same)) == 1, [str(x) for x in same]
@@ -1089,7 +1089,7 @@ def test_refinements_of_mma_reach_every_axis():
 def test_refinements_on_lists_have_shares_of_iterations(dtype, text):
     p = lower(GroupedGemm(((64, 66, 640),) * 8, dtype=dtype))
     whole = parse_config(text)
-    for config in (whole, whole.replace(kg=3, splitk=SPLIT_POLL)):
+    for config in (whole, whole.replace(kg=3, splitk=SPLIT_LAST_CTA)):
         near = configs(space.refinements(p, H200, config))
         assert {(x.kg, x.splitk) for x in near if x.stream_k or x.l2_prefetch} == {(1, 0)}
         assert {(x.stream_k, x.l2_prefetch) for x in near} >= {(0, 0), (0, 1), (1, 0)}

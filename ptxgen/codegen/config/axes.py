@@ -15,7 +15,7 @@ from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.errors import ConfigError
 
 #: codes of the ``splitk`` axis
-SPLIT_MEMSET, SPLIT_FLAG, SPLIT_WORKSPACE, SPLIT_POLL, SPLIT_SHARE = 0, 1, 2, 3, 4
+SPLIT_MEMSET, SPLIT_FLAG, SPLIT_WORKSPACE, SPLIT_LAST_CTA, SPLIT_DISTRIBUTED = 0, 1, 2, 3, 4
 PDL_WITHIN = 3
 #: codes of the ``bounds`` axis
 BOUNDS_NONE, BOUNDS_CLAMP, BOUNDS_PREDICATE = 0, 1, 2

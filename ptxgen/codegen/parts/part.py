@@ -10,7 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ptxgen.codegen.config.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Config
+from ptxgen.codegen.config.config import (
+    SPLIT_DISTRIBUTED,
+    SPLIT_FLAG,
+    SPLIT_LAST_CTA,
+    SPLIT_MEMSET,
+    SPLIT_WORKSPACE,
+    Config,
+)
 from ptxgen.codegen.registers import Tile
 from ptxgen.lowering.kernel_problem import KernelProblem
 
@@ -73,8 +80,8 @@ _REDUCTIONS = {
     SPLIT_MEMSET: Reduction.MEMSET_RED,
     SPLIT_FLAG: Reduction.FLAG_RED,
     SPLIT_WORKSPACE: Reduction.WORKSPACE,
-    SPLIT_POLL: Reduction.LAST_CTA,
-    SPLIT_SHARE: Reduction.DISTRIBUTED,
+    SPLIT_LAST_CTA: Reduction.LAST_CTA,
+    SPLIT_DISTRIBUTED: Reduction.DISTRIBUTED,
 }
 
 

@@ -18,8 +18,8 @@ from ptxgen.codegen.config.config import (
     PACK,
     PDL_WITHIN,
     SPLIT_FLAG,
+    SPLIT_LAST_CTA,
     SPLIT_MEMSET,
-    SPLIT_POLL,
     SPLIT_WORKSPACE,
     Columns,
     Config,
@@ -448,7 +448,7 @@ def whole_waves(tiles: Any, d: Device) -> Ints:
 
 def default_splitk(p: KernelProblem, kg: Any) -> Any:
     """The ``splitk`` of candidates; the search on hardware tries the others."""
-    several = SPLIT_POLL if grouped(p) else SPLIT_FLAG if reducible(p) else SPLIT_WORKSPACE
+    several = SPLIT_LAST_CTA if grouped(p) else SPLIT_FLAG if reducible(p) else SPLIT_WORKSPACE
     return np.where(np.asarray(kg) > 1, several, SPLIT_MEMSET)
 
 

@@ -6,7 +6,7 @@ In cycles unless another unit is named. With the constants of FMA kernels, fourt
 
 from __future__ import annotations
 
-from ptxgen.codegen.config.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.codegen.config.config import SPLIT_DISTRIBUTED, SPLIT_FLAG, SPLIT_LAST_CTA, SPLIT_MEMSET, SPLIT_WORKSPACE
 from ptxgen.lowering import step_rate
 from ptxgen.lowering.algebra import InnerExpression
 from ptxgen.lowering.bit_products import COMPUTE
@@ -35,7 +35,7 @@ DRAM = 0.92  #: share of the data sheet's bandwidth that kernels reach
 LOOP_LIMIT = 2500  #: instructions of a loop that fit the instruction cache
 
 #: extra microseconds of each split-K reduction: a memset node, a flag to wait for, a second kernel
-SPLIT_US = {SPLIT_MEMSET: 1.0, SPLIT_FLAG: 0.4, SPLIT_WORKSPACE: 2.5, SPLIT_POLL: 0.0, SPLIT_SHARE: 0.0}
+SPLIT_US = {SPLIT_MEMSET: 1.0, SPLIT_FLAG: 0.4, SPLIT_WORKSPACE: 2.5, SPLIT_LAST_CTA: 0.0, SPLIT_DISTRIBUTED: 0.0}
 
 LINE = 128  #: bytes of a cache line: a row of K that starts within one takes two
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ptxgen.codegen.config.axes import BOUNDS_NONE, DIRECT, SPLIT_MEMSET, SPLIT_POLL, SPLIT_WORKSPACE, Axis
+from ptxgen.codegen.config.axes import BOUNDS_NONE, DIRECT, SPLIT_LAST_CTA, SPLIT_MEMSET, SPLIT_WORKSPACE, Axis
 from ptxgen.codegen.config.config import Columns, Config
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.geometry import Geometry
@@ -94,7 +94,7 @@ LAST = (
                 (
                     (c.kg == 1)
                     | (
-                        (c.splitk == SPLIT_POLL)
+                        (c.splitk == SPLIT_LAST_CTA)
                         & ("split_items" in registry.of(c).provides)
                         & ("offsets" not in p.arrays)
                     )

@@ -14,9 +14,9 @@ from ptxgen.codegen.config.config import (
     PACK,
     PDL_WITHIN,
     REALIGN,
+    SPLIT_DISTRIBUTED,
+    SPLIT_LAST_CTA,
     SPLIT_MEMSET,
-    SPLIT_POLL,
-    SPLIT_SHARE,
     SPLIT_WORKSPACE,
     Columns,
     Config,
@@ -73,7 +73,14 @@ NEAR, FEW = 2, 4  #: raster_group of experts with at most so many tiles along M,
 EPILOGUES = ((0, 1, 1, 0), (1, 1, 1, 0), (1, 1, 1, 1), (1, 4, 4, 0), (1, 4, 4, 1))
 
 #: (half waves that the slices fill, splitk)
-SLICES = ((0, SPLIT_MEMSET), (2, SPLIT_POLL), (2, SPLIT_SHARE), (1, SPLIT_POLL), (1, SPLIT_SHARE), (4, SPLIT_WORKSPACE))
+SLICES = (
+    (0, SPLIT_MEMSET),
+    (2, SPLIT_LAST_CTA),
+    (2, SPLIT_DISTRIBUTED),
+    (1, SPLIT_LAST_CTA),
+    (1, SPLIT_DISTRIBUTED),
+    (4, SPLIT_WORKSPACE),
+)
 
 #: the same where packed operands or planes overwrite the workspace
 SLICES_PLANES = ((0, SPLIT_MEMSET), (2, SPLIT_WORKSPACE), (1, SPLIT_WORKSPACE), (4, SPLIT_WORKSPACE))
@@ -319,7 +326,7 @@ class WgmmaSpace(TileSpace):
     def accepts(self, option: dict[str, int], c: Columns) -> Any:
         """Persistent blocks have no slices. With ``distributed``, a block finishes a small part of the tile, which it
         stores as one subtile; the possible numbers of subtiles depend on the number of slices."""
-        whole = (c.epilogue_subtiles == 1) | (option["splitk"] != SPLIT_SHARE)
+        whole = (c.epilogue_subtiles == 1) | (option["splitk"] != SPLIT_DISTRIBUTED)
         return (c.persistent == 0) & whole if option["kg"] > 1 else whole
 
     def _slices(self, p: KernelProblem) -> list[tuple[int, int]]:
@@ -343,7 +350,7 @@ class WgmmaSpace(TileSpace):
         resident = resident_blocks(d, c)
         blocks = np.maximum(g.blocks, 1)
         most = np.minimum(resident * waves // blocks, -(-p.k // c.u) * np.minimum(waves, 2) // c.cluster_k) // 2
-        waits = (split == SPLIT_POLL) | (split == SPLIT_SHARE)
+        waits = (split == SPLIT_LAST_CTA) | (split == SPLIT_DISTRIBUTED)
         kg = np.where(waits, np.minimum(most, WAITING_LIMIT), most)
         again = any(operand_packing.packs_conv(p)) or (im2col(p) is not None and im2col(p).groups)
         offsets = (0, 0) if again else p.offsets[:2] if p.batch > 1 else (1, 1)
@@ -431,7 +438,7 @@ class WgmmaSpace(TileSpace):
         if v["kg"] == 1:
             v["splitk"] = SPLIT_MEMSET
         elif "splitk" not in changes and config.kg == 1:
-            v["splitk"] = SPLIT_POLL
+            v["splitk"] = SPLIT_LAST_CTA
         if v["cluster_k"] > 1 and "raster_group" not in changes:
             v["raster_group"] = 1
         if v["cluster_k"] == 1 and "dsmem_completion" not in changes:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ptxgen.codegen.config.config import SPLIT_SHARE, Config, parse_config
+from ptxgen.codegen.config.config import SPLIT_DISTRIBUTED, Config, parse_config
 from ptxgen.families.common.tile_family import TileFamily
 from ptxgen.families.registry import STORES_PRODUCTS, Probe
 from ptxgen.families.wgmma import axes, cost, perf_model, reach, rules
@@ -66,7 +66,7 @@ FAMILY = TileFamily(
     issuer_tile=_issuer_tile,
     thread_products=_thread_products,
     plan=_plan,
-    splitk=SPLIT_SHARE,
+    splitk=SPLIT_DISTRIBUTED,
     provides=STORES_PRODUCTS
     | {
         "strided",

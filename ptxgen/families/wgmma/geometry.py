@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config.config import SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.codegen.config.config import SPLIT_DISTRIBUTED, SPLIT_WORKSPACE
 from ptxgen.codegen.geometry import TileGeometry
 from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, where
 from ptxgen.expr.node import variables
@@ -318,7 +318,7 @@ def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> A
     located = where(many, where(transposed, 20, 52), where(accumulators >= 96, 29, 0))
     terms = [
         where((moves > 0) & (c.math_warpgroups == 1), 16, 0),
-        where((c.kg > 1) & (c.splitk == SPLIT_SHARE) & (accumulators >= 160), 10, 0),
+        where((c.kg > 1) & (c.splitk == SPLIT_DISTRIBUTED) & (accumulators >= 160), 10, 0),
     ]
     # conditions that hold in no row are not computed for each
     if scatters:
@@ -455,7 +455,7 @@ def _sides(p: KernelProblem, c: Any, images_x: Any, depth: Any) -> tuple[SideGeo
 def _reduction(c: Any, x_tile: Any, y_tile: Any) -> ReductionGeometry:
     groups = y_tile // COLUMNS
     by_cluster = owners(groups, c.cluster_k)
-    tile_owners = where((c.kg > 1) & (c.splitk == SPLIT_SHARE), owners(groups, c.kg), by_cluster)
+    tile_owners = where((c.kg > 1) & (c.splitk == SPLIT_DISTRIBUTED), owners(groups, c.kg), by_cluster)
     owner_columns = y_tile // tile_owners
     single_reducer = (c.cluster_k > 1) & (by_cluster == 1)
     dsmem_used = where(c.cluster_k > 1, (c.cluster_k - single_reducer) * x_tile * owner_columns * 4, 0)
@@ -538,7 +538,7 @@ def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
         blocks = blocks * phase_count(p, c)
     if grouped(p):
         blocks = _grouped_blocks(p, c)
-    fixup_bytes = blocks * reduction.partial_bytes * where(c.splitk == SPLIT_SHARE, reduction.owners, 1)
+    fixup_bytes = blocks * reduction.partial_bytes * where(c.splitk == SPLIT_DISTRIBUTED, reduction.owners, 1)
     split_bytes = where(c.kg > 1, where(c.splitk == SPLIT_WORKSPACE, c.kg * p.results * 4, fixup_bytes), 0)
     packed_bytes = operand_packing.workspace(p, c)
     split_bytes = split_bytes + where(c.stream_waves > 0, STREAM_BLOCKS * reduction.partial_bytes, 0)

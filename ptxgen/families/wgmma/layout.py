@@ -220,7 +220,7 @@ class OperandPath:
         return 0
 
     def sums(self, b: Box) -> list[tuple[str, str, str]]:
-        """(to, pixel, tap): registers of the coordinates of a box that are the sums of two others."""
+        """Triples (to, pixel, tap) of registers: coordinates of a box that are the sums of two others."""
         return []
 
     def coordinates(self, b: Box, first: str) -> str:

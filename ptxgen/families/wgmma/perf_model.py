@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config.config import SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns
+from ptxgen.codegen.config.config import SPLIT_DISTRIBUTED, SPLIT_LAST_CTA, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.perf_blocks import Floats, Work
@@ -167,12 +167,12 @@ def cell(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCell
         SPLIT_MEMSET: perf_costs.SPLIT_US[SPLIT_MEMSET] + cost.RED_US,
         SPLIT_WORKSPACE: perf_costs.SPLIT_US[SPLIT_WORKSPACE] + sum_us,
         # the block of the last slice loads the partial sums of the others
-        SPLIT_POLL: cost.LAST_CTA_US
+        SPLIT_LAST_CTA: cost.LAST_CTA_US
         + np.maximum(
             cost.LAST_CTA_STEP_US * np.log2(np.maximum(c.kg, 1)),
             (c.kg - 1) * g.reduction.partial_bytes / cost.LAST_CTA_BYTES,
         ),
-        SPLIT_SHARE: cost.DISTRIBUTED_US,
+        SPLIT_DISTRIBUTED: cost.DISTRIBUTED_US,
     }
     global_us: Any = 0.0
     for split, us in ways.items():

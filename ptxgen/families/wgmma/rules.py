@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config.config import DIRECT, PACK, REALIGN, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.codegen.config.config import (
+    DIRECT,
+    PACK,
+    REALIGN,
+    SPLIT_DISTRIBUTED,
+    SPLIT_LAST_CTA,
+    SPLIT_MEMSET,
+    SPLIT_WORKSPACE,
+)
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.families.wgmma import bf16x3, grouped_rows, operand_packing
@@ -128,8 +136,8 @@ def _splitk(p: KernelProblem, c: Any, g: WgmmaGeometry, d: Device) -> Any:
     return (
         (c.kg == 1)
         | (c.splitk == SPLIT_WORKSPACE)
-        | ((c.splitk == SPLIT_POLL) & _can_wait(p, c, g, d))
-        | ((c.splitk == SPLIT_SHARE) & (c.cluster_k == 1) & (g.reduction.owners > 1) & _can_wait(p, c, g, d))
+        | ((c.splitk == SPLIT_LAST_CTA) & _can_wait(p, c, g, d))
+        | ((c.splitk == SPLIT_DISTRIBUTED) & (c.cluster_k == 1) & (g.reduction.owners > 1) & _can_wait(p, c, g, d))
         | ((c.splitk == SPLIT_MEMSET) & (p.output.bytes == 4) & (p.output.integer or not p.deterministic))
     )
 
@@ -448,8 +456,8 @@ RULES = (
         lambda p, c, g, d: (
             (im2col(p) is None or im2col(p).blocks is None)
             | (c.kg == 1)
-            | (c.splitk == SPLIT_POLL)
-            | (c.splitk == SPLIT_SHARE)
+            | (c.splitk == SPLIT_LAST_CTA)
+            | (c.splitk == SPLIT_DISTRIBUTED)
         ),
         "kg={c.kg}, splitk={c.splitk}: of a weight gradient whose groups share tiles only the blocks of groups are"
         " stored; slices take splitk=last_cta or distributed",

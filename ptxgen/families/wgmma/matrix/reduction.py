@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxgen.codegen.config.config import SPLIT_POLL, SPLIT_SHARE, Config
+from ptxgen.codegen.config.config import SPLIT_DISTRIBUTED, SPLIT_LAST_CTA, Config
 from ptxgen.codegen.parts.part import Allocator, Part
 from ptxgen.codegen.registers import Tile
 from ptxgen.families.wgmma.geometry import WARPGROUP, WgmmaGeometry, batch, owners
@@ -144,12 +144,12 @@ class SplitKFixup(Part):
 
     @property
     def active(self) -> bool:
-        return self.config.kg > 1 and self.config.splitk in (SPLIT_POLL, SPLIT_SHARE)
+        return self.config.kg > 1 and self.config.splitk in (SPLIT_LAST_CTA, SPLIT_DISTRIBUTED)
 
     @property
     def distributed(self) -> bool:
         """True if several slices finish a part of the tile each."""
-        return self.active and self.config.splitk == SPLIT_SHARE
+        return self.active and self.config.splitk == SPLIT_DISTRIBUTED
 
     @property
     def owners(self) -> int:
