@@ -1,5 +1,5 @@
 """ptxas assembles random legal configurations of these families for every target that has their instructions, without
-spills."""
+spills, or with few where a configuration asks for three blocks or more a multiprocessor."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ COUNTS = {
     "winograd": 2,
     "winograd_4x4": 2,
 }
+#: bytes that ptxas may spill where min_ctas_per_sm leaves a thread few registers
+FEW_BYTES = 32
 EVERY = [(name, t) for name in COUNTS for t in TARGETS if SOURCES[name].supports(device(t))]
 
 
@@ -38,4 +40,5 @@ def test_random_configurations_assemble_without_spills(family, target, tmp_path,
     for p, c in SOURCES[family].cases(100 + int(target[3:]), COUNTS[family], d, limit=600):
         made = assemble(render(plan_for(p, c, d)))
         assert made.cubin
-        assert not any(made.spills.values()), f"{p.key()} | {c}: {made.spills}"
+        most = FEW_BYTES if c.min_ctas_per_sm > 2 else 0
+        assert max(made.spills.values(), default=0) <= most, f"{p.key()} | {c}: {made.spills}"

@@ -24,7 +24,7 @@ from ptxgen.tuning.store.exchange import replacing
 
 #: options and arguments whose files every command reads first, by its own code
 READ_FIRST = {"database", "shapes-file", "emulate file", "db import path", "db merge others", "db recheck folder"}
-READ_FIRST |= {"model train folder"}
+READ_FIRST |= {"model train folder", "run program"}
 
 
 def commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
