@@ -104,5 +104,5 @@ def test_the_chart_of_groups_draws_equal_peaks_at_one_height() -> None:
     items = ((512, 512, 512),) * 4
     problems = GroupedGemm(items, dtype="f16"), GroupedGemm(items, dtype="bf16", jagged="m")
     winners = [Measurement(p, config, "ok", of, (50.0,)) for p in problems]
-    text = _roofline(Contents(device("h200"), "hardware", winners=winners))
+    text = str(_roofline(Contents(device("h200"), "hardware", winners=winners)))
     assert "f16, bf16" in text
