@@ -131,7 +131,7 @@ def test_categorical_sampler_beats_uniform_draws(p):
     learnt, uniform = rows["categorical"], rows["uniform"]
     assert learnt["draws"] == uniform["draws"] == 30_000
     assert learnt["acceptance"] == learnt["accepted"] / 30_000
-    assert learnt["acceptance"] > 0.05
+    assert learnt["acceptance"] > 0.04
     assert learnt["acceptance"] > 10 * uniform["acceptance"]
     assert learnt["learnt_from_draws"] > 0
     assert uniform["learnt_from_draws"] == 0
