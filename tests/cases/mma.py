@@ -63,7 +63,7 @@ AXES = {
 
 def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
     """A random problem: types that ``d`` multiplies, layout, extents, longer rows, unaligned starts."""
-    types = [t for t in TYPES if instruction(lower(Gemm(1, 1, 1, "NN", t[0], t[1]))).sm <= d.sm]
+    types = [t for t in TYPES if instruction(lower(Gemm(1, 1, 1, "NN", t[0], t[1])), d).sm <= d.sm]
     dtype, compute, out = types[rng.integers(len(types))]
     m, n, k = extents(rng, limit)
     p = Gemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out, deterministic=bool(rng.random() < 0.15))
@@ -101,4 +101,4 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     return c.row(int(rng.choice(rows))) if len(rows) else None
 
 
-SOURCE = RandomCases("mma", problem, config, sms=range(80, 1000))
+SOURCE = RandomCases("mma", problem, config)

@@ -20,14 +20,14 @@ from ptxgen.tuning import selection
 from tests.cases.mma import TYPES, config, problem
 
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0), (0.0, 1.0))
-ON = ("emulated", "a100", "rtx4090", "b200")
+ON = ("emulated", "a100", "rtx4090", "b200", "t4")
 
 
-@pytest.mark.parametrize("n", range(24))
+@pytest.mark.parametrize("n", range(30))
 def test_random_problems_and_configurations(n):
     """Types, layouts, extents, leading dimensions, alignment, every axis; warp order and copy completion differ per
     run."""
-    rng, on = np.random.default_rng(5000 + n), device(ON[n % 4])
+    rng, on = np.random.default_rng(5000 + n), device(ON[n % 5])
     c = None
     while c is None:
         p = problem(rng, 90, on)
@@ -112,3 +112,19 @@ def test_random_epilogues():
 def test_fp8_of_hopper_that_wgmma_does_not_compute(problem):
     on = device("h200")
     right(problem, selection.require(problem, on)[0].config, 0, on)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        GroupedGemm(((33, 16, 48), (5, 0, 3), (7, 9, 0), (64, 64, 64)), "NT", "f16"),
+        Conv(2, 16, 9, 9, 24, 3, 3, dtype="f16", layout="NHWC"),
+        Conv(2, 32, 9, 9, 24, 3, 3, dtype="s8", layout="NHWC"),
+    ],
+    ids=lambda p: p.key(),
+)
+def test_turing_multiplies_on_tensor_cores(problem):
+    on = device("t4")
+    config = selection.require(problem, on)[0].config
+    assert config.family == "mma"
+    right(problem, config, 0, on)

@@ -303,7 +303,7 @@ class Candidates(CandidateSpace):
 
     shapes = tiles
 
-    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
         return []
 
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:

@@ -510,7 +510,7 @@ def test_families_are_those_that_compute_the_types():
     assert names(kernel(16, 16, 16, "NT", "e4m3")) == ["wgmma"]
     assert "wgmma" in names(kernel(16, 16, 16, "TN", "e4m3"))
     assert names(kernel(16, 16, 17, "NT", "e4m3")) == ["mma", "wgmma"]
-    assert names(kernel(9, 9, 9, "NN", "f16"), T4) == ["simt"]
+    assert names(kernel(9, 9, 9, "NN", "f16"), T4) == ["simt", "mma"]
     assert names(kernel(9, 8, 9, "NN", "bf16"), T4) == []
     assert names(kernel(9, 9, 9, "NN", "f16"), device("a100")) == ["simt", "mma"]
     c = space.candidates(kernel(512, 512, 512, "NT", "f32", "tf32"), T4)
@@ -648,7 +648,7 @@ def test_grids_compute_what_columns_compute():
             assert legal.any()
             assert ((violations(f, p, shapes, H200, f.tile_rules) < 0) == legal.ravel()).all()
         some = shapes.take(np.random.default_rng(0).integers(0, len(shapes), 40))
-        grid = f.finalize(p, H200, Grid.crossed(some, f.variants(p)))
+        grid = f.finalize(p, H200, Grid.crossed(some, f.variants(p, H200)))
         legal = legal_rows(f, p, grid, H200)
         assert legal.any()
         assert ((violations(f, p, grid.flat(), H200, None) < 0) == legal.ravel()).all()
@@ -841,7 +841,7 @@ CLASSES = {
 def test_rules_of_tiles_read_only_the_axes_of_shapes(f):
     p, _, q = CLASSES[f.code]
     a, b = random_rows(f, 3000, 1), random_rows(f, 3000, 2)
-    later = {*(name for some in f.variants(p) for name in some[0]), *f.cell}
+    later = {*(name for some in f.variants(p, H200) for name in some[0]), *f.cell}
     later |= {"vec_c", "epilogue_smem", "lane_interleave"}
     shared = {name.name: a.column(name.name) for name in AXIS.values() if name.name not in later}
     assert (outcomes(f, p, a, f.tile_rules) == outcomes(f, q, b.replace(**shared), f.tile_rules)).all()
@@ -888,7 +888,7 @@ def test_rules_of_shapes_leave_out_shapes_without_legal_rows(f, layout):
     p = f.neutral(kernel(1000, 999, 4001, layout, "f16"))
     shapes = f.shapes(p).flat()
     shapes = shapes.take(legal_rows(f, p, Grid.crossed(shapes, []), H200, f.tile_rules))
-    grid = f.finalize(p, H200, Grid.crossed(shapes, f.variants(p)))
+    grid = f.finalize(p, H200, Grid.crossed(shapes, f.variants(p, H200)))
     have = legal_rows(f, p, grid, H200).any(axis=tuple(range(len(grid.size) - 1)))
     left = space_bases._legal_shapes(f, p, H200, f.shapes(p))
     assert have.sum() < len(left) < len(shapes)

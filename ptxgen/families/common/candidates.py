@@ -113,7 +113,7 @@ class CandidateSpace:
         """Tiles of blocks, warps and threads. If they are a grid, rules of tiles are evaluated on its dimensions."""
         raise NotImplementedError
 
-    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
         """Lists of values of the other axes: copy modes, stages, epilogues. Each shape is combined with every
         combination of one entry of each list."""
         raise NotImplementedError

@@ -1,9 +1,9 @@
 """The matrix instructions: their shapes, which lane holds which element, and which target has them.
 
-All of them multiply 16 rows of A by 8 columns of B. Fragment layouts: PTX ISA, "Matrix Fragments for mma". With
-lane = 4g + t, a 32-bit register holds ``run`` adjacent elements along K; register r of A has row g + 8 (r mod 2),
-register r of B column g, both the run that starts at k = run (t + 4 (r div 2)) (B: r for r div 2). The four sums of a
-lane are at rows g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1.
+A step multiplies 16 rows of A by 8 columns of B, by one instruction or several. Fragment layouts: PTX ISA, "Matrix
+Fragments for mma". With lane = 4g + t, a 32-bit register holds ``run`` adjacent elements along K; register r of A has
+row g + 8 (r mod 2), register r of B column g, both the run that starts at k = run (t + 4 (r div 2)) (B: r for r div 2).
+The four sums of a lane are at rows g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ptxgen.codegen.registers import braces
 from ptxgen.lowering.bit_products import COMPUTE, DIFFERENT_BITS, FIRST, INVERTED_FROM, LAST
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
@@ -21,7 +22,7 @@ ROWS, COLUMNS = 16, 8  #: of the tile of C of one instruction, or of a pair of t
 
 @dataclass(frozen=True)
 class Instruction:
-    """``name``: the PTX; ``m``, ``k``: rows and depth of one; ``depth``: of one step, in which fragments are read;
+    """``name``: the PTX; ``m``, ``k``: its rows and depth; ``depth``: of one step, in which fragments are read;
     ``run``: elements of a 32-bit register, 1 where a register holds one element; ``kind``, ``sum``: PTX types of a
     fragment register and of an accumulator; ``sums``: accumulator registers of 16 x 8; ``sm``: the first target,
     ``last``: the last one that does not emulate it; ``promotes``: True if each instruction starts from zero, and
@@ -47,6 +48,27 @@ class Instruction:
         return 2 if self.inverts else 1
 
     @property
+    def chained(self) -> int:
+        """Instructions of one step that add to the same accumulator, one after the other."""
+        return self.issued * self.depth // self.k
+
+    def step(self, sums: list[str], a: list[str], b: list[str]) -> list[tuple[list[str], str, str]]:
+        """The instructions of one step of a 16 x 8 tile: accumulators, operand A and operand B of each.
+
+        ``sums``, ``a``, ``b``: the registers of the tile's accumulators and fragments."""
+        halves, parts = ROWS // self.m, self.depth // self.k
+        per_a, per_b, per_half = len(a) // parts, len(b) // parts, len(sums) // halves
+        return [
+            (
+                sums[h * per_half : (h + 1) * per_half],
+                operand(a[part * per_a + h : (part + 1) * per_a : halves]),
+                operand(b[part * per_b : (part + 1) * per_b]),
+            )
+            for part in range(parts)
+            for h in range(halves)
+        ]
+
+    @property
     def partial(self) -> list[str]:
         """Registers of the products of one instruction that promotes."""
         return [f"%partial{n}" for n in range(self.sums)]
@@ -70,11 +92,16 @@ class Instruction:
         return ", ".join(["%zero"] * self.sums)
 
 
+def operand(registers: list[str]) -> str:
+    """An operand of mma: in braces, be it one register."""
+    return braces(registers) if len(registers) > 1 else "{" + registers[0] + "}"
+
+
 def _name(m: int, k: int, types: str) -> str:
     return f"mma.sync.aligned.m{m}n8k{k}.row.col.{types}"
 
 
-#: by dtype and compute; f64 from sm_90 on is below
+#: by dtype and compute, from sm_80 on; f64 from sm_90 on is below
 _TABLE = {
     ("f16", "f32"): Instruction(_name(16, 16, "f32.f16.f16.f32"), 16, 16, 16, 2, "b32", "f32", 4),
     ("f16", "f16"): Instruction(_name(16, 16, "f16.f16.f16.f16"), 16, 16, 16, 2, "b32", "b32", 2),
@@ -91,6 +118,12 @@ _TABLE = {
         for compute in t.compute
     },
 }
+#: of sm_75: half the depth of those of sm_80, on the same fragments
+_TURING = {
+    ("f16", "f32"): replace(_TABLE["f16", "f32"], name=_name(16, 8, "f32.f16.f16.f32"), k=8, sm=75),
+    ("f16", "f16"): replace(_TABLE["f16", "f16"], name=_name(16, 8, "f16.f16.f16.f16"), k=8, sm=75),
+    ("s8", "s32"): replace(_TABLE["s8", "s32"], name=_name(8, 16, "s32.s8.s8.s32"), m=8, k=16, sm=75),
+}
 #: counts different bits, on targets that do not emulate it by two products of common bits
 DIFFERENT = replace(_TABLE["u32", COMPUTE], name=_TABLE["u32", COMPUTE].name.replace(".and", ".xor"))
 #: 3 % faster on an H200 than m16n8k8; m16n8k16 is slower than both
@@ -100,8 +133,14 @@ DOUBLE_90 = Instruction(_name(16, 4, "f64.f64.f64.f64"), 16, 4, 4, 1, "f64", "f6
 def by_words(p: KernelProblem, d: Device | None = None) -> Instruction | None:
     """The instruction of skinny kernels for the problem's types, if its fragments are words of 32 bits as they are in
     memory; without a device, one of the same registers. 16-bit types are summed in f32, whatever ``compute`` says."""
-    i = _TABLE.get((p.dtype, "f32" if p.element.bytes == 2 else p.compute))
+    i = _entry(p.dtype, "f32" if p.element.bytes == 2 else p.compute, d)
     return _promoted(i, p, d) if i is not None and i.kind == "b32" else None
+
+
+def _entry(dtype: str, compute: str, d: Device | None) -> Instruction | None:
+    """The instruction of the target of ``d``, by dtype and compute."""
+    types = dtype, compute
+    return _TURING.get(types, _TABLE.get(types)) if d is not None and d.sm < 80 else _TABLE.get(types)
 
 
 def lacks_wait(element_bytes: Any, fragment_prefetch: Any, rows: Any, columns: Any) -> Any:
@@ -133,4 +172,4 @@ def instruction(p: KernelProblem, d: Device | None = None) -> Instruction:
         return DOUBLE_90
     if p.compute == COMPUTE and p.algebra is DIFFERENT_BITS:
         return replace(_TABLE["u32", COMPUTE], inverts=True) if d is None or d.sm >= INVERTED_FROM else DIFFERENT
-    return _promoted(_TABLE.get((p.dtype, p.compute), _TABLE["f16", "f32"]), p, d)
+    return _promoted(_entry(p.dtype, p.compute, d) or _TABLE["f16", "f32"], p, d)

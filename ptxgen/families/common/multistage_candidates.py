@@ -55,7 +55,7 @@ class MultistageSpace(TileSpace):
     def tiles(self, p: KernelProblem) -> Columns:
         return Columns.product({n: self.axes[n] for n in self.tile}).replace(family=self.code)
 
-    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
         return [[{"stages": n} for n in self.axes["stages"]], self.copy_modes(p)]
 
     def default_splitk(self, p: KernelProblem, c: Columns) -> Ints:

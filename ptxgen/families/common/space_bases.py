@@ -157,7 +157,7 @@ def _computed(f: CandidateSpace, p: KernelProblem, d: Device) -> Base:
     if not len(shapes):
         none = np.zeros(0, np.intp)
         return Base(f, p, d, shapes, none, tiles.take(none), none, None, none, none, none, none, none)
-    grid = f.finalize(p, d, Grid.crossed(shapes, f.variants(p)))
+    grid = f.finalize(p, d, Grid.crossed(shapes, f.variants(p, d)))
     legal = legal_rows(f, p, grid, d, skip=f.tile_rules)
     used = np.asarray(legal.any(axis=tuple(range(legal.ndim - 1))))
     grid, legal = grid.shapes(used), legal[..., used]
@@ -179,7 +179,7 @@ def _legal_shapes(f: CandidateSpace, p: KernelProblem, d: Device, shapes: Column
     if not isinstance(shapes, Grid):
         return picked(shapes, legal_rows(f, p, Grid.crossed(shapes, []), d, f.tile_rules))
     with np.errstate(all="ignore"):
-        g, variants = LazyGeometry(p, shapes), f.variants(p)
+        g, variants = LazyGeometry(p, shapes), f.variants(p, d)
         legal = satisfied(f, p, shapes, g, d, f.tile_rules)
         if f.shape_rules:
             each = satisfied(f, p, Grid.crossed(shapes, variants), g, d, f.shape_rules)
@@ -191,7 +191,7 @@ def _legal_shapes(f: CandidateSpace, p: KernelProblem, d: Device, shapes: Column
 def rejected_rows(f: CandidateSpace, p: KernelProblem, d: Device) -> dict[int, Ints]:
     """Index of a rule -> the number of rows of the base that it rejects, by tile."""
     p = f.neutral(f.form(p))
-    shapes, variants, index = f.shapes(p), f.variants(p), _Index(f.tiles(p), f.tile)
+    shapes, variants, index = f.shapes(p), f.variants(p, d), _Index(f.tiles(p), f.tile)
     shapes = shapes.flat() if isinstance(shapes, Grid) else shapes
     violated = violations(f, p, shapes, d, f.tile_rules)
     each = math.prod(map(len, variants))

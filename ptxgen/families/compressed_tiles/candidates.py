@@ -7,6 +7,7 @@ from ptxgen.families.common.sparse_rules import VECTOR
 from ptxgen.families.common.sparse_space import SparseSpace
 from ptxgen.families.compressed_tiles import axes
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.problem.device import Device
 
 
 class CompressedTilesSpace(SparseSpace):
@@ -28,5 +29,5 @@ class CompressedTilesSpace(SparseSpace):
         """A B that may be copied as a vector."""
         return super().neutral(p).with_access("B", aligned=VECTOR)
 
-    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
         return [[{"stages": n} for n in self.axes["stages"]]]

@@ -66,7 +66,7 @@ class DepthwiseSpace(TileSpace):
         threads = every.block_rows * every.block_lanes
         return every.take(np.flatnonzero((threads >= THREADS[0]) & (threads <= THREADS[1])))
 
-    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
         return [[{"store_policy": n} for n in self.axes["store_policy"]]]
 
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:

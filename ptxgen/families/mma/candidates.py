@@ -121,9 +121,14 @@ class MmaSpace(MultistageSpace):
         flat = shapes.flat()
         return flat.take(np.flatnonzero(_useful_f64(p, flat)))
 
-    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
-        """With and without fragment prefetch, and with and without C through shared memory."""
-        return [*super().variants(p), *([{name: n} for n in (0, 1)] for name in ("fragment_prefetch", "epilogue_smem"))]
+    def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
+        """With and without fragment prefetch, and with and without C through shared memory. Where the device has no
+        cp.async, all copies go through registers."""
+        stages, modes = super().variants(p, d)
+        if not d.has_async_copy:
+            through = [{**mode, "cp_async_a": 0, "cp_async_b": 0, "deferred_sts": 1} for mode in modes]
+            modes = [mode for i, mode in enumerate(through) if mode not in through[:i]]
+        return [stages, modes, *([{name: n} for n in (0, 1)] for name in ("fragment_prefetch", "epilogue_smem"))]
 
     def default_splitk(self, p: KernelProblem, c: Columns) -> Ints:
         """``flag_red`` needs a cleared workspace, which packed operands overwrite."""

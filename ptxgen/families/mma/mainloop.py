@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ptxgen.codegen.parts.multistage import MultistageMainloop, TilePart
-from ptxgen.codegen.registers import Tile, braces
+from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import log2
 from ptxgen.families.common.issue_order import products
-from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, Instruction, lacks_wait
+from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, Instruction, lacks_wait, operand
 from ptxgen.families.mma.layout import MmaOperand
 
 
@@ -128,25 +128,16 @@ class MmaMainloop(MultistageMainloop):
             for (i, j), (sums, a, b) in zip(tiles, made, strict=True):
                 inverted = [self.inverted[n].all for n in "ab"]
                 size_a, size_b = self.a.registers, self.b.registers
-                own_a = operand_list(inverted[0][i * size_a : (i + 1) * size_a]) if inverts_a else a
-                own_b = b if inverts_a else operand_list(inverted[1][j * size_b : (j + 1) * size_b])
+                own_a = operand(inverted[0][i * size_a : (i + 1) * size_a]) if inverts_a else a
+                own_b = b if inverts_a else operand(inverted[1][j * size_b : (j + 1) * size_b])
                 found.append((sums, own_a, own_b))
         return found
 
     def issues(self, i: int, j: int, k: int) -> list[tuple[list[str], str, str]]:
         """The instructions that add one step to tile (i, j): registers of the sums, operands A and B of each."""
-        ins, a, b = self.instruction, self.a.buffer(k), self.b.buffer(k)
-        halves = ROWS // ins.m
-        per_a, per_b = self.a.registers * ins.k // ins.depth, self.b.registers * ins.k // ins.depth
-        out = []
-        for part in range(ins.depth // ins.k):
-            for h in range(halves):
-                rows = [self.a.fragment[a, i, part * per_a + n] for n in range(h, per_a, halves)]
-                columns = [self.b.fragment[b, j, part * per_b + n] for n in range(per_b)]
-                per_half = ins.sums // halves
-                sums = [self.acc[i, j, h * per_half + n] for n in range(per_half)]
-                out.append((sums, operand_list(rows), operand_list(columns)))
-        return out
+        rows = [self.a.fragment[self.a.buffer(k), i, n] for n in range(self.a.registers)]
+        columns = [self.b.fragment[self.b.buffer(k), j, n] for n in range(self.b.registers)]
+        return self.instruction.step([self.acc[i, j, n] for n in range(self.instruction.sums)], rows, columns)
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:
@@ -162,8 +153,3 @@ class MmaMainloop(MultistageMainloop):
             if x.name in self.inverted:
                 out.append((self.inverted[x.name], f"fragments of {name} with inverted bits"))
         return out
-
-
-def operand_list(names: list[str]) -> str:
-    """An operand of mma: in braces, be it one register."""
-    return braces(names) if len(names) > 1 else "{" + names[0] + "}"

@@ -72,8 +72,8 @@ RULES = (
     Rule(
         "mma_dtype",
         lambda p, c, g, d: multiplies(p) and instruction(p, d).sm <= d.sm <= instruction(p, d).last,
-        "{d.target} has no mma.sync for {p.dtype} summed in {p.compute}: f16, bf16, tf32, f64 and s8 need sm_80,"
-        " fp8 needs sm_89, bits are for sm_80 to sm_90",
+        "{d.target} has no mma.sync for {p.dtype} summed in {p.compute}: f16 and s8 need sm_75, bf16, tf32 and f64"
+        " sm_80, fp8 sm_89; bits are for sm_80 to sm_90",
     ),
     Rule(
         "mma_native",

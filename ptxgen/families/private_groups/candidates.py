@@ -39,7 +39,7 @@ class PrivateGroupsSpace(CandidateSpace):
     def shapes(self, p: KernelProblem) -> Columns:
         return self.tiles(p)
 
-    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
         return []
 
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:

@@ -9,6 +9,7 @@ from ptxgen.codegen.config.config import Columns
 from ptxgen.families.common.sparse_space import SparseSpace
 from ptxgen.families.row_split import axes
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.problem.device import Device
 
 THREADS = (64, 512)  #: least and most threads per block
 
@@ -27,5 +28,5 @@ class RowSplitSpace(SparseSpace):
         threads = every.row_lanes * every.nonzero_groups * every.block_groups
         return every.take(np.flatnonzero((threads >= THREADS[0]) & (threads <= THREADS[1])))
 
-    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
         return [self.row_orders()]

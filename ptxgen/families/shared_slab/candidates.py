@@ -39,7 +39,7 @@ class SharedSlabSpace(SparseSpace):
         large = (c.k_tiles == ONE) | (bytes_tile >= LEAST_BYTES) & (c.block_warps >= LEAST_WARPS)
         return c.take(np.flatnonzero(filled & large))
 
-    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
         lists = [[{n: i} for i in self.axes[n]] for n in ("tile_buffers", "nonzeros_in_flight", "nonzeros_staged")]
         return [*lists, [{"nonzeros_read": VECTOR // (2 * p.accumulator.bytes)}]]
 

@@ -148,7 +148,7 @@ class SkinnySpace(MultistageSpace):
             out += [{f"vec_{x}": v, f"vec_{y}": w} for v, w, _ in self._depths(p, long_n)]
         return [dict(pairs) for pairs in dict.fromkeys(tuple(sorted(mode.items())) for mode in out)]
 
-    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
         return [self.copy_modes(p), [{"fragment_prefetch": n} for n in (0, 1)]]
 
     def finalize(self, p: KernelProblem, d: Device, c: Grid) -> Grid:

@@ -373,7 +373,7 @@ class Fragments:
                 for j in range(self.y.count):
                     own = self.rounds or self.packs_y
                     b = [self.word_y[j, k] if own else self._raw(self.y, step, j, k) for k in (w, w + 1)]
-                    out.append(([self.acc[n, j, i] for i in range(4)], braces(a), braces(b)))
+                    out += self.instruction.step([self.acc[n, j, i] for i in range(4)], a, b)
         return out
 
     def sum_at(self, i: int, j: int) -> str:

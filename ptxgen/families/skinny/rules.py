@@ -21,7 +21,7 @@ LOADS_LIMIT = 64  #: loads in flight of the long operand, per thread
 
 
 def _multiplies(p: KernelProblem, d: Any) -> bool:
-    i = by_words(p)
+    i = by_words(p, d)
     return i is not None and d.sm >= i.sm
 
 

@@ -6,6 +6,7 @@ from ptxgen.codegen.config.axes import searched
 from ptxgen.families.common.sparse_space import SparseSpace
 from ptxgen.families.tca import axes
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.problem.device import Device
 
 
 class TcaSpace(SparseSpace):
@@ -16,5 +17,5 @@ class TcaSpace(SparseSpace):
     tile_rules = ("axis", "range", "threads")
     extent_rules = ("range", "tca_vec", "tca_pitch", "tca_grid")
 
-    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
         return [[{"row_barriers": n} for n in self.axes["row_barriers"]]]

@@ -6,6 +6,7 @@ from ptxgen.codegen.config.axes import searched
 from ptxgen.families.common.sparse_space import SparseSpace
 from ptxgen.families.vector_mma import axes
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.problem.device import Device
 
 
 class VectorMmaSpace(SparseSpace):
@@ -17,6 +18,6 @@ class VectorMmaSpace(SparseSpace):
     tile_rules = ("axis", "range", "threads", "vector_mma_pairs")
     extent_rules = ("range", "vector_mma_pitch", "vector_mma_grid")
 
-    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
         ahead = [{"columns_ahead": n} for n in self.axes["columns_ahead"]]
         return [self.row_orders(), ahead]

@@ -308,7 +308,7 @@ class WgmmaSpace(TileSpace):
         )
         return c.replace(family=self.code, **self._sides(c.ml, c.nl, c.transposed_mma))
 
-    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
         names = ("epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab")
         return [
             [{"stages": s} for s in STAGES],

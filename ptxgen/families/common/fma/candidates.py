@@ -110,7 +110,7 @@ class FmaSpace(MultistageSpace):
         names = ("cp_async_a", "kmajor_smem_a", "vec_a"), ("cp_async_b", "kmajor_smem_b", "vec_b")
         return [[dict(zip(n, m, strict=True)) for m in self.operand_copy_modes(p, n[0][-1])] for n in names]
 
-    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
         unstaged = (0,) if self.unstaged_depth(p) else ()
         staged = self.axes["stages"] if p.compute == p.accumulator.name else ()
         return [[{"stages": n} for n in (*unstaged, *staged)], *self._copy_modes_by_operand(p)]
