@@ -37,8 +37,8 @@ def instruction_class(op: str, mods: tuple[str, ...]) -> str:
             (m.split("::")[0] for m in mods if m.split("::")[0] in ("global", "shared", "param", "const", "local")),
             "generic",
         )
-        kind = "atomic" if op in ("red", "atom") else "store" if op in ("st", "stmatrix") else "load"
-        return f"{space}_{kind}"
+        operation = "atomic" if op in ("red", "atom") else "store" if op in ("st", "stmatrix") else "load"
+        return f"{space}_{operation}"
     if op == "cp":
         return "async_copy"
     if op in ("mma", "wgmma"):
@@ -64,7 +64,7 @@ def instruction_class(op: str, mods: tuple[str, ...]) -> str:
 
 @dataclass
 class Access:
-    """Accesses of one kind, of one instruction or of a launch; sampled ones are scaled up."""
+    """Accesses to one space, by one instruction or of a launch; sampled ones are scaled up."""
 
     requests: float = 0  # warp-instructions
     wavefronts: float = 0  # wavefronts: cycles of the 32 banks of shared memory

@@ -170,7 +170,7 @@ class Kernel(Protocol):
 class GlobalChecks(Protocol):
     """The checks for races in global memory: ``sync.shadow.Shadow``."""
 
-    def access(self, c: WarpBatch, ins: Instruction, kind: str, size: int, at: Array, lanes: Array) -> None: ...
+    def access(self, c: WarpBatch, ins: Instruction, operation: str, size: int, at: Array, lanes: Array) -> None: ...
 
     def store(
         self, c: WarpBatch, ins: Instruction, at: Array, lanes: Array, size: int, old: Array, values: Array
@@ -243,7 +243,7 @@ class SharedChecks(Protocol):
 
     def clock_of(self, warp: int) -> Array: ...
 
-    def record(self, c: WarpBatch, touch: Any, kind: str) -> None: ...
+    def record(self, c: WarpBatch, touch: Any, operation: str) -> None: ...
 
     def record_reads(self, c: WarpBatch, reads: Any) -> None: ...
 
@@ -269,7 +269,7 @@ class SharedChecks(Protocol):
 
     def synchronise_warps(self, c: WarpBatch, warps: Array) -> None: ...
 
-    def exchange(self, c: WarpBatch, members: Array | None, kind: str = "exchange") -> None: ...
+    def exchange(self, c: WarpBatch, members: Array | None, event: str = "exchange") -> None: ...
 
     def synchronise_clocks(self, releasing: Array, acquiring: Array) -> None: ...
 
@@ -362,16 +362,16 @@ class WarpBatch:
             size = SIZES[view.type]
             return typed[view.part :: view.width // size] if size < view.width else typed
         if isinstance(view, str):
-            name, kind = view.split()
+            name, ptx_type = view.split()
             native: Any = np.uint64 if name[1:] in SPECIALS_64 else bool if name in SPECIAL_PREDICATES else np.uint32
             row = self.specials.setdefault(name, np.zeros(self.n, native))
-            if kind == "pred":
+            if ptx_type == "pred":
                 return row
-            size = SIZES[kind]
+            size = SIZES[ptx_type]
             if size > row.itemsize:
                 wide = self.specials.setdefault(f"{name} wide", np.zeros(self.n, np.uint64))
-                return wide.view(DTYPES[kind])
-            return row.view(DTYPES[kind])[:: row.itemsize // size]
+                return wide.view(DTYPES[ptx_type])
+            return row.view(DTYPES[ptx_type])[:: row.itemsize // size]
         return np.tile(view, self.n) if view.ndim else view
 
     # ---- start of a wave
@@ -471,9 +471,9 @@ class WarpBatch:
             return 132
         if word.startswith("lanemask"):
             bit = np.uint32(1) << self.lane
-            kind = word[-2:]
+            relation = word[-2:]
             below = bit - np.uint32(1)
-            return {"eq": bit, "lt": below, "le": below | bit, "gt": ~(below | bit), "ge": ~below}[kind]
+            return {"eq": bit, "lt": below, "le": below | bit, "gt": ~(below | bit), "ge": ~below}[relation]
         if word == "total_smem_size":
             return -(-engine.shared_size // 128) * 128
         if word == "aggr_smem_size":
@@ -597,7 +597,7 @@ class Wave:
 
 
 def fault(
-    kind: type[Fault],
+    fault_class: type[Fault],
     message: str,
     c: WarpBatch,
     ins: Instruction,
@@ -616,8 +616,8 @@ def fault(
     place = place_of(program, "", ins, *c.coordinates(lane))
     lines = {int(line) for line in LINE.findall(message)} - {ins.line, 0 if other is None else other.line}
     mentioned = [place_of(program, "", first) for first in map(program.first_of_line, sorted(lines)) if first]
-    inside = named and address is not None and (kind is not OutOfBoundsFault or address >= GLOBAL_BASE)
-    out = kind(
+    inside = named and address is not None and (fault_class is not OutOfBoundsFault or address >= GLOBAL_BASE)
+    out = fault_class(
         message,
         entry=program.name,
         line=ins.line,
@@ -663,11 +663,11 @@ def variable_at(wave: Wave, ins: Instruction, address: int) -> str:
 
 
 def suspect(
-    kind: type[Fault], message: str, c: WarpBatch, ins: Instruction, lane: int, address: int | None = None
+    fault_class: type[Fault], message: str, c: WarpBatch, ins: Instruction, lane: int, address: int | None = None
 ) -> None:
     """Suspicious behaviour: a note in the statistics, or with the option ``strict`` a fault."""
     if c.wave.engine.options.strict:
-        c.wave.engine.report(fault(kind, message, c, ins, lane, address))
+        c.wave.engine.report(fault(fault_class, message, c, ins, lane, address))
     else:
         c.wave.engine.stats.note(f"line {ins.line}: {message}")
 

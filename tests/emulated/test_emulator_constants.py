@@ -200,7 +200,7 @@ def test_negated_predicates(engine):
         ("mov.u32 %r0, 1 / 0;", "division by zero in a constant"),
         (
             "mov.f32 %f0, 1.5 / 2;",
-            "the operands of / are an integer and a floating-point number; they must be of one kind",
+            "the operands of / are an integer and a floating-point number; they must be of one type",
         ),
         ("mov.u32 %r0, 1.0 ? 1 : 2;", "expected an integer constant expression, got '1.0'"),
         ("mov.f32 %f0, 1.0 % 2.0;", "the operands of % are floating-point numbers; they must be integers"),

@@ -47,7 +47,7 @@ def vector(kind: str, count: int) -> str:
 
 def operand(op: str, mods: list[str], types: tuple[str, ...], spec: Spec, number: int) -> str:
     """An operand that fits its specification."""
-    kind = spec.kind
+    kind = spec.form
     if kind.startswith("["):
         if not kind.endswith(",t]"):
             return "[%d0]"

@@ -52,14 +52,14 @@ class Argument:
     """One argument. ``value``: the array or NumPy scalar to launch with; ``save``: the file that receives the array."""
 
     text: str
-    kind: str
+    ptx_type: str
     value: Any
     save: Path | None = None
 
     def store(self) -> None:
         """Writes the array to its file, if it has one."""
         if self.save is not None:
-            np.save(self.save, self.value.astype(np.float32) if self.kind in FLOAT32_IN_FILES else self.value)
+            np.save(self.save, self.value.astype(np.float32) if self.ptx_type in FLOAT32_IN_FILES else self.value)
 
 
 def parse_argument(text: str, random: np.random.Generator) -> Argument:
@@ -69,29 +69,29 @@ def parse_argument(text: str, random: np.random.Generator) -> Argument:
     if match:
         if out and not save:
             raise InputError(f"argument {text!r}: no file after :out=")
-        kind = known(match["type"], text)
-        value = buffer(text, kind, match["extent"], match["fill"] or "zeros", random)
-        return Argument(text, kind, value, Path(save) if out else None)
-    kind, colon, number = spec.partition(":")
+        ptx_type = known(match["type"], text)
+        value = buffer(text, ptx_type, match["extent"], match["fill"] or "zeros", random)
+        return Argument(text, ptx_type, value, Path(save) if out else None)
+    ptx_type, colon, number = spec.partition(":")
     if not colon or out:
         raise InputError(f"argument {text!r} is neither TYPE:VALUE nor TYPE[EXTENT]=FILL, perhaps with :out=FILE")
-    return Argument(text, known(kind, text), scalar(text, kind, number))
+    return Argument(text, known(ptx_type, text), scalar(text, ptx_type, number))
 
 
-def known(kind: str, text: str) -> str:
-    if kind not in TYPES:
-        raise InputError(f"argument {text!r}: no type {kind!r}; there are {', '.join(sorted(TYPES))}")
-    return kind
+def known(ptx_type: str, text: str) -> str:
+    if ptx_type not in TYPES:
+        raise InputError(f"argument {text!r}: no type {ptx_type!r}; there are {', '.join(sorted(TYPES))}")
+    return ptx_type
 
 
-def scalar(text: str, kind: str, number: str) -> Any:
-    dtype = TYPES[kind]
+def scalar(text: str, ptx_type: str, number: str) -> Any:
+    dtype = TYPES[ptx_type]
     try:
         if dtype.kind in "iu":
             whole = int(number, 0)
             info = np.iinfo(dtype)
-            low = info.min if kind[0] == "u" else -(1 << info.bits - 1)
-            high = info.max if kind[0] == "s" else (1 << info.bits) - 1
+            low = info.min if ptx_type[0] == "u" else -(1 << info.bits - 1)
+            high = info.max if ptx_type[0] == "s" else (1 << info.bits) - 1
             if not low <= whole <= high:
                 raise InputError(f"argument {text!r}: {number} is not within {low} to {high}")
             return np.array(whole & (1 << info.bits) - 1, f"u{dtype.itemsize}").view(dtype)[()]
@@ -100,11 +100,11 @@ def scalar(text: str, kind: str, number: str) -> Any:
     except ValueError as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"argument {text!r}: {number!r} is no number of type {kind}") from None
+        raise InputError(f"argument {text!r}: {number!r} is no number of type {ptx_type}") from None
 
 
-def buffer(text: str, kind: str, extent: str, fill: str, random: np.random.Generator) -> Array:
-    dtype = TYPES[kind]
+def buffer(text: str, ptx_type: str, extent: str, fill: str, random: np.random.Generator) -> Array:
+    dtype = TYPES[ptx_type]
     shape: tuple[int, ...] | None = None
     if extent:
         parts = extent.split("x")
@@ -114,7 +114,7 @@ def buffer(text: str, kind: str, extent: str, fill: str, random: np.random.Gener
         if (size := math.prod(shape) * dtype.itemsize) > LARGEST:
             raise InputError(f"argument {text!r}: the buffer has {size} bytes; it must have at most {LARGEST}")
     if fill not in FILLS:
-        return loaded(text, kind, shape, Path(fill))
+        return loaded(text, ptx_type, shape, Path(fill))
     if shape is None:
         raise InputError(f"argument {text!r}: {fill} needs an extent")
     count = int(np.prod(shape))
@@ -130,21 +130,21 @@ def buffer(text: str, kind: str, extent: str, fill: str, random: np.random.Gener
     return values.reshape(shape)
 
 
-def loaded(text: str, kind: str, shape: tuple[int, ...] | None, path: Path) -> Array:
-    dtype = TYPES[kind]
+def loaded(text: str, ptx_type: str, shape: tuple[int, ...] | None, path: Path) -> Array:
+    dtype = TYPES[ptx_type]
     if path.suffix != ".npy":
         raise InputError(f"argument {text!r}: {str(path)!r} is neither a .npy file nor one of {', '.join(FILLS)}")
     try:
         values: Array = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise InputError(f"argument {text!r}: {path} is not an array file: {error}") from None
-    if kind in FLOAT32_IN_FILES and values.dtype.kind == "f":
+    if ptx_type in FLOAT32_IN_FILES and values.dtype.kind == "f":
         with np.errstate(over="ignore"):
             values = values.astype(dtype)
     elif values.dtype != dtype and not (
         values.dtype.kind in "iu" and dtype.kind in "iu" and values.dtype.itemsize == dtype.itemsize
     ):
-        wanted = "float32" if kind in FLOAT32_IN_FILES else dtype.name
+        wanted = "float32" if ptx_type in FLOAT32_IN_FILES else dtype.name
         raise InputError(f"argument {text!r}: {path} holds {values.dtype.name}, not {wanted}")
     if shape is not None and values.size != int(np.prod(shape)):
         raise InputError(f"argument {text!r}: {path} holds {values.size} elements, not {int(np.prod(shape))}")

@@ -137,7 +137,7 @@ class JitCompiler:
         """The plain instructions of a block."""
         program = self.program
         start, end = program.starts[number], [*program.starts[1:], len(program.code)][number]
-        return [b for b in program.bodies[start:end] if b["row"].kind == "plain"]
+        return [b for b in program.bodies[start:end] if b["row"].execution == "plain"]
 
     def compile(self, number: int, block: Block, lanes: int) -> None:
         """Compiles the sequences of instructions of a block that are faster compiled, in batches of some lanes."""

@@ -87,10 +87,10 @@ def blocks_after(
     for n, end in enumerate([*starts[1:], len(code)]):
         after = [n + 1]
         ins, row = code[end - 1], table[end - 1]
-        if row.kind == "branch":
+        if row.execution == "branch":
             target = [block_of[ins.scope]]
             after = target + after if ins.pred is not None else target
-        elif row.kind == "exit" and ins.pred is None:
+        elif row.execution == "exit" and ins.pred is None:
             after = []
         out.append([a for a in after if a < count])
     return out

@@ -40,5 +40,5 @@ class Compiler:
         module = llvm.parse_assembly("\n".join([*declared, *texts]))
         self.engine.add_module(module)
         self.engine.finalize_object()
-        kind = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
-        return [kind(self.engine.get_function_address(name)) for name in names]
+        function_type = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+        return [function_type(self.engine.get_function_address(name)) for name in names]

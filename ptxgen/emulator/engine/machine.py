@@ -253,8 +253,8 @@ def launch(
             raise InputError(f"{name} has strides {array.strides}; it must be C-contiguous")
         for known, address in buffers:
             if known is array:
-                parameters, _, kind = names[address].rpartition(", ")
-                names[address] = f"{parameters} and {parameter}, {kind}"
+                parameters, _, type_and_shape = names[address].rpartition(", ")
+                names[address] = f"{parameters} and {parameter}, {type_and_shape}"
                 return address
         address = machine.alloc(array.nbytes)
         machine.write(address, array)

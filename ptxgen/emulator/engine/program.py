@@ -116,9 +116,9 @@ class Program:
                 why = f" ({reason(ins) or ins.refusal}){suggestion(ins)}"
                 raise UnsupportedError(f"line {ins.line}: {ins.name} is not emulated{why}: {ins.text}")
             self.table.append(row)
-            if row.kind in ("branch", "exit"):
+            if row.execution in ("branch", "exit"):
                 leaders.add(i + 1)
-            elif row.kind in ("warp", "blocking"):
+            elif row.execution in ("warp", "blocking"):
                 leaders.update((i, i + 1))
         self.starts = sorted(leaders)
         self.block_of = {start: n for n, start in enumerate(self.starts)}
@@ -153,20 +153,20 @@ class Program:
             self.blocks.append(block)
             for i in range(start, end):
                 body = bodies[i]
-                ins, kind = body["ins"], body["row"].kind
+                ins, execution = body["ins"], body["row"].execution
                 block.contents.append(ins)
                 block.polls |= body["row"].polls
-                if kind == "branch":
+                if execution == "branch":
                     block.end, block.ins = BRANCH, ins
                     block.target = self.block_of[ins.scope]
                     block.uniform = "uni" in ins.mods
-                elif kind == "exit":
+                elif execution == "exit":
                     block.end, block.ins = EXIT, ins
-                elif kind == "plain":
+                elif execution == "plain":
                     block.steps.append(self.step_of(body))
                     continue
                 else:
-                    block.end = WARP if kind == "warp" else BLOCKING
+                    block.end = WARP if execution == "warp" else BLOCKING
                     block.ins, block.step = ins, self.step_of(body)
                     block.aligned = "aligned" in ins.mods or (ins.op == "bar" and ins.mods[:1] != ("warp",))
                     block.members, block.single = body["members"], body["single"]
@@ -213,8 +213,8 @@ class Program:
             self.loops[id(blocks[barrier].ins)] = blocks[first].counter
 
     def step_of(self, body: dict[str, Any]) -> Step:
-        """The step of an instruction with its checks and, if its kind is plain, its guard."""
-        ins, kind = body["ins"], body["row"].kind
+        """The step of an instruction with its checks and, if its execution is plain, its guard."""
+        ins, execution = body["ins"], body["row"].execution
         keys = self.builder.address_slots
         check, guard_check = self.undefined.check(body), self.undefined.guard_check(ins)
         before = body["before"] if check is None else [*body["before"], check]
@@ -222,12 +222,12 @@ class Program:
         stale = [k for slot in body["writes"] for k in keys.get(slot, ())]
         if stale:
             after.append(self.forget(stale))
-        if kind == "blocking":
+        if execution == "blocking":
             return self.chain([*after, *before, body["step"]], True)
         step = self.chain([*before, body["step"], *after], False)
         if self.options.faults > 1:
             step = self.surviving(step, body, after)
-        if kind == "plain" and body["guard"] is not None:
+        if execution == "plain" and body["guard"] is not None:
             step = self.guarded(step, body["guard"], ins.negated)
             if guard_check is not None:
                 step = self.chain([guard_check, step], False)
@@ -240,7 +240,7 @@ class Program:
         instruction.
         """
         rows = [self.builder.place(reg) for reg in body["writes"].values()]
-        warps = body["row"].kind == "warp"
+        warps = body["row"].execution == "warp"
 
         def run(c: WarpBatch, m: Mask) -> None:
             executing = c.live() if m is None else m
@@ -289,14 +289,14 @@ class Program:
         for number in sorted(set().union(*(self.blocks_of_register.get(slot, ()) for slot in slots))):
             block, start, end = self.blocks[number], self.starts[number], ends[number]
             # in place, since the block may be executing
-            plain = [b for b in self.bodies[start:end] if b["row"].kind == "plain"]
+            plain = [b for b in self.bodies[start:end] if b["row"].execution == "plain"]
             block.steps[:] = [self.step_of(b) for b in plain]
             if self.jit_compiler is not None:
                 self.jit_compiler.attach(number)
             last = self.bodies[end - 1]
-            if last["row"].kind != "plain":
+            if last["row"].execution != "plain":
                 block.check = self.undefined.guard_check(last["ins"])
-            if last["row"].kind in ("warp", "blocking"):
+            if last["row"].execution in ("warp", "blocking"):
                 block.step = self.step_of(last)
 
     def mark_undefined(self, c: WarpBatch, loaded: dict[int, tuple[NDArray[Any], int, str]], ins: Instruction) -> None:

@@ -291,14 +291,16 @@ def tensormap(
 @functools.lru_cache(maxsize=1024)
 def decode(data: bytes) -> TensorMap | None:
     """The map in 128 bytes; None if there is none."""
-    magic, kind, rank, columns, interleave, swizzle, fill, promotion, empty, *rest, address = struct.unpack(_FORM, data)
-    if magic != _MAGIC or kind >= len(TYPES) or not 1 <= rank <= 5 or swizzle >= len(SWIZZLES):
+    magic, type_number, rank, columns, interleave, swizzle, fill, promotion, empty, *rest, address = struct.unpack(
+        _FORM, data
+    )
+    if magic != _MAGIC or type_number >= len(TYPES) or not 1 <= rank <= 5 or swizzle >= len(SWIZZLES):
         return None
     extents, steps, box = rest[:5], rest[5:10], rest[13:18]
     strides, low, high = rest[18:22], rest[22:25], rest[25:28]
     return TensorMap(
         address,
-        TYPES[kind][0],
+        TYPES[type_number][0],
         tuple(0 if empty >> i & 1 else e + 1 for i, e in enumerate(extents[:rank])),
         tuple(strides[: rank - 1]),
         () if columns else tuple(box[:rank]),
@@ -492,9 +494,9 @@ class TensorRegion:
         """The elements of the box, with the fill value outside the tensor."""
         t = self.tensor
         out = np.zeros(t.shape, t.dtype)
-        kind = t.type.split(".")[0]
+        element_type = t.type.split(".")[0]
         if t.fill == "nan":
-            nan = _NAN["f32" if kind == "tf32" else kind]
+            nan = _NAN["f32" if element_type == "tf32" else element_type]
             out.view(f"<u{t.dtype.itemsize}")[...] = nan
         if not self.empty:
             if t.im2col:
@@ -502,8 +504,8 @@ class TensorRegion:
                 out[self.rows[:, None], np.arange(t.channels)[self.slices[1]]] = memory.view(t.dtype)[index]
             else:
                 out[self.slices] = self.view(memory, base)
-        if t.type != kind or kind == "tf32":
-            self.convert(out, kind == "tf32", t.type.endswith(".ftz"))
+        if t.type != element_type or element_type == "tf32":
+            self.convert(out, element_type == "tf32", t.type.endswith(".ftz"))
         return out
 
     @staticmethod

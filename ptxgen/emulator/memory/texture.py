@@ -82,8 +82,8 @@ class Texture:
     @property
     def geometry(self) -> str:
         """As instructions name it: 1d, a2d, cube, ..."""
-        kind = "cube" if self.cube else f"{len(self.extents)}d"
-        return f"a{kind}" if self.layers else kind
+        shape = "cube" if self.cube else f"{len(self.extents)}d"
+        return f"a{shape}" if self.layers else shape
 
     @property
     def floats(self) -> bool:
@@ -263,11 +263,11 @@ def values(t: Texture, memory: Array, base: int, at: Array, inside: Array) -> Ar
     """The texels at byte offsets, as [lane, channel]: f32 if they are read as numbers, else s32 or u32."""
     where = (base + at)[:, None] + np.arange(t.texel)
     raw = memory[where].view(t.dtype)
-    kind: Any = np.float32 if t.floats else np.int32 if t.type[0] == "s" else np.uint32
-    out = raw.astype(kind)
+    dtype: Any = np.float32 if t.floats else np.int32 if t.type[0] == "s" else np.uint32
+    out = raw.astype(dtype)
     if t.fractions:
         out = np.maximum(out / np.float32(np.iinfo(t.dtype).max), np.float32(-1))
-    border = np.array([*t.border, 0, 0, 0, 0][: t.channels]).astype(kind)
+    border = np.array([*t.border, 0, 0, 0, 0][: t.channels]).astype(dtype)
     picked: Array = np.where(inside[:, None], out, border)
     return picked
 

@@ -26,22 +26,26 @@ C = TypeVar("C", bound=Compile)
 
 @dataclass(frozen=True)
 class Row:
-    """One row. ``polls``: whether the instruction may read a value that another warp will write, as in a spin loop."""
+    """One row of the table of instructions.
+
+    ``execution``: "plain" in a block of instructions, "warp" by whole warps alone, "blocking" if a warp may wait,
+    "branch" or "exit"; ``polls``: the instruction may read a value that another warp will write, as in a spin loop.
+    """
 
     compile: Compile
-    kind: str = "plain"
+    execution: str = "plain"
     polls: bool = False
 
 
 TABLE: dict[str, Row] = {}
 
 
-def instruction(*names: str, kind: str = "plain", polls: bool = False) -> Callable[[C], C]:
+def instruction(*names: str, execution: str = "plain", polls: bool = False) -> Callable[[C], C]:
     """Registers a function that compiles the instructions whose names begin with one of ``names``."""
 
     def register(compile: C) -> C:
         for name in names:
-            TABLE[name] = Row(compile, kind, polls)
+            TABLE[name] = Row(compile, execution, polls)
         return compile
 
     return register

@@ -39,7 +39,7 @@ LATER = {
     **{f"{op} f32x2": "sm_100" for op in ("add", "sub", "mul", "fma")},
     **{f"{op} f32 {narrow}": "sm_100" for op in ("add", "sub", "fma") for narrow in ("f16", "bf16")},
     "cvt rs": "sm_100a",
-    **{f"cvt {kind}": "sm_100a" for kind in ("e2m1x2", "e2m3x2", "e3m2x2", "ue8m0x2", "s2f6x2")},
+    **{f"cvt {ptx_type}": "sm_100a" for ptx_type in ("e2m1x2", "e2m3x2", "e3m2x2", "ue8m0x2", "s2f6x2")},
     "ldmatrix m16n16": "sm_100a",
     "ldmatrix m8n16": "sm_100a",
     "stmatrix m16n8": "sm_100a",

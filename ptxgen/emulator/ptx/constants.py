@@ -59,7 +59,7 @@ class Constant(NamedTuple):
     """The value of an expression, and its type: s64, u64 or f64."""
 
     value: int | float
-    kind: str
+    type: str
 
     @property
     def integer(self) -> int:
@@ -115,13 +115,13 @@ class ConstantReader:
         token = token or self.token
         return ParseError(f"line {token.line}: {message}, got {token.text or 'the end of the text'!r}")
 
-    def expect(self, kind: str) -> Token:
-        if self.token.kind != kind:
-            raise self.fail(f"expected {kind!r}")
+    def expect(self, terminal: str) -> Token:
+        if self.token.terminal != terminal:
+            raise self.fail(f"expected {terminal!r}")
         return self.next()
 
-    def accept(self, kind: str) -> bool:
-        if self.token.kind == kind:
+    def accept(self, terminal: str) -> bool:
+        if self.token.terminal == terminal:
             self.at += 1
             return True
         return False
@@ -131,15 +131,15 @@ class ConstantReader:
     def literal(self) -> Imm | Flt:
         """The value of an expression, as an operand or an initial value."""
         token = self.tokens[self.at]
-        if self.tokens[self.at + 1].kind in ENDS:
-            if token.kind == "int":
+        if self.tokens[self.at + 1].terminal in ENDS:
+            if token.terminal == "int":
                 self.at += 1
                 return Imm(integer(token))
-            if token.kind == "flt":
+            if token.terminal == "flt":
                 self.at += 1
                 return float_constant(token)
         value = self.expression()
-        return number_bits(float(value.value)) if value.kind == "f64" else Imm(value.integer)
+        return number_bits(float(value.value)) if value.type == "f64" else Imm(value.integer)
 
     def integer_expression(self) -> int:
         """The value of an expression that must be an integer."""
@@ -153,7 +153,7 @@ class ConstantReader:
         return self.integral(self.unary(), token).integer
 
     def integral(self, value: Constant, token: Token) -> Constant:
-        if value.kind == "f64":
+        if value.type == "f64":
             raise self.fail("expected an integer constant expression", token)
         return value
 
@@ -166,16 +166,16 @@ class ConstantReader:
         yes = self.expression()
         self.expect(":")
         no = self.expression()
-        if "f64" in (yes.kind, no.kind):
+        if "f64" in (yes.type, no.type):
             self.alike(yes, no, "?:", token)
             return yes if condition.value else no
-        return typed(int(yes.value if condition.value else no.value), "u64" in (yes.kind, no.kind))
+        return typed(int(yes.value if condition.value else no.value), "u64" in (yes.type, no.type))
 
     def alike(self, left: Constant, right: Constant, operator: str, token: Token) -> None:
         """Refuses an integer beside a floating-point number."""
-        if (left.kind == "f64") != (right.kind == "f64"):
+        if (left.type == "f64") != (right.type == "f64"):
             raise self.fail(
-                f"the operands of {operator} are an integer and a floating-point number; they must be of one kind",
+                f"the operands of {operator} are an integer and a floating-point number; they must be of one type",
                 token,
             )
 
@@ -183,16 +183,16 @@ class ConstantReader:
         if level == len(LEVELS):
             return self.unary()
         value = self.binary(level + 1)
-        while self.token.kind in LEVELS[level]:
+        while self.token.terminal in LEVELS[level]:
             token = self.next()
             value = self.combine(value, token, self.binary(level + 1))
         return value
 
     def combine(self, left: Constant, token: Token, right: Constant) -> Constant:
         """The value of a binary operator."""
-        op = token.kind
+        op = token.terminal
         self.alike(left, right, op, token)
-        floats, unsigned = left.kind == "f64", "u64" in (left.kind, right.kind)
+        floats, unsigned = left.type == "f64", "u64" in (left.type, right.type)
         a, b = left.value, right.value
         if not floats and unsigned:
             a, b = int(a) % _WRAP, int(b) % _WRAP
@@ -210,7 +210,7 @@ class ConstantReader:
         if op in ("||", "&&"):
             return Constant(int(bool(a or b) if op == "||" else bool(a and b)), "s64")
         if op in ("<<", ">>"):  # a shift by 64 or more: its lower six bits, as ptxas has it
-            return typed(int(left.value) << b % 64 if op == "<<" else int(left.value) >> b % 64, left.kind == "u64")
+            return typed(int(left.value) << b % 64 if op == "<<" else int(left.value) >> b % 64, left.type == "u64")
         if op == "%":
             return typed(a % _WRAP % (b % _WRAP), False)
         if op == "/":  # as in C, the quotient is rounded towards zero
@@ -219,43 +219,43 @@ class ConstantReader:
 
     def unary(self) -> Constant:
         token = self.token
-        if token.kind == "int":
+        if token.terminal == "int":
             self.at += 1
             number = integer(token)
             return typed(number, token.text[-1] == "U" or number >= _WRAP >> 1)
-        if token.kind == "word" and token.text in NAMED:
+        if token.terminal == "word" and token.text in NAMED:
             self.at += 1
             return Constant(NAMED[token.text], "s64")
-        if token.kind == "flt":
+        if token.terminal == "flt":
             if token.text[:2] in ("0f", "0F"):
                 raise self.fail("a number of 32 bits is no part of an expression", token)
             self.at += 1
             bits = float_constant(token).bits
             return Constant(struct.unpack("<d", struct.pack("<Q", bits))[0], "f64")
         if self.accept("("):
-            if self.token.kind == "directive":
+            if self.token.terminal == "directive":
                 return self.cast()
             value = self.expression()
             self.expect(")")
             return value
-        if token.kind not in ("+", "-", "~", "!"):
+        if token.terminal not in ("+", "-", "~", "!"):
             raise self.fail("expected a constant")
         self.at += 1
         value = self.unary()
-        if token.kind == "+":
+        if token.terminal == "+":
             return value
-        if token.kind == "-":
+        if token.terminal == "-":
             return (
-                Constant(-value.value, "f64") if value.kind == "f64" else typed(-int(value.value), value.kind == "u64")
+                Constant(-value.value, "f64") if value.type == "f64" else typed(-int(value.value), value.type == "u64")
             )
         self.integral(value, token)
-        return Constant(int(not value.value), "s64") if token.kind == "!" else typed(~int(value.value), True)
+        return Constant(int(not value.value), "s64") if token.terminal == "!" else typed(~int(value.value), True)
 
     def cast(self) -> Constant:
         """``.s64)`` or ``.u64)``, and the integer after it."""
-        kind = self.next()
-        if kind.text not in (".s64", ".u64"):
-            raise self.fail("a cast is (.s64) or (.u64)", kind)
+        target = self.next()
+        if target.text not in (".s64", ".u64"):
+            raise self.fail("a cast is (.s64) or (.u64)", target)
         self.expect(")")
         token = self.token
-        return typed(int(self.integral(self.unary(), token).value), kind.text == ".u64")
+        return typed(int(self.integral(self.unary(), token).value), target.text == ".u64")

@@ -137,8 +137,8 @@ class Flattener:
     def place(self, label: Label) -> None:
         label.position = len(self.out.code)
 
-    def register(self, name: str, kind: str) -> Reg:
-        reg = Reg(name, kind, len(self.out.registers))
+    def register(self, name: str, ptx_type: str) -> Reg:
+        reg = Reg(name, ptx_type, len(self.out.registers))
         self.out.registers.append(reg)
         return reg
 
@@ -394,13 +394,13 @@ class Flattener:
     def move(self, ins: Instruction, p: Parameter, to: Operand, source: Operand) -> None:
         """Copies an argument or a result from its source to its destination."""
         bits = 8 * SIZES[p.type]
-        kind = p.type if isinstance(source, Flt) or p.type == "pred" else f"b{bits}"
+        ptx_type = p.type if isinstance(source, Flt) or p.type == "pred" else f"b{bits}"
         if isinstance(to, Sym):
-            self.emit(ins, "st", (Mem(to), source), mods=("param", kind))
+            self.emit(ins, "st", (Mem(to), source), mods=("param", ptx_type))
         elif isinstance(source, Sym) and source.var.space == "param":
-            self.emit(ins, "ld", (to, Mem(source)), mods=("param", kind))
+            self.emit(ins, "ld", (to, Mem(source)), mods=("param", ptx_type))
         else:
-            self.emit(ins, "mov", (to, source), mods=(kind,))
+            self.emit(ins, "mov", (to, source), mods=(ptx_type,))
 
 
 def matches(parameters: list[Parameter], actuals: tuple[Operand, ...]) -> bool:

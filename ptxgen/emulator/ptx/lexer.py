@@ -9,14 +9,14 @@ from ptxgen.errors import ParseError
 
 
 class Token(NamedTuple):
-    kind: str  # word, directive, int, flt, str, or the punctuation itself
+    terminal: str  # word, directive, int, flt, str, or the punctuation itself
     text: str
     line: int
     start: int
     end: int
 
 
-# the most frequent kinds come first
+# the most frequent terminals come first
 _TOKEN = re.compile(
     r"""[ \t\r\f]*+(?:
     (?P<word>(?:%[\w$]|[$A-Za-z_])[\w$]*(?:(?:\.|::)\w+)*)
@@ -38,20 +38,20 @@ def tokenize(text: str) -> list[Token]:
     line = 1
     append, new = out.append, tuple.__new__
     for match in _TOKEN.finditer(text):
-        kind = match.lastgroup
-        assert kind is not None
-        if kind == "nl":
+        terminal = match.lastgroup
+        assert terminal is not None
+        if terminal == "nl":
             line += 1
             continue
-        word = match[kind]
-        if kind == "comment":
+        word = match[terminal]
+        if terminal == "comment":
             line += word.count("\n")
-        elif kind == "bad":
+        elif terminal == "bad":
             raise ParseError(f"line {line}: unexpected character {word!r}")
         else:
             end = match.end()
             # Token(...), without the call of a Python function
-            append(new(Token, (word if kind == "punct" else kind, word, line, end - len(word), end)))
+            append(new(Token, (word if terminal == "punct" else terminal, word, line, end - len(word), end)))
     out.append(Token("end", "", line, len(text), len(text)))
     return out
 

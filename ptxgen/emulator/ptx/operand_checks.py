@@ -60,14 +60,14 @@ class MismatchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One operand of a signature: the text of its kind, and its type."""
+    """One operand of a signature: the text of its form, such as ``d`` or ``[a]``, and its type."""
 
-    kind: str
+    form: str
     type: str
     optional: bool
 
     def __str__(self) -> str:
-        text = {"v": "{...}", "L": "label", "n": "constant", "[a,t]": "[a, {...}]"}.get(self.kind, self.kind)
+        text = {"v": "{...}", "L": "label", "n": "constant", "[a,t]": "[a, {...}]"}.get(self.form, self.form)
         return text.rstrip("_!&").replace("d_", "d").replace("||", "|")
 
 
@@ -103,13 +103,13 @@ class Signature:
             if condition and MODIFIERS.get(condition, condition) not in mods:
                 continue
             optional = text.endswith("?")
-            kind, _, named = text.rstrip("?").partition(":")
+            form, _, named = text.rstrip("?").partition(":")
             first = types[0] if types else ""
             if named == "W":
                 named = f"{first[0]}{16 * SIZES[first]}"
             elif named == "2":
                 named = types[1]
-            out.append(Spec(kind, named or ("pred" if kind[0] in "p!" else first), optional))
+            out.append(Spec(form, named or ("pred" if form[0] in "p!" else first), optional))
         return out
 
 
@@ -152,8 +152,8 @@ def table() -> dict[str, list[Signature]]:
 # ---- single operands
 
 
-def article(kind: str) -> str:
-    return f"a .{kind} register"
+def article(ptx_type: str) -> str:
+    return f"a .{ptx_type} register"
 
 
 def described(op: Operand) -> str:
@@ -181,63 +181,63 @@ def described(op: Operand) -> str:
     )
 
 
-def compatible(register: str, kind: str) -> bool:
+def compatible(register: str, ptx_type: str) -> bool:
     """True if a register's type may hold values of a type of the same size."""
-    if register == kind:
+    if register == ptx_type:
         return True
-    if register == "pred" or kind == "pred":
+    if register == "pred" or ptx_type == "pred":
         return False
-    if kind[0] == "b" and kind[1:].isdigit():
+    if ptx_type[0] == "b" and ptx_type[1:].isdigit():
         return True
     if register[0] == "b" and register[1:].isdigit():
         return True
-    integer = kind[0] in "us" and kind[1:].isdigit()
+    integer = ptx_type[0] in "us" and ptx_type[1:].isdigit()
     return integer and (register[0] in "us" or register == "f16x2")
 
 
-def fits_register(reg: Reg, kind: str, wider: bool = False) -> bool:
+def fits_register(reg: Reg, ptx_type: str, wider: bool = False) -> bool:
     """True if a register may be an operand of a type; ``wider``: also a register with more bits."""
-    size, needed = SIZES[reg.type], SIZES.get(kind, 4)
+    size, needed = SIZES[reg.type], SIZES.get(ptx_type, 4)
     if size == needed:
-        return compatible(reg.type, kind)
-    if not wider or size < needed or reg.type == "pred" or kind == "pred":
+        return compatible(reg.type, ptx_type)
+    if not wider or size < needed or reg.type == "pred" or ptx_type == "pred":
         return False
     if reg.type[0] == "b":
         return True
     return (
-        (kind[0] == "b" and kind != "bf16")
-        or (kind[0] == reg.type[0] and kind not in FLOATS)
-        or (kind[0] in "us" and reg.type[0] in "us")
+        (ptx_type[0] == "b" and ptx_type != "bf16")
+        or (ptx_type[0] == reg.type[0] and ptx_type not in FLOATS)
+        or (ptx_type[0] in "us" and reg.type[0] in "us")
     )
 
 
-def fits_constant(op: Operand, kind: str) -> bool:
+def fits_constant(op: Operand, ptx_type: str) -> bool:
     """True if a constant may be an operand of a type."""
     if isinstance(op, Imm):
-        return kind == "pred" or (kind[0] in "usb" and kind[1:].isdigit())
+        return ptx_type == "pred" or (ptx_type[0] in "usb" and ptx_type[1:].isdigit())
     if isinstance(op, Flt):
-        return kind in ("f32", "f64") or (kind == f"b{8 * op.size}")
-    return isinstance(op, Sym) and op.offset != 0 and kind[0] in "usb" and kind[1:].isdigit()
+        return ptx_type in ("f32", "f64") or (ptx_type == f"b{8 * op.size}")
+    return isinstance(op, Sym) and op.offset != 0 and ptx_type[0] in "usb" and ptx_type[1:].isdigit()
 
 
-def check_source(op: Operand, kind: str, wider: bool = False, constant: bool = True) -> None:
+def check_source(op: Operand, ptx_type: str, wider: bool = False, constant: bool = True) -> None:
     if isinstance(op, Sum):
         if op.reg.type in FLOATS or op.reg.type in ("pred", "b128"):
             raise MismatchError("only a register of an integer or bit type is added to a constant")
         op = op.reg
     if isinstance(op, Reg):
-        if not fits_register(op, kind, wider):
-            raise MismatchError(f"it must be {article(kind)}")
-    elif not (constant and fits_constant(op, kind)):
-        raise MismatchError(f"it must be {article(kind)}" + (" or a constant of this type" if constant else ""))
+        if not fits_register(op, ptx_type, wider):
+            raise MismatchError(f"it must be {article(ptx_type)}")
+    elif not (constant and fits_constant(op, ptx_type)):
+        raise MismatchError(f"it must be {article(ptx_type)}" + (" or a constant of this type" if constant else ""))
 
 
-def check_destination(op: Operand, kind: str, wider: bool = False, sink: bool = False) -> None:
+def check_destination(op: Operand, ptx_type: str, wider: bool = False, sink: bool = False) -> None:
     if isinstance(op, Reg):
-        if not fits_register(op, kind, wider):
-            raise MismatchError(f"it must be {article(kind)}")
+        if not fits_register(op, ptx_type, wider):
+            raise MismatchError(f"it must be {article(ptx_type)}")
     elif not (sink and isinstance(op, Sink)):
-        raise MismatchError(f"it must be {article(kind)}")
+        raise MismatchError(f"it must be {article(ptx_type)}")
 
 
 def check_predicate(op: Operand) -> None:
@@ -283,9 +283,9 @@ def check_sizes(vec: Vec) -> None:
         raise MismatchError("its elements have several sizes; they must have one")
 
 
-def check_elements(kind: str, type: str, op: Operand, mods: tuple[str, ...]) -> None:
+def check_elements(form: str, type: str, op: Operand, mods: tuple[str, ...]) -> None:
     """Checks the vector operand of an instruction on textures or surfaces."""
-    if kind == "v4|p" and isinstance(op, Pair):
+    if form == "v4|p" and isinstance(op, Pair):
         check_destination(op.second, "pred")
         op = op.first
     count = next((int(m[1]) for m in mods if m in ("v2", "v4")), 1)
@@ -293,53 +293,53 @@ def check_elements(kind: str, type: str, op: Operand, mods: tuple[str, ...]) -> 
     if len(items) != count:
         raise MismatchError(f"it has {len(items)} elements; it must have {count}")
     for item in items:
-        if kind == "va":
+        if form == "va":
             check_source(item, type, wider=True)
         else:
-            check_destination(item, f"b{8 * SIZES[type]}", wider=kind == "vd", sink=True)
+            check_destination(item, f"b{8 * SIZES[type]}", wider=form == "vd", sink=True)
     check_sizes(Vec(items))
 
 
 def check_operand(spec: Spec, op: Operand, mods: tuple[str, ...]) -> None:
     """Raises MismatchError if an operand does not fit."""
-    kind = spec.kind
-    if kind.startswith("["):
-        check_address(op, mods, kind == "[a,t]" or kind.endswith(",t]"))
-    elif kind in ("d", "d_"):
-        check_destination(op, spec.type, sink=kind == "d_")
-    elif kind in ("d|p", "d||p", "d_||p"):
+    form = spec.form
+    if form.startswith("["):
+        check_address(op, mods, form == "[a,t]" or form.endswith(",t]"))
+    elif form in ("d", "d_"):
+        check_destination(op, spec.type, sink=form == "d_")
+    elif form in ("d|p", "d||p", "d_||p"):
         if isinstance(op, Pair):
-            check_destination(op.first, spec.type, sink="_" in kind)
+            check_destination(op.first, spec.type, sink="_" in form)
             check_destination(op.second, "pred")
-        elif "||" in kind:
+        elif "||" in form:
             raise MismatchError("it must be d|p, a register and a predicate")
         else:
             check_destination(op, spec.type)
-    elif kind in ("p", "p|q"):
-        ops = (op.first, op.second) if isinstance(op, Pair) and kind == "p|q" else (op,)
+    elif form in ("p", "p|q"):
+        ops = (op.first, op.second) if isinstance(op, Pair) and form == "p|q" else (op,)
         for one in ops:
-            check_destination(one, "pred", sink=kind == "p|q" and len(ops) == 2)
-    elif kind.startswith("!"):
+            check_destination(one, "pred", sink=form == "p|q" and len(ops) == 2)
+    elif form.startswith("!"):
         check_predicate(op)
-    elif kind == "n":
+    elif form == "n":
         if not isinstance(op, Imm):
             raise MismatchError("it must be an integer constant")
-    elif kind == "L":
+    elif form == "L":
         if not isinstance(op, Name):
             raise MismatchError("it must be a label")
-    elif kind == "_":
+    elif form == "_":
         if not isinstance(op, Sink):
             raise MismatchError("it must be the sink _")
-    elif kind in ("v4|p", "vd", "va"):
-        check_elements(kind, spec.type, op, mods)
-    elif kind == "v":
+    elif form in ("v4|p", "vd", "va"):
+        check_elements(form, spec.type, op, mods)
+    elif form == "v":
         if not isinstance(op, Vec):
             raise MismatchError("it must be a vector in braces")
         check_sizes(op)
-    elif kind.endswith("&") and isinstance(op, Sym):
+    elif form.endswith("&") and isinstance(op, Sym):
         pass
     else:
-        check_source(op, spec.type, constant=not kind.endswith("!"))
+        check_source(op, spec.type, constant=not form.endswith("!"))
 
 
 # ---- instructions
@@ -405,9 +405,9 @@ def check_mov(ins: Instruction) -> None:
     vectors = [m for m in ins.mods if m in ("v2", "v4")]
     if len(types) != 1 or len(vectors) + 1 != len(ins.mods) or len(vectors) > 1:
         raise unknown("mov has one type and at most .v2 or .v4")
-    kind = types[0]
-    if kind not in MOVED:
-        raise MismatchError(f".{kind} is no type of mov")
+    ptx_type = types[0]
+    if ptx_type not in MOVED:
+        raise MismatchError(f".{ptx_type} is no type of mov")
     check_count(ins, (2,), "d, a")
     d, a = ins.operands
     if vectors:
@@ -418,21 +418,25 @@ def check_mov(ins: Instruction) -> None:
                 )
         return
     if isinstance(d, Vec) or isinstance(a, Vec):
-        check_pack(ins, kind, d, a)
+        check_pack(ins, ptx_type, d, a)
         return
-    checked(ins, 0, d, lambda: check_destination(d, kind))
+    checked(ins, 0, d, lambda: check_destination(d, ptx_type))
     if isinstance(a, Special):
         size = 0 if a.name in SPECIAL_PREDICATES else 8 if a.name[1:] in SPECIALS_64 else 4
-        fits = SIZES[kind] == size or (kind[1:] == "16" and size == 4) or (kind[1:] == "64" and a.name == "%gridid")
-        if kind in FLOATS or not fits:
-            checked(ins, 1, a, lambda: check_source(a, kind))
+        fits = (
+            SIZES[ptx_type] == size
+            or (ptx_type[1:] == "16" and size == 4)
+            or (ptx_type[1:] == "64" and a.name == "%gridid")
+        )
+        if ptx_type in FLOATS or not fits:
+            checked(ins, 1, a, lambda: check_source(a, ptx_type))
     elif isinstance(a, (Sym, Name)) and not (isinstance(a, Name) and a.name[0] == "%"):
-        if kind == "pred" or kind in FLOATS:
-            checked(ins, 1, a, lambda: check_source(a, kind))
-    elif isinstance(a, Not) and kind == "pred":
+        if ptx_type == "pred" or ptx_type in FLOATS:
+            checked(ins, 1, a, lambda: check_source(a, ptx_type))
+    elif isinstance(a, Not) and ptx_type == "pred":
         checked(ins, 1, a, lambda: check_predicate(a))
     else:
-        checked(ins, 1, a, lambda: check_source(a, kind))
+        checked(ins, 1, a, lambda: check_source(a, ptx_type))
 
 
 def is_word(op: Operand) -> bool:
@@ -440,32 +444,32 @@ def is_word(op: Operand) -> bool:
     return isinstance(op, Special) and op.name not in SPECIAL_PREDICATES and op.name[1:] not in SPECIALS_64
 
 
-def check_pack(ins: Instruction, kind: str, d: Operand, a: Operand) -> None:
+def check_pack(ins: Instruction, ptx_type: str, d: Operand, a: Operand) -> None:
     """mov between a vector and a register: the elements have equal sizes, which add up to the size of the type."""
-    if isinstance(d, Vec) and isinstance(a, Vec) and kind != "b128":
+    if isinstance(d, Vec) and isinstance(a, Vec) and ptx_type != "b128":
         raise MismatchError(f"`{ins.name}` has two vectors; it must have one")
     vec, whole = (d, a) if isinstance(d, Vec) else (a, d)
     assert isinstance(vec, Vec)
-    if kind[0] != "b":
-        raise MismatchError(f".{kind} is no type of mov with a vector; it must be .b16, .b32, .b64 or .b128")
+    if ptx_type[0] != "b":
+        raise MismatchError(f".{ptx_type} is no type of mov with a vector; it must be .b16, .b32, .b64 or .b128")
     if not isinstance(whole, Vec):
         number = 1 if vec is d else 0
         if vec is d:
-            checked(ins, number, whole, lambda: check_source(whole, kind))
+            checked(ins, number, whole, lambda: check_source(whole, ptx_type))
         else:
-            checked(ins, number, whole, lambda: check_destination(whole, kind))
+            checked(ins, number, whole, lambda: check_destination(whole, ptx_type))
     registers = [op for op in vec.items if isinstance(op, Reg)]
     for op in vec.items:
-        if vec is a and is_word(op) and 4 * len(vec.items) == SIZES[kind]:
+        if vec is a and is_word(op) and 4 * len(vec.items) == SIZES[ptx_type]:
             continue
         if not isinstance(op, (Reg, Sink) if vec is d else (Reg, Imm, Flt)) or (
             isinstance(op, Reg) and op.type == "pred"
         ):
             raise MismatchError(f"an element of the vector of `{ins.name}` is {described(op)}; it must be a register")
-        if isinstance(op, Reg) and SIZES[op.type] * len(vec.items) != SIZES[kind]:
+        if isinstance(op, Reg) and SIZES[op.type] * len(vec.items) != SIZES[ptx_type]:
             raise MismatchError(
                 f"`{ins.name}` has a vector of {len(vec.items)} elements, of which {op.name} has "
-                f"{8 * SIZES[op.type]} bits; together they must have {8 * SIZES[kind]}"
+                f"{8 * SIZES[op.type]} bits; together they must have {8 * SIZES[ptx_type]}"
             )
     if any(isinstance(op, Imm) for op in vec.items) and any(r.type in FLOATS for r in registers):
         raise MismatchError(
@@ -496,11 +500,11 @@ def check_cvt(ins: Instruction) -> None:
             raise MismatchError(f"`{ins.name}` needs a rounding")
         pair = source == "f32" and to != "tf32"
         check_count(ins, (3 if pair else 2,), "d, a, b" if pair else "d, a")
-        kinds = [f"b{8 * SIZES[to]}" if to[:2] in ("e4", "e5", "tf") else to, *[source] * (1 + pair)]
-        kinds = ["b16" if k[:2] in ("e4", "e5") else "u32" if k == "b32" else k for k in kinds]
-        checked(ins, 0, ins.operands[0], lambda: check_destination(ins.operands[0], kinds[0]))
+        ptx_types = [f"b{8 * SIZES[to]}" if to[:2] in ("e4", "e5", "tf") else to, *[source] * (1 + pair)]
+        ptx_types = ["b16" if k[:2] in ("e4", "e5") else "u32" if k == "b32" else k for k in ptx_types]
+        checked(ins, 0, ins.operands[0], lambda: check_destination(ins.operands[0], ptx_types[0]))
         for i, op in enumerate(ins.operands[1:], 1):
-            checked(ins, i, op, lambda i=i, op=op: check_source(op, kinds[i], pair and to == "f16x2"))  # type: ignore[misc]
+            checked(ins, i, op, lambda i=i, op=op: check_source(op, ptx_types[i], pair and to == "f16x2"))  # type: ignore[misc]
         return
     if to not in CONVERTED or source not in CONVERTED:
         raise unknown(f"cvt does not convert .{source} to .{to}")
@@ -547,7 +551,7 @@ def check_access_modifiers(ins: Instruction, known: set[str]) -> tuple[str, int]
     spaces = [m for m in others if m.partition("::")[0] in SPACES]
     vectors = [m for m in others if m in ("v2", "v4", "v8")]
     if len(set(others)) != len(others) or len(spaces) > 1 or len(vectors) > 1:
-        raise MismatchError(f"`{ins.name}` has two modifiers of one kind; it must have one")
+        raise MismatchError(f"`{ins.name}` has two modifiers of one group; it must have one")
     for m in others:
         if m not in known and m not in spaces and m not in vectors and not m.startswith(("L1::", "L2::")):
             raise unknown(f".{m} is no modifier of {ins.op}")
@@ -583,7 +587,7 @@ def check_items(ins: Instruction, number: int, op: Operand, count: int, check: C
 
 
 def check_ld(ins: Instruction) -> None:
-    kind, count = check_access_modifiers(
+    ptx_type, count = check_access_modifiers(
         ins, SCOPES | ORDERS - {"release"} | {"nc", "mmio", "unified", "ca", "cg", "cs", "lu", "cv"}
     )
     if "nc" in ins.mods and "global" not in ins.mods:
@@ -591,7 +595,7 @@ def check_ld(ins: Instruction) -> None:
     hint = "L2::cache_hint" in ins.mods
     check_count(ins, (3,) if hint else (2,), "d, [a], policy" if hint else "d, [a]")
     checked(ins, 1, ins.operands[1], lambda: check_address(ins.operands[1], ins.mods))
-    check_items(ins, 0, ins.operands[0], count, lambda op: check_destination(op, kind, wider=True, sink=count > 1))
+    check_items(ins, 0, ins.operands[0], count, lambda op: check_destination(op, ptx_type, wider=True, sink=count > 1))
     if hint:
         checked(ins, 2, ins.operands[2], lambda: check_source(ins.operands[2], "b64"))
 
@@ -613,7 +617,7 @@ def check_st(ins: Instruction) -> None:
         return
     if "bulk" in ins.mods:
         return
-    kind, count = check_access_modifiers(ins, SCOPES | ORDERS - {"acquire"} | {"mmio", "wb", "cg", "cs", "wt"})
+    ptx_type, count = check_access_modifiers(ins, SCOPES | ORDERS - {"acquire"} | {"mmio", "wb", "cg", "cs", "wt"})
     if "const" in ins.mods:
         raise MismatchError("a .const variable is not written")
     hint = "L2::cache_hint" in ins.mods
@@ -621,8 +625,8 @@ def check_st(ins: Instruction) -> None:
     checked(ins, 0, ins.operands[0], lambda: check_address(ins.operands[0], ins.mods))
 
     def check_value(op: Operand) -> None:
-        if not (count > 1 and SIZES[kind] <= 4 and is_word(op)):
-            check_source(op, kind, wider=True)
+        if not (count > 1 and SIZES[ptx_type] <= 4 and is_word(op)):
+            check_source(op, ptx_type, wider=True)
 
     check_items(ins, 1, ins.operands[1], count, check_value)
     if hint:
@@ -651,10 +655,10 @@ def check_atom(ins: Instruction) -> None:
         raise MismatchError(
             f"`{ins.name}` has {len(operations)} operations and {len(types)} types; it must have one of each"
         )
-    operation, kind = operations[0], types[0]
-    if kind not in ATOMIC_TYPES[operation]:
+    operation, ptx_type = operations[0], types[0]
+    if ptx_type not in ATOMIC_TYPES[operation]:
         raise MismatchError(
-            f"`{ins.name}` has type .{kind}; it must be one of {', '.join(sorted(ATOMIC_TYPES[operation]))}"
+            f"`{ins.name}` has type .{ptx_type}; it must be one of {', '.join(sorted(ATOMIC_TYPES[operation]))}"
         )
     if operation in ("exch", "cas") and not returns:
         raise MismatchError(f".{operation} is no operation of red")
@@ -672,10 +676,10 @@ def check_atom(ins: Instruction) -> None:
         or sum(m in SCOPES for m in others) > 1
         or sum(m in ("relaxed", "acquire", "release", "acq_rel") for m in others) > 1
     ):
-        raise MismatchError(f"`{ins.name}` has two modifiers of one kind; it must have one")
+        raise MismatchError(f"`{ins.name}` has two modifiers of one group; it must have one")
     if spaces and spaces[0].partition("::")[0] not in ("global", "shared"):
         raise MismatchError(f"`{ins.name}` is on .{spaces[0]}; atomic operations are on .global or .shared")
-    if kind in ("f16", "f16x2", "bf16", "bf16x2"):
+    if ptx_type in ("f16", "f16x2", "bf16", "bf16x2"):
         if "noftz" not in others:
             raise MismatchError(f"`{ins.name}` has no .noftz; it must have it")
         if operation in ("min", "max") and not vectors:
@@ -688,12 +692,12 @@ def check_atom(ins: Instruction) -> None:
     check_count(ins, (listed.count(",") + 1,), listed)
     operands = list(ins.operands)
     if returns:
-        check_items(ins, 0, operands.pop(0), count, lambda op: check_destination(op, kind, sink=True))
+        check_items(ins, 0, operands.pop(0), count, lambda op: check_destination(op, ptx_type, sink=True))
     if hint:
         checked(ins, len(ins.operands) - 1, operands[-1], lambda: check_source(operands[-1], "b64"))
     checked(ins, int(returns), operands[0], lambda: check_address(operands[0], ins.mods))
     for i, op in enumerate(operands[1 : 3 if operation == "cas" else 2], returns + 1):
-        check_items(ins, i, op, count, lambda op: check_source(op, kind))
+        check_items(ins, i, op, count, lambda op: check_source(op, ptx_type))
 
 
 def check_matrix(ins: Instruction) -> None:
@@ -708,13 +712,11 @@ def check_matrix(ins: Instruction) -> None:
             checked(ins, number, op, lambda op=op: check_sizes(op))  # type: ignore[misc]
             exact = number in (0, 3) or "sp" not in (m.partition("::")[0] for m in ins.mods)
             if ins.op == "mma" and len(types) == 4 and number < 4 and isinstance(op.items[0], Reg) and exact:
-                kind = types[number]
-                kind = kind if kind in ("f32", "f64", "s32") else "u32"
-                if op.items[0].type in FLOATS and op.items[0].type != kind:
-                    message = (
-                        f"operand {number + 1} of `{ins.name}` has {described(op.items[0])}; it must be {article(kind)}"
-                    )
-                    raise MismatchError(message)
+                ptx_type = types[number]
+                ptx_type = ptx_type if ptx_type in ("f32", "f64", "s32") else "u32"
+                if op.items[0].type in FLOATS and op.items[0].type != ptx_type:
+                    place = f"operand {number + 1} of `{ins.name}`"
+                    raise MismatchError(f"{place} has {described(op.items[0])}; it must be {article(ptx_type)}")
     if ins.op == "mma" and "block_scale" not in ins.mods:
         sparse = ins.mods[0].partition("::")[0] == "sp"
         check_count(ins, (6,) if sparse else (4,), "d, a, b, c, metadata, selector" if sparse else "d, a, b, c")
@@ -805,9 +807,9 @@ def check_coordinates(ins: Instruction) -> None:
     given, needed = list(op.coords.items), COORDINATES[geometry]
     if len(given) != needed:
         raise MismatchError(f"`{ins.name}` has {len(given)} coordinates; it must have {needed}")
-    kind = ins.types[-1] if ins.op in ("tex", "tld4") else "s32"
+    ptx_type = ins.types[-1] if ins.op in ("tex", "tld4") else "s32"
     for i, item in enumerate(retyped(given)):
-        of = "u32" if geometry[0] == "a" and i == 0 else kind
+        of = "u32" if geometry[0] == "a" and i == 0 else ptx_type
         if i and (ins.op in ("suld", "sust") or (i == 3 and geometry != "acube")):
             of = "b32"  # of these, ptxas reads 32 bits of any type
         checked(ins, number, item, lambda item=item, of=of: check_source(item, of))  # type: ignore[misc]

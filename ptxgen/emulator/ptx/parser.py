@@ -121,7 +121,7 @@ class Parser(Reader):
 
     def unit(self) -> Unit:
         self.header()
-        while self.token.kind != "end":
+        while self.token.terminal != "end":
             self.top()
         if self.aliases:
             self.replace_aliases()
@@ -147,7 +147,7 @@ class Parser(Reader):
     def parse_version(self) -> None:
         token = self.next()
         major, _, minor = token.text.partition(".")
-        if token.kind != "flt" or not (major.isdigit() and minor.isdigit() and len(token.text) < 8):
+        if token.terminal != "flt" or not (major.isdigit() and minor.isdigit() and len(token.text) < 8):
             raise self.fail("expected a version such as 8.0", token)
         self.version = (int(major), int(minor))
         known = self.version[0] in (9, 10) or self.version[1] <= _VERSIONS.get(self.version[0], -1)
@@ -169,7 +169,7 @@ class Parser(Reader):
 
     def top(self) -> None:
         token = self.token
-        if token.kind != "directive":
+        if token.terminal != "directive":
             raise self.fail("expected a directive")
         linkage = ""
         if token.text in _LINKAGE:
@@ -327,33 +327,33 @@ class Parser(Reader):
             align = self.alignment()
         if self.token.text in (".v2", ".v4"):
             vector = int(self.next().text[2])
-        if self.token.kind != "directive":
+        if self.token.terminal != "directive":
             raise self.fail(f"expected a type of a {of}")
-        kind = self.token.text[1:]
-        if kind in ("texref", "surfref") and of == ".global variable":
-            kind = "u64"  # its address is the handle
-        if kind not in SIZES:
+        ptx_type = self.token.text[1:]
+        if ptx_type in ("texref", "surfref") and of == ".global variable":
+            ptx_type = "u64"  # its address is the handle
+        if ptx_type not in SIZES:
             raise UnsupportedError(f"line {self.token.line}: {self.token.text} in a {of}'s declaration")
-        return align, vector, kind
+        return align, vector, ptx_type
 
     def variables(self, extern: bool = False) -> list[Variable]:
         """``.space [.align n] [.vN] .type name[n] [= init], ...;``"""
         line = self.token.line
         space = self.next().text[1:]
-        align, vector, kind = self.declared_type(f".{space} variable")
-        if not SIZES[kind] or SIZES[kind] * vector > 16:
+        align, vector, ptx_type = self.declared_type(f".{space} variable")
+        if not SIZES[ptx_type] or SIZES[ptx_type] * vector > 16:
             raise self.fail("expected a type of a variable of at most 128 bits")
         reference = self.next().text in (".texref", ".surfref")
         out = []
         while True:
             token = self.expect("word")
             name = token.text
-            if reference and self.token.kind == "=":
+            if reference and self.token.terminal == "=":
                 raise UnsupportedError(f"line {line}: initial values of {name}, a texture or surface, are not emulated")
-            if self.token.kind == "<":
+            if self.token.terminal == "<":
                 raise UnsupportedError(f"line {line}: ranged variable {name}")
             count = self.dimensions()
-            unit = SIZES[kind] * vector
+            unit = SIZES[ptx_type] * vector
             init = None
             if self.accept("="):
                 init = self.initialiser()
@@ -361,27 +361,29 @@ class Parser(Reader):
                     raise self.fail("only .global and .const variables have initial values", token)
                 numbers = {isinstance(x, Flt) for x in init}
                 addresses = [x for x in init if isinstance(x, Address)]
-                if (kind in FLOATS and False in numbers) or (kind[0] in "us" and True in numbers):
-                    raise self.fail(f"an initial value is not .{kind}", token)
-                if kind in ("f16", "bf16", "f16x2", "bf16x2"):
-                    raise self.fail(f"a variable of type .{kind} has no initial value", token)
-                if addresses and kind not in ("u8", "u32", "u64"):
+                if (ptx_type in FLOATS and False in numbers) or (ptx_type[0] in "us" and True in numbers):
+                    raise self.fail(f"an initial value is not .{ptx_type}", token)
+                if ptx_type in ("f16", "bf16", "f16x2", "bf16x2"):
+                    raise self.fail(f"a variable of type .{ptx_type} has no initial value", token)
+                if addresses and ptx_type not in ("u8", "u32", "u64"):
                     raise self.fail("an address is an initial value of type .u64, .u32 or, with a mask, .u8", token)
                 for x in addresses:
                     if x.name not in self.functions and self.lookup(token._replace(text=x.name)) is None:
                         raise ParseError(
                             f"line {token.line}: the initial value of {name} names {x.name}, which is not declared"
                         )
-                if any(not x.mask and kind == "u8" for x in addresses):
+                if any(not x.mask and ptx_type == "u8" for x in addresses):
                     raise self.fail("an address of 8 bits has a mask, such as 0xFF(x)", token)
             size = unit * (1 if count is None else count)
             if count == 0 and init is not None:
                 size = unit * len(init)
             elif count == 0 and not extern:
                 raise self.fail(f"{name} needs a size")
-            element = 0 if count is None else SIZES[kind]
+            element = 0 if count is None else SIZES[ptx_type]
             out.append(
-                Variable(name, space, kind, align or unit, size, init, extern or count == 0, line=line, element=element)
+                Variable(
+                    name, space, ptx_type, align or unit, size, init, extern or count == 0, line=line, element=element
+                )
             )
             if not self.accept(","):
                 break
@@ -411,8 +413,8 @@ class Parser(Reader):
         if first.text not in (".param", ".reg") or (entry and first.text == ".reg"):
             raise self.fail("expected .param")
         register = self.next().text == ".reg"
-        align, vector, kind = self.declared_type("parameter")
-        if kind == "pred" and not register:
+        align, vector, ptx_type = self.declared_type("parameter")
+        if ptx_type == "pred" and not register:
             raise self.fail("expected a type of a parameter")
         self.at += 1
         if self.token.text == ".ptr":
@@ -422,7 +424,7 @@ class Parser(Reader):
         if self.token.text == ".align":
             self.at += 1
             alignment = self.alignment()
-            if self.tokens[self.at - 3].text[1:] == kind:
+            if self.tokens[self.at - 3].text[1:] == ptx_type:
                 align = alignment
         token = self.expect("word")
         name = token.text
@@ -431,13 +433,13 @@ class Parser(Reader):
             raise self.fail("expected a parameter of 1 to 4294967295 elements", token)
         if any(p.name == name for p in out):
             raise ParseError(f"line {token.line}: {name} is defined twice")
-        unit = SIZES[kind] * (1 if register else vector)
+        unit = SIZES[ptx_type] * (1 if register else vector)
         size = unit * (1 if count is None else count)
         array = count is not None or (vector > 1 and not register)
         if register and vector > 1:
-            out += [Parameter(f"{name}.{letter}", kind, unit, unit, register=True) for letter in "xyzw"[:vector]]
+            out += [Parameter(f"{name}.{letter}", ptx_type, unit, unit, register=True) for letter in "xyzw"[:vector]]
         else:
-            out.append(Parameter(name, kind, align or unit, size, array=array, register=register))
+            out.append(Parameter(name, ptx_type, align or unit, size, array=array, register=register))
 
     def parse_function(self, entry: bool) -> Function:
         line = self.next().line
@@ -464,7 +466,7 @@ class Parser(Reader):
                 var = Variable(p.name, "param", p.type, p.align, p.size, address=p.offset, line=line, element=element)
                 self.scope.names[p.name] = var
                 store.append(var)
-        while self.token.kind == "directive":
+        while self.token.terminal == "directive":
             word = self.token.text
             if word == ".pragma":
                 self.pragma()
@@ -505,9 +507,9 @@ class Parser(Reader):
         parents: dict[int, Scope] = {0: self.scope}
         while depth:
             token = self.token
-            kind = token.kind
-            if kind == "word":
-                if self.tokens[self.at + 1].kind == ":":
+            terminal = token.terminal
+            if terminal == "word":
+                if self.tokens[self.at + 1].terminal == ":":
                     self.at += 2
                     if token.text in self.scope.labels or isinstance(self.scope.names.get(token.text), Variable):
                         raise ParseError(f"line {token.line}: {token.text} is defined twice")
@@ -518,7 +520,7 @@ class Parser(Reader):
                         f.targets[self.scope.number, token.text] = len(f.code)
                 else:
                     pending.append((self.scope, self.instruction(f, None, False, token)))
-            elif kind == "@":
+            elif terminal == "@":
                 self.at += 1
                 negated = self.accept("!")
                 word = self.expect("word")
@@ -526,18 +528,18 @@ class Parser(Reader):
                 if not isinstance(reg, Reg) or reg.type != "pred":
                     raise self.fail("a guard is a .pred register", word)
                 pending.append((self.scope, self.instruction(f, reg, negated, token)))
-            elif kind == "{":
+            elif terminal == "{":
                 self.at += 1
                 self.scope = parents[self.scopes] = Scope(self.scope, self.scopes)
                 self.scopes += 1
                 depth += 1
-            elif kind == "}":
+            elif terminal == "}":
                 self.at += 1
                 depth -= 1
                 if depth:
                     assert self.scope.parent is not None
                     self.scope = self.scope.parent
-            elif kind == "directive":
+            elif terminal == "directive":
                 self.local_directive(f)
             else:
                 raise self.fail("expected a statement")
@@ -593,12 +595,12 @@ class Parser(Reader):
 
     def registers(self) -> None:
         line = self.next().line
-        kind = self.expect("directive").text[1:]
-        vector = int(kind[1]) if kind in ("v2", "v4") else 1
+        ptx_type = self.expect("directive").text[1:]
+        vector = int(ptx_type[1]) if ptx_type in ("v2", "v4") else 1
         if vector > 1:
-            kind = self.expect("directive").text[1:]
-        if kind not in SIZES:
-            raise UnsupportedError(f"line {line}: .reg .{kind}")
+            ptx_type = self.expect("directive").text[1:]
+        if ptx_type not in SIZES:
+            raise UnsupportedError(f"line {line}: .reg .{ptx_type}")
         while True:
             token = self.expect("word")
             name, count = token.text, None
@@ -613,27 +615,27 @@ class Parser(Reader):
                     raise ParseError(f"line {line}: {name}<...> is defined twice")
             if vector > 1:
                 for one in [name] if count is None else [f"{name}{i}" for i in range(count)]:
-                    self.declare_vector(one, kind, vector)
+                    self.declare_vector(one, ptx_type, vector)
             elif count is not None:
-                self.scope.ranges.append((name, count, kind))
+                self.scope.ranges.append((name, count, ptx_type))
             else:
-                self.declare(name, kind, self.scope)
+                self.declare(name, ptx_type, self.scope)
             if not self.accept(","):
                 break
         self.expect(";")
 
-    def declare(self, name: str, kind: str, scope: Scope) -> Reg:
+    def declare(self, name: str, ptx_type: str, scope: Scope) -> Reg:
         assert self.function is not None
         if name in scope.names:
             raise ParseError(f"line {self.token.line}: {name} is defined twice")
-        reg = Reg(name, kind, len(self.function.registers))
+        reg = Reg(name, ptx_type, len(self.function.registers))
         self.function.registers.append(reg)
         scope.names[name] = reg
         return reg
 
-    def declare_vector(self, name: str, kind: str, count: int) -> None:
+    def declare_vector(self, name: str, ptx_type: str, count: int) -> None:
         """Declares a vector register: the elements are registers ``name.x``, ``name.y`` and so on."""
-        self.scope.names[name] = Vec(tuple(self.declare(f"{name}.{x}", kind, self.scope) for x in "xyzw"[:count]))
+        self.scope.names[name] = Vec(tuple(self.declare(f"{name}.{x}", ptx_type, self.scope) for x in "xyzw"[:count]))
 
     def lookup(self, token: Token) -> Reg | Variable | Vec | None:
         """The register or variable of a name; registers of a ranged declaration are created at their first use."""
@@ -643,11 +645,11 @@ class Parser(Reader):
             symbol = scope.names.get(name)
             if symbol is not None:
                 return symbol
-            for prefix, count, kind in scope.ranges:
+            for prefix, count, ptx_type in scope.ranges:
                 rest = name[len(prefix) :]
                 number = int(rest) if name.startswith(prefix) and rest.isdigit() else count
                 if number < count and str(number) == rest:
-                    return self.declare(name, kind, scope)
+                    return self.declare(name, ptx_type, scope)
             scope = scope.parent
         return self.globals.get(name)
 
@@ -655,13 +657,13 @@ class Parser(Reader):
         op, mods = name_of(self.expect("word").text)
         tokens = self.tokens
         operands: list[Operand] = []
-        if op == "call" and self.token.kind == "(":
+        if op == "call" and self.token.terminal == "(":
             operands.append(self.parenthesised())
             self.expect(",")
-        if tokens[self.at].kind != ";":
+        if tokens[self.at].terminal != ";":
             while True:
-                operands.append(self.parenthesised() if op == "call" and self.token.kind == "(" else self.operand())
-                if tokens[self.at].kind != ",":
+                operands.append(self.parenthesised() if op == "call" and self.token.terminal == "(" else self.operand())
+                if tokens[self.at].terminal != ",":
                     break
                 self.at += 1
         end = self.expect(";")
@@ -696,9 +698,9 @@ class Parser(Reader):
     def compute_operands(self, f: Function, ins: Instruction, operands: list[Operand]) -> None:
         """Replaces sums, elements with an index in a register, and negated predicates by registers."""
 
-        def register(name: str, kind: str, op: str, mods: tuple[str, ...], *sources: Operand) -> Reg:
+        def register(name: str, ptx_type: str, op: str, mods: tuple[str, ...], *sources: Operand) -> Reg:
             """A new register, and the instruction that computes it."""
-            reg = Reg(name, kind, len(f.registers))
+            reg = Reg(name, ptx_type, len(f.registers))
             f.registers.append(reg)
             f.code.append(replace(ins, op=op, mods=mods, operands=(reg, *sources), hidden=True, refusal=""))
             return reg
@@ -706,8 +708,8 @@ class Parser(Reader):
         def total(reg: Reg, offset: int) -> Reg:
             if not offset:
                 return reg
-            kind = f"s{8 * SIZES[reg.type]}"
-            return register(f"{reg.name}+{offset}", kind, "add", (kind,), reg, Imm(offset))
+            ptx_type = f"s{8 * SIZES[reg.type]}"
+            return register(f"{reg.name}+{offset}", ptx_type, "add", (ptx_type,), reg, Imm(offset))
 
         out = list(ins.operands)
         for i, op in enumerate(operands):

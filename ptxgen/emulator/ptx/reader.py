@@ -72,7 +72,7 @@ class Reader(ConstantReader):
 
     def operand(self) -> Operand:
         first = self.single()
-        if self.tokens[self.at].kind == "|":
+        if self.tokens[self.at].terminal == "|":
             self.at += 1
             return Pair(first, self.single())
         return first
@@ -82,11 +82,11 @@ class Reader(ConstantReader):
 
     def single(self) -> Operand:
         token = self.tokens[self.at]
-        kind = token.kind
-        if kind == "word" and token.text not in NAMED:
+        terminal = token.terminal
+        if terminal == "word" and token.text not in NAMED:
             self.at += 1
             base = self.resolve_name(token)
-            following = self.tokens[self.at].kind
+            following = self.tokens[self.at].terminal
             if following == "+" and isinstance(base, (Sym, Reg)):
                 offset = self.offset()
                 if isinstance(base, Sym):
@@ -96,13 +96,13 @@ class Reader(ConstantReader):
             if following == "[":
                 return self.element(base, token)
             return base
-        if kind == "-" or kind == "!":
+        if terminal == "-" or terminal == "!":
             after = self.tokens[self.at + 1]
-            if after.kind == "word" and after.text not in NAMED:
+            if after.terminal == "word" and after.text not in NAMED:
                 self.at += 1
                 self.computed = True
-                return Neg(self.single()) if kind == "-" else Not(self.single())
-        if kind == "{":
+                return Neg(self.single()) if terminal == "-" else Not(self.single())
+        if terminal == "{":
             self.at += 1
             items = [self.item()]
             while not self.accept("}"):
@@ -110,10 +110,10 @@ class Reader(ConstantReader):
                     raise self.fail("expected ',' or '}'")
                 items.append(self.item())
             return Vec(tuple(items))
-        if kind == "[":
+        if terminal == "[":
             self.at += 1
             return self.address()
-        if kind in _CONSTANT_BEGINS:
+        if terminal in _CONSTANT_BEGINS:
             return self.literal()
         raise self.fail("expected an operand")
 
@@ -131,13 +131,13 @@ class Reader(ConstantReader):
         if not isinstance(base, Sym) or not base.var.element:
             raise self.fail("expected a variable that is declared as an array", token)
         index = None
-        if self.token.kind == "word" and self.token.text not in NAMED:
+        if self.token.terminal == "word" and self.token.text not in NAMED:
             token = self.next()
             register = self.resolve_name(token)
             if not isinstance(register, Reg) or register.type in FLOATS or register.type in ("pred", "b128"):
                 raise self.fail("an index is an integer constant or a register of an integer or bit type", token)
             index = register
-            number = self.offset() if self.token.kind == "+" else 0
+            number = self.offset() if self.token.terminal == "+" else 0
         else:
             number = self.integer_expression()
         self.expect("]")
@@ -146,20 +146,20 @@ class Reader(ConstantReader):
 
     def address(self) -> Operand:
         base: Operand
-        if self.token.kind == "word" and self.token.text not in NAMED:
+        if self.token.terminal == "word" and self.token.text not in NAMED:
             base = self.resolve_name(self.next())
         else:
             base = Imm(self.integer_expression())
-        if self.token.kind == "-":
+        if self.token.terminal == "-":
             raise self.fail("an offset follows +, a negative one +-")
-        offset = self.offset() if self.token.kind == "+" else 0
+        offset = self.offset() if self.token.terminal == "+" else 0
         if isinstance(base, Sym):
             base, offset = Sym(base.var), offset + base.offset
         coords = None
         if self.accept(","):
             vec = self.operand()
             coords = vec if isinstance(vec, Vec) else Vec((vec,))
-            if self.token.kind == ",":
+            if self.token.terminal == ",":
                 raise UnsupportedError(f"line {self.token.line}: a sampler beside a texture is not emulated")
         self.expect("]")
         return Mem(base, offset, coords)
@@ -209,9 +209,9 @@ class Reader(ConstantReader):
         """The number of elements of ``[a][b]``; None without brackets, 0 for ``[]``."""
         count: int | None = None
         while self.accept("["):
-            if count is not None and self.token.kind == "]":
+            if count is not None and self.token.terminal == "]":
                 raise self.fail("expected the extent of an array")
-            n = 0 if self.token.kind == "]" else self.constant()
+            n = 0 if self.token.terminal == "]" else self.constant()
             self.expect("]")
             if n < 0:
                 raise self.fail("expected an extent of at least 0")
@@ -235,9 +235,9 @@ class Reader(ConstantReader):
                     raise self.fail("expected ',' or '}'")
                 out += self.initialiser()
             return out
-        if self.token.kind == "word" and self.token.text not in NAMED:
+        if self.token.terminal == "word" and self.token.text not in NAMED:
             return [self.initial_address(0)]
-        if self.token.kind == "int" and self.tokens[self.at + 1].kind == "(":
+        if self.token.terminal == "int" and self.tokens[self.at + 1].terminal == "(":
             token = self.next()
             byte = _MASKS.get(integer(token))
             if byte is None:
@@ -256,14 +256,14 @@ class Reader(ConstantReader):
         if generic:
             name = self.expect("word").text
             self.expect(")")
-        return Address(name, self.offset() if self.token.kind == "+" else 0, generic, shift, mask)
+        return Address(name, self.offset() if self.token.terminal == "+" else 0, generic, shift, mask)
 
     def label_list(self) -> list[str]:
         """The names after .branchtargets or .calltargets; none after .callprototype."""
         prototype = self.next().text == ".callprototype"
         if prototype:
             while not self.accept(";"):
-                if self.token.kind == "end":
+                if self.token.terminal == "end":
                     raise self.fail("expected ';'")
                 self.at += 1
             return []
@@ -289,7 +289,7 @@ class Reader(ConstantReader):
         self.expect("{")
         data, labels = bytearray(), dict[str, int]()
         while not self.accept("}"):
-            if self.token.kind == "word":
+            if self.token.terminal == "word":
                 labels[self.next().text] = len(data)
                 self.expect(":")
                 continue
@@ -313,30 +313,30 @@ class Reader(ConstantReader):
         while True:
             token = self.token
             self.section_value(8)
-            data.append(integer(token) & 0xFF if token.kind == "int" else 0)
+            data.append(integer(token) & 0xFF if token.terminal == "int" else 0)
             if not self.accept(","):
                 return
 
     @staticmethod
     def is_label(token: Token) -> bool:
         """True if a token may be a label of debugging information."""
-        return token.kind == "word" and token.text[0] != "%" and "." not in token.text
+        return token.terminal == "word" and token.text[0] != "%" and "." not in token.text
 
     def section_value(self, bits: int) -> None:
         """A number, a label, the name of a section, or the sum or difference of two of them."""
         token = self.token
         negative = self.accept("-")
-        if self.token.kind == "int":
+        if self.token.terminal == "int":
             value = integer(self.next())
             # ptxas takes the lower 32 bits
             if value > 1 << (bits - 1) if negative else (value & 0xFFFFFFFF if bits < 64 else value) >> bits:
                 raise self.fail(f"expected a number of {bits} bits", token)
-        elif bits >= 32 and not negative and (self.token.kind == "directive" or self.is_label(self.token)):
+        elif bits >= 32 and not negative and (self.token.terminal == "directive" or self.is_label(self.token)):
             self.at += 1
         else:
             raise self.fail("expected a number or a label")
-        if self.token.kind in ("+", "-"):
+        if self.token.terminal in ("+", "-"):
             self.at += 1
-            if self.token.kind not in ("int", "word", "directive"):
+            if self.token.terminal not in ("int", "word", "directive"):
                 raise self.fail("expected a number or a label")
             self.at += 1

@@ -83,7 +83,8 @@ class Segment:
         self.rpages = self.wpages = self.apages = self.spages = 0
         self.remote = False  # whether it accesses memory of other blocks
         self.clock: Any = None
-        self.coverage: dict[str, int] = {}  # by kind of access: the units that it touches, as bits
+        #: by list of accesses, as ``CONFLICTS`` names it: the units that it touches, as bits
+        self.coverage: dict[str, int] = {}
 
     def of_lanes(self, mask: Array) -> Segment:
         """The weak accesses that the lanes of a mask have made."""
@@ -102,7 +103,7 @@ class Checks:
     actors: int
     #: for each block, the number of its first warp among ``actors``
     base: Array
-    #: called with the warp batch, the touch and its kind at each access
+    #: called with the warp batch, the touch and its operation at each access
     hook: Callable[[WarpBatch, Touch, str], None] | None = None
 
     def __init__(self, wave: Wave) -> None:
@@ -354,12 +355,12 @@ class Checks:
             known.synchronise_all(warps, now)
         self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
 
-    def exchange(self, c: WarpBatch, members: Array | None, kind: str = "exchange") -> None:
-        """Lanes exchange registers; ``members``: as in ``synchronise_lanes``, None: all lanes; ``kind``: as in the
+    def exchange(self, c: WarpBatch, members: Array | None, event: str = "exchange") -> None:
+        """Lanes exchange registers; ``members``: as in ``synchronise_lanes``, None: all lanes; ``event``: as in the
         log."""
         if not self.races:
             return
-        self.access_logs[c.warp].exchange(members, kind)
+        self.access_logs[c.warp].exchange(members, event)
         if self.wave.engine.shadow is None:
             return
         now = self.clock_of(c.warp)
@@ -390,25 +391,25 @@ class Checks:
             for lanes in (self.lanes[c.warp], self.exchanged[c.warp]):
                 np.maximum(lanes.every, known, out=lanes.every)
 
-    def record(self, c: WarpBatch, touch: Touch, kind: str) -> None:
+    def record(self, c: WarpBatch, touch: Touch, operation: str) -> None:
         """Adds an access to the current segment. Strong accesses and atomic operations pass messages."""
-        self.access_logs[c.warp].add(touch, kind)
+        self.access_logs[c.warp].add(touch, operation)
         order = self.memory_order(touch.ins)
-        if order.kind == WEAK:
-            self.add(c, touch, kind)
+        if order.strength == WEAK:
+            self.add(c, touch, operation)
             return
         messages = self.wave.messages
         if messages is None:
-            self.add(c, touch, "strong read" if kind == "read" else "atomic")
+            self.add(c, touch, "strong read" if operation == "read" else "atomic")
             return
         at, lanes = touch.positions()
         lanes = np.arange(len(at)) if lanes is None else lanes
         if order.releases:
             messages.fence(c, np.unique(lanes >> 5), order.scope)
-        self.add(c, touch, "strong read" if kind == "read" else "atomic")
-        if kind != "read":
-            self.attach(at, messages.carried(c, lanes), kind == "atomic")
-        if self.carried and order.reads and (kind == "read" or order.kind == ATOMIC):
+        self.add(c, touch, "strong read" if operation == "read" else "atomic")
+        if operation != "read":
+            self.attach(at, messages.carried(c, lanes), operation == "atomic")
+        if self.carried and order.reads and (operation == "read" or order.strength == ATOMIC):
             numbers = np.array([self.carried.get(position, 0) for position in at.tolist()])
             messages.receive(c, lanes, numbers, order.acquires)
 
@@ -433,21 +434,21 @@ class Checks:
             if number or position in self.carried:
                 self.carried[position] = number
 
-    def add(self, c: WarpBatch, touch: Touch | Reads, kind: str) -> None:
+    def add(self, c: WarpBatch, touch: Touch | Reads, operation: str) -> None:
         segment = c.segment
         if segment is None:
             segment = c.segment = Segment(c)
-        if kind == "read" or isinstance(touch, Reads):
+        if operation == "read" or isinstance(touch, Reads):
             segment.rpages |= touch.pages
             segment.reads.append(touch)
             if len(segment.reads) > 4096:
                 self.close(c)
-        elif kind == "strong read":
+        elif operation == "strong read":
             segment.spages |= touch.pages
             segment.strong_reads.append(touch)
             if len(segment.strong_reads) > 4096:
                 self.close(c)
-        elif kind == "write":
+        elif operation == "write":
             self.resolve_store()
             segment.wpages |= touch.pages
             segment.writes.append(touch)
@@ -597,15 +598,17 @@ class Checks:
         ranks = self.unordered_ranks(new, old, knowledge)
         if not ranks:
             return
-        for new_kind, old_kind in CONFLICTS:
-            if not getattr(new, new_kind) or not getattr(old, old_kind):
+        for new_accesses, old_accesses in CONFLICTS:
+            if not getattr(new, new_accesses) or not getattr(old, old_accesses):
                 continue
-            common = self.coverage(new, new_kind) & self.coverage(old, old_kind)
+            common = self.coverage(new, new_accesses) & self.coverage(old, old_accesses)
             if not common or (ranks[0][0] < 0 and ranks[0][1][self.blocks_of(common)].all()):
                 continue
-            mine, theirs = touches_in_common(list(each(getattr(new, new_kind))), list(each(getattr(old, old_kind))))
+            mine, theirs = touches_in_common(
+                list(each(getattr(new, new_accesses))), list(each(getattr(old, old_accesses)))
+            )
             for rank, ordered in ranks if mine and theirs else ():
-                if new_kind == old_kind and not operation:
+                if new_accesses == old_accesses and not operation:
                     hit = self.conflicting_stores(
                         [Stores(t, ~ordered[accessors(t)[2]]) for t in mine],
                         [Stores(t, self.lanes_of_rank(t, rank)) for t in theirs],
@@ -620,27 +623,29 @@ class Checks:
                 arrival = first.arrival or touch.arrival
                 error = fault(
                     RaceFault,
-                    f"{operation or named(new_kind)} by warp {new.batch.warp} and {named(old_kind)} by {accessor} "
-                    f"(line {first.ins.line}) of the same shared memory with no barrier between"
+                    f"{operation or named(new_accesses)} by warp {new.batch.warp} and {named(old_accesses)} "
+                    f"by {accessor} (line {first.ins.line}) of the same shared memory with no barrier between"
                     + (f": {ARRIVAL_OF_A_LANE.format(arrival)}" if arrival else ""),
                     new.batch,
                     touch.ins,
                     lane,
                     position % self.wave.stride,
-                    place_of(self.wave.program, named(old_kind), first.ins, *old.batch.coordinates(other_lane)),
+                    place_of(self.wave.program, named(old_accesses), first.ins, *old.batch.coordinates(other_lane)),
                 )
                 self.wave.engine.report(error)
 
-    def coverage(self, segment: Segment, kind: str) -> int:
-        """The units of the wave's shared memory that accesses of one kind touch, as bits; no access is smaller."""
-        bits = segment.coverage.get(kind)
+    def coverage(self, segment: Segment, accesses: str) -> int:
+        """The units of the wave's shared memory that accesses of one list touch, as bits; no access is smaller."""
+        bits = segment.coverage.get(accesses)
         if bits is None:
             shift = self.wave.program.grains[0]
             touched = np.zeros(len(self.wave.shared) >> shift, bool)
-            for touch in each(getattr(segment, kind)):
+            for touch in each(getattr(segment, accesses)):
                 for elements in units(touch.positions()[0], touch.size, shift):
                     touched[elements] = True
-            bits = segment.coverage[kind] = int.from_bytes(np.packbits(touched, bitorder="little").tobytes(), "little")
+            bits = segment.coverage[accesses] = int.from_bytes(
+                np.packbits(touched, bitorder="little").tobytes(), "little"
+            )
         return bits
 
     def blocks_of(self, coverage: int) -> Array:
@@ -732,9 +737,9 @@ class Checks:
         return self.wave.ranks[blocks]
 
 
-def named(kind: str) -> str:
-    """The name of an access of one kind, in messages."""
-    return kind[:-1].replace("_", " ")
+def named(accesses: str) -> str:
+    """The name of an access of one list, in messages."""
+    return accesses[:-1].replace("_", " ")
 
 
 def touches_in_common(mine: list[Touch], theirs: list[Touch]) -> tuple[list[Touch], list[Touch]]:

@@ -173,13 +173,13 @@ class Events:
 
     # ---- generic accesses
 
-    def generic(self, c: WarpBatch, touch: Touch, kind: str) -> None:
-        """An access by load, store or atomic (kind: read, write, atomic), or the arrival of a cp.async (arrived)."""
+    def generic(self, c: WarpBatch, touch: Touch, operation: str) -> None:
+        """A load, store or atomic (``operation``: read, write, atomic), or the arrival of a cp.async (arrived)."""
         pages = touch.pages
         remote = self.order.size > 1 and touch.lanes is not None
         if not (
             pages & (self.writing_pages | self.reading_pages | self.barrier_pages)
-            or (kind != "read" and self.watches_writes)
+            or (operation != "read" and self.watches_writes)
             or remote
         ):
             return
@@ -192,7 +192,7 @@ class Events:
             i = int(np.argmax(bad))
             return (i if lanes is None else int(lanes[i])), int(at[i]) % stride
 
-        if pages & self.barrier_pages and kind != "arrived":
+        if pages & self.barrier_pages and operation != "arrived":
             bad = self.barriers(at >> 3)
             for i in range(8, touch.size, 8):
                 bad |= self.barriers((at + i) >> 3)
@@ -214,11 +214,11 @@ class Events:
                 bits = self.writing[g] & unknown
                 if bits.any():
                     event = self.event_of(int(bits[np.argmax(bits != 0)]))
-                    done = "read" if kind == "read" else "written"
+                    done = "read" if operation == "read" else "written"
                     text = f"shared memory is {done} before a wait for {event}, which writes it"
                     text += self.waited_by_a_lane(warp, blocks, bits)
                     raise fault(AsyncFault, text, c, touch.ins, *lane_of(bits != 0))
-            if kind == "read":
+            if operation == "read":
                 continue
             if pages & self.reading_pages:
                 bits = self.reading[g] & unknown
@@ -337,18 +337,18 @@ class Events:
             written = self.written[g]
             if written.any():
                 actor, row = self.writer[g], np.arange(len(g))[:, None]
-                for table, needed, kind in ((clocks, self.ordered[g], RaceFault), (fenced, written, AsyncFault)):
+                for table, needed, fault_class in ((clocks, self.ordered[g], RaceFault), (fenced, written, AsyncFault)):
                     bad = (table[actor, row] < needed) & (written != 0)
-                    if not bad.any() or (kind is RaceFault and not self.order.races):
+                    if not bad.any() or (fault_class is RaceFault and not self.order.races):
                         continue
                     i, j = np.unravel_index(int(np.argmax(bad)), bad.shape)
                     writer = int(actor[i, j]) % self.order.warp_count
-                    missing = "no barrier between" if kind is RaceFault else f"no {FENCE} between"
+                    missing = "no barrier between" if fault_class is RaceFault else f"no {FENCE} between"
                     verb = "overwrites" if writes else "reads"
                     line = int(self.write_line[g[i, j]])
                     text = f"{operation} {verb} shared memory that warp {writer} wrote (line {line}), with {missing}"
                     at = (int(g[i, j]) << CHUNK) % self.wave.stride
-                    raise fault(kind, text, c, a.ins, int(a.lanes[i]), at)
+                    raise fault(fault_class, text, c, a.ins, int(a.lanes[i]), at)
         if writes and self.order.races:
             self.order.close_all(pages)
             if pages & (self.order.live_read | self.order.live_atomic | self.order.live_write):

@@ -191,9 +191,9 @@ class HappensBefore(Checks):
             self.close(c)
             self.stale[c.warp] = None
 
-    def exchange(self, c: WarpBatch, members: Array | None, kind: str = "exchange") -> None:
-        super().exchange(c, members, kind)
-        if kind == "exchange" and not (self.stale[c.warp] is None and self.unknown[c.warp] is None):
+    def exchange(self, c: WarpBatch, members: Array | None, event: str = "exchange") -> None:
+        super().exchange(c, members, event)
+        if event == "exchange" and not (self.stale[c.warp] is None and self.unknown[c.warp] is None):
             # what a lane does next may depend on a lane that has waited
             self.join_lanes(c, np.full(c.n, ALL) if members is None else members)
 
@@ -255,30 +255,30 @@ class HappensBefore(Checks):
         if not self.races:
             return known, []
         late = []
-        for touch, kind in self.access_logs[c.warp].unreleased(lanes):
+        for touch, operation in self.access_logs[c.warp].unreleased(lanes):
             touch.arrival = ins.line
-            self.repeat(c, touch, kind)
+            self.repeat(c, touch, operation)
             at, _, mine = accessors(touch)
             if self.size > 1 and (at // self.wave.stride != mine).any():
                 self.remote_warps.add(c.warp)
-            if kind != "read":
+            if operation != "read":
                 late.append(touch)
         self.mark_release(c, lanes)
         return known, late
 
-    def repeat(self, c: WarpBatch, touch: Touch, kind: str) -> None:
+    def repeat(self, c: WarpBatch, touch: Touch, operation: str) -> None:
         """Adds an access of an earlier segment to the current one."""
         segment = c.segment
         if segment is None:
             segment = c.segment = Segment(c)
-        weak = self.memory_order(touch.ins).kind == WEAK
-        if kind == "read" and weak:
+        weak = self.memory_order(touch.ins).strength == WEAK
+        if operation == "read" and weak:
             segment.rpages |= touch.pages
             segment.reads.append(touch)
-        elif kind == "read":
+        elif operation == "read":
             segment.spages |= touch.pages
             segment.strong_reads.append(touch)
-        elif kind == "write" and weak:
+        elif operation == "write" and weak:
             segment.wpages |= touch.pages
             segment.writes.append(touch)
             self.written_pages[c.warp] |= touch.pages
@@ -367,7 +367,7 @@ class HappensBefore(Checks):
         if not self.races:
             return []
         log = self.access_logs[c.warp]
-        late = [touch for touch, kind in log.unreleased(lanes, "fence") if kind != "read"]
+        late = [touch for touch, operation in log.unreleased(lanes, "fence") if operation != "read"]
         log.release(lanes, self.clock_of(c.warp), "fence")
         return late
 

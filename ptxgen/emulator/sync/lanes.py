@@ -110,12 +110,12 @@ class AccessLog:
         self.entries: list[tuple[Touch | Reads | Array | tuple[Array, Array], str]] = []
         self.read = self.written = 0
 
-    def add(self, touch: Touch | Reads, kind: str) -> None:
-        if kind == "write":
+    def add(self, touch: Touch | Reads, operation: str) -> None:
+        if operation == "write":
             self.written |= touch.pages
         else:
             self.read |= touch.pages
-        self.entries.append((touch, kind))
+        self.entries.append((touch, operation))
         if len(self.entries) > 4096:
             self.flush()
 
@@ -128,32 +128,32 @@ class AccessLog:
         else:
             self.entries.append((members, "synchronise"))
 
-    def exchange(self, members: Array | None, kind: str = "exchange") -> None:
+    def exchange(self, members: Array | None, event: str = "exchange") -> None:
         """Lanes exchange registers; None: all lanes.
 
-        ``kind``: "product" in a matrix product, "elect" if no values that they have read.
+        ``event``: "product" in a matrix product, "elect" if no values that they have read.
         """
-        if not self.entries or (members is None and self.entries[-1][1] == kind):
+        if not self.entries or (members is None and self.entries[-1][1] == event):
             return
         every = np.full(self.batch.n, ALL, np.uint32) if members is None else members
-        self.entries.append((every, kind))
+        self.entries.append((every, event))
         if len(self.entries) > 4096:
             self.flush()
 
-    def release(self, lanes: Array, clocks: Array, kind: str = "release") -> None:
+    def release(self, lanes: Array, clocks: Array, event: str = "release") -> None:
         """Lanes (a mask) release their accesses; ``clocks``: by block, the clock that they release.
 
-        ``kind`` "fence": a proxy fence by the lanes follows their accesses.
+        ``event`` "fence": a proxy fence by the lanes follows their accesses.
         """
         if self.entries:
-            self.entries.append(((lanes, clocks), kind))
+            self.entries.append(((lanes, clocks), event))
 
     def unreleased(self, lanes: Array, release: str = "release") -> list[tuple[Touch, str]]:
         """The accesses that other lanes have made and that nothing orders before a release by ``lanes`` (a mask).
 
-        ``release``: the kind of the release. A lane that has executed one itself counts as ordered, and so does a lane
-        that writes an address in one step with a lane that is ordered. Reads before an exchange count as ordered, too:
-        the releasing lane may depend on the value that was read.
+        ``release``: the event, "release" or "fence". A lane that has executed one itself counts as ordered, and so does
+        a lane that writes an address in one step with a lane that is ordered. Reads before an exchange count as
+        ordered, too: the releasing lane may depend on the value that was read.
         """
         live = self.batch.live()
         todo = live & np.repeat(self.batch.warps(lanes), 32) & ~lanes
@@ -161,23 +161,23 @@ class AccessLog:
             return []
         stores, loads = ~todo, ~todo  # the lanes whose earlier writes and reads are ordered
         out: list[tuple[Touch, str]] = []
-        for entry, kind in reversed(self.expanded(MOST_UNRELEASED)):
+        for entry, event in reversed(self.expanded(MOST_UNRELEASED)):
             if isinstance(entry, tuple):
-                if kind == release:
+                if event == release:
                     stores = stores | entry[0]
                     loads = loads | entry[0]
             elif isinstance(entry, Touch):
                 at, accessing = entry.positions()
-                missing = ~(loads if kind == "read" else stores)
+                missing = ~(loads if event == "read" else stores)
                 if accessing is not None:
                     missing = missing[accessing]
-                if missing.any() and kind == "write":  # lanes that write one address in one step count as one
+                if missing.any() and event == "write":  # lanes that write one address in one step count as one
                     missing[missing] = ~np.isin(at[missing], at[~missing])
                 if missing.any():
-                    out.append((entry.subset(missing), kind))
-            elif kind != "elect":
+                    out.append((entry.subset(missing), event))
+            elif event != "elect":
                 loads = joined(loads, entry, live)
-                if kind == "synchronise":
+                if event == "synchronise":
                     stores = joined(stores, entry, live)
             if stores.all():
                 break
@@ -198,11 +198,11 @@ class AccessLog:
         later = self.entries[last:]
         self.entries = self.entries[:last]
         self.flush()
-        for later_entry, kind in later:
+        for later_entry, event in later:
             if isinstance(later_entry, (Touch, Reads)):
-                self.add(later_entry, kind)
+                self.add(later_entry, event)
             else:
-                self.entries.append((later_entry, kind))
+                self.entries.append((later_entry, event))
 
     def flush(self) -> None:
         """Compares the accesses and clears the log."""
@@ -214,11 +214,11 @@ class AccessLog:
     def expanded(self, last: int = 0) -> list[tuple[Touch | Array | tuple[Array, Array], str]]:
         """The last entries (0: all), with accesses one by one."""
         out: list[tuple[Touch | Array | tuple[Array, Array], str]] = []
-        for entry, kind in self.entries[-last:]:
+        for entry, event in self.entries[-last:]:
             if isinstance(entry, Reads):
-                out += [(touch, kind) for touch in entry.each()]
+                out += [(touch, event) for touch in entry.each()]
             else:
-                out.append((entry, kind))
+                out.append((entry, event))
         return out
 
     def compare(self, pages: int) -> None:
@@ -226,15 +226,15 @@ class AccessLog:
         shadow = self.shadow()
         known, exchanged = Lanes(c.n), Lanes(c.n)
         clock = shadow.first
-        for touch, kind in self.expanded():
+        for touch, event in self.expanded():
             if isinstance(touch, tuple):
                 continue
             if not isinstance(touch, Touch):
-                for lanes in (known, exchanged) if kind == "synchronise" else (exchanged,):
+                for lanes in (known, exchanged) if event == "synchronise" else (exchanged,):
                     lanes.synchronise(touch, np.ones(c.n, bool), np.full(c.n, clock))
                 clock += 1
             elif touch.pages & pages:
-                shadow.access(c, touch, kind, known, exchanged, clock)
+                shadow.access(c, touch, event, known, exchanged, clock)
         shadow.first = clock + 1
 
 
@@ -262,15 +262,15 @@ class LaneShadow:
             self.instructions.append(ins)
         return number
 
-    def access(self, c: WarpBatch, touch: Touch, kind: str, known: Lanes, exchanged: Lanes, clock: int) -> None:
+    def access(self, c: WarpBatch, touch: Touch, operation: str, known: Lanes, exchanged: Lanes, clock: int) -> None:
         at, lanes = touch.positions()
         if lanes is None:
             lanes = np.arange(len(at))
         mark = (clock << 40) + (self.number(touch.ins) << 20) + lanes
         for i in range(max(touch.size >> self.shift, 1)):
             g = (at >> self.shift) + i
-            if kind != "write":
-                self.conflict(c, touch, self.writer[g], lanes, known, kind, "write")
+            if operation != "write":
+                self.conflict(c, touch, self.writer[g], lanes, known, operation, "write")
                 fresh = self.earlier[g] < self.first << 40
                 self.earlier[g[fresh][::-1]] = mark[fresh][::-1]
                 self.reader[g] = mark

@@ -73,8 +73,8 @@ class Mbarriers:
     def grow(self, size: int) -> None:
         actors = self.order.actors
 
-        def enlarge(name: str, kind: Any, *shape: int) -> None:
-            new = np.zeros((size, *shape), kind)
+        def enlarge(name: str, dtype: Any, *shape: int) -> None:
+            new = np.zeros((size, *shape), dtype)
             old = getattr(self, name, None)
             if old is not None:
                 new[: len(old)] = old

@@ -1,4 +1,4 @@
-"""The kinds and the memory orders of accesses."""
+"""The strengths and the memory orders of accesses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from ptxgen.emulator.ptx.syntax import Instruction
 
-#: kinds of accesses: weak, strong, atomic, and a weak write by several lanes of one warp in one instruction
+#: strengths of accesses: weak, strong, atomic, and a weak write by several lanes of one warp in one instruction
 WEAK, STRONG, ATOMIC, MANY = range(4)
 
 
@@ -31,7 +31,7 @@ class MemoryOrder:
 
     def __init__(self, ins: Instruction) -> None:
         mods = set(ins.mods)
-        self.kind = ATOMIC if ins.op in ("atom", "red") else STRONG if mods & _STRONG else WEAK
+        self.strength = ATOMIC if ins.op in ("atom", "red") else STRONG if mods & _STRONG else WEAK
         self.acquires, self.releases = bool(mods & {"acquire", "acq_rel"}), bool(mods & {"release", "acq_rel"})
         self.reads = ins.op != "red"
         self.scope = Scope.of(ins.mods, Scope.DEVICE)

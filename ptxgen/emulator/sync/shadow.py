@@ -30,11 +30,11 @@ from ptxgen.errors import AsyncFault, Fault, Place, RaceFault
 Array = NDArray[Any]
 
 
-#: bits of a mark: thread, kind, whether the async proxy made the access, number of the instruction, clock
+#: bits of a mark: thread, strength, whether the async proxy made the access, number of the instruction, clock
 THREAD = (1 << 28) - 1
 
 
-KIND, PROXY, NUMBER, CLOCK = 28, 30, 31, 43
+STRENGTH, PROXY, NUMBER, CLOCK = 28, 30, 31, 43
 
 
 LAST_CLOCK = (1 << 20) - 1
@@ -103,12 +103,12 @@ class Shadow:
         thread = number % x, number // x % y, number // (x * y)
         return place_of(self.engine.program, name, ins, (bx, by, bz), thread)
 
-    def marks(self, c: WarpBatch, ins: Instruction, lanes: Array, kind: int, proxy: bool = False) -> Array:
+    def marks(self, c: WarpBatch, ins: Instruction, lanes: Array, strength: int, proxy: bool = False) -> Array:
         blocks = lanes >> 5
         clocks = c.wave.checks.clock_of(c.warp)
         if int(clocks.max()) > LAST_CLOCK:
             self.enabled = False
-        bits = (kind << KIND) + (int(proxy) << PROXY) + (self.number(ins) << NUMBER) + c.warp * 32
+        bits = (strength << STRENGTH) + (int(proxy) << PROXY) + (self.number(ins) << NUMBER) + c.warp * 32
         by_block = (clocks.astype(np.int64) << CLOCK) + (c.wave.first + self.blocks(c)) * (32 * self.warps_per_block)
         out: Array = (by_block + bits)[blocks]
         out += lanes & 31
@@ -120,12 +120,12 @@ class Shadow:
 
     # ---- accesses
 
-    def access(self, c: WarpBatch, ins: Instruction, kind: str, size: int, at: Array, lanes: Array) -> None:
+    def access(self, c: WarpBatch, ins: Instruction, operation: str, size: int, at: Array, lanes: Array) -> None:
         """Checks reads and atomic operations of ``size`` bytes at positions of memory."""
         if not self.enabled or not len(lanes):
             return
         order = self.memory_order(ins)
-        if kind == "read" and order.kind != ATOMIC:
+        if operation == "read" and order.strength != ATOMIC:
             self.read(c, ins, order, at, lanes, size)
         else:
             self.write(c, ins, order, at, lanes, size)
@@ -138,10 +138,10 @@ class Shadow:
         self.overlaps(c, ins, at, lanes, size, False)
         if "nc" in ins.mods or ins.op in ("tex", "tld4"):
             self.read_only(c, ins, at, lanes, size)
-        mark = self.marks(c, ins, lanes, order.kind)
+        mark = self.marks(c, ins, lanes, order.strength)
         for g in self.units(at, size):
             if int(g.max()) >= self.written[0] and int(g.min()) <= self.written[1]:
-                self.conflict(c, ins, order.kind, self.writer[g], g, mark, lanes, "reads", "writes")
+                self.conflict(c, ins, order.strength, self.writer[g], g, mark, lanes, "reads", "writes")
             fresh = self.first[g] == 0
             if fresh.any():
                 self.first[g[fresh][::-1]] = mark[fresh][::-1]
@@ -162,7 +162,7 @@ class Shadow:
                 self.report(fault(RaceFault, text, c, ins, int(lanes[i]), address, other, lanes[written]))
 
     def receive_messages(self, c: WarpBatch, order: MemoryOrder, at: Array, lanes: Array) -> None:
-        if self.has_messages and order.kind != WEAK and order.reads:
+        if self.has_messages and order.strength != WEAK and order.reads:
             messages = c.wave.messages
             assert messages is not None
             messages.receive(c, lanes, self.carried[at >> self.shift], order.acquires)
@@ -173,19 +173,19 @@ class Shadow:
         messages = c.wave.messages
         if order.releases and messages is not None:
             messages.fence(c, np.unique(lanes >> 5), order.scope)
-        mark = self.marks(c, ins, lanes, order.kind)
+        mark = self.marks(c, ins, lanes, order.strength)
         overwritten = np.zeros(len(lanes), np.int64)
         for g in self.units(at, size):
             first, last, before = self.first[g], self.reader[g], self.writer[g]
             if before.any():  # a strong read by the same thread orders its write after the value that it read
                 for old in (first, last):
-                    before[((old ^ mark) & THREAD == 0) & (old >> KIND & 3 == STRONG)] = 0
-            self.conflict(c, ins, order.kind, before, g, mark, lanes, "writes", "writes")
+                    before[((old ^ mark) & THREAD == 0) & (old >> STRENGTH & 3 == STRONG)] = 0
+            self.conflict(c, ins, order.strength, before, g, mark, lanes, "writes", "writes")
             for old in (first, last):
-                self.conflict(c, ins, order.kind, old, g, mark, lanes, "writes", "reads")
+                self.conflict(c, ins, order.strength, old, g, mark, lanes, "writes", "reads")
             self.mark_written(g, mark)
             self.first[g] = self.reader[g] = 0
-            if order.kind == ATOMIC:
+            if order.strength == ATOMIC:
                 warps = self.atomic_warps.get(self.number(ins))
                 if warps is None:
                     warps = self.atomic_warps[self.number(ins)] = np.zeros(
@@ -197,10 +197,10 @@ class Shadow:
                 other = remaining != mark
                 if other.any():
                     overwritten[other] = remaining[other]
-                    self.writer[g[other]] |= MANY << KIND
+                    self.writer[g[other]] |= MANY << STRENGTH
         if messages is not None:
             self.attach_messages(c, order, at, lanes)
-            if order.kind == ATOMIC and order.reads:
+            if order.strength == ATOMIC and order.reads:
                 self.receive_messages(c, order, at, lanes)
         return overwritten
 
@@ -215,7 +215,7 @@ class Shadow:
         messages = c.wave.messages
         assert messages is not None
         numbers, g = messages.carried(c, lanes), at >> self.shift
-        if order.kind != ATOMIC:
+        if order.strength != ATOMIC:
             self.carried[g] = numbers
             return
         for i in np.flatnonzero(numbers | self.carried[g]).tolist():
@@ -289,15 +289,15 @@ class Shadow:
             return
         lanes = np.full(len(g), lane)
         self.overlaps(c, ins, g << self.shift, lanes, 1, writes)
-        kind = ATOMIC if ins.mods[0] == "reduce" else WEAK
-        mark = self.marks(c, ins, lanes, kind, True)
+        strength = ATOMIC if ins.mods[0] == "reduce" else WEAK
+        mark = self.marks(c, ins, lanes, strength, True)
         operation = "writes" if writes else "reads"
         old = self.writer[g]
         if old.any():
-            self.conflict(c, ins, kind, old, g, mark, lanes, operation, "writes")
+            self.conflict(c, ins, strength, old, g, mark, lanes, operation, "writes")
         if writes:
             for table in (self.first, self.reader):
-                self.conflict(c, ins, kind, table[g], g, mark, lanes, operation, "reads")
+                self.conflict(c, ins, strength, table[g], g, mark, lanes, operation, "reads")
             self.mark_written(g, mark)
             self.first[g] = self.reader[g] = 0
         elif old.any():
@@ -354,7 +354,7 @@ class Shadow:
         self,
         c: WarpBatch,
         ins: Instruction,
-        kind: int,
+        strength: int,
         old: Array,
         g: Array,
         mark: Array,
@@ -370,39 +370,39 @@ class Shadow:
             return
         which = np.flatnonzero(bad)
         old, lanes, mine = old[which], lanes[which], mark[which] & THREAD
-        kinds = old >> KIND & 3
-        race = (kinds == WEAK) | (kinds == MANY) | (kind in (WEAK, MANY))
-        if operation == "reads" and kind == WEAK:
-            race &= kinds != ATOMIC
-        if operation == "writes" and earlier == "reads" and kind == ATOMIC:
+        strengths = old >> STRENGTH & 3
+        race = (strengths == WEAK) | (strengths == MANY) | (strength in (WEAK, MANY))
+        if operation == "reads" and strength == WEAK:
+            race &= strengths != ATOMIC
+        if operation == "writes" and earlier == "reads" and strength == ATOMIC:
             race &= False
-        if self.has_messages and operation == "reads" and kind == STRONG:
+        if self.has_messages and operation == "reads" and strength == STRONG:
             race &= self.carried[g[which]] == 0  # a flag that was stored after a fence
         if (
             self.has_messages
             and operation == "writes"
             and earlier == "reads"
             and c.wave.messages is not None
-            and kind == WEAK
+            and strength == WEAK
         ):
-            race &= (kinds != STRONG) | (c.wave.messages.carried(c, lanes) == 0)
-        if operation == "writes" and kind == WEAK and self.atomic_warps:
-            race &= ~self.same_atomic(old, kinds, mine)
-        race &= (kinds != MANY) | ((old & THREAD) >> 5 != mine >> 5)
+            race &= (strengths != STRONG) | (c.wave.messages.carried(c, lanes) == 0)
+        if operation == "writes" and strength == WEAK and self.atomic_warps:
+            race &= ~self.same_atomic(old, strengths, mine)
+        race &= (strengths != MANY) | ((old & THREAD) >> 5 != mine >> 5)
         race[race] = ~self.ordered(c, old[race], lanes[race], 0, earlier == "reads")
         if race.any():
             i = int(np.argmax(race))
             address = int(g[which[i]]) << self.shift
             self.fail(c, ins, lanes[race], int(lanes[i]), address, int(old[i]), operation, earlier)
 
-    def same_atomic(self, old: Array, kinds: Array, mine: Array) -> Array:
+    def same_atomic(self, old: Array, strengths: Array, mine: Array) -> Array:
         """True if marks are of an atomic instruction that the warp of the accessing thread has executed too.
 
         The thread whose operation was last may store to that address: its operation has read the other results.
         """
         out = np.zeros(len(old), bool)
-        for number in np.unique(old[kinds == ATOMIC] >> NUMBER & 4095).tolist():
-            some = (kinds == ATOMIC) & (old >> NUMBER & 4095 == number)
+        for number in np.unique(old[strengths == ATOMIC] >> NUMBER & 4095).tolist():
+            some = (strengths == ATOMIC) & (old >> NUMBER & 4095 == number)
             out[some] = self.atomic_warps[number][mine[some] >> 5]
         return out
 

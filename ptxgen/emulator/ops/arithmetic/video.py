@@ -207,7 +207,7 @@ def parallel(b: Builder, ins: Instruction) -> Step:
     if len(ins.operands) != 4 or (name == "set") != bool(form.compare):
         raise b.malformed("3 sources are needed")
     bits, letter = 32 // lanes, "h" if lanes == 2 else "b"
-    kinds = form.types if name == "set" else form.types[1:]
+    source_types = form.types if name == "set" else form.types[1:]
 
     def selected_lanes(select: str, default: str, most: int, count: int | None) -> list[int]:
         """The lanes that a selector names, the least significant first."""
@@ -236,7 +236,7 @@ def parallel(b: Builder, ins: Instruction) -> Step:
         for lane in written:
             p, q = (
                 wrapped(both[source_lanes[lane]], bits, dtype == "s32")
-                for source_lanes, dtype in zip(lanes_of_sources, kinds, strict=True)
+                for source_lanes, dtype in zip(lanes_of_sources, source_types, strict=True)
             )
             t = calculate(name, p, q, form.compare)
             t = saturated(t, bits, form.signed) if form.sat else t

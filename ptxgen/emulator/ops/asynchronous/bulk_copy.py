@@ -79,10 +79,10 @@ def reduction(b: Builder, ins: Instruction, mods: list[str], to: str) -> tuple[s
     noftz = "noftz" in mods
     if noftz:
         mods.remove("noftz")
-    kind = mods.pop(0) if mods else ""
-    if kind not in REDUCTIONS[to].get(op, set()) or noftz != (op == "add" and kind in ("f16", "bf16")):
+    ptx_type = mods.pop(0) if mods else ""
+    if ptx_type not in REDUCTIONS[to].get(op, set()) or noftz != (op == "add" and ptx_type in ("f16", "bf16")):
         raise b.unsupported()
-    return op, "u" + kind[1:] if kind[0] == "b" and kind != "bf16" else kind
+    return op, "u" + ptx_type[1:] if ptx_type[0] == "b" and ptx_type != "bf16" else ptx_type
 
 
 def sizes(c: WarpBatch, ins: Instruction, lanes: Array, given: Array) -> list[tuple[int, Array]]:
@@ -121,7 +121,7 @@ def bulk(b: Builder, ins: Instruction) -> Step:
         make = to_global
     else:
         raise b.unsupported()
-    op, kind = reduction(b, ins, mods, to if to == "global" else "shared::cluster")
+    op, ptx_type = reduction(b, ins, mods, to if to == "global" else "shared::cluster")
     if mods:
         raise b.unsupported(f".{mods[0]}")
     operands = list(ins.operands)
@@ -131,7 +131,7 @@ def bulk(b: Builder, ins: Instruction) -> Step:
         raise b.malformed(
             "[destination], [source], size" + ("" if how == "bulk_group" else ", [mbarrier]") + " are needed"
         )
-    step: Step = make(b, ins, operands, to, op, kind, mask)
+    step: Step = make(b, ins, operands, to, op, ptx_type, mask)
     return step
 
 
@@ -152,7 +152,9 @@ def global_addresses(
     return start
 
 
-def from_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, op: str, kind: str, mask: Any) -> Step:
+def from_global(
+    b: Builder, ins: Instruction, operands: list[Operand], to: str, op: str, ptx_type: str, mask: Any
+) -> Step:
     place = Site(b, ins, operands[0], "shared", 16, "write")
     source = Site(b, ins, operands[1], "global", 16, "read")
     size = value(b, operands[2])
@@ -201,13 +203,13 @@ def count_sectors(c: WarpBatch, requests: int, bytes_: int, load: bool) -> None:
 
 
 def between_blocks(
-    b: Builder, ins: Instruction, operands: list[Operand], to: str, op: str, kind: str, mask: Any
+    b: Builder, ins: Instruction, operands: list[Operand], to: str, op: str, ptx_type: str, mask: Any
 ) -> Step:
     place = Site(b, ins, operands[0], "shared", 16, "write")
     source = Site(b, ins, operands[1], "shared", 16, "read")
     size = value(b, operands[2])
     barrier_at = CopyBarrier(b, ins, operands[3], to, any_block=True)
-    dtype: Any = DTYPES[kind] if op else np.dtype(np.uint8)
+    dtype: Any = DTYPES[ptx_type] if op else np.dtype(np.uint8)
     operation = "the bulk reduction" if op else "the bulk copy"
 
     def step(c: WarpBatch, m: Mask) -> None:
@@ -235,7 +237,7 @@ def between_blocks(
                 return out
 
             work = CopyToShared(
-                c, ins, lanes, at, barrier_at.positions(c, lanes), number, 0, fetch, operation, op, kind
+                c, ins, lanes, at, barrier_at.positions(c, lanes), number, 0, fetch, operation, op, ptx_type
             )
             ranks = wave.ranks[target]
             for event, some in list(work.signals.groups):
@@ -258,11 +260,13 @@ class CopySource:
         async_state(c.wave).events.check(c, self.access, operation, False)
 
 
-def to_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, op: str, kind: str, mask: Any) -> Step:
+def to_global(
+    b: Builder, ins: Instruction, operands: list[Operand], to: str, op: str, ptx_type: str, mask: Any
+) -> Step:
     place = Site(b, ins, operands[0], "global", 16, "write")
     source = Site(b, ins, operands[1], "shared", 16, "read")
     size = value(b, operands[2])
-    dtype: Any = DTYPES[kind] if op else np.dtype(np.uint8)
+    dtype: Any = DTYPES[ptx_type] if op else np.dtype(np.uint8)
 
     def step(c: WarpBatch, m: Mask) -> None:
         every = np.flatnonzero(active(c, m))
@@ -276,7 +280,7 @@ def to_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, op
             def store(i: int, data: Array, start: Array = start) -> None:
                 low, memory = int(start[i]), c.wave.engine.memory
                 if op:
-                    reduce_into(memory.buffer, low, data.view(dtype), op, kind)
+                    reduce_into(memory.buffer, low, data.view(dtype), op, ptx_type)
                 else:
                     memory.buffer[low - GLOBAL_BASE : low - GLOBAL_BASE + len(data)] = data
 

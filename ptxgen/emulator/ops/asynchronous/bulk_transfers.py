@@ -83,8 +83,8 @@ class CopyToShared:
     """Copies to shared memory; the arrays have an element for each delivery.
 
     ``lanes``: the lanes that started them; ``at``: positions of the destinations; ``barrier_at``: positions of the
-    mbarriers; ``fetch(i)``: the bytes of delivery i, in the order of the chunks; ``op``, ``kind``: operation and type
-    of a reduction; ``operation``: the name of the copy in messages.
+    mbarriers; ``fetch(i)``: the bytes of delivery i, in the order of the chunks; ``op``, ``ptx_type``: operation and
+    type of a reduction; ``operation``: the name of the copy in messages.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class CopyToShared:
         fetch: Callable[[int], Array],
         operation: str,
         op: str = "",
-        kind: str = "",
+        ptx_type: str = "",
         width: int = 0,
     ) -> None:
-        self.batch, self.ins, self.lanes, self.fetch, self.op, self.kind = batch, ins, lanes, fetch, op, kind
+        self.batch, self.ins, self.lanes, self.fetch, self.op, self.ptx_type = batch, ins, lanes, fetch, op, ptx_type
         self.size = count << CHUNK
         self.chunks, self.pages = chunks(batch, at, count, span, width)
         state = async_state(batch.wave)
@@ -120,7 +120,7 @@ class CopyToShared:
             data = self.fetch(i)
             if self.op:
                 typed = arena[where].view(data.dtype).reshape(-1)
-                data = apply(self.op, self.kind, typed, data, None, False)
+                data = apply(self.op, self.ptx_type, typed, data, None, False)
             arena[where] = data.view(np.uint64).reshape(-1, 2)
         wave.checks.mark_written(self.pages, self.chunks.reshape(-1) << CHUNK, 1 << CHUNK)
         async_state(wave).signal(self.signals, np.full(len(self.lanes), self.size))
@@ -232,11 +232,11 @@ class CopyFromShared:
                 self.async_state.in_flight.remove(self)
 
 
-def reduce_into(memory: Array, low: int, data: Array, op: str, kind: str) -> None:
+def reduce_into(memory: Array, low: int, data: Array, op: str, ptx_type: str) -> None:
     """Applies a reduction to consecutive elements in global memory."""
     start = low - GLOBAL_BASE
     target = memory[start : start + data.nbytes].view(data.dtype)
-    target[...] = apply(op, kind, target, data, None, False)
+    target[...] = apply(op, ptx_type, target, data, None, False)
 
 
 class CopyBarrier(MbarrierOperand):

@@ -93,17 +93,17 @@ class RemoteStore:
         async_state(wave).signal(self.signals, np.full(len(self.lanes), self.size))
 
 
-def remote(b: Builder, ins: Instruction, vector: int, kind: str, op: str) -> Step:
+def remote(b: Builder, ins: Instruction, vector: int, ptx_type: str, op: str) -> Step:
     """A store of ``vector`` elements, or a reduction by ``op``."""
-    size = SIZES[kind]
+    size = SIZES[ptx_type]
     generic = "shared::cluster" not in ins.mods
     site = Site(b, ins, ins.operands[0], "generic" if generic else "shared", size * vector, "write")
     items = ins.operands[1].items if isinstance(ins.operands[1], Vec) else (ins.operands[1],)
     if len(items) != vector or len(ins.operands) != 3:
         raise b.malformed("[destination], the values and [mbarrier] are needed")
-    srcs = [b.src(item, kind) for item in items]
+    srcs = [b.src(item, ptx_type) for item in items]
     place = MbarrierOperand(b, ins, ins.operands[2], "generic" if generic else "shared::cluster", any_block=True)
-    dtype: Any = DTYPES[kind if op else f"u{8 * size}"]
+    dtype: Any = DTYPES[ptx_type if op else f"u{8 * size}"]
 
     def step(c: WarpBatch, m: Mask) -> None:
         lanes = np.flatnonzero(active(c, m))
@@ -141,17 +141,17 @@ def remote(b: Builder, ins: Instruction, vector: int, kind: str, op: str) -> Ste
 @instruction("st.async")
 def st_async(b: Builder, ins: Instruction) -> Step:
     vector = next((int(m[1:]) for m in ins.mods if m in ("v2", "v4")), 1)
-    kind = ins.mods[-1]
-    if set(ins.mods[:-1]) - _WORDS - {"v2", "v4"} or kind not in DTYPES or SIZES[kind] not in (4, 8):
+    ptx_type = ins.mods[-1]
+    if set(ins.mods[:-1]) - _WORDS - {"v2", "v4"} or ptx_type not in DTYPES or SIZES[ptx_type] not in (4, 8):
         raise b.unsupported()
-    if SIZES[kind] * vector > 16:
+    if SIZES[ptx_type] * vector > 16:
         raise b.malformed("at most 16 bytes")
-    return remote(b, ins, vector, kind, "")
+    return remote(b, ins, vector, ptx_type, "")
 
 
 @instruction("red.async")
 def red_async(b: Builder, ins: Instruction) -> Step:
-    op, kind = ins.mods[-2], ins.mods[-1]
-    if set(ins.mods[:-2]) - _WORDS or kind not in REDUCTIONS.get(op, set()):
+    op, ptx_type = ins.mods[-2], ins.mods[-1]
+    if set(ins.mods[:-2]) - _WORDS or ptx_type not in REDUCTIONS.get(op, set()):
         raise b.unsupported()
-    return remote(b, ins, 1, "u32" if kind == "b32" else kind, op)
+    return remote(b, ins, 1, "u32" if ptx_type == "b32" else ptx_type, op)

@@ -139,8 +139,8 @@ class Tensor:
         out = []
         for i, (lane, tensor) in enumerate(zip(lanes.tolist(), self.maps(c, lanes), strict=True)):
             if tensor.im2col != im2col:
-                kind = "an im2col" if tensor.im2col else "a tiled"
-                raise fault(Fault, f"the tensor map is {kind} map", c, self.ins, lane)
+                described = "an im2col" if tensor.im2col else "a tiled"
+                raise fault(Fault, f"the tensor map is {described} map", c, self.ins, lane)
             self.check_coordinates(c, lane, tensor, places[i], writes)
             region = TensorRegion(tensor, places[i], offsets[i] if offsets else (), writes)
             if not region.empty:
@@ -317,9 +317,9 @@ def write(region: TensorRegion, memory: Array, data: Array, op: str) -> None:
         target, index = region.view(memory, GLOBAL_BASE), ...
         values = elements[region.slices]
     if op:
-        kind = tensor.type.split(".")[0]
+        element_type = tensor.type.split(".")[0]
         old = target[index].reshape(-1)
-        values = apply(op, kind, old, values.reshape(-1), None, False).reshape(values.shape)
+        values = apply(op, element_type, old, values.reshape(-1), None, False).reshape(values.shape)
     target[index] = values
 
 

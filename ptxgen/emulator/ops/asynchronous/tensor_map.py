@@ -27,9 +27,9 @@ Mask = NDArray[np.bool_] | None
 BYTES = np.arange(SIZE)
 
 
-def map_site(b: Builder, ins: Instruction, op: Operand, space: str, kind: str) -> Site:
+def map_site(b: Builder, ins: Instruction, op: Operand, space: str, operation: str) -> Site:
     """The operand of a tensor map, which is 128 bytes at a multiple of 64."""
-    site = Site(b, ins, op, space, SIZE, kind)
+    site = Site(b, ins, op, space, SIZE, operation)
     site.alignment = ALIGNMENT
     return site
 
@@ -44,7 +44,7 @@ def replace(b: Builder, ins: Instruction) -> Step:
     assert isinstance(ordinal, Imm)
     if field == "elemtype" and isinstance(new, Imm) and new.value >= len(REPLACED_TYPES):
         raise b.unsupported(f"an elemtype of {new.value}")
-    reading, writing = (map_site(b, ins, ins.operands[0], space, kind) for kind in ("read", "write"))
+    reading, writing = (map_site(b, ins, ins.operands[0], space, operation) for operation in ("read", "write"))
     value = b.src(new, "u64" if "b64" in ins.mods else "u32")
 
     def step(c: WarpBatch, m: Mask) -> None:
@@ -68,7 +68,7 @@ def replace(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-@instruction("tensormap.cp_fenceproxy", kind="warp")
+@instruction("tensormap.cp_fenceproxy", execution="warp")
 def cp_fenceproxy(b: Builder, ins: Instruction) -> Step:
     destination = map_site(b, ins, ins.operands[0], "global", "write")
     source = map_site(b, ins, ins.operands[1], "shared", "read")

@@ -18,14 +18,14 @@ def nothing(c: WarpBatch, m: Mask) -> None:
     """A step without effect."""
 
 
-@instruction("bra", kind="branch")
+@instruction("bra", execution="branch")
 def bra(b: Builder, ins: Instruction) -> Step:
     if not set(ins.mods) <= {"uni"}:
         raise b.unsupported()
     return nothing
 
 
-@instruction("ret", "exit", kind="exit")
+@instruction("ret", "exit", execution="exit")
 def exit_(b: Builder, ins: Instruction) -> Step:
     return nothing
 

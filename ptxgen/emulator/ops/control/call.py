@@ -38,8 +38,8 @@ def check_uniform(c: WarpBatch, lanes: Array, value: Array, ins: Instruction) ->
 
 def raw(b: Builder, op: Operand) -> int:
     """The view of a register as unsigned integers, or of a predicate."""
-    kind = b.register_type(op)
-    return b.src(op, "pred" if kind == "pred" else f"u{8 * SIZES[kind]}")
+    ptx_type = b.register_type(op)
+    return b.src(op, "pred" if ptx_type == "pred" else f"u{8 * SIZES[ptx_type]}")
 
 
 @instruction("call")
@@ -116,24 +116,24 @@ def typed(b: Builder, ins: Instruction) -> tuple[str, int]:
     for m in ins.mods:
         if m not in allowed:
             raise b.unsupported(f".{m}")
-    kind = ins.types[-1]
-    return kind, SIZES[kind]
+    ptx_type = ins.types[-1]
+    return ptx_type, SIZES[ptx_type]
 
 
-def source(b: Builder, op: Operand, kind: str) -> int:
-    return b.src(op, kind if isinstance(op, Flt) else f"u{8 * SIZES[kind]}")
+def source(b: Builder, op: Operand, ptx_type: str) -> int:
+    return b.src(op, ptx_type if isinstance(op, Flt) else f"u{8 * SIZES[ptx_type]}")
 
 
 @instruction("*st.param_registers")
 def store_param_registers(b: Builder, ins: Instruction) -> Step:
-    kind, size = typed(b, ins)
+    ptx_type, size = typed(b, ins)
     registers = ins.operands[0]
     assert isinstance(registers, Vec)
     items = elements(b, ins.operands[1], len(registers.items))
     return copies(
         b,
         [
-            (b.dst(reg, kind if isinstance(item, Flt) else f"u{8 * size}"), source(b, item, kind))
+            (b.dst(reg, ptx_type if isinstance(item, Flt) else f"u{8 * size}"), source(b, item, ptx_type))
             for reg, item in zip(registers.items, items, strict=True)
         ],
     )
@@ -141,11 +141,11 @@ def store_param_registers(b: Builder, ins: Instruction) -> Step:
 
 @instruction("*ld.param_registers")
 def load_param_registers(b: Builder, ins: Instruction) -> Step:
-    kind, size = typed(b, ins)
+    ptx_type, size = typed(b, ins)
     registers = ins.operands[1]
     assert isinstance(registers, Vec)
     items = elements(b, ins.operands[0], len(registers.items))
-    number = f"{'s' if kind in SIGNED else 'u'}{8 * size}"
+    number = f"{'s' if ptx_type in SIGNED else 'u'}{8 * size}"
     return copies(
         b, [(b.dst_wide(item, number), b.src(reg, number)) for reg, item in zip(registers.items, items, strict=True)]
     )
@@ -190,10 +190,10 @@ def local_address(op: Operand) -> int:
 
 @instruction("*st.param_local")
 def store_param_local(b: Builder, ins: Instruction) -> Step:
-    kind, size = typed(b, ins)
+    ptx_type, size = typed(b, ins)
     at = local_address(ins.operands[0])
     items = elements(b, ins.operands[1], vector(ins))
-    srcs = [source(b, item, kind) for item in items]
+    srcs = [source(b, item, ptx_type) for item in items]
     b.propagation = partial(remember, ins, {item.slot for item in items if isinstance(item, Reg)})
 
     def step(c: WarpBatch, m: Mask) -> None:
@@ -211,9 +211,9 @@ def store_param_local(b: Builder, ins: Instruction) -> Step:
 
 @instruction("*ld.param_local")
 def load_param_local(b: Builder, ins: Instruction) -> Step:
-    kind, size = typed(b, ins)
+    ptx_type, size = typed(b, ins)
     at = local_address(ins.operands[1])
-    number = f"{'s' if kind in SIGNED else 'u'}{8 * size}"
+    number = f"{'s' if ptx_type in SIGNED else 'u'}{8 * size}"
     dtype = DTYPES[number]
     items = elements(b, ins.operands[0], vector(ins))
     dsts = [b.dst_wide(item, number) for item in items]
@@ -222,7 +222,7 @@ def load_param_local(b: Builder, ins: Instruction) -> Step:
         loaded: dict[int, tuple[Array, int, str]] = {}
         for i, (item, d) in enumerate(zip(items, dsts, strict=True)):
             np.copyto(c.v[d], local_column(c, size, at + i * size).view(dtype), where=True if m is None else m)
-            bad = undefined_local(c, bytes_of(c, np.arange(c.n), at + i * size), size, kind in SIGNED)
+            bad = undefined_local(c, bytes_of(c, np.arange(c.n), at + i * size), size, ptx_type in SIGNED)
             if bad is not None and isinstance(item, Reg) and bad[active(c, m)].any():
                 bits = np.where(active(c, m), bad, np.uint64(0))
                 loaded[item.slot] = bits, at + i * size, "a parameter that nothing has written"

@@ -50,7 +50,7 @@ def saved_registers(ins: Instruction) -> list[tuple[Reg, str]]:
 
 @instruction("*save")
 def save(b: Builder, ins: Instruction) -> Step:
-    views = [b.src(r, kind) for r, kind in saved_registers(ins)]
+    views = [b.src(r, ptx_type) for r, ptx_type in saved_registers(ins)]
     b.reads.clear()  # registers that were never written are saved too
 
     def step(c: WarpBatch, m: Mask) -> None:
@@ -73,7 +73,7 @@ def save(b: Builder, ins: Instruction) -> Step:
 
 @instruction("*restore")
 def restore(b: Builder, ins: Instruction) -> Step:
-    views = [b.dst(r, kind) for r, kind in saved_registers(ins)]
+    views = [b.dst(r, ptx_type) for r, ptx_type in saved_registers(ins)]
 
     def step(c: WarpBatch, m: Mask) -> None:
         lanes = np.flatnonzero(c.live() if m is None else m)
@@ -92,10 +92,10 @@ def alloca(b: Builder, ins: Instruction) -> Step:
     d, pointer, size, alignment, stack = ins.operands
     if not isinstance(alignment, Imm) or not isinstance(stack, Sym):
         raise b.malformed("the alignment is no constant; it must be one")
-    kind, least = ins.types[0], max(alignment.value, 8)
+    ptx_type, least = ins.types[0], max(alignment.value, 8)
     end = stack.var.address + stack.var.size
-    old, count = b.src(pointer, "u64"), b.src(size, kind)
-    dst, new = b.dst(d, kind), b.dst(pointer, "u64")
+    old, count = b.src(pointer, "u64"), b.src(size, ptx_type)
+    dst, new = b.dst(d, ptx_type), b.dst(pointer, "u64")
 
     def step(c: WarpBatch, m: Mask) -> None:
         where = c.live() if m is None else m
@@ -117,9 +117,9 @@ def alloca(b: Builder, ins: Instruction) -> Step:
 @instruction("stacksave")
 def stacksave(b: Builder, ins: Instruction) -> Step:
     d, pointer = ins.operands
-    kind = ins.types[0]
-    source = b.src(pointer, kind)
-    return copies(b, [(b.dst(d, kind), source)])
+    ptx_type = ins.types[0]
+    source = b.src(pointer, ptx_type)
+    return copies(b, [(b.dst(d, ptx_type), source)])
 
 
 @instruction("stackrestore")
@@ -142,8 +142,8 @@ def copy_param(b: Builder, ins: Instruction) -> Step:
     pairs = []
     for d, a in zip(to.items, source.items, strict=True):
         assert isinstance(d, Reg)
-        kind = f"u{8 * SIZES[d.type]}"
-        view = b.src(a, kind)
+        ptx_type = f"u{8 * SIZES[d.type]}"
+        view = b.src(a, ptx_type)
         b.reads.pop()  # registers that were never written are copied too
-        pairs.append((b.dst(d, kind), view))
+        pairs.append((b.dst(d, ptx_type), view))
     return copies(b, pairs)

@@ -97,8 +97,8 @@ class Arguments:
 
     def convert(self, match: re.Match[str]) -> str:
         """One conversion of the format, as C prints it."""
-        kind, length = match["type"], match["length"] or ""
-        if kind == "%":
+        conversion, length = match["type"], match["length"] or ""
+        if conversion == "%":
             return "%"
         flags, width, precision = match["flags"], match["width"] or "", match["precision"]
         if width == "*":
@@ -106,23 +106,23 @@ class Arguments:
         if precision == "*":
             precision = str(max(self.take(4, "<i"), 0))
         style = f"%{flags}{width}" + ("" if precision is None else f".{precision}")
-        if kind in "diouxX":
+        if conversion in "diouxX":
             value = self.take(*((8, "<q") if length in ("ll", "l", "j", "z", "t") else (4, "<i")))
             bits = {"hh": 8, "h": 16, "": 32}.get(length, 64)
             value &= (1 << bits) - 1
-            if kind in "di" and value >> (bits - 1):
+            if conversion in "di" and value >> (bits - 1):
                 value -= 1 << bits
-            return str((style + ("d" if kind == "u" else kind)) % value)
-        if kind in "fFeEgG":
-            return str((style + kind) % self.take(8, "<d"))
-        if kind in "aA":
+            return str((style + ("d" if conversion == "u" else conversion)) % value)
+        if conversion in "fFeEgG":
+            return str((style + conversion) % self.take(8, "<d"))
+        if conversion in "aA":
             text = re.sub(r"\.?0*p", "p", float(self.take(8, "<d")).hex())
-            return f"%{flags}{width}s" % (text.upper() if kind == "A" else text)
-        if kind == "c":
+            return f"%{flags}{width}s" % (text.upper() if conversion == "A" else text)
+        if conversion == "c":
             return (style + "c") % chr(self.take(4, "<i") & 255)
-        if kind == "s":
+        if conversion == "s":
             return (style + "s") % string_at(self.c, self.ins, self.lane, self.take(8, "<Q"))
-        if kind == "p":
+        if conversion == "p":
             return f"%{flags}{width}s" % hex(self.take(8, "<Q"))
         return match.group()
 
@@ -151,7 +151,7 @@ def vprintf(b: Builder, ins: Instruction) -> Step:
 def assertfail(b: Builder, ins: Instruction) -> Step:
     """The operands are the expression, its file, line and function, and the bytes of a character."""
     expression, file, line, function = (
-        b.src(op, kind) for op, kind in zip(ins.operands, ("u64", "u64", "u32", "u64"), strict=False)
+        b.src(op, ptx_type) for op, ptx_type in zip(ins.operands, ("u64", "u64", "u32", "u64"), strict=False)
     )
 
     def step(c: WarpBatch, m: Mask) -> None:

@@ -138,13 +138,13 @@ def view_width(b: Builder, index: int) -> int:
     return view.width if isinstance(view, View) else 0
 
 
-def limits(kind: str) -> tuple[int, int]:
-    bits = 8 * SIZES[kind]
-    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind in SIGNED else (0, (1 << bits) - 1)
+def limits(ptx_type: str) -> tuple[int, int]:
+    bits = 8 * SIZES[ptx_type]
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if ptx_type in SIGNED else (0, (1 << bits) - 1)
 
 
-def int_dtype(kind: str) -> Any:
-    return np.dtype(f"<{'i' if kind in SIGNED else 'u'}{SIZES[kind]}")
+def int_dtype(ptx_type: str) -> Any:
+    return np.dtype(f"<{'i' if ptx_type in SIGNED else 'u'}{SIZES[ptx_type]}")
 
 
 def int_to_int(to: str, source: str, sat: bool) -> Any:
@@ -291,9 +291,9 @@ def tf32(b: Builder, ins: Instruction, source: str) -> Step:
     return into(b, dst, compute)
 
 
-def to_fp8(x: Array, kind: str) -> Array:
+def to_fp8(x: Array, ptx_type: str) -> Array:
     """Converts float32 or float16 to fp8 bits: to nearest even, clamped to the largest finite number."""
-    dtype = FP8[kind]
+    dtype = FP8[ptx_type]
     big = float(finfo(dtype).max)
     a = np.clip(x.astype(np.float32), -big, big)
     bits = a.astype(dtype).view(np.uint8)

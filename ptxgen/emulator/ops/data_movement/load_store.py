@@ -200,18 +200,18 @@ def ld_strong(b: Builder, ins: Instruction) -> Step:
 @instruction("ld", "ldu")
 def ld(b: Builder, ins: Instruction) -> Step:
     checked_mods(b, ins)
-    kind = ins.types[-1] if ins.types else ""
+    ptx_type = ins.types[-1] if ins.types else ""
     space = space_of(ins)
-    if SIZES.get(kind) not in (1, 2, 4, 8):
+    if SIZES.get(ptx_type) not in (1, 2, 4, 8):
         raise b.unsupported()
-    count, size = vector(ins), SIZES[kind]
+    count, size = vector(ins), SIZES[ptx_type]
     address = ins.operands[1]
     items = elements(b, ins.operands[0], count)
     if not isinstance(address, Mem):
         raise b.malformed("an address in brackets is needed")
     if space == "param":
-        return ld_param(b, ins, kind, items, address)
-    number = f"{'s' if kind in SIGNED else 'u'}{8 * size}"
+        return ld_param(b, ins, ptx_type, items, address)
+    number = f"{'s' if ptx_type in SIGNED else 'u'}{8 * size}"
     site = Site(b, ins, address, space, size * count, "read")
     b.sites.append(site)
     dsts = [b.dst_wide(item, number) for item in items]
@@ -246,7 +246,7 @@ def ld(b: Builder, ins: Instruction) -> Step:
             scatter(c.v, raws, views[size], place, None if exact else dtype)
             engine = c.wave.engine
             if views is c.state.get("local") or (engine.undefined_bytes and views is engine.memory.views):
-                load_undefined(c, site, views, place, size, kind in SIGNED)
+                load_undefined(c, site, views, place, size, ptx_type in SIGNED)
 
     return step
 
@@ -257,12 +257,12 @@ _LOADS = {"b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b6
 @lowering("ld")
 def lower_ld(e: Emitter, ins: Instruction, guard: str) -> None:
     """A load from shared or global memory; the caller has checked the positions, lanes with a false guard have none."""
-    kind = ins.mods[-1]
+    ptx_type = ins.mods[-1]
     plain = {"global", "shared", "shared::cta", "nc", "ca", "cg", "cs", "lu", "weak", "v2", "v4"}
     for m in ins.mods[:-1]:
         if m not in plain and not m.startswith(("L1::", "L2::")):
             raise UnableError
-    if kind not in _LOADS or not {"global", "shared", "shared::cta"} & set(ins.mods):
+    if ptx_type not in _LOADS or not {"global", "shared", "shared::cta"} & set(ins.mods):
         raise UnableError
     if not isinstance(ins.operands[1], Mem):
         raise UnableError
@@ -270,7 +270,7 @@ def lower_ld(e: Emitter, ins: Instruction, guard: str) -> None:
     items = to.items if isinstance(to, Vec) else (to,)
     if not all(isinstance(item, (Reg, Sink)) for item in items):
         raise UnableError
-    size = SIZES[kind]
+    size = SIZES[ptx_type]
     space = "global" if "global" in ins.mods else "shared"
     key, _, constant = e.b.address_key(ins.operands[1].base, space)
     which = ("index", space, key, size)
@@ -290,14 +290,14 @@ def lower_ld(e: Emitter, ins: Instruction, guard: str) -> None:
         if isinstance(item, Sink):
             continue
         width = SIZES[item.type]  # type: ignore[union-attr]
-        if width == size and kind in ("f32", "f64"):
+        if width == size and ptx_type in ("f32", "f64"):
             value = Value(size, real=e.new(f"load {REAL[size]}, ptr {place}"))
         else:
             word = e.new(f"load {WORD[size]}, ptr {place}")
             if width < size:
                 raise UnableError
             if width > size:
-                how = "sext" if kind in SIGNED else "zext"
+                how = "sext" if ptx_type in SIGNED else "zext"
                 word = e.new(f"{how} {WORD[size]} {word} to {WORD[width]}")
             value = Value(width, word)
         e.put(item, value, guard)
@@ -320,10 +320,10 @@ def scatter(v: list[Array], dsts: list[int], arena: Array, place: Positions, dty
             v[d][lanes] = value
 
 
-def ld_param(b: Builder, ins: Instruction, kind: str, items: tuple[Operand, ...], address: Mem) -> Step:
+def ld_param(b: Builder, ins: Instruction, ptx_type: str, items: tuple[Operand, ...], address: Mem) -> Step:
     """Loads a kernel parameter; the value is the same in all lanes unless the address is in a register."""
-    size = SIZES[kind]
-    number = f"{'s' if kind in SIGNED else 'u'}{8 * size}"
+    size = SIZES[ptx_type]
+    number = f"{'s' if ptx_type in SIGNED else 'u'}{8 * size}"
     base = address.base
     dsts = [b.dst_wide(item, number) for item in items]
     dtype = DTYPES[number]
@@ -363,15 +363,15 @@ def ld_param(b: Builder, ins: Instruction, kind: str, items: tuple[Operand, ...]
 @instruction("st")
 def st(b: Builder, ins: Instruction) -> Step:
     checked_mods(b, ins)
-    kind = ins.types[-1] if ins.types else ""
+    ptx_type = ins.types[-1] if ins.types else ""
     space = space_of(ins)
-    if SIZES.get(kind) not in (1, 2, 4, 8) or space in ("param", "const"):
+    if SIZES.get(ptx_type) not in (1, 2, 4, 8) or space in ("param", "const"):
         raise b.unsupported()
-    count, size = vector(ins), SIZES[kind]
+    count, size = vector(ins), SIZES[ptx_type]
     site = Site(b, ins, ins.operands[0], space, size * count, "write")
     b.sites.append(site)
     items = elements(b, ins.operands[1], count)
-    source = kind if kind in ("f32", "f64") else f"u{8 * size}"
+    source = ptx_type if ptx_type in ("f32", "f64") else f"u{8 * size}"
     srcs = [b.src(item, source) for item in items]
     srcs = [b.raw(s) if not isinstance(b.views[s], np.ndarray) and _is_row(b, s, size) else s for s in srcs]
     unsigned = np.dtype(f"<u{size}")

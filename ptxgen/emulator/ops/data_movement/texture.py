@@ -37,12 +37,14 @@ GEOMETRIES = {
 
 
 class TextureOperand:
-    """The operand [texture, {coordinates}], or [texture]; ``kind``: "texture" or "surface", for messages."""
+    """The operand [texture, {coordinates}], or [texture]; ``resource``: "texture" or "surface", for messages."""
 
-    def __init__(self, b: Builder, ins: Instruction, op: Operand, size: int, kind: str, access: str = "read") -> None:
+    def __init__(
+        self, b: Builder, ins: Instruction, op: Operand, size: int, resource: str, access: str = "read"
+    ) -> None:
         if not isinstance(op, Mem):
             raise b.malformed("an address in brackets is needed")
-        self.ins, self.kind = ins, kind
+        self.ins, self.resource = ins, resource
         self.site = Site(b, ins, Mem(op.base, op.offset), "global", size, access)
         b.sites.append(self.site)
         self.geometry = next((m for m in ins.mods if m in GEOMETRIES), "")
@@ -59,7 +61,7 @@ class TextureOperand:
             raise b.malformed(f"{4 if needed == 3 else needed} coordinates are needed")
         if layered:
             self.layer = b.src(items.pop(0), "u32")
-        number = "s32" if access == "write" or kind == "surface" else ins.types[-1]
+        number = "s32" if access == "write" or resource == "surface" else ins.types[-1]
         self.coordinates = [b.src(item, number) for item in items[:count]]
 
     def groups(self, c: WarpBatch, m: Mask) -> Iterator[tuple[Texture, int, Array]]:
@@ -72,14 +74,14 @@ class TextureOperand:
             lane = int(which[0])
             t = memory.textures.get(handle)
             if t is None:
-                text = f"{handle:#x} is not the handle of a {self.kind}; ptxgen.emulator.texture makes one"
+                text = f"{handle:#x} is not the handle of a {self.resource}; ptxgen.emulator.texture makes one"
                 raise fault(Fault, text, c, self.ins, lane)
             if self.geometry and self.geometry != t.geometry:
-                text = f"the {self.kind} is {t.geometry}, the instruction .{self.geometry}"
+                text = f"the {self.resource} is {t.geometry}, the instruction .{self.geometry}"
                 raise fault(Fault, text, c, self.ins, lane)
             extent = memory.extent(t.base)
             if extent is None or t.base + t.nbytes > extent[1]:
-                text = f"the {self.kind} of {t.nbytes} bytes is outside its memory"
+                text = f"the {self.resource} of {t.nbytes} bytes is outside its memory"
                 raise fault(OutOfBoundsFault, text, c, self.ins, lane, t.base)
             yield t, t.base - GLOBAL_BASE, which
 
@@ -88,11 +90,11 @@ class TextureOperand:
         coordinates = [np.broadcast_to(c.v[x], (c.n,))[lanes] for x in self.coordinates]
         return coordinates, None if self.layer is None else np.broadcast_to(c.v[self.layer], (c.n,))[lanes]
 
-    def record(self, c: WarpBatch, kind: str, size: int, at: Array, lanes: Array) -> None:
+    def record(self, c: WarpBatch, operation: str, size: int, at: Array, lanes: Array) -> None:
         """Applies the race checks to accesses at positions of memory."""
         shadow = c.wave.engine.shadow
         if shadow is not None and len(at):
-            shadow.access(c, self.ins, kind, size, at, lanes)
+            shadow.access(c, self.ins, operation, size, at, lanes)
 
 
 class Results:

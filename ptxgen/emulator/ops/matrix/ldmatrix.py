@@ -78,7 +78,7 @@ def scatter(c: WarpBatch, view: int, warps: Array | None, value: Array) -> None:
 class Matrices:
     """The common part of ldmatrix and stmatrix: their modifiers, and the addresses of rows."""
 
-    def __init__(self, b: Builder, ins: Instruction, address: Operand, kind: str) -> None:
+    def __init__(self, b: Builder, ins: Instruction, address: Operand, operation: str) -> None:
         mods = list(ins.mods)
         self.transposed = "trans" in mods
         if self.transposed:
@@ -90,7 +90,7 @@ class Matrices:
             raise b.unsupported()
         self.count = int(mods[3][1:])
         self.ins = ins
-        self.site = Site(b, ins, address, "shared", 16, kind)
+        self.site = Site(b, ins, address, "shared", 16, operation)
         b.sites.append(self.site)
 
     def rows(self, c: WarpBatch, m: Mask, warps: Array | None, unit: int) -> Array:
@@ -121,7 +121,7 @@ class Matrices:
         return 2 if self.transposed else 4
 
 
-@instruction("ldmatrix", kind="warp")
+@instruction("ldmatrix", execution="warp")
 def ldmatrix(b: Builder, ins: Instruction) -> Step:
     mat = Matrices(b, ins, ins.operands[1], "read")
     items = elements(b, ins.operands[0], mat.count)
@@ -163,7 +163,7 @@ def ldmatrix(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-@instruction("stmatrix", kind="warp")
+@instruction("stmatrix", execution="warp")
 def stmatrix(b: Builder, ins: Instruction) -> Step:
     mat = Matrices(b, ins, ins.operands[0], "write")
     srcs = [b.src(item, "b32") for item in elements(b, ins.operands[1], mat.count)]
@@ -185,7 +185,7 @@ def stmatrix(b: Builder, ins: Instruction) -> Step:
 MOVMATRIX_SOURCE = 2 * (4 * TRANS_ROW + TRANS_COLUMN // 2) + TRANS_COLUMN % 2
 
 
-@instruction("movmatrix", kind="warp")
+@instruction("movmatrix", execution="warp")
 def movmatrix(b: Builder, ins: Instruction) -> Step:
     if ins.mods != ("sync", "aligned", "m8n8", "trans", "b16"):
         raise b.unsupported()

@@ -116,18 +116,18 @@ def parse(b: Builder, ins: Instruction) -> tuple[Product, str, bool]:
     saturate = "satfinite" in mods
     mode = next((m for m in mods if m in ("rn", "rz", "rm", "rp")), "")
     bitwise = next((m for m in mods if m in ("xor", "and")), "")
-    kinds = [m for m in mods if m in PACKED]
-    rest = [m for m in mods if m not in ("satfinite", mode, bitwise, "row", "col", *kinds)]
+    types = [m for m in mods if m in PACKED]
+    rest = [m for m in mods if m not in ("satfinite", mode, bitwise, "row", "col", *types)]
     converged = {"sync", "aligned"} <= set(ins.mods)
-    if not converged or len(kinds) != 4 or len(rest) != 1 or [m for m in mods if m in ("row", "col")] != ["row", "col"]:
+    if not converged or len(types) != 4 or len(rest) != 1 or [m for m in mods if m in ("row", "col")] != ["row", "col"]:
         raise b.unsupported()
-    (shape,), (d, kind_a, kind_b, c) = rest, kinds
-    if d != c or shape not in SHAPES.get((kind_a, kind_b, c), ()):
+    (shape,), (d, type_a, type_b, c) = rest, types
+    if d != c or shape not in SHAPES.get((type_a, type_b, c), ()):
         raise b.unsupported()
-    if (mode and c != "f64") or (saturate and c != "s32") or (kind_a == "b1") != bool(bitwise):
+    if (mode and c != "f64") or (saturate and c != "s32") or (type_a == "b1") != bool(bitwise):
         raise b.unsupported()
     m, _, k = shape[1:].partition("n8k")
-    return Product(int(m), int(k), kind_a, kind_b, c, bitwise=bitwise), mode or "rn", saturate
+    return Product(int(m), int(k), type_a, type_b, c, bitwise=bitwise), mode or "rn", saturate
 
 
 # Operands come as [warp, element], unsigned integers of the element's size, in the order of the registers; the result
@@ -186,20 +186,23 @@ def transposed(x: Array) -> Array:
 def factors(p: Product, a: Array, b: Array) -> tuple[Array, Array]:
     """The factors as matrices in float64: [warp, m, k] and [warp, k, n]."""
     where_a, where_b, _ = p.indices
-    x, y = (numbers(bits, kind).take(where, axis=1) for bits, kind, where in ((a, p.a, where_a), (b, p.b, where_b)))
+    x, y = (
+        numbers(bits, element_type).take(where, axis=1)
+        for bits, element_type, where in ((a, p.a, where_a), (b, p.b, where_b))
+    )
     return x.reshape(-1, p.m, p.k), y.reshape(-1, p.k, p.n)
 
 
-def numbers(bits: Array, kind: str) -> Array:
+def numbers(bits: Array, element_type: str) -> Array:
     """Elements in float64, from unsigned integers; elements shorter than a byte are packed in 32-bit words."""
-    if kind in ("s4", "u4", "b1"):
-        size = 32 // PACKED[kind]
+    if element_type in ("s4", "u4", "b1"):
+        size = 32 // PACKED[element_type]
         parts = bits[..., None] >> np.arange(0, 32, size, dtype=np.uint32) & np.uint32((1 << size) - 1)
         out = parts.reshape(len(bits), -1).astype(F64)
-        return out - 16.0 * (out >= 8) if kind == "s4" else out
-    if kind in ("s8", "u8"):
-        return bits.view(np.int8 if kind == "s8" else np.uint8).astype(F64)
-    return values(bits, kind)
+        return out - 16.0 * (out >= 8) if element_type == "s4" else out
+    if element_type in ("s8", "u8"):
+        return bits.view(np.int8 if element_type == "s8" else np.uint8).astype(F64)
+    return values(bits, element_type)
 
 
 def plain(p: Product, a: Array, b: Array, c: Array) -> Array:
@@ -229,12 +232,12 @@ def doubles(p: Product, mode: str, a: Array, b: Array, c: Array) -> Array:
     return total.reshape(len(c), -1)
 
 
-def fetch(c: WarpBatch, views: list[int], kind: str, warps: Array | None) -> Array:
+def fetch(c: WarpBatch, views: list[int], element_type: str, warps: Array | None) -> Array:
     """The elements of the fragments of some warps, [warp, element], as unsigned integers.
 
     Elements shorter than a byte remain packed in 32-bit words.
     """
-    size = SIZES.get(kind, 4)
+    size = SIZES.get(element_type, 4)
     rows = [gather(c, view, warps) for view in views]
     out = np.empty((len(rows[0]), len(views), 32), rows[0].dtype)
     for i, row in enumerate(rows):
@@ -279,14 +282,14 @@ def elements_of(operand: Operand) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Vec) else (operand,)
 
 
-@instruction("mma", kind="warp")
+@instruction("mma", execution="warp")
 def mma(b: Builder, ins: Instruction) -> Step:
     p, mode, saturate = parse(b, ins)
     fragments = (p.fragment_a, p.fragment_b, p.fragment_c)
-    kinds = (p.a, p.b, p.c)
+    types = (p.a, p.b, p.c)
     src = [
-        [b.src(o, REGISTER.get(kind, "b32")) for o in elements(b, operand, fragment.registers)]
-        for operand, fragment, kind in zip(ins.operands[1:4], fragments, kinds, strict=True)
+        [b.src(o, REGISTER.get(element_type, "b32")) for o in elements(b, operand, fragment.registers)]
+        for operand, fragment, element_type in zip(ins.operands[1:4], fragments, types, strict=True)
     ]
     dst = [b.dst(o, REGISTER.get(p.c, "b32")) for o in elements(b, ins.operands[0], fragments[2].registers)]
     b.propagation = partial(propagate, p, ins)
@@ -296,7 +299,7 @@ def mma(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
         c.wave.checks.exchange(c, None, "product")
-        x, y, z = (fetch(c, views, kind, warps) for views, kind in zip(src, kinds, strict=True))
+        x, y, z = (fetch(c, views, element_type, warps) for views, element_type in zip(src, types, strict=True))
         c.wave.engine.stats.mma += len(x)
         write_fragment(c, dst, warps, compute(x, y, z).take(order, axis=1))
 

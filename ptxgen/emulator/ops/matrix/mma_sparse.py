@@ -148,23 +148,23 @@ def parse(b: Builder, ins: Instruction) -> tuple[SparseProduct, bool]:
     """The product, and whether integers saturate."""
     mods = [m for m in ins.mods[1:] if m not in ("sync", "aligned")]
     saturate = "satfinite" in mods
-    kinds = [m for m in mods if m in PACKED]
-    rest = [m for m in mods if m not in ("satfinite", "row", "col", *kinds)]
-    if not {"sync", "aligned"} <= set(ins.mods) or len(kinds) != 4 or len(rest) != 1 or kinds[0] != kinds[3]:
+    types = [m for m in mods if m in PACKED]
+    rest = [m for m in mods if m not in ("satfinite", "row", "col", *types)]
+    if not {"sync", "aligned"} <= set(ins.mods) or len(types) != 4 or len(rest) != 1 or types[0] != types[3]:
         raise b.unsupported()
-    depths = DEPTHS.get((kinds[1], kinds[2], kinds[3]), ())
+    depths = DEPTHS.get((types[1], types[2], types[3]), ())
     shape = rest[0].partition("m16n8k")[2]
     if (
         not shape.isdigit()
         or int(shape) not in depths
-        or (saturate and kinds[3] != "s32")
+        or (saturate and types[3] != "s32")
         or [m for m in mods if m in ("row", "col")] != ["row", "col"]
     ):
         raise b.unsupported()
     k = int(shape)
     selector = ins.operands[5]
-    stored = Product(16, k // 2, kinds[1], kinds[2], kinds[3])
-    ordered = ins.mods[0] != "sp" or kinds[1] in FP8
+    stored = Product(16, k // 2, types[1], types[2], types[3])
+    ordered = ins.mods[0] != "sp" or types[1] in FP8
     p = SparseProduct(stored, k, selector.value & 0xFFFFFFFF if isinstance(selector, Imm) else -1, ordered)
     p.check_selector(b, rest[0])
     return p, saturate
@@ -195,15 +195,15 @@ def products(p: SparseProduct, saturate: bool, x: Array, columns: Array, y: Arra
     return out.astype(np.int64).astype(np.int32)
 
 
-@instruction("mma.sp", "mma.sp::ordered_metadata", kind="warp")
+@instruction("mma.sp", "mma.sp::ordered_metadata", execution="warp")
 def mma_sparse(b: Builder, ins: Instruction) -> Step:
     p, saturate = parse(b, ins)
     stored = p.stored
     fragments = (stored.fragment_a, p.fragment_b, stored.fragment_c)
-    kinds = (stored.a, stored.b, stored.c)
+    types = (stored.a, stored.b, stored.c)
     src = [
-        [b.src(o, REGISTER.get(kind, "b32")) for o in elements(b, operand, fragment.registers)]
-        for operand, fragment, kind in zip(ins.operands[1:4], fragments, kinds, strict=True)
+        [b.src(o, REGISTER.get(element_type, "b32")) for o in elements(b, operand, fragment.registers)]
+        for operand, fragment, element_type in zip(ins.operands[1:4], fragments, types, strict=True)
     ]
     metadata = b.src(ins.operands[4], "b32")
     dst = [b.dst(o, REGISTER.get(stored.c, "b32")) for o in elements(b, ins.operands[0], fragments[2].registers)]
@@ -226,7 +226,7 @@ def mma_sparse(b: Builder, ins: Instruction) -> Step:
         c.wave.checks.exchange(c, None)
         indices = p.indices(gather(c, metadata, warps))
         p.check(indices, c, ins, np.arange(c.n // 32) if warps is None else warps, np.ones(len(indices), bool))
-        x, y, z = (fetch(c, views, kind, warps) for views, kind in zip(src, kinds, strict=True))
+        x, y, z = (fetch(c, views, element_type, warps) for views, element_type in zip(src, types, strict=True))
         c.wave.engine.stats.mma += len(x)
         out = compute(x, p.columns(indices), y, z)
         write_fragment(c, dst, warps, out.take(order, axis=1))

@@ -79,34 +79,34 @@ def exponents(x: Array, lowest: int) -> Array:
 
 
 @cache
-def _table(kind: str, lowest: int) -> Terms:
-    size = _TYPES[kind].itemsize
+def _table(element_type: str, lowest: int) -> Terms:
+    size = _TYPES[element_type].itemsize
     bits = np.arange(1 << 8 * size, dtype=f"u{size}")
     with np.errstate(all="ignore"):
-        value = bits.view(_TYPES[kind]).astype(F64)
+        value = bits.view(_TYPES[element_type]).astype(F64)
         return Terms(value, exponents(value, lowest))
 
 
-def values(bits: Array, kind: str) -> Array:
+def values(bits: Array, element_type: str) -> Array:
     """Elements of f16, bf16, tf32, f32 or an 8-bit floating-point type, given as unsigned integers, as float64."""
-    if kind in _TYPES:
-        return _table(kind, LOWEST[kind]).value.take(bits)
-    return (bits & np.uint32(0xFFFFE000) if kind == "tf32" else bits).view(F32).astype(F64)
+    if element_type in _TYPES:
+        return _table(element_type, LOWEST[element_type]).value.take(bits)
+    return (bits & np.uint32(0xFFFFE000) if element_type == "tf32" else bits).view(F32).astype(F64)
 
 
-def decode(bits: Array, kind: str, lowest: int | None = None) -> Terms:
+def decode(bits: Array, element_type: str, lowest: int | None = None) -> Terms:
     """As ``values``, with exponents; ``lowest``: that of subnormal 8- and 16-bit numbers (None: ``LOWEST`` of the
     type)."""
-    if kind in _TYPES:
-        table = _table(kind, LOWEST[kind] if lowest is None else lowest)
+    if element_type in _TYPES:
+        table = _table(element_type, LOWEST[element_type] if lowest is None else lowest)
         return Terms(table.value.take(bits), table.exponent.take(bits))
-    if kind == "tf32":
+    if element_type == "tf32":
         bits = bits & np.uint32(0xFFFFE000)
     field = (bits >> np.uint32(23)).astype(np.int16) & np.int16(0xFF)
     exponent = np.maximum(field, np.int16(1)) - np.int16(127)
     exponent[bits & np.uint32(0x7FFFFFFF) == 0] = ZERO
     exponent[field == 0xFF] = NON_FINITE
-    return Terms(values(bits, kind), exponent)
+    return Terms(values(bits, element_type), exponent)
 
 
 def aligned_sum(a: Terms, b: Terms, c: Terms, bits: int = 25, scratch: Terms | None = None) -> Array:
@@ -158,25 +158,27 @@ def toward_zero(x: Array, fraction_bits: int = 23) -> Array:
     return out
 
 
-def narrow(x: Array, kind: str, fraction_bits: int = 23) -> Array:
+def narrow(x: Array, element_type: str, fraction_bits: int = 23) -> Array:
     """Rounds a sum in float64 to the accumulator type: f32 toward zero, f16 to nearest."""
     with np.errstate(over="ignore"):
-        return canonical_nan(x.astype(F16) + np.float16(0) if kind == "f16" else toward_zero(x, fraction_bits))
+        return canonical_nan(x.astype(F16) + np.float16(0) if element_type == "f16" else toward_zero(x, fraction_bits))
 
 
-def fused(a: Array, b: Array, c: Array, kinds: tuple[str, str], bits: int = 25, fraction_bits: int = 23) -> Array:
+def fused(
+    a: Array, b: Array, c: Array, element_types: tuple[str, str], bits: int = 25, fraction_bits: int = 23
+) -> Array:
     """c[..., m, n] + sum over k of a[..., m, k] * b[..., n, k], as one instruction of a Hopper tensor core computes it.
 
-    ``a``, ``b``: values of the types ``kinds``, in float32 or float64. ``c`` is float32 or float16, and so is the
-    result. ``bits``: fractional bits after the alignment; ``fraction_bits``: those of a float32 result.
+    ``a``, ``b``: values of the types ``element_types``, in float32 or float64. ``c`` is float32 or float16, and so is
+    the result. ``bits``: fractional bits after the alignment; ``fraction_bits``: those of a float32 result.
     """
     shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], c.shape[:-2])
     m, n, k = a.shape[-2], b.shape[-2], a.shape[-1]
     c = np.broadcast_to(c, (*shape, m, n)).reshape(-1, m, n)
-    kind = "f16" if c.dtype == F16 else "f32"
+    element_type = "f16" if c.dtype == F16 else "f32"
     with np.errstate(all="ignore"):
-        x = terms_of(np.broadcast_to(a, (*shape, m, k)).reshape(-1, m, k), kinds[0])
-        y = terms_of(np.broadcast_to(b, (*shape, n, k)).reshape(-1, n, k), kinds[1])
+        x = terms_of(np.broadcast_to(a, (*shape, m, k)).reshape(-1, m, k), element_types[0])
+        y = terms_of(np.broadcast_to(b, (*shape, n, k)).reshape(-1, n, k), element_types[1])
         z = c.astype(F64)
         out = np.empty(c.shape, c.dtype)
         tile_rows = max(TILE // max(n, 1), 1)
@@ -188,12 +190,12 @@ def fused(a: Array, b: Array, c: Array, kinds: tuple[str, str], bits: int = 25, 
             for j in range(0, m, tile_rows):
                 tile = items, slice(j, j + tile_rows)
                 left = Terms(x.value[:, *tile, None], x.exponent[:, *tile, None])
-                sums = Terms(z[tile], exponents(z[tile], LOWEST[kind]))
-                out[tile] = narrow(aligned_sum(left, right, sums, bits), kind, fraction_bits)
+                sums = Terms(z[tile], exponents(z[tile], LOWEST[element_type]))
+                out[tile] = narrow(aligned_sum(left, right, sums, bits), element_type, fraction_bits)
     return out.reshape(*shape, m, n)
 
 
-def terms_of(x: Array, kind: str) -> Terms:
+def terms_of(x: Array, element_type: str) -> Terms:
     """Converts values with k as the last axis to terms with k as the first."""
     value = np.ascontiguousarray(x.transpose(2, 0, 1)).astype(F64)
-    return Terms(value, exponents(value, LOWEST[kind]))
+    return Terms(value, exponents(value, LOWEST[element_type]))

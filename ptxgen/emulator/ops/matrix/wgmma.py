@@ -89,7 +89,7 @@ def immediate_transpose(b: Builder, op: Operand) -> bool:
     return bool(op.value)
 
 
-@instruction("wgmma.mma_async", kind="warp")
+@instruction("wgmma.mma_async", execution="warp")
 def mma_async(b: Builder, ins: Instruction) -> Step:
     mods = list(ins.mods[1:])
     sparse = "sp" in mods
@@ -193,10 +193,12 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
 class Metadata:
     """The metadata of a sparse A: a register, and the selector of the lanes in which it counts."""
 
-    def __init__(self, b: Builder, ins: Instruction, k: int, kind: str, register: Operand, selector: Operand) -> None:
+    def __init__(
+        self, b: Builder, ins: Instruction, k: int, element_type: str, register: Operand, selector: Operand
+    ) -> None:
         self.view = b.src(register, "b32")
         chosen = selector.value & 0xFFFFFFFF if isinstance(selector, Imm) else -1
-        self.p = SparseProduct(Product(16, k // 2, kind, kind, "f32"), k, chosen, False)
+        self.p = SparseProduct(Product(16, k // 2, element_type, element_type, "f32"), k, chosen, False)
         self.p.check_selector(b, f"m64nNk{k}")
 
         def undefined(c: WarpBatch, operands: Operands) -> list[Array] | None:
@@ -332,7 +334,7 @@ def multiplier(
 # ---- groups and fences
 
 
-@instruction("wgmma.fence", kind="warp")
+@instruction("wgmma.fence", execution="warp")
 def fence(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         warpgroup(c, ins, m)
@@ -348,7 +350,7 @@ def fence(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-@instruction("wgmma.commit_group", kind="warp")
+@instruction("wgmma.commit_group", execution="warp")
 def commit_group(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         warpgroup(c, ins, m).commit(c, c.warps(m))
@@ -356,7 +358,7 @@ def commit_group(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-@instruction("wgmma.wait_group", kind="blocking")
+@instruction("wgmma.wait_group", execution="blocking")
 def wait_group(b: Builder, ins: Instruction) -> Step:
     if len(ins.operands) != 1 or not isinstance(ins.operands[0], Imm):
         raise b.malformed("a constant is needed")
@@ -383,7 +385,7 @@ def entry_registers(c: WarpBatch) -> int:
     return min(65536 // (32 * warps * directives["minnctapersm"][0]) // 8 * 8, 240 if warps <= 8 else 255)
 
 
-@instruction("setmaxnreg", kind="blocking")
+@instruction("setmaxnreg", execution="blocking")
 def setmaxnreg(b: Builder, ins: Instruction) -> Step:
     """Changes the register count; .inc waits for registers that other warpgroups have released."""
     if ins.mods[0] not in ("inc", "dec") or ins.mods[1:] != ("sync", "aligned", "u32"):

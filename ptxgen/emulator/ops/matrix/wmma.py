@@ -67,7 +67,7 @@ class Matrix:
     fragment: Fragment
     rows: int
     columns: int
-    kind: str
+    element_type: str
     registers: int
 
     @property
@@ -75,26 +75,34 @@ class Matrix:
         return self.fragment.registers
 
 
-def matrix(b: Builder, operand: str, shape: str, kind: str) -> Matrix:
+def matrix(b: Builder, operand: str, shape: str, element_type: str) -> Matrix:
     """The fragment of operand "a", "b", "c" or "d" of a shape."""
-    types_of_a = (kind,) if operand in "ab" else [a for a, (_, sums) in SHAPES.items() if kind in sums]
+    types_of_a = (element_type,) if operand in "ab" else [a for a, (_, sums) in SHAPES.items() if element_type in sums]
     if not any(shape in SHAPES.get(a, ((), ()))[0] for a in types_of_a):
         raise b.unsupported()
     m, n, k = extents(shape)
     if operand == "a":
-        fragment, rows, columns = operand_a(m, k, PACKED[kind]), m, k
+        fragment, rows, columns = operand_a(m, k, PACKED[element_type]), m, k
     elif operand == "b":
-        fragment, rows, columns = operand_b(k, n, PACKED[kind]), k, n
+        fragment, rows, columns = operand_b(k, n, PACKED[element_type]), k, n
     else:
-        fragment, rows, columns = accumulator(m, n, PACKED[kind]), m, n
-    return Matrix(fragment, rows, columns, kind, 8 if kind == "f16" and operand in "ab" else fragment.registers)
+        fragment, rows, columns = accumulator(m, n, PACKED[element_type]), m, n
+    return Matrix(
+        fragment, rows, columns, element_type, 8 if element_type == "f16" and operand in "ab" else fragment.registers
+    )
 
 
 class Transfer:
     """wmma.load and wmma.store: the registers, and the positions of their contiguous pieces in memory."""
 
     def __init__(
-        self, b: Builder, ins: Instruction, registers: Operand, address: Operand, rest: tuple[Operand, ...], kind: str
+        self,
+        b: Builder,
+        ins: Instruction,
+        registers: Operand,
+        address: Operand,
+        rest: tuple[Operand, ...],
+        operation: str,
     ) -> None:
         mods = [m for m in ins.mods[1:] if m not in ("sync", "aligned")]
         self.ins = ins
@@ -108,12 +116,12 @@ class Transfer:
             if name in parsed:
                 raise b.unsupported()
             parsed[name] = m
-        if len(parsed) != 4 or len(rest) > 1 or (kind == "write") != (parsed["operand"] == "d"):
+        if len(parsed) != 4 or len(rest) > 1 or (operation == "write") != (parsed["operand"] == "d"):
             raise b.unsupported()
         operand_matrix = self.matrix = matrix(b, parsed["operand"], parsed["shape"], parsed["type"])
         self.by_rows = parsed["layout"] == "row"
         self.items = elements(b, registers, operand_matrix.registers)
-        size = SIZES[REGISTER.get(operand_matrix.kind, "b32")]
+        size = SIZES[REGISTER.get(operand_matrix.element_type, "b32")]
         packed = operand_matrix.fragment.packed
         straight = packed == 1 or self.by_rows == (parsed["operand"] != "b")
         #: number of pieces of a register; each is contiguous in memory
@@ -122,7 +130,7 @@ class Transfer:
         self.bits = 8 * size // packed
         if not self.unit or (self.bits < 8 and not straight):
             raise b.malformed("elements shorter than a byte are apart along K; they must be contiguous")
-        self.site = Site(b, ins, address, space, self.unit, kind)
+        self.site = Site(b, ins, address, space, self.unit, operation)
         self.site.slots = []
         b.sites.append(self.site)
         self.stride = b.src(rest[0], "u32") if rest else None
@@ -130,17 +138,17 @@ class Transfer:
 
     def views(self, b: Builder, write: bool) -> list[list[int]]:
         """Views of the pieces of each register."""
-        kind = f"u{8 * self.unit}"
+        unit_type = f"u{8 * self.unit}"
         out = []
         for item in self.items:
             if isinstance(item, Reg):
                 if SIZES[item.type] != self.unit * self.pieces or item.type == "pred":
                     raise b.malformed(f"{item.name} has {8 * SIZES[item.type]} bits")
-                out.append([b.part(item, kind, e, write) for e in range(self.pieces)])
+                out.append([b.part(item, unit_type, e, write) for e in range(self.pieces)])
             elif write or self.pieces > 1:
                 raise b.malformed("registers are needed")
             else:
-                out.append([b.src(item, kind)])
+                out.append([b.src(item, unit_type)])
         return out
 
     def positions(self, c: WarpBatch, m: Mask) -> Any:
@@ -173,7 +181,7 @@ class Transfer:
                 yield r, e, explicit(c, self.site, base + element * self.bits // 8, lanes, self.unit)
 
 
-@instruction("wmma.load", kind="warp")
+@instruction("wmma.load", execution="warp")
 def load(b: Builder, ins: Instruction) -> Step:
     move = Transfer(b, ins, ins.operands[0], ins.operands[1], ins.operands[2:], "read")
     views = move.views(b, True)
@@ -202,7 +210,7 @@ def load(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-@instruction("wmma.store", kind="warp")
+@instruction("wmma.store", execution="warp")
 def store(b: Builder, ins: Instruction) -> Step:
     move = Transfer(b, ins, ins.operands[1], ins.operands[0], ins.operands[2:], "write")
     views = move.views(b, False)
@@ -224,14 +232,14 @@ def parse(b: Builder, ins: Instruction) -> tuple[Product, str, str, str, str, bo
     mode = next((m for m in mods if m in ("rn", "rz", "rm", "rp")), "")
     bitwise = next((m for m in mods if m in ("xor", "and")), "")
     layouts = [m for m in mods if m in ("row", "col")]
-    kinds = [m for m in mods if m in PACKED]
-    rest = [m for m in mods if m not in ("satfinite", mode, bitwise, "row", "col", *kinds)]
-    if len(rest) != 1 or len(layouts) != 2 or len(kinds) not in (2, 4):
+    types = [m for m in mods if m in PACKED]
+    rest = [m for m in mods if m not in ("satfinite", mode, bitwise, "row", "col", *types)]
+    if len(rest) != 1 or len(layouts) != 2 or len(types) not in (2, 4):
         raise b.unsupported()
     (shape,) = rest
-    if len(kinds) == 2:
-        kinds[1:1] = ["f16", "f16"]
-    d, left, right, c = kinds
+    if len(types) == 2:
+        types[1:1] = ["f16", "f16"]
+    d, left, right, c = types
     shapes, sums = SHAPES.get(left, ((), ()))
     short = PACKED[left] > 4
     if left != right or shape not in shapes or d not in sums or c not in sums or (short and layouts != ["row", "col"]):
@@ -242,33 +250,33 @@ def parse(b: Builder, ins: Instruction) -> tuple[Product, str, str, str, str, bo
     return Product(m, k, left, right, "f32" if d != c else c, n, bitwise), shape, d, c, mode or "rn", saturate
 
 
-@instruction("wmma.mma", kind="warp")
+@instruction("wmma.mma", execution="warp")
 def mma(b: Builder, ins: Instruction) -> Step:
-    p, shape, kind_d, kind_c, mode, saturate = parse(b, ins)
-    kinds = (p.a, p.b, kind_c)
+    p, shape, type_d, type_c, mode, saturate = parse(b, ins)
+    types = (p.a, p.b, type_c)
     src = []
-    for name, operand, kind in zip("abc", ins.operands[1:4], kinds, strict=True):
-        operand_matrix = matrix(b, name, shape, kind)
+    for name, operand, element_type in zip("abc", ins.operands[1:4], types, strict=True):
+        operand_matrix = matrix(b, name, shape, element_type)
         src.append(
-            [b.src(o, REGISTER.get(kind, "b32")) for o in elements(b, operand, operand_matrix.registers)][
+            [b.src(o, REGISTER.get(element_type, "b32")) for o in elements(b, operand, operand_matrix.registers)][
                 : operand_matrix.distinct
             ]
         )
-    result = matrix(b, "d", shape, kind_d)
-    dst = [b.dst(o, REGISTER.get(kind_d, "b32")) for o in elements(b, ins.operands[0], result.registers)]
+    result = matrix(b, "d", shape, type_d)
+    dst = [b.dst(o, REGISTER.get(type_d, "b32")) for o in elements(b, ins.operands[0], result.registers)]
     compute = computation(b, p, mode, saturate)
     order_of_d = np.argsort(result.fragment.index.reshape(-1))
     # the order of the registers of C, for the accumulator in which the product is summed
-    order = accumulator(p.m, p.n, PACKED[kind_c]).index.reshape(-1)[p.order_of_d]
+    order = accumulator(p.m, p.n, PACKED[type_c]).index.reshape(-1)[p.order_of_d]
 
     def step(c: WarpBatch, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
-        x, y, z = (fetch(c, views, kind, warps) for views, kind in zip(src, kinds, strict=True))
+        x, y, z = (fetch(c, views, element_type, warps) for views, element_type in zip(src, types, strict=True))
         c.wave.engine.stats.mma += len(x)
-        if kind_c != p.c:
+        if type_c != p.c:
             z = z.take(order, axis=1).view(F16).astype(F32).view(np.uint32)
         out = compute(x, y, z)
-        if kind_d != p.c:
+        if type_d != p.c:
             out = canonical_nan(out.astype(F16))
         write_fragment(c, dst, warps, out.take(order_of_d, axis=1))
 

@@ -32,9 +32,9 @@ class Site:
         "ideal",
         "ins",
         "key",
-        "kind",
         "next_sample",
         "offset",
+        "operation",
         "own_block",
         "sampled",
         "sectors",
@@ -45,12 +45,12 @@ class Site:
         "wavefronts",
     )
 
-    def __init__(self, b: Builder, ins: Instruction, op: Operand, space: str, size: int, kind: str) -> None:
+    def __init__(self, b: Builder, ins: Instruction, op: Operand, space: str, size: int, operation: str) -> None:
         if not isinstance(op, Mem):
             raise b.malformed("an address in brackets is needed")
         if space == "generic" and isinstance(op.base, Sym) and op.base.var.space == "local":
             space = "local"  # the name of a local variable is an address of the executing thread
-        self.ins, self.space, self.size, self.kind = ins, space, size, kind
+        self.ins, self.space, self.size, self.operation = ins, space, size, operation
         self.alignment = size  # in bytes
         self.key, self.view, constant = b.address_key(op.base, space)
         #: whether a constant address is in the shared memory of the executing block
@@ -135,7 +135,7 @@ def shared(c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False) -
         lanes = np.arange(c.n) if m is None else np.flatnonzero(m)
         at = site.addresses(c, lanes)
         return shared_at(c, site, at, lanes, unit, atomic)
-    record_access(c, touch, "atomic" if atomic else site.kind, site.slots)
+    record_access(c, touch, "atomic" if atomic else site.operation, site.slots)
     if wave.engine.sampling:
         sample_shared(c, site, place, unit)
     return place
@@ -157,25 +157,25 @@ def shared_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atom
     if len(at):
         touch = Touch(page_bits(lo, hi), index, 0, size, None, site.ins)
         touch.lanes = lanes
-        record_access(c, touch, "atomic" if atomic else site.kind, site.slots)
+        record_access(c, touch, "atomic" if atomic else site.operation, site.slots)
     place = Positions(index >> (unit.bit_length() - 1), 0, lanes, None)
     if wave.engine.sampling:
         sample_shared(c, site, place, unit)
     return place
 
 
-def record_access(c: WarpBatch, touch: Touch, kind: str, slots: list[int] | None = None) -> None:
+def record_access(c: WarpBatch, touch: Touch, operation: str, slots: list[int] | None = None) -> None:
     """Applies all checks of shared memory to an access."""
     checks = c.wave.checks
     pages = touch.pages
     if checks.hook is not None:
-        checks.hook(c, touch, kind)
+        checks.hook(c, touch, operation)
     if checks.copy_pages & pages:
-        checks.check_copies(c, touch, "read" if kind == "read" else "written")
+        checks.check_copies(c, touch, "read" if operation == "read" else "written")
     if checks.races:
-        checks.record(c, touch, kind)
+        checks.record(c, touch, operation)
     if pages & ~checks.valid_pages:
-        if kind != "write":
+        if operation != "write":
             checks.check_read(c, touch, slots)
         else:
             checks.mark_written(pages, touch.positions()[0], touch.size)
@@ -199,13 +199,13 @@ def global_access(c: WarpBatch, site: Site, m: Mask, unit: int) -> Positions:
             return global_access_at(c, site, m, unit)
     if (info.ored | offset) & (size - 1):
         return global_access_at(c, site, m, unit)
-    if site.kind != "read" and info.start in engine.memory.readonly:
+    if site.operation != "read" and info.start in engine.memory.readonly:
         return global_access_at(c, site, m, unit)
     place = Positions(info.unit(unit), offset // unit, None, m)
     if engine.shadow is not None and site.ins.op != "st" and info.start not in engine.memory.readonly:
         lanes = c.every_lane if m is None else np.flatnonzero(m)
         at = info.index if m is None else info.index[lanes]
-        engine.shadow.access(c, site.ins, site.kind, site.size, at + offset, lanes)
+        engine.shadow.access(c, site.ins, site.operation, site.size, at + offset, lanes)
     if engine.sampling:
         sample_global(c, site, place, unit)
     return place
@@ -227,7 +227,7 @@ def global_access_at(
         text = memory.outside(int(at[i]), site.size, nearest(at, good, i))
         raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]), lanes=lanes[~good])
     check_aligned(c, site, at, lanes)
-    if site.kind != "read" and memory.readonly:
+    if site.operation != "read" and memory.readonly:
         for start in memory.readonly:
             extent = memory.extent(start)
             if extent is None:
@@ -237,7 +237,7 @@ def global_access_at(
                 text = f"a read-only buffer is written: {memory.name(start)}"
                 raise site.out_of_bounds(text, c, bad, lanes, at)
     if engine.shadow is not None and site.ins.op != "st":
-        engine.shadow.access(c, site.ins, site.kind, site.size, at - GLOBAL_BASE, lanes)
+        engine.shadow.access(c, site.ins, site.operation, site.size, at - GLOBAL_BASE, lanes)
     place = Positions((at - GLOBAL_BASE) >> (unit.bit_length() - 1), 0, lanes, None)
     if engine.sampling:
         sample_global(c, site, place, unit)
@@ -342,7 +342,7 @@ def add_access_stats(stats: Stats, sites: list[Site]) -> None:
         access = (
             stats.shared
             if site.space == "shared"
-            else (stats.global_load if site.kind == "read" else stats.global_store)
+            else (stats.global_load if site.operation == "read" else stats.global_store)
         )
         access.requests += site.count
         access.wavefronts += scale * site.wavefronts
@@ -401,7 +401,7 @@ def cluster_shared_at(
         offset = at & OFFSET
         touch = Touch(page_bits(int(offset.min()), int(offset.max()) + site.size), index, 0, site.size, None, site.ins)
         touch.lanes = lanes
-        record_access(c, touch, "atomic" if atomic else site.kind, site.slots)
+        record_access(c, touch, "atomic" if atomic else site.operation, site.slots)
     place = Positions(index >> (unit.bit_length() - 1), 0, lanes, None)
     if c.wave.engine.sampling:
         sample_shared(c, site, place, unit)
@@ -433,7 +433,7 @@ def cluster_shared(
     if lo >= wave.base and hi <= wave.end and not (info.ored | offset) & (size - 1):
         place = Positions(info.unit(unit), offset // unit, None, m)
         touch = Touch(page_bits(lo, hi), info.index, offset, size, m, site.ins)
-        record_access(c, touch, "atomic" if atomic else site.kind, site.slots)
+        record_access(c, touch, "atomic" if atomic else site.operation, site.slots)
         if wave.engine.sampling:
             sample_shared(c, site, place, unit)
         return place

@@ -192,7 +192,7 @@ class Undefined:
     def propagation_of(self, body: dict[str, Any]) -> Propagation | None:
         """The propagation to the results of an instruction; None: an undefined operand is a fault."""
         ins: Instruction = body["ins"]
-        if body["propagation"] is not None or body["row"].kind != "plain" or not body["writes"]:
+        if body["propagation"] is not None or body["row"].execution != "plain" or not body["writes"]:
             propagation: Propagation | None = body["propagation"]
             return propagation
         if ins.op in CONTROL_FLOW or any(isinstance(op, Mem) for op in ins.operands):

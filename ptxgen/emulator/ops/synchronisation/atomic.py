@@ -79,18 +79,18 @@ def atom(b: Builder, ins: Instruction) -> Step:
     return make(b, ins, True)
 
 
-def apply(op: str, kind: str, old: Array, x: Array, y: Array | None, ftz: bool) -> Array:
+def apply(op: str, ptx_type: str, old: Array, x: Array, y: Array | None, ftz: bool) -> Array:
     """The new values of one operation on ``old``; ``y``: the third operand of cas."""
     if op == "add":
-        if kind in ("f32", "f64", "f16", "bf16"):
-            new = flush(flush(old, kind) + flush(x, kind), kind) if ftz else old + x
-            canonical(new, kind)
+        if ptx_type in ("f32", "f64", "f16", "bf16"):
+            new = flush(flush(old, ptx_type) + flush(x, ptx_type), ptx_type) if ftz else old + x
+            canonical(new, ptx_type)
             return new
         return old + x
     if op == "min" or op == "max":
-        if kind in ("f16", "bf16"):
+        if ptx_type in ("f16", "bf16"):
             new = np.asarray((np.fmin if op == "min" else np.fmax)(old, x))
-            canonical(new, kind)
+            canonical(new, ptx_type)
             return new
         return (np.minimum if op == "min" else np.maximum)(old, x)
     if op == "inc":
@@ -112,29 +112,29 @@ def apply(op: str, kind: str, old: Array, x: Array, y: Array | None, ftz: bool) 
 
 def make(b: Builder, ins: Instruction, returns: bool) -> Step:
     op = next((m for m in ins.mods if m in _OPS), "")
-    kind = ins.types[-1] if ins.types else ""
+    ptx_type = ins.types[-1] if ins.types else ""
     for m in ins.mods:
         if m not in WORDS | _OPS | set(SIZES) and m.split("::")[0] not in SPACES and not is_hint(m):
             raise b.unsupported(f".{m}")
-    if not op or SIZES.get(kind) not in (2, 4, 8):
+    if not op or SIZES.get(ptx_type) not in (2, 4, 8):
         raise b.unsupported()
     space = space_of(ins)
     if space not in ("global", "shared", "generic"):
         raise b.unsupported()
-    packed = kind in ("f16x2", "bf16x2")
-    base = kind.removesuffix("x2")
+    packed = ptx_type in ("f16x2", "bf16x2")
+    base = ptx_type.removesuffix("x2")
     count = next((int(m[1:]) for m in ins.mods if m in ("v2", "v4", "v8")), 1)
     operands = list(ins.operands)
     dst_op = operands.pop(0) if returns else None
     address = operands.pop(0)
     if any(m == "L2::cache_hint" for m in ins.mods):
         b.src(operands.pop(), "u64")
-    site = Site(b, ins, address, space, SIZES[kind] * count, "write")
+    site = Site(b, ins, address, space, SIZES[ptx_type] * count, "write")
     b.sites.append(site)
     values = operands[0].items if isinstance(operands[0], Vec) else (operands[0],)
     if len(values) != count or len(operands) != (2 if op == "cas" else 1):
         raise b.malformed("wrong number of operands")
-    typed = "u" + kind[1:] if kind[0] == "b" and kind[1].isdigit() else kind
+    typed = "u" + ptx_type[1:] if ptx_type[0] == "b" and ptx_type[1].isdigit() else ptx_type
     pieces = 2 if packed else 1
     xs = [b.src(v, typed) for v in values]
     y = b.src(operands[1], typed) if op == "cas" else None
@@ -174,7 +174,7 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
 
 
 def in_random_order(
-    engine: Any, op: str, kind: str, arena: Array, where: Array, x: Array, y: Array | None, ftz: bool
+    engine: Any, op: str, ptx_type: str, arena: Array, where: Array, x: Array, y: Array | None, ftz: bool
 ) -> Array:
     """Executes lanes with the same address in a seeded random order; returns the old value that each lane read."""
     old = np.empty(len(where), arena.dtype)
@@ -182,7 +182,7 @@ def in_random_order(
     for group in serialized_lanes(engine, where):
         at = where[group]
         current = arena[at]
-        new = apply(op, kind, current, x[group], None if y is None else y[group], ftz)
+        new = apply(op, ptx_type, current, x[group], None if y is None else y[group], ftz)
         arena[at] = new
         old[group] = current
         changed = changed or not np.array_equal(_bits(new), _bits(current))

@@ -19,7 +19,7 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 
 
-@instruction("bar", "barrier", kind="blocking")
+@instruction("bar", "barrier", execution="blocking")
 def barrier(b: Builder, ins: Instruction) -> Step:
     mods = [m for m in ins.mods if m not in ("cta", "aligned")]
     operation = mods[0] if mods else ""

@@ -20,9 +20,9 @@ Mask = NDArray[np.bool_] | None
 def mapa(b: Builder, ins: Instruction) -> Step:
     if ins.mods[-1] not in ("u32", "u64") or not set(ins.mods[:-1]) <= {"shared::cluster"}:
         raise b.unsupported()
-    kind = ins.mods[-1]
+    ptx_type = ins.mods[-1]
     generic = len(ins.mods) == 1
-    dst, src, rank = b.dst(ins.operands[0], kind), b.src(ins.operands[1], kind), b.src(ins.operands[2], "u32")
+    dst, src, rank = b.dst(ins.operands[0], ptx_type), b.src(ins.operands[1], ptx_type), b.src(ins.operands[2], "u32")
 
     def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
@@ -70,7 +70,7 @@ def isspacep(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-@instruction("barrier.cluster.arrive", kind="warp")
+@instruction("barrier.cluster.arrive", execution="warp")
 def arrive(b: Builder, ins: Instruction) -> Step:
     if not set(ins.mods[2:]) <= {"release", "relaxed", "aligned"} or ins.operands:
         raise b.unsupported()
@@ -82,7 +82,7 @@ def arrive(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-@instruction("barrier.cluster.wait", kind="blocking")
+@instruction("barrier.cluster.wait", execution="blocking")
 def wait(b: Builder, ins: Instruction) -> Step:
     if not set(ins.mods[2:]) <= {"acquire", "aligned"} or ins.operands:
         raise b.unsupported()

@@ -57,10 +57,10 @@ def objects(c: WarpBatch) -> Mbarriers:
     return async_state(c.wave).barriers
 
 
-def value(b: Builder, op: Operand, kind: str = "u32") -> Callable[[WarpBatch, Array], Array]:
-    """A function that reads an operand of some lanes as 64-bit integers, unsigned if ``kind`` is u64."""
-    view = b.src(op, kind)
-    dtype = np.uint64 if kind == "u64" else np.int64
+def value(b: Builder, op: Operand, ptx_type: str = "u32") -> Callable[[WarpBatch, Array], Array]:
+    """A function that reads an operand of some lanes as 64-bit integers, unsigned if ``ptx_type`` is u64."""
+    view = b.src(op, ptx_type)
+    dtype = np.uint64 if ptx_type == "u64" else np.int64
 
     def read(c: WarpBatch, lanes: Array) -> Array:
         out: Array = np.broadcast_to(c.v[view], (c.n,))[lanes].astype(dtype)
@@ -203,7 +203,7 @@ def test_wait(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-@instruction("mbarrier.try_wait", kind="blocking")
+@instruction("mbarrier.try_wait", execution="blocking")
 def try_wait(b: Builder, ins: Instruction) -> Step:
     """As test_wait. After a false result, lanes are suspended until the phase completes or no warp makes progress."""
     test, dst = wait_test(b, ins)

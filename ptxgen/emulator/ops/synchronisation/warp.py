@@ -46,8 +46,8 @@ def executing_lanes(c: WarpBatch, m: Mask, member: int | None, ins: Instruction)
         lane = int(np.argmax(absent.reshape(-1)))
         raise fault(DivergenceFault, "the member mask of a lane does not include the lane itself", c, ins, lane)
     whole = m is None and c.alive is None and bool((masks == np.uint32(0xFFFFFFFF)).all())
-    kind = "elect" if ins.op == "elect" else "exchange"
-    c.wave.checks.exchange(c, None if whole else np.where(executing, masks, np.uint32(0)).reshape(-1), kind)
+    event = "elect" if ins.op == "elect" else "exchange"
+    c.wave.checks.exchange(c, None if whole else np.where(executing, masks, np.uint32(0)).reshape(-1), event)
     return executing, masks
 
 
@@ -60,7 +60,7 @@ def write(c: WarpBatch, dst: int, value: Array, m: Mask) -> None:
     np.copyto(c.v[dst], value.reshape(-1), where=True if m is None else m, casting="unsafe")
 
 
-@instruction("shfl.sync", kind="warp")
+@instruction("shfl.sync", execution="warp")
 def shfl_sync(b: Builder, ins: Instruction) -> Step:
     return shfl(b, ins)
 
@@ -132,7 +132,7 @@ def shfl(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-@instruction("vote.sync", kind="warp")
+@instruction("vote.sync", execution="warp")
 def vote_sync(b: Builder, ins: Instruction) -> Step:
     return vote(b, ins)
 
@@ -184,14 +184,14 @@ def activemask(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-@instruction("match", kind="warp")
+@instruction("match", execution="warp")
 def match(b: Builder, ins: Instruction) -> Step:
-    mode, kind = ins.mods[0], ins.mods[-1]
-    if ins.mods[1] != "sync" or kind not in ("b32", "b64"):
+    mode, ptx_type = ins.mods[0], ins.mods[-1]
+    if ins.mods[1] != "sync" or ptx_type not in ("b32", "b64"):
         raise b.unsupported()
     d = ins.operands[0]
     first, second = (d.first, d.second) if isinstance(d, Pair) else (d, Sink())
-    x = b.src(ins.operands[1], f"u{8 * SIZES[kind]}")
+    x = b.src(ins.operands[1], f"u{8 * SIZES[ptx_type]}")
     member = members(b, ins.operands[2])
     dst, ok = b.dst(first, "u32"), b.dst(second, "pred")
 
@@ -211,13 +211,13 @@ def match(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-@instruction("redux", kind="warp")
+@instruction("redux", execution="warp")
 def redux(b: Builder, ins: Instruction) -> Step:
-    operation, kind = ins.mods[1], ins.mods[-1]
+    operation, ptx_type = ins.mods[1], ins.mods[-1]
     ufunc = REDUCTIONS.get(operation)
-    if ins.mods[0] != "sync" or ufunc is None or kind not in ("u32", "s32", "b32") or len(ins.mods) != 3:
+    if ins.mods[0] != "sync" or ufunc is None or ptx_type not in ("u32", "s32", "b32") or len(ins.mods) != 3:
         raise b.unsupported()
-    typed = "u32" if kind == "b32" else kind
+    typed = "u32" if ptx_type == "b32" else ptx_type
     x = b.src(ins.operands[1], typed)
     member = members(b, ins.operands[2])
     dst = b.dst(ins.operands[0], typed)
@@ -238,7 +238,7 @@ def redux(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-@instruction("elect", kind="warp")
+@instruction("elect", execution="warp")
 def elect(b: Builder, ins: Instruction) -> Step:
     d = ins.operands[0]
     if not isinstance(d, Pair):
@@ -256,7 +256,7 @@ def elect(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-@instruction("bar.warp", kind="warp")
+@instruction("bar.warp", execution="warp")
 def bar_warp(b: Builder, ins: Instruction) -> Step:
     member = members(b, ins.operands[0])
 
