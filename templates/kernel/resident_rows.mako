@@ -1,40 +1,38 @@
-## Reductions of the rows of all pairs, for small K: a thread keeps rows of A in registers; the columns of B stream through
-## shared memory, and all lanes read the same ones. States of rows are joined as those of tiles are.
+## All pairs of rows of A and columns of B, for small K: a thread keeps rows of A in registers; the columns of B stream through
+## shared memory, and all lanes read the same ones. The slot of plan.taken takes the results.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="values" file="/epilogue/result_values.mako"/>\
-<%namespace name="row_reduce" file="/epilogue/row_reduce.mako"/>\
+<%namespace name="taken" file="/${context['plan'].taken.slot}"/>\
 <%namespace name="sink_kernels" file="/${context['plan'].sink_kernels.template}"/>\
 <% own = plan.mainloop %>\
-    .reg .b64 %A, %B, %workspace, %states, %tmp64, %tmp64b;
-    .reg .b32 %M, %N, %K, %lda, %ldb, %part_columns, %thread, %state_part, %column, %end, %left, %columns_addr, %tmp0, %tmp1, %half<2>;
+    .reg .b64 %A, %B, %tmp64, %tmp64b;
+    .reg .b32 %M, %N, %K, %lda, %ldb, %part_columns, %thread, %column_part, %column, %end, %left, %columns_addr, %tmp0, %tmp1;
     .reg .b32 %row<${own.rows}>;
     .reg .pred %p, %in_bounds;
+% for _, elements in plan.row_vectors:
+    ${elements.declaration}
+% endfor
 % for group in plan.scalars:
     .reg .${group.type} ${group.registers};
 % endfor
-% for line in [*own.step_temporaries, *plan.reducer.temporaries, *plan.states.temporaries]:
+% for line in [*own.step_temporaries, *plan.reducer.temporaries, *plan.taken.temporaries]:
     ${line}
 % endfor
-${row_reduce.declare()}\
-% if plan.states.compares_first:
-    ${plan.states.bound.declaration}
-    .reg .${plan.states.bound.kind} %best<${own.rows}>;
-% endif
+${taken.declare()}\
 
-    ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %workspace, [W];  ld.param.u64 %states, [sink_offset];
-    cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %workspace, %workspace;
+    ld.param.u64 %A, [A];  ld.param.u64 %B, [B];
+    cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %part_columns, [part_columns];
 % for group in plan.scalars:
     ${group.load}
 % endfor
-    add.u64 %states, %states, %workspace;
     mov.u32 %thread, %tid.x;
 ${values.setup()}\
 ${ptx.banner("block to rows and columns; rows beyond the last are the last, and are not stored")}\
-    mov.u32 %state_part, %ctaid.y;
-    mul.lo.u32 %column, %state_part, %part_columns;
+    mov.u32 %column_part, %ctaid.y;
+    mul.lo.u32 %column, %column_part, %part_columns;
     add.u32 %end, %column, %part_columns;
     min.u32 %end, %end, %N;
     mov.u32 %tmp0, %ctaid.x;
@@ -50,13 +48,12 @@ ${element("%A", plan.problem.operands[0].access.kmajor, "%tmp1", "%lda")}\
     % endif
     ld.global.nc.${own.load} ${own.a[r, k]}, [%tmp64];
   % endfor
-% endfor
-${row_reduce.clear()}\
-% if plan.states.compares_first:
-  % for r in plan.states.bound.all:
-    mov.${plan.states.bound.kind} ${r}, ${plan.states.no_bound};
+  % for x, elements in plan.row_vectors:
+    mad.wide.u32 %tmp64, %tmp1, ${x.bytes}, %${x.name};
+    ld.global.nc.${x.access} ${elements[r]}, [%tmp64];
   % endfor
-% endif
+% endfor
+${taken.begin()}\
 ${ptx.banner(f"tiles of {own.columns} columns: each thread copies {own.copies} elements")}\
     .pragma "nounroll";
 NEXT_TILE:
@@ -106,7 +103,7 @@ ${element("%B", plan.problem.operands[1].access.kmajor, "%of_column", "%ldb", "%
 % endif
     .pragma "nounroll";
 NEXT_COLUMNS:
-${columns(own.vec, plan.values, "")}\
+${columns(plan.group)}\
     setp.lt.u32 %p, %column, %tmp1;
     @%p bra.uni NEXT_COLUMNS;
 % if own.vec > 1:
@@ -116,17 +113,13 @@ LAST_COLUMNS:
     add.u32 %tmp1, %column, %left;
     .pragma "nounroll";
 NEXT_COLUMN:
-${columns(1, plan.one_value, "LAST_")}\
+${columns(plan.single)}\
     setp.lt.u32 %p, %column, %tmp1;
     @%p bra.uni NEXT_COLUMN;
 % endif
     bra.uni NEXT_TILE;
 REDUCED:
-${ptx.banner("the states of the rows, of this part of the columns")}\
-% for r in range(own.rows):
-    setp.lt.u32 %in_bounds, %row${r}, %M;
-${row_reduce.store_state(r, "%state_part", "%M", f"%row{r}", "@%in_bounds ", plan.states)}\
-% endfor
+${taken.finish()}\
 <%def name="after_entry()">${sink_kernels.entries()}</%def>\
 
 ## %tmp64: the address of an element of row, or column, ``at`` and of ``k``; %tmp64b: bytes to the next k.
@@ -150,65 +143,30 @@ ${row_reduce.store_state(r, "%state_part", "%M", f"%row{r}", "@%in_bounds ", pla
     mad.lo.u64 %tmp64, %tmp64, ${size}, ${base};
 </%def>\
 
-## The pairs of all rows of the thread with ``vec`` columns from %column on; advances to the next ones.
-<%def name="columns(vec, of, prefix)">
+## The pairs of all rows of the thread with a group of columns from %column on; advances to the next ones.
+<%def name="columns(group)">
 <% own = plan.mainloop %>\
     {
-    .reg .b32 %position;
-    .reg .pred %taken;
-${values.declare(of)}\
-% for line in own.loads(vec):
+${values.declare(group.values)}\
+${taken.declare_group()}\
+% for line in group.loads:
     ${line}
 % endfor
-% for r in range(own.rows):
-  % for q in range(vec):
-    mov.${plan.arithmetic.type} ${own.acc[r, q]}, ${plan.reducer.identity};
+% for row in group.rows:
+  % for sum in row.sums:
+    mov.${plan.arithmetic.type} ${sum}, ${plan.reducer.identity};
   % endfor
   % for k in range(own.k):
-    % for q in range(vec):
-      % for line in own.step_lines(r, k, q):
+    % for q in range(group.columns):
+      % for line in own.step_lines(row.row, k, q):
     ${line}
       % endfor
     % endfor
   % endfor
-  % if plan.states.compares_first:
-${values.compute(own.pairs[r][:vec], "", (f"%row{r}", 0), ("%column", 0), of)}\
-    % for line in plan.states.best_lines(f"%best{r}", of.of(0)):
-    ${line}
-    % endfor
-    ${plan.states.replacements[r]}
-  % endif
+${taken.take_row(group, row)}\
 % endfor
-% if plan.states.compares_first:
-    @!%p bra ${prefix}KEPT;
-% endif
-% for r in range(own.rows):
-  % if plan.states.compares_first:
-    ${plan.states.keeps} %p, ${plan.states.bound[r]}, %best${r};
-    @%p bra ${prefix}KEPT${r};
-  % endif
-${values.compute(own.pairs[r][:vec], "", (f"%row{r}", 0), ("%column", 0), of)}\
-  % if of.guard is None:
-    % for line in plan.states.add_all(r, of.of(0), "%column"):
-    ${line}
-    % endfor
-  % else:
-    % for q in range(vec):
-    add.u32 %position, %column, ${q};
-      % for line in plan.states.add(r, of.of(0)[q], "%position", f"@{of.of(1)[q]} "):
-    ${line}
-      % endfor
-    % endfor
-  % endif
-  % if plan.states.compares_first:
-    mov.${plan.states.bound.kind} ${plan.states.bound[r]}, ${plan.states.state[0][r]};
-${prefix}KEPT${r}:
-  % endif
-% endfor
-% if plan.states.compares_first:
-${prefix}KEPT:
-% endif
-    add.u32 %column, %column, ${vec};
-    add.u32 %columns_addr, %columns_addr, ${own.vec_bytes[vec]};
+${taken.take(group)}\
+    add.u32 %column, %column, ${group.columns};
+    add.u32 %columns_addr, %columns_addr, ${group.bytes};
     }
 </%def>\

@@ -22,7 +22,7 @@ OF_PTX = sorted(p for p in TEMPLATES.rglob("*.mako") if "export" not in p.parts)
 #: ``${…}`` and statements of ``<% %>`` that compute
 COMPUTED = 22
 #: ``% for`` and ``% if`` that compute
-COMPUTED_IN_CONTROL = 109
+COMPUTED_IN_CONTROL = 108
 #: conditions that a template has at least three times
 REPEATED = 8
 

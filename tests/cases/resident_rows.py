@@ -1,4 +1,4 @@
-"""Random legal reductions of the rows of all pairs, for small K, by kernels with resident rows."""
+"""Random legal reductions of the rows of all pairs, and lists of pairs, for small K, by kernels with resident rows."""
 
 from __future__ import annotations
 
@@ -23,23 +23,33 @@ STEPS = (
     "accum=max(accum,A[i,k]+B[k,j])",
 )
 PAIRS = ("", "", "", "i<j", "i==j", "i+40<j")
-VALUES = ("accum", "accum", "accum*s", "accum>s", "accum+{kind}(j)")
+VALUES = ("accum", "accum", "accum*s", "accum>s", "accum+{kind}(j)", "accum*r[i]")
+CONDITIONS = ("accum>s", "accum<r[i]", "accum<r[i] or (accum==r[i] and j<=q[i])", "true", "false", "accum>s and i!=j")
+LISTS = ("accum,i,j", "i,j", "i,accum*2,r[i]", "j")
 
 
 def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
-    """A random reduction of rows."""
+    """A random reduction of rows, or list of pairs."""
     m, n, _ = extents(rng, limit)
     kind, k = str(rng.choice(["f32", "f32", "f64", "s32"])), int(rng.choice([1, 2, 3, 3, 4, 7, 16, LONGEST]))
     step, pairs = str(rng.choice(STEPS)), str(rng.choice(PAIRS))
+    if rng.random() < 0.4:
+        capacity = int(rng.choice([0, 33, m * n // 3, m * n]))
+        output = f"{rng.choice(CONDITIONS)}?L.add({rng.choice(LISTS)})"
+        return Task(m, n, k, LAYOUTS[rng.integers(4)], kind, text=_text(kind, pairs, step, output), capacity=capacity)
     value, op = str(rng.choice(VALUES)).format(kind=kind), str(rng.choice(REDUCTIONS))
     if op in ("mean", "logsumexp"):
         op, value = ("mean", value if value == "accum" else "accum") if kind != "s32" else ("max", value)
         op = "logsumexp" if kind == "f32" and rng.random() < 0.5 else op
-    scalar = f"s:{kind};" if ">s" in value + (">s" if op == "*" else "") or "*s" in value else ""
-    when = f"when({pairs})" if pairs else ""
-    head = f"A:{kind}[i,k];B:{kind}[k,j];{scalar}accum:{kind};"
-    text = f"{head}where(i,j){when}{{reduce(k){{{step};}}{statement('C[i]', op, value)};}}"
+    text = _text(kind, pairs, step, statement("C[i]", op, value))
     return Task(m, n, k, LAYOUTS[rng.integers(4)], kind, text=text)
+
+
+def _text(kind: str, pairs: str, step: str, output: str) -> str:
+    arrays = "".join(f"{name}:{t}[i];" for name, t in (("r", kind), ("q", "s32")) if f"{name}[i]" in output)
+    scalar = f"s:{kind};" if ">s" in output or "*s" in output else ""
+    when = f"when({pairs})" if pairs else ""
+    return f"A:{kind}[i,k];B:{kind}[k,j];{arrays}{scalar}accum:{kind};where(i,j){when}{{reduce(k){{{step};}}{output};}}"
 
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:

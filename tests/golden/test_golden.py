@@ -258,6 +258,12 @@ GOLDEN = {
         "accum=max(accum,A[i,k]+B[k,j]);}C[i]+=accum*scalar0;}",
         "family=resident_rows resident_k=2 thread_rows=1 row_warps=1 columns_at_once=2 tile_columns=32",
     ),
+    "resident_rows_list": (
+        "h200",
+        "task 300,260,3 NT f32 text=A:f32[i,k];B:f32[k,j];input0:f32[i];accum:f32;where(i,j)when(i!=j){reduce(k){"
+        "accum+=(A[i,k]-B[k,j])*(A[i,k]-B[k,j]);}accum<input0[i]?C.add(accum,i,j);} capacity=1000",
+        "family=resident_rows resident_k=3 thread_rows=2 row_warps=2 columns_at_once=2 tile_columns=64 column_parts=2",
+    ),
     "private_groups_rows": (
         "h200",
         "task 300,260,0 NN f32 text=A:f32[i,k];B:f32[k,j];input0:s32[i];input1:f32[i,j];accum:f32;where(i,j){reduce(k)"

@@ -20,7 +20,7 @@ H100 = device("h100")
 
 def pairs(kind: str = "f32", m: int = 100, n: int = 70, k: int = 3, output: str = "C[i]argmin=accum") -> Task:
     """Squared distances of ``m`` and ``n`` points, and what reduces them."""
-    arrays = "".join(f"{name}:f32[{axes}];" for name, axes in (("t", "i"), ("u", "i,j")) if f"{name}[" in output)
+    arrays = "".join(f"{name}:f32[{axes}];" for name, axes in (("t", "j"), ("u", "i,j")) if f"{name}[" in output)
     step = "accum+=(A[i,k]-B[k,j])*(A[i,k]-B[k,j])" if kind != "f16" else "accum+=f32(A[i,k]-B[k,j])"
     head = f"A:{kind}[i,k];B:{kind}[k,j];{arrays}accum:{'f32' if kind == 'f16' else kind};"
     return Task(m, n, k, "NT", kind, text=f"{head}where(i,j){{reduce(k){{{step};}}{output};}}")
@@ -33,12 +33,15 @@ def lowered(**fields: object) -> KernelProblem:
 CONFIG = "family=resident_rows resident_k=3"
 #: a rule of the family -> problem, configuration that breaks it and none before it, words of the message
 BREAKS = {
-    "resident_rows_sink": [(lowered(output="C[j]argmin=accum"), CONFIG, "reductions of rows")],
+    "resident_rows_sink": [(lowered(output="C[j]argmin=accum"), CONFIG, "lists of pairs, and reductions of rows")],
     "resident_rows_types": [(lowered(kind="f16"), CONFIG, "elements of type f16; registers hold")],
-    "resident_rows_arrays": [(lowered(output="C[i]=max(C[i],accum+t[i])"), CONFIG, "read only A, B and numbers")],
+    "resident_rows_arrays": [(lowered(output="C[i]=max(C[i],accum+t[j])"), CONFIG, "read only A, B and numbers")],
     "resident_rows_k": [(lowered(k=4), CONFIG, "resident_k=3; it must be K, 4")],
     "resident_rows_copies": [
         (lowered(), f"{CONFIG} tile_columns=1024 row_warps=2", "tile_columns=1024 of 3 elements: a thread copies 48")
+    ],
+    "resident_rows_columns": [
+        (lowered(), f"{CONFIG} tile_columns=4 columns_at_once=8", "columns_at_once=8; a tile of tile_columns=4")
     ],
     "resident_rows_extents": [(lowered(m=1 << 30), CONFIG, "less than 2147483648 elements")],
     "resident_rows_parts": [(lowered(n=300), f"{CONFIG} column_parts=3", "column_parts=3 of 300 columns")],

@@ -22,7 +22,15 @@ class ResidentRowsSpace(CandidateSpace):
     tile = ("thread_rows", "row_warps", "columns_at_once", "tile_columns")
     cell = ("column_parts",)
     fixed = ("resident_rows_sink", "resident_rows_types", "resident_rows_arrays")
-    tile_rules = ("axis", "range", "threads", "resident_rows_k", "resident_rows_copies")
+    tile_rules = (
+        "axis",
+        "range",
+        "threads",
+        "shared_memory",
+        "resident_rows_k",
+        "resident_rows_copies",
+        "resident_rows_columns",
+    )
     extent_rules = (
         "range",
         "resident_rows_extents",

@@ -29,6 +29,6 @@ FAMILY = Family(
     candidates=ResidentRowsSpace(),
     model=perf_model,
     plan=_plan,
-    provides=frozenset(("plus_times", "inner_expression", "strided", "strided_output", "row_reduce")),
-    scope=f"reductions of rows over j, K from 1 to {axes.LONGEST}",
+    provides=frozenset(("plus_times", "inner_expression", "strided", "strided_output", "row_reduce", "select_values")),
+    scope=f"reductions of rows over j and lists of pairs, K from 1 to {axes.LONGEST}",
 )

@@ -11,8 +11,11 @@ from ptxgen.codegen.vectorized import WARP, IntOrColumn, ceil_div
 from ptxgen.expr.value_types import type_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
+from ptxgen.lowering.sink import SelectValues
 
 FIXED_REGISTERS = 40  #: registers per thread besides rows, columns, sums and states
+FULL = 128  #: entries of a queue of selected pairs from which a warp appends them to the lists
+INDEX_BYTES = 4  #: of a row and of a column in a queue
 COPY_REGISTERS = 3  #: of an element of a tile of columns that a thread copies: its address, and the element
 
 
@@ -33,6 +36,17 @@ def state_bytes(p: KernelProblem) -> int:
     return 1 << (size - 1).bit_length()
 
 
+def queue_entries(c: Any) -> Any:
+    """Entries of the queue of a warp: it has room for all pairs of the columns that are computed together."""
+    return FULL + WARP * c.thread_rows * c.columns_at_once
+
+
+def queue_bytes(p: KernelProblem, c: Any) -> Any:
+    """Bytes of the queue of a warp; of a sink that has none: 0."""
+    selected = isinstance(p.sink, SelectValues)
+    return queue_entries(c) * (p.accumulator.bytes + 2 * INDEX_BYTES) if selected else 0
+
+
 def geometry(p: KernelProblem, c: Any) -> ResidentRowsGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
     words, threads = p.element.bytes // 4, WARP * c.row_warps
@@ -45,7 +59,7 @@ def geometry(p: KernelProblem, c: Any) -> ResidentRowsGeometry:
     columns = c.columns_at_once * (4 * words) + COPY_REGISTERS * copies
     return ResidentRowsGeometry(
         threads=threads,
-        shared=c.resident_k * c.tile_columns * p.element.bytes,
+        shared=c.resident_k * c.tile_columns * p.element.bytes + c.row_warps * queue_bytes(p, c),
         registers=FIXED_REGISTERS
         + c.thread_rows * (c.resident_k * words + states // 4 + 1)
         + columns

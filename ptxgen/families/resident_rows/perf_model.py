@@ -8,19 +8,24 @@ import numpy as np
 
 from ptxgen.codegen.config.config import Columns
 from ptxgen.codegen.vectorized import WARP, float32
+from ptxgen.expr.cost import instructions_by_pipe
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.perf_blocks import Cells, Floats, Work, resident_blocks
 from ptxgen.families.resident_rows.geometry import ResidentRowsGeometry
 from ptxgen.lowering import step_rate
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.row_reduce import RowReduce
+from ptxgen.lowering.sink import SelectValues
 from ptxgen.lowering.states import POSITIONS
 from ptxgen.problem.device import Device
 
 JOINED = 2.0  #: issue slots of a pair besides its steps: its value joins the state of the row
 BEST = 1.0  #: where groups of columns are compared with the best value: the best one of each group
-COMPARED = 6.0  #: of a group of columns, of all rows: the branch, and columns in registers
+COMPARED = 6.0  #: of a group of columns, of all rows: branches, and columns in registers
 REPLACED = 40.0  #: issue slots of a group of columns that may replace the best value of a lane
 EFFICIENCY = 0.8  #: share of the issue slots that steps of registers reach
+SELECTED = 1 / 1000  #: share of the pairs that lists are expected to take
+ENTERED = (4.0, 10.0)  #: issue slots of a pair of a group with a selected one, and of a selected pair, which are queued
 TILE = 400.0  #: cycles of a tile of columns besides its pairs: loads, barriers
 START = 1500.0  #: cycles of a block: rows of A, states
 JOIN_US = 2.0  #: the second kernel, besides its loads
@@ -33,12 +38,25 @@ def step_slots(p: KernelProblem, d: Device) -> float:
     return found.issued + found.mixed
 
 
+def keeps_best(p: KernelProblem) -> bool:
+    """True if a group of columns is compared with the best value of a row."""
+    return isinstance(p.sink, RowReduce) and p.sink.op in POSITIONS
+
+
+def value_slots(p: KernelProblem, c: Columns, d: Device) -> Any:
+    """Issue slots of a pair besides its steps, of one lane."""
+    pairs = c.thread_rows * c.columns_at_once
+    if isinstance(p.sink, SelectValues):
+        count = sum(instructions_by_pipe((p.sink.taken,), d.sm).values())
+        reached = 1 - (1 - SELECTED) ** (WARP * pairs)
+        return count + COMPARED / pairs + reached * (count + ENTERED[0]) + WARP * SELECTED * ENTERED[1]
+    return BEST + COMPARED / pairs if keeps_best(p) else JOINED
+
+
 def work(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Work:
     """The cost of a column of a block (``busy``: cycles of a multiprocessor)."""
     reads = c.resident_k / c.columns_at_once
-    pairs = c.thread_rows * c.columns_at_once
-    extra = BEST + COMPARED / pairs if p.sink.op in POSITIONS else JOINED
-    slots = (c.thread_rows * (c.resident_k * step_slots(p, d) + extra) + reads) / EFFICIENCY
+    slots = (c.thread_rows * (c.resident_k * step_slots(p, d) + value_slots(p, c, d)) + reads) / EFFICIENCY
     warps = g.threads / WARP
     resident = resident_blocks(c, g, d)
     schedulers = np.minimum(warps * resident / 4, 4)
@@ -50,7 +68,7 @@ def work(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Wo
         latency=slots * np.maximum(warps / 4, 1) * 1.3,
         stages=c.tile_columns,
         math=c.columns_at_once,
-        red=c.thread_rows * warps * REPLACED / perf_costs.ISSUE if p.sink.op in POSITIONS else 0,
+        red=c.thread_rows * warps * REPLACED / perf_costs.ISSUE if keeps_best(p) else 0,
     )
 
 
@@ -61,7 +79,7 @@ def replaced_groups(groups: Any) -> Any:
 
 
 def cell(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Cells:
-    """Columns of a part, blocks, and the time of the kernel that joins states."""
+    """Columns of a part, blocks, and the time of the kernel that joins states, or of clearing a count."""
     joined = JOIN_US + g.workspace * 2.0 / (d.bandwidth * 1e3 * perf_costs.DRAM)
     none = float32(0)
     return Cells(

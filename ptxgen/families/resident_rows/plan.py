@@ -6,26 +6,36 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import ClassVar
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.launches.launched import BatchRange, Launched
 from ptxgen.codegen.launches.sink_kernels import RowReduceKernels
 from ptxgen.codegen.parts.algebra import ExpressionReducer, Reducer
 from ptxgen.codegen.parts.arithmetic import Arithmetic
-from ptxgen.codegen.parts.parameters import KernelParameters, Parameters, given, scalar_parameters, sink_parameters
+from ptxgen.codegen.parts.parameters import (
+    KernelParameters,
+    Parameters,
+    given,
+    other_addresses,
+    scalar_parameters,
+    sink_parameters,
+)
 from ptxgen.codegen.parts.part import Part
-from ptxgen.codegen.parts.result_values import ResultValues
+from ptxgen.codegen.parts.result_values import ReadArray, ResultValues
 from ptxgen.codegen.parts.row_states import RowStates
+from ptxgen.codegen.parts.selected_lists import SelectedLists
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile, load_type, width
 from ptxgen.codegen.source import Launch, Step
 from ptxgen.expr.instructions import literal, register_class
-from ptxgen.expr.node import constant, node, variable
+from ptxgen.expr.node import Node, constant, node, variable
 from ptxgen.expr.ptx import Temporaries, statements
 from ptxgen.expr.value_types import type_of
 from ptxgen.families.resident_rows.axes import LOAD_BYTES, MOST_COLUMNS
-from ptxgen.families.resident_rows.geometry import ResidentRowsGeometry, geometry
+from ptxgen.families.resident_rows.geometry import FULL, INDEX_BYTES, ResidentRowsGeometry, geometry, queue_entries
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.states import INDEX, POSITIONS
 
 
@@ -34,6 +44,29 @@ class RowBlocks:
     """A block has its rows and a part of the columns."""
 
     grid_text: str = "(blocks of rows, parts of columns, 1)"
+
+
+@dataclass(frozen=True)
+class RowValues(ResultValues):
+    """The values of pairs of a row, the ``row``-th of a thread, whose elements of arrays along i are in registers."""
+
+    row: int = 0
+
+    @cached_property
+    def arrays(self) -> list[ReadArray]:
+        """The other arrays."""
+        return [x for x in super().arrays if x.axes != "i"]
+
+    @cached_property
+    def known(self) -> dict[Node, str]:
+        """The registers of scalars and extents, of the expressions of them, and of the elements of the row."""
+        vectors = {v.element: row_elements(v.name, v.element.type, 1 + self.row)[self.row] for v in self.sink.vectors}
+        return {**super().known, **vectors}
+
+
+def row_elements(name: str, kind: str, rows: int) -> Tile:
+    """The registers of the elements of an array along i, of the rows of a thread."""
+    return Tile(f"{name}_row", register_class(kind), (rows,))
 
 
 @dataclass(frozen=True)
@@ -67,6 +100,8 @@ class ResidentStates(RowStates):
     def keeps(self) -> str:
         """The comparison of the best value with others that replace it if it is false."""
         return f"setp.{'le' if self.reduction.op == 'argmin' else 'ge'}.{self.reduction.type}"
+
+    slot = "epilogue/resident_states.mako"
 
     def replaces(self, r: int, best: str) -> str:
         """The comparison of the best value of row ``r`` with the best one of columns, which is true if these may
@@ -116,6 +151,53 @@ class ResidentStates(RowStates):
 
 
 @dataclass(frozen=True)
+class ResidentLists(SelectedLists):
+    """The lists of selected pairs. Each warp has a queue of them in shared memory: sums, rows, columns. It appends all
+    to the lists together, so few atomic additions are made. ``entries``: of a queue; ``warps``: of a block; ``start``:
+    offset of the queues in shared memory."""
+
+    entries: int
+    warps: int
+    start: int
+
+    slot = "epilogue/resident_lists.mako"
+    temporaries: ClassVar[Sequence[str]] = ()
+    full: ClassVar[int] = FULL
+
+    @property
+    def sum_type(self) -> str:
+        """The PTX type of a sum."""
+        return register_class(self.sink.arithmetic)
+
+    @property
+    def sum_bytes(self) -> int:
+        return type_of(self.sink.arithmetic).bits // 8
+
+    @property
+    def row_offset(self) -> int:
+        """The offset of the rows of a queue."""
+        return self.entries * self.sum_bytes
+
+    @property
+    def column_offset(self) -> int:
+        return self.row_offset + self.entries * INDEX_BYTES
+
+    @property
+    def queue_bytes(self) -> int:
+        return self.column_offset + self.entries * INDEX_BYTES
+
+    @property
+    def zero(self) -> str:
+        """The sum of an entry that does not exist."""
+        return literal(constant(0, self.sink.arithmetic))
+
+    @property
+    def shared_map(self) -> list[str]:
+        end = self.start + self.warps * self.queue_bytes
+        return [f"[{self.start}, {end}) a queue of each warp: {self.entries} sums, their rows, their columns"]
+
+
+@dataclass(frozen=True)
 class ResidentReduceKernels(RowReduceKernels):
     """The kernel that joins the states of the parts of columns."""
 
@@ -139,7 +221,8 @@ class ResidentRowsParameters(KernelParameters):
     def declared(self) -> list[Parameters]:
         p = self.problem
         return [
-            given("u64", *(x.name for x in p.operands), "W"),
+            given("u64", *(x.name for x in p.operands), "W" if p.sink.has_workspace else "C"),
+            *other_addresses(p),
             Parameters("u32", ("M", "N", "K"), lambda x: (x.p.m, x.p.n, x.p.k)),
             Parameters("u32", ("lda", "ldb"), lambda x: tuple(y.access.ld for y in x.p.operands)),
             Parameters("u32", ("part_columns",), lambda x: (self.part_columns(x.p),)),
@@ -257,6 +340,11 @@ class ResidentRows(Part):
         return self.k * self.columns
 
     @property
+    def tile_bytes(self) -> int:
+        """Bytes of a tile of columns in shared memory."""
+        return self.tile_elements * self.bytes
+
+    @property
     def column_mask(self) -> int:
         return self.columns - 1
 
@@ -270,16 +358,6 @@ class ResidentRows(Part):
         return -self.vec & 0xFFFFFFFF
 
     @property
-    def vec_bytes(self) -> dict[int, int]:
-        """Columns at once -> their bytes."""
-        return {n: n * self.bytes for n in (1, self.vec)}
-
-    @property
-    def pairs(self) -> list[list[str]]:
-        """The reductions over k of each row."""
-        return [[self.acc[r, q] for q in range(self.vec)] for r in range(self.rows)]
-
-    @property
     def register_table(self) -> list[tuple[Tile, str]]:
         return [
             (self.a, f"{self.rows} rows of A, whole"),
@@ -289,7 +367,35 @@ class ResidentRows(Part):
 
     @property
     def shared_map(self) -> list[str]:
-        return [f"[0, {self.k * self.columns * self.bytes}) a tile of B: [k][column], {self.columns} columns"]
+        return [f"[0, {self.tile_bytes}) a tile of B: [k][column], {self.columns} columns"]
+
+
+@dataclass(frozen=True)
+class GroupRow:
+    """A row of a thread with columns that are computed together. ``row``: the number of the row; ``index``: the
+    register of its index; ``sums``: the registers of the reductions over k; ``values``: those that the sink takes."""
+
+    row: int
+    index: str
+    sums: list[str]
+    values: RowValues
+
+
+@dataclass(frozen=True)
+class ColumnGroup:
+    """Columns that are computed together. ``prefix``: of labels; ``loads``: the instructions that load the columns;
+    ``bytes``: of a row of their tile; ``last``: True if they are those that are no whole vector."""
+
+    columns: int
+    prefix: str
+    loads: list[str]
+    bytes: int
+    rows: list[GroupRow]
+    last: bool
+
+    @property
+    def values(self) -> RowValues:
+        return self.rows[0].values
 
 
 class ResidentRowsPlan(Plan):
@@ -297,7 +403,7 @@ class ResidentRowsPlan(Plan):
 
     kernel = "kernel/resident_rows.mako"
     mainloop: ResidentRows
-    states: ResidentStates
+    taken: ResidentStates | ResidentLists  #: what takes the results
     parameter_meanings: Mapping[str, str] = {"part_columns": "columns of a part, a multiple of the tile's"}
 
     def _compose(self) -> None:
@@ -305,11 +411,43 @@ class ResidentRowsPlan(Plan):
         p, c, sm = self.problem, self.config, self.device.sm
         self.scheduler = RowBlocks()
         self.mainloop = ResidentRows.of(p, c, self.arithmetic, self.reducer, self.threads)
-        self.values = ResultValues(p, sm, c.columns_at_once, 1, 1)
-        self.one_value = ResultValues(p, sm, 1, 1, 1)
-        self.states = ResidentStates(p, sm, 1, rows=c.thread_rows)
+        self.values = ResultValues(p, sm, 1, 1, 1)
         self.parameters = ResidentRowsParameters(p, c)
-        self.sink_kernels = ResidentReduceKernels(p, self.entry, self.states, c.column_parts)
+        if isinstance(p.sink, RowReduce):
+            self.taken = self.states = ResidentStates(p, sm, 1, rows=c.thread_rows)
+            self.sink_kernels = ResidentReduceKernels(p, self.entry, self.states, c.column_parts)
+        else:
+            self.taken = self.selected = ResidentLists(p, queue_entries(c), c.row_warps, self.mainloop.tile_bytes)
+
+    def _group(self, columns: int, prefix: str) -> ColumnGroup:
+        own = self.mainloop
+        rows = [
+            GroupRow(
+                r,
+                f"%row{r}",
+                [own.acc[r, q] for q in range(columns)],
+                RowValues(self.problem, self.device.sm, columns, 1, 1, row=r),
+            )
+            for r in range(own.rows)
+        ]
+        last = columns < own.vec
+        return ColumnGroup(columns, prefix, own.loads(columns), columns * own.bytes, rows, last)
+
+    @cached_property
+    def group(self) -> ColumnGroup:
+        """Whole vectors of columns."""
+        return self._group(self.mainloop.vec, "")
+
+    @cached_property
+    def single(self) -> ColumnGroup:
+        """One column."""
+        return self._group(1, "LAST_")
+
+    @property
+    def row_vectors(self) -> list[tuple[ReadArray, Tile]]:
+        """The arrays along i that values read, and the registers of their elements."""
+        rows = self.mainloop.rows
+        return [(x, row_elements(x.name, x.element.type, rows)) for x in self.values.arrays if x.axes == "i"]
 
     @property
     def accesses(self) -> str:
@@ -327,9 +465,9 @@ class ResidentRowsPlan(Plan):
         p, c = problem, self.config
         x = Launched(p, BatchRange(0, 1))
         size, _ = self.sink_kernels.workspace(p)
-        steps = [*self.sink_kernels.after(x)]
+        steps = [Step("", (each.bytes, 1, 1), arguments=(("u64", each.array),)) for each in p.sink.resets]
         if p.results:
             grid = -(-p.m // self.mainloop.row_elements), c.column_parts, 1
-            main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, self.parameters.rows.arguments(x))
-            steps = [main, *steps]
-        return Launch(tuple(steps), size)
+            arguments = self.parameters.rows.arguments(x)
+            steps.append(Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments))
+        return Launch((*steps, *self.sink_kernels.after(x)), size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
+from ptxgen.lowering.sink import SelectValues
 
 WORKSPACE_LIMIT = 1 << 30  #: bytes of the states
 MOST_COPIES = 16  #: elements of a tile of columns that a thread copies
@@ -18,15 +19,16 @@ def holds_elements(p: KernelProblem) -> bool:
 
 
 def reads_operands_alone(p: KernelProblem) -> bool:
-    """True if steps and values read A, B, numbers and indices of pairs, and no other array."""
-    return not (p.sink.elements or p.sink.vectors or p.algebra.vectors or p.algebra.state)
+    """True if steps read A, B and numbers, and values the reduction, numbers, indices and arrays along i."""
+    of_rows = all(v.axis == "i" for v in p.sink.vectors)
+    return of_rows and not (p.sink.elements or p.algebra.vectors or p.algebra.state)
 
 
 RULES = (
     Rule(
         "resident_rows_sink",
-        lambda p, c, g, d: isinstance(p.sink, RowReduce) and p.sink.axis == "i",
-        "reductions of rows, over j: threads have rows of A",
+        lambda p, c, g, d: isinstance(p.sink, SelectValues) or (isinstance(p.sink, RowReduce) and p.sink.axis == "i"),
+        "lists of pairs, and reductions of rows, over j: threads have rows of A",
     ),
     Rule(
         "resident_rows_types",
@@ -36,7 +38,7 @@ RULES = (
     Rule(
         "resident_rows_arrays",
         lambda p, c, g, d: reads_operands_alone(p),
-        "steps and values that read only A, B and numbers, and reductions over k to values",
+        "steps that read only A, B and numbers, values that also read arrays along i, and reductions over k to values",
     ),
     Rule(
         "resident_rows_k",
@@ -48,6 +50,11 @@ RULES = (
         lambda p, c, g, d: g.copies <= MOST_COPIES,
         "tile_columns={c.tile_columns} of {p.k} elements: a thread copies {g.copies}, each at an address of its own; at"
         f" most {MOST_COPIES}",
+    ),
+    Rule(
+        "resident_rows_columns",
+        lambda p, c, g, d: c.columns_at_once <= c.tile_columns,
+        "columns_at_once={c.columns_at_once}; a tile of tile_columns={c.tile_columns} must have as many",
     ),
     Rule(
         "resident_rows_extents",

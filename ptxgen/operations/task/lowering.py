@@ -48,8 +48,8 @@ from ptxgen.problem.base import COMPUTE_MODES, SUMS
 from ptxgen.problem.dtypes import dtype
 
 NEWEST = 1000  #: a target that has every instruction
-#: K up to which rows of mirrored results also have a form of all pairs: families that compute no mirrored results may
-#: take less time for all than others for half of them
+#: K up to which rows and lists of mirrored results also have a form of all pairs: families that compute no mirrored
+#: results may take less time for all than others for half of them
 WHOLE_K = 12
 #: axes of arrays besides A and B that steps read
 STEP_AXES = ("i", "j", "k", "ij", "ji", "ik", "ki", "jk", "kj")
@@ -104,7 +104,7 @@ def lower_task(p: Task) -> KernelProblem:
     if p.mirrored:
         every = replace(found, sink=replace(sink, mirrored=False), moved=found.moved - p.shared_bytes)
         half = replace(every, sink=sink, extents=MirroredExtents(p.m, p.n, p.k, p.batch))
-        short = isinstance(sink, rows.RowReduce) and p.k <= WHOLE_K
+        short = isinstance(sink, rows.RowReduce | SelectValues) and p.k <= WHOLE_K
         found = replace(complete(p, half), forms=(complete(p, every),) if short else ())
     else:
         found = complete(p, found)
