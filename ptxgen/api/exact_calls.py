@@ -13,11 +13,13 @@ from ptxgen.api.arrays import View, tensor
 from ptxgen.codegen.source import Source
 from ptxgen.operations.task.exact_select import COUNT, ExactSelect, Launch
 from ptxgen.operations.task.problem import Task
+from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import Array
 from ptxgen.runtime.device_tables import Part, allocate_parts
 from ptxgen.runtime.driver import Driver, Kernel
 from ptxgen.runtime.runner import Buffers
+from ptxgen.tuning.selection import require
 
 MAX_FULL = 1024  #: problems that are known to have too many candidates
 RETRY = 16  #: so many calls of such a problem do without a filter
@@ -27,7 +29,13 @@ _full: dict[tuple[Driver, Task], int] = {}
 
 @lru_cache(maxsize=256)
 def _exact(problem: Task, on: Driver) -> ExactSelect | None:
-    return ExactSelect.of(problem, on.device)
+    found = ExactSelect.of(problem, on.device)
+    return found if found is None or not found.is_distance or predicted_faster(found, problem, on.device) else None
+
+
+def predicted_faster(exact: ExactSelect, problem: Task, d: Device) -> bool:
+    """True if the launches take less time than the kernel of f32, as the choices of both predict."""
+    return sum(require(x.problem, d)[0].us for x in exact.stages) < require(problem, d)[0].us
 
 
 @lru_cache(maxsize=64)

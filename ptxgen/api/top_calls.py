@@ -472,8 +472,9 @@ class _Call:
     def _may_filter(self) -> bool:
         """True if tensor cores list the candidates of all pairs."""
         m, n, k = (self.extents[axis] for axis in AXES)
-        filtered = self.own.algebra and exact_filter.may_pay(m, n, k, self.device.driver.device)
-        return filtered and exact_filter.candidates_of(roles_of(listing(self.program, LOOSE))) is not None
+        roles = roles_of(listing(self.program, LOOSE))
+        filtered = self.own.algebra and exact_filter.may_pay(roles, m, n, k, self.device.driver.device)
+        return filtered and exact_filter.candidates_of(roles) is not None
 
     @property
     def _has_parts(self) -> bool:

@@ -1,4 +1,5 @@
-"""Products of listed pairs: for each pair (i, j) of a list, the sum over k of A[i,k]·B[j,k], which a sink takes.
+"""Sums of listed pairs: for each pair (i, j) of a list, the sum over k of the step of A[i,k] and B[j,k], as their
+product or the square of their difference, which a sink takes.
 
 A warp adds one sum after the other, with a part of k in each lane, and keeps one for each of its lanes; then the lanes
 give them to the sink together. The number of pairs is in device memory, so that an earlier kernel may have listed them.
@@ -11,6 +12,8 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from ptxgen.codegen.device_text import DeviceText
+from ptxgen.codegen.parts.algebra import ExpressionReducer
+from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.parameters import (
     ParameterList,
     Parameters,
@@ -25,7 +28,7 @@ from ptxgen.codegen.parts.selected_lists import SelectedLists
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
-from ptxgen.lowering.algebra import PLUS_TIMES, Scalar
+from ptxgen.lowering.algebra import PLUS_TIMES, InnerExpression, Scalar
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.sink import SelectValues
 from ptxgen.problem.device import Device
@@ -50,8 +53,8 @@ class Launched(NamedTuple):
 
 @dataclass(frozen=True)
 class PairProducts(DeviceText):
-    """The kernel for problems like ``problem``: products of f32 whose operands are K-major, and whose sink selects
-    values."""
+    """The kernel for problems like ``problem``: sums of f32 whose step is 0 for two zeros, of operands that are
+    K-major, and whose sink selects values."""
 
     problem: KernelProblem
     device: Device
@@ -63,7 +66,7 @@ class PairProducts(DeviceText):
 
     def __post_init__(self) -> None:
         p = self.problem
-        assert p.algebra is PLUS_TIMES
+        assert p.algebra is PLUS_TIMES or (isinstance(p.algebra, InnerExpression) and p.algebra.pads_with_zero)
         assert isinstance(p.sink, SelectValues)
         assert p.batch == 1
         assert all(x.dtype == "f32" and x.access.kmajor for x in p.operands)
@@ -110,6 +113,36 @@ class PairProducts(DeviceText):
         """The registers of A, of B and of the parts of a sum."""
         loads = (self.unrolled, self.vec)
         return Tile("a_load", "f32", loads), Tile("b_load", "f32", loads), Tile("lane_sum", "f32", (self.vec,))
+
+    @cached_property
+    def _reducer(self) -> ExpressionReducer | None:
+        """The reducer of a step that is no product."""
+        if not isinstance(self.problem.algebra, InnerExpression):
+            return None
+        return ExpressionReducer(self.problem, Arithmetic.of(self.problem), self.device.sm)
+
+    @property
+    def step_temporaries(self) -> list[str]:
+        """The declarations of the registers that steps use besides their operands."""
+        return [] if self._reducer is None else self._reducer.step_temporaries
+
+    @property
+    def step_lines(self) -> list[list[str]]:
+        """The instructions of the steps of each load."""
+        return [self._steps(u, range(self.vec)) for u in range(self.unrolled)]
+
+    @property
+    def last_step(self) -> list[str]:
+        """The instructions of the step of an element after the last whole vector."""
+        return self._steps(0, range(1))
+
+    def _steps(self, u: int, elements: range) -> list[str]:
+        a, b, total = self.tiles
+        pattern = "fma.rn.f32 {0}, {1}, {2}, {0};"
+        if (reducer := self._reducer) is not None:
+            pattern = reducer.step_pattern([reducer.algebra.a, reducer.algebra.b])
+        steps = (pattern.format(total[n], a[u, n], b[u, n]) for n in elements)
+        return [line for step in steps for line in step.split("\n")]
 
     @property
     def scalars_after_sums(self) -> list[ScalarGroup]:

@@ -1,4 +1,4 @@
-## For each pair (i, j) of a list, the sum over k of A[i,k] B[j,k], which the sink takes.
+## For each pair (i, j) of a list, the sum over k of the step of A[i,k] and B[j,k], which the sink takes.
 <%inherit file="/prepare/module.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="sink" file="/${context['plan'].problem.sink.template}"/>\
@@ -19,6 +19,9 @@
     ${b.declaration}
     ${part.declaration}
     ${plan.epilogue.vector.declaration}
+% for line in plan.step_temporaries:
+    ${line}
+% endfor
 ${sink.declare_scalars()}\
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];
     ld.param.u64 %pairs_i, [pairs_i];  ld.param.u64 %pairs_j, [pairs_j];  ld.param.u64 %tmp64, [pair_count];
@@ -96,9 +99,9 @@ K_LOOP:
     add.u32 %k, %k, ${plan.warp_elements};
     setp.lt.u32 %inside, %k, %whole;
 % endfor
-% for u in range(plan.unrolled):
-  % for n in range(plan.vec):
-    fma.rn.f32 ${part[n]}, ${a[u, n]}, ${b[u, n]}, ${part[n]};
+% for lines in plan.step_lines:
+  % for line in lines:
+    ${line}
   % endfor
 % endfor
     bra K_LOOP;
@@ -113,7 +116,9 @@ K_DONE:
     @%inside ld.global.nc.f32 ${a[0, 0]}, [%tmp64];
     mad.wide.u32 %tmp64, %k, 4, %row_b;
     @%inside ld.global.nc.f32 ${b[0, 0]}, [%tmp64];
-    fma.rn.f32 ${part[0]}, ${a[0, 0]}, ${b[0, 0]}, ${part[0]};
+  % for line in plan.last_step:
+    ${line}
+  % endfor
 % endif
 % for n in range(1, plan.vec):
     add.rn.f32 ${part[0]}, ${part[0]}, ${part[n]};

@@ -59,6 +59,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
 
     monkeypatch.setattr(exact_calls, "launched", noted)
     monkeypatch.setattr(exact_filter, "LEAST", 1)
+    monkeypatch.setattr(exact_calls, "predicted_faster", lambda *_: True)
     forget()
     yield found
     forget()
@@ -364,3 +365,82 @@ def test_candidates_of_one_array_are_of_half_of_the_pairs(
     assert pairs(hits) == where(holds)
     assert runs == [True]
     assert found[0].stages[-1].problem.mirrored
+
+
+# ---- squares of differences
+
+
+def near_distances(m: int, n: int, k: int) -> tuple[Any, Any, Any]:
+    """Rows of integers far from the origin, of which tf32 loses the lowest bits, and their squared distances, exact in
+    f32."""
+    rng = np.random.default_rng(k)
+    p, r = (rng.integers(2048, 2052, (rows, k)).astype(np.float32) for rows in (m, n))
+    r[:3] = p[:3]  # equal rows
+    return p, r, ((p[:, None] - r) ** 2).sum(-1)
+
+
+def distances(condition: str, when: str = "") -> str:
+    return query(condition, when).replace("P[i,k] * R[j,k]", "(P[i,k] - R[j,k]) * (P[i,k] - R[j,k])")
+
+
+DISTANCES = {name: (name, CONDITIONS[name]) for name in ("accum < t", "accum == t")}
+DISTANCES["root"] = ("sqrt(accum) < s", np.less)
+
+
+@pytest.mark.parametrize("name", DISTANCES)
+def test_distances_within_the_error_of_tensor_cores_of_the_threshold(name: str, runs: list[bool]) -> None:
+    text, op = DISTANCES[name]
+    p, r, squares = near_distances(24, 20, 19)
+    task = ptxgen.task(distances(text))
+    for t in (0, 45):
+        number = {"s": np.float32(t**0.5)} if name == "root" else {"t": np.float32(t)}
+        hits = task(P=p, R=r, **number)
+        assert pairs(hits) == where(op(np.sqrt(squares), np.float32(t**0.5)) if name == "root" else op(squares, t))
+        assert (hits.values == squares[hits.i, hits.j]).all()
+    assert runs == [True] * 2
+
+
+@pytest.mark.parametrize("end", [0, 1])
+def test_without_the_ends_of_distances_pairs_are_missing(
+    end: int, runs: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault: the sums of squares have the weights 1."""
+    p, r, squares = near_distances(24, 20, 16)
+    monkeypatch.setattr(exact_filter, "weights", lambda *_: {exact_filter.ALPHA: 0.0, exact_filter.BETA: 0.0})
+    t = np.float32(np.median(squares))
+    text, op = (("accum < t", np.less), ("accum > t", np.greater))[end]
+    assert pairs(ptxgen.task(distances(text))(P=p, R=r, t=t)) < where(op(squares, t))
+    assert runs == [True]
+
+
+def test_distances_of_huge_tiny_infinite_and_nan_elements(runs: list[bool]) -> None:
+    rng = np.random.default_rng(6)
+    p, r = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((40, 24), (25, 24)))
+    p[3, 5], p[7, 2], r[4, 1], r[9, 0] = np.nan, np.inf, -np.inf, np.float32(3e38)
+    p[8], r[8] = 2.0**62, 2.0**62  # equal rows, whose squares overflow
+    p[10:12] *= np.float32(2**-66)
+    r[10:12] = p[10:12]
+    with np.errstate(all="ignore"):
+        squares = ((p[:, None] - r) ** 2).sum(-1)
+    for t in (0.0, 100.0, np.inf):
+        hits = ptxgen.task(distances("accum <= t"))(P=p, R=r, t=np.float32(t))
+        assert pairs(hits) == where(squares <= np.float32(t))
+    assert (8, 8) in pairs(hits)
+    assert runs == [True] * 3
+
+
+def test_distances_of_one_array_and_bounds_of_rows(runs: list[bool]) -> None:
+    p, _, _ = near_distances(31, 20, 17)
+    w = RNG.integers(0, 50, 31).astype(np.float32)
+    squares = ((p[:, None] - p) ** 2).sum(-1)
+    text = distances("accum < w[i] or (accum == w[i] and j <= 9)", "when (i != j)").replace("R[", "P[")
+    hits = ptxgen.task(text)(P=p, w=w)
+    i, j = np.mgrid[:31, :31]
+    assert pairs(hits) == where(((squares < w[:, None]) | (squares == w[:, None]) & (j <= 9)) & (i != j))
+    assert runs == [True]
+
+
+def test_distances_of_short_rows_have_no_filter(runs: list[bool]) -> None:
+    p, r, squares = near_distances(24, 20, 15)
+    assert ptxgen.task(distances("accum < t"))(P=p, R=r, t=np.float32(40)).count == (squares < 40).sum()
+    assert runs == []

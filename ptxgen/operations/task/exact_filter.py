@@ -1,4 +1,5 @@
-"""Lists of pairs whose sum of products of f32 compares with a threshold: which pairs tensor cores may leave out.
+"""Lists of pairs whose sum of products, or of squares of differences, of f32 compares with a threshold: which pairs
+tensor cores may leave out.
 
 Tensor cores sum products of operands of 11 bits. Their sum t and a sum r in f32 of the same pair differ by at most
 
@@ -7,14 +8,19 @@ Tensor cores sum products of operands of 11 bits. Their sum t and a sum r in f32
 by the inequality of Cauchy and Schwarz: docs/adr/exact-select.md has the proof. So a pair whose r exceeds the threshold
 is a candidate: not (t + e < threshold). A kernel of listed pairs computes r of each candidate, and lists those for
 which the condition of the task holds. Where a bound is infinite or NaN, pairs are candidates.
+
+A sum of squares of differences is between Σ_k (1 - w_k)·A[i,k]² + Σ_k (1 - w_k)·B[k,j]² - 2·t and the same with
+1 + w_k, with other w_k.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ptxgen.expr.node import Node, constant, node, variable, variables
+from ptxgen.expr.node import Node, constant, node, select, variable, variables
 from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.algebra import PLUS_TIMES
 from ptxgen.operations.task.assembling import array_of
@@ -28,6 +34,7 @@ from ptxgen.problem.peak_rates import peak_rate, scalar_rate
 
 LEAST = 1 << 33  #: steps from which the launches take less time than the kernel of f32
 DEEPEST = 1 << 16  #: the greatest K of the proof
+LEAST_DISTANCE = 16  #: K from which squares of differences have a filter; below, scalar kernels hold whole rows
 FASTER = 4  #: how many times the rate of tensor cores must be that of scalar instructions
 PAIRS = 64  #: at most one of so many pairs may be a candidate; more take as long as the kernel of f32
 LEAST_PAIRS = 1024
@@ -43,39 +50,87 @@ FLOOR = 2.0**-74  #: added to the sums of squares: for values below the normal o
 #: the bound is infinite if the magnitudes of sums may be
 SCALE = 64.0
 
+#: of squares of differences: elements from this magnitude on make pairs candidates, so that no sum overflows
+LARGEST = 2.0**50
+#: roundings of a difference, of its square, and of the ends of a sum of squares
+DIFFERENCE, ENDS = 4, 8
+
 ROWS, COLUMNS = "row_bounds", "column_bounds"
+#: sums of squares with the weights 1 - w_k, and 1 + w_k
+LEAST_ENDS, GREATEST_ENDS = ("least_rows", "least_columns"), ("greatest_rows", "greatest_columns")
 ALPHA, BETA = "alpha_weight", "beta_weight"
+
+
+@dataclass(frozen=True)
+class BoundArray:
+    """An array of bounds that the program of candidates reads. ``role``: the operand whose rows, or columns, it has an
+    element of; ``sign``: of w_k in the weights 1 + w_k, 0: weights are w_k."""
+
+    role: str
+    sign: int = 0
+
+    @property
+    def program(self) -> Program:
+        return squares(self.sign)
+
+
+#: name -> the array
+BOUNDS = {name: BoundArray(role) for name, role in zip((ROWS, COLUMNS), "AB", strict=True)} | {
+    name: BoundArray(role, sign)
+    for names, sign in ((LEAST_ENDS, -1), (GREATEST_ENDS, 1))
+    for name, role in zip(names, "AB", strict=True)
+}
+
+#: the pair (least, greatest) of a value in f32, as expressions of the sum of tensor cores; None: they are not known
+Ends = Callable[[Node], "tuple[Node, Node] | None"]
+
+
+def is_distance(program: Program) -> bool:
+    """True if a program with the names of roles sums squares of differences of elements of A and B."""
+    x = program.step
+    if program.reduction != "+" or x.op != "*" or x.arguments[0] is not x.arguments[1]:
+        return False
+    elements = {input.variable(input.uses[0]) for input in program.inputs if input.name in ("A", "B")}
+    return x.arguments[0].op == "-" and {*x.arguments[0].arguments} == elements and len(elements) == 2
 
 
 @lru_cache(maxsize=256)
 def candidates_of(roles: Roles) -> Program | None:
-    """The program that lists i and j of the candidates of a program, of its inputs and of ``ROWS`` and ``COLUMNS``, the
-    sums of weighted squares; None: it lists no pairs by a threshold of sums of products of f32."""
+    """The program that lists i and j of the candidates of a program, of its inputs and of arrays of ``BOUNDS``; None:
+    it lists no pairs by a threshold of sums of products, or of squares of differences, of f32."""
     program = roles.program
     output = program.outputs[0]
     if len(program.outputs) > 1 or not isinstance(output, Select) or program.accumulator != "f32":
         return None
-    if program.reduction != "+" or program.initial is not None or algebra_of(roles) is not PLUS_TIMES:
+    distance = is_distance(program)
+    if (
+        program.reduction != "+"
+        or program.initial is not None
+        or (algebra_of(roles) is not PLUS_TIMES and not distance)
+    ):
         return None
     if any(roles.use(role).dtype != "f32" for role in "AB"):
         return None
-    condition = relaxed(output.condition) if ACCUMULATOR in variables(output.condition) else None
+    ends = distance_ends if distance else sum_ends
+    condition = relaxed(output.condition, ends) if ACCUMULATOR in variables(output.condition) else None
     if condition is None:
         return None
     index = tuple(variable(axis, "s32") for axis in "ij")
     read = {array_of(x) for x in variables(condition, *([] if program.when is None else [program.when]))}
-    bounds = (Input(ROWS, "f32", (("i",),)), Input(COLUMNS, "f32", (("j",),)))
+    bounds = [Input(name, "f32", (("i",) if x.role == "A" else ("j",),)) for name, x in BOUNDS.items() if name in read]
     inputs = (*(x for x in program.inputs if x.name in {"A", "B", *read}), *bounds)
+    if distance:
+        program = replace(program, step=node("*", "f32", *program.step.arguments[0].arguments))
     listed = Select("C", index[0], condition, index)
     return read_again(replace(program, inputs=inputs, outputs=(listed,)))
 
 
-def relaxed(condition: Node) -> Node | None:
+def relaxed(condition: Node, ends: Ends) -> Node | None:
     """The condition of candidates, of the sum of tensor cores; None: it is not known."""
     if ACCUMULATOR not in variables(condition):
         return condition
     if condition.op in ("&", "|") and condition.type == PRED:
-        parts = [relaxed(x) for x in condition.arguments]
+        parts = [relaxed(x, ends) for x in condition.arguments]
         return None if None in parts else node(condition.op, PRED, *(x for x in parts if x is not None))
     negated = condition.op == "not" and condition.arguments[0].op in ("<", "<=")
     if negated:
@@ -83,18 +138,41 @@ def relaxed(condition: Node) -> Node | None:
     if condition.op not in ("<", "<=", "=="):
         return None
     low, high = condition.arguments[:: -1 if negated else 1]  # neither bound leaves out NaN
-    if low.type != "f32" or (_is_sum(low) and _is_sum(high)):
+    if low.type != "f32":
         return None
-    above, below = _is_sum(high) and _is_free(low), _is_sum(low) and _is_free(high)
-    if not above and not below:
+    above = ends(high) if _is_free(low) else None
+    below = ends(low) if _is_free(high) else None
+    found, threshold = (above, low) if above is not None else (below, high)
+    if found is None:
         return None
-    value, threshold = (high, low) if above else (low, high)
-    greatest, least = (node(op, "f32", value, bound()) for op in ("+", "-"))
+    least, greatest = found
     not_below = node("not", PRED, node("<", PRED, greatest, threshold))
     not_above = node("not", PRED, node("<", PRED, threshold, least))
     if condition.op == "==":
         return node("&", PRED, not_below, not_above)
-    return not_below if above else not_above
+    return not_below if above is not None else not_above
+
+
+def sum_ends(value: Node) -> tuple[Node, Node] | None:
+    """The ends of a value that changes by no more than the sum of products."""
+    return (node("-", "f32", value, bound()), node("+", "f32", value, bound())) if _is_sum(value) else None
+
+
+def distance_ends(value: Node) -> tuple[Node, Node] | None:
+    """The ends of a sum of squares of differences, of its root, or of the negative of one."""
+    if value.op == "variable" and value.value == ACCUMULATOR:
+        twice = node("*", "f32", constant(2, "f32"), value)
+        sums = (
+            node("+", "f32", *(variable(f"{name}[{axis}]", "f32") for name, axis in zip(names, "ij", strict=True)))
+            for names in (LEAST_ENDS, GREATEST_ENDS)
+        )
+        least, greatest = (node("-", "f32", x, twice) for x in sums)
+        return least, greatest
+    found = distance_ends(value.arguments[0]) if value.op in ("sqrt", "neg") else None
+    if found is None:
+        return None
+    least, greatest = (node(value.op, "f32", x) for x in found)  # the root of a value below 0 is NaN: a candidate
+    return (least, greatest) if value.op == "sqrt" else (greatest, least)
 
 
 def _is_free(x: Node) -> bool:
@@ -118,10 +196,14 @@ def bound() -> Node:
     return node("*", "f32", node("*", "f32", *roots), constant(SCALE**-2, "f32"))
 
 
-def weights(k: int, roundings: int) -> dict[str, float]:
-    """The scalars of w_k = ALPHA + BETA·(K - k). ``roundings``: of a sum in f32."""
+def weights(k: int, roundings: int, distance: bool = False) -> dict[str, float]:
+    """The scalars of w_k = ALPHA + BETA·(K - k). ``roundings``: of a sum in f32; ``distance``: of squares of
+    differences, whose magnitude is at most twice the sums of squares."""
     sums = SLACK * SUMS
-    return {ALPHA: SLACK * (FACTORS + (roundings + JOINED) * 2.0**-24) + sums * BLOCK, BETA: sums}
+    count = roundings + JOINED
+    if distance:
+        count = 2 * (count + DIFFERENCE) + k + ENDS  # k: of the sums of squares
+    return {ALPHA: SLACK * (FACTORS + count * 2.0**-24) + sums * BLOCK, BETA: sums}
 
 
 def _product(*others: Input) -> tuple[tuple[Input, ...], Node]:
@@ -130,15 +212,23 @@ def _product(*others: Input) -> tuple[tuple[Input, ...], Node]:
     return (a, b, *others), node("*", "f32", a.variable(("i", "k")), b.variable(("k", "j")))
 
 
-def squares() -> Program:
-    """The sums of weighted squares of the rows of an array X, of the scalars of ``weights``. Its k is the j of X."""
+@lru_cache(maxsize=8)
+def squares(sign: int = 0) -> Program:
+    """The sums of weighted squares of the rows of an array X, of the scalars of ``weights``. Its k is the j of X.
+    ``sign``: as of ``BoundArray``; then they are infinite if an element is not below ``LARGEST``."""
     x, scalars = Input("X", "f32", (("i", "j"),)), [Input(name, "f32") for name in (ALPHA, BETA)]
     inputs, step = _product(x, *scalars)
     left = node("-", "s32", variable("N", "s32"), variable("j", "s32"))
     alpha, beta = (each.variable() for each in scalars)
     weight = node("+", "f32", alpha, node("*", "f32", beta, node("cast", "f32", left)))
     element = x.variable(("i", "j"))
+    if sign:
+        weight = node("+" if sign > 0 else "-", "f32", constant(1, "f32"), weight)
     value = node("*", "f32", node("*", "f32", element, element), weight)
+    if sign:
+        small = node("<", PRED, node("abs", "f32", element), constant(LARGEST, "f32"))
+        moved = node("+", "f32", value, constant(sign * FLOOR, "f32"))
+        value = select(small, moved, constant(sign * math.inf, "f32"))
     return Program(inputs, step, "+", "f32", (RowReduce("C", value, "i", "+"),))
 
 
@@ -152,14 +242,15 @@ def transposed() -> Program:
 def pays(p: Task, d: Device) -> bool:
     """True if a filter on tensor cores takes less time than the kernel of f32, where there are few candidates."""
     packed = p.lda == p.stored[0][1] and p.ldb == p.stored[1][1]
-    return packed and may_pay(p.m, p.n, p.k, d)
+    return packed and may_pay(p.roles, p.m, p.n, p.k, d)
 
 
-def may_pay(m: int, n: int, k: int, d: Device) -> bool:
+def may_pay(roles: Roles, m: int, n: int, k: int, d: Device) -> bool:
     """``pays``, of operands without gaps between rows."""
     f32 = dtype("f32")
     faster = peak_rate(f32, "tf32", d) >= FASTER * scalar_rate(f32, d)
-    return faster and m * n * k >= LEAST and 0 < k <= DEEPEST
+    least = LEAST_DISTANCE if is_distance(roles.program) else 1
+    return faster and m * n * k >= LEAST and least <= k <= DEEPEST
 
 
 def room(p: Task) -> int:

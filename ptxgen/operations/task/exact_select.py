@@ -18,7 +18,7 @@ from ptxgen.codegen.source import Source
 from ptxgen.lowering.lower import lower
 from ptxgen.lowering.sink import SelectValues
 from ptxgen.operations.task import exact_filter
-from ptxgen.operations.task.exact_filter import COLUMNS, ROWS, candidates_of
+from ptxgen.operations.task.exact_filter import BOUNDS, candidates_of
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.program import Program
@@ -74,10 +74,11 @@ class ExactSelect:
         fields: dict[str, Any] = {"lda": p.k, "ldb": p.k, "aligned_a": aligned[0], "aligned_b": aligned[1]}
         kmajor = replace(p, layout="NT", **fields)
         pairs = PairProducts(lower(kmajor), d)
-        weights = exact_filter.weights(p.k, pairs.roundings(p.k))
-        for name, role, rows in ((ROWS, "A", p.m), (COLUMNS, "B", p.n)):
-            scratch[name] = rows
-            stages.append(_stage(exact_filter.squares(), rows, p.k, {"X": names[role], "C": name}, weights))
+        weights = exact_filter.weights(p.k, pairs.roundings(p.k), exact_filter.is_distance(p.roles.program))
+        for name, bounds in BOUNDS.items():
+            if any(x.name == name for x in program.inputs):
+                scratch[name] = rows = p.m if bounds.role == "A" else p.n
+                stages.append(_stage(bounds.program, rows, p.k, {"X": names[bounds.role], "C": name}, weights))
         room = exact_filter.room(p)
         scratch |= {PAIRS[0]: room, PAIRS[1]: room, COUNT: 2}
         roles = roles_of(program)
@@ -87,6 +88,11 @@ class ExactSelect:
         numbers = {role: name for role, name, _ in roles.scalars} | {SelectValues.CAPACITY.name: room}
         stages.append(Stage(q, tuple(at[name] for name in q.arrays), numbers))
         return cls(kmajor, tuple(stages), pairs, names, scratch)
+
+    @property
+    def is_distance(self) -> bool:
+        """True if sums are of squares of differences."""
+        return exact_filter.is_distance(self.problem.roles.program)
 
     @property
     def room(self) -> int:
@@ -124,6 +130,6 @@ def _stage(
     """A task of M×N results without k: its operands have no elements. ``arrays``: by the names of the program."""
     roles = roles_of(program)
     p = Task(m, n, 0, "NN", "f32", text=Task.text_of(roles))
-    at = {"A": ROWS, "B": ROWS, "C": arrays["C"]} | {u.role: arrays[u.name] for u in roles.others}
+    at = {"A": arrays["X"], "B": arrays["X"], "C": arrays["C"]} | {u.role: arrays[u.name] for u in roles.others}
     scalars = {role: numbers[name] for role, name, _ in roles.scalars} if numbers else {}
     return Stage(p, tuple(at[name] for name in p.arrays), scalars)
