@@ -28,7 +28,8 @@ IMMUTABLE = ("jax", "jaxlib")
 @dataclass(frozen=True)
 class View:
     """An array in memory. ``strides``: in elements; ``address``: of the first element; ``host``: whether it is in host
-    memory; ``origin``: the user's array object; ``device``: the index of its GPU, None if unknown; ``owner``: the
+    memory; ``conjugated``: whether its values are the conjugates of those in memory, as PyTorch's ``x.H`` has them;
+    ``origin``: the user's array object; ``device``: the index of its GPU, None if unknown; ``owner``: the
     object that keeps the memory valid, if its library shared it through DLPack."""
 
     origin: Any
@@ -40,6 +41,7 @@ class View:
     readonly: bool = False
     device: int | None = None
     owner: Any = None
+    conjugated: bool = False
 
     @property
     def span(self) -> tuple[int, int]:
@@ -100,7 +102,8 @@ def _torch(x: Any, argument: str) -> View:
     if not address and 0 not in x.shape:  # fake tensors have the address 0
         raise InputError(f"{argument} is a {type(x).__name__} without memory of its own; it must be a dense tensor")
     device = x.device.index if x.device.type == "cuda" else None
-    return View(x, address, tuple(x.shape), tuple(x.stride()), _TORCH[name], device is None, device=device)
+    shape, strides, conjugated = tuple(x.shape), tuple(x.stride()), x.is_conj()
+    return View(x, address, shape, strides, _TORCH[name], device is None, device=device, conjugated=conjugated)
 
 
 def is_torch(x: Any) -> bool:
@@ -207,12 +210,15 @@ def _gpu_index(x: Any, address: int) -> int | None:
 
 
 def as_numpy(v: View) -> np.ndarray[Any, Any]:
-    """A NumPy array on the same memory. Types that PyTorch cannot convert to NumPy are reinterpreted bitwise."""
+    """A NumPy array on the same memory: the values of a ``conjugated`` view are their conjugates. Types that PyTorch
+    cannot convert to NumPy are reinterpreted bitwise."""
     if isinstance(v.origin, np.ndarray):
         return v.origin
     if v.owner is not None:
         return _memory(v, v.readonly).view(v.dtype.numpy)
     x = v.origin.detach()
+    if v.conjugated:  # that memory, without a mark of it
+        x = x.conj()
     if not v.dtype.native_numpy:
         x = x.view(getattr(importlib.import_module("torch"), f"int{8 * v.dtype.bytes}"))
     found: np.ndarray[Any, Any] = x.numpy().view(v.dtype.numpy)

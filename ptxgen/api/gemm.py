@@ -36,7 +36,7 @@ from ptxgen.api.drivers import driver
 from ptxgen.api.epilogue_args import Activation, EpilogueArgs, activation_name, columns_of_c, epilogue_arguments
 from ptxgen.arguments import flag, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.operations.gemm.problem import CONTIGUOUS, Gemm
+from ptxgen.operations.gemm.problem import CONJUGATED, CONTIGUOUS, Gemm
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
 from ptxgen.problem.dtypes import ALLOWED, dtype
 
@@ -48,8 +48,8 @@ def gemm(
     a: Array,
     b: Any,
     *,
-    alpha: float = 1.0,
-    beta: float = 0.0,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
@@ -65,11 +65,13 @@ def gemm(
 
     ``a`` is M×K, ``b`` is K×N, ``out`` is M×N (allocated if None). They are arrays of NumPy, PyTorch, CuPy, JAX or
     another library with DLPack, in host memory or on one GPU. A and B have one dtype: float16, bfloat16, float32,
-    float64, float8_e4m3fn, float8_e5m2 or int8. C has the same dtype by default, except bfloat16 for 8-bit floats and
-    int32 for int8; ``out`` selects another supported dtype. An 8-bit C saturates to its finite range. int8 sums wrap
-    modulo 2³² in an int32 C; in another C a sum outside int32 is undefined. Transposes are read from strides (``a.T``
-    costs nothing); an operand that is contiguous along neither axis is copied first. ``beta`` other than 0 requires
-    ``out`` and reads it. If ``alpha`` is 0, A and B are not read, and the product is 0, as in BLAS.
+    float64, complex64, complex128, float8_e4m3fn, float8_e5m2 or int8. C has the same dtype by default, except bfloat16
+    for 8-bit floats and int32 for int8; ``out`` selects another supported dtype. An 8-bit C saturates to its finite
+    range. int8 sums wrap modulo 2³² in an int32 C; in another C a sum outside int32 is undefined. Transposes are read
+    from strides (``a.T`` costs nothing), conjugates by PyTorch's bit (``a.H``); an operand that is contiguous along
+    neither axis is copied first. ``beta`` other than 0 requires ``out`` and reads it. Complex products take complex
+    ``alpha`` and ``beta``, and no other argument of the epilogue. If ``alpha`` is 0, A and B are not read, and the
+    product is 0, as in BLAS.
 
     ``compute``: f16 accumulates in f16; tf32 and f32_bf16x6 multiply float32 on tensor cores; f32_fast_accum leaves
     sums of 8-bit floats to the accumulators of tensor cores, which lose bits (f32 does not).
@@ -100,7 +102,7 @@ def gemm(
     an argument breaks a rule.
     """
     if type(alpha) is not float or type(beta) is not float:  # the cache key must contain the value, not the tensor
-        alpha, beta = number(alpha, "alpha"), number(beta, "beta")
+        alpha, beta = _factor(alpha, "alpha"), _factor(beta, "beta")
     plain = activation is aux is bias is residual is scale_a is scale_b is None
     key, at_a, at_b, at_c = _key(a, b, out, alpha, beta, compute, deterministic) if plain else NO_KEY
     ready = launches.cached(key) if key is not None else None
@@ -136,6 +138,15 @@ def number(value: Any, argument: str) -> float:
     raise InputError(f"{argument} is {shown(value)}; it must be a real number that fits a double")
 
 
+def _factor(value: Any, argument: str) -> complex:
+    """A number, as float if it is real."""
+    if isinstance(value, complex | np.complexfloating) or getattr(value, "is_complex", bool)():
+        require_no_gradient(value, argument)
+        found = complex(value)
+        return found if found.imag else found.real
+    return number(value, argument)
+
+
 def _key(a: Any, b: Any, out: Any, *rest: Any) -> tuple[Any, int, int, int]:
     """The tuple (launch cache key of a call on PyTorch tensors, addresses of a, b and out).
 
@@ -150,7 +161,7 @@ def _key(a: Any, b: Any, out: Any, *rest: Any) -> tuple[Any, int, int, int]:
         if out is not None:
             at_c = out.data_ptr()
             c = (type(out), out.shape, out.stride(), out.dtype, at_c & 15, out.get_device())
-            if not at_c or out.is_neg() or (out.requires_grad and records_gradient(out)):
+            if not at_c or out.is_neg() or out.is_conj() or (out.requires_grad and records_gradient(out)):
                 return NO_KEY
         key = (
             type(a),
@@ -165,6 +176,8 @@ def _key(a: Any, b: Any, out: Any, *rest: Any) -> tuple[Any, int, int, int]:
             b.dtype,
             at_b & 15,
             b.get_device(),
+            a.is_conj(),
+            b.is_conj(),
             rest,
             c,
         )
@@ -178,8 +191,8 @@ def launch_uncached(
     a: Any,
     b: Any,
     out: Any,
-    alpha: float,
-    beta: float,
+    alpha: complex,
+    beta: complex,
     compute: str | None,
     deterministic: bool,
     epilogue_args: tuple[Any, ...],
@@ -191,6 +204,9 @@ def launch_uncached(
     va, vb = view(a, "a", batched=True), view(b, "b", batched=True)
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
     check_operands(va, vb)
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        if isinstance(value, complex) and not va.dtype.part:
+            raise InputError(f"{name} is {value:g}; with operands of {va.dtype.numpy} it must be a real number")
     *scales, activation, aux = epilogue_args
     activation = activation_name(activation)
     epilogue_args = (*scales, activation, aux)
@@ -207,6 +223,8 @@ def launch_uncached(
         result = out
     vc = view(result, "out", batched=True)
     check_out(va, vc, shape)
+    if vc.conjugated:
+        raise InputError("out is a view with the conjugate bit; pass out.resolve_conj()")
     epilogue = epilogue_arguments(shape, vc, *epilogue_args)
     require_disjoint(vc, a=va, b=vb, **dict(epilogue.arrays))
     if va.host and (size := caller_workspace.refuse_host_workspace(workspace)) is not None:
@@ -291,6 +309,11 @@ def contiguous(v: View, argument: str) -> View:
     return copied
 
 
+def letter_of(order: str, v: View) -> str:
+    """The letter of the layout of an operand. ``order``: N or T, as it is stored."""
+    return CONJUGATED[order] if v.conjugated else order
+
+
 def _problem(
     a: View, b: View, c: View, compute: str, deterministic: bool, epilogue: str
 ) -> tuple[bool, Gemm, tuple[View, View]]:
@@ -304,6 +327,7 @@ def _problem(
     b = b if matrix_layout(b) and batch_views.batch_stride(b) >= 0 else contiguous(b, "b")
     first, second = (batch_views.transposed(b), batch_views.transposed(a)) if swapped else (a, b)
     (la, lda), (lb, ldb) = matrix_layout(first) or ("N", 0), matrix_layout(second) or ("N", 0)
+    la, lb = (letter_of(x, v) for x, v in ((la, first), (lb, second)))
     problem = Gemm(
         first.shape[-2],
         second.shape[-1],
@@ -328,7 +352,7 @@ def _problem(
 
 
 def _compute_on_host(
-    a: View, b: View, c: View, alpha: float, beta: float, compute: str, deterministic: bool, epilogue: EpilogueArgs
+    a: View, b: View, c: View, alpha: complex, beta: complex, compute: str, deterministic: bool, epilogue: EpilogueArgs
 ) -> None:
     """Copies host arrays to contiguous memory of the device, computes there, and copies the result back."""
     into = as_numpy(c)
@@ -336,10 +360,11 @@ def _compute_on_host(
         return
     layout, arrays, strides = "", [], []
     for v in (a, b):
-        layout += (matrix_layout(v) or ("N", 0))[0]
+        order = (matrix_layout(v) or ("N", 0))[0]
+        layout += letter_of(order, v)
         shared = not batch_views.batch_stride(v)
         x = as_numpy(v)[0] if shared and len(v.shape) == 3 else as_numpy(v)
-        arrays.append(np.ascontiguousarray(x if layout[-1] == "N" else np.swapaxes(x, -1, -2)))
+        arrays.append(np.ascontiguousarray(x if order == "N" else np.swapaxes(x, -1, -2)))
         strides.append(0 if shared else CONTIGUOUS)
     problem = Gemm(
         a.shape[-2],

@@ -13,8 +13,8 @@ from ptxgen.runtime.runner import Runner
 
 def make_launch(
     bound: Runner,
-    alpha: float = 1.0,
-    beta: float = 0.0,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
     names: tuple[str, ...] = (),
     scalars: Mapping[str, float] | None = None,
 ) -> Callable[..., None]:

@@ -31,8 +31,8 @@ def intercepted(intercept: Callable[[Problem], None]) -> Iterator[None]:
 def compute_on_host(
     problem: Problem,
     arrays: Mapping[str, Any],
-    alpha: float = 1.0,
-    beta: float = 0.0,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
     scalars: Mapping[str, float] | None = None,
 ) -> Any:
     """``Runner.compute`` for host arrays."""

@@ -32,6 +32,7 @@ COMMON = {
     "sink_offset": "offset in the workspace of what the sink stores there, in bytes",
     "alpha": "factor of the product",
     "beta": "factor of C, which is not read if beta is 0",
+    "(alpha|beta)_im": "its imaginary part",
     "(copy_)?offset128_[abc]": "offset of the packed operand in the workspace, in units of 128 bytes",
     "(magic|shift)_.*": "multiplier, shift that divide by the number of this name",
 }

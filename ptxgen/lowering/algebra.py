@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 from ptxgen.expr.node import Node, constant, node, variable, variables
 from ptxgen.expr.operators import OPERATORS
@@ -38,7 +39,8 @@ class Vector:
 class Algebra:
     """``reduce``: an operator of ``expr.operators`` that joins partial results, or argmin or argmax; ``identity``: of
     ``reduce``; ``pads_with_zero``: True if zeros that pad operands do not change results; ``atomic``: True if
-    red.global can reduce; ``vectors``, ``scalars``: what steps read besides the operands."""
+    red.global can reduce; ``vectors``, ``scalars``: what steps read besides the operands; ``fmas``: multiply-adds of a
+    step of a product."""
 
     name: str
     reduce: str
@@ -48,6 +50,8 @@ class Algebra:
 
     vectors: tuple[Vector, ...] = ()
     scalars: tuple[Scalar, ...] = ()
+
+    fmas: ClassVar[int] = 1
 
     @property
     def needs(self) -> frozenset[str]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ptxgen.lowering.algebra import PLUS_TIMES, Algebra, Scalar
-from ptxgen.problem.base import SUMS
+from ptxgen.problem.base import accumulator_dtype
 from ptxgen.problem.dtypes import Dtype, dtype
 
 STRIDED = "strided"  #: the address mode of a matrix with a leading dimension
@@ -326,7 +326,7 @@ class KernelProblem:
 
     @property
     def flops(self) -> Any:
-        return sum(p.flops for p in self.parts) if self.parts else self.extents.flops
+        return sum(p.flops for p in self.parts) if self.parts else self.algebra.fmas * self.extents.flops
 
     @property
     def bytes(self) -> Any:
@@ -358,7 +358,7 @@ class KernelProblem:
 
     @cached_property
     def accumulator(self) -> Dtype:
-        return dtype(SUMS.get(self.compute, self.compute))
+        return accumulator_dtype(self.compute, self.element)
 
     def held_type(self, name: str) -> str:
         """The type in which scalar instructions read elements of operand ``name``."""

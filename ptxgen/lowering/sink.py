@@ -88,6 +88,11 @@ class Elements:
     axes: str = "ij"
 
 
+def part_names(name: str) -> tuple[str, str]:
+    """The names of the real and of the imaginary part of a number that calls pass."""
+    return name, f"{name}_im"
+
+
 @dataclass(frozen=True)
 class StoreTile:
     """C = epilogue(alpha · sums + beta · C).
@@ -114,11 +119,16 @@ class StoreTile:
 
     @property
     def scalars(self) -> tuple[Scalar, ...]:
-        return Scalar("alpha", self.arithmetic), *self.scalars_after_sums
+        return *self._number("alpha"), *self.scalars_after_sums
 
     @property
     def scalars_after_sums(self) -> tuple[Scalar, ...]:
-        return (Scalar("beta", self.arithmetic),)
+        return self._number("beta")
+
+    def _number(self, name: str) -> tuple[Scalar, ...]:
+        """A number of the type ``arithmetic``: of a complex one, the real and the imaginary part."""
+        kind = dtype(self.arithmetic)
+        return tuple(Scalar(each, kind.real) for each in part_names(name)[: kind.parts])
 
     @property
     def stored_type(self) -> str:

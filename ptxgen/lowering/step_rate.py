@@ -81,8 +81,10 @@ def of_expression(algebra: InnerExpression, d: Device) -> Instructions:
 
 
 def instructions(p: KernelProblem, d: Device) -> Instructions:
-    """The instructions of a step of a problem; those of a product count as one multiply-add."""
-    return of_expression(p.algebra, d) if isinstance(p.algebra, InnerExpression) else PRODUCT
+    """The instructions of a step of a problem; those of a product count as multiply-adds, whichever pipe has them."""
+    if isinstance(p.algebra, InnerExpression):
+        return of_expression(p.algebra, d)
+    return PRODUCT if p.algebra.fmas == 1 else Instructions((("fma", p.algebra.fmas),))
 
 
 def of_pairs(algebra: Algebra, d: Device) -> Instructions | None:

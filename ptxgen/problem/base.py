@@ -75,8 +75,15 @@ def text_of(f: Field[Any]) -> FieldText:
     return found
 
 
+def accumulator_dtype(compute: str, element: Dtype) -> Dtype:
+    """The type of sums in ``compute`` of products of A and B of type ``element``: complex if these are."""
+    return element if element.part else dtype(SUMS.get(compute, compute))
+
+
 def arithmetic_dtype(compute: str, out: str) -> Dtype:
     """The type of alpha, beta and the epilogue's arithmetic, of sums in ``compute`` and a C of type ``out``."""
+    if dtype(out).part:
+        return dtype(out)
     sums = dtype(SUMS.get(compute, compute))
     return dtype("f32") if sums.bytes < 4 or (sums.integer and out != sums.name) else sums
 
@@ -97,6 +104,7 @@ class ProblemBase:
     STEPS: ClassVar[str]  #: the numbers of an operand that its alignment restricts, for headers of PTX
     ROWS: ClassVar[str] = "lengths of rows"  #: those that vector accesses restrict; empty: ``STEPS`` has them
     GATED: ClassVar[bool] = False  #: whether the epilogue may have a gated activation
+    COMPLEX: ClassVar[bool] = False  #: whether A, B and C may be complex
     COUNTS_PADDING: ClassVar[bool] = False  #: whether ``flops`` and ``bytes`` count work that a kernel may skip
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     layout: str
@@ -230,6 +238,8 @@ class ProblemBase:
             known = " or ".join(types)
             raise DtypeError(f"dtype is {shown(self.dtype)}; this is a value of compute, with dtype {known}")
         word("dtype", self.dtype, COMPUTE_MODES, DtypeError)
+        if dtype(self.dtype).part and not self.COMPLEX:
+            raise DtypeError(f"dtype is {self.dtype}; {self.operation} has no complex types, only gemm has")
         for name, table in (("compute", COMPUTE_MODES), ("out", OUT_DTYPES)):
             allowed = table[self.dtype]
             if not getattr(self, name):
@@ -280,6 +290,8 @@ class ProblemBase:
                 f"epilogue is {self.epilogue!r}; its operations must be in the order of execution: {','.join(ordered)}"
             )
         kind = self.epilogue_dtype
+        if given and kind.part:
+            raise DtypeError(f"epilogue is {self.epilogue!r}; products of {self.dtype} have none")
         if given and (kind.integer or not all(epilogue_op(name).computes(kind.name) for name in given)):
             raise DtypeError(f"epilogue is {self.epilogue!r}; it is not supported for sums of type {kind.name}")
         if any(epilogue_op(name).gated for name in given):
@@ -351,7 +363,7 @@ class ProblemBase:
 
     @property
     def accumulator(self) -> Dtype:
-        return dtype(SUMS.get(self.compute, self.compute))
+        return accumulator_dtype(self.compute, self.element)
 
     @property
     def epilogue_dtype(self) -> Dtype:

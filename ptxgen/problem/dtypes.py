@@ -27,7 +27,8 @@ class Dtype:
     ``compute`` is f32_fast_accum (0: all of K);
     ``wgmma``: the values of ``compute`` that wgmma supports; ``widened``: the type to which
     scalar instructions convert it before multiplying, if any; ``sm``: the first target with that conversion, 0: all;
-    ``aliases``: other names that users may write, besides the NumPy type's; ``dlpack``: the value of DLDataTypeCode.
+    ``aliases``: other names that users may write, besides the NumPy type's; ``dlpack``: the value of DLDataTypeCode;
+    ``part``: the type of the real and of the imaginary part of a complex number, which follow each other in memory.
     """
 
     name: str
@@ -47,10 +48,21 @@ class Dtype:
     sm: int = 0
     aliases: tuple[str, ...] = ()
     dlpack: int = 2  # kDLFloat
+    part: str = ""
 
     @property
     def bytes(self) -> int:
         return self.bits // 8
+
+    @property
+    def parts(self) -> int:
+        """Real numbers, and registers, of an element: 2 of a complex type."""
+        return 2 if self.part else 1
+
+    @property
+    def real(self) -> str:
+        """The type of a part of an element, or of the whole element if it is real."""
+        return self.part or self.name
 
     @property
     def torch(self) -> str:
@@ -87,10 +99,10 @@ class Dtype:
         return float(np.iinfo(self.numpy.name).min) if self.integer else -self.largest
 
     @property
-    def poison(self) -> float:
+    def poison(self) -> complex:
         """The value of memory that kernels must not access: NaN, or the integer that is farthest from zero."""
         if not self.integer:
-            return float("nan")
+            return complex("nan+nanj") if self.part else float("nan")
         return self.least or self.largest
 
     @property
@@ -131,6 +143,24 @@ def _fp8(name: str, numpy: Any, roundoff: float, cuda: int, dlpack: int) -> Dtyp
         widened="f16",
         sm=89,
         dlpack=dlpack,
+    )
+
+
+def _complex(
+    name: str, bits: int, numpy: Any, roundoff: float, part: str, cuda: int, aliases: tuple[str, ...]
+) -> Dtype:
+    """The row of a complex type."""
+    return Dtype(
+        name,
+        bits,
+        np.dtype(numpy),
+        roundoff=roundoff,
+        compute=(part,),
+        outputs=(name,),
+        cuda=cuda,
+        aliases=aliases,
+        dlpack=5,  # kDLComplex
+        part=part,
     )
 
 
@@ -195,6 +225,8 @@ DTYPES = {
             mma="f64",
             aliases=("fp64", "double"),
         ),
+        _complex("c64", 64, np.complex64, 2.0**-24, "f32", cuda=4, aliases=("cfloat",)),
+        _complex("c128", 128, np.complex128, 2.0**-53, "f64", cuda=5, aliases=("cdouble",)),
         _fp8(_FP8[0], ml_dtypes.float8_e4m3fn, 2.0**-4, cuda=28, dlpack=10),
         _fp8(_FP8[1], ml_dtypes.float8_e5m2, 2.0**-3, cuda=29, dlpack=12),
         Dtype(

@@ -55,8 +55,8 @@ def tensor_rates(sm: int) -> Rates:
 
 
 def scalar_rate(sums: Dtype, d: Device) -> int:
-    """Scalar multiply-adds per clock and multiprocessor. ``sums``: the type of the sums."""
-    return {8: d.fma64, 2: d.fma16}.get(sums.bytes, d.fma)
+    """Scalar multiply-adds per clock and multiprocessor. ``sums``: the type of the sums, or of their parts."""
+    return {8: d.fma64, 2: d.fma16}.get(sums.bytes // sums.parts, d.fma)
 
 
 def tensor_types(element: Dtype, compute: str) -> tuple[str, str]:

@@ -37,6 +37,21 @@ TF32 = (8, 2.0**-24, 2.0**-11)
 TERMS = 4
 
 
+def wide(x: Array) -> Array:
+    """``x`` in float64, or in complex128."""
+    return x.astype(np.complex128 if np.iscomplexobj(x) else np.float64)
+
+
+def magnitudes(x: Array) -> Array:
+    """The absolute values; those of real numbers take the memory of ``x``."""
+    return np.abs(x) if np.iscomplexobj(x) else np.abs(x, out=x)
+
+
+def parts_of(x: Array) -> Array:
+    """The real and imaginary parts of complex numbers in turn, along the last axis; real numbers as they are."""
+    return np.stack([x.real, x.imag], axis=-1).reshape(*x.shape[:-1], -1) if np.iscomplexobj(x) else x
+
+
 def operands(p: Problem, seed: int = 0, kind: str = "normal") -> dict[str, Array]:
     """A, B and C as stored, contiguous, of the problem's dtypes. ``integers``: every partial sum of a product
     is exact; ``normal``; ``scaled``: rows and columns of A and B differ by up to 2^±6 (2^±2 in 8 bits); ``positive``:
@@ -48,30 +63,37 @@ def operands(p: Problem, seed: int = 0, kind: str = "normal") -> dict[str, Array
 def random_operands(p: Problem, seed: int = 0, kind: str = "normal") -> Iterator[tuple[str, Array]]:
     """Generates A, B and C one after the other, for callers that do not need all of ``operands``."""
     rng = np.random.default_rng(seed)
-    k = p.reduction
     for n, (name, shape) in enumerate(zip("ABC", p.stored, strict=True)):
-        if kind == "integers":
-            values = rng.integers(-3, 4, shape).astype(np.float64)
-            types = [p.accumulator] if p.output.saturates else [p.output, p.accumulator]
-            exact = min(1 / max(t.roundoff, 2.0**-31) for t in types)
-            if exact < 2**24:  # keep Σ|a||b| well below the largest exact integer of sums and C
-                values = np.sign(values) * (rng.random(shape) < min(1.0, (exact / 8 / max(k, 1)) ** 0.5))
-        else:
-            values = rng.standard_normal(min(math.prod(shape), DISTINCT_VALUES))
-            if kind == "positive" and p.accumulator.bytes > 2:
-                values = np.abs(values)
-                if p.element.bytes == 2:  # f16 and its sums overflow above 65504
-                    values /= max(1.0, k) ** 0.25
-            if kind == "scaled":
-                values = np.resize(values, shape)
-                exponent = 2 if p.element.bytes == 1 else 6
-                # the axes to scale: rows of A, columns of B, images
-                scaled_axes = {2: (n == 1,), 3: (0, 1 + (n == 1))}.get(len(shape), (0,))
-                scale_shape = tuple(extent if i in scaled_axes else 1 for i, extent in enumerate(shape))
-                values *= np.exp2(rng.integers(-exponent, exponent + 1, scale_shape))
-                if p.element.bytes <= 2:  # f16 and its sums overflow above 65504
-                    values /= (8 if exponent == 6 else 1) * max(1.0, k**0.5) ** 0.5
-        yield name, np.resize(_as(values, p.element if n < 2 else p.output), shape)
+        element = p.element if n < 2 else p.output
+        values, *imaginary = (_random_values(p, rng, kind, n, shape) for _ in range(element.parts))
+        yield name, np.resize(_as(values + 1j * imaginary[0] if imaginary else values, element), shape)
+
+
+def _random_values(p: Problem, rng: np.random.Generator, kind: str, n: int, shape: tuple[int, ...]) -> Array:
+    """Values of operand ``n``, which is A, B or C, or of a part of complex ones; at least DISTINCT_VALUES."""
+    k = p.reduction
+    if kind == "integers":
+        values = rng.integers(-3, 4, shape).astype(np.float64)
+        types = [p.accumulator] if p.output.saturates else [p.output, p.accumulator]
+        exact = min(1 / max(t.roundoff, 2.0**-31) for t in types)
+        if exact < 2**24:  # keep Σ|a||b| well below the largest exact integer of sums and C
+            values = np.sign(values) * (rng.random(shape) < min(1.0, (exact / 8 / max(k, 1)) ** 0.5))
+    else:
+        values = rng.standard_normal(min(math.prod(shape), DISTINCT_VALUES))
+        if kind == "positive" and p.accumulator.bytes > 2:
+            values = np.abs(values)
+            if p.element.bytes == 2:  # f16 and its sums overflow above 65504
+                values /= max(1.0, k) ** 0.25
+        if kind == "scaled":
+            values = np.resize(values, shape)
+            exponent = 2 if p.element.bytes == 1 else 6
+            # the axes to scale: rows of A, columns of B, images
+            scaled_axes = {2: (n == 1,), 3: (0, 1 + (n == 1))}.get(len(shape), (0,))
+            scale_shape = tuple(extent if i in scaled_axes else 1 for i, extent in enumerate(shape))
+            values *= np.exp2(rng.integers(-exponent, exponent + 1, scale_shape))
+            if p.element.bytes <= 2:  # f16 and its sums overflow above 65504
+                values /= (8 if exponent == 6 else 1) * max(1.0, k**0.5) ** 0.5
+    return values
 
 
 def _as(values: Array, kind: Dtype) -> Array:
@@ -112,7 +134,7 @@ class Reference:
         if p.epilogue_dtype.integer:
             return np.zeros_like(self.scale)
         u_sum, u_out = (p.epilogue_dtype if p.accumulator.integer else p.accumulator).roundoff, p.output.roundoff
-        k = p.reduction
+        k = p.reduction * p.accumulator.parts  # terms of a part of a sum
         steps = min(FACTOR * max(k, 1) ** 0.5, k + 4.0)
         allowed = steps * u_sum + self._truncation_error()
         smallest = (
@@ -154,7 +176,7 @@ class Reference:
 
 
 def reference(
-    p: Problem, arrays: Mapping[str, Array], alpha: float = 1.0, beta: float = 0.0, box: Any = None
+    p: Problem, arrays: Mapping[str, Array], alpha: complex = 1.0, beta: complex = 0.0, box: Any = None
 ) -> Reference:
     """alpha·(product of A and B) + beta·C in float64, followed by the epilogue. ``arrays``: those of the problem, by
     name. C is not read if beta is zero. ``box``: the region of the result to compute; C is that region then."""
@@ -172,7 +194,7 @@ def reference(
             if op.place == SCALE:
                 exact, scale = _applied(op, exact, scale, epilogue)
         if beta != 0:
-            term = beta * arrays["C"].astype(np.float64)
+            term = beta * wide(arrays["C"])
             exact, scale = exact + term, scale + np.abs(term)
         variables: dict[str, Array] = {}
         for op in operations:
@@ -277,26 +299,30 @@ def compare(result: Array, ref: Reference) -> Deviation:
     if result.size == 0:
         return Deviation(0.0, (0, 0), 0.0)
     with np.errstate(all="ignore"):
-        got, allowed = result.astype(np.float64), ref.tolerance()
-        same = (got == ref.exact) | (np.isnan(got) & np.isnan(ref.exact))
+        got, exact = parts_of(wide(result)), parts_of(ref.exact)
+        allowed, scale = ref.tolerance(), ref.scale
+        if p.output.part:  # each part may have the error of the whole
+            allowed, scale = (np.repeat(x, p.output.parts, axis=-1) for x in (allowed, scale))
+        same = (got == exact) | (np.isnan(got) & np.isnan(exact))
         # a result whose error interval exceeds the largest number may be rounded to infinity
-        overflows = (np.abs(ref.exact) + allowed > p.output.largest) & (not p.output.saturates)
-        same |= np.isinf(got) & overflows & (np.sign(got) == np.sign(ref.exact))
-        error = np.where(same, 0.0, np.abs(got - ref.exact))
-        ratio = np.where(same | (np.isinf(allowed) & np.isfinite(ref.exact)), 0.0, error / allowed)
+        overflows = (np.abs(exact) + allowed > p.output.largest) & (not p.output.saturates)
+        same |= np.isinf(got) & overflows & (np.sign(got) == np.sign(exact))
+        error = np.where(same, 0.0, np.abs(got - exact))
+        ratio = np.where(same | (np.isinf(allowed) & np.isfinite(exact)), 0.0, error / allowed)
         ratio = np.where(np.isnan(ratio), np.inf, ratio)
-        scale = np.maximum(ref.scale[..., ::2], ref.scale[..., 1::2]) if p.gated else ref.scale
+        scale = np.maximum(scale[..., ::2], scale[..., 1::2]) if p.gated else scale
         unit = p.accumulator.roundoff * max(p.reduction, 1) ** 0.5 * scale
         worst = np.nanmax(np.where(error > 0, error / np.where(unit > 0, unit, np.inf), 0.0))
     flat = int(np.argmax(ratio))
-    where = tuple(int(i) for i in np.unravel_index(flat, ratio.shape))
+    *rows, column = (int(i) for i in np.unravel_index(flat, ratio.shape))
+    where = (*rows, column // p.output.parts)
     return Deviation(float(ratio.flat[flat]), where, float(worst))
 
 
 def verdict(kind: str, result: Array, ref: Reference) -> Deviation:
     """The deviation of a result from the reference. For inputs of kind "integers" every element must be equal, after
     rounding to C's type."""
-    deviation, got = compare(result, ref), result.astype(np.float64)
+    deviation, got = compare(result, ref), wide(result)
     exact = all(epilogue_op(name).exact for name in ref.problem.epilogue_ops)
     if kind != "integers" or not exact or not deviation.ok:
         return deviation

@@ -16,6 +16,7 @@ from ptxgen.codegen.source import Source, Step
 from ptxgen.errors import AssembleError, InputError, LaunchError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
+from ptxgen.lowering.sink import part_names
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import Array
 from ptxgen.problem.registry import Problem
@@ -90,8 +91,8 @@ class Runner:
 
     def prepare(
         self,
-        alpha: float = 1.0,
-        beta: float = 0.0,
+        alpha: complex = 1.0,
+        beta: complex = 0.0,
         names: Sequence[str] | None = None,
         scalars: Mapping[str, float] | None = None,
     ) -> list[PackedStep]:
@@ -106,13 +107,16 @@ class Runner:
             raise LaunchError(f"the runner of {self.problem.key()} is not prepared; Runner.on prepares it")
         integer = self.problem.epilogue_dtype.integer
         for name, value in (("alpha", alpha), ("beta", beta)):
-            if integer and not float(value).is_integer():
+            if value.imag and not self.problem.epilogue_dtype.part:
+                raise InputError(f"{name} is {value:g}; products of {self.problem.dtype} take real numbers")
+            if integer and not float(value.real).is_integer():
                 raise InputError(f"{name} is {value:g}; sums of {self.problem.dtype} take integers")
             if np.isfinite(value) and abs(value) > dtype(self.plan.arithmetic.type).largest:
                 raise InputError(f"{name} is {value:g}; it must fit the accumulator type, {self.plan.arithmetic.type}")
-        numbers: dict[str, float] = (
-            {"alpha": int(alpha), "beta": int(beta)} if integer else {"alpha": alpha, "beta": beta}
-        )
+        numbers: dict[str, float] = {}
+        for name, value in (("alpha", alpha), ("beta", beta)):
+            re, im = part_names(name)
+            numbers |= {re: int(value.real) if integer else value.real, im: value.imag}
         numbers |= {**self.problem.typical_scalars, **(scalars or {})}
         names = (*self.problem.arrays, "W") if names is None else names
         for each in self.prepared:
@@ -131,8 +135,8 @@ class Runner:
     def bind(
         self,
         addresses: Mapping[str, int],
-        alpha: float = 1.0,
-        beta: float = 0.0,
+        alpha: complex = 1.0,
+        beta: complex = 0.0,
         scalars: Mapping[str, float] | None = None,
     ) -> Callable[[], None]:
         """A function that launches every step on these addresses of the problem's arrays. It is not reentrant. If the
@@ -171,8 +175,8 @@ class Runner:
     def compute(
         self,
         arrays: Mapping[str, Array],
-        alpha: float = 1.0,
-        beta: float = 0.0,
+        alpha: complex = 1.0,
+        beta: complex = 0.0,
         addresses: Mapping[str, int] | None = None,
         scalars: Mapping[str, float] | None = None,
     ) -> dict[str, Array]:

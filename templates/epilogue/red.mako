@@ -21,7 +21,9 @@ ${batch.tile_index("%tmp0")}\
     .reg .pred %in_bounds, %has_beta;
     ${plan.epilogue.vector.declaration}
     ${plan.c.declaration}
-    ${plan.arithmetic.setp_ne} %has_beta, %beta, ${plan.arithmetic.zero};
+  % for line in plan.arithmetic.test_nonzero("%has_beta", "beta"):
+    ${line}
+  % endfor
     mov.u32 %vec_index, %thread;
     .pragma "nounroll";
 SCALE_C:
@@ -36,13 +38,13 @@ SCALE_C:
     setp.lt.and.u32 %in_bounds, %vec_index, ${plan.epilogue.gather_loads}, %in_bounds;
   % endif
 ${c_addr.element("%c_addr", "%c_row", "%c_col", plan.batch.c_base, "%ldc", plan.c.bytes)}\
-  % for q in range(plan.c.vec):
-    mov.${plan.arithmetic.type} ${plan.epilogue.vector[q]}, ${plan.arithmetic.zero};
+  % for r in plan.epilogue.stored:
+    mov.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero};
   % endfor
     and.pred %p, %in_bounds, %has_beta;
 ${c_elements.load("%c_addr", 0, "@%p ")}\
-  % for q in range(plan.c.vec):
-    @%p ${plan.arithmetic.mul} ${plan.epilogue.vector[q]}, ${plan.c.values[q]}, %beta;
+  % for line in plan.arithmetic.multiply(plan.epilogue.stored, plan.c.values.all, "beta", "@%p "):
+    ${line}
   % endfor
 ${c_elements.store(plan.epilogue.stored, "%c_addr", 0, "@%in_bounds ")}\
     add.u32 %vec_index, %vec_index, ${plan.threads};

@@ -64,8 +64,8 @@ ${pdl.trigger_and_wait()}\
 ${sink.begin_slices()}\
 ROW_LOOP:
 ${c_addr.element("%c_addr", "%c_row", "%c_col", plan.batch.c_base, "%ldc", plan.c.bytes)}\
-% for q in range(plan.c.vec):
-    mov.${plan.arithmetic.type} ${plan.epilogue.vector[q]}, ${plan.reducer.identity};
+% for r in plan.epilogue.stored:
+    mov.${plan.arithmetic.type} ${r}, ${plan.reducer.identity};
 % endfor
 % if plan.reduction.stores_partials:
     mul.wide.u32 %tmp64, %c_row, %N;
@@ -84,8 +84,8 @@ ${c_addr.column("%c_col")}\
     mov.u32 %slice, 0;
 ADD_SLICE:
     ld.global.${plan.c.sums_type} ${plan.c.addend[:]}, [%partial_ptr];
-  % for q in range(plan.c.vec):
-    % for line in plan.reducer.join(plan.epilogue.vector[q], plan.c.addend[q]):
+  % for sum, other in zip(plan.epilogue.stored, plan.c.addend.all):
+    % for line in plan.reducer.join(sum, other):
     ${line}
     % endfor
   % endfor

@@ -4,22 +4,28 @@
 <%namespace name="slice_ops" file="/${context['plan'].slice_ops}"/>
 ## Defs of an auxiliary kernel over C: see splitk_kernels.mako.
 <%def name="declare_scalars()">
-    .reg .${plan.arithmetic.type} %beta;
+% for group in plan.scalars_after_sums:
+    .reg .${group.type} ${group.registers};
+% endfor
 </%def>
 <%def name="load_scalars()">
-    ld.param.${plan.arithmetic.type} %beta, [beta];
+% for group in plan.scalars_after_sums:
+    ${group.load}
+% endfor
 </%def>
 <%def name="setup_slices()">
 ${slice_ops.setup()}\
 </%def>
 <%def name="begin_slices()">
-    ${plan.arithmetic.setp_ne} %has_beta, %beta, ${plan.arithmetic.zero};
+% for line in plan.arithmetic.test_nonzero("%has_beta", "beta"):
+    ${line}
+% endfor
 </%def>
 <%def name="store_slices()">
 ${slice_ops.scale_product(plan.epilogue.stored, "%c_addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
 ${c_elements.load("%c_addr", 0, "@%has_beta ")}\
-% for q in range(plan.c.vec):
-    @%has_beta ${plan.arithmetic.fma} ${plan.epilogue.vector[q]}, ${plan.c.values[q]}, %beta, ${plan.epilogue.vector[q]};
+% for line in plan.arithmetic.multiply_add(plan.epilogue.stored, plan.c.values.all, "beta", "@%has_beta "):
+    ${line}
 % endfor
 ${slice_ops.finish(plan.epilogue.stored, "%c_addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
 ${c_elements.store(plan.epilogue.stored, "%c_addr", 0, "")}\
@@ -34,7 +40,9 @@ ${c_elements.store(plan.epilogue.stored, "%c_addr", 0, "")}\
     mov.b64 %out, ${plan.batch.c_base};
     mov.b32 %ld_out, %ldc;
 ${fused_ops.setup()}\
-    ${plan.arithmetic.setp_ne} %p, %beta, ${plan.arithmetic.zero};
+% for line in plan.arithmetic.test_nonzero("%p", "beta"):
+    ${line}
+% endfor
     @%p bra.uni WITH_BETA;
     // ---- epilogue, beta = 0: C is not read
 ${store_c.store_tile(math, store_op, False)}\
@@ -54,8 +62,8 @@ STORED:
 ${fused_ops.scale_product(registers, at, offset, guard, row, column)}\
 % if add_c:
 ${c_elements.load(at, offset, guard)}\
-  % for q, r in enumerate(registers):
-    ${guard}${plan.arithmetic.fma} ${r}, %beta, ${plan.c.values[q]}, ${r};
+  % for line in plan.arithmetic.multiply_add(registers, "beta", plan.c.values.all, guard):
+    ${line}
   % endfor
 % endif
 ${fused_ops.finish(registers, at, offset, guard, row, column)}\

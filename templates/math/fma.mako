@@ -1,4 +1,4 @@
-## Scalar multiply-adds: FFMA or DFMA.
+## Scalar multiply-adds: FFMA or DFMA. Those of complex numbers take parts of elements of A negated, too.
 <%def name="clear_accumulators()">
 % for r in plan.mainloop.acc.all:
     mov.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero};
@@ -12,6 +12,9 @@
 </%def>
 
 <%def name="multiply(k, part)">
+% for to, r in plan.mainloop.negations(k, part):
+    neg.${plan.arithmetic.type} ${to}, ${r};
+% endfor
 % for sum, a, b in plan.mainloop.fmas(k, part):
     fma.rn.${plan.arithmetic.type} ${sum}, ${a}, ${b}, ${sum};
 % endfor

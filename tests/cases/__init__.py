@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.cases import (
     batch,
     bf16x3,
+    complex,
     compressed_tiles,
     conv,
     conv_wgmma,
@@ -38,6 +39,7 @@ SOURCES: dict[str, CaseSource] = {
         simt.SOURCE,
         simt.WIDE,
         simt.UNSTAGED,
+        complex.SOURCE,
         mma.SOURCE,
         skinny.SOURCE,
         spmm.SOURCE,

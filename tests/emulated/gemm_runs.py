@@ -20,7 +20,7 @@ from ptxgen.operations.gemm.strided_arrays import elements, extent, padded
 from ptxgen.operations.grouped import checks as grouped_check
 from ptxgen.problem.device import Device, device
 from ptxgen.problem.epilogue_ops import epilogue_rows
-from ptxgen.problem.reference import Array, compare, operands, reference
+from ptxgen.problem.reference import Array, compare, operands, reference, wide
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime import check as runtime_check
 from ptxgen.runtime.check import CASES
@@ -72,8 +72,8 @@ def execute(
     p: Gemm,
     c: Config,
     arrays: tuple[Array, Array, Array],
-    alpha: float = 1.0,
-    beta: float = 0.0,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
     *,
     on: str | Device = "emulated",
     shift: bool = False,
@@ -112,8 +112,8 @@ def verify(
     p: Gemm,
     c: Config,
     kind: str = "normal",
-    alpha: float = 1.0,
-    beta: float = 0.0,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
     data: int = 0,
     arrays: tuple[Array, Array, Array] | None = None,
     **how: Any,
@@ -131,7 +131,7 @@ def verify(
     what = f"{p.key()} | {c} | {kind}, alpha={alpha}, beta={beta}, {how}"
     assert found.ok, f"{found}: {what}"
     if kind == "integers":
-        assert np.array_equal(out.astype(np.float64), ref.rounded), f"not exact: {what}"
+        assert np.array_equal(wide(out), ref.rounded), f"not exact: {what}"
     return out
 
 

@@ -75,6 +75,16 @@ GOLDEN = {
         "gemm 128,128,64 TN f64",
         "ms=4 ns=4 ml=32 nl=64 u=8 vec_a=2 vec_b=2 vec_c=2 store_policy=streaming",
     ),
+    "simt_complex": (
+        "h200",
+        "gemm 64,64,64 NC c64",
+        "ms=4 ns=4 ml=32 nl=32 u=16 kmajor_smem_b=1 vec_a=1 vec_b=2 vec_c=2",
+    ),
+    "simt_complex_workspace": (
+        "h200",
+        "gemm 32,32,512 CN c128 deterministic=1",
+        "ms=2 ns=2 ml=32 nl=32 u=16 kg=4 kl=2 splitk=workspace",
+    ),
     "simt_f64_flag_red": (
         "h200",
         "gemm 32,32,4096 TN f64",

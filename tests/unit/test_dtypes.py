@@ -29,9 +29,10 @@ def test_types_have_every_field():
     assert len({kind.cuda for kind in DTYPES.values()}) == len(DTYPES)
     for kind in DTYPES.values():
         assert kind.cuda >= 0
-        assert kind.tma
+        assert bool(kind.tma) == (not kind.part)
         assert kind.torch == f"torch.{kind.numpy.name}"
-        assert bool(kind.compute) == bool(kind.outputs) == bool(kind.mma)
+        assert bool(kind.compute) == bool(kind.outputs) == bool(kind.mma or kind.part)
+        assert kind.bytes == kind.parts * dtype(kind.real).bytes
         for name in (*kind.outputs, *([kind.widened] if kind.widened else [])):
             assert name in DTYPES
     assert [name for name, kind in DTYPES.items() if not kind.native_numpy] == ["bf16", "e4m3", "e5m2"]
@@ -43,7 +44,7 @@ def test_unknown_names_are_refused(name):
         dtype(name)
 
 
-@pytest.mark.parametrize("kind", ["<i8", ">f4", "c8", "O", "U3", "?", [("a", "f4")]])
+@pytest.mark.parametrize("kind", ["<i8", ">f4", "c32", "O", "U3", "?", [("a", "f4")]])
 def test_numpy_types_without_a_row(kind):
     with pytest.raises(DtypeError, match=r"left has dtype.*must be one of float16"):
         from_numpy(np.dtype(kind), "left")

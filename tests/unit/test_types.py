@@ -16,7 +16,7 @@ from ptxgen.operations.gemm.reference import as_matrices
 from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES
 from ptxgen.problem.device import device
 from ptxgen.problem.dtypes import DTYPES, bits_of, canonical, dtype, from_numpy
-from ptxgen.problem.reference import KINDS, compare, operands, reference
+from ptxgen.problem.reference import KINDS, compare, operands, reference, wide
 from ptxgen.problem.registry import from_dict, parse
 
 
@@ -82,10 +82,10 @@ def test_operands_are_finite_and_integers_stay_exact(name, kind):
     a, b, c = operands(p, 1, kind).values()
     assert a.dtype == b.dtype == p.element.numpy
     assert c.dtype == p.output.numpy
-    assert all(np.isfinite(x.astype(np.float64)).all() for x in (a, b, c))
+    assert all(np.isfinite(wide(x)).all() for x in (a, b, c))
     if kind == "integers":
-        exact = 2 * reference(p, {"A": a, "B": b}).exact + c.astype(np.float64)
-        np.testing.assert_array_equal(exact.astype(p.output.numpy).astype(np.float64), exact)
+        exact = 2 * reference(p, {"A": a, "B": b}).exact + wide(c)
+        np.testing.assert_array_equal(wide(exact.astype(p.output.numpy)), exact)
 
 
 @pytest.mark.parametrize("name", ["f16", "bf16", "e4m3", "e5m2"])
@@ -105,8 +105,8 @@ def test_rounded_inputs_pass_for_tf32_only():
     rounded = bits.view(np.float32)
     for compute, right in (("tf32", True), ("f32", False)):
         p = Gemm(40, 40, 200, "NN", "f32", compute)
-        wide, other = as_matrices(p, rounded, b)
-        assert compare((wide @ other).astype(np.float32), reference(p, {"A": a, "B": b})).ok is right
+        left, other = as_matrices(p, rounded, b)
+        assert compare((left @ other).astype(np.float32), reference(p, {"A": a, "B": b})).ok is right
 
 
 def test_integers_are_exact_or_wrong():

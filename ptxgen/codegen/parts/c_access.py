@@ -14,7 +14,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 @dataclass(frozen=True)
 class CAccess(Part):
-    """``vec``: elements of one access to C or to partial sums; ``vector_red``: whether red.global adds vectors;
+    """``vec``: elements of one access to C or to partial sums, ``vector_red``: whether red.global adds vectors;
     ``streaming``: whether stores of C are evicted first; ``preinitialises``: whether registers are set before guarded
     instructions write them. Otherwise ptxas assumes that they are live before, and hundreds of them spill."""
 
@@ -68,20 +68,25 @@ class CAccess(Part):
 
     @cached_property
     def element_type(self) -> str:
-        return "b16" if self.is_16bit else "b8" if self.is_fp8 else self.problem.out
+        return "b16" if self.is_16bit else "b8" if self.is_fp8 else self.problem.output.real
+
+    @cached_property
+    def width(self) -> int:
+        """Registers of ``vec`` sums."""
+        return self.vec * self.arithmetic.parts
 
     @cached_property
     def type(self) -> str:
         """The type of an access of ``vec`` elements."""
         n = self.vec
         if n == 1 or not (self.is_16bit or self.is_fp8):
-            return width(n, self.element_type)
+            return width(self.width, self.element_type)
         return width(n // 2, "b16" if self.is_fp8 else "b32")
 
     @cached_property
     def sums_type(self) -> str:
         """The type of an access of ``vec`` partial sums."""
-        return width(self.vec, self.arithmetic.type)
+        return width(self.width, self.arithmetic.type)
 
     @cached_property
     def store_cache_op(self) -> str:
@@ -96,7 +101,7 @@ class CAccess(Part):
             return Tile("c_raw", "b16", (max(1, self.vec // 2),))
         if self.is_16bit:
             return Tile("c_raw", "b32", (self.vec // 2,)) if self.vec > 1 else Tile("c_raw", "b16", (1,))
-        return Tile("c_raw", "b32" if self.truncates else self.element_type, (self.vec,))
+        return Tile("c_raw", "b32" if self.truncates else self.element_type, (self.width,))
 
     @cached_property
     def word_values(self) -> list[tuple[str, list[str]]]:
@@ -106,8 +111,8 @@ class CAccess(Part):
 
     @cached_property
     def sum_offsets(self) -> range:
-        """The offset of each partial sum of an access."""
-        return range(0, self.vec * self.arithmetic.bytes, self.arithmetic.bytes)
+        """The offset of each register of the partial sums of an access."""
+        return range(0, self.vec * self.arithmetic.bytes, self.arithmetic.bytes // self.arithmetic.parts)
 
     @cached_property
     def half(self) -> Tile:
@@ -127,7 +132,7 @@ class CAccess(Part):
     @cached_property
     def addend(self) -> Tile:
         """Partial sums that are added to others."""
-        return Tile("partial", self.arithmetic.type, (self.vec,))
+        return Tile("partial", self.arithmetic.type, (self.width,))
 
     @cached_property
     def registers(self) -> list[Tile]:

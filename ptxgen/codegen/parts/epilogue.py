@@ -54,7 +54,7 @@ class Epilogue(Part):
     @cached_property
     def stored(self) -> list[str]:
         """The registers of a vector that is stored."""
-        return self.vector.all[: self.c.vec]
+        return self.vector.all[: self.c.width]
 
     @property
     def vector(self) -> Tile:
@@ -110,7 +110,7 @@ class TileEpilogue(RowLanes, Epilogue):
     @cached_property
     def vector(self) -> Tile:
         """A row of the thread's sums, or a vector of the block's tile."""
-        return Tile("result", self.arithmetic.type, (max(self.ns, self.c.vec),))
+        return Tile("result", self.arithmetic.type, (max(self.ns * self.arithmetic.parts, self.c.width),))
 
     @cached_property
     def checks_bounds(self) -> bool:
@@ -118,7 +118,9 @@ class TileEpilogue(RowLanes, Epilogue):
 
     def scaled_row(self, sums: Sequence[str] = ()) -> list[str]:
         """The instructions that give the sink the sums of a row of the thread, or those in ``vector``."""
-        row = self.vector.all[: self.ns]
+        row = self.vector.all[: self.ns * self.arithmetic.parts]
+        if self.scales_sums:
+            return self.arithmetic.multiply(row, sums or row, "alpha")
         return [self.scaled(to, r) for to, r in zip(row, sums or row, strict=True)]
 
     @property
@@ -135,7 +137,7 @@ class TileEpilogue(RowLanes, Epilogue):
     @cached_property
     def column_vectors(self) -> list[list[str]]:
         """The registers of each vector of a row of a thread."""
-        n = self.c.vec
+        n = self.c.width
         return [self.vector.all[i * n : (i + 1) * n] for i in range(len(self.columns))]
 
     @property
@@ -143,13 +145,13 @@ class TileEpilogue(RowLanes, Epilogue):
         """Triples (registers, their operand, offset) of a vector of sums of each thread group that splits K."""
         size = self.config.ml * self.row_pitch * self.arithmetic.bytes
         into = [self.vector, *[self.c.addend] * (self.config.kl - 1)]
-        return [(tile.all[: self.c.vec], tile.vector(0, n=self.c.vec), g * size) for g, tile in enumerate(into)]
+        return [(tile.all[: self.c.width], tile.vector(0, n=self.c.width), g * size) for g, tile in enumerate(into)]
 
     @property
     def sum_vectors(self) -> list[tuple[int, str]]:
         """Pairs (first column, operand) of the stores of a row of sums to shared memory."""
-        n = self.sts_vec
-        return [(j, self.vector.vector(j, n=n)) for j in range(0, self.ns, n)]
+        n, parts = self.sts_vec, self.arithmetic.parts
+        return [(j, self.vector.vector(j * parts, n=n * parts)) for j in range(0, self.ns, n)]
 
     @property
     def shared_map(self) -> list[str]:
@@ -239,7 +241,7 @@ class TileEpilogue(RowLanes, Epilogue):
     @property
     def sums_access(self) -> str:
         """The type of a store of sums to shared memory."""
-        return width(self.sts_vec, self.arithmetic.type)
+        return width(self.sts_vec * self.arithmetic.parts, self.arithmetic.type)
 
     @property
     def row_batch(self) -> int:

@@ -76,4 +76,4 @@ def fma_rate(p: KernelProblem, d: Device) -> float:
     """Scalar multiply-adds, or steps of another algebra, per clock and multiprocessor."""
     if isinstance(p.algebra, InnerExpression):
         return step_rate.bound(p.algebra, d)
-    return scalar_rate(p.accumulator, d)
+    return scalar_rate(p.accumulator, d) / p.algebra.fmas

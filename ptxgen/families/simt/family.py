@@ -52,6 +52,7 @@ FAMILY = TileFamily(
     provides=READS_ELEMENTS
     | LOOPS_OVER_ITEMS
     | {
+        "complex_plus_times",
         "inner_expression",
         "store_gated",
         "store_value",

@@ -10,10 +10,12 @@ import numpy as np
 from ptxgen.codegen.config.config import Config
 from ptxgen.operations.gemm.problem import STRIDES, Gemm
 from ptxgen.operations.gemm.strided_arrays import A, B, C, elements, padded
-from ptxgen.problem.reference import Deviation, epilogue_arrays, operands, reference, verdict
+from ptxgen.problem.reference import Deviation, epilogue_arrays, operands, parts_of, reference, verdict
 from ptxgen.runtime.check import CASES, CheckResult
 from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.runner import Runner
+
+TURN = 0.5  #: the imaginary part of alpha and beta of complex products
 
 
 def check_gemm(
@@ -37,16 +39,23 @@ def with_row_padding(p: Gemm, row_padding: int) -> Gemm:
     return replace(p, **changes)
 
 
+def _factors(p: Gemm, alpha: float, beta: float) -> tuple[complex, complex]:
+    """Alpha and beta of a case, as the problem takes them."""
+    if p.epilogue_dtype.integer:
+        return round(alpha), round(beta)
+    if p.element.part and beta:
+        return complex(alpha, TURN), complex(beta, TURN)
+    return alpha, 0 if p.gated else beta
+
+
 def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
     """The checks of a loaded kernel."""
     results = []
-    for kind, alpha, beta, initial in CASES:
+    for kind, *factors, initial in CASES:
+        alpha, beta = _factors(p, *factors)
         arrays = operands(p, seed, kind) | epilogue_arrays(p, seed, kind)
         if initial == "nan":
             arrays["C"] = np.full_like(arrays["C"], p.output.poison)
-        if p.epilogue_dtype.integer:
-            alpha, beta = round(alpha), round(beta)
-        beta = 0 if p.gated else beta
         stored = padded(p, arrays)
         arrays["A"], arrays["B"] = elements(p, A, stored["A"]), elements(p, B, stored["B"])  # items may share memory
         ref = reference(p, arrays, alpha, beta)
@@ -54,7 +63,7 @@ def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
         got = elements(p, C, out)
         deviation = verdict(kind, got, ref)
         got[...] = p.output.poison
-        if not np.array_equal(out, np.full_like(out, p.output.poison), equal_nan=True):
+        if not np.array_equal(parts_of(out), parts_of(np.full_like(out, p.output.poison)), equal_nan=True):
             deviation = Deviation(np.inf, (-1, -1), deviation.worst)
         if runner.workspace_dirty():
             deviation = Deviation(np.inf, (-1, -1), deviation.worst)

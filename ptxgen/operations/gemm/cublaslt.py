@@ -37,7 +37,11 @@ _SCALAR: dict[str, Callable[[int], Any]] = {
     "f32": ct.c_float,
     "f64": ct.c_double,
     "s32": ct.c_int32,
+    "c64": lambda v: (ct.c_float * 2)(v),
+    "c128": lambda v: (ct.c_double * 2)(v),
 }
+#: letter of a layout -> cublasOperation_t
+_OPERATIONS = {"N": 0, "T": 1, "C": 2, "R": 3}
 # cublasLtMatrixLayoutAttribute_t
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6
 # cublasLtMatmulDescAttributes_t and cublasLtMatmulPreferenceAttributes_t
@@ -165,8 +169,8 @@ class CublasLt:
         self._handle = self._make("")
         self._product = self._make("MatmulDesc", _COMPUTE[p.compute], dtype(scalar).cuda)
         # A row-major N×K (layout T) is a column-major K×N, which op() transposes.
-        transposed = [ct.c_int32(p.layout[1] == "T"), ct.c_int32(p.layout[0] == "T")]
-        for attribute, value in zip((_TRANSA, _TRANSB), transposed, strict=True):
+        operations = [ct.c_int32(_OPERATIONS[letter]) for letter in reversed(p.layout)]
+        for attribute, value in zip((_TRANSA, _TRANSB), operations, strict=True):
             _check(lib.cublasLtMatmulDescSetAttribute(self._product, attribute, ct.byref(value), ct.sizeof(value)))
         if p.compute == FAST_ACCUM:
             fast = ct.c_int8(1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from ptxgen.lowering.complex_product import ComplexProduct
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.strided import matrix_product
 from ptxgen.operations.gemm.problem import CONTIGUOUS, Gemm
@@ -23,11 +25,11 @@ def lower_gemm(p: Gemm, **numbers: Any) -> KernelProblem:
     if p.gated:  # C has twice as many columns, of halves of elements
         out, ldc, stride_c = HALVES[p.out].name, 2 * ldc, stride_c if stride_c == CONTIGUOUS else 2 * stride_c
     a, b, c = of("aligned_a", "aligned_b", "aligned_c")
-    return matrix_product(
+    product = matrix_product(
         m,
         n,
         k,
-        p.layout,
+        p.orders,
         p.dtype,
         p.compute,
         out=out,
@@ -39,3 +41,7 @@ def lower_gemm(p: Gemm, **numbers: Any) -> KernelProblem:
         deterministic=p.deterministic,
         kind=numbers.get("kind", KernelProblem),
     )
+    if not p.element.part:
+        return product
+    name = f"{p.operation}_{p.dtype}_{p.layout.lower()}"
+    return replace(product, name=name, algebra=ComplexProduct(conjugates=p.conjugates))

@@ -79,7 +79,7 @@ class GemmOperandSets(OperandSets):
         p, key = self.problem, (items.start, items.stop, rows.tobytes())
         if key not in self._references:
             a, b = self.arrays["A"], self.arrays["B"]
-            a = (a if p.layout[0] == "N" else np.swapaxes(a, -1, -2))[..., rows, :]
+            a = (a if p.orders[0] == "N" else np.swapaxes(a, -1, -2))[..., rows, :]
             a, b = (x[items] if x.ndim == 3 and len(x) > 1 else x for x in (a, b))
             along = {"scale_a"} if "scale_rows" in p.epilogue_ops else set()
             along |= {"bias"} if "bias_row" in p.epilogue_ops else set()
@@ -89,7 +89,7 @@ class GemmOperandSets(OperandSets):
             for name in p.epilogue_operands:
                 x = self.arrays[name]
                 arrays[name] = x[rows] if name in along else x[items, rows] if name in p.elementwise_operands else x
-            part = replace(p, m=len(rows), batch=1, layout="N" + p.layout[1], lda=0)
+            part = replace(p, m=len(rows), batch=1, layout="NR"[p.conjugates[0]] + p.layout[1], lda=0)
             self._references[key] = reference(part, arrays)
         return self._references[key]
 

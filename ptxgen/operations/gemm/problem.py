@@ -1,7 +1,7 @@
 """The problem type of matrix products: shapes, strides, types, epilogue.
 
 Layouts are in row-major (NumPy) terms. First letter: A, N = stored M×K, T = stored K×M. Second letter: B, N = stored
-K×N, T = stored N×K. C is stored M×N.
+K×N, T = stored N×K. C is stored M×N. Complex operands may be conjugated: C is stored like T, R like N.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ from numbers import Integral
 from typing import Any
 
 from ptxgen.arguments import integer, shown
-from ptxgen.errors import ShapeError
+from ptxgen.errors import DtypeError, ShapeError
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
 from ptxgen.problem.dtypes import Dtype
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
+#: conjugation of a stored operand: letter of the layout -> that with it
+CONJUGATED = {"N": "R", "T": "C", "R": "N", "C": "T"}
+COMPLEX_LAYOUTS = tuple(a + b for a in "NTCR" for b in "NTCR")
 STRIDE_LIMIT = 1 << 40
 CONTIGUOUS = -1  #: value of a batch stride: no elements are between the items of the batch
 THIN = 64  #: a GEMM with an extent up to this is thin
+_ORDERS = str.maketrans("CR", "TN")
 #: the fields with batch strides
 STRIDES = ("stride_a", "stride_b", "stride_c")
 
@@ -54,7 +58,13 @@ class Gemm(ProblemBase):
     m: int = field(metadata=described(c="rows of C"))
     n: int = field(metadata=described(c="columns of C"))
     k: int = field(metadata=described(c="length of the sums"))
-    layout: str = field(default="NN", metadata=described("NN, NT, TN or TT (T: stored transposed)", words=LAYOUTS))
+    layout: str = field(
+        default="NN",
+        metadata=described(
+            "NN, NT, TN or TT (T: stored transposed); of complex matrices also C, T conjugated, and R, N conjugated",
+            words=COMPLEX_LAYOUTS,
+        ),
+    )
     dtype: str = "f32"
     compute: str = ""
     lda: int = field(
@@ -100,6 +110,7 @@ class Gemm(ProblemBase):
 
     operation = "gemm"
     GATED = True
+    COMPLEX = True
     SHAPE = ("m", "n", "k")
     SHAPE_FORM = "M,N,K"
     RUNTIME_PARAMETERS = "M, N, K, leading dimensions"
@@ -108,8 +119,10 @@ class Gemm(ProblemBase):
     def __post_init__(self) -> None:
         self._normalize_integers(("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c", "batch"))
         self._check_words_and_flags()
-        self._normalize_layout("layout", LAYOUTS)
+        self._normalize_layout("layout", COMPLEX_LAYOUTS)
         self._normalize_dtypes()
+        if any(self.conjugates) and not self.element.part:
+            raise DtypeError(f"layout is {self.layout}; with dtype {self.dtype} it must have N and T only")
         self._normalize_epilogue()
         if self.gated and self.n % 2:
             raise ShapeError(f"n is {self.n}; with a gated activation it must be even: a gate and a value in turn")
@@ -172,13 +185,23 @@ class Gemm(ProblemBase):
         return self.element, self.element, self.output
 
     @property
+    def orders(self) -> str:
+        """How A and B are stored, N or T: the layout without conjugation."""
+        return self.layout.translate(_ORDERS)
+
+    @property
+    def conjugates(self) -> tuple[bool, bool]:
+        """For A and for B: True if its elements are conjugated."""
+        return self.layout[0] in "CR", self.layout[1] in "CR"
+
+    @property
     def columns_a(self) -> int:
         """Length of a stored row of A."""
-        return self.k if self.layout[0] == "N" else self.m
+        return self.k if self.orders[0] == "N" else self.m
 
     @property
     def columns_b(self) -> int:
-        return self.n if self.layout[1] == "N" else self.k
+        return self.n if self.orders[1] == "N" else self.k
 
     @property
     def columns_c(self) -> int:
@@ -188,11 +211,11 @@ class Gemm(ProblemBase):
     @property
     def rows_a(self) -> int:
         """The number of stored rows of A."""
-        return self.m if self.layout[0] == "N" else self.k
+        return self.m if self.orders[0] == "N" else self.k
 
     @property
     def rows_b(self) -> int:
-        return self.k if self.layout[1] == "N" else self.n
+        return self.k if self.orders[1] == "N" else self.n
 
     @property
     def _contiguous(self) -> tuple[int, int, int]:
@@ -223,7 +246,7 @@ class Gemm(ProblemBase):
 
     @property
     def flops(self) -> int:
-        return 2 * self.results * self.k
+        return 2 * self.results * self.k * self.element.parts**2
 
     @property
     def bytes(self) -> int:

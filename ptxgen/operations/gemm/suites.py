@@ -49,7 +49,7 @@ def from_column_major(values: dict[str, Any]) -> Case:
         out["epilogue"] = ",".join(_EXCHANGED_OPS.get(name, name) for name in split_epilogue(epilogue))
     p = from_dict(out)
     assert isinstance(p, Gemm)
-    return Case(p.key(), p, ColumnMajor(p.n, p.m, p.k, p.layout[1] == "T", p.layout[0] == "T"))
+    return Case(p.key(), p, ColumnMajor(p.n, p.m, p.k, p.orders[1] == "T", p.orders[0] == "T"))
 
 
 def _isaac(**fields: Any) -> Iterator[Case]:

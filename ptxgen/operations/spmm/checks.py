@@ -22,7 +22,7 @@ from ptxgen.runtime.runner import Runner
 PRODUCTS = 1 << 26  #: that a comparison computes, about
 
 
-def padded(array: Array, ld: int, fill: float) -> Array:
+def padded(array: Array, ld: int, fill: complex) -> Array:
     """The rows of a matrix at a leading dimension, with ``fill`` in the gaps."""
     if array.shape[1] == ld:
         return array

@@ -112,7 +112,7 @@ class FmaSpace(MultistageSpace):
 
     def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
         unstaged = (0,) if self.unstaged_depth(p) else ()
-        staged = self.axes["stages"] if p.compute == p.accumulator.name else ()
+        staged = self.axes["stages"] if p.compute == p.accumulator.real else ()
         return [[{"stages": n} for n in (*unstaged, *staged)], *self._copy_modes_by_operand(p)]
 
     def shapes(self, p: KernelProblem) -> Grid:

@@ -183,7 +183,7 @@ def _early(p: KernelProblem, c: Any, operands: tuple[Any, Any], each: list[Any],
     sets = where(
         c.ks > 1, where(c.bounds == BOUNDS_PREDICATE, 56, where(c.bounds == BOUNDS_NONE, 0, where(c.ks > 2, 32, 6))), 0
     )
-    if max(element_bytes(p)) == 8:
+    if max(element_bytes(p)) >= 8:
         kinds = 4 + where(c.ks > 1, 20, 0) + where(c.bounds == BOUNDS_PREDICATE, 16, 0)
     elif min(element_bytes(p)) < 4:
         kinds = 4 + where(c.ks > 1, 12, 0) + (c.ms + c.ns) // 2 + where(packed == 2, 24, 0)
@@ -205,7 +205,7 @@ def _reg_margin(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any
     most = most + where((packed == 2) | ((table_loads > 0) & (c.ks > 1)), F16X2_MARGIN, 0)
     most = most + where((table_loads > 0) & kmajor_smem & through_registers, 2 * KMAJOR_MARGIN, 0)
     ldg = where(table_loads == 0, through_registers, (c.cp_async_a + c.cp_async_b == 0) & (c.ks > 1))
-    most = most + where(ldg, LDG_MARGIN + (F64_MARGIN if words == 2 else 0), 0)
+    most = most + where(ldg, LDG_MARGIN + (F64_MARGIN if words >= 2 else 0), 0)
     resident = threads * c.min_ctas_per_sm
     rows = (a.kmajor_smem & b.kmajor_smem) & (c.bounds != BOUNDS_NONE) & (resident > 3 * FULL_THREADS - 1)
     tables = where(table_loads > 0, 1 + through_registers, 0)
@@ -257,7 +257,7 @@ def geometry(p: KernelProblem, c: Any) -> FmaGeometry:
         beyond = (
             2 * np.maximum(pointers - 8, 0) + where(a.kmajor_smem | b.kmajor_smem, 24, 0) + where(packed == 2, 24, 0)
         )
-    elif words == 2:
+    elif words >= 2:
         beyond = where(a.kmajor_smem & b.kmajor_smem, fragments * words, where(a.kmajor_smem | b.kmajor_smem, 8, 0))
     live = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight
     early = _early(p, c, (a, b), each, threads, packed)

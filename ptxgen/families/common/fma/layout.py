@@ -48,8 +48,9 @@ class OperandLayout(CopiedTile):
     ``g`` is the operand's part of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth``
     U, ``ahead`` whether fragments are read one k ahead, ``steps`` k steps of one thread group, ``held`` the type that
     fragments have, of 16 bits if a register has a pair of them, or that of a pair (``expr.value_types.PAIRS``) if it
-    has an element twice, ``element`` the type in global memory, ``base`` the operand's offset
-    in a stage, ``addressing`` how it is addressed in global memory, ``ld`` its leading dimension.
+    has an element twice; a complex element has a register for each part; ``element`` the type in global memory,
+    ``base`` the operand's offset in a stage, ``addressing`` how it is addressed in global memory, ``ld`` its leading
+    dimension.
     """
 
     swizzled = False
@@ -72,11 +73,12 @@ class OperandLayout(CopiedTile):
         self.kmajor, self.kmajor_smem, self.transposed = bool(g.kmajor), bool(g.kmajor_smem), bool(g.transposed)
         self.tile, self.thread, self.warp = int(g.tile), int(g.thread_tile), int(g.warp_threads)
         self.vec, self.row, self.size = int(g.vec), int(g.row_pitch), int(g.stage_bytes)
-        self.held, self.dtype = held, element
+        self.held, self.dtype, self.parts = held, element, element.parts
         self.bytes, self.global_bytes, self.chunk = int(g.bytes), element.bytes, int(g.chunk)
         self.asynchronous = bool(g.cp_async)
-        self.depth, self.steps, self.packed, self.base = depth, steps, type_of(held).bits == 16, base
-        self.twice = type_of(held).values == 2
+        self.depth, self.steps, self.base = depth, steps, base
+        self.packed = self.parts == 1 and type_of(held).bits == 16
+        self.twice = self.parts == 1 and type_of(held).values == 2
         self.vectors, self.across = int(g.loads), int(g.row_loads)
         self.log2_across, self.log2_chunk, self.log2_tile = log2(self.across), log2(self.chunk), log2(self.tile)
         self.last_copies = self.vectors if self.vectors < threads else 0
@@ -93,9 +95,9 @@ class OperandLayout(CopiedTile):
         buffers = 2 if self.prefetches else 1
         word = "b32" if self.packed else self.register
         shape = (
-            (buffers, self.thread, self.chunk)
+            (buffers, self.thread, self.chunk * self.parts)
             if self.kmajor_smem
-            else (buffers, self.thread // (2 if self.packed else 1))
+            else (buffers, self.thread * self.parts // (2 if self.packed else 1))
         )
         self.fragment = Tile(f"frag_{self.name}", word, shape)
         self.contiguous = 1 if self.kmajor_smem else min(self.chunk, self.thread)
@@ -145,7 +147,9 @@ class OperandLayout(CopiedTile):
 
     @property
     def register(self) -> str:
-        """The type of a register with an element as it is held; integers are bits."""
+        """The type of a register with an element, or a part of it, as it is held; integers are bits."""
+        if self.parts > 1:
+            return self.dtype.real
         return self.held if self.held in ("f16", "f32", "f64") else f"b{8 * self.bytes}"
 
     def _staging(self) -> None:
@@ -160,8 +164,10 @@ class OperandLayout(CopiedTile):
         self.widens = x.bytes < 4 and not x.integer and self.bytes == 4 and not bits  # floats of 16 bits
         #: whether elements are cast, after they are extracted
         self.casts = not self.widens and not bits and self.held != self.read_type
-        words = max(size // 4, 1) if self.extracts or halves else self.vec
-        kind = "b32" if narrow or halves else f"b{8 * x.bytes}"
+        #: registers with an element: of 64 bits at most
+        self.words = max(x.bytes // 8, 1)
+        words = max(size // 4, 1) if self.extracts or halves else self.vec * self.words
+        kind = "b32" if narrow or halves else f"b{8 * min(x.bytes, 8)}"
         pieces = len(self.loads)
         self.staging = Tile(f"ldg_{self.name}", kind, (pieces, words))
         self.load_kind = width(words, kind)
@@ -219,8 +225,11 @@ class OperandLayout(CopiedTile):
         size = 4 if kind.endswith("32") else 8 if kind.endswith("64") else 2
         count = self.converted.shape[1]
         if self.transposed:
-            step = self.row * self.bytes
-            return [SharedStore(p.offset + j * step, kind, self.converted[p.index, j]) for j in range(count)]
+            step, n = self.row * self.bytes, self.words
+            return [
+                SharedStore(p.offset + j // n * step, width(n, kind), self.converted.vector(p.index, j, n=n))
+                for j in range(0, count, n)
+            ]
         most = min(count, 16 // size, 4)
         return [
             SharedStore(p.offset + j * size, width(most, kind), self.converted.vector(p.index, j, n=most))
@@ -249,8 +258,8 @@ class OperandLayout(CopiedTile):
                 return []
             return [
                 FragmentLoad(
-                    width(self.chunk, self.fragment.kind),
-                    self.fragment.vector(buffer, i, 0, n=self.chunk),
+                    width(self.chunk * self.parts, self.fragment.kind),
+                    self.fragment.vector(buffer, i, 0, n=self.chunk * self.parts),
                     self._kmajor_address(k, i),
                 )
                 for i in range(self.thread)
@@ -260,7 +269,7 @@ class OperandLayout(CopiedTile):
     def _loads_at(self, pointer: str, k: int, buffer: int) -> list[FragmentLoad]:
         """The fragment loads of a step that is ``k`` rows after a pointer; rows are along M or N."""
         n = self.contiguous
-        per = n // (2 if self.packed else 1)
+        per = n * self.parts // (2 if self.packed else 1)
         return [
             FragmentLoad(
                 width(per, self.fragment.kind),
@@ -308,10 +317,12 @@ class OperandLayout(CopiedTile):
             for i in range(self.thread)
         ]
 
-    def element(self, i: int, k: int) -> str:
-        """The register with element ``i`` of step ``k`` (not packed)."""
-        b = self.buffer(k)
-        return self.fragment[b, i, k % self.chunk] if self.kmajor_smem else self.fragment[b, i]
+    def element(self, i: int, k: int, part: int = 0) -> str:
+        """The register with element ``i`` of step ``k`` (not packed), or with a part of it."""
+        b, n = self.buffer(k), self.parts
+        if self.kmajor_smem:
+            return self.fragment[b, i, k % self.chunk * n + part]
+        return self.fragment[b, i * n + part]
 
     @property
     def moved_step_ptrs(self) -> list[str]:

@@ -21,6 +21,7 @@ from ptxgen.families.common.fma.geometry import FmaGeometry
 from ptxgen.families.common.fma.layout import OperandLayout, lane_bits
 from ptxgen.families.common.issue_order import products
 from ptxgen.lowering.algebra import Vector
+from ptxgen.lowering.complex_product import ComplexProduct
 from ptxgen.problem.dtypes import dtype
 
 #: the schedule's template
@@ -66,7 +67,7 @@ class ThreadTile:
     def acc(self) -> Tile:
         if self.packed:
             return Tile("acc", "b32", (self.ks, self.ms, self.ns // 2))
-        return Tile("acc", self.arithmetic.type, (self.ks, self.ms, self.ns))
+        return Tile("acc", self.arithmetic.type, (self.ks, self.ms, self.ns * self.arithmetic.parts))
 
     @property
     def joined(self) -> list[str]:
@@ -95,6 +96,10 @@ class ThreadTile:
         rows = [self.a.element(i, k) for i in range(self.ms)]
         columns = [self.b.element(j, k) for j in range(self.ns)]
         return [(acc[s, i, j], rows[i], columns[j]) for i, j in self.products_of(part)]
+
+    def negations(self, k: int, part: TilePart) -> list[tuple[str, str]]:
+        """Pairs (register, what it has negated) of what the multiply-adds of step ``k`` take so."""
+        return []
 
     def pair_fmas(self, k: int, part: TilePart) -> list[tuple[str, str, str]]:
         """Triples (sums, pair of A, pair of B) of the multiply-adds of pairs of columns."""
@@ -207,6 +212,36 @@ class FmaMainloop(ThreadTile, MultistageMainloop):
             if not x.asynchronous:
                 out.append((x.staging, f"{x.name.upper()} between global and shared memory"))
         return out
+
+
+@dataclass(frozen=True)
+class ComplexMainloop(FmaMainloop):
+    """Multiply-adds of complex numbers: of each element of A, B and the sums there is a register for each part."""
+
+    algebra: ComplexProduct
+
+    @cached_property
+    def negated(self) -> Tile:
+        """Parts of the elements of A that multiply-adds take negated; ptxas makes them signs of operands."""
+        return Tile("negated", self.arithmetic.type, (len(self.algebra.negated), self.ms))
+
+    def negations(self, k: int, part: TilePart) -> list[tuple[str, str]]:
+        rows = range(self.ms // part.a)
+        return [(self.negated[n, i], self.a.element(i, k, x)) for n, x in enumerate(self.algebra.negated) for i in rows]
+
+    def fmas(self, k: int, part: TilePart) -> list[tuple[str, str, str]]:
+        s, found = self.set_of(k), []
+        for each in self.algebra.products:
+            for i, j in self.products_of(part):
+                a = self.a.element(i, k, each.a)
+                if each.negated:
+                    a = self.negated[self.algebra.negated.index(each.a), i]
+                found.append((self.acc[s, i, 2 * j + each.sum], a, self.b.element(j, k, each.b)))
+        return found
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        return [*super().register_table, (self.negated, "negated parts of elements of A")]
 
 
 @dataclass(frozen=True)
@@ -390,4 +425,6 @@ def mainloop(plan: Plan, geometry: FmaGeometry) -> FmaMainloop:
     b = OperandLayout(g.b, *common, held[1], y.element, a.size, y.access.mode, y.access.ld)
     if isinstance(reducer, ExpressionReducer):
         return StepMainloop(c, g, steps, a, b, plan.arithmetic, reducer)
+    if isinstance(p.algebra, ComplexProduct):
+        return ComplexMainloop(c, g, steps, a, b, plan.arithmetic, p.algebra)
     return FmaMainloop(c, g, steps, a, b, plan.arithmetic)

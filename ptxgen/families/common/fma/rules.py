@@ -43,7 +43,7 @@ def _computes(p: KernelProblem, d: Device) -> bool:
         return False
     if isinstance(p.algebra, InnerExpression):
         return p.accumulator.bytes >= 4
-    sums = p.compute == p.accumulator.name or (p.compute == "tf32" and loads_fragments(p))
+    sums = p.compute == p.accumulator.real or (p.compute == "tf32" and loads_fragments(p))
     return sums and p.element.bytes > 1
 
 
@@ -56,8 +56,8 @@ def _types(p: KernelProblem, c: Any, g: FmaGeometry | None, d: Device) -> str:
             " and u32, and reads bf16 from sm_80 on"
         )
     return (
-        f"family {c.family} multiplies f16, f32, f64 and, from sm_80, bf16; {p.dtype} summed in {p.compute} on"
-        f" {d.target} is for tensor cores, unless it is tf32 with K of at most {SMALL_K}, which is multiplied in f32"
+        f"family {c.family} multiplies f16, f32, f64, c64, c128 and, from sm_80, bf16; {p.dtype} summed in {p.compute}"
+        f" on {d.target} is for tensor cores, unless it is tf32 with K of at most {SMALL_K}, which is multiplied in f32"
     )
 
 
