@@ -13,8 +13,8 @@ class Tile:
     braces when there are several.
     """
 
-    def __init__(self, name: str, kind: str, shape: tuple[int, ...]) -> None:
-        self.name, self.kind, self.shape = name, kind, shape
+    def __init__(self, name: str, ptx_type: str, shape: tuple[int, ...]) -> None:
+        self.name, self.ptx_type, self.shape = name, ptx_type, shape
         self.size = math.prod(shape)
         self._names: dict[tuple[int, ...], str] = {}  #: of the registers that were read, by index
 
@@ -50,7 +50,7 @@ class Tile:
 
     @property
     def declaration(self) -> str:
-        return f".reg .{self.kind} %{self.name}<{self.size}>;"
+        return f".reg .{self.ptx_type} %{self.name}<{self.size}>;"
 
     @property
     def rows(self) -> list[list[str]]:
@@ -67,9 +67,9 @@ def braces(names: list[str]) -> str:
     return names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"
 
 
-def width(n: int, kind: str) -> str:
+def width(n: int, ptx_type: str) -> str:
     """The type suffix of an access of ``n`` elements: ``f32``, ``v2.f32``, ``v4.f32``."""
-    return kind if n == 1 else f"v{n}.{kind}"
+    return ptx_type if n == 1 else f"v{n}.{ptx_type}"
 
 
 def load_type(type: str) -> str:

@@ -127,7 +127,7 @@ def header(plan: Plan, choice: str = "") -> list[str]:
     lines += [f"prepared {line}" for each in plan.preparations for line in each.description]
     lines += [("shared   " if n == 0 else "         ") + line for n, line in enumerate(plan.shared_map)]
     lines.append("registers")
-    lines += [f"         %{t.name}<{t.size}> .{t.kind}: {meaning}" for t, meaning in plan.register_table]
+    lines += [f"         %{t.name}<{t.size}> .{t.ptx_type}: {meaning}" for t, meaning in plan.register_table]
     if table := plan.parameter_table:
         lines += ["parameters", *(f"         {line}" for line in table)]
     return [*lines, f"again    {plan.command}"]

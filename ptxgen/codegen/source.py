@@ -119,7 +119,7 @@ class Step:
     def with_table_addresses(self, at: Callable[[Table], SupportsIndex]) -> Step:
         """The step with the addresses of its tables on the device; ``at``: returns the device table of a table."""
         arguments: list[Argument] = [
-            ("u64", at(v)) if isinstance(v, Table) else (kind, v) for kind, v in self.arguments
+            ("u64", at(v)) if isinstance(v, Table) else (ptx_type, v) for ptx_type, v in self.arguments
         ]
         return replace(self, arguments=tuple(arguments)) if self.tables else self
 
@@ -128,13 +128,15 @@ class Step:
         where the names differ."""
         if not arrays:
             return self
-        return replace(self, arguments=tuple((kind, _renamed(v, arrays)) for kind, v in self.arguments))
+        return replace(self, arguments=tuple((ptx_type, _renamed(v, arrays)) for ptx_type, v in self.arguments))
 
     @property
     def format(self) -> str:
         """The ``struct`` format of the parameter buffer up to the first tensor map: native order and alignment, as the
         driver lays it out."""
-        return "@" + "".join(_FORMAT[kind] for kind, _ in self.arguments[: len(self.arguments) - len(self.maps)])
+        return "@" + "".join(
+            _FORMAT[ptx_type] for ptx_type, _ in self.arguments[: len(self.arguments) - len(self.maps)]
+        )
 
     @property
     def named_offsets(self) -> list[tuple[int, str]]:

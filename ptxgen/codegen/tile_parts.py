@@ -98,8 +98,10 @@ def compose_launch(plan: Plan, a: OperandAddressing, b: OperandAddressing, sched
     """Sets the auxiliary kernels of C, the parameters and the launcher. The other parts must be set."""
     plan.c_kernels = plan._c_kernels(scheduler)
     compose_sink(plan, scheduler)
-    kind = GroupedParameters if grouped(plan.problem) else MatrixParameters
-    plan.parameters = parameters = kind(plan.arithmetic, plan.batch, (a, b), plan.c, scheduler, plan.packing)
+    parameters_class = GroupedParameters if grouped(plan.problem) else MatrixParameters
+    plan.parameters = parameters = parameters_class(
+        plan.arithmetic, plan.batch, (a, b), plan.c, scheduler, plan.packing
+    )
     plan.launcher = plan._gemm_launcher(scheduler, parameters)
 
 

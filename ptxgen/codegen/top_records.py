@@ -103,9 +103,9 @@ class TopRecords(DeviceText):
     JOINED: ClassVar[int] = 16
 
     @staticmethod
-    def needs_wide(kind: str, axis: str, m: int, n: int) -> bool:
+    def needs_wide(value_type: str, axis: str, m: int, n: int) -> bool:
         """True if the value and the index of a pair need more than 64 bits together."""
-        return kind == "f64" or (not axis and m * n > 1 << 32)
+        return value_type == "f64" or (not axis and m * n > 1 << 32)
 
     @property
     def description(self) -> list[str]:

@@ -113,8 +113,8 @@ class Family:
         return self.form(p).needs <= self.provides
 
     def modelled(self, p: KernelProblem) -> KernelProblem:
-        """The problem whose features and lower bound the model reads for its kernels: its form if that has extents of
-        another kind, as a product of the dense matrix; else ``p``."""
+        """The problem whose features and lower bound the model reads for its kernels: its form if that has other
+        extents, as a product of the dense matrix; else ``p``."""
         found = self.form(p)
         return found if type(found.extents) is not type(p.extents) else p
 

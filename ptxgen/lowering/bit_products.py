@@ -42,7 +42,7 @@ class TruthWords(Strided):
 
     source: Strided | None = None
 
-    kind: ClassVar[str] = "truth_words"
+    capability: ClassVar[str] = "truth_words"
 
 
 def bit_form_on(p: KernelProblem, d: Device) -> KernelProblem | None:
@@ -123,10 +123,12 @@ def truth_operator(algebra: InnerExpression) -> str | None:
     return "&" if values == [0, 0, 0, 1] else "^" if values == [0, 1, 1, 0] else None
 
 
-def _of_any(sink: Any, kind: str) -> Any:
-    """The sink of a reduction by | of 0 and 1, of which it gets the sum. ``kind``: the type of the reduction."""
-    total = variable(ACCUMULATOR, kind)
-    holds = select(node("!=", PRED, total, constant(0, kind)), constant(1, kind), constant(0, kind))
+def _of_any(sink: Any, result_type: str) -> Any:
+    """The sink of a reduction by | of 0 and 1, of which it gets the sum. ``result_type``: the type of the reduction."""
+    total = variable(ACCUMULATOR, result_type)
+    holds = select(
+        node("!=", PRED, total, constant(0, result_type)), constant(1, result_type), constant(0, result_type)
+    )
 
     def changed(x: Any) -> Any:
         if isinstance(x, Node):

@@ -26,13 +26,13 @@ class Csr(Access):
     nonfinite: bool = False
     index_type: str = "i32"
     graphs: bool = False
-    kind: ClassVar[str] = "csr"
+    capability: ClassVar[str] = "csr"
 
     @property
     def needs(self) -> frozenset[str]:
         """``prepared_csr``: families may read prepared arrays instead of the nonzeros themselves; ``wide_indices``:
         row pointers and columns have 64 bits; ``graph_batches``: ``graphs``."""
-        found = {"prepared_csr" if self.prepared else self.kind}
+        found = {"prepared_csr" if self.prepared else self.capability}
         found |= set() if self.distinct else {"repeated_columns"}
         found |= {"graph_batches"} if self.graphs else set()
         found |= {"wide_indices"} if self.index_type == "i64" else set()
@@ -52,18 +52,18 @@ class GatheredRows(MatrixAccess):
     """A matrix, the right operand of a sparse one: kernels read the rows that its column indices name. ``kmajor``: it
     is stored by columns, and read by single elements."""
 
-    kind: ClassVar[str] = "gathered_rows"
+    capability: ClassVar[str] = "gathered_rows"
 
     @property
     def needs(self) -> frozenset[str]:
-        return frozenset(("gathered_columns" if self.kmajor else self.kind,))
+        return frozenset(("gathered_columns" if self.kmajor else self.capability,))
 
 
 @dataclass(frozen=True)
 class ColumnMajor(MatrixAccess):
     """A matrix that is stored by columns, and accessed by single elements. ``rows``: its columns."""
 
-    kind: ClassVar[str] = "column_major"
+    capability: ClassVar[str] = "column_major"
 
 
 @dataclass(frozen=True)

@@ -145,13 +145,13 @@ class DepthwiseStrip:
         return None if remainder else pixel - first_pixel(self.taps, self.dilation, self.ratio, self.shift)
 
     @property
-    def kind(self) -> tuple[int, ...]:
+    def constants(self) -> tuple[int, ...]:
         """The numbers that are constants of the kernel. The last one is the vector width."""
         facts: tuple[int, ...] = (self.taps, self.stride, self.dilation, self.ratio, self.shift % self.ratio)
         if self.patch is not None and (cross := self.patch.cross) is not None:
             facts = (*facts, cross.taps, cross.stride, cross.dilation, *cross.tap_numbers, self.patch.vec)
         if self.feature_maps is not None:
-            facts = (*facts, *self.feature_maps.kind)
+            facts = (*facts, *self.feature_maps.constants)
         if not self.wgrad:
             return *facts, self.vec
         return *facts, self.grouped, *(n for tap in self.tap_numbers for n in tap), self.vec
@@ -235,14 +235,14 @@ def first_pixel(taps: int, dilation: int, ratio: int, shift: int) -> int:
 @dataclass(frozen=True)
 class Strips(MatrixAccess):
     """An operand of a depthwise convolution that is computed in strips. ``mode``: how auxiliary kernels address it;
-    ``strip_kind``: the numbers of the strips that are constants of the kernel, the vector width last; ``step``:
+    ``strip_constants``: the numbers of the strips that are constants of the kernel, the vector width last; ``step``:
     elements between adjacent rows, or columns if there is one row."""
 
-    strip_kind: tuple[int, ...] = field(kw_only=True)
+    strip_constants: tuple[int, ...] = field(kw_only=True)
     strip: DepthwiseStrip = field(compare=False, repr=False, kw_only=True)
     step: int = field(compare=False, repr=False, kw_only=True)
 
-    kind: ClassVar[str] = "strips"
+    capability: ClassVar[str] = "strips"
 
 
 def strips(p: KernelProblem) -> Any:
@@ -260,7 +260,7 @@ def _step(x: MatrixAccess) -> int:
 
 def strips_form(p: KernelProblem, strip: DepthwiseStrip) -> KernelProblem:
     """``p`` computed in strips."""
-    return p.with_accesses(lambda x: Strips(*x.numbers, strip_kind=strip.kind, strip=strip, step=_step(x)))
+    return p.with_accesses(lambda x: Strips(*x.numbers, strip_constants=strip.constants, strip=strip, step=_step(x)))
 
 
 __all__ = [

@@ -177,7 +177,7 @@ class DescriptorTable(MatrixAccess):
     jagged: str = field(default="", kw_only=True)
     group: Any = field(default=None, compare=False, repr=False, kw_only=True)
 
-    kind: ClassVar[str] = "descriptor_table"
+    capability: ClassVar[str] = "descriptor_table"
 
     @property
     def item_rows(self) -> bool:
@@ -190,7 +190,7 @@ class DescriptorTable(MatrixAccess):
 
     @property
     def needs(self) -> frozenset[str]:
-        return frozenset(("item_rows" if self.item_rows else self.kind,))
+        return frozenset(("item_rows" if self.item_rows else self.capability,))
 
     @property
     def arrays(self) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ class FeatureMapAxis:
         return None if remainder else pixel
 
     @property
-    def kind(self) -> tuple[int, ...]:
+    def constants(self) -> tuple[int, ...]:
         """The numbers that are constants of the kernel."""
         return self.taps, self.stride, self.dilation, self.ratio, int(self.gradient)
 
@@ -74,9 +74,9 @@ class FeatureMaps:
     result_bytes: int
 
     @property
-    def kind(self) -> tuple[int, ...]:
+    def constants(self) -> tuple[int, ...]:
         """The numbers that are constants of the kernel."""
-        return *self.rows.kind, self.rows.shift, *self.columns.kind
+        return *self.rows.constants, self.rows.shift, *self.columns.constants
 
     @property
     def images(self) -> int:

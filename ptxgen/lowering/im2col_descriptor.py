@@ -322,7 +322,7 @@ class Im2col(MatrixAccess):
 
     descriptor: Im2colDescriptor = field(kw_only=True)
 
-    kind: ClassVar[str] = "im2col"
+    capability: ClassVar[str] = "im2col"
 
 
 def im2col(p: KernelProblem) -> Any:

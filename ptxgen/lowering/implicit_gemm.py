@@ -256,7 +256,7 @@ class OffsetTables(MatrixAccess):
 
     maps: ImplicitOperand | None = field(default=None, compare=False, repr=False)
 
-    kind: ClassVar[str] = "offset_table"
+    capability: ClassVar[str] = "offset_table"
 
 
 def implicit_gemm_of(
@@ -279,7 +279,7 @@ def implicit_gemm_of(
     dtype, compute = fields["dtype"], fields["compute"]
     modes, lds, accesses = {}, {}, {}
     axes = {"a": (m, k), "b": (n, k), "c": (m, n)}
-    for name, kind, start, item in zip("abc", (dtype, dtype, sink.out), aligned, items[1:], strict=True):
+    for name, element_type, start, item in zip("abc", (dtype, dtype, sink.out), aligned, items[1:], strict=True):
         operands: list[ImplicitOperand] = [getattr(part, name) for part in ordered]
         for x in operands:
             x.require()
@@ -288,7 +288,7 @@ def implicit_gemm_of(
         modes[name] = STRIDED if matrix else WINDOW if any(x.limits for x in operands) else TABLE
         for i, part in enumerate(ordered):
             ordered[i] = replace(part, **{name: replace(getattr(part, name), addressing=modes[name])})
-        vec = math.gcd(*(x.widest_access(max(1, start // dtypes.dtype(kind).bytes), item) for x in operands))
+        vec = math.gcd(*(x.widest_access(max(1, start // dtypes.dtype(element_type).bytes), item) for x in operands))
         mn, depth = axes[name]
         stored = (mn, depth) if operands[0].kmajor else (depth, mn)
         lds[name] = found.pop() if matrix else None
@@ -316,8 +316,8 @@ def implicit_gemm_of(
         for name, x in accesses.items():
             made[name] = replace(x, maps=getattr(part, name)) if isinstance(x, OffsetTables) else x
         operands = [
-            Operand(name.upper(), kind, made[name], array_of(name.upper(), swapped))
-            for name, kind in zip("abc", (dtype, dtype, sink.out), strict=True)
+            Operand(name.upper(), element_type, made[name], array_of(name.upper(), swapped))
+            for name, element_type in zip("abc", (dtype, dtype, sink.out), strict=True)
         ]
         return KernelProblem(
             f"conv_{dtype}_{layout.lower()}",

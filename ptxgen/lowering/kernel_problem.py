@@ -119,15 +119,15 @@ class MirroredExtents(GemmExtents):
 
 @dataclass(frozen=True)
 class Access:
-    """How kernels address an operand or an output in memory. ``kind``: the name of the access mode, which families
-    provide."""
+    """How kernels address an operand or an output in memory. ``capability``: the name of the access, which
+    families provide."""
 
-    kind: ClassVar[str]
+    capability: ClassVar[str]
 
     @property
     def needs(self) -> frozenset[str]:
         """What a family must provide to read an operand in this way."""
-        return frozenset((self.kind,))
+        return frozenset((self.capability,))
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -146,7 +146,7 @@ class MatrixAccess(Access):
     ``kmajor``: K (of C: N) is contiguous; ``rows``, ``columns``: extents of the stored matrix; ``ld``: elements from
     one stored row to the next; ``stride``: elements from one batch item to the next; ``aligned``: the alignment of the
     address in bytes; ``vec``: elements of the widest access that is aligned in all rows and items. ``mode``: how
-    kernels that load elements by themselves address it: STRIDED, or by the kind of offset tables.
+    kernels that load elements by themselves address it: STRIDED, or by the mode of offset tables.
     """
 
     kmajor: bool

@@ -105,7 +105,7 @@ class PackedCopy:
         return replace(self, digits=tuple(d for d, _ in pairs)), [stride for _, stride in pairs]
 
     def representative(self) -> PackedCopy:
-        """One description for all copies with the same kinds of accesses, for caches of candidates."""
+        """One description for all copies with the same accesses, for caches of candidates."""
         axes = tuple(replace(x, stride=1, extent=x.extent and 1, first=x.first and 0) for x in self.axes)
         along = replace(self.along, stride=min(self.along.stride, 2), extent=1, first=self.along.first and 0)
         digits, within = (

@@ -46,8 +46,8 @@ class StateReduction:
     @property
     def identity(self) -> State:
         if self.op in POSITIONS:
-            kind = type_of(self.type)
-            worst = kind.greatest if self.op == "argmin" else kind.least
+            accumulator = type_of(self.type)
+            worst = accumulator.greatest if self.op == "argmin" else accumulator.least
             return constant(worst, self.type), constant(NO_INDEX, INDEX)
         if self.op == MEAN:
             return constant(0, self.type), constant(0, INDEX)

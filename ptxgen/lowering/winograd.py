@@ -118,7 +118,7 @@ class TransformedMatrix(MatrixAccess):
 
     algorithm: Winograd = field(kw_only=True)
 
-    kind: ClassVar[str] = "minimal_filtering"
+    capability: ClassVar[str] = "minimal_filtering"
 
     @property
     def needs(self) -> frozenset[str]:

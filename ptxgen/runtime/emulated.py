@@ -38,8 +38,10 @@ def estimate_text(seconds: float) -> str:
 
 def model_counts(stats: Stats, kernel: EmulatedKernel, step: Step) -> perf_model.Counts:
     """The input of the performance model, from the statistics of a launch."""
-    kind = "f64" if stats.lane_instructions["fp64"] else "f16" if stats.lane_instructions["fp16"] else "f32"
-    lanes = stats.lane_instructions[{"f64": "fp64", "f32": "fp32", "f16": "fp16"}[kind]] * (2 if kind == "f16" else 1)
+    fma_type = "f64" if stats.lane_instructions["fp64"] else "f16" if stats.lane_instructions["fp16"] else "f32"
+    lanes = stats.lane_instructions[{"f64": "fp64", "f32": "fp32", "f16": "fp16"}[fma_type]] * (
+        2 if fma_type == "f16" else 1
+    )
     x, y, z = step.block
     return perf_model.Counts(
         warp_instructions=sum(stats.warp_instructions.values()),
@@ -52,7 +54,7 @@ def model_counts(stats: Stats, kernel: EmulatedKernel, step: Step) -> perf_model
         threads=x * y * z,
         registers=max(kernel.registers, 16),
         shared=step.shared,
-        kind=kind,
+        fma_type=fma_type,
     )
 
 

@@ -50,9 +50,9 @@ ${advance(x)}\
   % endif
   % for l in x.loads(step):
     % for r in l.cleared:
-    mov.${x.loaded.kind} ${r}, ${x.zero};
+    mov.${x.loaded.ptx_type} ${r}, ${x.zero};
     % endfor
-    ${x.guards[l.line]}ld.global.nc.${l.kind} ${l.registers}, [%ptr_${x.name}${l.line}+${l.offset}];
+    ${x.guards[l.line]}ld.global.nc.${l.ptx_type} ${l.registers}, [%ptr_${x.name}${l.line}+${l.offset}];
   % endfor
 % endfor
 </%def>

@@ -79,10 +79,10 @@ ${pointers(x, own)}\
 % for l in x.loads(step, following):
   % if zeros:
     % for r in l.names:
-    mov.${x.raw.kind} ${r}, ${x.zero};
+    mov.${x.raw.ptx_type} ${r}, ${x.zero};
     % endfor
   % endif
-    ${guard}ld.global.nc${x.cache_hint}.${l.kind} ${l.registers}, [${l.pointer}+${l.offset}];
+    ${guard}ld.global.nc${x.cache_hint}.${l.ptx_type} ${l.registers}, [${l.pointer}+${l.offset}];
   % if l.advance >= 0:
     % for n in range(len(x.rows)):
     ${guard}add.u64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, %k_step_${x.name}${l.advance};

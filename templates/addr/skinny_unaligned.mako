@@ -119,7 +119,7 @@ ${last_vector_end("%tmp1")}\
 % for o, loads in plan.mainloop.element_loads:
   % for l in loads:
     % for in_range, element, offset in l.elements:
-    mov.${o.element_kind} ${element}, ${o.element_zero};
+    mov.${o.element_register_type} ${element}, ${o.element_zero};
     @${in_range} ld.global.nc.${o.element_type} ${element}, [${l.pointer}+${offset}];
     % endfor
     % if len(l.pairs) == 1:

@@ -43,7 +43,7 @@ ${copy_vector()}\
     @%in_run bra ${label};
 ${label}_ENDS:
     { // elements before the first multiple of 16 bytes
-    .reg .${word.kind} %run_elem;
+    .reg .${word.ptx_type} %run_elem;
     mul.lo.u32 %run_offset, %thread, ${word.bytes};
     setp.lt.u32 %in_run, %run_offset, %head;
 ${element_addresses()}\
@@ -72,8 +72,8 @@ ${copy_element("@%in_run ", word)}\
 % endif
 </%def>
 <%def name="load_element(guard, word)">
-    ${guard}ld.global.nc.${word.kind} %run_elem, [%run_addr];
-    ${guard}st.shared.${word.kind} [%run_at], %run_elem;
+    ${guard}ld.global.nc.${word.ptx_type} %run_elem, [%run_addr];
+    ${guard}st.shared.${word.ptx_type} [%run_at], %run_elem;
 </%def>
 
 <%def name="store_vector()">
@@ -81,6 +81,6 @@ ${copy_element("@%in_run ", word)}\
     st.global${plan.c.store_cache_op}.v4.b32 [%run_addr], {%run_word0, %run_word1, %run_word2, %run_word3};
 </%def>
 <%def name="store_element(guard, word)">
-    ${guard}ld.shared.${word.kind} %run_elem, [%run_at];
-    ${guard}st.global${plan.c.store_cache_op}.${word.kind} [%run_addr], %run_elem;
+    ${guard}ld.shared.${word.ptx_type} %run_elem, [%run_at];
+    ${guard}st.global${plan.c.store_cache_op}.${word.ptx_type} [%run_addr], %run_elem;
 </%def>

@@ -19,7 +19,7 @@ ${addr.copy_guard(x, guard)}\
   % if skip:
 <% loads = "%skip" %>\
     % for word in x.staged[p.index]:
-    mov.${x.staging.kind} ${word}, 0;
+    mov.${x.staging.ptx_type} ${word}, 0;
     % endfor
 ${addr.skip(x, p, first)}\
     % if skip != "%skip":
@@ -29,7 +29,7 @@ ${addr.skip(x, p, first)}\
     and.pred %skip, %skip, ${issue};
   % endif
 ${addr.address(x, p)}\
-    @${loads} ld.global.nc.${x.load_kind} ${x.staging[p.index, :]}, [${x.load_addresses[p.index]}];
+    @${loads} ld.global.nc.${x.load_type} ${x.staging[p.index, :]}, [${x.load_addresses[p.index]}];
 % endfor
 </%def>
 
@@ -46,7 +46,7 @@ ${cast(x, p, issue)}\
 ${unpack(x, p, issue)}\
   % endif
   % for store in x.shared_stores[p.index]:
-    @${issue} st.shared.${store.kind} [${x.copy_targets[p.index]}+${store.offset}], ${store.registers};
+    @${issue} st.shared.${store.ptx_type} [${x.copy_targets[p.index]}+${store.offset}], ${store.registers};
   % endfor
 % endfor
 </%def>

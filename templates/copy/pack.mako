@@ -160,7 +160,7 @@ ${address(b, "%position")}\
 % for place, more in b.loads:
     setp.${b.compare}.u32 %p, %position, %depth${b.and_inside};
   % for register, at, moved in place:
-    mov.${b.loaded.kind} ${register}, 0;
+    mov.${b.loaded.ptx_type} ${register}, 0;
     % if at:
     @%p ld.global.nc.${b.load} ${register}, [${at}];
     % endif
@@ -289,7 +289,7 @@ ${address(b, "%element")}\
   % endif
   % for registers, operand, element, at, step in loads:
     % for register in registers:
-    mov.${b.loaded.kind} ${register}, 0;
+    mov.${b.loaded.ptx_type} ${register}, 0;
     % endfor
 ${constants.add("%tmp0", "%element", element)}\
     setp.lt.and.u32 %p, %tmp0, %depth, %in_rows;

@@ -56,7 +56,7 @@ ${runs.end(True)}\
     .reg .b64 %group_addr, %group_index, %one;
     .reg .b32 %run_row<${plan.c.vec}>, %run_column<${plan.c.vec}>, %half<2>;
     .reg .pred %open<${plan.c.vec}>, %take<${plan.c.vec}>, %write<${plan.c.vec}>, %reject, %same, %is_nan, %emit, %plus, %minus;
-    .reg .${plan.groups.kind} %emitted, %seen, %next;
+    .reg .${plan.groups.ptx_type} %emitted, %seen, %next;
     .reg .${plan.groups.bits_type} %bits, %seen_bits, %next_bits;
     ${plan.groups.run.declaration}
 % for line in plan.groups.declarations:
@@ -70,7 +70,7 @@ ${runs.end(True)}\
     mov.u32 %run_row${q}, 0;
     setp.ne.u32 %open${q}, %run_row${q}, %run_row${q};
     mov.u32 %run_column${q}, 0;
-    mov.${plan.groups.kind} ${plan.groups.run[q]}, ${plan.groups.identity};
+    mov.${plan.groups.ptx_type} ${plan.groups.run[q]}, ${plan.groups.identity};
 % endfor
 </%def>
 

@@ -41,8 +41,8 @@ ${open("fill")}\
     mov.u32 %tmp0, %nctaid.x;
     mul.wide.u32 %step, %tmp0, ${plan.sink_kernels.block_bytes};
     mad.wide.u32 %group_addr, %thread, ${plan.groups.bytes}, %C;
-    .reg .${plan.groups.kind} %identity;
-    mov.${plan.groups.kind} %identity, ${plan.groups.identity};
+    .reg .${plan.groups.ptx_type} %identity;
+    mov.${plan.groups.ptx_type} %identity, ${plan.groups.identity};
 FILL:
     setp.ge.u64 %p, %group_addr, %elements;
     @%p bra DONE;
@@ -59,13 +59,13 @@ DONE:
 ${open(name)}\
     .reg .b64 %values, %sums, %key_addr, %row_bytes;
     .reg .b32 %index, %key, %groups;
-    .reg .${plan.groups.kind} %sum, %addend;
+    .reg .${plan.groups.ptx_type} %sum, %addend;
 % for line in (*plan.groups.declarations, *plan.groups.key_temporaries(axis)):
     ${line}
 % endfor
 % for v in plan.groups.key_vectors(axis):
     .reg .b64 %${v.name};
-    .reg .${v.kind} %${v.name}_at;
+    .reg .${v.ptx_type} %${v.name}_at;
     ld.param.u64 %${v.name}, [${v.name}];
     cvta.to.global.u64 %${v.name}, %${v.name};
 % endfor
@@ -98,7 +98,7 @@ ${open_ordered("add_rows", "i")}\
     mad.wide.u32 %sums, %thread, ${plan.groups.bytes}, %sums;
     mov.u64 %group_addr, %sums;
     mov.u32 %index, 0;
-    mov.${plan.groups.kind} %sum, ${plan.groups.identity};
+    mov.${plan.groups.ptx_type} %sum, ${plan.groups.identity};
 CLEAR:
     setp.ge.u32 %p, %index, %groups;
     @%p bra CLEARED;

@@ -31,7 +31,7 @@ ${reduce_tile(plan.groups.mirror)}\
     .reg .b64 %group_addr, %group_index, %one;
     .reg .b32 %half<2>, %first, %c_row, %c_col;
     .reg .pred %take<4>, %within, %emit, %reject, %same, %is_nan, %plus, %minus, %first_lane;
-    .reg .${g.kind} %emitted, %received, %seen, %next;
+    .reg .${g.ptx_type} %emitted, %received, %seen, %next;
     .reg .${g.bits_type} %bits, %seen_bits, %next_bits;
     ${g.run.declaration}
     ${g.x_keys.declaration}
@@ -78,8 +78,8 @@ ${fragments.compute(m, j, n, plan.epilogue.fragments[m, j])}\
     ${line}
     % endfor
     @%reject red.global.add.u64 [%rejected], %one;
-    mov.${g.kind} ${r.run}, ${g.identity};
-    @%take${r.q} mov.${g.kind} ${r.run}, ${value};
+    mov.${g.ptx_type} ${r.run}, ${g.identity};
+    @%take${r.q} mov.${g.ptx_type} ${r.run}, ${value};
 ${store_value(r, plan.epilogue.column_groups[j])}\
   % endfor
     }
@@ -112,7 +112,7 @@ ${load_x_keys(g)}\
 ${find_steady(g)}\
 ${fragments.load_rows(g.reduced)}\
 % for r in g.row_run.all:
-    mov.${g.kind} ${r}, ${g.identity};
+    mov.${g.ptx_type} ${r}, ${g.identity};
 % endfor
     // columns of this tile, of 8 in a group
     sub.s32 %columns, ${plan.scheduler.y_extent}, %c_y;
@@ -152,8 +152,8 @@ GROUPS_DONE:
     ${line}
 % endfor
 % for v in g.key_vectors(axis):
-    .reg .${v.kind} %${v.name}_at;
-    mov.${v.kind} %${v.name}_at, ${v.zero};
+    .reg .${v.ptx_type} %${v.name}_at;
+    mov.${v.ptx_type} %${v.name}_at, ${v.zero};
     mad.wide.u32 %key_addr, %index, ${v.bytes}, %${v.name};
     @${within} ld.global.nc.${v.access} %${v.name}_at, [%key_addr];
 % endfor
@@ -242,9 +242,9 @@ ${fragments.begin_batch([j], v)}\
 ${fragments.declare(v)}\
 ${fragments.compute(m, j, 0, plan.epilogue.fragments[m, j], v)}\
   % for r in g.results[m]:
-    mov.${g.kind} ${r.run}, ${v.tiles[0][r.q]};
+    mov.${g.ptx_type} ${r.run}, ${v.tiles[0][r.q]};
     % if g.conditional:
-    @!${v.tiles[1][r.q]} mov.${g.kind} ${r.run}, ${g.identity};
+    @!${v.tiles[1][r.q]} mov.${g.ptx_type} ${r.run}, ${g.identity};
     @${v.tiles[1][r.q]} or.b32 %taken, %taken, ${r.bit};
     % endif
   % endfor
@@ -274,8 +274,8 @@ ${read_key(g, axis, f"%in_y{e}", g.y_keys[e])}\
 % endfor
 % for results in g.results:
   % for r in results:
-    @!%in_x${r.row} mov.${g.kind} ${r.run}, ${g.identity};
-    @!%in_y${r.e} mov.${g.kind} ${r.run}, ${g.identity};
+    @!%in_x${r.row} mov.${g.ptx_type} ${r.run}, ${g.identity};
+    @!%in_y${r.e} mov.${g.ptx_type} ${r.run}, ${g.identity};
   % endfor
 % endfor
 ${reject(g)}\
@@ -321,7 +321,7 @@ RUN_CONTINUES:
     setp.ge.or.u32 %reject, ${r.y_key}, %${y_groups}, %reject;
     and.pred %reject, %reject, %in_x${r.row};
     and.pred %reject, %reject, %in_y${r.e};
-    @%reject mov.${g.kind} ${r.run}, ${g.identity};
+    @%reject mov.${g.ptx_type} ${r.run}, ${g.identity};
     % if g.conditional:
     and.b32 %first, %taken, ${r.bit};
     setp.ne.and.u32 %reject, %first, 0, %reject;
@@ -339,10 +339,10 @@ IN_RANGE:
     setp.eq.u32 %same, ${g.y_keys[e]}, %run_key;
   % for results in g.results:
     % for r in results[e::2]:
-    mov.${g.kind} %received, ${g.identity};
-    @%same mov.${g.kind} %received, ${r.run};
+    mov.${g.ptx_type} %received, ${g.identity};
+    @%same mov.${g.ptx_type} %received, ${r.run};
 ${join(g, r.row_run, "%received")}\
-    @%same mov.${g.kind} ${r.run}, ${g.identity};
+    @%same mov.${g.ptx_type} ${r.run}, ${g.identity};
     % endfor
   % endfor
 % endfor
@@ -354,7 +354,7 @@ ${join(g, r.row_run, "%received")}\
 % for m in range(g.mi):
     {
   % for h, row in enumerate(plan.epilogue.fragment_rows[m]):
-    @!%in_x${row.number} mov.${g.kind} ${g.row_run[m, h]}, ${g.identity};
+    @!%in_x${row.number} mov.${g.ptx_type} ${g.row_run[m, h]}, ${g.identity};
   % endfor
     @!%rows_same${m} bra.uni ROWS_DIFFER;
     // all rows of the warp have one key
@@ -376,7 +376,7 @@ ${emit(g, g.row_run[m, h], g.x_keys[m, h], "%run_key", "%first_lane")}\
   % endfor
 RUN_WRITTEN:
   % for h in range(2):
-    mov.${g.kind} ${g.row_run[m, h]}, ${g.identity};
+    mov.${g.ptx_type} ${g.row_run[m, h]}, ${g.identity};
   % endfor
     }
 % endfor
@@ -435,7 +435,7 @@ ${next_group(g, middle, end)}\
 % if lanes:
     and.pred %emit, %emit, ${lanes};
 % endif
-    mov.${g.kind} %emitted, ${value};
+    mov.${g.ptx_type} %emitted, ${value};
 % if g.swaps_keys:
     mul.wide.u32 %group_index, ${y_key}, %group_columns;
     cvt.u64.u32 %group_addr, ${x_key};

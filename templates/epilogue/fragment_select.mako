@@ -133,7 +133,7 @@ INSIDE:
 <% word, bit = s.places[first] %>\
   % for m in range(s.mi):
     % for picked, r in zip(s.picked_sums[m], plan.epilogue.fragments[m, first]):
-    mov.${s.kind} ${picked}, ${r};
+    mov.${s.ptx_type} ${picked}, ${r};
     % endfor
   % endfor
 ${constants.shr("%bits", word, bit)}\

@@ -33,7 +33,7 @@ ${convert.add_thread_terms("%first_x", "%wg_thread", plan.mainloop.row_terms)}\
     ${elements.declaration}
     mad.wide.u32 %read_addr, %first_x, ${x.bytes}, %${x.name};
   % for n, (r, row) in enumerate(zip(elements.all, plan.epilogue.row_offsets)):
-    mov.${x.kind} ${r}, ${x.zero};
+    mov.${x.ptx_type} ${r}, ${x.zero};
     @%in_x${n} ld.global.nc.${x.access} ${r}, [%read_addr+${x.offsets[row]}];
   % endfor
 % endfor
@@ -49,7 +49,7 @@ ${convert.add_thread_terms("%first_x", "%wg_thread", plan.mainloop.row_terms)}\
   % for n, j in enumerate(groups):
     % for e, column in enumerate(plan.epilogue.column_groups[j]):
     setp.gt.s32 %in_y${e}, ${y_rem}, ${column};
-    mov.${x.kind} ${elements[n, e]}, ${x.zero};
+    mov.${x.ptx_type} ${elements[n, e]}, ${x.zero};
     @%in_y${e} ld.global.nc.${x.access} ${elements[n, e]}, [%read_addr+${x.offsets[column]}];
     % endfor
   % endfor
@@ -91,7 +91,7 @@ ${constants.add(f"%index_y{e}", first_y, column)}\
     % for index, h, e, element in elements:
     mad.wide.u32 %read_addr, ${index}, ${x.bytes}, %read_row;
     and.pred %in_bounds, %in_x${rows[h].number}, %in_y${e};
-    mov.${x.kind} ${element}, ${x.zero};
+    mov.${x.ptx_type} ${element}, ${x.zero};
     @%in_bounds ld.global.nc.${x.access} ${element}, [%read_addr];
     % endfor
   % endfor

@@ -3,7 +3,7 @@
 <%def name="store_tile(math, store_op, add_c, again=False)">
 % if again:
   % for r in plan.mainloop.joined:
-    mov.${plan.mainloop.acc.kind} ${r}, ${plan.reducer.identity_in(plan.mainloop.acc.kind)};
+    mov.${plan.mainloop.acc.ptx_type} ${r}, ${plan.reducer.identity_in(plan.mainloop.acc.ptx_type)};
   % endfor
 % endif
     {

@@ -67,24 +67,24 @@ ${applied(step, registers, at, offset, guard, row, column)}\
 
 ## %elem = element ``index`` of an array, in the epilogue's type.
 <%def name="element(name, index, guard)">
-<% kind, size = plan.fused_ops.operands[name] %>\
+<% ptx_type, size = plan.fused_ops.operands[name] %>\
     add.u32 %elem_index, ${index[0]}, ${index[1]};
     mad.wide.u32 %elem_addr, %elem_index, ${size}, %${name};
-% if kind == "b16":
+% if ptx_type == "b16":
     ${guard}ld.global.nc.b16 %elem16, [%elem_addr];
 ${convert.widen(plan.problem.out, "%elem", "%elem16", guard)}\
 % else:
-${load(kind, "%elem_addr", guard)}\
+${load(ptx_type, "%elem_addr", guard)}\
 % endif
 </%def>
 
 ## %elem = the element at an address, in the epilogue's type.
-<%def name="load(kind, at, guard)">
-% if kind == plan.arithmetic.type:
-    ${guard}ld.global.nc.${kind} %elem, [${at}];
+<%def name="load(ptx_type, at, guard)">
+% if ptx_type == plan.arithmetic.type:
+    ${guard}ld.global.nc.${ptx_type} %elem, [${at}];
 % else:
-    ${guard}ld.global.nc.${kind} %elem32, [${at}];
-    ${guard}cvt.${plan.arithmetic.type}.${kind} %elem, %elem32;
+    ${guard}ld.global.nc.${ptx_type} %elem32, [${at}];
+    ${guard}cvt.${plan.arithmetic.type}.${ptx_type} %elem, %elem32;
 % endif
 </%def>
 

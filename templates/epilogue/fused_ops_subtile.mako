@@ -79,20 +79,20 @@ ${label}:
 <%def name="apply_vector(step, chunk)">
 <%
     name = step.array
-    kind, size = plan.fused_ops.operands[name]
+    ptx_type, size = plan.fused_ops.operands[name]
     side, shared = chunk.sides[plan.epilogue.side_of[step.spans]]
 %>\
 ${pointer(name)}\
     mad.wide.u32 %operand_ptr, %${side}_first, ${size}, %operand_ptr;
 % for place, registers in shared:
     setp.gt.s32 %in_bounds, %${side}_rem, ${place};
-  % if kind == "b16":
+  % if ptx_type == "b16":
     mov.b16 %elem16, 0;
     @%in_bounds ld.global.nc.b16 %elem16, [%operand_ptr+${plan.fused_ops.offsets[name][place]}];
 ${convert.widen(plan.problem.out, "%elem", "%elem16")}\
   % else:
     mov.f32 %elem, 0f00000000;
-    @%in_bounds ld.global.nc.${kind} %elem, [%operand_ptr+${plan.fused_ops.offsets[name][place]}];
+    @%in_bounds ld.global.nc.${ptx_type} %elem, [%operand_ptr+${plan.fused_ops.offsets[name][place]}];
   % endif
 ${fused_step.on_all(step, registers)}\
 % endfor

@@ -147,7 +147,7 @@ ${divide("%image_row", "%tmp1", "%row", "stride")}\
 
 <%def name="zeros(k)">
 % for register in k.pixel.all:
-    mov.${k.pixel.kind} ${register}, 0;
+    mov.${k.pixel.ptx_type} ${register}, 0;
 % endfor
 </%def>
 
@@ -156,7 +156,7 @@ ${divide("%image_row", "%tmp1", "%row", "stride")}\
 % for x in k.c_accesses:
     setp.gt.and.s32 %p, %columns_rem, ${x.first}, %in_rows;
   % for register in x.registers:
-    mov.${x.kind} ${register}, 0;
+    mov.${x.ptx_type} ${register}, 0;
   % endfor
     @%p ld.global.${x.type} ${x.operand}, [%c_addr+${x.offset}];
   % for word, pair in x.words:

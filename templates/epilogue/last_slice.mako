@@ -14,7 +14,7 @@ ${ptx.banner("split K: store the sums of this slice")}\
     add.u64 %partial_addr, %partial_addr, %workspace;
     mad.wide.u32 %partial_addr, %thread, ${plan.mainloop.acc_vector_bytes}, %partial_addr;
 % for names, offset in zip(vectors, offsets):
-    st.global.${vector.kind(len(names), plan.mainloop.acc.kind)} [%partial_addr+${offset}], ${operand_list(names)};
+    st.global.${vector.access_type(len(names), plan.mainloop.acc.ptx_type)} [%partial_addr+${offset}], ${operand_list(names)};
 % endfor
     // ---- wait: all threads have stored their sums; the counter of the tile counts its slices
     fence.acq_rel.gpu;
@@ -55,7 +55,7 @@ SUMS_COMPLETE:
 <%def name="clear_sums()">
 <% acc = plan.mainloop.acc %>\
 % for r in acc.all:
-    mov.${acc.kind} ${r}, ${plan.mainloop.acc_zero};
+    mov.${acc.ptx_type} ${r}, ${plan.mainloop.acc_zero};
 % endfor
 </%def>
 
@@ -63,8 +63,8 @@ SUMS_COMPLETE:
 <%def name="add_sums(at, vectors, offsets)">
 % for names, offset in zip(vectors, offsets):
     {
-    .reg .${plan.mainloop.acc.kind} %of_slice<${len(names)}>;
-    ld.global.${vector.kind(len(names), plan.mainloop.acc.kind)} ${operand_list(plan.mainloop.vector_names["of_slice"][: len(names)])}, [${at}+${offset}];
+    .reg .${plan.mainloop.acc.ptx_type} %of_slice<${len(names)}>;
+    ld.global.${vector.access_type(len(names), plan.mainloop.acc.ptx_type)} ${operand_list(plan.mainloop.vector_names["of_slice"][: len(names)])}, [${at}+${offset}];
   % for i, r in enumerate(names):
     ${plan.mainloop.acc_add} ${r}, ${r}, %of_slice${i};
   % endfor

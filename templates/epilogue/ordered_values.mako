@@ -13,8 +13,8 @@
     add.u64 %group_index, %group_index, %group_addr;
     mad.lo.u64 %group_addr, %group_index, ${plan.groups.bytes}, %ordered;
 % for q, (value, offset) in enumerate(zip(plan.values.tiles[0].all, plan.groups.offsets)):
-    mov.${plan.groups.kind} %emitted, ${plan.groups.identity};
-    @%take${q} mov.${plan.groups.kind} %emitted, ${value};
+    mov.${plan.groups.ptx_type} %emitted, ${plan.groups.identity};
+    @%take${q} mov.${plan.groups.ptx_type} %emitted, ${value};
     ${guard}st.global.${plan.groups.type} [%group_addr+${offset}], %emitted;
 % endfor
 </%def>

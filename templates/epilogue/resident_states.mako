@@ -9,7 +9,7 @@
 ${row_reduce.declare()}\
 % if plan.states.compares_first:
     ${plan.states.bound.declaration}
-    .reg .${plan.states.bound.kind} %best<${plan.states.rows}>;
+    .reg .${plan.states.bound.ptx_type} %best<${plan.states.rows}>;
 % endif
 </%def>
 
@@ -20,7 +20,7 @@ ${row_reduce.declare()}\
 ${row_reduce.clear()}\
 % if plan.states.compares_first:
   % for r in plan.states.bound.all:
-    mov.${plan.states.bound.kind} ${r}, ${plan.states.no_bound};
+    mov.${plan.states.bound.ptx_type} ${r}, ${plan.states.no_bound};
   % endfor
 % endif
 </%def>
@@ -64,7 +64,7 @@ ${values.compute(row.sums, "", (row.index, 0), ("%column", 0), row.values)}\
     % endfor
   % endif
   % if plan.states.compares_first:
-    mov.${plan.states.bound.kind} ${plan.states.bound[row.row]}, ${plan.states.state[0][row.row]};
+    mov.${plan.states.bound.ptx_type} ${plan.states.bound[row.row]}, ${plan.states.state[0][row.row]};
 ${group.prefix}KEPT${row.row}:
   % endif
 % endfor

@@ -37,7 +37,7 @@ TILE_REACHABLE:
 ${pdl.wait()}\
 % endif
 % for x in plan.values.corner_keys:
-    .reg .${x.kind} %first_${x.name}, %last_${x.name};
+    .reg .${x.ptx_type} %first_${x.name}, %last_${x.name};
     ld.param.u64 %keys, [${x.name}];
     cvta.to.global.u64 %keys, %keys;
   % for end in ("first", "last"):
@@ -48,8 +48,8 @@ ${pdl.wait()}\
 </%def>
 
 <%def name="setup()">
-% for kind, register, _ in plan.values.fixed:
-    .reg .${kind} ${register};
+% for ptx_type, register, _ in plan.values.fixed:
+    .reg .${ptx_type} ${register};
 % endfor
 % if plan.values.fixed:
     { // ---- what is equal for all results
@@ -83,8 +83,8 @@ ${pdl.wait()}\
 % endfor
     .reg .b64 %read_addr;
     .reg .b32 %index_i, %index_j<${v.vec}>;
-% for kind, r, zero in v.preinitialised:
-    mov.${kind} ${r}, ${zero};
+% for ptx_type, r, zero in v.preinitialised:
+    mov.${ptx_type} ${r}, ${zero};
 % endfor
 </%def>
 

@@ -211,8 +211,8 @@ ${add_value(q, f"@{of.tiles[1][q]} ", states, of)}\
     cvt.u64.u32 %tmp64, ${result};
     add.u64 %state_addr, %state_addr, %tmp64;
     mad.lo.u64 %state_addr, %state_addr, ${states.entry_bytes}, %states;
-% for n, (kind, offset) in enumerate(states.components):
-    ${guard}st.global.${kind} [%state_addr+${offset}], ${states.state[n][q]};
+% for n, (ptx_type, offset) in enumerate(states.components):
+    ${guard}st.global.${ptx_type} [%state_addr+${offset}], ${states.state[n][q]};
 % endfor
 </%def>
 

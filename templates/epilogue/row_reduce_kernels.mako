@@ -40,8 +40,8 @@ ${rows.clear(1)}\
 FILL:
     setp.ge.u64 %p, %state_addr, %states_end;
     @%p bra DONE;
-% for n, (kind, offset) in enumerate(plan.states.components):
-    st.global.${kind} [%state_addr+${offset}], ${plan.states.state[n][0]};
+% for n, (ptx_type, offset) in enumerate(plan.states.components):
+    st.global.${ptx_type} [%state_addr+${offset}], ${plan.states.state[n][0]};
 % endfor
     add.u64 %state_addr, %state_addr, %step;
     bra FILL;
@@ -88,8 +88,8 @@ ${rows.clear(1)}\
     mad.lo.u64 %state_addr, %state_addr, ${plan.states.entry_bytes}, %states;
     mul.wide.u32 %part_step, %results, ${plan.sink_kernels.part_bytes};
 JOIN_PARTS:
-% for n, (kind, offset) in enumerate(plan.states.components):
-    ld.global.${kind} ${plan.states.other[n][0]}, [%state_addr+${offset}];
+% for n, (ptx_type, offset) in enumerate(plan.states.components):
+    ld.global.${ptx_type} ${plan.states.other[n][0]}, [%state_addr+${offset}];
 % endfor
 % for line in plan.states.join(0):
     ${line}
@@ -108,8 +108,8 @@ ${rows.join_lanes(8)}\
     setp.lt.u32 %p, %tmp0, ${lanes};
     mad.lo.u32 %tmp0, %warp, ${lanes}, %tmp0;
     mad.lo.u32 %tmp0, %tmp0, ${plan.states.entry_bytes}, %joined;
-% for n, (kind, offset) in enumerate(plan.states.components):
-    @%p st.shared.${kind} [%tmp0+${offset}], ${plan.states.state[n][0]};
+% for n, (ptx_type, offset) in enumerate(plan.states.components):
+    @%p st.shared.${ptx_type} [%tmp0+${offset}], ${plan.states.state[n][0]};
 % endfor
     // ---- wait: the states of all warps are in shared memory
     bar.sync 0;
@@ -117,14 +117,14 @@ ${rows.join_lanes(8)}\
     @!%p bra DONE;
     mad.lo.u32 %tmp0, %thread, ${plan.states.entry_bytes}, %joined;
 % for loads in plan.sink_kernels.other_states:
-  % for kind, register, offset in loads:
-    ld.shared.${kind} ${register}, [%tmp0+${offset}];
+  % for ptx_type, register, offset in loads:
+    ld.shared.${ptx_type} ${register}, [%tmp0+${offset}];
   % endfor
   % for line in plan.states.join(0):
     ${line}
   % endfor
 % endfor
-    .reg .${plan.states.result_kind} %reduced;
+    .reg .${plan.states.result_type} %reduced;
 % for line in plan.states.finish("%reduced"):
     ${line}
 % endfor

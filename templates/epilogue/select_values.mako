@@ -97,9 +97,9 @@ ${store_at_place(of.taken, 0)}\
 
 ## The values of result q of a vector.
 <%def name="store_at_place(taken, q)">
-% for n, (size, kind, pointer) in enumerate(plan.selected.stores):
+% for n, (size, ptx_type, pointer) in enumerate(plan.selected.stores):
     mad.lo.u64 %element_at, %element, ${size}, ${pointer};
-    @%holds st.global.${kind} [%element_at], ${taken.tiles[n][q]};
+    @%holds st.global.${ptx_type} [%element_at], ${taken.tiles[n][q]};
 % endfor
 </%def>
 

@@ -31,7 +31,7 @@ ${place(slice_bytes)}\
 ${add_groups()}\
 % else:
   % for names, offset in zip(vectors, offsets):
-    st.global.${vector.kind(len(names), plan.mainloop.acc.kind)} [%partial_addr+${offset}], ${operand_list(names)};
+    st.global.${vector.access_type(len(names), plan.mainloop.acc.ptx_type)} [%partial_addr+${offset}], ${operand_list(names)};
   % endfor
 % endif
     // the first block of the tile: its share begins at the tile's first iteration or before
@@ -100,18 +100,18 @@ SUMS_COMPLETE:
     mad.lo.u32 %sums_addr, %sums_addr, ${plan.mainloop.group_sums_count}, %group_thread;
     mad.lo.u32 %sums_addr, %sums_addr, ${size}, %smem;
 % for names, offset in zip(plan.mainloop.sum_vectors, plan.mainloop.sum_offsets):
-    st.shared.${vector.kind(len(names), plan.mainloop.acc.kind)} [%sums_addr+${offset}], ${operand_list(names)};
+    st.shared.${vector.access_type(len(names), plan.mainloop.acc.ptx_type)} [%sums_addr+${offset}], ${operand_list(names)};
 % endfor
     // ---- wait: the sums of all thread groups are in shared memory
     bar.sync 0;
     mad.lo.u32 %sums_addr, %thread, ${size}, %smem;
 % for x in plan.mainloop.joined_sums:
     {
-    .reg .${acc.kind} %sum<${len(sums)}>, %group_sum<${len(sums)}>;
+    .reg .${acc.ptx_type} %sum<${len(sums)}>, %group_sum<${len(sums)}>;
   % if x.guard:
     setp.lt.u32 %adds, %thread, ${x.left};
     % for to in (*sums, *others):
-    mov.${acc.kind} ${to}, ${plan.mainloop.acc_zero};
+    mov.${acc.ptx_type} ${to}, ${plan.mainloop.acc_zero};
     % endfor
   % endif
     ${x.guard}ld.shared.${plan.mainloop.vector_access} ${operand_list(sums)}, [%sums_addr+${x.loads[0]}];

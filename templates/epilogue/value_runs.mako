@@ -17,7 +17,7 @@
 % endfor
 ${write_runs(False)}\
 % for q in range(plan.c.vec):
-    @!%open${q} mov.${plan.groups.kind} ${plan.groups.run[q]}, ${plan.groups.identity};
+    @!%open${q} mov.${plan.groups.ptx_type} ${plan.groups.run[q]}, ${plan.groups.identity};
   % for line in plan.groups.join(plan.groups.run[q], of.of(0)[q], f"@%take{q} "):
     ${line}
   % endfor
@@ -48,7 +48,7 @@ ${write_runs(whole_warps)}\
     and.pred %write${p}, %write${p}, %same;
 % endfor
 % for q in range(plan.c.vec):
-    mov.${plan.groups.kind} %emitted, ${plan.groups.run[q]};
+    mov.${plan.groups.ptx_type} %emitted, ${plan.groups.run[q]};
     and.pred %emit, %write${q}, %write${q};
   % if whole_warps:
 ${join_warp(q)}\
@@ -65,7 +65,7 @@ ${emit()}\
 <%def name="join_warp(q)">
     {
     .reg .b32 %first;
-    .reg .${plan.groups.kind} %received;
+    .reg .${plan.groups.ptx_type} %received;
     shfl.sync.idx.b32 %first, %run_row${q}, 0, 31, 0xffffffff;
     setp.eq.and.u32 %same, %first, %run_row${q}, %emit;
     shfl.sync.idx.b32 %first, %run_column${q}, 0, 31, 0xffffffff;
@@ -95,7 +95,7 @@ WARP_JOINED:
 TRY:
     mov.${plan.groups.bits_type} %seen, %seen_bits;
     mov.${plan.groups.bits_type} %bits, %seen_bits;
-    mov.${plan.groups.kind} %next, %seen;
+    mov.${plan.groups.ptx_type} %next, %seen;
   % for line in plan.groups.join("%next", "%emitted"):
     ${line}
   % endfor

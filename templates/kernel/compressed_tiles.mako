@@ -121,14 +121,14 @@ STORE_LOOP:
     @%p bra STORE;
 % if x.size == 2:
     ld.global.b16 ${x.element[0]}, [%ptr_c];
-${convert.widen(x.kind, "%warp_sum", x.element[0])}\
+${convert.widen(x.ptx_type, "%warp_sum", x.element[0])}\
 % else:
     ld.global.f32 %warp_sum, [%ptr_c];
 % endif
     ${op.fma} %total, %warp_sum, %beta, %total;
 STORE:
 % if x.size == 2:
-    cvt.rn.${x.kind}.f32 ${x.element[0]}, %total;
+    cvt.rn.${x.ptx_type}.f32 ${x.element[0]}, %total;
     st.global.b16 [%ptr_c], ${x.element[0]};
 % else:
     st.global.f32 [%ptr_c], %total;

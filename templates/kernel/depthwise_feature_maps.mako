@@ -14,7 +14,7 @@
     .reg .b32 %strips, %round, %strip, %map, %strip_start, %column, %channel, %row, %row_bytes;
     .reg .pred %in_bounds, %p, %inside;
     .reg .${plan.arithmetic.type} %alpha, %beta, %pixel;
-    .reg .${main.word.kind} %elem;
+    .reg .${main.word.ptx_type} %elem;
     ${main.weights.declaration} ${main.column_limits.declaration} ${main.column_addresses.declaration}
 % for name in plan.parameters.names:
     .reg .b32 %${name};
@@ -77,7 +77,7 @@ ${radix.divide("%tmp0", "%channel", "channels")}\
     sub.u32 %channel, %channel, %tmp0;
     mad.wide.u32 %tmp64, %channel, ${main.filter_bytes}, ${main.filters};
 % for weight, offset in main.filter_loads:
-    ld.global.nc.${main.word.kind} %elem, [%tmp64+${offset}];
+    ld.global.nc.${main.word.ptx_type} %elem, [%tmp64+${offset}];
 ${convert.widen_element(weight)}\
 % endfor
     // the first row and the column of the image that each tap reads
@@ -128,8 +128,8 @@ ${ptx.banner(f"pixels of a strip, {main.feature_maps.rows.taps} x {main.feature_
   % endif
   % for s, column in enumerate(main.column_taps):
     setp.lt.u32 %inside, %row, ${column.limit};
-    mov.${main.word.kind} %elem, 0;
-    @%inside ld.shared.${main.word.kind} %elem, [${column.address}];
+    mov.${main.word.ptx_type} %elem, 0;
+    @%inside ld.shared.${main.word.ptx_type} %elem, [${column.address}];
 ${convert.widen_element("%pixel")}\
     % for result, tap in products:
     fma.rn.${plan.arithmetic.type} ${main.acc[result]}, %pixel, ${main.weights[tap, s]}, ${main.acc[result]};

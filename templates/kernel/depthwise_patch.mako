@@ -71,7 +71,7 @@ ${ptx.banner(f"filters: {patch.tap_count} taps of {vec} lanes")}\
 % endif
     mad.wide.s32 %tmp64, %filter_offset, ${patch.size}, ${patch.filters};
 % for f in patch.filter_loads:
-    ld.global.nc.${patch.filter_kind} ${f.registers}, [%tmp64+${f.offset}];
+    ld.global.nc.${patch.filter_type} ${f.registers}, [%tmp64+${f.offset}];
 % endfor
 % if patch.size == 2 and vec > 1:
   % for word, low, high in patch.filter_pairs:

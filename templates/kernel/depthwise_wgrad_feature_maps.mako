@@ -15,7 +15,7 @@
     .reg .b32 %strip, %strip_start, %column, %row, %row_bytes, %result_rows_left, %result_row_bytes, %result_addr, %smem;
     .reg .pred %in_maps, %in_bounds, %p, %inside, %is_result<${main.most_results}>;
     .reg .${plan.arithmetic.type} %alpha, %sum, %partial, %pixel;
-    .reg .${main.word.kind} %elem;
+    .reg .${main.word.ptx_type} %elem;
     ${main.result_grads.declaration} ${main.column_limits.declaration} ${main.column_addresses.declaration}
 % for name in plan.parameters.names:
     .reg .b32 %${name};
@@ -84,8 +84,8 @@ ${radix.divide("%strip_start", "%strip", "result_columns")}\
     mad.lo.u32 %result_addr, %result_addr, ${main.size}, %results_smem;
 % for i, grad in enumerate(main.result_grads.all):
     setp.gt.s32 %p, %result_rows_left, ${i};
-    mov.${main.word.kind} %elem, 0;
-    @%p ld.shared.${main.word.kind} %elem, [%result_addr];
+    mov.${main.word.ptx_type} %elem, 0;
+    @%p ld.shared.${main.word.ptx_type} %elem, [%result_addr];
     add.u32 %result_addr, %result_addr, %result_row_bytes;
 ${convert.widen_element(grad)}\
 % endfor
@@ -100,8 +100,8 @@ ${convert.widen_element(grad)}\
   % endfor
   % for s, column in enumerate(main.column_taps):
     setp.lt.u32 %inside, %row, ${column.limit};
-    mov.${main.word.kind} %elem, 0;
-    @%inside ld.shared.${main.word.kind} %elem, [${column.address}];
+    mov.${main.word.ptx_type} %elem, 0;
+    @%inside ld.shared.${main.word.ptx_type} %elem, [${column.address}];
 ${convert.widen_element("%pixel")}\
     % for is_result, result, tap in products:
     @${is_result} fma.rn.${plan.arithmetic.type} ${main.acc[tap, s]}, %pixel, ${main.result_grads[result]}, ${main.acc[tap, s]};

@@ -53,7 +53,7 @@ ${ptx.banner("epilogue: the copies of the lanes are joined: a lane has a group, 
 ${groups.find_result()}\
     {
     .reg .b32 %of_group, %copy_addr, %place, %base;
-    .reg .${own.kind} %joined<${own.JOINED}>, %other_copy;
+    .reg .${own.ptx_type} %joined<${own.JOINED}>, %other_copy;
     .reg .pred %in_groups, %stored;
     mov.u32 %base, smem;
     mad.lo.u32 %base, %warp, ${own.warp_bytes}, %base;
@@ -68,7 +68,7 @@ NEXT_GROUPS_${k}:
   % for n, (register, joined) in enumerate(own.copy_joins):
     xor.b32 %place, %lane, ${n};
     mad.lo.u32 %place, %place, ${own.held}, %copy_addr;
-    ld.shared.${own.kind} ${register}, [%place+${own.row_offsets[k]}];
+    ld.shared.${own.ptx_type} ${register}, [%place+${own.row_offsets[k]}];
     % if joined:
       % for line in plan.groups.join(joined, register):
     ${line}
@@ -84,7 +84,7 @@ NEXT_GROUPS_${k}:
     mul.wide.u32 %wide, %own_row, ${own.count};
     mad.lo.u64 %element_addr, %wide, ${own.held}, %out;
     mad.wide.u32 %element_addr, %of_group, ${own.held}, %element_addr;
-    @%in_groups st.global.${own.kind} [%element_addr], %joined0;
+    @%in_groups st.global.${own.ptx_type} [%element_addr], %joined0;
     add.u32 %of_group, %of_group, 32;
     setp.lt.u32 %p, %of_group, ${own.count};
     @%p bra NEXT_GROUPS_${k};
@@ -172,7 +172,7 @@ WHOLE:
   % endif
   % for i, (t, q) in enumerate(step):
     % for k in range(own.rows):
-    ld.shared.${own.kind} ${own.group[i, k]}, [${own.group_addr[i]}+${own.row_offsets[k]}];
+    ld.shared.${own.ptx_type} ${own.group[i, k]}, [${own.group_addr[i]}+${own.row_offsets[k]}];
     % endfor
   % endfor
   % for k in range(own.rows):
@@ -194,7 +194,7 @@ WHOLE:
   % endfor
   % for i, (guard, _) in enumerate(zip(own.step_guards, step)):
     % for k, offset in enumerate(own.row_offsets):
-    ${guard}st.shared.${own.kind} [${own.group_addr[i]}+${offset}], ${own.group[i, k]};
+    ${guard}st.shared.${own.ptx_type} [${own.group_addr[i]}+${offset}], ${own.group[i, k]};
     % endfor
   % endfor
 % endfor

@@ -54,7 +54,7 @@ COUNTED:
 ${groups.find_result()}\
     {
     .reg .b32 %element, %copy_addr, %at_column, %of_group;
-    .reg .${own.kind} %joined, %other_copy<${own.other_warps}>;
+    .reg .${own.ptx_type} %joined, %other_copy<${own.other_warps}>;
     mov.b32 %element, %thread;
     setp.ge.u32 %p, %element, ${own.strip_elements};
     @%p bra DONE;
@@ -62,9 +62,9 @@ ${groups.find_result()}\
 NEXT_ELEMENT:
     mov.u32 %copy_addr, smem;
     mad.lo.u32 %copy_addr, %element, ${own.held}, %copy_addr;
-    ld.shared.${own.kind} %joined, [%copy_addr];
+    ld.shared.${own.ptx_type} %joined, [%copy_addr];
 % for n, offset in enumerate(own.other_copies):
-    ld.shared.${own.kind} %other_copy${n}, [%copy_addr+${offset}];
+    ld.shared.${own.ptx_type} %other_copy${n}, [%copy_addr+${offset}];
 % endfor
 % for n in range(len(own.other_copies)):
   % for line in plan.groups.join("%joined", f"%other_copy{n}"):
@@ -79,7 +79,7 @@ NEXT_ELEMENT:
     mul.wide.u32 %wide, %of_group, %N;
     mad.lo.u64 %element_addr, %wide, ${own.held}, %out;
     mad.wide.u32 %element_addr, %at_column, ${own.held}, %element_addr;
-    @%p st.global.${own.kind} [%element_addr], %joined;
+    @%p st.global.${own.ptx_type} [%element_addr], %joined;
     add.u32 %element, %element, ${own.threads};
     setp.lt.u32 %p, %element, ${own.strip_elements};
     @%p bra NEXT_ELEMENT;

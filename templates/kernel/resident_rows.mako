@@ -63,7 +63,7 @@ NEXT_TILE:
     bar.sync 0;
     {
     .reg .b32 %copied, %of_column, %of_k, %copy_addr, %last_column;
-    .reg .${own.kind} %element<${own.copies}>;
+    .reg .${own.ptx_type} %element<${own.copies}>;
     .reg .pred %copies;
     sub.u32 %last_column, %N, 1;
     mov.u32 %copy_addr, smem;

@@ -90,12 +90,12 @@ ${products.widen(0, 0)}\
   % endfor
 STORE_${v}:
   % for word, low, high in pairs:
-    cvt.rn.${rows.kind}.${op.type} ${rows.half[0]}, ${low};
-    cvt.rn.${rows.kind}.${op.type} ${rows.half[1]}, ${high};
+    cvt.rn.${rows.ptx_type}.${op.type} ${rows.half[0]}, ${low};
+    cvt.rn.${rows.ptx_type}.${op.type} ${rows.half[1]}, ${high};
     mov.b32 ${word}, ${rows.half[:]};
   % endfor
   % if rows.converts and not pairs:
-    cvt.rn.${rows.kind}.${op.type} ${rows.loaded[0, 0, 0]}, ${sums[0]};
+    cvt.rn.${rows.ptx_type}.${op.type} ${rows.loaded[0, 0, 0]}, ${sums[0]};
   % endif
     st.global.${rows.access} [%ptr_c], ${stored};
 % endfor

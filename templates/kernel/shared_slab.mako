@@ -130,7 +130,7 @@ NONZERO_LOOP:
     mov.${op.type} %value_staged${i}, ${op.zero};
     @%inside mad.lo.u32 %place_staged${i}, %index${i}, ${x.row_bytes}, %row_base;
   % if x.converts:
-${convert.widen(x.kind, f"%value_staged{i}", f"%loaded_value{i}", "@%inside ")}\
+${convert.widen(x.ptx_type, f"%value_staged{i}", f"%loaded_value{i}", "@%inside ")}\
   % else:
     @%inside mov.${op.type} %value_staged${i}, %loaded_value${i};
   % endif
@@ -211,10 +211,10 @@ ${ptx.banner("epilogue: C = alpha * sums + beta * C")}\
     ld.global.${x.access_c} ${x.c_vector[:]}, [%ptr_c+${access.offset}];
   % if x.c_pairs:
     % for word, low, high in x.c_pairs:
-${convert.widen_pair(x.kind, low, high, word, x.half.all)}\
+${convert.widen_pair(x.ptx_type, low, high, word, x.half.all)}\
     % endfor
   % elif x.converts:
-${convert.widen(x.kind, x.wide[0], x.c_vector[0])}\
+${convert.widen(x.ptx_type, x.wide[0], x.c_vector[0])}\
   % endif
   % for sum, element in zip(access.sums, x.c_elements):
     ${op.fma} ${sum}, ${element}, %beta, ${sum};
@@ -222,12 +222,12 @@ ${convert.widen(x.kind, x.wide[0], x.c_vector[0])}\
 STORE_${v}:
   % if x.c_pairs:
     % for word, low, high in access.pairs:
-    cvt.rn.${x.kind}.${op.type} ${x.half[0]}, ${low};
-    cvt.rn.${x.kind}.${op.type} ${x.half[1]}, ${high};
+    cvt.rn.${x.ptx_type}.${op.type} ${x.half[0]}, ${low};
+    cvt.rn.${x.ptx_type}.${op.type} ${x.half[1]}, ${high};
     mov.b32 ${word}, ${x.half[:]};
     % endfor
   % elif x.converts:
-    cvt.rn.${x.kind}.${op.type} ${x.c_vector[0]}, ${access.sums[0]};
+    cvt.rn.${x.ptx_type}.${op.type} ${x.c_vector[0]}, ${access.sums[0]};
   % endif
     st.global.${x.access_c} [%ptr_c+${access.offset}], ${access.stored};
 % endfor
@@ -324,7 +324,7 @@ COPY_LOOP:
     add.u32 %from_staged, %from_staged, ${step.bytes};
 % for q in range(step.depth):
   % for word, low, high in x.loaded_pairs[q]:
-${convert.widen_pair(x.kind, low, high, word, x.half.all)}\
+${convert.widen_pair(x.ptx_type, low, high, word, x.half.all)}\
   % endfor
   % for sum, element in zip(x.sums.all, x.tile_elements[q]):
     ${op.fma} ${sum}, ${x.value[q]}, ${element}, ${sum};

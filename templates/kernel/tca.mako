@@ -147,7 +147,7 @@ ${load_nonzeros()}\
 <%def name="gather()">
 <% x = plan.mainloop %>\
 % for r in x.loaded.all:
-    mov.${x.loaded.kind} ${r}, 0;
+    mov.${x.loaded.ptx_type} ${r}, 0;
 % endfor
 % for j, (at, column, offset) in enumerate(x.accesses):
   % if j:
@@ -360,11 +360,11 @@ ${label}:
     @!%reads_c bra ${label}_STORE_${j};
     ld.global.${x.access} ${x.stored[j, :]}, [%ptr_c+${offset}];
   % if x.vec == 1:
-${convert.widen(x.kind, x.moved[0, 0], x.stored[j, 0])}\
+${convert.widen(x.ptx_type, x.moved[0, 0], x.stored[j, 0])}\
     ${op.fma} ${x.result[j]}, ${x.moved[0, 0]}, %beta, ${x.result[j]};
   % else:
     % for word, low, high in x.stored_words[j]:
-${convert.widen_pair(x.kind, x.moved[0, 0], x.moved[0, 1], word, x.half.all)}\
+${convert.widen_pair(x.ptx_type, x.moved[0, 0], x.moved[0, 1], word, x.half.all)}\
     ${op.fma} ${low}, ${x.moved[0, 0]}, %beta, ${low};
     ${op.fma} ${high}, ${x.moved[0, 1]}, %beta, ${high};
     % endfor

@@ -66,7 +66,7 @@ ${ptx.banner("the blocks of the window")}\
     mad.wide.u32 %ptr_value, %begin, ${blocks.block_bytes}, %window_values;
     mad.wide.u32 %ptr_value, %lane, 8, %ptr_value;
 % for name in blocks.loaded.all: # absent vectors, which have no values, are not loaded
-    mov.${blocks.loaded.kind} ${name}, 0;
+    mov.${blocks.loaded.ptx_type} ${name}, 0;
 % endfor
 ${order.first(load_block_operands)}\
 ${ptx.banner(f"loop over blocks, {blocks.in_flight} at once; those after the last have no vectors")}\
@@ -155,22 +155,22 @@ DONE:
     @!%reads_c bra STORE_${r}_${v};
     ld.global.${blocks.access} ${blocks.loaded[0, 0, 0, :]}, [%ptr_c];
 % for word, low, high in blocks.c_pairs:
-${convert.widen_pair(blocks.kind, low, high, word, blocks.half.all)}\
+${convert.widen_pair(blocks.ptx_type, low, high, word, blocks.half.all)}\
 % endfor
 % if blocks.converts and not pairs:
-${convert.widen(blocks.kind, blocks.wide[0], blocks.loaded[0, 0, 0, 0])}\
+${convert.widen(blocks.ptx_type, blocks.wide[0], blocks.loaded[0, 0, 0, 0])}\
 % endif
 % for sum, element in zip(sums, blocks.c_elements):
     ${op.fma} ${sum}, ${element}, %beta, ${sum};
 % endfor
 STORE_${r}_${v}:
 % for word, low, high in pairs:
-    cvt.rn.${blocks.kind}.${op.type} ${blocks.half[0]}, ${low};
-    cvt.rn.${blocks.kind}.${op.type} ${blocks.half[1]}, ${high};
+    cvt.rn.${blocks.ptx_type}.${op.type} ${blocks.half[0]}, ${low};
+    cvt.rn.${blocks.ptx_type}.${op.type} ${blocks.half[1]}, ${high};
     mov.b32 ${word}, ${blocks.half[:]};
 % endfor
 % if blocks.converts and not pairs:
-    cvt.rn.${blocks.kind}.${op.type} ${blocks.loaded[0, 0, 0, 0]}, ${sums[0]};
+    cvt.rn.${blocks.ptx_type}.${op.type} ${blocks.loaded[0, 0, 0, 0]}, ${sums[0]};
 % endif
     st.global.${blocks.access} [%ptr_c], ${stored};
 </%def>

@@ -55,9 +55,9 @@
 <% own, value = plan.mainloop, plan.groups.identity %>\
 <% loops, rest = own.clear_loop %>\
     {
-    .reg .${own.kind} %clear;
+    .reg .${own.ptx_type} %clear;
     .reg .b32 %clear_addr, %clear_end;
-    mov.${own.kind} %clear, ${value};
+    mov.${own.ptx_type} %clear, ${value};
     mov.b32 %clear_addr, %copies;
 % if loops:
     add.u32 %clear_end, %copies, ${own.clear_loop_bytes};

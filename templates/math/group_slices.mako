@@ -40,7 +40,7 @@
 {
     .reg .b64 %partials, %C, %rejected, %elements, %counts, %number, %step, %partial_addr, %total, %more;
     .reg .b32 %slices, %pairs, %left, %thread, %tmp0;
-    .reg .${own.kind} %sum, %addend<${plan.joins.AT_ONCE}>;
+    .reg .${own.ptx_type} %sum, %addend<${plan.joins.AT_ONCE}>;
     .reg .pred %p;
 % for line in plan.groups.declarations:
     ${line}
@@ -59,13 +59,13 @@ NEXT:
     setp.ge.u64 %p, %number, %elements;
     @%p bra JOINED;
     mad.lo.u64 %partial_addr, %number, ${own.held}, %partials;
-    mov.${own.kind} %sum, ${plan.groups.identity};
+    mov.${own.ptx_type} %sum, ${plan.groups.identity};
     mov.b32 %left, %slices;
 ADD:
 % for n in range(plan.joins.AT_ONCE):
-    mov.${own.kind} %addend${n}, ${plan.groups.identity};
+    mov.${own.ptx_type} %addend${n}, ${plan.groups.identity};
     setp.gt.u32 %p, %left, ${n};
-    @%p ld.global.${own.kind} %addend${n}, [%partial_addr];
+    @%p ld.global.${own.ptx_type} %addend${n}, [%partial_addr];
     mad.lo.u64 %partial_addr, %elements, ${own.held}, %partial_addr;
 % endfor
 % for n in range(plan.joins.AT_ONCE):
@@ -77,7 +77,7 @@ ADD:
     sub.u32 %left, %left, ${plan.joins.AT_ONCE};
     @%p bra ADD;
     mad.lo.u64 %partial_addr, %number, ${own.held}, %C;
-    st.global.${own.kind} [%partial_addr], %sum;
+    st.global.${own.ptx_type} [%partial_addr], %sum;
     add.u64 %number, %number, %step;
     bra NEXT;
 JOINED:

@@ -9,7 +9,7 @@
 
 <%def name="read(x, k, buffer, part, guard='')">
 % for r in plan.mainloop.fragment_loads(x, k, buffer, part):
-    ${guard}ld.shared.${r.kind} ${r.registers}, [${r.address}];
+    ${guard}ld.shared.${r.ptx_type} ${r.registers}, [${r.address}];
 % endfor
 </%def>
 

@@ -1,7 +1,7 @@
 ## Butterfly shuffles: each lane of a warp adds the value of another lane.
-<%def name="registers(kind)">
+<%def name="registers(ptx_type)">
     .reg .b32 %low, %high, %peer_low, %peer_high;
-    .reg .${kind} %peer;
+    .reg .${ptx_type} %peer;
 </%def>
 
 ## Adds to register ``r`` its value in the lane whose number differs in the bit of ``lane``.

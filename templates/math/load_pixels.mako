@@ -12,9 +12,9 @@
 <%def name="load(at, guard)">
 <% loaded = plan.mainloop.loaded %>\
 % for r in loaded.all:
-    mov.${loaded.kind} ${r}, ${plan.mainloop.loaded_zero};
+    mov.${loaded.ptx_type} ${r}, ${plan.mainloop.loaded_zero};
 % endfor
-    ${guard}ld.global.nc.${plan.mainloop.load_kind} ${plan.mainloop.load_vector}, [${at}];
+    ${guard}ld.global.nc.${plan.mainloop.load_type} ${plan.mainloop.load_vector}, [${at}];
 % if plan.mainloop.size == 2 and plan.mainloop.vec == 1:
 ${convert.widen(plan.problem.dtype, plan.mainloop.pixels[0], plan.mainloop.words[0])}\
 % elif plan.mainloop.size == 2:

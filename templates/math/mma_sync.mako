@@ -8,7 +8,7 @@
     .reg .b16 %half0, %half1;
 % endif
 % for r in plan.mainloop.acc.all:
-    mov.${plan.mainloop.acc.kind} ${r}, ${plan.mainloop.acc_zero};
+    mov.${plan.mainloop.acc.ptx_type} ${r}, ${plan.mainloop.acc_zero};
 % endfor
 </%def>
 
@@ -17,10 +17,10 @@
   % if r.swizzle and not r.same_swizzle:
     xor.b32 ${x.swizzled_ptr}, ${x.fragment_ptrs[0]}, ${r.swizzle};
   % endif
-  % if r.kind in ("x2", "x4"):
-    ${guard}ldmatrix.sync.aligned.m8n8.${r.kind}${x.trans}.shared.b16 ${r.registers}, [${r.address}];
+  % if r.ptx_type in ("x2", "x4"):
+    ${guard}ldmatrix.sync.aligned.m8n8.${r.ptx_type}${x.trans}.shared.b16 ${r.registers}, [${r.address}];
   % else:
-    ${guard}ld.shared.${r.kind} ${r.registers}, [${r.address}];
+    ${guard}ld.shared.${r.ptx_type} ${r.registers}, [${r.address}];
   % endif
 % endfor
 </%def>

@@ -21,7 +21,7 @@
 <%def name="widen_value(q)">
 <% rows = plan.mainloop %>\
 % if rows.converts:
-${convert.widen(rows.kind, rows.value[q], rows.half_value[q])}\
+${convert.widen(rows.ptx_type, rows.value[q], rows.half_value[q])}\
 % endif
 </%def>
 
@@ -39,10 +39,10 @@ ${widen(q, v)}\
 <%def name="widen(q, v)">
 <% rows = plan.mainloop %>\
 % for word, low, high in rows.loaded_pairs[q, v]:
-${convert.widen_pair(rows.kind, low, high, word, rows.half.all)}\
+${convert.widen_pair(rows.ptx_type, low, high, word, rows.half.all)}\
 % endfor
 % if rows.converts and rows.vec == 1:
-${convert.widen(rows.kind, rows.wide[0], rows.loaded[q, v, 0])}\
+${convert.widen(rows.ptx_type, rows.wide[0], rows.loaded[q, v, 0])}\
 % endif
 </%def>
 

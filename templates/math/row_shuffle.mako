@@ -4,7 +4,7 @@
 <%def name="multiply_row()">
 <% rows = plan.mainloop %>\
     .reg .b32 %longest, %shortest, %own_index;
-    .reg .${rows.sums.kind} %own_value;
+    .reg .${rows.sums.ptx_type} %own_value;
     .reg .pred %whole, %has<${rows.depths[0]}>;
     add.u32 %begin, %begin, %lane;
     mad.wide.u32 %ptr_index, %begin, ${rows.index_bytes}, %indices;

@@ -10,7 +10,7 @@
   % endif
 % endfor
 % for r in plan.mainloop.acc.all:
-    mov.${plan.mainloop.acc.kind} ${r}, ${plan.mainloop.acc_zero};
+    mov.${plan.mainloop.acc.ptx_type} ${r}, ${plan.mainloop.acc_zero};
 % endfor
 </%def>
 
@@ -85,7 +85,7 @@ ${convert.widen_pair(plan.problem.dtype, u.into[0], u.into[1], u.words[0], ("%ha
 ## Lanes that split K add their sums by butterfly shuffles: every lane has the total.
 <%def name="reduce_lanes()">
 % if plan.mainloop.shuffle_masks:
-${lanes.registers(plan.mainloop.acc.kind)}\
+${lanes.registers(plan.mainloop.acc.ptx_type)}\
 % endif
 % for lane in plan.mainloop.shuffle_masks:
   % for r in plan.mainloop.acc.all:

@@ -2,11 +2,11 @@
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="clear_accumulators()">
 % for r in plan.mainloop.acc.all:
-    mov.${plan.mainloop.acc.kind} ${r}, ${plan.mainloop.reducer.identity};
+    mov.${plan.mainloop.acc.ptx_type} ${r}, ${plan.mainloop.reducer.identity};
 % endfor
 % if plan.mainloop.best is not None:
   % for r in plan.mainloop.best.all:
-    mov.${plan.mainloop.best.kind} ${r}, ${plan.mainloop.reducer.identities[1]};
+    mov.${plan.mainloop.best.ptx_type} ${r}, ${plan.mainloop.reducer.identities[1]};
   % endfor
 % endif
 % for line in plan.mainloop.reducer.step_temporaries:
@@ -80,7 +80,7 @@ ${load(x)}\
 
 <%def name="read(x, k, buffer, part, guard='')">
 % for r in plan.mainloop.fragment_loads(x, k, buffer, part):
-    ${guard}ld.shared.${r.kind} ${r.registers}, [${r.address}];
+    ${guard}ld.shared.${r.ptx_type} ${r.registers}, [${r.address}];
 % endfor
 </%def>
 
@@ -158,7 +158,7 @@ REMAINDER:
     % endfor
   % endif
   % for r in x.step_loads:
-    ld.shared.${r.kind} ${r.registers}, [${r.address}];
+    ld.shared.${r.ptx_type} ${r.registers}, [${r.address}];
   % endfor
   % for pointer in x.moved_step_ptrs:
     add.u32 ${pointer}, ${pointer}, ${x.row_bytes};

@@ -8,15 +8,15 @@
 % endfor
 </%def>
 
-<%def name="widen(kind, wide, half, guard='')">
-% if kind == "bf16":
+<%def name="widen(ptx_type, wide, half, guard='')">
+% if ptx_type == "bf16":
     { // the upper half of an f32
     .reg .b16 %zero16;
     mov.b16 %zero16, 0;
     ${guard}mov.b32 ${wide}, {%zero16, ${half}};
     }
 % else:
-    ${guard}cvt.f32.${kind} ${wide}, ${half};
+    ${guard}cvt.f32.${ptx_type} ${wide}, ${half};
 % endif
 </%def>
 
@@ -25,13 +25,13 @@
 % if plan.mainloop.size == 2:
 ${widen(plan.problem.dtype, into, "%elem")}\
 % else:
-    mov.${plan.mainloop.word.kind} ${into}, %elem;
+    mov.${plan.mainloop.word.ptx_type} ${into}, %elem;
 % endif
 </%def>
 
 ## One or both elements of a pair of 8-bit floats.
-<%def name="widen_fp8(kind, wide, packed, pair, halves, guard='')">
-    ${guard}cvt.rn.f16x2.${kind}x2 ${pair}, ${packed};
+<%def name="widen_fp8(ptx_type, wide, packed, pair, halves, guard='')">
+    ${guard}cvt.rn.f16x2.${ptx_type}x2 ${pair}, ${packed};
     ${guard}mov.b32 {${halves[0]}, ${halves[1]}}, ${pair};
 % for n, r in enumerate(wide):
     ${guard}cvt.f32.f16 ${r}, ${halves[n]};
@@ -39,16 +39,16 @@ ${widen(plan.problem.dtype, into, "%elem")}\
 </%def>
 
 ## Both halves of a 32-bit word, extended to 32 bits.
-<%def name="widen_pair(kind, low, high, word, halves, guard='')">
-% if kind == "bf16":
+<%def name="widen_pair(ptx_type, low, high, word, halves, guard='')">
+% if ptx_type == "bf16":
     ${guard}shl.b32 ${low}, ${word}, 16;
     ${guard}and.b32 ${high}, ${word}, 0xFFFF0000;
-% elif kind in ("s16", "u16"):
-    ${guard}bfe.${kind[0]}32 ${low}, ${word}, 0, 16;
-    ${guard}bfe.${kind[0]}32 ${high}, ${word}, 16, 16;
+% elif ptx_type in ("s16", "u16"):
+    ${guard}bfe.${ptx_type[0]}32 ${low}, ${word}, 0, 16;
+    ${guard}bfe.${ptx_type[0]}32 ${high}, ${word}, 16, 16;
 % else:
     ${guard}mov.b32 {${halves[0]}, ${halves[1]}}, ${word};
-    ${guard}cvt.f32.${kind} ${low}, ${halves[0]};
-    ${guard}cvt.f32.${kind} ${high}, ${halves[1]};
+    ${guard}cvt.f32.${ptx_type} ${low}, ${halves[0]};
+    ${guard}cvt.f32.${ptx_type} ${high}, ${halves[1]};
 % endif
 </%def>

@@ -1,1 +1,1 @@
-<%def name="kind(n, kind)"><% return kind if n == 1 else f"v{n}.{kind}" %></%def>
+<%def name="access_type(n, ptx_type)"><% return ptx_type if n == 1 else f"v{n}.{ptx_type}" %></%def>

@@ -167,6 +167,6 @@ ${descriptor(t, table, "@%in_items ")}\
     ${guard}st.global.v4.u32 [%descriptor+${table.offsets_after_header["ldb"]}], {%ldb, %ldc, %first_tile, %item};
     ${guard}st.global.u32 [%descriptor+${table.offsets_after_header["start"]}], %item_start;
 % for name in ("alpha", "beta"):
-    ${guard}st.global.${table.kind} [%descriptor+${table.offsets_after_header[name]}], ${t.one};
+    ${guard}st.global.${table.scalar_type} [%descriptor+${table.offsets_after_header[name]}], ${t.one};
 % endfor
 </%def>

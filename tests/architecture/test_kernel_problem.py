@@ -55,7 +55,7 @@ def test_fields_of_an_access_are_read_through_it() -> None:
     fields = access_fields()
     assert {"ld", "descriptor", "strip", "maps", "algorithm", "jagged"} <= set(fields)
     own = {f.name for f in dataclasses.fields(KernelProblem)} | {"rows", "columns"}  # tables have them, too
-    alone = {name for name, where in fields.items() if len(where) == 1} & {"descriptor", "strip_kind"}
+    alone = {name for name, where in fields.items() if len(where) == 1} & {"descriptor", "strip_constants"}
     assert len(alone) == 2
     for name, path in modules().items():
         if name.startswith(READERS) and not any(name in where for where in fields.values()):

@@ -82,7 +82,7 @@ def load(x, memory, step: int, buffer: int) -> dict[str, list[list[float]]]:
     held: dict[str, list[list[float]]] = {}
     run = max(4 // x.bytes, 1)
     for read in x.fragment_loads(step, buffer):
-        if read.kind in ("x2", "x4"):
+        if read.ptx_type in ("x2", "x4"):
             for n, name in enumerate(names(read.registers)):
                 rows = [address(x, read, 8 * n + i) for i in range(8)]
                 held[name] = []
@@ -194,9 +194,9 @@ def test_fragment_loads_have_no_bank_conflicts(dtype, compute, shape, layout):
         for step in range(2):
             for read in x.fragment_loads(step, 0):
                 at = [address(x, read, lane) for lane in range(32)]
-                width = 16 if read.kind.startswith("x") else x.bytes * len(names(read.registers))
+                width = 16 if read.ptx_type.startswith("x") else x.bytes * len(names(read.registers))
                 few = x.fragment_load == BYTES and x.tile < 64  # two chunks a row: pairs of rows share banks
-                assert conflicts(at[: 16 if read.kind == "x2" else 32], width) <= (4 if few else 0), (x.name, read)
+                assert conflicts(at[: 16 if read.ptx_type == "x2" else 32], width) <= (4 if few else 0), (x.name, read)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -458,8 +458,8 @@ def test_few_warps_hide_less():
 
 def test_rates_differ_by_type():
     heavy = replace(BUSY, fma_lanes=1e10)
-    assert from_stats(replace(heavy, kind="f64"), H200) == pytest.approx(2 * from_stats(heavy, H200), rel=0.02)
-    assert from_stats(replace(heavy, kind="f16"), H200) == pytest.approx(from_stats(heavy, H200) / 2, rel=0.02)
+    assert from_stats(replace(heavy, fma_type="f64"), H200) == pytest.approx(2 * from_stats(heavy, H200), rel=0.02)
+    assert from_stats(replace(heavy, fma_type="f16"), H200) == pytest.approx(from_stats(heavy, H200) / 2, rel=0.02)
 
 
 def test_empty_launch_costs_launch_overhead():
@@ -479,7 +479,7 @@ def test_counts_of_an_emulated_launch():
     )
     s = Counts.of(stats, Step("gemm", (2, 3, 1), (64, 2, 1), 4096))
     assert (s.blocks, s.threads, s.shared) == (6, 128, 4096)
-    assert (s.warp_instructions, s.fma_lanes, s.kind) == (25, 640, "f32")
+    assert (s.warp_instructions, s.fma_lanes, s.fma_type) == (25, 640, "f32")
     assert (s.shared_wavefronts, s.global_sectors, s.atomics, s.barriers) == (70, 22, 3, 4)
     stats.lane_instructions = Counter(fp32=10, fp16=50)
     assert Counts.of(stats, Step("gemm", (1, 1, 1))).fma_lanes == 100

@@ -223,7 +223,7 @@ def test_header_of_a_module(n):
     assert chosen.text.splitlines()[lines.index(f"// config   {c}") + 1] == "// choice   shipped, 2.50 µs measured"
     assert chosen.digest == source.digest
     for tile, _ in plan.register_table:
-        assert f"%{tile.name}<{tile.size}> .{tile.kind}" in source.text.partition(".version")[0]
+        assert f"%{tile.name}<{tile.size}> .{tile.ptx_type}" in source.text.partition(".version")[0]
         assert tile.declaration in source.text
     assert all(line == line.rstrip() for line in lines)
     assert source.text.endswith("\n")

@@ -96,7 +96,7 @@ def test_variables_hold_every_axis_of_a_family_once(p):
 
 def test_problems_of_one_class_share_probabilities(half):
     other = Gemm(2048, 256, 1024, "NT", "f16")
-    assert space.kind(other, H200) == space.kind(HALF, H200)
+    assert space.class_key(other, H200) == space.class_key(HALF, H200)
     c = half.of(lower(other)).sample(200, np.random.default_rng(1))
     assert rules.legal(other, c, H200).all()
 

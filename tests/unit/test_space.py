@@ -748,10 +748,10 @@ def test_problems_of_one_class_share_a_base():
     a, b, c = kernel(2560, 16, 2560, "NN"), kernel(128, 64, 4096, "NN"), kernel(128, 63, 4096, "NN")
     assert space.base(SIMT, a, H200) is space.base(SIMT, b, H200)
     assert space.base(SIMT, a, H200) is not space.base(SIMT, c, H200)
-    assert space.kind(a, H200) == space.kind(b, H200) != space.kind(c, H200)
+    assert space.class_key(a, H200) == space.class_key(b, H200) != space.class_key(c, H200)
     thin, thick = kernel(2560, 16, 2560, "NN", "f16"), kernel(2560, 40, 2560, "NN", "f16")
     assert space.base(MMA, thin, H200) is space.base(MMA, thick, H200)
-    assert space.kind(thin, H200) != space.kind(thick, H200)  # wgmma may load fewer rows of a tile
+    assert space.class_key(thin, H200) != space.class_key(thick, H200)  # wgmma may load fewer rows of a tile
 
 
 def random_rows(f: space.CandidateSpace, n: int, seed: int) -> Columns:

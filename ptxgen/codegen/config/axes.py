@@ -68,10 +68,10 @@ class Axis:
         """The legal values, in words."""
         if self.words:
             return ", ".join(self.words)
-        kind = "a power of two" if self.power_of_two else "an integer"
+        number = "a power of two" if self.power_of_two else "an integer"
         if self.least is None:
-            return kind
-        return f"{kind} from {self.least}" + ("" if self.most is None else f" to {self.most}")
+            return number
+        return f"{number} from {self.least}" + ("" if self.most is None else f" to {self.most}")
 
     def value(self, number: int) -> int | str:
         """The word of a number, or the number if the axis has no word for it."""

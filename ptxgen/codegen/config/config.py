@@ -204,15 +204,15 @@ def _unknown_axis(name: str, family: str) -> ConfigError:
 def config_of_full_text(text: str) -> Config | None:
     """The configuration whose ``full_text()`` is ``text``. None: there is none."""
     family, *words = text.split(" ")
-    kind = _classes.get(family.removeprefix("family="))
-    if kind is None or len(words) != len(kind.names) or not family.startswith("family="):
+    config_class = _classes.get(family.removeprefix("family="))
+    if config_class is None or len(words) != len(config_class.names) or not family.startswith("family="):
         return None
     try:
-        numbers = [known[word] for known, word in zip(kind.numbers_of_words, words, strict=True)]
+        numbers = [known[word] for known, word in zip(config_class.numbers_of_words, words, strict=True)]
     except KeyError:
         return None
-    config = object.__new__(kind)  # the fields are checked
-    vars(config).update(zip(kind.names, numbers, strict=True), family=kind.__name__)
+    config = object.__new__(config_class)  # the fields are checked
+    vars(config).update(zip(config_class.names, numbers, strict=True), family=config_class.__name__)
     return config
 
 
@@ -230,14 +230,14 @@ def parse_config(text: str) -> Config:
         if name in given:
             raise ConfigError(f"config has {name} twice: {given[name]} and {value}", "axis")
         given[name] = value
-    kind = _class(given.pop("family", default_family()))
-    axes = {a.name: a for a in kind.axes}
+    config_class = _class(given.pop("family", default_family()))
+    axes = {a.name: a for a in config_class.axes}
     values = {}
     for name, value in given.items():
         if name not in axes:
-            raise _unknown_axis(name, kind.family)
+            raise _unknown_axis(name, config_class.family)
         values[name] = axes[name].parse(value)
-    return kind(**values)
+    return config_class(**values)
 
 
 @lru_cache(maxsize=1 << 10)
@@ -315,8 +315,8 @@ class Columns:
 def config_of(code: int, values: dict[str, int]) -> Config:
     """The configuration of the family at ``code`` in FAMILIES with these values; other
     values are ignored."""
-    kind = _class(family_names()[code])
-    return kind(**{name: values[name] for name in kind.names if name in values})
+    config_class = _class(family_names()[code])
+    return config_class(**{name: values[name] for name in config_class.names if name in values})
 
 
 __all__ = [

@@ -50,7 +50,7 @@ _NUMBERS = {"f32": "f4", "f64": "f8", "s32": "i4"}
 class DescriptorTable:
     """The layout of a table in device memory that describes each item to the blocks.
 
-    ``ml``, ``nl``: the tile of a block, or of the blocks of each item; ``kind``: the type of alpha and beta;
+    ``ml``, ``nl``: the tile of a block, or of the blocks of each item; ``scalar_type``: the type of alpha and beta;
     ``operands``: the operands of the epilogue; ``u``: the depth of an iteration, ``kg``: slices of the longest K;
     ``sms``: multiprocessors, ``resident``: blocks that one of them runs at once; ``stream``: whether blocks have shares
     of K iterations. The table has the tile counter, which
@@ -62,7 +62,7 @@ class DescriptorTable:
 
     ml: IntOrColumn
     nl: IntOrColumn
-    kind: str
+    scalar_type: str
     operands: tuple[str, ...] = ()
     u: int = 1
     kg: int = 1
@@ -176,12 +176,14 @@ class DescriptorTable:
         bytes of A, B and C, one row an item; ``alpha``, ``beta``: numbers, or one of each item; ``operands``: the
         addresses of each epilogue operand."""
         count = len(extents)
-        formats = {name: (kind or _NUMBERS[self.kind], at) for name, (kind, at) in _FIELDS.items()}
+        formats = {
+            name: (number_format or _NUMBERS[self.scalar_type], at) for name, (number_format, at) in _FIELDS.items()
+        }
         formats |= {name: ("u8", self.at(name)) for name in self.operands}
         record = np.dtype(
             {
                 "names": list(formats),
-                "formats": [kind for kind, _ in formats.values()],
+                "formats": [number_format for number_format, _ in formats.values()],
                 "offsets": [at for _, at in formats.values()],
                 "itemsize": self.descriptor_bytes,
             }

@@ -45,7 +45,7 @@ class JaggedTable(Packing):
     @property
     def one(self) -> str:
         """1 in the type of alpha and beta, as PTX writes it."""
-        return bits_of(1.0, dtype(self.layout.kind)) if self.layout.kind != "s32" else "1"
+        return bits_of(1.0, dtype(self.layout.scalar_type)) if self.layout.scalar_type != "s32" else "1"
 
     def allocate(self, p: KernelProblem, run: BatchRange, workspace: Allocator) -> Buffers:
         size = self.layout.bytes(len(items_of(p).items))

@@ -66,7 +66,7 @@ class GroupedScheduler(GridScheduler):
     def of(cls, p: KernelProblem, c: Config, g: Geometry, d: Device, registers: int = -1) -> GroupedScheduler:
         """The scheduler of kernels with so many registers per thread, or with those that ptxas may grant at most. More
         blocks than fit at once would delay the tiles that they begin with."""
-        kind = StreamScheduler if c.stream_k else cls
+        scheduler_class = StreamScheduler if c.stream_k else cls
         table = DescriptorTable(c.ml, c.nl, p.sink.arithmetic, p.sink.arrays, c.u, c.kg, stream=bool(c.stream_k))
         if registers <= 0:
             registers = min(int(g.registers), int(register_cap(d, g.threads, c.min_ctas_per_sm)))
@@ -74,7 +74,7 @@ class GroupedScheduler(GridScheduler):
         parts = 1 if c.stream_k else c.kl * c.ks if c.kg > 1 else 0  # sums of a slice of a tile per element
         slice_bytes = c.ml * c.nl * parts * p.accumulator.bytes
         table = replace(table, sms=d.sms, resident=resident)
-        return kind(c, False, table, g, d.sms * resident, slice_bytes, _prefetched(p, c, int(g.threads)))
+        return scheduler_class(c, False, table, g, d.sms * resident, slice_bytes, _prefetched(p, c, int(g.threads)))
 
     @property
     def counter_at(self) -> int:

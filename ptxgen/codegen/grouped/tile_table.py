@@ -21,13 +21,13 @@ Ints = NDArray[np.int64]
 class MixedTable:
     """The layout of a table in device memory that describes each item, and says which tile it has.
 
-    ``sides``: rows and columns of each tile; ``kind``: the type of alpha and beta; ``sms``, ``resident``: as a
+    ``sides``: rows and columns of each tile; ``scalar_type``: the type of alpha and beta; ``sms``, ``resident``: as a
     ``DescriptorTable`` has them, which has the descriptors. The number of an item's tile is the field ``start``, which
     lists do not use.
     """
 
     sides: tuple[tuple[int, int], ...]
-    kind: str
+    scalar_type: str
     sms: int = 1
     resident: int = 1
 
@@ -64,7 +64,7 @@ class MixedTable:
         self._of_tiles(1, 1).place(words, addresses)
 
     def _of_tiles(self, ml: Any, nl: Any) -> DescriptorTable:
-        return DescriptorTable(ml, nl, self.kind, sms=self.sms, resident=self.resident)
+        return DescriptorTable(ml, nl, self.scalar_type, sms=self.sms, resident=self.resident)
 
 
 @dataclass(frozen=True)

@@ -201,8 +201,11 @@ class Exchange(CopyCode):
         #: chunks of a row, and rows that are stored at once
         self.chunks = self.words * WORD // CHUNK
         self.rows_at_once = self.THREADS // self.chunks
-        registers, kind = -(-self.vec * size // WORD), "b16" if self.vec * size < WORD else "b32"
-        self.loaded, self.load = Tile("loaded", kind, (rounds, self.word_elements, registers)), width(registers, kind)
+        registers, ptx_type = -(-self.vec * size // WORD), "b16" if self.vec * size < WORD else "b32"
+        self.loaded, self.load = (
+            Tile("loaded", ptx_type, (rounds, self.word_elements, registers)),
+            width(registers, ptx_type),
+        )
         self.tiles = [self.loaded]
         self.loads = [[self._load(r, e) for e in range(self.word_elements)] for r in range(rounds)]
         #: the instruction that makes a word of loaded registers, and its offset in shared memory

@@ -1,4 +1,4 @@
-"""Kernels that pack operands into the workspace before the product: one mechanism for every kind of packing.
+"""Kernels that pack operands into the workspace before the product: one mechanism for every packing.
 
 A packing claims its buffers in the workspace, launches its kernels, and gives the product the addresses of the buffers.
 """
@@ -78,9 +78,9 @@ class Packing(Part):
         """Parameters of the product's kernel: where the packed operands are."""
         return []
 
-    def tensor_map(self, launched: Launched, x: MappedOperand, kind: str, direct: TensorMap) -> TensorMap:
-        """The tensor map by which the product's kernel loads an operand, if it loads by TMA. ``kind``: type of its
-        elements, ``direct``: the map of the operand itself."""
+    def tensor_map(self, launched: Launched, x: MappedOperand, element_type: str, direct: TensorMap) -> TensorMap:
+        """The tensor map by which the product's kernel loads an operand, if it loads by TMA. ``element_type``: type of
+        its elements, ``direct``: the map of the operand itself."""
         return direct
 
     @property

@@ -126,7 +126,10 @@ class RowReduceKernels(SinkKernels):
     def other_states(self) -> list[list[tuple[str, str, int]]]:
         """Triples (type, register, offset) of the states of all warps but the first."""
         return [
-            [(kind, self.states.other[n][0], at + offset) for n, (kind, offset) in enumerate(self.states.components)]
+            [
+                (ptx_type, self.states.other[n][0], at + offset)
+                for n, (ptx_type, offset) in enumerate(self.states.components)
+            ]
             for at in range(self.warp_bytes, self.joined_bytes, self.warp_bytes)
         ]
 

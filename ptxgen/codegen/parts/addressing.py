@@ -30,7 +30,7 @@ def _implicit(p: KernelProblem, name: str) -> ImplicitOperand:
 
 @dataclass(frozen=True)
 class OperandAddressing(Part):
-    """How a thread's loads of operand ``name`` are addressed. ``mode``: STRIDED, or the kind of offset tables;
+    """How a thread's loads of operand ``name`` are addressed. ``mode``: STRIDED, or the mode of offset tables;
     ``mn_offsets``, ``k_offsets``: the distinct offsets of the loads of a stage along M (or N) and K."""
 
     name: str

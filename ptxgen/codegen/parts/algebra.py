@@ -27,16 +27,16 @@ class Reducer(Part):
     @classmethod
     def of(cls, p: KernelProblem, arithmetic: Arithmetic, sm: int) -> Reducer:
         """The reducer of the algebra of ``p``."""
-        kind = ExpressionReducer if isinstance(p.algebra, InnerExpression) else cls
-        return kind(p, arithmetic, sm)
+        reducer_class = ExpressionReducer if isinstance(p.algebra, InnerExpression) else cls
+        return reducer_class(p, arithmetic, sm)
 
     @property
     def identity(self) -> str:
         return self.arithmetic.zero
 
-    def identity_in(self, kind: str) -> str:
-        """``identity`` in accumulators of another type ``kind`` of registers, too."""
-        return self.identity if kind == self.arithmetic.type else "0"
+    def identity_in(self, ptx_type: str) -> str:
+        """``identity`` in accumulators of another type ``ptx_type`` of registers, too."""
+        return self.identity if ptx_type == self.arithmetic.type else "0"
 
     @property
     def temporaries(self) -> list[str]:
@@ -64,8 +64,8 @@ class ExpressionReducer(Reducer):
     def identity(self) -> str:
         return self.identities[0]
 
-    def identity_in(self, kind: str) -> str:
-        return self.identity if kind == self.arithmetic.type else self.paired.identity
+    def identity_in(self, ptx_type: str) -> str:
+        return self.identity if ptx_type == self.arithmetic.type else self.paired.identity
 
     @property
     def identities(self) -> list[str]:

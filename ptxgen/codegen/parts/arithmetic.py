@@ -35,16 +35,16 @@ class Arithmetic(Part):
     @classmethod
     def of(cls, p: KernelProblem) -> Arithmetic:
         """The arithmetic that ``p`` asks for."""
-        kind = dtype(p.sink.arithmetic)
-        name = kind.real
+        arithmetic = dtype(p.sink.arithmetic)
+        name = arithmetic.real
         instructions = (
             ("add.s32", "mul.lo.s32", "mad.lo.s32", "setp.ne.s32")
-            if kind.integer
+            if arithmetic.integer
             else (f"add.rn.{name}", f"mul.rn.{name}", f"fma.rn.{name}", f"setp.neu.{name}")
         )
-        convert = p.accumulator.integer and not kind.integer
-        made = ComplexArithmetic if kind.part else cls
-        return made(name, kind.bytes, *instructions, bits_of(0.0, dtype(name)), convert)
+        convert = p.accumulator.integer and not arithmetic.integer
+        made = ComplexArithmetic if arithmetic.part else cls
+        return made(name, arithmetic.bytes, *instructions, bits_of(0.0, dtype(name)), convert)
 
     def multiply(self, to: Sequence[str], x: Factor, y: Factor, guard: str = "") -> list[str]:
         """The instructions of to = x · y, number by number. ``to`` may be the registers of ``x``."""

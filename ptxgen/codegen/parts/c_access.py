@@ -155,4 +155,4 @@ class CAccess(Part):
         if not self.preinitialises:
             return []
         zeros = {"f32": "0f00000000", self.arithmetic.type: self.arithmetic.zero}
-        return [(t.kind, r, zeros.get(t.kind, "0")) for t in self.registers for r in t.all]
+        return [(t.ptx_type, r, zeros.get(t.ptx_type, "0")) for t in self.registers for r in t.all]

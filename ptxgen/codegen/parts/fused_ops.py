@@ -34,7 +34,9 @@ class FusedOps(Part):
     def of(cls, p: KernelProblem, batched: bool, sm: int, template: str = "epilogue/fused_ops.mako") -> FusedOps:
         """The fused operations of ``p``. ``template``: the slot, if there are any."""
         types = {name: p.sink.array_dtype(name) for name in p.sink.arrays} if p.sink.epilogue else {}
-        operands = {name: ("b16" if kind.bytes == 2 else kind.name, kind.bytes) for name, kind in types.items()}
+        operands = {
+            name: ("b16" if element.bytes == 2 else element.name, element.bytes) for name, element in types.items()
+        }
         return cls(
             template if p.sink.epilogue else "epilogue/identity.mako",
             operands,
@@ -145,4 +147,4 @@ class FusedOps(Part):
             used = self._temporaries(step)
             self._lines(step, "%x", "%operand", "", used)
             found |= used.counts
-        return [f".reg .{kind} %fused_{kind}_<{n}>;" for kind, n in sorted(found.items())]
+        return [f".reg .{ptx_type} %fused_{ptx_type}_<{n}>;" for ptx_type, n in sorted(found.items())]

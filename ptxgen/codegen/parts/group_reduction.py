@@ -49,7 +49,7 @@ class GroupReduction(Part):
         return type_of(self.type).bits // 8
 
     @property
-    def kind(self) -> str:
+    def ptx_type(self) -> str:
         """The PTX type of a register."""
         return register_class(self.type)
 
@@ -70,7 +70,7 @@ class GroupReduction(Part):
 
     @cached_property
     def run(self) -> Tile:
-        return Tile("run", self.kind, (self.vec,))
+        return Tile("run", self.ptx_type, (self.vec,))
 
     @property
     def identity(self) -> str:
@@ -177,7 +177,7 @@ class GroupReduction(Part):
 
     def exchange(self, to: str, value: str, distance: int) -> list[str]:
         """The instructions that give a register the value of the lane at a distance."""
-        return shuffled(self.kind, to, value, "bfly", str(distance))
+        return shuffled(self.ptx_type, to, value, "bfly", str(distance))
 
     @property
     def bits(self) -> int:

@@ -75,7 +75,7 @@ class SharedStore:
     """One store of a global load's data to shared memory, ``offset`` bytes from the thread's address in the stage."""
 
     offset: int
-    kind: str
+    ptx_type: str
     registers: str
 
 
@@ -435,7 +435,7 @@ class MultistageMainloop(Part):
     @cached_property
     def acc_vectors(self) -> list[list[str]]:
         """The accumulators, in vectors of at most 16 bytes."""
-        n = 2 if self.acc.kind == "f64" else 4
+        n = 2 if self.acc.ptx_type == "f64" else 4
         return [self.acc.all[i : i + n] for i in range(0, self.acc.size, n)]
 
     @cached_property
@@ -457,7 +457,7 @@ class MultistageMainloop(Part):
     @property
     def vector_access(self) -> str:
         """The type of an access to a vector of accumulators."""
-        return width(len(self.acc_vectors[0]), self.acc.kind)
+        return width(len(self.acc_vectors[0]), self.acc.ptx_type)
 
     @property
     def sum_offsets(self) -> range:
@@ -492,17 +492,17 @@ class MultistageMainloop(Part):
 
     @property
     def acc_vector_bytes(self) -> int:
-        return len(self.acc_vectors[0]) * (8 if self.acc.kind == "f64" else 4)
+        return len(self.acc_vectors[0]) * (8 if self.acc.ptx_type == "f64" else 4)
 
     @property
     def acc_add(self) -> str:
         """The instruction that adds accumulators. Those of type b32 are pairs of f16."""
-        kind = self.acc.kind
-        return f"add.{kind}" if kind == "s32" else f"add.rn.{'f16x2' if kind == 'b32' else kind}"
+        ptx_type = self.acc.ptx_type
+        return f"add.{ptx_type}" if ptx_type == "s32" else f"add.rn.{'f16x2' if ptx_type == 'b32' else ptx_type}"
 
     @property
     def acc_zero(self) -> str:
-        return bits_of(0.0, dtype(self.acc.kind)) if self.acc.kind in ("f32", "f64") else "0"
+        return bits_of(0.0, dtype(self.acc.ptx_type)) if self.acc.ptx_type in ("f32", "f64") else "0"
 
     @property
     def defers_sts(self) -> bool:

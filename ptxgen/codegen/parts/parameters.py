@@ -74,12 +74,12 @@ class ScalarGroup(NamedTuple):
 
 def scalar_groups(scalars: Iterable[Scalar]) -> list[ScalarGroup]:
     """Numbers in groups of one type."""
-    return [ScalarGroup(kind, [s.name for s in each]) for kind, each in groupby(scalars, attrgetter("type"))]
+    return [ScalarGroup(ptx_type, [s.name for s in each]) for ptx_type, each in groupby(scalars, attrgetter("type"))]
 
 
 def scalar_parameters(scalars: Iterable[Scalar]) -> list[Parameters]:
     """The numbers that calls pass."""
-    return [given(kind, *(s.name for s in each)) for kind, each in groupby(scalars, attrgetter("type"))]
+    return [given(ptx_type, *(s.name for s in each)) for ptx_type, each in groupby(scalars, attrgetter("type"))]
 
 
 def sink_numbers(p: KernelProblem) -> list[Parameters]:

@@ -43,7 +43,7 @@ class ReadArray:
         return load_type(self.element.type)
 
     @property
-    def kind(self) -> str:
+    def ptx_type(self) -> str:
         """The PTX type of a register."""
         return register_class(self.element.type)
 
@@ -58,7 +58,7 @@ class ReadArray:
 
     @cached_property
     def tile(self) -> Tile:
-        return Tile(f"{self.name}_at", self.kind, (1 if self.axes == "i" else self.vec,))
+        return Tile(f"{self.name}_at", self.ptx_type, (1 if self.axes == "i" else self.vec,))
 
     def register(self, q: int) -> str:
         """The register of the element of result ``q`` of a vector."""
@@ -102,8 +102,8 @@ class ResultValues(Part):
         """Triples (type, register, zero) of registers that are set before guarded loads write them."""
         if not self.preinitialises:
             return []
-        rows = [(x.tile.kind, r, x.element.type) for x in self.arrays for r in x.tile.all]
-        return [(kind, r, literal(constant(0, element))) for kind, r, element in rows]
+        rows = [(x.tile.ptx_type, r, x.element.type) for x in self.arrays for r in x.tile.all]
+        return [(ptx_type, r, literal(constant(0, element))) for ptx_type, r, element in rows]
 
     @property
     def roots(self) -> tuple[Node, ...]:

@@ -78,7 +78,7 @@ class RowStates(Part):
         return [tile.declaration for tile in (*self.state, *self.other)] + used.declarations
 
     @property
-    def result_kind(self) -> str:
+    def result_type(self) -> str:
         """The PTX type of a register with the result."""
         return register_class(self.reduction.result)
 
@@ -111,7 +111,7 @@ class RowStates(Part):
     def clear(self, q: int) -> list[str]:
         """The instructions that make state ``q`` that of no value."""
         return [
-            f"mov.{tile.kind} {tile[q]}, {literal(x)};"
+            f"mov.{tile.ptx_type} {tile[q]}, {literal(x)};"
             for tile, x in zip(self.state, self.reduction.identity, strict=True)
         ]
 
@@ -158,7 +158,7 @@ class RowStates(Part):
         """The instructions that give ``other`` state ``q`` of the lane at a distance."""
         lines: list[str] = []
         for mine, got in zip(self.state, self.other, strict=True):
-            lines += shuffled(mine.kind, got[0], mine[q], "bfly", str(distance))
+            lines += shuffled(mine.ptx_type, got[0], mine[q], "bfly", str(distance))
         return lines
 
     @property
@@ -200,10 +200,10 @@ class RowStates(Part):
         return "bra NEXT_STATES" if self.exchanged else "ret"
 
 
-def shuffled(kind: str, to: str, value: str, mode: str, lane: str) -> list[str]:
-    """The instructions that give a register the value of another lane. ``kind``: its PTX type; those of 64 bits are
+def shuffled(ptx_type: str, to: str, value: str, mode: str, lane: str) -> list[str]:
+    """The instructions that give a register the value of another lane. ``ptx_type``: its PTX type; those of 64 bits are
     exchanged in halves, by the registers ``%half0``, ``%half1``."""
-    if kind in ("f64", "b64"):
+    if ptx_type in ("f64", "b64"):
         halves = [f"shfl.sync.{mode}.b32 %half{n}, %half{n}, {lane}, 31, 0xffffffff;" for n in (0, 1)]
         return [f"mov.b64 {{%half0, %half1}}, {value};", *halves, f"mov.b64 {to}, {{%half0, %half1}};"]
     return [f"shfl.sync.{mode}.b32 {to}, {value}, {lane}, 31, 0xffffffff;"]

@@ -45,5 +45,8 @@ class SelectedLists(Part):
     @property
     def stores(self) -> list[tuple[int, str, str]]:
         """The triple (bytes of an element, type of its store, register of the list's address) of each value."""
-        kinds = [dtype(x.type) for x in self.sink.values]
-        return [(kind.bytes, f"b{kind.bits}", pointer) for kind, pointer in zip(kinds, self.pointers, strict=True)]
+        elements = [dtype(x.type) for x in self.sink.values]
+        return [
+            (element.bytes, f"b{element.bits}", pointer)
+            for element, pointer in zip(elements, self.pointers, strict=True)
+        ]

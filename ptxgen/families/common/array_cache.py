@@ -28,7 +28,7 @@ from ptxgen.settings import settings
 MOST = 256  #: files, of a megabyte on average; if there are more, the older half is removed
 DELAY = 0.5  #: seconds from the first array that ``write_later`` keeps to the writing of all
 WORD = 8  #: bytes of a word; arrays begin at multiples of it
-NUMBERS = "biuf"  #: kinds of the dtypes that are stored: truth values, integers, floating-point numbers
+NUMBERS = "biuf"  #: NumPy dtype kinds that are stored: truth values, integers, floating-point numbers
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -128,7 +128,7 @@ def _names(families: tuple[Family, ...], of_problems: tuple[str, ...], every: bo
     others = dict.fromkeys(name for name in given if name not in {*axes, *fixed})
     cells = {name for f in families for name in f.candidates.cell}
     own = [a for a in axes.values() if a.name not in cells and (every or a.feature)]
-    counts, codes = ([a.name for a in own if a.counts is kind] for kind in (True, False))
+    counts, codes = ([a.name for a in own if a.counts is counted] for counted in (True, False))
     late = [a.name for a in axes.values() if a.name in cells and (every or a.feature)]
     device = DEVICE if every else ()
     return (*counts, "family", *codes, "operand_path", *others, *_OWN, *_EXTENT, *device, *late, *_BOTH)

@@ -23,7 +23,7 @@ ROWS, COLUMNS = 16, 8  #: of the tile of C of one instruction, or of a pair of t
 @dataclass(frozen=True)
 class Instruction:
     """``name``: the PTX; ``m``, ``k``: its rows and depth; ``depth``: of one step, in which fragments are read;
-    ``run``: elements of a 32-bit register, 1 where a register holds one element; ``kind``, ``sum``: PTX types of a
+    ``run``: elements of a 32-bit register, 1 where a register holds one element; ``ptx_type``, ``sum``: PTX types of a
     fragment register and of an accumulator; ``sums``: accumulator registers of 16 x 8; ``sm``: the first target,
     ``last``: the last one that does not emulate it; ``promotes``: True if each instruction starts from zero, and
     add.f32 adds its products to the sums; ``inverts``: True if two instructions make a product, of A with the inverted
@@ -34,7 +34,7 @@ class Instruction:
     k: int
     depth: int
     run: int
-    kind: str
+    ptx_type: str
     sum: str
     sums: int
     sm: int = 80
@@ -134,7 +134,7 @@ def by_words(p: KernelProblem, d: Device | None = None) -> Instruction | None:
     """The instruction of skinny kernels for the problem's types, if its fragments are words of 32 bits as they are in
     memory; without a device, one of the same registers. 16-bit types are summed in f32, whatever ``compute`` says."""
     i = _entry(p.dtype, "f32" if p.element.bytes == 2 else p.compute, d)
-    return _promoted(i, p, d) if i is not None and i.kind == "b32" else None
+    return _promoted(i, p, d) if i is not None and i.ptx_type == "b32" else None
 
 
 def _entry(dtype: str, compute: str, d: Device | None) -> Instruction | None:

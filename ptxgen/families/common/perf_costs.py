@@ -50,14 +50,14 @@ COLD_LOAD = 1000.0  #: latency of loads of operands that are in device memory
 L2_LOAD = 500.0  #: the same where L2 has them: an assumption
 REGISTER_COPY = 100.0  #: of an iteration that stores the loads of registers to shared memory
 
-#: the target whose rates by mma.sync were measured, and these, by the kind of types; others have the vendor's rates.
-#: That of words of bits was not measured: it is eight bits for a multiply-add of s8, as on sm_80
+#: the target whose rates by mma.sync were measured, and these, by the types of operands; others have the vendor's
+#: rates. That of words of bits was not measured: it is eight bits for a multiply-add of s8, as on sm_80
 MEASURED = 90
 MMA_RATES = {"f16": 969.0, "tf32": 351.0, "f64": 116.0, "s8": 1900.0, "fp8": 400.0, "b1": 475.0}
 
 
-def mma_kind(p: KernelProblem) -> str:
-    """The kind of types of a problem, a key of MMA_RATES."""
+def mma_types(p: KernelProblem) -> str:
+    """The name of the operand types of a problem, a key of MMA_RATES."""
     if p.compute == COMPUTE:
         return COMPUTE
     return "fp8" if p.element.fp8 else "f16" if p.element.bytes == 2 else p.element.mma
@@ -67,7 +67,7 @@ def mma_rate(p: KernelProblem, d: Device) -> float:
     """Multiply-adds per clock and multiprocessor by mma.sync; that of f16 for types that a device lacks. Targets with
     tcgen05 are assumed to have the rates of sm_80."""
     if d.sm == MEASURED:
-        return MMA_RATES.get(mma_kind(p), MMA_RATES["f16"])
+        return MMA_RATES.get(mma_types(p), MMA_RATES["f16"])
     rates = tensor_rates(80 if 100 <= d.sm < 120 else d.sm)
     return rates.get(tensor_types(p.element, p.compute), rates["f16", "f32"])
 

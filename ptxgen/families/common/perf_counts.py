@@ -16,7 +16,7 @@ from ptxgen.problem.device import Device
 class Counts:
     """The instructions of a launch, and the resources of one block.
 
-    ``warp_instructions``: of every kind; ``fma_lanes``: multiply-adds of single lanes in the type ``kind`` (a packed
+    ``warp_instructions``: of every class; ``fma_lanes``: multiply-adds of single lanes in type ``fma_type`` (a packed
     f16 pair is two); ``shared_wavefronts``: 128-byte wavefronts of shared memory, with bank conflicts;
     ``global_sectors``: 32-byte sectors of global memory; ``atomics``: reductions and atomics of single lanes;
     ``barriers``: arrivals of whole blocks; ``blocks`` launched; ``threads``, ``registers`` (per thread) and ``shared``
@@ -33,7 +33,7 @@ class Counts:
     threads: int
     registers: int
     shared: int
-    kind: str = "f32"
+    fma_type: str = "f32"
 
     @classmethod
     def of(cls, stats: Any, step: Step, registers: int = 64) -> Counts:
@@ -43,11 +43,11 @@ class Counts:
             "f32": stats.lane_instructions["fp32"],
             "f16": 2 * stats.lane_instructions["fp16"],
         }
-        kind = max(lanes, key=lambda name: lanes[name])
+        fma_type = max(lanes, key=lambda name: lanes[name])
         threads = math.prod(step.block)
         return cls(
             warp_instructions=sum(stats.warp_instructions.values()),
-            fma_lanes=lanes[kind],
+            fma_lanes=lanes[fma_type],
             shared_wavefronts=stats.shared.wavefronts,
             atomics=stats.atomics,
             global_sectors=stats.global_load.sectors + stats.global_store.sectors,
@@ -56,7 +56,7 @@ class Counts:
             threads=threads,
             registers=registers,
             shared=step.shared,
-            kind=kind,
+            fma_type=fma_type,
         )
 
 
@@ -73,7 +73,7 @@ def from_stats(s: Counts, d: Device) -> float:
     busiest = -(-s.blocks // d.sms)
     resident = min(fits, busiest)
     n = resident * max(-(-s.threads // WARP), 1) * perf_costs.OVERLAP
-    lanes = {"f64": d.fma64, "f32": d.fma, "f16": d.fma16}[s.kind]
+    lanes = {"f64": d.fma64, "f32": d.fma, "f16": d.fma16}[s.fma_type]
     share = busiest / s.blocks
     cycles = share * max(
         max(perf_costs.ALU_LATENCY / n, 1 / perf_costs.ISSUE) * s.warp_instructions,

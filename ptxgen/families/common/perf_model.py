@@ -1,6 +1,6 @@
 """The time of a kernel without a measurement: the latency and throughput model of the paper's section 5.2.
 
-With n warps on a multiprocessor an instruction of a kind costs max(latency / n, 1 / throughput) cycles, and the kind
+With n warps on a multiprocessor an instruction of a class costs max(latency / n, 1 / throughput) cycles, and the class
 that costs most decides (Volkov's model). ``predict`` counts instructions from the geometry, by each family's formula,
 for a tuner that has no measurements, and for the regressor as a feature. ``from_stats`` takes the instructions that the
 emulated device executed, and is that device's clock. All are models: none is ever stored as a time of real hardware.
@@ -121,10 +121,10 @@ def least_us(p: KernelProblem, d: Device) -> float:
 
 def least_us_of(p: KernelProblem, c: Columns, d: Device) -> Any:
     """``least_us`` of the problem that the model reads for each configuration: a number if it is the same for all."""
-    kinds = registry.by_modelled(p) if p.forms else []
-    if len(kinds) < 2:
+    by_problem = registry.by_modelled(p) if p.forms else []
+    if len(by_problem) < 2:
         return least_us(p, d)
-    least = {family.code: least_us(q, d) for q, families_ in kinds for family in families_}
+    least = {family.code: least_us(q, d) for q, families_ in by_problem for family in families_}
     out = np.zeros(len(c), np.float32)
     for code, rows in by_family(c):
         out[rows] = least[code]

@@ -102,7 +102,7 @@ def base(f: CandidateSpace, p: KernelProblem, d: Device) -> Base:
     return _base(f, f.neutral(f.form(p)), d)
 
 
-def kind(p: KernelProblem, d: Device) -> tuple[tuple[str, KernelProblem], ...]:
+def class_key(p: KernelProblem, d: Device) -> tuple[tuple[str, KernelProblem], ...]:
     """The key of a class: problems with the same key share all bases."""
     return tuple((f.name, f.neutral(f.form(p))) for f in families(p, d))
 
@@ -328,4 +328,4 @@ def _distance(column: Ints, preferred: tuple[int, ...]) -> Ints:
     return out
 
 
-__all__ = ["SPACES", "Base", "base", "families", "kind", "refused_rows", "rejected_rows", "unsupported_by"]
+__all__ = ["SPACES", "Base", "base", "class_key", "families", "refused_rows", "rejected_rows", "unsupported_by"]

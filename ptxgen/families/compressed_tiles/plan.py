@@ -124,7 +124,7 @@ class TileLoop(Part):
     b_access: str
     pieces: int
     decoded_bytes: int
-    kind: str
+    ptx_type: str
     instruction: Instruction
     warps: int
     stages: int

@@ -29,7 +29,7 @@ Product = tuple[int, int]  #: a result of a strip, and the row of a tap
 class Word(NamedTuple):
     """An element in memory, its type and bytes."""
 
-    kind: str
+    ptx_type: str
     bytes: int
 
     @classmethod

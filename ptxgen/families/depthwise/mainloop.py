@@ -102,9 +102,9 @@ class StripLoop(Part):
         return self.words if self.size == 2 else self.pixels
 
     @property
-    def load_kind(self) -> str:
+    def load_type(self) -> str:
         """The type of a load."""
-        return width(self.loaded.size, self.loaded.kind)
+        return width(self.loaded.size, self.loaded.ptx_type)
 
     @property
     def load_vector(self) -> str:

@@ -98,11 +98,11 @@ class PatchLoop(StripLoop):
         return [FilterLoad(n * self.vec * self.size, braces(p) if each > 1 else p[0]) for n, p in enumerate(parts)]
 
     @property
-    def filter_kind(self) -> str:
+    def filter_type(self) -> str:
         """The type of a load of filters."""
         if self.size != 2:
             return width(self.vec, self.arithmetic.type)
-        return width(max(1, self.vec // 2), self.filter_words.kind)
+        return width(max(1, self.vec // 2), self.filter_words.ptx_type)
 
     @property
     def filter_pairs(self) -> list[tuple[str, str, str]]:

@@ -111,7 +111,7 @@ RULES = (
     ),
     Rule(
         "depthwise_vec_lane",
-        lambda p, c, g, d: c.vec_lane <= (p.operands[0].access.strip_kind[-1]),
+        lambda p, c, g, d: c.vec_lane <= (p.operands[0].access.strip_constants[-1]),
         "vec_lane={c.vec_lane} adjacent results per thread; images, results and their alignment allow fewer",
     ),
 )

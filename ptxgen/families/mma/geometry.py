@@ -77,10 +77,10 @@ def fragment_load(p: KernelProblem, kmajor: bool) -> int:
     return BYTES if size == 1 else VECTOR
 
 
-def adjacent(p: KernelProblem, warp_tile: Any, first: bool, kind: int) -> Any:
+def adjacent(p: KernelProblem, warp_tile: Any, first: bool, load: int) -> Any:
     """Adjacent rows (or columns) of C that one lane holds: those of a vector load. 1 where more would take moves
     between registers, because the registers of a fragment are consecutive."""
-    most = {BYTES: 2, VECTOR: 2 if first else 4 if p.element.bytes == 4 else 1}.get(kind, 1)
+    most = {BYTES: 2, VECTOR: 2 if first else 4 if p.element.bytes == 4 else 1}.get(load, 1)
     return np.maximum(np.minimum(power_of_two_in(warp_tile // 8), most), 1)
 
 
@@ -95,12 +95,12 @@ def operand(p: KernelProblem, c: Any, name: str) -> MmaOperandGeometry:
     kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"
     tile, warp_tile = (c.ml, c.ms) if first else (c.nl, c.ns)
     vec, cp_async = (c.vec_a, c.cp_async_a) if first else (c.vec_b, c.cp_async_b)
-    bytes_, kind = p.element.bytes, fragment_load(p, kmajor)
+    bytes_, load = p.element.bytes, fragment_load(p, kmajor)
     row_elements, row_bytes = (c.u if kmajor else tile), tile * bytes_
-    swizzled: Any = kind != VECTOR
+    swizzled: Any = load != VECTOR
     if kmajor:
         pad: Any = 0
-    elif kind == VECTOR:  # rows of K that a quad of lanes reads have a distance of 32 bytes modulo 64
+    elif load == VECTOR:  # rows of K that a quad of lanes reads have a distance of 32 bytes modulo 64
         pad = where(row_bytes % 64 == 32, 0, 32 // bytes_)
     else:  # eight rows start at different chunks modulo 128 bytes: they are swizzled, or have an odd number of chunks
         swizzled = power_of_two_in(tile) == tile
@@ -116,8 +116,8 @@ def operand(p: KernelProblem, c: Any, name: str) -> MmaOperandGeometry:
         vec=vec,
         cp_async=cp_async,
         kmajor=kmajor,
-        fragment_load=kind,
-        adjacent=adjacent(p, warp_tile, first, kind),
+        fragment_load=load,
+        adjacent=adjacent(p, warp_tile, first, load),
         row_pitch=row_elements + pad,
         stage_bytes=bytes_ * (row_elements + pad) * rows,
         rows=rows,

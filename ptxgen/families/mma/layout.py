@@ -43,11 +43,11 @@ class GlobalLoad:
 
 @dataclass(frozen=True)
 class FragmentLoad:
-    """One fragment load: of ``kind`` (``x4``: ldmatrix; else the type of an ld.shared) into ``registers``, ``offset``
-    bytes from the lane's address XOR ``swizzle``; ``address``: that place; ``same_swizzle``: the same as of the load
-    before it."""
+    """One fragment load: of ``ptx_type`` (``x4``: ldmatrix; else the type of an ld.shared) into ``registers``,
+    ``offset`` bytes from the lane's address XOR ``swizzle``; ``address``: that place;
+    ``same_swizzle``: the same as of the load before it."""
 
-    kind: str
+    ptx_type: str
     registers: str
     swizzle: int
     offset: int
@@ -196,10 +196,10 @@ class MmaOperand(CopiedTile):
         size = self.copy_bytes
         words = max(size // 4, 1)
         self.staging = self.converted = Tile(f"ldg_{self.name}", "b16" if size < 4 else "b32", (len(self.loads), words))
-        self.load_kind = width(words, f"b{8 * min(size, 4)}")
+        self.load_type = width(words, f"b{8 * min(size, 4)}")
         self.halves = Tile(f"half_{self.name}", "b16", (2,))
         self.shared_stores = [
-            [SharedStore(p.offset, self.load_kind, self.staging.vector(p.index, 0, n=words))] for p in self.loads
+            [SharedStore(p.offset, self.load_type, self.staging.vector(p.index, 0, n=words))] for p in self.loads
         ]
 
     # ---- fragments
@@ -210,9 +210,9 @@ class MmaOperand(CopiedTile):
         self.tiles = self.thread // self.least
         self.registers = i.registers_a if self.first else i.registers_b
         self.buffers = 2 if self.prefetches else 1
-        self.fragment = Tile(f"frag_{self.name}", i.kind, (self.buffers, self.tiles, self.registers))
+        self.fragment = Tile(f"frag_{self.name}", i.ptx_type, (self.buffers, self.tiles, self.registers))
         #: columns of 8 bits are loaded in pairs, and separated by prmt
-        self.raw = Tile(f"raw_{self.name}", i.kind, self.fragment.shape) if self.fragment_load == BYTES else None
+        self.raw = Tile(f"raw_{self.name}", i.ptx_type, self.fragment.shape) if self.fragment_load == BYTES else None
         self.swizzled_ptr = f"%swizzled_{self.name}"
         self.fragment_ptrs = Tile(f"frag_ptr_{self.name}", "b32", (1,))
 
@@ -273,11 +273,11 @@ class MmaOperand(CopiedTile):
             return [Term(0, 1, 1), Term(1, 3, 4), Term(3, 1, 2), Term(4, 1, 16)]
         return [Term(0, 3, 1)]
 
-    def _read(self, kind: str, registers: str, mn: int, k: int) -> FragmentLoad:
+    def _read(self, ptx_type: str, registers: str, mn: int, k: int) -> FragmentLoad:
         moved = self.at(mn, k)
         swizzle = moved & 0x70 if self.swizzled else 0
         pointer = self.swizzled_ptr if swizzle else self.fragment_ptrs[0]
-        return FragmentLoad(kind, registers, swizzle, moved - swizzle, f"{pointer}+{moved - swizzle}")
+        return FragmentLoad(ptx_type, registers, swizzle, moved - swizzle, f"{pointer}+{moved - swizzle}")
 
     def fragment_loads(self, step: int, buffer: int) -> list[FragmentLoad]:
         """The fragment loads of a step."""
@@ -317,8 +317,8 @@ class MmaOperand(CopiedTile):
         for n in range(0, self.tiles, t // halves):
             for group in range(self.registers // halves):
                 names = [self.fragment[buffer, n + j // halves, j % halves + halves * group] for j in range(t)]
-                kind = width(t, self.fragment.kind)
-                out.append(self._read(kind, braces(names), n * self.least, k + 4 * group))
+                ptx_type = width(t, self.fragment.ptx_type)
+                out.append(self._read(ptx_type, braces(names), n * self.least, k + 4 * group))
         return out
 
     def byte_permutes(self, buffer: int) -> list[tuple[str, str, str, str]]:

@@ -53,7 +53,7 @@ def work(p: KernelProblem, c: Columns, g: MmaGeometry, d: Device) -> Work:
     waiting = (
         steps
         * (
-            tiles * cost.CHAIN[perf_costs.mma_kind(p)] * instruction(p, d).chained
+            tiles * cost.CHAIN[perf_costs.mma_types(p)] * instruction(p, d).chained
             + np.where(c.fragment_prefetch == 1, cost.FRAGMENT_LATENCY[1], cost.FRAGMENT_LATENCY[0])
         )
         + cost.BARRIER

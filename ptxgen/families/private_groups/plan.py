@@ -298,24 +298,24 @@ class PrivateGroups(Part):
     # ---- values
 
     @property
-    def kind(self) -> str:
+    def ptx_type(self) -> str:
         """The PTX type of a value."""
         return register_class(self.sink.value.type)
 
     @cached_property
     def values(self) -> Tile:
         """Values of two vectors, or of two elements of each row."""
-        return Tile("value", self.kind, (2, self.vec if self.sink.by_rows else self.rows))
+        return Tile("value", self.ptx_type, (2, self.vec if self.sink.by_rows else self.rows))
 
     @cached_property
     def group(self) -> Tile:
         """What their groups hold."""
-        return Tile("group", self.kind, (2, self.vec if self.sink.by_rows else self.rows))
+        return Tile("group", self.ptx_type, (2, self.vec if self.sink.by_rows else self.rows))
 
     @property
     def held_access(self) -> str:
         """The type of accesses to the values of a group that a lane has."""
-        return width(self.lane_values, self.kind)
+        return width(self.lane_values, self.ptx_type)
 
     @property
     def lane_values(self) -> int:

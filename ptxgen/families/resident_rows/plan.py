@@ -114,9 +114,9 @@ class ResidentStates(RowStates):
         return self._best(into, values, Temporaries("b"))
 
     def _best(self, into: str, values: Sequence[str], used: Temporaries) -> list[str]:
-        kind, op = self.reduction.type, "min" if self.reduction.op == "argmin" else "max"
-        each = [variable(f"value{n}", kind) for n in range(len(values))]
-        best = reduce(lambda x, y: node(op, kind, x, y), each)
+        ptx_type, op = self.reduction.type, "min" if self.reduction.op == "argmin" else "max"
+        each = [variable(f"value{n}", ptx_type) for n in range(len(values))]
+        best = reduce(lambda x, y: node(op, ptx_type, x, y), each)
         registers = dict(zip(each, values, strict=True))
         return statements([best], registers, [into], sm=self.sm, temporaries=used).lines
 
@@ -126,8 +126,8 @@ class ResidentStates(RowStates):
         return self._add_all(r, values, first, Temporaries("s"))
 
     def _add_all(self, r: int, values: Sequence[str], first: str, used: Temporaries) -> list[str]:
-        kind, at = self.reduction.type, variable("first", INDEX)
-        each = [variable(f"value{n}", kind) for n in range(len(values))]
+        ptx_type, at = self.reduction.type, variable("first", INDEX)
+        each = [variable(f"value{n}", ptx_type) for n in range(len(values))]
         state = self._state(r)
         positions = [node("+", INDEX, at, constant(n, INDEX)) if n else at for n in range(len(each))]
         roots = self.reduction.added_all(tuple(state), each, positions)
@@ -253,7 +253,7 @@ class ResidentRows(Part):
         return cls(p, arithmetic, reducer, c.thread_rows, c.resident_k, c.columns_at_once, c.tile_columns, threads)
 
     @property
-    def kind(self) -> str:
+    def ptx_type(self) -> str:
         """The PTX type of an element."""
         return register_class(self.problem.dtype)
 
@@ -270,9 +270,9 @@ class ResidentRows(Part):
     def loads(self, vec: int) -> list[str]:
         """The loads of ``vec`` adjacent columns from shared memory."""
         each = min(vec, LOAD_BYTES // self.bytes)
-        kind, pitch = width(each, self.kind), self.columns * self.bytes
+        ptx_type, pitch = width(each, self.ptx_type), self.columns * self.bytes
         return [
-            f"ld.shared.{kind} {self.b.vector(k, q, n=each)}, [%columns_addr+{k * pitch + q * self.bytes}];"
+            f"ld.shared.{ptx_type} {self.b.vector(k, q, n=each)}, [%columns_addr+{k * pitch + q * self.bytes}];"
             for k in range(self.k)
             for q in range(0, vec, each)
         ]
@@ -294,11 +294,11 @@ class ResidentRows(Part):
 
     @cached_property
     def a(self) -> Tile:
-        return Tile("frag_a", self.kind, (self.rows, self.k))
+        return Tile("frag_a", self.ptx_type, (self.rows, self.k))
 
     @cached_property
     def b(self) -> Tile:
-        return Tile("frag_b", self.kind, (self.k, self.vec))
+        return Tile("frag_b", self.ptx_type, (self.k, self.vec))
 
     @cached_property
     def acc(self) -> Tile:

@@ -78,7 +78,7 @@ class RowLoop(Part):
     b_access: str
     c_access: str
     index_bytes: int
-    kind: str
+    ptx_type: str
     lanes: int
     nonzero_groups: int
     groups: int
@@ -214,10 +214,11 @@ class RowLoop(Part):
 
     def sum_accesses(self, v: int, row: int = 0) -> list[tuple[int, list[str], str]]:
         """Triples (offset in bytes, registers, type) of the accesses to the sums of vector ``v`` in the workspace."""
-        kind, size = self.sums.kind, 8 if self.sums.kind == "f64" else 4
+        ptx_type, size = self.sums.ptx_type, 8 if self.sums.ptx_type == "f64" else 4
         step = min(self.vec, 16 // size)
         return [
-            (i * size, [self.sums[v, i + j] for j in range(step)], width(step, kind)) for i in range(0, self.vec, step)
+            (i * size, [self.sums[v, i + j] for j in range(step)], width(step, ptx_type))
+            for i in range(0, self.vec, step)
         ]
 
     @property
@@ -253,7 +254,7 @@ class RowLoop(Part):
     @property
     def part_bytes(self) -> int:
         """Bytes of a column of a part."""
-        return self.part_rows * (8 if self.sums.kind == "f64" else 4)
+        return self.part_rows * (8 if self.sums.ptx_type == "f64" else 4)
 
     @property
     def bits(self) -> int:

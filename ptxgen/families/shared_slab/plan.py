@@ -166,7 +166,7 @@ class SharedSlabLoop(Part):
     access to shared memory. ``tile_bytes`` … ``sums_at``: the regions of shared memory.
     """
 
-    kind: str
+    ptx_type: str
     size: int
     lanes: int
     groups: int

@@ -27,7 +27,7 @@ class GlobalLoad:
 
     line: int
     offset: int
-    kind: str
+    ptx_type: str
     registers: str
     cleared: tuple[str, ...]
 
@@ -53,11 +53,11 @@ class GlobalFragments:
         self.addressing = OperandAddressing.of(g.name, STRIDED)
         self.widens = self.bytes < 4
         self.in_word = 2 if self.widens and self.vec > 1 else 1  #: elements of a register
-        kind = f"b{8 * self.bytes * self.in_word}" if self.widens else f"f{8 * self.bytes}"
+        ptx_type = f"b{8 * self.bytes * self.in_word}" if self.widens else f"f{8 * self.bytes}"
         self.loaded = Tile(
-            f"ldg_{self.name}", kind, (self.depth // self.unit, len(self.lines), self.vec // self.in_word)
+            f"ldg_{self.name}", ptx_type, (self.depth // self.unit, len(self.lines), self.vec // self.in_word)
         )
-        self.zero = {"f32": "0f00000000", "f64": "0d0000000000000000"}.get(kind, "0")
+        self.zero = {"f32": "0f00000000", "f64": "0d0000000000000000"}.get(ptx_type, "0")
         #: elements of a step as they are multiplied, where they are converted
         self.converted = Tile(f"cvt_{self.name}", "f32", (self.unit, self.thread))
 
@@ -82,7 +82,7 @@ class GlobalFragments:
         for n in range(len(self.lines)):
             names = tuple(self.loaded[step, n, w] for w in range(words)) if self.predicated else ()
             registers = self.loaded.vector(step, n, 0, n=words)
-            out.append(GlobalLoad(n, offset, width(words, self.loaded.kind), registers, names))
+            out.append(GlobalLoad(n, offset, width(words, self.loaded.ptx_type), registers, names))
         return out
 
     def _loaded_at(self, i: int, k: int) -> tuple[str, int]:

@@ -41,8 +41,8 @@ class TileBody(Plan):
         return vector_bytes(self)
 
     def _compose(self) -> None:
-        kind = ItemGridScheduler if self._grid else TileTableScheduler
-        scheduler = compose_scheduler(self, kind(self.config, False, self._table))
+        scheduler_class = ItemGridScheduler if self._grid else TileTableScheduler
+        scheduler = compose_scheduler(self, scheduler_class(self.config, False, self._table))
         self.mainloop = mainloop(self, self.geometry)
         self.a, self.b = self.mainloop.a, self.mainloop.b
         self.packing = Packing(self.problem, self.entry, self.batch)

@@ -25,10 +25,10 @@ class ElementLoads(NamedTuple):
 
 @dataclass(frozen=True)
 class Load:
-    """One access: ``registers`` of type ``kind`` from ``offset`` bytes past a pointer. ``advance``: index of the stride
-    that pointers move on by afterwards, -1: none."""
+    """One access: ``registers`` of type ``ptx_type`` from ``offset`` bytes past a pointer. ``advance``: index of the
+    stride that pointers move on by afterwards, -1: none."""
 
-    kind: str
+    ptx_type: str
     registers: str
     names: tuple[str, ...]
     pointer: str
@@ -76,7 +76,7 @@ class SkinnyOperand:
     def __init__(
         self,
         g: SkinnyOperandGeometry,
-        kind: str,
+        element: str,
         size: int,
         along: int,
         depth: int,
@@ -89,7 +89,7 @@ class SkinnyOperand:
         self.name, self.upper = g.name, g.name.upper()
         self.extent = "M" if g.name == "a" else "N"
         self.long, self.kmajor = bool(g.long), bool(g.kmajor)
-        self.count, self.vec, self.size, self.dtype = int(g.count), int(g.vec), size, kind
+        self.count, self.vec, self.size, self.dtype = int(g.count), int(g.vec), size, element
         self.along = along if self.long else 1
         self.depth, self.steps, self.step_stride, self.dp4a = depth, steps, step_stride, dp4a
         #: the cache operator of its loads
@@ -117,18 +117,18 @@ class SkinnyOperand:
         """``packed``: elements of one register of a load; ``raw``: those registers, by step, load and word."""
         bytes_ = self.vec * self.size
         if self.size >= 4:
-            kind, words, self.packed = f"f{8 * self.size}", self.vec, 1
+            ptx_type, words, self.packed = f"f{8 * self.size}", self.vec, 1
         elif bytes_ >= 4:
-            kind, words, self.packed = "b32", bytes_ // 4, 4 // self.size
+            ptx_type, words, self.packed = "b32", bytes_ // 4, 4 // self.size
         else:
-            kind, words, self.packed = "b16", 1, self.vec
-        self.load_kind = width(words, kind) if bytes_ >= 2 else "b8"
-        if words * (8 if kind == "f64" else 4) > 16:
+            ptx_type, words, self.packed = "b16", 1, self.vec
+        self.load_type = width(words, ptx_type) if bytes_ >= 2 else "b8"
+        if words * (8 if ptx_type == "f64" else 4) > 16:
             raise ValueError(f"{self.vec} elements of {self.size} bytes are more than one access")
-        self.zero = bits_of(0.0, dtype(kind)) if kind.startswith("f") else "0"
+        self.zero = bits_of(0.0, dtype(ptx_type)) if ptx_type.startswith("f") else "0"
         loads = len(self.rows) * (self.depth // self.vec if self.kmajor else self.depth)
         self.raw = Tile(
-            f"ldg_{self.name}", kind, (self.steps if self.long else 1, loads * (1 + self.split_vectors), words)
+            f"ldg_{self.name}", ptx_type, (self.steps if self.long else 1, loads * (1 + self.split_vectors), words)
         )
 
     def _set_pointer_steps(self, stride: int) -> None:
@@ -167,19 +167,19 @@ class SkinnyOperand:
         words = self.raw.shape[2]
         names = tuple(self.raw[row, index, w] for w in range(words))
         into, at = self.raw.vector(row, index, 0, n=words), f"%ptr_{self.name}{pointer}"
-        return Load(self.load_kind, into, names, at, offset, advance)
+        return Load(self.load_type, into, names, at, offset, advance)
 
     # ---- elements
 
     @property
     def element_type(self) -> str:
         """The type of a load of one element."""
-        return {1: "b8", 2: "b16"}.get(self.size, self.raw.kind)
+        return {1: "b8", 2: "b16"}.get(self.size, self.raw.ptx_type)
 
     @property
-    def element_kind(self) -> str:
+    def element_register_type(self) -> str:
         """The type of the register of one element."""
-        return "b16" if self.packed > 1 else self.raw.kind
+        return "b16" if self.packed > 1 else self.raw.ptx_type
 
     @property
     def element_zero(self) -> str:
@@ -222,8 +222,8 @@ class SkinnyOperand:
 
     @property
     def described_rows(self) -> str:
-        kind, along = ("row", "with contiguous K") if self.kmajor else ("vector", f"along {self.extent}")
-        return f"{len(self.rows)} {kind}{'s' * (len(self.rows) > 1)} {along}"
+        noun, along = ("row", "with contiguous K") if self.kmajor else ("vector", f"along {self.extent}")
+        return f"{len(self.rows)} {noun}{'s' * (len(self.rows) > 1)} {along}"
 
     @property
     def from_chunk(self) -> list[str]:
@@ -234,11 +234,11 @@ class SkinnyOperand:
 class Elements:
     """The elements of an operand as they are multiplied: converted where they have to be, each word once."""
 
-    def __init__(self, x: SkinnyOperand, kind: str, shape: tuple[int, int]) -> None:
+    def __init__(self, x: SkinnyOperand, ptx_type: str, shape: tuple[int, int]) -> None:
         self.x = x
         #: whether loaded registers are multiplied without conversion
         self.used_directly = x.size >= 4 or (x.dp4a and x.kmajor)
-        self.tile = Tile(f"cvt_{x.name}", "b32" if x.dp4a else kind, shape)
+        self.tile = Tile(f"cvt_{x.name}", "b32" if x.dp4a else ptx_type, shape)
 
     def _at(self, i: int, d: int) -> str:
         return self.tile[i, d % self.tile.shape[1]]
@@ -260,8 +260,8 @@ class Elements:
             for d in ds:
                 word, place = self.x.word(step, i, d)
                 by_word.setdefault(word, {})[place] = self._at(i, d)
-        kind = dtype(self.x.dtype)
-        how = "fp8" if kind.fp8 else "bytes" if kind.int8 else "halves"
+        element = dtype(self.x.dtype)
+        how = "fp8" if element.fp8 else "bytes" if element.int8 else "halves"
         return [Unpack(how, tuple(into[n] for n in sorted(into)), (word,)) for word, into in by_word.items()]
 
     def _transposed(self, step: int, d: int) -> list[Unpack]:
@@ -314,7 +314,7 @@ class Fragments:
         self.word_y = Tile("word_b", "b32", (y.count, self.words))
         self.word_x = Tile("word_a", "b32", (x.count, self.words))
         self.rounds = i.run == 1
-        self.packs_y = y.raw.kind == "b16"
+        self.packs_y = y.raw.ptx_type == "b16"
         self.own_x = self.rounds or x.split_vectors
 
     @property

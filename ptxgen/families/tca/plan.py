@@ -51,7 +51,7 @@ class DiagonalProducts(Part):
     ``pieces``: accesses of a lane to 8 columns of B or C, ``packed``: registers of each, ``access``: its type.
     """
 
-    kind: str
+    ptx_type: str
     vec: int
     row_barriers: bool
     pieces: int
@@ -115,7 +115,7 @@ class DiagonalProducts(Part):
 
     @property
     def instruction(self) -> str:
-        return f"mma.sync.aligned.m16n8k8.row.col.f32.{self.kind}.{self.kind}.f32"
+        return f"mma.sync.aligned.m16n8k8.row.col.f32.{self.ptx_type}.{self.ptx_type}.f32"
 
     @property
     def shares(self) -> list[Share]:
@@ -181,12 +181,12 @@ class DiagonalProducts(Part):
     def roundings(self) -> list[list[str]]:
         """The instructions that round the results of each access to C."""
         if self.vec == 1:
-            return [[f"cvt.rn.{self.kind}.f32 {self.stored[j, 0]}, {r};"] for j, r in enumerate(self.result.all)]
+            return [[f"cvt.rn.{self.ptx_type}.f32 {self.stored[j, 0]}, {r};"] for j, r in enumerate(self.result.all)]
         return [[line for word in words for line in self._rounded(*word)] for words in self.stored_words]
 
     def _rounded(self, word: str, low: str, high: str) -> tuple[str, str, str]:
         """The instructions that round two results to a word."""
-        convert, half = f"cvt.rn.{self.kind}.f32", self.half
+        convert, half = f"cvt.rn.{self.ptx_type}.f32", self.half
         return f"{convert} {half[0]}, {low};", f"{convert} {half[1]}, {high};", f"mov.b32 {word}, {half[:]};"
 
     @property

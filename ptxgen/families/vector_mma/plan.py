@@ -67,7 +67,7 @@ class WindowLoop(Part):
     ``packed``: type and registers of such a vector in memory.
     """
 
-    kind: str
+    ptx_type: str
     instruction: Instruction
     windows: int
     rows: int

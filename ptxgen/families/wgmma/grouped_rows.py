@@ -34,10 +34,12 @@ def coordinates(p: KernelProblem, name: str) -> list[str]:
     return ["%rows_end", "%far"] if ranges(p, name) else ["%item"]
 
 
-def item_rows_map(operand: str, kind: str, matrix: Matrix, size: int, box: tuple[int, ...], span: int) -> TensorMap:
+def item_rows_map(
+    operand: str, element_type: str, matrix: Matrix, size: int, box: tuple[int, ...], span: int
+) -> TensorMap:
     """The map of ``matrix``, whose rows belong to items. Row i of an item of n rows, which begins at row s, is at
     FAR - n + i, s + n, FAR."""
     columns, rows, ld, _ = matrix
     pitch = row_pitch(columns, ld, rows, size)
     pitches = (pitch, pitch, WRAP - pitch)
-    return TensorMap(operand, kind, (columns, FAR, rows + 1, FAR + 1), pitches, (*box, 1, 1), span)
+    return TensorMap(operand, element_type, (columns, FAR, rows + 1, FAR + 1), pitches, (*box, 1, 1), span)

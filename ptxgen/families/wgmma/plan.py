@@ -197,9 +197,9 @@ class WgmmaPlan(Plan):
             return TiledWgradLoads(p, self.config, self.geometry, False)
         if im2col(p).by_image:
             return ImageWgradLoads(p, self.config, self.geometry, False)
-        kinds = (TiledLoads, TiledPhasedLoads) if im2col(p).tiled else (Im2colLoads, PhasedLoads)
-        kind = WgradLoads if im2col(p).wgrad else kinds[bool(im2col(p).phases)]
-        return kind(p, self.config, self.geometry, p.batch != 1)
+        classes = (TiledLoads, TiledPhasedLoads) if im2col(p).tiled else (Im2colLoads, PhasedLoads)
+        loads_class = WgradLoads if im2col(p).wgrad else classes[bool(im2col(p).phases)]
+        return loads_class(p, self.config, self.geometry, p.batch != 1)
 
     def _packing(self) -> Packing:
         p, c = self.problem, self.config

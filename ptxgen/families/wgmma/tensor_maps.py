@@ -18,7 +18,7 @@ def stored(p: KernelProblem, name: str) -> Matrix:
 def matrix_map(
     p: KernelProblem,
     operand: str,
-    kind: str,
+    element_type: str,
     matrix: Matrix,
     size: int,
     box: tuple[int, ...],
@@ -31,9 +31,9 @@ def matrix_map(
     columns, rows, ld, item = matrix
     extents, pitches = (columns, rows), (row_pitch(columns, ld, rows, size),)
     if not batched:
-        return TensorMap(operand, kind, extents, pitches, box, span, offset=offset)
+        return TensorMap(operand, element_type, extents, pitches, box, span, offset=offset)
     items = p.extents.tensor_items if item else 1
-    return TensorMap(operand, kind, (*extents, items), (*pitches, item or 16), (*box, 1), span, offset=offset)
+    return TensorMap(operand, element_type, (*extents, items), (*pitches, item or 16), (*box, 1), span, offset=offset)
 
 
 def row_pitch(columns: int, ld: int, rows: int, size: int) -> int:

@@ -39,7 +39,7 @@ def lower_gemm(p: Gemm, **numbers: Any) -> KernelProblem:
         strides=(p.stride_a, p.stride_b, stride_c),
         epilogue=p.epilogue,
         deterministic=p.deterministic,
-        kind=numbers.get("kind", KernelProblem),
+        problem_class=numbers.get("kind", KernelProblem),
     )
     if not p.element.part:
         return product

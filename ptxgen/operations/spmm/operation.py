@@ -88,7 +88,7 @@ _BASELINES = (
     *(
         Baseline(family.name, family.published, partial(_of_family, family.name))
         for family in FAMILIES.values()
-        if family.published and GatheredRows.kind in family.provides
+        if family.published and GatheredRows.capability in family.provides
     ),
 )
 

@@ -325,7 +325,7 @@ class Session:
         if not n:
             return []
         p = lower(problem)
-        key = space.kind(p, self.device)
+        key = space.class_key(p, self.device)
         if key not in self.samplers:
             self.samplers[key] = Categorical.learn(p, self.device, int(self.rng.integers(1 << 31)))
         with suppress(ConfigError):

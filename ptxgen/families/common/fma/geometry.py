@@ -184,13 +184,13 @@ def _early(p: KernelProblem, c: Any, operands: tuple[Any, Any], each: list[Any],
         c.ks > 1, where(c.bounds == BOUNDS_PREDICATE, 56, where(c.bounds == BOUNDS_NONE, 0, where(c.ks > 2, 32, 6))), 0
     )
     if max(element_bytes(p)) >= 8:
-        kinds = 4 + where(c.ks > 1, 20, 0) + where(c.bounds == BOUNDS_PREDICATE, 16, 0)
+        by_type = 4 + where(c.ks > 1, 20, 0) + where(c.bounds == BOUNDS_PREDICATE, 16, 0)
     elif min(element_bytes(p)) < 4:
-        kinds = 4 + where(c.ks > 1, 12, 0) + (c.ms + c.ns) // 2 + where(packed == 2, 24, 0)
+        by_type = 4 + where(c.ks > 1, 12, 0) + (c.ms + c.ns) // 2 + where(packed == 2, 24, 0)
     else:
-        kinds = 0
+        by_type = 0
     chunks = sum(x.row_chunks for x in operands) // 2
-    return addresses + bounds + chunks + (sets + kinds + 6 * c.deferred_sts)  # few operations on whole grids
+    return addresses + bounds + chunks + (sets + by_type + 6 * c.deferred_sts)  # few operations on whole grids
 
 
 def _reg_margin(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any, packed: Any, words: int) -> Any:

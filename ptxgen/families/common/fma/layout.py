@@ -37,7 +37,7 @@ class GlobalLoad:
 class FragmentLoad:
     """One fragment load from shared memory."""
 
-    kind: str
+    ptx_type: str
     registers: str
     address: str
 
@@ -167,12 +167,12 @@ class OperandLayout(CopiedTile):
         #: registers with an element: of 64 bits at most
         self.words = max(x.bytes // 8, 1)
         words = max(size // 4, 1) if self.extracts or halves else self.vec * self.words
-        kind = "b32" if narrow or halves else f"b{8 * min(x.bytes, 8)}"
+        ptx_type = "b32" if narrow or halves else f"b{8 * min(x.bytes, 8)}"
         pieces = len(self.loads)
-        self.staging = Tile(f"ldg_{self.name}", kind, (pieces, words))
-        self.load_kind = width(words, kind)
+        self.staging = Tile(f"ldg_{self.name}", ptx_type, (pieces, words))
+        self.load_type = width(words, ptx_type)
         if narrow and size < 4:
-            self.load_kind = f"u{8 * size}" if self.extracts else x.name
+            self.load_type = f"u{8 * size}" if self.extracts else x.name
         if self.widens or self.extracts or self.casts or self.twice:
             self.converted = Tile(f"cvt_{self.name}", self.register, (pieces, self.vec))
         elif halves and self.transposed:
@@ -221,18 +221,18 @@ class OperandLayout(CopiedTile):
         return statements([node("cast", self.held, read)], known, [to], sm=OLDEST, temporaries=used, guard=guard).lines
 
     def _stores_of(self, p: GlobalLoad) -> list[SharedStore]:
-        kind = self.converted.kind
-        size = 4 if kind.endswith("32") else 8 if kind.endswith("64") else 2
+        ptx_type = self.converted.ptx_type
+        size = 4 if ptx_type.endswith("32") else 8 if ptx_type.endswith("64") else 2
         count = self.converted.shape[1]
         if self.transposed:
             step, n = self.row * self.bytes, self.words
             return [
-                SharedStore(p.offset + j // n * step, width(n, kind), self.converted.vector(p.index, j, n=n))
+                SharedStore(p.offset + j // n * step, width(n, ptx_type), self.converted.vector(p.index, j, n=n))
                 for j in range(0, count, n)
             ]
         most = min(count, 16 // size, 4)
         return [
-            SharedStore(p.offset + j * size, width(most, kind), self.converted.vector(p.index, j, n=most))
+            SharedStore(p.offset + j * size, width(most, ptx_type), self.converted.vector(p.index, j, n=most))
             for j in range(0, count, most)
         ]
 
@@ -258,7 +258,7 @@ class OperandLayout(CopiedTile):
                 return []
             return [
                 FragmentLoad(
-                    width(self.chunk * self.parts, self.fragment.kind),
+                    width(self.chunk * self.parts, self.fragment.ptx_type),
                     self.fragment.vector(buffer, i, 0, n=self.chunk * self.parts),
                     self._kmajor_address(k, i),
                 )
@@ -272,7 +272,7 @@ class OperandLayout(CopiedTile):
         per = n * self.parts // (2 if self.packed else 1)
         return [
             FragmentLoad(
-                width(per, self.fragment.kind),
+                width(per, self.fragment.ptx_type),
                 self.fragment.vector(buffer, i // n * per, n=per),
                 f"{pointer}+{(k * self.row + self.offset(i)) * self.bytes}",
             )
@@ -310,7 +310,7 @@ class OperandLayout(CopiedTile):
             return self._loads_at(self.step_ptrs[0], 0, 0)
         return [
             FragmentLoad(
-                self.fragment.kind,
+                self.fragment.ptx_type,
                 self.fragment[0, i, 0],
                 f"{self.step_ptrs[self.swizzles.index(self._swizzle(i))]}+{self.offset(i) * self.depth * self.bytes}",
             )

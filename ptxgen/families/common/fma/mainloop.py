@@ -283,7 +283,7 @@ class StepArray:
 
     @property
     def register_bits(self) -> int:
-        return int(self.tile.kind[1:])
+        return int(self.tile.ptx_type[1:])
 
     @property
     def rows(self) -> int:

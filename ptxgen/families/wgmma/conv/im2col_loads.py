@@ -176,8 +176,8 @@ class Im2colLoads(MatrixLoads):
         return self.config.kg * self.config.cluster_k > 1
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
-        kind = Im2colPixels if name == self.window.side else FilterTaps
-        return kind(self, role, name, self.config, base, multicast)
+        operand_class = Im2colPixels if name == self.window.side else FilterTaps
+        return operand_class(self, role, name, self.config, base, multicast)
 
     @property
     def dividers(self) -> list[str]:
@@ -232,18 +232,18 @@ class Im2colLoads(MatrixLoads):
     def box_text(self, x: OperandPath) -> str:
         return f"{x.box[0]} x {x.box[-1]}" + (" pixels" if x.name == self.window.side else "")
 
-    def tensor_map(self, p: KernelProblem, x: OperandPath, kind: str) -> TensorMap:
+    def tensor_map(self, p: KernelProblem, x: OperandPath, element_type: str) -> TensorMap:
         window, size = im2col(p), p.element.bytes
         assert window is not None
         if isinstance(x, Im2colPixels | Im2colColumns):
-            return im2col_map(window, x, kind, size)
+            return im2col_map(window, x, element_type, size)
         along = tma_n(p) if x.name == "b" else p.m
         inner, outer = (window.channels, along) if x.kmajor else (along, window.channels)
         taps = window.tap_count * window.row_taps
         pitches = (window.row * size, window.row * size * taps)
         items, item = self.items(p, outer * pitches[-1])
         box = (*x.box, *self.item_box)
-        return TensorMap(x.name.upper(), kind, (inner, taps, outer, *items), (*pitches, *item), box, x.span)
+        return TensorMap(x.name.upper(), element_type, (inner, taps, outer, *items), (*pitches, *item), box, x.span)
 
     @property
     def reversed_tap(self) -> list[str]:
@@ -251,9 +251,9 @@ class Im2colLoads(MatrixLoads):
         return ["sub.u32 %filter_tap, %last_tap, %tap;"] if self.flipped else []
 
 
-def im2col_map(window: Im2colDescriptor, x: OperandPath, kind: str, size: int) -> TensorMap:
+def im2col_map(window: Im2colDescriptor, x: OperandPath, element_type: str, size: int) -> TensorMap:
     """The im2col map of images, in boxes of ``x``."""
     pitches = tuple(n * size for n in window.pitches)
     extents = (window.channels, *window.extents, window.count)
     pixel_box = PixelBox(window.lower, window.upper, window.steps)
-    return TensorMap(x.name.upper(), kind, extents, tuple(pitches), x.box, x.span, pixel_box)
+    return TensorMap(x.name.upper(), element_type, extents, tuple(pitches), x.box, x.span, pixel_box)

@@ -60,7 +60,7 @@ class ImageTable(Table):
 
 class PixelAccess(NamedTuple):
     """An access to a segment of C or of a phase: number of the phase and of the vector, first element, ``offset`` in
-    bytes, type, ``registers`` of PTX type ``kind``. ``words``: (word, pair of elements), if an access is of words of
+    bytes, type, ``registers`` of ``ptx_type``. ``words``: (word, pair of elements), if an access is of words of
     pairs; ``loaded``: as many other registers."""
 
     phase: int
@@ -68,7 +68,7 @@ class PixelAccess(NamedTuple):
     first: int
     offset: int
     type: str
-    kind: str
+    ptx_type: str
     registers: list[str]
     words: list[tuple[str, str]]
 
@@ -176,9 +176,9 @@ class PhaseInterleaving(CKernels):
 
     def _access(self, phase: int, vector: int, vec: int, elements: list[str]) -> PixelAccess:
         words, size = self.words(elements), vec * self.size
-        registers, kind = ([word for word, _ in words], "b32") if words else (elements, self.pixel.kind)
+        registers, ptx_type = ([word for word, _ in words], "b32") if words else (elements, self.pixel.ptx_type)
         type = f"b{8 * size}" if size < WORD else width(size // WORD, "b32")
-        return PixelAccess(phase, vector, vector * vec, vector * size, type, kind, registers, words)
+        return PixelAccess(phase, vector, vector * vec, vector * size, type, ptx_type, registers, words)
 
     # ---- registers
 

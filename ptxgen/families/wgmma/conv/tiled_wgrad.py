@@ -91,8 +91,8 @@ class TiledWgradLoads(Im2colLoads):
     units = 1
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
-        kind = TiledImages if name == self.window.side else TiledGradients
-        return kind(self, role, name, self.config, base, multicast)
+        operand_class = TiledImages if name == self.window.side else TiledGradients
+        return operand_class(self, role, name, self.config, base, multicast)
 
     @property
     def one_tap(self) -> bool:
@@ -115,7 +115,7 @@ class TiledWgradLoads(Im2colLoads):
     def box_text(self, x: OperandPath) -> str:
         return f"{x.box[0]} pixels x {x.box[-2]}"
 
-    def tensor_map(self, p: KernelProblem, x: OperandPath, kind: str) -> TensorMap:
+    def tensor_map(self, p: KernelProblem, x: OperandPath, element_type: str) -> TensorMap:
         window = im2col(p)
         assert window is not None
         pixels, channels = window.extents, window.channels
@@ -123,7 +123,7 @@ class TiledWgradLoads(Im2colLoads):
             pixels, channels = window.positions, p.n if x.name == "b" else p.m
         extents = (*pixels, channels)
         pitches = tuple(itertools.accumulate(extents, operator.mul, initial=p.element.bytes))[1:]
-        return TensorMap(x.name.upper(), kind, (*extents, window.count), pitches, x.box, x.span)
+        return TensorMap(x.name.upper(), element_type, (*extents, window.count), pitches, x.box, x.span)
 
     @property
     def count_registers(self) -> str:

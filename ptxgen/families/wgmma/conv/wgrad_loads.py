@@ -32,22 +32,22 @@ class WgradLoads(Im2colLoads):
     def dividers(self) -> list[str]:
         return ["channels", *(f"positions{a}" for a in self.axes), *(f"taps{a}" for a in self.axes[:-1])]
 
-    def tensor_map(self, p: KernelProblem, x: OperandPath, kind: str) -> TensorMap:
+    def tensor_map(self, p: KernelProblem, x: OperandPath, element_type: str) -> TensorMap:
         if isinstance(x, Im2colColumns):
-            return super().tensor_map(p, x, kind)
+            return super().tensor_map(p, x, element_type)
         assert im2col(p) is not None
         along = p.n if x.name == "b" else p.m
         extents = (p.k, along) if x.kmajor else (along, p.k)
         items, item = self.items(p, along * p.element.bytes)
         pitches = (im2col(p).row * p.element.bytes, *item)
-        return TensorMap(x.name.upper(), kind, (*extents, *items), pitches, (*x.box, *self.item_box), x.span)
+        return TensorMap(x.name.upper(), element_type, (*extents, *items), pitches, (*x.box, *self.item_box), x.span)
 
     @property
     def block_parameters(self) -> tuple[str, ...]:
         """Kernel parameters of the blocks of C that are stored: dividers by the filters of a group, by its channels,
         and by those of an item; groups of an item."""
         names = ("group_rows", "group_columns", "item_columns") if self.window.blocks else ()
-        dividers = tuple(f"{kind}_{name}" for name in names for kind in ("magic", "shift"))
+        dividers = tuple(f"{number}_{name}" for name in names for number in ("magic", "shift"))
         return (*dividers, "groups_of_item") if names else ()
 
     def _blocks(self, x: Im2colDescriptor) -> list[int]:
@@ -116,11 +116,11 @@ class ImageWgradLoads(WgradLoads):
     def box_text(self, x: OperandPath) -> str:
         return f"{x.box[0]} pixels x {x.box[1]}" if isinstance(x, ImageGradients) else super().box_text(x)
 
-    def tensor_map(self, p: KernelProblem, x: OperandPath, kind: str) -> TensorMap:
+    def tensor_map(self, p: KernelProblem, x: OperandPath, element_type: str) -> TensorMap:
         if not isinstance(x, ImageGradients):
-            return super().tensor_map(p, x, kind)
+            return super().tensor_map(p, x, element_type)
         window = im2col(p)
         assert window is not None
         filters, row = p.n if x.name == "b" else p.m, window.row * p.element.bytes
         extents = (math.prod(window.positions), filters, window.count)
-        return TensorMap(x.name.upper(), kind, extents, (row, row * filters), x.box, x.span)
+        return TensorMap(x.name.upper(), element_type, extents, (row, row * filters), x.box, x.span)

@@ -19,12 +19,12 @@ class GroupedLoads(MatrixLoads):
     def _outer(self, name: str) -> Sequence[str]:
         return grouped_rows.coordinates(self.problem, name)
 
-    def tensor_map(self, p: KernelProblem, x: OperandPath, kind: str) -> TensorMap:
+    def tensor_map(self, p: KernelProblem, x: OperandPath, element_type: str) -> TensorMap:
         if not grouped_rows.ranges(p, x.name):
-            return super().tensor_map(p, x, kind)
+            return super().tensor_map(p, x, element_type)
         return grouped_rows.item_rows_map(
             x.name.upper(),
-            kind,
+            element_type,
             p.operand(x.name.upper()).access.tensor(p.element.bytes),
             p.element.bytes,
             x.box,

@@ -61,12 +61,12 @@ class FragmentGroups(GroupReduction):
     @cached_property
     def run(self) -> Tile:
         """The values of 8 columns: [fragment along X][row][column]."""
-        return Tile("run", self.kind, (self.mi, FRAGMENT))
+        return Tile("run", self.ptx_type, (self.mi, FRAGMENT))
 
     @cached_property
     def row_run(self) -> Tile:
         """What each row has of the columns with the key of the run: [fragment along X][row]."""
-        return Tile("row_run", self.kind, (self.mi, 2))
+        return Tile("row_run", self.ptx_type, (self.mi, 2))
 
     @cached_property
     def x_keys(self) -> Tile:
@@ -142,8 +142,8 @@ class FragmentGroups(GroupReduction):
     def join_warp(self, value: str) -> list[str]:
         """The instructions that reduce the values of all lanes."""
         if self.type in ("s32", "u32") and self.sink.op in _REDUX:
-            kind = "b32" if self.sink.op in "&|^" else self.type
-            return [f"redux.sync.{_REDUX[self.sink.op]}.{kind} {value}, {value}, 0xffffffff;"]
+            ptx_type = "b32" if self.sink.op in "&|^" else self.type
+            return [f"redux.sync.{_REDUX[self.sink.op]}.{ptx_type} {value}, {value}, 0xffffffff;"]
         return self.join_lanes(value, _LANES)
 
     def join_lanes(self, value: str, distances: tuple[int, ...]) -> list[str]:

@@ -18,9 +18,9 @@ WORD = 32  #: bits of a register
 @dataclass(frozen=True)
 class FragmentLists(SelectedLists):
     """The bits of a group of 8 columns are adjacent, in a part of a word: of fragment ``m`` along X, result ``q``, bit
-    4 m + q. ``kind``: the type of sums; ``mi``: fragments along X; ``groups``: of columns."""
+    4 m + q. ``ptx_type``: the type of sums; ``mi``: fragments along X; ``groups``: of columns."""
 
-    kind: str = "f32"
+    ptx_type: str = "f32"
     mi: int = 1
     groups: int = 1
 
@@ -40,7 +40,7 @@ class FragmentLists(SelectedLists):
     @cached_property
     def picked(self) -> Tile:
         """The sums of one group: [fragment along X][row][column]."""
-        return Tile("picked", self.kind, (self.mi, FRAGMENT))
+        return Tile("picked", self.ptx_type, (self.mi, FRAGMENT))
 
     @property
     def columns(self) -> int:

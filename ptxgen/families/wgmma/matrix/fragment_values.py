@@ -115,15 +115,15 @@ class FragmentValues(ResultValues):
 
     def x_tile(self, x: ReadArray) -> Tile:
         """The elements of the rows of a thread: [fragment along X][row]."""
-        return Tile(f"{x.name}_x", x.kind, (self.mi, 2))
+        return Tile(f"{x.name}_x", x.ptx_type, (self.mi, 2))
 
     def y_tile(self, x: ReadArray) -> Tile:
         """The elements of the columns of a batch: [group][column]."""
-        return Tile(f"{x.name}_y", x.kind, (self.batch, 2))
+        return Tile(f"{x.name}_y", x.ptx_type, (self.batch, 2))
 
     def element_tile(self, x: ReadArray) -> Tile:
         """The elements of a fragment."""
-        return Tile(f"{x.name}_at", x.kind, (2, 2))
+        return Tile(f"{x.name}_at", x.ptx_type, (2, 2))
 
     def batches(self, groups: Sequence[int]) -> list[Sequence[int]]:
         """The groups of columns, as many at a time as have registers for elements along Y."""

@@ -41,19 +41,19 @@ class MatrixLoads(Part):
         if realigns(self.config, name):
             threads = WARPGROUP * (1 if self.config.pingpong else self.config.math_warpgroups)
             return RealignedOperand(role, name, self.geometry, self.config, base, threads, outer)
-        kind = SplitOperand if bf16x3.planes(self.problem) > 1 else OperandPath
-        return kind(role, name, self.geometry, self.config, base, multicast, outer)
+        operand_class = SplitOperand if bf16x3.planes(self.problem) > 1 else OperandPath
+        return operand_class(role, name, self.geometry, self.config, base, multicast, outer)
 
     def _outer(self, name: str) -> Sequence[str]:
         """Registers with the coordinates of an item of operand ``name``."""
         return (f"%item_{name}",) if self.batched else ()
 
-    def tensor_map(self, p: KernelProblem, x: OperandPath, kind: str) -> TensorMap:
-        """The map of an operand of ``p``, its elements of type ``kind``."""
+    def tensor_map(self, p: KernelProblem, x: OperandPath, element_type: str) -> TensorMap:
+        """The map of an operand of ``p``, its elements of type ``element_type``."""
         size = p.element.bytes
         if p.k == 0:  # maps must have an extent: the workspace, which is zero
-            return matrix_map(p, "W", kind, (16, 1, 16, 0), size, x.box, x.span, self.batched)
-        return matrix_map(p, x.name.upper(), kind, stored(p, x.name), size, x.box, x.span, self.batched)
+            return matrix_map(p, "W", element_type, (16, 1, 16, 0), size, x.box, x.span, self.batched)
+        return matrix_map(p, x.name.upper(), element_type, stored(p, x.name), size, x.box, x.span, self.batched)
 
     def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
         if p.k == 0 and not workspace.bytes:

@@ -128,8 +128,8 @@ class Mainloop(Part):
         p = self.problem
         if self.split:
             return f"m64n{self.y_tile}k{STEP // bf16x3.FACTOR_BYTES}.f32.bf16.bf16"
-        kind = p.element.mma
-        return f"m64n{self.y_tile}k{STEP // p.element.bytes}.{p.accumulator}.{kind}.{kind}"
+        element_type = p.element.mma
+        return f"m64n{self.y_tile}k{STEP // p.element.bytes}.{p.accumulator}.{element_type}.{element_type}"
 
     @property
     def immediates(self) -> str:

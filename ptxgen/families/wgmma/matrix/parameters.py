@@ -113,8 +113,8 @@ class TmaParameters(KernelParameters):
         x = self.x if name == "map_x" else self.y
         if isinstance(x, RealignedOperand):
             return x.residue_maps(p, p.dtype, stored(p, x.name))
-        kind = "tf32" if p.compute == "tf32" else p.element.tma
-        return [self.packing.tensor_map(launched, x, kind, self.loads.tensor_map(p, x, kind))]
+        element_type = "tf32" if p.compute == "tf32" else p.element.tma
+        return [self.packing.tensor_map(launched, x, element_type, self.loads.tensor_map(p, x, element_type))]
 
     @property
     def map_registers(self) -> str:

@@ -34,6 +34,6 @@ class ImagePacking(CopyPacking):
     def summary(self) -> str:
         return f"; a kernel packs {' and '.join(name.upper() for name in self.names)} first"
 
-    def tensor_map(self, launched: Launched, x: MappedOperand, kind: str, direct: TensorMap) -> TensorMap:
+    def tensor_map(self, launched: Launched, x: MappedOperand, element_type: str, direct: TensorMap) -> TensorMap:
         packed = launched.buffers.packed
         return replace(direct, operand="W", offset=packed[x.name]) if x.name in packed else direct

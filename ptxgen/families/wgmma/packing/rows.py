@@ -71,12 +71,12 @@ class RowPacking(CopyPacking):
         maps = TensorMaps("map", ("map_from", "map_to"), lambda x: self._transpose_maps(x, name))
         return ParameterList((given("u64", "C", "W"), *others, maps))
 
-    def tensor_map(self, launched: Launched, x: MappedOperand, kind: str, direct: TensorMap) -> TensorMap:
+    def tensor_map(self, launched: Launched, x: MappedOperand, element_type: str, direct: TensorMap) -> TensorMap:
         p, packed = launched.p, launched.buffers.packed
         if x.name not in packed:
             return direct
         matrix, offset = self._matrix(p, x.name, packed_operand(p, x.name)), packed[x.name]
-        return matrix_map(p, "W", kind, matrix, p.element.bytes, x.box, x.span, self.batch.active, offset)
+        return matrix_map(p, "W", element_type, matrix, p.element.bytes, x.box, x.span, self.batch.active, offset)
 
     def buffer_bytes(self, p: KernelProblem, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
         staged = [name for name in self.copied if name in self.transposed]
@@ -104,14 +104,14 @@ class RowPacking(CopyPacking):
         """The maps of the operand, or of the copy of it that TMA can map, and of its packed form."""
         p, t, buffers = launched.p, self.transpose_kernel, launched.buffers
         size, batched = p.element.bytes, self.batch.active
-        kind = "s32" if size == 4 else "u8"
+        element_type = "s32" if size == 4 else "u8"
         operand, matrix, offset = name.upper(), stored(p, name), 0
         if name in buffers.staging:
             operand, matrix, offset = "W", self._matrix(p, name, row_copy(p, name)), buffers.staging[name]
         packed = self._matrix(p, name, packed_operand(p, name))
         return (
-            matrix_map(p, operand, kind, matrix, size, (t.side, t.DEPTH), t.ROW, batched, offset),
-            matrix_map(p, "W", kind, packed, size, (t.side, t.side), t.ROW, batched, buffers.packed[name]),
+            matrix_map(p, operand, element_type, matrix, size, (t.side, t.DEPTH), t.ROW, batched, offset),
+            matrix_map(p, "W", element_type, packed, size, (t.side, t.side), t.ROW, batched, buffers.packed[name]),
         )
 
     def _transpose_step(self, launched: Launched, name: str) -> Step:

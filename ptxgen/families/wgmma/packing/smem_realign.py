@@ -118,7 +118,7 @@ class RealignedOperand(OperandPath):
         """Lines of a residue in the last round."""
         return self.residue_lines - (self.rounds - 1) * self.lines_at_once
 
-    def residue_maps(self, p: KernelProblem, kind: str, matrix: Matrix) -> list[TensorMap]:
+    def residue_maps(self, p: KernelProblem, element_type: str, matrix: Matrix) -> list[TensorMap]:
         """A map for each residue: every eighth row. Where there is no such row, the map has row 0, which no product
         uses."""
         columns, rows, ld, _ = matrix
@@ -129,7 +129,14 @@ class RealignedOperand(OperandPath):
             pitches, offset = (RESIDUES * ld * size,), first * ld * size
             out.append(
                 TensorMap(
-                    self.name.upper(), kind, extents, pitches, self.box, 16, offset=offset, element_alignment=size
+                    self.name.upper(),
+                    element_type,
+                    extents,
+                    pitches,
+                    self.box,
+                    16,
+                    offset=offset,
+                    element_alignment=size,
                 )
             )
         return out

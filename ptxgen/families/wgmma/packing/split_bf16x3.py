@@ -93,7 +93,7 @@ class SplitPacking(Packing):
             Parameters("u32", items, batch, same_line=True),
         ]
 
-    def tensor_map(self, launched: Launched, x: MappedOperand, kind: str, direct: TensorMap) -> TensorMap:
+    def tensor_map(self, launched: Launched, x: MappedOperand, element_type: str, direct: TensorMap) -> TensorMap:
         p, packed = launched.p, launched.buffers.packed
         items, offset = (launched.run.items, packed[x.name]) if packed else (p.batch, 0)
         return self._planes_map(p, x, items, offset)
