@@ -64,9 +64,9 @@ class RowValues(ResultValues):
         return {**super().known, **vectors}
 
 
-def row_elements(name: str, kind: str, rows: int) -> Tile:
+def row_elements(name: str, ptx_type: str, rows: int) -> Tile:
     """The registers of the elements of an array along i, of the rows of a thread."""
-    return Tile(f"{name}_row", register_class(kind), (rows,))
+    return Tile(f"{name}_row", register_class(ptx_type), (rows,))
 
 
 @dataclass(frozen=True)
