@@ -127,6 +127,20 @@ class OverrideChecks(Tensors):
             assert torch.equal(found, wanted.bfloat16())
             assert override.CALLS.computed["scaled_mm"] == before + 3
 
+    def test_scales_of_blocks(self):
+        """Scales in both orders; later calls use the launch of the first one."""
+        a = self.integers(3, 256, dtype=torch.float32).to(torch.float8_e4m3fn)
+        b = self.integers(136, 256, seed=1, dtype=torch.float32).to(torch.float8_e4m3fn).t()
+        rows = 2.0 ** self.integers(3, 2, dtype=torch.float32)
+        weights = 2.0 ** self.integers(2, 2, seed=2, dtype=torch.float32)
+        left = a.double() * rows.double().repeat_interleave(128, 1)
+        right = b.double() * weights.double().repeat_interleave(128, 0).repeat_interleave(128, 1)[:, :136]
+        for scale_a in (rows, rows.t().contiguous().t()):
+            with pt.enabled(report=False):
+                for _ in range(2):
+                    found = torch._scaled_mm(a, b, scale_a, weights, out_dtype=torch.float32)
+            assert torch.equal(found, (left @ right).float())
+
     def test_products_of_groups(self):
         x, w, y = self.integers(7, 16), self.integers(2, 16, 8), self.integers(7, 8)
         ends = torch.tensor([3, 7], dtype=torch.int32, device=self.device)

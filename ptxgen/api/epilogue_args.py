@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ptxgen.api.arrays import View, require_same_memory, tensor, view
+from ptxgen.api.block_scales import block_scales
 from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.problem.dtypes import DTYPES
@@ -20,15 +21,18 @@ TRANSPOSED_NAMES = {"bias_row": "bias_column", "bias_column": "bias_row", "scale
 
 @dataclass(frozen=True)
 class EpilogueArgs:
-    """``ops``: the operations of ``Gemm.epilogue``; ``arrays``: their operands, with the names of kernel parameters."""
+    """``ops``: the operations of ``Gemm.epilogue``; ``arrays``: their operands and the scales of blocks, with the names
+    of kernel parameters; ``blocks``: ``block_a`` and ``block_b`` of the problem."""
 
     ops: tuple[str, ...] = ()
     arrays: tuple[tuple[str, View], ...] = ()
+    blocks: tuple[str, str] = ("", "")
 
     def transposed(self) -> EpilogueArgs:
         """The epilogue of the transposed product."""
         ops = tuple(TRANSPOSED_NAMES.get(s, s) for s in self.ops)
-        return EpilogueArgs(ops, tuple((TRANSPOSED_NAMES.get(n, n), v) for n, v in self.arrays))
+        arrays = tuple((TRANSPOSED_NAMES.get(n, n), v) for n, v in self.arrays)
+        return EpilogueArgs(ops, arrays, (self.blocks[1], self.blocks[0]))
 
 
 def epilogue_arguments(
@@ -40,8 +44,11 @@ def epilogue_arguments(
     residual: Any,
     activation: Any,
     aux: Any,
+    *,
+    operands: tuple[View, View] | None = None,
 ) -> EpilogueArgs:
-    """Converts the arguments of ``gemm``. ``shape``: the shape of ``out``, with an optional leading batch axis.
+    """Converts the arguments of ``gemm``. ``shape``: the shape of ``out``, with an optional leading batch axis;
+    ``operands``: a and b, whose blocks may have scales; None: they may not.
 
     ShapeError, InputError: an argument breaks a rule.
     """
@@ -50,7 +57,12 @@ def epilogue_arguments(
     arrays: list[tuple[str, View]] = []
     if (scale_a is None) != (scale_b is None):
         raise InputError("one of scale_a and scale_b is None; pass both or neither")
-    if scale_a is not None:
+    blocks = ("", "")
+    scaled = block_scales(*operands, scale_a, scale_b) if operands is not None and scale_a is not None else None
+    if scaled is not None:
+        blocks = (scaled[0][0], scaled[1][0])
+        arrays += [("scale_a", scaled[0][1]), ("scale_b", scaled[1][1])]
+    elif scale_a is not None:
         pair = [_vector(x, name, out, "f32") for x, name in ((scale_a, "scale_a"), (scale_b, "scale_b"))]
         sizes = [v.shape[0] for v in pair]
         if sizes not in ([1, 1], [m, n]):
@@ -79,7 +91,7 @@ def epilogue_arguments(
         ops.append("residual")
     if activation is not None:
         ops.append(activation)
-    return EpilogueArgs(tuple(ops), tuple(arrays))
+    return EpilogueArgs(tuple(ops), tuple(arrays), blocks)
 
 
 def text_of(activation: Any) -> Any:

@@ -87,8 +87,10 @@ def gemm(
     sum elsewhere. A gated activation, swiglu, geglu or one that reads ``x`` and ``up``, makes an element of C of the
     sums of an even column of ``b`` and of the next one: ``out`` is M×N/2, of float16 or bfloat16, and ``beta`` is 0.
     ``scale_a``, ``scale_b``: float32, one element each, or M and N elements. All items of a batch use the same of
-    these, except the residual and ``aux``. Calls without an epilogue have the least
-    overhead.
+    these, except the residual and ``aux``. 8-bit floats also take scales along K: ``scale_a`` of M×⌈K/128⌉ or
+    ⌈M/128⌉×⌈K/128⌉ elements, ``scale_b`` of ⌈K/128⌉×N or ⌈K/128⌉×⌈N/128⌉, a batch those of each item. Each sum of 128
+    of K is multiplied by the product of its two scales, and added to the total in float32. Calls without an epilogue
+    have the least overhead.
 
     ``out`` must not share memory with another argument. Results carry no gradient: while PyTorch records gradients,
     tensors that require one are rejected. Masked arrays are rejected.
@@ -225,7 +227,7 @@ def launch_uncached(
     check_out(va, vc, shape)
     if vc.conjugated:
         raise InputError("out is a view with the conjugate bit; pass out.resolve_conj()")
-    epilogue = epilogue_arguments(shape, vc, *epilogue_args)
+    epilogue = epilogue_arguments(shape, vc, *epilogue_args, operands=(va, vb))
     require_disjoint(vc, a=va, b=vb, **dict(epilogue.arrays))
     if va.host and (size := caller_workspace.refuse_host_workspace(workspace)) is not None:
         return size
@@ -236,11 +238,13 @@ def launch_uncached(
     drivers.require_device(on, a=va, b=vb, out=vc, **dict(epilogue.arrays))
     if gated and (matrix_layout(vc) or "T")[0] == "T":
         raise ShapeError(f"out has strides {vc.strides}; with a gated activation its rows must be contiguous")
-    folded = batch_views.fold_batch(*summed, vc, epilogue.ops)
+    by_item = epilogue.ops if not epilogue.blocks[0] else ("scale_rows",)
+    folded = batch_views.fold_batch(*summed, vc, by_item)
     swapped, problem, operands = _problem(*folded, compute, deterministic, ",".join(epilogue.ops) if gated else "")
-    if epilogue.ops:
+    if epilogue.arrays or epilogue.ops:
         epilogue = epilogue.transposed() if swapped else epilogue
-        problem = replace(problem, epilogue=",".join(epilogue.ops))
+        block_a, block_b = epilogue.blocks
+        problem = replace(problem, epilogue=",".join(epilogue.ops), block_a=block_a, block_b=block_b)
         for name, v in epilogue.arrays:
             if name in ELEMENTWISE_OPERANDS and v.strides != vc.strides:
                 raise ShapeError(f"{name} has strides {v.strides}; they must be those of out, {vc.strides}")
@@ -379,6 +383,8 @@ def _compute_on_host(
         batch=c.shape[0] if len(c.shape) == 3 else 1,
         stride_a=strides[0],
         stride_b=strides[1],
+        block_a=epilogue.blocks[0],
+        block_b=epilogue.blocks[1],
     )
     before = np.ascontiguousarray(into) if beta != 0 else np.empty(c.shape, into.dtype)
     named = dict(zip("ABC", (*arrays, before), strict=True))

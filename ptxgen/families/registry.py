@@ -225,6 +225,7 @@ def by_modelled(p: KernelProblem) -> list[tuple[KernelProblem, tuple[Family, ...
 #: capabilities in messages, by name
 MEANINGS = {
     "strided": "operands with leading dimensions",
+    "block_scaled": "operands whose blocks have scales",
     "offset_table": "operands addressed through offset tables",
     "im2col": "images that TMA loads as im2col",
     "strips": "convolutions in strips",

@@ -344,7 +344,13 @@ class ProblemBase:
     @property
     def arrays(self) -> tuple[str, ...]:
         """The names of the arrays that a call binds, in the order in which calls pass their addresses."""
-        return ("A", "B", "C", *self.epilogue_operands)
+        return ("A", "B", "C", *self.scale_shapes, *self.epilogue_operands)
+
+    @property
+    def scale_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the f32 scales of blocks of A and of B as stored, by name of the array; empty: there are
+        none."""
+        return {}
 
     @property
     def outputs(self) -> tuple[str, ...]:

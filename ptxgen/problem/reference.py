@@ -258,10 +258,21 @@ def _magnitude(root: Node, values: Mapping[str, Any], magnitudes: Mapping[str, A
     return sum(parts[1:], parts[0])
 
 
+def _block_scales(rng: np.random.Generator, shape: tuple[int, ...], kind: str) -> Array:
+    """Scales of blocks. ``integers``: sums stay exact; ``scaled``: powers of two that differ by up to 2^8; others are
+    in one power of two."""
+    if kind == "integers":
+        return np.exp2(rng.integers(0, 2, shape)).astype(np.float32)
+    if kind == "scaled":
+        return np.exp2(rng.integers(-5, 4, shape)).astype(np.float32)
+    return rng.uniform(0.25, 0.5, shape).astype(np.float32)
+
+
 def epilogue_arrays(p: Problem, seed: int = 0, kind: str = "normal") -> dict[str, Array]:
-    """The epilogue operands. Scales are powers of two; a residual and ``aux`` have C's rows."""
+    """The epilogue operands, and the scales of blocks. Scales are powers of two, but for some of blocks; a residual and
+    ``aux`` have C's rows."""
     rng = np.random.default_rng([seed, 1])
-    out = {}
+    out = {name: _block_scales(rng, shape, kind) for name, shape in p.scale_shapes.items()}
     for name in p.epilogue_operands:
         shape = p.broadcast_shapes[name][0]
         if name.startswith("scale"):
@@ -307,6 +318,8 @@ def compare(result: Array, ref: Reference) -> Deviation:
         # a result whose error interval exceeds the largest number may be rounded to infinity
         overflows = (np.abs(exact) + allowed > p.output.largest) & (not p.output.saturates)
         same |= np.isinf(got) & overflows & (np.sign(got) == np.sign(exact))
+        if p.scale_shapes:  # a block with scales that are no numbers gives infinities or NaN
+            same |= np.isnan(exact) & np.isinf(got)
         error = np.where(same, 0.0, np.abs(got - exact))
         ratio = np.where(same | (np.isinf(allowed) & np.isfinite(exact)), 0.0, error / allowed)
         ratio = np.where(np.isnan(ratio), np.inf, ratio)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ptxgen.api import call_lock, gemm, launches
 from ptxgen.errors import DtypeError, ShapeError
+from ptxgen.problem.block_scales import DEPTH
 from ptxgen.torch import launching
 from ptxgen.torch.launching import allocation, check_dense, key_of
 
@@ -25,17 +26,19 @@ def scaled_mm(
     """scale_a·scale_b·input·mat2 + bias of matrices of float8_e4m3fn or float8_e5m2, as ``torch._scaled_mm``; the
     kernel multiplies by the scales and adds the bias.
 
-    ``input``: M×K. ``mat2``: K×N. ``scale_a``, ``scale_b``: float32, one element each, or M×1 and 1×N. ``bias``: N
-    elements of the type of the result. ``out_dtype``: bfloat16 by default. ``use_fast_accum``: sums stay in the
+    ``input``: M×K. ``mat2``: K×N. ``scale_a``, ``scale_b``: float32, one element each, or M×1 and 1×N, or those of
+    blocks along K: M×⌈K/128⌉ or ⌈M/128⌉×⌈K/128⌉, and ⌈K/128⌉×N or ⌈K/128⌉×⌈N/128⌉. ``bias``: N elements of the type of
+    the result. ``out_dtype``: bfloat16 by default. ``use_fast_accum``: sums stay in the
     accumulators of the tensor cores, which lose bits. The result has no gradient.
 
     ShapeError, DtypeError, DeviceError, InputError: an argument breaks a rule.
     """
     kind = torch.bfloat16 if out_dtype is None else out_dtype
     deterministic = torch.are_deterministic_algorithms_enabled()
-    about = kind, use_fast_accum, deterministic, scale_a.shape, scale_b.shape, scale_a.dtype, scale_b.dtype
+    shapes, strides = (scale_a.shape, scale_b.shape), (scale_a.stride(), scale_b.stride())
+    about = kind, use_fast_accum, deterministic, *shapes, *strides, scale_a.dtype, scale_b.dtype
     key, at_a, at_b, at_bias = key_of("scaled_mm", about, input, mat2, bias)
-    found = launches.cached(key) if scale_a.is_contiguous() and scale_b.is_contiguous() else None
+    found = launches.cached(key)
     if found is not None:
         addresses = scale_a.data_ptr(), scale_b.data_ptr(), *at_bias
         return launching.launch(*found[:2], at_a, at_b, addresses)
@@ -49,14 +52,16 @@ def scaled_mm(
     if input.dim() != 2 or mat2.dim() != 2:
         raise ShapeError(f"input has {input.dim()} dimensions and mat2 {mat2.dim()}; both must have 2")
     m, n = input.shape[0], mat2.shape[1]
-    shapes = tuple(scale_a.shape), tuple(scale_b.shape)
-    if (scale_a.numel() != 1 or scale_b.numel() != 1) and shapes != ((m, 1), (1, n)):
+    along_k = -(-input.shape[1] // DEPTH)
+    blocks = scale_a.shape[-1:] == (along_k,) and scale_b.shape[:1] == (along_k,) and scale_a.dim() == 2
+    if (scale_a.numel() != 1 or scale_b.numel() != 1) and shapes != ((m, 1), (1, n)) and not blocks:
         raise ShapeError(
-            f"scale_a has shape {shapes[0]} and scale_b {shapes[1]}; they must have one"
-            f" element each, or the shapes {(m, 1)} and {(1, n)}"
+            f"scale_a has shape {tuple(shapes[0])} and scale_b {tuple(shapes[1])}; they must have one element each, or"
+            f" the shapes {(m, 1)} and {(1, n)}, or those of blocks of 128: {(m, along_k)} or"
+            f" {(-(-m // DEPTH), along_k)}, and {(along_k, n)} or {(along_k, -(-n // DEPTH))}"
         )
     out = torch.empty((m, n), dtype=kind, device=input.device)
-    scales = scale_a.contiguous(), scale_b.contiguous()
+    scales = _in_order(scale_a), _in_order(scale_b)
     third = launching.vector(bias)
     in_place = launching.in_place((scales[0], scale_a), (scales[1], scale_b), (third, bias))
     with call_lock.lock:
@@ -74,3 +79,8 @@ def scaled_mm(
             allocation(out),
         )
     return out
+
+
+def _in_order(scales: Tensor) -> Tensor:
+    """The scales without gaps, in the order of either axis."""
+    return scales if scales.dim() == 2 and scales.t().is_contiguous() else scales.contiguous()

@@ -10,6 +10,7 @@
 <%namespace name="copy" file="/copy/tma.mako"/>\
 <%namespace name="math" file="/${context['plan'].mainloop.template}"/>\
 <%namespace name="sums" file="/${context['plan'].mainloop.accumulate}"/>\
+<%namespace name="scales" file="/${context['plan'].scales.template}"/>\
 <%namespace name="packing" file="/${context['plan'].packing.template}"/>\
 <%namespace name="cluster" file="/epilogue/dsmem_reduce.mako"/>\
 <%namespace name="fixup" file="/${context['plan'].fixup.template}"/>\
@@ -107,6 +108,7 @@ ${ptx.banner(f"math warpgroups: {warpgroups}")}\
     setp.eq.u32 %leader, %wg_thread, 0;
 ${pipeline.consumer_setup()}\
 ${math.setup()}\
+${scales.setup()}\
 ${store_c.setup()}\
 ${turns.begin()}\
 ${pdl.wait()}\

@@ -27,6 +27,7 @@ COMPLAINT = re.compile(r"C75\d\d|warning", re.I)
         (35, "conv_wgmma_phased"),
         (36, "conv_wgmma_few_channels"),
         (37, "wgmma_resident_b"),
+        (48, "wgmma_scaled"),
         (39, "conv_wgmma_interleaved"),
         (40, "conv_wgmma_row_taps"),
         (41, "conv_wgmma_tiled"),

@@ -61,6 +61,7 @@ SOURCES: dict[str, CaseSource] = {
         resident_rows.SOURCE,
         wgmma.SOURCE,
         wgmma.RESIDENT_B,
+        wgmma.SCALED,
         bf16x3.SOURCE,
         *batch.SOURCES,
         *conv.SOURCES,

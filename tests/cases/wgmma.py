@@ -8,6 +8,7 @@ import numpy as np
 
 from ptxgen.codegen.config.config import FAMILIES, Columns, Config
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
+from ptxgen.problem.block_scales import SCALINGS
 from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import HALVES
 from tests.cases.source import RandomCases, extents
@@ -139,5 +140,16 @@ def resident(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) 
     return config(p, d, rng, threads, resident_b=1, persistent=1, kg=1, cluster_k=1)
 
 
+def scaled(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
+    """As ``problem``, of fp8 with scales of blocks."""
+    while True:
+        p = problem(rng, limit, d)
+        fused = p.epilogue.removeprefix("scale_rows,").replace("scale_rows", "").removeprefix("scale")
+        if p.element.fp8 and not p.output.fp8 and p.compute == "f32":
+            blocks = rng.choice(list(SCALINGS), 2).tolist()
+            return replace(p, epilogue=fused, block_a=blocks[0], block_b=blocks[1])
+
+
 RESIDENT_B = RandomCases("wgmma_resident_b", narrow, resident, limit=300, sms=SMS)
+SCALED = RandomCases("wgmma_scaled", scaled, config, limit=300, sms=SMS)
 SOURCE = RandomCases("wgmma", problem, config, limit=300, sms=SMS)

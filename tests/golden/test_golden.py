@@ -371,6 +371,16 @@ GOLDEN = {
         "gemm 512,512,512 NT bf16 epilogue=swiglu",
         "family=wgmma ml=64 nl=32 u=64 stages=4 vec_c=8",
     ),
+    "wgmma_block_scales": (
+        "h200",
+        "gemm 512,576,512 NT e4m3 batch=2 block_a=1x128 block_b=128x128",
+        "family=wgmma ml=64 nl=24 u=128 stages=4",
+    ),
+    "wgmma_exchanged_scales": (
+        "h200",
+        "gemm 512,512,512 NT e4m3 block_a=1x128 block_b=1x128",
+        "family=wgmma ml=64 nl=16 u=128 stages=4",
+    ),
     "wgmma_bf16x3": (
         "h200",
         "gemm 4096,4095,4097 NN f32 compute=f32_bf16x6",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 
 import numpy as np
 import pytest
@@ -212,3 +213,29 @@ def test_shapes_as_text():
     for text in ("", "1,2", "1,2,3,4", "1;2;3", "1,2,-3", "1,2,3.0", "1,,3", "a,b,c"):
         with pytest.raises(ShapeError, match="shape is"):
             parse_shape(text)
+
+
+def test_blocks_with_scales_are_part_of_the_text() -> None:
+    p = Gemm(300, 200, 260, "NT", "e4m3", block_a="1x128", block_b="128x128t")
+    assert parse(p.key()) == p
+    assert p.arrays == ("A", "B", "C", "scale_a", "scale_b")
+    assert p.scale_shapes == {"scale_a": (300, 3), "scale_b": (3, 2)}
+    assert "--block-a 1x128 --block-b 128x128t" in p.command_options
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "text"),
+    [
+        ({"block_b": ""}, InputError, "block_b is ''; it must be one of 1x128, 128x128"),
+        ({"block_a": "1x64"}, InputError, "block_a is '1x64'"),
+        ({"dtype": "f16"}, DtypeError, "block_a is 1x128 with dtype f16"),
+        ({"compute": "f32_fast_accum"}, DtypeError, "compute f32_fast_accum"),
+        ({"out": "e4m3"}, DtypeError, "out e4m3"),
+        ({"epilogue": "scale_rows"}, InputError, "epilogue has scale_rows"),
+    ],
+)
+def test_blocks_with_scales_are_checked(fields, error, text) -> None:
+    with pytest.raises(error, match=re.escape(text)):
+        Gemm(
+            **{"m": 8, "n": 8, "k": 8, "layout": "NT", "dtype": "e4m3", "block_a": "1x128", "block_b": "1x128"} | fields
+        )

@@ -70,6 +70,7 @@ FAMILY = TileFamily(
     provides=STORES_PRODUCTS
     | {
         "strided",
+        "block_scaled",
         "im2col",
         "im2col_output",
         "item_rows",

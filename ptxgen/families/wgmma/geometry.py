@@ -19,6 +19,7 @@ from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div,
 from ptxgen.expr.node import variables
 from ptxgen.families.wgmma import operand_packing, promotion
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes, workspace
+from ptxgen.lowering.block_scales import block_scaled
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import Im2colPhase, im2col, tma_n
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -37,6 +38,7 @@ LOOP_REGISTERS = 38  #: registers per thread of the main loop besides the accumu
 PHASE_REGISTERS = 6  #: more of them if tiles are of phases: the address of C and the pixels along each axis
 #: registers per thread that realign operands: words in flight at most, and addresses
 REALIGN_WORDS, REALIGN_REGISTERS = 32, 24
+EXCHANGE_REGISTERS = 16  #: registers per thread of scales that lanes exchange
 #: X in registers: 32-bit registers of 64 rows and one step, and how many steps are buffered
 FRAGMENT, FRAGMENTS = 4, 2
 #: registers per thread of three and of four warpgroups without setmaxnreg
@@ -470,7 +472,18 @@ def _reduction(c: Any, x_tile: Any, y_tile: Any) -> ReductionGeometry:
     )
 
 
-def _budget(p: KernelProblem, c: Any, m: MathGeometry, accumulators: Any, moves: Any) -> RegisterBudget:
+def _scale_regs(p: KernelProblem, c: Any, mi: Any, y_tile: Any) -> Any:
+    """Registers of the scales of blocks; more if lanes exchange them."""
+    if not block_scaled(p):
+        return 0
+    a, b = (x.access.rows_per_scale for x in p.operands)
+    x_rows, y_rows = where(c.transposed_mma == 1, b, a), where(c.transposed_mma == 1, a, b)
+    x_scales = where(x_rows == 1, 2 * mi, mi * ROWS // np.gcd(mi * ROWS, x_rows))
+    y_scales = where(y_rows == 1, ceil_div(y_tile, WARP), y_tile // np.gcd(y_tile, y_rows))
+    return 2 * (x_scales + y_scales) + where(y_rows == 1, EXCHANGE_REGISTERS, 0)
+
+
+def _budget(p: KernelProblem, c: Any, m: MathGeometry, accumulators: Any, moves: Any, y_tile: Any) -> RegisterBudget:
     """``moves``: of ``_sides``."""
     # f16 accumulators are widened at the end
     mainloop = accumulators
@@ -486,6 +499,7 @@ def _budget(p: KernelProblem, c: Any, m: MathGeometry, accumulators: Any, moves:
         + where(fixup, 4 * batch(accumulators), 0)
         + where(m.a_from_registers, FRAGMENTS * FRAGMENT * m.mi + 8, 0)
     )
+    mainloop = mainloop + _scale_regs(p, c, m.mi, y_tile)
     mainloop = mainloop + where(moves > 0, np.minimum(4 * moves, REALIGN_WORDS) + REALIGN_REGISTERS, 0)
     epilogue = _epilogue_regs(p, c, accumulators, moves)
     # producers of packed phases with L2 policies need more
@@ -519,7 +533,7 @@ def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
         mi=mi,
         a_from_registers=from_registers(p, c),
     )
-    budget = _budget(p, c, warpgroup, mi * y.tile // 2, moves)
+    budget = _budget(p, c, warpgroup, mi * y.tile // 2, moves, y.tile)
     c_columns = reduction.owner_columns // np.maximum(c.epilogue_subtiles, 1)
     c_buffer = c.math_warpgroups * mi * ROWS * c_columns * p.output.bytes
     epilogue_bytes = aligned(where(c.epilogue_smem == 1, c_buffer * c.epilogue_buffers, 0))

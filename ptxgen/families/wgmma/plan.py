@@ -29,6 +29,7 @@ from ptxgen.families.wgmma.geometry import COLUMNS, WgmmaGeometry
 from ptxgen.families.wgmma.grouped.loads import GroupedLoads
 from ptxgen.families.wgmma.grouped.scheduler import GroupedTileScheduler, cluster_tile
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
+from ptxgen.families.wgmma.matrix.block_scales import BlockScales, NoScales
 from ptxgen.families.wgmma.matrix.epilogue import Epilogue, c_barriers, takes_fragments
 from ptxgen.families.wgmma.matrix.fragment_groups import FragmentGroups
 from ptxgen.families.wgmma.matrix.fragment_lists import FragmentLists
@@ -46,6 +47,7 @@ from ptxgen.families.wgmma.packing.images import ImagePacking
 from ptxgen.families.wgmma.packing.rows import RowPacking
 from ptxgen.families.wgmma.packing.split_bf16x3 import SplitPacking
 from ptxgen.lowering.aggregate import Aggregate
+from ptxgen.lowering.block_scales import block_scaled
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -82,7 +84,9 @@ class WgmmaPlan(Plan):
         self.x = loads.operand("x", names[0], 0, multicast_x)
         self.y = loads.operand("y", names[1], int(g.x.bytes), multicast_y)
         self.mainloop: Mainloop = Mainloop(p, c, g, self.x, self.y, self.arithmetic)
-        m = self.mainloop
+        m, s = self.mainloop, self.scheduler
+        scaled = block_scaled(p)
+        self.scales = BlockScales(p, m, s.x_extent, s.y_extent, self.batch.active) if scaled else NoScales()
         self.cluster_reduction = ClusterReduction(c, g, m)
         fixup = StreamFixup if c.stream_waves else SplitKFixup
         self.fixup = fixup(c, g, m, self.cluster_reduction, self.scheduler)
@@ -106,6 +110,7 @@ class WgmmaPlan(Plan):
             self.epilogue,
             self.scheduler,
             self.packing,
+            self.scales,
         )
         self.launcher = self._gemm_launcher(self.scheduler, self.parameters)
 

@@ -86,6 +86,8 @@ class CublasLt:
     def __init__(self, driver: CudaDriver, problem: Gemm, addresses: Mapping[str, int] | None = None) -> None:
         if not problem.results * problem.k:
             raise ShapeError(f"{problem.key()}: an extent is 0, which cuBLASLt does not support")
+        if problem.scalings:
+            raise LaunchError(f"{problem.key()}: scales of blocks are those of the baseline torch, not of cublas")
         fp8 = problem.output.fp8  # with an fp8 C, the epilogue operands of cuBLASLt are bf16, those of ptxgen are not
         if unsupported := [op for op in problem.epilogue_ops if op not in _EPILOGUE_BITS or (fp8 and arrays_of(op))]:
             raise LaunchError(f"cuBLASLt does not fuse {', '.join(unsupported)}{f' into {problem.out}' if fp8 else ''}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ptxgen.lowering.block_scales import with_scales
 from ptxgen.lowering.complex_product import ComplexProduct
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.strided import matrix_product
@@ -41,6 +42,8 @@ def lower_gemm(p: Gemm, **numbers: Any) -> KernelProblem:
         deterministic=p.deterministic,
         problem_class=numbers.get("kind", KernelProblem),
     )
+    if p.scalings and p.k:  # without products, there is nothing to scale
+        return with_scales(product, p.scalings)
     if not p.element.part:
         return product
     name = f"{p.operation}_{p.dtype}_{p.layout.lower()}"

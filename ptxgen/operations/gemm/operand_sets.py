@@ -89,9 +89,24 @@ class GemmOperandSets(OperandSets):
             for name in p.epilogue_operands:
                 x = self.arrays[name]
                 arrays[name] = x[rows] if name in along else x[items, rows] if name in p.elementwise_operands else x
-            part = replace(p, m=len(rows), batch=1, layout="NR"[p.conjugates[0]] + p.layout[1], lda=0)
+            arrays |= self._scales(items, rows)
+            layout, block = "NR"[p.conjugates[0]] + p.layout[1], "1x128" if p.scalings else ""
+            part = replace(p, m=len(rows), batch=1, layout=layout, lda=0, block_a=block)
             self._references[key] = reference(part, arrays)
         return self._references[key]
+
+    def _scales(self, items: slice, rows: Array) -> dict[str, Array]:
+        """The scales of blocks of these products: of these rows of A, one row a block, and of B."""
+        found = {}
+        for name, s in self.problem.scalings.items():
+            array = f"scale_{name.lower()}"
+            x = self.arrays[array]
+            x = x[items] if x.ndim == 3 and len(x) > 1 else x
+            if name == "A":
+                x = np.swapaxes(x, -1, -2) if s.by_k else x
+                x = x[..., rows // s.rows, :]
+            found[array] = x
+        return found
 
     def _result(self, items: slice, rows: slice) -> Array:
         """These rows of these products of the first set's C. The last row in memory need not be whole."""

@@ -47,6 +47,13 @@ def _cublas_version() -> str | None:
     return cublaslt.available()
 
 
+def _torch() -> Callable[..., Any]:
+    from ptxgen.operations.gemm import pytorch
+
+    pytorch.load_torch()
+    return pytorch.TorchScaled
+
+
 def _plain(p: Gemm) -> Gemm:
     """The product that stores its sums as they are; C of a gated activation has half of its columns."""
     return replace(p, epilogue="", ldc=0, stride_c=CONTIGUOUS) if p.gated else replace(p, epilogue="")
@@ -67,7 +74,10 @@ GEMM = Operation(
     cells=cells,
     column_major=from_column_major,
     suites=SUITES,
-    baselines={"cublas": Baseline("cublas", "cuBLASLt", _cublas, _CUBLAS)},
+    baselines={
+        "cublas": Baseline("cublas", "cuBLASLt", _cublas, _CUBLAS),
+        "torch": Baseline("torch", "torch scaled_mm", _torch),
+    },
     c_form=C_FORM,
     random_kinds={
         "gemm": RandomKind(random_problems.gemm, 0.45, random_problems.varied),

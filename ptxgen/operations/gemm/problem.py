@@ -6,15 +6,17 @@ K×N, T = stored N×K. C is stored M×N. Complex operands may be conjugated: C i
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
-from ptxgen.arguments import integer, shown
-from ptxgen.errors import DtypeError, ShapeError
+from ptxgen.arguments import integer, shown, word
+from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
-from ptxgen.problem.dtypes import Dtype
+from ptxgen.problem.block_scales import SCALINGS, Scaling
+from ptxgen.problem.dtypes import Dtype, promotion_k
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 #: conjugation of a stored operand: letter of the layout -> that with it
@@ -47,6 +49,13 @@ class Gemm(ProblemBase):
     ``x`` is that of an even column of B, ``up`` that of the next one. C is M×N/2 then, of f16 or bf16, and beta is 0;
     only ``scale`` may precede it. Products of s8 are summed in s32; the epilogue computes in f32 unless C is s32.
     8-bit results are rounded to nearest and saturated to finite values; fp8 keeps NaN.
+
+    ``block_a``, ``block_b``: the blocks of A and of B that have an f32 scale each, of fp8: 1x128, one row
+    (of B: one column of C) by 128 of K, or 128x128; the scales are an array of rows by blocks of K, in ``scale_a`` and
+    ``scale_b``. With a t at the end (1x128t), they are stored transposed. The sum of the products of each 128 of K is
+    multiplied by the product of its two scales, rounded to f32, before it is added to the total. A block whose scales
+    have an infinite or undefined product makes its results infinite or NaN. Items of a batch have scales of their own,
+    one after the other, unless they share the operand.
 
     ``batch``: the number of items; ``stride_a`` (b, c): elements from the operand of one item to that of the next,
     CONTIGUOUS: no elements are between items, 0: all items use the same operand (not C). All items use the same bias
@@ -108,11 +117,21 @@ class Gemm(ProblemBase):
         ),
     )
 
+    block_a: str = field(
+        default="",
+        metadata=described(
+            "Blocks of A, rows x K, with an f32 scale each: 1x128 or 128x128; 1x128t, 128x128t: the scales are stored"
+            " transposed. [default: no scales]"
+        ),
+    )
+    block_b: str = field(default="", metadata=described("Blocks of B, columns of C x K, likewise."))
+
     operation = "gemm"
     GATED = True
     COMPLEX = True
     SHAPE = ("m", "n", "k")
     SHAPE_FORM = "M,N,K"
+    CODE_OPTIONS = (*ProblemBase.CODE_OPTIONS, "block_a", "block_b")
     RUNTIME_PARAMETERS = "M, N, K, leading dimensions"
     STEPS = "addresses, leading dimensions and batch strides"
 
@@ -124,6 +143,7 @@ class Gemm(ProblemBase):
         if any(self.conjugates) and not self.element.part:
             raise DtypeError(f"layout is {self.layout}; with dtype {self.dtype} it must have N and T only")
         self._normalize_epilogue()
+        self._check_blocks()
         if self.gated and self.n % 2:
             raise ShapeError(f"n is {self.n}; with a gated activation it must be even: a gate and a value in turn")
         for name, columns in (("lda", self.columns_a), ("ldb", self.columns_b), ("ldc", self.columns_c)):
@@ -135,6 +155,34 @@ class Gemm(ProblemBase):
         for name in ("aligned_a", "aligned_b", "aligned_c"):
             self._check_alignment(name, self.types["abc".index(name[-1])])
         self._normalize_batch_strides()
+
+    def _check_blocks(self) -> None:
+        """InputError, DtypeError: the blocks with scales are unknown, or of one operand alone, or their sums are not
+        promoted, or the epilogue has scales of its own."""
+        if not (self.block_a or self.block_b):
+            return
+        for name in ("block_a", "block_b"):
+            word(name, getattr(self, name), tuple(SCALINGS))
+        if not promotion_k(self.element, self.compute) or self.output.fp8:
+            raise DtypeError(
+                f"block_a is {self.block_a} with dtype {self.dtype}, compute {self.compute} and out {self.out}; scales"
+                " of blocks take 8-bit floats, summed in f32, with a result of bf16, f16 or f32"
+            )
+        if scales := [op for op in self.epilogue_ops if op in ("scale", "scale_rows")]:
+            raise InputError(f"epilogue has {scales[0]}; with scales of blocks it must have none")
+
+    @property
+    def scalings(self) -> dict[str, Scaling]:
+        """The blocks of A and of B that have scales; empty: none have."""
+        return {"A": SCALINGS[self.block_a], "B": SCALINGS[self.block_b]} if self.block_a else {}
+
+    @property
+    def scale_shapes(self) -> dict[str, tuple[int, ...]]:
+        shapes: dict[str, tuple[int, ...]] = {}
+        for (name, s), extent, stride in zip(self.scalings.items(), (self.m, self.n), self.strides[:2], strict=False):
+            items = () if self.batch == 1 else (self.batch if stride else min(self.batch, 1),)
+            shapes[f"scale_{name.lower()}"] = (*items, *s.stored(extent, self.k))
+        return shapes
 
     def _normalize_batch_strides(self) -> None:
         """Sets strides without effect, and strides equal to those of contiguous items, to CONTIGUOUS. ShapeError: items
@@ -177,6 +225,8 @@ class Gemm(ProblemBase):
     @property
     def description(self) -> list[str]:
         types = f"{self.dtype}, summed in {self.compute}"
+        if self.block_a:
+            types += f", scales of blocks of {self.block_a} of A and {self.block_b} of B"
         return [f"{self.operation}: C = alpha A B + beta C, layout {self.layout} (row-major), {types}"]
 
     @property
@@ -255,7 +305,9 @@ class Gemm(ProblemBase):
             x.bytes * (self.batch if stride else min(self.batch, 1))
             for x, stride in zip(self.types[:2], self.strides[:2], strict=True)
         )
-        return (a * self.m + b * self.n) * self.k + self.output.bytes * self.batch * self.m * self.columns_c
+        scales = 4 * sum(math.prod(shape) for shape in self.scale_shapes.values())
+        results = self.output.bytes * self.batch * self.m * self.columns_c
+        return (a * self.m + b * self.n) * self.k + scales + results
 
     @property
     def vectors(self) -> tuple[int, int, int]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.problem.block_scales import DEPTH
 from ptxgen.problem.reference import Array, magnitudes, wide
 
 
@@ -23,10 +24,31 @@ def as_matrices(p: Gemm, a: Array, b: Array) -> tuple[Array, Array]:
 def product(p: Gemm, arrays: Mapping[str, Array], region: None = None) -> tuple[Array, Array]:
     """Σab and Σ|a||b| of each element in float64. The first axis of a batch is the item."""
     wide_a, wide_b = as_matrices(p, arrays["A"], arrays["B"])
-    exact = wide_a @ wide_b
-    scale = magnitudes(wide_a) @ magnitudes(wide_b)
+    if p.scalings:
+        exact, scale = _scaled(p, wide_a, wide_b, arrays)
+    else:
+        exact = wide_a @ wide_b
+        scale = magnitudes(wide_a) @ magnitudes(wide_b)
     if exact.ndim == 3 and len(exact) < p.batch:  # A and B have batch stride 0
         return np.repeat(exact, p.batch, axis=0), np.repeat(scale, p.batch, axis=0)
+    return exact, scale
+
+
+def _scaled(p: Gemm, a: Array, b: Array, arrays: Mapping[str, Array]) -> tuple[Array, Array]:
+    """``product`` with scales of blocks. Where the product of two scales is no number, the result is NaN."""
+    columns = []
+    for name, extent in (("A", p.m), ("B", p.n)):
+        s, x = p.scalings[name], arrays[f"scale_{name.lower()}"]
+        x = np.swapaxes(x, -1, -2) if s.by_k else x
+        columns.append(np.repeat(x, s.rows, axis=-2)[..., :extent, :])
+    exact = scale = np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), p.m, p.n))
+    for n in range(columns[0].shape[-1]):
+        of_k = slice(n * DEPTH, (n + 1) * DEPTH)
+        left, right = a[..., of_k], b[..., of_k, :]
+        scales = columns[0][..., n, None] * columns[1][..., None, :, n]  # in f32
+        scales = np.where(np.isfinite(scales), scales, np.nan).astype(np.float64)
+        exact = exact + scales * (left @ right)
+        scale = scale + np.abs(scales) * (np.abs(left) @ np.abs(right))
     return exact, scale
 
 

@@ -55,13 +55,16 @@ def store_operand(p: Gemm, operand: int, array: Array, fill: Any = 0) -> Array:
 
 
 def stored_epilogue_operands(p: Gemm, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The epilogue operands as stored. The elementwise operands of a batch have the strides of C."""
+    """The scales of blocks and the epilogue operands as stored. The elementwise operands of a batch have the strides of
+    C."""
     moved = p.elementwise_operands if p.batch != 1 else ()
-    return {n: store_operand(p, C, arrays[n]) if n in moved else arrays[n] for n in p.epilogue_operands}
+    names = (*p.scale_shapes, *p.epilogue_operands)
+    return {n: store_operand(p, C, arrays[n]) if n in moved else arrays[n] for n in names}
 
 
 def padded(p: Gemm, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """A, B and C stored with the problem's strides; gaps are poisoned. The epilogue operands as stored."""
+    """A, B and C stored with the problem's strides; gaps are poisoned. The scales of blocks and
+    the epilogue operands as stored."""
     kinds = zip("ABC", p.types, strict=True)
     stored = {name: store_operand(p, i, arrays[name], kind.poison) for i, (name, kind) in enumerate(kinds)}
     return stored | stored_epilogue_operands(p, arrays)

@@ -149,6 +149,19 @@ def _public(**fields: Any) -> Iterator[Case]:
     return (Case(x.name, Gemm(**{**x.fields, **fields})) for x in public_shapes("gemm"))
 
 
+#: rows x columns of weights of DeepSeek-V3's linear layers, out x in features, and tokens
+_DEEPSEEK = ((2112, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168), (7168, 2048))
+_DEEPSEEK_TOKENS = (64, 128, 4096)
+
+
+def _deepseek_fp8(**fields: Any) -> Iterator[Case]:
+    """e4m3 activations with scales of 1x128, whose rows are contiguous, times weights with scales of 128x128."""
+    scaled = {"dtype": "e4m3", "block_a": "1x128t", "block_b": "128x128", **fields}
+    for n, k in _DEEPSEEK:
+        for m in _DEEPSEEK_TOKENS:
+            yield Case(f"{n}x{k}, {m} tokens", Gemm(m, n, k, "NT", **scaled))
+
+
 SUITES = by_name(
     Suite("isaac", "Table 4 of the paper: LINPACK, DeepBench, ICA, LAPACK", _isaac, layouts=True),
     Suite("square", "squares from 256 to 16384", _square),
@@ -156,6 +169,7 @@ SUITES = by_name(
     Suite("odd", "shapes like those of Table 4, no extent a multiple of 8", _odd, layouts=True),
     Suite("batch", "small GEMMs, attention scores and values with heads as items, deep GEMMs", _batch, layouts=True),
     Suite("public", "shapes that people reported as slow, each with its own type and batch", _public, layouts=True),
+    Suite("deepseek_fp8", "linear layers of DeepSeek-V3 in fp8 with scales of blocks", _deepseek_fp8, layouts=True),
     Suite("small", "one shape of each kind, small enough for the emulated device", _small, layouts=True),
 )
 
@@ -165,7 +179,9 @@ def cells(row: dict[str, Any]) -> list[Any]:
     column_major = str(ColumnMajor(**paper)) if paper else ""
     others = (p[field] if p[field] != p["dtype"] else "" for field in ("compute", "out"))
     items = f"{p['batch']} x " if p["batch"] != 1 else ""
-    return [column_major, f"{items}{p['m']},{p['n']},{p['k']}", p["layout"], p["dtype"], *others, p["epilogue"]]
+    blocks = f"scales of {p['block_a']} and {p['block_b']}" if p.get("block_a") else ""
+    epilogue = ", ".join(filter(None, (blocks, p["epilogue"])))
+    return [column_major, f"{items}{p['m']},{p['n']},{p['k']}", p["layout"], p["dtype"], *others, epilogue]
 
 
 TITLES = ("column-major", "M,N,K", "layout", "dtype", "compute", "out", "epilogue")

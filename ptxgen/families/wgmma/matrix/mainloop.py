@@ -23,6 +23,7 @@ from ptxgen.families.wgmma.matrix.rs_fragments import (
 )
 from ptxgen.families.wgmma.packing.smem_realign import Realignment
 from ptxgen.families.wgmma.packing.split_bf16x3 import SplitOperand
+from ptxgen.lowering.block_scales import block_scaled
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 WARPGROUP_BARRIER = 2  #: the named barrier of math warpgroup 0
@@ -70,6 +71,8 @@ class Mainloop(Part):
     @property
     def accumulate(self) -> str:
         """How the sums of an iteration of K become those of all."""
+        if block_scaled(self.problem):
+            return "math/block_scales.mako"
         if self.promotes:
             return "math/two_level_accumulate.mako"
         return "math/wgmma_rs.mako" if self.a_from_registers else "math/accumulate_inplace.mako"

@@ -20,6 +20,7 @@ from ptxgen.codegen.parts.parameters import (
 from ptxgen.codegen.source import TensorMap
 from ptxgen.families.wgmma import grouped_rows
 from ptxgen.families.wgmma.layout import OperandPath
+from ptxgen.families.wgmma.matrix.block_scales import BlockScales, NoScales
 from ptxgen.families.wgmma.matrix.epilogue import Epilogue
 from ptxgen.families.wgmma.matrix.loads import MatrixLoads
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
@@ -49,6 +50,7 @@ MEANINGS = {
     " an item",
     "groups_of_item": "groups that share an item of the batch",
     "run_gap_(rows|columns)": "elements between runs of rows or columns of C",
+    "scale_[ab]_(rows|k|items)": "bytes from the scales of a block of rows, of K, or of an item to those of the next",
     "phase_table|phases": "address of the table of phases, their number",
     "tap_step[0-2]": "coordinates from one tap of a phase to the next, along an axis",
 }
@@ -66,6 +68,7 @@ class TmaParameters(KernelParameters):
     epilogue: Epilogue
     scheduler: TileScheduler
     packing: Packing
+    scales: BlockScales | NoScales
 
     @property
     def maps(self) -> list[str]:
@@ -95,6 +98,7 @@ class TmaParameters(KernelParameters):
             *scalar_parameters(self.problem.scalars),
             *sink_parameters(self.problem),
             *self.loads.parameters,
+            *self.scales.parameters,
             *(self._maps(name, same_line=n > 0) for n, name in enumerate(self.maps)),
         ]
 

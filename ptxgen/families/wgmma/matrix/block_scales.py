@@ -1,0 +1,203 @@
+"""Scales of blocks of A and B: which a thread loads, where they are, and which sums they multiply.
+
+A thread has sums of a few rows of X, whose scales it loads itself. It has sums of many columns of Y: if these have
+scales of their own, a warp loads those of its tile, one a lane, and lanes exchange them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ptxgen.codegen.parts.parameters import Parameters
+from ptxgen.codegen.parts.part import Part
+from ptxgen.codegen.registers import Tile
+from ptxgen.codegen.vectorized import WARP, log2
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS
+from ptxgen.families.wgmma.matrix.mainloop import Mainloop
+from ptxgen.lowering.block_scales import BlockScaled
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.problem.block_scales import DEPTH
+
+BYTES = 4  #: of a scale
+
+
+class ScaledSums(NamedTuple):
+    """Sums that are multiplied by one product of scales: ``x``, ``y``: the registers of the scales; ``pairs``: (total,
+    sum of products) registers."""
+
+    x: str
+    y: str
+    pairs: list[tuple[str, str]]
+
+
+class Exchange(NamedTuple):
+    """A shuffle: the register that it sets, that of the lane which has the scale, and the lane, from %scale_lane on."""
+
+    to: str
+    register: str
+    lane: int
+
+
+@dataclass(frozen=True)
+class SideScales:
+    """The scales that a thread loads of X or of Y. ``role``: x or y; ``name``: a or b; ``rows``: rows of a block;
+    ``extent``: the register with the rows of the operand; ``first``: of the first row of the warpgroup; ``thread``:
+    the register that is added to it, or ""; ``offsets``: rows from there to that of each scale."""
+
+    role: str
+    name: str
+    rows: int
+    extent: str
+    first: str
+    thread: str
+    offsets: tuple[int, ...]
+
+    @property
+    def shift(self) -> int:
+        """log2 of the rows of a block."""
+        return log2(self.rows)
+
+    @property
+    def scales(self) -> Tile:
+        """The scales of the block of K that is multiplied."""
+        return Tile(f"scale_{self.role}", "f32", (len(self.offsets),))
+
+    @property
+    def loaded(self) -> Tile:
+        """Those of the next block, as they are loaded."""
+        return Tile(f"next_scale_{self.role}", "f32", (len(self.offsets),))
+
+    @property
+    def addresses(self) -> Tile:
+        """Where those of the first block are."""
+        return Tile(f"scale_at_{self.role}", "b64", (len(self.offsets),))
+
+    @property
+    def parameters(self) -> list[Parameters]:
+        """Bytes from one block of rows, of K, and from one item to the next."""
+        name = self.name
+
+        def access(x: object) -> BlockScaled:
+            found = x.p.operand(name.upper()).access  # type: ignore[attr-defined]
+            assert isinstance(found, BlockScaled)
+            return found
+
+        return [
+            Parameters(
+                "u32",
+                (f"scale_{name}_rows", f"scale_{name}_k"),
+                lambda x: (BYTES * access(x).along_rows, BYTES * access(x).along_k),
+            ),
+            Parameters("u64", (f"scale_{name}_items",), lambda x: (BYTES * access(x).along_items,)),
+        ]
+
+
+@dataclass(frozen=True)
+class BlockScales(Part):
+    """The scales that the sums of a math warpgroup are multiplied by. ``batched``: items have scales of their own."""
+
+    problem: KernelProblem
+    mainloop: Mainloop
+    x_extent: str
+    y_extent: str
+    batched: bool
+
+    template = "math/block_scales.mako"
+
+    @property
+    def x(self) -> SideScales:
+        m, rows = self.mainloop, self._rows(self.mainloop.x.name)
+        thread, offsets = "%scale_row", [ROWS * n + h * m.next_row for n in range(m.mi) for h in (0, 1)]
+        if rows > 1:
+            span = math.gcd(ROWS * m.mi, rows)
+            thread, offsets = "", list(range(0, ROWS * m.mi, span))
+        return SideScales("x", m.x.name, rows, self.x_extent, "%scale_first", thread, tuple(offsets))
+
+    @property
+    def y(self) -> SideScales:
+        m, rows = self.mainloop, self._rows(self.mainloop.y.name)
+        thread, step = ("%lane", WARP) if rows == 1 else ("", math.gcd(m.y_tile, rows))
+        offsets = range(0, m.y_tile, step)
+        return SideScales("y", m.y.name, rows, self.y_extent, "%y0", thread, tuple(offsets))
+
+    @property
+    def sides(self) -> tuple[SideScales, SideScales]:
+        return self.x, self.y
+
+    @property
+    def depth(self) -> int:
+        """Elements of K whose sum is multiplied at once."""
+        return min(DEPTH, self.mainloop.config.u)
+
+    @property
+    def block_shift(self) -> int:
+        return log2(DEPTH)
+
+    @property
+    def parameters(self) -> list[Parameters]:
+        return [row for side in self.sides for row in side.parameters]
+
+    @property
+    def exchanged(self) -> bool:
+        """True if lanes exchange scales of Y."""
+        return self.y.rows == 1
+
+    def _rows(self, name: str) -> int:
+        access = self.problem.operand(name.upper()).access
+        assert isinstance(access, BlockScaled)
+        return access.rows_per_scale
+
+    def _x_scale(self, mi: int, half: int) -> str:
+        """The scale of row ``half`` of the thread's two of 64 rows."""
+        x = self.x
+        return x.scales[2 * mi + half if x.rows == 1 else ROWS * mi // (ROWS * self.mainloop.mi // x.scales.size)]
+
+    @property
+    def columns(self) -> Iterator[tuple[list[Exchange], list[ScaledSums]]]:
+        """Columns of the tile whose sums have the same scales of Y: the shuffles that bring these, and the sums."""
+        m, y = self.mainloop, self.y
+        if not self.exchanged:
+            span = m.y_tile // y.scales.size // COLUMNS
+            for n in range(y.scales.size):
+                yield [], self._sums(y.scales[n], range(n * span, (n + 1) * span), (0, 1))
+            return
+        for group in range(m.groups):
+            word, lane = divmod(COLUMNS * group, WARP)
+            pair = [Exchange(f"%scale_column{e}", y.scales[word], lane + e) for e in (0, 1)]
+            yield pair, [s for e in (0, 1) for s in self._sums(pair[e].to, range(group, group + 1), (e,))]
+
+    def _sums(self, y: str, groups: range, columns: tuple[int, ...]) -> list[ScaledSums]:
+        """The sums of columns of groups of 8."""
+        m, found = self.mainloop, []
+        registers: dict[str, list[tuple[str, str]]] = {}
+        for mi in range(m.mi):
+            for half in (0, 1):
+                at = [4 * j + 2 * half + e for j in groups for e in columns]
+                pairs = registers.setdefault(self._x_scale(mi, half), [])
+                pairs += [(m.acc[mi, n], m.wgmma_acc[mi, n]) for n in at]
+        found += [ScaledSums(x, y, pairs) for x, pairs in registers.items()]
+        return found
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        out = []
+        for x in self.sides:
+            name = x.name.upper()
+            out.append((x.scales, f"scales of {name}"))
+            out.append((x.loaded, f"scales of {name}, of the next block of K"))
+            out.append((x.addresses, f"addresses of scales of {name}"))
+        return out
+
+
+@dataclass(frozen=True)
+class NoScales(Part):
+    """Sums are not multiplied."""
+
+    template = "math/no_block_scales.mako"
+
+    @property
+    def parameters(self) -> list[Parameters]:
+        return []

@@ -1,0 +1,111 @@
+"""PyTorch's product of matrices of 8-bit floats with scales of blocks: ``torch.nn.functional.scaled_mm``, which calls
+cuBLASLt."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ptxgen.errors import LaunchError, ShapeError, UnavailableError
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.problem.operation import VendorTimes
+from ptxgen.runtime import vendor_libraries
+from ptxgen.runtime.cuda import CudaDriver
+from ptxgen.runtime.device_array import DeviceArray
+from ptxgen.runtime.driver import Timing
+
+K_BLOCKS = 4  #: PyTorch takes scales of 128x128 with so many blocks of K, or a multiple
+
+
+class TorchScaled:
+    """A product computed by PyTorch on the operands of the problem. Scales are copied to the order that PyTorch takes,
+    outside the time; PyTorch allocates the result. ``addresses``: of the scales, by name.
+
+    UnavailableError: PyTorch is missing, or has no such product. ShapeError: an extent is zero. LaunchError: the
+    problem has no scales of blocks, or PyTorch does not support it.
+    """
+
+    def __init__(self, driver: CudaDriver, problem: Gemm, addresses: Mapping[str, int]) -> None:
+        if not problem.scalings or problem.batch != 1 or problem.layout != "NT" or problem.epilogue:
+            raise LaunchError(
+                f"{problem.key()}: PyTorch's scaled product takes one product of layout NT with scales of blocks and"
+                " without an epilogue"
+            )
+        if not problem.results * problem.k:
+            raise ShapeError(f"{problem.key()}: an extent is 0, which PyTorch does not support")
+        self.problem, self._driver, self._torch = problem, driver, load_torch()
+        with self._on_stream():
+            self._scales = [self._scale(name, addresses) for name in "AB"]
+
+    def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
+        """The time of the product (median of the samples). PyTorch has one implementation.
+
+        ``sets``: addresses by name of the array, used in rotation. LaunchError: PyTorch does not compute the problem.
+        """
+        p, torch = self.problem, self._torch
+        kinds = torch.nn.functional.ScalingType
+        recipes = [kinds.BlockWise1x128 if s.rows == 1 else kinds.BlockWise128x128 for s in p.scalings.values()]
+        results: list[Any] = [None] * len(sets)
+        with self._on_stream():
+            pairs = [(self._matrix(x["A"], p.m, p.lda), self._matrix(x["B"], p.n, p.ldb).t()) for x in sets]
+
+            def launch(i: int) -> None:
+                results[i] = None  # its memory is used again
+                results[i] = torch.nn.functional.scaled_mm(
+                    *pairs[i],
+                    self._scales[0],
+                    recipes[0],
+                    self._scales[1],
+                    recipes[1],
+                    output_dtype=getattr(torch, p.output.numpy.name),
+                )
+
+            launches = [functools.partial(launch, i) for i in range(len(sets))]
+            try:
+                for each in launches:  # allocates
+                    each()
+                us = statistics.median(self._driver.time(launches, timing))
+            except (RuntimeError, NotImplementedError, ValueError) as error:
+                self._driver.synchronize()  # raises if the context is lost
+                why = str(error).partition("\n")[0]
+                raise LaunchError(f"PyTorch does not compute {p.key()}: {why}") from error
+            finally:
+                results.clear()
+                torch.cuda.empty_cache()
+        return VendorTimes(us, same_layout=us)
+
+    @contextmanager
+    def _on_stream(self) -> Iterator[None]:
+        """The driver's stream; its GPU becomes the current one."""
+        torch = self._torch
+        stream = torch.cuda.ExternalStream(self._driver.stream, self._driver.index)
+        with self._driver.context("PyTorch"), torch.cuda.stream(stream), torch.no_grad():
+            yield
+
+    def _matrix(self, address: int, rows: int, ld: int) -> Any:
+        """Rows of K elements, ``ld`` apart."""
+        torch, p = self._torch, self.problem
+        memory = torch.as_tensor(DeviceArray(address, (rows, ld), "|u1"), device="cuda")
+        return memory.view(getattr(torch, p.element.numpy.name))[:, : p.k]
+
+    def _scale(self, name: str, addresses: Mapping[str, int]) -> Any:
+        """The scales of an operand: of 1x128 blocks with contiguous rows, of 128x128 transposed, in which K is
+        contiguous and padded."""
+        torch, s, array = self._torch, self.problem.scalings[name], f"scale_{name.lower()}"
+        memory = DeviceArray(addresses[array], self.problem.scale_shapes[array], "<f4")
+        stored = torch.as_tensor(memory, device="cuda")
+        rows = stored.t() if s.by_k else stored
+        if s.rows == 1:
+            return rows.t().contiguous().t()
+        return torch.nn.functional.pad(rows, (0, -rows.shape[1] % K_BLOCKS)).contiguous().t()
+
+
+def load_torch() -> Any:
+    """PyTorch with a GPU. UnavailableError: it is missing, or has no product with scales of blocks."""
+    torch = vendor_libraries.load_torch()
+    if not hasattr(torch.nn.functional, "scaled_mm"):
+        raise UnavailableError(f"PyTorch {torch.__version__} has no scaled_mm; install 2.10 or newer with CUDA")
+    return torch

@@ -1,0 +1,2 @@
+## Sums are not scaled.
+<%def name="setup()"></%def>
