@@ -23,7 +23,7 @@ class BlockScaled(Strided):
     along_k: Any = field(kw_only=True)
     along_items: Any = field(kw_only=True)
 
-    kind: ClassVar[str] = "block_scaled"
+    capability: ClassVar[str] = "block_scaled"
 
     @property
     def arrays(self) -> tuple[str, ...]:
