@@ -22,6 +22,7 @@ GPU_DRIVER = re.compile(rf"({'|'.join(('cuda', *LIBRARIES))})(?::([0-9]{{1,3}}))
 TUNE_MODES = ("off", "first", "background")
 SWITCH = ("on", "off")
 LOGS = ("off", "select")
+VENDORS = ("auto", "never")
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Settings:
     winograd: str = "on"
     log: str = "off"
     torch: str = "off"
+    vendor: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,10 @@ def _torch(name: str, text: str) -> str:
 
 def _log(name: str, text: str) -> str:
     return word(name, text.lower(), LOGS)
+
+
+def _vendor(name: str, text: str) -> str:
+    return word(name, text.lower(), VENDORS)
 
 
 VARIABLES = (
@@ -164,6 +170,14 @@ VARIABLES = (
         "off",
         "on (or 1): PyTorch's products and convolutions are computed by ptxgen from the import of PyTorch on, where"
         " ptxgen is an installed distribution",
+    ),
+    Variable(
+        "PTXGEN_VENDOR",
+        _vendor,
+        lambda: "auto",
+        "auto",
+        "auto: tuning times cuBLASLt, too, and products for which it measured that cuBLASLt is faster go to it, unless"
+        " they must be deterministic; never: ptxgen computes all; read when a process first meets a call",
     ),
     Variable(
         "PTXGEN_WINOGRAD",

@@ -33,7 +33,10 @@ def choose(problem: Problem, on: Driver) -> Config | None:
         kind = "predicted" if found.predicted else "measured"
         time = "" if math.isnan(found.us) else f", {kind} {found.us:.1f} µs"
         like = "" if found.problem == problem else f", as {found.problem.key()}"
-        print(f"ptxgen: {problem.key()}: {found.config} ({found.source}{time}{like})", file=sys.stderr, flush=True)
+        line = f"{found.config} ({found.source}{time}{like})"
+        if found.vendor is not None and settings.settings().vendor == "auto":
+            line = f"{found.vendor.version} (measured {found.vendor.us:.1f} µs), faster than {line}"
+        print(f"ptxgen: {problem.key()}: {line}", file=sys.stderr, flush=True)
     return None if found is None else found.config
 
 

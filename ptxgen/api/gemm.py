@@ -18,6 +18,7 @@ from ptxgen.api import (
     on_host,
     runners,
     streams,
+    vendor_calls,
 )
 from ptxgen.api.arrays import (
     View,
@@ -60,6 +61,7 @@ def gemm(
     scale_a: Any = None,
     scale_b: Any = None,
     workspace: Any = None,
+    vendor: str | None = None,
 ) -> Array:
     """C = activation(scale_a·scale_b·alpha·A·B + beta·out + bias + residual), as an array of the same library as ``a``.
 
@@ -99,6 +101,10 @@ def gemm(
     multiple of 256, with any contents. The kernels use it instead of memory that ptxgen allocates. No other call may
     use it until they end. With host arrays it must be None.
 
+    ``vendor``: auto: cuBLASLt computes the product if tuning measured that it is faster; never: ptxgen does; None: as
+    ``PTXGEN_VENDOR`` says. ptxgen computes it if ``deterministic`` is True, ``workspace`` is given, ``alpha`` is not 1
+    or ``beta`` is not 0.
+
     GPU arrays are multiplied on the current stream of the library of ``a``, and the call returns at once; if an array
     is shared through DLPack, it returns when the result is complete. ShapeError, DtypeError, OverlapError, InputError:
     an argument breaks a rule.
@@ -106,7 +112,7 @@ def gemm(
     if type(alpha) is not float or type(beta) is not float:  # the cache key must contain the value, not the tensor
         alpha, beta = _factor(alpha, "alpha"), _factor(beta, "beta")
     plain = activation is aux is bias is residual is scale_a is scale_b is None
-    key, at_a, at_b, at_c = _key(a, b, out, alpha, beta, compute, deterministic) if plain else NO_KEY
+    key, at_a, at_b, at_c = _key(a, b, out, alpha, beta, compute, deterministic, vendor) if plain else NO_KEY
     ready = launches.cached(key) if key is not None else None
     if ready is not None and workspace is not caller_workspace.QUERY_SIZE:
         launch, (shape, kind, size_a, size_b, size_c), runner = ready
@@ -126,7 +132,8 @@ def gemm(
             return out  # type: ignore[no-any-return]
     with call_lock.lock:
         epilogue_args = (scale_a, scale_b, bias, residual, activation, aux)
-        result = launch_uncached(key, a, b, out, alpha, beta, compute, deterministic, epilogue_args, workspace)
+        options = (alpha, beta, compute, deterministic)
+        result = launch_uncached(key, a, b, out, *options, epilogue_args, workspace, vendor=vendor)
     return new_arrays.result_of(result, a) if out is None else result  # type: ignore[no-any-return]
 
 
@@ -200,11 +207,13 @@ def launch_uncached(
     epilogue_args: tuple[Any, ...],
     workspace: Any,
     allocation: Any = None,
+    vendor: str | None = None,
 ) -> Any:
     """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use it,
     with ``allocation``, by default what a later call of ``gemm`` needs. The caller holds ``call_lock.lock``."""
     va, vb = view(a, "a", batched=True), view(b, "b", batched=True)
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
+    vendor_calls.require_mode(vendor)
     check_operands(va, vb)
     for name, value in (("alpha", alpha), ("beta", beta)):
         if isinstance(value, complex) and not va.dtype.part:
@@ -233,7 +242,7 @@ def launch_uncached(
         return size
     summed = (va, vb) if alpha != 0 else (emptied(va, -1), emptied(vb, -2))
     if va.host:
-        _compute_on_host(*summed, vc, alpha, beta, compute, deterministic, epilogue)
+        _compute_on_host(*summed, vc, alpha, beta, compute, deterministic, epilogue, vendor)
         return result
     drivers.require_device(on, a=va, b=vb, out=vc, **dict(epilogue.arrays))
     if gated and (matrix_layout(vc) or "T")[0] == "T":
@@ -259,7 +268,8 @@ def launch_uncached(
     own = caller_workspace.workspace_address(workspace, runner, a=a, b=b, out=result)
     arrays = dict(zip("ABC", (*operands, vc), strict=True)) | dict(epilogue.arrays)
     names = ("B", "A", *problem.arrays[2:]) if swapped else problem.arrays
-    launch, addresses = launch_function.make_launch(runner, alpha, beta, names), tuple(arrays[n].address for n in names)
+    launch = launch_function.make_launch(runner, alpha, beta, names, use=vendor)
+    addresses = tuple(arrays[n].address for n in names)
     with streams.ordered(on, stream, (va, vb, vc, *dict(epilogue.arrays).values())):
         launch(addresses, stream, own)
     if key is not None and addresses[:2] == (va.address, vb.address):
@@ -356,7 +366,15 @@ def _problem(
 
 
 def _compute_on_host(
-    a: View, b: View, c: View, alpha: complex, beta: complex, compute: str, deterministic: bool, epilogue: EpilogueArgs
+    a: View,
+    b: View,
+    c: View,
+    alpha: complex,
+    beta: complex,
+    compute: str,
+    deterministic: bool,
+    epilogue: EpilogueArgs,
+    vendor: str | None,
 ) -> None:
     """Copies host arrays to contiguous memory of the device, computes there, and copies the result back."""
     into = as_numpy(c)
@@ -389,7 +407,7 @@ def _compute_on_host(
     before = np.ascontiguousarray(into) if beta != 0 else np.empty(c.shape, into.dtype)
     named = dict(zip("ABC", (*arrays, before), strict=True))
     named |= {name: np.ascontiguousarray(as_numpy(v)) for name, v in epilogue.arrays}
-    into[...] = on_host.compute_on_host(problem, named, alpha, beta)["C"]
+    into[...] = on_host.compute_on_host(problem, named, alpha, beta, use=vendor)["C"]
 
 
 __all__ = ["driver", "gemm"]

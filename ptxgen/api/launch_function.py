@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 
-from ptxgen.api import driver_state, recording
+from ptxgen.api import driver_state, recording, vendor_calls
 from ptxgen.codegen.source import Step
 from ptxgen.runtime.packed_step import Addresses
 from ptxgen.runtime.runner import Runner
@@ -17,10 +17,12 @@ def make_launch(
     beta: complex = 0.0,
     names: tuple[str, ...] = (),
     scalars: Mapping[str, float] | None = None,
+    use: str | None = None,
 ) -> Callable[..., None]:
     """A function that launches on a tuple of addresses, on a stream. ``names``: the arrays at these addresses (default:
     those of the problem, in its order); ``scalars``: as ``Runner.prepare`` takes them. Its parameter ``own``: address
-    of a caller's workspace."""
+    of a caller's workspace. ``use``: auto: it launches the vendor's library if that is faster; never: it does not;
+    None: as ``PTXGEN_VENDOR`` says."""
     names, needs = names or bound.problem.arrays, bound.launch.workspace > 0
     steps = bound.prepare(alpha, beta, (*names, "W") if needs else names, scalars)
     spec, kernel, on = bound.launch, bound.kernel, bound.driver
@@ -52,5 +54,7 @@ def make_launch(
 
     if len(steps) == 1 and not needs:
         ((only, pack),) = steps
-        return recording.observed(bound.problem, on, launch_one)
-    return recording.observed(bound.problem, on, launch)
+        chosen = vendor_calls.in_place_of(launch_one, bound, names, alpha, beta, use)
+    else:
+        chosen = vendor_calls.in_place_of(launch, bound, names, alpha, beta, use)
+    return recording.observed(bound.problem, on, chosen)

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from ptxgen import settings
-from ptxgen.api import drivers, recording, runners
+from ptxgen.api import drivers, recording, runners, vendor_calls
 from ptxgen.problem.registry import Problem
 
 SLOW_SECONDS = 5.0  #: estimate of a call on the emulated device above which a process is warned
@@ -34,14 +34,18 @@ def compute_on_host(
     alpha: complex = 1.0,
     beta: complex = 0.0,
     scalars: Mapping[str, float] | None = None,
+    use: str | None = None,
 ) -> Any:
-    """``Runner.compute`` for host arrays."""
+    """``Runner.compute`` for host arrays. ``use``: as of ``launch_function.make_launch``."""
     intercept = _intercept.get()
     if intercept is not None:
         intercept(problem)
     warn_if_slow(problem)
     runner = runners.runner_for(problem)
-    done = runner.compute(arrays, alpha, beta) if scalars is None else runner.compute(arrays, scalars=scalars)
+    if scalars is None:
+        done = runner.compute(arrays, bind=lambda at: vendor_calls.bind(runner, at, alpha, beta, use))
+    else:
+        done = runner.compute(arrays, scalars=scalars)
     recording.notify(problem, drivers.driver())
     return done
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ptxgen import settings
-from ptxgen.api import call_lock, choice, driver_state, drivers, first_call, launches, streams
+from ptxgen.api import call_lock, choice, driver_state, drivers, first_call, launches, streams, vendor_calls
 from ptxgen.codegen.config.config import Config
 from ptxgen.errors import DtypeError
 from ptxgen.families.common.rules import first_violation
@@ -80,6 +80,7 @@ def reselect(problems: Iterable[Problem], load: bool = False) -> None:
     before a later call during a graph capture."""
     with call_lock.lock:
         choice.refresh()
+        vendor_calls.faster.cache_clear()
         launches.grouped_calls.clear()
         for problem in problems:
             for key, entry in list(launches.launches.items()):
@@ -96,7 +97,13 @@ def selection_digest() -> str:
     loaded. Processes that computed the same problems (for example the ranks of a program) selected the same
     configurations if their digests are equal."""
     with call_lock.lock:
-        return selection.digest_of({(p, r.plan.config, r.kernel.source.digest) for (_, p), r in runners.items()})
+        return selection.digest_of({(p, r.plan.config, _code(p, on, r)) for (on, p), r in runners.items()})
+
+
+def _code(problem: Problem, on: Driver, bound: Runner) -> str:
+    """What identifies the code of a problem: the digest of the kernel, or the vendor's library and its algorithm."""
+    theirs = vendor_calls.faster(problem, on) if settings.settings().vendor == "auto" else None
+    return bound.kernel.source.digest if theirs is None else f"{theirs.version} {theirs.algorithm}"
 
 
 def make_runner(problem: Problem, shared: driver_state.DriverState, config: Config | None = None) -> Runner:

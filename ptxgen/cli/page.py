@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ptxgen.problem.registry import Problem
     from ptxgen.tuning.progress import Progress
     from ptxgen.tuning.store.history import Attempt, Ratio
-    from ptxgen.tuning.store.measurement import Measurement
+    from ptxgen.tuning.store.measurement import Measurement, VendorMeasurement
 
 
 SAME_PEAK = 0.15  #: peaks that differ by less than this fraction share a line of the roofline
@@ -28,13 +28,15 @@ SAME_PEAK = 0.15  #: peaks that differ by less than this fraction share a line o
 
 @dataclass
 class Contents:
-    """The data of the page. ``winners``: of the device; ``attempts``: all its measurements; ``ratios``: to the vendor's
-    time; ``curve``: (training problems, error) of the model; ``sources``: where they come from."""
+    """The data of the page. ``winners``: of the device; ``attempts``: all its measurements; ``vendors``: those of the
+    vendor's library that tuning took; ``ratios``: to the vendor's time; ``curve``: (training problems, error) of the
+    model; ``sources``: where they come from."""
 
     device: Device
     clock: str
     winners: list[Measurement] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
+    vendors: list[VendorMeasurement] = field(default_factory=list)
     ratios: list[Ratio] = field(default_factory=list)
     curve: list[tuple[float, float]] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
@@ -124,6 +126,7 @@ def _contents(name: str, clock: str, database: Any, history: bool, progress: Pro
     name = out.device.name
     if database is not None:
         out.winners = list(database.winners(name, clock))
+        out.vendors = list(database.vendors(name, clock))
         rows = database.measurements(device=name, clock=clock) if history else ()
         out.attempts = _counted((attempt(m) for m in rows), progress)
         if out.winners or out.attempts:
@@ -220,6 +223,7 @@ def page(found: Contents) -> str:
     from ptxgen.cli.pictures import svg
     from ptxgen.cli.report import MODEL_CLOCK
     from ptxgen.cli.tables import number
+    from ptxgen.tuning.choice.vendor import is_faster
 
     d = found.device
     tiles = {"tuned shapes": f"{len(found.winners):,}"}
@@ -231,6 +235,11 @@ def page(found: Contents) -> str:
             "geometric mean of vendor's time / time of ptxgen": number(mean),
             "shapes slower than with the vendor's library": f"{slower / len(found.ratios):.0%}",
         }
+    if found.vendors:
+        ours = {m.problem: m for m in found.winners}
+        both = [(theirs, ours[theirs.problem]) for theirs in found.vendors if theirs.problem in ours]
+        used = sum(is_faster(*pair) for pair in both)
+        tiles["shapes that calls leave to the vendor's library"] = f"{used:,} of {len(both):,}"
     if found.attempts:
         failed = sum(a.outcome != "ok" for a in found.attempts)
         tiles |= {"measurements": f"{len(found.attempts):,}", "failed measurements": f"{failed:,}"}

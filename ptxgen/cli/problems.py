@@ -124,6 +124,10 @@ def tune(
     shard: ShardOption = None,
     seed: SeedOption = 0,
     schedule: ScheduleOption = None,
+    vendor: Annotated[
+        str | None,
+        typer.Option(help="Time the vendor's library, too: auto, never. [default: PTXGEN_VENDOR]"),
+    ] = None,
 ) -> Answer:
     """Find and store the fastest kernels.
 
@@ -134,8 +138,9 @@ def tune(
     the suite small, at most two minutes, on the emulated device. SIGINT (Ctrl-C) and SIGTERM end the run after the
     measurement in progress. Measurements in the database are not repeated: the same command continues the run.
 
-    In place of a problem that calls compute by several kernels, as sums in groups, those are tuned. With --schedule:
-    the settings of a schedule are, on the problems of --shard, in a random order until --time-limit.
+    cuBLASLt, where it is installed, is timed in the last comparison of a product; calls use it where it is faster. In
+    place of a problem that calls compute by several kernels, as sums in groups, those are tuned. With --schedule: the
+    settings of a schedule are, on the problems of --shard, in a random order until --time-limit.
     """
     if schedule is not None:
         from ptxgen.cli import schedules
@@ -145,15 +150,19 @@ def tune(
     import time
     from dataclasses import replace
 
+    from ptxgen.arguments import word
     from ptxgen.cli import report
     from ptxgen.cli.revision import revision
     from ptxgen.problem.suites import as_called
+    from ptxgen.settings import VENDORS
     from ptxgen.tuning.deadline import Deadline, stop_on_signals
     from ptxgen.tuning.search import tuner
     from ptxgen.tuning.search.shard import Shard
     from ptxgen.tuning.store.database import Database
 
     part = Shard.parse(shard) if shard is not None else Shard()
+    if vendor is not None:
+        word("vendor", vendor, VENDORS)
     driver = target.find_driver()
     emulated = driver.clock == "model"
     every = as_called(target.cases("small" if emulated else "isaac"))
@@ -202,6 +211,7 @@ def tune(
                 retry=retry,
                 weights=weights,
                 deadline=deadline,
+                vendor=vendor,
             )
             deadline.raise_for_signal()
     document = {

@@ -84,8 +84,20 @@ def selection_fields(case: Case, selection: Any) -> Document:
         "scaled_from": selection.scaled_from,
         "us": None if empty else selection.us,
         "predicted": selection.predicted,
+        "vendor": vendor_fields(selection.vendor, selection),
         "note": "C has no element: no kernel is launched" if empty else "",
     }
+
+
+def vendor_fields(vendor: Any, ours: Any) -> Document | None:
+    """The version of a vendor's library, its time, and whether calls use it in place of ``ours``; None: it was not
+    measured."""
+    if vendor is None:
+        return None
+    from ptxgen.tuning.choice.vendor import is_faster
+
+    faster = ours is not None and is_faster(vendor, ours)
+    return {"version": vendor.version, "us": _known(vendor.us), "faster": faster}
 
 
 def exhaustive_fields(case: Case, search: Any) -> Document:
@@ -158,6 +170,7 @@ def tuned_fields(case: Case, tuned: Any) -> Document:
         operation_of(case.problem).speed.name: winner.speed if winner else None,
         "measured": tuned.measured,
         "failures": dict(tuned.failures),
+        "vendor": vendor_fields(tuned.vendor, winner),
     }
 
 
@@ -284,11 +297,18 @@ def select_text(document: Document) -> Parts:
     titles = (*shape_titles(document), *CONFIG, "µs", "source", "predicted", "clock")
     table = Table(titles, rows, OPTIONAL, ("predicted", "clock"))
     notes = list(dict.fromkeys(f"{r['name']}: {r['note']}" for r in document["rows"] if r.get("note")))
+    if document["command"] == "select":
+        notes += [f"{r['name']}: {_vendor_note(r['vendor'])}" for r in document["rows"] if r["vendor"]]
     configurations = [f"--config '{r['config_text']}'" for r in document["rows"][:1] if len(rows) == 1]
     note = [f"~: {MODEL_CLOCK}"] if modelled else predicted_note(document["rows"])
     extrapolated = extrapolation_notes(document["device"], [(r["origin"], r["scaled_from"]) for r in document["rows"]])
     costs = exhaustive_lines(document)
     return [table, *configurations, *notes, *costs, *note, *extrapolated, f"device: {document['device']}"]
+
+
+def _vendor_note(vendor: Document) -> str:
+    """What calls use in place of the configuration."""
+    return f"calls use {vendor['version']}, measured {vendor['us']:.2f} µs, unless vendor is never"
 
 
 @by_operation
@@ -406,6 +426,11 @@ def tune_text(document: Document) -> Parts:
         rows.append([*shape_cells(r), *times, *config_cells(r), r["measured"], failures, document["clock"]])
     titles = (*shape_titles(document), "µs", speed.title, *CONFIG, "measured", "failed", "clock")
     lines: list[Table | str] = [Table(titles, rows, OPTIONAL, ("clock",))]
+    if timed := [r["vendor"] for r in document["rows"] if r["vendor"] and r["vendor"]["us"]]:
+        used = sum(theirs["faster"] for theirs in timed)
+        lines.append(
+            f"{timed[0]['version']}: timed for {len(timed)} of {len(document['rows'])}; calls use it for {used}"
+        )
     lines.append(f"device: {document['device']}; {document['seconds']:.0f} s; stored in {document['database']}")
     if modelled:
         lines.append(f"~: {MODEL_CLOCK}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -57,18 +57,41 @@ class Installation:
     remedy: Callable[[], str]
 
 
+class VendorKernel(Protocol):
+    """An algorithm of a vendor's library for one problem, with alpha = 1 and beta = 0. ``workspace``: bytes of device
+    memory that a launch needs."""
+
+    workspace: int
+
+    def launch(self, addresses: Mapping[str, int], workspace: int, stream: int) -> None:
+        """Queues the algorithm on ``stream``, a raw handle; 0: the driver's own. ``addresses``: of the arrays of the
+        problem; ``workspace``: of its memory, 0 if it needs none. LaunchError: the library returned an error."""
+
+
+@dataclass(frozen=True)
+class VendorCalls:
+    """How calls use a vendor's library in place of a kernel. ``version()``: its name and version, None: it is
+    missing; ``search(driver, problem, sets, timing)``: a text of its fastest algorithm on these operand sets,
+    LaunchError: it does not compute the problem; ``kernel(driver, problem, text)``: that algorithm."""
+
+    version: Callable[[], str | None]
+    search: Callable[[Any, Any, Sequence[Mapping[str, int]], Any], str]
+    kernel: Callable[[Any, Any, str], VendorKernel]
+
+
 @dataclass(frozen=True)
 class Baseline:
     """A vendor library to compare with. ``title``: its name in tables; ``load()``: loads the library, or raises
     UnavailableError, and returns what is called with (driver, problem, addresses of one operand set);
     ``installation``: None: ``doctor`` does not report it; ``emulated``: its kernels are ptxgen's own, which the
-    emulated device runs."""
+    emulated device runs; ``calls``: how calls use it, None: they do not."""
 
     name: str
     title: str
     load: Callable[[], Callable[..., Any]]
     installation: Installation | None = None
     emulated: bool = False
+    calls: VendorCalls | None = None
 
     def require(self) -> None:
         """UnavailableError: the library is missing."""
@@ -273,6 +296,12 @@ def register(operation: Operation) -> None:
     OPERATIONS[operation.name] = operation
 
 
+def add_baseline(operation: str, baseline: Baseline) -> None:
+    """Adds a vendor's library to an operation, before those that it has, in place of one of the same name."""
+    others = {name: x for name, x in operation_named(operation).baselines.items() if name != baseline.name}
+    OPERATIONS[operation] = replace(OPERATIONS[operation], baselines={baseline.name: baseline, **others})
+
+
 def unregister(name: str) -> None:
     """Removes an operation that ``register`` added."""
     del OPERATIONS[name]
@@ -302,6 +331,15 @@ def operation_of(problem: ProblemBase) -> Operation:
 
 def operations() -> list[Operation]:
     return [operation_named(name) for name in operation_names()]
+
+
+def vendor_of(problem: ProblemBase, clock: str) -> Baseline | None:
+    """The vendor's library that calls may use for ``problem`` on a device with this clock. None: there is none, or the
+    problem is deterministic, which no library promises."""
+    if problem.deterministic:
+        return None
+    baselines = operation_of(problem).baselines.values()
+    return next((b for b in baselines if b.calls is not None and (clock == "hardware" or b.emulated)), None)
 
 
 def by_name(*suites: Suite) -> dict[str, Suite]:

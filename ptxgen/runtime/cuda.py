@@ -454,6 +454,11 @@ class CudaDriver:
         except self._error as e:
             raise LaunchError(f"{doing}: {e}") from e
 
+    def is_current(self) -> bool:
+        """True if the context of the device is that of this thread, so that other libraries launch on the device."""
+        current: bool = cuda_graph.current_context() == self._context.handle
+        return current
+
     def close(self) -> None:
         """Frees everything and releases the primary context; called at exit. The driver is unusable afterwards."""
         if self._closed:

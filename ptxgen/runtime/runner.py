@@ -179,12 +179,15 @@ class Runner:
         beta: complex = 0.0,
         addresses: Mapping[str, int] | None = None,
         scalars: Mapping[str, float] | None = None,
+        bind: Callable[..., Callable[[], None]] | None = None,
     ) -> dict[str, Array]:
         """Computes on host arrays as stored (contiguous, or with the leading dimensions of the problem) and returns the
-        outputs, new arrays like those in ``arrays``. ``addresses``: of the arrays that are on the device already."""
+        outputs, new arrays like those in ``arrays``. ``addresses``: of the arrays that are on the device already;
+        ``bind(addresses)``: replaces ``Runner.bind``."""
         with Buffers(self.driver, arrays) as buffers:
             at = {**buffers.addresses, **(addresses or {})}
-            self.bind(at, alpha, beta, scalars)()
+            call = self.bind(at, alpha, beta, scalars) if bind is None else bind(at)
+            call()
             self.driver.synchronize()
             outputs = {name: np.empty_like(arrays[name]) for name in self.problem.outputs}
             for name, out in outputs.items():

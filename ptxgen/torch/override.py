@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 from torch.nn import functional
 
+from ptxgen.api import vendor_calls
 from ptxgen.errors import InputError, ShapeError, UnavailableError
 from ptxgen.torch import conv, grouped, products, scaled, sparse
 from ptxgen.torch.launching import DTYPES
@@ -77,7 +78,9 @@ class Calls:
             more = [f"{len(reasons) - len(most)} more reasons"] if len(reasons) > len(most) else []
             texts = "; ".join([f"{reason}: {count}" for reason, count in most] + more)
             theirs.append(f"{name} {sum(reasons.values())} ({texts})")
-        return f"ptxgen computed {', '.join(ours) or 'nothing'}; torch computed {', '.join(theirs) or 'nothing'}"
+        text = f"ptxgen computed {', '.join(ours) or 'nothing'}; torch computed {', '.join(theirs) or 'nothing'}"
+        launched = [f"{version} launched {count}" for version, count in sorted(vendor_calls.LAUNCHES.items())]
+        return f"{text}; of the products of ptxgen, {', '.join(launched)}" if launched else text
 
 
 #: the calls of this process

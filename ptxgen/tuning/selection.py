@@ -20,8 +20,10 @@ from ptxgen.problem.registry import Problem
 from ptxgen.settings import settings
 from ptxgen.tuning.choice.models import model_folder, model_from
 from ptxgen.tuning.choice.sources import SOURCES, Request, StoredWinner, first_choices
+from ptxgen.tuning.choice.vendor import faster_vendor
 from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.measurement import VendorMeasurement
 
 
 @dataclass(frozen=True)
@@ -30,13 +32,15 @@ class Selection:
     tuning files), ``seed`` (a known-good configuration without a stored time), ``model`` (predicted by the trained
     model), ``analytic`` (predicted by the performance model, without measurements of this device), ``given``.
     ``us``: measured or predicted microseconds (NaN: unknown). ``scaled_from``: the other device whose winners or model
-    were used, since this one has few measurements; its time is scaled by the facts of both."""
+    were used, since this one has few measurements; its time is scaled by the facts of both. ``vendor``: the measurement
+    of the vendor's library, if it is faster: calls use it in place of the configuration, unless they may not."""
 
     problem: Problem
     config: Config
     origin: str
     us: float = math.nan
     scaled_from: str = ""
+    vendor: VendorMeasurement | None = None
 
     @property
     def predicted(self) -> bool:
@@ -63,7 +67,10 @@ def select(
     without epilogue are used. ``use_winners``: False: the winner of exactly this problem in the user's database is not
     used. Needs no GPU."""
     request = Request(problem, lower(problem), device, database, k, use_winners, rank_only=use_model)
-    return [Selection(problem, *choice) for choice in first_choices(SOURCES, request)]
+    found = [Selection(problem, *choice) for choice in first_choices(SOURCES, request)]
+    if found and found[0].origin == "winner":
+        found[0] = replace(found[0], vendor=faster_vendor(problem, device, database))
+    return found
 
 
 @dataclass(frozen=True)

@@ -592,6 +592,9 @@ def test_first_use_keeps_the_present_choice_unless_another_is_faster_beside_it(m
         def compare(self, problem, configs, timing, rounds):
             return [[1.0 if config == first else paired] * rounds for config in configs]
 
+        def compare_with_vendor(self, *given):
+            return self.compare(*given), None
+
     first = selection.select(P, EMULATED)[0].config
     monkeypatch.setattr(first_use, "Worker", Fake)
     use = first_use.FirstUse("emulated", tmp_path / "tuning.sqlite")

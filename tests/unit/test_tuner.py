@@ -77,6 +77,9 @@ class Fake:
         Fake.compared.append(list(configs))
         return [[Fake.answer(problem, config, "compare")["samples"][0]] * rounds for config in configs]
 
+    def compare_with_vendor(self, problem, configs, timing, rounds=1) -> tuple[list[list[float]], None]:
+        return self.compare(problem, configs, timing, rounds), None
+
     def measure(self, problem, config, timing, purpose="", full=False) -> Measurement:
         if len(Fake.log) >= Fake.stop_after:
             raise KeyboardInterrupt

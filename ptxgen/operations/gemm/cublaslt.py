@@ -1,4 +1,5 @@
-"""cuBLASLt through ctypes: the first algorithm of its heuristic for a GEMM, and the fastest of all candidates.
+"""cuBLASLt through ctypes: the first algorithm of its heuristic for a GEMM, the fastest of all candidates, and that one
+in place of a kernel.
 
 cuBLASLt is column-major. A row-major matrix is the transpose of the column-major one with the same leading dimension,
 so C' = op(B)' op(A)': the first operand of cuBLASLt is B of the problem, and its m is N.
@@ -10,6 +11,8 @@ import ctypes as ct
 import functools
 import math
 import statistics
+import struct
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -27,6 +30,7 @@ from ptxgen.runtime.driver import Timing
 
 CANDIDATES = 256  #: algorithms requested from the heuristic
 WORKSPACE = 64 << 20  #: bytes
+ALIGNED = 256  #: the address of a bias until a launch sets it: cuBLASLt requires one
 FINALISTS = 4  #: candidates timed with the full policy, besides the heuristic's first
 
 # cublasComputeType_t
@@ -76,14 +80,21 @@ def available() -> str | None:
 
 class CublasLt:
     """A problem computed by cuBLASLt with alpha = 1 and beta = 0. It allocates 64 MiB until it is closed or deleted.
-    ``addresses``: of the epilogue operands, by name.
+    ``addresses``: of the arrays that the first launch takes, by name. ``algorithm``: the only candidate, which runs in
+    memory of the caller; None: those of the heuristic.
 
     ``algorithms``: the candidates in the order of the heuristic. ``failed``: the number of candidates that failed in
     ``best``. UnavailableError: cuBLASLt is missing. LaunchError: it has no algorithm for the problem, or does not
     support the epilogue. ShapeError: an extent is zero.
     """
 
-    def __init__(self, driver: CudaDriver, problem: Gemm, addresses: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        driver: CudaDriver,
+        problem: Gemm,
+        addresses: Mapping[str, int] | None = None,
+        algorithm: Algorithm | None = None,
+    ) -> None:
         if not problem.results * problem.k:
             raise ShapeError(f"{problem.key()}: an extent is 0, which cuBLASLt does not support")
         if problem.scalings:
@@ -92,8 +103,9 @@ class CublasLt:
         if unsupported := [op for op in problem.epilogue_ops if op not in _EPILOGUE_BITS or (fp8 and arrays_of(op))]:
             raise LaunchError(f"cuBLASLt does not fuse {', '.join(unsupported)}{f' into {problem.out}' if fp8 else ''}")
         self.problem = problem
-        self._epilogue = {name: (addresses or {})[name] for name in problem.epilogue_operands}
+        self._bias = addresses["bias"] if addresses and "bias" in problem.epilogue_operands else ALIGNED
         self.failed = 0
+        self._describing = threading.Lock()
         self._driver = driver
         self._library = load_library()
         self._open: list[tuple[str, ct.c_void_p]] = []
@@ -101,7 +113,9 @@ class CublasLt:
         try:
             with driver.context("cuBLASLt"):
                 self._describe()
-            self._space = driver.allocate(WORKSPACE)
+                self.algorithms = [algorithm] if algorithm is not None else self._heuristic()
+            if algorithm is None:
+                self._space = driver.allocate(WORKSPACE)
         except BaseException:
             self.close()
             raise
@@ -114,6 +128,14 @@ class CublasLt:
         """
         with self._driver.context("cuBLASLt"):
             self._queue(index, addresses, stream)
+
+    def launch(self, addresses: Mapping[str, int], workspace: int, stream: int) -> None:
+        """Queues the first candidate, as ``VendorKernel.launch``. ``addresses``: of the epilogue operands, too."""
+        if self._driver.is_current():
+            self._queue(0, addresses, stream, workspace)
+            return
+        with self._driver.context("cuBLASLt"):
+            self._queue(0, addresses, stream, workspace)
 
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
         """Times of the fastest candidate and of the heuristic's first: medians of the samples.
@@ -184,6 +206,10 @@ class CublasLt:
         self._d = self._matrix(p.out, p.n, p.m, p.ldc, c)
         # with an fp8 D, C of cuBLASLt must be bf16, although beta is 0
         self._c = self._matrix("bf16", p.n, p.m, p.ldc, c) if p.output.fp8 else self._d
+
+    def _heuristic(self) -> list[Algorithm]:
+        """The candidates. LaunchError: there is none."""
+        lib = self._library
         preference = self._make("MatmulPreference")
         space = ct.c_uint64(WORKSPACE)
         _check(lib.cublasLtMatmulPreferenceSetAttribute(preference, _MAX_WORKSPACE, ct.byref(space), ct.sizeof(space)))
@@ -205,20 +231,24 @@ class CublasLt:
         )
         if status != _NOT_SUPPORTED:
             _check(status)
-        self.algorithms = [results[i] for i in range(count.value) if results[i].state == 0]
-        if not self.algorithms:
-            raise LaunchError(f"cuBLASLt has no algorithm for {p.key()}")
+        algorithms = [results[i] for i in range(count.value) if results[i].state == 0]
+        if not algorithms:
+            raise LaunchError(f"cuBLASLt has no algorithm for {self.problem.key()}")
+        return algorithms
 
     def _fuse(self) -> None:
         """Sets the epilogue. The bias per column of C is the bias per row of the column-major C."""
         facts: list[tuple[int, Any]] = []
         if code := sum(_EPILOGUE_BITS[op] for op in self.problem.epilogue_ops):
             facts.append((_EPILOGUE, ct.c_int32(code)))
-        if "bias" in self._epilogue:
-            facts.append((_BIAS_POINTER, ct.c_void_p(self._epilogue["bias"])))
+        if "bias" in self.problem.epilogue_operands:
+            facts.append((_BIAS_POINTER, ct.c_void_p(self._bias)))
         for attribute, value in facts:
-            size = ct.sizeof(value)
-            _check(self._library.cublasLtMatmulDescSetAttribute(self._product, attribute, ct.byref(value), size))
+            self._set(attribute, value)
+
+    def _set(self, attribute: int, value: Any) -> None:
+        size = ct.sizeof(value)
+        _check(self._library.cublasLtMatmulDescSetAttribute(self._product, attribute, ct.byref(value), size))
 
     def _make(self, kind: str, *arguments: int) -> ct.c_void_p:
         handle = ct.c_void_p()
@@ -241,14 +271,17 @@ class CublasLt:
                 _check(self._library.cublasLtMatrixLayoutSetAttribute(made, attribute, ct.byref(value), size))
         return made
 
-    def _queue(self, index: int, addresses: Mapping[str, int], stream: int = 0) -> None:
-        algorithm = self.algorithms[index]
+    def _queue(self, index: int, addresses: Mapping[str, int], stream: int = 0, space: int | None = None) -> None:
+        """Queues a candidate. ``space``: the address of its workspace, None: of the memory that is allocated."""
+        algorithm, operands = self.algorithms[index], self.problem.epilogue_operands
         out = ct.c_void_p(addresses["C"])
-        residual = self._epilogue.get("residual")
+        residual = addresses["residual"] if "residual" in operands else None
         # with an fp8 D, C has a different type and must not alias D
         added = ct.c_void_p(residual) if residual else None if self.problem.output.fp8 else out
-        _check(
-            self._library.cublasLtMatmul(
+        with self._describing:  # the description has the address of the bias
+            if "bias" in operands:
+                self._set(_BIAS_POINTER, ct.c_void_p(addresses["bias"]))
+            status = self._library.cublasLtMatmul(
                 self._handle,
                 self._product,
                 ct.byref(self._one),
@@ -262,11 +295,11 @@ class CublasLt:
                 out,
                 self._d,
                 ct.byref(algorithm),  # the first member is the cublasLtMatmulAlgo_t
-                ct.c_void_p(self._space),
+                ct.c_void_p(self._space if space is None else space),
                 ct.c_size_t(algorithm.workspace),
                 ct.c_void_p(stream or self._driver.stream),
             )
-        )
+        _check(status)
 
     def _time(self, index: int, sets: Sequence[Mapping[str, int]], timing: Timing) -> float:
         launches = [functools.partial(self._queue, index, addresses) for addresses in sets]
@@ -292,6 +325,28 @@ class CublasLt:
         if not times:
             raise LaunchError(f"none of cuBLASLt's {len(self.algorithms)} algorithms runs for {self.problem.key()}")
         return times
+
+
+class CublasLtKernel:
+    """An algorithm that ``search`` found, as a ``VendorKernel``. LaunchError: the text is none of ``search``."""
+
+    def __init__(self, driver: CudaDriver, problem: Gemm, text: str) -> None:
+        code, _, size = text.partition(" ")
+        try:
+            algorithm, self.workspace = Algorithm(workspace=int(size)), int(size)
+            algorithm.algo[:] = struct.unpack("8Q", bytes.fromhex(code))
+        except (ValueError, struct.error) as error:
+            raise LaunchError(f"algorithm is {text!r:.40}; it must be 64 bytes in hexadecimal and a size") from error
+        self.launch = CublasLt(driver, problem, algorithm=algorithm).launch
+
+
+def search(driver: CudaDriver, problem: Gemm, sets: Sequence[Mapping[str, int]], timing: Timing) -> str:
+    """The fastest algorithm for a problem: its 64 bytes in hexadecimal, and the bytes of its workspace. The text is
+    valid for one version of the library. LaunchError, ShapeError: it does not compute the problem."""
+    with CublasLt(driver, problem, sets[0]) as library:
+        times = library.times(sets, timing)
+        algorithm = library.algorithms[min(times, key=lambda i: times[i])]
+        return f"{struct.pack('8Q', *algorithm.algo).hex()} {algorithm.workspace}"
 
 
 def _check(status: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from ptxgen.operations.gemm.lowering import lower_gemm
 from ptxgen.operations.gemm.problem import CONTIGUOUS, Gemm
 from ptxgen.operations.gemm.reference import product, slices
 from ptxgen.operations.gemm.suites import SUITES, TITLES, cells, from_column_major
-from ptxgen.problem.operation import Baseline, Installation, Operation, RandomKind
+from ptxgen.problem.operation import Baseline, Installation, Operation, RandomKind, VendorCalls, VendorKernel
 
 if TYPE_CHECKING:
     from ptxgen.codegen.config.config import Config
@@ -59,7 +59,20 @@ def _plain(p: Gemm) -> Gemm:
     return replace(p, epilogue="", ldc=0, stride_c=CONTIGUOUS) if p.gated else replace(p, epilogue="")
 
 
+def _search(driver: Any, p: Gemm, sets: Sequence[Mapping[str, int]], timing: Timing) -> str:
+    from ptxgen.operations.gemm import cublaslt
+
+    return cublaslt.search(driver, p, sets, timing)
+
+
+def _kernel(driver: Any, p: Gemm, text: str) -> VendorKernel:
+    from ptxgen.operations.gemm import cublaslt
+
+    return cublaslt.CublasLtKernel(driver, p, text)
+
+
 _CUBLAS = Installation(_cublas_version, "not installed", lambda: install_extra("baseline"))
+_CALLS = VendorCalls(_cublas_version, _search, _kernel)
 
 GEMM = Operation(
     Gemm,
@@ -75,7 +88,7 @@ GEMM = Operation(
     column_major=from_column_major,
     suites=SUITES,
     baselines={
-        "cublas": Baseline("cublas", "cuBLASLt", _cublas, _CUBLAS),
+        "cublas": Baseline("cublas", "cuBLASLt", _cublas, _CUBLAS, calls=_CALLS),
         "torch": Baseline("torch", "torch scaled_mm", _torch),
     },
     c_form=C_FORM,

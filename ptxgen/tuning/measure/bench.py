@@ -7,15 +7,23 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.source import Source
-from ptxgen.errors import AssembleError, EmulatorError, LaunchError, UnavailableError
+from ptxgen.errors import AssembleError, EmulatorError, LaunchError, ShapeError, UnavailableError
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
-from ptxgen.problem.operation import MeasuredCeiling, Parts, VendorTimes, operation_of
+from ptxgen.problem.operation import (
+    MeasuredCeiling,
+    Parts,
+    VendorKernel,
+    VendorTimes,
+    operation_of,
+    vendor_of,
+)
 from ptxgen.problem.reference import Deviation
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.device_tables import Allocation
@@ -24,7 +32,7 @@ from ptxgen.runtime.operand_sets import OperandSets
 from ptxgen.runtime.runner import Runner
 from ptxgen.runtime.workspace import Workspace
 from ptxgen.tuning.measure import copy_bandwidth
-from ptxgen.tuning.store.measurement import Environment, Measurement
+from ptxgen.tuning.store.measurement import Environment, Measurement, VendorMeasurement
 
 CHECKED_ELEMENTS = 1 << 17  #: elements of C that a measurement compares
 #: the most elements, and multiply-adds, that a full check compares: all of C, unless that takes minutes
@@ -156,15 +164,24 @@ class Bench:
         return Measurement(problem, config, "ok", env, tuple(round(s, 4) for s in samples), **made)
 
     def compare(
-        self, problem: Problem, configs: Sequence[Config], timing: Timing = PAIRED_TIMING, rounds: int = 1
+        self,
+        problem: Problem,
+        configs: Sequence[Config],
+        timing: Timing = PAIRED_TIMING,
+        rounds: int = 1,
+        vendor: VendorKernel | None = None,
     ) -> list[list[float]]:
-        """Times configurations with correct results alternately (A B, B A, …): for each of them the microseconds of
-        every round. Slow changes of clock rate or temperature affect all of them alike. The emulated device has no
-        noise, so one round suffices there. AssembleError, LaunchError: one of them fails."""
+        """Times configurations with correct results, and then the kernel of a vendor, alternately (A B, B A, …): for
+        each of them the microseconds of every round. Slow changes of clock rate or temperature affect all of them
+        alike. The emulated device has no noise, so one round suffices there. AssembleError, LaunchError: one of them
+        fails."""
         operand_sets = self.operand_sets_for(problem, timing)
         runners = [Runner.of(self.driver, problem, config, self.workspace) for config in configs]
         calls = [[r.bind(addresses) for addresses in operand_sets.sets] for r in runners]
-        samples: list[list[float]] = [[] for _ in configs]
+        if vendor is not None:
+            memory = Allocation(self.driver, max(vendor.workspace, 16))
+            calls.append([partial(vendor.launch, each, memory.address, 0) for each in operand_sets.sets])
+        samples: list[list[float]] = [[] for _ in calls]
         try:
             for n in range(rounds if self.driver.clock == "hardware" else 1):
                 for i in range(len(calls))[:: 1 if n % 2 == 0 else -1]:
@@ -173,6 +190,41 @@ class Bench:
             self._renew()
             raise
         return samples
+
+    def compare_with_vendor(
+        self, problem: Problem, configs: Sequence[Config], timing: Timing = PAIRED_TIMING, rounds: int = 1
+    ) -> tuple[list[list[float]], VendorMeasurement | None]:
+        """``compare`` with the fastest algorithm of the vendor's library, whose samples are in its measurement: None if
+        there is no library. Errors: those of the configurations."""
+        measured, kernel = self._vendor_kernel(problem, timing)
+        samples = self.compare(problem, configs, timing, rounds, kernel)
+        if measured is None or kernel is None:
+            return samples, measured
+        return samples[:-1], replace(measured, samples=tuple(round(us, 4) for us in samples[-1]))
+
+    def _vendor_kernel(self, problem: Problem, timing: Timing) -> tuple[VendorMeasurement | None, VendorKernel | None]:
+        """The vendor's fastest algorithm, whose result is checked, and its measurement, still without samples."""
+        library = vendor_of(problem, self.driver.clock)
+        version = library.calls.version() if library is not None and library.calls is not None else None
+        if library is None or library.calls is None or version is None:
+            return None, None
+        env, now = environment(self.driver, timing, self.commit), round(time.time(), 3)
+        done = VendorMeasurement(problem, library.name, version, "launch_error", env, created=now)
+        sets = self.operand_sets_for(problem, timing)
+        try:
+            with self.driver.lock:
+                algorithm = library.calls.search(self.driver, problem, sets.sets, SEARCH_TIMING)
+                kernel = library.calls.kernel(self.driver, problem, algorithm)
+                memory = Allocation(self.driver, max(kernel.workspace, 16))
+                sets.poison()
+                kernel.launch(sets.sets[0], memory.address, 0)
+                self.driver.synchronize()
+        except (LaunchError, EmulatorError, UnavailableError, ShapeError) as error:
+            return replace(done, message=str(error)[:500]), None
+        deviation = sets.deviation(CHECKED_ELEMENTS)
+        if not deviation.ok:
+            return replace(done, outcome="wrong_result", message=str(deviation)), None
+        return replace(done, outcome="ok", algorithm=algorithm), kernel
 
     def vendor(self, problem: Problem, baseline: str, timing: Timing) -> VendorTimes:
         """The times of the vendor library ``baseline``; NaN if it does not compute the problem."""

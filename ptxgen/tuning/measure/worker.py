@@ -33,7 +33,14 @@ from ptxgen.runtime.device_lock import LOCKED_SECONDS, DeviceLock
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.tuning.measure.bench import PAIRED_TIMING, SEARCH_TIMING, Bench
-from ptxgen.tuning.store.measurement import ENDED_OUTSIDE, Environment, Measurement, from_dict
+from ptxgen.tuning.store.measurement import (
+    ENDED_OUTSIDE,
+    Environment,
+    Measurement,
+    VendorMeasurement,
+    from_dict,
+    vendor_from_dict,
+)
 
 START_SECONDS = 120.0
 MEASURE_SECONDS = 60.0
@@ -251,32 +258,49 @@ class Worker:
         self, problem: Problem, configs: Sequence[Config], timing: Timing = PAIRED_TIMING, rounds: int = 1
     ) -> list[list[float]]:
         """``Bench.compare`` in the child; an empty list if it failed."""
-        request = {"configs": [config.full_text() for config in configs], "timing": asdict(timing), "rounds": rounds}
-        samples = self._ask(problem, request, "samples")
-        if samples is None or len(samples) != len(configs):
-            self.stop()
-            return []
-        return [[float(us) for us in row] for row in samples]
+        return self._compare(problem, configs, timing, rounds, False)[0]
+
+    def compare_with_vendor(
+        self, problem: Problem, configs: Sequence[Config], timing: Timing = PAIRED_TIMING, rounds: int = 1
+    ) -> tuple[list[list[float]], VendorMeasurement | None]:
+        """``Bench.compare_with_vendor`` in the child; an empty list and None if it failed."""
+        return self._compare(problem, configs, timing, rounds, True)
+
+    def _compare(
+        self, problem: Problem, configs: Sequence[Config], timing: Timing, rounds: int, with_vendor: bool
+    ) -> tuple[list[list[float]], VendorMeasurement | None]:
+        texts = [config.full_text() for config in configs]
+        request = {"configs": texts, "timing": asdict(timing), "rounds": rounds, "with_vendor": with_vendor}
+        try:
+            answer = self._ask(problem, request)
+            if answer is not None and len(answer["samples"]) == len(configs):
+                vendor = answer["vendor"]
+                samples = [[float(us) for us in row] for row in answer["samples"]]
+                return samples, None if vendor is None else vendor_from_dict(vendor)
+        except (ValueError, TypeError, KeyError):
+            pass
+        self.stop()
+        return [], None
 
     def vendor(self, problem: Problem, baseline: str, timing: Timing = SEARCH_TIMING) -> VendorTimes:
         """The times of the vendor library ``baseline``; NaN if it failed."""
-        found = self._ask(problem, {"baseline": baseline, "timing": asdict(timing)}, "vendor")
-        if found is None or len(found) != len(VendorTimes._fields):
+        answer = self._ask(problem, {"baseline": baseline, "timing": asdict(timing)})
+        found = None if answer is None else answer.get("vendor")
+        if not isinstance(found, list) or len(found) != len(VendorTimes._fields):
             self.stop()
             return VendorTimes(math.nan)
         return VendorTimes(*(math.nan if us is None else float(us) for us in found))
 
-    def _ask(self, problem: Problem, request: dict[str, Any], key: str) -> list[Any] | None:
-        """The list called ``key`` of the child's answer to a request. None: the child failed."""
+    def _ask(self, problem: Problem, request: dict[str, Any]) -> dict[str, Any] | None:
+        """The child's answer to a request. None: the child failed."""
         if self.child is None or self.child.poll() is not None:
             self.start()
         assert self.child is not None
         assert self.child.stdin is not None
         try:
             self.child.stdin.write(json.dumps({"problem": problem.key(), **request}) + "\n")
-            answer = self._answer(self.seconds)
-            return list(answer[key]) if answer is not None else None
-        except (queue.Empty, BrokenPipeError, ValueError, TypeError, KeyError):
+            return self._answer(self.seconds)
+        except (queue.Empty, BrokenPipeError, ValueError):
             return None
 
     def stop(self) -> None:
@@ -333,11 +357,15 @@ def main() -> None:
         problem, timing = parse(request["problem"]), Timing(**request["timing"])
         if "configs" in request:
             configs = [parse_config(text) for text in request["configs"]]
-            try:
-                samples = work.compare(problem, configs, timing, request["rounds"])
-            except PtxgenError:  # the parent starts another child
-                samples = []
-            print(json.dumps({"samples": samples}), file=answers, flush=True)
+            samples: list[list[float]] = []
+            vendor = None
+            with suppress(PtxgenError):  # the parent starts another child
+                if request["with_vendor"]:
+                    samples, vendor = work.compare_with_vendor(problem, configs, timing, request["rounds"])
+                else:
+                    samples = work.compare(problem, configs, timing, request["rounds"])
+            document = {"samples": samples, "vendor": None if vendor is None else vendor.as_dict()}
+            print(json.dumps(document), file=answers, flush=True)
             continue
         if "baseline" in request:
             us = work.vendor(problem, request["baseline"], timing)

@@ -15,8 +15,10 @@ from ptxgen.codegen.render import render
 from ptxgen.errors import AssembleError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import Device
+from ptxgen.problem.operation import vendor_of
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.assemble import assemble, find_ptxas
+from ptxgen.settings import settings
 from ptxgen.tuning.measure.bench import PAIRED_TIMING, SEARCH_TIMING
 from ptxgen.tuning.measure.worker import Worker
 from ptxgen.tuning.search.acquisition import POOL, explore
@@ -68,9 +70,16 @@ class FirstUse:
         hardware = good[0].environment.clock == "hardware"
         best = min(m.us for m in good)
         near = [m for m in good if m.us <= NEAR_BEST * best or m.config in present]
-        if hardware and len(near) > 1:
-            samples = self.worker.compare(problem, [m.config for m in near], PAIRED_TIMING, PROVISIONAL_ROUNDS)
-            near = [replace(m, samples=tuple(us)) for m, us in zip(near, samples, strict=True)] if samples else near
+        configs, theirs = [m.config for m in near], None
+        if settings().vendor == "auto" and vendor_of(problem, good[0].environment.clock) is not None:
+            samples, theirs = self.worker.compare_with_vendor(problem, configs, PAIRED_TIMING, PROVISIONAL_ROUNDS)
+        elif hardware and len(near) > 1:
+            samples = self.worker.compare(problem, configs, PAIRED_TIMING, PROVISIONAL_ROUNDS)
+        else:
+            samples = []
+        near = [replace(m, samples=tuple(us)) for m, us in zip(near, samples, strict=True)] if samples else near
+        if theirs is not None:
+            database.add_vendor(theirs)
         winner = final_winner(near, present, MARGIN if hardware else 0.0)
         database.set_winner(winner, over=lambda held: held.purpose != "final" and winner.us < held.us)
         return winner

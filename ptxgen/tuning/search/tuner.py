@@ -16,6 +16,7 @@ from itertools import islice
 
 import numpy as np
 
+from ptxgen.arguments import word
 from ptxgen.codegen.config.config import FAMILIES, Columns, Config
 from ptxgen.codegen.render import render
 from ptxgen.errors import AssembleError, ConfigError, DatabaseError, InputError, PtxgenError, ShapeError
@@ -23,11 +24,13 @@ from ptxgen.families.common import perf_model, rules, space
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
-from ptxgen.problem.operation import operation_of
+from ptxgen.problem.operation import operation_of, vendor_of
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.assemble import assemble, find_ptxas
+from ptxgen.settings import VENDORS, settings
 from ptxgen.tuning.choice.models import model_folder, model_for
 from ptxgen.tuning.choice.nearest import FEW_ROWS, scaled_measurements
+from ptxgen.tuning.choice.vendor import is_faster
 from ptxgen.tuning.deadline import Deadline
 from ptxgen.tuning.measure.bench import FINAL_TIMING, PAIRED_TIMING, SEARCH_TIMING
 from ptxgen.tuning.measure.worker import Worker
@@ -38,7 +41,7 @@ from ptxgen.tuning.search.sampler import Categorical, samples_per_family, weight
 from ptxgen.tuning.selection import untuned
 from ptxgen.tuning.store.claims import Claims
 from ptxgen.tuning.store.database import Database, config_text
-from ptxgen.tuning.store.measurement import Measurement
+from ptxgen.tuning.store.measurement import Measurement, VendorMeasurement
 from ptxgen.tuning.store.seeds import seeds as shipped_seeds
 from ptxgen.tuning.store.tuning_files import measurement_files, read_all
 
@@ -87,12 +90,13 @@ SAMPLE_END, SEARCH_END = 0.4, 0.9
 @dataclass
 class Tuned:
     """The result of tuning one problem. ``winner``: None if no kernel succeeded; ``failures``: counts of outcomes
-    other than ok."""
+    other than ok; ``vendor``: of the vendor's library, None: it was not timed."""
 
     problem: Problem
     winner: Measurement | None = None
     measured: int = 0
     failures: Counter[str] = field(default_factory=Counter)
+    vendor: VendorMeasurement | None = None
 
 
 class Session:
@@ -110,8 +114,10 @@ class Session:
         commit: str = "",
         retry: bool = False,
         deadline: Deadline | None = None,
+        vendor: str = "never",
     ) -> None:
         self.database, self.budget, self.progress = database, budget, progress
+        self.vendor = vendor
         self.deadline = deadline or Deadline(budget.seconds)
         self.rng = np.random.default_rng(seed)
         self.worker = Worker(driver, commit=commit)
@@ -504,9 +510,11 @@ class Session:
             if self.deadline.signal:
                 return tuned
             again.append(self.worker.measure(problem, config, FINAL_TIMING, "final", full=True))
-        again = self._compare(again, replaced)
+        again, tuned.vendor = self._compare(problem, again, replaced)
         for m in again:
             self.database.add(m)
+        if tuned.vendor is not None:
+            self.database.add_vendor(tuned.vendor)
         good = [m for m in again if m.outcome == "ok"]
         if good:
             tuned.winner = best = final_winner(good, replaced, 0.0 if self.clock == "model" else MARGIN)
@@ -526,18 +534,25 @@ class Session:
         m = self._stored(problem, config)
         return m is not None and m.us > FAR * self._held_us(problem)
 
-    def _compare(self, rows: Sequence[Measurement], replaced: Sequence[Config]) -> list[Measurement]:
+    def _compare(
+        self, problem: Problem, rows: Sequence[Measurement], replaced: Sequence[Config]
+    ) -> tuple[list[Measurement], VendorMeasurement | None]:
         """``rows``: those near the best and the present choices, with samples taken alternately; without slower ones.
-        The model's clock has no noise: nothing is timed again."""
+        And the measurement of the vendor's library, with samples of the same rounds. The model's clock has no noise:
+        nothing is timed again."""
         best = min((m.us for m in rows if m.outcome == "ok"), default=math.inf)
         some = [m for m in rows if m.outcome == "ok" and (m.us <= NEAR_BEST * best or m.config in replaced)]
-        if self.clock == "model" or len(some) < 2:
-            return list(rows)
-        samples = self.worker.compare(some[0].problem, [m.config for m in some], PAIRED_TIMING, PAIRED_ROUNDS)
-        if not samples:
-            return list(rows)
+        configs, theirs = [m.config for m in some], None
+        if some and self.vendor == "auto" and vendor_of(problem, self.clock) is not None:
+            samples, theirs = self.worker.compare_with_vendor(problem, configs, PAIRED_TIMING, PAIRED_ROUNDS)
+        elif self.clock == "hardware" and len(some) > 1:
+            samples = self.worker.compare(problem, configs, PAIRED_TIMING, PAIRED_ROUNDS)
+        else:
+            samples = []
+        if not samples or self.clock == "model":
+            return list(rows), theirs
         paired = {m: replace(m, samples=tuple(round(x, 4) for x in us)) for m, us in zip(some, samples, strict=True)}
-        return [paired.get(m, m) for m in rows if m in paired or m.outcome != "ok"]
+        return [paired.get(m, m) for m in rows if m in paired or m.outcome != "ok"], theirs
 
 
 def paired_ratio(mine: Sequence[float], theirs: Sequence[float]) -> float:
@@ -570,6 +585,7 @@ def tune(
     retry: bool = False,
     weights: Mapping[Problem, float] | None = None,
     deadline: Deadline | None = None,
+    vendor: str | None = None,
 ) -> list[Tuned]:
     """Tunes every problem; stores measurements and winners as it proceeds.
 
@@ -579,14 +595,17 @@ def tune(
     database share the work: each measures configurations that no other measures. ``seeds``: configurations to
     measure first, in place of the shipped seeds. ``retry``: measure again the configurations that failed in earlier
     runs. ``deadline``: default ``budget.seconds`` from now; after its signal, the function returns the results so far.
-    LaunchError: the device cannot be used.
+    ``vendor``: auto: the vendor's library is timed, too, in the final comparison; never: it is not; None: as
+    ``PTXGEN_VENDOR`` says. LaunchError: the device cannot be used.
     """
     if database is None:
         raise InputError("database is None; tune requires a database")
     for problem in problems:
         if not lower(problem).extents.item[0]:
             raise ShapeError(f"problem {problem.key()} has an empty {problem.outputs[0]}; its extents must be positive")
-    session = Session(driver, database, budget or Budget(), seed, progress or SILENT, jobs, commit, retry, deadline)
+    use = settings().vendor if vendor is None else word("vendor", vendor, VENDORS)
+    given = budget or Budget(), seed, progress or SILENT, jobs, commit, retry, deadline, use
+    session = Session(driver, database, *given)
     try:
         queues = []
         for problem in dict.fromkeys(problems):
@@ -632,7 +651,10 @@ def summary(t: Tuned) -> str:
     mark = "~" if t.winner.environment.clock == "model" else ""
     unit = operation_of(t.problem).speed.title
     speed = f"{mark}{t.winner.us:.2f} µs, {mark}{t.winner.speed:.2f} {unit}"
-    return f"{head}: {speed} with {t.winner.config}; {tail}"
+    theirs = ""
+    if t.vendor is not None and is_faster(t.vendor, t.winner):
+        theirs = f"; {t.vendor.version} takes {mark}{t.vendor.us:.2f} µs: calls use it"
+    return f"{head}: {speed} with {t.winner.config}{theirs}; {tail}"
 
 
 __all__ = ["Budget", "Session", "Tuned", "summary", "tune"]

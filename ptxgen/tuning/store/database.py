@@ -20,7 +20,7 @@ from ptxgen.errors import CorruptError, DatabaseError
 from ptxgen.lowering.kernel_problem import GemmExtents
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.registry import Problem
-from ptxgen.tuning.store.measurement import Environment, Measurement
+from ptxgen.tuning.store.measurement import Environment, Measurement, VendorMeasurement
 from ptxgen.tuning.store.records import (
     Current,
     CurrentOn,
@@ -80,19 +80,27 @@ _INSERT_NEW = (
 )
 
 
-def _facts(m: Measurement) -> Row:
-    """The values of ``_FACTS``."""
+_VENDOR = "vendor="  #: begins ``config`` in rows of a vendor's library, which has no configuration
+
+
+def _facts(m: Measurement | VendorMeasurement) -> Row:
+    """The values of ``_FACTS``. Rows of a vendor's library have its version as digest, and the algorithm as message."""
+    if isinstance(m, VendorMeasurement):
+        kept = f"{_VENDOR}{m.library}", -1, -1, m.algorithm or m.message, ""
+    else:
+        kept = config_text(m.config), int(m.registers), int(m.spills), m.message, m.operands
+    config, registers, spills, message, operands = kept
     return (
-        config_text(m.config),
+        config,
         m.outcome,
         float(m.us) if m.samples else None,
         samples_text(m),
         m.digest,
-        int(m.registers),
-        int(m.spills),
-        utf8_text(m.message),
+        registers,
+        spills,
+        utf8_text(message),
         m.purpose,
-        m.operands,
+        operands,
         float(m.created),
     )
 
@@ -174,6 +182,43 @@ class Database(SqliteFile):
                 ids.append(self._insert(m, m.created or time.time()))
         return ids
 
+    def add_vendor(self, measurement: VendorMeasurement) -> int:
+        """Stores a measurement of a vendor's library, as ``add`` does. ``measurements``, ``best`` and models do not
+        see it."""
+        require_valid(measurement)
+        with self._transaction():
+            return self._insert(measurement, measurement.created or time.time())
+
+    def vendor(self, problem: Problem, device: str, clock: str = "hardware") -> VendorMeasurement | None:
+        """The last measurement of a vendor's library for exactly this problem; None: there is none."""
+        return next(self.vendors(device, clock, problem), None)
+
+    def vendors(self, device: str, clock: str, problem: Problem | None = None) -> Iterator[VendorMeasurement]:
+        """The last measurement of a vendor's library for each problem, or for one."""
+        sql = f"SELECT {_COLUMNS.replace('result.id', 'max(result.id)', 1)} FROM result"
+        given = (device, clock, f"{_VENDOR}%", *(() if problem is None else (problem.key(),)))
+        where = f"device = ? AND clock = ? AND config LIKE ?{'' if problem is None else ' AND key = ?'}"
+        with self._guard():
+            rows = self._db.execute(f"{sql} WHERE {where} GROUP BY key ORDER BY key", given).fetchall()
+        return (m for m in map(self._vendor_measurement, rows) if m is not None)
+
+    def _vendor_measurement(self, row: Row) -> VendorMeasurement | None:
+        """The measurement of a row of ``_COLUMNS``; None: its problem is unknown to this version."""
+        try:
+            problem = parse_problem(row[1])
+        except ValueError:
+            return None
+        try:
+            samples = tuple(map(float, json.loads(row[4])))
+            names = ("algorithm", "message") if row[3] == "ok" else ("message", "algorithm")
+            texts = dict(zip(names, (row[8], ""), strict=True))
+            environment, library = make_environment(*row[12:18]), row[2].removeprefix(_VENDOR)
+            m = VendorMeasurement(problem, library, row[5], row[3], environment, samples, created=row[10], **texts)
+            require_valid(m)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise CorruptError(f"{self.path}: measurement {row[0]} has samples {row[4]!r:.60}: {error}") from error
+        return m
+
     def measured(self, problem: Problem, device: str, clock: str, policy: str) -> dict[str, str]:
         """The configurations of a problem that were measured with a timing policy, and the digests of their kernels."""
         sql = "SELECT config, digest FROM result WHERE key = ? AND device = ? AND clock = ? AND policy = ?"
@@ -183,9 +228,10 @@ class Database(SqliteFile):
     def fastest(self, device: str, clock: str) -> Iterator[Measurement]:
         """The fastest measurement of each problem."""
         columns = _COLUMNS.replace("result.id", "result.id, min(us)", 1)
-        sql = f"SELECT {columns} FROM result WHERE device = ? AND clock = ? AND outcome = 'ok' GROUP BY key"
+        where = "device = ? AND clock = ? AND outcome = 'ok' AND config NOT LIKE ?"
+        sql = f"SELECT {columns} FROM result WHERE {where} GROUP BY key"
         with self._guard():
-            rows = self._db.execute(sql, (device, clock)).fetchall()
+            rows = self._db.execute(sql, (device, clock, f"{_VENDOR}%")).fetchall()
         return (m for m in (self._measurement((row[0], *row[2:])) for row in rows) if m is not None)
 
     def claim(
@@ -226,7 +272,7 @@ class Database(SqliteFile):
         with self._guard():
             return int(self._one("SELECT max(id) FROM measurement") or 0)
 
-    def _insert(self, m: Measurement, created: float) -> int:
+    def _insert(self, m: Measurement | VendorMeasurement, created: float) -> int:
         row = (self._problem(m.problem), self._environment(m.environment), *_facts(m)[:-1], float(created))
         return int(self._db.execute(f"{_INSERT} {_VALUES}", row).lastrowid or 0)
 
@@ -463,13 +509,14 @@ class Database(SqliteFile):
         )
         files = (self.path, Path(f"{self.path}-wal"))
         with self._guard():
+            configs = self._db.execute("SELECT config FROM measurement WHERE config NOT LIKE ?", (f"{_VENDOR}%",))
             return {
                 "path": str(self.path),
                 "bytes": sum(f.stat().st_size for f in files if f.exists()),
                 "schema": self._pragma("user_version"),
                 "problems": self._one("SELECT count(*) FROM problem"),
                 "measurements": self._one("SELECT count(*) FROM measurement"),
-                "unreadable": sum(not has_known_axes(c) for (c,) in self._db.execute("SELECT config FROM measurement")),
+                "unreadable": sum(not has_known_axes(c) for (c,) in configs),
                 "rows": self._dicts(rows),
                 "winners": self._dicts(winners),
             }

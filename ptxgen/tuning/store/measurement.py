@@ -84,6 +84,39 @@ class Measurement:
         return out
 
 
+@dataclass(frozen=True)
+class VendorMeasurement:
+    """A measurement of a vendor's library. ``library``: the name of its ``Baseline``; ``version``: name and version of
+    the library, as ``VendorCalls.version`` returns them; ``algorithm``: text of the fastest one, ``message``: why it
+    failed; the other fields are those of ``Measurement``."""
+
+    problem: Problem
+    library: str
+    version: str
+    outcome: str
+    environment: Environment
+    samples: tuple[float, ...] = ()
+    algorithm: str = ""
+    message: str = ""
+    created: float = field(default=0.0, compare=False)
+
+    @property
+    def us(self) -> float:
+        """Median of the samples in microseconds; infinity if there is none."""
+        return statistics.median(self.samples) if self.samples else float("inf")
+
+    purpose = "vendor"
+
+    @property
+    def digest(self) -> str:
+        """What identifies the code, as of ``Measurement``."""
+        return self.version
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; ``vendor_from_dict`` reads it."""
+        return {**asdict(self), "problem": self.problem.key()}
+
+
 _parse_problem = lru_cache(maxsize=256)(parse)  # files have many rows of one problem
 
 
@@ -95,3 +128,9 @@ def from_dict(values: dict[str, Any]) -> Measurement:
     fields["environment"] = Environment(**fields["environment"])
     fields["samples"] = tuple(fields["samples"])
     return Measurement(**fields)
+
+
+def vendor_from_dict(values: dict[str, Any]) -> VendorMeasurement:
+    """The measurement whose ``as_dict()`` is ``values``. ValueError: a value breaks a rule."""
+    made = {"problem": _parse_problem(values["problem"]), "environment": Environment(**values["environment"])}
+    return VendorMeasurement(**{**values, **made, "samples": tuple(map(float, values["samples"]))})

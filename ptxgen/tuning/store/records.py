@@ -12,7 +12,7 @@ from ptxgen.codegen.config.config import Config, config_of_full_text, parse_conf
 from ptxgen.errors import InputError, PtxgenError
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.tuning.store.exchange import is_utf8, require_device_name
-from ptxgen.tuning.store.measurement import CLOCKS, OUTCOMES, Environment, Measurement
+from ptxgen.tuning.store.measurement import CLOCKS, OUTCOMES, Environment, Measurement, VendorMeasurement
 
 Row = tuple[Any, ...]
 #: (problem, configuration) -> digest of the kernel that this version generates
@@ -52,7 +52,7 @@ def has_known_axes(config: str) -> bool:
     return all(_is_known_axis(family, word) for word in words)
 
 
-def samples_text(m: Measurement) -> str:
+def samples_text(m: Measurement | VendorMeasurement) -> str:
     """The samples as a JSON list."""
     return f"[{', '.join([repr(float(x)) for x in m.samples])}]"  # json.dumps takes several times as long
 
@@ -71,7 +71,7 @@ def stale_reason(m: Measurement, current: Current) -> str:
     return "" if now == m.digest else f"its kernel was {m.digest or 'not recorded'}, now it is {now}"
 
 
-def require_valid(m: Measurement, *, winner: bool = False) -> None:
+def require_valid(m: Measurement | VendorMeasurement, *, winner: bool = False) -> None:
     """InputError: a measurement, or a winner, breaks a rule."""
     if m.outcome not in OUTCOMES:
         raise InputError(f"outcome is {m.outcome!r}; it must be one of {', '.join(OUTCOMES)}")

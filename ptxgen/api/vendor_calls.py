@@ -1,0 +1,103 @@
+"""Launches of a vendor's library in place of a kernel, where tuning measured that it is faster."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+from ptxgen import settings
+from ptxgen.api import choice, driver_state, launches
+from ptxgen.arguments import word
+from ptxgen.codegen.source import Launch
+from ptxgen.errors import LaunchError, UnavailableError
+from ptxgen.problem.operation import VendorKernel, vendor_of
+from ptxgen.problem.registry import Problem
+from ptxgen.runtime.driver import Driver
+from ptxgen.runtime.packed_step import Addresses
+from ptxgen.runtime.runner import Runner
+
+_log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())
+
+#: launches of the libraries in this process, by name and version
+LAUNCHES: Counter[str] = Counter()
+
+
+@dataclass(frozen=True, eq=False)
+class FasterVendor:
+    """A kernel of a vendor's library. ``version``: name and version of the library; ``algorithm``: its text."""
+
+    kernel: VendorKernel
+    version: str
+    algorithm: str
+
+
+def require_mode(vendor: str | None) -> str:
+    """``vendor``, or the value of ``PTXGEN_VENDOR`` if it is None. InputError: it is unknown."""
+    return settings.settings().vendor if vendor is None else word("vendor", vendor, settings.VENDORS)
+
+
+@lru_cache(maxsize=launches.MAX_CALLS)
+def faster(problem: Problem, on: Driver) -> FasterVendor | None:
+    """The vendor's kernel for a problem; None: ptxgen's is as fast, or the library cannot be used any more."""
+    library, database = vendor_of(problem, on.clock), choice.database()
+    if library is None or library.calls is None or database is None:
+        return None
+    if database.vendor(problem, on.device.name, on.clock) is None:
+        return None
+    found = choice.chosen(problem, on)
+    theirs = None if found is None else found.vendor
+    if theirs is None:
+        return None
+    try:
+        kernel = library.calls.kernel(on, problem, theirs.algorithm)
+    except (LaunchError, UnavailableError) as error:
+        _log.warning("%s is not used for %s: %s", theirs.version, problem.key(), error)
+        return None
+    return FasterVendor(kernel, theirs.version, theirs.algorithm)
+
+
+def in_place_of(
+    launch: Callable[..., None],
+    bound: Runner,
+    names: tuple[str, ...],
+    alpha: complex,
+    beta: complex,
+    vendor: str | None,
+) -> Callable[..., None]:
+    """A launch function of the vendor's kernel, where calls use it; else ``launch``, that of ptxgen's kernel. Launches
+    with a caller's workspace, whose size is that of ptxgen's kernel, are ``launch``'s."""
+    found = faster(bound.problem, bound.driver) if alpha == 1 and beta == 0 and require_mode(vendor) == "auto" else None
+    if found is None:
+        return launch
+    kernel, on = found.kernel, bound.driver
+    workspaces, spec, version = driver_state.state_of(on).workspaces, Launch((), found.kernel.workspace), found.version
+
+    def launch_vendor(addresses: Addresses, stream: int, own: int | None = None) -> None:
+        if own is not None:
+            launch(addresses, stream, own)
+            return
+        workspace = workspaces.for_capture(stream, found) if stream > 1 and on.capturing(stream) else None
+        named = dict(zip(names, addresses, strict=False))
+        LAUNCHES[version] += 1
+        if not spec.workspace:
+            kernel.launch(named, 0, stream)
+            return
+        workspace = workspace or workspaces.for_stream(stream)
+        allocation = workspace.acquire(spec)
+        kernel.launch(named, allocation.address, stream)
+        workspace.put_back(spec, allocation)
+
+    return launch_vendor
+
+
+def bind(bound: Runner, addresses: Mapping[str, int], alpha: complex, beta: complex, vendor: str | None) -> Any:
+    """``Runner.bind``, of the vendor's kernel where calls use it: for operands of the host."""
+    names = bound.problem.arrays
+    call = bound.bind(addresses, alpha, beta)
+    launch = in_place_of(lambda *_: call(), bound, names, alpha, beta, vendor)
+    return partial(launch, tuple(addresses[name] for name in names), 0)

@@ -1,0 +1,170 @@
+"""A vendor's library as a candidate: tuning times it, and calls for which it is faster go to it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen.api import choice, drivers, first_call, launches, runners, vendor_calls
+from ptxgen.codegen.config.config import parse_config
+from ptxgen.errors import InputError
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.problem.device import device
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.tuning import selection
+from ptxgen.tuning.measure.bench import SEARCH_TIMING, Bench
+from ptxgen.tuning.search import first_use, tuner
+from ptxgen.tuning.search.gain import ProblemQueue
+from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.measurement import VendorMeasurement, vendor_from_dict
+from tests.plugins import fake_vendor
+
+FAST, SLOW = map(parse_config, (fake_vendor.FAST, fake_vendor.SLOW))
+P = Gemm(32, 48, 16)
+X = np.arange(32 * 16, dtype=np.float32).reshape(32, 16) % 7
+Y = np.arange(16 * 48, dtype=np.float32).reshape(16, 48) % 5
+
+
+@pytest.fixture(autouse=True)
+def path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """The library on the emulated device, a database of the test's own, and no cached call."""
+    path = tmp_path / "tuning.sqlite"
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    monkeypatch.setenv("PTXGEN_DATABASE", str(path))
+    monkeypatch.setenv("PTXGEN_PLUGINS", "tests.plugins.fake_vendor:register")
+    monkeypatch.setattr(launches, "launches", OrderedDict())
+    monkeypatch.setattr(runners, "runners", OrderedDict())
+    monkeypatch.setattr(fake_vendor.Kernel, "launches", 0)
+    caches = (drivers.driver, choice.database, first_call.first_use, vendor_calls.faster)
+    for cached in caches:
+        cached.cache_clear()
+    fake_vendor.register()
+    yield path
+    fake_vendor.unregister()
+    for cached in caches:
+        cached.cache_clear()
+
+
+def measured(problem: Gemm = P, theirs: Any = FAST, ours: Any = SLOW) -> VendorMeasurement:
+    """The measurements of both in one run."""
+    work = Bench(EmulatedDriver())
+    winner = work.measure(problem, ours)
+    _, found = work.compare_with_vendor(problem, [ours])
+    assert found is not None
+    with Database(choice.settings.settings().database) as database:
+        database.set_winner(winner)
+        database.add_vendor(found)
+    return found
+
+
+def fakes() -> int:
+    """The launches of the library since the last question."""
+    count, fake_vendor.Kernel.launches = fake_vendor.Kernel.launches, 0
+    return count
+
+
+def test_rows_of_a_library_are_kept_apart_from_those_of_configurations(path: Path) -> None:
+    found = measured()
+    assert (found.outcome, found.library, found.version) == ("ok", "fake", "Fake 1.0")
+    assert vendor_from_dict(found.as_dict()) == found
+    with Database(path) as database:
+        assert database.vendor(P, "emulated", "model") == found
+        assert database.vendor(Gemm(8, 8, 8), "emulated", "model") is None
+        assert list(database.vendors("emulated", "model")) == [found]
+        assert [m.config for m in database.measurements()] == [SLOW]
+        assert [m.config for m in database.fastest("emulated", "model")] == [SLOW]
+        assert database.info()["unreadable"] == 0
+
+
+def test_calls_use_the_library_where_it_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = measured()
+    exact = (X.astype(np.float64) @ Y).astype(np.float32)
+    fakes()
+    before = vendor_calls.LAUNCHES["Fake 1.0"]
+    for options, count in (
+        ({}, 1),
+        ({"vendor": "auto"}, 1),
+        ({"vendor": "never"}, 0),
+        ({"deterministic": True}, 0),
+        ({"alpha": 2.0}, 0),
+        ({"beta": 1.0, "out": np.zeros_like(exact)}, 0),
+    ):
+        scale = options.get("alpha", 1.0)
+        np.testing.assert_array_equal(ptxgen.gemm(X, Y, **options), scale * exact)
+        assert fakes() == count, options
+    assert vendor_calls.LAUNCHES["Fake 1.0"] == before + 2
+    [chosen] = selection.select(P, device("emulated"), choice.database())
+    assert (chosen.config, chosen.vendor) == (SLOW, found)
+    digest = ptxgen.selection_digest()
+    monkeypatch.setenv("PTXGEN_VENDOR", "never")
+    ptxgen.gemm(X, Y)
+    assert fakes() == 0
+    assert ptxgen.selection_digest() != digest
+    with pytest.raises(InputError, match="vendor is 'always'; it must be one of auto, never"):
+        ptxgen.gemm(X, Y, vendor="always")
+
+
+def test_calls_use_the_kernel_where_it_is_as_fast_or_the_library_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured(ours=FAST)  # both have the same time
+    ptxgen.gemm(X, Y)
+    assert fakes() == 3 - 1  # of the measurement: the check, one sample
+    measured()
+    fakes()
+    runners.reselect([P])
+    monkeypatch.setenv("FAKE_VENDOR", "Fake 2.0")
+    ptxgen.gemm(X, Y)
+    assert fakes() == 0
+    runners.reselect([P])
+    monkeypatch.setenv("FAKE_VENDOR", "Fake 1.0")
+    ptxgen.gemm(X, Y)
+    assert fakes() == 1
+
+
+def test_a_library_with_wrong_results_is_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_WRONG", "1")
+    found = measured()
+    assert (found.outcome, found.samples) == ("wrong_result", ())
+    fakes()
+    ptxgen.gemm(X, Y)
+    assert fakes() == 0
+    monkeypatch.setenv("FAKE_VENDOR", "")  # it is missing
+    work = Bench(EmulatedDriver())
+    samples, none = work.compare_with_vendor(P, [FAST], SEARCH_TIMING)
+    assert (len(samples), none) == (1, None)
+
+
+def test_tuning_times_the_library(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(tuner, "untuned", lambda *given: None)
+    monkeypatch.setattr(first_use, "select", lambda *given, **options: [selection.Selection(P, SLOW, "model", 1.0)])
+    with Database(path) as database:
+        session = tuner.Session("emulated", database, tuner.Budget(), vendor="auto")
+        session.begin([ProblemQueue(P, 1.0, [SLOW])])
+        done = session.finish(P)
+        assert done.winner is not None
+        theirs = database.vendor(P, "emulated", "model")
+        assert theirs is not None
+        assert done.vendor == theirs
+        assert f"; Fake 1.0 takes ~{theirs.us:.2f} µs: calls use it" in tuner.summary(done)
+        session.vendor = "never"
+        assert session.finish(P).vendor is None
+        first = first_use.FirstUse("emulated", path)
+        first.worker, other = session.worker, replace(P, m=64)
+        monkeypatch.setenv("PTXGEN_VENDOR", "never")
+        first.choose(other, device("emulated"))
+        assert database.vendor(other, "emulated", "model") is None
+        monkeypatch.setenv("PTXGEN_VENDOR", "auto")
+        first.choose(other, device("emulated"))
+        assert database.vendor(other, "emulated", "model") is not None
+        first.stop()
+        session.close()
+    monkeypatch.setenv("PTXGEN_LOG", "select")
+    ptxgen.gemm(X, Y)
+    assert fakes() == 1
+    line = f"ptxgen: gemm 32,48,16 NN f32: Fake 1.0 (measured {theirs.us:.1f} µs), faster than "
+    assert line in capsys.readouterr().err
