@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import Field, dataclass, field, fields, is_dataclass
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
@@ -176,7 +176,7 @@ def command(
             kind = hints[p.name]
             if is_dataclass(kind) and isinstance(kind, type) and issubclass(kind, Common):
                 shared[p.name] = kind
-                types = get_type_hints(kind, include_extras=True)
+                types = _hints(hints[p.name])
                 for f in _fields(kind, tables):
                     parameters[f.name] = _parameter(f.name, _in_panel(types[f.name], _panel(kind, f.name)), f.default)
             else:
@@ -210,13 +210,19 @@ def command(
     return register
 
 
+@cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """The annotations of a class, which many commands share."""
+    return get_type_hints(kind, include_extras=True)
+
+
 def _checked(function: Callable[..., Answer], hints: dict[str, Any]) -> Callable[..., Answer]:
     """``function`` after the checks of its options, in the order of its parameters (see ``cli.checks``)."""
     signature = inspect.signature(function)
 
     def values_of(name: str, value: Any) -> Iterator[tuple[str, Any, Any]]:
         if is_dataclass(value) and not isinstance(value, type):
-            for field, hint in get_type_hints(type(value), include_extras=True).items():
+            for field, hint in _hints(type(value)).items():
                 yield field, hint, getattr(value, field)
         else:
             yield name, hints[name], value

@@ -149,12 +149,17 @@ def test_registered_operations_and_operators_may_have_changed(rendered):
 
 
 def test_winners_are_compared_with_the_known_kernel(rendered, monkeypatch):
+    """The kernel of a winner that was loaded, or compared before, is not rendered."""
     winners.current_digest.cache_clear()
-    source = loaded()
-    monkeypatch.setattr(winners, "render", None)
-    assert winners.current_digest(P, CONFIG, Assembling().device) == source.digest
+    source, on = loaded(), Assembling().device
+    larger = replace(P, k=128, layout="TN")
+    compared = winners.current_digest(larger, CONFIG, on)
+    monkeypatch.setattr("ptxgen.codegen.render.render", None)
+    winners.current_digest.cache_clear()
+    assert winners.current_digest(P, CONFIG, on) == source.digest
+    assert winners.current_digest(larger, CONFIG, on) == compared == render(plan_for(larger, CONFIG, on)).digest
     with pytest.raises(TypeError):
-        winners.current_digest(replace(P, m=128), CONFIG, Assembling().device)
+        winners.current_digest(replace(P, layout="NT"), CONFIG, on)
 
 
 def test_drivers_that_read_the_text_render_it(rendered):
