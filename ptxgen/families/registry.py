@@ -232,6 +232,7 @@ MEANINGS = {
     "descriptor_table": "items with sizes of their own",
     "item_rows": "items that are ranges of rows of one array",
     "inner_expression": "inner operators other than a product",
+    "complex_plus_times": "products of complex numbers",
     "store_gated": "gated activations of adjacent sums",
     "store_value": "results that are values of an expression",
     "select_values": "lists of selected results",

@@ -61,7 +61,7 @@ def scalar_rate(sums: Dtype, d: Device) -> int:
 
 def tensor_types(element: Dtype, compute: str) -> tuple[str, str]:
     """A key of ``Rates``. ``element``: the type of A and B."""
-    factors, _ = FACTORS.get(compute, ("fp8" if element.fp8 else element.name, 1))
+    factors, _ = FACTORS.get(compute, ("fp8" if element.fp8 else element.real, 1))
     return factors, SUMS.get(compute, compute)
 
 

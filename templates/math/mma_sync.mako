@@ -36,8 +36,8 @@
     % endfor
   % endif
 % endfor
-% for to, register in plan.mainloop.inversions(k, part):
-    not.b32 ${to}, ${register};
+% for line in plan.mainloop.inversions(k, part):
+    ${line}
 % endfor
 % for sums, a, b in plan.mainloop.issued(k, part):
 ${matrix.product(plan.mainloop.instruction, sums, a, b)}\

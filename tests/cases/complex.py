@@ -9,7 +9,7 @@ import numpy as np
 from ptxgen.codegen.config.config import Config
 from ptxgen.operations.gemm.problem import COMPLEX_LAYOUTS, Gemm
 from ptxgen.problem.device import Device
-from tests.cases import simt
+from tests.cases import mma, simt
 from tests.cases.source import RandomCases, extents
 
 TYPES = ("c64", "c128")
@@ -31,6 +31,8 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
 def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration, or None if none was drawn."""
     draw = simt.config if rng.random() < 0.5 else simt.wide_config
+    if p.dtype == "c128" and d.sm >= 80 and rng.random() < 0.6:
+        draw = mma.config
     return draw(p, d, rng, threads)
 
 

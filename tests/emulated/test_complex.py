@@ -64,6 +64,19 @@ def test_slices_of_k_add_both_parts(dtype, how):
     verify(p, c, "integers", 1 - 1j, 2j)
 
 
+@pytest.mark.parametrize(
+    ("layout", "on", "how"),
+    [
+        ("NC", "a100", "ms=16 ns=8 ml=32 nl=16 u=8 fragment_prefetch=0"),
+        ("CN", "h200", "ms=32 ns=8 ml=32 nl=16 u=16 kl=2"),
+        ("RT", "h200", "ms=16 ns=16 ml=32 nl=32 u=8 kg=2 splitk=flag_red"),
+        ("CC", "h200", "ms=16 ns=24 ml=32 nl=24 u=8 epilogue_smem=1 cp_async_a=0"),
+    ],
+)
+def test_tensor_cores_multiply_parts(layout, on, how):
+    verify(Gemm(37, 27, 21, layout, "c128", ldc=29), parse_config(f"family=mma {how}"), "integers", 1j, 2 - 1j, on=on)
+
+
 def test_check_reports_a_conjugation_that_is_missing(monkeypatch):
     """The float64 reference, its error bound, and the guard of memory between rows; then a wrong kernel."""
     p, c, driver = Gemm(9, 10, 11, "RT", "c64", ldc=12), parse_config(ANY), EmulatedDriver(device("h200"))

@@ -85,6 +85,7 @@ GOLDEN = {
         "gemm 32,32,512 CN c128 deterministic=1",
         "ms=2 ns=2 ml=32 nl=32 u=16 kg=4 kl=2 splitk=workspace",
     ),
+    "mma_complex": ("h200", "gemm 64,64,64 NC c128", "family=mma ms=16 ns=16 ml=32 nl=32 u=8"),
     "simt_f64_flag_red": (
         "h200",
         "gemm 32,32,4096 TN f64",

@@ -149,7 +149,7 @@ def lacks_wait(element_bytes: Any, fragment_prefetch: Any, rows: Any, columns: A
     ptxas 13.0 does not wait at the end of a loop for a DMMA whose accumulators the first DMMA of the next iteration
     reads, if fragments are prefetched and there is only one tile: results were wrong on an H200.
     """
-    return (element_bytes == 8) & (fragment_prefetch == 1) & (rows * columns <= ROWS * COLUMNS)
+    return (element_bytes >= 8) & (fragment_prefetch == 1) & (rows * columns <= ROWS * COLUMNS)
 
 
 def _promoted(i: Instruction, p: KernelProblem, d: Device | None) -> Instruction:
@@ -160,7 +160,7 @@ def _promoted(i: Instruction, p: KernelProblem, d: Device | None) -> Instruction
 
 def multiplies(p: KernelProblem) -> bool:
     """True if there is an instruction for the problem's types."""
-    return (p.dtype, p.compute) in _TABLE
+    return (p.element.real, p.compute) in _TABLE and (p.element.real == "f64" or not p.element.part)
 
 
 def instruction(p: KernelProblem, d: Device | None = None) -> Instruction:
@@ -168,8 +168,8 @@ def instruction(p: KernelProblem, d: Device | None = None) -> Instruction:
 
     Types without one get that of f16: rules reject them, but geometry has numbers for them.
     """
-    if p.element.bytes == 8 and d is not None and d.sm >= DOUBLE_90.sm:
+    if p.element.real == "f64" and d is not None and d.sm >= DOUBLE_90.sm:
         return DOUBLE_90
     if p.compute == COMPUTE and p.algebra is DIFFERENT_BITS:
         return replace(_TABLE["u32", COMPUTE], inverts=True) if d is None or d.sm >= INVERTED_FROM else DIFFERENT
-    return _promoted(_entry(p.dtype, p.compute, d) or _TABLE["f16", "f32"], p, d)
+    return _promoted(_entry(p.element.real, p.compute, d) or _TABLE["f16", "f32"], p, d)

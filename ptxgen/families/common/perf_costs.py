@@ -12,6 +12,7 @@ from ptxgen.lowering.algebra import InnerExpression
 from ptxgen.lowering.bit_products import COMPUTE
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
+from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.peak_rates import scalar_rate, tensor_rates, tensor_types
 
 # ---- every family
@@ -60,16 +61,16 @@ def mma_types(p: KernelProblem) -> str:
     """The name of the operand types of a problem, a key of MMA_RATES."""
     if p.compute == COMPUTE:
         return COMPUTE
-    return "fp8" if p.element.fp8 else "f16" if p.element.bytes == 2 else p.element.mma
+    return "fp8" if p.element.fp8 else "f16" if p.element.bytes == 2 else dtype(p.element.real).mma
 
 
 def mma_rate(p: KernelProblem, d: Device) -> float:
-    """Multiply-adds per clock and multiprocessor by mma.sync; that of f16 for types that a device lacks. Targets with
-    tcgen05 are assumed to have the rates of sm_80."""
+    """Multiply-adds, or steps of complex numbers, per clock and multiprocessor by mma.sync; that of f16 for types that
+    a device lacks. Targets with tcgen05 are assumed to have the rates of sm_80."""
     if d.sm == MEASURED:
-        return MMA_RATES.get(mma_types(p), MMA_RATES["f16"])
+        return MMA_RATES.get(mma_types(p), MMA_RATES["f16"]) / p.algebra.fmas
     rates = tensor_rates(80 if 100 <= d.sm < 120 else d.sm)
-    return rates.get(tensor_types(p.element, p.compute), rates["f16", "f32"])
+    return rates.get(tensor_types(p.element, p.compute), rates["f16", "f32"]) / p.algebra.fmas
 
 
 def fma_rate(p: KernelProblem, d: Device) -> float:

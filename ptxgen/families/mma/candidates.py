@@ -102,7 +102,7 @@ class MmaSpace(MultistageSpace):
 
     def _sides(self, p: KernelProblem, name: str) -> tuple[int, ...]:
         """The sides of tiles that are candidates; a search on hardware tries all of ``axes``."""
-        if p.element.bytes == 8:
+        if p.element.bytes >= 8:
             return tuple(n for n in self.axes[name] if n in SIDES_F64[name])
         return tuple(n for n in self.axes[name] if power_of_two_in(n) == n)
 
@@ -116,7 +116,7 @@ class MmaSpace(MultistageSpace):
     def shapes(self, p: KernelProblem) -> Columns:
         values = {n: self._sides(p, n) for n in SIDES_F64} | {"u": self._depths(p), "kl": self.axes["kl"]}
         shapes = Grid.combined([{n: values[n]} for n in self.shape]).replace(family=self.code, raster_group=8)
-        if p.element.bytes != 8:
+        if p.element.bytes < 8:
             return shapes
         flat = shapes.flat()
         return flat.take(np.flatnonzero(_useful_f64(p, flat)))

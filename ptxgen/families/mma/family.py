@@ -51,6 +51,7 @@ FAMILY = TileFamily(
     | LOOPS_OVER_ITEMS
     | {
         "common_bits",
+        "complex_plus_times",
         "different_bits",
         "truth_words",
         "store_gated",

@@ -13,13 +13,14 @@ from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, power_of_two_in, where
 from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, instruction, lacks_wait
 from ptxgen.families.mma import operand_packing
+from ptxgen.lowering.complex_product import ComplexProduct
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
 #: how fragments are loaded from shared memory
 MATRIX = 0  #: ldmatrix: K-major rows, or .trans of 16-bit elements of MN-major rows
 BYTES = 1  #: ldmatrix.trans of pairs of 8-bit elements, which two prmt then separate
 VECTOR = 2  #: vector loads along M (or N), one row of K each
-SINGLE = 3  #: one f64 per load, of K-major rows
+SINGLE = 3  #: one f64, or the two of a complex element, per load, of K-major rows
 
 GUARDED = 6  #: registers per predicated load of 16 bytes
 MANY_LOADS = 32  #: narrower predicated loads of a thread from which they take registers of four of 16 bytes
@@ -70,7 +71,7 @@ class MmaGeometry(MultistageGeometry):
 def fragment_load(p: KernelProblem, kmajor: bool) -> int:
     """How the fragments of an operand are loaded from shared memory."""
     size = p.element.bytes
-    if size == 8:
+    if size >= 8:
         return SINGLE if kmajor else VECTOR
     if kmajor or size == 2:
         return MATRIX
@@ -81,6 +82,7 @@ def adjacent(p: KernelProblem, warp_tile: Any, first: bool, load: int) -> Any:
     """Adjacent rows (or columns) of C that one lane holds: those of a vector load. 1 where more would take moves
     between registers, because the registers of a fragment are consecutive."""
     most = {BYTES: 2, VECTOR: 2 if first else 4 if p.element.bytes == 4 else 1}.get(load, 1)
+    most = min(most, 16 // p.element.bytes)
     return np.maximum(np.minimum(power_of_two_in(warp_tile // 8), most), 1)
 
 
@@ -135,6 +137,8 @@ def operand(p: KernelProblem, c: Any, name: str) -> MmaOperandGeometry:
 def _c_row_pitch(nl: Any, sum_bytes: int, a: MmaOperandGeometry, b: MmaOperandGeometry) -> Any:
     """Elements from one row of C to the next in shared memory, such that the stores of a warp have few bank conflicts:
     from lane to lane rows differ by ``a.adjacent``, vectors of up to 16 bytes by ``2 b.adjacent`` columns."""
+    if sum_bytes == 16:  # vectors of one element, at every other 16 bytes: an odd pitch fills the gaps
+        return nl + 1
     if sum_bytes == 8:
         return nl + where(a.adjacent > 1, 4, (8 - nl) % 16)
     plain = where(a.adjacent > 1, 4, (8 - nl) % 32)
@@ -176,11 +180,13 @@ def geometry(p: KernelProblem, c: Any) -> MmaGeometry:
     c_row_pitch = _c_row_pitch(c.nl, sum_bytes, a, b)
     c_via_smem = stores_via_smem(p, c)
     shared = np.maximum(c.stages * stage_bytes, where(c_via_smem, c.ml * c_row_pitch * c.kl * sum_bytes, 0))
-    words = 2 if p.element.bytes == 8 else 1
+    words = max(p.element.bytes // 8 * 2, 1)
     permuted = 4 * sum(x.fragment_load == BYTES for x in (a, b)) + (32 if p.element.fp8 else 0)
     fragments = (c.ms // ROWS * i.registers_a + c.ns // COLUMNS * i.registers_b) * words
     if p.element.fp8:  # where they are multiplied as f16, both halves are live at once
         permuted = permuted + 3 * fragments + where((c.vec_a == 16) | (c.vec_b == 16), 24, 0)
+    if isinstance(p.algebra, ComplexProduct):  # parts of fragments of A are negated
+        permuted = permuted + c.ms // ROWS * i.registers_a * 2 * len(p.algebra.negated)
     each = [np.maximum(ceil_div(x.loads, np.maximum(threads, 1)), 1) for x in (a, b)]
     in_flight = sum(
         where(x.cp_async == 0, n * np.maximum(x.vec * x.bytes // 4, 1), 0) for n, x in zip(each, (a, b), strict=True)

@@ -25,6 +25,7 @@ from ptxgen.families.mma.geometry import BYTES, MATRIX, POINTERS_LIMIT, SINGLE, 
 ROWS_IN_TURN = {8: ((0, 7),), 4: ((1, 3),), 2: ((2, 1),), 1: ()}  #: eight rows, one after the other
 ROWS_BY_TWOS = {8: ((0, 1), (1, 6)), 4: ((2, 3),), 2: ((3, 1),), 1: ()}  #: rows 0, 1, 4, 5, 8, 9, 12, 13
 ROWS_OF_QUADS = {8: ((-1, 6),), 4: ((0, 2),), 2: (), 1: ()}  #: four rows, two chunks of each
+ROWS_OF_CHUNKS = {8: ((-2, 4),), 4: (), 2: (), 1: ()}  #: two rows, four chunks of each
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ class MmaOperand(CopiedTile):
     ``g``: the operand's part of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth`` U,
     ``steps`` steps of one group of warps a stage, ``ahead`` whether fragments are read one step ahead, ``base`` the
     operand's offset in a stage, ``packed`` whether a packing kernel copies it to longer rows first, ``addressing`` how
-    it is addressed in global memory, ``ld`` the leading dimension that the kernel reads.
+    it is addressed in global memory, ``ld`` the leading dimension that the kernel reads, ``parts`` registers of an
+    element of a fragment: 2 of complex ones.
     """
 
     kmajor_smem = transposed = widens = unpacks = extracts = casts = twice = False
@@ -95,6 +97,7 @@ class MmaOperand(CopiedTile):
         packed: bool,
         addressing: str,
         ld: int,
+        parts: int,
     ) -> None:
         self.name: str = g.name
         self.extent = "M" if g.name == "a" else "N"
@@ -102,6 +105,7 @@ class MmaOperand(CopiedTile):
         self.instruction, self.fragment_load, self.packed_first = i, int(g.fragment_load), packed
         self.kmajor, self.asynchronous = bool(g.kmajor), bool(g.cp_async)
         self.tile, self.thread, self.warps = int(g.tile), int(g.warp_tile), int(g.warps)
+        self.parts = parts
         self.vec, self.row, self.rows, self.size = int(g.vec), int(g.row_pitch), int(g.rows), int(g.stage_bytes)
         self.bytes = self.global_bytes = int(g.bytes)
         self.chunk, self.adjacent = int(g.chunk), int(g.adjacent)
@@ -128,7 +132,8 @@ class MmaOperand(CopiedTile):
         if not self.swizzled:
             return ()
         chunks = min(self.row // self.chunk, 8)
-        return {MATRIX: ROWS_IN_TURN, BYTES: ROWS_BY_TWOS, SINGLE: ROWS_OF_QUADS}[self.fragment_load][chunks]
+        quads = ROWS_OF_QUADS if self.chunk > 1 else ROWS_OF_CHUNKS
+        return {MATRIX: ROWS_IN_TURN, BYTES: ROWS_BY_TWOS, SINGLE: quads}[self.fragment_load][chunks]
 
     # ---- shared memory
 
@@ -210,7 +215,7 @@ class MmaOperand(CopiedTile):
         self.tiles = self.thread // self.least
         self.registers = i.registers_a if self.first else i.registers_b
         self.buffers = 2 if self.prefetches else 1
-        self.fragment = Tile(f"frag_{self.name}", i.ptx_type, (self.buffers, self.tiles, self.registers))
+        self.fragment = Tile(f"frag_{self.name}", i.ptx_type, (self.buffers, self.tiles, self.registers * self.parts))
         #: columns of 8 bits are loaded in pairs, and separated by prmt
         self.raw = Tile(f"raw_{self.name}", i.ptx_type, self.fragment.shape) if self.fragment_load == BYTES else None
         self.swizzled_ptr = f"%swizzled_{self.name}"
@@ -243,7 +248,7 @@ class MmaOperand(CopiedTile):
         if self.raw is not None or self.tiles % 2 or len(loads) % 2:
             return False
         names = {name for r in loads[: len(loads) // 2] for name in re.findall(r"%\w+", r.registers)}
-        first = {self.fragment[0, n, r] for n in range(half) for r in range(self.registers)}
+        first = {self.fragment[0, n, r] for n in range(half) for r in range(self.registers * self.parts)}
         rows = [n for _, n, _ in self.c_positions]
         return names == first and max(rows[: len(rows) // 2]) < half
 
@@ -292,7 +297,12 @@ class MmaOperand(CopiedTile):
             return self._vectors(k, buffer)
         halves = self.least // 8
         return [
-            self._read("f64", self.fragment[buffer, n, r], n * self.least + r % halves * 8, k + r // halves * 4)
+            self._read(
+                width(self.parts, "f64"),
+                self.fragment.vector(buffer, n, r * self.parts, n=self.parts),
+                n * self.least + r % halves * 8,
+                k + r // halves * 4,
+            )
             for n in range(self.tiles)
             for r in range(self.registers)
         ]
@@ -314,11 +324,13 @@ class MmaOperand(CopiedTile):
         """One row of K a load, ``adjacent`` elements along M (the halves of a tile) or N (of as many tiles)."""
         out, t = [], self.adjacent
         halves = self.least // 8
-        for n in range(0, self.tiles, t // halves):
+        for place in range(0, self.tiles * halves, t):  # the first of eights of rows (columns)
+            n, half = divmod(place, halves)
             for group in range(self.registers // halves):
-                names = [self.fragment[buffer, n + j // halves, j % halves + halves * group] for j in range(t)]
-                ptx_type = width(t, self.fragment.ptx_type)
-                out.append(self._read(ptx_type, braces(names), n * self.least, k + 4 * group))
+                first = [(n + (half + j) // halves, (half + j) % halves + halves * group) for j in range(t)]
+                names = [self.fragment[buffer, n, r * self.parts + x] for n, r in first for x in range(self.parts)]
+                ptx_type = width(len(names), self.fragment.ptx_type)
+                out.append(self._read(ptx_type, braces(names), n * self.least + 8 * half, k + 4 * group))
         return out
 
     def byte_permutes(self, buffer: int) -> list[tuple[str, str, str, str]]:

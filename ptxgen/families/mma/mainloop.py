@@ -11,6 +11,7 @@ from ptxgen.codegen.vectorized import log2
 from ptxgen.families.common.issue_order import products
 from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, Instruction, lacks_wait, operand
 from ptxgen.families.mma.layout import MmaOperand
+from ptxgen.lowering.complex_product import ComplexProduct
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class MmaMainloop(MultistageMainloop):
 
     @cached_property
     def acc(self) -> Tile:
-        return Tile("acc", self.instruction.sum, (self.a.tiles, self.b.tiles, self.instruction.sums))
+        return Tile("acc", self.instruction.sum, (self.a.tiles, self.b.tiles, self.instruction.sums * self.a.parts))
 
     @property
     def packed(self) -> bool:
@@ -69,18 +70,19 @@ class MmaMainloop(MultistageMainloop):
     @cached_property
     def row_sums(self) -> list[list[str]]:
         """The accumulators of each row of a lane, or its pairs of columns."""
-        columns = range(0, self.ns, 2 if self.packed else 1)
-        return [[self.sum_at(i, j) for j in columns] for i in range(self.ms)]
+        columns, parts = range(0, self.ns, 2 if self.packed else 1), range(self.a.parts)
+        return [[self.sum_at(i, j, part) for j in columns for part in parts] for i in range(self.ms)]
 
     def rounded(self, x: MmaOperand, k: int, part: TilePart) -> list[str]:
         """The registers of the fragments of step ``k`` of a part."""
         buffer, tiles = x.buffer(k), range(x.tiles // part.of(x.name))
         return [x.fragment[buffer, n, r] for n in tiles for r in range(x.registers)]
 
-    def sum_at(self, i: int, j: int) -> str:
-        """The accumulator of row ``i`` and column ``j`` of a lane (of two columns where sums are packed)."""
+    def sum_at(self, i: int, j: int, part: int = 0) -> str:
+        """The accumulator of row ``i`` and column ``j`` of a lane (of two columns where sums are packed), or of a part
+        of it."""
         (_, tile_m, low), (_, tile_n, right) = self.a.c_positions[i], self.b.c_positions[j]
-        return self.acc[tile_m, tile_n, low if self.packed else 2 * low + right]
+        return self.acc[tile_m, tile_n, low if self.packed else (2 * low + right) * self.a.parts + part]
 
     # ---- instructions
 
@@ -107,10 +109,10 @@ class MmaMainloop(MultistageMainloop):
             return {}
         return {x.name: Tile(f"inverted_{x.name}", "b32", (x.tiles, x.registers)) for x in self.operands}
 
-    def inversions(self, k: int, part: TilePart) -> list[tuple[str, str]]:
-        """Pairs (inverted register, register of a fragment) of a step."""
+    def inversions(self, k: int, part: TilePart) -> list[str]:
+        """The instructions that invert fragments of a step."""
         return [
-            (self.inverted[x.name][n, r], x.fragment[x.buffer(k), n, r])
+            f"not.b32 {self.inverted[x.name][n, r]}, {x.fragment[x.buffer(k), n, r]};"
             for x in self.operands
             if self.inverted
             for n in range(x.tiles // part.of(x.name))
@@ -153,3 +155,49 @@ class MmaMainloop(MultistageMainloop):
             if x.name in self.inverted:
                 out.append((self.inverted[x.name], f"fragments of {name} with inverted bits"))
         return out
+
+
+@dataclass(frozen=True)
+class ComplexMmaMainloop(MmaMainloop):
+    """mma.sync on the parts of complex elements: four instructions a step and tile. Of each element of a fragment, and
+    of each sum, there is a register for each part."""
+
+    algebra: ComplexProduct
+
+    @cached_property
+    def negated(self) -> Tile:
+        """Parts of the fragments of A that some instructions take negated."""
+        return Tile("negated", "f64", (len(self.algebra.negated), self.a.tiles, self.a.registers))
+
+    def _part(self, x: MmaOperand, k: int, tile: int, part: int) -> list[str]:
+        """The registers of a part of a tile's fragment."""
+        return [x.fragment[x.buffer(k), tile, r * x.parts + part] for r in range(x.registers)]
+
+    def inversions(self, k: int, part: TilePart) -> list[str]:
+        """The instructions that invert the signs of parts of fragments."""
+        lines = []
+        for n, each in enumerate(self.algebra.negated):
+            for tile in range(self.a.tiles // part.a):
+                for r, register in enumerate(self._part(self.a, k, tile, each)):
+                    lines += [
+                        f"mov.b64 {{%sign_low, %sign_high}}, {register};",
+                        "xor.b32 %sign_high, %sign_high, 0x80000000;",
+                        f"mov.b64 {self.negated[n, tile, r]}, {{%sign_low, %sign_high}};",
+                    ]
+        return ["{", ".reg .b32 %sign_low, %sign_high;", *lines, "}"]
+
+    def issued(self, k: int, part: TilePart) -> list[tuple[list[str], str, str]]:
+        found = []
+        for each in self.algebra.products:
+            for i, j in self.products_of(part):
+                sums = [self.acc[i, j, n * self.a.parts + each.sum] for n in range(self.instruction.sums)]
+                rows = self._part(self.a, k, i, each.a)
+                if each.negated:
+                    n = self.algebra.negated.index(each.a)
+                    rows = [self.negated[n, i, r] for r in range(self.a.registers)]
+                found += self.instruction.step(sums, rows, self._part(self.b, k, j, each.b))
+        return found
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        return [*super().register_table, (self.negated, "negated parts of fragments of A")]

@@ -9,9 +9,10 @@ from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_
 from ptxgen.families.common.matrix_instructions import Instruction, instruction
 from ptxgen.families.mma.geometry import MmaGeometry
 from ptxgen.families.mma.layout import MmaOperand
-from ptxgen.families.mma.mainloop import MmaMainloop
+from ptxgen.families.mma.mainloop import ComplexMmaMainloop, MmaMainloop
 from ptxgen.families.mma.operand_packing import packs
 from ptxgen.families.mma.pack_padded_rows import PaddedRowPacking
+from ptxgen.lowering.complex_product import ComplexProduct
 
 
 class MmaPlan(Plan):
@@ -37,7 +38,11 @@ class MmaPlan(Plan):
         rounding = ""
         if p.compute == "tf32":  # from sm_90 on in one instruction
             rounding = "cvt.rn.tf32.f32" if self.device.sm >= 90 else "cvt.rna.tf32.f32"
-        self.mainloop: MmaMainloop = MmaMainloop(c, g, int(g.steps), self.a, self.b, found, rounding)
+        parts = (c, g, int(g.steps), self.a, self.b, found, rounding)
+        if isinstance(p.algebra, ComplexProduct):
+            self.mainloop: MmaMainloop = ComplexMmaMainloop(*parts, p.algebra)
+        else:
+            self.mainloop = MmaMainloop(*parts)
         compose_epilogue(self, self.mainloop.ns, self.mainloop.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
 
@@ -51,7 +56,7 @@ class MmaPlan(Plan):
         p, c, g = self.problem, self.config, self.geometry
         common = (i, self.threads, c.u, int(g.steps), bool(c.fragment_prefetch))
         product = self.packing.product_problem(p)
-        a = MmaOperand(g.a, *common, 0, bool(packs(c, "a")), p.operand("A").access.mode, product.operand("A").access.ld)
-        return a, MmaOperand(
-            g.b, *common, a.size, bool(packs(c, "b")), p.operand("B").access.mode, product.operand("B").access.ld
-        )
+        modes = [p.operand(x).access.mode for x in "AB"]
+        lds = [product.operand(x).access.ld for x in "AB"]
+        a = MmaOperand(g.a, *common, 0, bool(packs(c, "a")), modes[0], lds[0], p.element.parts)
+        return a, MmaOperand(g.b, *common, a.size, bool(packs(c, "b")), modes[1], lds[1], p.element.parts)

@@ -49,7 +49,7 @@ def _operand_path(p: KernelProblem, c: Any, g: MmaGeometry) -> Any:
     flags = (c.kg > 1) & (c.splitk == SPLIT_FLAG)
     tables = a & (p.operand("A").access.mode != STRIDED) | b & (p.operand("B").access.mode != STRIDED)
     tables = tables | (a | b) & packs_bits(p)
-    packs = (g.packed_bytes < PACKED_LIMIT) & np.logical_not(only_one | flags | tables)
+    packs = (not p.element.part) & (g.packed_bytes < PACKED_LIMIT) & np.logical_not(only_one | flags | tables)
     direct = (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT)
     known = (c.operand_path_a >= 0) & (c.operand_path_a <= PACK) & (c.operand_path_b >= 0) & (c.operand_path_b <= PACK)
     return direct | (known & packs)
@@ -72,8 +72,8 @@ RULES = (
     Rule(
         "mma_dtype",
         lambda p, c, g, d: multiplies(p) and instruction(p, d).sm <= d.sm <= instruction(p, d).last,
-        "{d.target} has no mma.sync for {p.dtype} summed in {p.compute}: f16 and s8 need sm_75, bf16, tf32 and f64"
-        " sm_80, fp8 sm_89; bits are for sm_80 to sm_90",
+        "{d.target} has no mma.sync for {p.dtype} summed in {p.compute}: f16 and s8 need sm_75, bf16, tf32, f64 and"
+        " c128 sm_80, fp8 sm_89; bits are for sm_80 to sm_90",
     ),
     Rule(
         "mma_native",
