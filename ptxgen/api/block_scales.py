@@ -15,8 +15,11 @@ _WORDS = {scaling: word for word, scaling in SCALINGS.items()}
 BlockScale = tuple[str, View]
 
 
-def block_scales(a: View, b: View, scale_a: Any, scale_b: Any) -> tuple[BlockScale, BlockScale] | None:
-    """The scales of blocks of A and of B. None: they are single numbers, or vectors of one for each row and column.
+def block_scales(
+    a: View, b: View, scale_a: Any, scale_b: Any, always: bool = False
+) -> tuple[BlockScale, BlockScale] | None:
+    """The scales of blocks of A and of B. None: they are single numbers, or vectors of one for each row and column,
+    unless ``always``.
 
     ``a``: M×K; ``b``: K×N. ``scale_a``: one row for each row of a, or for 128 of them; ``scale_b``: likewise columns;
     along K one for each 128. ShapeError, DtypeError, InputError: the scales do not fit the operands.
@@ -24,6 +27,8 @@ def block_scales(a: View, b: View, scale_a: Any, scale_b: Any) -> tuple[BlockSca
     first = _Side("scale_a", tensor(scale_a, "scale_a"), scale_a, a, a.shape[-2], 1)
     second = _Side("scale_b", tensor(scale_b, "scale_b"), scale_b, b, b.shape[-1], 0)
     sides, blocks = (first, second), -(-a.shape[-1] // DEPTH)
+    if always:
+        return first.checked(blocks), second.checked(blocks)
     if any(len(x.view.shape) < 2 for x in sides):
         return None
     counts = [math.prod(x.view.shape) for x in sides]

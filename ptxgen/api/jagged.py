@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ptxgen.api.arrays import (
     tensor,
     view,
 )
+from ptxgen.api.block_scales import BlockScale, block_scales
 from ptxgen.api.epilogue_args import Activation, checked_activation
 from ptxgen.api.gemm import number
 from ptxgen.arguments import flag, word
@@ -54,7 +56,8 @@ def gemm_jagged(
     written. Offsets on the host that decrease or pass T are an error; on a GPU they give wrong results, but no access
     outside the arrays.
 
-    ``bias``: E×N, or T×1 (one of each row). ``scale_a``, ``scale_b``: float32, E elements each, or T and E×N.
+    ``bias``: E×N, or T×1 (one of each row). ``scale_a``, ``scale_b``: float32, E elements each, or T and E×N; of 8-bit
+    floats, also those of blocks along K: T×⌈K/128⌉ and E×⌈K/128⌉×N or E×⌈K/128⌉×⌈N/128⌉.
     ``residual``, ``aux``: as ``out``. The other arguments are those of ``gemm``. A captured CUDA graph can be
     replayed with other offsets.
 
@@ -123,7 +126,14 @@ def _jagged(
         result = new_arrays.empty_array(a, shape, dtype(OUT_DTYPES[va.dtype.name][0])) if out is None else out
         vc = view(result, "out", batched=True)
         _check_out(va, vc, shape)
-        epilogue = _epilogue(axis, vc, items, arrays, activation)
+        scales = _block_scales(axis, va, vb, arrays)
+        blocks, scaled = (
+            [word for word, _ in scales],
+            dict(zip(("scale_a", "scale_b"), (v for _, v in scales), strict=False)),
+        )
+        arrays = {name: x for name, x in arrays.items() if name not in scaled}
+        ops, operands = _epilogue(axis, vc, items, arrays, activation)
+        epilogue = ops, scaled | operands
         require_disjoint(vc, **{name_a: va, name_b: vb}, offsets=ends, **epilogue[1])
         if va.host:
             _check_offsets(as_numpy(ends), va.shape[0] if axis == "m" else va.shape[1], axis)
@@ -134,7 +144,8 @@ def _jagged(
                 va, vb = emptied(va, -1), emptied(vb, -2)
             va, vb = _with_layout(va, name_a), _with_layout(vb, name_b)
             problem: GroupedGemm | Gemm
-            problem = group = _problem(axis, va, vb, vc, items, epilogue, compute, deterministic)
+            group = _problem(axis, va, vb, vc, items, epilogue, compute, deterministic)
+            problem = group = replace(group, block_a=blocks[0], block_b=blocks[1]) if blocks else group
             views: tuple[View, ...] = (va, vb, vc, *epilogue[1].values(), ends)
             if alpha == 0 and axis == "k":  # the items differ in K alone
                 problem, views = _without_items(group), (va, vb, vc)
@@ -222,6 +233,18 @@ def _check_offsets(ends: np.ndarray[Any, Any], extent: int, axis: str) -> None:
         if ends[i] > extent:
             raise InputError(f"offset {ends[i]} of item {i} passes the end of the rows, {extent}")
         raise InputError(f"offset {ends[i]} of item {i} is less than {before[i]}, where the item begins")
+
+
+def _block_scales(axis: str, a: View, b: View, arrays: dict[str, Any]) -> tuple[BlockScale, ...]:
+    """The scales of blocks of both operands; empty: there are none. ShapeError, DtypeError, InputError: they do not fit
+    the operands."""
+    shapes: list[tuple[int, ...]] = [getattr(arrays.get(name), "shape", ()) for name in ("scale_a", "scale_b")]
+    if axis != "m" or [len(shape) for shape in shapes] != [2, 3]:
+        return ()
+    found = block_scales(a, b, arrays["scale_a"], arrays["scale_b"], always=True)
+    if a.shape[0] != shapes[0][0]:
+        raise ShapeError(f"scale_a is {shapes[0][0]}x{shapes[0][1]}; it must have {a.shape[0]} rows, one for each of a")
+    return found or ()
 
 
 def _epilogue(

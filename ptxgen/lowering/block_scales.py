@@ -6,54 +6,97 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from ptxgen.lowering.descriptor_table import DescriptorTable
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.strided import Strided
 from ptxgen.problem.block_scales import Scaling
 
 
 @dataclass(frozen=True)
-class BlockScaled(Strided):
-    """A matrix with a leading dimension and scales. ``scales``: the array of the scales; ``rows_per_scale``: rows of a
-    block; ``along_rows``, ``along_k``, ``along_items``: scales from one block of rows, of K, and from one batch item to
-    the next."""
+class Scales:
+    """The scales of a matrix in memory. ``array``: their name; ``rows``: rows of a block; ``along_rows``, ``along_k``,
+    ``along_items``: scales from one block of rows, of K, and from one item to the next."""
 
-    scales: str = field(kw_only=True)
-    rows_per_scale: int = field(kw_only=True)
-    along_rows: Any = field(kw_only=True)
-    along_k: Any = field(kw_only=True)
-    along_items: Any = field(kw_only=True)
+    array: str
+    rows: int
+    along_rows: Any
+    along_k: Any
+    along_items: Any
+
+    @property
+    def representative(self) -> Scales:
+        return replace(self, along_rows=0, along_k=0, along_items=0)
+
+
+@dataclass(frozen=True)
+class BlockScaled(Strided):
+    """A matrix with a leading dimension and scales."""
+
+    scales: Scales = field(kw_only=True)
 
     capability: ClassVar[str] = "block_scaled"
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        return (self.scales,)
+        return (self.scales.array,)
 
     def representative(self) -> BlockScaled:
-        return replace(self, along_rows=0, along_k=0, along_items=0)
+        return replace(self, scales=self.scales.representative)
+
+
+@dataclass(frozen=True)
+class ScaledItems(DescriptorTable):
+    """The matrices of a group that is jagged along M, with scales. Those of A are rows of one array, as A is."""
+
+    scales: Scales = field(kw_only=True)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return super().needs | {BlockScaled.capability}
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        return (*super().arrays, self.scales.array)
+
+    def representative(self) -> ScaledItems:
+        return replace(self, group=None, scales=self.scales.representative)
 
 
 def block_scaled(p: KernelProblem) -> bool:
     """True if blocks of the operands have scales."""
-    return isinstance(p.operands[0].access, BlockScaled)
+    return isinstance(p.operands[0].access, BlockScaled | ScaledItems)
+
+
+def scales_of(p: KernelProblem, name: str) -> Scales:
+    """The scales of operand ``name``."""
+    access = p.operand(name).access
+    assert isinstance(access, BlockScaled | ScaledItems)
+    return access.scales
+
+
+def _scales(name: str, s: Scaling, extent: Any, k: Any, items: bool) -> Scales:
+    """The scales of operand ``name`` of so many rows. ``items``: each item has its own."""
+    rows, depth = s.shape(extent, k)
+    steps = (1, rows) if s.by_k else (depth, 1)
+    return Scales(f"scale_{name.lower()}", s.rows, *steps, rows * depth if items else 0)
 
 
 def with_scales(p: KernelProblem, scalings: dict[str, Scaling]) -> KernelProblem:
     """The product with scales of the blocks of A and of B. ``scalings``: by name of the operand."""
-
-    def scaled(name: str) -> BlockScaled:
-        x, s = p.operand(name).access, scalings[name]
-        rows, depth = s.shape(extents[name], p.k)
-        return BlockScaled(
-            *x.numbers,
-            scales=f"scale_{name.lower()}",
-            rows_per_scale=s.rows,
-            along_rows=1 if s.by_k else depth,
-            along_k=rows if s.by_k else 1,
-            along_items=rows * depth if x.stride else 0,
-        )
-
     extents = {"A": p.m, "B": p.n}
-    operands = tuple(replace(x, access=scaled(x.name)) for x in p.operands)
+    operands = []
+    for x in p.operands:
+        scales = _scales(x.name, scalings[x.name], extents[x.name], p.k, bool(x.access.stride))
+        operands.append(replace(x, access=BlockScaled(*x.access.numbers, scales=scales)))
     counts = sum(math.prod(s.shape(extents[name], p.k)) for name, s in scalings.items())
-    return replace(p, operands=operands, moved=p.moved + 4 * p.batch * counts)
+    return replace(p, operands=tuple(operands), moved=p.moved + 4 * p.batch * counts)
+
+
+def with_item_scales(p: KernelProblem, scalings: dict[str, Scaling], rows: int) -> KernelProblem:
+    """The same of a group that is jagged along M. ``rows``: of A of all items."""
+    extents, operands = {"A": rows, "B": p.n}, []
+    for x in p.operands:
+        scales = _scales(x.name, scalings[x.name], extents[x.name], p.k, x.name == "B")
+        named = {"name": x.access.name, "jagged": x.access.jagged, "group": x.access.group}
+        operands.append(replace(x, access=ScaledItems(*x.access.numbers, **named, scales=scales)))
+    return replace(p, operands=tuple(operands))

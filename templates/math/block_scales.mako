@@ -33,9 +33,13 @@ ${convert.add_thread_terms("%scale_row", "%wg_thread", plan.mainloop.row_terms)}
 % for x in plan.scales.sides:
     ld.param.u64 %scale_base, [scale_${x.name}];
     cvta.to.global.u64 %scale_base, %scale_base;
-  % if plan.scales.batched:
+  % if x.in_rows:
+    // from the first row of the item on
+    sub.u32 %scale_index, %rows_end, %M;
+    mad.wide.u32 %scale_base, %scale_index, %scale_rows_${x.role}, %scale_base;
+  % elif plan.scales.item:
     ld.param.u64 %tmp64, [scale_${x.name}_items];
-    cvt.u64.u32 %tmp64b, %batch_index;
+    cvt.u64.u32 %tmp64b, ${plan.scales.item};
     mad.lo.u64 %scale_base, %tmp64b, %tmp64, %scale_base;
   % endif
     sub.u32 %tmp0, ${x.extent}, 1;

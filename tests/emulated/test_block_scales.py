@@ -7,12 +7,17 @@ import numpy as np
 import pytest
 from gemm_runs import right
 
-from ptxgen import gemm
+from ptxgen import gemm, gemm_jagged
 from ptxgen.codegen.config.config import parse_config
+from ptxgen.errors import InputError, ShapeError
+from ptxgen.families.registry import FAMILIES
+from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.block_scales import SCALINGS
 from ptxgen.problem.device import device
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
+from ptxgen.problem.registry import parse
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from tests.cases import SOURCES
@@ -66,6 +71,36 @@ def test_items_of_a_batch_have_scales_of_their_operands(name: str) -> None:
     right(p, f"family=wgmma {text}")
 
 
+EXPERTS = {
+    "rows along M": ("1x128t", "128x128", "ml=64 nl=32 u=128 stages=3 persistent=1"),
+    "rows along N": ("1x128", "1x128t", "ml=24 nl=64 u=128 stages=3 persistent=1 transposed_mma=1"),
+}
+
+
+@pytest.mark.parametrize("name", EXPERTS)
+def test_rows_of_experts_have_scales(name: str) -> None:
+    first, second, text = EXPERTS[name]
+    items = (33, 136, 144), (0, 136, 144), (70, 136, 144), (1, 136, 144)
+    p = GroupedGemm(items, "NT", "e4m3", jagged="m", block_a=first, block_b=second)
+    assert parse(p.key()) == p
+    right(p, f"family=wgmma {text}")
+
+
+def test_calls_on_experts_take_scales() -> None:
+    rng, kind = np.random.default_rng(1), ml_dtypes.float8_e4m3fn
+    x, w = rng.standard_normal((30, 144)).astype(kind), rng.standard_normal((2, 24, 144)).astype(kind)
+    scale_a, scale_b = (rng.uniform(0.5, 2, shape).astype(np.float32) for shape in ((30, 2), (2, 2, 1)))
+    found = gemm_jagged(x, w.swapaxes(1, 2), np.array([12, 30], np.int32), scale_a=scale_a, scale_b=scale_b)
+    left = x.astype(np.float64) * np.repeat(scale_a, 128, 1)[:, :144]
+    right_ = w.swapaxes(1, 2).astype(np.float64) * np.repeat(scale_b, 128, 1)[:, :144]
+    wide = np.concatenate([left[:12] @ right_[0], left[12:] @ right_[1]])
+    assert np.abs(found.astype(np.float64) - wide).max() < 0.01 * np.abs(wide).max()
+    with pytest.raises(ShapeError, match="scale_a is 1x2; it must have 30 rows"):
+        gemm_jagged(x, w.swapaxes(1, 2), np.array([12, 30], np.int32), scale_a=scale_a[:1], scale_b=scale_b)
+    with pytest.raises(InputError, match="jagged=none"):
+        GroupedGemm(((8, 8, 8),), "NT", "e4m3", block_a="1x128", block_b="1x128")
+
+
 @pytest.mark.parametrize("out", ["f32", "bf16"])
 def test_scales_that_are_not_ordinary_numbers(out: str) -> None:
     """Zeros, infinities, denormal numbers, products of scales that overflow or underflow, scales of one sign."""
@@ -104,6 +139,11 @@ def test_calls_take_the_recipe_from_the_shapes_of_scales() -> None:
                 w.T.astype(np.float64) * spread(scale_b, w.T.shape)
             )
             assert np.abs(found - wide).max() < 1e-3 * np.abs(wide).max()
+
+
+def test_no_family_computes_scales_of_blocks_by_accident() -> None:
+    p = Gemm(20, 136, 200, "NT", "e4m3", block_a="1x128", block_b="128x128")
+    assert [f.name for f in FAMILIES.values() if f.computes(lower(p))] == ["wgmma"]
 
 
 def test_every_word_names_other_blocks() -> None:

@@ -19,7 +19,7 @@ from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div,
 from ptxgen.expr.node import variables
 from ptxgen.families.wgmma import operand_packing, promotion
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes, workspace
-from ptxgen.lowering.block_scales import block_scaled
+from ptxgen.lowering.block_scales import block_scaled, scales_of
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import Im2colPhase, im2col, tma_n
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -476,7 +476,7 @@ def _scale_regs(p: KernelProblem, c: Any, mi: Any, y_tile: Any) -> Any:
     """Registers of the scales of blocks; more if lanes exchange them."""
     if not block_scaled(p):
         return 0
-    a, b = (x.access.rows_per_scale for x in p.operands)
+    a, b = (scales_of(p, name).rows for name in "AB")
     x_rows, y_rows = where(c.transposed_mma == 1, b, a), where(c.transposed_mma == 1, a, b)
     x_scales = where(x_rows == 1, 2 * mi, mi * ROWS // np.gcd(mi * ROWS, x_rows))
     y_scales = where(y_rows == 1, ceil_div(y_tile, WARP), y_tile // np.gcd(y_tile, y_rows))

@@ -85,8 +85,10 @@ class WgmmaPlan(Plan):
         self.y = loads.operand("y", names[1], int(g.x.bytes), multicast_y)
         self.mainloop: Mainloop = Mainloop(p, c, g, self.x, self.y, self.arithmetic)
         m, s = self.mainloop, self.scheduler
-        scaled = block_scaled(p)
-        self.scales = BlockScales(p, m, s.x_extent, s.y_extent, self.batch.active) if scaled else NoScales()
+        self.scales: BlockScales | NoScales = NoScales()
+        if block_scaled(p):
+            item = "%item" if grouped(p) else "%batch_index" if self.batch.active else ""
+            self.scales = BlockScales(p, m, s.x_extent, s.y_extent, item, "a" if grouped(p) else "")
         self.cluster_reduction = ClusterReduction(c, g, m)
         fixup = StreamFixup if c.stream_waves else SplitKFixup
         self.fixup = fixup(c, g, m, self.cluster_reduction, self.scheduler)

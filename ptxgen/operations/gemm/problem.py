@@ -143,7 +143,7 @@ class Gemm(ProblemBase):
         if any(self.conjugates) and not self.element.part:
             raise DtypeError(f"layout is {self.layout}; with dtype {self.dtype} it must have N and T only")
         self._normalize_epilogue()
-        self._check_blocks()
+        check_blocks(self, self.block_a, self.block_b)
         if self.gated and self.n % 2:
             raise ShapeError(f"n is {self.n}; with a gated activation it must be even: a gate and a value in turn")
         for name, columns in (("lda", self.columns_a), ("ldb", self.columns_b), ("ldc", self.columns_c)):
@@ -156,25 +156,10 @@ class Gemm(ProblemBase):
             self._check_alignment(name, self.types["abc".index(name[-1])])
         self._normalize_batch_strides()
 
-    def _check_blocks(self) -> None:
-        """InputError, DtypeError: the blocks with scales are unknown, or of one operand alone, or their sums are not
-        promoted, or the epilogue has scales of its own."""
-        if not (self.block_a or self.block_b):
-            return
-        for name in ("block_a", "block_b"):
-            word(name, getattr(self, name), tuple(SCALINGS))
-        if not promotion_k(self.element, self.compute) or self.output.fp8:
-            raise DtypeError(
-                f"block_a is {self.block_a} with dtype {self.dtype}, compute {self.compute} and out {self.out}; scales"
-                " of blocks take 8-bit floats, summed in f32, with a result of bf16, f16 or f32"
-            )
-        if scales := [op for op in self.epilogue_ops if op in ("scale", "scale_rows")]:
-            raise InputError(f"epilogue has {scales[0]}; with scales of blocks it must have none")
-
     @property
     def scalings(self) -> dict[str, Scaling]:
         """The blocks of A and of B that have scales; empty: none have."""
-        return {"A": SCALINGS[self.block_a], "B": SCALINGS[self.block_b]} if self.block_a else {}
+        return scalings_of(self.block_a, self.block_b)
 
     @property
     def scale_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -369,3 +354,24 @@ def parse_shape(text: str) -> tuple[int, int, int]:
         )
     m, n, k = (int(x) for x in plain.split(","))
     return m, n, k
+
+
+def scalings_of(block_a: str, block_b: str) -> dict[str, Scaling]:
+    """The blocks of A and of B that have scales; empty: none have."""
+    return {"A": SCALINGS[block_a], "B": SCALINGS[block_b]} if block_a else {}
+
+
+def check_blocks(p: ProblemBase, block_a: str, block_b: str) -> None:
+    """InputError, DtypeError: the blocks with scales are unknown, or of one operand alone, or their sums are not
+    promoted, or the epilogue has scales of its own."""
+    if not (block_a or block_b):
+        return
+    for name, block in (("block_a", block_a), ("block_b", block_b)):
+        word(name, block, tuple(SCALINGS))
+    if not promotion_k(p.element, p.compute) or p.output.fp8:
+        raise DtypeError(
+            f"block_a is {block_a} with dtype {p.dtype}, compute {p.compute} and out {p.out}; scales of blocks take"
+            " 8-bit floats, summed in f32, with a result of bf16, f16 or f32"
+        )
+    if scales := [op for op in p.epilogue_ops if op in ("scale", "scale_rows")]:
+        raise InputError(f"epilogue has {scales[0]}; with scales of blocks it must have none")

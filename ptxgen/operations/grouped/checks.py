@@ -10,7 +10,7 @@ import numpy as np
 from ptxgen.codegen.config.config import Config
 from ptxgen.operations.gemm.strided_arrays import A, B, C
 from ptxgen.operations.grouped.problem import GroupedGemm
-from ptxgen.operations.grouped.reference import epilogue_view, item_view
+from ptxgen.operations.grouped.reference import epilogue_view, item_view, scale_views
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 from ptxgen.problem.reference import Array, Deviation, epilogue_arrays, operands, reference, verdict
 from ptxgen.runtime.check import CASES, CheckResult
@@ -50,11 +50,15 @@ def random_group(p: GroupedGemm, seed: int = 0, kind: str = "normal") -> dict[st
     for name in p.epilogue_operands:
         dtype = p.epilogue_operand_dtype(name)
         arrays[name] = np.full(p.broadcast_shapes[name][0], dtype.poison, dtype.numpy)
+    arrays |= {name: np.full(shape, np.nan, np.float32) for name, shape in p.scale_shapes.items()}
     for i in range(len(p.items)):
-        item = p.item(i)
+        item, scales = p.item(i), scale_views(p, arrays, i)
         for x, (name, values) in enumerate(operands(item, seed + i, kind).items()):
             item_view(p, x, arrays[name], i)[...] = values
         for name, values in epilogue_arrays(item, seed + i, kind).items():
+            if name in scales:
+                scales[name][...] = values
+                continue
             into = epilogue_view(p, name, arrays[name], i)
             into[...] = values[:, : into.shape[1]] if name in ELEMENTWISE_OPERANDS else values
     if p.jagged:
@@ -72,7 +76,7 @@ def group_deviation(
         item = p.item(i)
         if not item.results:
             continue
-        mine = {name: item_view(p, x, arrays[name], i) for x, name in enumerate("ABC")}
+        mine = {name: item_view(p, x, arrays[name], i) for x, name in enumerate("ABC")} | scale_views(p, arrays, i)
         for name in p.epilogue_operands:
             view = epilogue_view(p, name, arrays[name], i)
             mine[name] = _with_pitch(view, item.ldc) if name in ELEMENTWISE_OPERANDS else view
@@ -110,7 +114,11 @@ def sampled_deviation(p: GroupedGemm, arrays: Mapping[str, Array], out: Array, l
             else:
                 length = p.epilogue_length(name)
                 mine[name] = view[rows] if length == "m" else view[columns] if length == "n" else view
-        few = replace(item, m=len(rows), n=len(columns), lda=0, ldb=0, ldc=0)
+        for (name, s), each in zip(p.scalings.items(), (rows, columns), strict=False):
+            scales = scale_views(p, arrays, i)[f"scale_{name.lower()}"]
+            mine[f"scale_{name.lower()}"] = (scales.T if s.by_k else scales)[each // s.rows]
+        block = "1x128" if p.scalings else ""
+        few = replace(item, m=len(rows), n=len(columns), lda=0, ldb=0, ldc=0, block_a=block, block_b=block)
         ref = reference(few, mine)
         found = verdict("normal", item_view(p, C, out, i)[np.ix_(rows, columns)], ref)
         if not found.ratio <= worst.ratio:

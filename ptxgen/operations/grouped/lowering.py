@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen.lowering.block_scales import with_item_scales
 from ptxgen.lowering.descriptor_table import DescriptorTable, GroupExtents
 from ptxgen.lowering.kernel_problem import KernelProblem, Operand
 from ptxgen.lowering.sink import StoreTile
@@ -32,7 +33,7 @@ def lower_grouped(problem: GroupedGemm) -> KernelProblem:
             kmajor[name], rows, columns, ld, 0, start, vec, name=name, jagged=problem.jagged, group=problem
         )
         made.append(Operand(name, problem.out if name == "C" else problem.dtype, access, name))
-    return KernelProblem(
+    group = KernelProblem(
         f"grouped_{problem.dtype}_{problem.layout.lower()}",
         GroupExtents(m, n, k, 1, problem, problem.jagged),
         tuple(made[:2]),
@@ -41,6 +42,10 @@ def lower_grouped(problem: GroupedGemm) -> KernelProblem:
         StoreTile(problem.out, arithmetic_dtype(problem.compute, problem.out).name, problem.epilogue),
         deterministic=problem.deterministic,
         moved=problem.bytes,
+    )
+    # without products, there is nothing to scale
+    return (
+        with_item_scales(group, problem.scalings, int(problem.extents[:, 0].sum())) if problem.scalings and k else group
     )
 
 

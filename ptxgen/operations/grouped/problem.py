@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from ptxgen.arguments import integer, plain, shown, word
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm, check_blocks, scalings_of
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
+from ptxgen.problem.block_scales import Scaling
 
 Ints = NDArray[np.int64]
 
@@ -37,7 +38,8 @@ class GroupedGemm(ProblemBase):
 
     ``jagged``: items are parts of one array along an axis, and their sizes are on the device. ``m``: rows of A and C
     (B is E×K×N); ``k``: columns of A and rows of B (C is E×M×N); the other extents are the same in all items. One
-    kernel serves all sizes; those of ``items`` describe a call, for selection and timing.
+    kernel serves all sizes; those of ``items`` describe a call, for selection and timing. ``block_a``, ``block_b``: as
+    in ``Gemm``, with ``m``; scales of A are rows of one array, as those of A are.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule; the message names the item.
     """
@@ -63,11 +65,13 @@ class GroupedGemm(ProblemBase):
         default="",
         metadata=described("grouped: m or k, the axis along which items are parts of one array. [default: none]"),
     )
+    block_a: str = field(default="", metadata=described("Blocks of A with scales, of jagged=m: 1x128 or 1x128t."))
+    block_b: str = field(default="", metadata=described("Blocks of B with scales, of jagged=m, likewise or 128x128."))
 
     operation = "grouped"
     SHAPE = ("items",)
     SHAPE_FORM = "M,N,K+M,N,K+..."
-    CODE_OPTIONS = ("compute", "out", "epilogue", "jagged")
+    CODE_OPTIONS = ("compute", "out", "epilogue", "jagged", "block_a", "block_b")
     RUNTIME_PARAMETERS = "the items, their M, N, K, leading dimensions and addresses"
     STEPS = "addresses and leading dimensions of all items"
 
@@ -78,6 +82,12 @@ class GroupedGemm(ProblemBase):
         word("jagged", self.jagged, JAGGED)
         self._normalize_dtypes()
         self._normalize_epilogue()
+        check_blocks(self, self.block_a, self.block_b)
+        if self.block_a and (self.jagged != "m" or self.scalings["A"].rows > 1):
+            raise InputError(
+                f"block_a is {self.block_a} with jagged={self.jagged or 'none'}; groups have scales of blocks with"
+                " jagged=m, of 1x128 or 1x128t of A"
+            )
         self._normalize_integers(("aligned_a", "aligned_b", "aligned_c"))
         for name in ("aligned_a", "aligned_b", "aligned_c"):
             self._check_alignment(name, self.output if name == "aligned_c" else self.element)
@@ -236,6 +246,8 @@ class GroupedGemm(ProblemBase):
             self.deterministic,
             self.out,
             self.epilogue,
+            block_a=self.block_a,
+            block_b=self.block_b,
         )
 
     # ---- the whole group
@@ -259,6 +271,19 @@ class GroupedGemm(ProblemBase):
         """The problem without the items after the first ``count``."""
         ld = write_leading_dimensions(self.lds[:count]) if self.ld else ""
         return replace(self, items=self.items[:count], ld=ld)
+
+    @property
+    def scalings(self) -> dict[str, Scaling]:
+        """The blocks of A and of B that have scales; empty: none have."""
+        return scalings_of(self.block_a, self.block_b)
+
+    @property
+    def scale_shapes(self) -> dict[str, tuple[int, ...]]:
+        if not self.scalings:
+            return {}
+        n, k = (int(x) for x in self.extents[:, 1:].max(axis=0, initial=0))
+        a = self.scalings["A"].stored(int(self.extents[:, 0].sum()), k)
+        return {"scale_a": a, "scale_b": (len(self.items), *self.scalings["B"].stored(n, k))}
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -312,7 +337,8 @@ class GroupedGemm(ProblemBase):
     def bytes(self) -> int:
         """Lower bound of the bytes moved: every A and B is read once, every C is written once."""
         m, n, k = self.extents[(self.extents > 0).all(axis=1)].T
-        return self.element.bytes * int((m * k + k * n).sum()) + self.output.bytes * self.results
+        scales = 4 * sum(math.prod(shape) for shape in self.scale_shapes.values())
+        return self.element.bytes * int((m * k + k * n).sum()) + scales + self.output.bytes * self.results
 
     @property
     def vectors(self) -> tuple[int, int, int]:

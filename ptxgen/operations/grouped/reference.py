@@ -28,13 +28,22 @@ def epilogue_view(p: GroupedGemm, name: str, memory: Array, i: int) -> Array:
     return memory[int(starts[i]) : int(starts[i + 1]) if i + 1 < len(starts) else size]
 
 
+def scale_views(p: GroupedGemm, arrays: Mapping[str, Array], i: int) -> dict[str, Array]:
+    """The scales of blocks of item ``i``."""
+    if not p.scalings:
+        return {}
+    first = int(p.extents[:i, 0].sum())
+    rows, a = slice(first, first + p.items[i][0]), arrays["scale_a"]
+    return {"scale_a": a[:, rows] if p.scalings["A"].by_k else a[rows], "scale_b": arrays["scale_b"][i]}
+
+
 def product(p: GroupedGemm, arrays: Mapping[str, Array], region: None = None) -> tuple[Array, Array]:
     """Σab and Σ|a||b| of each element of the array that holds C of all items; zero between items."""
     exact, scale = (np.zeros(p.sizes[C]) for _ in range(2))
     for i in range(len(p.items)):
         if p.items[i][0] and p.items[i][1]:
             views = {"A": item_view(p, A, arrays["A"], i), "B": item_view(p, B, arrays["B"], i)}
-            found = gemm.product(p.item(i), views)
+            found = gemm.product(p.item(i), views | scale_views(p, arrays, i))
             item_view(p, C, exact, i)[...], item_view(p, C, scale, i)[...] = found
     return exact, scale
 

@@ -17,7 +17,7 @@ from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import WARP, log2
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS
 from ptxgen.families.wgmma.matrix.mainloop import Mainloop
-from ptxgen.lowering.block_scales import BlockScaled
+from ptxgen.lowering.block_scales import Scales, scales_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.block_scales import DEPTH
 
@@ -45,7 +45,8 @@ class Exchange(NamedTuple):
 class SideScales:
     """The scales that a thread loads of X or of Y. ``role``: x or y; ``name``: a or b; ``rows``: rows of a block;
     ``extent``: the register with the rows of the operand; ``first``: of the first row of the warpgroup; ``thread``:
-    the register that is added to it, or ""; ``offsets``: rows from there to that of each scale."""
+    the register that is added to it, or ""; ``offsets``: rows from there to that of each scale; ``in_rows``: whether
+    items are rows of one array."""
 
     role: str
     name: str
@@ -54,6 +55,7 @@ class SideScales:
     first: str
     thread: str
     offsets: tuple[int, ...]
+    in_rows: bool
 
     @property
     def shift(self) -> int:
@@ -80,30 +82,30 @@ class SideScales:
         """Bytes from one block of rows, of K, and from one item to the next."""
         name = self.name
 
-        def access(x: object) -> BlockScaled:
-            found = x.p.operand(name.upper()).access  # type: ignore[attr-defined]
-            assert isinstance(found, BlockScaled)
-            return found
+        def scales(x: object) -> Scales:
+            return scales_of(x.p, name.upper())  # type: ignore[attr-defined]
 
         return [
             Parameters(
                 "u32",
                 (f"scale_{name}_rows", f"scale_{name}_k"),
-                lambda x: (BYTES * access(x).along_rows, BYTES * access(x).along_k),
+                lambda x: (BYTES * scales(x).along_rows, BYTES * scales(x).along_k),
             ),
-            Parameters("u64", (f"scale_{name}_items",), lambda x: (BYTES * access(x).along_items,)),
+            Parameters("u64", (f"scale_{name}_items",), lambda x: (BYTES * scales(x).along_items,)),
         ]
 
 
 @dataclass(frozen=True)
 class BlockScales(Part):
-    """The scales that the sums of a math warpgroup are multiplied by. ``batched``: items have scales of their own."""
+    """The scales that the sums of a math warpgroup are multiplied by. ``item``: the register with the number of an
+    item, whose scales are those of its number, or empty; ``first_rows``: operands whose items are rows of one array."""
 
     problem: KernelProblem
     mainloop: Mainloop
     x_extent: str
     y_extent: str
-    batched: bool
+    item: str
+    first_rows: str = ""
 
     template = "math/block_scales.mako"
 
@@ -114,14 +116,18 @@ class BlockScales(Part):
         if rows > 1:
             span = math.gcd(ROWS * m.mi, rows)
             thread, offsets = "", list(range(0, ROWS * m.mi, span))
-        return SideScales("x", m.x.name, rows, self.x_extent, "%scale_first", thread, tuple(offsets))
+        return SideScales(
+            "x", m.x.name, rows, self.x_extent, "%scale_first", thread, tuple(offsets), m.x.name in self.first_rows
+        )
 
     @property
     def y(self) -> SideScales:
         m, rows = self.mainloop, self._rows(self.mainloop.y.name)
         thread, step = ("%lane", WARP) if rows == 1 else ("", math.gcd(m.y_tile, rows))
         offsets = range(0, m.y_tile, step)
-        return SideScales("y", m.y.name, rows, self.y_extent, "%y0", thread, tuple(offsets))
+        return SideScales(
+            "y", m.y.name, rows, self.y_extent, "%y0", thread, tuple(offsets), m.y.name in self.first_rows
+        )
 
     @property
     def sides(self) -> tuple[SideScales, SideScales]:
@@ -146,9 +152,7 @@ class BlockScales(Part):
         return self.y.rows == 1
 
     def _rows(self, name: str) -> int:
-        access = self.problem.operand(name.upper()).access
-        assert isinstance(access, BlockScaled)
-        return access.rows_per_scale
+        return scales_of(self.problem, name.upper()).rows
 
     def _x_scale(self, mi: int, half: int) -> str:
         """The scale of row ``half`` of the thread's two of 64 rows."""
