@@ -183,6 +183,8 @@ def _bound(
         if name not in rest:
             break
         given = *given, rest.pop(name)
+    if not rest:
+        return given, rest
     rest = {name: x for name, x in rest.items() if x is not None}
     return (given, rest) if rest.keys() <= {*override.parameters, *override.keywords} else None
 
