@@ -39,6 +39,7 @@ PHASE_REGISTERS = 6  #: more of them if tiles are of phases: the address of C an
 #: registers per thread that realign operands: words in flight at most, and addresses
 REALIGN_WORDS, REALIGN_REGISTERS = 32, 24
 EXCHANGE_REGISTERS = 16  #: registers per thread of scales that lanes exchange
+SPARE_REGISTERS = 4  #: of LOOP_REGISTERS that loops with scales leave, unless lanes exchange them
 #: X in registers: 32-bit registers of 64 rows and one step, and how many steps are buffered
 FRAGMENT, FRAGMENTS = 4, 2
 #: registers per thread of three and of four warpgroups without setmaxnreg
@@ -480,7 +481,7 @@ def _scale_regs(p: KernelProblem, c: Any, mi: Any, y_tile: Any) -> Any:
     x_rows, y_rows = where(c.transposed_mma == 1, b, a), where(c.transposed_mma == 1, a, b)
     x_scales = where(x_rows == 1, 2 * mi, mi * ROWS // np.gcd(mi * ROWS, x_rows))
     y_scales = where(y_rows == 1, ceil_div(y_tile, WARP), y_tile // np.gcd(y_tile, y_rows))
-    return 2 * (x_scales + y_scales) + where(y_rows == 1, EXCHANGE_REGISTERS, 0)
+    return 2 * (x_scales + y_scales) + where(y_rows == 1, EXCHANGE_REGISTERS, -SPARE_REGISTERS)
 
 
 def _budget(p: KernelProblem, c: Any, m: MathGeometry, accumulators: Any, moves: Any, y_tile: Any) -> RegisterBudget:
