@@ -19,7 +19,7 @@ from ptxgen.codegen.source import Launch, Source, Step, TensorMap
 from ptxgen.cuda_abi import MAP_BYTES, MAP_SWIZZLES, MAP_TYPES
 from ptxgen.export.general import FIELDS
 from ptxgen.export.library import ExportedKernel, Library, key_of
-from ptxgen.export.operations import KIND, COperation, exported, in_c
+from ptxgen.export.operations import CLASS_FIELDS, COperation, exported, in_c
 from ptxgen.families.common import rules
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
@@ -106,7 +106,7 @@ def build(folder: Path, *, flags: Sequence[str] = SANITIZED) -> Path:
         CASE.format(
             name=o.form.name,
             stream=STREAM,
-            fields=" ".join(f"p.{f.name} = ({f.kind})v[{i}];" for i, f in enumerate(o.fields)),
+            fields=" ".join(f"p.{f.name} = ({f.c_type})v[{i}];" for i, f in enumerate(o.fields)),
         )
         for o in map(in_c, exported())
     ]
@@ -269,7 +269,7 @@ def addresses(problem: Any) -> dict[str, int]:
 def chosen(library: Library, problem: Any) -> tuple[ExportedKernel, Launch] | None:
     """Python's choice among the exported kernels: of those that are legal for the problem and whose code is the same,
     and of whose problem the same numbers are 1, the one that the model predicts to be fastest, and its launches."""
-    lowered, kinds, device = lower(problem), len(KIND), library.device
+    lowered, kinds, device = lower(problem), len(CLASS_FIELDS), library.device
     legal = [
         kernel
         for kernel in library.kernels
@@ -339,9 +339,9 @@ def build_tasks(library: Library, folder: Path, *, flags: Sequence[str] = ("-O0"
     """As ``build``, with a program that calls tasks. Requests are those of ``task_request``."""
     cases = []
     for of in library.tasks:
-        lines = [f"p.{f.name} = ({f.kind})v[{i}];" for i, f in enumerate(of.fields)]
+        lines = [f"p.{f.name} = ({f.c_type})v[{i}];" for i, f in enumerate(of.fields)]
         for i, x in enumerate(of.arguments, len(of.fields)):
-            value = f"(void *)(uintptr_t)v[{i}]" if x.kind.endswith("*") else f"({x.kind})v[{i}]"
+            value = f"(void *)(uintptr_t)v[{i}]" if x.c_type.endswith("*") else f"({x.c_type})v[{i}]"
             lines.append(f"o.{x.name} = {value};")
         cases.append(TASK_CASE.format(name=of.form.name, fields=" ".join(lines)))
     (folder / "runner.c").write_text(TASK_RUNNER.format(cases="\n".join(cases)))

@@ -54,24 +54,24 @@ class View:
 
 
 #: name of a PyTorch dtype -> row of DTYPES
-_TORCH = {kind.torch: kind for kind in DTYPES.values()}
+_TORCH = {element.torch: element for element in DTYPES.values()}
 
 
 def _numpy(x: Any, argument: str) -> View:
     if isinstance(x, np.ma.MaskedArray):
         raise _masked_array_error(argument, f"{argument}.filled(value) or {argument}.data")
-    kind = from_numpy(x.dtype, argument)
-    strides = _in_elements(x.strides, kind, argument)
-    return View(x, x.ctypes.data, x.shape, strides, kind, True, not x.flags.writeable)
+    element = from_numpy(x.dtype, argument)
+    strides = _in_elements(x.strides, element, argument)
+    return View(x, x.ctypes.data, x.shape, strides, element, True, not x.flags.writeable)
 
 
 def _masked_array_error(argument: str, instead: str) -> InputError:
     return InputError(f"{argument} is a masked array; masks are not supported: pass {instead}")
 
 
-def _own_hook(kind: type) -> str:
+def _own_hook(array_class: type) -> str:
     """The hook with which a subclass of PyTorch's tensor gives operations another meaning; empty: none."""
-    for parent in kind.__mro__:
+    for parent in array_class.__mro__:
         if (parent.__module__, parent.__name__) == ("torch", "Tensor"):
             break
         for hook in ("__torch_function__", "__torch_dispatch__"):
@@ -108,7 +108,7 @@ def _torch(x: Any, argument: str) -> View:
 
 def is_torch(x: Any) -> bool:
     """True if ``x`` is a PyTorch tensor or an instance of a subclass."""
-    return any(kind.__module__.partition(".")[0] == "torch" for kind in type(x).__mro__)
+    return any(base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__)
 
 
 def records_gradient(x: Any) -> bool:
@@ -177,14 +177,14 @@ def _are_integers(values: Any, least: int) -> bool:
 
 def _interface(x: Any, argument: str) -> View:
     facts = _read_interface(x, argument)
-    kind = from_numpy(facts.dtype, argument)
-    bytes_of = facts.strides if facts.strides is not None else _packed(facts.shape, kind.bytes)
+    element = from_numpy(facts.dtype, argument)
+    bytes_of = facts.strides if facts.strides is not None else _packed(facts.shape, element.bytes)
     return View(
         x,
         facts.address,
         facts.shape,
-        _in_elements(bytes_of, kind, argument),
-        kind,
+        _in_elements(bytes_of, element, argument),
+        element,
         False,
         facts.readonly,
         _gpu_index(x, facts.address),
@@ -196,11 +196,11 @@ def _packed(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
     return tuple(size * math.prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
-def _in_elements(strides: tuple[int, ...], kind: Dtype, argument: str) -> tuple[int, ...]:
+def _in_elements(strides: tuple[int, ...], element: Dtype, argument: str) -> tuple[int, ...]:
     """Strides in elements from those in bytes. ShapeError: an element begins inside another."""
-    if any(s % kind.bytes for s in strides):
-        raise ShapeError(f"{argument} has strides {strides} bytes; they must be multiples of {kind.bytes}")
-    return tuple(s // kind.bytes for s in strides)
+    if any(s % element.bytes for s in strides):
+        raise ShapeError(f"{argument} has strides {strides} bytes; they must be multiples of {element.bytes}")
+    return tuple(s // element.bytes for s in strides)
 
 
 def _gpu_index(x: Any, address: int) -> int | None:
@@ -270,7 +270,7 @@ def is_cupy(x: Any) -> bool:
 
 def _dlpack(x: Any, argument: str) -> View:
     if isinstance(x, DeviceArray):
-        return View(x, x.memory.address, x.shape, x.strides, x.kind, False, device=x.driver.index, owner=x.memory)
+        return View(x, x.memory.address, x.shape, x.strides, x.element, False, device=x.driver.index, owner=x.memory)
     e = dlpack.read(x, argument)
     readonly = e.readonly or type(x).__module__.partition(".")[0] in IMMUTABLE
     return View(x, e.address, e.shape, e.strides, e.dtype, e.device is None, readonly, e.device, e.capsule)

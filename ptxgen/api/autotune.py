@@ -25,7 +25,7 @@ def autotune(time_limit: float = 60.0) -> Iterator[list[Tuned]]:
     """Tunes the problems that calls within the block compute, for ``time_limit`` seconds at the end of the block; later
     calls use the winners, which are stored in the user's database.
 
-    Each problem is timed on the GPU that computed it, once for each kind of GPU. Problems that are computed more often
+    Each problem is timed on the GPU that computed it, once for each GPU model. Problems that are computed more often
     or take longer are measured more; several GPUs have equal parts of the time. The ``with`` statement yields a list,
     to which the results are added. Nothing is tuned if the block raises an error or if one of its streams is being
     captured into a graph. InputError: ``time_limit`` is not a positive number. DatabaseError: the database cannot be

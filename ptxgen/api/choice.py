@@ -30,8 +30,8 @@ def choose(problem: Problem, on: Driver) -> Config | None:
     configuration is legal. ``PTXGEN_LOG=select`` prints it."""
     found = chosen(problem, on)
     if found is not None and settings.settings().log == "select":
-        kind = "predicted" if found.predicted else "measured"
-        time = "" if math.isnan(found.us) else f", {kind} {found.us:.1f} µs"
+        source = "predicted" if found.predicted else "measured"
+        time = "" if math.isnan(found.us) else f", {source} {found.us:.1f} µs"
         like = "" if found.problem == problem else f", as {found.problem.key()}"
         line = f"{found.config} ({found.source}{time}{like})"
         if found.vendor is not None and settings.settings().vendor == "auto":

@@ -646,17 +646,17 @@ def _result_factory(
     order = arguments.axis_permutation(result_role, memory)
     shape = _shape(arguments, problem, result_role)
     stored, back = tuple(shape[i] for i in order), inverse(order)
-    permuted, kind = back != tuple(range(len(back))), problem.output
+    permuted, element = back != tuple(range(len(back))), problem.output
 
     def make(x: Any) -> Any:
-        y = new_arrays.empty_array(x, stored, kind)
+        y = new_arrays.empty_array(x, stored, element)
         return y if not permuted else y.permute(back) if hasattr(y, "permute") else y.transpose(back)
 
     def make_tensor(x: Any) -> Any:
         y = x.new_empty(stored, dtype=torch_dtype)
         return y.permute(back) if permuted else y
 
-    torch_dtype = new_arrays.torch_dtype(like, kind)
+    torch_dtype = new_arrays.torch_dtype(like, element)
     return make if torch_dtype is None else make_tensor
 
 
@@ -681,8 +681,8 @@ def _epilogue_args(
         if v.shape != want:
             rule = "one per channel of the result" if name == "bias" else "like the result"
             raise ShapeError(f"{name} has shape {v.shape}; it must have {want}, {rule}")
-        if v.dtype is not (kind := problem.epilogue_operand_dtype(name)):
-            raise DtypeError(f"{name} is {v.dtype}; it must be {kind} for results of {out.dtype}")
+        if v.dtype is not (element := problem.epilogue_operand_dtype(name)):
+            raise DtypeError(f"{name} is {v.dtype}; it must be {element} for results of {out.dtype}")
         require_same_memory(name, v, "out", out)
         if not v.host and (
             channels > 1 and v.strides != (1,)

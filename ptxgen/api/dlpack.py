@@ -90,8 +90,8 @@ def exports(x: Any) -> bool:
 
 def on_gpu(x: Any) -> int | None:
     """The index of the GPU of an array; None: it is in host memory."""
-    kind, index = x.__dlpack_device__()
-    return int(index) if int(kind) in (CUDA, CUDA_MANAGED) else None
+    device_type, index = x.__dlpack_device__()
+    return int(index) if int(device_type) in (CUDA, CUDA_MANAGED) else None
 
 
 def read(x: Any, argument: str) -> Exported:
@@ -100,10 +100,10 @@ def read(x: Any, argument: str) -> Exported:
     InputError, DtypeError: the library does not export the array, or ptxgen does not support it.
     """
     try:
-        kind = int(x.__dlpack_device__()[0])
-        if kind not in (CPU, CUDA, CUDA_HOST, CUDA_MANAGED):
+        device_type = int(x.__dlpack_device__()[0])
+        if device_type not in (CPU, CUDA, CUDA_HOST, CUDA_MANAGED):
             raise InputError(
-                f"{argument} is on a device of DLPack's type {kind}; it must be in host memory or on a GPU"
+                f"{argument} is on a device of DLPack's type {device_type}; it must be in host memory or on a GPU"
             )
         options = {} if on_gpu(x) is None else {"stream": LEGACY_STREAM}
         try:
@@ -147,12 +147,12 @@ _DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_delete)
 
 
 def export(
-    address: int, shape: tuple[int, ...], strides: tuple[int, ...], kind: Dtype, device: tuple[int, int], owner: Any
+    address: int, shape: tuple[int, ...], strides: tuple[int, ...], element: Dtype, device: tuple[int, int], owner: Any
 ) -> Any:
     """A capsule. ``strides``: in elements; ``device``: DLDeviceType and index; ``owner``: an object that keeps the
     memory valid, and that is referred to until the library that takes the array releases it, or until ``withdraw``."""
     sizes, steps = ((ctypes.c_int64 * max(len(shape), 1))(*numbers) for numbers in (shape, strides))
-    tensor = _Tensor(address, *device, len(shape), kind.dlpack, kind.bits, 1, sizes, steps, 0)
+    tensor = _Tensor(address, *device, len(shape), element.dlpack, element.bits, 1, sizes, steps, 0)
     managed = _Managed(tensor, None, ctypes.cast(_DELETER, ctypes.c_void_p))
     at = ctypes.addressof(managed)
     _exported[at] = managed, sizes, steps, owner
@@ -170,15 +170,15 @@ class DeviceArray:
     """A result in memory of a GPU, until the library of the operands takes it. The calls that compute it wait for it,
     so it is complete for every stream. LaunchError: out of memory."""
 
-    def __init__(self, on: Driver, shape: tuple[int, ...], kind: Dtype) -> None:
-        self.driver, self.shape, self.strides, self.kind = on, shape, _packed(shape), kind
+    def __init__(self, on: Driver, shape: tuple[int, ...], element: Dtype) -> None:
+        self.driver, self.shape, self.strides, self.element = on, shape, _packed(shape), element
         self.capsules: list[Any] = []
-        self.memory = Allocation(on, max(kind.bytes * math.prod(shape), 1))
+        self.memory = Allocation(on, max(element.bytes * math.prod(shape), 1))
 
     def transpose(self, order: tuple[int, ...]) -> DeviceArray:
         """A view with its axes in another order."""
         view = object.__new__(DeviceArray)
-        view.driver, view.kind, view.memory, view.capsules = self.driver, self.kind, self.memory, []
+        view.driver, view.element, view.memory, view.capsules = self.driver, self.element, self.memory, []
         view.shape, view.strides = tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order)
         return view
 
@@ -195,7 +195,9 @@ class DeviceArray:
     ) -> Any:
         if copy or dl_device not in (None, self.__dlpack_device__()):
             raise BufferError("the array is exported on its own device, without a copy")
-        made = export(self.memory.address, self.shape, self.strides, self.kind, self.__dlpack_device__(), self.memory)
+        made = export(
+            self.memory.address, self.shape, self.strides, self.element, self.__dlpack_device__(), self.memory
+        )
         self.capsules.append(made)
         return made
 

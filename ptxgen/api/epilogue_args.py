@@ -142,7 +142,9 @@ def checked_activation(activation: Any, aux: Any) -> str | None:
     return name
 
 
-def _vector(x: Any, argument: str, out: View, kind: str, length: int | None = None, column: bool = False) -> View:
+def _vector(
+    x: Any, argument: str, out: View, element_type: str, length: int | None = None, column: bool = False
+) -> View:
     """``x`` as a vector of consecutive elements in the memory of ``out``. ``column``: its shape is M×1."""
     v = tensor(x, argument)
     if sum(n != 1 for n in v.shape) > 1:
@@ -153,8 +155,8 @@ def _vector(x: Any, argument: str, out: View, kind: str, length: int | None = No
     if length is not None and size != length:
         rule = "Mx1, one per row" if column else "one per column"
         raise ShapeError(f"{argument} has {size} elements; it must have {length}: {rule} of out")
-    if v.dtype is not DTYPES[kind]:
-        raise InputError(f"{argument} is {v.dtype}; it must be {kind}")
+    if v.dtype is not DTYPES[element_type]:
+        raise InputError(f"{argument} is {v.dtype}; it must be {element_type}")
     require_same_memory(argument, v, "out", out)
     if size > 1 and stride != 1:
         raise ShapeError(f"{argument} has a stride of {stride} elements; they must be contiguous")

@@ -115,10 +115,10 @@ def gemm(
     key, at_a, at_b, at_c = _key(a, b, out, alpha, beta, compute, deterministic, vendor) if plain else NO_KEY
     ready = launches.cached(key) if key is not None else None
     if ready is not None and workspace is not caller_workspace.QUERY_SIZE:
-        launch, (shape, kind, size_a, size_b, size_c), runner = ready
+        launch, (shape, torch_dtype, size_a, size_b, size_c), runner = ready
         disjoint = out is None
         if disjoint:
-            out = a.new_empty(shape, dtype=kind)  # type: ignore[attr-defined]
+            out = a.new_empty(shape, dtype=torch_dtype)  # type: ignore[attr-defined]
             at_c = out.data_ptr()
         else:
             end = at_c + size_c

@@ -342,20 +342,20 @@ def _operands(group: list[Item]) -> list[list[View]]:
 
 def _check_numbers(problem: GroupedGemm, index: list[int], alpha: Any, beta: Any) -> None:
     """InputError: an alpha or beta does not fit the type of the epilogue."""
-    kind = problem.epilogue_dtype
+    number = problem.epilogue_dtype
     for name, values in (("alpha", alpha), ("beta", beta)):
-        wrong = values != np.rint(values) if kind.integer else np.zeros(len(values), bool)
-        wrong |= np.isfinite(values) & (np.abs(values) > kind.largest)
+        wrong = values != np.rint(values) if number.integer else np.zeros(len(values), bool)
+        wrong |= np.isfinite(values) & (np.abs(values) > number.largest)
         if wrong.any():
             i = int(np.flatnonzero(wrong)[0])
-            raise InputError(f"{name} of item {index[i]} is {values[i]:g}; it must be a number of type {kind.name}")
+            raise InputError(f"{name} of item {index[i]} is {values[i]:g}; it must be a number of type {number.name}")
 
 
 def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: Any, launch: ListLaunch) -> None:
     """Copies host arrays to contiguous memory of the device, computes there, and copies the results back."""
     on = launch.driver
-    kinds = (problem.element.numpy, problem.element.numpy, problem.output.numpy)
-    wholes = [np.zeros(size, kind) for size, kind in zip(problem.sizes, kinds, strict=True)]
+    dtypes = (problem.element.numpy, problem.element.numpy, problem.output.numpy)
+    wholes = [np.zeros(size, dtype) for size, dtype in zip(problem.sizes, dtypes, strict=True)]
     reads_c = beta != 0
     for i, x in enumerate(group):
         for operand, v in ((A, x.a), (B, x.b), (C, x.c)):

@@ -158,9 +158,9 @@ def _jagged(
 
 def _offsets(offsets: Any, a: View) -> View:
     """InputError, DtypeError, ShapeError: ``offsets`` is not a vector of int32 in the memory of ``a``."""
-    kind = str(getattr(offsets, "dtype", "int32")).removeprefix("torch.")
-    if kind != "int32":
-        raise DtypeError(f"offsets is {kind}; it must be int32")
+    offset_type = str(getattr(offsets, "dtype", "int32")).removeprefix("torch.")
+    if offset_type != "int32":
+        raise DtypeError(f"offsets is {offset_type}; it must be int32")
     v = tensor(offsets, "offsets")
     if len(v.shape) != 1 or (not v.host and v.shape[0] > 1 and v.strides[0] != 1):
         raise ShapeError(f"offsets has shape {v.shape} and strides {v.strides}; it must be a contiguous vector")
@@ -259,7 +259,7 @@ def _epilogue(
     rows, columns = c.shape[-2:]
     ops: list[str] = []
     views: dict[str, View] = {}
-    kind = dtype("f32") if c.dtype.bytes == 1 else c.dtype
+    epilogue_dtype = dtype("f32") if c.dtype.bytes == 1 else c.dtype
     if ("scale_a" in given) != ("scale_b" in given):
         raise InputError("one of scale_a and scale_b is None; pass both or neither")
     if "scale_a" in given:
@@ -289,7 +289,9 @@ def _epilogue(
             )
         views[name] = v
     for name, v in views.items():
-        wanted = dtype("f32") if name.startswith("scale") else c.dtype if name in ELEMENTWISE_OPERANDS else kind
+        wanted = (
+            dtype("f32") if name.startswith("scale") else c.dtype if name in ELEMENTWISE_OPERANDS else epilogue_dtype
+        )
         if v.dtype is not wanted:
             raise DtypeError(f"{name} is {v.dtype}; it must be {wanted}")
         require_same_memory(name, v, "out", c)

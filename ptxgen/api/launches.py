@@ -29,19 +29,19 @@ def track_use() -> None:
     _tracks_use = True
 
 
-def store(key: Any, launch: Callable[..., None], kind: Any, bound: Runner) -> None:
+def store(key: Any, launch: Callable[..., None], made: Any, bound: Runner) -> None:
     """Caches the launch function of a call under ``key``."""
     while len(launches) >= MAX_CALLS:
         launches.popitem(last=False)
-    launches[key] = launch, kind, bound
+    launches[key] = launch, made, bound
     if 2 * len(launches) > MAX_CALLS:
         track_use()
 
 
 def runners_of(entry: tuple[Callable[..., None], Any, Runner]) -> tuple[Runner, ...]:
     """The runners of the launches of an entry."""
-    _, kind, bound = entry
-    return (bound, *getattr(kind, "others", ()))
+    _, made, bound = entry
+    return (bound, *getattr(made, "others", ()))
 
 
 def cached(key: Any) -> tuple[Callable[..., None], Any, Runner] | None:

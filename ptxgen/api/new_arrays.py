@@ -14,19 +14,19 @@ from ptxgen.errors import InputError
 from ptxgen.problem.dtypes import Dtype
 
 
-def empty_array(x: Any, shape: tuple[int, ...], kind: Dtype) -> Any:
+def empty_array(x: Any, shape: tuple[int, ...], element: Dtype) -> Any:
     """A new array of the library of ``x``, in the same memory. InputError: ptxgen cannot allocate arrays of that
     library."""
     if isinstance(x, np.ndarray):
-        return np.empty(shape, kind.numpy)
-    if (named := torch_dtype(x, kind)) is not None:
+        return np.empty(shape, element.numpy)
+    if (named := torch_dtype(x, element)) is not None:
         return x.new_empty(shape, dtype=named)
     if is_cupy(x):
-        return importlib.import_module("cupy").empty(shape, kind.numpy)
+        return importlib.import_module("cupy").empty(shape, element.numpy)
     if not hasattr(x, "__array_namespace__") or not dlpack.exports(x):
         raise InputError(f"out is None; with arrays of {type(x).__module__.partition('.')[0]} out is required")
     index = dlpack.on_gpu(x)  # result_of converts the result
-    return np.empty(shape, kind.numpy) if index is None else DeviceArray(drivers.gpu_driver(index), shape, kind)
+    return np.empty(shape, element.numpy) if index is None else DeviceArray(drivers.gpu_driver(index), shape, element)
 
 
 def is_truth(x: Any) -> bool:
@@ -59,8 +59,8 @@ def result_of(made: Any, x: Any) -> Any:
     return made
 
 
-def torch_dtype(x: Any, kind: Dtype) -> Any:
-    """PyTorch's dtype for ``kind`` if ``x`` is one of its tensors; else None."""
+def torch_dtype(x: Any, element: Dtype) -> Any:
+    """PyTorch's dtype for ``element`` if ``x`` is one of its tensors; else None."""
     if not hasattr(x, "new_empty"):
         return None
-    return getattr(importlib.import_module("torch"), kind.numpy.name)
+    return getattr(importlib.import_module("torch"), element.numpy.name)

@@ -33,13 +33,13 @@ def pack_bits(a: Any, out: Any = None) -> Any:
         raise ShapeError(f"a has shape {v.shape}; it must have 2 dimensions")
     if v.dtype.bytes != 1 or not v.dtype.integer:
         raise DtypeError(f"a is {v.dtype}; it must be bool, u8 or s8: pass a != 0")
-    (m, k), kind = v.shape, dtype("u32")
+    (m, k), element = v.shape, dtype("u32")
     shape = (m, int(ceil_div(k, BITS)))
-    stored = new_arrays.empty_array(v.origin, shape, kind) if out is None else out
+    stored = new_arrays.empty_array(v.origin, shape, element) if out is None else out
     vc = tensor(stored, "out")
     if vc.shape != shape:
         raise ShapeError(f"out has shape {vc.shape}; it must be {shape}, a word for 32 columns of a")
-    if vc.dtype is not kind:
+    if vc.dtype is not element:
         raise DtypeError(f"out is {vc.dtype}; it must be u32")
     if 0 not in shape and not task_call.is_packed(vc):
         raise ShapeError(f"out has strides {vc.strides}; its elements must be consecutive")

@@ -412,20 +412,22 @@ class Pairwise:
 
     def _program(self, form: tuple[Any, ...], test: Callable[..., Any] | None = None) -> Program:
         """The program of an output."""
-        kind, named = self._view.dtype.name, self._pairs.named
-        types: dict[str, str | None] = {"X": kind} if self._y is None else {"X": kind, "Y": kind}
+        element_type, named = self._view.dtype.name, self._pairs.named
+        types: dict[str, str | None] = (
+            {"X": element_type} if self._y is None else {"X": element_type, "Y": element_type}
+        )
         types |= dict.fromkeys(self._numbers, "float")
         if named is not None and named.of_rows:
-            of_rows = _float(kind) if named.of_rows == "inverse_norm" else "s32"
+            of_rows = _float(element_type) if named.of_rows == "inverse_norm" else "s32"
             types |= dict.fromkeys(("nx",) if self._y is None else ("nx", "ny"), of_rows)
         if form[0] == "grouped":
             types |= {"gx": "s32", "gy": "s32"}
         return self._task(form, test, True).program(types)
 
 
-def _float(kind: str) -> str:
+def _float(element_type: str) -> str:
     """The type of norms of rows of a type."""
-    return kind if kind == "f64" else "f32"
+    return element_type if element_type == "f64" else "f32"
 
 
 def _axis(axis: Any) -> int:
@@ -441,9 +443,9 @@ def _axis(axis: Any) -> int:
 def _elementwise(task: TaskFunction, x: Any, numbers: Mapping[str, Any], out: Any = None) -> Any:
     """The values of a task of a vector ``V``, whose operands A and B have no elements."""
     v = tensor(x, "V")
-    kind = dtype(_float(v.dtype.name))
+    element = dtype(_float(v.dtype.name))
     shapes = {"A": (v.shape[0], 0), "B": (0, 1)}
-    empty = {name: new_arrays.empty_array(x, shape, kind) for name, shape in shapes.items()}
+    empty = {name: new_arrays.empty_array(x, shape, element) for name, shape in shapes.items()}
     return task(**empty, V=x, **numbers, out=out)
 
 
@@ -457,24 +459,24 @@ _INVERSE_ROOT = TaskFunction(f"where (i, j) {{ {_NO_SUM} C[i] += 1 / sqrt(V[i]);
 
 
 @cache
-def _squares(kind: str) -> TaskFunction:
+def _squares(element_type: str) -> TaskFunction:
     """The sums of squares of the rows of an array."""
-    return TaskFunction(f"where (i, j) {{ {_NO_SUM} C[i] += {kind}(X[i, j]) * {kind}(X[i, j]); }}")
+    return TaskFunction(f"where (i, j) {{ {_NO_SUM} C[i] += {element_type}(X[i, j]) * {element_type}(X[i, j]); }}")
 
 
 _COUNT = TaskFunction(f"where (i, j) {{ {_NO_SUM} C[i] += X[i, j] != 0; }}")
 
 
-def _sums_of_rows(task: TaskFunction, x: Any, kind: str) -> Any:
+def _sums_of_rows(task: TaskFunction, x: Any, element_type: str) -> Any:
     """The sums of the rows of ``x`` by a task, whose operands A and B have no elements."""
     rows, columns = x.shape
     shapes = {"A": (rows, 0), "B": (0, columns)}
-    return task(**{name: new_arrays.empty_array(x, shape, dtype(kind)) for name, shape in shapes.items()}, X=x)
+    return task(**{name: new_arrays.empty_array(x, shape, dtype(element_type)) for name, shape in shapes.items()}, X=x)
 
 
 def _inverse_norms_of(x: Any) -> Any:
-    kind = _float(truth_arrays.view_of(x, "X", NOT_RECORDED).dtype.name)
-    return _elementwise(_INVERSE_ROOT, _sums_of_rows(_squares(kind), x, kind), {})
+    element_type = _float(truth_arrays.view_of(x, "X", NOT_RECORDED).dtype.name)
+    return _elementwise(_INVERSE_ROOT, _sums_of_rows(_squares(element_type), x, element_type), {})
 
 
 #: name of a number of each row, as named distances have it -> its vector

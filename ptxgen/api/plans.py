@@ -143,10 +143,10 @@ def _array(x: Any) -> Any:
     match = _ARRAY.fullmatch(x.strip()) if isinstance(x, str) else None
     if match is None:
         return x
-    kind = DTYPES.get(match[1])
-    if kind is None:
+    element = DTYPES.get(match[1])
+    if element is None:
         raise InputError(f"{x!r} has the type {match[1]}; it must be one of {', '.join(DTYPES)}")
-    return np.empty([int(n) for n in match[2].split(",")], kind.numpy)
+    return np.empty([int(n) for n in match[2].split(",")], element.numpy)
 
 
 def device(name: str | None = None) -> Device:

@@ -203,7 +203,7 @@ class PreparedSpmm:
     def __call__(self, b: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
         """C = alpha·A·B + beta·out, as an array of the library of ``b``: as ``spmm``.
 
-        The matrix is prepared at the first call for a kind of B that needs it; a call that is captured must not be
+        The matrix is prepared at the first call with a B that needs it; a call that is captured must not be
         that one. ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
         """
         if type(alpha) is not float or type(beta) is not float:
@@ -211,10 +211,10 @@ class PreparedSpmm:
         key, at_b, at_c = _key(b, out, alpha, beta)
         ready = self._launches.get(key) if key is not None else None
         if ready is not None:
-            launch, shape, kind, size_b, size_c = ready
+            launch, shape, torch_dtype, size_b, size_c = ready
             disjoint = out is None
             if disjoint:
-                out = b.new_empty(shape, dtype=kind)
+                out = b.new_empty(shape, dtype=torch_dtype)
                 at_c = out.data_ptr()
             else:
                 end = at_c + size_c
@@ -251,8 +251,8 @@ class PreparedSpmm:
         key, at_x, at_y = _key(x, y, 0.0, float(scaled)) if out is None and y is not None else NO_KEY
         ready = self._sampled.get(key) if key is not None else None
         if ready is not None:
-            kernel, packed, kind = ready
-            out = x.new_empty((self.nnz,), dtype=kind)
+            kernel, packed, torch_dtype = ready
+            out = x.new_empty((self.nnz,), dtype=torch_dtype)
             addresses = (*self._prefix, at_x, at_y, out.data_ptr())
             self._on.launch(kernel, packed.step, packed.parameters(addresses), streams.current_stream(x))
             return out
@@ -427,8 +427,8 @@ class PreparedSpmm:
         us = self._on.now_us() - start
         held = {"indptr": pattern["indptr"], "indices": pattern["indices"], "values": values}
         views = [  # streams are those of the library of the matrix
-            replace(csr.values, address=x.address, shape=(n,), strides=(1,), dtype=kind)
-            for x, n, kind in (
+            replace(csr.values, address=x.address, shape=(n,), strides=(1,), dtype=element)
+            for x, n, element in (
                 (pattern["indptr"], k + 1, INDEX_TYPES["i32"]),
                 (pattern["indices"], self.nnz, INDEX_TYPES["i32"]),
                 (values, self.nnz, csr.values.dtype),
@@ -562,8 +562,8 @@ class PreparedSpmm:
 
     def _sample(self, key: Any, x: Any, y: Any, out: Any, scaled: bool) -> Any:
         """Checks the arguments and launches; stores the launch under ``key``."""
-        (m, k), kind = self.shape, self._csr.values.dtype
-        vx, vy = spmm_operands.sampled(x, y, (m, k), kind, **self._csr.named)
+        (m, k), element = self.shape, self._csr.values.dtype
+        vx, vy = spmm_operands.sampled(x, y, (m, k), element, **self._csr.named)
         result, vo = spmm_operands.nonzeros_for(self.nnz, vx, out)
         require_disjoint(vo, x=vx, y=vy, **self._csr.named)
         if self.nnz >= INDEX_LIMIT:
@@ -578,21 +578,21 @@ class PreparedSpmm:
             for name, each in arrays.items():
                 if each.nbytes:
                     self._on.upload(held[name].address, each)
-            held["out"] = Allocation(self._on, self.nnz * kind.bytes)
+            held["out"] = Allocation(self._on, self.nnz * element.bytes)
             at = {name: each.address for name, each in held.items()}
             vx, vy = (replace(v, strides=(v.shape[1], 1)) for v in (vx, vy))
         else:
             at = {"X": vx.address, "Y": vy.address, "out": vo.address}
-        (ldx, ldy), n, size = (spmm_operands.leading_dimension(v) for v in (vx, vy)), vx.shape[1], kind.bytes
+        (ldx, ldy), n, size = (spmm_operands.leading_dimension(v) for v in (vx, vy)), vx.shape[1], element.bytes
         vec = min(aligned_access(alignment_of(at[v]), n, ld, 0, size) for v, ld in (("X", ldx), ("Y", ldy)))
         shape = Shape(m, k, self.nnz, self._pattern.record.statistics.longest)
-        made, step = sampled_products(kind.name, shape, n, ldx, ldy, vec, scaled, self._on.device)
+        made, step = sampled_products(element.name, shape, n, ldx, ldy, vec, scaled, self._on.device)
         kernel = load_once(self._on, made)
         packed = pack(step, (*SPARSE, "X", "Y", "out"), {}, self._on.tensor_map)
         parameters = packed.parameters((*self._prefix, at["X"], at["Y"], at["out"]))
         if vx.host:
             self._on.launch(kernel, step, parameters)
-            self._on.download(at["out"], found := np.empty(self.nnz, kind.numpy))
+            self._on.download(at["out"], found := np.empty(self.nnz, element.numpy))
             as_numpy(vo)[...] = found
             return result
         stream = streams.current_stream(x)
@@ -689,8 +689,8 @@ def handle_of_arrays(csr: Csr, compute: str, exact_nonfinite: bool) -> PreparedS
 def _problem(csr: Csr, compute: str) -> Spmm:
     """The problem of products with a matrix, before its pattern is read."""
     m, k = csr.shape
-    kind = csr.values.dtype.name
-    return Spmm(m, 1, k, dtype=kind, compute=compute, pattern="even:nnz=0", index=csr.index_type)
+    element_type = csr.values.dtype.name
+    return Spmm(m, 1, k, dtype=element_type, compute=compute, pattern="even:nnz=0", index=csr.index_type)
 
 
 #: identity of a PyTorch tensor -> (a weak reference to it, its handle)

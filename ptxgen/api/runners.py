@@ -113,10 +113,10 @@ def make_runner(problem: Problem, shared: driver_state.DriverState, config: Conf
     legal = config is not None and first_violation(lower(problem), config, on.device) is None
     chosen = config if legal else choice.choose(problem, on)
     if chosen is None:
-        kind = f"{problem.dtype} summed in {problem.compute} into {problem.out}"
+        arithmetic = f"{problem.dtype} summed in {problem.compute} into {problem.out}"
         names = operation_of(problem).operands
         raise DtypeError(
-            f"{names} are {problem.dtype}; no kernel multiplies {kind} on {on.device.name}:"
+            f"{names} are {problem.dtype}; no kernel multiplies {arithmetic} on {on.device.name}:"
             f" {selection.why_unsupported(problem, on.device)}"
         )
     plan = plan_for(problem, chosen, on.device)

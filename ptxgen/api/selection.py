@@ -228,9 +228,9 @@ def _host_lists(
     values = _listed(problem.selected.values, roles, call.sorted_keys)
 
     def run(capacity: int) -> Selection:
-        kinds = {name: x.dtype for name, x in problem.result_arrays.items()}
-        counter = kinds.pop(SelectValues.COUNT)
-        out = {name: np.empty(capacity, kind.numpy) for name, kind in kinds.items()}
+        elements = {name: x.dtype for name, x in problem.result_arrays.items()}
+        counter = elements.pop(SelectValues.COUNT)
+        out = {name: np.empty(capacity, element.numpy) for name, element in elements.items()}
         out[SelectValues.COUNT] = np.zeros(1, counter.numpy)
         if problem.results:
             all_numbers = {**numbers, SelectValues.CAPACITY.name: capacity}
@@ -239,8 +239,8 @@ def _host_lists(
             out = exact or on_host.compute_on_host(problem, arrays, scalars=all_numbers)
         count = int(out[SelectValues.COUNT][0])
         lists = []
-        for name, kind in kinds.items():
-            made = new_arrays.empty_array(origin, (min(count, capacity),), kind)
+        for name, element in elements.items():
+            made = new_arrays.empty_array(origin, (min(count, capacity),), element)
             as_numpy(tensor(made, name))[...] = out[name][:count]
             lists.append(new_arrays.result_of(made, origin))
         return Selection(values, lists, _Count(count), capacity)
@@ -279,8 +279,8 @@ def _device_lists(
     def run(capacity: int) -> Selection:
         made, results = {}, dict(views)
         for name, x in problem.result_arrays.items():
-            shape, kind = ((2,), DTYPES["s32"]) if name == SelectValues.COUNT else ((max(capacity, 1),), x.dtype)
-            made[name] = recording.empty_array(first.origin, shape, kind)
+            shape, element = ((2,), DTYPES["s32"]) if name == SelectValues.COUNT else ((max(capacity, 1),), x.dtype)
+            made[name] = recording.empty_array(first.origin, shape, element)
             results[name] = tensor(made[name], name)
         size = {SelectValues.CAPACITY.name: capacity}
         with streams.ordered(on, stream, views.values()):

@@ -70,7 +70,7 @@ def read_csr(a: Any) -> Csr:
         raise DtypeError(
             f"a.indptr is {indptr.dtype.numpy} and a.indices is {indices.dtype.numpy}; they must be the same"
         )
-    index = next(name for name, kind in INDEX_TYPES.items() if kind is indices.dtype)
+    index = next(name for name, index_dtype in INDEX_TYPES.items() if index_dtype is indices.dtype)
     csr = Csr(indptr, indices, values, (m, k), index)
     for name, v in csr.named.items():
         if len(v.shape) != 1:

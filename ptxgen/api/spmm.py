@@ -105,9 +105,9 @@ def _dense_times_sparse(x: Any, a: Any, out: Any, alpha: float, beta: float, com
     shape = (results,) if vector else (vx.shape[0], results)
     if rows != columns:
         raise ShapeError(f"a has {columns} columns and b has {rows} rows; they must be as many")
-    kinds = [_dtype_name(each) for each in (x, a.values if isinstance(a, SparseMatrix) else a)]
-    if all(kinds) and kinds[0] != kinds[1]:
-        raise DtypeError(f"a is {kinds[0]} and b is {kinds[1]}; they must be the same")
+    dtypes = [_dtype_name(each) for each in (x, a.values if isinstance(a, SparseMatrix) else a)]
+    if all(dtypes) and dtypes[0] != dtypes[1]:
+        raise DtypeError(f"a is {dtypes[0]} and b is {dtypes[1]}; they must be the same")
     if out is not None and (given := tensor(out, "out").shape) != shape:
         raise ShapeError(f"out has shape {given}; it must be {shape}, the shape of a·b")
     right = x if vector else x.T

@@ -100,9 +100,9 @@ def _launch(csr: Csr, b: Any, offsets: Any, out: Any, alpha: float, beta: float,
 
 def _offsets(offsets: Any, b: View) -> View:
     """InputError, DtypeError, ShapeError: ``offsets`` is not a vector of int32 in the memory of b."""
-    kind = str(getattr(offsets, "dtype", "int32")).removeprefix("torch.")
-    if kind != "int32":
-        raise DtypeError(f"offsets is {kind}; it must be int32")
+    offset_type = str(getattr(offsets, "dtype", "int32")).removeprefix("torch.")
+    if offset_type != "int32":
+        raise DtypeError(f"offsets is {offset_type}; it must be int32")
     v = tensor(offsets, "offsets")
     if len(v.shape) != 1 or (v.shape[0] > 1 and v.strides[0] != 1):
         raise ShapeError(f"offsets has shape {v.shape} and strides {v.strides}; it must be a contiguous vector")

@@ -35,10 +35,10 @@ def dense(x: Any, argument: str) -> tuple[View, bool]:
     return replace(v, strides=tuple(s if n != 1 else 0 for n, s in zip(v.shape, v.strides, strict=True))), vector
 
 
-def check_b(shape: tuple[int, int], kind: Dtype, b: View, **arrays: View) -> None:
+def check_b(shape: tuple[int, int], element: Dtype, b: View, **arrays: View) -> None:
     """DtypeError, ShapeError, InputError: a, of this shape, dtype and arrays, and b cannot be multiplied."""
-    if kind is not b.dtype:
-        raise DtypeError(f"a is {kind} and b is {b.dtype}; they must be the same")
+    if element is not b.dtype:
+        raise DtypeError(f"a is {element} and b is {b.dtype}; they must be the same")
     if shape[1] != b.shape[0]:
         raise ShapeError(f"a has {shape[1]} columns and b has {b.shape[0]} rows; they must be as many")
     for name, v in arrays.items():
@@ -82,13 +82,13 @@ def with_b_and_c(problem: Spmm, b: View, c: View) -> tuple[Spmm, View]:
     ), b
 
 
-def sampled(x: Any, y: Any, shape: tuple[int, int], kind: Dtype, **arrays: View) -> tuple[View, View]:
+def sampled(x: Any, y: Any, shape: tuple[int, int], element: Dtype, **arrays: View) -> tuple[View, View]:
     """Views of the operands of sampled products of a matrix of this shape, dtype and arrays: copies, if their rows are
     not contiguous. DtypeError, ShapeError, InputError: they break a rule."""
     views = [dense(each, name)[0] for name, each in (("x", x), ("y", y))]
     for name, v, rows, of in zip("xy", views, shape, ("rows", "columns"), strict=True):
-        if v.dtype is not kind:
-            raise DtypeError(f"{name} is {v.dtype}; it must be {kind}, as a")
+        if v.dtype is not element:
+            raise DtypeError(f"{name} is {v.dtype}; it must be {element}, as a")
         if v.shape[0] != rows:
             raise ShapeError(f"{name} has {v.shape[0]} rows; it must have {rows}, the {of} of a")
         for other, each in arrays.items():

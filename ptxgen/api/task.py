@@ -129,7 +129,7 @@ class TaskFunction:
                 **{"algebra": algebra, "compute": compute, "precision": precision},
             }
             given = self.given(arrays, named)
-            return task_keys.call(self, self.program(_kinds(given)), given, out, groups, options_of_call)
+            return task_keys.call(self, self.program(_types(given)), given, out, groups, options_of_call)
         key = (
             None if self._states is None else self._states(),
             groups if groups is None else _hashable(groups),
@@ -161,9 +161,9 @@ class TaskFunction:
         views = {name: _view(x, name, recording) for name, x in arrays_given.items()}
         if not views:
             raise InputError(f"the inputs are {', '.join(given)}; one of them must be an array")
-        kinds: dict[str, str | None] = {name: None if x is None else "" for name, x in given.items()}
-        kinds |= {name: v.dtype.name for name, v in views.items()} | {n: _number_type(n, x) for n, x in numbers.items()}
-        program = self.source.program(kinds)
+        types: dict[str, str | None] = {name: None if x is None else "" for name, x in given.items()}
+        types |= {name: v.dtype.name for name, v in views.items()} | {n: _number_type(n, x) for n, x in numbers.items()}
+        program = self.source.program(types)
         if algebra and (truths := frozenset(name for name, x in arrays_given.items() if new_arrays.is_truth(x))):
             program = with_truth_values(program, truths)
         for x in program.inputs:
@@ -206,18 +206,18 @@ class TaskFunction:
         return found
 
 
-def _kinds(given: Mapping[str, Any]) -> dict[str, str | None]:
+def _types(given: Mapping[str, Any]) -> dict[str, str | None]:
     """The types of arguments: of keys of 64 bits that of their numbers."""
-    kinds: dict[str, str | None] = {}
+    types: dict[str, str | None] = {}
     for name, x in given.items():
         if x is None:
-            kinds[name] = None
+            types[name] = None
         elif _is_number(x):
-            kinds[name] = _number_type(name, _number(x))
+            types[name] = _number_type(name, _number(x))
         else:
             wide = dtype_name(x) in task_keys.WIDE
-            kinds[name] = "s32" if wide else _view(x, name, task_launches.NOT_RECORDED).dtype.name
-    return kinds
+            types[name] = "s32" if wide else _view(x, name, task_launches.NOT_RECORDED).dtype.name
+    return types
 
 
 #: the options of calls
@@ -243,10 +243,10 @@ class TextTask:
         """The program for inputs of these types."""
         key = tuple(sorted(types.items()))
         if key not in self._programs:
-            for name, kind in types.items():
-                if kind is None:
+            for name, type_name in types.items():
+                if type_name is None:
                     raise InputError(f"{name} is None; it must be an array or a number")
-            self._programs[key] = parse(self.text, {name: str(kind) for name, kind in types.items()})
+            self._programs[key] = parse(self.text, {name: str(type_name) for name, type_name in types.items()})
         return self._programs[key]
 
 
@@ -299,18 +299,18 @@ def _view(x: Any, name: str, recording: task_launches.NotRecorded) -> View:
     return truth_arrays.view_of(x, name, recording)
 
 
-def _check_number(name: str, x: Any, kind: str) -> None:
+def _check_number(name: str, x: Any, number_type: str) -> None:
     """InputError: the type that the program has for a number does not have ``x``."""
-    if dtype(kind).integer:
-        count = 1 << dtype(kind).bits
-        least = 0 if kind.startswith("u") else -count // 2
+    if dtype(number_type).integer:
+        count = 1 << dtype(number_type).bits
+        least = 0 if number_type.startswith("u") else -count // 2
         if isinstance(x, float | np.floating):
-            raise InputError(f"{name} is {shown(x)}; it must be an integer, a number of {kind}")
+            raise InputError(f"{name} is {shown(x)}; it must be an integer, a number of {number_type}")
         if not least <= x < least + count:
-            rule = f"it must be from {least} to {least + count - 1}, a number of {kind}"
+            rule = f"it must be from {least} to {least + count - 1}, a number of {number_type}"
             raise InputError(f"{name} is {shown(x)}; {rule}")
     elif isinstance(x, int) and abs(x) > int(sys.float_info.max):
-        raise InputError(f"{name} is {shown(x)}; it must be a number of {kind}")
+        raise InputError(f"{name} is {shown(x)}; it must be a number of {number_type}")
 
 
 def _hashable(groups: Any) -> Any:

@@ -89,8 +89,8 @@ def call(
     if groups and out is None and options.groups is None:
         recording.refuse()  # it has read the keys
     shape = (*batch, *task_groups.result_shape(output, extents, groups))
-    kind, truth = dtype(Task.result_type(program)), isinstance(output, Store) and is_truth(output.value)
-    stored = recording.empty_array(first.origin, shape, kind) if out is None else out
+    element, truth = dtype(Task.result_type(program)), isinstance(output, Store) and is_truth(output.value)
+    stored = recording.empty_array(first.origin, shape, element) if out is None else out
     if truth and out is not None and new_arrays.is_truth(out):
         stored = recording.part(new_arrays.as_bytes(out), out)
     result = out if out is not None else recording.part(new_arrays.as_truth(stored), stored) if truth else stored
@@ -98,8 +98,8 @@ def call(
     if vc.shape != shape:
         what = "the groups" if groups else "the extents of its axes"
         raise ShapeError(f"out has shape {vc.shape}; it must be {shape}, {what}")
-    if vc.dtype is not kind:
-        raise DtypeError(f"out is {vc.dtype}; it must be {kind}, the type of the result")
+    if vc.dtype is not element:
+        raise DtypeError(f"out is {vc.dtype}; it must be {element}, the type of the result")
     named = {arguments.get(name, name): v for name, v in arrays.items()}
     require_one_memory({**named, "out": vc})
     require_disjoint(vc, **named)
@@ -225,8 +225,8 @@ def _call_by_sums(
     origin, operands, recording = arrays[sums.rows.array].origin, dict[str, View](), options.recording
     options = replace(options, compute="")  # it takes few products
     for role, each, n in zip("AB", (sums.rows, sums.columns), groups, strict=True):
-        x, kind, shape = arrays[each.array], dtype(each.program.accumulator), each.shape(n, k)
-        made = recording.empty_array(origin, shape, kind)
+        x, element, shape = arrays[each.array], dtype(each.program.accumulator), each.shape(n, k)
+        made = recording.empty_array(origin, shape, element)
         inputs = {**without_elements(each.program, origin, recording, *x.shape), "X": x, "key": arrays[each.key]}
         call(each.program, inputs, {}, made, {}, replace(options, groups=shape))
         operands[role] = tensor(made, role)

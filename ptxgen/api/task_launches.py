@@ -80,15 +80,15 @@ def arguments_of(task: Any, given: Iterable[Any], names: Any, out: Any, options:
     first, outs = None, 0
     try:
         for x in given:
-            kind = type(x)
-            if kind in _NUMBERS:
-                key.append(kind)
+            array_class = type(x)
+            if array_class in _NUMBERS:
+                key.append(array_class)
                 numbers.append(x)
                 continue
             address = x.data_ptr()  # 0: a tensor without memory, or without elements
             if (not address and x.numel()) or x.is_neg() or (x.requires_grad and records_gradient(x)):
                 return None
-            key += kind, x.shape, x.stride(), x.dtype, address & 15, x.get_device()
+            key += array_class, x.shape, x.stride(), x.dtype, address & 15, x.get_device()
             if address in at:  # one array has two names
                 key.append(at.index(address))
             at.append(address)
@@ -129,8 +129,8 @@ def launched(arguments: Arguments, ready: Any, out: Any, around: Callable[[], Ma
         return None
     if found.only is not None:
         if out is None:
-            ((shape, kind),) = found.made
-            out = first.new_empty(shape, dtype=kind)
+            ((shape, torch_dtype),) = found.made
+            out = first.new_empty(shape, dtype=torch_dtype)
             at.append(out.data_ptr())
         launch(found.only(at), streams.current_stream(first))
         return out
@@ -158,9 +158,9 @@ def _overlaps(at: Sequence[int], sizes: Sequence[int], inputs: int) -> bool:
 class NotRecorded:
     """The recording of a call whose launches are not cached."""
 
-    def empty_array(self, origin: Any, shape: tuple[int, ...], kind: Dtype) -> Any:
+    def empty_array(self, origin: Any, shape: tuple[int, ...], element: Dtype) -> Any:
         """``new_arrays.empty_array``."""
-        return new_arrays.empty_array(origin, shape, kind)
+        return new_arrays.empty_array(origin, shape, element)
 
     def part(self, x: Any, of: Any) -> Any:
         """``x``, which is in the memory of the array ``of``."""
@@ -203,8 +203,8 @@ class Recording(NotRecorded):
         for n, x in enumerate(self._tensors):
             self._places.setdefault(id(x), Place(n))
 
-    def empty_array(self, origin: Any, shape: tuple[int, ...], kind: Dtype) -> Any:
-        made = super().empty_array(origin, shape, kind)
+    def empty_array(self, origin: Any, shape: tuple[int, ...], element: Dtype) -> Any:
+        made = super().empty_array(origin, shape, element)
         self._places[id(made)] = Place(len(self._tensors) + len(self._made))
         self._made.append(made)
         return made

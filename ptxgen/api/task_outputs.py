@@ -132,8 +132,8 @@ def _reduced_items(
         origin = first.origin
         made = [new_arrays.result_of(task_call.call(program, x, scalars, None, {}, each), origin) for x in items]
         return origin.__array_namespace__().stack(made)
-    kind = dtype(Task.result_type(program))
-    stored = out if out is not None else recording.empty_array(first.origin, wanted, kind)
+    element = dtype(Task.result_type(program))
+    stored = out if out is not None else recording.empty_array(first.origin, wanted, element)
     for n, item in enumerate(items):
         task_call.call(program, item, scalars, recording.part(stored[n], stored), {}, each)
     return stored
@@ -248,14 +248,14 @@ def _reduction(
     extents, stored = _extents(program, arrays), several.stored_output(program)
     m, n, k = (extents[axis] for axis in AXES)
     roles = roles_of(program)
-    first, kind, recording = arrays[roles.use("A").name], dtype(program.accumulator), options.call.recording
+    first, element, recording = arrays[roles.use("A").name], dtype(program.accumulator), options.call.recording
     if k < several.LEAST_K or task_call.batch_of(roles, arrays) or not task_call.can_allocate(first):
         return None
     if stored is not None:
         matrix = compute(several.single(program, stored), stored, arrays, scalars, options.call)
         made[stored.name] = matrix
-    elif m * n * kind.bytes <= several.MOST_BYTES:
-        matrix = recording.empty_array(first.origin, (m, n), kind)
+    elif m * n * element.bytes <= several.MOST_BYTES:
+        matrix = recording.empty_array(first.origin, (m, n), element)
         each = several.storing(program)
         own = {x.name: arrays[x.name] for x in each.inputs if x.uses}
         task_call.call(each, own, scalars, matrix, {}, options.call)

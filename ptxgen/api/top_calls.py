@@ -169,11 +169,11 @@ class _Device:
         made = {name: new_arrays.empty_array(self.origin, (max(n, 1),), DTYPES["u8"]) for name, n in sizes.items()}
         return {name: _Memory(x, tensor(x, name).address) for name, x in made.items()}
 
-    def read(self, address: int, count: int, kind: Any) -> Any:
+    def read(self, address: int, count: int, dtype: Any) -> Any:
         """Numbers in device memory, once the stream has computed them."""
         self.wait()
         self.held.clear()
-        found = np.empty(count, kind)
+        found = np.empty(count, dtype)
         if count:
             self.driver.download(address, found)
         return found
@@ -208,13 +208,13 @@ class _Bound:
     rows: Mapping[str, _Memory] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, kind: str, greatest: bool, exact: bool, value: float, i: int = 0, j: int = 0) -> _Bound:
+    def of(cls, value_type: str, greatest: bool, exact: bool, value: float, i: int = 0, j: int = 0) -> _Bound:
         """The bound of a value. ``exact``: it tells equal values apart, by the indices."""
         if value != value:
             return cls(NAN, {BOUND_I: i, BOUND_J: j})
         if exact:
             return cls(EXACT, {VALUE: value, BOUND_I: i, BOUND_J: j})
-        slack = 0.0 if math.isinf(value) else SLACK[kind] * abs(value)
+        slack = 0.0 if math.isinf(value) else SLACK[value_type] * abs(value)
         return cls(LOOSE, {VALUE: value - slack if greatest else value + slack})
 
 
@@ -245,7 +245,7 @@ class _Call:
     device: _Device
 
     @property
-    def kind(self) -> Dtype:
+    def element(self) -> Dtype:
         """The type of values."""
         return dtype(self.output.value.type)
 
@@ -277,8 +277,8 @@ class _Call:
     def plan(self) -> TopRecords:
         """The kernels that order records."""
         axis, m, n = self.output.axis, self.extents["i"], self.extents["j"]
-        wide = TopRecords.needs_wide(self.kind.name, axis, m, n)
-        return TopRecords(self.kind.name, axis, self.output.greatest, wide, self.device.driver.device)
+        wide = TopRecords.needs_wide(self.element.name, axis, m, n)
+        return TopRecords(self.element.name, axis, self.output.greatest, wide, self.device.driver.device)
 
     # ---- results
 
@@ -299,7 +299,7 @@ class _Call:
         if 0 in shape:
             return made, width
         if self.device.origin is None:
-            memory = self.device.allocate({name: self._kind_of(name).bytes * self.rows * width for name in names})
+            memory = self.device.allocate({name: self._element_of(name).bytes * self.rows * width for name in names})
         else:
             memory = {name: _Memory(y, tensor(y, name).address) for name, y in made.items()}
         if axis:
@@ -312,12 +312,12 @@ class _Call:
                 into[...] = self.device.read(memory[name].address, into.size, into.dtype).reshape(into.shape)
         return made, width
 
-    def _kind_of(self, name: str) -> Dtype:
-        return self.kind if name == BEST else DTYPES["s32"]
+    def _element_of(self, name: str) -> Dtype:
+        return self.element if name == BEST else DTYPES["s32"]
 
     def _empty(self, name: str, shape: tuple[int, ...]) -> Any:
         """A new array of results."""
-        return new_arrays.empty_array(self._origin, shape, self._kind_of(name))
+        return new_arrays.empty_array(self._origin, shape, self._element_of(name))
 
     @property
     def _origin(self) -> Any:
@@ -327,7 +327,7 @@ class _Call:
 
     def _pairs(self, memory: Mapping[str, _Memory]) -> int:
         """Writes the results of all pairs; returns their number."""
-        n, exact, room = self.width, self.kind.integer, self.pairs
+        n, exact, room = self.width, self.element.integer, self.pairs
         bound: _Bound | None = None
         if self.pairs > max(DIRECT, 4 * n):
             parts = self._sample() if self._has_parts else {}
@@ -342,7 +342,7 @@ class _Call:
             lists = self._list(room, bound)
             assert lists.count is not None
             if bound is not None and lists.count < n:  # other kernels computed the sample, and rounded otherwise
-                looser = bound.form == EXACT and not self.kind.integer
+                looser = bound.form == EXACT and not self.element.integer
                 bound = self._bound(False, bound.numbers[VALUE]) if looser else None
             elif lists.count <= room:
                 count = min(n, lists.count)
@@ -370,7 +370,7 @@ class _Call:
         return more * math.isqrt(pairs * self.width)
 
     def _bound(self, exact: bool, value: float, i: int = 0, j: int = 0) -> _Bound:
-        return _Bound.of(self.kind.name, self.output.greatest, exact, value, i, j)
+        return _Bound.of(self.element.name, self.output.greatest, exact, value, i, j)
 
     def _bound_of(self, lists: _Lists, exact: bool) -> _Bound | None:
         """The bound of listed pairs; None: they are too few."""
@@ -384,10 +384,10 @@ class _Call:
 
     def _decoded(self, words: Any) -> float:
         """The value in the first words."""
-        if self.kind.name == "bf16":
+        if self.element.name == "bf16":
             return float((words[:1] << 16).view(np.float32)[0])
-        value = words.view(self.kind.numpy)[0]
-        return int(value) if self.kind.integer else float(value)
+        value = words.view(self.element.numpy)[0]
+        return int(value) if self.element.integer else float(value)
 
     # ---- of rows or columns
 
@@ -406,10 +406,10 @@ class _Call:
         is none."""
         rows, n = end - first, self.n
         own = {} if rows == self.rows else {self.output.axis: Part(first, 1, rows)}
-        at = {name: _Memory(x, x.address + first * n * self._kind_of(name).bytes) for name, x in memory.items()}
+        at = {name: _Memory(x, x.address + first * n * self._element_of(name).bytes) for name, x in memory.items()}
         bound, room = None, min(rows * self.most, max(2 * RECORDS, self.most))
         if step > 1:
-            bound = self._bound_of_rows(own, rows, step, self.kind.integer)
+            bound = self._bound_of_rows(own, rows, step, self.element.integer)
             more = ROOM_OF_ROWS if rows >= MANY_ROWS else ROOM
             room = min(room, more * rows * n * step // 2 + LEAST_ROOM)
         elif room == rows * self.most and stores_values(self.program):  # the counts are known
@@ -440,19 +440,21 @@ class _Call:
 
     def _bound_of_rows(self, own: Mapping[str, Part], rows: int, step: int, exact: bool) -> _Bound:
         """The bounds of rows, of a sample of their pairs."""
-        kind, greatest = self.kind.name, self.output.greatest
+        value_type, greatest = self.element.name, self.output.greatest
         part = Part.every(step, self.most)
         parts = {**own, "j" if self.output.axis == "i" else "i": part}
         dense = stores_values(self.program)
         lists = self._values(parts, rows * part.count) if dense else self._list(0, None, parts)
-        memory = self.device.allocate({VALUE: self.kind.bytes * rows, BOUND_INDEX: 4 * rows, SAMPLE_COUNTS: 4 * rows})
+        memory = self.device.allocate(
+            {VALUE: self.element.bytes * rows, BOUND_INDEX: 4 * rows, SAMPLE_COUNTS: 4 * rows}
+        )
         first = own[self.output.axis].first if own else 0
         x = self._shape(lists, rows, first)._replace(
             first=self.n - 1,
             width=1,
-            missing=no_bound(kind, greatest),
+            missing=no_bound(value_type, greatest),
             missing_index=(1 << 31) - 1,
-            slack=0.0 if exact else -SLACK[kind] if greatest else SLACK[kind],
+            slack=0.0 if exact else -SLACK[value_type] if greatest else SLACK[value_type],
             most=part.count,
         )
         places = {BEST: VALUE, self.indices[0]: BOUND_INDEX, COUNTS: SAMPLE_COUNTS}
@@ -495,7 +497,7 @@ class _Call:
         capacity = room or pairs
         if capacity >= MOST_RECORDS:
             raise InputError(f"the task has {capacity} pairs; it must have less than {MOST_RECORDS}")
-        sizes = {VALUES: self.kind.bytes * capacity, LIST_I: 4 * capacity, LIST_J: 4 * capacity, COUNT: 8}
+        sizes = {VALUES: self.element.bytes * capacity, LIST_I: 4 * capacity, LIST_J: 4 * capacity, COUNT: 8}
         lists = self.device.allocate(sizes)
         if 0 in (extents["i"], extents["j"]):
             self.device.clear(lists[COUNT])
@@ -518,7 +520,7 @@ class _Call:
         roles = roles_of(storing(self.program))
         scalars = {**self.scalars, **part_numbers(parts, self.extents)}
         extents = {**self.extents, **{axis: x.count for axis, x in parts.items()}}
-        memory = self.device.allocate({VALUES: self.kind.bytes * pairs})
+        memory = self.device.allocate({VALUES: self.element.bytes * pairs})
         fields = {"algebra": self.own.algebra, "compute": self.own.compute}
         problem, given = self._problem(roles, self._parts_of(parts), extents, fields, {})
         numbers = {role: scalars[name] for role, name, _ in roles.scalars}
@@ -545,11 +547,11 @@ class _Call:
         """The pair (the problem of a program, the addresses of its inputs by role). ``bounds``: arrays of rows."""
         uses = {u.role: u.name for u in roles.uses}
         if self.device.origin is not None:
-            kinds = {VALUE: self.kind, BOUND_INDEX: DTYPES["s32"]}
+            elements = {VALUE: self.element, BOUND_INDEX: DTYPES["s32"]}
             known = {
-                name: View(x.holder, x.address, (extents[self.output.axis],), (1,), kinds[name], False)
+                name: View(x.holder, x.address, (extents[self.output.axis],), (1,), elements[name], False)
                 for name, x in bounds.items()
-                if name in kinds
+                if name in elements
             }
             inputs = {name: {**arrays, **known}[name] for name in uses.values()}
             problem, views = task_call.problem_of(roles, inputs, None, extents, **fields)
@@ -586,7 +588,7 @@ class _Call:
     def _shape(self, lists: _Lists, rows: int = 1, first_row: int = 0) -> Lists:
         """What the kernels of records order."""
         stored, width = lists.stored, self.width
-        lowest = missing(self.kind.name, self.output.greatest)
+        lowest = missing(self.element.name, self.output.greatest)
         columns, most = max(self.extents["j"], 1), min(self.most, stored)
         return Lists(stored, rows, columns, most, width, 0, width, lowest, first_row=first_row)
 

@@ -29,7 +29,7 @@ from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.dtypes import dtype
 from ptxgen.runtime.driver import Driver, Kernel
 
-KINDS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+KEY_TYPES = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 
 
 class UniqueKeys(NamedTuple):
@@ -76,18 +76,18 @@ def numbered(arrays: Sequence[Any], names: Sequence[str]) -> tuple[Any, list[Any
 
 def _view(x: Any, name: str) -> View:
     """The array as a view: of 64 bits as of twice as many elements of 32."""
-    kind = dtype_name(x)
-    if not kind:
+    key_type = dtype_name(x)
+    if not key_type:
         raise InputError(f"{name} is {shown(x)}; it must be an array of NumPy, PyTorch or CuPy")
-    if kind not in KINDS:
-        raise DtypeError(f"{name} has dtype {kind}; it must be one of {', '.join(KINDS)}")
+    if key_type not in KEY_TYPES:
+        raise DtypeError(f"{name} has dtype {key_type}; it must be one of {', '.join(KEY_TYPES)}")
     if len(x.shape) != 1:
         raise ShapeError(f"{name} has shape {tuple(x.shape)}; it must have 1 dimension")
     if x.shape[0] >= MOST_KEYS:
         raise ShapeError(f"{name} has {x.shape[0]} keys; it must have less than {MOST_KEYS}")
     if isinstance(x, np.ndarray):
         return tensor(np.empty(0, np.int32), name)  # NumPy reads it
-    bits = int(kind.removeprefix("u").removeprefix("int"))
+    bits = int(key_type.removeprefix("u").removeprefix("int"))
     words = f"int{min(bits, 32)}" if bits != 8 else "int8"
     try:
         made = x.view(getattr(importlib.import_module("torch"), words) if is_torch(x) else np.dtype(words))
@@ -120,14 +120,14 @@ def _kernel(plan: KeyTable, on: Driver) -> Kernel:
 
 def _on_device(arrays: Sequence[Any], views: Sequence[View]) -> tuple[Any, list[Any]]:
     first, x = views[0], arrays[0]
-    on, kind = drivers.driver_of(first), np.dtype(dtype_name(x))
+    on, key_dtype = drivers.driver_of(first), np.dtype(dtype_name(x))
     drivers.require_device(on, **{f"keys{n}": v for n, v in enumerate(views)})
     stream = streams.current_stream(x)
     if streams.is_captured(stream, on):
         raise InputError("the stream is being captured into a CUDA graph; keys must be numbered outside of it")
     counts = [each.shape[0] for each in arrays]
     total = sum(counts)
-    plan = KeyTable(8 * kind.itemsize, kind.kind == "i", on.device)
+    plan = KeyTable(8 * key_dtype.itemsize, key_dtype.kind == "i", on.device)
     kernel = _kernel(plan, on)
     scratch = {name: _bytes(x, size) for name, size in plan.scratch(total).items()}
     addresses = {name: tensor(made, name).address for name, made in scratch.items()}
@@ -139,7 +139,7 @@ def _on_device(arrays: Sequence[Any], views: Sequence[View]) -> tuple[Any, list[
                 step = plan.insert(Inserted(n, plan.slots(total)))
                 on.launch(kernel, step, step.pack({**addresses, KEYS: v.address}), stream)
         on.wait(stream)
-        keys = _sorted(on, addresses, kind)
+        keys = _sorted(on, addresses, key_dtype)
         made = [new_arrays.empty_array(x, (n,), dtype("s32")) for n in counts]
         for v, n, numbers in zip(views, counts, made, strict=True):
             if n:
@@ -155,11 +155,11 @@ def _bytes(x: Any, size: int) -> Any:
     return new_arrays.empty_array(x, (max(size, 8),), dtype("u8"))
 
 
-def _sorted(on: Driver, addresses: dict[str, int], kind: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def _sorted(on: Driver, addresses: dict[str, int], key_dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """The distinct keys of the table, which become a list in ascending order, too."""
     found = np.empty(2, np.uint32)
     on.download(addresses[COUNTS], found)
-    wide = np.empty(int(found[0]), np.dtype(f"{kind.kind}8"))
+    wide = np.empty(int(found[0]), np.dtype(f"{key_dtype.kind}8"))
     if wide.size:
         on.download(addresses[DISTINCT], wide)
     if found[1]:
@@ -167,7 +167,7 @@ def _sorted(on: Driver, addresses: dict[str, int], kind: np.dtype[Any]) -> np.nd
     wide.sort()
     if wide.size:
         on.upload(addresses[DISTINCT], wide)
-    return wide.astype(kind)
+    return wide.astype(key_dtype)
 
 
 def _uploaded(on: Driver, keys: np.ndarray[Any, Any], x: Any) -> Any:

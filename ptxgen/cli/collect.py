@@ -71,7 +71,7 @@ def generator(seed: int, mixture: str | None, dtypes: str | None) -> ProblemGene
 
     random = ProblemGenerator(seed)
     if mixture is not None:
-        random = replace(random, kinds=read_weights("mixture", mixture))
+        random = replace(random, mixture=read_weights("mixture", mixture))
     return random if dtypes is None else replace(random, arithmetic=read_weights("dtypes", dtypes))
 
 

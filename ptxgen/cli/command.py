@@ -80,9 +80,9 @@ class GroupWithDefault(GroupedCommands):
         return given
 
 
-def _group(kind: type[TyperGroup] = GroupedCommands, **options: Any) -> typer.Typer:
+def _group(group_class: type[TyperGroup] = GroupedCommands, **options: Any) -> typer.Typer:
     return typer.Typer(
-        cls=kind,
+        cls=group_class,
         no_args_is_help=True,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -173,19 +173,23 @@ def command(
         hints = get_type_hints(function, include_extras=True)
         checked = _checked(function, hints)
         for p in inspect.signature(function).parameters.values():
-            kind = hints[p.name]
-            if is_dataclass(kind) and isinstance(kind, type) and issubclass(kind, Common):
-                shared[p.name] = kind
+            annotation = hints[p.name]
+            if is_dataclass(annotation) and isinstance(annotation, type) and issubclass(annotation, Common):
+                shared[p.name] = annotation
                 types = _hints(hints[p.name])
-                for f in _fields(kind, tables):
-                    parameters[f.name] = _parameter(f.name, _in_panel(types[f.name], _panel(kind, f.name)), f.default)
+                for f in _fields(annotation, tables):
+                    parameters[f.name] = _parameter(
+                        f.name, _in_panel(types[f.name], _panel(annotation, f.name)), f.default
+                    )
             else:
-                parameters[p.name] = _parameter(p.name, kind, p.default)
+                parameters[p.name] = _parameter(p.name, annotation, p.default)
 
         def execute(**values: Any) -> None:
             options = {
-                n: kind(**{f.name: values.pop(f.name) for f in _fields(kind, tables)}, own=dict(command_class.own))
-                for n, kind in shared.items()
+                n: option_class(
+                    **{f.name: values.pop(f.name) for f in _fields(option_class, tables)}, own=dict(command_class.own)
+                )
+                for n, option_class in shared.items()
             }
             common = next(iter(options.values()))
             with _reported(common):
@@ -201,7 +205,7 @@ def command(
         execute.__doc__ = function.__doc__
         given = tuple(f"{path} {e}".strip() for e in examples)
         command_class: type[GroupedCommand] = type(
-            "Command", (GroupedCommand,), {"examples": given, "kinds": tuple(shared.values())}
+            "Command", (GroupedCommand,), {"examples": given, "option_classes": tuple(shared.values())}
         )
         context = {"allow_interspersed_args": not verbatim}
         group.command(name, cls=command_class, rich_help_panel=panel or None, context_settings=context)(execute)
@@ -211,9 +215,9 @@ def command(
 
 
 @cache
-def _hints(kind: type[Any]) -> dict[str, Any]:
+def _hints(options: type[Any]) -> dict[str, Any]:
     """The annotations of a class, which many commands share."""
-    return get_type_hints(kind, include_extras=True)
+    return get_type_hints(options, include_extras=True)
 
 
 def _checked(function: Callable[..., Answer], hints: dict[str, Any]) -> Callable[..., Answer]:
@@ -256,17 +260,17 @@ def shown(answer: Answer, common: Common) -> str:
     return answer.text if isinstance(answer.text, str) else text_of(parts, None if common.wide else terminal_width())
 
 
-def _fields(kind: type[Common], tables: bool) -> list[Field[Any]]:
+def _fields(options: type[Common], tables: bool) -> list[Field[Any]]:
     omitted = ("own", *(() if tables else TABLE_OPTIONS))
-    return [f for f in fields(kind) if f.name not in omitted]
+    return [f for f in fields(options) if f.name not in omitted]
 
 
 class GroupedCommand(TyperCommand):
     """A command whose help lists options by panel, in the order in which panels first occur, and has examples.
-    ``kinds``: the dataclasses of its options; ``own``: the values of their ``more_options`` in this call."""
+    ``option_classes``: the dataclasses of its options; ``own``: the values of their ``more_options`` in this call."""
 
     examples: ClassVar[tuple[str, ...]] = ()
-    kinds: ClassVar[tuple[type[Common], ...]] = ()
+    option_classes: ClassVar[tuple[type[Common], ...]] = ()
     own: ClassVar[dict[str, Any]] = {}
     _params: list[Any]
     _more: list[Any] | None
@@ -275,7 +279,7 @@ class GroupedCommand(TyperCommand):
     def params(self) -> list[Any]:
         """The parameters; those of ``more_options`` follow the others, from the first use on."""
         if self._more is None:
-            self._more = _more_parameters(self.kinds)
+            self._more = _more_parameters(self.option_classes)
             self._params += self._more
         return self._params
 
@@ -312,12 +316,12 @@ class GroupedCommand(TyperCommand):
                 formatter.write_dl(panels[title])
 
 
-def _more_parameters(kinds: tuple[type[Common], ...]) -> list[Any]:
+def _more_parameters(option_classes: tuple[type[Common], ...]) -> list[Any]:
     """The options of ``more_options`` as parameters of a command."""
     found = {
-        name: _parameter(name, _in_panel(annotation, _panel(kind, "more_options")), default)
-        for kind in kinds
-        for name, (annotation, default) in kind.more_options().items()
+        name: _parameter(name, _in_panel(annotation, _panel(options, "more_options")), default)
+        for options in option_classes
+        for name, (annotation, default) in options.more_options().items()
     }
     if not found:
         return []
@@ -357,20 +361,20 @@ def _filled(text: str) -> str:
     return re.sub(r"\{(\w+)\}", lambda m: str(getattr(help_lists, m[1])()), text)
 
 
-def _panel(kind: type[Common], name: str) -> str:
+def _panel(options: type[Common], name: str) -> str:
     """The option group of a field: the panel of the class that declares it."""
-    bases = (base for base in kind.__mro__ if issubclass(base, Common))
+    bases = (base for base in options.__mro__ if issubclass(base, Common))
     return next(base.panel for base in bases if name in inspect.get_annotations(base) or name in vars(base))
 
 
 def _in_panel(annotation: Any, panel: str) -> Any:
     """The annotation of an option with ``panel`` set. Annotations of arguments are returned unchanged."""
-    kind, information, *checks = get_args(annotation)
+    value_type, information, *checks = get_args(annotation)
     if not isinstance(information, OptionInfo):
         return annotation
     information = copy(information)
     information.rich_help_panel = panel
-    return Annotated[(kind, information, *checks)]
+    return Annotated[(value_type, information, *checks)]
 
 
 #: type of an option -> how the help names its value
@@ -379,14 +383,14 @@ METAVARS = {int: "N", float: "X", Path: "FILE"}
 
 def exit_code(error: BaseException) -> int:
     """The exit code of a command that ends with ``error``, an exception of ``EXIT_CODES``."""
-    return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+    return next(code for error_class, code in EXIT_CODES if isinstance(error, error_class))
 
 
-def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     """A parameter. An option without a declared name gets that of the parameter: some versions of Typer derive it from
     the metavar, in capitals. An option without a metavar gets that of its type, or else its name in capitals."""
-    if get_origin(kind) is Annotated:
-        of, information, *checks = get_args(kind)
+    if get_origin(annotation) is Annotated:
+        of, information, *checks = get_args(annotation)
         types = [t for t in (of, *get_args(of)) if t is not type(None)]
         if isinstance(information, OptionInfo):
             information = copy(information)
@@ -395,8 +399,8 @@ def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
             if information.metavar is None and bool not in types:
                 known = [METAVARS[t] for t in types if t in METAVARS]
                 information.metavar = known[0] if known else name.upper()
-            kind = Annotated[(of, information, *checks)]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            annotation = Annotated[(of, information, *checks)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _print(answer: dict[str, Any] | str) -> None:
@@ -430,8 +434,8 @@ def _reported(common: Common) -> Iterator[None]:
             raise
         print("\n".join((f"error: {one_line(error)}", *_excerpt(error))), file=sys.stderr)
         if common.json:
-            kind = "Interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
-            _print({"error": {"kind": kind, "message": _message(error)}})
+            error_name = "Interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
+            _print({"error": {"kind": error_name, "message": _message(error)}})
         raise typer.Exit(exit_code(error)) from error
 
 

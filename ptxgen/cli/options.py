@@ -132,23 +132,23 @@ class ProblemOptions(DatabaseOptions):
         found: dict[str, dict[str, tuple[Any, Any]]] = {}  # by field and operation: (its type, the field)
         for operation in cls.operations():
             for f in fields(operation.problem):
-                kind = FIELD_TYPES.get(str(f.type))
-                if f.name in operation.options and f.name not in PROBLEM_FIELDS and kind is not None:
-                    found.setdefault(f.name, {})[operation.name] = kind, f
+                value_type = FIELD_TYPES.get(str(f.type))
+                if f.name in operation.options and f.name not in PROBLEM_FIELDS and value_type is not None:
+                    found.setdefault(f.name, {})[operation.name] = value_type, f
         out: dict[str, tuple[Any, Any]] = {}
         for name, uses in found.items():
-            operation_name, (kind, f) = next(iter(uses.items()))
+            operation_name, (value_type, f) = next(iter(uses.items()))
             described = text_of(f)
-            switch, on = described.flag, kind is bool and f.default is True
+            switch, on = described.flag, value_type is bool and f.default is True
             if on:
                 word = name.replace("_", "-")
-                kind, switch = bool | None, f"--{word}/--no-{word}"
+                value_type, switch = bool | None, f"--{word}/--no-{word}"
             help, metavar = described.option or f"{operation_name}: {name}. [default: {f.default}]", described.metavar
-            if len({str(kind) for kind, _ in uses.values()}) > 1:  # each operation reads the text
-                kind, metavar = str | None, "TEXT"
+            if len({str(value_type) for value_type, _ in uses.values()}) > 1:  # each operation reads the text
+                value_type, metavar = str | None, "TEXT"
                 help = " ".join(f"{operation}: {text_of(f).option}" for operation, (_, f) in uses.items())
             value = typer.Option(*((switch,) if switch else ()), help=help, metavar=metavar or None)
-            out[name] = (Annotated[kind, value], False if kind is bool else None)
+            out[name] = (Annotated[value_type, value], False if value_type is bool else None)
         return out
 
 

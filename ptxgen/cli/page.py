@@ -73,7 +73,7 @@ def report(
     """Write the results of tuning as an HTML page.
 
     Roofline of all tuned shapes, ratio to the vendor's library by shape, accuracy of the model, measurements over time,
-    winners with their parameters, failures by kind. The page has no scripts and loads nothing. The results are those
+    winners with their parameters, failures by error. The page has no scripts and loads nothing. The results are those
     of the database; if it has none of the device, the shipped ones.
     """
     from ptxgen.cli import pictures
@@ -327,7 +327,7 @@ def _roofline(found: Contents) -> Section:
                 series.setdefault(name, []).append((p.flops / p.bytes, m.tflops, label))
                 peaks[name] = max(peaks.get(name, 0.0), peak_flops(p, found.device) / 1e12)
         if series:
-            names = (*(name for name, kind in DTYPES.items() if kind.compute), *DTYPES["f32"].compute)
+            names = (*(name for name, element in DTYPES.items() if element.compute), *DTYPES["f32"].compute)
             known = {name: series.get(name, []) for name in names}
             chart = Points(f"Roofline, {operation}", known, _roofs(known, peaks, found.device), "FLOP/byte", "TFLOP/s")
             charts.append((chart, f"roofline-{operation}", f"{operation}: {_shapes(sum(map(len, series.values())))}"))

@@ -240,7 +240,7 @@ def splitting(document: Document) -> PaperTable:
         f"fastest measured times on {document['device']}, {_arithmetic(document)}; none: K_S = K_L = K_G = 1; K_G: K_S"
         " = K_L = 1; -: no such configuration was measured",
         "gain: time without splits / time with these; fastest: K_S K_L K_G of the fastest",
-        "a search measures few configurations of a kind that it expects to be slow, so large gains are upper limits",
+        "a search measures few configurations that it expects to be slow, so large gains are upper limits",
     ]
     notes += [f"geometric mean of the gains, {name}: {number(_mean(found))}" for name, found in series.items()]
     chart = Bars(

@@ -125,8 +125,8 @@ def exhaustive_lines(document: Document) -> list[str]:
 
 
 def check_fields(case: Case, selection: Any, results: Sequence[Any]) -> Document:
-    """The results of one configuration on every kind of input."""
-    check_results = [{"kind": r.kind, **deviation_fields(r.deviation)} for r in results]
+    """The results of one configuration on each set of inputs."""
+    check_results = [{"kind": r.inputs, **deviation_fields(r.deviation)} for r in results]
     return {**selection_fields(case, selection), "results": check_results, "ok": all(r["ok"] for r in check_results)}
 
 

@@ -63,7 +63,7 @@ def check(target: Target, name: str, seed: int) -> Answer:
     schedule, cases = _cases(target, name)
     for case, choice in _chosen("check", schedule, cases, driver.device, target.path, skipped):
         found = schedule.launches(driver, choice).check(seed)
-        results = [{"kind": r.kind, **report.deviation_fields(r.deviation)} for r in found]
+        results = [{"kind": r.inputs, **report.deviation_fields(r.deviation)} for r in found]
         rows.append({**_fields(case, choice), "results": results, "ok": all(r["ok"] for r in results)})
     document = {**_head("check", name, driver.device.name), "clock": driver.clock, "rows": rows, **skipped}
     text = [*report.check_text(document), *_skipped_lines(document)]

@@ -27,9 +27,9 @@ def given_input(name: str, text: str) -> None:
 
 
 def _number(text: str) -> int | float | None:
-    for kind in (int, float):
+    for number_type in (int, float):
         try:
-            return kind(text)
+            return number_type(text)
         except ValueError:
             pass
     return None
@@ -101,8 +101,8 @@ def run(
             raise unknown_input(name, ranks)
         number = _number(value)
         values[name] = number if number is not None else np.load(value)
-    kinds = {name: _type_of(values[name]) if name in values else dtype for name in ranks}
-    program = parse(text, kinds)
+    types = {name: _type_of(values[name]) if name in values else dtype for name in ranks}
+    program = parse(text, types)
     document: dict[str, Any] = {"command": "task", "text": canonical(program), "digest": digest(program)}
     lines = [document["text"]]
     if explain:
@@ -117,10 +117,10 @@ def run(
         in_order = bool(listed) and all(lists_pairs(x.values) for x in listed)
         made = task(text)(**values, sorted=in_order, algebra=algebra, precision=precision)
         found = {x.name: _array(y) for x, y in zip(program.outputs, made if several else (made,), strict=True)}
-        rows = [{"name": name, "shape": list(x.shape), "dtype": _kind(x)} for name, x in found.items()]
+        rows = [{"name": name, "shape": list(x.shape), "dtype": _type_name(x)} for name, x in found.items()]
         document |= {"outputs": rows} if several else {name: rows[0][name] for name in ("shape", "dtype")}
         for name, x in found.items():
-            lines.append(f"{name if several else 'result'}: {_kind(x)}, {' x '.join(map(str, x.shape))}")
+            lines.append(f"{name if several else 'result'}: {_type_name(x)}, {' x '.join(map(str, x.shape))}")
             if save is None:
                 lines.append(np.array2string(x, threshold=64, edgeitems=3))
         if save is not None:
@@ -153,7 +153,7 @@ def _array(x: Any) -> Any:
     return found
 
 
-def _kind(x: Any) -> str:
+def _type_name(x: Any) -> str:
     """The type of an array, or those of its fields."""
     if x.dtype.names is None:
         return str(x.dtype)

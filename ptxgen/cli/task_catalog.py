@@ -29,24 +29,24 @@ KEPT = "kept"  #: the source of a text in the disk cache
 
 
 @lru_cache(maxsize=64)
-def known_programs(kind: str) -> Mapping[str, Program]:
+def known_programs(element_type: str) -> Mapping[str, Program]:
     """The tasks with names, of inputs of one type: semirings, distances, the queries of the paper."""
     found: dict[str, Program] = {}
     for name in SEMIRINGS:
         with suppress(DtypeError):
-            found[name] = semiring_program(name, kind)
+            found[name] = semiring_program(name, element_type)
     texts = {**{name: distance_text(name) for name in DISTANCES}, **QUERIES}
     for name, text in texts.items():
         with suppress(InputError):
-            found[name] = parse(typed_text(text, kind))
+            found[name] = parse(typed_text(text, element_type))
     return found
 
 
 @lru_cache(maxsize=64)
-def _names(kind: str) -> dict[str, str]:
+def _names(element_type: str) -> dict[str, str]:
     """By hash: the names of tasks."""
     found: dict[str, str] = {}
-    for name, program in known_programs(kind).items():
+    for name, program in known_programs(element_type).items():
         found.setdefault(task_hash(program), name)
     return found
 

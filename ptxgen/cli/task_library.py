@@ -320,12 +320,12 @@ def export(
         raise InputError("no task is given; give a name, a hash or a file, or --task")
     if names and len(names) != len(given):
         raise InputError(f"name is given {len(names)} times; it must be given once for each of {len(given)} tasks")
-    kinds = {key: value for key, _, value in (x.partition("=") for x in types or ())}
+    given_types = {key: value for key, _, value in (x.partition("=") for x in types or ())}
     on = target.find_device()
     with options.reading() as database:
         catalogue = task_catalog.rows(database)
-        found = [task_catalog.named(word, catalogue, dtype, kinds) for word in tasks or ()]
-        found += [task_catalog.with_rows(*task_catalog.of_text(x, kinds, dtype), catalogue) for x in texts or ()]
+        found = [task_catalog.named(word, catalogue, dtype, given_types) for word in tasks or ()]
+        found += [task_catalog.with_rows(*task_catalog.of_text(x, given_types, dtype), catalogue) for x in texts or ()]
         functions: dict[TaskInC, Sequence[Task]] = {}
         options_of: dict[str, Any] = {"compute": compute, "deterministic": deterministic, "algebra": algebra}
         for n, each in enumerate(found):

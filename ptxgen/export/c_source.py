@@ -48,11 +48,11 @@ class CEntry:
 
 @dataclass(frozen=True)
 class CChoice:
-    """A kernel that serves other shapes. ``kind``: the fields that problems have in common; ``serves``, ``score``: the
-    bodies of functions; ``fixed``: features that are the same for all shapes."""
+    """A kernel that serves other shapes. ``class_key``: the fields that problems have in common; ``serves``, ``score``:
+    the bodies of functions; ``fixed``: features that are the same for all shapes."""
 
     operation: str
-    kind: tuple[int, ...]
+    class_key: tuple[int, ...]
     compute: str
     serves: list[str]
     score: list[str]
@@ -106,7 +106,7 @@ def choices(library: Library, scores: Sequence[Score]) -> list[CChoice]:
         out.append(
             CChoice(
                 operation=k.operation.form.name,
-                kind=k.operation.kind(k.problem),
+                class_key=k.operation.class_key(k.problem),
                 compute=_kernel_name(k),
                 serves=_serves(k.general),
                 score=block(score.tree, _score_lines if score.learnt else _time_lines, "s->"),
@@ -159,13 +159,13 @@ class _Numbers:
 def form(library: Library, module: Module, launch: Launch) -> Leaf:
     """The statements that launch the kernels of ``module``; their numbers may be symbols."""
     number = _Numbers()
-    kinds = {kind for step in launch.steps for kind, value in step.arguments if _is_scalar(value)} - {"f64"}
-    lines = [f"scalars_{kind}(x);" for kind in sorted(kinds)]
+    types = {ptx_type for step in launch.steps for ptx_type, value in step.arguments if _is_scalar(value)} - {"f64"}
+    lines = [f"scalars_{ptx_type}(x);" for ptx_type in sorted(types)]
     lines.append(f"if (!begin(x, (size_t){number(launch.workspace)}, {int(launch.zeroed)}))")
     lines.append("    return;")
     for step in launch.steps:
-        for kind, value in step.arguments if step.entry else ():
-            lines += _argument(library, kind, value, number)
+        for ptx_type, value in step.arguments if step.entry else ():
+            lines += _argument(library, ptx_type, value, number)
         lines.append(_launch(library, module, step, number))
     return Leaf(tuple(lines), tuple(number.nodes))
 
@@ -181,21 +181,21 @@ def _is_scalar(value: object) -> bool:
     return isinstance(value, str) and value in ("alpha", "beta")
 
 
-def _argument(library: Library, kind: str, value: Any, number: _Numbers) -> list[str]:
+def _argument(library: Library, ptx_type: str, value: Any, number: _Numbers) -> list[str]:
     """The statements that put a parameter."""
     if isinstance(value, TensorMap):
         return _map(value, number)
     if isinstance(value, Table):
         return [f"put_u64(x, x->library->tables + {library.tables.offsets[value]});"]
     if _is_scalar(value):
-        return [f"put_{kind}(x, x->operands->{value});"]
+        return [f"put_{ptx_type}(x, x->operands->{value});"]
     if isinstance(value, str) and value == SelectValues.CAPACITY.name:
-        return [f"put_{kind}(x, (uint64_t)x->capacity);"]
+        return [f"put_{ptx_type}(x, (uint64_t)x->capacity);"]
     if isinstance(value, str) and value.startswith("scalar"):
-        return [f"put_{kind}(x, {'(int64_t)' * (kind == 'u32')}{place(value)});"]
+        return [f"put_{ptx_type}(x, {'(int64_t)' * (ptx_type == 'u32')}{place(value)});"]
     if isinstance(value, str):
-        return [f"put_{kind}(x, {operand(value)});"]
-    return [f"put_{kind}(x, {'(uint64_t)' * (kind == 'u64')}{number(value)});"]
+        return [f"put_{ptx_type}(x, {operand(value)});"]
+    return [f"put_{ptx_type}(x, {'(uint64_t)' * (ptx_type == 'u64')}{number(value)});"]
 
 
 def operand(name: str) -> str:
@@ -237,11 +237,11 @@ def example(p: ExportedProblem) -> dict[str, Any]:
     if operation.arguments:
         return _task_example(p)
     counts = dict(zip("abc", operation.form.elements(problem), strict=True))
-    kinds = {"a": problem.element, "b": problem.element, "c": problem.output}
+    elements = {"a": problem.element, "b": problem.element, "c": problem.output}
     for name, (stored, _) in problem.broadcast_shapes.items():
         counts[name] = counts["c"] if name in ELEMENTWISE_OPERANDS else math.prod(stored)
-        kinds[name] = problem.epilogue_operand_dtype(name)
-    buffers = [(name, max(count * kinds[name].bytes, 1)) for name, count in counts.items()]
+        elements[name] = problem.epilogue_operand_dtype(name)
+    buffers = [(name, max(count * elements[name].bytes, 1)) for name, count in counts.items()]
     inputs = [0, 1, *(len(buffers) + i for i in range(len(operation.form.arrays)))]
     files = ["A", "B", *(name.upper() for name in operation.form.arrays), "C"]
     buffers += [(name, max(size(problem), 1)) for name, size in operation.form.arrays.items()]

@@ -111,7 +111,7 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
         "launches": c_source.functions(library),
         "choices": c_source.choices(library, scores),
         "trees": trees,
-        "kinds": max(operation.kinds for operation in library.operations),
+        "class_fields": max(operation.class_fields for operation in library.operations),
         "task_inputs": max(1, *(len(operation.arguments) for operation in library.operations)),
         "task_lists": max(1, *(len(operation.arguments) for operation in library.operations)),
         "variables": VARIABLES,

@@ -161,7 +161,7 @@ def _symbolic(of: CForm, problem: Problem, tied: Mapping[str, str] | None = None
     numbers = {name: number for name, number in variables(of, problem).items() if number > 1 and name not in tied}
     symbols = {name: Symbol.variable(name, n) for name, n in numbers.items()}
     symbols |= {name: symbols[source] for name, source in tied.items() if source in symbols}
-    lowered: KernelProblem = of.lower(problem, kind=_SymbolicProblem, **symbols)
+    lowered: KernelProblem = of.lower(problem, problem_type=_SymbolicProblem, **symbols)
     return lowered
 
 

@@ -189,9 +189,11 @@ class Library:
 
     def scored(self) -> list[General]:
         """The configurations of ``kernels``, in which a kernel that is the only one of its class needs no score."""
-        classes = Counter((k.operation.form.name, k.operation.kind(k.problem)) for k in self.kernels)
+        classes = Counter((k.operation.form.name, k.operation.class_key(k.problem)) for k in self.kernels)
         return [
-            k.general if classes[k.operation.form.name, k.operation.kind(k.problem)] > 1 else k.general.without_score()
+            k.general
+            if classes[k.operation.form.name, k.operation.class_key(k.problem)] > 1
+            else k.general.without_score()
             for k in self.kernels
         ]
 
@@ -239,7 +241,7 @@ class Library:
         """The kernel that computes a problem and other shapes; None: there are no expressions of its launches."""
         problem = selection.problem
         for kernel in self.kernels:
-            same = kernel.operation is operation and operation.kind(kernel.problem) == operation.kind(problem)
+            same = kernel.operation is operation and operation.class_key(kernel.problem) == operation.class_key(problem)
             if (
                 same
                 and kernel.general.config == selection.config

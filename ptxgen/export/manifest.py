@@ -119,14 +119,14 @@ def _step(library: Library, module: Module, step: Step) -> dict[str, Any]:
         "grid": list(step.grid),
         "block": list(step.block),
         "shared": step.shared,
-        "parameters": [_parameter(library, kind, value) for kind, value in step.arguments],
+        "parameters": [_parameter(library, ptx_type, value) for ptx_type, value in step.arguments],
     }
 
 
-def _parameter(library: Library, kind: str, value: object) -> dict[str, Any]:
+def _parameter(library: Library, ptx_type: str, value: object) -> dict[str, Any]:
     """A parameter: its type, and its value, or the name of a value that the caller supplies."""
     if isinstance(value, TensorMap):
         return {"type": "tensor_map", "map": asdict(value)}
     if isinstance(value, Table):
         return {"type": "u64", "table": library.tables.offsets[value]}
-    return {"type": kind, "name" if isinstance(value, str) else "value": value}
+    return {"type": ptx_type, "name" if isinstance(value, str) else "value": value}

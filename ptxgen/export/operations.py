@@ -34,12 +34,12 @@ def enumerator(word: str) -> str:
 
 @dataclass(frozen=True)
 class CField:
-    """A field of a problem structure. ``kind``: its C type; ``number(problem)``: its value."""
+    """A field of a problem structure. ``c_type``: its C type; ``number(problem)``: its value."""
 
     name: str
     meaning: str
     number: Callable[[Any], int]
-    kind: str = "int64_t"
+    c_type: str = "int64_t"
 
 
 def _word(name: str, meaning: str) -> CField:
@@ -66,7 +66,7 @@ def epilogue_sum(epilogue: str) -> int:
 
 
 #: the fields of every operation: types, arithmetic, epilogue
-KIND = (
+CLASS_FIELDS = (
     _word("layout", "memory layout"),
     _word("dtype", "type of A and B"),
     _word("compute", "arithmetic"),
@@ -78,30 +78,30 @@ KIND = (
 
 @dataclass(frozen=True)
 class CArgument:
-    """A member of a structure of operands. ``kind``: its C type; ``places``: the members of ``struct call`` that hold
+    """A member of a structure of operands. ``c_type``: its C type; ``places``: the members of ``struct call`` that hold
     its value, from ``x`` on."""
 
     name: str
-    kind: str
+    c_type: str
     meaning: str
     places: tuple[str, ...]
 
     @property
     def declaration(self) -> str:
         """The member in C."""
-        return f"{self.kind}{'' if self.kind.endswith('*') else ' '}{self.name}"
+        return f"{self.c_type}{'' if self.c_type.endswith('*') else ' '}{self.name}"
 
 
 @dataclass(frozen=True)
 class COperation:
-    """An operation in C, or a task. ``fields``: those of the structure of its problem; ``kinds``: the number of the
-    first ones that are equal in all problems of a class, whose kernels serve its shapes; ``learnt``: true if the trees
-    of the model choose among them; ``arguments``: the structure of its operands, empty: ``ptxgen_operands``;
+    """An operation in C, or a task. ``fields``: those of the structure of its problem; ``class_fields``: the number of
+    the first ones that are equal in all problems of a class, whose kernels serve its shapes; ``learnt``: true if the
+    trees of the model choose among them; ``arguments``: the structure of its operands, empty: ``ptxgen_operands``;
     ``notes``: lines on what it computes."""
 
     form: CForm
     fields: tuple[CField, ...]
-    kinds: int = len(KIND)
+    class_fields: int = len(CLASS_FIELDS)
     learnt: bool = True
     arguments: tuple[CArgument, ...] = ()
     notes: tuple[str, ...] = ()
@@ -115,9 +115,9 @@ class COperation:
         """The numbers by which the C library recognises ``problem``."""
         return tuple(f.number(problem) for f in self.fields)
 
-    def kind(self, problem: Problem) -> tuple[int, ...]:
+    def class_key(self, problem: Problem) -> tuple[int, ...]:
         """The numbers of the class of ``problem``."""
-        return self.key(problem)[: self.kinds]
+        return self.key(problem)[: self.class_fields]
 
 
 def exported() -> list[str]:
@@ -132,7 +132,7 @@ def in_c(name: str) -> COperation:
     assert operation.c_form is not None
     own = [f for f in fields(operation.problem) if text_of(f).c]
     described = [c for text in (True, False) for f in own if (f.type == "str") == text for c in _fields(f)]
-    return COperation(operation.c_form, (*KIND, *described))
+    return COperation(operation.c_form, (*CLASS_FIELDS, *described))
 
 
 def _fields(f: Field[Any]) -> list[CField]:

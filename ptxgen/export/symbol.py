@@ -193,15 +193,15 @@ def _plain(x: NumberOrSymbol) -> tuple[Any, Node]:
     return x, number(x)
 
 
-def _combined(op: str, kind: str, arguments: tuple[Node, ...], example: Any) -> Node:
+def _combined(op: str, number_type: str, arguments: tuple[Node, ...], example: Any) -> Node:
     """The node of an operation, without operations that have no effect."""
     if all(x.op == "constant" for x in arguments):
         return number(example)
     if len(arguments) == 2 and any(x.op == "constant" for x in arguments):
         x, y = arguments
         left, right = (x.value if x.op == "constant" else None), (y.value if y.op == "constant" else None)
-        integral = kind in (INTEGER, BOOL)
-        if kind == BOOL and op in ("&", "|"):
+        integral = number_type in (INTEGER, BOOL)
+        if number_type == BOOL and op in ("&", "|"):
             known, other = (left, y) if left is not None else (right, x)
             return other if known == (op == "&") else number(op == "|")
         if integral and ((op == "*" and left == 1) or (op == "+" and left == 0)):
@@ -210,10 +210,10 @@ def _combined(op: str, kind: str, arguments: tuple[Node, ...], example: Any) -> 
             return x
     if op == "not" and arguments[0].op == "not":
         return arguments[0].arguments[0]
-    if op == "neg" and kind == INTEGER and arguments[0].op == "//" and arguments[0].arguments[0].op == "neg":
+    if op == "neg" and number_type == INTEGER and arguments[0].op == "//" and arguments[0].arguments[0].op == "neg":
         quotient = arguments[0].arguments
-        return node("ceil_div", kind, quotient[0].arguments[0], quotient[1])
-    return node(op, kind, *arguments)
+        return node("ceil_div", number_type, quotient[0].arguments[0], quotient[1])
+    return node(op, number_type, *arguments)
 
 
 def apply(op: str, *operands: NumberOrSymbol) -> Symbol:
@@ -227,28 +227,28 @@ def apply(op: str, *operands: NumberOrSymbol) -> Symbol:
         return Symbol(_combined("not", BOOL, nodes, not values[0]), not values[0])
     with np.errstate(all="ignore"):
         if op in _COMPARED:
-            kind = _common(values)
+            number_type = _common(values)
             holds = bool(_COMPARED[op](*values))
-            return Symbol(_combined(op, BOOL, tuple(cast(x, kind) for x in nodes), holds), holds)
+            return Symbol(_combined(op, BOOL, tuple(cast(x, number_type) for x in nodes), holds), holds)
         try:
             example = (_BINARY.get(op) or _UNARY[op])(*values)
         except ZeroDivisionError:  # of example values on a path that they do not take
             example = values[0]
-    kind = type_of_number(example)
-    return Symbol(_combined(op, kind, tuple(cast(x, kind) for x in nodes), example), example)
+    number_type = type_of_number(example)
+    return Symbol(_combined(op, number_type, tuple(cast(x, number_type) for x in nodes), example), example)
 
 
 def _common(values: tuple[Any, ...]) -> str:
-    """The kind in which NumPy compares numbers."""
-    kind = np.result_type(*values)
-    return INTEGER if kind.kind in "iub" else FLOAT if kind == np.float32 else DOUBLE
+    """The type in which NumPy compares numbers."""
+    dtype = np.result_type(*values)
+    return INTEGER if dtype.kind in "iub" else FLOAT if dtype == np.float32 else DOUBLE
 
 
 def where(condition: Any, x: Any, y: Any) -> Symbol:
     """``np.where`` of one row."""
     (holds, test), (first, a), (second, b) = _plain(condition), _plain(x), _plain(y)
-    kind = BOOL if a.type == b.type == BOOL else _common((first, second))
-    a, b, example = cast(a, kind), cast(b, kind), _TO[kind](first if holds else second)
+    number_type = BOOL if a.type == b.type == BOOL else _common((first, second))
+    a, b, example = cast(a, number_type), cast(b, number_type), _TO[number_type](first if holds else second)
     return Symbol((a if holds else b) if test.op == "constant" else select(test, a, b), example)
 
 
@@ -370,9 +370,9 @@ class Symbol:
 
     # ---- in place of a NumPy column of one row
 
-    def astype(self, kind: Any, copy: bool = True) -> Symbol:
-        to = FLOAT if np.dtype(kind) == np.float32 else DOUBLE
-        return Symbol(cast(self.node, to), np.dtype(kind).type(self.example))
+    def astype(self, dtype: Any, copy: bool = True) -> Symbol:
+        to = FLOAT if np.dtype(dtype) == np.float32 else DOUBLE
+        return Symbol(cast(self.node, to), np.dtype(dtype).type(self.example))
 
     def __getitem__(self, rows: Any) -> Symbol:
         return self

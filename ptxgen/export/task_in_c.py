@@ -209,7 +209,7 @@ class TaskInC:
         return f", leading dimension ld_{name}" if name in self.leading else ""
 
     def _outputs(self) -> Iterator[CArgument]:
-        x, kind = self.output, Task.result_type(self.program)
+        x, result_type = self.output, Task.result_type(self.program)
         if isinstance(x, Select):
             for name, value, role in zip(list_columns(x), x.values, list_names(len(x.values)), strict=True):
                 meaning = f"{value.type}, list of {printed(value)}"
@@ -218,13 +218,13 @@ class TaskInC:
             meaning = "number of results, on the GPU, also if it exceeds the capacity"
             yield CArgument(f"{x.name}_count", "int64_t *", meaning, (place(SelectValues.COUNT),))
         elif isinstance(x, Aggregate | Scatter):
-            yield CArgument(x.name, "void *", f"{kind}, group_rows × group_columns, contiguous", (place("C"),))
+            yield CArgument(x.name, "void *", f"{result_type}, group_rows × group_columns, contiguous", (place("C"),))
             if isinstance(x, Aggregate):
                 meaning = "number of pairs (i, j) whose keys are out of range, on the GPU"
                 yield CArgument(f"{x.name}_rejected", "int64_t *", meaning, (place(REJECTED),))
         else:
             axes = x.axes if isinstance(x, Store) else (x.axis,) if isinstance(x, RowReduce) else ()
-            yield CArgument(x.name, "void *", f"{kind}, {_stored(axes)}{self._gaps(x.name)}", (place("C"),))
+            yield CArgument(x.name, "void *", f"{result_type}, {_stored(axes)}{self._gaps(x.name)}", (place("C"),))
 
     def _notes(self) -> Iterator[str]:
         """Rules of a call."""
@@ -347,7 +347,7 @@ class _Shape(Task):
         return rows, columns
 
 
-def _lower(p: Task, kind: type[KernelProblem], **symbols: Any) -> KernelProblem:
+def _lower(p: Task, problem_type: type[KernelProblem], **symbols: Any) -> KernelProblem:
     """What kernels compute for a task, with symbols in place of numbers of the shape."""
     shape = object.__new__(_Shape)  # its rules are those of numbers
     if p.groups:
@@ -356,13 +356,13 @@ def _lower(p: Task, kind: type[KernelProblem], **symbols: Any) -> KernelProblem:
     for name, x in values.items():
         object.__setattr__(shape, name, x)
     features = tuple((name, of(p)) for name, of in operation_of(p).features.items())
-    return _of_kind(replace(lower_task(shape), features=features), kind)
+    return _of_type(replace(lower_task(shape), features=features), problem_type)
 
 
-def _of_kind(p: KernelProblem, kind: type[KernelProblem]) -> KernelProblem:
+def _of_type(p: KernelProblem, problem_type: type[KernelProblem]) -> KernelProblem:
     """The same problem, and its forms, as objects of another class."""
     values = {f.name: getattr(p, f.name) for f in fields(p)}
-    return kind(**{**values, "forms": tuple(_of_kind(form, kind) for form in p.forms)})
+    return problem_type(**{**values, "forms": tuple(_of_type(form, problem_type) for form in p.forms)})
 
 
 def functions_of(name: str, program: Program, output: str | None = None, **options: Any) -> list[TaskInC]:

@@ -46,8 +46,10 @@ def _rebuilt(op: str, type: str, arguments: tuple[Node, ...], value: Any) -> Nod
 
 def constant(value: Any, type: str) -> Node:
     """The node of a number."""
-    kind = type_of(type)
-    return node("constant", type, value=float(value) if kind.floating else bool(value) if type == PRED else int(value))
+    element = type_of(type)
+    return node(
+        "constant", type, value=float(value) if element.floating else bool(value) if type == PRED else int(value)
+    )
 
 
 def variable(name: str, type: str) -> Node:

@@ -31,7 +31,7 @@ class Temporaries:
     @property
     def state(self) -> tuple[Any, ...]:
         """What decides which registers the next call uses."""
-        first = tuple((kind, tuple(names)) for kind, names in self.first.items())
+        first = tuple((ptx_type, tuple(names)) for ptx_type, names in self.first.items())
         return self.prefix, first, tuple(sorted(self._kept.items()))
 
     @classmethod
@@ -50,26 +50,26 @@ class Temporaries:
 
     def use(self, counts: Mapping[str, int], following: Mapping[str, int]) -> None:
         """Counts the registers of a call."""
-        for kind, n in counts.items():
-            self.counts[kind] = max(self.counts[kind], n)
+        for ptx_type, n in counts.items():
+            self.counts[ptx_type] = max(self.counts[ptx_type], n)
         self._next = Counter(following)
 
-    def take(self, kind: str) -> str:
+    def take(self, ptx_type: str) -> str:
         """A free register of a class."""
-        free = self._free.get(kind)
+        free = self._free.get(ptx_type)
         if free:
             return free.pop()
-        own, n = self.first.get(kind, ()), self._next[kind]
-        self._next[kind] += 1
+        own, n = self.first.get(ptx_type, ()), self._next[ptx_type]
+        self._next[ptx_type] += 1
         if n < len(own):
             return own[n]
         n -= len(own)
-        self.counts[kind] = max(self.counts[kind], n + 1)
-        return f"%{self.prefix}_{kind}_{n}"
+        self.counts[ptx_type] = max(self.counts[ptx_type], n + 1)
+        return f"%{self.prefix}_{ptx_type}_{n}"
 
-    def give(self, kind: str, register: str) -> None:
+    def give(self, ptx_type: str, register: str) -> None:
         """Makes a register free."""
-        self._free.setdefault(kind, []).append(register)
+        self._free.setdefault(ptx_type, []).append(register)
 
     def keep(self) -> None:
         """Later calls use none of the registers that are in use, because values in them are still read."""
@@ -82,7 +82,9 @@ class Temporaries:
     @property
     def declarations(self) -> list[str]:
         """The lines that declare the registers, after all statements are printed."""
-        return [f".reg .{kind} %{self.prefix}_{kind}_<{n}>;" for kind, n in sorted(self.counts.items()) if n]
+        return [
+            f".reg .{ptx_type} %{self.prefix}_{ptx_type}_<{n}>;" for ptx_type, n in sorted(self.counts.items()) if n
+        ]
 
 
 @dataclass(frozen=True)

@@ -127,8 +127,8 @@ class StoreTile:
 
     def _number(self, name: str) -> tuple[Scalar, ...]:
         """A number of the type ``arithmetic``: of a complex one, the real and the imaginary part."""
-        kind = dtype(self.arithmetic)
-        return tuple(Scalar(each, kind.real) for each in part_names(name)[: kind.parts])
+        number = dtype(self.arithmetic)
+        return tuple(Scalar(each, number.real) for each in part_names(name)[: number.parts])
 
     @property
     def stored_type(self) -> str:

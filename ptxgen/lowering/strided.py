@@ -59,7 +59,7 @@ def matrix_product(
     deterministic: bool = False,
     swapped: bool = False,
     dtype_b: str = "",
-    problem_class: type[KernelProblem] = KernelProblem,
+    problem_type: type[KernelProblem] = KernelProblem,
 ) -> KernelProblem:
     """C[M,N] = alpha · op(A)[M,K] · op(B)[K,N] + beta · C of matrices with leading dimensions. Numbers may be integers,
     NumPy columns or symbols; the fields are those of ``Gemm``. ``swapped``: A is the second array of the call;
@@ -78,7 +78,7 @@ def matrix_product(
         access = strided(rows, columns, row, stride, at, kmajor, each.bytes)
         operands.append(Operand(name, each.name, access, array_of(name, swapped)))
         shared.append(1 if batch > 1 and step == 0 else batch)
-    return problem_class(
+    return problem_type(
         f"gemm_{dtype}_{layout.lower()}",
         GemmExtents(m, n, k, batch),
         tuple(operands[:2]),

@@ -144,8 +144,8 @@ class ProblemBase:
         return given, type(self)(**given)
 
     @property
-    def problem_kind(self) -> str:
-        """The kind of problem for reports of accuracy: the operation, or one of several kinds of it."""
+    def problem_class(self) -> str:
+        """The class of the problem in reports of accuracy: the operation, or a part of it."""
         raise NotImplementedError
 
     @property
@@ -256,11 +256,11 @@ class ProblemBase:
             object.__setattr__(self, name, value.upper() if value.upper() in known else value)
             word(name, getattr(self, name), known, ShapeError)
 
-    def _check_alignment(self, name: str, kind: Dtype) -> None:
+    def _check_alignment(self, name: str, element: Dtype) -> None:
         """ShapeError: the alignment of an operand is not a power of two from the element size to 16 bytes."""
         value = getattr(self, name)
-        if value not in (1, 2, 4, 8, 16) or value < kind.bytes:
-            raise ShapeError(f"{name} is {value} bytes; it must be a power of two from {kind.bytes} to 16")
+        if value not in (1, 2, 4, 8, 16) or value < element.bytes:
+            raise ShapeError(f"{name} is {value} bytes; it must be a power of two from {element.bytes} to 16")
 
     @classmethod
     def epilogue_rows(cls) -> tuple[tuple[str, ...], ...]:
@@ -289,11 +289,15 @@ class ProblemBase:
             raise InputError(
                 f"epilogue is {self.epilogue!r}; its operations must be in the order of execution: {','.join(ordered)}"
             )
-        kind = self.epilogue_dtype
-        if given and kind.part:
+        epilogue_dtype = self.epilogue_dtype
+        if given and epilogue_dtype.part:
             raise DtypeError(f"epilogue is {self.epilogue!r}; products of {self.dtype} have none")
-        if given and (kind.integer or not all(epilogue_op(name).computes(kind.name) for name in given)):
-            raise DtypeError(f"epilogue is {self.epilogue!r}; it is not supported for sums of type {kind.name}")
+        if given and (
+            epilogue_dtype.integer or not all(epilogue_op(name).computes(epilogue_dtype.name) for name in given)
+        ):
+            raise DtypeError(
+                f"epilogue is {self.epilogue!r}; it is not supported for sums of type {epilogue_dtype.name}"
+            )
         if any(epilogue_op(name).gated for name in given):
             self._check_gated(given)
         object.__setattr__(self, "epilogue", ",".join(ordered))

@@ -16,9 +16,9 @@ class CForm:
     take the problem; ``without_sum(problem)``: the GEMM with an empty K that has its result if alpha is 0, None: its
     calls have no alpha; ``arrays``: name -> bytes for a problem, of the arrays that it reads besides its operands and
     those of epilogues; ``serves_other_shapes(problem)``: true if its kernels are exported for other shapes too;
-    ``lower(problem, kind=…, **symbols)``: then the kernel problem, of type ``kind``, with symbols in place of numbers
-    of the shape; ``tied(problem)``: numbers of the shape -> those that they equal in every shape; ``groups(problem)``:
-    rows and columns of a result whose elements keys select, (1, 1) of others."""
+    ``lower(problem, problem_type=…, **symbols)``: then the kernel problem, of that type, with symbols in place of
+    numbers of the shape; ``tied(problem)``: numbers of the shape -> those that they equal in every shape;
+    ``groups(problem)``: rows and columns of a result whose elements keys select, (1, 1) of others."""
 
     name: str
     meaning: str

@@ -290,17 +290,17 @@ def dtype(name: str) -> Dtype:
         raise DtypeError(f"dtype is {name!r}; it must be one of {', '.join(DTYPES)}") from None
 
 
-def from_numpy(kind: np.dtype[np.generic], argument: str) -> Dtype:
+def from_numpy(numpy_dtype: np.dtype[np.generic], argument: str) -> Dtype:
     """The type of a NumPy dtype. DtypeError: there is none; the message names ``argument``."""
     try:
-        return _BY_NUMPY[np.dtype(kind)]
+        return _BY_NUMPY[np.dtype(numpy_dtype)]
     except (KeyError, TypeError):
-        raise DtypeError(f"{argument} has dtype {kind}; it must be one of {ALLOWED}") from None
+        raise DtypeError(f"{argument} has dtype {numpy_dtype}; it must be one of {ALLOWED}") from None
 
 
-def bits_of(value: float, kind: Dtype) -> str:
-    """``value`` as an exact PTX literal of type ``kind``, in hexadecimal for floating-point types."""
-    if kind.integer:
+def bits_of(value: float, element: Dtype) -> str:
+    """``value`` as an exact PTX literal of type ``element``, in hexadecimal for floating-point types."""
+    if element.integer:
         return str(int(value))
-    word = np.array(value, kind.numpy).tobytes()[::-1].hex().upper()
-    return {2: f"0x{word}", 4: f"0f{word}", 8: f"0d{word}"}[kind.bytes]
+    word = np.array(value, element.numpy).tobytes()[::-1].hex().upper()
+    return {2: f"0x{word}", 4: f"0f{word}", 8: f"0d{word}"}[element.bytes]

@@ -164,11 +164,11 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class RandomKind:
-    """Random problems of one kind, which models are trained on. ``draw(rng, values, limits)``: one problem with the
+class RandomProblems:
+    """Random problems of one class, which models are trained on. ``draw(rng, values, limits)``: one problem with the
     fields ``values`` (dtype, compute) within ``tuning.draws.Limits``; ShapeError: to be drawn again;
     ``weight``: its share unless told otherwise. ``vary(rng, problem, limits)``: the problem with other extents of about
-    the same alignment; ShapeError as of ``draw``. None: problems of this kind are not varied."""
+    the same alignment; ShapeError as of ``draw``. None: these problems are not varied."""
 
     draw: Callable[..., ProblemBase]
     weight: float
@@ -231,14 +231,14 @@ class Operation:
     kernels compute; ``product(problem, arrays, region)``: Σab and Σ|a||b| of every element of the result in
     float64, from arrays by name; ``slices(problem, region)``: the slices of a region in the stored result; ``region``:
     an argument of ``product`` that selects a part of the result, None for all of it; ``checks(driver, problem, config,
-    seed, row_padding)``: yields a ``CheckResult`` for each kind of input; ``operand_sets(driver, problem, timing)``:
+    seed, row_padding)``: yields a ``CheckResult`` for each set of inputs; ``operand_sets(driver, problem, timing)``:
     the operands that a kernel is timed on (``runtime.operand_sets.OperandSets``); ``suites``: named sets of problems;
     ``titles``, ``cells(row)``: the columns of tables that identify a problem, and their cells for a row of a command's
-    JSON document; ``baselines``: vendor libraries, by name; ``random_kinds``: kinds of random problems, by names that
-    are different in all operations; ``column_major(fields)``: the case of a problem whose fields are in column-major
-    (BLAS) terms, None: the operation has no such form; ``scheduling(problem, config, device)``: microseconds of the
-    host before a launch, to be reported with its time, None: nothing to report; ``speed``: how fast a time is;
-    ``ceiling``: what a time is compared with, None: nothing; ``c_form``: its function in exported
+    JSON document; ``baselines``: vendor libraries, by name; ``random_problems``: classes of random problems, by names
+    that are different in all operations; ``column_major(fields)``: the case of a problem whose fields are in
+    column-major (BLAS) terms, None: the operation has no such form; ``scheduling(problem, config, device)``:
+    microseconds of the host before a launch, to be reported with its time, None: nothing to report; ``speed``: how fast
+    a time is; ``ceiling``: what a time is compared with, None: nothing; ``c_form``: its function in exported
     libraries, None: it has none; ``schedules``: by name; ``operands``: how errors call A and B;
     ``unprepared(problem)``: the same problem without preparation of constant operands, None: nothing is prepared;
     ``features``: features of the model, functions of the problem; for problems of other operations they are 0. One
@@ -259,7 +259,7 @@ class Operation:
     cells: Callable[[dict[str, Any]], list[Any]]
     suites: Mapping[str, Suite] = field(default_factory=dict)
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
-    random_kinds: Mapping[str, RandomKind] = field(default_factory=dict)
+    random_problems: Mapping[str, RandomProblems] = field(default_factory=dict)
     column_major: Callable[[dict[str, Any]], Case] | None = None
     scheduling: Callable[[Any, Any, Any], float] | None = None
     speed: Speed = FLOPS

@@ -26,7 +26,7 @@ from ptxgen.problem.operation import operation_of
 Array = np.ndarray[Any, Any]
 
 FACTOR = 4.0  #: c of the tolerance; the largest error of a correct kernel corresponds to 1.4
-KINDS = ("integers", "normal", "scaled", "positive")
+INPUTS = ("integers", "normal", "scaled", "positive")
 #: distinct random values; larger operands repeat them. A prime, so that rows do not repeat at any leading dimension
 DISTINCT_VALUES = 1_048_573
 
@@ -52,27 +52,27 @@ def parts_of(x: Array) -> Array:
     return np.stack([x.real, x.imag], axis=-1).reshape(*x.shape[:-1], -1) if np.iscomplexobj(x) else x
 
 
-def operands(p: Problem, seed: int = 0, kind: str = "normal") -> dict[str, Array]:
+def operands(p: Problem, seed: int = 0, inputs: str = "normal") -> dict[str, Array]:
     """A, B and C as stored, contiguous, of the problem's dtypes. ``integers``: every partial sum of a product
     is exact; ``normal``; ``scaled``: rows and columns of A and B differ by up to 2^±6 (2^±2 in 8 bits); ``positive``:
     no two products cancel, so the errors of rounding toward zero add up (normal where sums are in f16, which stop
     growing)."""
-    return dict(random_operands(p, seed, kind))
+    return dict(random_operands(p, seed, inputs))
 
 
-def random_operands(p: Problem, seed: int = 0, kind: str = "normal") -> Iterator[tuple[str, Array]]:
+def random_operands(p: Problem, seed: int = 0, inputs: str = "normal") -> Iterator[tuple[str, Array]]:
     """Generates A, B and C one after the other, for callers that do not need all of ``operands``."""
     rng = np.random.default_rng(seed)
     for n, (name, shape) in enumerate(zip("ABC", p.stored, strict=True)):
         element = p.element if n < 2 else p.output
-        values, *imaginary = (_random_values(p, rng, kind, n, shape) for _ in range(element.parts))
+        values, *imaginary = (_random_values(p, rng, inputs, n, shape) for _ in range(element.parts))
         yield name, np.resize(_as(values + 1j * imaginary[0] if imaginary else values, element), shape)
 
 
-def _random_values(p: Problem, rng: np.random.Generator, kind: str, n: int, shape: tuple[int, ...]) -> Array:
+def _random_values(p: Problem, rng: np.random.Generator, inputs: str, n: int, shape: tuple[int, ...]) -> Array:
     """Values of operand ``n``, which is A, B or C, or of a part of complex ones; at least DISTINCT_VALUES."""
     k = p.reduction
-    if kind == "integers":
+    if inputs == "integers":
         values = rng.integers(-3, 4, shape).astype(np.float64)
         types = [p.accumulator] if p.output.saturates else [p.output, p.accumulator]
         exact = min(1 / max(t.roundoff, 2.0**-31) for t in types)
@@ -80,11 +80,11 @@ def _random_values(p: Problem, rng: np.random.Generator, kind: str, n: int, shap
             values = np.sign(values) * (rng.random(shape) < min(1.0, (exact / 8 / max(k, 1)) ** 0.5))
     else:
         values = rng.standard_normal(min(math.prod(shape), DISTINCT_VALUES))
-        if kind == "positive" and p.accumulator.bytes > 2:
+        if inputs == "positive" and p.accumulator.bytes > 2:
             values = np.abs(values)
             if p.element.bytes == 2:  # f16 and its sums overflow above 65504
                 values /= max(1.0, k) ** 0.25
-        if kind == "scaled":
+        if inputs == "scaled":
             values = np.resize(values, shape)
             exponent = 2 if p.element.bytes == 1 else 6
             # the axes to scale: rows of A, columns of B, images
@@ -96,12 +96,12 @@ def _random_values(p: Problem, rng: np.random.Generator, kind: str, n: int, shap
     return values
 
 
-def _as(values: Array, kind: Dtype) -> Array:
+def _as(values: Array, element: Dtype) -> Array:
     """``values`` converted to a type. For integer types, integers stay as they are; other values are scaled to 8
     bits."""
-    if kind.integer and not np.array_equal(values, np.rint(values)):
+    if element.integer and not np.array_equal(values, np.rint(values)):
         values = np.clip(np.rint(values * 40), -127, 127)
-    return values.astype(kind.numpy)
+    return values.astype(element.numpy)
 
 
 @dataclass(frozen=True)
@@ -122,10 +122,10 @@ class Reference:
     @property
     def rounded(self) -> Array:
         """``exact`` rounded to the type of C, if that is an integer or fp8."""
-        kind = self.problem.output
-        if kind.fp8:
-            return self.exact.astype(kind.numpy).astype(np.float64)
-        return np.rint(self.exact) if kind.integer else self.exact
+        output = self.problem.output
+        if output.fp8:
+            return self.exact.astype(output.numpy).astype(np.float64)
+        return np.rint(self.exact) if output.integer else self.exact
 
     def tolerance(self) -> Array:
         """The error allowed for each element: c(√K·u_sum·scale + u_out·|exact|), at most K·u_sum, plus the
@@ -258,28 +258,28 @@ def _magnitude(root: Node, values: Mapping[str, Any], magnitudes: Mapping[str, A
     return sum(parts[1:], parts[0])
 
 
-def _block_scales(rng: np.random.Generator, shape: tuple[int, ...], kind: str) -> Array:
+def _block_scales(rng: np.random.Generator, shape: tuple[int, ...], inputs: str) -> Array:
     """Scales of blocks. ``integers``: sums stay exact; ``scaled``: powers of two that differ by up to 2^8; others are
     in one power of two."""
-    if kind == "integers":
+    if inputs == "integers":
         return np.exp2(rng.integers(0, 2, shape)).astype(np.float32)
-    if kind == "scaled":
+    if inputs == "scaled":
         return np.exp2(rng.integers(-5, 4, shape)).astype(np.float32)
     return rng.uniform(0.25, 0.5, shape).astype(np.float32)
 
 
-def epilogue_arrays(p: Problem, seed: int = 0, kind: str = "normal") -> dict[str, Array]:
+def epilogue_arrays(p: Problem, seed: int = 0, inputs: str = "normal") -> dict[str, Array]:
     """The epilogue operands, and the scales of blocks. Scales are powers of two, but for some of blocks; a residual and
     ``aux`` have C's rows."""
     rng = np.random.default_rng([seed, 1])
-    out = {name: _block_scales(rng, shape, kind) for name, shape in p.scale_shapes.items()}
+    out = {name: _block_scales(rng, shape, inputs) for name, shape in p.scale_shapes.items()}
     for name in p.epilogue_operands:
         shape = p.broadcast_shapes[name][0]
         if name.startswith("scale"):
-            low = -7 if p.element.int8 and kind != "integers" else -2  # sums of full-range s8 products are large
+            low = -7 if p.element.int8 and inputs != "integers" else -2  # sums of full-range s8 products are large
             out[name] = np.exp2(rng.integers(low, low + 4, shape)).astype(np.float32)
         else:
-            values = rng.integers(-3, 4, shape) if kind == "integers" else rng.standard_normal(shape)
+            values = rng.integers(-3, 4, shape) if inputs == "integers" else rng.standard_normal(shape)
             out[name] = _as(values, p.epilogue_operand_dtype(name))
     return out
 
@@ -332,12 +332,12 @@ def compare(result: Array, ref: Reference) -> Deviation:
     return Deviation(float(ratio.flat[flat]), where, float(worst))
 
 
-def verdict(kind: str, result: Array, ref: Reference) -> Deviation:
-    """The deviation of a result from the reference. For inputs of kind "integers" every element must be equal, after
+def verdict(inputs: str, result: Array, ref: Reference) -> Deviation:
+    """The deviation of a result from the reference. For the inputs "integers" every element must be equal, after
     rounding to C's type."""
     deviation, got = compare(result, ref), wide(result)
     exact = all(epilogue_op(name).exact for name in ref.problem.epilogue_ops)
-    if kind != "integers" or not exact or not deviation.ok:
+    if inputs != "integers" or not exact or not deviation.ok:
         return deviation
     if len(wrong := np.argwhere(got != ref.rounded)):
         return Deviation(np.inf, tuple(int(i) for i in wrong[0]), deviation.worst)

@@ -1,4 +1,4 @@
-"""Runs a configuration on several kinds of input and compares every element with a float64 reference."""
+"""Runs a configuration on several sets of inputs and compares every element with a float64 reference."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ptxgen.runtime.driver import Driver
 
 @dataclass(frozen=True)
 class CheckResult:
-    """``kind``: the kind of input; ``deviation``: the deviation of the result from the reference."""
+    """``inputs``: the name of the inputs; ``deviation``: the deviation of the result from the reference."""
 
-    kind: str
+    inputs: str
     deviation: Deviation
 
     @property
@@ -23,7 +23,7 @@ class CheckResult:
         return self.deviation.ok
 
 
-#: (kind of input, alpha, beta, initial values of C)
+#: (name of the inputs, alpha, beta, initial values of C)
 CASES = (
     ("integers", 1.0, 0.0, "nan"),
     ("normal", 1.0, 0.0, "nan"),

@@ -32,11 +32,11 @@ _retained: Counter[int] = Counter()
 class _Names:
     """The members of an enumeration of cuda-bindings, without their prefix."""
 
-    def __init__(self, kind: str, prefix: str) -> None:
-        self._kind, self._prefix = kind, prefix
+    def __init__(self, enumeration: str, prefix: str) -> None:
+        self._enumeration, self._prefix = enumeration, prefix
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(getattr(load(), self._kind), self._prefix + name)
+        return getattr(getattr(load(), self._enumeration), self._prefix + name)
 
 
 device_attribute = _Names("CUdevice_attribute", "CU_DEVICE_ATTRIBUTE_")
@@ -168,15 +168,15 @@ def memset_d32_async(address: int, value: int, count: int, stream: Stream) -> No
     call(load().cuMemsetD32Async, address, value, count, stream.handle)
 
 
-def pagelocked_zeros(size: int, kind: Any) -> np.ndarray[Any, Any]:
+def pagelocked_zeros(size: int, dtype: Any) -> np.ndarray[Any, Any]:
     """``size`` elements in page-locked memory, which is freed with the last array on it."""
-    count = max(size * np.dtype(kind).itemsize, 1)
+    count = max(size * np.dtype(dtype).itemsize, 1)
     address = int(call(load().cuMemHostAlloc, count, 0))
     memory = (ctypes.c_ubyte * count).from_address(address)
     weakref.finalize(memory, _free_host, address, cuda_graph.current_context(), os.getpid()).atexit = False
     array: np.ndarray[Any, Any] = np.frombuffer(memory, np.uint8)
     array[:] = 0
-    return array[: size * np.dtype(kind).itemsize].view(kind)
+    return array[: size * np.dtype(dtype).itemsize].view(dtype)
 
 
 def _free_host(address: int, context: int, process: int) -> None:

@@ -129,7 +129,9 @@ class Graph:
     def __enter__(self) -> Graph:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, exception_class: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -305,15 +307,15 @@ def tensor_map(description: TensorMap, address: int) -> bytes:
     at = -(-ctypes.addressof(memory) // MAP_ALIGNMENT) * MAP_ALIGNMENT
     d, rank = description, len(description.extents)
     extents, pitches = (ctypes.c_uint64 * rank)(*d.extents), (ctypes.c_uint64 * (rank - 1))(*d.pitches)
-    words, kind = ctypes.c_uint32 * rank, MAP_TYPES[d.dtype]
+    words, type_code = ctypes.c_uint32 * rank, MAP_TYPES[d.dtype]
     options = (_NO_INTERLEAVE, MAP_SWIZZLES[d.swizzle], _PROMOTE_128_BYTES, _FILL_ZERO)
     if d.pixel_box is None:
         name, ones = "cuTensorMapEncodeTiled", words(*[1] * rank)
-        code = _encoder(name)(at, kind, rank, address, extents, pitches, words(*d.box), ones, *options)
+        code = _encoder(name)(at, type_code, rank, address, extents, pitches, words(*d.box), ones, *options)
     else:
         name, corner, pixels = "cuTensorMapEncodeIm2col", ctypes.c_int * (rank - 2), d.pixel_box
         lower, upper, steps = corner(*pixels.lower), corner(*pixels.upper), words(1, *pixels.strides, 1)
-        code = _encoder(name)(at, kind, rank, address, extents, pitches, lower, upper, *d.box, steps, *options)
+        code = _encoder(name)(at, type_code, rank, address, extents, pitches, lower, upper, *d.box, steps, *options)
     if code:
         raise driver_error(f"{name} of {description} at {address:#x}", load().CUresult(code))
     return ctypes.string_at(at, MAP_BYTES)
@@ -329,8 +331,8 @@ def _encoder(name: str) -> Any:
     pointer, _ = call(load().cuGetProcAddress, name.encode(), 12000, 0)
     integer, pointer_type = ctypes.c_int, ctypes.c_void_p
     arguments = [pointer_type if letter == "p" else ctypes.c_uint32 for letter in _ENCODERS[name]]
-    kind = ctypes.CFUNCTYPE(integer, pointer_type, integer, *arguments, *[integer] * 4)
-    return kind(int(pointer))
+    function_type = ctypes.CFUNCTYPE(integer, pointer_type, integer, *arguments, *[integer] * 4)
+    return function_type(int(pointer))
 
 
 def _capture(stream: int, record: Callable[[], object]) -> Any:

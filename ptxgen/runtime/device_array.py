@@ -4,13 +4,13 @@ from __future__ import annotations
 
 
 class DeviceArray:
-    """Contiguous device memory with the CUDA array interface. ``kind``: NumPy's text of the type of its elements."""
+    """Contiguous device memory with the CUDA array interface. ``typestr``: NumPy's text of the type of its elements."""
 
-    def __init__(self, address: int, shape: tuple[int, ...], kind: str) -> None:
+    def __init__(self, address: int, shape: tuple[int, ...], typestr: str) -> None:
         self.__cuda_array_interface__ = {
             "version": 3,
             "data": (address, False),
             "shape": shape,
-            "typestr": kind,
+            "typestr": typestr,
             "strides": None,
         }

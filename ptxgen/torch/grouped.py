@@ -71,8 +71,8 @@ class _Record(torch.autograd.Function):
 
 
 def _grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
-    kind = a[0].dtype
-    if len(a) != len(b) or kind not in DTYPES or any(x.dtype is not kind or x.dim() != 2 for x in (*a, *b)):
+    dtype = a[0].dtype
+    if len(a) != len(b) or dtype not in DTYPES or any(x.dtype is not dtype or x.dim() != 2 for x in (*a, *b)):
         _check_grouped(a, b)  # the messages; it takes microseconds for each item
     return grouped.gemm_grouped(list(a), list(b))
 

@@ -129,8 +129,8 @@ def check_dense(name: str, x: Any) -> None:
     if not is_tensor_like(x):
         raise InputError(f"{name} is of type {type(x).__name__}; it must be a torch.Tensor")
     if isinstance(x, Tensor) and (x.is_nested or x.layout is not torch.strided):
-        kind = "nested" if x.is_nested else str(x.layout)
-        raise InputError(f"{name} is a {kind} tensor; it must be a dense one")
+        layout = "nested" if x.is_nested else str(x.layout)
+        raise InputError(f"{name} is a {layout} tensor; it must be a dense one")
 
 
 def check_operands(**named: Tensor | None) -> None:

@@ -90,17 +90,17 @@ Only = Iterable[str | type[nn.Module]] | None
 
 @dataclass(frozen=True)
 class ModuleState:
-    """A module with a weight of at least two axes. ``name``: as in ``named_modules``; ``kind``: the name of its class;
-    ``replaced``: True if ptxgen computes it; ``reason``: why ptxgen cannot compute it, empty if it can."""
+    """A module with a weight of at least two axes. ``name``: as in ``named_modules``; ``class_name``: the name of its
+    class; ``replaced``: True if ptxgen computes it; ``reason``: why ptxgen cannot compute it, empty if it can."""
 
     name: str
-    kind: str
+    class_name: str
     replaced: bool
     reason: str
 
     def __str__(self) -> str:
         state = "ptxgen" if self.replaced else f"torch{': ' * bool(self.reason)}{self.reason}"
-        return f"{self.name or '(model)'}: {self.kind}, computed by {state}"
+        return f"{self.name or '(model)'}: {self.class_name}, computed by {state}"
 
 
 def replace_modules(model: Model, only: Only = None) -> Model:
@@ -146,13 +146,13 @@ def module_states(model: nn.Module) -> list[ModuleState]:
 
 def _reason(module: nn.Module) -> str:
     """Why ptxgen cannot compute a module; empty if it can."""
-    kind = ORIGINALS.get(type(module), type(module))
-    if kind in REPLACEMENTS:
+    module_class = ORIGINALS.get(type(module), type(module))
+    if module_class in REPLACEMENTS:
         weight = module.weight.dtype
         return "" if weight in DTYPES else f"its weight is of dtype {str(weight).removeprefix('torch.')}"
     if any(map(is_lazy, module.parameters(recurse=False))):
         return "its weight has no shape before the first call"
-    base = next((base for base in kind.__mro__ if base in REPLACEMENTS), None)
+    base = next((base for base in module_class.__mro__ if base in REPLACEMENTS), None)
     return f"a subclass of torch.nn.{base.__name__}" if base else "ptxgen has no such module"
 
 
@@ -165,10 +165,10 @@ def _chosen(model: nn.Module, only: Only) -> list[tuple[str, nn.Module]]:
         return known
     if isinstance(only, str | type):
         raise InputError(f"only is {only!r}; it must be a list of names and classes of modules")
-    names, kinds = [], []
+    names, classes = [], []
     for entry in only:
         if isinstance(entry, type) and issubclass(entry, nn.Module):
-            kinds.append(entry)
+            classes.append(entry)
         elif isinstance(entry, str) and entry in dict(known):
             names.append(entry)
         else:
@@ -177,5 +177,5 @@ def _chosen(model: nn.Module, only: Only) -> list[tuple[str, nn.Module]]:
     return [
         (name, module)
         for name, module in known
-        if isinstance(module, tuple(kinds)) or any(name == n or not n or name.startswith(f"{n}.") for n in names)
+        if isinstance(module, tuple(classes)) or any(name == n or not n or name.startswith(f"{n}.") for n in names)
     ]

@@ -322,12 +322,12 @@ def _autocast(args: Sequence[Any], device: str) -> tuple[Any, ...]:
     float64 is not converted."""
     if not torch.is_autocast_enabled(device):
         return tuple(args)
-    kind = torch.get_autocast_dtype(device)
+    autocast_dtype = torch.get_autocast_dtype(device)
 
     def cast(x: Any) -> Any:
         if isinstance(x, Tensor):
             eligible = x.is_floating_point() and x.dtype is not torch.float64 and x.device.type == device
-            return x.to(kind) if eligible else x
+            return x.to(autocast_dtype) if eligible else x
         return [cast(y) for y in x] if isinstance(x, list) else x
 
     return tuple(cast(x) for x in args)

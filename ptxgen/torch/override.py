@@ -285,8 +285,8 @@ def _scaled_mm(
 ) -> Tensor:
     if scale_result is not None:
         raise InputError("scale_result is given; it must be None")
-    kind = input.dtype if out_dtype is None else out_dtype
-    return scaled.scaled_mm(input, mat2, scale_a, scale_b, bias, kind, use_fast_accum)
+    out_type = input.dtype if out_dtype is None else out_dtype
+    return scaled.scaled_mm(input, mat2, scale_a, scale_b, bias, out_type, use_fast_accum)
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,10 @@ def scaled_mm(
 
     ShapeError, DtypeError, DeviceError, InputError: an argument breaks a rule.
     """
-    kind = torch.bfloat16 if out_dtype is None else out_dtype
+    out_type = torch.bfloat16 if out_dtype is None else out_dtype
     deterministic = torch.are_deterministic_algorithms_enabled()
     shapes, strides = (scale_a.shape, scale_b.shape), (scale_a.stride(), scale_b.stride())
-    about = kind, use_fast_accum, deterministic, *shapes, *strides, scale_a.dtype, scale_b.dtype
+    about = out_type, use_fast_accum, deterministic, *shapes, *strides, scale_a.dtype, scale_b.dtype
     key, at_a, at_b, at_bias = key_of("scaled_mm", about, input, mat2, bias)
     found = launches.cached(key)
     if found is not None:
@@ -60,7 +60,7 @@ def scaled_mm(
             f" the shapes {(m, 1)} and {(1, n)}, or those of blocks of 128: {(m, along_k)} or"
             f" {(-(-m // DEPTH), along_k)}, and {(along_k, n)} or {(along_k, -(-n // DEPTH))}"
         )
-    out = torch.empty((m, n), dtype=kind, device=input.device)
+    out = torch.empty((m, n), dtype=out_type, device=input.device)
     scales = _in_order(scale_a), _in_order(scale_b)
     third = launching.vector(bias)
     in_place = launching.in_place((scales[0], scale_a), (scales[1], scale_b), (third, bias))

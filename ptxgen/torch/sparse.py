@@ -163,11 +163,11 @@ def _block_diagonal(a: Tensor) -> tuple[Tensor, Tensor]:
 def _cast(values: Tensor) -> Tensor:
     """Values without a gradient in the type of autocast, cast once: the handle of the matrix has the same values in
     each call."""
-    kind = torch.get_autocast_dtype(values.device.type)
+    autocast_dtype = torch.get_autocast_dtype(values.device.type)
     plain = values.__class__ is Tensor and not in_transform() and not torch._C._len_torch_dispatch_stack()
-    if not plain or values.dtype in (kind, torch.float64):
+    if not plain or values.dtype in (autocast_dtype, torch.float64):
         return values
-    found: Tensor = _once(kind, (values,), lambda: values.to(kind))
+    found: Tensor = _once(autocast_dtype, (values,), lambda: values.to(autocast_dtype))
     return found
 
 

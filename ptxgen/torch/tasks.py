@@ -24,7 +24,7 @@ from ptxgen.errors import DeviceError, DtypeError, InputError, ShapeError, TaskE
 from ptxgen.expr.node import substituted
 from ptxgen.operations.task import gradients, several
 from ptxgen.operations.task.assembling import mapped, renamed
-from ptxgen.operations.task.group_sums import KINDS
+from ptxgen.operations.task.group_sums import SUM_TYPES
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.language.texts import parse
 from ptxgen.operations.task.problem import Task as Problem
@@ -49,7 +49,7 @@ DTYPES = {
     "s8": torch.int8,
     "u8": torch.uint8,
 }
-_TYPES = {kind: name for name, kind in DTYPES.items()}
+_TYPES = {torch_dtype: name for name, torch_dtype in DTYPES.items()}
 
 
 def task(source: str | Callable[..., Any]) -> TaskFunction:
@@ -126,8 +126,8 @@ class TaskFunction:
         if self._known_outputs and not is_dynamo_compiling() and self._is_direct(tensors):
             return self._function(**given, precision=precision)
         fast = word("precision", precision, (task_call.EXACT, task_call.FAST)) == task_call.FAST
-        kinds = tuple((name, _kind(name, x)) for name, x in given.items())
-        prepared, around = _prepare(self._key, kinds), _numbers_around(self._key)
+        types = tuple((name, _type_name(name, x)) for name, x in given.items())
+        prepared, around = _prepare(self._key, types), _numbers_around(self._key)
         numbers = {**dict(around), **{name: x for name, x in given.items() if name not in tensors}}
         prepared.check(tensors)
         if prepared.batched(tensors):
@@ -161,12 +161,12 @@ class TaskFunction:
             return torch.stack(items)
         return _forms[prepared.outputs](*map(torch.stack, zip(*items, strict=True)))
 
-    def prepared(self, kinds: tuple[tuple[str, str | None], ...]) -> Prepared:
+    def prepared(self, types: tuple[tuple[str, str | None], ...]) -> Prepared:
         """The programs for arguments of these types."""
-        key = kinds, self._source.state() if hasattr(self._source, "state") else None
+        key = types, self._source.state() if hasattr(self._source, "state") else None
         if key not in self._prepared:
-            program = self._source.program({name: x and x.removeprefix("0-d ") for name, x in kinds})
-            self._prepared[key] = _made(program, kinds)
+            program = self._source.program({name: x and x.removeprefix("0-d ") for name, x in types})
+            self._prepared[key] = _made(program, types)
             self._known_outputs = True
         return self._prepared[key]
 
@@ -236,8 +236,8 @@ _forms: dict[tuple[str, ...], Callable[..., Any]] = {}
 
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
-def _prepare(key: str, kinds: tuple[tuple[str, str | None], ...]) -> Prepared:
-    return _functions[key].prepared(kinds)
+def _prepare(key: str, types: tuple[tuple[str, str | None], ...]) -> Prepared:
+    return _functions[key].prepared(types)
 
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
@@ -245,7 +245,7 @@ def _numbers_around(key: str) -> tuple[tuple[str, Any], ...]:
     return tuple(_functions[key].numbers.items())
 
 
-def _kind(name: str, x: Any) -> str | None:
+def _type_name(name: str, x: Any) -> str | None:
     """The type of an argument as ``prepared`` takes it."""
     if x is None:
         return None
@@ -260,7 +260,7 @@ def _kind(name: str, x: Any) -> str | None:
     return "float" if isinstance(x, float) else "int"
 
 
-def _made(program: Program, kinds: tuple[tuple[str, str | None], ...]) -> Prepared:
+def _made(program: Program, types: tuple[tuple[str, str | None], ...]) -> Prepared:
     """What calls with arguments of these types need. InputError: the task has other outputs."""
     for output in program.outputs:
         if not isinstance(output, Store | RowReduce):
@@ -268,7 +268,7 @@ def _made(program: Program, kinds: tuple[tuple[str, str | None], ...]) -> Prepar
             raise InputError(
                 f"{output.name} is {what}; ptxgen.torch.task has matrices, rows and columns: ptxgen.task has all"
             )
-    single = {name for name, kind in kinds if kind is not None and kind.startswith("0-d ")}
+    single = {name for name, type_name in types if type_name is not None and type_name.startswith("0-d ")}
     program = _along_rows(program, single)
     ranks = {x.name: len(x.uses[0]) for x in program.inputs if x.uses}
     places = {
@@ -300,7 +300,7 @@ def _shared(program: Program) -> Shared:
         None if x is whole else _one(renamed(several.reading(program, x), names, {})) for x in program.outputs
     )
     storing = renamed(several.storing(program), {}, {several.REDUCTION: names[several.REDUCTION]})
-    empty = program.accumulator if program.accumulator in KINDS else "f32"
+    empty = program.accumulator if program.accumulator in SUM_TYPES else "f32"
     left, right, reduction, extent = names.values()
     return Shared(_one(storing), reading, left, right, reduction, extent, empty)
 
@@ -355,18 +355,18 @@ def _compute(*args: Any) -> Tensor:
     """The operator on tensors with memory."""
     given, (numbers, text, fast) = [x for x in args[:MOST_ARRAYS] if x is not None], args[MOST_ARRAYS:]
     program, function = _known(text)
-    shape, kind = _result(program, given)
+    shape, torch_dtype = _result(program, given)
     tensors, rest = iter(given), iter(numbers)
     values = [next(tensors).detach().resolve_neg() if x.uses else _number(next(rest), x.dtype) for x in program.inputs]
-    out = given[0].new_zeros(shape, dtype=kind) if program.when is not None and len(shape) == 2 else None
+    out = given[0].new_zeros(shape, dtype=torch_dtype) if program.when is not None and len(shape) == 2 else None
     if 0 in shape:
-        return given[0].new_empty(shape, dtype=kind)
+        return given[0].new_empty(shape, dtype=torch_dtype)
     result: Tensor = function(*values, out=out, precision=task_call.FAST if fast else task_call.EXACT)
     return result
 
 
-def _number(x: float, kind: str) -> int | float:
-    return int(x) if kind[0] in "su" else x
+def _number(x: float, type_name: str) -> int | float:
+    return int(x) if type_name[0] in "su" else x
 
 
 def _result(program: Program, tensors: Sequence[Tensor]) -> tuple[tuple[int, ...], torch.dtype]:
@@ -375,8 +375,8 @@ def _result(program: Program, tensors: Sequence[Tensor]) -> tuple[tuple[int, ...
     output = program.outputs[0]
     axes = output.axes if isinstance(output, Store) else (output.axis,) if isinstance(output, RowReduce) else ()
     truth = isinstance(output, Store) and task_call.is_truth(output.value)
-    kind = torch.bool if truth else DTYPES[Problem.result_type(program)]
-    return tuple(extents[axis] for axis in axes), kind
+    torch_dtype = torch.bool if truth else DTYPES[Problem.result_type(program)]
+    return tuple(extents[axis] for axis in axes), torch_dtype
 
 
 def _extents(program: Program, tensors: Sequence[Tensor]) -> dict[str, int]:
@@ -407,8 +407,8 @@ def _extents(program: Program, tensors: Sequence[Tensor]) -> dict[str, int]:
 
 def _fake(*args: Any) -> Tensor:
     given = [x for x in args[:MOST_ARRAYS] if x is not None]
-    shape, kind = _result(_known(args[MOST_ARRAYS + 1])[0], given)
-    empty: Tensor = given[0].new_empty(shape, dtype=kind)
+    shape, torch_dtype = _result(_known(args[MOST_ARRAYS + 1])[0], given)
+    empty: Tensor = given[0].new_empty(shape, dtype=torch_dtype)
     return empty
 
 

@@ -1,4 +1,4 @@
-"""Draws problems to measure: a mixture of kinds, each problem a function of the seed and its number."""
+"""Draws problems to measure: a mixture of classes, each problem a function of the seed and its number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from ptxgen.arguments import shown
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.problem.operation import RandomKind, operations
+from ptxgen.problem.operation import RandomProblems, operations
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.collect.problem_groups import kernel_class
 from ptxgen.tuning.draws import Limits, weighted_choice
@@ -30,12 +30,14 @@ ARITHMETIC: dict[str, tuple[dict[str, str], float]] = {
 
 @dataclass(frozen=True)
 class ProblemGenerator:
-    """Problem number i of a seed is always the same. ``kinds``, ``arithmetic``: weights by name; a name that is absent
-    has weight 0. Of each ``group`` of consecutive problems, the others have the kernel class of the first, and other
-    extents. InputError: an unknown name, or no positive weight."""
+    """Problem number i of a seed is always the same. ``mixture``, ``arithmetic``: weights by name; a name that is
+    absent has weight 0. Of each ``group`` of consecutive problems, the others have the kernel class of the first, and
+    other extents. InputError: an unknown name, or no positive weight."""
 
     seed: int = 0
-    kinds: Mapping[str, float] = field(default_factory=lambda: {name: kind.weight for name, kind in kinds().items()})
+    mixture: Mapping[str, float] = field(
+        default_factory=lambda: {name: each.weight for name, each in generators().items()}
+    )
     arithmetic: Mapping[str, float] = field(
         default_factory=lambda: {n: weight for n, (_, weight) in ARITHMETIC.items()}
     )
@@ -43,7 +45,7 @@ class ProblemGenerator:
     group: int = 1
 
     def __post_init__(self) -> None:
-        check_weights("mixture", self.kinds, kinds())
+        check_weights("mixture", self.mixture, generators())
         check_weights("dtypes", self.arithmetic, ARITHMETIC)
 
     def __iter__(self) -> Iterator[Problem]:
@@ -55,36 +57,36 @@ class ProblemGenerator:
 
     def problem(self, number: int) -> Problem:
         first, member = divmod(number, self.group)
-        kind, drawn = self._drawn(np.random.default_rng([self.seed, first]))
-        return self._variant(kind, drawn, np.random.default_rng([self.seed, first, member])) if member else drawn
+        generator, drawn = self._drawn(np.random.default_rng([self.seed, first]))
+        return self._variant(generator, drawn, np.random.default_rng([self.seed, first, member])) if member else drawn
 
-    def _drawn(self, rng: np.random.Generator) -> tuple[RandomKind, Problem]:
-        kind = kinds()[weighted_choice(rng, self.kinds)]
+    def _drawn(self, rng: np.random.Generator) -> tuple[RandomProblems, Problem]:
+        generator = generators()[weighted_choice(rng, self.mixture)]
         values = ARITHMETIC[weighted_choice(rng, self.arithmetic)][0]
         while True:
             try:
-                drawn = kind.draw(rng, values, self.limits)
+                drawn = generator.draw(rng, values, self.limits)
             except ShapeError:  # a filter that is larger than its image, or more memory than a GPU has
                 continue
             if self.limits.admits(drawn):
-                return kind, drawn
+                return generator, drawn
 
-    def _variant(self, kind: RandomKind, first: Problem, rng: np.random.Generator) -> Problem:
+    def _variant(self, generator: RandomProblems, first: Problem, rng: np.random.Generator) -> Problem:
         """A problem of the kernel class of ``first``; one of any class if none is found."""
         key = kernel_class(first)
-        if kind.vary is None:
+        if generator.vary is None:
             return self._drawn(rng)[1]
         for _ in range(VARIANTS_TRIED):
             with suppress(ShapeError):
-                found = kind.vary(rng, first, self.limits)
+                found = generator.vary(rng, first, self.limits)
                 if found != first and self.limits.admits(found) and kernel_class(found) == key:
                     return found
         return self._drawn(rng)[1]
 
 
-def kinds() -> dict[str, RandomKind]:
-    """The kinds of random problems of all operations, by name."""
-    return {name: kind for operation in operations() for name, kind in operation.random_kinds.items()}
+def generators() -> dict[str, RandomProblems]:
+    """The random problems of all operations, by name."""
+    return {name: generator for operation in operations() for name, generator in operation.random_problems.items()}
 
 
 def check_weights(name: str, weights: Mapping[str, float], known: Mapping[str, object]) -> None:

@@ -549,10 +549,10 @@ struct entry {
     void (*compute)(struct call *);
 };
 
-/* The problems of an operation, in ascending order of their fields. kinds: the first fields, which problems of a class
- * have in common. */
+/* The problems of an operation, in ascending order of their fields. class_fields: the first ones, which problems of a
+ * class have in common. */
 struct operation {
-    int fields, kinds, count;
+    int fields, class_fields, count;
     const struct entry *entries;
 };
 % for operation in operations:
@@ -564,7 +564,7 @@ static const struct entry ${operation.form.name}_entries[] = {
     {{0}, {0}, NULL},
 };
 
-static const struct operation ${operation.form.name}_operation = {${len(operation.fields)}, ${operation.kinds}, ${len(entries[operation.form.name])}, ${operation.form.name}_entries};
+static const struct operation ${operation.form.name}_operation = {${len(operation.fields)}, ${operation.class_fields}, ${len(entries[operation.form.name])}, ${operation.form.name}_entries};
 % endfor
 
 static int compared(const int64_t *a, const int64_t *b, int count)
@@ -605,13 +605,13 @@ static const struct entry *find(const struct operation *operation, const int64_t
 % if choices:
 /* ---- the choice for shapes that were not exported: the exported kernel that the model expects to be fastest */
 
-enum { KINDS = ${kinds}, FEATURES = ${len(trees.names)}, TREES = ${len(trees.roots)}, CHOICES = ${len(choices)} };
+enum { CLASS_FIELDS = ${class_fields}, FEATURES = ${len(trees.names)}, TREES = ${len(trees.roots)}, CHOICES = ${len(choices)} };
 
 /* A kernel for all shapes of a class: layout, types and epilogue, in the order of the problem's fields; a task has one
  * class. */
 struct choice {
     const struct operation *operation;
-    int64_t kind[KINDS];
+    int64_t class_key[CLASS_FIELDS];
     void (*compute)(struct call *);
     int (*serves)(const struct shape *);
     float (*score)(const struct shape *, float *); /* sets features; the logarithm of the time that trees correct */
@@ -639,7 +639,7 @@ static float score_${number}(const struct shape *s, float *f)
 
 static const struct choice choices[] = {
 % for number, choice in enumerate(choices):
-    {&${choice.operation}_operation, {${", ".join(map(str, choice.kind or (0,)))}}, ${choice.compute}, serves_${number}, score_${number}, ${int(choice.learnt)},
+    {&${choice.operation}_operation, {${", ".join(map(str, choice.class_key or (0,)))}}, ${choice.compute}, serves_${number}, score_${number}, ${int(choice.learnt)},
      {${", ".join([*choice.fixed, "0"])}}},
 % endfor
     {NULL, {0}, NULL, NULL, NULL, 0, {0}},
@@ -679,7 +679,7 @@ static const struct choice *choose(const struct operation *operation, const int6
     float least = 0, features[FEATURES + 1];
     for (int i = 0; i < CHOICES; i++) {
         const struct choice *c = &choices[i];
-        if (c->operation != operation || compared(c->kind, fields, operation->kinds) || !c->serves(shape))
+        if (c->operation != operation || compared(c->class_key, fields, operation->class_fields) || !c->serves(shape))
             continue;
         memcpy(features, c->fixed, sizeof features);
         float score = c->score(shape, features);

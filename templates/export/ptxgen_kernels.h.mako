@@ -91,7 +91,7 @@ int ptxgen_driver_result(void);
  */
 typedef struct ptxgen_${operation.form.name}_problem {
     % for f in operation.fields:
-    ${f.kind} ${f.name}; /* ${f.meaning} */
+    ${f.c_type} ${f.name}; /* ${f.meaning} */
     % endfor
 } ptxgen_${operation.form.name}_problem;
     % if operation.arguments:

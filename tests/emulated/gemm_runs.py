@@ -156,7 +156,7 @@ def right(
         results = runtime_check.check(EmulatedDriver(target, seed=seed), p, chosen, seed)
     assert results
     for result in results:
-        assert result.ok, f"{p.key()} | {chosen} | {result.kind}: {result.deviation}"
+        assert result.ok, f"{p.key()} | {chosen} | {result.inputs}: {result.deviation}"
 
 
 def random_epilogues(

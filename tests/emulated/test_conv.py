@@ -72,7 +72,7 @@ def test_random_convolutions_and_configurations(n: int) -> None:
         if v.direction != "weight_grad" and v.dtype != "s8" and rng.random() < 0.4:
             v = replace(v, epilogue=str(rng.choice(["bias", "scale,bias,relu", "residual", "bias,residual"])))
         if rng.random() < 0.3:
-            starts = [int(rng.choice([x for x in (1, 2, 4, 8, 16) if x >= v.kind(name).bytes])) for name in "xwy"]
+            starts = [int(rng.choice([x for x in (1, 2, 4, 8, 16) if x >= v.dtype_of(name).bytes])) for name in "xwy"]
             v = replace(v, aligned_input=starts[0], aligned_filter=starts[1], aligned_output=starts[2])
         c = config(v, EMULATED, rng)
     verify(v, c, ("integers", "normal", "integers", "scaled")[n % 4], float(n % 2), n, shift=bool(n % 2))

@@ -160,6 +160,6 @@ def test_conv2d_with_8_bit_output() -> None:
     v = Conv(2, 16, 5, 5, 8, 3, 3, layout="NHWC", dtype="e4m3", out="e4m3")
     found = check(EmulatedDriver(device("h200")), v, select(v, device("h200"))[0].config)
     assert all(x.ok for x in found)
-    assert [x.kind for x in found if x.deviation.ratio == 0] == ["integers"]
+    assert [x.inputs for x in found if x.deviation.ratio == 0] == ["integers"]
     with pytest.raises(DtypeError, match="must be f32"):
         ptxgen.conv2d(images, filters, layout="NHWC", out=out, bias=bias.astype(kind))

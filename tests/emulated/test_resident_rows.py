@@ -25,7 +25,7 @@ CONFIG = "family=resident_rows resident_k=2 thread_rows=2 row_warps=1 tile_colum
 def test_random_problems_and_configurations(n: int) -> None:
     on = device(("emulated", "t4", "a100", "b200")[n % 4])
     for p, c in SOURCES["resident_rows"].cases(300 + n, 1, on, limit=150, threads=128):
-        wrong = [f"{r.kind}: {r.deviation}" for r in check(EmulatedDriver(), p, c, n, 3 * (n % 2)) if not r.ok]
+        wrong = [f"{r.inputs}: {r.deviation}" for r in check(EmulatedDriver(), p, c, n, 3 * (n % 2)) if not r.ok]
         assert not wrong, f"{p.key()} | {c}"
 
 

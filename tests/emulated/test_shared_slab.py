@@ -38,7 +38,9 @@ def test_random_problems_and_configurations(n: int) -> None:
     driver = EmulatedDriver()
     for p, c in SOURCES["spmm shared_slab"].cases(700 + n, 1, device(on), threads=128):
         wrong = [
-            f"{r.kind}: {r.deviation}" for r in check(driver, p, c, n, (0, 3)[n % 2] if c.vec_b == 1 else 0) if not r.ok
+            f"{r.inputs}: {r.deviation}"
+            for r in check(driver, p, c, n, (0, 3)[n % 2] if c.vec_b == 1 else 0)
+            if not r.ok
         ]
         assert not wrong, f"{p.key()} | {c}"
 

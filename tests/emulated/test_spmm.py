@@ -44,7 +44,9 @@ def test_random_problems_and_configurations(n: int) -> None:
     driver = EmulatedDriver()
     for p, c in SOURCES["spmm"].cases(500 + n, 1, device(on), threads=128):
         wrong = [
-            f"{r.kind}: {r.deviation}" for r in check(driver, p, c, n, (0, 3)[n % 2] if c.vec_b == 1 else 0) if not r.ok
+            f"{r.inputs}: {r.deviation}"
+            for r in check(driver, p, c, n, (0, 3)[n % 2] if c.vec_b == 1 else 0)
+            if not r.ok
         ]
         assert not wrong, f"{p.key()} | {c}"
 
@@ -189,7 +191,7 @@ def test_column_major_matrices_and_wide_indices(kind: str, layout: str, layout_c
     for text in ("row_lanes=4 lane_vectors=2", "row_lanes=4 nonzero_groups=4", "row_lanes=8 index_loads=shuffle"):
         if kind != "f64" or "shuffle" not in text:
             config = parse_config(f"family=row_split nonzeros_in_flight=2 vec_b=1 {text}")
-            wrong = [f"{r.kind}: {r.deviation}" for r in check(EmulatedDriver(), p, config, 1, 2) if not r.ok]
+            wrong = [f"{r.inputs}: {r.deviation}" for r in check(EmulatedDriver(), p, config, 1, 2) if not r.ok]
             assert not wrong, text
 
 

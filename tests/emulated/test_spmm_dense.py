@@ -28,7 +28,7 @@ H100 = replace(device("h100"), sms=8)
 def test_random_problems_and_configurations(n: int) -> None:
     on = (H100, H100, device("a100"), device("t4"))[n % 4]
     for p, c in SOURCES["spmm_dense"].cases(700 + n, 1, on, threads=384):
-        wrong = [f"{r.kind}: {r.deviation}" for r in check(EmulatedDriver(on), p, c, n) if not r.ok]
+        wrong = [f"{r.inputs}: {r.deviation}" for r in check(EmulatedDriver(on), p, c, n) if not r.ok]
         assert not wrong, f"{p.key()} | {c}"
 
 

@@ -55,7 +55,7 @@ def test_products_of_every_graph(kind: str, n: int, groups: int, config: Config)
 @pytest.mark.parametrize("n", range(6))
 def test_random_problems_and_configurations(n: int) -> None:
     for p, c in SOURCES["spmm graphs"].cases(40 + n, 1, device(("emulated", "h200")[n % 2]), threads=256):
-        wrong = [f"{r.kind}: {r.deviation}" for r in check(EmulatedDriver(), p, c, n) if not r.ok]
+        wrong = [f"{r.inputs}: {r.deviation}" for r in check(EmulatedDriver(), p, c, n) if not r.ok]
         assert not wrong, f"{p.key()} | {c}"
 
 

@@ -36,7 +36,7 @@ NUMPY: dict[str, Any] = {
 def test_random_programs_and_configurations(n: int) -> None:
     on = device(("emulated", "a100", "h200", "b200")[n % 4])
     for p, c in SOURCES["task"].cases(900 + n, 1, on, limit=100, threads=128):
-        wrong = [f"{r.kind}: {r.deviation}" for r in check(EmulatedDriver(on), p, c, n) if not r.ok]
+        wrong = [f"{r.inputs}: {r.deviation}" for r in check(EmulatedDriver(on), p, c, n) if not r.ok]
         assert not wrong, f"{p.key()} | {c}: {wrong}"
 
 

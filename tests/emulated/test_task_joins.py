@@ -85,4 +85,4 @@ def test_small_extents(shape: tuple[int, int, int], output: str, fields: dict[st
     text = f"{HEAD.format('f32')}{keys}where(i,j)when(g[i]==h[j]){body}"
     p = Task(*shape, text=text, sorted_keys=True, **fields)
     for row in check(EmulatedDriver(), p, parse_config("ms=2 ns=2 ml=16 nl=16 u=8")):
-        assert row.ok, f"{row.kind}: {row.deviation}"
+        assert row.ok, f"{row.inputs}: {row.deviation}"

@@ -46,7 +46,7 @@ def test_random_problems_and_configurations(n: int) -> None:
     on, driver = ("emulated", "t4", "a100", "b200")[n % 4], EmulatedDriver()
     for p, c in SOURCES["task_mirrored"].cases(720 + n, 1, device(on), limit=70, threads=128):
         padding = 3 if n % 2 and c.vec_a == c.vec_b == 1 else 0
-        wrong = [f"{r.kind}: {r.deviation}" for r in check(driver, p, c, n, padding) if not r.ok]
+        wrong = [f"{r.inputs}: {r.deviation}" for r in check(driver, p, c, n, padding) if not r.ok]
         assert not wrong, f"{p.key()} | {c}"
 
 

@@ -31,7 +31,7 @@ SPLIT = f"{ODD} kl=2 kg=2 splitk=workspace"
 def test_random_programs_and_outputs() -> None:
     d = device("h200")
     for n, (p, c) in enumerate(SOURCES["task_pairs"].cases(15, 4, d, limit=33, threads=64)):
-        wrong = [f"{r.kind}: {r.deviation}" for r in check(EmulatedDriver(d), p, c, n) if not r.ok]
+        wrong = [f"{r.inputs}: {r.deviation}" for r in check(EmulatedDriver(d), p, c, n) if not r.ok]
         assert not wrong, f"{p.key()} | {c}: {wrong}"
 
 

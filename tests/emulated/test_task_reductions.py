@@ -54,7 +54,7 @@ def test_random_reductions_equal_the_oracle(seed: int) -> None:
     driver = EmulatedDriver(H200)
     for n, (p, c) in enumerate(SOURCES["task_reduce"].cases(seed, 8, H200, limit=50)):
         for result in check(driver, p, c, seed=n):
-            assert result.ok, f"{result.kind}: {result.deviation}: {p.key()} | {c}"
+            assert result.ok, f"{result.inputs}: {result.deviation}: {p.key()} | {c}"
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)

@@ -100,7 +100,7 @@ def multiplied(
 def test_random_problems_and_configurations(n: int) -> None:
     on = ("emulated", "t4", "a100", "b200")[n % 4]
     for p, c in SOURCES["tca"].cases(700 + n, 1, device(on), limit=40):
-        wrong = [f"{r.kind}: {r.deviation}" for r in check(EmulatedDriver(), p, c, n) if not r.ok]
+        wrong = [f"{r.inputs}: {r.deviation}" for r in check(EmulatedDriver(), p, c, n) if not r.ok]
         assert not wrong, f"{p.key()} | {c}"
 
 

@@ -34,7 +34,7 @@ def test_random_problems_and_configurations(n: int) -> None:
     on = ("emulated", "a100", "h200", "b200")[n % 4]
     for p, c in SOURCES["vector_mma"].cases(700 + n, 1, device(on), threads=128):
         wrong = [
-            f"{r.kind}: {r.deviation}"
+            f"{r.inputs}: {r.deviation}"
             for r in check(EmulatedDriver(), p, c, n, (0, 3)[n % 2] if c.vec_b == 1 else 0)
             if not r.ok
         ]

@@ -37,7 +37,7 @@ LARGE = (
 @pytest.mark.parametrize("p", LARGE, ids=lambda p: p.key())
 def test_selected_kernels_are_right(driver, p):
     found = check(driver, p, select(p, driver.device)[0].config)
-    assert all(r.ok for r in found), [f"{r.kind}: {r.deviation}" for r in found]
+    assert all(r.ok for r in found), [f"{r.inputs}: {r.deviation}" for r in found]
 
 
 # ---- from PyTorch

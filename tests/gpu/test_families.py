@@ -12,7 +12,7 @@ from ptxgen.families import registry
 from ptxgen.operations.conv.checks import guarded
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.gemm.strided_arrays import A, B, C, elements, padded
-from ptxgen.problem.reference import KINDS, compare, epilogue_arrays, operands, reference
+from ptxgen.problem.reference import INPUTS, compare, epilogue_arrays, operands, reference
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, Workspace, generate
@@ -94,9 +94,9 @@ def images(runner, p, arrays, alpha, beta):
     return reference(p, arrays, alpha, beta), lambda: guarded(runner, arrays, alpha, beta)
 
 
-def wrong(runner, p, kind, seed, alpha, beta) -> str:
+def wrong(runner, p, inputs, seed, alpha, beta) -> str:
     """The error of two consecutive launches, or ""."""
-    arrays = operands(p, seed, kind) | epilogue_arrays(p, seed, kind)
+    arrays = operands(p, seed, inputs) | epilogue_arrays(p, seed, inputs)
     if beta == 0:
         arrays["C"] = np.full_like(arrays["C"], p.output.poison)
     prepare = images if isinstance(p, Conv) else matrices
@@ -108,7 +108,7 @@ def wrong(runner, p, kind, seed, alpha, beta) -> str:
             return f"{name} launch: {found}"
         exact = registry.of(runner.plan.config).exact_integers
         if (
-            kind == "integers"
+            inputs == "integers"
             and exact
             and not p.epilogue
             and not np.array_equal(got.astype(np.float64), expected.rounded)
@@ -119,14 +119,14 @@ def wrong(runner, p, kind, seed, alpha, beta) -> str:
     return ""
 
 
-def find_errors(driver, pairs, kind, alpha, beta) -> list[str]:
+def find_errors(driver, pairs, inputs, alpha, beta) -> list[str]:
     """The errors, a line each. ``pairs``: (problem, configuration, plan, loaded kernel). Workspaces are shared: a
     kernel that does not clear its flags breaks the next one."""
     workspace, bad = Workspace(driver), []
     for n, (p, c, plan, kernel) in enumerate(pairs):
-        case = f"{p.key()} | {c} | {kind}, alpha={alpha:g}, beta={beta:g}"
+        case = f"{p.key()} | {c} | {inputs}, alpha={alpha:g}, beta={beta:g}"
         try:
-            found = wrong(Runner(driver, plan, kernel, p, workspace), p, kind, n, alpha, beta)
+            found = wrong(Runner(driver, plan, kernel, p, workspace), p, inputs, n, alpha, beta)
         except PtxgenError as error:
             return [f"{case}: {str(error).splitlines()[0]}", *bad]  # a fault: nothing runs after it
         if found:
@@ -146,7 +146,7 @@ def test_kernels_assemble_without_spills(made):
 
 
 @pytest.mark.parametrize("scales", SCALES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_random_kernels_are_right(driver, loaded, kind, scales):
+@pytest.mark.parametrize("inputs", INPUTS)
+def test_random_kernels_are_right(driver, loaded, inputs, scales):
     """Every case, twice; memory between rows and around results is poisoned."""
-    fail(find_errors(driver, loaded, kind, *scales), len(loaded))
+    fail(find_errors(driver, loaded, inputs, *scales), len(loaded))

@@ -11,7 +11,7 @@ import pytest
 
 import ptxgen
 from ptxgen.operations.grouped.checks import group_deviation, random_group
-from ptxgen.problem.reference import KINDS
+from ptxgen.problem.reference import INPUTS
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, generate
@@ -38,13 +38,13 @@ def test_random_groups(family: str, part: int) -> None:
         loaded = list(pool.map(load, cases))
     for n, (p, c, plan, source) in enumerate(loaded):
         runner = Runner(driver, plan, driver.load(source), p)
-        for kind, (alpha, beta) in itertools.product(KINDS, SCALES):
-            arrays = random_group(p, n, kind)
+        for inputs, (alpha, beta) in itertools.product(INPUTS, SCALES):
+            arrays = random_group(p, n, inputs)
             if beta == 0:
                 arrays["C"][...] = p.output.poison
             out = runner.compute(arrays, alpha, beta)["C"]
-            found = group_deviation(p, arrays, out, kind, alpha, beta)
-            assert found.ok, f"{p.key()} | {c} | {kind}, alpha={alpha:g}, beta={beta:g}: {found}"
+            found = group_deviation(p, arrays, out, inputs, alpha, beta)
+            assert found.ok, f"{p.key()} | {c} | {inputs}, alpha={alpha:g}, beta={beta:g}: {found}"
         runner.workspace.release()
 
 
@@ -57,12 +57,12 @@ def integers(torch: Any, *shape: int, dtype: Any) -> Any:
 def test_lists(name: str) -> None:
     """Items of all shapes, some of them views with unaligned starts and gaps between rows."""
     torch = pytest.importorskip("torch")
-    kind = getattr(torch, name)
+    inputs = getattr(torch, name)
     shapes = [(33, 17, 20), (0, 5, 5), (5, 0, 3), (7, 9, 0), (64, 64, 64), (1, 1, 1), (13, 37, 101), (300, 200, 100)]
-    a = [integers(torch, m, k + i % 2, dtype=kind)[:, i % 2 :] for i, (m, n, k) in enumerate(shapes)]
-    b = [integers(torch, k, n, dtype=kind) for m, n, k in shapes]
+    a = [integers(torch, m, k + i % 2, dtype=inputs)[:, i % 2 :] for i, (m, n, k) in enumerate(shapes)]
+    b = [integers(torch, k, n, dtype=inputs) for m, n, k in shapes]
     for x, y, z in zip(ptxgen.gemm_grouped(a, b), a, b, strict=True):
-        assert torch.equal(x, (y.double() @ z.double()).to(kind))
+        assert torch.equal(x, (y.double() @ z.double()).to(inputs))
 
 
 def expected(torch: Any, x: Any, w: Any, ends: list[int]) -> Any:
@@ -73,10 +73,10 @@ def expected(torch: Any, x: Any, w: Any, ends: list[int]) -> Any:
 @pytest.mark.parametrize("name", ["float32", "bfloat16"])
 def test_a_graph_of_a_jagged_product_replays_with_other_offsets(name: str) -> None:
     torch = pytest.importorskip("torch")
-    kind, total = getattr(torch, name), sum(SIZES)
-    x, w = integers(torch, total, 64, dtype=kind), integers(torch, len(SIZES), 64, 96, dtype=kind)
+    inputs, total = getattr(torch, name), sum(SIZES)
+    x, w = integers(torch, total, 64, dtype=inputs), integers(torch, len(SIZES), 64, 96, dtype=inputs)
     offsets = torch.zeros(len(SIZES), dtype=torch.int32, device="cuda")
-    out = torch.zeros(total, 96, dtype=kind, device="cuda")
+    out = torch.zeros(total, 96, dtype=inputs, device="cuda")
     ptxgen.gemm_jagged(x, w, offsets, out=out)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

@@ -94,4 +94,4 @@ def test_s8_products_are_stored_in_every_type(driver, out):
         for epilogue in ("", *(EPILOGUES if out != "s32" else ())):
             if supported(options, out):
                 for result in check(driver, problem(out, epilogue), parse_config(text), 1):
-                    assert result.ok, f"{options} {epilogue} {result.kind}: {result.deviation}"
+                    assert result.ok, f"{options} {epilogue} {result.inputs}: {result.deviation}"

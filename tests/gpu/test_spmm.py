@@ -57,7 +57,7 @@ def test_random_problems_of_every_family(driver: Any) -> None:
     wrong = []
     for p, c in pairs:
         try:
-            bad = [f"{r.kind}: {r.deviation}" for r in check(driver, p, c) if not r.ok]
+            bad = [f"{r.inputs}: {r.deviation}" for r in check(driver, p, c) if not r.ok]
         except PtxgenError as error:
             bad = [str(error)]
         wrong += [f"{p.key()} | {c}: {', '.join(bad)}"] if bad else []
@@ -83,7 +83,7 @@ def test_parts_of_long_rows(driver: Any, pattern: str) -> None:
 
 def test_random_batches_of_graphs(driver: Any) -> None:
     wrong = [
-        f"{p.key()} | {c}: {r.kind} {r.deviation}"
+        f"{p.key()} | {c}: {r.inputs} {r.deviation}"
         for p, c in SOURCES["spmm graphs"].cases(5, 40, driver.device, 2000)
         for r in check(driver, p, c)
         if not r.ok

@@ -39,7 +39,7 @@ def test_random_programs(driver: Any) -> None:
     wrong = []
     for n, (p, c) in enumerate(pairs):
         try:
-            bad = [f"{r.kind}: {r.deviation}" for r in check(driver, p, c, n) if not r.ok]
+            bad = [f"{r.inputs}: {r.deviation}" for r in check(driver, p, c, n) if not r.ok]
         except PtxgenError as error:
             bad = [str(error)]
         wrong += [f"{p.key()} | {c}: {', '.join(bad)}"] if bad else []

@@ -68,7 +68,7 @@ class RowList(ProblemBase):
     RUNTIME_PARAMETERS = "addresses"
     outputs = ("count", "numbers", "sums")
     arrays = ("indptr", "indices", "values", "x", *outputs)
-    problem_kind = NAME
+    problem_class = NAME
     broadcast_shapes: ClassVar[dict[str, Any]] = {}
 
     @classmethod

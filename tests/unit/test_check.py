@@ -45,7 +45,7 @@ def test_right_kernel_passes_every_case():
     driver = Driver()
     found = check(driver, P, SMALL)
     assert all(r.ok for r in found)
-    assert [r.kind for r in found] == ["integers", "normal", "scaled", "positive", "normal, alpha=-1.5, beta=0.75"]
+    assert [r.inputs for r in found] == ["integers", "normal", "scaled", "positive", "normal, alpha=-1.5, beta=0.75"]
     assert len(found) == len(CASES)
     assert found[0].deviation.ratio == 0
     assert not driver.held

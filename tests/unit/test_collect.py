@@ -306,7 +306,7 @@ def test_random_groups_have_one_kernel_class(kind: str) -> None:
         group = [generator.problem(number + i) for i in range(4)]
         other_classes += len({problem_groups.kernel_class(p) for p in group}) - 1
         assert len(set(group)) == 4
-        assert {p.problem_kind == "batch" for p in group} == {kind == "batch"}
+        assert {p.problem_class == "batch" for p in group} == {kind == "batch"}
     assert other_classes <= (1 if kind == "conv" else 0)  # of few layers no variant is found
     assert generator.problem(0) == ProblemGenerator(2, {kind: 1}).problem(0)
 

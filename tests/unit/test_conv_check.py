@@ -146,7 +146,7 @@ def chosen(p: Conv, driver: EmulatedDriver) -> Config:
 def test_right_kernel_passes_every_kind() -> None:
     driver = EmulatedDriver()
     found = check(driver, PLAIN, chosen(PLAIN, driver))
-    assert [r.kind for r in found][:2] == ["integers", "adjoint"]
+    assert [r.inputs for r in found][:2] == ["integers", "adjoint"]
     assert len(found) == len(CASES) + 1
     assert all(r.ok for r in found)
 
@@ -165,7 +165,7 @@ def test_wrong_result_is_found(corrupted: str, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(conv_check, "guarded", wrong)
     found = check(driver, PLAIN, chosen(PLAIN, driver))
-    assert not any(r.ok for r in found if r.kind != "adjoint")
+    assert not any(r.ok for r in found if r.inputs != "adjoint")
     assert found[0].deviation.where == (np.unravel_index(17, (2, 5, 5, 16)) if corrupted == "result" else (-1,))
 
 

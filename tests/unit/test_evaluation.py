@@ -86,7 +86,7 @@ def test_kinds_of_problems():
     layer = Conv(8, 64, 56, 56, 64, 3, 3, padding=1)
     depthwise = Conv(8, 64, 56, 56, 64, 3, 3, padding=1, groups=64)
     batch = Gemm(64, 64, 64, "NN", batch=3)
-    found = [p.problem_kind for p in (*PROBLEMS[-2:], batch, layer, depthwise)]
+    found = [p.problem_class for p in (*PROBLEMS[-2:], batch, layer, depthwise)]
     assert found == ["gemm", "thin gemm", "batch", "conv", "depthwise"]
     assert [evaluation.arithmetic(p) for p in (PROBLEMS[-1], Gemm(8, 8, 8, "NN", "f32", compute="tf32"))] == [
         "f64",

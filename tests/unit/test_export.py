@@ -22,7 +22,7 @@ from ptxgen.export import files, manifest
 from ptxgen.export.c_source import form
 from ptxgen.export.files import write
 from ptxgen.export.library import Library, key_of
-from ptxgen.export.operations import KIND, in_c
+from ptxgen.export.operations import CLASS_FIELDS, in_c
 from ptxgen.export.operations import words as c_words
 from ptxgen.operations.conv.problem import FILTERS, Conv
 from ptxgen.operations.gemm.problem import Gemm
@@ -114,7 +114,7 @@ def test_launches_are_those_of_python(library: Library, program: Path) -> None:
 @needs_compiler
 def test_other_shapes_get_the_choice_of_python(library: Library, program: Path) -> None:
     """The choice among the exported kernels is the model's, and every launch is Python's."""
-    classes = {key_of(kernel.problem)[: len(KIND)]: kernel.problem for kernel in library.kernels}
+    classes = {key_of(kernel.problem)[: len(CLASS_FIELDS)]: kernel.problem for kernel in library.kernels}
     problems = [p for seed, known in enumerate(classes.values()) for p in exports.random_shapes(known, SHAPES, seed)]
     requests = [exports.request(p, **exports.addresses(p)) for p in problems]
     _, calls = exports.run(program, requests)
@@ -137,7 +137,7 @@ def test_other_shapes_get_the_choice_of_python(library: Library, program: Path) 
 def test_alpha_zero_launches_sums_without_terms(library: Library, program: Path) -> None:
     """With the exported problems and of other shapes. A query of the workspace returns the size that serves all alphas,
     as a caller may not have set alpha yet."""
-    kernels = {key_of(kernel.problem)[: len(KIND)]: kernel.problem for kernel in library.kernels}
+    kernels = {key_of(kernel.problem)[: len(CLASS_FIELDS)]: kernel.problem for kernel in library.kernels}
     others = [p for seed, known in enumerate(kernels.values()) for p in exports.random_shapes(known, 10, seed)]
     lines = [exports.request(p.problem, alpha=alpha) for p in library.problems for alpha in (0.0, -0.0, 2.0)]
     lines += [exports.request(p, alpha=0.0, **exports.addresses(p)) for p in others]

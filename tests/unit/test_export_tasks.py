@@ -293,7 +293,7 @@ def test_launches_on_tensor_cores_are_those_of_python(tmp_path: Path) -> None:
     )
     write(library, tmp_path, version="1", command="")
     of = library.tasks[0]
-    operands = {x.name: n << 36 if x.kind.endswith("*") else n for n, x in enumerate(of.arguments, 1)}
+    operands = {x.name: n << 36 if x.c_type.endswith("*") else n for n, x in enumerate(of.arguments, 1)}
     requests = [exports.task_request(of, of.key(p), **operands) for p in (exported, other)]
     _, calls = exports.run(exports.build_tasks(library, tmp_path), requests)
     places = {y: operands[x.name] for x in of.arguments for y in x.places}

@@ -227,7 +227,7 @@ def test_model_prefers_the_fastest_measured_copies(bounds):
         (GroupedGemm(((300, 512, 256), (300, 512, 0)), "TN", "f64", jagged="k"), "simt mma"),
         (GroupedGemm(((304, 512, 256), (304, 512, 0)), "TN", "bf16", jagged="k"), "simt mma wgmma"),
     ],
-    ids=lambda p: p.problem_kind if isinstance(p, GroupedGemm) else "",
+    ids=lambda p: p.problem_class if isinstance(p, GroupedGemm) else "",
 )
 def test_every_family_with_the_tile_loop_has_candidates(p, families):
     """The candidates are those rows of the whole tables of the families that no rule rejects."""

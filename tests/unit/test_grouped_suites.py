@@ -102,4 +102,4 @@ def test_suites_are_cases_of_the_operation(name: str) -> None:
 def test_small_suite_suits_the_emulated_device() -> None:
     found = cases("small", "grouped")
     assert all(c.problem.flops < 1e6 for c in found)
-    assert {c.problem.problem_kind for c in found} == {"grouped", "jagged"}
+    assert {c.problem.problem_class for c in found} == {"grouped", "jagged"}

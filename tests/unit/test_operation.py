@@ -80,7 +80,7 @@ def test_new_operation_is_checked_and_timed(registered: Operation) -> None:
     driver = EmulatedDriver()
     config = select(P, driver.device)[0].config
     found = check(driver, P, config)
-    assert [r.kind for r in found] == [kind for kind, *_ in CASES]
+    assert [r.inputs for r in found] == [inputs for inputs, *_ in CASES]
     assert all(r.ok for r in found)
     work = Bench(driver)
     assert work.measure(P, config).outcome == "ok"

@@ -9,7 +9,7 @@ import pytest
 
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.operations.gemm.reference import as_matrices
-from ptxgen.problem.reference import FACTOR, KINDS, Reference, compare, operands, reference
+from ptxgen.problem.reference import FACTOR, INPUTS, Reference, compare, operands, reference
 
 TYPES = [("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16")]
 
@@ -30,11 +30,11 @@ def test_operands_are_stored_in_the_layout(layout):
     assert wide_b[2, 1] == (b[2, 1] if layout[1] == "N" else b[1, 2])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("inputs", INPUTS)
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
-def test_equal_seeds_give_equal_operands(kind, dtype, compute):
+def test_equal_seeds_give_equal_operands(inputs, dtype, compute):
     p = Gemm(20, 30, 40, "TN", dtype, compute)
-    one, two, other = (operands(p, seed, kind).values() for seed in (1, 1, 2))
+    one, two, other = (operands(p, seed, inputs).values() for seed in (1, 1, 2))
     for x, y, z in zip(one, two, other, strict=True):
         assert x.dtype == p.element.numpy
         assert np.array_equal(x, y)
@@ -82,25 +82,25 @@ def test_beta_zero_does_not_read_c():
 
 def naive(p: Gemm, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Products are added one by one in the accumulator's type, then rounded to C's."""
-    kind = p.accumulator.numpy
-    out = np.zeros((p.m, p.n), kind)
+    inputs = p.accumulator.numpy
+    out = np.zeros((p.m, p.n), inputs)
     for k in range(p.k):
-        out = (out + a[:, k : k + 1].astype(kind) * b[k : k + 1].astype(kind)).astype(kind)
+        out = (out + a[:, k : k + 1].astype(inputs) * b[k : k + 1].astype(inputs)).astype(inputs)
     return out.astype(p.output.numpy)
 
 
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("inputs", INPUTS)
 @pytest.mark.parametrize("k", [1, 7, 300])
-def test_right_sums_pass_and_wrong_sums_fail(dtype, compute, kind, k):
+def test_right_sums_pass_and_wrong_sums_fail(dtype, compute, inputs, k):
     p = Gemm(33, 31, k, "NN", dtype, compute)
-    a, b, _ = operands(p, 5, kind).values()
+    a, b, _ = operands(p, 5, inputs).values()
     ref, right = reference(p, {"A": a, "B": b}), naive(p, a, b)
     found = compare(right, ref)
     assert found.ok, str(found)
     assert found.ratio <= 0.75  # room for other orders
     if p.output is p.accumulator and dtype != "f16":  # which underflows
-        assert found.worst <= (FACTOR if kind != "integers" else 0)
+        assert found.worst <= (FACTOR if inputs != "integers" else 0)
     assert not compare(np.roll(right, 1, axis=1), ref).ok
     if k == 300 and p.accumulator.name == "f16":
         return  # a product in 300 is less than such sums may err by

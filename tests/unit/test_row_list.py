@@ -85,7 +85,7 @@ def test_the_problem_has_no_matrix_and_no_k() -> None:
 def test_every_configuration_is_right() -> None:
     driver = EmulatedDriver()
     for choice in select(P, driver.device, k=9):
-        assert [(r.kind, r.ok) for r in check(driver, P, choice.config)] == [("integers", True), ("normal", True)]
+        assert [(r.inputs, r.ok) for r in check(driver, P, choice.config)] == [("integers", True), ("normal", True)]
 
 
 def test_a_wrong_list_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,11 @@ import pytest
 
 from ptxgen.cli import command
 from ptxgen.operations.spmm.problem import Spmm
-from ptxgen.operations.spmm.random_problems import NONZEROS, RANDOM_KINDS
+from ptxgen.operations.spmm.random_problems import NONZEROS, RANDOM_PROBLEMS
 from ptxgen.problem.registry import parse
 from ptxgen.tuning.collect.problem_groups import groups, kernel_class
 from ptxgen.tuning.draws import Limits
-from ptxgen.tuning.problem_generator import ProblemGenerator, kinds
+from ptxgen.tuning.problem_generator import ProblemGenerator, generators
 from ptxgen.tuning.store.database import Database
 from ptxgen.tuning.store.measurement import from_dict
 from ptxgen.tuning.store.tuning_files import Header, read_measurements, write_measurements
@@ -29,7 +29,7 @@ GENERATORS = {
 
 
 def test_default_mixtures_have_no_sparse_products() -> None:
-    assert set(RANDOM_KINDS) == set(GENERATORS) <= set(kinds())
+    assert set(RANDOM_PROBLEMS) == set(GENERATORS) <= set(generators())
     assert not any(isinstance(p, Spmm) for p in islice(ProblemGenerator(0), 100))
 
 

@@ -17,7 +17,7 @@ from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.task.features import FEATURES
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.random_problems import RANDOM_KINDS
+from ptxgen.operations.task.random_problems import RANDOM_PROBLEMS
 from ptxgen.operations.task.semirings import semiring_program
 from ptxgen.operations.task.speed import SPR, least_us
 from ptxgen.operations.task.suites import DISTANCES, QUERIES, distance_text, typed_text
@@ -26,7 +26,7 @@ from ptxgen.problem.operation import FLOPS, operation_named
 from ptxgen.problem.registry import parse
 from ptxgen.tuning.collect.problem_groups import kernel_class
 from ptxgen.tuning.draws import Limits
-from ptxgen.tuning.problem_generator import ProblemGenerator, kinds
+from ptxgen.tuning.problem_generator import ProblemGenerator, generators
 from ptxgen.tuning.store.database import Database
 
 H100 = device("h100")
@@ -97,11 +97,13 @@ def test_bench_of_products_keeps_its_columns(
 
 
 def test_default_mixtures_have_no_tasks() -> None:
-    assert set(RANDOM_KINDS) == {"task_semiring", "task_distance", "task_query", "task_one_array"} <= set(kinds())
+    assert (
+        set(RANDOM_PROBLEMS) == {"task_semiring", "task_distance", "task_query", "task_one_array"} <= set(generators())
+    )
     assert not any(isinstance(p, Task) for p in islice(ProblemGenerator(0), 100))
 
 
-@pytest.mark.parametrize("kind", RANDOM_KINDS)
+@pytest.mark.parametrize("kind", RANDOM_PROBLEMS)
 def test_kinds_draw_programs_types_layouts_and_extents(kind: str) -> None:
     found: list[Any] = list(islice(ProblemGenerator(3, {kind: 1}, limits=Limits(2048)), 60))
     assert {p.dtype for p in found} == {"f16", "bf16", "f32", "f64"}
@@ -122,7 +124,7 @@ def test_kinds_draw_programs_types_layouts_and_extents(kind: str) -> None:
         assert canonical(semiring_program("max_min", "f32")) in programs
 
 
-@pytest.mark.parametrize("kind", RANDOM_KINDS)
+@pytest.mark.parametrize("kind", RANDOM_PROBLEMS)
 def test_groups_of_tasks_share_kernels(kind: str) -> None:
     generator = ProblemGenerator(2, {kind: 1}, limits=Limits(512), group=6)
     group: list[Any] = [generator.problem(i) for i in range(6)]
@@ -136,7 +138,7 @@ def test_collect_measures_tasks(
 ) -> None:
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     path = tmp_path / "tuning.sqlite"
-    words = ["collect", "--database", str(path), "--problems", "4", "--mixture", ",".join(RANDOM_KINDS)]
+    words = ["collect", "--database", str(path), "--problems", "4", "--mixture", ",".join(RANDOM_PROBLEMS)]
     code = command.run([*words, "--dtypes", "f16,f32", "--configurations", "2", "--jobs", "1", "--json"])
     printed = capsys.readouterr()
     assert code == 0, printed.err

@@ -16,7 +16,7 @@ from ptxgen.operations.gemm.reference import as_matrices
 from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES
 from ptxgen.problem.device import device
 from ptxgen.problem.dtypes import DTYPES, bits_of, canonical, dtype, from_numpy
-from ptxgen.problem.reference import KINDS, compare, operands, reference, wide
+from ptxgen.problem.reference import INPUTS, compare, operands, reference, wide
 from ptxgen.problem.registry import from_dict, parse
 
 
@@ -55,8 +55,8 @@ def test_bytes_of_each_operand():
 
 
 def test_numpy_names_and_literals():
-    for kind in DTYPES.values():
-        assert from_numpy(kind.numpy, "a") is kind
+    for inputs in DTYPES.values():
+        assert from_numpy(inputs.numpy, "a") is inputs
     assert bits_of(0.0, dtype("s32")) == "0"
     assert bits_of(1.0, dtype("bf16")) == "0x3F80"
     assert view(np.zeros((2, 3), np.int8), "a").dtype is dtype("s8")
@@ -76,14 +76,14 @@ def test_types_of_tasks_alone(name):
 
 
 @pytest.mark.parametrize("name", COMPUTE_MODES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_operands_are_finite_and_integers_stay_exact(name, kind):
+@pytest.mark.parametrize("inputs", INPUTS)
+def test_operands_are_finite_and_integers_stay_exact(name, inputs):
     p = Gemm(33, 31, 300, "TN", name)
-    a, b, c = operands(p, 1, kind).values()
+    a, b, c = operands(p, 1, inputs).values()
     assert a.dtype == b.dtype == p.element.numpy
     assert c.dtype == p.output.numpy
     assert all(np.isfinite(wide(x)).all() for x in (a, b, c))
-    if kind == "integers":
+    if inputs == "integers":
         exact = 2 * reference(p, {"A": a, "B": b}).exact + wide(c)
         np.testing.assert_array_equal(wide(exact.astype(p.output.numpy)), exact)
 
@@ -135,7 +135,7 @@ def test_simt_widens_bf16_from_sm_80():
 
 
 def test_poison_is_no_possible_result():
-    for kind in DTYPES.values():
-        cells = np.full(2, kind.poison, kind.numpy)
-        assert np.array_equal(cells, cells, equal_nan=not kind.integer)
-        assert kind.poison != 0
+    for inputs in DTYPES.values():
+        cells = np.full(2, inputs.poison, inputs.numpy)
+        assert np.array_equal(cells, cells, equal_nan=not inputs.integer)
+        assert inputs.poison != 0

@@ -161,19 +161,19 @@ def check_conv(driver: Driver, p: Conv, config: Config, seed: int = 0, row_paddi
     runner = Runner.of(driver, p, config)
     exact = registry.of(config).exact_integers
     try:
-        for kind, alpha, beta, initial in CASES:
+        for inputs, alpha, beta, initial in CASES:
             if p.epilogue_dtype.integer:
                 alpha, beta = round(alpha), round(beta)
-            arrays = operands(p, seed, kind) | epilogue_arrays(p, seed, kind)
+            arrays = operands(p, seed, inputs) | epilogue_arrays(p, seed, inputs)
             if initial == "nan":
                 arrays["C"] = np.full_like(arrays["C"], p.output.poison)
             ref = reference(p, arrays, alpha, beta)
             out, unchanged = guarded(runner, arrays, alpha, beta)
-            deviation = verdict(kind, out, ref) if exact else compare(out, ref)
+            deviation = verdict(inputs, out, ref) if exact else compare(out, ref)
             if not unchanged or runner.workspace_dirty():
                 deviation = Deviation(np.inf, (-1,), deviation.worst)
-            yield CheckResult(kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}", deviation)
-            if kind == "integers" and exact and not p.epilogue_ops and not p.output.saturates:
+            yield CheckResult(inputs if beta == 0 else f"{inputs}, alpha={alpha:g}, beta={beta:g}", deviation)
+            if inputs == "integers" and exact and not p.epilogue_ops and not p.output.saturates:
                 left, right = adjoint(p, arrays, out, seed)
                 yield CheckResult("adjoint", Deviation(0.0 if left == right else np.inf, (0,), abs(left - right)))
     finally:

@@ -112,7 +112,7 @@ class Cudnn:
     def _tensors(self, memory: Any) -> Tensors:
         """A set of random images, filters and results in one memory format."""
         p, torch = self.problem, self._torch
-        kind = getattr(torch, p.element.numpy.name)
+        torch_dtype = getattr(torch, p.element.numpy.name)
         if p.out != p.dtype:
             raise LaunchError(f"out is {p.out}; PyTorch's convolutions of {p.dtype} write {p.dtype}")
         if "scale" in p.epilogue_ops:
@@ -127,10 +127,14 @@ class Cudnn:
             "y": (p.n, p.k, *self._results),
         }
         made = {
-            name: torch.randn(shape, device="cuda", dtype=torch.float32).to(kind).contiguous(memory_format=memory)
+            name: torch.randn(shape, device="cuda", dtype=torch.float32)
+            .to(torch_dtype)
+            .contiguous(memory_format=memory)
             for name, shape in shapes.items()
         }
-        made["bias"] = torch.randn(p.result_channels, device="cuda").to(kind) if "bias" in p.epilogue_ops else None
+        made["bias"] = (
+            torch.randn(p.result_channels, device="cuda").to(torch_dtype) if "bias" in p.epilogue_ops else None
+        )
         return made
 
     def _candidates(self) -> list[Candidate]:

@@ -11,7 +11,7 @@ from ptxgen.operations.conv.c_form import C_FORM
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.conv.reference import product, slices
 from ptxgen.operations.conv.suites import SUITES, TITLES, cells
-from ptxgen.problem.operation import Baseline, Installation, Operation, RandomKind
+from ptxgen.problem.operation import Baseline, Installation, Operation, RandomProblems
 
 if TYPE_CHECKING:
     from ptxgen.codegen.config.config import Config
@@ -66,5 +66,5 @@ CONV = Operation(
     suites=SUITES,
     baselines={"cudnn": Baseline("cudnn", "cuDNN", _cudnn, _CUDNN)},
     c_form=C_FORM,
-    random_kinds={"conv": RandomKind(random_problems.conv, 0.22, random_problems.varied)},
+    random_problems={"conv": RandomProblems(random_problems.conv, 0.22, random_problems.varied)},
 )

@@ -122,7 +122,7 @@ class Conv(ProblemBase):
         self._normalize_filters()
         self._normalize_dtypes()
         for name, stored in zip(("aligned_input", "aligned_filter", "aligned_output"), "xwy", strict=True):
-            self._check_alignment(name, self.kind(stored))
+            self._check_alignment(name, self.dtype_of(stored))
         self._normalize_epilogue()
         if self.epilogue and self.direction == "weight_grad":
             raise InputError(f"epilogue is {self.epilogue!r}; direction {self.direction} takes none")
@@ -131,12 +131,12 @@ class Conv(ProblemBase):
     def _require_memory(self) -> None:
         """ShapeError: a tensor has more bytes than a GPU can address."""
         for name, tensor in TENSORS.items():
-            extents, kind = self.extents(name).values(), self.kind(name)
-            size = math.prod(extents) * kind.bytes
+            extents, element = self.extents(name).values(), self.dtype_of(name)
+            size = math.prod(extents) * element.bytes
             if size > MEMORY_LIMIT:
                 count = "x".join(map(str, extents))
                 raise ShapeError(
-                    f"{tensor} have {count} elements of {kind}, {size} bytes; it must be at most"
+                    f"{tensor} have {count} elements of {element}, {size} bytes; it must be at most"
                     f" {MEMORY_LIMIT}, the address space of a GPU"
                 )
 
@@ -182,7 +182,7 @@ class Conv(ProblemBase):
         object.__setattr__(self, "filters", next(same))
 
     @property
-    def problem_kind(self) -> str:
+    def problem_class(self) -> str:
         """depthwise (grouped) or conv."""
         return "depthwise" if self.groups > 1 else "conv"
 
@@ -273,7 +273,7 @@ class Conv(ProblemBase):
     @property
     def bytes(self) -> int:
         """Lower bound of the bytes moved: images, filters and results once each."""
-        return sum(math.prod(self.extents(x).values()) * self.kind(x).bytes for x in "xwy")
+        return sum(math.prod(self.extents(x).values()) * self.dtype_of(x).bytes for x in "xwy")
 
     # ---- tensors: x images, w filters, y results
 
@@ -335,7 +335,7 @@ class Conv(ProblemBase):
         known = {"scale_a": one, "scale_b": one, "bias": bias, "residual": (result, result), "aux": (result, result)}
         return {name: known[name] for name in self.epilogue_operands}
 
-    def kind(self, tensor: str) -> Dtype:
+    def dtype_of(self, tensor: str) -> Dtype:
         return self.output if tensor == self.tensors[2] else self.element
 
     # ---- as a GEMM

@@ -174,7 +174,7 @@ def _odd(**fields: Any) -> Iterator[Case]:
         yield Case(f"odd {problem.shape()}", problem)
 
 
-#: one shape of each kind, small enough for the emulated device
+#: one shape of each form, small enough for the emulated device
 _SMALL: tuple[tuple[str, tuple[int, ...], dict[str, Any]], ...] = (
     ("first layer", (1, 3, 12, 12, 8, 5, 5), {"stride": 2, "padding": 2}),
     ("3x3", (2, 8, 8, 8, 16, 3, 3), {"padding": 1}),
@@ -205,7 +205,7 @@ SUITES = by_name(
     Suite("signal", "one channel, one filter: signals and images", _signal),
     Suite("odd", "ones, primes, strides, uneven padding, dilation, groups, depth", _odd),
     Suite("public", "layers that people reported as slow, each with its own type, layout and direction", _public),
-    Suite("small", "one shape of each kind, small enough for the emulated device", _small),
+    Suite("small", "one shape of each form, small enough for the emulated device", _small),
 )
 
 

@@ -51,9 +51,9 @@ def _factors(p: Gemm, alpha: float, beta: float) -> tuple[complex, complex]:
 def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
     """The checks of a loaded kernel."""
     results = []
-    for kind, *factors, initial in CASES:
+    for inputs, *factors, initial in CASES:
         alpha, beta = _factors(p, *factors)
-        arrays = operands(p, seed, kind) | epilogue_arrays(p, seed, kind)
+        arrays = operands(p, seed, inputs) | epilogue_arrays(p, seed, inputs)
         if initial == "nan":
             arrays["C"] = np.full_like(arrays["C"], p.output.poison)
         stored = padded(p, arrays)
@@ -61,12 +61,12 @@ def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
         ref = reference(p, arrays, alpha, beta)
         out = runner.compute(stored, alpha, beta)["C"]
         got = elements(p, C, out)
-        deviation = verdict(kind, got, ref)
+        deviation = verdict(inputs, got, ref)
         got[...] = p.output.poison
         if not np.array_equal(parts_of(out), parts_of(np.full_like(out, p.output.poison)), equal_nan=True):
             deviation = Deviation(np.inf, (-1, -1), deviation.worst)
         if runner.workspace_dirty():
             deviation = Deviation(np.inf, (-1, -1), deviation.worst)
-        label = kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}"
+        label = inputs if beta == 0 else f"{inputs}, alpha={alpha:g}, beta={beta:g}"
         results.append(CheckResult(label, deviation))
     return results

@@ -170,8 +170,8 @@ class CublasLt:
         if self._open:
             with self._driver.context("cuBLASLt"):  # a garbage collection may close it while a stream is being captured
                 while self._open:
-                    kind, handle = self._open.pop()
-                    getattr(self._library, f"cublasLt{kind}Destroy")(handle)
+                    object_type, handle = self._open.pop()
+                    getattr(self._library, f"cublasLt{object_type}Destroy")(handle)
         if self._space:
             self._driver.release(self._space)
             self._space = 0
@@ -183,7 +183,9 @@ class CublasLt:
     def __enter__(self) -> CublasLt:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, exception_class: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
         self.close()
 
     def _describe(self) -> None:
@@ -250,10 +252,10 @@ class CublasLt:
         size = ct.sizeof(value)
         _check(self._library.cublasLtMatmulDescSetAttribute(self._product, attribute, ct.byref(value), size))
 
-    def _make(self, kind: str, *arguments: int) -> ct.c_void_p:
+    def _make(self, object_type: str, *arguments: int) -> ct.c_void_p:
         handle = ct.c_void_p()
-        _check(getattr(self._library, f"cublasLt{kind}Create")(ct.byref(handle), *arguments))
-        self._open.append((kind, handle))
+        _check(getattr(self._library, f"cublasLt{object_type}Create")(ct.byref(handle), *arguments))
+        self._open.append((object_type, handle))
         return handle
 
     def _start(self, operand: str) -> int:
@@ -261,9 +263,9 @@ class CublasLt:
         offset = self.problem.offsets["abc".index(operand)] if self.problem.batch > 1 else 0
         return math.gcd(int(getattr(self.problem, f"aligned_{operand}")), offset)
 
-    def _matrix(self, kind: str, rows: int, columns: int, ld: int, stride: int) -> ct.c_void_p:
+    def _matrix(self, element_type: str, rows: int, columns: int, ld: int, stride: int) -> ct.c_void_p:
         sizes = (ct.c_uint64(rows), ct.c_uint64(columns), ct.c_int64(ld))
-        made = self._make("MatrixLayout", dtype(kind).cuda, *sizes)  # type: ignore[arg-type]
+        made = self._make("MatrixLayout", dtype(element_type).cuda, *sizes)  # type: ignore[arg-type]
         if self.problem.batch > 1:
             facts = ((_BATCH_COUNT, ct.c_int32(self.problem.batch)), (_BATCH_STRIDE, ct.c_int64(stride)))
             for attribute, value in facts:

@@ -15,7 +15,7 @@ from ptxgen.problem.dtypes import HALVES
 
 def lower_gemm(p: Gemm, **numbers: Any) -> KernelProblem:
     """A GEMM as a kernel problem. ``numbers``: symbols or columns in place of its extents, leading dimensions and
-    alignments; ``kind``: the type of the result."""
+    alignments; ``problem_type``: the type of the result."""
 
     def of(*names: str) -> tuple[Any, ...]:
         return tuple(numbers.get(name, getattr(p, name)) for name in names)
@@ -40,7 +40,7 @@ def lower_gemm(p: Gemm, **numbers: Any) -> KernelProblem:
         strides=(p.stride_a, p.stride_b, stride_c),
         epilogue=p.epilogue,
         deterministic=p.deterministic,
-        problem_class=numbers.get("kind", KernelProblem),
+        problem_type=numbers.get("problem_type", KernelProblem),
     )
     if p.scalings and p.k:  # without products, there is nothing to scale
         return with_scales(product, p.scalings)

@@ -13,7 +13,7 @@ from ptxgen.operations.gemm.lowering import lower_gemm
 from ptxgen.operations.gemm.problem import CONTIGUOUS, Gemm
 from ptxgen.operations.gemm.reference import product, slices
 from ptxgen.operations.gemm.suites import SUITES, TITLES, cells, from_column_major
-from ptxgen.problem.operation import Baseline, Installation, Operation, RandomKind, VendorCalls, VendorKernel
+from ptxgen.problem.operation import Baseline, Installation, Operation, RandomProblems, VendorCalls, VendorKernel
 
 if TYPE_CHECKING:
     from ptxgen.codegen.config.config import Config
@@ -92,9 +92,9 @@ GEMM = Operation(
         "torch": Baseline("torch", "torch scaled_mm", _torch),
     },
     c_form=C_FORM,
-    random_kinds={
-        "gemm": RandomKind(random_problems.gemm, 0.45, random_problems.varied),
-        "thin": RandomKind(random_problems.thin, 0.25, random_problems.varied),
-        "batch": RandomKind(random_problems.batch, 0.08, random_problems.varied),
+    random_problems={
+        "gemm": RandomProblems(random_problems.gemm, 0.45, random_problems.varied),
+        "thin": RandomProblems(random_problems.thin, 0.25, random_problems.varied),
+        "batch": RandomProblems(random_problems.batch, 0.08, random_problems.varied),
     },
 )

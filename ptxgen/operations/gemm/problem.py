@@ -201,7 +201,7 @@ class Gemm(ProblemBase):
                 )
 
     @property
-    def problem_kind(self) -> str:
+    def problem_class(self) -> str:
         """batch, thin gemm (an extent is at most ``THIN``) or gemm."""
         if self.batch > 1:
             return "batch"

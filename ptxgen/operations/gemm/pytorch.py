@@ -46,8 +46,10 @@ class TorchScaled:
         ``sets``: addresses by name of the array, used in rotation. LaunchError: PyTorch does not compute the problem.
         """
         p, torch = self.problem, self._torch
-        kinds = torch.nn.functional.ScalingType
-        recipes = [kinds.BlockWise1x128 if s.rows == 1 else kinds.BlockWise128x128 for s in p.scalings.values()]
+        scaling_types = torch.nn.functional.ScalingType
+        recipes = [
+            scaling_types.BlockWise1x128 if s.rows == 1 else scaling_types.BlockWise128x128 for s in p.scalings.values()
+        ]
         results: list[Any] = [None] * len(sets)
         with self._on_stream():
             pairs = [(self._matrix(x["A"], p.m, p.lda), self._matrix(x["B"], p.n, p.ldb).t()) for x in sets]

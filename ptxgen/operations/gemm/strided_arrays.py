@@ -65,6 +65,6 @@ def stored_epilogue_operands(p: Gemm, arrays: Mapping[str, Array]) -> dict[str, 
 def padded(p: Gemm, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """A, B and C stored with the problem's strides; gaps are poisoned. The scales of blocks and
     the epilogue operands as stored."""
-    kinds = zip("ABC", p.types, strict=True)
-    stored = {name: store_operand(p, i, arrays[name], kind.poison) for i, (name, kind) in enumerate(kinds)}
+    elements = zip("ABC", p.types, strict=True)
+    stored = {name: store_operand(p, i, arrays[name], element.poison) for i, (name, element) in enumerate(elements)}
     return stored | stored_epilogue_operands(p, arrays)

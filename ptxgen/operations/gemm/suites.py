@@ -108,7 +108,7 @@ def _llm(**fields: Any) -> Iterator[Case]:
                 yield Case(f"{model} {part} {m}", Gemm(m, n, k, "NT", **fields))
 
 
-#: one shape of each kind in the paper, small enough for the emulated device
+#: one shape of each layout and type in the paper, small enough for the emulated device
 _SMALL = (
     ("square", 64, 64, 64, "TN"),
     ("skinny", 16, 64, 64, "NN"),
@@ -170,7 +170,7 @@ SUITES = by_name(
     Suite("batch", "small GEMMs, attention scores and values with heads as items, deep GEMMs", _batch, layouts=True),
     Suite("public", "shapes that people reported as slow, each with its own type and batch", _public, layouts=True),
     Suite("deepseek_fp8", "linear layers of DeepSeek-V3 in fp8 with scales of blocks", _deepseek_fp8, layouts=True),
-    Suite("small", "one shape of each kind, small enough for the emulated device", _small, layouts=True),
+    Suite("small", "one shape of each form, small enough for the emulated device", _small, layouts=True),
 )
 
 

@@ -27,25 +27,26 @@ def check_grouped(
     """The checks of a group. ``row_padding`` is not used: rows have the leading dimensions of the problem."""
     runner = Runner.of(driver, problem, config)
     try:
-        for kind, alpha, beta, initial in CASES:
+        for inputs, alpha, beta, initial in CASES:
             if problem.epilogue_dtype.integer:
                 alpha, beta = round(alpha), round(beta)
-            arrays = random_group(problem, seed, kind)
+            arrays = random_group(problem, seed, inputs)
             if initial == "nan":
                 arrays["C"][...] = problem.output.poison
             out = runner.compute(arrays, alpha, beta)["C"]
-            deviation = group_deviation(problem, arrays, out, kind, alpha, beta)
-            label = kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}"
+            deviation = group_deviation(problem, arrays, out, inputs, alpha, beta)
+            label = inputs if beta == 0 else f"{inputs}, alpha={alpha:g}, beta={beta:g}"
             yield CheckResult(label, deviation)
     finally:
         runner.workspace.release()
 
 
-def random_group(p: GroupedGemm, seed: int = 0, kind: str = "normal") -> dict[str, Array]:
+def random_group(p: GroupedGemm, seed: int = 0, inputs: str = "normal") -> dict[str, Array]:
     """Arrays that hold A, B and C of all items, with poisoned gaps, the operands of the epilogue, and the offsets."""
-    kinds = (p.element, p.element, p.output)
+    elements = (p.element, p.element, p.output)
     arrays = {
-        name: np.full(size, dtype.poison, dtype.numpy) for name, size, dtype in zip("ABC", p.sizes, kinds, strict=True)
+        name: np.full(size, dtype.poison, dtype.numpy)
+        for name, size, dtype in zip("ABC", p.sizes, elements, strict=True)
     }
     for name in p.epilogue_operands:
         dtype = p.epilogue_operand_dtype(name)
@@ -53,9 +54,9 @@ def random_group(p: GroupedGemm, seed: int = 0, kind: str = "normal") -> dict[st
     arrays |= {name: np.full(shape, np.nan, np.float32) for name, shape in p.scale_shapes.items()}
     for i in range(len(p.items)):
         item, scales = p.item(i), scale_views(p, arrays, i)
-        for x, (name, values) in enumerate(operands(item, seed + i, kind).items()):
+        for x, (name, values) in enumerate(operands(item, seed + i, inputs).items()):
             item_view(p, x, arrays[name], i)[...] = values
-        for name, values in epilogue_arrays(item, seed + i, kind).items():
+        for name, values in epilogue_arrays(item, seed + i, inputs).items():
             if name in scales:
                 scales[name][...] = values
                 continue
@@ -67,7 +68,7 @@ def random_group(p: GroupedGemm, seed: int = 0, kind: str = "normal") -> dict[st
 
 
 def group_deviation(
-    p: GroupedGemm, arrays: Mapping[str, Array], out: Array, kind: str, alpha: float = 1.0, beta: float = 0.0
+    p: GroupedGemm, arrays: Mapping[str, Array], out: Array, inputs: str, alpha: float = 1.0, beta: float = 0.0
 ) -> Deviation:
     """The largest deviation of an item of ``out`` from its float64 reference; ``where`` is (item, row, column). A value
     written between items counts as a deviation at (-1, -1, -1)."""
@@ -80,7 +81,7 @@ def group_deviation(
         for name in p.epilogue_operands:
             view = epilogue_view(p, name, arrays[name], i)
             mine[name] = _with_pitch(view, item.ldc) if name in ELEMENTWISE_OPERANDS else view
-        found = verdict(kind, item_view(p, C, out, i), reference(item, mine, alpha, beta))
+        found = verdict(inputs, item_view(p, C, out, i), reference(item, mine, alpha, beta))
         if not found.ratio <= worst.ratio:
             worst = Deviation(found.ratio, (i, *found.where), found.worst)
         item_view(p, C, rest, i)[...] = p.output.poison

@@ -145,7 +145,9 @@ class CublasGrouped:
     def __enter__(self) -> CublasGrouped:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, exception_class: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
         self.close()
 
     # ---- arguments of the calls
@@ -218,10 +220,24 @@ class CublasGrouped:
                 *(*shapes, b, self._lda, a, self._ldb, self._zeros, c, self._ldc, count, self._sizes),
             )
             return
-        kind = ct.c_int(self.problem.element.cuda)
+        type_code = ct.c_int(self.problem.element.cuda)
         self._call(
             "GemmGroupedBatchedEx",
-            *(*shapes, b, kind, self._lda, a, kind, self._ldb, self._zeros, c, kind, self._ldc, count, self._sizes),
+            *(
+                *shapes,
+                b,
+                type_code,
+                self._lda,
+                a,
+                type_code,
+                self._ldb,
+                self._zeros,
+                c,
+                type_code,
+                self._ldc,
+                count,
+                self._sizes,
+            ),
             ct.c_int(self._compute),
         )
 
@@ -235,8 +251,10 @@ class CublasGrouped:
         if self._letter:
             self._call(f"{self._letter}gemm_v2", self._handle, *shape, one, b, lda, a, ldb, zero, c, ldc)
             return
-        kind, rest = ct.c_int(p.element.cuda), (ct.c_int(self._compute), ct.c_int(_DEFAULT_ALGORITHM))
-        self._call("GemmEx", self._handle, *shape, one, b, kind, lda, a, kind, ldb, zero, c, kind, ldc, *rest)
+        type_code, rest = ct.c_int(p.element.cuda), (ct.c_int(self._compute), ct.c_int(_DEFAULT_ALGORITHM))
+        self._call(
+            "GemmEx", self._handle, *shape, one, b, type_code, lda, a, type_code, ldb, zero, c, type_code, ldc, *rest
+        )
 
     def _call(self, name: str, *arguments: Any) -> None:
         """LaunchError: cuBLAS returned an error."""

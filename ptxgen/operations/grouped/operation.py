@@ -13,7 +13,7 @@ from ptxgen.operations.grouped.lowering import lower_grouped
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.operations.grouped.reference import product, slices
 from ptxgen.operations.grouped.suites import SUITES
-from ptxgen.problem.operation import Baseline, NamedSchedule, Operation, RandomKind, Schedule
+from ptxgen.problem.operation import Baseline, NamedSchedule, Operation, RandomProblems, Schedule
 
 if TYPE_CHECKING:
     from ptxgen.codegen.config.config import Config
@@ -129,5 +129,5 @@ GROUPED = Operation(
     baselines={baseline.name: baseline for baseline in _BASELINES},
     scheduling=_table_us,
     schedules={name: NamedSchedule(text, partial(_tlp_schedule, name)) for name, text in _SCHEDULES.items()},
-    random_kinds={"grouped": RandomKind(random_problems.grouped, 0.0)},
+    random_problems={"grouped": RandomProblems(random_problems.grouped, 0.0)},
 )

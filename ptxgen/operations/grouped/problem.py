@@ -253,7 +253,7 @@ class GroupedGemm(ProblemBase):
     # ---- the whole group
 
     @property
-    def problem_kind(self) -> str:
+    def problem_class(self) -> str:
         """jagged or grouped."""
         return "jagged" if self.jagged else "grouped"
 
@@ -308,7 +308,8 @@ class GroupedGemm(ProblemBase):
             chosen[:, fixed] = extents[0, fixed]
         repeats = _rounded(np.array([max(1, len(extents) // len(chosen))]), 1)[0]
         a, b, c = (
-            x * kind.bytes for x, kind in zip(self.vectors, (self.element, self.element, self.output), strict=True)
+            x * element.bytes
+            for x, element in zip(self.vectors, (self.element, self.element, self.output), strict=True)
         )
         items = tuple((m, n, k) for m, n, k in np.repeat(chosen, repeats, axis=0).tolist())
         return replace(self, items=items, ld="", aligned_a=a, aligned_b=b, aligned_c=c)
@@ -344,7 +345,7 @@ class GroupedGemm(ProblemBase):
     def vectors(self) -> tuple[int, int, int]:
         """The alignment class: the widest aligned accesses to every row of A, B and C of every item, in elements."""
         out = []
-        for x, (aligned, kind) in enumerate(
+        for x, (aligned, element) in enumerate(
             ((self.aligned_a, self.element), (self.aligned_b, self.element), (self.aligned_c, self.output))
         ):
             axes = [0, 1] if x == 2 else [0, 1, 2]  # C is stored where K is 0, too
@@ -352,7 +353,7 @@ class GroupedGemm(ProblemBase):
             steps = [self.lds[used, x]] if self._jagged_columns(x) else [self.lds[used, x], self.columns[used, x]]
             step = 1 if self._jagged_columns(x) else 0
             extent = math.gcd(step, *(int(np.gcd.reduce(s)) for s in steps if len(s)))
-            out.append(math.gcd(16, aligned, extent * kind.bytes) // kind.bytes or 1)
+            out.append(math.gcd(16, aligned, extent * element.bytes) // element.bytes or 1)
         return out[0], out[1], out[2]
 
     @property

@@ -165,7 +165,7 @@ def public(seed: int = 0) -> Iterator[Group]:
 # ---- the suites
 
 
-#: one group of each kind, small enough for the emulated device
+#: one group of each form, small enough for the emulated device
 SMALL = (
     Group("random", ((20, 17, 33), (0, 9, 12), (48, 31, 5), (1, 1, 1), (16, 64, 64)), "f32"),
     Group("equal", ((32, 32, 32),) * 4, "f32"),
@@ -193,5 +193,5 @@ SUITES = by_name(
     _suite("batch_sizes", "random batches of 8 to 1,024 items, M and N up to 512 and K up to 128", batch_sizes),
     _suite("moe", "experts of public language models, uniform and Zipf routing, decoding and prompts", moe),
     _suite("public", "layers of experts that people reported as slow, rows in random parts", public),
-    _suite("small", "one group of each kind, small enough for the emulated device", lambda: SMALL),
+    _suite("small", "one group of each form, small enough for the emulated device", lambda: SMALL),
 )

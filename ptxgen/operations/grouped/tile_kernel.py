@@ -185,15 +185,15 @@ class _Class:
 
 
 @lru_cache(256)
-def _kernel_plan(kind: _Class, device: Device, tiles: TileSet, bodies: str, grid: bool) -> MixedTiles:
-    problem = kind.problem(int(tiles.sides.max()))
+def _kernel_plan(kernel_class: _Class, device: Device, tiles: TileSet, bodies: str, grid: bool) -> MixedTiles:
+    problem = kernel_class.problem(int(tiles.sides.max()))
     configs = [tile_config(problem, device, tile, bodies) for tile in tiles]
     most = most_registers(problem, device, configs, bodies)
     return mixed_plan_for(problem, configs, device, most, grid)
 
 
 @lru_cache(256)
-def _kernel_resources(kind: _Class, device: Device, tiles: TileSet, bodies: str) -> tuple[Resources, ...]:
-    plan = _kernel_plan(kind, device, tiles, bodies, False)
+def _kernel_resources(kernel_class: _Class, device: Device, tiles: TileSet, bodies: str) -> tuple[Resources, ...]:
+    plan = _kernel_plan(kernel_class, device, tiles, bodies, False)
     registers = registers_of(plan, bodies)
     return tuple(Resources(registers, body.shared) for body in plan.bodies)

@@ -220,7 +220,7 @@ def tlp(device: Device, counts: ArrayLike, resources: Sequence[Resources] | None
     """Equation 4: threads of the warps that are active on the device at the same time.
 
     ``counts``: number of blocks of each tile; ``resources``: those of a block of each tile, estimated if None. With one
-    kind of tile this is the smaller of all its warps and what Equation 9 lets be active on all multiprocessors. With
+    tile this is the smaller of all its warps and what Equation 9 lets be active on all multiprocessors. With
     several, each warp occupies its tile's fraction of a multiprocessor. Equation 3, if it is the criterion: threads of
     all blocks. InputError: a block does not fit a multiprocessor.
     """

@@ -208,7 +208,7 @@ class TlpSchedule:
 
     @classmethod
     def every(cls, problem: GroupedGemm, device: Device, variant: Variant = VARIANTS["tlp"]) -> Iterator[TlpSchedule]:
-        """The schedules that the variant visits, with each kind of bodies."""
+        """The schedules that the variant visits, with all bodies."""
         for bodies in BODIES:
             for scheme in variant.visited(problem, device, bodies):
                 yield cls(problem, device, scheme, variant, bodies)
@@ -322,10 +322,10 @@ class TlpBaseline:
             self._driver.launch(kernel, step, parameters)
 
     def check(self, seed: int = 0) -> Iterator[CheckResult]:
-        """Compares every element with float64, on each kind of input."""
+        """Compares every element with float64, on each set of inputs."""
         p = self.problem
-        for kind, alpha, beta, initial in CASES:
-            arrays = random_group(p, seed, kind)
+        for inputs, alpha, beta, initial in CASES:
+            arrays = random_group(p, seed, inputs)
             if initial == "nan":
                 arrays["C"][...] = p.output.poison
             out = np.empty_like(arrays["C"])
@@ -336,8 +336,8 @@ class TlpBaseline:
                 if out.nbytes:
                     self._driver.download(at["C"], out)
             self._tables.clear()
-            label = kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}"
-            yield CheckResult(label, group_deviation(p, arrays, out, kind, alpha, beta))
+            label = inputs if beta == 0 else f"{inputs}, alpha={alpha:g}, beta={beta:g}"
+            yield CheckResult(label, group_deviation(p, arrays, out, inputs, alpha, beta))
 
 
 def choice_us(

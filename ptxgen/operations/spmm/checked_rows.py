@@ -59,7 +59,7 @@ def downloaded(driver: Driver, p: Spmm, addresses: Mapping[str, int]) -> dict[st
         **({"offsets": ((p.groups,), np.int32)} if p.groups else {}),
     }
     out: dict[str, Array] = {}
-    for name, (shape, kind) in shapes.items():
-        out[name] = np.empty(shape, kind)
+    for name, (shape, element) in shapes.items():
+        out[name] = np.empty(shape, element)
         driver.download(addresses[name], out[name])
     return {**out, "B": out["B"][:, : p.n]}

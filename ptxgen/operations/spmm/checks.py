@@ -45,17 +45,17 @@ def check_spmm(
     """The checks of a product."""
     p = replace(problem, ldb=problem.ldb + row_padding, ldc=problem.ldc + row_padding)
     runner = Runner.of(driver, p, config)
-    for kind, alpha, beta, initial in CASES:
-        arrays = arrays_of(p, seed, kind)
+    for inputs, alpha, beta, initial in CASES:
+        arrays = arrays_of(p, seed, inputs)
         if initial == "nan":
             arrays["C"] = np.full_like(arrays["C"], p.output.poison)
         out = runner.compute(stored(p, arrays), alpha, beta)["C"]
         length = p.m if p.column_major_c else p.n
         result = out[:, :length].T if p.column_major_c else out[:, :length]
-        deviation = verdict(kind, result, reference(p, arrays, alpha, beta))
+        deviation = verdict(inputs, result, reference(p, arrays, alpha, beta))
         if not np.isnan(out[:, length:].astype(np.float64)).all():
             deviation = Deviation(np.inf, (-1, -1), deviation.worst)
-        yield CheckResult(kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}", deviation)
+        yield CheckResult(inputs if beta == 0 else f"{inputs}, alpha={alpha:g}, beta={beta:g}", deviation)
 
 
 class SpmmOperandSets(OperandSets):

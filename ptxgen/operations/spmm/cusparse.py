@@ -97,7 +97,7 @@ class Product:
         operation: int = _NOT_TRANSPOSED,
     ) -> None:
         self._library, self._handle, self._driver = library, handle, driver
-        kind = p.element.cuda
+        type_code = p.element.cuda
         self._sums = p.accumulator.cuda
         self._one, self._zero = (_SCALAR[p.accumulator.name](value) for value in (1, 0))
         self._open: list[tuple[str, ct.c_void_p]] = []
@@ -105,9 +105,9 @@ class Product:
         shape = (p.k, p.m) if operation == _TRANSPOSED else (p.m, p.k)
         try:
             pattern = (arrays["indptr"], arrays["indices"], arrays["values"], _INDEX_32, _INDEX_32, _BASE_ZERO)
-            self._a = self._described("Csr", "SpMat", *shape, p.nnz, *pattern, kind)
-            self._b = self._described("DnMat", "DnMat", p.k, p.n, p.ldb, arrays["B"], kind, _ROW_MAJOR)
-            self._c = self._described("DnMat", "DnMat", p.m, p.n, p.ldc, arrays["C"], kind, _ROW_MAJOR)
+            self._a = self._described("Csr", "SpMat", *shape, p.nnz, *pattern, type_code)
+            self._b = self._described("DnMat", "DnMat", p.k, p.n, p.ldb, arrays["B"], type_code, _ROW_MAJOR)
+            self._c = self._described("DnMat", "DnMat", p.m, p.n, p.ldc, arrays["C"], type_code, _ROW_MAJOR)
         except BaseException:
             self.close()
             raise
@@ -218,7 +218,9 @@ class Cusparse:
     def __enter__(self) -> Cusparse:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, exception_class: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
         self.close()
 
     def _time(

@@ -21,14 +21,14 @@ def lower_spmm(p: Spmm) -> KernelProblem:
     c: MatrixAccess = strided(p.m, p.n, p.ldc, 0, p.aligned_c, True, size)
     if p.column_major_c:
         c = ColumnMajor(False, p.n, p.m, p.ldc, 0, p.aligned_c, 1)
-    kinds = (
+    capabilities = (
         ("_wide", p.index == "i64"),
         ("_nt", p.column_major_b),
         ("_ct", p.column_major_c),
         ("_graphs", p.groups > 0),
     )
     return KernelProblem(
-        f"spmm_{p.dtype}{''.join(name for name, given in kinds if given)}",
+        f"spmm_{p.dtype}{''.join(name for name, given in capabilities if given)}",
         SparseExtents(p.m, p.n, p.k, p.nnz, p.reduction, _vectors(p), p.statistics.longest_window, p.groups),
         (Operand("values", p.dtype, a), Operand("B", p.dtype, b)),
         (Operand("C", p.out, c),),

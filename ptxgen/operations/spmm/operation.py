@@ -13,7 +13,7 @@ from ptxgen.lowering.csr import GatheredRows
 from ptxgen.operations.spmm.c_form import C_FORM
 from ptxgen.operations.spmm.lowering import lower_spmm
 from ptxgen.operations.spmm.problem import FEATURES, Spmm
-from ptxgen.operations.spmm.random_problems import RANDOM_KINDS
+from ptxgen.operations.spmm.random_problems import RANDOM_PROBLEMS
 from ptxgen.operations.spmm.reference import product, slices
 from ptxgen.operations.spmm.suites import SUITES, TITLES, cells
 from ptxgen.problem.operation import Baseline, Installation, Operation
@@ -106,6 +106,6 @@ SPMM = Operation(
     suites=SUITES,
     c_form=C_FORM,
     features=FEATURES,
-    random_kinds=RANDOM_KINDS,
+    random_problems=RANDOM_PROBLEMS,
     baselines={baseline.name: baseline for baseline in _BASELINES},
 )

@@ -31,9 +31,9 @@ _DIGEST = re.compile(r"(.*),digest=([0-9a-f]{16})")
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a generator: ``kind``, int or float; the range; ``default``, None: it must be given."""
+    """A parameter of a generator: ``number_type``, int or float; the range; ``default``, None: it must be given."""
 
-    kind: type
+    number_type: type
     least: float
     most: float
     default: float | None = None
@@ -41,9 +41,9 @@ class Parameter:
     def read(self, text: str, name: str, word: str) -> Any:
         """The value of a word. InputError: it is no number, or outside the range."""
         try:
-            value = self.kind(word)
+            value = self.number_type(word)
         except ValueError:
-            raise InputError(f"pattern is {shown(text)}; {name} must be of type {self.kind.__name__}") from None
+            raise InputError(f"pattern is {shown(text)}; {name} must be of type {self.number_type.__name__}") from None
         if not self.least <= value <= self.most:
             raise InputError(f"pattern is {shown(text)}; {name} must be from {self.least:.10g} to {self.most:.10g}")
         return value

@@ -113,7 +113,7 @@ class Spmm(ProblemBase):
     CODE_OPTIONS = ("compute", "pattern", "calls", "dense_bytes", "index", "layout_c", "groups")
     RUNTIME_PARAMETERS = "extents, leading dimensions"
     STEPS = "addresses and leading dimensions"
-    problem_kind = operation
+    problem_class = operation
     broadcast_shapes: ClassVar[dict[str, Any]] = {}
 
     @classmethod

@@ -76,11 +76,11 @@ class TorchSparse:
         a = self._torch.sparse_csr_tensor(indptr, indices, values, (p.m, p.k), check_invariants=False)
         return a, self._tensor(addresses["B"], (p.k, p.ldb))[:, : p.n]
 
-    def _tensor(self, address: int, shape: tuple[int, ...], kind: str = "") -> Any:
-        """A tensor of memory at ``address``. ``kind``: the type of its elements, empty: that of the problem."""
-        as_integers = kind or f"<i{self.problem.element.bytes}"
+    def _tensor(self, address: int, shape: tuple[int, ...], typestr: str = "") -> Any:
+        """A tensor of memory at ``address``. ``typestr``: the type of its elements, empty: that of the problem."""
+        as_integers = typestr or f"<i{self.problem.element.bytes}"
         memory = self._torch.as_tensor(DeviceArray(address, shape, as_integers), device="cuda")
-        return memory if kind else memory.view(getattr(self._torch, self.problem.element.numpy.name))
+        return memory if typestr else memory.view(getattr(self._torch, self.problem.element.numpy.name))
 
 
 def _rows(result: Any, p: Spmm, rows: slice) -> Array:

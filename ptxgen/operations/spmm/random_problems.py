@@ -12,7 +12,7 @@ import numpy as np
 
 from ptxgen.operations.spmm.patterns import SEED_LIMIT
 from ptxgen.operations.spmm.problem import Spmm
-from ptxgen.problem.operation import RandomKind
+from ptxgen.problem.operation import RandomProblems
 from ptxgen.tuning.draws import Limits, log_uniform, varied_extent
 
 COLUMNS = 512  #: the largest N
@@ -119,14 +119,14 @@ def drawn(draw: Draw, rng: np.random.Generator, values: dict[str, Any], limits: 
 
 
 def varied(draw: Draw, rng: np.random.Generator, p: Spmm, limits: Limits) -> Spmm:
-    """The same matrix, or another one of its kind in half of the cases, and another N."""
+    """The same matrix, or another one of its generator in half of the cases, and another N."""
     n = varied_extent(rng, p.n, max(min(COLUMNS, limits.extent), 1))
     m, k, text = _matrix(draw, rng, n, limits) if rng.random() < 0.5 else (p.m, p.k, p.pattern)
     return replace(p, m=m, n=n, k=k, pattern=text, ldb=0, ldc=0)
 
 
 #: by default, random problems have no sparse products
-RANDOM_KINDS = {
-    f"spmm_{draw.__name__}": RandomKind(partial(drawn, draw), 0.0, partial(varied, draw))
+RANDOM_PROBLEMS = {
+    f"spmm_{draw.__name__}": RandomProblems(partial(drawn, draw), 0.0, partial(varied, draw))
     for draw in (layer, graph, mesh, skewed)
 }

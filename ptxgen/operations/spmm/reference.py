@@ -15,11 +15,11 @@ from ptxgen.problem.reference import Array, operands
 HELD = 1 << 20  #: products that are held at once
 
 
-def arrays_of(p: Spmm, seed: int = 0, kind: str = "normal") -> dict[str, Array]:
+def arrays_of(p: Spmm, seed: int = 0, inputs: str = "normal") -> dict[str, Array]:
     """The arrays of the problem with its pattern; B (K×N) and C (M×N) are row-major. InputError: the pattern states
     statistics."""
     found = patterns.pattern(p.m, p.k, p.pattern)
-    dense = operands(p, seed, kind)
+    dense = operands(p, seed, inputs)
     index = f"i{INDEX_BYTES[p.index]}"
     pattern = {"indptr": found.indptr.astype(index), "indices": found.indices.astype(index)}
     arrays = {**pattern, "values": dense["A"], "B": dense["B"], "C": dense["C"]}

@@ -78,9 +78,9 @@ class SampledProducts(Preparation):
     entry: ClassVar[str] = "sampled_products"
 
     @classmethod
-    def of(cls, kind: str, n: int, vec: int, rows: bool, scaled: bool) -> SampledProducts:
+    def of(cls, element_type: str, n: int, vec: int, rows: bool, scaled: bool) -> SampledProducts:
         """The kernel for ``n`` columns, which are read by ``vec`` elements."""
-        size = dtype(kind).bytes
+        size = dtype(element_type).bytes
         loads = max(ceil_div(n, vec), 1)
         together = min(max(SECTOR // (vec * size), 1), WARP)
         lanes = min(_power_of_two(max(ceil_div(loads, VECTORS), min(loads, together))), WARP)
@@ -90,7 +90,7 @@ class SampledProducts(Preparation):
         each = max(LOADED // (vectors * vec * max(size, 4)), 1)
         unrolled = min(1 << each.bit_length() - 1, lanes, 4)
         whole = not wide and n == lanes * vectors * vec
-        return cls(kind, vec, lanes, vectors, unrolled, whole, wide, rows, scaled, threads=THREADS)
+        return cls(element_type, vec, lanes, vectors, unrolled, whole, wide, rows, scaled, threads=THREADS)
 
     @property
     def description(self) -> list[str]:
@@ -311,15 +311,17 @@ class SampledProducts(Preparation):
 
 
 def sampled_products(
-    kind: str, shape: Shape, n: int, ldx: int, ldy: int, vec: int, scaled: bool, device: Device
+    element_type: str, shape: Shape, n: int, ldx: int, ldy: int, vec: int, scaled: bool, device: Device
 ) -> tuple[SampledProducts, Step]:
     """The kernel for a matrix, and its launch. ``vec``: elements of the widest access to the rows of x and y."""
-    (m, k, nnz, longest), size = shape, dtype(kind).bytes
+    (m, k, nnz, longest), size = shape, dtype(element_type).bytes
     vec = min(vec, 16 // size)
     rows = longest * m <= EVEN * nnz and m >= ROW_WARPS * device.sms
-    if dtype(kind).sm > device.sm:
-        raise DtypeError(f"a is {kind}; on {device.name} it must be of another type: sm_{dtype(kind).sm} converts it")
-    made = SampledProducts.of(kind, n, vec, rows, scaled)
+    if dtype(element_type).sm > device.sm:
+        raise DtypeError(
+            f"a is {element_type}; on {device.name} it must be of another type: sm_{dtype(element_type).sm} converts it"
+        )
+    made = SampledProducts.of(element_type, n, vec, rows, scaled)
     columns = 1 << max(CACHED // max(n * size, 1), 1).bit_length() - 1
     if rows and not made.wide and columns < k and nnz * columns >= made.at_once * m * k:
         warps = min(_power_of_two(ceil_div(m, device.sms)), MOST_THREADS // WARP)

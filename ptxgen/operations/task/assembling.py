@@ -72,12 +72,12 @@ def depends_on(axis: str, root: Node) -> bool:
     )
 
 
-def number_type(kind: str, wanted: Iterable[str]) -> str:
+def number_type(number: str, wanted: Iterable[str]) -> str:
     """The type of a Python number, a ``float`` or an ``int``. ``wanted``: the types of what it is combined with."""
     types = set(wanted)
     if "f64" in types:
         return "f64"
-    if kind == "float" or any(type_of(t).floating for t in types):
+    if number == "float" or any(type_of(t).floating for t in types):
         return "f32"
     return "u32" if types and all(type_of(t).group == "unsigned" for t in types) else "s32"
 
@@ -115,14 +115,14 @@ def step_of(reduction: str, step: Value, declared: str | None) -> tuple[Node, st
 
 
 def _check_group(reduction: str, x: Node) -> None:
-    kind = type_of(x.type)
-    if reduction == MEAN and not kind.floating:
+    value = type_of(x.type)
+    if reduction == MEAN and not value.floating:
         raise TaskError(f"the mean is of {x.type}; it must be of a float: write f32({shown(x)})")
-    if reduction == "logsumexp" and not kind.floating:
+    if reduction == "logsumexp" and not value.floating:
         raise TaskError(f"logsumexp is of {x.type}; it must be of a float: write f32({shown(x)})")
-    if reduction == "logsumexp" and kind.bits > 32:
+    if reduction == "logsumexp" and value.bits > 32:
         raise TaskError(f"logsumexp is of {x.type}; it must be of at most 32 bits: write f32({shown(x)})")
-    if reduction in OPERATORS and kind.group not in OPERATORS[reduction].groups:
+    if reduction in OPERATORS and value.group not in OPERATORS[reduction].groups:
         other = "an integer: write s32" if reduction in _BIT_OPERATORS else "a float: write f32"
         raise TaskError(f"the reduction {reduction} is of {x.type}; it must be of {other}({shown(x)})")
 

@@ -32,9 +32,9 @@ from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.operand_sets import OperandSets
 from ptxgen.runtime.runner import Runner
 
-#: kinds of inputs: integers, whose results are exact; normal values; NaN, infinities and −0 among integers
-KINDS = ("integers", "normal", "special")
-#: kinds of integers for reductions that select a value, by the signs of A and of all others: a 0 that is no value of a
+#: the inputs of checks: integers, whose results are exact; normal values; NaN, infinities and −0 among integers
+INPUTS = ("integers", "normal", "special")
+#: integers for reductions that select a value, by the signs of A and of all others: a 0 that is no value of a
 #: step, as padding may be, is selected with one of them
 SIGNS = {"negative": (-1, -1), "positive": (1, 1), "opposite": (-1, 1)}
 FACTOR = 4.0  #: of the tolerance, in units of the oracle's error
@@ -55,40 +55,40 @@ def array_shape(p: Task, role: str) -> tuple[int, ...]:
     return (p.batch if p.strides["AB".index(role)] else 1, *shape)
 
 
-def kinds(p: Task) -> tuple[str, ...]:
-    """The kinds of inputs that a check of the task takes."""
+def input_names(p: Task) -> tuple[str, ...]:
+    """The names of the inputs that a check of the task takes."""
     operator = OPERATORS.get(p.program.reduction)
     selects = p.program.reduction in POSITIONS or (operator is not None and operator.idempotent)
-    return (*SIGNS, *KINDS[1:]) if selects else KINDS
+    return (*SIGNS, *INPUTS[1:]) if selects else INPUTS
 
 
-def random_values(kind: str, type: str, shape: tuple[int, ...], rng: np.random.Generator, role: str = "") -> Array:
+def random_values(inputs: str, type: str, shape: tuple[int, ...], rng: np.random.Generator, role: str = "") -> Array:
     """Random values of a type, for the array of a role."""
     t, own = type_of(type), dtype(type).numpy
-    if kind in SIGNS:
-        sign = 1 if t.group == "unsigned" else SIGNS[kind][role != "A"]
+    if inputs in SIGNS:
+        sign = 1 if t.group == "unsigned" else SIGNS[inputs][role != "A"]
         return (sign * rng.integers(1, 7, shape)).astype(own)
     if t.integer:
         low = 0 if t.group == "unsigned" else -6
         return rng.integers(low, 7, shape).astype(own)
-    values = rng.standard_normal(shape) if kind == "normal" else rng.integers(-6, 7, shape).astype(np.float64)
-    if kind == "special":
+    values = rng.standard_normal(shape) if inputs == "normal" else rng.integers(-6, 7, shape).astype(np.float64)
+    if inputs == "special":
         chosen = rng.random(shape) < 1 / SHARE
         values = np.where(chosen, rng.choice([np.nan, np.inf, -np.inf, -0.0], shape), values)
     return values.astype(own)
 
 
-def random_arrays(p: Task, kind: str = "normal", seed: int = 0) -> dict[str, Array]:
+def random_arrays(p: Task, inputs: str = "normal", seed: int = 0) -> dict[str, Array]:
     """The arrays that a program reads, as it indexes them, by role."""
     rng = np.random.default_rng([seed, p.m, p.n, p.k])
-    found = {u.role: random_values(kind, u.dtype, array_shape(p, u.role), rng, u.role) for u in p.roles.uses}
+    found = {u.role: random_values(inputs, u.dtype, array_shape(p, u.role), rng, u.role) for u in p.roles.uses}
     if p.mirrored:
         found["B"] = found["A"]
     if p.compute == "tf32":  # kernels round the operands
         found |= {name: (found[name].view(np.uint32) & TF32_MASK).view(np.float32) for name in "AB"}
     if p.compute == SPLIT:  # infinities would give NaN
         found |= {name: np.where(np.isinf(found[name]), np.float32(np.nan), found[name]) for name in "AB"}
-    return sorted_keys(p, found | random_keys(p, kind, rng))
+    return sorted_keys(p, found | random_keys(p, inputs, rng))
 
 
 def sorted_keys(p: Task, arrays: dict[str, Array]) -> dict[str, Array]:
@@ -97,7 +97,7 @@ def sorted_keys(p: Task, arrays: dict[str, Array]) -> dict[str, Array]:
     return arrays | {role: np.sort(arrays[role]) for role in (array_of(str(x.value)) for x in keys or ())}
 
 
-def random_keys(p: Task, kind: str, rng: np.random.Generator) -> dict[str, Array]:
+def random_keys(p: Task, inputs: str, rng: np.random.Generator) -> dict[str, Array]:
     """The arrays of keys: sorted, in any order with some out of range, or all equal. Those at which results are
     stored differ."""
     output, found = p.program.outputs[0], dict[str, Array]()
@@ -114,9 +114,9 @@ def random_keys(p: Task, kind: str, rng: np.random.Generator) -> dict[str, Array
             continue
         shape, own = array_shape(p, role), dtype(key.type).numpy
         keys = rng.integers(0, max(groups, 1), shape)
-        if kind in ("integers", "positive"):
+        if inputs in ("integers", "positive"):
             keys = np.sort(keys)
-        elif kind != "special":
+        elif inputs != "special":
             outside = groups if type_of(key.type).group == "unsigned" else rng.choice([-1, groups], shape)
             keys = np.where(rng.random(shape) < 1 / SHARE, outside, keys)
         else:
@@ -199,13 +199,13 @@ def check_task(
     assert isinstance(p, Task)
     runner = Runner.of(driver, p, config)
     try:
-        for kind in kinds(p):
-            arrays, scalars = random_arrays(p, kind, seed), scalars_of(p, seed)
+        for inputs in input_names(p):
+            arrays, scalars = random_arrays(p, inputs, seed), scalars_of(p, seed)
             out = runner.compute(_with_padding(p, stored(p, arrays)), scalars=scalars)
-            found = _compared(p, out, expected(p, arrays, scalars, relaxed=kind == "special"))
+            found = _compared(p, out, expected(p, arrays, scalars, relaxed=inputs == "special"))
             if runner.workspace_dirty():
                 found = Deviation(np.inf, (-1, -1), found.worst)
-            yield CheckResult(kind, found)
+            yield CheckResult(inputs, found)
     finally:
         runner.workspace.release()
 

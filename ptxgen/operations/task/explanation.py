@@ -31,7 +31,7 @@ def explanation(program: Program, algebra: bool = True, fast: bool = False) -> l
     ``algebra``: the program may be rewritten; ``fast``: squares of differences may be computed as products."""
     roles = roles_of(program)
     lines = [f"{u.role} is {u.name}[{','.join(u.axes)}], {u.dtype}" for u in roles.uses]
-    lines += [f"{role} is {name}, {kind}" for role, name, kind in roles.scalars]
+    lines += [f"{role} is {name}, {accumulator}" for role, name, accumulator in roles.scalars]
     lines += _pairs(roles.program)
     if len(program.outputs) > 1:
         lines += _outputs(program)
@@ -68,10 +68,10 @@ def explanation(program: Program, algebra: bool = True, fast: bool = False) -> l
             "pairs: (i, j) and (j, i) have the same reduction; `when (i < j)` computes one of them, and skips tiles"
         )
     loop, whole = in_loop(roles, algebra)
-    kind, wide = roles.program.accumulator, loop.program.accumulator
-    if kind != wide:
-        steps = "are rounded to" if type_of(kind).floating else "wrap around in"
-        lines.append(f"reduction: {kind} is computed in {wide}, from steps that {steps} {kind}")
+    accumulator, wide = roles.program.accumulator, loop.program.accumulator
+    if accumulator != wide:
+        steps = "are rounded to" if type_of(accumulator).floating else "wrap around in"
+        lines.append(f"reduction: {accumulator} is computed in {wide}, from steps that {steps} {accumulator}")
     elif loop.program is not roles.program and whole.op != "variable":
         lines.append(f"rewriting: terms without k leave the loop, whose reduction becomes {printed(whole)}")
     inner = algebra_of(loop, algebra)
@@ -108,11 +108,11 @@ def _bits(inner: InnerExpression, results: list[Node]) -> list[str]:
     of_bytes, of_words = truth_operator(inner), word_operator(inner, results)
     if of_bytes is None and of_words is None:
         return []
-    kind = "common" if "&" in (of_bytes, of_words) else "different"
+    counted = "common" if "&" in (of_bytes, of_words) else "different"
     packed = "truth values are packed into words of 32 bits, and " if of_bytes else ""
     return [
-        f"rewriting: on sm_{FIRST} to sm_{LAST} {packed}tensor cores count {kind} bits, where the kernels of the step"
-        " below take longer"
+        f"rewriting: on sm_{FIRST} to sm_{LAST} {packed}tensor cores count {counted} bits, where the kernels of the "
+        "step below take longer"
     ]
 
 

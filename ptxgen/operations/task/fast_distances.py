@@ -55,15 +55,15 @@ class FastDistance:
 @lru_cache(maxsize=256)
 def fast_distance(roles: Roles) -> FastDistance | None:
     """The rewritten program; None: its step is no square of a difference of elements of A and B."""
-    program, kind = roles.program, roles.program.accumulator
+    program, accumulator = roles.program, roles.program.accumulator
     a, b, step = roles.use("A"), roles.use("B"), program.step
-    if program.reduction != "+" or program.initial is not None or kind not in ("f32", "f64"):
+    if program.reduction != "+" or program.initial is not None or accumulator not in ("f32", "f64"):
         return None
-    if a.dtype != b.dtype or kind not in {SUMS.get(mode, mode) for mode in COMPUTE_MODES.get(a.dtype, ())}:
+    if a.dtype != b.dtype or accumulator not in {SUMS.get(mode, mode) for mode in COMPUTE_MODES.get(a.dtype, ())}:
         return None
     if step.op != "*" or step.arguments[0] is not step.arguments[1] or step.arguments[0].op != "-":
         return None
-    elements = [cast(_element(u), kind) for u in (a, b)]
+    elements = [cast(_element(u), accumulator) for u in (a, b)]
     parts = step.arguments[0].arguments
     found = None
     for one, other in (parts, parts[::-1]):
@@ -72,15 +72,17 @@ def fast_distance(roles: Roles) -> FastDistance | None:
     if found is None:
         return None
     x, y = found
-    sums = [variable(f"{ROWS}[i]", kind), variable(f"{COLUMNS}[j]", kind)]
-    squares = [_product(kind, total, factor, factor) for total, factor in zip(sums, (x, y), strict=True)]
-    product = _product(kind, node("*", kind, constant(2, kind), variable(ACCUMULATOR, kind)), x, y)
-    difference = node("-", kind, node("+", kind, *squares), product)
-    changes = {ACCUMULATOR: node("max", kind, difference, constant(0, kind))}
+    sums = [variable(f"{ROWS}[i]", accumulator), variable(f"{COLUMNS}[j]", accumulator)]
+    squares = [_product(accumulator, total, factor, factor) for total, factor in zip(sums, (x, y), strict=True)]
+    product = _product(
+        accumulator, node("*", accumulator, constant(2, accumulator), variable(ACCUMULATOR, accumulator)), x, y
+    )
+    difference = node("-", accumulator, node("+", accumulator, *squares), product)
+    changes = {ACCUMULATOR: node("max", accumulator, difference, constant(0, accumulator))}
     outputs = tuple(with_variables(each, changes) for each in program.outputs)
-    inputs = (*program.inputs, Input(ROWS, kind, (("i",),)), Input(COLUMNS, kind, (("j",),)))
-    made = replace(program, inputs=inputs, step=node("*", kind, *elements), outputs=outputs)
-    return FastDistance(read_again(made), _squares(a, kind), _squares(b, kind))
+    inputs = (*program.inputs, Input(ROWS, accumulator, (("i",),)), Input(COLUMNS, accumulator, (("j",),)))
+    made = replace(program, inputs=inputs, step=node("*", accumulator, *elements), outputs=outputs)
+    return FastDistance(read_again(made), _squares(a, accumulator), _squares(b, accumulator))
 
 
 def fast_compute(roles: Roles, extents: tuple[int, int, int], d: Device) -> str:
@@ -116,19 +118,21 @@ def _factor(x: Node, element: Node, other: str) -> Node | None:
     return None
 
 
-def _product(kind: str, x: Node, *factors: Node) -> Node:
+def _product(element_type: str, x: Node, *factors: Node) -> Node:
     """The product without factors that are 1."""
     for factor in factors:
-        if factor is not constant(1, kind):
-            x = factor if x is constant(1, kind) else node("*", kind, x, factor)
+        if factor is not constant(1, element_type):
+            x = factor if x is constant(1, element_type) else node("*", element_type, x, factor)
     return x
 
 
-def _squares(use: Use, kind: str) -> Squares:
+def _squares(use: Use, element_type: str) -> Squares:
     """The sums of squares of A or of B."""
-    a, b, x = (Input(name, kind, (axes,)) for name, axes in (("A", ("i", "k")), ("B", ("k", "j")), ("X", ("i", "j"))))
+    a, b, x = (
+        Input(name, element_type, (axes,)) for name, axes in (("A", ("i", "k")), ("B", ("k", "j")), ("X", ("i", "j")))
+    )
     x = replace(x, dtype=use.dtype)
-    step = node("*", kind, a.variable(("i", "k")), b.variable(("k", "j")))
-    element, by_rows = cast(x.variable(("i", "j")), kind), use.axes[0] != "k"
-    output = RowReduce("C", node("*", kind, element, element), "i" if by_rows else "j", "+")
-    return Squares(Program((a, b, x), step, "+", kind, (output,)), by_rows)
+    step = node("*", element_type, a.variable(("i", "k")), b.variable(("k", "j")))
+    element, by_rows = cast(x.variable(("i", "j")), element_type), use.axes[0] != "k"
+    output = RowReduce("C", node("*", element_type, element, element), "i" if by_rows else "j", "+")
+    return Squares(Program((a, b, x), step, "+", element_type, (output,)), by_rows)

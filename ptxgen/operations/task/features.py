@@ -15,7 +15,7 @@ from ptxgen.operations.task.roles import Roles
 from ptxgen.problem.device import device
 
 TARGET = "sm_90"  #: whose instructions are counted
-#: the number of each kind of output
+#: the number of each class of output
 SINKS = {Store: 0, Scatter: 0, Aggregate: 1, RowReduce: 2, Select: 3, Top: 3, Distinct: 1}
 
 
@@ -40,7 +40,7 @@ def _number(name: str, p: Task) -> float:
 
 
 #: features of the model: instructions of a step by pipe; arrays along an axis that a step reads, arrays besides A and
-#: B, the kind of the first output
+#: B, the class of the first output
 FEATURES: dict[str, Callable[[Task], float]] = {
     name: partial(_number, name)
     for name in (*(f"step_{pipe}" for pipe in PIPES), "step_vectors", "task_inputs", "task_sink")

@@ -193,7 +193,7 @@ class _Builder:
     def of_pairs(
         self,
         value: Node,
-        kind: Callable[[Node], Output],
+        output: Callable[[Node], Output],
         axes: tuple[str, str] = ("i", "j"),
         reduced: str = "k",
         renamed: dict[str, str] | None = None,
@@ -205,14 +205,14 @@ class _Builder:
         left = variable(f"{self.filled('left', (axes[0], ''), 'f32')}[i,k]", "f32")
         right = variable(f"{self.filled('right', ('', axes[1]), 'f32')}[k,j]", "f32")
         value = value if renamed is None else _renamed(value, renamed)
-        return program_of(node("*", "f32", left, right), "+", "f32", (kind(value),))
+        return program_of(node("*", "f32", left, right), "+", "f32", (output(value),))
 
-    def of_reductions(self, value: Node, kind: Callable[[Node], Output]) -> Program:
+    def of_reductions(self, value: Node, output: Callable[[Node], Output]) -> Program:
         """The program of a value that may read the reduction of each pair."""
         if ACCUMULATOR not in variables(value):
-            return self.of_pairs(value, kind)
+            return self.of_pairs(value, output)
         p = self.program
-        return program_of(p.step, p.reduction, p.accumulator, (kind(value),), p.initial)
+        return program_of(p.step, p.reduction, p.accumulator, (output(value),), p.initial)
 
     def stored(self, value: Node, dtype: str, axes: tuple[str, ...]) -> Output:
         """The output of a value of each pair."""
@@ -222,7 +222,7 @@ class _Builder:
         """The output of sums of rows or of columns."""
         return RowReduce("out", simplified(value, relaxed=True), axis, "+")
 
-    def kind(self, dtype: str, axes: tuple[str, ...]) -> Callable[[Node], Output]:
+    def output_of(self, dtype: str, axes: tuple[str, ...]) -> Callable[[Node], Output]:
         """The output of a gradient of an input with these axes."""
         if len(axes) == 1:
             return partial(self.reduced, axis=axes[0])
@@ -318,7 +318,7 @@ class _Builder:
             values = {x: substituted(value, read) for x, value in values.items()}
             inner = None if inner is None else substituted(inner, read)
         for x, value in values.items():
-            self.add(x, self.of_reductions(value, self.kind(self.types[array_of(x)], axes_of(x))))
+            self.add(x, self.of_reductions(value, self.output_of(self.types[array_of(x)], axes_of(x))))
         if inner is None:
             return
         inner = simplified(inner, relaxed=True)
@@ -326,7 +326,7 @@ class _Builder:
         if bare.op == "variable" and set(axes_of(bare.value)) == {"i", "j"}:
             self.inner = inner
             return
-        name = self.computed("inner", self.of_reductions(inner, self.kind(inner.type, ("i", "j"))))
+        name = self.computed("inner", self.of_reductions(inner, self.output_of(inner.type, ("i", "j"))))
         self.inner = variable(f"{name}[i,j]", inner.type)
 
     def of_step(self, element: str, derivative: Node) -> None:
@@ -339,7 +339,7 @@ class _Builder:
         if spatial == ["j", "k"]:  # the rows are those of k, so that the gradient of the reduction is B
             renamed = {"k": "i", "j": "j", "i": "k"}
             spatial = ["k", "j"]
-        output = self.kind(dtype, tuple(renamed[axis] for axis in axes))
+        output = self.output_of(dtype, tuple(renamed[axis] for axis in axes))
         every = terms(derivative, lambda x: not depends_on(reduced, x), MOST_TERMS if self.expand else 1)
         if not all(_is_element(x.inside) for x in every):
             every = terms(derivative, lambda x: not depends_on(reduced, x), 1)
@@ -358,7 +358,7 @@ class _Builder:
         spatial: tuple[str, str],
         reduced: str,
         renamed: dict[str, str],
-        kind: Callable[[Node], Output],
+        output: Callable[[Node], Output],
     ) -> Program:
         """The program of ``outside`` · Σ ``inside`` over an axis. ``renamed``: axes -> those of the program."""
         total: Node | None = None
@@ -369,14 +369,14 @@ class _Builder:
             sums = self.computed("sums", self.of_pairs(inside, partial(self.reduced, axis=kept)))
             total = variable(f"{sums}[{kept}]", inside.type)
         if total is not None:
-            return self.of_pairs(times(outside, total), kind, spatial, reduced, renamed)
+            return self.of_pairs(times(outside, total), output, spatial, reduced, renamed)
         for axis in spatial:
             if not any(set(axes_of(x)) == {axis, reduced} for x in variables(inside)):
                 ones = self.filled("ones", (axis, reduced), inside.type)
                 inside = times(inside, variable(f"{ones}[{axis},{reduced}]", inside.type))
         value = times(outside, variable(ACCUMULATOR, inside.type))
         step = _renamed(simplified(inside, relaxed=True), renamed)
-        return program_of(step, "+", inside.type, (kind(_renamed(value, renamed)),))
+        return program_of(step, "+", inside.type, (output(_renamed(value, renamed)),))
 
     # ---- maxima and minima over k
 
@@ -400,19 +400,19 @@ class _Builder:
             source = gathered.get(element)
             dtype = self.types[source.array if source else array_of(element)]
             each = self.selected(times(seed, derivative))
-            self.add(element, self.of_pairs(each, self.kind(dtype, axes_of(element))), source)
+            self.add(element, self.of_pairs(each, self.output_of(dtype, axes_of(element))), source)
 
     def step_at_position(self) -> tuple[Node, dict[str, Gathered]]:
         """The pair (the step at the position of the extreme, the wanted arrays along k that it reads by their
         elements)."""
         program, step = self.program, self.program.step
         if program.reduction in ("fmax", "fmin"):  # a NaN is no extreme
-            kind = type_of(step.type)
+            extremes = type_of(step.type)
             step = node(
                 program.reduction,
                 step.type,
                 step,
-                constant(kind.least if program.reduction == "fmax" else kind.greatest, step.type),
+                constant(extremes.least if program.reduction == "fmax" else extremes.greatest, step.type),
             )
         at = Store("out", variable(ACCUMULATOR, "s32"))
         positions = self.computed("positions", program_of(step, POSITION[program.reduction], "s32", (at,)))

@@ -20,7 +20,7 @@ from ptxgen.operations.task.joined_keys import exact_source
 from ptxgen.operations.task.program import ACCUMULATOR, AXES, Aggregate, Input, Program, Store
 from ptxgen.operations.task.roles import Roles, Use
 
-KINDS = ("f32", "f64", "s32", "u32")  #: types of sums
+SUM_TYPES = ("f32", "f64", "s32", "u32")  #: types of sums
 #: steps from which three launches take less time than one
 LEAST = 1 << 28
 FEWER = 4  #: the pairs of groups are at most one of so many pairs (i, j)
@@ -69,12 +69,17 @@ class GroupSums:
 def group_sums(roles: Roles) -> GroupSums | None:
     """The sums in groups whose product is the result of a program; None: it is no sum of products in groups."""
     program = roles.program
-    output, kind = program.outputs[0], program.accumulator
-    if len(program.outputs) > 1 or not isinstance(output, Aggregate) or output.op != "+" or kind not in KINDS:
+    output, accumulator = program.outputs[0], program.accumulator
+    if (
+        len(program.outputs) > 1
+        or not isinstance(output, Aggregate)
+        or output.op != "+"
+        or accumulator not in SUM_TYPES
+    ):
         return None
     if program.reduction != "+" or program.initial is not None or not _is_product(program, roles):
         return None
-    if output.value.type != kind or not _is_linear(output.value):
+    if output.value.type != accumulator or not _is_linear(output.value):
         return None
     keys = [axes_of(str(x.value)) if x.op == "variable" else () for x in (output.row, output.column)]
     if sorted(keys) != [("i",), ("j",)] or not _compares(program.when, output):
@@ -82,14 +87,14 @@ def group_sums(roles: Roles) -> GroupSums | None:
     made = []
     for key, axes in zip((output.row, output.column), keys, strict=True):
         use = roles.use("A" if axes == ("i",) else "B")
-        made.append(_sums(use, next(u for u in roles.others if u.role == array_of(str(key.value))), kind))
+        made.append(_sums(use, next(u for u in roles.others if u.role == array_of(str(key.value))), accumulator))
     rows, columns = made
     product = _product(program, output.value, rows, columns)
     if program.when is None:
         return GroupSums(rows, columns, product)
     diagonal = node("==", PRED, variable("i", "s32"), variable("j", "s32"))
-    zeros = replace(product, inputs=product.inputs[:2], outputs=(Store("C", variable(ACCUMULATOR, kind)),))
-    masked = replace(product, outputs=(Store("C", select(diagonal, output.value, constant(0, kind))),))
+    zeros = replace(product, inputs=product.inputs[:2], outputs=(Store("C", variable(ACCUMULATOR, accumulator)),))
+    masked = replace(product, outputs=(Store("C", select(diagonal, output.value, constant(0, accumulator))),))
     return GroupSums(rows, columns, replace(product, when=diagonal), zeros, masked)
 
 
@@ -101,9 +106,11 @@ def pays(extents: Mapping[str, int], groups: tuple[int, int]) -> bool:
 
 def _is_product(program: Program, roles: Roles) -> bool:
     """True if the step is the product of an element of A and one of B, in the type of the reduction."""
-    kind = program.accumulator
-    a, b = (cast(variable(f"{u.role}[{','.join(u.axes)}]", u.dtype), kind) for u in (roles.use("A"), roles.use("B")))
-    return program.step in (node("*", kind, a, b), node("*", kind, b, a))
+    accumulator = program.accumulator
+    a, b = (
+        cast(variable(f"{u.role}[{','.join(u.axes)}]", u.dtype), accumulator) for u in (roles.use("A"), roles.use("B"))
+    )
+    return program.step in (node("*", accumulator, a, b), node("*", accumulator, b, a))
 
 
 def _is_linear(value: Node) -> bool:
@@ -130,22 +137,22 @@ def _compares(when: Node | None, output: Aggregate) -> bool:
     return when.op == "==" and [exact_source(x) for x in when.arguments] in (keys, keys[::-1])
 
 
-def _operands(kind: str, *axes: tuple[str, str]) -> tuple[tuple[Input, Input], Node]:
+def _operands(element_type: str, *axes: tuple[str, str]) -> tuple[tuple[Input, Input], Node]:
     """The pair (the operands A and B, their product)."""
-    a, b = Input("A", kind, axes[:1]), Input("B", kind, axes[1:])
-    return (a, b), node("*", kind, a.variable(axes[0]), b.variable(axes[1]))
+    a, b = Input("A", element_type, axes[:1]), Input("B", element_type, axes[1:])
+    return (a, b), node("*", element_type, a.variable(axes[0]), b.variable(axes[1]))
 
 
-def _sums(use: Use, key: Use, kind: str) -> Sums:
+def _sums(use: Use, key: Use, element_type: str) -> Sums:
     """The sums of an operand in the groups of a key."""
     keyed_first = use.axes[0] != "k"
-    operands, step = _operands(kind, ("i", "k"), ("k", "j"))
+    operands, step = _operands(element_type, ("i", "k"), ("k", "j"))
     x = Input("X", use.dtype, (("i", "j"),))
     keys = Input("key", key.dtype, (("i",) if keyed_first else ("j",),))
     row, column = variable("i", "s32"), variable("j", "s32")
     row, column = (keys.variable(("i",)), column) if keyed_first else (row, keys.variable(("j",)))
-    output = Aggregate("C", cast(x.variable(("i", "j")), kind), row, column, "+")
-    return Sums(Program((*operands, keys, x), step, "+", kind, (output,)), use.name, key.name, keyed_first)
+    output = Aggregate("C", cast(x.variable(("i", "j")), element_type), row, column, "+")
+    return Sums(Program((*operands, keys, x), step, "+", element_type, (output,)), use.name, key.name, keyed_first)
 
 
 def _product(program: Program, value: Node, rows: Sums, columns: Sums) -> Program:

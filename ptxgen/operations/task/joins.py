@@ -103,10 +103,10 @@ def _of_pairs(output: Output) -> Program:
 
 
 @lru_cache(maxsize=64)
-def positions(kind: str) -> Program:
+def positions(element_type: str) -> Program:
     """The program that counts, for each element i of the array X of keys, those before it in the order of keys: the
-    lesser ones, and the equal ones with a lesser index. ``kind``: the type of keys."""
-    keys = Input(VALUES, kind)
+    lesser ones, and the equal ones with a lesser index. ``element_type``: the type of keys."""
+    keys = Input(VALUES, element_type)
     mine, other = keys.variable(("i",)), keys.variable(("j",))
     i, j = variable("i", "s32"), variable("j", "s32")
     equal = node("&", PRED, node("==", PRED, other, mine), node("<", PRED, j, i))
@@ -115,12 +115,12 @@ def positions(kind: str) -> Program:
 
 
 @lru_cache(maxsize=64)
-def permuting(kind: str, axes: tuple[str, ...]) -> Program:
+def permuting(element_type: str, axes: tuple[str, ...]) -> Program:
     """The program that puts the element (i, j) of the array X at the positions of i and j along permuted axes.
-    ``kind``: the type of its elements; ``axes``: of the task, of which k keeps its order. An array with one axis is a
-    column."""
+    ``element_type``: the type of its elements; ``axes``: of the task, of which k keeps its order. An array with one
+    axis is a column."""
     column = len(axes) == 1
-    values = Input(VALUES, kind).variable(("i",) if column else ("i", "j"))
+    values = Input(VALUES, element_type).variable(("i",) if column else ("i", "j"))
     keys: list[Node] = []
     for axis, name, array in zip("ij", (*axes, "k"), (POSITION, OTHER), strict=False):
         keys.append(variable(axis, "s32") if name == "k" else _index(array, axis))

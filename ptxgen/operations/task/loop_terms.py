@@ -26,11 +26,11 @@ EXTREMES = ("max", "min", "fmax", "fmin")
 def without_terms(program: Program) -> tuple[Program, Node]:
     """The pair (the program whose loop has no terms that do not depend on k, its reduction as an expression of
     ``accum`` of that loop)."""
-    kind = program.accumulator
-    sums = variable(ACCUMULATOR, kind)
-    if program.step.type != kind or type_of(kind).bits < 32:
+    accumulator = program.accumulator
+    sums = variable(ACCUMULATOR, accumulator)
+    if program.step.type != accumulator or type_of(accumulator).bits < 32:
         return program, sums
-    floating = type_of(kind).floating
+    floating = type_of(accumulator).floating
     if program.reduction in EXTREMES and floating:
         step, whole = _taken(program.step, sums, lambda e, f, op: f)
     elif program.reduction in ("+", MEAN):
@@ -38,7 +38,7 @@ def without_terms(program: Program) -> tuple[Program, Node]:
         def times(e: Node, f: Node, op: str) -> Node | None:
             if floating and (op == "-" or ranges(e)[e].low < 0 or ranges(f)[f].low < 0):
                 return None
-            return node("*", kind, cast(variable("K", "s32"), kind), f)
+            return node("*", accumulator, cast(variable("K", "s32"), accumulator), f)
 
         step, whole = _taken(program.step, sums, times)
     else:

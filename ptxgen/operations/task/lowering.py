@@ -61,8 +61,8 @@ def lower_task(p: Task) -> KernelProblem:
     DtypeError: no target has instructions for a value."""
     roles, program = p.roles, p.program
     loop, whole = in_loop(roles, p.algebra)
-    kind = loop.program.accumulator
-    compute = p.compute if kind == program.accumulator else kind
+    accumulator = loop.program.accumulator
+    compute = p.compute if accumulator == program.accumulator else accumulator
     product = matrix_product(
         p.m,
         p.n,
@@ -78,14 +78,14 @@ def lower_task(p: Task) -> KernelProblem:
         deterministic=p.deterministic,
         dtype_b=roles.use("B").dtype,
     )
-    algebra, sink = algebra_of(loop, p.algebra), _sink(p, program, roles, whole, kind)
+    algebra, sink = algebra_of(loop, p.algebra), _sink(p, program, roles, whole, accumulator)
     guard = () if sink.guard is None else (sink.guard,)
     check((*sink.expressions, *guard), NEWEST)
-    rounded = kind == program.accumulator and isinstance(sink, StoreValue) and sink.guard is None
-    plain = stores_sums(program) or (rounded and sink.roots == (variable(ACCUMULATOR, kind),))
+    rounded = accumulator == program.accumulator and isinstance(sink, StoreValue) and sink.guard is None
+    plain = stores_sums(program) or (rounded and sink.roots == (variable(ACCUMULATOR, accumulator),))
     if algebra is PLUS_TIMES and whole.op == "variable" and plain and not p.mirrored:
         return product
-    if algebra is not PLUS_TIMES and compute != kind:
+    if algebra is not PLUS_TIMES and compute != accumulator:
         raise DtypeError(f"compute is {p.compute}; it must be {program.accumulator}: the step is no product")
     if isinstance(algebra, InnerExpression) and is_narrow(program):
         # without k, the identity is that of 16 bits
@@ -142,8 +142,8 @@ def _reshaped(p: Task, found: KernelProblem) -> KernelProblem:
     return replace(found, forms=(replace(found, sink=one, algebra=PLUS_TIMES),))
 
 
-def _sink(p: Task, program: Program, roles: Roles, whole: Node, kind: str) -> ValueSink:
-    """The sink of the output. ``whole``: as in ``value_of``; ``kind``: the type of the reduction in kernels."""
+def _sink(p: Task, program: Program, roles: Roles, whole: Node, accumulator: str) -> ValueSink:
+    """The sink of the output. ``whole``: as in ``value_of``; ``accumulator``: the type of the reduction in kernels."""
     output = program.outputs[0]
     if len(program.outputs) > 1:
         count = len(program.outputs)
@@ -162,7 +162,7 @@ def _sink(p: Task, program: Program, roles: Roles, whole: Node, kind: str) -> Va
     fields: dict[str, Any] = {
         "mirrored": p.mirrored,
         "out": p.out,
-        "arithmetic": kind,
+        "arithmetic": accumulator,
         "elements": _elements(p, roles, read),
         "vectors": vectors,
         "scalars": scalars,
@@ -229,15 +229,15 @@ def as_computed(roles: Roles) -> Program:
 def value_of(program: Program, value: Node, whole: Node | None = None) -> Node:
     """The value as an expression of the reduction over k as kernels compute it. ``whole``: the reduction of all steps,
     None: that of the kernel."""
-    kind = program.accumulator
-    sums = variable(ACCUMULATOR, kind)
+    accumulator = program.accumulator
+    sums = variable(ACCUMULATOR, accumulator)
     whole = whole or sums
     if program.reduction in POSITIONS:
         whole = StateReduction.position(whole)
     if program.reduction == MEAN:
-        whole = node("/", kind, whole, node("cast", kind, variable("K", "s32")))
+        whole = node("/", accumulator, whole, node("cast", accumulator, variable("K", "s32")))
     if program.initial is not None:
-        whole = node("+" if program.reduction == MEAN else program.reduction, kind, whole, program.initial)
+        whole = node("+" if program.reduction == MEAN else program.reduction, accumulator, whole, program.initial)
     return value if whole is sums else rewritten(value, lambda x: whole if x is sums else x)
 
 
@@ -247,13 +247,13 @@ def _reduction(program: Program) -> str:
 
 def _is_product(program: Program, roles: Roles) -> bool:
     """True if the step is a product of elements of one type, which GEMMs sum in the type of the reduction."""
-    sums, elements, kinds = program.accumulator, [], set()
+    sums, elements, types = program.accumulator, [], set()
     for role in "AB":
         x = _element(roles.use(role))
-        kinds.add(x.type)
+        types.add(x.type)
         elements.append(x if x.type == sums else node("cast", sums, x))
     a, b = elements
-    modes = COMPUTE_MODES.get(kinds.pop(), ()) if len(kinds) == 1 else ()
+    modes = COMPUTE_MODES.get(types.pop(), ()) if len(types) == 1 else ()
     summed = sums in {SUMS.get(mode, mode) for mode in modes}
     return summed and program.step in (node("*", sums, a, b), node("*", sums, b, a))
 
@@ -285,12 +285,12 @@ def hold(step: Node, element: Node) -> tuple[Node, Node]:
     nothing else of the element; f32 of floats of 16 bits, to which the step then casts where it reads them as they are;
     else the element."""
     users = {x for x in walk(step) if element in x.arguments}
-    kinds = {x.type if x.op == "cast" else "" for x in users}
+    types = {x.type if x.op == "cast" else "" for x in users}
     narrow = element.type in ("f16", "bf16")
-    kind = "f32" if narrow else kinds.pop() if len(kinds) == 1 else ""
-    if kind not in ("f32", "f64"):
+    held_type = "f32" if narrow else types.pop() if len(types) == 1 else ""
+    if held_type not in ("f32", "f64"):
         return step, element
-    held = node("cast", kind, element)
+    held = node("cast", held_type, element)
     if not narrow:
         return step, held
     known: dict[Node, Node] = {held: held, element: node("cast", element.type, held)}
@@ -312,7 +312,7 @@ def _read(roles: Roles, roots: Sequence[Node], axes: Sequence[str]) -> tuple[tup
         for u, element in read
         if element in names and "".join(u.axes) in axes
     )
-    return vectors, tuple(Scalar(role, kind) for role, _, kind in roles.scalars if role in names)
+    return vectors, tuple(Scalar(role, scalar_type) for role, _, scalar_type in roles.scalars if role in names)
 
 
 def _elements(p: Task, roles: Roles, roots: Sequence[Node]) -> tuple[Elements, ...]:

@@ -38,27 +38,27 @@ def widened(program: Program) -> tuple[Program, Node]:
     """The pair (the program whose reduction is wide, the reduction of ``program`` as an expression of it). Products of
     floats that are summed are not rounded before; minima and maxima are rounded once, because rounding keeps the
     order."""
-    step, kind, reduction = program.step, program.accumulator, program.reduction
+    step, accumulator, reduction = program.step, program.accumulator, program.reduction
     extremes = reduction in ("min", "max", "fmin", "fmax")
     products = reduction in ("+", MEAN) and step.op == "*"
-    rounds = not (extremes or products) if type_of(kind).floating else extremes
-    made = replace(program, step=_Wide(kind).value(step, rounds), accumulator=WIDE[kind], initial=None)
-    return made, node("cast", kind, variable(ACCUMULATOR, WIDE[kind]))
+    rounds = not (extremes or products) if type_of(accumulator).floating else extremes
+    made = replace(program, step=_Wide(accumulator).value(step, rounds), accumulator=WIDE[accumulator], initial=None)
+    return made, node("cast", accumulator, variable(ACCUMULATOR, WIDE[accumulator]))
 
 
 class _Wide:
-    """Expressions of type ``kind`` as expressions of the wide type with their values."""
+    """Expressions of type ``narrow`` as expressions of the wide type with their values."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind, self.wide = kind, WIDE[kind]
-        floating = type_of(kind).floating
+    def __init__(self, narrow: str) -> None:
+        self.narrow, self.wide = narrow, WIDE[narrow]
+        floating = type_of(narrow).floating
         self.exact, self.rounded = EXACT[floating], ROUNDED[floating]
         self._made: dict[Node, Node] = {}
 
     def value(self, x: Node, rounds: bool = True) -> Node:
         """The value of an expression of 16 bits in the wide type. ``rounds``: False: its last operator is computed in
         that type."""
-        if x.type != self.kind:
+        if x.type != self.narrow:
             return node("cast", self.wide, self.same(x)) if x.type != self.wide else self.same(x)
         if x.op == "constant":
             return constant(x.value, self.wide)
@@ -69,7 +69,7 @@ class _Wide:
             found = node(x.op, self.wide, *map(self.value, x.arguments))
             if x.op in self.exact or not rounds:
                 return found
-            return node("cast", self.wide, node("cast", self.kind, found))
+            return node("cast", self.wide, node("cast", self.narrow, found))
         return node("cast", self.wide, self.same(x))
 
     def same(self, x: Node) -> Node:
@@ -77,9 +77,9 @@ class _Wide:
         if not x.arguments:
             return x
         if x not in self._made:
-            if x.type == self.kind and x.op in (*self.exact, *self.rounded, "select"):
-                made = node("cast", self.kind, self.value(x, rounds=False))
-            elif x.type == PRED and all(y.type == self.kind for y in x.arguments):
+            if x.type == self.narrow and x.op in (*self.exact, *self.rounded, "select"):
+                made = node("cast", self.narrow, self.value(x, rounds=False))
+            elif x.type == PRED and all(y.type == self.narrow for y in x.arguments):
                 made = node(x.op, x.type, *map(self.value, x.arguments))
             else:
                 made = node(x.op, x.type, *map(self.same, x.arguments), value=x.value)

@@ -13,7 +13,7 @@ from ptxgen.operations.gemm.reference import slices
 from ptxgen.operations.task.features import FEATURES
 from ptxgen.operations.task.lowering import lower_task
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.random_problems import RANDOM_KINDS
+from ptxgen.operations.task.random_problems import RANDOM_PROBLEMS
 from ptxgen.operations.task.speed import SPR, least_us
 from ptxgen.operations.task.suites import SUITES, TITLES, cells
 from ptxgen.problem.base import ProblemBase
@@ -162,7 +162,7 @@ TASK = Operation(
     titles=TITLES,
     cells=cells,
     suites=SUITES,
-    random_kinds=RANDOM_KINDS,
+    random_problems=RANDOM_PROBLEMS,
     features=FEATURES,
     speed=SPR,
     ceiling=Ceiling(least_us, _measured),

@@ -269,10 +269,10 @@ def factors_of(program: Program) -> tuple[str, str] | None:
     if program.reduction != "+" or program.initial is not None or not type_of(step.type).floating or step.op != "*":
         return None
     sources = [x.arguments[0] if x.op == "cast" else x for x in step.arguments]
-    kinds = [type_of(x.type) for x in sources]
+    types = [type_of(x.type) for x in sources]
     if not all(
         x.op == "variable" and t.floating and t.bits <= type_of(step.type).bits
-        for x, t in zip(sources, kinds, strict=True)
+        for x, t in zip(sources, types, strict=True)
     ):
         return None
     named = {frozenset(axes_of(str(x.value))): str(x.value) for x in sources}

@@ -30,17 +30,17 @@ NEWEST = 1000  #: a target that has every instruction
 
 
 def with_paired_steps(
-    whole: InnerExpression, kinds: Sequence[str], declared: bool, read: Sequence[Node]
+    whole: InnerExpression, types: Sequence[str], declared: bool, read: Sequence[Node]
 ) -> InnerExpression:
-    """``whole`` with its reduction of pairs, if it has one. ``kinds``: the types of A and B; ``declared``: the program
+    """``whole`` with its reduction of pairs, if it has one. ``types``: the types of A and B; ``declared``: the program
     declares a reduction in 16 bits; ``read``: the expressions of the sink."""
-    kind, other = kinds
-    if kind not in PAIRS or kind != other or whole.state is not None or whole.vectors or whole.scalars:
+    element, other = types
+    if element not in PAIRS or element != other or whole.state is not None or whole.vectors or whole.scalars:
         return whole
-    if type_of(whole.type).bits != 32 or type_of(whole.type).floating != type_of(kind).floating:
+    if type_of(whole.type).bits != 32 or type_of(whole.type).floating != type_of(element).floating:
         return whole
-    narrow = _Narrow(kind, declared)
-    low = _reads_low_bits(read, whole.type, kind)
+    narrow = _Narrow(element, declared)
+    low = _reads_low_bits(read, whole.type, element)
     if whole.reduce in EXTREMES:
         step = narrow.rounded(whole.step) if low and narrow.floating else narrow.exact(whole.step)
     elif not narrow.floating and whole.reduce in ("+", "&", "|", "^"):
@@ -49,7 +49,7 @@ def with_paired_steps(
         step = None
     if step is None:
         return whole
-    step, a, b = (_in_pairs(x) for x in (step, *(variable(name, kind) for name in _elements(whole))))
+    step, a, b = (_in_pairs(x) for x in (step, *(variable(name, element) for name in _elements(whole))))
     made = paired_expression(whole, step, a, b)
     return replace(whole, paired=made) if is_computed(made.next, NEWEST) else whole
 
@@ -59,11 +59,11 @@ def _elements(whole: InnerExpression) -> list[str]:
     return [next(x.value for x in walk(held) if x.op == "variable") for held in (whole.a, whole.b)]
 
 
-def _reads_low_bits(roots: Sequence[Node], type: str, kind: str) -> bool:
-    """True if expressions read the reduction, of ``type``, as a value of ``kind`` alone, or of its low bits."""
+def _reads_low_bits(roots: Sequence[Node], type: str, narrow: str) -> bool:
+    """True if expressions read the reduction, of ``type``, as a value of ``narrow`` alone, or of its low bits."""
     sums = variable(ACCUMULATOR, type)
     users = [x for x in walk(*roots) if sums in x.arguments]
-    casts = {kind} if type_of(kind).floating else {"s16", "u16", "s8", "u8"}
+    casts = {narrow} if type_of(narrow).floating else {"s16", "u16", "s8", "u8"}
     return sums not in roots and all(x.op == "cast" and x.type in casts for x in users)
 
 
@@ -73,11 +73,11 @@ def _in_pairs(root: Node) -> Node:
 
 
 class _Narrow:
-    """Expressions of 32 bits as expressions of type ``kind``, of 16; None: they have other values."""
+    """Expressions of 32 bits as expressions of type ``narrow``, of 16; None: they have other values."""
 
-    def __init__(self, kind: str, declared: bool) -> None:
-        self.kind, self.declared = kind, declared
-        self.floating = type_of(kind).floating
+    def __init__(self, narrow: str, declared: bool) -> None:
+        self.narrow, self.declared = narrow, declared
+        self.floating = type_of(narrow).floating
         self._known: dict[tuple[Node, bool], Node | None] = {}
 
     def exact(self, x: Node) -> Node | None:
@@ -85,7 +85,7 @@ class _Narrow:
         return self._made(x, False)
 
     def rounded(self, x: Node) -> Node | None:
-        """The expression with the values of ``x`` rounded to ``kind``, or their low bits."""
+        """The expression with the values of ``x`` rounded to ``narrow``, or their low bits."""
         return self._made(x, True)
 
     def _made(self, x: Node, rounds: bool) -> Node | None:
@@ -95,33 +95,33 @@ class _Narrow:
         return self._known[key]
 
     def _changed(self, x: Node, rounds: bool) -> Node | None:
-        t = type_of(self.kind)
-        if x.type == self.kind and x.op == "variable":
+        t = type_of(self.narrow)
+        if x.type == self.narrow and x.op == "variable":
             return x
         if x.op == "cast":
             return self._cast(x, rounds)
         if x.op == "constant":
             if self.floating:
-                return constant(x.value, self.kind) if rounded(x.value, self.kind) == x.value else None
+                return constant(x.value, self.narrow) if rounded(x.value, self.narrow) == x.value else None
             low = (int(x.value) - int(t.least)) % (1 << 16) + int(t.least)
-            return constant(low, self.kind) if rounds or low == x.value else None
+            return constant(low, self.narrow) if rounds or low == x.value else None
         if x.op in EXACT[self.floating]:
             return self._applied(x, rounds and (self.floating or x.op not in EXTREMES))
-        if rounds and x.op in ROUNDED[self.floating] and (x.op != "*" or self.kind == "f16" or self.declared):
+        if rounds and x.op in ROUNDED[self.floating] and (x.op != "*" or self.narrow == "f16" or self.declared):
             return self._applied(x, not self.floating)
         return None
 
     def _cast(self, x: Node, rounds: bool) -> Node | None:
         (of,), to = x.arguments, type_of(x.type)
-        if x.type == self.kind:
+        if x.type == self.narrow:
             return self.rounded(of)
         if to.floating != self.floating or to.bits < 16:
             return None
         wraps = rounds and not self.floating and type_of(of.type).integer
-        return self._made(of, rounds) if of.type == self.kind or wraps else None
+        return self._made(of, rounds) if of.type == self.narrow or wraps else None
 
     def _applied(self, x: Node, rounds: bool) -> Node | None:
         """The operator of ``x`` on operands in 16 bits."""
         operands = [self._made(y, rounds) for y in x.arguments]
         made = [y for y in operands if y is not None]
-        return node(x.op, self.kind, *made) if len(made) == len(operands) else None
+        return node(x.op, self.narrow, *made) if len(made) == len(operands) else None

@@ -49,16 +49,16 @@ def read_again(program: Program) -> Program:
     return parse(canonical_text(program))
 
 
-def sum_of_products(kind: str) -> Program:
-    """C[i,j] = Σ A[i,k]·B[k,j] of elements of type ``kind``, summed as GEMMs do, or integers in 32 bits. DtypeError:
-    there is no such type."""
-    if kind in COMPUTE_MODES:
-        sums = SUMS.get(compute := COMPUTE_MODES[kind][0], compute)
+def sum_of_products(element_type: str) -> Program:
+    """C[i,j] = Σ A[i,k]·B[k,j] of elements of type ``element_type``, summed as GEMMs do, or integers in 32 bits.
+    DtypeError: there is no such type."""
+    if element_type in COMPUTE_MODES:
+        sums = SUMS.get(compute := COMPUTE_MODES[element_type][0], compute)
     else:
-        sums = f"{word('dtype', kind, DTYPES, DtypeError)[0]}32"
-    a, b = Input("A", kind, (("i", "k"),)), Input("B", kind, (("k", "j"),))
+        sums = f"{word('dtype', element_type, DTYPES, DtypeError)[0]}32"
+    a, b = Input("A", element_type, (("i", "k"),)), Input("B", element_type, (("k", "j"),))
     elements = [a.variable(("i", "k")), b.variable(("k", "j"))]
-    if kind != sums:
+    if element_type != sums:
         elements = [node("cast", sums, x) for x in elements]
     result = variable(ACCUMULATOR, sums)
     return Program((a, b), node("*", sums, *elements), "+", sums, (Store("C", result),))
@@ -214,8 +214,8 @@ class Task(Gemm):
         output = program.outputs[0]
         if isinstance(output, RowReduce):
             return StateReduction(output.op, output.value.type).result
-        kind = output.value.type
-        return "u8" if kind == PRED else kind
+        value_type = output.value.type
+        return "u8" if value_type == PRED else value_type
 
     @property
     def types(self) -> tuple[Dtype, Dtype, Dtype]:
@@ -252,7 +252,7 @@ class Task(Gemm):
         return replace(packed, m=m, lda=0, ldb=0, ldc=0)
 
     @property
-    def problem_kind(self) -> str:
+    def problem_class(self) -> str:
         return "task"
 
     @property

@@ -15,7 +15,7 @@ from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.semirings import SEMIRINGS, semiring_program
 from ptxgen.operations.task.suites import DISTANCES, GROUPS, KEYS, QUERIES, SUITES, distance_text, typed_text
-from ptxgen.problem.operation import RandomKind
+from ptxgen.problem.operation import RandomProblems
 from ptxgen.tuning.draws import Limits, log_uniform
 
 THIN_SHARE = 0.3  #: share of the tasks of which one extent is small
@@ -23,31 +23,31 @@ LARGE_SHARE = 0.25  #: share of the tasks of which all extents are large, before
 LARGE = 512  #: the least large extent
 
 
-def semiring(rng: np.random.Generator, kind: str) -> str:
+def semiring(rng: np.random.Generator, element_type: str) -> str:
     """A product over a semiring of floats."""
     names = [name for name in SEMIRINGS if name not in ("plus_times", "or_and")]
-    return canonical(semiring_program(str(rng.choice(names)), kind))
+    return canonical(semiring_program(str(rng.choice(names)), element_type))
 
 
-def distance(rng: np.random.Generator, kind: str) -> str:
+def distance(rng: np.random.Generator, element_type: str) -> str:
     """A distance of rows."""
-    return typed_text(distance_text(str(rng.choice(list(DISTANCES)))), kind)
+    return typed_text(distance_text(str(rng.choice(list(DISTANCES)))), element_type)
 
 
-def query(rng: np.random.Generator, kind: str) -> str:
+def query(rng: np.random.Generator, element_type: str) -> str:
     """A query of Gamut."""
-    return typed_text(QUERIES[str(rng.choice([name for name in QUERIES if name in SUITES]))], kind)
+    return typed_text(QUERIES[str(rng.choice([name for name in QUERIES if name in SUITES]))], element_type)
 
 
-def one_array(rng: np.random.Generator, kind: str) -> str:
+def one_array(rng: np.random.Generator, element_type: str) -> str:
     """A distance of rows of one array, or query 6."""
     name = str(rng.choice([*DISTANCES, "q6"]))
-    return typed_text(QUERIES[name] if name in QUERIES else distance_text(name, True), kind)
+    return typed_text(QUERIES[name] if name in QUERIES else distance_text(name, True), element_type)
 
 
 def drawn(text: Callable[..., str], rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Task:
     """A task of any layout, extents log-uniform; half of them are multiples of 8. Tasks have no compute modes."""
-    kind = values.get("dtype", "f32")
+    element_type = values.get("dtype", "f32")
     multiple = gemm.MULTIPLE if rng.random() < 0.5 else 1
     extents = {name: gemm.extent(rng, limits.extent, multiple) for name in "mnk"}
     if limits.extent >= 2 * LARGE and rng.random() < LARGE_SHARE:
@@ -57,9 +57,9 @@ def drawn(text: Callable[..., str], rng: np.random.Generator, values: dict[str, 
     if rng.random() < THIN_SHARE:
         extents[str(rng.choice(list("mnk")))] = log_uniform(rng, THIN)
     m, n, k = extents.values()
-    program = text(rng, kind)
+    program = text(rng, element_type)
     groups = GROUPS if KEYS[0] in program else ""
-    return Task(m, n, k, str(rng.choice(LAYOUTS)), dtype=kind, text=program, groups=groups)
+    return Task(m, n, k, str(rng.choice(LAYOUTS)), dtype=element_type, text=program, groups=groups)
 
 
 def drawn_of_one_array(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Task:
@@ -75,6 +75,6 @@ def varied(rng: np.random.Generator, p: Task, limits: Limits) -> Task:
 
 
 #: by default, random problems have no tasks
-RANDOM_KINDS = {
-    f"task_{text.__name__}": RandomKind(partial(drawn, text), 0.0, varied) for text in (semiring, distance, query)
-} | {"task_one_array": RandomKind(drawn_of_one_array, 0.0, varied)}
+RANDOM_PROBLEMS = {
+    f"task_{text.__name__}": RandomProblems(partial(drawn, text), 0.0, varied) for text in (semiring, distance, query)
+} | {"task_one_array": RandomProblems(drawn_of_one_array, 0.0, varied)}

@@ -88,8 +88,14 @@ def roles_of(program: Program) -> Roles:
     numbers = [x for x in program.inputs if not x.uses]
     scalars = tuple((f"scalar{n}", x.name, _parameter_type(x.dtype)) for n, x in enumerate(numbers))
     changes = {_element(u.name, u.axes): variable(_element(u.role, u.axes), u.dtype) for u in named}
-    changes |= {x.name: _number(role, kind, x.dtype) for x, (role, _, kind) in zip(numbers, scalars, strict=True)}
-    inputs = (*(Input(u.role, u.dtype, (u.axes,)) for u in named), *(Input(role, kind) for role, _, kind in scalars))
+    changes |= {
+        x.name: _number(role, element_type, x.dtype)
+        for x, (role, _, element_type) in zip(numbers, scalars, strict=True)
+    }
+    inputs = (
+        *(Input(u.role, u.dtype, (u.axes,)) for u in named),
+        *(Input(role, element_type) for role, _, element_type in scalars),
+    )
     names = [("C" if n == 0 else f"C{n}", x.name) for n, x in enumerate(program.outputs)]
     outputs = tuple(
         with_variables(replace(x, name=role), changes) for x, (role, _) in zip(program.outputs, names, strict=True)
@@ -105,7 +111,7 @@ _OTHER = {"i": "j", "j": "i", "M": "N", "N": "M"}
 def _exchanged(program: Program) -> Program:
     """The program whose i is the j of this one, and the other way round."""
     read = {x.value: x.type for x in walk(*roots(program)) if x.op == "variable"}
-    changes = {name: variable(exchanged_name(name), kind) for name, kind in read.items()}
+    changes = {name: variable(exchanged_name(name), element_type) for name, element_type in read.items()}
     uses = [tuple(tuple(_OTHER.get(axis, axis) for axis in axes) for axes in x.uses) for x in program.inputs]
     inputs = tuple(replace(x, uses=each) for x, each in zip(program.inputs, uses, strict=True))
     outputs = []
@@ -128,16 +134,24 @@ def exchanged_name(name: str) -> str:
     return f"{array}[{','.join(_OTHER.get(axis, axis) for axis in axes[:-1].split(','))}]"
 
 
-def _parameter_type(kind: str) -> str:
+def _parameter_type(element_type: str) -> str:
     """The type of the kernel parameter that has a number of this type: no parameter has fewer than 32 bits."""
-    t = dtype(kind)
-    return kind if t.bytes >= 4 else "s32" if t.integer and kind[0] == "s" else "u32" if t.integer else "f32"
+    t = dtype(element_type)
+    return (
+        element_type
+        if t.bytes >= 4
+        else "s32"
+        if t.integer and element_type[0] == "s"
+        else "u32"
+        if t.integer
+        else "f32"
+    )
 
 
-def _number(role: str, parameter: str, kind: str) -> Node:
+def _number(role: str, parameter: str, element_type: str) -> Node:
     """A number of a program, as an expression of its kernel parameter."""
     x = variable(role, parameter)
-    return x if parameter == kind else node("cast", kind, x)
+    return x if parameter == element_type else node("cast", element_type, x)
 
 
 def _element(name: str, axes: tuple[str, ...]) -> str:

@@ -27,22 +27,22 @@ TRUTH = "bool"  #: truth values, one a byte, of which or_and computes another pr
 
 
 @lru_cache(maxsize=256)
-def semiring_program(name: str, kind: str, out: str = "", accum: str = "") -> Program:
-    """C = A·B over a semiring of elements of type ``kind``, of or_and also ``TRUTH``; ``out``: the type of C, empty:
-    that of A and B, but of products and sums of narrow integers s32; ``accum``: the declared type of the reduction.
-    InputError, DtypeError: there is no such semiring."""
+def semiring_program(name: str, element_type: str, out: str = "", accum: str = "") -> Program:
+    """C = A·B over a semiring of elements of type ``element_type``, of or_and also ``TRUTH``; ``out``: the type of C,
+    empty: that of A and B, but of products and sums of narrow integers s32; ``accum``: the declared type of the
+    reduction. InputError, DtypeError: there is no such semiring."""
     word("semiring", name, SEMIRINGS)
-    if kind == TRUTH:
+    if element_type == TRUTH:
         text = "where (i, j) { reduce (k) { accum |= A[i,k] != 0 and B[k,j] != 0; } C[i,j] = accum != 0; }"
         return parse(text, {"A": "u8", "B": "u8"})
     reduction, combined = SEMIRINGS[name]
-    t = type_of(kind)
+    t = type_of(element_type)
     if name == "or_and" and not t.integer:
-        raise DtypeError(f"a and b are {kind}; with the semiring or_and they must be integers")
+        raise DtypeError(f"a and b are {element_type}; with the semiring or_and they must be integers")
     grows = "+" in combined or "*" in combined or reduction == "+"
-    result = out or (kind if t.floating or t.bits >= 32 or not grows else "s32")
+    result = out or (element_type if t.floating or t.bits >= 32 or not grows else "s32")
     step = combined.format(a="A[i, k]", b="B[k, j]")
     join = f"accum {reduction}= {step};" if reduction in ("+", "|") else f"accum = {reduction}(accum, {step});"
     body = f"{{ reduce (k in [0, K]) {{ {join} }} C[i, j] = {result}(accum); }}"
     declared = f"accum: {accum}; " if accum else ""
-    return parse(f"{declared}where (i in [0, M], j in [0, N]) {body}", {"A": kind, "B": kind})
+    return parse(f"{declared}where (i in [0, M], j in [0, N]) {body}", {"A": element_type, "B": element_type})

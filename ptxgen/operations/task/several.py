@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from ptxgen.expr.node import node, variable
 from ptxgen.operations.task.assembling import program_of
-from ptxgen.operations.task.group_sums import KINDS
+from ptxgen.operations.task.group_sums import SUM_TYPES
 from ptxgen.operations.task.program import ACCUMULATOR, Input, Output, Program, Store
 from ptxgen.operations.task.roles import with_variables
 
@@ -42,11 +42,11 @@ def storing(program: Program) -> Program:
 @lru_cache(maxsize=256)
 def reading(program: Program, output: Output) -> Program:
     """The program of one of the outputs that reads the reduction, and has no k."""
-    kind = program.accumulator if program.accumulator in KINDS else "f32"
-    a, b = (Input(name, kind).variable(axes) for name, axes in ((LEFT, ("i", "k")), (RIGHT, ("k", "j"))))
+    element_type = program.accumulator if program.accumulator in SUM_TYPES else "f32"
+    a, b = (Input(name, element_type).variable(axes) for name, axes in ((LEFT, ("i", "k")), (RIGHT, ("k", "j"))))
     changes = {
         ACCUMULATOR: Input(REDUCTION, program.accumulator).variable(("i", "j")),
         "K": Input(EXTENT, "s32").variable(),
     }
     changed = with_variables(output, changes)
-    return program_of(node("*", kind, a, b), "+", kind, (changed,), None, program.when)
+    return program_of(node("*", element_type, a, b), "+", element_type, (changed,), None, program.when)

@@ -151,9 +151,9 @@ def source_of(p: Task, d: Device) -> Source:
     else:
         reducer = PairReducer(problem, Arithmetic.of(problem), d.sm)
     algebra = reducer.algebra
-    kinds = {"a": algebra.a.type, "b": algebra.b.type, "acc": algebra.type}
-    classes = {name: register_class(kind) for name, kind in kinds.items()}
-    size_a, size_b = _size(kinds["a"]), _size(kinds["b"])
+    types = {"a": algebra.a.type, "b": algebra.b.type, "acc": algebra.type}
+    classes = {name: register_class(element_type) for name, element_type in types.items()}
+    size_a, size_b = _size(types["a"]), _size(types["b"])
     region_a = BUFFERS * UNROLLED * EXTENT * size_a
     size = region_a + BUFFERS * UNROLLED * EXTENT * size_b
     threads = threads_of(p)
@@ -161,9 +161,11 @@ def source_of(p: Task, d: Device) -> Source:
     registers += [f".reg .{classes[x]} %{x}<{TILE}>;" for x in "ab"]
     registers += [".reg .b32 %moved_a, %moved_b;"]
     others = ["mov.u32 %half, 0;", "mov.u32 %moved_a, 0;", "mov.u32 %moved_b, 0;"]
-    for name, kind in [(v.name, v.element.type) for v in algebra.vectors] + [(s.name, s.type) for s in algebra.scalars]:
-        registers.append(f".reg .{register_class(kind)} %{name};")
-        others.append(_some(name, kind))
+    for name, element_type in [(v.name, v.element.type) for v in algebra.vectors] + [
+        (s.name, s.type) for s in algebra.scalars
+    ]:
+        registers.append(f".reg .{register_class(element_type)} %{name};")
+        others.append(_some(name, element_type))
     registers += [*reducer.step_temporaries, *reducer.temporaries]
     known = {variable(axis, "s32"): f"%{axis}" for axis in "ijk"}
     known |= {v.element: f"%{v.name}" for v in algebra.vectors}
@@ -172,7 +174,7 @@ def source_of(p: Task, d: Device) -> Source:
         "fill": [f"st.shared.u32 [%at+{at}], %word;" for at in range(0, size, threads * 4)],
         "others": others,
         "clear": [f"mov.{_plain(classes['acc'])} %acc{n}, {reducer.identity};" for n in range(TILE * TILE)],
-        "steps": _steps(reducer, known, kinds, region_a),
+        "steps": _steps(reducer, known, types, region_a),
         "joined": [line for n in range(1, TILE * TILE) for line in reducer.join("%acc0", f"%acc{n}")],
     }
     words = {
@@ -182,10 +184,10 @@ def source_of(p: Task, d: Device) -> Source:
         "bytes": str(-(-size // (threads * 4)) * threads * 4),
         "bytes_a": str(size_a),
         "bytes_b": str(size_b),
-        "bytes_c": str(_size(kinds["acc"])),
+        "bytes_c": str(_size(types["acc"])),
         "buffer_a": str(UNROLLED * EXTENT * size_a),
         "buffer_b": str(UNROLLED * EXTENT * size_b),
-        "store": _memory(kinds["acc"]),
+        "store": _memory(types["acc"]),
         "first": "%acc0",
     }
     return Source(filled(TEXT, blocks, words), (ENTRY,), d.target)
@@ -202,26 +204,26 @@ def _memory(type: str) -> str:
     return {"f32": "f32", "f64": "f64"}.get(type, f"b{8 * size}")
 
 
-def _some(name: str, kind: str) -> str:
+def _some(name: str, element_type: str) -> str:
     """The line that gives a register some value, which differs between threads."""
-    register = register_class(kind)
+    register = register_class(element_type)
     if register == "b32":
         return f"mov.u32 %{name}, %thread;"
     to = {"b16": "u16", "b64": "u64"}.get(register, f"rn.{register}")
     return f"cvt.{to}.u32 %{name}, %thread;"
 
 
-def _steps(reducer: ExpressionReducer, known: Mapping[Node, str], kinds: Mapping[str, str], region_a: int) -> list[str]:
+def _steps(reducer: ExpressionReducer, known: Mapping[Node, str], types: Mapping[str, str], region_a: int) -> list[str]:
     """The lines of an iteration. Rows go down, columns to and fro, so that a register is used again."""
     lines: list[str] = []
     for k in range(UNROLLED):
         for name, start, gap in (("a", 0, 16), ("b", region_a, 32)):
-            size = _size(kinds[name])
+            size = _size(types[name])
             width = min(4, 16 // size)
             for n in range(0, TILE, width):
                 at = start + (k * EXTENT + n // 4 * gap + n % 4) * size
                 held = ", ".join(f"%{name}{n + x}" for x in range(width))
-                lines.append(f"ld.shared.v{width}.{_memory(kinds[name])} {{{held}}}, [%at_{name}+{at}];")
+                lines.append(f"ld.shared.v{width}.{_memory(types[name])} {{{held}}}, [%at_{name}+{at}];")
         for i in range(TILE):
             for j in range(TILE)[:: 1 if i % 2 == 0 else -1]:
                 read = {reducer.algebra.a: f"%a{i}", reducer.algebra.b: f"%b{j}", **known}

@@ -76,13 +76,13 @@ JOINED, KEY_COUNTS = (4096, 8192), (10, 100, 1000)  #: M = N = K of joins, the n
 GROUPS = "128,128"  #: rows and columns of C where keys select its elements, as in the released code
 
 
-def types_of(text: str, kind: str) -> dict[str, str]:
-    """The types of the inputs of a text, all ``kind``, but of group keys s32."""
-    return {name: "s32" if name in KEYS else kind for name in input_ranks(text)}
+def types_of(text: str, element_type: str) -> dict[str, str]:
+    """The types of the inputs of a text, all ``element_type``, but of group keys s32."""
+    return {name: "s32" if name in KEYS else element_type for name in input_ranks(text)}
 
 
-def typed_text(text: str, kind: str) -> str:
-    return canonical(parse(text, types_of(text, kind)))
+def typed_text(text: str, element_type: str) -> str:
+    return canonical(parse(text, types_of(text, element_type)))
 
 
 def distance_text(name: str, one_array: bool = False) -> str:
@@ -99,26 +99,41 @@ def _cubes(name: str, text: Callable[[str], str], dtype: str = "f32", **fields: 
 def _semirings(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
     for name in SEMIRINGS:
         if name != "or_and" or dtype.startswith(("s", "u")):
-            yield from _cubes(name, lambda kind, name=name: canonical(semiring_program(name, kind)), dtype, **fields)  # type: ignore[misc]
+            yield from _cubes(
+                name,
+                lambda element_type, name=name: canonical(semiring_program(name, element_type)),  # type: ignore[misc]
+                dtype,
+                **fields,
+            )
 
 
 def _pairs(dtype: str = "f16", **fields: Any) -> Iterator[Case]:
     for name in PAIRED:
         text = partial(semiring_program, name, out=dtype, accum=dtype)
-        yield from _cubes(name, lambda kind, text=text: canonical(text(kind)), dtype, **fields)  # type: ignore[misc]
+        yield from _cubes(name, lambda element_type, text=text: canonical(text(element_type)), dtype, **fields)  # type: ignore[misc]
 
 
 def _distances(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
     for name in DISTANCES:
-        yield from _cubes(name, lambda kind, name=name: typed_text(distance_text(name), kind), dtype, **fields)  # type: ignore[misc]
+        yield from _cubes(
+            name,
+            lambda element_type, name=name: typed_text(distance_text(name), element_type),  # type: ignore[misc]
+            dtype,
+            **fields,
+        )
     for name in DISTANCES:
         text = partial(distance_text, name, True)
-        yield from _cubes(f"{name} of one array", lambda kind, text=text: typed_text(text(), kind), dtype, **fields)  # type: ignore[misc]
+        yield from _cubes(
+            f"{name} of one array",
+            lambda element_type, text=text: typed_text(text(), element_type),  # type: ignore[misc]
+            dtype,
+            **fields,
+        )
 
 
-def gradient_text(kind: str, text: str, array: str) -> str:
+def gradient_text(element_type: str, text: str, array: str) -> str:
     """The text of the gradient of an array of a task, which has one step."""
-    plan = gradients(parse(text, types_of(text, kind)), frozenset((array,)), False)
+    plan = gradients(parse(text, types_of(text, element_type)), frozenset((array,)), False)
     [step] = plan.steps
     assert isinstance(step, Computed)
     return canonical(step.program)
@@ -146,7 +161,7 @@ def _small(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
 
 
 def _query(name: str, **fields: Any) -> Iterator[Case]:
-    return _cubes(name, lambda kind: typed_text(QUERIES[name], kind), **fields)
+    return _cubes(name, lambda element_type: typed_text(QUERIES[name], element_type), **fields)
 
 
 def _grouped(name: str, **fields: Any) -> Iterator[Case]:
@@ -155,7 +170,11 @@ def _grouped(name: str, **fields: Any) -> Iterator[Case]:
     shares = {"": "thres"} if name != "q3" else COUNTED if fields["dtype"] in COMPUTE_MODES else {"half": "thres"}
     for share, threshold in shares.items():
         text = QUERIES[name].replace("> thres", f"> {threshold}")
-        yield from _cubes(f"{name} {share}".strip(), lambda kind, text=text: typed_text(text, kind), **fields)  # type: ignore[misc]
+        yield from _cubes(
+            f"{name} {share}".strip(),
+            lambda element_type, text=text: typed_text(text, element_type),  # type: ignore[misc]
+            **fields,
+        )
 
 
 def _joins(**fields: Any) -> Iterator[Case]:
@@ -170,7 +189,7 @@ def _joins(**fields: Any) -> Iterator[Case]:
 
 def _selection(name: str, **fields: Any) -> Iterator[Case]:
     text = QUERIES[name].replace("> thres", f"> {THRESHOLDS[name]}")
-    for case in _cubes(name, lambda kind: typed_text(text, kind), **fields):
+    for case in _cubes(name, lambda element_type: typed_text(text, element_type), **fields):
         p = case.problem
         assert isinstance(p, Task)
         p = replace(p, capacity=p.m * p.n // 64)
@@ -197,19 +216,22 @@ def _candidates(**fields: Any) -> Iterator[Case]:
             yield replace(case, name=case.name.replace("q5", "candidates"), problem=exact.stages[-1].problem)
 
 
-def bit_text(name: str, kind: str) -> str:
+def bit_text(name: str, element_type: str) -> str:
     """The canonical text of a reduction of bits, of bytes with a truth value each (u8), or of words (u32)."""
-    step, result = BITS[name][kind]
+    step, result = BITS[name][element_type]
     text = f"where (i, j) {{ reduce (k) {{ {step} }} C[i,j] = {result}; }}"
-    return canonical(parse(text, {x: "s32" if x in COUNTS else kind for x in input_ranks(text)}))
+    return canonical(parse(text, {x: "s32" if x in COUNTS else element_type for x in input_ranks(text)}))
 
 
 def _bits(dtype: str = "", **fields: Any) -> Iterator[Case]:
-    for name, kinds in BITS.items():
-        for kind in kinds if not dtype else {dtype} & set(kinds):
+    for name, steps in BITS.items():
+        for element_type in steps if not dtype else {dtype} & set(steps):
             for n in BIT_SIDES:
-                k = n if kind == "u8" else n // WORD
-                yield Case(f"{name} {kind} {n}", Task(n, n, k, dtype=kind, text=bit_text(name, kind), **fields))
+                k = n if element_type == "u8" else n // WORD
+                yield Case(
+                    f"{name} {element_type} {n}",
+                    Task(n, n, k, dtype=element_type, text=bit_text(name, element_type), **fields),
+                )
 
 
 SUITES = by_name(
@@ -249,7 +271,7 @@ SUITES = by_name(
         )
     ),
     Suite("bits", "or-and, Hamming and Jaccard of truth values, one a byte, and of words of 32, cubes of bits", _bits),
-    Suite("small", "one task of each kind, small enough for the emulated device", _small),
+    Suite("small", "one task of each form, small enough for the emulated device", _small),
 )
 
 TITLES = ("task", "M,N,K", "layout", "dtype", "reduced in", "out")

@@ -174,12 +174,12 @@ def typical_room(pairs: int) -> int:
     return min(pairs, max(LEAST_ROOM, pairs // PAIRS))
 
 
-def missing(kind: str, greatest: bool) -> float:
+def missing(value_type: str, greatest: bool) -> float:
     """The value of a place without a pair: no number is behind it."""
-    t = type_of(kind)
+    t = type_of(value_type)
     return t.least if greatest else t.greatest
 
 
-def no_bound(kind: str, greatest: bool) -> float:
+def no_bound(value_type: str, greatest: bool) -> float:
     """The bound of a row that no pair is behind."""
-    return float("nan") if type_of(kind).floating and not greatest else missing(kind, greatest)
+    return float("nan") if type_of(value_type).floating and not greatest else missing(value_type, greatest)

@@ -426,12 +426,12 @@ class MeasuringProcesses:
         ]
 
     def start(self) -> list[Device]:
-        """Starts all; the device of each. LaunchError: a device cannot be used. InputError: they are of two kinds."""
+        """Starts all; the device of each. LaunchError: a device cannot be used. InputError: they are two models."""
         try:
             with ThreadPoolExecutor(len(self.workers)) as starters:
                 gpus = [Device(**found["device"]) for found in starters.map(Worker.start, self.workers)]
             if len(set(gpus)) > 1:
-                raise InputError(f"devices are {', '.join(d.name for d in gpus)}; they must be of one kind")
+                raise InputError(f"devices are {', '.join(d.name for d in gpus)}; they must be one model")
         except BaseException:
             self.stop()
             raise
@@ -542,7 +542,7 @@ class PreparingProcesses:
 class DevicePool:
     """The devices of this machine and the processes that prepare problems for them; a context manager.
 
-    ``device``, ``clock``: of the devices, which must be of one kind; ``capacity``: jobs to submit ahead;
+    ``device``, ``clock``: of the devices, which must be one model; ``capacity``: jobs to submit ahead;
     ``jobs``: processes that prepare; ``children``: that measure, of each device. LaunchError: a device cannot be used.
     """
 

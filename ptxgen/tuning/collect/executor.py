@@ -134,7 +134,7 @@ def run_job(options: DevicePoolOptions, job: Job, device: str, clock: str) -> Jo
     shared = _of_process(options)
     with shared as device_pool:
         if (device_pool.device.name, device_pool.clock) != (device, clock):
-            raise InputError(f"devices are {device} and {device_pool.device.name}; they must be of one kind")
+            raise InputError(f"devices are {device} and {device_pool.device.name}; they must be one model")
         events: queue.Queue[Event] = queue.Queue()
         received: list[Event] = []
         left = set(job.problems)

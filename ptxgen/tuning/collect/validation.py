@@ -240,14 +240,15 @@ def read_rows(path: Path) -> tuple[dict[str, Any], list[Validated]]:
 
 
 def summaries(rows: Sequence[Validated]) -> Iterator[Summary]:
-    """The times of all problems, then by operation, kind, arithmetic, and family of the fastest configuration."""
+    """The times of all problems, then by operation, problem class, arithmetic, and family of the fastest
+    configuration."""
     members: dict[tuple[str, str], list[Validated]] = {}
     for row in rows:
         p = row.problem
         names = {
             "all": "",
             "operation": operation_of(p).name,
-            "kind": p.problem_kind,
+            "kind": p.problem_class,
             "dtype": arithmetic(p),
             "family": row.configs[-1].family,
         }

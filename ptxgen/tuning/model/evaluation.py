@@ -301,7 +301,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def scores(rows: Training, predicted: Floats) -> list[Score]:
-    """The evaluation of all problems, and by arithmetic, kind of problem, and family of the fastest configuration."""
+    """The evaluation of all problems, and by arithmetic, problem class, and family of the fastest configuration."""
     members: dict[tuple[str, str], list[tuple[float, float]]] = {}
     order = np.argsort(-rows.log_us, kind="stable")
     fastest = dict(zip(rows.choice[rows.group[order]].tolist(), rows.family[order].tolist(), strict=True))
@@ -310,7 +310,7 @@ def scores(rows: Training, predicted: Floats) -> list[Score]:
         for key in (
             ("all", ""),
             ("dtype", arithmetic(p)),
-            ("kind", p.problem_kind),
+            ("kind", p.problem_class),
             ("family", FAMILIES[fastest[i]]),
         ):
             members.setdefault(key, []).append((first, top))

@@ -104,13 +104,13 @@ def _errors(p: KernelProblem, c: Columns, scaled: Floats, us: Floats, learnt: ND
 
 def _by_modelled(p: KernelProblem, c: Columns, rows: NDArray[np.intp]) -> list[NDArray[np.intp]]:
     """These rows for each problem that the model reads in place of ``p``, in their order."""
-    kinds = registry.by_modelled(p)
-    if len(kinds) == 1:
+    by_problem = registry.by_modelled(p)
+    if len(by_problem) == 1:
         return [rows]
     codes = np.empty(len(c), np.int64)
     for code, of_family in perf_model.by_family(c):
         codes[of_family] = code
-    return [rows[np.isin(codes[rows], [family.code for family in families])] for _, families in kinds]
+    return [rows[np.isin(codes[rows], [family.code for family in families])] for _, families in by_problem]
 
 
 def _shortlists(p: KernelProblem, c: Candidates, us: Floats, limit: int) -> tuple[NDArray[np.intp], float]:

@@ -248,18 +248,18 @@ def _facts(content: dict[str, Any]) -> Facts:
         raise ValueError(f"newest is {facts.newest}; it must be finite")
     if facts.target not in TARGETS:
         raise ValueError(f"target is {facts.target!r}; it must be one of {', '.join(TARGETS)}")
-    for name, kind in (("errors", float), ("families", int)):
+    for name, number_type in (("errors", float), ("families", int)):
         for key, value in _require(name, getattr(facts, name), dict).items():
-            _require(f"{name}[{key!r}]", value, kind, int)
+            _require(f"{name}[{key!r}]", value, number_type, int)
     for name, words in (("commit", facts.commits), ("also", facts.also)):
         for word in words:
             _require(name, word, str)
     return facts
 
 
-def _require(name: str, value: Any, *kinds: type) -> Any:
-    if isinstance(value, bool) or not isinstance(value, kinds):
-        raise TypeError(f"{name} is {str(value)[:60]!r}; it must be of type {kinds[0].__name__}")
+def _require(name: str, value: Any, *types: type) -> Any:
+    if isinstance(value, bool) or not isinstance(value, types):
+        raise TypeError(f"{name} is {str(value)[:60]!r}; it must be of type {types[0].__name__}")
     return value
 
 

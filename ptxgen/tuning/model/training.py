@@ -85,11 +85,11 @@ Timed = list[tuple[Config, float]]  #: configurations with microseconds
 def _by_modelled(problem: Problem, rows: Timed) -> Iterator[tuple[Problem, Timed]]:
     """The problem with the sorted rows of the families for which the model reads the same problem."""
     p = lower(problem)
-    kinds = registry.by_modelled(p) if p.forms else []
-    if len(kinds) < 2:
+    by_problem = registry.by_modelled(p) if p.forms else []
+    if len(by_problem) < 2:
         yield problem, sorted(rows)
         return
-    for _, families in kinds:
+    for _, families in by_problem:
         names = {family.name for family in families}
         if some := sorted(row for row in rows if row[0].family in names):
             yield problem, some

@@ -34,7 +34,7 @@ def expected_gain(measured: Sequence[float], count: int, shift: float = 0.0) -> 
 
 @dataclass
 class GainHistory:
-    """The mean gain of the first measurements of a kind in this run, where no model predicts it. ``prior``: the gain
+    """The mean gain of the first measurements of a phase of this run, where no model predicts it. ``prior``: the gain
     assumed at first, which counts as two observations."""
 
     prior: float

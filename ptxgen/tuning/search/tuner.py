@@ -425,15 +425,15 @@ class Session:
             predicted = dict(batch)
             found = self.measure(queue.problem, predicted, "search")
             queue.measured += [(predicted[m.config], m) for m in found]
-            kind = "search"
+            phase = "search"
         else:
             self._refine_round(queue.problem)
             queue.rounds += 1
-            kind, first = "refine", queue.rounds == 1
+            phase, first = "refine", queue.rounds == 1
         after = self._held_us(queue.problem)
         queue.last_gain = 1 - after / before if math.isfinite(before) else float(math.isfinite(after))
         if first:
-            self.gains[kind].seen.append(queue.last_gain)
+            self.gains[phase].seen.append(queue.last_gain)
 
     def _held_us(self, problem: Problem) -> float:
         held = self.held.get(problem)

@@ -63,7 +63,7 @@ class errors_with_line:  # noqa: N801 a context manager; contextlib's take longe
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+    def __exit__(self, exception_class: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ValueError | TypeError | OverflowError | RecursionError):  # InputError is a ValueError
             raise CorruptError(f"{self.path}, line {self.number}: {error}") from error
 

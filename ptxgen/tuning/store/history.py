@@ -112,7 +112,7 @@ def failures(attempts: Iterable[Attempt]) -> list[Failure]:
     for a in attempts:
         if a.outcome != "ok":
             messages.setdefault((a.outcome, a.family), Counter())[a.message] += 1
-    rows = [Failure(*kind, found.total(), found.most_common(1)[0][0]) for kind, found in messages.items()]
+    rows = [Failure(*labels, found.total(), found.most_common(1)[0][0]) for labels, found in messages.items()]
     return sorted(rows, key=lambda f: -f.count)
 
 

@@ -20,7 +20,7 @@ from ptxgen.tuning.store.exchange import LINE_LIMIT, require_file
 ROWS = 1 << 14  #: rows of a row group, and of a block that is read
 BYTES_MOST = 1 << 28  #: of the values of a row group, and of the texts and lists of a block
 NUMBER_BYTES = 32  #: of a number as an object of Python
-#: Parquet's type of each kind of column
+#: Parquet's type of each column type
 TYPES = {"text": "string", "number": "float64", "count": "int64", "flag": "bool_", "numbers": "list_"}
 
 
@@ -36,10 +36,10 @@ def require() -> Any:
 
 
 def _types(arrow: Any) -> dict[str, Any]:
-    """Arrow's type of each kind of column."""
+    """Arrow's type of each column type."""
     return {
-        kind: arrow.list_(arrow.float64()) if kind == "numbers" else getattr(arrow, name)()
-        for kind, name in TYPES.items()
+        column_type: arrow.list_(arrow.float64()) if column_type == "numbers" else getattr(arrow, name)()
+        for column_type, name in TYPES.items()
     }
 
 
@@ -49,7 +49,7 @@ def write(file: IO[bytes], columns: Mapping[str, str], rows: Iterable[Sequence[A
     UnavailableError: pyarrow is not installed."""
     arrow = require()
     types = _types(arrow)
-    schema = arrow.schema([(name, types[kind]) for name, kind in columns.items()], metadata=dict(facts))
+    schema = arrow.schema([(name, types[column_type]) for name, column_type in columns.items()], metadata=dict(facts))
     remaining = iter(rows)
     with arrow.parquet.ParquetWriter(file, schema) as writer:
         while block := list(islice(remaining, ROWS)):
@@ -87,7 +87,7 @@ def _rows(path: Path, file: Any, columns: Mapping[str, str], arrow: Any) -> Iter
     with _errors_of(path, arrow):
         _require_columns(file.schema_arrow, columns, arrow)
         _require_size(file.metadata)
-        texts = [name for name, kind in columns.items() if kind == "text"]
+        texts = [name for name, column_type in columns.items() if column_type == "text"]
         blocks = arrow.parquet.ParquetFile(path, read_dictionary=texts, metadata=file.metadata).iter_batches(ROWS)
     first = 1
     while True:
@@ -109,11 +109,11 @@ def _require_columns(schema: Any, columns: Mapping[str, str], arrow: Any) -> Non
             raise InputError(f"has the column {name!r}; the columns are {', '.join(columns)}")
         if count > 1:
             raise InputError(f"has the column {name} {count} times; it must have it once")
-    for name, kind in columns.items():
+    for name, column_type in columns.items():
         if name not in schema.names:
             raise InputError(f"has no column {name}; the columns are {', '.join(columns)}")
-        found, wanted = schema.field(name).type, types[kind]
-        if found != wanted and not (kind == "text" and found == arrow.dictionary(arrow.int32(), wanted)):
+        found, wanted = schema.field(name).type, types[column_type]
+        if found != wanted and not (column_type == "text" and found == arrow.dictionary(arrow.int32(), wanted)):
             raise InputError(f"the column {name} is of type {found}; it must be {wanted}")
 
 

@@ -27,7 +27,7 @@ from ptxgen.tuning.store.measurement import Environment, Measurement
 from ptxgen.tuning.store.time_floor import require_possible
 from ptxgen.tuning.store.tuning_files import CurrentOn, measurement_of
 
-#: name of a column -> its kind, a key of ``parquet_file.TYPES``
+#: name of a column -> its type, a key of ``parquet_file.TYPES``
 COLUMNS = {
     "problem": "text",
     **{f.name: "text" for f in fields(Environment)},

@@ -72,10 +72,10 @@ def _schema() -> tuple[frozenset[Row], tuple[str, ...]]:
     _make_tables(db)
     objects = frozenset(db.execute(_OBJECTS).fetchall())
     queries = []
-    for table in sorted(name for kind, name, _, _ in objects if kind == "table"):
+    for table in sorted(name for object_type, name, _, _ in objects if object_type == "table"):
         wrong = []
-        for _, name, kind, needed, _, key in db.execute(f"PRAGMA table_info({table})").fetchall():
-            allowed = (_TYPES[kind],) if needed or key else (_TYPES[kind], "null")
+        for _, name, object_type, needed, _, key in db.execute(f"PRAGMA table_info({table})").fetchall():
+            allowed = (_TYPES[object_type],) if needed or key else (_TYPES[object_type], "null")
             wrong.append(f"typeof({name}) NOT IN ({', '.join(map(repr, allowed))})")
         queries.append(f"SELECT '{table}', count(*) FROM {table} WHERE {' OR '.join(wrong)}")
     db.close()
@@ -193,12 +193,12 @@ class SqliteFile:
         types."""
         expected, queries = _schema()
         present = set(self._db.execute(_OBJECTS).fetchall())
-        for kind, name, *_ in sorted(present ^ expected, key=repr):
+        for object_type, name, *_ in sorted(present ^ expected, key=repr):
             known = any(name == row[1] for row in expected)
             fault = (
-                f"whose {kind} {name} is not that of schema version {SCHEMA_VERSION}"
+                f"whose {object_type} {name} is not that of schema version {SCHEMA_VERSION}"
                 if known
-                else f"with a {kind} {name}"
+                else f"with a {object_type} {name}"
             )
             raise CorruptError(f"{self.path} is a database {fault}; it was left as it is")
         if self._state() in _verified:
@@ -289,8 +289,8 @@ class SqliteFile:
         except (sqlite3.Error, MemoryError, UnicodeDecodeError) as error:
             # Text that is not UTF-8 has no code. A damaged length may ask for more memory than there is.
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-            kind = DatabaseError if code in _OUTSIDE else CorruptError
-            raise kind(f"{self.path}: {error}") from error
+            error_class = DatabaseError if code in _OUTSIDE else CorruptError
+            raise error_class(f"{self.path}: {error}") from error
 
     def _require_writable(self) -> None:
         if self.readonly:

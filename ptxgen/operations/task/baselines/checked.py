@@ -111,11 +111,11 @@ class TileBaseline(TaskBaseline):
         program = mapped(p.program, lambda x: substituted(x, rows_known))
         expected = evaluate(program, {**some, **p.typical_scalars}, {"i": part.m, "j": p.n, "k": p.k})["C"]
         m, n, _ = padded_extents(p)
-        kind = dtype(p.out)
+        out = dtype(p.out)
         whole = padded_arrays(self.parts, arrays)
-        with on_device(driver, whole, m * n * kind.bytes, len(sets)) as made:
+        with on_device(driver, whole, m * n * out.bytes, len(sets)) as made:
             for candidate in self.candidates(made):
-                driver.fill(made[0]["C"], m * n * kind.bytes, 0xFF)
+                driver.fill(made[0]["C"], m * n * out.bytes, 0xFF)
                 try:
                     candidate.launches[0]()  # compiles
                 except self.errors as error:
@@ -123,9 +123,9 @@ class TileBaseline(TaskBaseline):
                     yield candidate, str(error).strip().partition("\n")[0]
                     continue
                 driver.synchronize()
-                got = np.empty((len(rows), n), kind.numpy)
+                got = np.empty((len(rows), n), out.numpy)
                 for at, row in enumerate(rows):
-                    driver.download(made[0]["C"] + int(row) * n * kind.bytes, got[at])
+                    driver.download(made[0]["C"] + int(row) * n * out.bytes, got[at])
                 yield candidate, difference(expected, got[:, : p.n], FACTOR)
 
 

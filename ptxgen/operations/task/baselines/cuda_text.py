@@ -26,12 +26,12 @@ FUNCTIONS = {
     **{(op, "f32"): f"{name}f" for op, name in _UNARY.items()},
     **{(op, "f64"): name for op, name in _UNARY.items()},
     **{
-        (op, kind): f"f{op[-3:]}{'f' * (kind == 'f32')}"
+        (op, element_type): f"f{op[-3:]}{'f' * (element_type == 'f32')}"
         for op in ("min", "max", "fmin", "fmax")
-        for kind in ("f32", "f64")
+        for element_type in ("f32", "f64")
     },
-    **{("fma", kind): f"fma{'f' * (kind == 'f32')}" for kind in ("f32", "f64")},
-    **{(op, kind): op for op in ("min", "max") for kind in ("s32", "u32")},
+    **{("fma", element_type): f"fma{'f' * (element_type == 'f32')}" for element_type in ("f32", "f64")},
+    **{(op, element_type): op for op in ("min", "max") for element_type in ("s32", "u32")},
     ("rcp", "f32"): "__frcp_rn",
     ("rcp", "f64"): "__drcp_rn",
     ("abs", "s32"): "abs",
@@ -147,11 +147,11 @@ extern "C" __global__ void __launch_bounds__(«threads», 2)
 """
 
 
-def type_name(kind: str) -> str:
+def type_name(element_type: str) -> str:
     """CUDA's name of a value type. DtypeError: it has none."""
-    if kind not in TYPES:
-        raise DtypeError(f"type is {kind}; it must be one of {', '.join(TYPES)}")
-    return TYPES[kind]
+    if element_type not in TYPES:
+        raise DtypeError(f"type is {element_type}; it must be one of {', '.join(TYPES)}")
+    return TYPES[element_type]
 
 
 def _text(read: Read) -> str:
@@ -166,15 +166,15 @@ def _text(read: Read) -> str:
 
 def _load(read: Read) -> list[str]:
     """The lines that load the elements of an array: those of the rows or columns of a thread, or one."""
-    name, kind, order = _text(read).partition("[")[0], type_name(read.node.type), order_of(read.axes)
+    name, c_type, order = _text(read).partition("[")[0], type_name(read.node.type), order_of(read.axes)
     if order == ("k",):
-        return [f"const {kind} {name} = __ldg({read.name} + t * BK + step);"]
+        return [f"const {c_type} {name} = __ldg({read.name} + t * BK + step);"]
     if order == ("i", "j"):
-        return [f"const {kind} {name} = {read.name}[(size_t)ROW(i) * NP + COLUMN(j)];"]
+        return [f"const {c_type} {name} = {read.name}[(size_t)ROW(i) * NP + COLUMN(j)];"]
     at, pitch = ("ROW(n)", "MP") if "i" in order else ("COLUMN(n)", "NP")
     if "k" in order:
         at = f"(size_t)(t * BK + step) * {pitch} + {at}"
-    return [f"{kind} {name}[8];", "#pragma unroll", f"for (int n = 0; n < 8; n++) {name}[n] = {read.name}[{at}];"]
+    return [f"{c_type} {name}[8];", "#pragma unroll", f"for (int n = 0; n < 8; n++) {name}[n] = {read.name}[{at}];"]
 
 
 def _value_of(x: Node, text: Expressions) -> str:
@@ -187,11 +187,11 @@ def _value_of(x: Node, text: Expressions) -> str:
 def source_of(parts: Parts) -> str:
     """The text of the kernel ``NAME``. DtypeError: C++ lacks an operator or a type, or the stages are too large."""
     p = parts.problem
-    kinds = {u.role: u for u in p.roles.uses}
-    size = sum(TILE * DEPTH * (type_of(kinds[name].dtype).bits // 8) for name in "AB")
+    uses = {u.role: u for u in p.roles.uses}
+    size = sum(TILE * DEPTH * (type_of(uses[name].dtype).bits // 8) for name in "AB")
     stages = min(STAGES, SHARED_LIMIT // size)
     if stages < 2:
-        raise DtypeError(f"A and B are {kinds['A'].dtype} and {kinds['B'].dtype}; elements must have at most 4 bytes")
+        raise DtypeError(f"A and B are {uses['A'].dtype} and {uses['B'].dtype}; elements must have at most 4 bytes")
     names = parts.names(_text, parts.reduced, parts.value)
     step = Expressions([parts.reduced], "", names, FUNCTIONS)
     value = parts.value
@@ -218,8 +218,8 @@ def source_of(parts: Parts) -> str:
         "name": NAME,
         "threads": str(THREADS),
         "stages": str(stages),
-        "type_a": type_name(kinds["A"].dtype),
-        "type_b": type_name(kinds["B"].dtype),
+        "type_a": type_name(uses["A"].dtype),
+        "type_b": type_name(uses["B"].dtype),
         "type_c": type_name(p.out),
         "type": type_name(parts.algebra.type),
         "identity": literal(identity_of(parts)),

@@ -90,11 +90,11 @@ def kernel(A, B, C, «arrays»M, N, K, MP, NP, KP, BM: gl.constexpr, BN: gl.cons
 def source_of(parts: Parts) -> str:
     """The module of the kernel. DtypeError: Gluon lacks an operator or a type."""
     blocks, words = blocks_of(parts, GLUON, "gl")
-    kinds = {u.role: type_in(GLUON, u.dtype) for u in parts.problem.roles.uses}
+    types = {u.role: type_in(GLUON, u.dtype) for u in parts.problem.roles.uses}
     result = words["result"].replace("gl.full((BM, BN), ", "gl.full([BM, BN], ")
     if result.startswith("gl.full(["):
         result = f"{result[:-1]}, L)"
-    return filled(SOURCE, blocks, words | {"type_a": kinds["A"], "type_b": kinds["B"], "result": result})
+    return filled(SOURCE, blocks, words | {"type_a": types["A"], "type_b": types["B"], "result": result})
 
 
 def copy_layout(gl: Any, extent: int, size: int, warps: int) -> Any:

@@ -44,7 +44,8 @@ class Parts:
     def known(self, x: Node) -> Node:
         """The expression with the values of scalars."""
         values = {
-            role: constant(self.problem.typical_scalars[role], kind) for role, _, kind in self.problem.roles.scalars
+            role: constant(self.problem.typical_scalars[role], element_type)
+            for role, _, element_type in self.problem.roles.scalars
         }
         return rewritten(x, lambda y: values.get(y.value, y) if y.op == "variable" else y)
 

@@ -12,12 +12,12 @@ from ptxgen.problem.dtypes import dtype
 from ptxgen.runtime.device_array import DeviceArray
 
 
-def tensor(torch: Any, address: int, shape: tuple[int, ...], kind: str) -> Any:
+def tensor(torch: Any, address: int, shape: tuple[int, ...], element_type: str) -> Any:
     """A tensor of memory at ``address``. DtypeError: PyTorch lacks the type."""
-    name = type_in(TORCH, kind).partition(".")[2]
+    name = type_in(TORCH, element_type).partition(".")[2]
     if not hasattr(torch, name):
-        raise DtypeError(f"type is {kind}; PyTorch lacks torch.{name}")
-    size = dtype(kind).bytes
+        raise DtypeError(f"type is {element_type}; PyTorch lacks torch.{name}")
+    size = dtype(element_type).bytes
     memory = torch.as_tensor(DeviceArray(address, shape, f"<i{size}" if size > 1 else "|u1"), device="cuda")
     return memory.view(getattr(torch, name))
 

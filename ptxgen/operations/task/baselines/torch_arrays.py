@@ -206,9 +206,9 @@ def _kept(compute: Callable[..., Any]) -> Callable[..., None]:
     return call
 
 
-def _device(torch: Any, x: Array, kind: str) -> Any:
+def _device(torch: Any, x: Array, element_type: str) -> Any:
     """A copy on the GPU. NumPy has no bf16: its bits are copied."""
-    if kind == "bf16":
+    if element_type == "bf16":
         return torch.from_numpy(x.view(np.int16)).to("cuda").view(torch.bfloat16)
     return torch.from_numpy(x).to("cuda")
 

@@ -129,10 +129,10 @@ def truth_forms(algebra: InnerExpression) -> dict[str, list[str]]:
     if op is None:
         return {}
     found = {}
-    for name, kind, multiply in (("f16 product", "float16", "matmul"), ("int8 product", "int8", "_int_mm")):
-        if kind == "float16" and (op != "&" or algebra.reduce != "|"):
+    for name, torch_type, multiply in (("f16 product", "float16", "matmul"), ("int8 product", "int8", "_int_mm")):
+        if torch_type == "float16" and (op != "&" or algebra.reduce != "|"):
             continue
-        lines = [f"{x} = ({x.upper()} != 0).to(torch.{kind})" for x in "ab"]
+        lines = [f"{x} = ({x.upper()} != 0).to(torch.{torch_type})" for x in "ab"]
         lines.append(f"accum = torch.{multiply}(a, b)")
         if op == "^":
             sums = "a.sum(1, dtype=torch.int32)[:, None] + b.sum(0, dtype=torch.int32)"

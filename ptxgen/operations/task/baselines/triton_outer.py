@@ -119,10 +119,10 @@ def source_of(parts: Parts) -> str:
 def inputs_of(torch: Any, parts: Parts, addresses: Mapping[str, int]) -> list[Any]:
     """The pointers of the arrays that a kernel reads: A, B, others."""
     m, n, k = padded_extents(parts.problem)
-    extents, kinds = {"i": m, "j": n, "k": k}, {u.role: u for u in parts.problem.roles.uses}
+    extents, uses = {"i": m, "j": n, "k": k}, {u.role: u for u in parts.problem.roles.uses}
     out = []
     for name in ("A", "B", *array_names(parts)):
-        u = kinds[name]
+        u = uses[name]
         shape = {"A": (k, m), "B": (k, n)}.get(name) or tuple(extents[axis] for axis in order_of(u.axes))
         out.append(tensor(torch, addresses[name], shape, u.dtype))
     return out

@@ -113,7 +113,7 @@ def _position(op: str, start: str, test: str) -> States:
     return States(
         (start, "0.0"),
         start,
-        (f"tl.{op}(x, axis=1)", f"(first_j + tl.arg{op}(x, axis=1)).to(«kind»)"),
+        (f"tl.{op}(x, axis=1)", f"(first_j + tl.arg{op}(x, axis=1)).to(«type»)"),
         (f"better = t0 {test} s0", "s1 = tl.where(better, t1, s1)", "s0 = tl.where(better, t0, s0)"),
         "s1.to(tl.int32)",
     )
@@ -163,12 +163,12 @@ def uses_dot(p: Task) -> bool:
 def source_of(parts: Parts) -> str:
     """The module of the kernels. DtypeError: Triton lacks an operator or a type."""
     output = reduced_output(parts.problem)
-    kind, states = type_in(TRITON, parts.value.type), STATES[output.op]
+    value_type, states = type_in(TRITON, parts.value.type), STATES[output.op]
     blocks, words = blocks_of(parts, TRITON, "tl")
     numbers = range(len(states.start))
     blocks |= {
-        "start": [f"s{n} = tl.full((BM,), {states.start[n]}, {kind})" for n in numbers],
-        "found": [f"t{n} = {states.found[n].replace('«kind»', kind)}" for n in numbers],
+        "start": [f"s{n} = tl.full((BM,), {states.start[n]}, {value_type})" for n in numbers],
+        "found": [f"t{n} = {states.found[n].replace('«value_type»', value_type)}" for n in numbers],
         "join": list(states.join),
         "store": [f"tl.store(at + {n} * MP, s{n})" for n in numbers],
         "load": [f"t{n} = tl.load(at + {n} * MP)" for n in numbers],

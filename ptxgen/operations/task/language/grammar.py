@@ -240,15 +240,15 @@ def _token_before(text: str, token: Token) -> Token | None:
 
 def _wanted(accepts: Iterable[str]) -> str:
     """What must be at a place, of the terminals that the parser accepts there."""
-    names, kinds = set(accepts), []
+    names, accepted = set(accepts), []
     if "NUMBER" in names:
-        kinds.append("an expression")
+        accepted.append("an expression")
         names -= {"NUMBER", "NAME", "INF", "NAN", "TRUE", "FALSE", "LPAR", "MINUS", "TILDE", "NOT"}
     if {"PLUS", "STAR"} <= names:
-        kinds.append("an operator")
+        accepted.append("an operator")
         names -= {*_OPERATORS, "QMARK", "DOT", "LSQB"}
-    kinds += sorted(_SHOWN.get(name) or _spelling(name) for name in names)
-    return f"it must be {' or '.join(kinds)}" if kinds else "remove it"
+    accepted += sorted(_SHOWN.get(name) or _spelling(name) for name in names)
+    return f"it must be {' or '.join(accepted)}" if accepted else "remove it"
 
 
 def _spelling(terminal: str) -> str:

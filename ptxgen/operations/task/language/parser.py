@@ -83,11 +83,11 @@ def _ranks(text: str) -> dict[str, int]:
 @lru_cache(maxsize=256)
 def _parsed(text: str, dtypes: tuple[tuple[str, str], ...]) -> Program:
     given = dict(dtypes)
-    numbers = {name: kind for name, kind in given.items() if kind in ("float", "int")}
+    numbers = {name: number for name, number in given.items() if number in ("float", "int")}
     if numbers:
         first = _Reader(text, given)
         first.program()
-        given |= {name: number_type(kind, first.scope.wanted.get(name, ())) for name, kind in numbers.items()}
+        given |= {name: number_type(number, first.scope.wanted.get(name, ())) for name, number in numbers.items()}
     return _Reader(text, given).program()
 
 

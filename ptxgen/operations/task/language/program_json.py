@@ -37,8 +37,8 @@ def from_lists(lists: Any) -> Program:
     """The program of which ``to_lists`` made ``lists``. ValueError, TypeError, KeyError, IndexError: it made others."""
     nodes: list[Node] = []
     rows, program = lists
-    for op, kind, arguments, value in rows:
-        nodes.append(node(op, kind, *(nodes[n] for n in arguments), value=value))
+    for op, value_type, arguments, value in rows:
+        nodes.append(node(op, value_type, *(nodes[n] for n in arguments), value=value))
 
     def read(x: Any) -> Any:
         if isinstance(x, list):

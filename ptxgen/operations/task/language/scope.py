@@ -149,11 +149,11 @@ class Scope:
 
     def number(self, name: str, wanted: str | None) -> Node:
         """A Python number in the type of what it is combined with."""
-        kind = self.given[name]
+        number = self.given[name]
         if wanted is not None:
             self.wanted.setdefault(name, set()).add(wanted)
-        if wanted is None or (kind == "float" and not type_of(wanted).floating):
-            wanted = number_type(kind, ())
+        if wanted is None or (number == "float" and not type_of(wanted).floating):
+            wanted = number_type(number, ())
         return variable(name, wanted)
 
     def unknown(self, name: str, axes: tuple[str, ...]) -> str:

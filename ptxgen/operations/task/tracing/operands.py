@@ -346,12 +346,12 @@ class Trace:
         if other != rank:
             raise error(f"{name} is read with {other} axes before; it must not be read with {rank}")
 
-    def number(self, name: str, kind: str, wanted: str | None) -> Node:
+    def number(self, name: str, number: str, wanted: str | None) -> Node:
         """A Python number in the type of what it is combined with."""
         if wanted is not None:
             self.wanted.setdefault(name, set()).add(wanted)
-        if wanted is None or (kind == "float" and not type_of(wanted).floating):
-            wanted = number_type(kind, ())
+        if wanted is None or (number == "float" and not type_of(wanted).floating):
+            wanted = number_type(number, ())
         return variable(name, wanted)
 
 

@@ -72,6 +72,6 @@ class placed:  # noqa: N801 a context manager, without frames of contextlib
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: object, broken: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, exception_class: object, broken: BaseException | None, trace: TracebackType | None) -> None:
         if isinstance(broken, TaskError) and not broken.line:
             raise error(str(broken)) from None

@@ -47,7 +47,7 @@ from ptxgen.operations.task.typed import INPUT_TYPES
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def _number_kind(value: Any) -> str:
+def _number_class(value: Any) -> str:
     """The type of a number around a function, empty: it is none."""
     if isinstance(value, bool | np.bool_):
         return ""
@@ -91,7 +91,7 @@ def references(function: FunctionType) -> list[Reference]:
 
 def _state(value: Any) -> Any:
     """What of a value around a function determines the program."""
-    return _number_kind(value) or (value if isinstance(value, bool | str | bytes | None) else id(value))
+    return _number_class(value) or (value if isinstance(value, bool | str | bytes | None) else id(value))
 
 
 class Surroundings:
@@ -112,7 +112,7 @@ class Surroundings:
         for x in references(function):
             value = x.value()
             self._read.append((x, value))  # it lives as long as its id is used
-            if _number_kind(value):
+            if _number_class(value):
                 if (id(x.holder), x.name) not in self._names:
                     free = x.name if _NAME.fullmatch(x.name) else "number"
                     while free in self._taken:
@@ -200,22 +200,24 @@ class TracedFunction:
         around = self._around()
         key = (tuple(sorted(types.items())), around.state)
         if key not in self._programs:
-            kinds = {name: _number_kind(x.value()) for name, x in around.places.items()}
+            number_types = {name: _number_class(x.value()) for name, x in around.places.items()}
             try:
-                self._programs[key] = self._traced(around, types, kinds), around
+                self._programs[key] = self._traced(around, types, number_types), around
             except TaskError as broken:
                 raise broken.with_traceback(None) from None
         return self._programs[key][0]
 
-    def _traced(self, around: Surroundings, types: Mapping[str, str | None], kinds: Mapping[str, str]) -> Program:
-        given = {**types, **kinds}
+    def _traced(
+        self, around: Surroundings, types: Mapping[str, str | None], number_types: Mapping[str, str]
+    ) -> Program:
+        given = {**types, **number_types}
         for name, type in given.items():
             if type is not None and type not in (*INPUT_TYPES, "float", "int"):
                 raise self._error(f"{name} is {type}; it must be one of {', '.join(INPUT_TYPES)}")
         numbers = {name: type for name, type in given.items() if type in ("float", "int")}
         trace, result = self._called(around, given)
         if numbers:
-            given |= {name: number_type(str(kind), trace.wanted.get(name, ())) for name, kind in numbers.items()}
+            given |= {name: number_type(str(number), trace.wanted.get(name, ())) for name, number in numbers.items()}
             trace, result = self._called(around, given)
         return self._program(trace, result)
 
