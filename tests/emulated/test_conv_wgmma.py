@@ -149,7 +149,7 @@ GROUPS = {
     ),
     "items of several groups": (8, 16, 6, {"epilogue": "bias"}, "ml=64 nl=32 operand_path_b=pack"),
     "one item of all groups": (16, 16, 4, {"stride": 2}, "ml=64 nl=64 cluster_k=2 operand_path_b=pack"),
-    "gradients of images": (16, 8, 4, {"direction": "input_grad"}, "ml=64 nl=64 operand_path_b=pack"),
+    "input gradients": (16, 8, 4, {"direction": "input_grad"}, "ml=64 nl=64 operand_path_b=pack"),
     "images are packed, items of one group": (
         64,
         40,
@@ -157,14 +157,14 @@ GROUPS = {
         NCHW,
         "ml=64 nl=64 operand_path_a=pack operand_path_b=pack",
     ),
-    "images are packed, items of several groups, gradients of images": (
+    "images are packed, items of several groups, input gradients": (
         16,
         8,
         8,
         NCHW | {"direction": "input_grad"},
         "ml=64 nl=64 epilogue_smem=1 operand_path_a=pack operand_path_b=pack",
     ),
-    "gradients of filters": (64, 24, 3, {"direction": "weight_grad"}, "ml=64 nl=192 epilogue_smem=1"),
+    "weight gradients": (64, 24, 3, {"direction": "weight_grad"}, "ml=64 nl=192 epilogue_smem=1"),
     "blocks on the diagonal, slices": (
         8,
         16,

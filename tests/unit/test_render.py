@@ -281,11 +281,11 @@ def test_header_states_preconditions_that_the_problem_fulfils(name):
         ),
         (
             Conv(2, 8, 9, 9, 8, 3, 3, layout="NHWC", direction="input_grad"),
-            "A is gradients of results, B filters, C gradients of images; M counts pixels of images (N H W), N channels",
+            "A is gradients of results, B filters, C input gradients; M counts pixels of images (N H W), N channels",
         ),
         (
             Conv(2, 8, 9, 9, 8, 3, 3, d=4, t=2, direction="weight_grad"),
-            "A is gradients of results, B images, C gradients of filters; M counts filters (K), N channels and taps"
+            "A is gradients of results, B images, C weight gradients; M counts filters (K), N channels and taps"
             " (C T R S), K results (N Z P Q)",
         ),
     ],

@@ -23,6 +23,7 @@ FILTERS = {"NCHW": "KCRS", "NHWC": "KRSC", "CHWN": "CRSK"}
 #: with at most MAX_FOLDED_FILTERS filters per group, FOLD pixels of a row become columns of the GEMM
 MAX_FOLDED_FILTERS, FOLD = 4, 16
 TENSORS = {"x": "images", "w": "filters", "y": "results"}
+GRADIENTS = {"x": "input gradients", "w": "weight gradients", "y": "gradients of results"}
 DIRECTIONS = ("forward", "input_grad", "weight_grad")
 #: (name, meaning) in C of the numbers of height and width
 C_STRIDE = ("stride_h", "rows from one window to the next"), ("stride_w", "columns from one window to the next")
@@ -189,7 +190,7 @@ class Conv(ProblemBase):
     @property
     def description(self) -> list[str]:
         known = {"forward": "xwy", "input_grad": "w", "weight_grad": "x"}[self.direction]
-        first, second, result = (f"{'' if x in known else 'gradients of '}{TENSORS[x]}" for x in self.tensors)
+        first, second, result = (TENSORS[x] if x in known else GRADIENTS[x] for x in self.tensors)
         taps, pixels = ("T R S", "Z P Q") if self.deep else ("R S", "P Q")
         # the meanings of M, N and K, if the operands are not swapped
         m, n, k = {

@@ -116,7 +116,7 @@ class Im2colColumns(OperandPath):
 
 @dataclass(frozen=True)
 class Im2colLoads(MatrixLoads):
-    """Loads of the forward convolution, and of the gradient of images where the stride is one: K is taps of
+    """Loads of the forward convolution, and of the input gradient where the stride is one: K is taps of
     channels."""
 
     template = "addr/im2col.mako"

@@ -53,7 +53,7 @@ class TiledPixels(OperandPath):
 
 @dataclass(frozen=True)
 class TiledLoads(Im2colLoads):
-    """Loads of the forward convolution, and of the gradient of images where the stride is one."""
+    """Loads of the forward convolution, and of the input gradient where the stride is one."""
 
     pixels = "addr/tiled_pixels.mako"
 
