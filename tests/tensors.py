@@ -48,6 +48,9 @@ class Tensor:
     def is_neg(self) -> bool:
         return self.negative
 
+    def is_conj(self) -> bool:
+        return False
+
     def numel(self) -> int:
         return int(np.prod(self.shape))
 

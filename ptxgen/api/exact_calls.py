@@ -1,4 +1,4 @@
-"""Calls that list pairs by a threshold of sums of f32, of candidates that tensor cores select."""
+"""Calls that list pairs by a threshold of sums of f32, or reduce rows of them, of candidates of tensor cores."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from ptxgen.api import driver_state, drivers, launch_function, new_arrays, on_host, runners
 from ptxgen.api.arrays import View, tensor
 from ptxgen.codegen.source import Source
+from ptxgen.operations.task.exact_nearest import ExactNearest
 from ptxgen.operations.task.exact_select import COUNT, ExactSelect, Launch
 from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import Device
@@ -29,8 +30,8 @@ _full: dict[tuple[Driver, Task], int] = {}
 
 @lru_cache(maxsize=256)
 def _exact(problem: Task, on: Driver) -> ExactSelect | None:
-    found = ExactSelect.of(problem, on.device)
-    return found if found is None or not found.is_distance or predicted_faster(found, problem, on.device) else None
+    found = (ExactSelect if problem.selected else ExactNearest).of(problem, on.device)
+    return found if found is None or not found.is_predicted or predicted_faster(found, problem, on.device) else None
 
 
 def predicted_faster(exact: ExactSelect, problem: Task, d: Device) -> bool:
@@ -58,8 +59,10 @@ def may_filter(problem: Task, on: Driver) -> bool:
     return _exact(problem, on) is not None
 
 
-def select_on_host(problem: Task, arrays: Mapping[str, Array], scalars: Mapping[str, float]) -> dict[str, Array] | None:
-    """The lists and their count of a call on host arrays, which are copied to the device. ``arrays``: by role, with
+def compute_on_host(
+    problem: Task, arrays: Mapping[str, Array], scalars: Mapping[str, float]
+) -> dict[str, Array] | None:
+    """The results of a call on host arrays, which are copied to the device. ``arrays``: by role, with
     those of the result; None: the kernel of f32 is to compute them."""
     on = drivers.driver()
     exact = exact_of(problem, on)
@@ -77,11 +80,11 @@ def select_on_host(problem: Task, arrays: Mapping[str, Array], scalars: Mapping[
     return found
 
 
-def select_on_device(
+def compute_on_device(
     problem: Task, views: Mapping[str, View], scalars: Mapping[str, float], origin: Any, on: Driver, stream: int
 ) -> bool:
-    """Computes the lists of a call on arrays of a GPU; False: the kernel of f32 is to compute them. ``views``: by role,
-    with those of the result; ``origin``: an array of the library that allocates."""
+    """Computes the results of a call on arrays of a GPU; False: the kernel of f32 is to compute them. ``views``: by
+    role, with those of the result; ``origin``: an array of the library that allocates."""
     exact = exact_of(problem, on)
     if exact is None:
         return False

@@ -235,7 +235,7 @@ def _host_lists(
         if problem.results:
             all_numbers = {**numbers, SelectValues.CAPACITY.name: capacity}
             arrays = {**given, **out}
-            exact = exact_calls.select_on_host(problem, arrays, all_numbers)
+            exact = exact_calls.compute_on_host(problem, arrays, all_numbers)
             out = exact or on_host.compute_on_host(problem, arrays, scalars=all_numbers)
         count = int(out[SelectValues.COUNT][0])
         lists = []
@@ -284,7 +284,7 @@ def _device_lists(
             results[name] = tensor(made[name], name)
         size = {SelectValues.CAPACITY.name: capacity}
         with streams.ordered(on, stream, views.values()):
-            if captured or not exact_calls.select_on_device(
+            if captured or not exact_calls.compute_on_device(
                 problem, results, {**numbers, **size}, first.origin, on, stream
             ):
                 runner = runners.runner_for(problem, stream, on)

@@ -25,7 +25,7 @@ from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.expr.node import Node
 from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.aggregate import REJECTED
-from ptxgen.operations.task import joins
+from ptxgen.operations.task import exact_filter, joins
 from ptxgen.operations.task.fast_distances import COLUMNS, ROWS, FastDistance, fast_compute, fast_distance
 from ptxgen.operations.task.group_sums import GroupSums, group_sums, pays
 from ptxgen.operations.task.joins import Join, join_of
@@ -134,14 +134,27 @@ def call(
         counter = recording.empty_array(first.origin, (2,), dtype("s32"))  # 64 bits
         views[REJECTED] = tensor(counter, REJECTED)
     stream = streams.current_stream(first.origin)
-    runner = runners.runner_for(problem, stream, on)
     numbers = {role: scalars[name] for role, name, _ in roles.scalars}
+    if may_filter(problem) and not streams.is_captured(stream, on):
+        from ptxgen.api import exact_calls  # most tasks have no filter
+
+        if exact_calls.may_filter(problem, on):
+            recording.refuse()
+        with streams.ordered(on, stream, views.values()):
+            if exact_calls.compute_on_device(problem, views, numbers, first.origin, on, stream):
+                return result
+    runner = runners.runner_for(problem, stream, on)
     launch = launch_function.make_launch(runner, scalars=numbers)
     with streams.ordered(on, stream, views.values()):
         launch(tuple(views[name].address for name in problem.arrays), stream)
     given = {role: options.names.get(name, name) for role, name, _ in roles.scalars}
     recording.launched(launch, runner, [views[name] for name in problem.arrays], given)
     return result
+
+
+def may_filter(problem: Task) -> bool:
+    """True if tensor cores may select the candidates of rows that are reduced: ``exact_nearest``."""
+    return isinstance(problem.program.outputs[0], RowReduce) and problem.flops >= 2 * exact_filter.LEAST
 
 
 def _can_sum_groups(sums: GroupSums, arrays: Mapping[str, View], groups: tuple[int, int]) -> bool:
@@ -427,7 +440,12 @@ def _compute_on_host(
     if isinstance(roles.program.outputs[0], Scatter) or (roles.program.when is not None and problem.stores_pairs):
         given["C"][...] = into  # elements without a pair keep their values
     numbers = {role: scalars[name] for role, name, _ in roles.scalars}
-    done = on_host.compute_on_host(problem, given, scalars=numbers)
+    done = None
+    if may_filter(problem):
+        from ptxgen.api import exact_calls  # most tasks have no filter
+
+        done = exact_calls.compute_on_host(problem, given, numbers)
+    done = done or on_host.compute_on_host(problem, given, scalars=numbers)
     into[...] = done["C"]
     if (rejected := int(done[REJECTED][0]) if REJECTED in done else 0) > 0:
         rows, columns = problem.group_extents

@@ -18,6 +18,7 @@ import mako
 
 from ptxgen import __version__, disk_cache
 from ptxgen.codegen.key_table import KeyTable
+from ptxgen.codegen.nearest_pairs import NearestPairs
 from ptxgen.codegen.pair_products import PairProducts
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.preparation import Preparation, PreparationModule
@@ -185,7 +186,7 @@ def render_preparation(preparation: Preparation, device: Device) -> Source:
     return Source(text, tuple(_ENTRY.findall(text)), device.target)
 
 
-def render_pairs(plan: PairProducts) -> Source:
+def render_pairs(plan: PairProducts | NearestPairs) -> Source:
     """The PTX of a kernel of listed pairs."""
     folders = [str(Path(folder)) for folder in (plan.problem.sink.templates, templates_dir()) if folder]
     lines = [*plan.description, "", f"version  ptxgen {__version__}"]

@@ -12,7 +12,10 @@ import pytest
 
 import ptxgen
 from ptxgen.api import drivers, exact_calls, selection, task_call
+from ptxgen.codegen.nearest_pairs import NearestPairs
+from ptxgen.codegen.render import render_pairs
 from ptxgen.expr.node import constant, node
+from ptxgen.lowering.lower import lower
 from ptxgen.operations.task import exact_filter
 from ptxgen.operations.task.baselines.exact import ExactFilter
 from ptxgen.operations.task.checks import random_arrays
@@ -25,6 +28,7 @@ from ptxgen.operations.task.roles import roles_of
 from ptxgen.operations.task.suites import QUERIES, typed_text
 from ptxgen.problem.device import device
 from ptxgen.problem.suites import cases
+from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.check import check
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
@@ -444,3 +448,115 @@ def test_distances_of_short_rows_have_no_filter(runs: list[bool]) -> None:
     p, r, squares = near_distances(24, 20, 15)
     assert ptxgen.task(distances("accum < t"))(P=p, R=r, t=np.float32(40)).count == (squares < 40).sum()
     assert runs == []
+
+
+# ---- the nearest row
+
+
+def reduced(output: str, product: bool = False) -> str:
+    step = "P[i,k] * R[j,k]" if product else "(P[i,k] - R[j,k]) * (P[i,k] - R[j,k])"
+    return f"where (i, j) {{ reduce (k) {{ accum += {step}; }} {output}; }}"
+
+
+#: the outputs of a sum, which are the same as those of its kernel of f32, bit by bit
+NEAREST = {
+    "C[i] argmin= accum": False,
+    "C[i] = min(C[i], sqrt(accum))": False,
+    "C[j] = max(C[j], accum)": False,
+    "C[i] argmax= accum": True,
+    "C[i] argmin= abs(accum)": True,
+}
+
+
+@pytest.mark.parametrize("output", NEAREST)
+def test_reduced_rows_are_those_of_the_kernel_of_f32(output: str, runs: list[bool]) -> None:
+    """Normal values, with equal rows of R: the first of them is the nearest."""
+    rng = np.random.default_rng(4)
+    p, r = (rng.standard_normal((rows, 21)).astype(np.float32) for rows in (33, 130))
+    r[40:45] = r[90:95] = p[3:8]
+    task = ptxgen.task(reduced(output, NEAREST[output]))
+    found = task(P=p, R=r)
+    np.testing.assert_array_equal(found, task(P=p, R=r, algebra=False))
+    if "C[i] argmin= accum" in output:
+        assert found[3:8].tolist() == [40, 41, 42, 43, 44]
+    assert runs == ([True] if "C[i]" in output else [])  # columns have no filter
+
+
+def test_rows_that_tensor_cores_cannot_tell_apart(runs: list[bool]) -> None:
+    """Distances exact in f32; of many equal ones, the first column counts."""
+    p, r, squares = near_distances(24, 60, 16)
+    task = ptxgen.task(reduced("C[i] argmin= accum"))
+    assert task(P=p, R=r).tolist() == squares.argmin(1).tolist()
+    p[:], r[:] = p[0], r[0]
+    assert task(P=p, R=r).tolist() == [0] * 24
+    assert runs == [True] * 2
+
+
+def test_without_the_ends_of_distances_other_rows_are_nearest(
+    runs: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault: the sums of squares have the weights 1."""
+    p, r, squares = near_distances(24, 60, 16)
+    monkeypatch.setattr(exact_filter, "weights", lambda *_: {exact_filter.ALPHA: 0.0, exact_filter.BETA: 0.0})
+    assert ptxgen.task(reduced("C[i] argmin= accum"))(P=p, R=r).tolist() != squares.argmin(1).tolist()
+    assert runs == [True]
+
+
+def test_nearest_rows_of_huge_infinite_and_nan_elements(runs: list[bool]) -> None:
+    rng = np.random.default_rng(7)
+    p, r = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((30, 16), (66, 16)))
+    p[3, 5], p[7, 2], p[8], p[9] = np.nan, np.inf, 2.0**62, np.float32(2.0**-70)
+    r[60] = p[8]
+    for last in (0.0, np.nan):
+        r[65, 3] = last or r[65, 3]
+        with np.errstate(all="ignore"):
+            squares = ((p[:, None] - r) ** 2).sum(-1)
+        task = ptxgen.task(reduced("C[i] argmin= accum"))
+        assert task(P=p, R=r).tolist() == squares.argmin(1).tolist()  # NumPy's is the first NaN, too
+        least = ptxgen.task(reduced("C[i] = min(C[i], accum)"))(P=p, R=r)
+        np.testing.assert_array_equal(least, ptxgen.task(reduced("C[i] = min(C[i], accum)"))(P=p, R=r, algebra=False))
+    assert runs == [True] * 4
+
+
+def test_too_many_near_rows_are_left_to_the_kernel_of_f32(runs: list[bool]) -> None:
+    """All pairs may be the nearest ones where elements are too large for a bound."""
+    p, r = (RNG.integers(1, 3, (60, 16)).astype(np.float32) * np.float32(2.0**52) for _ in range(2))
+    r = np.tile(r, (2, 1))
+    found = ptxgen.task(reduced("C[i] argmin= accum"))(P=p, R=r)
+    assert found.tolist() == ((p[:, None].astype("f8") - r) ** 2).sum(-1).argmin(1).tolist()
+    assert runs == [False]
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_120"])
+def test_the_kernels_of_nearest_pairs_assemble_without_spills(
+    target: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
+    for text in (reduced("C[i] argmin= accum"), reduced("C[i] = max(C[i], accum)", True)):
+        p = Task(40, 36, 24, "NT", "f32", text=text)
+        made = assemble(render_pairs(NearestPairs(lower(p), device(target))))
+        assert made.cubin
+        assert not any(made.spills.values())
+
+
+def test_the_baseline_of_nearest_rows(runs: list[bool]) -> None:
+    driver = EmulatedDriver()
+    p, r, squares = near_distances(24, 60, 16)
+    problem = Task(24, 60, 16, "NT", "f32", text=reduced("C[i] argmin= accum").replace("P[", "A[").replace("R[", "B["))
+    at = {name: driver.allocate(x.nbytes) for name, x in {"A": p, "B": r, "C": squares[:, 0]}.items()}
+    for name, x in {"A": p, "B": r}.items():
+        driver.upload(at[name], x)
+    assert ExactFilter(driver, problem).best([at], Timing(samples=1)).best > 0
+    found = np.zeros(24, np.int32)
+    driver.download(at["C"], found)
+    assert found.tolist() == squares.argmin(1).tolist()
+
+
+def test_nearest_rows_of_tensors(gpu: EmulatedDriver, runs: list[bool]) -> None:
+    """The second call launches the same kernels."""
+    p, r, squares = near_distances(24, 60, 16)
+    task = ptxgen.task(reduced("C[i] argmin= accum"))
+    for _ in range(2):
+        found = task(P=Typed(gpu, p), R=Typed(gpu, r))
+        assert np.asarray(found.numpy()).tolist() == squares.argmin(1).tolist()
+    assert runs == [True] * 2

@@ -13,6 +13,7 @@ from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.key_table import KeyTable
 from ptxgen.codegen.launches.bit_packing import PackedBits
 from ptxgen.codegen.mixed_tiles import MixedTiles
+from ptxgen.codegen.nearest_pairs import NearestPairs
 from ptxgen.codegen.pack_bits import PackBits
 from ptxgen.codegen.pair_products import PairProducts
 from ptxgen.codegen.preparation import Preparation
@@ -661,11 +662,12 @@ GOLDEN = {
         "ms=4 ns=4 ml=32 nl=32 kg=2 splitk=workspace vec_a=4 vec_b=4 vec_c=4",
     ),
 }
+NEAREST_ROWS = "A:f32[i,k];B:f32[j,k];accum:f32;where(i,j){reduce(k){accum+=(A[i,k]-B[j,k])*(A[i,k]-B[j,k]);}C[i]=min(C[i],accum);}"
 LISTED = "A:f32[i,k];B:f32[j,k];t:f32;where(i,j){reduce(k){accum+=A[i,k]*B[j,k];}accum>t?C.add(accum,i,j);}"
 MIXED = parse("grouped 64,64,64+32,64,48 NN f32")
 assert isinstance(MIXED, GroupedGemm)
 #: file -> a kernel that handles, calls of tasks or schedules run, and that no configuration chooses
-HANDLES: dict[str, Preparation | PairProducts | TopRecords | KeyTable | MixedTiles] = {
+HANDLES: dict[str, Preparation | PairProducts | NearestPairs | TopRecords | KeyTable | MixedTiles] = {
     "prepare_csr_statistics": CsrStatistics("i64"),
     "prepare_narrow_indices": NarrowIndices(),
     "prepare_transpose_csr": TransposeCsr(),
@@ -677,6 +679,7 @@ HANDLES: dict[str, Preparation | PairProducts | TopRecords | KeyTable | MixedTil
     ),
     "sampled_products_f16": SampledProducts.of("f16", 90, 2, rows=False, scaled=True),
     "sampled_products_wide": SampledProducts.of("f64", 1000, 2, rows=False, scaled=False),
+    "nearest_pairs": NearestPairs(lower(Task(64, 64, 64, "NT", text=NEAREST_ROWS)), device("h200")),
     "pair_products": PairProducts(lower(Task(64, 64, 64, "NT", text=LISTED, capacity=64)), device("h200")),
     "key_table": KeyTable(64, True, device("h200")),
     "key_table_bytes": KeyTable(8, False, device("t4")),
@@ -707,7 +710,11 @@ def source_of(name):
             return render(made)
         if isinstance(made, TopRecords | KeyTable):
             return render_records(made)
-        return render_pairs(made) if isinstance(made, PairProducts) else render_preparation(made, device("h200"))
+        return (
+            render_pairs(made)
+            if isinstance(made, PairProducts | NearestPairs)
+            else render_preparation(made, device("h200"))
+        )
     golden, place = PREPARATIONS.get(name, (name, None))
     where, problem, config = GOLDEN[golden]
     plan = plan_for(parse(problem), parse_config(config), device(where))

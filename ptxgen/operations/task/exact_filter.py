@@ -206,7 +206,7 @@ def weights(k: int, roundings: int, distance: bool = False) -> dict[str, float]:
     return {ALPHA: SLACK * (FACTORS + count * 2.0**-24) + sums * BLOCK, BETA: sums}
 
 
-def _product(*others: Input) -> tuple[tuple[Input, ...], Node]:
+def without_steps(*others: Input) -> tuple[tuple[Input, ...], Node]:
     """The tuple (the operands A and B, of which a call has no elements, and other inputs, their product)."""
     a, b = Input("A", "f32", (("i", "k"),)), Input("B", "f32", (("k", "j"),))
     return (a, b, *others), node("*", "f32", a.variable(("i", "k")), b.variable(("k", "j")))
@@ -217,7 +217,7 @@ def squares(sign: int = 0) -> Program:
     """The sums of weighted squares of the rows of an array X, of the scalars of ``weights``. Its k is the j of X.
     ``sign``: as of ``BoundArray``; then they are infinite if an element is not below ``LARGEST``."""
     x, scalars = Input("X", "f32", (("i", "j"),)), [Input(name, "f32") for name in (ALPHA, BETA)]
-    inputs, step = _product(x, *scalars)
+    inputs, step = without_steps(x, *scalars)
     left = node("-", "s32", variable("N", "s32"), variable("j", "s32"))
     alpha, beta = (each.variable() for each in scalars)
     weight = node("+", "f32", alpha, node("*", "f32", beta, node("cast", "f32", left)))
@@ -235,7 +235,7 @@ def squares(sign: int = 0) -> Program:
 def transposed() -> Program:
     """The array X, stored by columns."""
     x = Input("X", "f32", (("j", "i"),))
-    inputs, step = _product(x)
+    inputs, step = without_steps(x)
     return Program(inputs, step, "+", "f32", (Store("C", x.variable(("j", "i"))),))
 
 

@@ -1,7 +1,7 @@
 """Lists of pairs by a threshold of sums of f32: tensor cores list candidates, and a kernel computes these in f32.
 
 The launches, in their order: copies of operands that are not K-major; the sums of weighted squares of the rows of A and
-of the columns of B; the list of candidates; the products of these. No launch waits for the host. If there are more
+of the columns of B; the list of candidates; the sums of these. No launch waits for the host. If there are more
 candidates than their list has room for, the last one computes nothing, and the kernel of f32 is to compute all pairs.
 """
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from ptxgen.codegen.nearest_pairs import NearestPairs
 from ptxgen.codegen.pair_products import PAIRS, ROOM, PairProducts
 from ptxgen.codegen.render import render_pairs
 from ptxgen.codegen.source import Source
@@ -43,13 +44,72 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Operands:
+    """The operands of a task as the stages of a filter read them, and the stages up to the list of candidates.
+    ``kmajor``: the task with these operands; ``names``: role -> array; ``stages``, ``scratch``: as of
+    ``ExactSelect``."""
+
+    kmajor: Task
+    names: dict[str, str]
+    stages: list[Stage]
+    scratch: dict[str, int]
+
+    @classmethod
+    def of(cls, p: Task) -> Operands:
+        p = replace(p, text=canonical(p.roles.program))  # one array has two names: candidates are of any pairs
+        stages, names, scratch = list[Stage](), dict[str, str](), dict[str, int]()
+        for role, letter, rows in (("A", "N", p.m), ("B", "T", p.n)):
+            names[role] = role
+            if p.layout["AB".index(role)] != letter:
+                names[role] = f"{role}_rows"
+                scratch[names[role]] = rows * p.k
+                stages.append(stage_of(exact_filter.transposed(), rows, p.k, {"X": role, "C": names[role]}))
+        aligned = [16 if names[role] != role else at for role, at in zip("AB", (p.aligned_a, p.aligned_b), strict=True)]
+        fields: dict[str, Any] = {"lda": p.k, "ldb": p.k, "aligned_a": aligned[0], "aligned_b": aligned[1]}
+        return cls(replace(p, layout="NT", **fields), names, stages, scratch)
+
+    def add_bounds(self, program: Program, roundings: int) -> None:
+        """Adds the stages of the arrays of bounds that a program reads. ``roundings``: of a sum in f32."""
+        p = self.kmajor
+        weights = exact_filter.weights(p.k, roundings, exact_filter.is_distance(p.roles.program))
+        for name, bounds in BOUNDS.items():
+            if name not in self.scratch and any(x.name == name for x in program.inputs):
+                self.scratch[name] = rows = p.m if bounds.role == "A" else p.n
+                arrays = {"X": self.names[bounds.role], "C": name}
+                self.stages.append(stage_of(bounds.program, rows, p.k, arrays, weights))
+
+    def add_candidates(self, program: Program, room: int) -> None:
+        """Adds the stage that lists candidates, of which there is room for ``room``."""
+        self.scratch.update({PAIRS[0]: room, PAIRS[1]: room, COUNT: 2})
+        at = {"C": PAIRS[0], "C_1": PAIRS[1], SelectValues.COUNT: COUNT}
+        self.add_product(program, at, {SelectValues.CAPACITY.name: room}, self.names, capacity=room)
+
+    def add_product(
+        self,
+        program: Program,
+        results: Mapping[str, str],
+        numbers: Mapping[str, Any],
+        names: Mapping[str, str],
+        **fields: Any,
+    ) -> None:
+        """Adds a stage of a program of products in tf32. ``results``: its results by role; ``names``: of arrays that
+        have other ones; ``fields``: of the problem, besides those of ``kmajor``."""
+        p, roles = self.kmajor, roles_of(program)
+        own = {"n": p.n, "lda": p.lda, "ldb": p.ldb, "aligned_a": p.aligned_a, "aligned_b": p.aligned_b, **fields}
+        q = Task(m=p.m, k=p.k, layout="NT", dtype="f32", compute="tf32", text=Task.text_of(roles), **own)
+        at = {**results, **{u.role: names.get(u.name, u.name) for u in roles.uses}}
+        scalars = {role: name for role, name, _ in roles.scalars}
+        self.stages.append(Stage(q, tuple(at[name] for name in q.arrays), {**scalars, **numbers}))
+
+
+@dataclass(frozen=True)
 class ExactSelect:
     """The launches of a task that lists pairs. ``scratch``: name -> elements of 4 bytes of each array that they need
     besides those of the task."""
 
     problem: Task
     stages: tuple[Stage, ...]
-    pairs: PairProducts
+    pairs: PairProducts | NearestPairs
     renamed: Mapping[str, str]
     scratch: Mapping[str, int]
 
@@ -62,36 +122,15 @@ class ExactSelect:
         if program is None:
             return None
         program = joined(program, False) if p.mirrored else program
-        p = replace(p, text=canonical(p.roles.program))  # one array has two names: candidates are of any pairs
-        stages, names, scratch = list[Stage](), dict[str, str](), dict[str, int]()
-        for role, letter, rows in (("A", "N", p.m), ("B", "T", p.n)):
-            names[role] = role
-            if p.layout["AB".index(role)] != letter:
-                names[role] = f"{role}_rows"
-                scratch[names[role]] = rows * p.k
-                stages.append(_stage(exact_filter.transposed(), rows, p.k, {"X": role, "C": names[role]}))
-        aligned = [16 if names[role] != role else at for role, at in zip("AB", (p.aligned_a, p.aligned_b), strict=True)]
-        fields: dict[str, Any] = {"lda": p.k, "ldb": p.k, "aligned_a": aligned[0], "aligned_b": aligned[1]}
-        kmajor = replace(p, layout="NT", **fields)
-        pairs = PairProducts(lower(kmajor), d)
-        weights = exact_filter.weights(p.k, pairs.roundings(p.k), exact_filter.is_distance(p.roles.program))
-        for name, bounds in BOUNDS.items():
-            if any(x.name == name for x in program.inputs):
-                scratch[name] = rows = p.m if bounds.role == "A" else p.n
-                stages.append(_stage(bounds.program, rows, p.k, {"X": names[bounds.role], "C": name}, weights))
-        room = exact_filter.room(p)
-        scratch |= {PAIRS[0]: room, PAIRS[1]: room, COUNT: 2}
-        roles = roles_of(program)
-        q = Task(p.m, p.n, p.k, "NT", "f32", "tf32", text=Task.text_of(roles), capacity=room, **fields)
-        at = {"C": PAIRS[0], "C_1": PAIRS[1], SelectValues.COUNT: COUNT}
-        at |= {u.role: names.get(u.name, u.name) for u in roles.uses}
-        numbers = {role: name for role, name, _ in roles.scalars} | {SelectValues.CAPACITY.name: room}
-        stages.append(Stage(q, tuple(at[name] for name in q.arrays), numbers))
-        return cls(kmajor, tuple(stages), pairs, names, scratch)
+        made = Operands.of(p)
+        pairs = PairProducts(lower(made.kmajor), d)
+        made.add_bounds(program, pairs.roundings(p.k))
+        made.add_candidates(program, exact_filter.room(p))
+        return cls(made.kmajor, tuple(made.stages), pairs, made.names, made.scratch)
 
     @property
-    def is_distance(self) -> bool:
-        """True if sums are of squares of differences."""
+    def is_predicted(self) -> bool:
+        """True if calls compare the predicted times of the launches and of the kernel of f32."""
         return exact_filter.is_distance(self.problem.roles.program)
 
     @property
@@ -101,7 +140,7 @@ class ExactSelect:
 
     @cached_property
     def source(self) -> Source:
-        """The kernel of the products of candidates."""
+        """The kernel of the sums of candidates."""
         return render_pairs(self.pairs)
 
     def launch(
@@ -124,7 +163,7 @@ class ExactSelect:
             driver.launch(kernel, step, step.pack(values), stream)
 
 
-def _stage(
+def stage_of(
     program: Program, m: int, n: int, arrays: Mapping[str, str], numbers: Mapping[str, float] | None = None
 ) -> Stage:
     """A task of M×N results without k: its operands have no elements. ``arrays``: by the names of the program."""

@@ -1,4 +1,5 @@
-"""Lists of pairs by a threshold of sums of f32, of candidates that tensor cores select: kernels of this package."""
+"""Lists of pairs by a threshold of sums of f32, and rows of them, of candidates that tensor cores select: kernels of
+this package."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from ptxgen.expr.node import variable
 from ptxgen.lowering.sink import SelectValues, list_names
 from ptxgen.operations.task.baselines.checked import Candidate, TaskBaseline
 from ptxgen.operations.task.baselines.operands import downloaded, rows_of
+from ptxgen.operations.task.exact_nearest import ExactNearest
 from ptxgen.operations.task.exact_select import COUNT, ExactSelect, Launch
 from ptxgen.operations.task.oracle import difference, evaluate
 from ptxgen.operations.task.problem import Task
@@ -24,7 +26,7 @@ from ptxgen.tuning.selection import require
 
 
 class ExactFilter(TaskBaseline):
-    """The launches of ``ExactSelect``, which calls make by themselves where they pay."""
+    """The launches of ``ExactSelect`` and ``ExactNearest``, which calls make by themselves where they pay."""
 
     title = "exact filter"
 
@@ -34,9 +36,9 @@ class ExactFilter(TaskBaseline):
 
     def checked(self, sets: Sequence[Mapping[str, int]]) -> Iterator[tuple[Candidate, str]]:
         p, driver = self.problem, self.driver
-        exact = ExactSelect.of(p, driver.device)
-        if exact is None or p.selected is None or variable("i", "s32") not in p.selected.values:
-            raise LaunchError("it takes large lists of i, and values, of sums of products of f32 above a threshold")
+        exact = (ExactSelect if p.selected else ExactNearest).of(p, driver.device)
+        if exact is None or (p.selected is not None and variable("i", "s32") not in p.selected.values):
+            raise LaunchError("it takes large lists of i, and values, of sums of f32 by a threshold, or rows of sums")
         kernel, runners, workspace = driver.load(exact.source), dict[Task, Runner](), Workspace(driver)
         for stage in exact.stages:
             config = require(stage.problem, driver.device)[0].config
@@ -61,16 +63,26 @@ class ExactFilter(TaskBaseline):
         driver.synchronize()
         yield Candidate("tf32", launches), self._wrong(exact, sets[0], own)
 
+    def _count(self, at: int) -> int:
+        """A number of 64 bits at an address."""
+        found = np.empty(1, np.int64)
+        self.driver.download(at, found)
+        return int(found[0])
+
     def _wrong(self, exact: ExactSelect, addresses: Mapping[str, int], own: Mapping[str, int]) -> str:
         """What is wrong with the results of the first rows; empty: nothing."""
         p, driver = self.problem, self.driver
-        assert p.selected is not None
-        counts = [np.empty(1, np.int64) for _ in range(2)]
-        for at, out in zip((own[COUNT], addresses[SelectValues.COUNT]), counts, strict=True):
-            driver.download(at, out)
-        candidates, count = (int(x[0]) for x in counts)
+        candidates = self._count(own[COUNT])
         if candidates > exact.room:
             return f"there are {candidates} candidates; at most {exact.room} have room"
+        if p.selected is None:
+            got = np.empty(p.m, p.output.numpy)
+            driver.download(addresses["C"], got)
+            rows = self.sampled_rows()
+            part, some = rows_of(p, downloaded(driver, p, addresses), rows)
+            expected = evaluate(p.program, {**some, **p.typical_scalars}, {"i": part.m, "j": p.n, "k": p.k})["C"]
+            return difference(expected, got[rows])
+        count = self._count(addresses[SelectValues.COUNT])
         if count > p.capacity:
             return f"there are {count} results; at most {p.capacity} have room"
         lists = []

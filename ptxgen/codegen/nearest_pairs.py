@@ -1,0 +1,180 @@
+"""The best of the listed pairs of each row: sums over k in the order of k, of which the least or greatest, and the
+first of equal ones, is the result of the row.
+
+A thread computes one sum after the other. The number of pairs is in device memory, so that an earlier kernel may have
+listed them. A pair becomes a record of 64 bits, its value above its column, both so that better ones are greater; the
+greatest record of a row is found by atomic instructions, so results do not depend on timing. A second kernel writes
+the results.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from ptxgen.codegen.device_text import DeviceText
+from ptxgen.codegen.pair_products import PAIRS, ROOM, Launched
+from ptxgen.codegen.parts.algebra import ExpressionReducer
+from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
+from ptxgen.codegen.parts.result_values import ResultValues
+from ptxgen.codegen.registers import Tile, width
+from ptxgen.codegen.source import Step
+from ptxgen.codegen.vectorized import ceil_div
+from ptxgen.lowering.algebra import InnerExpression
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.row_reduce import RowReduce
+from ptxgen.lowering.states import POSITIONS
+from ptxgen.problem.device import Device
+
+RECORDS = "row_records"
+RECORD_BYTES = 8
+GREATEST = ("max", "argmax")  #: the reductions whose results are greatest values
+
+
+@dataclass(frozen=True)
+class NearestPairs(DeviceText):
+    """The kernels for problems like ``problem``: sums of f32 of operands that are K-major, whose sink reduces rows by
+    min, max, argmin or argmax."""
+
+    problem: KernelProblem
+    device: Device
+
+    kernel: ClassVar[str] = "kernel/nearest_pairs.mako"
+    threads: ClassVar[int] = 256
+    unrolled: ClassVar[int] = 4  #: loads of each operand in flight
+    BLOCKS: ClassVar[int] = 8  #: on each multiprocessor
+
+    @property
+    def sink(self) -> RowReduce:
+        found = self.problem.sink
+        assert isinstance(found, RowReduce)
+        return found
+
+    @property
+    def entry(self) -> str:
+        return f"nearest_{self.problem.name}"
+
+    @property
+    def description(self) -> list[str]:
+        """What the kernels compute, for the header of the module."""
+        return [f"{self.sink.op} of listed pairs, f32, accesses of {self.vec} elements"]
+
+    @property
+    def vec(self) -> int:
+        """Elements of an access to A and to B."""
+        return int(min(4, *(x.access.vec for x in self.problem.operands)))
+
+    def roundings(self, k: int) -> int:
+        """Roundings of a sum over ``k`` along the longest path from a step."""
+        return k
+
+    # ---- registers and instructions
+
+    @cached_property
+    def values(self) -> ResultValues:
+        return ResultValues(self.problem, self.device.sm, 1, 1, 1)
+
+    @property
+    def value(self) -> str:
+        """The register of the value of a pair."""
+        return self.values.of(0)[0]
+
+    @cached_property
+    def tiles(self) -> tuple[Tile, Tile]:
+        """The registers of A and of B."""
+        return Tile("a_load", "f32", (self.unrolled, self.vec)), Tile("b_load", "f32", (self.unrolled, self.vec))
+
+    @cached_property
+    def _reducer(self) -> ExpressionReducer | None:
+        """The reducer of a step that is no product."""
+        if not isinstance(self.problem.algebra, InnerExpression):
+            return None
+        return ExpressionReducer(self.problem, Arithmetic.of(self.problem), self.device.sm)
+
+    @property
+    def step_temporaries(self) -> list[str]:
+        """The declarations of the registers that steps use besides their operands."""
+        return [] if self._reducer is None else self._reducer.step_temporaries
+
+    @property
+    def step_lines(self) -> list[str]:
+        """The instructions of the steps of all loads, in the order of k."""
+        return [line for u in range(self.unrolled) for n in range(self.vec) for line in self._step(u, n)]
+
+    @property
+    def last_step(self) -> list[str]:
+        """The instructions of the step of one element."""
+        return self._step(0, 0)
+
+    def _step(self, u: int, n: int) -> list[str]:
+        a, b = self.tiles
+        pattern = "fma.rn.f32 {0}, {1}, {2}, {0};"
+        if (reducer := self._reducer) is not None:
+            pattern = reducer.step_pattern([reducer.algebra.a, reducer.algebra.b])
+        return pattern.format("%total", a[u, n], b[u, n]).split("\n")
+
+    @property
+    def loads(self) -> list[tuple[str, str, int]]:
+        """The triples (registers of A, registers of B, offset) of the loads in flight."""
+        a, b = self.tiles
+        return [(a[u, :], b[u, :], u * self.vec * 4) for u in range(self.unrolled)]
+
+    @property
+    def step_elements(self) -> int:
+        """Elements of k of all loads in flight."""
+        return self.unrolled * self.vec
+
+    @property
+    def step_bytes(self) -> int:
+        return 4 * self.step_elements
+
+    @property
+    def step_mask(self) -> int:
+        """What rounds K down to whole steps."""
+        return -self.step_elements & 0xFFFFFFFF
+
+    @property
+    def access_type(self) -> str:
+        return width(self.vec, "f32")
+
+    @property
+    def least(self) -> bool:
+        """True if results are least values."""
+        return self.sink.op not in GREATEST
+
+    @property
+    def stores_index(self) -> bool:
+        """True if results are columns."""
+        return self.sink.op in POSITIONS
+
+    @property
+    def best_parameters(self) -> ParameterList:
+        rows = Parameters("u32", ("M",), lambda x: (x.p.m,))
+        return ParameterList((given("u64", RECORDS, "C"), rows))
+
+    # ---- launches
+
+    @property
+    def rows(self) -> ParameterList:
+        """The parameters of the first kernel."""
+        return ParameterList(
+            [
+                given("u64", *(x.name for x in self.problem.operands), *PAIRS, RECORDS),
+                given(ROOM.type, ROOM.name),
+                Parameters("u32", ("K",), lambda x: (x.p.k,)),
+                Parameters("u32", ("lda", "ldb"), lambda x: (x.p.operand(name).access.ld for name in "AB")),
+            ]
+        )
+
+    def steps(self, p: KernelProblem, pairs: int) -> tuple[Step, ...]:
+        """The steps that compute ``p``, for a list of at most so many pairs."""
+        blocks = max(1, min(self.device.sms * self.BLOCKS, ceil_div(pairs, self.threads)))
+        block, x = (self.threads, 1, 1), Launched(p)
+        arguments: Any = self.rows.arguments(x)
+        return (
+            Step("", (p.m * RECORD_BYTES, 1, 1), arguments=(("u64", RECORDS),)),
+            Step(self.entry, (blocks, 1, 1), block, 0, arguments),
+            Step("best_rows", (ceil_div(p.m, self.threads), 1, 1), block, 0, self.best_parameters.arguments(x)),
+        )

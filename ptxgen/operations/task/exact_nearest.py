@@ -1,0 +1,123 @@
+"""The least or greatest sum of each row, of sums of f32: tensor cores bound it and list candidates, f32 decides.
+
+The launches, in their order: those of lists before the candidates (``exact_select``); a limit of each row, the least
+upper end of the sums of a sample of the columns (of greatest sums, the greatest lower end); the list of the pairs
+whose lower end is not above the limit; the sum of each candidate in f32, in the order of k, of which the best one is
+kept. The best pair of a row is a candidate, and so are all that equal it: docs/adr/exact-select.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from ptxgen.codegen.nearest_pairs import GREATEST, RECORD_BYTES, RECORDS, NearestPairs
+from ptxgen.expr.node import Node, constant, node, select, variable, variables
+from ptxgen.expr.value_types import PRED
+from ptxgen.lowering.algebra import PLUS_TIMES
+from ptxgen.lowering.lower import lower
+from ptxgen.lowering.states import POSITIONS
+from ptxgen.operations.task import exact_filter
+from ptxgen.operations.task.assembling import array_of
+from ptxgen.operations.task.exact_filter import BOUNDS, LEAST_DISTANCE, LEAST_PAIRS
+from ptxgen.operations.task.exact_select import ExactSelect, Operands, stage_of
+from ptxgen.operations.task.lowering import algebra_of
+from ptxgen.operations.task.problem import Task, read_again
+from ptxgen.operations.task.program import Input, Program, RowReduce, Select
+from ptxgen.operations.task.roles import Roles
+from ptxgen.problem.device import Device
+
+LIMITS = "row_limits"
+SAMPLED = 8  #: one of so many columns is in the sample: as many candidates of a row are expected, besides near ones
+LEAST_SAMPLE = 32  #: columns of a sample, at least
+ROOM = 64  #: candidates of a row that there is room for, on average
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """``limits``: the program that reduces an end of each sum in a row; ``candidates``: the one that lists the pairs
+    whose other end is not behind ``LIMITS``."""
+
+    limits: Program
+    candidates: Program
+
+
+@lru_cache(maxsize=256)
+def nearest_of(roles: Roles) -> Nearest | None:
+    """The programs of a program; None: it does not reduce rows of sums of f32, of products or of squares of
+    differences, by min, max, argmin or argmax."""
+    program = roles.program
+    output = program.outputs[0]
+    if len(program.outputs) > 1 or not isinstance(output, RowReduce) or output.axis != "i":
+        return None
+    if output.op not in (*POSITIONS, "min", "max") or program.when is not None or program.initial is not None:
+        return None
+    if program.reduction != "+" or any(roles.use(role).dtype != "f32" for role in "AB"):
+        return None
+    distance = exact_filter.is_distance(program)
+    if program.accumulator != "f32" or (algebra_of(roles) is not PLUS_TIMES and not distance):
+        return None
+    ends = (exact_filter.distance_ends if distance else exact_filter.sum_ends)(output.value)
+    if ends is None:
+        return None
+    if distance:
+        program = replace(program, step=node("*", "f32", *program.step.arguments[0].arguments))
+    least, greatest = ends
+    limit = variable(f"{LIMITS}[i]", "f32")
+    index = tuple(variable(axis, "s32") for axis in "ij")
+    if output.op in GREATEST:
+        limited, behind = RowReduce("C", least, "i", "max"), node("<", PRED, greatest, limit)
+    else:
+        limited, behind = RowReduce("C", greatest, "i", "min"), node("<", PRED, limit, least)
+    listed = Select("C", index[0], node("not", PRED, behind), index)
+    return Nearest(_reading(program, limited, limited.value), _reading(program, listed, listed.condition))
+
+
+def _reading(program: Program, output: RowReduce | Select, value: Node) -> Program:
+    """The program with another output, and with the arrays that its value reads."""
+    read = {array_of(x) for x in variables(value)}
+    bounds = [Input(name, "f32", (("i" if x.role == "A" else "j",),)) for name, x in BOUNDS.items() if name in read]
+    limits = [Input(LIMITS, "f32", (("i",),))] if LIMITS in read else []
+    inputs = (*(x for x in program.inputs if x.name in ("A", "B")), *bounds, *limits)
+    return read_again(replace(program, inputs=inputs, outputs=(output,)))
+
+
+def sample() -> Program:
+    """The first element of each row of an array X."""
+    x = Input("X", "f32", (("i", "j"),))
+    inputs, step = exact_filter.without_steps(x)
+    first = node("==", PRED, variable("j", "s32"), constant(0, "s32"))
+    value = select(first, x.variable(("i", "j")), constant(float("inf"), "f32"))
+    return Program(inputs, step, "+", "f32", (RowReduce("C", value, "i", "min"),))
+
+
+class ExactNearest(ExactSelect):
+    """The launches of a task that reduces rows."""
+
+    @classmethod
+    def of(cls, p: Task, d: Device) -> ExactNearest | None:
+        """The launches of a task; None: they do not pay, or the task is not one that a filter computes."""
+        programs = nearest_of(p.roles) if p.algebra and p.compute == "f32" and p.batch == 1 else None
+        if programs is None or p.k < LEAST_DISTANCE or not exact_filter.pays(p, d):
+            return None
+        made = Operands.of(p)
+        pairs = NearestPairs(lower(made.kmajor), d)
+        for program in (programs.limits, programs.candidates):
+            made.add_bounds(program, pairs.roundings(p.k))
+        step = max(1, min(SAMPLED, p.n // LEAST_SAMPLE))
+        names = dict(made.names)
+        for x in programs.limits.inputs if step > 1 else ():
+            if x.name in BOUNDS and BOUNDS[x.name].role == "B":  # an array of every step-th row of B
+                names[x.name] = f"sampled_{x.name}"
+                made.scratch[names[x.name]] = p.n // step
+                arrays = {"X": x.name, "C": names[x.name]}
+                made.stages.append(stage_of(sample(), p.n // step, step, arrays))
+        made.scratch[LIMITS] = p.m
+        made.add_product(programs.limits, {"C": LIMITS}, {}, names, n=p.n // step, ldb=step * p.k)
+        made.add_candidates(programs.candidates, min(p.m * p.n, max(LEAST_PAIRS, ROOM * p.m)))
+        made.scratch[RECORDS] = p.m * (RECORD_BYTES // 4)
+        return cls(made.kmajor, tuple(made.stages), pairs, made.names, made.scratch)
+
+    @property
+    def is_predicted(self) -> bool:
+        return True
