@@ -193,6 +193,13 @@ class Plan:
         """Those of the sink that are applied after partial sums are added, in the same way."""
         return scalar_groups(self.problem.sink.scalars_after_sums)
 
+    @property
+    def joined_partials(self) -> list[str]:
+        """The instructions that join the partial sums of a slice with those of the slices before."""
+        x: Any = self
+        pairs = zip(x.epilogue.stored, self.c.addend.all, strict=False)
+        return [line for sum, other in pairs for line in self.reducer.join(sum, other)]
+
     # ---- the tile of a thread
 
     @cached_property

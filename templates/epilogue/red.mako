@@ -21,7 +21,7 @@ ${batch.tile_index("%tmp0")}\
     .reg .pred %in_bounds, %has_beta;
     ${plan.epilogue.vector.declaration}
     ${plan.c.declaration}
-  % for line in plan.arithmetic.test_nonzero("%has_beta", "beta"):
+  % for line in plan.arithmetic.set_has_beta:
     ${line}
   % endfor
     mov.u32 %vec_index, %thread;
@@ -43,7 +43,7 @@ ${c_addr.element("%c_addr", "%c_row", "%c_col", plan.batch.c_base, "%ldc", plan.
   % endfor
     and.pred %p, %in_bounds, %has_beta;
 ${c_elements.load("%c_addr", 0, "@%p ")}\
-  % for line in plan.arithmetic.multiply(plan.epilogue.stored, plan.c.values.all, "beta", "@%p "):
+  % for line in plan.epilogue.beta_c:
     ${line}
   % endfor
 ${c_elements.store(plan.epilogue.stored, "%c_addr", 0, "@%in_bounds ")}\

@@ -84,10 +84,8 @@ ${c_addr.column("%c_col")}\
     mov.u32 %slice, 0;
 ADD_SLICE:
     ld.global.${plan.c.sums_type} ${plan.c.addend[:]}, [%partial_ptr];
-  % for sum, other in zip(plan.epilogue.stored, plan.c.addend.all):
-    % for line in plan.reducer.join(sum, other):
+  % for line in plan.joined_partials:
     ${line}
-    % endfor
   % endfor
     add.u64 %partial_ptr, %partial_ptr, %slice_bytes;
     add.u32 %slice, %slice, 1;

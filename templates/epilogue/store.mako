@@ -17,14 +17,14 @@
 ${slice_ops.setup()}\
 </%def>
 <%def name="begin_slices()">
-% for line in plan.arithmetic.test_nonzero("%has_beta", "beta"):
+% for line in plan.arithmetic.set_has_beta:
     ${line}
 % endfor
 </%def>
 <%def name="store_slices()">
 ${slice_ops.scale_product(plan.epilogue.stored, "%c_addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
 ${c_elements.load("%c_addr", 0, "@%has_beta ")}\
-% for line in plan.arithmetic.multiply_add(plan.epilogue.stored, plan.c.values.all, "beta", "@%has_beta "):
+% for line in plan.epilogue.slices_plus_beta_c:
     ${line}
 % endfor
 ${slice_ops.finish(plan.epilogue.stored, "%c_addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
@@ -40,7 +40,7 @@ ${c_elements.store(plan.epilogue.stored, "%c_addr", 0, "")}\
     mov.b64 %out, ${plan.batch.c_base};
     mov.b32 %ld_out, %ldc;
 ${fused_ops.setup()}\
-% for line in plan.arithmetic.test_nonzero("%p", "beta"):
+% for line in plan.arithmetic.set_p_if_beta:
     ${line}
 % endfor
     @%p bra.uni WITH_BETA;

@@ -12,11 +12,8 @@
 </%def>
 
 <%def name="multiply(k, part)">
-% for to, r in plan.mainloop.negations(k, part):
-    neg.${plan.arithmetic.type} ${to}, ${r};
-% endfor
-% for sum, a, b in plan.mainloop.fmas(k, part):
-    fma.rn.${plan.arithmetic.type} ${sum}, ${a}, ${b}, ${sum};
+% for line in plan.mainloop.fma_lines(k, part):
+    ${line}
 % endfor
 </%def>
 

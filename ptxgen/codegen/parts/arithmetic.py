@@ -58,6 +58,16 @@ class Arithmetic(Part):
         """The instructions that set a predicate if a number that calls pass is not zero."""
         return [f"{self.setp_ne} {predicate}, %{name}, {self.zero};"]
 
+    @property
+    def set_has_beta(self) -> list[str]:
+        """The instructions that set %has_beta if beta is not zero."""
+        return self.test_nonzero("%has_beta", "beta")
+
+    @property
+    def set_p_if_beta(self) -> list[str]:
+        """The same of %p."""
+        return self.test_nonzero("%p", "beta")
+
     def _numbers(self, to: Sequence[str], x: Factor, y: Factor) -> list[tuple[str, str, str]]:
         each = ([f"%{v}"] * len(to) if isinstance(v, str) else v for v in (x, y))
         return list(zip(to, *each, strict=True))

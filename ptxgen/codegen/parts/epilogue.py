@@ -57,6 +57,16 @@ class Epilogue(Part):
         return self.vector.all[: self.c.width]
 
     @property
+    def slices_plus_beta_c(self) -> list[str]:
+        """The instructions that add beta C to the sums of slices in ``stored``, if beta is not zero."""
+        return self.arithmetic.multiply_add(self.stored, self.c.values.all, "beta", "@%has_beta ")
+
+    @property
+    def beta_c(self) -> list[str]:
+        """The instructions that set ``stored`` to beta C where %p holds."""
+        return self.arithmetic.multiply(self.stored, self.c.values.all, "beta", "@%p ")
+
+    @property
     def vector(self) -> Tile:
         """The registers of finished sums."""
         raise NotImplementedError

@@ -97,6 +97,12 @@ class ThreadTile:
         columns = [self.b.element(j, k) for j in range(self.ns)]
         return [(acc[s, i, j], rows[i], columns[j]) for i, j in self.products_of(part)]
 
+    def fma_lines(self, k: int, part: TilePart) -> list[str]:
+        """The instructions of the multiply-adds of step ``k`` of a part of the tile."""
+        kind = self.arithmetic.type
+        negations = [f"neg.{kind} {to}, {r};" for to, r in self.negations(k, part)]
+        return negations + [f"fma.rn.{kind} {sum}, {a}, {b}, {sum};" for sum, a, b in self.fmas(k, part)]
+
     def negations(self, k: int, part: TilePart) -> list[tuple[str, str]]:
         """Pairs (register, what it has negated) of what the multiply-adds of step ``k`` take so."""
         return []
