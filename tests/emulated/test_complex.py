@@ -9,12 +9,12 @@ from gemm_runs import execute, verify
 
 import ptxgen
 from ptxgen.codegen.config.config import parse_config
-from ptxgen.errors import DtypeError, InputError
+from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.lowering.complex_product import ComplexProduct
 from ptxgen.operations.gemm.checks import check_gemm
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.reference import KINDS, operands
+from ptxgen.problem.reference import INPUTS, operands
 from ptxgen.runtime.emulated import EmulatedDriver
 from tests.cases.complex import SOURCE
 
@@ -30,7 +30,7 @@ def test_random_problems_and_configurations(n):
     on = ("emulated", "t4", "a100", "h200")[n % 4]
     for i, (p, c) in enumerate(SOURCE.cases(n, 2, device(on), limit=40, threads=128)):
         alpha, beta = SCALES[(2 * n + i) % len(SCALES)]
-        verify(p, c, KINDS[(n + i) % len(KINDS)], alpha, beta, n, on=on, seed=n)
+        verify(p, c, INPUTS[(n + i) % len(INPUTS)], alpha, beta, n, on=on, seed=n)
 
 
 def test_conjugation_and_order_are_exact_on_integers():
@@ -130,7 +130,7 @@ def test_what_complex_products_do_not_have_is_named():
             ptxgen.gemm(a, a, **options)
     with pytest.raises(InputError, match="alpha is 0\\+1j; with operands of float32 it must be a real number"):
         ptxgen.gemm(a.real.copy(), a.real.copy(), alpha=1j)
-    with pytest.raises(DtypeError, match="layout is CN; with dtype f32 it must have N and T only"):
+    with pytest.raises(ShapeError, match="layout is 'CN'; it must be one of NN, NT, TN, TT"):
         Gemm(4, 4, 4, "CN")
     with pytest.raises(DtypeError, match="dtype is c64; grouped has no complex types, only gemm has"):
         ptxgen.gemm_grouped([a], [a])

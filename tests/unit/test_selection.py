@@ -253,7 +253,7 @@ def test_stale_winner_is_ignored_with_one_warning(folder, database, caplog):
 
 def test_digest_of_a_winner_is_computed_once(folder, monkeypatch):
     calls = []
-    monkeypatch.setattr(winners, "render", lambda plan, real=winners.render: calls.append(plan) or real(plan))
+    monkeypatch.setattr(winners, "plan_for", lambda *a, real=winners.plan_for: calls.append(a) or real(*a))
     winners.current_digest.cache_clear()
     assert [select(P, H200)[0].origin for _ in range(3)] == ["shipped"] * 3
     assert len(calls) == 1

@@ -138,10 +138,8 @@ class Gemm(ProblemBase):
     def __post_init__(self) -> None:
         self._normalize_integers(("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c", "batch"))
         self._check_words_and_flags()
-        self._normalize_layout("layout", COMPLEX_LAYOUTS)
         self._normalize_dtypes()
-        if any(self.conjugates) and not self.element.part:
-            raise DtypeError(f"layout is {self.layout}; with dtype {self.dtype} it must have N and T only")
+        self._normalize_layout("layout", COMPLEX_LAYOUTS if self.element.part else LAYOUTS)
         self._normalize_epilogue()
         check_blocks(self, self.block_a, self.block_b)
         if self.gated and self.n % 2:
