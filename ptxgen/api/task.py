@@ -292,7 +292,9 @@ def _number(x: Any) -> Any:
 
 
 def _view(x: Any, name: str, recording: task_launches.NotRecorded) -> View:
-    """The view of an array. DtypeError: its elements are integers of 64 bits."""
+    """The view of an array. DtypeError: its elements are complex, or integers of 64 bits."""
+    if dtype_name(x).startswith("complex"):
+        raise DtypeError(f"{name} has dtype {dtype_name(x)}; the elements of a task must be real")
     if dtype_name(x) in task_keys.WIDE:
         rule = "an integer of at most 32 bits; for keys of groups, keys='any' and ptxgen.unique_keys number them"
         raise DtypeError(f"{name} has dtype {dtype_name(x)}; it must be {rule}")

@@ -179,14 +179,14 @@ class RowListOperandSets(OperandSets):
 class Vector(Access):
     """Consecutive elements."""
 
-    kind = "vector"
+    capability = "vector"
 
 
 @dataclass(frozen=True)
 class RowNumbers(Access):
     """A list of rows: the output has their results."""
 
-    kind = "row_numbers"
+    capability = "row_numbers"
 
     @property
     def arrays(self) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def zeros(*shape: int, kind: Any = np.float32) -> np.ndarray:
         (
             {"P": zeros(3, 4), "R": zeros(5, 4, kind=complex), "s": 1.0},
             DtypeError,
-            "R has dtype complex128; it must be one of",
+            "R has dtype complex128; the elements of a task must be real",
         ),
         (
             {"P": zeros(3, 4), "R": zeros(5, 4), "s": 1.0, "out": zeros(3, 4)},
