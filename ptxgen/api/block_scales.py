@@ -19,7 +19,7 @@ def block_scales(
     a: View, b: View, scale_a: Any, scale_b: Any, always: bool = False
 ) -> tuple[BlockScale, BlockScale] | None:
     """The scales of blocks of A and of B. None: they are single numbers, or vectors of one for each row and column,
-    unless ``always``.
+    or the operands are no 8-bit floats, unless ``always``.
 
     ``a``: M×K; ``b``: K×N. ``scale_a``: one row for each row of a, or for 128 of them; ``scale_b``: likewise columns;
     along K one for each 128. ShapeError, DtypeError, InputError: the scales do not fit the operands.
@@ -29,7 +29,7 @@ def block_scales(
     sides, blocks = (first, second), -(-a.shape[-1] // DEPTH)
     if always:
         return first.checked(blocks), second.checked(blocks)
-    if any(len(x.view.shape) < 2 for x in sides):
+    if not a.dtype.fp8 or any(len(x.view.shape) < 2 for x in sides):
         return None
     counts = [math.prod(x.view.shape) for x in sides]
     plain = counts in ([1, 1], [first.extent, second.extent])

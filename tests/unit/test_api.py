@@ -291,7 +291,7 @@ def read_only() -> np.ndarray:
         ({"b": B.T}, ShapeError, "a is 4x5 and b is 6x5"),
         ({"beta": 1.0}, InputError, "beta is 1 and out is None"),
         ({"alpha": "two"}, InputError, "alpha is 'two'; it must be a real number"),
-        ({"alpha": 1j}, InputError, "alpha is 1j"),
+        ({"alpha": 1j}, InputError, r"alpha is 0\+1j; with operands of float32 it must be a real number"),
         ({"beta": None}, InputError, "beta is None"),
         ({"compute": "f64"}, DtypeError, "compute is 'f64'; with dtype f32 it must be one of f32"),
         ({"out": np.zeros((6, 4), "f4")}, ShapeError, "out is 6x4; it must be 4x6, the shape of a·b"),
@@ -610,6 +610,9 @@ def tensors(on: Driver, stream: int = 0):
         def is_neg(self) -> bool:
             return self.negative
 
+        def is_conj(self) -> bool:
+            return False
+
         def get_device(self) -> int:
             return self.device.index
 
@@ -872,7 +875,7 @@ def test_slow_call_on_the_emulated_device_is_one_warning(monkeypatch: pytest.Mon
     slow = Gemm(4096, 4096, 4096)
     monkeypatch.setattr(on_host, "_warned", False)
     monkeypatch.setattr(drivers, "driver", lambda: SimpleNamespace(clock="model", name="emulated"))
-    monkeypatch.setattr(runners, "runner_for", lambda problem: SimpleNamespace(compute=lambda *arrays: "result"))
+    monkeypatch.setattr(runners, "runner_for", lambda problem: SimpleNamespace(compute=lambda *arrays, bind: "result"))
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -28,7 +28,9 @@ class Exact:
     def __init__(self, problem: Conv) -> None:
         self.problem = problem
 
-    def compute(self, arrays: dict[str, Array], alpha: float = 1.0, beta: float = 0.0) -> dict[str, Array]:
+    def compute(
+        self, arrays: dict[str, Array], alpha: float = 1.0, beta: float = 0.0, bind: Any = None
+    ) -> dict[str, Array]:
         assert (*(arrays[name].shape for name in "ABC"), alpha, beta) == (*self.problem.stored, 1.0, 0.0)
         return {"C": reference(self.problem, arrays).exact.astype(arrays["C"].dtype)}
 

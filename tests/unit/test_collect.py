@@ -594,9 +594,9 @@ def test_a_device_pool_that_cannot_continue_is_replaced(tmp_path: Path, monkeypa
 
 
 @pytest.mark.usefixtures("device_pools")
-def test_machines_must_have_devices_of_one_kind() -> None:
+def test_machines_must_have_devices_of_one_model() -> None:
     options = DevicePoolOptions(BUDGET, "emulated", jobs=1)
-    with pytest.raises(InputError, match="devices are h200 and emulated; they must be of one kind"):
+    with pytest.raises(InputError, match="devices are h200 and emulated; they must be one model"):
         executor.run_job(options, collect.Job((PROBLEMS[0],)), "h200", "hardware")
 
 

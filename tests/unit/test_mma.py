@@ -265,7 +265,7 @@ def test_f64_needs_a_target_with_f64_mma():
     ("problem", "config", "target", "rule"),
     [  # config: what is changed of a good one
         (Gemm(64, 64, 64, "NT", "f32"), "", "h200", "mma_dtype"),
-        (Gemm(64, 64, 64, "NT", "f16"), "", "t4", "mma_dtype"),
+        (Gemm(64, 64, 64, "NT", "bf16"), "", "t4", "mma_dtype"),
         (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_80", "mma_dtype"),
         (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_90", "mma_native"),
         (

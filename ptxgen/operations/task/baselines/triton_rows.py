@@ -168,7 +168,7 @@ def source_of(parts: Parts) -> str:
     numbers = range(len(states.start))
     blocks |= {
         "start": [f"s{n} = tl.full((BM,), {states.start[n]}, {value_type})" for n in numbers],
-        "found": [f"t{n} = {states.found[n].replace('«value_type»', value_type)}" for n in numbers],
+        "found": [f"t{n} = {states.found[n].replace('«type»', value_type)}" for n in numbers],
         "join": list(states.join),
         "store": [f"tl.store(at + {n} * MP, s{n})" for n in numbers],
         "load": [f"t{n} = tl.load(at + {n} * MP)" for n in numbers],
