@@ -297,8 +297,7 @@ def select_text(document: Document) -> Parts:
     titles = (*shape_titles(document), *CONFIG, "µs", "source", "predicted", "clock")
     table = Table(titles, rows, OPTIONAL, ("predicted", "clock"))
     notes = list(dict.fromkeys(f"{r['name']}: {r['note']}" for r in document["rows"] if r.get("note")))
-    if document["command"] == "select":
-        notes += [f"{r['name']}: {_vendor_note(r['vendor'])}" for r in document["rows"] if r["vendor"]]
+    notes += [f"{r['name']}: {_vendor_note(r['vendor'])}" for r in document["rows"] if r.get("vendor")]
     configurations = [f"--config '{r['config_text']}'" for r in document["rows"][:1] if len(rows) == 1]
     note = [f"~: {MODEL_CLOCK}"] if modelled else predicted_note(document["rows"])
     extrapolated = extrapolation_notes(document["device"], [(r["origin"], r["scaled_from"]) for r in document["rows"]])

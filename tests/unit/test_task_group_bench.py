@@ -141,7 +141,7 @@ def test_select_and_tune_have_the_kernels_of_calls(
 
     def tune(problems: list[Task], *options: Any, **named: Any) -> list[Any]:
         tuned.extend(problems)
-        return [SimpleNamespace(winner=None, measured=0, failures={}) for _ in problems]
+        return [SimpleNamespace(winner=None, measured=0, failures={}, vendor=None) for _ in problems]
 
     monkeypatch.setattr(tuner, "tune", tune)
     given = ["task", "--task", typed_text(QUERIES["q4"], "f32"), "--shape", "40,30,9", "--groups", "3,4", "--json"]
