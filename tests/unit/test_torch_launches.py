@@ -70,7 +70,9 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The problems that are launched. Their operands count as memory of a GPU."""
     found: list[Any] = []
 
-    def launch_of(runner: Any, alpha: float = 1.0, beta: float = 0.0, names: tuple[str, ...] = ()) -> Any:
+    def launch_of(
+        runner: Any, alpha: float = 1.0, beta: float = 0.0, names: tuple[str, ...] = (), use: str | None = None
+    ) -> Any:
         p = runner.problem
 
         def launch(addresses: tuple[int, ...], stream: int, own: Any = None) -> None:
