@@ -37,6 +37,7 @@ def path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     path = tmp_path / "tuning.sqlite"
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     monkeypatch.setenv("PTXGEN_DATABASE", str(path))
+    monkeypatch.setenv("PTXGEN_VENDOR", "auto")
     monkeypatch.setenv("PTXGEN_PLUGINS", "tests.plugins.fake_vendor:register")
     monkeypatch.setattr(launches, "launches", OrderedDict())
     monkeypatch.setattr(runners, "runners", OrderedDict())
