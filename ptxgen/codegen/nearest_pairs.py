@@ -13,20 +13,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from ptxgen.codegen.device_text import DeviceText
-from ptxgen.codegen.pair_products import PAIRS, ROOM, Launched
-from ptxgen.codegen.parts.algebra import ExpressionReducer
-from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.listed_pairs import PAIRS, ROOM, Launched, ListedPairs
 from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
-from ptxgen.codegen.parts.result_values import ResultValues
-from ptxgen.codegen.registers import Tile, width
+from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import ceil_div
-from ptxgen.lowering.algebra import InnerExpression
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.states import POSITIONS
-from ptxgen.problem.device import Device
 
 RECORDS = "row_records"
 RECORD_BYTES = 8
@@ -34,16 +28,11 @@ GREATEST = ("max", "argmax")  #: the reductions whose results are greatest value
 
 
 @dataclass(frozen=True)
-class NearestPairs(DeviceText):
+class NearestPairs(ListedPairs):
     """The kernels for problems like ``problem``: sums of f32 of operands that are K-major, whose sink reduces rows by
     min, max, argmin or argmax."""
 
-    problem: KernelProblem
-    device: Device
-
     kernel: ClassVar[str] = "kernel/nearest_pairs.mako"
-    threads: ClassVar[int] = 256
-    unrolled: ClassVar[int] = 4  #: loads of each operand in flight
     BLOCKS: ClassVar[int] = 8  #: on each multiprocessor
 
     @property
@@ -61,20 +50,11 @@ class NearestPairs(DeviceText):
         """What the kernels compute, for the header of the module."""
         return [f"{self.sink.op} of listed pairs, f32, accesses of {self.vec} elements"]
 
-    @property
-    def vec(self) -> int:
-        """Elements of an access to A and to B."""
-        return int(min(4, *(x.access.vec for x in self.problem.operands)))
-
     def roundings(self, k: int) -> int:
         """Roundings of a sum over ``k`` along the longest path from a step."""
         return k
 
     # ---- registers and instructions
-
-    @cached_property
-    def values(self) -> ResultValues:
-        return ResultValues(self.problem, self.device.sm, 1, 1, 1)
 
     @property
     def value(self) -> str:
@@ -85,18 +65,6 @@ class NearestPairs(DeviceText):
     def tiles(self) -> tuple[Tile, Tile]:
         """The registers of A and of B."""
         return Tile("a_load", "f32", (self.unrolled, self.vec)), Tile("b_load", "f32", (self.unrolled, self.vec))
-
-    @cached_property
-    def _reducer(self) -> ExpressionReducer | None:
-        """The reducer of a step that is no product."""
-        if not isinstance(self.problem.algebra, InnerExpression):
-            return None
-        return ExpressionReducer(self.problem, Arithmetic.of(self.problem), self.device.sm)
-
-    @property
-    def step_temporaries(self) -> list[str]:
-        """The declarations of the registers that steps use besides their operands."""
-        return [] if self._reducer is None else self._reducer.step_temporaries
 
     @property
     def step_lines(self) -> list[str]:
@@ -110,10 +78,7 @@ class NearestPairs(DeviceText):
 
     def _step(self, u: int, n: int) -> list[str]:
         a, b = self.tiles
-        pattern = "fma.rn.f32 {0}, {1}, {2}, {0};"
-        if (reducer := self._reducer) is not None:
-            pattern = reducer.step_pattern([reducer.algebra.a, reducer.algebra.b])
-        return pattern.format("%total", a[u, n], b[u, n]).split("\n")
+        return self.step("%total", a[u, n], b[u, n])
 
     @property
     def loads(self) -> list[tuple[str, str, int]]:
@@ -134,10 +99,6 @@ class NearestPairs(DeviceText):
     def step_mask(self) -> int:
         """What rounds K down to whole steps."""
         return -self.step_elements & 0xFFFFFFFF
-
-    @property
-    def access_type(self) -> str:
-        return width(self.vec, "f32")
 
     @property
     def least(self) -> bool:

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
-from ptxgen.codegen.device_text import DeviceText
-from ptxgen.codegen.parts.algebra import ExpressionReducer
-from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.listed_pairs import PAIRS, ROOM, Launched, ListedPairs
 from ptxgen.codegen.parts.parameters import (
     ParameterList,
     Parameters,
@@ -23,19 +21,13 @@ from ptxgen.codegen.parts.parameters import (
     scalar_parameters,
     sink_parameters,
 )
-from ptxgen.codegen.parts.result_values import ResultValues
 from ptxgen.codegen.parts.selected_lists import SelectedLists
-from ptxgen.codegen.registers import Tile, width
+from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
-from ptxgen.lowering.algebra import PLUS_TIMES, InnerExpression, Scalar
+from ptxgen.lowering.algebra import PLUS_TIMES, InnerExpression
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.sink import SelectValues
-from ptxgen.problem.device import Device
-
-#: the arrays of the list: i, j, each of 32 bits, and their number, of 64 bits
-PAIRS = ("pairs_i", "pairs_j", "pair_count")
-ROOM = Scalar("pair_room", "u64")  #: elements of the list; if there are more pairs, the kernel computes none
 
 
 class Sums(NamedTuple):
@@ -44,24 +36,12 @@ class Sums(NamedTuple):
     vector: Tile
 
 
-class Launched(NamedTuple):
-    """What a launch computes. ``p``: its problem; ``sink_offset``: of a workspace, which no sink here has."""
-
-    p: KernelProblem
-    sink_offset: int = 0
-
-
 @dataclass(frozen=True)
-class PairProducts(DeviceText):
+class PairProducts(ListedPairs):
     """The kernel for problems like ``problem``: sums of f32 whose step is 0 for two zeros, of operands that are
     K-major, and whose sink selects values."""
 
-    problem: KernelProblem
-    device: Device
-
     kernel: ClassVar[str] = "kernel/pair_products.mako"
-    threads: ClassVar[int] = 256
-    unrolled: ClassVar[int] = 4  #: loads of each operand in flight
     BLOCKS: ClassVar[int] = 4  #: on each multiprocessor
 
     def __post_init__(self) -> None:
@@ -80,11 +60,6 @@ class PairProducts(DeviceText):
         """What the kernel computes, for the header of the module."""
         return [f"products of listed pairs, f32, accesses of {self.vec} elements", f"sink {self.problem.sink.template}"]
 
-    @property
-    def vec(self) -> int:
-        """Elements of an access to A and to B."""
-        return int(min(4, *(x.access.vec for x in self.problem.operands)))
-
     def roundings(self, k: int) -> int:
         """Roundings of a sum over ``k`` along the longest path from a product."""
         lane: int = ceil_div(k, WARP)
@@ -95,10 +70,6 @@ class PairProducts(DeviceText):
         return self.threads // WARP
 
     # ---- registers and parts that the sink reads
-
-    @cached_property
-    def values(self) -> ResultValues:
-        return ResultValues(self.problem, self.device.sm, 1, 1, 1)
 
     @cached_property
     def selected(self) -> SelectedLists:
@@ -114,18 +85,6 @@ class PairProducts(DeviceText):
         loads = (self.unrolled, self.vec)
         return Tile("a_load", "f32", loads), Tile("b_load", "f32", loads), Tile("lane_sum", "f32", (self.vec,))
 
-    @cached_property
-    def _reducer(self) -> ExpressionReducer | None:
-        """The reducer of a step that is no product."""
-        if not isinstance(self.problem.algebra, InnerExpression):
-            return None
-        return ExpressionReducer(self.problem, Arithmetic.of(self.problem), self.device.sm)
-
-    @property
-    def step_temporaries(self) -> list[str]:
-        """The declarations of the registers that steps use besides their operands."""
-        return [] if self._reducer is None else self._reducer.step_temporaries
-
     @property
     def step_lines(self) -> list[list[str]]:
         """The instructions of the steps of each load."""
@@ -138,11 +97,7 @@ class PairProducts(DeviceText):
 
     def _steps(self, u: int, elements: range) -> list[str]:
         a, b, total = self.tiles
-        pattern = "fma.rn.f32 {0}, {1}, {2}, {0};"
-        if (reducer := self._reducer) is not None:
-            pattern = reducer.step_pattern([reducer.algebra.a, reducer.algebra.b])
-        steps = (pattern.format(total[n], a[u, n], b[u, n]) for n in elements)
-        return [line for step in steps for line in step.split("\n")]
+        return [line for n in elements for line in self.step(total[n], a[u, n], b[u, n])]
 
     @property
     def scalars_after_sums(self) -> list[ScalarGroup]:
@@ -177,7 +132,3 @@ class PairProducts(DeviceText):
     def warp_elements(self) -> int:
         """Elements of k that a warp loads at once."""
         return WARP * self.vec
-
-    @property
-    def access_type(self) -> str:
-        return width(self.vec, "f32")

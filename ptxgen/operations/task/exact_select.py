@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from ptxgen.codegen.listed_pairs import PAIRS, ROOM
 from ptxgen.codegen.nearest_pairs import NearestPairs
-from ptxgen.codegen.pair_products import PAIRS, ROOM, PairProducts
+from ptxgen.codegen.pair_products import PairProducts
 from ptxgen.codegen.render import render_pairs
 from ptxgen.codegen.source import Source
 from ptxgen.lowering.lower import lower
