@@ -164,5 +164,5 @@ if not TYPE_CHECKING:  # type checkers then report unknown names
 
         if name not in _MODULES:
             raise AttributeError(f"module 'ptxgen' has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(f"ptxgen.{_MODULES[name]}"), name)
-        return found
+        value = globals()[name] = getattr(import_module(f"ptxgen.{_MODULES[name]}"), name)
+        return value

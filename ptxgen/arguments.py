@@ -55,10 +55,10 @@ def integer(name: str, value: Any, low: int, high: int) -> int:
 
 def flag(name: str, value: Any) -> bool:
     """``value`` as a Boolean. InputError: it is not a Boolean."""
-    found = plain(value)
-    if not isinstance(found, bool):
+    boolean = plain(value)
+    if not isinstance(boolean, bool):
         raise InputError(f"{name} is {shown(value)}; it must be True or False")
-    return found
+    return boolean
 
 
 def word(name: str, value: Any, known: Collection[str] = (), error: type[InputError] = InputError) -> str:

@@ -36,8 +36,8 @@ def build_pycuda() -> str:
 
 def _on_path(name: str) -> bool:
     """True if the program ``name`` on the PATH is that of the environment."""
-    found = shutil.which(name)
-    return found is not None and Path(found).parent == Path(sys.executable).parent
+    path = shutil.which(name)
+    return path is not None and Path(path).parent == Path(sys.executable).parent
 
 
 def _installer() -> str:

@@ -49,8 +49,8 @@ def load() -> None:
 
 def _call(entry: EntryPoint) -> None:
     try:
-        found = entry.load()
-        if callable(found):
-            found()
+        register = entry.load()
+        if callable(register):
+            register()
     except Exception as error:  # a plugin is code of others
         raise InputError(f"plugin {entry.value!r} cannot be loaded: {type(error).__name__}: {error}") from error

@@ -205,10 +205,10 @@ def docs() -> Iterator[tuple[str, str, str]]:
 
 def templates_dir() -> Path:
     """The folder of the Mako templates. UnavailableError: it is missing."""
-    found = _own("_templates", "templates")
-    if not found.is_dir():
-        raise UnavailableError(f"ptxgen's templates are missing: {found} is not a folder; reinstall ptxgen")
-    return found
+    folder = _own("_templates", "templates")
+    if not folder.is_dir():
+        raise UnavailableError(f"ptxgen's templates are missing: {folder} is not a folder; reinstall ptxgen")
+    return folder
 
 
 def shipped_dir() -> Path:

@@ -75,8 +75,8 @@ def _own_hook(array_class: type) -> str:
         if (parent.__module__, parent.__name__) == ("torch", "Tensor"):
             break
         for hook in ("__torch_function__", "__torch_dispatch__"):
-            found = vars(parent).get(hook)
-            if found is not None and getattr(found, "__name__", "") != "_disabled_torch_function_impl":  # Parameter's
+            own = vars(parent).get(hook)
+            if own is not None and getattr(own, "__name__", "") != "_disabled_torch_function_impl":  # Parameter's
                 return hook
     return ""
 
@@ -221,8 +221,8 @@ def as_numpy(v: View) -> np.ndarray[Any, Any]:
         x = x.conj()
     if not v.dtype.native_numpy:
         x = x.view(getattr(importlib.import_module("torch"), f"int{8 * v.dtype.bytes}"))
-    found: np.ndarray[Any, Any] = x.numpy().view(v.dtype.numpy)
-    return found
+    array: np.ndarray[Any, Any] = x.numpy().view(v.dtype.numpy)
+    return array
 
 
 def view(x: Any, argument: str, batched: bool = False) -> View:

@@ -28,25 +28,25 @@ def database() -> Database | None:
 def choose(problem: Problem, on: Driver) -> Config | None:
     """The configuration of a problem: its winner, or that of the typical problem that represents it. None: no
     configuration is legal. ``PTXGEN_LOG=select`` prints it."""
-    found = chosen(problem, on)
-    if found is not None and settings.settings().log == "select":
-        source = "predicted" if found.predicted else "measured"
-        time = "" if math.isnan(found.us) else f", {source} {found.us:.1f} µs"
-        like = "" if found.problem == problem else f", as {found.problem.key()}"
-        line = f"{found.config} ({found.source}{time}{like})"
-        if found.vendor is not None and settings.settings().vendor == "auto":
-            line = f"{found.vendor.version} (measured {found.vendor.us:.1f} µs), faster than {line}"
+    selected = chosen(problem, on)
+    if selected is not None and settings.settings().log == "select":
+        source = "predicted" if selected.predicted else "measured"
+        time = "" if math.isnan(selected.us) else f", {source} {selected.us:.1f} µs"
+        like = "" if selected.problem == problem else f", as {selected.problem.key()}"
+        line = f"{selected.config} ({selected.source}{time}{like})"
+        if selected.vendor is not None and settings.settings().vendor == "auto":
+            line = f"{selected.vendor.version} (measured {selected.vendor.us:.1f} µs), faster than {line}"
         print(f"ptxgen: {problem.key()}: {line}", file=sys.stderr, flush=True)
-    return None if found is None else found.config
+    return None if selected is None else selected.config
 
 
 def chosen(problem: Problem, on: Driver) -> selection.Selection | None:
     """The selection of ``choose``."""
     typical = problem.typical()
     if typical != problem:
-        found = selection.stored(problem, on.device, database()) or _choose_typical(typical, on)
-        if found is not None and first_violation(lower(problem), found.config, on.device) is None:
-            return found
+        selected = selection.stored(problem, on.device, database()) or _choose_typical(typical, on)
+        if selected is not None and first_violation(lower(problem), selected.config, on.device) is None:
+            return selected
     chosen = selection.select(problem, on.device, database())
     return chosen[0] if chosen else None
 

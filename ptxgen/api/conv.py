@@ -624,9 +624,9 @@ def _check_result_shape(
     if "results" in names:
         want = {**problem.extents("y")}
         letters = arguments.axes("results")
-        found = extents["results"]
-        if any(found[i] != want[i] for i in want):
-            given, expected = (tuple(shape[i] for i in letters) for shape in (found, want))
+        extents_of_results = extents["results"]
+        if any(extents_of_results[i] != want[i] for i in want):
+            given, expected = (tuple(shape[i] for i in letters) for shape in (extents_of_results, want))
             raise ShapeError(
                 f"{names['results']} has shape {given}; the results of these images and filters have {expected},"
                 f" {letters.upper()}"
@@ -635,8 +635,8 @@ def _check_result_shape(
 
 def _shape(arguments: ConvArguments, problem: Conv, role: str) -> tuple[int, ...]:
     """The shape of the array with this role, in the user's layout."""
-    found = problem.extents({"images": "x", "filters": "w", "results": "y"}[role])
-    return tuple(found[letter] for letter in arguments.axes(role))
+    shape = problem.extents({"images": "x", "filters": "w", "results": "y"}[role])
+    return tuple(shape[letter] for letter in arguments.axes(role))
 
 
 def _result_factory(
@@ -672,7 +672,7 @@ def _epilogue_args(
     arguments: ConvArguments, problem: Conv, result_role: str, epilogue: Epilogue, out: View
 ) -> dict[str, View]:
     """The epilogue operands by name. ShapeError, DtypeError, InputError: an operand does not match the problem."""
-    found, channels = {}, problem.result_channels
+    operands, channels = {}, problem.result_channels
     for name, x in zip(EPILOGUE_NAMES, epilogue, strict=True):
         if x is None:
             continue
@@ -695,8 +695,8 @@ def _epilogue_args(
                 else f"it must have the memory layout of out, {problem.layout}"
             )
             raise ShapeError(f"{name} has strides {v.strides}, in elements; {rule}")
-        found[name] = v
-    return found
+        operands[name] = v
+    return operands
 
 
 def _is_packed(arguments: ConvArguments, role: str, v: View, memory: str) -> bool:

@@ -85,7 +85,7 @@ class ConvArguments:
             )
         if isinstance(self.padding, str):
             raise InputError(f"padding is {shown(self.padding)}; that of a transposed convolution must be numbers")
-        pads, out, found = (
+        pads, out, arrays = (
             list(self.padding_pairs({}, filters)),
             [],
             {"n": images["n"], "c": filters["c"] * self.groups},
@@ -100,8 +100,8 @@ class ConvArguments:
                     " the padding at the end"
                 )
             extent = (images[result] - 1) * stride + self.dilation[n] * (filters[tap] - 1) + 1 + more
-            found[axis] = extent - pads[2 * n] - end
-            if found[axis] < 0:
+            arrays[axis] = extent - pads[2 * n] - end
+            if arrays[axis] < 0:
                 raise ShapeError(
                     f"padding is {shown(self.padding)}; the result has {extent} pixels along {axis} without padding,"
                     " which must not be more"
@@ -109,7 +109,7 @@ class ConvArguments:
             if more >= stride:  # the convolution with this padding would have more results
                 pads[2 * n + 1] = max(0, end - more)
             out.append((pads[2 * n], pads[2 * n + 1]))
-        return replace(self, padding=tuple(out[3 - self.dims :])), found
+        return replace(self, padding=tuple(out[3 - self.dims :])), arrays
 
     def _per_axis(self, name: str, value: Any, rest: int) -> tuple[int, ...]:
         """One integer per axis (depth, height, width). ``rest``: the value for missing axes, and the minimum."""
@@ -169,13 +169,13 @@ class ConvArguments:
         which they have the strides that a new array would have, and of these the user's own layout."""
         table = FILTERS[self.dims] if role == "filters" else LAYOUTS[self.dims]
         own = self.filters if role == "filters" else self.layout
-        found = []
+        orders = []
         for name, layout in table.items():
             order = self.axis_permutation(role, layout)
             strides = packed_strides(v.shape, order)
             if 0 in v.shape or all(n == 1 or v.strides[i] == strides[i] for i, n in enumerate(v.shape)):
-                found.append((v.strides != strides, name != own, layout))
-        return [layout for *_, layout in sorted(found, key=lambda x: x[:2])]
+                orders.append((v.strides != strides, name != own, layout))
+        return [layout for *_, layout in sorted(orders, key=lambda x: x[:2])]
 
     def axis_permutation(self, role: str, problem_layout: str) -> tuple[int, ...]:
         """The array axis of each axis in memory order. ``problem_layout``: the layout in memory."""

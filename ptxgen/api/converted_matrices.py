@@ -40,13 +40,13 @@ _converted: dict[int, Converted] = {}
 def versions_of(arrays: Sequence[Any]) -> tuple[Any, ...]:
     """PyTorch's counts of the changes of arrays, 0 for other arrays. Those of inference tensors are not counted: no two
     are equal."""
-    found: list[Any] = []
+    versions: list[Any] = []
     for x in arrays:
         try:
-            found.append(getattr(x, "_version", 0))
+            versions.append(getattr(x, "_version", 0))
         except RuntimeError:
-            found.append(object())
-    return tuple(found)
+            versions.append(object())
+    return tuple(versions)
 
 
 def csr_arrays(a: Any) -> Arrays:

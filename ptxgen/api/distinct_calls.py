@@ -29,6 +29,6 @@ def distinct(
     x = tensor(marks, MARKS)
     empty = task_call.without_elements(listing(), marks, own.recording, *x.shape)
     in_order = selection.Options(sorted=True)
-    found = selection.select(listing(), {**empty, MARKS: x}, {}, {}, in_order, task_call.Options())
+    first_pairs = selection.select(listing(), {**empty, MARKS: x}, {}, {}, in_order, task_call.Options())
     origin = next(iter(arrays.values())).origin
-    return DistinctKeys(new_arrays.result_of(found.i, origin), new_arrays.result_of(found.j, origin))
+    return DistinctKeys(new_arrays.result_of(first_pairs.i, origin), new_arrays.result_of(first_pairs.j, origin))

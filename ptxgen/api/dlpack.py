@@ -120,14 +120,14 @@ def read(x: Any, argument: str) -> Exported:
         t, readonly = versioned.tensor, bool(versioned.flags & READ_ONLY)
     else:
         t = _Managed.from_address(_pointer(capsule, NAME)).tensor
-    found = _DTYPES.get((t.code, t.bits))
-    if found is None or t.lanes != 1:
+    element = _DTYPES.get((t.code, t.bits))
+    if element is None or t.lanes != 1:
         dtype = getattr(x, "dtype", f"of code {t.code}, {t.bits} bits and {t.lanes} lanes")
         raise DtypeError(f"{argument} has dtype {dtype}; it must be one of {ALLOWED}")
     shape = tuple(t.shape[: t.ndim])
     strides = tuple(t.strides[: t.ndim]) if t.strides else _packed(shape)
     device = t.device_index if t.device_type in (CUDA, CUDA_MANAGED) else None
-    return Exported((t.data or 0) + t.byte_offset, shape, strides, found, device, readonly, capsule)
+    return Exported((t.data or 0) + t.byte_offset, shape, strides, element, device, readonly, capsule)
 
 
 def _packed(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -29,10 +29,10 @@ class DriverState:
     def kernel(self, source: Source) -> Kernel:
         """The loaded kernel of ``source``. AssembleError: the driver rejected it."""
         key = source if isinstance(source, CachedSource) else CachedSource.of(source)
-        found = self.kernels.get(key)
-        if found is None:
-            found = self.kernels[key] = self.driver.load(source)
-        return found
+        kernel = self.kernels.get(key)
+        if kernel is None:
+            kernel = self.kernels[key] = self.driver.load(source)
+        return kernel
 
     def kernel_of(self, plan: Plan) -> Kernel:
         """The loaded kernel of a plan, which is rendered unless the disk cache has its machine code. AssembleError: the

@@ -84,8 +84,8 @@ def epilogue_arguments(
             if v.shape != shape or v.dtype is not out.dtype or v.host != out.host:
                 given, wanted = ("x".join(map(str, s)) for s in (v.shape, shape))
                 memory, needed = ("host" if host else "GPU" for host in (v.host, out.host))
-                found = f"{name} is {v.dtype} of {given} in {memory} memory"
-                raise ShapeError(f"{found}; it must be {out.dtype} of {wanted} in {needed} memory, as out")
+                given_operand = f"{name} is {v.dtype} of {given} in {memory} memory"
+                raise ShapeError(f"{given_operand}; it must be {out.dtype} of {wanted} in {needed} memory, as out")
             arrays.append((name, v))
     if residual is not None:
         ops.append("residual")

@@ -30,8 +30,8 @@ _full: dict[tuple[Driver, Task], int] = {}
 
 @lru_cache(maxsize=256)
 def _exact(problem: Task, on: Driver) -> ExactSelect | None:
-    found = (ExactSelect if problem.selected else ExactNearest).of(problem, on.device)
-    return found if found is None or not found.is_predicted or predicted_faster(found, problem, on.device) else None
+    exact = (ExactSelect if problem.selected else ExactNearest).of(problem, on.device)
+    return exact if exact is None or not exact.is_predicted or predicted_faster(exact, problem, on.device) else None
 
 
 def predicted_faster(exact: ExactSelect, problem: Task, d: Device) -> bool:
@@ -74,10 +74,10 @@ def compute_on_host(
         addresses = {**buffers.addresses, **{name: part.address for name, part in scratch.items()}}
         if not launched(exact, problem, addresses, scalars, on, 0, on.synchronize):
             return None
-        found = {name: np.empty_like(arrays[name]) for name in problem.outputs}
-        for name, out in found.items():
+        results = {name: np.empty_like(arrays[name]) for name in problem.outputs}
+        for name, out in results.items():
             on.download(addresses[name], out)
-    return found
+    return results
 
 
 def compute_on_device(
@@ -111,9 +111,9 @@ def launched(
     kernel = _kernel(exact.source, on)
     exact.launch(on, kernel, make_launch, addresses, scalars, stream)
     wait()
-    found = np.zeros(1, np.int64)
-    on.download(addresses[COUNT], found)
-    if found[0] <= exact.room:
+    count = np.zeros(1, np.int64)
+    on.download(addresses[COUNT], count)
+    if count[0] <= exact.room:
         return True
     if len(_full) >= MAX_FULL:
         _full.clear()

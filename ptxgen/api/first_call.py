@@ -53,8 +53,8 @@ def tune(problem: Problem, on: Driver, reselect: Callable[[], None]) -> None:
     """Times the top-ranked configurations of a problem without a measured winner, now or in the background
     (``PTXGEN_TUNE``). ``reselect`` is called when the background has tuned the problem. Failures are logged as
     warnings, and the call uses the current selection."""
-    found = selection.select(problem, on.device, choice.database())
-    if not found or (found[0].origin in ("winner", "shipped") and not found[0].predicted):
+    selected = selection.select(problem, on.device, choice.database())
+    if not selected or (selected[0].origin in ("winner", "shipped") and not selected[0].predicted):
         return
     now = settings.settings()
     if now.tune == "background":
@@ -69,8 +69,8 @@ def tune(problem: Problem, on: Driver, reselect: Callable[[], None]) -> None:
 
 def _after_fork(caches: tuple[Any, ...] = (first_use, _background)) -> None:
     """Forgets the measuring process and the thread, which belong to the parent."""
-    for found in caches:
-        found.cache_clear()
+    for each in caches:
+        each.cache_clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

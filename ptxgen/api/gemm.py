@@ -151,8 +151,8 @@ def _factor(value: Any, argument: str) -> complex:
     """A number, as float if it is real."""
     if isinstance(value, complex | np.complexfloating) or getattr(value, "is_complex", bool)():
         require_no_gradient(value, argument)
-        found = complex(value)
-        return found if found.imag else found.real
+        factor = complex(value)
+        return factor if factor.imag else factor.real
     return number(value, argument)
 
 

@@ -96,10 +96,10 @@ def gemm_grouped(
         if given is not None and _length(name, given) != count:
             raise InputError(f"a has {count} items and {name} has {len(given)}; they must have as many")
     plain = activation is aux is bias is residual is scale_a is scale_b is None
-    found = grouped_calls.key_of(a, b, outs, alpha, beta, compute, deterministic, schedule) if plain and count else None
-    key = found[0] if found is not None else None
-    if found is not None and (ready := launches.grouped_calls.get(key)) is not None:
-        made = grouped_calls.launch(ready, a, outs, found[1])
+    keyed = grouped_calls.key_of(a, b, outs, alpha, beta, compute, deterministic, schedule) if plain and count else None
+    key = keyed[0] if keyed is not None else None
+    if keyed is not None and (ready := launches.grouped_calls.get(key)) is not None:
+        made = grouped_calls.launch(ready, a, outs, keyed[1])
         if made is not None:
             return list(outs) if outs is not None else made
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
@@ -249,10 +249,10 @@ def _arrays(x: Item) -> Iterable[tuple[View, str]]:
 
 def _groups(items: list[Item]) -> list[list[Item]]:
     """The items that one launch computes: those with the same layouts and operations."""
-    found: dict[Any, list[Item]] = {}
+    groups: dict[Any, list[Item]] = {}
     for x in items:
-        found.setdefault((x.layout, x.swapped, x.epilogue.ops), []).append(x)
-    return list(found.values())
+        groups.setdefault((x.layout, x.swapped, x.epilogue.ops), []).append(x)
+    return list(groups.values())
 
 
 def _store(key: Any, items: list[Item], groups: list[list[Item]], launched: Sequence[Any], results: list[Any]) -> None:

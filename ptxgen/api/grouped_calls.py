@@ -78,20 +78,20 @@ def key_of(a: Sequence[Any], b: Sequence[Any], outs: Sequence[Any] | None, *rest
     return key, at
 
 
-def launch(found: CachedCall, a: Sequence[Any], outs: Sequence[Any] | None, at: list[int]) -> list[Any] | None:
+def launch(call: CachedCall, a: Sequence[Any], outs: Sequence[Any] | None, at: list[int]) -> list[Any] | None:
     """The results of a cached call. None: the call needs the checks of a new one."""
-    results = list(outs) if outs is not None else [a[0].new_empty(shape, dtype=found.dtype) for shape in found.shapes]
+    results = list(outs) if outs is not None else [a[0].new_empty(shape, dtype=call.dtype) for shape in call.shapes]
     addresses = np.array(at, np.int64).reshape(len(results), -1)
     if outs is None:
         made = np.array([x.data_ptr() for x in results], np.int64)
         addresses = np.column_stack([addresses, made])
-    if not found.serves(addresses):
+    if not call.serves(addresses):
         return None
     stream = streams.current_stream(a[0])
-    for x in found.groups:
+    for x in call.groups:
         columns = (1, 0, 2) if x.swapped else (0, 1, 2)
         x.call(addresses[x.items][:, columns], stream)
-        for observer in found.observers:
+        for observer in call.observers:
             observer(x.call.problem, 0, x.call.launch.driver)
     return results
 

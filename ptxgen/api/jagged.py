@@ -201,8 +201,8 @@ def _check_out(a: View, c: View, shape: tuple[int, ...]) -> None:
 
 def _row_major(v: View) -> bool:
     """True if rows are contiguous, and matrices follow each other."""
-    found = matrix_layout(v)
-    return found is not None and found[0] == "N" and _is_packed(v, found[1])
+    layout = matrix_layout(v)
+    return layout is not None and layout[0] == "N" and _is_packed(v, layout[1])
 
 
 def _is_packed(v: View, ld: int) -> bool:
@@ -217,8 +217,8 @@ def _is_packed(v: View, ld: int) -> bool:
 
 def _with_layout(v: View, name: str) -> View:
     """The operand, or a copy of it with contiguous rows, and matrices without gaps between them."""
-    found = matrix_layout(v)
-    if found is not None and _is_packed(v, found[1]):
+    layout = matrix_layout(v)
+    if layout is not None and _is_packed(v, layout[1]):
         return v
     if v.host and not is_torch(v.origin):
         return view(np.ascontiguousarray(as_numpy(v)), name, batched=True)
@@ -241,10 +241,10 @@ def _block_scales(axis: str, a: View, b: View, arrays: dict[str, Any]) -> tuple[
     shapes: list[tuple[int, ...]] = [getattr(arrays.get(name), "shape", ()) for name in ("scale_a", "scale_b")]
     if axis != "m" or [len(shape) for shape in shapes] != [2, 3]:
         return ()
-    found = block_scales(a, b, arrays["scale_a"], arrays["scale_b"], always=True)
+    scales = block_scales(a, b, arrays["scale_a"], arrays["scale_b"], always=True)
     if a.shape[0] != shapes[0][0]:
         raise ShapeError(f"scale_a is {shapes[0][0]}x{shapes[0][1]}; it must have {a.shape[0]} rows, one for each of a")
-    return found or ()
+    return scales or ()
 
 
 def _epilogue(

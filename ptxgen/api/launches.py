@@ -47,15 +47,15 @@ def runners_of(entry: tuple[Callable[..., None], Any, Runner]) -> tuple[Runner, 
 def cached(key: Any) -> tuple[Callable[..., None], Any, Runner] | None:
     """The cache entry of ``key``: (launch function, allocation of the result, runner), or None."""
     try:
-        found = launches.get(key)
+        launch = launches.get(key)
     except TypeError:  # an argument is not hashable: the slow path reports it
         return None
-    if found is not None and _tracks_use:
+    if launch is not None and _tracks_use:
         try:  # noqa: SIM105 suppress() costs 0.25 µs per call
             launches.move_to_end(key)
         except KeyError:  # another thread evicted it
             pass
-    return found
+    return launch
 
 
 def forget_launches() -> None:

@@ -248,8 +248,8 @@ class Pairwise:
         flag("largest", largest)
         n = integer("n", n, 0, MOST_TOP)
         direct = n > self.shape[_axis(axis)] or self._finishes_all  # what has no pair has no sum
-        found = self._compute(("best", largest, _axis(axis)), None, direct, n=n)
-        values, indices = found.values, found.j if axis == 1 else found.i
+        best = self._compute(("best", largest, _axis(axis)), None, direct, n=n)
+        values, indices = best.values, best.j if axis == 1 else best.i
         if not direct:
             flat = _elementwise(_finishing(self._pairs), values.reshape(-1), self._numbers)
             values = flat.reshape(values.shape)
@@ -289,10 +289,10 @@ class Pairwise:
     ) -> Selection:
         """The results for which the test holds, as ``values``, with their ``i`` and ``j``. ``capacity``, ``overflow``,
         ``sorted``: as of the lists of tasks."""
-        found: Selection = self._compute(
+        selected: Selection = self._compute(
             ("listed",), _function("test", test), capacity=capacity, overflow=overflow, sorted=sorted
         )
-        return found
+        return selected
 
     def sum_by(self, gx: Any, gy: Any, *, groups: Any = None, deterministic: bool = False, out: Any = None) -> Any:
         """The sums of the results of pairs with equal keys, an array G×H. ``gx``: the keys of the rows of X, integers
@@ -313,12 +313,12 @@ class Pairwise:
         ``n``: of ``topk``; pairs of ``select``, groups of ``sum_by`` and ``count_by``. InputError: there is no such
         method."""
         word("method", method, _METHODS)
-        found, n = _METHODS[method], integer("n", n, 0, CAPACITY_LIMIT)
-        results = self._result_bytes(found, n)
-        if found.form[0] == "best":  # lists of pairs, of values and indices, and as many records in order
+        form, n = _METHODS[method], integer("n", n, 0, CAPACITY_LIMIT)
+        results = self._result_bytes(form, n)
+        if form.form[0] == "best":  # lists of pairs, of values and indices, and as many records in order
             pairs = min(math.prod(self.shape), max(LISTED, self.shape[1]))
             return Memory(results, 2 * self._result_bytes(_METHODS["select"], pairs))
-        program = self._program(found.form, _any if found.tested else None)
+        program = self._program(form.form, _any if form.tested else None)
         roles, (rows, columns) = roles_of(program), self.shape
         device, k, extra = drivers.driver_of(self._view).device, self._view.shape[1], 0
         compute = self._options["compute"] or ""
@@ -329,8 +329,8 @@ class Pairwise:
                 extra = (rows + columns) * dtype(roles.program.accumulator).bytes
             compute = compute or fast_compute(roles, (rows, columns, k), device)
         fields: dict[str, Any] = {"compute": compute}
-        fields |= {"groups": f"{n},1"} if found.form[0] == "grouped" else {}
-        fields |= {"capacity": n} if found.form[0] == "listed" else {}
+        fields |= {"groups": f"{n},1"} if form.form[0] == "grouped" else {}
+        fields |= {"capacity": n} if form.form[0] == "listed" else {}
         problem = Task(rows, columns, k, roles.layout, "", text=Task.text_of(roles), **fields)
         plan = plan_for(problem, require(problem, device)[0].config, device)
         return Memory(results, plan.launch(lower(problem)).workspace + extra)
@@ -404,11 +404,11 @@ class Pairwise:
         if self._pairs.shared and test is None:
             return _shared_task(self._pairs, form, None, finished)
         key = (form, test, finished)
-        found = self._tasks.pop(key, None) or _task(self._pairs, form, test, finished)
+        task = self._tasks.pop(key, None) or _task(self._pairs, form, test, finished)
         while len(self._tasks) >= KEPT:
             self._tasks.popitem(last=False)
-        self._tasks[key] = found
-        return found
+        self._tasks[key] = task
+        return task
 
     def _program(self, form: tuple[Any, ...], test: Callable[..., Any] | None = None) -> Program:
         """The program of an output."""

@@ -44,7 +44,7 @@ _CALLS = (
 )
 
 
-class _FoundError(BaseException):
+class _PlannedError(BaseException):
     """Ends a call when its problem is known."""
 
     def __init__(self, problem: Problem) -> None:
@@ -63,13 +63,13 @@ class CallPlan:
         """The configuration of the problem, its source and its measured or predicted time. ConfigError: no kernel
         computes the problem on this device."""
         on = drivers.driver()
-        found = choice.chosen(self.problem, on)
-        if found is None:
+        selected = choice.chosen(self.problem, on)
+        if selected is None:
             why = selection.why_unsupported(self.problem, on.device)
             raise ConfigError(
                 f"{self.problem.key()}: no kernel supports this problem on {on.device.name}: {why}", "space"
             )
-        return found
+        return selected
 
     @property
     def config(self) -> Config:
@@ -121,17 +121,17 @@ def plan(call: Any, *arguments: Any, **options: Any) -> CallPlan:
             " task made"
         )
     given = [_array(x) for x in arguments]
-    with on_host.intercepted(_found):
+    with on_host.intercepted(_planned):
         try:
             call(*given, **{name: _array(x) for name, x in options.items()})
-        except _FoundError as found:
+        except _PlannedError as planned:
             kept = {name: x for name, x in options.items() if not _is_array(x)}
-            return CallPlan(found.problem, call, kept)
+            return CallPlan(planned.problem, call, kept)
     raise InputError("the call computes no kernel; its arrays must be in host memory and have elements")
 
 
-def _found(problem: Problem) -> None:
-    raise _FoundError(problem)
+def _planned(problem: Problem) -> None:
+    raise _PlannedError(problem)
 
 
 def _is_array(x: Any) -> bool:

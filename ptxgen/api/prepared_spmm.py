@@ -233,11 +233,11 @@ class PreparedSpmm:
 
         The first call makes the transpose, so it must not be captured.
         """
-        found = self._transposed
-        if found is None:
+        transposed = self._transposed
+        if transposed is None:
             vb, _ = spmm_operands.dense(b, "b")
-            found = self._transpose(0 if vb.host else streams.current_stream(b))
-        return found(b, out, alpha, beta)
+            transposed = self._transpose(0 if vb.host else streams.current_stream(b))
+        return transposed(b, out, alpha, beta)
 
     def sddmm(self, x: Any, y: Any, out: Any = None, *, scaled: bool = False) -> Any:
         """The elements of x·yᵀ at the nonzeros of the matrix, in their order, as an array of the library of ``x``.
@@ -317,8 +317,8 @@ class PreparedSpmm:
             if self._stream:
                 self._on.wait(self._stream)
             times: dict[Measurement, float] = {}
-            for found in selection.select(problem, self._on.device, choice.database(), k=TUNED):
-                runner = runners.make_runner(problem, self._shared, found.config).on(self._prepared)
+            for candidate in selection.select(problem, self._on.device, choice.database(), k=TUNED):
+                runner = runners.make_runner(problem, self._shared, candidate.config).on(self._prepared)
                 timed = stored_times.measurement(runner, self._time(runner), TIMING, "search")
                 share = sum(each.us for each in runner.prepared or ()) / max(problem.calls, 1)
                 times[timed] = timed.us + share
@@ -409,11 +409,11 @@ class PreparedSpmm:
             m, k = self.shape
             problem = replace(self._problem, m=k, n=1, k=m, ldb=0, ldc=0)
             if self.transposed_arrays is not None:
-                found = PreparedSpmm(self.transposed_arrays, problem, False)
+                transposed = PreparedSpmm(self.transposed_arrays, problem, False)
             else:
-                found = self._with_gathered_values(problem)
-            self._transposed = found
-            return found
+                transposed = self._with_gathered_values(problem)
+            self._transposed = transposed
+            return transposed
 
     def _with_gathered_values(self, problem: Spmm) -> PreparedSpmm:
         """The handle of the transpose, whose values are gathered from those of the matrix."""
@@ -435,11 +435,11 @@ class PreparedSpmm:
             )
         ]
         known = self._pattern if self._symmetric else self._pattern.of_transpose
-        found = PreparedSpmm(Csr(views[0], views[1], views[2], (k, m), "i32"), problem, False, held, known)
-        found._sources = (csr, dict(self._held)) if self._symmetric else ()
-        found._us += us
-        self._pattern.of_transpose = found._pattern
-        return found
+        transposed = PreparedSpmm(Csr(views[0], views[1], views[2], (k, m), "i32"), problem, False, held, known)
+        transposed._sources = (csr, dict(self._held)) if self._symmetric else ()
+        transposed._us += us
+        self._pattern.of_transpose = transposed._pattern
+        return transposed
 
     def _transposed_pattern(self) -> Mapping[str, Part]:
         """``indptr``, ``indices`` and ``places`` of the transpose, kept with the pattern."""
@@ -466,17 +466,19 @@ class PreparedSpmm:
 
     def _update_transposed(self, stream: int) -> None:
         """Gathers the values of the transpose again, on a stream."""
-        found = self._transposed
+        transposed = self._transposed
         self.transposed_arrays = None
-        if found is None:
+        if transposed is None:
             return
         if self._places is None:  # its values are in an array of the caller
-            self._former.append(found)
+            self._former.append(transposed)
             self._transposed = None
             return
         size = self._csr.values.dtype.bytes
-        gather_values(self._on, size, self._at["values"], self._places.address, found._at["values"], self.nnz, stream)
-        found._prepared.update(found._at, stream)
+        gather_values(
+            self._on, size, self._at["values"], self._places.address, transposed._at["values"], self.nnz, stream
+        )
+        transposed._prepared.update(transposed._at, stream)
 
     def _read_pattern(self) -> KnownPattern:
         """The statistics of the pattern, and its arrays with indices of 32 bits if it has others and they fit."""
@@ -485,27 +487,27 @@ class PreparedSpmm:
             counts = {"indptr": csr.shape[0] + 1, "indices": csr.nnz}
             copies = narrow(self._on, {name: (self._at[name], n) for name, n in counts.items()})
         record = read_pattern(self._on, self._at, *csr.shape, csr.nnz, csr.index_type)
-        found = KnownPattern((csr.indptr, csr.indices), record, copies, _versions(csr)[:2])
+        pattern = KnownPattern((csr.indptr, csr.indices), record, copies, _versions(csr)[:2])
         if self._tracked:
-            _patterns[_pattern_key(csr)] = found
-        return found
+            _patterns[_pattern_key(csr)] = pattern
+        return pattern
 
     def _own_addresses(self) -> tuple[int, int, int]:
         """The addresses of the arrays of the matrix, in the order of launches. Also notes where the arrays end."""
         self._spans = [] if self._csr.host else [v.span for v in self._csr.named.values()]
         return self._at["indptr"], self._at["indices"], self._at["values"]
 
-    def _require_pattern(self, found: PatternRecord) -> None:
+    def _require_pattern(self, record: PatternRecord) -> None:
         """InputError: the pattern is none, which the message tells with the first place of a fault."""
         nnz, k = self.nnz, self.shape[1]
-        if (found.first, found.last) != (0, nnz):
+        if (record.first, record.last) != (0, nnz):
             raise InputError(
-                f"a.indptr is from {found.first} to {found.last}; it must be from 0 to {nnz}, the nonzeros of a"
+                f"a.indptr is from {record.first} to {record.last}; it must be from 0 to {nnz}, the nonzeros of a"
             )
-        if (row := found.fall) is not None:
+        if (row := record.fall) is not None:
             low, high = self._integers("indptr", row, 2)
             raise InputError(f"a.indptr[{row + 1}] is {high}; it must be at least a.indptr[{row}], {low}")
-        if (at := found.outside) is not None:
+        if (at := record.outside) is not None:
             [column] = self._integers("indices", at, 1)
             raise InputError(f"a.indices[{at}] is {column}; it must be at least 0 and less than {k}, the columns of a")
 
@@ -518,8 +520,8 @@ class PreparedSpmm:
     def _runner(self, problem: Spmm, stream: int) -> Runner:
         """The runner of a problem of this matrix, prepared. InputError: it must be prepared, and the stream is being
         captured."""
-        found = self._runners.get(problem)
-        if found is None:
+        runner = self._runners.get(problem)
+        if runner is None:
             made = runners.make_runner(problem, self._shared, self._tuned.get(problem.n))
             if not self._prepared.has(made.plan.preparations):
                 if streams.is_captured(stream, self._on):
@@ -529,10 +531,10 @@ class PreparedSpmm:
                     )
                 if stream:
                     self._on.wait(stream)
-            found = self._runners[problem] = made.on(self._prepared)
-            found.holds = (self._csr, dict(self._held))
-            self._n, self._config = problem.n, found.plan.config
-        return found
+            runner = self._runners[problem] = made.on(self._prepared)
+            runner.holds = (self._csr, dict(self._held))
+            self._n, self._config = problem.n, runner.plan.config
+        return runner
 
     def _multiply(self, key: Any, b: Any, out: Any, alpha: float, beta: float) -> Any:
         """Checks the arguments, prepares and launches; stores the launch under ``key``."""
@@ -592,8 +594,8 @@ class PreparedSpmm:
         parameters = packed.parameters((*self._prefix, at["X"], at["Y"], at["out"]))
         if vx.host:
             self._on.launch(kernel, step, parameters)
-            self._on.download(at["out"], found := np.empty(self.nnz, element.numpy))
-            as_numpy(vo)[...] = found
+            self._on.download(at["out"], values := np.empty(self.nnz, element.numpy))
+            as_numpy(vo)[...] = values
             return result
         stream = streams.current_stream(x)
         with streams.ordered(self._on, stream, (*self._csr.named.values(), vx, vy, vo)):
@@ -642,8 +644,8 @@ def _pattern_key(csr: Csr) -> Any:
 
 def _known_pattern(csr: Csr) -> KnownPattern | None:
     """The pattern of a handle of the same index tensors, unchanged since; None: there is none."""
-    found = _patterns.get(_pattern_key(csr))
-    return found if found is not None and found.versions == _versions(csr)[:2] else None
+    pattern = _patterns.get(_pattern_key(csr))
+    return pattern if pattern is not None and pattern.versions == _versions(csr)[:2] else None
 
 
 def _tracked(csr: Csr) -> bool:
@@ -653,16 +655,16 @@ def _tracked(csr: Csr) -> bool:
 
 def handle_of(csr: Csr, compute: str) -> PreparedSpmm | None:
     """The handle of the same PyTorch tensors, unchanged since; None: there is none."""
-    found = _handles.get(_key_of(csr)) if _handles else None
-    return found if found is not None and found.current(compute) else None
+    handle = _handles.get(_key_of(csr)) if _handles else None
+    return handle if handle is not None and handle.current(compute) else None
 
 
 def kept_handle(a: Any, csr: Csr, compute: str) -> PreparedSpmm:
     """A handle of a matrix for calls without one: no format is made. That of a PyTorch tensor is kept as long as the
     tensor exists and does not change."""
-    found = handle_of(csr, compute)
-    if found is not None:
-        return found
+    handle = handle_of(csr, compute)
+    if handle is not None:
+        return handle
     known = _kept.get(id(a))
     if known is not None and known[0]() is a and known[1].current(compute) and _key_of(known[1]._csr) == _key_of(csr):
         return known[1]

@@ -30,17 +30,17 @@ def runner_for(problem: Problem, stream: int = 0, on: Driver | None = None) -> R
     """The runner of ``problem`` on a driver (default: ``driver()``): selected, generated and loaded once. ``stream``:
     the stream of the call; if it is being captured, nothing is timed."""
     on = on or drivers.driver()
-    found = runners.get((on, problem))
-    if found is None:
+    runner = runners.get((on, problem))
+    if runner is None:
         while len(runners) >= launches.MAX_CALLS:
             runners.popitem(last=False)
         shared = driver_state.state_of(on)
         if settings.settings().tune != "off" and not streams.is_captured(stream, on):
             first_call.tune(problem, on, lambda: reselect([problem], load=True))
-        found = runners[on, problem] = make_runner(problem, shared)
+        runner = runners[on, problem] = make_runner(problem, shared)
         _evict(problem, shared)
     runners.move_to_end((on, problem))
-    return found
+    return runner
 
 
 def _evict(newest: Problem, shared: driver_state.DriverState) -> None:

@@ -69,9 +69,9 @@ class _DeviceCount:
     array: Any
 
     def __call__(self) -> int:
-        found = np.zeros(1, np.int64)
-        self.driver.download(self.address, found)
-        return int(found[0])
+        count = np.zeros(1, np.int64)
+        self.driver.download(self.address, count)
+        return int(count[0])
 
 
 class Selection:
@@ -96,10 +96,10 @@ class Selection:
     @property
     def values(self) -> Any:
         """The list of values that are not i or j, a tuple of lists if there are several."""
-        found = tuple(
+        arrays = tuple(
             self._part(x) for v, x in zip(self._values, self._lists, strict=True) if v not in (_index("i"), _index("j"))
         )
-        return found[0] if len(found) == 1 else found
+        return arrays[0] if len(arrays) == 1 else arrays
 
     @property
     def i(self) -> Any:
@@ -184,17 +184,17 @@ def select(
     if capacity is None:
         last = _last_counts.get(lists.problem, 0)
         capacity = min(pairs, max(initial, last + last // 8))
-    found = lists(capacity)
-    if options.overflow == GROW and (count := found.count) > capacity:
+    selected = lists(capacity)
+    if options.overflow == GROW and (count := selected.count) > capacity:
         if len(_last_counts) >= MAX_COUNTS:
             _last_counts.clear()
         _last_counts[lists.problem] = count
         own.recording.refuse()  # the next call has lists for so many from the beginning
-        found = lists(count)
-    if options.overflow == ERROR and found.count > capacity:
-        message = f"capacity is {capacity}; it must be at least {found.count}, the number of selected results"
-        raise CapacityError(message, found.count, capacity)
-    return _sorted(found, extents["j"]) if options.sorted else found
+        selected = lists(count)
+    if options.overflow == ERROR and selected.count > capacity:
+        message = f"capacity is {capacity}; it must be at least {selected.count}, the number of selected results"
+        raise CapacityError(message, selected.count, capacity)
+    return _sorted(selected, extents["j"]) if options.sorted else selected
 
 
 @dataclass(frozen=True)
@@ -317,14 +317,14 @@ def _repeated(
             return None
     elif options.overflow != TRUNCATE or options.sorted:
         return None
-    found = Selection(values, lists, read, capacity)
-    return _sorted(found, columns) if options.sorted else found
+    selected = Selection(values, lists, read, capacity)
+    return _sorted(selected, columns) if options.sorted else selected
 
 
-def _sorted(found: Selection, columns: int) -> Selection:
+def _sorted(selected: Selection, columns: int) -> Selection:
     """The same results in the order of (i, j), by the library of the lists."""
-    torch = hasattr(found.i, "new_empty")
-    i, j = (x.long() if torch else x.astype("int64") for x in (found.i, found.j))
+    torch = hasattr(selected.i, "new_empty")
+    i, j = (x.long() if torch else x.astype("int64") for x in (selected.i, selected.j))
     order = (i * columns + j).argsort()
-    lists = [x[: len(found)][order] for x in found._lists]
-    return Selection(found._values, lists, _Count(found.count), len(found))
+    lists = [x[: len(selected)][order] for x in selected._lists]
+    return Selection(selected._values, lists, _Count(selected.count), len(selected))

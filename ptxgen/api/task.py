@@ -183,27 +183,27 @@ class TaskFunction:
     def program(self, types: dict[str, str | None]) -> Program:
         """The program for inputs of these types: numbers without one are ``int`` or ``float``. TaskError: the text, or
         the function, breaks a rule."""
-        found: Program = self.source.program(types)
-        return found
+        program: Program = self.source.program(types)
+        return program
 
     def given(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """The arguments by name. InputError: there are too many, too few, or unknown ones."""
         if len(arrays) > len(self.names):
             raise InputError(f"the task has {len(self.names)} inputs, {', '.join(self.names)}; {len(arrays)} are given")
-        found = dict(zip(self.names, arrays, strict=False))
+        given = dict(zip(self.names, arrays, strict=False))
         for name, x in named.items():
             if name not in self.names:
                 raise unknown_input(name, self.names, OPTIONS)
-            if name in found:
+            if name in given:
                 raise InputError(f"{name} is given twice; it must be given by name or in order")
-            found[name] = x
-        if absent := [name for name in self.names if name not in {*found, *self.source.optional}]:
+            given[name] = x
+        if absent := [name for name in self.names if name not in {*given, *self.source.optional}]:
             near = closest(absent[0], [ACCUMULATOR])
             raise InputError(
                 f"{', '.join(absent)} must be given; the inputs of the task are {', '.join(self.names)}"
                 + (f": write {near}, if {absent[0]} is no input" if near else "")
             )
-        return found
+        return given
 
 
 def _types(given: Mapping[str, Any]) -> dict[str, str | None]:

@@ -274,11 +274,11 @@ def without_elements(
     program: Program, origin: Any, recording: task_launches.NotRecorded, m: int, n: int
 ) -> dict[str, View]:
     """Operands A and B of a call that has no k."""
-    extents, found = {"i": m, "j": n, "k": 0}, dict[str, View]()
+    extents, empty = {"i": m, "j": n, "k": 0}, dict[str, View]()
     for x in program.inputs[:2]:
         shape = tuple(extents[axis] for axis in x.uses[0])
-        found[x.name] = tensor(recording.empty_array(origin, shape, dtype(x.dtype)), x.name)
-    return found
+        empty[x.name] = tensor(recording.empty_array(origin, shape, dtype(x.dtype)), x.name)
+    return empty
 
 
 def with_fast_compute(options: Options, roles: Roles, extents: Mapping[str, int], first: View) -> Options:
@@ -295,14 +295,14 @@ def with_squares(
     fast: FastDistance, roles: Roles, arrays: Mapping[str, View], recording: task_launches.NotRecorded
 ) -> dict[str, View]:
     """The arrays of a call by role, and the sums of squares of A and of B, which are computed now."""
-    found = {u.role: arrays[u.name] for u in roles.uses}
+    by_role = {u.role: arrays[u.name] for u in roles.uses}
     for name, role, each in ((ROWS, "A", fast.rows), (COLUMNS, "B", fast.columns)):
-        x = found[role]
+        x = by_role[role]
         made = recording.empty_array(x.origin, (x.shape[not each.by_rows],), dtype(each.program.accumulator))
         inputs = {**without_elements(each.program, x.origin, recording, *x.shape), "X": x}
         call(each.program, inputs, {}, made, {}, Options(recording=recording))
-        found[name] = tensor(made, name)
-    return found
+        by_role[name] = tensor(made, name)
+    return by_role
 
 
 def first_array(roles: Roles, arrays: Mapping[str, View], arguments: Mapping[str, str]) -> View:
@@ -345,7 +345,7 @@ def extents_of(
 ) -> dict[str, int]:
     """The extents of i, j and k. ``arguments``: as in ``call``; ``batched``: the arrays that may have a batch as their
     first axis. ShapeError: the arrays disagree, or have another number of dimensions."""
-    found: dict[str, tuple[int, str]] = {}
+    extents: dict[str, tuple[int, str]] = {}
     for x in program.inputs:
         name = arguments.get(x.name, x.name)
         for axes in x.uses:
@@ -358,12 +358,12 @@ def extents_of(
                     f" {len(axes)} dimension{'s' if len(axes) > 1 else ''}"
                 )
             for axis, n in zip(axes, shape, strict=True):
-                known, by = found.setdefault(axis, (n, name))
+                known, by = extents.setdefault(axis, (n, name))
                 if known != n:
                     raise ShapeError(
                         f"axis {axis} has the extent {known} in {by} and {n} in {name}; they must be equal"
                     )
-    return {axis: found[axis][0] for axis in AXES}
+    return {axis: extents[axis][0] for axis in AXES}
 
 
 def problem_of(

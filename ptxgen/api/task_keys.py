@@ -51,9 +51,9 @@ def call(
             keys |= dict.fromkeys(together, distinct)
     extents = {x.name: (_extent(x.row, program, keys, given), _extent(x.column, program, keys, given)) for x in keyed}
     several = len(program.outputs) > 1
-    found = run(**arguments, groups=extents if several else extents[keyed[0].name], **options)
-    made = {x.name: _with_keys(x, getattr(found, x.name) if several else found, keys) for x in keyed}
-    return found._replace(**made) if several else made[keyed[0].name]
+    results = run(**arguments, groups=extents if several else extents[keyed[0].name], **options)
+    made = {x.name: _with_keys(x, getattr(results, x.name) if several else results, keys) for x in keyed}
+    return results._replace(**made) if several else made[keyed[0].name]
 
 
 def _array(key: Node) -> str:
@@ -99,14 +99,14 @@ def _extent(key: Node, program: Program, keys: Mapping[str, Any], given: Mapping
     raise InputError(f"groups is {shown(None)}; no array has the axis {key.value}")
 
 
-def _with_keys(output: Aggregate | Distinct, found: Any, keys: Mapping[str, Any]) -> Any:
+def _with_keys(output: Aggregate | Distinct, results: Any, keys: Mapping[str, Any]) -> Any:
     """A result with the keys of its rows and columns; of a batch, of each item."""
     of_rows, of_columns = (keys.get(_array(key)) for key in (output.row, output.column))
     if isinstance(output, Aggregate):
-        return Groups(found, of_rows, of_columns)
-    if not isinstance(found, DistinctKeys):
-        return tuple(_with_keys(output, x, keys) for x in found)
-    return DistinctKeys(_taken(of_rows, found.rows), _taken(of_columns, found.columns))
+        return Groups(results, of_rows, of_columns)
+    if not isinstance(results, DistinctKeys):
+        return tuple(_with_keys(output, x, keys) for x in results)
+    return DistinctKeys(_taken(of_rows, results.rows), _taken(of_columns, results.columns))
 
 
 def _taken(keys: Any, numbers: Any) -> Any:

@@ -113,36 +113,36 @@ def launched(arguments: Arguments, ready: Any, out: Any, around: Callable[[], Ma
     function. None: an array of ``out`` shares memory with another, a number does not fit its type, or lists are too
     short: the call must do all again."""
     key, first, at, outs, numbers = arguments
-    launch, found, runner = ready
-    if found.scalars:
-        outside = around() if None in found.scalars.values() else {}
-        values = {name: outside[name] if n is None else numbers[n] for name, n in found.scalars.items()}
+    launch, call, runner = ready
+    if call.scalars:
+        outside = around() if None in call.scalars.values() else {}
+        values = {name: outside[name] if n is None else numbers[n] for name, n in call.scalars.items()}
         texts = tuple([repr(x) for x in values.values()])
-        if texts != found.texts:
+        if texts != call.texts:
             try:
-                changed = tuple(each.with_values(values) if each.numbers else each for each in found.launches)
+                changed = tuple(each.with_values(values) if each.numbers else each for each in call.launches)
             except (struct.error, OverflowError):
                 return None
-            launch, found = changed[0].launch, found._replace(launches=changed, texts=texts)
-            launches.store(key, launch, found, runner)
-    if outs and _overlaps(at, found.sizes, found.inputs):
+            launch, call = changed[0].launch, call._replace(launches=changed, texts=texts)
+            launches.store(key, launch, call, runner)
+    if outs and _overlaps(at, call.sizes, call.inputs):
         return None
-    if found.only is not None:
+    if call.only is not None:
         if out is None:
-            ((shape, torch_dtype),) = found.made
+            ((shape, torch_dtype),) = call.made
             out = first.new_empty(shape, dtype=torch_dtype)
             at.append(out.data_ptr())
-        launch(found.only(at), streams.current_stream(first))
+        launch(call.only(at), streams.current_stream(first))
         return out
-    made = [None if x is None else first.new_empty(x[0], dtype=x[1]) for x in found.made]
+    made = [None if x is None else first.new_empty(x[0], dtype=x[1]) for x in call.made]
     at += [0 if x is None else x.data_ptr() for x in made]
     stream = streams.current_stream(first)
-    for each in found.launches:
+    for each in call.launches:
         each.launch(tuple([at[n] + offset for n, offset in each.places]), stream)
     written = [] if out is None else [*out.values()] if type(out) is dict else [out]
     arrays = [*written, *made]
-    results = [arrays[n - found.inputs] for n in found.results]
-    return results[0] if found.form is None else found.form(*results)
+    results = [arrays[n - call.inputs] for n in call.results]
+    return results[0] if call.form is None else call.form(*results)
 
 
 def _overlaps(at: Sequence[int], sizes: Sequence[int], inputs: int) -> bool:
@@ -254,7 +254,7 @@ class Recording(NotRecorded):
         one = not others and form is None and len(made) == (1 if tensors == self._inputs else 0)
         whole = one and not any(place.offset for place in first.places)
         names = dict.fromkeys(x for each in self._launches for x in each.numbers.values() if isinstance(x, str))
-        found = Recorded(
+        recorded = Recorded(
             tuple(self._launches),
             itemgetter(*(place.array for place in first.places)) if whole else None,
             tuple(made),
@@ -266,7 +266,7 @@ class Recording(NotRecorded):
             tuple(map(_size, self._tensors)),
             tuple(each.runner for each in others),
         )
-        launches.store(self._key, first.launch, found, first.runner)
+        launches.store(self._key, first.launch, recorded, first.runner)
 
 
 def recording(arguments: Arguments | None, given: Iterable[Any], out: Any) -> NotRecorded:

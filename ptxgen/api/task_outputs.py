@@ -93,12 +93,12 @@ def _item(
     program: Program, arrays: Mapping[str, View], n: int, recording: task_launches.NotRecorded
 ) -> dict[str, View]:
     """The arrays of one item of a batch."""
-    found = dict(arrays)
+    item = dict(arrays)
     for name in roles_of(program).tiles:
         v = arrays[name]
         if len(v.shape) == 3:
-            found[name] = tensor(recording.part(v.origin[n if v.shape[0] != 1 else 0], v.origin), name)
-    return found
+            item[name] = tensor(recording.part(v.origin[n if v.shape[0] != 1 else 0], v.origin), name)
+    return item
 
 
 def _reduced_items(
@@ -263,5 +263,5 @@ def _reduction(
         return None
     base = dtype(several.reading(program, program.outputs[0]).accumulator)
     empty = {several.LEFT: (m, 0), several.RIGHT: (0, n)}
-    found = {name: recording.empty_array(first.origin, shape, base) for name, shape in empty.items()}
-    return {name: tensor(x, name) for name, x in {**found, several.REDUCTION: matrix}.items()}
+    states = {name: recording.empty_array(first.origin, shape, base) for name, shape in empty.items()}
+    return {name: tensor(x, name) for name, x in {**states, several.REDUCTION: matrix}.items()}

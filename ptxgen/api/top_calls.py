@@ -109,10 +109,10 @@ def best(program: Program, arrays: Mapping[str, View], scalars: Mapping[str, flo
     call = _Call(program, output, count, arrays, scalars, own, extents, device)
     with device.ordered(arrays):
         made, width = call.results()
-    found = {name: new_arrays.result_of(x, first.origin) for name, x in made.items()}
+    lists = {name: new_arrays.result_of(x, first.origin) for name, x in made.items()}
     if width < call.width:  # fewer pairs count
-        found = {name: x[:width] for name, x in found.items()}
-    return Best(found[BEST], found.get(BEST_I), found.get(BEST_J))
+        lists = {name: x[:width] for name, x in lists.items()}
+    return Best(lists[BEST], lists.get(BEST_I), lists.get(BEST_J))
 
 
 def _count(output: Top, scalars: Mapping[str, float]) -> int:
@@ -173,10 +173,10 @@ class _Device:
         """Numbers in device memory, once the stream has computed them."""
         self.wait()
         self.held.clear()
-        found = np.empty(count, dtype)
+        array = np.empty(count, dtype)
         if count:
-            self.driver.download(address, found)
-        return found
+            self.driver.download(address, array)
+        return array
 
     def wait(self) -> None:
         """Waits for the launches."""
@@ -529,12 +529,12 @@ class _Call:
 
     def _parts_of(self, parts: Mapping[str, Part]) -> dict[str, View]:
         """The parts of arrays, by the names that their uses have in the program of parts."""
-        found = {}
+        views = {}
         for x in self.program.inputs:
             for axes in x.uses:
                 index = tuple(parts[axis].slice if axis in parts else slice(None) for axis in axes)
-                found[array_name(x.name, axes)] = tensor(self.arrays[x.name].origin[index], x.name)
-        return found
+                views[array_name(x.name, axes)] = tensor(self.arrays[x.name].origin[index], x.name)
+        return views
 
     def _problem(
         self,
@@ -566,8 +566,8 @@ class _Call:
         for name, x in given.items():
             if x.nbytes:
                 self.device.driver.upload(memory[name].address, x)
-        found = {role: memory.get(role) or bounds[name] for role, name in uses.items()}
-        return problem, {role: x.address for role, x in found.items()}
+        inputs_by_role = {role: memory.get(role) or bounds[name] for role, name in uses.items()}
+        return problem, {role: x.address for role, x in inputs_by_role.items()}
 
     def _launch(self, problem: Task, addresses: Mapping[str, int], numbers: Mapping[str, float]) -> None:
         """Launches the kernels of lists, or those that list candidates of tensor cores first."""

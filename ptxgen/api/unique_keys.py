@@ -157,12 +157,12 @@ def _bytes(x: Any, size: int) -> Any:
 
 def _sorted(on: Driver, addresses: dict[str, int], key_dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """The distinct keys of the table, which become a list in ascending order, too."""
-    found = np.empty(2, np.uint32)
-    on.download(addresses[COUNTS], found)
-    wide = np.empty(int(found[0]), np.dtype(f"{key_dtype.kind}8"))
+    counts = np.empty(2, np.uint32)
+    on.download(addresses[COUNTS], counts)
+    wide = np.empty(int(counts[0]), np.dtype(f"{key_dtype.kind}8"))
     if wide.size:
         on.download(addresses[DISTINCT], wide)
-    if found[1]:
+    if counts[1]:
         wide = np.append(wide, np.array([SIGN], np.uint64).view(wide.dtype))
     wide.sort()
     if wide.size:

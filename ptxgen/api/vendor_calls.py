@@ -49,8 +49,8 @@ def faster(problem: Problem, on: Driver) -> FasterVendor | None:
         return None
     if database.vendor(problem, on.device.name, on.clock) is None:
         return None
-    found = choice.chosen(problem, on)
-    theirs = None if found is None else found.vendor
+    selected = choice.chosen(problem, on)
+    theirs = None if selected is None else selected.vendor
     if theirs is None:
         return None
     try:
@@ -71,17 +71,23 @@ def in_place_of(
 ) -> Callable[..., None]:
     """A launch function of the vendor's kernel, where calls use it; else ``launch``, that of ptxgen's kernel. Launches
     with a caller's workspace, whose size is that of ptxgen's kernel, are ``launch``'s."""
-    found = faster(bound.problem, bound.driver) if alpha == 1 and beta == 0 and require_mode(vendor) == "auto" else None
-    if found is None:
+    library = (
+        faster(bound.problem, bound.driver) if alpha == 1 and beta == 0 and require_mode(vendor) == "auto" else None
+    )
+    if library is None:
         return launch
-    kernel, on = found.kernel, bound.driver
-    workspaces, spec, version = driver_state.state_of(on).workspaces, Launch((), found.kernel.workspace), found.version
+    kernel, on = library.kernel, bound.driver
+    workspaces, spec, version = (
+        driver_state.state_of(on).workspaces,
+        Launch((), library.kernel.workspace),
+        library.version,
+    )
 
     def launch_vendor(addresses: Addresses, stream: int, own: int | None = None) -> None:
         if own is not None:
             launch(addresses, stream, own)
             return
-        workspace = workspaces.for_capture(stream, found) if stream > 1 and on.capturing(stream) else None
+        workspace = workspaces.for_capture(stream, library) if stream > 1 and on.capturing(stream) else None
         named = dict(zip(names, addresses, strict=False))
         LAUNCHES[version] += 1
         if not spec.workspace:

@@ -57,9 +57,9 @@ def measured(options: MeasuredOptions, most_items: int) -> dict[str, Any]:
     lists, swept = [], []
     with options.reading() as database, shown_progress() as progress:
         progress.phase("figure3", tiles)
-        for found in article_times.sweep(driver):
-            swept.append(asdict(found))
-            progress.step(f"{found.m}x{found.n}, {found.threads} threads")
+        for tile in article_times.sweep(driver):
+            swept.append(asdict(tile))
+            progress.step(f"{tile.m}x{tile.n}, {tile.threads} threads")
         progress.phase("lists", len(cases))
         for times in article_times.list_times(
             driver, cases, lambda p: require(p, driver.device, database)[0].config, options.path

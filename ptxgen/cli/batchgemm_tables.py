@@ -123,9 +123,9 @@ def figure3(document: Document) -> PaperTable:
     rows: list[list[Any]] = []
     tiles = sorted({(r["m"], r["n"]) for r in swept}, key=lambda t: (t[0] * t[1], t))
     for m, n in tiles:
-        found = [speeds.get((m, n, t)) for t in threads]
-        known = [(speed, t) for speed, t in zip(found, threads, strict=True) if speed]
-        rows.append([f"{m}×{n}", *found, max(known)[1] if known else None, design.get((m, n))])
+        values = [speeds.get((m, n, t)) for t in threads]
+        known = [(speed, t) for speed, t in zip(values, threads, strict=True) if speed]
+        rows.append([f"{m}×{n}", *values, max(known)[1] if known else None, design.get((m, n))])
     labels = [row[0] for row in rows]
     series = {f"{t} threads": [row[1 + i] for row in rows] for i, t in enumerate(threads)}
     notes = [
@@ -166,8 +166,8 @@ def figure6(document: Document) -> PaperTable:
     counts = _counts(lists)
     rows: list[list[Any]] = []
     for count in counts:
-        found = [[r["occupancy"][m] for r in lists if r["items"] == count and m in r["occupancy"]] for m in variants]
-        rows.append([count, *(100 * fmean(x) if x else None for x in found)])
+        columns = [[r["occupancy"][m] for r in lists if r["items"] == count and m in r["occupancy"]] for m in variants]
+        rows.append([count, *(100 * fmean(x) if x else None for x in columns)])
     series = {
         METHODS[m]: [(float(row[0]), row[1 + i]) for row in rows if row[1 + i] is not None]
         for i, m in enumerate(variants)
@@ -287,18 +287,18 @@ def _lists(document: Document) -> list[Document]:
 
 def _random_lists(document: Document, many: bool = False) -> list[Document]:
     """Lists of a range. ``many``: also those with more items than the suite has. InputError: there is none."""
-    found = [r for r in _lists(document) if r["max_mn"] and (many or r["items"] < 1000)]
-    if not found:
+    lists = [r for r in _lists(document) if r["max_mn"] and (many or r["items"] < 1000)]
+    if not lists:
         raise InputError("the document has no random list: measure it again")
-    return found
+    return lists
 
 
 def _known(lists: Sequence[Document], methods: Iterable[str]) -> list[str]:
     """The methods that some list has a time of. InputError: the method of the article is not among them."""
-    found = [m for m in methods if any(m in r["us"] for r in lists)]
-    if "tlp" not in found:
+    timed = [m for m in methods if any(m in r["us"] for r in lists)]
+    if "tlp" not in timed:
         raise InputError("the document has no time of the method: measure it again")
-    return found
+    return timed
 
 
 def _counts(lists: Sequence[Document]) -> list[int]:

@@ -59,10 +59,10 @@ class GroupedCommands(TyperGroup):
         panels: dict[str, list[tuple[str, str]]] = {}
         width = max(map(len, self.commands), default=0)
         for name in self.list_commands(ctx):
-            found = self.commands[name]
-            if not found.hidden:
-                panel = getattr(found, "rich_help_panel", None) or "Commands"
-                text = found.get_short_help_str(limit=formatter.width - width - 6)
+            command = self.commands[name]
+            if not command.hidden:
+                panel = getattr(command, "rich_help_panel", None) or "Commands"
+                text = command.get_short_help_str(limit=formatter.width - width - 6)
                 panels.setdefault(panel, []).append((name.ljust(width), text))
         for title in sorted(panels, key=lambda t: COMMAND_PANELS.index(t) if t in COMMAND_PANELS else 0):
             with formatter.section(title):
@@ -246,8 +246,8 @@ def _option(name: str, hint: Any) -> str:
     """The name of an option, as errors say it."""
     information = get_args(hint)[1]
     declared = (information.default, *(information.param_decls or ()))  # Typer holds the first name as the default
-    found = next((d for d in declared if isinstance(d, str) and d.startswith("--")), name.replace("_", "-"))
-    return found.removeprefix("--")
+    option = next((d for d in declared if isinstance(d, str) and d.startswith("--")), name.replace("_", "-"))
+    return option.removeprefix("--")
 
 
 def shown(answer: Answer, common: Common) -> str:
@@ -318,18 +318,18 @@ class GroupedCommand(TyperCommand):
 
 def _more_parameters(option_classes: tuple[type[Common], ...]) -> list[Any]:
     """The options of ``more_options`` as parameters of a command."""
-    found = {
+    fields = {
         name: _parameter(name, _in_panel(annotation, _panel(options, "more_options")), default)
         for options in option_classes
         for name, (annotation, default) in options.more_options().items()
     }
-    if not found:
+    if not fields:
         return []
 
     def function(**values: Any) -> None: ...
 
-    function.__signature__ = inspect.Signature(list(found.values()))  # type: ignore[attr-defined]
-    function.__annotations__ = {name: p.annotation for name, p in found.items()}
+    function.__signature__ = inspect.Signature(list(fields.values()))  # type: ignore[attr-defined]
+    function.__annotations__ = {name: p.annotation for name, p in fields.items()}
     made = typer.Typer(add_completion=False)
     made.command()(function)
     return list(typer.main.get_command(made).params)

@@ -49,10 +49,10 @@ ONLY_WITH_GPU = "  (only with an NVIDIA GPU)"
 EQUIVALENT = {"xgboost-cpu": ("xgboost",)}
 
 
-def finding(name: str, state: str, found: str, remedy: str = "") -> Finding:
+def finding(name: str, state: str, value: str, remedy: str = "") -> Finding:
     """One finding. ``state``: ``ok``; ``missing``: required but absent; ``optional``: absent and needed only by some
     uses."""
-    return {"name": name, "state": state, "found": found, "remedy": remedy}
+    return {"name": name, "state": state, "found": value, "remedy": remedy}
 
 
 def examine(database: Path, progress: Progress = SILENT) -> list[Finding]:
@@ -84,9 +84,9 @@ def _guarded(name: str, check: Callable[[], Finding]) -> Finding:
 
 
 def _python() -> Finding:
-    found = ".".join(map(str, sys.version_info[:3]))
+    version = ".".join(map(str, sys.version_info[:3]))
     enough = sys.version_info >= (3, 11)
-    return finding("Python", "ok" if enough else "missing", found, "" if enough else "install Python 3.11 or newer")
+    return finding("Python", "ok" if enough else "missing", version, "" if enough else "install Python 3.11 or newer")
 
 
 def _package(name: str, extra: str | None, purpose: str, gpu: bool) -> Finding:
@@ -140,22 +140,22 @@ def _gpu(name: str) -> Finding:
         return finding("GPU", "optional", "none: kernels run on the emulated device")
     except PtxgenError as error:
         return finding("GPU", "missing", str(error).splitlines()[0])
-    found = f"{device.name}, {device.target}, {device.sms} multiprocessors, through {library}"
-    return finding("GPU", "ok", f"{found} ({name})" if name else found)
+    description = f"{device.name}, {device.target}, {device.sms} multiprocessors, through {library}"
+    return finding("GPU", "ok", f"{description} ({name})" if name else description)
 
 
 def _ptxas(gpu: bool) -> Finding:
     from ptxgen.runtime.assemble import find_ptxas, version
 
-    found = find_ptxas()
-    if found is not None:
-        return finding("ptxas", "ok", f"{version(found)}, {found}")
-    found_text = (
+    path = find_ptxas()
+    if path is not None:
+        return finding("ptxas", "ok", f"{version(path)}, {path}")
+    advice = (
         "none: the CUDA driver assembles kernels, which is slower"
         if gpu
         else "none: kernels are emitted and emulated without being assembled"
     )
-    return finding("ptxas", "optional", found_text, install("nvidia-cuda-nvcc>=13.0,<14"))
+    return finding("ptxas", "optional", advice, install("nvidia-cuda-nvcc>=13.0,<14"))
 
 
 def _vendor_libraries(gpu: bool) -> dict[str, Callable[[], Finding]]:
@@ -169,9 +169,9 @@ def _vendor_libraries(gpu: bool) -> dict[str, Callable[[], Finding]]:
 
 
 def _vendor_library(name: str, library: Installation, gpu: bool) -> Finding:
-    found = library.version()
-    if found:
-        return finding(name, "ok", found)
+    version = library.version()
+    if version:
+        return finding(name, "ok", version)
     if gpu:
         return finding(name, "optional", library.absent, library.remedy())
     return finding(name, "optional", "none: it requires an NVIDIA GPU")

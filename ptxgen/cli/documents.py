@@ -133,18 +133,18 @@ def _column_major(value: Any) -> Document:
 
 
 def _samplers(value: Any) -> list[Document]:
-    found: list[Document] = _list_of(_row(sampler=_text, acceptance=_number))(value)
+    samplers: list[Document] = _list_of(_row(sampler=_text, acceptance=_number))(value)
     for name in ("categorical", "uniform"):
-        if all(s["sampler"] != name for s in found):
+        if all(s["sampler"] != name for s in samplers):
             raise InputError(f"lacks the sampler {name}")
-    return found
+    return samplers
 
 
 def _splits(value: Any) -> Document:
-    found = _checked(value, {"splits": _text, "us": _positive, "measured": _count, "config": _config}, ".")
-    if found["splits"] not in SPLITS:
-        raise InputError(f".splits is {shown(found['splits'])}; it must be one of {', '.join(SPLITS)}")
-    return {**value, **found}
+    splits = _checked(value, {"splits": _text, "us": _positive, "measured": _count, "config": _config}, ".")
+    if splits["splits"] not in SPLITS:
+        raise InputError(f".splits is {shown(splits['splits'])}; it must be one of {', '.join(SPLITS)}")
+    return {**value, **splits}
 
 
 _NAMES: dict[str, Check] = {
@@ -173,17 +173,17 @@ _REGRESSOR = _row(
 
 
 def _extents(value: Any) -> list[int]:
-    found: list[int] = _list_of(_count)(value)
-    if len(found) != 3:
-        raise InputError(f"has {len(found)} elements; it must have x, y and z")
-    return found
+    extents: list[int] = _list_of(_count)(value)
+    if len(extents) != 3:
+        raise InputError(f"has {len(extents)} elements; it must have x, y and z")
+    return extents
 
 
 def _tile(value: Any) -> list[int]:
-    found: list[int] = _list_of(_count)(value)
-    if len(found) != 2:
-        raise InputError(f"has {len(found)} elements; it must have rows and columns")
-    return found
+    tile: list[int] = _list_of(_count)(value)
+    if len(tile) != 2:
+        raise InputError(f"has {len(tile)} elements; it must have rows and columns")
+    return tile
 
 
 def _captured(value: Any) -> Document:
@@ -192,10 +192,10 @@ def _captured(value: Any) -> Document:
 
 
 def _libraries(value: Any) -> list[Document]:
-    found: list[Document] = _list_of(_row(**_LIBRARY))(value)
-    if not found:
+    libraries: list[Document] = _list_of(_row(**_LIBRARY))(value)
+    if not libraries:
         raise InputError("is empty; it must have a library")
-    return found
+    return libraries
 
 
 _RESOURCES = ("registers", "shared", "blocks_sm")

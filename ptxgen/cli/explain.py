@@ -51,8 +51,8 @@ def explain(
         progress.phase("explain", len(cases))
         rows = []
         for case in cases:
-            found = explanation.explain(case.problem, device, database, count, vendor)
-            rows.append(explanation_report.fields(case, found))
+            explained = explanation.explain(case.problem, device, database, count, vendor)
+            rows.append(explanation_report.fields(case, explained))
             progress.step(case.name)
     document = {"command": "explain", "device": device.name, "clock": clock_of(device.name), "rows": rows}
     return Answer(document, explanation_report.text(document))

@@ -122,9 +122,9 @@ def exported(
     with shown_progress("select", len(problems) + sum(map(len, tasks.values()))) as progress:
 
         def choose(problem: Problem) -> Selection:
-            found = selection.require(problem, device, database)[0]
+            selected = selection.require(problem, device, database)[0]
             progress.step(problem.key())
-            return found
+            return selected
 
         library = Library.of(problems, device, choose, models.model_for(device, database), form, tasks, choice)
     with shown_progress("assemble"):
@@ -141,5 +141,5 @@ def exported(
         "notes": extrapolation_notes(device.name, sources),
     }
     numbers = ((library.problems, "problem"), (library.modules, "kernel module"), (files, "file"))
-    text = f"{folder}: {', '.join(counted(len(found), noun) for found, noun in numbers)}"
+    text = f"{folder}: {', '.join(counted(len(items), noun) for items, noun in numbers)}"
     return Answer(document, "\n".join([text, *document["functions"], *document["notes"]]))

@@ -49,10 +49,10 @@ class MeasuredOptions(DatabaseOptions):
         from ptxgen.errors import UnavailableError
         from ptxgen.runtime.cuda import CudaDriver
 
-        found = Target(database=self.database, device=self.device).find_driver()
-        if not isinstance(found, CudaDriver):
+        driver = Target(database=self.database, device=self.device).find_driver()
+        if not isinstance(driver, CudaDriver):
             raise UnavailableError(f"{name} --measure times kernels and vendors' libraries, which needs an NVIDIA GPU")
-        return found
+        return driver
 
 
 def answer(
@@ -77,14 +77,14 @@ def answer(
     if options.measure and options.source is not None:
         raise InputError("measure and from are given; a document is either measured or read")
     device = None if options.device is None else device_named(options.device).name
-    found = device or shipped
+    source = device or shipped
     if options.measure:
         document = report.plain(measure())
-    elif options.source is None and optional and not paper_files.path_of(found, file).exists():
-        document = {"command": name, "device": found}
+    elif options.source is None and optional and not paper_files.path_of(source, file).exists():
+        document = {"command": name, "device": source}
     else:
         remedy = f"On such a GPU: python -m ptxgen {name} --measure --save {file}.json; then use --from"
-        path = options.source or paper_files.existing(found, file, remedy)
+        path = options.source or paper_files.existing(source, file, remedy)
         document = documents.read(path, name, device=device)
     if options.save is not None:
         with replacing(options.save) as out:

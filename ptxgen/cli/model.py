@@ -133,10 +133,10 @@ def _stored(options: DatabaseOptions, device: str, error: InputError) -> list[Me
     from ptxgen.errors import InputError
 
     with options.reading() as database:
-        found = list(database.measurements(device=device)) if database is not None else []
-    if not found:
+        rows = list(database.measurements(device=device)) if database is not None else []
+    if not rows:
         raise InputError(f"{error}; {options.path} has none either: tune or collect adds them, --folder reads others")
-    return found
+    return rows
 
 
 @command(model, "evaluate", "--no-curve", "--device h200 --samples --perceptrons 10000 --json")
@@ -228,8 +228,8 @@ def compare_regressors(device: str, folds: int, target: str, samples: int, seeds
     with shown_progress() as progress:
         rows, head = _drawn_problems(device, folds, samples)
         progress.phase("train", seeds * (2 * len(HIDDEN_LAYERS) + 1))
-        found = evaluation.architectures(rows, target, folds, samples, progress.step, seeds, jobs)
-    return Answer({**head, "architectures": [asdict(r) for r in found]}, "")
+        compared = evaluation.architectures(rows, target, folds, samples, progress.step, seeds, jobs)
+    return Answer({**head, "architectures": [asdict(r) for r in compared]}, "")
 
 
 def compare_sample_curves(
@@ -244,13 +244,13 @@ def compare_sample_curves(
 
     perceptrons_available("perceptrons", int(perceptron))
     regressors = ((), HIDDEN_LAYERS[-1]) if perceptron else ((),)
-    found = []
+    curves = []
     with shown_progress() as progress:
         rows, head = _drawn_problems(device, folds, samples)
         progress.phase("train", len(regressors) * evaluation.HALVINGS * folds)
         for hidden in regressors:
-            found += evaluation.sample_curve(rows, target, folds, progress.step, hidden, samples, jobs)
-    return Answer({**head, "samples": [asdict(r) for r in found]}, "")
+            curves += evaluation.sample_curve(rows, target, folds, progress.step, hidden, samples, jobs)
+    return Answer({**head, "samples": [asdict(r) for r in curves]}, "")
 
 
 def _drawn_problems(device: str, folds: int, samples: int | None) -> tuple[Training, dict[str, Any]]:
@@ -354,8 +354,8 @@ def validate(
 
         models = model_folder(database, "").parent
         arguments = DevicePoolOptions(budget, driver, numbers, jobs, models, revision(), children)
-        found = validation.Validator(database, arguments, vendor, progress).run(drawn, time_limit or math.inf, keep)
-    return _validated(header, found)
+        validated = validation.Validator(database, arguments, vendor, progress).run(drawn, time_limit or math.inf, keep)
+    return _validated(header, validated)
 
 
 def _validated(header: dict[str, Any], rows: list[Validated]) -> Answer:

@@ -86,8 +86,8 @@ class DatabaseOptions(Common):
                 file=sys.stderr,
                 flush=True,
             )
-        found = readable(self.path) if self.database is None else Database(self.path, readonly=True)
-        with found or nullcontext() as database:
+        opened = readable(self.path) if self.database is None else Database(self.path, readonly=True)
+        with opened or nullcontext() as database:
             yield database
 
 
@@ -129,14 +129,14 @@ class ProblemOptions(DatabaseOptions):
         """Those of the fields that some operations have."""
         from ptxgen.problem.base import text_of
 
-        found: dict[str, dict[str, tuple[Any, Any]]] = {}  # by field and operation: (its type, the field)
+        options: dict[str, dict[str, tuple[Any, Any]]] = {}  # by field and operation: (its type, the field)
         for operation in cls.operations():
             for f in fields(operation.problem):
                 value_type = FIELD_TYPES.get(str(f.type))
                 if f.name in operation.options and f.name not in PROBLEM_FIELDS and value_type is not None:
-                    found.setdefault(f.name, {})[operation.name] = value_type, f
+                    options.setdefault(f.name, {})[operation.name] = value_type, f
         out: dict[str, tuple[Any, Any]] = {}
-        for name, uses in found.items():
+        for name, uses in options.items():
             operation_name, (value_type, f) = next(iter(uses.items()))
             described = text_of(f)
             switch, on = described.flag, value_type is bool and f.default is True

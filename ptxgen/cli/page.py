@@ -93,26 +93,27 @@ def report(
             device = name or next(iter(tuning_files.devices()), "h200")
         for s in sources:
             s.require(device_named(device).name)
-        found = _contents(device, clock or tuning_files.clock_of(device), database, history, shown)
+        contents = _contents(device, clock or tuning_files.clock_of(device), database, history, shown)
         for s in sources:
-            s.add_to(found)
+            s.add_to(contents)
         shown.phase("draw", 0)
-        text = page(found)
+        text = page(contents)
     out.write_text(text, encoding="utf-8")
     document = {
         "command": "report",
-        "device": found.device.name,
+        "device": contents.device.name,
         "file": out,
         "bytes": len(text.encode()),
-        "winners": len(found.winners),
-        "measurements": len(found.attempts),
-        "ratios": len(found.ratios),
-        "sources": found.sources,
+        "winners": len(contents.winners),
+        "measurements": len(contents.attempts),
+        "ratios": len(contents.ratios),
+        "sources": contents.sources,
     }
-    parts = ((found.winners, "winner"), (found.attempts, "measurement"), (found.ratios, "time"))
+    parts = ((contents.winners, "winner"), (contents.attempts, "measurement"), (contents.ratios, "time"))
     counts = ", ".join(counted(len(rows), noun) for rows, noun in parts)
     return Answer(
-        document, [f"{out}: {counts} of the vendor; device {found.device.name}", *(f"from {s}" for s in found.sources)]
+        document,
+        [f"{out}: {counts} of the vendor; device {contents.device.name}", *(f"from {s}" for s in contents.sources)],
     )
 
 
@@ -213,7 +214,7 @@ def read_source(path: Path, title: str = "") -> Source:
 # ---- the page
 
 
-def page(found: Contents) -> str:
+def page(contents: Contents) -> str:
     """The page as text."""
     import math
     from importlib import resources
@@ -225,29 +226,29 @@ def page(found: Contents) -> str:
     from ptxgen.cli.tables import number
     from ptxgen.tuning.choice.vendor import is_faster
 
-    d = found.device
-    tiles = {"tuned shapes": f"{len(found.winners):,}"}
-    if found.ratios:
-        mean = math.exp(sum(math.log(r.ratio) for r in found.ratios) / len(found.ratios))
-        slower = sum(r.ratio < 1 for r in found.ratios)
+    d = contents.device
+    tiles = {"tuned shapes": f"{len(contents.winners):,}"}
+    if contents.ratios:
+        mean = math.exp(sum(math.log(r.ratio) for r in contents.ratios) / len(contents.ratios))
+        slower = sum(r.ratio < 1 for r in contents.ratios)
         tiles |= {
-            "shapes compared with the vendor's library": f"{len(found.ratios):,}",
+            "shapes compared with the vendor's library": f"{len(contents.ratios):,}",
             "geometric mean of vendor's time / time of ptxgen": number(mean),
-            "shapes slower than with the vendor's library": f"{slower / len(found.ratios):.0%}",
+            "shapes slower than with the vendor's library": f"{slower / len(contents.ratios):.0%}",
         }
-    if found.vendors:
-        ours = {m.problem: m for m in found.winners}
-        both = [(theirs, ours[theirs.problem]) for theirs in found.vendors if theirs.problem in ours]
+    if contents.vendors:
+        ours = {m.problem: m for m in contents.winners}
+        both = [(theirs, ours[theirs.problem]) for theirs in contents.vendors if theirs.problem in ours]
         used = sum(is_faster(*pair) for pair in both)
         tiles["shapes that calls leave to the vendor's library"] = f"{used:,} of {len(both):,}"
-    if found.attempts:
-        failed = sum(a.outcome != "ok" for a in found.attempts)
-        tiles |= {"measurements": f"{len(found.attempts):,}", "failed measurements": f"{failed:,}"}
+    if contents.attempts:
+        failed = sum(a.outcome != "ok" for a in contents.attempts)
+        tiles |= {"measurements": f"{len(contents.attempts):,}", "failed measurements": f"{failed:,}"}
     facts = f"{d.name}, {d.target}, {d.sms} multiprocessors, {d.clock} MHz, {d.bandwidth} GB/s"
-    subtitle = f"{facts}. From {', '.join(found.sources) or 'nothing: no results are stored'}."
-    if found.clock == "model":
+    subtitle = f"{facts}. From {', '.join(contents.sources) or 'nothing: no results are stored'}."
+    if contents.clock == "model":
         subtitle += f" {MODEL_CLOCK}"
-    made = [_roofline(found), _ratios(found), _search(found), _winners(found), _failures(found)]
+    made = [_roofline(contents), _ratios(contents), _search(contents), _winners(contents), _failures(contents)]
     text = resources.files("ptxgen.cli").joinpath("page.html.mako").read_text(encoding="utf-8")
     rendered: str = Template(text, default_filters=["h"]).render_unicode(
         title=f"ptxgen on {d.name}", subtitle=subtitle, tiles=tiles, sections=made, svg=svg, number=number, Code=Code
@@ -289,15 +290,15 @@ def _operations(problems: Iterable[Problem]) -> list[str]:
     """The names of the operations of problems, in the order of the registry."""
     from ptxgen.problem.operation import operation_names
 
-    found = {p.operation for p in problems}
-    return [name for name in operation_names() if name in found]
+    names = {p.operation for p in problems}
+    return [name for name in operation_names() if name in names]
 
 
 def _shapes(count: int) -> str:
     return f"{count:,} shape{'' if count == 1 else 's'}"
 
 
-def _roofline(found: Contents) -> Section:
+def _roofline(contents: Contents) -> Section:
     from ptxgen.cli.pictures import Points
     from ptxgen.cli.tables import number
     from ptxgen.lowering.lower import lower
@@ -315,21 +316,23 @@ def _roofline(found: Contents) -> Section:
         " Triangles are shapes below the axis."
     )
     charts: list[tuple[Chart, str, str]] = []
-    for operation in _operations(m.problem for m in found.winners):
+    for operation in _operations(m.problem for m in contents.winners):
         series: dict[str, list[tuple[float, float, str]]] = {}
         peaks: dict[str, float] = {}
-        for m in found.winners:
+        for m in contents.winners:
             p = lower(m.problem)
             if operation_of(m.problem).name == operation and p.flops and p.bytes and m.us > 0:
                 name, family = arithmetic(m.problem), m.config.values()["family"]
                 unit = operation_of(m.problem).speed.title
                 label = f"{m.problem.key()}: {number(m.us)} µs, {number(m.speed)} {unit}, {family}"
                 series.setdefault(name, []).append((p.flops / p.bytes, m.tflops, label))
-                peaks[name] = max(peaks.get(name, 0.0), peak_flops(p, found.device) / 1e12)
+                peaks[name] = max(peaks.get(name, 0.0), peak_flops(p, contents.device) / 1e12)
         if series:
             names = (*(name for name, element in DTYPES.items() if element.compute), *DTYPES["f32"].compute)
             known = {name: series.get(name, []) for name in names}
-            chart = Points(f"Roofline, {operation}", known, _roofs(known, peaks, found.device), "FLOP/byte", "TFLOP/s")
+            chart = Points(
+                f"Roofline, {operation}", known, _roofs(known, peaks, contents.device), "FLOP/byte", "TFLOP/s"
+            )
             charts.append((chart, f"roofline-{operation}", f"{operation}: {_shapes(sum(map(len, series.values())))}"))
     if not charts:
         return Section("Roofline", text, notes=["There are no winners. `python -m ptxgen tune` finds some."])
@@ -352,7 +355,7 @@ def _roofs(
     return limits
 
 
-def _ratios(found: Contents) -> Section:
+def _ratios(contents: Contents) -> Section:
     from ptxgen.cli.pictures import Heat
     from ptxgen.problem.operation import operation_named, operation_of
     from ptxgen.tuning.store.history import heat_map
@@ -362,13 +365,13 @@ def _ratios(found: Contents) -> Section:
         "Time of the best candidate of the vendor's library over the time of ptxgen, measured in one run: above 1,"
         " ptxgen is faster. Each cell is the geometric mean of a class of shapes, with the number of shapes."
     )
-    if not found.ratios:
+    if not contents.ratios:
         command = "python -m ptxgen bench gemm --suite isaac --baseline cublas --save bench.json"
         shown = "`python -m ptxgen report --from bench.json` shows them"
         return Section(title, text, notes=[f"No times of the vendor are stored. `{command}` measures some; {shown}."])
     charts = []
-    for name in _operations(r.problem for r in found.ratios):
-        chosen = [r for r in found.ratios if operation_of(r.problem).name == name]
+    for name in _operations(r.problem for r in contents.ratios):
+        chosen = [r for r in contents.ratios if operation_of(r.problem).name == name]
         grid = heat_map(chosen)
         cells = [[None if c is None else (c[0], f"{c[0]:.2f}\n{c[1]}") for c in row] for row in grid.cells]
         columns, rows = ([f"$2^{{{n}}}$" for n in axis] for axis in (grid.columns, grid.rows))
@@ -376,21 +379,21 @@ def _ratios(found: Contents) -> Section:
         own = operation_named(name).problem.SHAPE == ("m", "n", "k")
         lowered = "" if own else ", of the GEMM that kernels compute"
         charts.append((chart, f"ratio-{name}", f"{name}: {_shapes(len(chosen))}{lowered}"))
-    worst = sorted(found.ratios, key=lambda r: r.ratio)[:10]
+    worst = sorted(contents.ratios, key=lambda r: r.ratio)[:10]
     table = HtmlTable(("ratio", "slowest shapes"), [[float(r.ratio), Code(r.problem.key())] for r in worst])
     return Section(title, text, charts, [table])
 
 
-def _search(found: Contents) -> Section:
+def _search(contents: Contents) -> Section:
     from ptxgen.cli.pictures import Lines
     from ptxgen.tuning.store.history import counts_over_time, search_curve
 
     charts: list[tuple[Chart, str, str]] = []
-    if found.attempts:
-        over_time: dict[str, Any] = dict(counts_over_time(found.attempts))
+    if contents.attempts:
+        over_time: dict[str, Any] = dict(counts_over_time(contents.attempts))
         chart = Lines("Measurements over time", over_time, "", "measurements", dates=True)
         charts.append((chart, "history", "Measurements of each family until a time."))
-        points = [(float(n), 100 * y) for n, y in search_curve(found.attempts)]
+        points = [(float(n), 100 * y) for n, y in search_curve(contents.attempts)]
         line = Lines(
             "Progress of the search", {"all problems": points}, "measurements of a problem", "% of the fastest"
         )
@@ -399,8 +402,8 @@ def _search(found: Contents) -> Section:
         )
         charts.append((line, "search", caption))
     notes = []
-    if found.curve:
-        curve = Lines("Learning curve", {"trees": found.curve}, "training problems", "error")
+    if contents.curve:
+        curve = Lines("Learning curve", {"trees": contents.curve}, "training problems", "error")
         caption = "Error of the model on problems held out of training: root mean square of log2(predicted / measured)."
         charts.append((curve, "learning", caption))
     else:
@@ -410,16 +413,16 @@ def _search(found: Contents) -> Section:
     return Section("Search and model", text, charts, notes=notes)
 
 
-def _winners(found: Contents) -> Section:
+def _winners(contents: Contents) -> Section:
     from ptxgen.lowering.lower import lower
     from ptxgen.problem.operation import operation_of
     from ptxgen.tuning.model.evaluation import arithmetic
     from ptxgen.tuning.roofline import roofline_us
 
     groups: dict[tuple[str, str], list[list[Any]]] = {}
-    for m in sorted(found.winners, key=lambda m: m.problem.flops):
+    for m in sorted(contents.winners, key=lambda m: m.problem.flops):
         operation = operation_of(m.problem)
-        floor = roofline_us(lower(m.problem), found.device) / m.us
+        floor = roofline_us(lower(m.problem), contents.device) / m.us
         family, _, axes = str(m.config).partition(" ")
         row = [Code(m.problem.key()), m.us, m.speed, f"{floor:.0%}", family.partition("=")[2], Code(axes)]
         groups.setdefault((f"{operation.name}, {arithmetic(m.problem)}", operation.speed.title), []).append(row)
@@ -431,18 +434,18 @@ def _winners(found: Contents) -> Section:
     return Section("Winners", text, tables=tables, notes=() if tables else ["There are none."])
 
 
-def _failures(found: Contents) -> Section:
+def _failures(contents: Contents) -> Section:
     from ptxgen.tuning.store.history import failures
 
     rows = [
         [f.outcome, f.family, f.count, f.message.splitlines()[0][:120] if f.message else ""]
-        for f in failures(found.attempts)
+        for f in failures(contents.attempts)
     ]
     text = (
         "Measurements that failed, by outcome and family, with the most frequent message. They never train the model."
     )
     if not rows:
-        none = "None of the measurements failed." if found.attempts else "No measurements were read."
+        none = "None of the measurements failed." if contents.attempts else "No measurements were read."
         return Section("Failures", text, notes=[none])
     titles = ("outcome", "family", "count", "most frequent message")
     return Section("Failures", text, tables=[HtmlTable(titles, rows)])

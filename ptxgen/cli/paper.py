@@ -100,9 +100,9 @@ def table1(
     from ptxgen.cli.problems import sampler
 
     def run() -> Answer:
-        found = [sampler(Target(operation=o, suite="isaac", device=device), draws, seed) for o in ("gemm", "conv")]
-        rows = [row for answer in found for row in answer.document["rows"]]
-        return Answer({**found[0].document, "rows": rows}, "")
+        samplers = [sampler(Target(operation=o, suite="isaac", device=device), draws, seed) for o in ("gemm", "conv")]
+        rows = [row for answer in samplers for row in answer.document["rows"]]
+        return Answer({**samplers[0].document, "rows": rows}, "")
 
     return _answer(options, "table1", ("sampler",), run)
 
@@ -248,10 +248,10 @@ def splitting(
     def run() -> Answer:
         target = Target(database=options.database, dtype=dtype, compute=compute, operation="gemm", suite="isaac")
         cases, name = target.cases(), device_named(device).name
-        found = measured.shipped(name, [case.problem for case in cases])
+        winners = measured.shipped(name, [case.problem for case in cases])
         rows = []
         for case in cases:
-            times = found.get(case.problem, {})
+            times = winners.get(case.problem, {})
             splits = [
                 {"splits": s, "us": t.us, "measured": t.measured, **config_fields(t.config)} for s, t in times.items()
             ]

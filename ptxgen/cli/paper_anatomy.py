@@ -36,7 +36,7 @@ def measured(driver: CudaDriver) -> Document:
 
     [case] = [case for case in cases("isaac", "gemm") if case.name == PROBLEM]
     assert isinstance(case.problem, Gemm)
-    rows = [found.as_dict() for found in anatomy.compared(driver, case.problem, FINAL_TIMING)]
+    rows = [each.as_dict() for each in anatomy.compared(driver, case.problem, FINAL_TIMING)]
     for row in rows:
         row["tflops"] = case.problem.flops / row["us"] * 1e-6
     head = {"command": "paper anatomy", "device": driver.device.name, "assembler": driver.assembler}
@@ -47,11 +47,11 @@ def table(document: Document) -> PaperTable:
     """A row for each property, a column for each library, then those of the paper."""
     own = [_properties(row) for row in document["libraries"]]
     names = [str(row["name"]) for row in document["libraries"]]
-    properties = list(dict.fromkeys(name for found in (*own, PAPER) for name in found))
+    properties = list(dict.fromkeys(name for column in (*own, PAPER) for name in column))
     order = [*own[0], *(name for name in properties if name not in own[0])]
-    rows = [[name, *(found.get(name) for found in own), *PAPER.get(name, (None, None))] for name in order]
+    rows = [[name, *(column.get(name) for column in own), *PAPER.get(name, (None, None))] for name in order]
     shown = [name for name in ("occupancy, %", "L2 hit rate, %") if name in order]
-    columns = {name: [found.get(p) for p in shown] for name, found in zip(names, own, strict=True)}
+    columns = {name: [column.get(p) for p in shown] for name, column in zip(names, own, strict=True)}
     for i, name in enumerate(("ISAAC, P100", "cuBLAS, P100")):
         columns[name] = [PAPER[p][i] for p in shown]
     problem = document["column_major"]

@@ -87,13 +87,13 @@ def _figure(options: FigureOptions, name: str) -> Answer:
         paper_files.existing(device or figure.device, d, f"On such a GPU: {measuring(d)}; then use --from")
         for d in figure.documents
     ]
-    found = [documents.read(path, "bench", device=device) for path in paths]
-    for other in found[1:]:
+    runs = [documents.read(path, "bench", device=device) for path in paths]
+    for other in runs[1:]:
         for field in ("device", "baseline"):
-            if other[field] != found[0][field]:
-                raise InputError(f"the documents are of {field} {found[0][field]} and {other[field]}; it must be one")
-    rows = [r for d in found for r in d["rows"] if figure.shown(r["name"], r["problem"]["dtype"])]
-    document: dict[str, Any] = {**found[0], "rows": rows}
+            if other[field] != runs[0][field]:
+                raise InputError(f"the documents are of {field} {runs[0][field]} and {other[field]}; it must be one")
+    rows = [r for d in runs for r in d["rows"] if figure.shown(r["name"], r["problem"]["dtype"])]
+    document: dict[str, Any] = {**runs[0], "rows": rows}
     if not rows:
         remedy = measuring(figure.documents[0])
         raise InputError(f"{paths[0]} has no row of {figure.title}; it must be of the suite isaac: {remedy}")

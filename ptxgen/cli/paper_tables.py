@@ -85,8 +85,8 @@ def table1(document: Document) -> PaperTable:
 
 
 def _acceptance(problems: list[list[Document]], sampler: str) -> float:
-    found = [float(s["acceptance"]) for samplers in problems for s in samplers if s["sampler"] == sampler]
-    return sum(found) / len(found)
+    rates = [float(s["acceptance"]) for samplers in problems for s in samplers if s["sampler"] == sampler]
+    return sum(rates) / len(rates)
 
 
 def _percentage(text: str | None) -> float | None:
@@ -95,14 +95,14 @@ def _percentage(text: str | None) -> float | None:
 
 def table2(document: Document) -> PaperTable:
     """Errors of perceptrons and of the trees, trained on the same rows."""
-    found = document["architectures"]
+    architectures = document["architectures"]
     rows = []
-    for r in found:
+    for r in architectures:
         paper = [f"{mse:.3f}" if mse else None for mse in TABLE_2.get(tuple(r["hidden"]), (None, None))]
         deviation, plain = r.get("mse_deviation"), r.get("plain_mse")
         rows.append([*regressor_cells(r), deviation and f"{deviation:.4f}", plain and f"{plain:.3f}", *paper])
     labels = [str(r[0]).replace(", ", "-") for r in rows]
-    seeds = max(r.get("seeds", 1) for r in found)
+    seeds = max(r.get("seeds", 1) for r in architectures)
     return PaperTable(
         (*REGRESSOR, "±", "MSE, no log", "paper", "paper, no log"),
         rows,
@@ -114,9 +114,9 @@ def table2(document: Document) -> PaperTable:
             "first: time of the fastest measured configuration / time of the first choice",
         ],
         Bars(
-            f"Table 2: regressors trained on {found[0]['samples']} rows",
+            f"Table 2: regressors trained on {architectures[0]['samples']} rows",
             labels,
-            {"MSE": [r["mse"] for r in found]},
+            {"MSE": [r["mse"] for r in architectures]},
             "MSE of log2(time)",
         ),
     )
@@ -124,13 +124,13 @@ def table2(document: Document) -> PaperTable:
 
 def figure5(document: Document) -> PaperTable:
     """Cross-validated errors by the number of training rows."""
-    found = document["samples"]
+    samples = document["samples"]
     series: dict[str, list[tuple[float, float]]] = {}
-    for r in found:
+    for r in samples:
         name = "-".join(map(str, r["hidden"])) or "trees"
         series.setdefault(name, []).append((r["samples"], r["mse"]))
     chart = Lines("Figure 5: error by number of samples", series, "training samples", "MSE of log2(time)")
-    rows = [regressor_cells(r) for r in found]
+    rows = [regressor_cells(r) for r in samples]
     notes = ["MSE: mean square of log2(predicted / measured) on problems held out of training"]
     return PaperTable(REGRESSOR, rows, notes, chart)
 
@@ -156,7 +156,7 @@ def speeds(document: Document, title: str) -> PaperTable:
         "TFLOP/s",
     )
     notes = [f"TFLOP/s on {document['device']}; ratio: time of {vendor} / time of ptxgen, measured in the same run"]
-    notes += [f"geometric mean of the ratios, {name}: {number(_mean(found))}" for name, found in ratios.items()]
+    notes += [f"geometric mean of the ratios, {name}: {number(_mean(values))}" for name, values in ratios.items()]
     optional = (
         "note",
         "column-major",
@@ -188,10 +188,10 @@ def table5(document: Document) -> PaperTable:
 
 def table6(document: Document) -> PaperTable:
     """Chosen configurations of problems of Table 4 beside those of the paper, both in column-major terms."""
-    found = [r for r in document["rows"] if r["name"] in TABLE_6]
-    own = [_column_major_axes(r) for r in found]
+    chosen = [r for r in document["rows"] if r["name"] in TABLE_6]
+    own = [_column_major_axes(r) for r in chosen]
     rows, labels, cells = [], [], []
-    for r, axes in zip(found, own, strict=True):
+    for r, axes in zip(chosen, own, strict=True):
         family, *_, settings = config_cells(r)
         paper = TABLE_6[r["name"]]
         rows.append([r["name"], family, *axes, " ".join(map(str, paper)), settings, r["origin"]])
@@ -225,12 +225,12 @@ def splitting(document: Document) -> PaperTable:
     rows: list[list[Any]] = []
     series: dict[str, list[float | None]] = {"K_G alone": [], "K_S, K_L and K_G": []}
     for r in document["rows"]:
-        found = {s["splits"]: s for s in r["splits"]}
-        us = [found[s]["us"] if s in found else math.nan for s in SPLITS]
+        values = {s["splits"]: s for s in r["splits"]}
+        us = [values[s]["us"] if s in values else math.nan for s in SPLITS]
         gains = [us[0] / us[1], us[0] / us[2]]  # NaN if one was not measured
-        chosen = found["all"]["config"] if "all" in found else None
+        chosen = values["all"]["config"] if "all" in values else None
         splits = " ".join(str(chosen.get(name, 1)) for name in ("ks", "kl", "kg")) if chosen else ""
-        counts = [found[s]["measured"] if s in found else 0 for s in SPLITS]
+        counts = [values[s]["measured"] if s in values else 0 for s in SPLITS]
         rows.append([*shape_cells(r), *us, *gains, splits, *counts])
         for line, gain in zip(series.values(), gains, strict=True):
             line.append(None if math.isnan(gain) else gain)
@@ -242,7 +242,7 @@ def splitting(document: Document) -> PaperTable:
         "gain: time without splits / time with these; fastest: K_S K_L K_G of the fastest",
         "a search measures few configurations that it expects to be slow, so large gains are upper limits",
     ]
-    notes += [f"geometric mean of the gains, {name}: {number(_mean(found))}" for name, found in series.items()]
+    notes += [f"geometric mean of the gains, {name}: {number(_mean(values))}" for name, values in series.items()]
     chart = Bars(
         f"Splits of the reduction on {document['device']}, {_arithmetic(document)}",
         [str(r["name"]) for r in document["rows"]],
@@ -255,8 +255,8 @@ def splitting(document: Document) -> PaperTable:
 
 def _arithmetic(document: Document) -> str:
     """The types of the problems."""
-    found = dict.fromkeys((r["problem"]["dtype"], r["problem"]["compute"]) for r in document["rows"])
-    return ", ".join(compute if compute.startswith(dtype) else f"{dtype} ({compute})" for dtype, compute in found)
+    pairs = dict.fromkeys((r["problem"]["dtype"], r["problem"]["compute"]) for r in document["rows"])
+    return ", ".join(compute if compute.startswith(dtype) else f"{dtype} ({compute})" for dtype, compute in pairs)
 
 
 def _tflops(row: Document, us: float | None) -> float | None:

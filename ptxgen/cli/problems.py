@@ -267,18 +267,18 @@ def select(
     from ptxgen.tuning.store.tuning_files import clock_of
 
     cases, device = as_called(target.cases()), target.find_device()
-    found, costs = [], []
+    selected, costs = [], []
     with target.reading() as database, shown_progress() as progress:
         progress.phase("select", len(cases))
         for case in cases:
             if exhaustive:
                 every = selection.exhaustive(case.problem, device, database, count)
-                found += [(case, s) for s in every.best]
+                selected += [(case, s) for s in every.best]
                 costs.append(report.exhaustive_fields(case, every))
             else:
-                found += [(case, s) for s in selection.require(case.problem, device, database, model, count)]
+                selected += [(case, s) for s in selection.require(case.problem, device, database, model, count)]
             progress.step(case.name)
-    rows = [report.selection_fields(case, selection) for case, selection in found]
+    rows = [report.selection_fields(case, selection) for case, selection in selected]
     document: dict[str, Any] = {
         "command": "select",
         "device": device.name,
@@ -288,7 +288,7 @@ def select(
     if exhaustive:
         document["exhaustive"] = costs
     if digest:
-        kernels = ((s.problem, s.config, winners.current_digest(s.problem, s.config, device)) for _, s in found)
+        kernels = ((s.problem, s.config, winners.current_digest(s.problem, s.config, device)) for _, s in selected)
         document["digest"] = selection.digest_of(kernels)
         return Answer(document, str(document["digest"]))
     return Answer(document, report.select_text(document))
@@ -461,8 +461,8 @@ def bench(
         def choose(problem: Problem, device: Device) -> Selection:
             return _select(problem, device, database, given if problem in asked else None, model)
 
-        def fixed(found: Selection, problem: Problem, device: Device) -> Selection:
-            return found if problem == found.problem else choose(problem, device)
+        def fixed(selected: Selection, problem: Problem, device: Device) -> Selection:
+            return selected if problem == selected.problem else choose(problem, device)
 
         def ranked() -> Iterator[tuple[list[Case], Callable[[Problem, Device], Selection]]]:
             """The runs: all cases, or one case for each of its configurations."""

@@ -162,10 +162,10 @@ def bench_fields(case: Case, row: Any) -> Document:
 def tuned_fields(case: Case, tuned: Any) -> Document:
     """The result of tuning one case."""
     winner = tuned.winner
-    found = config_fields(winner.config) if winner else {"config": None, "config_text": None}
+    fields = config_fields(winner.config) if winner else {"config": None, "config_text": None}
     return {
         **problem_fields(case),
-        **found,
+        **fields,
         "us": winner.us if winner else None,
         operation_of(case.problem).speed.name: winner.speed if winner else None,
         "measured": tuned.measured,
@@ -226,9 +226,9 @@ def predicted_note(rows: Sequence[Document]) -> Parts:
 def extrapolation_notes(device: str, sources: Sequence[tuple[str, str]]) -> list[str]:
     """The lines that say which choices rest on measurements of another device, or on none. ``sources``: the origin of
     each configuration, and the device that its data was scaled from."""
-    found = Counter(other for origin, other in sources if other or (origin == "analytic" and device != "emulated"))
+    counts = Counter(other for origin, other in sources if other or (origin == "analytic" and device != "emulated"))
     lines = []
-    for other, n in sorted(found.items()):
+    for other, n in sorted(counts.items()):
         which = "" if n == len(sources) else f"{n} of {counted(len(sources), 'configuration')}: "
         if other:
             lines.append(f"{which}extrapolated from measurements of {other}, not measured on {device}")
@@ -382,9 +382,9 @@ def bench_text(document: Document) -> Parts:
             worst = total["worst"]
             lines.append(f"geometric mean of {total['rows']} ratios: {total['geometric_mean']:.3f}")
             lines.append(f"worst row: {worst['name']}, {worst['ratio']:.3f}")
-            if found := total["same_layout"]:
-                mean, slower = f"{found['geometric_mean']:.3f}", counted(found["slower"], "row")
-                lines.append(f"with {vendor} in the layout of each problem: {mean} of {found['rows']}, {slower} slower")
+            if alike := total["same_layout"]:
+                mean, slower = f"{alike['geometric_mean']:.3f}", counted(alike["slower"], "row")
+                lines.append(f"with {vendor} in the layout of each problem: {mean} of {alike['rows']}, {slower} slower")
         lines.append(f"ratio: time of the fastest {vendor} candidate / time of ptxgen, measured in the same run")
     if prepared:
         lines.append(
@@ -459,8 +459,8 @@ def evaluation_text(document: Document) -> Parts:
         points = [[p["problems"], p["rows"], *(_three(p[c]) for c in ("error", "first"))] for p in document["curve"]]
         lines += ["", Table(("training problems", "rows", "error", "first"), points)]
     for name in ("samples", "architectures"):
-        if found := [regressor_cells(r) for r in document[name]]:
-            lines += ["", Table(REGRESSOR, found)]
+        if cells := [regressor_cells(r) for r in document[name]]:
+            lines += ["", Table(REGRESSOR, cells)]
     lines += [
         "",
         f"{document['folds']} folds of {document['problems']} problems, {document['rows']} measurements of"
@@ -578,9 +578,9 @@ def recheck_text(document: Document) -> Parts:
         ),
         (("stale", "failed"), {"state": "state", "reason": "reason"}),
     ):
-        found = [[r["problem"], *(r[name] for name in fields)] for r in rows if r["state"] in states]
-        if found:
-            lines += ["", Table(("problem", *fields.values()), found, ("configuration",))]
+        shown = [[r["problem"], *(r[name] for name in fields)] for r in rows if r["state"] in states]
+        if shown:
+            lines += ["", Table(("problem", *fields.values()), shown, ("configuration",))]
     return lines
 
 

@@ -29,5 +29,5 @@ def revision() -> str:
 
 def version() -> str:
     """The version, and in a checkout the commit."""
-    found = commit()
-    return f"ptxgen {__version__}" + (f" ({found})" if found else "")
+    revision = commit()
+    return f"ptxgen {__version__}" + (f" ({revision})" if revision else "")

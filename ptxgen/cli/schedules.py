@@ -36,7 +36,7 @@ def select(target: Target, name: str) -> Answer:
     device = target.find_device()
     schedule, cases = _cases(target, name)
     skipped = Skipped()
-    rows = [_fields(*found) for found in _chosen("select", schedule, cases, device, target.path, skipped)]
+    rows = [_fields(*chosen) for chosen in _chosen("select", schedule, cases, device, target.path, skipped)]
     document = {**_head("select", name, device.name), **schedule.settings(device, target.path), "rows": rows, **skipped}
     return Answer(document, _text(schedule, document, (), lambda row: []))
 
@@ -62,8 +62,8 @@ def check(target: Target, name: str, seed: int) -> Answer:
     driver, rows, skipped = target.find_driver(), [], Skipped()
     schedule, cases = _cases(target, name)
     for case, choice in _chosen("check", schedule, cases, driver.device, target.path, skipped):
-        found = schedule.launches(driver, choice).check(seed)
-        results = [{"kind": r.inputs, **report.deviation_fields(r.deviation)} for r in found]
+        deviation = schedule.launches(driver, choice).check(seed)
+        results = [{"kind": r.inputs, **report.deviation_fields(r.deviation)} for r in deviation]
         rows.append({**_fields(case, choice), "results": results, "ok": all(r["ok"] for r in results)})
     document = {**_head("check", name, driver.device.name), "clock": driver.clock, "rows": rows, **skipped}
     text = [*report.check_text(document), *_skipped_lines(document)]

@@ -188,11 +188,11 @@ def recheck(
             driver = _driver_of(name)
             facts = driver.device if driver is not None else devices.device(name)
             work = Recheck(facts, jobs or os.cpu_count() or 1, progress)
-            found = work.compare(store.read(name))
-            store.save(facts, found)
+            compared = work.compare(store.read(name))
+            store.save(facts, compared)
             if timing and driver is not None:
-                work.retime(found, driver.name, lambda rows, to=facts: store.save(to, rows), time_limit, revision())  # type: ignore[misc]
-            rows += [report.recheck_fields(name, row) for row in found]
+                work.retime(compared, driver.name, lambda rows, to=facts: store.save(to, rows), time_limit, revision())  # type: ignore[misc]
+            rows += [report.recheck_fields(name, row) for row in compared]
     document = {"command": "db recheck", "rows": rows}
     return Answer(document, report.recheck_text(document), int(any(r["us"] is None for r in rows)))
 

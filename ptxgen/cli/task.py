@@ -116,18 +116,18 @@ def run(
         listed = [x for x in program.outputs if isinstance(x, Select)]
         in_order = bool(listed) and all(lists_pairs(x.values) for x in listed)
         made = task(text)(**values, sorted=in_order, algebra=algebra, precision=precision)
-        found = {x.name: _array(y) for x, y in zip(program.outputs, made if several else (made,), strict=True)}
-        rows = [{"name": name, "shape": list(x.shape), "dtype": _type_name(x)} for name, x in found.items()]
+        results = {x.name: _array(y) for x, y in zip(program.outputs, made if several else (made,), strict=True)}
+        rows = [{"name": name, "shape": list(x.shape), "dtype": _type_name(x)} for name, x in results.items()]
         document |= {"outputs": rows} if several else {name: rows[0][name] for name in ("shape", "dtype")}
-        for name, x in found.items():
+        for name, x in results.items():
             lines.append(f"{name if several else 'result'}: {_type_name(x)}, {' x '.join(map(str, x.shape))}")
             if save is None:
                 lines.append(np.array2string(x, threshold=64, edgeitems=3))
         if save is not None:
             if several:
-                np.savez(save, **found)
+                np.savez(save, **results)
             else:
-                np.save(save, *found.values())
+                np.save(save, *results.values())
             lines.append(f"written to {save}")
     elif save is not None:
         raise InputError(f"save is {save}; it needs the inputs {', '.join(ranks)}")
@@ -147,10 +147,10 @@ def _array(x: Any) -> Any:
         columns = {name: y for name, y in (("value", x.values), ("i", x.i), ("j", x.j)) if y is not None}
     else:
         return x
-    found = np.empty(next(iter(columns.values())).shape, [(name, y.dtype) for name, y in columns.items()])
+    records = np.empty(next(iter(columns.values())).shape, [(name, y.dtype) for name, y in columns.items()])
     for name, y in columns.items():
-        found[name] = y
-    return found
+        records[name] = y
+    return records
 
 
 def _type_name(x: Any) -> str:

@@ -31,37 +31,37 @@ KEPT = "kept"  #: the source of a text in the disk cache
 @lru_cache(maxsize=64)
 def known_programs(element_type: str) -> Mapping[str, Program]:
     """The tasks with names, of inputs of one type: semirings, distances, the queries of the paper."""
-    found: dict[str, Program] = {}
+    programs: dict[str, Program] = {}
     for name in SEMIRINGS:
         with suppress(DtypeError):
-            found[name] = semiring_program(name, element_type)
+            programs[name] = semiring_program(name, element_type)
     texts = {**{name: distance_text(name) for name in DISTANCES}, **QUERIES}
     for name, text in texts.items():
         with suppress(InputError):
-            found[name] = parse(typed_text(text, element_type))
-    return found
+            programs[name] = parse(typed_text(text, element_type))
+    return programs
 
 
 @lru_cache(maxsize=64)
 def _names(element_type: str) -> dict[str, str]:
     """By hash: the names of tasks."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name, program in known_programs(element_type).items():
-        found.setdefault(task_hash(program), name)
-    return found
+        names.setdefault(task_hash(program), name)
+    return names
 
 
 @dataclass(frozen=True)
 class TaskRow:
     """A task. ``program``: with arrays indexed as they are stored; ``hash``: of its text; ``problem``: of extents for
-    which there is a time, ``found``: it; None: there is none. ``source``: winner or measured (in the database),
+    which there is a time, ``measured``: it; None: there is none. ``source``: winner or measured (in the database),
     shipped, or kept."""
 
     program: Program
     hash: str
     source: str
     problem: Task | None = None
-    found: Measurement | None = None
+    measured: Measurement | None = None
 
     @cached_property
     def name(self) -> str:
@@ -75,24 +75,24 @@ class TaskRow:
 
     @property
     def device(self) -> str:
-        return "" if self.found is None else self.found.environment.device
+        return "" if self.measured is None else self.measured.environment.device
 
     @property
     def config(self) -> Config | None:
-        return None if self.found is None else self.found.config
+        return None if self.measured is None else self.measured.config
 
 
 def rows(database: Database | None, device: str | None = None) -> list[TaskRow]:
     """The tasks with a winner or a measurement in the database, or a shipped winner, one row for each problem and
     device. ``device``: only its rows."""
-    found: dict[tuple[str, str, str], TaskRow] = {}
+    known: dict[tuple[str, str, str], TaskRow] = {}
 
     def add(source: str, measurements: Iterator[Measurement]) -> None:
         for m in measurements:
             e, p = m.environment, m.problem
             if isinstance(p, Task):
                 own = task_hash(parse(p.text))
-                found.setdefault((p.key(), e.device, e.clock), TaskRow(as_stored(p), own, source, p, m))
+                known.setdefault((p.key(), e.device, e.clock), TaskRow(as_stored(p), own, source, p, m))
 
     if database is not None:
         add("winner", database.winners(device))
@@ -103,7 +103,7 @@ def rows(database: Database | None, device: str | None = None) -> list[TaskRow]:
         if device in (None, name):
             shipped = tuning_files.shipped_winners(name)
             add("shipped", (shipped[key] for key in shipped if key.startswith(f"{Task.operation} ")))
-    return sorted(found.values(), key=lambda row: (row.name, _size(row.problem), row.device))
+    return sorted(known.values(), key=lambda row: (row.name, _size(row.problem), row.device))
 
 
 def _size(p: Task | None) -> tuple[int, ...]:
@@ -114,16 +114,16 @@ def kept_rows(catalogue: Sequence[TaskRow]) -> list[TaskRow]:
     """The texts that the disk cache keeps of calls and commands, of tasks that are not in ``catalogue``. Of texts of
     one task, that with names of a user."""
     known = {row.hash for row in catalogue}
-    found: dict[str, TaskRow] = {}
+    kept: dict[str, TaskRow] = {}
     for program in kept_programs():
         with suppress(InputError):
             if "%" in canonical(program):
                 continue  # it is made of another one
             row = TaskRow(program, task_hash(program), KEPT)
-            before = found.get(row.hash)
+            before = kept.get(row.hash)
             if row.hash not in known and (before is None or _has_roles(before.program)):
-                found[row.hash] = row
-    return sorted(found.values(), key=lambda row: row.name)
+                kept[row.hash] = row
+    return sorted(kept.values(), key=lambda row: row.name)
 
 
 def _has_roles(program: Program) -> bool:
@@ -181,15 +181,15 @@ def named(
     if Path(word).is_file():
         return with_rows(*of_text(word, types or {}, dtype), catalogue)
     known = known_programs(dtype or "f32").get(word)
-    found = _matching(word, catalogue, dtype)
-    if not found and known is None and is_hash(word):
-        found = _matching(word, kept_rows(catalogue), dtype)
-    hashes = {row.hash: row for row in found}
+    matches = _matching(word, catalogue, dtype)
+    if not matches and known is None and is_hash(word):
+        matches = _matching(word, kept_rows(catalogue), dtype)
+    hashes = {row.hash: row for row in matches}
     if len(hashes) > 1:
         each = ", ".join(f"{row.hash[:SHOWN]} ({row.program.inputs[0].dtype})" for row in hashes.values())
         raise InputError(f"task is {word}; it is the name of several: {each}; write the hash of one, or --dtype")
-    if found:
-        row = next((x for x in found if x.as_indexed), found[0])
+    if matches:
+        row = next((x for x in matches if x.as_indexed), matches[0])
         known = known_programs(row.program.inputs[0].dtype).get(word)
         program = row.program if known is None else known
     elif known is None:
@@ -198,7 +198,7 @@ def named(
         )
     else:
         program = known
-    return Named(program, word if known is not None else "", tuple(x.name for x in program.inputs), found)
+    return Named(program, word if known is not None else "", tuple(x.name for x in program.inputs), matches)
 
 
 def is_hash(word: str) -> bool:
@@ -208,8 +208,8 @@ def is_hash(word: str) -> bool:
 
 def _matching(word: str, catalogue: Sequence[TaskRow], dtype: str | None) -> list[TaskRow]:
     """The rows with a name, or a hash. ``dtype``: of their first input."""
-    found = [row for row in catalogue if row.name == word or (is_hash(word) and row.hash.startswith(word))]
-    return [row for row in found if dtype in (None, row.program.inputs[0].dtype)]
+    matches = [row for row in catalogue if row.name == word or (is_hash(word) and row.hash.startswith(word))]
+    return [row for row in matches if dtype in (None, row.program.inputs[0].dtype)]
 
 
 def with_rows(program: Program, order: tuple[str, ...], catalogue: Sequence[TaskRow]) -> Named:

@@ -64,11 +64,11 @@ def list_(
     from ptxgen.cli.tables import Predicted, Table
 
     with options.reading() as database:
-        found = task_catalog.rows(database, device)
+        rows = task_catalog.rows(database, device)
     if kept and device is None:
-        found += task_catalog.kept_rows(found)
+        rows += task_catalog.kept_rows(rows)
     titles = ("name", "M,N,K", "layout", "types", "device", "µs", "family", "source", "task", "text", "hash")
-    documents = [_fields(row) for row in found]
+    documents = [_fields(row) for row in rows]
     cells = [
         (
             x["name"],
@@ -95,7 +95,7 @@ def _fields(row: TaskRow) -> dict[str, Any]:
     from ptxgen.cli.task_catalog import body
     from ptxgen.operations.task.language.canonical import canonical
 
-    p, m = row.problem, row.found
+    p, m = row.problem, row.measured
     return {
         "name": row.name,
         "hash": row.hash,
@@ -150,28 +150,28 @@ def show(
     with options.reading() as database, shown_progress("select", len(shape or ())):
         catalogue = task_catalog.rows(database)
         if text is not None:
-            found = task_catalog.with_rows(*task_catalog.of_text(text, {}, dtype or "f32"), catalogue)
+            named = task_catalog.with_rows(*task_catalog.of_text(text, {}, dtype or "f32"), catalogue)
         else:
-            found = task_catalog.named(str(name), catalogue, dtype)
-        rows = [_stored_fields(x) for x in found.rows if x.problem is not None and device in (None, x.device)]
+            named = task_catalog.named(str(name), catalogue, dtype)
+        rows = [_stored_fields(x) for x in named.rows if x.problem is not None and device in (None, x.device)]
         if shape:
             on = Target(database=options.database, device=device).find_device()
-            problems = _problems(_functions(found, "", algebra=algebra), list(map(_extents, shape)), groups)
+            problems = _problems(_functions(named, "", algebra=algebra), list(map(_extents, shape)), groups)
             outputs = {f: f"{f.output.name} of " * (len(problems) > 1) for f in problems}
             rows += [_chosen_fields(p, on, database, outputs[f]) for f, each in problems.items() for p in each]
         elif device is not None:
             device_named(device)  # a device without stored times is no error, unless there is no such device
-    program, own = found.program, task_hash(found.program)
+    program, own = named.program, task_hash(named.program)
     document: dict[str, Any] = {
         "command": "task show",
-        "name": found.name,
+        "name": named.name,
         "hash": own,
         "text": canonical(program),
         "readable": readable(program),
         "explanation": explanation(program, algebra),
         "rows": rows,
     }
-    lines = [" ".join(filter(None, ("task", found.name, own))), "", document["readable"], "", *document["explanation"]]
+    lines = [" ".join(filter(None, ("task", named.name, own))), "", document["readable"], "", *document["explanation"]]
     for row in rows:
         time = "" if row["us"] is None else f", {'~' * row['predicted']}{row['us']:.4g} µs"
         lines += ["", f"{row['problem_text']} on {row['device']} ({row['source']}){time}", f"  {row['config_text']}"]
@@ -185,14 +185,14 @@ def _stored_fields(row: TaskRow) -> dict[str, Any]:
     from ptxgen.problem.device import device as device_named
 
     assert row.problem is not None
-    assert row.found is not None
-    on, config = device_named(row.device), row.found.config
+    assert row.measured is not None
+    on, config = device_named(row.device), row.measured.config
     return {
         **_problem_fields(row.problem),
         "device": row.device,
         "source": row.source,
-        "us": row.found.us,
-        "predicted": row.found.environment.clock == "model",
+        "us": row.measured.us,
+        "predicted": row.measured.environment.clock == "model",
         "config_text": str(config),
         "kernels": _kernels(row.problem, config, on),
     }
@@ -202,15 +202,15 @@ def _chosen_fields(p: Task, on: Device, database: Database | None, what: str) ->
     """A row of ``task show`` with the configuration of selection. ``what``: words before the extents."""
     from ptxgen.tuning import selection
 
-    found = selection.require(p, on, database)[0]
+    selected = selection.require(p, on, database)[0]
     return {
         **_problem_fields(p, what),
         "device": on.name,
-        "source": found.source,
-        "us": None if found.us != found.us else found.us,
-        "predicted": found.predicted,
-        "config_text": str(found.config),
-        "kernels": _kernels(p, found.config, on),
+        "source": selected.source,
+        "us": None if selected.us != selected.us else selected.us,
+        "predicted": selected.predicted,
+        "config_text": str(selected.config),
+        "kernels": _kernels(p, selected.config, on),
     }
 
 
@@ -239,14 +239,14 @@ def _extents(text: str) -> tuple[int, int, int]:
     """M, N and K of a shape word. ShapeError: it is none."""
     from ptxgen.operations.task.problem import Task
 
-    found = Task.read_shape(text)
-    return found["m"], found["n"], found["k"]
+    extents = Task.read_shape(text)
+    return extents["m"], extents["n"], extents["k"]
 
 
-def _functions(found: Named, name: str, output: str | None = None, **options: Any) -> list[TaskInC]:
+def _functions(task: Named, name: str, output: str | None = None, **options: Any) -> list[TaskInC]:
     from ptxgen.export.task_in_c import functions_of
 
-    return functions_of(name or found.name, found.program, output, order=found.order, **options)
+    return functions_of(name or task.name, task.program, output, order=task.order, **options)
 
 
 def _problems(
@@ -324,25 +324,25 @@ def export(
     on = target.find_device()
     with options.reading() as database:
         catalogue = task_catalog.rows(database)
-        found = [task_catalog.named(word, catalogue, dtype, given_types) for word in tasks or ()]
-        found += [task_catalog.with_rows(*task_catalog.of_text(x, given_types, dtype), catalogue) for x in texts or ()]
+        chosen = [task_catalog.named(word, catalogue, dtype, given_types) for word in tasks or ()]
+        chosen += [task_catalog.with_rows(*task_catalog.of_text(x, given_types, dtype), catalogue) for x in texts or ()]
         functions: dict[TaskInC, Sequence[Task]] = {}
         options_of: dict[str, Any] = {"compute": compute, "deterministic": deterministic, "algebra": algebra}
-        for n, each in enumerate(found):
+        for n, each in enumerate(chosen):
             extents = list(map(_extents, shape or ())) or _stored_extents(each, on.name)
             functions |= _problems(_functions(each, names[n] if names else "", output, **options_of), extents, groups)
         return exported("task export", (), functions, on, database, folder, ptx, choice)
 
 
-def _stored_extents(found: Named, device: str) -> list[tuple[int, int, int]]:
+def _stored_extents(task: Named, device: str) -> list[tuple[int, int, int]]:
     """The extents of stored results on a device, with arrays that are stored as the program indexes them. InputError:
     there are none."""
     from ptxgen.operations.task.roles import roles_of
 
-    layout = roles_of(found.program).layout
-    every = [row.problem for row in found.rows if row.problem is not None and row.device == device]
+    layout = roles_of(task.program).layout
+    every = [row.problem for row in task.rows if row.problem is not None and row.device == device]
     problems = [p for p in every if p.layout == layout]
     if not problems:
-        what = found.name or "the task"
+        what = task.name or "the task"
         raise InputError(f"no extents are given, and {what} has no stored times on {device}; use --shape M,N,K")
     return list(dict.fromkeys((p.m, p.n, p.k) for p in problems))

@@ -37,9 +37,9 @@ class NearestPairs(ListedPairs):
 
     @property
     def sink(self) -> RowReduce:
-        found = self.problem.sink
-        assert isinstance(found, RowReduce)
-        return found
+        sink = self.problem.sink
+        assert isinstance(sink, RowReduce)
+        return sink
 
     @property
     def entry(self) -> str:

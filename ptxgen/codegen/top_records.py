@@ -208,8 +208,8 @@ class TopRecords(DeviceText):
 
     def scratch(self, x: Lists) -> dict[str, int]:
         """The bytes of each array besides the lists and the results."""
-        found = {FROM: x.capacity * self.bytes, COUNTS: 4 * x.rows, OFFSETS: 8 * x.rows}
-        return found | ({SLOTS: 4 * x.capacity, TOTAL: 16} if self.axis else {})
+        sizes = {FROM: x.capacity * self.bytes, COUNTS: 4 * x.rows, OFFSETS: 8 * x.rows}
+        return sizes | ({SLOTS: 4 * x.capacity, TOTAL: 16} if self.axis else {})
 
     def joined_bytes(self, x: Lists) -> int:
         """The bytes of the array of joined runs."""

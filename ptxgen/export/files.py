@@ -139,8 +139,8 @@ def version_number(major: int, minor: int, patch: int) -> int:
 
 def version_numbers(version: str) -> tuple[int, int, int]:
     """Major, minor and patch of a version; numbers that it lacks are 0."""
-    found = re.match(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?", version)
-    major, minor, patch = (int(x or 0) for x in (found.groups() if found else (0, 0, 0)))
+    digits = re.match(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?", version)
+    major, minor, patch = (int(x or 0) for x in (digits.groups() if digits else (0, 0, 0)))
     return major, minor, patch
 
 

@@ -495,7 +495,9 @@ def outcomes(tree: Leaf | Branch) -> dict[Node, bool] | None:
     if isinstance(tree, Leaf):
         return None if tree.form is None else {}
     sides = ((True, outcomes(tree.yes)), (False, outcomes(tree.no)))
-    found = [{tree.condition: taken, **known} for taken, known in sides if known is not None]
-    if not found:
+    taken_on = [{tree.condition: taken, **known} for taken, known in sides if known is not None]
+    if not taken_on:
         return None
-    return {condition: taken for condition, taken in found[0].items() if all(f.get(condition) is taken for f in found)}
+    return {
+        condition: taken for condition, taken in taken_on[0].items() if all(f.get(condition) is taken for f in taken_on)
+    }

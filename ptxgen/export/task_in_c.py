@@ -135,14 +135,14 @@ class TaskInC:
     @property
     def equal_axes(self) -> list[tuple[str, str]]:
         """Pairs of axes that have one extent, because they are the same axis of an array."""
-        found = {
+        pairs = {
             tuple(sorted(pair))
             for x in self.program.inputs
             for one, other in combinations(x.uses, 2)
             for pair in zip(one, other, strict=True)
             if pair[0] != pair[1]
         }
-        return sorted(found)  # type: ignore[arg-type]
+        return sorted(pairs)  # type: ignore[arg-type]
 
     # ---- the structures
 
@@ -182,14 +182,14 @@ class TaskInC:
         that kernels also read in another way have consecutive elements."""
         others = {u.name for u in self.roles.others}
         arrays = {self.roles.use(role).name: role for role in "BA"}
-        found = {
+        leading = {
             x.name: (arrays[x.name], f"elements from one row of {x.name} to the next; 0: contiguous")
             for x in self.program.inputs
             if x.name in arrays and x.name not in others
         }
         if isinstance(self.output, Store):
-            found[self.output.name] = "C", f"the same of {self.output.name}"
-        return found
+            leading[self.output.name] = "C", f"the same of {self.output.name}"
+        return leading
 
     @cached_property
     def arguments(self) -> tuple[CArgument, ...]:
@@ -264,12 +264,12 @@ class TaskInC:
         if self.roles.exchanged:
             fields["i"], fields["j"] = fields["j"], fields["i"]
         of = {axis: f"p->{name}" for axis, name in fields.items()}
-        found = {"m": of["i"], "n": of["j"], "k": of["k"]}
+        shape = {"m": of["i"], "n": of["j"], "k": of["k"]}
         for role in "AB":
             use = self.roles.use(role)
-            found[f"ld{role.lower()}"] = f"p->ld_{use.name}" if use.name in self.leading else of[use.axes[1]]
-        found["ldc"] = f"p->ld_{self.output.name}" if isinstance(self.output, Store) else of["j"]
-        return found
+            shape[f"ld{role.lower()}"] = f"p->ld_{use.name}" if use.name in self.leading else of[use.axes[1]]
+        shape["ldc"] = f"p->ld_{self.output.name}" if isinstance(self.output, Store) else of["j"]
+        return shape
 
     @property
     def groups(self) -> str:

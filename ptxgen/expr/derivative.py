@@ -24,17 +24,17 @@ def derivatives(root: Node, names: Collection[str]) -> dict[str, Node]:
         named = x.op == "variable" and x.value in names
         reached[x] = x.type != PRED and (named or any(reached[y] for y in x.arguments))
     outer = {root: constant(1, _wide(root.type))}
-    found: dict[str, Node] = {}
+    terms: dict[str, Node] = {}
     for x in reversed(order):
         if x not in outer or not reached[x]:
             continue
         if x.op == "variable":
-            found[x.value] = outer[x]
+            terms[x.value] = outer[x]
             continue
         for y, part in zip(x.arguments, _parts(x, outer[x]), strict=True):
             if part is not None and reached[y]:
                 outer[y] = plus(outer[y], part) if y in outer else part
-    return found
+    return terms
 
 
 def check_differentiable(x: Node) -> None:

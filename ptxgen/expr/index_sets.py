@@ -68,10 +68,10 @@ def _interval(x: Node, ranges: Mapping[str, tuple[Node, Node]]) -> _Interval | N
     if x.op == "constant":
         return _Interval(x, x, x.value, x.value)
     if x.op == "variable":
-        found, element = ranges.get(x.value), "[" in x.value
-        if found is None:
+        interval, element = ranges.get(x.value), "[" in x.value
+        if interval is None:
             return None
-        return _Interval(*found, int(t.least), int(t.greatest)) if element else _Interval(*found, 0, LIMIT)
+        return _Interval(*interval, int(t.least), int(t.greatest)) if element else _Interval(*interval, 0, LIMIT)
     if x.op == "cast":
         inner = _interval(x.arguments[0], ranges)
         if inner is None or inner.least < t.least or inner.most > t.greatest:

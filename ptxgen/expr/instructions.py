@@ -464,7 +464,7 @@ def rows() -> dict[tuple[str, str, str], tuple[Row, ...]]:
     for made in (*(makes() for makes in makers), *_REGISTERED.values()):
         for r in made:
             table.setdefault((r.operator, r.operand, r.result), []).append(r)
-    return {key: tuple(sorted(found, key=lambda r: -r.first)) for key, found in table.items()}
+    return {key: tuple(sorted(entries, key=lambda r: -r.first)) for key, entries in table.items()}
 
 
 @functools.cache
@@ -481,12 +481,12 @@ def fast_rows() -> dict[str, Row]:
         ("sqrt", "sqrt.approx.ftz.f32 {d}, {a}", 1),
         ("/", "div.full.ftz.f32 {d}, {a}, {b}", 2),
     )
-    found = {}
+    fastest = {}
     for operator, line, fma in made:
         row = _row(operator, "f32", line, at={"xu": 1, "fma": fma} if fma else {"xu": 1})
         absolute = 2.0**-22 if operator.startswith("log") else 0.0
-        found[operator] = replace(row, relative=2.0**-21, absolute=absolute)
-    return found
+        fastest[operator] = replace(row, relative=2.0**-21, absolute=absolute)
+    return fastest
 
 
 def row_of(x: Node, sm: int, fast: bool = False) -> Row:
@@ -499,17 +499,17 @@ def row_of(x: Node, sm: int, fast: bool = False) -> Row:
         raise DtypeError(f"the operands of {x.op} are {types}; they must have one type")
     if fast and x.type == "f32" and x.op in fast_rows():
         return fast_rows()[x.op]
-    found = rows().get((x.op, operand, x.type))
-    if found is None:
+    entries = rows().get((x.op, operand, x.type))
+    if entries is None:
         if x.op not in OPERATORS and x.op not in ("cast", "select", "mad"):
             raise DtypeError(f"operator is {x.op!r}; it must be one of {', '.join(OPERATORS)}, cast or select")
         if x.op in ("cast", "select") or (x.op, operand) in {key[:2] for key in rows()}:
             raise DtypeError(f"{x.op} of {operand} is {x.type}; it must be another type")
         having = [t for t in VALUE_TYPES if (x.op, t) in {key[:2] for key in rows()}]
         raise DtypeError(f"the operand of {x.op} is {operand}; it must be {' or '.join(having)}")
-    row = next((r for r in found if r.first <= sm), None)
+    row = next((r for r in entries if r.first <= sm), None)
     if row is None:
-        raise DtypeError(f"the target is sm_{sm}; it must be sm_{found[-1].first} or newer for {x.op} of {operand}")
+        raise DtypeError(f"the target is sm_{sm}; it must be sm_{entries[-1].first} or newer for {x.op} of {operand}")
     return row
 
 

@@ -34,10 +34,10 @@ _nodes: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
 def node(op: str, type: str, *arguments: Node, value: Any = None) -> Node:
     """The node with these fields."""
     key = (op, type, arguments, value.__class__, repr(value))
-    found = _nodes.get(key)
-    if found is None:
-        found = _nodes[key] = Node(op, type, arguments, value)
-    return found
+    existing = _nodes.get(key)
+    if existing is None:
+        existing = _nodes[key] = Node(op, type, arguments, value)
+    return existing
 
 
 def _rebuilt(op: str, type: str, arguments: tuple[Node, ...], value: Any) -> Node:

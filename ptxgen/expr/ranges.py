@@ -35,10 +35,10 @@ def everything(type: str) -> Range:
 
 def ranges(root: Node, known: Mapping[str, Range] | None = None) -> dict[Node, Range]:
     """The range of an expression and of all in it. ``known``: of variables, by name; others have any value."""
-    found: dict[Node, Range] = {}
+    by_node: dict[Node, Range] = {}
     for x in walk(root):
-        found[x] = _range(x, [found[y] for y in x.arguments], known or {})
-    return found
+        by_node[x] = _range(x, [by_node[y] for y in x.arguments], known or {})
+    return by_node
 
 
 def _range(x: Node, a: list[Range], known: Mapping[str, Range]) -> Range:

@@ -117,10 +117,10 @@ def _rule(x: Node, relaxed: bool) -> Node:
         return _cast(x)
     if x.type == PRED:
         return _predicate(x)
-    found = _float(x) if type_of(x.type).floating else _integer(x)
-    if found is x and relaxed:
-        found = _relaxed(x)
-    return found
+    rewritten = _float(x) if type_of(x.type).floating else _integer(x)
+    if rewritten is x and relaxed:
+        rewritten = _relaxed(x)
+    return rewritten
 
 
 def _select(x: Node) -> Node:

@@ -115,8 +115,8 @@ class Family:
     def modelled(self, p: KernelProblem) -> KernelProblem:
         """The problem whose features and lower bound the model reads for its kernels: its form if that has other
         extents, as a product of the dense matrix; else ``p``."""
-        found = self.form(p)
-        return found if type(found.extents) is not type(p.extents) else p
+        form = self.form(p)
+        return form if type(form.extents) is not type(p.extents) else p
 
     #: whether the common rules of tiles hold for it
     tiles: ClassVar[bool] = False
@@ -201,10 +201,10 @@ def of(c: Any) -> Family:
     """The family of a configuration, or of columns of one family.
 
     Columns without rows count as of the first family."""
-    found = c.family
-    if isinstance(found, str):
-        return FAMILIES[found]
-    return by_code(int(found.flat[0]) if len(found) else 0)
+    name = c.family
+    if isinstance(name, str):
+        return FAMILIES[name]
+    return by_code(int(name.flat[0]) if len(name) else 0)
 
 
 def by_code(code: int) -> Family:
@@ -215,11 +215,11 @@ def by_code(code: int) -> Family:
 def by_modelled(p: KernelProblem) -> list[tuple[KernelProblem, tuple[Family, ...]]]:
     """The problems that the model reads in place of ``p``, each with its families. Times by the performance model are
     compared, and corrected by those of trees, among the families of one."""
-    found: dict[type, tuple[KernelProblem, list[Family]]] = {}
+    modelled: dict[type, tuple[KernelProblem, list[Family]]] = {}
     for family in FAMILIES.values():
         q = family.modelled(p)
-        found.setdefault(type(q.extents), (q, []))[1].append(family)
-    return [(q, tuple(families)) for q, families in found.values()]
+        modelled.setdefault(type(q.extents), (q, []))[1].append(family)
+    return [(q, tuple(families)) for q, families in modelled.values()]
 
 
 #: capabilities in messages, by name

@@ -159,11 +159,11 @@ def terms_of(step: Node, reduce: str, rewrite: bool) -> tuple[Node, ...]:
     def parts(x: Node) -> list[Node]:
         return [z for y in x.arguments for z in parts(y)] if x.op == reduce else [x]
 
-    found = sorted(parts(step), key=lambda x: x.op != "*")
-    if reduce in POSITIONS or len(found) == 1:
+    terms = sorted(parts(step), key=lambda x: x.op != "*")
+    if reduce in POSITIONS or len(terms) == 1:
         return (step,)
     exact = OPERATORS[reduce].idempotent or not type_of(step.type).floating
-    return tuple(found) if exact or (rewrite and reduce == "+" and found[0].op == "*") else (step,)
+    return tuple(terms) if exact or (rewrite and reduce == "+" and terms[0].op == "*") else (step,)
 
 
 def paired_expression(whole: InnerExpression, step: Node, a: Node, b: Node) -> InnerExpression:

@@ -113,8 +113,8 @@ def truth_operator(algebra: InnerExpression) -> str | None:
         if x.op not in ("==", "!=") or constant(0, x.arguments[0].type) not in x.arguments:
             return x
         other = next((y for y in x.arguments if y.op != "constant"), x)
-        found = truths.get(other.arguments[0] if other.op == "cast" else other)
-        return x if found is None else found if x.op == "!=" else node("not", PRED, found)
+        truth = truths.get(other.arguments[0] if other.op == "cast" else other)
+        return x if truth is None else truth if x.op == "!=" else node("not", PRED, truth)
 
     step = rewritten(algebra.step, truth)
     if set(variables(step)) != {"%a", "%b"}:

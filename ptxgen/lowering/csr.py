@@ -32,11 +32,11 @@ class Csr(Access):
     def needs(self) -> frozenset[str]:
         """``prepared_csr``: families may read prepared arrays instead of the nonzeros themselves; ``wide_indices``:
         row pointers and columns have 64 bits; ``graph_batches``: ``graphs``."""
-        found = {"prepared_csr" if self.prepared else self.capability}
-        found |= set() if self.distinct else {"repeated_columns"}
-        found |= {"graph_batches"} if self.graphs else set()
-        found |= {"wide_indices"} if self.index_type == "i64" else set()
-        return frozenset(found | ({"nonfinite"} if self.nonfinite else set()))
+        needs = {"prepared_csr" if self.prepared else self.capability}
+        needs |= set() if self.distinct else {"repeated_columns"}
+        needs |= {"graph_batches"} if self.graphs else set()
+        needs |= {"wide_indices"} if self.index_type == "i64" else set()
+        return frozenset(needs | ({"nonfinite"} if self.nonfinite else set()))
 
     @property
     def index_bytes(self) -> int:

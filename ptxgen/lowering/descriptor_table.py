@@ -138,8 +138,8 @@ class GroupExtents(GemmExtents):
         assert self.group is not None
         m, n, k = self.group.extents.T.astype(np.float64)
         unit = np.array(sizes, np.float64)[:, None]
-        found: NDArray[np.float64] = (np.ceil(m / unit) * unit * k) @ (np.ceil(n / unit) * unit).T
-        return found
+        fmas: NDArray[np.float64] = (np.ceil(m / unit) * unit * k) @ (np.ceil(n / unit) * unit).T
+        return fmas
 
     def repeated_b(self, ml: Any) -> Any:
         """Elements of B that tiles of ``ml`` rows read in addition to the first tiles of their items."""

@@ -25,10 +25,10 @@ class ElementGroups(Aggregate):
     def of(cls, sink: Aggregate, m: int, n: int) -> ElementGroups | None:
         """The same reduction of an array of ``m`` rows and ``n`` columns; None: it takes other values, or more keys."""
         given = {f.name: getattr(sink, f.name) for f in fields(sink)}
-        found = cls(**{**given, "ordered": False})
-        extents = (m, n)[found.by_rows]
-        whole = found.groups[found.by_rows] == extents
-        return found if whole and sink.when is None and not sink.mirrored and found._is_one_array else None
+        groups = cls(**{**given, "ordered": False})
+        extents = (m, n)[groups.by_rows]
+        whole = groups.groups[groups.by_rows] == extents
+        return groups if whole and sink.when is None and not sink.mirrored and groups._is_one_array else None
 
     @property
     def has_workspace(self) -> bool:  # type: ignore[override]

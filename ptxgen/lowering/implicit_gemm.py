@@ -283,15 +283,15 @@ def implicit_gemm_of(
         operands: list[ImplicitOperand] = [getattr(part, name) for part in ordered]
         for x in operands:
             x.require()
-        found = {x.strided() for x in operands}
-        matrix = len(ordered) == 1 and 0 not in found
+        forms = {x.strided() for x in operands}
+        matrix = len(ordered) == 1 and 0 not in forms
         modes[name] = STRIDED if matrix else WINDOW if any(x.limits for x in operands) else TABLE
         for i, part in enumerate(ordered):
             ordered[i] = replace(part, **{name: replace(getattr(part, name), addressing=modes[name])})
         vec = math.gcd(*(x.widest_access(max(1, start // dtypes.dtype(element_type).bytes), item) for x in operands))
         mn, depth = axes[name]
         stored = (mn, depth) if operands[0].kmajor else (depth, mn)
-        lds[name] = found.pop() if matrix else None
+        lds[name] = forms.pop() if matrix else None
         numbers = (operands[0].kmajor, *stored, lds[name] or max(stored[1], 1), item, start, vec)
         accesses[name] = Strided(*numbers) if matrix else OffsetTables(*numbers, modes[name])
     if set(modes.values()) == {STRIDED} and not sink.scalar_bias and not (sink.batched_bias and items[0] > 1):

@@ -250,12 +250,12 @@ class KernelProblem:
     @cached_property
     def needs(self) -> frozenset[str]:
         """The capabilities that a family must provide to compute it."""
-        found = self.algebra.needs | self.sink.needs | (frozenset(("mirrored",)) if self.mirrored else frozenset())
+        needs = self.algebra.needs | self.sink.needs | (frozenset(("mirrored",)) if self.mirrored else frozenset())
         for x in self.operands:
-            found |= x.access.needs
+            needs |= x.access.needs
         for x in self.outputs:
-            found |= {f"{need}_output" for need in x.access.needs}
-        return frozenset(found)
+            needs |= {f"{need}_output" for need in x.access.needs}
+        return frozenset(needs)
 
     def form(self, provided: Set[str]) -> KernelProblem:
         """The first form that needs only what is provided; the problem itself if there is none."""

@@ -122,8 +122,8 @@ class TransformedMatrix(MatrixAccess):
 
     @property
     def needs(self) -> frozenset[str]:
-        found = frozenset((capability(self.algorithm.tile),))
-        return found | {"nonfinite"} if self.algorithm.nonfinite else found
+        needs = frozenset((capability(self.algorithm.tile),))
+        return needs | {"nonfinite"} if self.algorithm.nonfinite else needs
 
     @property
     def arrays(self) -> tuple[str, ...]:

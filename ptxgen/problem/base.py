@@ -71,8 +71,8 @@ EXACT_NONFINITE = described(
 
 
 def text_of(f: Field[Any]) -> FieldText:
-    found: FieldText = f.metadata.get("text", NO_TEXT)
-    return found
+    text: FieldText = f.metadata.get("text", NO_TEXT)
+    return text
 
 
 def accumulator_dtype(compute: str, element: Dtype) -> Dtype:

@@ -141,10 +141,14 @@ def device(name: str) -> Device:
 def assumed_for(name: str) -> Device | None:
     """The device whose facts are assumed for a target; None: ``name`` is no known target. The suffixes ``a`` (from
     sm_90 on) and ``f`` (from sm_100 on) of PTX targets change nothing."""
-    found = re.fullmatch(r"sm_(\d{2,3})([af]?)", name.lower().strip())
-    if found is None or int(found[1]) not in _BY_ARCHITECTURE or int(found[1]) < {"": 0, "a": 90, "f": 100}[found[2]]:
+    target = re.fullmatch(r"sm_(\d{2,3})([af]?)", name.lower().strip())
+    if (
+        target is None
+        or int(target[1]) not in _BY_ARCHITECTURE
+        or int(target[1]) < {"": 0, "a": 90, "f": 100}[target[2]]
+    ):
         return None
-    return DEVICES[_BY_ARCHITECTURE[int(found[1])]]
+    return DEVICES[_BY_ARCHITECTURE[int(target[1])]]
 
 
 def from_file(path: Path) -> Device:

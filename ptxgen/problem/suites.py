@@ -32,25 +32,25 @@ def cases(name: str, of: str = DEFAULT, **fields: Any) -> list[Case]:
 
 def separated(cases: Iterable[Case]) -> list[Case]:
     """The cases with those of each output in place of problems that have several."""
-    found = []
+    cases_of_steps = []
     for case in cases:
         separate = operation_named(case.problem.operation).separate
         outputs = separate(case.problem) if separate else {}
         named = {f"{case.name}: {name}": p for name, p in outputs.items()} or {case.name: case.problem}
-        found += [replace(case, name=name, problem=p) for name, p in named.items()]
-    return found
+        cases_of_steps += [replace(case, name=name, problem=p) for name, p in named.items()]
+    return cases_of_steps
 
 
 def as_called(cases: Iterable[Case]) -> list[Case]:
     """The cases with the parts of those that calls compute in parts, in their place."""
-    found = []
+    calls = []
     for case in cases:
         find = operation_named(case.problem.operation).parts
         parts = find(case.problem) if find else None
         steps = parts.steps if parts else ()
-        found += [replace(case, name=f"{case.name}: {x.name}", problem=x.problem, column_major=None) for x in steps]
-        found += [] if steps else [case]
-    return found
+        calls += [replace(case, name=f"{case.name}: {x.name}", problem=x.problem, column_major=None) for x in steps]
+        calls += [] if steps else [case]
+    return calls
 
 
 def read(

@@ -174,8 +174,8 @@ class CudaDriver:
         # PyCUDA itself frees in the mode of the thread, and so would end a stream capture
         block: Any = (ctypes.c_ubyte * count).from_address(held["memory"].ctypes.data)
         weakref.finalize(block, self._drop, held).atexit = False
-        found: np.ndarray[Any, Any] = np.frombuffer(block, np.uint8)
-        return found[:size]
+        memory: np.ndarray[Any, Any] = np.frombuffer(block, np.uint8)
+        return memory[:size]
 
     def queue_upload(self, address: int, array: np.ndarray[Any, Any], stream: int = 0) -> None:
         """Queues a copy of ``array``. The driver has read pageable memory when the call returns, and reads page-locked

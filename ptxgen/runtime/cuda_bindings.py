@@ -90,8 +90,8 @@ class Device:
         return int(call(load().cuDeviceGetCount))
 
     def name(self) -> str:
-        found: bytes = call(load().cuDeviceGetName, NAME_BYTES, self._device)
-        return found.rstrip(b"\0").decode(errors="replace")
+        name: bytes = call(load().cuDeviceGetName, NAME_BYTES, self._device)
+        return name.rstrip(b"\0").decode(errors="replace")
 
     def get_attribute(self, which: Any) -> int:
         return int(call(load().cuDeviceGetAttribute, which, self._device))

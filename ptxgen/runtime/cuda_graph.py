@@ -61,10 +61,10 @@ def driver_error(name: str, code: Any) -> DriverError:
 
 def current_context() -> int:
     """The handle of the calling thread's CUDA context; 0 if it has none. DriverError: the query failed."""
-    found = ctypes.c_void_p()
-    if code := _get_context()(ctypes.byref(found)):
+    context = ctypes.c_void_p()
+    if code := _get_context()(ctypes.byref(context)):
         raise driver_error("cuCtxGetCurrent", load().CUresult(code))
-    return found.value or 0
+    return context.value or 0
 
 
 @functools.cache
@@ -180,7 +180,7 @@ def captured_kernels(stream: int, launch: Callable[[], object]) -> list[Captured
     driver = load()
     kernel_node = driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL
     facts = driver.CUfunction_attribute
-    graph, found = _capture(stream, launch), []
+    graph, kernels = _capture(stream, launch), []
     try:
         nodes, count = call(driver.cuGraphGetNodes, graph, MOST_NODES)
         for node in nodes[:count]:
@@ -193,7 +193,7 @@ def captured_kernels(stream: int, launch: Callable[[], object]) -> list[Captured
             resident = call(
                 driver.cuOccupancyMaxActiveBlocksPerMultiprocessor, function, math.prod(block), p.sharedMemBytes
             )
-            found.append(
+            kernels.append(
                 CapturedKernel(
                     call(driver.cuFuncGetName, function).decode(),
                     grid,
@@ -203,7 +203,7 @@ def captured_kernels(stream: int, launch: Callable[[], object]) -> list[Captured
                     resident,
                 )
             )
-        return found
+        return kernels
     finally:
         driver.cuGraphDestroy(graph)
 

@@ -54,14 +54,14 @@ class KernelHandle:
     def launch(self, grid: Sizes, block: Sizes, parameters: bytes, shared: int, stream: int) -> None:
         """Queues the kernel on ``stream``, a raw handle. DriverError: the driver rejected the launch."""
         requested = (grid, block, shared, stream)
-        found = self._configurations.get(requested) or self._configure(requested)
+        configuration = self._configurations.get(requested) or self._configure(requested)
         try:
             buffer = self._buffers.pop()  # faster than a lock
         except IndexError:
             buffer = self._new_buffer()
         data, extra = buffer
         data[:] = parameters
-        code = self._launch(found, self._handle, None, extra)
+        code = self._launch(configuration, self._handle, None, extra)
         self._buffers.append(buffer)
         if code:
             raise cuda_graph.driver_error("cuLaunchKernelEx", cuda_graph.load().CUresult(code))

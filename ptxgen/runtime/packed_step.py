@@ -68,12 +68,12 @@ def _with_maps(
     cached = buffers.get
 
     def with_maps(addresses: Addresses) -> bytes:
-        found = cached(addresses)
-        if found is None:
+        packed = cached(addresses)
+        if packed is None:
             if len(buffers) >= MAX_TENSOR_MAPS:
                 buffers.clear()
             maps = step.pack_maps(encode, {**values, **dict(zip(names, addresses, strict=True))})
-            found = buffers[addresses] = parameters(addresses) + maps
-        return found
+            packed = buffers[addresses] = parameters(addresses) + maps
+        return packed
 
     return with_maps

@@ -74,18 +74,18 @@ class PreparedOperands:
     def make(self, preparations: tuple[Preparation, ...], p: KernelProblem) -> tuple[Prepared, ...]:
         """The results of preparations for operands of ``p``, each after those before it. LaunchError: a size exceeds
         its limit, or there is not enough memory."""
-        found: list[Prepared] = []
+        prepared: list[Prepared] = []
         last = None  # the place of the last one that runs now
         for each in preparations:
             if each not in self._made:
-                self._made[each], last = self._run(each, p, found), len(found)
-            found.append(self._made[each])
+                self._made[each], last = self._run(each, p, prepared), len(prepared)
+            prepared.append(self._made[each])
         if last is not None:
-            start, made = self.driver.now_us(), found[last]
+            start, made = self.driver.now_us(), prepared[last]
             self.driver.synchronize()
-            found[last] = replace(made, us=made.us + self.driver.now_us() - start)
-            self._made[made.preparation] = found[last]
-        return tuple(found)
+            prepared[last] = replace(made, us=made.us + self.driver.now_us() - start)
+            self._made[made.preparation] = prepared[last]
+        return tuple(prepared)
 
     def has(self, preparations: Collection[Preparation]) -> bool:
         """True if all of them have run."""

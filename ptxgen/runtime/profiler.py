@@ -23,12 +23,12 @@ METRICS = {
 @functools.cache
 def find_ncu() -> str:
     """The path of ncu. UnavailableError: it is missing."""
-    found = shutil.which("ncu")
-    if found is None and Path("/usr/local/cuda/bin/ncu").is_file():
-        found = "/usr/local/cuda/bin/ncu"
-    if found is None:
+    path = shutil.which("ncu")
+    if path is None and Path("/usr/local/cuda/bin/ncu").is_file():
+        path = "/usr/local/cuda/bin/ncu"
+    if path is None:
         raise UnavailableError("ncu is not on PATH; install Nsight Compute to read hardware counters")
-    return found
+    return path
 
 
 def profiled(program: Sequence[str], kernel: str, metrics: Mapping[str, str] = METRICS) -> dict[str, float]:

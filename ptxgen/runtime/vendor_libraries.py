@@ -26,8 +26,8 @@ def _wheels(name: str) -> list[str]:
     """The libraries in NVIDIA's wheels, newest first."""
     spec = importlib.util.find_spec("nvidia")
     folders = (spec.submodule_search_locations or ()) if spec else ()
-    found = [path for folder in folders for path in Path(folder).glob(f"*/lib/lib{name}.so.*")]
-    return [str(p) for p in sorted(found, key=lambda p: (_number(p), str(p)), reverse=True)]
+    paths = [path for folder in folders for path in Path(folder).glob(f"*/lib/lib{name}.so.*")]
+    return [str(p) for p in sorted(paths, key=lambda p: (_number(p), str(p)), reverse=True)]
 
 
 def _number(path: Path) -> int:

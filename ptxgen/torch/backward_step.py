@@ -58,13 +58,13 @@ class BackwardStep:
         """Keeps the launches of a step that the operators computed."""
 
         def cached_launches() -> Any:
-            found: list[Any] = []
+            entries: list[Any] = []
             for needed, (key, a, b, _) in zip(needs, self._keys(*operands, options), strict=False):
                 entry = launches.cached(key) if needed and not (a | b) & 15 else None
                 if needed and entry is None:
                     return None
-                found += (None, None) if entry is None else (weakref.ref(entry[0]), entry[1])
-            return (needs[:2], options), *found
+                entries += (None, None) if entry is None else (weakref.ref(entry[0]), entry[1])
+            return (needs[:2], options), *entries
 
         if not is_grad_enabled() and runs_directly(*operands):
             self._recent.missed(operands, cached_launches)

@@ -275,9 +275,9 @@ def _kernel(
     """The result for a signature of ``ptxgen.api.conv``. ``shape``: that of a gradient; ``geometry``: stride, padding,
     dilation and groups."""
     key, at_a, at_b, at_bias = _key(signature, a, b, bias, shape, geometry)
-    found = launches.cached(key)
-    if found is not None:
-        return launching.launch(*found[:2], at_a, at_b, at_bias)
+    launch = launches.cached(key)
+    if launch is not None:
+        return launching.launch(*launch[:2], at_a, at_b, at_bias)
     (tf32, deterministic), geometry = launching.settings(a, "conv"), _hashable(geometry)
     stride, padding, dilation, groups = geometry
     check_operands(**{names[0]: a, names[1]: b, "bias": bias})
@@ -433,16 +433,16 @@ _BACKWARD = BackwardStep("conv", _backward_keys, input_first=True)
 def _conv_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     (input, weight), needs, rest = ctx.saved_tensors, ctx.needs_input_grad, ctx.rest
     operands = grad, weight, input
-    found = _BACKWARD.get(operands, needs, rest)
-    if found is None:
+    step = _BACKWARD.get(operands, needs, rest)
+    if step is None:
         grad = _in_format_of(grad, input, weight)
-        found = (
+        step = (
             CONV_INPUT_GRAD(grad, weight, None, input.shape, *rest) if needs[0] else None,
             CONV_WEIGHT_GRAD(input, grad, weight.shape, *rest) if needs[1] else None,
         )
         if grad is operands[0]:
             _BACKWARD.missed(operands, needs, rest)
-    return *found, _sum_by_channel(grad) if needs[2] else None, *(None,) * 4
+    return *step, _sum_by_channel(grad) if needs[2] else None, *(None,) * 4
 
 
 def _input_grad_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:

@@ -112,12 +112,12 @@ class Operator:
                 if x is not None and x.is_meta:
                     return dispatch(*args)
             try:
-                found = kernel(*args)
+                result = kernel(*args)
             except (AttributeError, RuntimeError, InputError):  # batched tensors, or an error that dispatch raises
                 return dispatch(*args)
             if self._recent is not None:
                 self._recent.missed(tensors, lambda: self._cached_launch(args, False))
-            return found
+            return result
 
         return call
 
@@ -154,10 +154,10 @@ class Operator:
             if is_grad_enabled():
                 for x in tensors:
                     records = records or (x is not None and x.requires_grad)
-            found = self._record(*args, None) if records else self.kernel(*args)
+            result = self._record(*args, None) if records else self.kernel(*args)
             if self._recent is not None and not _autocasts():
                 self._recent.missed(tensors, lambda: self._cached_launch(args, records))
-            return found
+            return result
         except (AttributeError, RuntimeError, InputError):  # only after an error, because the tests cost time
             self._check(args)
             dispatched = all(x.is_meta for x in tensors if x is not None) or any(map(is_legacy_batched, tensors))
@@ -170,10 +170,10 @@ class Operator:
         """The triple (launch, its result, whether gradients are recorded) of a recent call like this one."""
         if self._recent is None:
             return None
-        found = self._recent.get(args[: self._tensors])
-        if found is None:
+        launch = self._recent.get(args[: self._tensors])
+        if launch is None:
             return None
-        rest, reference, result, records = found
+        rest, reference, result, records = launch
         run = reference()
         return (run, result, records) if run is not None and args[self._tensors :] == rest else None
 
@@ -181,11 +181,11 @@ class Operator:
         """What ``_recent_launch`` needs: the arguments that are no tensors, a reference to the launch, its result, and
         whether gradients are recorded. None: there is no cached launch, or an operand is unaligned."""
         key, a, b, more = self._key(*args)
-        found = launches.cached(key)
-        if found is None or any(at & 15 for at in (a, b, *more)):
+        launch = launches.cached(key)
+        if launch is None or any(at & 15 for at in (a, b, *more)):
             return None
         rest = tuple(x.copy() if isinstance(x, list) else x for x in args[self._tensors :])
-        return rest, weakref.ref(found[0]), found[1], records
+        return rest, weakref.ref(launch[0]), launch[1], records
 
     def _computed(self, recent: tuple[Callable[..., None], Any, bool] | None, args: tuple[Any, ...]) -> Any:
         """The result of the kernel, by the launch of a recent call like this one if there is one."""

@@ -108,9 +108,9 @@ def _linear_key(input: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     key, at_input, at_weight, at_bias = _linear_key(input, weight, bias)
-    found = launches.cached(key)
-    if found is not None:
-        return launching.launch(*found[:2], at_input, at_weight, at_bias)
+    launch = launches.cached(key)
+    if launch is not None:
+        return launching.launch(*launch[:2], at_input, at_weight, at_bias)
     check_operands(input=input, weight=weight, bias=bias)
     shape = _linear_shape(input, weight, bias)
     rows, (n, k) = math.prod(shape[:-1]), weight.shape
@@ -127,9 +127,9 @@ def _linear_weight_grad_key(input: Tensor, grad: Tensor) -> Any:
 
 def _linear_weight_grad(input: Tensor, grad: Tensor) -> Tensor:
     key, at_grad, at_input, _ = _linear_weight_grad_key(input, grad)
-    found = launches.cached(key)
-    if found is not None:
-        return launching.launch(*found[:2], at_grad, at_input)
+    launch = launches.cached(key)
+    if launch is not None:
+        return launching.launch(*launch[:2], at_grad, at_input)
     check_operands(input=input, grad=grad)
     shape = _linear_weight_grad_shape(input, grad)
     rows, (n, k) = math.prod(input.shape[:-1]), shape
@@ -144,9 +144,9 @@ def _matmul_key(a: Tensor, b: Tensor) -> Any:
 
 def _matmul(a: Tensor, b: Tensor) -> Tensor:
     key, at_a, at_b, _ = _matmul_key(a, b)
-    found = launches.cached(key)
-    if found is not None:
-        return launching.launch(*found[:2], at_a, at_b)
+    launch = launches.cached(key)
+    if launch is not None:
+        return launching.launch(*launch[:2], at_a, at_b)
     check_operands(input=a, other=b)
     shape, batch = _matmul_shape(a, b)
     (m, k), n = (a.shape[-2:] if a.dim() > 1 else (1, a.shape[0])), b.shape[-1] if b.dim() > 1 else 1
@@ -164,9 +164,9 @@ def _addmm_key(a: Tensor, b: Tensor, added: Tensor, beta: float, alpha: float) -
 
 def _addmm(a: Tensor, b: Tensor, added: Tensor, beta: float, alpha: float) -> Tensor:
     key, at_a, at_b, at_added = _addmm_key(a, b, added, beta, alpha)
-    found = launches.cached(key)
-    if found is not None:
-        return launching.launch(*found[:2], at_a, at_b, at_added)
+    launch = launches.cached(key)
+    if launch is not None:
+        return launching.launch(*launch[:2], at_a, at_b, at_added)
     check_operands(mat1=a, mat2=b, input=added)
     shape = _addmm_shape(a, b, added)
     first, second, out = a.resolve_neg(), b.resolve_neg(), a.new_empty(shape)
@@ -289,13 +289,13 @@ _BACKWARD = BackwardStep("matmul", _backward_keys, input_first=False)
 def _linear_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     (input, weight), needs = ctx.saved_tensors, ctx.needs_input_grad
     operands = grad, weight, input
-    found = _BACKWARD.get(operands, needs, None)
-    if found is None:
+    step = _BACKWARD.get(operands, needs, None)
+    if step is None:
         grad = dense(grad)
-        found = MATMUL(grad, weight) if needs[0] else None, LINEAR_WEIGHT_GRAD(input, grad) if needs[1] else None
+        step = MATMUL(grad, weight) if needs[0] else None, LINEAR_WEIGHT_GRAD(input, grad) if needs[1] else None
         if grad is operands[0]:
             _BACKWARD.missed(operands, needs, None)
-    return *found, grad.sum_to_size(grad.shape[-1]) if needs[2] else None
+    return *step, grad.sum_to_size(grad.shape[-1]) if needs[2] else None
 
 
 def _linear_weight_grad_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

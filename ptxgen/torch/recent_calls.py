@@ -36,12 +36,12 @@ class RecentCalls:
     def get(self, tensors: tuple[Any, ...]) -> Any:
         """The kept value of a call with these tensors; None: no value is kept. The last tensor may be None."""
         try:
-            found = self._calls.get((id(tensors[1]), tensors[0].numel(), _is_grad_enabled()))
+            entry = self._calls.get((id(tensors[1]), tensors[0].numel(), _is_grad_enabled()))
         except (AttributeError, TypeError):  # no tensor, or one with symbolic extents
             return None
-        if found is None or _function_modes() or forward_ad._current_level >= 0:
+        if entry is None or _function_modes() or forward_ad._current_level >= 0:
             return None
-        guard, reader, settings, value = found
+        guard, reader, settings, value = entry
         return value if guard(*tensors) and reader() == settings else None
 
     def missed(self, tensors: tuple[Any, ...], make: Callable[[], Any]) -> None:
@@ -73,11 +73,11 @@ def _guard(tensors: tuple[Tensor | None, ...]) -> Callable[..., bool]:
 
 def _supported_guards() -> Any:
     """The class of guards, which is no public interface; None: this version of PyTorch has none, or other ones."""
-    found: Any = getattr(guards, "TensorGuards", None)
+    guards_class: Any = getattr(guards, "TensorGuards", None)
     x = torch.empty(1, device="cpu")
     try:
-        check = found(x, dynamic_dims_sizes=[[1]], dynamic_dims_strides=[[1]]).check
-        return found if check(x) and not check(x.double()) else None
+        check = guards_class(x, dynamic_dims_sizes=[[1]], dynamic_dims_strides=[[1]]).check
+        return guards_class if check(x) and not check(x.double()) else None
     except (AttributeError, RuntimeError, TypeError):
         return None
 

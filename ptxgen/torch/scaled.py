@@ -38,10 +38,10 @@ def scaled_mm(
     shapes, strides = (scale_a.shape, scale_b.shape), (scale_a.stride(), scale_b.stride())
     about = out_type, use_fast_accum, deterministic, *shapes, *strides, scale_a.dtype, scale_b.dtype
     key, at_a, at_b, at_bias = key_of("scaled_mm", about, input, mat2, bias)
-    found = launches.cached(key)
-    if found is not None:
+    launch = launches.cached(key)
+    if launch is not None:
         addresses = scale_a.data_ptr(), scale_b.data_ptr(), *at_bias
-        return launching.launch(*found[:2], at_a, at_b, addresses)
+        return launching.launch(*launch[:2], at_a, at_b, addresses)
     for name, x in (("input", input), ("mat2", mat2), ("scale_a", scale_a), ("scale_b", scale_b), ("bias", bias)):
         if x is not None:
             check_dense(name, x)

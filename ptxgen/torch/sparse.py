@@ -167,17 +167,17 @@ def _cast(values: Tensor) -> Tensor:
     plain = values.__class__ is Tensor and not in_transform() and not torch._C._len_torch_dispatch_stack()
     if not plain or values.dtype in (autocast_dtype, torch.float64):
         return values
-    found: Tensor = _once(autocast_dtype, (values,), lambda: values.to(autocast_dtype))
-    return found
+    cast: Tensor = _once(autocast_dtype, (values,), lambda: values.to(autocast_dtype))
+    return cast
 
 
 def _once(what: Any, sources: tuple[Tensor, ...], make: Callable[[], Any]) -> Any:
     """What ``make`` makes of tensors, kept while they exist and do not change. Work of the current stream comes after
     that of the stream which made it."""
     key = (what, *((x.data_ptr(), tuple(x.shape), x.stride(), x.dtype, x.get_device()) for x in sources))
-    found, versions = _made_once.get(key), versions_of(sources)
-    if found is not None and found.versions == versions and found.current and found.ready(_is_captured(sources[0])):
-        return found.made
+    entry, versions = _made_once.get(key), versions_of(sources)
+    if entry is not None and entry.versions == versions and entry.current and entry.ready(_is_captured(sources[0])):
+        return entry.made
     with torch.inference_mode(False), torch.no_grad():  # later calls may save it for gradients
         made = make()
     if _is_captured(sources[0]):  # the memory of a graph is not for other calls
@@ -261,29 +261,29 @@ def _handle(values: Tensor, indptr: Tensor, indices: Tensor, columns: int, compu
     """The handle of a matrix, with these values. It does not keep the index tensors."""
     key = (*_pattern_key(values, indptr, indices, columns), compute)
     versions = versions_of((indptr, indices))
-    found = _matrices.get(key)
-    if found is None or not found.current or found.versions != versions:
+    matrix = _matrices.get(key)
+    if matrix is None or not matrix.current or matrix.versions != versions:
         for other in [other for other, known in _matrices.items() if not known.current]:
             del _matrices[other]
         exact = values.requires_grad
         storages = StorageWeakRef(indptr.untyped_storage()), StorageWeakRef(indices.untyped_storage())
-        found = _Known(_made(values, indptr, indices, columns, compute, exact), storages, versions, 0, exact)
-        _matrices[key] = found
+        matrix = _Known(_made(values, indptr, indices, columns, compute, exact), storages, versions, 0, exact)
+        _matrices[key] = matrix
         for other in [other for other, known in _matrices.items() if not known.in_graph][:-MAX_MATRICES]:
             del _matrices[other]
-        return found.handle
+        return matrix.handle
     _matrices.move_to_end(key)
     captured = _is_captured(values)
-    found.in_graph = found.in_graph or captured
+    matrix.in_graph = matrix.in_graph or captured
     # values that require gradients may change without a count: by their ``data``, or in each run of a captured graph
-    if values.requires_grad or found.updated_in_graph or not found.handle.has(values):
-        found.changes += 1
-        found.updated_in_graph = found.updated_in_graph or captured
-        if found.changes >= MANY and not found.exact and not found.in_graph:
-            found.handle, found.exact = _made(values, indptr, indices, columns, compute, True), True
+    if values.requires_grad or matrix.updated_in_graph or not matrix.handle.has(values):
+        matrix.changes += 1
+        matrix.updated_in_graph = matrix.updated_in_graph or captured
+        if matrix.changes >= MANY and not matrix.exact and not matrix.in_graph:
+            matrix.handle, matrix.exact = _made(values, indptr, indices, columns, compute, True), True
         else:
-            found.handle.update(values.detach())
-    return found.handle
+            matrix.handle.update(values.detach())
+    return matrix.handle
 
 
 def _pattern_key(x: Tensor, indptr: Tensor, indices: Tensor, columns: int) -> tuple[Any, ...]:

@@ -173,8 +173,8 @@ class TaskFunction:
     @property
     def numbers(self) -> dict[str, Any]:
         """The numbers around the function."""
-        found: dict[str, Any] = self._source.numbers()
-        return found
+        numbers: dict[str, Any] = self._source.numbers()
+        return numbers
 
 
 class OneProgram(NamedTuple):
@@ -380,7 +380,7 @@ def _result(program: Program, tensors: Sequence[Tensor]) -> tuple[tuple[int, ...
 
 
 def _extents(program: Program, tensors: Sequence[Tensor]) -> dict[str, int]:
-    found: dict[str, tuple[int, str]] = {}
+    extents: dict[str, tuple[int, str]] = {}
     arrays = [x for x in program.inputs if x.uses]
     if len(arrays) != len(tensors):
         raise InputError(f"the task reads {len(arrays)} arrays; {len(tensors)} are given")
@@ -397,12 +397,12 @@ def _extents(program: Program, tensors: Sequence[Tensor]) -> dict[str, int]:
                     f" have {len(axes)} dimension{'s' if len(axes) > 1 else ''}"
                 )
             for axis, n in zip(axes, given.shape, strict=True):
-                known, by = found.setdefault(axis, (n, x.name))
+                known, by = extents.setdefault(axis, (n, x.name))
                 if known != n:
                     raise ShapeError(
                         f"axis {axis} has the extent {known} in {by} and {n} in {x.name}; they must be equal"
                     )
-    return {axis: found[axis][0] for axis in AXES}
+    return {axis: extents[axis][0] for axis in AXES}
 
 
 def _fake(*args: Any) -> Tensor:
@@ -431,10 +431,10 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     step = _Backward(ctx, grad)
-    found = [
+    gradients = [
         step.gradient(name) if needs else None for name, needs in zip(ctx.dtypes, ctx.needs_input_grad, strict=False)
     ]
-    return *found, *(None,) * (MOST_ARRAYS - len(found) + 3)
+    return *gradients, *(None,) * (MOST_ARRAYS - len(gradients) + 3)
 
 
 def _arrays_of(program: Program) -> tuple[str, ...]:
@@ -497,10 +497,10 @@ class _Backward:
         shape, dtype = [self.extents[axis] for axis in axes], self.dtypes[name]
         total: Tensor | None = None
         for part in self.plan.parts.get(name, ()):
-            found = self.arrays[part.name].to(dtype)
+            gradient = self.arrays[part.name].to(dtype)
             if part.gathered is not None:
-                found = self._scattered(found, self.like.new_zeros(shape, dtype=dtype), part.gathered)
-            total = found if total is None else total + found
+                gradient = self._scattered(gradient, self.like.new_zeros(shape, dtype=dtype), part.gathered)
+            total = gradient if total is None else total + gradient
         return self.like.new_zeros(shape, dtype=dtype) if total is None else total
 
 

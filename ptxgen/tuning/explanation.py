@@ -165,11 +165,11 @@ def measurements(
     if database is not None:
         clock = tuning_files.clock_of(device.name)
         rows += database.measurements(problem=problem, device=device.name, clock=clock, outcome="ok")
-    found: dict[Config, Measurement] = {}
+    fastest: dict[Config, Measurement] = {}
     for m in sorted((m for m in rows if m.config in configs), key=lambda m: m.us):
-        if m.config not in found and not stale_reason(m, lambda p, c: current_digest(p, c, device)):
-            found[m.config] = m
-    return found
+        if m.config not in fastest and not stale_reason(m, lambda p, c: current_digest(p, c, device)):
+            fastest[m.config] = m
+    return fastest
 
 
 def floor(problem: Problem, device: Device) -> Floor:
@@ -207,14 +207,14 @@ def near(problem: Problem, device: str, database: Database | None, count: int = 
     winners = tuning_files.shipped_winners(device)
     shipped = fastest.read(tuning_files.fastest_path(device))
     keys = fastest.comparable({**dict.fromkeys(shipped), **dict.fromkeys(winners)}, problem)
-    found: dict[Problem, Measurement | None] = dict.fromkeys(_comparable(problem, map(parse, keys)))
+    others: dict[Problem, Measurement | None] = dict.fromkeys(_comparable(problem, map(parse, keys)))
     if database is not None:
         rows = {m.problem: m for m in database.fastest(device, tuning_files.clock_of(device))}
-        found.update({p: rows[p] for p in _comparable(problem, rows)})
-    nearest = sorted((_distance(p, problem), p.key(), p) for p in found)[:count]
+        others.update({p: rows[p] for p in _comparable(problem, rows)})
+    nearest = sorted((_distance(p, problem), p.key(), p) for p in others)[:count]
     out = []
     for distance, key, p in nearest:
-        if (m := found[p] or winners.get(key)) is not None:
+        if (m := others[p] or winners.get(key)) is not None:
             out.append(Near(p, distance, m.config, m.us, device))
         else:
             out.append(Near(p, distance, parse_config(shipped[key].config), shipped[key].us, device))

@@ -78,9 +78,9 @@ class ProblemGenerator:
             return self._drawn(rng)[1]
         for _ in range(VARIANTS_TRIED):
             with suppress(ShapeError):
-                found = generator.vary(rng, first, self.limits)
-                if found != first and self.limits.admits(found) and kernel_class(found) == key:
-                    return found
+                variant = generator.vary(rng, first, self.limits)
+                if variant != first and self.limits.admits(variant) and kernel_class(variant) == key:
+                    return variant
         return self._drawn(rng)[1]
 
 

@@ -67,10 +67,10 @@ def select(
     without epilogue are used. ``use_winners``: False: the winner of exactly this problem in the user's database is not
     used. Needs no GPU."""
     request = Request(problem, lower(problem), device, database, k, use_winners, rank_only=use_model)
-    found = [Selection(problem, *choice) for choice in first_choices(SOURCES, request)]
-    if found and found[0].origin == "winner":
-        found[0] = replace(found[0], vendor=faster_vendor(problem, device, database))
-    return found
+    selected = [Selection(problem, *choice) for choice in first_choices(SOURCES, request)]
+    if selected and selected[0].origin == "winner":
+        selected[0] = replace(selected[0], vendor=faster_vendor(problem, device, database))
+    return selected
 
 
 @dataclass(frozen=True)
@@ -112,18 +112,18 @@ def exhaustive(problem: Problem, device: Device, database: Database | None = Non
 
 def stored(problem: Problem, device: Device, database: Database | None = None) -> Selection | None:
     """The winner of the user's database, or else the shipped one; None: the problem has not been tuned."""
-    found = StoredWinner().choices(Request(problem, lower(problem), device, database))
-    return Selection(problem, *found[0]) if found else None
+    choices = StoredWinner().choices(Request(problem, lower(problem), device, database))
+    return Selection(problem, *choices[0]) if choices else None
 
 
 def require(
     problem: Problem, device: Device, database: Database | None = None, use_model: bool = False, k: int = 1
 ) -> list[Selection]:
     """``select``, of at least one configuration. ConfigError: none is legal."""
-    found = select(problem, device, database, use_model, k)
-    if not found:
+    selected = select(problem, device, database, use_model, k)
+    if not selected:
         raise _none_legal(problem, device)
-    return found
+    return selected
 
 
 def _none_legal(problem: Problem, device: Device) -> ConfigError:
@@ -133,8 +133,8 @@ def _none_legal(problem: Problem, device: Device) -> ConfigError:
 
 def untuned(problem: Problem, device: Device, database: Database | None = None) -> Selection | None:
     """The answer of ``select`` without the winners of the user's database; None: no configuration is legal."""
-    found = select(problem, device, database, use_winners=False)
-    return found[0] if found else None
+    selected = select(problem, device, database, use_winners=False)
+    return selected[0] if selected else None
 
 
 def digest_of(choices: Iterable[tuple[Problem, Config, str]]) -> str:

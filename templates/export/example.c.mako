@@ -14,7 +14,7 @@
 static void *libcuda;
 
 /* The function of the CUDA driver with this name. */
-static void *found(const char *name)
+static void *driver_function(const char *name)
 {
     void *function = dlsym(libcuda, name);
     if (!function) {
@@ -57,15 +57,15 @@ int main(int count, char **arguments)
     int (*init)(unsigned), (*get)(int *, int), (*retain)(void **, int), (*set)(void *), (*synchronize)(void);
     int (*allocate)(uint64_t *, size_t), (*fill)(uint64_t, unsigned char, size_t);
     int (*upload)(uint64_t, const void *, size_t), (*download)(void *, uint64_t, size_t);
-    *(void **)&init = found("cuInit");
-    *(void **)&get = found("cuDeviceGet");
-    *(void **)&retain = found("cuDevicePrimaryCtxRetain");
-    *(void **)&set = found("cuCtxSetCurrent");
-    *(void **)&synchronize = found("cuCtxSynchronize");
-    *(void **)&allocate = found("cuMemAlloc_v2");
-    *(void **)&fill = found("cuMemsetD8_v2");
-    *(void **)&upload = found("cuMemcpyHtoD_v2");
-    *(void **)&download = found("cuMemcpyDtoH_v2");
+    *(void **)&init = driver_function("cuInit");
+    *(void **)&get = driver_function("cuDeviceGet");
+    *(void **)&retain = driver_function("cuDevicePrimaryCtxRetain");
+    *(void **)&set = driver_function("cuCtxSetCurrent");
+    *(void **)&synchronize = driver_function("cuCtxSynchronize");
+    *(void **)&allocate = driver_function("cuMemAlloc_v2");
+    *(void **)&fill = driver_function("cuMemsetD8_v2");
+    *(void **)&upload = driver_function("cuMemcpyHtoD_v2");
+    *(void **)&download = driver_function("cuMemcpyDtoH_v2");
 
     int device = 0;
     void *context = NULL;

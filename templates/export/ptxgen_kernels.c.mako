@@ -143,10 +143,10 @@ static ptxgen_status load_driver(ptxgen_library *library)
     if (!library->handle)
         return PTXGEN_NO_DRIVER;
     for (int i = 0; i < DRIVER_FUNCTIONS; i++) {
-        void *found = dlsym(library->handle, driver_functions[i]);
-        if (!found)
+        void *function = dlsym(library->handle, driver_functions[i]);
+        if (!function)
             return PTXGEN_NO_DRIVER;
-        memcpy((char *)&library->driver + i * sizeof found, &found, sizeof found);
+        memcpy((char *)&library->driver + i * sizeof function, &function, sizeof function);
     }
     return PTXGEN_SUCCESS;
 }

@@ -111,8 +111,8 @@ class DescriptorTable:
         middle = (ends - (tiles[longest] + 1) // 2) // self.sms  # the round of an item's middle tile
         reverse = (middle < rounds) & ((rounds - 1 - middle) % 2 == 1)
         within = np.arange(len(longest))
-        found: NDArray[np.int64] = longest[np.lexsort((np.where(reverse, -within, within), np.minimum(middle, rounds)))]
-        return found
+        order: NDArray[np.int64] = longest[np.lexsort((np.where(reverse, -within, within), np.minimum(middle, rounds)))]
+        return order
 
     # ---- stream-K
 

@@ -209,12 +209,12 @@ def packed_bytes(x: TruthWords) -> Any:
 
 
 def _access(p: KernelProblem, name: str) -> TruthWords:
-    found = p.operand(name.upper()).access
-    assert isinstance(found, TruthWords)
-    return found
+    access = p.operand(name.upper()).access
+    assert isinstance(access, TruthWords)
+    return access
 
 
 def _source(p: KernelProblem, name: str) -> Strided:
-    found = _access(p, name).source
-    assert found is not None
-    return found
+    source = _access(p, name).source
+    assert source is not None
+    return source

@@ -56,9 +56,9 @@ class ExpressionReducer(Reducer):
 
     @property
     def algebra(self) -> InnerExpression:
-        found = self.problem.algebra
-        assert isinstance(found, InnerExpression)
-        return found
+        algebra = self.problem.algebra
+        assert isinstance(algebra, InnerExpression)
+        return algebra
 
     @property
     def identity(self) -> str:
@@ -147,6 +147,6 @@ class PairReducer(ExpressionReducer):
 
     @property
     def algebra(self) -> InnerExpression:
-        found = super().algebra.paired
-        assert found is not None
-        return found
+        paired = super().algebra.paired
+        assert paired is not None
+        return paired

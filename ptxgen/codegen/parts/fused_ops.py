@@ -142,9 +142,9 @@ class FusedOps(Part):
     @property
     def declarations(self) -> list[str]:
         """Declarations of the registers that the instructions of all steps need besides %elem and %is_negative."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for step in self.steps:
             used = self._temporaries(step)
             self._lines(step, "%x", "%operand", "", used)
-            found |= used.counts
-        return [f".reg .{ptx_type} %fused_{ptx_type}_<{n}>;" for ptx_type, n in sorted(found.items())]
+            counts |= used.counts
+        return [f".reg .{ptx_type} %fused_{ptx_type}_<{n}>;" for ptx_type, n in sorted(counts.items())]

@@ -36,9 +36,9 @@ class GroupReduction(Part):
 
     @property
     def sink(self) -> Aggregate:
-        found = self.problem.sink
-        assert isinstance(found, Aggregate)
-        return found
+        sink = self.problem.sink
+        assert isinstance(sink, Aggregate)
+        return sink
 
     @property
     def type(self) -> str:

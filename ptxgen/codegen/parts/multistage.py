@@ -341,8 +341,8 @@ class MultistageMainloop(Part):
     def parts(self) -> list[TilePart]:
         """The smaller parts of a warp's tile that have a K loop of their own, the smallest first."""
         a, b = ((2, 1) if x.has_halves else (1,) for x in self.operands)
-        found = itertools.starmap(TilePart, itertools.product(a, b))
-        return [part for part in found if part != WHOLE and self.has_loop(part)]
+        parts = itertools.starmap(TilePart, itertools.product(a, b))
+        return [part for part in parts if part != WHOLE and self.has_loop(part)]
 
     @cached_property
     def halved(self) -> set[str]:
@@ -355,8 +355,8 @@ class MultistageMainloop(Part):
 
     def fragment_loads(self, x: StagedOperand, k: int, buffer: int, part: TilePart) -> Sequence[FragmentRead]:
         """The fragment loads of step ``k`` of a part."""
-        found = x.fragment_loads(k, buffer)
-        return found[: len(found) // part.of(x.name)]
+        loads = x.fragment_loads(k, buffer)
+        return loads[: len(loads) // part.of(x.name)]
 
     @property
     def last_step(self) -> int:

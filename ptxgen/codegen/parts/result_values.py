@@ -86,16 +86,16 @@ class ResultValues(Part):
 
     @property
     def sink(self) -> ValueSink:
-        found = self.problem.sink
-        assert isinstance(found, ValueSink)
-        return found
+        sink = self.problem.sink
+        assert isinstance(sink, ValueSink)
+        return sink
 
     @cached_property
     def arrays(self) -> list[ReadArray]:
         """The arrays that the values read."""
         vectors = [ReadArray(v.name, v.axis, v.element, self.vec) for v in self.sink.vectors]
-        found = [*(ReadArray(x.name, x.axes, x.element, self.vec) for x in self.sink.elements), *vectors]
-        return [x for x in found if x.element.value in variables(*self.roots)]
+        arrays = [*(ReadArray(x.name, x.axes, x.element, self.vec) for x in self.sink.elements), *vectors]
+        return [x for x in arrays if x.element.value in variables(*self.roots)]
 
     @property
     def preinitialised(self) -> list[tuple[str, str, str]]:
@@ -165,10 +165,10 @@ class ResultValues(Part):
         guards = (self.sink.guarded(exchanged) for exchanged in (False, True))
         arrays = [x.element.value for x in self.sink.elements] + [v.element.value for v in self.sink.vectors]
         varying = {ACCUMULATOR, "i", "j", *arrays}
-        found: dict[Node, None] = {}
+        fixed: dict[Node, None] = {}
         for root in (*self.sink.roots, *(x for x in guards if x is not None)):
-            _fixed(root, varying, found)
-        return [(register_class(x.type), f"%fixed{n}", x) for n, x in enumerate(found)]
+            _fixed(root, varying, fixed)
+        return [(register_class(x.type), f"%fixed{n}", x) for n, x in enumerate(fixed)]
 
     @property
     def fixed_temporaries(self) -> list[str]:
@@ -262,7 +262,7 @@ def _ends(v: Vector) -> tuple[Node, Node]:
     return variable(f"first_{v.name}", v.element.type), variable(f"last_{v.name}", v.element.type)
 
 
-def _fixed(x: Node, varying: Set[str], found: dict[Node, None], added: bool = False) -> None:
+def _fixed(x: Node, varying: Set[str], fixed: dict[Node, None], added: bool = False) -> None:
     """Adds the greatest parts of an expression that read no variable of ``varying``. ``added``: a sum or a difference
     reads ``x``: products of it are part of fused multiply-adds."""
     if not x.arguments:
@@ -270,7 +270,7 @@ def _fixed(x: Node, varying: Set[str], found: dict[Node, None], added: bool = Fa
     names = variables(x)
     if not varying & {*names} and not (added and x.op == "*"):
         if names:
-            found[x] = None
+            fixed[x] = None
         return
     for y in x.arguments:
-        _fixed(y, varying, found, x.op in ("+", "-"))
+        _fixed(y, varying, fixed, x.op in ("+", "-"))

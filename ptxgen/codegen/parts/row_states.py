@@ -28,9 +28,9 @@ class RowStates(Part):
 
     @property
     def sink(self) -> RowReduce:
-        found = self.problem.sink
-        assert isinstance(found, RowReduce)
-        return found
+        sink = self.problem.sink
+        assert isinstance(sink, RowReduce)
+        return sink
 
     @cached_property
     def reduction(self) -> StateReduction:
@@ -87,11 +87,11 @@ class RowStates(Part):
     @cached_property
     def components(self) -> list[tuple[str, int]]:
         """The pair (the type of an access, offset in an entry) of each component."""
-        at, found = 0, []
+        at, components = 0, []
         for t in self.reduction.types:
-            found.append((t, at))
+            components.append((t, at))
             at += type_of(t).bits // 8
-        return found
+        return components
 
     @property
     def entry_bytes(self) -> int:

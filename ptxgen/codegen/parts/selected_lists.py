@@ -19,9 +19,9 @@ class SelectedLists(Part):
 
     @property
     def sink(self) -> SelectValues:
-        found = self.problem.sink
-        assert isinstance(found, SelectValues)
-        return found
+        sink = self.problem.sink
+        assert isinstance(sink, SelectValues)
+        return sink
 
     @property
     def count(self) -> str:

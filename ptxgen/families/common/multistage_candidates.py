@@ -46,11 +46,11 @@ class MultistageSpace(TileSpace):
         raise NotImplementedError
 
     def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
-        found = super().variables(p)
+        variables = super().variables(p)
         for name in ("stream_k", "l2_prefetch"):
             if name in self.axes and not grouped(p):
-                found[name,] = [(0,)]
-        return found
+                variables[name,] = [(0,)]
+        return variables
 
     def tiles(self, p: KernelProblem) -> Columns:
         return Columns.product({n: self.axes[n] for n in self.tile}).replace(family=self.code)

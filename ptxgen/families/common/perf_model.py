@@ -51,9 +51,9 @@ def _work_of_classes(b: Base) -> Work:
     key = cache_key("work", b.family, b.problem, b.device)
     if (stored := array_cache.read(key)) is not None:
         return Work(**stored)
-    found = _work_on_grid(b)
-    array_cache.write_later(key, {f.name: getattr(found, f.name) for f in fields(found)})
-    return found
+    work = _work_on_grid(b)
+    array_cache.write_later(key, {f.name: getattr(work, f.name) for f in fields(work)})
+    return work
 
 
 @lru_cache(maxsize=8)
@@ -71,8 +71,8 @@ def _work_on_grid(b: Base) -> Work:
     """``work`` of the representatives, computed on their grid."""
     grid, g, places = _grid_of_classes(b)
     with np.errstate(all="ignore"):
-        found = registry.FAMILIES[b.family.name].model.work(b.problem, grid, g, b.device)
-    columns = (getattr(found, f.name) for f in fields(found))
+        work = registry.FAMILIES[b.family.name].model.work(b.problem, grid, g, b.device)
+    columns = (getattr(work, f.name) for f in fields(work))
     return Work(*(gathered(v, places) if v.ndim > 1 else v[: len(places[0])] for v in columns))
 
 
@@ -112,8 +112,8 @@ def least_us(p: KernelProblem, d: Device) -> float:
     """A lower bound of the microseconds of ptxgen's kernels: the longer of the fastest family's multiply-adds and the
     memory traffic. The feature and the baseline ``roofline`` of the model; ``tuning.roofline`` has that of the device.
     """
-    found = (f for f in (registry.FAMILIES[f.name] for f in families(p, d)) if f.modelled(p) is p)
-    rates = [family.rate(p, d) for family in found if isinstance(family, TileFamily)]
+    supported = (f for f in (registry.FAMILIES[f.name] for f in families(p, d)) if f.modelled(p) is p)
+    rates = [family.rate(p, d) for family in supported if isinstance(family, TileFamily)]
     fastest = max(rates, default=perf_costs.fma_rate(p, d))
     longest: float = np.maximum(p.flops / (2.0 * d.clock * d.sms * fastest), p.bytes / (d.bandwidth * 1e3))
     return np.maximum(longest, 1e-3)  # type: ignore[no-any-return]

@@ -71,11 +71,11 @@ class Part:
     def costs(self) -> Any:
         """The costs of the cells by the performance model."""
         model = cost_model(self.problem, self.base.family.name)
-        found = model.cell(self.problem, self.table, self.geometry, self.base.device)
+        costs = model.cell(self.problem, self.table, self.geometry, self.base.device)
         if (grid := self._grid) is None:
-            return found
-        columns = ((f.name, getattr(found, f.name)) for f in fields(found))
-        return replace(found, **{n: grid.expanded(v) for n, v in columns if isinstance(v, np.ndarray)})
+            return costs
+        columns = ((f.name, getattr(costs, f.name)) for f in fields(costs))
+        return replace(costs, **{n: grid.expanded(v) for n, v in columns if isinstance(v, np.ndarray)})
 
     def of_cells(self, values: Any, cells: NDArray[Any]) -> Any:
         """The values of some cells among those that were computed from ``table``; a number stays one."""
@@ -86,8 +86,8 @@ class Part:
 
 def cost_model(p: KernelProblem, family: str) -> Any:
     """The module that computes the time of a launch from the cost of its blocks."""
-    found = registry.FAMILIES[family]
-    return (found.grouped_model if grouped(p) else None) or found.model
+    row = registry.FAMILIES[family]
+    return (row.grouped_model if grouped(p) else None) or row.model
 
 
 class _Lazy(Mapping[str, Ints]):
@@ -151,9 +151,9 @@ class Candidates(Columns):
         if len(self.parts) == 1:
             return slice(0, self.length)
         inside = self.rows >= first if end is None else (self.rows >= first) & (self.rows < end)
-        found = np.flatnonzero(inside)
-        together = len(found) and found[-1] - found[0] + 1 == len(found)
-        return slice(int(found[0]), int(found[-1]) + 1) if together else found
+        indices = np.flatnonzero(inside)
+        together = len(indices) and indices[-1] - indices[0] + 1 == len(indices)
+        return slice(int(indices[0]), int(indices[-1]) + 1) if together else indices
 
     def row(self, i: int) -> Config:
         row, cell = int(self.rows[i]), int(self.cell[i])
@@ -285,8 +285,8 @@ def fitted(p: KernelProblem, d: Device, config: Config) -> Config | None:
     deeper = {**direct, "stages": config.stages + 1} if direct != narrow and "stages" in axes else narrow
     rows = [near for changes in (own, narrow, deeper, direct) for near in f.with_dependent_axes(p, config, changes)]
     c = Columns.of(rows)
-    found = np.flatnonzero(legal(p, c, d))
-    return None if not len(found) else canonical(p, c.take(found[:1])).row(0)
+    indices = np.flatnonzero(legal(p, c, d))
+    return None if not len(indices) else canonical(p, c.take(indices[:1])).row(0)
 
 
 __all__ = [

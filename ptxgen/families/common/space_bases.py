@@ -92,9 +92,9 @@ def _families(p: KernelProblem, d: Device, spaces: tuple[CandidateSpace, ...]) -
 
 def searched_families(p: KernelProblem, d: Device) -> list[CandidateSpace]:
     """The families that a search considers: those that compute ``p`` but for the dominated ones."""
-    found = families(p, d)
-    names = [f.name for f in found]
-    return [f for f in found if not f.is_dominated(f.form(p), [n for n in names if n != f.name])]
+    able = families(p, d)
+    names = [f.name for f in able]
+    return [f for f in able if not f.is_dominated(f.form(p), [n for n in names if n != f.name])]
 
 
 def base(f: CandidateSpace, p: KernelProblem, d: Device) -> Base:
@@ -218,10 +218,10 @@ def _distinct(
         for n, v in plain.columns.items():
             if n not in f.widened and part.columns.get(n) is not v:
                 kept[..., shapes] &= part.column(n) == v
-        for n, found in widths.items():
+        for n, columns in widths.items():
             width = plain.column(n)
-            found.append(np.broadcast_to(width, (*width.shape[:-1], part.size[-1])))
-    return kept, {n: np.concatenate(found, axis=-1) if found else c.column(n) for n, found in widths.items()}
+            columns.append(np.broadcast_to(width, (*width.shape[:-1], part.size[-1])))
+    return kept, {n: np.concatenate(columns, axis=-1) if columns else c.column(n) for n, columns in widths.items()}
 
 
 def _accepted(

@@ -17,5 +17,5 @@ class TileSpace(CandidateSpace):
     def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Accesses are no wider than the alignment allows."""
         widest = dict(zip(("vec_a", "vec_b", "vec_c"), p.vectors, strict=True))
-        found = super().variables(p)
-        return {names: [v for v in rows if v[0] <= widest.get(names[0], v[0])] for names, rows in found.items()}
+        variables = super().variables(p)
+        return {names: [v for v in rows if v[0] <= widest.get(names[0], v[0])] for names, rows in variables.items()}

@@ -216,6 +216,6 @@ class DepthwiseWgradPlan(Plan):
         s, workspace = strips(problem), Allocator()
         assert s is not None
         self.tap_sums.claim(problem, 1, workspace)
-        grid, found = self.scheduler.grid(s), self.parameters.rows.arguments(s)
-        main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, found)
+        grid, arguments = self.scheduler.grid(s), self.parameters.rows.arguments(s)
+        main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
         return Launch((main, self.tap_sums.step(problem)), workspace.bytes)

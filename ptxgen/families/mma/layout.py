@@ -286,8 +286,8 @@ class MmaOperand(CopiedTile):
 
     def fragment_loads(self, step: int, buffer: int) -> list[FragmentLoad]:
         """The fragment loads of a step."""
-        found = self._loads(step, buffer)
-        return [replace(r, same_swizzle=n > 0 and r.swizzle == found[n - 1].swizzle) for n, r in enumerate(found)]
+        loads = self._loads(step, buffer)
+        return [replace(r, same_swizzle=n > 0 and r.swizzle == loads[n - 1].swizzle) for n, r in enumerate(loads)]
 
     def _loads(self, step: int, buffer: int) -> list[FragmentLoad]:
         k = step * self.instruction.depth

@@ -125,15 +125,15 @@ class MmaMainloop(MultistageMainloop):
         if not self.inverted:
             return [each for i, j in tiles for each in self.issues(i, j, k)]
         made = [self.issues(i, j, k)[0] for i, j in tiles]
-        found = []
+        products = []
         for inverts_a in (False, True):
             for (i, j), (sums, a, b) in zip(tiles, made, strict=True):
                 inverted = [self.inverted[n].all for n in "ab"]
                 size_a, size_b = self.a.registers, self.b.registers
                 own_a = operand(inverted[0][i * size_a : (i + 1) * size_a]) if inverts_a else a
                 own_b = b if inverts_a else operand(inverted[1][j * size_b : (j + 1) * size_b])
-                found.append((sums, own_a, own_b))
-        return found
+                products.append((sums, own_a, own_b))
+        return products
 
     def issues(self, i: int, j: int, k: int) -> list[tuple[list[str], str, str]]:
         """The instructions that add one step to tile (i, j): registers of the sums, operands A and B of each."""
@@ -187,7 +187,7 @@ class ComplexMmaMainloop(MmaMainloop):
         return ["{", ".reg .b32 %sign_low, %sign_high;", *lines, "}"]
 
     def issued(self, k: int, part: TilePart) -> list[tuple[list[str], str, str]]:
-        found = []
+        products = []
         for each in self.algebra.products:
             for i, j in self.products_of(part):
                 sums = [self.acc[i, j, n * self.a.parts + each.sum] for n in range(self.instruction.sums)]
@@ -195,8 +195,8 @@ class ComplexMmaMainloop(MmaMainloop):
                 if each.negated:
                     n = self.algebra.negated.index(each.a)
                     rows = [self.negated[n, i, r] for r in range(self.a.registers)]
-                found += self.instruction.step(sums, rows, self._part(self.b, k, j, each.b))
-        return found
+                products += self.instruction.step(sums, rows, self._part(self.b, k, j, each.b))
+        return products
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:

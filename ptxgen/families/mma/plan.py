@@ -24,7 +24,7 @@ class MmaPlan(Plan):
 
     def _compose(self) -> None:
         p, c, g = self.problem, self.config, self.geometry
-        found = instruction(p, self.device)
+        mma = instruction(p, self.device)
         if p.element.fp8:
             self.ptx_version = max(self.ptx_version, "8.4")
         scheduler = compose_scheduler(self)
@@ -34,11 +34,11 @@ class MmaPlan(Plan):
         elif packs(c, "a") or packs(c, "b"):
             packing = PaddedRowPacking(p, self.entry, self.batch, c)
         self.packing = table_packing(self) or packing
-        self.a, self.b = self._operands(found)
+        self.a, self.b = self._operands(mma)
         rounding = ""
         if p.compute == "tf32":  # from sm_90 on in one instruction
             rounding = "cvt.rn.tf32.f32" if self.device.sm >= 90 else "cvt.rna.tf32.f32"
-        parts = (c, g, int(g.steps), self.a, self.b, found, rounding)
+        parts = (c, g, int(g.steps), self.a, self.b, mma, rounding)
         if isinstance(p.algebra, ComplexProduct):
             self.mainloop: MmaMainloop = ComplexMmaMainloop(*parts, p.algebra)
         else:

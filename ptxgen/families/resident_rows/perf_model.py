@@ -34,8 +34,8 @@ FEW = 0.25  #: share of issue slots that a scheduler with one warp loses
 
 def step_slots(p: KernelProblem, d: Device) -> float:
     """Issue slots of a step of a pair, of one lane."""
-    found = step_rate.instructions(p, d)
-    return found.issued + found.mixed
+    instructions = step_rate.instructions(p, d)
+    return instructions.issued + instructions.mixed
 
 
 def keeps_best(p: KernelProblem) -> bool:

@@ -47,10 +47,10 @@ class SharedSlabSpace(SparseSpace):
         """The smallest of the tiles that have all rows of B is a candidate; of several tiles, there are two or
         more."""
         c = tiles.replace(family=self.code)
-        found = violations(self, p, c, d, self.extent_rules)
+        broken = violations(self, p, c, d, self.extent_rules)
         fits = [k for k in self.axes["tile_k"] if k >= p.extents.k]
         useless = (c.k_tiles == ONE) & (c.tile_k != min(fits, default=0)) | (c.k_tiles == SEVERAL) & (
             c.tile_k >= p.extents.k
         )
-        found[(found < 0) & useless] = -2
-        return c, found
+        broken[(broken < 0) & useless] = -2
+        return c, broken

@@ -87,8 +87,8 @@ def widest(p: KernelProblem, name: str) -> int:
     """Elements of the widest access to an operand."""
     n = 0 if name == "a" else 1
     if is_kmajor(p, name) == (p.layout[n] == "NT"[n]):
-        found: int = p.vectors[n]
-        return found
+        vector: int = p.vectors[n]
+        return vector
     bits: int = 16 | p.operands[n].access.aligned | (p.offsets[n] if p.batch > 1 else 0) | p.k * p.element.bytes
     return max((bits & -bits) // p.element.bytes, 1)
 

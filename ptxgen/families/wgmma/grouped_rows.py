@@ -20,8 +20,8 @@ WRAP = (1 << 64) // FAR  #: FAR times this is 0 modulo 2^64
 
 def jagged(p: KernelProblem) -> str:
     """The jagged axis of a group, if stored rows of its operands are along that axis; else empty."""
-    found: str = p.operands[0].access.jagged if grouped(p) and "item_rows" in p.needs else ""
-    return found if "descriptor_table" not in p.needs else ""
+    axis: str = p.operands[0].access.jagged if grouped(p) and "item_rows" in p.needs else ""
+    return axis if "descriptor_table" not in p.needs else ""
 
 
 def ranges(p: KernelProblem, name: str) -> bool:

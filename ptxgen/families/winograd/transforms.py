@@ -41,9 +41,9 @@ Names = tuple[str, ...]
 
 def algorithm(p: KernelProblem) -> Winograd:
     """The algorithm whose products ``p`` is."""
-    found = winograd(p)
-    assert found is not None
-    return found
+    transforms = winograd(p)
+    assert transforms is not None
+    return transforms
 
 
 def tensors(p: KernelProblem) -> WinogradTransform:
@@ -424,8 +424,8 @@ class ResultTransform:
 
     def step(self, p: KernelProblem, slices: int) -> Step:
         """The launch. ``slices``: of K, whose products are consecutive."""
-        grid, found = self.threads.grid(*self._extents(p)), self.parameter_list(slices).arguments(p)
-        return Step(f"{self.entry}_transform_results", grid, (THREADS, 1, 1), 0, found)
+        grid, arguments = self.threads.grid(*self._extents(p)), self.parameter_list(slices).arguments(p)
+        return Step(f"{self.entry}_transform_results", grid, (THREADS, 1, 1), 0, arguments)
 
     @property
     def number_registers(self) -> str:

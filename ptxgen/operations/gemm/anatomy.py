@@ -51,10 +51,10 @@ class Anatomy:
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
         values = {name: value for name, value in vars(self).items() if name not in ("config", "kernels", "main")}
-        found = {**values, "main": asdict(self.main), "kernels": [asdict(k) for k in self.kernels]}
+        document = {**values, "main": asdict(self.main), "kernels": [asdict(k) for k in self.kernels]}
         if self.config is not None:
-            found |= {"config": self.config.values(), "config_text": str(self.config)}
-        return found
+            document |= {"config": self.config.values(), "config_text": str(self.config)}
+        return document
 
 
 def compared(driver: CudaDriver, p: Gemm, timing: Timing) -> list[Anatomy]:
@@ -96,8 +96,8 @@ def main_kernel(kernels: Sequence[CapturedKernel]) -> CapturedKernel:
 
 def tile_in(name: str) -> tuple[int, int] | None:
     """Rows and columns of C of a block, by the name of a kernel of cuBLASLt. None: the name does not tell."""
-    found = _TILE.search(name)
-    return (int(found[1]), int(found[2])) if found else None
+    tile = _TILE.search(name)
+    return (int(tile[1]), int(tile[2])) if tile else None
 
 
 def occupancy(kernel: CapturedKernel, device: Device) -> float:

@@ -97,7 +97,7 @@ class GemmOperandSets(OperandSets):
 
     def _scales(self, items: slice, rows: Array) -> dict[str, Array]:
         """The scales of blocks of these products: of these rows of A, one row a block, and of B."""
-        found = {}
+        scales = {}
         for name, s in self.problem.scalings.items():
             array = f"scale_{name.lower()}"
             x = self.arrays[array]
@@ -105,8 +105,8 @@ class GemmOperandSets(OperandSets):
             if name == "A":
                 x = np.swapaxes(x, -1, -2) if s.by_k else x
                 x = x[..., rows // s.rows, :]
-            found[array] = x
-        return found
+            scales[array] = x
+        return scales
 
     def _result(self, items: slice, rows: slice) -> Array:
         """These rows of these products of the first set's C. The last row in memory need not be whole."""

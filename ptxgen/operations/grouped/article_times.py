@@ -70,11 +70,11 @@ def sweep(driver: Driver, items: Sequence[suites.Item] = SWEEP_ITEMS, timing: Ti
             except LaunchError as error:
                 yield SweepTime(m, n, threads, None, None, note=str(error).partition(" for ")[0])
                 continue
-            found = bench.measure(problem, config, timing, elements=CHECKED)
-            if found.outcome != "ok":
-                yield SweepTime(m, n, threads, None, None, str(config), f"{found.outcome}: {found.message}")
+            row = bench.measure(problem, config, timing, elements=CHECKED)
+            if row.outcome != "ok":
+                yield SweepTime(m, n, threads, None, None, str(config), f"{row.outcome}: {row.message}")
             else:
-                yield SweepTime(m, n, threads, found.us, problem.flops / found.us * 1e-3, str(config))
+                yield SweepTime(m, n, threads, row.us, problem.flops / row.us * 1e-3, str(config))
 
 
 # ---- lists
@@ -138,21 +138,21 @@ def list_times(
         bench = Bench(driver)
         operands = bench.operand_sets_for(case.problem, timing)
         p = case.problem
-        found = ListTimes(case.name, case.max_mn, case.max_k, case.named, len(p.items), float(p.flops))
+        times = ListTimes(case.name, case.max_mn, case.max_k, case.named, len(p.items), float(p.flops))
         row = bench.measure(case.problem, choose(case.problem), timing, elements=CHECKED)
         if row.outcome == "ok":
-            found.us["ptxgen"] = row.us
+            times.us["ptxgen"] = row.us
         else:
-            found.notes["ptxgen"] = f"{row.outcome}: {row.message}"
-        _variant_times(driver, case.problem, operands, database, timing, found)
+            times.notes["ptxgen"] = f"{row.outcome}: {row.message}"
+        _variant_times(driver, case.problem, operands, database, timing, times)
         if isinstance(driver, CudaDriver):
-            _library_times(driver, case, operands, timing, found)
+            _library_times(driver, case, operands, timing, times)
         operands.release()
-        yield found
+        yield times
 
 
 def _variant_times(
-    driver: Driver, problem: GroupedGemm, operands: OperandSets, database: Path, timing: Timing, found: ListTimes
+    driver: Driver, problem: GroupedGemm, operands: OperandSets, database: Path, timing: Timing, times: ListTimes
 ) -> None:
     """The times of all variants. Those that launch the same blocks have one time, which is measured once."""
     known: dict[tuple[object, ...], float] = {}
@@ -170,14 +170,16 @@ def _variant_times(
             if not deviation.ok:
                 raise LaunchError(f"{problem.key()[:80]}: the result of schedule {name} is wrong: {deviation}")
             known[same] = launches.best(operands.sets, timing).best
-        found.us[name] = known[same]
-        found.host_us[name] = choice_us(problem, driver.device, variant=variant, setting=setting)
-        found.occupancy[name] = schedule.occupancy
+        times.us[name] = known[same]
+        times.host_us[name] = choice_us(problem, driver.device, variant=variant, setting=setting)
+        times.occupancy[name] = schedule.occupancy
         counts = np.bincount(tiles, minlength=len(variant.method.tiles))
-        found.tiles[name] = {t.name: int(n) for t, n in zip(variant.method.tiles, counts, strict=True) if n}
+        times.tiles[name] = {t.name: int(n) for t, n in zip(variant.method.tiles, counts, strict=True) if n}
 
 
-def _library_times(driver: CudaDriver, case: ListCase, operands: OperandSets, timing: Timing, found: ListTimes) -> None:
+def _library_times(
+    driver: CudaDriver, case: ListCase, operands: OperandSets, timing: Timing, of_list: ListTimes
+) -> None:
     """cuBLAS's grouped call, a loop of its calls in a CUDA graph and with the host's part; CUTLASS's grouped kernel;
     cuDNN for Inception."""
 
@@ -207,9 +209,9 @@ def _library_times(driver: CudaDriver, case: ListCase, operands: OperandSets, ti
     libraries |= {} if case.max_mn else {"cudnn": cudnn}
     for name, times in libraries.items():
         try:
-            found.us.update(times())
+            of_list.us.update(times())
         except (LaunchError, UnavailableError) as error:
-            found.notes[name] = str(error)
+            of_list.notes[name] = str(error)
 
 
 def settings_on(device: Device, database: Path) -> dict[str, dict[str, Any]]:

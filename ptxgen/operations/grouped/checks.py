@@ -81,9 +81,9 @@ def group_deviation(
         for name in p.epilogue_operands:
             view = epilogue_view(p, name, arrays[name], i)
             mine[name] = _with_pitch(view, item.ldc) if name in ELEMENTWISE_OPERANDS else view
-        found = verdict(inputs, item_view(p, C, out, i), reference(item, mine, alpha, beta))
-        if not found.ratio <= worst.ratio:
-            worst = Deviation(found.ratio, (i, *found.where), found.worst)
+        deviation = verdict(inputs, item_view(p, C, out, i), reference(item, mine, alpha, beta))
+        if not deviation.ratio <= worst.ratio:
+            worst = Deviation(deviation.ratio, (i, *deviation.where), deviation.worst)
         item_view(p, C, rest, i)[...] = p.output.poison
     gaps = arrays["C"].copy()
     for i in range(len(p.items)):
@@ -121,16 +121,18 @@ def sampled_deviation(p: GroupedGemm, arrays: Mapping[str, Array], out: Array, l
         block = "1x128" if p.scalings else ""
         few = replace(item, m=len(rows), n=len(columns), lda=0, ldb=0, ldc=0, block_a=block, block_b=block)
         ref = reference(few, mine)
-        found = verdict("normal", item_view(p, C, out, i)[np.ix_(rows, columns)], ref)
-        if not found.ratio <= worst.ratio:
-            worst = Deviation(found.ratio, (i, int(rows[found.where[0]]), int(columns[found.where[1]])), found.worst)
+        deviation = verdict("normal", item_view(p, C, out, i)[np.ix_(rows, columns)], ref)
+        if not deviation.ratio <= worst.ratio:
+            worst = Deviation(
+                deviation.ratio, (i, int(rows[deviation.where[0]]), int(columns[deviation.where[1]])), deviation.worst
+            )
     return worst
 
 
 def _sample(extent: int, count: int) -> Array:
     """``count`` numbers below ``extent``, evenly spread from 0 to the last one; all if there are no more."""
-    found: Array = np.unique(np.linspace(0, extent - 1, min(count, extent)).round().astype(np.int64))
-    return found
+    places: Array = np.unique(np.linspace(0, extent - 1, min(count, extent)).round().astype(np.int64))
+    return places
 
 
 def _with_pitch(x: Array, pitch: int) -> Array:

@@ -120,13 +120,13 @@ class CublasGrouped:
 
     def times(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> dict[str, float]:
         """Microseconds of the grouped call, ``grouped``, and of one call an item, ``loop``."""
-        found: dict[str, float] = {}
+        times: dict[str, float] = {}
         for which in (GROUPED, LOOP):
             launches = [functools.partial(self.run, which, addresses) for addresses in sets]
             for launch in launches:  # loads the kernels, and copies the addresses of the items
                 launch()
-            found[which] = statistics.median(self._driver.time(launches, timing))
-        return found
+            times[which] = statistics.median(self._driver.time(launches, timing))
+        return times
 
     def close(self) -> None:
         """Frees the handle of cuBLAS, its workspace and the arrays of addresses."""
@@ -268,17 +268,17 @@ class CublasGrouped:
 
 def _groups(p: GroupedGemm) -> list[list[int]]:
     """Items with equal extents and leading dimensions, each group in the order of the items; empty items have none."""
-    found: dict[tuple[int, ...], list[int]] = {}
+    groups: dict[tuple[int, ...], list[int]] = {}
     for i, (m, n, k) in enumerate(p.items):
         if m and n:
-            found.setdefault((m, n, k, *(int(v) for v in p.lds[i])), []).append(i)
-    return list(found.values())
+            groups.setdefault((m, n, k, *(int(v) for v in p.lds[i])), []).append(i)
+    return list(groups.values())
 
 
 def _ints(values: Iterable[int]) -> Any:
     """A C array of int."""
-    found = [int(v) for v in values]
-    return (ct.c_int * len(found))(*found)
+    ints = [int(v) for v in values]
+    return (ct.c_int * len(ints))(*ints)
 
 
 def _check(library: Any, status: int) -> None:

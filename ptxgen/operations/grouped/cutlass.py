@@ -95,9 +95,9 @@ def find_headers() -> Path:
     """The folder of CUTLASS's headers. UnavailableError: the package is missing."""
     spec = importlib.util.find_spec("cutlass_library")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
-        found = Path(folder) / "source" / "include"
-        if (found / "cutlass" / "gemm" / "device" / "gemm_grouped.h").is_file():
-            return found
+        headers = Path(folder) / "source" / "include"
+        if (headers / "cutlass" / "gemm" / "device" / "gemm_grouped.h").is_file():
+            return headers
     raise UnavailableError(f"CUTLASS's headers were not found; {install('nvidia-cutlass')}")
 
 

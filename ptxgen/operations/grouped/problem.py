@@ -149,9 +149,9 @@ class GroupedGemm(ProblemBase):
     def lds(self) -> Ints:
         """Leading dimensions of A, B and C of each item. Jagged arrays have one for all items: that of a row of the
         whole."""
-        found = read_leading_dimensions(self.ld, len(self.items))
-        if found is not None:
-            return found
+        given = read_leading_dimensions(self.ld, len(self.items))
+        if given is not None:
+            return given
         lds = np.maximum(self.columns, 1)
         for x in range(3):
             if self._jagged_columns(x):
@@ -383,16 +383,16 @@ class GroupedGemm(ProblemBase):
     def read_shape(cls, text: str) -> dict[str, Any]:
         items: list[tuple[int, ...]] = []
         for part in text.replace(" ", "").split("+"):
-            found = _ITEM.fullmatch(part)
-            if found is None:
+            item = _ITEM.fullmatch(part)
+            if item is None:
                 raise ShapeError(
                     f"shape has {shown(part)}; it must be M,N,K of each item, separated by +, or 8xM,N,K for eight"
                     " items"
                 )
-            count = int(found["count"] or 1)
+            count = int(item["count"] or 1)
             if len(items) + count > MAX_ITEMS:
                 raise ShapeError(f"shape has more than {MAX_ITEMS} items")
-            items += [tuple(int(x) for x in found["item"].split(","))] * count
+            items += [tuple(int(x) for x in item["item"].split(","))] * count
         return {"items": tuple(items)}
 
 
@@ -400,8 +400,8 @@ def _rounded(values: Ints, unit: int) -> Ints:
     """Positive ``values`` rounded up to three significant bits, then to a multiple of ``unit``: an odd one, so that the
     result is a multiple of no larger power of two."""
     step = 1 << np.maximum(np.floor(np.log2(np.maximum(values, 1))).astype(np.int64) - 2, 0)
-    found: Ints = (-(-(-(-values // step) * step) // unit) | 1) * unit
-    return found
+    rounded: Ints = (-(-(-(-values // step) * step) // unit) | 1) * unit
+    return rounded
 
 
 _ITEM = re.compile(r"(?:(?P<count>[0-9]{1,5})x)?(?P<item>[0-9]{1,10},[0-9]{1,10},[0-9]{1,10})")
@@ -410,13 +410,13 @@ _LD = re.compile(r"[0-9]{1,10}:[0-9]{1,10}:[0-9]{1,10}")
 
 def _items(given: Any) -> tuple[tuple[int, int, int], ...]:
     """ShapeError: ``given`` is not a list of (M, N, K)."""
-    found = plain(given)
-    if not isinstance(found, tuple):
+    items = plain(given)
+    if not isinstance(items, tuple):
         raise ShapeError(f"items is {shown(given)}; it must be a list of (M, N, K)")
-    if len(found) > MAX_ITEMS:
-        raise ShapeError(f"items has {len(found)} elements; it must have at most {MAX_ITEMS}")
+    if len(items) > MAX_ITEMS:
+        raise ShapeError(f"items has {len(items)} elements; it must have at most {MAX_ITEMS}")
     out = []
-    for i, item in enumerate(found):
+    for i, item in enumerate(items):
         if not isinstance(item, tuple) or len(item) != 3:
             raise ShapeError(f"item {i} is {shown(item)}; it must be (M, N, K)")
         m, n, k = (integer(f"{name} of item {i}", x, 0, EXTENT_LIMIT - 1) for name, x in zip("mnk", item, strict=True))

@@ -114,8 +114,8 @@ class TorchGrouped:
         if transposed:
             rows, columns = columns, rows
         memory = DeviceArray(address, (*items, rows, int(self.problem.lds[0, operand])), "<i2")
-        found = self._torch.as_tensor(memory, device="cuda").view(self._torch.bfloat16)[..., :columns]
-        return found.transpose(-2, -1) if transposed else found
+        tensor = self._torch.as_tensor(memory, device="cuda").view(self._torch.bfloat16)[..., :columns]
+        return tensor.transpose(-2, -1) if transposed else tensor
 
 
 @functools.cache

@@ -43,8 +43,8 @@ def product(p: GroupedGemm, arrays: Mapping[str, Array], region: None = None) ->
     for i in range(len(p.items)):
         if p.items[i][0] and p.items[i][1]:
             views = {"A": item_view(p, A, arrays["A"], i), "B": item_view(p, B, arrays["B"], i)}
-            found = gemm.product(p.item(i), views | scale_views(p, arrays, i))
-            item_view(p, C, exact, i)[...], item_view(p, C, scale, i)[...] = found
+            result = gemm.product(p.item(i), views | scale_views(p, arrays, i))
+            item_view(p, C, exact, i)[...], item_view(p, C, scale, i)[...] = result
     return exact, scale
 
 

@@ -446,15 +446,15 @@ def log_mean(measured: Sequence[Sequence[tuple[int, float]]], threshold: int) ->
 
 def _extents(items: ArrayLike) -> Ints:
     """M, N and K of each item, one row an item. InputError: ``items`` is not a list of three extents each."""
-    found = np.asarray(items, np.int64)
-    if found.size == 0:
+    extents = np.asarray(items, np.int64)
+    if extents.size == 0:
         return np.zeros((0, 3), np.int64)
-    if found.ndim != 2 or found.shape[1] != 3:
-        raise InputError(f"items has shape {found.shape}; it must be a list of (M, N, K)")
-    if (found < 0).any():
-        i = int(np.argwhere(found < 0)[0, 0])
-        raise InputError(f"item {i} is {tuple(found[i].tolist())}; extents must not be negative")
-    return found
+    if extents.ndim != 2 or extents.shape[1] != 3:
+        raise InputError(f"items has shape {extents.shape}; it must be a list of (M, N, K)")
+    if (extents < 0).any():
+        i = int(np.argwhere(extents < 0)[0, 0])
+        raise InputError(f"item {i} is {tuple(extents[i].tolist())}; extents must not be negative")
+    return extents
 
 
 # ---- the grid of the largest item

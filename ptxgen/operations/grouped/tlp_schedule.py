@@ -68,8 +68,8 @@ class Variant:
         limit = self.threshold(problem, device, setting)
         if not self.one_tile:
             return choose_tiles(problem.extents, device, limit, used, self.method)
-        found = list(single_schemes(problem.extents, device, used, self.method.tiles))
-        return next((scheme for scheme in reversed(found) if scheme.tlp >= limit), found[0])
+        schemes = list(single_schemes(problem.extents, device, used, self.method.tiles))
+        return next((scheme for scheme in reversed(schemes) if scheme.tlp >= limit), schemes[0])
 
     def visited(self, problem: GroupedGemm, device: Device, bodies: str) -> Iterator[Scheme]:
         """The schemes that ``choose`` visits, in order."""
@@ -147,9 +147,10 @@ def _read(path: Path) -> Settings:
 @functools.lru_cache(8)
 def _read_at(path: Path, changed: int) -> Settings:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        settings = json.loads(path.read_text(encoding="utf-8"))
         return {
-            str(device): {str(name): _setting(s) for name, s in variants.items()} for device, variants in found.items()
+            str(device): {str(name): _setting(s) for name, s in variants.items()}
+            for device, variants in settings.items()
         }
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise CorruptError(f"{path} is damaged: {error}; delete it, and tune the threshold again") from error
@@ -166,8 +167,8 @@ def setting_of(device: Device, variant: str = "tlp", database: Path | None = Non
     ``tlp``, whose threshold holds for variants with the same criterion and tiles; else the default one."""
     tuned = tuned_settings(database or settings().database).get(device.name, {})
     shipped = shipped_settings(device.name)
-    if found := tuned.get(variant) or shipped.get(variant):
-        return found
+    if setting := tuned.get(variant) or shipped.get(variant):
+        return setting
     method, whole = VARIANTS[variant].method, tuned.get("tlp") or shipped.get("tlp") or Setting()
     alike = (method.criterion, method.tiles) == (PAPER.criterion, PAPER.tiles)
     return whole if alike else Setting(None, whole.bodies)
@@ -201,10 +202,10 @@ class TlpSchedule:
     ) -> TlpSchedule:
         """The schedule of Algorithm 1. ``threshold``: None: that of ``setting``, which is the device's if None.
         LaunchError: the kernels do not support the problem."""
-        found = setting or setting_of(device, variant.name)
+        chosen = setting or setting_of(device, variant.name)
         if threshold is not None:
-            found = found._replace(threshold=threshold)
-        return cls(problem, device, variant.choose(problem, device, found), variant, found.bodies)
+            chosen = chosen._replace(threshold=threshold)
+        return cls(problem, device, variant.choose(problem, device, chosen), variant, chosen.bodies)
 
     @classmethod
     def every(cls, problem: GroupedGemm, device: Device, variant: Variant = VARIANTS["tlp"]) -> Iterator[TlpSchedule]:
@@ -348,16 +349,16 @@ def choice_us(
     setting: Setting | None = None,
 ) -> float:
     """Microseconds of the host in which the variant chooses the tiles, the least of ``runs``."""
-    found, times = setting or setting_of(device, variant.name), []
+    chosen, times = setting or setting_of(device, variant.name), []
     extents = problem.extents
-    used = kernel_resources(problem, device, variant.method.tiles, found.bodies)
-    found = found._replace(threshold=variant.threshold(problem, device, found))
+    used = kernel_resources(problem, device, variant.method.tiles, chosen.bodies)
+    chosen = chosen._replace(threshold=variant.threshold(problem, device, chosen))
     for _ in range(runs):
         began = time.perf_counter()
         if variant.one_tile:
-            variant.choose(problem, device, found)
+            variant.choose(problem, device, chosen)
         else:
-            choose_tiles(extents, device, found.threshold, used, variant.method)
+            choose_tiles(extents, device, chosen.threshold, used, variant.method)
         times.append(1e6 * (time.perf_counter() - began))
     return min(times)
 
@@ -386,12 +387,12 @@ class TlpPolicy:
         return f"threshold of TLP: {'not tuned' if limit is None else limit}; bodies: {document['bodies']}"
 
     def choose(self, problem: GroupedGemm, device: Device, database: Path) -> TlpSchedule:
-        found = setting_of(device, self.name, database)
-        return TlpSchedule.choose(problem, device, variant=self.variant, setting=found)
+        setting = setting_of(device, self.name, database)
+        return TlpSchedule.choose(problem, device, variant=self.variant, setting=setting)
 
     def choice_us(self, problem: GroupedGemm, device: Device, database: Path) -> float:
-        found = setting_of(device, self.name, database)
-        return choice_us(problem, device, variant=self.variant, setting=found)
+        setting = setting_of(device, self.name, database)
+        return choice_us(problem, device, variant=self.variant, setting=setting)
 
     def launches(self, driver: Driver, choice: TlpSchedule) -> TlpBaseline:
         return TlpBaseline(driver, choice.problem, schedule=choice)
@@ -405,7 +406,7 @@ class TlpPolicy:
     def tuned(
         self, measured: list[list[tuple[TlpSchedule, float]]], device: Device, database: Path
     ) -> tuple[dict[str, Any], Path, dict[str, Any]]:
-        best = min((self._tuned(measured, bodies) for bodies in BODIES), key=lambda found: found[0])[1]
+        best = min((self._tuned(measured, bodies) for bodies in BODIES), key=lambda timed: timed[0])[1]
         known = {name: {v: s._asdict() for v, s in each.items()} for name, each in tuned_settings(database).items()}
         stored = {**known, device.name: {**known.get(device.name, {}), self.name: best._asdict()}}
         return best._asdict(), settings_file(database), stored

@@ -38,6 +38,6 @@ class BaselineCheck:
 
     def require_rows(self, read: Callable[[slice], Array]) -> None:
         """``read(rows)``: rows of the result. LaunchError: one is wrong."""
-        found = rows_deviation(self.problem, self.arrays, self._rows, read)
-        if not found.ok:
-            raise LaunchError(f"its result is wrong: {found}")
+        deviation = rows_deviation(self.problem, self.arrays, self._rows, read)
+        if not deviation.ok:
+            raise LaunchError(f"its result is wrong: {deviation}")

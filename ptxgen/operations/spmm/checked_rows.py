@@ -32,9 +32,9 @@ def rows_deviation(
     """The largest deviation of some rows. ``read(rows)``: these rows of the result."""
     worst = Deviation(0.0, (0, 0), 0.0)
     for some in rows:
-        found = compare(read(some), reference(p, arrays, box=some))
-        found = replace(found, where=(found.where[0] + some.start, *found.where[1:]))
-        worst = max(worst, found, key=lambda d: d.ratio)
+        deviation = compare(read(some), reference(p, arrays, box=some))
+        deviation = replace(deviation, where=(deviation.where[0] + some.start, *deviation.where[1:]))
+        worst = max(worst, deviation, key=lambda d: d.ratio)
     return worst
 
 

@@ -55,7 +55,7 @@ class DenseProduct:
         copies = [Allocation(self._driver, dense.nbytes) for _ in range(min(len(sets), wanted))]
         for copy in copies:
             self._driver.upload(copy.address, dense)
-        all_sets = [{**found, "A": copies[i % len(copies)].address} for i, found in enumerate(sets)]
+        all_sets = [{**addresses, "A": copies[i % len(copies)].address} for i, addresses in enumerate(sets)]
         with CublasLt(self._driver, self.gemm) as library:
             check.require(partial(library.run, 0, all_sets[0]))
             return library.best(all_sets, timing)

@@ -221,8 +221,10 @@ def read_pattern(
         driver.download(at["record"], words)
     us = driver.now_us() - start
     ends = np.cumsum(list(made.RECORD.values()))[:-1]
-    found: dict[str, Any] = {name: part.tolist() for name, part in zip(made.RECORD, np.split(words, ends), strict=True)}
-    one = {name: values[0] for name, values in found.items() if made.RECORD[name] == 1}
+    record: dict[str, Any] = {
+        name: part.tolist() for name, part in zip(made.RECORD, np.split(words, ends), strict=True)
+    }
+    one = {name: values[0] for name, values in record.items() if made.RECORD[name] == 1}
     if m == 0:
         driver.download(addresses["indptr"], ends := np.empty(1, f"i{made.size}"))
         one["first"] = one["last"] = int(ends[0])
@@ -236,8 +238,8 @@ def read_pattern(
             longest=one["longest"],
             longest_window=one["longest_window"],
             squares=one["squares"],
-            rows=tuple(found["rows"]),
-            nonzeros=tuple(found["nonzeros"]),
+            rows=tuple(record["rows"]),
+            nonzeros=tuple(record["nonzeros"]),
             counted=one["counted"],
             vectors=one["vectors"],
             columns=one["columns"],

@@ -42,8 +42,8 @@ class FamilyProduct:
     def _ranked(self, family: str) -> list[Config]:
         """The configurations to time."""
         p, d = lower(self.problem), self._driver.device
-        found = candidates(p, d)
-        every = found.take(np.arange(len(found)))
+        space = candidates(p, d)
+        every = space.take(np.arange(len(space)))
         own = every.take(np.flatnonzero(every.family == FAMILIES[family].code))
         order = np.argsort(predict(p, own, d), kind="stable") if len(own) else ()
         return [own.row(int(i)) for i in order[:TIMED]]

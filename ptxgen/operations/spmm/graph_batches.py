@@ -41,5 +41,5 @@ def global_columns(p: Spmm, arrays: Mapping[str, Array]) -> Array:
     """The rows of B that the nonzeros select."""
     if not p.groups:
         return arrays["indices"]
-    found: Array = arrays["indices"] + first_rows(arrays["indptr"], arrays["offsets"])[0].astype(np.int32)
-    return found
+    columns: Array = arrays["indices"] + first_rows(arrays["indptr"], arrays["offsets"])[0].astype(np.int32)
+    return columns

@@ -45,8 +45,8 @@ def _two_levels(probabilities: NDArray[np.float64]) -> NDArray[np.uint8]:
     first, second = np.divmod(np.arange(16), 4)
     row, column = first & 2 | second >> 1, (first & 1) << 1 | second & 1
     ends = np.cumsum(np.outer(probabilities, probabilities))
-    found = np.searchsorted(ends, (np.arange(1 << DRAW) + 0.5) / (1 << DRAW), "right")
-    return (row << 2 | column)[np.minimum(found, 15)].astype(np.uint8)
+    levels = np.searchsorted(ends, (np.arange(1 << DRAW) + 0.5) / (1 << DRAW), "right")
+    return (row << 2 | column)[np.minimum(levels, 15)].astype(np.uint8)
 
 
 def attachment(m: int, k: int, seed: int, links: int) -> Pattern:

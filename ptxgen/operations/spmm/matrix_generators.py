@@ -143,7 +143,7 @@ def blocky(m: int, k: int, seed: int, density: float, rows: int, columns: int, f
     column = (blocks.indices.astype(np.int64) * columns)[:, None] + np.arange(columns)
     places = (row * k)[:, :, None] + column[:, None, :]
     inside = (row < m)[:, :, None] & (column < k)[:, None, :]
-    found = places[inside]
+    kept = places[inside]
     if fill < 1:
-        found = found[uniform(seed, 1, found) < fill]
-    return from_places(m, k, found)
+        kept = kept[uniform(seed, 1, kept) < fill]
+    return from_places(m, k, kept)

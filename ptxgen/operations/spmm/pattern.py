@@ -63,7 +63,7 @@ def transposed(p: Pattern) -> Pattern:
 
 def digest(p: Pattern) -> str:
     """16 hexadecimal digits that identify the shape, the row pointers and the columns of a pattern."""
-    found = blake2b(np.array([p.m, p.k], "<i8").tobytes(), digest_size=8)
-    found.update(p.indptr.astype("<i8").tobytes())
-    found.update(p.indices.astype("<i4").tobytes())
-    return found.hexdigest()
+    state = blake2b(np.array([p.m, p.k], "<i8").tobytes(), digest_size=8)
+    state.update(p.indptr.astype("<i8").tobytes())
+    state.update(p.indices.astype("<i4").tobytes())
+    return state.hexdigest()

@@ -29,8 +29,8 @@ def load(form: str, path: str) -> tuple[Pattern, str]:
 
 @lru_cache(maxsize=4)
 def _loaded(form: str, path: str, changed: int, size: int) -> tuple[Pattern, str]:
-    found = READERS[form](path)
-    return found, digest(found)
+    pattern = READERS[form](path)
+    return pattern, digest(pattern)
 
 
 def _numbers(path: str, text: str, count: int, what: str) -> NDArray[np.float64]:
@@ -38,12 +38,12 @@ def _numbers(path: str, text: str, count: int, what: str) -> NDArray[np.float64]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            found = np.fromstring(text, np.float64, sep=" ")
+            numbers = np.fromstring(text, np.float64, sep=" ")
         except (ValueError, DeprecationWarning):
             raise InputError(f"file {path} has a word that is no number; {what}") from None
-    if len(found) != count:
-        raise InputError(f"file {path} has {len(found)} numbers after its sizes, not {count}; {what}")
-    return found
+    if len(numbers) != count:
+        raise InputError(f"file {path} has {len(numbers)} numbers after its sizes, not {count}; {what}")
+    return numbers
 
 
 def _extents(path: str, words: list[str], rule: str) -> tuple[int, int, int]:
@@ -74,10 +74,10 @@ def _read_mtx(path: str) -> Pattern:
         width = FIELDS[header[3]]
         numbers = _numbers(path, file.read(), nnz * width, f"each nonzero must have {width}").reshape(nnz, width)
     rows, columns = numbers[:, 0].astype(np.int64) - 1, numbers[:, 1].astype(np.int64) - 1
-    for name, found, limit in (("row", rows, m), ("column", columns, k)):
-        if len(outside := np.flatnonzero((found < 0) | (found >= limit))):
+    for name, indices, limit in (("row", rows, m), ("column", columns, k)):
+        if len(outside := np.flatnonzero((indices < 0) | (indices >= limit))):
             at = int(outside[0])
-            raise InputError(f"file {path} has {name} {found[at] + 1} in nonzero {at}; it must be from 1 to {limit}")
+            raise InputError(f"file {path} has {name} {indices[at] + 1} in nonzero {at}; it must be from 1 to {limit}")
     places = rows * k + columns
     if header[4] == "symmetric":
         if m != k:

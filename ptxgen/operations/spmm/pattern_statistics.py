@@ -75,11 +75,11 @@ class PatternStatistics:
     @property
     def longest_share(self) -> float:
         """The share of the nonzeros that the longest 1 % of the rows have."""
-        left, found = max(self.m // 100, 1), 0.0
+        left, nonzeros_of_longest = max(self.m // 100, 1), 0.0
         for rows, nonzeros in zip(reversed(self.rows), reversed(self.nonzeros), strict=True):
-            found += nonzeros * min(left / max(rows, 1), 1)
+            nonzeros_of_longest += nonzeros * min(left / max(rows, 1), 1)
             left = max(left - rows, 0)
-        return found / max(self.nnz, 1)
+        return nonzeros_of_longest / max(self.nnz, 1)
 
     @property
     def vector_nonzeros(self) -> float:
@@ -214,17 +214,17 @@ def statistics_of_rows(k: int, lengths: Ints, columns: Callable[[int, int], Ints
     step = column_step(k)
     for i, first in enumerate(sampled_rows(m)):
         last = min(first + SAMPLE_ROWS, m)
-        found = columns(first, last).astype(np.int64)
+        sampled = columns(first, last).astype(np.int64)
         rows = np.repeat(np.arange(last - first), lengths[first:last])
         inside = rows[1:] == rows[:-1]
         gaps += int(inside.sum())
-        gap_bits += int(bit_lengths(np.abs(np.diff(found))[inside]).sum())
+        gap_bits += int(bit_lengths(np.abs(np.diff(sampled))[inside]).sum())
         if step > 1:
-            chosen = found % step == i % step
-            found, rows = found[chosen], rows[chosen]
-        counted += len(found)
-        vectors += _distinct(rows // VECTOR * k + found)
-        distinct_columns += _distinct(found)
+            chosen = sampled % step == i % step
+            sampled, rows = sampled[chosen], rows[chosen]
+        counted += len(sampled)
+        vectors += _distinct(rows // VECTOR * k + sampled)
+        distinct_columns += _distinct(sampled)
     return PatternStatistics(
         nnz=int(lengths.sum()),
         longest=int(lengths.max(initial=0)),

@@ -200,8 +200,8 @@ class PatternText:
         return _made(m, k, self).lengths
 
     def statistics(self, m: int, k: int) -> PatternStatistics:
-        found = _made(m, k, self)
-        return statistics_of(k, found.indptr, found.indices)
+        pattern = _made(m, k, self)
+        return statistics_of(k, pattern.indptr, pattern.indices)
 
 
 @dataclass(frozen=True)
@@ -262,12 +262,12 @@ class FileText(PatternText):
         return f"{self.form}:{self.path},digest={self.digest}"
 
     def make(self, m: int, k: int) -> Pattern:
-        found, known = pattern_files.load(self.form, self.path)
+        pattern, known = pattern_files.load(self.form, self.path)
         if known != self.digest:
             raise InputError(f"pattern is {self.canonical()}; the file must have this digest, not {known}")
-        if (found.m, found.k) != (m, k):
-            raise InputError(f"pattern is {self.canonical()}; the matrix must be {found.m}×{found.k}, not {m}×{k}")
-        return found
+        if (pattern.m, pattern.k) != (m, k):
+            raise InputError(f"pattern is {self.canonical()}; the matrix must be {pattern.m}×{pattern.k}, not {m}×{k}")
+        return pattern
 
 
 @dataclass(frozen=True)
@@ -332,8 +332,8 @@ def _read(text: str) -> PatternText:
 
 def _read_file(form: str, rest: str) -> FileText:
     """The text of a file. It is read where the text has no digest."""
-    if found := _DIGEST.fullmatch(rest):
-        path, known = found.groups()
+    if stated := _DIGEST.fullmatch(rest):
+        path, known = stated.groups()
     else:
         path, known = rest, ""
     if not path or len(path.split()) != 1 or path != path.strip():
@@ -355,9 +355,9 @@ def check(m: int, k: int, text: str) -> None:
 def _made(m: int, k: int, text: PatternText) -> Pattern:
     """The matrix, cached: its arrays are read-only."""
     text.check(m, k)
-    found = text.make(m, k)
-    found.indptr.flags.writeable = found.indices.flags.writeable = False
-    return found
+    pattern = text.make(m, k)
+    pattern.indptr.flags.writeable = pattern.indices.flags.writeable = False
+    return pattern
 
 
 def pattern(m: int, k: int, text: str) -> Pattern:
@@ -385,5 +385,5 @@ def pattern_digest(m: int, k: int, text: str) -> str:
 
 def stated_statistics(text: str) -> PatternStatistics | None:
     """The statistics that a text states. None: it makes a matrix."""
-    found = read(text)
-    return found.stated if isinstance(found, StatisticsText) else None
+    stated = read(text)
+    return stated.stated if isinstance(stated, StatisticsText) else None

@@ -86,5 +86,5 @@ class TorchSparse:
 def _rows(result: Any, p: Spmm, rows: slice) -> Array:
     """Rows of a tensor. f32 has every number of f16 and bf16."""
     some = result[rows]
-    found: Array = (some if p.element.bytes >= 4 else some.float()).cpu().numpy()
-    return found
+    host: Array = (some if p.element.bytes >= 4 else some.float()).cpu().numpy()
+    return host

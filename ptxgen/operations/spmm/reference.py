@@ -18,10 +18,10 @@ HELD = 1 << 20  #: products that are held at once
 def arrays_of(p: Spmm, seed: int = 0, inputs: str = "normal") -> dict[str, Array]:
     """The arrays of the problem with its pattern; B (K×N) and C (M×N) are row-major. InputError: the pattern states
     statistics."""
-    found = patterns.pattern(p.m, p.k, p.pattern)
+    made = patterns.pattern(p.m, p.k, p.pattern)
     dense = operands(p, seed, inputs)
     index = f"i{INDEX_BYTES[p.index]}"
-    pattern = {"indptr": found.indptr.astype(index), "indices": found.indices.astype(index)}
+    pattern = {"indptr": made.indptr.astype(index), "indices": made.indices.astype(index)}
     arrays = {**pattern, "values": dense["A"], "B": dense["B"], "C": dense["C"]}
     return grouped_arrays(p, arrays) if p.groups else arrays
 

@@ -151,11 +151,11 @@ class SampledProducts(Preparation):
     def sum_steps(self) -> list[tuple[int, int]]:
         """The pair (distance of lanes, sums that a lane keeps) of each exchange: while it has several sums, it keeps a
         half."""
-        found, kept = [], self.unrolled
+        steps, kept = [], self.unrolled
         for i in range(self.lanes.bit_length() - 1):
             kept //= 2
-            found.append((1 << i, kept))
-        return found
+            steps.append((1 << i, kept))
+        return steps
 
     @property
     def own_bits(self) -> list[tuple[int, int]]:

@@ -94,8 +94,8 @@ class _Functions(Expressions):
         name, arguments = str(x.children[0]), [y for y in x.children[1].children if y is not None]
         if name in epilogue_op_names(ACTIVATION) and len(arguments) == 1 and not epilogue_op(name).steps[0].spans:
             argument = adapted(self.value(arguments[0]), TYPE)
-            found = argument
+            value = argument
             for step in epilogue_op(name).steps:
-                found = substituted(step.expression(TYPE), {"x": found})
-            return found
+                value = substituted(step.expression(TYPE), {"x": value})
+            return value
         return super().read_call(x)

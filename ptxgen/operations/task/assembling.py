@@ -209,9 +209,9 @@ def inputs_of(expressions: Iterable[Node]) -> tuple[Input, ...]:
         if x.op == "variable" and x.value not in (*AXES, *EXTENTS, ACCUMULATOR):
             axes, name = axes_of(x.value), array_of(x.value)
             types[name] = x.type
-            found = uses.setdefault(name, {})
+            uses_of_array = uses.setdefault(name, {})
             if axes:
-                found[axes] = None
+                uses_of_array[axes] = None
     return tuple(Input(name, types[name], tuple(uses[name])) for name in types)
 
 

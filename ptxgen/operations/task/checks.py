@@ -81,14 +81,14 @@ def random_values(inputs: str, type: str, shape: tuple[int, ...], rng: np.random
 def random_arrays(p: Task, inputs: str = "normal", seed: int = 0) -> dict[str, Array]:
     """The arrays that a program reads, as it indexes them, by role."""
     rng = np.random.default_rng([seed, p.m, p.n, p.k])
-    found = {u.role: random_values(inputs, u.dtype, array_shape(p, u.role), rng, u.role) for u in p.roles.uses}
+    arrays = {u.role: random_values(inputs, u.dtype, array_shape(p, u.role), rng, u.role) for u in p.roles.uses}
     if p.mirrored:
-        found["B"] = found["A"]
+        arrays["B"] = arrays["A"]
     if p.compute == "tf32":  # kernels round the operands
-        found |= {name: (found[name].view(np.uint32) & TF32_MASK).view(np.float32) for name in "AB"}
+        arrays |= {name: (arrays[name].view(np.uint32) & TF32_MASK).view(np.float32) for name in "AB"}
     if p.compute == SPLIT:  # infinities would give NaN
-        found |= {name: np.where(np.isinf(found[name]), np.float32(np.nan), found[name]) for name in "AB"}
-    return sorted_keys(p, found | random_keys(p, inputs, rng))
+        arrays |= {name: np.where(np.isinf(arrays[name]), np.float32(np.nan), arrays[name]) for name in "AB"}
+    return sorted_keys(p, arrays | random_keys(p, inputs, rng))
 
 
 def sorted_keys(p: Task, arrays: dict[str, Array]) -> dict[str, Array]:
@@ -100,14 +100,14 @@ def sorted_keys(p: Task, arrays: dict[str, Array]) -> dict[str, Array]:
 def random_keys(p: Task, inputs: str, rng: np.random.Generator) -> dict[str, Array]:
     """The arrays of keys: sorted, in any order with some out of range, or all equal. Those at which results are
     stored differ."""
-    output, found = p.program.outputs[0], dict[str, Array]()
+    output, values = p.program.outputs[0], dict[str, Array]()
     if isinstance(output, Scatter):
         for key, groups in zip((output.row, output.column), p.group_extents, strict=True):
             if (role := array_of(str(key.value))) not in AXES:
                 (n,) = array_shape(p, role)
-                found[role] = rng.permutation(max(n, groups))[:n].astype(dtype(key.type).numpy)
+                values[role] = rng.permutation(max(n, groups))[:n].astype(dtype(key.type).numpy)
     if not isinstance(output, Aggregate):
-        return found
+        return values
     for key, groups in zip((output.row, output.column), p.group_extents, strict=True):
         role = array_of(key.value)
         if role in AXES:
@@ -121,8 +121,8 @@ def random_keys(p: Task, inputs: str, rng: np.random.Generator) -> dict[str, Arr
             keys = np.where(rng.random(shape) < 1 / SHARE, outside, keys)
         else:
             keys[...] = groups // 2
-        found[role] = np.minimum(keys, int(type_of(key.type).greatest)).astype(own)
-    return found
+        values[role] = np.minimum(keys, int(type_of(key.type).greatest)).astype(own)
+    return values
 
 
 def stored(p: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -153,9 +153,9 @@ def expected(
     groups = {"C": p.group_extents} if p.groups else None
     extents = {"i": p.m, "j": p.n, "k": p.k}
     if p.batch == 1:
-        found = evaluate(program, {**arrays, **scalars}, extents, groups)["C"]
-        assert not isinstance(found, Ordered)  # no kernel has such an output
-        return found
+        result = evaluate(program, {**arrays, **scalars}, extents, groups)["C"]
+        assert not isinstance(result, Ordered)  # no kernel has such an output
+        return result
     items = []
     for n in range(p.batch):
         matrices = {role: arrays[role][n % len(arrays[role])] for role in ("A", "B")}
@@ -202,10 +202,10 @@ def check_task(
         for inputs in input_names(p):
             arrays, scalars = random_arrays(p, inputs, seed), scalars_of(p, seed)
             out = runner.compute(_with_padding(p, stored(p, arrays)), scalars=scalars)
-            found = _compared(p, out, expected(p, arrays, scalars, relaxed=inputs == "special"))
+            deviation_of_all = _compared(p, out, expected(p, arrays, scalars, relaxed=inputs == "special"))
             if runner.workspace_dirty():
-                found = Deviation(np.inf, (-1, -1), found.worst)
-            yield CheckResult(inputs, found)
+                deviation_of_all = Deviation(np.inf, (-1, -1), deviation_of_all.worst)
+            yield CheckResult(inputs, deviation_of_all)
     finally:
         runner.workspace.release()
 
@@ -221,10 +221,10 @@ def _compared(p: Task, out: Mapping[str, Array], oracle: Dense | Listed) -> Devi
         rejected = REJECTED in out and int(out[REJECTED][0]) != oracle.dropped
         return Deviation(np.inf, (-1, -1), np.inf) if rejected else deviation(p, whole, oracle)
     got = elements(p, C, whole)
-    found = deviation(p, got, oracle)
+    compared = deviation(p, got, oracle)
     got[...] = p.output.poison
     untouched = np.array_equal(whole, np.full_like(whole, p.output.poison), equal_nan=True)
-    return found if untouched else Deviation(np.inf, (-1, -1), found.worst)
+    return compared if untouched else Deviation(np.inf, (-1, -1), compared.worst)
 
 
 class TaskOperandSets(OperandSets):
@@ -267,9 +267,9 @@ class TaskOperandSets(OperandSets):
             self.driver.download(first + int(row) * p.ldc * p.output.bytes, got[n])
         if isinstance(oracle, Dense) and oracle.written is not None:
             got[~oracle.written] = p.output.poison
-        found = deviation(part, got, oracle)
-        where = (int(rows[found.where[0]]), found.where[1])
-        return Deviation(found.ratio, where if p.batch == 1 else (item, *where), found.worst)
+        compared = deviation(part, got, oracle)
+        where = (int(rows[compared.where[0]]), compared.where[1])
+        return Deviation(compared.ratio, where if p.batch == 1 else (item, *where), compared.worst)
 
     def _list_deviation(self) -> Deviation:
         """Compares the lists of the first set."""
@@ -325,12 +325,12 @@ def sums_in_groups(p: Task, arrays: Mapping[str, Array]) -> Dense:
     output, computed = p.program.outputs[0].value, np.ones(p.group_extents, bool)
     if p.program.when is not None:
         computed = np.eye(*p.group_extents, dtype=bool)
-    found = np.where(computed, evaluated([output], value)[0], 0)
+    values = np.where(computed, evaluated([output], value)[0], 0)
     if p.accumulator.integer:
-        return Dense(found.astype(p.output.numpy), np.zeros(found.shape))
+        return Dense(values.astype(p.output.numpy), np.zeros(values.shape))
     size = np.where(computed, evaluated([output], {**value, "accum": size_a @ size_b})[0], 0)
-    terms = p.k + p.m * p.n / (found.size or 1)
-    return Dense(found, (2 + 2 * np.sqrt(terms)) * p.accumulator.roundoff * np.abs(size))
+    terms = p.k + p.m * p.n / (values.size or 1)
+    return Dense(values, (2 + 2 * np.sqrt(terms)) * p.accumulator.roundoff * np.abs(size))
 
 
 def _expected_rows(part: Task, rows: Array, m: int, arrays: Mapping[str, Array]) -> Dense | Listed:
@@ -341,9 +341,9 @@ def _expected_rows(part: Task, rows: Array, m: int, arrays: Mapping[str, Array])
     program = mapped(part.program, lambda x: substituted(x, changes))
     given = {**arrays, **part.typical_scalars, "rows": rows.astype(np.int32)}
     program = replace(program, inputs=(*program.inputs, numbers))
-    found = evaluate(program, given, {"i": part.m, "j": part.n, "k": part.k})["C"]
-    assert not isinstance(found, Ordered)
-    return found
+    results = evaluate(program, given, {"i": part.m, "j": part.n, "k": part.k})["C"]
+    assert not isinstance(results, Ordered)
+    return results
 
 
 def _with_padding(p: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:

@@ -142,10 +142,10 @@ def relaxed(condition: Node, ends: Ends) -> Node | None:
         return None
     above = ends(high) if _is_free(low) else None
     below = ends(low) if _is_free(high) else None
-    found, threshold = (above, low) if above is not None else (below, high)
-    if found is None:
+    limit, threshold = (above, low) if above is not None else (below, high)
+    if limit is None:
         return None
-    least, greatest = found
+    least, greatest = limit
     not_below = node("not", PRED, node("<", PRED, greatest, threshold))
     not_above = node("not", PRED, node("<", PRED, threshold, least))
     if condition.op == "==":
@@ -168,10 +168,10 @@ def distance_ends(value: Node) -> tuple[Node, Node] | None:
         )
         least, greatest = (node("-", "f32", x, twice) for x in sums)
         return least, greatest
-    found = distance_ends(value.arguments[0]) if value.op in ("sqrt", "neg") else None
-    if found is None:
+    ends = distance_ends(value.arguments[0]) if value.op in ("sqrt", "neg") else None
+    if ends is None:
         return None
-    least, greatest = (node(value.op, "f32", x) for x in found)  # the root of a value below 0 is NaN: a candidate
+    least, greatest = (node(value.op, "f32", x) for x in ends)  # the root of a value below 0 is NaN: a candidate
     return (least, greatest) if value.op == "sqrt" else (greatest, least)
 
 
@@ -190,8 +190,8 @@ def bound() -> Node:
     """The bound e of a pair."""
     roots = []
     for name, axis in ((ROWS, "i"), (COLUMNS, "j")):
-        found = node("abs", "f32", variable(f"{name}[{axis}]", "f32"))  # of the random numbers of timings, too
-        squares = node("+", "f32", found, constant(FLOOR, "f32"))
+        magnitude = node("abs", "f32", variable(f"{name}[{axis}]", "f32"))  # of the random numbers of timings, too
+        squares = node("+", "f32", magnitude, constant(FLOOR, "f32"))
         roots.append(node("*", "f32", node("sqrt", "f32", squares), constant(SCALE, "f32")))
     return node("*", "f32", node("*", "f32", *roots), constant(SCALE**-2, "f32"))
 

@@ -65,13 +65,13 @@ def fast_distance(roles: Roles) -> FastDistance | None:
         return None
     elements = [cast(_element(u), accumulator) for u in (a, b)]
     parts = step.arguments[0].arguments
-    found = None
+    factors = None
     for one, other in (parts, parts[::-1]):
         x, y = _factor(one, elements[0], "j"), _factor(other, elements[1], "i")
-        found = (x, y) if x is not None and y is not None else found
-    if found is None:
+        factors = (x, y) if x is not None and y is not None else factors
+    if factors is None:
         return None
-    x, y = found
+    x, y = factors
     sums = [variable(f"{ROWS}[i]", accumulator), variable(f"{COLUMNS}[j]", accumulator)]
     squares = [_product(accumulator, total, factor, factor) for total, factor in zip(sums, (x, y), strict=True)]
     product = _product(

@@ -147,7 +147,7 @@ class _Builder:
             self.of_position()
         else:
             self.of_sums(inside)
-        parts = {name: tuple(found) for name, found in self.parts.items()}
+        parts = {name: tuple(terms) for name, terms in self.parts.items()}
         read = {x.name for step in self.steps if isinstance(step, Computed) for x in step.program.inputs}
         steps = [x for x in self.steps if isinstance(x, Computed) or x.name in read]
         return Gradients(tuple(steps), parts, self.gradient, self.result, self.extents)
@@ -178,11 +178,11 @@ class _Builder:
 
     def extent(self, axis: str) -> Node:
         """The extent of an axis as a scalar: programs of pairs have no k."""
-        found = next((name for name, known in self.extents.items() if known == axis), None)
-        if found is None:
-            found = self.name("extent")
-            self.extents[found] = axis
-        return variable(found, "s32")
+        scalar = next((name for name, known in self.extents.items() if known == axis), None)
+        if scalar is None:
+            scalar = self.name("extent")
+            self.extents[scalar] = axis
+        return variable(scalar, "s32")
 
     def wanted_in(self, root: Node) -> list[str]:
         """The variables of an expression that are elements of arrays whose gradient is wanted."""
@@ -236,30 +236,30 @@ class _Builder:
         assert isinstance(output, Store | RowReduce)
         type = "f64" if output.value.type == "f64" else "f32"
         axes = output.axes if isinstance(output, Store) else (output.axis,)
-        found = cast(variable(f"{self.gradient}[{','.join(axes)}]", output.value.type), type)
-        return self.seed_of_rows(output, found) if isinstance(output, RowReduce) else found
+        seed = cast(variable(f"{self.gradient}[{','.join(axes)}]", output.value.type), type)
+        return self.seed_of_rows(output, seed) if isinstance(output, RowReduce) else seed
 
-    def seed_of_rows(self, output: RowReduce, found: Node) -> Node:
-        """``seed`` of rows or columns, whose gradient is ``found``."""
-        axis, other, type = output.axis, "j" if output.axis == "i" else "i", found.type
+    def seed_of_rows(self, output: RowReduce, seed: Node) -> Node:
+        """The gradient of the values that an output of rows or columns reduces. ``seed``: that of its results."""
+        axis, other, type = output.axis, "j" if output.axis == "i" else "i", seed.type
         if output.op == "+":
-            return found
+            return seed
         if output.op == MEAN:
             if self.program.when is None:
-                return over(found, cast(variable(_EXTENT[other], "s32"), type))
+                return over(seed, cast(variable(_EXTENT[other], "s32"), type))
             ones = where(self.program.when, constant(1, type))
             count = self.computed("count", self.of_pairs(ones, partial(self.reduced, axis=axis)))
-            return over(found, variable(f"{count}[{axis}]", type))
+            return over(seed, variable(f"{count}[{axis}]", type))
         if output.op in POSITION:
             p = self.program
             at = RowReduce("out", output.value, axis, POSITION[output.op])
             name = self.computed("position", program_of(p.step, p.reduction, p.accumulator, (at,), p.initial, p.when))
             self.conditions.append(node("==", PRED, variable(other, "s32"), variable(f"{name}[{axis}]", "s32")))
-            return found
+            return seed
         if output.op == "logsumexp":
             total = variable(f"{self.result}[{axis}]", output.value.type)
             difference = node("-", type, cast(output.value, type), cast(total, type))
-            return times(found, node("exp", type, difference))
+            return times(seed, node("exp", type, difference))
         raise TaskError(
             f"`{output.op}` has no derivative as a reduction of rows or columns; it must be one of + mean max min"
             " logsumexp"
@@ -285,11 +285,11 @@ class _Builder:
         initial = program.initial if inside else None
         of_initial = {} if initial is None else derivatives(initial, self.wanted_in(initial))
         inside = bool(of_step or of_initial)
-        found = derivatives(value, [*self.wanted_in(value), *([ACCUMULATOR] if inside else [])])
-        if not found:
+        by_variable = derivatives(value, [*self.wanted_in(value), *([ACCUMULATOR] if inside else [])])
+        if not by_variable:
             return
         seed = self.seed()
-        values = {x: times(seed, derivative) for x, derivative in found.items()}
+        values = {x: times(seed, derivative) for x, derivative in by_variable.items()}
         inner = values.pop(ACCUMULATOR, None)
         if inner is not None:
             if program.reduction == MEAN:
@@ -392,11 +392,11 @@ class _Builder:
             return rewritten(root, lambda x: inner if x is accum else x)
 
         value = known(self.output.value)
-        found = derivatives(value, [*self.wanted_in(value), *gathered])
-        if not found:
+        by_variable = derivatives(value, [*self.wanted_in(value), *gathered])
+        if not by_variable:
             return
         seed = known(self.seed())
-        for element, derivative in found.items():
+        for element, derivative in by_variable.items():
             source = gathered.get(element)
             dtype = self.types[source.array if source else array_of(element)]
             each = self.selected(times(seed, derivative))
@@ -441,8 +441,8 @@ def _renamed(root: Node, axes: dict[str, str]) -> Node:
     extents = {_EXTENT[axis]: _EXTENT[other] for axis, other in axes.items()}
     changes = {}
     for x in variables(root):
-        if found := axes_of(x):
-            changes[x] = f"{array_of(x)}[{','.join(axes[axis] for axis in found)}]"
+        if own := axes_of(x):
+            changes[x] = f"{array_of(x)}[{','.join(axes[axis] for axis in own)}]"
         elif x in axes or x in extents:
             changes[x] = axes.get(x) or extents[x]
     return rewritten(

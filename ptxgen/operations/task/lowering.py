@@ -98,48 +98,48 @@ def lower_task(p: Task) -> KernelProblem:
     types = "_".join(dict.fromkeys(x.dtype for x in product.operands))
     read = sum(p.m * p.n * dtype(x.element.type).bytes for x in sink.elements)
     moved = product.moved + read
-    found = replace(product, name=f"task_{types}_{p.layout.lower()}", algebra=algebra, sink=sink, moved=moved)
+    lowered = replace(product, name=f"task_{types}_{p.layout.lower()}", algebra=algebra, sink=sink, moved=moved)
     reshaped = isinstance(sink, groups.KeyedSink | rows.RowReduce)
     complete = _reshaped if reshaped else _one_by_one
     if p.mirrored:
-        every = replace(found, sink=replace(sink, mirrored=False), moved=found.moved - p.shared_bytes)
+        every = replace(lowered, sink=replace(sink, mirrored=False), moved=lowered.moved - p.shared_bytes)
         half = replace(every, sink=sink, extents=MirroredExtents(p.m, p.n, p.k, p.batch))
         short = isinstance(sink, rows.RowReduce | SelectValues) and p.k <= WHOLE_K
-        found = replace(complete(p, half), forms=(complete(p, every),) if short else ())
+        lowered = replace(complete(p, half), forms=(complete(p, every),) if short else ())
     else:
-        found = complete(p, found)
-    bits = bit_form(found) if p.algebra else None
-    return found if bits is None else replace(found, forms=(*found.forms, bits))
+        lowered = complete(p, lowered)
+    bits = bit_form(lowered) if p.algebra else None
+    return lowered if bits is None else replace(lowered, forms=(*lowered.forms, bits))
 
 
-def _one_by_one(p: Task, found: KernelProblem) -> KernelProblem:
+def _one_by_one(p: Task, lowered: KernelProblem) -> KernelProblem:
     """The problem with a C whose elements are stored one by one, if not all of them are stored."""
-    sink = found.sink
+    sink = lowered.sink
     if sink.guard is None:
-        return found
+        return lowered
     if isinstance(sink, SelectValues):
         written = sum(dtype(x.type).bytes for x in sink.values) * p.capacity
-        found = replace(found, moved=found.moved + written - p.output.bytes * found.results)
-    return found.with_access("C", aligned=p.output.bytes, vec=1)
+        lowered = replace(lowered, moved=lowered.moved + written - p.output.bytes * lowered.results)
+    return lowered.with_access("C", aligned=p.output.bytes, vec=1)
 
 
-def _reshaped(p: Task, found: KernelProblem) -> KernelProblem:
+def _reshaped(p: Task, lowered: KernelProblem) -> KernelProblem:
     """The problem of a sink that reduces results, or stores them at keys: C has another shape than they. InputError: it
     is batched."""
     if p.batch != 1:
         raise InputError(f"batch is {p.batch}; it must be 1 for results that are reduced, or stored at keys")
     pitch = at_least_one(p.n)
     written = sum(math.prod(x.shape) * x.dtype.bytes for x in p.result_arrays.values())
-    found = replace(found, moved=found.moved + written - p.output.bytes * found.results)
-    if isinstance(found.sink, scatter.Scatter):
-        return found.with_access("C", ld=pitch, aligned=p.output.bytes, vec=1)
+    lowered = replace(lowered, moved=lowered.moved + written - p.output.bytes * lowered.results)
+    if isinstance(lowered.sink, scatter.Scatter):
+        return lowered.with_access("C", ld=pitch, aligned=p.output.bytes, vec=1)
     # the width of accesses to sums
-    vec = 1 if found.mirrored else aligned_access(16, p.n, pitch, 0, p.output.bytes)
-    found = found.with_access("C", ld=pitch, vec=vec)
-    one = ElementGroups.of(found.sink, p.m, p.n) if isinstance(found.sink, groups.Aggregate) else None
+    vec = 1 if lowered.mirrored else aligned_access(16, p.n, pitch, 0, p.output.bytes)
+    lowered = lowered.with_access("C", ld=pitch, vec=vec)
+    one = ElementGroups.of(lowered.sink, p.m, p.n) if isinstance(lowered.sink, groups.Aggregate) else None
     if one is None:
-        return found
-    return replace(found, forms=(replace(found, sink=one, algebra=PLUS_TIMES),))
+        return lowered
+    return replace(lowered, forms=(replace(lowered, sink=one, algebra=PLUS_TIMES),))
 
 
 def _sink(p: Task, program: Program, roles: Roles, whole: Node, accumulator: str) -> ValueSink:
@@ -210,8 +210,8 @@ def in_loop(roles: Roles, rewrite: bool = True) -> tuple[Roles, Node]:
 def as_computed(roles: Roles) -> Program:
     """The program whose step, and values of the reduction, are those of kernels."""
     program = roles.program
-    found, whole = in_loop(roles)
-    loop = found.program
+    exchanged, whole = in_loop(roles)
+    loop = exchanged.program
     step = simplified(loop.step, relaxed=True)
     if whole.op == "variable":
         return replace(program, step=step)

@@ -66,10 +66,10 @@ class _Wide:
             condition, yes, no = x.arguments
             return node("select", self.wide, self.same(condition), self.value(yes), self.value(no))
         if x.op in self.exact or x.op in self.rounded:
-            found = node(x.op, self.wide, *map(self.value, x.arguments))
+            wide = node(x.op, self.wide, *map(self.value, x.arguments))
             if x.op in self.exact or not rounds:
-                return found
-            return node("cast", self.wide, node("cast", self.narrow, found))
+                return wide
+            return node("cast", self.wide, node("cast", self.narrow, wide))
         return node("cast", self.wide, self.same(x))
 
     def same(self, x: Node) -> Node:

@@ -44,9 +44,9 @@ def _product(p: Task, arrays: Mapping[str, Any], region: None = None) -> tuple[A
     from ptxgen.operations.task.checks import expected
     from ptxgen.operations.task.oracle import Dense
 
-    found = expected(p, arrays, p.typical_scalars)
-    assert isinstance(found, Dense)
-    return found.values, abs(found.values)
+    result = expected(p, arrays, p.typical_scalars)
+    assert isinstance(result, Dense)
+    return result.values, abs(result.values)
 
 
 def _torch() -> Callable[..., Any]:
@@ -136,13 +136,13 @@ def _parts(p: Task) -> Parts | None:
 def _plain(p: Task) -> ProblemBase:
     """The GEMM with the same loop over K, if the step is a product that GEMMs sum; else the task itself. Where kernels
     compute half of the pairs, it has half of the columns, and those of tiles on the diagonal."""
-    found = lower(p)
-    if found.algebra is not PLUS_TIMES or not isinstance(found.sink, ValueSink):
+    lowered = lower(p)
+    if lowered.algebra is not PLUS_TIMES or not isinstance(lowered.sink, ValueSink):
         return p
     names = ("lda", "ldb", "aligned_a", "aligned_b", "batch", "stride_a", "stride_b")
     fields: dict[str, Any] = {name: getattr(p, name) for name in names}
     columns = min((p.n + DIAGONAL) // 2, p.n) if p.mirrored else p.n
-    return Gemm(p.m, columns, p.k, p.layout, p.dtype, found.compute, **fields)
+    return Gemm(p.m, columns, p.k, p.layout, p.dtype, lowered.compute, **fields)
 
 
 def _separate(p: Task) -> Mapping[str, Task]:

@@ -100,22 +100,22 @@ Result = Dense | Listed | Ordered
 
 def extents_of(program: Program, arrays: Mapping[str, Any]) -> dict[str, int]:
     """The extents of i, j and k that arrays have. ShapeError: two of them disagree, or an axis has no array."""
-    found: dict[str, tuple[int, str]] = {}
+    extents: dict[str, tuple[int, str]] = {}
     for x in program.inputs:
         shape = np.shape(arrays[x.name])
         for axes in x.uses or ((),):
             if len(shape) != len(axes):
                 raise ShapeError(f"{x.name} has shape {shape}; it must have {len(axes)} axes")
             for axis, extent in zip(axes, shape, strict=True):
-                other, name = found.setdefault(axis, (extent, x.name))
+                other, name = extents.setdefault(axis, (extent, x.name))
                 if other != extent:
                     raise ShapeError(
                         f"{x.name} has {extent} elements along {axis}; it must have {other}, as {name} has"
                     )
     for axis in AXES:
-        if axis not in found:
+        if axis not in extents:
             raise ShapeError(f"no array has the axis {axis}; its extent must be given")
-    return {axis: found[axis][0] for axis in AXES}
+    return {axis: extents[axis][0] for axis in AXES}
 
 
 def evaluate(
@@ -196,8 +196,8 @@ class _Evaluation:
         shape: tuple[int, int],
     ) -> list[tuple[Array, Array]]:
         """Values and errors of expressions without k, of each pair of a block."""
-        found = with_errors(expressions, variables, errors)
-        return [tuple(np.broadcast_to(y.reshape(y.shape[-2:] if y.ndim else ()), shape) for y in x) for x in found]  # type: ignore[misc]
+        results = with_errors(expressions, variables, errors)
+        return [tuple(np.broadcast_to(y.reshape(y.shape[-2:] if y.ndim else ()), shape) for y in x) for x in results]  # type: ignore[misc]
 
     def steps(self, rows: slice, shape: tuple[int, int]) -> Iterator[tuple[int, Array, Array]]:
         """Triples (first k, steps, errors) of blocks of reduced indices."""
@@ -276,8 +276,8 @@ def factors_of(program: Program) -> tuple[str, str] | None:
     ):
         return None
     named = {frozenset(axes_of(str(x.value))): str(x.value) for x in sources}
-    found = named.get(frozenset("ik")), named.get(frozenset("kj"))
-    return (found[0], found[1]) if found[0] and found[1] else None
+    factors = named.get(frozenset("ik")), named.get(frozenset("kj"))
+    return (factors[0], factors[1]) if factors[0] and factors[1] else None
 
 
 def depends(axis: str, name: str) -> bool:
@@ -305,10 +305,10 @@ class _Grid:
 
     def exact(self, magnitude: Array, unit: float) -> Array:
         """Where sums of these magnitudes are exact in any order."""
-        found = np.zeros(magnitude.shape, bool)
+        exact = np.zeros(magnitude.shape, bool)
         for on, step in zip(self.on, self.STEPS, strict=True):
-            found |= on & (magnitude / step <= 1 / unit)
-        return found
+            exact |= on & (magnitude / step <= 1 / unit)
+        return exact
 
 
 class _Factors:
@@ -400,7 +400,7 @@ class Extreme:
         self.sign = 1 if op == "argmin" else -1
         self.best = np.zeros(shape, _held(type))
         self.error = np.zeros(shape)
-        self.found = np.full(shape, -1, np.int32)
+        self.positions = np.full(shape, -1, np.int32)
         self.unsure = np.zeros(shape, bool)
 
     def add(self, values: Array, errors: Array, first: int, selected: Array | None = None) -> None:
@@ -409,11 +409,11 @@ class Extreme:
             better = self.before(value, self.best)
             if value.dtype.kind == "f":
                 better = (better | np.isnan(value)) & ~np.isnan(self.best)
-            take = better | (self.found < 0)
+            take = better | (self.positions < 0)
             take = take if selected is None else take & selected[n]
             self.best = np.where(take, value, self.best)
             self.error = np.where(take, error, self.error)
-            self.found = np.where(take, first + n, self.found).astype(np.int32)
+            self.positions = np.where(take, first + n, self.positions).astype(np.int32)
 
     def compare(self, values: Array, errors: Array, first: int, selected: Array | None = None) -> None:
         """Marks positions that rounding may change, after all blocks were added."""
@@ -422,12 +422,12 @@ class Extreme:
             either = error + self.error
             apart = self.sign * value.astype(float) - best
             near = (apart <= either) & (either > 0) | np.isinf(either)
-            near &= self.found != first + n
+            near &= self.positions != first + n
             self.unsure |= near if selected is None else near & selected[n]
 
     def result(self) -> tuple[Array, Array]:
         """The positions, and their errors: infinite where another position may be right, too."""
-        return self.found, np.where(self.unsure, np.inf, 0.0)
+        return self.positions, np.where(self.unsure, np.inf, 0.0)
 
 
 # ---- errors of expressions
@@ -501,8 +501,8 @@ class _Scattered(_Collector):
     def add(self, rows: slice, variables: Any, errors: Any, selected: Array | None, unsure: Array | None) -> None:
         output = self.output
         assert isinstance(output, Scatter)
-        found = self.values([output.row, output.column, output.value], rows, variables, errors)
-        (row, _), (column, _), (value, error) = found
+        scattered = self.values([output.row, output.column, output.value], rows, variables, errors)
+        (row, _), (column, _), (value, error) = scattered
         inside = (row >= 0) & (row < self.shape[0]) & (column >= 0) & (column < self.shape[1])
         chosen = inside if selected is None else inside & selected
         at = row[chosen].astype(np.int64), column[chosen].astype(np.int64)
@@ -532,8 +532,8 @@ class _Grouped(_Collector):
     def add(self, rows: slice, variables: Any, errors: Any, selected: Array | None, unsure: Array | None) -> None:
         output = self.output
         assert isinstance(output, Aggregate)
-        found = self.values([output.row, output.column, output.value], rows, variables, errors)
-        (row, _), (column, _), (value, error) = found
+        reduced = self.values([output.row, output.column, output.value], rows, variables, errors)
+        (row, _), (column, _), (value, error) = reduced
         inside = (row >= 0) & (row < self.shape[0]) & (column >= 0) & (column < self.shape[1])
         chosen = np.ones(value.shape, bool) if selected is None else selected
         self.dropped += int((chosen & ~inside).sum())
@@ -618,11 +618,11 @@ def _logsumexp(value: Array, error: Array, chosen: Array, type: str) -> tuple[Ar
     greatest = value.max(axis=0, initial=-np.inf)
     finite = np.where(np.isfinite(greatest), greatest, 0)
     total = np.exp(value - finite).sum(axis=0)
-    found = np.where(np.isfinite(greatest), finite + np.log(total), greatest)
+    total_log = np.where(np.isfinite(greatest), finite + np.log(total), greatest)
     most = np.where(chosen, error, 0).max(axis=0, initial=0)
-    size = np.where(np.isfinite(found), np.abs(found) + np.abs(finite), 0)
+    size = np.where(np.isfinite(total_log), np.abs(total_log) + np.abs(finite), 0)
     unit = UNIT[type]
-    return found, most + unit * (4 * size + 16 + 2 * sqrt(len(value))) * np.isfinite(found)
+    return total_log, most + unit * (4 * size + 16 + 2 * sqrt(len(value))) * np.isfinite(total_log)
 
 
 class _Selected(_Collector):
@@ -633,20 +633,20 @@ class _Selected(_Collector):
     def add(self, rows: slice, variables: Any, errors: Any, selected: Array | None, unsure: Array | None) -> None:
         output = self.output
         assert isinstance(output, Select)
-        (test, doubt), *found = self.values([output.condition, *output.values], rows, variables, errors)
+        (test, doubt), *listed = self.values([output.condition, *output.values], rows, variables, errors)
         if selected is not None:
             test, doubt = test & selected, np.where(selected, doubt, 0)
         at = np.nonzero(test | (doubt > 0))
         parts = [at[0] + rows.start, at[1], doubt[at] == 0, test[at]]
-        self.parts.append(parts + [x[at] for pair in found for x in pair])
+        self.parts.append(parts + [x[at] for pair in listed for x in pair])
 
     def result(self) -> Listed:
         output = self.output
         assert isinstance(output, Select)
         types = [t for x in output.values for t in (_held(x.type), np.dtype(float))]
         none = [np.zeros(0, t) for t in (np.dtype(int), np.dtype(int), np.dtype(bool), np.dtype(bool), *types)]
-        i, j, certain, holds, *found = (np.concatenate(x) for x in zip(none, *self.parts, strict=True))
-        return Listed(tuple(found[::2]), tuple(found[1::2]), i, j, certain, holds)
+        i, j, certain, holds, *listed = (np.concatenate(x) for x in zip(none, *self.parts, strict=True))
+        return Listed(tuple(listed[::2]), tuple(listed[1::2]), i, j, certain, holds)
 
 
 class _Ordered(_Collector):
@@ -678,19 +678,19 @@ class _Ordered(_Collector):
         places = np.arange(pairs.size).reshape(pairs.shape)
         lines = [(v, c, p) for v, c, p in zip(*(_along(x, output.axis) for x in (pairs, counts, places)), strict=True)]
         width = self.n if output.axis else min(self.n, int(counts.sum()))
-        found = np.full((len(lines), width), type.least if output.greatest else type.greatest, held[0])
-        at = np.full(found.shape, -1)
+        best = np.full((len(lines), width), type.least if output.greatest else type.greatest, held[0])
+        at = np.full(best.shape, -1)
         for n, (value, chosen, place) in enumerate(lines):
             value, place = value[chosen], place[chosen]
             nan = np.isnan(value)
             ordered = -value if output.greatest else value
             order = np.lexsort((place, np.where(nan, 0, ordered), ~nan if output.greatest else nan))[:width]
-            found[n, : len(order)], at[n, : len(order)] = value[order], place[order]
+            best[n, : len(order)], at[n, : len(order)] = value[order], place[order]
         if not output.axis:
-            found, at = found[0], at[0]
+            best, at = best[0], at[0]
         columns = max(evaluation.n, 1)
         i, j = (np.where(at < 0, -1, x) for x in (at // columns, at % columns))
-        return Ordered(found, i, j, output.axis, pairs, errors, counts, self.certain)
+        return Ordered(best, i, j, output.axis, pairs, errors, counts, self.certain)
 
 
 def _along(x: Array, axis: str) -> Array:

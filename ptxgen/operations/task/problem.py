@@ -126,25 +126,25 @@ class Task(Gemm):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "capacity", integer("capacity", self.capacity, 0, CAPACITY_LIMIT))
-        found = (
+        roles = (
             _read(self.text, canonical(self.dtype)) if self.text else roles_of(sum_of_products(canonical(self.dtype)))
         )
-        object.__setattr__(self, "text", self.text_of(found))
-        outputs = found.program.outputs
+        object.__setattr__(self, "text", self.text_of(roles))
+        outputs = roles.program.outputs
         if not any(isinstance(x, Select) for x in outputs):
             object.__setattr__(self, "capacity", 0)
         elif self.batch != 1 and len(outputs) == 1:
             raise InputError(f"batch is {self.batch}; a task with lists of selected results takes batch 1")
         if not self.layout:
-            object.__setattr__(self, "layout", found.layout)
+            object.__setattr__(self, "layout", roles.layout)
         super().__post_init__()
         self._normalize_groups()
-        if self.sorted_keys and joined_keys(found.program.when) is None:
+        if self.sorted_keys and joined_keys(roles.program.when) is None:
             raise InputError(
                 "sorted_keys is True; it must be False where `when` has no condition x[i] == y[j] of integers"
             )
         if self.mirrored and not self._may_mirror():
-            object.__setattr__(self, "text", canonical_text(found.program))
+            object.__setattr__(self, "text", canonical_text(roles.program))
 
     def _normalize_groups(self) -> None:
         """ShapeError: the extents of groups are missing, or no group needs them."""
@@ -280,8 +280,8 @@ class Task(Gemm):
         if self.selected is None:
             return {"C": ResultArray((self.batch, self.m, self.n)[self.batch == 1 :], self.output)}
         lists = zip(list_names(len(self.selected.values)), self.selected.values, strict=True)
-        found = {name: ResultArray((self.capacity,), dtype(x.type)) for name, x in lists}
-        return found | {SelectValues.COUNT: ResultArray((1,), COUNTER)}
+        arrays = {name: ResultArray((self.capacity,), dtype(x.type)) for name, x in lists}
+        return arrays | {SelectValues.COUNT: ResultArray((1,), COUNTER)}
 
     @property
     def stores_pairs(self) -> bool:
@@ -300,5 +300,5 @@ class Task(Gemm):
 
     @property
     def typical_scalars(self) -> dict[str, float]:
-        found: dict[str, float] = {role: 1 for role, _, _ in self.roles.scalars}
-        return found if self.selected is None else found | {SelectValues.CAPACITY.name: self.capacity}
+        scalars: dict[str, float] = {role: 1 for role, _, _ in self.roles.scalars}
+        return scalars if self.selected is None else scalars | {SelectValues.CAPACITY.name: self.capacity}

@@ -70,8 +70,8 @@ def drawn_of_one_array(rng: np.random.Generator, values: dict[str, Any], limits:
 
 def varied(rng: np.random.Generator, p: Task, limits: Limits) -> Task:
     """The same program with other extents."""
-    found = gemm.varied(rng, p, limits)
-    return replace(p, m=found.m, n=found.m if p.mirrored else found.n, k=found.k, lda=0, ldb=0, ldc=0)
+    products = gemm.varied(rng, p, limits)
+    return replace(p, m=products.m, n=products.m if p.mirrored else products.n, k=products.k, lda=0, ldb=0, ldc=0)
 
 
 #: by default, random problems have no tasks

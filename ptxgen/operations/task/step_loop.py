@@ -250,8 +250,8 @@ def measured(driver: Driver, p: Task) -> MeasuredCeiling | None:
     count = max(1, round(CYCLES * step_rate.ceiling(lower(p), d) / per_iteration))
     clocks = run(driver, p, d.sms, count)
     cycles, ns = (statistics.median(float(x) for x in column) for column in clocks.T)
-    found, clock = per_iteration * count / cycles, cycles / ns * 1e3
-    return MeasuredCeiling(computed_steps(p) / (found * d.sms * clock), found, clock)
+    rate, clock = per_iteration * count / cycles, cycles / ns * 1e3
+    return MeasuredCeiling(computed_steps(p) / (rate * d.sms * clock), rate, clock)
 
 
 def run(driver: Driver, p: Task, blocks: int, count: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint64]]:

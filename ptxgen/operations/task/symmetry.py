@@ -24,8 +24,8 @@ def one_array(roles: Roles) -> Program:
     changes = {_element("B", b.axes): variable(_element("A", b.axes), b.dtype)}
     inputs = (Input("A", a.dtype, (a.axes, b.axes)), *(x for x in roles.program.inputs if x.name not in ("A", "B")))
     outputs = tuple(with_variables(x, changes) for x in roles.program.outputs)
-    found: Program = with_variables(replace(roles.program, inputs=inputs, outputs=outputs), changes)
-    return found
+    program: Program = with_variables(replace(roles.program, inputs=inputs, outputs=outputs), changes)
+    return program
 
 
 @lru_cache(maxsize=256)
@@ -42,8 +42,8 @@ def joined(program: Program, transposed: bool) -> Program:
         replace(x, uses=(*x.uses, axes)) if x.name == a.name else x for x in program.inputs if x.name != b.name
     )
     outputs = tuple(with_variables(x, changes) for x in program.outputs)
-    found: Program = with_variables(replace(program, inputs=inputs, outputs=outputs), changes)
-    return found if computes_half(roles_of(found)) else program
+    joint: Program = with_variables(replace(program, inputs=inputs, outputs=outputs), changes)
+    return joint if computes_half(roles_of(joint)) else program
 
 
 @lru_cache(maxsize=256)

@@ -73,11 +73,11 @@ def index_of(axis: str) -> Node:
 
 def part_numbers(parts: Mapping[str, Part], extents: Mapping[str, int]) -> dict[str, int]:
     """The scalars of ``of_parts``."""
-    found = {f"%{EXTENTS[AXES.index(axis)]}": extents[axis] for axis in "ij"}
+    numbers = {f"%{EXTENTS[AXES.index(axis)]}": extents[axis] for axis in "ij"}
     for axis in "ij":
         part = parts.get(axis, Part(0, 1, 0))
-        found |= {f"%first_{axis}": part.first, f"%step_{axis}": part.step}
-    return found
+        numbers |= {f"%first_{axis}": part.first, f"%step_{axis}": part.step}
+    return numbers
 
 
 @lru_cache(maxsize=256)
@@ -93,8 +93,8 @@ def listing(program: Program, bound: str = "", parts: bool = False) -> Program:
             condition = _not_behind(output, bound)
     shape = program.step, program.reduction, program.accumulator
     listed = Select(output.name, output.value, condition, (output.value, *INDICES))
-    found = program_of(*shape, (listed,), program.initial, program.when)
-    return of_parts(found) if parts else found
+    lists = program_of(*shape, (listed,), program.initial, program.when)
+    return of_parts(lists) if parts else lists
 
 
 def stores_values(program: Program) -> bool:
@@ -145,9 +145,9 @@ def _floating(x: Node) -> bool:
 
 
 def _test(op: str, a: Node, b: Node) -> Node:
-    found = binary(op, a, b)
-    assert isinstance(found, Node)
-    return found
+    test = binary(op, a, b)
+    assert isinstance(test, Node)
+    return test
 
 
 def _not(op: str, a: Node, b: Node) -> Node:
@@ -156,9 +156,9 @@ def _not(op: str, a: Node, b: Node) -> Node:
 
 
 def _is_nan(x: Node) -> Node:
-    found = binary("<=", x, Number(float("inf")))
-    assert isinstance(found, Node)
-    return node("not", PRED, found)
+    ordered = binary("<=", x, Number(float("inf")))
+    assert isinstance(ordered, Node)
+    return node("not", PRED, ordered)
 
 
 def _and(a: Node, b: Node) -> Node:

@@ -80,8 +80,8 @@ def rounded(value: float, type: str) -> float:
             return float(np.float16(value))
     _, exponent = math.frexp(value)
     unit = math.ldexp(1.0, max(exponent - 8, -133))
-    found = round(value / unit) * unit
-    return found if abs(found) < 2.0**128 else math.copysign(math.inf, value)
+    value_rounded = round(value / unit) * unit
+    return value_rounded if abs(value_rounded) < 2.0**128 else math.copysign(math.inf, value)
 
 
 def holds(wide: str, narrow: str) -> bool:
@@ -241,7 +241,7 @@ def _folded(op: str, *numbers: Number) -> Number | None:
         with np.errstate(all="ignore"):
             return Number(float(OPERATORS[op].compute(*map(np.float64, values))))
     a = values[0]
-    found = {
+    value = {
         "+": lambda: a + values[1],
         "-": lambda: a - values[1],
         "*": lambda: a * values[1],
@@ -250,17 +250,17 @@ def _folded(op: str, *numbers: Number) -> Number | None:
         "min": lambda: min(values),
         "max": lambda: max(values),
     }[op]()
-    if abs(found) >= 1 << 64:
+    if abs(value) >= 1 << 64:
         raise TaskError("the result of this integer arithmetic has more than 64 bits; write a float, with a point")
-    return Number(found)
+    return Number(value)
 
 
 def binary(op: str, a: Value, b: Value) -> Value:
     """An arithmetic, bitwise or shift operator, or a comparison, or fmin, fmax, min, max."""
     if op in (">", ">="):
         return binary("<" if op == ">" else "<=", b, a)
-    if isinstance(a, Number) and isinstance(b, Number) and (found := _folded(op, a, b)) is not None:
-        return found
+    if isinstance(a, Number) and isinstance(b, Number) and (folded := _folded(op, a, b)) is not None:
+        return folded
     if op in ("<<", ">>"):
         return _shift(op, a, b)
     x, y = joined(op, a, b)
@@ -309,8 +309,8 @@ def unary(op: str, a: Value) -> Value:
     """neg, ~, not, or a function of one argument."""
     if op == "not":
         return node("not", PRED, condition(a, "the operand of not"))
-    if isinstance(a, Number) and (found := _folded(op, a)) is not None:
-        return found
+    if isinstance(a, Number) and (folded := _folded(op, a)) is not None:
+        return folded
     x = fixed(a)
     if op in ("neg", "abs", *FLOAT_FUNCTIONS, "popcount") or (op == "~" and x.type != PRED):
         x = cast(x, widened(x.type, op))
@@ -327,10 +327,10 @@ def call(name: str, arguments: tuple[Value, ...]) -> Value:
         return unary(name, arguments[0])
     if name == "fma":
         return _applied(name, *joined(name, *arguments))
-    found = arguments[0]
+    result = arguments[0]
     for other in arguments[1:]:
-        found = binary(name, found, other)
-    return found
+        result = binary(name, result, other)
+    return result
 
 
 def choice(test: Value, yes: Value, no: Value) -> Value:

@@ -50,13 +50,13 @@ def model_of_problem(problem: Problem, device: Device, own: Path | None) -> Mode
     there."""
     part = _model_of(device, own, problem.operation)
     if part is not None and not lower(problem).forms:
-        found = part
+        model = part
     else:
         whole = _model_of(device, own, "") or Model.analytic(device)
-        found = whole if part is None else whole.with_parts({problem.operation: part})
+        model = whole if part is None else whole.with_parts({problem.operation: part})
     if model_files.made_arrays():
         model_from(device, own)
-    return found
+    return model
 
 
 def _model_of(device: Device, own: Path | None, operation: str) -> Model | None:
@@ -94,8 +94,8 @@ def _nearest_model(device: Device, mine: Path | None, operation: str) -> Model |
         return None
     shipped = tuning_files.model_path(device.name).parent.parent
     roots = (shipped,) if mine is None else (shipped, mine)
-    found = (path for root in roots for path in root.glob(str(Path("*", operation, tuning_files.MODEL))))
-    names = {path.parents[1 if operation else 0].name for path in found}
+    paths = (path for root in roots for path in root.glob(str(Path("*", operation, tuning_files.MODEL))))
+    names = {path.parents[1 if operation else 0].name for path in paths}
     others: dict[Device, Model] = {}
     for name in sorted(names - {device.name, "emulated"}):
         for model in _own_models(name, mine, operation)[:1]:

@@ -84,16 +84,16 @@ class ScaledModel(Model):
         self, problem: Problem, device: Device | None = None, k: int = 100, *, exhaustive: bool = False
     ) -> Search:
         own = self._own(device)
-        found = self.source.search(problem, None, max(k, RANKED), exhaustive=exhaustive)
-        configs = [config for config, _ in found.best]
+        result = self.source.search(problem, None, max(k, RANKED), exhaustive=exhaustive)
+        configs = [config for config, _ in result.best]
         if any(getattr(own, name) != getattr(self.source.device, name) for name in COMPUTE_FACTS):
             configs += [c for c, _ in super().search(problem, own, max(k, RANKED), exhaustive=exhaustive).best]
         legal = [c for c in dict.fromkeys(configs) if rules.first_violation(lower(problem), c, own) is None]
         if not legal:
             return super().search(problem, own, k, exhaustive=exhaustive)
-        us = self.predict(problem, Columns.of(legal), found.scale)
+        us = self.predict(problem, Columns.of(legal), result.scale)
         choices = list(zip(legal, map(float, us), strict=True))
-        return replace(found, best=[choices[i] for i in order_of_choices(lower(problem), choices, own)[:k]])
+        return replace(result, best=[choices[i] for i in order_of_choices(lower(problem), choices, own)[:k]])
 
 
 def transferred(device: Device, source: Model) -> Model:

@@ -111,8 +111,8 @@ def _without_epilogue(problem: Problem) -> Problem:
 
 def _fitted(request: Request, choices: Iterable[Choice]) -> list[Choice]:
     """The choices of another problem with the same loop over K, with an epilogue that the problem can have."""
-    found = ((choice, space.fitted(request.lowered, request.device, choice.config)) for choice in choices)
-    return [choice._replace(config=config) for choice, config in found if config is not None]
+    fitted = ((choice, space.fitted(request.lowered, request.device, choice.config)) for choice in choices)
+    return [choice._replace(config=config) for choice, config in fitted if config is not None]
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,8 @@ class NearestWinner:
             m = tuning_files.lookup(problem, other.name)
             if m is not None and is_current(m, other):
                 us = scaled_us(problem, m.config, m.us, request.device, other)
-                if found := _fitted(request, [Choice(m.config, "shipped", us, other.name)]):
-                    return found
+                if fitted := _fitted(request, [Choice(m.config, "shipped", us, other.name)]):
+                    return fitted
         return []
 
 
@@ -163,10 +163,10 @@ class ProductRanking:
         plain = _without_epilogue(request.problem)
         if plain.operation == request.problem.operation or request.lowered.k < LONG:
             return []
-        found = Ranking().choices(
+        choices = Ranking().choices(
             replace(request, problem=plain, lowered=lower(plain), k=max(RANKED, request.k), rank_only=True)
         )
-        return _fitted(request, found)
+        return _fitted(request, choices)
 
 
 class Ranking:
@@ -209,10 +209,10 @@ def first_choices(sources: Sequence[Source], request: Request) -> list[Choice]:
     """The legal choices of the first of ``sources`` that has any, then those of the last one, each once."""
     better = () if request.rank_only else sources[:-1]
     legal = ([c for c in source.choices(request) if request.allows(c.config)] for source in better)
-    found = next(filter(None, legal), [])
-    if len(found) < request.k:
-        found += sources[-1].choices(replace(request, rank_only=request.rank_only or bool(found)))
+    chosen = next(filter(None, legal), [])
+    if len(chosen) < request.k:
+        chosen += sources[-1].choices(replace(request, rank_only=request.rank_only or bool(chosen)))
     unique: dict[Config, Choice] = {}
-    for choice in found:
+    for choice in chosen:
         unique.setdefault(choice.config, choice)
     return list(unique.values())[: request.k]

@@ -429,7 +429,7 @@ class MeasuringProcesses:
         """Starts all; the device of each. LaunchError: a device cannot be used. InputError: they are two models."""
         try:
             with ThreadPoolExecutor(len(self.workers)) as starters:
-                gpus = [Device(**found["device"]) for found in starters.map(Worker.start, self.workers)]
+                gpus = [Device(**started["device"]) for started in starters.map(Worker.start, self.workers)]
             if len(set(gpus)) > 1:
                 raise InputError(f"devices are {', '.join(d.name for d in gpus)}; they must be one model")
         except BaseException:
@@ -493,11 +493,11 @@ class PreparingProcesses:
             elif error is not None:
                 notify([Failed(problem, f"{type(error).__name__}: {error}") for problem in job.problems])
             else:
-                found, usage = done.result()
+                prepared_rows, usage = done.result()
                 with self.lock:
                     self.kills = 0
                     self.usage += usage
-                notify(found)
+                notify(prepared_rows)
 
         try:
             future = pool.submit(_prepare, job)
@@ -588,8 +588,8 @@ class DevicePool:
         """Prepares and measures the problems of a job; ``notify`` receives the measurements of each, then ``Finished``
         or ``Failed``, or an error."""
 
-        def prepared(found: Sequence[Prepared | Failed | Exception]) -> None:
-            for one in found:
+        def prepared(kernels: Sequence[Prepared | Failed | Exception]) -> None:
+            for one in kernels:
                 if isinstance(one, Prepared):
                     self.ready.put((one, notify))
                 else:

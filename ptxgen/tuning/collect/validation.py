@@ -188,8 +188,8 @@ class Validator:
 
     def _measured(self, problem: Problem, device: str, clock: str) -> list[Measurement]:
         """The valid measurements of a problem, fastest first."""
-        found = self.database.measurements(problem=problem, device=device, clock=clock, outcome="ok")
-        return sorted((m for m in found if m.us > 0), key=lambda m: m.us)
+        rows = self.database.measurements(problem=problem, device=device, clock=clock, outcome="ok")
+        return sorted((m for m in rows if m.us > 0), key=lambda m: m.us)
 
 
 def compare(

@@ -124,12 +124,12 @@ class Bench:
 
         def bound(sets: Sequence[Mapping[str, int]]) -> list[Callable[[], None]]:
             self.preparation_us = math.nan
-            found = []
+            bounds = []
             for addresses in sets:
                 at = {**addresses, **{name: x.address for name, x in memory.items()}}
                 own = [{name: at[whole] for name, whole in part.arrays.items()} for part in parts.steps]
-                found.append(_in_order([runner.bind(each) for runner, each in zip(runners, own, strict=True)]))
-            return found
+                bounds.append(_in_order([runner.bind(each) for runner, each in zip(runners, own, strict=True)]))
+            return bounds
 
         checked = full_check_elements(problem) if full else CHECKED_ELEMENTS
         return self._timed(problem, configs[-1], timing, env, made, checked, bound)
@@ -320,8 +320,8 @@ class BenchRow:
     @property
     def measured_ceiling_share(self) -> float:
         """The least time, by the measured loop, over the time."""
-        found = self.measured_ceiling
-        return found.least_us / self.us if found is not None and self.us > 0 else float("nan")
+        ceiling = self.measured_ceiling
+        return ceiling.least_us / self.us if ceiling is not None and self.us > 0 else float("nan")
 
     @property
     def ratio(self) -> float:

@@ -285,11 +285,11 @@ class Worker:
     def vendor(self, problem: Problem, baseline: str, timing: Timing = SEARCH_TIMING) -> VendorTimes:
         """The times of the vendor library ``baseline``; NaN if it failed."""
         answer = self._ask(problem, {"baseline": baseline, "timing": asdict(timing)})
-        found = None if answer is None else answer.get("vendor")
-        if not isinstance(found, list) or len(found) != len(VendorTimes._fields):
+        fields = None if answer is None else answer.get("vendor")
+        if not isinstance(fields, list) or len(fields) != len(VendorTimes._fields):
             self.stop()
             return VendorTimes(math.nan)
-        return VendorTimes(*(math.nan if us is None else float(us) for us in found))
+        return VendorTimes(*(math.nan if us is None else float(us) for us in fields))
 
     def _ask(self, problem: Problem, request: dict[str, Any]) -> dict[str, Any] | None:
         """The child's answer to a request. None: the child failed."""

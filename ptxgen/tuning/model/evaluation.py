@@ -149,13 +149,13 @@ def architectures(
     ]
     fits = [fit for fit in fits if fit.hidden or not fit.plain]
     data = _Data(rows, target, rows.folds(count)[rows.group])
-    found = {fit: _regressor(data, [fit], [result]) for fit, result in _fitted(data, fits, jobs, step)}
+    regressors = {fit: _regressor(data, [fit], [result]) for fit, result in _fitted(data, fits, jobs, step)}
     out = []
     for hidden in sizes:
         of_seeds = []
         for seed in range(seeds):
-            one = found[_Fit(hidden, samples, 0, seed)]
-            plain = found.get(_Fit(hidden, samples, 0, seed, True))
+            one = regressors[_Fit(hidden, samples, 0, seed)]
+            plain = regressors.get(_Fit(hidden, samples, 0, seed, True))
             of_seeds.append(replace(one, plain_mse=plain.mse if plain else None))
         out.append(Regressor.mean(of_seeds))
     return out
@@ -182,11 +182,11 @@ def sample_curve(
     largest = min(every, most or every)
     sizes = sorted({largest >> n for n in range(HALVINGS)} - {0})
     fits = [_Fit(hidden, size, test_fold) for size in sizes for test_fold in test_folds]
-    found = dict(_fitted(data, fits, jobs, step))
+    fitted = dict(_fitted(data, fits, jobs, step))
     out = []
     for size in sizes:
         of_size = [fit for fit in fits if fit.samples == size]
-        out.append(_regressor(data, of_size, [found[fit] for fit in of_size]))
+        out.append(_regressor(data, of_size, [fitted[fit] for fit in of_size]))
     return out
 
 

@@ -94,12 +94,12 @@ def _scale_others(
 def _errors(p: KernelProblem, c: Columns, scaled: Floats, us: Floats, learnt: NDArray[np.intp]) -> Scale:
     """The performance model's error for the fastest row with trees, for all families for which the model reads the same
     problem. Otherwise families whose model is optimistic would exclude those whose optimism trees have corrected."""
-    found: dict[str, float] = {}
+    errors: dict[str, float] = {}
     for (_, families), rows in zip(registry.by_modelled(p), _by_modelled(p, c, learnt), strict=True):
         if len(rows):
             best = _best(scaled, rows)
-            found |= dict.fromkeys((family.name for family in families), float(scaled[best] / us[best]))
-    return found
+            errors |= dict.fromkeys((family.name for family in families), float(scaled[best] / us[best]))
+    return errors
 
 
 def _by_modelled(p: KernelProblem, c: Columns, rows: NDArray[np.intp]) -> list[NDArray[np.intp]]:
@@ -116,12 +116,12 @@ def _by_modelled(p: KernelProblem, c: Columns, rows: NDArray[np.intp]) -> list[N
 def _shortlists(p: KernelProblem, c: Candidates, us: Floats, limit: int) -> tuple[NDArray[np.intp], float]:
     """``shortlist`` of the candidates for each problem that the model reads in place of ``p``. ``us``: with the shares
     of preparations."""
-    found, factor = [np.zeros(0, np.intp)], FACTOR
+    lists, factor = [np.zeros(0, np.intp)], FACTOR
     for rows in _by_modelled(p, c, np.arange(len(c))):
         near, least = shortlist(c if len(rows) == len(c) else c.take(rows), us[rows], FACTOR, limit)
-        found.append(rows[near])
+        lists.append(rows[near])
         factor = min(factor, least)
-    return np.sort(np.concatenate(found)), factor
+    return np.sort(np.concatenate(lists)), factor
 
 
 def order_of_choices(p: KernelProblem, choices: Sequence[tuple[Config, float]], d: Device) -> list[int]:
@@ -394,7 +394,7 @@ class Model:
             return self._search(p, d, k, exhaustive)
         searched = [part._search(replace(p, forms=()), d, k, exhaustive)]
         searched += [self._search(form, d, k, exhaustive) for form in p.forms]
-        every = [found for each in searched for found in each.best]
+        every = [ranked for each in searched for ranked in each.best]
         best = [every[i] for i in order_of_choices(p, every, d)[:k]]
         scale = {name: factor for each in searched for name, factor in each.scale.items()}
         total, scored = (sum(getattr(each, name) for each in searched) for name in ("total", "scored"))

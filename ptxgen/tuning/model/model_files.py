@@ -60,11 +60,11 @@ FEW = 100  #: rows of a family below which also a trained model ranks its kernel
 
 def known(facts: Facts, p: KernelProblem | None = None) -> list[str]:
     """The families with enough training data, for ``p`` if it is given."""
-    found = [name for name in FAMILIES if facts.families.get(name, 0) >= FEW]
+    names = [name for name in FAMILIES if facts.families.get(name, 0) >= FEW]
     if p is None:
-        return found
-    found = [name for name in found if facts.families.get(FAMILIES[name].training_class(p) or name, 0) >= FEW]
-    return [name for name in found if facts.grouped >= FEW or not FAMILIES[name].calibrated(p)]
+        return names
+    names = [name for name in names if facts.families.get(FAMILIES[name].training_class(p) or name, 0) >= FEW]
+    return [name for name in names if facts.grouped >= FEW or not FAMILIES[name].calibrated(p)]
 
 
 def _probe(d: Device, facts: Facts, names: tuple[str, ...]) -> list[float]:

@@ -107,16 +107,16 @@ class Usable:
     @classmethod
     def of(cls, measurements: Iterable[Measurement], d: Device) -> Usable:
         """Reads each measurement once and keeps no other: there may be a million."""
-        found = cls()
+        usable = cls()
         for m in measurements:
             e = m.environment
             if m.outcome != "ok" or not m.samples or e.device != d.name or e.clock != clock_of(d) or not m.us > 0:
-                found.skipped += 1
+                usable.skipped += 1
                 continue
-            found.by_problem.setdefault(m.problem, []).append((m.config, m.us))
-            found.commits.add(e.commit)
-            found.newest = max(found.newest, m.created)
-        return found
+            usable.by_problem.setdefault(m.problem, []).append((m.config, m.us))
+            usable.commits.add(e.commit)
+            usable.newest = max(usable.newest, m.created)
+        return usable
 
     @property
     def operations(self) -> set[str]:

@@ -47,9 +47,9 @@ def library() -> ctypes.CDLL:
         from xgboost.libpath import find_lib_path
 
         path = find_lib_path()[0]
-    found = ctypes.CDLL(str(path))
-    found.XGBGetLastError.restype = ctypes.c_char_p
-    return found
+    loaded = ctypes.CDLL(str(path))
+    loaded.XGBGetLastError.restype = ctypes.c_char_p
+    return loaded
 
 
 def _call(name: str, *arguments: Any) -> None:

@@ -55,7 +55,7 @@ class FirstUse:
 
     def _choose(self, problem: Problem, device: Device, database: Database) -> Measurement | None:
         present = [s.config for s in select(problem, device, database)]
-        found = select(problem, device, database, k=POOL)
+        selected = select(problem, device, database, k=POOL)
         rows: list[Measurement] = []
 
         def measure(configs: list[Config]) -> dict[Config, float]:
@@ -63,7 +63,7 @@ class FirstUse:
             rows.extend(new)
             return {m.config: m.us if m.outcome == "ok" else math.nan for m in new}
 
-        explore(present, {s.config: s.us for s in found}, measure)
+        explore(present, {s.config: s.us for s in selected}, measure)
         good = [m for m in rows if m.outcome == "ok"]
         if not good:
             return None

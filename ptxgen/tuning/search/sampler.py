@@ -84,11 +84,11 @@ class Categorical:
     @classmethod
     def uniform(cls, problem: KernelProblem, device: Device) -> Categorical:
         """Uniform distributions of all axes."""
-        found = families(problem, device)
+        able = families(problem, device)
         flat: dict[int, Variables] = {
-            f.code: {(n,): Variable.flat([(v,) for v in values]) for n, values in f.axes.items()} for f in found
+            f.code: {(n,): Variable.flat([(v,) for v in values]) for n, values in f.axes.items()} for f in able
         }
-        return cls(problem, device, {f.code: 1 / len(found) for f in found}, flat)
+        return cls(problem, device, {f.code: 1 / len(able) for f in able}, flat)
 
     @classmethod
     def learn(
@@ -134,9 +134,9 @@ class Categorical:
         """Pairs (number of draws, the legal ones) of batches, until ``limit`` draws were made."""
         for start in range(0, limit, BATCH):
             size = min(BATCH, limit - start)
-            found = [c.take(legal(self.problem, c, self.device)) for c in self._drawn(rng, size)]
-            together = found[0] if len(found) == 1 else Columns.concat(found)
-            yield size, together if len(found) == 1 else together.take(rng.permutation(len(together)))
+            batches = [c.take(legal(self.problem, c, self.device)) for c in self._drawn(rng, size)]
+            together = batches[0] if len(batches) == 1 else Columns.concat(batches)
+            yield size, together if len(batches) == 1 else together.take(rng.permutation(len(together)))
 
     def _drawn(self, rng: np.random.Generator, size: int) -> list[Columns]:
         """``size`` draws, family by family."""

@@ -257,8 +257,8 @@ class Session:
     def _stored(self, problem: Problem, config: Config) -> Measurement | None:
         """The stored measurement of a configuration; None if its kernel has changed or the measurement was
         inconclusive."""
-        found = self.known.get((problem.key(), config_text(config)))
-        return found if found is not None and not found.inconclusive and self._current(found) else None
+        stored = self.known.get((problem.key(), config_text(config)))
+        return stored if stored is not None and not stored.inconclusive and self._current(stored) else None
 
     def _current(self, m: Measurement) -> bool:
         """True if a measurement is of the kernel that this version generates. A failure without a digest counts as
@@ -423,8 +423,8 @@ class Session:
         if batch := queue.batch(BATCH):
             queue.next += len(batch)
             predicted = dict(batch)
-            found = self.measure(queue.problem, predicted, "search")
-            queue.measured += [(predicted[m.config], m) for m in found]
+            measured = self.measure(queue.problem, predicted, "search")
+            queue.measured += [(predicted[m.config], m) for m in measured]
             phase = "search"
         else:
             self._refine_round(queue.problem)
@@ -443,13 +443,13 @@ class Session:
         """``seeds``, the model's best configurations of the whole legal space (section 6 of the paper), and those that
         were fast before or for similar problems, with predicted microseconds."""
         thorough = self.deadline.seconds == math.inf  # seconds, to score all of the space
-        found = self.model.search(problem, self.device, max(self.budget.search, 1), exhaustive=thorough)
-        ranked = dict(found.best)
+        ranking = self.model.search(problem, self.device, max(self.budget.search, 1), exhaustive=thorough)
+        ranked = dict(ranking.best)
         fast = [*self._previously_fast(problem), *self._fast_for_similar(problem)]
         order = list(dict.fromkeys([*self._legal(problem, seeds), *list(ranked)[:1], *fast, *ranked]))
         others = [config for config in order if config not in ranked]
         if others:
-            us = self.model.predict(problem, Columns.of(others), found.scale)
+            us = self.model.predict(problem, Columns.of(others), ranking.scale)
             ranked |= {config: float(x) for config, x in zip(others, us, strict=True)}
         return [(config, ranked[config]) for config in order]
 

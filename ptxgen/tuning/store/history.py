@@ -62,15 +62,15 @@ def _plain_attempt(values: dict[str, Any]) -> Attempt:
 def counts_over_time(attempts: Sequence[Attempt], points: int = 60) -> dict[str, list[tuple[float, int]]]:
     """For each family: (seconds since 1970, number of its measurements until then) at up to ``points`` times."""
     ordered = sorted((a for a in attempts if a.created > 0), key=lambda a: a.created)
-    found: dict[str, list[tuple[float, int]]] = {a.family: [] for a in ordered}
+    curves: dict[str, list[tuple[float, int]]] = {a.family: [] for a in ordered}
     counts: Counter[str] = Counter()
     step = max(1, -(-len(ordered) // points))
     for number, a in enumerate(ordered, 1):
         counts[a.family] += 1
         if number % step == 0 or number == len(ordered):
-            for family, line in found.items():
+            for family, line in curves.items():
                 line.append((a.created, counts[family]))
-    return found
+    return curves
 
 
 def search_curve(attempts: Iterable[Attempt]) -> list[tuple[int, float]]:
@@ -112,7 +112,7 @@ def failures(attempts: Iterable[Attempt]) -> list[Failure]:
     for a in attempts:
         if a.outcome != "ok":
             messages.setdefault((a.outcome, a.family), Counter())[a.message] += 1
-    rows = [Failure(*labels, found.total(), found.most_common(1)[0][0]) for labels, found in messages.items()]
+    rows = [Failure(*labels, counts.total(), counts.most_common(1)[0][0]) for labels, counts in messages.items()]
     return sorted(rows, key=lambda f: -f.count)
 
 

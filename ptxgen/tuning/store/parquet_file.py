@@ -112,9 +112,11 @@ def _require_columns(schema: Any, columns: Mapping[str, str], arrow: Any) -> Non
     for name, column_type in columns.items():
         if name not in schema.names:
             raise InputError(f"has no column {name}; the columns are {', '.join(columns)}")
-        found, wanted = schema.field(name).type, types[column_type]
-        if found != wanted and not (column_type == "text" and found == arrow.dictionary(arrow.int32(), wanted)):
-            raise InputError(f"the column {name} is of type {found}; it must be {wanted}")
+        type_stored, wanted = schema.field(name).type, types[column_type]
+        if type_stored != wanted and not (
+            column_type == "text" and type_stored == arrow.dictionary(arrow.int32(), wanted)
+        ):
+            raise InputError(f"the column {name} is of type {type_stored}; it must be {wanted}")
 
 
 def _require_size(metadata: Any) -> None:

@@ -27,12 +27,12 @@ def seeds(problem: Problem, device: str) -> list[Config]:
 @lru_cache(maxsize=4)
 def _lines(path: Path) -> dict[str, list[tuple[int, str]]]:
     """The pair (number of the line, text of the configuration) of each line, by problem: parsing all takes 0.1 s."""
-    found: dict[str, list[tuple[int, str]]] = {}
+    lines: dict[str, list[tuple[int, str]]] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if line.strip() and not line.startswith("#"):
             key, _, config = line.partition("|")
-            found.setdefault(key.strip(), []).append((number, config))
-    return found
+            lines.setdefault(key.strip(), []).append((number, config))
+    return lines
 
 
 def _config(path: Path, number: int, text: str) -> Config:

@@ -133,8 +133,8 @@ def plain_all(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
 
 def family_of(config: str) -> str:
     """The family in the text of a configuration."""
-    found = _FAMILY.search(config)
-    return found[1] if found else default_family()
+    family = _FAMILY.search(config)
+    return family[1] if family else default_family()
 
 
 def withdrawn(folder: Path) -> frozenset[tuple[str, str]]:
@@ -513,11 +513,11 @@ def export_text(
     ``device``: only this one. Only times of the device's own clock (``clock_of``) are exported. Existing files are
     replaced; to merge with them, import them first. InputError: the database has nothing of ``device``.
     """
-    found = [name for name, clock in database.devices() if clock == clock_of(name) and device in (None, name)]
-    if device is not None and not found:
+    names = [name for name, clock in database.devices() if clock == clock_of(name) and device in (None, name)]
+    if device is not None and not names:
         raise InputError(f"device is {device!r}; the database has no measurements of it")
     written = []
-    for name in found:
+    for name in names:
         header = Header(name, clock_of(name), commit, command, date)
         write_winners(winners_path(name, folder), header, database.winners(name, header.clock))
         written.append(winners_path(name, folder))

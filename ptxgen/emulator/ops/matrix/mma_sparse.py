@@ -130,12 +130,12 @@ class SparseProduct:
         base = self.chunk * np.arange(indices.shape[2])
         first, second = indices & 3, indices >> 2
         if self.chunk == 2:
-            found = [base + (indices == 0b1110)]
+            columns = [base + (indices == 0b1110)]
         elif self.chunk == 4:
-            found = [base + first, base + second]
+            columns = [base + first, base + second]
         else:
-            found = [base + 2 * index + i for index in (first, second) for i in (0, 1)]
-        return np.stack(found, axis=3).reshape(*indices.shape[:2], -1)
+            columns = [base + 2 * index + i for index in (first, second) for i in (0, 1)]
+        return np.stack(columns, axis=3).reshape(*indices.shape[:2], -1)
 
     def selected(self, b: Array, columns: Array) -> Array:
         """The factors from B, [warp, (stored column, row of A, column of B)], from the elements of its fragment."""

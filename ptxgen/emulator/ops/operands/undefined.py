@@ -248,9 +248,9 @@ class Undefined:
             for row, old in zip(rows, saved, strict=True):
                 row[...] = old
             first = first or results
-            for found, one_result, other in zip(bits, first, results, strict=True):
-                found |= one_result ^ other
-        return [np.where(bad, found, np.uint64(0)) for found in bits]
+            for changed, one_result, other in zip(bits, first, results, strict=True):
+                changed |= one_result ^ other
+        return [np.where(bad, changed, np.uint64(0)) for changed in bits]
 
     def combined(self, c: WarpBatch, body: dict[str, Any], operands: Operands) -> list[Array]:
         """The undefined lanes of a sum, a difference or a copy: those in which the unknown terms do not cancel."""

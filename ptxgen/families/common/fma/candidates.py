@@ -73,10 +73,10 @@ class FmaSpace(MultistageSpace):
         return 1 << max(p.k - 1, 0).bit_length() if loads_fragments(p) else 0
 
     def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
-        found = super().variables(p)
+        variables = super().variables(p)
         if not has_paired_steps(p):
-            found["column_pairs",] = [(0,)]
-        return found
+            variables["column_pairs",] = [(0,)]
+        return variables
 
     def depths(self, p: KernelProblem) -> tuple[int, ...]:
         """``u`` of the candidates: of a small K at most the least that has one iteration."""

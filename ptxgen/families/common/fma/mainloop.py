@@ -236,14 +236,14 @@ class ComplexMainloop(FmaMainloop):
         return [(self.negated[n, i], self.a.element(i, k, x)) for n, x in enumerate(self.algebra.negated) for i in rows]
 
     def fmas(self, k: int, part: TilePart) -> list[tuple[str, str, str]]:
-        s, found = self.set_of(k), []
+        s, steps = self.set_of(k), []
         for each in self.algebra.products:
             for i, j in self.products_of(part):
                 a = self.a.element(i, k, each.a)
                 if each.negated:
                     a = self.negated[self.algebra.negated.index(each.a), i]
-                found.append((self.acc[s, i, 2 * j + each.sum], a, self.b.element(j, k, each.b)))
-        return found
+                steps.append((self.acc[s, i, 2 * j + each.sum], a, self.b.element(j, k, each.b)))
+        return steps
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:

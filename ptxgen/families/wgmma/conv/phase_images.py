@@ -245,9 +245,9 @@ class PhaseInterleaving(CKernels):
 
     def steps(self, main: Step, launched: Launched) -> tuple[Step, ...]:
         blocks = -(-self._numbers(launched.p)[0] // self.THREADS)
-        found = self.parameter_list.arguments(launched)
+        arguments = self.parameter_list.arguments(launched)
         copy, interleave = (
-            Step(f"{self.entry}_{name}", (n, 1, 1), (self.THREADS, 1, 1), 0, found)
+            Step(f"{self.entry}_{name}", (n, 1, 1), (self.THREADS, 1, 1), 0, arguments)
             for name, n in zip(self.names, (min(blocks, MOST_BLOCKS), blocks), strict=True)
         )
         return copy, main, interleave

@@ -175,15 +175,15 @@ class BlockScales(Part):
 
     def _sums(self, y: str, groups: range, columns: tuple[int, ...]) -> list[ScaledSums]:
         """The sums of columns of groups of 8."""
-        m, found = self.mainloop, []
+        m, sums = self.mainloop, []
         registers: dict[str, list[tuple[str, str]]] = {}
         for mi in range(m.mi):
             for half in (0, 1):
                 at = [4 * j + 2 * half + e for j in groups for e in columns]
                 pairs = registers.setdefault(self._x_scale(mi, half), [])
                 pairs += [(m.acc[mi, n], m.wgmma_acc[mi, n]) for n in at]
-        found += [ScaledSums(x, y, pairs) for x, pairs in registers.items()]
-        return found
+        sums += [ScaledSums(x, y, pairs) for x, pairs in registers.items()]
+        return sums
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:

@@ -89,11 +89,11 @@ class FragmentReduceKernels(RowReduceKernels):
         last."""
         if p.results == 0:
             return 0
-        found = 0
+        parts = 0
         for states in (self.states, self.states.mirror):
             if states is not None:
                 assert isinstance(states, FragmentStates)
                 extent, count = self.blocks(states.along_y)
                 x, y = (p.n, p.m) if self.scheduler.transposed else (p.m, p.n)
-                found += -(-(y if states.along_y else x) // extent) * count
-        return found
+                parts += -(-(y if states.along_y else x) // extent) * count
+        return parts

@@ -118,8 +118,8 @@ class RowPacking(CopyPacking):
         """The launch of the transpose kernel."""
         t, extent = self.transpose_kernel, packed_operand(launched.p, name).row_count
         grid = (self._k_tiles(launched.p) * -(-extent // t.side), 1, self._items(launched, name)[1])
-        found = self.transpose_rows(name).arguments(launched)
-        return Step(f"{self.entry}_transpose", grid, (t.threads, 1, 1), t.shared, found)
+        arguments = self.transpose_rows(name).arguments(launched)
+        return Step(f"{self.entry}_transpose", grid, (t.threads, 1, 1), t.shared, arguments)
 
     @property
     def transpose_coordinates(self) -> tuple[int, str]:

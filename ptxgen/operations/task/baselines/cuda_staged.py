@@ -26,12 +26,12 @@ _LIBRARY = "libcuda.so.1"
 @functools.cache
 def find_nvcc() -> str:
     """The path of nvcc. UnavailableError: it is missing."""
-    found = shutil.which("nvcc")
-    if found is None and Path("/usr/local/cuda/bin/nvcc").is_file():
-        found = "/usr/local/cuda/bin/nvcc"
-    if found is None:
+    path = shutil.which("nvcc")
+    if path is None and Path("/usr/local/cuda/bin/nvcc").is_file():
+        path = "/usr/local/cuda/bin/nvcc"
+    if path is None:
         raise UnavailableError("nvcc is not on PATH; install the CUDA toolkit to compare with CUDA C++")
-    return found
+    return path
 
 
 @functools.lru_cache(maxsize=16)

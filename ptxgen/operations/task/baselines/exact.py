@@ -65,9 +65,9 @@ class ExactFilter(TaskBaseline):
 
     def _count(self, at: int) -> int:
         """A number of 64 bits at an address."""
-        found = np.empty(1, np.int64)
-        self.driver.download(at, found)
-        return int(found[0])
+        count = np.empty(1, np.int64)
+        self.driver.download(at, count)
+        return int(count[0])
 
     def _wrong(self, exact: ExactSelect, addresses: Mapping[str, int], own: Mapping[str, int]) -> str:
         """What is wrong with the results of the first rows; empty: nothing."""

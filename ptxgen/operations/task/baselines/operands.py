@@ -84,13 +84,13 @@ def on_device(driver: Driver, arrays: Mapping[str, Array], result: int, sets: in
         return held[-1]
 
     try:
-        found = []
+        every_set = []
         for _ in range(sets):
             addresses = {name: allocated(x.nbytes) for name, x in arrays.items()}
             for name, x in arrays.items():
                 driver.upload(addresses[name], x)
-            found.append(addresses | {"C": allocated(result)})
-        yield found
+            every_set.append(addresses | {"C": allocated(result)})
+        yield every_set
     finally:
         driver.synchronize()
         for address in held:

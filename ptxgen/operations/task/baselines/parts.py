@@ -73,8 +73,8 @@ class Parts:
 
     def reads(self, *roots: Node) -> list[Read]:
         """The elements and indices that expressions read, besides the accumulator."""
-        found = [x for x in walk(*roots) if x.op == "variable" and x.value != ACCUMULATOR]
-        return [Read(x, array_of(x.value), axes_of(x.value)) for x in found]
+        variables = [x for x in walk(*roots) if x.op == "variable" and x.value != ACCUMULATOR]
+        return [Read(x, array_of(x.value), axes_of(x.value)) for x in variables]
 
     def names(self, text: Callable[[Read], str], *roots: Node) -> dict[Node, str]:
         """The text of each variable of expressions."""

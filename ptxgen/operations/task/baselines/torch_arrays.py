@@ -90,9 +90,9 @@ class TorchEager(TaskBaseline):
         for name, (source, rows) in self.forms(self.sources(parts)).items():
             compute, slab = module_of(source).compute, self.slab(rows * p.n)
             try:
-                found = compute(*self._tensors(part, some), part.m, p.n, p.k, slab, groups)
+                results = compute(*self._tensors(part, some), part.m, p.n, p.k, slab, groups)
                 self.driver.synchronize()
-                wrong = self._difference(expected, found)
+                wrong = self._difference(expected, results)
                 function = by_rows(self.prepared(compute), p, rows)
                 launches = [
                     functools.partial(_kept(function), *self._operands(each), p.m, p.n, p.k, slab, groups)
@@ -106,9 +106,9 @@ class TorchEager(TaskBaseline):
                 wrong, launches = str(error).strip().partition("\n")[0], []
             yield Candidate(name, launches), wrong
 
-    def _difference(self, expected: Mapping[str, Any], found: Sequence[Any]) -> str:
+    def _difference(self, expected: Mapping[str, Any], results: Sequence[Any]) -> str:
         """What is wrong with results of the sampled rows."""
-        for output, got in zip(self.problem.program.outputs, found, strict=True):
+        for output, got in zip(self.problem.program.outputs, results, strict=True):
             actual = tuple(_host(x) for x in got) if isinstance(got, tuple) else _host(got)
             if wrong := difference(expected[output.name], actual, FACTOR):
                 return f"its result is wrong: {wrong}"
@@ -144,8 +144,8 @@ class TorchCompiled(TorchEager):
     errors = (Exception,)  # the compiler raises its own
 
     def prepared(self, compute: Callable[..., Any]) -> Callable[..., Any]:
-        found: Callable[..., Any] = load_torch().compile(compute, dynamic=False)
-        return found
+        compiled: Callable[..., Any] = load_torch().compile(compute, dynamic=False)
+        return compiled
 
     def slab(self, pairs: int) -> int:
         return self.problem.k
@@ -153,8 +153,8 @@ class TorchCompiled(TorchEager):
     def forms(self, modules: Mapping[str, str]) -> dict[str, tuple[str, int]]:
         """The compiler may fuse what no chunks of rows are needed for."""
         p, rows = self.problem, chunk_rows(self.problem)
-        found = {name: (x, p.m) for name, x in modules.items()}
-        return found if rows == p.m else found | {f"{name} by rows": (x, rows) for name, x in modules.items()}
+        forms = {name: (x, p.m) for name, x in modules.items()}
+        return forms if rows == p.m else forms | {f"{name} by rows": (x, rows) for name, x in modules.items()}
 
 
 def chunk_rows(p: Task) -> int:
@@ -173,12 +173,12 @@ def by_rows(compute: Callable[..., Any], p: Task, rows: int) -> Callable[..., An
 
     def computed(*arguments: Any) -> list[Any]:
         *tensors, m, n, k, slab, groups = arguments
-        found = []
+        results = []
         for first in range(0, m, rows):
             size = min(rows, m - first)
             own = [x if axis is None else x.narrow(axis, first, size) for x, axis in zip(tensors, along, strict=True)]
-            found.append(compute(*own, size, n, k, slab, groups, first))
-        return [_joined(parts) for parts in zip(*found, strict=True)]
+            results.append(compute(*own, size, n, k, slab, groups, first))
+        return [_joined(parts) for parts in zip(*results, strict=True)]
 
     return computed
 
@@ -215,5 +215,5 @@ def _device(torch: Any, x: Array, element_type: str) -> Any:
 
 def _host(x: Any) -> Array:
     """A tensor as an array; f32 has every number of bf16."""
-    found: Array = (x.float() if str(x.dtype) == "torch.bfloat16" else x).cpu().numpy()
-    return found
+    array: Array = (x.float() if str(x.dtype) == "torch.bfloat16" else x).cpu().numpy()
+    return array

@@ -128,7 +128,7 @@ def truth_forms(algebra: InnerExpression) -> dict[str, list[str]]:
     op = truth_operator(algebra)
     if op is None:
         return {}
-    found = {}
+    forms = {}
     for name, torch_type, multiply in (("f16 product", "float16", "matmul"), ("int8 product", "int8", "_int_mm")):
         if torch_type == "float16" and (op != "&" or algebra.reduce != "|"):
             continue
@@ -139,8 +139,8 @@ def truth_forms(algebra: InnerExpression) -> dict[str, list[str]]:
             lines.append(f"accum = {sums} - 2 * accum")
         if algebra.reduce == "|":
             lines.append(f"accum = (accum != 0).to({type_in(TORCH, algebra.type)})")
-        found[name] = lines
-    return found
+        forms[name] = lines
+    return forms
 
 
 def distance_of(algebra: InnerExpression) -> str | None:
@@ -270,8 +270,8 @@ def sources(parts: Parts) -> dict[str, str]:
     """The modules by the name of the form. Each has ``compute``. DtypeError: PyTorch cannot express the program."""
     others = [u.role for u in parts.problem.roles.others]
     words = {"arguments": "".join(f"{name}, " for name in ("A", "B", *others))}
-    found = results(parts)
-    blocks = {name: {"reduction": lines, "results": found} for name, lines in forms(parts).items()}
+    texts = results(parts)
+    blocks = {name: {"reduction": lines, "results": texts} for name, lines in forms(parts).items()}
     blocks |= group_forms(parts)
     return {name: filled(SOURCE, lines, words) for name, lines in blocks.items()}
 
@@ -290,7 +290,7 @@ def group_forms(parts: Parts) -> dict[str, dict[str, list[str]]]:
             f"{name} = torch.where(({each.key} >= 0) & ({each.key} < {size}), {each.key}, {size})",
             f"of_{name} = {each.array if each.array == 'A' else 'B.T'}.to({total})",
         ]
-    found: dict[str, list[str]] = {
+    forms: dict[str, list[str]] = {
         "index_add of rows and columns": [
             f"{name} = of_{name}.new_zeros(({size} + 1, K)).index_add_(0, {name}, of_{name})[:{size}]"
             for name, size in (("rows", "g"), ("columns", "h"))
@@ -314,4 +314,4 @@ def group_forms(parts: Parts) -> dict[str, dict[str, list[str]]]:
             f"out.diagonal().copy_({text(value)})",
             "return [out]",
         ]
-    return {name: {"reduction": [*first, *lines], "results": last} for name, lines in found.items()}
+    return {name: {"reduction": [*first, *lines], "results": last} for name, lines in forms.items()}

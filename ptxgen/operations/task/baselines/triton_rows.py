@@ -77,7 +77,7 @@ def kernel(A, B, S, «arrays»M, N, K, MP, NP, KP, SPLIT, BM: tl.constexpr, BN: 
         «elements»
         «value»
         x = tl.where((j < N)[None, :], «result», «missing»)
-        «found»
+        «of_tile»
         «join»
     at = S + part * («states» * MP) + i
     «store»
@@ -97,11 +97,11 @@ def joined(S, N, C, MP, PARTS, BM: tl.constexpr):
 
 class States(NamedTuple):
     """How a reduction keeps states ``s0``, ``s1``. ``start``: their values; ``missing``: of a column that does not
-    exist; ``found``: ``t0``, ``t1`` of a tile ``x``; ``join``: lines that join both; ``finish``: the result."""
+    exist; ``of_tile``: ``t0``, ``t1`` of a tile ``x``; ``join``: lines that join both; ``finish``: the result."""
 
     start: tuple[str, ...]
     missing: str
-    found: tuple[str, ...]
+    of_tile: tuple[str, ...]
     join: tuple[str, ...]
     finish: str = "s0"
 
@@ -168,7 +168,7 @@ def source_of(parts: Parts) -> str:
     numbers = range(len(states.start))
     blocks |= {
         "start": [f"s{n} = tl.full((BM,), {states.start[n]}, {value_type})" for n in numbers],
-        "found": [f"t{n} = {states.found[n].replace('«type»', value_type)}" for n in numbers],
+        "of_tile": [f"t{n} = {states.of_tile[n].replace('«type»', value_type)}" for n in numbers],
         "join": list(states.join),
         "store": [f"tl.store(at + {n} * MP, s{n})" for n in numbers],
         "load": [f"t{n} = tl.load(at + {n} * MP)" for n in numbers],

@@ -86,14 +86,14 @@ class Expressions:
     def read_number(self, x: Any) -> Value:
         text = str(x.children[0])
         if text[:2] in ("0x", "0X"):
-            found: int | float = int(text, 16)
+            number: int | float = int(text, 16)
         elif text.isdigit():
-            found = int(text) if len(text) <= 20 else 1 << 64
+            number = int(text) if len(text) <= 20 else 1 << 64
         else:
             return Number(float(text))
-        if found >= 1 << 64:
+        if number >= 1 << 64:
             raise self.scope.fail(x, "the integer has more than 64 bits; write a float, with a point")
-        return Number(found)
+        return Number(number)
 
     def read_infinity(self, x: Any) -> Value:
         return Number(float("inf"))

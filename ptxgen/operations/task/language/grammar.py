@@ -117,8 +117,8 @@ def _parser() -> Lark:
     key = tables_key()
     for read in (_shipped_tables, _cached_tables):
         content = read(key)
-        if content and (found := json.loads(content, object_pairs_hook=_with_numbers))["key"] == key:
-            return Lark.load(found)
+        if content and (document := json.loads(content, object_pairs_hook=_with_numbers))["key"] == key:
+            return Lark.load(document)
     content = tables()
     array_cache.write_later(key, {"tables": np.frombuffer(content, np.uint8)})
     return Lark.load(json.loads(content, object_pairs_hook=_with_numbers))
@@ -148,8 +148,8 @@ def _shipped_tables(key: str) -> bytes:
 
 
 def _cached_tables(key: str) -> bytes:
-    found = array_cache.read(key)
-    return b"" if found is None else found["tables"].tobytes()
+    content = array_cache.read(key)
+    return b"" if content is None else content["tables"].tobytes()
 
 
 def _with_numbers(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
@@ -180,15 +180,15 @@ def tree(text: str, start: str = "start") -> Tree[Token]:
 @lru_cache(maxsize=8)  # a text is read for its inputs, then for its program
 def _tree(text: str, start: str) -> Tree[Token]:
     try:
-        found = _parser().parse(text, start)
+        tree = _parser().parse(text, start)
     except UnexpectedCharacters as error:
         raise _unexpected_character(text, error) from None
     except UnexpectedToken as error:
         raise _unexpected_token(text, error) from None
     except UnexpectedInput as error:
         raise placed(text, "the text ends early", max(error.line, 1), max(error.column, 1)) from None
-    _check_depth(text, found)
-    return found
+    _check_depth(text, tree)
+    return tree
 
 
 def _check_depth(text: str, root: Tree[Token]) -> None:
@@ -231,10 +231,10 @@ def _unexpected_token(text: str, error: UnexpectedToken) -> TaskError:
 
 def _token_before(text: str, token: Token) -> Token | None:
     before = None
-    for found in _parser().lex(text):
-        if token.type != "$END" and (found.start_pos or 0) >= (token.start_pos or 0):
+    for each in _parser().lex(text):
+        if token.type != "$END" and (each.start_pos or 0) >= (token.start_pos or 0):
             break
-        before = found
+        before = each
     return before
 
 

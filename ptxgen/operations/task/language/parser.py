@@ -415,9 +415,9 @@ class _Reader:
         op, value, at = self.split(x, f"{name}[…] += …")
         if op not in AGGREGATES:
             raise self.scope.fail(at, f"groups are not reduced by {op}; it must be one of {', '.join(AGGREGATES)}")
-        found = self.value(value)
+        read = self.value(value)
         with self.scope.at(value):
-            self.outputs[str(name)] = Aggregate(str(name), reduced(op, found), keys[0], keys[1], op)
+            self.outputs[str(name)] = Aggregate(str(name), reduced(op, read), keys[0], keys[1], op)
 
     def keys(self, at: Any, name: Token, indices: list[Any]) -> list[Node]:
         """The two keys of an output, one of each spatial axis."""
@@ -438,13 +438,11 @@ class _Reader:
             raise self.scope.fail(
                 x, "the key is an expression; it must be an axis, or an element of an array with one axis: g[i]"
             )
-        found = self.value(x)
-        assert isinstance(found, Node)
-        if not type_of(found.type).integer:
-            raise self.scope.fail(
-                x, f"the key is {found.type}; it must be an integer: convert the array before the call"
-            )
-        return found
+        key = self.value(x)
+        assert isinstance(key, Node)
+        if not type_of(key.type).integer:
+            raise self.scope.fail(x, f"the key is {key.type}; it must be an integer: convert the array before the call")
+        return key
 
     def row_reduction(self, x: Any, name: Token, index: Any) -> None:
         if index.data != "name":
@@ -459,9 +457,9 @@ class _Reader:
         op, value, at = self.split(x, f"{name}[{index.children[0]}] += …")
         if op not in ROW_REDUCTIONS:
             raise self.scope.fail(at, f"rows are not reduced by {op}; it must be one of {', '.join(ROW_REDUCTIONS)}")
-        found = self.value(value)
+        read = self.value(value)
         with self.scope.at(value):
-            self.outputs[str(name)] = RowReduce(str(name), reduced(op, found), axis, op)
+            self.outputs[str(name)] = RowReduce(str(name), reduced(op, read), axis, op)
 
     def read_list(self, x: Any) -> None:
         test, target, method, arguments = x.children
@@ -495,16 +493,16 @@ class _Reader:
             raise self.scope.fail(
                 method, f"the list has no values; write {name}.add({self.scope.accumulator}, {self.spatial()})"
             )
-        found = constant(True, PRED)
+        holds = constant(True, PRED)
         if test is not None:
             with self.scope.at(test):
-                found = check_nesting(condition(self.value(test)))
+                holds = check_nesting(condition(self.value(test)))
         nodes = []
         for y in values:
             value = self.value(y)
             with self.scope.at(y):
                 nodes.append(stored(value))
-        self.outputs[str(name)] = Select(str(name), nodes[0], found, tuple(nodes))
+        self.outputs[str(name)] = Select(str(name), nodes[0], holds, tuple(nodes))
 
     def read_top(self, test: Any, target: Any, method: Token, arguments: Any) -> None:
         """``best.top(n, e, i, j)``, or ``best[i].top(n, e, j)``."""
@@ -527,13 +525,13 @@ class _Reader:
             raise self.scope.fail(method, f"{method} takes the number of values, the value and the indices: {pattern}")
         with self.scope.at(values[0]):
             count = top_count(self.value(values[0]))
-        found = constant(True, PRED)
+        holds = constant(True, PRED)
         if test is not None:
             with self.scope.at(test):
-                found = check_nesting(condition(self.value(test)))
+                holds = check_nesting(condition(self.value(test)))
         value = self.value(values[1])
         with self.scope.at(values[1]):
-            self.outputs[str(name)] = Top(str(name), stored(value), found, count, axis, TOP[str(method)])
+            self.outputs[str(name)] = Top(str(name), stored(value), holds, count, axis, TOP[str(method)])
 
     def put(self, x: Any, name: Token) -> None:
         """``C.put(value, row, column)``: an element of a matrix, at keys."""
@@ -543,16 +541,16 @@ class _Reader:
         if target.data == "index":
             raise self.scope.fail(target, f"the matrix has axes; write {name}.put(…)")
         self.check_output(name)
-        found = [y for y in arguments.children if y is not None]
-        if len(found) != 3:
+        given = [y for y in arguments.children if y is not None]
+        if len(given) != 3:
             raise self.scope.fail(
                 method,
-                f"put has {len(found)} values; it must have a value, a row and a column: write"
+                f"put has {len(given)} values; it must have a value, a row and a column: write"
                 f" {name}.put({self.scope.accumulator}, g[i], h[j])",
             )
-        row, column = self.keys(target, name, found[1:])
-        value = self.value(found[0])
-        with self.scope.at(found[0]):
+        row, column = self.keys(target, name, given[1:])
+        value = self.value(given[0])
+        with self.scope.at(given[0]):
             self.outputs[str(name)] = Scatter(str(name), stored(value), row, column)
 
     def distinct(self, x: Any, name: Token) -> None:
@@ -561,12 +559,12 @@ class _Reader:
         if target.data == "index":
             raise self.scope.fail(target, f"the list has axes; write {name}.distinct(…)")
         self.check_output(name)
-        found = [y for y in arguments.children if y is not None]
-        if len(found) != 2:
+        given = [y for y in arguments.children if y is not None]
+        if len(given) != 2:
             raise self.scope.fail(
-                method, f"distinct has {len(found)} values; it must have two keys: write {name}.distinct(g[i], h[j])"
+                method, f"distinct has {len(given)} values; it must have two keys: write {name}.distinct(g[i], h[j])"
             )
-        row, column = self.keys(target, name, found)
+        row, column = self.keys(target, name, given)
         holds = constant(True, PRED)
         if test is not None:
             with self.scope.at(test):
@@ -634,15 +632,15 @@ class _Reader:
                 targets.add(id(target))
                 outputs.add(str(target.children[0]))
         declared = [str(x.children[0]) for x in self.declarations]
-        found: dict[str, tuple[int, int]] = {}
+        ranks: dict[str, tuple[int, int]] = {}
         for x in self.where.iter_subtrees_topdown():
             if id(x) in targets or x.data not in ("name", "index") or str(x.children[0]) in outputs:
                 continue
             if x.data == "name" and str(x.children[0]) in own:
                 continue
             rank = len([y for y in x.children[1].children if y is not None]) if x.data == "index" else 0
-            found.setdefault(str(x.children[0]), (x.children[0].start_pos, rank))
+            ranks.setdefault(str(x.children[0]), (x.children[0].start_pos, rank))
         ordered = sorted(
-            found, key=lambda name: (declared.index(name) if name in declared else len(declared), found[name][0])
+            ranks, key=lambda name: (declared.index(name) if name in declared else len(declared), ranks[name][0])
         )
-        return {name: found[name][1] for name in ordered}
+        return {name: ranks[name][1] for name in ordered}

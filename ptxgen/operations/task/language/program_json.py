@@ -50,7 +50,7 @@ def from_lists(lists: Any) -> Program:
         values = {name: read(y) for name, y in x.items()}
         return _RECORDS[values.pop("record")](**values)
 
-    found = read(program)
-    if not isinstance(found, Program):
-        raise TypeError(f"the lists are of a {type(found).__name__}; they must be of a Program")
-    return found
+    program_read = read(program)
+    if not isinstance(program_read, Program):
+        raise TypeError(f"the lists are of a {type(program_read).__name__}; they must be of a Program")
+    return program_read

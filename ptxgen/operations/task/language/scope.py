@@ -59,8 +59,8 @@ class Scope:
             raise self.fail(where, str(error)) from None
 
     def near(self, name: str, known: Iterable[str]) -> str:
-        found = get_close_matches(name, list(dict.fromkeys(known)), 1, 0.6)
-        return found[0] if found else ""
+        near = get_close_matches(name, list(dict.fromkeys(known)), 1, 0.6)
+        return near[0] if near else ""
 
     def check_name(self, name: Token) -> None:
         if name in RESERVED - {*AXES, *EXTENTS, ACCUMULATOR}:

@@ -59,11 +59,11 @@ __all__ = [
 
 def axes(names: str) -> tuple[Axis, ...]:
     """Axes with these names, which spaces or commas separate: of those that are not reduced, the first is i."""
-    found = tuple(names.replace(",", " ").split())
-    for name in found:
-        if not name.isidentifier() or found.count(name) > 1:
+    given = tuple(names.replace(",", " ").split())
+    for name in given:
+        if not name.isidentifier() or given.count(name) > 1:
             raise TaskError(f"names is {names!r}; it must be different names, as in 'i j k'")
-    return tuple(Axis(name, n) for n, name in enumerate(found))
+    return tuple(Axis(name, n) for n, name in enumerate(given))
 
 
 def where(condition: Any, a: Any, b: Any) -> Traced:

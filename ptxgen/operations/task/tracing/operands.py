@@ -171,10 +171,10 @@ class Operand:
     def __pow__(self, other: Any) -> Traced:
         if type(other) is not int or not 1 <= other <= 8:
             raise error("the exponent must be an integer from 1 to 8; write ptxgen.exp2(y * ptxgen.log2(x))")
-        found = +self
+        power = +self
         for _ in range(other - 1):
-            found = found * self
-        return found
+            power = power * self
+        return power
 
     def _fail(self, *_: Any, **__: Any) -> NoReturn:
         raise error(_refused(self._name))
@@ -370,10 +370,10 @@ def tracing(trace: Trace) -> Iterator[Trace]:
 
 def current() -> Trace:
     """The trace of the function that is being called. TaskError: there is none."""
-    found = _current.get()
-    if found is None:
+    trace = _current.get()
+    if trace is None:
         raise error("expressions are those of the function of a task; write @ptxgen.task before the function")
-    return found
+    return trace
 
 
 def lifted(x: Any) -> Value:
@@ -398,15 +398,15 @@ def computed(compute: Callable[..., Value], *operands: Any) -> Traced:
     trace = current()
     values = [lifted(x) for x in operands]
     with placed():
-        found = compute(*values)
-        if isinstance(found, Node):
-            check_nesting(found)
-            names = variables(found)
+        result = compute(*values)
+        if isinstance(result, Node):
+            check_nesting(result)
+            names = variables(result)
             if trace.axis is not None and ACCUMULATOR in names and any(depends(trace.axis.name, x) for x in names):
                 raise TaskError(
                     f"the reduction is combined with what changes with its axis {trace.axis.name}; that must be in it"
                 )
-    return Traced(found)
+    return Traced(result)
 
 
 def depends(axis: str, name: str) -> bool:

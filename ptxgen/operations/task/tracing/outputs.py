@@ -33,10 +33,10 @@ def reduce(op: str, axis: Any, x: Any, accum: str | None, initial: Any) -> Any:
             )
         step, type = step_of(op, value, accum)
         start = None if initial is None else initial_of(op, lifted(initial), type)
-        found = (op, step, type, start)
-        if trace.reduction not in (None, found):
+        reduction = (op, step, type, start)
+        if trace.reduction not in (None, reduction):
             raise TaskError(f"the task has a second reduction over {name}; it must have one")
-        trace.axis, trace.reduction = axis, found
+        trace.axis, trace.reduction = axis, reduction
     return Traced(variable(ACCUMULATOR, type))
 
 
@@ -44,8 +44,8 @@ def reduce_conditions(op: str, axis: Any, x: Any) -> Any:
     """The condition that holds if any, or all, of the conditions along an axis hold."""
     with placed():
         test = condition(lifted(x), "the operand of any or all")
-    found = reduce(op, axis, Traced(cast(test, "s32")), None, None)
-    return found if isinstance(found, Reduced) else found != 0
+    reduction = reduce(op, axis, Traced(cast(test, "s32")), None, None)
+    return reduction if isinstance(reduction, Reduced) else reduction != 0
 
 
 def reduce_rows(op: str, axis: Any, x: Any) -> Reduced:
@@ -78,8 +78,8 @@ def distinct(row: Any, column: Any, test: Any) -> Reduced:
     """The output of distinct pairs of keys."""
     keys = _keys(row, column)
     with placed():
-        found = constant(True, PRED) if test is None else check_nesting(condition(lifted(test)))
-    return Reduced("distinct keys", lambda output: Distinct(output, found, keys[0], keys[1]))
+        holds = constant(True, PRED) if test is None else check_nesting(condition(lifted(test)))
+    return Reduced("distinct keys", lambda output: Distinct(output, holds, keys[0], keys[1]))
 
 
 def _keys(row: Any, column: Any) -> list[Node]:
@@ -122,9 +122,9 @@ def selected(test: Any, values: tuple[Any, ...]) -> Reduced:
     if not values:
         raise error("the list has no values; write ptxgen.select(condition, c, i, j)")
     with placed():
-        found = check_nesting(condition(lifted(test)))
+        holds = check_nesting(condition(lifted(test)))
         nodes = tuple(stored(lifted(x)) for x in values)
-    return Reduced("a list", lambda output: Select(output, nodes[0], found, nodes))
+    return Reduced("a list", lambda output: Select(output, nodes[0], holds, nodes))
 
 
 def best(greatest: bool, arguments: tuple[Any, ...], test: Any) -> Reduced:
@@ -141,16 +141,16 @@ def best(greatest: bool, arguments: tuple[Any, ...], test: Any) -> Reduced:
         trace.key(each)
     with placed():
         count, value = top_count(lifted(rest[0])), stored(lifted(rest[1]))
-        found = constant(True, PRED) if test is None else check_nesting(condition(lifted(test)))
+        holds = constant(True, PRED) if test is None else check_nesting(condition(lifted(test)))
     along = "" if axis is None else axis.name
-    return Reduced(f"the {word} n", lambda output: Top(output, value, found, count, along, greatest))
+    return Reduced(f"the {word} n", lambda output: Top(output, value, holds, count, along, greatest))
 
 
 def restricted(test: Any) -> None:
     """Restricts the pairs that are computed."""
     trace = current()
     with placed():
-        found = check_nesting(condition(lifted(test)))
-        if ACCUMULATOR in variables(found):
+        holds = check_nesting(condition(lifted(test)))
+        if ACCUMULATOR in variables(holds):
             raise TaskError("when reads the reduction, which is for the pairs that it selects; write ptxgen.select")
-        trace.when = found if trace.when is None else check_nesting(binary("&", trace.when, found))  # type: ignore[arg-type]
+        trace.when = holds if trace.when is None else check_nesting(binary("&", trace.when, holds))  # type: ignore[arg-type]

@@ -17,10 +17,10 @@ OWN_FOLDERS = (str(Path(__file__).parents[3]), str(Path(np.__file__).parent))
 
 def frame() -> FrameType | None:
     """The user's frame: the innermost one that is neither of this package nor of NumPy."""
-    found: FrameType | None = sys._getframe(1)
-    while found is not None and found.f_code.co_filename.startswith(OWN_FOLDERS):
-        found = found.f_back
-    return found
+    caller: FrameType | None = sys._getframe(1)
+    while caller is not None and caller.f_code.co_filename.startswith(OWN_FOLDERS):
+        caller = caller.f_back
+    return caller
 
 
 def span(frame: FrameType) -> tuple[int, int, int]:
