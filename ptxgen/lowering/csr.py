@@ -70,7 +70,7 @@ class ColumnMajor(MatrixAccess):
 class SparseExtents(Extents):
     """The extents of a product of a sparse matrix of M rows and K columns and a matrix of N columns. ``nnz``: nonzeros;
     ``longest``: those of the longest row; ``vectors``: 8×1 vectors that have a nonzero, estimated; ``longest_window``:
-    nonzeros of the largest window of 8 rows; ``groups``: graphs of a batch, 0: none."""
+    nonzeros of the largest row window; ``groups``: graphs of a batch, 0: none."""
 
     m: Any
     n: Any

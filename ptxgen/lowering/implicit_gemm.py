@@ -26,7 +26,7 @@ from ptxgen.problem.base import EXTENT_LIMIT
 
 Ints = NDArray[np.int64]
 
-TABLE, WINDOW = "table", "window"
+TABLE, IM2COL = "table", "im2col"
 PADDING = 1024  #: entries after the last index of a table, which kernels may prefetch
 WORD = 32  #: bits of the word of packed coordinates
 
@@ -114,7 +114,7 @@ class IndexMap:
 class ImplicitOperand:
     """An operand of an implicit GEMM. ``rows``: the index map of M or N (C: of M); ``columns``: that of K (C: of N);
     ``limits``: the extent of each coordinate that kernels must check; ``kmajor``: whether vector accesses are along
-    ``columns``; ``addressing``: the address mode, STRIDED, TABLE or WINDOW."""
+    ``columns``; ``addressing``: the address mode, STRIDED, TABLE or IM2COL."""
 
     rows: IndexMap
     columns: IndexMap
@@ -177,7 +177,7 @@ class ImplicitOperand:
 
 @dataclass(frozen=True, eq=False)
 class OffsetTable(Table):
-    """The table of an index map: for each index its offset and, for WINDOW, its coordinates in one word. ``guarded``:
+    """The table of an index map: for each index its offset and, for IM2COL, its coordinates in one word. ``guarded``:
     whether the words have guard bits. PADDING entries follow the last index."""
 
     operand: ImplicitOperand
@@ -186,7 +186,7 @@ class OffsetTable(Table):
 
     def words(self) -> NDArray[np.uint32]:
         columns = [self.index_map.offsets]
-        if self.operand.addressing == WINDOW:
+        if self.operand.addressing == IM2COL:
             columns.append(self.operand.packing.pack(self.index_map, self.guarded))
         out = np.zeros((self.index_map.count + PADDING, len(columns)), np.uint32)
         for n, column in enumerate(columns):
@@ -251,7 +251,7 @@ class GemmPart:
 @dataclass(frozen=True)
 class OffsetTables(MatrixAccess):
     """An operand whose elements are at the offset of a row plus that of a column. ``maps``: of the part with the
-    largest extents; ``mode``: TABLE, or WINDOW if elements outside the image are zero. ``ld`` is that of contiguous
+    largest extents; ``mode``: TABLE, or IM2COL if elements outside the image are zero. ``ld`` is that of contiguous
     rows, which no kernel reads."""
 
     maps: ImplicitOperand | None = field(default=None, compare=False, repr=False)
@@ -285,7 +285,7 @@ def implicit_gemm_of(
             x.require()
         forms = {x.strided() for x in operands}
         matrix = len(ordered) == 1 and 0 not in forms
-        modes[name] = STRIDED if matrix else WINDOW if any(x.limits for x in operands) else TABLE
+        modes[name] = STRIDED if matrix else IM2COL if any(x.limits for x in operands) else TABLE
         for i, part in enumerate(ordered):
             ordered[i] = replace(part, **{name: replace(getattr(part, name), addressing=modes[name])})
         vec = math.gcd(*(x.widest_access(max(1, start // dtypes.dtype(element_type).bytes), item) for x in operands))

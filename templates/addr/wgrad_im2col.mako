@@ -25,7 +25,7 @@ ${radix.digits("%flat_index", to)}\
 <%def name="begin()">
     mov.u32 %k, %k0;
 ${digits("%k0", "%k_digit", "%image")}\
-% if plan.loads.window.groups:
+% if plan.loads.im2col.groups:
     mov.u32 %image, ${plan.loads.image};
 % endif
 ${pixel()}\

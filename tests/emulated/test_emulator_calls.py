@@ -580,13 +580,16 @@ def test_aliases_of_functions():
 @pytest.mark.parametrize(
     ("directive", "message"),
     [
-        (".alias bar, baz;", "expected a function that is declared before, got 'baz'"),
-        (".alias bar, car;", "the function of an alias is defined in this module and not .weak, got 'car'"),
+        (".alias bar, baz;", "'baz' is unexpected; it must be a function that is declared before"),
+        (".alias bar, car;", "'car' is unexpected; the function of an alias is defined in this module and not .weak"),
         (".alias foo, foo;", "an alias has no body and no other alias"),
         (".alias bar, foo; .alias bar, foo;", "an alias has no body and no other alias"),
-        (".alias other, foo;", "an alias has the parameters and results of its function foo, got 'other'"),
-        (".weak .func w() { ret; } .func v(); .alias v, w;", "not .weak, got 'w'"),
-        (".alias bar foo;", "expected ',', got 'foo'"),
+        (".alias other, foo;", "'other' is unexpected; an alias has the parameters and results of its function foo"),
+        (
+            ".weak .func w() { ret; } .func v(); .alias v, w;",
+            "'w' is unexpected; the function of an alias is defined in this module and not .weak",
+        ),
+        (".alias bar foo;", "'foo' is unexpected; it must be ','"),
     ],
 )
 def test_aliases_that_are_refused(directive, message):

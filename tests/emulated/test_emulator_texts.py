@@ -99,8 +99,8 @@ def test_edits_of_one_token():
         ),
         ("discard.L2 [%d0], 64;", "operand 2 of `discard.L2` is 64; it must be 128"),
         ("createpolicy.fractional.L2::evict_first.b64 %d0, 1;", "is an integer constant; it must be a .f32 register"),
-        ("ret;;", "expected a statement, got ';'"),
-        ("add.s32 %r0, %r1, 1,;", "expected an operand, got ';'"),
+        ("ret;;", "';' is unexpected; it must be a statement"),
+        ("add.s32 %r0, %r1, 1,;", "';' is unexpected; it must be an operand"),
         (
             "add.s32 %r0, %r1, 99999999999999999999;",
             "99999999999999999999 is too large; an integer constant has 64 bits",
@@ -109,7 +109,7 @@ def test_edits_of_one_token():
         ("mov.f32 %f0, 1e400;", "1e400 is beyond the range of .f64"),
         (".reg .b32 %i;", "%i is defined twice"),
         (".shared .align 3 .b32 t;", "the alignment is 3; it must be a power of two"),
-        (".loc 1 2;", "expected 'int', got ';'"),
+        (".loc 1 2;", "';' is unexpected; it must be an integer"),
     ],
 )
 def test_messages(statement, message):
@@ -121,13 +121,16 @@ def test_messages(statement, message):
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        (".target sm_90a\n", "expected .version, got '.target'"),
-        (".version 8.5\n.address_size 64\n", "expected .target"),
-        (".version 6.9\n.target sm_70\n", "there is no such version of the PTX ISA, got '6.9'"),
-        (".version 8\n.target sm_90a\n", "expected a version such as 8.0, got '8'"),
-        (".version 8.5\n.target banana\n", "expected an architecture such as sm_90a, got 'banana'"),
-        (".version 7.0\n.target sm_90a\n", ".version 7.0 has no such architecture, got 'sm_90a'"),
-        (".version 8.5\n.target sm_90a\n;", "expected a directive, got ';'"),
+        (
+            ".target sm_90a\n",
+            "'.target' is unexpected; it must be .version: a module begins with .version, .target and .address_size",
+        ),
+        (".version 8.5\n.address_size 64\n", "it must be .target"),
+        (".version 6.9\n.target sm_70\n", "'6.9' is unexpected; there is no such version of the PTX ISA"),
+        (".version 8\n.target sm_90a\n", "'8' is unexpected; it must be a version such as 8.0"),
+        (".version 8.5\n.target banana\n", "'banana' is unexpected; it must be an architecture such as sm_90a"),
+        (".version 7.0\n.target sm_90a\n", "'sm_90a' is unexpected; .version 7.0 has no such architecture"),
+        (".version 8.5\n.target sm_90a\n;", "';' is unexpected; it must be a directive"),
     ],
 )
 def test_headers(header, message):

@@ -21,15 +21,15 @@ from tests.lowered import im2col_of
 H200 = device("h200")
 
 
-def window(shape: str, **fields: object) -> Im2colDescriptor:
-    found = im2col_of(Conv(**{**Conv.read_shape(shape), "layout": "NHWC", "dtype": "f16", **fields}))
-    assert found is not None
-    return found
+def descriptor(shape: str, **fields: object) -> Im2colDescriptor:
+    im2col = im2col_of(Conv(**{**Conv.read_shape(shape), "layout": "NHWC", "dtype": "f16", **fields}))
+    assert im2col is not None
+    return im2col
 
 
 @pytest.mark.parametrize("direction", ["forward", "weight_grad"])
 def test_corners_bound_the_pixel_box(direction):
-    x = window("N=2,C=64,H=9,W=11,K=8,R=3,S=4,pad=1x0x2x1,stride=2x3,dilation=2x1", direction=direction)
+    x = descriptor("N=2,C=64,H=9,W=11,K=8,R=3,S=4,pad=1x0x2x1,stride=2x3,dilation=2x1", direction=direction)
     p = Conv(2, 64, 9, 11, 8, 3, 4, stride=(2, 3), padding=(1, 0, 2, 1), dilation=(2, 1), layout="NHWC", dtype="f16")
     assert x.extents == (11, 9)
     assert x.positions == (p.q, p.p)
@@ -41,7 +41,7 @@ def test_corners_bound_the_pixel_box(direction):
 
 
 def test_input_grad_reads_result_gradients_in_reverse():
-    x = window("N=2,C=64,H=9,W=11,K=24,R=3,S=4,pad=1x2", direction="input_grad")
+    x = descriptor("N=2,C=64,H=9,W=11,K=24,R=3,S=4,pad=1x2", direction="input_grad")
     assert (x.channels, x.extents, x.positions, x.lower, x.flipped) == (24, (12, 9), (11, 9), (-1, -1), True)
 
 
@@ -61,7 +61,7 @@ def test_input_grad_reads_result_gradients_in_reverse():
 )
 def test_phases_read_the_results_that_each_pixel_contributes_to(layout, shape):
     """Every pixel is in one phase; each of its taps multiplies the result at the tap's offset."""
-    x = window(shape, layout=layout, direction="input_grad")
+    x = descriptor(shape, layout=layout, direction="input_grad")
     p = Conv(**Conv.read_shape(shape), layout=layout, dtype="f16", direction="input_grad")
     along = layout == "CHWN"  # the image index is the innermost axis
     axes = (2, 1, 0)[: len(x.extents) - along]
@@ -97,7 +97,7 @@ def test_phases_read_the_results_that_each_pixel_contributes_to(layout, shape):
 
 
 def test_taps_of_a_row_merge_with_few_channels_and_no_padding():
-    x = window("N=2,C=16,H=9,W=11,K=24,R=3,S=4,stride=1x2,pad=1x0")
+    x = descriptor("N=2,C=16,H=9,W=11,K=24,R=3,S=4,stride=1x2,pad=1x0")
     assert (x.channels, x.taps, x.extents, x.steps) == (64, (1, 3), (4, 9), (1, 1))
     assert x.pitches == (32, 176, 1584)
     assert x.positions == (4, 9)
@@ -112,7 +112,7 @@ def test_taps_of_a_row_merge_with_few_channels_and_no_padding():
     ],
 )
 def test_taps_do_not_merge_otherwise(shape):
-    assert window(shape).taps == (4, 3)
+    assert descriptor(shape).taps == (4, 3)
 
 
 @pytest.mark.parametrize(
@@ -135,26 +135,26 @@ def test_convolutions_beyond_tma_have_no_descriptor(fields):
 
 def test_groups_are_items_of_the_batch():
     shape = "N=2,C=192,H=9,W=11,K=128,R=3,S=4,pad=1,groups=2"
-    x = window(shape)
+    x = descriptor(shape)
     assert (x.channels, x.count, x.extents, x.blocks) == (96, 2, (11, 9, 2), None)
     assert x.pitches == (192, 11 * 192, 9 * 11 * 192, 96)
     assert x.pixels == lower(Conv(**Conv.read_shape(shape), layout="NHWC", dtype="f16")).m
     # of a weight gradient, the pixels of the last stage are past the last image, in no other group
-    assert window(shape, direction="weight_grad").upper[-1] * 9 * 10 >= 256
+    assert descriptor(shape, direction="weight_grad").upper[-1] * 9 * 10 >= 256
 
 
 def test_groups_with_few_channels_share_an_item():
     shape = "N=2,C=96,H=9,W=11,K=48,R=3,S=4,pad=1,groups=6"  # 16 channels, 8 filters
-    x = window(shape)
+    x = descriptor(shape)
     assert (x.channels, x.count) == (48, 2)
-    assert window(shape, exact_nonfinite=True).channels == 16
+    assert descriptor(shape, exact_nonfinite=True).channels == 16
     copy = x.copies[1]
     natural = np.arange(1, 48 * 12 * 16 + 1).reshape(48, 12, 16)  # filters, taps, channels
     blocks = np.zeros((2, 3, 8, 12, 3, 16), int)
     for group in range(3):
         blocks[:, group, :, :, group] = natural.reshape(2, 3, 8, 12, 16)[:, group]
     assert np.array_equal(packed(copy, natural)[0].ravel(), blocks.ravel())
-    grads = window(shape, direction="weight_grad")
+    grads = descriptor(shape, direction="weight_grad")
     assert (grads.blocks, grads.copies) == ((8, 16, 3), (None, None))
 
 
@@ -303,7 +303,7 @@ def copied(copy, array):
 
 
 def test_representative_keeps_channels_and_taps_only():
-    like = window("N=2,C=64,H=9,W=11,K=8,R=3,S=4,pad=1x0x2x1").representative(32, 1 << 15)
+    like = descriptor("N=2,C=64,H=9,W=11,K=8,R=3,S=4,pad=1x0x2x1").representative(32, 1 << 15)
     assert (like.channels, like.taps, like.pixels) == (32, (4, 1 << 15), 1)
     assert like.shares_row_taps
     assert like.reach == (3, 0)
@@ -413,7 +413,7 @@ def test_division_by_multiplication_below_2_to_the_31():
     ],
 )
 def test_phases_are_columns_where_that_saves_loads(shape, merged):
-    x = window(shape, direction="input_grad")
+    x = descriptor(shape, direction="input_grad")
     assert x.merged_phases == merged
     assert len(x.phases) == {1: 4, 2: 2}.get(merged, 0)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.parts.part import Part
-from ptxgen.lowering.implicit_gemm import WINDOW, ImplicitOperand, OffsetTables
+from ptxgen.lowering.implicit_gemm import IM2COL, ImplicitOperand, OffsetTables
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
 #: lop3 look-up table of (not a or not b) and c: nonzero if a coordinate is outside the image
@@ -58,7 +58,7 @@ class OperandAddressing(Part):
     @property
     def is_im2col(self) -> bool:
         """True if entries of the tables have coordinates, which show whether an element is outside the image."""
-        return self.mode == WINDOW
+        return self.mode == IM2COL
 
     def _entry(self, axis: str, n: int) -> str:
         """The load of an entry, up to its address."""

@@ -92,6 +92,10 @@ def float_constant(token: Token) -> Flt:
     return number_bits(value)
 
 
+#: terminals that are no text of their own, in words
+TERMINALS = {"int": "an integer", "flt": "a number", "word": "a name", "directive": "a directive", "end": "the end"}
+
+
 class ConstantReader:
     """A position in the tokens of one text, and the constant expressions there."""
 
@@ -112,12 +116,14 @@ class ConstantReader:
         return token
 
     def fail(self, message: str, token: Token | None = None) -> ParseError:
+        """The error of a token. ``message``: what must be in its place."""
         token = token or self.token
-        return ParseError(f"line {token.line}: {message}, got {token.text or 'the end of the text'!r}")
+        shown = repr(token.text) if token.text else "the end of the text"
+        return ParseError(f"line {token.line}: {shown} is unexpected; {message}")
 
     def expect(self, terminal: str) -> Token:
         if self.token.terminal != terminal:
-            raise self.fail(f"expected {terminal!r}")
+            raise self.fail(f"it must be {TERMINALS.get(terminal, repr(terminal))}")
         return self.next()
 
     def accept(self, terminal: str) -> bool:
@@ -154,7 +160,7 @@ class ConstantReader:
 
     def integral(self, value: Constant, token: Token) -> Constant:
         if value.type == "f64":
-            raise self.fail("expected an integer constant expression", token)
+            raise self.fail("it must be an integer constant expression", token)
         return value
 
     def expression(self) -> Constant:
@@ -174,9 +180,9 @@ class ConstantReader:
     def alike(self, left: Constant, right: Constant, operator: str, token: Token) -> None:
         """Refuses an integer beside a floating-point number."""
         if (left.type == "f64") != (right.type == "f64"):
-            raise self.fail(
-                f"the operands of {operator} are an integer and a floating-point number; they must be of one type",
-                token,
+            raise ParseError(
+                f"line {token.line}: the operands of {operator} are an integer and a floating-point number; they must"
+                " be of one type"
             )
 
     def binary(self, level: int) -> Constant:
@@ -199,12 +205,14 @@ class ConstantReader:
         if op in _COMPARISONS:
             return Constant(int(_COMPARISONS[op](a, b)), "s64")
         if op in ("/", "%") and not b:
-            raise self.fail("division by zero in a constant", token)
+            raise ParseError(f"line {token.line}: the divisor of a constant is 0; it must be another number")
         if floats:
             if op == "/":
                 return Constant(a / b, "f64")
             if op not in _ARITHMETIC:
-                raise self.fail(f"the operands of {op} are floating-point numbers; they must be integers", token)
+                raise ParseError(
+                    f"line {token.line}: the operands of {op} are floating-point numbers; they must be integers"
+                )
             return Constant(_ARITHMETIC[op](a, b), "f64")
         a, b = int(a), int(b)
         if op in ("||", "&&"):
@@ -239,7 +247,7 @@ class ConstantReader:
             self.expect(")")
             return value
         if token.terminal not in ("+", "-", "~", "!"):
-            raise self.fail("expected a constant")
+            raise self.fail("it must be a constant")
         self.at += 1
         value = self.unary()
         if token.terminal == "+":

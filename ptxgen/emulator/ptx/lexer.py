@@ -47,7 +47,7 @@ def tokenize(text: str) -> list[Token]:
         if terminal == "comment":
             line += word.count("\n")
         elif terminal == "bad":
-            raise ParseError(f"line {line}: unexpected character {word!r}")
+            raise ParseError(f"line {line}: the character {word!r} is unexpected; it must be part of PTX")
         else:
             end = match.end()
             # Token(...), without the call of a Python function

@@ -132,7 +132,7 @@ class Parser(Reader):
         """``.version``, ``.target`` and ``.address_size``, with which a module begins."""
         for word in (".version", ".target"):
             if self.token.text != word:
-                raise self.fail(f"a module begins with .version, .target and .address_size; expected {word}")
+                raise self.fail(f"it must be {word}: a module begins with .version, .target and .address_size")
             self.at += 1
             if word == ".version":
                 self.parse_version()
@@ -148,7 +148,7 @@ class Parser(Reader):
         token = self.next()
         major, _, minor = token.text.partition(".")
         if token.terminal != "flt" or not (major.isdigit() and minor.isdigit() and len(token.text) < 8):
-            raise self.fail("expected a version such as 8.0", token)
+            raise self.fail("it must be a version such as 8.0", token)
         self.version = (int(major), int(minor))
         known = self.version[0] in (9, 10) or self.version[1] <= _VERSIONS.get(self.version[0], -1)
         if not known or len(minor) > 1:
@@ -159,18 +159,18 @@ class Parser(Reader):
         self.target = token.text
         since = _TARGETS.get(token.text.replace("compute_", "sm_"))
         if since is None:
-            raise self.fail("expected an architecture such as sm_90a", token)
+            raise self.fail("it must be an architecture such as sm_90a", token)
         if self.version < since:
             raise self.fail(f".version {self.version[0]}.{self.version[1]} has no such architecture", token)
         while self.accept(","):
             option = self.expect("word")
             if option.text not in _TARGET_OPTIONS and option.text not in _TARGETS:
-                raise self.fail("expected an option of .target", option)
+                raise self.fail("it must be an option of .target", option)
 
     def top(self) -> None:
         token = self.token
         if token.terminal != "directive":
-            raise self.fail("expected a directive")
+            raise self.fail("it must be a directive")
         linkage = ""
         if token.text in _LINKAGE:
             linkage = self.next().text
@@ -190,7 +190,7 @@ class Parser(Reader):
                     raise ParseError(f"line {var.line}: {var.name} is defined twice")
                 self.globals[var.name] = var
         elif linkage:
-            raise self.fail("expected .entry, .func or a variable")
+            raise self.fail("it must be .entry, .func or a variable")
         elif word == ".target":
             self.at += 1
             self.parse_target()
@@ -218,7 +218,7 @@ class Parser(Reader):
         for token in tokens:
             f = self.functions.get(token.text)
             if f is None or f.entry:
-                raise self.fail("expected a function that is declared before", token)
+                raise self.fail("it must be a function that is declared before", token)
         f, g = self.functions[name], self.functions[target]
         if f.defined or name in self.aliases:
             raise self.fail("an alias has no body and no other alias", tokens[0])
@@ -269,7 +269,7 @@ class Parser(Reader):
             keyword = self.expect("word")
             if keyword.text == "function_name":
                 if not self.is_label(self.token) or self.token.text in ("function_name", "inlined_at"):
-                    raise self.fail("expected a label")
+                    raise self.fail("it must be a label")
                 label = self.next().text
                 function = label, self.number() if self.accept("+") else 0
             elif keyword.text == "inlined_at":
@@ -279,7 +279,7 @@ class Parser(Reader):
                         f"line {keyword.line}: the location of inlined_at is new; it must be that of a .loc before"
                     )
             else:
-                raise self.fail("expected function_name or inlined_at", keyword)
+                raise self.fail("it must be function_name or inlined_at", keyword)
         at = caller
         while at is not None:  # a location that is repeated is not inlined into itself
             if (at.line, at.function, at.file) == (line, function, number):
@@ -306,7 +306,7 @@ class Parser(Reader):
                     self.number()
                     self.expect(")")
                 else:
-                    raise self.fail("expected .managed or .unified", token)
+                    raise self.fail("it must be .managed or .unified", token)
                 if not self.accept(","):
                     break
             self.expect(")")
@@ -328,7 +328,7 @@ class Parser(Reader):
         if self.token.text in (".v2", ".v4"):
             vector = int(self.next().text[2])
         if self.token.terminal != "directive":
-            raise self.fail(f"expected a type of a {of}")
+            raise self.fail(f"it must be a type of a {of}")
         ptx_type = self.token.text[1:]
         if ptx_type in ("texref", "surfref") and of == ".global variable":
             ptx_type = "u64"  # its address is the handle
@@ -342,7 +342,7 @@ class Parser(Reader):
         space = self.next().text[1:]
         align, vector, ptx_type = self.declared_type(f".{space} variable")
         if not SIZES[ptx_type] or SIZES[ptx_type] * vector > 16:
-            raise self.fail("expected a type of a variable of at most 128 bits")
+            raise self.fail("it must be a type of a variable of at most 128 bits")
         reference = self.next().text in (".texref", ".surfref")
         out = []
         while True:
@@ -396,7 +396,7 @@ class Parser(Reader):
             return out
         while not self.accept(")"):
             if out and not self.accept(","):
-                raise self.fail("expected ',' or ')'")
+                raise self.fail("it must be ',' or ')'")
             self.parameter(out, entry)
         offset = 0
         for p in out:
@@ -411,11 +411,11 @@ class Parser(Reader):
         """``.param [.align n] .type [.ptr [.space] [.align n]] name[n]`` or ``.reg .type name``."""
         first = self.token
         if first.text not in (".param", ".reg") or (entry and first.text == ".reg"):
-            raise self.fail("expected .param")
+            raise self.fail("it must be .param")
         register = self.next().text == ".reg"
         align, vector, ptx_type = self.declared_type("parameter")
         if ptx_type == "pred" and not register:
-            raise self.fail("expected a type of a parameter")
+            raise self.fail("it must be a type of a parameter")
         self.at += 1
         if self.token.text == ".ptr":
             self.at += 1
@@ -430,7 +430,7 @@ class Parser(Reader):
         name = token.text
         count = self.dimensions()
         if (count == 0 and entry) or (count or 0) >> 32:
-            raise self.fail("expected a parameter of 1 to 4294967295 elements", token)
+            raise self.fail("it must be a parameter of 1 to 4294967295 elements", token)
         if any(p.name == name for p in out):
             raise ParseError(f"line {token.line}: {name} is defined twice")
         unit = SIZES[ptx_type] * (1 if register else vector)
@@ -481,7 +481,7 @@ class Parser(Reader):
                     self.expect(",")
                 values.append(self.number())
             if 0 in values and word != ".abi_preserve":
-                raise self.fail(f"{word} needs a number above 0, it has 0")
+                raise ParseError(f"line {self.token.line}: {word} is 0; it must be greater")
             f.directives[word[1:]] = tuple(values)
         known = self.functions.get(name)
         if (known is not None and known.entry != entry) or name in self.globals:
@@ -542,7 +542,7 @@ class Parser(Reader):
             elif terminal == "directive":
                 self.local_directive(f)
             else:
-                raise self.fail("expected a statement")
+                raise self.fail("it must be a statement")
         self.resolve_labels(f, pending)
 
     def resolve_labels(self, f: Function, pending: list[tuple[Scope, Instruction]]) -> None:
@@ -605,11 +605,11 @@ class Parser(Reader):
             token = self.expect("word")
             name, count = token.text, None
             if "." in name:
-                raise self.fail("expected a name without a dot", token)
+                raise self.fail("it must be a name without a dot", token)
             if self.accept("<"):
                 count = self.number()
                 if count >> 32:
-                    raise self.fail("expected at most 4294967295 registers")
+                    raise self.fail("it must be at most 4294967295 registers")
                 self.expect(">")
                 if any(prefix == name for prefix, _, _ in self.scope.ranges):
                     raise ParseError(f"line {line}: {name}<...> is defined twice")
@@ -737,7 +737,7 @@ class Parser(Reader):
         items: list[Operand] = []
         while not self.accept(")"):
             if items and not self.accept(","):
-                raise self.fail("expected ',' or ')'")
+                raise self.fail("it must be ',' or ')'")
             op = self.operand()
             items += op.items if isinstance(op, Vec) else [op]
         return Vec(tuple(items))

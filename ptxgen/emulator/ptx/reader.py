@@ -107,7 +107,7 @@ class Reader(ConstantReader):
             items = [self.item()]
             while not self.accept("}"):
                 if not self.accept(","):
-                    raise self.fail("expected ',' or '}'")
+                    raise self.fail("it must be ',' or '}'")
                 items.append(self.item())
             return Vec(tuple(items))
         if terminal == "[":
@@ -115,7 +115,7 @@ class Reader(ConstantReader):
             return self.address()
         if terminal in _CONSTANT_BEGINS:
             return self.literal()
-        raise self.fail("expected an operand")
+        raise self.fail("it must be an operand")
 
     def item(self) -> Operand:
         """An element of a vector."""
@@ -129,7 +129,7 @@ class Reader(ConstantReader):
         """``name[i]``, ``name[register]`` or ``name[register + i]``: an element of an array."""
         self.expect("[")
         if not isinstance(base, Sym) or not base.var.element:
-            raise self.fail("expected a variable that is declared as an array", token)
+            raise self.fail("it must be a variable that is declared as an array", token)
         index = None
         if self.token.terminal == "word" and self.token.text not in NAMED:
             token = self.next()
@@ -200,7 +200,7 @@ class Reader(ConstantReader):
         token = self.expect("int")
         value = integer(token)
         if 1 << 32 <= value < (1 << 64) - (1 << 31) or value >> 64:
-            raise self.fail("expected a number of at most 32 bits", token)
+            raise self.fail("it must be a number of at most 32 bits", token)
         return value
 
     # ---- declarations
@@ -210,11 +210,11 @@ class Reader(ConstantReader):
         count: int | None = None
         while self.accept("["):
             if count is not None and self.token.terminal == "]":
-                raise self.fail("expected the extent of an array")
+                raise self.fail("it must be the extent of an array")
             n = 0 if self.token.terminal == "]" else self.constant()
             self.expect("]")
             if n < 0:
-                raise self.fail("expected an extent of at least 0")
+                raise self.fail("it must be an extent of at least 0")
             count = n if count is None else count * n
         return count
 
@@ -232,7 +232,7 @@ class Reader(ConstantReader):
             out: list[object] = []
             while not self.accept("}"):
                 if out and not self.accept(","):
-                    raise self.fail("expected ',' or '}'")
+                    raise self.fail("it must be ',' or '}'")
                 out += self.initialiser()
             return out
         if self.token.terminal == "word" and self.token.text not in NAMED:
@@ -264,13 +264,13 @@ class Reader(ConstantReader):
         if prototype:
             while not self.accept(";"):
                 if self.token.terminal == "end":
-                    raise self.fail("expected ';'")
+                    raise self.fail("it must be ';'")
                 self.at += 1
             return []
         names = [self.expect("word").text]
         while not self.accept(";"):
             if not self.accept(","):
-                raise self.fail("expected ',' or ';'")
+                raise self.fail("it must be ',' or ';'")
             names.append(self.expect("word").text)
         return names
 
@@ -298,7 +298,7 @@ class Reader(ConstantReader):
                 continue
             token = self.expect("directive")
             if token.text not in (".b8", ".b16", ".b32", ".b64"):
-                raise self.fail("expected .b8, .b16, .b32 or .b64", token)
+                raise self.fail("it must be .b8, .b16, .b32 or .b64", token)
             self.section_value(int(token.text[2:]))
             while self.accept(","):
                 self.section_value(int(token.text[2:]))
@@ -330,13 +330,13 @@ class Reader(ConstantReader):
             value = integer(self.next())
             # ptxas takes the lower 32 bits
             if value > 1 << (bits - 1) if negative else (value & 0xFFFFFFFF if bits < 64 else value) >> bits:
-                raise self.fail(f"expected a number of {bits} bits", token)
+                raise self.fail(f"it must be a number of {bits} bits", token)
         elif bits >= 32 and not negative and (self.token.terminal == "directive" or self.is_label(self.token)):
             self.at += 1
         else:
-            raise self.fail("expected a number or a label")
+            raise self.fail("it must be a number or a label")
         if self.token.terminal in ("+", "-"):
             self.at += 1
             if self.token.terminal not in ("int", "word", "directive"):
-                raise self.fail("expected a number or a label")
+                raise self.fail("it must be a number or a label")
             self.at += 1

@@ -79,12 +79,14 @@ def geometry(p: KernelProblem, c: Any) -> DepthwiseGeometry:
     if s is not None and s.feature_maps is not None:
         height, width = s.feature_maps.rows, s.feature_maps.columns
         of_column = ceil_div(c.strip_results * height.taps, height.ratio)  # products of a column of taps
-        window = ((c.strip_results - 1) * height.stride + (height.taps - 1) * height.dilation) // height.ratio + 1
+        pixels_of_column = (
+            (c.strip_results - 1) * height.stride + (height.taps - 1) * height.dilation
+        ) // height.ratio + 1
         taps_of_map, of_image = s.feature_maps.taps, c.feature_map_bytes
         maps = s.feature_maps.maps_in(of_image)
         groups = ceil_div(s.feature_maps.count, np.maximum(maps, 1))
         steps, weights = where(in_smem, 1, steps), where(in_smem, taps_of_map, weights)
-        loads = where(in_smem, np.minimum(window, of_column) * width.taps, loads)
+        loads = where(in_smem, np.minimum(pixels_of_column, of_column) * width.taps, loads)
         products = where(in_smem, of_column * width.taps, products)
         held = (c.strip_results + taps_of_map) * words + width.taps + FEATURE_MAP_REGISTERS
         early = np.maximum(loads - FEATURE_MAP_PIXELS, 0) * 7 // 8

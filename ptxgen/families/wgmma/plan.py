@@ -224,17 +224,17 @@ class WgmmaPlan(Plan):
     @property
     def _contiguous(self) -> int:
         """Adjacent columns of C that a thread holds in registers."""
-        window = im2col(self.problem)
-        if window is not None and not window.contiguous_columns:
+        descriptor = im2col(self.problem)
+        if descriptor is not None and not descriptor.contiguous_columns:
             return 1
         return 1 if self.config.transposed_mma and not self.mainloop.a_from_registers else 2
 
     @property
     def images(self) -> OperandPath:
         """The operand of a convolution that is images."""
-        window = im2col(self.problem)
-        assert window is not None
-        return self.x if self.x.name == window.side else self.y
+        descriptor = im2col(self.problem)
+        assert descriptor is not None
+        return self.x if self.x.name == descriptor.side else self.y
 
     @property
     def directives(self) -> list[str]:

@@ -43,43 +43,43 @@ def images_axis(v: Conv) -> int:
     return v.n + min(-(-STAGE // max(math.prod(v.results), 1)), CORNER)
 
 
-def with_items(v: Conv, window: Im2colDescriptor) -> Im2colDescriptor:
-    """The descriptor ``window`` of all channels, as one of items that are groups."""
+def with_items(v: Conv, im2col: Im2colDescriptor) -> Im2colDescriptor:
+    """The descriptor ``im2col`` of all channels, as one of items that are groups."""
     channels = (v.k if v.direction == "input_grad" else v.c) // v.groups
-    if window.copies[1] is not None and v.direction != "weight_grad":
-        window = _with_filters(v, 1, window)
+    if im2col.copies[1] is not None and v.direction != "weight_grad":
+        im2col = _with_filters(v, 1, im2col)
     return replace(
-        window,
+        im2col,
         channels=channels,
         count=v.groups,
-        extents=(*window.extents, v.n),
-        pitches=(*window.pitches, channels),
-        positions=(*window.positions, images_axis(v)),
-        lower=(*window.lower, 0),
-        steps=(*window.steps, 1),
-        taps=(*window.taps, 1),
-        dilation=(*window.dilation, 1),
+        extents=(*im2col.extents, v.n),
+        pitches=(*im2col.pitches, channels),
+        positions=(*im2col.positions, images_axis(v)),
+        lower=(*im2col.lower, 0),
+        steps=(*im2col.steps, 1),
+        taps=(*im2col.taps, 1),
+        dilation=(*im2col.dilation, 1),
         groups=True,
     )
 
 
-def with_blocks(v: Conv, item: int, window: Im2colDescriptor) -> Im2colDescriptor:
-    """The descriptor ``window`` of items of ``item`` groups of ``v`` each, as if they were one group."""
+def with_blocks(v: Conv, item: int, im2col: Im2colDescriptor) -> Im2colDescriptor:
+    """The descriptor ``im2col`` of items of ``item`` groups of ``v`` each, as if they were one group."""
     if v.direction != "weight_grad":
-        return _with_filters(v, item, window)
+        return _with_filters(v, item, im2col)
     w, taps, filters, channels = v.steps("w"), v.r * v.s, v.k // v.groups, v.c // v.groups
     rows = (item, filters * w["k"] - channels * w["c"]), (filters, w["k"])
     columns = (taps, w["s"]), (item * channels, w["c"])
-    return replace(window, result=(rows, columns), blocks=(filters, channels, item))
+    return replace(im2col, result=(rows, columns), blocks=(filters, channels, item))
 
 
-def _with_filters(v: Conv, item: int, window: Im2colDescriptor) -> Im2colDescriptor:
-    """The descriptor ``window`` with packed filters, whose rows are taps of channels of ``item`` groups each."""
+def _with_filters(v: Conv, item: int, im2col: Im2colDescriptor) -> Im2colDescriptor:
+    """The descriptor ``im2col`` with packed filters, whose rows are taps of channels of ``item`` groups each."""
     w, taps, filters, channels = v.steps("w"), v.r * v.s, v.k // v.groups, v.c // v.groups
     digits = Digit(v.groups // item, 0), Digit(item, 1, along=-channels), Digit(filters, 2), Digit(taps, 3)
     axes = Axis(item * filters * w["k"]), Axis(filters * w["k"]), Axis(w["k"]), Axis(w["s"])
     copy = PackedCopy(digits, axes, Axis(w["c"], channels, 0), item * channels, zeros=True)
-    layout = window.layout
+    layout = im2col.layout
     if v.direction == "input_grad":  # channels are those of C, and contiguous
-        layout = f"T{layout[1]}" if window.side == "b" else f"{layout[0]}N"
-    return replace(window, layout=layout, copies=(window.copies[0], copy), row=item * channels)
+        layout = f"T{layout[1]}" if im2col.side == "b" else f"{layout[0]}N"
+    return replace(im2col, layout=layout, copies=(im2col.copies[0], copy), row=item * channels)

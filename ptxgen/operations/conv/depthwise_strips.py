@@ -120,10 +120,10 @@ def depthwise_strip_of(v: Conv) -> DepthwiseStrip | None:
         stride, dilation, (begin, _) = parameters[i]
         if i == strip_axis:
             lowest = first_pixel(axis.taps, dilation, stride, begin)
-            window = (
+            stored = (
                 replace(axis, begin=-lowest, padded=True, filter_stride=-axis.filter_stride) if stride > 1 else axis
             )
-            choices.append([window])
+            choices.append([stored])
         else:
             phases = dgrad_phases(axis.results, axis.taps, stride, begin, dilation)
             choices.append([_phased(axis, stride, phase) for phase in phases] if stride > 1 else [axis])

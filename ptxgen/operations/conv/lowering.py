@@ -79,8 +79,8 @@ def _loaded_form(v: Conv, p: KernelProblem, c: ImplicitOperand) -> KernelProblem
     item of the batch, it is the form of the convolution with items as groups."""
     item = groups_of_item(v) if has_items(v) else 1
     if item == 1:
-        window = im2col_of(v, c)
-        return None if window is None else im2col_form(p, window)
+        descriptor = im2col_of(v, c)
+        return None if descriptor is None else im2col_form(p, descriptor)
     wide = _implicit_gemm(replace(v, groups=v.groups // item))
     form = next((x for x in wide.forms if im2col(x) is not None), None)
     if form is None:
@@ -163,18 +163,18 @@ def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPa
     of_pixels = index_map(pixels, along_x, start, coordinate_steps(pixels), [-v.pads[axis][0] for axis in guarded])
     of_taps = index_map(taps, along_x, 0, coordinate_steps(taps), [0] * len(guarded))
     if v.direction == "forward":
-        window = ImplicitOperand(of_pixels, of_taps, limits)
+        images = ImplicitOperand(of_pixels, of_taps, limits)
         filters = ImplicitOperand(IndexMap((group["k"],), (w["k"],)), index_map(taps, w))
         rows, columns = index_map(pixels, y), IndexMap((group["k"],), (y["k"],))
         if v.swapped:
-            return [GemmPart(filters, window, ImplicitOperand(columns, rows))]
-        return [GemmPart(window, filters, ImplicitOperand(rows, columns))]
-    window = ImplicitOperand(of_taps, of_pixels, limits)
+            return [GemmPart(filters, images, ImplicitOperand(columns, rows))]
+        return [GemmPart(images, filters, ImplicitOperand(rows, columns))]
+    images = ImplicitOperand(of_taps, of_pixels, limits)
     results = ImplicitOperand(IndexMap((group["k"],), (y["k"],)), index_map(pixels, y))
     rows, columns = IndexMap((group["k"],), (w["k"],)), index_map(taps, w)
     if v.swapped:
-        return [GemmPart(results, window, ImplicitOperand(rows, columns))]
-    return [GemmPart(window, results, ImplicitOperand(columns, rows))]
+        return [GemmPart(results, images, ImplicitOperand(rows, columns))]
+    return [GemmPart(images, results, ImplicitOperand(columns, rows))]
 
 
 def _folded(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
@@ -257,7 +257,7 @@ def _input_grad(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Gem
         index_map = partial(_index_map, count)
         free = [tuple(int("dhw"[n] == i) for i in pixels) for n in guarded]
         back = [tuple(-phase[n].result_step if "trs"[n] == i else 0 for i in taps) for n in guarded]
-        window = ImplicitOperand(
+        gradients = ImplicitOperand(
             index_map(pixels, to_y, start_y, free, [phase[n].at for n in guarded]),
             index_map(taps, to_y, 0, back, [0] * len(guarded)),
             tuple(v.results[n] for n in guarded),
@@ -266,7 +266,7 @@ def _input_grad(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Gem
         channels = IndexMap((group["c"],), (x["c"],))
         image = index_map(pixels, to_x, start_x)
         if v.swapped:
-            parts.append(GemmPart(filters, window, ImplicitOperand(channels, image)))
+            parts.append(GemmPart(filters, gradients, ImplicitOperand(channels, image)))
         else:
-            parts.append(GemmPart(window, filters, ImplicitOperand(image, channels)))
+            parts.append(GemmPart(gradients, filters, ImplicitOperand(image, channels)))
     return parts

@@ -173,8 +173,8 @@ def _multiply(v: Conv, x: Array, w: Array, y: Array, ranges: tuple[Sequence[slic
     """Adds the products of two of x (group, image, channel, depth, height, width), w (group, filter, channel, taps)
     and y to the third one, the result."""
     pixels, results, taps = ranges
-    groups, filters, channels, *window = w.shape
-    deep = channels * int(np.prod(window))
+    groups, filters, channels, *filter_taps = w.shape
+    deep = channels * int(np.prod(filter_taps))
     flat_w = w.reshape(groups, filters, deep)
     result_extents = (y.shape[1], *y.shape[3:])
     sizes = box_extents(result_extents, max(1, UNFOLDED_ELEMENTS // (groups * deep)))
@@ -186,7 +186,7 @@ def _multiply(v: Conv, x: Array, w: Array, y: Array, ranges: tuple[Sequence[slic
         result_range = [slice(s.start + r.start, s.stop + r.start) for s, r in zip(at, results, strict=True)]
         part = y[every, n, every, *at].swapaxes(1, 2)  # group, filter, image, position
         images = x[:, n].swapaxes(1, 2)  # group, channel, image, pixel
-        shape = (groups, channels, *window, *part.shape[2:])
+        shape = (groups, channels, *filter_taps, *part.shape[2:])
         if v.direction == "input_grad":
             unfolded = (flat_w.swapaxes(1, 2) @ part.reshape(groups, filters, -1)).reshape(shape)
         else:

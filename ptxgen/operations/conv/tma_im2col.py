@@ -76,7 +76,7 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
     if _sampled(v) and copies[0] is not None:
         extents, strides = positions, (1, 1, 1)
     pixels = of(extents, v.n)
-    window = Im2colDescriptor(
+    im2col = Im2colDescriptor(
         side,
         layout,
         channels,
@@ -95,33 +95,33 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
         by_image=_by_image(v),
     )
     if v.groups > 1:
-        return with_items(v, window)
+        return with_items(v, im2col)
     if v.direction == "weight_grad":
-        return replace(window.merge_row_taps(v.element.bytes), unpacked=_unpacked(v, window))
+        return replace(im2col.merge_row_taps(v.element.bytes), unpacked=_unpacked(v, im2col))
     if v.direction == "forward":
-        direct = replace(window, extents=whole, steps=of(v.strides, 1))
-        return replace(window.merge_row_taps(v.element.bytes), unpacked=_tiled_images(v, direct))
+        direct = replace(im2col, extents=whole, steps=of(v.strides, 1))
+        return replace(im2col.merge_row_taps(v.element.bytes), unpacked=_tiled_images(v, direct))
     if phased:
-        window = _with_phases(v, window, of)
-    return replace(window, unpacked=_tiled_images(v, window))
+        im2col = _with_phases(v, im2col, of)
+    return replace(im2col, unpacked=_tiled_images(v, im2col))
 
 
-def _tiled_images(v: Conv, window: Im2colDescriptor) -> Im2colDescriptor | None:
+def _tiled_images(v: Conv, im2col: Im2colDescriptor) -> Im2colDescriptor | None:
     """The descriptor of a convolution or an input gradient in CHWN whose images tiled maps load from where they are,
-    contiguous along the rows of the GEMM. ``window``: that of packed images. None: their number is no multiple of
+    contiguous along the rows of the GEMM. ``im2col``: that of packed images. None: their number is no multiple of
     16 bytes or of the rows of the smallest box, or an array is not aligned."""
     start = v.aligned_output if v.direction == "input_grad" else v.aligned_input
     if v.layout != "CHWN" or start < ALIGNED or v.element.bytes not in COPIED or 0 in (v.n, v.c, v.k):
         return None
     if v.n % BOX_ROWS[v.element.bytes]:
         return None
-    layout = window.layout[0] + "N" if window.side == "b" else "T" + window.layout[1]
-    pitches, copies = packed(1, window.extents), (None, window.copies[1])
-    return replace(window, layout=layout, pitches=pitches, copies=copies, tiled=True)
+    layout = im2col.layout[0] + "N" if im2col.side == "b" else "T" + im2col.layout[1]
+    pitches, copies = packed(1, im2col.extents), (None, im2col.copies[1])
+    return replace(im2col, layout=layout, pitches=pitches, copies=copies, tiled=True)
 
 
-def _unpacked(v: Conv, window: Im2colDescriptor) -> Im2colDescriptor | None:
-    """The descriptor of a weight gradient whose operands are loaded from where they are. ``window``: that of packed
+def _unpacked(v: Conv, im2col: Im2colDescriptor) -> Im2colDescriptor | None:
+    """The descriptor of a weight gradient whose operands are loaded from where they are. ``im2col``: that of packed
     operands. None: tiled tensor maps cannot load them.
 
     The first coordinate of a box must be a multiple of 16 bytes. In CHWN it is an image, which no tap moves. In NCHW it
@@ -134,7 +134,7 @@ def _unpacked(v: Conv, window: Im2colDescriptor) -> Im2colDescriptor | None:
         return None
     axes, images = _axes(v), (v.n,) * (v.layout == "CHWN")
     extents, positions = ((*images, *(values[n] for n in axes)) for values in ((v.d, v.h, v.w), v.results))
-    lower, taps, dilation = window.lower, window.taps, window.dilation
+    lower, taps, dilation = im2col.lower, im2col.taps, im2col.dilation
     # a packed copy may have the pixels of its one tap only
     steps = (*(1 for _ in images), *(v.strides[n] for n in axes))
     if (v.t, v.r, v.s) == v.strides == (1, 1, 1) and not any(sum(v.pads, ())):
@@ -144,7 +144,7 @@ def _unpacked(v: Conv, window: Im2colDescriptor) -> Im2colDescriptor | None:
     if not aligned or (math.prod(taps) > 1 and v.c % TILED_CHANNELS):
         return None
     return replace(
-        window,
+        im2col,
         layout="NT",
         extents=extents,
         pitches=packed(1, extents),
@@ -196,7 +196,7 @@ def _with_padded_pixels(v: Conv, c: ImplicitOperand, copies: tuple[PackedCopy, P
 
 
 def _with_phases(
-    v: Conv, window: Im2colDescriptor, of: Callable[[Sequence[int], int], tuple[int, ...]]
+    v: Conv, im2col: Im2colDescriptor, of: Callable[[Sequence[int], int], tuple[int, ...]]
 ) -> Im2colDescriptor:
     """The descriptor of a strided input gradient, from that of the gradients of results. ``of``: the values along the
     axes of the descriptor, from those along depth, height and width, and the value along images if these are an
@@ -209,7 +209,7 @@ def _with_phases(
     positions = of([max(phase.count for phase in phases[n]) for n in range(3)], v.n)
     lower = [min((phase.lowest for phase in phases[n] if phase.taps), default=0) for n in range(3)]
     pixel_steps = of([v.strides[n] * x["dhw"[n]] for n in range(3)], x["n"])
-    pixels = ((window.count, x["n"]), *zip(reversed(positions), reversed(pixel_steps), strict=True))
+    pixels = ((im2col.count, x["n"]), *zip(reversed(positions), reversed(pixel_steps), strict=True))
     channels = ((v.c, x["c"]),)
 
     def phase_of(chosen: tuple[DgradPhase, ...]) -> Im2colPhase:
@@ -226,8 +226,8 @@ def _with_phases(
     chosen = list(itertools.product(*phases))
     every = [phase_of(each) for each in chosen]
     order = sorted(range(len(every)), key=lambda n: -every[n].tap_count)
-    window = replace(
-        window,
+    im2col = replace(
+        im2col,
         positions=positions,
         lower=of(lower, 0),
         steps=of((1, 1, 1), 1),
@@ -237,20 +237,20 @@ def _with_phases(
         phases=tuple(every[n] for n in order),
     )
     firsts = [(chosen[n][1].first, chosen[n][2].first) for n in order]
-    return replace(window, images=_phase_images(v, window, firsts))
+    return replace(im2col, images=_phase_images(v, im2col, firsts))
 
 
-def _phase_images(v: Conv, window: Im2colDescriptor, firsts: list[tuple[int, int]]) -> PhaseImages | None:
+def _phase_images(v: Conv, im2col: Im2colDescriptor, firsts: list[tuple[int, int]]) -> PhaseImages | None:
     """How images of the phases are interleaved to C, if its pixels are contiguous and no epilogue follows. ``firsts``:
     (row, column) of the first pixel of each phase. None: not in this layout, or images or C are too large."""
     (_, down, across), (rows, columns) = v.strides, (v.h, v.w)
-    plain = v.layout == "NCHW" and len(window.extents) == 2 and v.output.bytes in COPIED and not v.epilogue_ops
+    plain = v.layout == "NCHW" and len(im2col.extents) == 2 and v.output.bytes in COPIED and not v.epilogue_ops
     if not plain or not 1 < across <= INTERLEAVED or 0 in (v.n, v.c, v.h, v.w):
         return None
     numbers = {first: n for n, first in enumerate(firsts)}
     phase_of = tuple(numbers.get((b, a), -1) for b in range(down) for a in range(across))
     images = PhaseImages(v.c, (columns, rows), (across, down), phase_of)
-    whole = replace(window, images=images)
+    whole = replace(im2col, images=images)
     padded = v.n * v.c * math.prod(whole.positions) * down * across
     return images if max(padded, len(whole.phases) * whole.image_elements) < OFFSETS else None
 

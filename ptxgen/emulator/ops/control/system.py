@@ -41,9 +41,9 @@ _CONVERSION = re.compile(
 def memory_at(c: WarpBatch, ins: Instruction, lane: int, address: int) -> Array:
     """The bytes from a generic address of one lane to the end of the allocation or variable space around it."""
     engine, wave = c.wave.engine, c.wave
-    window, at = address // WINDOW * WINDOW, address % WINDOW
+    base, at = address // WINDOW * WINDOW, address % WINDOW
     data: Array = np.zeros(0, np.uint8)
-    if window == SHARED_WINDOW:
+    if base == SHARED_WINDOW:
         at &= (1 << 24) - 1
         first = int(c.shared_base[lane])
         data = wave.shared[first + at : first + wave.end] if at >= SHARED_BASE else data
@@ -51,7 +51,7 @@ def memory_at(c: WarpBatch, ins: Instruction, lane: int, address: int) -> Array:
         size, at = wave.program.local_size, address - int(c.local_windows()[lane])
         if "local" in c.state and 0 <= at < size:
             data = c.state["local"][1][lane * size + at : (lane + 1) * size]
-    elif window == PARAM_WINDOW:
+    elif base == PARAM_WINDOW:
         data = engine.param_bytes[at:]
     else:
         extent = engine.memory.extent(address)

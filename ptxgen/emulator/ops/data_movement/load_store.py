@@ -549,14 +549,14 @@ def load_undefined(
         at = (index + place.shift + i) * size
         if views is c.state.get("local"):
             bad, source = undefined_local(c, at, size, signed), "local memory that nothing has written"
-            base, window = 0, c.wave.program.local_size
+            base, length = 0, c.wave.program.local_size
         else:
             bad, source = undefined_global(c.wave.engine.undefined_bytes, at, size) or (None, "")
-            base, window = GLOBAL_BASE, 1 << 48
+            base, length = GLOBAL_BASE, 1 << 48
         if bad is not None:
             where = np.zeros(c.n, bad.dtype)
             where[lanes] = bad
-            loaded[slot] = (where, base + int(at[np.argmax(bad != 0)]) % window, source)
+            loaded[slot] = (where, base + int(at[np.argmax(bad != 0)]) % length, source)
     if loaded:
         c.wave.program.mark_undefined(c, loaded, site.ins)
 

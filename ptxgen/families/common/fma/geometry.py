@@ -15,13 +15,13 @@ from ptxgen.expr.node import variables
 from ptxgen.lowering import step_rate
 from ptxgen.lowering.algebra import PLUS_TIMES, InnerExpression
 from ptxgen.lowering.descriptor_table import grouped
-from ptxgen.lowering.implicit_gemm import TABLE, WINDOW
+from ptxgen.lowering.implicit_gemm import IM2COL, TABLE
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import dtype
 
 #: registers that a thread keeps for each row and column of its loads, by addressing
-TABLE_REGISTERS = {STRIDED: 0, TABLE: 1, WINDOW: 2}
+TABLE_REGISTERS = {STRIDED: 0, TABLE: 1, IM2COL: 2}
 
 #: loads of a thread, and rows (columns) of them, whose addresses and predicates the estimate includes
 LOADS, LINES = 16, 4

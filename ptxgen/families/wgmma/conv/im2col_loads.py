@@ -30,7 +30,7 @@ class Im2colPixels(OperandPath):
         self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
     ) -> None:
         super().__init__(role, name, loads.geometry, config, base, multicast)
-        self.tma_rank = loads.window.rank
+        self.tma_rank = loads.im2col.rank
         self.boxes = [Box(b.offset, 0, n) for n, b in enumerate(self.boxes)]
         self.pixel = "".join(f", %pixel{a}" for a in loads.axes)
         self.copy_operands = ", {" + ", ".join(f"%im2col_offset{a}" for a in loads.axes) + "}" + self.copy_operands
@@ -88,7 +88,7 @@ class Im2colColumns(OperandPath):
     ) -> None:
         super().__init__(role, name, loads.geometry, config, base, multicast)
         self.axes = loads.axes
-        self.tma_rank = loads.window.rank
+        self.tma_rank = loads.im2col.rank
         self.pixel = "".join(f", %pixel{a}" for a in self.axes)
         #: first column of each box, from the tile's first
         self.columns = [b.inner for b in self.boxes]
@@ -123,29 +123,29 @@ class Im2colLoads(MatrixLoads):
     pixels = "addr/im2col_pixels.mako"  #: how a map loads the pixels of rows
 
     @property
-    def window(self) -> Im2colDescriptor:
-        window: Im2colDescriptor | None = im2col(self.problem)
-        assert window is not None
-        return window
+    def im2col(self) -> Im2colDescriptor:
+        descriptor: Im2colDescriptor | None = im2col(self.problem)
+        assert descriptor is not None
+        return descriptor
 
     def outer(self, name: str) -> Sequence[str]:
         """Registers with the coordinates of an item of operand ``name``, which is not images."""
-        return self._outer(name) if self.window.groups else ()
+        return self._outer(name) if self.im2col.groups else ()
 
     @property
     def item_box(self) -> tuple[int, ...]:
         """The extents of a box along items."""
-        return (1,) if self.window.groups else ()
+        return (1,) if self.im2col.groups else ()
 
     def items(self, p: KernelProblem, pitch: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Extents and pitches along items, which are ``pitch`` bytes apart."""
-        return ((p.batch,), (pitch,)) if self.window.groups else ((), ())
+        return ((p.batch,), (pitch,)) if self.im2col.groups else ((), ())
 
     @property
     def image(self) -> str:
         """The register with the last coordinate of a pixel: an image, or an item that is a group; %flat_index is what
         the digits along the axes leave of a pixel's number."""
-        return f"%item_{self.window.side}" if self.window.groups else "%flat_index"
+        return f"%item_{self.im2col.side}" if self.im2col.groups else "%flat_index"
 
     @property
     def filter_tap(self) -> str:
@@ -155,7 +155,7 @@ class Im2colLoads(MatrixLoads):
     @property
     def flipped(self) -> bool:
         """True if the filter's last tap is multiplied by the first pixel."""
-        return self.window.flipped
+        return self.im2col.flipped
 
     @property
     def unit(self) -> int:
@@ -169,14 +169,14 @@ class Im2colLoads(MatrixLoads):
     @property
     def axes(self) -> range:
         """The axes of the images, the innermost first."""
-        return range(len(self.window.extents))
+        return range(len(self.im2col.extents))
 
     @property
     def splits_k(self) -> bool:
         return self.config.kg * self.config.cluster_k > 1
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
-        operand_class = Im2colPixels if name == self.window.side else FilterTaps
+        operand_class = Im2colPixels if name == self.im2col.side else FilterTaps
         return operand_class(self, role, name, self.config, base, multicast)
 
     @property
@@ -230,17 +230,17 @@ class Im2colLoads(MatrixLoads):
         return divisors
 
     def box_text(self, x: OperandPath) -> str:
-        return f"{x.box[0]} x {x.box[-1]}" + (" pixels" if x.name == self.window.side else "")
+        return f"{x.box[0]} x {x.box[-1]}" + (" pixels" if x.name == self.im2col.side else "")
 
     def tensor_map(self, p: KernelProblem, x: OperandPath, element_type: str) -> TensorMap:
-        window, size = im2col(p), p.element.bytes
-        assert window is not None
+        descriptor, size = im2col(p), p.element.bytes
+        assert descriptor is not None
         if isinstance(x, Im2colPixels | Im2colColumns):
-            return im2col_map(window, x, element_type, size)
+            return im2col_map(descriptor, x, element_type, size)
         along = tma_n(p) if x.name == "b" else p.m
-        inner, outer = (window.channels, along) if x.kmajor else (along, window.channels)
-        taps = window.tap_count * window.row_taps
-        pitches = (window.row * size, window.row * size * taps)
+        inner, outer = (descriptor.channels, along) if x.kmajor else (along, descriptor.channels)
+        taps = descriptor.tap_count * descriptor.row_taps
+        pitches = (descriptor.row * size, descriptor.row * size * taps)
         items, item = self.items(p, outer * pitches[-1])
         box = (*x.box, *self.item_box)
         return TensorMap(x.name.upper(), element_type, (inner, taps, outer, *items), (*pitches, *item), box, x.span)
@@ -251,9 +251,9 @@ class Im2colLoads(MatrixLoads):
         return ["sub.u32 %filter_tap, %last_tap, %tap;"] if self.flipped else []
 
 
-def im2col_map(window: Im2colDescriptor, x: OperandPath, element_type: str, size: int) -> TensorMap:
+def im2col_map(descriptor: Im2colDescriptor, x: OperandPath, element_type: str, size: int) -> TensorMap:
     """The im2col map of images, in boxes of ``x``."""
-    pitches = tuple(n * size for n in window.pitches)
-    extents = (window.channels, *window.extents, window.count)
-    pixel_box = PixelBox(window.lower, window.upper, window.steps)
+    pitches = tuple(n * size for n in descriptor.pitches)
+    extents = (descriptor.channels, *descriptor.extents, descriptor.count)
+    pixel_box = PixelBox(descriptor.lower, descriptor.upper, descriptor.steps)
     return TensorMap(x.name.upper(), element_type, extents, tuple(pitches), x.box, x.span, pixel_box)

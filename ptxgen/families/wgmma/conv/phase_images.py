@@ -49,10 +49,10 @@ class ImageTable(Table):
     """The first element of the image of each phase, by the remainders of a pixel's row and column by the strides; NONE:
     the phase has no image."""
 
-    window: Im2colDescriptor
+    im2col: Im2colDescriptor
 
     def words(self) -> NDArray[np.uint32]:
-        x, images = self.window, self.window.images
+        x, images = self.im2col, self.im2col.images
         assert images is not None
         starts = {n: phase.start for n, phase in enumerate(x.phases) if phase.tap_count}
         return np.array([starts.get(n, NONE) for n in images.phase_of], np.uint32)
@@ -99,14 +99,14 @@ class PhaseInterleaving(CKernels):
     BLOCKS_PER_SM = 6  #: registers are limited for so many: without a limit, ptxas takes 32 and may spill
 
     @property
-    def window(self) -> Im2colDescriptor:
-        window: Im2colDescriptor | None = im2col(self.c.problem)
-        assert window is not None
-        return window
+    def im2col(self) -> Im2colDescriptor:
+        descriptor: Im2colDescriptor | None = im2col(self.c.problem)
+        assert descriptor is not None
+        return descriptor
 
     @property
     def images(self) -> PhaseImages:
-        images = self.window.images
+        images = self.im2col.images
         assert images is not None
         return images
 
@@ -142,7 +142,7 @@ class PhaseInterleaving(CKernels):
     @cached_property
     def image_vec(self) -> int:
         """Elements of an access to an image, whose rows have the same alignment."""
-        return math.gcd(CHUNK // self.size, self.pixels, self.window.positions[0])
+        return math.gcd(CHUNK // self.size, self.pixels, self.im2col.positions[0])
 
     @property
     def image_vectors(self) -> int:

@@ -38,14 +38,14 @@ class PhaseTable(Table):
     the first tap in pixels, that of the tap after the last one, filter taps between these two. ``unit``: channels of a
     box; ``u``: elements of K of a stage."""
 
-    window: Im2colDescriptor
+    im2col: Im2colDescriptor
     unit: int
     u: int
 
     WORDS = 16
 
     def words(self) -> NDArray[np.uint32]:
-        x, units = self.window, -(-self.window.channels // self.unit)
+        x, units = self.im2col, -(-self.im2col.channels // self.unit)
         out = np.zeros((len(x.phases), self.WORDS), np.int64)
         for row, phase in zip(out, x.phases, strict=True):
             iterations = -(-phase.tap_count * units * self.unit // self.u)

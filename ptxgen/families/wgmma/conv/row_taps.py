@@ -21,7 +21,7 @@ class RowTapPixels(Im2colPixels):
         self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
     ) -> None:
         super().__init__(loads, role, name, config, base, multicast)
-        self.box = (self.box[0], self.box[1] + loads.window.row_taps - 1)
+        self.box = (self.box[0], self.box[1] + loads.im2col.row_taps - 1)
         self.tx_bytes = self.box[0] * self.box[1] * self.element
 
     def k_step_offset(self, k: int) -> int:
@@ -36,7 +36,7 @@ class RowTapFilters(FilterTaps):
         self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
     ) -> None:
         super().__init__(loads, role, name, config, base, multicast)
-        last = loads.window.row_taps - 1
+        last = loads.im2col.row_taps - 1
         self.tap_offsets = {b.offset: last - b.unit if loads.flipped else b.unit for b in self.boxes}
         self.boxes = [Box(b.offset, b.inner) for b in self.boxes]
 
@@ -52,7 +52,7 @@ class RowTapLoads(PhasedLoads):
     units = 1
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
-        if name == self.window.side:
+        if name == self.im2col.side:
             return RowTapPixels(self, role, name, self.config, base, multicast)
         deep = self.config.replace(u=stage_depth(self.config))
         return RowTapFilters(self, role, name, deep, base, multicast)

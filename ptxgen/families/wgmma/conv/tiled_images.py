@@ -58,19 +58,19 @@ class TiledLoads(Im2colLoads):
     pixels = "addr/tiled_pixels.mako"
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
-        operand_class = TiledPixels if name == self.window.side else FilterTaps
+        operand_class = TiledPixels if name == self.im2col.side else FilterTaps
         return operand_class(self, role, name, self.config, base, multicast)
 
     def box_text(self, x: OperandPath) -> str:
         return f"{x.box[0]} rows of a pixel x {x.box[-2]}" if isinstance(x, TiledPixels) else super().box_text(x)
 
     def tensor_map(self, p: KernelProblem, x: OperandPath, element_type: str) -> TensorMap:
-        window = im2col(p)
+        descriptor = im2col(p)
         if not isinstance(x, TiledPixels):
             return super().tensor_map(p, x, element_type)
-        extents = (*window.extents, window.channels)
+        extents = (*descriptor.extents, descriptor.channels)
         pitches = tuple(itertools.accumulate(extents, operator.mul, initial=p.element.bytes))[1:]
-        return TensorMap(x.name.upper(), element_type, (*extents, window.count), pitches, x.box, x.span)
+        return TensorMap(x.name.upper(), element_type, (*extents, descriptor.count), pitches, x.box, x.span)
 
 
 @dataclass(frozen=True)

@@ -91,13 +91,13 @@ class TiledWgradLoads(Im2colLoads):
     units = 1
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
-        operand_class = TiledImages if name == self.window.side else TiledGradients
+        operand_class = TiledImages if name == self.im2col.side else TiledGradients
         return operand_class(self, role, name, self.config, base, multicast)
 
     @property
     def one_tap(self) -> bool:
         """True if filters have one tap, so that a column of C is a channel."""
-        return self.window.tap_count == 1
+        return self.im2col.tap_count == 1
 
     @property
     def dividers(self) -> list[str]:
@@ -116,14 +116,14 @@ class TiledWgradLoads(Im2colLoads):
         return f"{x.box[0]} pixels x {x.box[-2]}"
 
     def tensor_map(self, p: KernelProblem, x: OperandPath, element_type: str) -> TensorMap:
-        window = im2col(p)
-        assert window is not None
-        pixels, channels = window.extents, window.channels
-        if x.name != window.side:
-            pixels, channels = window.positions, p.n if x.name == "b" else p.m
+        descriptor = im2col(p)
+        assert descriptor is not None
+        pixels, channels = descriptor.extents, descriptor.channels
+        if x.name != descriptor.side:
+            pixels, channels = descriptor.positions, p.n if x.name == "b" else p.m
         extents = (*pixels, channels)
         pitches = tuple(itertools.accumulate(extents, operator.mul, initial=p.element.bytes))[1:]
-        return TensorMap(x.name.upper(), element_type, (*extents, window.count), pitches, x.box, x.span)
+        return TensorMap(x.name.upper(), element_type, (*extents, descriptor.count), pitches, x.box, x.span)
 
     @property
     def count_registers(self) -> str:

@@ -24,7 +24,7 @@ class WgradLoads(Im2colLoads):
     units = 1
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
-        if name != self.window.side:
+        if name != self.im2col.side:
             return OperandPath(role, name, self.geometry, self.config, base, multicast, self.outer(name))
         return Im2colColumns(self, role, name, self.config, base, multicast)
 
@@ -46,7 +46,7 @@ class WgradLoads(Im2colLoads):
     def block_parameters(self) -> tuple[str, ...]:
         """Kernel parameters of the blocks of C that are stored: dividers by the filters of a group, by its channels,
         and by those of an item; groups of an item."""
-        names = ("group_rows", "group_columns", "item_columns") if self.window.blocks else ()
+        names = ("group_rows", "group_columns", "item_columns") if self.im2col.blocks else ()
         dividers = tuple(f"{number}_{name}" for name in names for number in ("magic", "shift"))
         return (*dividers, "groups_of_item") if names else ()
 
@@ -58,7 +58,7 @@ class WgradLoads(Im2colLoads):
 
     @property
     def parameters(self) -> list[Parameters]:
-        if not self.window.blocks:
+        if not self.im2col.blocks:
             return super().parameters
         blocks = Parameters("u32", self.block_parameters, lambda x: self._blocks(im2col(x.p)))
         return [*super().parameters, blocks]
@@ -93,7 +93,7 @@ class ImageWgradLoads(WgradLoads):
     template = "addr/wgrad_by_image.mako"
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
-        if name == self.window.side:
+        if name == self.im2col.side:
             return super().operand(role, name, base, multicast)
         return ImageGradients(self, role, name, self.config, base, multicast)
 
@@ -119,8 +119,8 @@ class ImageWgradLoads(WgradLoads):
     def tensor_map(self, p: KernelProblem, x: OperandPath, element_type: str) -> TensorMap:
         if not isinstance(x, ImageGradients):
             return super().tensor_map(p, x, element_type)
-        window = im2col(p)
-        assert window is not None
-        filters, row = p.n if x.name == "b" else p.m, window.row * p.element.bytes
-        extents = (math.prod(window.positions), filters, window.count)
+        descriptor = im2col(p)
+        assert descriptor is not None
+        filters, row = p.n if x.name == "b" else p.m, descriptor.row * p.element.bytes
+        extents = (math.prod(descriptor.positions), filters, descriptor.count)
         return TensorMap(x.name.upper(), element_type, extents, (row, row * filters), x.box, x.span)
