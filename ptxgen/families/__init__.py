@@ -5,6 +5,7 @@ from ptxgen.families.compressed_tiles.family import FAMILY as COMPRESSED_TILES
 from ptxgen.families.depthwise.family import FAMILY as DEPTHWISE
 from ptxgen.families.mma.family import FAMILY as MMA
 from ptxgen.families.private_groups.family import FAMILY as PRIVATE_GROUPS
+from ptxgen.families.quantized_mma.family import FAMILY as QUANTIZED_MMA
 from ptxgen.families.registry import register
 from ptxgen.families.resident_rows.family import FAMILY as RESIDENT_ROWS
 from ptxgen.families.row_split.family import FAMILY as ROW_SPLIT
@@ -32,5 +33,6 @@ for _family in (
     COMPRESSED_TILES,
     PRIVATE_GROUPS,
     RESIDENT_ROWS,
+    QUANTIZED_MMA,
 ):
     register(_family)

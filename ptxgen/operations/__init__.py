@@ -4,12 +4,13 @@ from ptxgen.expr.node import Node
 from ptxgen.operations.conv.operation import CONV
 from ptxgen.operations.gemm.operation import GEMM
 from ptxgen.operations.grouped.operation import GROUPED
+from ptxgen.operations.quantized.operation import QUANTIZED_GEMM
 from ptxgen.operations.spmm.operation import SPMM
 from ptxgen.operations.task.operation import TASK
 from ptxgen.problem import epilogue_ops
 from ptxgen.problem.operation import OPERATIONS
 
-OPERATIONS.update({operation.name: operation for operation in (GEMM, CONV, GROUPED, SPMM, TASK)})
+OPERATIONS.update({operation.name: operation for operation in (GEMM, CONV, GROUPED, SPMM, TASK, QUANTIZED_GEMM)})
 
 
 def _read_activation(text: str) -> tuple[str, Node]:

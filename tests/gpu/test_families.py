@@ -12,6 +12,8 @@ from ptxgen.families import registry
 from ptxgen.operations.conv.checks import guarded
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.gemm.strided_arrays import A, B, C, elements, padded
+from ptxgen.operations.quantized.problem import QuantizedGemm
+from ptxgen.operations.quantized.reference import quantized_arrays
 from ptxgen.problem.reference import INPUTS, compare, epilogue_arrays, operands, reference
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.open_driver import open_driver
@@ -40,6 +42,7 @@ FAMILIES = {
     "conv_wgmma_tiled": (300, 400),
     "conv_wgmma_by_image": (300, 400),
     "conv_wgmma_groups": (300, 400),
+    "quantized_mma": (700, 500),
     "winograd": (200, 400),
     "winograd_4x4": (200, 400),
 }
@@ -76,7 +79,8 @@ def fail(bad, count) -> None:
 
 def matrices(runner, p, arrays, alpha, beta):
     """The pair (expected result, a launch that returns the result and whether memory between its rows is unchanged)."""
-    stored, poison = padded(p, arrays), p.output.poison
+    others = {name: arrays[name] for name in p.arrays if name in ("scales", "zeros")}
+    stored, poison = padded(p, arrays) | others, p.output.poison
     used = arrays | {"A": elements(p, A, stored["A"]), "B": elements(p, B, stored["B"])}
     expected = reference(p, used, alpha, beta)
 
@@ -97,6 +101,9 @@ def images(runner, p, arrays, alpha, beta):
 def wrong(runner, p, inputs, seed, alpha, beta) -> str:
     """The error of two consecutive launches, or ""."""
     arrays = operands(p, seed, inputs) | epilogue_arrays(p, seed, inputs)
+    if isinstance(p, QuantizedGemm):
+        arrays |= quantized_arrays(p, seed, inputs)
+        beta = 0.0 if p.gated else beta
     if beta == 0:
         arrays["C"] = np.full_like(arrays["C"], p.output.poison)
     prepare = images if isinstance(p, Conv) else matrices

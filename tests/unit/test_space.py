@@ -36,6 +36,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.grouped.problem import GroupedGemm
+from ptxgen.operations.quantized.problem import QuantizedGemm
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import device
@@ -693,7 +694,8 @@ def test_explain_accounts_for_every_row(small_axes):
         blocks = ceil_div(p.k, u)
         legal = {ceil_div(p.k, ceil_div(ceil_div(p.k, kg), u) * u) for kg in slices if kg <= blocks}
         total += shapes * len(legal | {kg for kg in slices if kg > blocks})
-    cannot = {"mma_dtype": 1, "wgmma_dtype": 1, "skinny_extent": 1}  # f32 in f32, no short side
+    # f32 in f32, no short side
+    cannot = {"mma_dtype": 1, "wgmma_dtype": 1, "skinny_extent": 1, "quantized_mma_types": 1}
     cannot["capabilities"] = 10  # strips, transforms over tiles of 2x2 and 4x4, five of a sparse matrix, groups, rows
     assert {n: counts.pop(n) for n in cannot} == cannot
     assert sum(counts.values()) + len(space.candidates(p, H200)) == total
@@ -833,6 +835,10 @@ CLASSES = {
         for n, kind in ((8, "f16"), (16, "f16"), (8, "f32"))
     ),
     12: tuple(form(element_sums(n, kind), "private_groups") for n, kind in ((64, "f32"), (300, "f32"), (64, "f64"))),
+    14: tuple(
+        form(QuantizedGemm(3 * n, 48 * n, 256 * n, dtype=kind, weights="s4", group=128), "quantized_mma")
+        for n, kind in ((1, "f16"), (9, "f16"), (1, "bf16"))
+    ),
     13: tuple(form(nearest(n, kind), "resident_rows") for n, kind in ((700, "f32"), (5000, "f32"), (700, "f64"))),
 }
 

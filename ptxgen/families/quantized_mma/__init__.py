@@ -1,0 +1,1 @@
+"""Products with quantized weights, which are loaded once and become operands of mma.sync in registers."""

@@ -1,0 +1,96 @@
+"""The geometry of quantized_mma kernels.
+
+The product is transposed: weights are the operand of mma.sync with 16 rows, activations that with 8 columns. A warp has
+a tile of ``ns`` · 8 weight rows (columns of C) by all ``ml`` rows of activations. A lane has ``ns`` adjacent weight
+rows, and the sums of two rows of C of each tile of 8. The four lanes of a quad load adjacent vectors of the same weight
+rows, which the instruction takes in its own order of K: a step of a warp is a window of K of four vectors.
+
+Warps of a block are along N and, ``kl`` of them, along K. The steps of a warp in a K iteration are contiguous, and
+have whole groups of weights: the sums of a group are multiplied by its scale before they are added to the total.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.geometry import OperandGeometry, ThreadLoadGeometry, accumulator_bytes
+from ptxgen.codegen.split_k import tiles_and_slices
+from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, where
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.quantized_rows import QuantizedRows
+
+QUAD = 4  #: lanes that load adjacent vectors of a row
+LANES = WARP // QUAD  #: lanes along N, and along M
+WORD = 4  #: bytes of a register
+CHUNK = 8  #: elements of K that are dequantized at once
+FIXED_REGISTERS = 36  #: registers of a thread besides operands, sums and addresses
+NO_WEIGHTS = QuantizedRows(True, 1, 1, 1, 0, 1, 1)
+HOISTED = 16  #: hoisted loads that take registers which are free at that place
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class QuantizedMmaGeometry(ThreadLoadGeometry):
+    """The geometry of a quantized_mma kernel."""
+
+    along: IntOrColumn  #: warps of the block along N
+    depth: IntOrColumn  #: elements of K of a lane per step
+    window: IntOrColumn  #: elements of K of a warp per step
+    steps: IntOrColumn  #: steps of a warp per K iteration
+    words: IntOrColumn  #: words of weights of a row, of a lane and step
+    scaled: BoolOrColumn  #: whether groups of a row have scales of their own
+
+
+def access_of(p: KernelProblem) -> QuantizedRows:
+    """The access to the weights; rules reject problems without, but geometry has numbers for them."""
+    return next((x.access for x in p.operands if isinstance(x.access, QuantizedRows)), NO_WEIGHTS)
+
+
+def counts(p: KernelProblem, c: Any) -> dict[str, Any]:
+    """The numbers of the geometry that depend on tiles, extents and slices alone: tiles and slices of K."""
+    sum_bytes = accumulator_bytes(p)
+    return {"sum_bytes": sum_bytes, **tiles_and_slices(p, c, sum_bytes)}
+
+
+def geometry(p: KernelProblem, c: Any) -> QuantizedMmaGeometry:
+    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    counted, access = counts(p, c), access_of(p)
+    per_byte, grouped = access.format.per_byte, access.group > 0
+    words = np.maximum(c.vec_b // WORD, 1)
+    depth = words * WORD * per_byte
+    window = QUAD * depth
+    along = c.nl // np.maximum(LANES * c.ns, 1)
+    steps = c.u // np.maximum(c.kl * window, 1)
+    threads = along * c.kl * WARP
+    tiles_m = c.ms // 2
+    loads_a = tiles_m * np.maximum(depth // np.maximum(c.vec_a, 1), 1)
+    loads_b = c.ns * np.maximum(WORD // np.maximum(c.vec_b, 1), 1)
+    c_row_pitch = c.nl + 4
+    sums = c.ns * c.ms * (2 if grouped else 1)
+    scales = np.maximum(steps * window // access.group, 1) if grouped else 0
+    scales = scales * c.ns * (1 + access.zeros) * (1 + c.fragment_prefetch)
+    chunk = np.minimum(depth, CHUNK)
+    operands = chunk // 2 * (c.ns + tiles_m) + where(c.vec_a == 1, chunk * tiles_m, 0)
+    # ptxas hoists loads of activations, of a step and of the next one
+    hoisted = tiles_m * depth // 2 * where(steps > 1, 2, 1) - chunk // 2 * tiles_m - HOISTED
+    pointers = 2 * (c.ns + tiles_m) + 2 * c.ns * (1 + access.zeros)
+    loaded = steps * c.ns * words + scales + where(c.vec_b < WORD, steps * loads_b, 0)
+    return QuantizedMmaGeometry(
+        a=OperandGeometry(loads=loads_a * steps * threads),
+        b=OperandGeometry(loads=loads_b * steps * threads),
+        along=along,
+        depth=depth,
+        window=window,
+        steps=steps,
+        words=words,
+        scaled=grouped,
+        threads=threads,
+        uk=depth * steps,
+        shared=c.ml * c_row_pitch * c.kl * counted["sum_bytes"],
+        c_row_pitch=c_row_pitch,
+        c_via_smem=c.ns > 0,
+        registers=sums + loaded + operands + pointers + np.maximum(hoisted, 0) + FIXED_REGISTERS,
+        **counted,
+    )

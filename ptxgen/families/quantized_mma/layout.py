@@ -1,0 +1,305 @@
+"""Loads and products of a lane of a quantized_mma kernel. Numbers and names only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from ptxgen.codegen.registers import Tile, braces, width
+from ptxgen.codegen.vectorized import log2
+from ptxgen.families.common.matrix_instructions import COLUMNS
+from ptxgen.families.quantized_mma.geometry import CHUNK, QUAD, WORD
+from ptxgen.lowering.quantized_rows import SCALES, ZEROS, QuantizedRows
+
+ELEMENT = 2  #: bytes of an element of A
+
+
+class Load(NamedTuple):
+    """An access of ``kind`` to ``registers``, which are ``names``, from ``offset`` bytes past a pointer. ``place``: the
+    elements of K of the lane before it; ``guard``: in the remainder of K; ``moved``: the type of a move to a register.
+    """
+
+    kind: str
+    registers: str
+    names: list[str]
+    pointer: str
+    offset: int
+    place: int = 0
+    moved: str = "b32"
+    cache_hint: str = ""
+    guard: str = ""
+
+
+class Join(NamedTuple):
+    """A word that is composed of narrower loads: ``register`` times ``factor`` is added."""
+
+    word: str
+    parts: list[tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights of a lane. ``rows``: adjacent rows of B; ``words``: of a row in a step; ``vec``: bytes of a load;
+    ``steps``: of a K iteration; ``stride``: elements of K from one iteration to the next."""
+
+    access: QuantizedRows
+    rows: int
+    words: int
+    vec: int
+    steps: int
+    stride: int
+
+    @property
+    def per_byte(self) -> int:
+        return self.access.format.per_byte
+
+    @property
+    def depth(self) -> int:
+        """Elements of K of a step."""
+        return self.words * WORD * self.per_byte
+
+    @property
+    def window(self) -> int:
+        """Elements of K of a warp and step."""
+        return QUAD * self.depth
+
+    @property
+    def log2_per_byte(self) -> int:
+        return log2(self.per_byte)
+
+    @property
+    def group(self) -> int:
+        return self.access.group
+
+    @property
+    def portion(self) -> int:
+        """Steps whose products have one scale; 0: all have one."""
+        return self.group // self.window if self.group else 0
+
+    @property
+    def portions(self) -> int:
+        """Groups of a K iteration of a warp; 1 if all have one scale."""
+        return self.steps // self.portion if self.portion else 1
+
+    def offset(self, j: int) -> int:
+        """Columns of C from the lane's first to its column ``j``."""
+        return j
+
+    # ---- weights
+
+    @cached_property
+    def raw(self) -> Tile:
+        return Tile("ldg_b", "b32", (self.steps, self.rows, self.words))
+
+    @cached_property
+    def pieces(self) -> Tile:
+        """Loads that are narrower than a word."""
+        return Tile("piece_b", "b32", (self.steps, self.rows, WORD // self.vec if self.vec < WORD else 1))
+
+    @property
+    def narrow(self) -> bool:
+        return self.vec < WORD
+
+    @property
+    def cache_hint(self) -> str:
+        """Loads of whole sectors bypass the L1; narrower ones read a sector in several steps."""
+        return ".L1::no_allocate.L2::128B" if QUAD * self.vec >= 32 else ""
+
+    def loads(self, step: int, following: bool = False) -> list[Load]:
+        """The accesses of a step, and to the scales of a group that begins with it; ``following``: of the next K
+        iteration, with this iteration's pointers."""
+        ahead = self.stride if following else 0
+        start = (step * self.window + ahead) // self.per_byte
+        out = []
+        for i in range(self.rows):
+            at = f"%ptr_b{i}"
+            if not self.narrow:
+                each = self.vec // WORD
+                names = [self.raw[step, i, w] for w in range(each)]
+                out.append(Load(width(each, "b32"), braces(names), names, at, start, cache_hint=self.cache_hint))
+                continue
+            for n in range(WORD // self.vec):
+                name, first = self.pieces[step, i, n], n * self.vec
+                out.append(Load(f"u{8 * self.vec}", name, [name], at, start + first, first * self.per_byte))
+        if self.begins(step):
+            group = step // self.portion
+            out += self.group_loads(group, group + ahead // self.group)
+        return out
+
+    def joins(self, step: int) -> list[Join]:
+        """The words of a step that are composed."""
+        if not self.narrow:
+            return []
+        count = WORD // self.vec
+        return [
+            Join(self.raw[step, i, 0], [(self.pieces[step, i, n], 1 << 8 * self.vec * n) for n in range(count)])
+            for i in range(self.rows)
+        ]
+
+    @property
+    def places(self) -> list[int]:
+        """The elements of K of a lane before each load of a row."""
+        return [n * self.vec * self.per_byte for n in range(WORD // self.vec)] if self.narrow else [0]
+
+    # ---- scales and zero points
+
+    @property
+    def scale_bytes(self) -> int:
+        return self.access.scale_type.bytes
+
+    @property
+    def scale_kind(self) -> str:
+        """The type of the load of a scale."""
+        return "f32" if self.scale_bytes == WORD else "b16"
+
+    @cached_property
+    def scales(self) -> Tile:
+        return Tile("ldg_scale", self.scale_kind, (self.portions, self.rows))
+
+    @cached_property
+    def zeros(self) -> Tile:
+        return Tile("ldg_zero", "b32", (self.portions, self.rows))
+
+    @cached_property
+    def scale(self) -> Tile:
+        """The scales of the rows in f32."""
+        return Tile("scale", "f32", (self.rows,))
+
+    @cached_property
+    def zero_offset(self) -> Tile:
+        """The offsets of the rows, in which zero points are."""
+        return Tile("zero_offset", "b32", (self.rows,))
+
+    def begins(self, step: int) -> bool:
+        """True if the products of a step begin those of a group."""
+        return self.portion > 0 and step % self.portion == 0
+
+    def group_loads(self, n: int = 0, at: int = 0) -> list[Load]:
+        """The loads of scales, and zero points, of group ``at`` from the pointers to the ``n``-th of the registers."""
+        found = []
+        for i in range(self.rows):
+            to = self.scales[n, i]
+            moved = "b16" if self.scale_kind == "b16" else "b32"
+            found.append(Load(self.scale_kind, to, [to], f"%ptr_scales{i}", at * self.scale_bytes, moved=moved))
+        if self.access.zeros:
+            registers = [self.zeros[n, i] for i in range(self.rows)]
+            found += [Load("u8", to, [to], f"%ptr_zeros{i}", at) for i, to in enumerate(registers)]
+        return found
+
+    def step_scales(self, step: int) -> list[str]:
+        """The instructions that convert the scales of the group that a step ends to f32; none if it ends none."""
+        ends = self.portion > 0 and (step + 1) % self.portion == 0
+        return self.converted_scales(step // self.portion) if ends else []
+
+    def converted_scales(self, n: int = 0) -> list[str]:
+        """The instructions that convert the scales of a group to f32."""
+        kind = self.access.scale
+        lines = []
+        for i in range(self.rows):
+            to, raw = self.scale[i], self.scales[n, i]
+            if kind == "bf16":
+                lines.append(f"mov.b32 {to}, {{%zero_half, {raw}}};")
+            else:
+                lines.append(f"mov.f32 {to}, {raw};" if kind == "f32" else f"cvt.f32.f16 {to}, {raw};")
+        return lines
+
+    def zero_points(self, step: int) -> list[tuple[str, str]]:
+        """Pairs (offset of a row, its zero point) of the group that begins with a step."""
+        if not (self.access.zeros and self.begins(step)):
+            return []
+        return self.row_zero_points(step // self.portion)
+
+    def row_zero_points(self, n: int = 0) -> list[tuple[str, str]]:
+        return [(self.zero_offset[i], self.zeros[n, i]) for i in range(self.rows)] if self.access.zeros else []
+
+    def row_offset(self, i: int) -> str:
+        """The offset of the weights of a row."""
+        return self.zero_offset[i] if self.access.zeros else "%constant_offset"
+
+    @property
+    def stride_bytes(self) -> int:
+        return self.stride // self.per_byte
+
+    @property
+    def group_arrays(self) -> list[tuple[str, int, int]]:
+        """Triples (array with an element for each group, bytes of an element, bytes from a K iteration to the next)."""
+        groups = self.stride // self.group if self.group else 0
+        sizes = {SCALES: self.scale_bytes, ZEROS: 1}
+        return [(name, sizes[name], groups * sizes[name]) for name in self.access.arrays]
+
+    @property
+    def advancing_arrays(self) -> list[tuple[str, int, int]]:
+        """Those whose pointers advance: none if all weights of a row have one scale."""
+        return self.group_arrays if self.group else []
+
+
+@dataclass(frozen=True)
+class Activations:
+    """The activations of a lane: a row of each tile of 8 rows of A. ``vec``: elements of a load; ``depth``: elements of
+    K of a step; ``stride``: of K from one iteration to the next."""
+
+    tiles: int
+    vec: int
+    depth: int
+    window: int
+    stride: int
+
+    def offset(self, i: int) -> int:
+        """Rows of C from the lane's first to its row ``i``."""
+        return i // 2 * COLUMNS + i % 2
+
+    @property
+    def rows(self) -> list[tuple[str, int]]:
+        """Pairs (pointer, row of A from the lane's first) of the rows that the lane loads."""
+        return [(f"%ptr_a{j}", j * COLUMNS) for j in range(self.tiles)]
+
+    @property
+    def chunk(self) -> int:
+        """Elements of K that are loaded and multiplied at once."""
+        return min(self.depth, CHUNK)
+
+    @cached_property
+    def raw(self) -> Tile:
+        """Pairs of elements of a chunk."""
+        return Tile("ldg_a", "b32", (self.tiles, self.chunk // 2))
+
+    @cached_property
+    def halves(self) -> Tile:
+        """Elements that are loaded one by one."""
+        return Tile("half_a", "b16", (self.tiles, self.chunk if self.vec == 1 else 1))
+
+    def loads(self, step: int, chunk: int) -> list[Load]:
+        """The accesses of a chunk of a step."""
+        out = []
+        for j in range(self.tiles):
+            for place in range(0, self.chunk, self.vec):
+                first = chunk * self.chunk + place
+                offset = (step * self.window + first) * ELEMENT
+                if self.vec == 1:
+                    name = self.halves[j, place]
+                    out.append(Load("b16", name, [name], f"%ptr_a{j}", offset, first, "b16"))
+                    continue
+                names = [self.raw[j, place // 2 + w] for w in range(self.vec // 2)]
+                out.append(Load(width(len(names), "b32"), braces(names), names, f"%ptr_a{j}", offset, first))
+        return out
+
+    @property
+    def joins(self) -> list[tuple[str, str]]:
+        """Pairs (word, the two elements that it is made of), where elements are loaded one by one."""
+        if self.vec > 1:
+            return []
+        return [
+            (self.raw[j, w], braces([self.halves[j, 2 * w], self.halves[j, 2 * w + 1]]))
+            for j in range(self.tiles)
+            for w in range(self.chunk // 2)
+        ]
+
+    @property
+    def places(self) -> list[int]:
+        """The elements of K of a lane before each load of a row."""
+        return list(range(0, self.depth, self.vec))
+
+    @property
+    def stride_bytes(self) -> int:
+        return self.stride * ELEMENT

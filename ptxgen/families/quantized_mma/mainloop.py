@@ -1,0 +1,270 @@
+"""The main loop of a quantized_mma kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.parts.part import Part
+from ptxgen.codegen.registers import Tile, braces
+from ptxgen.codegen.vectorized import log2
+from ptxgen.families.common.dequantize import Dequantizer
+from ptxgen.families.common.matrix_instructions import Instruction
+from ptxgen.families.quantized_mma.geometry import LANES, QUAD, QuantizedMmaGeometry
+from ptxgen.families.quantized_mma.layout import Activations, Join, Load, Weights
+
+
+class Chunk(NamedTuple):
+    """Elements of K that a lane multiplies at once: loads of activations; (word of weights, the pairs that it becomes,
+    offset); the instructions of products."""
+
+    loads: list[Load]
+    words: list[tuple[str, list[str], str]]
+    products: list[str]
+
+
+class Step(NamedTuple):
+    """A window of K of a warp. ``loads``: of weights and of the scales of a group that begins with it; ``following``:
+    those of the next K iteration; ``zero_points``: pairs (offset of a row, its zero point) of such a group; ``joins``:
+    words that are composed; ``scales``: the instructions that convert the scales of a group that it ends."""
+
+    number: int
+    loads: list[Load]
+    following: list[Load]
+    zero_points: list[tuple[str, str]]
+    joins: list[Join]
+    chunks: list[Chunk]
+    scales: list[str]
+
+
+@dataclass(frozen=True)
+class QuantizedMmaMainloop(Part):
+    """``weights``, ``activations``: the operands of a lane; ``instruction``: mma.sync; ``dequantizer``: how words of
+    weights become pairs of elements."""
+
+    config: Config
+    geometry: QuantizedMmaGeometry
+    weights: Weights
+    activations: Activations
+    instruction: Instruction
+    dequantizer: Dequantizer
+
+    # ---- threads
+
+    @property
+    def ms(self) -> int:
+        return self.config.ms
+
+    @property
+    def ns(self) -> int:
+        return self.config.ns
+
+    @property
+    def warps_along(self) -> int:
+        """Warps along N."""
+        return int(self.geometry.along)
+
+    @property
+    def log2_warps_along(self) -> int:
+        return log2(self.warps_along)
+
+    @property
+    def last_warp_along(self) -> int:
+        return self.warps_along - 1
+
+    @property
+    def last_lane(self) -> int:
+        return QUAD - 1
+
+    @property
+    def log2_quad(self) -> int:
+        return log2(QUAD)
+
+    @property
+    def log2_lanes(self) -> int:
+        return log2(LANES)
+
+    @property
+    def lanes(self) -> int:
+        """Lanes along N, and along M."""
+        return LANES
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """The steps of a K iteration."""
+        w = self.weights
+        return [
+            Step(
+                n,
+                self.guarded(w.loads(n)),
+                w.loads(n, following=True),
+                w.zero_points(n),
+                w.joins(n),
+                [self.chunk(n, i) for i in range(self.chunks)],
+                w.step_scales(n),
+            )
+            for n in range(w.steps)
+        ]
+
+    @property
+    def prefetched_steps(self) -> list[Step]:
+        """The steps whose weights are loaded one iteration ahead."""
+        return self.steps if self.prefetches else []
+
+    @property
+    def loaded_steps(self) -> list[Step]:
+        """The steps whose weights are loaded at the start of their iteration."""
+        return [] if self.prefetches else self.steps
+
+    @property
+    def row_loads(self) -> list[Load]:
+        """The loads of scales, and zero points, of whole rows."""
+        return [] if self.scaled else self.weights.group_loads()
+
+    @property
+    def row_zero_points(self) -> list[tuple[str, str]]:
+        """Pairs (offset of a row, its zero point), of whole rows."""
+        return [] if self.scaled else self.weights.row_zero_points()
+
+    @property
+    def row_scales(self) -> list[str]:
+        """The instructions that convert the scales of whole rows to f32."""
+        return self.weights.converted_scales()
+
+    @property
+    def prefetches(self) -> bool:
+        return bool(self.config.fragment_prefetch)
+
+    @property
+    def log2_u(self) -> int:
+        return log2(self.config.u)
+
+    @property
+    def warp_elements(self) -> int:
+        """Elements of K of a warp in a K iteration."""
+        return self.weights.window * self.weights.steps
+
+    @property
+    def scaled(self) -> bool:
+        """True if groups of a row have scales of their own."""
+        return self.weights.group > 0
+
+    @property
+    def log2_group(self) -> int:
+        return log2(self.weights.group)
+
+    # ---- products
+
+    @cached_property
+    def acc(self) -> Tile:
+        """Sums by tile of 16 weight rows and tile of 8 activation rows."""
+        return Tile("acc", "f32", (self.ns // 2, self.activations.tiles, self.instruction.sums))
+
+    @cached_property
+    def group_sum(self) -> Tile:
+        """Likewise, of a group."""
+        return Tile("group_sum", "f32", self.acc.shape)
+
+    @cached_property
+    def pair(self) -> Tile:
+        """Pairs of elements of a chunk, by row of weights."""
+        return Tile("pair_b", "b32", (self.ns, self.activations.chunk // 2))
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of a step."""
+        return self.activations.depth // self.activations.chunk
+
+    def chunk(self, step: int, n: int) -> Chunk:
+        """Chunk ``n`` of a step."""
+        return Chunk(self.guarded(self.activations.loads(step, n)), self.words(step, n), self.products(step, n))
+
+    def words(self, step: int, chunk: int) -> list[tuple[str, list[str], str]]:
+        """Triples (word of weights, the pairs that it becomes, offset) of a chunk."""
+        each = self.dequantizer.elements
+        per_chunk = self.activations.chunk // each
+        out = []
+        for i in range(self.ns):
+            for w in range(per_chunk):
+                pairs = [self.pair[i, w * each // 2 + n] for n in range(each // 2)]
+                word = self.weights.raw[step, i, chunk * per_chunk + w]
+                out.append((word, pairs, self.weights.row_offset(i)))
+        return out
+
+    def products(self, step: int, chunk: int) -> list[str]:
+        """The instructions of a chunk."""
+        sums = self.group_sum if self.scaled else self.acc
+        a, lines = self.activations, []
+        for k in range(0, a.chunk // 2, 2):
+            first = self.weights.begins(step) and chunk == 0 and k == 0
+            for n in range(self.ns // 2):
+                rows = (2 * n, 2 * n + 1)
+                left = braces([self.pair[i, pair] for pair in (k, k + 1) for i in rows])
+                for j in range(a.tiles):
+                    into = braces([sums[n, j, i] for i in range(self.instruction.sums)])
+                    before = braces(["%zero"] * self.instruction.sums) if first else into
+                    right = braces([a.raw[j, k], a.raw[j, k + 1]])
+                    lines.append(f"{self.instruction.name} {into}, {left}, {right}, {before};")
+        return lines
+
+    @property
+    def scaled_sums(self) -> list[tuple[str, str, str]]:
+        """Triples (sum, its group's, scale)."""
+        return [
+            (self.acc[n, j, i], self.group_sum[n, j, i], self.weights.scale[2 * n + i // 2])
+            for n in range(self.ns // 2)
+            for j in range(self.activations.tiles)
+            for i in range(self.instruction.sums)
+        ]
+
+    @property
+    def scaled_totals(self) -> list[tuple[str, str]]:
+        """Pairs (sum, scale)."""
+        return [(total, scale) for total, _, scale in self.scaled_sums]
+
+    @cached_property
+    def row_sums(self) -> list[list[str]]:
+        """The sums of each row of C of a lane."""
+        return [[self.acc[j // 2, i // 2, 2 * (j % 2) + i % 2] for j in range(self.ns)] for i in range(self.ms)]
+
+    # ---- the remainder of K
+
+    @property
+    def guarded_places(self) -> list[int]:
+        """The elements of K of a lane before which a load may end K: 0, or those of narrow loads."""
+        if self.weights.places == [0]:
+            return [0]
+        return sorted({*self.weights.places, *self.activations.places})
+
+    @property
+    def guards(self) -> int:
+        """The number of guards."""
+        return len(self.guarded_places)
+
+    def guarded(self, loads: list[Load]) -> list[Load]:
+        """The loads with their guards in the remainder of K."""
+        places = self.guarded_places
+        return [x._replace(guard=f"@%in_k{places.index(x.place) if len(places) > 1 else 0} ") for x in loads]
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        w, a = self.weights, self.activations
+        rows = [
+            (self.acc, "accumulators: tile of 16 columns of C, tile of 8 rows, of a lane"),
+            (w.raw, "loads of B: step, row, word"),
+            (self.pair, "elements of B: row, pair along K of a chunk"),
+            (a.raw, "loads of A: row, pair along K of a chunk"),
+            (w.scales, "loads of scales: group, row"),
+            (w.scale, "scales of the rows"),
+        ]
+        if self.scaled:
+            rows.append((self.group_sum, "sums of a group, likewise"))
+        if w.access.zeros:
+            rows += [(w.zeros, "loads of zero points: group, row"), (w.zero_offset, "offsets of the rows")]
+        if w.narrow:
+            rows.append((w.pieces, "loads of B narrower than a word"))
+        if a.vec == 1:
+            rows.append((a.halves, "elements of A"))
+        return rows

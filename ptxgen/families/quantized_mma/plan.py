@@ -1,0 +1,83 @@
+"""The plan of a quantized_mma kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ptxgen.codegen.launches.matrix_parameters import MatrixParameters
+from ptxgen.codegen.launches.packing import Packing
+from ptxgen.codegen.parts.addressing import CAddressing, OperandAddressing
+from ptxgen.codegen.parts.epilogue import TileEpilogue
+from ptxgen.codegen.parts.parameters import Parameters
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.tile_parts import compose_scheduler
+from ptxgen.families.common.dequantize import Dequantizer
+from ptxgen.families.common.matrix_instructions import instruction
+from ptxgen.families.quantized_mma.geometry import QuantizedMmaGeometry
+from ptxgen.families.quantized_mma.layout import Activations, Weights
+from ptxgen.families.quantized_mma.mainloop import QuantizedMmaMainloop
+from ptxgen.lowering.kernel_problem import STRIDED
+
+
+class QuantizedMmaParameters(MatrixParameters):
+    """Those of matrices, and the groups of a row of weights."""
+
+    @property
+    def declared(self) -> list[Parameters]:
+        groups = Parameters("u32", ("groups",), lambda x: (x.p.operand("B").access.groups(x.p.k),))
+        return [*super().declared, groups]
+
+
+class QuantizedMmaPlan(Plan):
+    """Each lane loads its operands to registers; warps that split K add sums in shared memory."""
+
+    kernel = "kernel/quantized_mma.mako"
+    geometry: QuantizedMmaGeometry
+    mainloop: QuantizedMmaMainloop
+    epilogue: TileEpilogue
+    parameter_meanings: Mapping[str, str] = {
+        "scales": "address of the scales of the weights: row, group",
+        "zeros": "address of the zero points of the weights, likewise",
+        "groups": "groups of a row of weights",
+    }
+
+    def _compose(self) -> None:
+        p, c, g = self.problem, self.config, self.geometry
+        scheduler = compose_scheduler(self)
+        access = p.operand("B").access
+        self.b = Weights(access, c.ns, int(g.words), c.vec_b, int(g.steps), c.u)
+        self.a = Activations(c.ms // 2, c.vec_a, self.b.depth, self.b.window, c.u)
+        dequantizer = Dequantizer(access.format, p.dtype)
+        self.mainloop = QuantizedMmaMainloop(c, g, self.b, self.a, instruction(p, self.device), dequantizer)
+        self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), c.vec_c)
+        self.epilogue = TileEpilogue(
+            c,
+            self.arithmetic,
+            self.reduction,
+            self.c,
+            threads=self.threads,
+            ns=c.ns,
+            columns=[],
+            contiguous=c.ns,
+            via_smem=True,
+            row_pitch=int(g.c_row_pitch),
+            aliases_stages=False,
+            computes_oob=False,
+        )
+        self.packing = Packing(p, self.entry, self.batch)
+        self.c_kernels = self._c_kernels(scheduler)
+        addressing = OperandAddressing.of("a", STRIDED), OperandAddressing.of("b", STRIDED)
+        self.parameters = QuantizedMmaParameters(
+            self.arithmetic, self.batch, addressing, self.c, scheduler, self.packing
+        )
+        self.launcher = self._gemm_launcher(scheduler, self.parameters)
+
+    @property
+    def scaled_rows(self) -> list[list[str]]:
+        """The instructions that give the sink each row of sums."""
+        return [self.epilogue.scaled_row(sums) for sums in self.mainloop.row_sums]
+
+    @property
+    def access_bytes(self) -> tuple[int, int, int]:
+        p, c = self.problem, self.config
+        return c.vec_a * p.element.bytes, c.vec_b, self.c.vec * p.output.bytes

@@ -1,0 +1,46 @@
+"""Rows of quantized weights with scales, and zero points, of groups along K."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ptxgen.lowering.kernel_problem import MatrixAccess, at_least_one
+from ptxgen.problem.dtypes import Dtype, dtype
+from ptxgen.problem.weight_formats import WEIGHT_FORMATS, WeightFormat
+
+SCALES, ZEROS = "scales", "zeros"  #: the arrays besides the weights
+
+
+@dataclass(frozen=True)
+class QuantizedRows(MatrixAccess):
+    """The access to weights of N rows along K. ``columns``, ``ld``, ``vec``: in bytes; ``weights``: their format;
+    ``group``: weights along K that share a scale, 0: all of a row; ``scale``: the type of scales; ``zeros``: True if
+    a group has a zero point, of 8 bits, which is subtracted before the weight is multiplied by the scale."""
+
+    weights: str = "s8"
+    group: int = 0
+    scale: str = "f16"
+    zeros: bool = False
+
+    capability: ClassVar[str] = "quantized_rows"
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        return (SCALES, ZEROS) if self.zeros else (SCALES,)
+
+    @property
+    def format(self) -> WeightFormat:
+        return WEIGHT_FORMATS[self.weights]
+
+    @property
+    def scale_type(self) -> Dtype:
+        return dtype(self.scale)
+
+    def groups(self, k: Any) -> Any:
+        """Groups of a row of ``k`` weights."""
+        return k // self.group if self.group else 1
+
+    def resized(self, mn: Any, k: Any, packed: bool) -> QuantizedRows:
+        columns = -(-k // self.format.per_byte)
+        return replace(self, rows=mn, columns=columns, ld=at_least_one(columns) if packed else self.ld)

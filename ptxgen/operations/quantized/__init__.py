@@ -1,0 +1,1 @@
+"""Products of floating-point activations and quantized weights."""

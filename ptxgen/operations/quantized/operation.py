@@ -1,0 +1,51 @@
+"""The operation ``quantized_gemm``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ptxgen.operations.quantized.lowering import lower_quantized_gemm
+from ptxgen.operations.quantized.problem import QuantizedGemm
+from ptxgen.operations.quantized.reference import product
+from ptxgen.operations.quantized.suites import SUITES, TITLES, cells
+from ptxgen.problem.operation import Operation
+
+if TYPE_CHECKING:
+    from ptxgen.codegen.config.config import Config
+    from ptxgen.operations.quantized.operand_sets import QuantizedOperandSets
+    from ptxgen.runtime.check import CheckResult
+    from ptxgen.runtime.driver import Driver, Timing
+
+
+def _checks(driver: Driver, p: QuantizedGemm, config: Config, seed: int, row_padding: int) -> Iterable[CheckResult]:
+    from ptxgen.operations.quantized.checks import check_quantized_gemm
+
+    return check_quantized_gemm(driver, p, config, seed, row_padding)
+
+
+def _operand_sets(driver: Driver, p: QuantizedGemm, timing: Timing) -> QuantizedOperandSets:
+    from ptxgen.operations.quantized.operand_sets import QuantizedOperandSets
+
+    return QuantizedOperandSets(driver, p, timing)
+
+
+def _plain(p: QuantizedGemm) -> QuantizedGemm:
+    """The product that stores its sums as they are; C of a gated activation has half of its columns."""
+    return replace(p, epilogue="", ldc=0) if p.gated else replace(p, epilogue="")
+
+
+QUANTIZED_GEMM = Operation(
+    QuantizedGemm,
+    lowering=lower_quantized_gemm,
+    product=product,
+    slices=lambda p, region: (),
+    plain=_plain,
+    checks=_checks,
+    operand_sets=_operand_sets,
+    operands="a and b",
+    titles=TITLES,
+    cells=cells,
+    suites=SUITES,
+)

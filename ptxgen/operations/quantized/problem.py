@@ -1,0 +1,123 @@
+"""The problem type of products with quantized weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ptxgen.arguments import shown, word
+from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.problem.base import described
+from ptxgen.problem.dtypes import Dtype, canonical, dtype
+from ptxgen.problem.weight_formats import GROUPS, WEIGHT_FORMATS, WeightFormat
+
+ACTIVATIONS = ("f16", "bf16")  #: the types of A
+
+
+@dataclass(frozen=True)
+class QuantizedGemm(Gemm):
+    """C[M,N] = alpha · Σ over groups of s · (Σ over k of the group of A[m,k] · (B[n,k] − z)) + beta · C[M,N].
+
+    B are weights: integers in N rows along K, in the format ``weights``: s8, u8, s4 or u4, of which two are in a byte,
+    that of the even k in the low bits. s is the scale of row n and the group, z its zero point, or 0. ``group``:
+    weights along K of a group: 32, 64 or 128, 0: the whole row; ``scales``: the type of scales, that of A (default)
+    or f32, N rows of one for each group; ``zeros``: True if there are zero points, stored as bytes like the scales.
+    ``ldb``: bytes from one row of B to the next. A is f16 or bf16. ``layout`` is NT, and there is no batch. The other
+    fields are those of ``Gemm``.
+
+    ShapeError, DtypeError, InputError: an argument breaks a rule.
+    """
+
+    layout: str = field(default="NT", metadata=described("NT: weights are stored in rows along K", words=("NT",)))
+    dtype: str = "f16"
+    weights: str = field(
+        default="s8", metadata=described("Format of the weights: s8, u8, s4 or u4.", words=tuple(WEIGHT_FORMATS))
+    )
+    group: int = field(
+        default=0, metadata=described("Weights along K that share a scale: 32, 64 or 128. [default: the whole row]")
+    )
+    zeros: bool = field(default=False, metadata=described("A group has a zero point."))
+    scales: str = field(default="", metadata=described("Type of the scales: that of A (default) or f32."))
+
+    operation = "quantized_gemm"
+    CODE_OPTIONS = ("compute", "out", "epilogue", "weights", "group", "zeros", "scales")
+
+    def __post_init__(self) -> None:
+        self._normalize_integers(("group", "k"))
+        word("weights", self.weights, tuple(WEIGHT_FORMATS), DtypeError)
+        if self.group == self.k:
+            object.__setattr__(self, "group", 0)
+        if self.group not in GROUPS:
+            known = ", ".join(map(str, GROUPS[1:]))
+            raise ShapeError(f"group is {self.group}; it must be {known}, or 0, the whole K")
+        if self.group and self.k % self.group:
+            raise ShapeError(f"group is {self.group}; it must divide K, {self.k}")
+        if self.k % self.format.per_byte:
+            raise ShapeError(f"k is {self.k}; with weights of 4 bits, two in a byte, it must be even")
+        if self.zeros and self.format.signed:
+            raise InputError(
+                f"zeros is {self.zeros}; weights of format {self.weights} have no zero points, u8 and u4 do"
+            )
+        super().__post_init__()
+        if self.dtype not in ACTIVATIONS or self.compute != "f32":
+            raise DtypeError(
+                f"dtype is {self.dtype} and compute is {self.compute}; with quantized weights A must be"
+                f" {' or '.join(ACTIVATIONS)}, summed in f32"
+            )
+        object.__setattr__(self, "scales", canonical(self.scales) or self.dtype)
+        if self.scales not in (self.dtype, "f32"):
+            raise DtypeError(f"scales is {shown(self.scales)}; it must be {self.dtype}, the type of A, or f32")
+        if self.layout != "NT" or self.batch != 1:
+            raise ShapeError(
+                f"layout is {self.layout} and batch is {self.batch}; with quantized weights they must be NT and 1"
+            )
+
+    @property
+    def format(self) -> WeightFormat:
+        return WEIGHT_FORMATS[self.weights]
+
+    @property
+    def scale_type(self) -> Dtype:
+        return dtype(self.scales)
+
+    @property
+    def groups(self) -> int:
+        """Groups of a row."""
+        return self.k // self.group if self.group else 1
+
+    @property
+    def types(self) -> tuple[Dtype, Dtype, Dtype]:
+        return self.element, dtype(self.format.storage), self.output
+
+    @property
+    def columns_b(self) -> int:
+        """Bytes of a row of weights."""
+        return self.k // self.format.per_byte
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        return (*super().arrays, "scales", *(["zeros"] if self.zeros else []))
+
+    def _given_and_defaults(self) -> tuple[dict[str, Any], QuantizedGemm]:
+        """As of other problems; the default of ``ldb`` are contiguous rows of the own format."""
+        given = {name: getattr(self, name) for name in (*self.SHAPE, "layout", "dtype")}
+        defaults = type(self)(**given)
+        object.__setattr__(defaults, "ldb", max(self.columns_b, 1))
+        return given, defaults
+
+    @property
+    def description(self) -> list[str]:
+        scaled = f"one scale for {self.group or 'all'} along K" + (", with zero points" if self.zeros else "")
+        types = f"{self.dtype} by {self.weights}, {scaled}, summed in {self.compute}"
+        return [f"{self.operation}: C = alpha A dequantized(B) + beta C, B in N rows along K, {types}"]
+
+    @property
+    def problem_class(self) -> str:
+        return self.operation
+
+    @property
+    def bytes(self) -> int:
+        scales = self.n * self.groups * (self.scale_type.bytes + self.zeros)
+        c = self.output.bytes * self.m * self.columns_c
+        return self.element.bytes * self.m * self.k + self.n * self.columns_b + scales + c

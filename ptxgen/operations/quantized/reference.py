@@ -1,0 +1,68 @@
+"""Float64 products with quantized weights, and random weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ptxgen.operations.quantized.problem import QuantizedGemm
+from ptxgen.problem.reference import Array
+
+
+def unpacked(p: QuantizedGemm, stored: Array) -> Array:
+    """Stored weights, N rows of bytes, as N×K integers."""
+    if p.format.per_byte == 1:
+        return stored.astype(np.int64)
+    low, high = stored & 15, stored >> 4
+    values = np.stack([low, high], axis=-1).reshape(*stored.shape[:-1], -1).astype(np.int64)
+    return (values ^ 8) - 8 if p.format.signed else values
+
+
+def packed(p: QuantizedGemm, values: Array) -> Array:
+    """N×K integers as they are stored."""
+    if p.format.per_byte == 1:
+        return values.astype(p.types[1].numpy)
+    nibbles = (values & 15).astype(np.uint8)
+    out: Array = nibbles[..., ::2] | nibbles[..., 1::2] << 4
+    return out
+
+
+def product(p: QuantizedGemm, arrays: Mapping[str, Array], region: None = None) -> tuple[Array, Array]:
+    """Σab and Σ|a||b| of each element in float64, with the sum of each group times its scale."""
+    a, b = arrays["A"].astype(np.float64), unpacked(p, arrays["B"]).astype(np.float64)
+    scales = arrays["scales"].astype(np.float64).reshape(p.n, p.groups)
+    exact, magnitude = np.zeros((2, len(a), p.n))
+    for g in range(p.groups):
+        part = slice(g * p.group, (g + 1) * p.group) if p.group else slice(None)
+        weights = b[:, part]
+        if p.zeros:
+            weights = weights - arrays["zeros"].reshape(p.n, p.groups)[:, g, None].astype(np.float64)
+        exact += (a[:, part] @ weights.T) * scales[:, g]
+        magnitude += (np.abs(a[:, part]) @ np.abs(weights).T) * np.abs(scales[:, g])
+    return exact, magnitude
+
+
+def quantized_arrays(p: QuantizedGemm, seed: int = 0, kind: str = "normal") -> dict[str, Array]:
+    """Random weights as stored, contiguous, their scales and zero points. ``integers``: sums of products of the
+    weights less their zero points with integers are exact, as scales are powers of two."""
+    rng = np.random.default_rng([seed, 4])
+    f, shape, rows = p.format, (p.n, p.k), (p.n, p.groups)
+    zeros = rng.integers(0, f.largest + 1, rows) if p.zeros else np.zeros(rows, np.int64)
+    if kind == "integers":
+        zeros = rng.integers(3, 6, rows) if p.zeros else zeros
+        exact = 1 / max(p.output.roundoff, 2.0**-24)
+        values = rng.integers(-3 if p.zeros or f.signed else 0, 4, shape)
+        values *= rng.random(shape) < min(1.0, (exact / 16 / max(p.k, 1)) ** 0.5)
+        scales = np.exp2(rng.integers(0, 2, rows))
+        values += np.repeat(zeros, p.k // p.groups, axis=1)
+    else:
+        values = rng.integers(f.least, f.largest + 1, shape)
+        if kind == "positive":
+            values = np.maximum(values, np.repeat(zeros, p.k // p.groups, axis=1))
+        # weights of about unit size, as those of layers are before they are quantized
+        scales = np.exp2(rng.uniform(-1, 0, rows)) / (f.largest - f.least) * (1 if p.k < 256 else 0.25)
+        if kind == "scaled":
+            scales *= np.exp2(rng.integers(-6, 1, rows))
+    found = {"B": packed(p, values), "scales": scales.astype(p.scale_type.numpy)}
+    return found | ({"zeros": zeros.astype(np.uint8)} if p.zeros else {})

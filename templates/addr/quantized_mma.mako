@@ -1,0 +1,112 @@
+## The weights and activations that a lane loads, their addresses, and the sums that it holds.
+<%def name="setup()">
+    .reg .b32 %frag_row;
+    {
+    .reg .b32 %warp, %k_group, %long_lane, %k_lane, %smem_addr;
+    // four lanes along K load the same rows; the steps of a warp are contiguous along K
+    shr.u32 %warp, %thread, 5;
+    and.b32 %k_lane, %thread, ${plan.mainloop.last_lane};
+    shr.u32 %k_group, %warp, ${plan.mainloop.log2_warps_along};
+    and.b32 %warp, %warp, ${plan.mainloop.last_warp_along};
+    bfe.u32 %frag_row, %thread, ${plan.mainloop.log2_quad}, ${plan.mainloop.log2_lanes};
+    mad.lo.u32 %long_lane, %warp, ${plan.mainloop.lanes}, %frag_row;
+    mul.lo.u32 %k_pos, %k_group, ${plan.mainloop.warp_elements};
+    add.u32 %k_pos, %k_pos, %k0;
+% if plan.mainloop.scaled:
+    shr.u32 %first_group, %k_pos, ${plan.mainloop.log2_group};
+% else:
+    mov.u32 %first_group, 0;
+% endif
+    mad.lo.u32 %k_pos, %k_lane, ${plan.b.depth}, %k_pos;
+    // sums: the lane's columns, and two rows of each tile
+    mul.lo.u32 %col, %long_lane, ${plan.mainloop.ns};
+    shl.b32 %row, %k_lane, 1;
+    mad.lo.u32 %smem_addr, %k_group, ${plan.config.ml}, %row;
+    mad.lo.u32 %smem_addr, %smem_addr, ${plan.epilogue.row_pitch}, %col;
+    mad.lo.u32 %smem_c, %smem_addr, ${plan.arithmetic.bytes}, %smem;
+    }
+    // A: rows of the lane in each tile, index clamped to the last one
+    .reg .b64 %ptr_a<${plan.a.tiles}>;
+    sub.u32 %tmp2, %M, 1;
+% for pointer, row in plan.a.rows:
+    add.u32 %tmp0, %m0, %frag_row;
+    add.u32 %tmp0, %tmp0, ${row};
+    min.u32 %tmp0, %tmp0, %tmp2;
+    mul.wide.u32 %tmp64, %tmp0, %lda;
+    cvt.u64.u32 %tmp64b, %k_pos;
+    add.u64 %tmp64, %tmp64, %tmp64b;
+    mad.lo.u64 ${pointer}, %tmp64, 2, %A;
+% endfor
+    // B: adjacent rows of weights, index clamped to the last one; their scales
+    .reg .b64 %ptr_b<${plan.b.rows}>;
+% for array, _, _ in plan.b.group_arrays:
+    .reg .b64 %ptr_${array}<${plan.b.rows}>;
+% endfor
+    sub.u32 %tmp2, %N, 1;
+    shr.u32 %tmp1, %k_pos, ${plan.b.log2_per_byte};
+% for n in range(plan.b.rows):
+    add.u32 %tmp0, %n0, %col;
+    add.u32 %tmp0, %tmp0, ${n};
+    min.u32 %tmp0, %tmp0, %tmp2;
+    mul.wide.u32 %tmp64, %tmp0, %ldb;
+    cvt.u64.u32 %tmp64b, %tmp1;
+    add.u64 %tmp64, %tmp64, %tmp64b;
+    add.u64 %ptr_b${n}, %tmp64, %B;
+    mul.wide.u32 %tmp64, %tmp0, %groups;
+    cvt.u64.u32 %tmp64b, %first_group;
+    add.u64 %tmp64, %tmp64, %tmp64b;
+  % for array, size, _ in plan.b.group_arrays:
+    mad.lo.u64 %ptr_${array}${n}, %tmp64, ${size}, %${array};
+  % endfor
+% endfor
+</%def>
+
+## The loads of the weights of a step, and of the scales of a group that begins with it.
+<%def name="load(loads, guard='')">
+% for l in loads:
+    ${guard}ld.global.nc${l.cache_hint}.${l.kind} ${l.registers}, [${l.pointer}+${l.offset}];
+% endfor
+</%def>
+
+## The same in the remainder of K: zeros past its end.
+<%def name="load_last_weights(loads)">
+% for n, place in enumerate(plan.mainloop.guarded_places):
+    add.u32 %tmp1, %k_pos, ${place};
+    setp.lt.u32 %in_k${n}, %tmp1, %tmp0;
+% endfor
+${load_last(loads)}\
+</%def>
+
+<%def name="load_last(loads)">
+% for l in loads:
+  % for r in l.names:
+    mov.${l.moved} ${r}, 0;
+  % endfor
+    ${l.guard}ld.global.nc${l.cache_hint}.${l.kind} ${l.registers}, [${l.pointer}+${l.offset}];
+% endfor
+</%def>
+
+## The loads of a chunk of activations. last: those of the remainder of K.
+<%def name="load_activations(loads, last=False)">
+% if last:
+${load_last(loads)}\
+% else:
+${load(loads)}\
+% endif
+% for word, elements in plan.a.joins:
+    mov.b32 ${word}, ${elements};
+% endfor
+</%def>
+
+## Advances the pointers to the next K iteration.
+<%def name="advance()">
+% for n in range(plan.b.rows):
+    add.u64 %ptr_b${n}, %ptr_b${n}, ${plan.b.stride_bytes};
+  % for array, _, stride in plan.b.advancing_arrays:
+    add.u64 %ptr_${array}${n}, %ptr_${array}${n}, ${stride};
+  % endfor
+% endfor
+% for pointer, _ in plan.a.rows:
+    add.u64 ${pointer}, ${pointer}, ${plan.a.stride_bytes};
+% endfor
+</%def>

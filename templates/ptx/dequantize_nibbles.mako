@@ -1,0 +1,20 @@
+## Weights of 4 bits: a byte has two adjacent ones.
+<%def name="word(q, into, word, offset)">
+    shr.u32 %upper_nibbles, ${word}, 4;
+% for i, selector in q.pairs:
+    prmt.b32 ${into[i]}, ${word}, %upper_nibbles, ${selector};
+    lop3.b32 ${into[i]}, ${into[i]}, ${q.nibble_bits}, ${q.magic}, ${q.lut_and_xor};
+    fma.rn.${q.kind}x2 ${into[i]}, ${into[i]}, %one_pair, ${offset};
+% endfor
+</%def>
+
+<%def name="registers(q)">
+    .reg .b32 %upper_nibbles, %one_pair, %constant_offset;
+    mov.b32 %one_pair, ${q.one};
+    mov.b32 %constant_offset, ${q.offset};
+</%def>
+
+## Minus the power of two and a zero point, in both halves.
+<%def name="zero_point(q, to, zero)">
+    mad.lo.u32 ${to}, ${zero}, 0x10001, ${q.offset};
+</%def>

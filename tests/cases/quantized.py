@@ -1,0 +1,78 @@
+"""Random legal products with quantized weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.config.config import Columns, Config
+from ptxgen.families.registry import FAMILIES
+from ptxgen.lowering.lower import lower
+from ptxgen.operations.quantized.problem import QuantizedGemm
+from ptxgen.problem.device import Device
+from tests.cases.source import RandomCases, extents
+from tests.lowered import legal
+
+DRAWS = 20000
+FAMILY = "quantized_mma"
+OUTS = {"f16": ("f16", "f32"), "bf16": ("bf16", "f32")}
+EPILOGUES = ("", "", "", "bias_column,relu", "scale_rows,residual", "swiglu")
+
+
+def problem(rng: np.random.Generator, limit: int, d: Device) -> QuantizedGemm:
+    """Types, formats, groups, extents, longer rows, unaligned starts, epilogues."""
+    m, n, k = extents(rng, limit)
+    dtype, weights = str(rng.choice(["f16", "bf16"])), str(rng.choice(["s8", "u8", "s4", "u4"]))
+    group = int(rng.choice([0, 32, 64, 128]))
+    if group:
+        k = -(-k // group) * group
+    elif weights[1] == "4":
+        k += k % 2
+    fields: dict[str, Any] = {"weights": weights, "group": group, "zeros": weights[0] == "u" and rng.random() < 0.7}
+    fields |= {"out": str(rng.choice(OUTS[dtype])), "epilogue": str(rng.choice(EPILOGUES))}
+    fields["deterministic"] = bool(rng.random() < 0.15)
+    if fields["epilogue"] == "swiglu":
+        n, fields["out"] = n + n % 2, dtype
+    p = QuantizedGemm(m, n, k, dtype=dtype, scales=str(rng.choice([dtype, "f32"])), **fields)
+    if rng.random() < 0.4:
+        pads = [int(x) for x in rng.choice([0, 1, 2, 4, 8, 16], 3)]
+        p = replace(p, lda=p.lda + pads[0], ldb=p.ldb + pads[1], ldc=p.ldc + pads[2])
+    if rng.random() < 0.3:
+        least = [t.bytes for t in p.types]
+        starts = [int(rng.choice([x for x in (1, 2, 4, 8, 16) if x >= b])) for b in least]
+        p = replace(p, aligned_a=starts[0], aligned_b=starts[1], aligned_c=starts[2])
+    return p
+
+
+def config(p: QuantizedGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+    """A random legal configuration, wide accesses preferred, or None if none was drawn."""
+
+    def powers(low: int, high: int) -> np.ndarray:
+        return 1 << rng.integers(low, high + 1, DRAWS)
+
+    def up_to(most: int) -> np.ndarray:
+        return np.minimum(powers(0, 4), most) if rng.random() < 0.4 else np.full(DRAWS, most)
+
+    lowered = lower(p)
+    vectors, per_byte = lowered.vectors, p.format.per_byte
+    ms, ns, kl, vec_b = powers(1, 4), powers(1, 3), powers(0, 3), up_to(min(vectors[1], 16))
+    if p.group:
+        vec_b = np.minimum(vec_b, p.group // 4 // per_byte)
+    window = 4 * np.maximum(vec_b, 4) * per_byte
+    c: dict[str, Any] = {"ms": ms, "ns": ns, "ml": 4 * ms, "nl": 8 * ns * powers(0, 2), "kl": kl}
+    c |= {"u": kl * window * powers(0, 3), "vec_b": vec_b, "vec_a": np.minimum(up_to(min(vectors[0], 8)), window // 4)}
+    c["vec_c"] = np.minimum(up_to(min(vectors[2], 8)), c["nl"])
+    c["kg"] = np.where(rng.random(DRAWS) < 0.4, rng.integers(2, 7, DRAWS), 1)
+    c["splitk"] = np.where(c["kg"] == 1, 0, rng.integers(0, 3, DRAWS))
+    c |= {"raster_group": rng.choice([1, 4, 8], DRAWS), "min_ctas_per_sm": rng.integers(1, 4, DRAWS)}
+    c |= {"store_policy": rng.integers(0, 2, DRAWS), "fragment_prefetch": rng.integers(0, 2, DRAWS)}
+    c["family"] = np.full(DRAWS, FAMILIES[FAMILY].code)
+    columns = Columns({name: np.asarray(v, np.int64) for name, v in c.items()}, DRAWS)
+    g = FAMILIES[FAMILY].geometry(lowered, columns)
+    rows = np.flatnonzero(legal(p, columns, d) & (g.threads <= threads))
+    return columns.row(int(rng.choice(rows))) if len(rows) else None
+
+
+SOURCE = RandomCases(FAMILY, problem, config, limit=140, sms=range(80, 1000))

@@ -1,0 +1,97 @@
+"""Products with quantized weights on the emulated device, with checks for races, bounds and uninitialised reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptxgen.codegen.config.config import parse_config
+from ptxgen.operations.gemm.strided_arrays import C, elements
+from ptxgen.operations.quantized.problem import QuantizedGemm
+from ptxgen.operations.quantized.reference import packed, quantized_arrays, unpacked
+from ptxgen.problem.device import device
+from ptxgen.problem.reference import compare, operands, reference
+from ptxgen.problem.weight_formats import WEIGHT_FORMATS
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
+from tests.cases.quantized import SOURCE
+from tests.gpu.test_families import wrong
+
+ON = ("emulated", "a100", "rtx4090", "b200")
+SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))
+
+
+@pytest.mark.parametrize("n", range(16))
+def test_random_problems_and_configurations(n: int) -> None:
+    """Formats, groups, zero points, extents, longer rows, alignment, epilogues, every axis; warp order differs."""
+    on = device(ON[n % len(ON)])
+    [(p, c)] = SOURCE.cases(900 + n, 1, on, 90, 128)
+    runner = Runner.of(EmulatedDriver(on, seed=n), p, c)
+    assert wrong(runner, p, ("integers", "normal", "scaled")[n % 3], n, *SCALES[n % 3 if n % 2 else 0]) == ""
+
+
+def computed(p: QuantizedGemm, config: str, arrays: dict[str, np.ndarray]) -> np.ndarray:
+    c = np.full(p.stored[2], np.nan, p.output.numpy)
+    runner = Runner.of(EmulatedDriver(), p, parse_config(f"family=quantized_mma {config}"))
+    return elements(p, C, runner.compute({**arrays, "C": c})["C"])
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("weights", WEIGHT_FORMATS)
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_every_byte_at_every_place_is_dequantized(dtype: str, weights: str, zeros: bool) -> None:
+    """Row n of the weights has the byte n everywhere; row k of A selects column k."""
+    if zeros and WEIGHT_FORMATS[weights].signed:
+        pytest.skip("formats with sign have no zero points")
+    k = 64
+    p = QuantizedGemm(k, 256, k, dtype=dtype, out="f32", weights=weights, group=32, zeros=zeros)
+    stored = np.repeat(np.arange(256, dtype=np.uint8)[:, None], p.columns_b, axis=1).view(p.types[1].numpy)
+    arrays = {"A": np.eye(k, dtype=p.element.numpy), "B": stored, "scales": np.ones((256, 2), p.scale_type.numpy)}
+    expected = unpacked(p, stored).T.astype(np.float64)
+    if zeros:
+        points = (np.arange(512) * 37 % (p.format.largest + 1)).reshape(256, 2).astype(np.uint8)
+        arrays["zeros"] = points
+        expected = expected - np.repeat(points.T.astype(np.float64), 32, axis=0)
+    config = f"ms=8 ns=4 ml=32 nl=64 u=32 kl=1 vec_a=8 vec_b={p.format.bits} vec_c=4"
+    assert (computed(p, config, arrays) == expected).all()
+
+
+@pytest.mark.parametrize("group", [0, 32])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_adversarial_scales(dtype: str, group: int) -> None:
+    """Scales that are 0, infinite, NaN, denormal, negative, and the largest number: those of other rows are right."""
+    p = QuantizedGemm(5, 33, 96, dtype=dtype, out="f32", weights="u4", group=group, zeros=True)
+    arrays = operands(p, 1) | quantized_arrays(p, 1)
+    kind, scales = p.scale_type, arrays["scales"]
+    special = [0.0, np.inf, -np.inf, np.nan, kind.smallest, -kind.smallest, 3 * kind.smallest, kind.largest, -1.0]
+    for i, value in enumerate(special):
+        scales[3 * i, i % p.groups] = value
+    config = "ms=2 ns=2 ml=8 nl=32 u=32 kl=1 vec_a=8 vec_b=4 vec_c=1"
+    got = computed(p, config, arrays)
+    found = compare(got, reference(p, arrays))
+    assert found.ok, found
+    assert np.isfinite(got[:, 1]).all()
+    assert not np.isfinite(got[:, 3]).any()
+
+
+@pytest.mark.parametrize("m", [0, 1, 9])
+@pytest.mark.parametrize("k", [0, 2, 46])
+def test_edges_of_extents(m: int, k: int) -> None:
+    """No rows, no terms, and a K below a window."""
+    p = QuantizedGemm(m, 7, k, weights="s4")
+    arrays = operands(p, 3) | quantized_arrays(p, 3)
+    got = computed(p, "ms=4 ns=2 ml=16 nl=16 u=32 kl=1 vec_b=1", arrays)
+    assert compare(got, reference(p, arrays)).ok
+
+
+@pytest.mark.parametrize("weights", WEIGHT_FORMATS)
+def test_packing_is_the_inverse_of_unpacking(weights: str) -> None:
+    p = QuantizedGemm(1, 3, 8, weights=weights)
+    values = np.random.default_rng(0).integers(p.format.least, p.format.largest + 1, (3, 8))
+    assert (unpacked(p, packed(p, values)) == values).all()
+    if p.format.bits == 4:
+        assert packed(replace(p, n=1, ldb=0), np.array([[1, 2, 3, 4, 5, 6, 7, 0]])).tolist() == [
+            [0x21, 0x43, 0x65, 0x07]
+        ]

@@ -1,0 +1,101 @@
+"""Problems with quantized weights: text form, errors, and the choice of configurations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ptxgen.cli import command
+from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.families.registry import FAMILIES
+from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.quantized.problem import QuantizedGemm
+from ptxgen.problem.device import device
+from ptxgen.problem.registry import from_dict, parse
+from ptxgen.problem.suites import cases
+from ptxgen.tuning.selection import select
+
+H200 = device("h200")
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [
+        (QuantizedGemm(3, 40, 251), "quantized_gemm 3,40,251 NT f16"),
+        (QuantizedGemm(3, 40, 256, weights="s4"), "quantized_gemm 3,40,256 NT f16 weights=s4"),
+        (
+            QuantizedGemm(3, 40, 256, dtype="bf16", weights="u4", group=64, zeros=True, scales="f32", ldb=130),
+            "quantized_gemm 3,40,256 NT bf16 ldb=130 weights=u4 group=64 zeros=1 scales=f32",
+        ),
+        (QuantizedGemm(3, 40, 128, weights="u8", group=128), "quantized_gemm 3,40,128 NT f16 weights=u8"),
+    ],
+)
+def test_text_form(p: QuantizedGemm, text: str) -> None:
+    assert p.key() == text
+    assert parse(text) == p == from_dict(p.as_dict())
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "message"),
+    [
+        ({"k": 100, "group": 32}, ShapeError, "group is 32; it must divide K, 100"),
+        ({"group": 48}, ShapeError, "group is 48; it must be 32, 64, 128, or 0, the whole K"),
+        ({"k": 251, "weights": "s4"}, ShapeError, "k is 251; with weights of 4 bits, two in a byte, it must be even"),
+        ({"weights": "s4", "zeros": True}, InputError, "weights of format s4 have no zero points"),
+        ({"weights": "s3"}, DtypeError, "weights is 's3'; it must be one of s8, u8, s4, u4"),
+        ({"dtype": "f32"}, DtypeError, "with quantized weights A must be f16 or bf16, summed in f32"),
+        ({"compute": "f16"}, DtypeError, "compute is f16; with quantized weights"),
+        ({"scales": "bf16"}, DtypeError, "scales is 'bf16'; it must be f16, the type of A, or f32"),
+        ({"layout": "NN"}, ShapeError, "layout is NN and batch is 1; with quantized weights they must be NT and 1"),
+        ({"batch": 2}, ShapeError, "layout is NT and batch is 2"),
+        ({"ldb": 255}, ShapeError, "ldb is 255; it must be from 256, a row's length"),
+    ],
+)
+def test_errors_name_the_argument_and_the_rule(fields: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        QuantizedGemm(**{"m": 3, "n": 40, "k": 256, **fields})
+
+
+def test_bytes_are_those_of_activations_weights_scales_zero_points_and_results() -> None:
+    p = QuantizedGemm(4, 40, 256, weights="u4", group=64, zeros=True, scales="f32")
+    assert p.bytes == lower(p).moved == 2 * 4 * 256 + 40 * 128 + 40 * 4 * (4 + 1) + 2 * 4 * 40
+
+
+def test_families_of_other_matrices_lack_the_access() -> None:
+    """And the family of quantized weights computes nothing else."""
+    q, plain = lower(QuantizedGemm(16, 64, 256)), Gemm(16, 64, 256, "NT", "f16")
+    computing = [name for name, f in FAMILIES.items() if f.computes(q)]
+    assert computing == ["quantized_mma"]
+    [scope] = [FAMILIES["quantized_mma"].scope]
+    assert scope
+    assert select(QuantizedGemm(16, 4096, 4096, weights="s4", group=128), H200)[0].config.family == "quantized_mma"
+    assert select(plain, H200)[0].config.family != "quantized_mma"
+
+
+def test_suites_have_the_layers_with_all_tokens() -> None:
+    for suite, bits in (("int4", 4), ("int8", 8)):
+        problems = [c.problem for c in cases(suite, "quantized_gemm", dtype="bf16")]
+        assert len(problems) == 4 * 7
+        assert {p.m for p in problems} == {1, 2, 4, 8, 16, 64, 256}
+        assert all(p.format.bits == bits and p.dtype == "bf16" for p in problems)
+
+
+@pytest.mark.parametrize("name", ["select", "emit", "check", "bench", "tune"])
+def test_commands(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They take weights, group and zero points; the text form survives the database."""
+    monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "tuning.sqlite"))
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    words = [name, "quantized_gemm", "--shape", "3,24,128", "--weights", "u4", "--group", "64", "--zeros"]
+    few = ["--samples", "2", "--search", "1", "--rounds", "0"] if name == "tune" else []
+    code = command.run([*words, "--device", "emulated", "--json", *few])
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    document = json.loads(printed.out)
+    [row] = document.get("rows", [document])
+    assert parse(row["problem"]["key"]) == QuantizedGemm(3, 24, 128, weights="u4", group=64, zeros=True)
