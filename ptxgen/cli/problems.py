@@ -398,7 +398,8 @@ def bench(
     ] = None,
     schedule: ScheduleOption = None,
     ceiling: Annotated[
-        bool, typer.Option("--ceiling", help="Time a loop of the steps of each task, too, for its share and clock.")
+        bool,
+        typer.Option("--ceiling", help="Also time a loop of the steps of each task, or a copy for quantized weights."),
     ] = False,
     top: Annotated[
         int,

@@ -394,8 +394,8 @@ def bench_text(document: Document) -> Parts:
         lines.append("of ceiling: least time by the instructions of a step, predicted or of a measured loop / time")
     if any(r["bandwidth"] is not None for r in document["rows"]):
         lines.append(
-            "GB/s: bytes of the operands / time; of ceiling is then the share of the data sheet's bandwidth, of"
-            " measured that of a copy"
+            "GB/s: bytes of the operands, or of quantized weights / time; of ceiling is then the share of the data"
+            " sheet's bandwidth, of measured that of a copy"
         )
     lines.append(f"device: {document['device']}")
     if modelled:

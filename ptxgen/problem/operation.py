@@ -135,11 +135,13 @@ class MeasuredCeiling(NamedTuple):
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The least time of problems of an operation by the instructions of their loops. ``least_us(problem, device)``:
-    predicted; ``measure(driver, problem)``: times a loop of them on the device, None: none limits the problem."""
+    """The least time of problems of an operation, by the instructions of their loops or the bytes that they read.
+    ``least_us(problem, device)``: predicted; ``measure(driver, problem)``: times a loop of them, or a copy, on the
+    device, None: none limits the problem; ``moved(problem)``: the bytes that bound the time, NaN: instructions do."""
 
     least_us: Callable[[Any, Any], float]
     measure: Callable[[Any, Any], MeasuredCeiling | None]
+    moved: Callable[[Any], float] = lambda problem: math.nan
 
 
 @dataclass(frozen=True)

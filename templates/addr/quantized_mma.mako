@@ -64,7 +64,7 @@
 ## The loads of the weights of a step, and of the scales of a group that begins with it.
 <%def name="load(loads, guard='')">
 % for l in loads:
-    ${guard}ld.global.nc${l.cache_hint}.${l.kind} ${l.registers}, [${l.pointer}+${l.offset}];
+    ${guard}ld.global.nc${l.cache_hint}.${l.suffix} ${l.registers}, [${l.pointer}+${l.offset}];
 % endfor
 </%def>
 
@@ -82,7 +82,7 @@ ${load_last(loads)}\
   % for r in l.names:
     mov.${l.moved} ${r}, 0;
   % endfor
-    ${l.guard}ld.global.nc${l.cache_hint}.${l.kind} ${l.registers}, [${l.pointer}+${l.offset}];
+    ${l.guard}ld.global.nc${l.cache_hint}.${l.suffix} ${l.registers}, [${l.pointer}+${l.offset}];
 % endfor
 </%def>
 

@@ -3,7 +3,7 @@
     xor.b32 %unsigned_word, ${word}, ${q.inverted};
 % for i, selector in q.pairs:
     prmt.b32 ${into[i]}, %unsigned_word, ${q.magic_bytes}, ${selector};
-    fma.rn.${q.kind}x2 ${into[i]}, ${into[i]}, %one_pair, ${offset};
+    fma.rn.${q.dtype}x2 ${into[i]}, ${into[i]}, %one_pair, ${offset};
 % endfor
 </%def>
 

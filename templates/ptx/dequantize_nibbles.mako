@@ -4,7 +4,7 @@
 % for i, selector in q.pairs:
     prmt.b32 ${into[i]}, ${word}, %upper_nibbles, ${selector};
     lop3.b32 ${into[i]}, ${into[i]}, ${q.nibble_bits}, ${q.magic}, ${q.lut_and_xor};
-    fma.rn.${q.kind}x2 ${into[i]}, ${into[i]}, %one_pair, ${offset};
+    fma.rn.${q.dtype}x2 ${into[i]}, ${into[i]}, %one_pair, ${offset};
 % endfor
 </%def>
 

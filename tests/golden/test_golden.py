@@ -276,6 +276,21 @@ GOLDEN = {
         "accum+=(A[i,k]-B[k,j])*(A[i,k]-B[k,j]);}accum<input0[i]?C.add(accum,i,j);} capacity=1000",
         "family=resident_rows resident_k=3 thread_rows=2 row_warps=2 columns_at_once=2 tile_columns=64 column_parts=2",
     ),
+    "quantized_nibbles": (
+        "h200",
+        "quantized_gemm 16,256,1024 NT f16 weights=u4 group=128 zeros=1",
+        "family=quantized_mma ms=4 ns=2 ml=16 nl=32 u=512 kl=2 vec_a=8 vec_b=16 vec_c=4",
+    ),
+    "quantized_bytes": (
+        "a100",
+        "quantized_gemm 3,250,251 NT f16",
+        "family=quantized_mma ms=2 ns=2 ml=8 nl=16 u=64 kl=1 vec_b=1 kg=2 splitk=workspace fragment_prefetch=0",
+    ),
+    "quantized_bytes_bf16": (
+        "h200",
+        "quantized_gemm 16,256,512 NT bf16 weights=u8 group=64 zeros=1",
+        "family=quantized_mma ms=2 ns=4 ml=8 nl=32 u=64 kl=1 vec_a=8 vec_b=16 vec_c=4",
+    ),
     "private_groups_rows": (
         "h200",
         "task 300,260,0 NN f32 text=A:f32[i,k];B:f32[k,j];input0:s32[i];input1:f32[i,j];accum:f32;where(i,j){reduce(k)"

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ptxgen.cli import command
@@ -13,8 +14,12 @@ from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.quantized.operation import QUANTIZED_GEMM
 from ptxgen.operations.quantized.problem import QuantizedGemm
+from ptxgen.operations.quantized.pytorch import TorchDequantized
+from ptxgen.operations.quantized.reference import product, quantized_arrays
 from ptxgen.problem.device import device
+from ptxgen.problem.reference import operands
 from ptxgen.problem.registry import from_dict, parse
 from ptxgen.problem.suites import cases
 from ptxgen.tuning.selection import select
@@ -63,6 +68,34 @@ def test_errors_name_the_argument_and_the_rule(fields: dict[str, Any], error: ty
 def test_bytes_are_those_of_activations_weights_scales_zero_points_and_results() -> None:
     p = QuantizedGemm(4, 40, 256, weights="u4", group=64, zeros=True, scales="f32")
     assert p.bytes == lower(p).moved == 2 * 4 * 256 + 40 * 128 + 40 * 4 * (4 + 1) + 2 * 4 * 40
+
+
+def test_ceiling_is_the_bandwidth_of_the_weights() -> None:
+    """Half a byte each, and f16 scales of groups."""
+    p, ceiling = QuantizedGemm(16, 4096, 4096, weights="s4", group=128), QUANTIZED_GEMM.ceiling
+    assert ceiling
+    assert ceiling.moved(p) == 4096 * (2048 + 32 * 2)
+    assert ceiling.least_us(p, H200) == ceiling.moved(p) / (H200.bandwidth * 1e3)
+
+
+@pytest.mark.parametrize("weights", ["s8", "u8", "s4", "u4"])
+def test_baseline_multiplies_by_the_dequantized_weights(weights: str) -> None:
+    """PyTorch on the CPU in place of a GPU; integers, whose sums are exact."""
+    torch = pytest.importorskip("torch")
+    p = QuantizedGemm(3, 5, 64, weights=weights, group=32, zeros=weights[0] == "u")
+    arrays = operands(p, 1, "integers") | quantized_arrays(p, 1, "integers")
+
+    class OnHost(TorchDequantized):
+        def __init__(self) -> None:
+            self.problem, self.torch = p, torch
+
+        def matrix(self, address: Any, rows: int, ld: int, size: int, dtype: str) -> Any:
+            stored = arrays[address]
+            assert (stored.dtype.name, stored.itemsize, stored.size) == (dtype, size, rows * ld)
+            return torch.from_numpy(stored.reshape(rows, ld))
+
+    got = OnHost().call({name: name for name in arrays})()
+    assert (got.numpy() == product(p, arrays)[0].astype(np.float16)).all()
 
 
 def test_families_of_other_matrices_lack_the_access() -> None:

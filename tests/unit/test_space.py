@@ -695,7 +695,7 @@ def test_explain_accounts_for_every_row(small_axes):
         legal = {ceil_div(p.k, ceil_div(ceil_div(p.k, kg), u) * u) for kg in slices if kg <= blocks}
         total += shapes * len(legal | {kg for kg in slices if kg > blocks})
     # f32 in f32, no short side
-    cannot = {"mma_dtype": 1, "wgmma_dtype": 1, "skinny_extent": 1, "quantized_mma_types": 1}
+    cannot = {"mma_dtype": 1, "wgmma_dtype": 1, "skinny_extent": 1, "quantized_mma_weights": 1}
     cannot["capabilities"] = 10  # strips, transforms over tiles of 2x2 and 4x4, five of a sparse matrix, groups, rows
     assert {n: counts.pop(n) for n in cannot} == cannot
     assert sum(counts.values()) + len(space.candidates(p, H200)) == total

@@ -1,4 +1,4 @@
-"""How words of quantized weights become pairs of 16-bit floats, without instructions that convert.
+"""Conversion of words of quantized weights to pairs of 16-bit floats by logic instructions, without conversions.
 
 A small integer in the low bits of the significand of 2^n, n chosen so that these bits count in ones, is 2^n plus it. A
 subtraction of 2^n plus a zero point, which is exact, leaves the integer less the zero point. With 10 bits of
@@ -28,11 +28,11 @@ def _pair(half: int) -> str:
 
 @dataclass(frozen=True)
 class Dequantizer:
-    """The numbers of ``ptx/dequantize.mako``. ``format``: of the weights; ``kind``: the type of the elements, f16 or
-    bf16."""
+    """The numbers of the templates ``ptx/dequantize_*.mako``. ``format``: of the weights; ``dtype``: the type of
+    the elements, f16 or bf16."""
 
     format: WeightFormat
-    kind: str
+    dtype: str
 
     nibble_bits: ClassVar[str] = "0x000F000F"
     lut_and_xor: ClassVar[str] = "0x6A"  #: lop3 of (a and b) xor c
@@ -42,7 +42,7 @@ class Dequantizer:
         """The slot that makes pairs of a word."""
         if self.format.bits == 4:
             return "ptx/dequantize_nibbles.mako"
-        return "ptx/dequantize_bytes.mako" if self.kind == "f16" else "ptx/dequantize_bytes_bf16.mako"
+        return "ptx/dequantize_bytes.mako" if self.dtype == "f16" else "ptx/dequantize_bytes_bf16.mako"
 
     @property
     def elements(self) -> int:
@@ -51,11 +51,11 @@ class Dequantizer:
 
     @property
     def one(self) -> str:
-        return _pair(ONE[self.kind])
+        return _pair(ONE[self.dtype])
 
     @property
     def minus_one(self) -> str:
-        return _pair(ONE[self.kind] | NEGATIVE)
+        return _pair(ONE[self.dtype] | NEGATIVE)
 
     @property
     def _sign(self) -> int:
@@ -65,22 +65,22 @@ class Dequantizer:
     @property
     def magic(self) -> str:
         """What the bits of a nibble are combined with: the power of two, and a sign bit that is inverted."""
-        return _pair(MAGIC[self.kind] | self._sign)
+        return _pair(MAGIC[self.dtype] | self._sign)
 
     @property
     def offset(self) -> str:
         """Minus the power of two, and the value of an inverted sign bit."""
-        return _pair(MAGIC[self.kind] | self._sign | NEGATIVE)
+        return _pair(MAGIC[self.dtype] | self._sign | NEGATIVE)
 
     @property
     def magic_bytes(self) -> str:
         """The upper byte of the power of two, in all bytes."""
-        return f"0x{(MAGIC[self.kind] >> 8) * 0x01010101:08X}"
+        return f"0x{(MAGIC[self.dtype] >> 8) * 0x01010101:08X}"
 
     @property
     def inverted(self) -> str:
         """The bits of a word of bytes that are inverted so that it is one of u8 (f16) or s8 (bf16)."""
-        return "0" if self.format.signed == (self.kind == "bf16") else "0x80808080"
+        return "0" if self.format.signed == (self.dtype == "bf16") else "0x80808080"
 
     @property
     def inverted_zero(self) -> str:

@@ -42,7 +42,7 @@ class QuantizedMmaSpace(MultistageSpace):
     axes, class_axes = searched(axes.AXES), {"fragment_prefetch": (1,)}
     derived = ("vec_c",)
     tile = ("ml", "nl", "u")
-    fixed = ("quantized_mma_types",)
+    fixed = ("quantized_mma_weights", "quantized_mma_types")
     tile_rules = ("axis", "range", "threads", "quantized_mma_tile", "quantized_mma_depth", "quantized_mma_groups")
 
     def _widths(self, p: KernelProblem) -> list[int]:

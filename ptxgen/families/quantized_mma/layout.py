@@ -16,11 +16,11 @@ ELEMENT = 2  #: bytes of an element of A
 
 
 class Load(NamedTuple):
-    """An access of ``kind`` to ``registers``, which are ``names``, from ``offset`` bytes past a pointer. ``place``: the
-    elements of K of the lane before it; ``guard``: in the remainder of K; ``moved``: the type of a move to a register.
-    """
+    """An access to ``registers``, which are ``names``, from ``offset`` bytes past a pointer. ``suffix``: the vector and
+    type of the instruction; ``place``: the elements of K of the lane before it; ``guard``: in the remainder of K;
+    ``moved``: the type of a move to a register."""
 
-    kind: str
+    suffix: str
     registers: str
     names: list[str]
     pointer: str
@@ -149,13 +149,13 @@ class Weights:
         return self.access.scale_type.bytes
 
     @property
-    def scale_kind(self) -> str:
+    def scale_suffix(self) -> str:
         """The type of the load of a scale."""
         return "f32" if self.scale_bytes == WORD else "b16"
 
     @cached_property
     def scales(self) -> Tile:
-        return Tile("ldg_scale", self.scale_kind, (self.portions, self.rows))
+        return Tile("ldg_scale", self.scale_suffix, (self.portions, self.rows))
 
     @cached_property
     def zeros(self) -> Tile:
@@ -177,15 +177,15 @@ class Weights:
 
     def group_loads(self, n: int = 0, at: int = 0) -> list[Load]:
         """The loads of scales, and zero points, of group ``at`` from the pointers to the ``n``-th of the registers."""
-        found = []
+        loads = []
         for i in range(self.rows):
             to = self.scales[n, i]
-            moved = "b16" if self.scale_kind == "b16" else "b32"
-            found.append(Load(self.scale_kind, to, [to], f"%ptr_scales{i}", at * self.scale_bytes, moved=moved))
+            moved = "b16" if self.scale_suffix == "b16" else "b32"
+            loads.append(Load(self.scale_suffix, to, [to], f"%ptr_scales{i}", at * self.scale_bytes, moved=moved))
         if self.access.zeros:
             registers = [self.zeros[n, i] for i in range(self.rows)]
-            found += [Load("u8", to, [to], f"%ptr_zeros{i}", at) for i, to in enumerate(registers)]
-        return found
+            loads += [Load("u8", to, [to], f"%ptr_zeros{i}", at) for i, to in enumerate(registers)]
+        return loads
 
     def step_scales(self, step: int) -> list[str]:
         """The instructions that convert the scales of the group that a step ends to f32; none if it ends none."""
@@ -194,14 +194,14 @@ class Weights:
 
     def converted_scales(self, n: int = 0) -> list[str]:
         """The instructions that convert the scales of a group to f32."""
-        kind = self.access.scale
+        dtype = self.access.scale
         lines = []
         for i in range(self.rows):
             to, raw = self.scale[i], self.scales[n, i]
-            if kind == "bf16":
+            if dtype == "bf16":
                 lines.append(f"mov.b32 {to}, {{%zero_half, {raw}}};")
             else:
-                lines.append(f"mov.f32 {to}, {raw};" if kind == "f32" else f"cvt.f32.f16 {to}, {raw};")
+                lines.append(f"mov.f32 {to}, {raw};" if dtype == "f32" else f"cvt.f32.f16 {to}, {raw};")
         return lines
 
     def zero_points(self, step: int) -> list[tuple[str, str]]:

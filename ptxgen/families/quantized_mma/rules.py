@@ -8,7 +8,7 @@ import numpy as np
 
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, instruction
-from ptxgen.families.quantized_mma.geometry import CHUNK, LANES, QuantizedMmaGeometry, access_of
+from ptxgen.families.quantized_mma.geometry import CHUNK, LANES, NO_WEIGHTS, QuantizedMmaGeometry, access_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 LOADS_LIMIT = 64  #: words of weights of a thread in flight
@@ -22,6 +22,11 @@ def _groups(p: KernelProblem, g: QuantizedMmaGeometry) -> Any:
 
 
 RULES = (
+    Rule(
+        "quantized_mma_weights",
+        lambda p, c, g, d: access_of(p) is not NO_WEIGHTS,
+        "B is a matrix of {p.dtype}; it must be quantized weights",
+    ),
     Rule(
         "quantized_mma_types",
         lambda p, c, g, d: p.element.bytes == 2 and d.sm >= instruction(p).sm,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,9 +20,66 @@ from ptxgen.runtime.driver import Timing
 K_BLOCKS = 4  #: PyTorch takes scales of 128x128 with so many blocks of K, or a multiple
 
 
-class TorchScaled:
-    """A product computed by PyTorch on the operands of the problem. Scales are copied to the order that PyTorch takes,
-    outside the time; PyTorch allocates the result. ``addresses``: of the scales, by name.
+class TorchProduct:
+    """A product computed by PyTorch on the operands of the problem; subclasses give its ``call``.
+
+    ShapeError: an extent is zero.
+    """
+
+    def __init__(self, driver: CudaDriver, problem: Gemm, torch: Any) -> None:
+        if not problem.results * problem.k:
+            raise ShapeError(f"{problem.key()}: an extent is 0, which PyTorch does not support")
+        self.problem, self._driver, self.torch = problem, driver, torch
+
+    def call(self, addresses: Mapping[str, int]) -> Callable[[], Any]:
+        """The product of one operand set, which returns the tensor that PyTorch allocates."""
+        raise NotImplementedError
+
+    def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
+        """The time of the product (median of the samples). PyTorch has one implementation.
+
+        ``sets``: addresses by name of the array, used in rotation. LaunchError: PyTorch does not compute the problem.
+        """
+        results: list[Any] = [None] * len(sets)
+        with self.on_stream():
+            calls = [self.call(addresses) for addresses in sets]
+
+            def launch(i: int) -> None:
+                results[i] = None  # its memory is used again
+                results[i] = calls[i]()
+
+            launches = [functools.partial(launch, i) for i in range(len(sets))]
+            try:
+                for each in launches:  # allocates
+                    each()
+                us = statistics.median(self._driver.time(launches, timing))
+            except (RuntimeError, NotImplementedError, ValueError) as error:
+                self._driver.synchronize()  # raises if the context is lost
+                why = str(error).partition("\n")[0]
+                raise LaunchError(f"PyTorch does not compute {self.problem.key()}: {why}") from error
+            finally:
+                results.clear()
+                calls.clear()
+                self.torch.cuda.empty_cache()
+        return VendorTimes(us, same_layout=us)
+
+    @contextmanager
+    def on_stream(self) -> Iterator[None]:
+        """The driver's stream; its GPU becomes the current one."""
+        torch = self.torch
+        stream = torch.cuda.ExternalStream(self._driver.stream, self._driver.index)
+        with self._driver.context("PyTorch"), torch.cuda.stream(stream), torch.no_grad():
+            yield
+
+    def matrix(self, address: int, rows: int, ld: int, size: int, dtype: str) -> Any:
+        """Rows of ``ld`` elements of ``size`` bytes; ``dtype``: PyTorch's name of their type."""
+        memory = self.torch.as_tensor(DeviceArray(address, (rows, ld * size), "|u1"), device="cuda")
+        return memory.view(getattr(self.torch, dtype))
+
+
+class TorchScaled(TorchProduct):
+    """A product of 8-bit floats with scales of blocks. Scales are copied to the order that PyTorch takes, outside the
+    time; PyTorch allocates the result. ``addresses``: of the scales, by name.
 
     UnavailableError: PyTorch is missing, or has no such product. ShapeError: an extent is zero. LaunchError: the
     problem has no scales of blocks, or PyTorch does not support it.
@@ -34,69 +91,24 @@ class TorchScaled:
                 f"{problem.key()}: PyTorch's scaled product takes one product of layout NT with scales of blocks and"
                 " without an epilogue"
             )
-        if not problem.results * problem.k:
-            raise ShapeError(f"{problem.key()}: an extent is 0, which PyTorch does not support")
-        self.problem, self._driver, self._torch = problem, driver, load_torch()
-        with self._on_stream():
+        super().__init__(driver, problem, load_torch())
+        with self.on_stream():
             self._scales = [self._scale(name, addresses) for name in "AB"]
 
-    def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
-        """The time of the product (median of the samples). PyTorch has one implementation.
-
-        ``sets``: addresses by name of the array, used in rotation. LaunchError: PyTorch does not compute the problem.
-        """
-        p, torch = self.problem, self._torch
-        scaling_types = torch.nn.functional.ScalingType
-        recipes = [
-            scaling_types.BlockWise1x128 if s.rows == 1 else scaling_types.BlockWise128x128 for s in p.scalings.values()
-        ]
-        results: list[Any] = [None] * len(sets)
-        with self._on_stream():
-            pairs = [(self._matrix(x["A"], p.m, p.lda), self._matrix(x["B"], p.n, p.ldb).t()) for x in sets]
-
-            def launch(i: int) -> None:
-                results[i] = None  # its memory is used again
-                results[i] = torch.nn.functional.scaled_mm(
-                    *pairs[i],
-                    self._scales[0],
-                    recipes[0],
-                    self._scales[1],
-                    recipes[1],
-                    output_dtype=getattr(torch, p.output.numpy.name),
-                )
-
-            launches = [functools.partial(launch, i) for i in range(len(sets))]
-            try:
-                for each in launches:  # allocates
-                    each()
-                us = statistics.median(self._driver.time(launches, timing))
-            except (RuntimeError, NotImplementedError, ValueError) as error:
-                self._driver.synchronize()  # raises if the context is lost
-                why = str(error).partition("\n")[0]
-                raise LaunchError(f"PyTorch does not compute {p.key()}: {why}") from error
-            finally:
-                results.clear()
-                torch.cuda.empty_cache()
-        return VendorTimes(us, same_layout=us)
-
-    @contextmanager
-    def _on_stream(self) -> Iterator[None]:
-        """The driver's stream; its GPU becomes the current one."""
-        torch = self._torch
-        stream = torch.cuda.ExternalStream(self._driver.stream, self._driver.index)
-        with self._driver.context("PyTorch"), torch.cuda.stream(stream), torch.no_grad():
-            yield
-
-    def _matrix(self, address: int, rows: int, ld: int) -> Any:
-        """Rows of K elements, ``ld`` apart."""
-        torch, p = self._torch, self.problem
-        memory = torch.as_tensor(DeviceArray(address, (rows, ld), "|u1"), device="cuda")
-        return memory.view(getattr(torch, p.element.numpy.name))[:, : p.k]
+    def call(self, addresses: Mapping[str, int]) -> Callable[[], Any]:
+        p, functional = self.problem, self.torch.nn.functional
+        types = functional.ScalingType
+        recipes = [types.BlockWise1x128 if s.rows == 1 else types.BlockWise128x128 for s in p.scalings.values()]
+        kind = p.element.numpy.name
+        a = self.matrix(addresses["A"], p.m, p.lda, 1, kind)[:, : p.k]
+        b = self.matrix(addresses["B"], p.n, p.ldb, 1, kind)[:, : p.k].t()
+        out, (scale_a, scale_b) = getattr(self.torch, p.output.numpy.name), self._scales
+        return lambda: functional.scaled_mm(a, b, scale_a, recipes[0], scale_b, recipes[1], output_dtype=out)
 
     def _scale(self, name: str, addresses: Mapping[str, int]) -> Any:
         """The scales of an operand: of 1x128 blocks with contiguous rows, of 128x128 transposed, in which K is
         contiguous and padded."""
-        torch, s, array = self._torch, self.problem.scalings[name], f"scale_{name.lower()}"
+        torch, s, array = self.torch, self.problem.scalings[name], f"scale_{name.lower()}"
         memory = DeviceArray(addresses[array], self.problem.scale_shapes[array], "<f4")
         stored = torch.as_tensor(memory, device="cuda")
         rows = stored.t() if s.by_k else stored

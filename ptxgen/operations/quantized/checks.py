@@ -24,17 +24,17 @@ def check_quantized_gemm(
     p = replace(problem, **{name: getattr(problem, name) + row_padding for name in ("lda", "ldb", "ldc")})
     runner = Runner.of(driver, p, config)
     try:
-        for kind, alpha, beta, initial in CASES:
-            yield _check(runner, p, seed, kind, alpha, 0.0 if p.gated else beta, initial)
+        for inputs, alpha, beta, initial in CASES:
+            yield _check(runner, p, seed, inputs, alpha, 0.0 if p.gated else beta, initial)
     finally:
         runner.workspace.release()
 
 
 def _check(
-    runner: Runner, p: QuantizedGemm, seed: int, kind: str, alpha: float, beta: float, initial: str
+    runner: Runner, p: QuantizedGemm, seed: int, inputs: str, alpha: float, beta: float, initial: str
 ) -> CheckResult:
-    """The check of a loaded kernel on one kind of input."""
-    arrays = operands(p, seed, kind) | quantized_arrays(p, seed, kind) | epilogue_arrays(p, seed, kind)
+    """The check of a loaded kernel on one set of inputs."""
+    arrays = operands(p, seed, inputs) | quantized_arrays(p, seed, inputs) | epilogue_arrays(p, seed, inputs)
     if initial == "nan":
         arrays["C"] = np.full_like(arrays["C"], p.output.poison)
     stored = {
@@ -44,8 +44,8 @@ def _check(
     stored |= stored_epilogue_operands(p, arrays) | {n: arrays[n] for n in ("scales", "zeros") if n in p.arrays}
     out = runner.compute(stored, alpha, beta)["C"]
     got = elements(p, C, out)
-    deviation = verdict(kind, got, reference(p, arrays, alpha, beta))
+    deviation = verdict(inputs, got, reference(p, arrays, alpha, beta))
     got[...] = p.output.poison
     if not np.array_equal(out, np.full_like(out, p.output.poison), equal_nan=True) or runner.workspace_dirty():
         deviation = Deviation(np.inf, (-1, -1), deviation.worst)
-    return CheckResult(kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}", deviation)
+    return CheckResult(inputs if beta == 0 else f"{inputs}, alpha={alpha:g}, beta={beta:g}", deviation)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ptxgen.operations.quantized.lowering import lower_quantized_gemm
 from ptxgen.operations.quantized.problem import QuantizedGemm
 from ptxgen.operations.quantized.reference import product
 from ptxgen.operations.quantized.suites import SUITES, TITLES, cells
-from ptxgen.problem.operation import Operation
+from ptxgen.problem.operation import Baseline, Ceiling, MeasuredCeiling, Operation
 
 if TYPE_CHECKING:
     from ptxgen.codegen.config.config import Config
     from ptxgen.operations.quantized.operand_sets import QuantizedOperandSets
+    from ptxgen.problem.device import Device
     from ptxgen.runtime.check import CheckResult
     from ptxgen.runtime.driver import Driver, Timing
 
@@ -36,6 +37,26 @@ def _plain(p: QuantizedGemm) -> QuantizedGemm:
     return replace(p, epilogue="", ldc=0) if p.gated else replace(p, epilogue="")
 
 
+def _torch() -> Callable[..., Any]:
+    from ptxgen.operations.quantized.pytorch import TorchDequantized
+    from ptxgen.runtime.vendor_libraries import load_torch
+
+    load_torch()
+    return TorchDequantized
+
+
+def _least_us(p: QuantizedGemm, d: Device) -> float:
+    """Microseconds of reading the weights at the bandwidth of the data sheet."""
+    return p.weight_bytes / (d.bandwidth * 1e3)
+
+
+def _measured(driver: Driver, p: QuantizedGemm) -> MeasuredCeiling | None:
+    from ptxgen.runtime.driver import Timing
+    from ptxgen.tuning.measure import copy_bandwidth
+
+    return copy_bandwidth.measured(driver, p.weight_bytes, Timing())
+
+
 QUANTIZED_GEMM = Operation(
     QuantizedGemm,
     lowering=lower_quantized_gemm,
@@ -48,4 +69,6 @@ QUANTIZED_GEMM = Operation(
     titles=TITLES,
     cells=cells,
     suites=SUITES,
+    baselines={"torch": Baseline("torch", "torch, dequantized weights", _torch)},
+    ceiling=Ceiling(_least_us, _measured, lambda p: p.weight_bytes),
 )

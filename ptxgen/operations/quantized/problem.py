@@ -117,7 +117,11 @@ class QuantizedGemm(Gemm):
         return self.operation
 
     @property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights, their scales and zero points, which products of few rows take the time to read."""
+        return self.n * (self.columns_b + self.groups * (self.scale_type.bytes + self.zeros))
+
+    @property
     def bytes(self) -> int:
-        scales = self.n * self.groups * (self.scale_type.bytes + self.zeros)
         c = self.output.bytes * self.m * self.columns_c
-        return self.element.bytes * self.m * self.k + self.n * self.columns_b + scales + c
+        return self.element.bytes * self.m * self.k + self.weight_bytes + c

@@ -43,13 +43,13 @@ def product(p: QuantizedGemm, arrays: Mapping[str, Array], region: None = None) 
     return exact, magnitude
 
 
-def quantized_arrays(p: QuantizedGemm, seed: int = 0, kind: str = "normal") -> dict[str, Array]:
+def quantized_arrays(p: QuantizedGemm, seed: int = 0, inputs: str = "normal") -> dict[str, Array]:
     """Random weights as stored, contiguous, their scales and zero points. ``integers``: sums of products of the
     weights less their zero points with integers are exact, as scales are powers of two."""
     rng = np.random.default_rng([seed, 4])
     f, shape, rows = p.format, (p.n, p.k), (p.n, p.groups)
     zeros = rng.integers(0, f.largest + 1, rows) if p.zeros else np.zeros(rows, np.int64)
-    if kind == "integers":
+    if inputs == "integers":
         zeros = rng.integers(3, 6, rows) if p.zeros else zeros
         exact = 1 / max(p.output.roundoff, 2.0**-24)
         values = rng.integers(-3 if p.zeros or f.signed else 0, 4, shape)
@@ -58,11 +58,11 @@ def quantized_arrays(p: QuantizedGemm, seed: int = 0, kind: str = "normal") -> d
         values += np.repeat(zeros, p.k // p.groups, axis=1)
     else:
         values = rng.integers(f.least, f.largest + 1, shape)
-        if kind == "positive":
+        if inputs == "positive":
             values = np.maximum(values, np.repeat(zeros, p.k // p.groups, axis=1))
         # weights of about unit size, as those of layers are before they are quantized
         scales = np.exp2(rng.uniform(-1, 0, rows)) / (f.largest - f.least) * (1 if p.k < 256 else 0.25)
-        if kind == "scaled":
+        if inputs == "scaled":
             scales *= np.exp2(rng.integers(-6, 1, rows))
-    found = {"B": packed(p, values), "scales": scales.astype(p.scale_type.numpy)}
-    return found | ({"zeros": zeros.astype(np.uint8)} if p.zeros else {})
+    arrays = {"B": packed(p, values), "scales": scales.astype(p.scale_type.numpy)}
+    return arrays | ({"zeros": zeros.astype(np.uint8)} if p.zeros else {})

@@ -48,7 +48,7 @@ SUITES = by_name(
     Suite(
         "int8", "layers of decoders, weights of 8 bits with a scale for each row, 1 to 256 tokens", _int8, layouts=True
     ),
-    Suite("small", "small products of each kind of weights", _small, layouts=True),
+    Suite("small", "small products of several formats of weights", _small, layouts=True),
 )
 TITLES = ("M,N,K", "dtype", "weights", "group", "out", "epilogue")
 

@@ -268,7 +268,7 @@ class BenchRow:
     the layout of the problem (NaN: unknown); ``note``: why a row is empty; ``scheduling_us``: of the host before a
     launch, NaN if the operation has nothing to report; ``preparation_us``: of the preparation of constant operands, NaN
     if there is none; ``unprepared_us``: of the configuration that is chosen where nothing may be prepared;
-    ``ceiling_us``: the least time by the instructions of the problem, predicted, NaN if the operation has no ceiling;
+    ``ceiling_us``: the least time by the instructions or bytes of the problem, NaN if the operation has no ceiling;
     ``measured_ceiling``: that of a loop timed in the same run, None: none was; ``moved``: the bytes that bound the
     time, NaN where memory does not."""
 
@@ -376,8 +376,11 @@ def bench(
         least = limit.least_us(problem, driver.device) if limit else float("nan")
         if ceiling and limit:
             measured = limit.measure(driver, problem)
+        moved = limit.moved(problem) if limit else float("nan")
         times = (host, preparation, unprepared, least)
-        yield BenchRow(case.name, problem, selection, us, *vendor, deviation, note, *times, measured_ceiling=measured)
+        yield BenchRow(
+            case.name, problem, selection, us, *vendor, deviation, note, *times, measured_ceiling=measured, moved=moved
+        )
 
 
 def _in_parts(

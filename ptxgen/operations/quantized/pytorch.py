@@ -1,0 +1,51 @@
+"""PyTorch's product with weights that were dequantized before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ptxgen.errors import LaunchError
+from ptxgen.operations.gemm.pytorch import TorchProduct
+from ptxgen.operations.quantized.problem import QuantizedGemm
+from ptxgen.runtime.cuda import CudaDriver
+from ptxgen.runtime.vendor_libraries import load_torch
+
+
+class TorchDequantized(TorchProduct):
+    """``A @ W.T`` of 16-bit activations and weights that are dequantized to the same type outside the time: what a
+    program without quantized weights computes. PyTorch allocates the result.
+
+    UnavailableError: PyTorch is missing. ShapeError: an extent is zero. LaunchError: the problem has an epilogue, or
+    another type of results.
+    """
+
+    problem: QuantizedGemm
+
+    def __init__(self, driver: CudaDriver, problem: QuantizedGemm, addresses: Mapping[str, int]) -> None:
+        if problem.epilogue or problem.out != problem.dtype:
+            raise LaunchError(f"{problem.key()}: PyTorch's product takes no epilogue, and results are {problem.dtype}")
+        super().__init__(driver, problem, load_torch())
+
+    def call(self, addresses: Mapping[str, int]) -> Callable[[], Any]:
+        p, torch = self.problem, self.torch
+        a = self.matrix(addresses["A"], p.m, p.lda, p.element.bytes, p.element.numpy.name)[:, : p.k]
+        weights = self._dequantized(addresses).t()
+        return lambda: torch.mm(a, weights)
+
+    def _dequantized(self, addresses: Mapping[str, int]) -> Any:
+        """The weights as N rows of the type of A."""
+        p, torch = self.problem, self.torch
+        stored = self.matrix(addresses["B"], p.n, p.ldb, 1, p.types[1].numpy.name)[:, : p.columns_b]
+        if p.format.bits == 4:
+            stored = torch.stack((stored & 15, stored >> 4), dim=-1).reshape(p.n, p.k)
+        values = stored.to(torch.float32)
+        if p.format.bits == 4 and p.format.signed:
+            values = torch.where(values > p.format.largest, values - 16, values)
+        values = values.reshape(p.n, p.groups, -1)
+        if p.zeros:
+            values = values - self.matrix(addresses["zeros"], p.n, p.groups, 1, "uint8").unsqueeze(-1)
+        scale = p.scale_type
+        scales = self.matrix(addresses["scales"], p.n, p.groups, scale.bytes, scale.numpy.name)
+        values = values * scales.to(torch.float32).unsqueeze(-1)
+        return values.reshape(p.n, p.k).to(getattr(torch, p.element.numpy.name))
