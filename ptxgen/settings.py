@@ -23,6 +23,7 @@ TUNE_MODES = ("off", "first", "background")
 SWITCH = ("on", "off")
 LOGS = ("off", "select")
 VENDORS = ("auto", "never")
+OBJECTIVES = ("time", "energy")
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Settings:
     log: str = "off"
     torch: str = "off"
     vendor: str = "auto"
+    objective: str = "time"
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,10 @@ def _log(name: str, text: str) -> str:
 
 def _vendor(name: str, text: str) -> str:
     return word(name, text.lower(), VENDORS)
+
+
+def _objective(name: str, text: str) -> str:
+    return word(name, text.lower(), OBJECTIVES)
 
 
 VARIABLES = (
@@ -178,6 +184,14 @@ VARIABLES = (
         "auto",
         "auto: tuning times cuBLASLt, too, and products for which it measured that cuBLASLt is faster go to it, unless"
         " they must be deterministic; never: ptxgen computes all; read when a process first meets a call",
+    ),
+    Variable(
+        "PTXGEN_OBJECTIVE",
+        _objective,
+        lambda: "time",
+        "time",
+        "energy: problems that tune --objective energy measured get the configuration with the least energy of a call;"
+        " time: the fastest one; read when a process first meets a problem",
     ),
     Variable(
         "PTXGEN_WINOGRAD",

@@ -37,6 +37,7 @@ PACKAGES: tuple[tuple[str, str | None, str], ...] = (
     ("nvidia-cuda-nvcc", "cuda", "ptxas"),
     ("nvidia-cublas", "baseline", "bench --baseline cublas"),
     ("nvidia-cusparse", "baseline", "bench --baseline cusparse"),
+    ("nvidia-ml-py", "energy", "bench --observe, tune --objective energy"),
     ("torch", None, "ptxgen.torch, bench --baseline cudnn and torch"),
     ("llvmlite", "emu", "compiled kernels on the emulated device"),
     ("distributed", "dask", "collect --executor"),

@@ -29,14 +29,15 @@ SAME_PEAK = 0.15  #: peaks that differ by less than this fraction share a line o
 @dataclass
 class Contents:
     """The data of the page. ``winners``: of the device; ``attempts``: all its measurements; ``vendors``: those of the
-    vendor's library that tuning took; ``ratios``: to the vendor's time; ``curve``: (training problems, error) of the
-    model; ``sources``: where they come from."""
+    vendor's library that tuning took; ``observed``: those with an energy; ``ratios``: to the vendor's time; ``curve``:
+    (training problems, error) of the model; ``sources``: where they come from."""
 
     device: Device
     clock: str
     winners: list[Measurement] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     vendors: list[VendorMeasurement] = field(default_factory=list)
+    observed: list[Measurement] = field(default_factory=list)
     ratios: list[Ratio] = field(default_factory=list)
     curve: list[tuple[float, float]] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
@@ -72,9 +73,9 @@ def report(
 ) -> Answer:
     """Write the results of tuning as an HTML page.
 
-    Roofline of all tuned shapes, ratio to the vendor's library by shape, accuracy of the model, measurements over time,
-    winners with their parameters, failures by error. The page has no scripts and loads nothing. The results are those
-    of the database; if it has none of the device, the shipped ones.
+    Roofline of all tuned shapes, ratio to the vendor's library by shape, time against energy, accuracy of the model,
+    measurements over time, winners with their parameters, failures by error. The page has no scripts and loads nothing.
+    The results are those of the database; if it has none of the device, the shipped ones.
     """
     from ptxgen.cli import pictures
     from ptxgen.cli.progress import progress
@@ -122,12 +123,15 @@ def _contents(name: str, clock: str, database: Any, history: bool, progress: Pro
     from ptxgen.problem.device import device
     from ptxgen.tuning.store import tuning_files
     from ptxgen.tuning.store.history import EVALUATION, VALIDATION, attempt, shipped_attempts
+    from ptxgen.tuning.store.measurement import ENERGY
 
     out = Contents(device(name), clock)
     name = out.device.name
     if database is not None:
         out.winners = list(database.winners(name, clock))
         out.vendors = list(database.vendors(name, clock))
+        rows = database.measurements(device=name, clock=clock, outcome="ok", purpose=ENERGY)
+        out.observed = [m for m in rows if m.observed is not None]
         rows = database.measurements(device=name, clock=clock) if history else ()
         out.attempts = _counted((attempt(m) for m in rows), progress)
         if out.winners or out.attempts:
@@ -248,7 +252,14 @@ def page(contents: Contents) -> str:
     subtitle = f"{facts}. From {', '.join(contents.sources) or 'nothing: no results are stored'}."
     if contents.clock == "model":
         subtitle += f" {MODEL_CLOCK}"
-    made = [_roofline(contents), _ratios(contents), _search(contents), _winners(contents), _failures(contents)]
+    made = [
+        _roofline(contents),
+        _ratios(contents),
+        _energy(contents),
+        _search(contents),
+        _winners(contents),
+        _failures(contents),
+    ]
     text = resources.files("ptxgen.cli").joinpath("page.html.mako").read_text(encoding="utf-8")
     rendered: str = Template(text, default_filters=["h"]).render_unicode(
         title=f"ptxgen on {d.name}", subtitle=subtitle, tiles=tiles, sections=made, svg=svg, number=number, Code=Code
@@ -382,6 +393,37 @@ def _ratios(contents: Contents) -> Section:
     worst = sorted(contents.ratios, key=lambda r: r.ratio)[:10]
     table = HtmlTable(("ratio", "slowest shapes"), [[float(r.ratio), Code(r.problem.key())] for r in worst])
     return Section(title, text, charts, [table])
+
+
+def _energy(contents: Contents) -> Section:
+    from ptxgen.cli.pictures import Points
+    from ptxgen.cli.tables import number
+
+    title = "Time and energy"
+    text = (
+        "The fastest configurations of each shape, by their time over that of the fastest and the energy of a call over"
+        " the least: a point far to the right on the axis saves energy at the cost of time."
+    )
+    last = {(m.problem, m.config): m for m in contents.observed}
+    fastest: dict[Problem, float] = {}
+    least: dict[Problem, float] = {}
+    for m in last.values():
+        if m.observed is not None:
+            fastest[m.problem] = min(fastest.get(m.problem, m.us), m.us)
+            least[m.problem] = min(least.get(m.problem, m.observed.millijoules), m.observed.millijoules)
+    series: dict[str, list[tuple[float, float, str]]] = {}
+    for m in last.values():
+        if (seen := m.observed) is not None:
+            place = m.us / fastest[m.problem], seen.millijoules / least[m.problem]
+            label = (
+                f"{m.problem.key()}: {number(m.us)} µs, {number(seen.millijoules)} mJ, {seen.watts:.0f} W, {m.config}"
+            )
+            series.setdefault(str(m.config.values()["family"]), []).append((*place, label))
+    if not series:
+        command = "python -m ptxgen tune --objective energy"
+        return Section(title, text, notes=[f"No energy was observed. `{command}` observes that of the fastest."])
+    chart = Points(title, series, {}, "time / least time", "energy / least energy", linear=True)
+    return Section(title, text, [(chart, "energy", f"{_shapes(len(fastest))}, {len(last):,} configurations")])
 
 
 def _search(contents: Contents) -> Section:

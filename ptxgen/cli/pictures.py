@@ -44,14 +44,16 @@ class Lines:
 
 @dataclass(frozen=True)
 class Points:
-    """Points over logarithmic axes. ``series``: the legend's text, and (x, y, text) of each point; one without points
-    only takes its colour; ``limits``: the legend's text, and the corners of each line that bounds the points."""
+    """Points over logarithmic axes, or (``linear``) over linear ones. ``series``: the legend's text, and (x, y, text)
+    of each point; one without points only takes its colour; ``limits``: the legend's text, and the corners of each line
+    that bounds the points."""
 
     title: str
     series: Mapping[str, Sequence[tuple[float, float, str]]]
     limits: Mapping[str, Sequence[tuple[float, float]]]
     x_unit: str
     unit: str
+    linear: bool = False
 
 
 @dataclass(frozen=True)
@@ -231,8 +233,9 @@ def _points(axes: Any, chart: Points) -> None:
             number += 1
         if points:
             axes.plot([], [], "o", color=colour, markersize=3.2, label=name)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    if not chart.linear:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
     axes.set_xlabel(chart.x_unit)
     axes.set_ylabel(chart.unit)
     axes.grid(alpha=0.3)

@@ -58,6 +58,14 @@ EMULATED_BUDGET = {
 }
 
 
+ObserveOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Observe energy, power or clock, separated by commas, while a kernel is repeated for a second: millijoules"
+        " of a call, average watts, the clock of the multiprocessors.",
+    ),
+]
 BENCH_LAUNCHES = 2  #: of bench on the emulated device: the check, and one sample
 
 
@@ -72,6 +80,13 @@ def _given(text: str | None) -> Config | None:
             f"config is {text!r}; it must set an axis: 'family={default_family()}' is the default configuration", "axis"
         )
     return parse_config(text)
+
+
+def _observers(observe: str | None) -> tuple[str, ...]:
+    """The names of ``--observe``. InputError: one is unknown."""
+    from ptxgen.tuning.store.observation import observers
+
+    return () if observe is None else observers(observe)
 
 
 def _select(
@@ -128,6 +143,10 @@ def tune(
         str | None,
         typer.Option(help="Time the vendor's library, too: auto, never. [default: PTXGEN_VENDOR]"),
     ] = None,
+    observe: ObserveOption = None,
+    objective: Annotated[
+        str, typer.Option(help="time, or energy: the winner is the one of the 16 fastest with the least energy.")
+    ] = "time",
 ) -> Answer:
     """Find and store the fastest kernels.
 
@@ -137,6 +156,9 @@ def tune(
     at any time, which is never slower than the choice that it replaces. Without a problem: the suite isaac on a GPU;
     the suite small, at most two minutes, on the emulated device. SIGINT (Ctrl-C) and SIGTERM end the run after the
     measurement in progress. Measurements in the database are not repeated: the same command continues the run.
+
+    With --observe or --objective energy, the finalists are measured again while the GPU tells its energy; rows of the
+    database have time and energy. Calls and select use the winner by time, unless PTXGEN_OBJECTIVE=energy.
 
     cuBLASLt, where it is installed, is timed in the last comparison of a product; calls use it where it is faster. In
     place of a problem that calls compute by several kernels, as sums in groups, those are tuned. With --schedule: the
@@ -154,7 +176,7 @@ def tune(
     from ptxgen.cli import report
     from ptxgen.cli.revision import revision
     from ptxgen.problem.suites import as_called
-    from ptxgen.settings import VENDORS
+    from ptxgen.settings import OBJECTIVES, VENDORS
     from ptxgen.tuning.deadline import Deadline, stop_on_signals
     from ptxgen.tuning.search import tuner
     from ptxgen.tuning.search.shard import Shard
@@ -163,7 +185,11 @@ def tune(
     part = Shard.parse(shard) if shard is not None else Shard()
     if vendor is not None:
         word("vendor", vendor, VENDORS)
+    word("objective", objective, OBJECTIVES)
+    observed = _observers("energy,power,clock" if objective == "energy" and observe is None else observe)
     driver = target.find_driver()
+    if observed:
+        driver.sensors()  # before the work
     emulated = driver.clock == "model"
     every = as_called(target.cases("small" if emulated else "isaac"))
     cases = [case for case in every if part.contains(case.problem)]
@@ -212,6 +238,8 @@ def tune(
                 weights=weights,
                 deadline=deadline,
                 vendor=vendor,
+                objective=objective,
+                observed=bool(observed),
             )
             deadline.raise_for_signal()
     document = {
@@ -220,7 +248,7 @@ def tune(
         "clock": driver.clock,
         "database": target.path,
         "seconds": time.monotonic() - began,
-        "rows": [report.tuned_fields(case, tuned) for case, tuned in zip(cases, done, strict=True)],
+        "rows": [report.tuned_fields(case, tuned, observed) for case, tuned in zip(cases, done, strict=True)],
     }
     missing = any(tuned.winner is None and (tuned.measured or not deadline.passed) for tuned in done)
     return Answer(document, report.tune_text(document), int(missing))
@@ -243,6 +271,13 @@ def select(
     digest: Annotated[
         bool, typer.Option("--digest", help="Print only a digest of the choices, to compare machines or ranks.")
     ] = False,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            help="energy: the configuration with the least measured energy, if there is one; or time. [default:"
+            " PTXGEN_OBJECTIVE]"
+        ),
+    ] = None,
     schedule: ScheduleOption = None,
 ) -> Answer:
     """Print the configuration that computes a problem.
@@ -276,7 +311,9 @@ def select(
                 selected += [(case, s) for s in every.best]
                 costs.append(report.exhaustive_fields(case, every))
             else:
-                selected += [(case, s) for s in selection.require(case.problem, device, database, model, count)]
+                selected += [
+                    (case, s) for s in selection.require(case.problem, device, database, model, count, objective)
+                ]
             progress.step(case.name)
     rows = [report.selection_fields(case, selection) for case, selection in selected]
     document: dict[str, Any] = {
@@ -410,6 +447,7 @@ def bench(
             "is one, and the model's. [default: 1]",
         ),
     ] = 1,
+    observe: ObserveOption = None,
 ) -> Answer:
     """Time kernels, after a check of their results.
 
@@ -437,6 +475,7 @@ def bench(
     from ptxgen.tuning.measure.bench import bench as run
     from ptxgen.tuning.store.exchange import replacing
 
+    observed = _observers(observe)
     given, cases = _given(config), target.cases()
     names = sorted({case.problem.operation for case in cases})
     for name in names:
@@ -453,6 +492,8 @@ def bench(
         compared.require()
     if ceiling and driver.clock == "model":
         raise UnavailableError("ceiling is given; its loop needs an NVIDIA GPU")
+    if observed:
+        driver.sensors()  # before the work
     target.warn_if_emulated(driver, emulated_time(cases, BENCH_LAUNCHES))
     with target.reading() as database, shown_progress() as progress:
         progress.phase("bench", top * len(cases))
@@ -487,12 +528,13 @@ def bench(
         code = 0
         try:
             whole = given is None and top == 1
+            timed_as = partial(run, ceiling=ceiling, in_parts=whole, observed=bool(observed))
             for case, row in (
                 timed
                 for each, pick in ranked()
-                for timed in zip(each, run(each, driver, pick, baseline, ceiling=ceiling, in_parts=whole), strict=True)
+                for timed in zip(each, timed_as(each, driver, pick, baseline), strict=True)
             ):
-                rows.append(report.bench_fields(case, row))
+                rows.append(report.bench_fields(case, row, observed))
                 progress.step(case.name)
                 if top * len(cases) > 1:
                     progress.message(report.bench_line(rows[-1], document()))

@@ -20,6 +20,7 @@ from ptxgen.codegen.config.config import Config, axes_of
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.operation import Case, Operation, operation_named, operation_names, operation_of, operations
 from ptxgen.tuning.progress import counted
+from ptxgen.tuning.store.observation import OBSERVERS
 
 Document = dict[str, Any]
 
@@ -35,6 +36,7 @@ PREPARATION = ("preparation_us", "unprepared_us", "preparation_products", "pays_
 #: fields of a row of bench, and their titles: shares of the speed of the problem's instructions, predicted and measured
 CEILING = ("ceiling_share", "measured_ceiling_share", "ceiling_steps", "ceiling_clock", "bandwidth")
 CEILING_TITLES = ("of ceiling", "of measured", "steps/clock·SM", "MHz", "GB/s")
+OBSERVED_TITLES = tuple(title for _, title in OBSERVERS.values())
 PREDICTED = "~: predicted, not measured"
 
 
@@ -135,8 +137,16 @@ def deviation_fields(deviation: Any) -> Document:
     return {"ok": deviation.ok, "ratio": deviation.ratio, "where": list(deviation.where), "text": str(deviation)}
 
 
-def bench_fields(case: Case, row: Any) -> Document:
-    """One row of bench; None for values that were not measured."""
+def observed_fields(observation: Any, names: Sequence[str]) -> Document:
+    """What the observers ``names`` found; None for the others."""
+    return {
+        field: getattr(observation, field) if observation is not None and name in names else None
+        for name, (field, _) in OBSERVERS.items()
+    }
+
+
+def bench_fields(case: Case, row: Any, observe: Sequence[str] = ()) -> Document:
+    """One row of bench; None for values that were not measured. ``observe``: names of ``OBSERVERS``."""
     deviation = deviation_fields(row.deviation) if row.deviation is not None else None
     times = {
         name: _known(getattr(row, name))
@@ -152,6 +162,7 @@ def bench_fields(case: Case, row: Any) -> Document:
         operation_of(case.problem).speed.name: _known(row.speed),
         "ceiling_steps": _known(measured.steps) if measured else None,
         "ceiling_clock": _known(measured.clock) if measured else None,
+        **observed_fields(row.observed, observe),
         "pays_from_calls": int(times["pays_from_calls"]) if times["pays_from_calls"] else None,
         "deviation": deviation,
         "note": row.note,
@@ -159,8 +170,8 @@ def bench_fields(case: Case, row: Any) -> Document:
     }
 
 
-def tuned_fields(case: Case, tuned: Any) -> Document:
-    """The result of tuning one case."""
+def tuned_fields(case: Case, tuned: Any, observe: Sequence[str] = ()) -> Document:
+    """The result of tuning one case. ``observe``: names of ``OBSERVERS``."""
     winner = tuned.winner
     fields = config_fields(winner.config) if winner else {"config": None, "config_text": None}
     return {
@@ -168,6 +179,7 @@ def tuned_fields(case: Case, tuned: Any) -> Document:
         **fields,
         "us": winner.us if winner else None,
         operation_of(case.problem).speed.name: winner.speed if winner else None,
+        **observed_fields(winner.observed if winner else None, observe),
         "measured": tuned.measured,
         "failures": dict(tuned.failures),
         "vendor": vendor_fields(tuned.vendor, winner),
@@ -352,6 +364,7 @@ def bench_text(document: Document) -> Parts:
         times = [time_cell(measured, "us", modelled), *vendor_us, r["ratio"]]
         speed = [
             time_cell(measured, speed_of_all.name, modelled),
+            *(r[field] for field, _ in OBSERVERS.values()),
             *(time_cell(measured, name, modelled) for name in CEILING),
             r["scheduling_us"],
             *_preparation_cells(r, modelled, prepared),
@@ -366,6 +379,7 @@ def bench_text(document: Document) -> Parts:
         same_layout,
         "ratio",
         speed_of_all.title,
+        *OBSERVED_TITLES,
         *CEILING_TITLES,
         "scheduling µs",
         *PREPARATION_TITLES,
@@ -422,8 +436,9 @@ def tune_text(document: Document) -> Parts:
     for r in document["rows"]:
         failures = " ".join(f"{outcome}={count}" for outcome, count in r["failures"].items())
         times = [time_cell(r, name, modelled) for name in ("us", speed.name)]
+        times += [r[field] for field, _ in OBSERVERS.values()]
         rows.append([*shape_cells(r), *times, *config_cells(r), r["measured"], failures, document["clock"]])
-    titles = (*shape_titles(document), "µs", speed.title, *CONFIG, "measured", "failed", "clock")
+    titles = (*shape_titles(document), "µs", speed.title, *OBSERVED_TITLES, *CONFIG, "measured", "failed", "clock")
     lines: list[Table | str] = [Table(titles, rows, OPTIONAL, ("clock",))]
     if timed := [r["vendor"] for r in document["rows"] if r["vendor"] and r["vendor"]["us"]]:
         used = sum(theirs["faster"] for theirs in timed)

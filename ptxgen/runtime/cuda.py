@@ -30,6 +30,7 @@ from ptxgen.runtime import cuda_launch as launches
 from ptxgen.runtime.assemble import assemble, find_ptxas
 from ptxgen.runtime.assemble import version as ptxas_version
 from ptxgen.runtime.driver import Kernel, NoLock, Timing
+from ptxgen.runtime.sensors import GpuSensors, Sensors
 from ptxgen.settings import GPU_DRIVER, LIBRARIES, settings
 
 _log = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ _log.addHandler(logging.NullHandler())
 #: bytes of shared memory above which a kernel must set MAX_DYNAMIC_SHARED_SIZE_BYTES
 STATIC_SHARED_LIMIT = 48 << 10
 MAX_GRAPH_NODES = 400  #: nodes of a timing graph; more nodes take time to capture without adding precision
+READ_US = 5000.0  #: microseconds between two readings of sensors
 MAX_REPLAYS = 100  #: graph replays in one sample
 LAUNCH_GAPS_US = 200  #: microseconds above which gaps between launches are a small part of a time without a graph
 NON_BLOCKING = 1
@@ -88,6 +90,7 @@ class CudaDriver:
         if not 0 <= index < count:
             raise DeviceError(f"device is {index}; this machine has {count}, counted from 0")
         gpu = cuda.Device(index)
+        self._gpu = gpu
         self.index, self.selector, self._several = index, f"{self.library}:{index}", count > 1
         self.device: Device = cuda_properties.device(cuda, gpu)
         major, rest = divmod(cuda.get_driver_version(), 1000)
@@ -431,6 +434,40 @@ class CudaDriver:
                         replay.launch()
 
                 return [self._elapsed(sample) / (repeat * count) for _ in range(timing.samples)]
+
+    def sensors(self) -> Sensors:
+        """The sensors of the GPU. UnavailableError: nvidia-ml-py is missing, or the GPU has none."""
+        return GpuSensors(self._gpu.pci_bus_id())
+
+    def sustain(self, launches: Sequence[Callable[[], None]], seconds: float, read: Callable[[], None]) -> float:
+        """Repeats a CUDA graph of ``launches``, of ``READ_US``; ``read`` is called after each replay, while the device
+        runs the next one. ``lock`` is held meanwhile."""
+        [once] = self.time(launches, Timing(samples=1, target_ms=READ_US / 1e3))
+        count = max(1, min(round(READ_US / once), MAX_GRAPH_NODES))
+        repeat = max(1, round(READ_US / (once * count)))
+
+        def record() -> None:
+            for i in range(count):
+                launches[i % len(launches)]()
+
+        with self.context("observing"), cuda_graph.Graph(self.stream, record) as replay, self.lock:
+            first, until = self._cuda.Event(), time.monotonic() + seconds
+            first.record(self._stream)
+            ends = [self._queued(replay, repeat)]
+            while time.monotonic() < until:
+                ends.append(self._queued(replay, repeat))
+                ends[-2].synchronize()
+                read()
+            ends[-1].synchronize()
+            return float(ends[-1].time_since(first)) * 1e3 / (count * repeat * len(ends))
+
+    def _queued(self, replay: cuda_graph.Graph, repeat: int) -> Any:
+        """An event at the end of ``repeat`` replays, which it queues."""
+        for _ in range(repeat):
+            replay.launch()
+        end = self._cuda.Event()
+        end.record(self._stream)
+        return end
 
     def kernels_of(self, launch: Callable[[], object]) -> list[cuda_graph.CapturedKernel]:
         """The kernels that a call queues on the driver's stream. It is captured, not run; it must have run before, so

@@ -21,7 +21,7 @@ from ptxgen.runtime.cuda_graph import call, load
 from ptxgen.runtime.cuda_launch import KernelHandle, Sizes
 
 LOG_BYTES = 1 << 14  #: of the driver's assembler
-NAME_BYTES = 256  #: of a device's name
+NAME_BYTES, PCI_BYTES = 256, 32  #: of a device's name, and of its PCI address
 ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES = 5, 6  #: CUjit_option
 
 NO_DEVICE = 100  #: CUDA_ERROR_NO_DEVICE
@@ -101,6 +101,11 @@ class Device:
             self.get_attribute(device_attribute.COMPUTE_CAPABILITY_MAJOR),
             self.get_attribute(device_attribute.COMPUTE_CAPABILITY_MINOR),
         )
+
+    def pci_bus_id(self) -> str:
+        """As ``0000:1b:00.0``."""
+        address: bytes = call(load().cuDeviceGetPCIBusId, PCI_BYTES, self._device)
+        return address.rstrip(b"\0").decode()
 
     def retain_primary_context(self) -> Context:
         return Context(self._device)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ptxgen.codegen.source import Source, Step, TensorMap
 from ptxgen.problem.device import Device
+from ptxgen.runtime.sensors import Sensors
 
 
 @dataclass(frozen=True)
@@ -140,4 +141,13 @@ class Driver(Protocol):
 
     def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:
         """Microseconds per call, one value per sample; ``launches`` are called in rotation."""
+        ...
+
+    def sensors(self) -> Sensors:
+        """The energy and the clock of the device. UnavailableError: it does not tell them."""
+        ...
+
+    def sustain(self, launches: Sequence[Callable[[], None]], seconds: float, read: Callable[[], None]) -> float:
+        """Repeats ``launches`` in rotation, without gaps, and calls ``read`` every few milliseconds meanwhile;
+        microseconds per call."""
         ...

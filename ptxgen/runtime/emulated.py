@@ -11,14 +11,16 @@ import numpy as np
 
 from ptxgen.codegen.source import Source, Step, TensorMap
 from ptxgen.emulator import Machine, Module, Stats, tensormap
-from ptxgen.errors import AssembleError, EmulatorError, InputError, LaunchError
+from ptxgen.errors import AssembleError, EmulatorError, InputError, LaunchError, UnavailableError
 from ptxgen.families.common import perf_model
 from ptxgen.problem.device import DEVICES, Device
 from ptxgen.runtime.driver import Capture, Kernel, NoLock, Timing
+from ptxgen.runtime.sensors import Sensors
 
 #: floating-point operations per second of the emulated device, in order of magnitude: 6 million (f64) to 230 million
 #: (large products on wgmma) were measured on two cores of an AMD EPYC
 FLOPS = 3e7
+SUSTAINED = 8  #: calls of ``sustain``
 STARTUP_SECONDS = 0.5  #: of the emulated device for each problem: choice, code and its translation
 
 
@@ -183,3 +185,15 @@ class EmulatedDriver:
             self.modelled_us.clear()
             launches[0]()
             return [sum(self.modelled_us)]
+
+    def sensors(self) -> Sensors:
+        raise UnavailableError("energy, power and clock are observed on an NVIDIA GPU; the emulated device has none")
+
+    def sustain(self, launches: Sequence[Callable[[], None]], seconds: float, read: Callable[[], None]) -> float:
+        """``SUSTAINED`` calls, in place of ``seconds``: the model has no noise."""
+        with self.lock:
+            before = self.now_us()
+            for i in range(SUSTAINED):
+                launches[i % len(launches)]()
+                read()
+            return (self.now_us() - before) / SUSTAINED

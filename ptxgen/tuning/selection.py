@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ptxgen import file_digests
+from ptxgen.arguments import word
 from ptxgen.codegen.config.config import Config
 from ptxgen.errors import ConfigError, DtypeError
 from ptxgen.families.common import space
@@ -17,23 +18,24 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.device import DEVICES, Device
 from ptxgen.problem.registry import Problem
-from ptxgen.settings import settings
+from ptxgen.settings import OBJECTIVES, settings
 from ptxgen.tuning.choice.models import model_folder, model_from
 from ptxgen.tuning.choice.sources import SOURCES, Request, StoredWinner, first_choices
 from ptxgen.tuning.choice.vendor import faster_vendor
 from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.database import Database
-from ptxgen.tuning.store.measurement import VendorMeasurement
+from ptxgen.tuning.store.measurement import ENERGY, VendorMeasurement
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A configuration and its source. ``origin``: ``winner`` (of the user's database), ``shipped`` (a winner of the
-    tuning files), ``seed`` (a known-good configuration without a stored time), ``model`` (predicted by the trained
-    model), ``analytic`` (predicted by the performance model, without measurements of this device), ``given``.
-    ``us``: measured or predicted microseconds (NaN: unknown). ``scaled_from``: the other device whose winners or model
-    were used, since this one has few measurements; its time is scaled by the facts of both. ``vendor``: the measurement
-    of the vendor's library, if it is faster: calls use it in place of the configuration, unless they may not."""
+    """A configuration and its source. ``origin``: ``winner`` (of the user's database), ``energy`` (of the least
+    measured energy there), ``shipped`` (a winner of the tuning files), ``seed`` (a known-good configuration without a
+    stored time), ``model`` (predicted by the trained model), ``analytic`` (predicted by the performance model, without
+    measurements of this device), ``given``. ``us``: measured or predicted microseconds (NaN: unknown).
+    ``scaled_from``: the other device whose winners or model were used, since this one has few measurements; its time is
+    scaled by the facts of both. ``vendor``: the measurement of the vendor's library, if it is faster: calls use it in
+    place of the configuration, unless they may not."""
 
     problem: Problem
     config: Config
@@ -60,13 +62,16 @@ def select(
     use_model: bool = False,
     k: int = 1,
     use_winners: bool = True,
+    objective: str | None = None,
 ) -> list[Selection]:
     """The ``k`` best configurations for ``problem``, best first: of the first of ``sources.SOURCES`` that has any, then
     those of the model. Unless ``use_model``, the stored winner comes first, or else the shipped seeds; then the ranking
     of the whole legal space by the model. For a problem with an epilogue and no stored results, those of the product
     without epilogue are used. ``use_winners``: False: the winner of exactly this problem in the user's database is not
-    used. Needs no GPU."""
-    request = Request(problem, lower(problem), device, database, k, use_winners, rank_only=use_model)
+    used. ``objective``: energy: the configuration with the least measured energy comes first, if there is one; None: as
+    ``PTXGEN_OBJECTIVE`` says. Needs no GPU."""
+    least = settings().objective if objective is None else word("objective", objective, OBJECTIVES)
+    request = Request(problem, lower(problem), device, database, k, use_winners, use_model, least)
     selected = [Selection(problem, *choice) for choice in first_choices(SOURCES, request)]
     if selected and selected[0].origin == "winner":
         selected[0] = replace(selected[0], vendor=faster_vendor(problem, device, database))
@@ -117,10 +122,15 @@ def stored(problem: Problem, device: Device, database: Database | None = None) -
 
 
 def require(
-    problem: Problem, device: Device, database: Database | None = None, use_model: bool = False, k: int = 1
+    problem: Problem,
+    device: Device,
+    database: Database | None = None,
+    use_model: bool = False,
+    k: int = 1,
+    objective: str | None = None,
 ) -> list[Selection]:
     """``select``, of at least one configuration. ConfigError: none is legal."""
-    selected = select(problem, device, database, use_model, k)
+    selected = select(problem, device, database, use_model, k, objective=objective)
     if not selected:
         raise _none_legal(problem, device)
     return selected
@@ -146,12 +156,16 @@ def digest_of(choices: Iterable[tuple[Problem, Config, str]]) -> str:
 def state_digest(device: Device, database: Database | None = None) -> str:
     """A digest of everything that selection on ``device`` depends on: the package and its templates, the facts of the
     device, shipped files, the user's models and winners. Where it is equal, any problem gets the same configuration."""
-    state = hashlib.sha256(f"{device} {file_digests.of_package()} {settings().winograd}".encode())
+    state = hashlib.sha256(
+        f"{device} {file_digests.of_package()} {settings().winograd} {settings().objective}".encode()
+    )
     roots = [tuning_files.model_path("any").parent.parent]
     if database is not None:
         roots.append(model_folder(database, "any").parent)
         for m in sorted(database.winners(device.name), key=lambda m: m.problem.key()):
             state.update(f"{m.problem.key()} | {m.config.full_text()} | {m.digest} | {m.environment.clock}\n".encode())
+        if settings().objective == "energy":
+            state.update("\n".join(map(repr, database.measurements(device=device.name, purpose=ENERGY))).encode())
     state.update(file_digests.of_tree(roots, (".txt", tuning_files.MODEL)).encode())
     return state.hexdigest()[:16]
 

@@ -1313,6 +1313,24 @@ def test_times_are_gpu_times_per_call(driver: CudaDriver, gpu: Gpu, source: Sour
     assert not gpu.graphs
 
 
+def test_a_repeated_call_has_the_time_of_one(
+    driver: CudaDriver, gpu: Gpu, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = driver.load(source)
+    c = driver.allocate(4 * COUNT)
+    seconds = iter(range(100))
+    monkeypatch.setattr(cuda.time, "monotonic", lambda: next(seconds))
+    launch = lambda: driver.launch(kernel, INCREMENT, INCREMENT.pack({"C": c}))  # noqa: E731
+    reads: list[int] = []
+    for gpu.kernel_us, calls in ((2.0, 2400), (9000.0, 1)):  # 5 ms between two readings: six replays of 400
+        before = words(driver, c)[0]
+        reads.clear()
+        assert driver.sustain([launch] * 2, 3, lambda: reads.append(1)) == pytest.approx(gpu.kernel_us)
+        assert len(reads) == 2
+        assert (words(driver, c)[0] - before) // calls >= 3
+    assert not gpu.graphs
+
+
 @pytest.mark.parametrize(("each", "target", "nodes"), [(1000.0, 4.0, 4), (9000.0, 4.0, 3), (0.01, 0.1, 99)])
 def test_graph_runs_for_the_requested_time(
     driver: CudaDriver, gpu: Gpu, source: Source, each: float, target: float, nodes: int

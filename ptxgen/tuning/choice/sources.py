@@ -36,7 +36,7 @@ RANKED = 8  #: configurations of a GEMM of which one is legal for a task, mostly
 class Request:
     """What selection is asked for: at most ``k`` configurations for ``problem``, whose lowered form is ``lowered``.
     ``use_winner``: False: the winner in the user's database is not used. ``rank_only``: only the last source is asked,
-    since better ones have answered or are not wanted."""
+    since better ones have answered or are not wanted. ``objective``: time or energy."""
 
     problem: Problem
     lowered: KernelProblem
@@ -45,6 +45,7 @@ class Request:
     k: int = 1
     use_winner: bool = True
     rank_only: bool = False
+    objective: str = "time"
 
     def allows(self, config: Config) -> bool:
         """True if ``config`` is legal."""
@@ -59,6 +60,17 @@ class Request:
 class Source(Protocol):
     def choices(self, request: Request) -> list[Choice]:
         """The choices of this source, best first; none: it has none for the problem."""
+
+
+class LeastEnergy:
+    """The configuration with the least energy of a call in the user's database, if the objective is energy."""
+
+    def choices(self, request: Request) -> list[Choice]:
+        problem, device = request.problem, request.device
+        if request.objective != "energy" or request.database is None or not request.use_winner:
+            return []
+        m = request.database.least_energy(problem, device.name, tuning_files.clock_of(device.name))
+        return [Choice(m.config, "energy", m.us)] if m is not None and is_current(m, device) else []
 
 
 class StoredWinner:
@@ -197,6 +209,7 @@ def _nearest_seeds(request: Request) -> list[Choice]:
 
 #: where configurations come from: those of the first source that has any, then those of the last one
 SOURCES: tuple[Source, ...] = (
+    LeastEnergy(),
     StoredWinner(),
     ShippedSeeds(),
     WithoutEpilogue(StoredWinner()),

@@ -32,7 +32,9 @@ from ptxgen.runtime.operand_sets import OperandSets
 from ptxgen.runtime.runner import Runner
 from ptxgen.runtime.workspace import Workspace
 from ptxgen.tuning.measure import copy_bandwidth
+from ptxgen.tuning.measure.observing import observe
 from ptxgen.tuning.store.measurement import Environment, Measurement, VendorMeasurement
+from ptxgen.tuning.store.observation import Observation
 
 CHECKED_ELEMENTS = 1 << 17  #: elements of C that a measurement compares
 #: the most elements, and multiply-adds, that a full check compares: all of C, unless that takes minutes
@@ -81,10 +83,12 @@ class Bench:
         elements: int = CHECKED_ELEMENTS,
         source: Source | None = None,
         operand_sets: OperandSets | None = None,
+        observed: bool = False,
     ) -> Measurement:
         """Loads, checks and times ``config``; a failure is the measurement's outcome. ``elements``: elements of C that
         are compared; ``full``: the number of ``full_check_elements``. ``source``: the kernel, if it was generated
-        before. ``operand_sets``: those of another problem with the same operands; None: those of ``problem``."""
+        before. ``operand_sets``: those of another problem with the same operands; None: those of ``problem``.
+        ``observed``: energy, power and clock are observed, too. UnavailableError: the device does not tell them."""
         made: dict[str, Any] = {
             "purpose": purpose,
             "created": round(time.time(), 3),
@@ -104,10 +108,16 @@ class Bench:
             return [each.bind(addresses) for each, addresses in zip(runners, sets, strict=True)]
 
         checked = full_check_elements(problem) if full else elements
-        return self._timed(problem, config, timing, env, made, checked, bound, operand_sets)
+        return self._timed(problem, config, timing, env, made, checked, bound, operand_sets, observed)
 
     def measure_parts(
-        self, problem: Problem, parts: Parts, configs: Sequence[Config], timing: Timing, full: bool = False
+        self,
+        problem: Problem,
+        parts: Parts,
+        configs: Sequence[Config],
+        timing: Timing,
+        full: bool = False,
+        observed: bool = False,
     ) -> Measurement:
         """Loads, checks and times the problems that calls compute in place of ``problem``, each with its configuration,
         as ``measure`` does. The measurement has the configuration of the last one."""
@@ -132,7 +142,7 @@ class Bench:
             return bounds
 
         checked = full_check_elements(problem) if full else CHECKED_ELEMENTS
-        return self._timed(problem, configs[-1], timing, env, made, checked, bound)
+        return self._timed(problem, configs[-1], timing, env, made, checked, bound, observed=observed)
 
     def _timed(
         self,
@@ -144,6 +154,7 @@ class Bench:
         elements: int,
         bound: Callable[[Sequence[Mapping[str, int]]], list[Callable[[], None]]],
         operand_sets: OperandSets | None = None,
+        observed: bool = False,
     ) -> Measurement:
         """Checks and times calls. ``bound(sets)``: a call for each operand set; others are as in ``measure``."""
         try:
@@ -158,6 +169,8 @@ class Bench:
                 self._renew()
                 return Measurement(problem, config, "wrong_result", env, message=str(deviation), **made)
             samples = self.driver.time(calls, timing)
+            if observed:
+                made["message"] = str(observe(self.driver, calls))
         except (LaunchError, EmulatorError) as error:
             self._renew()
             return Measurement(problem, config, "launch_error", env, message=str(error)[:500], **made)
@@ -270,7 +283,7 @@ class BenchRow:
     if there is none; ``unprepared_us``: of the configuration that is chosen where nothing may be prepared;
     ``ceiling_us``: the least time by the instructions or bytes of the problem, NaN if the operation has no ceiling;
     ``measured_ceiling``: that of a loop timed in the same run, None: none was; ``moved``: the bytes that bound the
-    time, NaN where memory does not."""
+    time, NaN where memory does not; ``observed``: energy, power and clock, None: they were not."""
 
     name: str
     problem: Problem
@@ -287,6 +300,7 @@ class BenchRow:
     ceiling_us: float = float("nan")
     measured_ceiling: MeasuredCeiling | None = None
     moved: float = float("nan")
+    observed: Observation | None = None
 
     @property
     def bandwidth(self) -> float:
@@ -337,21 +351,22 @@ def bench(
     timing: Timing = FINAL_TIMING,
     ceiling: bool = False,
     in_parts: bool = True,
+    observed: bool = False,
 ) -> Iterator[BenchRow]:
     """Times each case (``name``, ``problem``) with the configuration that ``choose`` selects, checked, and the
     vendor's library (``baseline``, of the operation): ours, theirs, ours again; our two times are averaged.
     ``ceiling``: also times the loop of the operation's ceiling; ``in_parts``: problems that calls compute in parts are
-    timed so."""
+    timed so; ``observed``: energy, power and clock of ours are observed, too."""
     work = Bench(driver)
     for case in cases:
         problem = case.problem
         find = operation_of(problem).parts
         parts = find(problem) if find and in_parts else None
         if parts is not None:
-            yield _in_parts(work, case, parts, choose, baseline, timing, ceiling)
+            yield _in_parts(work, case, parts, choose, baseline, timing, ceiling, observed)
             continue
         selection = choose(problem, driver.device)
-        first = work.measure(problem, selection.config, timing, "bench", full=True)
+        first = work.measure(problem, selection.config, timing, "bench", full=True, observed=observed)
         if first.outcome != "ok":
             yield BenchRow(case.name, problem, selection, float("nan"), note=f"{first.outcome}: {first.message}")
             continue
@@ -379,7 +394,10 @@ def bench(
         moved = limit.moved(problem) if limit else float("nan")
         times = (host, preparation, unprepared, least)
         yield BenchRow(
-            case.name, problem, selection, us, *vendor, deviation, note, *times, measured_ceiling=measured, moved=moved
+            *(case.name, problem, selection, us, *vendor, deviation, note, *times),
+            measured_ceiling=measured,
+            observed=first.observed,
+            moved=moved,
         )
 
 
@@ -391,13 +409,14 @@ def _in_parts(
     baseline: str | None,
     timing: Timing,
     ceiling: bool,
+    observed: bool,
 ) -> BenchRow:
     """The row of a problem that calls compute in parts: arguments as of ``bench``. Its configuration is that of the
     last part, its ceiling the bandwidth of the device, and of a copy, if ``ceiling``."""
     problem, driver = case.problem, work.driver
     selections = [choose(part.problem, driver.device) for part in parts.steps]
     configs = [selection.config for selection in selections]
-    first = work.measure_parts(problem, parts, configs, timing, full=True)
+    first = work.measure_parts(problem, parts, configs, timing, full=True, observed=observed)
     if first.outcome != "ok":
         message = f"{first.outcome}: {first.message}"
         return BenchRow(case.name, problem, selections[-1], float("nan"), note=message)
@@ -421,4 +440,5 @@ def _in_parts(
         ceiling_us=least,
         measured_ceiling=copy_bandwidth.measured(driver, parts.moved, timing) if ceiling else None,
         moved=parts.moved,
+        observed=first.observed,
     )

@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from ptxgen import file_digests
 from ptxgen.codegen.config.config import Config, parse_config
-from ptxgen.errors import ConfigError, LaunchError, PtxgenError
+from ptxgen.errors import ConfigError, LaunchError, PtxgenError, UnavailableError
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.runtime.assemble import CachedSource
@@ -184,10 +184,17 @@ class Worker:
         return f"the measuring process ended by {name}: {output}"
 
     def measure(
-        self, problem: Problem, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "", full: bool = False
+        self,
+        problem: Problem,
+        config: Config,
+        timing: Timing = SEARCH_TIMING,
+        purpose: str = "",
+        full: bool = False,
+        **options: Any,
     ) -> Measurement:
-        """``Bench.measure`` in the child, with two more outcomes: ``timeout`` and ``crashed``."""
-        self.send(problem, config, timing, purpose, full)
+        """``Bench.measure`` in the child, with two more outcomes: ``timeout`` and ``crashed``. ``options``: those of
+        ``send``."""
+        self.send(problem, config, timing, purpose, full, **options)
         return self.receive()
 
     def send(
@@ -200,7 +207,8 @@ class Worker:
         **options: Any,
     ) -> None:
         """Requests a measurement, which ``receive`` returns. Several requests may wait: the child does not idle between
-        them. ``options``: ``source``, the fields of a ``CachedSource``; ``elements``, as of ``Bench.measure``."""
+        them. ``options``: ``source``, the fields of a ``CachedSource``; ``elements`` and
+        ``observed``, as of ``Bench.measure``."""
         if not self.requests and (self.child is None or self.child.poll() is not None):
             self.start()
         message = {
@@ -375,11 +383,11 @@ def main() -> None:
         lock = driver.lock
         before = lock.locked, lock.queued
         try:
-            options = {"elements": request["elements"]} if "elements" in request else {}
+            options = {name: request[name] for name in ("elements", "observed") if name in request}
             if "source" in request:
                 options["source"] = CachedSource.from_dict(request["source"])
             done = work.measure(problem, config, timing, request["purpose"], request["full"], **options)
-        except ConfigError as error:
+        except (ConfigError, UnavailableError) as error:
             done = Measurement(problem, config, "launch_error", environment(driver, timing), message=str(error))
         answer = done.as_dict()
         # a failed launch on hardware may have corrupted the context: the parent starts another child

@@ -27,7 +27,7 @@ from ptxgen.problem.device import Device
 from ptxgen.problem.operation import operation_of, vendor_of
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.assemble import assemble, find_ptxas
-from ptxgen.settings import VENDORS, settings
+from ptxgen.settings import OBJECTIVES, VENDORS, settings
 from ptxgen.tuning.choice.models import model_folder, model_for
 from ptxgen.tuning.choice.nearest import FEW_ROWS, scaled_measurements
 from ptxgen.tuning.choice.vendor import is_faster
@@ -41,7 +41,7 @@ from ptxgen.tuning.search.sampler import Categorical, samples_per_family, weight
 from ptxgen.tuning.selection import untuned
 from ptxgen.tuning.store.claims import Claims
 from ptxgen.tuning.store.database import Database, config_text
-from ptxgen.tuning.store.measurement import Measurement, VendorMeasurement
+from ptxgen.tuning.store.measurement import ENERGY, Measurement, VendorMeasurement
 from ptxgen.tuning.store.seeds import seeds as shipped_seeds
 from ptxgen.tuning.store.tuning_files import measurement_files, read_all
 
@@ -71,7 +71,8 @@ NEAR_BEST = 1.05  #: finalists slower than the best by more are not compared wit
 class Budget:
     """The most measurements per problem: ``samples`` random configurations, the ``search`` best of the model's
     ranking, then ``refine_rounds`` rounds of at most ``refine`` neighbours of the ``keep`` fastest; the ``final``
-    fastest are timed again with the final policy. ``seconds``: time limit of the whole run."""
+    fastest are timed again with the final policy. ``efficient``: the most configurations whose energy is observed if
+    that is the objective. ``seconds``: time limit of the whole run."""
 
     samples: int = 60
     search: int = 100
@@ -79,6 +80,7 @@ class Budget:
     refine: int = 60
     keep: int = 3
     final: int = 4
+    efficient: int = 16
     seconds: float = math.inf
 
 
@@ -89,8 +91,8 @@ SAMPLE_END, SEARCH_END = 0.4, 0.9
 
 @dataclass
 class Tuned:
-    """The result of tuning one problem. ``winner``: None if no kernel succeeded; ``failures``: counts of outcomes
-    other than ok; ``vendor``: of the vendor's library, None: it was not timed."""
+    """The result of tuning one problem. ``winner``: by the objective, None if no kernel succeeded; ``failures``: counts
+    of outcomes other than ok; ``vendor``: of the vendor's library, None: it was not timed."""
 
     problem: Problem
     winner: Measurement | None = None
@@ -115,9 +117,12 @@ class Session:
         retry: bool = False,
         deadline: Deadline | None = None,
         vendor: str = "never",
+        objective: str = "time",
+        observed: bool = False,
     ) -> None:
         self.database, self.budget, self.progress = database, budget, progress
         self.vendor = vendor
+        self.objective, self.observed = objective, observed or objective == "energy"
         self.deadline = deadline or Deadline(budget.seconds)
         self.rng = np.random.default_rng(seed)
         self.worker = Worker(driver, commit=commit)
@@ -250,7 +255,7 @@ class Session:
         """Reads the rows that are new in the database: those of earlier runs and of tuners that share it."""
         newest = self.database.newest()
         for m in self.database.measurements(device=self.device.name, clock=self.clock, after=self.newest):
-            if m.purpose != "final":
+            if m.purpose not in ("final", ENERGY):
                 self.known[m.problem.key(), config_text(m.config)] = m
         self.newest = newest
 
@@ -527,7 +532,25 @@ class Session:
 
             self.database.set_winner(best, over=loses)
             self.held[problem] = best
+            if self.observed:
+                tuned.winner = self._observe(problem, best)
         return tuned
+
+    def _observe(self, problem: Problem, winner: Measurement) -> Measurement:
+        """Observes the energy of the winner by time and of the fastest few, and stores it beside their times. Returns
+        the measurement of the winner, by the objective."""
+        most = self.budget.efficient if self.objective == "energy" else self.budget.final
+        configs = dict.fromkeys([winner.config, *(m.config for m in self.fastest(problem, most))])
+        rows: list[Measurement] = []
+        for config in islice(configs, most):
+            if self.deadline.signal:
+                break
+            rows.append(self.worker.measure(problem, config, FINAL_TIMING, ENERGY, observed=True))
+            self.database.add(rows[-1])
+        known = {m.config: (m.observed.millijoules, m) for m in rows if m.observed is not None}
+        if self.objective == "time":
+            return known.get(winner.config, (0.0, winner))[1]
+        return min(known.values(), key=lambda pair: pair[0], default=(0.0, winner))[1]
 
     def _is_far(self, problem: Problem, config: Config) -> bool:
         """True if a configuration was measured, and cannot be the fastest."""
@@ -586,6 +609,8 @@ def tune(
     weights: Mapping[Problem, float] | None = None,
     deadline: Deadline | None = None,
     vendor: str | None = None,
+    objective: str = "time",
+    observed: bool = False,
 ) -> list[Tuned]:
     """Tunes every problem; stores measurements and winners as it proceeds.
 
@@ -596,7 +621,10 @@ def tune(
     measure first, in place of the shipped seeds. ``retry``: measure again the configurations that failed in earlier
     runs. ``deadline``: default ``budget.seconds`` from now; after its signal, the function returns the results so far.
     ``vendor``: auto: the vendor's library is timed, too, in the final comparison; never: it is not; None: as
-    ``PTXGEN_VENDOR`` says. LaunchError: the device cannot be used.
+    ``PTXGEN_VENDOR`` says. ``observed``: energy, power and clock of the finalists are observed and stored.
+    ``objective``: energy: those of more of the fastest are, and the winner that is returned has the least energy of a
+    call; winners by time are stored in any case. LaunchError: the device cannot be used. UnavailableError: it does not
+    tell its energy.
     """
     if database is None:
         raise InputError("database is None; tune requires a database")
@@ -604,7 +632,8 @@ def tune(
         if not lower(problem).extents.item[0]:
             raise ShapeError(f"problem {problem.key()} has an empty {problem.outputs[0]}; its extents must be positive")
     use = settings().vendor if vendor is None else word("vendor", vendor, VENDORS)
-    given = budget or Budget(), seed, progress or SILENT, jobs, commit, retry, deadline, use
+    word("objective", objective, OBJECTIVES)
+    given = budget or Budget(), seed, progress or SILENT, jobs, commit, retry, deadline, use, objective, observed
     session = Session(driver, database, *given)
     try:
         queues = []
@@ -651,6 +680,8 @@ def summary(t: Tuned) -> str:
     mark = "~" if t.winner.environment.clock == "model" else ""
     unit = operation_of(t.problem).speed.title
     speed = f"{mark}{t.winner.us:.2f} µs, {mark}{t.winner.speed:.2f} {unit}"
+    if t.winner.observed is not None:
+        speed += f", {t.winner.observed.millijoules:.4g} mJ at {t.winner.observed.watts:.0f} W"
     theirs = ""
     if t.vendor is not None and is_faster(t.vendor, t.winner):
         theirs = f"; {t.vendor.version} takes {mark}{t.vendor.us:.2f} µs: calls use it"

@@ -20,7 +20,7 @@ from ptxgen.errors import CorruptError, DatabaseError
 from ptxgen.lowering.kernel_problem import GemmExtents
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.registry import Problem
-from ptxgen.tuning.store.measurement import Environment, Measurement, VendorMeasurement
+from ptxgen.tuning.store.measurement import ENERGY, Environment, Measurement, VendorMeasurement
 from ptxgen.tuning.store.records import (
     Current,
     CurrentOn,
@@ -366,6 +366,13 @@ class Database(SqliteFile):
         """
         row = self._winner(problem, device, clock)
         return None if row is None or row[-1] else self._measurement(row)
+
+    def least_energy(self, problem: Problem, device: str, clock: str = "hardware") -> Measurement | None:
+        """The configuration of exactly this problem with the least energy of a call, by its last measurement that
+        observed it; None: there is none."""
+        rows = self.measurements(problem=problem, device=device, clock=clock, outcome="ok", purpose=ENERGY)
+        last = {m.config: (m.observed.millijoules, m) for m in rows if m.observed is not None}
+        return min(last.values(), key=lambda pair: pair[0], default=(0.0, None))[1]
 
     def set_winner(self, measurement: Measurement, over: Callable[[Measurement], bool] | None = None) -> bool:
         """Makes a measurement the winner of its problem, device and clock; stores it if it is not stored.

@@ -10,11 +10,14 @@ from typing import Any
 from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.problem.operation import FLOPS, operation_of
 from ptxgen.problem.registry import Problem, parse
+from ptxgen.tuning.store.observation import Observation
+from ptxgen.tuning.store.observation import parse as parse_observation
 
 #: sources of times: hardware, or the performance model of the emulated device
 CLOCKS = ("hardware", "model")
 #: outcomes of a measurement; only ``ok`` trains the model
 OUTCOMES = ("ok", "ptxas_error", "launch_error", "wrong_result", "timeout", "crashed")
+ENERGY = "energy"  #: purpose of measurements that observed the energy of finalists
 #: start of the message of a ``crashed`` measurement whose process got a signal that no kernel causes
 ENDED_OUTSIDE = "the measuring process was ended from outside"
 
@@ -35,10 +38,11 @@ class Environment:
 @dataclass(frozen=True)
 class Measurement:
     """``samples``: microseconds per launch, empty unless the outcome is ``ok``; ``digest``: of the PTX text;
-    ``message``: why it failed; ``registers``, ``spills`` (bytes): from ptxas, -1 if unknown; ``purpose``: the phase
-    that measured it (``sample``, ``search``, ``refine``, ``final``, ``bench``); ``created``: seconds since 1970;
-    ``sass``: machine code, as ``ptxgen.runtime.sass.machine_code`` returns it, empty if not recorded;
-    ``operands``: digest of the operands that the problem's text names, empty: it names none."""
+    ``message``: why it failed, or the text of what was observed; ``registers``, ``spills`` (bytes): from ptxas, -1 if
+    unknown; ``purpose``: the phase that measured it (``sample``, ``search``, ``refine``, ``final``, ``energy``,
+    ``bench``); ``created``: seconds since 1970; ``sass``: machine code, as ``ptxgen.runtime.sass.machine_code`` returns
+    it, empty if not recorded; ``operands``: digest of the operands that the problem's text names, empty: it names
+    none."""
 
     problem: Problem
     config: Config
@@ -58,6 +62,11 @@ class Measurement:
     def us(self) -> float:
         """Median of the samples in microseconds; infinity if there is none."""
         return statistics.median(self.samples) if self.samples else float("inf")
+
+    @property
+    def observed(self) -> Observation | None:
+        """Energy, power and clock; None: they were not observed."""
+        return parse_observation(self.message) if self.outcome == "ok" and self.message else None
 
     @property
     def tflops(self) -> float:
