@@ -154,21 +154,21 @@ class _Maker:
 
     def output(self, name: str) -> Output:
         draw = self.draw
-        kind = draw.choice(self.choices.outputs)
+        form = draw.choice(self.choices.outputs)
         value: Value = self.accumulator if draw.random() < 0.4 else self.expression(draw.randint(1, 3))  # type: ignore[assignment]
-        if kind == "store":
+        if form == "store":
             return Store(name, stored(value), draw.choice(self.choices.stores))
-        if kind == "aggregate":
+        if form == "aggregate":
             op = draw.choice(self.choices.aggregates)
             keys = self.key("i"), self.key("j")
             if {x.value for x in keys} == {"i", "j"}:
                 raise TaskError("each pair has an element of its own")
             row, column = keys if draw.random() < 0.8 else reversed(keys)
             return Aggregate(name, reduced(op, self.fitting(op, value)), row, column, op)
-        if kind == "rows":
+        if form == "rows":
             op = draw.choice(self.choices.rows)
             return RowReduce(name, reduced(op, self.fitting(op, value)), draw.choice("ij"), op)
-        if kind == "top":
+        if form == "top":
             axis, greatest = draw.choice(("", "i", "j")), draw.random() < 0.5
             return Top(
                 name, stored(value), constant(True, PRED), constant(draw.choice((1, 3, 9)), "s32"), axis, greatest
@@ -211,14 +211,14 @@ class _Maker:
 
     def leaf(self) -> Value:
         draw = self.draw
-        kind = draw.random()
-        if self.accumulator is not None and kind < 0.45:
+        chance = draw.random()
+        if self.accumulator is not None and chance < 0.45:
             return self.accumulator
-        if kind < 0.78:
+        if chance < 0.78:
             return self.element(draw.choice(self.kinds))
-        if kind < 0.84:
+        if chance < 0.84:
             return self.element(())
-        if kind < 0.89 and self.choices.indices:
+        if chance < 0.89 and self.choices.indices:
             names = ["i", "j", "M", "N", "K"] + ["k"] * (("k",) in self.kinds)
             return variable(draw.choice(names), "s32")
         return Number(draw.choice((0, 1, 2, -1, 3, 7, 0.5, -2.25, 1.5)))
@@ -228,30 +228,30 @@ class _Maker:
         if depth <= 0:
             return self.leaf()
         a = self.expression(depth - draw.randint(1, 2))
-        kind = draw.random()
-        if kind < 0.12:
-            return self.floating(a) if kind < 0.06 else cast(a, draw.choice(self.choices.types))
-        if kind < 0.2:
+        chance = draw.random()
+        if chance < 0.12:
+            return self.floating(a) if chance < 0.06 else cast(a, draw.choice(self.choices.types))
+        if chance < 0.2:
             return unary(draw.choice(("neg", "abs")), self.signed(a))
-        if kind < 0.28 and self.choices.functions:
+        if chance < 0.28 and self.choices.functions:
             return unary(draw.choice(FLOAT_FUNCTIONS), self.floating(a))
         b = self.expression(depth - draw.randint(1, 3))
-        if kind < 0.36:
+        if chance < 0.36:
             return choice(self.test(depth - 2), a, self.alike(a, b))
-        if kind < 0.42:
+        if chance < 0.42:
             op = draw.choice(("&", "|", "^", "<<", ">>", "~", "popcount"))
             x, y = self.integer(a), self.integer(b)
             if op == "popcount":
                 return unary(op, cast(x, "u32"))
             return unary(op, x) if op == "~" else self.applied(op, x, y if op in "&|^" else Number(draw.randint(0, 9)))
-        if kind < 0.46 and self.choices.functions:
+        if chance < 0.46 and self.choices.functions:
             return self.applied("/", self.floating(a), self.floating(b))
-        if kind < 0.5:
+        if chance < 0.5:
             x = self.floating(a)
             return call("fma", (x, self.alike(x, b), self.alike(x, self.leaf())))
-        if kind < 0.54:
+        if chance < 0.54:
             return self.applied(draw.choice(("fmin", "fmax")), self.floating(a), self.floating(b))
-        if kind < 0.6:
+        if chance < 0.6:
             return self.test(depth - 1)
         return self.applied(draw.choice(("+", "-", "*", "*", "+", "min", "max")), a, b)
 

@@ -65,9 +65,9 @@ def own_imports(module: str) -> Iterator[tuple[int, str]]:
                 yield line, ".".join(inside)
 
 
-def fenced(text: str, kind: str) -> list[str]:
+def fenced(text: str, language: str) -> list[str]:
     """The contents of the fenced blocks of a kind."""
-    return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.M | re.S)
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
 
 
 def table(text: str, heading: str) -> list[list[str]]:

@@ -26,8 +26,8 @@ COMPOSERS = {
 }
 
 
-def subclasses(kind: type) -> Iterator[type]:
-    for each in kind.__subclasses__():
+def subclasses(base: type) -> Iterator[type]:
+    for each in base.__subclasses__():
         yield each
         yield from subclasses(each)
 
@@ -36,17 +36,17 @@ def test_parts_are_frozen_records() -> None:
     for name in modules():
         if name.startswith(("codegen.", "families.")):
             importlib.import_module(f"ptxgen.{name}")
-    parts = [kind for kind in subclasses(Part) if kind.__module__.startswith("ptxgen.")]
+    parts = [part_class for part_class in subclasses(Part) if part_class.__module__.startswith("ptxgen.")]
     assert len(parts) > 40
-    for kind in parts:
-        assert dataclasses.is_dataclass(kind), kind
-        assert kind.__dataclass_params__.frozen, kind  # type: ignore[attr-defined]
+    for part_class in parts:
+        assert dataclasses.is_dataclass(part_class), part_class
+        assert part_class.__dataclass_params__.frozen, part_class  # type: ignore[attr-defined]
 
 
 def changed(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """The pair (function, attribute) of each assignment to an attribute outside constructors and the methods that they call."""
-    for kind in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
-        methods = {node.name: node for node in kind.body if isinstance(node, ast.FunctionDef)}
+    for node_class in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        methods = {node.name: node for node in node_class.body if isinstance(node, ast.FunctionDef)}
         makers = {"__init__", "_compose"} & set(methods)
         called = {n.attr for name in makers for n in ast.walk(methods[name]) if isinstance(n, ast.Attribute)}
         for name, method in methods.items():

@@ -16,8 +16,8 @@ PROBLEMS = {"p", "q", "problem", "product", "lowered"}
 READERS = ("codegen.", "families.", "lowering.", "runtime.", "tuning.", "export.")
 
 
-def accesses(kind: type = Access) -> Iterator[type]:
-    for each in kind.__subclasses__():
+def accesses(base: type = Access) -> Iterator[type]:
+    for each in base.__subclasses__():
         yield each
         yield from accesses(each)
 
@@ -28,9 +28,9 @@ def access_fields() -> dict[str, set[str]]:
         if name.startswith("lowering."):
             importlib.import_module(f"ptxgen.{name}")
     out: dict[str, set[str]] = {}
-    for kind in accesses():
-        for field in dataclasses.fields(kind):
-            out.setdefault(field.name, set()).add(kind.__module__.removeprefix("ptxgen."))
+    for access in accesses():
+        for field in dataclasses.fields(access):
+            out.setdefault(field.name, set()).add(access.__module__.removeprefix("ptxgen."))
     return out
 
 

@@ -29,8 +29,8 @@ def test_kernels_assemble_without_spills(target: str, tmp_path: Path, monkeypatc
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     d = device(target)
     kernels = [TransposeCsr(), SymmetricPlaces(), GatherValues(2)]
-    for kind, vec, n, nnz, longest in SAMPLED:
-        kernels.append(sampled_products(kind, Shape(8192, 8192, nnz, longest), n, n, n, vec, True, d)[0])
+    for dtype, vec, n, nnz, longest in SAMPLED:
+        kernels.append(sampled_products(dtype, Shape(8192, 8192, nnz, longest), n, n, n, vec, True, d)[0])
     assert any(getattr(x, "synced", 0) for x in kernels)
     for each in kernels:
         made = assemble(render_preparation(each, d))

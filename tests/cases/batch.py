@@ -20,8 +20,8 @@ def batch(p: Gemm, rng: np.random.Generator, whole: bool = False) -> Gemm:
     count = int(rng.choice(COUNTS))
     changes: dict[str, int] = {"batch": count}
     rows = {"a": p.rows_a, "b": p.rows_b, "c": p.m}
-    for name, kind in (("a", p.element), ("b", p.element), ("c", p.output)):
-        unit = 16 // kind.bytes if whole else 1
+    for name, dtype in (("a", p.element), ("b", p.element), ("c", p.output)):
+        unit = 16 // dtype.bytes if whole else 1
         ld, kind_of_stride = getattr(p, f"ld{name}"), rng.random()
         if kind_of_stride < 0.3:
             changes[f"stride_{name}"] = -(-rows[name] * ld // unit) * unit

@@ -98,7 +98,7 @@ def few_channels(rng: np.random.Generator, limit: int, d: Device) -> Conv | None
         return None
     taps = {"s": int(rng.choice([2, 3, 4, 5, 7, 11])), "stride": (*p.strides[:2], int(rng.choice([1, 2, 2, 3, 4])))}
     least = max(p.element.bytes, 2)
-    kind = {"dtype": "f16", "compute": "", "out": ""} if p.element.bytes == 1 else {}
+    types = {"dtype": "f16", "compute": "", "out": ""} if p.element.bytes == 1 else {}
     try:
         q = replace(
             p,
@@ -112,7 +112,7 @@ def few_channels(rng: np.random.Generator, limit: int, d: Device) -> Conv | None
             aligned_input=max(least, (2, 8, 16)[rng.integers(3)]),
             epilogue=EPILOGUES[rng.integers(len(EPILOGUES))],
             **taps,
-            **kind,
+            **types,
         )
     except ShapeError:
         return None

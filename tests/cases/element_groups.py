@@ -30,13 +30,13 @@ KEYS = ("s32", "s32", "u32", "u8", "s16")
 def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
     """A random reduction of an array, of which nothing is a product."""
     m, n, _ = extents(rng, limit)
-    kind = str(rng.choice([x for x in VALUES if x != "bf16" or d.sm >= 80]))
-    value, op = str(rng.choice(VALUES[kind])), str(rng.choice(OPERATORS))
-    value = value if op != "*" else {"f64": "x[i,j]>0?1.0:-1.0"}.get(kind, "x[i,j]>0?1:-1")
+    dtype = str(rng.choice([x for x in VALUES if x != "bf16" or d.sm >= 80]))
+    value, op = str(rng.choice(VALUES[dtype])), str(rng.choice(OPERATORS))
+    value = value if op != "*" else {"f64": "x[i,j]>0?1.0:-1.0"}.get(dtype, "x[i,j]>0?1:-1")
     groups, by_rows = int(rng.choice([1, 2, 5, 17, 40])), rng.random() < 0.5
     target, shape = ("C[g[i],j]", f"{groups},{n}") if by_rows else ("C[i,g[j]]", f"{m},{groups}")
     key = f"g:{rng.choice(KEYS)}[{'i' if by_rows else 'j'}];"
-    head = f"A:f32[i,k];B:f32[k,j];{key}x:{kind}[i,j];"
+    head = f"A:f32[i,k];B:f32[k,j];{key}x:{dtype}[i,j];"
     text = f"{head}where(i,j){{reduce(k){{accum+=A[i,k]*B[k,j];}}{statement_of(target, op, value)};}}"
     return Task(m, n, 0, text=text, groups=shape, deterministic=bool(rng.random() < 0.3))
 

@@ -23,7 +23,7 @@ STEPS = (
     "accum=max(accum,A[i,k]+B[k,j])",
 )
 PAIRS = ("", "", "", "i<j", "i==j", "i+40<j")
-VALUES = ("accum", "accum", "accum*s", "accum>s", "accum+{kind}(j)", "accum*r[i]")
+VALUES = ("accum", "accum", "accum*s", "accum>s", "accum+{dtype}(j)", "accum*r[i]")
 CONDITIONS = ("accum>s", "accum<r[i]", "accum<r[i] or (accum==r[i] and j<=q[i])", "true", "false", "accum>s and i!=j")
 LISTS = ("accum,i,j", "i,j", "i,accum*2,r[i]", "j")
 
@@ -31,25 +31,27 @@ LISTS = ("accum,i,j", "i,j", "i,accum*2,r[i]", "j")
 def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
     """A random reduction of rows, or list of pairs."""
     m, n, _ = extents(rng, limit)
-    kind, k = str(rng.choice(["f32", "f32", "f64", "s32"])), int(rng.choice([1, 2, 3, 3, 4, 7, 16, LONGEST]))
+    dtype, k = str(rng.choice(["f32", "f32", "f64", "s32"])), int(rng.choice([1, 2, 3, 3, 4, 7, 16, LONGEST]))
     step, pairs = str(rng.choice(STEPS)), str(rng.choice(PAIRS))
     if rng.random() < 0.4:
         capacity = int(rng.choice([0, 33, m * n // 3, m * n]))
         output = f"{rng.choice(CONDITIONS)}?L.add({rng.choice(LISTS)})"
-        return Task(m, n, k, LAYOUTS[rng.integers(4)], kind, text=_text(kind, pairs, step, output), capacity=capacity)
-    value, op = str(rng.choice(VALUES)).format(kind=kind), str(rng.choice(REDUCTIONS))
+        return Task(m, n, k, LAYOUTS[rng.integers(4)], dtype, text=_text(dtype, pairs, step, output), capacity=capacity)
+    value, op = str(rng.choice(VALUES)).format(dtype=dtype), str(rng.choice(REDUCTIONS))
     if op in ("mean", "logsumexp"):
-        op, value = ("mean", value if value == "accum" else "accum") if kind != "s32" else ("max", value)
-        op = "logsumexp" if kind == "f32" and rng.random() < 0.5 else op
-    text = _text(kind, pairs, step, statement("C[i]", op, value))
-    return Task(m, n, k, LAYOUTS[rng.integers(4)], kind, text=text)
+        op, value = ("mean", value if value == "accum" else "accum") if dtype != "s32" else ("max", value)
+        op = "logsumexp" if dtype == "f32" and rng.random() < 0.5 else op
+    text = _text(dtype, pairs, step, statement("C[i]", op, value))
+    return Task(m, n, k, LAYOUTS[rng.integers(4)], dtype, text=text)
 
 
-def _text(kind: str, pairs: str, step: str, output: str) -> str:
-    arrays = "".join(f"{name}:{t}[i];" for name, t in (("r", kind), ("q", "s32")) if f"{name}[i]" in output)
-    scalar = f"s:{kind};" if ">s" in output or "*s" in output else ""
+def _text(dtype: str, pairs: str, step: str, output: str) -> str:
+    arrays = "".join(f"{name}:{t}[i];" for name, t in (("r", dtype), ("q", "s32")) if f"{name}[i]" in output)
+    scalar = f"s:{dtype};" if ">s" in output or "*s" in output else ""
     when = f"when({pairs})" if pairs else ""
-    return f"A:{kind}[i,k];B:{kind}[k,j];{arrays}{scalar}accum:{kind};where(i,j){when}{{reduce(k){{{step};}}{output};}}"
+    return (
+        f"A:{dtype}[i,k];B:{dtype}[k,j];{arrays}{scalar}accum:{dtype};where(i,j){when}{{reduce(k){{{step};}}{output};}}"
+    )
 
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:

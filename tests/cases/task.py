@@ -33,24 +33,24 @@ VALUES = ("accum", "accum+v[j,i]", "accum*s", "max(accum,t[i,j])+r[i]", "accum>c
 AXES = {"r": "i", "c": "j", "w": "k", "t": "i,j", "v": "j,i", "d": "i,k", "e": "j,k"}
 
 
-def text(step: str, value: str, kind: str) -> str:
+def text(step: str, value: str, dtype: str) -> str:
     """The program of a step and a value, of arrays of one type."""
-    step = step.replace("KIND", kind)
+    step = step.replace("KIND", dtype)
     if "arg" in step:  # a position is an integer
-        value = value.replace("accum", f"{kind}(accum)")
+        value = value.replace("accum", f"{dtype}(accum)")
     body = step + value
-    arrays = [f"{name}:{kind}[{axes}];" for name, axes in AXES.items() if f"{name}[" in body]
-    scalar = f"s:{kind};" if "accum*s" in value or "s-accum" in value else ""
-    head = f"A:{kind}[i,k];B:{kind}[k,j];{''.join(arrays)}{scalar}"
+    arrays = [f"{name}:{dtype}[{axes}];" for name, axes in AXES.items() if f"{name}[" in body]
+    scalar = f"s:{dtype};" if "accum*s" in value or "s-accum" in value else ""
+    head = f"A:{dtype}[i,k];B:{dtype}[k,j];{''.join(arrays)}{scalar}"
     return f"{head}where(i,j){{reduce(k){{{step};}}C[i,j]={value};}}"
 
 
 def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
     """A random task: program, type, layout, extents, leading dimensions longer than rows."""
     m, n, k = extents(rng, limit)
-    kind = ("f32", "f32", "f64")[rng.integers(3)]
-    program = text(STEPS[rng.integers(len(STEPS))], VALUES[rng.integers(len(VALUES))], kind)
-    return Task(m, n, k, LAYOUTS[rng.integers(4)], kind, text=program)
+    dtype = ("f32", "f32", "f64")[rng.integers(3)]
+    program = text(STEPS[rng.integers(len(STEPS))], VALUES[rng.integers(len(VALUES))], dtype)
+    return Task(m, n, k, LAYOUTS[rng.integers(4)], dtype, text=program)
 
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:

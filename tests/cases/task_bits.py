@@ -30,12 +30,12 @@ OUTPUTS = (
 def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
     """A random task: step, type, layout, extents, output. A reduction of words by | is only compared with 0."""
     m, n, k = extents(rng, limit)
-    kind = list(STEPS)[rng.integers(len(STEPS))]
-    step = STEPS[kind][rng.integers(len(STEPS[kind]))]
+    name = list(STEPS)[rng.integers(len(STEPS))]
+    step = STEPS[name][rng.integers(len(STEPS[name]))]
     value = "s32(accum!=0)" if "|" in step else "accum"
     output = OUTPUTS[rng.integers(len(OUTPUTS))].replace("VALUE", value)
     keys = "g:s32[i];h:s32[j];" if "g[i]" in output else ""
-    text = f"A:{kind}[i,k];B:{kind}[k,j];{keys}where(i,j){{reduce(k){{{step};}}{output};}}"
+    text = f"A:{name}[i,k];B:{name}[k,j];{keys}where(i,j){{reduce(k){{{step};}}{output};}}"
     capacity = m * n if "L.add" in output else 0
     return Task(m, n, k, LAYOUTS[rng.integers(4)], text=text, capacity=capacity, groups="5,3" if keys else "")
 

@@ -49,16 +49,16 @@ AXES = {"w": "k", "r": "i", "c": "j", "v": "i,j", "g": "i", "h": "j"}
 GROUPS = "9,9"
 
 
-def text(step: str, pairs: str, output: str, kind: str, kmajor: bool) -> str:
+def text(step: str, pairs: str, output: str, dtype: str, kmajor: bool) -> str:
     """The program of a step, the pairs that are computed and an output. ``kmajor``: rows of X are contiguous."""
     if "arg" in step:  # a position is an integer
-        output = output.replace("accum", f"{kind}(accum)")
+        output = output.replace("accum", f"{dtype}(accum)")
     body = f"{pairs} {step} {output}"
-    kinds = {name: "s32" if name in "gh" else kind for name in AXES}
+    kinds = {name: "s32" if name in "gh" else dtype for name in AXES}
     arrays = [f"{name}:{kinds[name]}[{axes}];" for name, axes in AXES.items() if f"{name}[" in body]
-    scalar = f"s:{kind};" if ">s" in body else ""
+    scalar = f"s:{dtype};" if ">s" in body else ""
     when = f"when({pairs})" if pairs else ""
-    found = f"X:{kind}[i,k];{''.join(arrays)}{scalar}where(i,j){when}{{reduce(k){{{step};}}{output};}}"
+    found = f"X:{dtype}[i,k];{''.join(arrays)}{scalar}where(i,j){when}{{reduce(k){{{step};}}{output};}}"
     return (
         found if kmajor else found.replace("X[i,k]", "X[k,i]").replace("X[j,k]", "X[k,j]").replace("[i,k];", "[k,i];")
     )
@@ -67,16 +67,16 @@ def text(step: str, pairs: str, output: str, kind: str, kmajor: bool) -> str:
 def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
     """A random task of one array."""
     m, _, k = extents(rng, limit)
-    kind = ("f32", "f32", "f64", "s32")[rng.integers(4)]
+    dtype = ("f32", "f32", "f64", "s32")[rng.integers(4)]
     step, output = STEPS[rng.integers(len(STEPS))], OUTPUTS[rng.integers(len(OUTPUTS))]
     compute = ""
-    if rng.random() < 0.3 and kind != "s32":
+    if rng.random() < 0.3 and dtype != "s32":
         step, output = PRODUCT, OUTPUTS[rng.integers(1, len(OUTPUTS))]  # C[i,j]=accum is a GEMM
-        compute = "tf32" if kind == "f32" and d.sm >= 80 else ""
-    program = text(step, PAIRS[rng.integers(len(PAIRS))], output, kind, rng.random() < 0.5)
+        compute = "tf32" if dtype == "f32" and d.sm >= 80 else ""
+    program = text(step, PAIRS[rng.integers(len(PAIRS))], output, dtype, rng.random() < 0.5)
     capacity = int(rng.choice([0, 1, m * m // 3, m * m]))
     groups = GROUPS if "g[" in output else ""
-    found = Task(m, m, k, "", kind, compute, text=program, capacity=capacity, groups=groups)
+    found = Task(m, m, k, "", dtype, compute, text=program, capacity=capacity, groups=groups)
     assert found.mirrored, program
     return found
 

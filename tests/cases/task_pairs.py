@@ -26,7 +26,7 @@ ROUNDED = (
     "accum = max(accum, -max({a}, 2) - {b})",
 )
 WRAPPING = ("accum = max(accum, {a} + {b})", "accum += {a} + {b}", "accum = min(accum, min({a}, 5) + {b})")
-VALUE = "C[i,j] = {kind}(accum);"
+VALUE = "C[i,j] = {dtype}(accum);"
 OUTPUTS = (
     "C[i,j] = accum;",
     "C[i,j] = accum + r[i];",
@@ -38,33 +38,33 @@ OUTPUTS = (
 PAIRS = ("", "", "when (i < j)", "when (r[i] < c[j])")
 
 
-def text(rng: np.random.Generator, kind: str) -> str:
+def text(rng: np.random.Generator, dtype: str) -> str:
     """The canonical text of a random program on arrays of one type."""
-    floating = "f" in kind
+    floating = "f" in dtype
     one = rng.random() < 0.2
     rounds = rng.random() < 0.5
     declared = rounds and (not floating or rng.random() < 0.5)
     steps = (ROUNDED if floating else WRAPPING) if rounds else STEPS + (OF_FLOATS if floating else OF_INTEGERS)
     step = steps[rng.integers(len(steps))].format(a="A[i,k]", b="A[j,k]" if one else "B[k,j]")
     output = (
-        OUTPUTS[rng.integers(len(OUTPUTS))] if not rounds or (declared and not floating) else VALUE.format(kind=kind)
+        OUTPUTS[rng.integers(len(OUTPUTS))] if not rounds or (declared and not floating) else VALUE.format(dtype=dtype)
     )
-    head = f"accum: {kind}; " if declared else ""
+    head = f"accum: {dtype}; " if declared else ""
     when = PAIRS[rng.integers(len(PAIRS))]
     source = f"{head}where (i in [0, M], j in [0, N]) {when} {{ reduce (k in [0, K]) {{ {step}; }} {output} }}"
-    kinds = {"A": kind, "B": kind, "r": kind, "c": kind, "g": "s32", "h": "s32"}
+    kinds = {"A": dtype, "B": dtype, "r": dtype, "c": dtype, "g": "s32", "h": "s32"}
     return canonical(parse(source, {name: of for name, of in kinds.items() if f"{name}[" in source}))
 
 
 def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
     """A random task: program, type, layout, extents."""
-    kind = TYPES[rng.integers(len(TYPES) if d.sm >= 90 else 2)]
+    dtype = TYPES[rng.integers(len(TYPES) if d.sm >= 90 else 2)]
     m, n, k = extents(rng, limit)
-    program = text(rng, kind)
+    program = text(rng, dtype)
     m = n if "B:" not in program else m
     layout = LAYOUTS[rng.integers(4)] if "B:" in program else ""
     groups = "5,6" if "g[" in program else ""
-    return Task(m, n, k, layout, kind, text=program, capacity=m * n // 2 + 1, groups=groups)
+    return Task(m, n, k, layout, dtype, text=program, capacity=m * n // 2 + 1, groups=groups)
 
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:

@@ -34,13 +34,13 @@ def problem(rng: np.random.Generator, limit: int, d: Device, kinds: Sequence[str
     """A random reduction of rows, of columns or of groups."""
     m, n, k = extents(rng, limit)
     known = [name for name in kinds if d.sm >= (80 if name in ("bf16", "s8") else 0)]
-    kind = known[rng.integers(len(known))]
-    sums = TYPES[kind]
+    dtype = known[rng.integers(len(known))]
+    sums = TYPES[dtype]
     step = "accum+=A[i,k]*B[k,j]"
-    if kind in ("f32", "f64") and rng.random() < 0.3:
+    if dtype in ("f32", "f64") and rng.random() < 0.3:
         step = ("accum=max(accum,A[i,k]+B[k,j])", "accum+=abs(A[i,k]-B[k,j])")[rng.integers(2)]
     pairs, value, groups = PAIRS[rng.integers(len(PAIRS))], VALUES[rng.integers(len(VALUES))], ""
-    if kind == "f64" and value == "s32(accum)":
+    if dtype == "f64" and value == "s32(accum)":
         value = "accum"
     if rng.random() < 0.5:
         keys = GROUPS[rng.integers(len(GROUPS))]
@@ -50,17 +50,19 @@ def problem(rng: np.random.Generator, limit: int, d: Device, kinds: Sequence[str
     else:
         op = REDUCTIONS[rng.integers(len(REDUCTIONS))]
         if op in ("mean", "logsumexp"):
-            value = f"f32({value})" if kind != "f64" else "accum"
-        output = statement(f"C[{'ij'[rng.integers(2)]}]", op if kind != "f64" or op != "logsumexp" else "mean", value)
+            value = f"f32({value})" if dtype != "f64" else "accum"
+        output = statement(f"C[{'ij'[rng.integers(2)]}]", op if dtype != "f64" or op != "logsumexp" else "mean", value)
     body = f"{pairs} {output}"
     types = {name: KEYS[name][rng.integers(len(KEYS[name]))] for name in KEYS}
     arrays = [f"{name}:{types.get(name, sums)}[{axes}];" for name, axes in AXES.items() if f"{name}[" in body]
     scalar = f"s:{sums};" if ">s" in body else ""
     when = f"when({pairs})" if pairs else ""
-    text = f"A:{kind}[i,k];B:{kind}[k,j];{''.join(arrays)}{scalar}where(i,j){when}{{reduce(k){{{step};}}{output};}}"
-    compute = "tf32" if kind == "f32" and "B[k,j]" in step and "*" in step and d.sm >= 80 and rng.random() < 0.3 else ""
+    text = f"A:{dtype}[i,k];B:{dtype}[k,j];{''.join(arrays)}{scalar}where(i,j){when}{{reduce(k){{{step};}}{output};}}"
+    compute = (
+        "tf32" if dtype == "f32" and "B[k,j]" in step and "*" in step and d.sm >= 80 and rng.random() < 0.3 else ""
+    )
     layout, deterministic = LAYOUTS[rng.integers(4)], bool(rng.random() < 0.4)
-    return Task(m, n, k, layout, kind, compute, text=text, groups=groups, deterministic=deterministic)
+    return Task(m, n, k, layout, dtype, compute, text=text, groups=groups, deterministic=deterministic)
 
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:

@@ -35,23 +35,23 @@ LISTS = ("accum,i,j", "i,j", "i,accum,j,accum*2", "j,i,accum>s,r[i]", "i", "accu
 AXES = {"r": "i", "c": "j", "t": "i,j", "m": "i,j", "g": "i", "h": "j"}
 
 
-def text(kind: str, step: str, pairs: str, output: str) -> str:
+def text(dtype: str, step: str, pairs: str, output: str) -> str:
     """The program of a step, the pairs that are computed and an output."""
-    sums = TYPES[kind]
+    sums = TYPES[dtype]
     body = f"{pairs} {step} {output}"
     arrays = [f"{name}:{'s32' if name in 'gh' else sums}[{axes}];" for name, axes in AXES.items() if f"{name}[" in body]
     scalar = f"s:{sums};" if ">s" in body else ""
     when = f"when({pairs})" if pairs else ""
-    return f"A:{kind}[i,k];B:{kind}[k,j];{''.join(arrays)}{scalar}where(i,j){when}{{reduce(k){{{step};}}{output};}}"
+    return f"A:{dtype}[i,k];B:{dtype}[k,j];{''.join(arrays)}{scalar}where(i,j){when}{{reduce(k){{{step};}}{output};}}"
 
 
 def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
     """A random selection, or a masked store."""
     m, n, k = extents(rng, limit)
     known = [name for name in TYPES if d.sm >= (80 if name in ("bf16", "s8") else 0)]
-    kind = known[rng.integers(len(known))]
+    dtype = known[rng.integers(len(known))]
     step = "accum+=A[i,k]*B[k,j]"
-    if kind in ("f32", "f64") and rng.random() < 0.4:
+    if dtype in ("f32", "f64") and rng.random() < 0.4:
         step = ("accum=max(accum,A[i,k]+B[k,j])", "accum+=abs(A[i,k]-B[k,j])")[rng.integers(2)]
     pairs = PAIRS[rng.integers(len(PAIRS))]
     output = "C[i,j]=accum"
@@ -59,12 +59,12 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
         values, condition = LISTS[rng.integers(len(LISTS))], CONDITIONS[rng.integers(len(CONDITIONS))]
         output = f"{condition}?L.add({values})"
     capacity = int(rng.choice([0, 1, 33, m * n // 3, m * n]))
-    compute = "tf32" if kind == "f32" and "*" in step and d.sm >= 80 and rng.random() < 0.5 else ""
+    compute = "tf32" if dtype == "f32" and "*" in step and d.sm >= 80 and rng.random() < 0.5 else ""
     fields: dict[str, Any] = {"sorted_keys": pairs == "g[i]==h[j]" and m % 2 == 1}
     if output == "C[i,j]=accum" and n % 2 == 1:
         output, fields["groups"] = "C.put(accum,h[j],g[i])", f"{n},{m}"
-    program = text(kind, step, pairs, output)
-    return Task(m, n, k, LAYOUTS[rng.integers(4)], kind, compute, text=program, capacity=capacity, **fields)
+    program = text(dtype, step, pairs, output)
+    return Task(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, text=program, capacity=capacity, **fields)
 
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:

@@ -56,7 +56,9 @@ def text(rng: np.random.Generator, types: tuple[str, ...]) -> str:
     value = (CONDITION if rng.random() < 0.1 else VALUES[rng.integers(len(VALUES))]).format(**words)
     declared = f"accum: {sums}; " if dtype(sums).bytes == 2 else ""
     source = f"{declared}where (i in [0, M], j in [0, N]) {{ reduce (k in [0, K]) {{ {step}; }} C[i,j] = {value}; }}"
-    return canonical(parse(source, {name: kind for name, kind in kinds.items() if f"{name}[" in source}))
+    return canonical(
+        parse(source, {name: element_type for name, element_type in kinds.items() if f"{name}[" in source})
+    )
 
 
 def _comparable(a: str, b: str) -> bool:

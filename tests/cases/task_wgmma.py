@@ -38,13 +38,13 @@ ARRAYS = {"r": "i", "c": "j", "t": "i,j"}
 PAIRS = ("", "", "", "i<j", "abs(i-j)<60", "j+70<i", "t[i,j]>s and i<j")
 
 
-def text(kind: str, value: str, pairs: str = "") -> str:
+def text(dtype: str, value: str, pairs: str = "") -> str:
     """The program of a value of a sum of products."""
-    sums, body = task_select.TYPES[kind], value + pairs
+    sums, body = task_select.TYPES[dtype], value + pairs
     arrays = [f"{name}:{sums}[{axes}];" for name, axes in ARRAYS.items() if f"{name}[" in body]
     scalar = f"s:{sums};" if any(x in body for x in ("*s", ":s", ">s")) else ""
     when = f"when({pairs})" if pairs else ""
-    inputs = f"A:{kind}[i,k];B:{kind}[k,j];{''.join(arrays)}{scalar}"
+    inputs = f"A:{dtype}[i,k];B:{dtype}[k,j];{''.join(arrays)}{scalar}"
     return f"{inputs}where(i,j){when}{{reduce(k){{{STEP};}}C[i,j]={value};}}"
 
 
@@ -60,15 +60,15 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
 def listed(rng: np.random.Generator, limit: int) -> Task:
     """A random value or selection."""
     m, n, k = extents(rng, limit)
-    kind = KINDS[rng.integers(len(KINDS))]
-    body, capacity = text(kind, VALUES[rng.integers(len(VALUES))], PAIRS[rng.integers(len(PAIRS))]), 0
+    dtype = KINDS[rng.integers(len(KINDS))]
+    body, capacity = text(dtype, VALUES[rng.integers(len(VALUES))], PAIRS[rng.integers(len(PAIRS))]), 0
     if rng.random() < 0.4:
         pairs = task_select.PAIRS[rng.integers(len(task_select.PAIRS))]
         lists, condition = (x[rng.integers(len(x))] for x in (task_select.LISTS, task_select.CONDITIONS))
-        body = task_select.text(kind, STEP, pairs, f"{condition}?L.add({lists})")
+        body = task_select.text(dtype, STEP, pairs, f"{condition}?L.add({lists})")
         capacity = int(rng.choice([0, 33, m * n // 3, m * n]))
     joins = "when(g[i]==h[j])" in body
-    return Task(m, n, k, LAYOUTS[rng.integers(4)], kind, text=body, capacity=capacity, sorted_keys=joins)
+    return Task(m, n, k, LAYOUTS[rng.integers(4)], dtype, text=body, capacity=capacity, sorted_keys=joins)
 
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:

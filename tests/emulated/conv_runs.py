@@ -16,18 +16,18 @@ TF32 = {"dtype": "f32", "compute": "tf32"}
 
 
 def verify(
-    p: Conv, c: Config, kind: str, alpha: float = 1.0, beta: float = 0.0, on: Device = H200, **machine: object
+    p: Conv, c: Config, inputs: str, alpha: float = 1.0, beta: float = 0.0, on: Device = H200, **machine: object
 ) -> None:
     """Executes, and compares with the reference."""
-    a, b, before = operands(p, 0, kind).values()
+    a, b, before = operands(p, 0, inputs).values()
     if beta == 0:
         before = np.full_like(before, p.output.poison)
-    more = epilogue_arrays(p, 0, kind)
+    more = epilogue_arrays(p, 0, inputs)
     expected = reference(p, {"A": a, "B": b, "C": before, **more}, alpha, beta)
     out = Runner.of(EmulatedDriver(on, **machine), p, c).compute({"A": a, "B": b, "C": before, **more}, alpha, beta)[
         "C"
     ]
     found = compare(out, expected)
     assert found.ok, f"{found}: {p.key()} | {c}"
-    if kind == "integers" and not p.epilogue:
+    if inputs == "integers" and not p.epilogue:
         assert np.array_equal(out.astype(np.float64), expected.rounded), f"not exact: {p.key()} | {c}"

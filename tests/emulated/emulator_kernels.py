@@ -58,10 +58,10 @@ def run(
             loads.append(f"ld.param.u64 %q{i}, [q{i}];")
             declared.append(f".reg .b64 %q{i};")
         else:
-            kind = TYPES[a.dtype.name]
-            params.append(f".param .{kind} q{i}")
-            loads.append(f"ld.param.{kind} %q{i}, [q{i}];")
-            declared.append(f".reg .{HOLDS.get(kind, kind)} %q{i};")
+            dtype = TYPES[a.dtype.name]
+            params.append(f".param .{dtype} q{i}")
+            loads.append(f"ld.param.{dtype} %q{i}, [q{i}];")
+            declared.append(f".reg .{HOLDS.get(dtype, dtype)} %q{i};")
     text = module(
         "\n".join(loads) + "\n" + body,
         ", ".join(params),
@@ -87,15 +87,15 @@ def compute(code: str, out: Any, *inputs: Any, **options: Any) -> Any:
         [".reg .b32 %i, %j; .reg .b64 %at; .reg .pred %off;"],
     )
     for x, name in zip(every, "zabc", strict=False):
-        kind = TYPES[x.dtype.name]
+        dtype = TYPES[x.dtype.name]
         # of a bit type, to hold packed types, too
-        declared.append(f".reg .{HOLDS.get(kind, kind).replace('u', 'b')} %{name};")
+        declared.append(f".reg .{HOLDS.get(dtype, dtype).replace('u', 'b')} %{name};")
     for i, (x, name) in enumerate(zip(every, "zabc", strict=False)):
         if i:
-            kind = TYPES[x.dtype.name]
-            lines.append(f"mad.wide.u32 %at, %i, {x.itemsize}, %q{i}; ld.global.{kind} %{name}, [%at];")
-    kind = TYPES[result.dtype.name]
+            dtype = TYPES[x.dtype.name]
+            lines.append(f"mad.wide.u32 %at, %i, {x.itemsize}, %q{i}; ld.global.{dtype} %{name}, [%at];")
+    dtype = TYPES[result.dtype.name]
     lines.append(code)
-    lines.append(f"mad.wide.u32 %at, %i, {result.itemsize}, %q0; st.global.{kind} [%at], %z;\nEND: ret;")
+    lines.append(f"mad.wide.u32 %at, %i, {result.itemsize}, %q0; st.global.{dtype} [%at], %z;\nEND: ret;")
     run("\n".join(lines), *every, grid=-(-n // 128), block=128, registers="\n".join(declared), **options)
     return result

@@ -102,16 +102,16 @@ def execute(
     return placed[2].read()
 
 
-def inputs(p: Gemm, kind: str, seed: int, beta: float) -> tuple[Array, Array, Array]:
+def inputs(p: Gemm, distribution: str, seed: int, beta: float) -> tuple[Array, Array, Array]:
     """Operands; C is poisoned where it must not be read."""
-    a, b, c = operands(p, seed, kind).values()
+    a, b, c = operands(p, seed, distribution).values()
     return a, b, np.full_like(c, p.output.poison) if beta == 0 else c
 
 
 def verify(
     p: Gemm,
     c: Config,
-    kind: str = "normal",
+    distribution: str = "normal",
     alpha: complex = 1.0,
     beta: complex = 0.0,
     data: int = 0,
@@ -119,7 +119,7 @@ def verify(
     **how: Any,
 ) -> Array:
     """Executes, compares with the reference, and returns the result. ``data``: the seed of the operands."""
-    arrays = arrays or inputs(p, kind, data, beta)
+    arrays = arrays or inputs(p, distribution, data, beta)
     assert [x.shape for x in arrays] == list(p.stored)
     out = execute(p, c, arrays, alpha, beta, **how)
     if p.batch != 1:  # items may share memory
@@ -128,9 +128,9 @@ def verify(
         arrays = a, b, arrays[2]
     ref = reference(p, dict(zip("ABC", arrays, strict=True)), alpha, beta)
     found = compare(out, ref)
-    what = f"{p.key()} | {c} | {kind}, alpha={alpha}, beta={beta}, {how}"
+    what = f"{p.key()} | {c} | {distribution}, alpha={alpha}, beta={beta}, {how}"
     assert found.ok, f"{found}: {what}"
-    if kind == "integers":
+    if distribution == "integers":
         assert np.array_equal(wide(out), ref.rounded), f"not exact: {what}"
     return out
 

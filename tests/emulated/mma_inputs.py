@@ -65,9 +65,9 @@ class Words:
         return ((self.raw(n) >> np.uint64(33)) % np.uint64(limit)).astype(np.int64)
 
 
-def floats(words: Words, kind: str, distribution: str, n: int, addend: bool) -> np.ndarray:
+def floats(words: Words, element: str, distribution: str, n: int, addend: bool) -> np.ndarray:
     """Bits of floating-point numbers."""
-    exponents, mantissas = FORMAT[kind]
+    exponents, mantissas = FORMAT[element]
     bias, top = (1 << (exponents - 1)) - 1, (1 << exponents) - 1
     sign, mantissa = words.below(2, n).astype(np.uint64), words.raw(n) >> np.uint64(64 - mantissas)
     if distribution == "normal":
@@ -98,25 +98,25 @@ def floats(words: Words, kind: str, distribution: str, n: int, addend: bool) -> 
         mantissa = (mantissa >> few) << few
         zero = words.below(3, n) == 0
         e, mantissa = np.where(zero, 0, e), np.where(zero, 0, mantissa)
-    if kind == "e4m3" and distribution != "raw":
+    if element == "e4m3" and distribution != "raw":
         mantissa = np.where((e == 15) & (mantissa == 7), 6, mantissa).astype(np.uint64)
     return (sign << np.uint64(exponents + mantissas)) | (e.astype(np.uint64) << np.uint64(mantissas)) | mantissa
 
 
-def pack(words: Words, kind: str, count: int, distribution: str, addend: bool = False) -> np.ndarray:
+def pack(words: Words, dtype: str, count: int, distribution: str, addend: bool = False) -> np.ndarray:
     n = WARPS * 32 * count
-    if kind in INTEGERS:
+    if dtype in INTEGERS:
         return (words.raw(n) >> np.uint64(32)).astype(np.uint32).reshape(WARPS, 32, count)
-    if kind == "s32":
+    if dtype == "s32":
         x = (words.raw(n) >> np.uint64(32)).astype(np.uint32)
         near, low = words.below(3, n), x & np.uint32(0x7FFFF)
         x = np.where(near == 0, low | np.uint32(0x7FF80000), np.where(near == 1, low | np.uint32(0x80000000), x))
         return x.astype(np.uint32).reshape(WARPS, 32, count)
-    each = PACKED[kind]
-    bits = floats(words, kind, "normal" if distribution == "cancel" else distribution, n * each, addend)
+    each = PACKED[dtype]
+    bits = floats(words, dtype, "normal" if distribution == "cancel" else distribution, n * each, addend)
     if distribution == "sparse" and addend:
         bits = np.where(words.below(4, len(bits)) > 0, np.uint64(0), bits)
-    if kind == "f64":
+    if dtype == "f64":
         return bits.reshape(WARPS, 32, count)
     bits = bits.reshape(WARPS, 32, count, each)
     out = np.zeros((WARPS, 32, count), np.uint64)

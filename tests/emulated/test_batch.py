@@ -32,10 +32,10 @@ def test_random_batches(family):
     chosen = [(p, c) for p, c in cases if p.results * p.k < 1 << 16 and not p.epilogue]
     assert len(chosen) > 3
     for n, (p, c) in enumerate(chosen):
-        kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], ((1.0, 0.0), (2.0, 1.0))[n % 2]
-        a, b, before = operands(p, n, kind).values()
+        inputs, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], ((1.0, 0.0), (2.0, 1.0))[n % 2]
+        a, b, before = operands(p, n, inputs).values()
         before = np.full_like(before, p.output.poison) if beta == 0 else before
-        verify(p, c, kind, alpha, beta, arrays=(a, b, before), on=on, seed=n)
+        verify(p, c, inputs, alpha, beta, arrays=(a, b, before), on=on, seed=n)
 
 
 OPTIONS = (

@@ -30,8 +30,8 @@ def test_random_kernels():
             right(p, c, n)
             continue
         alpha, beta = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))[n % 3]
-        kind = ("normal", "integers", "scaled")[n % 3]
-        verify(p, c, kind, alpha, beta, data=n, shift=True, times=2 if beta == 0 else 1)
+        inputs = ("normal", "integers", "scaled")[n % 3]
+        verify(p, c, inputs, alpha, beta, data=n, shift=True, times=2 if beta == 0 else 1)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -58,14 +58,14 @@ def chain(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return out
 
 
-@pytest.mark.parametrize("kind", ["normal", "uniform", "scaled"])
-def test_sums_are_more_accurate_than_an_fma_chain(kind):
+@pytest.mark.parametrize("inputs", ["normal", "uniform", "scaled"])
+def test_sums_are_more_accurate_than_an_fma_chain(inputs):
     """RMS and maximum error over Σ|a||b|. Without promotion, sums in the tensor core's accumulators err ten times as
     much."""
     rng = np.random.default_rng(2)
     k = 1024
-    a, b = (rng.random(s) if kind == "uniform" else rng.standard_normal(s) for s in ((32, k), (k, 16)))
-    if kind == "scaled":
+    a, b = (rng.random(s) if inputs == "uniform" else rng.standard_normal(s) for s in ((32, k), (k, 16)))
+    if inputs == "scaled":
         a, b = (x * np.exp2(rng.integers(-12, 13, x.shape)) for x in (a, b))
     a, b = a.astype(np.float32), b.astype(np.float32)
     exact, scale = a.astype(np.float64) @ b.astype(np.float64), np.abs(a).astype(np.float64) @ np.abs(b)

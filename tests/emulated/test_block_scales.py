@@ -87,8 +87,8 @@ def test_rows_of_experts_have_scales(name: str) -> None:
 
 
 def test_calls_on_experts_take_scales() -> None:
-    rng, kind = np.random.default_rng(1), ml_dtypes.float8_e4m3fn
-    x, w = rng.standard_normal((30, 144)).astype(kind), rng.standard_normal((2, 24, 144)).astype(kind)
+    rng, dtype = np.random.default_rng(1), ml_dtypes.float8_e4m3fn
+    x, w = rng.standard_normal((30, 144)).astype(dtype), rng.standard_normal((2, 24, 144)).astype(dtype)
     scale_a, scale_b = (rng.uniform(0.5, 2, shape).astype(np.float32) for shape in ((30, 2), (2, 2, 1)))
     found = gemm_jagged(x, w.swapaxes(1, 2), np.array([12, 30], np.int32), scale_a=scale_a, scale_b=scale_b)
     left = x.astype(np.float64) * np.repeat(scale_a, 128, 1)[:, :144]
@@ -123,8 +123,8 @@ def test_scales_that_are_not_ordinary_numbers(out: str) -> None:
 
 
 def test_calls_take_the_recipe_from_the_shapes_of_scales() -> None:
-    rng, kind = np.random.default_rng(0), ml_dtypes.float8_e4m3fn
-    a, w = (rng.standard_normal(shape).astype(kind) for shape in ((20, 200), (136, 200)))
+    rng, dtype = np.random.default_rng(0), ml_dtypes.float8_e4m3fn
+    a, w = (rng.standard_normal(shape).astype(dtype) for shape in ((20, 200), (136, 200)))
 
     def spread(scales: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
         repeats = [1 if n == extent else 128 for n, extent in zip(scales.shape, shape, strict=True)]

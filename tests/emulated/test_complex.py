@@ -97,14 +97,14 @@ def test_extents_of_zero_and_one():
 def test_calls_on_arrays_of_numpy_and_pytorch():
     rng = np.random.default_rng(2)
 
-    def draw(*shape, kind=np.complex64):
-        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(kind)
+    def draw(*shape, dtype=np.complex64):
+        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
 
     a, b = draw(9, 6), draw(6, 7)
     column_major = np.asfortranarray(draw(9, 7))
     expected = (2 - 1j) * (a @ b) + 1j * column_major
     assert np.allclose(ptxgen.gemm(a, b, alpha=2 - 1j, beta=np.complex64(1j), out=column_major), expected, atol=1e-5)
-    x, y = draw(3, 5, 4, kind=np.complex128), draw(3, 4, 2, kind=np.complex128)
+    x, y = draw(3, 5, 4, dtype=np.complex128), draw(3, 4, 2, dtype=np.complex128)
     assert np.allclose(ptxgen.gemm(x, y), x @ y, atol=1e-13)
     torch = pytest.importorskip("torch")
     left, right = torch.from_numpy(draw(6, 9)), torch.from_numpy(draw(7, 6))

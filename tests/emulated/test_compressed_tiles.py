@@ -42,13 +42,13 @@ def test_random_problems_and_configurations(n: int) -> None:
         assert not wrong, f"{p.key()} | {c}"
 
 
-def with_rows(rows: list[list[int]], k: int, n: int, kind: str = "f16") -> tuple[Spmm, Any]:
+def with_rows(rows: list[list[int]], k: int, n: int, dtype: str = "f16") -> tuple[Spmm, Any]:
     """A problem and its arrays, with a matrix whose rows have these columns, in this order."""
     nnz = sum(map(len, rows))
-    arrays = arrays_of(Spmm(len(rows), n, k, dtype=kind, pattern=f"even:nnz={nnz}"), 3, "integers")
+    arrays = arrays_of(Spmm(len(rows), n, k, dtype=dtype, pattern=f"even:nnz={nnz}"), 3, "integers")
     arrays["indptr"] = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32)
     arrays["indices"] = np.array([column for row in rows for column in row], np.int32)
-    return Spmm(len(rows), n, k, dtype=kind, pattern="bernoulli:density=0.1", calls=1000), arrays
+    return Spmm(len(rows), n, k, dtype=dtype, pattern="bernoulli:density=0.1", calls=1000), arrays
 
 
 RNG = np.random.default_rng(5)
@@ -62,11 +62,11 @@ ROWS: dict[str, list[list[int]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
 @pytest.mark.parametrize("config", [CONFIG, OFFSETS], ids=["bitmap", "offsets"])
-def test_rows_of_every_kind(rows: list[list[int]], kind: str, config: Config) -> None:
-    p, arrays = with_rows(rows, 97, 11, kind)
+def test_rows_of_every_kind(rows: list[list[int]], dtype: str, config: Config) -> None:
+    p, arrays = with_rows(rows, 97, 11, dtype)
     runner = Runner.of(EmulatedDriver(), p, config)
     for alpha, beta in ((1.0, 0.0), (2.0, -1.0)):
         given = dict(arrays)
@@ -82,11 +82,11 @@ def test_more_than_32_tiles_of_a_warp() -> None:
     assert all(r.ok for r in check(EmulatedDriver(), p, CONFIG.replace(tile_warps=1, stages=3)))
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("k", [31, 64, 203])
-def test_vectors_are_copied_by_16_bytes(kind: str, k: int) -> None:
+def test_vectors_are_copied_by_16_bytes(dtype: str, k: int) -> None:
     """The end of B is not a multiple of 16 bytes."""
-    p = Spmm(40, 1, k, dtype=kind, pattern="bernoulli:density=0.4", calls=1000)
+    p = Spmm(40, 1, k, dtype=dtype, pattern="bernoulli:density=0.4", calls=1000)
     for config in (CONFIG, OFFSETS):
         assert all(r.ok for r in check(EmulatedDriver(), p, config.replace(vector_b=1)))
 
@@ -156,19 +156,19 @@ def expected_tiles(p: Spmm, arrays: Mapping[str, Array]) -> tuple[list[int], byt
     return starts, data
 
 
-@pytest.mark.parametrize("kind", ["f16", "f32"])
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
-def test_tiles_have_the_nonzeros_in_the_order_of_their_bits(rows: list[list[int]], kind: str) -> None:
-    p, arrays = with_rows(rows, 97, 8, kind)
+def test_tiles_have_the_nonzeros_in_the_order_of_their_bits(rows: list[list[int]], dtype: str) -> None:
+    p, arrays = with_rows(rows, 97, 8, dtype)
     starts, data = prepared(p, arrays)
     places, tiles = expected_tiles(p, arrays)
     assert starts.tolist() == places
     assert data == tiles
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_tiles_with_offsets_have_each_nonzero_once(kind: str) -> None:
-    p, arrays = with_rows(ROWS["random"], 97, 8, kind)
+@pytest.mark.parametrize("dtype", KINDS)
+def test_tiles_with_offsets_have_each_nonzero_once(dtype: str) -> None:
+    p, arrays = with_rows(ROWS["random"], 97, 8, dtype)
     starts, data = prepared(p, arrays, 1)
     size, kinds = p.element.bytes, p.element.numpy
     rows = np.repeat(np.arange(p.m), np.diff(arrays["indptr"]))

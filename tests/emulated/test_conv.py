@@ -11,7 +11,7 @@ from gemm_runs import Placed, right
 
 from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.families.common.rules import first_violation
-from ptxgen.lowering.implicit_gemm import WINDOW
+from ptxgen.lowering.implicit_gemm import IM2COL
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import DIRECTIONS, FILTERS, Conv
 from ptxgen.operations.gemm.problem import Gemm
@@ -49,16 +49,16 @@ def execute(
     return placed[2].read().reshape(v.stored[2])
 
 
-def verify(v: Conv, c: Config, kind: str, beta: float = 0.0, seed: int = 0, **how: object) -> None:
-    a, b, out = operands(v, seed, kind).values()
+def verify(v: Conv, c: Config, inputs: str, beta: float = 0.0, seed: int = 0, **how: object) -> None:
+    a, b, out = operands(v, seed, inputs).values()
     out = np.full_like(out, v.output.poison) if beta == 0 else out
-    more = epilogue_arrays(v, seed, kind)
+    more = epilogue_arrays(v, seed, inputs)
     ref = reference(v, {"A": a, "B": b, "C": out, **more}, 1.0, beta)
     got = execute(v, c, (a, b, out), beta, more, seed=seed, **how)
     found = compare(got, ref)
-    what = f"{v.key()} | {c} | {kind}, beta={beta}"
+    what = f"{v.key()} | {c} | {inputs}, beta={beta}"
     assert found.ok, f"{found}: {what}"
-    if kind == "integers":
+    if inputs == "integers":
         assert np.array_equal(got.astype(np.float64), ref.rounded), f"not exact: {what}"
 
 
@@ -387,7 +387,7 @@ def test_padding_is_not_read() -> None:
     w = np.ones((1, 1, 3, 3), np.float32)
     c = parse_config("ms=2 ns=2 ml=16 nl=16 u=8 cp_async_a=0 cp_async_b=0")
     p = lower(v)
-    assert p.operand("B").access.mode == WINDOW
+    assert p.operand("B").access.mode == IM2COL
     assert first_violation(p, c, EMULATED) is None
     got = execute(v, c, (x, w, np.full((1, 1, 3, 3), np.nan, np.float32)), 0.0, shift=True)
     padded = np.pad(x[0, 0], 1)

@@ -22,15 +22,15 @@ from tests.cases import SOURCES
 @pytest.mark.parametrize("seed", range(2))
 def test_random_convolutions(seed):
     for n, (p, c) in enumerate(SOURCES["conv_wgmma"].cases(seed, 3, H200, limit=70)):
-        kind = ("integers", "normal", "scaled")[(n + seed) % 3]
+        inputs = ("integers", "normal", "scaled")[(n + seed) % 3]
         beta = float(n % 2)
-        verify(p, c, kind, 1.0 + beta, beta, seed=seed, completion=("early", "late")[n % 2])
+        verify(p, c, inputs, 1.0 + beta, beta, seed=seed, completion=("early", "late")[n % 2])
 
 
 def test_random_convolutions_with_packed_operands():
     for n, (p, c) in enumerate(SOURCES["conv_wgmma_packed"].cases(0, 4, H200, limit=60)):
-        kind = ("integers", "normal", "scaled")[n % 3]
-        verify(p, c, kind, 1.0 + n % 2, float(n % 2), seed=n, completion=("late", "early")[n % 2])
+        inputs = ("integers", "normal", "scaled")[n % 3]
+        verify(p, c, inputs, 1.0 + n % 2, float(n % 2), seed=n, completion=("late", "early")[n % 2])
 
 
 #: layout, what else, shape, configuration
@@ -125,14 +125,14 @@ def test_packed_operands(case):
 
 def test_random_convolutions_without_packing():
     for n, (p, c) in enumerate(SOURCES["conv_wgmma_tiled"].cases(0, 4, H200, limit=60)):
-        kind = ("integers", "normal", "scaled")[n % 3]
-        verify(p, c, kind, 1.0 + n % 2, float(n % 2), completion=("late", "early")[n % 2])
+        inputs = ("integers", "normal", "scaled")[n % 3]
+        verify(p, c, inputs, 1.0 + n % 2, float(n % 2), completion=("late", "early")[n % 2])
 
 
 def test_random_convolutions_of_groups():
     for n, (p, c) in enumerate(SOURCES["conv_wgmma_groups"].cases(1, 3, H200, limit=40)):
-        kind = ("integers", "normal", "scaled")[n % 3]
-        verify(p, c, kind, 1.0 + n % 2, float(n % 2), completion=("late", "early")[n % 2])
+        inputs = ("integers", "normal", "scaled")[n % 3]
+        verify(p, c, inputs, 1.0 + n % 2, float(n % 2), completion=("late", "early")[n % 2])
 
 
 NCHW = {"layout": "NCHW"}
@@ -281,8 +281,8 @@ def test_convolutions_without_packing(case):
 
 def test_random_weight_gradients_by_image():
     for n, (p, c) in enumerate(SOURCES["conv_wgmma_by_image"].cases(0, 6, H200, limit=60)):
-        kind = ("integers", "normal", "scaled")[n % 3]
-        verify(p, c, kind, 1.0 + n % 2, float(n % 2), completion=("late", "early")[n % 2])
+        inputs = ("integers", "normal", "scaled")[n % 3]
+        verify(p, c, inputs, 1.0 + n % 2, float(n % 2), completion=("late", "early")[n % 2])
 
 
 #: shape, what else, configuration
@@ -317,8 +317,8 @@ def test_weight_gradients_by_image(case):
     shape, fields, config = BY_IMAGE[case]
     values = {"layout": "NCHW", "dtype": "f32", "compute": "tf32", "direction": "weight_grad", **fields}
     p = Conv(**Conv.read_shape("N=3," + shape), **values)
-    kind = "family=wgmma stages=3 " + ("" if "transposed" in config else "transposed_mma=1 ")
-    verify(p, parse_config(kind + config), "integers", 2.0, 1.0)
+    prefix = "family=wgmma stages=3 " + ("" if "transposed" in config else "transposed_mma=1 ")
+    verify(p, parse_config(prefix + config), "integers", 2.0, 1.0)
 
 
 def test_no_pixel_is_multiplied_by_zeros_past_the_end_of_a_row():
@@ -340,8 +340,8 @@ def test_no_pixel_is_multiplied_by_zeros_past_the_end_of_a_row():
 
 def test_random_convolutions_with_few_channels():
     for n, (p, c) in enumerate(SOURCES["conv_wgmma_few_channels"].cases(0, 4, H200, limit=60)):
-        kind = ("integers", "normal", "scaled")[n % 3]
-        verify(p, c, kind, 1.0 + n % 2, float(n % 2), seed=n, completion=("late", "early")[n % 2])
+        inputs = ("integers", "normal", "scaled")[n % 3]
+        verify(p, c, inputs, 1.0 + n % 2, float(n % 2), seed=n, completion=("late", "early")[n % 2])
 
 
 #: shape, what else, configuration
@@ -445,14 +445,14 @@ ROW_TAPS = {
 def test_stages_of_all_taps_of_a_filter_row(case):
     layout, shape, fields, config = ROW_TAPS[case]
     p = Conv(**Conv.read_shape("N=2," + shape), **{"layout": layout, "dtype": "f16", **fields})
-    kind = "normal" if p.epilogue or p.element.bytes == 1 else "integers"
-    verify(p, parse_config("family=wgmma stages=3 " + config), kind, 2.0, 1.0)
+    inputs = "normal" if p.epilogue or p.element.bytes == 1 else "integers"
+    verify(p, parse_config("family=wgmma stages=3 " + config), inputs, 2.0, 1.0)
 
 
 def test_random_stages_of_all_taps_of_a_filter_row():
     for n, (p, c) in enumerate(SOURCES["conv_wgmma_row_taps"].cases(0, 4, H200, limit=48)):
-        kind = ("integers", "normal", "scaled")[n % 3]
-        verify(p, c, kind, 1.0 + n % 2, float(n % 2), seed=n, completion=("late", "early")[n % 2])
+        inputs = ("integers", "normal", "scaled")[n % 3]
+        verify(p, c, inputs, 1.0 + n % 2, float(n % 2), seed=n, completion=("late", "early")[n % 2])
 
 
 def test_the_corners_of_the_map_include_the_halo():

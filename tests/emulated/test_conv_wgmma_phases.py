@@ -21,15 +21,15 @@ from tests.lowered import im2col_of
 
 def test_random_strided_input_gradients():
     for n, (p, c) in enumerate(SOURCES["conv_wgmma_phased"].cases(0, 4, H200, limit=60)):
-        kind = ("integers", "normal", "scaled")[n % 3]
-        verify(p, c, kind, 1.0 + n % 2, float(n % 2), seed=n, completion=("late", "early")[n % 2])
+        inputs = ("integers", "normal", "scaled")[n % 3]
+        verify(p, c, inputs, 1.0 + n % 2, float(n % 2), seed=n, completion=("late", "early")[n % 2])
 
 
 def test_random_input_gradients_with_phases_as_columns():
     for n, (p, c) in enumerate(SOURCES["conv_wgmma_merged"].cases(0, 4, H200, limit=60)):
-        kind = ("integers", "normal", "scaled")[n % 3]
+        inputs = ("integers", "normal", "scaled")[n % 3]
         on = replace(H200, sms=12) if n % 2 else H200
-        verify(p, c, kind, 1.0 + n % 2, float(n % 2), on, seed=n, completion=("late", "early")[n % 2])
+        verify(p, c, inputs, 1.0 + n % 2, float(n % 2), on, seed=n, completion=("late", "early")[n % 2])
 
 
 #: shape, configuration: phases are columns of one product, or of one for each row of them
@@ -57,11 +57,11 @@ MERGED = {
 
 
 @pytest.mark.parametrize(
-    ("case", "kind"), [*((case, {"dtype": "f16"}) for case in MERGED), *((case, TF32) for case in [*MERGED][::3])]
+    ("case", "inputs"), [*((case, {"dtype": "f16"}) for case in MERGED), *((case, TF32) for case in [*MERGED][::3])]
 )
-def test_phases_as_columns(case, kind):
+def test_phases_as_columns(case, inputs):
     shape, config = MERGED[case]
-    p = Conv(**Conv.read_shape("N=2," + shape), layout="NHWC", direction="input_grad", **kind)
+    p = Conv(**Conv.read_shape("N=2," + shape), layout="NHWC", direction="input_grad", **inputs)
     if p.element.bytes == 4:  # C of four bytes is stored from registers
         config = config.replace(" epilogue_smem=1", "")
     c = parse_config("family=wgmma stages=3 operand_path_b=pack " + config)
@@ -239,8 +239,8 @@ def test_phases_that_are_not_interleaved(shape, fields):
 
 def test_random_interleaved_phases():
     for n, (p, c) in enumerate(SOURCES["conv_wgmma_interleaved"].cases(0, 4, H200, limit=60)):
-        kind = ("integers", "normal", "scaled")[n % 3]
-        verify(p, c, kind, 1.0 + n % 2, float(n % 2), seed=n, completion=("late", "early")[n % 2])
+        inputs = ("integers", "normal", "scaled")[n % 3]
+        verify(p, c, inputs, 1.0 + n % 2, float(n % 2), seed=n, completion=("late", "early")[n % 2])
 
 
 #: shape, configuration: blocks compute tiles of several phases

@@ -37,11 +37,11 @@ RNG = np.random.default_rng(8)
 
 
 def sums(
-    axis: str, m: int, n: int, groups: int, value: str = "input1[i,j]", key: str = "s32", kind: str = "f32"
+    axis: str, m: int, n: int, groups: int, value: str = "input1[i,j]", key: str = "s32", dtype: str = "f32"
 ) -> Task:
     """Sums of the elements of an array of m × n in groups of rows (axis i) or columns (j)."""
     shape = f"{groups},{n}" if axis == "i" else f"{m},{groups}"
-    head = f"{HEAD}input0:{key}[{axis}];input1:{kind}[i,j];"
+    head = f"{HEAD}input0:{key}[{axis}];input1:{dtype}[i,j];"
     return Task(m, n, 0, text=f"{head}where(i,j){{{STEP}{TARGETS[axis]}+={value};}}", groups=shape)
 
 
@@ -109,14 +109,14 @@ def test_extents(axis: str, extents: tuple[int, int]) -> None:
         assert found["rejected"] == np.count_nonzero((g < 0) | (g > 2)) * (n if axis == "i" else m)
 
 
-@pytest.mark.parametrize("kind", ["f32", "f16", "s8"])
+@pytest.mark.parametrize("dtype", ["f32", "f16", "s8"])
 @pytest.mark.parametrize("axis", ["i", "j"])
-def test_arrays_that_are_not_aligned(axis: str, kind: str) -> None:
+def test_arrays_that_are_not_aligned(axis: str, dtype: str) -> None:
     """Vectors are loaded element by element there."""
-    own = {"f32": np.float32, "f16": np.float16, "s8": np.int8}[kind]
+    own = {"f32": np.float32, "f16": np.float16, "s8": np.int8}[dtype]
     x, g = RNG.integers(-9, 10, (40, 64)).astype(own), RNG.integers(0, 4, 40 if axis == "i" else 64).astype(np.uint8)
-    value = {"f32": "input1[i,j]", "f16": "f32(input1[i,j])", "s8": "s32(input1[i,j])"}[kind]
-    p = sums(axis, 40, 64, 4, value, "u8", kind)
+    value = {"f32": "input1[i,j]", "f16": "f32(input1[i,j])", "s8": "s32(input1[i,j])"}[dtype]
+    p = sums(axis, 40, 64, 4, value, "u8", dtype)
     for offset in (0, 1, 2):
         found = ran(p, x, g, "copy_warps=2 array_vec=4 loads=4", offset)["C"]
         np.testing.assert_array_equal(found, added(x.astype(found.dtype), g, axis, 4))

@@ -136,9 +136,9 @@ REDUCTIONS += [("inc", "u32"), ("dec", "u32")] + [(op, t) for op in ("and", "or"
 
 
 @pytest.mark.parametrize("completion", ["early", "late"])
-@pytest.mark.parametrize(("op", "kind"), REDUCTIONS)
-def test_reductions_to_global(op, kind, completion):
-    dtype = np.dtype(TYPES[kind])
+@pytest.mark.parametrize(("op", "element"), REDUCTIONS)
+def test_reductions_to_global(op, element, completion):
+    dtype = np.dtype(TYPES[element])
     n = 512 // dtype.itemsize
     rng = np.random.default_rng(0)
     if dtype.kind in "iu":
@@ -157,13 +157,13 @@ def test_reductions_to_global(op, kind, completion):
         "inc": lambda: np.where(y >= x, 0, y + 1),
         "dec": lambda: np.where((y == 0) | (y > x), x, y - 1),
     }[op]()
-    noftz = ".noftz" if op == "add" and kind in ("f16", "bf16") else ""
+    noftz = ".noftz" if op == "add" and element in ("f16", "bf16") else ""
     xs, ys = x.view("u1"), y.copy().view("u1")
     run(
         START
         + f"""@!%p0 bra END; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512;
     cp.async.bulk.shared::cluster.global.{SIGNAL} [sm], [%q0], 512, [bar]; {WAIT}
-    cp.reduce.async.bulk.global.shared::cta.bulk_group.{op}{noftz}.{kind} [%q1], [%r9], 512;
+    cp.reduce.async.bulk.global.shared::cta.bulk_group.{op}{noftz}.{element} [%q1], [%r9], 512;
     cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
     END: ret;""",
         xs,
@@ -347,10 +347,10 @@ FAULTS = {
 @pytest.mark.parametrize(("seed", "completion"), MODES)
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_and_fixed_kernel(name, seed, completion):
-    kind, words, wrong, right = FAULTS[name]
+    fault, words, wrong, right = FAULTS[name]
     x = np.arange(128, dtype="u4")
     run(START + right, x, block=64, extra=SHARED, seed=seed, completion=completion)
-    with pytest.raises(kind, match=words) as caught:
+    with pytest.raises(fault, match=words) as caught:
         run(START + wrong, x, block=64, extra=SHARED, seed=seed, completion=completion)
     assert caught.value.entry == "k"
 

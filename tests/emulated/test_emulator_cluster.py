@@ -345,7 +345,7 @@ FAULTS = {
 @pytest.mark.parametrize("completion", ["early", "late"])
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_and_fixed_kernel(name, completion):
-    kind, words, wrong, right = FAULTS[name]
+    fault, words, wrong, right = FAULTS[name]
     threads = 64 if "st.async" in right else 32
     x = np.zeros(2 * threads, "u4")
     for seed in range(3):
@@ -358,7 +358,7 @@ def test_fault_and_fixed_kernel(name, completion):
             "completion": completion,
         }
         run(START + right, x, **options)
-        with pytest.raises(kind, match=words):
+        with pytest.raises(fault, match=words):
             run(START + wrong, x, **options)
 
 

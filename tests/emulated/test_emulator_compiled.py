@@ -142,10 +142,10 @@ def test_printf_conversions(text_, values, printed, capsys):
     declared = ".extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);"
     declared += f".global .b8 form[{len(text_) + 1}] = {{{', '.join(str(x) for x in text_.encode())}, 0}};"
     at, stores = 0, []
-    for kind, value in values:
-        size = int(kind[1:]) // 8
+    for conversion, value in values:
+        size = int(conversion[1:]) // 8
         at = -(-at // size) * size
-        bits = int(np.array(value, {"s32": "i4", "s64": "i8", "f64": "f8"}[kind]).view(f"u{size}"))
+        bits = int(np.array(value, {"s32": "i4", "s64": "i8", "f64": "f8"}[conversion]).view(f"u{size}"))
         stores.append(f"st.local.u{8 * size} [buffer+{at}], {bits};")
         at += size
     y = np.zeros(1, "u4")

@@ -70,14 +70,14 @@ def test_values():
     """As initial values and as operands."""
     y, z = np.zeros((2, len(INTEGERS)), "i8"), np.zeros((2, len(FLOATS)), "f8")
     body = "".join(
-        f"ld.global.{kind} {r}, g{kind}[{i}]; st.global.{kind} [{q}+8 * {i}], {r};"
-        f"mov.{kind} {r}, {text}; st.global.{kind} [{q}+8 * ({len(values)} + {i})], {r};"
-        for kind, r, q, values in (("s64", "%d0", "%q0", INTEGERS), ("f64", "%g0", "%q1", FLOATS))
+        f"ld.global.{dtype} {r}, g{dtype}[{i}]; st.global.{dtype} [{q}+8 * {i}], {r};"
+        f"mov.{dtype} {r}, {text}; st.global.{dtype} [{q}+8 * ({len(values)} + {i})], {r};"
+        for dtype, r, q, values in (("s64", "%d0", "%q0", INTEGERS), ("f64", "%g0", "%q1", FLOATS))
         for i, text in enumerate(values)
     )
     extra = "".join(
-        f".global .{kind} g{kind}[{len(values)}] = {{{', '.join(values)}}};\n"
-        for kind, values in (("s64", INTEGERS), ("f64", FLOATS))
+        f".global .{dtype} g{dtype}[{len(values)}] = {{{', '.join(values)}}};\n"
+        for dtype, values in (("s64", INTEGERS), ("f64", FLOATS))
     )
     run(body, y, z, block=1, extra=extra)
     assert y.view("u8").tolist() == [[value & ALL for value in INTEGERS.values()]] * 2

@@ -117,18 +117,18 @@ def test_a_warp_with_a_fault_skips_a_warp_wide_instruction():
 
 
 @pytest.mark.parametrize(
-    ("end", "kind", "words"),
+    ("end", "last", "words"),
     [
         ("trap;", Fault, "no thread can go on after the last fault"),
         ("mov.u32 %r5, 33; bar.sync 0, %r5;", BarrierFault, "no thread can go on after the last fault"),
         ("L: setp.eq.u32 %p0, %r1, 0; @%p0 bra L;", None, "DeadlockFault, a warp has executed over 1000 instructions"),
     ],
 )
-def test_faults_that_end_the_launch(end, kind, words):
+def test_faults_that_end_the_launch(end, last, words):
     """A deadlock after another fault is not listed: it may follow from a dropped access."""
     body = WORD + "ld.global.u32 %r1, [%d0+128];" + end
     listed, error = faults(body, np.zeros(32, np.int32), watchdog=1000)
-    assert [one for one, _ in listed] == [OutOfBoundsFault, *([kind] if kind else [])]
+    assert [one for one, _ in listed] == [OutOfBoundsFault, *([last] if last else [])]
     assert error.end.startswith(words)
     with pytest.raises(Faults) as caught:
         run("L: bra L;", np.zeros(1, np.int32), watchdog=1000, faults=5)

@@ -110,10 +110,10 @@ FAULTS = {
 @needs_llvm
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults(name):
-    kind, body = FAULTS[name]
+    fault, body = FAULTS[name]
     output = []
     for engine in ("numpy", "llvm"):
-        with pytest.raises(kind) as found:
+        with pytest.raises(fault) as found:
             run(
                 ".shared .align 4 .b8 s[512];" + body,
                 np.zeros(64, "u4"),

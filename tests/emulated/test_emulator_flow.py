@@ -323,11 +323,11 @@ def test_active_lanes_and_performance_events(engine):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("clock", "u4"), ("clock_hi", "u4"), ("clock64", "u8"), ("globaltimer", "u8")]
+    ("name", "clock"), [("clock", "u4"), ("clock_hi", "u4"), ("clock64", "u8"), ("globaltimer", "u8")]
 )
-def test_clocks_never_run_backwards(name, kind):
-    y = np.zeros((2, 32), kind)
-    bits, register, store = 8 * np.dtype(kind).itemsize, "%r1" if kind == "u4" else "%d1", np.dtype(kind).itemsize
+def test_clocks_never_run_backwards(name, clock):
+    y = np.zeros((2, 32), clock)
+    bits, register, store = 8 * np.dtype(clock).itemsize, "%r1" if clock == "u4" else "%d1", np.dtype(clock).itemsize
     run(
         f"""mov.u32 %r0, %tid.x; setp.ne.u32 %p0, %r0, 3; mad.wide.u32 %d0, %r0, {store}, %q0;
     mov.u{bits} {register}, 0; mov.u{bits} {register}, %{name}; st.global.u{bits} [%d0], {register};

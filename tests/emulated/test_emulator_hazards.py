@@ -26,14 +26,14 @@ ALL = "bar.warp.sync 0xffffffff;"
 HALVES = "mov.u32 %r8, 0xffff; setp.lt.u32 %p1, %r0, 16; @!%p1 mov.u32 %r8, 0xffff0000; bar.warp.sync %r8;"
 
 
-def fails(kind: type[Fault], words: str, body: str, *args: Any, **options: Any) -> None:
+def fails(fault: type[Fault], words: str, body: str, *args: Any, **options: Any) -> None:
     """Both engines report the same fault, under several orders of the warps."""
     for seed in range(3):
         texts = []
         for engine in ENGINES:
-            with pytest.raises(kind, match=words) as caught:
+            with pytest.raises(fault, match=words) as caught:
                 run(body, *[a.copy() for a in args], engine=engine, seed=seed, **{"extra": SHARED, **options})
-            assert type(caught.value) is kind
+            assert type(caught.value) is fault
             texts.append(str(caught.value))
         assert texts[0] == texts[1]
 

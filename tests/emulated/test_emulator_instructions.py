@@ -34,22 +34,22 @@ CONSTANTS = {"setmaxnreg": 64, "cp": 16, "applypriority": 128, "discard": 128, "
 COORDINATES = {"1d": 1, "2d": 2, "3d": 4, "a1d": 2, "a2d": 4, "cube": 4, "acube": 4}
 
 
-def register(kind: str, number: int = 0) -> str:
-    if kind == "pred":
+def register(dtype: str, number: int = 0) -> str:
+    if dtype == "pred":
         return f"%p{number % 4}"
-    letters = {1: "r", 2: "h", 4: "f" if kind == "f32" else "r", 8: "g" if kind == "f64" else "d", 16: "q"}
-    return f"%{letters[SIZES[kind]]}{number}"
+    letters = {1: "r", 2: "h", 4: "f" if dtype == "f32" else "r", 8: "g" if dtype == "f64" else "d", 16: "q"}
+    return f"%{letters[SIZES[dtype]]}{number}"
 
 
-def vector(kind: str, count: int) -> str:
-    return "{" + ", ".join(register(kind, i) for i in range(count)) + "}"
+def vector(dtype: str, count: int) -> str:
+    return "{" + ", ".join(register(dtype, i) for i in range(count)) + "}"
 
 
 def operand(op: str, mods: list[str], types: tuple[str, ...], spec: Spec, number: int) -> str:
     """An operand that fits its specification."""
-    kind = spec.form
-    if kind.startswith("["):
-        if not kind.endswith(",t]"):
+    dtype = spec.form
+    if dtype.startswith("["):
+        if not dtype.endswith(",t]"):
             return "[%d0]"
         rank = next((m for m in mods if m in COORDINATES or re.fullmatch(r"[1-5]d", m)), "")
         if op == "cp":
@@ -57,15 +57,15 @@ def operand(op: str, mods: list[str], types: tuple[str, ...], spec: Spec, number
         kinds = [types[1] if len(types) > 1 else "b32"] * COORDINATES[rank]
         if rank[0] == "a":
             kinds[0] = "b32"  # the layer
-        return f"[%d0, {{{', '.join(register(kind, i) for i, kind in enumerate(kinds))}}}]"
-    if kind in ("d|p", "d||p", "d_||p", "p|q"):
+        return f"[%d0, {{{', '.join(register(dtype, i) for i, dtype in enumerate(kinds))}}}]"
+    if dtype in ("d|p", "d||p", "d_||p", "p|q"):
         return f"{register(spec.type, 1)}|%p1"
-    if kind.startswith("v4|"):
+    if dtype.startswith("v4|"):
         return vector(types[0], 4)
-    if kind in ("vd", "va"):
+    if dtype in ("vd", "va"):
         count = 4 if "v4" in mods else 2 if "v2" in mods else 1
         return vector(types[0], count)
-    if kind == "v":
+    if dtype == "v":
         if op in ("ldmatrix", "stmatrix"):
             return vector("b32", int(next(m for m in mods if re.fullmatch(r"x\d", m))[1]))
         if op == "cp":
@@ -73,13 +73,13 @@ def operand(op: str, mods: list[str], types: tuple[str, ...], spec: Spec, number
             return vector("b16", int(rank[0]) - 2)
         rank = next(m for m in mods if m in COORDINATES)
         return vector("f32" if "grad" in mods else "b32", {"1d": 1, "a1d": 1, "2d": 2, "a2d": 2}.get(rank, 4))
-    if kind == "n":
+    if dtype == "n":
         if op == "cp":
             return "0" if "wait_group" in mods else "16"
         return "128" if "cp_fenceproxy" in mods else str(CONSTANTS.get(op, 1))
-    if kind == "L":
+    if dtype == "L":
         return "L"
-    if kind == "_":
+    if dtype == "_":
         return "_"
     return register(spec.type, number)
 
@@ -213,11 +213,11 @@ DIRECTIVES = {
 def test_set_gives_16_bit_numbers(result, source):
     """1.0 in the type of the result, from a comparison of any type."""
     loads = "".join(f"cvt.u64.u16 %d{i + 4}, %h{i}; st.global.u64 [%d8+8 * {i}], %d{i + 4};" for i in range(2))
-    kind = "f" if source[0] == "f" else "d" if source == "b64" else "h" if source == "s16" else "r"
-    kind = "g" if source == "f64" else kind
+    register_class = "f" if source[0] == "f" else "d" if source == "b64" else "h" if source == "s16" else "r"
+    register_class = "g" if source == "f64" else register_class
     one, two = ("1.0", "2.0") if source[0] == "f" else ("1", "2")
-    body = f"""mov.{source} %{kind}2, {one}; mov.{source} %{kind}3, {two};
-    set.eq.{result}.{source} %h0, %{kind}2, %{kind}3; set.ne.{result}.{source} %h1, %{kind}2, %{kind}3;
+    body = f"""mov.{source} %{register_class}2, {one}; mov.{source} %{register_class}3, {two};
+    set.eq.{result}.{source} %h0, %{register_class}2, %{register_class}3; set.ne.{result}.{source} %h1, %{register_class}2, %{register_class}3;
     ld.param.u64 %d8, [x]; {loads}"""
     y = np.zeros(2, "u8")
     launch(KERNEL.format(body).replace("k()", "k(.param .u64 x)"), "k", grid=1, block=1, args=[y])

@@ -50,7 +50,7 @@ def test_no_memory():
 
 
 @pytest.mark.parametrize(
-    ("body", "kind", "message"),
+    ("body", "fault", "message"),
     [
         (MALLOC + "add.u64 %d3, %d2, %d1; st.u32 [%d3], 0;", OutOfBoundsFault, "0 bytes past the end of the 16 bytes"),
         (MALLOC + USE + FREE + USE, OutOfBoundsFault, "at offset 12 of the 16 bytes .*, which line 14 has freed"),
@@ -59,8 +59,8 @@ def test_no_memory():
         ("mov.u64 %d2, %d0;" + FREE, Fault, "not one that malloc has returned"),
     ],
 )
-def test_faults(body, kind, message):
-    with pytest.raises(kind, match=message):
+def test_faults(body, fault, message):
+    with pytest.raises(fault, match=message):
         launch(text(body), "k", 1, 1, [np.zeros(64, np.int64)])
 
 

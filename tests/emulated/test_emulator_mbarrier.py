@@ -306,10 +306,10 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_and_fixed_kernel(name):
-    kind, words, wrong, right = FAULTS[name]
+    fault, words, wrong, right = FAULTS[name]
     before = "mbarrier.init.shared.b64 [bar], 1;"
     run(before + re.sub(r"(?<=[a-z])S ", ".shared.b64 ", right), block=1, extra=SHARED)
-    with pytest.raises(kind, match=words) as caught:
+    with pytest.raises(fault, match=words) as caught:
         run(before + re.sub(r"(?<=[a-z])S ", ".shared.b64 ", wrong), block=1, extra=SHARED)
     assert caught.value.line > 5
 

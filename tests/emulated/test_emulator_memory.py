@@ -16,26 +16,26 @@ THREAD = "mov.u32 %r0, %tid.x; mov.u32 %r9, %ctaid.x; mov.u32 %r8, %ntid.x; mad.
 
 @pytest.mark.parametrize("space", ["global", "shared", "generic", "generic shared"])
 @pytest.mark.parametrize("vector", ["", ".v2", ".v4"])
-@pytest.mark.parametrize("kind", ["u8", "b16", "u32", "f32", "b64", "f64"])
-def test_vectors_round_trip(space, vector, kind):
+@pytest.mark.parametrize("element", ["u8", "b16", "u32", "f32", "b64", "f64"])
+def test_vectors_round_trip(space, vector, element):
     count = int(vector[2:] or 1)
-    dtype = {"u8": "u1", "b16": "u2", "u32": "u4", "f32": "f4", "b64": "u8", "f64": "f8"}[kind]
+    dtype = {"u8": "u1", "b16": "u2", "u32": "u4", "f32": "f4", "b64": "u8", "f64": "f8"}[element]
     size = np.dtype(dtype).itemsize * count
     if size > 16:
         pytest.skip("no such access")
     x = (np.arange(64 * count) % 251).astype(dtype)
     y = np.zeros_like(x)
-    regs = {1: "%h", 2: "%h", 4: "%f" if kind == "f32" else "%r1", 8: "%g" if kind == "f64" else "%d1"}[
+    regs = {1: "%h", 2: "%h", 4: "%f" if element == "f32" else "%r1", 8: "%g" if element == "f64" else "%d1"}[
         np.dtype(dtype).itemsize
     ]
     names = [f"{regs}{i}" for i in range(count)]
     v = "{" + ", ".join(names) + "}" if count > 1 else names[0]
-    ld_in = f"ld.global.nc.L1::no_allocate{vector}.{kind} {v}, [%d0];"
+    ld_in = f"ld.global.nc.L1::no_allocate{vector}.{element} {v}, [%d0];"
     body = THREAD + f"mul.wide.u32 %d2, %r0, {size}; add.u64 %d0, %q0, %d2; add.u64 %d3, %q1, %d2; {ld_in}"
     if space == "global":
-        body += f"st.global.cs{vector}.{kind} [%d3], {v};"
+        body += f"st.global.cs{vector}.{element} [%d3], {v};"
     elif space == "generic":
-        body += f"st{vector}.{kind} [%d3], {v};"
+        body += f"st{vector}.{element} [%d3], {v};"
     else:
         if space == "shared":
             body += f"mov.u32 %r20, sm; mad.lo.u32 %r20, %r0, {size}, %r20;"
@@ -43,7 +43,7 @@ def test_vectors_round_trip(space, vector, kind):
         else:
             body += "mov.u64 %d20, sm; cvta.shared.u64 %d20, %d20; add.u64 %d20, %d20, %d2;"
             name, at = "", "%d20"
-        body += f"st{name}{vector}.{kind} [{at}], {v}; bar.sync 0; ld{name}{vector}.{kind} {v}, [{at}]; st.global{vector}.{kind} [%d3], {v};"
+        body += f"st{name}{vector}.{element} [{at}], {v}; bar.sync 0; ld{name}{vector}.{element} {v}, [{at}]; st.global{vector}.{element} [%d3], {v};"
     run(body, x, y, block=64, extra=".shared .align 16 .b8 sm[1024];")
     assert (x == y).all()
 
@@ -208,13 +208,13 @@ def test_lock_by_compare_and_swap():
     assert y.tolist() == [0, 192]
 
 
-@pytest.mark.parametrize("kind", ["f32", "f64"])
-def test_float_reductions(kind):
-    dtype = {"f32": "f4", "f64": "f8"}[kind]
+@pytest.mark.parametrize("element", ["f32", "f64"])
+def test_float_reductions(element):
+    dtype = {"f32": "f4", "f64": "f8"}[element]
     y = np.zeros(8, dtype)
-    reg, one = ("%f1", "0f3F800000") if kind == "f32" else ("%g1", "0d3FF0000000000000")
+    reg, one = ("%f1", "0f3F800000") if element == "f32" else ("%g1", "0d3FF0000000000000")
     run(
-        f"mov.{kind} {reg}, {one}; red.global.add.{kind} [%q0], {reg}; red.relaxed.gpu.global.add.{kind} [%q0+8], {reg};",
+        f"mov.{element} {reg}, {one}; red.global.add.{element} [%q0], {reg}; red.relaxed.gpu.global.add.{element} [%q0+8], {reg};",
         y,
         block=64,
         grid=5,

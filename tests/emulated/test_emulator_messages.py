@@ -17,8 +17,8 @@ TEXT = (Path(__file__).parent / "emulator_ptx" / "messages.ptx").read_text()
 ROW_SUMS, REVERSE, COUNT = "_ZN3app8row_sumsEPKfPfii", "_ZN3app7reverseIfEEvPKT_PS1_", "_ZN3app5countEPKiPi"
 
 
-def fault_of(kind, *args, text=TEXT, **options):
-    with pytest.raises(kind) as caught:
+def fault_of(fault, *args, text=TEXT, **options):
+    with pytest.raises(fault) as caught:
         launch(text, *args, **options)
     return caught.value
 

@@ -72,8 +72,8 @@ C_PLACES: dict[str, Place] = {
 }
 
 
-def bits_of(kind: str) -> int:
-    return 64 if kind == "f64" else 32 // mma_inputs.PACKED[kind]
+def bits_of(dtype: str) -> int:
+    return 64 if dtype == "f64" else 32 // mma_inputs.PACKED[dtype]
 
 
 def places(variant) -> tuple[tuple[Place, int, int], ...]:
@@ -130,10 +130,10 @@ def from_registers(words, formula: Place, shape, dtype):
     return out
 
 
-def small(kind: str, shape, rng):
+def small(dtype: str, shape, rng):
     """Small integers, whose products and sums are exact in each of the types, as raw bits."""
-    low = 0 if kind == "u8" else -3
-    return rng.integers(low, 4, shape).astype(NUMBERS[kind])
+    low = 0 if dtype == "u8" else -3
+    return rng.integers(low, 4, shape).astype(NUMBERS[dtype])
 
 
 @pytest.mark.parametrize("mma", ["hopper", "f32"])

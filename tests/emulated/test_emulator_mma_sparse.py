@@ -60,12 +60,12 @@ def name(variant, ordered: bool, satfinite: str = "") -> str:
 def kernel(variant, ordered: bool, satfinite: str = "") -> str:
     k, a, b, c, selector = variant
     counts = {"a": 8 * k // 32 // PACKED[a], "b": 8 * k // 32 // PACKED[b], "c": 2 if c == "f16" else 4, "e": 1}
-    kind = "f32" if c == "f32" else "b32"
+    dtype = "f32" if c == "f32" else "b32"
     text = """.version 8.5\n.target sm_90a\n.address_size 64
     .visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 e, .param .u64 d)
     { .reg .b32 %lane; mov.u32 %lane, %tid.x; .reg .b64 %x; .reg .b64 %o;"""
     for matrix, n in counts.items():
-        text += f".reg .{kind if matrix == 'c' else 'b32'} %{matrix}<{n}>; ld.param.u64 %x, [{matrix}];"
+        text += f".reg .{dtype if matrix == 'c' else 'b32'} %{matrix}<{n}>; ld.param.u64 %x, [{matrix}];"
         text += f"mul.wide.u32 %o, %lane, {4 * n}; add.u64 %x, %x, %o;"
         text += "".join(f"ld.global.b32 %{matrix}{i}, [%x+{4 * i}];" for i in range(n))
     lists = [", ".join(f"%{matrix}{i}" for i in range(counts[matrix])) for matrix in "cabc"]
@@ -74,18 +74,18 @@ def kernel(variant, ordered: bool, satfinite: str = "") -> str:
     return text + "".join(f"st.global.b32 [%x+{4 * i}], %c{i};" for i in range(counts["c"])) + "ret; }"
 
 
-def bits(matrix, kind: str):
+def bits(matrix, dtype: str):
     """The elements as unsigned integers."""
-    if kind in ("s4", "u4"):
+    if dtype in ("s4", "u4"):
         return matrix.astype("i8") & 15
-    return matrix.astype(NUMBERS[kind]).view(f"u{NUMBERS[kind].itemsize}").astype("i8")
+    return matrix.astype(NUMBERS[dtype]).view(f"u{NUMBERS[dtype].itemsize}").astype("i8")
 
 
-def registers(matrix, kind: str, place, count: int):
+def registers(matrix, dtype: str, place, count: int):
     """[lane, register], by the formula of a fragment: (lane, register, element of it) -> row and column."""
-    each = PACKED.get(kind, 2 if kind == "f16" else 1)
+    each = PACKED.get(dtype, 2 if dtype == "f16" else 1)
     out = np.zeros((32, count), "u4")
-    number = bits(matrix, kind)
+    number = bits(matrix, dtype)
     for lane, r, i in np.ndindex(32, count, each):
         out[lane, r] |= np.uint32(number[place(lane, r, i)] << 32 // each * i)
     return out
@@ -136,11 +136,11 @@ class Operands:
             kernel(self.variant, ordered, satfinite), "k", 1, 32, [self.ra, self.rb, self.rc, self.words, d], **options
         )
         assert stats.mma == 1
-        kind = self.variant[3]
-        out = np.zeros((16, 8), NUMBERS[kind])
-        flat = d.view(NUMBERS[kind])
+        dtype = self.variant[3]
+        out = np.zeros((16, 8), NUMBERS[dtype])
+        flat = d.view(NUMBERS[dtype])
         for lane, i in np.ndindex(flat.shape):
-            packed = 2 if kind == "f16" else 1
+            packed = 2 if dtype == "f16" else 1
             out[self.place_c(lane, i // packed, i % packed)] = flat[lane, i]
         return out
 
@@ -152,9 +152,9 @@ class Operands:
         return out
 
 
-def small(kind: str, shape, rng):
+def small(dtype: str, shape, rng):
     """Small integers, whose products and sums are exact in each of the types."""
-    return rng.integers(0 if kind[0] == "u" else -3, 4, shape)
+    return rng.integers(0 if dtype[0] == "u" else -3, 4, shape)
 
 
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "sp"])
@@ -170,7 +170,7 @@ def test_products_of_small_integers(variant, ordered):
 @pytest.mark.parametrize("variant", VARIANTS[:8], ids=lambda v: ".".join(map(str, v)))
 def test_rounding(variant):
     """The products of the stored elements and of C are aligned and summed as in a dense product."""
-    x = Operands(variant, lambda kind, shape, rng: rng.standard_normal(shape).astype(NUMBERS[kind]))
+    x = Operands(variant, lambda dtype, shape, rng: rng.standard_normal(shape).astype(NUMBERS[dtype]))
     if variant[1] == "tf32":
         x.stored, x.b = ((m.view("u4") & 0xFFFFE000).view("f4") for m in (x.stored, x.b))
     selected = x.b[x.columns].transpose(0, 2, 1)  # [row, column of B, stored column]

@@ -40,13 +40,13 @@ def array(values: list[int], bits: int):
     return np.array(values, f"u{bits // 8}")
 
 
-@pytest.mark.parametrize("kind", ["u32", "s32", "u64", "s64"])
-def test_division_by_zero(kind):
+@pytest.mark.parametrize("dtype", ["u32", "s32", "u64", "s64"])
+def test_division_by_zero(dtype):
     """The recording has no zero divisors: PTX leaves the result open, and the hardware gives all ones."""
-    bits = int(kind[1:])
+    bits = int(dtype[1:])
     a = array(EDGES[bits], bits)
     for op in ("div", "rem"):
-        got = compute(f"{op}.{kind} %z, %a, %b;", f"u{bits // 8}", a, np.zeros_like(a))
+        got = compute(f"{op}.{dtype} %z, %a, %b;", f"u{bits // 8}", a, np.zeros_like(a))
         assert got.tolist() == [(1 << bits) - 1] * len(a)
 
 
@@ -104,17 +104,17 @@ def test_funnel_shift():
         assert got.tolist() == [(y << 32 | x) >> clamp(n) & 0xFFFFFFFF for x, y, n in zip(a, b, by, strict=True)]
 
 
-@pytest.mark.parametrize("kind", ["u32", "s32", "u64", "s64"])
-def test_bit_fields(kind):
-    bits = int(kind[1:])
+@pytest.mark.parametrize("dtype", ["u32", "s32", "u64", "s64"])
+def test_bit_fields(dtype):
+    bits = int(dtype[1:])
     a, _ = values(bits)
     at = np.array([(i * 5) % 80 for i in range(len(a))], "u4")
     length = np.array([(i * 3) % 75 for i in range(len(a))], "u4")
-    got = compute(f"bfe.{kind} %z, %a, %b, %c;", f"u{bits // 8}", array(a, bits), at, length)
+    got = compute(f"bfe.{dtype} %z, %a, %b, %c;", f"u{bits // 8}", array(a, bits), at, length)
 
     def extract(x: int, pos: int, n: int) -> int:
         top = min(pos + n - 1, bits - 1)
-        fill = x >> top & 1 if kind[0] == "s" and n else 0
+        fill = x >> top & 1 if dtype[0] == "s" and n else 0
         out = 0
         for i in range(bits):
             out |= (x >> (pos + i) & 1 if i < n and pos + i < bits else fill) << i
@@ -297,18 +297,18 @@ def test_tf32():
     assert got.tolist() == [0x3F800000, 0x3F800000, 0x3F802000, 0x3F804000, 0x7F800000, 0x7FFFE000, 0xFF800000]
 
 
-@pytest.mark.parametrize("kind", ["e4m3", "e5m2"])
-def test_fp8(kind):
-    dtype = ml_dtypes.float8_e4m3fn if kind == "e4m3" else ml_dtypes.float8_e5m2
-    big = 448.0 if kind == "e4m3" else 57344.0
+@pytest.mark.parametrize("element", ["e4m3", "e5m2"])
+def test_fp8(element):
+    dtype = ml_dtypes.float8_e4m3fn if element == "e4m3" else ml_dtypes.float8_e5m2
+    big = 448.0 if element == "e4m3" else 57344.0
     a = np.concatenate(
         [rng.standard_normal(500) * 2.0 ** rng.integers(-20, 20, 500), [0.0, -0.0, 1e9, -1e9, np.inf]]
     ).astype("f4")
     b = np.roll(a, 1)
-    got = compute(f"cvt.rn.satfinite.{kind}x2.f32 %z, %a, %b;", "u2", a, b)
+    got = compute(f"cvt.rn.satfinite.{element}x2.f32 %z, %a, %b;", "u2", a, b)
     want = np.clip(a, -big, big).astype(dtype)
     assert (np.ascontiguousarray(got >> 8).astype("u1").view(dtype).astype("f4") == want.astype("f4")).all()
-    back = compute(f"cvt.rn.f16x2.{kind}x2 %z, %a;", "u4", got)
+    back = compute(f"cvt.rn.f16x2.{element}x2 %z, %a;", "u4", got)
     assert ((back >> 16).astype("u2").view("f2").astype("f4") == want.astype("f4")).all()
 
 

@@ -43,8 +43,8 @@ def replaces(where: str, at: str, *fields: tuple[str, str]) -> str:
     """Replaces fields by thread 0; `where`: with a dot, or empty."""
     out = ""
     for field, values in fields:
-        kind = "b64" if field in ("global_address", "global_stride") else "b32"
-        out += f"@%p0 tensormap.replace.tile.{field}{where}.b1024.{kind} [{at}], {values};\n"
+        dtype = "b64" if field in ("global_address", "global_stride") else "b32"
+        out += f"@%p0 tensormap.replace.tile.{field}{where}.b1024.{dtype} [{at}], {values};\n"
     return out
 
 

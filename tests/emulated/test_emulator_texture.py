@@ -24,7 +24,7 @@ TAIL = "st.global.v4.b32 [%d2], {%r1, %r2, %r3, %r4}; ret; }"
 C = {1: "{%r1}", 2: "{%r1, %r2}", 3: "{%r1, %r2, %r3, %r4}", 4: "{%r1, %r2, %r3, %r4}"}
 
 
-def sampled(t: object, body: str, *coordinates: object, kind: type = np.float32, **options: object) -> np.ndarray:
+def sampled(t: object, body: str, *coordinates: object, dtype: type = np.float32, **options: object) -> np.ndarray:
     """Results of a texture read at coordinates, one column each, as [thread, 4]; BODY names the texture %d0."""
     columns = np.broadcast_arrays(*coordinates)
     at = np.zeros((columns[0].size, 4), np.uint32)
@@ -32,7 +32,7 @@ def sampled(t: object, body: str, *coordinates: object, kind: type = np.float32,
         at[:, i] = np.ascontiguousarray(column).reshape(-1).view(np.uint32)
     out = np.zeros_like(at)
     launch(HEAD + body + TAIL, "k", 1, len(at), [t, at, out], **options)
-    return out.view(kind)
+    return out.view(dtype)
 
 
 def tex(geometry: str, kinds: str = "f32.f32", count: int = 0) -> str:
@@ -110,12 +110,12 @@ def test_types():
     """Integers as they are, or as fractions; half precision; channels; a predicate."""
     x = np.arange(4, dtype=np.float32) + 0.5
     u8 = np.array([[0, 1, 2, 255], [3, 4, 5, 6], [7, 8, 9, 10], [128, 0, 0, 0]], np.uint8)
-    got = sampled(texture(u8, channels=4), tex("1d", "u32.f32"), x, kind=np.uint32)
+    got = sampled(texture(u8, channels=4), tex("1d", "u32.f32"), x, dtype=np.uint32)
     assert (got == u8).all()
     got = sampled(texture(u8, channels=4, fractions=True), tex("1d"), x)
     assert (got == u8 / np.float32(255)).all()
     s16 = np.array([-32768, -32767, 5, 32767], np.int16)
-    assert (sampled(texture(s16), tex("1d", "s32.f32"), x, kind=np.int32)[:, 0] == s16).all()
+    assert (sampled(texture(s16), tex("1d", "s32.f32"), x, dtype=np.int32)[:, 0] == s16).all()
     got = sampled(texture(s16, fractions=True), tex("1d").replace("}, [", "}|%p1, ["), x)[:, 0]
     assert (got == np.maximum(s16 / np.float32(32767), -1)).all()
     half = np.array([1.5, -2, 65504, 0.1], np.float16)
@@ -130,7 +130,7 @@ def test_gather_queries_and_references():
     got = sampled(texture(image), body, np.float32(2), np.float32(1))
     assert (got[0] == [5, 6, 2, 1]).all()
     queries = "txq.width.b32 %r1, [%d0]; txq.height.b32 %r2, [%d0]; txq.channel_order.b32 %r3, [%d0]; txq.depth.b32 %r4, [%d0];"
-    assert (sampled(texture(image), queries, np.float32(0), kind=np.uint32)[0] == [4, 3, 0x10B0, 0]).all()
+    assert (sampled(texture(image), queries, np.float32(0), dtype=np.uint32)[0] == [4, 3, 0x10B0, 0]).all()
     t = texture(image + 1)
     body = tex("2d").replace("%d0", "ref")
     got = sampled(texture(image), body, np.float32(2), np.float32(1), variables={"ref": t})
@@ -142,14 +142,16 @@ def test_surfaces():
     image = np.arange(12, dtype=np.uint32).reshape(3, 4)
     x, y = np.array([0, 4, 12, 16, -4], np.int32), np.array([0, 1, 2, 1, 2], np.int32)
     load = "suld.b.2d.b32.MODE %r1, [%d0, {%r1, %r2}];"
-    assert (sampled(texture(image), load.replace("MODE", "zero"), x, y, kind=np.uint32)[:, 0] == [0, 5, 11, 0, 0]).all()
     assert (
-        sampled(texture(image), load.replace("MODE", "clamp"), x, y, kind=np.uint32)[:, 0] == [0, 5, 11, 7, 8]
+        sampled(texture(image), load.replace("MODE", "zero"), x, y, dtype=np.uint32)[:, 0] == [0, 5, 11, 0, 0]
+    ).all()
+    assert (
+        sampled(texture(image), load.replace("MODE", "clamp"), x, y, dtype=np.uint32)[:, 0] == [0, 5, 11, 7, 8]
     ).all()
     queries = (
         "suq.width.b32 %r1, [surface]; suq.height.b32 %r2, [surface]; suld.b.2d.b32.trap %r3, [surface, {%r4, %r4}];"
     )
-    got = sampled(texture(image), queries, x, kind=np.uint32, variables={"surface": texture(image[1:])})
+    got = sampled(texture(image), queries, x, dtype=np.uint32, variables={"surface": texture(image[1:])})
     assert (got[:, :3] == [4, 2, 4]).all()
     with pytest.raises(OutOfBoundsFault, match="x is 16, of 4 bytes; the surface has 16 bytes"):
         sampled(texture(image), load.replace("MODE", "trap"), x, y)

@@ -162,7 +162,7 @@ def test_element_strides(steps):
 
 
 @pytest.mark.parametrize(
-    ("kind", "dtype", "nan"),
+    ("element", "dtype", "nan"),
     [
         ("f16", "f2", 0x7FFF),
         ("bf16", ml_dtypes.bfloat16, 0x7FFF),
@@ -170,9 +170,9 @@ def test_element_strides(steps):
         ("tf32", "f4", 0x7FFFFFFF),
     ],
 )
-def test_nan_fill(kind, dtype, nan):
+def test_nan_fill(element, dtype, nan):
     x = np.ones((8, 32), dtype)
-    m = tensormap(x, box=(16, 4), fill="nan", type=kind)
+    m = tensormap(x, box=(16, 4), fill="nan", type=element)
     got = load(m, (24, 6)).view(f"u{x.itemsize}").reshape(4, 16)
     one = int(x.view(f"u{x.itemsize}")[0, 0])
     assert (got == np.where((np.arange(16) < 8) & (np.arange(4) < 2)[:, None], one, nan)).all()
@@ -286,7 +286,7 @@ def test_coordinates_that_are_an_illegal_instruction():
 
 
 @pytest.mark.parametrize(
-    ("op", "kind", "dtype"),
+    ("op", "element", "dtype"),
     [
         ("add", "u32", "u4"),
         ("add", "s32", "i4"),
@@ -305,11 +305,11 @@ def test_coordinates_that_are_an_illegal_instruction():
         ("xor", "s32", "i4"),
     ],
 )
-def test_reductions(op, kind, dtype):
+def test_reductions(op, element, dtype):
     rng = np.random.default_rng(0)
     x, data = (rng.integers(0, 50, (8, 16)).astype(dtype) for _ in range(2))
     part = x[2:, 8:].copy()
-    m = tensormap(x, box=(16, 8), type=kind)
+    m = tensormap(x, box=(16, 8), type=element)
     other = data[:6, :8]
     want = {
         "add": lambda: part + other,
@@ -575,15 +575,15 @@ def guarded(body: str) -> str:
 @pytest.mark.parametrize(("seed", "completion"), MODES)
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_and_fixed_kernel(name, seed, completion):
-    kind, words, wrong, right = FAULTS[name]
+    fault, words, wrong, right = FAULTS[name]
     x, y = np.zeros((16, 64), "u2"), np.zeros((16, 64), "u2")
     m, second = tensormap(x, box=(64, 8), swizzle=128), tensormap(y, box=(64, 8), swizzle=128)
     options = {"seed": seed, "completion": completion}
     launch(kernel(guarded(right)), "k", 1, 64, [m, np.zeros(2048, "u1"), second], 2048, **options)
     if name == "overwritten while others read":
         words += "|read before a wait|no barrier"
-        kind = (kind, AsyncFault)
-    with pytest.raises(kind, match=words) as caught:
+        fault = (fault, AsyncFault)
+    with pytest.raises(fault, match=words) as caught:
         launch(kernel(guarded(wrong)), "k", 1, 64, [m, np.zeros(2048, "u1"), second], 2048, **options)
     assert caught.value.line > 6
 

@@ -178,10 +178,10 @@ def drawn(seed):
     for _ in range(int(random.integers(3, 16))):
         guard = str(random.choice(["", "", "@%p0 ", "@!%p0 "]))
         one, other = register(("%u", "%w")), register(("%u", "0", "%r0"))
-        kind = random.integers(0, 10)
-        if kind == 0:
+        case = random.integers(0, 10)
+        if case == 0:
             lines.append(f"shfl.sync.bfly.b32 {register()}, {register()}, {int(random.integers(1, 32))}, 31, -1;")
-        elif kind == 1:
+        elif case == 1:
             lines.append(f"setp.lt.u32 %v, {one}, {other}; selp.u32 {register()}, {register()}, {register()}, %v;")
         else:
             lines.append(f"{guard}{random.choice(OPERATIONS)} {register()}, {one}, {other};")

@@ -91,16 +91,16 @@ def place(x: np.ndarray, start: int, leading: int, stride: int, span: int, acros
             image[at + inside * size : at + inside * size + size] = raw[row, k]
 
 
-def draw(rng: np.random.Generator, kind: str, *shape: int) -> np.ndarray:
-    if kind in ("s8", "u8"):
-        low, high = (-128, 128) if kind == "s8" else (0, 256)
-        return rng.integers(low, high, shape).astype(TYPES[kind])
-    return (rng.standard_normal(shape) * 2.0 ** rng.integers(-4, 5, shape)).astype(TYPES[kind])
+def draw(rng: np.random.Generator, dtype: str, *shape: int) -> np.ndarray:
+    if dtype in ("s8", "u8"):
+        low, high = (-128, 128) if dtype == "s8" else (0, 256)
+        return rng.integers(low, high, shape).astype(TYPES[dtype])
+    return (rng.standard_normal(shape) * 2.0 ** rng.integers(-4, 5, shape)).astype(TYPES[dtype])
 
 
-def exact(x: np.ndarray, kind: str) -> np.ndarray:
+def exact(x: np.ndarray, dtype: str) -> np.ndarray:
     """Values as float64, as the instruction reads them."""
-    if kind == "tf32":
+    if dtype == "tf32":
         x = (x.view("u4") & 0xFFFFE000).view("f4")
     return x.astype("f8")
 
@@ -177,7 +177,7 @@ PRODUCTS = [
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda p: "-".join(map(str, p)).replace(" ", ""))
 def test_products(product, mma):
     """D = A * B, then D = D + A' * B' with another step of k, against float64 and against the rule of rounding."""
-    kind, left, right, n, spans, across, signs, from_registers = product
+    dtype, left, right, n, spans, across, signs, from_registers = product
     rng = np.random.default_rng(0)
     k = 32 // TYPES[left].itemsize
     image = np.zeros(65536, "u1")
@@ -200,12 +200,12 @@ def test_products(product, mma):
         if from_registers:
             text += f"ld.global.v4.u32 {vector(4, '%a')}, [%d7+{2048 * step}];"
         first = vector(4, "%a") if from_registers else "%d5"
-        count = n // 4 if kind == "f16" else n // 2
-        tail = "" if kind == "s32" else f", {signs[0]}, {signs[1]}"
+        count = n // 4 if dtype == "f16" else n // 2
+        tail = "" if dtype == "s32" else f", {signs[0]}, {signs[1]}"
         if left in ("f16", "bf16"):
             tail += f", {across[1]}" if from_registers else f", {across[0]}, {across[1]}"
         text += (
-            f"{FENCE} wgmma.mma_async.sync.aligned.m64n{n}k{k}.{kind}.{left}.{right} {vector(count)}, {first}, %d6, "
+            f"{FENCE} wgmma.mma_async.sync.aligned.m64n{n}k{k}.{dtype}.{left}.{right} {vector(count)}, {first}, %d6, "
         )
         text += ("0", "%p7")[step] + tail + ";" + COMMIT + WAIT
     body = READY + "mul.wide.u32 %d7, %r0, 16; add.u64 %d7, %d7, %d2;" + text + store(count)
@@ -213,8 +213,8 @@ def test_products(product, mma):
     lefts = np.concatenate([gathered(a) for a, _ in steps])
     for completion in ("early", "late"):
         launch(kernel(body), "k", 1, 128, [image, out, lefts], completion=completion, mma=mma)
-        got = scattered(out.view(RESULTS[kind]))
-        want = np.zeros((64, n), RESULTS[kind])
+        got = scattered(out.view(RESULTS[dtype]))
+        want = np.zeros((64, n), RESULTS[dtype])
         total = np.zeros((64, n))
         scale = np.zeros((64, n))
         small = left in ("e4m3", "e5m2")
@@ -222,14 +222,14 @@ def test_products(product, mma):
             x, y = exact(a, left) * signs[0] * signs[1], exact(b, right)
             total += x @ y.T
             scale += np.abs(x) @ np.abs(y).T
-            if kind != "s32":
+            if dtype != "s32":
                 want = fused(x, y, want, (left, right), 13 if small else 25, 13 if small else 23)
-        if kind == "s32":
+        if dtype == "s32":
             assert (got == total.astype("i4")).all()
             continue
         if mma == "hopper":
             assert (got.view(f"u{got.itemsize}") == want.view(f"u{got.itemsize}")).all()
-        near = 2.0**-9 if kind == "f16" else 2.0**-10 if small else 2.0**-20
+        near = 2.0**-9 if dtype == "f16" else 2.0**-10 if small else 2.0**-20
         assert (np.abs(got - total) <= near * (scale + 1)).all()
 
 
@@ -281,10 +281,10 @@ SPARSE = [
 ]
 
 
-def metadata(kind: str, k: int, selector: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def metadata(dtype: str, k: int, selector: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """The metadata of 128 threads, and the column of each stored element of the 64 rows."""
-    chunk = 2 if kind == "tf32" else 4
-    pairs = [(0, 1), (2, 3)] if kind == "tf32" else [(i, j) for i in range(4) for j in range(4) if i != j]
+    chunk = 2 if dtype == "tf32" else 4
+    pairs = [(0, 1), (2, 3)] if dtype == "tf32" else [(i, j) for i in range(4) for j in range(4) if i != j]
     words, columns = np.zeros(128, "u4"), np.zeros((64, k // 2), int)
     for row, c in np.ndindex(64, k // chunk):
         first, second = pairs[rng.integers(len(pairs))]
@@ -292,7 +292,7 @@ def metadata(kind: str, k: int, selector: int, rng: np.random.Generator) -> tupl
         # the figures: 16 bits and tf32 have the chunks of two rows in a pair of threads, 8 bits one row in a thread
         t, bit = (high + 2 * (c // 8), 4 * (c % 8)) if k == 64 else (2 * selector + c // 4, 16 * high + 4 * (c % 4))
         words[row // 16 * 32 + row % 8 * 4 + t] |= np.uint32((first | second << 2) << bit)
-        if kind == "tf32":
+        if dtype == "tf32":
             columns[row, c] = 2 * c + first // 2
         else:
             columns[row, 2 * c : 2 * c + 2] = 4 * c + first, 4 * c + second
@@ -302,7 +302,7 @@ def metadata(kind: str, k: int, selector: int, rng: np.random.Generator) -> tupl
 @pytest.mark.parametrize("product", SPARSE, ids=lambda p: "-".join(map(str, p)).replace(" ", ""))
 def test_sparse_products(product):
     """D = A * B with the columns of A that the metadata name, in B's rows, against the rule of rounding."""
-    kind, left, right, n, spans, across, signs, from_registers, selector = product
+    dtype, left, right, n, spans, across, signs, from_registers, selector = product
     rng = np.random.default_rng(0)
     stored = 32 // TYPES[left].itemsize
     a, b = draw(rng, left, 64, stored), draw(rng, right, n, 2 * stored)
@@ -316,8 +316,8 @@ def test_sparse_products(product):
         assert size * wide <= 16384
         place(x, start, leading, stride, span, bool(transposed), image)
         describe.append(descriptor(start + 1024, leading, stride, span))
-    count = n // 4 if kind == "f16" else n // 2
-    tail = "" if kind == "s32" else f", {signs[0]}, {signs[1]}"
+    count = n // 4 if dtype == "f16" else n // 2
+    tail = "" if dtype == "s32" else f", {signs[0]}, {signs[1]}"
     if left in ("f16", "bf16"):
         tail += f", {across}" if from_registers else f", 0, {across}"
     first = vector(4, "%a") if from_registers else "%d5"
@@ -325,7 +325,7 @@ def test_sparse_products(product):
     body = f"""{READY} mov.b64 %d5, {describe[0]}; mov.b64 %d6, {describe[1]}; mul.wide.u32 %d7, %r0, 16;
     add.u64 %d7, %d7, %d2; ld.global.v4.u32 {vector(4, "%a")}, [%d7]; mul.wide.u32 %d7, %r0, 4; add.u64 %d7, %d7, %d2;
     ld.global.u32 %r20, [%d7+2048]; {FENCE}
-    wgmma.mma_async.sp.sync.aligned.m64n{n}k{2 * stored}.{kind}.{left}.{right} {vector(count)}, {first}, %d6, %r20,
+    wgmma.mma_async.sp.sync.aligned.m64n{n}k{2 * stored}.{dtype}.{left}.{right} {vector(count)}, {first}, %d6, %r20,
     {selector}, 0{tail}; {COMMIT} {WAIT} {store(count)}"""
     x, y = exact(a, left) * signs[0] * signs[1], exact(b, right)
     dense = np.zeros((64, 2 * stored))
@@ -334,16 +334,16 @@ def test_sparse_products(product):
     for completion, mma in (("early", "hopper"), ("late", "f32")):
         out = np.zeros((128, count), "u4")
         launch(kernel(body), "k", 1, 128, [image, out, lefts], completion=completion, mma=mma)
-        got = scattered(out.view(RESULTS[kind]))
-        if kind == "s32":
+        got = scattered(out.view(RESULTS[dtype]))
+        if dtype == "s32":
             assert (got == (dense @ y.T).astype("i4")).all()
             continue
         if mma == "hopper":
             selected = y[:, columns].transpose(1, 0, 2)  # [row, column of B, stored column]
-            zero = np.zeros((64, 1, n), RESULTS[kind])
+            zero = np.zeros((64, 1, n), RESULTS[dtype])
             want = fused(x[:, None], selected, zero, (left, right), 13 if small else 25, 13 if small else 23)[:, 0]
             assert (got == want).all()
-        near = 2.0**-9 if kind == "f16" else 2.0**-10 if small else 2.0**-20
+        near = 2.0**-9 if dtype == "f16" else 2.0**-10 if small else 2.0**-20
         assert (np.abs(got - dense @ y.T) <= near * (np.abs(dense) @ np.abs(y).T + 1)).all()
 
 
@@ -520,11 +520,11 @@ FAULTS = {
 @pytest.mark.parametrize(("seed", "completion"), MODES)
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_and_fixed_kernel(name, seed, completion):
-    kind, words, wrong, right = FAULTS[name]
+    fault, words, wrong, right = FAULTS[name]
     image = np.zeros(65536, "u1")
     options = {"seed": seed, "completion": completion}
     launch(kernel(right, 32768), "k", 1, 128, [image, np.zeros(512, "u4"), image], **options)
-    with pytest.raises(kind, match=words) as caught:
+    with pytest.raises(fault, match=words) as caught:
         launch(kernel(wrong, 32768), "k", 1, 128, [image, np.zeros(512, "u4"), image], **options)
     assert caught.value.line > 10
 

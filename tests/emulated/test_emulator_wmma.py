@@ -38,37 +38,37 @@ CASES = [
 ]
 
 
-def count(which: str, kind: str, shape: tuple[int, int, int]) -> int:
+def count(which: str, dtype: str, shape: tuple[int, int, int]) -> int:
     """Registers of a fragment, as PTX says."""
     m, n, k = shape
     extent = {"a": m * k, "b": k * n}.get(which, m * n)
-    if which in "ab" and kind == "f16":
+    if which in "ab" and dtype == "f16":
         return 8
-    packed = {"f16": 2, "bf16": 2, "s8": 4, "u8": 4, "s4": 8, "u4": 8, "b1": 32}.get(kind, 1)
+    packed = {"f16": 2, "bf16": 2, "s8": 4, "u8": 4, "s4": 8, "u4": 8, "b1": 32}.get(dtype, 1)
     return extent // (32 * packed)
 
 
-def draw(generator: np.random.Generator, kind: str, rows: int, columns: int) -> np.ndarray:
+def draw(generator: np.random.Generator, dtype: str, rows: int, columns: int) -> np.ndarray:
     """Whole numbers, small enough for sums without rounding."""
-    low, high = {"u8": (0, 256), "s8": (-128, 128), "u4": (0, 16), "s4": (-8, 8), "b1": (0, 2)}.get(kind, (-8, 9))
+    low, high = {"u8": (0, 256), "s8": (-128, 128), "u4": (0, 16), "s4": (-8, 8), "b1": (0, 2)}.get(dtype, (-8, 9))
     return generator.integers(low, high, (rows, columns))
 
 
-def stored(x: np.ndarray, kind: str, layout: str, pad: int) -> tuple[np.ndarray, int]:
+def stored(x: np.ndarray, dtype: str, layout: str, pad: int) -> tuple[np.ndarray, int]:
     """A matrix as bytes, its rows (or columns) `pad` elements apart; and the stride."""
     lines = x if layout == "row" else x.T
     lines = np.pad(lines, ((0, 0), (0, pad)))
-    if kind in BITS:
-        bits = BITS[kind]
+    if dtype in BITS:
+        bits = BITS[dtype]
         parts = (lines[..., None] >> np.arange(bits)) & 1
         return np.packbits(parts.astype(np.uint8).reshape(-1), bitorder="little"), lines.shape[1]
-    return np.ascontiguousarray(lines).astype(DTYPES[kind]).view(np.uint8).reshape(-1), lines.shape[1]
+    return np.ascontiguousarray(lines).astype(DTYPES[dtype]).view(np.uint8).reshape(-1), lines.shape[1]
 
 
-def fragment(which: str, kind: str, shape: tuple[int, int, int]) -> str:
-    prefix = PREFIX.get(kind, "r")
+def fragment(which: str, dtype: str, shape: tuple[int, int, int]) -> str:
+    prefix = PREFIX.get(dtype, "r")
     first = {"a": 0, "b": 10, "c": 20, "d": 40}[which]
-    return "{" + ", ".join(f"%{prefix}{first + i}" for i in range(count(which, kind, shape))) + "}"
+    return "{" + ", ".join(f"%{prefix}{first + i}" for i in range(count(which, dtype, shape))) + "}"
 
 
 def kernel(
@@ -177,20 +177,20 @@ def test_shared_memory(case):
     assert np.array_equal(out.astype(np.float64), (x["a"] @ x["b"] + x["c"]).astype(DTYPES[case[2]]).astype(np.float64))
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize("element", ["f16", "bf16"])
 @pytest.mark.parametrize("shape", SQUARE, ids=str)
-def test_rounding_is_that_of_mma(kind, shape):
+def test_rounding_is_that_of_mma(element, shape):
     """Sums round as those of mma.sync do."""
     m, n, k = shape
     generator = np.random.default_rng(1)
-    dtype = DTYPES[kind]
+    dtype = DTYPES[element]
     a, b = (
         (generator.standard_normal(s) * 2.0 ** generator.integers(-9, 9, s)).astype(dtype) for s in ((m, k), (k, n))
     )
     c = generator.standard_normal((m, n)).astype(np.float32)
     layouts = dict.fromkeys("abcd", "row")
-    _, out = product((kind, kind, "f32", "f32", shape), layouts, 0, inputs={"a": a, "b": b, "c": c})
-    want = fused(a.astype(np.float32), b.astype(np.float32).T, c, (kind, kind))
+    _, out = product((element, element, "f32", "f32", shape), layouts, 0, inputs={"a": a, "b": b, "c": c})
+    want = fused(a.astype(np.float32), b.astype(np.float32).T, c, (element, element))
     assert np.array_equal(out.view("u4"), want.view("u4"))
 
 

@@ -22,11 +22,11 @@ MATRIX = f"where (i, j) {{ {L2} C[i,j] = accum; }}"
 M, N, K = 37, 29, 45
 
 
-def operands(kind: Any = np.float32) -> tuple[Any, Any]:
+def operands(dtype: Any = np.float32) -> tuple[Any, Any]:
     """Points, some of which are equal, or near each other."""
-    p, r = (RNG.standard_normal((rows, K)).astype(kind) for rows in (M, N))
+    p, r = (RNG.standard_normal((rows, K)).astype(dtype) for rows in (M, N))
     r[:4] = p[:4]
-    r[4:9] = (p[4:9] * (1 + 1e-3)).astype(kind)
+    r[4:9] = (p[4:9] * (1 + 1e-3)).astype(dtype)
     return p, r
 
 
@@ -36,15 +36,15 @@ def distances(p: Any, r: Any) -> tuple[Any, Any]:
     return ((p[:, None] - r) ** 2).sum(-1), (p**2).sum(-1)[:, None] + (r**2).sum(-1)
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float16, np.float64], ids=lambda x: x.__name__)
-def test_errors_are_relative_to_the_sums_of_squares(kind: Any) -> None:
-    p, r = operands(kind)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64], ids=lambda x: x.__name__)
+def test_errors_are_relative_to_the_sums_of_squares(dtype: Any) -> None:
+    p, r = operands(dtype)
     expected, squares = distances(p, r)
     text = MATRIX
-    if kind == np.float16:
+    if dtype == np.float16:
         text = text.replace("P[i,k]", "f32(P[i,k])").replace("R[j,k]", "f32(R[j,k])")
     found = ptxgen.task(text)(P=p, R=r, precision="fast")
-    unit = 2.0**-53 if kind == np.float64 else 2.0**-24
+    unit = 2.0**-53 if dtype == np.float64 else 2.0**-24
     assert (abs(found - expected) <= (K + 8) * unit * squares).all()
     assert (found >= 0).all()
     exact = ptxgen.task(text)(P=p, R=r)

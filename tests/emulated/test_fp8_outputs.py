@@ -46,8 +46,8 @@ KERNELS = {
 
 
 def problem(options: str, out: str, epilogue: str = "") -> Gemm:
-    kind, _, compute = KERNELS[options][1].partition(" ")
-    return Gemm(1 if options == "skinny" else 70, 72, 80, "NT", kind, compute, out=out, epilogue=epilogue)
+    dtype, _, compute = KERNELS[options][1].partition(" ")
+    return Gemm(1 if options == "skinny" else 70, 72, 80, "NT", dtype, compute, out=out, epilogue=epilogue)
 
 
 @pytest.mark.parametrize("options", KERNELS)
@@ -85,8 +85,8 @@ def nearest(x: np.ndarray, out: str) -> np.ndarray:
 def test_conversion_of_every_number_and_midpoint(out: str, width: int) -> None:
     """One product per element: each number, each midpoint and its neighbours, down to underflow and up to infinity;
     also + beta C with such numbers."""
-    kind = dtype(out)
-    table = np.arange(128, dtype=np.uint8).view(kind.numpy).astype(np.float32)
+    element = dtype(out)
+    table = np.arange(128, dtype=np.uint8).view(element.numpy).astype(np.float32)
     table = table[np.isfinite(table)]
     middles = np.append((table[:-1] + table[1:]) / 2, float(table[-1]) * np.array([1.01, 1.0625, 1.125, 1.5, 4]))
     near = [np.nextafter(middles.astype(np.float32), to, dtype=np.float32) for to in (0, np.float32(np.inf))]
@@ -96,7 +96,7 @@ def test_conversion_of_every_number_and_midpoint(out: str, width: int) -> None:
     runner = Runner.of(EmulatedDriver(device("h200")), p, parse_config(text))
     a, b = np.ones((len(x), 1), np.float16), np.ones((1, 8), np.float16)
     signs = np.array([1, -1] * 4, np.float32)
-    c = np.resize(table, (len(x), 8)).astype(kind.numpy)
+    c = np.resize(table, (len(x), 8)).astype(element.numpy)
     more = {"scale_a": x, "scale_b": signs}  # in f32: A's rows and B's columns times these
     with np.errstate(all="ignore"):
         exact = x[:, None] * signs
@@ -137,11 +137,11 @@ def emulated(monkeypatch) -> None:
 def test_gemm_quantises() -> None:
     """8-bit floats in and out, with a scale per row and per column, and a bias in float32."""
     rng = np.random.default_rng(0)
-    kind = dtype("e4m3").numpy
-    a, b = (rng.standard_normal(s).astype(kind) for s in ((33, 64), (64, 48)))
+    element = dtype("e4m3").numpy
+    a, b = (rng.standard_normal(s).astype(element) for s in ((33, 64), (64, 48)))
     rows, columns = (np.exp2(rng.integers(-1, 6, n)).astype(np.float32) for n in (33, 48))
     bias = rng.standard_normal(48).astype(np.float32)
-    out = ptxgen.gemm(a, b, out=np.zeros((33, 48), kind), scale_a=rows, scale_b=columns, bias=bias)
+    out = ptxgen.gemm(a, b, out=np.zeros((33, 48), element), scale_a=rows, scale_b=columns, bias=bias)
     exact = (a.astype(np.float64) @ b.astype(np.float64)) * rows[:, None] * columns + bias
     assert (np.abs(exact) > 448).any()
     clipped = np.clip(exact, -448, 448)
@@ -150,10 +150,10 @@ def test_gemm_quantises() -> None:
 
 @pytest.mark.usefixtures("emulated")
 def test_conv2d_with_8_bit_output() -> None:
-    kind = dtype("e4m3").numpy
+    element = dtype("e4m3").numpy
     rng = np.random.default_rng(1)
-    images, filters = (rng.standard_normal(s).astype(kind) for s in ((2, 5, 5, 16), (8, 3, 3, 16)))
-    bias, out = rng.standard_normal(8).astype(np.float32), np.zeros((2, 3, 3, 8), kind)
+    images, filters = (rng.standard_normal(s).astype(element) for s in ((2, 5, 5, 16), (8, 3, 3, 16)))
+    bias, out = rng.standard_normal(8).astype(np.float32), np.zeros((2, 3, 3, 8), element)
     got = ptxgen.conv2d(images, filters, layout="NHWC", out=out, bias=bias).astype(np.float64)
     wide = ptxgen.conv2d(images, filters, layout="NHWC", out=out.astype(np.float32), bias=bias)
     assert (np.abs(got - wide) <= 2.0**-4 * np.abs(wide) + 2.0**-8).all()
@@ -162,4 +162,4 @@ def test_conv2d_with_8_bit_output() -> None:
     assert all(x.ok for x in found)
     assert [x.inputs for x in found if x.deviation.ratio == 0] == ["integers"]
     with pytest.raises(DtypeError, match="must be f32"):
-        ptxgen.conv2d(images, filters, layout="NHWC", out=out, bias=bias.astype(kind))
+        ptxgen.conv2d(images, filters, layout="NHWC", out=out, bias=bias.astype(element))

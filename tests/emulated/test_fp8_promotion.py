@@ -33,9 +33,9 @@ KERNELS = {
 }
 
 
-def deviation(p: Gemm, config: str, kind: str, on: str = "h200"):
+def deviation(p: Gemm, config: str, inputs: str, on: str = "h200"):
     """How the kernel's result differs from what ``compute=f32`` allows."""
-    a, b, c = operands(p, 5, kind).values()
+    a, b, c = operands(p, 5, inputs).values()
     out = execute(p, parse_config(config), (a, b, c), on=on)
     return compare(out, reference(Gemm(p.m, p.n, p.k, p.layout, p.dtype, out="f32"), {"A": a, "B": b}))
 
@@ -44,8 +44,8 @@ def deviation(p: Gemm, config: str, kind: str, on: str = "h200"):
 @pytest.mark.parametrize("dtype", ["e4m3", "e5m2"])
 def test_sums_of_one_sign_are_right_at_any_k(name: str, dtype: str) -> None:
     layout, text = KERNELS[name]
-    for kind in ("positive", "integers"):
-        assert deviation(Gemm(64, 64, K, layout, dtype, out="f32"), f"family=wgmma {text}", kind).ok
+    for inputs in ("positive", "integers"):
+        assert deviation(Gemm(64, 64, K, layout, dtype, out="f32"), f"family=wgmma {text}", inputs).ok
 
 
 @pytest.mark.parametrize("layout", ["NT", "NN"])
@@ -83,8 +83,8 @@ def test_mma_promotes_where_its_accumulator_may_lose_bits(name: str) -> None:
     p = Gemm(m, 32, 160, "NT", "e4m3", out="f32")
     assert promotes(p, text, "rtx4090")
     assert not promotes(Gemm(m, 32, 160, "NT", "e4m3", FAST_ACCUM, out="f32"), text, "rtx4090")
-    for kind in ("positive", "integers", "scaled"):
-        assert deviation(p, text, kind, "rtx4090").ok
+    for inputs in ("positive", "integers", "scaled"):
+        assert deviation(p, text, inputs, "rtx4090").ok
 
 
 def test_mma_of_hopper_does_not_promote() -> None:

@@ -45,9 +45,9 @@ def test_random_problems_and_configurations(n):
             starts = [int(rng.choice([x for x in (1, 2, 4, 8, 16) if x >= size])) for _ in range(3)]
             p = replace(p, aligned_a=starts[0], aligned_b=starts[1], aligned_c=starts[2])
         c = draw(p, device(on), rng, 128)
-    kind = ("integers", "normal", "scaled")[n % 3]
+    inputs = ("integers", "normal", "scaled")[n % 3]
     alpha, beta = SCALES[n % len(SCALES)]
-    verify(p, c, kind, alpha, beta, n, on=on, shift=bool(n % 2), seed=n, completion=("late", "early")[n // 2 % 2])
+    verify(p, c, inputs, alpha, beta, n, on=on, shift=bool(n % 2), seed=n, completion=("late", "early")[n // 2 % 2])
 
 
 # ---- every slot with every other

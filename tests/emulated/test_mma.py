@@ -33,14 +33,23 @@ def test_random_problems_and_configurations(n):
         p = problem(rng, 90, on)
         if rng.random() < 0.4:
             starts = [
-                int(rng.choice([x for x in (1, 2, 4, 8, 16) if x >= kind.bytes]))
-                for kind in (p.element, p.element, p.output)
+                int(rng.choice([x for x in (1, 2, 4, 8, 16) if x >= element.bytes]))
+                for element in (p.element, p.element, p.output)
             ]
             p = replace(p, aligned_a=starts[0], aligned_b=starts[1], aligned_c=starts[2])
         c = config(p, on, rng, 256)
-    kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], SCALES[n % 4]
+    inputs, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], SCALES[n % 4]
     verify(
-        p, c, kind, alpha, beta, data=n, on=on.name, shift=bool(n % 2), seed=n, completion=("late", "early")[n // 2 % 2]
+        p,
+        c,
+        inputs,
+        alpha,
+        beta,
+        data=n,
+        on=on.name,
+        shift=bool(n % 2),
+        seed=n,
+        completion=("late", "early")[n // 2 % 2],
     )
 
 

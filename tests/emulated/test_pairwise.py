@@ -164,13 +164,13 @@ def test_tensor_cores_compute_where_they_are_faster() -> None:
     from ptxgen.operations.task.language.parser import parse
     from ptxgen.operations.task.roles import roles_of
 
-    def compute(k: int, device_name: str = "h100", kind: str = "f32", m: int = 1 << 14) -> str:
+    def compute(k: int, device_name: str = "h100", dtype: str = "f32", m: int = 1 << 14) -> str:
         text = "where (i, j) { reduce (k) { accum += A[i, k] * B[j, k]; } C[i] min= accum; }"
-        roles = roles_of(parse(text, dict.fromkeys("AB", kind)))
+        roles = roles_of(parse(text, dict.fromkeys("AB", dtype)))
         return fast_distances.fast_compute(roles, (m, 1 << 14, k), device(device_name))
 
     assert [compute(k) for k in (3, 16, 24, 64)] == ["", "", "f32_bf16x6", "f32_bf16x6"]
-    assert [compute(64, "a100"), compute(64, kind="f64"), compute(64, m=64)] == ["", "", ""]
+    assert [compute(64, "a100"), compute(64, dtype="f64"), compute(64, m=64)] == ["", "", ""]
 
 
 def test_memory_is_told() -> None:
@@ -189,7 +189,7 @@ def test_memory_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kind", "message"),
+    ("given", "error", "message"),
     [
         ({"X": X[0]}, ShapeError, r"X has shape \(5,\); it must have two dimensions"),
         ({"Y": Y[:, :4]}, ShapeError, "X has 5 columns and Y has 4; they must be equal"),
@@ -213,8 +213,8 @@ def test_memory_is_told() -> None:
         ({"precision": "quick"}, InputError, "precision is 'quick'; it must be one of exact, fast"),
     ],
 )
-def test_errors_precede_work(given: dict[str, Any], kind: Any, message: str) -> None:
-    with pytest.raises(kind, match=message):
+def test_errors_precede_work(given: dict[str, Any], error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
         ptxgen.pairwise(**{"X": X, "Y": Y, **given})
 
 

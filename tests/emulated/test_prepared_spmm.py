@@ -38,13 +38,13 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
 
 
-def matrix(m: int, k: int, text: str = "bernoulli:density=0.2", kind: str = "f32") -> ptxgen.SparseMatrix:
-    arrays = arrays_of(Spmm(m, 1, k, dtype=kind, pattern=text), 1, "integers")
+def matrix(m: int, k: int, text: str = "bernoulli:density=0.2", dtype: str = "f32") -> ptxgen.SparseMatrix:
+    arrays = arrays_of(Spmm(m, 1, k, dtype=dtype, pattern=text), 1, "integers")
     return ptxgen.SparseMatrix(arrays["indptr"], arrays["indices"], arrays["values"], (m, k))
 
 
-def integers(*shape: int, seed: int = 0, kind: Any = F32) -> Array:
-    return np.random.default_rng(seed).integers(-3, 4, shape).astype(kind)
+def integers(*shape: int, seed: int = 0, dtype: Any = F32) -> Array:
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(dtype)
 
 
 def dense(a: ptxgen.SparseMatrix) -> Array:
@@ -57,17 +57,17 @@ def dense(a: ptxgen.SparseMatrix) -> Array:
 # ---- arrays in host memory
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
 @pytest.mark.parametrize("calls", [0, 50, 1000])
-def test_products_of_many_shapes(kind: str, calls: int) -> None:
-    a = matrix(23, 31, "lognormal:density=0.2,sigma=1", kind)
+def test_products_of_many_shapes(dtype: str, calls: int) -> None:
+    a = matrix(23, 31, "lognormal:density=0.2,sigma=1", dtype)
     p = ptxgen.spmm_prepare(a, calls=calls, n=8)
     assert (p.shape, p.nnz) == (a.shape, len(a.values))
     assert p.config is not None
     assert p.bytes >= 4 * (len(a.indptr) + len(a.indices))
     assert p.prepare_us > 0
     for n in (1, 8, 33):
-        b = integers(31, n, kind=a.values.dtype)
+        b = integers(31, n, dtype=a.values.dtype)
         got = p(b)
         assert got.dtype == a.values.dtype
         np.testing.assert_array_equal(got.astype(np.float64), dense(a) @ b.astype(np.float64))
@@ -122,7 +122,7 @@ PREPARED = {
 
 @pytest.mark.parametrize("text", PREPARED)
 def test_update_makes_formats_with_values_again(text: str) -> None:
-    a, b = matrix(70, 64, "bernoulli:density=0.4", "f16"), integers(64, 64, kind=np.float16)
+    a, b = matrix(70, 64, "bernoulli:density=0.4", "f16"), integers(64, 64, dtype=np.float16)
     p = ptxgen.spmm_prepare(a)
     p._tuned[64] = parse_config(text)
     plain = p.bytes
@@ -215,7 +215,7 @@ def test_tune_weighs_the_preparation(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_dense_bytes_limits_the_dense_matrix() -> None:
-    a, b = matrix(64, 96, "bernoulli:density=0.9", "f16"), integers(96, 32, kind=np.float16)
+    a, b = matrix(64, 96, "bernoulli:density=0.9", "f16"), integers(96, 32, dtype=np.float16)
     held = {n: ptxgen.spmm_prepare(a, n=32, dense_bytes=n) for n in (None, 64 * 96 * 2, 0)}
     families = {n: p.config.family for n, p in held.items() if p.config is not None}
     assert families[None] == families[64 * 96 * 2] != families[0]
@@ -385,9 +385,9 @@ B = np.ones((3, 4), F32)
     ],
 )
 def test_the_device_checks_the_pattern(changes: dict[str, list[int]], message: str, wide: bool) -> None:
-    kind = np.int64 if wide else INT
-    a = A._replace(indptr=A.indptr.astype(kind), indices=A.indices.astype(kind))
-    a = a._replace(**{name: np.array(x, kind) for name, x in changes.items()})
+    dtype = np.int64 if wide else INT
+    a = A._replace(indptr=A.indptr.astype(dtype), indices=A.indices.astype(dtype))
+    a = a._replace(**{name: np.array(x, dtype) for name, x in changes.items()})
     with pytest.raises(InputError, match=message):
         ptxgen.spmm_prepare(a)
     ptxgen.spmm_prepare(a, validate=False)
@@ -475,12 +475,12 @@ class Integers(Tensor):
         super().__init__(driver, x)
         self.dtype = f"torch.{x.dtype.name}"
 
-    def view(self, kind: str) -> Integers:
+    def view(self, dtype: str) -> Integers:
         """The tensor as int32."""
-        assert (kind, self.dtype) == ("torch.int32", "torch.int64")
+        assert (dtype, self.dtype) == ("torch.int32", "torch.int64")
         out = object.__new__(Integers)
         out.__dict__.update(self.__dict__)
-        out.dtype, out.shape = kind, (2 * self.shape[0],)
+        out.dtype, out.shape = dtype, (2 * self.shape[0],)
         return out
 
 
@@ -489,11 +489,11 @@ class CsrTensor:
 
     requires_grad, layout = False, "torch.sparse_csr"
 
-    def __init__(self, driver: EmulatedDriver, a: ptxgen.SparseMatrix, kind: Any = INT) -> None:
+    def __init__(self, driver: EmulatedDriver, a: ptxgen.SparseMatrix, dtype: Any = INT) -> None:
         self.shape = a.shape
         self.parts = (
-            Integers(driver, a.indptr.astype(kind)),
-            Integers(driver, a.indices.astype(kind)),
+            Integers(driver, a.indptr.astype(dtype)),
+            Integers(driver, a.indices.astype(dtype)),
             Tensor(driver, a.values),
         )
 
@@ -595,11 +595,11 @@ def test_scratch_memory_is_kept_and_grows(gpu: Gpu) -> None:
         gpu.upload(first["a"] + 8, np.zeros(4, np.uint8))
 
 
-@pytest.mark.parametrize("kind", [np.int32, np.int64])
-def test_a_known_pattern_is_not_read_again(gpu: Gpu, kind: Any) -> None:
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_a_known_pattern_is_not_read_again(gpu: Gpu, dtype: Any) -> None:
     a, b = matrix(20, 17), integers(17, 8)
-    x = CsrTensor(gpu, a, kind)
-    y = CsrTensor(gpu, a._replace(values=2 * a.values), kind)
+    x = CsrTensor(gpu, a, dtype)
+    y = CsrTensor(gpu, a._replace(values=2 * a.values), dtype)
     p = ptxgen.spmm_prepare(x)
     y.parts = (*x.parts[:2], y.parts[2])  # the same index tensors
     gpu.calls.clear()
@@ -638,11 +638,11 @@ def test_inference_tensors_are_prepared_each_time() -> None:
     assert not p.current("")
 
 
-@pytest.mark.parametrize("kind", [np.int32, np.int64])
-def test_later_calls_only_launch(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_later_calls_only_launch(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
     a, b = matrix(20, 17), integers(17, 8)
-    p = ptxgen.spmm_prepare(CsrTensor(gpu, a, kind), n=8)
-    assert p.bytes >= (0 if kind is INT else 4 * (21 + len(a.indices)))
+    p = ptxgen.spmm_prepare(CsrTensor(gpu, a, dtype), n=8)
+    assert p.bytes >= (0 if dtype is INT else 4 * (21 + len(a.indices)))
     np.testing.assert_array_equal(p(Tensor(gpu, b)).numpy(), dense(a) @ b)
     monkeypatch.setattr(prepared_spmm.PreparedSpmm, "_multiply", None)
     for seed in (3, 4):
@@ -651,19 +651,19 @@ def test_later_calls_only_launch(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, kind
         assert Tensor.made == made + 1
 
 
-@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize(("order_b", "order_c"), [((0, 1), (1, 0)), ((1, 0), (0, 1)), ((1, 0), (1, 0))])
 def test_column_major_tensors_are_not_copied(
-    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, order_b: tuple[int, int], order_c: tuple[int, int], kind: Any
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, order_b: tuple[int, int], order_c: tuple[int, int], dtype: Any
 ) -> None:
     monkeypatch.setattr(Tensor, "contiguous", None)
     a, b, c = matrix(20, 17), integers(17, 8), integers(20, 8, seed=2)
-    x = CsrTensor(gpu, a, kind)
+    x = CsrTensor(gpu, a, dtype)
 
     def unprepared(*rest: Any) -> Any:
         return ptxgen.spmm(x, *rest[:2], alpha=rest[2], beta=rest[3])
 
-    for multiply in (unprepared, ptxgen.spmm_prepare(CsrTensor(gpu, a, kind))):
+    for multiply in (unprepared, ptxgen.spmm_prepare(CsrTensor(gpu, a, dtype))):
         for _ in range(2):
             out = Tensor(gpu, c, order_c)
             multiply(Tensor(gpu, b, order_b), out, 2.0, -1.0)
@@ -777,10 +777,10 @@ def test_products_of_the_transpose(m: int, k: int, nnz: int) -> None:
     assert p.bytes > p.transposed.bytes
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16", "f64"])
-def test_types_of_transposes_and_their_formats(kind: str) -> None:
-    a = matrix(30, 40, "bernoulli:density=0.3", kind)
-    b = integers(30, 32, kind=a.values.dtype)
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f64"])
+def test_types_of_transposes_and_their_formats(dtype: str) -> None:
+    a = matrix(30, 40, "bernoulli:density=0.3", dtype)
+    b = integers(30, 32, dtype=a.values.dtype)
     p, expected = ptxgen.spmm_prepare(a), dense(a).T @ b.astype(np.float64)
     np.testing.assert_array_equal(p.t(b).astype(np.float64), expected)
     p.update(-a.values)  # formats that contain values are made again
@@ -885,8 +885,8 @@ def test_transposes_of_tensors_are_kept() -> None:
 
 def test_graphs_capture_products_of_the_transpose(gpu: Gpu) -> None:
     a, b = matrix(12, 9), integers(12, 6)
-    for kind in (INT, np.int64):
-        x, y = CsrTensor(gpu, a, kind), Tensor(gpu, b)
+    for dtype in (INT, np.int64):
+        x, y = CsrTensor(gpu, a, dtype), Tensor(gpu, b)
         p = ptxgen.spmm_prepare(x)
         gpu.graph = []
         with pytest.raises(InputError, match=r"the transpose must be made; call p.t\(b\) once before"):
@@ -918,11 +918,11 @@ def at_nonzeros(a: ptxgen.SparseMatrix, x: Array, y: Array) -> Array:
     return (x.astype(np.float64)[rows] * y.astype(np.float64)[a.indices]).sum(1)
 
 
-@pytest.mark.parametrize(("kind", "n"), [("f32", 64), ("f16", 34), ("bf16", 7), ("f64", 34), ("f32", 1)])
-def test_sampled_products(kind: str, n: int) -> None:
+@pytest.mark.parametrize(("dtype", "n"), [("f32", 64), ("f16", 34), ("bf16", 7), ("f64", 34), ("f32", 1)])
+def test_sampled_products(dtype: str, n: int) -> None:
     a = repeated(40, 30, 200)
-    a = a._replace(values=a.values.astype(matrix(1, 1, kind=kind).values.dtype))
-    x, y = (integers(rows, n, seed=i, kind=a.values.dtype) for i, rows in enumerate(a.shape))
+    a = a._replace(values=a.values.astype(matrix(1, 1, dtype=dtype).values.dtype))
+    x, y = (integers(rows, n, seed=i, dtype=a.values.dtype) for i, rows in enumerate(a.shape))
     p, expected = ptxgen.spmm_prepare(a, calls=0), at_nonzeros(a, x, y)
     got = p.sddmm(x, y)
     assert got.dtype == a.values.dtype
@@ -962,7 +962,7 @@ def test_kernels_of_sampled_products(kernel: SampledProducts, chunk: int, monkey
     )
     x, y = integers(m, n), integers(20, n, seed=1)
 
-    def chosen(kind: str, shape: Any, n: int, ldx: int, ldy: int, *rest: Any) -> Any:
+    def chosen(dtype: str, shape: Any, n: int, ldx: int, ldy: int, *rest: Any) -> Any:
         return kernel, kernel.step(Sampled(m, n, nnz, ldx, ldy, chunk))
 
     monkeypatch.setattr(prepared_spmm, "sampled_products", chosen)
@@ -1011,8 +1011,8 @@ def test_sampled_products_refuse_what_does_not_fit() -> None:
 
 def test_sampled_products_on_a_gpu(gpu: Gpu) -> None:
     a, x, y = repeated(12, 9, 50), integers(12, 6), integers(9, 6, seed=2)
-    for kind in (INT, np.int64):
-        p = ptxgen.spmm_prepare(CsrTensor(gpu, a, kind))
+    for dtype in (INT, np.int64):
+        p = ptxgen.spmm_prepare(CsrTensor(gpu, a, dtype))
         tx, ty = Tensor(gpu, x), Tensor(gpu, y)
         expected = at_nonzeros(a, x, y)
         np.testing.assert_array_equal(p.sddmm(tx, ty).numpy(), expected)

@@ -49,9 +49,9 @@ def computed(p: Spmm, arrays: dict[str, Any], config: Config, alpha: float = 1.0
     return Runner.of(EmulatedDriver(), p, config).compute(arrays, alpha, beta)["C"]
 
 
-def of_rows(rows: list[list[int]], k: int, n: int, kind: str = "f32") -> tuple[Spmm, dict[str, Any]]:
+def of_rows(rows: list[list[int]], k: int, n: int, dtype: str = "f32") -> tuple[Spmm, dict[str, Any]]:
     """The problem and the arrays of a matrix whose rows have these columns."""
-    p = Spmm(len(rows), n, k, dtype=kind, pattern="banded:width=1", calls=1000)  # its columns increase
+    p = Spmm(len(rows), n, k, dtype=dtype, pattern="banded:width=1", calls=1000)  # its columns increase
     arrays = arrays_of(p, 3, "integers")
     values = np.random.default_rng(3).integers(-4, 5, sum(map(len, rows)))
     arrays["values"] = values.astype(arrays["values"].dtype)

@@ -39,9 +39,18 @@ def test_random_problems_and_configurations(n):
     run."""
     rng, on = np.random.default_rng(8000 + n), device(ON[n % len(ON)])
     p, c = random_case(rng, 90, on)
-    kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], SCALES[n % 4]
+    inputs, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], SCALES[n % 4]
     verify(
-        p, c, kind, alpha, beta, data=n, on=on.name, shift=bool(n % 2), seed=n, completion=("late", "early")[n // 2 % 2]
+        p,
+        c,
+        inputs,
+        alpha,
+        beta,
+        data=n,
+        on=on.name,
+        shift=bool(n % 2),
+        seed=n,
+        completion=("late", "early")[n // 2 % 2],
     )
 
 

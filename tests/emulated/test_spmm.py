@@ -52,11 +52,11 @@ def test_random_problems_and_configurations(n: int) -> None:
 
 
 def multiplied(
-    rows: list[list[int]], k: int, n: int, config: Config, kind: str = "f32", alpha: float = 1.0, beta: float = 0.0
+    rows: list[list[int]], k: int, n: int, config: Config, dtype: str = "f32", alpha: float = 1.0, beta: float = 0.0
 ) -> Any:
     """The verdict of a matrix whose rows have these columns."""
     nnz = sum(map(len, rows))
-    p = Spmm(len(rows), n, k, dtype=kind, pattern=f"even:nnz={nnz}", calls=1000)
+    p = Spmm(len(rows), n, k, dtype=dtype, pattern=f"even:nnz={nnz}", calls=1000)
     arrays = arrays_of(p, 3, "integers")
     arrays["indptr"] = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32)
     arrays["indices"] = np.array([column for row in rows for column in row], np.int32)
@@ -89,10 +89,10 @@ def test_rows_of_every_kind(rows: list[list[int]], config: Config) -> None:
     assert multiplied(rows, 37, n, config, alpha=2.0, beta=-1.0).ok
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
 @pytest.mark.parametrize("n", [1, 7, 40])
-def test_types_and_odd_columns(kind: str, n: int) -> None:
-    p = Spmm(23, n, 31, dtype=kind, pattern="lognormal:density=0.2,sigma=1")
+def test_types_and_odd_columns(dtype: str, n: int) -> None:
+    p = Spmm(23, n, 31, dtype=dtype, pattern="lognormal:density=0.2,sigma=1")
     vec = 16 // p.element.bytes if n == 40 else 1
     config = parse_config(f"family=row_split row_lanes=4 lane_vectors=2 nonzeros_in_flight=2 vec_b={vec}")
     assert all(r.ok for r in check(EmulatedDriver(), p, config))
@@ -182,14 +182,14 @@ def test_a_work_list_has_all_parts_though_the_problem_states_fewer_nonzeros() ->
     assert verdict("integers", got, reference(p, arrays)).ok
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
 @pytest.mark.parametrize("layout", ["NN", "NT"])
 @pytest.mark.parametrize("layout_c", ["N", "T"])
 @pytest.mark.parametrize("index", ["i32", "i64"])
-def test_column_major_matrices_and_wide_indices(kind: str, layout: str, layout_c: str, index: str) -> None:
-    p = Spmm(23, 9, 31, layout, kind, pattern="lognormal:density=0.2,sigma=1", index=index, layout_c=layout_c)
+def test_column_major_matrices_and_wide_indices(dtype: str, layout: str, layout_c: str, index: str) -> None:
+    p = Spmm(23, 9, 31, layout, dtype, pattern="lognormal:density=0.2,sigma=1", index=index, layout_c=layout_c)
     for text in ("row_lanes=4 lane_vectors=2", "row_lanes=4 nonzero_groups=4", "row_lanes=8 index_loads=shuffle"):
-        if kind != "f64" or "shuffle" not in text:
+        if dtype != "f64" or "shuffle" not in text:
             config = parse_config(f"family=row_split nonzeros_in_flight=2 vec_b=1 {text}")
             wrong = [f"{r.inputs}: {r.deviation}" for r in check(EmulatedDriver(), p, config, 1, 2) if not r.ok]
             assert not wrong, text
@@ -231,8 +231,8 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
 
 
-def operands(m: int, n: int, k: int, kind: str = "f32", density: float = 0.2) -> tuple[ptxgen.SparseMatrix, Any]:
-    arrays = arrays_of(Spmm(m, n, k, dtype=kind, pattern=f"bernoulli:density={density}"), 1, "integers")
+def operands(m: int, n: int, k: int, dtype: str = "f32", density: float = 0.2) -> tuple[ptxgen.SparseMatrix, Any]:
+    arrays = arrays_of(Spmm(m, n, k, dtype=dtype, pattern=f"bernoulli:density={density}"), 1, "integers")
     return ptxgen.SparseMatrix(arrays["indptr"], arrays["indices"], arrays["values"], (m, k)), arrays["B"]
 
 
@@ -243,11 +243,11 @@ def dense(a: ptxgen.SparseMatrix) -> Any:
     return out
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
-def test_arrays_of_numpy(kind: str) -> None:
-    a, b = operands(21, 13, 17, kind)
+@pytest.mark.parametrize("element", ["f16", "bf16", "f32", "f64"])
+def test_arrays_of_numpy(element: str) -> None:
+    a, b = operands(21, 13, 17, element)
     got = ptxgen.spmm(a, b)
-    assert got.dtype == dtype(kind).numpy
+    assert got.dtype == dtype(element).numpy
     np.testing.assert_array_equal(got.astype(np.float64), dense(a) @ b.astype(np.float64))
     out = np.ones((21, 20), b.dtype)[:, :13]  # rows with gaps
     assert ptxgen.spmm(a, b, out, alpha=2, beta=-1) is out

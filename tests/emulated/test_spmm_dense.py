@@ -70,10 +70,10 @@ def product_of(driver: EmulatedDriver, runner: Runner, at: dict[str, int], like:
     return out
 
 
-@pytest.mark.parametrize("kind", ["f16", "f32", "f64"])
-def test_update_stores_new_values(kind: str) -> None:
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+def test_update_stores_new_values(dtype: str) -> None:
     """Elements of the former values without a nonzero stay zero; another runner reads the same dense matrix."""
-    p = Spmm(40, 16, 33, dtype=kind, pattern="bernoulli:density=0.4", calls=1000)
+    p = Spmm(40, 16, 33, dtype=dtype, pattern="bernoulli:density=0.4", calls=1000)
     driver, arrays = EmulatedDriver(), arrays_of(p, 1, "integers")
     with Buffers(driver, arrays) as buffers:
         at = buffers.addresses

@@ -32,7 +32,7 @@ def on_the_emulated_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "n", "groups", "config"),
+    ("dtype", "n", "groups", "config"),
     [
         ("f32", 8, 5, CONFIG.replace(vec_b=4)),
         ("f16", 3, 1, CONFIG),
@@ -41,8 +41,8 @@ def on_the_emulated_device(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=lambda x: str(x) if isinstance(x, str) else None,
 )
-def test_products_of_every_graph(kind: str, n: int, groups: int, config: Config) -> None:
-    p = Spmm(70, n, 70, dtype=kind, pattern="uniform:degree=6", groups=groups)
+def test_products_of_every_graph(dtype: str, n: int, groups: int, config: Config) -> None:
+    p = Spmm(70, n, 70, dtype=dtype, pattern="uniform:degree=6", groups=groups)
     assert parse(p.key()) == p
     wrong = [
         str(r.deviation)

@@ -17,8 +17,8 @@ from ptxgen.runtime.runner import Buffers
 
 def record(indptr: Any, indices: Any, k: int, index: str = "i32") -> PatternRecord:
     driver = EmulatedDriver()
-    kind = {"i32": np.int32, "i64": np.int64}[index]
-    arrays = {"indptr": np.asarray(indptr, kind), "indices": np.asarray(indices, kind)}
+    dtype = {"i32": np.int32, "i64": np.int64}[index]
+    arrays = {"indptr": np.asarray(indptr, dtype), "indices": np.asarray(indices, dtype)}
     with Buffers(driver, arrays) as buffers:
         return read_pattern(driver, buffers.addresses, len(indptr) - 1, k, len(indices), index)
 

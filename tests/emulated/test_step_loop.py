@@ -30,9 +30,9 @@ REDUCE = "where (i in [0, M], j in [0, N]) {{ reduce (k in [0, K]) {{ {} }} C[i,
 OTHERS = "accum += abs(A[i,k]-B[k,j])*v[k] + t[i]*s + w[i,j]*f32(j);"
 
 
-def task(step: str, kind: str = "f32") -> Task:
-    types = {"A": kind, "B": kind} | {name: kind for name in "vtsw" if f"*{name}" in step or f"{name}[" in step}
-    return Task(64, 64, 64, dtype=kind, text=canonical(parse(REDUCE.format(step), types)))
+def task(step: str, dtype: str = "f32") -> Task:
+    types = {"A": dtype, "B": dtype} | {name: dtype for name in "vtsw" if f"*{name}" in step or f"{name}[" in step}
+    return Task(64, 64, 64, dtype=dtype, text=canonical(parse(REDUCE.format(step), types)))
 
 
 def staged(p: Task, type: Any) -> tuple[Any, Any]:
@@ -44,10 +44,10 @@ def staged(p: Task, type: Any) -> tuple[Any, Any]:
     return whole[:each].reshape(2, 4, 128), whole[each : 2 * each].reshape(2, 4, 128)
 
 
-@pytest.mark.parametrize("kind", ["f32", "f64"])
-def test_every_accumulator_has_all_steps_of_its_row_and_column(kind: str) -> None:
-    p = Task(64, 64, 64, dtype=kind, text=canonical(semiring_program("max_plus", kind)))
-    type = {"f32": np.float32, "f64": np.float64}[kind]
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_every_accumulator_has_all_steps_of_its_row_and_column(dtype: str) -> None:
+    p = Task(64, 64, 64, dtype=dtype, text=canonical(semiring_program("max_plus", dtype)))
+    type = {"f32": np.float32, "f64": np.float64}[dtype]
     threads = step_loop.threads_of(p)
     results, clocks, count = np.zeros(threads, type), np.zeros((1, 2), np.uint64), 3
     launch(step_loop.source_of(p, H100).text, step_loop.ENTRY, 1, threads, [results, clocks, np.uint32(count)], 0)
@@ -79,9 +79,9 @@ def test_instructions_are_those_of_the_table(step: str) -> None:
     assert "ld.global" not in str(more)
 
 
-@pytest.mark.parametrize("kind", ["f16", "s32", "u8"])
-def test_loops_of_other_types_run(kind: str) -> None:
-    p = Task(64, 64, 64, dtype=kind, text=canonical(semiring_program("max_min", kind)))
+@pytest.mark.parametrize("dtype", ["f16", "s32", "u8"])
+def test_loops_of_other_types_run(dtype: str) -> None:
+    p = Task(64, 64, 64, dtype=dtype, text=canonical(semiring_program("max_min", dtype)))
     source = step_loop.source_of(p, H100)
     results, clocks = np.zeros(512, np.float64), np.zeros((1, 2), np.uint64)
     launch(source.text, source.entries[0], 1, 512, [results, clocks, np.uint32(2)], 0)

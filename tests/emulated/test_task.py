@@ -44,12 +44,12 @@ def test_random_programs_and_configurations(n: int) -> None:
 @pytest.mark.parametrize("shape", [(33, 35, 61), (16, 8, 1), (1, 70, 130)], ids=str)
 def test_semirings(name: str, shape: tuple[int, int, int]) -> None:
     m, n, k = shape
-    rng, kind = np.random.default_rng(3), np.int32 if name == "or_and" else np.float32
-    a, b = rng.integers(-9, 10, (m, k)).astype(kind), rng.integers(-9, 10, (k, n)).astype(kind)
+    rng, dtype = np.random.default_rng(3), np.int32 if name == "or_and" else np.float32
+    a, b = rng.integers(-9, 10, (m, k)).astype(dtype), rng.integers(-9, 10, (k, n)).astype(dtype)
     reduce, combine = NUMPY[name]
     expected = reduce(combine(a[:, :, None], b[None]), axis=1)
     got = ptxgen.matmul_over(name, a, b)
-    assert got.dtype == kind
+    assert got.dtype == dtype
     np.testing.assert_array_equal(got, expected)
     np.testing.assert_array_equal(ptxgen.matmul_over(name, a.T.copy().T, b.T.copy().T), expected)
 

@@ -43,8 +43,8 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def integers(*shape: int, kind: Any = np.float32) -> Any:
-    return RNG.integers(-3, 4, shape).astype(kind)
+def integers(*shape: int, dtype: Any = np.float32) -> Any:
+    return RNG.integers(-3, 4, shape).astype(dtype)
 
 
 def grouped(product: Any, g: Any, h: Any, groups: tuple[int, int]) -> Any:
@@ -53,12 +53,12 @@ def grouped(product: Any, g: Any, h: Any, groups: tuple[int, int]) -> Any:
     return total
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32, np.float16, np.int8], ids=lambda x: x.__name__)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.float16, np.int8], ids=lambda x: x.__name__)
 @pytest.mark.parametrize(("m", "n", "k"), [(97, 83, 31), (64, 1, 1), (33, 130, 17), (128, 129, 64)])
-def test_sums_in_groups_are_those_of_all_pairs(kind: Any, m: int, n: int, k: int, called: list[str]) -> None:
-    p, r = integers(m, k, kind=kind), integers(k, n, kind=kind)
+def test_sums_in_groups_are_those_of_all_pairs(dtype: Any, m: int, n: int, k: int, called: list[str]) -> None:
+    p, r = integers(m, k, dtype=dtype), integers(k, n, dtype=dtype)
     g, h = RNG.integers(0, 3, m).astype(np.int32), np.sort(RNG.integers(0, 4, n)).astype(np.uint8)
-    wide = np.int32 if kind == np.int8 else np.float32 if kind == np.float16 else kind
+    wide = np.int32 if dtype == np.int8 else np.float32 if dtype == np.float16 else dtype
     product = p.astype(wide) @ r.astype(wide)
     groups = (4, 4) if n > 1 else (4, 1)  # the last of rows is empty
     h = np.minimum(h, groups[1] - 1)

@@ -75,10 +75,10 @@ def test_differences_of_truth_values_are_hamming_distances() -> None:
     assert np.array_equal(hamming(*bytes_of), (bytes_of[0][:, None] != bytes_of[1]).sum(-1))
 
 
-@pytest.mark.parametrize("kind", [bool, np.uint8, np.int8], ids=lambda x: x.__name__)
-def test_packed_bits_are_those_of_numpy(kind: Any) -> None:
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int8], ids=lambda x: x.__name__)
+def test_packed_bits_are_those_of_numpy(dtype: Any) -> None:
     for m, k in ((5, 31), (33, 64), (7, 129), (130, 300), (0, 4), (4, 0)):
-        a = truths((m, k), 0.4).astype(kind)
+        a = truths((m, k), 0.4).astype(dtype)
         bits = np.packbits(a != 0, axis=1, bitorder="little")
         padded = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 4)))
         for x in (a, np.asfortranarray(a)):

@@ -34,9 +34,9 @@ CONFIGS = {
 @pytest.mark.parametrize(("config", "rows", "columns"), CONFIGS.values(), ids=CONFIGS)
 def test_tiles_whose_ranges_of_keys_are_disjoint_are_not_multiplied(config: str, rows: int, columns: int) -> None:
     m, n, k = 230, 152, 32
-    kind, rng = "f16" if "family" in config else "f32", np.random.default_rng(3)
+    dtype, rng = "f16" if "family" in config else "f32", np.random.default_rng(3)
     shapes = (("A", (m, k)), ("B", (k, n)))
-    arrays: dict[str, Any] = {name: rng.integers(-3, 4, shape).astype(f"float{kind[1:]}") for name, shape in shapes}
+    arrays: dict[str, Any] = {name: rng.integers(-3, 4, shape).astype(f"float{dtype[1:]}") for name, shape in shapes}
     g, h = np.sort(rng.integers(-20, 200, m)).astype("i4"), np.sort(rng.integers(10, 256, n)).astype("u1")
     arrays |= {"input0": g, "input1": h}
     driver = EmulatedDriver(H200)
@@ -50,11 +50,11 @@ def test_tiles_whose_ranges_of_keys_are_disjoint_are_not_multiplied(config: str,
     driver.machine.launch = counted  # type: ignore[method-assign]
     c = parse_config(config).replace(vec_c=1)
     multiplied = []
-    text = f"{HEAD.format(kind)}where(i,j)when(g[i]==h[j] and i!=j){PRODUCT}"
+    text = f"{HEAD.format(dtype)}where(i,j)when(g[i]==h[j] and i!=j){PRODUCT}"
     holds = (g[:, None] == h) & (np.arange(m)[:, None] != np.arange(n))
     whole = arrays["A"].astype("f4") @ arrays["B"].astype("f4")
     for sorted_keys in (False, True):
-        p = Task(m, n, k, dtype=kind, text=text, sorted_keys=sorted_keys)
+        p = Task(m, n, k, dtype=dtype, text=text, sorted_keys=sorted_keys)
         counts.clear()
         out = Runner.of(driver, p, c).compute({**arrays, "C": np.full((m, n), np.nan, "f4")})["C"]
         assert np.array_equal(out, np.where(holds, whole, np.nan), equal_nan=True)

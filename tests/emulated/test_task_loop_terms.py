@@ -33,18 +33,18 @@ TERMS = [
 ]
 
 
-@pytest.mark.parametrize(("statement", "kind", "step", "whole"), TERMS)
+@pytest.mark.parametrize(("statement", "element", "step", "whole"), TERMS)
 @pytest.mark.parametrize("output", ["C[i,j] = accum + 1", "C[i] max= accum"])
-def test_results_are_those_of_the_program(statement: str, kind: str, step: str, whole: str, output: str) -> None:
+def test_results_are_those_of_the_program(statement: str, element: str, step: str, whole: str, output: str) -> None:
     text = f"where (i, j) {{ accum = 2; reduce (k) {{ accum {statement}; }} {output}; }}"
-    names = {"P": kind, "R": kind, "t": kind, "s": kind}
+    names = {"P": element, "R": element, "t": element, "s": element}
     program = parse(text, {name: x for name, x in names.items() if name in text})
     loop, reduction = without_terms(program)
     if step:
         assert (printed(loop.step), printed(reduction)) == (step, whole)
     else:
         assert loop is program or loop == program
-    dtype = {"f32": np.float32, "f64": np.float64, "s32": np.int32}[kind]
+    dtype = {"f32": np.float32, "f64": np.float64, "s32": np.int32}[element]
     for m, n, k in ((37, 20, 13), (3, 5, 0), (1, 1, 1)):
         shapes: dict[str, tuple[int, ...]] = {"P": (m, k), "R": (k, n), "t": (m,)}
         given: dict[str, Any] = {

@@ -159,8 +159,8 @@ def test_groups_reduce_all_pairs(text: str, config: str) -> None:
     ],
 )
 def test_groups_of_products_on_tensor_cores(config: str, text: str) -> None:
-    kind = text.replace("S", "accum+=X[i,k]*X[j,k];")
-    p = Task(136, 136, 40, "", "f16", text=f"X:f16[i,k];{kind}", groups="136,140")
+    task = text.replace("S", "accum+=X[i,k]*X[j,k];")
+    p = Task(136, 136, 40, "", "f16", text=f"X:f16[i,k];{task}", groups="136,140")
     assert p.mirrored
     assert all(r.ok for r in check(EmulatedDriver(device("h200")), p, parse_config(config).replace(vec_c=1)))
 
@@ -280,8 +280,8 @@ def test_a_product_of_matrices_is_a_gemm() -> None:
 def test_the_model_predicts_products_of_half_of_the_pairs() -> None:
     h100 = device("h100")
     text = PRODUCT.replace("OUTPUT", "accum>s?L.add(accum,i,j);")
-    for kind, least in (("f16", 1.1), ("f32", 1.5)):
-        p = Task(4096, 4096, 4096, "", kind, text=text.replace("f16", kind), capacity=1000)
+    for dtype, least in (("f16", 1.1), ("f32", 1.5)):
+        p = Task(4096, 4096, 4096, "", dtype, text=text.replace("f16", dtype), capacity=1000)
         half, whole = (select(x, h100)[0] for x in (p, replace(p, algebra=False)))
         assert whole.us / half.us > least
         assert half.config.family == whole.config.family

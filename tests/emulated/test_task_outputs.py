@@ -30,8 +30,8 @@ ALL = (
 )
 
 
-def integers(*shape: int, kind: Any = np.float32) -> Any:
-    return RNG.integers(-3, 4, shape).astype(kind)
+def integers(*shape: int, dtype: Any = np.float32) -> Any:
+    return RNG.integers(-3, 4, shape).astype(dtype)
 
 
 def inputs(m: int, n: int, k: int) -> dict[str, Any]:

@@ -41,12 +41,12 @@ def computed(p: Task, config: str, arrays: dict[str, Any]) -> Any:
     return Runner(driver, plan, driver.load(render(plan)), p).compute(arrays)["C"]
 
 
-@pytest.mark.parametrize(("kind", "config"), [("f16", SPLIT), ("bf16", ODD)])
-def test_pairs_have_the_bits_of_single_elements(kind: str, config: str) -> None:
+@pytest.mark.parametrize(("dtype", "config"), [("f16", SPLIT), ("bf16", ODD)])
+def test_pairs_have_the_bits_of_single_elements(dtype: str, config: str) -> None:
     """Overflow, subnormal numbers, infinities, zeros of both signs, NaN; odd N, a remainder of K."""
-    p = Task(9, 35, 21, dtype=kind, text=canonical(semiring_program("max_plus", kind)))
+    p = Task(9, 35, 21, dtype=dtype, text=canonical(semiring_program("max_plus", dtype)))
     assert lower(p).algebra.paired is not None
-    rng, type = np.random.default_rng(2), np.dtype(NUMPY[kind])
+    rng, type = np.random.default_rng(2), np.dtype(NUMPY[dtype])
     bits = [rng.integers(0, 1 << 16, s, np.uint16) for s in ((9, 21), (21, 35))]
     for x in bits:
         x[rng.random(x.shape) < 0.05] = 0x8000
@@ -60,27 +60,27 @@ def test_pairs_have_the_bits_of_single_elements(kind: str, config: str) -> None:
     assert not np.isnan(pairs).all()
 
 
-@pytest.mark.parametrize("kind", ["s16", "u16"])
-def test_declared_integers_wrap_around_as_those_of_numpy(kind: str) -> None:
-    type = np.dtype(NUMPY[kind])
+@pytest.mark.parametrize("dtype", ["s16", "u16"])
+def test_declared_integers_wrap_around_as_those_of_numpy(dtype: str) -> None:
+    type = np.dtype(NUMPY[dtype])
     rng, bounds = np.random.default_rng(4), np.iinfo(type)
     a, b = (rng.integers(bounds.min, bounds.max + 1, s).astype(type) for s in ((7, 19), (19, 33)))
     step = "where (i, j) {{ reduce (k) {{ {} }} C[i, j] = accum; }}"
     cube = a[:, :, None] + b[None]
-    greatest = task(f"accum: {kind}; {step.format('accum = max(accum, A[i, k] + B[k, j]);')}")
+    greatest = task(f"accum: {dtype}; {step.format('accum = max(accum, A[i, k] + B[k, j]);')}")
     np.testing.assert_array_equal(greatest(a, b), cube.max(1))
-    total = task(f"accum: {kind}; {step.format('accum += A[i, k] + B[k, j] + 7;')}")
+    total = task(f"accum: {dtype}; {step.format('accum += A[i, k] + B[k, j] + 7;')}")
     np.testing.assert_array_equal(total(a, b), (cube + type.type(7)).sum(1, dtype=type))
-    products = task(f"accum: {kind}; {step.format('accum = min(accum, A[i, k] * B[k, j] - 3);')}")
+    products = task(f"accum: {dtype}; {step.format('accum = min(accum, A[i, k] * B[k, j] - 3);')}")
     np.testing.assert_array_equal(products(a, b), (a[:, :, None] * b[None] - type.type(3)).min(1))
     assert (greatest(a[:, :0], b[:0]) == bounds.min).all()
-    narrow = a.view(np.int8 if kind == "s16" else np.uint8)[:, :19]
+    narrow = a.view(np.int8 if dtype == "s16" else np.uint8)[:, :19]
     np.testing.assert_array_equal(greatest(narrow, b), (narrow[:, :, None] + b[None]).max(1))
 
 
 def test_candidates_compute_pairs_where_the_device_has_instructions() -> None:
-    def pairs_of(kind: str, on: str) -> int:
-        p = Task(256, 256, 256, dtype=kind, text=canonical(semiring_program("min_max", kind)))
+    def pairs_of(dtype: str, on: str) -> int:
+        p = Task(256, 256, 256, dtype=dtype, text=canonical(semiring_program("min_max", dtype)))
         return int(np.unique(candidates(lower(p), device(on)).column_pairs).item())
 
     assert [pairs_of("f16", on) for on in ("t4", "a100")] == [0, 1]

@@ -38,18 +38,24 @@ TYPES = ("f32", "f64", "f16", "s32", "s8", "u16", "bf16", "u8")
 
 
 def ordered(
-    kind: str, axis: str, greatest: bool, lists: tuple[Any, Any, Any], extents: tuple[int, int], n: int, **fields: Any
+    element: str,
+    axis: str,
+    greatest: bool,
+    lists: tuple[Any, Any, Any],
+    extents: tuple[int, int],
+    n: int,
+    **fields: Any,
 ) -> dict[str, Any]:
     """What the kernels of records write for lists of values, i and j."""
     driver = EmulatedDriver()
     (m, columns), count = extents, len(lists[0])
-    plan = TopRecords(kind, axis, greatest, TopRecords.needs_wide(kind, axis, m, columns), driver.device)
+    plan = TopRecords(element, axis, greatest, TopRecords.needs_wide(element, axis, m, columns), driver.device)
     plan = replace(plan, **{name: fields.pop(name) for name in ("wide",) if name in fields})
     rows = {"": 1, "i": m, "j": columns}[axis]
     x = Lists(count + 3, rows, columns, min(count + 3, m * columns // rows), n, 0, n, 0)._replace(**fields)
     poison = dict(zip(("values", "list_i", "list_j"), (np.append(y, y[:1].repeat(3)) for y in lists), strict=True))
     given = {**poison, "count": np.array([count])}
-    out = {"best": np.zeros((rows, x.width), dtype(kind).numpy)}
+    out = {"best": np.zeros((rows, x.width), dtype(element).numpy)}
     out |= {name: np.full((rows, x.width), -7, np.int32) for name in ("best_i", "best_j")}
     sizes = {**plan.scratch(x), TO: plan.joined_bytes(x), **{name: y.nbytes for name, y in {**given, **out}.items()}}
     at = {name: driver.allocate(max(size, 1)) for name, size in sizes.items()}
@@ -68,29 +74,29 @@ def some_pairs(m: int, n: int, count: int) -> tuple[Any, Any]:
     return np.unravel_index(RNG.permutation(m * n)[:count].astype(np.int64), (m, n))
 
 
-def as_type(values: Any, kind: str) -> Any:
+def as_type(values: Any, element: str) -> Any:
     """Values that the type has, and as its elements."""
-    if kind == "bf16":
+    if element == "bf16":
         return values.astype(np.float32), (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
-    if kind.startswith("u"):
+    if element.startswith("u"):
         values = np.abs(values)
-    made = values.astype(dtype(kind).numpy)
+    made = values.astype(dtype(element).numpy)
     return made, made
 
 
 @pytest.mark.parametrize(
-    ("kind", "axis", "greatest"),
+    ("element", "axis", "greatest"),
     [*((x, "", n % 2 == 0) for n, x in enumerate(TYPES)), ("f64", "j", True), ("f32", "i", False), ("s16", "j", True)],
 )
-def test_records_order_as_values_then_as_indices(kind: str, axis: str, greatest: bool) -> None:
+def test_records_order_as_values_then_as_indices(element: str, axis: str, greatest: bool) -> None:
     m, n, count, width = 9, 17, 100, 11
     i, j = some_pairs(m, n, count)
-    values, stored = as_type(RNG.integers(-5, 6, count).astype(float), kind)
-    if dtype(kind).numpy.kind == "f":
+    values, stored = as_type(RNG.integers(-5, 6, count).astype(float), element)
+    if dtype(element).numpy.kind == "f":
         values[:8] = stored[:8] = [np.nan, np.inf, -np.inf, -0.0, 0.0, np.nan, 0.5, -0.5]
-    out = ordered(kind, axis, greatest, (stored, i.astype(np.int32), j.astype(np.int32)), (m, n), width)
-    best = out["best"].view(np.uint16).astype(np.uint32) << 16 if kind == "bf16" else out["best"]
-    best = best.view(np.float32) if kind == "bf16" else best
+    out = ordered(element, axis, greatest, (stored, i.astype(np.int32), j.astype(np.int32)), (m, n), width)
+    best = out["best"].view(np.uint16).astype(np.uint32) << 16 if element == "bf16" else out["best"]
+    best = best.view(np.float32) if element == "bf16" else best
     keys = np.where(np.isnan(values.astype(float)), np.inf, 0), values.astype(float)
     for row in range({"": 1, "i": m, "j": n}[axis]):
         own = np.nonzero({"": i * 0, "i": i, "j": j}[axis] == row)[0]
@@ -123,8 +129,8 @@ def test_runs_are_joined(axis: str, wide: bool, n: int) -> None:
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_100"])
 def test_they_assemble_without_spills(target: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
-    for kind, axis, wide in (("f16", "i", False), ("f64", "", True)):
-        made = assemble(render_records(TopRecords(kind, axis, True, wide, device(target))))
+    for element, axis, wide in (("f16", "i", False), ("f64", "", True)):
+        made = assemble(render_records(TopRecords(element, axis, True, wide, device(target))))
         assert made.cubin
         assert not any(made.spills.values())
 

@@ -44,12 +44,12 @@ def program(a: str, b: str, step: str, value: str, sums: str) -> str:
     return f"A:{a}[i,k];B:{b}[k,j];accum:{sums};where(i,j){{reduce(k){{{step};}}C[i,j]={value};}}"
 
 
-@pytest.mark.parametrize("kind", ["s8", "u8", "s16", "u16", "s32", "u32"])
+@pytest.mark.parametrize("dtype", ["s8", "u8", "s16", "u16", "s32", "u32"])
 @pytest.mark.parametrize(("sums", "layout"), [("s32", "NN"), ("f32", "TT"), ("f64", "NN")])
-def test_integers_are_widened_in_vectors(kind, sums, layout):
+def test_integers_are_widened_in_vectors(dtype, sums, layout):
     """Both ways to shared memory: transposed, and in rows; vectors of one to 16 bytes."""
-    text = program(kind, kind, f"accum=max(accum,{sums}(A[i,k])-{sums}(B[k,j]))", "accum", sums)
-    if kind == sums:
+    text = program(dtype, dtype, f"accum=max(accum,{sums}(A[i,k])-{sums}(B[k,j]))", "accum", sums)
+    if dtype == sums:
         text = text.replace(f"{sums}(A[i,k])", "A[i,k]").replace(f"{sums}(B[k,j])", "B[k,j]")
     p = Task(32, 64, 48, layout, "", text=text)
     widest = min(p.vectors[:2])
@@ -58,16 +58,23 @@ def test_integers_are_widened_in_vectors(kind, sums, layout):
         right(p, c)
 
 
-@pytest.mark.parametrize("kind", ["s8", "u8", "s16", "u16", "s32", "u32"])
+@pytest.mark.parametrize("element", ["s8", "u8", "s16", "u16", "s32", "u32"])
 @pytest.mark.parametrize("layout", ["NN", "TT"])
-def test_extremes_of_integers_keep_their_sign(kind, layout):
-    own, t = dtype(kind).numpy, np.iinfo(dtype(kind).numpy)
+def test_extremes_of_integers_keep_their_sign(element, layout):
+    own, t = dtype(element).numpy, np.iinfo(dtype(element).numpy)
     rng = np.random.default_rng(3)
     a, b = (rng.integers(t.min, t.max, shape, endpoint=True).astype(own) for shape in ((16, 48), (48, 32)))
     a[:, ::5], b[::7] = t.max, t.min
-    sums = "u32" if kind == "u32" else "s32"
-    x, y = (v if kind == sums else f"{sums}({v})" for v in ("A[i,k]", "B[k,j]"))
-    p = Task(16, 32, 48, layout, "", text=program(kind, kind, f"accum=max(accum,min({x},{y}))", f"{kind}(accum)", sums))
+    sums = "u32" if element == "u32" else "s32"
+    x, y = (v if element == sums else f"{sums}({v})" for v in ("A[i,k]", "B[k,j]"))
+    p = Task(
+        16,
+        32,
+        48,
+        layout,
+        "",
+        text=program(element, element, f"accum=max(accum,min({x},{y}))", f"{element}(accum)", sums),
+    )
     expected = np.minimum(a[:, :, None], b[None]).max(1)
     for vec in (1, 4, min(p.vectors[:2])):
         c = f"ms=4 ns=4 ml=16 nl=32 lanes_m=4 u=16 vec_a={vec} vec_b={vec} vec_c=2 cp_async_a=0 cp_async_b=0 stages=2"
@@ -147,13 +154,13 @@ def test_numbers_are_no_truth_values():
         matmul_over("max_min", x, x, out=np.zeros((4, 4), bool))
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("op", ["max", "min", "+", "*"])
-def test_reductions_in_16_bits(kind, op):
+def test_reductions_in_16_bits(dtype, op):
     """Each operation rounds to 16 bits; minima and maxima are exact."""
-    step = f"{kind}(A[i,k]*B[k,j])" if op in ("+", "*") else "min(A[i,k]+B[k,j],A[i,k]*B[k,j])"
+    step = f"{dtype}(A[i,k]*B[k,j])" if op in ("+", "*") else "min(A[i,k]+B[k,j],A[i,k]*B[k,j])"
     reduced = f"accum{op}={step}" if op in ("+", "*") else f"accum={op}(accum,{step})"
-    p = Task(18, 33, 21, "", "", text=program(kind, kind, reduced, f"max(accum,{kind}(1.5))", kind))
+    p = Task(18, 33, 21, "", "", text=program(dtype, dtype, reduced, f"max(accum,{dtype}(1.5))", dtype))
     right(p, PLAIN, on="h200")
 
 
@@ -221,13 +228,13 @@ def test_candidates_reduce_positions_in_registers() -> None:
     assert set(found.columns["kl"]) == set(found.columns["kg"]) == {1}
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16", "s8", "u8", "s16", "u16", "s32", "u32", "f32", "f64"])
-def test_numbers_of_every_type(kind: str) -> None:
-    run = task(f"s:{kind};where(i,j){{reduce(k){{accum=max(accum,A[i,k]+B[k,j]);}}C[i,j]=f32(accum)+f32(s);}}")
+@pytest.mark.parametrize("element", ["f16", "bf16", "s8", "u8", "s16", "u16", "s32", "u32", "f32", "f64"])
+def test_numbers_of_every_type(element: str) -> None:
+    run = task(f"s:{element};where(i,j){{reduce(k){{accum=max(accum,A[i,k]+B[k,j]);}}C[i,j]=f32(accum)+f32(s);}}")
     a, b = np.arange(12, dtype=np.float32).reshape(3, 4), np.ones((4, 5), np.float32)
-    number = 2.71 if kind[0] in "fb" else 7
+    number = 2.71 if element[0] in "fb" else 7
     found = run(A=a, B=b, s=number)
-    expected = a.max(1)[:, None] + 1 + np.float32(dtype(kind).numpy.type(number))
+    expected = a.max(1)[:, None] + 1 + np.float32(dtype(element).numpy.type(number))
     np.testing.assert_array_equal(found, np.tile(expected, 5))
 
 

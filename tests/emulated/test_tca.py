@@ -73,14 +73,14 @@ def multiplied(
     alpha: float = 1.0,
     beta: float = 0.0,
     k: int = 0,
-    kind: str = "f16",
+    dtype: str = "f16",
     nnz: int = 0,
     **changed: Any,
 ) -> Product:
     """The product, whose columns do not repeat in a row. ``nnz``: the number that the problem
     states, 0: the right one; ``changed``: other values of arrays of integers."""
     k = k or max(*lengths, 8)
-    p = Spmm(len(lengths), n, k, dtype=kind, pattern=f"even:nnz={sum(lengths)}", calls=1000)
+    p = Spmm(len(lengths), n, k, dtype=dtype, pattern=f"even:nnz={sum(lengths)}", calls=1000)
     arrays = arrays_of(p, 3, "integers")
     stated = replace(p, pattern=f"even:nnz={nnz or sum(lengths)}")
     rng = np.random.default_rng(n)
@@ -92,7 +92,7 @@ def multiplied(
     driver = Counting()
     got = Runner.of(driver, stated, config).compute(arrays, alpha, beta)["C"]
     return Product(
-        verdict("integers", got, reference(p, arrays, alpha, beta)).ok, got, driver.stats.get(f"spmm_{kind}", Stats())
+        verdict("integers", got, reference(p, arrays, alpha, beta)).ok, got, driver.stats.get(f"spmm_{dtype}", Stats())
     )
 
 
@@ -347,10 +347,10 @@ def test_alpha_0_reads_no_operand() -> None:
     np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("n", [1, 7, 40, 65])
-def test_types_and_odd_columns(kind: str, n: int) -> None:
-    p = Spmm(23, n, 131, dtype=kind, pattern="lognormal:density=0.3,sigma=1.5", calls=1000)
+def test_types_and_odd_columns(dtype: str, n: int) -> None:
+    p = Spmm(23, n, 131, dtype=dtype, pattern="lognormal:density=0.3,sigma=1.5", calls=1000)
     config = parse_config(f"family=tca vec_b={8 if n == 40 else 1}")
     assert all(r.ok for r in check(EmulatedDriver(), p, config, row_padding=3 if n != 40 else 0))
 

@@ -41,13 +41,13 @@ def test_random_problems_and_configurations(n: int) -> None:
         assert not wrong, f"{p.key()} | {c}"
 
 
-def with_rows(rows: list[list[int]], k: int, n: int, kind: str = "f16", compute: str = "f32") -> tuple[Spmm, Any]:
+def with_rows(rows: list[list[int]], k: int, n: int, dtype: str = "f16", compute: str = "f32") -> tuple[Spmm, Any]:
     """A problem and its arrays, with a matrix whose rows have these columns, in this order."""
     nnz = sum(map(len, rows))
-    arrays = arrays_of(Spmm(len(rows), n, k, dtype=kind, pattern=f"even:nnz={nnz}"), 3, "integers")
+    arrays = arrays_of(Spmm(len(rows), n, k, dtype=dtype, pattern=f"even:nnz={nnz}"), 3, "integers")
     arrays["indptr"] = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32)
     arrays["indices"] = np.array([column for row in rows for column in row], np.int32)
-    return Spmm(len(rows), n, k, dtype=kind, compute=compute, pattern="bernoulli:density=0.1", calls=1000), arrays
+    return Spmm(len(rows), n, k, dtype=dtype, compute=compute, pattern="bernoulli:density=0.1", calls=1000), arrays
 
 
 RNG = np.random.default_rng(5)
@@ -172,11 +172,11 @@ def expected_windows(p: Spmm, arrays: Mapping[str, Array], windows: RowWindows) 
     return {"window_starts": starts, "window_columns": columns, "window_values": values}
 
 
-@pytest.mark.parametrize("kind", ["f16", "f32"])
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
-def test_windows_have_the_columns_in_order(rows: list[list[int]], kind: str) -> None:
-    p, arrays = with_rows(rows, 97, 8, kind, "tf32" if kind == "f32" else "f32")
-    windows = RowWindows(kind, 16 if kind == "f16" else 8)
+def test_windows_have_the_columns_in_order(rows: list[list[int]], dtype: str) -> None:
+    p, arrays = with_rows(rows, 97, 8, dtype, "tf32" if dtype == "f32" else "f32")
+    windows = RowWindows(dtype, 16 if dtype == "f16" else 8)
     got = prepared(p, arrays, windows)
     for name, x in expected_windows(p, arrays, windows).items():
         np.testing.assert_array_equal(got[name], x, name)

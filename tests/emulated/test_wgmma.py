@@ -36,8 +36,8 @@ def test_random_problems_and_configurations(n):
     while c is None or p.epilogue:
         p = problem(rng, 90, H200)
         c = config(p, H200, rng)
-    kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], SCALES[n // 3 % 3]
-    verify(p, c, kind, alpha, beta, data=n, on="h200", seed=n, completion=("late", "early")[n % 2])
+    inputs, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], SCALES[n // 3 % 3]
+    verify(p, c, inputs, alpha, beta, data=n, on="h200", seed=n, completion=("late", "early")[n % 2])
 
 
 #: dtype, compute, layouts that the side of the 64 rows makes possible
@@ -84,8 +84,8 @@ def test_types_layouts_and_schedules(dtype, compute, layout, axes):
         legal = legal[(LAYOUTS.index(layout) + OPTIONS.index(axes)) % 2 :][:1]
     assert legal or ("operand_path_" in tried[0] and ("splitk=last_cta" in axes or "splitk=distributed" in axes))
     for n, c in enumerate(legal):
-        kind = ("integers", "normal")[n % 2]
-        verify(p, c, kind, 1.0, 1.0, data=n, on="h200")
+        inputs = ("integers", "normal")[n % 2]
+        verify(p, c, inputs, 1.0, 1.0, data=n, on="h200")
 
 
 #: problem, configuration: rounds of the stages that end within a tile's columns of K, warpgroups that load no B
@@ -261,5 +261,5 @@ def test_blocks_share_the_iterations_of_the_last_tiles(p, options, shares):
     values |= dict(word.split("=") for word in options.split())
     c = parse_config("family=wgmma " + " ".join(f"{n}={v}" for n, v in values.items()))
     assert plan_for(p, c, on).scheduler.shares(lower(p)) == shares
-    for kind, completion in (("integers", "late"), ("normal", "early")):
-        verify(p, c, kind, 2.0, 1.0, data=1, on=on, completion=completion)
+    for distribution, completion in (("integers", "late"), ("normal", "early")):
+        verify(p, c, distribution, 2.0, 1.0, data=1, on=on, completion=completion)

@@ -46,9 +46,9 @@ def test_rows_of_any_alignment(options):
             aligned_a=(2, 4, 8, 16)[seed % 4],
             aligned_b=2,
         )
-        kind, beta = ("integers", "normal")[n // 2], float(n // 2)
+        inputs, beta = ("integers", "normal")[n // 2], float(n // 2)
         assert first_violation(lower(p), c, H200) is None
-        verify(p, c, kind, 1.0, beta, data=n, on="h200", shift=True)
+        verify(p, c, inputs, 1.0, beta, data=n, on="h200", shift=True)
 
 
 @pytest.mark.parametrize("ld", range(40, 48))

@@ -41,9 +41,9 @@ def test_rows_of_any_length_and_alignment(options):
     c = parse_config(f"family=wgmma epilogue_smem=1 {OPTIONS[options]}")
     for n, (rows, columns, ld, aligned) in enumerate(PLACES):
         if n % 2 == list(OPTIONS).index(options) % 2:
-            beta, kind = float(n // 2 % 2), ("integers", "normal")[n % 2]
+            beta, inputs = float(n // 2 % 2), ("integers", "normal")[n % 2]
             p = Gemm(rows, columns, 40, "NT", "bf16" if n == 2 else "f16", ldc=ld or columns, aligned_c=aligned)
-            verify(p, c, kind, 2.0 - beta, beta, data=n, on="h200", shift=True)
+            verify(p, c, inputs, 2.0 - beta, beta, data=n, on="h200", shift=True)
 
 
 @pytest.mark.parametrize("columns", [255, 256, 257, 521])

@@ -100,7 +100,7 @@ def test_adjacent_threads_transform_pixels_near_in_memory(layout, digits):
     launch = plan.launch(p)
     extents = {"images": 8, "tile_rows": 5, "tile_columns": 3}
     for step, names in ((launch.steps[1], plan.packing.tile_numbers), (launch.steps[3], plan.results.numbers)):
-        first = [kind for kind, _ in step.arguments].index("u32")
+        first = [type_name for type_name, _ in step.arguments].index("u32")
         numbers = dict(zip(names, (n for _, n in step.arguments[first:]), strict=False))
         assert [n for n in numbers if n in extents] == [*reversed(digits)]
         assert all(numbers[name] == extents[name] for name in digits)

@@ -90,9 +90,9 @@ def multiply(
 def cooperative(m: int, n: int, k: int, **options: Any) -> tuple[np.ndarray, np.ndarray, Stats]:
     """A persistent kernel of 128 x 256 tiles in bf16, with setmaxnreg: (result, product, statistics)."""
     rng = np.random.default_rng(0)
-    kind = ml_dtypes.bfloat16
-    a, b = rng.standard_normal((m, k)).astype(kind), rng.standard_normal((n, k)).astype(kind)
-    c = np.full((m, n), np.nan, kind)
+    dtype = ml_dtypes.bfloat16
+    a, b = rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((n, k)).astype(dtype)
+    c = np.full((m, n), np.nan, dtype)
     maps = [tensormap(t, box=(64, rows), swizzle=128) for t, rows in ((a, 128), (b, 256), (c, 64))]
     tm, tiles = ceil(m, 128), ceil(m, 128) * ceil(n, 256)
     numbers = [np.uint32(v) for v in (tm, tiles, ceil(k, 64))]

@@ -184,16 +184,16 @@ def product() -> float:
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float8_e4m3fn"])
 def test_alpha_zero_reads_neither_operand(name: str, beta: float) -> None:
     """Large products and small ones, whose kernels split K, also in a graph; jagged ones and lists."""
-    kind = getattr(torch, name)
+    dtype = getattr(torch, name)
     sizes, ends = ((16, 16, 8192), (512, 384, 256)), torch.tensor([16, 48], dtype=torch.int32, device="cuda")
     recorded = torch.cuda.CUDAGraph()
-    nan = [[torch.full(s, torch.nan, device="cuda").to(kind) for s in ((m, k), (n, k))] for m, n, k in sizes]
+    nan = [[torch.full(s, torch.nan, device="cuda").to(dtype) for s in ((m, k), (n, k))] for m, n, k in sizes]
     made = torch.float32 if name == "float32" else torch.bfloat16
     outs = [torch.ones(m, n, dtype=made, device="cuda") for m, n, _ in sizes]
     listed, jagged = [x.clone() for x in outs], torch.ones(64, 16, dtype=made, device="cuda")
     grads = torch.ones(2, 64, 16, dtype=made, device="cuda")
-    rows = torch.full((64, 64), torch.nan, device="cuda").to(kind)
-    weights = torch.full((2, 16, 64), torch.nan, device="cuda").to(kind).mT
+    rows = torch.full((64, 64), torch.nan, device="cuda").to(dtype)
+    weights = torch.full((2, 16, 64), torch.nan, device="cuda").to(dtype).mT
 
     def queue() -> None:
         for (a, b), out in zip(nan, outs, strict=True):

@@ -63,11 +63,11 @@ def close(torch, ours, theirs, terms: int) -> None:
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize(("stride", "groups"), [(1, 1), (2, 1), (1, 4)])
 def test_calls_agree_with_cudnn(driver, torch, dtype, last, stride, groups):
-    kind = getattr(torch, dtype)
+    element = getattr(torch, dtype)
     memory = torch.channels_last if last else torch.contiguous_format
-    x = torch.randn(4, 32, 23, 17, device="cuda", dtype=kind).contiguous(memory_format=memory)
-    f = torch.randn(64, 32 // groups, 3, 3, device="cuda", dtype=kind).contiguous(memory_format=memory)
-    bias = torch.randn(64, device="cuda", dtype=kind)
+    x = torch.randn(4, 32, 23, 17, device="cuda", dtype=element).contiguous(memory_format=memory)
+    f = torch.randn(64, 32 // groups, 3, 3, device="cuda", dtype=element).contiguous(memory_format=memory)
+    bias = torch.randn(64, device="cuda", dtype=element)
     how = {"stride": stride, "padding": 1, "groups": groups}
     terms = 9 * 32 // groups
     for _ in range(2):  # the second call is a prepared one
@@ -77,7 +77,7 @@ def test_calls_agree_with_cudnn(driver, torch, dtype, last, stride, groups):
     dy = torch.randn_like(y)
     dx = ptxgen.conv2d_input_grad(dy, f, x.shape, **how)
     close(torch, dx, torch.nn.grad.conv2d_input(x.shape, f, dy, **how), 9 * 64 // groups)
-    shift = torch.randn(32, device="cuda", dtype=kind)
+    shift = torch.randn(32, device="cuda", dtype=element)
     up = ptxgen.conv_transpose2d(dy, f, bias=shift, output_padding=stride - 1, **how)
     want = torch.nn.functional.conv_transpose2d(dy, f, shift, output_padding=stride - 1, **how)
     close(torch, up, want, 9 * 64 // groups)

@@ -578,10 +578,10 @@ def test_cublaslt_is_right(driver: CudaDriver, layout: str, dtype: str, compute:
         aligned_b=aligned,
         aligned_c=aligned,
     )
-    kind = problem.element.numpy
-    a = operand(m if layout[0] == "N" else k, problem.columns_a, problem.lda, kind, 1)
-    b = operand(k if layout[1] == "N" else n, problem.columns_b, problem.ldb, kind, 2)
-    c = np.full((m, problem.ldc), np.nan, kind)
+    element = problem.element.numpy
+    a = operand(m if layout[0] == "N" else k, problem.columns_a, problem.lda, element, 1)
+    b = operand(k if layout[1] == "N" else n, problem.columns_b, problem.ldb, element, 2)
+    c = np.full((m, problem.ldc), np.nan, element)
     wide_a, wide_b = a[:, : problem.columns_a].astype(float), b[:, : problem.columns_b].astype(float)
     wide_a, wide_b = wide_a if layout[0] == "N" else wide_a.T, wide_b if layout[1] == "N" else wide_b.T
     bound = 8 * np.sqrt(k) * problem.accumulator.roundoff * (np.abs(wide_a) @ np.abs(wide_b))

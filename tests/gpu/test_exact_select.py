@@ -22,20 +22,20 @@ PRODUCT = "where (i, j) { reduce (k) { accum += P[i,k] * R[j,k]; } C[i,j] = accu
 QUERY = "where (i, j) { reduce (k) { accum += P[i,k] * R[j,k]; } accum > t ? hits.add(accum, i, j); }"
 
 
-def operands(kind: str, m: int, n: int, k: int) -> tuple[Any, Any]:
+def operands(dtype: str, m: int, n: int, k: int) -> tuple[Any, Any]:
     """Normal values; positive ones, whose sums grow with k; ones with lower bits, which tf32 loses."""
     p, r = (RNG.standard_normal((rows, k)).astype(np.float32) for rows in (m, n))
-    if kind == "positive":
+    if dtype == "positive":
         p, r = abs(p) + 1, abs(r) + 1
-    if kind == "lost":
+    if dtype == "lost":
         p, r = (np.float32(1 + 2**-11 - 2**-23) * np.ones_like(x) for x in (p, r))
     return p, r
 
 
-@pytest.mark.parametrize("kind", ["normal", "positive", "lost"])
+@pytest.mark.parametrize("dtype", ["normal", "positive", "lost"])
 @pytest.mark.parametrize("k", [1, 61, 4096, 1 << 16])
-def test_the_bound_covers_the_sums_of_tensor_cores(kind: str, k: int) -> None:
-    p, r = operands(kind, 200, 136, k)
+def test_the_bound_covers_the_sums_of_tensor_cores(dtype: str, k: int) -> None:
+    p, r = operands(dtype, 200, 136, k)
     found = ptxgen.task(PRODUCT)(P=p, R=r, compute="tf32").astype("f8")
     w = exact_filter.weights(k, 0)
     weights = w[exact_filter.ALPHA] + w[exact_filter.BETA] * (k - np.arange(k))
@@ -44,13 +44,13 @@ def test_the_bound_covers_the_sums_of_tensor_cores(kind: str, k: int) -> None:
     assert (abs(found - exact) < bound).all(), float((abs(found - exact) / bound).max())
 
 
-@pytest.mark.parametrize("kind", ["normal", "lost"])
-def test_lists_are_those_of_f32(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", ["normal", "lost"])
+def test_lists_are_those_of_f32(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact_filter, "LEAST", 1)
     exact_calls._exact.cache_clear()
     m, n, k = 1500, 1100, 700
-    p, r = operands(kind, m, n, k)
-    if kind == "lost":  # only the lowest bits of few rows exceed the threshold
+    p, r = operands(dtype, m, n, k)
+    if dtype == "lost":  # only the lowest bits of few rows exceed the threshold
         p[5::100] = np.float32(1 + 2**-11)
         r[:1000, ::2] = 0.5
     exact = p.astype("f8") @ r.T.astype("f8")

@@ -13,22 +13,22 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed; the extra
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:Sparse")]
 
 
-def matrix(kind: Any, m: int = 300, k: int = 200) -> Any:
+def matrix(dtype: Any, m: int = 300, k: int = 200) -> Any:
     """A sparse matrix of small integers with int64 indices."""
     torch.manual_seed(1)
     dense = torch.randint(-2, 3, (m, k), device="cuda") * (torch.rand(m, k, device="cuda") < 0.2)
-    return dense.to(kind).to_sparse_csr()
+    return dense.to(dtype).to_sparse_csr()
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("calls", [0, 1000])
 def test_products_and_updates(name: str, calls: int) -> None:
-    kind = getattr(torch, name)
-    a = matrix(kind)
+    dtype = getattr(torch, name)
+    a = matrix(dtype)
     exact = a.to_dense().double()
     p = ptxgen.spmm_prepare(a, calls=calls, n=64)
     for n in (1, 64, 33):
-        b = torch.randint(-2, 3, (200, n), device="cuda").to(kind)
+        b = torch.randint(-2, 3, (200, n), device="cuda").to(dtype)
         for x in (b, b.T.contiguous().T):
             assert torch.equal(p(x).double(), exact @ b.double())
             assert torch.equal(ptxgen.spmm(a, x).double(), exact @ b.double())
@@ -106,24 +106,24 @@ def test_handles_of_one_pattern() -> None:
 
 @pytest.mark.parametrize("name", ["float16", "float32", "float64"])
 def test_transposes_and_sampled_products(name: str) -> None:
-    kind = getattr(torch, name)
-    a = matrix(kind, 1500, 1300)
+    dtype = getattr(torch, name)
+    a = matrix(dtype, 1500, 1300)
     exact, rows = (
         a.to_dense().double(),
         torch.repeat_interleave(torch.arange(1500, device="cuda"), a.crow_indices().diff()),
     )
     p = ptxgen.spmm_prepare(a)
     for n in (1, 33, 64, 128):
-        x, y = (torch.randint(-2, 3, (m, n), device="cuda").to(kind) for m in a.shape)
-        assert torch.equal(p.t(x), (exact.T @ x.double()).to(kind))
+        x, y = (torch.randint(-2, 3, (m, n), device="cuda").to(dtype) for m in a.shape)
+        assert torch.equal(p.t(x), (exact.T @ x.double()).to(dtype))
         assert torch.equal(ptxgen.spmm(a, x, transpose=True), p.t(x))
         assert torch.equal(ptxgen.spmm(x.T, a), p.t(x).T)
         wanted = (x.double()[rows] * y.double()[a.col_indices()]).sum(1)
-        assert torch.equal(p.sddmm(x, y), wanted.to(kind))
-        assert torch.equal(p.sddmm(x.T.contiguous().T, y, scaled=True), (wanted * a.values()).to(kind))
+        assert torch.equal(p.sddmm(x, y), wanted.to(dtype))
+        assert torch.equal(p.sddmm(x.T.contiguous().T, y, scaled=True), (wanted * a.values()).to(dtype))
     a.values().mul_(2)
     p.update(a.values())
-    assert torch.equal(p.t(x), (2 * exact.T @ x.double()).to(kind))
+    assert torch.equal(p.t(x), (2 * exact.T @ x.double()).to(dtype))
 
 
 def test_a_graph_replays_transposes_and_sampled_products() -> None:

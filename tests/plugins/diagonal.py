@@ -55,15 +55,15 @@ def checks(
 ) -> Iterator[CheckResult]:
     """Compares the host's scaling and the kernel together with A·diag(d)·B, computed from the operands of the user."""
     runner = Runner.of(driver, p, config)
-    for kind, alpha, beta, _ in CASES:
-        a, b, c = operands(p, seed, kind).values()
+    for inputs, alpha, beta, _ in CASES:
+        a, b, c = operands(p, seed, inputs).values()
         d = diagonal(p, seed)
         wide_a = a.astype(np.float64) if p.layout[0] == "N" else a.T.astype(np.float64)
         wide_b = b.astype(np.float64) if p.layout[1] == "N" else b.T.astype(np.float64)
         expected = reference(p, {"A": scale(p, a, d), "B": b, "C": c}, alpha, beta)
         exact = alpha * np.einsum("mk,k,kn->mn", wide_a, d, wide_b) + beta * c.astype(np.float64)
         result = runner.compute({"A": scale(p, a, d), "B": b, "C": c}, alpha, beta)["C"]
-        yield CheckResult(kind, verdict(kind, result, replace(expected, exact=exact)))
+        yield CheckResult(inputs, verdict(inputs, result, replace(expected, exact=exact)))
 
 
 class DiagonalOperandSets(GemmOperandSets):

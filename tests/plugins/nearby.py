@@ -83,11 +83,11 @@ def checks(driver: Driver, p: Nearby, config: Config, seed: int = 0, row_padding
     runner = Runner.of(driver, p, config)
     a, b, c = operands(p, seed, "integers").values()
     expected = Reference(p, *product(p, {"A": a, "B": b}))
-    for kind in ("integers", "again"):  # the count begins at zero at each launch
+    for inputs in ("integers", "again"):  # the count begins at zero at each launch
         got = runner.compute({"A": a, "B": b, "C": c, COUNT: np.full(1, 99, np.uint64)})
-        yield CheckResult(kind, verdict("integers", got["C"], expected))
+        yield CheckResult(inputs, verdict("integers", got["C"], expected))
         wrong = int(got[COUNT][0]) != int((expected.exact <= NEAR).sum())
-        yield CheckResult(f"count, {kind}", verdict("integers", np.float32([[wrong]]), flag_reference(expected)))
+        yield CheckResult(f"count, {inputs}", verdict("integers", np.float32([[wrong]]), flag_reference(expected)))
 
 
 def flag_reference(expected: Reference) -> Reference:

@@ -110,14 +110,14 @@ class RowList(ProblemBase):
         return [f"the rows of A[{self.rows}, {self.columns}] x that have nonzeros, as a list; {self.nnz} nonzeros"]
 
 
-def random_inputs(p: RowList, seed: int = 0, kind: str = "normal") -> dict[str, Array]:
+def random_inputs(p: RowList, seed: int = 0, inputs: str = "normal") -> dict[str, Array]:
     """A matrix in which about half of the rows are empty, and a vector."""
     rng = np.random.default_rng([seed, p.rows, p.nnz])
     some = rng.permutation(p.rows)[: (p.rows + 1) // 2]
     lengths = np.bincount(rng.choice(some, p.nnz), minlength=p.rows)
 
     def numbers(n: int) -> Array:
-        return (rng.integers(-4, 5, n) if kind == "integers" else rng.standard_normal(n)).astype(np.float32)
+        return (rng.integers(-4, 5, n) if inputs == "integers" else rng.standard_normal(n)).astype(np.float32)
 
     return {
         "indptr": np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint32),
@@ -138,13 +138,13 @@ def filled(arrays: Mapping[str, Array]) -> Array:
     return np.flatnonzero(np.diff(arrays["indptr"].astype(np.int64)))
 
 
-def deviation(p: RowList, arrays: Mapping[str, Array], got: Mapping[str, Array], kind: str = "normal") -> Deviation:
+def deviation(p: RowList, arrays: Mapping[str, Array], got: Mapping[str, Array], inputs: str = "normal") -> Deviation:
     """The deviation of a list from the reference; at (-1,): its row numbers are wrong."""
     rows = filled(arrays)
     if got["count"][0] != len(rows) or not np.array_equal(got["numbers"][: len(rows)], rows):
         return Deviation(np.inf, (-1,), np.inf)
     expected, sums = Reference(p, *product(p, arrays)), got["sums"][: len(rows)]
-    return compare(sums, expected) if kind == "normal" else verdict(kind, sums, expected)
+    return compare(sums, expected) if inputs == "normal" else verdict(inputs, sums, expected)
 
 
 def empty_outputs(p: RowList) -> dict[str, Array]:
@@ -157,9 +157,9 @@ def empty_outputs(p: RowList) -> dict[str, Array]:
 
 def checks(driver: Driver, p: RowList, config: Config, seed: int = 0, row_padding: int = 0) -> Iterator[CheckResult]:
     runner = Runner.of(driver, p, config)
-    for kind in ("integers", "normal"):
-        arrays = random_inputs(p, seed, kind)
-        yield CheckResult(kind, deviation(p, arrays, runner.compute({**arrays, **empty_outputs(p)}), kind))
+    for inputs in ("integers", "normal"):
+        arrays = random_inputs(p, seed, inputs)
+        yield CheckResult(inputs, deviation(p, arrays, runner.compute({**arrays, **empty_outputs(p)}), inputs))
 
 
 class RowListOperandSets(OperandSets):

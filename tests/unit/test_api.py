@@ -206,9 +206,9 @@ def test_alpha_zero_of_batches_and_types(host):
     three = np.full((3, 5, 7), np.inf)
     for a, b in ((three, three[0].T), (three[0], three.swapaxes(1, 2)), (three, three.swapaxes(1, 2))):
         assert np.array_equal(ptxgen.gemm(a, b, alpha=0), np.zeros((3, 5, 5)))
-    for kind in ("f2", "f4", "f8"):
-        a = np.full((17, 65), np.nan, kind)
-        assert np.array_equal(ptxgen.gemm(a, a.T, alpha=0), np.zeros((17, 17), kind))
+    for dtype in ("f2", "f4", "f8"):
+        a = np.full((17, 65), np.nan, dtype)
+        assert np.array_equal(ptxgen.gemm(a, a.T, alpha=0), np.zeros((17, 17), dtype))
 
 
 def test_numbers_of_other_types(host):
@@ -617,8 +617,8 @@ def tensors(on: Driver, stream: int = 0):
             return self.device.index
 
         def new_empty(self, shape, dtype=None):
-            kind = next(name for name, k in kinds.items() if k is (dtype or self.dtype))
-            return Tensor(np.full(shape, 55, kind))
+            element = next(name for name, k in kinds.items() if k is (dtype or self.dtype))
+            return Tensor(np.full(shape, 55, element))
 
         def contiguous(self):
             torch.copies += 1

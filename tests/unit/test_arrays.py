@@ -65,11 +65,11 @@ def test_view_of_a_foreign_array(strides):
     assert view(Foreign(x, readonly=True), "a").readonly
 
 
-def tensor(kind: str, device: str = "cuda", index: int | None = 1):
+def tensor(dtype: str, device: str = "cuda", index: int | None = 1):
     """The part of a PyTorch tensor that this package reads."""
     where = SimpleNamespace(type=device, index=index)
     made = type("Tensor", (), {"__module__": "torch"})()
-    for name, value in {"dtype": kind, "shape": (2, 3), "device": where}.items():
+    for name, value in {"dtype": dtype, "shape": (2, 3), "device": where}.items():
         setattr(made, name, value)
     made.stride, made.data_ptr, made.is_neg, made.requires_grad = lambda: (3, 1), lambda: 4096, lambda: False, False
     made.is_conj = lambda: False
@@ -171,8 +171,8 @@ class HostTensor:
     def detach(self):
         return HostTensor(self.x, False)
 
-    def view(self, kind):
-        return HostTensor(self.x.view(kind), self.grad)
+    def view(self, dtype):
+        return HostTensor(self.x.view(dtype), self.grad)
 
     def numpy(self):
         assert not self.grad
@@ -180,13 +180,13 @@ class HostTensor:
         return self.x
 
 
-@pytest.mark.parametrize("kind", ["f32", "bf16", "e4m3", "e5m2"])
-def test_host_tensors_share_their_memory(kind, monkeypatch):
+@pytest.mark.parametrize("element", ["f32", "bf16", "e4m3", "e5m2"])
+def test_host_tensors_share_their_memory(element, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(int16=np.int16, int8=np.int8))
-    x = np.arange(12).reshape(3, 4).astype(dtype(kind).numpy)
-    plain = view(x[:, 1:], "a") if kind == "f32" else View(x[:, 1:], 0, (3, 3), (4, 1), dtype(kind), True)
+    x = np.arange(12).reshape(3, 4).astype(dtype(element).numpy)
+    plain = view(x[:, 1:], "a") if element == "f32" else View(x[:, 1:], 0, (3, 3), (4, 1), dtype(element), True)
     assert as_numpy(plain) is plain.origin
-    found = as_numpy(View(HostTensor(x[:, 1:]), 0, (3, 3), (4, 1), dtype(kind), True))
+    found = as_numpy(View(HostTensor(x[:, 1:]), 0, (3, 3), (4, 1), dtype(element), True))
     assert found.dtype == x.dtype
     assert np.array_equal(found, x[:, 1:])
     found[1, 2] = 0
@@ -203,9 +203,9 @@ def random_views(seed: int, count: int) -> list[View]:
         axes = int(rng.integers(1, 4))
         shape = tuple(int(n) for n in rng.integers(0 if rng.random() < 0.1 else 1, 5, axes))
         strides = tuple(int(s) for s in rng.integers(-3, 14, axes))
-        kind = dtype(str(rng.choice(["f16", "f32", "f64"])))
-        address = 4096 + kind.bytes * int(rng.integers(0, 30))
-        out.append(View(None, address, shape, strides, kind, bool(rng.random() < 0.5)))
+        element = dtype(str(rng.choice(["f16", "f32", "f64"])))
+        address = 4096 + element.bytes * int(rng.integers(0, 30))
+        out.append(View(None, address, shape, strides, element, bool(rng.random() < 0.5)))
     return out
 
 
@@ -324,8 +324,8 @@ def test_conjugate_and_negative_views_are_refused(changes, words, monkeypatch):
 
 
 def test_subclass_of_a_tensor_is_a_tensor():
-    kind = type("Weights", (type(tensor("torch.float32")),), {"__module__": "model"})
-    x = kind()
+    subclass = type("Weights", (type(tensor("torch.float32")),), {"__module__": "model"})
+    x = subclass()
     vars(x).update(vars(tensor("torch.float32")))
     assert view(x, "a").address == 4096
 

@@ -208,15 +208,15 @@ def test_a_recorded_count_can_be_read_again(tmp_path):
     assert read(path) == {P: suites.MOST_CALLS}
 
 
-def made(kind: str, path: Path) -> Path:
+def made(file_type: str, path: Path) -> Path:
     """A path at which there is no regular file."""
-    if kind == "folder":
+    if file_type == "folder":
         path.mkdir()
-    elif kind == "FIFO":
+    elif file_type == "FIFO":
         os.mkfifo(path)
-    elif kind == "socket":
+    elif file_type == "socket":
         socket.socket(socket.AF_UNIX).bind(str(path))
-    elif kind == "device":
+    elif file_type == "device":
         return Path(os.ttyname(os.openpty()[1]))
     else:
         path.symlink_to(path.with_name("elsewhere"))
@@ -224,17 +224,17 @@ def made(kind: str, path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", ["folder", "FIFO", "socket", "device", "symbolic link"])
-def test_only_a_regular_file_is_recorded_to(tmp_path, monkeypatch, kind):
+@pytest.mark.parametrize("file_type", ["folder", "FIFO", "socket", "device", "symbolic link"])
+def test_only_a_regular_file_is_recorded_to(tmp_path, monkeypatch, file_type):
     monkeypatch.chdir(tmp_path)  # the path of a socket is short
-    path = made(kind, Path("shapes.jsonl"))
+    path = made(file_type, Path("shapes.jsonl"))
     before = path.lstat()
     recorder = Recorder(path)
     recorder.count(P)
-    with pytest.warns(RuntimeWarning, match=f"is a {kind}; it must be a regular file"):
+    with pytest.warns(RuntimeWarning, match=f"is a {file_type}; it must be a regular file"):
         recorder.flush()
     assert path.lstat().st_ino == before.st_ino
-    if kind == "symbolic link":
+    if file_type == "symbolic link":
         assert path.read_text() == "theirs"
     recorder._counts.clear()  # else the end of the process warns
 

@@ -74,9 +74,9 @@ def rows_of(name: str, file: Path, capsys: pytest.CaptureFixture[str]) -> list[d
 @pytest.mark.parametrize("name", batchgemm_tables.TABLES)
 def test_tables_are_printed(name: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert rows_of(name, file, capsys)
-    kind = "Table" if name.startswith("table") else "Figure"
+    title = "Table" if name.startswith("table") else "Figure"
     chart = batchgemm_tables.TABLES[name].table(shown()).chart
-    assert f"{kind} {name.removeprefix(kind.lower())}" in chart.title
+    assert f"{title} {name.removeprefix(title.lower())}" in chart.title
 
 
 @pytest.mark.parametrize("name", ["figure3", "figure5", "figure9"])

@@ -1233,7 +1233,7 @@ def test_template_error_is_one_line_without_debug(run: Run, monkeypatch: pytest.
     ],
 )
 def test_each_error_class_has_its_exit_code(error: Exception, code: int) -> None:
-    assert next(c for kind, c in command.EXIT_CODES if isinstance(error, kind)) == code
+    assert next(c for error_class, c in command.EXIT_CODES if isinstance(error, error_class)) == code
 
 
 def test_internal_errors_are_not_hidden(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

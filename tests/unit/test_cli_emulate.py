@@ -396,17 +396,17 @@ def test_scalars_out_of_range(text):
         argument(text)
 
 
-@pytest.mark.parametrize("kind", TYPES)
-def test_buffers(kind):
-    dtype = TYPES[kind]
-    assert (argument(f"{kind}[3]") == np.zeros(3, dtype)).all()
-    assert argument(f"{kind}[3x4]=zeros").shape == (3, 4)
-    assert (argument(f"{kind}[3]=ones").astype("f8") == 1).all()
-    assert argument(f"{kind}[9]=iota").astype("f8").tolist() == list(range(9))
-    one, other = argument(f"{kind}[1000]=random", 1), argument(f"{kind}[1000]=random", 2)
+@pytest.mark.parametrize("element", TYPES)
+def test_buffers(element):
+    dtype = TYPES[element]
+    assert (argument(f"{element}[3]") == np.zeros(3, dtype)).all()
+    assert argument(f"{element}[3x4]=zeros").shape == (3, 4)
+    assert (argument(f"{element}[3]=ones").astype("f8") == 1).all()
+    assert argument(f"{element}[9]=iota").astype("f8").tolist() == list(range(9))
+    one, other = argument(f"{element}[1000]=random", 1), argument(f"{element}[1000]=random", 2)
     assert one.dtype == dtype
     assert one.tobytes() != other.tobytes()
-    assert one.tobytes() == argument(f"{kind}[1000]=random", 1).tobytes()
+    assert one.tobytes() == argument(f"{element}[1000]=random", 1).tobytes()
     x = one.astype("f8")
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
@@ -417,21 +417,21 @@ def test_buffers(kind):
         assert 0.8 < x.std() < 1.2
 
 
-@pytest.mark.parametrize("kind", TYPES)
-def test_files_round_trip(kind, tmp_path):
-    x = argument(f"{kind}[6x7]=random")
+@pytest.mark.parametrize("dtype", TYPES)
+def test_files_round_trip(dtype, tmp_path):
+    x = argument(f"{dtype}[6x7]=random")
     path = tmp_path / "x.npy"
-    given = parse_argument(f"{kind}[6x7]=random:out={path}", np.random.default_rng(0))
+    given = parse_argument(f"{dtype}[6x7]=random:out={path}", np.random.default_rng(0))
     given.store()
     held = np.load(path)
     assert held.shape == (6, 7)
     assert (held.astype("f8") == x.astype("f8")).all()
     for extent in ("", "42", "6x7"):
-        again = argument(f"{kind}[{extent}]={path}")
+        again = argument(f"{dtype}[{extent}]={path}")
         assert again.dtype == x.dtype
         assert again.tobytes() == x.tobytes()
     with pytest.raises(InputError, match="42 elements"):
-        argument(f"{kind}[41]={path}")
+        argument(f"{dtype}[41]={path}")
 
 
 def test_files_of_a_wrong_type(tmp_path):

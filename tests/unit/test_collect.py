@@ -299,16 +299,16 @@ def test_groups_have_one_kernel_class_and_near_extents() -> None:
     assert list(problem_groups.groups(batches, 3)) == [batches[:2], batches[2:]]
 
 
-@pytest.mark.parametrize("kind", ["gemm", "thin", "batch", "conv"])
-def test_random_groups_have_one_kernel_class(kind: str) -> None:
-    generator, other_classes = ProblemGenerator(2, {kind: 1}, group=4), 0
+@pytest.mark.parametrize("name", ["gemm", "thin", "batch", "conv"])
+def test_random_groups_have_one_kernel_class(name: str) -> None:
+    generator, other_classes = ProblemGenerator(2, {name: 1}, group=4), 0
     for number in range(0, 24, 4):
         group = [generator.problem(number + i) for i in range(4)]
         other_classes += len({problem_groups.kernel_class(p) for p in group}) - 1
         assert len(set(group)) == 4
-        assert {p.problem_class == "batch" for p in group} == {kind == "batch"}
-    assert other_classes <= (1 if kind == "conv" else 0)  # of few layers no variant is found
-    assert generator.problem(0) == ProblemGenerator(2, {kind: 1}).problem(0)
+        assert {p.problem_class == "batch" for p in group} == {name == "batch"}
+    assert other_classes <= (1 if name == "conv" else 0)  # of few layers no variant is found
+    assert generator.problem(0) == ProblemGenerator(2, {name: 1}).problem(0)
 
 
 def test_random_grouped_products_are_lists_and_experts_within_the_limits() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.lowering.implicit_gemm import TABLE, WINDOW, OffsetTables
+from ptxgen.lowering.implicit_gemm import IM2COL, TABLE, OffsetTables
 from ptxgen.lowering.kernel_problem import STRIDED, MatrixAccess
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import DIRECTIONS, FILTERS, Conv
@@ -68,7 +68,7 @@ def test_lowered_gemm_is_the_convolution() -> None:
         image = p.operand("B" if v.swapped else "A").access.mode
         seen.add((v.layout, v.direction, image) if "offset_table" in p.needs else "gemm")
     assert "gemm" in seen
-    assert {(layout, "forward", WINDOW) for layout in FILTERS} <= seen
+    assert {(layout, "forward", IM2COL) for layout in FILTERS} <= seen
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_lowered_gemm_is_the_convolution() -> None:
 def test_few_filters_use_pixels_as_columns(v: Conv) -> None:
     one, two, _ = operands(v, 2, "integers").values()
     p = lower(v)
-    assert p.operand("B").access.mode == WINDOW
+    assert p.operand("B").access.mode == IM2COL
     assert p.n >= 16
     assert np.array_equal(multiplied(v, one, two).reshape(-1), convolve(v, one, two).reshape(-1))
 
@@ -240,11 +240,11 @@ def test_pointwise_convolutions_are_plain_gemms() -> None:
 @pytest.mark.parametrize(
     ("layout", "direction", "extents", "letters", "vectors", "found"),
     [
-        ("NCHW", "forward", (128, 12544, 576), "NN", (4, 1, 4), (STRIDED, WINDOW, TABLE)),
-        ("NHWC", "forward", (12544, 128, 576), "NT", (4, 4, 4), (WINDOW, STRIDED, STRIDED)),
-        ("CHWN", "forward", (128, 12544, 576), "TN", (4, 4, 4), (STRIDED, WINDOW, STRIDED)),
-        ("NHWC", "weight_grad", (128, 576, 12544), "TN", (4, 4, 4), (STRIDED, WINDOW, STRIDED)),
-        ("NHWC", "input_grad", (12544, 64, 1152), "NN", (1, 4, 4), (WINDOW, TABLE, STRIDED)),
+        ("NCHW", "forward", (128, 12544, 576), "NN", (4, 1, 4), (STRIDED, IM2COL, TABLE)),
+        ("NHWC", "forward", (12544, 128, 576), "NT", (4, 4, 4), (IM2COL, STRIDED, STRIDED)),
+        ("CHWN", "forward", (128, 12544, 576), "TN", (4, 4, 4), (STRIDED, IM2COL, STRIDED)),
+        ("NHWC", "weight_grad", (128, 576, 12544), "TN", (4, 4, 4), (STRIDED, IM2COL, STRIDED)),
+        ("NHWC", "input_grad", (12544, 64, 1152), "NN", (1, 4, 4), (IM2COL, TABLE, STRIDED)),
     ],
 )
 def test_gemms_of_a_3x3_convolution(layout, direction, extents, letters, vectors, found) -> None:

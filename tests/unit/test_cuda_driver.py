@@ -353,10 +353,10 @@ def pretend_pycuda(gpu: Gpu) -> types.ModuleType:
             check(INVALID_VALUE if block[0] > 1024 else 0, "cuLaunchKernel")
             check(gpu.queue(stream.handle, gpu.kernel(self, bytes(parameters))), "cuLaunchKernel")
 
-    def pagelocked_zeros(size: int, kind: Any) -> np.ndarray[Any, Any]:
+    def pagelocked_zeros(size: int, dtype: Any) -> np.ndarray[Any, Any]:
         memory = ctypes.create_string_buffer(size)
         weakref.finalize(memory, lambda: gpu.freed_hosts.append(gpu.unsafe()))
-        return np.frombuffer(memory, kind)
+        return np.frombuffer(memory, dtype)
 
     module.Error = CudaError
     module.init = lambda: None

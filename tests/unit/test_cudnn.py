@@ -37,7 +37,7 @@ class Tensor:
     def __init__(self, shape: tuple[int, ...], memory: str = "first") -> None:
         self.shape, self.memory = tuple(shape), memory
 
-    def to(self, kind: str) -> Tensor:
+    def to(self, dtype: str) -> Tensor:
         return self
 
     def contiguous(self, memory_format: str) -> Tensor:

@@ -533,16 +533,16 @@ def test_damaged_page_is_reported_as_corrupt(path: Path) -> None:
 def mutated(content: bytes, chance: random.Random) -> bytes:
     """A database with a damaged header, damaged bytes, a damaged page header, two swapped pages, or a missing end."""
     b, pages = bytearray(content), len(content) // 4096
-    kind = chance.choice(("header", "bytes", "bytes", "bytes", "page", "swap", "cut"))
-    if kind == "header":
+    change = chance.choice(("header", "bytes", "bytes", "bytes", "page", "swap", "cut"))
+    if change == "header":
         b[chance.randrange(100)] = chance.randrange(256)
-    elif kind == "bytes":
+    elif change == "bytes":
         used = [i for i, byte in enumerate(content) if byte]
         for _ in range(chance.choice((1, 2, 8))):
             b[chance.choice(used)] = chance.randrange(256)
-    elif kind == "page":
+    elif change == "page":
         b[chance.randrange(pages) * 4096 + chance.randrange(60)] = chance.choice((0, 1, 255))
-    elif kind == "swap":
+    elif change == "swap":
         one, two = chance.randrange(pages) * 4096, chance.randrange(pages) * 4096
         b[one : one + 4096], b[two : two + 4096] = b[two : two + 4096], b[one : one + 4096]
     else:
@@ -594,13 +594,13 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("readonly", [False, True])
-@pytest.mark.parametrize("kind", STRANGE)
-def test_foreign_schemas_are_refused(path: Path, kind: str, readonly: bool) -> None:
+@pytest.mark.parametrize("schema", STRANGE)
+def test_foreign_schemas_are_refused(path: Path, schema: str, readonly: bool) -> None:
     with Database(path) as db:
         db.add(measured())
-    sql(path, STRANGE[kind])
+    sql(path, STRANGE[schema])
     before = path.read_bytes()
-    with pytest.raises(CorruptError, match=f"with a {kind} extra"):
+    with pytest.raises(CorruptError, match=f"with a {schema} extra"):
         Database(path, readonly=readonly)
     assert path.read_bytes() == before
 
@@ -856,7 +856,7 @@ def test_file_system_type_is_detected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "networked"),
+    ("file_system", "networked"),
     [
         ("nfs", True),
         ("nfs4", True),
@@ -872,8 +872,10 @@ def test_file_system_type_is_detected(tmp_path: Path) -> None:
         ("", False),
     ],
 )
-def test_file_systems_without_wal(path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, networked: bool) -> None:
-    monkeypatch.setattr(sqlite_file, "file_system", lambda folder: kind)
+def test_file_systems_without_wal(
+    path: Path, monkeypatch: pytest.MonkeyPatch, file_system: str, networked: bool
+) -> None:
+    monkeypatch.setattr(sqlite_file, "file_system", lambda folder: file_system)
     Database(path).close()
     assert sql(path, "PRAGMA journal_mode") == [("delete" if networked else "wal",)]
 

@@ -48,12 +48,12 @@ def given_to_numpy(capsule: Any) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("name", ["f16", "f32", "f64", "s8", "s32", "u32", "s16", "u16", "u8"])
 def test_memory_of_numpy_is_read_and_given_back(name: str) -> None:
-    kind = DTYPES[name]
-    x = integers(3, 4, 5).astype(kind.numpy)[:, ::-1].transpose(2, 0, 1)
+    dtype = DTYPES[name]
+    x = integers(3, 4, 5).astype(dtype.numpy)[:, ::-1].transpose(2, 0, 1)
     e = dlpack.read(x, "a")
-    assert (e.address, e.shape, e.dtype, e.device) == (x.ctypes.data, x.shape, kind, None)
+    assert (e.address, e.shape, e.dtype, e.device) == (x.ctypes.data, x.shape, dtype, None)
     assert e.strides == tuple(s // x.itemsize for s in x.strides)
-    y = given_to_numpy(dlpack.export(e.address, e.shape, e.strides, kind, (dlpack.CPU, 0), x))
+    y = given_to_numpy(dlpack.export(e.address, e.shape, e.strides, dtype, (dlpack.CPU, 0), x))
     assert np.array_equal(x, y)
     assert y.ctypes.data == x.ctypes.data
 
@@ -72,15 +72,15 @@ def test_read_only_arrays_are_recognised() -> None:
 def test_torch_takes_and_gives_types_that_numpy_lacks() -> None:
     torch = pytest.importorskip("torch")
     for name in ("bf16", "e4m3", "e5m2"):
-        kind = DTYPES[name]
-        x = torch.arange(12).float().to(getattr(torch, kind.torch.removeprefix("torch."))).reshape(3, 4).T
+        dtype = DTYPES[name]
+        x = torch.arange(12).float().to(getattr(torch, dtype.torch.removeprefix("torch."))).reshape(3, 4).T
         try:
             e = dlpack.read(x, "a")
         except InputError:  # a version without DLPack's 8-bit types
-            assert kind.fp8
+            assert dtype.fp8
             continue
-        assert (e.address, e.shape, e.strides, e.dtype) == (x.data_ptr(), (4, 3), (1, 4), kind)
-        y = torch.from_dlpack(dlpack.export(e.address, e.shape, e.strides, kind, (dlpack.CPU, 0), x))
+        assert (e.address, e.shape, e.strides, e.dtype) == (x.data_ptr(), (4, 3), (1, 4), dtype)
+        y = torch.from_dlpack(dlpack.export(e.address, e.shape, e.strides, dtype, (dlpack.CPU, 0), x))
         assert y.dtype == x.dtype
         assert torch.equal(x.float(), y.float())
 
@@ -138,13 +138,13 @@ class Array:
 
     driver: Gpu
 
-    def __init__(self, x: np.ndarray[Any, Any], kind: int = dlpack.CUDA, version: bool = True) -> None:
+    def __init__(self, x: np.ndarray[Any, Any], device_type: int = dlpack.CUDA, version: bool = True) -> None:
         self.memory = dlpack.DeviceArray(self.driver, x.shape, DTYPES["f32"])
         self.driver.upload(self.memory.memory.address, np.ascontiguousarray(x))
-        self.shape, self.kind, self.version, self.streams = x.shape, kind, version, list[Any]()
+        self.shape, self.device_type, self.version, self.streams = x.shape, device_type, version, list[Any]()
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self.kind, 0
+        return self.device_type, 0
 
     def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
         if options and not self.version:
@@ -219,7 +219,7 @@ def test_arrays_that_cannot_be_used_are_refused(gpu: Gpu) -> None:
     x = integers(8, 8)
     a = Array(x)
     with pytest.raises(InputError, match="a is on a device of DLPack's type 4"):
-        ptxgen.gemm(Array(x, kind=4), a)
+        ptxgen.gemm(Array(x, device_type=4), a)
     with pytest.raises(OverlapError, match="out shares memory with a"):
         ptxgen.gemm(a, Array(x), out=a)
 

@@ -163,7 +163,7 @@ def test_transpositions_swap_with_the_operands(cublas: StandInCublas, layout: st
 
 
 @pytest.mark.parametrize(
-    ("dtype", "compute", "grouped", "single", "kind", "code"),
+    ("dtype", "compute", "grouped", "single", "compute_code", "code"),
     [
         ("f32", "f32", "cublasSgemmGroupedBatched", "cublasSgemm_v2", None, None),
         ("f64", "f64", "cublasDgemmGroupedBatched", "cublasDgemm_v2", None, None),
@@ -173,7 +173,13 @@ def test_transpositions_swap_with_the_operands(cublas: StandInCublas, layout: st
     ],
 )
 def test_calls_of_each_type(
-    cublas: StandInCublas, dtype: str, compute: str, grouped: str, single: str, kind: int | None, code: int | None
+    cublas: StandInCublas,
+    dtype: str,
+    compute: str,
+    grouped: str,
+    single: str,
+    compute_code: int | None,
+    code: int | None,
 ) -> None:
     p = GroupedGemm(((4, 8, 16), (8, 8, 8)), dtype=dtype, compute=compute)
     product, driver = made(p)
@@ -181,13 +187,13 @@ def test_calls_of_each_type(
     product.run("loop", NAMED[0])
     [call], loop = cublas.named(grouped), cublas.named(single)
     assert len(loop) == 2
-    if kind is None:
+    if compute_code is None:
         assert (len(call), len(loop[0])) == (16, 14)
         return
     assert (len(call), len(loop[0])) == (20, 19)
-    assert [call[i] for i in (8, 11, 15, 19)] == [kind, kind, kind, code]
+    assert [call[i] for i in (8, 11, 15, 19)] == [compute_code, compute_code, compute_code, code]
     assert call[17:19] == [2, [1, 1]]
-    assert [loop[0][i] for i in (8, 11, 15, 17, 18)] == [kind, kind, kind, code, -1]
+    assert [loop[0][i] for i in (8, 11, 15, 17, 18)] == [compute_code, compute_code, compute_code, code, -1]
     size = p.element.bytes
     assert loop[1][7] == SETS[0][1] + size * int(p.starts[1, 1])
     assert driver.memory[call[10]][1].tolist() == [SETS[0][1], loop[1][7]]
@@ -304,23 +310,23 @@ def test_wheels_are_searched_first_and_newest_first(monkeypatch: pytest.MonkeyPa
 class Tensor:
     """A strided view of device memory: shape, strides in elements and element type."""
 
-    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], kind: str) -> None:
-        self.address, self.shape, self.strides, self.kind = address, shape, strides, kind
+    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str) -> None:
+        self.address, self.shape, self.strides, self.dtype = address, shape, strides, dtype
 
-    def view(self, kind: str) -> Tensor:
-        return Tensor(self.address, self.shape, self.strides, kind)
+    def view(self, dtype: str) -> Tensor:
+        return Tensor(self.address, self.shape, self.strides, dtype)
 
     def __getitem__(self, index: Any) -> Tensor:
         _, columns = index
-        return Tensor(self.address, (*self.shape[:-1], columns.stop), self.strides, self.kind)
+        return Tensor(self.address, (*self.shape[:-1], columns.stop), self.strides, self.dtype)
 
     def transpose(self, x: int, y: int) -> Tensor:
         assert (x, y) == (-2, -1)
         swapped = [(*v[:-2], v[-1], v[-2]) for v in (self.shape, self.strides)]
-        return Tensor(self.address, swapped[0], swapped[1], self.kind)
+        return Tensor(self.address, swapped[0], swapped[1], self.dtype)
 
     def __repr__(self) -> str:
-        return f"{self.kind} {self.shape} {self.strides} at {self.address}"
+        return f"{self.dtype} {self.shape} {self.strides} at {self.address}"
 
 
 class StandInTorch(SimpleNamespace):
@@ -382,8 +388,8 @@ def test_tensors_of_the_grouped_product(torch: StandInTorch, layout: str, jagged
     [(x, w, ends)] = torch.calls
     assert (x.shape, x.strides) == a
     assert (w.shape, w.strides) == b
-    assert (x.address, w.address, x.kind, w.kind) == (*SETS[0][:2], "bf16", "bf16")
-    assert (ends.address, ends.shape, ends.kind) == (9 << 20, (3,), "<i4")
+    assert (x.address, w.address, x.dtype, w.dtype) == (*SETS[0][:2], "bf16", "bf16")
+    assert (ends.address, ends.shape, ends.dtype) == (9 << 20, (3,), "<i4")
     assert torch.streams == [StandInDriver.stream] * 2  # for the offsets, and for the product
 
 

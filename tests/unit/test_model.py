@@ -856,7 +856,7 @@ def test_mutated_files_are_refused_or_predict_finite_times(small, tmp_path):
             continue
         counts[Model] += 1
         assert np.isfinite(m._booster.inplace_predict(x)).all()
-    assert min(counts[kind] for kind in (CorruptError, SchemaError, Model)) > FUZZED // 100, counts
+    assert min(counts[outcome] for outcome in (CorruptError, SchemaError, Model)) > FUZZED // 100, counts
 
 
 def test_formula_ranks_as_hardware():

@@ -16,23 +16,23 @@ LEAST = "accum = min(accum, max(A[i,k], B[k,j]))"
 LIST = "accum > 0 ? L.add(i, j);"
 
 
-def paired(kind: str, step: str, output: str = "C[i,j] = accum;", declared: bool = False, k: int = 8) -> str:
+def paired(dtype: str, step: str, output: str = "C[i,j] = accum;", declared: bool = False, k: int = 8) -> str:
     """The step of pairs, empty: there is none."""
-    head = f"accum: {kind}; " if declared else ""
-    types = {"A": kind, "B": kind, "t": kind, "w": "f32"}
+    head = f"accum: {dtype}; " if declared else ""
+    types = {"A": dtype, "B": dtype, "t": dtype, "w": "f32"}
     source = f"{head}where (i, j) {{ reduce (k) {{ {step}; }} {output} }}"
     text = canonical(parse(source, {name: of for name, of in types.items() if f"{name}[" in source}))
-    algebra = lower(Task(8, 8, k, dtype=kind, text=text)).algebra
+    algebra = lower(Task(8, 8, k, dtype=dtype, text=text)).algebra
     assert isinstance(algebra, InnerExpression)
     return "" if algebra.paired is None else algebra.paired.step.op
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16", "s16", "u16"])
-def test_minima_and_maxima_of_elements_are_exact(kind: str) -> None:
-    assert paired(kind, LEAST) == "max"
-    assert paired(kind, LEAST, LIST) == "max"
-    assert paired(kind, LEAST.replace("B[k,j]", "min(B[k,j], 5)")) == "max"
-    assert paired(kind, LEAST.replace("B[k,j]", "B[k,j] + t[i]")) == ""  # another array
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "s16", "u16"])
+def test_minima_and_maxima_of_elements_are_exact(dtype: str) -> None:
+    assert paired(dtype, LEAST) == "max"
+    assert paired(dtype, LEAST, LIST) == "max"
+    assert paired(dtype, LEAST.replace("B[k,j]", "min(B[k,j], 5)")) == "max"
+    assert paired(dtype, LEAST.replace("B[k,j]", "B[k,j] + t[i]")) == ""  # another array
 
 
 def test_floats_are_rounded_once_where_only_rounded_results_are_read() -> None:

@@ -18,12 +18,12 @@ from tests.lowered import first_violation, require
 H100 = device("h100")
 
 
-def pairs(kind: str = "f32", m: int = 100, n: int = 70, k: int = 3, output: str = "C[i]argmin=accum") -> Task:
+def pairs(dtype: str = "f32", m: int = 100, n: int = 70, k: int = 3, output: str = "C[i]argmin=accum") -> Task:
     """Squared distances of ``m`` and ``n`` points, and what reduces them."""
     arrays = "".join(f"{name}:f32[{axes}];" for name, axes in (("t", "j"), ("u", "i,j")) if f"{name}[" in output)
-    step = "accum+=(A[i,k]-B[k,j])*(A[i,k]-B[k,j])" if kind != "f16" else "accum+=f32(A[i,k]-B[k,j])"
-    head = f"A:{kind}[i,k];B:{kind}[k,j];{arrays}accum:{'f32' if kind == 'f16' else kind};"
-    return Task(m, n, k, "NT", kind, text=f"{head}where(i,j){{reduce(k){{{step};}}{output};}}")
+    step = "accum+=(A[i,k]-B[k,j])*(A[i,k]-B[k,j])" if dtype != "f16" else "accum+=f32(A[i,k]-B[k,j])"
+    head = f"A:{dtype}[i,k];B:{dtype}[k,j];{arrays}accum:{'f32' if dtype == 'f16' else dtype};"
+    return Task(m, n, k, "NT", dtype, text=f"{head}where(i,j){{reduce(k){{{step};}}{output};}}")
 
 
 def lowered(**fields: object) -> KernelProblem:
@@ -34,7 +34,7 @@ CONFIG = "family=resident_rows resident_k=3"
 #: a rule of the family -> problem, configuration that breaks it and none before it, words of the message
 BREAKS = {
     "resident_rows_sink": [(lowered(output="C[j]argmin=accum"), CONFIG, "lists of pairs, and reductions of rows")],
-    "resident_rows_types": [(lowered(kind="f16"), CONFIG, "elements of type f16; registers hold")],
+    "resident_rows_types": [(lowered(dtype="f16"), CONFIG, "elements of type f16; registers hold")],
     "resident_rows_arrays": [(lowered(output="C[i]=max(C[i],accum+t[j])"), CONFIG, "read only A, B and numbers")],
     "resident_rows_k": [(lowered(k=4), CONFIG, "resident_k=3; it must be K, 4")],
     "resident_rows_copies": [

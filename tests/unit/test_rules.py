@@ -45,8 +45,8 @@ MAX_PLUS = lower(
 )
 #: minima and maxima of elements, which pairs of columns compute
 MIN_MAX = {
-    kind: lower(Task(64, 64, 64, dtype=kind, text=canonical(semiring_program("min_max", kind))))
-    for kind in ("f16", "s16")
+    dtype: lower(Task(64, 64, 64, dtype=dtype, text=canonical(semiring_program("min_max", dtype))))
+    for dtype in ("f16", "s16")
 }
 POSITIONS = lower(Task(64, 64, 64, text=Task.text_of(roles_of(program(STEPS)))))
 

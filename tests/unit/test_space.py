@@ -770,16 +770,16 @@ def outcomes(f: space.CandidateSpace, p: KernelProblem, c: Columns, names) -> np
         return np.stack([np.broadcast_to(r.holds(p, c, g, H200), len(c)) for r in chosen])
 
 
-def nearest(n: int, kind: str) -> Task:
+def nearest(n: int, dtype: str) -> Task:
     """The nearest of n points for each of 64 n."""
     step = "(A[i,k]-B[k,j])*(A[i,k]-B[k,j])"
-    text = f"A:{kind}[i,k];B:{kind}[k,j];accum:{kind};where(i,j){{reduce(k){{accum+={step};}}C[i]argmin=accum;}}"
-    return Task(64 * n, n, 3, "NT", kind, text=text)
+    text = f"A:{dtype}[i,k];B:{dtype}[k,j];accum:{dtype};where(i,j){{reduce(k){{accum+={step};}}C[i]argmin=accum;}}"
+    return Task(64 * n, n, 3, "NT", dtype, text=text)
 
 
-def element_sums(n: int, kind: str) -> Task:
+def element_sums(n: int, dtype: str) -> Task:
     """Sums of the elements of n × 3n in 9 groups of columns."""
-    head = f"A:f32[i,k];B:f32[k,j];g:s32[j];x:{kind}[i,j];"
+    head = f"A:f32[i,k];B:f32[k,j];g:s32[j];x:{dtype}[i,j];"
     return Task(
         n, 3 * n, 0, text=f"{head}where(i,j){{reduce(k){{accum+=A[i,k]*B[k,j];}}C[i,g[j]]+=x[i,j];}}", groups=f"{n},9"
     )
@@ -804,8 +804,8 @@ CLASSES = {
         kernel(4, 304, 24, "NT", "f16", lda=25),
     ),
     4: tuple(
-        form(Conv(2, 40 * n, 9, 12 * n, 40 * n, 3, 3, padding=1, groups=40 * n, dtype=kind), "depthwise")
-        for n, kind in ((1, "f32"), (2, "f32"), (1, "f64"))
+        form(Conv(2, 40 * n, 9, 12 * n, 40 * n, 3, 3, padding=1, groups=40 * n, dtype=element), "depthwise")
+        for n, element in ((1, "f32"), (2, "f32"), (1, "f64"))
     ),
     **{
         5 + i: tuple(
@@ -815,31 +815,33 @@ CLASSES = {
         for i, family in enumerate(TILES)
     },
     7: tuple(
-        form(Spmm(n, 64 * n, 3 * n, dtype=kind, pattern="banded:width=3"), "row_split")
-        for n, kind in ((9, "f16"), (50, "f16"), (9, "f64"))
+        form(Spmm(n, 64 * n, 3 * n, dtype=element, pattern="banded:width=3"), "row_split")
+        for n, element in ((9, "f16"), (50, "f16"), (9, "f64"))
     ),
     8: tuple(
-        form(Spmm(n, 64 * n, 3 * n, dtype=kind, pattern="banded:width=3", calls=calls), "shared_slab")
-        for n, kind, calls in ((9, "f16", 150), (50, "f16", 150), (9, "f64", 150))
+        form(Spmm(n, 64 * n, 3 * n, dtype=element, pattern="banded:width=3", calls=calls), "shared_slab")
+        for n, element, calls in ((9, "f16", 150), (50, "f16", 150), (9, "f64", 150))
     ),
     9: tuple(
-        form(Spmm(n, 64 * n, 3 * n, dtype=kind, compute=compute, pattern="banded:width=4", calls=1000), "vector_mma")
-        for n, kind, compute in ((9, "f16", ""), (50, "f16", ""), (9, "f32", "tf32"))
+        form(Spmm(n, 64 * n, 3 * n, dtype=element, compute=compute, pattern="banded:width=4", calls=1000), "vector_mma")
+        for n, element, compute in ((9, "f16", ""), (50, "f16", ""), (9, "f32", "tf32"))
     ),
     10: tuple(
-        form(Spmm(n, 64 * n, 3 * n, dtype=kind, pattern="banded:width=3", calls=1000), "tca")
-        for n, kind in ((9, "f16"), (50, "f16"), (9, "bf16"))
+        form(Spmm(n, 64 * n, 3 * n, dtype=element, pattern="banded:width=3", calls=1000), "tca")
+        for n, element in ((9, "f16"), (50, "f16"), (9, "bf16"))
     ),
     11: tuple(
-        form(Spmm(64 * n, n, 3 * n, dtype=kind, pattern="banded:width=3", calls=1000), "compressed_tiles")
-        for n, kind in ((8, "f16"), (16, "f16"), (8, "f32"))
+        form(Spmm(64 * n, n, 3 * n, dtype=element, pattern="banded:width=3", calls=1000), "compressed_tiles")
+        for n, element in ((8, "f16"), (16, "f16"), (8, "f32"))
     ),
-    12: tuple(form(element_sums(n, kind), "private_groups") for n, kind in ((64, "f32"), (300, "f32"), (64, "f64"))),
+    12: tuple(
+        form(element_sums(n, element), "private_groups") for n, element in ((64, "f32"), (300, "f32"), (64, "f64"))
+    ),
     14: tuple(
-        form(QuantizedGemm(3 * n, 48 * n, 256 * n, dtype=kind, weights="s4", group=128), "quantized_mma")
-        for n, kind in ((1, "f16"), (9, "f16"), (1, "bf16"))
+        form(QuantizedGemm(3 * n, 48 * n, 256 * n, dtype=element, weights="s4", group=128), "quantized_mma")
+        for n, element in ((1, "f16"), (9, "f16"), (1, "bf16"))
     ),
-    13: tuple(form(nearest(n, kind), "resident_rows") for n, kind in ((700, "f32"), (5000, "f32"), (700, "f64"))),
+    13: tuple(form(nearest(n, element), "resident_rows") for n, element in ((700, "f32"), (5000, "f32"), (700, "f64"))),
 }
 
 

@@ -159,10 +159,10 @@ def test_rules_of_shared_slab(problem: Spmm, config: str, message: str) -> None:
 def test_shared_slab_needs_increasing_columns_in_several_tiles() -> None:
     p = lower(PREPARED)
     repeated = p.with_access("values", distinct=False)
-    for kind, allowed in ((p, True), (repeated, False)):
+    for problem, allowed in ((p, True), (repeated, False)):
         c = parse_config(f"{SLAB} k_tiles=several")
-        assert (first_violation(kind, c, H200) is None) == allowed
-        assert first_violation(kind, parse_config(SLAB), H200) is None
+        assert (first_violation(problem, c, H200) is None) == allowed
+        assert first_violation(problem, parse_config(SLAB), H200) is None
 
 
 @pytest.mark.parametrize(("k", "tiles"), [(48, {(64, 0)}), (500, {(512, 0)}), (5000, set())])
@@ -175,7 +175,7 @@ def test_one_tile_has_all_rows_of_b_and_is_the_smallest(k: int, tiles: set[tuple
     p = Spmm(64, 64, k, dtype="f16")
     assert found(p) == tiles
     several = found(replace(p, calls=150)) - tiles
-    assert all(tile_k < k and kind == 1 for tile_k, kind in several)
+    assert all(tile_k < k and count == 1 for tile_k, count in several)
     assert bool(several) == (k > 48)
 
 

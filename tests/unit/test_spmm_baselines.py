@@ -97,8 +97,8 @@ class StandInCusparse:
         def call(*arguments: Any) -> Any:
             if name == "cusparseGetErrorName":
                 return b"CUSPARSE_STATUS_NOT_SUPPORTED"
-            for a, kind in zip(arguments, cusparse_module._SIGNATURES[name], strict=True):
-                kind.from_param(a)  # ctypes converts it
+            for a, c_type in zip(arguments, cusparse_module._SIGNATURES[name], strict=True):
+                c_type.from_param(a)  # ctypes converts it
             if name == "cusparseCreate":
                 arguments[0]._obj.value = 1234
             elif name.startswith("cusparseCreate"):
@@ -164,13 +164,13 @@ def cusparse(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[StandInCusp
 CODES = {"f16": (2, 0), "bf16": (14, 0), "f32": (0, 0), "f64": (1, 1)}
 
 
-@pytest.mark.parametrize("kind", CODES)
-def test_arguments_of_cusparse(cusparse: Any, kind: str) -> None:
-    p = Spmm(70, 24, 50, dtype=kind, pattern=P.pattern, ldb=40, ldc=32)
+@pytest.mark.parametrize("dtype", CODES)
+def test_arguments_of_cusparse(cusparse: Any, dtype: str) -> None:
+    p = Spmm(70, 24, 50, dtype=dtype, pattern=P.pattern, ldb=40, ldc=32)
     library, driver = cusparse(p, 9.0, 5.0, 7.0)
     sets = sets_of(driver, p).sets
     assert Cusparse(driver, p).best(sets, Timing()).best == 5.0
-    values, sums = CODES[kind]
+    values, sums = CODES[dtype]
     csr, dense = library.named("cusparseCreateCsr"), library.named("cusparseCreateDnMat")
     assert (len(csr), len(dense)) == (3 * 2, 3 * 4)
     for i, addresses in enumerate(sets):
@@ -314,11 +314,11 @@ def test_a_dense_a_has_sums_of_duplicates() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")
-@pytest.mark.parametrize("kind", ["f32", "f16", "bf16", "f64"])
-def test_pytorch_multiplies_the_operands_of_the_set(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f64"])
+def test_pytorch_multiplies_the_operands_of_the_set(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     """``as_tensor`` reads the memory of the emulated device; PyTorch computes on the CPU."""
     torch = pytest.importorskip("torch")
-    p = Spmm(70, 24, 50, dtype=kind, pattern=P.pattern, ldb=40)
+    p = Spmm(70, 24, 50, dtype=dtype, pattern=P.pattern, ldb=40)
     driver: Any = StandInDriver(6.0)
 
     def as_tensor(memory: Any, device: str) -> Any:

@@ -33,10 +33,10 @@ def test_default_mixtures_have_no_sparse_products() -> None:
     assert not any(isinstance(p, Spmm) for p in islice(ProblemGenerator(0), 100))
 
 
-@pytest.mark.parametrize("kind", GENERATORS)
-def test_kinds_have_their_generators(kind: str) -> None:
-    drawn: list[Any] = list(islice(ProblemGenerator(3, {kind: 1}, limits=Limits(2048)), 60))
-    assert {p.pattern.partition(":")[0] for p in drawn} == GENERATORS[kind]
+@pytest.mark.parametrize("generator", GENERATORS)
+def test_kinds_have_their_generators(generator: str) -> None:
+    drawn: list[Any] = list(islice(ProblemGenerator(3, {generator: 1}, limits=Limits(2048)), 60))
+    assert {p.pattern.partition(":")[0] for p in drawn} == GENERATORS[generator]
     assert {p.dtype for p in drawn} == {"f16", "bf16", "f32", "f64"}
     assert {p.calls for p in drawn} == {0, 1000}
     assert len({p.n for p in drawn}) > 10
@@ -48,9 +48,9 @@ def test_kinds_have_their_generators(kind: str) -> None:
     assert all(parse(p.key()) == p for p in drawn)
 
 
-@pytest.mark.parametrize("kind", GENERATORS)
-def test_groups_share_kernels_and_some_share_the_matrix(kind: str) -> None:
-    generator, matrices = ProblemGenerator(2, {kind: 1}, limits=Limits(512), group=6), []
+@pytest.mark.parametrize("name", GENERATORS)
+def test_groups_share_kernels_and_some_share_the_matrix(name: str) -> None:
+    generator, matrices = ProblemGenerator(2, {name: 1}, limits=Limits(512), group=6), []
     for first in range(0, 30, 6):
         group: list[Any] = [generator.problem(first + i) for i in range(6)]
         assert len(set(group)) == 6
@@ -69,10 +69,10 @@ def test_the_kernel_class_has_types_alignment_and_preparation() -> None:
     assert [len(g) for g in groups([p, *others, same], 4)] == [2, 1, 1, 1]
 
 
-@pytest.mark.parametrize("kind", GENERATORS)
-def test_small_limits_bound_the_problems(kind: str) -> None:
+@pytest.mark.parametrize("generator", GENERATORS)
+def test_small_limits_bound_the_problems(generator: str) -> None:
     limits = Limits(32, 1 << 20, 1 << 18)  # those of the emulated device
-    drawn: list[Any] = list(islice(ProblemGenerator(4, {kind: 1}, limits=limits), 40))
+    drawn: list[Any] = list(islice(ProblemGenerator(4, {generator: 1}, limits=limits), 40))
     assert all(limits.admits(p) and p.n <= 32 and p.m <= 1024 for p in drawn)
 
 

@@ -58,12 +58,12 @@ def plain(rows: list[list[int]], k: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("m", "k"), [(70, 50), (200, 100_000), (17_000, 40), (0, 5), (3, 0)])
-@pytest.mark.parametrize("kind", ["sorted", "any"])
-def test_counts_are_those_of_a_plain_loop(m: int, k: int, kind: str) -> None:
+@pytest.mark.parametrize("pattern", ["sorted", "any"])
+def test_counts_are_those_of_a_plain_loop(m: int, k: int, pattern: str) -> None:
     rng = np.random.default_rng(m + k)
     lengths = rng.choice([0, 1, 2, 3, 4, 5, 8, 9, 16, 17], m) if k else np.zeros(m, int)
     rows = [rng.integers(0, k, n).tolist() for n in lengths]
-    if kind == "sorted":
+    if pattern == "sorted":
         rows = [sorted(set(row)) for row in rows]
     assert asdict(counted(rows, k)) == plain(rows, k)
 

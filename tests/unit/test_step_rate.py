@@ -42,20 +42,22 @@ MEASURED = [
 ]
 
 
-def problem(kind: str, step: str) -> Task:
+def problem(dtype: str, step: str) -> Task:
     if step in SEMIRINGS:
-        return Task(64, 64, 64, text=canonical(semiring_program(step, kind)))
-    types = {"A": kind, "B": kind} | ({"t": kind} if "t[i]" in step else {})
-    declared = f"accum: {kind}; " if kind == "s16" else ""
+        return Task(64, 64, 64, text=canonical(semiring_program(step, dtype)))
+    types = {"A": dtype, "B": dtype} | ({"t": dtype} if "t[i]" in step else {})
+    declared = f"accum: {dtype}; " if dtype == "s16" else ""
     text = canonical(parse(declared + REDUCE.format(step), types))
     return Task(64, 64, 64, text=text, algebra="popcount" not in step)
 
 
-@pytest.mark.parametrize(("kind", "step", "measured", "pipes"), MEASURED, ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("dtype", "step", "measured", "pipes"), MEASURED, ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_predicted_ceilings_are_near_measured_ones(
-    kind: str, step: str, measured: float, pipes: dict[str, int]
+    dtype: str, step: str, measured: float, pipes: dict[str, int]
 ) -> None:
-    p = lower(problem(kind, step))
+    p = lower(problem(dtype, step))
     counted = step_rate.of_pairs(p.algebra, H100) or step_rate.instructions(p, H100)
     assert dict(counted.by_pipe) == pipes
     assert step_rate.ceiling(p, H100) == pytest.approx(measured, rel=0.04)
@@ -98,8 +100,8 @@ def test_bits_have_the_rate_of_tensor_cores_that_count_them() -> None:
 
 
 def test_bounds_are_not_below_ceilings() -> None:
-    for kind, step, *_ in MEASURED[1:]:
-        p = lower(problem(kind, step))
+    for dtype, step, *_ in MEASURED[1:]:
+        p = lower(problem(dtype, step))
         assert step_rate.bound(p.algebra, H100) >= step_rate.ceiling(p, H100)
 
 

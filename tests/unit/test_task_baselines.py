@@ -80,8 +80,8 @@ MATRICES = {
 
 
 def task(name: str, m: int = 70, n: int = 90, k: int = 48, **fields: Any) -> Task:
-    kind = name if name in ("f64", "bf16", "s32") else "f16" if name == "everything" else "f32"
-    return Task(m, n, k, dtype=kind, text=MATRICES[name], **fields)
+    dtype = name if name in ("f64", "bf16", "s32") else "f16" if name == "everything" else "f32"
+    return Task(m, n, k, dtype=dtype, text=MATRICES[name], **fields)
 
 
 class StandInDriver(EmulatedDriver):
@@ -193,8 +193,8 @@ def languages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stand_in_tensors(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def tensor(torch: Any, address: int, shape: tuple[int, ...], kind: str) -> Any:
-        return tile_languages.Memory(driver, address, shape, dtype(kind).numpy)
+    def tensor(torch: Any, address: int, shape: tuple[int, ...], element: str) -> Any:
+        return tile_languages.Memory(driver, address, shape, dtype(element).numpy)
 
     monkeypatch.setattr(triton_outer, "tensor", tensor)
     monkeypatch.setattr(triton_rows, "tensor", tensor)
@@ -209,14 +209,14 @@ def test_kernels_of_tiles_compute_the_program(
     name: str, baseline: str, languages: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     p = task(name)
-    kind = OF_TILES[baseline]
+    form = OF_TILES[baseline]
     modules = {"triton": triton_outer, "gluon": gluon_staged}
     tiles = modules[baseline].TILES
     driver: Any = StandInDriver(*(9.0 - n for n in range(len(tiles))))
     stand_in_tensors(driver, monkeypatch)
     sets = TaskOperandSets(driver, p, Timing())
     before = set(driver.held)
-    found = kind(driver, p).best(sets.sets, Timing())
+    found = form(driver, p).best(sets.sets, Timing())
     assert found.best == found.same_layout == 10.0 - len(tiles)
     assert driver.held == before
     assert {x["BM"] for x in tile_languages.Kernel.launches} == {tile.bm for tile in tiles}
@@ -251,9 +251,9 @@ def test_tiles_walk_over_all_blocks(languages: None, monkeypatch: pytest.MonkeyP
     driver: Any = StandInDriver(*range(1, 5))
     stand_in_tensors(driver, monkeypatch)
     sets = TaskOperandSets(driver, p, Timing())
-    for kind in OF_TILES.values():
+    for form in OF_TILES.values():
         driver.microseconds = [4.0, 3.0, 2.0, 1.0]
-        kind(driver, p).best(sets.sets, Timing())
+        form(driver, p).best(sets.sets, Timing())
 
 
 @pytest.mark.parametrize("baseline", OF_TILES)
@@ -430,7 +430,7 @@ def any_task(name: str) -> Task:
     when = f" when ({condition})" if condition else ""
     text = f"where (i in [0, M], j in [0, N]){when} {{ reduce (k in [0, K]) {{ {body}"
     types = dict.fromkeys(("P", "R", "b"), "f32") | {"g": "s32", "h": "s32"}
-    program = parse(text, {name: kind for name, kind in types.items() if f"{name}[" in text})
+    program = parse(text, {name: dtype for name, dtype in types.items() if f"{name}[" in text})
     groups = {"by_index": "5,90"}.get(name, "5,7" if "group" in name or name == "greatest" else "")
     return Task(70, 90, 48, text=canonical(program), groups=groups)
 
@@ -492,7 +492,7 @@ def torch_on_cpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     )
     monkeypatch.setattr(torch_arrays, "load_torch", lambda: stand_in)
     monkeypatch.setattr(torch_arrays, "on_stream", lambda torch, driver, tf32: nullcontext())
-    monkeypatch.setattr(torch_arrays, "_device", lambda torch_, x, kind: copied(torch, x))
+    monkeypatch.setattr(torch_arrays, "_device", lambda torch_, x, element: copied(torch, x))
     return torch
 
 
@@ -512,8 +512,8 @@ def test_pytorch_reads_the_operands_of_sets(
     sets = TaskOperandSets(driver, p, Timing())
     given = []
 
-    def tensor(torch: Any, address: int, shape: tuple[int, ...], kind: str) -> Any:
-        out = np.empty(shape, dtype(kind).numpy)
+    def tensor(torch: Any, address: int, shape: tuple[int, ...], element: str) -> Any:
+        out = np.empty(shape, dtype(element).numpy)
         driver.download(address, out)
         given.append(shape)
         return copied(torch_on_cpu, out)
@@ -532,7 +532,7 @@ def test_pytorch_reads_the_operands_of_sets(
 def test_a_wrong_result_of_pytorch_does_not_count(torch_on_cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     p = task("l2")
     driver: Any = StandInDriver(1.0)
-    monkeypatch.setattr(torch_arrays, "tensor", lambda torch, address, shape, kind: torch_on_cpu.zeros(shape))
+    monkeypatch.setattr(torch_arrays, "tensor", lambda torch, address, shape, element: torch_on_cpu.zeros(shape))
     right = torch_text.sources(Parts(p))
     wrong = {name: text.replace("return [out0]", "return [out0 + 100]") for name, text in right.items()}
     monkeypatch.setattr(torch_arrays, "sources", lambda parts: {**wrong, "cube": right["cube"]})
@@ -674,8 +674,8 @@ def test_formulas_of_keops_compute_the_program(name: str, keops_on_cpu: Any, mon
     assert list(keops.sources(Parts(p))) == [form]
 
 
-def tensor_in(torch_on_cpu: Any, driver: Any, torch: Any, address: int, shape: tuple[int, ...], kind: str) -> Any:
-    out = np.empty(shape, dtype(kind).numpy)
+def tensor_in(torch_on_cpu: Any, driver: Any, torch: Any, address: int, shape: tuple[int, ...], element: str) -> Any:
+    out = np.empty(shape, dtype(element).numpy)
     driver.download(address, out)
     return copied(torch_on_cpu, out)
 
@@ -700,14 +700,14 @@ def test_what_keops_lacks_is_told() -> None:
 def test_what_cannot_be_timed_is_refused() -> None:
     driver: Any = StandInDriver()
     kinds = (*OF_TILES.values(), cuda_staged.CudaStaged, torch_arrays.TorchEager)
-    for kind in kinds:
+    for baseline in kinds:
         with pytest.raises(ShapeError, match="an extent is 0, which is not timed"):
-            kind(driver, task("max_plus", m=0))
-    for kind in kinds[:3]:
+            baseline(driver, task("max_plus", m=0))
+    for baseline in kinds[:3]:
         with pytest.raises(LaunchError, match="stores one matrix, all of its elements; the task has another output"):
-            kind(driver, any_task("groups"))
+            baseline(driver, any_task("groups"))
         with pytest.raises(LaunchError, match="batch is 2; the kernel has one item"):
-            kind(driver, replace(task("max_plus"), batch=2))
+            baseline(driver, replace(task("max_plus"), batch=2))
     for name, message in {"columns": "reduces rows", "rows where": "all results of a row", "groups": "rows"}.items():
         with pytest.raises(LaunchError, match=rf"Triton does not compute .*{message}"):
             triton_rows.TritonRows(driver, any_task(name))

@@ -32,8 +32,8 @@ from ptxgen.tuning.store.database import Database
 H100 = device("h100")
 
 
-def max_min(m: int, n: int, k: int, kind: str = "f32") -> Task:
-    return Task(m, n, k, dtype=kind, text=canonical(semiring_program("max_min", kind)))
+def max_min(m: int, n: int, k: int, dtype: str = "f32") -> Task:
+    return Task(m, n, k, dtype=dtype, text=canonical(semiring_program("max_min", dtype)))
 
 
 def text_of(text: str) -> str:
@@ -103,30 +103,30 @@ def test_default_mixtures_have_no_tasks() -> None:
     assert not any(isinstance(p, Task) for p in islice(ProblemGenerator(0), 100))
 
 
-@pytest.mark.parametrize("kind", RANDOM_PROBLEMS)
-def test_kinds_draw_programs_types_layouts_and_extents(kind: str) -> None:
-    found: list[Any] = list(islice(ProblemGenerator(3, {kind: 1}, limits=Limits(2048)), 60))
+@pytest.mark.parametrize("generator", RANDOM_PROBLEMS)
+def test_kinds_draw_programs_types_layouts_and_extents(generator: str) -> None:
+    found: list[Any] = list(islice(ProblemGenerator(3, {generator: 1}, limits=Limits(2048)), 60))
     assert {p.dtype for p in found} == {"f16", "bf16", "f32", "f64"}
-    one = kind == "task_one_array"
+    one = generator == "task_one_array"
     assert {p.layout for p in found} == ({"NT", "TN"} if one else {"NN", "NT", "TN", "TT"})
     assert len({(p.m, p.n, p.k) for p in found}) > 50
     assert not one or all(p.mirrored for p in found)
     assert any(p.m % 8 == p.n % 8 == p.k % 8 == 0 for p in found)
     assert all(parse(p.key()) == p for p in found)
     programs = {p.text for p in found if p.dtype == "f32"}
-    if kind == "task_distance":
+    if generator == "task_distance":
         assert programs == {text_of(typed_text(distance_text(name), "f32")) for name in DISTANCES}
     elif one:
         assert text_of(typed_text(distance_text("l1", True), "f32")) in programs
-    elif kind == "task_query":
+    elif generator == "task_query":
         assert text_of(typed_text(QUERIES["q1"], "f32")) in programs
     else:
         assert canonical(semiring_program("max_min", "f32")) in programs
 
 
-@pytest.mark.parametrize("kind", RANDOM_PROBLEMS)
-def test_groups_of_tasks_share_kernels(kind: str) -> None:
-    generator = ProblemGenerator(2, {kind: 1}, limits=Limits(512), group=6)
+@pytest.mark.parametrize("name", RANDOM_PROBLEMS)
+def test_groups_of_tasks_share_kernels(name: str) -> None:
+    generator = ProblemGenerator(2, {name: 1}, limits=Limits(512), group=6)
     group: list[Any] = [generator.problem(i) for i in range(6)]
     assert len(set(group)) == 6
     assert len({p.text for p in group}) == 1

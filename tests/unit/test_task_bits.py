@@ -21,8 +21,8 @@ from ptxgen.tuning.selection import require
 H100 = device("h100")
 
 
-def task(kind: str, step: str, output: str = "C[i,j] = accum;", **fields: int) -> Task:
-    return Task(30, 20, 70, text=f"A:{kind}[i,k];B:{kind}[k,j];where(i,j){{reduce(k){{{step}}}{output}}}", **fields)
+def task(dtype: str, step: str, output: str = "C[i,j] = accum;", **fields: int) -> Task:
+    return Task(30, 20, 70, text=f"A:{dtype}[i,k];B:{dtype}[k,j];where(i,j){{reduce(k){{{step}}}{output}}}", **fields)
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def test_large_tasks_are_computed_by_tensor_cores_where_they_count_bits() -> Non
     assert [require(p, device(name))[0].config.family for name in ("h100", "b200")] == ["mma", "simt"]
 
 
-@pytest.mark.parametrize("kind", ["u8", "u32"])
+@pytest.mark.parametrize("dtype", ["u8", "u32"])
 @pytest.mark.parametrize("name", BITS)
-def test_explanations_tell_which_bits_are_counted(name: str, kind: str) -> None:
-    program = parse(bit_text(name, kind))
+def test_explanations_tell_which_bits_are_counted(name: str, dtype: str) -> None:
+    program = parse(bit_text(name, dtype))
     [line] = [x for x in explanation(program) if "cores count" in x]
     assert ("different" if name == "hamming" else "common") in line
-    assert ("packed" in line) == (kind == "u8")
+    assert ("packed" in line) == (dtype == "u8")
     assert not any("cores count" in x for x in explanation(program, algebra=False))
 
 

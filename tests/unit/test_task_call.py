@@ -15,8 +15,8 @@ from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
 DISTANCE = "where (i, j) { reduce (k) { accum += abs(P[i,k] - R[j,k]); } D[i,j] = accum * s; }"
 
 
-def zeros(*shape: int, kind: Any = np.float32) -> np.ndarray:
-    return np.zeros(shape, kind)
+def zeros(*shape: int, dtype: Any = np.float32) -> np.ndarray:
+    return np.zeros(shape, dtype)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def zeros(*shape: int, kind: Any = np.float32) -> np.ndarray:
             "t is no input of the task; its inputs are P, R, s",
         ),
         (
-            {"P": zeros(3, 4), "R": zeros(5, 4, kind=complex), "s": 1.0},
+            {"P": zeros(3, 4), "R": zeros(5, 4, dtype=complex), "s": 1.0},
             DtypeError,
             "R has dtype complex128; the elements of a task must be real",
         ),
@@ -49,22 +49,22 @@ def zeros(*shape: int, kind: Any = np.float32) -> np.ndarray:
             "out has shape (3, 4); it must be (3, 5)",
         ),
         (
-            {"P": zeros(3, 4), "R": zeros(5, 4), "s": 1.0, "out": zeros(3, 5, kind=np.int32)},
+            {"P": zeros(3, 4), "R": zeros(5, 4), "s": 1.0, "out": zeros(3, 5, dtype=np.int32)},
             DtypeError,
             "out is s32; it must be f32",
         ),
         (
-            {"P": zeros(3, 4, kind=np.int64), "R": zeros(5, 4), "s": 1.0},
+            {"P": zeros(3, 4, dtype=np.int64), "R": zeros(5, 4), "s": 1.0},
             DtypeError,
             "P has dtype int64; it must be an integer of at most 32 bits; for keys of groups, keys='any'",
         ),
         (
-            {"P": zeros(3, 4, kind=np.int32), "R": zeros(5, 4, kind=np.int32), "s": 1 << 31},
+            {"P": zeros(3, 4, dtype=np.int32), "R": zeros(5, 4, dtype=np.int32), "s": 1 << 31},
             InputError,
             "s is 2147483648; it must be from -2147483648 to 2147483647",
         ),
         (
-            {"P": zeros(3, 4, kind=np.int32), "R": zeros(5, 4, kind=np.int32), "s": np.int64(1 << 31)},
+            {"P": zeros(3, 4, dtype=np.int32), "R": zeros(5, 4, dtype=np.int32), "s": np.int64(1 << 31)},
             InputError,
             "s is 2147483648; it must be from -2147483648 to 2147483647",
         ),
@@ -119,7 +119,7 @@ def test_semirings_that_do_not_exist() -> None:
     with pytest.raises(DtypeError, match="a and b are f32; with the semiring or_and they must be integers"):
         ptxgen.matmul_over("or_and", zeros(2, 2), zeros(2, 2))
     with pytest.raises(DtypeError, match="a is f32 and b is f64; they must be the same"):
-        ptxgen.matmul_over("min_plus", zeros(2, 2), zeros(2, 2, kind=np.float64))
+        ptxgen.matmul_over("min_plus", zeros(2, 2), zeros(2, 2, dtype=np.float64))
 
 
 def test_strided_arrays_are_read_where_they_are_or_copied() -> None:

@@ -135,12 +135,12 @@ def test_what_has_no_gradient(step: str, output: str, message: str) -> None:
         gradients(program, frozenset("A"), False)
 
 
-@pytest.mark.parametrize("kind", ["f16", "f64"])
-def test_gradients_of_products_of_matrices_are_kernels_of_gemms(kind: str) -> None:
-    text = f"where (i, j) {{ reduce (k) {{ accum += A[i,k] * B[k,j]; }} C[i,j] = {kind}(accum); }}"
+@pytest.mark.parametrize("dtype", ["f16", "f64"])
+def test_gradients_of_products_of_matrices_are_kernels_of_gemms(dtype: str) -> None:
+    text = f"where (i, j) {{ reduce (k) {{ accum += A[i,k] * B[k,j]; }} C[i,j] = {dtype}(accum); }}"
     names = []
-    for step in gradients(parse(text, {"A": kind, "B": kind}), frozenset("AB"), False).steps:
+    for step in gradients(parse(text, {"A": dtype, "B": dtype}), frozenset("AB"), False).steps:
         assert isinstance(step, Computed)
         roles = roles_of(step.program)
         names.append(lower(Task(8, 8, 8, roles.layout, "", text=Task.text_of(roles))).name)
-    assert sorted(names) == [f"gemm_{kind}_nt", f"gemm_{kind}_tn"]
+    assert sorted(names) == [f"gemm_{dtype}_nt", f"gemm_{dtype}_tn"]

@@ -59,9 +59,9 @@ def test_query_3_counts_half_or_one_pair_in_1000(share: str, least: float, most:
 
 
 @pytest.mark.parametrize("name", ["q2", "q4"])
-@pytest.mark.parametrize("kind", ["f32", "s32", "f16"])
-def test_sums_that_timed_kernels_are_compared_with(name: str, kind: str) -> None:
-    p = Task(60, 50, 20, text=typed_text(QUERIES[name].replace("+= accum;", "+= accum*4;"), kind), groups="5,4")
+@pytest.mark.parametrize("dtype", ["f32", "s32", "f16"])
+def test_sums_that_timed_kernels_are_compared_with(name: str, dtype: str) -> None:
+    p = Task(60, 50, 20, text=typed_text(QUERIES[name].replace("+= accum;", "+= accum*4;"), dtype), groups="5,4")
     arrays = checks.random_arrays(p) | checks.random_keys(p, "integers", np.random.default_rng(0))
     found, expected = checks.sums_in_groups(p, arrays), checks.expected(p, arrays, p.typical_scalars)
     assert isinstance(expected, Dense)

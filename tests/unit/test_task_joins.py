@@ -174,7 +174,7 @@ def test_programs_that_compute_all_pairs(changed, options, monkeypatch):
 def test_small_products_compute_all_pairs():
     joined = "where (i, j) when (x[i] == y[j]) { reduce (k) { accum += P[i,k] * R[k,j]; } C[i,j] = accum; }"
     types = {"P": "f32", "R": "f32", "x": "s32", "y": "s32"}
-    f32, f16 = (roles_of(parse(joined, types | dict.fromkeys("PR", kind))) for kind in ("f32", "f16"))
+    f32, f16 = (roles_of(parse(joined, types | dict.fromkeys("PR", dtype))) for dtype in ("f32", "f16"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(joins, "LEAST", 1 << 33)
         patch.setattr(joins, "LEAST_PRODUCTS", 1 << 36)

@@ -35,20 +35,22 @@ def summed(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tup
     return found
 
 
-@pytest.mark.parametrize(("kind", "n"), [("int8", 300), ("uint32", 0), ("int64", 1), ("int64", 4300), ("uint64", 300)])
-def test_numbers_of_keys(kind: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("key_type", "n"), [("int8", 300), ("uint32", 0), ("int64", 1), ("int64", 4300), ("uint64", 300)]
+)
+def test_numbers_of_keys(key_type: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the host, and by kernels: all keys different, some equal, all equal to the key of an empty slot."""
     for name in ("int8", "int64", "uint32", "uint64"):
         monkeypatch.setattr(LIBRARY, name, f"torch.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "torch", LIBRARY)
-    driver, limits = EmulatedDriver(), np.iinfo(kind)
+    driver, limits = EmulatedDriver(), np.iinfo(key_type)
     monkeypatch.setattr(drivers, "driver_of", lambda v: driver)
     rng = np.random.default_rng(n)
-    empty = 1 << 63 if kind == "uint64" else limits.min
+    empty = 1 << 63 if key_type == "uint64" else limits.min
     for x in (
-        rng.integers(limits.min, limits.max, n, endpoint=True, dtype=kind),
-        np.append(rng.integers(0, 5, n).astype(kind), np.array([empty, limits.max], kind))[2:],
-        np.full(n, empty, kind),
+        rng.integers(limits.min, limits.max, n, endpoint=True, dtype=key_type),
+        np.append(rng.integers(0, 5, n).astype(key_type), np.array([empty, limits.max], key_type))[2:],
+        np.full(n, empty, key_type),
     ):
         keys, numbers = np.unique(x, return_inverse=True)
         for given in (x, Tensor(driver, x)):

@@ -169,10 +169,10 @@ class Typed(Tensor):
 
     def __init__(self, driver: EmulatedDriver, x: Any) -> None:
         super().__init__(driver, x)
-        self.kind, self.dtype = x.dtype, f"torch.{x.dtype}"
+        self.element, self.dtype = x.dtype, f"torch.{x.dtype}"
 
     def numpy(self) -> Any:
-        out = np.empty(self.shape, self.kind)
+        out = np.empty(self.shape, self.element)
         if out.size:
             self.driver.download(self.address, out)
         return out

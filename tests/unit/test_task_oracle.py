@@ -326,16 +326,16 @@ def test_blocks_compute_what_loops_compute(seed: int, monkeypatch: pytest.Monkey
             )
 
 
-@pytest.mark.parametrize("kind", ["f32", "f16", "f64"])
+@pytest.mark.parametrize("inputs", ["f32", "f16", "f64"])
 @pytest.mark.parametrize("values", ["integers", "normal", "special"])
 def test_large_sums_of_products_are_products_of_matrices(
-    kind: str, values: str, monkeypatch: pytest.MonkeyPatch
+    inputs: str, values: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(4)
-    a, b = (random_values(values, kind, shape, rng) for shape in ((9, 17), (30, 17)))
-    step = "f32(P[i,k])*f32(R[j,k])" if kind == "f16" else "R[j,k]*P[i,k]"
+    a, b = (random_values(values, inputs, shape, rng) for shape in ((9, 17), (30, 17)))
+    step = "f32(P[i,k])*f32(R[j,k])" if inputs == "f16" else "R[j,k]*P[i,k]"
     text = f"where (i, j) {{ reduce (k) {{ accum += {step}; }} C[i,j] = accum; D[i] += accum > 2; }}"
-    program = parse(text, {"P": kind, "R": kind})
+    program = parse(text, {"P": inputs, "R": inputs})
     slow = evaluate(program, {"P": a, "R": b})
     monkeypatch.setattr(oracle, "PRODUCTS", 1)
     monkeypatch.setattr(oracle, "_BLOCK", 120)
@@ -354,6 +354,6 @@ def test_large_sums_of_products_are_products_of_matrices(
 
 def test_other_steps_are_no_products_of_matrices() -> None:
     steps = [("P[i,k]+R[j,k]", "f32"), ("P[i,k]*R[j,k]", "s32"), ("f32(P[i,k])*f32(R[j,k])", "f64")]
-    for step, kind in [*steps, ("P[i,k]*P[i,k]*R[j,k]", "f32")]:
+    for step, dtype in [*steps, ("P[i,k]*P[i,k]*R[j,k]", "f32")]:
         text = f"where (i, j) {{ reduce (k) {{ accum += {step}; }} C[i,j] = accum; }}"
-        assert oracle.factors_of(parse(text, {"P": kind, "R": kind})) is None
+        assert oracle.factors_of(parse(text, {"P": dtype, "R": dtype})) is None

@@ -41,11 +41,11 @@ def test_programs_are_read_back_from_their_canonical_text() -> None:
     assert {"ik", "ki", "kj", "jk", "ij", "ji", "i", "j", "k"} <= seen
 
 
-@pytest.mark.parametrize("kind", [*OUTPUTS, "top"])
-def test_choices_are_kept(kind: str) -> None:
+@pytest.mark.parametrize("form", [*OUTPUTS, "top"])
+def test_choices_are_kept(form: str) -> None:
     choices = Choices(
         reductions=("max", "+"),
-        outputs=(kind,),
+        outputs=(form,),
         types=("f32", "u8"),
         functions=False,
         when=False,
@@ -58,7 +58,7 @@ def test_choices_are_kept(kind: str) -> None:
         assert program.reduction in ("max", "+")
         assert program.when is None
         assert program.initial is None
-        assert [type(x) for x in program.outputs] == [classes[kind]]
+        assert [type(x) for x in program.outputs] == [classes[form]]
         assert parse(canonical(program)) == program
         assert {x.dtype for x in program.inputs if x.name not in ("gi", "gj")} <= {"f32", "u8"}
         assert not any(function in canonical(program) for function in ("exp(", "sqrt(", "log2(", "/"))

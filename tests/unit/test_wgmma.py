@@ -56,9 +56,9 @@ def loaded_stage(x, matrix: np.ndarray) -> np.ndarray:
     return memory
 
 
-def read(memory: np.ndarray, x, start: int, rows: int, kind: np.dtype) -> np.ndarray:
+def read(memory: np.ndarray, x, start: int, rows: int, dtype: np.dtype) -> np.ndarray:
     """What wgmma reads through a descriptor at byte ``start``: rows × 32 bytes of K."""
-    size = kind.itemsize
+    size = dtype.itemsize
     span = SPAN[x.desc_high >> 30]
     stride, leading = (x.desc_high & 0x3FFF) << 4, x.desc_low >> 16 << 4
     mn, k = np.meshgrid(np.arange(rows), np.arange(32 // size), indexing="ij")
@@ -68,7 +68,7 @@ def read(memory: np.ndarray, x, start: int, rows: int, kind: np.dtype) -> np.nda
         wide = span // size
         at = start + mn // wide * leading + k // 8 * stride + k % 8 * span + mn % wide * size
     at = swizzled(at[..., None], span) + np.arange(size)
-    return np.ascontiguousarray(memory[at]).view(kind)[..., 0]
+    return np.ascontiguousarray(memory[at]).view(dtype)[..., 0]
 
 
 def test_descriptors_read_what_tma_loaded():
@@ -76,12 +76,12 @@ def test_descriptors_read_what_tma_loaded():
     rng = np.random.default_rng(0)
     for p, c in random_cases()[:120]:
         made = plan_for(p, c, H200)
-        kind = np.dtype(f"u{p.element.bytes}")
+        dtype = np.dtype(f"u{p.element.bytes}")
         steps = c.u * p.element.bytes // 32
         for x, extent in ((made.x, made.scheduler.x_tile), (made.y, made.scheduler.y_tile)):
             if x.realigned or (x.role == "x" and made.mainloop.a_from_registers):
                 continue
-            matrix = rng.integers(0, 1 << 8 * kind.itemsize, (extent, c.u), kind)
+            matrix = rng.integers(0, 1 << 8 * dtype.itemsize, (extent, c.u), dtype)
             share = c.cluster_x if x.role == "y" else c.cluster_y
             memory = np.full(1 << 18, 0xEE, np.uint8)
             for rank in range(share):  # each block of the cluster loads its slice
@@ -91,13 +91,13 @@ def test_descriptors_read_what_tma_loaded():
                 memory[shift:] = np.where(memory[shift:] == 0xEE, loaded[: len(memory) - shift], memory[shift:])
             for n, s in enumerate(made.mainloop.products):
                 k, mi = n // made.mainloop.mi, s.mi
-                part = matrix[:, k * 32 // kind.itemsize :][:, : 32 // kind.itemsize]
+                part = matrix[:, k * 32 // dtype.itemsize :][:, : 32 // dtype.itemsize]
                 if x.role == "y":
-                    got = read(memory, x, x.base + 16 * s.y, extent, kind)
+                    got = read(memory, x, x.base + 16 * s.y, extent, dtype)
                     np.testing.assert_array_equal(got, part, err_msg=f"{p.key()} | {c}")
                     continue
                 for wg in range(1 if c.pingpong else c.math_warpgroups):
-                    got = read(memory, x, x.base + 16 * s.x + wg * made.mainloop.x_wg_bytes, 64, kind)
+                    got = read(memory, x, x.base + 16 * s.x + wg * made.mainloop.x_wg_bytes, 64, dtype)
                     want = part[wg * made.mainloop.wg_rows + 64 * mi :][:64]
                     valid = c.tma_rows or 64  # rows that are not loaded are never stored
                     np.testing.assert_array_equal(got[:valid], want[:valid], err_msg=f"{p.key()} | {c}")

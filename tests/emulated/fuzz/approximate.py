@@ -92,14 +92,14 @@ TABLE = (
 
 
 def kernel(name: str, row: tuple) -> Case:
-    op, kind, rule, draws = row
+    op, dtype, rule, draws = row
     k = Kernel(name, "approximate", (64,), (2,))
     operands = []
     for draw in draws:
-        operands.append(k.load(kind, None if draw is None else [draw(k.draw) for _ in range(k.total)]))
-    out = k.reg_of(kind)
+        operands.append(k.load(dtype, None if draw is None else [draw(k.draw) for _ in range(k.total)]))
+    out = k.reg_of(dtype)
     k.emit(f"{op} {out}, {', '.join(operands)};")
-    k.store(out, kind, rule, op)
+    k.store(out, dtype, rule, op)
     return k.case()
 
 

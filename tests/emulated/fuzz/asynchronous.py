@@ -118,17 +118,17 @@ def stored(name: str) -> Case:
     k = Kernel(name, "bulk", (64,))
     d = k.draw
     base, _, first = start(k, name, 1024)
-    op, kind = d.pick(REDUCTIONS)
+    op, dtype = d.pick(REDUCTIONS)
     at, to = k.reg(32), k.reg(64)
     plain = k.column("b32", label="cp.async.bulk to global memory", count=256)
-    rule = "nan" if kind == "f64" else ""
-    width = int(kind.lstrip("bfsu")) // 8
-    reduced = k.column(kind, rule, label=f"cp.reduce.async.bulk.{op}.{kind}", count=1024 // width)
+    rule = "nan" if dtype == "f64" else ""
+    width = int(dtype.lstrip("bfsu")) // 8
+    reduced = k.column(dtype, rule, label=f"cp.reduce.async.bulk.{op}.{dtype}", count=1024 // width)
     k.emit(f"mad.lo.u32 {at}, %t, 16, {base};", f"mad.wide.u32 {to}, %t, 16, %out;")
     for i in range(16 // width):
         k.emit(
-            f"st.shared.b{8 * width} [{at}+{i * width}], {k.load(kind)};",
-            f"st.global.b{8 * width} [{to}+{reduced.offset + i * width}], {k.load(kind)};",
+            f"st.shared.b{8 * width} [{at}+{i * width}], {k.load(dtype)};",
+            f"st.global.b{8 * width} [{to}+{reduced.offset + i * width}], {k.load(dtype)};",
         )
     k.emit("fence.proxy.async;", "bar.sync 0;")
     size = 16 * d.between(1, 64)
@@ -139,7 +139,7 @@ def stored(name: str) -> Case:
         f"[%out+{plain.offset + where}], [{base}+{source}], {size};"
     )
     k.emit(
-        f"@{first} cp.reduce.async.bulk.global.shared::cta.bulk_group.{op}.{kind} "
+        f"@{first} cp.reduce.async.bulk.global.shared::cta.bulk_group.{op}.{dtype} "
         f"[%out+{reduced.offset}], [{base}], 1024;"
     )
     k.emit(f"@{first} cp.async.bulk.commit_group;", f"@{first} cp.async.bulk.wait_group{d.pick(('', '.read'))} 0;")
@@ -414,11 +414,11 @@ def tensor_stored(name: str) -> Case | None:
     tensor, size = matrix(k, "out", dtype)
     room = -(-size // 1024) * 1024
     base, _, first = start(k, name, room)
-    kind = {"u8": "b32", "f16": "f16x2", "bf16": "bf16x2", "f32": "f32"}[dtype]
+    element = {"u8": "b32", "f16": "f16x2", "bf16": "bf16x2", "f32": "f32"}[dtype]
     at = k.reg(32)
     k.emit(f"mad.lo.u32 {at}, %t, 4, {base};")
     for i in range(room // 256):
-        k.emit(f"st.shared.b32 [{at}+{256 * i}], {k.load(kind)};")
+        k.emit(f"st.shared.b32 [{at}+{256 * i}], {k.load(element)};")
     k.emit("fence.proxy.async;", "bar.sync 0;")
     map_, x, y = k.reg(64), k.reg(32), k.reg(32)
     k.emit(f"mov.b64 {map_}, map0;", f"cvta.param.u64 {map_}, {map_};")

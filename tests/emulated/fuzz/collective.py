@@ -7,11 +7,11 @@ from .kernel import Case, Kernel
 FULL = "0xffffffff"
 
 
-def few(k: Kernel, kind: str = "b32") -> str:
+def few(k: Kernel, dtype: str = "b32") -> str:
     """Values of which several lanes have the same."""
-    values = [k.draw.value(kind) for _ in range(k.draw.between(2, 5))]
+    values = [k.draw.value(dtype) for _ in range(k.draw.between(2, 5))]
     same = k.draw.chance(25)
-    return k.load(kind, [values[0] if same else k.draw.pick(values) for _ in range(k.total)])
+    return k.load(dtype, [values[0] if same else k.draw.pick(values) for _ in range(k.total)])
 
 
 def shuffle(name: str) -> Case:
@@ -87,15 +87,15 @@ def together(k: Kernel, mask: str) -> None:
             k.emit(f"vote.sync.{mode}.pred {q}, {d.pick(('', '!'))}{p}, {mask};")
             k.store(q, "pred", label=f"vote.{mode}")
         elif how < 5:
-            kind = d.pick(("b32", "b64"))
+            dtype = d.pick(("b32", "b64"))
             mode = d.pick(("any", "all"))
-            x = few(k, kind)
+            x = few(k, dtype)
             if mode == "any":
-                k.emit(f"match.any.sync.{kind} {r}, {x}, {mask};")
+                k.emit(f"match.any.sync.{dtype} {r}, {x}, {mask};")
             else:
-                k.emit(f"match.all.sync.{kind} {r}|{q}, {x}, {mask};")
-                k.store(q, "pred", label=f"match.{mode}.{kind}")
-            k.store(r, "b32", label=f"match.{mode}.{kind}")
+                k.emit(f"match.all.sync.{dtype} {r}|{q}, {x}, {mask};")
+                k.store(q, "pred", label=f"match.{mode}.{dtype}")
+            k.store(r, "b32", label=f"match.{mode}.{dtype}")
         elif how < 7:
             op = d.pick(
                 ("add.u32", "add.s32", "min.u32", "min.s32", "max.u32", "max.s32", "and.b32", "or.b32", "xor.b32")

@@ -81,15 +81,15 @@ class Draw:
 
     # ---- values, as bits
 
-    def value(self, kind: str) -> int:
-        if kind in ("f16x2", "bf16x2", "u16x2", "s16x2", "e4m3x2", "e5m2x2"):
-            half = kind[:-2]
+    def value(self, dtype: str) -> int:
+        if dtype in ("f16x2", "bf16x2", "u16x2", "s16x2", "e4m3x2", "e5m2x2"):
+            half = dtype[:-2]
             return self.value(half) | self.value(half) << BITS[half]
-        if kind == "pred":
+        if dtype == "pred":
             return self.bits(1)
-        if kind in FORMAT:
-            return self.real(kind)
-        return self.integer(BITS[kind])
+        if dtype in FORMAT:
+            return self.real(dtype)
+        return self.integer(BITS[dtype])
 
     def integer(self, bits: int) -> int:
         top = (1 << bits) - 1
@@ -105,8 +105,8 @@ class Draw:
             self.pick((0, 1, 2, 3, -1, -2, 1 << (bits - 1), (1 << (bits - 1)) - 1, power, power - 1, -power, ~power))
         ) & top
 
-    def real(self, kind: str) -> int:
-        e, m = FORMAT[kind]
+    def real(self, dtype: str) -> int:
+        e, m = FORMAT[dtype]
         bias = (1 << (e - 1)) - 1
         sign = self.bits(1) << (e + m)
         top = (1 << e) - 1
@@ -146,15 +146,15 @@ class Draw:
         spread = 4 if how < 13 else 14 if e > 5 else 6
         return sign | (bias + self.between(-min(spread, bias - 1), min(spread, bias - 1))) << m | mantissa
 
-    def related(self, kind: str, other: int) -> int:
+    def related(self, dtype: str, other: int) -> int:
         """A value related to another one: equal, near, or of the other sign."""
-        if kind in ("f16x2", "bf16x2", "u16x2", "s16x2"):
-            half = kind[:-2]
+        if dtype in ("f16x2", "bf16x2", "u16x2", "s16x2"):
+            half = dtype[:-2]
             return self.related(half, other & 0xFFFF) | self.related(half, other >> 16) << 16
-        bits = BITS[kind]
+        bits = BITS[dtype]
         top = (1 << bits) - 1
         how = self.below(6)
-        if kind in FORMAT:
+        if dtype in FORMAT:
             flip = 1 << (bits - 1)
             return (
                 other,
@@ -166,18 +166,18 @@ class Draw:
             )[how]
         return (other, other + 1 & top, other - 1 & top, ~other & top, -other & top, other ^ 1 << self.below(bits))[how]
 
-    def literal(self, kind: str) -> str:
+    def literal(self, dtype: str) -> str:
         """A constant in PTX syntax."""
-        bits = self.value(kind)
-        if kind == "f32":
+        bits = self.value(dtype)
+        if dtype == "f32":
             return f"0f{bits:08X}"
-        if kind == "f64":
+        if dtype == "f64":
             return f"0d{bits:016X}"
-        if kind in ("s16", "s32", "s64") and bits >> (BITS[kind] - 1):
-            return str(bits - (1 << BITS[kind]))
+        if dtype in ("s16", "s32", "s64") and bits >> (BITS[dtype] - 1):
+            return str(bits - (1 << BITS[dtype]))
         return str(bits)
 
 
-def pack(values: Sequence[int], kind: str) -> bytes:
+def pack(values: Sequence[int], dtype: str) -> bytes:
     """Values of one kind, one after another."""
-    return struct.pack(f"<{len(values)}{'BHIQ'[(BITS[kind] // 8).bit_length() - 1]}", *values)
+    return struct.pack(f"<{len(values)}{'BHIQ'[(BITS[dtype] // 8).bit_length() - 1]}", *values)

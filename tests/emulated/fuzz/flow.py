@@ -181,8 +181,8 @@ class Pool:
         }
         self.scratch = k.reg(32)
 
-    def any(self, kind: str) -> str:
-        return self.k.draw.pick(self.names[kind])
+    def any(self, dtype: str) -> str:
+        return self.k.draw.pick(self.names[dtype])
 
     def step(self, guard: int = 20) -> list[str]:
         """One random instruction, or a few that belong together."""
@@ -225,16 +225,16 @@ class Pool:
     def columns(self) -> list[tuple[str, str, Column]]:
         k = self.k
         out = []
-        for kind, names in self.names.items():
+        for dtype, names in self.names.items():
             for name in names:
-                held = "u16" if kind == "p" else f"b{_BITS[kind]}"
-                out.append((name, "pred" if kind == "p" else held, k.column(held)))
+                held = "u16" if dtype == "p" else f"b{_BITS[dtype]}"
+                out.append((name, "pred" if dtype == "p" else held, k.column(held)))
         return out
 
 
 def store(k: Kernel, columns: list[tuple[str, str, Column]]) -> None:
-    for name, kind, column in columns:
-        k.store(name, kind, into=column)
+    for name, dtype, column in columns:
+        k.store(name, dtype, into=column)
 
 
 def straight(name: str) -> Case:

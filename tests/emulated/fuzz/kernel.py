@@ -24,7 +24,7 @@ class Column:
 
     offset: int
     count: int
-    kind: str
+    dtype: str
     rule: str = ""
     label: str = ""
 
@@ -123,8 +123,8 @@ class Kernel:
         self.counts[bits] = n + 1
         return f"%{PREFIX[bits]}{n}"
 
-    def reg_of(self, kind: str) -> str:
-        return self.reg(1 if kind == "pred" else max(BITS[kind], 16))
+    def reg_of(self, dtype: str) -> str:
+        return self.reg(1 if dtype == "pred" else max(BITS[dtype], 16))
 
     def label(self) -> str:
         self.labels += 1
@@ -151,14 +151,14 @@ class Kernel:
         self.input += data
         return at
 
-    def load(self, kind: str, values: list[int] | None = None, reg: str = "") -> str:
+    def load(self, dtype: str, values: list[int] | None = None, reg: str = "") -> str:
         """A register with one input value for each thread; edge values, and a new register, by default."""
         if values is None:
-            values = [self.draw.value(kind) for _ in range(self.total)]
-        at = self.reserve_input(pack(values, kind))
-        size = BITS[kind] // 8
-        reg = reg or self.reg_of(kind)
-        if kind == "pred":
+            values = [self.draw.value(dtype) for _ in range(self.total)]
+        at = self.reserve_input(pack(values, dtype))
+        size = BITS[dtype] // 8
+        reg = reg or self.reg_of(dtype)
+        if dtype == "pred":
             byte = self.reg(16)
             self.emit(f"ld.global.u8 {byte}, [{self.base('in', 1)}+{at}];", f"setp.ne.u16 {reg}, {byte}, 0;")
         else:
@@ -167,42 +167,42 @@ class Kernel:
         self.values[reg] = values
         return reg
 
-    def load_related(self, kind: str, other: str, percent: int = 40) -> str:
+    def load_related(self, dtype: str, other: str, percent: int = 40) -> str:
         """As ``load``; some values are related to those of register ``other``."""
         return self.load(
-            kind,
+            dtype,
             [
-                self.draw.related(kind, v) if self.draw.chance(percent) else self.draw.value(kind)
+                self.draw.related(dtype, v) if self.draw.chance(percent) else self.draw.value(dtype)
                 for v in self.values[other]
             ],
         )
 
-    def parameter(self, kind: str, value: bytes, declaration: str = "") -> str:
+    def parameter(self, dtype: str, value: bytes, declaration: str = "") -> str:
         """Adds a parameter and returns its name; ``declaration``: its text, with {} in place of the name."""
-        size = BITS[kind] // 8
+        size = BITS[dtype] // 8
         self.more += bytes(-len(self.more) % size) + value
         name = f"q{self.declared_parameters.count('.param')}"
-        self.declared_parameters += ", .param " + (declaration.format(name) if declaration else f".{kind} {name}")
+        self.declared_parameters += ", .param " + (declaration.format(name) if declaration else f".{dtype} {name}")
         return name
 
     # ---- output
 
-    def column(self, kind: str, rule: str = "", label: str = "", count: int | None = None) -> Column:
+    def column(self, dtype: str, rule: str = "", label: str = "", count: int | None = None) -> Column:
         self.output += -self.output % 16
         count = self.total if count is None else count
-        column = Column(self.output, count, kind, rule, label)
-        self.output += count * BITS[kind] // 8
+        column = Column(self.output, count, dtype, rule, label)
+        self.output += count * BITS[dtype] // 8
         self.columns.append(column)
         return column
 
-    def store(self, reg: str, kind: str, rule: str = "", label: str = "", into: Column | None = None) -> Column:
+    def store(self, reg: str, dtype: str, rule: str = "", label: str = "", into: Column | None = None) -> Column:
         """Writes a register, one value for each thread, to a new column or to a given one."""
-        column = into or self.column("u16" if kind == "pred" else kind, rule, label)
-        if kind == "pred":
+        column = into or self.column("u16" if dtype == "pred" else dtype, rule, label)
+        if dtype == "pred":
             half = self.reg(16)
             self.emit(f"selp.u16 {half}, 1, 0, {reg};")
             reg = half
-        size = BITS[column.kind] // 8
+        size = BITS[column.dtype] // 8
         self.emit(
             f"st.global.{'u8' if size == 1 else f'b{8 * size}'} [{self.base('out', size)}+{column.offset}], {reg};"
         )

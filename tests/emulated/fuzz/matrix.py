@@ -48,20 +48,20 @@ SPREAD = {
 }
 
 
-def element(d: Draw, kind: str, how: int) -> int:
+def element(d: Draw, dtype: str, how: int) -> int:
     """A factor: of one size, of several sizes, of all, or anything that the format holds."""
-    if kind not in SPREAD:
-        return d.bits(32 if kind == "s32" else 8)
-    e, m = SPREAD[kind]
+    if dtype not in SPREAD:
+        return d.bits(32 if dtype == "s32" else 8)
+    e, m = SPREAD[dtype]
     bias = (1 << (e - 1)) - 1
     sign = d.bits(1) << (e + m)
     if how == 4:
-        return d.value(kind)
+        return d.value(dtype)
     if d.chance(6):
         return sign
     limit = (1 << e) - 2
     wide = (1, 4, 12, 24)[how]
-    at = min(max(bias + d.between(-wide, wide), 1 if how < 3 else 0), limit - (1 if kind == "e4m3" else 0))
+    at = min(max(bias + d.between(-wide, wide), 1 if how < 3 else 0), limit - (1 if dtype == "e4m3" else 0))
     mantissa = d.bits(m)
     if d.chance(30):
         keep = d.between(0, m)
@@ -69,18 +69,18 @@ def element(d: Draw, kind: str, how: int) -> int:
     return sign | at << m | mantissa
 
 
-def elements(d: Draw, kind: str, how: int, count: int) -> list[int]:
+def elements(d: Draw, dtype: str, how: int, count: int) -> list[int]:
     """``count`` calls of ``element``, faster."""
-    if kind not in SPREAD:
-        return [d.bits(32 if kind == "s32" else 8) for _ in range(count)]
+    if dtype not in SPREAD:
+        return [d.bits(32 if dtype == "s32" else 8) for _ in range(count)]
     if how == 4:
-        return [element(d, kind, how) for _ in range(count)]
+        return [element(d, dtype, how) for _ in range(count)]
     bits = d.random.getrandbits
-    e, m = SPREAD[kind]
+    e, m = SPREAD[dtype]
     bias = (1 << (e - 1)) - 1
     wide = (1, 4, 12, 24)[how]
     first, number = bias - wide, 2 * wide + 1
-    low, high = 1 if how < 3 else 0, (1 << e) - 2 - (1 if kind == "e4m3" else 0)
+    low, high = 1 if how < 3 else 0, (1 << e) - 2 - (1 if dtype == "e4m3" else 0)
     out = []
     for _ in range(count):
         x = bits(1) << (e + m)
@@ -96,14 +96,14 @@ def elements(d: Draw, kind: str, how: int, count: int) -> list[int]:
     return out
 
 
-def packed(k: Kernel, kind: str, how: int) -> str:
+def packed(k: Kernel, dtype: str, how: int) -> str:
     """A register full of factors."""
     d = k.draw
-    if kind == "f64":
-        return k.load("b64", [element(d, kind, how) for _ in range(k.total)])
-    n = {"f16": 2, "bf16": 2, "tf32": 1, "f32": 1, "s32": 1}.get(kind, 4)
+    if dtype == "f64":
+        return k.load("b64", [element(d, dtype, how) for _ in range(k.total)])
+    n = {"f16": 2, "bf16": 2, "tf32": 1, "f32": 1, "s32": 1}.get(dtype, 4)
     bits = 32 // n
-    return k.load("b32", [sum(element(d, kind, how) << (bits * i) for i in range(n)) for _ in range(k.total)])
+    return k.load("b32", [sum(element(d, dtype, how) << (bits * i) for i in range(n)) for _ in range(k.total)])
 
 
 def vector(registers: list[str]) -> str:
@@ -120,14 +120,14 @@ def product(name: str, which: Product, how: int, sat: bool = False) -> Case:
     bits = 64 if dt == "f64" else 32
     one = [k.reg(bits) for _ in range(nc)]
     k.emit(f"{op} {vector(one)}, {vector(a)}, {vector(b)}, {vector(c)};")
-    kind = {"f16": "f16x2", "s32": "b32"}.get(dt, dt)
+    dtype = {"f16": "f16x2", "s32": "b32"}.get(dt, dt)
     rule = "nan" if dt == "f64" else ""
     for r in one:
-        k.store(r, kind, rule, op)
+        k.store(r, dtype, rule, op)
     if k.draw.chance(50):
         k.emit(f"{op} {vector(one)}, {vector(a)}, {vector(b)}, {vector(one)};")
         for r in one:
-            k.store(r, kind, rule, op)
+            k.store(r, dtype, rule, op)
     return k.case()
 
 
@@ -213,8 +213,8 @@ def group(name: str, which: tuple[str, str, int, int], how: int) -> Case | None:
     k.declared.append(f".shared .align 1024 .b8 {name}_s[{2 * room}];")
     words = room // 4
 
-    def filling(kind: str) -> list[int]:
-        return elements(d, kind, how, words * 32 // bits)
+    def filling(dtype: str) -> list[int]:
+        return elements(d, dtype, how, words * 32 // bits)
 
     data = struct.pack(f"<{words * 64 // bits}{'BHI'[bits // 16]}", *filling(at), *filling(bt))
     where = k.reserve_input(data)
@@ -303,9 +303,9 @@ def group(name: str, which: tuple[str, str, int, int], how: int) -> Case | None:
     for _ in range(turns):
         k.emit(f"{op} {vector(acc)}, {first}, {second}{tail};")
     k.emit("wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;")
-    kind = {"f16": "f16x2", "s32": "b32"}.get(dt, dt)
+    dtype = {"f16": "f16x2", "s32": "b32"}.get(dt, dt)
     for r in acc[:: max(1, count // 8)]:
-        k.store(r, kind, label=op)
+        k.store(r, dtype, label=op)
     return k.case()
 
 
@@ -343,17 +343,20 @@ def wmma(name: str, kinds: tuple[str, str, str], shape: tuple[int, int, int], bi
     (m, n, depth), (a, d, c) = shape, kinds
     sums = {"f16": 16, "f64": 64}
 
-    def matrix(kind: str, count: int, width: int) -> int:
+    def matrix(matrix_type: str, count: int, width: int) -> int:
         """The offsets of the elements in the input."""
-        if kind in SPREAD:
-            data = pack([element(k.draw, kind, i % 4) for i in range(count)], {"tf32": "f32"}.get(kind, kind))
+        if matrix_type in SPREAD:
+            data = pack(
+                [element(k.draw, matrix_type, i % 4) for i in range(count)],
+                {"tf32": "f32"}.get(matrix_type, matrix_type),
+            )
         else:
             data = bytes(k.draw.bits(8) for _ in range(count * width // 8))
         k.input += bytes(-len(k.input) % 128)
         return k.reserve_input(data)
 
-    def registers(kind: str, count: int, width: int, multiplicand: bool) -> list[str]:
-        each = 8 if kind == "f16" and multiplicand else count * width // (32 * max(width, 32))
+    def registers(dtype: str, count: int, width: int, multiplicand: bool) -> list[str]:
+        each = 8 if dtype == "f16" and multiplicand else count * width // (32 * max(width, 32))
         return [k.reg(max(width, 32)) for _ in range(each)]
 
     extents = {"a": m * depth, "b": depth * n, "c": m * n, "d": m * n}

@@ -13,8 +13,8 @@ def operand(registers: list[str]) -> str:
     return registers[0] if len(registers) == 1 else "{" + ", ".join(registers) + "}"
 
 
-def holding(kind: str) -> int:
-    return max(BITS[kind], 16)
+def holding(dtype: str) -> int:
+    return max(BITS[dtype], 16)
 
 
 def scattered(name: str) -> Case:
@@ -37,15 +37,15 @@ def scattered(name: str) -> Case:
     while at < room:
         left = room - at
         kinds = [t for t in NARROW if at % (BITS[t] // 8) == 0 and BITS[t] // 8 <= left]
-        kind = d.pick(kinds)
-        size = BITS[kind] // 8
+        dtype = d.pick(kinds)
+        size = BITS[dtype] // 8
         counts = [n for n in (1, 2, 4) if n * size <= min(16, left) and at % (n * size) == 0]
         n = d.pick(counts)
-        values = [k.load(kind if size > 1 else "b16") for _ in range(n)]
+        values = [k.load(dtype if size > 1 else "b16") for _ in range(n)]
         registers = operand(values)
         vector = "" if n == 1 else f".v{n}"
         hint = d.pick(("", "", ".volatile", ".weak", ".relaxed.cta"))
-        k.emit(f"st{hint}{space}{vector}.{kind} [{mine}+{at}], {registers};")
+        k.emit(f"st{hint}{space}{vector}.{dtype} [{mine}+{at}], {registers};")
         at += n * size
     k.emit("bar.sync 0;")
     step, offset = d.pick((1, 3, 5, 7, 9)), d.below(64)
@@ -56,19 +56,19 @@ def scattered(name: str) -> Case:
         f"mad.wide.u32 {theirs}, {index}, {room}, {base};",
     )
     for _ in range(3):
-        kind = d.pick(NARROW)
-        size = BITS[kind] // 8
+        dtype = d.pick(NARROW)
+        size = BITS[dtype] // 8
         n = d.pick([n for n in (1, 2, 4) if n * size <= 16])
         where = d.below(room // (n * size)) * n * size
-        wide = BITS[kind] if d.chance(50) else d.pick([w for w in (16, 32, 64) if w >= BITS[kind]])
-        if kind[0] == "f":
-            wide = BITS[kind]
+        wide = BITS[dtype] if d.chance(50) else d.pick([w for w in (16, 32, 64) if w >= BITS[dtype]])
+        if dtype[0] == "f":
+            wide = BITS[dtype]
         wide = max(wide, 16)
         got = [k.reg(wide) for _ in range(n)]
         registers = operand(got)
-        k.emit(f"ld{space}{'' if n == 1 else f'.v{n}'}.{kind} {registers}, [{theirs}+{where}];")
+        k.emit(f"ld{space}{'' if n == 1 else f'.v{n}'}.{dtype} {registers}, [{theirs}+{where}];")
         for r in got[:2]:
-            k.store(r, f"b{wide}", label=f"ld.v{n}.{kind}")
+            k.store(r, f"b{wide}", label=f"ld.v{n}.{dtype}")
     return k.case()
 
 
@@ -81,8 +81,8 @@ def gathered(name: str) -> Case:
     space = d.pick((".global", ".global", ""))
     k.emit(f"add.u64 {base}, %in, {data};")
     for _ in range(4):
-        kind = d.pick(NARROW)
-        size = BITS[kind] // 8
+        dtype = d.pick(NARROW)
+        size = BITS[dtype] // 8
         n = d.pick([n for n in (1, 2, 4) if n * size <= 16])
         places = [d.below(512 // (n * size)) for _ in range(k.total)]
         index, at = k.load("u32", places), k.reg(64)
@@ -91,12 +91,12 @@ def gathered(name: str) -> Case:
         if hint == ".nc" and not space:
             hint = ""
         if hint == ".nc":
-            form = f"ld.global.nc{'' if n == 1 else f'.v{n}'}.{kind}"
+            form = f"ld.global.nc{'' if n == 1 else f'.v{n}'}.{dtype}"
         elif hint in (".volatile", ".relaxed.gpu"):
-            form = f"ld{hint}{space}{'' if n == 1 else f'.v{n}'}.{kind}"
+            form = f"ld{hint}{space}{'' if n == 1 else f'.v{n}'}.{dtype}"
         else:
-            form = f"ld{space}{hint}{'' if n == 1 else f'.v{n}'}.{kind}"
-        wide = holding(kind) if kind[0] == "f" else d.pick([w for w in (16, 32, 64) if w >= BITS[kind]])
+            form = f"ld{space}{hint}{'' if n == 1 else f'.v{n}'}.{dtype}"
+        wide = holding(dtype) if dtype[0] == "f" else d.pick([w for w in (16, 32, 64) if w >= BITS[dtype]])
         got = [k.reg(wide) for _ in range(n)]
         k.emit(f"{form} {operand(got)}, [{at}];")
         for r in got[:2]:
@@ -115,15 +115,17 @@ def spread(name: str) -> Case:
     k.emit(f"mad.wide.u32 {base}, {index}, {room}, %out;")
     at = 0
     while at < room:
-        kind = d.pick([t for t in NARROW if at % (BITS[t] // 8) == 0 and BITS[t] // 8 <= room - at])
-        size = BITS[kind] // 8
+        dtype = d.pick([t for t in NARROW if at % (BITS[t] // 8) == 0 and BITS[t] // 8 <= room - at])
+        size = BITS[dtype] // 8
         n = d.pick([n for n in (1, 2, 4) if n * size <= room - at and at % (n * size) == 0])
-        values = [k.load(kind if size > 1 else "b16") for _ in range(n)]
+        values = [k.load(dtype if size > 1 else "b16") for _ in range(n)]
         guard = f"@{d.pick(('', '!'))}{k.load('pred')} " if d.chance(30) else ""
         space = d.pick((".global", ".global", ".global.cs", ".global.wb", "", ".global.L1::no_allocate"))
         if space == ".global.L1::no_allocate" and size < 4:
             space = ".global"
-        k.emit(f"{guard}st{space}{'' if n == 1 else f'.v{n}'}.{kind} [{base}+{region.offset + at}], {operand(values)};")
+        k.emit(
+            f"{guard}st{space}{'' if n == 1 else f'.v{n}'}.{dtype} [{base}+{region.offset + at}], {operand(values)};"
+        )
         at += n * size
     return k.case()
 
@@ -221,34 +223,35 @@ def counting(name: str) -> Case:
     k.emit(f"mov.u64 {base}, {name}_s;", f"setp.lt.u32 {p}, %t, {places};", f"mad.wide.u32 {mine}, %t, 8, {base};")
     for _ in range(2):
         op = d.pick(ATOMIC)
-        kind = op.split(".")[1]
-        start = k.load(f"b{BITS[kind]}")
-        k.emit(f"@{p} st.shared.{kind.replace('s', 'u')} [{mine}], {start};", "bar.sync 0;")
+        dtype = op.split(".")[1]
+        start = k.load(f"b{BITS[dtype]}")
+        k.emit(f"@{p} st.shared.{dtype.replace('s', 'u')} [{mine}], {start};", "bar.sync 0;")
         index = k.load("u32", [d.below(places) for _ in range(k.total)])
         k.emit(f"mad.wide.u32 {at}, {index}, 8, {base};")
         bound = str(d.between(3, 50))
-        value = bound if op[:3] in ("inc", "dec") else k.load(kind)
+        value = bound if op[:3] in ("inc", "dec") else k.load(dtype)
         form = d.pick(("red.shared", "atom.shared", "red.relaxed.cta.shared", "red"))
         address, result = at, ""
         if form == "red":
             address = k.reg(64)
             k.emit(f"cvta.shared.u64 {address}, {at};")
         if form == "atom.shared":
-            result = f"{k.reg(BITS[kind])}, "
+            result = f"{k.reg(BITS[dtype])}, "
         guard = f"@{k.load('pred')} " if d.chance(30) else ""
         k.emit(f"{guard}{form}.{op} {result}[{address}], {value};", "bar.sync 0;")
-        got = k.reg(BITS[kind])
-        k.emit(f"mov.b{BITS[kind]} {got}, 0;", f"@{p} ld.shared.b{BITS[kind]} {got}, [{mine}];", "bar.sync 0;")
-        k.store(got, f"b{BITS[kind]}", label=f"{form}.{op}")
+        got = k.reg(BITS[dtype])
+        k.emit(f"mov.b{BITS[dtype]} {got}, 0;", f"@{p} ld.shared.b{BITS[dtype]} {got}, [{mine}];", "bar.sync 0;")
+        k.store(got, f"b{BITS[dtype]}", label=f"{form}.{op}")
     op = d.pick(ATOMIC)
-    kind = op.split(".")[1]
-    region = k.column(f"b{BITS[kind]}", label=f"red.global.{op}", count=16)
+    dtype = op.split(".")[1]
+    region = k.column(f"b{BITS[dtype]}", label=f"red.global.{op}", count=16)
     index = k.load("u32", [d.below(16) for _ in range(k.total)])
-    value = str(d.between(3, 50)) if op[:3] in ("inc", "dec") else k.load(kind)
+    value = str(d.between(3, 50)) if op[:3] in ("inc", "dec") else k.load(dtype)
     form = d.pick(("red.global", "red", "atom.global", "red.release.gpu.global", "atom.acq_rel.gpu.global"))
-    result = f"{k.reg(BITS[kind])}, " if form.startswith("atom") else ""
+    result = f"{k.reg(BITS[dtype])}, " if form.startswith("atom") else ""
     k.emit(
-        f"mad.wide.u32 {at}, {index}, {BITS[kind] // 8}, %out;", f"{form}.{op} {result}[{at}+{region.offset}], {value};"
+        f"mad.wide.u32 {at}, {index}, {BITS[dtype] // 8}, %out;",
+        f"{form}.{op} {result}[{at}+{region.offset}], {value};",
     )
     return k.case()
 
@@ -276,27 +279,27 @@ def single_warp(name: str) -> Case:
     )
     for _ in range(3):
         op = d.pick(every)
-        kind = op.split(".")[-1]
-        raw = f"b{BITS[kind]}"
-        start = k.load(kind)
-        value = k.load_related(kind, start, 60)
-        more = f", {k.load(kind)}" if op.startswith("cas") else ""
-        rule = "nan" if kind == "f64" else ""
-        got = k.reg(BITS[kind])
+        dtype = op.split(".")[-1]
+        raw = f"b{BITS[dtype]}"
+        start = k.load(dtype)
+        value = k.load_related(dtype, start, 60)
+        more = f", {k.load(dtype)}" if op.startswith("cas") else ""
+        rule = "nan" if dtype == "f64" else ""
+        got = k.reg(BITS[dtype])
         if d.chance(50):
             k.emit(f"st.shared.{raw} [{mine}], {start};", f"atom.shared.{op} {got}, [{mine}], {value}{more};")
-            k.store(got, kind, rule, label=f"atom.shared.{op} returns")
-            left = k.reg(BITS[kind])
+            k.store(got, dtype, rule, label=f"atom.shared.{op} returns")
+            left = k.reg(BITS[dtype])
             k.emit(f"ld.shared.{raw} {left}, [{mine}];")
-            k.store(left, kind, rule, label=f"atom.shared.{op} leaves")
+            k.store(left, dtype, rule, label=f"atom.shared.{op} leaves")
         else:
-            column = k.store(start, kind, rule, label=f"atom.global.{op} leaves")
+            column = k.store(start, dtype, rule, label=f"atom.global.{op} leaves")
             at = k.reg(64)
-            k.emit(f"add.u64 {at}, {k.base('out', BITS[kind] // 8)}, {column.offset};")
+            k.emit(f"add.u64 {at}, {k.base('out', BITS[dtype] // 8)}, {column.offset};")
             k.emit(f"atom.global.{op} {got}, [{at}], {value}{more};")
-            k.store(got, kind, rule, label=f"atom.global.{op} returns")
+            k.store(got, dtype, rule, label=f"atom.global.{op} returns")
     if d.chance(50):
-        form, kind, n = d.pick(
+        form, dtype, n = d.pick(
             (
                 ("add", "f32", 2),
                 ("add", "f32", 4),
@@ -308,15 +311,15 @@ def single_warp(name: str) -> Case:
                 ("max.noftz", "bf16", 8),
             )
         )
-        size = BITS[kind] // 8
-        region = k.column(kind, label=f"red.global.v{n}.{form}.{kind}", count=n * k.total)
+        size = BITS[dtype] // 8
+        region = k.column(dtype, label=f"red.global.v{n}.{form}.{dtype}", count=n * k.total)
         at = k.reg(64)
         k.emit(f"mad.wide.u32 {at}, %i, {n * size}, %out;")
         for i in range(n):
-            k.emit(f"st.global.b{8 * size} [{at}+{region.offset + i * size}], {k.load(kind)};")
-        values = ", ".join(k.load(kind) for _ in range(n))
+            k.emit(f"st.global.b{8 * size} [{at}+{region.offset + i * size}], {k.load(dtype)};")
+        values = ", ".join(k.load(dtype) for _ in range(n))
         word, _, rest = form.partition(".")
-        k.emit(f"red.global.{word}{'.' + rest if rest else ''}.v{n}.{kind} [{at}+{region.offset}], {{{values}}};")
+        k.emit(f"red.global.{word}{'.' + rest if rest else ''}.v{n}.{dtype} [{at}+{region.offset}], {{{values}}};")
     return k.case()
 
 
@@ -324,7 +327,7 @@ def sums(name: str) -> Case:
     """Floating-point sums by atomics of small whole numbers: exact in any order."""
     k = Kernel(name, "atomic", (64,), (2,))
     d = k.draw
-    op, kind = d.pick(
+    op, dtype = d.pick(
         (("add", "f32"), ("add", "f64"), ("add.noftz", "f16x2"), ("add.noftz", "bf16x2"), ("add.noftz", "f16"))
     )
     small = {
@@ -334,13 +337,13 @@ def sums(name: str) -> Case:
     }
     small["f16x2"] = [a | b << 16 for a in small["f16"] for b in small["f16"]]
     small["bf16x2"] = [a | b << 16 for a in (0, 0x3F80, 0xBF80) for b in (0, 0x3F80, 0x4000)]
-    region = k.column(kind, label=f"red.{op}.{kind} sums", count=8)
-    values = k.load(kind, [d.pick(small[kind]) for _ in range(k.total)])
+    region = k.column(dtype, label=f"red.{op}.{dtype} sums", count=8)
+    values = k.load(dtype, [d.pick(small[dtype]) for _ in range(k.total)])
     index, at = k.load("u32", [d.below(8) for _ in range(k.total)]), k.reg(64)
-    k.emit(f"mad.wide.u32 {at}, {index}, {BITS[kind] // 8}, %out;")
+    k.emit(f"mad.wide.u32 {at}, {index}, {BITS[dtype] // 8}, %out;")
     form = d.pick(("red.global", "atom.global", "red"))
-    result = f"{k.reg(BITS[kind])}, " if form.startswith("atom") else ""
-    k.emit(f"{form}.{op}.{kind} {result}[{at}+{region.offset}], {values};")
+    result = f"{k.reg(BITS[dtype])}, " if form.startswith("atom") else ""
+    k.emit(f"{form}.{op}.{dtype} {result}[{at}+{region.offset}], {values};")
     return k.case()
 
 
@@ -389,23 +392,23 @@ def parameters(name: str) -> Case:
     k = Kernel(name, "memory", (32,))
     d = k.draw
     for _ in range(5):
-        kind = d.pick([t for t in NARROW if t[0] != "b" or BITS[t] > 8])
-        size = BITS[kind] // 8
-        value = d.value(kind).to_bytes(size, "little")
-        p = k.parameter(kind, value)
-        wide = BITS[kind] if kind[0] == "f" else d.pick([w for w in (16, 32, 64) if w >= BITS[kind]])
+        dtype = d.pick([t for t in NARROW if t[0] != "b" or BITS[t] > 8])
+        size = BITS[dtype] // 8
+        value = d.value(dtype).to_bytes(size, "little")
+        p = k.parameter(dtype, value)
+        wide = BITS[dtype] if dtype[0] == "f" else d.pick([w for w in (16, 32, 64) if w >= BITS[dtype]])
         r = k.reg(max(wide, 16))
-        k.emit(f"ld.param.{kind} {r}, [{p}];")
-        k.store(r, f"b{max(wide, 16)}", label=f"ld.param.{kind}")
+        k.emit(f"ld.param.{dtype} {r}, [{p}];")
+        k.store(r, f"b{max(wide, 16)}", label=f"ld.param.{dtype}")
     p = k.parameter("b64", bytes(d.bits(8) for _ in range(48)), ".align 8 .b8 {}[48]")
     for _ in range(3):
-        kind = d.pick(NARROW)
-        size = BITS[kind] // 8
+        dtype = d.pick(NARROW)
+        size = BITS[dtype] // 8
         n = d.pick([n for n in (1, 2, 4) if n * size <= 8])
-        got = [k.reg(max(BITS[kind], 16)) for _ in range(n)]
+        got = [k.reg(max(BITS[dtype], 16)) for _ in range(n)]
         where = n * size * d.below(48 // (n * size))
-        k.emit(f"ld.param{'' if n == 1 else f'.v{n}'}.{kind} {operand(got)}, [{p}+{where}];")
-        k.store(got[-1], f"b{max(BITS[kind], 16)}", label=f"ld.param.v{n}.{kind}")
+        k.emit(f"ld.param{'' if n == 1 else f'.v{n}'}.{dtype} {operand(got)}, [{p}+{where}];")
+        k.store(got[-1], f"b{max(BITS[dtype], 16)}", label=f"ld.param.v{n}.{dtype}")
     base, at, r = k.reg(64), k.reg(64), k.reg(32)
     index = k.load("u32", [d.below(12) for _ in range(k.total)])
     k.emit(f"mov.b64 {base}, {p};", f"mad.wide.u32 {at}, {index}, 4, {base};", f"ld.param.u32 {r}, [{at}];")

@@ -16,34 +16,34 @@ def payloads() -> list[Case]:
     """The NaN payloads of the results of each operation, for a NaN in each operand."""
     out = []
     one64, one32 = 0x3FF8000000000000, 0x3FC00000
-    for kind, nans, one in (("f64", NANS64, one64), ("f32", NANS32, one32)):
+    for dtype, nans, one in (("f64", NANS64, one64), ("f32", NANS32, one32)):
         pairs = [(n, one) for n in nans] + [(one, n) for n in nans] + [(n, m) for n in nans for m in nans]
         pairs += [(one, one)] * (64 - len(pairs))
-        k = Kernel(f"payload_{kind}", "probe", (64,))
-        a, b = k.load(kind, [x for x, _ in pairs]), k.load(kind, [y for _, y in pairs])
-        c = k.load(kind, [one] * 64)
+        k = Kernel(f"payload_{dtype}", "probe", (64,))
+        a, b = k.load(dtype, [x for x, _ in pairs]), k.load(dtype, [y for _, y in pairs])
+        c = k.load(dtype, [one] * 64)
         for op in ("add.rn", "sub.rn", "mul.rn", "div.rn", "min", "max", "copysign"):
-            r = k.reg_of(kind)
-            k.emit(f"{op}.{kind} {r}, {a}, {b};")
-            k.store(r, kind, label=op)
-        for op in ("abs", "neg", "sqrt.rn", "rcp.rn", "cvt.rni." + kind, "cvt.f32" if kind == "f64" else "cvt.f64"):
-            to = kind
-            text = f"{op}.{kind}"
+            r = k.reg_of(dtype)
+            k.emit(f"{op}.{dtype} {r}, {a}, {b};")
+            k.store(r, dtype, label=op)
+        for op in ("abs", "neg", "sqrt.rn", "rcp.rn", "cvt.rni." + dtype, "cvt.f32" if dtype == "f64" else "cvt.f64"):
+            to = dtype
+            text = f"{op}.{dtype}"
             if op.startswith("cvt.f"):
                 to = op[4:]
-                text = f"cvt.{'rn.' if to == 'f32' else ''}{to}.{kind}"
+                text = f"cvt.{'rn.' if to == 'f32' else ''}{to}.{dtype}"
             r = k.reg_of(to)
             k.emit(f"{text} {r}, {a};")
             k.store(r, to, label=text)
         for x, y, z in ((a, b, c), (c, a, b), (b, c, a)):
-            r = k.reg_of(kind)
-            k.emit(f"fma.rn.{kind} {r}, {x}, {y}, {z};")
-            k.store(r, kind, label=f"fma.rn {x} {y} {z}")
-        zero, inf = k.load(kind, [0] * 64), k.load(kind, [0x7FF << 52 if kind == "f64" else 0x7F800000] * 64)
+            r = k.reg_of(dtype)
+            k.emit(f"fma.rn.{dtype} {r}, {x}, {y}, {z};")
+            k.store(r, dtype, label=f"fma.rn {x} {y} {z}")
+        zero, inf = k.load(dtype, [0] * 64), k.load(dtype, [0x7FF << 52 if dtype == "f64" else 0x7F800000] * 64)
         for op, x, y in (("mul.rn", zero, inf), ("sub.rn", inf, inf), ("div.rn", zero, zero)):
-            r = k.reg_of(kind)
-            k.emit(f"{op}.{kind} {r}, {x}, {y};")
-            k.store(r, kind, label=f"{op} of no NaN")
+            r = k.reg_of(dtype)
+            k.emit(f"{op}.{dtype} {r}, {x}, {y};")
+            k.store(r, dtype, label=f"{op} of no NaN")
         out.append(k.case())
     return out
 
@@ -51,16 +51,16 @@ def payloads() -> list[Case]:
 def divisions() -> list[Case]:
     """Division by zero, and of the least integer by -1."""
     k = Kernel("by_zero", "probe", (32,))
-    for kind in ("u16", "s16", "u32", "s32", "u64", "s64"):
-        bits = int(kind[1:])
+    for dtype in ("u16", "s16", "u32", "s32", "u64", "s64"):
+        bits = int(dtype[1:])
         top = 1 << (bits - 1)
         a = [0, 1, 5, top, top - 1, 2 * top - 1, 2 * top - 5, 12345, top, top + 1] + [7] * 22
         b = [0] * 8 + [2 * top - 1, 2 * top - 1] + [0] * 22
-        x, y = k.load(kind, a), k.load(kind, b)
+        x, y = k.load(dtype, a), k.load(dtype, b)
         for op in ("div", "rem"):
             r = k.reg(bits)
-            k.emit(f"{op}.{kind} {r}, {x}, {y};")
-            k.store(r, f"b{bits}", label=f"{op}.{kind}")
+            k.emit(f"{op}.{dtype} {r}, {x}, {y};")
+            k.store(r, f"b{bits}", label=f"{op}.{dtype}")
     return [k.case()]
 
 
@@ -282,14 +282,14 @@ def collisions() -> list[Case]:
 def outside() -> list[Case]:
     """Which f16 and bf16 operands make fma.oob give zero: all 65536, of the first factor, then of the addend."""
     out = []
-    for kind in ("f16", "bf16"):
-        one = 0x3C00 if kind == "f16" else 0x3F80
-        k = Kernel(f"oob_{kind}", "probe", (128,), (512,))
-        a, b = k.load(kind, list(range(65536))), k.load(kind, [one] * 65536)
+    for dtype in ("f16", "bf16"):
+        one = 0x3C00 if dtype == "f16" else 0x3F80
+        k = Kernel(f"oob_{dtype}", "probe", (128,), (512,))
+        a, b = k.load(dtype, list(range(65536))), k.load(dtype, [one] * 65536)
         for x, y, z in ((a, b, b), (b, b, a)):
             r, p = k.reg(16), k.reg(1)
-            k.emit(f"fma.rn.oob.{kind} {r}, {x}, {y}, {z};", f"setp.eq.u16 {p}, {r}, 0;")
-            k.store(p, "pred", label=f"fma.oob.{kind} of operand {x} is +0")
+            k.emit(f"fma.rn.oob.{dtype} {r}, {x}, {y}, {z};", f"setp.eq.u16 {p}, {r}, 0;")
+            k.store(p, "pred", label=f"fma.oob.{dtype} of operand {x} is +0")
         out.append(k.case())
     return out
 

@@ -176,7 +176,7 @@ def main() -> None:
         c.name: [
             [
                 col.label,
-                col.kind,
+                col.dtype,
                 np.frombuffer(done[c.name][0], recording.raw_dtype(col), col.count, col.offset).tolist(),
             ]
             for col in c.columns

@@ -63,7 +63,7 @@ class Difference:
     got: str
 
     def __str__(self) -> str:
-        label = self.column.label or self.column.kind
+        label = self.column.label or self.column.dtype
         return f"{self.case}: {label}, thread {self.thread}: hardware {self.want}, here {self.got}"
 
 
@@ -82,7 +82,7 @@ def differences(case: Case, want: bytes, got: bytes) -> Iterator[Difference]:
 def raw_dtype(column: Column) -> Any:
     from .draw import BITS
 
-    return np.dtype(f"<u{BITS[column.kind] // 8}")
+    return np.dtype(f"<u{BITS[column.dtype] // 8}")
 
 
 def disagreeing(column: Column, want: bytes, got: bytes) -> NDArray[np.int64]:
@@ -92,8 +92,8 @@ def disagreeing(column: Column, want: bytes, got: bytes) -> NDArray[np.int64]:
     wrong = a != b
     if not column.rule or not wrong.any():
         return np.flatnonzero(wrong)
-    kind = _FLOAT[column.kind]
-    x, y = a.view(kind), b.view(kind)
+    dtype = _FLOAT[column.dtype]
+    x, y = a.view(dtype), b.view(dtype)
     with np.errstate(all="ignore"):
         fine = close(x, y, column.rule)
     per = len(x) // len(a)

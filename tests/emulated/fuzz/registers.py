@@ -119,7 +119,7 @@ def narrow(name: str) -> Case:
     k.declared += [f".shared .align 16 .b8 {name}_s[{ROOM * k.threads}];", ".reg .b64 %at, %mine;"]
     k.emit(f"mov.u64 %mine, {name}_s;", f"mad.wide.u32 %mine, %t, {ROOM}, %mine;")
     pool = Pool(k, words=4, steps=BYTES)
-    pool.names["b"] = [f"%{kind}_{i}" for i in range(2) for kind in ("u8", "s8", "b8")]
+    pool.names["b"] = [f"%{dtype}_{i}" for i in range(2) for dtype in ("u8", "s8", "b8")]
     for reg in pool.names["b"]:
         k.declared.append(f".reg .{reg[1:3]} {reg};")
         k.load("b8", reg=reg)

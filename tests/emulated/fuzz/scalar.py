@@ -45,14 +45,14 @@ def domain(draw: Draw, name: str) -> tuple[str, int | None]:
     if name == "sel":
         return "u32", draw.bits(16) if draw.chance(80) else draw.bits(32)
     if name.startswith("oob:"):
-        kind = name[4:]
-        half = draw.pick((0x7FF7, 0xFFF7, draw.value(kind[:-2] if kind.endswith("x2") else kind)))
-        return kind, half if not kind.endswith("x2") else half << 16 | draw.pick((0x7FF7, draw.value(kind[:-2])))
+        dtype = name[4:]
+        half = draw.pick((0x7FF7, 0xFFF7, draw.value(dtype[:-2] if dtype.endswith("x2") else dtype)))
+        return dtype, half if not dtype.endswith("x2") else half << 16 | draw.pick((0x7FF7, draw.value(dtype[:-2])))
     if name.startswith("nz:"):
-        kind = name[3:]
-        while not (value := draw.value(kind)):
+        dtype = name[3:]
+        while not (value := draw.value(dtype)):
             pass
-        return kind, value
+        return dtype, value
     return name, None
 
 
@@ -146,8 +146,8 @@ def integer() -> list[Form]:
 def real() -> list[Form]:
     out: list[Form] = []
 
-    def form(op: str, kind: str, n: int, rule: str = "") -> None:
-        out.append(Form(op, (kind,) * n, kind, rule))
+    def form(op: str, dtype: str, n: int, rule: str = "") -> None:
+        out.append(Form(op, (dtype,) * n, dtype, rule))
 
     for t in ("f32", "f64"):
         loose = "nan" if t == "f64" else ""
@@ -277,34 +277,34 @@ def kernel(name: str, family: str, forms: list[Form]) -> Case:
     for f in forms:
         names: list[str] = []
         for n, source in enumerate(f.sources):
-            kind, _ = domain(d, source)
+            dtype, _ = domain(d, source)
             if n == len(f.sources) - 1 and f.immediates and d.chance(15):
-                names.append(d.literal(kind))
+                names.append(d.literal(dtype))
                 continue
-            if source != kind:
+            if source != dtype:
                 values = [v for _, v in (domain(d, source) for _ in range(k.total)) if v is not None]
-                names.append(k.load(kind, values))
-            elif n and f.sources[n - 1] == source and kind != "pred" and names[-1] in k.values:
-                names.append(k.load_related(kind, names[-1]))
+                names.append(k.load(dtype, values))
+            elif n and f.sources[n - 1] == source and dtype != "pred" and names[-1] in k.values:
+                names.append(k.load_related(dtype, names[-1]))
             else:
-                names.append(k.load(kind))
+                names.append(k.load(dtype))
         result = k.reg(1) if f.result == "pred" else k.reg_of(f.result)
         k.emit(f"{f.op} {result}, {', '.join(names)}{f.tail};")
         k.store(result, f.result, f.rule, f.op)
     return k.case()
 
 
-def compare(name: str, kind: str) -> Case:
+def compare(name: str, dtype: str) -> Case:
     """All comparisons of one type, alone, with a predicate and with two results; their bits go into words."""
     k = Kernel(name, "compare", (LANES,))
     d = k.draw
-    packed = kind.endswith("x2")
-    base = kind.removesuffix("x2")
-    a = k.load(kind)
-    b = k.load_related(kind, a, 60)
+    packed = dtype.endswith("x2")
+    base = dtype.removesuffix("x2")
+    a = k.load(dtype)
+    b = k.load_related(dtype, a, 60)
     c = k.load("pred")
-    names = (*ORDERED, *UNORDERED) if base in REALS else ("eq", "ne") if kind[0] == "b" else ORDERED
-    if kind[0] == "u":
+    names = (*ORDERED, *UNORDERED) if base in REALS else ("eq", "ne") if dtype[0] == "b" else ORDERED
+    if dtype[0] == "u":
         names = (*names, "lo", "ls", "hi", "hs")
     for ftz in ("", ".ftz") if base in ("f16", "f32") else ("",):
         word = k.reg(32)
@@ -315,29 +315,29 @@ def compare(name: str, kind: str) -> Case:
             combined = f".{d.pick(('and', 'or', 'xor'))}" if d.chance(50) else ""
             extra = f", {d.pick(('', '!'))}{c}" if combined else ""
             pair = packed or (base not in ("f16", "bf16") and d.chance(30))
-            k.emit(f"setp.{op}{combined}{ftz}.{kind} {p}{'|' + q if pair else ''}, {a}, {b}{extra};")
+            k.emit(f"setp.{op}{combined}{ftz}.{dtype} {p}{'|' + q if pair else ''}, {a}, {b}{extra};")
             for r in (p, q)[: 1 + pair]:
                 if bit == 32:
-                    k.store(word, "b32", label=f"setp{ftz}.{kind}")
+                    k.store(word, "b32", label=f"setp{ftz}.{dtype}")
                     word, bit = k.reg(32), 0
                     k.emit(f"mov.b32 {word}, 0;")
                 k.emit(f"@{r} or.b32 {word}, {word}, {1 << bit};")
                 bit += 1
-        k.store(word, "b32", label=f"setp{ftz}.{kind}")
+        k.store(word, "b32", label=f"setp{ftz}.{dtype}")
     return k.case()
 
 
-def set_(name: str, kind: str) -> Case:
+def set_(name: str, dtype: str) -> Case:
     """Comparisons whose result is a number."""
     k = Kernel(name, "compare", (LANES,))
     d = k.draw
-    base = kind.removesuffix("x2")
-    a = k.load(kind)
-    b = k.load_related(kind, a, 60)
+    base = dtype.removesuffix("x2")
+    a = k.load(dtype)
+    b = k.load_related(dtype, a, 60)
     c = k.load("pred")
-    names = (*ORDERED, *UNORDERED) if base in REALS else ("eq", "ne") if kind[0] == "b" else ORDERED
+    names = (*ORDERED, *UNORDERED) if base in REALS else ("eq", "ne") if dtype[0] == "b" else ORDERED
     if base in ("f16", "bf16"):
-        results = (kind, "u32", "s32") if kind != base else (base, "u16", "s16", "u32")
+        results = (dtype, "u32", "s32") if dtype != base else (base, "u16", "s16", "u32")
     else:
         results = ("u32", "s32", "f32")
     for op in d.shuffled(names)[:4]:
@@ -346,8 +346,8 @@ def set_(name: str, kind: str) -> Case:
         extra = f", {d.pick(('', '!'))}{c}" if combined else ""
         ftz = ".ftz" if base in ("f16", "f32") and d.chance(30) else ""
         z = k.reg_of(to)
-        k.emit(f"set.{op}{combined}{ftz}.{to}.{kind} {z}, {a}, {b}{extra};")
-        k.store(z, to, label=f"set.{op}.{to}.{kind}")
+        k.emit(f"set.{op}{combined}{ftz}.{to}.{dtype} {z}, {a}, {b}{extra};")
+        k.store(z, to, label=f"set.{op}.{to}.{dtype}")
     return k.case()
 
 
@@ -509,7 +509,7 @@ def flush(name: str) -> Case:
     half = k.load("f16", [0x3C00 - d.below(24) for _ in near])
     small = k.load("f16", [0x0400 + d.below(12) for _ in near])
     for r in d.shuffled(ROUNDINGS)[:2]:
-        for op, kind, sources in (
+        for op, dtype, sources in (
             (f"mul.{r}.ftz.f32", "f32", (below_one, tiny)),
             (f"div.{r}.ftz.f32", "f32", (tiny, above_one)),
             (f"fma.{r}.ftz.f32", "f32", (above_one, double, minus)),
@@ -517,9 +517,9 @@ def flush(name: str) -> Case:
             (f"rcp.{r}.ftz.f32", "f32", (large,)),
             (f"cvt.{r}.ftz.f32.f64", "f32", (wide,)),
         ):
-            z = k.reg_of(kind)
+            z = k.reg_of(dtype)
             k.emit(f"{op} {z}, {', '.join(sources)};")
-            k.store(z, kind, label=f"{op} near 2^-126")
+            k.store(z, dtype, label=f"{op} near 2^-126")
     for op in ("mul.rn.ftz.f16", "mul.rn.f16"):
         z = k.reg(16)
         k.emit(f"{op} {z}, {half}, {small};")
@@ -552,8 +552,8 @@ def cases(repeats: int = 3) -> list[Case]:
         "bf16x2",
     )
     for turn in range(repeats):
-        out += [compare(f"setp_{turn}_{kind}", kind) for kind in kinds]
-        out += [set_(f"set_{turn}_{kind}", kind) for kind in kinds]
+        out += [compare(f"setp_{turn}_{dtype}", dtype) for dtype in kinds]
+        out += [set_(f"set_{turn}_{dtype}", dtype) for dtype in kinds]
     out += [flush(f"flush_{i:02d}") for i in range(10)]
     out += [carry(f"carry_{i:03d}") for i in range(40)]
     out += [lop_predicate(f"predicate_{i:03d}") for i in range(12)]
