@@ -14,6 +14,7 @@ __all__ = [
     "Conv",
     "Gemm",
     "PreparedSpmm",
+    "QuantizedWeight",
     "SparseMatrix",
     "Spmm",
     "Task",
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from ptxgen.api.pairwise import pairwise
     from ptxgen.api.plans import CallPlan, device, plan
     from ptxgen.api.prepared_spmm import PreparedSpmm, spmm_prepare
+    from ptxgen.api.quantized_weight import QuantizedWeight
     from ptxgen.api.runners import selection_digest
     from ptxgen.api.sparse_matrix import SparseMatrix
     from ptxgen.api.spmm import sddmm, spmm
@@ -124,6 +126,7 @@ _MODULES = {
     "Conv": "operations.conv.problem",
     **dict.fromkeys(("CallPlan", "device", "plan"), "api.plans"),
     "PreparedSpmm": "api.prepared_spmm",
+    "QuantizedWeight": "api.quantized_weight",
     "SparseMatrix": "api.sparse_matrix",
     "Spmm": "operations.spmm.problem",
     "sddmm": "api.spmm",

@@ -16,6 +16,7 @@ from ptxgen.api import (
     launches,
     new_arrays,
     on_host,
+    quantized_calls,
     runners,
     streams,
     vendor_calls,
@@ -35,6 +36,7 @@ from ptxgen.api.arrays import (
 )
 from ptxgen.api.drivers import driver
 from ptxgen.api.epilogue_args import Activation, EpilogueArgs, activation_name, columns_of_c, epilogue_arguments
+from ptxgen.api.quantized_weight import QuantizedWeight
 from ptxgen.arguments import flag, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.operations.gemm.problem import CONJUGATED, CONTIGUOUS, Gemm
@@ -74,6 +76,9 @@ def gemm(
     neither axis is copied first. ``beta`` other than 0 requires ``out`` and reads it. Complex products take complex
     ``alpha`` and ``beta``, and no other argument of the epilogue. If ``alpha`` is 0, A and B are not read, and the
     product is 0, as in BLAS.
+
+    ``b`` may be a ``QuantizedWeight`` of N rows of K integers, which ``a``, of float16 or bfloat16, is multiplied by
+    transposed; sums are float32, and the epilogue is the same.
 
     ``compute``: f16 accumulates in f16; tf32 and f32_bf16x6 multiply float32 on tensor cores; f32_fast_accum leaves
     sums of 8-bit floats to the accumulators of tensor cores, which lose bits (f32 does not).
@@ -211,6 +216,9 @@ def launch_uncached(
 ) -> Any:
     """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use it,
     with ``allocation``, by default what a later call of ``gemm`` needs. The caller holds ``call_lock.lock``."""
+    if isinstance(b, QuantizedWeight):
+        vendor_calls.require_mode(vendor)
+        return quantized_calls.multiply(a, b, out, alpha, beta, compute, deterministic, epilogue_args, workspace)
     va, vb = view(a, "a", batched=True), view(b, "b", batched=True)
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
     vendor_calls.require_mode(vendor)

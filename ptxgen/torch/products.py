@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from ptxgen.api import call_lock, gemm, launches
+from ptxgen.api.quantized_weight import QuantizedWeight
 from ptxgen.errors import DeviceError, InputError, ShapeError
-from ptxgen.torch import launching
+from ptxgen.torch import launching, quantized
 from ptxgen.torch.backward_step import BackwardStep
 from ptxgen.torch.launching import allocation, check_dense, check_operands, in_place, key_of
 from ptxgen.torch.operator import Operator, loop_over_batch
@@ -45,12 +46,15 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     return out.copy_(result)
 
 
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(input: Tensor, weight: Tensor | QuantizedWeight, bias: Tensor | None = None) -> Tensor:
     """input · weightᵀ + bias, as ``torch.nn.functional.linear``; the kernel adds the bias.
 
     ``input``: …×K. ``weight``: N×K. ``bias``: N elements. The result is …×N. A ``weight`` of K elements, without a
-    bias, gives a result with the shape …. Dtypes and errors: as for ``matmul``.
+    bias, gives a result with the shape …. A ``QuantizedWeight`` takes ``input`` of float16 or bfloat16 and has no
+    gradient; that of ``input`` is the product with the dequantized weight. Dtypes and errors: as for ``matmul``.
     """
+    if isinstance(weight, QuantizedWeight):
+        return quantized.linear(input, weight, bias)
     if bias is None and isinstance(weight, Tensor) and weight.dim() == 1:
         return matmul(input, weight)
     result: Tensor = LINEAR(input, weight, bias)

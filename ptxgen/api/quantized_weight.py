@@ -1,0 +1,206 @@
+"""``QuantizedWeight``: integers of 8 or 4 bits and the scales that make them a matrix."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from ptxgen.api.arrays import View, alignment_of, as_numpy, is_cupy, is_torch, require_same_memory, tensor, view
+from ptxgen.arguments import integer, word
+from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.problem.dtypes import dtype
+from ptxgen.problem.weight_formats import GROUPS, WEIGHT_FORMATS, WeightFormat
+
+FLOATS = ("f16", "bf16", "f32")  #: types of scales, and of weights before they are quantized
+
+
+class QuantizedWeight:
+    """The weights of a layer as integers: N rows along K, and a scale for each group of a row.
+
+    ``packed``: N×K int8 in the format s8, uint8 in u8, or N×K/2 uint8 in s4 and u4, the weight of the even k in the low
+    bits of a byte. ``scales``: N×G of float16, bfloat16 or float32; G tells the group, K/G adjacent weights of a row,
+    which is 32, 64 or 128, or all of the row. ``zeros``: N×G uint8, in the formats u8 and u4, subtracted before the
+    product with the scale; None: 0. All are arrays of one library in one memory; their rows are contiguous.
+    ``format``: s8, u8, s4 or u4.
+
+    ``gemm(a, w)`` multiplies by the weight transposed, as ``ptxgen.torch.linear`` does. The arrays are read at each
+    call: they must not be replaced, but may change.
+
+    ShapeError, DtypeError, InputError: an argument breaks a rule.
+    """
+
+    __slots__ = ("_views", "format", "group", "key", "packed", "scales", "shape", "zeros")
+
+    def __init__(self, packed: Any, scales: Any, zeros: Any = None, *, format: str) -> None:
+        known = _format(format)
+        stored, scale = view(packed, "packed"), tensor(scales, "scales")
+        if stored.dtype.name != known.storage:
+            raise DtypeError(f"packed is {stored.dtype}; with format {format} it must be {dtype(known.storage)}")
+        if scale.dtype.name not in FLOATS:
+            raise DtypeError(f"scales is {scale.dtype}; it must be float16, bfloat16 or float32")
+        n, k = stored.shape[0], stored.shape[1] * known.per_byte
+        views = {"packed": stored, "scales": scale}
+        if zeros is not None:
+            if known.signed:
+                raise InputError(f"zeros is given; weights of format {format} have no zero points, u8 and u4 do")
+            views["zeros"] = tensor(zeros, "zeros")
+            if views["zeros"].dtype.name != "u8":
+                raise DtypeError(f"zeros is {views['zeros'].dtype}; it must be uint8")
+        for name, v in views.items():
+            if name != "packed" and v.shape not in (shapes := _shapes(n, k)):
+                allowed = ", ".join(map(str, shapes))
+                raise ShapeError(
+                    f"{name} has shape {v.shape}; with {n} rows of {k} weights it must be one of {allowed}: one for"
+                    f" each {', '.join(map(str, GROUPS[1:]))} weights of a row, or for all"
+                )
+            if name == "zeros" and v.shape != scale.shape:
+                raise ShapeError(f"zeros has shape {v.shape}; it must be {scale.shape}, that of scales")
+            if not _contiguous(v, rows_alone=name == "packed"):
+                raise ShapeError(f"{name} has strides {v.strides}; its rows must be contiguous")
+            require_same_memory(name, v, "packed", stored)
+        self.packed, self.scales, self.zeros, self.format = packed, scales, zeros, format
+        self.shape = n, k
+        self.group = k // scale.shape[1] if scale.shape[1] > 1 else 0
+        self._views = views
+        #: what a launch depends on, besides the activations
+        self.key = (
+            format,
+            self.group,
+            self.shape,
+            stored.strides,
+            alignment_of(stored.address),
+            *(part for v in views.values() for part in (v.dtype.name, v.device, v.host)),
+        )
+
+    @classmethod
+    def quantize(cls, weight: Any, format: str = "s4", group: int = 128) -> QuantizedWeight:
+        """The nearest integers to a weight of N rows along K, and their scales, of its type. ``weight``: N×K of
+        float16, bfloat16 or float32, of NumPy, PyTorch or CuPy; the result is in the same memory. ``group``: weights
+        of a row that share a scale, 32, 64 or 128; 0: all.
+
+        s8 and s4: the scale of a group is its largest magnitude over 127 or 7. u8 and u4: the range of the group with
+        0 is divided evenly, and the zero point is the integer that means 0. ShapeError, DtypeError, InputError: an
+        argument breaks a rule.
+        """
+        known, given = _format(format), view(weight, "weight")
+        if given.dtype.name not in FLOATS:
+            raise DtypeError(f"weight is {given.dtype}; it must be float16, bfloat16 or float32")
+        n, k = given.shape
+        group = integer("group", group, 0, max(GROUPS))
+        if group not in GROUPS:
+            raise ShapeError(f"group is {group}; it must be {', '.join(map(str, GROUPS[1:]))}, or 0, all of a row")
+        if group and k % group:
+            raise ShapeError(f"group is {group}; it must divide the {k} columns of weight, or be 0")
+        if k % known.per_byte:
+            raise ShapeError(f"weight has {k} columns; with format {format}, two in a byte, they must be even")
+        library = _library(weight)
+        values = library.floats(weight).reshape(n, k // group if group else 1, group or k)
+        if known.signed:
+            scales = _amax(library, library.xp.abs(values)) / known.largest
+        else:
+            low, high = -_amax(library, -values), _amax(library, values)
+            low, high = low * (low < 0), high * (high > 0)
+            scales = (high - low) / known.largest
+        scales = library.cast(scales, given.dtype.numpy.name)  # the integers are those of the rounded scales
+        step = library.floats(scales)
+        step = step + (step == 0)  # a group of zeros
+        zeros = None if known.signed else library.xp.clip(library.xp.round(-low / step), 0, known.largest)
+        steps = library.xp.round(values / step[..., None])
+        if zeros is not None:
+            steps = steps + zeros[..., None]
+        integers = library.xp.clip(steps, known.least, known.largest).reshape(n, k)
+        if known.per_byte == 1:
+            packed = library.cast(integers, "int8" if known.signed else "uint8")
+        else:
+            nibbles = library.cast(integers, "int8")
+            packed = library.cast((nibbles[:, ::2] & 15), "uint8") | library.cast(nibbles[:, 1::2] & 15, "uint8") * 16
+        return cls(packed, scales, None if zeros is None else library.cast(zeros, "uint8"), format=format)
+
+    def dequantize(self) -> Any:
+        """The weight as N×K float32: the integers less their zero points, times their scales."""
+        return dequantized(self.packed, self.scales, self.zeros, self.format)
+
+    @property
+    def views(self) -> dict[str, View]:
+        """The arrays, by name."""
+        return dict(self._views)
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """The addresses of the arrays that follow A and C in a launch: weights, scales and zero points."""
+        return tuple(v.address for v in self._views.values())
+
+    def host_arrays(self) -> dict[str, Any]:
+        """The arrays in host memory, with the names of the problem."""
+        names = {"packed": "B", "scales": "scales", "zeros": "zeros"}
+        return {names[name]: as_numpy(v) for name, v in self._views.items()}
+
+    def __repr__(self) -> str:
+        n, k = self.shape
+        about = f"groups of {self.group}" if self.group else "a scale for each row"
+        return f"QuantizedWeight({n} rows of {k}, {self.format}, {about}{', zero points' * (self.zeros is not None)})"
+
+
+def dequantized(packed: Any, scales: Any, zeros: Any, format: str) -> Any:
+    """``QuantizedWeight.dequantize`` of its arrays."""
+    library, known = _library(packed), WEIGHT_FORMATS[format]
+    (n, width), groups = packed.shape, scales.shape[1]
+    stored = packed
+    if known.per_byte == 2:
+        stored = library.xp.stack((stored & 15, stored >> 4), -1)
+    values = library.floats(stored).reshape(n, groups, width * known.per_byte // groups)
+    if known.per_byte == 2 and known.signed:
+        values = values - 16 * (values > known.largest)
+    if zeros is not None:
+        values = values - library.floats(zeros)[..., None]
+    return (values * library.floats(scales)[..., None]).reshape(n, width * known.per_byte)
+
+
+class _Library:
+    """Functions of NumPy, PyTorch or CuPy. ``xp``: the module."""
+
+    def __init__(self, xp: Any, tensors: bool) -> None:
+        self.xp, self._tensors = xp, tensors
+
+    def cast(self, x: Any, name: str) -> Any:
+        """``x`` with the dtype of this name."""
+        if self._tensors:
+            return x.to(getattr(self.xp, name))
+        return x.astype(name)
+
+    def floats(self, x: Any) -> Any:
+        return self.cast(x, "float32")
+
+
+def _library(x: Any) -> _Library:
+    """The library of an array. InputError: it has no functions that quantize."""
+    if isinstance(x, np.ndarray):
+        return _Library(np, False)
+    if is_torch(x):
+        return _Library(importlib.import_module("torch"), True)
+    if is_cupy(x):
+        return _Library(importlib.import_module("cupy"), False)
+    raise InputError(f"weight is {type(x).__name__}; to be quantized it must be an array of NumPy, PyTorch or CuPy")
+
+
+def _amax(library: _Library, x: Any) -> Any:
+    """The largest value of each group; 0 if groups are empty."""
+    return library.xp.amax(x, -1) if x.shape[-1] else x.sum(-1)
+
+
+def _format(name: str) -> WeightFormat:
+    return WEIGHT_FORMATS[word("format", name, tuple(WEIGHT_FORMATS), DtypeError)]
+
+
+def _shapes(n: int, k: int) -> list[tuple[int, int]]:
+    """The shapes that scales may have."""
+    return list(dict.fromkeys((n, k // (group or max(k, 1)) or 1) for group in GROUPS if not group or k % group == 0))
+
+
+def _contiguous(v: View, rows_alone: bool) -> bool:
+    """True if rows are contiguous, and, unless ``rows_alone``, follow each other."""
+    (rows, columns), (down, along) = v.shape, v.strides
+    in_row = columns <= 1 or along == 1
+    return in_row and (rows <= 1 or (down >= columns if rows_alone else down == columns or columns == 0))

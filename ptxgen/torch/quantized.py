@@ -1,0 +1,100 @@
+"""``linear`` with a ``QuantizedWeight``: activations of 16 bits times integers with scales."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ptxgen.api import call_lock, quantized_calls
+from ptxgen.api.quantized_weight import QuantizedWeight, dequantized
+from ptxgen.errors import ShapeError
+from ptxgen.torch import launching
+from ptxgen.torch.launching import check_operands
+from ptxgen.torch.operator import Operator, loop_over_batch, runs_directly
+
+
+def linear(input: Tensor, weight: QuantizedWeight, bias: Tensor | None) -> Tensor:
+    """input · weightᵀ + bias. Gradients are those of ``input`` and ``bias``; autocast casts both."""
+    if torch.is_autocast_enabled(input.device.type):
+        autocast_dtype = torch.get_autocast_dtype(input.device.type)
+        input, bias = input.to(autocast_dtype), None if bias is None else bias.to(autocast_dtype)
+    tensors = input, weight.packed, weight.scales, weight.zeros, bias
+    if runs_directly(*tensors) and not (
+        torch.is_grad_enabled() and (input.requires_grad or (bias is not None and bias.requires_grad))
+    ):
+        return _product(input, weight, bias)
+    result: Tensor = QUANTIZED_LINEAR(*tensors, weight.format)
+    return result
+
+
+def _shape(input: Tensor, n: int, k: int, bias: Tensor | None) -> tuple[int, ...]:
+    """The shape of the result. ShapeError: shapes do not fit a weight of ``n`` rows of ``k``."""
+    if input.dim() == 0 or input.shape[-1] != k:
+        raise ShapeError(f"input has shape {tuple(input.shape)}; its last axis must have {k} elements, K of weight")
+    if bias is not None and tuple(bias.shape) != (n,):
+        raise ShapeError(f"bias has shape {tuple(bias.shape)}; it must be ({n},), the rows of weight")
+    return *input.shape[:-1], n
+
+
+def _product(input: Tensor, weight: QuantizedWeight, bias: Tensor | None) -> Tensor:
+    check_operands(input=input, bias=bias)
+    n, k = weight.shape
+    shape = _shape(input, n, k, bias)
+    a, epilogue = input.resolve_neg().reshape(math.prod(shape[:-1]), k), launching.vector(bias)
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    with call_lock.lock:
+        result: Tensor = quantized_calls.multiply(
+            a.detach(), weight, None, 1.0, 0.0, None, deterministic, (None, None, epilogue, None, None, None), None
+        )
+    return result.view(shape)
+
+
+def _kernel(
+    input: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor | None, bias: Tensor | None, format: str
+) -> Tensor:
+    with torch.no_grad():
+        return _product(input, QuantizedWeight(packed, scales, zeros, format=format), bias)
+
+
+def _fake(
+    input: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor | None, bias: Tensor | None, format: str
+) -> Tensor:
+    check_operands(input=input, bias=bias)
+    return input.new_empty((*input.shape[:-1], packed.shape[0]))
+
+
+def _save(ctx: Any, inputs: Any, output: Any) -> None:
+    _, packed, scales, zeros, bias, ctx.format = inputs
+    ctx.bias_shape = None if bias is None else bias.shape
+    ctx.save_for_backward(packed, scales, zeros)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    packed, scales, zeros = ctx.saved_tensors
+    of_input = of_bias = None
+    if ctx.needs_input_grad[0]:
+        dense = dequantized(packed, scales, zeros, ctx.format).to(grad.dtype)
+        of_input = torch.ops.ptxgen.matmul(grad, dense)  # that of products, which imports this module
+    if ctx.bias_shape is not None and ctx.needs_input_grad[4]:
+        of_bias = grad.sum_to_size(ctx.bias_shape)
+    return of_input, None, None, None, of_bias, None
+
+
+def _call(*args: Any) -> Tensor:
+    result: Tensor = QUANTIZED_LINEAR(*args)
+    return result
+
+
+QUANTIZED_LINEAR = Operator(
+    "quantized_linear(Tensor input, Tensor packed, Tensor scales, Tensor? zeros, Tensor? bias, str format) -> Tensor",
+    5,
+    _kernel,
+    _fake,
+    _save,
+    _backward,
+    loop_over_batch(_call),
+    autocasts=False,
+)
