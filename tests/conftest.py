@@ -63,17 +63,24 @@ def _no_cached_calls():
     runners.runners.clear()
 
 
+#: new objects from which on the garbage collector works: kernels on the emulated device have tens of thousands, which
+#: live as long as their test
+NEW_OBJECTS = 300_000
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _frozen(_no_cached_calls):
     """What the modules before have made and kept lives to the end: the garbage collector need not visit it."""
-    gc.collect()
-    gc.freeze()
+    if gc.get_count()[0] > NEW_OBJECTS // 4:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """Collected tests and imported modules live to the end: the garbage collector need not visit them."""
     gc.disable()
+    gc.set_threshold(NEW_OBJECTS)
     try:
         return (yield)
     finally:

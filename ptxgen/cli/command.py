@@ -482,9 +482,15 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+@cache
+def parser() -> Any:
+    """The parser of all commands. Typer takes longer to build it than to parse arguments."""
+    return typer.main.get_command(app)
+
+
 def _run(arguments: Sequence[str]) -> int:
     try:
-        return int(app(list(arguments), standalone_mode=False) or 0)
+        return int(parser()(list(arguments), standalone_mode=False) or 0)
     except UsageError as error:
         if options := getattr(error, "possibilities", None):
             error.possibilities = [option for option in options if closest(error.option_name, [option])]

@@ -16,11 +16,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import typer
 
 import ptxgen
 from ptxgen import settings
-from ptxgen.cli import app, command, doctor
+from ptxgen.cli import command, doctor
 from ptxgen.codegen.config.config import AXIS, axes_of, family_names
 from ptxgen.families.common import space
 from ptxgen.families.registry import FAMILIES
@@ -191,7 +190,7 @@ def test_reference_lists_every_exit_code_and_command() -> None:
     codes = {int(row[0]) for row in table(REFERENCE.read_text(), "Exit codes")}
     assert codes == {0, *(code for _, code in command.EXIT_CODES)}
     rows = " ".join(row[0] for row in table(REFERENCE.read_text(), "Commands"))
-    group = typer.main.get_command(app)
+    group = command.parser()
     groups = {n: g.commands for n, g in group.commands.items() if hasattr(g, "commands")}  # type: ignore[attr-defined]
     names = {n for n in group.commands if n not in groups} | {f"{g} {n}" for g in groups for n in groups[g]}  # type: ignore[attr-defined]
     assert set(re.findall(r"`([\w -]+)`", rows)) == names
@@ -338,7 +337,7 @@ def commands() -> list[str]:
 
 def parsed(arguments: list[str]) -> None:
     """Parses arguments as the command line does, and runs nothing. Raises the parser's error."""
-    group = typer.main.get_command(app)
+    group = command.parser()
     context = group.make_context("ptxgen", list(arguments))
     while hasattr(group, "resolve_command"):
         first = next((n for n in ("_protected_args", "protected_args") if hasattr(context, n)), "")  # click renamed it

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
+from zlib import crc32
 
 import numpy as np
 
@@ -18,12 +19,14 @@ from ptxgen.operations.gemm import checks as gemm_check
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.gemm.strided_arrays import elements, extent, padded
 from ptxgen.operations.grouped import checks as grouped_check
+from ptxgen.operations.spmm import checks as spmm_check
+from ptxgen.operations.task import checks as task_check
+from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import Device, device
 from ptxgen.problem.epilogue_ops import epilogue_rows
 from ptxgen.problem.reference import Array, compare, operands, reference, wide
 from ptxgen.problem.registry import Problem
-from ptxgen.runtime import check as runtime_check
-from ptxgen.runtime.check import CASES
+from ptxgen.runtime.check import CASES, CheckResult, check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from ptxgen.runtime.workspace import Workspace
@@ -140,6 +143,28 @@ def some_cases(n: int) -> tuple[tuple[str, float, float, str], ...]:
     return CASES[0], CASES[1 + n % (len(CASES) - 1)]
 
 
+@contextmanager
+def checked_with(cases: tuple[tuple[str, float, float, str], ...]) -> Iterator[None]:
+    """Within the block, ``check`` has these kinds of input; not that of tasks."""
+    with ExitStack() as patches:
+        for module in (gemm_check, conv_check, grouped_check, spmm_check):
+            patches.enter_context(patch.object(module, "CASES", cases))
+        yield
+
+
+def check_some(driver: EmulatedDriver, p: Problem, c: Config, seed: int = 0, row_padding: int = 0) -> list[CheckResult]:
+    """``check`` with two of its kinds of input: one with exact results and one of the others. The problem, the
+    configuration and the seed decide which, so that the cases of a test have all of them together."""
+    n = crc32(f"{p.key()} {c} {seed}".encode())
+    names = task_check.input_names(p) if isinstance(p, Task) else ()
+    exact, others = names[:-2], names[-2:]  # "normal" and "special"
+    with checked_with(some_cases(n)), ExitStack() as patches:
+        if names:
+            chosen = exact[n % len(exact)], others[n % len(others)]
+            patches.enter_context(patch.object(task_check, "input_names", lambda _: chosen))
+        return check(driver, p, c, seed, row_padding)
+
+
 def right(
     p: Problem,
     c: Config | str,
@@ -150,10 +175,8 @@ def right(
     """Asserts that ``check`` accepts a configuration, or its text. ``cases``: the kinds of input; None: some."""
     chosen = parse_config(c) if isinstance(c, str) else c
     target = device(on) if isinstance(on, str) else on
-    with ExitStack() as patches:
-        for module in (gemm_check, conv_check, grouped_check):
-            patches.enter_context(patch.object(module, "CASES", cases or some_cases(seed)))
-        results = runtime_check.check(EmulatedDriver(target, seed=seed), p, chosen, seed)
+    with checked_with(cases or some_cases(seed)):
+        results = check(EmulatedDriver(target, seed=seed), p, chosen, seed)
     assert results
     for result in results:
         assert result.ok, f"{p.key()} | {chosen} | {result.inputs}: {result.deviation}"
@@ -180,4 +203,15 @@ def random_epilogues(
         right(p, c, n, on)
 
 
-__all__ = ["GUARD", "Placed", "Workspace", "execute", "inputs", "random_epilogues", "right", "some_cases", "verify"]
+__all__ = [
+    "GUARD",
+    "Placed",
+    "Workspace",
+    "check_some",
+    "execute",
+    "inputs",
+    "random_epilogues",
+    "right",
+    "some_cases",
+    "verify",
+]

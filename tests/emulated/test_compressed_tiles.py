@@ -19,11 +19,11 @@ from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.operations.spmm.reference import arrays_of
 from ptxgen.problem.device import device
 from ptxgen.problem.reference import Array, reference, verdict
-from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.prepared_operands import PreparedOperands
 from ptxgen.runtime.runner import Buffers, Runner
 from tests.cases import SOURCES
+from tests.emulated.gemm_runs import check_some
 
 CONFIG = parse_config("family=compressed_tiles b_columns=8 tile_warps=2 stages=2")
 OFFSETS = CONFIG.replace(tile_index=1)
@@ -36,7 +36,7 @@ def test_random_problems_and_configurations(n: int) -> None:
     for p, c in SOURCES["compressed_tiles"].cases(900 + n, 1, device(on), threads=128):
         wrong = [
             f"{r.inputs}: {r.deviation}"
-            for r in check(EmulatedDriver(), p, c, n, (0, 3)[n % 2] if c.vec_b == 1 else 0)
+            for r in check_some(EmulatedDriver(), p, c, n, (0, 3)[n % 2] if c.vec_b == 1 else 0)
             if not r.ok
         ]
         assert not wrong, f"{p.key()} | {c}"
@@ -79,7 +79,7 @@ def test_rows_of_every_kind(rows: list[list[int]], dtype: str, config: Config) -
 def test_more_than_32_tiles_of_a_warp() -> None:
     """The places of further tiles are loaded when a lane is needed again."""
     p = Spmm(33, 3, 1100, dtype="f16", pattern="bernoulli:density=0.1", calls=1000)
-    assert all(r.ok for r in check(EmulatedDriver(), p, CONFIG.replace(tile_warps=1, stages=3)))
+    assert all(r.ok for r in check_some(EmulatedDriver(), p, CONFIG.replace(tile_warps=1, stages=3)))
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
@@ -88,7 +88,7 @@ def test_vectors_are_copied_by_16_bytes(dtype: str, k: int) -> None:
     """The end of B is not a multiple of 16 bytes."""
     p = Spmm(40, 1, k, dtype=dtype, pattern="bernoulli:density=0.4", calls=1000)
     for config in (CONFIG, OFFSETS):
-        assert all(r.ok for r in check(EmulatedDriver(), p, config.replace(vector_b=1)))
+        assert all(r.ok for r in check_some(EmulatedDriver(), p, config.replace(vector_b=1)))
 
 
 def test_alpha_0_reads_neither_a_nor_b() -> None:

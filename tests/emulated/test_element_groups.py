@@ -23,6 +23,7 @@ from ptxgen.runtime.runner import Runner
 from ptxgen.tuning.measure import bench
 from ptxgen.tuning.selection import select
 from tests.cases import SOURCES
+from tests.emulated.gemm_runs import check_some
 
 H200 = device("h200")
 HEAD = "A:f32[i,k];B:f32[k,j];"
@@ -76,7 +77,7 @@ def ran(p: Task, x: Any, keys: Any, config: str, offset: int = 0, **options: Any
 def test_random_reductions_equal_the_oracle(seed: int) -> None:
     driver = EmulatedDriver(H200)
     for n, (p, c) in enumerate(SOURCES["element_groups"].cases(seed, 8, H200, limit=70)):
-        for result in check(driver, p, c, seed=n):
+        for result in check_some(driver, p, c, seed=n):
             assert result.ok, f"{result.inputs}: {result.deviation}: {p.key()} | {c}"
 
 

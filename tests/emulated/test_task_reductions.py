@@ -22,6 +22,7 @@ from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from tests.cases import SOURCES
+from tests.emulated.gemm_runs import check_some
 from tests.tensors import LIBRARY, Tensor
 
 H200 = device("h200")
@@ -53,7 +54,7 @@ def ran(p: Task, arrays: dict[str, Any], config: str = SIMT, **options: Any) -> 
 def test_random_reductions_equal_the_oracle(seed: int) -> None:
     driver = EmulatedDriver(H200)
     for n, (p, c) in enumerate(SOURCES["task_reduce"].cases(seed, 8, H200, limit=50)):
-        for result in check(driver, p, c, seed=n):
+        for result in check_some(driver, p, c, seed=n):
             assert result.ok, f"{result.inputs}: {result.deviation}: {p.key()} | {c}"
 
 

@@ -18,10 +18,10 @@ from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import device
-from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from tests.cases import SOURCES
+from tests.emulated.gemm_runs import check_some
 
 HOPPER = device("h200")
 CONFIGS = {
@@ -44,7 +44,7 @@ def wgmma(text: str) -> str:
 @pytest.mark.parametrize("n", range(24))
 def test_random_problems_and_configurations(n: int) -> None:
     for p, c in SOURCES["task_wgmma"].cases(300 + n, 1, HOPPER, limit=150):
-        wrong = [f"{r.inputs}: {r.deviation}" for r in check(EmulatedDriver(HOPPER), p, c, n) if not r.ok]
+        wrong = [f"{r.inputs}: {r.deviation}" for r in check_some(EmulatedDriver(HOPPER), p, c, n) if not r.ok]
         assert not wrong, f"{p.key()} | {c}: {wrong}"
 
 
@@ -58,7 +58,7 @@ def test_values(shape: tuple[int, int, int], config: str, text: str) -> None:
     if any(x % 8 for x in shape[1:]):
         c = c.replace(operand_path_a=1, operand_path_b=1)
         c = c.replace(splitk=parse_config(wgmma("kg=2 splitk=workspace")).splitk) if c.kg > 1 else c
-    for row in check(EmulatedDriver(HOPPER), p, c, 1):
+    for row in check_some(EmulatedDriver(HOPPER), p, c, 1):
         assert row.ok, f"{row.inputs}: {row.deviation}"
 
 
@@ -100,7 +100,7 @@ CONDITIONS = ("accum>s*9.5+f32(N)*0.125", "accum+c[j]>r[i]", "t[i,j]>3.0+s", "ac
 @pytest.mark.parametrize(("config", "condition"), list(zip(LARGE.values(), CONDITIONS, strict=True)), ids=LARGE)
 def test_lists_of_large_tiles(config: str, condition: str) -> None:
     p = Task(149, 139, 40, dtype="f16", text=LISTED.replace("CONDITION", condition), capacity=21000, ldb=144)
-    for row in check(EmulatedDriver(HOPPER), p, parse_config(wgmma(config)).replace(vec_c=1), 1):
+    for row in check_some(EmulatedDriver(HOPPER), p, parse_config(wgmma(config)).replace(vec_c=1), 1):
         assert row.ok, f"{row.inputs}: {row.deviation}"
 
 
@@ -119,7 +119,7 @@ def test_groups_of_large_tiles(config: str, text: str) -> None:
     groups = "9,12" if "max=" in text or "*=" in text else "40,64"
     text = "A:f16[i,k];B:f16[k,j];g:s32[i];h:s32[j];" + text.replace("S", "accum+=A[i,k]*B[k,j];")
     p = Task(149, 139, 40, dtype="f16", text=text, groups=groups, ldb=144)
-    for row in check(EmulatedDriver(HOPPER), p, parse_config(wgmma(config)).replace(vec_c=1), 1):
+    for row in check_some(EmulatedDriver(HOPPER), p, parse_config(wgmma(config)).replace(vec_c=1), 1):
         assert row.ok, f"{row.inputs}: {row.deviation}"
 
 
@@ -230,7 +230,7 @@ def test_values_through_shared_memory(shape: tuple[int, int, int], config: str) 
     """Rows of C are whole 16 bytes, which TMA stores, or not."""
     m, n, k = shape
     p = Task(m, n, k, dtype="f16", text=EVERY, ldb=-(-n // 8) * 8)
-    for row in check(EmulatedDriver(HOPPER), p, parse_config(wgmma(f"epilogue_smem=1 {config}")), 1):
+    for row in check_some(EmulatedDriver(HOPPER), p, parse_config(wgmma(f"epilogue_smem=1 {config}")), 1):
         assert row.ok, f"{row.inputs}: {row.deviation}"
 
 
@@ -275,7 +275,7 @@ def reduced(output: str, pairs: str = "") -> str:
 def test_rows_and_columns_are_reduced(output: str, config: str) -> None:
     """Integers have many equal values, of which the first position counts; special values include NaN."""
     p = Task(130, 72, 64, dtype="f16", text=reduced(output, "when(i<j)" if config == REDUCING["one_tile"] else ""))
-    for row in check(EmulatedDriver(HOPPER), p, parse_config(wgmma(config)).replace(vec_c=1), 1):
+    for row in check_some(EmulatedDriver(HOPPER), p, parse_config(wgmma(config)).replace(vec_c=1), 1):
         assert row.ok, f"{row.inputs}: {row.deviation}"
 
 

@@ -25,12 +25,12 @@ from ptxgen.operations.spmm.reference import arrays_of
 from ptxgen.problem.device import device
 from ptxgen.problem.operation import operation_named
 from ptxgen.problem.reference import Array, reference, verdict
-from ptxgen.runtime.check import check
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.prepared_operands import PreparedOperands
 from ptxgen.runtime.runner import Buffers, Runner
 from tests.cases import SOURCES
+from tests.emulated.gemm_runs import check_some
 
 WIDE, SINGLE = (parse_config(f"family=tca vec_b={vec}") for vec in (8, 1))
 BLOCK = 8  #: warps
@@ -100,7 +100,7 @@ def multiplied(
 def test_random_problems_and_configurations(n: int) -> None:
     on = ("emulated", "t4", "a100", "b200")[n % 4]
     for p, c in SOURCES["tca"].cases(700 + n, 1, device(on), limit=40):
-        wrong = [f"{r.inputs}: {r.deviation}" for r in check(EmulatedDriver(), p, c, n) if not r.ok]
+        wrong = [f"{r.inputs}: {r.deviation}" for r in check_some(EmulatedDriver(), p, c, n) if not r.ok]
         assert not wrong, f"{p.key()} | {c}"
 
 
@@ -352,7 +352,7 @@ def test_alpha_0_reads_no_operand() -> None:
 def test_types_and_odd_columns(dtype: str, n: int) -> None:
     p = Spmm(23, n, 131, dtype=dtype, pattern="lognormal:density=0.3,sigma=1.5", calls=1000)
     config = parse_config(f"family=tca vec_b={8 if n == 40 else 1}")
-    assert all(r.ok for r in check(EmulatedDriver(), p, config, row_padding=3 if n != 40 else 0))
+    assert all(r.ok for r in check_some(EmulatedDriver(), p, config, row_padding=3 if n != 40 else 0))
 
 
 # ---- the baseline

@@ -97,7 +97,7 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def options_of(name: str) -> dict[str, Any]:
-    group: Any = typer.main.get_command(app)
+    group: Any = command.parser()
     for part in name.split():
         group = group.commands[part]
     return {p.name: (p.opts, p.help, p.default, p.multiple if hasattr(p, "multiple") else None) for p in group.params}
@@ -203,7 +203,7 @@ def test_commands_on_problems_take_the_same_options() -> None:
 
 
 def every_command() -> dict[str, Any]:
-    group: Any = typer.main.get_command(app)
+    group: Any = command.parser()
     groups = {n: g.commands for n, g in group.commands.items() if hasattr(g, "commands")}
     return {n: c for n, c in group.commands.items() if n not in groups} | {
         f"{g} {n}": c for g in groups for n, c in groups[g].items()
@@ -211,7 +211,7 @@ def every_command() -> dict[str, Any]:
 
 
 def test_every_command_has_two_examples_that_parse_and_fit_80_columns() -> None:
-    group: Any = typer.main.get_command(app)
+    group: Any = command.parser()
     for name, found in every_command().items():
         assert len(found.examples) == 2, name
         for example in found.examples:
