@@ -38,6 +38,7 @@ __all__ = [
     "pairwise",
     "plan",
     "sddmm",
+    "selection",
     "selection_digest",
     "spmm",
     "spmm_grouped",
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     from ptxgen.api.jagged import gemm_jagged, gemm_jagged_input_grad, gemm_jagged_weight_grad
     from ptxgen.api.pack_bits import pack_bits
     from ptxgen.api.pairwise import pairwise
-    from ptxgen.api.plans import CallPlan, device, plan
+    from ptxgen.api.plans import CallPlan, device, plan, selection
     from ptxgen.api.prepared_spmm import PreparedSpmm, spmm_prepare
     from ptxgen.api.quantized_weight import QuantizedWeight
     from ptxgen.api.runners import selection_digest
@@ -124,7 +125,7 @@ _MODULES = {
     "gemm_grouped": "api.grouped",
     "Gemm": "operations.gemm.problem",
     "Conv": "operations.conv.problem",
-    **dict.fromkeys(("CallPlan", "device", "plan"), "api.plans"),
+    **dict.fromkeys(("CallPlan", "device", "plan", "selection"), "api.plans"),
     "PreparedSpmm": "api.prepared_spmm",
     "QuantizedWeight": "api.quantized_weight",
     "SparseMatrix": "api.sparse_matrix",

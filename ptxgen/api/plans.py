@@ -1,4 +1,5 @@
-"""``plan``: what a call computes, known, tuned and loaded before there are data. ``device``: what computes."""
+"""``plan``: what a call computes, known, tuned and loaded before there are data. ``selection``: the configuration of a
+problem. ``device``: what computes."""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import DTYPES
 from ptxgen.problem.registry import Problem
 from ptxgen.settings import settings
-from ptxgen.tuning import selection
 from ptxgen.tuning.deadline import Deadline
 from ptxgen.tuning.search.tuner import Tuned, tune
+from ptxgen.tuning.selection import Selection, require, why_unsupported
 from ptxgen.tuning.store.database import Database
 
 #: an array without data, as a text: f16[2560,16]
@@ -59,13 +60,13 @@ class CallPlan:
         self._call, self._options = call, options
 
     @property
-    def selection(self) -> selection.Selection:
+    def selection(self) -> Selection:
         """The configuration of the problem, its source and its measured or predicted time. ConfigError: no kernel
         computes the problem on this device."""
         on = drivers.driver()
         selected = choice.chosen(self.problem, on)
         if selected is None:
-            why = selection.why_unsupported(self.problem, on.device)
+            why = why_unsupported(self.problem, on.device)
             raise ConfigError(
                 f"{self.problem.key()}: no kernel supports this problem on {on.device.name}: {why}", "space"
             )
@@ -149,10 +150,25 @@ def _array(x: Any) -> Any:
     return np.empty([int(n) for n in match[2].split(",")], element.numpy)
 
 
+def selection(problem: Problem, device: str | None = None) -> Selection:
+    """The configuration that computes a problem, as ``ptxgen.Gemm(2560, 16, 2560)``, its source and its measured or
+    predicted time. Needs no GPU.
+
+    ``device``: the name of a device, as ``h200``; None: the one that computes on host arrays, where calls use the same
+    configuration. InputError: ``problem`` is none. DeviceError: the name is unknown. ConfigError: no kernel computes
+    the problem on the device.
+    """
+    if not isinstance(problem, Problem):
+        raise InputError(f"problem is {shown(problem)}; it must be a problem, as ptxgen.Gemm(2560, 16, 2560)")
+    if device is None:
+        return CallPlan(problem, None, {}).selection
+    return require(problem, devices.device(device), choice.database())[0]
+
+
 def device(name: str | None = None) -> Device:
     """The facts of a device by its name, as ``h200`` or ``sm_86``; None: of the one that computes on host arrays.
     DeviceError: the name is unknown."""
     return drivers.driver().device if name is None else devices.device(name)
 
 
-__all__ = ["CallPlan", "device", "plan"]
+__all__ = ["CallPlan", "device", "plan", "selection"]

@@ -73,6 +73,18 @@ def test_errors(error, message, arguments):
         ptxgen.plan(*arguments)
 
 
+def test_a_problem_has_a_selection():
+    problem = ptxgen.Gemm(16, 2560, 2560)
+    assert ptxgen.selection(problem) == ptxgen.plan(problem).selection
+    shipped = ptxgen.selection(problem, "h200")
+    assert (shipped.problem, shipped.source) == (problem, "shipped")
+    assert shipped.us > 0
+    with pytest.raises(InputError, match=r"problem is 'gemm'; it must be a problem, as ptxgen.Gemm"):
+        ptxgen.selection("gemm")
+    with pytest.raises(DeviceError):
+        ptxgen.selection(problem, "h2000")
+
+
 def test_devices():
     assert ptxgen.device() == drivers.driver().device
     assert ptxgen.device("h200").sm == 90
