@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -21,6 +20,8 @@ def install(*requirements: str) -> str:
 def install_extra(extra: str) -> str:
     """The command that installs ptxgen with an extra (empty: without one): by name if ptxgen is installed, else from
     the checkout."""
+    from importlib import metadata  # four hundredths of a second, which all commands would take
+
     try:
         metadata.version("ptxgen")
         where = "ptxgen"

@@ -21,10 +21,11 @@ from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hint
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.models import OptionInfo
+from typer.models import OptionInfo, TyperInfo
 
 from ptxgen.arguments import closest
 from ptxgen.cli.checks import Check
+from ptxgen.cli.commands import COMMANDS, load
 from ptxgen.cli.progress import running
 from ptxgen.cli.tables import Parts, Table, csv_of, terminal_width, text_of
 from ptxgen.errors import DatabaseError, EmulatorError, InputError, ParseError, PtxgenError, TaskError, UnavailableError
@@ -482,15 +483,35 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+def whole_app() -> typer.Typer:
+    """The program with all commands, in the order of ``COMMANDS``."""
+    load(*COMMANDS)
+    order = list(COMMANDS)
+    app.registered_commands.sort(key=lambda each: order.index(each.name or ""))
+    return app
+
+
 @cache
-def parser() -> Any:
-    """The parser of all commands. Typer takes longer to build it than to parse arguments."""
-    return typer.main.get_command(app)
+def parser(name: str = "") -> Any:
+    """The parser of the command or the group ``name``; of all commands, if it is none. Typer takes longer to build it
+    than to parse arguments."""
+    if name not in COMMANDS:
+        return typer.main.get_command(whole_app())
+    load(name)
+    program = copy(app)
+    program.registered_commands = [each for each in app.registered_commands if each.name == name]
+    program.registered_groups = [each for each in app.registered_groups if _group_name(each) == name]
+    return typer.main.get_command(program)
+
+
+def _group_name(group: TyperInfo) -> str | None:
+    return None if group.typer_instance is None else group.typer_instance.info.name
 
 
 def _run(arguments: Sequence[str]) -> int:
     try:
-        return int(parser()(list(arguments), standalone_mode=False) or 0)
+        name = arguments[0] if arguments and arguments[0] in COMMANDS else ""
+        return int(parser(name)(list(arguments), standalone_mode=False) or 0)
     except UsageError as error:
         if options := getattr(error, "possibilities", None):
             error.possibilities = [option for option in options if closest(error.option_name, [option])]

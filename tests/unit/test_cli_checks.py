@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import pytest
 
-from ptxgen import settings
+from ptxgen import cli, settings
 from ptxgen.cli import command, page, problems
 from ptxgen.cli.checks import Check, input_file, output_file, output_folder
 from ptxgen.cli.options import DatabaseOptions, Target
@@ -29,7 +29,7 @@ READ_FIRST |= {"model train folder", "run program"}
 
 def commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The functions of all commands, by the words that call them."""
-    group = group or command.app
+    group = group or cli.app
     for found in group.registered_commands:
         yield prefix + found.name, found.callback
     for inner in group.registered_groups:
