@@ -52,15 +52,13 @@ def work(p: KernelProblem, c: Columns, g: QuantizedMmaGeometry, d: Device) -> Wo
     moved_b = c.nl * c.u // access.format.per_byte
     # lanes of a quad load adjacent vectors of a row of A: a warp reads 8 rows of each tile
     read_a = warps * g.steps * tiles_m * LANES * g.window * ELEMENT
-    vector_a = np.minimum(c.vec_a, CHUNK) * ELEMENT
-    wavefronts = (read_a * np.maximum(SECTOR / 2 / vector_a, 1) + moved_b) / perf_costs.WAVEFRONT
+    lines = read_a / (QUAD * np.minimum(c.vec_a, CHUNK) * ELEMENT)  # L1 looks up a line of each row
+    wavefronts = lines + moved_b / perf_costs.WAVEFRONT
     busy = bound(issue, math, wavefronts, moved_b / L2_SM)
-    waits = CACHED * g.steps  # loads of activations precede their products
-    latency = np.where(
-        c.fragment_prefetch == 1,
-        np.maximum(LATENCY, waits + SERIAL * per_thread),
-        LATENCY + waits + SERIAL * per_thread,
-    )
+    serial = CACHED * g.steps + SERIAL * per_thread  # loads of activations precede their products
+    # the registers of a step are loaded again after its products: the other steps overlap these loads
+    overlapped = np.maximum(serial, LATENCY + serial / np.maximum(g.steps, 1))
+    latency = np.where(c.fragment_prefetch == 1, overlapped, LATENCY + serial)
     epilogue = epilogue_costs(p, c, g, d, np.minimum(c.vec_c, 16 // g.sum_bytes))
     scattered = np.where(QUAD * c.vec_b < SECTOR, SCATTERED, 0.0)
     return Work.of(
