@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 from ptxgen.codegen.device_text import DeviceText
 from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
 from ptxgen.codegen.source import Step
-from ptxgen.codegen.vectorized import ceil_div
+from ptxgen.codegen.vectorized import Mask, ceil_div
 from ptxgen.problem.device import Device
 
 KEYS, TABLE, DISTINCT, COUNTS, NUMBERS = "keys", "table", "distinct", "counts", "numbers"
@@ -104,9 +104,7 @@ class KeyTable(DeviceText):
         """The PTX type of distinct keys."""
         return "s64" if self.signed else "u64"
 
-    @property
-    def block_slot_mask(self) -> int:
-        return self.BLOCK_SLOTS - 1
+    block_slot_mask = Mask("BLOCK_SLOTS")
 
     @property
     def block_table_bytes(self) -> int:

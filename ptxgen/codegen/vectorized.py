@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -56,3 +57,28 @@ def log2(n: int) -> int:
     if n <= 0 or n & (n - 1):
         raise ValueError(f"{n} is not a power of two")
     return n.bit_length() - 1
+
+
+class _Derived:
+    """A property of a part that another attribute gives, ``name``, as ``lanes`` or ``config.u``."""
+
+    def __init__(self, name: str) -> None:
+        self._read = attrgetter(name)
+
+
+class Log2(_Derived):
+    """``log2_lanes = Log2("lanes")``: the exponent of a power of two."""
+
+    def __get__(self, part: Any, owner: type) -> int:
+        return log2(self._read(part))
+
+
+class Last(_Derived):
+    """``last_lane = Last("lanes")``: the last of so many numbers that begin at 0."""
+
+    def __get__(self, part: Any, owner: type) -> int:
+        return int(self._read(part)) - 1
+
+
+#: ``lane_mask = Mask("lanes")``: the bits of numbers below a power of two
+Mask = Last

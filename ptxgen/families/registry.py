@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -152,6 +153,16 @@ class Family:
     def iteration_work(self, c: Any, w: Any) -> tuple[Any, Any]:
         """Multiply-adds of a thread per iteration, and bytes that a block loads."""
         return np.ones(len(c), np.float32), np.ones(len(c), np.float32)
+
+
+def class_in(module: str, name: str) -> Callable[[KernelProblem, config.Config], type[Plan]]:
+    """The plan of a family with one class, which the first call imports: choices need no plan."""
+    return lambda p, c: getattr(import_module(module), name)
+
+
+def function_in(module: str, name: str) -> Callable[..., Any]:
+    """A function that calls one of another module, which the first call imports."""
+    return lambda *arguments: getattr(import_module(module), name)(*arguments)
 
 
 #: capabilities of families that multiply matrices and store tiles of C

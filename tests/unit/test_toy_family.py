@@ -72,7 +72,7 @@ def test_the_axes_are_the_familys_own(registered: None) -> None:
     assert str(Config(family="toy")) == "family=toy"
     with pytest.raises(
         ConfigError,
-        match="'ms', which is an axis of simt, mma, skinny, winograd, winograd_4x4; the axes of toy are threads",
+        match="'ms', which is an axis of simt, mma, skinny, winograd, winograd_4x4, quantized_mma; the axes of toy are threads",
     ):
         parse_config("family=toy ms=4")
     with pytest.raises(ConfigError, match="threads=48 must be a multiple of a warp"):

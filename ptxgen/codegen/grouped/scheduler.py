@@ -12,7 +12,7 @@ from ptxgen.codegen.launches.matrix_parameters import MatrixParameters
 from ptxgen.codegen.parts.parameters import Parameters, addresses, given
 from ptxgen.codegen.parts.part import Allocator
 from ptxgen.codegen.parts.scheduler import GridScheduler
-from ptxgen.codegen.vectorized import log2, register_cap
+from ptxgen.codegen.vectorized import Log2, register_cap
 from ptxgen.lowering.descriptor_table import Items, items_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
@@ -126,9 +126,7 @@ class StreamScheduler(GroupedScheduler):
 
     template = "sched/grouped_stream.mako"
 
-    @property
-    def log2_u(self) -> int:
-        return log2(self.config.u)
+    log2_u = Log2("config.u")
 
     def grid(self, p: KernelProblem, items: int) -> tuple[int, int, int]:
         if p.extents.group is None:

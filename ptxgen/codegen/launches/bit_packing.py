@@ -13,7 +13,7 @@ from ptxgen.codegen.launches.packing import ROW, Packing
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Step
-from ptxgen.codegen.vectorized import WARP, ceil_div, integer, log2
+from ptxgen.codegen.vectorized import WARP, Last, ceil_div, integer, log2
 from ptxgen.lowering.bit_products import BITS, PITCH, TruthWords
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.strided import Strided
@@ -113,9 +113,7 @@ class PackedBits:
     def load_bits(self) -> int:
         return 8 * self.vec
 
-    @property
-    def last_padded(self) -> int:
-        return self.padded - 1
+    last_padded = Last("padded")
 
     @property
     def joins(self) -> list[tuple[str, list[tuple[str, int]]]]:

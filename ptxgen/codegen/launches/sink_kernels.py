@@ -13,7 +13,7 @@ from ptxgen.codegen.parts.row_states import RowStates, results_of
 from ptxgen.codegen.parts.scheduler import GridScheduler
 from ptxgen.codegen.parts.tile_walk import TileWalk
 from ptxgen.codegen.source import Step
-from ptxgen.codegen.vectorized import WARP, ceil_div, integer
+from ptxgen.codegen.vectorized import WARP, Mask, ceil_div, integer
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 ALIGNMENT = 16  #: of the sink's workspace
@@ -118,9 +118,7 @@ class RowReduceKernels(SinkKernels):
     def joined_bytes(self) -> int:
         return self.THREADS // WARP * self.warp_bytes
 
-    @property
-    def result_mask(self) -> int:
-        return self.RESULTS - 1
+    result_mask = Mask("RESULTS")
 
     @property
     def other_states(self) -> list[list[tuple[str, str, int]]]:

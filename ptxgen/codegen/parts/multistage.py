@@ -13,7 +13,7 @@ from ptxgen.codegen.geometry import MultistageGeometry
 from ptxgen.codegen.parts.addressing import OperandAddressing
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.registers import Tile, width
-from ptxgen.codegen.vectorized import WARP, log2
+from ptxgen.codegen.vectorized import WARP, Last, Log2, Mask
 from ptxgen.problem.dtypes import bits_of, dtype
 
 
@@ -150,17 +150,9 @@ class CopiedTile:
 
     # ---- masks and bytes
 
-    @property
-    def across_mask(self) -> int:
-        return self.across - 1
-
-    @property
-    def chunk_mask(self) -> int:
-        return self.chunk - 1
-
-    @property
-    def tile_mask(self) -> int:
-        return self.tile - 1
+    across_mask = Mask("across")
+    chunk_mask = Mask("chunk")
+    tile_mask = Mask("tile")
 
     @property
     def row_bytes(self) -> int:
@@ -358,9 +350,7 @@ class MultistageMainloop(Part):
         loads = x.fragment_loads(k, buffer)
         return loads[: len(loads) // part.of(x.name)]
 
-    @property
-    def last_step(self) -> int:
-        return self.steps - 1
+    last_step = Last("steps")
 
     @cached_property
     def read_ahead(self) -> dict[str, list[tuple[int, int, str]]]:
@@ -392,9 +382,7 @@ class MultistageMainloop(Part):
         """Bytes from the last stage to the first."""
         return -self.stages_ahead * self.stage_bytes
 
-    @property
-    def group_mask(self) -> int:
-        return self.group - 1
+    group_mask = Mask("group")
 
     @cached_property
     def stage_bytes(self) -> int:
@@ -524,9 +512,7 @@ class MultistageMainloop(Part):
         """Threads of a group; groups split the steps of a stage."""
         return int(self.geometry.group)
 
-    @property
-    def log2_group(self) -> int:
-        return log2(self.group)
+    log2_group = Log2("group")
 
     @property
     def several_warps(self) -> bool:

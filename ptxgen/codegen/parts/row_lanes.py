@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ptxgen.codegen.vectorized import WARP, log2
+from ptxgen.codegen.vectorized import WARP, Log2, Mask
 
 
 class RowLanes:
@@ -22,13 +22,8 @@ class RowLanes:
         """Lanes that share a row."""
         return math.gcd(self.row_vectors, WARP)
 
-    @property
-    def log2_row_lanes(self) -> int:
-        return log2(self.row_lanes)
-
-    @property
-    def row_lane_mask(self) -> int:
-        return self.row_lanes - 1
+    log2_row_lanes = Log2("row_lanes")
+    row_lane_mask = Mask("row_lanes")
 
     @property
     def row_rounds(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts.part import Part
-from ptxgen.codegen.vectorized import ceil_div
+from ptxgen.codegen.vectorized import Last, ceil_div
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.lowering.kernel_problem import KernelProblem
 
@@ -60,14 +60,6 @@ class GridScheduler(Part):
         last = "items of all slices" if self.batched else "slices"
         return f"(tiles of M, tiles of N, {last})" if self.raster_group == 1 else f"(tiles, 1, {last})"
 
-    @property
-    def last_row(self) -> int:
-        return self.config.ml - 1
-
-    @property
-    def last_column(self) -> int:
-        return self.config.nl - 1
-
-    @property
-    def last_k(self) -> int:
-        return self.config.u - 1
+    last_row = Last("config.ml")
+    last_column = Last("config.nl")
+    last_k = Last("config.u")

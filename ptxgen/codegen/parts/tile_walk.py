@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.parts.row_lanes import RowLanes
-from ptxgen.codegen.vectorized import log2
+from ptxgen.codegen.vectorized import Last, Log2, Mask
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,7 @@ class TileWalk(RowLanes, Part):
         """Threads that have the vectors of one row."""
         return math.gcd(self.row_vectors, self.threads)
 
-    @property
-    def log2_column_lanes(self) -> int:
-        return log2(self.column_lanes)
+    log2_column_lanes = Log2("column_lanes")
 
     @property
     def bands(self) -> int:
@@ -55,9 +53,7 @@ class TileWalk(RowLanes, Part):
         """Adjacent rows of a thread."""
         return -(-self.ml // self.bands)
 
-    @property
-    def column_lane_mask(self) -> int:
-        return self.column_lanes - 1
+    column_lane_mask = Mask("column_lanes")
 
     @property
     def round_columns(self) -> range:
@@ -69,10 +65,5 @@ class TileWalk(RowLanes, Part):
         """The first column of each vector of a lane, along rows."""
         return range(0, self.nl, self.row_lanes * self.vec)
 
-    @property
-    def last_row(self) -> int:
-        return self.ml - 1
-
-    @property
-    def last_column(self) -> int:
-        return self.nl - 1
+    last_row = Last("ml")
+    last_column = Last("nl")

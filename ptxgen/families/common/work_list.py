@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
 from ptxgen.codegen.preparation import SIZES, Preparation, Stage, Stages
 from ptxgen.codegen.source import Step
-from ptxgen.codegen.vectorized import ceil_div
+from ptxgen.codegen.vectorized import Last, ceil_div
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 ITEM_BYTES, PART_BYTES = 16, 8
@@ -102,9 +102,7 @@ class WorkList(Preparation):
     def counter_bytes(self) -> int:
         return 4 * (self.bins + 1)
 
-    @property
-    def last_bin(self) -> int:
-        return self.bins - 1
+    last_bin = Last("bins")
 
     @property
     def block_segments(self) -> int:

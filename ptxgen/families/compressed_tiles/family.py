@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ptxgen.codegen.config.config import Config
 from ptxgen.families.compressed_tiles import axes, perf_model, rules
 from ptxgen.families.compressed_tiles.candidates import CompressedTilesSpace
 from ptxgen.families.compressed_tiles.geometry import geometry
-from ptxgen.families.registry import Family
-from ptxgen.lowering.kernel_problem import KernelProblem
-
-if TYPE_CHECKING:
-    from ptxgen.codegen.plan import Plan
-    from ptxgen.codegen.preparation import Preparation
-
-
-def _plan(p: KernelProblem, c: Config) -> type[Plan]:
-    from ptxgen.families.compressed_tiles.plan import CompressedTilesPlan
-
-    return CompressedTilesPlan
-
-
-def _preparations(p: KernelProblem, c: Config) -> tuple[Preparation, ...]:
-    from ptxgen.families.compressed_tiles.plan import preparations_of
-
-    return preparations_of(p, c)
-
+from ptxgen.families.registry import Family, class_in, function_in
 
 FAMILY = Family(
     name="compressed_tiles",
@@ -35,8 +14,8 @@ FAMILY = Family(
     rules=rules.RULES,
     candidates=CompressedTilesSpace(),
     model=perf_model,
-    plan=_plan,
-    preparations=_preparations,
+    plan=class_in("ptxgen.families.compressed_tiles.plan", "CompressedTilesPlan"),
+    preparations=function_in("ptxgen.families.compressed_tiles.plan", "preparations_of"),
     preparation_axes=("tile_index",),
     provides=frozenset(("plus_times", "prepared_csr", "gathered_rows", "store_tile", "strided_output")),
     instructions=("mma.sync", "fma"),

@@ -14,7 +14,7 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Launch, Step
-from ptxgen.codegen.vectorized import WARP, ceil_div
+from ptxgen.codegen.vectorized import WARP, Log2, Mask, ceil_div
 from ptxgen.families.common import sparse_plan
 from ptxgen.families.common.matrix_instructions import Instruction, instruction
 from ptxgen.families.compressed_tiles.axes import OFFSETS
@@ -90,13 +90,8 @@ class RowCopies:
         step = WARP // lanes
         return cls(vec * size, lanes, step, step * size, range(COLUMNS // step), range(1), step * columns * size, 0)
 
-    @property
-    def log2_row_lanes(self) -> int:
-        return self.row_lanes.bit_length() - 1
-
-    @property
-    def row_lane_mask(self) -> int:
-        return self.row_lanes - 1
+    log2_row_lanes = Log2("row_lanes")
+    row_lane_mask = Mask("row_lanes")
 
     @property
     def counters(self) -> str:
@@ -305,29 +300,12 @@ class TileLoop(Part):
     def threads(self) -> int:
         return WARP * self.warps
 
-    @property
-    def depth_mask(self) -> int:
-        return self.depth - 1
-
-    @property
-    def log2_depth(self) -> int:
-        return self.depth.bit_length() - 1
-
-    @property
-    def warp_mask(self) -> int:
-        return self.warps - 1
-
-    @property
-    def log2_warps(self) -> int:
-        return self.warps.bit_length() - 1
-
-    @property
-    def column_mask(self) -> int:
-        return self.columns - 1
-
-    @property
-    def log2_columns(self) -> int:
-        return self.columns.bit_length() - 1
+    depth_mask = Mask("depth")
+    log2_depth = Log2("depth")
+    warp_mask = Mask("warps")
+    log2_warps = Log2("warps")
+    column_mask = Mask("columns")
+    log2_columns = Log2("columns")
 
     @property
     def tiles_ahead(self) -> int:

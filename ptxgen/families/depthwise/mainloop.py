@@ -10,7 +10,7 @@ from ptxgen.codegen.parts.addressing import OUT_OF_IMAGE_LUT
 from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.registers import Tile, width
-from ptxgen.codegen.vectorized import log2
+from ptxgen.codegen.vectorized import Last, Log2
 from ptxgen.lowering.depthwise_strips import DepthwiseStrip, strips
 from ptxgen.lowering.kernel_problem import KernelProblem
 
@@ -70,14 +70,9 @@ class StripLoop(Part):
         """Adjacent results of a block."""
         return self.config.block_lanes * self.vec
 
-    @property
-    def log2_lanes(self) -> int:
-        """log2 of the threads of a block along these."""
-        return log2(self.config.block_lanes)
-
-    @property
-    def log2_block(self) -> int:
-        return log2(self.lanes)
+    #: log2 of the threads of a block along these
+    log2_lanes = Log2("config.block_lanes")
+    log2_block = Log2("lanes")
 
     # ---- pixels
 
@@ -123,13 +118,8 @@ class StripLoop(Part):
         rows = sorted(pixels)
         return [(row, row - before, pixels[row]) for row, before in zip(rows, [0, *rows], strict=False)]
 
-    @property
-    def last_block_lane(self) -> int:
-        return self.config.block_lanes - 1
-
-    @property
-    def last_of_lanes(self) -> int:
-        return self.lanes - 1
+    last_block_lane = Last("config.block_lanes")
+    last_of_lanes = Last("lanes")
 
     @property
     def loaded_zero(self) -> str:

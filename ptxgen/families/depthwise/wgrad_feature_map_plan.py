@@ -18,7 +18,7 @@ from ptxgen.codegen.parts.part import Allocator, Part
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Launch, Step
-from ptxgen.codegen.vectorized import WARP
+from ptxgen.codegen.vectorized import WARP, Mask
 from ptxgen.families.depthwise.feature_map_plan import FEATURE_MAP_MEANINGS, FeatureMapLoop
 from ptxgen.families.depthwise.plan import access_bytes, words
 from ptxgen.families.depthwise.wgrad_plan import TapSums
@@ -72,9 +72,7 @@ class FeatureMapWgradLoop(FeatureMapLoop):
         """The most results that a pixel is multiplied by."""
         return max(len(results) for _, results, _ in self.gradient_rows)
 
-    @property
-    def sum_lane_mask(self) -> int:
-        return self.SUM_LANES - 1
+    sum_lane_mask = Mask("SUM_LANES")
 
     @property
     def warp_sums(self) -> int:

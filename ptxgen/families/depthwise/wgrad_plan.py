@@ -23,6 +23,7 @@ from ptxgen.codegen.parts.parameters import (
 from ptxgen.codegen.parts.part import Allocator, Part
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.source import Launch, Step
+from ptxgen.codegen.vectorized import Mask
 from ptxgen.families.depthwise.mainloop import WgradLoop
 from ptxgen.families.depthwise.plan import MEANINGS, access_bytes, words
 from ptxgen.lowering.depthwise_strips import DepthwiseStrip, strips
@@ -106,13 +107,8 @@ class TapSums(Part):
         """Threads of a block of the auxiliary kernel."""
         return self.TAPS_PER_BLOCK * self.THREADS_PER_TAP
 
-    @property
-    def tap_mask(self) -> int:
-        return self.TAPS_PER_BLOCK - 1
-
-    @property
-    def tap_thread_mask(self) -> int:
-        return self.TAP_THREADS - 1
+    tap_mask = Mask("TAPS_PER_BLOCK")
+    tap_thread_mask = Mask("TAP_THREADS")
 
     @property
     def slices_bytes(self) -> int:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ptxgen.codegen.config.config import Config, parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.common import perf_costs, perf_grouped
 from ptxgen.families.common.tile_family import TileFamily, thread_products
 from ptxgen.families.mma import axes, perf_model, rules
 from ptxgen.families.mma.candidates import MmaSpace
 from ptxgen.families.mma.geometry import counts, geometry
-from ptxgen.families.registry import LOOPS_OVER_ITEMS, READS_ELEMENTS, Probe
-from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.families.registry import LOOPS_OVER_ITEMS, READS_ELEMENTS, Probe, class_in
 from ptxgen.lowering.strided import matrix_product
-
-if TYPE_CHECKING:
-    from ptxgen.codegen.plan import Plan
 
 
 def _probes() -> tuple[Probe, ...]:
@@ -30,12 +24,6 @@ def _probes() -> tuple[Probe, ...]:
     return ((matrix_product(512, 768, 4096, "NT", "f16"), configs),)
 
 
-def _plan(p: KernelProblem, c: Config) -> type[Plan]:
-    from ptxgen.families.mma.plan import MmaPlan
-
-    return MmaPlan
-
-
 FAMILY = TileFamily(
     name="mma",
     axes=axes.AXES,
@@ -46,7 +34,7 @@ FAMILY = TileFamily(
     model=perf_model,
     rate=perf_costs.mma_rate,
     thread_products=lambda c: thread_products(c) // WARP,
-    plan=_plan,
+    plan=class_in("ptxgen.families.mma.plan", "MmaPlan"),
     provides=READS_ELEMENTS
     | LOOPS_OVER_ITEMS
     | {

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ptxgen.codegen.parts.addressing import OperandAddressing
 from ptxgen.codegen.parts.multistage import CopiedTile, SharedStore, copy_template
 from ptxgen.codegen.registers import Tile, braces, width
-from ptxgen.codegen.vectorized import log2
+from ptxgen.codegen.vectorized import Mask, log2
 from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, Instruction
 from ptxgen.families.mma.geometry import BYTES, MATRIX, POINTERS_LIMIT, SINGLE, VECTOR, MmaOperandGeometry
 
@@ -221,9 +221,7 @@ class MmaOperand(CopiedTile):
         self.swizzled_ptr = f"%swizzled_{self.name}"
         self.fragment_ptrs = Tile(f"frag_ptr_{self.name}", "b32", (1,))
 
-    @property
-    def warp_mask(self) -> int:
-        return self.warps - 1
+    warp_mask = Mask("warps")
 
     @property
     def read_title(self) -> str:

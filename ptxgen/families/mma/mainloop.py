@@ -7,7 +7,7 @@ from functools import cached_property
 
 from ptxgen.codegen.parts.multistage import MultistageMainloop, TilePart
 from ptxgen.codegen.registers import Tile
-from ptxgen.codegen.vectorized import log2
+from ptxgen.codegen.vectorized import Log2
 from ptxgen.families.common.issue_order import products
 from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, Instruction, lacks_wait, operand
 from ptxgen.families.mma.layout import MmaOperand
@@ -31,10 +31,8 @@ class MmaMainloop(MultistageMainloop):
     def operands(self) -> tuple[MmaOperand, MmaOperand]:
         return self.a, self.b
 
-    @property
-    def log2_across(self) -> int:
-        """log2 of the warps along N."""
-        return log2(self.b.warps)
+    #: log2 of the warps along N
+    log2_across = Log2("b.warps")
 
     # ---- accumulators
 

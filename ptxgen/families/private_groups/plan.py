@@ -14,7 +14,7 @@ from ptxgen.codegen.parts.result_values import ResultValues
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile, braces, load_type, width
 from ptxgen.codegen.source import Launch, Step
-from ptxgen.codegen.vectorized import WARP, ceil_div, log2
+from ptxgen.codegen.vectorized import WARP, Log2, Mask, ceil_div
 from ptxgen.expr.instructions import literal, register_class
 from ptxgen.expr.node import constant
 from ptxgen.expr.ptx import Temporaries, statements
@@ -179,9 +179,7 @@ class PrivateGroups(Part):
         """Columns that a warp loads at once."""
         return self.loads * self.span
 
-    @property
-    def log2_span(self) -> int:
-        return log2(self.span)
+    log2_span = Log2("span")
 
     @property
     def copied(self) -> int:
@@ -418,17 +416,13 @@ class PrivateGroups(Part):
         """Elements of the result of a strip of columns."""
         return self.count * self.span
 
-    @property
-    def span_mask(self) -> int:
-        return self.span - 1
+    span_mask = Mask("span")
 
     @property
     def sliced_extent(self) -> str:
         return "%M" if self.sink.by_rows else "%N"
 
-    @property
-    def vector_mask(self) -> int:
-        return self.vector_bytes - 1
+    vector_mask = Mask("vector_bytes")
 
     @property
     def clear_operand(self) -> str:

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ptxgen.codegen.config.config import Config
 from ptxgen.families.common.tile_family import TileFamily
 from ptxgen.families.quantized_mma import axes, perf_model, rules
 from ptxgen.families.quantized_mma.candidates import QuantizedMmaSpace
 from ptxgen.families.quantized_mma.geometry import counts, geometry
-from ptxgen.families.registry import STORES_PRODUCTS
-from ptxgen.lowering.kernel_problem import KernelProblem
-
-if TYPE_CHECKING:
-    from ptxgen.codegen.plan import Plan
-
-
-def _plan(p: KernelProblem, c: Config) -> type[Plan]:
-    from ptxgen.families.quantized_mma.plan import QuantizedMmaPlan
-
-    return QuantizedMmaPlan
+from ptxgen.families.registry import STORES_PRODUCTS, class_in
 
 
 def _thread_products(c: Any) -> Any:
@@ -37,7 +26,7 @@ FAMILY = TileFamily(
     model=perf_model,
     rate=perf_model.rate,
     thread_products=_thread_products,
-    plan=_plan,
+    plan=class_in("ptxgen.families.quantized_mma.plan", "QuantizedMmaPlan"),
     provides=STORES_PRODUCTS | {"strided", "quantized_rows", "store_gated"},
     instructions=("mma.sync",),
     scope="products of 16-bit activations and quantized weights",

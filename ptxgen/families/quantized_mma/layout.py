@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ptxgen.codegen.registers import Tile, braces, width
-from ptxgen.codegen.vectorized import log2
+from ptxgen.codegen.vectorized import Log2
 from ptxgen.families.common.matrix_instructions import COLUMNS
 from ptxgen.families.quantized_mma.geometry import CHUNK, QUAD, WORD
 from ptxgen.lowering.quantized_rows import SCALES, ZEROS, QuantizedRows
@@ -64,9 +64,7 @@ class Weights:
         """Elements of K of a warp and step."""
         return QUAD * self.depth
 
-    @property
-    def log2_per_byte(self) -> int:
-        return log2(self.per_byte)
+    log2_per_byte = Log2("per_byte")
 
     @property
     def group(self) -> int:

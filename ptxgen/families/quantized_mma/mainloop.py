@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.registers import Tile, braces
-from ptxgen.codegen.vectorized import log2
+from ptxgen.codegen.vectorized import Last, Log2, log2
 from ptxgen.families.common.dequantize import Dequantizer
 from ptxgen.families.common.matrix_instructions import Instruction
 from ptxgen.families.quantized_mma.geometry import LANES, QUAD, QuantizedMmaGeometry
@@ -66,13 +66,8 @@ class QuantizedMmaMainloop(Part):
         """Warps along N."""
         return int(self.geometry.along)
 
-    @property
-    def log2_warps_along(self) -> int:
-        return log2(self.warps_along)
-
-    @property
-    def last_warp_along(self) -> int:
-        return self.warps_along - 1
+    log2_warps_along = Log2("warps_along")
+    last_warp_along = Last("warps_along")
 
     @property
     def last_lane(self) -> int:
@@ -137,9 +132,7 @@ class QuantizedMmaMainloop(Part):
     def prefetches(self) -> bool:
         return bool(self.config.fragment_prefetch)
 
-    @property
-    def log2_u(self) -> int:
-        return log2(self.config.u)
+    log2_u = Log2("config.u")
 
     @property
     def warp_elements(self) -> int:
@@ -151,9 +144,7 @@ class QuantizedMmaMainloop(Part):
         """True if groups of a row have scales of their own."""
         return self.weights.group > 0
 
-    @property
-    def log2_group(self) -> int:
-        return log2(self.weights.group)
+    log2_group = Log2("weights.group")
 
     # ---- products
 

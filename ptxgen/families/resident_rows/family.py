@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ptxgen.codegen.config.config import Config
-from ptxgen.families.registry import Family
+from ptxgen.families.registry import Family, class_in
 from ptxgen.families.resident_rows import axes, perf_model, rules
 from ptxgen.families.resident_rows.candidates import ResidentRowsSpace
 from ptxgen.families.resident_rows.geometry import geometry
-from ptxgen.lowering.kernel_problem import KernelProblem
-
-if TYPE_CHECKING:
-    from ptxgen.codegen.plan import Plan
-
-
-def _plan(p: KernelProblem, c: Config) -> type[Plan]:
-    from ptxgen.families.resident_rows.plan import ResidentRowsPlan
-
-    return ResidentRowsPlan
-
 
 FAMILY = Family(
     name="resident_rows",
@@ -28,7 +14,7 @@ FAMILY = Family(
     rules=rules.RULES,
     candidates=ResidentRowsSpace(),
     model=perf_model,
-    plan=_plan,
+    plan=class_in("ptxgen.families.resident_rows.plan", "ResidentRowsPlan"),
     provides=frozenset(("plus_times", "inner_expression", "strided", "strided_output", "row_reduce", "select_values")),
     scope=f"reductions of rows over j and lists of pairs, K from 1 to {axes.LONGEST}",
 )

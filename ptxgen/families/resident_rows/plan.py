@@ -28,6 +28,7 @@ from ptxgen.codegen.parts.selected_lists import SelectedLists
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile, load_type, width
 from ptxgen.codegen.source import Launch, Step
+from ptxgen.codegen.vectorized import Log2, Mask
 from ptxgen.expr.instructions import literal, register_class
 from ptxgen.expr.node import Node, constant, node, variable
 from ptxgen.expr.ptx import Temporaries, statements
@@ -344,13 +345,8 @@ class ResidentRows(Part):
         """Bytes of a tile of columns in shared memory."""
         return self.tile_elements * self.bytes
 
-    @property
-    def column_mask(self) -> int:
-        return self.columns - 1
-
-    @property
-    def log2_columns(self) -> int:
-        return self.columns.bit_length() - 1
+    column_mask = Mask("columns")
+    log2_columns = Log2("columns")
 
     @property
     def vec_mask(self) -> int:

@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ptxgen.codegen.config.config import Config
-from ptxgen.families.registry import Family
+from ptxgen.families.registry import Family, class_in, function_in
 from ptxgen.families.row_split import axes, perf_model, rules
 from ptxgen.families.row_split.candidates import RowSplitSpace
 from ptxgen.families.row_split.geometry import geometry
-from ptxgen.lowering.kernel_problem import KernelProblem
-
-if TYPE_CHECKING:
-    from ptxgen.codegen.plan import Plan
-    from ptxgen.codegen.preparation import Preparation
-
-
-def _plan(p: KernelProblem, c: Config) -> type[Plan]:
-    from ptxgen.families.row_split.plan import RowSplitPlan
-
-    return RowSplitPlan
-
-
-def _preparations(p: KernelProblem, c: Config) -> tuple[Preparation, ...]:
-    from ptxgen.families.row_split.plan import preparations_of
-
-    return preparations_of(p, c)
-
 
 FAMILY = Family(
     name="row_split",
@@ -35,8 +14,8 @@ FAMILY = Family(
     rules=rules.RULES,
     candidates=RowSplitSpace(),
     model=perf_model,
-    plan=_plan,
-    preparations=_preparations,
+    plan=class_in("ptxgen.families.row_split.plan", "RowSplitPlan"),
+    preparations=function_in("ptxgen.families.row_split.plan", "preparations_of"),
     preparation_axes=("row_order", "longest_part"),
     provides=frozenset(
         (

@@ -15,7 +15,7 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Launch, Step
-from ptxgen.codegen.vectorized import WARP, ceil_div
+from ptxgen.codegen.vectorized import WARP, Log2, Mask, ceil_div
 from ptxgen.families.common import sparse_plan
 from ptxgen.families.common.sparse_plan import Listed
 from ptxgen.families.common.work_list import UNLIMITED, WHOLE, WorkList
@@ -226,25 +226,11 @@ class RowLoop(Part):
         """True if elements are converted to the type of sums."""
         return self.size == 2
 
-    @property
-    def lane_mask(self) -> int:
-        return self.lanes - 1
-
-    @property
-    def log2_lanes(self) -> int:
-        return self.lanes.bit_length() - 1
-
-    @property
-    def group_mask(self) -> int:
-        return self.nonzero_groups - 1
-
-    @property
-    def log2_nonzero_groups(self) -> int:
-        return self.nonzero_groups.bit_length() - 1
-
-    @property
-    def log2_row_threads(self) -> int:
-        return self.row_threads.bit_length() - 1
+    lane_mask = Mask("lanes")
+    log2_lanes = Log2("lanes")
+    group_mask = Mask("nonzero_groups")
+    log2_nonzero_groups = Log2("nonzero_groups")
+    log2_row_threads = Log2("row_threads")
 
     @property
     def leader_mask(self) -> int:

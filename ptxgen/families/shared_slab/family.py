@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ptxgen.codegen.config.config import Config
-from ptxgen.families.registry import Family
+from ptxgen.families.registry import Family, class_in, function_in
 from ptxgen.families.shared_slab import axes, perf_model, rules
 from ptxgen.families.shared_slab.candidates import SharedSlabSpace
 from ptxgen.families.shared_slab.geometry import geometry
-from ptxgen.lowering.kernel_problem import KernelProblem
-
-if TYPE_CHECKING:
-    from ptxgen.codegen.plan import Plan
-    from ptxgen.codegen.preparation import Preparation
-
-
-def _plan(p: KernelProblem, c: Config) -> type[Plan]:
-    from ptxgen.families.shared_slab.plan import SharedSlabPlan
-
-    return SharedSlabPlan
-
-
-def _preparations(p: KernelProblem, c: Config) -> tuple[Preparation, ...]:
-    from ptxgen.families.shared_slab.plan import preparations_of
-
-    return preparations_of(p, c)
-
 
 FAMILY = Family(
     name="shared_slab",
@@ -35,8 +14,8 @@ FAMILY = Family(
     rules=rules.RULES,
     candidates=SharedSlabSpace(),
     model=perf_model,
-    plan=_plan,
-    preparations=_preparations,
+    plan=class_in("ptxgen.families.shared_slab.plan", "SharedSlabPlan"),
+    preparations=function_in("ptxgen.families.shared_slab.plan", "preparations_of"),
     preparation_axes=("k_tiles", "tile_k"),
     provides=frozenset(
         (

@@ -13,7 +13,7 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Launch, Step
-from ptxgen.codegen.vectorized import WARP, ceil_div
+from ptxgen.codegen.vectorized import WARP, Log2, Mask, ceil_div
 from ptxgen.families.common import sparse_plan
 from ptxgen.families.common.sparse_rules import VECTOR
 from ptxgen.families.shared_slab.axes import SEVERAL
@@ -83,14 +83,9 @@ class TileCopy(Part):
         """The caches of ``cp.async``: accesses of 16 bytes bypass the L1."""
         return "cg" if self.bytes == 16 else "ca"
 
-    @property
-    def row_mask(self) -> int:
-        """The bits of a thread's number that are its place in a row."""
-        return self.threads_row - 1
-
-    @property
-    def log2_threads_row(self) -> int:
-        return self.threads_row.bit_length() - 1
+    #: the bits of a thread's number that are its place in a row
+    row_mask = Mask("threads_row")
+    log2_threads_row = Log2("threads_row")
 
     @property
     def row_bytes(self) -> int:
@@ -267,18 +262,10 @@ class SharedSlabLoop(Part):
             Tile("c_vector", register, (packed,)),
         )
 
-    @property
-    def lane_mask(self) -> int:
-        """The bits of a lane's number that are its place in a row of the tile."""
-        return self.lanes - 1
-
-    @property
-    def log2_lanes(self) -> int:
-        return self.lanes.bit_length() - 1
-
-    @property
-    def log2_read(self) -> int:
-        return self.read.bit_length() - 1
+    #: the bits of a lane's number that are its place in a row of the tile
+    lane_mask = Mask("lanes")
+    log2_lanes = Log2("lanes")
+    log2_read = Log2("read")
 
     @property
     def round_nonzeros_mask(self) -> int:

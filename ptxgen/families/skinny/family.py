@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config.config import Config, parse_config
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.common.tile_family import TileFamily, thread_products
-from ptxgen.families.registry import STORES_PRODUCTS, Probe
+from ptxgen.families.registry import STORES_PRODUCTS, Probe, class_in
 from ptxgen.families.skinny import axes, perf_model, rules
 from ptxgen.families.skinny.candidates import SkinnySpace
 from ptxgen.families.skinny.geometry import counts, geometry
-from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.strided import matrix_product
-
-if TYPE_CHECKING:
-    from ptxgen.codegen.plan import Plan
 
 
 def _thread_products(c: Any) -> Any:
@@ -33,12 +29,6 @@ def _probes() -> tuple[Probe, ...]:
     return ((matrix_product(4096, 1, 4096, "NT", "f16"), configs),)
 
 
-def _plan(p: KernelProblem, c: Config) -> type[Plan]:
-    from ptxgen.families.skinny.plan import SkinnyPlan
-
-    return SkinnyPlan
-
-
 FAMILY = TileFamily(
     name="skinny",
     axes=axes.AXES,
@@ -49,7 +39,7 @@ FAMILY = TileFamily(
     model=perf_model,
     rate=perf_model.rate,
     thread_products=_thread_products,
-    plan=_plan,
+    plan=class_in("ptxgen.families.skinny.plan", "SkinnyPlan"),
     provides=STORES_PRODUCTS | {"strided"},
     features={
         "lanes_m": lambda c: c.lanes_long,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ptxgen.codegen.registers import Tile, braces, width
+from ptxgen.codegen.vectorized import Last
 from ptxgen.families.common.matrix_instructions import Instruction
 from ptxgen.families.skinny.geometry import SkinnyOperandGeometry
 from ptxgen.problem.dtypes import bits_of, dtype
@@ -207,10 +208,8 @@ class SkinnyOperand:
             load, at = d * len(self.rows) + i // self.vec, i % self.vec
         return self.raw[row, load, at // self.packed], at % self.packed
 
-    @property
-    def last_element(self) -> int:
-        """The last element of a vector."""
-        return self.vec - 1
+    #: the last element of a vector
+    last_element = Last("vec")
 
     @property
     def stride_bytes(self) -> int:

@@ -9,7 +9,7 @@ from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.registers import Tile
-from ptxgen.codegen.vectorized import log2
+from ptxgen.codegen.vectorized import Last, Log2
 from ptxgen.families.common.matrix_instructions import Instruction
 from ptxgen.families.skinny.geometry import SkinnyGeometry
 from ptxgen.families.skinny.layout import QUAD, ElementLoads, Elements, Fragments, Round, SkinnyOperand, rounds
@@ -79,26 +79,12 @@ class SkinnyMainloop(Part):
         """Warps along the long side."""
         return int(self.geometry.along) // self.config.lanes_long
 
-    @property
-    def log2_warps_along(self) -> int:
-        return log2(self.warps_along)
-
-    @property
-    def log2_across(self) -> int:
-        return log2(self.lanes)
-
-    @property
-    def log2_u(self) -> int:
-        return log2(self.config.u)
-
-    @property
-    def log2_size(self) -> int:
-        """log2 of the bytes of an element."""
-        return log2(self.problem.element.bytes)
-
-    @property
-    def log2_lanes_long(self) -> int:
-        return log2(self.config.lanes_long)
+    log2_warps_along = Log2("warps_along")
+    log2_across = Log2("lanes")
+    log2_u = Log2("config.u")
+    #: log2 of the bytes of an element
+    log2_size = Log2("problem.element.bytes")
+    log2_lanes_long = Log2("config.lanes_long")
 
     @property
     def shuffle_masks(self) -> list[int]:
@@ -209,17 +195,9 @@ class SkinnyMainloop(Part):
         words = self.fragments.word_x if self.x.split_vectors else None
         return (self.x, self.x.element_loads(words)), (self.y, self.y.element_loads())
 
-    @property
-    def last_lane(self) -> int:
-        return self.lanes - 1
-
-    @property
-    def last_lane_long(self) -> int:
-        return self.config.lanes_long - 1
-
-    @property
-    def last_warp_along(self) -> int:
-        return self.warps_along - 1
+    last_lane = Last("lanes")
+    last_lane_long = Last("config.lanes_long")
+    last_warp_along = Last("warps_along")
 
     @property
     def first_long(self) -> str:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ptxgen.codegen.vectorized import Log2, Mask
+
 WARPS = 8  #: of a block
 COLUMNS = 64  #: of B and C that a row's warps compute at once
 NONZEROS = 64  #: nonzeros that a block multiplies at once
@@ -39,10 +41,8 @@ class Share:
 
     warps: int
 
-    @property
-    def shift(self) -> int:
-        """log2 of ``warps``."""
-        return self.warps.bit_length() - 1
+    #: log2 of ``warps``
+    shift = Log2("warps")
 
     @property
     def column_bytes(self) -> int:
@@ -93,9 +93,7 @@ class Share:
         half = self.columns // 2
         return [SUMS_AT + 4 * (FRAGMENT_ROWS * q + h * half) for q in range(FRAGMENTS) for h in (0, 1)]
 
-    @property
-    def stride_mask(self) -> int:
-        return self.stride - 1
+    stride_mask = Mask("stride")
 
     @property
     def distances(self) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
 from ptxgen.codegen.preparation import SIZES, Preparation, Stage, Stages
 from ptxgen.codegen.source import Step
-from ptxgen.codegen.vectorized import WARP
+from ptxgen.codegen.vectorized import WARP, Log2, Mask
 from ptxgen.families.tca import layout
 from ptxgen.families.tca.geometry import NONZERO_LIMIT, most_blocks
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -100,25 +100,15 @@ class AssignWarps(Preparation):
     def placed_warps(self) -> int:
         return self.block_warps * self.classes
 
-    @property
-    def log2_block_warps(self) -> int:
-        return self.block_warps.bit_length() - 1
-
-    @property
-    def block_warp_mask(self) -> int:
-        return self.block_warps - 1
+    log2_block_warps = Log2("block_warps")
+    block_warp_mask = Mask("block_warps")
 
     @property
     def group_counts(self) -> int:
         return self.classes * self.group_warps
 
-    @property
-    def part_mask(self) -> int:
-        return self.part - 1
-
-    @property
-    def log2_part(self) -> int:
-        return self.part.bit_length() - 1
+    part_mask = Mask("part")
+    log2_part = Log2("part")
 
     @property
     def shifted_warps(self) -> int:

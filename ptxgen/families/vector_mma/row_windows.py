@@ -8,7 +8,7 @@ from typing import ClassVar
 from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
 from ptxgen.codegen.preparation import SIZES, Preparation, Stage, Stages
 from ptxgen.codegen.source import Step
-from ptxgen.codegen.vectorized import ceil_div
+from ptxgen.codegen.vectorized import Log2, Mask, ceil_div
 from ptxgen.families.vector_mma.geometry import WINDOW
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import dtype
@@ -120,13 +120,8 @@ class RowWindows(Preparation):
         arrays = {"window_columns": blocks * self.depth * WORD, "window_values": blocks * self.block_bytes}
         yield Stage((Step(fill, grid, block, 0, self.filled.arguments(p)),), arrays)
 
-    @property
-    def depth_mask(self) -> int:
-        return self.depth - 1
-
-    @property
-    def log2_depth(self) -> int:
-        return self.depth.bit_length() - 1
+    depth_mask = Mask("depth")
+    log2_depth = Log2("depth")
 
     @property
     def scan_sum_bytes(self) -> int:
@@ -164,9 +159,7 @@ class RowWindows(Preparation):
     def slot_bytes(self) -> int:
         return 8 * self.warps
 
-    @property
-    def warp_mask(self) -> int:
-        return self.warps - 1
+    warp_mask = Mask("warps")
 
     @property
     def round_mask(self) -> int:
@@ -186,6 +179,4 @@ class RowWindows(Preparation):
         """Columns of a range: bits of the bitmap."""
         return 32 * self.bitmap
 
-    @property
-    def log2_lane_places(self) -> int:
-        return self.lane_places.bit_length() - 1
+    log2_lane_places = Log2("lane_places")

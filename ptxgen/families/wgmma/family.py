@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config.config import SPLIT_DISTRIBUTED, Config, parse_config
+from ptxgen.codegen.config.config import SPLIT_DISTRIBUTED, parse_config
 from ptxgen.families.common.tile_family import TileFamily
-from ptxgen.families.registry import STORES_PRODUCTS, Probe
+from ptxgen.families.registry import STORES_PRODUCTS, Probe, class_in
 from ptxgen.families.wgmma import axes, cost, perf_model, reach, rules
 from ptxgen.families.wgmma.candidates import WgmmaSpace
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, geometry
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.strided import matrix_product
-
-if TYPE_CHECKING:
-    from ptxgen.codegen.plan import Plan
 
 WARPGROUP = 128  #: threads
 
@@ -49,12 +46,6 @@ def _probes() -> tuple[Probe, ...]:
     return ((matrix_product(512, 768, 4096, "NT", "f16"), configs),)
 
 
-def _plan(p: KernelProblem, c: Config) -> type[Plan]:
-    from ptxgen.families.wgmma.plan import WgmmaPlan
-
-    return WgmmaPlan
-
-
 FAMILY = TileFamily(
     name="wgmma",
     axes=axes.AXES,
@@ -65,7 +56,7 @@ FAMILY = TileFamily(
     rate=lambda p, d: cost.rate(p),
     issuer_tile=_issuer_tile,
     thread_products=_thread_products,
-    plan=_plan,
+    plan=class_in("ptxgen.families.wgmma.plan", "WgmmaPlan"),
     splitk=SPLIT_DISTRIBUTED,
     provides=STORES_PRODUCTS
     | {

@@ -4,14 +4,13 @@ and of 4x4 results."""
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.families import registry
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.fma.geometry import counts, geometry
 from ptxgen.families.common.tile_family import TileFamily
-from ptxgen.families.registry import Probe
+from ptxgen.families.registry import Probe, class_in
 from ptxgen.families.winograd import axes, perf_model, rules
 from ptxgen.families.winograd.axes import TILES
 from ptxgen.families.winograd.candidates import WinogradSpace
@@ -19,9 +18,6 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
 from ptxgen.lowering.winograd import capability, winograd
 from ptxgen.problem.registry import parse
-
-if TYPE_CHECKING:
-    from ptxgen.codegen.plan import Plan
 
 
 def _training_class(family: str, p: KernelProblem) -> str:
@@ -34,12 +30,6 @@ def _probes(family: str) -> tuple[Probe, ...]:
     return ((lower(parse("conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1 NCHW f32")), configs),)
 
 
-def _plan(p: KernelProblem, c: Config) -> type[Plan]:
-    from ptxgen.families.winograd.plan import WinogradPlan
-
-    return WinogradPlan
-
-
 def _family(name: str) -> TileFamily:
     return TileFamily(
         name=name,
@@ -50,7 +40,7 @@ def _family(name: str) -> TileFamily:
         candidates=WinogradSpace(name),
         model=perf_model,
         rate=perf_costs.fma_rate,
-        plan=_plan,
+        plan=class_in("ptxgen.families.winograd.plan", "WinogradPlan"),
         provides=frozenset(("plus_times", "store_tile", *(capability(TILES[name]) + x for x in ("", "_output")))),
         scope=rules.scope(name),
         exact_integers=TILES[name] == 2,

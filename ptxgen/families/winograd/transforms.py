@@ -19,7 +19,7 @@ from ptxgen.codegen.parts.part import Allocator
 from ptxgen.codegen.parts.pdl import Pdl
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Step
-from ptxgen.codegen.vectorized import WARP, ceil_div, log2
+from ptxgen.codegen.vectorized import WARP, Last, Log2, ceil_div, log2
 from ptxgen.families.winograd.interpolation import Interpolation
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.winograd import TAPS, Winograd, WinogradTransform, winograd
@@ -74,9 +74,7 @@ class ChannelsAndTiles:
     channels: int
     digits: tuple[str, str, str]
 
-    @property
-    def log2_lanes(self) -> int:
-        return log2(self.lanes)
+    log2_lanes = Log2("lanes")
 
     @property
     def tiles(self) -> int:
@@ -96,9 +94,7 @@ class ChannelsAndTiles:
         """The channels of a thread, from its first."""
         return range(0, self.block_channels, self.lanes)
 
-    @property
-    def last_lane(self) -> int:
-        return self.lanes - 1
+    last_lane = Last("lanes")
 
 
 def _minimal_filtering(p: Winograd) -> str:
@@ -205,9 +201,7 @@ class WinogradPacking(Packing):
         """The names of both transformed tensors, for a comment."""
         return "gradients and images" if self.product.weight_grad else "filters and images"
 
-    @property
-    def log2_tile(self) -> int:
-        return log2(self.product.tile)
+    log2_tile = Log2("product.tile")
 
     @property
     def minimal_filtering(self) -> str:
@@ -369,9 +363,7 @@ class ResultTransform:
         """Rows and columns of results of the products of one channel and tile."""
         return TAPS[1] if self.product.weight_grad else self.product.tile
 
-    @property
-    def log2_tile(self) -> int:
-        return log2(self.product.tile)
+    log2_tile = Log2("product.tile")
 
     @property
     def minimal_filtering(self) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
 from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.source import Step
+from ptxgen.codegen.vectorized import Last, Log2, Mask
 from ptxgen.operations.spmm.pattern_statistics import (
     BINS,
     COUNTED,
@@ -124,9 +125,7 @@ class CsrStatistics(Preparation):
     def sample_counter_bytes(self) -> int:
         return 4 * self.sample_counters
 
-    @property
-    def last_thread(self) -> int:
-        return self.threads - 1
+    last_thread = Last("threads")
 
     @property
     def block_columns(self) -> int:
@@ -149,21 +148,10 @@ class CsrStatistics(Preparation):
     def bitmap_offsets(self) -> range:
         return range(0, self.bitmaps, self.bitmap)
 
-    @property
-    def row_mask(self) -> int:
-        return self.rows - 1
-
-    @property
-    def log2_rows(self) -> int:
-        return self.rows.bit_length() - 1
-
-    @property
-    def position_mask(self) -> int:
-        return self.positions - 1
-
-    @property
-    def log2_positions(self) -> int:
-        return self.positions.bit_length() - 1
+    row_mask = Mask("rows")
+    log2_rows = Log2("rows")
+    position_mask = Mask("positions")
+    log2_positions = Log2("positions")
 
     @property
     def window_rows(self) -> range:

@@ -15,7 +15,7 @@ from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
 from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Step
-from ptxgen.codegen.vectorized import WARP, ceil_div
+from ptxgen.codegen.vectorized import WARP, Log2, Mask, ceil_div
 from ptxgen.errors import DtypeError
 from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import bits_of, dtype
@@ -233,13 +233,8 @@ class SampledProducts(Preparation):
         arguments: Any = self.parameters.arguments(p)
         return Step(self.entry, (ceil_div(segments, self.warps), 1, 1), (self.threads, 1, 1), 0, arguments)
 
-    @property
-    def lane_mask(self) -> int:
-        return self.lanes - 1
-
-    @property
-    def log2_lanes(self) -> int:
-        return self.lanes.bit_length() - 1
+    lane_mask = Mask("lanes")
+    log2_lanes = Log2("lanes")
 
     @property
     def lane_bytes(self) -> int:

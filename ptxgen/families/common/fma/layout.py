@@ -9,7 +9,7 @@ from typing import Any
 from ptxgen.codegen.parts.addressing import OperandAddressing
 from ptxgen.codegen.parts.multistage import CopiedTile, SharedStore, copy_template
 from ptxgen.codegen.registers import Tile, braces, width
-from ptxgen.codegen.vectorized import WARP, log2
+from ptxgen.codegen.vectorized import WARP, Mask, log2
 from ptxgen.expr.instructions import OLDEST
 from ptxgen.expr.node import node, variable
 from ptxgen.expr.ptx import Temporaries, statements
@@ -205,9 +205,7 @@ class OperandLayout(CopiedTile):
             loads.append(elements)
         return loads
 
-    @property
-    def swizzle_mask(self) -> int:
-        return self.swizzle_q - 1
+    swizzle_mask = Mask("swizzle_q")
 
     @property
     def group_elements(self) -> int:

@@ -13,7 +13,7 @@ from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.multistage import MultistageMainloop, TilePart
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile, load_type
-from ptxgen.codegen.vectorized import log2
+from ptxgen.codegen.vectorized import Log2, Mask
 from ptxgen.expr.instructions import register_class
 from ptxgen.expr.node import variable, variables
 from ptxgen.expr.value_types import PAIRS
@@ -135,9 +135,7 @@ class ThreadTile:
 
     # ---- lanes
 
-    @property
-    def lane_n_mask(self) -> int:
-        return self.warp_n - 1
+    lane_n_mask = Mask("warp_n")
 
     @property
     def half_lane_n_mask(self) -> int:
@@ -148,9 +146,7 @@ class ThreadTile:
     def log2_half_lanes_n(self) -> int:
         return self.bits_n - 1
 
-    @property
-    def warps_across_mask(self) -> int:
-        return self.warps_across - 1
+    warps_across_mask = Mask("warps_across")
 
     @property
     def warp_rows(self) -> int:
@@ -181,9 +177,7 @@ class ThreadTile:
         """Warps along N."""
         return self.config.nl // (self.warp_n * self.ns)
 
-    @property
-    def log2_warps_across(self) -> int:
-        return log2(self.warps_across)
+    log2_warps_across = Log2("warps_across")
 
     @property
     def interleaved(self) -> bool:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.registers import Tile
-from ptxgen.codegen.vectorized import WARP, log2
+from ptxgen.codegen.vectorized import WARP, Log2, log2
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS
 from ptxgen.families.wgmma.matrix.mainloop import Mainloop
 from ptxgen.lowering.block_scales import Scales, scales_of
@@ -57,10 +57,8 @@ class SideScales:
     offsets: tuple[int, ...]
     in_rows: bool
 
-    @property
-    def shift(self) -> int:
-        """log2 of the rows of a block."""
-        return log2(self.rows)
+    #: log2 of the rows of a block
+    shift = Log2("rows")
 
     @property
     def scales(self) -> Tile:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts import epilogue
 from ptxgen.codegen.registers import Tile, braces
-from ptxgen.codegen.vectorized import WARP, log2
+from ptxgen.codegen.vectorized import WARP, Mask, log2
 from ptxgen.families.wgmma import grouped_rows
 from ptxgen.families.wgmma.c_runs import RunLayout, run_layouts
 from ptxgen.families.wgmma.geometry import (
@@ -299,9 +299,7 @@ class PairStores:
         s = self.staging
         return ("%loop_x", "%loop_y", "%box") if self.loops else (s.rows.row, s.rows.column, "%staging")
 
-    @property
-    def thread_mask(self) -> int:
-        return self.threads - 1
+    thread_mask = Mask("threads")
 
     @property
     def step_bytes(self) -> int:
@@ -373,9 +371,7 @@ class VectorStores:
             return [subtile.stores]
         return [[b for b in subtile.stores if b.x == m * ROWS] for m in range(self.staging.mi)]
 
-    @property
-    def thread_mask(self) -> int:
-        return self.threads - 1
+    thread_mask = Mask("threads")
 
     @cached_property
     def _boxes(self) -> list[BoxStore]:

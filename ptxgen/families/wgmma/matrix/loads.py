@@ -9,6 +9,7 @@ from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.parts.part import Allocator, Part
 from ptxgen.codegen.source import TensorMap
+from ptxgen.codegen.vectorized import Last
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.families.wgmma.geometry import WARPGROUP, WgmmaGeometry
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
@@ -31,9 +32,7 @@ class MatrixLoads(Part):
     template = "addr/tensormap.mako"
     units = 1  #: units of K in a stage; each has coordinates of its own
 
-    @property
-    def last_unit(self) -> int:
-        return self.units - 1
+    last_unit = Last("units")
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
         """The path of operand ``name``."""

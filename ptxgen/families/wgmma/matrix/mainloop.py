@@ -9,7 +9,7 @@ from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.registers import Tile
-from ptxgen.codegen.vectorized import WARP
+from ptxgen.codegen.vectorized import WARP, Last
 from ptxgen.families.wgmma import bf16x3, promotion
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, WgmmaGeometry, stage_depth
 from ptxgen.families.wgmma.layout import ADDRESS_MASK, OperandPath, Product
@@ -322,9 +322,7 @@ class Pipeline(Part):
         """Bytes from the first mbarrier to empty[0]."""
         return 8 * self.stages
 
-    @property
-    def last_stage(self) -> int:
-        return self.stages - 1
+    last_stage = Last("stages")
 
     @property
     def barriers(self) -> list[tuple[int, int]]:
@@ -340,9 +338,7 @@ class Pipeline(Part):
     def producer_text(self) -> str:
         return "warpgroup" if self.setmaxnreg else "warp"
 
-    @property
-    def last_multicast_cta(self) -> int:
-        return self.multicast_ctas - 1
+    last_multicast_cta = Last("multicast_ctas")
 
     @property
     def multicast_text(self) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property
 from ptxgen.codegen.config.config import SPLIT_DISTRIBUTED, SPLIT_LAST_CTA, Config
 from ptxgen.codegen.parts.part import Allocator, Part
 from ptxgen.codegen.registers import Tile
+from ptxgen.codegen.vectorized import Last
 from ptxgen.families.wgmma.geometry import WARPGROUP, WgmmaGeometry, batch, owners
 from ptxgen.families.wgmma.layout import SumSlot, in_batches
 from ptxgen.families.wgmma.matrix.mainloop import Mainloop
@@ -194,9 +195,7 @@ class SplitKFixup(Part):
     def loaded_registers(self) -> int:
         return 4 * self.batch
 
-    @property
-    def last_slice(self) -> int:
-        return self.config.kg - 1
+    last_slice = Last("config.kg")
 
     @property
     def owner_bytes(self) -> int:

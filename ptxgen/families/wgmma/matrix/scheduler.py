@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.parts.part import Part
-from ptxgen.codegen.vectorized import integer
+from ptxgen.codegen.vectorized import Last, integer
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, length, resident_blocks
 from ptxgen.lowering.im2col_descriptor import tma_n
@@ -144,9 +144,7 @@ class TileScheduler(Part):
         """Role -> the branch that its threads take: all of a warpgroup, or one."""
         return {"CONSUMER": "bra.uni", "PRODUCER": "bra"}
 
-    @property
-    def last_k(self) -> int:
-        return self.config.u - 1
+    last_k = Last("config.u")
 
     @property
     def cluster_rows(self) -> int:
@@ -158,13 +156,8 @@ class TileScheduler(Part):
         """Columns along Y of the tiles of a cluster."""
         return self.y_tile * self.config.cluster_y
 
-    @property
-    def last_cluster_row(self) -> int:
-        return self.cluster_rows - 1
-
-    @property
-    def last_cluster_column(self) -> int:
-        return self.cluster_columns - 1
+    last_cluster_row = Last("cluster_rows")
+    last_cluster_column = Last("cluster_columns")
 
     @property
     def skipped_register(self) -> str:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import TensorMap
-from ptxgen.codegen.vectorized import log2
+from ptxgen.codegen.vectorized import Mask, log2
 from ptxgen.families.wgmma.geometry import COLUMNS, WARPGROUP, WgmmaGeometry
 from ptxgen.families.wgmma.layout import Box, OperandPath, in_batches
 from ptxgen.families.wgmma.operand_packing import RESIDUES, TMA_ALIGNED, residue_bytes
@@ -109,9 +109,7 @@ class RealignedOperand(OperandPath):
         """Register where this block's slice begins -> that with the first row of the tile."""
         return {self.first: self.first if self.kmajor else "%k"}
 
-    @property
-    def line_mask(self) -> int:
-        return self.line_threads - 1
+    line_mask = Mask("line_threads")
 
     @property
     def last_lines(self) -> int:
