@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import logging
 import re
@@ -193,6 +194,9 @@ def command(
                 for n, option_class in shared.items()
             }
             common = next(iter(options.values()))
+            if not gc.isenabled():  # since ``main``
+                gc.freeze()
+                gc.enable()
             with _reported(common):
                 if common.json and common.csv:
                     raise InputError("--json and --csv are given; give one of them")
