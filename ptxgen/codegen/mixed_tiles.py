@@ -53,9 +53,7 @@ class MixedTiles(Plan):
     def configs(self) -> list[str]:
         return [f"{body.block_tile} by {body.threads} threads: {body.config}" for body in self._bodies]
 
-    @property
-    def block_tile(self) -> str:
-        return "of the item"
+    block_tile = "of the item"
 
     @property
     def access_bytes(self) -> tuple[int, int, int]:

@@ -30,9 +30,7 @@ class ElementGroups(Aggregate):
         whole = groups.groups[groups.by_rows] == extents
         return groups if whole and sink.when is None and not sink.mirrored and groups._is_one_array else None
 
-    @property
-    def has_workspace(self) -> bool:  # type: ignore[override]
-        return False
+    has_workspace = False
 
     @property
     def by_rows(self) -> bool:

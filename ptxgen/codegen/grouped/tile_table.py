@@ -84,9 +84,7 @@ class TileTableScheduler(GridScheduler):
     def batch_limit(self, p: KernelProblem) -> int:
         return 1
 
-    @property
-    def grid_text(self) -> str:
-        return "(tiles of all items, 1, 1)"
+    grid_text = "(tiles of all items, 1, 1)"
 
 
 @dataclass(frozen=True)
@@ -106,6 +104,4 @@ class ItemGridScheduler(TileTableScheduler):
             )
         return along_m, along_n, len(extents)
 
-    @property
-    def grid_text(self) -> str:
-        return "(most tiles of M, most tiles of N, items)"
+    grid_text = "(most tiles of M, most tiles of N, items)"

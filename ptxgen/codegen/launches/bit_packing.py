@@ -160,9 +160,7 @@ class BitPacking(Packing):
     def names(self) -> list[str]:
         return ["a", "b"]
 
-    @property
-    def summary(self) -> str:
-        return "bits of A and B packed"
+    summary = "bits of A and B packed"
 
     def buffer_bytes(self, p: KernelProblem, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
         return {name: packed_bytes(_access(p, name)) for name in self.names}, {}

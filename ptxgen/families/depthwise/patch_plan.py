@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -203,9 +202,7 @@ class DepthwisePatchPlan(Plan):
     def access_bytes(self) -> tuple[int, int, int]:
         return access_bytes(self.problem, self.config.vec_lane, self.config.vec_lane)
 
-    @property
-    def parameter_meanings(self) -> Mapping[str, str]:
-        return MEANINGS
+    parameter_meanings = MEANINGS
 
     @property
     def accesses(self) -> str:

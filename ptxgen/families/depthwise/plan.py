@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -151,9 +151,7 @@ class DepthwisePlan(Plan):
     def access_bytes(self) -> tuple[int, int, int]:
         return access_bytes(self.problem, self.config.vec_lane)
 
-    @property
-    def parameter_meanings(self) -> Mapping[str, str]:
-        return MEANINGS
+    parameter_meanings = MEANINGS
 
     @property
     def accesses(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -182,13 +181,8 @@ class FeatureMapWgradPlan(Plan):
     def access_bytes(self) -> tuple[int, int, int]:
         return access_bytes(self.problem, 1)
 
-    @property
-    def parameter_meanings(self) -> Mapping[str, str]:
-        return FEATURE_MAP_MEANINGS
-
-    @property
-    def accesses(self) -> str:
-        return "accesses of 16 bytes of images and result gradients"
+    parameter_meanings = FEATURE_MAP_MEANINGS
+    accesses = "accesses of 16 bytes of images and result gradients"
 
     @property
     def block_tile(self) -> str:

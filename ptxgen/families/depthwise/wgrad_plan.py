@@ -3,7 +3,6 @@ sums in the workspace, and an auxiliary kernel adds them in a fixed order."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ptxgen.codegen.config.config import Config
@@ -194,9 +193,7 @@ class DepthwiseWgradPlan(Plan):
     def access_bytes(self) -> tuple[int, int, int]:
         return access_bytes(self.problem, self.config.vec_lane)
 
-    @property
-    def parameter_meanings(self) -> Mapping[str, str]:
-        return MEANINGS
+    parameter_meanings = MEANINGS
 
     @property
     def accesses(self) -> str:

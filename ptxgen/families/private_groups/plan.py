@@ -517,9 +517,7 @@ class PrivateGroupsPlan(Plan):
         self.joins = SliceSums(self.sliced)
         self.parameters = PrivateGroupsParameters(sink, self.sliced)
 
-    @property
-    def numbers(self) -> str:
-        return "M and N"
+    numbers = "M and N"
 
     @property
     def accesses(self) -> str:

@@ -81,10 +81,8 @@ class QuantizedMmaMainloop(Part):
     def log2_lanes(self) -> int:
         return log2(LANES)
 
-    @property
-    def lanes(self) -> int:
-        """Lanes along N, and along M."""
-        return LANES
+    #: lanes along N, and along M
+    lanes = LANES
 
     @cached_property
     def steps(self) -> list[Step]:

@@ -445,9 +445,7 @@ class ResidentRowsPlan(Plan):
         rows = self.mainloop.rows
         return [(x, row_elements(x.name, x.element.type, rows)) for x in self.values.arrays if x.axes == "i"]
 
-    @property
-    def accesses(self) -> str:
-        return "accesses of single elements of A and B"
+    accesses = "accesses of single elements of A and B"
 
     @property
     def preconditions(self) -> list[str]:

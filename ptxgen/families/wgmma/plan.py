@@ -3,8 +3,6 @@ epilogue and tile scheduler."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ptxgen.codegen.config.config import PDL_WITHIN, Config
 from ptxgen.codegen.grouped.descriptor_table import DescriptorTable
 from ptxgen.codegen.grouped.jagged_table import JaggedTable
@@ -263,9 +261,7 @@ class WgmmaPlan(Plan):
             return 2 * size if e.paired else size
         return size if e.via_smem else self.c.vec * size  # rows of any alignment, in words
 
-    @property
-    def parameter_meanings(self) -> Mapping[str, str]:
-        return MEANINGS
+    parameter_meanings = MEANINGS
 
     @property
     def accesses(self) -> str:

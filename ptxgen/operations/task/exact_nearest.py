@@ -118,6 +118,4 @@ class ExactNearest(ExactSelect):
         made.scratch[RECORDS] = p.m * (RECORD_BYTES // 4)
         return cls(made.kmajor, tuple(made.stages), pairs, made.names, made.scratch)
 
-    @property
-    def is_predicted(self) -> bool:
-        return True
+    is_predicted = True

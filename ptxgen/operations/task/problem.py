@@ -251,9 +251,7 @@ class Task(Gemm):
         packed = replace(self, stride_a=CONTIGUOUS, stride_b=CONTIGUOUS, stride_c=CONTIGUOUS, batch=1)
         return replace(packed, m=m, lda=0, ldb=0, ldc=0)
 
-    @property
-    def problem_class(self) -> str:
-        return "task"
+    problem_class = "task"
 
     @property
     def description(self) -> list[str]:

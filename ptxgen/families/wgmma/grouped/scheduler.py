@@ -29,13 +29,8 @@ class GroupedTileScheduler(TileScheduler):
         """The side of a tile along the rows of C."""
         return "y" if self.transposed else "x"
 
-    @property
-    def template(self) -> str:
-        return "sched/grouped_persistent.mako"
-
-    @property
-    def tile_register(self) -> str:
-        return "%item_tile"
+    template = "sched/grouped_persistent.mako"
+    tile_register = "%item_tile"
 
     @property
     def parameters(self) -> list[Parameters]:

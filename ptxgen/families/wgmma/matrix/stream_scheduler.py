@@ -22,13 +22,8 @@ class StreamTileScheduler(TileScheduler):
     are counted tile by tile, and a share may begin and end within a tile. The cluster computes its share from the last
     tile to the first: it stores its sums of a tile that another one completes before it waits for those of others."""
 
-    @property
-    def template(self) -> str:
-        return "sched/stream_tiles.mako"
-
-    @property
-    def tile_register(self) -> str:
-        return "%number"
+    template = "sched/stream_tiles.mako"
+    tile_register = "%number"
 
     #: suffix of branches that all threads of a warp take: one thread of the producer's warp loops
     uniform: ClassVar[Mapping[str, str]] = {"PRODUCER": "", "CONSUMER": ".uni"}
@@ -41,9 +36,7 @@ class StreamTileScheduler(TileScheduler):
     def grid(self, p: KernelProblem, items: int) -> tuple[int, int, int]:
         return int(resident_blocks(self.device, self.config)), 1, 1
 
-    @property
-    def grid_text(self) -> str:
-        return "(multiprocessors, 1, 1)"
+    grid_text = "(multiprocessors, 1, 1)"
 
     @property
     def parameters(self) -> list[Parameters]:
@@ -67,13 +60,8 @@ class StreamFixup(SplitKFixup):
 
     template = "epilogue/stream_fixup.mako"
 
-    @property
-    def active(self) -> bool:
-        return True
-
-    @property
-    def distributed(self) -> bool:
-        return False
+    active = True
+    distributed = False
 
     def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
         workspace.claim(STREAM_BLOCKS * self.slice_bytes, "partial sums [block]", zeroed=True)
