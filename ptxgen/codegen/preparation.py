@@ -44,6 +44,20 @@ class PreparationCost:
 Stages = Generator[Stage, tuple[int, ...], None]
 
 
+class Scan:
+    """Numbers of the block that adds up counts in order. In a round each thread takes ``scan_each`` adjacent counts of
+    4 bytes, and each warp stores its sum to shared memory."""
+
+    scan_threads = 1024
+    scan_each = 4
+    scan_step = scan_threads * scan_each  #: counts of a round
+    scan_step_bytes = 4 * scan_step
+    scan_offsets = range(0, 4 * scan_each, 4)
+    scan_warps = scan_threads // 32
+    scan_sum_bytes = 4 * scan_warps
+    scan_sum_offsets = range(0, scan_sum_bytes, 4)
+
+
 @dataclass(frozen=True)
 class Preparation:
     """How arrays are made from operands that many launches read. Equal preparations of the same operands make equal

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
-from ptxgen.codegen.preparation import SIZES, Preparation, Stage, Stages
+from ptxgen.codegen.preparation import SIZES, Preparation, Scan, Stage, Stages
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import Last, ceil_div
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -19,7 +19,7 @@ UNLIMITED = 0x3FFFFFFF  #: the length of parts that are not limited
 
 
 @dataclass(frozen=True)
-class WorkList(Preparation):
+class WorkList(Scan, Preparation):
     """Segments are ranges of nonzeros, or of blocks of them: ``starts`` names the array of their first ones, and of the
     end; there is one for ``rows`` rows of A. ``longest``: the most elements of a part.
 
@@ -34,13 +34,8 @@ class WorkList(Preparation):
     kernel = "prepare/work_list.mako"
     threads: ClassVar[int] = 256
     each: ClassVar[int] = 4  #: segments of a thread
-    scan_threads: ClassVar[int] = 1024
     bins: ClassVar[int] = 128
     whole: ClassVar[int] = WHOLE
-
-    @property
-    def scan_warps(self) -> int:
-        return self.scan_threads // 32
 
     @property
     def description(self) -> list[str]:
@@ -112,19 +107,6 @@ class WorkList(Preparation):
     def segment_offsets(self) -> range:
         """The first of a block's segments that each of a thread's is, besides the thread."""
         return range(0, self.block_segments, self.threads)
-
-    @property
-    def scan_step(self) -> int:
-        """Words of a round of the scan."""
-        return 4 * self.scan_threads
-
-    @property
-    def scan_sum_bytes(self) -> int:
-        return 4 * self.scan_warps
-
-    @property
-    def scan_sum_offsets(self) -> range:
-        return range(0, self.scan_sum_bytes, 4)
 
 
 def sizes_of(sizes: Mapping[str, int]) -> tuple[int, int]:

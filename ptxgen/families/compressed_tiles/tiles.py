@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
-from ptxgen.codegen.preparation import SIZES, Preparation, Stage, Stages
+from ptxgen.codegen.preparation import SIZES, Preparation, Scan, Stage, Stages
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
 from ptxgen.families.compressed_tiles.layout import (
@@ -42,7 +42,7 @@ def tiles_of(p: KernelProblem) -> int:
 
 
 @dataclass(frozen=True)
-class CompressedTiles(Preparation):
+class CompressedTiles(Scan, Preparation):
     """Tiles of 32 rows and 32 columns, row by row, with the values in the type ``element``. ``offsets``: 1 if nonzeros
     have offsets, 0 if tiles have bitmaps. ``layout`` describes both; zeros fill them to multiples of 16 bytes.
 
@@ -57,8 +57,6 @@ class CompressedTiles(Preparation):
     reads_values = True
 
     warps: ClassVar[int] = 8  #: of a block, one row of A each
-    scan_threads: ClassVar[int] = 1024
-    scan_each: ClassVar[int] = 4  #: adjacent tiles of a thread
     rows: ClassVar[int] = ROWS
     columns: ClassVar[int] = COLUMNS
     words: ClassVar[int] = WORDS
@@ -107,11 +105,6 @@ class CompressedTiles(Preparation):
             return [(COUNT_BYTES, OFFSET_BYTES), (0, self.size)]
         return [(BITMAP_BYTES, self.size)]
 
-    @property
-    def scan_step(self) -> int:
-        """Tiles of an iteration of the scan."""
-        return self.scan_threads * self.scan_each
-
     def read_bytes(self, p: KernelProblem) -> int:
         """Columns are read two or three times, values once; with a bitmap, a nonzero reads half of it."""
         more = 0 if self.offsets else WORD + BITMAP_BYTES // 2
@@ -140,19 +133,6 @@ class CompressedTiles(Preparation):
     @property
     def threads(self) -> int:
         return 32 * self.warps
-
-    @property
-    def scan_sum_bytes(self) -> int:
-        """Bytes of the sums of the warps of the scan."""
-        return WORD * self.scan_threads // 32
-
-    @property
-    def scan_offsets(self) -> range:
-        return range(0, WORD * self.scan_each, WORD)
-
-    @property
-    def scan_step_bytes(self) -> int:
-        return WORD * self.scan_step
 
     @property
     def rounded_parts(self) -> list[tuple[int, int]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
-from ptxgen.codegen.preparation import SIZES, Preparation, Stage, Stages
+from ptxgen.codegen.preparation import SIZES, Preparation, Scan, Stage, Stages
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import Log2, Mask, ceil_div
 from ptxgen.families.vector_mma.geometry import WINDOW
@@ -30,7 +30,7 @@ def windows_of(p: KernelProblem) -> tuple[int]:
 
 
 @dataclass(frozen=True)
-class RowWindows(Preparation):
+class RowWindows(Scan, Preparation):
     """Blocks of ``depth`` 8×1 vectors of each row window. The vectors are the distinct columns of the window, in
     ascending order; pads have the column ``ABSENT`` and zeros.
 
@@ -48,8 +48,6 @@ class RowWindows(Preparation):
 
     threads: ClassVar[int] = 256  #: of a block, which prepares a window
     bitmap: ClassVar[int] = 4096  #: words of the bitmap of columns, a multiple of 4 a thread
-    scan_threads: ClassVar[int] = 1024
-    scan_each: ClassVar[int] = 4  #: adjacent windows of a thread
     counted: ClassVar[ParameterList] = ParameterList(
         (given("u64", "indptr", "indices", "window_starts"), Parameters("u32", ("M",), rows_of))
     )
@@ -75,11 +73,6 @@ class RowWindows(Preparation):
     #: rows of a window
     rows = WINDOW
     absent = ABSENT
-
-    @property
-    def scan_step(self) -> int:
-        """Windows of an iteration of the scan."""
-        return self.scan_threads * self.scan_each
 
     @property
     def warps(self) -> int:
@@ -122,19 +115,6 @@ class RowWindows(Preparation):
 
     depth_mask = Mask("depth")
     log2_depth = Log2("depth")
-
-    @property
-    def scan_sum_bytes(self) -> int:
-        """Bytes of the sums of the warps of the scan."""
-        return WORD * self.scan_threads // 32
-
-    @property
-    def scan_offsets(self) -> range:
-        return range(0, WORD * self.scan_each, WORD)
-
-    @property
-    def scan_step_bytes(self) -> int:
-        return WORD * self.scan_step
 
     @property
     def column_bytes(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
-from ptxgen.codegen.preparation import Preparation
+from ptxgen.codegen.preparation import Preparation, Scan
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
 from ptxgen.runtime.device_tables import Part, allocate_parts
@@ -39,14 +39,13 @@ _CHUNKS = Parameters("u32", ("nnz", "chunks", "length", "shift"), lambda x: (x.n
 
 
 @dataclass(frozen=True)
-class TransposeCsr(Preparation):
+class TransposeCsr(Scan, Preparation):
     """The pattern of the transpose of a sparse matrix with 32-bit indices: row pointers, columns, and for each of its
     nonzeros the place in the matrix. A radix sort of the nonzeros by column."""
 
     kernel: ClassVar[str] = "prepare/transpose_csr.mako"
     description: ClassVar[list[str]] = ["the pattern of the transpose of a sparse matrix in CSR"]
     threads: ClassVar[int] = 256
-    scan_threads: ClassVar[int] = 1024
     bits: ClassVar[int] = 8  #: of a digit
     least_length: ClassVar[int] = 1024  #: nonzeros of a chunk, at least
     most_chunks: ClassVar[int] = 4096
@@ -76,10 +75,6 @@ class TransposeCsr(Preparation):
     @property
     def warps(self) -> int:
         return self.threads // WARP
-
-    @property
-    def scan_warps(self) -> int:
-        return self.scan_threads // WARP
 
     @property
     def counter_bytes(self) -> int:
@@ -118,19 +113,6 @@ class TransposeCsr(Preparation):
     @property
     def warp_counter_bytes(self) -> int:
         return 4 * self.digits
-
-    @property
-    def scan_step(self) -> int:
-        """Counts of a round of the scan."""
-        return 4 * self.scan_threads
-
-    @property
-    def scan_sum_bytes(self) -> int:
-        return 4 * self.scan_warps
-
-    @property
-    def scan_sum_offsets(self) -> range:
-        return range(0, self.scan_sum_bytes, 4)
 
 
 @dataclass(frozen=True)

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.launches.launched import BatchRange, Launched
 from ptxgen.codegen.launches.packing import ROW, MappedOperand, Packing
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.codegen.vectorized import ceil_div
 from ptxgen.families.wgmma import bf16x3
-from ptxgen.families.wgmma.geometry import WgmmaGeometry
-from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
+from ptxgen.families.wgmma.layout import Box, OperandPath
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 class SplitOperand(OperandPath):
     """The planes of an operand, one after the other in a stage: they are the last direction of its tensor."""
 
-    def __init__(
-        self,
-        role: str,
-        name: str,
-        g: WgmmaGeometry,
-        config: Config,
-        base: int,
-        multicast: Multicast | None,
-        outer: Sequence[str] = (),
-    ) -> None:
-        super().__init__(role, name, g, config, base, multicast, outer)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         #: bytes from one plane to the next
         self.plane_bytes = self.tile * self.depth * self.element
         self.boxes = [
