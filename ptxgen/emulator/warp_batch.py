@@ -347,6 +347,8 @@ class WarpBatch:
         self.lane = np.tile(np.arange(32, dtype=np.uint32), wave.blocks)
         self.row = np.repeat(np.arange(wave.blocks, dtype=np.int64), 32)
         self.every_lane = np.arange(self.n)
+        self.all_true = np.ones(self.n, bool)
+        self.all_true.flags.writeable = False
         self.shared_base = self.row * wave.stride
         self.specials: dict[str, Array] = {}
         self.v: list[Array] = [self.make(view) for view in program.views]
@@ -505,7 +507,7 @@ class WarpBatch:
     # ---- positions
 
     def live(self) -> Array:
-        return self.alive if self.alive is not None else np.ones(self.n, bool)
+        return self.alive if self.alive is not None else self.all_true
 
     def add(self, at: int, mask: Mask) -> None:
         """Adds lanes to the group at a position."""

@@ -251,6 +251,5 @@ class Barriers:
     def warps_exited(self, blocks: Array) -> None:
         """One warp of each of these blocks has exited."""
         self.exited[blocks] += 32
-        for number in range(NUMBER):
-            if (self.expected[number] == -1).any():
-                self.complete(number)
+        for number in np.flatnonzero((self.expected == -1).any(axis=1)).tolist():
+            self.complete(number)

@@ -317,8 +317,17 @@ class Checks:
 
     def clock_of(self, warp: int) -> Array:
         """The clock of a warp in each block."""
-        out: Array = self.clocks[warp, self.base + warp, self.blocks]
+        out: Array = (
+            self.clocks[warp, warp].copy() if self.size == 1 else self.clocks[warp, self.base + warp, self.blocks]
+        )
         return out
+
+    def tick(self, warp: int) -> None:
+        """Increments the clock of a warp in each block."""
+        if self.size == 1:
+            self.clocks[warp, warp] += 1
+        else:
+            self.clocks[warp, self.base + warp, self.blocks] += 1
 
     def lane_shadow(self) -> LaneShadow:
         if self.shadow is None:
@@ -337,7 +346,7 @@ class Checks:
         now = self.clock_of(c.warp)
         for known in (self.lanes[c.warp], self.exchanged[c.warp]):
             known.synchronise(members, live, now[c.row])
-        self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
+        self.tick(c.warp)
 
     def synchronise_warps(self, c: WarpBatch, warps: Array) -> None:
         """All lanes of some warps synchronise."""
@@ -353,7 +362,7 @@ class Checks:
         now = self.clock_of(c.warp)
         for known in (self.lanes[c.warp], self.exchanged[c.warp]):
             known.synchronise_all(warps, now)
-        self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
+        self.tick(c.warp)
 
     def exchange(self, c: WarpBatch, members: Array | None, event: str = "exchange") -> None:
         """Lanes exchange registers; ``members``: as in ``synchronise_lanes``, None: all lanes; ``event``: as in the
@@ -365,10 +374,10 @@ class Checks:
             return
         now = self.clock_of(c.warp)
         if members is None:
-            self.exchanged[c.warp].synchronise_all(np.ones(len(now), bool), now)
+            self.exchanged[c.warp].synchronise_all(None, now)
         else:
             self.exchanged[c.warp].synchronise(members, c.live(), now[c.row])
-        self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
+        self.tick(c.warp)
 
     def finish(self, c: WarpBatch) -> None:
         """All lanes of a warp batch have exited."""

@@ -115,7 +115,7 @@ class HappensBefore(Checks):
                 self.check_pair(segment, segment, self.clocks[c.warp], "")
                 self.remote_warps.discard(c.warp)
             self.add_live(segment)
-        self.clocks[c.warp, self.base + c.warp, self.blocks] += 1
+        self.tick(c.warp)
 
     def close_all(self, pages: int) -> None:
         """Ends the segments that accessed some pages."""

@@ -72,9 +72,9 @@ class Lanes:
         released = np.where(named[:, :, None], known, 0).max(axis=1)
         self.each[partial] = np.maximum(released, np.where(named, clocks[partial][:, None], 0))
 
-    def synchronise_all(self, warps: Array, clocks: Array) -> None:
-        """All lanes of some warps synchronise; ``clocks``: of each warp."""
-        np.maximum(self.by_warp, np.where(warps, clocks, 0), out=self.by_warp)
+    def synchronise_all(self, warps: Array | None, clocks: Array) -> None:
+        """All lanes of some warps (None: of all) synchronise; ``clocks``: of each warp."""
+        np.maximum(self.by_warp, clocks if warps is None else np.where(warps, clocks, 0), out=self.by_warp)
         self.pending = True
 
     def knows(self, lanes: Array, others: Array, clocks: Array) -> Array:

@@ -140,7 +140,7 @@ class Shadow:
             self.read_only(c, ins, at, lanes, size)
         mark = self.marks(c, ins, lanes, order.strength)
         for g in self.units(at, size):
-            if int(g.max()) >= self.written[0] and int(g.min()) <= self.written[1]:
+            if self.written[1] >= 0 and int(g.max()) >= self.written[0] and int(g.min()) <= self.written[1]:
                 self.conflict(c, ins, order.strength, self.writer[g], g, mark, lanes, "reads", "writes")
             fresh = self.first[g] == 0
             if fresh.any():

@@ -23,6 +23,8 @@ Mask = NDArray[np.bool_] | None
 
 
 LANES = np.arange(32, dtype=np.uint32)
+#: the member mask of whole warps
+ALL = np.uint32(0xFFFFFFFF)
 
 
 def members(b: Builder, op: Operand) -> int:
@@ -30,6 +32,12 @@ def members(b: Builder, op: Operand) -> int:
     view = b.src(op, "u32")
     b.members = view
     return view
+
+
+def each_lane(c: WarpBatch, view: int) -> Array:
+    """An operand as rows of 32 lanes."""
+    value = c.v[view]
+    return (value if value.ndim else np.full(c.n, value)).reshape(-1, 32)
 
 
 def executing_lanes(c: WarpBatch, m: Mask, member: int | None, ins: Instruction) -> tuple[Array, Array]:
@@ -40,12 +48,16 @@ def executing_lanes(c: WarpBatch, m: Mask, member: int | None, ins: Instruction)
     executing = (c.live() if m is None else m).reshape(-1, 32)
     if member is None:
         return executing, np.broadcast_to(bits_of(executing)[:, None], executing.shape)
-    masks = np.broadcast_to(c.v[member], (c.n,)).reshape(-1, 32)
-    absent = executing & ((masks >> LANES) & np.uint32(1) == 0)
-    if absent.any():
-        lane = int(np.argmax(absent.reshape(-1)))
-        raise fault(DivergenceFault, "the member mask of a lane does not include the lane itself", c, ins, lane)
-    whole = m is None and c.alive is None and bool((masks == np.uint32(0xFFFFFFFF)).all())
+    masks = each_lane(c, member)
+    constant = c.v[member]
+    every = not constant.ndim and constant == ALL
+    if not every:
+        absent = executing & ((masks >> LANES) & np.uint32(1) == 0)
+        if absent.any():
+            lane = int(np.argmax(absent.reshape(-1)))
+            raise fault(DivergenceFault, "the member mask of a lane does not include the lane itself", c, ins, lane)
+        every = bool((masks == ALL).all())
+    whole = m is None and c.alive is None and every
     event = "elect" if ins.op == "elect" else "exchange"
     c.wave.checks.exchange(c, None if whole else np.where(executing, masks, np.uint32(0)).reshape(-1), event)
     return executing, masks
@@ -78,10 +90,16 @@ def shfl(b: Builder, ins: Instruction) -> Step:
     member = members(b, ins.operands[4]) if sync else None
     dst, ok = b.dst(first, "u32"), b.dst(second, "pred")
 
-    def sources(c: WarpBatch, shape: tuple[int, ...]) -> tuple[Array, Array]:
-        """The lane that each lane reads, and whether that lane is in range."""
-        offset = np.broadcast_to(c.v[y], (c.n,)).reshape(shape).astype(np.int64) & 31
-        limits = np.broadcast_to(c.v[z], (c.n,)).reshape(shape).astype(np.int64)
+    fixed: tuple[Array, Array] | None = None  # the sources, if the offset and the limits are constants
+
+    def sources(c: WarpBatch) -> tuple[Array, Array]:
+        """The lane that each lane reads, and whether that lane is in range: for each warp, or the same for all."""
+        nonlocal fixed
+        if fixed is not None:
+            return fixed
+        offset, limits = (x.astype(np.int64) for x in (c.v[y], c.v[z]))
+        constant = not offset.ndim and not limits.ndim
+        offset, limits = (x.reshape(-1, 32) if x.ndim else x for x in (offset & 31, limits))
         clamp, segment = limits & 31, (limits >> 8) & 31
         lane = LANES.astype(np.int64)
         last = (lane & segment) | (clamp & ~segment)
@@ -98,36 +116,41 @@ def shfl(b: Builder, ins: Instruction) -> Step:
         else:
             j = low | (offset & ~segment)
             valid = j <= last
-        return np.where(valid, j, lane) & 31, valid
+        found = np.where(valid, j, lane) & 31, valid
+        if constant:
+            fixed = found
+        return found
+
+    def read(rows: Array, source: Array) -> Array:
+        """The values of the lanes that each lane reads."""
+        out: Array = rows[:, source] if source.ndim == 1 else rows[np.arange(len(rows))[:, None], source]
+        return out
 
     def propagate(c: WarpBatch, operands: Operands) -> list[Array] | None:
         """The result of a lane is undefined if the lane that it reads is undefined."""
         if any(reg in ins.operands[2:] for reg, _ in operands):
             return None
-        rows = union(operands).reshape(-1, 32)
-        lanes = np.arange(len(rows))[:, None], sources(c, rows.shape)[0]
-        undefined = rows[lanes].reshape(-1)
+        source = sources(c)[0]
+        undefined = read(union(operands).reshape(-1, 32), source).reshape(-1)
         if isinstance(first, Reg):
             terms = terms_of(c, c.wave.program.undefined.flags[operands[0][0].slot])
-            c.undefined_sums[first.slot] = terms.reshape(-1, 32)[lanes].reshape(-1)
+            c.undefined_sums[first.slot] = read(terms.reshape(-1, 32), source).reshape(-1)
         return [undefined, np.zeros_like(undefined)][:results]
 
     b.propagation, results = propagate, len(b.writes)
 
     def step(c: WarpBatch, m: Mask) -> None:
         executing, _ = executing_lanes(c, m, member, ins)
-        shape = executing.shape
-        value = np.broadcast_to(c.v[x], (c.n,)).reshape(shape)
-        source, valid = sources(c, shape)
-        rows = np.arange(len(executing))[:, None]
-        missing = executing & ~executing[rows, source]
-        if missing.any():
-            at = int(np.argmax(missing.reshape(-1)))
-            raise fault(
-                DivergenceFault, "the instruction reads the value of a lane that does not execute it", c, ins, at
-            )
-        write(c, dst, value[rows, source], m)
-        write(c, ok, np.broadcast_to(valid, shape), m)
+        source, valid = sources(c)
+        if m is not None or c.alive is not None:
+            missing = executing & ~read(executing, source)
+            if missing.any():
+                at = int(np.argmax(missing.reshape(-1)))
+                raise fault(
+                    DivergenceFault, "the instruction reads the value of a lane that does not execute it", c, ins, at
+                )
+        write(c, dst, read(each_lane(c, x), source), m)
+        write(c, ok, np.broadcast_to(valid, executing.shape), m)
 
     return step
 
@@ -150,7 +173,7 @@ def vote(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         executing, masks = executing_lanes(c, m, member, ins)
-        value = np.broadcast_to(c.v[p], (c.n,)).reshape(executing.shape)
+        value = each_lane(c, p)
         if negated:
             value = ~value
         # lanes with the same member mask vote together, usually the whole warp
@@ -197,7 +220,7 @@ def match(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         executing, masks = executing_lanes(c, m, member, ins)
-        value = np.broadcast_to(c.v[x], (c.n,)).reshape(executing.shape)
+        value = each_lane(c, x)
         partners = (masks[:, :, None] == masks[:, None, :]) & executing[:, None, :]
         equal = (value[:, :, None] == value[:, None, :]) & partners
         if mode == "any":
@@ -227,7 +250,7 @@ def redux(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         executing, masks = executing_lanes(c, m, member, ins)
-        value = np.broadcast_to(c.v[x], (c.n,)).reshape(executing.shape)
+        value = each_lane(c, x)
         result = np.zeros(executing.shape, value.dtype)
         for mask in np.unique(masks[executing]):
             group = executing & (masks == mask)
