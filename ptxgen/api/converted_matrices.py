@@ -25,8 +25,8 @@ Arrays = tuple[Any, Any, Any]
 
 @dataclass(frozen=True)
 class Converted:
-    """``matrix``: a weak reference to the sparse tensor; ``state``: of its parts when it was converted; ``arrays``: row
-    pointers, columns and values in CSR."""
+    """A sparse tensor as a matrix in CSR, which later calls use again. ``matrix``: a weak reference to the sparse
+    tensor; ``state``: of its parts when it was converted; ``arrays``: row pointers, columns and values in CSR."""
 
     matrix: weakref.ref[Any]
     state: tuple[Any, ...]

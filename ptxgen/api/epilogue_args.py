@@ -21,8 +21,8 @@ TRANSPOSED_NAMES = {"bias_row": "bias_column", "bias_column": "bias_row", "scale
 
 @dataclass(frozen=True)
 class EpilogueArgs:
-    """``ops``: the operations of ``Gemm.epilogue``; ``arrays``: their operands and the scales of blocks, with the names
-    of kernel parameters; ``blocks``: ``block_a`` and ``block_b`` of the problem."""
+    """The epilogue of a call. ``ops``: the operations of ``Gemm.epilogue``; ``arrays``: their operands and the scales
+    of blocks, with the names of kernel parameters; ``blocks``: ``block_a`` and ``block_b`` of the problem."""
 
     ops: tuple[str, ...] = ()
     arrays: tuple[tuple[str, View], ...] = ()

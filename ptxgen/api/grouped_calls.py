@@ -32,8 +32,8 @@ class CachedGroup:
 
 @dataclass(frozen=True)
 class CachedCall:
-    """``sizes``: bytes of A, B and C, one row an item; ``shapes``, ``dtype``: of the results; ``observers``: those of
-    launches."""
+    """A call of ``gemm_grouped`` that later calls repeat with other addresses. ``sizes``: bytes of A, B and C, one row
+    an item; ``shapes``, ``dtype``: of the results; ``observers``: those of launches."""
 
     groups: tuple[CachedGroup, ...]
     sizes: Ints

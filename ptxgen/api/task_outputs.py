@@ -243,8 +243,9 @@ def _reduction(
     compute: Any,
     made: dict[str, Any],
 ) -> dict[str, View] | None:
-    """The arrays of ``several.reading``: operands without elements, and the matrix of the reduction, which is computed
-    here, and may be an output, in ``made``. None: each output computes the reduction."""
+    """The arrays that ``several.reading`` reads: operands without elements, and the matrix of the reduction. The matrix
+    is computed here; if it is an output of the program, it is put in ``made``, too. None: each output computes the
+    reduction."""
     extents, stored = _extents(program, arrays), several.stored_output(program)
     m, n, k = (extents[axis] for axis in AXES)
     roles = roles_of(program)

@@ -33,8 +33,8 @@ KEY_TYPES = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 3
 
 
 class UniqueKeys(NamedTuple):
-    """``numbers``: of each element the place of its key among ``keys``, int32; ``keys``: the distinct keys, which
-    ascend."""
+    """The distinct keys of an array. ``numbers``: of each element the place of its key among ``keys``, int32; ``keys``:
+    the distinct keys, which ascend."""
 
     numbers: Any
     keys: Any

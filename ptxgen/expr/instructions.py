@@ -29,11 +29,12 @@ OLDEST = 75  #: the first target of ptxgen
 
 @dataclass(frozen=True)
 class Row:
-    """``operator``: of ``expr.operators``, or ``cast``, ``select``, ``mad`` (a product of integers and a sum);
-    ``operand``, ``result``: types of the operands (of a select: of its values) and of the result; ``first``: the first
-    target; ``lines``: of PTX, with ``{d}`` for the result, ``{a}``, ``{b}``, ``{c}`` for the operands and ``{f32_x}``
-    for a temporary register; none: the register of the operand has the value; ``pipes``: instructions of each pipe;
-    ``relative``, ``absolute``: bounds of the error of an approximate instruction, beside the rounding."""
+    """One row of the instruction table. ``operator``: of ``expr.operators``, or ``cast``, ``select``, ``mad`` (a
+    product of integers and a sum); ``operand``, ``result``: types of the operands (of a select: of its values) and of
+    the result; ``first``: the first target; ``lines``: of PTX, with ``{d}`` for the result, ``{a}``, ``{b}``, ``{c}``
+    for the operands and ``{f32_x}`` for a temporary register; none: the register of the operand has the value;
+    ``pipes``: instructions of each pipe; ``relative``, ``absolute``: bounds of the error of an approximate instruction,
+    beside the rounding."""
 
     operator: str
     operand: str

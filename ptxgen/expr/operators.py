@@ -21,9 +21,10 @@ INTEGERS = frozenset((SIGNED, UNSIGNED))
 
 @dataclass(frozen=True)
 class Operator:
-    """``operands``: their number; ``groups``: the groups of types that it has; ``compute``: its value of NumPy arrays;
-    ``compares``: the result is a predicate, else it has the type of the operands. ``commutative``, ``associative``,
-    ``idempotent``: its laws, for floats without regard to rounding; ``identity``: of a type, None: it has none."""
+    """An operator of expressions. ``operands``: their number; ``groups``: the groups of types that it has; ``compute``:
+    its value of NumPy arrays; ``compares``: the result is a predicate, else it has the type of the operands.
+    ``commutative``, ``associative``, ``idempotent``: its laws, for floats without regard to rounding; ``identity``: of
+    a type, None: it has none."""
 
     name: str
     operands: int

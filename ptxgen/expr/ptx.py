@@ -89,7 +89,7 @@ class Temporaries:
 
 @dataclass(frozen=True)
 class Statements:
-    """``lines``: of PTX; ``operands``: for each root, the register or number that has its value."""
+    """Expressions as PTX. ``lines``: of PTX; ``operands``: for each root, the register or number that has its value."""
 
     lines: list[str]
     operands: list[str]

@@ -13,7 +13,8 @@ from ptxgen.expr.value_types import type_of
 
 @dataclass(frozen=True)
 class Range:
-    """``low``, ``high``: the least and the greatest value, infinities included; ``nan``: it may be NaN."""
+    """The values that an expression may have. ``low``, ``high``: the least and the greatest value, infinities included;
+    ``nan``: it may be NaN."""
 
     low: float
     high: float

@@ -17,7 +17,7 @@ from ptxgen.problem.registry import Problem
 
 
 def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
-    """How ``config`` computes problems like ``problem`` on ``device``. ConfigError: it breaks a rule."""
+    """The plan of ``config`` for problems like ``problem`` on ``device``. ConfigError: it breaks a rule."""
     family = registry.of(config)
     p = family.form(lower(problem))
     require(p, config, device)

@@ -37,10 +37,10 @@ class Vector:
 
 @dataclass(frozen=True)
 class Algebra:
-    """``reduce``: an operator of ``expr.operators`` that joins partial results, or argmin or argmax; ``identity``: of
-    ``reduce``; ``pads_with_zero``: True if zeros that pad operands do not change results; ``atomic``: True if
-    red.global can reduce; ``vectors``, ``scalars``: what steps read besides the operands; ``fmas``: multiply-adds of a
-    step of a product."""
+    """How kernels combine two elements and join the results. ``reduce``: an operator of ``expr.operators`` that joins
+    partial results, or argmin or argmax; ``identity``: of ``reduce``; ``pads_with_zero``: True if zeros that pad
+    operands do not change results; ``atomic``: True if red.global can reduce; ``vectors``, ``scalars``: what steps read
+    besides the operands; ``fmas``: multiply-adds of a step of a product."""
 
     name: str
     reduce: str

@@ -31,8 +31,9 @@ NEIGHBOUR = "neighbour"  #: the operand is no element of an array, but the sum o
 
 @dataclass(frozen=True)
 class EpilogueStep:
-    """``value(x, operand)``: the expression of a sum ``x`` and of an element of ``array``, which ``spans`` ONE, ROW,
-    COLUMN or ELEMENT; without an array ``operand`` is x, or, if ``spans`` is NEIGHBOUR, the sum of the next column."""
+    """One step of an epilogue operation. ``value(x, operand)``: the expression of a sum ``x`` and of an element of
+    ``array``, which ``spans`` ONE, ROW, COLUMN or ELEMENT; without an array ``operand`` is x, or, if ``spans`` is
+    NEIGHBOUR, the sum of the next column."""
 
     value: Callable[[Node, Node], Node]
     array: str = ""
@@ -50,10 +51,10 @@ def _expression(step: EpilogueStep, type: str) -> Node:
 
 @dataclass(frozen=True)
 class EpilogueOp:
-    """``place``: of PLACES; ``steps``: in order; ``meaning``: for documentation. Of the error bound of checks:
-    ``slope``: the largest absolute slope of an activation, None: the bound follows from the instructions of its
-    expression; ``relative``: the error of its approximations relative to the magnitude of the sum, ``absolute``: beside
-    that. ``stands_for``: the operations of kernel problems that one of a problem becomes."""
+    """An epilogue operation. ``place``: of PLACES; ``steps``: in order; ``meaning``: for documentation. Of the error
+    bound of checks: ``slope``: the largest absolute slope of an activation, None: the bound follows from the
+    instructions of its expression; ``relative``: the error of its approximations relative to the magnitude of the sum,
+    ``absolute``: beside that. ``stands_for``: the operations of kernel problems that one of a problem becomes."""
 
     name: str
     place: str

@@ -125,8 +125,8 @@ FLOPS = Speed("tflops", "TFLOP/s", lambda problem, us: problem.flops / us * 1e-6
 
 
 class MeasuredCeiling(NamedTuple):
-    """``least_us``: of the problem at the measured speed and clock; ``steps``: per clock and multiprocessor;
-    ``clock``: in MHz while the loop ran."""
+    """The least time of a task, by a loop of its steps that was measured. ``least_us``: of the problem at the measured
+    speed and clock; ``steps``: per clock and multiprocessor; ``clock``: in MHz while the loop ran."""
 
     least_us: float
     steps: float
@@ -193,7 +193,7 @@ class Schedule(Protocol):
     def cells(self, row: dict[str, Any]) -> list[Any]: ...
 
     def settings(self, device: Any, database: Path) -> dict[str, Any]:
-        """What choices depend on besides the problem, with names."""
+        """What choices depend on besides the problem, by name."""
 
     def settings_text(self, document: dict[str, Any]) -> str: ...
 

@@ -106,8 +106,8 @@ def _as(values: Array, element: Dtype) -> Array:
 
 @dataclass(frozen=True)
 class Reference:
-    """``exact``: the result in float64; ``scale``: |alpha|·Σ|a||b| + |beta||c| of each element; ``variables``: what an
-    activation reads whose error bound follows from its expression."""
+    """The reference result of a problem. ``exact``: the result in float64; ``scale``: |alpha|·Σ|a||b| + |beta||c| of
+    each element; ``variables``: what an activation reads whose error bound follows from its expression."""
 
     problem: Problem
     exact: Array

@@ -13,7 +13,8 @@ from ptxgen.runtime.driver import Driver
 
 @dataclass(frozen=True)
 class CheckResult:
-    """``inputs``: the name of the inputs; ``deviation``: the deviation of the result from the reference."""
+    """The result of a check with one set of inputs. ``inputs``: the name of the inputs; ``deviation``: the deviation of
+    the result from the reference."""
 
     inputs: str
     deviation: Deviation

@@ -15,7 +15,8 @@ Addresses = tuple[int, ...]
 
 
 class PackedStep(NamedTuple):
-    """``parameters``: returns the parameter buffer of ``step`` for addresses."""
+    """A step whose parameter buffer depends on addresses alone. ``parameters``: returns the parameter buffer of
+    ``step`` for addresses."""
 
     step: Step
     parameters: Callable[[Addresses], bytes]

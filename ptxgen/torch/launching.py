@@ -71,7 +71,7 @@ def _settings_of_f32(operation: str) -> tuple[bool, bool]:
 
 
 def settings_reader(x: Tensor, operation: str) -> Callable[[], Any]:
-    """A function that returns those of the ``settings`` that can change between calls on tensors like ``x``."""
+    """The function that reads those ``settings`` which can change between calls on tensors like ``x``."""
     if x.dtype is not torch.float32 or not x.is_cuda:
         reader: Callable[[], Any] = _deterministic
         return reader

@@ -26,7 +26,7 @@ class Linear(nn.Linear):
 
 
 class _Conv(nn.modules.conv._ConvNd):
-    """The forward method of the convolutions of ``torch.nn``."""
+    """The base of the convolutions of ``torch.nn`` that ptxgen computes: it has their forward method."""
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         function = (conv.conv1d, conv.conv2d, conv.conv3d)[len(self.kernel_size) - 1]

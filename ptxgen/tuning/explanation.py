@@ -93,10 +93,10 @@ class Near:
 
 @dataclass(frozen=True)
 class Explanation:
-    """``candidates``: the choice, then its runners-up; ``legal``: configurations in the space, ``rejected``: those that
-    each rule rejected, ``dominated``: families of legal ones that a trained model does not search; ``model``: the
-    name of the model, and the device that it was trained on; ``vendor_us``: the time of the vendor's best candidate,
-    NaN if unknown."""
+    """Why a problem has its configuration. ``candidates``: the choice, then its runners-up; ``legal``: configurations
+    in the space, ``rejected``: those that each rule rejected, ``dominated``: families of legal ones that a trained
+    model does not search; ``model``: the name of the model, and the device that it was trained on; ``vendor_us``: the
+    time of the vendor's best candidate, NaN if unknown."""
 
     problem: Problem
     device: Device

@@ -21,7 +21,8 @@ THREADS = 256  #: threads of the block
 
 @dataclass(frozen=True)
 class JaggedTable(Packing):
-    """One block makes the table in the workspace before the product; each of its threads makes descriptors.
+    """The kernel that makes the descriptor table of a jagged group in the workspace, before the product: one block,
+    each of whose threads makes descriptors.
 
     The offsets are clamped to the extent of the whole array, so that no item is outside it.
     """

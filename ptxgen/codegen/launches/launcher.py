@@ -31,8 +31,8 @@ class Grid(Protocol):
 
 @dataclass(frozen=True)
 class GemmLauncher:
-    """``entry``, ``threads``, ``shared``: name, block size and dynamic shared memory of the main kernel; ``parts``:
-    those that claim workspace."""
+    """Makes the launches of a plan. ``entry``, ``threads``, ``shared``: name, block size and dynamic shared memory of
+    the main kernel; ``parts``: those that claim workspace."""
 
     entry: str
     threads: int

@@ -17,9 +17,9 @@ Factor = Sequence[str] | str
 
 @dataclass(frozen=True)
 class Arithmetic(Part):
-    """``type``: of alpha, beta and the epilogue; ``bytes`` of it; ``add``, ``mul``, ``fma``, ``setp_ne``: its
-    instructions; ``zero`` as PTX writes it; ``s32_to_f32``: whether s32 accumulators are converted first. ``parts``:
-    registers of a number."""
+    """The arithmetic of sums and of the epilogue, in PTX. ``type``: of alpha, beta and the epilogue; ``bytes`` of it;
+    ``add``, ``mul``, ``fma``, ``setp_ne``: its instructions; ``zero`` as PTX writes it; ``s32_to_f32``: whether s32
+    accumulators are converted first. ``parts``: registers of a number."""
 
     type: str
     bytes: int

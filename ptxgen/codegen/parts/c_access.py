@@ -14,9 +14,10 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 @dataclass(frozen=True)
 class CAccess(Part):
-    """``vec``: elements of one access to C or to partial sums, ``vector_red``: whether red.global adds vectors;
-    ``streaming``: whether stores of C are evicted first; ``preinitialises``: whether registers are set before guarded
-    instructions write them. Otherwise ptxas assumes that they are live before, and hundreds of them spill."""
+    """How a kernel reads and writes C. ``vec``: elements of one access to C or to partial sums, ``vector_red``: whether
+    red.global adds vectors; ``streaming``: whether stores of C are evicted first; ``preinitialises``: whether registers
+    are set before guarded instructions write them. Otherwise ptxas assumes that they are live before, and hundreds of
+    them spill."""
 
     problem: KernelProblem
     arithmetic: Arithmetic

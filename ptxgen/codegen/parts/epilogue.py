@@ -23,7 +23,8 @@ _STORES = {
 
 @dataclass(frozen=True)
 class Epilogue(Part):
-    """``template``: the slot that stores a tile. Families derive from it."""
+    """The part that stores the sums of a block to C. ``template``: the slot that stores a tile. Families derive from
+    it."""
 
     config: Config
     arithmetic: Arithmetic

@@ -16,10 +16,10 @@ from ptxgen.problem.epilogue_ops import COLUMN, ROW, SCALE, EpilogueOp, Epilogue
 
 @dataclass(frozen=True)
 class FusedOps(Part):
-    """``template``: their slot; ``operands``: by name, the PTX type of a load and the bytes of an element;
-    ``operations``: in order; ``type``: of their arithmetic; ``sm``: the target; ``scalar_bias``: all elements of C add
-    the same bias; ``batched_bias``: each batch item has a bias of its own, stored consecutively; ``grouped``: an item's
-    operands begin at offsets that its descriptor holds."""
+    """The fused operations of an epilogue. ``template``: their slot; ``operands``: by name, the PTX type of a load and
+    the bytes of an element; ``operations``: in order; ``type``: of their arithmetic; ``sm``: the target;
+    ``scalar_bias``: all elements of C add the same bias; ``batched_bias``: each batch item has a bias of its own,
+    stored consecutively; ``grouped``: an item's operands begin at offsets that its descriptor holds."""
 
     template: str
     operands: dict[str, tuple[str, int]]

@@ -27,8 +27,8 @@ _BITS = {"&": "and", "|": "or", "^": "xor"}
 
 @dataclass(frozen=True)
 class GroupReduction(Part):
-    """``values``: of the sink. A thread keeps a run for each result of a vector: the value of pairs with equal keys
-    that it has not written yet."""
+    """The part that reduces results with equal keys. ``values``: of the sink. A thread keeps a run for each result of a
+    vector: the value of pairs with equal keys that it has not written yet."""
 
     problem: KernelProblem
     sm: int

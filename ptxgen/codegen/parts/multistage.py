@@ -313,7 +313,8 @@ def copy_template(asynchronous: bool) -> str:
 
 @dataclass(frozen=True)
 class MultistageMainloop(Part):
-    """``steps``: K steps of a thread group in a stage. A family adds its fragments and its multiply instruction."""
+    """The main loop of the multistage schedule. ``steps``: K steps of a thread group in a stage. A family adds its
+    fragments and its multiply instruction."""
 
     config: Config
     geometry: MultistageGeometry

@@ -18,8 +18,9 @@ from ptxgen.lowering.states import LOGSUMEXP, State, StateReduction
 
 @dataclass(frozen=True)
 class RowStates(Part):
-    """``vec``: results of a vector. A thread has one state of a row, or ``vec`` states of adjacent columns.
-    ``exchanged``: of results (j, i) that are taken from the sums of (i, j)."""
+    """The part that reduces the results of each row or column to a state. ``vec``: results of a vector. A thread has
+    one state of a row, or ``vec`` states of adjacent columns. ``exchanged``: of results (j, i) that are taken from the
+    sums of (i, j)."""
 
     problem: KernelProblem
     sm: int

@@ -29,7 +29,8 @@ class Compiler:
         self.modules = 0
 
     def compile(self, emitters: list[tuple[Emitter, set[Row]]]) -> list[Any]:
-        """For each emitter and its rows in use after it: a function of (first lane, past-the-last lane, mask, table).
+        """Functions of (first lane, past-the-last lane, mask, table), one for each emitter. The set beside an emitter
+        has the rows that are in use after it.
 
         The table has the pointers that ``Emitter.table`` numbers.
         """

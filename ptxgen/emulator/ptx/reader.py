@@ -283,7 +283,7 @@ class Reader(ConstantReader):
         self.expect(";")
 
     def section(self) -> None:
-        """``.section .name { label: .b8 1, 2 ... }``: debugging information, of which the strings are kept."""
+        """Reads ``.section .name { label: .b8 1, 2 ... }``, debugging information, and keeps its strings."""
         self.at += 1
         keeps = self.expect("directive").text == ".debug_str"
         self.expect("{")

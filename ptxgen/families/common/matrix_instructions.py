@@ -22,12 +22,12 @@ ROWS, COLUMNS = 16, 8  #: of the tile of C of one instruction, or of a pair of t
 
 @dataclass(frozen=True)
 class Instruction:
-    """``name``: the PTX; ``m``, ``k``: its rows and depth; ``depth``: of one step, in which fragments are read;
-    ``run``: elements of a 32-bit register, 1 where a register holds one element; ``ptx_type``, ``sum``: PTX types of a
-    fragment register and of an accumulator; ``sums``: accumulator registers of 16 x 8; ``sm``: the first target,
-    ``last``: the last one that does not emulate it; ``promotes``: True if each instruction starts from zero, and
-    add.f32 adds its products to the sums; ``inverts``: True if two instructions make a product, of A with the inverted
-    bits of B and the other way round."""
+    """An instruction of tensor cores. ``name``: the PTX; ``m``, ``k``: its rows and depth; ``depth``: of one step, in
+    which fragments are read; ``run``: elements of a 32-bit register, 1 where a register holds one element;
+    ``ptx_type``, ``sum``: PTX types of a fragment register and of an accumulator; ``sums``: accumulator registers of 16
+    x 8; ``sm``: the first target, ``last``: the last one that does not emulate it; ``promotes``: True if each
+    instruction starts from zero, and add.f32 adds its products to the sums; ``inverts``: True if two instructions make
+    a product, of A with the inverted bits of B and the other way round."""
 
     name: str
     m: int

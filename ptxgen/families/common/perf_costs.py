@@ -1,6 +1,6 @@
 """The cost of instructions and launches: constants fitted to measured kernels, and the rates of units.
 
-In cycles unless another unit is named. With the constants of FMA kernels, fourteen measured f32 kernels are within
+Costs are in cycles unless another unit is named. With the constants of FMA kernels, fourteen measured f32 kernels are within
 20 %.
 """
 

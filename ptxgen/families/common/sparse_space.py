@@ -13,7 +13,8 @@ from ptxgen.problem.device import Device
 
 
 class SparseSpace(CandidateSpace):
-    """``exchanged``: pairs of axes of which a neighbour has one doubled and the other halved."""
+    """The candidates of a family of sparse products. ``exchanged``: pairs of axes of which a neighbour has one doubled
+    and the other halved."""
 
     class_axes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
     exchanged: tuple[tuple[str, str], ...] = ()

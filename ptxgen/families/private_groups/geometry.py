@@ -36,7 +36,7 @@ def array_bytes(p: KernelProblem) -> int:
 
 
 def key_bytes(p: KernelProblem) -> int:
-    """Bytes of a key."""
+    """The bytes of a key."""
     return dtype(p.sink.keys_read.element.type).bytes
 
 

@@ -69,7 +69,7 @@ def _slicing(sliced: bool) -> list[Parameters]:
 
 @dataclass(frozen=True)
 class PrivateGroupsParameters(KernelParameters):
-    """``sliced``: True if blocks store partial results in the workspace."""
+    """The parameters of private_groups kernels. ``sliced``: True if blocks store partial results in the workspace."""
 
     sink: ElementGroups
     sliced: bool

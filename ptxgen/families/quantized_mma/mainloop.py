@@ -41,8 +41,8 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class QuantizedMmaMainloop(Part):
-    """``weights``, ``activations``: the operands of a lane; ``instruction``: mma.sync; ``dequantizer``: how words of
-    weights become pairs of elements."""
+    """The main loop of quantized_mma kernels. ``weights``, ``activations``: the operands of a lane; ``instruction``:
+    mma.sync; ``dequantizer``: how words of weights become pairs of elements."""
 
     config: Config
     geometry: QuantizedMmaGeometry
@@ -183,7 +183,7 @@ class QuantizedMmaMainloop(Part):
         return out
 
     def products(self, step: int, chunk: int) -> list[str]:
-        """The instructions of a chunk."""
+        """The instructions that multiply the fragments of a chunk."""
         sums = self.group_sum if self.scaled else self.acc
         a, lines = self.activations, []
         for k in range(0, a.chunk // 2, 2):

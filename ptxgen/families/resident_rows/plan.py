@@ -395,7 +395,7 @@ class ColumnGroup:
 
 
 class ResidentRowsPlan(Plan):
-    """Rows of A in registers; tiles of columns of B in shared memory."""
+    """The plan of kernels that keep rows of A in registers and tiles of columns of B in shared memory."""
 
     kernel = "kernel/resident_rows.mako"
     mainloop: ResidentRows

@@ -41,8 +41,8 @@ class RowSlabs:
 
 @dataclass(frozen=True)
 class RowSplitParameters(KernelParameters):
-    """``addresses``: the arrays that the kernel reads and writes; ``work_list``: True if it reads items of a work
-    list; ``graphs``: True if it searches the graph of a row."""
+    """The parameters of row_split kernels. ``addresses``: the arrays that the kernel reads and writes; ``work_list``:
+    True if it reads items of a work list; ``graphs``: True if it searches the graph of a row."""
 
     addresses: tuple[str, ...]
     arithmetic: Arithmetic

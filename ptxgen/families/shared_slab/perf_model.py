@@ -27,7 +27,8 @@ START = 2500.0  #: cycles from the start of a block to its first products, and o
 
 
 def work(p: KernelProblem, c: Columns, g: SharedSlabGeometry, d: Device) -> Work:
-    """Cycles of a multiprocessor for a nonzero of each group of a warp, and for a row in a tile; bytes of rows."""
+    """The cost of a block: cycles of a multiprocessor for a nonzero of each group of a warp, and for a row in a tile;
+    bytes of rows."""
     size = p.element.bytes
     elements = VECTOR // size
     converted = 2 if size == 2 else 1

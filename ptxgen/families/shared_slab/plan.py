@@ -33,7 +33,8 @@ class RowBlocks:
 
 @dataclass(frozen=True)
 class SharedSlabParameters(KernelParameters):
-    """``bounds``: the array that has the first nonzero of each row, in each tile if there are several."""
+    """The parameters of shared_slab kernels. ``bounds``: the array that has the first nonzero of each row, in each tile
+    if there are several."""
 
     problem: KernelProblem
     arithmetic: Arithmetic
@@ -401,7 +402,7 @@ class SharedSlabLoop(Part):
 
     @property
     def chunks(self) -> int:
-        """Nonzeros that a lane stages."""
+        """The nonzeros that a lane stages."""
         return self.chunk // WARP
 
     @property

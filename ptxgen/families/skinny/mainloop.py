@@ -18,8 +18,8 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 @dataclass(frozen=True)
 class SkinnyMainloop(Part):
-    """``x``: the operand along the long side of C, ``y``: the other one; ``instruction``: mma.sync, or None
-    for multiply-adds; ``rounding``: the instruction that rounds f32 to tf32."""
+    """The main loop of skinny kernels. ``x``: the operand along the long side of C, ``y``: the other one;
+    ``instruction``: mma.sync, or None for multiply-adds; ``rounding``: the instruction that rounds f32 to tf32."""
 
     problem: KernelProblem
     config: Config
@@ -76,7 +76,7 @@ class SkinnyMainloop(Part):
 
     @property
     def warps_along(self) -> int:
-        """Warps along the long side."""
+        """The warps along the long side of C."""
         return int(self.geometry.along) // self.config.lanes_long
 
     log2_warps_along = Log2("warps_along")

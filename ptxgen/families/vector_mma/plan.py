@@ -34,8 +34,8 @@ class WindowSlabs:
 
 @dataclass(frozen=True)
 class VectorMmaParameters(KernelParameters):
-    """``addresses``: the arrays that the kernel reads and writes; ``work_list``: True if it reads items of a work
-    list."""
+    """The parameters of vector_mma kernels. ``addresses``: the arrays that the kernel reads and writes; ``work_list``:
+    True if it reads items of a work list."""
 
     addresses: tuple[str, ...]
     arithmetic: Arithmetic

@@ -28,7 +28,7 @@ class WinogradSpace(FmaSpace):
         return super().shapes(p).replace(family=self.code)
 
     def default_splitk(self, p: KernelProblem, c: Columns) -> Ints:
-        """The transform of the products adds the slices."""
+        """The default form of split-K: the transform of the products adds the slices."""
         return np.where(c.kg > 1, SPLIT_WORKSPACE, SPLIT_MEMSET)
 
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:

@@ -59,7 +59,7 @@ def conv(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Co
 
 
 def varied(rng: np.random.Generator, p: Conv, limits: Limits) -> Conv:
-    """Other numbers of images and channels, and another size of the images."""
+    """The problem with other numbers of images and channels, and images of another size."""
     limits = replace(limits, bytes=min(limits.bytes, BYTES))
     c, k = (varied_extent(rng, x, limits.extent) if x >= MULTIPLE else x for x in (p.c, p.k))
     scale = 2.0 ** rng.uniform(-1.0, 1.0)

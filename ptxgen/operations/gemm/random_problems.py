@@ -21,7 +21,7 @@ def extent(rng: np.random.Generator, largest: int, multiple: int) -> int:
 
 
 def gemm(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Gemm:
-    """Any layout, extents log-uniform."""
+    """A GEMM of any layout whose extents are log-uniform."""
     multiple = MULTIPLE if rng.random() < 0.5 else 1
     m, n, k = (extent(rng, limits.extent, multiple) for _ in "mnk")
     return Gemm(m, n, k, str(rng.choice(LAYOUTS)), **values)

@@ -108,7 +108,8 @@ VARIANTS = {
 
 
 class Setting(NamedTuple):
-    """``threshold``: of TLP, None: the default one; ``bodies``: how the threads of a block share a tile."""
+    """What a device needs of a TLP schedule. ``threshold``: of TLP, None: the default one; ``bodies``: how the threads
+    of a block share a tile."""
 
     threshold: int | None = None
     bodies: str = BODIES[0]

@@ -69,7 +69,7 @@ def _checked(value: Value) -> tuple[str, Node]:
 
 
 def _without_rcp(x: Node) -> Node:
-    """1 / y for the reciprocal, which the language does not have."""
+    """The expression with 1 / y in place of a reciprocal, which the language does not have."""
     return node("/", x.type, constant(1, x.type), *x.arguments) if x.op == "rcp" else x
 
 

@@ -211,8 +211,8 @@ def check_task(
 
 
 def _compared(p: Task, out: Mapping[str, Array], oracle: Dense | Listed) -> Deviation:
-    """How the outputs differ from the oracle's; elements between the rows of C must not change. The deviation of lists
-    is 0 or infinite."""
+    """The deviation of the outputs from the oracle's, 0 or infinite for lists. Elements between the rows of C must not
+    change."""
     if isinstance(oracle, Listed):
         assert p.selected is not None
         return Deviation(np.inf if list_error(p.selected, oracle, out) else 0.0, (-1, -1), 0.0)

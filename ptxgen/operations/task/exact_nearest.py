@@ -35,8 +35,8 @@ ROOM = 64  #: candidates of a row that there is room for, on average
 
 @dataclass(frozen=True)
 class Nearest:
-    """``limits``: the program that reduces an end of each sum in a row; ``candidates``: the one that lists the pairs
-    whose other end is not behind ``LIMITS``."""
+    """The programs that find nearest rows. ``limits``: the program that reduces an end of each sum in a row;
+    ``candidates``: the one that lists the pairs whose other end is not behind ``LIMITS``."""
 
     limits: Program
     candidates: Program

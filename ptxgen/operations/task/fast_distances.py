@@ -44,8 +44,8 @@ class Squares:
 
 @dataclass(frozen=True)
 class FastDistance:
-    """``program``: of the inputs of the task, with the names of roles, and of ``ROWS`` and ``COLUMNS``, whose programs
-    are ``rows`` and ``columns``."""
+    """A task of squared distances as a product of matrices. ``program`` reads the inputs of the task, under the names
+    of their roles, and the arrays ``ROWS`` and ``COLUMNS``, which the programs ``rows`` and ``columns`` compute."""
 
     program: Program
     rows: Squares

@@ -89,9 +89,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Gradients:
-    """``steps``: in their order; ``parts``: by input, what its gradient is the sum of; ``gradient``, ``result``: the
-    names of the gradient of the output, and of the output, as steps read them; ``extents``: scalars -> the axis whose
-    extent each is."""
+    """The computation of the gradients of a task. ``steps``: in their order; ``parts``: by input, what its gradient is
+    the sum of; ``gradient``, ``result``: the names of the gradient of the output, and of the output, as steps read
+    them; ``extents``: scalars -> the axis whose extent each is."""
 
     steps: tuple[Filled | Computed | Gathered, ...]
     parts: dict[str, tuple[Part, ...]]

@@ -46,9 +46,10 @@ class Sums:
 
 @dataclass(frozen=True)
 class GroupSums:
-    """``rows``, ``columns``: the sums that have the rows and the columns of C; ``product``: the program of their
-    product, with these as A and B. If it has the elements of equal groups alone, ``zeros`` is the program that first
-    makes all elements 0, of operands without elements, and ``masked`` a product that stores 0 in the others."""
+    """A task of sums in groups as a product of sums. ``rows``, ``columns``: the sums that have the rows and the columns
+    of C; ``product``: the program of their product, with these as A and B. If it has the elements of equal groups
+    alone, ``zeros`` is the program that first makes all elements 0, of operands without elements, and ``masked`` a
+    product that stores 0 in the others."""
 
     rows: Sums
     columns: Sums

@@ -30,8 +30,8 @@ def parts_of_join(p: Task) -> Parts | None:
 
 
 class _Steps:
-    """The parts of a join, in the order in which calls compute them. ``memory``: the bytes of what they leave for each
-    other; ``permuted``: the arrays of the program of permuted arrays -> their memory."""
+    """The parts of a join, in the order in which calls compute them. ``memory``: name -> bytes of the arrays that one
+    part writes and a later one reads; ``permuted``: the arrays of the program of permuted arrays -> their memory."""
 
     def __init__(self, p: Task, join: Join) -> None:
         self.p, self.join = p, join

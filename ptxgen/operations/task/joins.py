@@ -48,8 +48,9 @@ MOST = 1 << 17
 
 @dataclass(frozen=True)
 class Join:
-    """``program``: of permuted arrays, with the names of roles; ``keys``: the arrays of keys of rows and of columns, by
-    role; ``scattered``: the axis of results that are in the order of keys; empty: none."""
+    """A join as a product of arrays in the order of keys. ``program``: of permuted arrays, with the names of roles;
+    ``keys``: the arrays of keys of rows and of columns, by role; ``scattered``: the axis of results that are in the
+    order of keys; empty: none."""
 
     program: Program
     keys: tuple[str, str]

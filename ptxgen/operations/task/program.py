@@ -118,10 +118,10 @@ class Top(Output):
 
 @dataclass(frozen=True)
 class Program:
-    """``inputs``: arrays and scalars in the order of first use; ``step``: what each k adds to the reduction;
-    ``reduction``: an operator of ``expr.operators``, or argmin, argmax or mean; ``accumulator``: the type of ``accum``;
-    ``initial``: combined once with the reduction, None: nothing; ``when``: the pairs (i, j) that are computed, None:
-    all; ``outputs``: at least one."""
+    """What the text of a task means. ``inputs``: arrays and scalars in the order of first use; ``step``: what each k
+    adds to the reduction; ``reduction``: an operator of ``expr.operators``, or argmin, argmax or mean; ``accumulator``:
+    the type of ``accum``; ``initial``: combined once with the reduction, None: nothing; ``when``: the pairs (i, j) that
+    are computed, None: all; ``outputs``: at least one."""
 
     inputs: tuple[Input, ...]
     step: Node

@@ -30,9 +30,9 @@ class Use:
 
 @dataclass(frozen=True)
 class Roles:
-    """``program``: with the names of roles; ``uses``: its arrays, A and B first; ``scalars``: (role, name, type of
-    the kernel parameter); ``outputs``: (role, name); ``exchanged``: i and j have each other's names, as C is stored by
-    columns."""
+    """A program whose arrays have roles in a kernel. ``program``: with the names of roles; ``uses``: its arrays, A and
+    B first; ``scalars``: (role, name, type of the kernel parameter); ``outputs``: (role, name); ``exchanged``: i and j
+    have each other's names, as C is stored by columns."""
 
     program: Program
     uses: tuple[Use, ...]

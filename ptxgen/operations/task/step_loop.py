@@ -194,7 +194,7 @@ def source_of(p: Task, d: Device) -> Source:
 
 
 def _plain(register: str) -> str:
-    """The type of a mov."""
+    """The type of a ``mov`` of a register."""
     return {"b32": "u32", "b64": "u64"}.get(register, register)
 
 

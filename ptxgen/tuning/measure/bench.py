@@ -207,8 +207,9 @@ class Bench:
     def compare_with_vendor(
         self, problem: Problem, configs: Sequence[Config], timing: Timing = PAIRED_TIMING, rounds: int = 1
     ) -> tuple[list[list[float]], VendorMeasurement | None]:
-        """``compare`` with the fastest algorithm of the vendor's library, whose samples are in its measurement: None if
-        there is no library. Errors: those of the configurations."""
+        """The samples of the configurations, timed in turn with the fastest algorithm of the vendor's library (see
+        ``compare``), and the measurement of that algorithm with its samples; None: there is no library. Errors: those
+        of the configurations."""
         measured, kernel = self._vendor_kernel(problem, timing)
         samples = self.compare(problem, configs, timing, rounds, kernel)
         if measured is None or kernel is None:

@@ -37,12 +37,12 @@ class Environment:
 
 @dataclass(frozen=True)
 class Measurement:
-    """``samples``: microseconds per launch, empty unless the outcome is ``ok``; ``digest``: of the PTX text;
-    ``message``: why it failed, or the text of what was observed; ``registers``, ``spills`` (bytes): from ptxas, -1 if
-    unknown; ``purpose``: the phase that measured it (``sample``, ``search``, ``refine``, ``final``, ``energy``,
-    ``bench``); ``created``: seconds since 1970; ``sass``: machine code, as ``ptxgen.runtime.sass.machine_code`` returns
-    it, empty if not recorded; ``operands``: digest of the operands that the problem's text names, empty: it names
-    none."""
+    """The outcome of one configuration on a problem. ``samples``: microseconds per launch, empty unless the outcome is
+    ``ok``; ``digest``: of the PTX text; ``message``: why it failed, or the text of what was observed; ``registers``,
+    ``spills`` (bytes): from ptxas, -1 if unknown; ``purpose``: the phase that measured it (``sample``, ``search``,
+    ``refine``, ``final``, ``energy``, ``bench``); ``created``: seconds since 1970; ``sass``: machine code, as
+    ``ptxgen.runtime.sass.machine_code`` returns it, empty if not recorded; ``operands``: digest of the operands that
+    the problem's text names, empty: it names none."""
 
     problem: Problem
     config: Config

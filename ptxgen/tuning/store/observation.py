@@ -16,8 +16,9 @@ OBSERVERS = {
 
 @dataclass(frozen=True)
 class Observation:
-    """``millijoules``: of one call; ``watts``: average power of the device; ``megahertz``: median clock of its
-    multiprocessors; ``us``: microseconds of one call meanwhile, in which the device is as warm as in long programs."""
+    """Energy, power and clock of calls. ``millijoules``: of one call; ``watts``: average power of the device;
+    ``megahertz``: median clock of its multiprocessors; ``us``: microseconds of one call meanwhile, in which the device
+    is as warm as in long programs."""
 
     millijoules: float
     watts: float

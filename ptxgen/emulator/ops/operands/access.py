@@ -214,7 +214,7 @@ def global_access(c: WarpBatch, site: Site, m: Mask, unit: int) -> Positions:
 def global_access_at(
     c: WarpBatch, site: Site, m: Mask, unit: int, at: Array | None = None, lanes: Array | None = None
 ) -> Positions:
-    """As ``global_access``, lane by lane."""
+    """Does what ``global_access`` does, lane by lane."""
     engine = c.wave.engine
     memory = engine.memory
     if lanes is None:

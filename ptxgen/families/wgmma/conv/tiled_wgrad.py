@@ -53,7 +53,7 @@ class TiledImages(OperandPath):
 
     @property
     def column_steps(self) -> list[int]:
-        """Columns from each box of channels to the one before."""
+        """The distance of each box of channels from the one before, in columns."""
         return [n - before for n, before in zip(self.columns, [0, *self.columns], strict=False)]
 
     @property

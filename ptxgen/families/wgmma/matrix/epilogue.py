@@ -345,9 +345,9 @@ class BoxColumns(NamedTuple):
 
 
 class VectorStores:
-    """Threads store boxes to C 16 bytes at a time: ``threads`` of a row (``shift``: log2), ``row_step`` rows from one
-    of a thread to its next; ``whole``: whether every thread has as many rows of a box. ``batches``: the numbers of a
-    thread's rows in a box, as many at a time as have registers."""
+    """The stores of boxes from shared memory to C, 16 bytes at a time. ``threads``: those that store one row of a box,
+    ``shift``: log2 of them; ``row_step``: rows from one that a thread stores to its next; ``whole``: True if every
+    thread stores as many rows of a box; ``batches``: the numbers of these rows, as many at a time as have registers."""
 
     BYTES = 16
     #: (accumulators that a thread has at least, rows in flight)

@@ -65,7 +65,7 @@ class FragmentGroups(GroupReduction):
 
     @cached_property
     def row_run(self) -> Tile:
-        """What each row has of the columns with the key of the run: [fragment along X][row]."""
+        """The values of each row whose columns have the key of the run: [fragment along X][row]."""
         return Tile("row_run", self.ptx_type, (self.mi, 2))
 
     @cached_property

@@ -40,8 +40,8 @@ class FragmentLoad:
 
 
 class Fragments:
-    """``size``: bytes of an element; ``mi``: fragments of 64 rows; ``span``: bytes of a row of a box; ``depth``: rows
-    of a box, which are along K."""
+    """The fragments of an operand that wgmma takes from registers. ``size``: bytes of an element; ``mi``: fragments of
+    64 rows; ``span``: bytes of a row of a box; ``depth``: rows of a box, which are along K."""
 
     def __init__(self, size: int, mi: int, span: int, depth: int) -> None:
         #: whether elements are words of four bytes, else bytes

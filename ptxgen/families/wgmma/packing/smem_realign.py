@@ -172,7 +172,7 @@ class Realignment:
 
     @cached_property
     def turns(self) -> list[tuple[list[WordMove], list[WordMove]]]:
-        """What is read, then written, one batch later."""
+        """Pairs (moves that are read, moves that are written after them), one batch apart."""
         batches = [
             [self._word_move(n % 2, i, x, m) for i, (x, m) in enumerate(batch)] for n, batch in enumerate(self.batches)
         ]

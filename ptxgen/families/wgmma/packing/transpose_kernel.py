@@ -14,7 +14,7 @@ TILE = ROW * DEPTH  #: bytes that a block loads, and that it stores from the mem
 
 
 class TransposeKernel:
-    """``size``: bytes of an element."""
+    """The kernel that packs the transpose of an operand. ``size``: bytes of an element."""
 
     DEPTH, TILE, ROW = DEPTH, TILE, ROW
     barrier = 2 * TILE

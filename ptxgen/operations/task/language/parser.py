@@ -261,7 +261,7 @@ class _Reader:
         return str(word)
 
     def define(self, x: Any) -> None:
-        """``name = expr``, or ``name op= expr`` of a name that has a value."""
+        """Reads ``name = expr``, or ``name op= expr`` of a name that has a value."""
         name, op = x.children[0].children[0], self.augmented(x)
         self.scope.check_name(name)
         if name in self.scope.axes:
