@@ -146,7 +146,7 @@ class Case:
 
 
 def rounded(x: np.ndarray) -> np.ndarray:
-    """Rounded to tf32, ties to even."""
+    """The values rounded to tf32, ties to even."""
     bits = x.view(np.uint32)
     return (bits + 0xFFF + (bits >> 13 & 1) & 0xFFFFE000).view(np.float32)
 

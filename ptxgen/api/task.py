@@ -266,7 +266,7 @@ class TracedTask:
         return self._traced.numbers()
 
     def state(self) -> Any:
-        """What, around the function, determines its program."""
+        """What the function reads from around it, which determines its program."""
         return self._traced.state()
 
     def program(self, types: dict[str, str | None]) -> Program:

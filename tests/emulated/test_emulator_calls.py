@@ -564,7 +564,7 @@ ALIASED = """.func (.reg .b32 %r) foo(.reg .b32 %a) { add.u32 %r, %a, 1; ret; }
 
 
 def test_aliases_of_functions():
-    """Called by name, through a pointer and a table; an alias of an alias; the address is that of the function."""
+    """A function is called by name, through a pointer and a table; an alias of an alias; the address is that of the function."""
     y = np.zeros(4, "u4")
     run(
         """call (%r0), bar, (10); call (%r1), car, (20); ld.global.u64 %d0, [table+8];

@@ -240,13 +240,13 @@ def test_gathering_has_no_bank_conflicts(length: int) -> None:
 
 @pytest.mark.parametrize("config", [WIDE, SINGLE], ids=["wide", "single"])
 def test_rows_of_few_warps_are_in_one_block(config: Config) -> None:
-    """Published: rows are packed one after the other, also into two blocks, which then share no memory."""
+    """In the published kernel rows are packed one after the other, also into two blocks, which then share no memory."""
     assert multiplied([20, 10, 20, 3, 40, 5, 30, 12, 50, 7], 64, config).ok
 
 
 @pytest.mark.parametrize("config", [WIDE, SINGLE], ids=["wide", "single"])
 def test_empty_rows_are_set(config: Config) -> None:
-    """Published: C of empty rows stays as it was."""
+    """In the published kernel C of empty rows stays as it was."""
     for lengths in ([0, 5, 0, 0, 100], [0] * 11):
         assert multiplied(lengths, 136, config).ok  # C was NaN
         assert multiplied(lengths, 136, config, beta=-0.5).ok
@@ -254,14 +254,14 @@ def test_empty_rows_are_set(config: Config) -> None:
 
 @pytest.mark.parametrize("lengths", [[7] * 9, [12] * 3, [30, 25, 17], [64, 40], [100, 150]])
 def test_alpha_and_beta_count(lengths: list[int]) -> None:
-    """Published: both are ignored."""
+    """The published kernel ignores both."""
     assert multiplied(lengths, 72, alpha=-2.0, beta=0.5).ok
     assert multiplied(lengths, 72, alpha=0.5, beta=1.0).ok
 
 
 @pytest.mark.parametrize("length", [3, 13, 23])
 def test_warps_without_a_row_wait_at_barriers(length: int) -> None:
-    """Published: they leave before. A block of one row of 1, 2 or 4 warps has 7, 6 or 4 without a row."""
+    """In the published kernel they leave before. A block of one row of 1, 2 or 4 warps has 7, 6 or 4 without a row."""
     got = multiplied([length], 192)
     assert got.ok
     assert got.stats.barriers == BLOCK * (1 + 2 * 3)
@@ -278,7 +278,7 @@ def test_rows_may_wait_for_their_own_warps_alone(length: int, barriers: int) -> 
 
 
 def test_shuffles_name_all_lanes() -> None:
-    """Published: masks omit lanes that execute the shuffle."""
+    """In the published kernel masks omit lanes that execute the shuffle."""
     p = Spmm(64, 64, 64, dtype="f16", calls=1000)
     masks = re.findall(r"shfl\.sync.*, (\S+);", render(plan_for(p, WIDE, device("h200"))).text)
     assert set(masks) == {"0xffffffff"}
@@ -286,19 +286,19 @@ def test_shuffles_name_all_lanes() -> None:
 
 @pytest.mark.parametrize("n", [8, 40, 64])
 def test_narrow_products_have_all_nonzeros(n: int) -> None:
-    """Published: N = 64 drops the nonzeros of a row after the 64th, N < 64 drops such rows."""
+    """In the published kernel N = 64 drops the nonzeros of a row after the 64th, N < 64 drops such rows."""
     assert multiplied([65, 64, 200, 3, 127, 128], n).ok
 
 
 @pytest.mark.parametrize("length", [193, 256, 257])
 def test_blocks_with_several_tiles_store_their_own_row(length: int) -> None:
-    """Published: with N = 320, rows of 193 to 256 nonzeros (4 blocks, 5 tiles) write into the next row."""
+    """In the published kernel with N = 320, rows of 193 to 256 nonzeros (4 blocks, 5 tiles) write into the next row."""
     assert multiplied([length, 0, 5, length, 64], 320).ok
 
 
 @pytest.mark.parametrize("config", [WIDE, SINGLE], ids=["wide", "single"])
 def test_addresses_have_64_bits(config: Config) -> None:
-    """Published: K·N of 2³¹ elements overflows. Here B begins 2³³ bytes before its rows that are in memory, so that
+    """In the published kernel K·N of 2³¹ elements overflows. Here B begins 2³³ bytes before its rows that are in memory, so that
     also loads of padding positions, which have no row, are faults."""
     m, n, first = 8, 64, 1 << 26
     fields: dict[str, Any] = {"dtype": "f16", "pattern": "even:nnz=300", "calls": 1000}

@@ -379,7 +379,7 @@ def test_the_lines_of_a_file_decide_what_bench_compares(run: Run, tmp_path: Path
 
 @pytest.mark.usefixtures("few_draws")
 def test_conv_on_the_emulated_device(run: Run) -> None:
-    """Tuned, stored, selected, emitted, checked, timed."""
+    """A problem is tuned, stored, selected, emitted, checked and timed."""
     budget = ("--samples", 0, "--search", 1, "--rounds", 0)
     tuned = run("tune", *CONV, *budget, "--json")
     assert tuned.code == 0, tuned.err

@@ -429,7 +429,7 @@ HALVES = [
 
 @pytest.fixture(scope="module")
 def both(rows) -> Model:
-    """Trained on f32 by SIMT, and f16 by all families."""
+    """The model is trained on f32 by SIMT, and on f16 by all families."""
     rng = np.random.default_rng(3)
     more = []
     for p in HALVES:

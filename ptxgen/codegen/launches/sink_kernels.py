@@ -43,7 +43,7 @@ class SinkKernels(Part):
         return ()
 
     def after(self, launched: Launched) -> tuple[Step, ...]:
-        """Those that follow it."""
+        """The launches that follow the main kernel."""
         return ()
 
     def _step(self, name: str, blocks: int, rows: Sequence[Parameters], launched: Launched) -> Step:

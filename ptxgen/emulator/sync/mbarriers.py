@@ -53,7 +53,8 @@ class SuspendedLanes:
 
 
 class Mbarriers:
-    """One row for each object: phase, pending and expected arrivals, pending bytes, the clocks that a wait acquires."""
+    """The mbarrier objects of a wave, one row each: phase, pending and expected arrivals, pending bytes, the clocks
+    that a wait acquires."""
 
     def __init__(self, wave: Wave, order: HappensBefore, events: Events) -> None:
         self.wave, self.order, self.events = wave, order, events

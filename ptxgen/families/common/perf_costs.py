@@ -1,7 +1,7 @@
 """The cost of instructions and launches: constants fitted to measured kernels, and the rates of units.
 
-Costs are in cycles unless another unit is named. With the constants of FMA kernels, fourteen measured f32 kernels are within
-20 %.
+Costs are in cycles unless another unit is named. With the constants of FMA kernels, fourteen measured f32 kernels are
+within 20 %.
 """
 
 from __future__ import annotations

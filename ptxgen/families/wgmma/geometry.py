@@ -359,7 +359,7 @@ def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> A
 
 
 def _value_regs(sink: ValueSink, c: Any, accumulators: Any) -> Any:
-    """Further registers of values of sums."""
+    """The registers that values of sums take besides the accumulators."""
     reads = bool(sink.elements or sink.vectors) or isinstance(sink, SelectValues)
     wide = accumulators >= 192
     many = isinstance(sink, RowReduce) and (len(sink.reduction.types) > 1 or sink.guard is not None)

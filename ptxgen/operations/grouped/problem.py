@@ -254,7 +254,7 @@ class GroupedGemm(ProblemBase):
 
     @property
     def problem_class(self) -> str:
-        """jagged or grouped."""
+        """The class of the problem: jagged or grouped."""
         return "jagged" if self.jagged else "grouped"
 
     @property

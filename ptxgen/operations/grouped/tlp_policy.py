@@ -403,7 +403,7 @@ def choose_tiles(
 def _choose_one_by_one(
     extents: Ints, device: Device, limit: int, resources: tuple[Resources, ...] | None, method: Method
 ) -> Scheme:
-    """``choose_tiles`` by a method whose items take smaller tiles one after the other."""
+    """Does what ``choose_tiles`` does, by a method whose items take smaller tiles one after the other."""
     scheme = _scheme(extents, _initial_tiles(extents, method), device, resources, method)
     chosen = scheme.tiles
     for size in reversed(range(1, len(method.tiles))):

@@ -5,8 +5,8 @@ A reduction of wider values is computed in 16 bits where the results are the sam
 - Minima and maxima of elements, and bits of integers, are elements of 16 bits themselves.
 - Minima and maxima of floats may be rounded to the type of the elements by their last operation: the rounded greatest
   value is the greatest of the rounded ones, and f32 has more than twice the bits, so rounding to f32 before changes
-  nothing. Products of bf16 may be subnormal numbers of f32, and are left alone unless the program
-  declares bf16.
+  nothing. Products of bf16 may be subnormal numbers of f32, and are left alone unless the program declares
+  bf16.
 - Sums and bits of integers of which only the low 16 bits are read need only these.
 """
 

@@ -1,4 +1,4 @@
-"""Speed of the selected configurations on the device, for problems that were never measured.
+"""The speed of the selected configurations on the device, for problems that were never measured.
 
 Each problem is tuned thoroughly, as ``collect`` does with many configurations; then the selected configuration, the
 fastest of those that tuning at first use would time and the fastest configurations of all are timed again in turn,

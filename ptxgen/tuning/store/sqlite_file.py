@@ -1,4 +1,4 @@
-"""Opening, checking, creating and locking an SQLite file. The only module that uses sqlite3."""
+"""Opens, checks, creates and locks an SQLite file. No other module uses sqlite3."""
 
 from __future__ import annotations
 

@@ -275,7 +275,7 @@ def sampled_lanes(c: WarpBatch, place: Positions) -> tuple[Array, Array] | None:
 
 
 def is_sampled(c: WarpBatch, site: Site) -> bool:
-    """Counts an execution; whether it belongs to the sample."""
+    """Counts an execution. True if it belongs to the sample."""
     site.count += c.blocks
     if c.wave.engine.sampling == 2:
         return True

@@ -38,7 +38,7 @@ def _loads_divide(g: FmaGeometry, x: FmaOperandGeometry) -> Any:
 
 
 def _computes(p: KernelProblem, d: Device) -> bool:
-    """True if there are scalar instructions of its types."""
+    """True if the device has scalar instructions of the problem's types."""
     if any(d.sm < x.element.sm for x in p.operands):
         return False
     if isinstance(p.algebra, InnerExpression):
