@@ -1,5 +1,6 @@
 ## wgmma adds to the sums in place: the products of an iteration may still run when those of the next are issued.
 <%def name="begin()"></%def>
+<%def name="promote(complete)"></%def>
 
 <%def name="end_iteration(pipeline)">
     // ---- wait: at most this iteration's products are in flight

@@ -1,5 +1,5 @@
 ## Sums of 128 of K, times the scales of their blocks of A and B, are added to the totals. The scales of the next block are
-## loaded while this one is multiplied. While one warpgroup adds, the other one multiplies.
+## loaded while this one is multiplied.
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="setup()">
     // scales of blocks: bytes between those of blocks of rows and of K
@@ -25,9 +25,6 @@ ${convert.add_thread_terms("%scale_row", "%wg_thread", plan.mainloop.row_terms)}
 
 ## The addresses of the scales of a tile; loads those of its first block.
 <%def name="begin()">
-% for r in plan.mainloop.acc.all:
-    mov.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero};
-% endfor
     // addresses of scales; rows outside the matrix have those of its last row
     mad.lo.u32 %scale_first, %wg, ${plan.mainloop.wg_rows}, %x0;
 % for x in plan.scales.sides:
@@ -85,8 +82,8 @@ ${load()}\
 ${load()}\
 </%def>
 
-<%def name="add()">
-% for exchanges, sums in plan.scales.columns:
+<%def name="add(partial)">
+% for exchanges, sums in plan.scales.columns[partial]:
   % for s in exchanges:
     add.u32 %scale_from, %scale_lane, ${s.lane};
     shfl.sync.idx.b32 ${s.to}, ${s.register}, %scale_from, 31, 0xffffffff;
@@ -100,20 +97,5 @@ ${load()}\
 % endfor
 </%def>
 
-## Adds the sum of the last products to the total.
-<%def name="promote()">
-${next_block()}\
-    // ---- wait: these products are complete; scale their sums, and add them to the totals
-    wgmma.wait_group.sync.aligned 0;
-${add()}\
-</%def>
-
-<%def name="end_iteration(pipeline)">
-${next_block()}\
-    // ---- wait: the products of this iteration are complete
-    wgmma.wait_group.sync.aligned 0;
-    mov.b32 %prev_stage, %bar_offset;
-${pipeline.free("%arrives_empty")}\
-    // scale the sums of this iteration, and add them
-${add()}\
-</%def>
+<%def name="add_text()">scale their sums, and add them to the totals</%def>
+<%def name="add_iteration_text()">scale the sums of this iteration, and add them</%def>

@@ -1,6 +1,7 @@
 ## The products of a stage by wgmma, which reads both operands from shared memory through descriptors.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="halves" file="/ptx/convert.mako"/>
+<%namespace name="promotion" file="/${context['plan'].mainloop.accumulate}"/>
 <%namespace name="realign" file="/${context['plan'].mainloop.realign.template}"/>
 <%def name="setup()">
     // descriptors of stage 0. Low word: address / 16 (bits 0-13; a cluster's rank is above), leading offset / 16 (16-29);
@@ -32,17 +33,15 @@ ${realign.realign()}\
     mul.lo.u32 %stage_offset, %stage, ${m.stage_units};
     add.u32 %x_stage_desc_low, %x_desc_low, ${plan.x.stage_register};
     add.u32 %y_stage_desc_low, %y_desc_low, ${plan.y.stage_register};
-% for products in m.promotions:
+% for sum in m.stage_sums:
     wgmma.fence.sync.aligned;
-  % for s in products:
+  % for s in sum.products:
 ${descriptor("%x_desc", "%x_stage_desc_low", s.x, plan.x)}\
 ${descriptor("%y_desc", "%y_stage_desc_low", s.y, plan.y)}\
-    wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc[s.mi, :]}, %x_desc, %y_desc, ${s.scale_d}${m.immediates};
+    wgmma.mma_async.sync.aligned.${m.instruction} ${sum.registers[s.mi, :]}, %x_desc, %y_desc, ${s.scale_d}${m.immediates};
   % endfor
     wgmma.commit_group.sync.aligned;
-  % if not loop.last:
-${sums.promote()}\
-  % endif
+${promotion.promote(sum.complete)}\
 % endfor
     }
 </%def>

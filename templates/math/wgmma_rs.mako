@@ -3,6 +3,7 @@
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="smem" file="/math/wgmma.mako"/>
 <%namespace name="bits" file="/ptx/convert.mako"/>
+<%namespace name="promotion" file="/${context['plan'].mainloop.accumulate}"/>
 <%def name="setup()">
 <% m, f = plan.mainloop, plan.mainloop.fragments %>\
 ${smem.y_setup()}\
@@ -91,17 +92,11 @@ ${smem.descriptor("%y_desc", "%y_stage_desc_low", s.y, plan.y)}\
   % endfor
     wgmma.commit_group.sync.aligned;
   % if m.ends_sum(k):
-${sums.promote()}\
+${promotion.promote(m.complete_sums)}\
   % endif
 % endfor
     }
 </%def>
-
-## The K steps have freed the previous stage.
-<%def name="end_iteration(pipeline)">
-    mov.b32 %prev_stage, %bar_offset;
-</%def>
-<%def name="begin()"></%def>
 
 <%def name="widen()">
 ${smem.widen()}\

@@ -70,6 +70,7 @@ AXES = {
     "min_ctas_per_sm": ((1, 2), 0.8),
     "operand_paths": ((0, 1, 2, 3, 4, 6, 8, 9, 12, 12), 0.4),
     "stream_waves": ((0, 1, 2), 0.8),
+    "promotion_buffers": ((1, 2), 0.7),
 }
 
 

@@ -33,6 +33,13 @@ KERNELS = {
         "ml=128 nl=40 u=128 stages=2 math_warpgroups=2 persistent=1",
     ),
     "blocks of Y end within a tile": (9, 140, "1x128", "128x128", "ml=64 nl=96 u=256 stages=2"),
+    "two sums of a stage": (
+        140,
+        33,
+        "1x128t",
+        "128x128",
+        "ml=128 nl=40 u=256 stages=2 math_warpgroups=2 persistent=1 promotion_buffers=2",
+    ),
     "a block has several sums": (65, 33, "1x128", "128x128t", "ml=64 nl=32 u=64 stages=3 kg=2 splitk=workspace"),
     "64 rows along N": (
         25,

@@ -393,6 +393,11 @@ GOLDEN = {
         "gemm 512,576,512 NT e4m3 batch=2 block_a=1x128 block_b=128x128",
         "family=wgmma ml=64 nl=24 u=128 stages=4",
     ),
+    "wgmma_promotion_buffers": (
+        "h200",
+        "gemm 512,512,512 NT e4m3",
+        "family=wgmma ml=64 nl=16 u=256 stages=3 promotion_buffers=2",
+    ),
     "wgmma_exchanged_scales": (
         "h200",
         "gemm 512,512,512 NT e4m3 block_a=1x128 block_b=1x128",

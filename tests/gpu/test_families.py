@@ -1,4 +1,6 @@
-"""Kernels of every family on a GPU: random problems and configurations against float64, nine input sets per case."""
+"""Kernels of every family on a GPU: random problems and configurations against float64, nine input sets per case.
+
+With pytest-xdist, --dist loadgroup keeps the tests of a family in one process, which makes its kernels once."""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ def driver():
     return open_driver("cuda")
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in FAMILIES])
 def made(driver, request):
     """A family's random cases, each with its plan, its PTX, and the assembler's result: spilled bytes, or the error."""
     source, (limit, count) = SOURCES[request.param], FAMILIES[request.param]
@@ -103,7 +105,7 @@ def wrong(runner, p, inputs, seed, alpha, beta) -> str:
     arrays = operands(p, seed, inputs) | epilogue_arrays(p, seed, inputs)
     if isinstance(p, QuantizedGemm):
         arrays |= quantized_arrays(p, seed, inputs)
-        beta = 0.0 if p.gated else beta
+    beta = 0.0 if p.gated else beta
     if beta == 0:
         arrays["C"] = np.full_like(arrays["C"], p.output.poison)
     prepare = images if isinstance(p, Conv) else matrices

@@ -295,6 +295,7 @@ def wgmma_by_hand(p: KernelProblem, d) -> set[Config]:
     ), persistent, stages, epilogue, paths in product(
         x["LONG"], x["SHORT"], x["DEPTHS"], (0, 1), x["CLUSTERS"], (0, 1), x["STAGES"], x["EPILOGUES"], wgmma_copies(p)
     ):
+        promotes = p.element.promotion_k > 0 and p.compute == "f32"
         u = depth // p.element.bytes
         ml, nl = (short, 64 * n) if swap else (64 * n, short)
         names = ("epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab")
@@ -333,8 +334,8 @@ def wgmma_by_hand(p: KernelProblem, d) -> set[Config]:
             most = min(room * halves // (blocks * cluster_k), k_iters * min(halves, 2) // cluster_k) // 2
             reductions |= {(min(most, 64) if s > 2 else most, s) for s in splits if most > 1}
         loaded = {0} | {next((r for r in (16, 32) if e <= r), 0) for e in (p.m, p.n)}
-        for (kg, split), rows in product(reductions, loaded):
-            found.append(c.replace(kg=kg, splitk=split, tma_rows=rows))
+        for (kg, split), rows, buffers in product(reductions, loaded, (1, 2)[: 1 + promotes]):
+            found.append(c.replace(kg=kg, splitk=split, tma_rows=rows, promotion_buffers=buffers))
     found = legal(p, found, d)
     shared = [c for c in found if c.splitk == SPLIT_DISTRIBUTED and c.epilogue_subtiles == 1]
     fewer = {*legal(p, [c.replace(kg=2) for c in shared] + [c.replace(kg=1, splitk=0) for c in shared], d)}
@@ -1127,7 +1128,9 @@ def test_refinements_of_wgmma_reach_every_axis():
     reached |= changed(lower(strided), scattered) & {"interleave_phases"}
     rows = Conv(8, 64, 16, 16, 64, 3, 3, padding=1, layout="NHWC", dtype="f16")
     reached |= changed(lower(rows), Config(family="wgmma", ml=64, nl=64, u=64, stages=3)) & {"row_taps"}
-    assert reached == set(wgmma.AXES)
+    assert reached == set(wgmma.AXES) - {"promotion_buffers"}
+    deep = Config(family="wgmma", ml=64, nl=64, u=256, stages=3)
+    assert "promotion_buffers" in changed(kernel(512, 512, 4096, "NT", "e4m3"), deep)
     near = configs(space.refinements(p, H200, staged))
     assert replace(staged, transposed_mma=1) in near
     assert any(x.pingpong == 1 and x.persistent == 1 for x in near)

@@ -46,6 +46,16 @@ AXES = (
         most=2,
         feature=False,
     ),
+    Axis(
+        "promotion_buffers",
+        1,
+        "accumulators of two-level sums that wgmma fills in turn: with 2, it fills one while the sums of the other are"
+        " added to the totals",
+        (1, 2),
+        least=1,
+        most=2,
+        feature=False,
+    ),
     Axis("epilogue_subtiles", 1, "parts in which the epilogue stores a tile through shared memory", (1, 2, 4)),
     Axis("epilogue_buffers", 1, "shared-memory buffers of those parts", (1, 2, 4)),
     switch("epilogue_aliases_ab", "1: the epilogue reuses the shared memory of A and B"),

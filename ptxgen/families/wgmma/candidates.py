@@ -37,7 +37,7 @@ from ptxgen.families.common.candidates import (
 from ptxgen.families.common.geometry import geometry
 from ptxgen.families.common.rules import reducible
 from ptxgen.families.common.tile_candidates import TileSpace
-from ptxgen.families.wgmma import axes, grouped_rows, operand_packing
+from ptxgen.families.wgmma import axes, grouped_rows, operand_packing, promotion
 from ptxgen.families.wgmma.axes import B_ONCE
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes
 from ptxgen.families.wgmma.geometry import (
@@ -52,6 +52,7 @@ from ptxgen.families.wgmma.geometry import (
     widest_unit,
 )
 from ptxgen.families.wgmma.operand_packing import mapped, unmapped
+from ptxgen.lowering.block_scales import block_scaled
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col, tma_n, with_descriptor
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -131,6 +132,7 @@ class WgmmaSpace(TileSpace):
         "registers",
         "register_margin",
         "wgmma_register_file",
+        "wgmma_promotion_buffers",
         "wgmma_producer_registers",
         "wgmma_persistent",
         "wgmma_stream",
@@ -141,7 +143,13 @@ class WgmmaSpace(TileSpace):
         "wgmma_reduced_values",
         "wgmma_epilogue_aliases_ab",
     )
-    shape_rules = ("wgmma_realign", "wgmma_row_taps", "wgmma_persistent", "wgmma_pingpong")
+    shape_rules = (
+        "wgmma_realign",
+        "wgmma_row_taps",
+        "wgmma_persistent",
+        "wgmma_pingpong",
+        "wgmma_promotion_buffers",
+    )
     extent_rules = (
         "range",
         "kg",
@@ -314,6 +322,9 @@ class WgmmaSpace(TileSpace):
             [{"stages": s} for s in STAGES],
             [dict(zip(names, epilogue, strict=True)) for epilogue in EPILOGUES],
             [{"persistent": 0}, {"persistent": 1}],
+            [{"promotion_buffers": n} for n in self.axes["promotion_buffers"][: 1 + promotion.promotes(p)]],
+            # measured with scales of blocks alone
+            [{"stream_waves": n} for n in (self.axes["stream_waves"] if block_scaled(p) else (0,))],
         ]
 
     def finalize(self, p: KernelProblem, d: Device, c: Grid) -> Grid:

@@ -57,6 +57,9 @@ PARTIAL_SECTORS, INTERLEAVE_US = 9.0, 4.0
 SPLIT_BF16X3_US, SPLIT_BF16X3_DRAM = 1.5, 0.75  #: the kernel that splits f32 into planes, likewise
 PLANES_NARROW = 0.16  #: slow-down of products of planes, times the share by which a tile is narrower than 128 columns
 PROMOTE, PROMOTE_SUM = 250.0, 1.0  #: per K iteration, and per accumulator: adding planes to the totals
+#: with scales of blocks: the share of the adding that wgmma does not hide; cycles for each scale of Y that is loaded,
+#: and for each column of Y whose scale lanes exchange
+SCALED_SHARE, SCALE_LOADED, SCALE_EXCHANGED = 0.9, 19.0, 4.0
 BOTH_REDUCTIONS = 0.75  #: share of the cheaper reduction that is not hidden, with cluster_k and kg
 
 #: multiply-adds per clock and multiprocessor, by bytes of an element: 989 TFLOPS of f16 on an H100 or H200

@@ -486,18 +486,17 @@ def _scale_regs(p: KernelProblem, c: Any, mi: Any, y_tile: Any) -> Any:
 
 def _budget(p: KernelProblem, c: Any, m: MathGeometry, accumulators: Any, moves: Any, y_tile: Any) -> RegisterBudget:
     """``moves``: of ``_sides``."""
-    # f16 accumulators are widened at the end
-    mainloop = accumulators
-    if m.promotes:
-        mainloop = accumulators * 2
-    elif p.accumulator.bytes == 2:
-        mainloop = accumulators + accumulators // 2
     fixup = (c.kg > 1) & (c.splitk > SPLIT_WORKSPACE) | (c.stream_waves > 0)
+    loaded = where(fixup, 4 * batch(accumulators), 0)
+    mainloop = accumulators + loaded
+    if m.promotes:  # sums of other blocks are loaded when those of parts of K are in the totals
+        mainloop = accumulators + np.maximum(accumulators * c.promotion_buffers, loaded)
+    elif p.accumulator.bytes == 2:  # f16 accumulators are widened at the end
+        mainloop = mainloop + accumulators // 2
     mainloop = (
         mainloop
         + LOOP_REGISTERS
         + where(located_pixels(p, c), PHASE_REGISTERS, 0)
-        + where(fixup, 4 * batch(accumulators), 0)
         + where(m.a_from_registers, FRAGMENTS * FRAGMENT * m.mi + 8, 0)
     )
     mainloop = mainloop + _scale_regs(p, c, m.mi, y_tile)

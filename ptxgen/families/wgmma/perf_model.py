@@ -28,6 +28,7 @@ from ptxgen.families.wgmma.geometry import (
     resident_blocks,
     stage_depth,
 )
+from ptxgen.lowering.block_scales import block_scaled, scales_of
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
@@ -77,6 +78,8 @@ def work(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     # hidden behind the wgmma of other warpgroups
     promotions = np.maximum(stage_depth(c) / promotion.depth(p), 1) if g.math.promotes else 0
     adds = (cost.PROMOTE + cost.PROMOTE_SUM * g.budget.accumulators) * promotions
+    if block_scaled(p):
+        adds = adds + _scaling(p, c, g) * promotions
     resident = np.maximum(d.blocks_per_sm(g.threads, g.registers, g.shared), 1)
     tile = g.x.tile * g.reduction.owner_columns * p.output.bytes
     narrow = (c.vec_c == 1) & (c.epilogue_smem == 0) & (p.output.bytes == 2)
@@ -101,6 +104,8 @@ def work(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     persistent = np.where(c.pingpong == 1, pingpong, cost.TILE_PERSISTENT)
     exposed = np.where(c.persistent == 0, exposed, persistent)
     latency = np.where(c.math_warpgroups > 1, np.maximum(busy, busy / 2 + adds), busy + adds) + cost.WGMMA_ITERATION
+    if block_scaled(p):  # warpgroups add at the same time; wgmma runs then if it has other accumulators
+        latency = busy + cost.SCALED_SHARE * adds / c.promotion_buffers + cost.WGMMA_ITERATION
     latency = latency + cost.REALIGN_ITERATION * (realigned > 0)
     return Work.of(
         len(c),
@@ -121,6 +126,13 @@ def work(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
         persistent=c.persistent,
         exposed=np.where(narrow | ((c.epilogue_smem == 1) & unaligned), 1.0, exposed),  # too many stores to hide
     )
+
+
+def _scaling(p: KernelProblem, c: Columns, g: WgmmaGeometry) -> Any:
+    """Cycles of the scales of one sum: of each one that a thread loads of Y, or that lanes exchange."""
+    rows = np.where(c.transposed_mma == 1, *(scales_of(p, name).rows for name in "AB"))
+    loaded = g.y.tile // np.gcd(g.y.tile, np.maximum(rows, 1))
+    return np.where(rows == 1, cost.SCALE_EXCHANGED * g.y.tile, cost.SCALE_LOADED * loaded)
 
 
 def _im2col_bytes(p: KernelProblem, c: Columns, g: WgmmaGeometry, moved_x: Any, moved_y: Any) -> tuple[Any, Any]:

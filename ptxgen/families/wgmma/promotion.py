@@ -4,6 +4,8 @@ others 25."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import promotion_k
@@ -12,6 +14,11 @@ from ptxgen.problem.dtypes import promotion_k
 def depth(p: KernelProblem) -> int:
     """Elements of K that wgmma sums at most before the sum is added to the total; 0: all of K."""
     return bf16x3.PROMOTED if bf16x3.planes(p) > 1 else promotion_k(p.element, p.compute)
+
+
+def per_stage(p: KernelProblem, c: Any) -> Any:
+    """Sums of a stage that are added to the totals one after the other."""
+    return 1 if bf16x3.planes(p) > 1 else c.u // max(depth(p), 1)
 
 
 def promotes(p: KernelProblem) -> bool:

@@ -18,7 +18,7 @@ from ptxgen.codegen.config.config import (
 )
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.vectorized import ceil_div, register_cap
-from ptxgen.families.wgmma import bf16x3, grouped_rows, operand_packing
+from ptxgen.families.wgmma import bf16x3, grouped_rows, operand_packing, promotion
 from ptxgen.families.wgmma.axes import B_ONCE
 from ptxgen.families.wgmma.geometry import (
     COLUMNS,
@@ -443,6 +443,17 @@ RULES = (
         "wgmma_stream_k",
         lambda p, c, g, d: (c.stream_waves == 0) | _countable(p),
         "stream_waves={c.stream_waves}: of s8 it takes K={p.k} up to 131072",
+    ),
+    Rule(
+        "wgmma_promotion_buffers",
+        lambda p, c, g, d: (
+            (c.promotion_buffers == 1)
+            | g.math.promotes
+            & np.logical_not(g.math.a_from_registers)
+            & (promotion.per_stage(p, c) % c.promotion_buffers == 0)
+        ),
+        "promotion_buffers={c.promotion_buffers} of {p.dtype} in {p.compute} with u={c.u}: it takes two-level sums, an"
+        " even number of them in a stage, and both operands in shared memory",
     ),
     Rule(
         "wgmma_phases",

@@ -158,20 +158,24 @@ class BlockScales(Part):
         return x.scales[2 * mi + half if x.rows == 1 else ROWS * mi // (ROWS * self.mainloop.mi // x.scales.size)]
 
     @property
-    def columns(self) -> Iterator[tuple[list[Exchange], list[ScaledSums]]]:
-        """Columns of the tile whose sums have the same scales of Y: the shuffles that bring these, and the sums."""
+    def columns(self) -> dict[Tile, list[tuple[list[Exchange], list[ScaledSums]]]]:
+        """The registers of the sums of a block of K -> columns of the tile whose sums have the same scales of Y: the
+        shuffles that bring these, and the sums."""
+        return {partial: list(self._columns(partial)) for partial in self.mainloop.partial_sums}
+
+    def _columns(self, partial: Tile) -> Iterator[tuple[list[Exchange], list[ScaledSums]]]:
         m, y = self.mainloop, self.y
         if not self.exchanged:
             span = m.y_tile // y.scales.size // COLUMNS
             for n in range(y.scales.size):
-                yield [], self._sums(y.scales[n], range(n * span, (n + 1) * span), (0, 1))
+                yield [], self._sums(partial, y.scales[n], range(n * span, (n + 1) * span), (0, 1))
             return
         for group in range(m.groups):
             word, lane = divmod(COLUMNS * group, WARP)
             pair = [Exchange(f"%scale_column{e}", y.scales[word], lane + e) for e in (0, 1)]
-            yield pair, [s for e in (0, 1) for s in self._sums(pair[e].to, range(group, group + 1), (e,))]
+            yield pair, [s for e in (0, 1) for s in self._sums(partial, pair[e].to, range(group, group + 1), (e,))]
 
-    def _sums(self, y: str, groups: range, columns: tuple[int, ...]) -> list[ScaledSums]:
+    def _sums(self, partial: Tile, y: str, groups: range, columns: tuple[int, ...]) -> list[ScaledSums]:
         """The sums of columns of groups of 8."""
         m, sums = self.mainloop, []
         registers: dict[str, list[tuple[str, str]]] = {}
@@ -179,7 +183,7 @@ class BlockScales(Part):
             for half in (0, 1):
                 at = [4 * j + 2 * half + e for j in groups for e in columns]
                 pairs = registers.setdefault(self._x_scale(mi, half), [])
-                pairs += [(m.acc[mi, n], m.wgmma_acc[mi, n]) for n in at]
+                pairs += [(m.acc[mi, n], partial[mi, n]) for n in at]
         sums += [ScaledSums(x, y, pairs) for x, pairs in registers.items()]
         return sums
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts.arithmetic import Arithmetic
@@ -27,6 +28,16 @@ from ptxgen.lowering.block_scales import block_scaled
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 WARPGROUP_BARRIER = 2  #: the named barrier of math warpgroup 0
+
+
+class StageSum(NamedTuple):
+    """Products of a stage that are added in one set of registers. ``complete``: the sums that are added to the totals
+    when these products are issued: pairs (registers, products of so many sums that may still run); the last sum of a
+    stage is none of them."""
+
+    registers: Tile
+    products: list[Product]
+    complete: list[tuple[Tile, int]]
 
 
 @dataclass(frozen=True)
@@ -71,11 +82,14 @@ class Mainloop(Part):
     @property
     def accumulate(self) -> str:
         """How the sums of an iteration of K become those of all."""
-        if block_scaled(self.problem):
-            return "math/block_scales.mako"
         if self.promotes:
-            return "math/two_level_accumulate.mako"
-        return "math/wgmma_rs.mako" if self.a_from_registers else "math/accumulate_inplace.mako"
+            return "math/promote.mako"
+        return "math/accumulate_steps.mako" if self.a_from_registers else "math/accumulate_inplace.mako"
+
+    @property
+    def additions(self) -> str:
+        """How two-level sums are added to the totals."""
+        return "math/block_scales.mako" if block_scaled(self.problem) else "math/two_level_accumulate.mako"
 
     # ---- a stage
 
@@ -154,12 +168,22 @@ class Mainloop(Part):
         return promotion.depth(self.problem) * self.x.element // STEP or self.k_steps
 
     @property
-    def promotions(self) -> list[list[Product]]:
-        """The instructions of a stage, by the sum that they belong to: one is added to the totals before the next."""
-        if self.split:
-            return [self.products]
-        each = self.promoted_steps * self.mi
-        return [self.products[n : n + each] for n in range(0, len(self.products), each)]
+    def stage_sums(self) -> list[StageSum]:
+        """The sums of a stage."""
+        each = len(self.products) if self.split else self.promoted_steps * self.mi
+        parts = [self.products[n : n + each] for n in range(0, len(self.products), each)]
+        sums = self.partial_sums if self.promotes else [self.wgmma_acc]
+        out = []
+        for n, part in enumerate(parts):
+            filled, last = (n + 1) % len(sums) == 0, n + 1 == len(parts)
+            complete = [(x, len(sums) - 1 - j) for j, x in enumerate(sums)][: len(sums) - last] if filled else []
+            out.append(StageSum(sums[n % len(sums)], part, complete))
+        return out
+
+    @property
+    def complete_sums(self) -> list[tuple[Tile, int]]:
+        """``StageSum.complete`` where every sum is added before the next."""
+        return [(self.wgmma_acc, 0)]
 
     def begins_sum(self, k: int) -> str:
         """scale-d of K step ``k`` of a stage: whether wgmma adds to its accumulators or overwrites them."""
@@ -263,8 +287,19 @@ class Mainloop(Part):
     def wgmma_acc(self) -> Tile:
         """The registers that wgmma accumulates in."""
         if self.promotes:
-            return Tile("iter_acc", self.arithmetic.type, self.acc.shape)
+            return self.partial_sums[0]
         return Tile("acc_pair", "b32", (self.mi, 2 * self.groups)) if self.f16_pairs else self.acc
+
+    @cached_property
+    def partial_sums(self) -> list[Tile]:
+        """The registers of two-level sums, in the order in which wgmma fills them."""
+        names = ("iter_acc", "next_acc")[: self.config.promotion_buffers]
+        return [Tile(name, self.arithmetic.type, self.acc.shape) for name in names]
+
+    @property
+    def last_sum(self) -> Tile:
+        """The registers of the last sum of a stage."""
+        return self.partial_sums[-1]
 
     # ---- the header
 
@@ -279,7 +314,8 @@ class Mainloop(Part):
         if self.f16_pairs:
             out.append((self.wgmma_acc, "f16 accumulators, two in a register"))
         if self.promotes:
-            out.append((self.wgmma_acc, f"sums of up to {promotion.depth(self.problem)} of K"))
+            depth = promotion.depth(self.problem)
+            out += [(sums, f"sums of up to {depth} of K") for sums in self.partial_sums]
         return out
 
     @property
