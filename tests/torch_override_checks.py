@@ -57,6 +57,26 @@ class OverrideChecks(Tensors):
             assert x.shape == y.shape
             assert torch.equal(x, y)
 
+    def test_calls_with_names(self):
+        """Their order is free; those that the function lacks, and missing ones, reach PyTorch."""
+        a, b, c = self.tensors(((6, 4), (4, 5), (6, 5)))
+        before = override.CALLS.computed.get("mm", 0)
+        with pt.enabled(report=False) as calls:
+            assert torch.equal(torch.mm(mat2=b, input=a), pt.matmul(a, b))
+            assert torch.equal(a.mm(mat2=b), pt.matmul(a, b))
+            assert torch.equal(torch.mm(a, b, out=None), pt.matmul(a, b))
+            assert calls.computed["mm"] == before + 3
+            assert torch.equal(torch.addmm(c, a, mat2=b, alpha=2), c + 2 * pt.matmul(a, b))
+            for call in (
+                lambda: torch.mm(mat2=b),
+                lambda: torch.mm(a),
+                lambda: torch.mm(a, b, c),
+                lambda: torch.mm(None, b),
+            ):
+                with pytest.raises(TypeError):
+                    call()
+            assert calls.refused["mm"]["more than 2 arguments"] > 0
+
     def test_later_calls_read_other_operands(self):
         a, b, c = self.tensors(((6, 4), (4, 5), (6, 5)))
         with pt.enabled(report=False):

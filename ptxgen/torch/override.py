@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import atexit
 import functools
+import inspect
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -160,6 +162,7 @@ class _Switch:
 
 
 _INHERITED = object()
+MISSING = object()  #: in place of an argument without a default
 _SWITCH = _Switch()
 
 
@@ -174,63 +177,81 @@ def _reason(x: Any, dtypes: frozenset[torch.dtype]) -> str:
     return f"tensors on {x.device.type}"
 
 
-def _bound(
-    override: Override, args: tuple[Any, ...], options: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """The positional and the other arguments of what computes a function; None: it lacks one."""
-    given, rest = args, options.copy()
-    for name in override.parameters[len(args) :]:
-        if name not in rest:
-            break
-        given = *given, rest.pop(name)
-    if not rest:
-        return given, rest
-    rest = {name: x for name, x in rest.items() if x is not None}
-    return (given, rest) if rest.keys() <= {*override.parameters, *override.keywords} else None
+#: a function in place of PyTorch's. Python itself binds names to its parameters: code that did so took a microsecond
+_FUNCTION = """
+def call({parameters}, *more, {keywords}**options):
+    if is_dynamo_compiling():
+        return traced(({names},), {named}, more, options)
+    x = {first}
+    if (
+        more or options or {last} is MISSING or x is None
+        or x.__class__ not in PLAIN or x.dtype not in dtypes or not (x.is_cuda or switch.on_cpu)
+    ):
+        return others(({names},), {named}, more, options)
+    try:
+        result = ours({names}{passed})
+    except REFUSALS as error:
+        return torch_computes(str(error).partition(chr(10))[0], ({names},), {named}, more, options)
+    calls.computed += 1
+    return result
+"""
 
 
 def _replacement(theirs: Callable[..., Any], name: str, override: Override) -> Callable[..., Any]:
-    """A function in place of ``theirs``: that of ``override``, where it computes the arguments."""
+    """A function in place of ``theirs``: that of ``override``, where it computes the arguments. Its parameters have the
+    names of ``override`` and the defaults of ``ours``; ``more`` and ``options`` are arguments that it lacks."""
     calls = CALLS.of(name)
     ours, required, dtypes = override.ours, override.required, override.dtypes
+    defaults = [MISSING] * required + [p.default for p in inspect.signature(ours).parameters.values()][required:]
+    by_name = dict(zip((*override.parameters, *override.keywords), defaults, strict=True))
 
-    def torch_computes(reason: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def torch_computes(
+        reason: str, values: tuple[Any, ...], named: dict[str, Any], more: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
         calls.refuse(reason)
-        return theirs(*args, **options)
+        return as_given(values, named, more, options)
 
-    def call_with_names(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        bound = _bound(override, args, options)
-        if bound is None:
-            more = ", ".join(sorted(options.keys() - {*override.parameters, *override.keywords}))
-            return torch_computes(f"argument {more}", args, options)
-        given, rest = bound
-        x = given[0] if len(given) >= required else None
-        if x.__class__ not in PLAIN or x is None or x.dtype not in dtypes or not (x.is_cuda or _SWITCH.on_cpu):
-            return torch_computes(_reason(x, dtypes), args, options)
-        try:
-            result = ours(*given, **rest)
-        except REFUSALS as error:
-            return torch_computes(str(error).partition("\n")[0], args, options)
-        calls.computed += 1
-        return result
+    def as_given(values: tuple[Any, ...], named: dict[str, Any], more: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """PyTorch's result. Arguments at their defaults are left out."""
+        first = (*values, *more) if more else tuple(takewhile(lambda value: value is not MISSING, values[:required]))
+        given = {**dict(zip(override.parameters[len(first) :], values[len(first) :], strict=False)), **named}
+        return theirs(*first, **{n: value for n, value in given.items() if value is not by_name[n]}, **options)
 
-    @functools.wraps(theirs, assigned=("__name__", "__doc__"))
-    def call(*args: Any, **options: Any) -> Any:
-        if is_dynamo_compiling():
-            x = args[0] if len(args) >= required and not options else None
-            return ours(*args) if x is not None and x.is_cuda and x.dtype in dtypes else theirs(*args, **options)
-        if options or len(args) < required:
-            return call_with_names(args, options)
-        x = args[0]
-        if x.__class__ not in PLAIN or x is None or x.dtype not in dtypes or not (x.is_cuda or _SWITCH.on_cpu):
-            return torch_computes(_reason(x, dtypes), args, options)
-        try:
-            result = ours(*args)
-        except REFUSALS as error:
-            return torch_computes(str(error).partition("\n")[0], args, options)
-        calls.computed += 1
-        return result
+    def others(values: tuple[Any, ...], named: dict[str, Any], more: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """The result of a call that the checks of the function did not take."""
+        unknown = sorted(n for n, value in options.items() if value is not None)
+        if unknown or more:
+            reason = f"argument {', '.join(unknown)}" if unknown else f"more than {len(values)} arguments"
+            return torch_computes(reason, values, named, more, options)
+        is_complete = all(value is not MISSING for value in values)
+        if options and is_complete:
+            return call(*values, **named)
+        return torch_computes(_reason(values[0] if is_complete else None, dtypes), values, named, more, options)
 
+    def traced(values: tuple[Any, ...], named: dict[str, Any], more: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """The result while PyTorch compiles."""
+        plain = not more and not options and values[required - 1] is not MISSING
+        if plain and values[0].is_cuda and values[0].dtype in dtypes:
+            return ours(*values, **named)
+        return as_given(values, named, more, options)
+
+    names, count = ", ".join(override.parameters), len(override.parameters)
+    text = _FUNCTION.format(
+        parameters=", ".join(f"{n}=defaults[{i}]" for i, n in enumerate(override.parameters)),
+        keywords="".join(f"{n}=defaults[{i}], " for i, n in enumerate(override.keywords, count)),
+        names=names,
+        named=f"{{{', '.join(f'{n!r}: {n}' for n in override.keywords)}}}",
+        passed="".join(f", {n}={n}" for n in override.keywords),
+        first=override.parameters[0],
+        last=override.parameters[required - 1],
+    )
+    space = {
+        **{"MISSING": MISSING, "PLAIN": PLAIN, "REFUSALS": REFUSALS, "switch": _SWITCH, "calls": calls, "ours": ours},
+        **{"dtypes": dtypes, "defaults": defaults, "others": others, "traced": traced},
+        **{"torch_computes": torch_computes, "is_dynamo_compiling": is_dynamo_compiling},
+    }
+    exec(compile(text, f"<ptxgen.torch {name}>", "exec"), space)
+    call: Callable[..., Any] = functools.wraps(theirs, assigned=("__name__", "__doc__"))(space["call"])
     return call
 
 
