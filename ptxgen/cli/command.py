@@ -456,9 +456,16 @@ def _message(error: BaseException) -> str:
 _arguments: list[str] = []
 
 
-def command_line() -> str:
-    """The current command line, quoted for a shell."""
-    return shlex.join(["python", "-m", "ptxgen", *_arguments])
+def command_line(without: str = "") -> str:
+    """The current command line, quoted for a shell. ``without``: an option that is left out, with its value."""
+    words = iter(_arguments)
+    shown = []
+    for word in words:
+        if without and word == without:
+            next(words, None)
+        elif not (without and word.startswith(f"{without}=")):
+            shown.append(word)
+    return shlex.join(["python", "-m", "ptxgen", *shown])
 
 
 def run(arguments: Sequence[str]) -> int:

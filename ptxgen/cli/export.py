@@ -128,7 +128,7 @@ def exported(
 
         library = Library.of(problems, device, choose, models.model_for(device, database), form, tasks, choice)
     with shown_progress("assemble"):
-        files = write(library, folder, version=__version__, command=command_line(), ptx=ptx)
+        files = write(library, folder, version=__version__, command=command_line(without="--folder"), ptx=ptx)
     sources = [(p.selection.origin, p.selection.scaled_from) for p in library.problems]
     document: dict[str, Any] = {
         "command": name,

@@ -1310,3 +1310,11 @@ def test_doctor_works_with_a_damaged_database(run: Run, tmp_path: Path) -> None:
     done = run("doctor", "--database", bad, "--json")
     [found] = [f for f in done.document["findings"] if f["name"] == "database"]
     assert (done.code, found["state"]) == (3, "missing")
+
+
+def test_an_export_does_not_tell_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in (["--folder", "a b"], ["--folder=a"], []):
+        monkeypatch.setattr(command, "_arguments", ["export", *folder, "--shape", "8,8,8"])
+        assert command.command_line(without="--folder") == "python -m ptxgen export --shape 8,8,8"
+    monkeypatch.setattr(command, "_arguments", ["export", "--folder", "a b"])
+    assert command.command_line() == "python -m ptxgen export --folder 'a b'"
