@@ -1,6 +1,9 @@
 ## The weights and activations that a lane loads, their addresses, and the sums that it holds.
+<%namespace name="activations" file="/${context['plan'].a.template}"/>\
+<%namespace name="lanes" file="/ptx/lane_loads.mako"/>\
 <%def name="setup()">
     .reg .b32 %frag_row;
+${activations.registers()}\
     {
     .reg .b32 %warp, %k_group, %long_lane, %k_lane, %smem_addr;
     // four lanes along K load the same rows; the steps of a warp are contiguous along K
@@ -24,19 +27,9 @@
     mad.lo.u32 %smem_addr, %k_group, ${plan.config.ml}, %row;
     mad.lo.u32 %smem_addr, %smem_addr, ${plan.epilogue.row_pitch}, %col;
     mad.lo.u32 %smem_c, %smem_addr, ${plan.arithmetic.bytes}, %smem;
+${activations.lane_address()}\
     }
-    // A: rows of the lane in each tile, index clamped to the last one
-    .reg .b64 %ptr_a<${plan.a.tiles}>;
-    sub.u32 %tmp2, %M, 1;
-% for pointer, row in plan.a.rows:
-    add.u32 %tmp0, %m0, %frag_row;
-    add.u32 %tmp0, %tmp0, ${row};
-    min.u32 %tmp0, %tmp0, %tmp2;
-    mul.wide.u32 %tmp64, %tmp0, %lda;
-    cvt.u64.u32 %tmp64b, %k_pos;
-    add.u64 %tmp64, %tmp64, %tmp64b;
-    mad.lo.u64 ${pointer}, %tmp64, 2, %A;
-% endfor
+${activations.setup()}\
     // B: adjacent rows of weights, index clamped to the last one; their scales
     .reg .b64 %ptr_b<${plan.b.rows}>;
 % for array, _, _ in plan.b.group_arrays:
@@ -61,41 +54,13 @@
 % endfor
 </%def>
 
-## The loads of the weights of a step, and of the scales of a group that begins with it.
-<%def name="load(loads, guard='')">
-% for l in loads:
-    ${guard}ld.global.nc${l.cache_hint}.${l.suffix} ${l.registers}, [${l.pointer}+${l.offset}];
-% endfor
-</%def>
-
-## The same in the remainder of K: zeros past its end.
+## The loads of the weights of a step in the remainder of K: zeros past its end.
 <%def name="load_last_weights(loads)">
 % for n, place in enumerate(plan.mainloop.guarded_places):
     add.u32 %tmp1, %k_pos, ${place};
     setp.lt.u32 %in_k${n}, %tmp1, %tmp0;
 % endfor
-${load_last(loads)}\
-</%def>
-
-<%def name="load_last(loads)">
-% for l in loads:
-  % for r in l.names:
-    mov.${l.moved} ${r}, 0;
-  % endfor
-    ${l.guard}ld.global.nc${l.cache_hint}.${l.suffix} ${l.registers}, [${l.pointer}+${l.offset}];
-% endfor
-</%def>
-
-## The loads of a chunk of activations. last: those of the remainder of K.
-<%def name="load_activations(loads, last=False)">
-% if last:
-${load_last(loads)}\
-% else:
-${load(loads)}\
-% endif
-% for word, elements in plan.a.joins:
-    mov.b32 ${word}, ${elements};
-% endfor
+${lanes.load_last(loads)}\
 </%def>
 
 ## Advances the pointers to the next K iteration.
@@ -106,7 +71,5 @@ ${load(loads)}\
     add.u64 %ptr_${array}${n}, %ptr_${array}${n}, ${stride};
   % endfor
 % endfor
-% for pointer, _ in plan.a.rows:
-    add.u64 ${pointer}, ${pointer}, ${plan.a.stride_bytes};
-% endfor
+${activations.advance()}\
 </%def>

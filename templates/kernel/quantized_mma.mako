@@ -1,10 +1,12 @@
-## Each lane loads weights and activations from global memory to registers, weights several loads ahead. Shared memory
-## only holds the partial sums of warps that split K.
+## Each lane loads weights from global memory to registers, several loads ahead. Activations come from stages in shared
+## memory, or from global memory; shared memory also holds the partial sums of warps that split K.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="raster" file="/${context['plan'].scheduler.template}"/>\
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="addr" file="/addr/quantized_mma.mako"/>\
+<%namespace name="activations" file="/${context['plan'].a.template}"/>\
+<%namespace name="lanes" file="/ptx/lane_loads.mako"/>\
 <%namespace name="math" file="/math/quantized_mma.mako"/>\
 <%namespace name="store_op" file="/${context['plan'].epilogue.store_op}"/>\
 <%namespace name="store_c" file="/${context['plan'].epilogue.template}"/>\
@@ -42,8 +44,9 @@ ${math.clear_accumulators()}\
     shr.u32 %k_iters, %k_len, ${plan.mainloop.log2_u};
     setp.ne.u32 %in_k, %k_iters, 0;
 % for s in plan.mainloop.prefetched_steps:
-${addr.load(s.loads, "@%in_k ")}\
+${lanes.load(s.loads, "@%in_k ")}\
 % endfor
+${activations.prologue()}\
 ${store_op.prepare()}\
     @!%in_k bra.uni K_TAIL;
 ${ptx.banner(f"K loop: {plan.config.u} of K per iteration, {plan.b.steps} steps per warp")}\
@@ -52,14 +55,15 @@ ${ptx.banner(f"K loop: {plan.config.u} of K per iteration, {plan.b.steps} steps 
 K_LOOP:
     add.u32 %k_iter, %k_iter, 1;
     setp.lt.u32 %in_k, %k_iter, %k_iters;
+${activations.begin()}\
 % for s in plan.mainloop.loaded_steps:
-${addr.load(s.loads)}\
+${lanes.load(s.loads)}\
 % endfor
 % for s in plan.mainloop.steps:
     // step ${s.number}
 ${math.multiply(s)}\
   % if plan.mainloop.prefetches:
-${addr.load(s.following, "@%in_k ")}\
+${lanes.load(s.following, "@%in_k ")}\
   % endif
 % endfor
 ${addr.advance()}\
@@ -72,12 +76,14 @@ K_TAIL:
     @%p bra.uni EPILOGUE;
     add.u32 %k_pos, %k_pos, %tmp0;
     add.u32 %tmp0, %k0, %k_len;
+${activations.begin_last()}\
 % for s in plan.mainloop.steps:
 ${addr.load_last_weights(s.loads)}\
 ${math.multiply(s, last=True)}\
     add.u32 %k_pos, %k_pos, ${plan.b.window};
 % endfor
 EPILOGUE:
+${activations.end()}\
 ${pdl.late_trigger()}\
 ${math.scale_rows()}\
 ${ptx.banner(f"epilogue: add the sums of warps that split K; {plan.epilogue.summary}")}\

@@ -1,6 +1,7 @@
 ## mma.sync of dequantized weights and activations; sums of groups times their scales.
 <%namespace name="dequantize" file="/${context['plan'].mainloop.dequantizer.template}"/>
-<%namespace name="addr" file="/addr/quantized_mma.mako"/>
+<%namespace name="activations" file="/${context['plan'].a.template}"/>
+<%namespace name="lanes" file="/ptx/lane_loads.mako"/>
 <%def name="clear_accumulators()">
     .reg .f32 %zero;
     .reg .b16 %zero_half;
@@ -10,7 +11,7 @@ ${dequantize.registers(plan.mainloop.dequantizer)}\
 % for r in plan.mainloop.acc.all:
     mov.f32 ${r}, 0f00000000;
 % endfor
-${addr.load(plan.mainloop.row_loads)}\
+${lanes.load(plan.mainloop.row_loads)}\
 % for to, zero in plan.mainloop.row_zero_points:
 ${dequantize.zero_point(plan.mainloop.dequantizer, to, zero)}\
 % endfor
@@ -28,7 +29,7 @@ ${dequantize.zero_point(plan.mainloop.dequantizer, to, zero)}\
   % endfor
 % endfor
 % for chunk in step.chunks:
-${addr.load_activations(chunk.loads, last)}\
+${activations.load(chunk.loads, last)}\
   % for word, pairs, offset in chunk.words:
 ${dequantize.word(plan.mainloop.dequantizer, pairs, word, offset)}\
   % endfor

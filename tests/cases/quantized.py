@@ -68,6 +68,7 @@ def config(p: QuantizedGemm, d: Device, rng: np.random.Generator, threads: int =
     c["splitk"] = np.where(c["kg"] == 1, 0, rng.integers(0, 3, DRAWS))
     c |= {"raster_group": rng.choice([1, 4, 8], DRAWS), "min_ctas_per_sm": rng.integers(1, 4, DRAWS)}
     c |= {"store_policy": rng.integers(0, 2, DRAWS), "fragment_prefetch": rng.integers(0, 2, DRAWS)}
+    c["stages"] = rng.choice([0, 2, 3, 4], DRAWS)
     c["family"] = np.full(DRAWS, FAMILIES[FAMILY].code)
     columns = Columns({name: np.asarray(v, np.int64) for name, v in c.items()}, DRAWS)
     g = FAMILIES[FAMILY].geometry(lowered, columns)

@@ -284,12 +284,12 @@ GOLDEN = {
     "quantized_bytes": (
         "a100",
         "quantized_gemm 3,250,251 NT f16",
-        "family=quantized_mma ms=2 ns=2 ml=8 nl=16 u=64 kl=1 vec_b=1 kg=2 splitk=workspace fragment_prefetch=0",
+        "family=quantized_mma ms=2 ns=2 ml=8 nl=16 u=64 kl=1 vec_b=1 kg=2 splitk=workspace fragment_prefetch=0 stages=0",
     ),
     "quantized_bytes_bf16": (
         "h200",
         "quantized_gemm 16,256,512 NT bf16 weights=u8 group=64 zeros=1",
-        "family=quantized_mma ms=2 ns=4 ml=8 nl=32 u=64 kl=1 vec_a=8 vec_b=16 vec_c=4",
+        "family=quantized_mma ms=2 ns=4 ml=8 nl=32 u=64 kl=1 stages=0 vec_a=8 vec_b=16 vec_c=4",
     ),
     "private_groups_rows": (
         "h200",

@@ -18,6 +18,7 @@ AXES = (
     common("vec_b", (1, 2, 4, 8, 16), "bytes per global load of weights", most=16),
     common("vec_c", (1, 2, 4, 8)),
     common("splitk", (0, 1, 2)),
+    common("stages", (0, 2, 3, 4), "stages of activations in shared memory; 0: lanes load them themselves", least=0),
     common("fragment_prefetch", (0, 1), "1: weights are loaded one iteration ahead"),
     common("raster_group", (1, 4, 8, 16)),
     common("store_policy", (0, 1)),

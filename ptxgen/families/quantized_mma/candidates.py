@@ -73,8 +73,9 @@ class QuantizedMmaSpace(MultistageSpace):
         return Columns(columns, len(rows)).replace(family=self.code, raster_group=8)
 
     def copy_modes(self, p: KernelProblem, every: bool = False) -> list[dict[str, int]]:
-        """The widest loads of activations."""
-        return [{"vec_a": min(p.vectors[0], CHUNK)}]
+        """The widest loads of activations, by lanes or to stages."""
+        vec_a = min(p.vectors[0], CHUNK)
+        return [{"vec_a": vec_a, "stages": n} for n in ((0, 3) if vec_a > 1 else (0,))]
 
     def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
         return [self.copy_modes(p), [{"fragment_prefetch": n} for n in (0, 1)]]

@@ -5,6 +5,9 @@ a tile of ``ns`` · 8 weight rows (columns of C) by all ``ml`` rows of activatio
 rows, and the sums of two rows of C of each tile of 8. The four lanes of a quad load adjacent vectors of the same weight
 rows, which the instruction takes in its own order of K: a step of a warp is a window of K of four vectors.
 
+Threads copy activations to stages in shared memory, from which all warps along N read them; without stages, each lane
+loads its own from global memory.
+
 Warps of a block are along N and, ``kl`` of them, along K. The steps of a warp in a K iteration are contiguous, and
 have whole groups of weights: the sums of a group are multiplied by its scale before they are added to the total.
 """
@@ -18,7 +21,7 @@ import numpy as np
 
 from ptxgen.codegen.geometry import OperandGeometry, ThreadLoadGeometry, accumulator_bytes
 from ptxgen.codegen.split_k import tiles_and_slices
-from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, where
+from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, where
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.quantized_rows import QuantizedRows
 
@@ -26,7 +29,9 @@ QUAD = 4  #: lanes that load adjacent vectors of a row
 LANES = WARP // QUAD  #: lanes along N, and along M
 WORD = 4  #: bytes of a register
 CHUNK = 8  #: elements of K that are dequantized at once
+ELEMENT = 2  #: bytes of an element of A
 FIXED_REGISTERS = 36  #: registers of a thread besides operands, sums and addresses
+COPY_REGISTERS = 10  #: addresses of copies to stages
 NO_WEIGHTS = QuantizedRows(True, 1, 1, 1, 0, 1, 1)
 HOISTED = 16  #: hoisted loads that take registers which are free at that place
 
@@ -41,6 +46,9 @@ class QuantizedMmaGeometry(ThreadLoadGeometry):
     steps: IntOrColumn  #: steps of a warp per K iteration
     words: IntOrColumn  #: words of weights of a row, of a lane and step
     scaled: BoolOrColumn  #: whether groups of a row have scales of their own
+    stage_bytes: IntOrColumn  #: bytes of a stage of activations in shared memory
+    sums_shared: IntOrColumn  #: bytes of the sums in shared memory, before the stages
+    copies: IntOrColumn  #: copies of a thread to a stage; a block may have more threads than copies
 
 
 def access_of(p: KernelProblem) -> QuantizedRows:
@@ -75,7 +83,12 @@ def geometry(p: KernelProblem, c: Any) -> QuantizedMmaGeometry:
     operands = chunk // 2 * (c.ns + tiles_m) + where(c.vec_a == 1, chunk * tiles_m, 0)
     # ptxas hoists loads of activations, of a step and of the next one
     hoisted = tiles_m * depth // 2 * where(steps > 1, 2, 1) - chunk // 2 * tiles_m - HOISTED
-    pointers = 2 * (c.ns + tiles_m) + 2 * c.ns * (1 + access.zeros)
+    # those from shared memory need half of their registers, or half more if there are several steps
+    halved = chunk // 4 * tiles_m * where(steps > 1, 1, -1)
+    hoisted = where(c.stages > 0, halved, np.maximum(hoisted, 0))
+    pointers = 2 * c.ns + where(c.stages > 0, COPY_REGISTERS, 2 * tiles_m) + 2 * c.ns * (1 + access.zeros)
+    stage_bytes = c.ml * (c.u + QUAD * chunk) * ELEMENT
+    sums_shared = c.ml * c_row_pitch * c.kl * counted["sum_bytes"]
     loaded = steps * c.ns * words + scales + where(c.vec_b < WORD, steps * loads_b, 0)
     return QuantizedMmaGeometry(
         a=OperandGeometry(loads=loads_a * steps * threads),
@@ -88,9 +101,12 @@ def geometry(p: KernelProblem, c: Any) -> QuantizedMmaGeometry:
         scaled=grouped,
         threads=threads,
         uk=depth * steps,
-        shared=c.ml * c_row_pitch * c.kl * counted["sum_bytes"],
+        stage_bytes=stage_bytes,
+        sums_shared=sums_shared,
+        copies=ceil_div(c.ml * c.u // np.maximum(c.vec_a, 1), np.maximum(threads, 1)),
+        shared=sums_shared + c.stages * stage_bytes,
         c_row_pitch=c_row_pitch,
         c_via_smem=c.ns > 0,
-        registers=sums + loaded + operands + pointers + np.maximum(hoisted, 0) + FIXED_REGISTERS,
+        registers=sums + loaded + operands + pointers + hoisted + FIXED_REGISTERS,
         **counted,
     )

@@ -7,12 +7,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ptxgen.codegen.registers import Tile, braces, width
-from ptxgen.codegen.vectorized import Log2
+from ptxgen.codegen.vectorized import Last, Log2, log2
 from ptxgen.families.common.matrix_instructions import COLUMNS
-from ptxgen.families.quantized_mma.geometry import CHUNK, QUAD, WORD
+from ptxgen.families.quantized_mma.geometry import CHUNK, ELEMENT, QUAD, WORD
 from ptxgen.lowering.quantized_rows import SCALES, ZEROS, QuantizedRows
-
-ELEMENT = 2  #: bytes of an element of A
 
 
 class Load(NamedTuple):
@@ -232,6 +230,137 @@ class Weights:
         return self.group_arrays if self.group else []
 
 
+class Copy(NamedTuple):
+    """A copy of a thread to a stage: ``row`` after the thread's first, ``guard_place``: elements of K after the
+    thread's first, empty if the copy before has the same; ``from_bytes``, ``to_bytes``: from its addresses."""
+
+    row: int
+    guard_place: str
+    from_bytes: int
+    to_bytes: int
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Activations in shared memory, which cp.async copies there. ``count``: stages; ``rows``, ``extent``: of a stage,
+    along M and K; ``vec``: elements of a copy; ``chunk``: elements of a lane's load; ``depth``: elements of K of a lane
+    in a window; ``threads``: of the block; ``first``: bytes of shared memory before the stages.
+
+    The four lanes of a quad read ``chunk`` elements each, that are ``depth`` elements apart along K: a row has these
+    chunks next to each other, in each window of K. Rows are padded by four chunks, against bank conflicts.
+    """
+
+    count: int
+    rows: int
+    extent: int
+    vec: int
+    chunk: int
+    depth: int
+    threads: int
+    first: int
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from a row to the next."""
+        return (self.extent + QUAD * self.chunk) * ELEMENT
+
+    @property
+    def bytes(self) -> int:
+        return self.rows * self.pitch
+
+    @property
+    def all_bytes(self) -> int:
+        return self.count * self.bytes
+
+    @property
+    def stages_ahead(self) -> list[int]:
+        """Stages that are copied before the first is read."""
+        return list(range(self.count - 1))
+
+    @property
+    def pending(self) -> int:
+        """Copies of stages that may be incomplete when a stage is read."""
+        return self.count - 2
+
+    def place(self, k: int) -> int:
+        """The element of a row that has element ``k`` of K. Bits of ``k`` are exchanged, so that places add."""
+        window = QUAD * self.depth
+        quarter, chunk, element = k % window // self.depth, k % self.depth // self.chunk, k % self.chunk
+        return k // window * window + (chunk * QUAD + quarter) * self.chunk + element
+
+    def read_offset(self, step: int, chunk: int, row: int) -> int:
+        """Bytes from a lane's first chunk of a stage."""
+        return row * self.pitch + (step * QUAD * self.depth + chunk * QUAD * self.chunk) * ELEMENT
+
+    @property
+    def per_row(self) -> int:
+        """Copies of a row."""
+        return self.extent // self.vec
+
+    @property
+    def row_threads(self) -> int:
+        """Threads that copy a row at once."""
+        return min(self.per_row, self.threads)
+
+    @property
+    def copying(self) -> int:
+        """Threads that copy."""
+        return min(self.threads, self.rows * self.per_row)
+
+    @property
+    def all_copy(self) -> bool:
+        return self.copying == self.threads
+
+    @property
+    def guard(self) -> str:
+        return "" if self.all_copy else "@%copies "
+
+    @property
+    def copies(self) -> list[Copy]:
+        """The copies of a thread to a stage, by elements of K."""
+        step = self.threads // self.row_threads
+        out, before = [], -1
+        for k in range(0, self.extent, self.row_threads * self.vec):
+            for row in range(0, self.rows, step):
+                place = "" if k == before else str(k)
+                out.append(Copy(row, place, k * ELEMENT, row * self.pitch + self.place(k) * ELEMENT))
+                before = k
+        return out
+
+    @property
+    def copy_bytes(self) -> int:
+        return self.vec * ELEMENT
+
+    @property
+    def cache(self) -> str:
+        """The cache operator of copies: 16 bytes bypass the L1."""
+        return "cg" if self.copy_bytes == 16 else "ca"
+
+    log2_row_threads = Log2("row_threads")
+    last_row_thread = Last("row_threads")
+
+    @property
+    def place_steps(self) -> list[tuple[str, int, int, int]]:
+        """(part, shift, mask, factor) of the parts of K that make a place: the sum of ((k >> shift) & mask) · factor
+        elements."""
+        window, deep = QUAD * self.depth, self.depth // self.chunk
+        return [
+            ("element of a chunk", 0, self.chunk - 1, 1),
+            ("chunk of a lane", log2(self.chunk), deep - 1, QUAD * self.chunk),
+            ("lane of a quad", log2(self.depth), QUAD - 1, self.chunk),
+            ("window", log2(window), self.extent // window - 1, window),
+        ]
+
+    @property
+    def chunk_bytes(self) -> int:
+        return self.chunk * ELEMENT
+
+    @property
+    def stride_bytes(self) -> int:
+        """Bytes of A from one stage to the next."""
+        return self.extent * ELEMENT
+
+
 @dataclass(frozen=True)
 class Activations:
     """The activations of a lane: a row of each tile of 8 rows of A. ``vec``: elements of a load; ``depth``: elements of
@@ -242,6 +371,7 @@ class Activations:
     depth: int
     window: int
     stride: int
+    stages: Stages | None = None
 
     def offset(self, i: int) -> int:
         """Rows of C from the lane's first to its row ``i``."""
@@ -267,8 +397,20 @@ class Activations:
         """Elements that are loaded one by one."""
         return Tile("half_a", "b16", (self.tiles, self.chunk if self.vec == 1 else 1))
 
+    @property
+    def template(self) -> str:
+        """The slot that copies and loads them."""
+        return "copy/activations_by_lane.mako" if self.stages is None else "copy/activation_stages.mako"
+
     def loads(self, step: int, chunk: int) -> list[Load]:
         """The accesses of a chunk of a step."""
+        if self.stages is not None:
+            words, at = self.chunk // 2, self.stages.read_offset
+            tiles = [[self.raw[j, w] for w in range(words)] for j in range(self.tiles)]
+            return [
+                Load(width(words, "b32"), braces(x), x, "%read_at", at(step, chunk, j * COLUMNS))
+                for j, x in enumerate(tiles)
+            ]
         out = []
         for j in range(self.tiles):
             for place in range(0, self.chunk, self.vec):

@@ -12,7 +12,7 @@ from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.vectorized import Last, Log2, log2
 from ptxgen.families.common.dequantize import Dequantizer
 from ptxgen.families.common.matrix_instructions import Instruction
-from ptxgen.families.quantized_mma.geometry import LANES, QUAD, QuantizedMmaGeometry
+from ptxgen.families.quantized_mma.geometry import ELEMENT, LANES, QUAD, QuantizedMmaGeometry
 from ptxgen.families.quantized_mma.layout import Activations, Join, Load, Weights
 
 
@@ -138,6 +138,11 @@ class QuantizedMmaMainloop(Part):
         return self.weights.window * self.weights.steps
 
     @property
+    def warp_bytes(self) -> int:
+        """Bytes of activations of a row, of a warp in a K iteration."""
+        return self.warp_elements * ELEMENT
+
+    @property
     def scaled(self) -> bool:
         """True if groups of a row have scales of their own."""
         return self.weights.group > 0
@@ -168,7 +173,9 @@ class QuantizedMmaMainloop(Part):
 
     def chunk(self, step: int, n: int) -> Chunk:
         """Chunk ``n`` of a step."""
-        return Chunk(self.guarded(self.activations.loads(step, n)), self.words(step, n), self.products(step, n))
+        loads = self.activations.loads(step, n)
+        guarded = self.guarded(loads) if self.activations.stages is None else loads
+        return Chunk(guarded, self.words(step, n), self.products(step, n))
 
     def words(self, step: int, chunk: int) -> list[tuple[str, list[str], str]]:
         """Triples (word of weights, the pairs that it becomes, offset) of a chunk."""
@@ -225,7 +232,8 @@ class QuantizedMmaMainloop(Part):
         """The elements of K of a lane before which a load may end K: 0, or those of narrow loads."""
         if self.weights.places == [0]:
             return [0]
-        return sorted({*self.weights.places, *self.activations.places})
+        direct = self.activations.stages is None
+        return sorted({*self.weights.places, *(self.activations.places if direct else [])})
 
     @property
     def guards(self) -> int:

@@ -18,6 +18,9 @@ from ptxgen.problem.device import Device
 
 LATENCY = 1000.0  #: cycles of a load from global memory under load
 CACHED = 250.0  #: cycles of a load of activations, which L2 or L1 has
+BARRIER = 60.0  #: cycles until all warps of a block have arrived
+SHARED = 60.0  #: cycles of a load of activations from shared memory
+PER_COPY = 4  #: instructions of a copy to a stage
 L2_SM = 40.0  #: bytes per cycle that one multiprocessor can load
 SERIAL = 3.3  #: cycles from one instruction of a warp to its next
 DRAM = 0.94  #: share of the data sheet's bandwidth that kernels reach
@@ -47,15 +50,20 @@ def work(p: KernelProblem, c: Columns, g: QuantizedMmaGeometry, d: Device) -> Wo
     step = issued + c.ns * g.depth / 2 * pair + loads_a + loads_b
     pointers = (1 + (access.group > 0)) * c.ns + tiles_m
     per_thread = g.steps * step + scaling + 8 + 2 * pointers  # instructions of a lane per K iteration
+    per_thread = per_thread + np.where(c.stages > 0, PER_COPY * g.copies, 0)
     issue = warps * per_thread / perf_costs.ISSUE
     math = warps * g.steps * issued * (WARP // 2 * COLUMNS * 16) / perf_costs.mma_rate(p, d)
     moved_b = c.nl * c.u // access.format.per_byte
     # lanes of a quad load adjacent vectors of a row of A: a warp reads 8 rows of each tile
     read_a = warps * g.steps * tiles_m * LANES * g.window * ELEMENT
     lines = read_a / (QUAD * np.minimum(c.vec_a, CHUNK) * ELEMENT)  # L1 looks up a line of each row
-    wavefronts = lines + moved_b / perf_costs.WAVEFRONT
-    busy = bound(issue, math, wavefronts, moved_b / L2_SM)
-    serial = CACHED * g.steps + SERIAL * per_thread  # loads of activations precede their products
+    staged = c.stages > 0
+    wavefronts = np.where(staged, read_a / perf_costs.WAVEFRONT, lines) + moved_b / perf_costs.WAVEFRONT
+    moved_a = c.ml * c.u * ELEMENT
+    busy = bound(issue, math, wavefronts, (moved_a + moved_b) / L2_SM)
+    # loads of activations precede their products; those of stages wait for all warps, and then are short
+    waits = np.where(staged, BARRIER + SHARED * g.steps, CACHED * g.steps)
+    serial = waits + SERIAL * per_thread
     # the registers of a step are loaded again after its products: the other steps overlap these loads
     overlapped = np.maximum(serial, LATENCY + serial / np.maximum(g.steps, 1))
     latency = np.where(c.fragment_prefetch == 1, overlapped, LATENCY + serial)
@@ -67,7 +75,7 @@ def work(p: KernelProblem, c: Columns, g: QuantizedMmaGeometry, d: Device) -> Wo
         latency=latency,
         math=math,
         shared=wavefronts,
-        moved_a=c.ml * c.u * ELEMENT,
+        moved_a=moved_a,
         moved_b=moved_b,
         stages=2,
         straddle_b=moved_b * scattered,

@@ -13,8 +13,8 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.tile_parts import compose_scheduler
 from ptxgen.families.common.dequantize import Dequantizer
 from ptxgen.families.common.matrix_instructions import instruction
-from ptxgen.families.quantized_mma.geometry import QuantizedMmaGeometry
-from ptxgen.families.quantized_mma.layout import Activations, Weights
+from ptxgen.families.quantized_mma.geometry import CHUNK, QuantizedMmaGeometry
+from ptxgen.families.quantized_mma.layout import Activations, Stages, Weights
 from ptxgen.families.quantized_mma.mainloop import QuantizedMmaMainloop
 from ptxgen.lowering.kernel_problem import STRIDED
 
@@ -46,7 +46,11 @@ class QuantizedMmaPlan(Plan):
         scheduler = compose_scheduler(self)
         access = p.operand("B").access
         self.b = Weights(access, c.ns, int(g.words), c.vec_b, int(g.steps), c.u)
-        self.a = Activations(c.ms // 2, c.vec_a, self.b.depth, self.b.window, c.u)
+        depth, chunk = self.b.depth, min(self.b.depth, CHUNK)
+        stages = (
+            Stages(c.stages, c.ml, c.u, c.vec_a, chunk, depth, int(g.threads), int(g.sums_shared)) if c.stages else None
+        )
+        self.a = Activations(c.ms // 2, c.vec_a, depth, self.b.window, c.u, stages)
         dequantizer = Dequantizer(access.format, p.dtype)
         self.mainloop = QuantizedMmaMainloop(c, g, self.b, self.a, instruction(p, self.device), dequantizer)
         self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), c.vec_c)

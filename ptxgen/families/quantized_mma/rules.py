@@ -12,6 +12,7 @@ from ptxgen.families.quantized_mma.geometry import CHUNK, LANES, NO_WEIGHTS, Qua
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 LOADS_LIMIT = 64  #: words of weights of a thread in flight
+COPIES_LIMIT = 32  #: copies of a thread to a stage
 SUMS_LIMIT = 128  #: sums of a lane
 
 
@@ -56,6 +57,12 @@ RULES = (
         lambda p, c, g, d: _groups(p, g),
         "u={c.u}, kl={c.kl}, vec_b={c.vec_b}: the {g.steps} steps of a warp, of {g.window} elements each, must have"
         " whole groups of weights",
+    ),
+    Rule(
+        "quantized_mma_stages",
+        lambda p, c, g, d: (c.stages != 1) & ((c.stages == 0) | ((c.vec_a >= 2) & (g.copies <= COPIES_LIMIT))),
+        "stages={c.stages}, vec_a={c.vec_a}: without stages (0) lanes load activations; cp.async copies 4 bytes, two"
+        f" elements, or more to 2 stages or more, in at most {COPIES_LIMIT} copies of a thread, not {{g.copies}}",
     ),
     Rule(
         "quantized_mma_vec",
