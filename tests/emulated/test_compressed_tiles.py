@@ -62,10 +62,16 @@ ROWS: dict[str, list[list[int]]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", KINDS)
-@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
-@pytest.mark.parametrize("config", [CONFIG, OFFSETS], ids=["bitmap", "offsets"])
-def test_rows_of_every_kind(rows: list[list[int]], dtype: str, config: Config) -> None:
+@pytest.mark.parametrize(
+    ("rows", "config", "dtype"),
+    [
+        pytest.param(rows, config, KINDS[(n + offsets) % len(KINDS)], id=f"{name}-{('bitmap', 'offsets')[offsets]}")
+        for n, (name, rows) in enumerate(ROWS.items())
+        for offsets, config in enumerate((CONFIG, OFFSETS))
+    ],
+)
+def test_rows_of_every_kind(rows: list[list[int]], config: Config, dtype: str) -> None:
+    """Types in turn."""
     p, arrays = with_rows(rows, 97, 11, dtype)
     runner = Runner.of(EmulatedDriver(), p, config)
     for alpha, beta in ((1.0, 0.0), (2.0, -1.0)):
@@ -82,8 +88,7 @@ def test_more_than_32_tiles_of_a_warp() -> None:
     assert all(r.ok for r in check_some(EmulatedDriver(), p, CONFIG.replace(tile_warps=1, stages=3)))
 
 
-@pytest.mark.parametrize("dtype", ["f16", "bf16"])
-@pytest.mark.parametrize("k", [31, 64, 203])
+@pytest.mark.parametrize(("k", "dtype"), [(31, "f16"), (64, "bf16"), (203, "f16")])
 def test_vectors_are_copied_by_16_bytes(dtype: str, k: int) -> None:
     """The end of B is not a multiple of 16 bytes."""
     p = Spmm(40, 1, k, dtype=dtype, pattern="bernoulli:density=0.4", calls=1000)

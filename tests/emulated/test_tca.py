@@ -274,7 +274,10 @@ def test_rows_may_wait_for_their_own_warps_alone(length: int, barriers: int) -> 
     got = multiplied([length], 192, WIDE.replace(row_barriers=1))
     assert got.ok
     assert got.stats.barriers == barriers
-    assert multiplied([length, 2, 1, 10, 20, 9, 30, 0, 64] * 3, 136, SINGLE.replace(row_barriers=1), beta=0.5).ok
+
+
+def test_rows_of_any_number_of_warps_wait_for_their_own_warps() -> None:
+    assert multiplied([100, 2, 1, 10, 20, 9, 30, 0, 64] * 3, 136, SINGLE.replace(row_barriers=1), beta=0.5).ok
 
 
 def test_shuffles_name_all_lanes() -> None:

@@ -63,10 +63,16 @@ ROWS: dict[str, list[list[int]]] = {
 }
 
 
-@pytest.mark.parametrize("kinds", TYPES, ids=lambda x: x[0])
-@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
-@pytest.mark.parametrize("config", [CONFIG, SPLIT], ids=["natural", "parts"])
-def test_rows_of_every_kind(rows: list[list[int]], kinds: tuple[str, str], config: Config) -> None:
+@pytest.mark.parametrize(
+    ("rows", "config", "kinds"),
+    [
+        pytest.param(rows, config, TYPES[(n + parts) % len(TYPES)], id=f"{name}-{('natural', 'parts')[parts]}")
+        for n, (name, rows) in enumerate(ROWS.items())
+        for parts, config in enumerate((CONFIG, SPLIT))
+    ],
+)
+def test_rows_of_every_kind(rows: list[list[int]], config: Config, kinds: tuple[str, str]) -> None:
+    """Types in turn."""
     p, arrays = with_rows(rows, 97, 44, *kinds)
     runner = Runner.of(EmulatedDriver(), p, config)
     for alpha, beta in ((1.0, 0.0), (2.0, -1.0)):
