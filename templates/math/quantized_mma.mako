@@ -30,8 +30,11 @@ ${dequantize.zero_point(plan.mainloop.dequantizer, to, zero)}\
 % endfor
 % for chunk in step.chunks:
 ${activations.load(chunk.loads, last)}\
-  % for word, pairs, offset in chunk.words:
-${dequantize.word(plan.mainloop.dequantizer, pairs, word, offset)}\
+  % for to, first, second, selector in plan.a.exchanges:
+    prmt.b32 ${to}, ${first}, ${second}, ${selector};
+  % endfor
+  % for word, pairs, offsets in chunk.words:
+${dequantize.word(plan.mainloop.dequantizer, pairs, word, offsets)}\
   % endfor
   % for line in chunk.products:
     ${line}

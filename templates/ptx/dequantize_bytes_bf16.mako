@@ -1,10 +1,10 @@
 ## Weights of 8 bits as bf16: 128 plus the lower 7 bits, less 128 or 256. Those without sign are 128 greater.
-<%def name="word(q, into, word, offset)">
+<%def name="word(q, into, word, offsets)">
     xor.b32 %signed_word, ${word}, ${q.inverted};
 % for i, selector in q.pairs:
 ${pair(q, into[i], "%signed_word", selector)}\
   % if not q.format.signed:
-    fma.rn.bf16x2 ${into[i]}, ${offset}, %minus_one_pair, ${into[i]};
+    fma.rn.bf16x2 ${into[i]}, ${offsets[0]}, %minus_one_pair, ${into[i]};
   % endif
 % endfor
 </%def>
@@ -26,5 +26,5 @@ ${pair(q, into[i], "%signed_word", selector)}\
 <%def name="zero_point(q, to, zero)">
     mad.lo.u32 %signed_word, ${zero}, 0x10001, 0x00800080;
     and.b32 %signed_word, %signed_word, 0x00FF00FF;
-${pair(q, to, "%signed_word", "0x4240")}\
+${pair(q, to[0], "%signed_word", "0x4240")}\
 </%def>

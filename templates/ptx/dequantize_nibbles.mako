@@ -1,10 +1,10 @@
 ## Weights of 4 bits: a byte has two adjacent ones.
-<%def name="word(q, into, word, offset)">
+<%def name="word(q, into, word, offsets)">
     shr.u32 %upper_nibbles, ${word}, 4;
 % for i, selector in q.pairs:
     prmt.b32 ${into[i]}, ${word}, %upper_nibbles, ${selector};
     lop3.b32 ${into[i]}, ${into[i]}, ${q.nibble_bits}, ${q.magic}, ${q.lut_and_xor};
-    fma.rn.${q.dtype}x2 ${into[i]}, ${into[i]}, %one_pair, ${offset};
+    fma.rn.${q.dtype}x2 ${into[i]}, ${into[i]}, %one_pair, ${offsets[0]};
 % endfor
 </%def>
 
@@ -16,5 +16,5 @@
 
 ## Minus the power of two and a zero point, in both halves.
 <%def name="zero_point(q, to, zero)">
-    mad.lo.u32 ${to}, ${zero}, 0x10001, ${q.offset};
+    mad.lo.u32 ${to[0]}, ${zero}, 0x10001, ${q.offset};
 </%def>

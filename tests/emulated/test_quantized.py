@@ -54,8 +54,9 @@ def test_every_byte_at_every_place_is_dequantized(dtype: str, weights: str, zero
         points = (np.arange(512) * 37 % (p.format.largest + 1)).reshape(256, 2).astype(np.uint8)
         arrays["zeros"] = points
         expected = expected - np.repeat(points.T.astype(np.float64), 32, axis=0)
-    config = f"ms=8 ns=4 ml=32 nl=64 u=32 kl=1 vec_a=8 vec_b={p.format.bits} vec_c=4"
-    assert (computed(p, config, arrays) == expected).all()
+    for rows in ("ms=8 ns=4 ml=32", "ms=4 ns=4 ml=16"):  # pairs of 4 bits are adjacent, and four apart
+        config = f"{rows} nl=64 u=32 kl=1 vec_a=8 vec_b={p.format.bits} vec_c=4"
+        assert (computed(p, config, arrays) == expected).all()
 
 
 @pytest.mark.parametrize("group", [0, 32])

@@ -281,6 +281,11 @@ GOLDEN = {
         "quantized_gemm 16,256,1024 NT f16 weights=u4 group=128 zeros=1",
         "family=quantized_mma ms=4 ns=2 ml=16 nl=32 u=512 kl=2 vec_a=8 vec_b=16 vec_c=4",
     ),
+    "quantized_strided_nibbles": (
+        "h200",
+        "quantized_gemm 7,256,1024 NT f16 weights=u4 group=128 zeros=1",
+        "family=quantized_mma ms=2 ns=4 ml=8 nl=64 u=256 kl=2 vec_a=8 vec_b=16 vec_c=4",
+    ),
     "quantized_bytes": (
         "a100",
         "quantized_gemm 3,250,251 NT f16",

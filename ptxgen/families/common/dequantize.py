@@ -19,6 +19,7 @@ WORD = 4  #: bytes
 MAGIC = {"f16": 0x6400, "bf16": 0x4300}
 ONE = {"f16": 0x3C00, "bf16": 0x3F80}
 NEGATIVE = 0x8000
+UPPER = 0x5400  #: 64 in f16, whose significand counts in sixteenths
 
 
 def _pair(half: int) -> str:
@@ -29,10 +30,11 @@ def _pair(half: int) -> str:
 @dataclass(frozen=True)
 class Dequantizer:
     """The numbers of the templates ``ptx/dequantize_*.mako``. ``format``: of the weights; ``dtype``: the type of
-    the elements, f16 or bf16."""
+    the elements, f16 or bf16; ``strided``: pairs of 4-bit weights are four apart, which no bytes are selected for."""
 
     format: WeightFormat
     dtype: str
+    strided: bool = False
 
     nibble_bits: ClassVar[str] = "0x000F000F"
     lut_and_xor: ClassVar[str] = "0x6A"  #: lop3 of (a and b) xor c
@@ -41,7 +43,7 @@ class Dequantizer:
     def template(self) -> str:
         """The slot that makes pairs of a word."""
         if self.format.bits == 4:
-            return "ptx/dequantize_nibbles.mako"
+            return f"ptx/dequantize_{'strided_' * self.strided}nibbles.mako"
         return "ptx/dequantize_bytes.mako" if self.dtype == "f16" else "ptx/dequantize_bytes_bf16.mako"
 
     @property
@@ -71,6 +73,35 @@ class Dequantizer:
     def offset(self) -> str:
         """Minus the power of two, and the value of an inverted sign bit."""
         return _pair(MAGIC[self.dtype] | self._sign | NEGATIVE)
+
+    # ---- pairs that are four apart: nibbles of both halves of a word at the same place
+
+    @property
+    def upper(self) -> bool:
+        """True if the upper nibble of a byte is converted where it is, as 16 times its value: f16 has bits for it."""
+        return self.dtype == "f16"
+
+    @property
+    def shifts(self) -> list[tuple[str, int]]:
+        """Pairs (register, bits by which the word is shifted)."""
+        return [(f"%shifted{n}", 4 * n) for n in range(1, 4) if not self.upper or n == 2]
+
+    @property
+    def strided_pairs(self) -> list[tuple[int, str, str, str, str, int]]:
+        """The tuples (number of the pair, register of the shifted word, empty: of the word, mask, magic, factor, number
+        of the offset)."""
+        shifted = {0: "", **{bits // 4: register for register, bits in self.shifts}}
+        lower = (self.nibble_bits, self.magic, "%one_pair", 0)
+        raised = ("0x00F000F0", _pair(MAGIC[self.dtype] | self._sign << 4), "%sixteenth_pair", 1)
+        return [(n, shifted[n], *lower) if n in shifted else (n, shifted[n - 1], *raised) for n in range(4)]
+
+    sixteenth: ClassVar[str] = "0x2C002C00"  #: 1/16 in f16
+    upper_zero: ClassVar[str] = "0x100010"  #: a zero point's factor in the significand of 64
+
+    @property
+    def upper_offset(self) -> str:
+        """``offset`` over 16, with the same sign: minus 64, and the value of an inverted sign bit."""
+        return _pair(UPPER | self._sign << 4 | NEGATIVE)
 
     @property
     def magic_bytes(self) -> str:

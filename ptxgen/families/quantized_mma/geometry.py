@@ -46,6 +46,7 @@ class QuantizedMmaGeometry(ThreadLoadGeometry):
     steps: IntOrColumn  #: steps of a warp per K iteration
     words: IntOrColumn  #: words of weights of a row, of a lane and step
     scaled: BoolOrColumn  #: whether groups of a row have scales of their own
+    strided: BoolOrColumn  #: whether elements that are four apart are pairs, for cheaper conversion of 4 bits
     stage_bytes: IntOrColumn  #: bytes of a stage of activations in shared memory
     sums_shared: IntOrColumn  #: bytes of the sums in shared memory, before the stages
     copies: IntOrColumn  #: copies of a thread to a stage; a block may have more threads than copies
@@ -101,6 +102,7 @@ def geometry(p: KernelProblem, c: Any) -> QuantizedMmaGeometry:
         scaled=grouped,
         threads=threads,
         uk=depth * steps,
+        strided=(c.ns > tiles_m) & (per_byte == 2),
         stage_bytes=stage_bytes,
         sums_shared=sums_shared,
         copies=ceil_div(c.ml * c.u // np.maximum(c.vec_a, 1), np.maximum(threads, 1)),

@@ -164,8 +164,8 @@ class Weights:
 
     @cached_property
     def zero_offset(self) -> Tile:
-        """The offsets of the rows, in which zero points are."""
-        return Tile("zero_offset", "b32", (self.rows,))
+        """The offsets of the rows, in which zero points are: of lower and, if they differ, of upper nibbles."""
+        return Tile("zero_offset", "b32", (self.rows, 2))
 
     def begins(self, step: int) -> bool:
         """True if the products of a step begin those of a group."""
@@ -200,18 +200,20 @@ class Weights:
                 lines.append(f"mov.f32 {to}, {raw};" if dtype == "f32" else f"cvt.f32.f16 {to}, {raw};")
         return lines
 
-    def zero_points(self, step: int) -> list[tuple[str, str]]:
-        """Pairs (offset of a row, its zero point) of the group that begins with a step."""
+    def zero_points(self, step: int) -> list[tuple[list[str], str]]:
+        """Pairs (offsets of a row, its zero point) of the group that begins with a step."""
         if not (self.access.zeros and self.begins(step)):
             return []
         return self.row_zero_points(step // self.portion)
 
-    def row_zero_points(self, n: int = 0) -> list[tuple[str, str]]:
-        return [(self.zero_offset[i], self.zeros[n, i]) for i in range(self.rows)] if self.access.zeros else []
+    def row_zero_points(self, n: int = 0) -> list[tuple[list[str], str]]:
+        return [(self.row_offsets(i), self.zeros[n, i]) for i in range(self.rows)] if self.access.zeros else []
 
-    def row_offset(self, i: int) -> str:
-        """The offset of the weights of a row."""
-        return self.zero_offset[i] if self.access.zeros else "%constant_offset"
+    def row_offsets(self, i: int) -> list[str]:
+        """The offsets of the weights of a row, of lower and upper nibbles."""
+        if self.access.zeros:
+            return [self.zero_offset[i, 0], self.zero_offset[i, 1]]
+        return ["%constant_offset", "%upper_offset"]
 
     @property
     def stride_bytes(self) -> int:
@@ -341,8 +343,8 @@ class Stages:
 
     @property
     def place_steps(self) -> list[tuple[str, int, int, int]]:
-        """(part, shift, mask, factor) of the parts of K that make a place: the sum of ((k >> shift) & mask) · factor
-        elements."""
+        """The tuples (part, shift, mask, factor) of the parts of K that make a place: the sum of
+        ((k >> shift) & mask) · factor elements."""
         window, deep = QUAD * self.depth, self.depth // self.chunk
         return [
             ("element of a chunk", 0, self.chunk - 1, 1),
@@ -372,6 +374,7 @@ class Activations:
     window: int
     stride: int
     stages: Stages | None = None
+    strided: bool = False
 
     def offset(self, i: int) -> int:
         """Rows of C from the lane's first to its row ``i``."""
@@ -391,6 +394,27 @@ class Activations:
     def raw(self) -> Tile:
         """Pairs of elements of a chunk."""
         return Tile("ldg_a", "b32", (self.tiles, self.chunk // 2))
+
+    @cached_property
+    def strided_pairs(self) -> Tile:
+        """Pairs of elements of a chunk that are four apart, as ``dequantize_strided_nibbles`` has those of weights."""
+        return Tile("strided_a", "b32", (self.tiles, self.chunk // 2))
+
+    @property
+    def operands(self) -> Tile:
+        """The operands of products."""
+        return self.strided_pairs if self.strided else self.raw
+
+    @property
+    def exchanges(self) -> list[tuple[str, str, str, str]]:
+        """The tuples (pair that is made, two pairs, bytes of both that prmt selects)."""
+        if not self.strided:
+            return []
+        return [
+            (self.strided_pairs[j, i], self.raw[j, i // 2], self.raw[j, i // 2 + 2], "0x7632" if i % 2 else "0x5410")
+            for j in range(self.tiles)
+            for i in range(self.chunk // 2)
+        ]
 
     @cached_property
     def halves(self) -> Tile:

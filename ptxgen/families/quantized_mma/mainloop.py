@@ -18,22 +18,22 @@ from ptxgen.families.quantized_mma.layout import Activations, Join, Load, Weight
 
 class Chunk(NamedTuple):
     """Elements of K that a lane multiplies at once: loads of activations; (word of weights, the pairs that it becomes,
-    offset); the instructions of products."""
+    offsets); the instructions of products."""
 
     loads: list[Load]
-    words: list[tuple[str, list[str], str]]
+    words: list[tuple[str, list[str], list[str]]]
     products: list[str]
 
 
 class Step(NamedTuple):
     """A window of K of a warp. ``loads``: of weights and of the scales of a group that begins with it; ``following``:
-    those of the next K iteration; ``zero_points``: pairs (offset of a row, its zero point) of such a group; ``joins``:
+    those of the next K iteration; ``zero_points``: pairs (offsets of a row, its zero point) of such a group; ``joins``:
     words that are composed; ``scales``: the instructions that convert the scales of a group that it ends."""
 
     number: int
     loads: list[Load]
     following: list[Load]
-    zero_points: list[tuple[str, str]]
+    zero_points: list[tuple[list[str], str]]
     joins: list[Join]
     chunks: list[Chunk]
     scales: list[str]
@@ -117,8 +117,8 @@ class QuantizedMmaMainloop(Part):
         return [] if self.scaled else self.weights.group_loads()
 
     @property
-    def row_zero_points(self) -> list[tuple[str, str]]:
-        """Pairs (offset of a row, its zero point), of whole rows."""
+    def row_zero_points(self) -> list[tuple[list[str], str]]:
+        """Pairs (offsets of a row, its zero point), of whole rows."""
         return [] if self.scaled else self.weights.row_zero_points()
 
     @property
@@ -177,8 +177,8 @@ class QuantizedMmaMainloop(Part):
         guarded = self.guarded(loads) if self.activations.stages is None else loads
         return Chunk(guarded, self.words(step, n), self.products(step, n))
 
-    def words(self, step: int, chunk: int) -> list[tuple[str, list[str], str]]:
-        """Triples (word of weights, the pairs that it becomes, offset) of a chunk."""
+    def words(self, step: int, chunk: int) -> list[tuple[str, list[str], list[str]]]:
+        """Triples (word of weights, the pairs that it becomes, offsets) of a chunk."""
         each = self.dequantizer.elements
         per_chunk = self.activations.chunk // each
         out = []
@@ -186,7 +186,7 @@ class QuantizedMmaMainloop(Part):
             for w in range(per_chunk):
                 pairs = [self.pair[i, w * each // 2 + n] for n in range(each // 2)]
                 word = self.weights.raw[step, i, chunk * per_chunk + w]
-                out.append((word, pairs, self.weights.row_offset(i)))
+                out.append((word, pairs, self.weights.row_offsets(i)))
         return out
 
     def products(self, step: int, chunk: int) -> list[str]:
@@ -201,7 +201,7 @@ class QuantizedMmaMainloop(Part):
                 for j in range(a.tiles):
                     into = braces([sums[n, j, i] for i in range(self.instruction.sums)])
                     before = braces(["%zero"] * self.instruction.sums) if first else into
-                    right = braces([a.raw[j, k], a.raw[j, k + 1]])
+                    right = braces([a.operands[j, k], a.operands[j, k + 1]])
                     lines.append(f"{self.instruction.name} {into}, {left}, {right}, {before};")
         return lines
 
@@ -256,6 +256,8 @@ class QuantizedMmaMainloop(Part):
             (w.scales, "loads of scales: group, row"),
             (w.scale, "scales of the rows"),
         ]
+        if a.strided:
+            rows.append((a.strided_pairs, "elements of A that are four apart: row, pair"))
         if self.scaled:
             rows.append((self.group_sum, "sums of a group, likewise"))
         if w.access.zeros:

@@ -28,6 +28,7 @@ COLD_US = 0.4  #: a launch whose first loads miss the caches
 SHARPNESS = 8  #: exponent of the smooth maximum of memory and multiprocessor time
 #: instructions that dequantize a pair of weights, by their bits and whether they become bf16
 PAIR = {(4, False): 3.25, (4, True): 3.25, (8, False): 2.25, (8, True): 4.5}
+STRIDED = {False: 2.25, True: 2.75}  #: those of pairs that are four apart, and one for each pair of activations
 ELEMENT = 2  #: bytes of an element of A
 SCATTERED = 0.2  #: extra share of the memory time where four lanes load less than a sector
 
@@ -41,12 +42,13 @@ def work(p: KernelProblem, c: Columns, g: QuantizedMmaGeometry, d: Device) -> Wo
     """The cost of one block of each configuration. Reads no extents of ``p``."""
     access = access_of(p)
     warps, tiles_m = np.maximum(g.threads // WARP, 1), c.ms // 2
-    pair = PAIR[access.format.bits, p.dtype == "bf16"]
+    pair: Any = PAIR[access.format.bits, p.dtype == "bf16"]
     issued = c.ns // 2 * tiles_m * g.depth // QUAD  # matrix instructions of a step
     loads_a = tiles_m * g.depth / np.maximum(c.vec_a, 1) * np.where(c.vec_a == 1, 1.5, 1)
     loads_b = c.ns * np.maximum(4 / np.maximum(c.vec_b, 1), 1) * np.where(c.vec_b < 4, 2, 1)
     groups = g.steps * g.window / access.group if access.group else 0.0
     scaling = groups * (c.ns * (2 + 2 * access.zeros) + c.ns * c.ms)
+    pair = np.where(g.strided, STRIDED[p.dtype == "bf16"] + tiles_m / c.ns, pair)
     step = issued + c.ns * g.depth / 2 * pair + loads_a + loads_b
     pointers = (1 + (access.group > 0)) * c.ns + tiles_m
     per_thread = g.steps * step + scaling + 8 + 2 * pointers  # instructions of a lane per K iteration
