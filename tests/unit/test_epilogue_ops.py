@@ -39,6 +39,7 @@ from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning.search.sampler import Categorical
+from tests.emulated.gemm_runs import check_some
 from tests.plugins import activations
 
 H200 = device("h200")
@@ -77,7 +78,7 @@ def problem(dtype: str, epilogue: str) -> Gemm:
 def test_kernels_compute_them(registered: None, name: str, configuration: str) -> None:
     dtype, text = CONFIGURATIONS[configuration]
     epilogue = f"bias_column,residual,{name}"
-    results = list(check(EmulatedDriver(H200), problem(dtype, epilogue), parse_config(text)))
+    results = check_some(EmulatedDriver(H200), problem(dtype, epilogue), parse_config(text))
     assert all(r.ok for r in results), [str(r) for r in results]
 
 
