@@ -215,6 +215,7 @@ class WgmmaSpace(TileSpace):
             PATHS: self._operand_paths(p),
             ("interleave_phases",): [(n,) for n in self._interleaving(p)],
             ("row_taps",): [(n,) for n in self._row_taps(p)],
+            ("promotion_buffers",): [(n,) for n in self._promotion_buffers(p)],
         }
         known = {name for names in joint for name in names}
         plain = {names: v for names, v in super().variables(p).items() if names[0] not in known}
@@ -262,6 +263,10 @@ class WgmmaSpace(TileSpace):
     def _interleaving(self, p: KernelProblem) -> tuple[int, ...]:
         """Values of interleave_phases."""
         return (0, 1) if im2col(p) is not None and im2col(p).images is not None else (0,)
+
+    def _promotion_buffers(self, p: KernelProblem) -> tuple[int, ...]:
+        """Values of promotion_buffers."""
+        return self.axes["promotion_buffers"] if promotion.promotes(p) else (1,)
 
     def _row_taps(self, p: KernelProblem) -> tuple[int, ...]:
         """Values of row_taps."""
@@ -322,7 +327,7 @@ class WgmmaSpace(TileSpace):
             [{"stages": s} for s in STAGES],
             [dict(zip(names, epilogue, strict=True)) for epilogue in EPILOGUES],
             [{"persistent": 0}, {"persistent": 1}],
-            [{"promotion_buffers": n} for n in self.axes["promotion_buffers"][: 1 + promotion.promotes(p)]],
+            [{"promotion_buffers": n} for n in self._promotion_buffers(p)],
             # measured with scales of blocks alone
             [{"stream_waves": n} for n in (self.axes["stream_waves"] if block_scaled(p) else (0,))],
         ]
