@@ -27,6 +27,7 @@ from typer.models import OptionInfo, TyperInfo
 from ptxgen.arguments import closest
 from ptxgen.cli.checks import Check
 from ptxgen.cli.commands import COMMANDS, load
+from ptxgen.cli.plain_values import keep_plain_values
 from ptxgen.cli.progress import running
 from ptxgen.cli.tables import Parts, Table, csv_of, terminal_width, text_of
 from ptxgen.errors import DatabaseError, EmulatorError, InputError, ParseError, PtxgenError, TaskError, UnavailableError
@@ -56,6 +57,9 @@ COMMAND_PANELS = (USE_COMMANDS, TUNE_COMMANDS, UNDERSTAND_COMMANDS, STORE_COMMAN
 
 class GroupedCommands(TyperGroup):
     """A command group whose help lists commands by panel."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return keep_plain_values(super().get_params(ctx))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {}
@@ -291,6 +295,9 @@ class GroupedCommand(TyperCommand):
     @params.setter
     def params(self, params: list[Any]) -> None:
         self._params, self._more = params, None
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return keep_plain_values(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         """Typer's callback takes no other parameters than those of its signature."""

@@ -79,8 +79,9 @@ class Config:
     """Tunable integers: how a problem is computed. In ``Config(family="wgmma", ml=128)`` the other axes have their
     defaults; the default of ``family`` is the first family.
 
-    Each family has a subclass, a frozen dataclass with a field for each of its axes. A common axis that the family
-    does not have reads as its default. Configurations are ordered by family, then by their axes.
+    Each family has a subclass, a frozen dataclass with a field for each of its axes, with the methods of this class:
+    to compile some for each family takes time at each start. A common axis that the family does not have reads as its
+    default. Configurations are ordered by family, then by their axes.
     """
 
     family: str
@@ -100,6 +101,17 @@ class Config:
         if name in COMMON:
             return COMMON[name].default
         raise AttributeError(f"a configuration of the family {type(self).__name__} has no axis {name!r}")
+
+    def __eq__(self, other: object) -> bool:
+        return other.__class__ is self.__class__ and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        values = vars(self)
+        return hash((self.family, *[values[name] for name in self.names]))
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in ("family", *self.names))
+        return f"{type(self).__name__}({values})"
 
     def __lt__(self, other: Config) -> bool:
         return (FAMILIES.index(self.family), *self.numbers()) < (FAMILIES.index(other.family), *other.numbers())
@@ -152,7 +164,8 @@ def declare(family: str, axes: Sequence[Axis]) -> None:
     words, numbers = tuple(map(_Words, axes)), tuple(map(_Numbers, axes))
     space = {"axes": tuple(axes), "names": names, "words": words, "numbers_of_words": numbers}
     FAMILIES.append(family)
-    _classes[family] = make_dataclass(family, fields, bases=(Config,), namespace=space, frozen=True, kw_only=True)
+    how = {"frozen": True, "kw_only": True, "eq": False, "repr": False}
+    _classes[family] = make_dataclass(family, fields, bases=(Config,), namespace=space, **how)
     AXIS.update({a.name: a for a in axes if a.name not in AXIS})
 
 
