@@ -23,6 +23,7 @@ import typer
 
 import ptxgen
 from ptxgen.cli import app, command, doctor, options, problems, report
+from ptxgen.cli.plain_values import PlainValue
 from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import (
@@ -1318,3 +1319,16 @@ def test_an_export_does_not_tell_its_folder(monkeypatch: pytest.MonkeyPatch) -> 
         assert command.command_line(without="--folder") == "python -m ptxgen export --shape 8,8,8"
     monkeypatch.setattr(command, "_arguments", ["export", "--folder", "a b"])
     assert command.command_line() == "python -m ptxgen export --folder 'a b'"
+
+
+def test_text_and_defaults_need_no_conversion() -> None:
+    sampler = command.parser("sampler").commands["sampler"]
+
+    def plain() -> set[str]:
+        return {p.name for p in sampler.params if isinstance(getattr(p, "_runtime_param", None), PlainValue)}
+
+    given = sampler.make_context("sampler", ["gemm", "--device", "h200", "--shape", "8,8,8"]).params
+    assert (given["operation"], given["device"], given["shape"], given["lda"]) == ("gemm", "h200", ["8,8,8"], None)
+    assert {"operation", "device", "shape", "draws", "lda"} <= plain()
+    assert sampler.make_context("sampler", ["--draws", "5"]).params["draws"] == 5
+    assert "draws" not in plain()

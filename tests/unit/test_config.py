@@ -152,7 +152,7 @@ def test_text_has_the_papers_axes_and_other_than_defaults():
         ("pdl=nothing", "one of off, on_exit"),
         (
             "family=wgmma ms=4",
-            "'ms', which is an axis of simt, mma, skinny, winograd, winograd_4x4; the axes of wgmma are ml",
+            "'ms', which is an axis of simt, mma, skinny, winograd, winograd_4x4, quantized_mma; the axes of wgmma are ml",
         ),
         ("cluster_x=2", "'cluster_x', which is an axis of wgmma; the axes of simt are ms"),
         ("family=skinny lanes_m=4", "'lanes_m', which is an axis of simt"),
