@@ -54,7 +54,7 @@ class Tile:
 
     @property
     def rows(self) -> list[list[str]]:
-        """The registers of a grid of two dimensions, by its first."""
+        """The registers of a tile of two dimensions, one list for each row."""
         return [[self[i, j] for j in range(self.shape[1])] for i in range(self.shape[0])]
 
     @property

@@ -9,7 +9,7 @@ filters by channels times channels by tiles. A tile takes 16 products, where a d
 
 F(2x2, 3x3) computes results and input gradients. Weight gradients have 3x3 elements, which the 2x2 gradients of a
 tile's results and its patch give: F(3x3, 2x2) has the same points and the same B, and the GEMMs are filters by tiles
-times tiles by channels. So have F(4x4, 3x3) and F(3x3, 4x4).
+times tiles by channels. The same holds for F(4x4, 3x3) and F(3x3, 4x4).
 """
 
 from __future__ import annotations

@@ -232,8 +232,8 @@ def is_legacy_batched(x: Tensor | None) -> bool:
 
 
 def _without_dead_wrappers(tensors: tuple[Tensor | None, ...]) -> list[Tensor | None]:
-    """The tensors, where those that a transform of ``torch.func`` wrapped and that outlived it are unwrapped: they have
-    no memory. The backward function of ``torch.func.vjp`` receives such tensors."""
+    """The tensors. Those that a transform of ``torch.func`` wrapped and that outlived the transform have no memory, and
+    are unwrapped: the backward function of ``torch.func.vjp`` receives such tensors."""
     return [None if x is None else unwrap_if_dead(x) for x in tensors]
 
 

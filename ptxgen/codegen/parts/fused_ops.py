@@ -130,7 +130,7 @@ class FusedOps(Part):
         return bool(guard) and used.counts.total() > 0
 
     def _temporaries(self, step: EpilogueStep) -> Temporaries:
-        """%elem may hold the element of the array."""
+        """The temporary registers of a step: ``%elem``, too, unless it holds the element of an array."""
         return Temporaries("fused", {**({} if step.array else {self.type: ["%elem"]}), PRED: ["%is_negative"]})
 
     def _lines(self, step: EpilogueStep, x: str, operand: str, guard: str, used: Temporaries) -> list[str]:

@@ -164,7 +164,7 @@ class FeatureMapEpilogue(StripEpilogue):
 
 @dataclass(frozen=True)
 class FeatureMapParameters(KernelParameters):
-    """The parameters of a launch."""
+    """The parameters of kernels that copy feature maps to shared memory."""
 
     problem: KernelProblem
     config: Config

@@ -307,7 +307,7 @@ class PrivateGroups(Part):
 
     @cached_property
     def group(self) -> Tile:
-        """What their groups hold."""
+        """The values so far of the groups that ``values`` belong to."""
         return Tile("group", self.ptx_type, (2, self.vec if self.sink.by_rows else self.rows))
 
     @property

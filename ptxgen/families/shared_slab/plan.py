@@ -442,7 +442,7 @@ class SharedSlabLoop(Part):
 
 
 def preparations_of(p: KernelProblem, c: Config) -> tuple[Preparation, ...]:
-    """What is made from A for the kernels of ``c``."""
+    """The arrays that are made from A for the kernels of ``c``."""
     return (TileStarts(c.tile_k),) if c.k_tiles == SEVERAL else ()
 
 

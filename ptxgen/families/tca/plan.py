@@ -103,7 +103,7 @@ class DiagonalProducts(Part):
 
     @property
     def barriers(self) -> dict[Share, str]:
-        """Where warps of a row wait for each other. Rows of one block have as many warps each."""
+        """The places where the warps of a row wait for each other. All rows of a block have the same number of warps."""
         return {share: self._barrier(share) for share in self.shares}
 
     def _barrier(self, share: Share) -> str:

@@ -69,7 +69,7 @@ class TransposeCsr(Scan, Preparation):
 
     @property
     def digits(self) -> int:
-        """Values of a digit."""
+        """The number of values of a digit."""
         return 1 << self.bits
 
     @property

@@ -151,8 +151,8 @@ def sources(parts: Parts) -> dict[str, str]:
 
 
 class Keops(TorchEager):
-    """A formula of ``LazyTensor``. KeOps compiles it at its first call, and waits for each launch, so it is timed on
-    the host."""
+    """The baseline of KeOps: a formula of ``LazyTensor``. KeOps compiles it at its first call, and waits for each
+    launch, so it is timed on the host."""
 
     title = "KeOps"
     errors = (Exception,)  # its compilers raise their own
