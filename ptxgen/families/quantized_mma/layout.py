@@ -228,7 +228,7 @@ class Weights:
 
     @property
     def advancing_arrays(self) -> list[tuple[str, int, int]]:
-        """Those whose pointers advance: none if all weights of a row have one scale."""
+        """The arrays whose pointers advance: none if all weights of a row have one scale."""
         return self.group_arrays if self.group else []
 
 

@@ -103,7 +103,7 @@ class DiagonalProducts(Part):
 
     @property
     def barriers(self) -> dict[Share, str]:
-        """The places where the warps of a row wait for each other. All rows of a block have the same number of warps."""
+        """The places where the warps of a row wait for each other. All rows of a block have as many warps."""
         return {share: self._barrier(share) for share in self.shares}
 
     def _barrier(self, share: Share) -> str:

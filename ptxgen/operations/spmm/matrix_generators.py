@@ -15,7 +15,7 @@ ROW_SHIFT = 32  #: random numbers of row i begin at the place i << ROW_SHIFT
 
 
 def bernoulli(m: int, k: int, seed: int, density: float) -> Pattern:
-    """Each place with the same probability."""
+    """A pattern with a nonzero at each place with the same probability."""
     return _chosen(k, seed, np.full(m, density))
 
 

@@ -83,7 +83,7 @@ def _reading(program: Program, output: RowReduce | Select, value: Node) -> Progr
 
 
 def sample() -> Program:
-    """The first element of each row of an array X."""
+    """The program that gives the first element of each row of an array X."""
     x = Input("X", "f32", (("i", "j"),))
     inputs, step = exact_filter.without_steps(x)
     first = node("==", PRED, variable("j", "s32"), constant(0, "s32"))
