@@ -31,7 +31,7 @@ def cases(name: str, of: str = DEFAULT, **fields: Any) -> list[Case]:
 
 
 def separated(cases: Iterable[Case]) -> list[Case]:
-    """The cases with those of each output in place of problems that have several."""
+    """The cases. In place of a problem with several outputs there are the problems of each output."""
     cases_of_steps = []
     for case in cases:
         separate = operation_named(case.problem.operation).separate

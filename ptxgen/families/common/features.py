@@ -300,7 +300,8 @@ def _extent(names: tuple[str, ...], p: KernelProblem, c: Columns, g: Geometry, d
 def _both(
     d: Device, blocks: Floats, iterations: Floats, own: tuple[Floats, ...], us: Floats, roofline: float
 ) -> tuple[Any, ...]:
-    """The columns of the block that depends on both. ``own``: the result of ``_thread``."""
+    """The features that depend on the numbers of blocks and of iterations, as waves of blocks. ``own``: the result of
+    ``_thread``."""
     fits, thread, moved = own
     waves = blocks / (fits * np.float32(d.sms))
     most = np.ceil(blocks / np.float32(d.sms))

@@ -231,8 +231,8 @@ class _Evaluation:
 
     @cached_property
     def factors(self) -> tuple[Array, Array, Array, Array] | None:
-        """A and B of many finite products in float64, and the rows and columns of integers. None: the step is
-        another."""
+        """A and B in float64 where a product of matrices gives many sums, and which of their rows and columns are
+        integers. None: the step is no product, or there are few sums."""
         names, size = factors_of(self.program), (self.m + self.n) * self.k
         if names is None or self.m * self.n * self.k < PRODUCTS or size > FACTORS:
             return None
