@@ -174,7 +174,7 @@ class Events:
     # ---- generic accesses
 
     def generic(self, c: WarpBatch, touch: Touch, operation: str) -> None:
-        """Records a load, store or atomic (``operation``: read, write, atomic), or the arrival of cp.async (arrived)."""
+        """Records a load, store or atomic (``operation``: read, write, atomic), or that cp.async arrives (arrived)."""
         pages = touch.pages
         remote = self.order.size > 1 and touch.lanes is not None
         if not (
