@@ -43,7 +43,7 @@ LATER = {
     "ldmatrix m16n16": "sm_100a",
     "ldmatrix m8n16": "sm_100a",
     "stmatrix m16n8": "sm_100a",
-    **{f"mma kind::{kind}": "sm_120a" for kind in ("f8f6f4", "mxf8f6f4", "mxf4", "mxf4nvf4")},
+    **{f"mma kind::{inputs}": "sm_120a" for inputs in ("f8f6f4", "mxf8f6f4", "mxf4", "mxf4nvf4")},
     **{f"cp.async.bulk.tensor {mode}": "sm_100" for mode in ("tile::gather4", "tile::scatter4", "im2col::w")},
     "cp.async.bulk.tensor im2col::w::128": "sm_100",
     **{f"cp.async.bulk.tensor cta_group::{n}": "sm_100" for n in (1, 2)},

@@ -116,10 +116,10 @@ def shfl(b: Builder, ins: Instruction) -> Step:
         else:
             j = low | (offset & ~segment)
             valid = j <= last
-        found = np.where(valid, j, lane) & 31, valid
+        reached = np.where(valid, j, lane) & 31, valid
         if constant:
-            fixed = found
-        return found
+            fixed = reached
+        return reached
 
     def read(rows: Array, source: Array) -> Array:
         """The values of the lanes that each lane reads."""

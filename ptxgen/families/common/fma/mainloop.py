@@ -99,9 +99,9 @@ class ThreadTile:
 
     def fma_lines(self, k: int, part: TilePart) -> list[str]:
         """The instructions of the multiply-adds of step ``k`` of a part of the tile."""
-        kind = self.arithmetic.type
-        negations = [f"neg.{kind} {to}, {r};" for to, r in self.negations(k, part)]
-        return negations + [f"fma.rn.{kind} {sum}, {a}, {b}, {sum};" for sum, a, b in self.fmas(k, part)]
+        ptx_type = self.arithmetic.type
+        negations = [f"neg.{ptx_type} {to}, {r};" for to, r in self.negations(k, part)]
+        return negations + [f"fma.rn.{ptx_type} {sum}, {a}, {b}, {sum};" for sum, a, b in self.fmas(k, part)]
 
     def negations(self, k: int, part: TilePart) -> list[tuple[str, str]]:
         """Pairs (register, what it has negated) of what the multiply-adds of step ``k`` take so."""
