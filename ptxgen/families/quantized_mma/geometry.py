@@ -79,14 +79,14 @@ def geometry(p: KernelProblem, c: Any) -> QuantizedMmaGeometry:
     c_row_pitch = c.nl + 4
     sums = c.ns * c.ms * (2 if grouped else 1)
     scales = np.maximum(steps * window // access.group, 1) if grouped else 0
-    scales = scales * c.ns * (1 + access.zeros) * (1 + c.fragment_prefetch)
+    scales = (scales + c.fragment_prefetch) * c.ns * (1 + access.zeros)
     chunk = np.minimum(depth, CHUNK)
     operands = chunk // 2 * (c.ns + tiles_m) + where(c.vec_a == 1, chunk * tiles_m, 0)
     # ptxas hoists loads of activations, of a step and of the next one
     hoisted = tiles_m * depth // 2 * where(steps > 1, 2, 1) - chunk // 2 * tiles_m - HOISTED
-    # those from shared memory need half of their registers, or half more if there are several steps
-    halved = chunk // 4 * tiles_m * where(steps > 1, 1, -1)
-    hoisted = where(c.stages > 0, halved, np.maximum(hoisted, 0))
+    # those from shared memory need half of their registers; of several steps, ptxas hoists two more
+    from_shared = chunk // 4 * tiles_m * where(steps > 1, 3, -1)
+    hoisted = where(c.stages > 0, from_shared, np.maximum(hoisted, 0))
     pointers = 2 * c.ns + where(c.stages > 0, COPY_REGISTERS, 2 * tiles_m) + 2 * c.ns * (1 + access.zeros)
     stage_bytes = c.ml * (c.u + QUAD * chunk) * ELEMENT
     sums_shared = c.ml * c_row_pitch * c.kl * counted["sum_bytes"]
