@@ -175,8 +175,9 @@ def right(
     """Asserts that ``check`` accepts a configuration, or its text. ``cases``: the kinds of input; None: some."""
     chosen = parse_config(c) if isinstance(c, str) else c
     target = device(on) if isinstance(on, str) else on
+    driver = EmulatedDriver(target, seed=seed)
     with checked_with(cases or some_cases(seed)):
-        results = check(EmulatedDriver(target, seed=seed), p, chosen, seed)
+        results = (check_some if isinstance(p, Task) else check)(driver, p, chosen, seed)
     assert results
     for result in results:
         assert result.ok, f"{p.key()} | {chosen} | {result.inputs}: {result.deviation}"
