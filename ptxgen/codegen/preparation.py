@@ -48,14 +48,33 @@ class Scan:
     """Numbers of the block that adds up counts in order. In a round each thread takes ``scan_each`` adjacent counts of
     4 bytes, and each warp stores its sum to shared memory."""
 
-    scan_threads = 1024
-    scan_each = 4
-    scan_step = scan_threads * scan_each  #: counts of a round
-    scan_step_bytes = 4 * scan_step
-    scan_offsets = range(0, 4 * scan_each, 4)
-    scan_warps = scan_threads // 32
-    scan_sum_bytes = 4 * scan_warps
-    scan_sum_offsets = range(0, scan_sum_bytes, 4)
+    scan_threads: ClassVar[int] = 1024
+    scan_each: ClassVar[int] = 4
+
+    @property
+    def scan_step(self) -> int:
+        """Counts of a round."""
+        return self.scan_threads * self.scan_each
+
+    @property
+    def scan_step_bytes(self) -> int:
+        return 4 * self.scan_step
+
+    @property
+    def scan_offsets(self) -> range:
+        return range(0, 4 * self.scan_each, 4)
+
+    @property
+    def scan_warps(self) -> int:
+        return self.scan_threads // 32
+
+    @property
+    def scan_sum_bytes(self) -> int:
+        return 4 * self.scan_warps
+
+    @property
+    def scan_sum_offsets(self) -> range:
+        return range(0, self.scan_sum_bytes, 4)
 
 
 @dataclass(frozen=True)
