@@ -17,7 +17,7 @@
 <%def name="setup()">
 <% x = plan.a.stages %>\
     .reg .b64 %copy_from;
-    .reg .b32 %copy_row, %copy_to, %copy_end, %copy_left, %copy_bytes, %last_row, %lda_bytes;
+    .reg .b32 %copy_row, %copy_to, %copy_end, %copy_left, %copy_bytes, %row_bytes, %last_row, %lda_bytes;
     .reg .pred %copies, %in_copy;
     // A: threads copy vectors along K of a row, then of the rows after
     setp.lt.u32 %copies, %thread, ${x.copying};
@@ -43,7 +43,7 @@
     add.u32 %copy_end, %copy_to, ${x.all_bytes};
 </%def>
 
-## Copies a stage, zeros past the end of K, and moves to the next.
+## Copies a stage, zeros past the end of K and of the rows, and moves to the next.
 <%def name="copy_stage(x)">
 % for c in x.copies:
   % if c.guard_place:
@@ -51,9 +51,11 @@
     selp.b32 %copy_bytes, ${x.copy_bytes}, 0, %in_copy;
   % endif
     add.u32 %tmp0, %copy_row, ${c.row};
+    setp.le.u32 %p, %tmp0, %last_row;
+    selp.b32 %row_bytes, %copy_bytes, 0, %p;
     min.u32 %tmp0, %tmp0, %last_row;
     mad.wide.u32 %tmp64, %tmp0, %lda_bytes, %copy_from;
-    ${x.guard}cp.async.${x.cache}.shared.global [%copy_to+${c.to_bytes}], [%tmp64+${c.from_bytes}], ${x.copy_bytes}, %copy_bytes;
+    ${x.guard}cp.async.${x.cache}.shared.global [%copy_to+${c.to_bytes}], [%tmp64+${c.from_bytes}], ${x.copy_bytes}, %row_bytes;
 % endfor
     cp.async.commit_group;
     add.u64 %copy_from, %copy_from, ${x.stride_bytes};

@@ -77,6 +77,14 @@ def test_adversarial_scales(dtype: str, group: int) -> None:
     assert not np.isfinite(got[:, 3]).any()
 
 
+@pytest.mark.parametrize("stages", [0, 3])
+def test_groups_of_several_steps_have_their_scales_in_every_iteration(stages: int) -> None:
+    p = QuantizedGemm(5, 16, 256, dtype="f16", out="f32", weights="u4", group=64, zeros=True)
+    arrays = operands(p, 1, "integers") | quantized_arrays(p, 1, "integers")
+    config = f"ms=2 ns=2 ml=8 nl=16 u=128 kl=1 vec_a=8 vec_b=4 vec_c=1 stages={stages}"
+    assert (computed(p, config, arrays) == reference(p, arrays).exact).all()
+
+
 @pytest.mark.parametrize("m", [0, 1, 9])
 @pytest.mark.parametrize("k", [0, 2, 46])
 def test_edges_of_extents(m: int, k: int) -> None:

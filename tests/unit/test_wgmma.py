@@ -410,6 +410,15 @@ def test_single_row_needs_no_pitch():
         (Gemm(64, 64, 64, "NT", "f16", batch=2), "stream_waves=1 persistent=1", "wgmma_stream"),
         (Gemm(64, 64, 1 << 18, "NT", "s8"), "stream_waves=1 persistent=1", "wgmma_stream_k"),
         (Gemm(64, 64, 64, "NT", "f16"), "l2_evict_first=b_once", "wgmma_b_once"),
+        (Gemm(64, 64, 256, "NT", "f16"), "promotion_buffers=2 u=256", "wgmma_promotion_buffers"),
+        (Gemm(64, 64, 256, "NT", "e4m3"), "promotion_buffers=2 u=128", "wgmma_promotion_buffers"),
+        (Gemm(64, 64, 256, "NT", "e4m3"), "promotion_buffers=2 u=32", "wgmma_promotion_buffers"),
+        (Gemm(64, 64, 256, "TN", "e4m3"), "promotion_buffers=2 u=256 operand_path_b=pack", "wgmma_promotion_buffers"),
+        (
+            Gemm(192, 64, 13, "TN", "bf16"),
+            "ml=192 nl=16 u=32 math_warpgroups=3 operand_path_a=realign operand_path_b=realign",
+            "wgmma_realign",
+        ),
         (GroupedGemm(((64, 64, 64),), "TN", "f16", jagged="k"), "l2_evict_first=b_once persistent=1", "wgmma_b_once"),
     ],
 )

@@ -104,7 +104,7 @@ class Weights:
 
     def loads(self, step: int, following: bool = False) -> list[Load]:
         """The accesses of a step, and to the scales of a group that begins with it; ``following``: of the next K
-        iteration, with this iteration's pointers."""
+        iteration, with this iteration's pointers: scales of a group that ends with the step, which are then free."""
         ahead = self.stride if following else 0
         start = (step * self.window + ahead) // self.per_byte
         out = []
@@ -118,7 +118,7 @@ class Weights:
             for n in range(WORD // self.vec):
                 name, first = self.pieces[step, i, n], n * self.vec
                 out.append(Load(f"u{8 * self.vec}", name, [name], at, start + first, first * self.per_byte))
-        if self.begins(step):
+        if self.ends(step) if following else self.begins(step):
             group = step // self.portion
             out += self.group_loads(group, group + ahead // self.group)
         return out
@@ -171,6 +171,10 @@ class Weights:
         """True if the products of a step begin those of a group."""
         return self.portion > 0 and step % self.portion == 0
 
+    def ends(self, step: int) -> bool:
+        """True if the products of a step end those of a group."""
+        return self.portion > 0 and (step + 1) % self.portion == 0
+
     def group_loads(self, n: int = 0, at: int = 0) -> list[Load]:
         """The loads of scales, and zero points, of group ``at`` from the pointers to the ``n``-th of the registers."""
         loads = []
@@ -185,8 +189,7 @@ class Weights:
 
     def step_scales(self, step: int) -> list[str]:
         """The instructions that convert the scales of the group that a step ends to f32; none if it ends none."""
-        ends = self.portion > 0 and (step + 1) % self.portion == 0
-        return self.converted_scales(step // self.portion) if ends else []
+        return self.converted_scales(step // self.portion) if self.ends(step) else []
 
     def converted_scales(self, n: int = 0) -> list[str]:
         """The instructions that convert the scales of a group to f32."""

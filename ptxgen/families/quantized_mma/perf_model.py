@@ -21,6 +21,8 @@ CACHED = 250.0  #: cycles of a load of activations, which L2 or L1 has
 BARRIER = 60.0  #: cycles until all warps of a block have arrived
 SHARED = 60.0  #: cycles of a load of activations from shared memory
 PER_COPY = 4  #: instructions of a copy to a stage
+COPIED = 1.6  #: bytes per nanosecond of copies to stages, of all blocks: they read the same lines of L2
+LOOKUPS = 1.7  #: cycles of a line of activations that lanes look up in L1
 L2_SM = 40.0  #: bytes per cycle that one multiprocessor can load
 SERIAL = 3.3  #: cycles from one instruction of a warp to its next
 DRAM = 0.94  #: share of the data sheet's bandwidth that kernels reach
@@ -58,7 +60,7 @@ def work(p: KernelProblem, c: Columns, g: QuantizedMmaGeometry, d: Device) -> Wo
     moved_b = c.nl * c.u // access.format.per_byte
     # lanes of a quad load adjacent vectors of a row of A: a warp reads 8 rows of each tile
     read_a = warps * g.steps * tiles_m * LANES * g.window * ELEMENT
-    lines = read_a / (QUAD * np.minimum(c.vec_a, CHUNK) * ELEMENT)  # L1 looks up a line of each row
+    lines = LOOKUPS * read_a / (QUAD * np.minimum(c.vec_a, CHUNK) * ELEMENT)  # a line of each row
     staged = c.stages > 0
     wavefronts = np.where(staged, read_a / perf_costs.WAVEFRONT, lines) + moved_b / perf_costs.WAVEFRONT
     moved_a = c.ml * c.u * ELEMENT
@@ -80,6 +82,7 @@ def work(p: KernelProblem, c: Columns, g: QuantizedMmaGeometry, d: Device) -> Wo
         moved_a=moved_a,
         moved_b=moved_b,
         stages=2,
+        straddle_a=np.where(staged, c.ml * c.u * ELEMENT, 0),
         straddle_b=moved_b * scattered,
         **epilogue,
     )
@@ -93,6 +96,7 @@ def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell
     most = np.maximum(multiplied, memory)
     ratio = np.minimum(multiplied, memory) / most
     us = most * (1 + ratio**SHARPNESS) ** np.float32(1 / SHARPNESS) + x.extra[cell]
+    us = us + w.straddle_a[rows] * x.iterations[cell] * x.blocks[cell] / np.float32(COPIED * 1e6)
     out: Floats = us + np.float32(perf_costs.LAUNCH_US + COLD_US)
     return out
 

@@ -243,6 +243,7 @@ RULES = (
                     & (im2col(p) is None)
                     & (c.stages >= operand_packing.STAGES)
                     & (c.cluster_x * c.cluster_y == 1)
+                    & (c.math_warpgroups < 3)
                     & (c.tma_rows == 0)
                     & (c.u < BOX_LIMIT)
                     & (np.maximum(c.ml, c.nl) < BOX_LIMIT)
@@ -450,10 +451,11 @@ RULES = (
             (c.promotion_buffers == 1)
             | g.math.promotes
             & np.logical_not(g.math.a_from_registers)
+            & (promotion.per_stage(p, c) >= c.promotion_buffers)
             & (promotion.per_stage(p, c) % c.promotion_buffers == 0)
         ),
         "promotion_buffers={c.promotion_buffers} of {p.dtype} in {p.compute} with u={c.u}: it takes two-level sums, an"
-        " even number of them in a stage, and both operands in shared memory",
+        " even number of them in a stage, two at least, and both operands in shared memory",
     ),
     Rule(
         "wgmma_phases",
