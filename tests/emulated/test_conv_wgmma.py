@@ -164,6 +164,35 @@ GROUPS = {
         NCHW | {"direction": "input_grad"},
         "ml=64 nl=64 epilogue_smem=1 operand_path_a=pack operand_path_b=pack",
     ),
+    "filters of items are adjacent along a row": (
+        64,
+        24,
+        2,
+        {"filters": "CRSK"},
+        "ml=24 nl=64 transposed_mma=1 epilogue_smem=1",
+    ),
+    "the same, images are packed": (64, 24, 2, NCHW | {"filters": "CRSK"}, "ml=64 nl=32 operand_path_b=pack"),
+    "filters of items are adjacent along a row, input gradients": (
+        24,
+        64,
+        2,
+        {"filters": "CRSK", "direction": "input_grad"},
+        "ml=64 nl=32",
+    ),
+    "one item of all groups, rows of filters in the operand": (
+        16,
+        16,
+        4,
+        {"filters": "CRSK"},
+        "ml=64 nl=64 operand_path_b=pack",
+    ),
+    "one item of all groups, taps of a row are one": (
+        8,
+        16,
+        3,
+        {"padding": 0, "aligned_input": 4},
+        "ml=64 nl=64 transposed_mma=1 cluster_k=2 operand_path_a=pack operand_path_b=pack",
+    ),
     "weight gradients": (64, 24, 3, {"direction": "weight_grad"}, "ml=64 nl=192 epilogue_smem=1"),
     "blocks on the diagonal, slices": (
         8,
@@ -186,7 +215,7 @@ GROUPS = {
 def test_groups_of_channels(case):
     channels, filters, groups, fields, config = GROUPS[case]
     c, k = channels * groups, filters * groups
-    p = Conv(2, c, 5, 6, k, 3, 2, padding=1, groups=groups, dtype="f16", **{"layout": "NHWC"} | fields)
+    p = Conv(2, c, 5, 6, k, 3, 2, groups=groups, dtype="f16", **{"layout": "NHWC", "padding": 1} | fields)
     depth = "" if "u=" in config else "u=64 "
     config = f"family=wgmma stages=3 {depth}{config}"
     verify(p, parse_config(config), "normal" if p.epilogue else "integers", 2.0, 1.0)

@@ -79,7 +79,7 @@ def _with_filters(v: Conv, item: int, im2col: Im2colDescriptor) -> Im2colDescrip
     digits = Digit(v.groups // item, 0), Digit(item, 1, along=-channels), Digit(filters, 2), Digit(taps, 3)
     axes = Axis(item * filters * w["k"]), Axis(filters * w["k"]), Axis(w["k"]), Axis(w["s"])
     copy = PackedCopy(digits, axes, Axis(w["c"], channels, 0), item * channels, zeros=True)
-    layout = im2col.layout
-    if v.direction == "input_grad":  # channels are those of C, and contiguous
-        layout = f"T{layout[1]}" if im2col.side == "b" else f"{layout[0]}N"
-    return replace(im2col, layout=layout, copies=(im2col.copies[0], copy), row=item * channels)
+    of_images, kmajor = im2col.layout["ab".index(im2col.side)], v.direction == "forward"  # else channels are those of C
+    layout = "TN"[kmajor] + of_images if im2col.side == "b" else of_images + "NT"[kmajor]
+    merged = taps // im2col.tap_count  # adjacent taps may be one tap with more channels
+    return replace(im2col, layout=layout, copies=(im2col.copies[0], copy), row=merged * copy.pitch)

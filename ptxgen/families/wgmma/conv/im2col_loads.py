@@ -241,7 +241,8 @@ class Im2colLoads(MatrixLoads):
         inner, outer = (descriptor.channels, along) if x.kmajor else (along, descriptor.channels)
         taps = descriptor.tap_count * descriptor.row_taps
         pitches = (descriptor.row * size, descriptor.row * size * taps)
-        items, item = self.items(p, outer * pitches[-1])
+        whole = outer * pitches[-1]  # a packed item; others may be adjacent along a row
+        items, item = self.items(p, whole if descriptor.copy(x.name) else p.offsets["ab".index(x.name)])
         box = (*x.box, *self.item_box)
         return TensorMap(x.name.upper(), element_type, (inner, taps, outer, *items), (*pitches, *item), box, x.span)
 
