@@ -1318,15 +1318,16 @@ def test_a_repeated_call_has_the_time_of_one(
 ) -> None:
     kernel = driver.load(source)
     c = driver.allocate(4 * COUNT)
-    seconds = iter(range(100))
+    seconds = iter(())
     monkeypatch.setattr(cuda.time, "monotonic", lambda: next(seconds))
     launch = lambda: driver.launch(kernel, INCREMENT, INCREMENT.pack({"C": c}))  # noqa: E731
     reads: list[int] = []
-    for gpu.kernel_us, calls in ((2.0, 2400), (9000.0, 1)):  # 5 ms between two readings: six replays of 400
-        before = words(driver, c)[0]
+    # 5 ms between two readings: six replays of 400; 20 ms, which are 25, where a reading takes 10
+    for gpu.kernel_us, reading, calls in ((2.0, 0.0, 2400), (2.0, 0.01, 10000), (9000.0, 0.0, 1)):
+        before, seconds = words(driver, c)[0], iter((0.0, reading, *range(100)))
         reads.clear()
         assert driver.sustain([launch] * 2, 3, lambda: reads.append(1)) == pytest.approx(gpu.kernel_us)
-        assert len(reads) == 2
+        assert len(reads) == 3
         assert (words(driver, c)[0] - before) // calls >= 3
     assert not gpu.graphs
 
