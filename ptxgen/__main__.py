@@ -5,7 +5,9 @@ import sys
 from ptxgen.install_advice import install_extra
 
 try:
-    from ptxgen.cli import main
+    from ptxgen.cli import load_program, main
+
+    load_program()
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] == "ptxgen":
         raise

@@ -24,13 +24,18 @@ def __getattr__(name: str) -> Any:
     return whole_app()
 
 
-def main() -> None:
-    """The command ``ptxgen``. What is imported before its work is no garbage: to look for some there takes a tenth of a
-    cold start."""
+def load_program() -> Any:
+    """Imports Typer and what every command needs, and returns the function that runs a command line. What is imported
+    before the work of a command is no garbage: to look for some there takes a tenth of a cold start."""
     gc.disable()
     from ptxgen.cli.command import run
 
-    sys.exit(run(sys.argv[1:]))
+    return run
 
 
-__all__ = ["app", "main"]
+def main() -> None:
+    """The command ``ptxgen``."""
+    sys.exit(load_program()(sys.argv[1:]))
+
+
+__all__ = ["app", "load_program", "main"]
