@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,11 +46,10 @@ def _rebuilt(op: str, type: str, arguments: tuple[Node, ...], value: Any) -> Nod
 
 
 def constant(value: Any, type: str) -> Node:
-    """The node of a number."""
-    element = type_of(type)
-    return node(
-        "constant", type, value=float(value) if element.floating else bool(value) if type == PRED else int(value)
-    )
+    """The node of a number. Every NaN is the positive quiet one: nodes are equal if their values print alike."""
+    if not type_of(type).floating:
+        return node("constant", type, value=bool(value) if type == PRED else int(value))
+    return node("constant", type, value=math.nan if math.isnan(value) else float(value))
 
 
 def variable(name: str, type: str) -> Node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ import pytest
 from ptxgen.errors import DtypeError, InputError
 from ptxgen.expr.cost import instructions_by_pipe
 from ptxgen.expr.evaluate import evaluate
-from ptxgen.expr.instructions import Row, register, rows, unregister
+from ptxgen.expr.instructions import Row, literal, register, rows, unregister
 from ptxgen.expr.node import Node, constant, node, select, variable
 from ptxgen.expr.operators import Operator
 from ptxgen.expr.ptx import Temporaries, check, reduced, statements
@@ -233,3 +234,9 @@ def test_an_operator_from_outside_the_package() -> None:
     assert rows() == before
     with pytest.raises(InputError, match=r"operator is 'other'; it must be .* that of its rows"):
         register(Operator("other", 1, frozenset(("float",)), np.tanh), row)
+
+
+def test_every_nan_is_one_constant() -> None:
+    negative = constant(-math.nan, "f32")
+    assert negative is constant(math.nan, "f32")
+    assert literal(negative) == "0f7FC00000"

@@ -344,6 +344,7 @@ def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> A
     terms += [
         where(direct & (out_bytes == 1) & few, 12, 0),
         where(direct & loads, where(scaled & np.logical_not(few), 20, where(few, 12, 3)), 2),
+        where(direct & wide, 26, 0) if len(p.sink.elementwise) > 1 else 0,
         where(via_smem & (loads or any(op.long for op in p.sink.operations)), where(few, 28, 20 if loads else 0), 0),
         where(wide, where(scaled | (direct & (out_bytes == 4)) | along_x | narrow, 26, 3), 0),
         where(multicast, 28, 0),
