@@ -127,7 +127,7 @@ K_LOOP:
     // ---- wait: the stage is full
 ${sync.wait("%full_bar", "%phase")}\
     setp.ne.u32 %accumulate, %k_iter, 0;
-${math.multiply(pipeline, sums)}\
+${math.multiply(pipeline)}\
 ${sums.end_iteration(pipeline)}\
 ${sync.advance(plan.pipeline.stages)}\
     add.u32 %k_iter, %k_iter, 1;

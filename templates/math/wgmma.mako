@@ -23,7 +23,7 @@ ${realign.setup()}\
     or.b32 %y_desc_low, %y_desc_low, ${plan.y.desc_low_hex};
 </%def>
 
-<%def name="multiply(pipeline, sums)">
+<%def name="multiply(pipeline)">
 <% m = plan.mainloop %>\
 ${realign.realign()}\
     // ${len(m.products)} products; descriptors advance in units of 16 bytes

@@ -58,7 +58,7 @@ ${bits.add_thread_terms("%row", "%wg_thread", m.row_terms)}\
     }
 </%def>
 
-<%def name="multiply(pipeline, sums)">
+<%def name="multiply(pipeline)">
 <% m, f = plan.mainloop, plan.mainloop.fragments %>\
     {
     .reg .b32 %frag_addr<${f.bases}>, %y_stage_desc_low, %desc_low;
