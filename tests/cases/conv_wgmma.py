@@ -324,6 +324,8 @@ def of_groups(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     if p.direction == "weight_grad":
         c = unit * int(rng.choice([1, 2, 4, 8]))
     fields: dict[str, object] = {"exact_nonfinite": bool(rng.random() < 0.2)}
+    if p.direction == "input_grad" and rng.random() < 0.6:
+        fields["stride"] = (1, *(int(v) for v in rng.choice([1, 2, 2, 3], 2)))
     if p.element.bytes > 1 and rng.random() < 0.4:  # operands that are packed
         fields |= {"layout": ("NCHW", "NHWC")[rng.integers(2)], "filters": str(rng.choice(list(FILTERS.values())))}
         fields |= {"aligned_input": int(rng.choice([4, 16]))}

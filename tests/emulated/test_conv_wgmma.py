@@ -150,6 +150,27 @@ GROUPS = {
     "items of several groups": (8, 16, 6, {"epilogue": "bias"}, "ml=64 nl=32 operand_path_b=pack"),
     "one item of all groups": (16, 16, 4, {"stride": 2}, "ml=64 nl=64 cluster_k=2 operand_path_b=pack"),
     "input gradients": (16, 8, 4, {"direction": "input_grad"}, "ml=64 nl=64 operand_path_b=pack"),
+    "input gradients with a stride, tiles of all phases in turn": (
+        64,
+        24,
+        3,
+        {"direction": "input_grad", "stride": 2, "epilogue": "bias"},
+        "ml=128 nl=64 persistent=1 pingpong=1 math_warpgroups=2 epilogue_smem=1",
+    ),
+    "input gradients with a stride, items of several groups": (
+        16,
+        8,
+        8,
+        NCHW | {"direction": "input_grad", "stride": (2, 3)},
+        "ml=64 nl=64 operand_path_a=pack operand_path_b=pack",
+    ),
+    "input gradients with a stride, few channels of all groups, whose phases could be columns": (
+        8,
+        8,
+        2,
+        {"direction": "input_grad", "stride": 2, "r": 5, "s": 5, "padding": 2},
+        "ml=64 nl=16",
+    ),
     "images are packed, items of one group": (
         64,
         40,
@@ -215,7 +236,7 @@ GROUPS = {
 def test_groups_of_channels(case):
     channels, filters, groups, fields, config = GROUPS[case]
     c, k = channels * groups, filters * groups
-    p = Conv(2, c, 5, 6, k, 3, 2, groups=groups, dtype="f16", **{"layout": "NHWC", "padding": 1} | fields)
+    p = Conv(2, c, 5, 6, k, **{"r": 3, "s": 2, "layout": "NHWC", "padding": 1} | fields, groups=groups, dtype="f16")
     depth = "" if "u=" in config else "u=64 "
     config = f"family=wgmma stages=3 {depth}{config}"
     verify(p, parse_config(config), "normal" if p.epilogue else "integers", 2.0, 1.0)

@@ -121,7 +121,6 @@ def test_taps_do_not_merge_otherwise(shape):
         {"groups": 4},  # channels of a group are no whole 16 bytes
         {"groups": 2, "k": 32, "layout": "CHWN"},
         {"groups": 2, "k": 32, "layout": "NCHW", "direction": "weight_grad"},
-        {"groups": 2, "k": 32, "direction": "input_grad", "stride": 2},  # phases are the items
         {"dtype": "e4m3", "filters": "KCRS"},  # bytes are not copied
         {"dtype": "s8", "layout": "NCHW"},
         {"layout": "CHWN", "d": 3, "t": 2},  # five axes
@@ -138,6 +137,11 @@ def test_groups_are_items_of_the_batch():
     x = descriptor(shape)
     assert (x.channels, x.count, x.extents, x.blocks) == (96, 2, (11, 9, 2), None)
     assert x.pitches == (192, 11 * 192, 9 * 11 * 192, 96)
+    phased = descriptor(shape + ",stride=2", direction="input_grad")
+    assert [(phase.counts, phase.taps, phase.shift) for phase in phased.phases[:2]] == [
+        ((6, 4, 2), (2, 2, 1), (0, 0, 0)),
+        ((5, 4, 2), (2, 2, 1), (1, 0, 0)),
+    ]
     assert x.pixels == lower(Conv(**Conv.read_shape(shape), layout="NHWC", dtype="f16")).m
     # of a weight gradient, the pixels of the last stage are past the last image, in no other group
     assert descriptor(shape, direction="weight_grad").upper[-1] * 9 * 10 >= 256

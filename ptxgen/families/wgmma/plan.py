@@ -172,9 +172,8 @@ class WgmmaPlan(Plan):
         p = self.problem
         x = im2col(p)
         if x is not None and x.phases:
-            return PhaseBatch(
-                True, names, False, int(self.geometry.pipeline.unit), self.config.u, len(x.extents), x.by_phase
-            )
+            unit = int(self.geometry.pipeline.unit)
+            return PhaseBatch(True, names, False, unit, self.config.u, len(x.extents), x.by_phase, x.groups)
         return TensorBatch(p.batch != 1, names, bf16x3.planes(p) > 1)
 
     def _scheduler(self) -> TileScheduler:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from ptxgen.lowering.im2col_descriptor import BOX, Im2colDescriptor
+from ptxgen.lowering.im2col_descriptor import BOX, Digits, Im2colDescriptor, Im2colPhase
 from ptxgen.lowering.packed_copy import Axis, Digit, PackedCopy
 from ptxgen.operations.conv.problem import Conv
 
@@ -19,12 +19,11 @@ STAGE = 256  #: most pixels of a stage
 
 def has_items(v: Conv) -> bool:
     """True if an im2col map can have the groups of ``v`` as its last coordinate."""
-    phased = v.direction == "input_grad" and v.strides != (1, 1, 1)
     aligned = all(n // v.groups * v.element.bytes % 16 == 0 for n in (v.c, v.k))
     flat = v.layout != "CHWN" and not v.deep and not any(v.pads[0])
     whole = v.groups > 1 and not v.fold and 0 not in (v.n, v.c, v.k)
     natural = v.direction != "weight_grad" or (v.layout, v.filters) == ("NHWC", "KRSC")
-    return whole and natural and flat and aligned and not phased
+    return whole and natural and flat and aligned
 
 
 def groups_of_item(v: Conv) -> int:
@@ -48,6 +47,7 @@ def with_items(v: Conv, im2col: Im2colDescriptor) -> Im2colDescriptor:
     channels = (v.k if v.direction == "input_grad" else v.c) // v.groups
     if im2col.copies[1] is not None and v.direction != "weight_grad":
         im2col = _with_filters(v, 1, im2col)
+    phases = tuple(_of_images(phase, v.n) for phase in im2col.phases)
     return replace(
         im2col,
         channels=channels,
@@ -59,8 +59,25 @@ def with_items(v: Conv, im2col: Im2colDescriptor) -> Im2colDescriptor:
         steps=(*im2col.steps, 1),
         taps=(*im2col.taps, 1),
         dilation=(*im2col.dilation, 1),
+        result=_with_images(v, im2col.result) if phases else im2col.result,
+        phases=phases,
+        tap_steps=(*im2col.tap_steps, 0) if phases else (),
         groups=True,
     )
+
+
+def _of_images(phase: Im2colPhase, images: int) -> Im2colPhase:
+    """The phase with ``images`` as its last axis."""
+    taps = (*phase.taps, int(phase.tap_count > 0))
+    return replace(phase, counts=(*phase.counts, images), taps=taps, shift=(*phase.shift, 0))
+
+
+def _with_images(v: Conv, result: tuple[Digits, Digits] | None) -> tuple[Digits, Digits]:
+    """The digits of C of an item with phases: images are an axis of the pixels, channels are those of a group."""
+    assert result is not None
+    pixels, ((channels, step),) = result[::-1] if v.swapped else result
+    digits: tuple[Digits, Digits] = ((1, 0), *pixels), ((channels // v.groups, step),)
+    return digits[::-1] if v.swapped else digits
 
 
 def with_blocks(v: Conv, item: int, im2col: Im2colDescriptor) -> Im2colDescriptor:

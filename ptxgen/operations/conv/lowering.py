@@ -78,13 +78,11 @@ def _loaded_form(v: Conv, p: KernelProblem, c: ImplicitOperand) -> KernelProblem
     """The form of ``p`` whose images TMA loads; None: it cannot. ``c``: the result of the GEMM. Where groups share an
     item of the batch, it is the form of the convolution with items as groups."""
     item = groups_of_item(v) if has_items(v) else 1
-    if item == 1:
+    wide = _implicit_gemm(replace(v, groups=v.groups // item)) if item > 1 else None
+    form = next((x for x in wide.forms if im2col(x) is not None), None) if wide is not None else None
+    if form is None or im2col(form).merged_phases > 1:  # columns that are phases have no place for blocks of filters
         descriptor = im2col_of(v, c)
         return None if descriptor is None else im2col_form(p, descriptor)
-    wide = _implicit_gemm(replace(v, groups=v.groups // item))
-    form = next((x for x in wide.forms if im2col(x) is not None), None)
-    if form is None:
-        return None
     form = replace(with_descriptor(form, with_blocks(v, item, im2col(form))), moved=p.moved)
     if v.direction != "weight_grad":
         return form

@@ -57,7 +57,7 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
     (along, pitch), (kmajor, row) = images[0], filters[0]
     side, layout = _layout(v, kmajor)
     axes = _axes(v)
-    if phased and images[1] is None:
+    if phased and images[1] is None and v.groups == 1:
         merged = merged_phases(v, *_layout(v, True))
         if merged is not None:
             return merged
@@ -94,6 +94,8 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
         None if phased else _result(v, c),
         by_image=_by_image(v),
     )
+    if phased:
+        im2col = _with_phases(v, im2col, of)
     if v.groups > 1:
         return with_items(v, im2col)
     if v.direction == "weight_grad":
@@ -101,8 +103,6 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
     if v.direction == "forward":
         direct = replace(im2col, extents=whole, steps=of(v.strides, 1))
         return replace(im2col.merge_row_taps(v.element.bytes), unpacked=_tiled_images(v, direct))
-    if phased:
-        im2col = _with_phases(v, im2col, of)
     return replace(im2col, unpacked=_tiled_images(v, im2col))
 
 
@@ -244,7 +244,8 @@ def _phase_images(v: Conv, im2col: Im2colDescriptor, firsts: list[tuple[int, int
     """How images of the phases are interleaved to C, if its pixels are contiguous and no epilogue follows. ``firsts``:
     (row, column) of the first pixel of each phase. None: not in this layout, or images or C are too large."""
     (_, down, across), (rows, columns) = v.strides, (v.h, v.w)
-    plain = v.layout == "NCHW" and len(im2col.extents) == 2 and v.output.bytes in COPIED and not v.epilogue_ops
+    flat = len(im2col.extents) == 2 and v.groups == 1
+    plain = flat and v.layout == "NCHW" and v.output.bytes in COPIED and not v.epilogue_ops
     if not plain or not 1 < across <= INTERLEAVED or 0 in (v.n, v.c, v.h, v.w):
         return None
     numbers = {first: n for n, first in enumerate(firsts)}

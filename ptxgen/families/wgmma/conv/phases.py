@@ -60,12 +60,14 @@ class PhaseTable(Table):
 class PhaseBatch(TensorBatch):
     """The phases of a strided input gradient take the place of batch items: the tile scheduler assigns a phase and a
     tile of it to a block. ``unit``: channels of a box, ``u``: of a stage, ``axes``: of an image; ``by_phase``: whether
-    C is images of the phases, which are at the start of the workspace."""
+    C is images of the phases, which are at the start of the workspace; ``groups``: each phase has the items of a batch,
+    which are groups of channels."""
 
     unit: int
     u: int
     axes: int
     by_phase: bool = False
+    groups: bool = False
 
     template = "sched/phases.mako"
     skipped, frees_last = "%skipped_iters", "%arrives_prev"
@@ -81,7 +83,13 @@ class PhaseBatch(TensorBatch):
         return [
             Parameters("u64", ("phase_table",), lambda x: (PhaseTable(im2col(x.p), self.unit, self.u),)),
             Parameters("u32", ("phases",), lambda x: (len(im2col(x.p).phases),), same_line=True),
+            *(super().parameters if self.groups else ()),
         ]
+
+    @property
+    def phase_number(self) -> str:
+        """The register with the number of the block's phase."""
+        return "%phase_number" if self.groups else "%item"
 
     @property
     def axis_offsets(self) -> range:
@@ -119,4 +127,8 @@ class PhaseScheduler(TileScheduler):
     def grid(self, p: KernelProblem, items: int) -> tuple[int, int, int]:
         """The grid of a launch of all phases."""
         assert im2col(p) is not None
-        return super().grid(p, len(im2col(p).phases))
+        return super().grid(p, len(im2col(p).phases) * items)
+
+    def batch_limit(self, p: KernelProblem) -> int:
+        """Items that one launch can have: each has all phases."""
+        return max(super().batch_limit(p) // len(im2col(p).phases), 1)
