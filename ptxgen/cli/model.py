@@ -12,7 +12,7 @@ import typer
 from ptxgen.cli.checks import INPUT_FILE, OUTPUT_FILE, OUTPUT_FOLDER, Check
 from ptxgen.cli.collect import ChildrenOption, DevicesOption, DtypesOption, JobsOption, MaxExtentOption, MixtureOption
 from ptxgen.cli.command import Answer, Common, command, model
-from ptxgen.cli.options import DatabaseOptions, SeedOption, warn_if_emulated
+from ptxgen.cli.options import DatabaseOptions, SeedOption, no_problem, open_lines, warn_if_emulated
 from ptxgen.cli.progress import progress as shown_progress
 
 if TYPE_CHECKING:
@@ -137,6 +137,113 @@ def _stored(options: DatabaseOptions, device: str, error: InputError) -> list[Me
     if not rows:
         raise InputError(f"{error}; {options.path} has none either: tune or collect adds them, --folder reads others")
     return rows
+
+
+@command(model, "vendor", "vendor-1.jsonl.xz --time-limit 120", tables=False)
+def vendor(
+    options: Common,
+    out: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="The file that is written: <device>/vendor-NAME.jsonl.xz."),
+        OUTPUT_FILE,
+    ],
+    problems: Annotated[int | None, typer.Option(min=1, help="Number of problems. [default: no limit]")] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="End after this time. [default: no limit]")
+    ] = None,
+    shapes_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The problems of this file, one JSON object per line, not random ones."),
+    ] = None,
+    seed: SeedOption = 0,
+    mixture: MixtureOption = None,
+    dtypes: DtypesOption = None,
+    max_extent: MaxExtentOption = None,
+    devices: DevicesOption = "0",
+    children: ChildrenOption = None,
+) -> Answer:
+    """Time the vendors' libraries on random problems.
+
+    Times the algorithm that the heuristic of a library names, after a check of its result: what a program without
+    tuning gets. model train --vendor trains a model on such files, by which calls use the library where it is predicted
+    to be faster.
+    """
+    import datetime
+    import math
+    from dataclasses import replace
+    from itertools import islice
+
+    from ptxgen.cli.collect import generator, limits_of
+    from ptxgen.cli.revision import revision
+    from ptxgen.errors import InputError, UnavailableError
+    from ptxgen.problem.operation import operations
+    from ptxgen.problem.suites import read
+    from ptxgen.runtime.open_driver import open_driver
+    from ptxgen.settings import settings
+    from ptxgen.tuning.collect.collect import MeasuringProcesses, read_devices
+    from ptxgen.tuning.collect.vendor_times import collect as collect_times
+    from ptxgen.tuning.deadline import Deadline, stop_on_signals
+    from ptxgen.tuning.store import vendor_files
+    from ptxgen.tuning.store.exchange import Header
+
+    if time_limit is not None and not time_limit > 0:
+        raise InputError(f"time-limit is {time_limit:g}; it must be positive")
+    if time_limit is None and problems is None and shapes_file is None:
+        raise InputError("problems, time-limit and shapes-file are absent; one of them must end the run")
+    numbers, driver = read_devices(devices), settings().driver
+    opened = open_driver(driver)
+    clock, device = opened.clock, opened.device.name
+    libraries = [
+        b for o in operations() for b in o.baselines.values() if b.calls and (clock == "hardware" or b.emulated)
+    ]
+    versions = sorted({version for b in libraries if b.calls and (version := b.calls.version())})
+    if not versions:
+        names = ", ".join(sorted({b.title for o in operations() for b in o.baselines.values() if b.calls}))
+        raise UnavailableError(f"no library of {names} is there for {device}; doctor says what is missing")
+    given: Iterable[Any] = replace(generator(seed, mixture, dtypes), limits=limits_of(clock, max_extent))
+    if shapes_file is not None:
+        with open_lines(shapes_file) as lines:
+            given = [case.problem for case in read(lines, str(shapes_file), "")]
+        if not given:
+            raise no_problem(shapes_file)
+    deadline = Deadline(math.inf if time_limit is None else time_limit)
+    with (
+        shown_progress() as progress,
+        MeasuringProcesses(driver, numbers, children, revision()) as processes,
+        stop_on_signals(deadline),
+    ):
+        progress.phase("vendor", problems or 0)
+        done = collect_times(processes, islice(given, problems), clock, deadline, progress)
+    parts = {"problems": problems, "time-limit": time_limit, "shapes-file": shapes_file and shapes_file.name}
+    parts |= {"seed": seed or None, "mixture": mixture, "dtypes": dtypes, "max-extent": max_extent}
+    command_text = " ".join(
+        [
+            "ptxgen model vendor",
+            *(
+                f"--{name} {value:g}" if isinstance(value, float) else f"--{name} {value}"
+                for name, value in parts.items()
+                if value
+            ),
+        ]
+    )
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    count = vendor_files.write(out, Header(device, clock, revision(), command_text, today), done.rows)
+    failed = dict(done.failed.most_common())
+    document = {
+        "command": "model vendor",
+        "device": device,
+        "clock": clock,
+        "file": out,
+        "libraries": versions,
+        "measurements": count,
+        "failed": failed,
+        "without": done.without,
+    }
+    text = [f"{out}: {count} times of {', '.join(versions)} on {device}"]
+    text += [f"{number} failed: {why}" for why, number in failed.items()]
+    text += [f"{done.without} problems of operations without a library for calls"] if done.without else []
+    deadline.raise_for_signal()
+    return Answer(document, "\n".join(text))
 
 
 @command(model, "evaluate", "--no-curve", "--device h200 --samples --perceptrons 10000 --json")

@@ -57,6 +57,9 @@ class Installation:
     remedy: Callable[[], str]
 
 
+HEURISTIC = ""  #: the text of the algorithm that the heuristic of a vendor's library names
+
+
 class VendorKernel(Protocol):
     """An algorithm of a vendor's library for one problem, with alpha = 1 and beta = 0. ``workspace``: bytes of device
     memory that a launch needs."""
@@ -72,7 +75,8 @@ class VendorKernel(Protocol):
 class VendorCalls:
     """How calls use a vendor's library in place of a kernel. ``version()``: its name and version, None: it is
     missing; ``search(driver, problem, sets, timing)``: a text of its fastest algorithm on these operand sets,
-    LaunchError: it does not compute the problem; ``kernel(driver, problem, text)``: that algorithm."""
+    LaunchError: it does not compute the problem; ``kernel(driver, problem, text)``: that algorithm, or, for the text
+    ``HEURISTIC``, the one that its heuristic names."""
 
     version: Callable[[], str | None]
     search: Callable[[Any, Any, Sequence[Mapping[str, int]], Any], str]

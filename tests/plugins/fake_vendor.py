@@ -29,7 +29,7 @@ class Kernel:
 
     def __init__(self, driver: Driver, problem: Gemm, text: str) -> None:
         half = replace(problem, m=problem.m // 2) if os.environ.get("FAKE_WRONG") else problem
-        self.runner = Runner.of(driver, half, parse_config(text))
+        self.runner = Runner.of(driver, half, parse_config(text or FAST))
 
     def launch(self, addresses: Mapping[str, int], workspace: int, stream: int) -> None:
         assert workspace

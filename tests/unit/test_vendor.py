@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
@@ -13,15 +14,21 @@ import pytest
 import ptxgen
 from ptxgen.api import choice, drivers, first_call, launches, runners, vendor_calls
 from ptxgen.codegen.config.config import parse_config
-from ptxgen.errors import InputError
+from ptxgen.errors import CorruptError, InputError
+from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning import selection
+from ptxgen.tuning.collect import vendor_times
+from ptxgen.tuning.collect.collect import MeasuringProcesses
+from ptxgen.tuning.deadline import Deadline
 from ptxgen.tuning.measure.bench import SEARCH_TIMING, Bench
 from ptxgen.tuning.search import first_use, tuner
 from ptxgen.tuning.search.gain import ProblemQueue
+from ptxgen.tuning.store import vendor_files
 from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.exchange import Header
 from ptxgen.tuning.store.measurement import VendorMeasurement, vendor_from_dict
 from tests.plugins import fake_vendor
 
@@ -169,3 +176,33 @@ def test_tuning_times_the_library(path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert fakes() == 1
     line = f"ptxgen: gemm 32,48,16 NN f32: Fake 1.0 (measured {theirs.us:.1f} µs), faster than "
     assert line in capsys.readouterr().err
+
+
+def test_times_of_heuristics_are_collected_and_read_again(tmp_path: Path) -> None:
+    file, deadline = tmp_path / "vendor-1.jsonl.xz", Deadline()
+    problems = [P, Gemm(8, 8, 8), P, Conv(1, 1, 3, 3, 1, 1, 1), Gemm(8, 8, 8, dtype="s8")]
+    with MeasuringProcesses("emulated", [0]) as processes:
+        done = vendor_times.collect(processes, problems, "model", deadline)
+    assert {row.problem for row in done.rows} == {P, Gemm(8, 8, 8)}
+    assert done.without == 1
+    assert sum(done.failed.values()) == 1  # the configuration is illegal for it
+    [theirs] = [row for row in done.rows if row.problem == P]
+    assert theirs == (P, "fake", "Fake 1.0", measured().us)
+    header = Header("emulated", "model", "c0ffee", "ptxgen model vendor --time-limit 1")
+    assert vendor_files.write(file, header, done.rows) == 2
+    again = file.read_bytes()
+    assert vendor_files.write(file, header, done.rows[::-1]) == 2
+    assert file.read_bytes() == again
+    assert vendor_files.read(file) == (header, sorted(done.rows, key=lambda row: row.problem.key()))
+    file.write_bytes(lzma.compress(lzma.decompress(again).replace(b'"library"', b'"name"')))
+    with pytest.raises(
+        CorruptError, match=r"vendor-1.jsonl.xz, line 2: has .*; it must have problem, library, version, us"
+    ):
+        vendor_files.read(file)
+
+
+def test_validation_files_have_times_of_heuristics(tmp_path: Path) -> None:
+    [path, *_] = vendor_files.files("h200")
+    header, rows = vendor_files.read(path)
+    assert header.device == "h200"
+    assert {(row.problem.operation, row.library, row.version) for row in rows} == {("gemm", "cublas", "")}

@@ -23,7 +23,7 @@ from ptxgen.errors import LaunchError, ShapeError, UnavailableError
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.dtypes import FAST_ACCUM, dtype
 from ptxgen.problem.epilogue_ops import arrays_of
-from ptxgen.problem.operation import VendorTimes
+from ptxgen.problem.operation import HEURISTIC, VendorTimes
 from ptxgen.runtime import vendor_libraries
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
@@ -330,9 +330,13 @@ class CublasLt:
 
 
 class CublasLtKernel:
-    """An algorithm that ``search`` found, as a ``VendorKernel``. LaunchError: the text is none of ``search``."""
+    """An algorithm that ``search`` found, or the first one of the heuristic, as a ``VendorKernel``. LaunchError: the
+    text is none of ``search``, or there is no algorithm."""
 
     def __init__(self, driver: CudaDriver, problem: Gemm, text: str) -> None:
+        if text == HEURISTIC:
+            with CublasLt(driver, problem) as library:
+                text = _text(library.algorithms[0])
         code, _, size = text.partition(" ")
         try:
             algorithm, self.workspace = Algorithm(workspace=int(size)), int(size)
@@ -343,12 +347,16 @@ class CublasLtKernel:
 
 
 def search(driver: CudaDriver, problem: Gemm, sets: Sequence[Mapping[str, int]], timing: Timing) -> str:
-    """The fastest algorithm for a problem: its 64 bytes in hexadecimal, and the bytes of its workspace. The text is
-    valid for one version of the library. LaunchError, ShapeError: it does not compute the problem."""
+    """The text of the fastest algorithm for a problem, which is valid for one version of the library. LaunchError,
+    ShapeError: it does not compute the problem."""
     with CublasLt(driver, problem, sets[0]) as library:
         times = library.times(sets, timing)
-        algorithm = library.algorithms[min(times, key=lambda i: times[i])]
-        return f"{struct.pack('8Q', *algorithm.algo).hex()} {algorithm.workspace}"
+        return _text(library.algorithms[min(times, key=lambda i: times[i])])
+
+
+def _text(algorithm: Algorithm) -> str:
+    """Its 64 bytes in hexadecimal, and the bytes of its workspace."""
+    return f"{struct.pack('8Q', *algorithm.algo).hex()} {algorithm.workspace}"
 
 
 def _check(status: int) -> None:

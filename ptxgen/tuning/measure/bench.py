@@ -17,6 +17,7 @@ from ptxgen.errors import AssembleError, EmulatorError, LaunchError, ShapeError,
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.operation import (
+    HEURISTIC,
     MeasuredCeiling,
     Parts,
     VendorKernel,
@@ -216,18 +217,32 @@ class Bench:
             return samples, measured
         return samples[:-1], replace(measured, samples=tuple(round(us, 4) for us in samples[-1]))
 
-    def _vendor_kernel(self, problem: Problem, timing: Timing) -> tuple[VendorMeasurement | None, VendorKernel | None]:
-        """The vendor's fastest algorithm, whose result is checked, and its measurement, still without samples."""
+    def heuristic(self, problem: Problem, timing: Timing, elements: int) -> VendorMeasurement | None:
+        """The measurement of the algorithm that the heuristic of the vendor's library names, after a check of its
+        result; None: there is no library. ``elements``: those of C that are compared. LaunchError: it failed while it
+        was timed."""
+        measured, kernel = self._vendor_kernel(problem, timing, HEURISTIC, elements)
+        if measured is None or kernel is None:
+            return measured
+        samples = self.compare(problem, (), timing, 1, kernel)
+        return replace(measured, samples=tuple(round(us, 4) for us in samples[-1]))
+
+    def _vendor_kernel(
+        self, problem: Problem, timing: Timing, algorithm: str | None = None, elements: int = CHECKED_ELEMENTS
+    ) -> tuple[VendorMeasurement | None, VendorKernel | None]:
+        """An algorithm of the vendor's library, whose result is checked, and its measurement, still without samples.
+        ``algorithm``: its text, None: the fastest; ``elements``: those of C that are compared."""
         library = vendor_of(problem, self.driver.clock)
         version = library.calls.version() if library is not None and library.calls is not None else None
         if library is None or library.calls is None or version is None:
             return None, None
         env, now = environment(self.driver, timing, self.commit), round(time.time(), 3)
         done = VendorMeasurement(problem, library.name, version, "launch_error", env, created=now)
-        sets = self.operand_sets_for(problem, timing)
         try:
+            sets = self.operand_sets_for(problem, timing)
             with self.driver.lock:
-                algorithm = library.calls.search(self.driver, problem, sets.sets, SEARCH_TIMING)
+                if algorithm is None:
+                    algorithm = library.calls.search(self.driver, problem, sets.sets, SEARCH_TIMING)
                 kernel = library.calls.kernel(self.driver, problem, algorithm)
                 memory = Allocation(self.driver, max(kernel.workspace, 16))
                 sets.poison()
@@ -235,7 +250,7 @@ class Bench:
                 self.driver.synchronize()
         except (LaunchError, EmulatorError, UnavailableError, ShapeError) as error:
             return replace(done, message=str(error)[:500]), None
-        deviation = sets.deviation(CHECKED_ELEMENTS)
+        deviation = sets.deviation(elements)
         if not deviation.ok:
             return replace(done, outcome="wrong_result", message=str(deviation)), None
         return replace(done, outcome="ok", algorithm=algorithm), kernel

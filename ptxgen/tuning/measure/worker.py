@@ -290,6 +290,20 @@ class Worker:
         self.stop()
         return [], None
 
+    def heuristic(self, problem: Problem, timing: Timing, elements: int) -> VendorMeasurement | None:
+        """``Bench.heuristic`` in the child; None: there is no library, or the child failed. After an error another
+        child gets the next request: a failed launch may have corrupted the context."""
+        answer = self._ask(problem, {"heuristic": elements, "timing": asdict(timing)})
+        measured = None
+        try:
+            if answer is not None and answer["vendor"] is not None:
+                measured = vendor_from_dict(answer["vendor"])
+        except (ValueError, TypeError, KeyError):
+            answer = None
+        if answer is None or (measured is not None and measured.outcome == "launch_error"):
+            self.stop()
+        return measured
+
     def vendor(self, problem: Problem, baseline: str, timing: Timing = SEARCH_TIMING) -> VendorTimes:
         """The times of the vendor library ``baseline``; NaN if it failed."""
         answer = self._ask(problem, {"baseline": baseline, "timing": asdict(timing)})
@@ -374,6 +388,12 @@ def main() -> None:
                     samples = work.compare(problem, configs, timing, request["rounds"])
             document = {"samples": samples, "vendor": None if vendor is None else vendor.as_dict()}
             print(json.dumps(document), file=answers, flush=True)
+            continue
+        if "heuristic" in request:
+            first = None
+            with suppress(PtxgenError):
+                first = work.heuristic(problem, timing, request["heuristic"])
+            print(json.dumps({"vendor": None if first is None else first.as_dict()}), file=answers, flush=True)
             continue
         if "baseline" in request:
             us = work.vendor(problem, request["baseline"], timing)
