@@ -1,4 +1,4 @@
-"""The base of problem types: element types, epilogue, text form."""
+"""The base class of problem types: element types, epilogue, text form."""
 
 from __future__ import annotations
 
@@ -23,27 +23,31 @@ from ptxgen.problem.epilogue_ops import (
 EXTENT_LIMIT = 1 << 31
 MEMORY_LIMIT = 1 << 47  #: upper limit of an operand in bytes: the virtual address space of a GPU
 
-#: dtype of A and B -> the values of ``compute``, the default first. ``tf32``: f32 inputs are rounded to 11 bits;
-#: ``f32_bf16x6``: each f32 input is the sum of three bf16 planes; as exact as f32, but infinities give NaN;
-#: ``f32_fast_accum``: fp8 products are summed in the accumulators of tensor cores, which Hopper keeps to 13 bits
+#: dtype of A and B -> the values of ``compute``, the default first. ``tf32`` rounds f32 inputs to 11 bits.
+#: ``f32_bf16x6`` splits each f32 input into a sum of three bf16 planes: results are as exact as in f32, but infinities
+#: give NaN. ``f32_fast_accum`` sums fp8 products in the accumulators of tensor cores, which keep 13 bits on Hopper
 COMPUTE_MODES = {d.name: d.compute for d in DTYPES.values() if d.compute}
-#: value of ``compute`` -> accumulator type, if the names differ; ``b1``: common bits of words are counted, which
-#: programs of tasks ask for, not problems
+#: value of ``compute`` -> accumulator type, where the names differ. ``b1`` counts common bits of words; only programs
+#: of tasks use it, no problem has it
 SUMS = {"tf32": "f32", "f32_bf16x6": "f32", FAST_ACCUM: "f32", "b1": "s32"}
 #: dtype of A and B -> the dtypes that C may have, the default first
 OUT_DTYPES = {d.name: d.outputs for d in DTYPES.values() if d.outputs}
 
-#: the epilogue operands with the shape, strides, alignment and type of C
+#: the epilogue operands that have the shape, strides, alignment and type of C
 ELEMENTWISE_OPERANDS = ("residual", "aux")
-#: type of a dataclass field -> the function that checks a value of it
+#: type of a dataclass field -> the function that checks the values of such a field
 CHECKS: dict[str, Callable[[str, Any], Any]] = {"str": word, "bool": flag}
 
 
 @dataclass(frozen=True)
 class FieldText:
-    """What commands and exported libraries say of a field of a problem. ``option``: the help of its option; ``flag``:
-    the option, if it is not the name of the field; ``metavar``: the name of its value; ``c``: (name, meaning) of the
-    fields of the C structure that hold it, of a tuple its last elements; ``words``: the values of a text field."""
+    """The texts about a field of a problem in commands and exported libraries.
+
+    ``option``: the help of the command-line option; ``flag``: the option, if it is not the name of the field;
+    ``metavar``: the placeholder of the value in help; ``c``: (name, meaning) of each field of the C structure that
+    holds the field (if the field is a tuple, these hold its last elements); ``words``: the values that a text field may
+    have.
+    """
 
     option: str = ""
     metavar: str = ""
@@ -58,12 +62,13 @@ NO_TEXT = FieldText()
 def described(
     option: str = "", metavar: str = "", c: Any = (), words: Iterable[str] = (), flag: str = ""
 ) -> dict[str, FieldText]:
-    """The metadata of a field of a problem. ``c``: as ``FieldText.c``, or the meaning of one field of the same name."""
+    """The metadata of a dataclass field of a problem. ``c``: as in ``FieldText``, or the meaning of one C field of the
+    same name."""
     pairs = (("", c),) if isinstance(c, str) else c
     return {"text": FieldText(option, metavar, pairs, tuple(words), flag)}
 
 
-#: of the field ``exact_nonfinite``
+#: the metadata of the field ``exact_nonfinite``
 EXACT_NONFINITE = described(
     "Exclude kernels in which infinities and NaN reach results that do not depend on them: conv, Winograd's algorithm"
     " and kernels that fold few filters; spmm, kernels that multiply absent nonzeros."
@@ -76,12 +81,13 @@ def text_of(f: Field[Any]) -> FieldText:
 
 
 def accumulator_dtype(compute: str, element: Dtype) -> Dtype:
-    """The type of sums in ``compute`` of products of A and B of type ``element``: complex if these are."""
+    """The accumulator type of ``compute`` if A and B have type ``element``: complex if ``element`` is complex."""
     return element if element.part else dtype(SUMS.get(compute, compute))
 
 
 def arithmetic_dtype(compute: str, out: str) -> Dtype:
-    """The type of alpha, beta and the epilogue's arithmetic, of sums in ``compute`` and a C of type ``out``."""
+    """The type of alpha, beta and the epilogue's arithmetic if sums have the type of ``compute`` and C has type
+    ``out``."""
     if dtype(out).part:
         return dtype(out)
     sums = dtype(SUMS.get(compute, compute))
@@ -89,23 +95,24 @@ def arithmetic_dtype(compute: str, out: str) -> Dtype:
 
 
 class ProblemBase:
-    """The base of problem types, which are frozen dataclasses: types, epilogue, text form.
+    """The base class of problem types, which are frozen dataclasses: element types, epilogue, text form.
 
     The text form (``key``) is ``operation shape layout dtype [name=value ...]``.
     """
 
     operation: ClassVar[str]
-    SHAPE: ClassVar[tuple[str, ...]]  #: the fields in the shape word of the text form
-    SHAPE_FORM: ClassVar[str]  #: the syntax of the shape word, for errors
-    SHAPE_EXAMPLE: ClassVar[str] = ""  #: the beginning of a shape word, where ``SHAPE_FORM`` is long, for help
-    #: the fields, besides shape, layout and dtype, that generated code depends on and commands have options for
+    SHAPE: ClassVar[tuple[str, ...]]  #: the fields that the shape word of the text form contains
+    SHAPE_FORM: ClassVar[str]  #: the syntax of the shape word, for error messages
+    SHAPE_EXAMPLE: ClassVar[str] = ""  #: the beginning of a shape word, for help; empty if ``SHAPE_FORM`` is short
+    #: the fields, besides shape, layout and dtype, on which generated code depends and for which commands have options
     CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("compute", "out", "epilogue", "batch")
-    RUNTIME_PARAMETERS: ClassVar[str]  #: the numbers of the shape that are kernel parameters, for headers of PTX
-    STEPS: ClassVar[str]  #: the numbers of an operand that its alignment restricts, for headers of PTX
-    ROWS: ClassVar[str] = "lengths of rows"  #: those that vector accesses restrict; empty: ``STEPS`` has them
-    GATED: ClassVar[bool] = False  #: whether the epilogue may have a gated activation
-    COMPLEX: ClassVar[bool] = False  #: whether A, B and C may be complex
-    COUNTS_PADDING: ClassVar[bool] = False  #: whether ``flops`` and ``bytes`` count work that a kernel may skip
+    RUNTIME_PARAMETERS: ClassVar[str]  #: the extents that are kernel parameters, in words, for headers of PTX
+    STEPS: ClassVar[str]  #: the numbers that are multiples of an operand's alignment, in words, for headers of PTX
+    #: the numbers that are multiples of a vector access, in words; empty: ``STEPS`` names them
+    ROWS: ClassVar[str] = "lengths of rows"
+    GATED: ClassVar[bool] = False  #: True if the epilogue may have a gated activation
+    COMPLEX: ClassVar[bool] = False  #: True if A, B and C may be complex
+    COUNTS_PADDING: ClassVar[bool] = False  #: True if ``flops`` and ``bytes`` count work that a kernel may skip
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     layout: str
     dtype: str
@@ -120,12 +127,13 @@ class ProblemBase:
 
     @classmethod
     def read_shape(cls, text: str) -> dict[str, Any]:
-        """Parses the shape word to fields. ShapeError: the word is not a shape."""
+        """Parses the shape word and returns the fields. ShapeError: the word is not a shape."""
         raise NotImplementedError
 
     @classmethod
     def checked_fields(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Checks fields from user input. ShapeError: a field is ambiguous because another one is missing."""
+        """Checks fields from user input and returns them. ShapeError: a field is ambiguous because another one is
+        missing."""
         return values
 
     def key(self) -> str:
@@ -139,18 +147,19 @@ class ProblemBase:
         return " ".join(parts)
 
     def _given_and_defaults(self) -> tuple[dict[str, Any], ProblemBase]:
-        """The pair ((shape, layout and dtype), the problem with these fields and defaults for all others)."""
+        """Returns two values: the fields of shape, layout and dtype; and a problem that has these fields and defaults
+        for all others."""
         given = {name: getattr(self, name) for name in (*self.SHAPE, "layout", "dtype")}
         return given, type(self)(**given)
 
     @property
     def problem_class(self) -> str:
-        """The class of the problem in reports of accuracy: the operation, or a part of it."""
+        """The name of the problem's class in reports of accuracy: the operation, or a subclass of it."""
         raise NotImplementedError
 
     @property
     def command_options(self) -> str:
-        """The operation and the command-line options of problems that use the same kernel."""
+        """The operation and the command-line options that select the kernel of this problem."""
         _, defaults = self._given_and_defaults()
         words = [self.operation, f"--shape {self.shape()}", f"--layout {self.layout}", f"--dtype {self.dtype}"]
         for name in self.CODE_OPTIONS:
@@ -165,21 +174,21 @@ class ProblemBase:
 
     @classmethod
     def _flag(cls, name: str) -> str:
-        """The option of a field."""
+        """The command-line option of the field ``name``."""
         return text_of(cls.__dataclass_fields__[name]).flag or f"--{name.replace('_', '-')}"
 
     @property
     def typical_scalars(self) -> dict[str, float]:
-        """The numbers besides alpha and beta that a call passes, with values on which kernels are timed."""
+        """The numbers that a call passes besides alpha and beta, by name, with the values used for timing."""
         return {}
 
     @property
     def measurable(self) -> bool:
-        """True if operands of the problem can be made, on which kernels are timed."""
+        """True if ptxgen can make operands of the problem, so that its kernels can be timed."""
         return True
 
     def typical(self) -> ProblemBase:
-        """The problem whose configuration this one takes while it has no winner."""
+        """The problem whose configuration this problem uses while it has no winner of its own."""
         return self
 
     @property
@@ -198,12 +207,12 @@ class ProblemBase:
 
     @property
     def bytes(self) -> int:
-        """Lower bound of the bytes moved."""
+        """Lower bound of the bytes that a kernel moves to and from device memory."""
         raise NotImplementedError
 
     @property
     def broadcast_shapes(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-        """For each epilogue operand: its shape as stored, and the shape that broadcasts to C."""
+        """For each epilogue operand: its stored shape, and the shape that broadcasts to C."""
         raise NotImplementedError
 
     @property
@@ -220,15 +229,15 @@ class ProblemBase:
             object.__setattr__(self, name, integer(name, getattr(self, name), 0, EXTENT_LIMIT - 1))
 
     def _check_words_and_flags(self) -> None:
-        """InputError: a field of type str or bool has another type."""
+        """Checks the fields of type str and bool. InputError: a value has another type."""
         for f in fields(self):
             check = CHECKS.get(str(f.type))
             if check is not None:
                 object.__setattr__(self, f.name, check(f.name, getattr(self, f.name)))
 
     def _normalize_dtypes(self) -> None:
-        """Fills in ``compute`` and ``out``, if they are empty, and converts other names of types. DtypeError: a type is
-        not supported."""
+        """Fills in ``compute`` and ``out`` if they are empty, and converts alternative names of types to PTX names.
+        DtypeError: a type is not supported."""
         for name in ("dtype", "compute", "out"):
             value = getattr(self, name)
             if value not in DTYPES:
@@ -250,25 +259,28 @@ class ProblemBase:
                 raise DtypeError(f"{name} is {shown(value)}; with dtype {self.dtype} it must be one of {known}")
 
     def _normalize_layout(self, name: str, known: tuple[str, ...]) -> None:
-        """Converts the field ``name`` to capitals. ShapeError: it is not one of ``known``."""
+        """Converts the value of the field ``name`` to capitals. ShapeError: the value is not in ``known``."""
         value = getattr(self, name)
         if value not in known:
             object.__setattr__(self, name, value.upper() if value.upper() in known else value)
             word(name, getattr(self, name), known, ShapeError)
 
     def _check_alignment(self, name: str, element: Dtype) -> None:
-        """ShapeError: the alignment of an operand is not a power of two from the element size to 16 bytes."""
+        """Checks the alignment of an operand. ShapeError: it is not a power of two from the element size to 16
+        bytes."""
         value = getattr(self, name)
         if value not in (1, 2, 4, 8, 16) or value < element.bytes:
             raise ShapeError(f"{name} is {value} bytes; it must be a power of two from {element.bytes} to 16")
 
     @classmethod
     def epilogue_rows(cls) -> tuple[tuple[str, ...], ...]:
-        """The epilogue operations in the order of execution; an epilogue has at most one of each row."""
+        """The epilogue operations in rows, in the order of execution; an epilogue has at most one operation of each
+        row."""
         return epilogue_rows(cls.GATED)
 
     def _normalize_epilogue(self) -> None:
-        """InputError, DtypeError: an epilogue operation is unknown, out of order, or not supported for this type."""
+        """Converts the epilogue to canonical names. InputError, DtypeError: an operation is unknown, out of order, or
+        not supported for this type."""
         given = [self._canonical_op(name) for name in split_epilogue(self.epilogue)]
         rows = self.epilogue_rows() if given else ()
         texts = tuple(name for name in given if not name.isidentifier())
@@ -303,7 +315,7 @@ class ProblemBase:
         object.__setattr__(self, "epilogue", ",".join(ordered))
 
     def _check_gated(self, given: list[str]) -> None:
-        """InputError, DtypeError: a gated activation is not possible here."""
+        """Checks an epilogue with a gated activation. InputError, DtypeError: this problem cannot have it."""
         if not self.GATED:
             raise InputError(f"epilogue is {self.epilogue!r}; {self.operation} has no gated activation")
         if set(given[:-1]) - {"scale"}:
@@ -312,7 +324,8 @@ class ProblemBase:
             raise DtypeError(f"out is {self.out}; with a gated activation it must be {' or '.join(HALVES)}")
 
     def _canonical_op(self, name: str) -> str:
-        """The name of an operation; of a text the canonical one. InputError: the text is no activation."""
+        """The canonical name of an epilogue operation; an activation given as text has its canonical text. InputError:
+        the text is not an activation."""
         if name.isidentifier():
             return name
         try:
@@ -322,12 +335,12 @@ class ProblemBase:
 
     @property
     def gated(self) -> bool:
-        """True if an element of C is made of the sums of two adjacent columns."""
+        """True if the epilogue makes each element of C from the sums of two adjacent columns."""
         return any(epilogue_op(name).gated for name in self.epilogue_ops)
 
     @property
     def epilogue_ops(self) -> tuple[str, ...]:
-        """The operations of the epilogue, in order."""
+        """The names of the epilogue operations, in order."""
         return split_epilogue(self.epilogue)
 
     @property
@@ -337,12 +350,13 @@ class ProblemBase:
 
     @property
     def elementwise_operands(self) -> tuple[str, ...]:
-        """The epilogue operands with the shape of C."""
+        """The names of the epilogue operands that have the shape of C."""
         return tuple(name for name in self.epilogue_operands if name in ELEMENTWISE_OPERANDS)
 
     @property
     def operands_digest(self) -> str:
-        """Digest of the operands that the text form names, as the pattern of a sparse matrix; empty: it names none."""
+        """Digest of the operands that the text form names, such as the pattern of a sparse matrix; empty if it names
+        none."""
         return ""
 
     @property
@@ -352,13 +366,13 @@ class ProblemBase:
 
     @property
     def scale_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the f32 scales of blocks of A and of B as stored, by name of the array; empty: there are
-        none."""
+        """The stored shapes of the f32 block scales of A and of B, by array name; empty if there are no block
+        scales."""
         return {}
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Those of ``arrays`` that a call writes."""
+        """The names of the arrays that a call writes."""
         return ("C",)
 
     @property

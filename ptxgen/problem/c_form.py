@@ -1,4 +1,4 @@
-"""An operation in C, for exported libraries. Its structure has the fields of the problem that have a meaning in C."""
+"""The description of an operation for exported C libraries."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ from typing import Any
 
 @dataclass(frozen=True)
 class CForm:
-    """An operation in C. ``name``: that of its function, without ``ptxgen_``; ``template``: the C functions
-    ``normalize_<name>`` and ``set_shape_<name>``, which reads ``values``; ``strides``: the number of the last fields
-    that are strides of a batch; ``alignments(problem)``: of the first operand, the second and the result, in bytes;
-    ``elements(problem)``: that they span in memory; ``require(problem)``: raises InputError if the function does not
-    take the problem; ``without_sum(problem)``: the GEMM with an empty K that has its result if alpha is 0, None: its
-    calls have no alpha; ``arrays``: name -> bytes for a problem, of the arrays that it reads besides its operands and
-    those of epilogues; ``serves_other_shapes(problem)``: true if its kernels are exported for other shapes too;
-    ``lower(problem, problem_type=…, **symbols)``: then the kernel problem, of that type, with symbols in place of
-    numbers of the shape; ``tied(problem)``: numbers of the shape -> those that they equal in every shape;
-    ``groups(problem)``: rows and columns of a result whose elements keys select, (1, 1) of others."""
+    """An operation in an exported C library. Its C structure has the problem's fields that have a meaning in C.
+
+    - ``name``: the name of the C function, without ``ptxgen_``.
+    - ``template``: C source of the functions ``normalize_<name>`` and ``set_shape_<name>``; it reads ``values``.
+    - ``strides``: how many of the last fields are batch strides.
+    - ``alignments(problem)``: the alignments of the first operand, the second operand and the result, in bytes.
+    - ``elements(problem)``: the numbers of elements that these three arrays span in memory.
+    - ``require(problem)``: raises InputError if the C function cannot take the problem.
+    - ``without_sum(problem)``: the GEMM with K = 0 that gives the problem's result for alpha = 0. None: calls have no
+      alpha.
+    - ``arrays``: the other arrays that a call reads, except those of epilogues: name -> function from problem to bytes.
+    - ``serves_other_shapes(problem)``: True if the problem's kernels are exported for other shapes, too.
+    - ``lower(problem, problem_type=…, **symbols)``: lowers such a problem to a ``problem_type`` with symbols for its
+      extents.
+    - ``tied(problem)``: name of an extent -> name of the extent that it equals in every shape.
+    - ``groups(problem)``: rows and columns of a result whose elements are selected by keys; (1, 1) for other results.
+    """
 
     name: str
     meaning: str

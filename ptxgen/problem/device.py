@@ -1,4 +1,4 @@
-"""Hardware facts of GPUs as plain data. No GPU is needed.
+"""Hardware facts of GPUs as plain data. No GPU is needed to use them.
 
 Limits of one multiprocessor are from the CUDA C++ Programming Guide (compute capabilities). Clocks in MHz and
 bandwidths in GB/s are from the vendor's data sheets.
@@ -22,9 +22,9 @@ from ptxgen.errors import DeviceError
 class Device:
     """Hardware facts of one GPU.
 
-    ``sm``: compute capability as an integer (90); ``sms``: multiprocessors; ``fma``, ``fma16``, ``fma64``: scalar
-    multiply-adds of f32, f16 (packed) and f64 per clock and multiprocessor; sizes in bytes, ``clock`` in MHz,
-    ``bandwidth`` in GB/s.
+    ``sm``: compute capability as an integer (90); ``sms``: number of multiprocessors; ``fma``, ``fma16``, ``fma64``:
+    scalar multiply-adds in f32, f16 (packed) and f64 per clock and multiprocessor; ``clock``: MHz; ``bandwidth``: GB/s.
+    Sizes are in bytes.
     """
 
     name: str
@@ -63,7 +63,8 @@ class Device:
         return self.sm >= 90
 
     def block_limits(self, threads: Any, registers: Any, shared: Any) -> dict[str, Any]:
-        """Blocks per multiprocessor that each resource allows; integers or NumPy columns. 0: a block does not fit."""
+        """The blocks per multiprocessor that each resource allows; 0 if a block does not fit. Arguments are integers or
+        NumPy columns; ``registers`` is per thread, ``shared`` bytes per block."""
         warps = (threads + 31) // 32
         rounded = (registers + 7) // 8 * 8 * 32
         return {
@@ -74,12 +75,12 @@ class Device:
         }
 
     def most_shared(self, blocks: Any) -> Any:
-        """Bytes of shared memory that a block can have if so many blocks must fit a multiprocessor."""
+        """The most bytes of shared memory that a block can have if ``blocks`` blocks must fit on a multiprocessor."""
         each = self.shared_sm // np.maximum(blocks, 1) - self.shared_reserved
         return np.minimum(each, self.shared_block)
 
     def blocks_per_sm(self, threads: Any, registers: Any, shared: Any) -> Any:
-        """Resident blocks per multiprocessor; integers or NumPy columns. 0: a block does not fit."""
+        """Resident blocks per multiprocessor; 0 if a block does not fit. Arguments are those of ``block_limits``."""
         return reduce(np.minimum, self.block_limits(threads, registers, shared).values())
 
 
@@ -118,13 +119,14 @@ DEVICES = {
 _BY_ARCHITECTURE = {75: "t4", 80: "a100", 86: "rtx3090", 89: "rtx4090", 90: "h200", 100: "b200", 120: "rtx5090"}
 
 
-DEVICE_NAME = re.compile(r"[a-z0-9_][a-z0-9_.+]*")  #: names of devices: folders of tuning files have them
-_REQUIRED = ("name", "sm")  #: facts that a file of a device must have
+#: allowed names of devices, which are also names of folders of tuning files
+DEVICE_NAME = re.compile(r"[a-z0-9_][a-z0-9_.+]*")
+_REQUIRED = ("name", "sm")  #: facts that a device file must have
 
 
 def device(name: str) -> Device:
-    """The device ``name`` (for example ``h200``), the device that is assumed for a target (``sm_86``, ``sm_90a``), or
-    that of a JSON file (``from_file``). DeviceError: it is unknown."""
+    """Looks up a device by name: a row of DEVICES (``h200``), a target (``sm_86``, ``sm_90a``; see ``assumed_for``), or
+    the path of a JSON file (see ``from_file``). DeviceError: the name is unknown."""
     key = str(name).lower().strip()
     if key in DEVICES:
         return DEVICES[key]
@@ -139,8 +141,8 @@ def device(name: str) -> Device:
 
 
 def assumed_for(name: str) -> Device | None:
-    """The device whose facts are assumed for a target; None: ``name`` is no known target. The suffixes ``a`` (from
-    sm_90 on) and ``f`` (from sm_100 on) of PTX targets change nothing."""
+    """The device whose facts are assumed for a PTX target. None: ``name`` is not a known target. The target suffixes
+    ``a`` (from sm_90 on) and ``f`` (from sm_100 on) do not change the result."""
     target = re.fullmatch(r"sm_(\d{2,3})([af]?)", name.lower().strip())
     if (
         target is None
@@ -152,8 +154,8 @@ def assumed_for(name: str) -> Device | None:
 
 
 def from_file(path: Path) -> Device:
-    """The device that a JSON object describes: ``name``, ``sm``, and any other fact of ``Device``; those that are left
-    out are the facts of the listed device with the nearest target below. DeviceError: the file breaks a rule."""
+    """Reads a device from a JSON object with ``name``, ``sm`` and any other field of ``Device``. Missing facts are
+    those of the listed device with the nearest target below. DeviceError: the file breaks a rule."""
     if not path.is_file():
         raise DeviceError(f"device is {str(path)!r}; it must be a file with a JSON object, or the name of a device")
     try:
@@ -184,15 +186,15 @@ def from_file(path: Path) -> Device:
 
 
 def _nearest_row(sm: int) -> Device:
-    """The listed device of a target, or else of the nearest target below."""
+    """The listed device with target ``sm``, or with the nearest target below."""
     return DEVICES[_BY_ARCHITECTURE[max((s for s in _BY_ARCHITECTURE if s <= sm), default=75)]]
 
 
 def describe(name: str, sm: int, **facts: Any) -> Device:
-    """The device with the name that a driver reports: the matching row of DEVICES, else the row of its architecture.
+    """The device that a driver reports: the row of DEVICES that matches its name, or else the row of its architecture.
 
-    ``facts``: values that the driver reports (sms, clock, l2, ...); they replace those of the row. DeviceError: the
-    device is below sm_75.
+    ``facts``: values that the driver reports (sms, clock, l2, ...); they replace the values of the row. DeviceError:
+    the device is below sm_75.
     """
     if sm < 75:
         raise DeviceError(f"{name} is sm_{sm}; ptxgen generates for sm_75 and up")

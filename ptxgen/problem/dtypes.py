@@ -17,18 +17,22 @@ _finfo: Any = ml_dtypes.finfo  #: NumPy's finfo, for 8-bit types too
 class Dtype:
     """An element type. A new type is a new row of DTYPES.
 
-    ``name``: the PTX name; ``bits``: size; ``numpy``: the NumPy type; ``roundoff``: unit roundoff u = eps / 2, 0 for
-    integers; ``compute``: the values of ``compute`` that problems with A and B of this type may have, the default first
-    (none: A and B cannot have this type); ``outputs``: the types of C for A and B of this type, the default first;
-    ``tma``: the element type of a tensor map; ``cuda``: the value of cudaDataType_t; ``mma``: the type of the operands
-    of mma.sync and wgmma; ``mma_k``: products that one mma.sync instruction sums; ``mma_truncation``: the relative
-    precision to which tensor cores truncate products and the accumulator (25 bits on Hopper, 13 for fp8);
-    ``promotion_k``: elements of K that tensor cores sum at most before the sum is added to the total in f32, unless
-    ``compute`` is f32_fast_accum (0: all of K);
-    ``wgmma``: the values of ``compute`` that wgmma supports; ``widened``: the type to which
-    scalar instructions convert it before multiplying, if any; ``sm``: the first target with that conversion, 0: all;
-    ``aliases``: other names that users may write, besides the NumPy type's; ``dlpack``: the value of DLDataTypeCode;
-    ``part``: the type of the real and of the imaginary part of a complex number, which follow each other in memory.
+    - ``name``: the PTX name; ``bits``: size; ``numpy``: the NumPy type.
+    - ``roundoff``: unit roundoff u = eps / 2; 0 for integers.
+    - ``compute``: values of ``compute`` if A and B have this type, the default first; empty if they cannot have it.
+    - ``outputs``: types of C if A and B have this type, the default first.
+    - ``tma``: the element type of a tensor map; ``cuda``: the value of cudaDataType_t.
+    - ``mma``: the operand type of mma.sync and wgmma; ``mma_k``: products that one mma.sync instruction sums.
+    - ``mma_truncation``: relative precision to which tensor cores truncate products and accumulator (25 bits on Hopper,
+      13 for fp8).
+    - ``promotion_k``: the most elements of K that tensor cores sum before promotion, unless ``compute`` is
+      f32_fast_accum (0: all of K).
+    - ``wgmma``: the values of ``compute`` that wgmma supports.
+    - ``widened``: the type to which scalar instructions convert an element before multiplying, if any; ``sm``: the
+      first target with that conversion, 0: all targets.
+    - ``aliases``: other names that users may write, besides the name of the NumPy type.
+    - ``dlpack``: the value of DLDataTypeCode.
+    - ``part``: for complex types, the type of the real and of the imaginary part, which are adjacent in memory.
     """
 
     name: str
@@ -56,12 +60,12 @@ class Dtype:
 
     @property
     def parts(self) -> int:
-        """Real numbers, and registers, of an element: 2 of a complex type."""
+        """Real numbers (and registers) per element: 2 for a complex type, else 1."""
         return 2 if self.part else 1
 
     @property
     def real(self) -> str:
-        """The type of a part of an element, or of the whole element if it is real."""
+        """The type of the real and imaginary parts; the type itself if it is real."""
         return self.part or self.name
 
     @property
@@ -71,7 +75,7 @@ class Dtype:
 
     @property
     def native_numpy(self) -> bool:
-        """True if the type is built into NumPy, so that PyTorch can convert tensors to NumPy arrays."""
+        """True if the type is built into NumPy, so that PyTorch can convert such tensors to NumPy arrays."""
         return self.numpy.isbuiltin == 1
 
     @property
@@ -100,7 +104,7 @@ class Dtype:
 
     @property
     def poison(self) -> complex:
-        """The value of memory that kernels must not access: NaN, or the integer that is farthest from zero."""
+        """The value that fills memory which kernels must not read: NaN, or the integer farthest from zero."""
         if not self.integer:
             return complex("nan+nanj") if self.part else float("nan")
         return self.least or self.largest
@@ -120,7 +124,7 @@ class Dtype:
 
 
 _FP8 = ("e4m3", "e5m2")
-#: the value of ``compute`` that sums fp8 products in the accumulators of tensor cores, whatever these round
+#: the value of ``compute`` that sums fp8 products in the accumulators of tensor cores, without promotion
 FAST_ACCUM = "f32_fast_accum"
 
 
@@ -252,8 +256,8 @@ DTYPES = {
     )
 }
 
-#: out of a gated activation -> half of an element of C, as kernels see it that compute two columns of sums for each: a
-#: pair of adjacent sums is stored as one element
+#: type ``out`` of C under a gated activation -> half of this type. Kernels store each pair of adjacent sums as one
+#: element of C, so they see C as twice as many columns of half the size
 HALVES = {
     name: Dtype(f"half_{name}", 8, np.dtype(np.uint8), DTYPES[name].roundoff, widened="f32", sm=DTYPES[name].sm)
     for name in ("f16", "bf16")
@@ -261,7 +265,7 @@ HALVES = {
 _HALVES = {d.name: d for d in HALVES.values()}
 _ALIASES = {alias: d.name for d in DTYPES.values() for alias in (d.numpy.name, *d.aliases)}
 _BY_NUMPY = {d.numpy: d for d in DTYPES.values()}
-#: the types that arrays may have, for messages
+#: the names of types that arrays may have, for messages
 ALLOWED = (
     ", ".join(str(d.numpy) for d in DTYPES.values() if d.compute)
     + "; int32 only for results and tasks, "
@@ -271,19 +275,19 @@ ALLOWED = (
 
 
 def promotion_k(element: Dtype, compute: str) -> int:
-    """Elements of K that tensor cores sum at most before the sum is added to the total in f32; 0: all of K."""
+    """The most elements of K that tensor cores sum before the sum is added to the total in f32; 0: all of K."""
     return element.promotion_k if compute != FAST_ACCUM else 0
 
 
 def canonical(name: str) -> str:
-    """The PTX name of a type that is written in another way: ``fp16``, ``float16``, ``half``, ``F16``,
-    ``torch.float16``. Other words are returned in lower case."""
+    """The PTX name of a type written in another way: ``fp16``, ``float16``, ``half``, ``F16``, ``torch.float16``.
+    Unknown words are returned in lower case."""
     word = name.lower().removeprefix("torch.").removeprefix("numpy.").removeprefix("np.")
     return _ALIASES.get(word, word)
 
 
 def dtype(name: str) -> Dtype:
-    """The type with this PTX name. DtypeError: there is none."""
+    """The type with this PTX name. DtypeError: no type has the name."""
     try:
         return _HALVES.get(name) or DTYPES[name]
     except (KeyError, TypeError):
@@ -291,7 +295,7 @@ def dtype(name: str) -> Dtype:
 
 
 def from_numpy(numpy_dtype: np.dtype[np.generic], argument: str) -> Dtype:
-    """The type of a NumPy dtype. DtypeError: there is none; the message names ``argument``."""
+    """The element type of a NumPy dtype. DtypeError: there is none; the message names ``argument``."""
     try:
         return _BY_NUMPY[np.dtype(numpy_dtype)]
     except (KeyError, TypeError):
@@ -299,7 +303,7 @@ def from_numpy(numpy_dtype: np.dtype[np.generic], argument: str) -> Dtype:
 
 
 def bits_of(value: float, element: Dtype) -> str:
-    """``value`` as an exact PTX literal of type ``element``, in hexadecimal for floating-point types."""
+    """``value`` as an exact PTX literal of type ``element``; floating-point literals are hexadecimal."""
     if element.integer:
         return str(int(value))
     word = np.array(value, element.numpy).tobytes()[::-1].hex().upper()

@@ -1,8 +1,9 @@
-"""The operations of epilogues: expressions of a sum and of arrays, applied before C is stored.
+"""The operations of epilogues: expressions of a sum and of elements of arrays, evaluated before C is stored.
 
-An epilogue is a text: names of operations, separated by commas. An activation is a name of the table, one with numbers,
-``clamp(-1,1)``, or an expression of the task language of the sum ``x`` and of an element ``aux``, ``x*sigmoid(2*x)``.
-A gated activation, ``silu(x)*up``, makes one element of C of two sums: those of adjacent columns of B.
+An epilogue is a text: names of operations, separated by commas. An activation is a name in the table, a name with
+numbers as ``clamp(-1,1)``, or an expression in the task language as ``x*sigmoid(2*x)``, where ``x`` is the sum and
+``aux`` an array element. A gated activation, as ``silu(x)*up``, makes one element of C from the sums ``x`` and ``up``
+of two adjacent columns of B.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ from ptxgen.expr.node import Node, constant, node, rewritten, select, substitute
 from ptxgen.expr.ptx import check
 from ptxgen.expr.value_types import PRED
 
-#: places in the order of execution; an epilogue has at most one operation of each
+#: places of operations, in the order of execution; an epilogue has at most one operation per place
 SCALE, BIAS, RESIDUAL, ACTIVATION = "scale", "bias", "residual", "activation"
 PLACES = (SCALE, BIAS, RESIDUAL, ACTIVATION)
-#: how an array broadcasts to C: one number, one for each row or column of C, the shape of C
+#: how an array broadcasts to C: one number, one number per row of C, one per column of C, or an array of C's shape
 ONE, ROW, COLUMN, ELEMENT = "one", "row", "column", "element"
-NEIGHBOUR = "neighbour"  #: the operand is no element of an array, but the sum of the next column
+NEIGHBOUR = "neighbour"  #: value of ``spans`` if the operand is not an array element but the sum of the next column
 
 
 @dataclass(frozen=True)
 class EpilogueStep:
-    """One step of an epilogue operation. ``value(x, operand)``: the expression of a sum ``x`` and of an element of
-    ``array``, which ``spans`` ONE, ROW, COLUMN or ELEMENT; without an array ``operand`` is x, or, if ``spans`` is
-    NEIGHBOUR, the sum of the next column."""
+    """One step of an epilogue operation. ``value(x, operand)``: the expression of the result. ``x`` is the sum and
+    ``operand`` an element of ``array``. ``spans``: how the array broadcasts, ONE, ROW, COLUMN or ELEMENT. Without an
+    array, ``operand`` is the sum of the next column if ``spans`` is NEIGHBOUR, else ``x``."""
 
     value: Callable[[Node, Node], Node]
     array: str = ""
     spans: str = ""
 
     def expression(self, type: str) -> Node:
-        """The value, of variables x and operand of a type."""
+        """The result as an expression of variables ``x`` and ``operand`` of type ``type``."""
         return _expression(self, type)
 
 
@@ -51,10 +52,14 @@ def _expression(step: EpilogueStep, type: str) -> Node:
 
 @dataclass(frozen=True)
 class EpilogueOp:
-    """An epilogue operation. ``place``: of PLACES; ``steps``: in order; ``meaning``: for documentation. Of the error
-    bound of checks: ``slope``: the largest absolute slope of an activation, None: the bound follows from the
-    instructions of its expression; ``relative``: the error of its approximations relative to the magnitude of the sum,
-    ``absolute``: beside that. ``stands_for``: the operations of kernel problems that one of a problem becomes."""
+    """An epilogue operation. ``place``: one of PLACES; ``steps``: its steps in order; ``meaning``: a text for
+    documentation. ``stands_for``: names of the kernel problem's operations that implement this operation of a user's
+    problem.
+
+    Three fields bound errors in checks. ``slope``: the largest absolute slope of an activation; None: the bound follows
+    from the instructions of its expression. ``relative``: the error of approximations relative to the magnitude of the
+    sum; ``absolute``: a further absolute error.
+    """
 
     name: str
     place: str
@@ -67,26 +72,27 @@ class EpilogueOp:
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """The arrays that it reads, in order."""
+        """The names of the arrays that the operation reads, in order."""
         return tuple(step.array for step in self.steps if step.array)
 
     @property
     def gated(self) -> bool:
-        """True if it makes one element of C of the sums of two adjacent columns."""
+        """True if the operation makes one element of C from the sums of two adjacent columns."""
         return any(step.spans == NEIGHBOUR for step in self.steps)
 
     @property
     def exact(self) -> bool:
-        """True if the result is exact where sums and arrays are small integers."""
+        """True if the result is exact whenever sums and array elements are small integers."""
         return self.slope is not None and not (self.relative or self.absolute)
 
     @functools.cached_property
     def long(self) -> bool:
-        """True if it computes special functions, so that several at once need many registers."""
+        """True if the operation evaluates special functions, so that several evaluations at once need many
+        registers."""
         return any(instructions_by_pipe([s.expression("f32")], OLDEST, fast=True)["xu"] for s in self.steps)
 
     def computes(self, type: str) -> bool:
-        """True if there are instructions for sums of this type."""
+        """True if PTX has the instructions for sums of type ``type``."""
         try:
             check([step.expression(type) for step in self.steps], OLDEST)
         except DtypeError:
@@ -103,15 +109,15 @@ def activation(
     relative: float = 0.0,
     absolute: float = 0.0,
 ) -> EpilogueOp:
-    """An operation on each sum alone."""
+    """An activation that depends on the sum alone. ``value(x)``: its expression."""
     step = EpilogueStep(lambda x, _: value(x))
     return EpilogueOp(name, ACTIVATION, (step,), meaning, slope, relative, absolute)
 
 
 @dataclass(frozen=True)
 class NumberedOp:
-    """Activations with numbers, as ``clamp(-1,1)``. ``numbers``: their names; ``make(name, *numbers)``: the operation.
-    InputError of ``make``: the numbers break a rule."""
+    """An activation with numbers, as ``clamp(-1,1)``. ``numbers``: the names of the numbers; ``make(name, *numbers)``:
+    returns the operation, or raises InputError if the numbers break a rule."""
 
     name: str
     numbers: tuple[str, ...]
@@ -123,16 +129,16 @@ class NumberedOp:
         return f"{self.name}({','.join(self.numbers)})"
 
 
-#: by name
+#: activations with numbers, by name
 NUMBERED_OPS: dict[str, NumberedOp] = {}
-#: by name, in an order that stays for those of the package, first: the bits of the C interface
+#: operations by name. Those of the package come first and keep their order: each has a bit in the C interface
 EPILOGUE_OPS: dict[str, EpilogueOp] = {}
-_OWN: list[str] = []  #: the names of those of the package
+_OWN: list[str] = []  #: the names of the package's own operations
 
 
 def register(op: EpilogueOp) -> None:
-    """Adds an activation. InputError: its name is no word or is used already, it is no activation, or it reads another
-    array than ``aux``."""
+    """Adds an activation. InputError: its name is not an identifier or already used, it is not an activation, or it
+    reads another array than ``aux``."""
     if op.name in EPILOGUE_OPS or not op.name.isidentifier():
         raise InputError(f"epilogue operation is {op.name!r}; it must be an identifier that no other operation has")
     if op.place != ACTIVATION or set(op.arrays) - {"aux"} or any(s.array and s.spans != ELEMENT for s in op.steps):
@@ -146,20 +152,20 @@ def register(op: EpilogueOp) -> None:
 
 
 def unregister(name: str) -> None:
-    """Removes an operation that ``register`` added."""
+    """Removes an operation that ``register`` added. InputError: the operation is the package's own."""
     if name in _OWN:
         raise InputError(f"epilogue operation is {name!r}; it must be one that was registered")
     del EPILOGUE_OPS[name]
 
 
 def has_registered() -> bool:
-    """True if the process has an operation that is not of the package."""
+    """True if operations have been added to those of the package."""
     return len(EPILOGUE_OPS) > len(_OWN)
 
 
 def epilogue_op(name: str) -> EpilogueOp:
-    """The operation with this name, or the activation of a text; its name is the canonical text. InputError: there is
-    none."""
+    """The operation with this name, or the activation that this text describes; the latter's name is its canonical
+    text. InputError: there is none."""
     if name not in EPILOGUE_OPS:
         plugins.load()
     if name in EPILOGUE_OPS:
@@ -185,19 +191,19 @@ def _of_text(text: str) -> EpilogueOp:
 
 
 _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\((.*)\)\s*")
-#: reads the text of an expression: its canonical text, and its expression in f64
+#: the reader of expressions: text -> (canonical text, expression in f64)
 _READERS: list[Callable[[str], tuple[str, Node]]] = []
 
 
 def read_expressions_with(reader: Callable[[str], tuple[str, Node]]) -> None:
-    """Sets what reads texts of expressions, of the variables ``x`` and ``aux`` in f64: it returns the canonical text
-    and the expression. InputError of ``reader``: the text breaks a rule."""
+    """Sets the function that reads activations. ``reader`` gets the text of an expression of ``x`` and ``aux``; it
+    returns the canonical text and the expression in f64, or raises InputError if the text breaks a rule."""
     _READERS[:] = [reader]
 
 
 def expression_op(text: str, root: Node) -> EpilogueOp:
-    """The activation of an expression in f64 of ``x``, and of ``aux`` or ``up``, whose canonical text is ``text``.
-    InputError: it reads both of these."""
+    """The activation with expression ``root``, in f64, of ``x`` and of either ``aux`` or ``up``. ``text``: its
+    canonical text. InputError: the expression reads both ``aux`` and ``up``."""
     reads = {x.value for x in walk(root) if x.op == "variable"} - {"x"}
     if len(reads) > 1:
         raise InputError(f"epilogue operation is {text!r}; it must not read both aux and up")
@@ -211,7 +217,7 @@ def expression_op(text: str, root: Node) -> EpilogueOp:
 
 
 def in_type(root: Node, type: str) -> Node:
-    """An expression in f64 with arithmetic in another float type."""
+    """An f64 expression converted to arithmetic in another float type."""
 
     def changed(x: Node) -> Node:
         if x.op == "cast" and x.type == "f64" and x.arguments[0].type == type:
@@ -222,7 +228,7 @@ def in_type(root: Node, type: str) -> Node:
 
 
 def split_epilogue(epilogue: str) -> tuple[str, ...]:
-    """The operations of an epilogue, which commas separate; those in parentheses and brackets separate none."""
+    """The operations of an epilogue, split at commas that are not inside parentheses or brackets."""
     parts, depth = [""], 0
     for letter in epilogue:
         depth += (letter in "([") - (letter in ")]")
@@ -246,28 +252,28 @@ def _shortest(value: float) -> str:
 
 
 def epilogue_op_names(*places: str) -> tuple[str, ...]:
-    """The names of the operations of these places, in the order of registration; without those that problems of one
-    operation have instead of others."""
+    """The names of the operations of these places, in the order of registration, without operations that stand for
+    others."""
     plugins.load()
     return tuple(op.name for op in EPILOGUE_OPS.values() if op.place in places and not op.stands_for)
 
 
 def epilogue_rows(gated: bool = False) -> tuple[tuple[str, ...], ...]:
-    """The operations of a product of matrices, a row for each place; an epilogue has at most one of each row.
-    ``gated``: with gated activations."""
+    """The names of the operations of a matrix product, one row per place; an epilogue has at most one operation of each
+    row. ``gated``: include gated activations."""
     rows = (epilogue_op_names(place) for place in PLACES)
     return tuple(tuple(name for name in row if gated or not EPILOGUE_OPS[name].gated) for row in rows)
 
 
 def ordered_names() -> tuple[str, ...]:
-    """All operations but gated ones, those of the package first and in an order that stays: the bits of the C
-    interface."""
+    """The names of all operations but gated ones. The position of a name is its bit in the C interface, so those of the
+    package come first and keep their order."""
     plugins.load()
     return tuple(name for name, op in EPILOGUE_OPS.items() if not op.gated)
 
 
 def arrays_of(name: str) -> tuple[str, ...]:
-    """The arrays that an operation reads."""
+    """The names of the arrays that an operation reads."""
     return epilogue_op(name).arrays
 
 
@@ -283,7 +289,7 @@ def _times(x: Node, operand: Node) -> Node:
 
 
 def _masked(x: Node, operand: Node) -> Node:
-    """x where the operand is above 0 or NaN, else 0."""
+    """``x`` where the operand is positive or NaN, else 0."""
     zero = constant(0.0, x.type)
     return select(node("<=", PRED, operand, zero), zero, x)
 
@@ -299,7 +305,7 @@ def _silu(x: Node) -> Node:
 
 
 def _gelu(x: Node) -> Node:
-    """x·σ(√(8/π)(x + 0.044715x³)): GELU in its tanh form."""
+    """The tanh form of GELU: x·σ(√(8/π)(x + 0.044715x³))."""
     linear = -math.sqrt(8 / math.pi) * math.log2(math.e)
     cubic = node("fma", x.type, _times(x, x), constant(linear * 0.044715, x.type), constant(linear, x.type))
     return _logistic(x, _times(cubic, x))
@@ -312,14 +318,14 @@ def _sigmoid(x: Node) -> Node:
 
 
 def _gelu_erf(x: Node) -> Node:
-    """x (1 + erf(x / √2)) / 2."""
+    """The exact form of GELU: x (1 + erf(x / √2)) / 2."""
     error = node("erf", x.type, _times(x, constant(math.sqrt(0.5), x.type)))
     half = constant(0.5, x.type)
     return _times(x, node("fma", x.type, error, half, half))
 
 
 def _clamp(name: str, low: float, high: float) -> EpilogueOp:
-    """min(max(x, low), high). InputError: the numbers are not in order."""
+    """The operation min(max(x, low), high). InputError: ``low`` exceeds ``high``."""
     if not low <= high:
         raise InputError(f"epilogue operation is {name!r}; its first number must be at most the second")
 
@@ -383,8 +389,8 @@ _own(activation("gelu_erf", _gelu_erf, meaning="GELU, by the error function", sl
 
 
 def _slope_of_logistic(x: Node, exponent: Node, slope: Node) -> Node:
-    """The derivative of x s, of s = 1 / (1 + 2^exponent) and the slope of its argument: s (1 + x slope (1 - s)), finite
-    wherever x slope is."""
+    """The derivative of x·s for s = 1 / (1 + 2^exponent), where ``slope`` is the derivative of -exponent·ln 2. The form
+    s (1 + x slope (1 - s)) is finite wherever x·slope is."""
     one = constant(1.0, x.type)
     share = node("rcp", x.type, node("+", x.type, node("exp2", x.type, exponent), one))
     return _times(share, node("fma", x.type, _times(x, slope), node("-", x.type, one, share), one))
@@ -398,14 +404,14 @@ def _gelu_slope(x: Node) -> Node:
     scale = math.sqrt(8 / math.pi)
 
     def even(cubic: float, factor: float) -> Node:
-        """factor (1 + cubic x²)."""
+        """The polynomial factor·(1 + cubic·x²)."""
         return node("fma", x.type, _times(x, x), constant(factor * cubic, x.type), constant(factor, x.type))
 
     return _slope_of_logistic(x, _times(even(0.044715, -scale * math.log2(math.e)), x), even(3 * 0.044715, scale))
 
 
 def _gelu_erf_slope(x: Node) -> Node:
-    """Φ(x) + x φ(x)."""
+    """The derivative of GELU: Φ(x) + x φ(x), where Φ is the normal distribution function and φ its density."""
     half = constant(0.5, x.type)
     normal = node("fma", x.type, node("erf", x.type, _times(x, constant(math.sqrt(0.5), x.type))), half, half)
     density = node("exp2", x.type, _times(_times(x, x), constant(-0.5 * math.log2(math.e), x.type)))
@@ -418,7 +424,8 @@ def _sigmoid_slope(x: Node) -> Node:
 
 
 def _gradient(name: str, slope: Callable[[Node], Node]) -> EpilogueOp:
-    """The sum, a gradient, times the slope of an activation at ``aux``, its argument in the forward pass."""
+    """The gradient of an activation: the sum times the slope of the activation at ``aux``, its argument in the forward
+    pass."""
     step = EpilogueStep(lambda x, aux: _times(x, slope(aux)), "aux", ELEMENT)
     return EpilogueOp(f"{name}_grad", ACTIVATION, (step,), f"times the slope of {name} at aux, an array like C", None)
 
@@ -433,7 +440,7 @@ for _name, _slope in (
 
 
 def _gated(name: str, value: Callable[[Node], Node], meaning: str) -> EpilogueOp:
-    """An activation of the sums of even columns, times those of odd columns."""
+    """A gated activation: ``value`` of the sum of each even column, times the sum of the next column."""
     step = EpilogueStep(lambda x, up: _times(value(x), up), "", NEIGHBOUR)
     return EpilogueOp(name, ACTIVATION, (step,), f"{meaning} of each even column of B, times the next column", None)
 

@@ -16,9 +16,8 @@ from ptxgen.problem.c_form import CForm
 
 @dataclass(frozen=True)
 class Case:
-    """A problem with a name. ``column_major``: the problem in column-major terms, for problems that are given so, as
-    those of the paper's Table 4; ``count``: the number of times that a program computes the problem, its weight in
-    tuning."""
+    """A problem with a name. ``column_major``: the same problem in column-major terms, if it was stated so, as those of
+    the paper's Table 4; ``count``: how often a program computes the problem, which is its weight in tuning."""
 
     name: str
     problem: ProblemBase
@@ -28,8 +27,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Suite:
-    """A named set of problems. ``build(**fields)``: its cases, with these fields of the problem (dtype, compute, …);
-    ``layouts``: whether the suite sets the layout of each case itself."""
+    """A named set of problems. ``build(**fields)``: the cases, whose problems have these fields (dtype, compute, …);
+    ``layouts``: True if the suite sets the layout of each case itself."""
 
     name: str
     meaning: str
@@ -38,9 +37,9 @@ class Suite:
 
 
 class VendorTimes(NamedTuple):
-    """Microseconds of a vendor's library for one problem; NaN: unknown. ``best``: of its fastest algorithm, in any of
-    its layouts, without the time of transpositions; ``heuristic``: of the algorithm that its heuristic ranks first;
-    ``same_layout``: of the fastest algorithm on operands in the layout of the problem."""
+    """Times of a vendor's library for one problem, in microseconds; NaN: unknown. ``best``: the fastest algorithm in
+    any layout of the library, without transpositions; ``heuristic``: the algorithm that the library's heuristic ranks
+    first; ``same_layout``: the fastest algorithm on operands in the layout of the problem."""
 
     best: float
     heuristic: float = math.nan
@@ -49,8 +48,8 @@ class VendorTimes(NamedTuple):
 
 @dataclass(frozen=True)
 class Installation:
-    """What ``doctor`` reports of a vendor's library. ``version()``: its name and version, None: it is missing;
-    ``absent``: says so; ``remedy()``: how to install it."""
+    """How a vendor's library is installed, for the command ``doctor``. ``version()``: name and version of the library,
+    None if it is missing; ``absent``: text for a missing library; ``remedy()``: how to install it."""
 
     version: Callable[[], str | None]
     absent: str
@@ -67,16 +66,20 @@ class VendorKernel(Protocol):
     workspace: int
 
     def launch(self, addresses: Mapping[str, int], workspace: int, stream: int) -> None:
-        """Queues the algorithm on ``stream``, a raw handle; 0: the driver's own. ``addresses``: of the arrays of the
-        problem; ``workspace``: of its memory, 0 if it needs none. LaunchError: the library returned an error."""
+        """Queues the algorithm on a stream.
+
+        ``addresses``: device addresses of the problem's arrays by name; ``workspace``: address of the workspace, 0 if
+        none is needed; ``stream``: a raw handle, 0: the driver's stream. LaunchError: the library returned an error.
+        """
 
 
 @dataclass(frozen=True)
 class VendorCalls:
-    """How calls use a vendor's library in place of a kernel. ``version()``: its name and version, None: it is
-    missing; ``search(driver, problem, sets, timing)``: a text of its fastest algorithm on these operand sets,
-    LaunchError: it does not compute the problem; ``kernel(driver, problem, text)``: that algorithm, or, for the text
-    ``HEURISTIC``, the one that its heuristic names."""
+    """How calls run a vendor's library in place of a kernel. ``version()``: name and version of the library, None if it
+    is missing; ``search(driver, problem, sets, timing)``: finds the fastest algorithm on these operand sets and returns
+    a text that names it, or raises LaunchError if the library cannot compute the problem; ``kernel(driver, problem,
+    text)``: the algorithm that ``text`` names; for ``HEURISTIC``, the algorithm that the library's heuristic ranks
+    first."""
 
     version: Callable[[], str | None]
     search: Callable[[Any, Any, Sequence[Mapping[str, int]], Any], str]
@@ -85,10 +88,13 @@ class VendorCalls:
 
 @dataclass(frozen=True)
 class Baseline:
-    """A vendor library to compare with. ``title``: its name in tables; ``load()``: loads the library, or raises
-    UnavailableError, and returns what is called with (driver, problem, addresses of one operand set);
-    ``installation``: None: ``doctor`` does not report it; ``emulated``: its kernels are ptxgen's own, which the
-    emulated device runs; ``calls``: how calls use it, None: they do not."""
+    """A vendor's library that ptxgen is compared with.
+
+    ``title``: its name in tables; ``load()``: loads the library and returns a function of (driver, problem, addresses
+    of one operand set), or raises UnavailableError; ``installation``: what ``doctor`` reports, None: nothing;
+    ``emulated``: True if the baseline is made of ptxgen's own kernels, which the emulated device can run; ``calls``:
+    how calls use the library, None: they do not.
+    """
 
     name: str
     title: str
@@ -98,14 +104,14 @@ class Baseline:
     calls: VendorCalls | None = None
 
     def require(self) -> None:
-        """UnavailableError: the library is missing."""
+        """Loads the library. UnavailableError: it is missing."""
         self.load()
 
     def best(self, driver: Any, problem: ProblemBase, sets: Sequence[Mapping[str, int]], timing: Any) -> VendorTimes:
-        """The times of the library.
+        """Times the library on one problem.
 
-        ``sets``: the operand sets that the kernel of ptxgen was timed on: addresses by name of the array.
-        UnavailableError: the library or a GPU is missing; LaunchError: the library cannot compute the problem.
+        ``sets``: the operand sets on which ptxgen's kernel was timed, each with addresses by array name.
+        UnavailableError: the library or a GPU is missing. LaunchError: the library cannot compute the problem.
         """
         times: VendorTimes = self.load()(driver, problem, sets[0]).best(sets, timing)
         return times
@@ -113,15 +119,15 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Speed:
-    """A speed of kernels of an operation, in documents and tables. ``title``: its unit; ``of(problem, us)``: its value
-    for a time of ``us`` microseconds."""
+    """A measure of speed for an operation's kernels, in documents and tables. ``title``: its unit; ``of(problem, us)``:
+    the speed if the problem takes ``us`` microseconds."""
 
     name: str
     title: str
     of: Callable[[Any, float], float]
 
     def cell(self, problem: Any, us: float) -> float:
-        """The value; 0: there is no time."""
+        """The speed for a table; 0 if ``us`` is not a time."""
         return self.of(problem, us) if us > 0 and math.isfinite(us) else 0.0
 
 
@@ -129,8 +135,8 @@ FLOPS = Speed("tflops", "TFLOP/s", lambda problem, us: problem.flops / us * 1e-6
 
 
 class MeasuredCeiling(NamedTuple):
-    """The least time of a task, by a loop of its steps that was measured. ``least_us``: of the problem at the measured
-    speed and clock; ``steps``: per clock and multiprocessor; ``clock``: in MHz while the loop ran."""
+    """The least time of a task by a measured loop of its steps. ``least_us``: microseconds of the problem at the speed
+    and clock of the loop; ``steps``: steps of the loop per clock and multiprocessor; ``clock``: MHz during the loop."""
 
     least_us: float
     steps: float
@@ -139,9 +145,13 @@ class MeasuredCeiling(NamedTuple):
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The least time of problems of an operation, by the instructions of their loops or the bytes that they read.
-    ``least_us(problem, device)``: predicted; ``measure(driver, problem)``: times a loop of them, or a copy, on the
-    device, None: none limits the problem; ``moved(problem)``: the bytes that bound the time, NaN: instructions do."""
+    """How to find the least time of an operation's problems, by the instructions of their loops or the bytes that they
+    read.
+
+    ``least_us(problem, device)``: the predicted least time in microseconds; ``measure(driver, problem)``: times a loop
+    of the instructions, or a copy of the bytes, on the device, None: nothing limits the problem; ``moved(problem)``:
+    the bytes that bound the time, NaN: instructions bound it.
+    """
 
     least_us: Callable[[Any, Any], float]
     measure: Callable[[Any, Any], MeasuredCeiling | None]
@@ -150,8 +160,8 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class Part:
-    """One of several problems that together compute another one. ``name``: what it computes; ``arrays``: for each of
-    its arrays the name of the other problem's array, or of memory between the parts."""
+    """One of several problems that together compute a larger problem. ``name``: what the part computes; ``arrays``:
+    name of an array of the part -> name of an array of the larger problem, or of memory between parts."""
 
     name: str
     problem: ProblemBase
@@ -160,8 +170,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Parts:
-    """The problems that calls compute, one after the other, in place of another one. ``memory``: the bytes of what they
-    leave for each other, by name; ``moved``: the bytes that bound their time; ``note``: what they are."""
+    """The problems that a call computes, one after the other, in place of one problem. ``memory``: memory between the
+    parts, name -> bytes; ``moved``: the bytes that bound the total time; ``note``: a text that describes the parts."""
 
     steps: tuple[Part, ...]
     memory: Mapping[str, int]
@@ -171,10 +181,13 @@ class Parts:
 
 @dataclass(frozen=True)
 class RandomProblems:
-    """Random problems of one class, which models are trained on. ``draw(rng, values, limits)``: one problem with the
-    fields ``values`` (dtype, compute) within ``tuning.draws.Limits``; ShapeError: to be drawn again;
-    ``weight``: its share unless told otherwise. ``vary(rng, problem, limits)``: the problem with other extents of about
-    the same alignment; ShapeError as of ``draw``. None: these problems are not varied."""
+    """Random problems of one class, on which models are trained.
+
+    ``draw(rng, values, limits)``: draws a problem that has the fields ``values`` (dtype, compute) and is within
+    ``limits``, a ``tuning.draws.Limits``; ShapeError: draw again. ``weight``: default share of this class. ``vary(rng,
+    problem, limits)``: draws a problem with other extents of about the same alignment; ShapeError: draw again; None:
+    the problems of this class are not varied.
+    """
 
     draw: Callable[..., ProblemBase]
     weight: float
@@ -182,11 +195,12 @@ class RandomProblems:
 
 
 class Schedule(Protocol):
-    """Another way to compute problems of an operation than one tuned kernel, which ``--schedule`` names.
+    """A way to compute problems other than by one tuned kernel; the option ``--schedule`` names it.
 
-    A choice has ``problem``, ``facts()``, plain data of it, and ``sources()``, (name of a tile, ``Source``) of each
-    kernel. ``suite``: what is tuned without a problem; ``none_tuned``: the error if no problem can be tuned;
-    ``titles``, ``cells(row)``: columns of tables, and their cells for the facts of a choice.
+    ``suite``: the suite that is tuned if no problem is given; ``none_tuned``: the error message if no problem can be
+    tuned; ``titles``: titles of table columns; ``cells(row)``: their cells for the facts of a choice. A *choice* of a
+    schedule has the attribute ``problem`` and the methods ``facts()``, which returns plain data, and ``sources()``,
+    which returns (name of a tile, ``Source``) for each kernel.
     """
 
     name: str
@@ -197,33 +211,35 @@ class Schedule(Protocol):
     def cells(self, row: dict[str, Any]) -> list[Any]: ...
 
     def settings(self, device: Any, database: Path) -> dict[str, Any]:
-        """What choices depend on besides the problem, by name."""
+        """The values on which choices depend besides the problem, by name."""
 
     def settings_text(self, document: dict[str, Any]) -> str: ...
 
     def choose(self, problem: Any, device: Any, database: Path) -> Any:
-        """The choice for a problem, by the settings that are stored next to ``database``."""
+        """The choice for a problem, by the settings stored next to ``database``."""
 
     def choice_us(self, problem: Any, device: Any, database: Path) -> float:
-        """Microseconds of the host for one choice, by the settings of ``choose``."""
+        """The time that the host takes for one choice, in microseconds."""
 
     def launches(self, driver: Any, choice: Any) -> Any:
-        """Its loaded kernels: ``steps(addresses)``, ``run(steps)``, ``best(sets, timing)``, ``check(seed)``."""
+        """The loaded kernels of a choice, an object with ``steps(addresses)``, ``run(steps)``, ``best(sets, timing)``
+        and ``check(seed)``."""
 
     def tunes(self, problem: Any) -> bool: ...
 
     def every(self, problem: Any, device: Any) -> Iterator[Any]:
-        """The choices that tuning times."""
+        """All choices that tuning times."""
 
     def tuned(
         self, measured: list[list[tuple[Any, float]]], device: Any, database: Path
     ) -> tuple[dict[str, Any], Path, dict[str, Any]]:
-        """The settings with the least mean time of the (choice, microseconds) of each problem; the file that stores
-        them, and its contents."""
+        """The settings with the least mean time, the path of the file that stores settings, and the new contents of the
+        file. ``measured``: for each problem the pairs (choice, microseconds)."""
 
 
 class NamedSchedule(NamedTuple):
-    """A schedule. ``meaning``: what help says of it; ``load()``: imports it."""
+    """A schedule that is loaded when it is used. ``meaning``: its help text; ``load()``: imports and returns the
+    schedule."""
 
     meaning: str
     load: Callable[[], Schedule]
@@ -231,28 +247,33 @@ class NamedSchedule(NamedTuple):
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation, registered once.
+    """An operation, registered once. The fields describe it to the whole package.
 
-    ``problem``: its problem type, which also reads and writes the text form; ``lowering(problem)``: what
-    kernels compute; ``product(problem, arrays, region)``: Σab and Σ|a||b| of every element of the result in
-    float64, from arrays by name; ``slices(problem, region)``: the slices of a region in the stored result; ``region``:
-    an argument of ``product`` that selects a part of the result, None for all of it; ``checks(driver, problem, config,
-    seed, row_padding)``: yields a ``CheckResult`` for each set of inputs; ``operand_sets(driver, problem, timing)``:
-    the operands that a kernel is timed on (``runtime.operand_sets.OperandSets``); ``suites``: named sets of problems;
-    ``titles``, ``cells(row)``: the columns of tables that identify a problem, and their cells for a row of a command's
-    JSON document; ``baselines``: vendor libraries, by name; ``random_problems``: classes of random problems, by names
-    that are different in all operations; ``column_major(fields)``: the case of a problem whose fields are in
-    column-major (BLAS) terms, None: the operation has no such form; ``scheduling(problem, config, device)``:
-    microseconds of the host before a launch, to be reported with its time, None: nothing to report; ``speed``: how fast
-    a time is; ``ceiling``: what a time is compared with, None: nothing; ``c_form``: its function in exported
-    libraries, None: it has none; ``schedules``: by name; ``operands``: how errors call A and B;
-    ``unprepared(problem)``: the same problem without preparation of constant operands, None: nothing is prepared;
-    ``features``: features of the model, functions of the problem; for problems of other operations they are 0. One
-    with the name of a feature of extents that others have replaces it for problems of this operation;
-    ``parts(problem)``: the problems that calls compute in its place, None: one kernel computes it;
-    ``separate(problem)``: the problems of its outputs, by what they compute, of which commands have a row each; None: a
-    problem is one. ``plain(problem)``: the problem of the same loop over K that stores its sums as they are, the
-    problem itself if it does; None: the one without epilogue operations.
+    - ``problem``: the problem type, which also reads and writes the text form.
+    - ``lowering(problem)``: the kernel problem.
+    - ``product(problem, arrays, region)``: Σab and Σ|a||b| of every element of the result in float64, from arrays by
+      name. ``region`` selects a part of the result; None: all of it.
+    - ``slices(problem, region)``: the slices of the stored result that the region has.
+    - ``checks(driver, problem, config, seed, row_padding)``: yields a ``CheckResult`` for each set of inputs.
+    - ``operand_sets(driver, problem, timing)``: the operands for timing (``runtime.operand_sets.OperandSets``).
+    - ``titles``, ``cells(row)``: the table columns that identify a problem, and their cells for a row of a command's
+      JSON document.
+    - ``suites``: named sets of problems. ``baselines``: vendor libraries by name. ``schedules``: schedules by name.
+    - ``random_problems``: classes of random problems; their names are unique over all operations.
+    - ``column_major(fields)``: the case of a problem stated in column-major (BLAS) terms. None: there is no such form.
+    - ``scheduling(problem, config, device)``: microseconds of the host before a launch, reported beside its time. None:
+      not reported.
+    - ``speed``: the measure of speed. ``ceiling``: the least time that times are compared with. None: there is none.
+    - ``c_form``: its form in exported C libraries. None: it is not exported.
+    - ``operands``: the words for A and B in error messages.
+    - ``unprepared(problem)``: the same problem without preparation of constant operands. None: nothing is prepared.
+    - ``features``: features of the model, name -> function of the problem; 0 for problems of other operations. A
+      feature with the name of a feature of extents replaces that for this operation.
+    - ``parts(problem)``: the problems that calls compute in its place. None: one kernel computes it.
+    - ``separate(problem)``: the problems of the single outputs, by name of the output; commands show a row for each.
+      None: every problem has one output.
+    - ``plain(problem)``: the problem with the same loop over K that stores its sums unchanged; ``problem`` itself if it
+      does so. None: it is the problem without epilogue operations.
     """
 
     problem: type[ProblemBase]
@@ -285,25 +306,25 @@ class Operation:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The fields that options of the command line set (``--aligned-a`` sets ``aligned_a``); ``--shape`` gives the
-        others."""
+        """The fields that the command line sets by an option each (``--aligned-a`` sets ``aligned_a``); ``--shape``
+        sets the others."""
         return tuple(f.name for f in fields(self.problem) if f.name not in self.problem.SHAPE)
 
 
-DEFAULT = "gemm"  #: the operation of commands and shapes files that name none
-#: the operations by name, in the order of registration; ``ptxgen.operations`` adds those of the package
+DEFAULT = "gemm"  #: the operation of commands and shapes files that do not name one
+#: operations by name, in the order of registration; ``ptxgen.operations`` adds those of the package
 OPERATIONS: dict[str, Operation] = {}
 
 
 def register(operation: Operation) -> None:
-    """Adds an operation. InputError: there is one with this name."""
+    """Adds an operation. InputError: an operation with this name exists."""
     if operation.name in operation_names():
         raise InputError(f"operation {operation.name!r} is registered already")
     OPERATIONS[operation.name] = operation
 
 
 def add_baseline(operation: str, baseline: Baseline) -> None:
-    """Adds a vendor's library to an operation, before those that it has, in place of one of the same name."""
+    """Adds a baseline to an operation as the first one. It replaces a baseline of the same name."""
     others = {name: x for name, x in operation_named(operation).baselines.items() if name != baseline.name}
     OPERATIONS[operation] = replace(OPERATIONS[operation], baselines={baseline.name: baseline, **others})
 
@@ -314,7 +335,7 @@ def unregister(name: str) -> None:
 
 
 def has_registered() -> bool:
-    """True if the process has an operation that is not of the package."""
+    """True if operations have been added to those of the package."""
     return not all(x.problem.__module__.startswith("ptxgen.") for x in OPERATIONS.values())
 
 
@@ -340,8 +361,8 @@ def operations() -> list[Operation]:
 
 
 def vendor_of(problem: ProblemBase, clock: str) -> Baseline | None:
-    """The vendor's library that calls may use for ``problem`` on a device with this clock. None: there is none, or the
-    problem is deterministic, which no library promises."""
+    """The vendor's library that calls may use for ``problem`` on a device with clock ``clock`` (``hardware`` or
+    ``model``). None: there is none, or the problem must be deterministic, which no library promises."""
     if problem.deterministic:
         return None
     baselines = operation_of(problem).baselines.values()

@@ -1,4 +1,5 @@
-"""Shapes that people reported as slow on NVIDIA GPUs, with the places of the reports: ``public_shapes.jsonl``."""
+"""Shapes that people reported as slow on NVIDIA GPUs, with the sources of the reports, read from
+``public_shapes.jsonl``."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import Any, NamedTuple
 
 
 class PublicShape(NamedTuple):
-    """A reported shape. ``source``: repositories and numbers of threads, or pages; ``fields``: of its problem."""
+    """A reported shape. ``source``: repository and thread number, or address of a page; ``fields``: fields of the
+    problem."""
 
     operation: str
     name: str

@@ -25,15 +25,16 @@ from ptxgen.problem.operation import operation_of
 
 Array = np.ndarray[Any, Any]
 
-FACTOR = 4.0  #: c of the tolerance; the largest error of a correct kernel corresponds to 1.4
+FACTOR = 4.0  #: the constant c of ``Reference.tolerance``; the largest error of a correct kernel corresponds to c = 1.4
 INPUTS = ("integers", "normal", "scaled", "positive")
-#: distinct random values; larger operands repeat them. A prime, so that rows do not repeat at any leading dimension
+#: the most distinct random values of an operand; larger operands repeat them. The number is prime, so that rows do not
+#: repeat at any leading dimension
 DISTINCT_VALUES = 1_048_573
 
-#: for compute="tf32": products summed by one instruction, precision of their truncation, roundoff of inputs
+#: for compute="tf32": products that one instruction sums, precision to which it truncates them, roundoff of inputs
 TF32 = (8, 2.0**-24, 2.0**-11)
-#: products of an instruction that together lose as much as the last bit of the final sum: a term loses half a bit, and
-#: the accumulator is half of the final sum, both on average
+#: number of products of one instruction that together lose as much as the last bit of the final sum. A product loses
+#: half a bit of an accumulator that is half of the final sum, both on average
 TERMS = 4
 
 
@@ -43,25 +44,27 @@ def wide(x: Array) -> Array:
 
 
 def magnitudes(x: Array) -> Array:
-    """The absolute values; those of real numbers take the memory of ``x``."""
+    """The absolute values of ``x``. For real numbers they overwrite ``x``."""
     return np.abs(x) if np.iscomplexobj(x) else np.abs(x, out=x)
 
 
 def parts_of(x: Array) -> Array:
-    """The real and imaginary parts of complex numbers in turn, along the last axis; real numbers as they are."""
+    """Complex numbers as alternating real and imaginary parts along the last axis; real numbers unchanged."""
     return np.stack([x.real, x.imag], axis=-1).reshape(*x.shape[:-1], -1) if np.iscomplexobj(x) else x
 
 
 def operands(p: Problem, seed: int = 0, inputs: str = "normal") -> dict[str, Array]:
-    """A, B and C as stored, contiguous, of the problem's dtypes. ``integers``: every partial sum of a product
-    is exact; ``normal``; ``scaled``: rows and columns of A and B differ by up to 2^±6 (2^±2 in 8 bits); ``positive``:
-    no two products cancel, so the errors of rounding toward zero add up (normal where sums are in f16, which stop
-    growing)."""
+    """Makes A, B and C with their stored shapes, contiguous, in the problem's types.
+
+    ``inputs``: ``integers``: every partial sum is exact; ``normal``: normally distributed; ``scaled``: rows of A and
+    columns of B differ by factors up to 2^±6 (8-bit types: 2^±2); ``positive``: no two products cancel, so errors of
+    rounding toward zero add up (as ``normal`` if sums are in f16, because such sums would stop growing).
+    """
     return dict(random_operands(p, seed, inputs))
 
 
 def random_operands(p: Problem, seed: int = 0, inputs: str = "normal") -> Iterator[tuple[str, Array]]:
-    """Generates A, B and C one after the other, for callers that do not need all of ``operands``."""
+    """Yields (name, array) of A, B and C one after the other, for callers that do not keep all of them."""
     rng = np.random.default_rng(seed)
     for n, (name, shape) in enumerate(zip("ABC", p.stored, strict=True)):
         element = p.element if n < 2 else p.output
@@ -70,7 +73,8 @@ def random_operands(p: Problem, seed: int = 0, inputs: str = "normal") -> Iterat
 
 
 def _random_values(p: Problem, rng: np.random.Generator, inputs: str, n: int, shape: tuple[int, ...]) -> Array:
-    """Values of operand ``n``, which is A, B or C, or of a part of complex ones; at least DISTINCT_VALUES."""
+    """Values for operand number ``n`` (0: A, 1: B, 2: C), or for its real or imaginary part. They may be fewer than the
+    operand's elements, but at least DISTINCT_VALUES then; the caller repeats them."""
     k = p.reduction
     if inputs == "integers":
         values = rng.integers(-3, 4, shape).astype(np.float64)
@@ -97,8 +101,8 @@ def _random_values(p: Problem, rng: np.random.Generator, inputs: str, n: int, sh
 
 
 def _as(values: Array, element: Dtype) -> Array:
-    """``values`` converted to a type. For integer types, integers stay as they are; other values are scaled to 8
-    bits."""
+    """``values`` converted to the type ``element``. For an integer type, values that are not all integers are scaled by
+    40 and rounded to 8 bits."""
     if element.integer and not np.array_equal(values, np.rint(values)):
         values = np.clip(np.rint(values * 40), -127, 127)
     return values.astype(element.numpy)
@@ -107,7 +111,8 @@ def _as(values: Array, element: Dtype) -> Array:
 @dataclass(frozen=True)
 class Reference:
     """The reference result of a problem. ``exact``: the result in float64; ``scale``: |alpha|·Σ|a||b| + |beta||c| of
-    each element; ``variables``: what an activation reads whose error bound follows from its expression."""
+    each element; ``variables``: values of the variables of an activation whose error bound follows from its
+    expression."""
 
     problem: Problem
     exact: Array
@@ -115,21 +120,21 @@ class Reference:
     variables: Mapping[str, Array] = field(default_factory=dict)
 
     def part(self, at: tuple[slice, ...]) -> Reference:
-        """The reference of a region."""
+        """The reference of the region ``at`` of the result."""
         variables = {name: x[at] for name, x in self.variables.items()}
         return Reference(self.problem, self.exact[at], self.scale[at], variables)
 
     @property
     def rounded(self) -> Array:
-        """``exact`` rounded to the type of C, if that is an integer or fp8."""
+        """``exact`` rounded to the type of C if that is an integer type or fp8, else unchanged."""
         output = self.problem.output
         if output.fp8:
             return self.exact.astype(output.numpy).astype(np.float64)
         return np.rint(self.exact) if output.integer else self.exact
 
     def tolerance(self) -> Array:
-        """The error allowed for each element: c(√K·u_sum·scale + u_out·|exact|), at most K·u_sum, plus the
-        truncation of tensor cores and underflow. Integers are exact."""
+        """The allowed error of each element: c(√K·u_sum·scale + u_out·|exact|), where c√K is limited to K + 4, plus the
+        errors of truncation in tensor cores and of underflow. Integer results must be exact."""
         p = self.problem
         if p.epilogue_dtype.integer:
             return np.zeros_like(self.scale)
@@ -154,7 +159,8 @@ class Reference:
         return result + FACTOR * u_out * np.abs(self.exact) + 4 * smallest
 
     def _error_of(self, op: EpilogueOp, error: Array) -> Array:
-        """The error of an activation of sums with errors: that of its instructions, and what they pass on."""
+        """The error of an activation whose argument has the error ``error``: the error of its own instructions plus the
+        propagated error."""
         values = dict(self.variables)
         for step in op.steps:
             root = step.expression(self.problem.epilogue_dtype.name)
@@ -166,7 +172,7 @@ class Reference:
         return np.where(np.isnan(error), np.inf, error)
 
     def _truncation_error(self) -> float:
-        """The error of truncation in tensor cores, relative to ``scale``."""
+        """The error by truncation in tensor cores, relative to ``scale``."""
         p = self.problem
         products, precision, roundoff = (
             TF32 if p.compute == "tf32" else (p.element.mma_k, p.element.mma_truncation, 0.0)
@@ -178,8 +184,11 @@ class Reference:
 def reference(
     p: Problem, arrays: Mapping[str, Array], alpha: complex = 1.0, beta: complex = 0.0, box: Any = None
 ) -> Reference:
-    """alpha·(product of A and B) + beta·C in float64, followed by the epilogue. ``arrays``: those of the problem, by
-    name. C is not read if beta is zero. ``box``: the region of the result to compute; C is that region then."""
+    """Computes alpha·(product of A and B) + beta·C in float64, followed by the epilogue.
+
+    ``arrays``: the problem's arrays by name; C is not read if beta is 0. ``box``: the region of the result to compute,
+    None: all; with a region, ``arrays`` has that region of C.
+    """
     operation = operation_of(p)
     at = operation.slices(p, box)
     epilogue = {
@@ -210,18 +219,19 @@ def reference(
 
 
 def _at_rows(operand: Array, result: Array) -> Array:
-    """An operand like C without the elements between its rows."""
+    """An elementwise operand without the elements between its rows, so that it has the columns of ``result``."""
     return operand[..., : result.shape[-1]]
 
 
 def _broadcast_region(x: Array, at: tuple[slice, ...]) -> Array:
-    """The part of an epilogue operand that broadcasts against a region of the result."""
+    """The part of an epilogue operand that broadcasts against the region ``at`` of the result."""
     return x[tuple(s if n > 1 else slice(None) for n, s in zip(x.shape, at, strict=False))]
 
 
 def _applied(op: EpilogueOp, exact: Array, scale: Array, arrays: Mapping[str, Array]) -> tuple[Array, Array]:
-    """An epilogue operation on values and on the magnitudes by which their errors are measured. The magnitude of an
-    activation is that of its argument; of others, sums and products of magnitudes."""
+    """Applies an epilogue operation to ``exact``, and to ``scale``, the magnitudes that errors are relative to. The
+    magnitude after an activation of the sum alone is that of its argument; other operations add and multiply
+    magnitudes."""
     if op.gated:
         values = {"x": exact[..., ::2], "operand": exact[..., 1::2]}
         return np.asarray(evaluate(op.steps[0].expression("f64"), values)), scale
@@ -240,8 +250,8 @@ def _applied(op: EpilogueOp, exact: Array, scale: Array, arrays: Mapping[str, Ar
 
 
 def _magnitude(root: Node, values: Mapping[str, Any], magnitudes: Mapping[str, Any]) -> Any:
-    """A bound of an expression of variables of these magnitudes. A selection is that of the values, unless its
-    condition depends on the sum, which has an error."""
+    """A bound on the absolute value of an expression, from those of its variables. A select has the bound of the
+    selected branch; if its condition depends on the sum, which has an error, it has the larger bound."""
     if root.op == "constant":
         return abs(root.value)
     if root.op == "variable":
@@ -259,8 +269,8 @@ def _magnitude(root: Node, values: Mapping[str, Any], magnitudes: Mapping[str, A
 
 
 def _block_scales(rng: np.random.Generator, shape: tuple[int, ...], inputs: str) -> Array:
-    """Scales of blocks. ``integers``: sums stay exact; ``scaled``: powers of two that differ by up to 2^8; others are
-    in one power of two."""
+    """Random block scales. ``inputs``: ``integers``: 1 or 2, so that sums stay exact; ``scaled``: powers of two that
+    differ by up to 2^8; others: from 0.25 to 0.5."""
     if inputs == "integers":
         return np.exp2(rng.integers(0, 2, shape)).astype(np.float32)
     if inputs == "scaled":
@@ -269,8 +279,8 @@ def _block_scales(rng: np.random.Generator, shape: tuple[int, ...], inputs: str)
 
 
 def epilogue_arrays(p: Problem, seed: int = 0, inputs: str = "normal") -> dict[str, Array]:
-    """The epilogue operands, and the scales of blocks. Scales are powers of two, but for some of blocks; a residual and
-    ``aux`` have C's rows."""
+    """Makes the epilogue operands and the block scales. Epilogue scales are powers of two. The residual and ``aux``
+    have the stored rows of C."""
     rng = np.random.default_rng([seed, 1])
     out = {name: _block_scales(rng, shape, inputs) for name, shape in p.scale_shapes.items()}
     for name in p.epilogue_operands:
@@ -287,8 +297,8 @@ def epilogue_arrays(p: Problem, seed: int = 0, inputs: str = "normal") -> dict[s
 @dataclass(frozen=True)
 class Deviation:
     """How a result differs from its reference. ``ratio``: the largest error over its tolerance (correct: at most 1;
-    infinite if only one of the two is NaN); ``where``: the index of that element; ``worst``: the largest error over
-    u_sum·√K·scale."""
+    infinite if only one of the two is NaN); ``where``: the index of the element with this ratio; ``worst``: the largest
+    error over u_sum·√K·scale."""
 
     ratio: float
     where: tuple[int, ...]
@@ -305,7 +315,7 @@ class Deviation:
 
 
 def compare(result: Array, ref: Reference) -> Deviation:
-    """The deviation of ``result`` from the reference. Infinities and NaN must agree element by element."""
+    """Compares a result with its reference. Infinities and NaN must agree element by element."""
     p = ref.problem
     if result.size == 0:
         return Deviation(0.0, (0, 0), 0.0)
@@ -333,8 +343,8 @@ def compare(result: Array, ref: Reference) -> Deviation:
 
 
 def verdict(inputs: str, result: Array, ref: Reference) -> Deviation:
-    """The deviation of a result from the reference. For the inputs "integers" every element must be equal, after
-    rounding to C's type."""
+    """Compares a result with its reference. For ``integers`` inputs every element must be equal after rounding to the
+    type of C."""
     deviation, got = compare(result, ref), wide(result)
     exact = all(epilogue_op(name).exact for name in ref.problem.epilogue_ops)
     if inputs != "integers" or not exact or not deviation.ok:

@@ -40,8 +40,8 @@ def parse(text: str) -> Problem:
 
 
 def from_dict(values: dict[str, Any]) -> Problem:
-    """The problem whose ``as_dict()`` is ``values``, as on a line of a shapes file; default fields may be missing.
-    InputError: ``values`` do not describe a problem."""
+    """The problem whose ``as_dict()`` is ``values``, as on a line of a shapes file; fields with defaults may be
+    missing. InputError: ``values`` do not describe a problem."""
     operation = word("operation", values.get("operation", DEFAULT), operation_names())
     problem_type = operation_named(operation).problem
     known = {f.name for f in fields(problem_type)} | {"operation"}

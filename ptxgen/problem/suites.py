@@ -12,14 +12,14 @@ from ptxgen.errors import InputError
 from ptxgen.problem.operation import DEFAULT, Case, operation_named
 from ptxgen.problem.registry import from_dict
 
-MOST_CALLS = 10**15  #: the largest count of a line
+MOST_CALLS = 10**15  #: the largest ``count`` on a line of a shapes file
 
 
 def cases(name: str, of: str = DEFAULT, **fields: Any) -> list[Case]:
-    """The cases of the suite ``name`` of the operation ``of``. ``fields``: fields of all problems.
+    """The cases of suite ``name`` of operation ``of``. ``fields``: fields that all problems have.
 
-    InputError: there is no such suite, or a layout is given for a suite that sets layouts itself; ShapeError,
-    DtypeError: as the problem's type.
+    InputError: there is no such suite, or a layout is given although the suite sets layouts itself. ShapeError,
+    DtypeError: the problem type does not accept the fields.
     """
     suites = operation_named(of).suites
     if name not in suites:
@@ -31,7 +31,7 @@ def cases(name: str, of: str = DEFAULT, **fields: Any) -> list[Case]:
 
 
 def separated(cases: Iterable[Case]) -> list[Case]:
-    """The cases. In place of a problem with several outputs there are the problems of each output."""
+    """The cases, in which each problem with several outputs is replaced by one problem per output."""
     cases_of_steps = []
     for case in cases:
         separate = operation_named(case.problem.operation).separate
@@ -42,7 +42,7 @@ def separated(cases: Iterable[Case]) -> list[Case]:
 
 
 def as_called(cases: Iterable[Case]) -> list[Case]:
-    """The cases with the parts of those that calls compute in parts, in their place."""
+    """The cases, in which each problem that calls compute in parts is replaced by its parts."""
     calls = []
     for case in cases:
         find = operation_named(case.problem.operation).parts
@@ -56,12 +56,12 @@ def as_called(cases: Iterable[Case]) -> list[Case]:
 def read(
     lines: Iterable[str | bytes], name: str, of: str = DEFAULT, column_major: bool = False, **fields: Any
 ) -> Iterator[Case]:
-    """The cases of a shapes file: on each line a JSON object with the extents of a problem, any of its other fields
-    and, optionally, a ``name`` and a ``count`` for the case. ``fields``: defaults of fields; ``of``: the operation; if
-    empty, each line may name its own, by default ``gemm``; ``name``: the name of the file, for errors;
-    ``column_major``: the lines and ``fields`` are in column-major terms.
+    """Reads the cases of a shapes file. Each line is a JSON object with the extents of a problem, any of its other
+    fields and, optionally, ``name`` and ``count`` of the case.
 
-    InputError: a line breaks a rule; the message names both.
+    ``name``: the file name, for errors; ``of``: the operation; if empty, each line may name its own (default ``gemm``);
+    ``column_major``: True if the lines and ``fields`` are in column-major terms; ``fields``: defaults of fields.
+    InputError: a line breaks a rule; the message has the file name and the line number.
     """
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -78,8 +78,8 @@ def read(
 
 
 def case_of(values: dict[str, Any], column_major: bool) -> Case:
-    """The problem with these fields. ``column_major``: they are in column-major terms. InputError: they describe no
-    problem, or the operation has no column-major form."""
+    """The case of the problem with these fields. ``column_major``: True if they are in column-major terms. InputError:
+    the fields do not describe a problem, or the operation has no column-major form."""
     if not column_major:
         problem = from_dict(values)
         return Case(problem.key(), problem)
@@ -90,7 +90,7 @@ def case_of(values: dict[str, Any], column_major: bool) -> Case:
 
 
 def _text(line: str | bytes) -> str:
-    """InputError: bytes that are not UTF-8."""
+    """The line as text. InputError: bytes are not UTF-8."""
     try:
         return line if isinstance(line, str) else line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -100,7 +100,8 @@ def _text(line: str | bytes) -> str:
 
 
 def _title(value: Any) -> str:
-    """InputError: characters that a terminal does not print (a line break, an escape, half of a surrogate pair)."""
+    """The name of a case. InputError: it has characters that a terminal does not print (a line break, an escape, half
+    of a surrogate pair)."""
     text = str(value)
     if not text.isprintable():
         raise InputError(f"name is {shown(value)}; it must be text of printable characters")
@@ -108,7 +109,7 @@ def _title(value: Any) -> str:
 
 
 def _count(value: Any) -> float:
-    """InputError: it is not a positive number."""
+    """The count of a case. InputError: the value is not a positive number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MOST_CALLS:
         raise InputError(f"count is {shown(value)}; it must be a positive number of calls")
     return float(value)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class WeightFormat:
-    """Integers of ``bits`` bits in rows along K. Of 4 bits two are in a byte, the one of the even k in the low bits.
-    Only formats without sign have zero points."""
+    """A format of quantized weights: integers of ``bits`` bits in rows along K. Two 4-bit integers share a byte; the
+    low bits have the one with even k. Only unsigned formats have zero points."""
 
     name: str
     bits: int
@@ -16,7 +16,7 @@ class WeightFormat:
 
     @property
     def per_byte(self) -> int:
-        """Weights of a byte."""
+        """Weights per byte."""
         return 8 // self.bits
 
     @property
@@ -30,9 +30,9 @@ class WeightFormat:
 
     @property
     def storage(self) -> str:
-        """The type of the array that stores them."""
+        """The element type of the array that stores the weights."""
         return "s8" if self.name == "s8" else "u8"
 
 
 WEIGHT_FORMATS = {f.name: f for f in (WeightFormat(f"{s}{n}", n, s == "s") for n in (8, 4) for s in "su")}
-GROUPS = (0, 32, 64, 128)  #: weights along K that share a scale; 0: all of a row
+GROUPS = (0, 32, 64, 128)  #: allowed numbers of adjacent weights along K with one scale; 0: all weights of a row
