@@ -70,7 +70,8 @@ def in_place_of(
     vendor: str | None,
 ) -> Callable[..., None]:
     """A launch function of the vendor's kernel, where calls use it; else ``launch``, that of ptxgen's kernel. Launches
-    with a caller's workspace, whose size is that of ptxgen's kernel, are ``launch``'s."""
+    with a caller's workspace, whose size is that of ptxgen's kernel, are ``launch``'s, and captured ones if the library
+    allocates."""
     library = (
         faster(bound.problem, bound.driver) if alpha == 1 and beta == 0 and require_mode(vendor) == "auto" else None
     )
@@ -84,10 +85,11 @@ def in_place_of(
     )
 
     def launch_vendor(addresses: Addresses, stream: int, own: int | None = None) -> None:
-        if own is not None:
+        captured = stream > 1 and on.capturing(stream)
+        if own is not None or (captured and kernel.allocates):
             launch(addresses, stream, own)
             return
-        workspace = workspaces.for_capture(stream, library) if stream > 1 and on.capturing(stream) else None
+        workspace = workspaces.for_capture(stream, library) if captured else None
         named = dict(zip(names, addresses, strict=False))
         LAUNCHES[version] += 1
         if not spec.workspace:

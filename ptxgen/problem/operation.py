@@ -61,9 +61,11 @@ HEURISTIC = ""  #: the text of the algorithm that the heuristic of a vendor's li
 
 class VendorKernel(Protocol):
     """An algorithm of a vendor's library for one problem, with alpha = 1 and beta = 0. ``workspace``: bytes of device
-    memory that a launch needs."""
+    memory that a launch needs; ``allocates``: launches allocate memory of their own, so that they must not be captured
+    into a graph of others than the library's."""
 
     workspace: int
+    allocates: bool
 
     def launch(self, addresses: Mapping[str, int], workspace: int, stream: int) -> None:
         """Queues the algorithm on a stream.

@@ -94,9 +94,16 @@ def test_other_numbers_of_axes(driver, torch):
 
 def test_baseline_computes_every_direction_and_layout(driver, torch):
     from ptxgen.operations.conv.cudnn import Cudnn
+    from ptxgen.tuning.measure.bench import SEARCH_TIMING, Bench
 
+    work = Bench(driver)
     for p in LARGE[:6]:
         times = Cudnn(driver, p).best([{}] * 2, Timing(samples=1, target_ms=1))
         assert 0 < times.best < 1e5
         if p.layout != "CHWN":
             assert times.best <= times.same_layout < 1e5
+        if p.layout != "CHWN" and not p.epilogue:
+            in_place = work.heuristic(p, SEARCH_TIMING, 1 << 15)  # on the arrays of the problem
+            assert in_place is not None
+            assert (in_place.outcome, in_place.message) == ("ok", "")
+            assert in_place.us < 10 * times.same_layout

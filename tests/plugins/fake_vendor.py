@@ -24,7 +24,7 @@ SLOW = "ms=4 ns=4 ml=32 nl=32 u=8 cp_async_a=0 cp_async_b=0 stages=2"
 class Kernel:
     """A kernel of ptxgen as the library's. ``launches``: counts all."""
 
-    workspace = 64
+    workspace, allocates = 64, False
     launches = 0
 
     def __init__(self, driver: Driver, problem: Gemm, text: str) -> None:

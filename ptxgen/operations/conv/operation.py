@@ -11,7 +11,15 @@ from ptxgen.operations.conv.c_form import C_FORM
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.conv.reference import product, slices
 from ptxgen.operations.conv.suites import SUITES, TITLES, cells
-from ptxgen.problem.operation import Baseline, Installation, Operation, RandomProblems
+from ptxgen.problem.operation import (
+    HEURISTIC,
+    Baseline,
+    Installation,
+    Operation,
+    RandomProblems,
+    VendorCalls,
+    VendorKernel,
+)
 
 if TYPE_CHECKING:
     from ptxgen.codegen.config.config import Config
@@ -52,7 +60,19 @@ def _cudnn_version() -> str | None:
     return cudnn.available()
 
 
+def _search(driver: Any, p: Conv, sets: Any, timing: Any) -> str:
+    """PyTorch's calls do not name an algorithm of cuDNN: they use that of its heuristic."""
+    return HEURISTIC
+
+
+def _kernel(driver: Any, p: Conv, text: str) -> VendorKernel:
+    from ptxgen.operations.conv.cudnn_kernel import CudnnKernel
+
+    return CudnnKernel(driver, p, text)
+
+
 _CUDNN = Installation(_cudnn_version, "not installed with PyTorch", lambda: install("torch"))
+_CALLS = VendorCalls(_cudnn_version, _search, _kernel)
 
 CONV = Operation(
     Conv,
@@ -64,7 +84,7 @@ CONV = Operation(
     titles=TITLES,
     cells=cells,
     suites=SUITES,
-    baselines={"cudnn": Baseline("cudnn", "cuDNN", _cudnn, _CUDNN)},
+    baselines={"cudnn": Baseline("cudnn", "cuDNN", _cudnn, _CUDNN, calls=_CALLS)},
     c_form=C_FORM,
     random_problems={"conv": RandomProblems(random_problems.conv, 0.22, random_problems.varied)},
 )

@@ -333,6 +333,8 @@ class CublasLtKernel:
     """An algorithm that ``search`` found, or the first one of the heuristic, as a ``VendorKernel``. LaunchError: the
     text is none of ``search``, or there is no algorithm."""
 
+    allocates = False
+
     def __init__(self, driver: CudaDriver, problem: Gemm, text: str) -> None:
         if text == HEURISTIC:
             with CublasLt(driver, problem) as library:
