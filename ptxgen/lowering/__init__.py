@@ -1,1 +1,1 @@
-"""Kernel problems: what kernels compute, with an access mode for each operand."""
+"""Kernel problems: what kernels compute, with an access for each operand."""

@@ -1,4 +1,4 @@
-"""The sink that reduces groups of results."""
+"""The sink that reduces results into the elements of C that their group keys select."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ REJECTED = "rejected"  #: the array that counts the pairs whose keys are out of 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyedSink(ValueSink):
-    """A sink whose keys select an element of C for each pair, of an array of ``groups`` rows and columns. ``row``,
-    ``column``: the keys of a pair: integers that depend on i, or on j."""
+    """A sink whose group keys select an element of C for each pair (i, j). ``row``, ``column``: the keys, the row and
+    the column of that element in C: integer expressions of which one depends on i and the other on j; ``groups``: rows
+    and columns of C."""
 
     value: Node
     row: Node
@@ -25,13 +26,13 @@ class KeyedSink(ValueSink):
 
     @property
     def keys(self) -> tuple[Node, Node]:
-        """The keys as 32 bits without sign: negative ones are out of range."""
+        """The two keys in 32 bits. Kernels compare them as unsigned integers, so negative keys are out of range."""
         row, column = (x if x.type in ("s32", "u32") else node("cast", "s32", x) for x in (self.row, self.column))
         return row, column
 
     @property
     def transposed(self) -> bool:
-        """True if the key of rows depends on j, and that of columns on i."""
+        """True if the row key depends on j and the column key on i."""
         return any(name == "j" or name.endswith("[j]") for name in variables(self.row))
 
     @property
@@ -43,11 +44,11 @@ class KeyedSink(ValueSink):
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregate(KeyedSink):
-    """C[row,column] op= value.
+    """The sink C[row,column] op= value.
 
-    A pair with a key out of range is counted in the array ``rejected``, one integer of 64 bits, and not reduced.
-    ``ordered``: sums do not depend on timing: values go to the workspace, from which auxiliary kernels add them in the
-    order of i, then of j. Reductions whose order does not change results need none of this.
+    A pair with a key out of range is not reduced but counted in the array ``rejected``, one 64-bit integer.
+    ``ordered``: True if sums must not depend on timing; then values go to the workspace, from which auxiliary kernels
+    add them in the order of i, then of j. Operators for which the order does not matter never need this.
     """
 
     op: str
@@ -72,5 +73,5 @@ class Aggregate(KeyedSink):
 
 
 def depends_on_order(op: str, type: str) -> bool:
-    """True if the order of a reduction changes its result: by rounding."""
+    """True if the result of a reduction depends on its order because of rounding."""
     return type_of(type).floating and not OPERATORS[op].idempotent

@@ -1,4 +1,4 @@
-"""The algebra of a product: what combines two elements, and what reduces the combined ones over K."""
+"""The algebra of a product: the step that combines two elements, and the operator that reduces steps over K."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ptxgen.expr.simplify import is_absorbed_at_zero, is_identity_at_zero
 from ptxgen.expr.value_types import type_of
 from ptxgen.lowering.states import INDEX, NO_INDEX, POSITIONS, State, StateReduction
 
-ACCUMULATOR = "accum"  #: the variable of the reduction in expressions
-BEST = "best"  #: the variable of the value at the position that a reduction to positions keeps
+ACCUMULATOR = "accum"  #: in expressions, the name of the variable with the reduced value
+BEST = "best"  #: in expressions, the name of the variable with the best value of argmin or argmax
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number that calls pass: a kernel parameter. ``type``: of expressions."""
+    """A number that a call passes to kernels as a parameter. ``type``: its type in expressions."""
 
     name: str
     type: str
@@ -26,9 +26,9 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Vector:
-    """An array that expressions read. ``name``: of the kernel parameter; ``axis``: i, j or k, or, in steps, two of them
-    as it is stored; its leading dimension is then the parameter ``step_ld_`` and the name; ``element``: the variable of
-    its element."""
+    """An array that expressions read. ``name``: the kernel parameter with its address; ``axis``: the axis of its index
+    (i, j or k), or two axes in the order of storage; an array with two axes has its leading dimension in the parameter
+    ``step_ld_`` + name. ``element``: the variable that stands for an element."""
 
     name: str
     axis: str
@@ -37,10 +37,10 @@ class Vector:
 
 @dataclass(frozen=True)
 class Algebra:
-    """How kernels combine two elements and join the results. ``reduce``: an operator of ``expr.operators`` that joins
-    partial results, or argmin or argmax; ``identity``: of ``reduce``; ``pads_with_zero``: True if zeros that pad
-    operands do not change results; ``atomic``: True if red.global can reduce; ``vectors``, ``scalars``: what steps read
-    besides the operands; ``fmas``: multiply-adds of a step of a product."""
+    """How kernels combine two elements and reduce the results over K. ``reduce``: the operator of the reduction, from
+    ``expr.operators``, or argmin or argmax; ``identity``: its identity; ``pads_with_zero``: True if operands may be
+    padded with zeros; ``atomic``: True if red.global can reduce; ``vectors``, ``scalars``: what a step reads besides
+    the operands; ``fmas``: multiply-adds of a step of a product."""
 
     name: str
     reduce: str
@@ -55,39 +55,41 @@ class Algebra:
 
     @property
     def needs(self) -> frozenset[str]:
-        """What a family must provide: instructions that compute it."""
+        """The capabilities that a family must provide: the instructions of this algebra."""
         return frozenset((self.name,))
 
     @property
     def matrices(self) -> tuple[Vector, ...]:
-        """The arrays along two axes that it reads besides the operands."""
+        """The arrays with two axes that steps read besides the operands."""
         return tuple(v for v in self.vectors if len(v.axis) > 1)
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """The names of the arrays that it reads besides the operands, in the order of the kernel parameters."""
+        """The names of the arrays that steps read besides the operands, in the order of the kernel parameters."""
         return tuple(v.name for v in self.vectors)
 
     @property
     def state(self) -> StateReduction | None:
-        """The reduction to positions, whose accumulators have two registers; None: it has one."""
+        """The reduction to a position (argmin, argmax), whose accumulator is two registers; None for other
+        reductions."""
         return None
 
     def held_type(self, name: str, sums: str) -> str:
-        """The type in which kernels hold elements of operand ``name``. ``sums``: the type of the reduction."""
+        """The type in which kernels hold elements of operand ``name`` in shared memory and registers. ``sums``: the
+        type of the reduction."""
         return sums
 
 
 @dataclass(frozen=True, kw_only=True)
 class InnerExpression(Algebra):
-    """The reduction over k of an expression. ``step``: its value at one k; ``a``, ``b``: the parts of it that operands
-    A and B hold in shared memory and in registers: elements, or casts of them. Integers narrower than 32 bits are held
-    in 32. The reductions argmin and argmax give the first k of the least or greatest step, ``NO_INDEX`` if there is no
-    k.
+    """The reduction of an expression over k. ``step``: the expression for one k; ``a``, ``b``: its subexpressions (an
+    element, or a cast of one) that kernels hold in shared memory and registers as operands A and B, integers in at
+    least 32 bits. argmin and argmax give the first k with the least or greatest step, ``NO_INDEX`` if K is 0.
 
-    ``terms``: what a step joins to the accumulator, one after the other. ``paired``: the same reduction of two adjacent
-    columns at once, on pairs of values of 16 bits (``expr.value_types.PAIRS``), whose results, extended to the type of
-    this one, serve the sink as its own do; None: there is none."""
+    ``terms``: the expressions that a step reduces into the accumulator one after the other. ``paired``: the same
+    reduction for two adjacent columns at once, on pairs of 16-bit values (``expr.value_types.PAIRS``); extended to the
+    type of this reduction, its results are the same for the sink. None: there is none.
+    """
 
     step: Node
     a: Node
@@ -97,7 +99,7 @@ class InnerExpression(Algebra):
 
     @property
     def type(self) -> str:
-        """The type of the reduction."""
+        """The type of the reduction's result."""
         return self.step.type if self.state is None else INDEX
 
     @property
@@ -106,8 +108,7 @@ class InnerExpression(Algebra):
 
     @property
     def components(self) -> tuple[Node, ...]:
-        """The variables of an accumulator, each in a register: that of the result, then the best value, if there is
-        one."""
+        """The variables of an accumulator, one per register: the result, then the best value of argmin or argmax."""
         result = variable(ACCUMULATOR, self.type)
         return (result,) if self.state is None else (result, variable(BEST, self.step.type))
 
@@ -121,7 +122,7 @@ class InnerExpression(Algebra):
         return position, value
 
     def joined(self, x: State, y: State) -> State:
-        """The components of two partial results of different k as those of one."""
+        """The components of the accumulator that combines two partial results over different k."""
         if self.state is None:
             return (node(self.reduce, self.type, x[0], y[0]),)
         value, position = self.state.joined((x[1], x[0]), (y[1], y[0]))
@@ -141,7 +142,7 @@ class InnerExpression(Algebra):
 
     @cached_property
     def reduced(self) -> Node:
-        """The accumulator after a step."""
+        """The accumulator after a step, for reductions by an operator."""
         root = variable(ACCUMULATOR, self.type)
         for term in self.terms:
             root = node(self.reduce, self.type, root, term)
@@ -152,9 +153,12 @@ PLUS_TIMES = Algebra("plus_times", "+", 0.0, pads_with_zero=True, atomic=True)
 
 
 def terms_of(step: Node, reduce: str, rewrite: bool) -> tuple[Node, ...]:
-    """The parts of a step that are joined to the accumulator one after the other: those of the reduction's own operator
-    where its order does not matter; with ``rewrite`` those of a sum of floats with products, which then need no
-    instruction of their own: its error is relative to its terms. Products are first."""
+    """The terms of a step, which are reduced into the accumulator one after the other; products come first.
+
+    A step is split at the reduction's own operator if the order does not matter, as for integers. ``rewrite``: True if
+    a sum of floats with a product may be split, too; the product then needs no instruction of its own, and the error
+    stays relative to the terms.
+    """
 
     def parts(x: Node) -> list[Node]:
         return [z for y in x.arguments for z in parts(y)] if x.op == reduce else [x]
@@ -167,7 +171,8 @@ def terms_of(step: Node, reduce: str, rewrite: bool) -> tuple[Node, ...]:
 
 
 def paired_expression(whole: InnerExpression, step: Node, a: Node, b: Node) -> InnerExpression:
-    """The field ``paired`` of ``whole``. ``step``, ``a``, ``b``: of pairs; zeros pad it where they pad ``whole``."""
+    """The field ``paired`` of ``whole``, for the step and the operands ``a`` and ``b`` on pairs. Zeros may pad operands
+    if they may for ``whole``."""
     identity = OPERATORS[whole.reduce].identity
     assert identity is not None
     return replace(
@@ -190,7 +195,7 @@ def inner_expression(
     scalars: tuple[Scalar, ...] = (),
     rewrite: bool = True,
 ) -> InnerExpression:
-    """The algebra of ``reduce`` over ``step``, with what follows from them. ``rewrite``: as in ``terms_of``."""
+    """The algebra that reduces ``step`` by ``reduce``; the other fields are derived. ``rewrite``: see ``terms_of``."""
     if reduce in POSITIONS:
         identity = float(NO_INDEX)
     else:

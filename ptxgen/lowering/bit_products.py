@@ -1,9 +1,9 @@
-"""Products of bits: the number of common or of different bits of two words, summed over K, by tensor cores.
+"""Bit products: the number of common or of different bits of two words, summed over K by tensor cores.
 
-They are the form of steps that count bits of words, ``popcount(a & b)`` and ``popcount(a ^ b)``, reduced by +; of steps
-that join common bits by |, where results only ask if there is one: a sum of such numbers is 0 if no word has a common
-bit; and of steps that depend on the truth values of two bytes alone, ``a != 0 and b != 0`` or ``(a != 0) != (b != 0)``,
-reduced by + or by |: kernels then pack 32 truth values into a word first.
+Three sorts of steps have a bit product as a form. Steps that count bits, ``popcount(a & b)`` and ``popcount(a ^ b)``,
+reduced by +. Steps that combine common bits by |, if the results only compare the reduction with 0: the sum of counts
+is 0 if no word has a common bit. Steps that depend only on the truth values of two bytes, ``a != 0 and b != 0`` or ``(a
+!= 0) != (b != 0)``, reduced by + or by |: kernels first pack 32 truth values into a word.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ from ptxgen.lowering.kernel_problem import GemmExtents, KernelProblem, MirroredE
 from ptxgen.lowering.strided import Strided
 from ptxgen.problem.device import Device
 
-WORD, BITS = "u32", 32  #: the type of packed truth values, and their number in it
-COMPUTE = "b1"  #: the value of ``compute`` of these products
-PITCH = 4  #: rows of packed words have multiples of so many, the last ones padded with zeros
+WORD, BITS = "u32", 32  #: type of a word of packed truth values, and the number of its bits
+COMPUTE = "b1"  #: the value of ``compute`` of bit products
+PITCH = 4  #: rows of packed words are padded with zero words to a multiple of this number
 
-FIRST, LAST = 80, 90  #: targets whose tensor cores count bits; later ones emulate it
-INVERTED_FROM = 90  #: the target from which different bits are common bits of one word and of the other one, inverted
+FIRST, LAST = 80, 90  #: first and last target whose tensor cores count bits; later targets emulate the instruction
+#: from this target on, different bits are counted as the common bits of each word with the other word inverted
+INVERTED_FROM = 90
 
 COMMON_BITS = Algebra("common_bits", "+", 0.0, pads_with_zero=True, atomic=True)
 DIFFERENT_BITS = Algebra("different_bits", "+", 0.0, pads_with_zero=True, atomic=True)
-#: operator of two bits -> the algebra that counts the pairs for which it holds
+#: operator on two bits -> the algebra that counts the bits for which it gives 1
 ALGEBRAS = {"&": COMMON_BITS, "^": DIFFERENT_BITS}
 
 
 @dataclass(frozen=True)
 class TruthWords(Strided):
     """A matrix of words of 32 truth values along K, which kernels pack from ``source``, a matrix of bytes. Bit k % 32
-    of word k // 32 is 1 if the byte of k is not 0."""
+    of word k // 32 is 1 if byte k of the row is not 0."""
 
     source: Strided | None = None
 
@@ -46,14 +47,14 @@ class TruthWords(Strided):
 
 
 def bit_form_on(p: KernelProblem, d: Device) -> KernelProblem | None:
-    """The form of a lowered problem that counts bits, if a device has the instructions."""
+    """The bit-product form of a lowered problem. None: it has none, or the device lacks the instructions."""
     if not FIRST <= d.sm <= LAST:
         return None
     return next((x for x in p.forms if x.compute == COMPUTE), None)
 
 
 def bit_form(p: KernelProblem) -> KernelProblem | None:
-    """The form of a problem that counts bits; None: it has another step."""
+    """Makes the bit-product form of a problem. None: its step is not of the sorts above."""
     algebra = p.algebra
     if not isinstance(algebra, InnerExpression):
         return None
@@ -66,8 +67,8 @@ def bit_form(p: KernelProblem) -> KernelProblem | None:
 
 
 def word_operator(algebra: InnerExpression, results: Sequence[Node]) -> str | None:
-    """The operator of two words whose bits a step counts, or joins where no more is asked; None: it is another step.
-    ``results``: the expressions of the reduction."""
+    """The operator on words, & or ^, whose bits the step counts, or combines by | if no more is needed. None: the step
+    is another one. ``results``: the sink's expressions of the reduction."""
     step = algebra.step
     if step.op == "cast" and type_of(step.type).bits == BITS and type_of(step.type).integer:
         step = step.arguments[0]
@@ -80,7 +81,7 @@ def word_operator(algebra: InnerExpression, results: Sequence[Node]) -> str | No
 
 
 def _ask_for_bits(results: Sequence[Node]) -> bool:
-    """True if results depend on whether the reduction is 0, and on nothing else of it."""
+    """True if the results depend on the reduction only by comparing it with 0."""
     users = [x for x in walk(*results) if any(_is_sum(y) for y in x.arguments)]
     asked = all(x.op in ("==", "!=") and any(y.value == 0 for y in x.arguments) for x in users)
     return asked and not any(map(_is_sum, results))
@@ -91,7 +92,7 @@ def _is_sum(x: Node) -> bool:
 
 
 def _of_bytes(p: KernelProblem, algebra: InnerExpression, op: str) -> KernelProblem:
-    """The form of a step that depends on truth values of bytes."""
+    """The bit-product form of a step on truth values of bytes, with packed words as operands."""
     words, pitch = (-(-k // (BITS * PITCH)) * PITCH for k in (p.k, at_least_one(p.k)))
     operands = tuple(
         replace(x, dtype=WORD, access=TruthWords(True, rows, words, pitch, 0, 16, PITCH, source=x.access))
@@ -103,7 +104,8 @@ def _of_bytes(p: KernelProblem, algebra: InnerExpression, op: str) -> KernelProb
 
 
 def truth_operator(algebra: InnerExpression) -> str | None:
-    """The operator of two truth values of bytes whose result, 0 or 1, is the step; None: it is another step."""
+    """The operator on truth values, & or ^, whose result (0 or 1) is the step of two bytes. None: the step is another
+    one."""
     elements = (algebra.a, algebra.b)
     if algebra.reduce not in ("+", "|") or any(x.op != "variable" or type_of(x.type).bits != 8 for x in elements):
         return None
@@ -124,7 +126,8 @@ def truth_operator(algebra: InnerExpression) -> str | None:
 
 
 def _of_any(sink: Any, result_type: str) -> Any:
-    """The sink of a reduction by | of 0 and 1, of which it gets the sum. ``result_type``: the type of the reduction."""
+    """The sink for a reduction by | of values 0 and 1, changed to read the sum of the values. ``result_type``: the type
+    of the reduction."""
     total = variable(ACCUMULATOR, result_type)
     holds = select(
         node("!=", PRED, total, constant(0, result_type)), constant(1, result_type), constant(0, result_type)

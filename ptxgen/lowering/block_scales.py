@@ -1,4 +1,4 @@
-"""Matrices whose blocks have scales: how kernels address them."""
+"""The access to matrices with block scales."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from ptxgen.problem.block_scales import Scaling
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales of a matrix in memory. ``array``: their name; ``rows``: rows of a block; ``along_rows``, ``along_k``,
-    ``along_items``: scales from one block of rows, of K, and from one item to the next."""
+    """The scales of a matrix in memory. ``array``: the array name; ``rows``: rows of a block; ``along_rows``,
+    ``along_k``, ``along_items``: strides in scales from one block to the next along the rows and along K, and from one
+    item to the next."""
 
     array: str
     rows: int
@@ -30,7 +31,7 @@ class Scales:
 
 @dataclass(frozen=True)
 class BlockScaled(Strided):
-    """A matrix with a leading dimension and scales."""
+    """The access to a matrix with a leading dimension and block scales."""
 
     scales: Scales = field(kw_only=True)
 
@@ -46,7 +47,8 @@ class BlockScaled(Strided):
 
 @dataclass(frozen=True)
 class ScaledItems(DescriptorTable):
-    """The matrices of a group that is jagged along M, with scales. Those of A are rows of one array, as A is."""
+    """The access to the matrices of a group that is jagged along M, with block scales. The scales of A are rows of one
+    array, as A itself is."""
 
     scales: Scales = field(kw_only=True)
 
@@ -63,7 +65,7 @@ class ScaledItems(DescriptorTable):
 
 
 def block_scaled(p: KernelProblem) -> bool:
-    """True if blocks of the operands have scales."""
+    """True if the operands have block scales."""
     return isinstance(p.operands[0].access, BlockScaled | ScaledItems)
 
 
@@ -75,14 +77,14 @@ def scales_of(p: KernelProblem, name: str) -> Scales:
 
 
 def _scales(name: str, s: Scaling, extent: Any, k: Any, items: bool) -> Scales:
-    """The scales of operand ``name`` of so many rows. ``items``: each item has its own."""
+    """The scales of operand ``name`` with ``extent`` rows. ``items``: True if each item has scales of its own."""
     rows, depth = s.shape(extent, k)
     steps = (1, rows) if s.by_k else (depth, 1)
     return Scales(f"scale_{name.lower()}", s.rows, *steps, rows * depth if items else 0)
 
 
 def with_scales(p: KernelProblem, scalings: dict[str, Scaling]) -> KernelProblem:
-    """The product with scales of the blocks of A and of B. ``scalings``: by name of the operand."""
+    """The product with block scales. ``scalings``: the blocks of A and of B by operand name."""
     extents = {"A": p.m, "B": p.n}
     operands = []
     for x in p.operands:
@@ -93,7 +95,7 @@ def with_scales(p: KernelProblem, scalings: dict[str, Scaling]) -> KernelProblem
 
 
 def with_item_scales(p: KernelProblem, scalings: dict[str, Scaling], rows: int) -> KernelProblem:
-    """The same of a group that is jagged along M. ``rows``: of A of all items."""
+    """The grouped product, jagged along M, with block scales. ``rows``: rows of A in all items together."""
     extents, operands = {"A": rows, "B": p.n}, []
     for x in p.operands:
         scales = _scales(x.name, scalings[x.name], extents[x.name], p.k, x.name == "B")

@@ -1,4 +1,4 @@
-"""Products of complex numbers: each is four real multiply-adds on the parts of two elements and of a sum."""
+"""The product of complex numbers: four real multiply-adds of the parts of two elements."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import ClassVar, NamedTuple
 
 from ptxgen.lowering.algebra import Algebra
 
-REAL, IMAGINARY = range(2)  #: the parts of an element, in their order in memory
+REAL, IMAGINARY = range(2)  #: indices of the parts of an element, in their order in memory
 
 
 class PartProduct(NamedTuple):
-    """A real multiply-add of a complex one: part ``a`` of the element of A, negated if ``negated``, times part ``b`` of
-    that of B is added to part ``sum`` of the sum."""
+    """One real multiply-add of a complex one: part ``a`` of the element of A times part ``b`` of the element of B is
+    added to part ``sum`` of the accumulator. ``negated``: True if part ``a`` is negated first."""
 
     sum: int
     a: int
@@ -22,7 +22,8 @@ class PartProduct(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ComplexProduct(Algebra):
-    """Sums of products of complex numbers. ``conjugates``: whether the elements of A, and of B, are conjugated."""
+    """The algebra of complex products and sums. ``conjugates``: True for A, and for B, if its elements are
+    conjugated."""
 
     conjugates: tuple[bool, bool] = (False, False)
 
@@ -36,7 +37,7 @@ class ComplexProduct(Algebra):
 
     @property
     def products(self) -> tuple[PartProduct, ...]:
-        """The real multiply-adds of a step. Conjugation is a sign of terms with an imaginary part."""
+        """The real multiply-adds of a step. Conjugation changes the sign of those with an imaginary part."""
         a, b = self.conjugates
         return (
             PartProduct(REAL, REAL, REAL, False),
@@ -47,5 +48,5 @@ class ComplexProduct(Algebra):
 
     @property
     def negated(self) -> tuple[int, ...]:
-        """The parts of elements of A that some multiply-adds take negated."""
+        """The parts of an element of A of which some multiply-adds take the negative."""
         return tuple(sorted({x.a for x in self.products if x.negated}))

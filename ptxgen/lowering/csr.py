@@ -1,4 +1,4 @@
-"""Sparse matrices in CSR, and matrices whose rows are read by column index."""
+"""The access to sparse matrices in CSR, and to dense matrices whose rows are selected by column indices."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import Any, ClassVar
 
 from ptxgen.lowering.kernel_problem import Access, Extents, MatrixAccess
 
-INDEX_BYTES = {"i32": 4, "i64": 8}  #: bytes of a row pointer and of a column, by their type
+INDEX_BYTES = {"i32": 4, "i64": 8}  #: type of row pointers and column indices -> bytes of one
 
 
 @dataclass(frozen=True)
 class Csr(Access):
-    """A sparse matrix: the operand has the nonzeros row by row. ``indptr`` has the first nonzero of each row, and their
-    number; ``indices`` the columns.
+    """The access to a sparse matrix in CSR. The operand holds the nonzeros row by row; ``indptr`` has the position of
+    the first nonzero of each row and, at the end, the number of nonzeros; ``indices`` has their columns.
 
-    ``prepared``: True if kernels may read what is prepared from it; ``distinct``: the columns of each row
-    increase, so that no place has two nonzeros; ``nonfinite``: absent nonzeros must not be multiplied, because
-    B may have infinities and NaN; ``index_type``: that of row pointers and columns, i32 or i64; ``graphs``: the rows of
-    several graphs follow each other, and columns count from the first row of each; ``offsets`` has their ends.
+    ``prepared``: True if kernels may read arrays prepared from the matrix; ``distinct``: True if the columns of each
+    row increase, so that no element is stored twice; ``nonfinite``: True if absent elements must not be multiplied,
+    because B may have infinities and NaN; ``index_type``: type of row pointers and columns, i32 or i64; ``graphs``:
+    True if the rows are those of several graphs, one after the other; columns then count from the first row of their
+    graph, and the array ``offsets`` has the ends of the graphs.
     """
 
     prepared: bool = False
@@ -30,8 +31,8 @@ class Csr(Access):
 
     @property
     def needs(self) -> frozenset[str]:
-        """``prepared_csr``: families may read prepared arrays instead of the nonzeros themselves; ``wide_indices``:
-        row pointers and columns have 64 bits; ``graph_batches``: ``graphs``."""
+        """The capabilities of families for these fields. ``prepared_csr``: reads prepared arrays instead of the
+        nonzeros; ``wide_indices``: 64-bit row pointers and columns; ``graph_batches``: several graphs."""
         needs = {"prepared_csr" if self.prepared else self.capability}
         needs |= set() if self.distinct else {"repeated_columns"}
         needs |= {"graph_batches"} if self.graphs else set()
@@ -49,8 +50,8 @@ class Csr(Access):
 
 @dataclass(frozen=True)
 class GatheredRows(MatrixAccess):
-    """A matrix, the right operand of a sparse one: kernels read the rows that its column indices name. ``kmajor``: it
-    is stored by columns, and read by single elements."""
+    """The access to the dense right operand of a sparse product: kernels read the rows that the column indices name.
+    ``kmajor``: True if the matrix is stored by columns; kernels then read single elements."""
 
     capability: ClassVar[str] = "gathered_rows"
 
@@ -61,16 +62,17 @@ class GatheredRows(MatrixAccess):
 
 @dataclass(frozen=True)
 class ColumnMajor(MatrixAccess):
-    """A matrix that is stored by columns, and accessed by single elements. ``rows``: its columns."""
+    """The access by single elements to a matrix that is stored by columns. ``rows``: the number of columns of the
+    matrix."""
 
     capability: ClassVar[str] = "column_major"
 
 
 @dataclass(frozen=True)
 class SparseExtents(Extents):
-    """The extents of a product of a sparse matrix of M rows and K columns and a matrix of N columns. ``nnz``: nonzeros;
-    ``longest``: those of the longest row; ``vectors``: 8×1 vectors that have a nonzero, estimated; ``longest_window``:
-    nonzeros of the largest row window; ``groups``: graphs of a batch, 0: none."""
+    """The extents of a product of a sparse matrix (M rows, K columns) and a dense matrix of N columns. ``nnz``:
+    nonzeros of the sparse matrix; ``longest``: nonzeros of its longest row; ``vectors``: estimated number of 8×1
+    vectors; ``longest_window``: nonzeros of its largest row window; ``groups``: graphs of a batch, 0: not a batch."""
 
     m: Any
     n: Any
@@ -95,7 +97,8 @@ class SparseExtents(Extents):
 
     @property
     def most_longest(self) -> Any:
-        """The most nonzeros of the longest row: handles state 3 leading bits of their number."""
+        """Upper limit of the nonzeros of the longest row. ``longest`` may be rounded down: handles state its 3 leading
+        bits."""
         return self.longest + self.longest // 4
 
     def representative(self) -> SparseExtents:

@@ -1,7 +1,7 @@
-"""Depthwise convolutions as strips: each thread computes adjacent results along one axis of the image.
+"""Depthwise convolutions in strips: each thread computes a strip of adjacent results along one axis of the image.
 
 Lanes are along the contiguous axis of memory, strips along another axis. The results of a strip read overlapping
-windows of pixels. The taps along the strip axis are unrolled; the offsets of the other taps come from a table.
+windows of pixels. Kernels unroll the taps along the strip axis and read the offsets of the other taps from a table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ MAX_COLUMNS = 8  #: upper limit of the strips of a patch
 
 @dataclass(frozen=True)
 class DigitStrides:
-    """The strides of a digit: in image, result and filter, in elements, and in the coordinates of the image."""
+    """The strides of a mixed-radix digit: in the image, the result and the filter in elements, and in each image
+    coordinate."""
 
     image: int
     result: int
@@ -45,9 +46,9 @@ class DigitStrides:
 
 @dataclass(frozen=True)
 class CrossAxis:
-    """The axis that adjacent strips of a patch are along, the last of ``result_digits``: ``results``, taps, stride and
-    dilation; ``pixel``: the strides of one pixel; ``tap_numbers``: the number in the filter of each tap along the strip
-    and across it, the latter fastest."""
+    """The axis across the strips of a patch: the last axis of ``result_digits``. ``results``, ``taps``, ``stride``,
+    ``dilation``: those of this axis; ``pixel``: strides from one pixel to the next; ``tap_numbers``: the number in the
+    filter of each pair (tap along the strip, tap across it), the latter fastest."""
 
     results: int
     taps: int
@@ -61,29 +62,32 @@ class CrossAxis:
 class DepthwiseStrip:
     """The strips of a convolution. Strides and offsets are in elements unless stated otherwise.
 
-    ``image``: the operand of the GEMM (a, b) that windows are read from; ``vec``: the widest vector of adjacent results
-    that read adjacent pixels. ``taps``, ``stride``, ``dilation``: of the strip axis, in pixels; ``lanes``, ``results``:
-    extents of the lane axis and of the strip axis; ``lane``, ``axis``: their strides. ``result_digits``: extents and
-    strides of all other result axes; ``tap_digits``: those of the taps along the other axes. ``filter_strides``:
-    between the taps along the strip axis, and between filters. ``image_start``, ``filter_start``, ``result_start``:
-    offsets of the first pixel, tap and result. ``coordinate_start``: the coordinates of the first pixel; ``limits``:
-    their extents.
+    - ``image``: the GEMM operand (a, b) that holds the image.
+    - ``vec``: the widest vector of adjacent results that read adjacent pixels.
+    - ``taps``, ``stride``, ``dilation``: those of the strip axis, in pixels.
+    - ``lanes``, ``results``: extents of the lane axis and of the strip axis; ``lane``, ``axis``: their strides.
+    - ``result_digits``: extents and strides of all other result axes; ``tap_digits``: those of the taps along the other
+      axes.
+    - ``filter_strides``: strides from tap to tap along the strip axis, and from filter to filter.
+    - ``image_start``, ``filter_start``, ``result_start``: offsets of the first pixel, tap and result.
+    - ``coordinate_start``: coordinates of the first pixel; ``limits``: extents of the coordinates.
 
-    An input gradient with a stride has ``ratio`` results along the strip axis for each pixel of the operand, and result
-    0 is result ``shift`` of its pixel. A result and a tap have a product if the division in ``pixel_of`` is exact. The
-    other axes are divided into phases with different taps: ``other_phases`` has the strips of all but the first phase.
+    An input gradient with a stride has ``ratio`` results along the strip axis per pixel of the operand; ``shift`` is
+    the place of result 0 among the results of its pixel. A result has a product with a tap if the division in
+    ``pixel_of`` is exact. The other axes are divided into phases with different taps: ``other_phases`` has the strips
+    of all phases but the first.
 
-    A weight gradient (``wgrad``) multiplies gradients of results by pixels, and its filter strides are tap numbers. If
-    lanes are not along channels, each block computes one of the ``groups`` filters; ``group`` has the strides from one
-    group to the next.
+    A weight gradient (``wgrad``) multiplies result gradients by pixels; its filter strides are tap numbers. If lanes
+    are not along channels, each block computes one of ``groups`` filters; ``group`` has the strides from one group to
+    the next.
 
-    ``patch``: the same strips for threads that compute several adjacent ones, a patch of the image, if filters are
-    contiguous and lanes are channels; its ``vec`` is that of filters, too, and its ``cross`` is the axis across the
-    strips. ``widened`` gives the strips of patches: ``column`` is the number of strips of a patch, and the strides from
-    one to the next.
+    ``patch``: the strips for threads that compute several adjacent strips, a patch of the image; it exists if filters
+    are contiguous and lanes are channels. Its ``vec`` is also the vector width of filters, and ``cross`` is the axis
+    across its strips. ``widened`` sets the number of strips of a patch; ``column`` is this number, with the strides
+    from strip to strip.
 
-    ``feature_maps``: the same convolution for blocks that hold whole feature maps in shared memory, if adjacent ones
-    are contiguous.
+    ``feature_maps``: the same convolution for blocks that hold whole feature maps in shared memory; it exists if
+    adjacent feature maps are contiguous.
     """
 
     image: str
@@ -116,7 +120,7 @@ class DepthwiseStrip:
 
     @lru_cache(maxsize=64)  # noqa: B019 tables of equal strips are one object
     def widened(self, strips: int) -> DepthwiseStrip:
-        """The strips of patches with ``strips`` adjacent strips each."""
+        """The strips of patches of ``strips`` adjacent strips."""
         *others, (extent, step) = self.result_digits
         digits = (*others, (-(-extent // strips), step.scaled(strips)))
         return replace(self, result_digits=digits, column=(strips, step))
@@ -133,12 +137,13 @@ class DepthwiseStrip:
 
     @property
     def tap_numbers(self) -> list[list[int]]:
-        """The tap numbers of a weight gradient: one list for each outer tap, with the taps along the strip axis."""
+        """The tap numbers of a weight gradient: a list for each outer tap, with the numbers of the taps along the strip
+        axis."""
         first = self._index_map(self.tap_digits, "filter").offsets
         return [[int(n) + r * self.filter_strides[0] for r in range(self.taps)] for n in first]
 
     def pixel_of(self, i: int, r: int) -> int | None:
-        """The pixel of the strip's window that result ``i`` multiplies by tap ``r``; None: there is none."""
+        """The pixel, in the strip's window, that result ``i`` multiplies by tap ``r``. None: there is none."""
         if self.ratio == 1:
             return i * self.stride + r * self.dilation
         pixel, remainder = divmod(i + self.shift - r * self.dilation, self.ratio)
@@ -146,7 +151,7 @@ class DepthwiseStrip:
 
     @property
     def constants(self) -> tuple[int, ...]:
-        """The numbers that are constants of the kernel. The last one is the vector width."""
+        """The numbers that are constants in generated code. The last one is the vector width."""
         facts: tuple[int, ...] = (self.taps, self.stride, self.dilation, self.ratio, self.shift % self.ratio)
         if self.patch is not None and (cross := self.patch.cross) is not None:
             facts = (*facts, cross.taps, cross.stride, cross.dilation, *cross.tap_numbers, self.patch.vec)
@@ -175,7 +180,8 @@ class DepthwiseStrip:
 
     @cached_property
     def packing(self) -> CoordinatePacking:
-        """The packing of the coordinates of all results, including those of strips that extend past the last result."""
+        """The packing of the coordinates of all results, including results of strips that extend past the last
+        result."""
         every = (*self.result_digits, (self.lanes, self.lane), (self.results + MAX_RESULTS, self.axis))
         every = (*every, self.column) if self.column is not None else every
         taps = (
@@ -190,13 +196,13 @@ class DepthwiseStrip:
         ).packing
 
     def word(self, axes: tuple[int, ...]) -> int:
-        """Coordinates packed into one word, without guard bits."""
+        """The coordinates ``axes`` packed into one word, without guard bits."""
         return sum(n << shift for n, shift in zip(axes, self.packing.shifts, strict=True)) % (1 << WORD)
 
     @cached_property
     def tables(self) -> tuple[OffsetTable, OffsetTable]:
-        """The table of results (image, coordinates, result, filter) and the table of taps (image, coordinates, filter,
-        0)."""
+        """The table of results, with the columns (image offset, coordinates, result offset, filter offset), and the
+        table of taps, with the columns (image offset, coordinates, filter offset, 0)."""
         return StripTable.of(self, True), StripTable.of(self, False)
 
 
@@ -228,15 +234,15 @@ class StripTable(OffsetTable):
 
 
 def first_pixel(taps: int, dilation: int, ratio: int, shift: int) -> int:
-    """The first pixel that a strip reads if there are ``ratio`` results for each pixel."""
+    """The first pixel that a strip reads if each pixel has ``ratio`` results."""
     return -(((taps - 1) * dilation - shift) // ratio)
 
 
 @dataclass(frozen=True)
 class Strips(MatrixAccess):
-    """An operand of a depthwise convolution that is computed in strips. ``mode``: how auxiliary kernels address it;
-    ``strip_constants``: the numbers of the strips that are constants of the kernel, the vector width last; ``step``:
-    elements between adjacent rows, or columns if there is one row."""
+    """The access to an operand of a depthwise convolution in strips. ``mode``: how auxiliary kernels address the
+    operand; ``strip_constants``: ``DepthwiseStrip.constants``; ``step``: elements from one row to the next, or from one
+    column to the next if there is one row."""
 
     strip_constants: tuple[int, ...] = field(kw_only=True)
     strip: DepthwiseStrip = field(compare=False, repr=False, kw_only=True)

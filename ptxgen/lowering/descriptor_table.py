@@ -1,4 +1,4 @@
-"""Groups of products: extents of the items, and matrices whose addresses and sizes a table in device memory holds."""
+"""Grouped products: the extents of the items, and the access to matrices by a descriptor table in device memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ptxgen.problem.dtypes import Dtype
 
 
 class Items(Protocol):
-    """The items of a group: the sizes and places of their matrices, one row an item."""
+    """The items of a group: sizes and places of their matrices. Arrays have one row per item."""
 
     @property
     def items(self) -> Sequence[Any]: ...
@@ -30,31 +30,31 @@ class Items(Protocol):
 
     @property
     def extents(self) -> NDArray[np.int64]:
-        """M, N, K."""
+        """The extents M, N, K of each item."""
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """Stored rows of A, B, C."""
+        """The numbers of stored rows of A, B, C of each item."""
 
     @property
     def columns(self) -> NDArray[np.int64]:
-        """Lengths of stored rows of A, B, C."""
+        """The lengths of the stored rows of A, B, C of each item."""
 
     @property
     def lds(self) -> NDArray[np.int64]:
-        """Leading dimensions of A, B, C."""
+        """The leading dimensions of A, B, C of each item."""
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        """The first element of A, B, C in arrays that hold all items."""
+        """The first element of A, B, C of each item, in arrays that hold all items."""
 
     def steps(self, name: str) -> tuple[int, int]:
-        """The pair (bytes from the array ``name`` of one item to that of the next, bytes per element along the jagged
-        axis)."""
+        """The strides in bytes of array ``name`` of a jagged group: from one item to the next, and from one index of
+        the jagged axis to the next."""
 
     def epilogue_sizes(self, name: str) -> tuple[NDArray[np.int64], int]:
-        """The pair (first element of each item, elements in all) of an array that holds an epilogue operand of all
-        items."""
+        """For the array that holds an epilogue operand of all items: the first element of each item, and the total
+        number of elements."""
 
     def epilogue_operand_dtype(self, name: str) -> Dtype: ...
 
@@ -74,8 +74,8 @@ class Items(Protocol):
 
 @dataclass(frozen=True)
 class GroupExtents(GemmExtents):
-    """Typical extents of the items, weighted by their work. ``group``: the items; None: the extents represent those of
-    all groups of a class."""
+    """The extents of a group: M, N and K are typical values, means over items weighted by work. ``group``: the items;
+    None: these are the extents of the representative of a class."""
 
     group: Any = None
     jagged: str = ""
@@ -127,14 +127,14 @@ class GroupExtents(GemmExtents):
         return _each(mean, ml, nl, u, kg), _each(longest, ml, nl, u, kg)
 
     def tile_products(self, ml: Any, nl: Any) -> Any:
-        """Products of whole tiles."""
+        """Multiply-adds of all tiles if each is computed as a whole tile."""
         assert self.group is not None
         k = self.group.extents[:, 2]
         return _each(lambda a, b: float((self._item_tiles(a, b) * k).sum()) * a * b, ml, nl)
 
     def padded_products(self, sizes: Sequence[int]) -> NDArray[np.float64]:
-        """Products of all items if M is padded to multiples of one of ``sizes`` (rows), and N to those of another
-        (columns)."""
+        """A table of the multiply-adds of all items with padding: in row r and column c, M is padded to multiples of
+        ``sizes[r]`` and N to multiples of ``sizes[c]``."""
         assert self.group is not None
         m, n, k = self.group.extents.T.astype(np.float64)
         unit = np.array(sizes, np.float64)[:, None]
@@ -142,13 +142,14 @@ class GroupExtents(GemmExtents):
         return fmas
 
     def repeated_b(self, ml: Any) -> Any:
-        """Elements of B that tiles of ``ml`` rows read in addition to the first tiles of their items."""
+        """Elements of B that are read again: each row of tiles after the first one of an item reads B once more.
+        ``ml``: rows of a tile."""
         assert self.group is not None
         m, n, k = self.group.extents.T
         return _each(lambda a: float(((np.maximum(-(-m // max(a, 1)), 1) - 1) * n * k).sum()), ml)
 
     def split_tiles(self, ml: Any, nl: Any, u: Any, kg: Any) -> Any:
-        """Tiles that are one of several slices."""
+        """Tiles whose K is split into several slices, each slice counted."""
         assert self.group is not None
         k = self.group.extents[:, 2]
 
@@ -158,7 +159,7 @@ class GroupExtents(GemmExtents):
         return _each(split, ml, nl, u, kg)
 
     def _item_tiles(self, ml: int, nl: int, u: int = 1, kg: int = 1) -> NDArray[np.int64]:
-        """Tiles of each item, each slice of K counted."""
+        """Tiles of each item; each K slice of a tile counts."""
         assert self.group is not None
         m, n, k = self.group.extents.T
         tiles: NDArray[np.int64] = -(-m // max(ml, 1)) * -(-n // max(nl, 1))
@@ -169,9 +170,9 @@ class GroupExtents(GemmExtents):
 
 @dataclass(frozen=True)
 class DescriptorTable(MatrixAccess):
-    """The matrices A, B or C (``name``) of a group, whose addresses and sizes a table in device memory holds.
-    ``jagged``: the axis along which items are parts of one array, whose sizes are on the device. ``group``: the items;
-    None: the representative of a class."""
+    """The access to matrix A, B or C (``name``) of each item of a group through a descriptor table. ``jagged``: the
+    axis along which items are parts of one array; their sizes are on the device. ``group``: the items; None: this is
+    the representative of a class."""
 
     name: str = field(kw_only=True)
     jagged: str = field(default="", kw_only=True)
@@ -181,8 +182,8 @@ class DescriptorTable(MatrixAccess):
 
     @property
     def item_rows(self) -> bool:
-        """True if one tensor map describes the rows of all items: they are ranges of rows of one array, or matrices at
-        equal steps."""
+        """True if one tensor map describes the rows of all items, because the items are ranges of rows of one array or
+        matrices at equal distances."""
         along = {"A": "m", "B": "", "C": "m"} if self.jagged == "m" else {"A": "k", "B": "k", "C": ""}
         if not self.jagged or along[self.name] != self.jagged:
             return bool(self.jagged)
@@ -210,7 +211,7 @@ class DescriptorTable(MatrixAccess):
 
 
 def grouped(p: KernelProblem) -> bool:
-    """True if items have shapes of their own, which a descriptor table holds."""
+    """True if the problem is a group, whose items have shapes of their own."""
     return isinstance(p.operands[0].access, DescriptorTable)
 
 
@@ -221,13 +222,14 @@ def items_of(p: KernelProblem) -> Items:
 
 
 def slice_length(longest: int, u: int, kg: int) -> int:
-    """The length of a slice of K of every item: the longest K has ``kg`` slices, which are multiples of ``u``."""
+    """The length along K of the slices of all items: the longest K has ``kg`` slices, whose length is a multiple of
+    ``u``."""
     u, each = max(u, 1), -(-longest // max(kg, 1))
     return max(-(-each // u), 1) * u
 
 
 def _each(of: Callable[..., float], *columns: Any) -> Any:
-    """``of`` for the integers of each row, evaluated once for equal rows."""
+    """Applies ``of`` to the integers in each row of ``columns``; equal rows are evaluated once."""
     arrays = np.broadcast_arrays(*columns)
     code = np.zeros(arrays[0].size, np.int64)
     for x in arrays:  # sorting numbers is much faster than sorting rows

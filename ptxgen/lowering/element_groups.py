@@ -1,4 +1,4 @@
-"""The sink that reduces the elements of one array in groups of rows, or of columns."""
+"""The sink that reduces the elements of one array in groups of rows or of columns."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from ptxgen.lowering.sink import Elements, Reset
 
 @dataclass(frozen=True, kw_only=True)
 class ElementGroups(Aggregate):
-    """C[key,j] op= value or C[i,key] op= value, where the value is an expression of an element of one array of M rows
-    and N columns: there is no reduction over k, and each element is read once. Pairs with a key out of range are
-    counted, not reduced. The order of a reduction does not depend on timing."""
+    """The sink C[key,j] op= value or C[i,key] op= value, where the value is an expression of an element of one array of
+    M rows and N columns. There is no reduction over k; each element is read once. An element with a key out of range is
+    not reduced but counted. The order of additions does not depend on timing."""
 
     needs: ClassVar[frozenset[str]] = frozenset(("element_groups",))
     resets: ClassVar[tuple[Reset, ...]] = ()
 
     @classmethod
     def of(cls, sink: Aggregate, m: int, n: int) -> ElementGroups | None:
-        """The same reduction of an array of ``m`` rows and ``n`` columns; None: it takes other values, or more keys."""
+        """The same reduction as ``sink`` as an ``ElementGroups``, for an array of ``m`` rows and ``n`` columns. None:
+        the sink reads other values, or has two computed keys."""
         given = {f.name: getattr(sink, f.name) for f in fields(sink)}
         groups = cls(**{**given, "ordered": False})
         extents = (m, n)[groups.by_rows]
@@ -34,7 +35,7 @@ class ElementGroups(Aggregate):
 
     @property
     def by_rows(self) -> bool:
-        """True if the key is one of rows of the array."""
+        """True if the key depends on the row of the array."""
         return self.column is variable("j", "s32")
 
     @property
@@ -44,12 +45,12 @@ class ElementGroups(Aggregate):
 
     @property
     def array(self) -> Elements:
-        """The array."""
+        """The array whose elements are reduced."""
         return self.elements[0]
 
     @property
     def keys_read(self) -> Vector:
-        """The array of keys."""
+        """The array that holds the keys."""
         return self.vectors[0]
 
     @property

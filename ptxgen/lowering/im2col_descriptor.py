@@ -12,20 +12,21 @@ from ptxgen.lowering.kernel_problem import KernelProblem, MatrixAccess
 from ptxgen.lowering.packed_copy import PackedCopy
 
 BOX = 128  #: upper limit of the bytes of channels in a TMA box
-BOX_CHANNELS = 3 * 256  #: channels modulo this decide how tiles are divided into tiled boxes of channels
+#: the division of tiles into boxes of channels by tiled tensor maps depends on the channels modulo this number
+BOX_CHANNELS = 3 * 256
 
 
 def packed(channels: int, extents: tuple[int, ...]) -> tuple[int, ...]:
-    """The pitches of packed images, in elements."""
+    """The pitches of contiguous images, in elements: from pixel to pixel along each axis, and from image to image."""
     return tuple(itertools.accumulate(extents, operator.mul, initial=channels))
 
 
-#: an index as mixed-radix digits: (extent, stride in elements) of each, the fastest last
+#: an index as mixed-radix digits: (extent, stride in elements) of each digit, the fastest digit last
 Digits = tuple[tuple[int, int], ...]
 
 
 def offset(digits: Digits, index: int) -> int:
-    """The offset of an index in elements; 0 past the last one."""
+    """The offset of ``index`` in elements; 0 if it is past the last index."""
     out = 0
     for extent, step in reversed(digits):
         index, digit = divmod(index, extent)
@@ -35,13 +36,13 @@ def offset(digits: Digits, index: int) -> int:
 
 @dataclass(frozen=True)
 class Im2colPhase:
-    """One phase of a strided input gradient: the pixels of an image with one remainder by the stride. Axes are listed
-    innermost first.
+    """One phase of a strided input gradient: the pixels of an image that have one remainder by the stride. Axes are
+    listed innermost first.
 
-    ``counts``: pixels of an image along each axis; ``start``: the first of them in the result, in elements; ``taps``:
-    along each axis, those that contribute to them, none if 0; ``shift``: from the descriptor's first position to that
-    of the phase, in pixels of the operand; ``filter_tap``: the number of the filter tap that multiplies the first pixel
-    of a window.
+    ``counts``: pixels of the phase along each axis; ``start``: offset of the first pixel in the result, in elements;
+    ``taps``: filter taps along each axis that contribute to the phase, 0: none; ``shift``: from the descriptor's first
+    position to the phase's first position, in pixels of the operand; ``filter_tap``: the number of the filter tap that
+    multiplies the first pixel of a window.
     """
 
     counts: tuple[int, ...]
@@ -57,11 +58,11 @@ class Im2colPhase:
 
 @dataclass(frozen=True)
 class PhaseImages:
-    """How the pixels of C, a strided input gradient, are in images of their phases. Axes are listed innermost first.
+    """How C, a strided input gradient, is stored as images of phases. Axes are listed innermost first.
 
-    ``channels``: of C, whose pixels are contiguous in each; ``extents``: its pixels along each axis; ``strides``: those
-    of the convolution. The phase of remainders (a, b) by the strides has number ``phase_of[b · strides[0] + a]``; -1:
-    no pixel has these remainders.
+    ``channels``: channels of C, which are contiguous in each pixel; ``extents``: pixels of C along each axis;
+    ``strides``: strides of the convolution. The phase of remainders (a, b) by the strides has number ``phase_of[b ·
+    strides[0] + a]``; -1: no pixel has these remainders.
     """
 
     channels: int
@@ -72,42 +73,44 @@ class PhaseImages:
 
 @dataclass(frozen=True)
 class Im2colDescriptor:
-    """An operand that TMA loads through an im2col tensor map. Rows are pixels; columns are taps times channels.
+    """An operand that TMA loads through an im2col tensor map. Its rows are pixels; its columns are taps times channels.
+    Axes are listed innermost first.
 
-    Axes are listed innermost first. ``side``: the operand, a or b; ``layout``: of the GEMM; ``channels``: of a pixel,
-    contiguous in memory; ``count``: images; ``extents``: pixels of an image along each axis; ``pitches``: elements from
-    pixel to pixel along each axis, and from image to image; ``positions``: positions of the filter along each axis,
-    ``lower``: the first of them, ``steps``: their stride; ``taps``: of the filter, ``dilation`` pixels apart;
-    ``flipped``: taps are in reverse order (input gradients).
+    - ``side``: the operand, a or b; ``layout``: the layout of the GEMM.
+    - ``channels``: channels of a pixel, contiguous in memory; ``count``: images; ``extents``: pixels of an image along
+      each axis.
+    - ``pitches``: elements from pixel to pixel along each axis, and from image to image.
+    - ``positions``: positions of the filter along each axis; ``lower``: the first position; ``steps``: the stride from
+      position to position.
+    - ``taps``: taps of the filter along each axis; ``dilation``: pixels from tap to tap; ``flipped``: True if taps are
+      in reverse order (input gradients).
+    - ``row``: the leading dimension of the other operand, for one tap.
+    - ``copies``: the packed copies of the images and of the other operand. None: the operand is not packed.
+    - ``result``: the digits of the rows and columns of C. None: C is a matrix with a leading dimension.
 
-    ``row``: the leading dimension of the other operand, for one tap; ``copies``: the packed copies of the images and of
-    the other operand, if their layout needs one; ``result``: the digits of rows and columns of C, if C is not a matrix
-    with a leading dimension.
+    Strided input gradients. ``phases``: the phases, the one with most taps first; empty for other problems. All phases
+    have the positions of the largest one, so that they have the same rows of C; ``taps`` are those of the whole filter.
+    A phase uses every ``tap_steps``-th tap along each axis; two adjacent ones are ``dilation`` pixels of the operand
+    apart. ``images``: set if a kernel can interleave images of phases to C. ``by_phase``: True if C is stored as images
+    of phases, one for each phase that has taps: [phase][image][channel][position]. ``merged_phases``: the number of
+    phases that are columns of C, for each channel.
 
-    ``phases``: those of a strided input gradient, the one with most taps first; none otherwise. All have the positions
-    of the largest one, so that the rows of C are the same in every phase; ``taps`` are those of the filter. A phase
-    has every ``tap_steps``-th tap along each axis; two neighbours are ``dilation`` pixels of the operand apart.
-    ``images``: set if a kernel can interleave images of the phases to C; ``by_phase``: C is these images, one of each
-    phase that has taps, one after the other: [phase][image][channel][position].
-
-    ``merged_phases``: the number of phases that are columns of C, for each channel.
-
-    ``row_taps``: if above 1, a tap is a row of so many filter taps, which read the pixels of adjacent positions; the
-    last ``row_taps`` - 1 positions of a row of pixels are its halo, and have no row in C.
+    ``row_taps``: if above 1, a tap of the GEMM is a row of this many filter taps, which read the pixels of adjacent
+    positions; the last ``row_taps`` - 1 positions of a row of pixels are its halo and have no row in C.
 
     ``unpacked``: the descriptor of the same product without a packed copy of the images, if tiled tensor maps can load
-    them from where they are. ``tiled``: this is such a descriptor; its first axis is contiguous, and ``pitches`` end
-    with that from channel to channel. For weight gradients, both operands have contiguous rows of as many pixels, so
-    that K is contiguous; stages count the pixels of each row, and ``row`` is that of the gradients of results.
-    Otherwise the rows of a box are adjacent along the first axis.
+    them in place. ``tiled``: True for such a descriptor. Its first axis is contiguous, and ``pitches`` end with the
+    pitch from channel to channel. In a tiled weight gradient, both operands have contiguous rows of equally many
+    pixels, so K is contiguous; a stage has pixels of one row, and ``row`` is the pitch of the result gradients. In
+    other tiled products, the rows of a box are adjacent along the first axis.
 
-    ``by_image``: a weight gradient whose gradients of results are contiguous along the pixels of an image, with a pitch
-    of ``row`` from filter to filter: K is contiguous, and stages count the pixels of each image.
+    ``by_image``: True for a weight gradient whose result gradients are contiguous along the pixels of an image, with
+    pitch ``row`` from filter to filter: K is contiguous, and a stage has pixels of one image.
 
-    ``groups``: items of the batch are groups of channels and filters, ``count`` of them. Images are the last axis.
-    ``blocks``: for a weight gradient of items that are several groups each, the filters of a
-    group, its channels, and the groups of an item. Only the blocks of C on the diagonal, whose filters and channels are
-    of one group, are stored.
+    ``groups``: True if items of the batch are groups of channels and filters, ``count`` of them; images are then the
+    last axis. ``blocks``: for a weight gradient whose items are several groups each: filters of a group, channels of a
+    group, groups of an item. Only blocks on the diagonal of C, whose filters and channels belong to one group, are
+    stored.
     """
 
     side: str
@@ -139,39 +142,39 @@ class Im2colDescriptor:
 
     @property
     def wgrad(self) -> bool:
-        """True if K is the pixel index (weight gradients)."""
+        """True if K is the index of a pixel, as in weight gradients."""
         kmajor = self.layout[0] == "N" if self.side == "a" else self.layout[1] == "T"
         return kmajor == self.tiled
 
     @property
     def tiled_form(self) -> Im2colDescriptor | None:
-        """The descriptor of the product whose images tiled maps load from where they are."""
+        """The descriptor of the same product whose images tiled tensor maps load in place. None: there is none."""
         return self if self.tiled else self.unpacked
 
     @property
     def kmajor(self) -> bool:
-        """True if K is contiguous in the other operand."""
+        """True if the other operand is K-major."""
         return self.layout[1] == "T" if self.side == "a" else self.layout[0] == "N"
 
     @property
     def contiguous_columns(self) -> bool:
-        """True if adjacent columns of C are adjacent in memory, and both are stored."""
+        """True if all columns of C are stored and adjacent columns are adjacent in memory."""
         halo = self.row_taps > 1 and self.side == "b"
         return not halo and (self.result is None or self.result[1][-1][1] == 1)
 
     @property
     def computed_phases(self) -> tuple[Im2colPhase, ...]:
-        """The phases that have taps, or one phase without taps if there are no others."""
+        """The phases that have taps; if none has taps, the first phase."""
         return tuple(phase for phase in self.phases if phase.tap_count) or self.phases[:1]
 
     @property
     def image_elements(self) -> int:
-        """Elements of the image of a phase."""
+        """Elements of the image of one phase."""
         assert self.images is not None
         return self.count * self.images.channels * math.prod(self.positions)
 
     def stored_by_phase(self) -> Im2colDescriptor:
-        """The descriptor of a product that stores images of the phases."""
+        """The descriptor of the product that stores C as images of phases."""
         assert self.images is not None
         pixels, channels = math.prod(self.positions), self.images.channels
         of_channels: Digits = ((channels, pixels),)
@@ -186,23 +189,24 @@ class Im2colDescriptor:
 
     @property
     def shares_row_taps(self) -> bool:
-        """True if the taps of a filter row read the pixels of adjacent positions."""
+        """True if the taps of a filter row read the pixels of adjacent positions, so that they can share one copy of
+        them."""
         plain = not (self.wgrad or self.phases or self.groups) and self.merged_phases == 1
         return plain and self.taps[0] > 1 and self.steps[0] == 1 and self.dilation[0] == 1
 
     @property
     def halo_positions(self) -> tuple[int, ...]:
-        """The positions along each axis, with the halo of a filter row."""
+        """The positions along each axis, including the halo of a filter row."""
         return (self.positions[0] + self.taps[0] - 1, *self.positions[1:])
 
     @property
     def halo_pixels(self) -> int:
-        """The number of rows with the halo of a filter row."""
+        """The number of positions in all images, including the halo of a filter row."""
         return self.count * math.prod(self.halo_positions)
 
     def with_row_taps(self, ldc: int) -> Im2colDescriptor:
-        """The descriptor of a product whose taps are rows of filter taps: one phase, of the pixels without the halo.
-        ``ldc``: the leading dimension of C, if C is a matrix."""
+        """The descriptor of the product in which a tap is a row of filter taps. Its only phase has the positions
+        without the halo. ``ldc``: the leading dimension of C, if C is a matrix."""
         assert self.shares_row_taps
         number = int(self.side == "b")
         rows, columns = self.result or (((1, ldc),), ((1, 1),))
@@ -227,11 +231,12 @@ class Im2colDescriptor:
         )
 
     def copy(self, name: str) -> PackedCopy | None:
-        """The packed copy of operand ``name`` (a, b)."""
+        """The packed copy of operand ``name`` (a, b). None: it is not packed."""
         return self.copies[name != self.side]
 
     def representative(self, channels: int, taps: int) -> Im2colDescriptor:
-        """One descriptor for all that have this number of channels and taps, for caches of candidates."""
+        """One descriptor for all descriptors that share cached candidates: those with this number of channels and
+        taps."""
         ones = (1,) * len(self.extents)
         none = (0,) * len(self.extents)
         shared = self.shares_row_taps
@@ -265,8 +270,8 @@ class Im2colDescriptor:
         )
 
     def merge_row_taps(self, size: int) -> Im2colDescriptor:
-        """The descriptor with the taps of a filter row merged into one tap with more channels, if no position reads
-        outside the image and this fills TMA boxes better. ``size``: bytes of an element."""
+        """The descriptor with the taps of each filter row merged into one tap of more channels; ``self`` if a position
+        reads outside the image or if this does not fill TMA boxes better. ``size``: bytes of an element."""
         taps, channels = self.taps[0], self.channels
         inside = self.lower[0] == 0 and self.upper[0] + self.reach[0] <= 0 and self.dilation[0] == 1
         inside = inside and self.pitches[0] == channels and (self.wgrad or (self.kmajor and self.row == channels))
@@ -285,7 +290,7 @@ class Im2colDescriptor:
 
     @property
     def rank(self) -> int:
-        """The rank of the tensor: channels, axes, images."""
+        """The rank of the image tensor: channels, axes, images."""
         return len(self.extents) + 2
 
     @property
@@ -295,7 +300,7 @@ class Im2colDescriptor:
 
     @property
     def pixels(self) -> int:
-        """The number of rows of an item: filter positions in all images."""
+        """The number of positions of an item, in all its images."""
         return (1 if self.groups else self.count) * math.prod(self.positions)
 
     @property
@@ -306,7 +311,8 @@ class Im2colDescriptor:
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """Pixels from the filter's first tap to its last; of phases, from the first position to the last tap."""
+        """Pixels from the filter's first tap to its last along each axis; with phases: from the first position to the
+        last tap."""
         if self.phases:
             return tuple(
                 max(x.shift[a] + max(x.taps[a] - 1, 0) * step for x in self.phases)
@@ -317,8 +323,8 @@ class Im2colDescriptor:
 
 @dataclass(frozen=True)
 class Im2col(MatrixAccess):
-    """An operand of a problem whose images TMA loads as im2col: the images, the other operand, or C. ``mode``: how
-    auxiliary kernels address it."""
+    """The access to A, B or C of a convolution whose images TMA loads by im2col. ``mode``: how auxiliary kernels
+    address the operand."""
 
     descriptor: Im2colDescriptor = field(kw_only=True)
 
@@ -332,18 +338,18 @@ def im2col(p: KernelProblem) -> Any:
 
 
 def tma_n(p: KernelProblem) -> Any:
-    """Columns of C of a kernel that loads by TMA: phases of a strided input gradient may be columns."""
+    """N of kernels that load by TMA. If the phases of a strided input gradient are merged, they are columns of C."""
     x = im2col(p)
     return p.n * (x.merged_phases if x is not None else 1)
 
 
 def with_descriptor(p: KernelProblem, descriptor: Im2colDescriptor) -> KernelProblem:
-    """The problem with another im2col descriptor."""
+    """The problem with another im2col descriptor in place of its own."""
     for x in "ABC":
         p = p.with_access(x, descriptor=descriptor)
     return p
 
 
 def im2col_form(p: KernelProblem, descriptor: Im2colDescriptor) -> KernelProblem:
-    """``p`` with images that TMA loads as im2col."""
+    """The form of ``p`` whose images TMA loads by im2col."""
     return p.with_accesses(lambda x: Im2col(*x.numbers, descriptor=descriptor))

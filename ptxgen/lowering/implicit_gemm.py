@@ -27,15 +27,15 @@ from ptxgen.problem.base import EXTENT_LIMIT
 Ints = NDArray[np.int64]
 
 TABLE, IM2COL = "table", "im2col"
-PADDING = 1024  #: entries after the last index of a table, which kernels may prefetch
-WORD = 32  #: bits of the word of packed coordinates
+PADDING = 1024  #: entries after the last index of a table, which kernels may load ahead
+WORD = 32  #: bits of a word of packed coordinates
 
 
 @dataclass(frozen=True)
 class IndexMap:
-    """The offsets of an index. ``extents``: of the digits, fastest digit last; ``steps``: their strides in elements;
-    ``start``: the offset of index 0; ``coordinate_steps``: the strides of the digits in each image coordinate;
-    ``coordinate_start``: the coordinates at index 0."""
+    """The offsets of a row or column index. ``extents``: extents of its digits, fastest digit last; ``steps``: strides
+    of the digits in elements; ``start``: the offset of index 0; ``coordinate_steps``: for each image coordinate, the
+    strides of the digits in it; ``coordinate_start``: the coordinates of index 0."""
 
     extents: tuple[int, ...]
     steps: tuple[int, ...]
@@ -48,7 +48,7 @@ class IndexMap:
         return math.prod(self.extents)
 
     def _sums(self, steps: tuple[int, ...], start: int) -> Ints:
-        """The sum of digit times stride for every index, plus ``start``."""
+        """For every index: ``start`` plus the sum of each digit times its stride."""
         out = np.full((), start, np.int64)
         for extent, step in zip(self.extents, steps, strict=True):
             out = out[..., None] + np.arange(extent, dtype=np.int64) * step
@@ -77,7 +77,7 @@ class IndexMap:
 
     @cached_property
     def digits(self) -> list[tuple[int, int]]:
-        """The pair (extent, stride) of each digit, without digits of extent 1. Adjacent digits with a common stride are
+        """The pairs (extent, stride) of the digits with an extent above 1. Adjacent digits that step uniformly are
         merged."""
         out: list[tuple[int, int, tuple[int, ...]]] = []
         for n, (extent, step) in enumerate(zip(self.extents, self.steps, strict=True)):
@@ -96,14 +96,15 @@ class IndexMap:
 
     @property
     def stride(self) -> int | None:
-        """The stride of the offsets; 0 if there is one index. None: the stride is not constant, or ``start`` is not
-        0."""
+        """The constant stride of the offsets; 0 if there is one index. None: the stride is not constant, or ``start``
+        is not 0."""
         if self.start:
             return None
         return 0 if not self.digits else self.digits[0][1] if len(self.digits) == 1 else None
 
     def contiguous_run(self) -> int:
-        """The length of contiguous runs. A stride above 1 shortens the run, because a warp then reads more sectors."""
+        """The length of contiguous runs of offsets. A stride above 1 shortens it, because a warp then reads more
+        sectors."""
         if not self.digits:
             return 1
         extent, step = self.digits[-1]
@@ -112,9 +113,9 @@ class IndexMap:
 
 @dataclass(frozen=True)
 class ImplicitOperand:
-    """An operand of an implicit GEMM. ``rows``: the index map of M or N (C: of M); ``columns``: that of K (C: of N);
-    ``limits``: the extent of each coordinate that kernels must check; ``kmajor``: whether vector accesses are along
-    ``columns``; ``addressing``: the address mode, STRIDED, TABLE or IM2COL."""
+    """An operand of an implicit GEMM. ``rows``: the index map of M or N (for C: of M); ``columns``: the index map of K
+    (for C: of N); ``limits``: extents of the coordinates that kernels must check; ``kmajor``: True if vector accesses
+    are along ``columns``; ``addressing``: the address mode, STRIDED, TABLE or IM2COL."""
 
     rows: IndexMap
     columns: IndexMap
@@ -146,8 +147,8 @@ class ImplicitOperand:
         return max(length, major, 1) if rows <= 1 or major >= length else 0
 
     def prefers_kmajor(self) -> bool:
-        """True if vector accesses should be along K: only then the operand has a leading dimension, or contiguous runs
-        along K are longer."""
+        """True if vector accesses should be along K: the operand has a leading dimension only in that direction, or its
+        contiguous runs along K are longer."""
         matrix = {kmajor: bool(replace(self, kmajor=kmajor).strided()) for kmajor in (False, True)}
         return (
             matrix[True]
@@ -156,7 +157,7 @@ class ImplicitOperand:
         )
 
     def widest_access(self, limit: int, batch_stride: int) -> int:
-        """The widest aligned vector access in elements, at most ``limit``."""
+        """The widest aligned vector access, in elements, at most ``limit``."""
         inner, outer = (self.columns, self.rows) if self.kmajor else (self.rows, self.columns)
         if not inner.extents or not inner.digits or inner.digits[-1][1] != 1:
             return 1
@@ -177,8 +178,8 @@ class ImplicitOperand:
 
 @dataclass(frozen=True, eq=False)
 class OffsetTable(Table):
-    """The table of an index map: for each index its offset and, for IM2COL, its coordinates in one word. ``guarded``:
-    whether the words have guard bits. PADDING entries follow the last index."""
+    """The table of an index map: for each index a word with its offset and, in IM2COL mode, a word with its packed
+    coordinates. ``guarded``: True if the coordinate words have guard bits. PADDING entries follow the last index."""
 
     operand: ImplicitOperand
     index_map: IndexMap
@@ -196,11 +197,11 @@ class OffsetTable(Table):
 
 @dataclass(frozen=True)
 class CoordinatePacking:
-    """Coordinates packed into one word, with a guard bit above each. The word of a row plus that of a column is
-    ``low``; ``high`` - ``low`` is the distance from the far edge. A coordinate is inside the image if its guard bit is
-    set in both.
+    """Image coordinates packed into one word, with a guard bit above each. A kernel adds the words of a row and of a
+    column and gets the word ``low``; ``high`` - ``low`` holds the distances from the far edge. A coordinate is inside
+    the image if its guard bit is set in both words.
 
-    ``shifts``: the lowest bit of each coordinate; ``guard``: the mask of guard bits; ``high``: as above.
+    ``shifts``: the lowest bit of each coordinate; ``guard``: the mask of the guard bits; ``high``: the word above.
     """
 
     shifts: tuple[int, ...]
@@ -237,7 +238,7 @@ class CoordinatePacking:
 
 @dataclass(frozen=True)
 class GemmPart:
-    """The operands of one GEMM of a problem, which determine its extents."""
+    """The operands of one of a problem's GEMMs; they determine its extents."""
 
     a: ImplicitOperand
     b: ImplicitOperand
@@ -250,9 +251,9 @@ class GemmPart:
 
 @dataclass(frozen=True)
 class OffsetTables(MatrixAccess):
-    """An operand whose elements are at the offset of a row plus that of a column. ``maps``: of the part with the
-    largest extents; ``mode``: TABLE, or IM2COL if elements outside the image are zero. ``ld`` is that of contiguous
-    rows, which no kernel reads."""
+    """The access to an operand by offset tables: an element is at the offset of its row plus the offset of its column.
+    ``maps``: the index maps of the part with the largest extents; ``mode``: TABLE, or IM2COL if elements outside the
+    image are zero. No kernel reads ``ld``, which is that of contiguous rows."""
 
     maps: ImplicitOperand | None = field(default=None, compare=False, repr=False)
 
@@ -268,9 +269,11 @@ def implicit_gemm_of(
     swapped: bool = False,
     **fields: Any,
 ) -> KernelProblem:
-    """The problem with these parts; a plain product of matrices if every operand has a leading dimension. ``items``:
-    the batch and the batch strides; ``aligned``: the alignments of A, B and C; ``traffic``: lower bound of the bytes
-    moved; ``fields``: dtype, compute, deterministic."""
+    """The kernel problem with these parts. It is a plain matrix product if every operand has a leading dimension.
+
+    ``items``: the batch and the batch strides; ``aligned``: alignments of A, B and C; ``traffic``: lower bound of the
+    bytes moved; ``fields``: dtype, compute, deterministic.
+    """
     ordered = sorted(parts, key=lambda part: -math.prod(part.extents))
     kmajor = {name: x.prefers_kmajor() for name, x in (("a", ordered[0].a), ("b", ordered[0].b))}
     ordered = [replace(part, **{n: replace(getattr(part, n), kmajor=v) for n, v in kmajor.items()}) for part in ordered]
@@ -311,7 +314,7 @@ def implicit_gemm_of(
         )
 
     def of_part(part: GemmPart, extents: tuple[int, int, int]) -> KernelProblem:
-        """The problem of the largest extents with the tables of ``part``."""
+        """The problem with the offset tables of ``part`` and these extents."""
         made = {}
         for name, x in accesses.items():
             made[name] = replace(x, maps=getattr(part, name)) if isinstance(x, OffsetTables) else x

@@ -1,4 +1,4 @@
-"""What kernels compute: extents, operands with their access modes, an algebra, and a sink."""
+"""The kernel problem: extents, operands and outputs with their accesses, an algebra, and a sink."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ STRIDED = "strided"  #: the address mode of a matrix with a leading dimension
 
 @dataclass(frozen=True)
 class Extents:
-    """The extents of a problem: integers, NumPy columns or symbols. Each operation has those of its loops."""
+    """The extents of a problem: integers, NumPy columns or symbols. Subclasses have those of an operation's loops."""
 
     @property
     def results(self) -> Any:
-        """Elements that the kernels compute; 0: there is nothing to launch."""
+        """Elements that the kernels compute; if 0, nothing is launched."""
         raise NotImplementedError
 
     @property
@@ -31,21 +31,21 @@ class Extents:
 
     @property
     def sizes(self) -> tuple[Any, ...]:
-        """The extents that tell near problems of an operation from far ones."""
+        """The extents by which the distance of two problems of an operation is measured."""
         raise NotImplementedError
 
     @property
     def batch(self) -> Any:
-        """Items of one shape."""
+        """The number of batch items; all have one shape."""
         return 1
 
     @property
     def item(self) -> tuple[Any, Any]:
-        """The results of one item, and the terms of the sum of each."""
+        """The number of results of one batch item, and the number of terms in the sum of each result."""
         return self.results, 1
 
     def representative(self) -> Extents:
-        """The extents of all problems of a class that differ in these only."""
+        """The same extents for all problems that share cached candidates."""
         return self
 
 
@@ -72,7 +72,7 @@ class GemmExtents(Extents):
 
     @property
     def reduction(self) -> Any:
-        """The largest number of products in the sum of an element."""
+        """The largest number of products in the sum of one result."""
         return self.k
 
     @property
@@ -86,30 +86,33 @@ class GemmExtents(Extents):
 
     @property
     def tensor_items(self) -> Any:
-        """Items of the tensors that TMA loads."""
+        """The number of items of the tensors that TMA loads."""
         return self.batch
 
     def tiles(self, ml: Any, nl: Any, u: Any = 1, kg: Any = 1) -> Any:
-        """Tiles of ``ml`` by ``nl`` of all items: integers, or NumPy columns. ``u``, ``kg``: see
+        """The number of tiles of ``ml`` by ``nl`` in all items; integers or NumPy columns. ``u``, ``kg``: see
         ``tile_iterations``."""
         return -(-self.m // ml) * -(-self.n // nl) * self.batch
 
     def tile_iterations(self, ml: Any, nl: Any, u: Any, kg: Any = 1) -> tuple[Any, Any]:
-        """K iterations of a tile on average, and of the longest one. ``kg``: slices of the longest K of a group, whose
-        length others have, too; each slice of a tile counts as a tile."""
+        """The K iterations of a tile: the mean over tiles, and the most. ``u``: elements of K of an iteration; ``kg``:
+        K slices of the longest item; all items have slices of its slice length, and each slice of a tile counts as a
+        tile."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class MirroredExtents(GemmExtents):
-    """The extents of products with M = N of which the pairs (i, j) with i ≤ j are computed: (j, i) has the same sum."""
+    """The extents of products with M = N whose results (i, j) and (j, i) have the same sum; kernels compute the pairs
+    with i ≤ j."""
 
     @property
     def flops(self) -> Any:
         return self.batch * self.m * (self.m + 1) * self.k
 
     def tiles(self, ml: Any, nl: Any, u: Any = 1, kg: Any = 1) -> Any:
-        """Tiles that have a pair with i ≤ j, about: exact where one side of a tile is a multiple of the other."""
+        """The number of tiles that have a pair with i ≤ j. The number is exact if one side of a tile is a multiple of
+        the other, else approximate."""
         rows, columns = -(-self.m // ml), -(-self.n // nl)
         step = np.gcd(ml, nl)
         # below the diagonal are floor(row · ml / nl) tiles of each row of them
@@ -119,23 +122,23 @@ class MirroredExtents(GemmExtents):
 
 @dataclass(frozen=True)
 class Access:
-    """How kernels address an operand or an output in memory. ``capability``: the name of the access, which
-    families provide."""
+    """How kernels address an operand or an output in memory. ``capability``: the name of the access, as families
+    provide it."""
 
     capability: ClassVar[str]
 
     @property
     def needs(self) -> frozenset[str]:
-        """What a family must provide to read an operand in this way."""
+        """The capabilities that a family must provide to read an operand by this access."""
         return frozenset((self.capability,))
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """Arrays that a launch binds besides the operand itself, in the order of the kernel parameters."""
+        """The names of further arrays that a launch binds for this access, in the order of the kernel parameters."""
         return ()
 
     def representative(self) -> Access:
-        """One access for all of a class: without what depends on extents."""
+        """The access without what depends on extents: one access for all problems that share cached candidates."""
         return self
 
 
@@ -143,10 +146,10 @@ class Access:
 class MatrixAccess(Access):
     """The access to a matrix of a product: A (M×K), B (N×K) or C (M×N).
 
-    ``kmajor``: K (of C: N) is contiguous; ``rows``, ``columns``: extents of the stored matrix; ``ld``: elements from
-    one stored row to the next; ``stride``: elements from one batch item to the next; ``aligned``: the alignment of the
-    address in bytes; ``vec``: elements of the widest access that is aligned in all rows and items. ``mode``: how
-    kernels that load elements by themselves address it: STRIDED, or by the mode of offset tables.
+    ``kmajor``: True if K (for C: N) is contiguous; ``rows``, ``columns``: extents of the stored matrix; ``ld``:
+    elements from one stored row to the next; ``stride``: elements from one batch item to the next; ``aligned``:
+    alignment of the address in bytes; ``vec``: elements of the widest access that is aligned in all rows and items;
+    ``mode``: the address mode of kernels whose threads load elements: STRIDED, or a mode of offset tables.
     """
 
     kmajor: bool
@@ -159,32 +162,32 @@ class MatrixAccess(Access):
     mode: str = STRIDED
 
     def tensor(self, size: int) -> tuple[Any, Any, Any, Any]:
-        """The stored matrix: columns, rows, leading dimension in elements, bytes from one item to the next (0: all
-        items have one matrix). ``size``: bytes of an element."""
+        """The stored matrix as four numbers: columns, rows, leading dimension in elements, bytes from one item to the
+        next (0: all items have one matrix). ``size``: bytes of an element."""
         return self.columns, self.rows, self.ld, self.stride * size
 
     @property
     def numbers(self) -> tuple[Any, ...]:
-        """The fields that all accesses to matrices have."""
+        """The values of the fields that all matrix accesses have."""
         return self.kmajor, self.rows, self.columns, self.ld, self.stride, self.aligned, self.vec, self.mode
 
     def resized(self, mn: Any, k: Any, packed: bool) -> MatrixAccess:
-        """The access to a matrix of other extents: ``mn`` along M or N, ``k`` along K (C: M and N). ``packed``: rows
-        are contiguous, and so are items."""
+        """The access to a matrix with extent ``mn`` along M or N and ``k`` along K (for C: along M and N). ``packed``:
+        True if rows and items become contiguous."""
         rows, columns = (mn, k) if self.kmajor else (k, mn)
         return replace(self, rows=rows, columns=columns, ld=at_least_one(columns) if packed else self.ld)
 
 
 def at_least_one(n: Any) -> Any:
-    """A leading dimension of rows of ``n`` elements."""
+    """The larger of ``n`` and 1, as a leading dimension must be positive."""
     return np.maximum(n, 1) if isinstance(n, np.ndarray) else max(n, 1)
 
 
 @dataclass(frozen=True)
 class Operand:
-    """An operand or an output. ``name``: of the kernel parameter (A, B, C); ``access``: an ``Access``; ``array``: the
-    array of the call that it is, by the name that it has there; empty: its own name; ``prepared``: the preparation that
-    makes it from arrays of the call (``codegen.preparation.Preparation``), None: it is one of them."""
+    """An operand or an output. ``name``: the kernel parameter (A, B, C); ``access``: an ``Access``; ``array``: the name
+    of the call's array that is bound to it, empty: its own name; ``prepared``: the preparation that makes it from
+    arrays of the call (``codegen.preparation.Preparation``), None: it is an array of the call."""
 
     name: str
     dtype: str
@@ -198,24 +201,26 @@ class Operand:
 
 
 def array_of(name: str, swapped: bool) -> str:
-    """The array of the call that operand ``name`` is. ``swapped``: A is the second one."""
+    """The name of the call's array for operand ``name``. ``swapped``: True if A is the second array of the call and B
+    the first."""
     return {"A": "B", "B": "A"}.get(name, name) if swapped else name
 
 
 @dataclass(frozen=True)
 class KernelProblem:
-    """What kernels compute. Rules and plans are defined on it. Its fields are valid: the problem that it was lowered
-    from has checked them.
+    """What kernels compute. Rules and plans read this record. Its fields are valid because the user's problem has been
+    checked.
 
-    ``name``: names the kernels, as ``gemm_f32_nt``; ``extents``; ``operands``, ``outputs``: with their access modes;
-    ``compute``: the arithmetic of products and sums; ``sink``: a ``Sink``, where the results go; ``deterministic``: the
-    order of summation must not depend on timing. ``moved``: lower bound of the bytes moved; ``calls``: times that it is
-    computed with the same constant operands, for which these may be prepared, 0: they are not.
+    ``name``: the name of the kernels, as ``gemm_f32_nt``; ``extents``: an ``Extents``; ``operands``, ``outputs``:
+    arrays with their accesses; ``compute``: the arithmetic of products and sums; ``sink``: where the results go, a
+    ``Sink``; ``algebra``: how operands are combined; ``deterministic``: True if the order of additions must not depend
+    on timing; ``moved``: lower bound of the bytes moved; ``calls``: the number of calls with the same constant
+    operands, for which these may be prepared, 0: they are not.
 
     ``parts``: products of other extents that the same kernel computes, each in launches of its own, the largest first;
-    this one has the largest extents of them. ``forms``: the same problem with other access modes, or by another
-    algorithm; a family computes the first form that needs only what it provides. ``features``: (name, value) of
-    those that the operation gives of the problem.
+    ``extents`` are then the maxima over the parts. ``forms``: the same problem with other accesses or by another
+    algorithm; a family computes the first form that needs only what it provides. ``features``: pairs (name, value) of
+    the features that the operation defines.
     """
 
     name: str
@@ -237,7 +242,7 @@ class KernelProblem:
 
     @cached_property
     def _hash(self) -> int:
-        """The hash, which caches of candidates ask for many times."""
+        """The hash, computed once: caches of candidates ask for it often."""
         return hash((self.name, self.extents, self.operands, self.outputs, self.compute, self.sink, self.forms))
 
     def operand(self, name: str) -> Operand:
@@ -249,7 +254,7 @@ class KernelProblem:
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """The capabilities that a family must provide to compute it."""
+        """The capabilities that a family must provide to compute the problem."""
         needs = self.algebra.needs | self.sink.needs | (frozenset(("mirrored",)) if self.mirrored else frozenset())
         for x in self.operands:
             needs |= x.access.needs
@@ -258,18 +263,18 @@ class KernelProblem:
         return frozenset(needs)
 
     def form(self, provided: Set[str]) -> KernelProblem:
-        """The first form that needs only what is provided; the problem itself if there is none."""
+        """The first form that needs only the capabilities ``provided``; the problem itself if there is none."""
         if not self.forms:
             return self
         return next((p for p in (self, *self.forms) if p.needs <= provided), self)
 
     def like(self, other: KernelProblem) -> KernelProblem:
-        """The form with the needs of ``other``."""
+        """The form that the capabilities of ``other`` select."""
         return self.form(other.needs)
 
     @property
     def representative(self) -> KernelProblem:
-        """The problem without what depends on extents, and without other forms. Problems with the same representative
+        """The problem without other forms and without what depends on extents. Problems with the same representative
         share cached candidates."""
         return replace(
             self.with_accesses(lambda x: x.representative()), extents=self.extents.representative(), forms=()
@@ -277,24 +282,25 @@ class KernelProblem:
 
     @cached_property
     def arrays(self) -> tuple[str, ...]:
-        """The names of all arrays that a launch binds, in the order of the kernel parameters: operands, outputs, those
-        of the sink, those of the accesses."""
+        """The names of all arrays that a launch binds, in the order of the kernel parameters: operands, outputs, other
+        arrays."""
         return (*(x.name for x in (*self.operands, *self.outputs)), *self.other_arrays)
 
     @cached_property
     def other_arrays(self) -> tuple[str, ...]:
-        """The names of the arrays that are no operand or output."""
+        """The names of the arrays that are neither operand nor output: those of the sink, the algebra and the
+        accesses."""
         others = (name for x in (*self.operands, *self.outputs) for name in x.access.arrays)
         return (*dict.fromkeys((*self.sink.arrays, *self.algebra.arrays, *others)),)
 
     @cached_property
     def scalars(self) -> tuple[Scalar, ...]:
-        """The numbers that calls pass, each a kernel parameter."""
+        """The numbers that a call passes, each as a kernel parameter."""
         return (*dict.fromkeys((*self.sink.scalars, *self.algebra.scalars)),)
 
     @property
     def bindings(self) -> dict[str, str]:
-        """Operand of the kernel -> array of the call, where the names differ."""
+        """Name of an operand of the kernel -> name of the call's array, where the names differ."""
         return {x.name: x.array for x in (*self.operands, *self.outputs) if x.array not in ("", x.name)}
 
     # ---- of a product of matrices
@@ -321,7 +327,7 @@ class KernelProblem:
 
     @property
     def mirrored(self) -> bool:
-        """True if results of (i, j) are those of (j, i) too, which are not computed."""
+        """True if the sum of (i, j) is also that of (j, i), so that kernels compute only one of them."""
         return isinstance(self.extents, MirroredExtents)
 
     @property
@@ -330,12 +336,12 @@ class KernelProblem:
 
     @property
     def bytes(self) -> Any:
-        """Lower bound of the bytes moved."""
+        """Lower bound of the bytes moved to and from device memory."""
         return self.moved
 
     @property
     def gemms(self) -> tuple[KernelProblem, ...]:
-        """The products that the same kernel computes, each in launches of its own."""
+        """The matrix products that the same kernel computes, each in launches of its own."""
         return self.parts or (self,)
 
     @property
@@ -366,13 +372,13 @@ class KernelProblem:
 
     @cached_property
     def layout(self) -> str:
-        """N or T for A and for B: A is stored M×K or K×M, B is stored K×N or N×K."""
+        """N or T for A, then for B. A is stored M×K (N) or K×M (T), B is stored K×N (N) or N×K (T)."""
         a, b = self.operands
         return ("N" if a.access.kmajor else "T") + ("T" if b.access.kmajor else "N")
 
     @cached_property
     def vectors(self) -> tuple[Any, ...]:
-        """The alignment class: the widest aligned accesses to every row of A, B and C, in elements."""
+        """The alignment class: the widest aligned accesses to rows of A, B and C, in elements."""
         return tuple(x.access.vec for x in (*self.operands, *self.outputs))
 
     @cached_property
@@ -381,8 +387,8 @@ class KernelProblem:
         return tuple(x.access.stride * dtype(x.dtype).bytes for x in (*self.operands, *self.outputs))
 
     def with_extents(self, packed: str = "ABC", **extents: Any) -> KernelProblem:
-        """The problem with other extents (m, n, k, batch). ``packed``: the operands whose rows and items become
-        contiguous."""
+        """The problem with other extents (m, n, k, batch). ``packed``: names of the operands whose rows and items
+        become contiguous."""
         e = replace(self.extents, **extents)
         axes = {"A": (e.m, e.k), "B": (e.n, e.k), "C": (e.m, e.n)}
         operands, outputs = (
@@ -392,14 +398,14 @@ class KernelProblem:
         return replace(self, extents=e, operands=operands, outputs=outputs)
 
     def with_accesses(self, made: Callable[[Any], Access]) -> KernelProblem:
-        """The problem whose operands and outputs have the accesses that ``made`` returns for theirs."""
+        """The problem with the access ``made(access)`` in place of each ``access``."""
         operands, outputs = (
             tuple(replace(x, access=made(x.access)) for x in each) for each in (self.operands, self.outputs)
         )
         return replace(self, operands=operands, outputs=outputs)
 
     def with_access(self, name: str, **fields: Any) -> KernelProblem:
-        """The problem with other fields of the access to operand or output ``name``."""
+        """The problem with other values for fields of the access to operand or output ``name``."""
         operands, outputs = (
             tuple(replace(x, access=replace(x.access, **fields)) if x.name == name else x for x in each)
             for each in (self.operands, self.outputs)

@@ -1,4 +1,4 @@
-"""Lowering: from the user's problem to what kernels compute."""
+"""Lowering: from the user's problem to the kernel problem."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.base import ProblemBase
 from ptxgen.problem.operation import operation_of
 
-CACHE_SIZE = 256  #: cached kernel problems
+CACHE_SIZE = 256  #: the number of kernel problems that are cached
 
 
 @lru_cache(maxsize=CACHE_SIZE)
 def lower(problem: ProblemBase) -> KernelProblem:
-    """What kernels compute for ``problem``, cached with its offset tables. A kernel problem is returned as is.
+    """The kernel problem of ``problem``, cached with its offset tables. A kernel problem is returned unchanged.
 
     ShapeError: an offset or a coordinate of a convolution does not fit 32 bits.
     """

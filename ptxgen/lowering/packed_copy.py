@@ -1,10 +1,11 @@
-"""The packed copy of an operand: which element of the operand is where in the copy.
+"""The packed copy of an operand: which element of the copy holds which element of the operand.
 
 A copy consists of rows of equal length, one after the other. The index of an element of the copy has mixed-radix
-digits: those of the row number (``digits``, the fastest last), the place in the row, and, of copies whose places have
-several elements, the element. Each digit moves along an axis of the operand: the position on an axis is ``first`` plus
-the digits that move along it, times their steps. The copy has the element of the operand at these positions, which are
-``stride`` elements apart along each axis. What has a position outside its axis is padding.
+digits: those of the row number (``digits``, the fastest last), the place in the row and, if a place has several
+elements, the element in the place. Each digit moves along one axis of the operand. The position on an axis is ``first``
+plus the sum of digit times step over the digits that move along it. The copy holds the operand's element at these
+positions; positions along an axis are ``stride`` elements apart. An element with a position outside its axis is
+padding.
 
     ==========================  ==========================================  =======================================
     copy                        digits of a row number                      digits of a row
@@ -28,8 +29,9 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of an operand. ``stride``: elements from one position to the next; ``extent``: number of positions, None
-    if digits reach no others; ``first``: the position if all digits are zero, None if that is 0 in all problems."""
+    """An axis of an operand. ``stride``: elements from one position to the next; ``extent``: the number of positions,
+    None if no digit leaves the axis; ``first``: the position if all digits are zero, None if it is 0 for every
+    problem."""
 
     stride: int
     extent: int | None = None
@@ -38,8 +40,8 @@ class Axis:
 
 @dataclass(frozen=True)
 class Digit:
-    """A digit with ``extent`` values, each of which is ``step`` positions further along axis number ``axis``, and
-    ``along`` positions further along a row."""
+    """A digit with ``extent`` values. Each increment moves ``step`` positions along axis number ``axis``, and ``along``
+    positions along the row."""
 
     extent: int
     axis: int
@@ -49,11 +51,11 @@ class Digit:
 
 @dataclass(frozen=True)
 class PackedCopy:
-    """A packed copy: ``digits`` of a row number, which move along ``axes``; rows of ``width`` places along the axis
-    ``along``, each of ``padded`` elements along the axis ``within``.
+    """A packed copy. ``digits``: the digits of a row number, which move along ``axes``; a row has ``width`` places
+    along the axis ``along``, and a place has ``padded`` elements along the axis ``within``.
 
-    ``zeros``: padding is zeros; otherwise it is undefined. ``vec``: elements of the widest load of adjacent rows, where
-    the elements of a row are not adjacent in the operand.
+    ``zeros``: True if padding is zeros, else padding is undefined; ``vec``: elements of the widest load of adjacent
+    rows, for copies whose row elements are not adjacent in the operand.
     """
 
     digits: tuple[Digit, ...]
@@ -81,7 +83,7 @@ class PackedCopy:
 
     @property
     def depth(self) -> int:
-        """Positions of the operand along a row."""
+        """The number of operand positions along a row."""
         assert self.along.extent is not None
         return self.along.extent
 
@@ -92,20 +94,20 @@ class PackedCopy:
 
     @property
     def span(self) -> int:
-        """Elements of the operand from the first to the last that is copied, of a copy of contiguous rows."""
+        """Elements of the operand from the first to the last copied element, if rows are contiguous."""
         return sum((d.extent - 1) * self.axes[d.axis].stride for d in self.digits) + self.depth
 
     @property
     def in_operand_order(self) -> tuple[PackedCopy, list[int]]:
-        """The copy with its digits in the order of the operand, and the stride of each in rows of the copy. Digits with
-        one value are first."""
+        """The copy with its digits in the order of the operand, and the stride of each digit in rows of the copy.
+        Digits of extent 1 come first."""
         strides = [math.prod(d.extent for d in self.digits[n + 1 :]) for n in range(len(self.digits))]
         pairs = list(zip(self.digits, strides, strict=True))
         pairs.sort(key=lambda x: (x[0].extent > 1, -self.axes[x[0].axis].stride))
         return replace(self, digits=tuple(d for d, _ in pairs)), [stride for _, stride in pairs]
 
     def representative(self) -> PackedCopy:
-        """One description for all copies with the same accesses, for caches of candidates."""
+        """One description for all copies that kernels make by the same accesses, for caches of candidates."""
         axes = tuple(replace(x, stride=1, extent=x.extent and 1, first=x.first and 0) for x in self.axes)
         along = replace(self.along, stride=min(self.along.stride, 2), extent=1, first=self.along.first and 0)
         digits, within = (
@@ -116,8 +118,8 @@ class PackedCopy:
 
 
 def matrix_rows(rows: int, columns: int, ld: int, pitch: int, filled: int | None = None) -> PackedCopy:
-    """The rows of a matrix with leading dimension ``ld`` as rows of ``pitch`` elements. ``filled``: rows of the copy,
-    if padding is zeros, also below the last row."""
+    """The copy of a matrix with leading dimension ``ld`` to rows of ``pitch`` elements. ``filled``: the number of rows
+    of a copy whose padding, rows below the last one included, is zeros."""
     if filled is None:
         return PackedCopy((Digit(rows, 0),), (Axis(ld),), Axis(1, columns), pitch)
     return PackedCopy((Digit(filled, 0),), (Axis(ld, rows),), Axis(1, columns), pitch, zeros=True)

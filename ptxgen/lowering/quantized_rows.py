@@ -1,4 +1,4 @@
-"""Rows of quantized weights with scales, and zero points, of groups along K."""
+"""The access to rows of quantized weights, with scales and zero points for groups along K."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ptxgen.lowering.kernel_problem import MatrixAccess, at_least_one
 from ptxgen.problem.dtypes import Dtype, dtype
 from ptxgen.problem.weight_formats import WEIGHT_FORMATS, WeightFormat
 
-SCALES, ZEROS = "scales", "zeros"  #: the arrays besides the weights
+SCALES, ZEROS = "scales", "zeros"  #: names of the arrays that belong to the weights
 
 
 @dataclass(frozen=True)
 class QuantizedRows(MatrixAccess):
-    """The access to weights of N rows along K. ``columns``, ``ld``, ``vec``: in bytes; ``weights``: their format;
-    ``group``: weights along K that share a scale, 0: all of a row; ``scale``: the type of scales; ``zeros``: True if
-    a group has a zero point, of 8 bits, which is subtracted before the weight is multiplied by the scale."""
+    """The access to quantized weights: N rows along K. ``columns``, ``ld``, ``vec``: in bytes; ``weights``: the format;
+    ``group``: adjacent weights along K with one scale, 0: all of a row; ``scale``: the type of scales; ``zeros``: True
+    if each group has an 8-bit zero point, which is subtracted from a weight before the product with the scale."""
 
     weights: str = "s8"
     group: int = 0
@@ -38,7 +38,7 @@ class QuantizedRows(MatrixAccess):
         return dtype(self.scale)
 
     def groups(self, k: Any) -> Any:
-        """Groups of a row of ``k`` weights."""
+        """The number of scale groups in a row of ``k`` weights."""
         return k // self.group if self.group else 1
 
     def resized(self, mn: Any, k: Any, packed: bool) -> QuantizedRows:

@@ -1,4 +1,4 @@
-"""The sink that reduces the rows, or the columns, of the results."""
+"""The sink that reduces rows or columns of the results."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ptxgen.lowering.states import StateReduction
 
 @dataclass(frozen=True, kw_only=True)
 class RowReduce(ValueSink):
-    """C[i] op= value, over j, or C[j] op= value, over i. ``axis``: i or j, that of C.
+    """The sink C[i] op= value over all j, or C[j] op= value over all i. ``axis``: the axis of C, i or j.
 
-    Each block reduces its tile and stores states in the workspace; an auxiliary kernel joins the states of a row in
-    their order along the other axis, so results do not depend on timing.
+    Each block reduces its tile and stores the states in the workspace. An auxiliary kernel joins the states of each
+    element of C in the order of the other axis, so results do not depend on timing.
     """
 
     value: Node

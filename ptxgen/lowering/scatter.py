@@ -1,4 +1,4 @@
-"""The sink that stores each result at keys."""
+"""The sink that stores each result at the element of C that its group keys select."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ptxgen.lowering.sink import as_stored
 
 @dataclass(frozen=True, kw_only=True)
 class Scatter(KeyedSink):
-    """C[row,column] = value. A pair with a key out of range is not stored. If several pairs have the same keys, the
-    element is the value of one of them; elements without a pair keep their values."""
+    """The sink C[row,column] = value. A pair with a key out of range is not stored. If several pairs have the same
+    keys, the element gets the value of one of them; elements that no pair selects keep their values."""
 
     needs: ClassVar[frozenset[str]] = frozenset(("scatter",))
     template: ClassVar[str] = "epilogue/scatter.mako"

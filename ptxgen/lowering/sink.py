@@ -1,4 +1,5 @@
-"""Where the results of a kernel go: a tile is stored to C, with an epilogue, or as the value of an expression."""
+"""Sinks: where the results of a kernel go. A tile is stored to C with an epilogue, or as the values of an
+expression."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from ptxgen.problem.epilogue_ops import EpilogueOp, epilogue_op, split_epilogue
 
 
 class Number(NamedTuple):
-    """A kernel parameter that each problem has a value of. ``type``: in PTX; ``name``: of the parameter."""
+    """A kernel parameter whose value follows from the problem. ``type``: the PTX type; ``name``: the parameter's
+    name."""
 
     type: str
     name: str
@@ -23,18 +25,21 @@ class Number(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """An array whose first ``bytes`` are set to zero before the kernels run."""
+    """An array whose first ``bytes`` bytes are set to zero before the kernels run."""
 
     array: str
     bytes: int
 
 
 class Sink(Protocol):
-    """Where the results of a kernel go. ``needs``: what a family must provide; ``template``: the slot that stores the
-    results of complete sums; ``templates``: the folder that has it, None: the package's; ``scalars``: the numbers that
-    it takes from calls; ``numbers``: those that follow from the problem; ``resets``: what is set to zero before each
-    launch; ``shared_tile``: True if it reads the sums of a whole tile in shared memory; ``has_workspace``: True if it
-    stores results in the workspace."""
+    """Where the results of a kernel go.
+
+    ``needs``: the capabilities that a family must provide; ``template``: the template file that stores the results of
+    complete sums; ``templates``: the folder with this file, None: the package's; ``scalars``: the numbers that a call
+    passes; ``numbers``: the parameters whose values follow from the problem; ``resets``: arrays that are set to zero
+    before each launch; ``shared_tile``: True if the template reads the sums of a whole tile in shared memory;
+    ``has_workspace``: True if results are stored in the workspace.
+    """
 
     needs: ClassVar[frozenset[str]]
     template: ClassVar[str]
@@ -47,7 +52,7 @@ class Sink(Protocol):
 
     @property
     def scalars_after_sums(self) -> tuple[Scalar, ...]:
-        """Those that are applied after partial sums are added."""
+        """The scalars that are applied after partial sums have been added."""
 
     @property
     def linear(self) -> bool:
@@ -55,19 +60,20 @@ class Sink(Protocol):
 
     @property
     def arithmetic(self) -> str:
-        """The type of alpha and beta, and of what is computed of the results."""
+        """The type of alpha and beta, and of the expressions computed from results."""
 
     @property
     def stored_type(self) -> str:
-        """The type of the registers that stores to C read; they round floats to 8 and 16 bits."""
+        """The type of the registers that are stored to C; the store rounds floats to 8 and 16 bits."""
 
     @property
     def reads_k(self) -> bool:
-        """True if what it takes of results depends on the extent of k."""
+        """True if the stored values depend on the extent of k."""
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """The names of the arrays that it reads, or writes besides C, in the order of the kernel parameters."""
+        """The names of the arrays that the sink reads, and of those that it writes besides C, in the order of the
+        kernel parameters."""
 
     @property
     def numbers(self) -> tuple[Number, ...]: ...
@@ -78,9 +84,9 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class Elements:
-    """An array with an element for each result that an expression reads. ``name``: of the kernel parameter, ``ld``: its
-    leading dimension, the parameter ``ld_`` and the name; ``element``: the variable of its element; ``axes``: ij, or ji
-    if it is stored by columns."""
+    """An array that expressions read, with one element for each result. ``name``: the kernel parameter with its
+    address; ``element``: the variable that stands for the element; ``ld``: the leading dimension, the value of the
+    parameter ``ld_`` + name; ``axes``: ij, or ji if the array is stored by columns."""
 
     name: str
     element: Node
@@ -89,17 +95,17 @@ class Elements:
 
 
 def part_names(name: str) -> tuple[str, str]:
-    """The names of the real and of the imaginary part of a number that calls pass."""
+    """The names of the two parameters of a complex number: its real and its imaginary part."""
     return name, f"{name}_im"
 
 
 @dataclass(frozen=True)
 class StoreTile:
-    """C = epilogue(alpha · sums + beta · C).
+    """The sink C = epilogue(alpha · sums + beta · C).
 
-    ``out``: the type of C; ``arithmetic``: that of alpha, beta and the epilogue; ``epilogue``: operations of
-    ``problem.epilogue_ops``, separated by commas. ``scalar_bias``: all rows and columns of C add the same bias;
-    ``batched_bias``: each product of a batch has a bias of its own.
+    ``out``: the type of C; ``arithmetic``: the type of alpha, beta and the epilogue; ``epilogue``: operations of
+    ``problem.epilogue_ops``, separated by commas; ``scalar_bias``: True if the bias is one number for all of C;
+    ``batched_bias``: True if each product of a batch has a bias of its own.
     """
 
     out: str
@@ -126,7 +132,7 @@ class StoreTile:
         return self._number("beta")
 
     def _number(self, name: str) -> tuple[Scalar, ...]:
-        """A number of the type ``arithmetic``: of a complex one, the real and the imaginary part."""
+        """The parameters of a number of type ``arithmetic``; a complex number has two, its parts."""
         number = dtype(self.arithmetic)
         return tuple(Scalar(each, number.real) for each in part_names(name)[: number.parts])
 
@@ -155,7 +161,7 @@ class StoreTile:
 
     @property
     def elementwise(self) -> tuple[str, ...]:
-        """The epilogue operands with the shape of C."""
+        """The names of the epilogue operands that have the shape of C."""
         return tuple(name for name in self.arrays if name in ELEMENTWISE_OPERANDS)
 
     def array_dtype(self, name: str) -> Dtype:
@@ -166,26 +172,27 @@ class StoreTile:
 
 @dataclass(frozen=True)
 class StoreGated(StoreTile):
-    """C = a gated activation of alpha · sums: one element for two adjacent columns of sums. ``out``: half of an
-    element (``dtypes.HALVES``)."""
+    """The sink C = gated activation(alpha · sums): each element of C is made from two adjacent columns of sums.
+    ``out``: the type of half an element of C (``dtypes.HALVES``)."""
 
     needs: ClassVar[frozenset[str]] = frozenset(("store_tile", "store_gated"))
 
 
 def is_gated(epilogue: str) -> bool:
-    """True if an operation makes one element of C of two sums."""
+    """True if an operation of the epilogue makes one element of C from two sums."""
     return any(epilogue_op(name).gated for name in split_epilogue(epilogue))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValueSink:
-    """Takes values of each result, which are expressions of the reduction, the variable ``accum``.
+    """A sink that computes values of each result. The values are expressions; their variable ``accum`` is the reduction
+    of a pair (i, j).
 
-    ``out``: the type of C; ``arithmetic``: that of the reduction; ``elements``, ``vectors``, ``scalars``: the arrays
-    and numbers that the values read; ``when``: the condition of the pairs (i, j) that are taken, None: all are;
-    ``mirrored``: the reduction of (i, j) is that of (j, i), so kernels compute the pairs with i ≤ j, and take the
-    values of both from it; ``ascending``: the names of vectors whose elements ascend, so that those at the corners of a
-    tile bound those of its rows or columns.
+    ``out``: the type of C; ``arithmetic``: the type of the reduction; ``elements``, ``vectors``, ``scalars``: the
+    arrays and numbers that the values read; ``when``: the condition of the pairs (i, j) in the index set, None: all
+    pairs; ``mirrored``: True if the reduction of (i, j) is also that of (j, i), so that kernels reduce the pairs with i
+    ≤ j and compute the values of both pairs; ``ascending``: names of vectors whose elements ascend, so that their
+    elements at the corners of a tile bound those of its rows or columns.
     """
 
     out: str
@@ -216,30 +223,30 @@ class ValueSink:
 
     @property
     def expressions(self) -> tuple[Node, ...]:
-        """All that kernels compute of results."""
+        """All expressions that kernels compute from results."""
         return self.roots
 
     @property
     def taken(self) -> Node | None:
-        """The condition of the results that are taken."""
+        """The condition of the pairs whose values the sink takes. None: all pairs."""
         return self.when
 
     @property
     def guard(self) -> Node | None:
-        """The condition of the results that are computed and taken."""
+        """The condition of the pairs that are both computed and taken. None: all pairs."""
         return self.guarded()
 
     def guarded(self, exchanged: bool = False) -> Node | None:
-        """``guard``. ``exchanged``: of the results (i, j) that are taken from those of (j, i)."""
+        """The condition ``guard``; ``exchanged``: the condition for pairs (i, j) whose reduction is that of (j, i)."""
         return self._of_half(self.taken, exchanged)
 
     @property
     def computed(self) -> Node | None:
-        """The condition of the pairs (i, j) that kernels must compute."""
+        """The condition of the pairs whose reduction kernels must compute. None: all pairs."""
         return self._of_half(self.when)
 
     def _of_half(self, condition: Node | None, exchanged: bool = False) -> Node | None:
-        """The condition, of the pairs that are computed where results are mirrored, or of the others."""
+        """``condition``, and, if results are mirrored, i ≤ j; ``exchanged``: the other half, j < i."""
         if not self.mirrored:
             return condition
         i, j = variable("i", "s32"), variable("j", "s32")
@@ -252,7 +259,7 @@ class ValueSink:
 
     @property
     def reads_k(self) -> bool:
-        """True if values read the extent of k."""
+        """True if the values or the guard read the extent of k."""
         return "K" in variables(*self.roots, *([] if self.guard is None else [self.guard]))
 
     @property
@@ -275,7 +282,7 @@ class ValueSink:
 
 @dataclass(frozen=True, kw_only=True)
 class StoreValue(ValueSink):
-    """C = value."""
+    """The sink C = value."""
 
     value: Node
 
@@ -288,8 +295,8 @@ class StoreValue(ValueSink):
 
 
 def as_stored(value: Node, stored: str) -> Node:
-    """A value in the type ``stored`` of the registers that stores read. A store truncates integers to their bits, so it
-    extends nothing; truth values are integers, 0 or 1."""
+    """``value`` converted to ``stored``, the type of the stored registers. Integers are not extended first, because the
+    store truncates them to their bits; truth values become the integers 0 and 1."""
     if stored == value.type:
         return value
     inner = value.arguments[0] if value.op == "cast" else value
@@ -298,10 +305,11 @@ def as_stored(value: Node, stored: str) -> Node:
 
 @dataclass(frozen=True, kw_only=True)
 class SelectValues(ValueSink):
-    """Appends the values of the results for which a condition holds to lists, in any order, and counts them.
+    """The sink that appends the values of selected results to lists, in any order, and counts these results.
+    ``condition``: selects the results.
 
-    ``values``: the first goes to C, the others to ``lists``. The array ``count``, one integer of 64 bits, is the number
-    of such results, also if it exceeds the scalar ``capacity``, the elements of each list.
+    ``values``: the first value goes to the list C, the others to ``lists``. The array ``count``, one 64-bit integer, is
+    the number of selected results. It may exceed the scalar ``capacity``, the number of elements of each list.
     """
 
     condition: Node
@@ -330,5 +338,5 @@ class SelectValues(ValueSink):
 
 
 def list_names(values: int) -> tuple[str, ...]:
-    """The names of the lists of so many values: C, C_1, …"""
+    """The names of ``values`` lists: C, C_1, …"""
     return ("C", *(f"C_{n}" for n in range(1, values)))

@@ -1,4 +1,4 @@
-"""Reductions of values over rows or columns of results: the state that a thread keeps, as expressions."""
+"""Reductions over rows or columns of results. A thread keeps a state, whose changes are expressions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ptxgen.expr.value_types import PRED, type_of
 
 State = tuple[Node, ...]
 INDEX = "s32"  #: the type of positions and counts
-NO_INDEX = (1 << 31) - 1  #: the position in a state without values
+NO_INDEX = (1 << 31) - 1  #: the position in a state that has no values
 POSITIONS = ("argmin", "argmax")
 MEAN, LOGSUMEXP = "mean", "logsumexp"
 LOG2_E = math.log2(math.e)
@@ -21,12 +21,12 @@ LOG2_E = math.log2(math.e)
 
 @dataclass(frozen=True)
 class StateReduction:
-    """Reduces values of one type. ``op``: an operator, argmin, argmax, mean or logsumexp.
+    """Reduces values of type ``type``. ``op``: an operator, argmin, argmax, mean or logsumexp.
 
-    A state has ``types``: the value that an operator reduces; a value and its position; the sum of a mean and the
-    number of its values; the greatest value of logsumexp, and the sum of exp(value − greatest). ``joined`` is
-    associative and commutative up to rounding, and ``identity`` is its identity. Of equal values, or NaNs, the least
-    position is kept.
+    ``types`` are the types of a state: for an operator, the reduced value; for argmin and argmax, the best value and
+    its position; for mean, the sum and the number of values; for logsumexp, the greatest value and the sum of exp(value
+    − greatest). ``joined`` is associative and commutative up to rounding, and ``identity`` is its identity. argmin and
+    argmax keep the least position of equal values or of NaNs.
     """
 
     op: str
@@ -58,7 +58,7 @@ class StateReduction:
         return (constant(identity(type_of(self.type)), self.type),)
 
     def lifted(self, value: Node, index: Node) -> State:
-        """The state of one value. ``index``: its position."""
+        """The state of one value at position ``index``."""
         if self.op in POSITIONS:
             return value, index
         if self.op == MEAN:
@@ -66,7 +66,7 @@ class StateReduction:
         return (value, constant(1, self.type)) if self.op == LOGSUMEXP else (value,)
 
     def joined(self, x: State, y: State) -> State:
-        """The state of the values of ``x`` and ``y``."""
+        """The state of the values of both ``x`` and ``y``."""
         if self.op in POSITIONS:
             better = self._better(x, y)
             return select(better, y[0], x[0]), select(better, y[1], x[1])
@@ -78,7 +78,7 @@ class StateReduction:
         return (node(self.op, self.type, x[0], y[0]),)
 
     def added(self, x: State, value: Node, index: Node) -> State:
-        """The state of the values of ``x`` and another one, whose position is greater than theirs."""
+        """The state of the values of ``x`` and of ``value``, whose position is greater than theirs."""
         if self.op == LOGSUMEXP:
             return self._with_exponential(x, value)
         if self.op not in POSITIONS:
@@ -92,7 +92,8 @@ class StateReduction:
         return select(better, value, best), select(better, index, position)
 
     def added_all(self, x: State, values: Sequence[Node], positions: Sequence[Node]) -> State:
-        """The state of the values of ``x`` and others, whose positions ascend and are greater than theirs."""
+        """The state of the values of ``x`` and of ``values``, whose positions ascend and are greater than those in
+        ``x``."""
         if self.op != LOGSUMEXP:
             for value, position in zip(values, positions, strict=True):
                 x = self.added(x, value, position)
@@ -102,7 +103,8 @@ class StateReduction:
         return top, reduce(lambda a, b: node("+", self.type, a, b), terms, self._scaled(x, top))
 
     def _with_exponential(self, x: State, value: Node) -> State:
-        """The state of logsumexp with another value, by one exponential, of the distance from the greatest value."""
+        """The state of logsumexp with one more value. It takes one exponential, that of the negative distance between
+        the value and the greatest value."""
         (top, total), one = x, constant(1, self.type)
         keeps = node("<=", PRED, value, top)
         distance = node("abs", self.type, node("-", self.type, value, top))
@@ -112,9 +114,9 @@ class StateReduction:
         return node("max", self.type, top, value), node("+", self.type, scaled, select(keeps, smaller, one))
 
     def _exponentials(self, values: Sequence[Node], top: Node) -> list[Node]:
-        """The terms of values relative to ``top``. In f32 a term is exp2(fma(value, log2 e, -top · log2 e)): the
-        rounding of the second product is common to all, and less than that of the greatest value in the result. An
-        infinite ``top`` is not subtracted: its terms are 0 or infinity."""
+        """The terms exp(value − top). In f32 a term is exp2(fma(value, log2 e, -top · log2 e)); the rounding of the
+        second product is common to all terms, and smaller than the rounding of the greatest value in the result. An
+        infinite ``top`` is not subtracted; terms are then 0 or infinity."""
         if self.type != "f32":
             return [self._scaled((v, constant(1, self.type)), top) for v in values]
         infinite = node("==", PRED, node("abs", "f32", top), constant(math.inf, "f32"))
@@ -123,7 +125,7 @@ class StateReduction:
         return [node("exp2", "f32", node("fma", "f32", v, factor, shift)) for v in values]
 
     def _better(self, x: State, y: State) -> Node:
-        """True if the value of ``y`` is the one to keep."""
+        """True if the value of ``y`` is to be kept, not that of ``x``."""
         (a, n), (b, m) = x, y
         beats = node("<", PRED, *((b, a) if self.op == "argmin" else (a, b)))
         same = node("==", PRED, a, b)
@@ -134,17 +136,17 @@ class StateReduction:
         return node("|", PRED, beats, node("&", PRED, same, node("<", PRED, m, n)))
 
     def _scaled(self, x: State, top: Node) -> Node:
-        """The sum of ``x`` relative to ``top``. Infinities are not subtracted from themselves."""
+        """The sum of ``x`` converted to be relative to ``top``. Infinities are not subtracted from themselves."""
         factor = node("exp", self.type, node("-", self.type, x[0], top))
         return node("*", self.type, x[1], select(node("==", PRED, x[0], top), constant(1, self.type), factor))
 
     @staticmethod
     def position(kept: Node) -> Node:
-        """The result of the position in a state: −1 if there is none."""
+        """The position that is returned for a state with position ``kept``; −1 if the state has no values."""
         return select(node("==", PRED, kept, constant(NO_INDEX, INDEX)), constant(-1, INDEX), kept)
 
     def finished(self, x: State) -> Node:
-        """The result of a state."""
+        """The result of state ``x``."""
         if self.op in POSITIONS:
             return self.position(x[1])
         if self.op == MEAN:

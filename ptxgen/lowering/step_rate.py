@@ -1,7 +1,7 @@
-"""The steps per clock that a multiprocessor can compute, from the instructions of a step.
+"""The number of steps that a multiprocessor can compute per clock, from the instructions of a step.
 
-A step is the work of one element of each operand: one multiply-add of a product, or the instructions of an inner
-expression. Counts are of the table in ``expr.instructions``.
+A step is the work of one element of A and one of B: one multiply-add of a product, or the instructions of an inner
+expression. Instructions are counted by the table in ``expr.instructions``.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 from ptxgen.problem.peak_rates import peak_rate, scalar_rate
 
-ISSUED = 128.0  #: instructions of threads that a multiprocessor issues per clock
-#: instructions of threads per clock and multiprocessor; those of fma and fp64 are facts of devices
+ISSUED = 128.0  #: thread instructions that a multiprocessor issues per clock
+#: pipe -> thread instructions per clock and multiprocessor; the rates of pipes fma and fp64 are facts of devices
 RATES = {"imad": 64.0, "alu": 64.0, "xu": 16.0}
-#: issue slots of a step besides its instructions: loads of operands from shared memory, bank conflicts of registers;
-#: and those that an instruction of pipe alu takes more than one. Fitted to nine operators measured on an H100
+#: READS: issue slots of a step besides its instructions, for loads of operands from shared memory and register bank
+#: conflicts. MIXED: issue slots above one that an instruction of pipe alu takes. Both are fitted to nine operators
+#: measured on an H100
 READS, MIXED = 0.26, 0.22
-PAIRS = 0.22  #: issue slots that a minimum or maximum of two floats of 16 bits takes more, fitted to one operator
+PAIRS = 0.22  #: further issue slots of a minimum or maximum of two 16-bit floats, fitted to one operator
 
 
 @dataclass(frozen=True)
 class Instructions:
-    """The instructions of a step, or of ``values`` steps that they compute at once. ``by_pipe``: (pipe, count);
-    ``paired_floats``: True if they are of pairs of floats."""
+    """The instructions that compute ``values`` steps at once. ``by_pipe``: pairs (pipe, number of instructions);
+    ``paired_floats``: True if they compute pairs of floats."""
 
     by_pipe: tuple[tuple[str, int], ...]
     values: int = 1
@@ -44,12 +45,12 @@ class Instructions:
 
     @property
     def mixed(self) -> float:
-        """Issue slots that instructions of pipe alu take more, in a step that is not one multiply-add."""
+        """Additional issue slots of the instructions of pipe alu, in steps that are not one multiply-add."""
         return (MIXED + PAIRS * self.paired_floats) * dict(self.by_pipe).get("alu", 0)
 
     @property
     def issue_slots(self) -> float:
-        """Issue slots of a step in a loop that loads its operands from shared memory."""
+        """Issue slots per step in a loop that loads its operands from shared memory."""
         return (self.issued + READS + self.mixed) / self.values
 
     def limit(self, d: Device) -> float:
@@ -62,7 +63,7 @@ class Instructions:
         return min(ISSUED * self.values / self.issued, self.limit(d))
 
 
-#: of a product by multiply-adds, whichever pipe has them
+#: the instruction of a step of a product: one multiply-add, in whichever pipe
 PRODUCT = Instructions((("fma", 1),))
 
 
@@ -76,27 +77,27 @@ def _of_step(roots: tuple[Node, ...], a: Node, b: Node, sm: int) -> Instructions
 
 
 def of_expression(algebra: InnerExpression, d: Device) -> Instructions:
-    """The instructions of a step of an inner expression on a device."""
+    """The instructions of a step of an inner expression on device ``d``."""
     return _of_step(algebra.next, algebra.a, algebra.b, d.sm)
 
 
 def instructions(p: KernelProblem, d: Device) -> Instructions:
-    """The instructions of a step of a problem; those of a product count as multiply-adds, whichever pipe has them."""
+    """The instructions of a step of a problem. Steps of a product are multiply-adds, in whichever pipe."""
     if isinstance(p.algebra, InnerExpression):
         return of_expression(p.algebra, d)
     return PRODUCT if p.algebra.fmas == 1 else Instructions((("fma", p.algebra.fmas),))
 
 
 def of_pairs(algebra: Algebra, d: Device) -> Instructions | None:
-    """The instructions of steps on pairs of 16-bit elements; None: there are no such steps, or the device has no
-    instructions for them."""
+    """The instructions of steps on pairs of 16-bit elements. None: the algebra has no such steps, or the device lacks
+    an instruction of them."""
     if not isinstance(algebra, InnerExpression) or algebra.paired is None or not is_computed(algebra.paired.next, d.sm):
         return None
     return of_expression(algebra.paired, d)
 
 
 def _each(algebra: InnerExpression, d: Device) -> list[Instructions]:
-    """The ways to compute steps of an inner expression."""
+    """The instructions of each way to compute steps of an inner expression."""
     pairs = of_pairs(algebra, d)
     return [of_expression(algebra, d), *([] if pairs is None else [pairs])]
 
@@ -107,11 +108,12 @@ def bound(algebra: InnerExpression, d: Device) -> float:
 
 
 def ceiling(p: KernelProblem, d: Device) -> float:
-    """Steps per clock and multiprocessor of the fastest loop that loads its operands from shared memory, predicted.
+    """The predicted steps per clock and multiprocessor of the fastest loop that loads its operands from shared memory.
 
-    It is the lesser of 128 / (instructions + READS + MIXED · instructions of pipe alu) and what the busiest pipe
-    allows; instructions of pairs compute two steps. A product that tensor cores compute has their rate, also where it
-    is another form of the problem."""
+    The prediction is the lesser of 128 / (instructions + READS + MIXED · instructions of pipe alu) and the limit of the
+    busiest pipe; instructions on pairs compute two steps. If tensor cores compute the product, or a form of the
+    problem, their rate is returned.
+    """
     if (form := bit_form_on(p, d)) is not None:
         pairs = 2 if form.algebra is DIFFERENT_BITS and d.sm >= INVERTED_FROM else 1
         steps = max(p.k, 1) / max(form.k, 1)  # of the problem in one of the form

@@ -1,4 +1,4 @@
-"""Matrices with leading dimensions, and products of them."""
+"""The access to matrices with leading dimensions, and products of such matrices."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ from ptxgen.lowering.sink import StoreGated, StoreTile, is_gated
 from ptxgen.problem import dtypes
 from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES, arithmetic_dtype
 
-#: the value of a batch stride if no elements are between items
+#: the value of a batch stride for items that follow each other without a gap
 CONTIGUOUS = -1
 
 
 @dataclass(frozen=True)
 class Strided(MatrixAccess):
-    """A matrix with a leading dimension. ``stride`` is 0 if there is one item."""
+    """The access to a matrix with a leading dimension. ``stride`` is 0 if there is one item."""
 
     capability: ClassVar[str] = STRIDED
 
 
 def aligned_access(aligned: Any, columns: Any, ld: Any, stride: Any, size: int) -> Any:
-    """Elements of the widest access to every row of a matrix that its alignment allows. ``size``: bytes of an
-    element."""
+    """The widest access, in elements, that is aligned in every row and item of a matrix. ``aligned``: alignment of the
+    matrix in bytes; ``columns``: length of a row; ``ld``, ``stride``: from row to row and from item to item; ``size``:
+    bytes of an element."""
     bits = 16 | aligned | columns * size | ld * size | stride * size
     return (bits & -bits) // size  # the lowest bit is the greatest power of two that divides all
 
 
 def strided(rows: Any, columns: Any, ld: Any, stride: Any, aligned: Any, kmajor: bool, size: int) -> Strided:
-    """A matrix whose accesses are as wide as the alignment of its address, its rows and its items allows. ``size``:
-    bytes of an element."""
+    """The access to a matrix by the widest vectors that are aligned in all its rows and items. ``size``: bytes of an
+    element."""
     return Strided(kmajor, rows, columns, ld, stride, aligned, aligned_access(aligned, columns, ld, stride, size))
 
 
@@ -61,9 +62,9 @@ def matrix_product(
     dtype_b: str = "",
     problem_type: type[KernelProblem] = KernelProblem,
 ) -> KernelProblem:
-    """C[M,N] = alpha · op(A)[M,K] · op(B)[K,N] + beta · C of matrices with leading dimensions. Numbers may be integers,
-    NumPy columns or symbols; the fields are those of ``Gemm``. ``swapped``: A is the second array of the call;
-    ``dtype_b``: the type of B, empty: that of A."""
+    """The kernel problem C[M,N] = alpha · op(A)[M,K] · op(B)[K,N] + beta · C for matrices with leading dimensions.
+    Numbers may be integers, NumPy columns or symbols; arguments have the meaning of the fields of ``Gemm``.
+    ``swapped``: True if A is the second array of the call; ``dtype_b``: the type of B, empty: that of A."""
     element, output = dtypes.dtype(dtype), dtypes.dtype(out or OUT_DTYPES[dtype][0])
     types = element, dtypes.dtype(dtype_b or dtype), output
     compute = compute or COMPUTE_MODES[dtype][0]

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 
 class Table:
-    """A table that an argument of a launch refers to. Equal tables are stored once."""
+    """A table to which an argument of a launch refers. Equal tables are stored once."""
 
     def words(self) -> NDArray[np.uint32]:
-        """The table, in any shape."""
+        """The words of the table, in any shape."""
         raise NotImplementedError

@@ -1,15 +1,15 @@
-"""Convolutions with 3x3 filters by Winograd's minimal filtering: 16 GEMMs over tiles of 2x2 results, or 36 over tiles
-of 4x4.
+"""Winograd's minimal filtering for convolutions with 3x3 filters: 16 GEMMs over tiles of 2x2 results, or 36 GEMMs over
+tiles of 4x4 results.
 
 A tile of 2x2 results depends on a patch of 4x4 pixels. With the matrices of Lavin and Gray ("Fast Algorithms for
-Convolutional Neural Networks", CVPR 2016) results are Y = Aᵀ[(G g Gᵀ) ⊙ (Bᵀ d B)]A, for a filter g and a patch d,
-summed over channels before the last transform. Each of the 16 points of transformed filters and patches is one GEMM:
-filters by channels times channels by tiles. A tile takes 16 products, where a direct convolution takes 36. A tile of
-4x4 results has a patch of 6x6 pixels and takes 36 products in place of 144, with larger errors.
+Convolutional Neural Networks", CVPR 2016) the results are Y = Aᵀ[(G g Gᵀ) ⊙ (Bᵀ d B)]A, for a filter g and a patch d,
+summed over channels before the transform by A. A transformed filter or patch has 16 points, and each point is one GEMM:
+(filters by channels) times (channels by tiles). A tile takes 16 products, where a direct convolution takes 36. A tile
+of 4x4 results has a patch of 6x6 pixels and takes 36 products in place of 144, with larger errors.
 
-F(2x2, 3x3) computes results and input gradients. Weight gradients have 3x3 elements, which the 2x2 gradients of a
-tile's results and its patch give: F(3x3, 2x2) has the same points and the same B, and the GEMMs are filters by tiles
-times tiles by channels. The same holds for F(4x4, 3x3) and F(3x3, 4x4).
+F(2x2, 3x3) computes forward convolutions and input gradients. A weight gradient has 3x3 elements, which follow from the
+patch of a tile and the gradients of its 2x2 results: F(3x3, 2x2) has the same points and the same B, and its GEMMs are
+(filters by tiles) times (tiles by channels). F(4x4, 3x3) and F(3x3, 4x4) correspond likewise.
 """
 
 from __future__ import annotations
@@ -20,27 +20,30 @@ from typing import ClassVar
 from ptxgen.lowering.kernel_problem import KernelProblem, MatrixAccess
 from ptxgen.lowering.sink import StoreTile
 
-TILES = (2, 4)  #: rows and columns of results of a tile, of each algorithm
-TAPS = (1, 3, 3)  #: of the filters, along depth, height, width
-UNIT = 4  #: transformed matrices are padded to multiples of it, so that accesses have 16 bytes
-#: tile -> channels of images and results: with fewer, transforms take longer than the products that they save, or sums
-#: of fewer products have larger errors than direct ones, relative to the products
+TILES = (2, 4)  #: the rows of results of a tile, which equal its columns, for each algorithm
+TAPS = (1, 3, 3)  #: the taps of the filters along depth, height and width
+UNIT = 4  #: transformed matrices are padded to multiples of this number, so that their rows can be accessed by 16 bytes
+#: tile -> least channels of images and results. With fewer, the transforms take longer than the products that they
+#: save, or the errors are larger than those of direct sums, relative to the products
 LEAST_CHANNELS = {2: 16, 4: 32}
-#: tile -> rows and columns of images and of results for weight gradients, likewise
+#: tile -> least rows and columns of images and of results for weight gradients, for the same reasons
 LEAST_PIXELS = {2: 6, 4: 10}
-#: tile -> rows and columns of padding on each side of a convolution, if limited: a result at a corner has products with
-#: few pixels of its patch, but the errors of all of them
+#: tile -> most rows and columns of padding on each side of a convolution, if limited. A result at a corner has products
+#: with few pixels of its patch, but the errors of all of them
 MOST_PADDING = {4: 1}
 
 
 @dataclass(frozen=True)
 class WinogradTransform:
-    """The tensors that the transforms read and write. ``channels`` of the images, ``filters``: channels of the results;
-    ``height``, ``width`` of the images, ``tile``: rows and columns of results of a tile; ``results``: those of the
-    results; ``first``: the row and column of the image at the top left of the first patch. Steps in elements:
-    ``image_steps`` and ``result_steps`` by image, channel, row, column; ``filter_steps`` by filter, channel, row,
-    column, from tap ``filter_start`` on. For weight gradients, ``results`` are the extents of the gradients of the
-    results, and filters those of the gradients to compute."""
+    """The tensors that the transforms read and write.
+
+    ``channels``, ``height``, ``width``: extents of the images; ``filters``: channels of the results; ``tile``: rows
+    (and columns) of results of a tile; ``results``: rows and columns of the results; ``first``: row and column of the
+    image pixel at the top left of the first patch; ``image_steps``, ``result_steps``: strides in elements by image,
+    channel, row, column; ``filter_steps``: strides by filter, channel, row, column; ``filter_start``: offset of the
+    first tap. For a weight gradient, the results are the result gradients, and the filters are the weight gradients to
+    compute.
+    """
 
     images: int
     channels: int
@@ -57,27 +60,27 @@ class WinogradTransform:
 
     @property
     def tiles(self) -> tuple[int, int]:
-        """Rows and columns of tiles of an image."""
+        """The numbers of rows and of columns of tiles of an image."""
         rows, columns = (-(-n // self.tile) for n in self.results)
         return rows, columns
 
     @property
     def tile_count(self) -> int:
-        """Tiles of all images."""
+        """The number of tiles of all images."""
         rows, columns = self.tiles
         return self.images * rows * columns
 
 
 @dataclass(frozen=True)
 class Winograd:
-    """The products of a convolution, one for each point of a transformed patch: transformed filters times transformed
-    images, or of a weight gradient: transformed gradients of results times transformed images.
+    """The products of a convolution, one for each point: transformed filters times transformed images. In a weight
+    gradient: transformed result gradients times transformed images.
 
-    ``tile``: rows and columns of results of a tile; ``image``: the operand with the images, of the
-    convolution and of the products: a or b. ``channels_adjacent``: channels are adjacent in memory (NHWC), not pixels;
-    ``images_adjacent``: images are (CHWN). ``transform``: the tensors; ``sink``: that of the convolution, whose arrays
-    every kernel of a launch takes; None: the representative of a class. ``nonfinite``: infinities and NaN must reach
-    the same results as in direct sums.
+    ``tile``: rows (and columns) of results of a tile; ``image``: the operand with the images, a or b, of the
+    convolution and of the products; ``channels_adjacent``: True if channels are adjacent in memory (NHWC);
+    ``images_adjacent``: True if images are (CHWN); if both are False, pixels are. ``transform``: the tensors; None for
+    the representative of a class. ``sink``: the sink of the convolution, whose arrays every kernel of a launch
+    receives. ``nonfinite``: True if infinities and NaN must reach the same results as in direct sums.
     """
 
     tile: int
@@ -91,22 +94,23 @@ class Winograd:
 
     @property
     def patch(self) -> int:
-        """Rows and columns of the pixels that a tile of results depends on."""
+        """The rows (and columns) of the patch of a tile."""
         return patch_of(self.tile)
 
     @property
     def points(self) -> int:
-        """Points of a transformed patch: the GEMMs of the batch."""
+        """The number of points of a transformed patch, each of which is one GEMM of the batch."""
         return self.patch**2
 
     @property
     def tiles_adjacent(self) -> bool:
-        """True if tiles are adjacent in the transformed matrices, not channels."""
+        """True if tiles, not channels, are adjacent in the transformed matrices."""
         return not (self.channels_adjacent or self.weight_grad)
 
     @property
     def tile_digits(self) -> tuple[str, str, str]:
-        """The digits of the number of a tile, fastest first: adjacent tiles have pixels near in memory."""
+        """The digits of a tile number, fastest first. The order puts tiles that are near in memory next to each
+        other."""
         if self.images_adjacent:
             return "image", "tile_column", "tile_row"
         return "tile_column", "tile_row", "image"
@@ -114,7 +118,8 @@ class Winograd:
 
 @dataclass(frozen=True)
 class TransformedMatrix(MatrixAccess):
-    """A matrix of transformed elements in the workspace, which ``algorithm`` makes."""
+    """The access to a matrix of transformed elements in the workspace. ``algorithm``: the ``Winograd`` that makes the
+    matrix."""
 
     algorithm: Winograd = field(kw_only=True)
 
@@ -134,16 +139,16 @@ class TransformedMatrix(MatrixAccess):
 
 
 def capability(tile: int) -> str:
-    """What a family provides that computes tiles of so many rows and columns of results."""
+    """The capability of families that compute tiles of ``tile`` rows and columns of results."""
     return f"minimal_filtering_{tile}x{tile}"
 
 
 def winograd(p: KernelProblem) -> Winograd | None:
-    """The algorithm whose products ``p`` is; None: another one."""
+    """The Winograd algorithm of which ``p`` is the products. None: ``p`` is another problem."""
     access = p.operands[0].access
     return access.algorithm if isinstance(access, TransformedMatrix) else None
 
 
 def patch_of(tile: int) -> int:
-    """Rows and columns of the pixels that a tile of results depends on."""
+    """The rows (and columns) of the patch of a tile of ``tile`` rows."""
     return tile + TAPS[1] - 1
