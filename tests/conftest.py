@@ -16,6 +16,7 @@ from ptxgen.operations.task.language import texts
 from ptxgen.runtime import kept_sources
 from ptxgen.settings import GPU_DRIVER, settings
 from ptxgen.tuning.choice import choice_cache
+from tests.combinations import left_out
 
 
 def pytest_addoption(parser):
@@ -23,6 +24,11 @@ def pytest_addoption(parser):
         "--update-golden",
         action="store_true",
         help="rewrite committed generated files: the PTX of tests/golden, the tables of docs/reference.md",
+    )
+    parser.addoption(
+        "--exhaustive",
+        action="store_true",
+        help="also run the cases that the markers each_value, each_pair and first leave out",
     )
 
 
@@ -93,7 +99,10 @@ def _gpu() -> bool:
     return tool is not None and subprocess.run([tool, "-L"], capture_output=True).returncode == 0
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--exhaustive") and (out := {*left_out(items)}):
+        config.hook.pytest_deselected(items=list(out))
+        items[:] = [item for item in items if item not in out]
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if (
         marked and not GPU_DRIVER.fullmatch(settings().driver) and not _gpu()

@@ -47,6 +47,7 @@ def test_conjugation_and_order_are_exact_on_integers():
         assert np.array_equal(got, alpha * product + beta * c), layout
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "how",
     [

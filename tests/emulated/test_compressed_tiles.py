@@ -30,6 +30,7 @@ OFFSETS = CONFIG.replace(tile_index=1)
 KINDS = ("f16", "f32")
 
 
+@pytest.mark.first(6)
 @pytest.mark.parametrize("n", range(18))
 def test_random_problems_and_configurations(n: int) -> None:
     on = ("emulated", "a100", "h200", "b200")[n % 4]
@@ -161,6 +162,7 @@ def expected_tiles(p: Spmm, arrays: Mapping[str, Array]) -> tuple[list[int], byt
     return starts, data
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["f16", "f32"])
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
 def test_tiles_have_the_nonzeros_in_the_order_of_their_bits(rows: list[list[int]], dtype: str) -> None:

@@ -62,6 +62,7 @@ def verify(v: Conv, c: Config, inputs: str, beta: float = 0.0, seed: int = 0, **
         assert np.array_equal(got.astype(np.float64), ref.rounded), f"not exact: {what}"
 
 
+@pytest.mark.first(9)
 @pytest.mark.parametrize("n", range(27))
 def test_random_convolutions_and_configurations(n: int) -> None:
     """Every direction, layout, type and axis; unaligned starts; results that are read or must not be read."""
@@ -78,6 +79,7 @@ def test_random_convolutions_and_configurations(n: int) -> None:
     verify(v, c, ("integers", "normal", "integers", "scaled")[n % 4], float(n % 2), n, shift=bool(n % 2))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("layout", FILTERS)
 @pytest.mark.parametrize(
@@ -99,6 +101,7 @@ def test_every_reduction(direction: str, layout: str, text: str) -> None:
     verify(v, c, "integers", 1.0)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "v",
     [
@@ -114,6 +117,7 @@ def test_few_filters(v: Conv, text: str) -> None:
     verify(v, parse_config(f"ms=2 ns=2 nl=16 cp_async_a=0 cp_async_b=0 {text}"), "integers", 1.0)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("layout", FILTERS)
 @pytest.mark.parametrize(("dtype", "epilogue"), [("f32", "scale,bias,relu"), ("f16", "residual"), ("f64", "")])
 def test_depthwise_forward(layout: str, dtype: str, epilogue: str) -> None:
@@ -317,6 +321,7 @@ def test_feature_maps_are_those_of_images_that_fit(name: str, changes: dict[str,
     assert broken.name == name
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("layout", FILTERS)
 @pytest.mark.parametrize(
     ("stride", "taps", "dilation", "padding"),
@@ -352,6 +357,7 @@ def test_depthwise_input_grad_with_strides(layout, stride, taps, dilation, paddi
         verify(v, parse_config(f"family=depthwise {text}"), "integers", beta)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("layout", FILTERS)
 @pytest.mark.parametrize(("dtype", "filters"), [("f32", ""), ("f16", ""), ("f64", "CRSK")])
 def test_depthwise_weight_grad(layout, dtype, filters) -> None:

@@ -31,6 +31,7 @@ def reached(p: Conv, config: Config, value: float) -> tuple[Any, Any]:
     return Runner.of(driver, p, config).compute(other)["C"].reshape(depend.shape), depend
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize(
     "p",

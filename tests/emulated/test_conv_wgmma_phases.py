@@ -265,6 +265,7 @@ PERSISTENT_PHASES = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("completion", ["late", "early"])
 @pytest.mark.parametrize("case", PERSISTENT_PHASES)
 def test_blocks_that_compute_tiles_of_several_phases(case, completion):

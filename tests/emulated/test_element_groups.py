@@ -81,6 +81,7 @@ def test_random_reductions_equal_the_oracle(seed: int) -> None:
             assert result.ok, f"{result.inputs}: {result.deviation}: {p.key()} | {c}"
 
 
+@pytest.mark.each_pair
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 @pytest.mark.parametrize("keys", ["sorted", "random", "one group", "out of range"])
 @pytest.mark.parametrize("axis", ["i", "j"])
@@ -99,6 +100,7 @@ def test_keys_in_any_order(axis: str, keys: str, config: str) -> None:
     assert found["rejected"] == np.count_nonzero((g < 0) | (g >= groups)) * (n if axis == "i" else m)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("extents", [(0, 5), (5, 0), (1, 1), (31, 33), (97, 65), (8, 131)], ids=str)
 @pytest.mark.parametrize("axis", ["i", "j"])
 def test_extents(axis: str, extents: tuple[int, int]) -> None:
@@ -110,6 +112,7 @@ def test_extents(axis: str, extents: tuple[int, int]) -> None:
         assert found["rejected"] == np.count_nonzero((g < 0) | (g > 2)) * (n if axis == "i" else m)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["f32", "f16", "s8"])
 @pytest.mark.parametrize("axis", ["i", "j"])
 def test_arrays_that_are_not_aligned(axis: str, dtype: str) -> None:

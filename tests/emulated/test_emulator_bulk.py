@@ -344,6 +344,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("seed", "completion"), MODES)
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_and_fixed_kernel(name, seed, completion):

@@ -238,6 +238,7 @@ def test_naive_product_is_exact():
             assert Fraction(float(c[i, j])) == total
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("completion", ["late", "early"])
 @pytest.mark.parametrize("shape", [(131, 77, 45), (1, 1, 1), (3, 65, 130)])

@@ -22,6 +22,7 @@ from ptxgen.errors import (
 MODES = [(0, "early"), (1, "late")]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("seed", "completion"), MODES)
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels(name, seed, completion):
@@ -187,6 +188,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("seed", "completion"), MODES)
 @pytest.mark.parametrize("name", BROKEN)
 def test_necessary_parts_of_a_pipeline(name, seed, completion):

@@ -173,6 +173,7 @@ PRODUCTS = [
 ]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("mma", ["hopper", "f32"])
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda p: "-".join(map(str, p)).replace(" ", ""))
 def test_products(product, mma):
@@ -517,6 +518,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("seed", "completion"), MODES)
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_and_fixed_kernel(name, seed, completion):

@@ -154,6 +154,7 @@ def product(
     return x, out if layouts["d"] == "row" else out.T
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_products(case, engine):

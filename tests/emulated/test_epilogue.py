@@ -22,6 +22,7 @@ STAGES = [stage for row in epilogue_rows() for stage in row]
 OPTIONS = ("kg=1", "kl=2 u=16", "kg=3 splitk=workspace")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("stage", STAGES)
 def test_each_operation(stage: str, options: str) -> None:

@@ -349,6 +349,7 @@ def test_the_baseline_checks_its_lists(runs: list[bool]) -> None:
 # ---- one array on both sides
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "text", [query("accum > t"), query("accum > r[i] and i < j + 5"), query("accum > t", "when (i != j)")]
 )

@@ -22,6 +22,7 @@ TARGETS = (75, 80, 90, 100)
 finfo: Any = ml_dtypes.finfo
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("sm", TARGETS)
 @pytest.mark.parametrize("type", VALUE_TYPES)
 def test_rows_give_numpys_values(type: str, sm: int) -> None:

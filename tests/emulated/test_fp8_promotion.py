@@ -40,6 +40,7 @@ def deviation(p: Gemm, config: str, inputs: str, on: str = "h200"):
     return compare(out, reference(Gemm(p.m, p.n, p.k, p.layout, p.dtype, out="f32"), {"A": a, "B": b}))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("dtype", ["e4m3", "e5m2"])
 def test_sums_of_one_sign_are_right_at_any_k(name: str, dtype: str) -> None:

@@ -30,6 +30,7 @@ TYPES = (("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16"))
 # ---- anything that is legal
 
 
+@pytest.mark.first(10)
 @pytest.mark.parametrize("n", range(24))
 def test_random_problems_and_configurations(n):
     """Types, layouts, extents, leading dimensions, alignment, every axis; warp order and copy completion differ per
@@ -186,6 +187,7 @@ def test_wide_and_tall_matrices():
 # ---- memory
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_odd_leading_dimensions_and_unaligned_starts(dtype, compute, layout):
@@ -223,6 +225,7 @@ def special(p: Gemm, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return arrays
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
 @pytest.mark.parametrize("text", ["", "bounds=predicate", "kg=2 splitk=workspace", "kl=2 ks=2 u=8"])
 def test_infinities_and_nan_propagate(dtype, compute, text):

@@ -21,6 +21,7 @@ TYPES = (("f32", ""), ("f64", ""), ("f16", "f32"), ("bf16", "f32"), ("f32", "tf3
 H100 = device("h100")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("k", [1, 2, 3, 7, 8])
 def test_every_layout_and_depth(layout, k):
@@ -34,6 +35,7 @@ def test_every_layout_and_depth(layout, k):
         verify(p, parse_config(f"{TILE} u={u} bounds={bounds}"), "integers", 2.0, -1.0, on="h100")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
 def test_vector_loads(layout, dtype, compute):

@@ -41,6 +41,7 @@ JAGGED = ("", "m", "k")
 EPILOGUES = ("bias_column,relu", "scale_rows,bias_row,residual,gelu", "scale,residual,relu_grad")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("jagged", JAGGED)
 @pytest.mark.parametrize("epilogue", EPILOGUES)
 def test_epilogue(jagged, epilogue):
@@ -196,6 +197,7 @@ def test_warps_outside_an_item_do_not_multiply(monkeypatch):
     assert lanes[0] < 0.3 * lanes[1]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("family", ["simt", "mma"])
 @pytest.mark.parametrize(("m", "n", "share"), [(32, 64, 1), (16, 64, 0.5), (32, 32, 0.5), (8, 24, 0.25)])
 def test_warps_multiply_the_half_of_their_tile_that_has_elements(family, m, n, share, monkeypatch):

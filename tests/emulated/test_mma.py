@@ -23,6 +23,7 @@ SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0), (0.0, 1.0))
 ON = ("emulated", "a100", "rtx4090", "b200", "t4")
 
 
+@pytest.mark.first(10)
 @pytest.mark.parametrize("n", range(30))
 def test_random_problems_and_configurations(n):
     """Types, layouts, extents, leading dimensions, alignment, every axis; warp order and copy completion differ per
@@ -77,6 +78,7 @@ def test_every_type_layout_and_reduction(dtype, compute, out, layout, options):
     verify(p, c, "integers", 2.0, -1.0, data=len(options), on=on)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 37, 1), (16, 8, 32), (17, 9, 33), (61, 7, 3), (33, 31, 0), (5, 0, 9)])
 @pytest.mark.parametrize(
     "text",

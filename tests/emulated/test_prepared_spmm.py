@@ -57,6 +57,7 @@ def dense(a: ptxgen.SparseMatrix) -> Array:
 # ---- arrays in host memory
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
 @pytest.mark.parametrize("calls", [0, 50, 1000])
 def test_products_of_many_shapes(dtype: str, calls: int) -> None:

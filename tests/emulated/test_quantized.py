@@ -38,6 +38,7 @@ def computed(p: QuantizedGemm, config: str, arrays: dict[str, np.ndarray]) -> np
     return elements(p, C, runner.compute({**arrays, "C": c})["C"])
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("weights", "zeros"),
     [(name, zeros) for name, f in WEIGHT_FORMATS.items() for zeros in (False, True) if not (zeros and f.signed)],

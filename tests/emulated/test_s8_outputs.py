@@ -44,6 +44,7 @@ def supported(options: str, out: str) -> bool:
     return options != "wgmma, TMA store" or out in ("f16", "bf16")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("m", "n"), [(1, 8), (70, 72), (129, 104), (64, 96)])
 @pytest.mark.parametrize("dtype", ["s8", "e4m3"])
 def test_packed_8_bit_stores_at_edges(dtype: str, m: int, n: int) -> None:

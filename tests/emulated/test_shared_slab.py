@@ -32,6 +32,7 @@ NARROW = parse_config(f"{SMALL} slab_columns=64 tile_k=17 k_tiles=several nonzer
 IDS = ["one", "several", "narrow"]
 
 
+@pytest.mark.first(6)
 @pytest.mark.parametrize("n", range(18))
 def test_random_problems_and_configurations(n: int) -> None:
     on = ("emulated", "a100", "b200")[n % 3]
@@ -60,6 +61,7 @@ def of_rows(rows: list[list[int]], k: int, n: int, dtype: str = "f32") -> tuple[
     return replace(p, pattern=statistics_of(k, arrays["indptr"], arrays["indices"]).text()), arrays
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("config", [ONE, SEVERAL, NARROW], ids=IDS)
 @pytest.mark.parametrize(
     "rows",

@@ -33,6 +33,7 @@ def random_case(rng, limit, on, types=None, layout=None, **fixed):
             return p, c
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("n", range(20))
 def test_random_problems_and_configurations(n):
     """Types, layouts, extents, leading dimensions, alignment, every axis; warp order and copy completion differ per
@@ -54,6 +55,7 @@ def test_random_problems_and_configurations(n):
     )
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("types", dict.fromkeys(TYPES))
 def test_every_type_and_layout(types, layout):
@@ -99,6 +101,7 @@ def test_every_math_path_and_reduction(options, split):
     verify(p, parse_config(f"family=skinny long_n=1 {text} {split}"), "integers", 2.0, 1.0, times=1)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["f16", "e5m2", "f32", "f64", "f16 fed", "s8 fed", "f32 fed"])
 @pytest.mark.parametrize("k", [3, 16, 131, 387])
 def test_unaligned_rows_are_loaded_in_16_byte_chunks(k, dtype):
@@ -119,6 +122,7 @@ def test_unaligned_rows_are_loaded_in_16_byte_chunks(k, dtype):
         verify(p, c, "integers", 1.0, 0.0, data=n, times=1, shift=bool(n % 2))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 37, 1), (8, 8, 32), (61, 7, 3), (33, 1, 0), (0, 5, 9), (5, 3, 1000)])
 @pytest.mark.parametrize("layout", ["NT", "TN"])
 def test_extents(shape, layout):
@@ -161,6 +165,7 @@ def test_random_epilogues():
     random_epilogues(6, 5, lambda rng: problem(rng, 48, on), lambda p, rng: config(p, on, rng, 128))
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("n", range(10))
 def test_batches(n):
     """Items at strides, or with a shared operand; slices are reduced per item."""

@@ -39,6 +39,7 @@ SHUFFLED = parse_config("family=row_split row_lanes=8 index_loads=shuffle nonzer
 SPLIT = parse_config("family=row_split row_lanes=8 block_groups=8 row_order=length longest_part=32 vec_b=4")
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("n", range(24))
 def test_random_problems_and_configurations(n: int) -> None:
     on = ("emulated", "t4", "a100", "b200")[n % 4]
@@ -67,6 +68,7 @@ def multiplied(
     return verdict("integers", got, reference(p, arrays, alpha, beta))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "config",
     [WIDE, NARROW, SHARED, SHUFFLED, SPLIT, SPLIT.replace(index_loads=1)],
@@ -90,6 +92,7 @@ def test_rows_of_every_kind(rows: list[list[int]], config: Config) -> None:
     assert multiplied(rows, 37, n, config, alpha=2.0, beta=-1.0).ok
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
 @pytest.mark.parametrize("n", [1, 7, 40])
 def test_types_and_odd_columns(dtype: str, n: int) -> None:
@@ -183,6 +186,7 @@ def test_a_work_list_has_all_parts_though_the_problem_states_fewer_nonzeros() ->
     assert verdict("integers", got, reference(p, arrays)).ok
 
 
+@pytest.mark.each_pair
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
 @pytest.mark.parametrize("layout", ["NN", "NT"])
 @pytest.mark.parametrize("layout_c", ["N", "T"])

@@ -33,6 +33,7 @@ NUMPY: dict[str, Any] = {
 }
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("n", range(24))
 def test_random_programs_and_configurations(n: int) -> None:
     on = device(("emulated", "a100", "h200", "b200")[n % 4])
@@ -41,6 +42,7 @@ def test_random_programs_and_configurations(n: int) -> None:
         assert not wrong, f"{p.key()} | {c}: {wrong}"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", SEMIRINGS)
 @pytest.mark.parametrize("shape", [(33, 35, 61), (16, 8, 1), (1, 70, 130)], ids=str)
 def test_semirings(name: str, shape: tuple[int, int, int]) -> None:
@@ -70,6 +72,7 @@ def test_nan_reaches_the_result() -> None:
     assert (np.delete(got, 2, 0) == 2).all()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("semiring", ["max_plus", "min_plus", "max_times", "min_max"])
 @pytest.mark.parametrize("name", ["identity", "guarded"])
 def test_wrong_padding_is_found(name: str, semiring: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +96,7 @@ def test_slices_of_k_are_joined_by_the_reduction() -> None:
 SWIZZLED = "ms=4 ns=2 ml=32 nl=16 u=16 kl=2 ks=2 kmajor_smem_a=1 kmajor_smem_b=1 vec_a=1 vec_b=1 cp_async_b={async_b}"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("k", [1, 5, 8, 9, 15, 16, 47])
 @pytest.mark.parametrize("config", [SWIZZLED.format(async_b=1), "ms=2 ns=4 ml=16 nl=32 u=8 kl=2 vec_a=1 vec_b=1"])
 def test_the_remainder_of_k_has_its_exact_length(k: int, config: str) -> None:

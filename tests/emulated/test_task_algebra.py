@@ -53,6 +53,7 @@ def grouped(product: Any, g: Any, h: Any, groups: tuple[int, int]) -> Any:
     return total
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.float16, np.int8], ids=lambda x: x.__name__)
 @pytest.mark.parametrize(("m", "n", "k"), [(97, 83, 31), (64, 1, 1), (33, 130, 17), (128, 129, 64)])
 def test_sums_in_groups_are_those_of_all_pairs(dtype: Any, m: int, n: int, k: int, called: list[str]) -> None:

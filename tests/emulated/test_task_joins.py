@@ -67,6 +67,7 @@ def test_tiles_whose_ranges_of_keys_are_disjoint_are_not_multiplied(config: str,
     assert every * share * 0.9 <= some <= every * share * 1.1
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("shape", [(0, 5, 3), (5, 0, 3), (1, 1, 0), (1, 40, 3), (33, 1, 5)], ids=str)
 @pytest.mark.parametrize(
     ("output", "fields"),

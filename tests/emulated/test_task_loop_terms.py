@@ -33,6 +33,7 @@ TERMS = [
 ]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("statement", "element", "step", "whole"), TERMS)
 @pytest.mark.parametrize("output", ["C[i,j] = accum + 1", "C[i] max= accum"])
 def test_results_are_those_of_the_program(statement: str, element: str, step: str, whole: str, output: str) -> None:

@@ -51,6 +51,7 @@ def test_random_problems_and_configurations(n: int) -> None:
         assert not wrong, f"{p.key()} | {c}"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("config", TILES.values(), ids=TILES)
 @pytest.mark.parametrize("text", [LISTS, MATRIX], ids=["lists", "matrix"])
 @pytest.mark.parametrize("m", [1, 17, 37])
@@ -77,6 +78,7 @@ def test_results_are_those_of_all_pairs(m: int, text: str, config: str) -> None:
 ROWS = "X:f32[i,k];where(i,j)when(i!=j){reduce(k){accum+=abs(X[i,k]-X[j,k]);}D[AXIS]OP;}"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("config", TILES.values(), ids=TILES)
 @pytest.mark.parametrize("op", ["=argmin(D[AXIS],accum)", "+=accum*f32(j)"])
 @pytest.mark.parametrize("axis", "ij")
@@ -89,6 +91,7 @@ def test_rows_and_columns_reduce_all_pairs(axis: str, op: str, config: str) -> N
         assert all(r.ok for r in check_some(EmulatedDriver(), p, parse_config(config)))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("tile", [(16, 16, 10), (16, 32, 6), (32, 16, 6), (64, 64, 1)])
 @pytest.mark.parametrize("slices", ["", " kg=2 splitk=workspace"])
 def test_tiles_below_the_diagonal_are_not_computed(tile: tuple[int, int, int], slices: str) -> None:
@@ -139,6 +142,7 @@ GROUPS = (
 )
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("config", TILES.values(), ids=TILES)
 @pytest.mark.parametrize("text", GROUPS)
 def test_groups_reduce_all_pairs(text: str, config: str) -> None:
@@ -150,6 +154,7 @@ def test_groups_reduce_all_pairs(text: str, config: str) -> None:
     assert all(r.ok for r in check_some(EmulatedDriver(), p, c))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("text", GROUPS)
 @pytest.mark.parametrize(
     "config",
@@ -166,6 +171,7 @@ def test_groups_of_products_on_tensor_cores(config: str, text: str) -> None:
     assert all(r.ok for r in check_some(EmulatedDriver(device("h200")), p, parse_config(config).replace(vec_c=1)))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("output", ["C[i]=argmax(C[i],accum)", "C[j]+=accum*f32(i)", "C[i]=min(C[i],accum)"])
 @pytest.mark.parametrize(
     "config",
@@ -255,6 +261,7 @@ def test_explanations_tell_it() -> None:
 PRODUCT = "X:f16[i,k];s:f32;where(i,j){reduce(k){accum+=X[i,k]*X[j,k];}OUTPUT}"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("output", ["accum>s?L.add(accum,i,j);", "C[i,j]=accum>s?accum:f32(i);"])
 @pytest.mark.parametrize(
     "config",
@@ -406,6 +413,7 @@ def test_a_transpose_that_is_passed_is_the_array(computed: list[Task]) -> None:
 # ---- planted faults
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("config", [TILES["registers"], TILES["slices"]], ids=["registers", "slices"])
 @pytest.mark.parametrize("fault", ["twice on the diagonal", "never exchanged", "whole tiles twice"])
 def test_check_finds_a_fault(fault: str, config: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,6 +91,7 @@ def test_extents_of_0(m: int, n: int, k: int) -> None:
     assert not found.G.any()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("reduction", ["max=", "mean=", "argmin="])
 @pytest.mark.parametrize("when", ["", "when (i <= j)"])
 def test_reductions_that_no_output_stores_are_held(reduction: str, when: str, called: list[ptxgen.Task]) -> None:

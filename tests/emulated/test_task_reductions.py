@@ -58,6 +58,7 @@ def test_random_reductions_equal_the_oracle(seed: int) -> None:
             assert result.ok, f"{result.inputs}: {result.deviation}: {p.key()} | {c}"
 
 
+@pytest.mark.each_pair
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 @pytest.mark.parametrize("axis", ["i", "j"])
 @pytest.mark.parametrize("op", ["argmin", "argmax"])
@@ -70,6 +71,7 @@ def test_positions_of_ties_nans_and_infinities(op: str, axis: str, config: str) 
     np.testing.assert_array_equal(ran(p, {"A": a, "B": b}, config)["C"], expected)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 @pytest.mark.parametrize("axis", ["i", "j"])
 def test_logsumexp_of_large_values(axis: str, config: str) -> None:
@@ -111,6 +113,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 @pytest.mark.parametrize("axis", ["i", "j"])
 @pytest.mark.parametrize("when", PAIRS)
@@ -134,6 +137,7 @@ def aggregated(product: Any, g: Any, h: Any, groups: tuple[int, int], op: Any = 
     return out, int((~inside).sum())
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("keys", ["random", "sorted", "one group", "out of range"])

@@ -22,6 +22,7 @@ from tests.cases import SOURCES
 from tests.emulated.gemm_runs import check_some
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("n", range(24))
 def test_random_problems_and_configurations(n: int) -> None:
     on, driver = ("emulated", "t4", "a100", "b200")[n % 4], EmulatedDriver()
@@ -75,6 +76,7 @@ def test_the_capacity_limits_what_is_stored_and_not_the_count(config: str) -> No
         assert all((out[name][size:] == -1).all() for name in ("C", "C_1", "C_2"))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("config", TILES.values(), ids=TILES)
 @pytest.mark.parametrize("scalar", [-np.inf, np.inf, 0.0, np.nan], ids=["all", "none", "ties", "nan"])
 def test_all_none_ties_and_nan(scalar: float, config: str) -> None:

@@ -44,6 +44,7 @@ def program(a: str, b: str, step: str, value: str, sums: str) -> str:
     return f"A:{a}[i,k];B:{b}[k,j];accum:{sums};where(i,j){{reduce(k){{{step};}}C[i,j]={value};}}"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["s8", "u8", "s16", "u16", "s32", "u32"])
 @pytest.mark.parametrize(("sums", "layout"), [("s32", "NN"), ("f32", "TT"), ("f64", "NN")])
 def test_integers_are_widened_in_vectors(dtype, sums, layout):
@@ -58,6 +59,7 @@ def test_integers_are_widened_in_vectors(dtype, sums, layout):
         right(p, c)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("element", ["s8", "u8", "s16", "u16", "s32", "u32"])
 @pytest.mark.parametrize("layout", ["NN", "TT"])
 def test_extremes_of_integers_keep_their_sign(element, layout):
@@ -154,6 +156,7 @@ def test_numbers_are_no_truth_values():
         matmul_over("max_min", x, x, out=np.zeros((4, 4), bool))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("op", ["max", "min", "+", "*"])
 def test_reductions_in_16_bits(dtype, op):
@@ -189,6 +192,7 @@ def test_values_of_sums_in_16_bits_have_kernels_of_tensor_cores():
     assert plain.compute == "f16"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32, np.int8])
 @pytest.mark.parametrize("op", ["argmin", "argmax"])
 def test_positions_along_k(op: str, dtype: type) -> None:

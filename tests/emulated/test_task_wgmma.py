@@ -41,6 +41,7 @@ def wgmma(text: str) -> str:
     return f"family=wgmma {text}"
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("n", range(24))
 def test_random_problems_and_configurations(n: int) -> None:
     for p, c in SOURCES["task_wgmma"].cases(300 + n, 1, HOPPER, limit=150):
@@ -48,6 +49,7 @@ def test_random_problems_and_configurations(n: int) -> None:
         assert not wrong, f"{p.key()} | {c}: {wrong}"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 @pytest.mark.parametrize(
     ("shape", "first"), [((64, 32, 64), 0), ((65, 40, 136), 1), ((1, 8, 64), 1), ((127, 31, 61), 0)], ids=str
@@ -65,6 +67,7 @@ def test_values(shape: tuple[int, int, int], first: int, config: str) -> None:
         assert row.ok, f"{row.inputs}: {row.deviation}"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("scalar", [-np.inf, np.inf, 0.0, np.nan], ids=["all", "none", "ties", "nan"])
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_selected_results(config: str, scalar: float) -> None:
@@ -177,6 +180,7 @@ SKIPPING = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("config", "rows", "columns"), SKIPPING.values(), ids=SKIPPING)
 @pytest.mark.parametrize("pairs", ["i<j", "abs(i-j)<9", "i+300<j"])
 def test_tiles_without_a_pair_are_not_multiplied(pairs: str, config: str, rows: int, columns: int) -> None:
@@ -227,6 +231,7 @@ EVERY = (
 )
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("config", STAGED.values(), ids=STAGED)
 @pytest.mark.parametrize("shape", [(64, 32, 64), (129, 40, 136), (127, 31, 64)], ids=str)
 def test_values_through_shared_memory(shape: tuple[int, int, int], config: str) -> None:
@@ -273,6 +278,7 @@ def reduced(output: str, pairs: str = "") -> str:
     return f"{inputs}where(i,j){pairs}{{reduce(k){{accum+=A[i,k]*B[k,j];}}{output};}}"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("config", REDUCING.values(), ids=REDUCING)
 @pytest.mark.parametrize("output", REDUCTIONS)
 def test_rows_and_columns_are_reduced(output: str, config: str) -> None:
@@ -282,6 +288,7 @@ def test_rows_and_columns_are_reduced(output: str, config: str) -> None:
         assert row.ok, f"{row.inputs}: {row.deviation}"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("config", REDUCING.values(), ids=REDUCING)
 @pytest.mark.parametrize("keys", ["one", "rows", "columns", "random", "out of range"])
 def test_groups_of_results(keys: str, config: str) -> None:

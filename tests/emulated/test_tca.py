@@ -96,6 +96,7 @@ def multiplied(
     )
 
 
+@pytest.mark.first(5)
 @pytest.mark.parametrize("n", range(12))
 def test_random_problems_and_configurations(n: int) -> None:
     on = ("emulated", "t4", "a100", "b200")[n % 4]
@@ -186,6 +187,7 @@ def products(length: int, n: int) -> int:
     return n // 2 * -(-length // 64)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("n", [64, 192])
 @pytest.mark.parametrize("length", [0, 1, 8, 9, 16, 17, 32, 33, 64, 65, 128, 300])
 def test_instructions_of_a_row(length: int, n: int) -> None:
@@ -350,6 +352,7 @@ def test_alpha_0_reads_no_operand() -> None:
     np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("n", [1, 7, 40, 65])
 def test_types_and_odd_columns(dtype: str, n: int) -> None:

@@ -29,6 +29,7 @@ SPLIT = CONFIG.replace(row_order=1, longest_part=4, columns_ahead=0)
 TYPES = (("f16", "f32"), ("bf16", "f32"), ("f32", "tf32"))
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("n", range(24))
 def test_random_problems_and_configurations(n: int) -> None:
     on = ("emulated", "a100", "h200", "b200")[n % 4]
@@ -83,6 +84,7 @@ def test_rows_of_every_kind(rows: list[list[int]], config: Config, kinds: tuple[
         assert verdict("integers", got, reference(p, given, alpha, beta)).ok
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kinds", TYPES, ids=lambda x: x[0])
 @pytest.mark.parametrize("n", [1, 7, 40, 100])
 def test_types_and_odd_columns(kinds: tuple[str, str], n: int) -> None:
@@ -178,6 +180,7 @@ def expected_windows(p: Spmm, arrays: Mapping[str, Array], windows: RowWindows) 
     return {"window_starts": starts, "window_columns": columns, "window_values": values}
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["f16", "f32"])
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
 def test_windows_have_the_columns_in_order(rows: list[list[int]], dtype: str) -> None:

@@ -29,6 +29,7 @@ H200 = device("h200")
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("n", range(12))
 def test_random_problems_and_configurations(n):
     rng = np.random.default_rng(7000 + n)
@@ -195,6 +196,7 @@ def test_fragment_loads_have_no_bank_conflicts(p, text):
     assert not any(s.bank_conflicts for s in stats)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("aligned", [1, 2, 4, 8])
 @pytest.mark.parametrize("dtype", ["e4m3", "f16", "f32"])
 def test_rows_that_tma_cannot_map_are_packed(dtype, aligned, monkeypatch):
@@ -222,6 +224,7 @@ def test_only_one_operand_is_packed():
     verify(p, replace(c, operand_path_a=1, operand_path_b=1), "integers", on="h200")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("shared", [-1, 0])
 @pytest.mark.parametrize("more", [0, 1])
 def test_each_batch_item_is_packed(more, shared):

@@ -58,6 +58,7 @@ def test_every_leading_dimension(ld):
     verify(p, c, "integers", data=ld, on="h200", shift=True)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 8), (1, 65, 9), (65, 1, 31), (7, 5, 65)])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_fewer_rows_than_residues(m, n, k, layout):

@@ -46,6 +46,7 @@ def test_rows_of_any_length_and_alignment(options):
             verify(p, c, inputs, 2.0 - beta, beta, data=n, on="h200", shift=True)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("columns", [255, 256, 257, 521])
 @pytest.mark.parametrize(
     "options",

@@ -44,6 +44,7 @@ def test_random_cases(seed, family):
         right(p, c, seed)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("pad", ["0", "1", "0x2x1x0", "3"])
 @pytest.mark.parametrize("extents", ["H=3,W=4", "H=5,W=6", "H=7,W=7"])
 def test_last_rows_and_columns(extents, pad):
@@ -53,6 +54,7 @@ def test_last_rows_and_columns(extents, pad):
     right(replace(p, direction=("forward", "input_grad")[gradient]), SMALL, cases=(CASES[3 * gradient],))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("pad", ["0", "1", "0x2x1x0", "3"])
 @pytest.mark.parametrize("extents", ["H=8,W=9", "H=11,W=10"])
 def test_last_rows_and_columns_of_weight_gradients(extents, pad):
@@ -60,6 +62,7 @@ def test_last_rows_and_columns_of_weight_gradients(extents, pad):
     right(p, SMALL, cases=(CASES[(p.h + len(pad)) % 2],))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("pad", ["0", "1", "0x1x1x0"])
 @pytest.mark.parametrize("extents", ["H=3,W=4", "H=5,W=6", "H=7,W=9", "H=8,W=8"])
 def test_last_rows_and_columns_of_tiles_of_4x4(extents, pad):
@@ -73,6 +76,7 @@ def test_last_rows_and_columns_of_tiles_of_4x4(extents, pad):
         right(gradient, SMALL_4X4, cases=(CASES[3],))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("pad", ["0", "1", "0x2x1x0", "3"])
 @pytest.mark.parametrize("extents", ["H=12,W=13", "H=14,W=15"])
 def test_last_rows_and_columns_of_weight_gradients_of_tiles_of_4x4(extents, pad):
@@ -80,6 +84,7 @@ def test_last_rows_and_columns_of_weight_gradients_of_tiles_of_4x4(extents, pad)
     right(p, SMALL_4X4, cases=(CASES[(p.h // 2 + len(pad)) % 2],))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("filters", ["CRSK", "KCRS"])
 @pytest.mark.parametrize("direction", ["forward", "input_grad"])
 @pytest.mark.parametrize(("small", "channels"), [(SMALL, 17), (SMALL_4X4, 33)], ids=TILES)
@@ -147,6 +152,7 @@ def test_slices_of_weight_gradients_are_added_in_their_order(config):
         plan_for(p, config.replace(splitk=SPLIT_MEMSET), H200)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("pdl", ["on_exit", "on_start", "within_launch"])
 @pytest.mark.parametrize(
     ("plain", "direction"), [(SMALL, "forward"), (SMALL_4X4, "weight_grad")], ids=["winograd", "winograd_4x4"]
