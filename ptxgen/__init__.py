@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from ptxgen.operations.task.problem import Task
     from ptxgen.operations.task.tracing.functions import *  # noqa: F403
 
-#: the words of tasks that are Python functions; those of Python's own functions are in no ``import *``
+#: functions for tasks. ``import *`` imports none of them, because some have the names of Python's own functions
 _TASK_WORDS = (
     *(
         "axes",

@@ -17,7 +17,8 @@ SIMILAR = 0.75
 
 
 def shown(value: Any) -> str:
-    """``value`` as text for errors, of bounded length. Supports integers that Python refuses to print."""
+    """``value`` as text for error messages, with at most 120 characters before "...". Integers of more than 128 bits,
+    some of which Python refuses to print, are described by their number of bits."""
     if isinstance(value, int) and value.bit_length() > SHOWN_BITS:
         return f"an integer of {value.bit_length()} bits"
     try:
@@ -28,7 +29,7 @@ def shown(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """``value`` with lists, arrays and NumPy scalars as tuples and Python numbers, which can be hashed."""
+    """``value`` in a form that can be hashed: lists and arrays become tuples, NumPy scalars become Python numbers."""
     if type(value) is int:  # nearly all are
         return value
     if hasattr(value, "tolist"):
@@ -62,7 +63,8 @@ def flag(name: str, value: Any) -> bool:
 
 
 def word(name: str, value: Any, known: Collection[str] = (), error: type[InputError] = InputError) -> str:
-    """``value`` as a string. ``error``: it is not a string, or not one of ``known``."""
+    """``value`` as a string. Raises ``error`` if it is not a string, or not one of ``known`` where that is not
+    empty."""
     if not isinstance(value, str) or (known and value not in known):
         rule = f"one of {', '.join(x or repr(x) for x in known)}" if known else "a string"
         raise error(f"{name} is {shown(value)}; it must be {rule}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-MAP_BYTES = 128  #: size of an encoded tensor map
-MAP_ALIGNMENT = 64  #: required alignment of its address in bytes
+MAP_BYTES = 128  #: size of an encoded tensor map in bytes
+MAP_ALIGNMENT = 64  #: required alignment of the address of a tensor map in bytes
 #: offset of the first kernel parameter of sm_90 from a multiple of MAP_ALIGNMENT, in bytes. ptxas aligns the address of
 #: a parameter, not its offset
 PARAMETERS_AT = 0x210 % MAP_ALIGNMENT

@@ -1,4 +1,4 @@
-"""The folders of the disk cache, which other users cannot write, and files that are replaced atomically."""
+"""The folders of the disk cache, in which other users cannot write, and the atomic replacement of their files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _log = logging.getLogger(__name__)
 
 
 def unsafe(folder: Path) -> str:
-    """The reason why other users could replace files in ``folder``; empty if they cannot, or if it does not exist.
+    """The reason why other users could replace files in ``folder``; empty if they cannot, or if ``folder`` does not
+    exist.
 
     The folder and its parent must belong to this user or root, and must not be writable by group and others; a parent
     with the sticky bit may be.
@@ -32,8 +33,8 @@ def unsafe(folder: Path) -> str:
 
 
 def create(folder: Path) -> None:
-    """Creates ``folder`` and its parent, which only this user can read and write. OSError: they cannot be created; the
-    first time, it is logged."""
+    """Creates ``folder`` and its parent so that only this user can read and write them. OSError: a folder cannot be
+    created; the first such error of a process is logged."""
     try:
         for path in (folder.parent, folder):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -48,8 +49,8 @@ def _warn(message: str) -> None:
 
 
 def replace(path: Path, *content: bytes | memoryview) -> None:
-    """Replaces ``path`` atomically: a reader sees the old file or the new one, which has these bytes one after the
-    other. OSError: it cannot be written."""
+    """Replaces ``path`` atomically: a reader sees the old file or the new one, which has the parts of ``content`` one
+    after the other. OSError: the file cannot be written."""
     handle, name = tempfile.mkstemp(prefix=path.name + ".", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -61,8 +62,8 @@ def replace(path: Path, *content: bytes | memoryview) -> None:
 
 
 def remove_oldest(folder: Path, most: int) -> None:
-    """Removes the older half of the files of ``folder`` if there are more than ``most``. OSError: another process
-    removed one of them, or they cannot be removed."""
+    """Removes the older half of the files of ``folder`` if there are more than ``most``. OSError: a file cannot be
+    removed, or another process has just removed it."""
     files = list(folder.iterdir())
     if len(files) > most:
         for path in sorted(files, key=lambda path: path.stat().st_mtime_ns)[: len(files) // 2]:

@@ -72,7 +72,7 @@ class ConfigError(InputError):
 class TaskError(InputError):
     """The text or the function of a task breaks a rule of the language; the message has the place and what to write.
 
-    ``line``, ``column``: of the place, from 1; 0: the error has none.
+    ``line``, ``column``: the place in the text, counted from 1; 0 if the error has no place.
     """
 
     def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
@@ -81,7 +81,8 @@ class TaskError(InputError):
 
 
 class CapacityError(InputError):
-    """The lists of a task have no room for all selected results. ``count``: of these; ``capacity``: of each list."""
+    """The lists of a task have no room for all selected results. ``count``: the number of selected results;
+    ``capacity``: the number of elements of each list."""
 
     def __init__(self, message: str, count: int = 0, capacity: int = 0) -> None:
         super().__init__(message)
@@ -150,8 +151,9 @@ class Frame(NamedTuple):
 class Place(NamedTuple):
     """An instruction at which a fault has a cause, and the thread that executes it.
 
-    ``name``: its part in the fault, as "write"; ``kernel``: its kernel, if that is an earlier one; ``line``: 1-based
-    line of the PTX text; ``frames``: its source lines, the innermost one first; ``block``, ``thread``: (x, y, z).
+    ``name``: the part of the instruction in the fault, for example "write"; ``kernel``: its kernel, if that ran before
+    the faulting one; ``line``: its 1-based line in the PTX text; ``frames``: its source lines, the innermost one first;
+    ``block``, ``thread``: (x, y, z) of the thread.
     """
 
     name: str
@@ -168,7 +170,8 @@ class Place(NamedTuple):
         return self.frames[0].source if self.frames else ""
 
     def rows(self, kernel: str, file: str) -> list[tuple[str, str]]:
-        """The labels and texts of a report; ``kernel``: the one that the report names, ``file``: that of the PTX."""
+        """The rows of a report, each a label and its text. ``kernel``: the kernel that the report already names;
+        ``file``: the name of the PTX file."""
         line = (f"{file}:" if file else "") + str(self.line)
         out = [("line", line + (f" of {self.kernel}" if self.kernel else ""))]
         label = "source"
@@ -185,7 +188,7 @@ class Place(NamedTuple):
 
 #: most characters of a C++ name in a report
 MOST_CHARACTERS = 120
-#: the brackets of C++ names whose contents are no arguments
+#: parts of C++ names whose brackets enclose no arguments
 _NAMES = re.compile(r"\(anonymous namespace\)|operator(?:\(\)|<=>|<<=?|>>=?|->\*?|[<>]=?)")
 
 
@@ -211,13 +214,13 @@ def shortened(name: str) -> str:
 class Fault(EmulatorError):  # noqa: N818 a fault of the kernel, not an error of the caller
     """A kernel has undefined behaviour in PTX.
 
-    ``message``: the first sentence of the text. ``entry``: kernel; ``kernel``: its C++ name. ``line``: 1-based line of
-    the PTX text; ``instruction``: its text; ``frames``: its source lines, if the PTX has .file and .loc: the line, then
-    those from which its function is inlined or called; ``source``: the first of them, as "kernel.cu:12". ``block``:
-    (x, y, z) of the block; ``thread``: (x, y, z) of the first faulting thread; ``address``: byte address within its
-    state space, or None; ``variable``: what is at that address. ``other``: the other access of a race, or None.
-    ``mentioned``: the other lines that the message names and that have a source line. ``count``: how often a launch
-    that went on had the fault.
+    ``message``: the first sentence of the report. ``entry``: the name of the kernel in PTX; ``kernel``: its C++ name.
+    ``line``: 1-based line of the PTX text; ``instruction``: the text of the instruction; ``frames``: its source lines,
+    if the PTX has .file and .loc: the innermost line, then those from which its function is inlined or called;
+    ``source``: the innermost line, as "kernel.cu:12". ``block``: (x, y, z) of the block; ``thread``: (x, y, z) of the
+    first faulting thread; ``address``: byte address within its state space, or None; ``variable``: what is at that
+    address. ``other``: the other access of a race, or None. ``mentioned``: the other lines of PTX that the message
+    names and that have source lines. ``count``: how often a launch that went on had the fault.
     """
 
     #: the lanes of the warp batch that have the fault, for the emulated device
@@ -303,7 +306,7 @@ class DeadlockFault(Fault):
 class Faults(Fault):
     """The faults of a launch that went on after them (option ``faults``).
 
-    ``faults``: the different ones in order, each with its ``count``; ``end``: why the launch ended before its end, or
+    ``faults``: the different faults in order, each with its ``count``; ``end``: why the launch was stopped early, or
     "". The other fields are those of the first fault.
     """
 

@@ -1,7 +1,7 @@
 """Digests of files: of the package, of a folder, of a list of files.
 
-They are kept in the disk cache under the sizes, times and inodes of the files, so files that have not changed are not
-read. The cache is optional: errors of the file system are ignored.
+The disk cache keeps each digest under the sizes, times and inodes of its files, so files that have not changed are not
+read again. The cache is optional: errors of the file system are ignored.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ PACKAGE = Path(__file__).resolve().parent
 
 @cache
 def of_package() -> str:
-    """The digest of the code and the templates of this package: the same for a checkout and an installation, whose
-    templates are in the folder of the code."""
+    """The digest of the code and the templates of this package. A checkout and an installation of the same files have
+    the same digest, although their folders of templates differ."""
     return of_files([*_listed(PACKAGE, (".py",)), *_listed(templates_dir(), (".mako",))])
 
 
@@ -52,14 +52,15 @@ def _walked(root: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def of_files(files: Iterable[tuple[str, str]]) -> str:
-    """The digest of the names and contents of ``files``, each (name, path); of one that cannot be read, the name
-    only."""
+    """The digest of the names and contents of ``files``, pairs (name, path). A file that cannot be read counts by its
+    name alone."""
     return _digest_of(tuple((name, path, _identity(path)) for name, path in files))
 
 
 @lru_cache(maxsize=64)
 def _digest_of(files: tuple[tuple[str, str, tuple[int, ...]], ...]) -> str:
-    """The digest of ``files``, (name, path, ``_identity``) of each; from the disk cache if none has changed."""
+    """The digest of ``files``, tuples (name, path, ``_identity`` of the path). It comes from the disk cache if no file
+    has changed."""
     kept = settings().cache / "digests" / hashlib.sha256(repr(files).encode()).hexdigest()
     safe, now = not disk_cache.unsafe(kept.parent), time.time_ns()
     if safe:
@@ -85,7 +86,7 @@ def _digest_of(files: tuple[tuple[str, str, tuple[int, ...]], ...]) -> str:
 
 
 def _identity(path: str) -> tuple[int, ...]:
-    """Numbers that change when a file changes, the time of the last change first; none if it cannot be read."""
+    """Numbers that change when a file changes, the time of the last change first; empty if the file cannot be read."""
     try:
         status = os.stat(path)
     except OSError:

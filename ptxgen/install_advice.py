@@ -1,4 +1,5 @@
-"""Remedies for error messages: commands that install packages for the running interpreter, access to a GPU."""
+"""Remedies that error messages name: commands that install packages for the running interpreter, and access to a
+GPU."""
 
 from __future__ import annotations
 
@@ -11,15 +12,15 @@ GPU_ACCESS = "give this process a GPU and NVIDIA's driver library, libcuda.so.1:
 
 
 def install(*requirements: str) -> str:
-    """The command that installs packages: ``pip install torch`` if that is the environment's own pip, else with the
-    path of the interpreter, or with uv in an environment without pip."""
+    """The command that installs packages, such as ``pip install torch``. If the ``pip`` on the PATH is not that of the
+    environment, the command has the path of the interpreter; in an environment without pip it uses uv."""
     quoted = (f'"{r}"' if set(r) & set("[]<>=, ") else r for r in requirements)
     return f"{_installer()} {' '.join(quoted)}"
 
 
 def install_extra(extra: str) -> str:
-    """The command that installs ptxgen with an extra (empty: without one): by name if ptxgen is installed, else from
-    the checkout."""
+    """The command that installs ptxgen with the extra ``extra`` ("": without extras): by name if ptxgen is installed,
+    else from the checkout."""
     from importlib import metadata  # four hundredths of a second, which all commands would take
 
     try:
@@ -36,7 +37,7 @@ def build_pycuda() -> str:
 
 
 def _on_path(name: str) -> bool:
-    """True if the program ``name`` on the PATH is that of the environment."""
+    """True if the PATH finds the program ``name`` in the folder of the running interpreter."""
     path = shutil.which(name)
     return path is not None and Path(path).parent == Path(sys.executable).parent
 

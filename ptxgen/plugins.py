@@ -1,9 +1,9 @@
-"""Fills the registries: the objects of the package, then those of plugins, functions outside it that register
-operations and kernel families.
+"""Fills the registries of operations and kernel families: first with those of the package, then with those that plugins
+register. A plugin is a function outside the package.
 
 A distribution names its function as an entry point of the group ``ptxgen.plugins``; the variable PTXGEN_PLUGINS names
-others as ``module:function``, or modules that register when they are imported. They are called when a process first
-looks up an operation or a family; the processes that measure kernels call the same ones.
+further functions as ``module:function``, or modules that register when they are imported. Plugins are called when a
+process first looks up an operation or a family; the processes that measure kernels call the same plugins.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def called() -> bool:
 def load() -> None:
     """Registers the families and the operations of the package, then calls the plugins, each once per process.
 
-    InputError: a plugin raises an error, whatever its class. Each later call raises one again until the plugin works.
+    InputError: a plugin raises an error of any class. Each later call tries the plugin again.
     """
     if _state["loaded"]:
         return

@@ -17,7 +17,8 @@ from ptxgen.errors import InputError, UnavailableError
 #: packages that load and launch kernels on a GPU, in the order in which they are tried
 LIBRARIES = ("pycuda", "cuda-bindings")
 DRIVERS = ("auto", "cuda", *LIBRARIES, "emulated")
-#: the name of a driver for GPUs: its library, or ``cuda`` for the first that can be imported, and the index of a GPU
+#: the name of a driver for GPUs: its library, or ``cuda`` for the first library that can be imported, and optionally
+#: the index of a GPU
 GPU_DRIVER = re.compile(rf"({'|'.join(('cuda', *LIBRARIES))})(?::([0-9]{{1,3}}))?")
 TUNE_MODES = ("off", "first", "background")
 SWITCH = ("on", "off")
@@ -28,8 +29,8 @@ OBJECTIVES = ("time", "energy")
 
 @dataclass(frozen=True)
 class Settings:
-    """The values of the environment variables. ``ptxas``: None: search for it. ``record``: None: do not record
-    shapes."""
+    """The values of the environment variables of ptxgen. If ``ptxas`` is None, ptxas is searched for; if ``record`` is
+    None, shapes are not recorded."""
 
     database: Path
     cache: Path
@@ -47,8 +48,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Variable:
-    """A row of the table. ``name``: PTXGEN_ and the name of the field of Settings; ``read``: converts name and text to
-    a value, or raises InputError; ``shown``: the default as documentation prints it."""
+    """A row of the table of environment variables. ``name``: PTXGEN_ and the name of the field of Settings in capitals;
+    ``read``: converts the name of the variable and its text to the value, or raises InputError; ``default``: makes the
+    value of an unset variable; ``shown``: the default as documentation prints it."""
 
     name: str
     read: Callable[[str, str], Any]
@@ -206,14 +208,14 @@ VARIABLES = (
 def settings() -> Settings:
     """The settings from the current environment. An empty variable counts as unset.
 
-    Each call reads the environment. InputError: a variable breaks a rule; the message names both.
+    Each call reads the environment. InputError: a variable breaks a rule; the message names the variable and the rule.
     """
     texts = {v.field: os.environ.get(v.name, "").strip() for v in VARIABLES}
     return Settings(**{v.field: v.read(v.name, texts[v.field]) if texts[v.field] else v.default() for v in VARIABLES})
 
 
 def docs() -> Iterator[tuple[str, str, str]]:
-    """The table for the documentation: name, default, meaning."""
+    """The rows of the table of environment variables in the documentation: name, default, meaning."""
     return ((v.name, v.shown, v.meaning) for v in VARIABLES)
 
 

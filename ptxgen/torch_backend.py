@@ -1,5 +1,6 @@
-"""Programs that compute with ptxgen through PyTorch's functions: the entry point of the group ``torch.backends``, which
-PyTorch calls at the end of its import, and the program that the command ``run`` executes."""
+"""Makes programs compute with ptxgen through PyTorch's functions, in two ways: by the entry point of the group
+``torch.backends``, which PyTorch calls at the end of its import, and by the command ``run``, which executes this
+module."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import sys
 
 
 def autoload() -> None:
-    """Makes PyTorch's functions compute with ptxgen until the end of the process, if ``PTXGEN_TORCH`` says so."""
+    """Makes PyTorch's functions compute with ptxgen until the end of the process, if ``PTXGEN_TORCH`` is on."""
     if not os.environ.get("PTXGEN_TORCH", "").strip():  # imports would cost time in every import of PyTorch
         return
     from ptxgen.settings import settings
@@ -21,7 +22,8 @@ def autoload() -> None:
 
 
 def main() -> None:
-    """Runs the Python program ``sys.argv[1]`` with the arguments that follow."""
+    """Runs the Python program ``sys.argv[1]`` with the arguments that follow; PyTorch's functions compute with
+    ptxgen."""
     from ptxgen.torch.override import enable
 
     enable()

@@ -1,4 +1,4 @@
-"""Prints expressions as C: common parts once."""
+"""Prints expressions as C, each common subexpression once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ptxgen.errors import DtypeError
 from ptxgen.expr.node import Node
 from ptxgen.expr.value_types import PRED, type_of
 
-#: the C type of values of each type that C has
+#: value type -> C type, for the types that C has
 C_TYPES = {
     **{f"s{bits}": f"int{bits}_t" for bits in (64, 32, 16, 8)},
     **{f"u{bits}": f"uint{bits}_t" for bits in (64, 32, 16, 8)},
@@ -18,7 +18,8 @@ C_TYPES = {
     PRED: "int",
 }
 _INFIX = {"+", "-", "*", "/", "<", "<=", "==", "!=", "<<", ">>", "^"}
-#: functions of math.h, and of the C text around expressions, in which max and min of floats ignore NaN
+#: operator -> C function, for integers and for floats. The functions that math.h does not have are defined by the C
+#: text around the expressions; its max and min of floats ignore NaN
 _INTEGER_FUNCTIONS = {"//": "floor_div", "%": "floor_mod", "max": "max_integer", "min": "min_integer", "abs": "llabs"}
 _FLOAT_FUNCTIONS = {
     "max": "max_double",
@@ -26,12 +27,12 @@ _FLOAT_FUNCTIONS = {
     **{name: name for name in ("ceil", "floor", "sqrt", "exp", "exp2", "log", "erf", "fmin", "fmax", "fma")},
     "abs": "fabs",
 }
-#: rounded once to the type of the expression
+#: operator -> C function whose double result is rounded once to the type of the expression
 _ROUNDED = {"log2": "log2", "pow": "pow", "hypot": "root_of_squares"}
 
 
 def c_type(x: Node) -> str:
-    """The C type of an expression. DtypeError: C has none."""
+    """The C type of an expression. DtypeError: C has no such type."""
     if x.type not in C_TYPES:
         raise DtypeError(f"type is {x.type}; it must be one that C has: {', '.join(C_TYPES)}")
     return C_TYPES[x.type]
@@ -47,8 +48,8 @@ class Expressions:
         names: Mapping[Node, str] | None = None,
         functions: Mapping[tuple[str, str], str] | None = None,
     ) -> None:
-        """``shape``: the text before the name of a variable; ``names``: nodes that the text around has; ``functions``:
-        those of operators and types, instead of those of ``math.h``."""
+        """``shape``: the text before the name of a variable; ``names``: the C names of nodes that the surrounding text
+        defines; ``functions``: by (operator, type), C functions to call instead of those of ``math.h``."""
         self.definitions: list[str] = []
         self._names: dict[Node, str] = dict(names or {})
         self._functions = functions or {}
@@ -103,7 +104,7 @@ class Expressions:
 
 
 def _narrowed(x: Node, text: str) -> str:
-    """The value of an operation on integers that C computes with more bits."""
+    """The C text of an integer operation, with a cast to its type if C computes the operation with more bits."""
     t = type_of(x.type)
     return f"({c_type(x)}){text}" if t.integer and t.bits < 32 else text
 

@@ -1,4 +1,4 @@
-"""Instructions that an expression takes on a target, by pipe."""
+"""Counts the instructions that an expression takes on a target, by pipe."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ptxgen.expr.node import Node
 from ptxgen.expr.ptx import contracted, ordered
 from ptxgen.expr.value_types import type_of
 
-#: operators whose instructions negate an operand for nothing, and those that take its absolute value, too
+#: operators whose instructions take the absolute value of an operand as a modifier, and those that negate it
 _MODIFY = {"+", "-", "*", "min", "max", "fmin", "fmax", "<", "<=", "==", "!=", "sqrt", "rsqrt"}
 _NEGATE = {*_MODIFY, "fma"}
-#: comparisons, whose result one instruction gives as a number of f32
+#: comparisons of f32, whose result one instruction can write as the number 0 or 1
 _COMPARE = {"<", "<=", "==", "!="}
-#: operators of 32-bit integers that one instruction computes together: logic of three operands; from the target on, a
-#: sum and its minimum or maximum with a third operand
+#: operators of 32-bit integers that one instruction computes together: logic of three operands, and, from target 90 on,
+#: a sum and its minimum or maximum with a third operand
 _LOGIC, _SUM_AND_EXTREME = {"&", "|", "^"}, 90
 
 
@@ -27,9 +27,10 @@ def instructions_by_pipe(
     contract: bool = True,
     fast: bool = False,
 ) -> Counter[str]:
-    """The instructions of each pipe (``instructions.PIPES``) that compute ``roots``, common expressions once. Constants
-    are in registers; the sign and the absolute value of floats are modifiers of operands where the machine has them.
-    ``registers``, ``contract``, ``fast``: as in ``ptx.statements``. DtypeError: the target lacks an instruction."""
+    """The number of instructions of each pipe (``instructions.PIPES``) that compute ``roots``; common subexpressions
+    count once. Constants are in registers; the sign and the absolute value of floats are modifiers of operands where
+    the machine has them. ``registers``, ``contract``, ``fast``: as in ``ptx.statements``. DtypeError: the target lacks
+    an instruction."""
     held = registers or {}
     changed = contracted(roots, held, contract)
     order = ordered(changed, held)

@@ -1,7 +1,8 @@
-"""Derivatives of expressions of floats, and their terms.
+"""Derivatives of expressions of floats, and the terms of an expression.
 
-At points without a derivative they follow PyTorch: that of ``abs`` at 0 is 0; ``min`` and ``max`` of equal operands
-give half of the derivative to each, ``fmin`` and ``fmax`` all of it to the first. Conditions have the derivative 0.
+At points without a derivative the rules are PyTorch's: the derivative of ``abs`` at 0 is 0; with equal operands,
+``min`` and ``max`` give half of the derivative to each, ``fmin`` and ``fmax`` give all of it to the first. Conditions
+have the derivative 0.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from ptxgen.expr.value_types import PRED, type_of
 
 
 def derivatives(root: Node, names: Collection[str]) -> dict[str, Node]:
-    """The derivatives of a float expression with respect to the variables ``names``, by name, in f32 or f64; those that
-    are 0 everywhere are absent. TaskError: a variable reaches the value through an operator without derivative."""
+    """The derivatives of a float expression with respect to the variables ``names``, by name, in f32 or f64.
+    Derivatives that are 0 everywhere are absent. TaskError: between a variable and the result is an operator without
+    derivative."""
     order, reached = list(walk(root)), dict[Node, bool]()
     for x in order:  # conditions have the derivative 0
         named = x.op == "variable" and x.value in names
@@ -54,7 +56,8 @@ def _wide(type: str) -> str:
 
 
 def _parts(x: Node, outer: Node) -> list[Node | None]:
-    """What the derivative ``outer`` with respect to a node is with respect to each of its operands; None: 0."""
+    """The chain rule at a node: from ``outer``, the derivative with respect to the node, the derivatives with respect
+    to its operands; None stands for 0."""
     check_differentiable(x)
     if x.op == "select":
         test, zero = x.arguments[0], constant(0, outer.type)
@@ -132,7 +135,7 @@ def less(a: Node, b: Node) -> Node:
 
 
 def _sign(x: Node, outer: Node) -> Node:
-    """``outer`` times the sign of a number, or of a difference, as a difference of conditions: for each, f32 has an
+    """``outer`` times the sign of ``x``. The sign is the difference of two comparisons, for each of which f32 has an
     instruction that gives 0 or 1."""
     a, b = x.arguments if x.op == "-" else (x, constant(0, x.type))
     greater, smaller = (cast(y, outer.type) for y in (less(b, a), less(a, b)))
@@ -168,7 +171,8 @@ def _gaussian(a: Node) -> Node:
 
 
 Rule = Callable[[Node, Node], tuple[Node | None, ...]]
-#: operator -> the derivatives with respect to its operands, from the node and the derivative with respect to it
+#: operator -> function of a node and the derivative with respect to it, which returns the derivatives with respect to
+#: the operands
 _RULES: dict[str, Rule] = {
     "+": lambda x, d: (d, d),
     "-": lambda x, d: (d, negative(d)),
@@ -198,15 +202,15 @@ DIFFERENTIABLE = tuple(_RULES)
 
 @dataclass(frozen=True)
 class Term:
-    """A product of factors in two groups."""
+    """A product of factors in two groups: ``outside`` · ``inside``."""
 
     outside: Node
     inside: Node
 
 
 def terms(root: Node, is_outside: Callable[[Node], bool], most: int) -> list[Term]:
-    """The expression as a sum of at most ``most`` products, each with the factors outside for which ``is_outside``
-    holds; as one product if they would be more."""
+    """The expression as a sum of at most ``most`` products. In each, the factors for which ``is_outside`` holds are
+    ``outside``. An expression of more products is returned as one term."""
     products = _products(root) if most > 1 else [root]
     made = []
     for product in products if len(products) <= most else [root]:
@@ -235,7 +239,7 @@ def _products(x: Node) -> list[Node]:
 
 
 def _factors(x: Node, divides: bool = False) -> list[tuple[Node, bool]]:
-    """Pairs (factor, True: it divides) of a product."""
+    """The factors of a product; each has True beside it if the product is divided by it."""
     if x.op == "*":
         return [y for z in x.arguments for y in _factors(z, divides)]
     if x.op == "neg":

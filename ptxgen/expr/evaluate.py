@@ -27,11 +27,11 @@ def numpy_type(type: str) -> np.dtype[Any]:
 
 
 def values(roots: Sequence[Node], variables: Mapping[str, Any], exact: bool = True) -> list[Any]:
-    """The values of expressions, of arrays that broadcast against each other. ``variables``: arrays or numbers by name.
+    """The values of expressions. ``variables``: by name, arrays or numbers, which broadcast against each other.
 
     ``exact``: floats are float64, and only a cast to a narrower float rounds; else every operation rounds to its type.
-    Floats that become integers are truncated, to the ends of the range if they are beyond it. NaN becomes 0, or, from
-    f64 or to 64 bits, the highest bit alone, as PTX defines.
+    Casts of floats to integers truncate and saturate. NaN becomes 0; if the float is f64 or the integer has 64 bits, it
+    becomes the integer whose highest bit alone is set, as PTX defines.
     """
     done: dict[Node, Any] = {}
     with np.errstate(all="ignore"):
@@ -41,7 +41,7 @@ def values(roots: Sequence[Node], variables: Mapping[str, Any], exact: bool = Tr
 
 
 def evaluate(root: Node, variables: Mapping[str, Any], exact: bool = True) -> Any:
-    """The value of one expression, as ``values``."""
+    """The value of one expression; the arguments are those of ``values``."""
     return values([root], variables, exact)[0]
 
 

@@ -1,4 +1,4 @@
-"""Conditions of index sets, over ranges of the indices."""
+"""Conditions of index sets for ranges of indices: whether a tile may have a pair of the set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ptxgen.expr.value_types import PRED, type_of
 
 INDEX = "s32"  #: the type of indices
 LARGEST = (1 << 31) - 1
-#: upper limit of the indices and the extents in sums: a larger sum of one and a constant could wrap
+#: upper limit of indices and extents in sums: above it, the sum of an index and a constant could wrap
 LIMIT = LARGEST - (1 << 16)
 
 _COMPLEMENTS = {"<": "<=", "<=": "<", "==": "!=", "!=": "=="}
@@ -18,8 +18,8 @@ _COMPLEMENTS = {"<": "<=", "<=": "<", "==": "!=", "!=": "=="}
 
 @dataclass(frozen=True)
 class _Interval:
-    """The values of an expression: ``low`` to ``high``, which are expressions too. ``least``, ``most``: bounds of both
-    for all indices."""
+    """The values of an expression, from ``low`` to ``high``, which are expressions themselves. ``least``, ``most``:
+    numbers between which ``low`` and ``high`` are for all indices."""
 
     low: Node
     high: Node
@@ -28,9 +28,9 @@ class _Interval:
 
 
 def possible(condition: Node, ranges: Mapping[str, tuple[Node, Node]]) -> Node | None:
-    """A condition on the ends of ranges: it is true if some values of the variables in these ranges may satisfy
-    ``condition``. ``ranges``: the least and the greatest value of indices and of elements of arrays, by name. None:
-    nothing is known."""
+    """A condition on the ends of ranges, which is true if values of the variables in these ranges may satisfy
+    ``condition``. ``ranges``: by name, the least and the greatest value of each index or array element. None: no such
+    condition is known."""
     return _possible(condition, ranges, False)
 
 
@@ -61,7 +61,7 @@ def _possible(x: Node, ranges: Mapping[str, tuple[Node, Node]], negated: bool) -
 
 
 def _interval(x: Node, ranges: Mapping[str, tuple[Node, Node]]) -> _Interval | None:
-    """The values of an integer expression; None: they are not known, or may wrap."""
+    """The values of an integer expression; None if they are not known, or may wrap."""
     t = type_of(x.type)
     if not t.integer:
         return None

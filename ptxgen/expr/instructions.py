@@ -1,8 +1,8 @@
 """The PTX instructions of each operator, by type and target, with the pipes that execute them.
 
 Registers of 32 bits hold values of 8- and 16-bit integers, extended by sign or zeros, or two values of 16 bits each
-(``value_types.PAIRS``); registers of 16 bits hold values of f16 and bf16. A row is a short sequence of instructions;
-its last instruction alone writes the result.
+(``value_types.PAIRS``); registers of 16 bits hold values of f16 and bf16. A row of the table is a short sequence of
+instructions, of which only the last one writes the result.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from ptxgen.expr.node import Node, constant
 from ptxgen.expr.operators import OPERATORS, Operator
 from ptxgen.expr.value_types import PRED, VALUE_TYPES, type_of
 
-#: pipes: multiply-adds of f32 and f16 (``fma``), multiplications of integers (``imad``), comparisons, logic and sums of
-#: integers (``alu``), special functions and most conversions (``xu``), f64 (``fp64``)
+#: pipes: ``fma`` executes multiply-adds of f32 and f16, ``imad`` multiplications of integers, ``alu`` comparisons,
+#: logic and sums of integers, ``xu`` special functions and most conversions, ``fp64`` f64
 PIPES = ("fma", "imad", "alu", "xu", "fp64")
 OLDEST = 75  #: the first target of ptxgen
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the instruction table. ``operator``: of ``expr.operators``, or ``cast``, ``select``, ``mad`` (a
-    product of integers and a sum); ``operand``, ``result``: types of the operands (of a select: of its values) and of
-    the result; ``first``: the first target; ``lines``: of PTX, with ``{d}`` for the result, ``{a}``, ``{b}``, ``{c}``
-    for the operands and ``{f32_x}`` for a temporary register; none: the register of the operand has the value;
-    ``pipes``: instructions of each pipe; ``relative``, ``absolute``: bounds of the error of an approximate instruction,
-    beside the rounding."""
+    """One row of the instruction table. ``operator``: an operator of ``expr.operators``, or ``cast``, ``select`` or
+    ``mad`` (multiply-add of integers); ``operand``, ``result``: the types of the operands (for ``select``, of the two
+    values) and of the result; ``first``: the first target that has the instructions; ``lines``: the PTX, with ``{d}``
+    for the result, ``{a}``, ``{b}``, ``{c}`` for the operands and names such as ``{f32_x}`` for temporary registers;
+    empty if the register of the operand already has the value; ``pipes``: the number of instructions of each pipe;
+    ``relative``, ``absolute``: bounds of the error of an approximate instruction, in addition to its rounding."""
 
     operator: str
     operand: str
@@ -47,7 +47,7 @@ class Row:
 
 
 def register_class(type: str) -> str:
-    """The PTX type of a register with a value of this type."""
+    """The PTX type of the registers that hold values of this type."""
     t = type_of(type)
     if t.group == "predicate":
         return PRED
@@ -59,7 +59,7 @@ def register_class(type: str) -> str:
 
 
 def literal(x: Node) -> str:
-    """A constant as PTX writes it: floats by their bits; a pair has the number twice."""
+    """A constant as PTX text: floats by their bits; a pair of 16-bit values has the number in both halves."""
     if type_of(x.type).values > 1:
         half = constant(x.value, x.type.removesuffix("x2"))
         bits = int(literal(half), 0) & 0xFFFF
@@ -93,8 +93,8 @@ _NAN = {"f32": "0f7FFFFFFF", "f64": "0d7FF8000000000000"}
 _IN_F32 = ("/", "sqrt", "rcp", "rsqrt", "exp", "exp2", "log", "log2", "erf")
 
 
-#: exp(x) = 2^n 2^r for r = x log2(e) - n, in two parts of log2(e), so that the error does not grow with x. n is rounded
-#: by adding 1.5 · 2^23, and clamped to -126 … 126 by saturation to 0 … 1; beyond, r is larger
+#: exp(x) = 2^n 2^r for r = x log2(e) - n. log2(e) is the sum of two constants, so that the error does not grow with x.
+#: n is rounded by adding 1.5 · 2^23, and clamped to -126 … 126 by saturation to 0 … 1; if n is clamped, r is larger
 _EXP = "; ".join(
     (
         "fma.rn.sat.f32 {f32_n}, {a}, 0f3BBB989D, 0f3F000000",
@@ -143,7 +143,7 @@ def _row(
 
 
 def _floats() -> Iterator[Row]:
-    """f32 and f64."""
+    """The rows of f32 and f64."""
     for t, pipe, other in (("f32", "fma", "alu"), ("f64", "fp64", "fp64")):
         for operator, name in (("+", "add"), ("-", "sub"), ("*", "mul")):
             yield _row(operator, t, f"{name}.rn.{t} {{d}}, {{a}}, {{b}}", at={pipe: 1})
@@ -191,7 +191,8 @@ def _floats() -> Iterator[Row]:
 
 
 def _halves() -> Iterator[Row]:
-    """f16 and bf16: where a target lacks an instruction, fma or f32 computes it, with one rounding."""
+    """The rows of f16 and bf16. Where a target lacks an instruction, fma or instructions of f32 compute the operator,
+    with one rounding."""
     for t in ("f16", "bf16"):
         first, full = (OLDEST, OLDEST) if t == "f16" else (80, 90)
         for operator, name in (("+", "add"), ("-", "sub"), ("*", "mul")):
@@ -225,7 +226,7 @@ def _widened(t: str, to: str, value: str) -> list[str]:
 
 
 def _in_f32(row: Row, t: str) -> Row:
-    """The row of a 16-bit float that widens its operands and rounds the result of ``row``."""
+    """The row for the 16-bit float ``t`` that converts the operands to f32, computes ``row`` and rounds its result."""
     lines: list[str] = []
     for x in "abc":
         if any(f"{{{x}}}" in line for line in row.lines):
@@ -254,7 +255,7 @@ def _in_f32(row: Row, t: str) -> Row:
 
 
 def _wide_integers() -> Iterator[Row]:
-    """32 and 64 bits."""
+    """The rows of integers of 32 and 64 bits."""
     for t in ("s32", "u32", "s64", "u64"):
         bits = int(t[1:])
         twice = bits // 32
@@ -287,7 +288,7 @@ _OVERFLOWS = {"+", "-", "*", "mad", "neg", "abs", "<<"}
 
 
 def _narrow_integers() -> Iterator[Row]:
-    """8 and 16 bits: the instructions of 32 bits."""
+    """The rows of integers of 8 and 16 bits, which have the instructions of 32 bits."""
     wide = list(_wide_integers())
     for t in ("s16", "u16", "s8", "u8"):
         base = f"{t[0]}32"
@@ -304,7 +305,7 @@ def _narrow_integers() -> Iterator[Row]:
 
 
 def _pairs() -> Iterator[Row]:
-    """Two values of 16 bits in a register."""
+    """The rows of pairs: two values of 16 bits in a register."""
     for t in ("f16x2", "bf16x2"):
         first, full = (OLDEST, OLDEST) if t == "f16x2" else (80, 90)
         for operator, name in (("+", "add"), ("-", "sub"), ("*", "mul")):
@@ -342,8 +343,8 @@ def _predicates() -> Iterator[Row]:
 
 
 def _casts() -> Iterator[Row]:
-    """All pairs of types. Floats become integers toward zero, numbers beyond the range its ends; bf16 is converted from
-    f64 and integers through f32."""
+    """The rows of casts between all pairs of types. Floats are truncated to integers and saturated; casts of f64 and of
+    integers to bf16 go through f32."""
     for source in VALUE_TYPES.values():
         for to in VALUE_TYPES.values():
             if source is not to:
@@ -396,7 +397,7 @@ def _cast(source: str, to: str) -> Row:
 
 
 def _cast_integer(source: str, to: str) -> Row:
-    """The low bits; wider types are extended by the sign or zeros of the source."""
+    """The row of a cast between integers: it keeps the low bits, or extends the source by its sign or by zeros."""
     s, t = type_of(source), type_of(to)
     if t.bits == 64:
         if s.bits == 64:
@@ -433,7 +434,8 @@ def table_version() -> int:
 
 
 def register(operator: Operator, *instructions: Row) -> None:
-    """Adds an operator with its rows. InputError: there is one with this name, or a row is of another operator."""
+    """Adds an operator with its rows. InputError: an operator with this name exists, or a row belongs to another
+    operator."""
     if operator.name in OPERATORS or any(r.operator != operator.name for r in instructions):
         raise InputError(f"operator is {operator.name!r}; it must be a name that no other has, and that of its rows")
     OPERATORS[operator.name] = operator
@@ -448,7 +450,7 @@ def unregister(name: str) -> None:
 
 
 def has_registered() -> bool:
-    """True if the process has an operator that is not of the package."""
+    """True if the process has registered an operator that is not part of the package."""
     return bool(_REGISTERED)
 
 
@@ -459,7 +461,8 @@ def _changed() -> None:
 
 @functools.cache
 def rows() -> dict[tuple[str, str, str], tuple[Row, ...]]:
-    """By operator, type of the operands and type of the result: the rows, the newest target first."""
+    """The instruction table: rows by (operator, type of the operands, type of the result), those of the newest target
+    first."""
     table: dict[tuple[str, str, str], list[Row]] = {}
     makers = (_floats, _halves, _wide_integers, _narrow_integers, _pairs, _predicates, _casts)
     for made in (*(makes() for makes in makers), *_REGISTERED.values()):
@@ -470,8 +473,8 @@ def rows() -> dict[tuple[str, str, str], tuple[Row, ...]]:
 
 @functools.cache
 def fast_rows() -> dict[str, Row]:
-    """By operator: one instruction, or two, of f32 for an approximate value, which reads and gives 0 for subnormal
-    numbers."""
+    """The approximate rows by operator: one or two f32 instructions, which flush subnormal operands and results to
+    0."""
     made = (
         ("exp2", "ex2.approx.ftz.f32 {d}, {a}", 0),
         ("exp", "mul.rn.f32 {f32_x}, {a}, 0f3FB8AA3B; ex2.approx.ftz.f32 {d}, {f32_x}", 1),
@@ -491,8 +494,8 @@ def fast_rows() -> dict[str, Row]:
 
 
 def row_of(x: Node, sm: int, fast: bool = False) -> Row:
-    """The row of a node. ``fast``: that of ``fast_rows``, if there is one. DtypeError: no instructions compute it, or
-    the target lacks them."""
+    """The row of a node. ``fast``: that of ``fast_rows``, if there is one. DtypeError: no instructions compute the
+    node, or the target lacks them."""
     operands = x.arguments[1:] if x.op == "select" else x.arguments
     operand = operands[0].type
     if any(y.type != operand for y in operands):
@@ -514,4 +517,4 @@ def row_of(x: Node, sm: int, fast: bool = False) -> Row:
     return row
 
 
-TEMPORARY = re.compile(r"\{((?:f64|f32|b16|b32|b64|pred)_\w+)\}")  #: of a line of a row
+TEMPORARY = re.compile(r"\{((?:f64|f32|b16|b32|b64|pred)_\w+)\}")  #: a temporary register in a line of a row

@@ -13,8 +13,9 @@ from ptxgen.expr.value_types import PRED, type_of
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """An expression. ``op``: an operator of ``expr.operators``, or constant, variable, cast or select; ``type``: of its
-    value, by name; ``value``: of a constant, or the name of a variable."""
+    """An expression. ``op``: the name of an operator of ``expr.operators``, or constant, variable, cast or select;
+    ``type``: the name of the type of its value; ``value``: the number of a constant, the name of a variable, else
+    None."""
 
     op: str
     type: str
@@ -33,7 +34,7 @@ _nodes: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
 
 
 def node(op: str, type: str, *arguments: Node, value: Any = None) -> Node:
-    """The node with these fields."""
+    """The one node with these fields, created at its first use."""
     key = (op, type, arguments, value.__class__, repr(value))
     existing = _nodes.get(key)
     if existing is None:
@@ -46,7 +47,8 @@ def _rebuilt(op: str, type: str, arguments: tuple[Node, ...], value: Any) -> Nod
 
 
 def constant(value: Any, type: str) -> Node:
-    """The node of a number. Every NaN is the positive quiet one: nodes are equal if their values print alike."""
+    """The node of a number. Every NaN becomes the positive quiet NaN, because nodes are equal if their values print
+    alike."""
     if not type_of(type).floating:
         return node("constant", type, value=bool(value) if type == PRED else int(value))
     return node("constant", type, value=math.nan if math.isnan(value) else float(value))
@@ -92,5 +94,5 @@ def rewritten(root: Node, change: Callable[[Node], Node]) -> Node:
 
 
 def substituted(root: Node, values: Mapping[str, Node]) -> Node:
-    """The expression with variables replaced by others' expressions, by name."""
+    """The expression with the variables named in ``values`` replaced by the expressions given there."""
     return rewritten(root, lambda x: values.get(x.value, x) if x.op == "variable" else x)

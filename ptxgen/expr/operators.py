@@ -21,10 +21,10 @@ INTEGERS = frozenset((SIGNED, UNSIGNED))
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator of expressions. ``operands``: their number; ``groups``: the groups of types that it has; ``compute``:
-    its value of NumPy arrays; ``compares``: the result is a predicate, else it has the type of the operands.
-    ``commutative``, ``associative``, ``idempotent``: its laws, for floats without regard to rounding; ``identity``: of
-    a type, None: it has none."""
+    """An operator of expressions. ``operands``: the number of operands; ``groups``: the groups of types for which the
+    operator exists; ``compute``: computes it on NumPy arrays; ``compares``: the result is a predicate, else it has the
+    type of the operands. ``commutative``, ``associative``, ``idempotent``: the laws that hold, for floats up to
+    rounding; ``identity``: returns the identity element of a type; None: there is none."""
 
     name: str
     operands: int
@@ -38,7 +38,7 @@ class Operator:
 
 
 def _popcount(x: Any) -> Any:
-    """Ones in each integer."""
+    """The number of one bits of each integer."""
     x = np.ascontiguousarray(x)
     return np.unpackbits(x.view(np.uint8).reshape(*x.shape, x.itemsize), axis=-1).sum(-1, dtype=x.dtype)
 
@@ -95,5 +95,5 @@ OPERATORS = {
 
 
 def result_type(operator: Operator, operand: str) -> str:
-    """The type of the operator's value, of operands of type ``operand``."""
+    """The type of the result of an operator whose operands have the type ``operand``."""
     return PRED if operator.compares else operand

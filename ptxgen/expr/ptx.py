@@ -16,9 +16,9 @@ from ptxgen.expr.value_types import PRED, type_of
 
 
 class Temporaries:
-    """Registers that hold values between instructions: ``%t_f32_0``, …, of each class.
+    """Temporary registers that hold values between instructions: ``%t_f32_0``, …, by register class (PTX type).
 
-    Every call of ``statements`` uses them from the first one again. ``keep`` sets those in use aside, until
+    Every call of ``statements`` uses the registers from the first one again, except those that ``keep`` reserves until
     ``release``. ``first``: by class, registers that the kernel declares, which are used first."""
 
     def __init__(self, prefix: str = "t", first: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -30,13 +30,13 @@ class Temporaries:
 
     @property
     def state(self) -> tuple[Any, ...]:
-        """What decides which registers the next call uses."""
+        """The values that determine which registers the next call uses."""
         first = tuple((ptx_type, tuple(names)) for ptx_type, names in self.first.items())
         return self.prefix, first, tuple(sorted(self._kept.items()))
 
     @classmethod
     def of(cls, state: tuple[Any, ...]) -> Temporaries:
-        """Registers in this state, of which none is declared."""
+        """Temporary registers in a given state, none of them counted for declaration yet."""
         prefix, first, kept = state
         made = cls(prefix, dict(first))
         made._kept = Counter(dict(kept))
@@ -49,7 +49,8 @@ class Temporaries:
         return dict(self._next)
 
     def use(self, counts: Mapping[str, int], following: Mapping[str, int]) -> None:
-        """Counts the registers of a call."""
+        """Counts the registers that a call uses. ``counts``: their number by class; ``following``: the next register by
+        class."""
         for ptx_type, n in counts.items():
             self.counts[ptx_type] = max(self.counts[ptx_type], n)
         self._next = Counter(following)
@@ -72,7 +73,7 @@ class Temporaries:
         self._free.setdefault(ptx_type, []).append(register)
 
     def keep(self) -> None:
-        """Later calls use none of the registers that are in use, because values in them are still read."""
+        """Reserves the registers in use, because their values are still read: later calls use others."""
         self._kept = Counter(self._next)
 
     def release(self) -> None:
@@ -89,14 +90,15 @@ class Temporaries:
 
 @dataclass(frozen=True)
 class Statements:
-    """Expressions as PTX. ``lines``: of PTX; ``operands``: for each root, the register or number that has its value."""
+    """Expressions as PTX. ``lines``: the PTX lines; ``operands``: for each root, the register or the number that has
+    its value."""
 
     lines: list[str]
     operands: list[str]
 
 
 def check(roots: Iterable[Node], sm: int) -> None:
-    """DtypeError: a target has no instructions for an expression."""
+    """Raises DtypeError if the target has no instructions for an expression."""
     seen: set[Node] = set()
     stack = list(roots)
     while stack:
@@ -129,17 +131,18 @@ def statements(
     contract: bool = True,
     fast: bool = False,
 ) -> Statements:
-    """The instructions that compute ``roots``, common expressions once.
+    """The instructions that compute ``roots``, each common subexpression once.
 
-    ``registers``: of variables, and of other expressions whose values the kernel holds. ``results``: the register that
-    gets the value of each root, None: any; a result may be the register of a variable, which is read before it is
-    written. ``guard``: precedes the instructions that write results, as ``@%p``, and with ``guards_all`` all others.
-    ``contract``: a product of floats that only sums and differences use becomes fma.rn in each, with one rounding
-    instead of two. ``fast``: approximate functions of f32 without subnormal numbers (``instructions.fast_rows``).
-    DtypeError: the target has no instruction for an operator. InputError: a variable has no register.
+    ``registers``: the registers of variables, and of other expressions whose values the kernel holds. ``results``: the
+    register that gets the value of each root, or None for any register; a result may be the register of a variable,
+    which is read before it is written. ``guard``: text before the instructions that write results, such as ``@%p``;
+    with ``guards_all`` before all others, too. ``contract``: a product of floats that only sums and differences use
+    becomes fma.rn in each, with one rounding instead of two. ``fast``: approximate functions of f32 without subnormal
+    numbers (``instructions.fast_rows``). DtypeError: the target has no instruction for an operator. InputError: a
+    variable has no register.
     """
     results = [None] * len(roots) if results is None else results
-    places: dict[str, int] = {}  #: of registers, whose names differ between calls that are alike
+    places: dict[str, int] = {}  #: register name -> number: calls that differ in names alone have one pattern
     held = tuple([places.setdefault(name, len(places)) for name in registers.values()])
     into = tuple([None if name is None else places.setdefault(name, len(places)) for name in results])
     given = [n for n in into if n is not None]
@@ -155,8 +158,8 @@ def statements(
 
 @dataclass(frozen=True)
 class _Pattern:
-    """Instructions with places for the names of registers and, last, for the guard: ``str.format`` fills them.
-    ``lines``: separated by ends of lines; ``counts``, ``following``: of temporaries."""
+    """Instructions with placeholders, which ``str.format`` fills with the names of registers and, last, the guard.
+    ``lines``: the PTX lines as one string; ``counts``, ``following``: the arguments of ``Temporaries.use``."""
 
     lines: str
     operands: tuple[str, ...]
@@ -181,9 +184,9 @@ def _pattern(
     fast: bool,
     version: int,
 ) -> _Pattern:
-    """The instructions of all calls of ``statements`` that differ in the names of registers and of the guard alone.
-    ``leaves``: the expressions in registers, ``held``: the places of their names; ``into``: those of results;
-    ``version``: of the table of instructions."""
+    """The instructions of all calls of ``statements`` that differ only in the names of registers and of the guard.
+    ``leaves``: the expressions in registers; ``held``: the numbers of their placeholders; ``into``: the numbers of the
+    placeholders of results; ``version``: the version of the instruction table."""
 
     def place(n: int) -> str:
         return f"\x01{n}\x02"
@@ -204,8 +207,8 @@ def _pattern(
 
 
 def contracted(roots: Sequence[Node], registers: Mapping[Node, str], floats: bool = True) -> list[Node]:
-    """The expressions with fma for products that only sums and differences use, and with mad for those of integers that
-    one sum uses."""
+    """The expressions with multiply-adds: fma for products of floats that only sums and differences use, mad for
+    products of integers that one sum uses."""
     uses: Counter[Node] = Counter(roots)
     added: Counter[Node] = Counter()  #: uses by sums and differences
     order = ordered(roots, registers)
@@ -267,7 +270,7 @@ def ordered(roots: Iterable[Node], registers: Mapping[Node, str]) -> list[Node]:
 
 
 def _needs_register(x: Node) -> bool:
-    """True if no instruction takes the constant as a number."""
+    """True if the constant must be in a register, because no instruction takes it as an immediate."""
     return register_class(x.type) in ("b16", PRED) or type_of(x.type).values > 1
 
 
@@ -310,7 +313,8 @@ class _Printer:
         return self.same.get(x, x)
 
     def direct_results(self) -> dict[Node, str]:
-        """The register of each root that its last instruction can write: nothing reads the old value later."""
+        """Root -> result register, for the roots whose last instruction can write that register, because nothing reads
+        its old value later."""
         reads: dict[str, int] = {}
         for x, register in self.registers.items():
             if x in self.last:
@@ -351,7 +355,7 @@ class _Printer:
         self.lines.append(f"{guard}mov.{register_class(type)} {to}, {value};")
 
     def value(self, x: Node) -> str:
-        """The register or the number of an expression that is computed."""
+        """The register or the number that has the value of an expression."""
         x = self.base(x)
         return self.registers.get(x) or self.values.get(x) or literal(x)
 
@@ -387,9 +391,9 @@ class _Printer:
 
 
 def reduced(operator: str, accumulator: Node, step: Node) -> Node:
-    """The accumulator with a step added: its value goes to the register of the accumulator.
+    """The expression that combines an accumulator with a step; its value goes to the register of the accumulator.
 
-    DtypeError: the step has another type."""
+    DtypeError: the types of step and accumulator differ."""
     if step.type != accumulator.type:
         raise DtypeError(f"the step is {step.type}; it must be {accumulator.type}, the type of the accumulator")
     return node(operator, accumulator.type, accumulator, step)

@@ -1,4 +1,4 @@
-"""Prints expressions as Python of a library of arrays, as PyTorch's or Triton's: common parts once."""
+"""Prints expressions as Python code for an array library such as PyTorch or Triton, each common subexpression once."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _INFIX = {"+", "-", "*", "/", "<", "<=", "==", "!=", "&", "|", "^", "<<", ">>"}
 
 @dataclass(frozen=True)
 class Library:
-    """How a library writes what is no operator of Python. ``functions``: by operator; ``types``: the library's names of
-    value types; ``select``: of the choice between two values; ``bounded(operator, value, number)``: the extreme of a
-    value and a number, None: as of two values."""
+    """The names by which Python code calls a library. ``functions``: by operator, for operators that Python does not
+    have; ``types``: the library's names of value types; ``select``: the function that chooses between two values;
+    ``bounded(operator, value, number)``: the text of the minimum or maximum of a value and a number; None: the same as
+    for two values."""
 
     functions: Mapping[str, str]
     types: Mapping[str, str]
@@ -48,7 +49,7 @@ TORCH = Library(
 
 
 def _of_tiles(prefix: str) -> Library:
-    """The language of kernels, Triton's and Gluon's, in which ``minimum`` and ``maximum`` ignore NaN."""
+    """The library of a language of kernels, Triton or Gluon, whose ``minimum`` and ``maximum`` ignore NaN."""
     unsigned = {f"u{bits}": f"uint{bits}" for bits in (64, 32, 16, 8)}
     extremes = {op: f"{prefix}.{name}" for name, ops in _EXTREMES.items() for op in ops}
     return Library(
@@ -62,11 +63,11 @@ TRITON, GLUON = _of_tiles("tl"), _of_tiles("gl")
 
 
 class PythonText:
-    """The text of nodes. ``definitions`` defines those with several uses, in order."""
+    """The Python text of nodes. Nodes with several uses are variables, which ``definitions`` defines in order."""
 
     def __init__(self, roots: Iterable[Node], names: Mapping[Node, str], library: Library, prefix: str = "t") -> None:
-        """``names``: of variables, and of other nodes that the text around has; ``prefix``: of the names of
-        definitions. DtypeError: the library lacks an operator or a type."""
+        """``names``: the Python names of variables, and of other nodes that the surrounding text defines; ``prefix``:
+        the first letters of the names in ``definitions``. DtypeError: the library lacks an operator or a type."""
         self.definitions: list[str] = []
         self._names = dict(names)
         self._library = library
@@ -115,7 +116,7 @@ class PythonText:
 
 
 def type_in(library: Library, name: str) -> str:
-    """The library's name of a value type. DtypeError: it has none."""
+    """The library's name of a value type. DtypeError: the library does not have the type."""
     if name not in library.types:
         raise DtypeError(f"type is {name}; it must be one of {', '.join(library.types)}")
     return library.types[name]

@@ -14,7 +14,7 @@ from ptxgen.expr.value_types import type_of
 @dataclass(frozen=True)
 class Range:
     """The values that an expression may have. ``low``, ``high``: the least and the greatest value, infinities included;
-    ``nan``: it may be NaN."""
+    ``nan``: the value may be NaN."""
 
     low: float
     high: float
@@ -35,7 +35,8 @@ def everything(type: str) -> Range:
 
 
 def ranges(root: Node, known: Mapping[str, Range] | None = None) -> dict[Node, Range]:
-    """The range of an expression and of all in it. ``known``: of variables, by name; others have any value."""
+    """The range of an expression and of each of its subexpressions. ``known``: the ranges of variables by name; other
+    variables have any value."""
     by_node: dict[Node, Range] = {}
     for x in walk(root):
         by_node[x] = _range(x, [by_node[y] for y in x.arguments], known or {})
@@ -81,18 +82,19 @@ def _range(x: Node, a: list[Range], known: Mapping[str, Range]) -> Range:
 
 
 def _sum(a: float, b: float, direction: int) -> float:
-    """A bound of a sum; infinities of both signs give the infinite bound."""
+    """A bound of a sum: the lower one for ``direction`` -1, the upper one for 1. The sum of infinities of both signs is
+    the infinity in that direction."""
     return direction * math.inf if a == -b and math.isinf(a) else a + b
 
 
 def _outward(low: float, high: float, nan: bool) -> Range:
-    """A range of results that are rounded: bounds other than 0 and infinities move by one part in 100."""
+    """The range widened for rounded results: each finite bound other than 0 moves outward by one part in 100."""
 
     def moved(x: float, direction: int) -> float:
         return x if x == 0 or math.isinf(x) else x + direction * abs(x) / 100
 
     low, high = moved(low, -1), moved(high, 1)
-    largest = 60000.0  # of f16: a larger result may be infinite
+    largest = 60000.0  # a larger result may be infinite in f16
     return Range(low if low > -largest else -math.inf, high if high < largest else math.inf, nan)
 
 

@@ -15,23 +15,24 @@ from ptxgen.expr.operators import OPERATORS
 from ptxgen.expr.value_types import PRED, type_of
 
 Array = NDArray[Any]
-#: relative error of rounding, the greatest finite and the least normal number of each float type
+#: by float type: the relative rounding error, the greatest finite number, the least normal number
 UNIT = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 GREATEST = {"f64": 1.7e308, "f32": 3.4e38, "f16": 65504.0, "bf16": 3.38e38}
 LEAST_NORMAL = {"f64": 2.3e-308, "f32": 1.2e-38, "f16": 6.2e-5, "bf16": 1.2e-38}
-#: roundings of a function's instructions
+#: operator -> the number of roundings that bounds the relative error of its instructions
 _ROUNDINGS = {"/": 4, "sqrt": 4, "rsqrt": 4, "exp": 8, "exp2": 4, "log": 8, "log2": 8, "erf": 1}
-#: the error of approximations of f32 beside that, in units of rounding of 1
+#: operator -> additional absolute error of its f32 approximation, in rounding errors of the number 1
 _ABSOLUTE = {"log": 4, "log2": 4, "erf": 8}
 
 
 def known(error: Array) -> Array:
-    """An error, infinite where it is NaN."""
+    """An array of errors with infinity in place of NaN."""
     return np.where(np.isnan(error), np.inf, error)
 
 
 def rounding_error(value: Array, type: str, operand_error: Array, roundings: int = 0) -> Array:
-    """The error of rounding a result: 0 if it is exact. ``roundings``: of an approximation, 0: one, correct."""
+    """The rounding error of a result, 0 if the result is exact. ``roundings``: the number of roundings of an
+    approximate function; 0: the result is rounded once, correctly."""
     value = np.asarray(value, float)
     if roundings:
         exact = np.zeros(value.shape, bool)
@@ -48,8 +49,8 @@ def rounding_error(value: Array, type: str, operand_error: Array, roundings: int
 def with_errors(
     expressions: Sequence[Node], variables: Mapping[str, Array], errors: Mapping[str, Array]
 ) -> list[tuple[Array, Array]]:
-    """The values of expressions with their errors. ``errors``: those of variables, by name, 0 unless given. The error
-    of a condition is 1 where it may be false, or true, too."""
+    """The value of each expression and the bound of its error. ``errors``: the errors of variables by name; others have
+    the error 0. The error of a condition is 1 where rounding may change the condition."""
     order = list(walk(*expressions))
     value = dict(zip(order, values(order, variables), strict=True))
     error: dict[Node, Array] = {}
@@ -65,7 +66,7 @@ def with_errors(
 
 
 def _error(x: Node, value: Array, arguments: list[tuple[Array, Array]]) -> Array:
-    """The error of a node, of the values and errors of its operands."""
+    """The error of a node, from the values and errors of its operands."""
     (a, ea), *rest = arguments
     floating = type_of(x.type).floating
     if x.op == "select":
@@ -97,7 +98,7 @@ def _error(x: Node, value: Array, arguments: list[tuple[Array, Array]]) -> Array
 
 
 def _wrapped(type: str, value: Array, error: Array) -> Array:
-    """The error of integers: infinite where the value may wrap around."""
+    """The error of an integer, infinite where the value may wrap around."""
     t, wide = type_of(type), np.asarray(value, float)
     beyond = (wide + error > float(t.greatest)) | (wide - error < float(t.least))
     return np.where((error > 0) & beyond, np.inf, error)
@@ -114,7 +115,7 @@ def _cast_error(x: Node, value: Array, error: Array) -> Array:
 
 
 def _passed(op: str, operands: list[tuple[Array, Array]]) -> Array:
-    """The error of a result from those of its operands."""
+    """The error of a result that the errors of its operands cause, without the rounding of the result."""
     (a, ea), *rest = operands
     if op in ("neg", "abs"):
         return ea

@@ -1,4 +1,4 @@
-"""Rewrites expressions to cheaper ones of the same value, and proves what zeros do to a reduction.
+"""Rewrites expressions to cheaper ones with the same value, and proves that zeros do not change a reduction.
 
 ``simplified`` keeps every value, also -0, infinities and NaN (of any bits). With ``relaxed`` it also applies laws that
 hold, up to the sign of a zero, wherever every part of the expression as written is a finite number:
@@ -33,7 +33,7 @@ def simplified(root: Node, relaxed: bool = False) -> Node:
 
 
 def value_at_zero(step: Node, zeroed: frozenset[str] | set[str]) -> float | int | bool | None:
-    """The value of ``step`` if the variables ``zeroed`` are 0, whatever others are; None: it depends on them."""
+    """The value of ``step`` if the variables ``zeroed`` are 0; None if it depends on other variables."""
     types = {x.value: x.type for x in walk(step) if x.op == "variable"}
     zeros = {name: constant(0, types[name]) for name in zeroed if name in types}
     result = simplified(substituted(step, zeros), relaxed=True)
@@ -41,8 +41,8 @@ def value_at_zero(step: Node, zeroed: frozenset[str] | set[str]) -> float | int 
 
 
 def is_identity_at_zero(step: Node, reduction: str, zeroed: frozenset[str] | set[str]) -> bool:
-    """True if steps whose variables ``zeroed`` are 0 leave every value of the reduction as it is: then operands may be
-    padded with zeros."""
+    """True if steps whose variables ``zeroed`` are 0 do not change a reduction, so that operands may be padded with
+    zeros."""
     identity = OPERATORS[reduction].identity if reduction in OPERATORS else None
     value = value_at_zero(step, zeroed)
     return identity is not None and value is not None and value == identity(type_of(step.type))
@@ -51,9 +51,9 @@ def is_identity_at_zero(step: Node, reduction: str, zeroed: frozenset[str] | set
 def is_absorbed_at_zero(
     step: Node, reduction: str, zeroed: frozenset[str] | set[str], known: Mapping[str, Range] | None = None
 ) -> bool:
-    """True if zeros change no minimum or maximum of at least one step: no step is beyond that of zeros, as with
-    max(|p - r|). They change those of fmin and fmax, which drop steps that are NaN. ``known``: ranges of variables, by
-    name."""
+    """True if steps whose variables ``zeroed`` are 0 do not change the minimum or maximum of other steps. This holds if
+    no step can be beyond the value of such a step, as in max(|p - r|). False for fmin and fmax, which drop steps that
+    are NaN. ``known``: the ranges of variables by name."""
     value = value_at_zero(step, zeroed)
     if value is None or reduction not in ("max", "min"):
         return False
@@ -62,7 +62,7 @@ def is_absorbed_at_zero(
 
 
 def key(x: Node, keys: dict[Node, bytes]) -> bytes:
-    """A digest of an expression, the same in every process. ``keys``: of those known."""
+    """A digest of an expression, the same in every process. ``keys``: a cache of digests."""
     for y in walk(x):
         if y not in keys:
             text = f"{y.op}.{y.type}.{y.value!r}".encode() + b"".join(keys[z] for z in y.arguments)
@@ -71,7 +71,7 @@ def key(x: Node, keys: dict[Node, bytes]) -> bytes:
 
 
 def _simple(x: Node, relaxed: bool, keys: dict[Node, bytes]) -> Node:
-    """A node of simplified arguments, simplified."""
+    """The simplified form of a node whose arguments are already simplified."""
     if x.op == "constant":
         return _rounded(x)
     if not x.arguments:
@@ -88,13 +88,13 @@ def _simple(x: Node, relaxed: bool, keys: dict[Node, bytes]) -> Node:
 
 
 def _rounded(x: Node) -> Node:
-    """The constant as its type holds it."""
+    """The constant rounded to its type."""
     t = type_of(x.type)
     return constant(float(numpy_type(x.type).type(x.value)), x.type) if t.floating else x
 
 
 def _ordered(x: Node, keys: dict[Node, bytes]) -> Node:
-    """Operands of a commutative operator: constants last, others by their digests."""
+    """The node with the operands of a commutative operator in one order: by their digests, constants last."""
     if x.op != "fma" and not (x.op in OPERATORS and OPERATORS[x.op].commutative):
         return x
     a, b = x.arguments[:2]
@@ -103,12 +103,12 @@ def _ordered(x: Node, keys: dict[Node, bytes]) -> Node:
 
 
 def _is(x: Node, number: float) -> bool:
-    """True for this constant, with the sign of a zero."""
+    """True if the node is the constant ``number``, with the same sign if it is 0."""
     return x.op == "constant" and x.value == number and str(float(x.value))[0] == str(float(number))[0]
 
 
 def _rule(x: Node, relaxed: bool) -> Node:
-    """The node after one rule, or itself."""
+    """The node after one rule, or the node itself if no rule applies."""
     if all(y.op == "constant" for y in x.arguments):
         return constant(evaluate(x, {}, exact=False).item(), x.type)
     if x.op == "select":
@@ -189,7 +189,7 @@ def _predicate(x: Node) -> Node:
 
 
 def _float(x: Node) -> Node:
-    """Laws that keep -0, infinities and NaN."""
+    """The node after a law of floats that keeps -0, infinities and NaN."""
     a = x.arguments
     if x.op == "*":
         for one, other in ((a[0], a[1]), (a[1], a[0])):
@@ -214,7 +214,7 @@ def _float(x: Node) -> Node:
 
 
 def _integer(x: Node) -> Node:
-    """Laws of arithmetic modulo a power of two."""
+    """The node after a law of arithmetic modulo a power of two."""
     a = x.arguments
     if len(a) == 2:
         for known, other in ((a[0], a[1]), (a[1], a[0])):
@@ -251,7 +251,7 @@ def _any_number(x: Node) -> Node:
 
 
 def _relaxed(x: Node) -> Node:
-    """Laws up to the sign of zero, where the value as written is a number."""
+    """The node after a law that holds, up to the sign of a zero, where the value as written is a finite number."""
     a = x.arguments
     if x.op in ("+", "*") and type_of(x.type).floating:
         for zero, other in ((a[0], a[1]), (a[1], a[0])):

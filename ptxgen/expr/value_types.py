@@ -10,8 +10,8 @@ from ptxgen.errors import DtypeError
 
 @dataclass(frozen=True)
 class ValueType:
-    """The type of a value. ``group``: float, signed, unsigned or predicate; ``values``: elements of a register, 2: of
-    16 bits each, which instructions compute together."""
+    """The type of a value. ``group``: float, signed, unsigned or predicate; ``values``: the number of values in a
+    register; 2 for pairs of 16-bit values, which one instruction computes together."""
 
     name: str
     bits: int
@@ -49,7 +49,7 @@ VALUE_TYPES = {
 #: type of 16 bits -> the type of two such values in a register, which arrays and programs do not have
 PAIRS = {t.name: f"{t.name}x2" for t in VALUE_TYPES.values() if t.bits == 16}
 _PAIR_TYPES = {pair: ValueType(pair, 32, VALUE_TYPES[name].group, 2) for name, pair in PAIRS.items()}
-PRED = "pred"  #: the type of comparisons and of and, or, not
+PRED = "pred"  #: the type of the results of comparisons and of and, or, not
 
 
 def type_of(name: str) -> ValueType:

@@ -1,10 +1,10 @@
 """PyTorch operators: matrix products and convolutions with the signatures of ``torch`` and ``torch.nn.functional``,
 products with sparse matrices, and tasks.
 
-They record gradients, of any order, and work in ``torch.compile``, ``torch.export``, ``torch.func``, autocast and CUDA
-graphs. ``replace_modules(model)`` makes the layers of a model use them; ``module_states(model)`` lists the layers that
-do, and why others do not; ``restore_modules(model)`` undoes it. ``with enabled():`` makes PyTorch's own functions
-compute with ptxgen, so that programs need no change.
+The operators record gradients of any order, and work in ``torch.compile``, ``torch.export``, ``torch.func``, autocast
+and CUDA graphs. ``replace_modules(model)`` makes the layers of a model use them; ``module_states(model)`` lists the
+layers that do, and why others do not; ``restore_modules(model)`` undoes it. ``with enabled():`` makes PyTorch's own
+functions compute with ptxgen, so that programs need no change.
 """
 
 from __future__ import annotations

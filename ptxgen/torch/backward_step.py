@@ -1,6 +1,6 @@
 """The backward step of a linear layer or a convolution, whose two gradients share one look-up.
 
-A step of a model has many of them, and the host's time for each decides the time of small batches.
+A training step has many backward steps, and with small batches their host time decides its time.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from ptxgen.torch.launching import launch
 from ptxgen.torch.operator import is_grad_enabled, runs_directly
 from ptxgen.torch.recent_calls import RecentCalls
 
-#: gradient of the result, weight, input
+#: gradient of the result; weight; input
 Operands = tuple[Tensor, Tensor, Tensor]
 Gradients = tuple[Tensor | None, Tensor | None]
 
 
 class BackwardStep:
-    """The gradients of an operation with respect to input and weight, by the launches of a recent step like it.
+    """Computes the gradients with respect to input and weight by the launches that a recent step with like operands
+    made.
 
-    ``operation``: as in ``launching.settings``; ``keys(grad, weight, input, options)``: for each gradient the key under
-    which its launch is cached, with addresses, as ``launching.key_of`` returns them; ``input_first``: the operands of
-    the weight's gradient are the input and the gradient of the result, not the reverse.
+    ``operation``: as in ``launching.settings``; ``keys(grad, weight, input, options)``: returns for each gradient the
+    key under which its launch is cached, and the addresses, as ``launching.key_of`` does; ``input_first``: the weight
+    gradient is a product of (input, gradient of the result), not of the reverse.
     """
 
     def __init__(self, operation: str, keys: Callable[..., tuple[Any, Any]], input_first: bool) -> None:
@@ -35,8 +36,8 @@ class BackwardStep:
         self._recent = RecentCalls(operation)
 
     def get(self, operands: Operands, needs: tuple[bool, ...], options: Any) -> Gradients | None:
-        """The gradients that are needed; None: there was no step like this one. ``options``: what the launches depend
-        on besides the settings and the operands."""
+        """The gradients that ``needs`` asks for; None if no recent step was like this one. ``options``: further values
+        on which the launches depend, besides the settings and the operands."""
         recent = None if is_dynamo_compiling() else self._recent.get(operands)
         if recent is None or recent[0] != (needs[:2], options):
             return None
@@ -55,7 +56,8 @@ class BackwardStep:
         return dx, launch(run_weight, weight_result, a, b)
 
     def missed(self, operands: Operands, needs: tuple[bool, ...], options: Any) -> None:
-        """Keeps the launches of a step that the operators computed."""
+        """Keeps the launches of a step that ``get`` did not find and the operators computed, for later steps like
+        it."""
 
         def cached_launches() -> Any:
             entries: list[Any] = []

@@ -1,7 +1,8 @@
 """Convolutions, transposed convolutions and their gradients.
 
-There are three operators: the convolution, its gradient with respect to the input, and that with respect to the weight.
-The gradients of each one are the other two, so that they can be differentiated any number of times.
+There are three operators: the convolution, its gradient with respect to the input, and its gradient with respect to the
+weight. The gradients of each operator are computed by the other two, so that convolutions can be differentiated any
+number of times.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def conv1d(
     dilation: PerAxis = 1,
     groups: int = 1,
 ) -> Tensor:
-    """``conv2d`` with one spatial axis, as ``torch.nn.functional.conv1d``."""
+    """``conv2d`` with one spatial axis, as ``torch.nn.functional.conv1d``: ``input`` N×C×W or C×W, ``weight``
+    K×C/groups×S."""
     return _convolution(1, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -56,9 +58,9 @@ def conv2d(
     """The convolution of images with filters, as ``torch.nn.functional.conv2d``; the kernel adds the bias.
 
     ``input``: N×C×H×W, or C×H×W. ``weight``: K×C/groups×R×S. ``bias``: K elements. ``padding``: numbers, ``valid``, or
-    ``same`` (which requires a stride of 1). The result is in ``channels_last`` if an operand is. float16, bfloat16,
-    float32 and float64 on the GPU, or on the CPU by the emulated device. float32 is multiplied as TF32 if
-    ``torch.backends.cudnn`` allows it.
+    ``same`` (which requires a stride of 1). The result is in ``channels_last`` if an operand is. Dtypes are float16,
+    bfloat16, float32 and float64; tensors on the CPU are computed by the emulated device. float32 is multiplied as TF32
+    if ``torch.backends.cudnn`` allows it.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -74,7 +76,8 @@ def conv3d(
     dilation: PerAxis = 1,
     groups: int = 1,
 ) -> Tensor:
-    """``conv2d`` with three spatial axes, as ``torch.nn.functional.conv3d``."""
+    """``conv2d`` with three spatial axes, as ``torch.nn.functional.conv3d``: ``input`` N×C×D×H×W or C×D×H×W, ``weight``
+    K×C/groups×T×R×S."""
     return _convolution(3, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -88,7 +91,8 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: PerAxis = 1,
 ) -> Tensor:
-    """``conv_transpose2d`` with one spatial axis, as ``torch.nn.functional.conv_transpose1d``."""
+    """``conv_transpose2d`` with one spatial axis, as ``torch.nn.functional.conv_transpose1d``: ``weight``
+    C×K/groups×S."""
     return _transposed(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
@@ -103,7 +107,8 @@ def conv_transpose2d(
     dilation: PerAxis = 1,
 ) -> Tensor:
     """The transposed convolution, as ``torch.nn.functional.conv_transpose2d``: the gradient of ``conv2d`` with respect
-    to its input. ``weight``: C×K/groups×R×S. Other arguments, dtypes and errors: as for ``conv2d``."""
+    to its input. ``input``: N×C×H×W, or C×H×W. ``weight``: C×K/groups×R×S. Other arguments, dtypes and errors: as for
+    ``conv2d``."""
     return _transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
@@ -117,7 +122,8 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: PerAxis = 1,
 ) -> Tensor:
-    """``conv_transpose2d`` with three spatial axes, as ``torch.nn.functional.conv_transpose3d``."""
+    """``conv_transpose2d`` with three spatial axes, as ``torch.nn.functional.conv_transpose3d``: ``weight``
+    C×K/groups×T×R×S."""
     return _transposed(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
@@ -188,8 +194,8 @@ def _transposed(
 
 
 def _has_batch(dims: int, input: Tensor, weight: Tensor) -> bool:
-    """True if ``input`` has an axis of images. InputError: an operand is no dense tensor. ShapeError: the operands do
-    not have the axes of a convolution, or those of one image and its filters."""
+    """True if ``input`` has a batch axis, False if it is one image. InputError: an operand is not a dense tensor.
+    ShapeError: the operands do not have the number of axes of a convolution."""
     try:
         if input.dim() == weight.dim() == dims + 2:
             return True
@@ -206,7 +212,8 @@ def _has_batch(dims: int, input: Tensor, weight: Tensor) -> bool:
 
 
 def _geometry(dims: int, stride: Any, padding: Any, dilation: Any, groups: Any, taps: Shape | None) -> Geometry:
-    """The geometry for arguments of a user. ``taps``: extents of the filter, for padding ``same`` and ``valid``."""
+    """The geometry that a user's arguments describe. ``taps``: the extents of the filter, for padding ``same`` and
+    ``valid``."""
     if not is_dynamo_compiling():  # dynamo traces cached functions with a warning
         try:
             return _cached_geometry(dims, stride, padding, dilation, groups, taps)
@@ -233,14 +240,15 @@ def _new_geometry(dims: int, stride: Any, padding: Any, dilation: Any, groups: A
 
 @lru_cache(maxsize=1024, typed=True)  # typed: 1.0 equals 1
 def _cached_geometry(*arguments: Any) -> Geometry:
-    """``_new_geometry``. TypeError: an argument can change, as lists and tensors do."""
+    """``_new_geometry``, cached. TypeError: an argument is mutable, as lists and tensors are."""
     if any(isinstance(x, Tensor) for a in arguments for x in (a if isinstance(a, tuple) else (a,))):
         raise TypeError("a tensor is no key")
     return _new_geometry(*arguments)
 
 
 def _per_axis(dims: int, name: str, value: Any, least: int) -> Shape:
-    """One integer for each axis. ShapeError: there are more or fewer, or one is below ``least``."""
+    """``value`` as one integer for each axis. ShapeError: the number of integers is wrong, or an integer is below
+    ``least``."""
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     values = values * dims if len(values) == 1 else values
     try:  # the cache would return (1.0, 1.0) to later calls with (1, 1), which equals it
@@ -272,8 +280,9 @@ def _kernel(
     shape: Sequence[int] | None,
     geometry: tuple[Any, ...],
 ) -> Tensor:
-    """The result for a signature of ``ptxgen.api.conv``. ``shape``: that of a gradient; ``geometry``: stride, padding,
-    dilation and groups."""
+    """The result of the operation that a signature of ``ptxgen.api.conv`` names. ``names``: the names of ``a`` and
+    ``b`` in errors; ``shape``: the shape of a gradient, None for a convolution; ``geometry``: stride, padding, dilation
+    and groups."""
     key, at_a, at_b, at_bias = _key(signature, a, b, bias, shape, geometry)
     launch = launches.cached(key)
     if launch is not None:
@@ -343,7 +352,7 @@ def _conv_weight_grad(input: Tensor, grad: Tensor, shape: Sequence[int], *rest: 
 def _result_shape(
     input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Shape:
-    """The shape of a convolution. ShapeError: the operands do not match."""
+    """The shape of the result of a convolution. ShapeError: the shapes of the operands do not match."""
     if groups < 1 or input.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
         raise ShapeError(
             f"input has {input.shape[1]} channels, weight has shape {tuple(weight.shape)} and groups is {groups};"
@@ -365,14 +374,14 @@ def _result_shape(
 
 
 def _memory_format(*operands: Tensor) -> Any:
-    """The memory format of a result: channels last if an operand is so."""
+    """The memory format of a result: channels last if an operand has that format."""
     last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(operands[0].dim())
     return last if last is not None and any(map(_is_channels_last, operands)) else torch.contiguous_format
 
 
 def _is_channels_last(x: Tensor) -> bool:
-    """True if the strides grow from the channels over the pixels to the images. Those of axes of extent 1 count, as in
-    PyTorch: only they tell the formats of one channel apart, and of one pixel."""
+    """True if the strides grow from the channels over the pixels to the images. As in PyTorch, the strides of axes of
+    extent 1 count: with one channel or one pixel, only these strides distinguish the formats."""
     axes = 1, *range(x.dim() - 1, 1, -1), 0
     steps = [(x.stride(axis), x.shape[axis]) for axis in axes]
     grow = all(above >= below * extent for (below, extent), (above, _) in pairwise(steps))
@@ -407,8 +416,8 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _in_format_of(x: Tensor, *operands: Tensor) -> Tensor:
-    """A gradient in the memory format of the operands, so that no kernel of a backward step copies it, and its strides
-    say so."""
+    """A gradient in the memory format of the operands, with the strides of that format, so that no kernel of a backward
+    step copies it."""
     if is_legacy_batched(x):
         return x
     memory_format = _memory_format(*operands)
@@ -416,7 +425,7 @@ def _in_format_of(x: Tensor, *operands: Tensor) -> Tensor:
 
 
 def _sum_by_channel(grad: Tensor) -> Tensor:
-    """The gradient of a bias."""
+    """The gradient of a bias: the sum of ``grad`` for each channel."""
     return grad.sum([0, *range(2, grad.dim())])
 
 
@@ -470,18 +479,20 @@ def _weight_grad_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _into_axis(x: Tensor, dim: int | None, count: int, axis: int) -> Tensor:
-    """``x`` with its batch, or ``count`` copies of it, in front of ``axis`` and joined with it."""
+    """``x`` with its batch axis ``dim`` joined with ``axis``, the batch outermost. Without a batch (None), ``count``
+    copies of ``x`` are its batch."""
     x = x.expand(count, *x.shape) if dim is None else x.movedim(dim, 0)
     return x.movedim(0, axis).flatten(axis, axis + 1)
 
 
 def _split(y: Tensor, axis: int, count: int, extent: int) -> Tensor:
-    """The inverse of ``_into_axis``; ``extent``: that of the axis of an item."""
+    """The inverse of ``_into_axis``: ``y`` with the batch as its first axis. ``extent``: the extent of ``axis`` in one
+    item."""
     return y.unflatten(axis, (count, extent)).movedim(axis, 0)
 
 
 def _extent(x: Tensor, dim: int | None, axis: int) -> int:
-    """The extent of an axis of an item of the batch."""
+    """The extent of an axis of one item of the batch, whose axis in ``x`` is ``dim``."""
     extent: int = x.shape[axis + (dim is not None and dim <= axis)]
     return extent
 
@@ -531,7 +542,7 @@ def _batch_input_grad(
 
 
 def _with_bias(y: Tensor, bias: Tensor | None) -> Tensor:
-    """``y`` with the bias of each item of the batch, the first axis of both."""
+    """``y`` plus the bias. The first axis of both is the batch, each item of which has its own bias."""
     return y if bias is None else y + bias.reshape(bias.shape[0], 1, -1, *(1,) * (y.dim() - 3))
 
 

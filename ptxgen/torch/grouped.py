@@ -1,4 +1,4 @@
-"""Grouped and jagged products: many products of different shapes in one launch."""
+"""Grouped and jagged products: in one launch, many products of different shapes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from ptxgen.torch.products import MATMUL
 
 
 def gemm_grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
-    """A_i·B_i for every item i of two lists of matrices, each item with its own M, N and K, in one launch.
+    """The products A_i·B_i of two lists of matrices, in one launch. Each item i has its own M, N and K: ``a[i]`` is
+    M×K, ``b[i]`` is K×N.
 
-    Dtypes as for ``matmul``; all items have one. ShapeError, DtypeError, InputError: an argument breaks a rule.
+    Dtypes: as for ``matmul``; all items have the same. ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
     if not a and not b:  # the dispatcher takes no call without tensors
         return []
@@ -37,9 +38,9 @@ def gemm_grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
 def gemm_jagged(x: Tensor, w: Tensor, offsets: Tensor) -> Tensor:
     """Rows of ``x`` (T×K), grouped by expert, times the weights of their expert: T×N.
 
-    ``w``: E×K×N. ``offsets``: E int32, the row after the last one of each expert, as ``torch._grouped_mm`` takes them;
-    on a GPU they are read there, without synchronisation. Rows after the last offset are zero. Dtypes as for
-    ``matmul``.
+    ``w``: E×K×N. ``offsets``: E int32, for each expert the end of its rows (the index after its last row), as for
+    ``torch._grouped_mm``; offsets on a GPU are read there, without synchronisation. Result rows after the last offset
+    are zero. Dtypes: as for ``matmul``.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -57,7 +58,8 @@ def _weight_grad(x: Tensor, grad: Tensor, offsets: Tensor) -> Tensor:
 
 
 class _Record(torch.autograd.Function):
-    """The kernel as a function that records gradients: it takes (number of items, A of all items, B of all items)."""
+    """``gemm_grouped`` as a function that records gradients. Its arguments are the number of items, then A of all
+    items, then B of all items."""
 
     @staticmethod
     def forward(ctx: Any, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:

@@ -1,4 +1,4 @@
-"""Cached launches of operators, and the settings of PyTorch that choose the arithmetic."""
+"""Cached launches of operators, checks of their operands, and the settings of PyTorch that choose the arithmetic."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _ALLOW_TF32 = {"matmul": torch._C._get_cublas_allow_tf32, "conv": torch._C._get_
 def key_of(
     operation: str, options: tuple[Any, ...], a: Tensor, b: Tensor, bias: Tensor | None = None
 ) -> tuple[Any, int, int, tuple[int, ...]]:
-    """The tuple (key of a cached launch, addresses of ``a``, ``b`` and the bias).
+    """The key of a cached launch, then the addresses of ``a``, of ``b`` and of the bias.
 
-    The key has what the launch depends on: shape, strides, dtype, alignment, device and negative bit of each tensor. It
-    is None for tensors without strides or memory.
+    The key contains all on which the launch depends: ``operation``, ``options``, and the shape, strides, dtype,
+    alignment, device and negative bit of each tensor. The key is None for tensors without strides or memory.
     """
     try:
         at_a, at_b = a.data_ptr(), b.data_ptr()
@@ -58,8 +58,8 @@ def key_of(
 
 
 def settings(x: Tensor, operation: str) -> tuple[bool, bool]:
-    """The pair (TF32 is allowed for ``x``, results must be deterministic), from the settings of PyTorch. ``operation``:
-    matmul or conv."""
+    """Two settings of PyTorch: True if TF32 is allowed for ``x``, and True if results must be deterministic.
+    ``operation``: matmul or conv."""
     if x.dtype is not torch.float32 or not x.is_cuda:
         return False, _deterministic()
     return _settings_of_f32(operation)
@@ -71,7 +71,7 @@ def _settings_of_f32(operation: str) -> tuple[bool, bool]:
 
 
 def settings_reader(x: Tensor, operation: str) -> Callable[[], Any]:
-    """The function that reads those ``settings`` which can change between calls on tensors like ``x``."""
+    """The function that reads the part of ``settings`` that can change between calls on tensors like ``x``."""
     if x.dtype is not torch.float32 or not x.is_cuda:
         reader: Callable[[], Any] = _deterministic
         return reader
@@ -79,14 +79,15 @@ def settings_reader(x: Tensor, operation: str) -> Callable[[], Any]:
 
 
 def compute(x: Tensor, tf32: bool) -> str:
-    """The arithmetic of a problem. GPUs before sm_80 multiply without TF32."""
+    """The ``compute`` of a problem: "tf32", or "" for the default. GPUs before sm_80 multiply without TF32."""
     return "tf32" if tf32 and torch.cuda.get_device_capability(x.device) >= (8, 0) else ""
 
 
 def launch(
     run: Callable[..., None], result: tuple[Any, ...], a: int, b: int, epilogue_args: tuple[int, ...] = ()
 ) -> Tensor:
-    """Launches a cached kernel on the addresses of its operands, and on new memory for its ``result``."""
+    """Launches a cached kernel on the addresses ``a`` and ``b``, and returns its result, a new tensor. ``result``: what
+    ``allocation`` returned."""
     empty, shape, strides, dtype, device = result
     out: Tensor = empty(shape, strides, dtype)
     run((a, b, out.data_ptr(), *epilogue_args), _current_stream(device) or 1)  # 1: CU_STREAM_LEGACY
@@ -94,14 +95,14 @@ def launch(
 
 
 def allocation(out: Tensor) -> tuple[Any, ...]:
-    """The part of a cache entry from which ``launch`` allocates a result like ``out``."""
+    """The argument ``result`` of ``launch`` for results like ``out``."""
     return _allocator(out.device), tuple(out.shape), out.stride(), out.dtype, out.get_device()
 
 
 @functools.cache
 def _allocator(device: torch.device) -> Callable[..., Tensor]:
-    """``torch.empty_strided`` on a device, for shape, strides and dtype. The function that compiled code calls takes
-    half of the time, and allocates on the current GPU."""
+    """``torch.empty_strided`` on a device, as a function of shape, strides and dtype. On the current GPU it is the
+    function that compiled code calls, which takes half of the time."""
     current: Callable[..., Tensor] | None = getattr(guards, f"_empty_strided_{device.type}", None)
 
     def allocate(shape: Any, strides: Any, dtype: torch.dtype) -> Tensor:
@@ -114,18 +115,18 @@ def _allocator(device: torch.device) -> Callable[..., Tensor]:
 
 
 def in_place(*pairs: tuple[Tensor | None, Tensor | None]) -> bool:
-    """True if each (operand of a kernel, argument of a user) has one memory: later calls with such arguments can use
-    the cached launch."""
+    """True if in each pair (operand of a kernel, argument of a user) both tensors have the same address: then later
+    calls with such arguments can use the cached launch."""
     return all(x is None or y is None or x.data_ptr() == y.data_ptr() for x, y in pairs)
 
 
 def vector(bias: Tensor | None) -> Tensor | None:
-    """A bias as kernels read it."""
+    """The bias in the form that kernels read: contiguous, without a negative bit."""
     return None if bias is None else bias.resolve_neg().contiguous()
 
 
 def check_dense(name: str, x: Any) -> None:
-    """InputError: ``x`` is no tensor, or a sparse or nested one."""
+    """Raises InputError if ``x`` is not a dense tensor."""
     if not is_tensor_like(x):
         raise InputError(f"{name} is of type {type(x).__name__}; it must be a torch.Tensor")
     if isinstance(x, Tensor) and (x.is_nested or x.layout is not torch.strided):
@@ -134,8 +135,8 @@ def check_dense(name: str, x: Any) -> None:
 
 
 def check_operands(**named: Tensor | None) -> None:
-    """DtypeError: a tensor has a dtype that the operators do not compute, or the dtypes differ. DeviceError: the
-    devices differ. InputError: an operand is no tensor, or a sparse or nested one."""
+    """Checks operands, which have their names in errors. DtypeError: a tensor has a dtype that the operators do not
+    compute, or the dtypes differ. DeviceError: the devices differ. InputError: an operand is not a dense tensor."""
     first = None
     for name, x in named.items():
         if x is None:

@@ -1,4 +1,4 @@
-"""Modules of ``torch.nn`` that compute with ptxgen, their replacement in a model, and the way back."""
+"""Modules of ``torch.nn`` that compute with ptxgen, and functions that exchange a model's modules for them and back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Linear(nn.Linear):
 
 
 class _Conv(nn.modules.conv._ConvNd):
-    """The base of the convolutions of ``torch.nn`` that ptxgen computes: it has their forward method."""
+    """Base of the convolution modules: a forward method that computes with ptxgen."""
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         function = (conv.conv1d, conv.conv2d, conv.conv3d)[len(self.kernel_size) - 1]
@@ -49,7 +49,7 @@ class Conv3d(_Conv, nn.Conv3d):
 
 
 class _ConvTranspose(nn.modules.conv._ConvTransposeNd):
-    """The forward method of the transposed convolutions of ``torch.nn``."""
+    """Base of the transposed convolution modules: a forward method that computes with ptxgen."""
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         dims = len(self.kernel_size)
@@ -72,7 +72,7 @@ class ConvTranspose3d(_ConvTranspose, nn.ConvTranspose3d):
     """``torch.nn.ConvTranspose3d``, computed by ``ptxgen.torch.conv_transpose3d``."""
 
 
-#: class of torch.nn -> class with the same attributes
+#: class of torch.nn -> the class of this module with the same attributes
 REPLACEMENTS: dict[type[nn.Module], type[nn.Module]] = {
     nn.Linear: Linear,
     nn.Conv1d: Conv1d,
@@ -84,14 +84,15 @@ REPLACEMENTS: dict[type[nn.Module], type[nn.Module]] = {
 }
 ORIGINALS = {ours: stock for stock, ours in REPLACEMENTS.items()}
 Model = TypeVar("Model", bound=nn.Module)
-#: names of modules, which cover the modules below them, and classes of torch.nn
+#: the modules to change: names, each of which includes the modules below, and classes of torch.nn; None: all
 Only = Iterable[str | type[nn.Module]] | None
 
 
 @dataclass(frozen=True)
 class ModuleState:
-    """A module with a weight of at least two axes. ``name``: as in ``named_modules``; ``class_name``: the name of its
-    class; ``replaced``: True if ptxgen computes it; ``reason``: why ptxgen cannot compute it, empty if it can."""
+    """A module with a weight of at least two axes, and the library that computes the module. ``name``: its name in
+    ``named_modules``; ``class_name``: the name of its class; ``replaced``: True if ptxgen computes the module;
+    ``reason``: why ptxgen cannot compute it, empty if it can."""
 
     name: str
     class_name: str
@@ -104,15 +105,16 @@ class ModuleState:
 
 
 def replace_modules(model: Model, only: Only = None) -> Model:
-    """Makes the linear layers and convolutions of ``model`` compute with ptxgen, and returns it.
+    """Makes the linear layers and convolutions of ``model`` compute with ptxgen, and returns ``model``.
 
     The modules change their class and remain the same objects, with their parameters, buffers, hooks and names.
     Instances of subclasses of ``torch.nn``'s modules, and modules whose weight has a dtype that ptxgen does not
-    multiply, do not change; ``module_states`` lists every module and the reason. ``only``: the names of modules, each
-    of which covers the modules below it, and classes of ``torch.nn``; other modules do not change. What changed is
-    logged; if no module of ``model`` is replaced, it is a warning. ``restore_modules`` undoes it.
+    multiply, do not change; ``module_states`` lists every module and the reason. ``only``: names of modules, each of
+    which includes the modules below, and classes of ``torch.nn``; other modules do not change. The result is logged, as
+    a warning if ptxgen computes no module of ``model``. ``restore_modules`` undoes the change.
 
-    InputError: ``model`` is no module, or an entry of ``only`` is no class, or names no module.
+    InputError: ``model`` is not a module, or an entry of ``only`` is neither the name of one of its modules nor a
+    class.
     """
     chosen = _chosen(model, only)
     for _, module in chosen:
@@ -135,8 +137,8 @@ def restore_modules(model: Model, only: Only = None) -> Model:
 
 
 def module_states(model: nn.Module) -> list[ModuleState]:
-    """Every module of ``model`` with a weight of at least two axes: which library computes it, and why ptxgen cannot.
-    InputError: ``model`` is no module."""
+    """The states of all modules of ``model`` with a weight of at least two axes: the library that computes each, and
+    why ptxgen cannot. InputError: ``model`` is not a module."""
     return [
         ModuleState(name, type(module).__name__, type(module) in ORIGINALS, _reason(module))
         for name, module in _chosen(model, None)
@@ -145,7 +147,7 @@ def module_states(model: nn.Module) -> list[ModuleState]:
 
 
 def _reason(module: nn.Module) -> str:
-    """Why ptxgen cannot compute a module; empty if it can."""
+    """The reason why ptxgen cannot compute a module; empty if it can."""
     module_class = ORIGINALS.get(type(module), type(module))
     if module_class in REPLACEMENTS:
         weight = module.weight.dtype
@@ -157,7 +159,7 @@ def _reason(module: nn.Module) -> str:
 
 
 def _chosen(model: nn.Module, only: Only) -> list[tuple[str, nn.Module]]:
-    """The modules that ``only`` selects, with their names; None: all."""
+    """The names and modules of ``model`` that ``only`` selects; None selects all."""
     if not isinstance(model, nn.Module):
         raise InputError(f"model is of type {type(model).__name__}; it must be a torch.nn.Module")
     known = list(model.named_modules())

@@ -1,8 +1,9 @@
 """``Operator``: one operation as a ``torch.library`` operator and as a direct call.
 
-Calls in ``torch.compile`` and ``torch.export``, and those with tensor subclasses, go through PyTorch's dispatcher. It
-costs tens of microseconds for an operator that is written in Python, so eager calls on plain tensors run the kernel
-directly, or in a ``torch.autograd.Function`` if gradients are recorded, and so does compiled code.
+Calls that ``torch.compile`` and ``torch.export`` trace, and calls with tensor subclasses, go through PyTorch's
+dispatcher. The dispatcher costs tens of microseconds for an operator that is written in Python. Therefore eager calls
+on plain tensors run the kernel directly, or in a ``torch.autograd.Function`` if gradients are recorded; compiled code
+runs the kernel directly, too.
 """
 
 from __future__ import annotations
@@ -45,16 +46,16 @@ _traces = torch._C._get_tracing_state
 
 
 class Operator:
-    """An operation with tensors (or lists of tensors) as its first arguments.
+    """An operator of ``torch.ops.ptxgen``, whose first arguments are tensors or lists of tensors.
 
-    ``schema``: as ``torch.library.Library.define`` takes it. ``tensors``: the number of tensor arguments. ``kernel``
-    computes on tensors with memory; ``fake`` returns an empty tensor of the same shape, dtype and strides. ``setup``
-    and ``backward`` are those of ``torch.library.register_autograd``, ``batch`` is that of
-    ``torch.library.register_vmap``.
+    ``schema``: the argument of ``torch.library.Library.define``. ``tensors``: the number of tensor arguments.
+    ``kernel`` computes the result of tensors with memory; ``fake`` returns an empty tensor with the shape, dtype and
+    strides of the result. ``setup`` and ``backward`` are those of ``torch.library.register_autograd``, ``batch`` is
+    that of ``torch.library.register_vmap``.
     ``backward`` calls operators only, so that gradients can be differentiated again. ``key`` returns the key under
-    which the launch of a call is cached, and addresses of the tensors in their order; ``operation``: as in
-    ``launching.settings``. With both, recent calls are recognised. ``autocasts``: tensors are cast to the type of
-    autocast.
+    which the launch of a call is cached, and the addresses of the tensors in their order; ``operation``: as in
+    ``launching.settings``. If both are given, calls like a recent one repeat its launch. ``autocasts``: autocast
+    converts the tensors.
     """
 
     def __init__(
@@ -91,8 +92,8 @@ class Operator:
                 LIBRARY.impl(name, self._autocast_kernel(device, f"Autocast{backend}"), f"Autocast{backend}")
 
     def _call_of_plain_tensors(self, overload: Callable[..., Any]) -> Callable[..., Any]:
-        """The call of ``overload``: the kernel where the dispatcher has nothing else to do, as in compiled code; else
-        ``overload`` itself."""
+        """A function like ``overload`` that calls the kernel where the dispatcher has nothing else to do, as in
+        compiled code, and otherwise ``overload``."""
         kernel, count = self.kernel, self._tensors
 
         def dispatch(*args: Any, **named: Any) -> Any:
@@ -167,7 +168,8 @@ class Operator:
         return self.overload(*args) if dispatched else self(*live, *args[self._tensors :])
 
     def _recent_launch(self, args: tuple[Any, ...]) -> tuple[Callable[..., None], Any, bool] | None:
-        """The triple (launch, its result, whether gradients are recorded) of a recent call like this one."""
+        """The launch of a recent call like this one, the allocation of its result, and True if gradients are recorded.
+        None: there was no such call."""
         if self._recent is None:
             return None
         launch = self._recent.get(args[: self._tensors])
@@ -178,8 +180,9 @@ class Operator:
         return (run, result, records) if run is not None and args[self._tensors :] == rest else None
 
     def _cached_launch(self, args: tuple[Any, ...], records: bool) -> tuple[Any, ...] | None:
-        """What ``_recent_launch`` needs: the arguments that are no tensors, a reference to the launch, its result, and
-        whether gradients are recorded. None: there is no cached launch, or an operand is unaligned."""
+        """The entry that ``_recent_launch`` reads: the arguments after the tensors, a weak reference to the launch, the
+        allocation of its result, and ``records``. None: there is no cached launch, or an operand is not aligned to 16
+        bytes."""
         key, a, b, more = self._key(*args)
         launch = launches.cached(key)
         if launch is None or any(at & 15 for at in (a, b, *more)):
@@ -188,7 +191,7 @@ class Operator:
         return rest, weakref.ref(launch[0]), launch[1], records
 
     def _computed(self, recent: tuple[Callable[..., None], Any, bool] | None, args: tuple[Any, ...]) -> Any:
-        """The result of the kernel, by the launch of a recent call like this one if there is one."""
+        """The result of the kernel, computed by the launch of a recent call like this one if there was one."""
         if recent is None:
             return self.kernel(*args)
         run, result, _ = recent
@@ -200,7 +203,7 @@ class Operator:
         return self.kernel(*args) if (a | b | c) & 15 else launching.launch(run, result, a, b, (c,))
 
     def _check(self, args: tuple[Any, ...]) -> None:
-        """InputError: a tensor argument is of another type, or a tensor that is not dense."""
+        """Raises InputError if a tensor argument is not a dense tensor."""
         for argument, x in zip(self.overload._schema.arguments[: self._tensors], args, strict=False):
             if isinstance(argument.type, torch._C.ListType):
                 for i, item in enumerate(x):
@@ -209,8 +212,9 @@ class Operator:
                 check_dense(argument.name, x)
 
     def _in_mode(self, args: tuple[Any, ...]) -> tuple[Callable[..., Any] | None, tuple[Any, ...]]:
-        """The pair (the function that computes the result, its arguments) in a transform of ``torch.func``, a mode of
-        the dispatcher, ``torch.jit.trace``, or autocast. None: that of eager mode, after the casts of autocast."""
+        """The function that computes the result in a transform of ``torch.func``, a mode of the dispatcher,
+        ``torch.jit.trace`` or autocast, and its arguments. None in place of the function: the call continues as in
+        eager mode, with the arguments as autocast converts them."""
         self._check(args)
         if _traces() is not None and self._has_symbolic_extents:
             raise InputError(
@@ -227,18 +231,20 @@ class Operator:
 
 
 def is_legacy_batched(x: Tensor | None) -> bool:
-    """True if ``x`` is a batch of ``torch.autograd.grad`` with ``is_grads_batched``. The dispatcher loops over it."""
+    """True if ``x`` is a batch that ``torch.autograd.grad`` made for ``is_grads_batched``. The dispatcher loops over
+    its items."""
     return x is not None and is_legacy_batchedtensor(x)
 
 
 def _without_dead_wrappers(tensors: tuple[Tensor | None, ...]) -> list[Tensor | None]:
-    """The tensors. Those that a transform of ``torch.func`` wrapped and that outlived the transform have no memory, and
-    are unwrapped: the backward function of ``torch.func.vjp`` receives such tensors."""
+    """The tensors, unwrapped where a transform of ``torch.func`` that has ended left its wrapper, which has no memory.
+    The backward function of ``torch.func.vjp`` receives such tensors."""
     return [None if x is None else unwrap_if_dead(x) for x in tensors]
 
 
 def runs_directly(*tensors: Tensor) -> bool:
-    """True if operators on these tensors need no dispatcher: no mode, no transform, no subclass."""
+    """True if operators on these tensors need no dispatcher: no mode, transform or tracing is active, and no tensor is
+    of a subclass."""
     if is_dynamo_compiling() or forward_ad._current_level >= 0:
         return False
     if _autocasts() or _dispatch_modes() or _function_modes() or _transforms() is not None or _traces() is not None:
@@ -250,13 +256,13 @@ def runs_directly(*tensors: Tensor) -> bool:
 
 
 def in_transform() -> bool:
-    """True if a transform of ``torch.func`` runs, outside ``torch.compile``."""
+    """True if a transform of ``torch.func`` is active outside ``torch.compile``."""
     return not is_dynamo_compiling() and _transforms() is not None
 
 
 def _recording_function(compute: Callable[..., Any], setup: Callable[..., None], backward: Callable[..., Any]) -> Any:
-    """A function that records gradients in eager mode. Its last argument, after those of the operator, is the recent
-    launch; ``compute``: ``Operator._computed``."""
+    """The function that records gradients in eager mode. Its arguments are those of the operator, then the result of
+    ``_recent_launch``; ``compute``: ``Operator._computed``."""
 
     class Record(torch.autograd.Function):
         @staticmethod
@@ -277,7 +283,7 @@ def _recording_function(compute: Callable[..., Any], setup: Callable[..., None],
 def _transformed_function(
     operator: Operator, setup: Callable[..., None], backward: Callable[..., Any], batch: Callable[..., Any]
 ) -> Any:
-    """The operator as a function that the transforms of ``torch.func`` take."""
+    """The operator as a function to which the transforms of ``torch.func`` can be applied."""
 
     class Transformed(torch.autograd.Function):
         @staticmethod
@@ -304,7 +310,7 @@ def _transformed_function(
 
 
 def _refuse_tangents(args: Sequence[Any]) -> None:
-    """InputError: an argument is a dual tensor of forward-mode differentiation."""
+    """Raises InputError if an argument is a dual tensor of forward-mode differentiation."""
     for x in (y for arg in args for y in (arg if isinstance(arg, list) else (arg,))):
         if isinstance(x, Tensor) and forward_ad.unpack_dual(x).tangent is not None:
             raise _tangent_error()
@@ -318,8 +324,8 @@ def _tangent_error() -> InputError:
 
 
 def _autocast(args: Sequence[Any], device: str) -> tuple[Any, ...]:
-    """The arguments with floating-point tensors of ``device`` in the type of autocast, if autocast is enabled there.
-    float64 is not converted."""
+    """The arguments, with the floating-point tensors on ``device`` converted to the dtype of autocast if autocast is
+    enabled for ``device``. float64 is not converted."""
     if not torch.is_autocast_enabled(device):
         return tuple(args)
     autocast_dtype = torch.get_autocast_dtype(device)
@@ -334,8 +340,8 @@ def _autocast(args: Sequence[Any], device: str) -> tuple[Any, ...]:
 
 
 def loop_over_batch(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule of ``torch.vmap`` that calls ``operator``, which returns a tensor or a list of tensors, for each item of
-    the batch."""
+    """A rule of ``torch.vmap`` that calls ``operator`` for each item of the batch. ``operator`` returns a tensor or a
+    list of tensors."""
 
     def select(x: Any, dim: Any, i: int) -> Any:
         if isinstance(x, (list, tuple)) and isinstance(dim, (list, tuple)):

@@ -1,9 +1,9 @@
-"""``enabled``: programs that call PyTorch compute with ptxgen, without a change of their code.
+"""``enabled``: makes programs that call PyTorch compute with ptxgen, without changes of their code.
 
-Python functions take the places of PyTorch's in its modules and in ``torch.Tensor``. Each computes with ptxgen what
-ptxgen supports, and calls the function of PyTorch for all else. A mode of ``torch.overrides`` would cost microseconds
-in every call of any function of PyTorch, and does not reach the calls inside of functions that are written in Python,
-as those of attention are; a kernel of the dispatcher that is written in Python costs tens of microseconds.
+Python functions replace PyTorch's in its modules and in ``torch.Tensor``. Each computes with ptxgen what ptxgen
+supports, and otherwise calls the replaced function. Two other ways are worse: a mode of ``torch.overrides`` would cost
+microseconds in every call of any function of PyTorch, and misses the calls inside PyTorch's functions that are written
+in Python, such as attention; a kernel of the dispatcher that is written in Python costs tens of microseconds.
 """
 
 from __future__ import annotations
@@ -31,16 +31,15 @@ from ptxgen.torch import conv, grouped, products, scaled, sparse
 from ptxgen.torch.launching import DTYPES
 from ptxgen.torch.operator import PLAIN
 
-MOST_REASONS = 256  #: reasons that are kept for each function
-SHOWN_REASONS = 3  #: reasons of a function in the text of calls
+MOST_REASONS = 256  #: different reasons that are counted for each function; further ones count as "other reasons"
+SHOWN_REASONS = 3  #: reasons of a function that the text of ``Calls`` shows
 #: errors after which PyTorch computes a call
 REFUSALS = (InputError, UnavailableError)
 
 
 @dataclass
 class FunctionCalls:
-    """The calls of one function. ``computed``: those that ptxgen computed; ``refused``: for each reason, those that
-    PyTorch computed."""
+    """The numbers of calls of one function. ``computed``: by ptxgen; ``refused``: by PyTorch, for each reason."""
 
     name: str
     computed: int = 0
@@ -53,23 +52,23 @@ class FunctionCalls:
 
 
 class Calls:
-    """The calls while ``enabled``, by function. Calls in compiled code are not counted."""
+    """Counts calls while ``enabled``, by function. Calls in compiled code are not counted."""
 
     def __init__(self) -> None:
         self._functions: dict[str, FunctionCalls] = {}
 
     def of(self, name: str) -> FunctionCalls:
-        """The calls of a function, which may be none."""
+        """The counts of a function, zero before its first call."""
         return self._functions.setdefault(name, FunctionCalls(name))
 
     @property
     def computed(self) -> dict[str, int]:
-        """Calls that ptxgen computed, by function."""
+        """The number of calls that ptxgen computed, by function."""
         return {name: x.computed for name, x in self._functions.items() if x.computed}
 
     @property
     def refused(self) -> dict[str, dict[str, int]]:
-        """Calls that PyTorch computed, by function and reason."""
+        """The number of calls that PyTorch computed, by function and reason."""
         return {name: dict(x.refused) for name, x in self._functions.items() if x.refused}
 
     def __str__(self) -> str:
@@ -93,15 +92,16 @@ CALLS = Calls()
 def enabled(report: bool = True) -> Iterator[Calls]:
     """Within the block, PyTorch's products and convolutions are computed by ptxgen, in all threads.
 
-    ``torch.mm``, ``matmul`` and ``@``, ``addmm``, ``bmm``, ``baddbmm``, ``torch.sparse.mm``, ``_scaled_mm``,
-    ``_grouped_mm`` and ``torch.nn.functional.linear``, ``conv1d`` to ``conv_transpose3d``, ``grouped_mm``, with their
-    gradients, and so the modules that call them, those of attention too. PyTorch computes what ptxgen does not support,
-    and calls of these functions in C++, as in ``einsum`` and recurrent layers. Tensors on the CPU are computed by the
-    emulated device where PyTorch finds no GPU, and otherwise by PyTorch.
+    These functions are replaced: ``torch.mm``, ``matmul`` and ``@``, ``addmm``, ``bmm``, ``baddbmm``,
+    ``torch.sparse.mm``, ``_scaled_mm``, ``_grouped_mm`` and ``torch.nn.functional.linear``, ``conv1d`` to
+    ``conv_transpose3d``, ``grouped_mm``. Modules that call them, attention included, and gradients compute with ptxgen,
+    too. PyTorch computes what ptxgen does not support, and calls from C++, as in ``einsum`` and recurrent layers.
+    Tensors on the CPU are computed by the emulated device where PyTorch finds no GPU, and otherwise by PyTorch.
 
-    The block has the ``Calls`` of the process: which function was computed by whom, and why. ``report``: a line on
-    standard error at the end of the process says so. A name that was imported before the block (``from torch import
-    matmul``) is PyTorch's function; one that was imported within it is PyTorch's again after the block.
+    The value of the block is the ``Calls`` of the process, which count the calls of each function that ptxgen and
+    PyTorch computed. ``report``: the counts are printed to standard error at the end of the process. A name that was
+    imported before the block (``from torch import matmul``) is PyTorch's function; one that was imported within it is
+    PyTorch's again after the block.
     """
     if report:
         _report_at_exit()
@@ -113,7 +113,7 @@ def enabled(report: bool = True) -> Iterator[Calls]:
 
 
 def enable() -> None:
-    """Begins ``enabled`` until the end of the process."""
+    """Makes PyTorch's functions compute with ptxgen until the end of the process, as within ``enabled``."""
     _report_at_exit()
     _SWITCH.enter()
 
@@ -124,7 +124,7 @@ def _report_at_exit() -> None:
 
 
 class _Switch:
-    """Replaces the functions while at least one block is active."""
+    """Replaces PyTorch's functions while at least one block of ``enabled`` is active."""
 
     def __init__(self) -> None:
         self._blocks, self._lock = 0, threading.Lock()
@@ -133,7 +133,7 @@ class _Switch:
         self.on_cpu = False
 
     def enter(self) -> None:
-        """Begins a block."""
+        """Begins a block of ``enabled``."""
         with self._lock:
             self._blocks += 1
             if self._blocks > 1:
@@ -147,7 +147,7 @@ class _Switch:
             torch.backends.mha.set_fastpath_enabled(False)
 
     def leave(self) -> None:
-        """Ends a block."""
+        """Ends a block of ``enabled``."""
         with self._lock:
             self._blocks -= 1
             if self._blocks:
@@ -162,12 +162,12 @@ class _Switch:
 
 
 _INHERITED = object()
-MISSING = object()  #: in place of an argument without a default
+MISSING = object()  #: stands for an argument that is not given and has no default
 _SWITCH = _Switch()
 
 
 def _reason(x: Any, dtypes: frozenset[torch.dtype]) -> str:
-    """Why ptxgen does not compute a function of ``x``."""
+    """The reason why ptxgen does not compute a function whose first argument is ``x``."""
     if not isinstance(x, Tensor):
         return f"an argument is of type {type(x).__name__}"
     if x.__class__ not in PLAIN:
@@ -177,7 +177,8 @@ def _reason(x: Any, dtypes: frozenset[torch.dtype]) -> str:
     return f"tensors on {x.device.type}"
 
 
-#: a function in place of PyTorch's. Python itself binds names to its parameters: code that did so took a microsecond
+#: the source of a replacement. Its parameters have the names of PyTorch's, so that Python binds the arguments: code
+#: that bound them took a microsecond
 _FUNCTION = """
 def call({parameters}, *more, {keywords}**options):
     if is_dynamo_compiling():
@@ -198,8 +199,9 @@ def call({parameters}, *more, {keywords}**options):
 
 
 def _replacement(theirs: Callable[..., Any], name: str, override: Override) -> Callable[..., Any]:
-    """A function in place of ``theirs``: that of ``override``, where it computes the arguments. Its parameters have the
-    names of ``override`` and the defaults of ``ours``; ``more`` and ``options`` are arguments that it lacks."""
+    """The replacement of PyTorch's function ``theirs``. It calls ``override.ours`` on arguments that ptxgen computes,
+    and ``theirs`` on others. Its parameters have the names in ``override`` and the defaults of ``ours``; ``more`` and
+    ``options`` receive further arguments."""
     calls = CALLS.of(name)
     ours, required, dtypes = override.ours, override.required, override.dtypes
     defaults = [MISSING] * required + [p.default for p in inspect.signature(ours).parameters.values()][required:]
@@ -212,13 +214,13 @@ def _replacement(theirs: Callable[..., Any], name: str, override: Override) -> C
         return as_given(values, named, more, options)
 
     def as_given(values: tuple[Any, ...], named: dict[str, Any], more: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """PyTorch's result. Arguments at their defaults are left out."""
+        """The result of PyTorch's function. Arguments at their defaults are not passed."""
         first = (*values, *more) if more else tuple(takewhile(lambda value: value is not MISSING, values[:required]))
         given = {**dict(zip(override.parameters[len(first) :], values[len(first) :], strict=False)), **named}
         return theirs(*first, **{n: value for n, value in given.items() if value is not by_name[n]}, **options)
 
     def others(values: tuple[Any, ...], named: dict[str, Any], more: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """The result of a call that the checks of the function did not take."""
+        """The result of a call that the checks in ``_FUNCTION`` did not accept."""
         unknown = sorted(n for n, value in options.items() if value is not None)
         if unknown or more:
             reason = f"argument {', '.join(unknown)}" if unknown else f"more than {len(values)} arguments"
@@ -229,7 +231,7 @@ def _replacement(theirs: Callable[..., Any], name: str, override: Override) -> C
         return torch_computes(_reason(values[0] if is_complete else None, dtypes), values, named, more, options)
 
     def traced(values: tuple[Any, ...], named: dict[str, Any], more: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """The result while PyTorch compiles."""
+        """The result while ``torch.compile`` traces the call."""
         plain = not more and not options and values[required - 1] is not MISSING
         if plain and values[0].is_cuda and values[0].dtype in dtypes:
             return ours(*values, **named)
@@ -312,8 +314,9 @@ def _scaled_mm(
 
 @dataclass(frozen=True)
 class Override:
-    """What computes functions of PyTorch. ``parameters``: the names of the positional ones, the first ``required`` of
-    which have no default; ``dtypes``: those of the first argument; ``keywords``: the names of the other parameters."""
+    """A function of ptxgen, ``ours``, that replaces functions of PyTorch. ``parameters``: the names of the positional
+    parameters, of which the first ``required`` have no default; ``dtypes``: the dtypes of the first argument that
+    ptxgen computes; ``keywords``: the names of the keyword-only parameters."""
 
     ours: Callable[..., Tensor]
     parameters: tuple[str, ...]
@@ -339,7 +342,7 @@ _CONVOLUTIONS = {
         for f in (conv.conv_transpose1d, conv.conv_transpose2d, conv.conv_transpose3d)
     },
 }
-#: (where PyTorch's function is, its name there, what computes it)
+#: the replaced functions: the module or class, the name of the function there, and its override
 OVERRIDES: tuple[tuple[Any, str, Override], ...] = (
     *((place, name, _MM) for place in (torch, Tensor) for name in ("mm",)),
     *((place, name, _BMM) for place in (torch, Tensor) for name in ("bmm",)),
@@ -358,8 +361,8 @@ OVERRIDES: tuple[tuple[Any, str, Override], ...] = (
 
 @functools.cache
 def _replacements() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
-    """The triple (where PyTorch's function is, its name there, the function in its place), of those that this version
-    has."""
+    """For each function in ``OVERRIDES`` that this version of PyTorch has: the module or class, the name there, and the
+    replacement."""
     return tuple(
         (place, name, _replacement(getattr(place, name), name.strip("_"), override))
         for place, name, override in OVERRIDES

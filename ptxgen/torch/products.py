@@ -1,5 +1,5 @@
-"""``matmul``, ``linear`` and ``addmm``. Their gradients are such products again, so that they can be differentiated any
-number of times."""
+"""``matmul``, ``linear`` and ``addmm``. Their gradients are computed by the same operators, so that products can be
+differentiated any number of times."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Shape = tuple[int, ...]
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of two tensors, as ``torch.matmul``: vectors, matrices, and batches of matrices that are broadcast.
 
-    float16, bfloat16, float32 and float64 on the GPU, or on the CPU by the emulated device. float32 is multiplied as
-    TF32 if ``torch.backends.cuda.matmul`` allows it. ``out`` receives a copy of the result; one without elements is
-    resized.
+    Dtypes are float16, bfloat16, float32 and float64; tensors on the CPU are computed by the emulated device. float32
+    is multiplied as TF32 if ``torch.backends.cuda.matmul`` allows it. ``out`` receives a copy of the result; an ``out``
+    without elements is resized.
 
     ShapeError, DtypeError, DeviceError, InputError: an argument breaks a rule.
     """
@@ -49,9 +49,10 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
 def linear(input: Tensor, weight: Tensor | QuantizedWeight, bias: Tensor | None = None) -> Tensor:
     """input · weightᵀ + bias, as ``torch.nn.functional.linear``; the kernel adds the bias.
 
-    ``input``: …×K. ``weight``: N×K. ``bias``: N elements. The result is …×N. A ``weight`` of K elements, without a
-    bias, gives a result with the shape …. A ``QuantizedWeight`` takes ``input`` of float16 or bfloat16 and has no
-    gradient; that of ``input`` is the product with the dequantized weight. Dtypes and errors: as for ``matmul``.
+    ``input``: …×K. ``weight``: N×K. ``bias``: N elements. The result is …×N. If ``weight`` has K elements and there is
+    no bias, the last axis of the result is absent. With a ``QuantizedWeight``, ``input`` is float16 or bfloat16, and
+    its gradient is the product with the dequantized weight; the weight has no gradient. Dtypes and errors: as for
+    ``matmul``.
     """
     if isinstance(weight, QuantizedWeight):
         return quantized.linear(input, weight, bias)
@@ -64,8 +65,8 @@ def linear(input: Tensor, weight: Tensor | QuantizedWeight, bias: Tensor | None 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
     """beta·input + alpha·mat1·mat2, as ``torch.addmm`` of matrices and ``torch.baddbmm`` of batches of matrices.
 
-    ``mat1``: …×M×K. ``mat2``: …×K×N. ``input`` is broadcast to …×M×N; the kernel adds it. If ``beta`` is 0, it is not
-    read. Dtypes and errors: as for ``matmul``.
+    ``mat1``: …×M×K. ``mat2``: …×K×N. ``input`` is broadcast to …×M×N; the kernel adds it. ``input`` is not read if
+    ``beta`` is 0. Dtypes and errors: as for ``matmul``.
     """
     result: Tensor = ADDMM(mat1, mat2, input, float(beta), float(alpha))
     return result
@@ -84,8 +85,8 @@ def _multiply(
     residual: Tensor | None = None,
     alpha: float = 1.0,
 ) -> Tensor:
-    """``a`` times ``b`` times ``alpha``, matrices or batches, with the epilogue operands, into ``out`` seen as
-    ``view``. The launch is cached under ``key``."""
+    """Computes alpha·a·b, of matrices or of batches of matrices, with the epilogue operands ``bias`` and ``residual``,
+    and stores it to ``out``, whose shape for the kernel is ``view``. The launch is cached under ``key``."""
     tf32, deterministic = launching.settings(a, "matmul")
     if 0 not in out.shape:
         with call_lock.lock:
@@ -125,7 +126,8 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _linear_weight_grad_key(input: Tensor, grad: Tensor) -> Any:
-    """The addresses are those of ``grad`` and ``input``, in the order of the kernel."""
+    """The key and the addresses of a weight gradient; the addresses are those of ``grad`` and ``input``, in the order
+    of the kernel's operands."""
     return key_of("linear_weight_grad", launching.settings(input, "matmul"), grad, input)
 
 
@@ -185,7 +187,7 @@ def _addmm(a: Tensor, b: Tensor, added: Tensor, beta: float, alpha: float) -> Te
 
 
 def _as_batch(x: Tensor, batch: Shape, rows: int, columns: int) -> Tensor:
-    """The matrices of ``x`` for each item of the batch: one matrix for all items, or one for each."""
+    """``x`` as an operand of a batched product: one matrix if all items share it, else one matrix for each item."""
     if math.prod(x.shape[:-2]) == 1:
         return x.reshape(rows, columns)
     return x.expand(*batch, rows, columns).reshape(math.prod(batch), rows, columns)
@@ -217,7 +219,7 @@ def _linear_weight_grad_shape(input: Tensor, grad: Tensor) -> tuple[int, int]:
 
 
 def _matmul_shape(a: Tensor, b: Tensor) -> tuple[Shape, Shape]:
-    """The pair (shape of the product, extents of the batch)."""
+    """The shape of the product, and the extents of its batch axes. ShapeError: the operands do not match."""
     if a.dim() == 0 or b.dim() == 0:
         raise ShapeError(f"input has {a.dim()} dimensions and other {b.dim()}; both must have at least 1")
     rows = b.shape[-2] if b.dim() > 1 else b.shape[0]
@@ -275,7 +277,7 @@ def _fake_matmul(a: Tensor, b: Tensor) -> Tensor:
 
 
 def dense(x: Tensor) -> Tensor:
-    """A gradient that all kernels of a backward step read in place."""
+    """``x``, contiguous, so that all kernels of a backward step read it in place."""
     return x if x.is_contiguous() else x.contiguous()
 
 
@@ -345,7 +347,7 @@ def _addmm_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def to_front(x: Tensor | None, dim: int | None) -> Tensor | None:
-    """``x`` with its batch axis first; without one, ``x``."""
+    """``x`` with its batch axis ``dim`` moved to the front; ``x`` itself if it has none."""
     return x if x is None or dim is None else x.movedim(dim, 0)
 
 
@@ -354,7 +356,8 @@ def _batch_matmul(info: Any, dims: tuple[Any, ...], a: Tensor, b: Tensor) -> tup
 
 
 def _batched_product(a: Any, b: Any, dims: tuple[Any, ...]) -> Tensor:
-    """The product for each item of a batch, whose axis is the first of a tensor with a batch."""
+    """The product for each item of a batch. The batch is the first axis of the operands that have one (``dims`` not
+    None)."""
     rank_a, rank_b = a.dim() - (dims[0] is not None), b.dim() - (dims[1] is not None)
     a = a.unsqueeze(-2) if rank_a == 1 else a
     b = b.unsqueeze(-1) if rank_b == 1 else b

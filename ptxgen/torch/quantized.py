@@ -1,4 +1,4 @@
-"""``linear`` with a ``QuantizedWeight``: activations of 16 bits times integers with scales."""
+"""``linear`` with a ``QuantizedWeight``: 16-bit activations times integer weights with scales."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ptxgen.torch.operator import Operator, loop_over_batch, runs_directly
 
 
 def linear(input: Tensor, weight: QuantizedWeight, bias: Tensor | None) -> Tensor:
-    """input · weightᵀ + bias. Gradients are those of ``input`` and ``bias``; autocast casts both."""
+    """input · weightᵀ + bias. ``input`` and ``bias`` have gradients, and autocast converts both."""
     if torch.is_autocast_enabled(input.device.type):
         autocast_dtype = torch.get_autocast_dtype(input.device.type)
         input, bias = input.to(autocast_dtype), None if bias is None else bias.to(autocast_dtype)
@@ -31,7 +31,8 @@ def linear(input: Tensor, weight: QuantizedWeight, bias: Tensor | None) -> Tenso
 
 
 def _shape(input: Tensor, n: int, k: int, bias: Tensor | None) -> tuple[int, ...]:
-    """The shape of the result. ShapeError: shapes do not fit a weight of ``n`` rows of ``k``."""
+    """The shape of the result. ShapeError: ``input`` or ``bias`` does not match a weight of ``n`` rows and ``k``
+    columns."""
     if input.dim() == 0 or input.shape[-1] != k:
         raise ShapeError(f"input has shape {tuple(input.shape)}; its last axis must have {k} elements, K of weight")
     if bias is not None and tuple(bias.shape) != (n,):

@@ -1,7 +1,7 @@
-"""``RecentCalls``: finds what an earlier call like this one found, by one check in C++.
+"""``RecentCalls``: finds the value that was kept for an earlier call like this one, by one check in C++.
 
-The key of a cached launch takes two dozen calls of Python's methods of tensors, and the conditions of a direct call
-further ones. The guards of ``torch.compile`` compare all of it at once: type, shape, strides, dtype, device and
+To make the key of a cached launch takes two dozen calls of methods of tensors, and to check the conditions of a direct
+call takes more. The guards of ``torch.compile`` compare all of this at once: type, shape, strides, dtype, device and
 dispatch keys of each tensor, whether it records gradients, and the dispatch keys that modes, transforms, traces and
 autocast add.
 """
@@ -24,8 +24,8 @@ _is_grad_enabled = torch.is_grad_enabled
 
 
 class RecentCalls:
-    """Values of calls, by their tensors. A value is kept for the second of several calls that are alike, because a
-    guard costs as much as it saves in two calls. ``operation``: as in ``launching.settings``."""
+    """Keeps a value for calls with like tensors. The value is made at the second such call, because a guard costs as
+    much as it saves in two calls. ``operation``: as in ``launching.settings``."""
 
     def __init__(self, operation: str) -> None:
         self._operation = operation
@@ -45,8 +45,8 @@ class RecentCalls:
         return value if guard(*tensors) and reader() == settings else None
 
     def missed(self, tensors: tuple[Any, ...], make: Callable[[], Any]) -> None:
-        """Keeps the value that ``make`` returns, which is not None, for a call without a value, if a call like it came
-        before. The tensors are plain, and no mode or transform is active."""
+        """Makes and keeps the value of a call for which ``get`` returned None, if this is not the first call like it. A
+        ``make`` that returns None keeps nothing. The tensors are plain, and no mode or transform is active."""
         if _guards is None:
             return
         hint = id(tensors[1]), tensors[0].numel(), _is_grad_enabled()
@@ -62,7 +62,7 @@ class RecentCalls:
 
 
 def _guard(tensors: tuple[Tensor | None, ...]) -> Callable[..., bool]:
-    """A function that compares its tensors with ``tensors``. The last tensor may be None."""
+    """A function that returns True for tensors like ``tensors``. The last tensor may be None."""
     present = [x for x in tensors if x is not None]
     extents, strides = [list(x.shape) for x in present], [list(x.stride()) for x in present]
     check: Callable[..., bool] = _guards(*present, dynamic_dims_sizes=extents, dynamic_dims_strides=strides).check
@@ -72,7 +72,8 @@ def _guard(tensors: tuple[Tensor | None, ...]) -> Callable[..., bool]:
 
 
 def _supported_guards() -> Any:
-    """The class of guards, which is no public interface; None: this version of PyTorch has none, or other ones."""
+    """The class of guards, which is not a public interface of PyTorch; None: this version of PyTorch does not have it,
+    or has another interface."""
     guards_class: Any = getattr(guards, "TensorGuards", None)
     x = torch.empty(1, device="cpu")
     try:

@@ -23,12 +23,13 @@ def scaled_mm(
     out_dtype: torch.dtype | None = None,
     use_fast_accum: bool = False,
 ) -> Tensor:
-    """scale_a·scale_b·input·mat2 + bias of matrices of float8_e4m3fn or float8_e5m2, as ``torch._scaled_mm``; the
-    kernel multiplies by the scales and adds the bias.
+    """The product scale_a·scale_b·input·mat2 + bias of matrices of float8_e4m3fn or float8_e5m2, as
+    ``torch._scaled_mm``; the kernel multiplies by the scales and adds the bias.
 
-    ``input``: M×K. ``mat2``: K×N. ``scale_a``, ``scale_b``: float32, one element each, or M×1 and 1×N, or those of
-    blocks along K: M×⌈K/128⌉ or ⌈M/128⌉×⌈K/128⌉, and ⌈K/128⌉×N or ⌈K/128⌉×⌈N/128⌉. ``bias``: N elements of the type of
-    the result. ``out_dtype``: bfloat16 by default. ``use_fast_accum``: sums stay in the
+    ``input``: M×K. ``mat2``: K×N. ``scale_a``, ``scale_b``: float32; either one element each, or M×1 and 1×N, or one
+    element for each block of 128 along K: M×⌈K/128⌉ or ⌈M/128⌉×⌈K/128⌉ for ``scale_a``, ⌈K/128⌉×N or ⌈K/128⌉×⌈N/128⌉
+    for ``scale_b``. ``bias``: N elements of the type of the result. ``out_dtype``: bfloat16 by default.
+    ``use_fast_accum``: sums stay in the
     accumulators of the tensor cores, which lose bits. The result has no gradient.
 
     ShapeError, DtypeError, DeviceError, InputError: an argument breaks a rule.
@@ -82,5 +83,5 @@ def scaled_mm(
 
 
 def _in_order(scales: Tensor) -> Tensor:
-    """The scales without gaps, in the order of either axis."""
+    """The scales in contiguous memory, row-major or column-major."""
     return scales if scales.dim() == 2 and scales.t().is_contiguous() else scales.contiguous()

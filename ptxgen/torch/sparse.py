@@ -1,6 +1,6 @@
-"""Products with sparse matrices, and sampled products. Their gradients are such products again.
+"""Products with sparse matrices, and sampled products. The gradients of both are computed by the same operators.
 
-The operators take the arrays of a matrix in CSR, which fake tensors can stand for; sparse tensors they cannot.
+The operators take the three arrays of a CSR matrix, because fake tensors can represent arrays but not sparse tensors.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ from ptxgen.torch import launching
 from ptxgen.torch.launching import check_operands
 from ptxgen.torch.operator import Operator, in_transform, loop_over_batch
 
-MAX_MATRICES = 64  #: whose handles are kept, besides those that captured graphs read
-MANY = 3  #: changes of values from which formats do not contain them
+MAX_MATRICES = 64  #: matrices whose handles are kept, besides those that captured graphs read
+MANY = 3  #: after so many changes of its values, a matrix has formats that do not contain values
 
 Arrays = tuple[Tensor, Tensor, Tensor]  # indptr, indices, values
 
 
 def spmm(a: Tensor | SparseMatrix, b: Tensor) -> Tensor:
-    """A·B of a sparse matrix A and a matrix or vector B, as ``torch.sparse.mm``, with gradients of both.
+    """The product A·B of a sparse matrix A and a dense matrix or vector B, as ``torch.sparse.mm``. A and B have
+    gradients.
 
-    ``a``: a tensor in CSR or CSC, or a ``ptxgen.SparseMatrix`` of tensors, M×K; ``b``: K×N, or K elements. Tensors in
-    other formats are converted, once as long as they do not change, and have no gradient. A batch of matrices in CSR
-    multiplies a batch of B, or one B, as one block-diagonal matrix. ``torch.compile`` takes a ``SparseMatrix``, and so
-    do second derivatives with respect to the values: PyTorch has none of the values of a sparse tensor.
+    ``a``: a tensor in CSR or CSC, or a ``ptxgen.SparseMatrix`` of tensors, M×K; ``b``: K×N, or K elements. Sparse
+    tensors in other formats are converted, again only after they change, and have no gradient. A batch of CSR matrices
+    multiplies a batch of B, or one B, as one block-diagonal matrix. ``torch.compile``, and second derivatives with
+    respect to the values, require a ``SparseMatrix``.
 
-    A pattern is checked and prepared at its first product, and again when its tensors change; the transpose for
+    A pattern is checked and prepared at its first product, and again when its index tensors change; the transpose for
     gradients is made once. Dtypes and TF32: as for ``matmul``. The same inputs give the same bits. A captured CUDA
-    graph reads values that require gradients in each run, and has other values as they were when it was captured.
-    ``backward`` cannot give a leaf in CSC its gradient, because PyTorch cannot; ``torch.autograd.grad`` returns it.
+    graph reads values that require gradients in each run; other values stay as they were at the capture. ``backward``
+    cannot give a leaf in CSC its gradient, because PyTorch cannot; ``torch.autograd.grad`` returns it.
 
     ShapeError, DtypeError, DeviceError, InputError: an argument breaks a rule.
     """
@@ -61,11 +62,13 @@ def spmm(a: Tensor | SparseMatrix, b: Tensor) -> Tensor:
 
 
 def sddmm(a: Tensor | SparseMatrix, x: Tensor, y: Tensor, *, scaled: bool = False) -> Tensor:
-    """The elements of x·yᵀ at the nonzeros of a sparse matrix A, in their order, with gradients of x and y.
+    """The sampled product: the elements of x·yᵀ at the nonzeros of a sparse matrix A, in the order of the nonzeros. x
+    and y have gradients.
 
-    ``a``: a tensor in CSR, a batch of them, or a ``ptxgen.SparseMatrix`` of tensors, M×K; ``x``: M×N; ``y``: K×N, of a
-    batch one for each matrix, or one for all. ``scaled``: times the values of A, which then have a gradient, too.
-    ``SparseMatrix(a.indptr, a.indices, sddmm(a, x, y), a.shape)`` is a matrix for ``spmm``. Errors: as of ``spmm``.
+    ``a``: a tensor in CSR, a batch of them, or a ``ptxgen.SparseMatrix`` of tensors, M×K; ``x``: M×N; ``y``: K×N; with
+    a batch of A, ``x`` and ``y`` are batches, too, or one matrix for all. ``scaled``: the elements are multiplied by
+    the values of A, which then have a gradient, too. ``SparseMatrix(a.indptr, a.indices, sddmm(a, x, y), a.shape)`` is
+    a matrix for ``spmm``. Errors: as for ``spmm``.
     """
     if not is_dynamo_compiling():
         launching.check_dense("x", x)
@@ -85,8 +88,8 @@ def sddmm(a: Tensor | SparseMatrix, x: Tensor, y: Tensor, *, scaled: bool = Fals
 
 
 def _arrays(a: Any) -> tuple[Arrays, tuple[int, int], bool]:
-    """The triple (row pointers, columns and values of a matrix, or of its transpose; the shape of the matrix; True for
-    those of the transpose)."""
+    """The row pointers, columns and values of a matrix or of its transpose; the shape of the matrix; and True if the
+    arrays are those of the transpose."""
     if isinstance(a, SparseMatrix):
         for name, each in (("indptr", a.indptr), ("indices", a.indices), ("values", a.values)):
             if not isinstance(each, Tensor):
@@ -115,13 +118,13 @@ def _arrays(a: Any) -> tuple[Arrays, tuple[int, int], bool]:
 
 
 def _require_rows(name: str, x: Tensor, rows: int, of: str) -> None:
-    """ShapeError: matrices of a batch have another number of rows."""
+    """Raises ShapeError if the matrices of ``x`` do not have ``rows`` rows."""
     if x.shape[-2] != rows:
         raise ShapeError(f"{name} has {x.shape[-2]} rows; it must have {rows}, the {of} of a")
 
 
 def _require_no_dense_dimensions(a: Tensor) -> None:
-    """InputError: the nonzeros of a sparse tensor are arrays."""
+    """Raises InputError if the nonzeros of a sparse tensor are arrays instead of numbers."""
     if a.dense_dim():
         raise InputError(f"a has {a.dense_dim()} dense dimensions; it must have none")
 
@@ -133,8 +136,9 @@ def _described(a: Any) -> str:
 
 
 def _batch(a: Tensor, **operands: Tensor) -> tuple[Arrays, int, dict[str, Tensor]]:
-    """The tuple (row pointers, columns and values of the block-diagonal matrix of a batch in CSR, its columns, and the
-    operands one below the other). The operands have a matrix for each one of the batch, or one for all."""
+    """The block-diagonal matrix of a batch of CSR matrices: its row pointers, columns and values; its number of
+    columns; and the dense operands with their matrices one below the other. An operand is a batch, too, or one matrix
+    for all."""
     _require_no_dense_dimensions(a)
     if a.layout is not torch.sparse_csr:
         raise InputError(f"a is a batch in {a.layout}; it must be in CSR")
@@ -150,7 +154,7 @@ def _batch(a: Tensor, **operands: Tensor) -> tuple[Arrays, int, dict[str, Tensor
 
 
 def _block_diagonal(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Row pointers and columns of the block-diagonal matrix of a batch."""
+    """The row pointers and columns of the block-diagonal matrix of a batch."""
     indptr, indices, (count, _, k) = a.crow_indices(), a.col_indices(), a.shape
     nnz = indices.shape[1]
     if count * max(nnz, k) >= INDEX_LIMIT:
@@ -161,8 +165,8 @@ def _block_diagonal(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _cast(values: Tensor) -> Tensor:
-    """Values without a gradient in the type of autocast, cast once: the handle of the matrix has the same values in
-    each call."""
+    """The values, which require no gradient, in the dtype of autocast. They are cast once, so that the handle of the
+    matrix gets the same tensor in each call."""
     autocast_dtype = torch.get_autocast_dtype(values.device.type)
     plain = values.__class__ is Tensor and not in_transform() and not torch._C._len_torch_dispatch_stack()
     if not plain or values.dtype in (autocast_dtype, torch.float64):
@@ -172,8 +176,8 @@ def _cast(values: Tensor) -> Tensor:
 
 
 def _once(what: Any, sources: tuple[Tensor, ...], make: Callable[[], Any]) -> Any:
-    """What ``make`` makes of tensors, kept while they exist and do not change. Work of the current stream comes after
-    that of the stream which made it."""
+    """The result of ``make``, which is kept while the tensors ``sources`` exist and do not change. The current stream
+    waits for the stream that made the result."""
     key = (what, *((x.data_ptr(), tuple(x.shape), x.stride(), x.dtype, x.get_device()) for x in sources))
     entry, versions = _made_once.get(key), versions_of(sources)
     if entry is not None and entry.versions == versions and entry.current and entry.ready(_is_captured(sources[0])):
@@ -193,8 +197,8 @@ def _once(what: Any, sources: tuple[Tensor, ...], make: Callable[[], Any]) -> An
 
 @dataclass(frozen=True)
 class _Made:
-    """What was made of tensors. ``storages``, ``versions``: of the tensors; ``made``: a tensor or several; ``stream``,
-    ``event``: where it was made on a GPU, and the end of that work."""
+    """A result that ``_once`` keeps. ``storages``, ``versions``: those of the tensors it was made from; ``made``: a
+    tensor or several; ``stream``: the stream of a GPU on which it was made; ``event``: the end of that work."""
 
     storages: tuple[StorageWeakRef, ...]
     versions: tuple[Any, ...]
@@ -207,8 +211,8 @@ class _Made:
         return not any(x.expired() for x in self.storages)
 
     def ready(self, captured: bool) -> bool:
-        """Orders the current stream after the work, and keeps the memory for it. False: a stream that is being captured
-        cannot wait for it."""
+        """Makes the current stream wait for the work that made the result, and keeps the memory for that stream. False:
+        the stream is being captured, and cannot wait."""
         if self.stream is None or self.event is None:
             return True
         here = torch.cuda.current_stream(self.stream.device)
@@ -227,7 +231,7 @@ def _is_captured(x: Tensor) -> bool:
     return bool(x.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
-#: what was made, and addresses and shapes of the tensors
+#: (what was made, addresses and shapes of the tensors) -> the kept result
 _made_once: dict[Any, _Made] = {}
 
 
@@ -236,9 +240,9 @@ _made_once: dict[Any, _Made] = {}
 
 @dataclass
 class _Known:
-    """A handle. ``storages``, ``versions``: of the index tensors; ``changes``: how often it got other values;
-    ``exact``: its formats do not contain them; ``in_graph``: graphs that were captured read it; ``updated_in_graph``:
-    their launches give it other values."""
+    """A handle that is kept for a matrix. ``storages``, ``versions``: those of the index tensors; ``changes``: how
+    often the handle got other values; ``exact``: its formats do not contain values; ``in_graph``: captured graphs read
+    the handle; ``updated_in_graph``: launches of captured graphs give it other values."""
 
     handle: PreparedSpmm
     storages: tuple[StorageWeakRef, StorageWeakRef]
@@ -258,7 +262,7 @@ _matrices: OrderedDict[Any, _Known] = OrderedDict()
 
 
 def _handle(values: Tensor, indptr: Tensor, indices: Tensor, columns: int, compute: str) -> PreparedSpmm:
-    """The handle of a matrix, with these values. It does not keep the index tensors."""
+    """The handle of a matrix, updated to ``values``. It does not keep the index tensors alive."""
     key = (*_pattern_key(values, indptr, indices, columns), compute)
     versions = versions_of((indptr, indices))
     matrix = _matrices.get(key)
@@ -287,7 +291,7 @@ def _handle(values: Tensor, indptr: Tensor, indices: Tensor, columns: int, compu
 
 
 def _pattern_key(x: Tensor, indptr: Tensor, indices: Tensor, columns: int) -> tuple[Any, ...]:
-    """The key of the matrices of the pattern with values as ``x``, without the arithmetic."""
+    """The key of a pattern with values of the dtype and device of ``x``; keys of ``_matrices`` add the arithmetic."""
     at = indptr.data_ptr(), indices.data_ptr(), indptr.stride(), indices.stride()
     return (*at, indptr.numel(), columns, indices.numel(), indices.dtype, x.dtype, x.get_device())
 
@@ -322,7 +326,7 @@ def _spmm(values: Tensor, b: Tensor, indptr: Tensor, indices: Tensor, columns: i
 def _fits(
     values: Tensor, b: Tensor, indptr: Tensor, indices: Tensor, columns: int, transpose: bool, compute: str
 ) -> bool:
-    """True if there is a handle of the matrix, and ``b`` can be multiplied by it; False: it is not known."""
+    """True if a handle of the matrix is kept and ``b`` matches it; False: the operands must be checked."""
     if values.dim() != 1 or b.dim() != 2 or b.dtype is not values.dtype or b.get_device() != values.get_device():
         return False
     rows = indptr.numel() - 1 if transpose else columns
@@ -340,7 +344,7 @@ def _sddmm(x: Tensor, y: Tensor, indptr: Tensor, indices: Tensor) -> Tensor:
 
 
 def _pattern(x: Tensor, y: Tensor, indptr: Tensor, indices: Tensor) -> PreparedSpmm:
-    """A handle of the pattern, whatever its values are."""
+    """A handle of the pattern with any values."""
     wanted, versions = _pattern_key(x, indptr, indices, y.shape[0]), versions_of((indptr, indices))
     for key, known in reversed(_matrices.items()):
         if key[:-1] == wanted and known.current and known.versions == versions:
@@ -353,7 +357,8 @@ def _pattern(x: Tensor, y: Tensor, indptr: Tensor, indices: Tensor) -> PreparedS
 
 
 def _check_pattern(indptr: Tensor, indices: Tensor, x: Tensor) -> None:
-    """DtypeError, ShapeError, DeviceError: these are not the index arrays of a matrix, on the device of ``x``."""
+    """Checks the index arrays of a matrix. DtypeError, ShapeError: they are not int32 or int64 vectors; DeviceError:
+    they are not on the device of ``x``."""
     for name, each in (("indptr", indptr), ("indices", indices)):
         launching.check_dense(f"a.{name}", each)
         if each.dtype not in (torch.int32, torch.int64):
@@ -446,7 +451,7 @@ def _sddmm_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _batch_spmm(info: Any, dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
-    """A batch of B alone is one product with more columns."""
+    """The rule of ``torch.vmap``. If only B has a batch, it is one product with more columns."""
     values, b, indptr, indices, columns, transpose = args
     if any(dims[i] is not None for i in (0, 2, 3)):
         result: tuple[Tensor, int] = _loop_spmm(info, dims, *args)

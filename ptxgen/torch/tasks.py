@@ -1,4 +1,4 @@
-"""Tasks on tensors, with gradients that are tasks again, so that they can be differentiated any number of times.
+"""Tasks on tensors. Their gradients are tasks, too, so that they can be differentiated any number of times.
 
 One operator computes all tasks: the text of the program is an argument.
 """
@@ -35,8 +35,8 @@ from ptxgen.problem.dtypes import from_numpy
 from ptxgen.torch import launching
 from ptxgen.torch.operator import Operator, is_grad_enabled, loop_over_batch, runs_directly
 
-MOST_ARRAYS = 16  #: of a task and of its gradients
-#: names of types of elements -> PyTorch's
+MOST_ARRAYS = 16  #: the most arrays that a task, or one of its gradients, may read
+#: element type -> dtype of PyTorch
 DTYPES = {
     "f64": torch.float64,
     "f32": torch.float32,
@@ -53,20 +53,21 @@ _TYPES = {torch_dtype: name for name, torch_dtype in DTYPES.items()}
 
 
 def task(source: str | Callable[..., Any]) -> TaskFunction:
-    """A task, from its text or from a Python function, as a function of tensors and numbers with gradients.
+    """Makes a task, written as text or as a Python function, a function of tensors and numbers that has gradients.
 
-    The page on tasks has the language. Results are matrices, rows and columns; several are a named tuple.
-    TaskError: the text breaks a rule, or, at the first call, the function.
+    docs/tasks.md describes the language. Results are matrices, rows or columns; several results are a named tuple.
+    TaskError: the text breaks a rule of the language; for a Python function, the first call raises the error.
     """
     return TaskFunction(source)
 
 
 def matmul_over(semiring: str, a: Tensor, b: Tensor) -> Tensor:
-    """The product of ``a`` (M×K) and ``b`` (K×N) over a semiring, as ``ptxgen.matmul_over``, with gradients of both.
+    """The product of ``a`` (M×K) and ``b`` (K×N) over a semiring, as ``ptxgen.matmul_over``. ``a`` and ``b`` have
+    gradients.
 
-    The gradient of a minimum or maximum goes to the first k that has it, or, in min_max and max_min, half of it to each
-    of two equal elements there. TaskError, at the backward step: the semiring is or_and. Other errors: as of
-    ``ptxgen.matmul_over``.
+    The gradient of a minimum or maximum goes to the first k at which it occurs; in min_max and max_min, if the two
+    elements at this k are equal, half of it to each. TaskError, in the backward step: the semiring is or_and. Other
+    errors: as for ``ptxgen.matmul_over``.
     """
     word("semiring", semiring, SEMIRINGS)
     result: Tensor = _matmul_over(semiring)(a, b)
@@ -79,7 +80,7 @@ def _matmul_over(semiring: str) -> TaskFunction:
 
 
 class SemiringTask:
-    """The product over a semiring as the source of a task."""
+    """The source of a task that is a product over a semiring."""
 
     parameters = ("a", "b")
     optional: tuple[str, ...] = ()
@@ -88,7 +89,7 @@ class SemiringTask:
         self.semiring = semiring
 
     def numbers(self) -> dict[str, Any]:
-        """The numbers around the task: none."""
+        """The numbers that the source reads from its surroundings: none."""
         return {}
 
     def program(self, types: Mapping[str, str | None]) -> Program:
@@ -102,12 +103,11 @@ class SemiringTask:
 class TaskFunction:
     """A task that is called with tensors and numbers, by name or in order.
 
-    Tensors of floats may require gradients, those of one element without dimensions are numbers of the task that may,
-    too. The gradients are tasks; that of a maximum or minimum over k goes to the first k that has it.
-
-    ``torch.compile`` takes numbers that a Python function reads from around it as constants. ShapeError, DtypeError,
-    DeviceError, InputError: an argument breaks a rule. TaskError, at the backward step: an operator between a tensor
-    that requires a gradient and the result has no derivative; the message names it.
+    Tensors of floats may require gradients; a tensor without dimensions is a number of the task, and may require a
+    gradient, too. The gradients are tasks; the gradient of a maximum or minimum over k goes to the first k at which it
+    occurs. ``torch.compile`` treats variables that a Python function reads from its surroundings as constants.
+    ShapeError, DtypeError, DeviceError, InputError: an argument breaks a rule. TaskError, in the backward step: an
+    operator between a tensor that requires a gradient and the result has no derivative; the message names the operator.
     """
 
     def __init__(self, source: Any) -> None:
@@ -119,8 +119,9 @@ class TaskFunction:
         _functions[self._key] = self
 
     def __call__(self, *arrays: Any, precision: str = task_call.EXACT, **named: Any) -> Any:
-        """The result of the task. ``precision``: exact, or fast: sums of squares of differences, and gradients whose
-        terms are sums of products, may be computed from products, with errors relative to these."""
+        """The result of the task. ``precision``: "exact", or "fast": sums of squares of differences, and gradients
+        whose terms are sums of products, may be computed by matrix products, with errors relative to the magnitude of
+        these products."""
         given = self._function.given(arrays, named)
         tensors = {name: x for name, x in given.items() if isinstance(x, Tensor)}
         if self._known_outputs and not is_dynamo_compiling() and self._is_direct(tensors):
@@ -136,7 +137,7 @@ class TaskFunction:
         return results[0] if len(results) == 1 else _forms[prepared.outputs](*results)
 
     def _is_direct(self, tensors: Mapping[str, Tensor]) -> bool:
-        """True if neither the dispatcher nor gradients take part."""
+        """True if a call needs neither the dispatcher nor gradients."""
         if not runs_directly(*tensors.values()) or (
             is_grad_enabled() and any(x.requires_grad for x in tensors.values())
         ):
@@ -144,7 +145,7 @@ class TaskFunction:
         return all(x.dim() and not x.is_meta for x in tensors.values())
 
     def _batch(self, prepared: Prepared, given: dict[str, Any], tensors: dict[str, Tensor], precision: str) -> Any:
-        """The results of the items of a batch, stacked."""
+        """The results of all items of a batch, stacked."""
         ranks = dict(prepared.ranks)
         batched = {name: x for name, x in tensors.items() if x.dim() > ranks[name]}
         counts = {x.shape[0] for x in batched.values() if x.shape[0] != 1}
@@ -162,7 +163,7 @@ class TaskFunction:
         return _forms[prepared.outputs](*map(torch.stack, zip(*items, strict=True)))
 
     def prepared(self, types: tuple[tuple[str, str | None], ...]) -> Prepared:
-        """The programs for arguments of these types."""
+        """The programs for arguments of these types, a pair (name, type) for each argument."""
         key = types, self._source.state() if hasattr(self._source, "state") else None
         if key not in self._prepared:
             program = self._source.program({name: x and x.removeprefix("0-d ") for name, x in types})
@@ -172,13 +173,14 @@ class TaskFunction:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """The numbers around the function."""
+        """The numbers that the source reads from its surroundings, by name."""
         numbers: dict[str, Any] = self._source.numbers()
         return numbers
 
 
 class OneProgram(NamedTuple):
-    """A program with one output. ``arrays``, ``numbers``: the names of its inputs, in their order."""
+    """A program with one output. ``text``: its canonical text; ``arrays``, ``numbers``: the names of its inputs, in
+    order."""
 
     text: str
     arrays: tuple[str, ...]
@@ -186,9 +188,10 @@ class OneProgram(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """The programs of several outputs that read one reduction. ``storing``: of the reduction of each pair; ``reading``:
-    of the outputs, None: the reduction itself; ``left``, ``right``, ``reduction``, ``extent``: the names of what they
-    read besides inputs, as in ``operations.task.several``; ``empty``: the type of operands without elements."""
+    """The programs of several outputs that read one reduction. ``storing``: the program that stores the reduction of
+    each pair; ``reading``: the programs of the outputs, None where the output is the reduction itself; ``left``,
+    ``right``, ``reduction``, ``extent``: the names of what these programs read besides inputs, as in
+    ``operations.task.several``; ``empty``: the type of operands without elements."""
 
     storing: OneProgram
     reading: tuple[OneProgram | None, ...]
@@ -200,9 +203,10 @@ class Shared(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """The programs of a task, one an output. ``shared``: those that read one reduction, None: there is one output;
-    ``outputs``: their names; ``axes``: for each axis an array, and the place of the axis from the end of its shape;
-    ``ranks``: arrays and their dimensions without a batch; ``tiles``: arrays that may have one."""
+    """The programs of a task. ``programs``: one for each output; ``shared``: the programs that share one reduction,
+    None if there is one output; ``outputs``: the names of the outputs; ``axes``: for each axis an array that has it,
+    and the place of the axis from the end of the array's shape; ``ranks``: the arrays and their numbers of dimensions
+    without a batch; ``tiles``: the arrays that may have a batch."""
 
     programs: tuple[OneProgram, ...]
     shared: Shared | None
@@ -212,26 +216,27 @@ class Prepared(NamedTuple):
     tiles: tuple[str, ...]
 
     def check(self, tensors: Mapping[str, Tensor]) -> None:
-        """ShapeError: a number of the task is an array."""
+        """Raises ShapeError if a tensor with dimensions is given for a number of the task."""
         for name, x in tensors.items():
             if name in self.programs[0].numbers:
                 raise ShapeError(f"{name} has shape {tuple(x.shape)}; it must be a number, or have no dimensions")
 
     def extent(self, axis: str, tensors: Mapping[str, Tensor]) -> int:
-        """The extent of an axis; 0 if its array has another rank, for which the operator raises the error."""
+        """The extent of an axis; 0 if its array has a wrong number of dimensions, for which the operator raises the
+        error."""
         name, place = dict(self.axes)[axis]
         return tensors[name].shape[-1 - place] if tensors[name].dim() == dict(self.ranks)[name] else 0
 
     def batched(self, tensors: Mapping[str, Tensor]) -> bool:
-        """True if an array has a batch."""
+        """True if a tensor has a batch axis."""
         ranks = dict(self.ranks)
         return any(name in tensors and tensors[name].dim() == ranks[name] + 1 for name in self.tiles)
 
 
 _count = itertools.count()
-#: tasks by keys, which compiled code has as constants
+#: tasks by their keys, which are constants in compiled code
 _functions: WeakValueDictionary[str, TaskFunction] = WeakValueDictionary()
-#: names of several outputs -> the named tuple of their results
+#: names of several outputs -> the class of the named tuple of their results
 _forms: dict[tuple[str, ...], Callable[..., Any]] = {}
 
 
@@ -246,7 +251,8 @@ def _numbers_around(key: str) -> tuple[tuple[str, Any], ...]:
 
 
 def _type_name(name: str, x: Any) -> str | None:
-    """The type of an argument as ``prepared`` takes it."""
+    """The type of an argument, in the form of the argument of ``prepared``: "0-d f32" for a tensor without dimensions.
+    DtypeError: no task has the type."""
     if x is None:
         return None
     if isinstance(x, Tensor):
@@ -261,7 +267,8 @@ def _type_name(name: str, x: Any) -> str | None:
 
 
 def _made(program: Program, types: tuple[tuple[str, str | None], ...]) -> Prepared:
-    """What calls with arguments of these types need. InputError: the task has other outputs."""
+    """The ``Prepared`` of a program for arguments of these types. InputError: an output is not a matrix, a row or a
+    column."""
     for output in program.outputs:
         if not isinstance(output, Store | RowReduce):
             what = gradients.DESCRIBED[type(output)]
@@ -306,7 +313,7 @@ def _shared(program: Program) -> Shared:
 
 
 def _along_rows(program: Program, names: set[str]) -> Program:
-    """The program with numbers as arrays along i."""
+    """The program in which the numbers ``names`` are arrays along i."""
     changes = {
         x.name: Input(x.name, x.dtype).variable(("i",)) for x in program.inputs if x.name in names and not x.uses
     }
@@ -314,7 +321,7 @@ def _along_rows(program: Program, names: set[str]) -> Program:
 
 
 def _results(prepared: Prepared, tensors: dict[str, Tensor], numbers: dict[str, Any], fast: bool) -> tuple[Tensor, ...]:
-    """The results of the outputs, of tensors without a batch."""
+    """The results of all outputs for tensors without a batch."""
     m, n, k = (prepared.extent(axis, tensors) for axis in AXES)
     given = {name: x.expand(m) if x.dim() == 0 else x for name, x in tensors.items()}
 
@@ -332,7 +339,7 @@ def _results(prepared: Prepared, tensors: dict[str, Tensor], numbers: dict[str, 
 
 
 def _run(text: str, arrays: Sequence[Tensor], numbers: Sequence[float], fast: bool) -> Tensor:
-    """The result of the operator. InputError: there are too many arrays."""
+    """The result of the operator for a program. InputError: the program reads too many arrays."""
     if len(arrays) > MOST_ARRAYS:
         raise InputError(
             f"the task, or one of its gradients, reads {len(arrays)} arrays; it must read {MOST_ARRAYS} or fewer"
@@ -352,7 +359,7 @@ def _known(text: str) -> tuple[Program, arrays_task.TaskFunction]:
 
 
 def _compute(*args: Any) -> Tensor:
-    """The operator on tensors with memory."""
+    """The kernel of the operator: computes the result of tensors with memory."""
     given, (numbers, text, fast) = [x for x in args[:MOST_ARRAYS] if x is not None], args[MOST_ARRAYS:]
     program, function = _known(text)
     shape, torch_dtype = _result(program, given)
@@ -447,7 +454,7 @@ def _plan(ctx: Any, program: Program) -> gradients.Gradients:
 
 
 class _Backward:
-    """A backward step: computes ``gradients.Gradients``."""
+    """A backward step, which computes the programs of ``gradients.Gradients``."""
 
     def __init__(self, ctx: Any, grad: Tensor) -> None:
         self.program = _known(ctx.text)[0]
@@ -471,7 +478,7 @@ class _Backward:
         return _run(_text(step.program), arrays, numbers, self.fast)
 
     def _gathered(self, of: gradients.Gathered) -> Tensor:
-        """The elements of an input at positions along k."""
+        """The elements of an input at the positions along k that another array has."""
         x, at = self.arrays[of.array], self.arrays[of.positions].long()
         if self.extents["k"] == 0:
             return x.new_zeros(at.shape)
@@ -481,7 +488,8 @@ class _Backward:
         return x.gather(1 if "i" in of.axes else 0, at)
 
     def _scattered(self, part: Tensor, zeros: Tensor, of: gradients.Gathered) -> Tensor:
-        """The sums of the gradients of gathered elements."""
+        """The gradient of an input, from the gradients ``part`` of its gathered elements: those of one element are
+        added."""
         at = self.arrays[of.positions].long()
         if self.extents["k"] == 0:
             return zeros

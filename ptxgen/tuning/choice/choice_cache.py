@@ -1,4 +1,5 @@
-"""Choices of models, cached on disk: a model takes tens of milliseconds to choose, and must be loaded before.
+"""Choices of models, cached on disk. Without the cache a model must be loaded, and takes tens of milliseconds to
+choose.
 
 A choice has a file, named by the digest of all that the choice depends on: the package, the models and other tuning
 files, the device, the problem. The cache is optional: errors of the file system are ignored.
@@ -19,11 +20,11 @@ from ptxgen.families.common.array_cache import package_key
 from ptxgen.settings import settings
 
 MOST = 8192  #: files; if there are more, the older half is removed
-EVERY = "0"  #: the last digit of a key whose choice has the number of files checked, so one of sixteen
+EVERY = "0"  #: the number of files is checked after one write in sixteen: where the key ends in this digit
 
 
 class Choice(NamedTuple):
-    """A configuration, with its fields of ``selection.Selection``."""
+    """A chosen configuration. ``origin``, ``us``, ``scaled_from``: as in ``selection.Selection``."""
 
     config: Config
     origin: str
@@ -33,13 +34,14 @@ class Choice(NamedTuple):
 
 def key(files: Iterable[Path], *facts: object) -> str:
     """The key of a choice that depends on the ``repr`` of ``facts``, on ``files``, and on the package; a file may be
-    absent. Empty: a kernel family is from outside the package, so the choice cannot be cached."""
+    absent. Empty: a plugin registered a kernel family, so the choice cannot be cached."""
     known = file_digests.of_files((str(path), str(path)) for path in files)
     return package_key(*facts, known)
 
 
 def read(key: str) -> list[Choice] | None:
-    """The cached choice, fastest first. None: there is none, or its file is damaged."""
+    """The configurations of a cached choice, the fastest first. None: the choice is not cached, or its file is
+    damaged."""
     path = _file(key)
     if not key or disk_cache.unsafe(path.parent):
         return None

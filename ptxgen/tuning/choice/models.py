@@ -1,4 +1,4 @@
-"""The model of a device: trained by the user, shipped, or that of the nearest device."""
+"""The model of a device: trained by the user, shipped, or taken from the nearest device."""
 
 from __future__ import annotations
 
@@ -29,25 +29,26 @@ def model_folder(database: Database, device: str) -> Path:
 
 
 def model_for(device: Device, database: Database | None = None) -> Model:
-    """The model for ``device``: trained by the user, else shipped, else that of the nearest device that has one, scaled
-    by the facts of both, else the performance model, which needs no measurements. One trained on few measurements comes
-    after that of the nearest device. A model file that is damaged or of another version is skipped with a warning to
-    ``logging``."""
+    """The model for ``device``: the user's, else the shipped one, else the model of the nearest device that has one,
+    scaled by the facts of both devices, else the performance model, which needs no measurements. A model that was
+    trained on few measurements comes after that of the nearest device. A model file that is damaged or of another
+    version is skipped with a warning to ``logging``."""
     return model_from(device, None if database is None else model_folder(database, device.name))
 
 
 def model_from(device: Device, own: Path | None) -> Model:
-    """``model_for`` with the folder of the user's model; those of other devices are in folders next to it. An operation
-    may have a model of its own, in a folder of its name within the device's."""
+    """``model_for`` with ``own``, the folder of the user's model for ``device``; the models of other devices are in
+    folders next to it. An operation may have a model of its own, in a folder with its name inside the device's
+    folder."""
     whole = _model_of(device, own, "") or Model.analytic(device)
     parts = {name: part for name in operation_names() if (part := _model_of(device, own, name)) is not None}
     return whole.with_parts(parts) if parts else whole
 
 
 def model_of_problem(problem: Problem, device: Device, own: Path | None) -> Model:
-    """``model_from``, without models that predictions for ``problem`` do not need. If the disk cache does not have
-    those, all are read, once, which takes tenths of a second: later first calls, also of other operations, find them
-    there."""
+    """``model_from``, without the models that predictions for ``problem`` do not need. If the disk cache does not have
+    the needed models, all models are read, which takes tenths of a second, and stored there: later processes, also for
+    other operations, read them from the cache."""
     part = _model_of(device, own, problem.operation)
     if part is not None and not lower(problem).forms:
         model = part
@@ -60,7 +61,7 @@ def model_of_problem(problem: Problem, device: Device, own: Path | None) -> Mode
 
 
 def _model_of(device: Device, own: Path | None, operation: str) -> Model | None:
-    """The trained model of an operation, or of all; None: there is none."""
+    """The trained model of ``operation``, or, for "", of all operations; None: no such model exists."""
     mine = None if own is None else own.parent
     own_models = _own_models(device.name, mine, operation)
     best = next((model for model in own_models if model.facts is not None and model.facts.rows >= FEW_ROWS), None)
@@ -70,8 +71,8 @@ def _model_of(device: Device, own: Path | None, operation: str) -> Model | None:
 
 
 def _own_models(name: str, mine: Path | None, operation: str) -> list[Model]:
-    """The models trained on measurements of the device called ``name``: the user's in a folder of ``mine``, then the
-    shipped one."""
+    """The models that were trained on measurements of the device ``name``: the user's, in a folder of ``mine``, then
+    the shipped one."""
     shipped = tuning_files.model_path(name).parent
     out = []
     for of_device in (shipped,) if mine is None else (mine / name, shipped):
@@ -89,7 +90,7 @@ def _own_models(name: str, mine: Path | None, operation: str) -> list[Model]:
 
 
 def _nearest_model(device: Device, mine: Path | None, operation: str) -> Model | None:
-    """The model of the nearest other GPU that has many measurements, for ``device``; None: there is none."""
+    """The model of the nearest other GPU with many measurements, transferred to ``device``; None: no GPU has one."""
     if device.name == "emulated":
         return None
     shipped = tuning_files.model_path(device.name).parent.parent
@@ -111,7 +112,8 @@ _transferred = lru_cache(maxsize=8)(transferred)
 
 @lru_cache(maxsize=32)
 def _load(folder: Path, changed: int) -> Model | DatabaseError:
-    """The model, or the error of loading it; cached, so that a damaged file is read once."""
+    """The model in a folder, or the error of loading it. The result is cached until ``changed``, the time of the file,
+    changes."""
     try:
         return Model.load(folder)
     except DatabaseError as error:

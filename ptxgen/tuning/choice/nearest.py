@@ -1,5 +1,5 @@
-"""Devices with few measurements of their own: the model and the winners of the nearest device that has more, scaled by
-the facts of both."""
+"""Results for a device with few measurements of its own: the model and the winners of the nearest device that has more,
+scaled by the facts of both devices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from ptxgen.tuning.store.measurement import Measurement
 
 FEW_ROWS = 2_000  #: a model trained on fewer measurements gives way to that of the nearest device
 RANKED = 64  #: the fewest configurations of the other device's ranking that are scaled
-#: facts on which the choice among configurations depends; time limits of memory scale all of them alike
+#: the facts of a device on which the choice among configurations depends; the memory bandwidth scales the times of all
+#: alike
 COMPUTE_FACTS = ("sms", "clock", "shared_block", "shared_sm", "registers_sm", "threads_sm", "blocks_sm")
 
 
@@ -32,8 +33,8 @@ def nearest(device: Device, others: Iterable[Device]) -> Device | None:
 
 
 def by_distance(device: Device, others: Iterable[Device]) -> list[Device]:
-    """The devices most like ``device`` first: those of its compute capability, then of its major version, then of the
-    nearest capability; of several, the one with the nearest rates."""
+    """``others``, those most like ``device`` first: devices of its compute capability, then of its major version, then
+    of the nearest capability; among equals, by the nearest rates of arithmetic and memory."""
 
     def distance(other: Device) -> tuple[float, ...]:
         rates = ((device.sms * device.clock, other.sms * other.clock), (device.bandwidth, other.bandwidth))
@@ -54,7 +55,8 @@ def others_tuned(device: Device) -> list[Device]:
 
 
 def time_ratio(problem: Problem, columns: Columns, device: Device, other: Device) -> Floats:
-    """The time of each configuration on ``device`` over that on ``other``, by the performance model."""
+    """The time of each configuration on ``device``, divided by its time on ``other``, as the performance model predicts
+    both."""
     p = lower(problem)
     ratio: Floats = perf_model.predict(p, columns, device) / perf_model.predict(p, columns, other)
     return ratio
@@ -66,9 +68,9 @@ def scaled_us(problem: Problem, config: Config, us: float, device: Device, other
 
 
 class ScaledModel(Model):
-    """The model of another device, ``source``, for a device of the same compute capability: each configuration's time
-    there, times the ratio of the performance model's predictions. No prediction is faster than there unless the
-    device's facts are better."""
+    """The model of another device, ``source``, for a device of the same compute capability. A prediction is that of
+    ``source`` times the ratio of the performance model's predictions for the two devices. No configuration is predicted
+    to be faster than on the other device unless this device's facts are better."""
 
     def __init__(self, device: Device, source: Model) -> None:
         super().__init__(device, source.facts, source.booster, source.names, source.network)
@@ -97,9 +99,9 @@ class ScaledModel(Model):
 
 
 def transferred(device: Device, source: Model) -> Model:
-    """The model of another device for ``device``. If it was trained on measurements of ``device``, too, or for another
-    compute capability, whose legal configurations differ, its trees correct the performance model of ``device``
-    itself."""
+    """The model of another device, for use on ``device``: a ``ScaledModel``. If it was trained on measurements of
+    ``device``, too, or for another compute capability, whose legal configurations differ, its trees correct the
+    performance model of ``device`` instead."""
     shared = source.facts is not None and device.name in source.facts.also
     if device.sm == source.device.sm and not shared:
         return ScaledModel(device, source)
@@ -107,7 +109,8 @@ def transferred(device: Device, source: Model) -> Model:
 
 
 def scaled_measurements(rows: Iterable[Measurement], device: Device, other: Device) -> Iterator[Measurement]:
-    """Successful measurements of ``other`` as predictions for ``device``, to train its model on."""
+    """Successful measurements of ``other`` with times scaled to ``device``, on which a model of ``device`` can be
+    trained."""
     good = sorted((m for m in rows if m.outcome == "ok"), key=lambda m: m.problem.key())
     for problem, group in groupby(good, key=lambda m: m.problem):
         some: Sequence[Measurement] = list(group)

@@ -28,15 +28,15 @@ from ptxgen.tuning.store.measurement import Measurement
 from ptxgen.tuning.store.seeds import SEEDS, seeds
 
 CACHED = 8  #: the most configurations of a choice that is cached on disk
-LONG = 1024  #: steps of K from which on the loop takes nearly all the time
-RANKED = 8  #: configurations of a GEMM of which one is legal for a task, mostly; the search for more takes 0.2 s longer
+LONG = 1024  #: K from which on the loop over K takes nearly all of a kernel's time
+RANKED = 8  #: configurations of a GEMM; mostly at least one is legal for a task, and a search for more takes longer
 
 
 @dataclass(frozen=True)
 class Request:
-    """What selection is asked for: at most ``k`` configurations for ``problem``, whose lowered form is ``lowered``.
+    """A request to selection: at most ``k`` configurations for ``problem``, whose kernel problem is ``lowered``.
     ``use_winner``: False: the winner in the user's database is not used. ``rank_only``: only the last source is asked,
-    since better ones have answered or are not wanted. ``objective``: time or energy."""
+    because better sources have answered or are not wanted. ``objective``: time or energy."""
 
     problem: Problem
     lowered: KernelProblem
@@ -59,7 +59,7 @@ class Request:
 
 class Source(Protocol):
     def choices(self, request: Request) -> list[Choice]:
-        """The choices of this source, best first; none: it has none for the problem."""
+        """The choices of this source for the problem, the best first; empty if it has none."""
 
 
 class LeastEnergy:
@@ -86,7 +86,8 @@ class StoredWinner:
 
 
 def _best(problem: Problem, device: Device, database: Database) -> Measurement | None:
-    """The winner of a database. None: there is none, or, with a warning, its row is damaged."""
+    """The winner of a problem in a database. None: there is no winner, or its row is damaged, which is logged as a
+    warning."""
     try:
         return database.best(problem, device.name, tuning_files.clock_of(device.name))
     except CorruptError as error:
@@ -95,7 +96,7 @@ def _best(problem: Problem, device: Device, database: Database) -> Measurement |
 
 
 class ShippedSeeds:
-    """The shipped known-good configurations."""
+    """The shipped seeds of the problem: known-good configurations."""
 
     def choices(self, request: Request) -> list[Choice]:
         return [Choice(config, "seed") for config in seeds(request.problem, request.device.name)]
@@ -103,7 +104,8 @@ class ShippedSeeds:
 
 @dataclass(frozen=True)
 class WithoutEpilogue:
-    """For a problem with an epilogue, or a task of sums of products: what ``source`` has for the product without it."""
+    """The choices of ``source`` for the plain product, for problems with an epilogue and for tasks that are sums of
+    products."""
 
     source: Source
 
@@ -122,14 +124,15 @@ def _without_epilogue(problem: Problem) -> Problem:
 
 
 def _fitted(request: Request, choices: Iterable[Choice]) -> list[Choice]:
-    """The choices of another problem with the same loop over K, with an epilogue that the problem can have."""
+    """Choices for another problem with the same loop over K, changed so that their epilogue is legal for this
+    problem."""
     fitted = ((choice, space.fitted(request.lowered, request.device, choice.config)) for choice in choices)
     return [choice._replace(config=config) for choice, config in fitted if config is not None]
 
 
 @dataclass(frozen=True)
 class Cached:
-    """The choices of ``sources``, which take tens of milliseconds, kept on disk."""
+    """The choices of ``sources``, cached on disk, because they take tens of milliseconds."""
 
     sources: tuple[Source, ...]
 
@@ -149,8 +152,9 @@ class Cached:
 
 
 def _nearest_results(request: Request) -> list[tuple[Device, Problem]]:
-    """Pairs (device, problem) of the shipped results to use instead: those of the nearest device of the same compute
-    capability first, on each the problem itself before the product without epilogue."""
+    """Pairs (device, problem) whose shipped results may serve in place of the device's own. The nearest device of the
+    same compute capability is first; for each device the problem itself comes before the product without an
+    epilogue."""
     problems = dict.fromkeys((request.problem, _without_epilogue(request.problem)))
     return [(other, problem) for other in others_tuned(request.device) for problem in problems]
 
@@ -169,7 +173,8 @@ class NearestWinner:
 
 
 class ProductRanking:
-    """The model's ranking of the GEMM whose loop a task has, if that is long: models of tasks know few of these."""
+    """For a task with the loop of a GEMM: the model's ranking for the GEMM, if K is large. Models of tasks were trained
+    on few such tasks."""
 
     def choices(self, request: Request) -> list[Choice]:
         plain = _without_epilogue(request.problem)
@@ -200,14 +205,14 @@ class Ranking:
 
 
 def _nearest_seeds(request: Request) -> list[Choice]:
-    """The legal seeds of the nearest device that has some, without times."""
+    """The legal seeds of the nearest device that has seeds, without times."""
     for other, problem in _nearest_results(request):
         if configs := [config for config in seeds(problem, other.name) if request.allows(config)]:
             return [Choice(config, "seed", scaled_from=other.name) for config in configs]
     return []
 
 
-#: where configurations come from: those of the first source that has any, then those of the last one
+#: the sources in order: selection takes the configurations of the first source that has any, then those of the last one
 SOURCES: tuple[Source, ...] = (
     LeastEnergy(),
     StoredWinner(),
@@ -219,7 +224,7 @@ SOURCES: tuple[Source, ...] = (
 
 
 def first_choices(sources: Sequence[Source], request: Request) -> list[Choice]:
-    """The legal choices of the first of ``sources`` that has any, then those of the last one, each once."""
+    """The legal choices of the first source that has any, then those of the last source, each configuration once."""
     better = () if request.rank_only else sources[:-1]
     legal = ([c for c in source.choices(request) if request.allows(c.config)] for source in better)
     chosen = next(filter(None, legal), [])

@@ -1,4 +1,4 @@
-"""Problems that a vendor's library computes faster than the winner, by measurements of both in one run."""
+"""Finds problems that a vendor's library computes faster than the winner, by measurements of both in one run."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ptxgen.tuning.store.measurement import VendorMeasurement
 
 
 class Timed(Protocol):
-    """What has a time in microseconds."""
+    """A record with a time in microseconds."""
 
     @property
     def us(self) -> float: ...
 
 
-MARGIN = 0.005  #: the least gain for which calls use the vendor's library
+MARGIN = 0.005  #: the least relative gain for which calls use the vendor's library
 
 
 def faster_vendor(problem: Problem, device: Device, database: Database | None) -> VendorMeasurement | None:
-    """The measurement of the vendor's library, if it is faster than the winner of the database, and the library has the
-    same version now. None: the winner is as fast, one of them was not measured, or the problem is deterministic."""
+    """The measurement of the vendor's library, if the library was faster than the winner in the database and still has
+    the same version. None: the winner is as fast, or the library or the winner was not measured."""
     clock = tuning_files.clock_of(device.name)
     library = vendor_of(problem, clock)
     if database is None or library is None or library.calls is None:

@@ -1,4 +1,4 @@
-"""Winners whose kernel is the one that this version generates."""
+"""Tells whether a winner is current: its kernel is the one that this version generates."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ptxgen.tuning.store.records import stale_reason
 
 @lru_cache(maxsize=1 << 14)
 def current_digest(problem: Problem, config: Config, device: Device) -> str:
-    """The digest of the kernel that this version generates, cached in the disk cache, too. PtxgenError: there is
-    none."""
+    """The digest of the kernel that this version generates for a configuration; also kept in the disk cache.
+    PtxgenError: the kernel cannot be generated."""
     plan = plan_for(problem, config, device)
     key = kept_sources.key(plan)
     kept = kept_sources.read(key)

@@ -55,22 +55,22 @@ from ptxgen.tuning.store.measurement import Measurement
 from ptxgen.tuning.store.seeds import seeds as shipped_seeds
 from ptxgen.tuning.store.tuning_files import lookup, shipped_winners
 
-#: a timing policy of its own: shorter than those of ``tune``
+#: the timing policy of collect, which is shorter than those of ``tune``
 COLLECT_TIMING = Timing(samples=3, target_ms=0.4)
 CHECKED_ELEMENTS = 1 << 15  #: elements of C that are compared, spread over its rows from the first to the last
 SLOW = 3.0  #: a configuration has one sample if it takes more than this many times the fastest of its problem
 REQUESTS_AHEAD = 3  #: requests that wait at a child, so that it does not idle between measurements
-BATCH_SECONDS = 0.5  #: between transactions of the database
-CLAIM_SECONDS = 600.0  #: after which the claim of a problem expires
-REPORT_SECONDS = 10.0  #: between messages on the progress
+BATCH_SECONDS = 0.5  #: seconds between transactions of the database
+CLAIM_SECONDS = 600.0  #: seconds after which the claim of a problem expires
+REPORT_SECONDS = 10.0  #: seconds between messages on the progress
 POLL_SECONDS = 0.1
-KILLS_MOST = 3  #: times in succession that processes that prepare are killed before a run ends
-READY_JOBS = 4  #: per device, prepared and not yet measured
-SHARED_KERNELS = 2.0  #: kernels of a group of problems, in multiples of the configurations of a problem
+KILLS_MOST = 3  #: a run ends when preparing processes are killed so many times in succession
+READY_JOBS = 4  #: jobs per device that may be prepared ahead of the measurement
+SHARED_KERNELS = 2.0  #: kernels of a group of problems, as a multiple of the configurations of one problem
 DRAWN = 1 << 12  #: random rows of a space, from which configurations are drawn with a preference for fast ones
-MOST_CHILDREN, CORES_PER_CHILD = 4, 4  #: measuring processes of a device, unless the number is given
+MOST_CHILDREN, CORES_PER_CHILD = 4, 4  #: measuring processes of a device, if their number is not given
 PURPOSE = "collect"
-NICENESS = 10  #: of the processes that prepare: the child that measures has priority
+NICENESS = 10  #: niceness of the preparing processes, so that the measuring ones have priority
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ class CollectBudget:
     configurations of the ``nearest`` problems.
 
     A problem brings configurations of its own: the fraction ``model_share`` from the top of the model's ranking, the
-    others at random from the legal space. Problems that share kernels are measured in groups of up to ``group``. There,
-    each brings fewer, and the fastest of those that the others bring, by the model, complete its number. ``seed``: of
-    the random draws."""
+    others at random from the legal space. Problems that share kernels are measured in groups of up to ``group``. In a
+    group each problem brings fewer configurations; to complete its number, the model picks the fastest of those that
+    the others bring. ``seed``: the seed of the random draws."""
 
     configurations: int = 28
     model_share: float = 0.7
@@ -98,14 +98,14 @@ class CollectBudget:
             raise InputError(f"group is {self.group}; it must be at least 1")
 
     def own(self, problems: int) -> int:
-        """The configurations that each of a group of ``problems`` brings."""
+        """The number of configurations that each problem of a group of ``problems`` problems brings."""
         return min(self.configurations, math.ceil(SHARED_KERNELS * self.configurations / problems))
 
 
 @dataclass(frozen=True)
 class Job:
-    """Problems to prepare together. ``stored``: of each, the configurations that are measured already, and the digests
-    of their kernels; ``near``: the fastest configurations of problems near to the first."""
+    """Problems to prepare together. ``stored``: for each problem the configurations that are already measured, with the
+    digests of their kernels; ``near``: the fastest configurations of problems similar to the first one."""
 
     problems: tuple[Problem, ...]
     stored: tuple[Mapping[str, str], ...] = ()
@@ -114,9 +114,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Usage:
-    """Seconds of the processes of device pools, each a sum over processes. ``waited``: measuring processes without a
-    prepared problem; ``measured``: with one; ``locked``: of this, with the device to themselves; ``queued``: waiting
-    for the device; ``choosing``, ``rendering``, ``assembling``: processes that prepare."""
+    """The seconds that the processes of device pools spent, summed over processes. Measuring processes: ``waited``
+    without a prepared problem, ``measured`` with one; of the latter, ``locked`` with the device to themselves and
+    ``queued`` waiting for the device. Preparing processes: ``choosing``, ``rendering``, ``assembling``."""
 
     waited: float = 0.0
     measured: float = 0.0
@@ -132,16 +132,17 @@ class Usage:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A problem and the configurations to measure, each with the fields of its ``CachedSource`` if the disk cache has
-    its kernel."""
+    """A problem and its configurations to measure. Each configuration has the fields of its ``CachedSource`` beside it
+    if the disk cache has its kernel, else None."""
 
     problem: Problem
     configs: tuple[tuple[Config, dict[str, Any] | None], ...]
 
 
 class Preparer:
-    """Chooses configurations and assembles them. ``models``: the folder of the user's model; ``stopping``: says whether
-    to raise CancelledError instead of going on; ``seconds``: by phase."""
+    """Chooses configurations for problems and assembles their kernels. ``models``: the folder of the user's model;
+    ``assembles``: True if kernels are assembled; ``stopping``: if it returns True, the work ends with CancelledError;
+    ``seconds``: the time spent, by phase."""
 
     def __init__(
         self,
@@ -156,7 +157,7 @@ class Preparer:
         self.seconds: dict[str, float] = {}
 
     def prepare(self, job: Job) -> list[Prepared | Failed]:
-        """The problems of a job, each with its configurations, or with the error of choosing them."""
+        """The problems of a job, each with its configurations or with the error that choosing them raised."""
         with self._timed("choosing"):
             chosen = self.choose(job)
         assembled: set[str] = set()
@@ -176,8 +177,8 @@ class Preparer:
     def _assembled(
         self, problem: Problem, configs: Sequence[Config], stored: Mapping[str, str], assembled: set[str]
     ) -> Prepared:
-        """A problem and those of its configurations that are not measured yet. ``assembled``: digests of kernels in the
-        disk cache, to which those of new kernels are added."""
+        """A problem and those of its configurations that are not measured yet, assembled. ``assembled``: the digests of
+        kernels that are in the disk cache; the method adds those of new kernels."""
         out: list[tuple[Config, dict[str, Any] | None]] = []
         for config in configs:
             self._check()
@@ -199,8 +200,9 @@ class Preparer:
         return Prepared(problem, tuple(out))
 
     def choose(self, job: Job) -> list[list[Config] | Exception]:
-        """The configurations of each problem: the model's first choice, known good configurations, the rest of the
-        model's choices, random ones, and the fastest of the other problems' ones; or an error."""
+        """For each problem its configurations, or an error. They are the model's first choice, known good
+        configurations, the other choices of the model, random configurations, and the fastest configurations of the
+        group's other problems."""
         own: list[Chosen | Exception] = []
         for problem in job.problems:
             self._check()
@@ -215,7 +217,7 @@ class Preparer:
         ]
 
     def _chosen(self, problem: Problem, number: int, near: Sequence[Config]) -> Chosen:
-        """``number`` configurations for one problem, and known ones."""
+        """The configurations of one problem: ``number`` of them, and known good ones in addition."""
         budget, p = self.budget, lower(problem)
         count = round(number * budget.model_share)
         ranked = [config for config, _ in self.model.rank(problem, self.device, count)] if count else []
@@ -236,8 +238,8 @@ class Preparer:
         return [m.config for d in devices if (m := lookup(problem, d.name)) is not None][:1]
 
     def _completed(self, problem: Problem, chosen: Chosen, shared: Sequence[Config]) -> list[Config]:
-        """The problem's own configurations, then the fastest of ``shared`` by the model; random ones if those are too
-        few."""
+        """The problem's own configurations, then those of ``shared`` that the model predicts to be fastest, then random
+        ones if these are too few."""
         p, missing = lower(problem), chosen.number - len(chosen.own)
         others = [c for c in shared if c not in chosen.own and rules.first_violation(p, c, self.device) is None]
         if missing < len(others):
@@ -260,19 +262,21 @@ class Preparer:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Configurations of a problem of a group: its ``own``, random ones to ``spare``, and the ``number`` to measure."""
+    """The configurations chosen for a problem of a group. ``own``: those that the problem brings; ``spare``: random
+    ones in reserve; ``number``: how many to measure."""
 
     own: list[Config]
     spare: list[Config]
     number: int
 
 
-_preparer: Preparer | None = None  #: of a process of the pool
+_preparer: Preparer | None = None  #: the preparer of a process of the pool
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Processes that are started inside have one thread for NumPy's matrix products: there is one process per core."""
+    """Processes that are started within the block use one thread for NumPy's matrix products, because there is one
+    process per core."""
     name = "OPENBLAS_NUM_THREADS"
     before = os.environ.get(name)
     os.environ[name] = "1"
@@ -304,14 +308,14 @@ def _end_with_parent() -> None:
 
 
 def _prepare(job: Job) -> tuple[list[Prepared | Failed], Usage]:
-    """The problems of a job, and the seconds that they took."""
+    """The prepared problems of a job, and the seconds that the preparation took."""
     assert _preparer is not None
     _preparer.seconds.clear()
     return _preparer.prepare(job), Usage(**_preparer.seconds)
 
 
 class NearestConfigs:
-    """The fastest known configurations of problems, found for similar problems."""
+    """The fastest known configurations of problems, which can be looked up for similar problems."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], dict[Problem, Config]] = {}
@@ -320,7 +324,8 @@ class NearestConfigs:
         self._known.setdefault(similarity_class(problem), {})[problem] = config
 
     def of(self, problem: Problem, count: int) -> tuple[Config, ...]:
-        """The configurations of the ``count`` nearest other problems of the class."""
+        """The fastest known configurations of the ``count`` other problems of the similarity class that are nearest to
+        ``problem``."""
         known = self._known.get(similarity_class(problem), {})
         others = sorted((q for q in known if q != problem), key=lambda q: distance(q, problem))
         return tuple(dict.fromkeys(known[q] for q in others[:count]))
@@ -341,7 +346,8 @@ class Failed:
     why: str
 
 
-#: called with the events of a job, in threads of the device pool; an exception means that the pool cannot continue
+#: the events of a job, with which ``Notify`` is called in threads of the device pool; an exception means that the pool
+#: cannot continue
 Event = Measurement | Finished | Failed | Exception
 Notify = Callable[[Event], None]
 
@@ -375,7 +381,8 @@ class DeviceThread(threading.Thread):
                 self.measured += time.monotonic() - began
 
     def _measure(self, prepared: Prepared, notify: Notify) -> None:
-        """Sends requests ahead of their answers. When ``stopping`` is set, those that were sent are still answered."""
+        """Measures a problem, with requests sent ahead of their answers. When ``stopping`` is set, the requests that
+        were sent are still answered."""
         worker, best, rest = self.worker, math.inf, list(reversed(prepared.configs))
         while True:
             while rest and len(worker.requests) < REQUESTS_AHEAD and not self.stopping.is_set():
@@ -395,7 +402,7 @@ class DeviceThread(threading.Thread):
 
 
 class JobRunner(Protocol):
-    """Devices to which a ``Collector`` submits jobs: those of this machine, or of several."""
+    """The interface through which a ``Collector`` submits jobs to devices, of this machine or of several."""
 
     device: Device
     clock: str
@@ -410,11 +417,11 @@ class JobRunner(Protocol):
 
 
 class MeasuringProcesses:
-    """The processes that measure on the GPUs of this machine: ``children`` of each GPU, which use it in turn. A context
-    manager. ``driver``: as of ``open_driver``; ``devices``: numbers of GPUs."""
+    """The processes that measure on the GPUs of this machine, as a context manager. The ``children`` processes of a GPU
+    use it in turn. ``driver``: as for ``open_driver``; ``devices``: the numbers of the GPUs."""
 
     def __init__(self, driver: str, devices: Sequence[int], children: int | None = None, commit: str = "") -> None:
-        """``children``: default: one per CORES_PER_CHILD cores, MOST_CHILDREN at most."""
+        """``children``: processes for each GPU; by default one per CORES_PER_CHILD cores, at most MOST_CHILDREN."""
         name = driver.partition(":")[0]  # a process sees one GPU
         cores = (os.cpu_count() or 1) // len(devices)
         self.children = children = children or max(1, min(MOST_CHILDREN, cores // CORES_PER_CHILD))
@@ -426,7 +433,8 @@ class MeasuringProcesses:
         ]
 
     def start(self) -> list[Device]:
-        """Starts all; the device of each. LaunchError: a device cannot be used. InputError: they are two models."""
+        """Starts all processes, and returns the device of each. LaunchError: a device cannot be used. InputError: the
+        devices are not of one model."""
         try:
             with ThreadPoolExecutor(len(self.workers)) as starters:
                 gpus = [Device(**started["device"]) for started in starters.map(Worker.start, self.workers)]
@@ -438,7 +446,7 @@ class MeasuringProcesses:
         return gpus
 
     def stop(self) -> None:
-        """Ends all."""
+        """Ends all processes."""
         for worker in self.workers:
             worker.stop()
         for lock in self.locks:
@@ -454,8 +462,8 @@ class MeasuringProcesses:
 
 
 class PreparingProcesses:
-    """The ``jobs`` processes that prepare problems, each with a ``Preparer`` of these arguments. If one is killed, as
-    for lack of memory, all are started again, and the jobs that were lost are prepared once more."""
+    """The ``jobs`` processes that prepare problems, each with a ``Preparer``. If a process is killed, for example for
+    lack of memory, all processes are started again, and the jobs that were lost are prepared once more."""
 
     def __init__(self, jobs: int, device: Device, models: Path | None, budget: CollectBudget, assembles: bool) -> None:
         self.jobs = jobs
@@ -480,8 +488,8 @@ class PreparingProcesses:
     def submit(
         self, job: Job, notify: Callable[[Sequence[Prepared | Failed | Exception]], None], lost: int = 0
     ) -> None:
-        """Prepares the problems of a job; ``notify`` receives them, or an error: processes are killed again and again.
-        ``lost``: times that the job was lost."""
+        """Prepares the problems of a job; ``notify`` receives the prepared problems, or an error, for example if
+        processes are killed again and again. ``lost``: how often the job was lost so far."""
         pool = self.pool
 
         def prepared(done: Future[tuple[list[Prepared | Failed], Usage]]) -> None:
@@ -542,8 +550,9 @@ class PreparingProcesses:
 class DevicePool:
     """The devices of this machine and the processes that prepare problems for them; a context manager.
 
-    ``device``, ``clock``: of the devices, which must be one model; ``capacity``: jobs to submit ahead;
-    ``jobs``: processes that prepare; ``children``: that measure, of each device. LaunchError: a device cannot be used.
+    ``device``, ``clock``: the common model and clock of all devices; ``capacity``: the number of jobs to submit ahead;
+    ``jobs``: the number of preparing processes; ``children``: the number of measuring processes of each device.
+    LaunchError: a device cannot be used. InputError: the devices are not of one model.
     """
 
     def __init__(
@@ -556,9 +565,9 @@ class DevicePool:
         commit: str = "",
         children: int | None = None,
     ) -> None:
-        """``jobs``: processes that prepare problems; default: all cores but one per device. ``models``: the folder with
-        a folder for the user's model of each device. ``children``: processes that measure, of each device; default: one
-        per CORES_PER_CHILD cores, MOST_CHILDREN at most."""
+        """``jobs``: the number of preparing processes; by default the number of cores minus one per device. ``models``:
+        the folder that has, for each device, a folder with the user's model. ``children``: the number of measuring
+        processes of each device; by default one per CORES_PER_CHILD cores, at most MOST_CHILDREN."""
         self.ready: queue.Queue[tuple[Prepared, Notify]] = queue.Queue()
         self.processes = MeasuringProcesses(driver, devices, children, commit)
         self.workers, self.children = self.processes.workers, self.processes.children
@@ -575,7 +584,7 @@ class DevicePool:
 
     @property
     def usage(self) -> Usage:
-        """Seconds of all processes since the start."""
+        """The seconds that all processes have spent since the start."""
         spent = [worker.spent for worker in self.workers]
         return self.preparing.usage + Usage(
             waited=sum(thread.waited for thread in self.threads),
@@ -585,8 +594,8 @@ class DevicePool:
         )
 
     def submit(self, job: Job, notify: Notify) -> None:
-        """Prepares and measures the problems of a job; ``notify`` receives the measurements of each, then ``Finished``
-        or ``Failed``, or an error."""
+        """Prepares and measures the problems of a job; for each problem, ``notify`` receives its measurements, then
+        ``Finished``; or ``Failed``, or an exception."""
 
         def prepared(kernels: Sequence[Prepared | Failed | Exception]) -> None:
             for one in kernels:
@@ -598,7 +607,7 @@ class DevicePool:
         self.preparing.submit(job, prepared)
 
     def stop(self) -> None:
-        """Ends after the measurements that the devices have begun."""
+        """Ends all processes, after the measurements that the devices have begun."""
         for thread in self.threads:
             thread.stopping.set()
         # waited for below: a pool that still ends when the interpreter exits can fail there, as that writes to its pipe
@@ -625,7 +634,7 @@ def visible_device(index: int) -> dict[str, str]:
 
 
 def read_devices(text: str) -> tuple[int, ...]:
-    """Device numbers written as ``0-3`` or ``0,2``. InputError: the text has another form, or names one twice."""
+    """Device numbers written as ``0-3`` or ``0,2``. InputError: the text has another form, or names a device twice."""
     out: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"([0-9]{1,3})(?:-([0-9]{1,3}))?", part.strip())
@@ -639,9 +648,10 @@ def read_devices(text: str) -> tuple[int, ...]:
 
 @dataclass
 class Collected:
-    """The result of a run. ``problems``: those that were completed; ``skipped``: those that had enough measurements or
-    that another collector measures; ``failed``: those for which no configurations could be chosen; ``seconds``: from
-    the start of the deadline to the end; ``usage``: of the processes."""
+    """The result of a run. ``problems``: the number of completed problems; ``skipped``: the number that had enough
+    measurements, or that another collector measures; ``failed``: the number for which no configurations could be
+    chosen; ``measurements``, ``outcomes``: the number of measurements, in all and by outcome; ``seconds``: the time
+    since the start of the deadline; ``usage``: the times of the processes."""
 
     problems: int = 0
     skipped: int = 0
@@ -658,7 +668,7 @@ class Collected:
 
 
 class Collector:
-    """Takes problems, submits them to a device pool, stores its measurements."""
+    """Submits problems to a device pool, and stores the measurements in the database."""
 
     def __init__(
         self, database: Database, device_pool: JobRunner, budget: CollectBudget, progress: Progress = SILENT
@@ -676,8 +686,8 @@ class Collector:
             self.nearest.add(m.problem, m.config)
 
     def run(self, problems: Iterable[Problem], deadline: Deadline | None = None) -> Collected:
-        """Measures ``problems`` until they end, or until ``deadline``. All that was measured is stored when it returns
-        or raises."""
+        """Measures ``problems`` until all are done, or until ``deadline``. When the method returns or raises, all
+        measurements are stored."""
         deadline = deadline or Deadline()
         saved = reported = deadline.began
         source: Iterator[list[Problem]] | None = groups(filter(_has_results, problems), self.budget.group)

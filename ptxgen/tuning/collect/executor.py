@@ -1,7 +1,7 @@
-"""Collects measurements on several machines: sends jobs to a ``concurrent.futures.Executor``, that of Dask for example.
+"""Collects measurements on several machines: sends jobs to a ``concurrent.futures.Executor``, for example Dask's.
 
 A process of the executor keeps one ``DevicePool``, with the devices of its machine, for all jobs that run in its
-threads. Owns distributed.
+threads. Only this module imports distributed.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from ptxgen.tuning.collect.collect import (
 )
 from ptxgen.tuning.store.measurement import Measurement
 
-IDLE_SECONDS = 60.0  #: after which a process without jobs stops its device pool
-STOP_SECONDS = 60.0  #: to wait for jobs that run when a run ends
-CONNECT_SECONDS = 30.0  #: to wait for a scheduler, and for its first worker
+IDLE_SECONDS = 60.0  #: seconds after which a process without jobs stops its device pool
+STOP_SECONDS = 60.0  #: seconds to wait at the end of a run for jobs that have not ended
+CONNECT_SECONDS = 30.0  #: seconds to wait for a scheduler, and for its first worker
 SCHEME = "dask://"
 PROCESS = uuid.uuid4().hex  #: names this process among those of all machines
 
@@ -61,8 +61,9 @@ class DevicePoolOptions:
 
 
 class SharedDevicePool:
-    """The device pool of a process, for all threads that run jobs with these options: a context manager that starts it.
-    It is stopped after ``IDLE_SECONDS`` without a job, or when a job reports that it cannot continue."""
+    """The device pool of a process, which all threads that run jobs with these options share. A context manager: its
+    block has the pool, which is started if necessary. The pool is stopped after ``IDLE_SECONDS`` without a job, or by
+    ``discard``."""
 
     def __init__(self, options: DevicePoolOptions) -> None:
         self.options = options
@@ -96,14 +97,14 @@ class SharedDevicePool:
                 self.device_pool = None
 
     def discard(self, device_pool: DevicePool) -> None:
-        """The next job starts another device pool than ``device_pool``, which cannot continue."""
+        """Stops ``device_pool``, which cannot continue, so that the next job starts a new one."""
         with self.lock:
             if self.device_pool is device_pool:
                 self.device_pool = None
                 device_pool.stop()
 
 
-_shared: dict[DevicePoolOptions, SharedDevicePool] = {}  #: of this process
+_shared: dict[DevicePoolOptions, SharedDevicePool] = {}  #: the device pools of this process
 _shared_lock = threading.Lock()
 
 
@@ -114,8 +115,8 @@ def _of_process(options: DevicePoolOptions) -> SharedDevicePool:
 
 @dataclass(frozen=True)
 class JobResult:
-    """The events of a job, in order. ``process``: the name of the process that ran it; ``usage``: of its device pool
-    since that started."""
+    """The result of a job. ``process``: the name of the process that ran the job; ``usage``: the times of its device
+    pool since the pool started; ``events``: the events of the job in order."""
 
     process: str
     usage: Usage
@@ -123,14 +124,14 @@ class JobResult:
 
 
 def describe(options: DevicePoolOptions) -> tuple[Device, str]:
-    """The device and the clock of a machine of the executor."""
+    """The device and the clock of the machine that runs this function."""
     with _of_process(options) as device_pool:
         return device_pool.device, device_pool.clock
 
 
 def run_job(options: DevicePoolOptions, job: Job, device: str, clock: str) -> JobResult:
-    """Prepares and measures the problems of a job on the machine of the executor that runs this. InputError: it has
-    another device than ``device``, or another clock."""
+    """Prepares and measures the problems of a job on the machine that runs this function. InputError: its device or
+    clock is not ``device`` or ``clock``."""
     shared = _of_process(options)
     with shared as device_pool:
         if (device_pool.device.name, device_pool.clock) != (device, clock):
@@ -159,7 +160,7 @@ def run_job(options: DevicePoolOptions, job: Job, device: str, clock: str) -> Jo
 class ExecutorPool:
     """Runs each job in a thread of an executor, whose processes may be on several machines; used like ``DevicePool``.
 
-    ``capacity``: threads of the executor, of which a machine should have as many as cores. A job reports
+    ``capacity``: the number of threads of the executor; each machine should have as many as it has cores. A job reports
     its measurements when it ends.
     """
 
@@ -171,11 +172,11 @@ class ExecutorPool:
 
     @property
     def usage(self) -> Usage:
-        """Seconds of all processes since their device pools started."""
+        """The seconds that all processes have spent since their device pools started."""
         return sum(self._usage.copy().values(), Usage())
 
     def submit(self, job: Job, notify: Notify) -> None:
-        """As of ``DevicePool``; ``notify`` receives the events of a job together."""
+        """As ``DevicePool.submit``; ``notify`` receives all events of a job when the job ends."""
 
         def completed(done: Future[JobResult]) -> None:
             if not done.cancelled():
@@ -197,7 +198,8 @@ class ExecutorPool:
                 notify(event)
 
     def stop(self) -> None:
-        """Waits until the jobs that were submitted have reported their events, for ``STOP_SECONDS`` at most."""
+        """Waits at most ``STOP_SECONDS`` until the submitted jobs have reported their events, then cancels the
+        others."""
         until = time.monotonic() + STOP_SECONDS
         while self.futures and time.monotonic() < until:
             time.sleep(POLL_SECONDS)
@@ -212,8 +214,8 @@ class ExecutorPool:
 
 
 def require(address: str) -> tuple[Any, dict[str, str]]:
-    """Dask's client class, and its arguments for an address of ``dask_executor``. InputError: it has another form.
-    UnavailableError: distributed is not installed, or the scheduler file is missing."""
+    """Dask's client class, and its arguments for ``address``, the argument of ``dask_executor``. InputError: the
+    address has another form. UnavailableError: distributed is not installed, or the scheduler file is missing."""
     place = address.removeprefix(SCHEME)
     if not address.startswith(SCHEME) or not place:
         raise InputError(f"executor is {shown(address)}; it must be dask://HOST:PORT or dask://FILE, a scheduler file")

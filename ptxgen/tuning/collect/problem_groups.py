@@ -16,8 +16,8 @@ READ_AHEAD = 256  #: problems among which a group is sought
 
 
 def kernel_class(problem: Problem) -> tuple[object, ...]:
-    """Equal for two problems if most configurations have the same kernel for both: types, layout, alignment, address
-    modes, whether there is a batch."""
+    """The part of a problem on which kernels depend: types, layout, alignment, accesses, and whether there is a batch.
+    If it is equal for two problems, most configurations have the same kernel for both."""
     p = lower(problem)
     if isinstance(p.extents, GemmExtents):
         return neutral(p), p.batch > 1
@@ -25,18 +25,19 @@ def kernel_class(problem: Problem) -> tuple[object, ...]:
 
 
 def _without_extents(access: Access) -> Access:
-    """The access to a matrix by its alignment alone."""
+    """The access with its extents and strides removed: only the alignment of a matrix remains."""
     if not isinstance(access, MatrixAccess):
         return access
     return replace(access, rows=0, columns=0, ld=access.vec, stride=0, aligned=access.vec)
 
 
 def groups(problems: Iterable[Problem], size: int, ahead: int = READ_AHEAD) -> Iterator[list[Problem]]:
-    """The problems in groups of at most ``size`` of one kernel class: the first that remains, and those of the next
-    ``ahead`` whose extents are nearest to its extents. No two problems of a group are equal."""
+    """The problems in groups of at most ``size`` problems of one kernel class. A group has the first remaining problem,
+    and those of the next ``ahead`` problems whose extents are nearest to its extents. No two problems of a group are
+    equal."""
     source = iter(problems)
-    waiting: dict[Problem, tuple[object, ...]] = {}  #: in order, with the class
-    members: dict[tuple[object, ...], dict[Problem, tuple[float, ...]]] = {}  #: of each class, with log2 of the extents
+    waiting: dict[Problem, tuple[object, ...]] = {}  #: the problems in order, with their classes
+    members: dict[tuple[object, ...], dict[Problem, tuple[float, ...]]] = {}  #: by class, with log2 of the extents
     while True:
         for problem in islice(source, max(ahead if size > 1 else 1, 1) - len(waiting)):
             if problem not in waiting:
