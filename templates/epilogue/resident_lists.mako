@@ -3,6 +3,7 @@
 ## stores the values of its entries there.
 <%namespace name="values" file="/epilogue/result_values.mako"/>
 <%namespace name="select" file="/epilogue/select_values.mako"/>
+<%namespace name="row_sums" file="/math/row_sums.mako"/>
 <%namespace name="ptx" file="/ptx/banner.mako"/>
 <%def name="declare()">
     .reg .b32 %queue, %queued, %lanes_before;
@@ -19,11 +20,16 @@
 
 <%def name="declare_group()">
     .reg .pred %any;
+% if not plan.mainloop.bounds:
     mov.pred %any, 0;
+% endif
 </%def>
 
 ## %any: a pair of this lane is selected
 <%def name="take_row(group, row)">
+% if plan.mainloop.bounds:
+    ${plan.mainloop.bounds.reaches(row.row, "%any", row.row > 0)}
+% else:
     {
 ${values.declare(row.values.condition)}\
 ${values.compute(row.sums, "", (row.index, 0), ("%column", 0), row.values.condition)}\
@@ -31,6 +37,7 @@ ${values.compute(row.sums, "", (row.index, 0), ("%column", 0), row.values.condit
     or.pred %any, %any, ${row.values.condition.tiles[0][q]};
 % endfor
     }
+% endif
 </%def>
 
 ## Appends the selected pairs to the queue.
@@ -42,6 +49,12 @@ ${values.compute(row.sums, "", (row.index, 0), ("%column", 0), row.values.condit
     .reg .pred %holds;
 % for row in group.rows:
     {
+  % if plan.mainloop.bounds:
+    ${plan.mainloop.bounds.reaches(row.row, "%p", False)}
+    vote.sync.any.pred %p, %p, 0xffffffff;
+    @!%p bra.uni NONE_OF_ROW;
+${row_sums.sums(group, row)}\
+  % endif
     setp.lt.u32 %in_bounds, ${row.index}, %M;
 ${values.declare(row.values.condition)}\
 ${values.compute(row.sums, "", (row.index, 0), ("%column", 0), row.values.condition)}\
@@ -65,6 +78,9 @@ ${values.compute(row.sums, "", (row.index, 0), ("%column", 0), row.values.condit
 NOT_SELECTED:
     }
   % endfor
+  % if plan.mainloop.bounds:
+NONE_OF_ROW:
+  % endif
     }
 % endfor
     }

@@ -4,6 +4,8 @@
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="values" file="/epilogue/result_values.mako"/>\
 <%namespace name="taken" file="/${context['plan'].taken.slot}"/>\
+<%namespace name="row_sums" file="/math/row_sums.mako"/>\
+<%namespace name="bounds" file="/math/sum_bounds.mako"/>\
 <%namespace name="sink_kernels" file="/${context['plan'].sink_kernels.template}"/>\
 <% own = plan.mainloop %>\
     .reg .b64 %A, %B, %tmp64, %tmp64b;
@@ -20,6 +22,9 @@
     ${line}
 % endfor
 ${taken.declare()}\
+% if own.bounds:
+${bounds.declare()}\
+% endif
 
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;
@@ -54,6 +59,9 @@ ${element("%A", plan.problem.operands[0].access.kmajor, "%tmp1", "%lda")}\
   % endfor
 % endfor
 ${taken.begin()}\
+% if own.bounds:
+${bounds.begin()}\
+% endif
 ${ptx.banner(f"tiles of {own.columns} columns: each thread copies {own.copies} elements")}\
     .pragma "nounroll";
 NEXT_TILE:
@@ -90,6 +98,9 @@ ${element("%B", plan.problem.operands[1].access.kmajor, "%of_column", "%ldb", "%
     }
     // ---- wait: the tile is in shared memory
     bar.sync 0;
+% if own.bounds:
+${bounds.columns()}\
+% endif
     mov.u32 %columns_addr, smem;
     sub.u32 %left, %end, %column;
     min.u32 %left, %left, ${own.columns};
@@ -153,16 +164,11 @@ ${taken.declare_group()}\
     ${line}
 % endfor
 % for row in group.rows:
-  % for sum in row.sums:
-    mov.${plan.arithmetic.type} ${sum}, ${plan.reducer.identity};
-  % endfor
-  % for k in range(own.k):
-    % for q in range(group.columns):
-      % for line in own.step_lines(row.row, k, q):
-    ${line}
-      % endfor
-    % endfor
-  % endfor
+  % if own.bounds:
+${bounds.bound(group, row)}\
+  % else:
+${row_sums.sums(group, row)}\
+  % endif
 ${taken.take_row(group, row)}\
 % endfor
 ${taken.take(group)}\

@@ -63,3 +63,57 @@ def test_logsumexp_of_infinities_and_large_values() -> None:
             sums = np.exp(np.where(values == greatest, 0, values - greatest)).sum(1)
         found = runner.compute({"A": a, "B": b, "C": np.zeros(7, np.float32)})["C"].reshape(-1)
         np.testing.assert_allclose(found, greatest[:, 0] + np.log(sums), rtol=4e-7)
+
+
+BOUNDED = "family=resident_rows thread_rows=2 row_warps=2 tile_columns=32 column_parts=2 lower_bounds=1"
+POINTS = (
+    "A:f32[i,k];B:f32[j,k];{arrays}accum:f32;where(i,j){when}{{reduce(k){{accum+=(A[i,k]-B[j,k])*(A[i,k]-B[j,k]);}}"
+    "{output};}}"
+)
+
+
+def squares(a: Any, b: Any) -> Any:
+    """Squared distances in f32, by fused multiply-adds."""
+    d = np.zeros((len(a), len(b)), np.float32)
+    with np.errstate(all="ignore"):
+        for k in range(a.shape[1]):
+            x = (a[:, None, k] - b[None, :, k]).astype("f8")
+            d = (x * x + d).astype(np.float32)
+    return d
+
+
+@pytest.mark.parametrize(
+    ("scale", "offset"), [(1, 0), (1, 3e4), (1e-22, 0), (3e15, 0), (1e18, 0)], ids=["", "far", "tiny", "large", "huge"]
+)
+def test_lower_bounds_leave_no_sum_out(scale: float, offset: float) -> None:
+    """Results are those of all sums in f32, also where these are less than the error of a bound."""
+    rng = np.random.default_rng(3)
+    a, b = ((rng.standard_normal((rows, 3)) * scale + offset).astype(np.float32) for rows in (70, 107))
+    b[50], b[100], a[7] = b[3], a[5], b[60]
+    a[9, 0], a[10], a[11], b[70] = np.nan, np.inf, 3e18, 3e18
+    d = squares(a, b)
+    near = np.sort(d, axis=1)[:, 10] if offset == 0 else np.full(70, 3, "f4")
+    near[3:6] = -1, np.inf, np.nan
+    config = f"{BOUNDED} columns_at_once={4 if offset else 8}"
+    listed = "accum<r[i] or (accum==r[i] and i<j)?L.add(accum,i,j)"
+    for output, expected in {
+        "C[i]argmin=accum": d.argmin(1).astype(np.int32),
+        "C[i]min=accum": d.min(1),
+        "C[i]+=accum<=r[i]": (d <= near[:, None]).sum(1, dtype=np.int32),
+    }.items():
+        arrays = {"input0": near} if "r[i]" in output else {}
+        text = POINTS.format(arrays="r:f32[i];" if arrays else "", when="", output=output)
+        runner = Runner.of(EmulatedDriver(), Task(70, 107, 3, "NT", text=text), parse_config(config))
+        found = runner.compute({"A": a, "B": b, "C": np.zeros_like(expected), **arrays})["C"]
+        np.testing.assert_array_equal(found, expected, output)
+    text = POINTS.format(arrays="r:f32[i];", when="when(i!=j)", output=listed)
+    p = Task(70, 107, 3, "NT", text=text, capacity=7490)
+    lists = {"C": np.zeros(7490, "f4"), "C_1": np.zeros(7490, "i4"), "C_2": np.zeros(7490, "i4")}
+    given = {"A": a, "B": b, "input0": near, "count": np.zeros(1, "u8"), **lists}
+    found = Runner.of(EmulatedDriver(), p, parse_config(config)).compute(given)
+    i, j = np.ogrid[:70, :107]
+    wanted = np.nonzero(((d < near[:, None]) | ((d == near[:, None]) & (i < j))) & (i != j))
+    count = int(found["count"][0])
+    assert sorted(zip(found["C_1"][:count].tolist(), found["C_2"][:count].tolist(), strict=True)) == list(
+        zip(*(x.tolist() for x in wanted), strict=True)
+    )

@@ -264,6 +264,12 @@ GOLDEN = {
         "accum+=(A[i,k]-B[k,j])*(A[i,k]-B[k,j]);}C[i]argmin=accum;}",
         "family=resident_rows resident_k=3 thread_rows=2 row_warps=2 tile_columns=64 column_parts=2",
     ),
+    "resident_rows_bounds": (
+        "h200",
+        "task 300,260,3 NT f32 text=A:f32[i,k];B:f32[k,j];accum:f32;where(i,j){reduce(k){"
+        "accum+=(A[i,k]-B[k,j])*(A[i,k]-B[k,j]);}C[i]argmin=accum;}",
+        "family=resident_rows resident_k=3 thread_rows=2 row_warps=1 columns_at_once=2 tile_columns=64 lower_bounds=1",
+    ),
     "resident_rows_density": (
         "h200",
         "task 300,260,2 TN f64 text=A:f64[i,k];B:f64[k,j];scalar0:f64;accum:f64;where(i,j)when(i<j){reduce(k){"

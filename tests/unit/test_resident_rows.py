@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import ConfigError
 from ptxgen.families.common.rules import RULES
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.resident_rows.sum_bounds import bound_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.task.problem import Task
@@ -43,6 +46,11 @@ BREAKS = {
     "resident_rows_columns": [
         (lowered(), f"{CONFIG} tile_columns=4 columns_at_once=8", "columns_at_once=8; a tile of tile_columns=4")
     ],
+    "resident_rows_bounds": [
+        (lowered(output=output), f"{CONFIG} lower_bounds=1", "sums must be those of squares of differences of f32")
+        for output in ("C[i]argmax=accum", "C[i]argmin=accum*2.0", "accum>2.0?L.add(i,j)", "C[i]+=accum")
+    ]
+    + [(lowered(dtype="f64"), f"{CONFIG} lower_bounds=1", "lower_bounds=1; sums must be")],
     "resident_rows_extents": [(lowered(m=1 << 30), CONFIG, "less than 2147483648 elements")],
     "resident_rows_parts": [(lowered(n=300), f"{CONFIG} column_parts=3", "column_parts=3 of 300 columns")],
     "resident_rows_workspace": [
@@ -71,6 +79,30 @@ def test_launches_without_pairs(fields: dict[str, int]) -> None:
     p, config = lowered(), parse_config(CONFIG)
     launch = plan_for(p, config, H100).launch(lowered(**fields))
     assert [s.entry.rpartition("_")[2] for s in launch.steps] == (["join"] if fields == {"n": 0} else [])
+
+
+@pytest.mark.parametrize(
+    ("condition", "greatest"),
+    [
+        ("accum<s", "s"),
+        ("s>=accum", "s"),
+        ("not (accum>s)", "s"),
+        ("accum==s", "s"),
+        ("accum<s or (accum==s and i<j)", "s"),
+        ("accum>s and accum<t", "t"),
+        ("accum<s or i<j", None),
+        ("accum<f32(j)", None),
+        ("accum>s", None),
+    ],
+)
+def test_lists_have_a_greatest_sum(condition: str, greatest: str | None) -> None:
+    text = "where(i,j){reduce(k){accum+=(A[i,k]-B[k,j])*(A[i,k]-B[k,j]);}%s?L.add(i,j);}" % condition  # noqa: UP031
+    names = "".join(f"{x}:f32;" for x in "st" if re.search(rf"\b{x}\b", condition))
+    p = lower(Task(100, 70, 3, "NT", text=f"A:f32[i,k];B:f32[k,j];{names}accum:f32;{text}"))
+    bound = bound_of(p)
+    assert (bound is None) == (greatest is None)
+    if bound is not None:
+        assert [s.name for s in p.sink.scalars].index(bound.value) == ("st".index(str(greatest)) if "t" in names else 0)
 
 
 def test_small_k_is_computed_by_rows_in_registers() -> None:

@@ -49,6 +49,16 @@ AXES = (
         feature=False,
     ),
     Axis(
+        "lower_bounds",
+        0,
+        "1: lower bounds of the sums of squares of differences, which take half of their instructions, tell which sums"
+        " need not be computed",
+        (0, 1),
+        least=0,
+        most=1,
+        feature=False,
+    ),
+    Axis(
         "column_parts",
         1,
         "parts of the columns, each with a state of every row, which a second kernel joins",

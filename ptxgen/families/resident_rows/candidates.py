@@ -19,7 +19,7 @@ class ResidentRowsSpace(CandidateSpace):
     name = "resident_rows"
     axes = searched(axes.AXES)
     class_axes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
-    tile = ("thread_rows", "row_warps", "columns_at_once", "tile_columns")
+    tile = ("thread_rows", "row_warps", "columns_at_once", "tile_columns", "lower_bounds")
     cell = ("column_parts",)
     fixed = ("resident_rows_sink", "resident_rows_types", "resident_rows_arrays")
     tile_rules = (
@@ -30,6 +30,7 @@ class ResidentRowsSpace(CandidateSpace):
         "resident_rows_k",
         "resident_rows_copies",
         "resident_rows_columns",
+        "resident_rows_bounds",
     )
     extent_rules = (
         "range",

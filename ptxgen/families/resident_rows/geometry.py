@@ -59,10 +59,11 @@ def geometry(p: KernelProblem, c: Any) -> ResidentRowsGeometry:
     columns = c.columns_at_once * (4 * words) + COPY_REGISTERS * copies
     return ResidentRowsGeometry(
         threads=threads,
-        shared=c.resident_k * c.tile_columns * p.element.bytes + c.row_warps * queue_bytes(p, c),
+        shared=(c.resident_k + c.lower_bounds) * c.tile_columns * p.element.bytes + c.row_warps * queue_bytes(p, c),
         registers=FIXED_REGISTERS
         + c.thread_rows * (c.resident_k * words + states // 4 + 1)
         + columns
+        + c.lower_bounds * (c.columns_at_once + 2 * c.thread_rows)
         + pairs * (p.accumulator.bytes // 4) * 2,
         blocks=row_blocks * c.column_parts,
         workspace=c.column_parts * p.m * states,

@@ -12,6 +12,8 @@ from ptxgen.expr.cost import instructions_by_pipe
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.perf_blocks import Cells, Floats, Work, resident_blocks
 from ptxgen.families.resident_rows.geometry import ResidentRowsGeometry
+from ptxgen.families.resident_rows.sum_bounds import BEST as BEST_SUM
+from ptxgen.families.resident_rows.sum_bounds import bound_of
 from ptxgen.lowering import step_rate
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
@@ -43,20 +45,42 @@ def keeps_best(p: KernelProblem) -> bool:
     return isinstance(p.sink, RowReduce) and p.sink.op in POSITIONS
 
 
-def value_slots(p: KernelProblem, c: Columns, d: Device) -> Any:
-    """Issue slots of a pair besides its steps, of one lane."""
-    pairs = c.thread_rows * c.columns_at_once
+def pair_slots(p: KernelProblem, c: Columns, d: Device) -> Any:
+    """Issue slots of a pair, of one lane, besides what rarely replaces the best value of a row."""
+    pairs, steps = c.thread_rows * c.columns_at_once, c.resident_k * step_slots(p, d)
+    compared = BEST + COMPARED / pairs
     if isinstance(p.sink, SelectValues):
         count = sum(instructions_by_pipe((p.sink.taken,), d.sm).values())
-        reached = 1 - (1 - SELECTED) ** (WARP * pairs)
-        return count + COMPARED / pairs + reached * (count + ENTERED[0]) + WARP * SELECTED * ENTERED[1]
-    return BEST + COMPARED / pairs if keeps_best(p) else JOINED
+        queued = WARP * SELECTED * ENTERED[1]
+        whole = steps + count + COMPARED / pairs + _reached(pairs) * (count + ENTERED[0]) + queued
+        entered = steps + count + ENTERED[0]
+    else:
+        whole = steps + (compared if keeps_best(p) else JOINED)
+        queued, entered = 0.0, steps + JOINED
+    often = 0 if follows_best(p) else _reached(c.columns_at_once) * entered + queued
+    return np.where(c.lower_bounds, c.resident_k + compared + often, whole)
+
+
+def _reached(pairs: Any) -> Any:
+    """The probability that one of so many pairs of each lane is selected."""
+    return 1 - (1 - SELECTED) ** (WARP * pairs)
+
+
+def follows_best(p: KernelProblem) -> bool:
+    """True if lower bounds are compared with the least sum of a row."""
+    return bound_of(p) is BEST_SUM
+
+
+def replaced_slots(p: KernelProblem, c: Columns, d: Device) -> Any:
+    """Issue slots of the columns that may replace the best value of a row, of one lane."""
+    sums = c.columns_at_once * c.resident_k * step_slots(p, d) if follows_best(p) else 0
+    return np.where(c.lower_bounds, (REPLACED + sums) * follows_best(p), REPLACED * keeps_best(p))
 
 
 def work(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Work:
     """The cost of a column of a block (``busy``: cycles of a multiprocessor)."""
-    reads = c.resident_k / c.columns_at_once
-    slots = (c.thread_rows * (c.resident_k * step_slots(p, d) + value_slots(p, c, d)) + reads) / EFFICIENCY
+    reads = (c.resident_k + c.lower_bounds) / c.columns_at_once
+    slots = (c.thread_rows * pair_slots(p, c, d) + reads) / EFFICIENCY
     warps = g.threads / WARP
     resident = resident_blocks(c, g, d)
     schedulers = np.minimum(warps * resident / 4, 4)
@@ -68,7 +92,7 @@ def work(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Wo
         latency=slots * np.maximum(warps / 4, 1) * 1.3,
         stages=c.tile_columns,
         math=c.columns_at_once,
-        red=c.thread_rows * warps * REPLACED / perf_costs.ISSUE if keeps_best(p) else 0,
+        red=c.thread_rows * warps * replaced_slots(p, c, d) / perf_costs.ISSUE,
     )
 
 

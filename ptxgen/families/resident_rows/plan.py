@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import ClassVar
 
 from ptxgen.codegen.config.config import Config
@@ -35,6 +35,7 @@ from ptxgen.expr.ptx import Temporaries, statements
 from ptxgen.expr.value_types import type_of
 from ptxgen.families.resident_rows.axes import LOAD_BYTES, MOST_COLUMNS
 from ptxgen.families.resident_rows.geometry import FULL, INDEX_BYTES, ResidentRowsGeometry, geometry, queue_entries
+from ptxgen.families.resident_rows.sum_bounds import SumBounds
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.states import INDEX, POSITIONS
@@ -72,9 +73,11 @@ def row_elements(name: str, ptx_type: str, rows: int) -> Tile:
 
 @dataclass(frozen=True)
 class ResidentStates(RowStates):
-    """A thread has a state of each of its rows. ``rows``: their number."""
+    """A thread has a state of each of its rows. ``rows``: their number; ``bounded``: bounds tell which pairs do not
+    matter."""
 
     rows: int = 1
+    bounded: bool = False
 
     @property
     def count(self) -> int:
@@ -85,7 +88,12 @@ class ResidentStates(RowStates):
         """True if columns that are computed together are compared with the best value by one instruction, and only
         those that may replace it join the state."""
         floating = type_of(self.reduction.type).floating
-        return self.reduction.op in POSITIONS and floating and self.sink.guard is None
+        return self.reduction.op in POSITIONS and floating and self.sink.guard is None and not self.bounded
+
+    @property
+    def omits(self) -> bool:
+        """True if columns that are computed together may not join the state."""
+        return self.compares_first or self.bounded
 
     @cached_property
     def bound(self) -> Tile:
@@ -237,7 +245,7 @@ class ResidentRows(Part):
     """The rows of a thread, the columns that it reads, and the reductions of their pairs.
 
     ``rows``: of a thread; ``k``: elements of each; ``vec``: columns at once; ``columns``: of the tile in shared memory;
-    ``threads``: of the block.
+    ``threads``: of the block; ``bounds``: what tells which pairs do not matter, None: all are computed.
     """
 
     problem: KernelProblem
@@ -248,10 +256,14 @@ class ResidentRows(Part):
     vec: int
     columns: int
     threads: int
+    bounds: SumBounds | None
 
     @classmethod
-    def of(cls, p: KernelProblem, c: Config, arithmetic: Arithmetic, reducer: Reducer, threads: int) -> ResidentRows:
-        return cls(p, arithmetic, reducer, c.thread_rows, c.resident_k, c.columns_at_once, c.tile_columns, threads)
+    def of(
+        cls, p: KernelProblem, c: Config, arithmetic: Arithmetic, reducer: Reducer, threads: int, sm: int
+    ) -> ResidentRows:
+        sizes = c.thread_rows, c.resident_k, c.columns_at_once, c.tile_columns, threads
+        return cls(p, arithmetic, reducer, *sizes, SumBounds(p, sm, *sizes) if c.lower_bounds else None)
 
     @property
     def ptx_type(self) -> str:
@@ -272,9 +284,12 @@ class ResidentRows(Part):
         """The loads of ``vec`` adjacent columns from shared memory."""
         each = min(vec, LOAD_BYTES // self.bytes)
         ptx_type, pitch = width(each, self.ptx_type), self.columns * self.bytes
+        held: list[Callable[..., str]] = [partial(self.b.vector, k) for k in range(self.k)]
+        if self.bounds is not None:
+            held.append(self.bounds.columns_half.vector)
         return [
-            f"ld.shared.{ptx_type} {self.b.vector(k, q, n=each)}, [%columns_addr+{k * pitch + q * self.bytes}];"
-            for k in range(self.k)
+            f"ld.shared.{ptx_type} {vector(q, n=each)}, [%columns_addr+{k * pitch + q * self.bytes}];"
+            for k, vector in enumerate(held)
             for q in range(0, vec, each)
         ]
 
@@ -322,6 +337,16 @@ class ResidentRows(Part):
             return self._pattern.format(acc, a, b).split("\n")
         return [f"{self.arithmetic.fma} {acc}, {a}, {b}, {acc};"]
 
+    def row(self, r: int) -> list[str]:
+        """The registers of the elements of row ``r``."""
+        return [self.a[r, k] for k in range(self.k)]
+
+    def bound_step(self, r: int, k: int, q: int) -> str:
+        """The instruction of step ``k`` of the bound of a row and a column."""
+        assert self.bounds is not None
+        before = self.acc[r, q] if k else self.bounds.columns_half[q]
+        return f"fma.rn.f32 {self.acc[r, q]}, {self.a[r, k]}, {self.b[k, q]}, {before};"
+
     @property
     def row_starts(self) -> range:
         """The first of a block's rows that each of a thread's is, besides the thread."""
@@ -342,8 +367,8 @@ class ResidentRows(Part):
 
     @property
     def tile_bytes(self) -> int:
-        """Bytes of a tile of columns in shared memory."""
-        return self.tile_elements * self.bytes
+        """Bytes of a tile of columns in shared memory, with the number of each column that bounds read."""
+        return (self.k + (self.bounds is not None)) * self.columns * self.bytes
 
     column_mask = Mask("columns")
     log2_columns = Log2("columns")
@@ -359,11 +384,13 @@ class ResidentRows(Part):
             (self.a, f"{self.rows} rows of A, whole"),
             (self.b, f"{self.vec} columns of B"),
             (self.acc, "reductions over k of their pairs"),
+            *(self.bounds.register_table if self.bounds else []),
         ]
 
     @property
     def shared_map(self) -> list[str]:
-        return [f"[0, {self.tile_bytes}) a tile of B: [k][column], {self.columns} columns"]
+        last = ", then what bounds read of each" if self.bounds else ""
+        return [f"[0, {self.tile_bytes}) a tile of B: [k][column], {self.columns} columns{last}"]
 
 
 @dataclass(frozen=True)
@@ -406,11 +433,11 @@ class ResidentRowsPlan(Plan):
         assert isinstance(self.geometry, ResidentRowsGeometry)
         p, c, sm = self.problem, self.config, self.device.sm
         self.scheduler = RowBlocks()
-        self.mainloop = ResidentRows.of(p, c, self.arithmetic, self.reducer, self.threads)
+        self.mainloop = ResidentRows.of(p, c, self.arithmetic, self.reducer, self.threads, sm)
         self.values = ResultValues(p, sm, 1, 1, 1)
         self.parameters = ResidentRowsParameters(p, c)
         if isinstance(p.sink, RowReduce):
-            self.taken = self.states = ResidentStates(p, sm, 1, rows=c.thread_rows)
+            self.taken = self.states = ResidentStates(p, sm, 1, rows=c.thread_rows, bounded=bool(c.lower_bounds))
             self.sink_kernels = ResidentReduceKernels(p, self.entry, self.states, c.column_parts)
         else:
             self.taken = self.selected = ResidentLists(p, queue_entries(c), c.row_warps, self.mainloop.tile_bytes)

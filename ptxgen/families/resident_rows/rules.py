@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ptxgen.codegen.config.rule import Rule
+from ptxgen.families.resident_rows.sum_bounds import bound_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.sink import SelectValues
@@ -55,6 +56,12 @@ RULES = (
         "resident_rows_columns",
         lambda p, c, g, d: c.columns_at_once <= c.tile_columns,
         "columns_at_once={c.columns_at_once}; a tile of tile_columns={c.tile_columns} must have as many",
+    ),
+    Rule(
+        "resident_rows_bounds",
+        lambda p, c, g, d: (c.lower_bounds == 0) | (bound_of(p) is not None),
+        "lower_bounds=1; sums must be those of squares of differences of f32, and what takes them min or argmin of"
+        " sums, or a list or number of the pairs whose sums are at most a number of the row",
     ),
     Rule(
         "resident_rows_extents",

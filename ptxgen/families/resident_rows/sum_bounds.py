@@ -1,0 +1,225 @@
+"""Bounds of sums of squares of differences: of K + 1 instructions each, where the sums take 2 K.
+
+Let x be a row of A, y a column of B, u = 2⁻²⁴ and h = 1/2 − (2 K + 8) u. A kernel has g = Σ x·y − h |y|² by K fused
+multiply-adds. If the sum of the squares in f32 is at most b, then g is at least the *limit* of the row,
+h |x|² − (1/2 + (K + 8) u) b − 2⁻¹⁰⁰. So pairs whose g is below the limit do not matter, and no other sum is computed.
+
+- The sum in f32 is at least (1 − (K + 3) u) D, where D = |x|² + |y|² − 2 Σ x·y is exact: a square has 2 roundings and a
+  third for its product, the sum K. So Σ x·y − |y|² / 2 is at least (|x|² − (1 + (K + 3) u) b) / 2.
+- The K roundings of g lose at most 1.01 K u (|x|² / 2 + |y|²). Norms in f32 differ by at most K u of themselves, and h
+  times a norm rounds once: h is less than 1/2 by more than these losses, of both norms.
+- Values below the normal numbers lose at most 2⁻¹⁴⁹ an instruction, which 2⁻¹⁰⁰ covers.
+- Norms of 2¹⁰⁰ or more become NaN, as NaN does: each comparison with NaN tells that the pair matters. Smaller norms do
+  not overflow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+from ptxgen.codegen.parts.part import Part
+from ptxgen.codegen.registers import Tile
+from ptxgen.expr.instructions import literal
+from ptxgen.expr.node import Node, constant, node, variable, variables
+from ptxgen.expr.ptx import Temporaries, statements
+from ptxgen.expr.value_types import PRED
+from ptxgen.lowering.algebra import ACCUMULATOR, InnerExpression
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.row_reduce import RowReduce
+from ptxgen.lowering.sink import SelectValues
+
+TYPE = "f32"
+ROUNDING = 2.0**-24
+LEAST = 2.0**-100  #: what covers the losses below the normal numbers
+MOST = 2.0**100  #: of norms that are compared
+SUM = variable(ACCUMULATOR, TYPE)
+BEST = variable("best_sum", TYPE)  #: the least sum of a row so far
+EXTREMES = ("argmin", "min")
+
+
+def sums_squares(p: KernelProblem) -> bool:
+    """True if a problem sums squares of differences of f32."""
+    x = p.algebra
+    if not isinstance(x, InnerExpression) or x.reduce != "+" or x.type != TYPE or x.step.op != "*":
+        return False
+    first, second = x.step.arguments
+    elements = {x.a, x.b}
+    return first is second and first.op == "-" and set(first.arguments) == elements and p.dtype == TYPE
+
+
+def bound_of(p: KernelProblem) -> Node | None:
+    """The sum above which a pair does not change results: ``BEST``, or an expression of numbers and of arrays along i;
+    None: every pair may, or sums are not of squares of differences."""
+    sink = p.sink
+    if not sums_squares(p):
+        return None
+    if isinstance(sink, SelectValues):
+        return greatest_sum(sink.condition, p)
+    if not isinstance(sink, RowReduce):
+        return None
+    if sink.op in EXTREMES:
+        return BEST if sink.value is SUM else None
+    counts = sink.op == "+" and sink.value.op == "cast" and sink.value.arguments[0].type == PRED
+    return greatest_sum(sink.value.arguments[0], p) if counts else None
+
+
+def greatest_sum(condition: Node, p: KernelProblem) -> Node | None:
+    """The greatest sum for which a condition may hold, besides NaN; None: it is not an expression of numbers and of
+    arrays along i."""
+    if condition.op in ("<", "<=", "=="):
+        first, second = condition.arguments
+        if condition.op == "==" and second is SUM:
+            first, second = second, first
+        return second if first is SUM and _is_of_row(second, p) else None
+    if condition.op == "not" and condition.arguments[0].op in ("<", "<="):
+        first, second = condition.arguments[0].arguments
+        return first if second is SUM and _is_of_row(first, p) else None
+    if condition.op not in ("&", "|"):
+        return None
+    ends = [greatest_sum(x, p) for x in condition.arguments]
+    known = list(dict.fromkeys(x for x in ends if x is not None))
+    if not known or (condition.op == "|" and None in ends):
+        return None
+    return known[0] if condition.op == "&" else reduce(lambda x, y: node("max", TYPE, x, y), known)
+
+
+def _is_of_row(x: Node, p: KernelProblem) -> bool:
+    vectors = {v.element.value for v in p.sink.vectors if v.axis == "i"}
+    return set(variables(x)) <= vectors | {s.name for s in p.sink.scalars}
+
+
+@dataclass(frozen=True)
+class SumBounds(Part):
+    """The bounds of a kernel. ``rows``: of a thread; ``k``: elements of each; ``vec``: columns at once; ``columns``: of
+    the tile in shared memory; ``threads``: of the block."""
+
+    problem: KernelProblem
+    sm: int
+    rows: int
+    k: int
+    vec: int
+    columns: int
+    threads: int
+
+    @cached_property
+    def best(self) -> Tile:
+        """The greatest g of a row and of columns that are computed together."""
+        return Tile("best_bound", TYPE, (self.rows,))
+
+    @cached_property
+    def limit(self) -> Tile:
+        """The limit of each row: NaN before the first sum."""
+        return Tile("limit", TYPE, (self.rows,))
+
+    @cached_property
+    def half(self) -> Tile:
+        """h |x|² − 2⁻¹⁰⁰ of each row."""
+        return Tile("half_norm", TYPE, (self.rows,))
+
+    @cached_property
+    def columns_half(self) -> Tile:
+        """−h |y|² of columns that are computed together."""
+        return Tile("column_half", TYPE, (self.vec,))
+
+    @cached_property
+    def bound(self) -> Node:
+        """What ``bound_of`` gives."""
+        bound = bound_of(self.problem)
+        assert bound is not None
+        return bound
+
+    @property
+    def follows_best(self) -> bool:
+        """True if the limit follows the least sum of a row."""
+        return self.bound is BEST
+
+    @property
+    def share(self) -> float:
+        """h."""
+        return 0.5 - (2 * self.k + 8) * ROUNDING
+
+    @property
+    def row_share(self) -> str:
+        return _number(self.share)
+
+    @property
+    def column_share(self) -> str:
+        return _number(-self.share)
+
+    @property
+    def sum_share(self) -> str:
+        """The factor of the greatest sum in the limit."""
+        return _number(-0.5 - (self.k + 8) * ROUNDING)
+
+    less = property(lambda self: _number(-LEAST))
+    most = property(lambda self: _number(MOST))
+    unknown = property(lambda self: _number(math.nan))
+
+    @property
+    def column_starts(self) -> range:
+        """The first column whose norm each thread computes, besides the thread."""
+        return range(0, self.columns, self.threads)
+
+    @property
+    def last_column(self) -> int:
+        return self.columns - 1
+
+    @property
+    def element_offsets(self) -> list[int]:
+        """The offset of each element of a column in shared memory."""
+        return [4 * k * self.columns for k in range(self.k)]
+
+    @property
+    def norm_offset(self) -> int:
+        """The offset of the numbers of columns in shared memory."""
+        return 4 * self.k * self.columns
+
+    def norm(self, into: str, elements: Sequence[str]) -> list[str]:
+        """The instructions of a norm."""
+        first, *others = elements
+        return [f"mul.rn.f32 {into}, {first}, {first};", *(f"fma.rn.f32 {into}, {x}, {x}, {into};" for x in others)]
+
+    def greatest(self, into: str, values: Sequence[str]) -> list[str]:
+        """The instructions of the greatest of several values; NaN if one of them is NaN."""
+        return self._greatest(into, values, Temporaries("g"))
+
+    def _greatest(self, into: str, values: Sequence[str], used: Temporaries) -> list[str]:
+        each = [variable(f"value{n}", TYPE) for n in range(len(values))]
+        root = reduce(lambda x, y: node("max", TYPE, x, y), each)
+        registers = dict(zip(each, values, strict=True))
+        return statements([root], registers, [into], sm=self.sm, temporaries=used).lines
+
+    def reaches(self, r: int, into: str, joined: bool) -> str:
+        """The comparison that tells if a pair of row ``r`` may matter. ``joined``: or ``into`` is true already."""
+        op, other = (".or", f", {into}") if joined else ("", "")
+        return f"setp.geu{op}.f32 {into}, {self.best[r]}, {self.limit[r]}{other};"
+
+    def bound_lines(self, r: int, into: str, known: dict[Node, str]) -> list[str]:
+        """The instructions of the greatest sum of row ``r``. ``known``: the registers of what it reads."""
+        return statements([self.bound], known, [into], sm=self.sm, temporaries=Temporaries("l")).lines
+
+    @property
+    def temporaries(self) -> list[str]:
+        """The declarations of the registers that these instructions use."""
+        greatest, limit = Temporaries("g"), Temporaries("l")
+        self._greatest("%best", [f"%value{n}" for n in range(self.vec)], greatest)
+        if not self.follows_best:
+            names = {variable(x, TYPE): f"%{x}" for x in variables(self.bound)}
+            known = names | {v.element: f"%{v.name}" for v in self.problem.sink.vectors}
+            statements([self.bound], known, ["%into"], sm=self.sm, temporaries=limit)
+        return [*greatest.declarations, *limit.declarations]
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        return [
+            (self.limit, "limits of the rows: pairs whose bounds are below do not matter"),
+            (self.half, "halves of the squared norms of the rows, less the errors of bounds"),
+            (self.columns_half, "halves of the squared norms of the columns, negative"),
+        ]
+
+
+def _number(x: float) -> str:
+    return literal(constant(x, TYPE))
